@@ -1,0 +1,3 @@
+module github.com/brockdb/brock
+
+go 1.26

@@ -1,0 +1,282 @@
+package entry
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/brockdb/brock/internal/checksum"
+)
+
+// The record is described in docs/format.md, "Record".
+const (
+	HeaderSize = 24       // bytes before extension, key and value
+	PieceSize  = 64 << 10 // a value of at least this many bytes has a checksum a piece
+	MaxKey     = 1<<20 + 16
+	MaxValue   = math.MaxInt32 // 2 GB less one byte
+
+	flagOwn    = 1 << 60 // the value has a checksum of its own, outside the frame's
+	flagExt    = 1 << 61 // an extension follows the header
+	flagPieces = 1 << 62 // a table of piece checksums stands before the value
+	codecShift = 56
+	codecMask  = 0xf
+
+	extExpiry   = 1 << 0
+	extRequired = 0xff00 // field bits that a reader must know
+
+	longKey   = 0xffff
+	longValue = 0xffffffff
+)
+
+// ErrRecord says that bytes are not a record; the wrapping error says why.
+var ErrRecord = errors.New("bad record")
+
+// Record is a decoded record. Key and Value point into the bytes it was decoded from.
+type Record struct {
+	Key     []byte
+	Value   []byte // as stored
+	Version Version
+	Expires uint64
+	Size    int // encoded length, a multiple of 8
+	Kind    Kind
+	Meta    byte
+	Codec   uint8 // how Value is encoded; 0 = as it is
+	Own     bool  // Value has its own checksum: it may be read through a Handle
+
+	valueStart int // offset of the value (or of its piece table, if any) in the record
+	pieces     []byte
+}
+
+// Align rounds n up to the next multiple of 8, where the next record begins.
+func Align(n int) int { return (n + 7) &^ 7 }
+
+// RecordSize is the encoded length of a record of e.
+func RecordSize(e *Entry, own bool) int {
+	n := HeaderSize + len(e.Key) + len(e.Value)
+	if e.Expires != 0 || len(e.Key) >= longKey {
+		n += 8
+		if e.Expires != 0 {
+			n += 8
+		}
+	}
+	if own && len(e.Value) >= PieceSize {
+		n += 4 * pieceCount(len(e.Value))
+	}
+	return Align(n)
+}
+
+// AppendRecord appends the record of e to dst. With own, the value gets its own
+// checksum, so that it can later be read by a Handle; its place is still
+// unknown, so Place must be called before the record is written.
+func AppendRecord(dst []byte, e *Entry, own bool) []byte {
+	start := len(dst)
+	var h [HeaderSize]byte
+	h[0] = byte(e.Kind)
+	h[1] = e.Meta
+	binary.LittleEndian.PutUint32(h[4:], uint32(len(e.Value)))
+	word := uint64(e.Version)
+	klen := uint16(longKey)
+	if len(e.Key) < longKey {
+		klen = uint16(len(e.Key))
+	}
+	binary.LittleEndian.PutUint16(h[2:], klen)
+	ext := e.Expires != 0 || klen == longKey
+	if ext {
+		word |= flagExt
+	}
+	if own {
+		word |= flagOwn
+		if len(e.Value) >= PieceSize {
+			word |= flagPieces
+		} else {
+			binary.LittleEndian.PutUint32(h[8:], checksum.Plain(e.Value))
+		}
+	}
+	binary.LittleEndian.PutUint64(h[16:], word)
+	dst = append(dst, h[:]...)
+	if ext {
+		size, fields := uint16(8), uint16(0)
+		if e.Expires != 0 {
+			size, fields = 16, extExpiry
+		}
+		dst = binary.LittleEndian.AppendUint16(dst, size)
+		dst = binary.LittleEndian.AppendUint16(dst, fields)
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(e.Key)))
+		if e.Expires != 0 {
+			dst = binary.LittleEndian.AppendUint64(dst, e.Expires)
+		}
+	}
+	dst = append(dst, e.Key...)
+	if word&flagPieces != 0 {
+		table := len(dst)
+		for v := e.Value; len(v) > 0; {
+			n := min(len(v), PieceSize)
+			dst = binary.LittleEndian.AppendUint32(dst, checksum.Plain(v[:n]))
+			v = v[n:]
+		}
+		binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:]))
+	}
+	dst = append(dst, e.Value...)
+	for len(dst)&7 != 0 {
+		dst = append(dst, 0)
+	}
+	return dst
+}
+
+// RawSize reads from a record's first bytes how long it is, and how many bytes
+// come before its own-checksummed value (its whole length if it has none). The
+// record must have been decoded or written by this process: nothing is checked.
+func RawSize(rec []byte) (size, head int) {
+	word := binary.LittleEndian.Uint64(rec[16:])
+	key := int(binary.LittleEndian.Uint16(rec[2:]))
+	val := int(binary.LittleEndian.Uint32(rec[4:]))
+	head = HeaderSize
+	if word&flagExt != 0 {
+		if key == longKey {
+			key = int(binary.LittleEndian.Uint32(rec[28:]))
+		}
+		head += int(binary.LittleEndian.Uint16(rec[24:]))
+	}
+	head += key
+	if word&flagPieces != 0 {
+		size = Align(head + 4*pieceCount(val) + val)
+	} else {
+		size = Align(head + val)
+	}
+	if word&flagOwn == 0 {
+		head = size
+	}
+	return size, head
+}
+
+// SetVersion writes the version into an encoded record.
+func SetVersion(rec []byte, v Version) {
+	word := binary.LittleEndian.Uint64(rec[16:])
+	binary.LittleEndian.PutUint64(rec[16:], word&^uint64(MaxVersion)|uint64(v))
+}
+
+// Place binds an encoded record with its own checksum to its offset in the file
+// id, once; for other records it does nothing (their frame's checksum binds
+// them). The version must be final.
+func Place(rec []byte, id checksum.Identity, offset int64, head int) {
+	if binary.LittleEndian.Uint64(rec[16:])&flagOwn == 0 {
+		return
+	}
+	mask := id.Mask(offset)
+	binary.LittleEndian.PutUint32(rec[8:], binary.LittleEndian.Uint32(rec[8:])^mask)
+	binary.LittleEndian.PutUint32(rec[12:], headSum(rec, head)^mask)
+}
+
+// headSum covers header (but for its own field), extension and key.
+func headSum(rec []byte, head int) uint32 {
+	crc := checksum.Plain(rec[:12])
+	return checksum.Extend(crc, rec[16:head])
+}
+
+// DecodeRecord decodes the record at the start of src, which may be longer. It
+// checks every length against len(src), but no checksum: the frame's, or
+// VerifyHead and VerifyValue, do that.
+func DecodeRecord(src []byte) (Record, error) {
+	var r Record
+	if len(src) < HeaderSize {
+		return r, fmt.Errorf("%w: %d bytes are too short for a header", ErrRecord, len(src))
+	}
+	word := binary.LittleEndian.Uint64(src[16:])
+	r.Kind, r.Meta = Kind(src[0]), src[1]
+	r.Version = Version(word) & MaxVersion
+	r.Codec = uint8(word>>codecShift) & codecMask
+	r.Own = word&flagOwn != 0
+	klen := uint64(binary.LittleEndian.Uint16(src[2:]))
+	vlen := uint64(binary.LittleEndian.Uint32(src[4:]))
+	if vlen == longValue {
+		return r, fmt.Errorf("%w: value longer than this release reads", ErrRecord)
+	}
+	if word>>63 != 0 {
+		return r, fmt.Errorf("%w: unknown flag", ErrRecord)
+	}
+	pos := uint64(HeaderSize)
+	if word&flagExt != 0 {
+		n, err := r.decodeExtension(src[HeaderSize:], &klen)
+		if err != nil {
+			return r, err
+		}
+		pos += n
+	} else if klen == longKey {
+		return r, fmt.Errorf("%w: long key without extension", ErrRecord)
+	}
+	if klen > MaxKey {
+		return r, fmt.Errorf("%w: key of %d bytes", ErrRecord, klen)
+	}
+	table := uint64(0)
+	if word&flagPieces != 0 {
+		if !r.Own || vlen < PieceSize {
+			return r, fmt.Errorf("%w: piece table without its value", ErrRecord)
+		}
+		table = 4 * uint64(pieceCount(int(vlen)))
+	} else if r.Own && vlen >= PieceSize {
+		return r, fmt.Errorf("%w: value without its piece table", ErrRecord)
+	}
+	size := (pos + klen + table + vlen + 7) &^ 7
+	if size > uint64(len(src)) {
+		return r, fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, size, len(src))
+	}
+	r.Key = src[pos : pos+klen : pos+klen]
+	pos += klen
+	r.valueStart = int(pos)
+	r.pieces = src[pos : pos+table : pos+table]
+	pos += table
+	r.Value = src[pos : pos+vlen : pos+vlen]
+	r.Size = int(size)
+	return r, nil
+}
+
+func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
+	if len(src) < 8 {
+		return 0, fmt.Errorf("%w: no room for an extension", ErrRecord)
+	}
+	size := uint64(binary.LittleEndian.Uint16(src))
+	fields := binary.LittleEndian.Uint16(src[2:])
+	if size < 8 || size&7 != 0 || size > uint64(len(src)) {
+		return 0, fmt.Errorf("%w: extension of %d bytes", ErrRecord, size)
+	}
+	if fields&extRequired != 0 {
+		return 0, fmt.Errorf("%w: required extension %#x is unknown", ErrRecord, fields&extRequired)
+	}
+	if *klen == longKey {
+		*klen = uint64(binary.LittleEndian.Uint32(src[4:]))
+	}
+	if fields&extExpiry != 0 {
+		if size < 16 {
+			return 0, fmt.Errorf("%w: extension of %d bytes without its expiry", ErrRecord, size)
+		}
+		r.Expires = binary.LittleEndian.Uint64(src[8:])
+	}
+	return size, nil
+}
+
+// VerifyHead checks header and key of a record with its own checksum that
+// begins at offset of the file id; rec is what DecodeRecord was given.
+func (r *Record) VerifyHead(rec []byte, id checksum.Identity, offset int64) bool {
+	return r.Own && binary.LittleEndian.Uint32(rec[12:]) == headSum(rec, r.valueStart)^id.Mask(offset)
+}
+
+// VerifyValue checks the value of a record with its own checksum.
+func (r *Record) VerifyValue(rec []byte, id checksum.Identity, offset int64) bool {
+	want := binary.LittleEndian.Uint32(rec[8:]) ^ id.Mask(offset)
+	if len(r.pieces) == 0 {
+		return checksum.Plain(r.Value) == want
+	}
+	if checksum.Plain(r.pieces) != want {
+		return false
+	}
+	for i := range pieceCount(len(r.Value)) {
+		piece := r.Value[i*PieceSize : min((i+1)*PieceSize, len(r.Value))]
+		if checksum.Plain(piece) != binary.LittleEndian.Uint32(r.pieces[4*i:]) {
+			return false
+		}
+	}
+	return true
+}
+
+func pieceCount(n int) int { return (n + PieceSize - 1) / PieceSize }

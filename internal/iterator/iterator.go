@@ -1,0 +1,30 @@
+// Package iterator walks entries in order: the contract that every source
+// (memtable view, run) meets, and the walks built on it.
+package iterator
+
+import "github.com/brockdb/brock/internal/entry"
+
+// Iterator walks the entries of one source in entry.Compare order: by key, and
+// the versions of a key newest first. It is used by one goroutine at a time.
+// A new Iterator is not positioned.
+//
+// The moves report whether the iterator is at an entry afterwards. After a
+// false, Err says whether that is the end (nil) or a failure; a failure sticks
+// until the next First, Last or Seek. Next or Prev of an iterator that is not
+// at an entry returns false and stays so.
+type Iterator interface {
+	First() bool
+	Last() bool
+	// SeekGE moves to the first entry whose key is key or greater.
+	SeekGE(key []byte) bool
+	// SeekLT moves to the last entry whose key is less than key.
+	SeekLT(key []byte) bool
+	Next() bool
+	Prev() bool
+	// Entry is the entry at the position; it is only called after a move that
+	// returned true. The Entry and its Key are overwritten by the next move;
+	// its inline Value stays valid as long as the source does.
+	Entry() *entry.Entry
+	Err() error
+	Close()
+}
