@@ -1,0 +1,84 @@
+package frame
+
+import (
+	"github.com/brockdb/brock/internal/dump"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// Dump annotates the frame at off of the bytes b that d shows, and returns where it ends. No
+// checksum is checked, and a frame that is cut off is shown as far as it goes.
+func Dump(d *dump.Writer, b []byte, off int) (end int) {
+	d.U32(off, "header checksum")
+	d.U32(off+4, "payload checksum")
+	d.U32(off+8, "length in units of 8")
+	kind := Kind(0)
+	size := HeaderSize
+	if off+HeaderSize <= len(b) {
+		kind = Kind(b[off+12])
+		size = 8 * int(uint32(b[off+8])|uint32(b[off+9])<<8|uint32(b[off+10])<<16|uint32(b[off+11])<<24)
+	}
+	d.Field(off+12, 1, "kind", "%v", kind)
+	d.U8(off+13, "flags")
+	d.U16(off+14, "transactions")
+	d.U32(off+16, "records")
+	d.U32(off+20, "chain")
+	d.U64(off+24, "first version")
+	d.U64(off+32, "number")
+	d.U32(off+40, "unsynced")
+	d.U32(off+44, "reserved")
+	end = min(max(off+size, off+HeaderSize), len(b))
+	if kind == Seal {
+		for i, name := range []string{"records", "own bytes", "small bytes", "lowest version", "greatest version"} {
+			d.U64(off+HeaderSize+8*i, name)
+		}
+		return end
+	}
+	if !kind.HasRecords() {
+		return end
+	}
+	for pos := off + HeaderSize; pos < end; {
+		size := dumpRecord(d, b[pos:end], pos)
+		if size == 0 {
+			break
+		}
+		pos += size
+	}
+	return end
+}
+
+func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
+	r, err := entry.DecodeRecord(rec)
+	if err != nil {
+		d.Note("%v", err)
+		return 0
+	}
+	d.Field(pos, 1, "record kind", "%d", r.Kind)
+	d.U8(pos+1, "meta")
+	d.U16(pos+2, "key length")
+	d.U32(pos+4, "value length")
+	d.U32(pos+8, "value checksum")
+	d.U32(pos+12, "head checksum")
+	d.Field(pos+16, 8, "word", "version %d, codec %d, own checksum %v, expires %d", r.Version, r.Codec, r.Own, r.Expires)
+	key := entry.HeaderSize
+	if rec[23]&0x20 != 0 { // an extension, which begins with its length
+		key += int(rec[entry.HeaderSize]) | int(rec[entry.HeaderSize+1])<<8
+	}
+	if key > entry.HeaderSize {
+		d.Field(pos+entry.HeaderSize, key-entry.HeaderSize, "extension", "")
+	}
+	d.Bytes(pos+key, len(r.Key), "key")
+	value := key + len(r.Key)
+	if r.Own && len(r.Value) >= entry.PieceSize {
+		table := 4 * ((len(r.Value) + entry.PieceSize - 1) / entry.PieceSize)
+		d.Field(pos+value, table, "piece checksums", "")
+		value += table
+	}
+	if n := len(r.Value); n > 0 {
+		d.Bytes(pos+value, n, "value")
+		value += n
+	}
+	if value < r.Size {
+		d.Field(pos+value, r.Size-value, "padding", "")
+	}
+	return r.Size
+}

@@ -1,0 +1,137 @@
+// Package frame is the checksummed unit of a segment: a header that says what
+// the frame is and which frame came before it, and the rule for which bytes of
+// a payload the frame's checksum covers. docs/format.md has the layout.
+//
+// The package knows bytes only: no files, and no rule of recovery.
+package frame
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+)
+
+// HeaderSize is the length of a frame's header; the payload follows it.
+const HeaderSize = 48
+
+// MaxSize is the greatest length of a frame, header included.
+const MaxSize int64 = 8 * math.MaxUint32
+
+// Kind says what a frame's payload is.
+type Kind uint8
+
+// The kinds. The numbers are part of the format.
+const (
+	Group  Kind = 1 // whole transactions
+	Pad    Kind = 2 // zeros
+	Part   Kind = 3 // records of a transaction that counts only with its Commit
+	Commit Kind = 4 // the last records of a transaction in parts
+	Seal   Kind = 5 // the segment's totals; nothing follows
+)
+
+// HasRecords reports whether the payload of a frame of kind k is records.
+func (k Kind) HasRecords() bool { return k == Group || k == Part || k == Commit }
+
+// String is the kind in one word, for messages and dumps.
+func (k Kind) String() string {
+	names := [...]string{Group: "group", Pad: "pad", Part: "part", Commit: "commit", Seal: "seal"}
+	if int(k) < len(names) && k != 0 {
+		return names[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// ErrFrame says that bytes are not the frame that was expected; the wrapping error says why.
+var ErrFrame = errors.New("bad frame")
+
+// Header is a frame's header.
+type Header struct {
+	Sum          uint32 // of the header; set by Put and Decode
+	PayloadSum   uint32 // of the payload, masked
+	Size         int64  // of the frame with its header, a multiple of 8
+	Kind         Kind
+	Transactions uint16
+	Records      uint32
+	Chain        uint32 // Sum of the frame before
+	FirstVersion entry.Version
+	Number       uint64
+	Unsynced     uint32 // frames before this one not yet known durable
+}
+
+// PayloadSize is the length of the payload.
+func (h *Header) PayloadSize() int64 { return h.Size - HeaderSize }
+
+// Durable is the greatest frame number that this frame proves to have been
+// durable when it was written; 0 is none.
+func (h *Header) Durable() uint64 {
+	if h.Unsynced == math.MaxUint32 || uint64(h.Unsynced) >= h.Number {
+		return 0
+	}
+	return h.Number - uint64(h.Unsynced) - 1
+}
+
+// Put writes h to the first HeaderSize bytes of dst, for a frame at offset of
+// the file id, and sets h.Sum.
+func (h *Header) Put(dst []byte, id checksum.Identity, offset int64) {
+	dst = dst[:HeaderSize]
+	binary.LittleEndian.PutUint32(dst[4:], h.PayloadSum)
+	binary.LittleEndian.PutUint32(dst[8:], uint32(h.Size/8))
+	dst[12], dst[13] = byte(h.Kind), 0
+	binary.LittleEndian.PutUint16(dst[14:], h.Transactions)
+	binary.LittleEndian.PutUint32(dst[16:], h.Records)
+	binary.LittleEndian.PutUint32(dst[20:], h.Chain)
+	binary.LittleEndian.PutUint64(dst[24:], uint64(h.FirstVersion))
+	binary.LittleEndian.PutUint64(dst[32:], h.Number)
+	binary.LittleEndian.PutUint32(dst[40:], h.Unsynced)
+	binary.LittleEndian.PutUint32(dst[44:], 0)
+	h.Sum = id.Sum(offset, dst[4:])
+	binary.LittleEndian.PutUint32(dst, h.Sum)
+}
+
+// Decode reads the header at the start of src, which lies at offset of the file
+// id. It checks the header's checksum before anything else; the length is not
+// yet compared with what the file has. A frame that only a newer release
+// can read is an errs.ErrFormat, all else an ErrFrame.
+func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
+	if len(src) < HeaderSize {
+		return Header{}, fmt.Errorf("%w: %d bytes are too short for a header", ErrFrame, len(src))
+	}
+	src = src[:HeaderSize]
+	sum := binary.LittleEndian.Uint32(src)
+	if got := id.Sum(offset, src[4:]); got != sum {
+		return Header{}, fmt.Errorf("%w: header checksum is %08x, want %08x", ErrFrame, got, sum)
+	}
+	h := Header{
+		Sum:          sum,
+		PayloadSum:   binary.LittleEndian.Uint32(src[4:]),
+		Size:         8 * int64(binary.LittleEndian.Uint32(src[8:])),
+		Kind:         Kind(src[12]),
+		Transactions: binary.LittleEndian.Uint16(src[14:]),
+		Records:      binary.LittleEndian.Uint32(src[16:]),
+		Chain:        binary.LittleEndian.Uint32(src[20:]),
+		FirstVersion: entry.Version(binary.LittleEndian.Uint64(src[24:])),
+		Number:       binary.LittleEndian.Uint64(src[32:]),
+		Unsynced:     binary.LittleEndian.Uint32(src[40:]),
+	}
+	if h.Size < HeaderSize || h.Number == 0 || h.FirstVersion > entry.MaxVersion {
+		return h, fmt.Errorf("%w: %v of %d bytes, number %d, version %d", ErrFrame, h.Kind, h.Size, h.Number, h.FirstVersion)
+	}
+	if h.Kind < Group || h.Kind > Seal || src[13]&0xf0 != 0 {
+		return h, fmt.Errorf("%w: frame of %v, flags %#x", errs.ErrFormat, h.Kind, src[13])
+	}
+	return h, nil
+}
+
+// Plausible reports quickly whether a header might begin at src, which must
+// have HeaderSize bytes, for a search over bytes that are mostly something
+// else. It never denies what Decode accepts and Put wrote.
+func Plausible(src []byte) bool {
+	kind := src[12]
+	return kind >= byte(Group) && kind <= byte(Seal) && src[13] == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
+		src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
+}

@@ -1,0 +1,148 @@
+package frame
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// minRecord is the shortest record: its key has at least one byte.
+const minRecord = entry.HeaderSize + 8
+
+// Totals sums up the records of frames; its zero value is no records.
+type Totals struct {
+	Records    uint64
+	OwnBytes   uint64        // encoded records with their own checksum
+	SmallBytes uint64        // encoded records without
+	Min, Max   entry.Version // 0 without records
+}
+
+// Add adds the totals u.
+func (t *Totals) Add(u Totals) {
+	if u.Records == 0 {
+		return
+	}
+	if t.Records == 0 {
+		*t = u
+		return
+	}
+	t.Records += u.Records
+	t.OwnBytes += u.OwnBytes
+	t.SmallBytes += u.SmallBytes
+	t.Min, t.Max = min(t.Min, u.Min), max(t.Max, u.Max)
+}
+
+func (t *Totals) count(v entry.Version) {
+	if t.Records++; t.Records == 1 {
+		t.Min = v
+	}
+	t.Min, t.Max = min(t.Min, v), max(t.Max, v)
+}
+
+// Place prepares encoded records for offset of the file id: it places those
+// with their own checksum, and returns the plain payload checksum, begun as
+// crc, continued over all bytes that it covers. The records must be whole and
+// made by entry.AppendRecord; that is checked as far as their lengths go, before
+// anything beyond them is touched.
+func Place(crc uint32, records []byte, id checksum.Identity, offset int64, t *Totals) (uint32, error) {
+	covered := 0 // the bytes before it are in crc, or are not to be
+	for pos := 0; pos < len(records); {
+		rec := records[pos:]
+		if len(rec) < minRecord {
+			return 0, fmt.Errorf("%w: %d bytes at %d", entry.ErrRecord, len(rec), pos)
+		}
+		size, head := entry.RawSize(rec)
+		if size > len(rec) || head > size {
+			return 0, fmt.Errorf("%w: %d bytes at %d, %d are left", entry.ErrRecord, size, pos, len(rec))
+		}
+		t.count(versionOf(rec))
+		if isOwn(rec) {
+			entry.Place(rec, id, offset+int64(pos), head)
+			crc = checksum.Extend(crc, records[covered:pos+head])
+			covered = pos + size
+			t.OwnBytes += uint64(size)
+		} else {
+			t.SmallBytes += uint64(size)
+		}
+		pos += size
+	}
+	return checksum.Extend(crc, records[covered:]), nil
+}
+
+// Verify checks the payload of the frame h; the payload lies at offset of the
+// file id. With values, the values that have their own checksum are
+// checked too. Only after it returned nil may the records be used.
+func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, values bool) (Totals, error) {
+	var t Totals
+	if int64(len(payload)) != h.PayloadSize() {
+		return t, fmt.Errorf("%w: %d bytes of payload, want %d", ErrFrame, len(payload), h.PayloadSize())
+	}
+	var crc uint32
+	if h.Kind.HasRecords() {
+		var err error
+		if crc, err = t.walk(payload, id, offset, values); err != nil {
+			return t, err
+		}
+	} else {
+		crc = checksum.Plain(payload)
+	}
+	if crc ^= id.Mask(offset); crc != h.PayloadSum {
+		return t, fmt.Errorf("%w: payload checksum is %08x, want %08x", ErrFrame, crc, h.PayloadSum)
+	}
+	if t.Records != uint64(h.Records) {
+		return t, fmt.Errorf("%w: %d records, want %d", ErrFrame, t.Records, h.Records)
+	}
+	return t, nil
+}
+
+// walk decodes every record, but trusts only lengths, and those only within payload.
+func (t *Totals) walk(payload []byte, id checksum.Identity, offset int64, values bool) (crc uint32, err error) {
+	covered := 0
+	for pos := 0; pos < len(payload); {
+		rec := payload[pos:]
+		r, err := entry.DecodeRecord(rec)
+		if err != nil {
+			return 0, fmt.Errorf("%w: record at %d: %w", ErrFrame, offset+int64(pos), err)
+		}
+		if r.Own {
+			_, head := entry.RawSize(rec)
+			crc = checksum.Extend(crc, payload[covered:pos+head])
+			covered = pos + r.Size
+			t.OwnBytes += uint64(r.Size)
+			if !zeroPadded(rec[:r.Size], head, len(r.Value)) {
+				return 0, fmt.Errorf("%w: record at %d: padding is not zeros", ErrFrame, offset+int64(pos))
+			}
+			if values && !r.VerifyValue(rec, id, offset+int64(pos)) {
+				return 0, fmt.Errorf("%w: record at %d: value checksum does not match", ErrFrame, offset+int64(pos))
+			}
+		} else {
+			t.SmallBytes += uint64(r.Size)
+		}
+		t.count(r.Version)
+		pos += r.Size
+	}
+	return checksum.Extend(crc, payload[covered:]), nil
+}
+
+// zeroPadded checks the bytes behind the value, which no checksum covers.
+func zeroPadded(rec []byte, head, valueLen int) bool {
+	end := head + valueLen
+	if valueLen >= entry.PieceSize {
+		end += 4 * ((valueLen + entry.PieceSize - 1) / entry.PieceSize)
+	}
+	for _, b := range rec[end:] {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// isOwn and versionOf read the word at 16 of an encoded record: docs/format.md, "Record".
+func isOwn(rec []byte) bool { return rec[23]&0x10 != 0 }
+
+func versionOf(rec []byte) entry.Version {
+	return entry.Version(binary.LittleEndian.Uint64(rec[16:])) & entry.MaxVersion
+}
