@@ -51,17 +51,17 @@ type Record struct {
 // Align rounds n up to the next multiple of 8, where the next record begins.
 func Align(n int) int { return (n + 7) &^ 7 }
 
-// RecordSize is the encoded length of a record of e.
+// RecordSize is the encoded length of a record of e, wherever its value is.
 func RecordSize(e *Entry, own bool) int {
-	n := HeaderSize + len(e.Key) + len(e.Value)
+	n := HeaderSize + len(e.Key) + int(e.ValueLen())
 	if e.Expires != 0 || len(e.Key) >= longKey {
 		n += 8
 		if e.Expires != 0 {
 			n += 8
 		}
 	}
-	if own && len(e.Value) >= PieceSize {
-		n += 4 * pieceCount(len(e.Value))
+	if value := int(e.ValueLen()); own && value >= PieceSize {
+		n += 4 * pieceCount(value)
 	}
 	return Align(n)
 }
