@@ -1,0 +1,160 @@
+// Package dump writes annotated dumps of bytes: offsets and hexadecimal bytes
+// at the left, what they mean at the right. Golden tests and brock inspect
+// show formats with it.
+//
+//	# segment header
+//	00000000  42 52 4b 4a             magic = "BRKJ"
+//	00000004  01 00                   format = 1
+//	00000006  00 * 4090               zeros
+package dump
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+)
+
+const (
+	perLine  = 8  // bytes a line
+	minZeros = 16 // a run of zeros from this length is written as one line
+)
+
+// Writer dumps the bytes of one buffer from front to back. It is lenient, as
+// what it shows may be damaged: fields beyond the end are shown as such, bytes
+// that no field covers are shown bare, and write errors are kept for Err.
+// A Writer is used by one goroutine.
+type Writer struct {
+	w    io.Writer
+	data []byte
+	base int64 // what is added to offsets that are shown
+	next int   // first byte of data not yet shown
+	err  error
+}
+
+// New returns a Writer for data, which lies at offset base of its file. It
+// keeps data, and shows offsets in the file; the offsets it takes are into data.
+func New(w io.Writer, data []byte, base int64) *Writer {
+	return &Writer{w: w, data: data, base: base}
+}
+
+// Section starts a part of the dump with a heading.
+func (d *Writer) Section(name string) { d.printf("# %s\n", name) }
+
+// Field shows the n bytes at off with their name and their meaning, formatted
+// as by fmt.Sprintf. Bytes between the last field and off are shown bare first;
+// going back is allowed, for fields that overlap.
+func (d *Writer) Field(off, n int, name, format string, args ...any) {
+	d.gap(off)
+	comment := name
+	if format != "" {
+		comment += " = " + fmt.Sprintf(format, args...)
+	}
+	have := min(max(n, 0), len(d.data)-off)
+	if off < 0 || off > len(d.data) {
+		off, have = len(d.data), 0
+	}
+	if have < n {
+		comment += fmt.Sprintf(" (%d bytes of %d missing)", n-have, n)
+	}
+	d.lines(off, have, comment)
+	d.next = max(d.next, off+have)
+}
+
+// U8 shows the byte at off as a number.
+func (d *Writer) U8(off int, name string) { d.number(off, 1, name) }
+
+// U16 shows the little-endian number of 2 bytes at off.
+func (d *Writer) U16(off int, name string) { d.number(off, 2, name) }
+
+// U32 shows the little-endian number of 4 bytes at off.
+func (d *Writer) U32(off int, name string) { d.number(off, 4, name) }
+
+// U64 shows the little-endian number of 8 bytes at off.
+func (d *Writer) U64(off int, name string) { d.number(off, 8, name) }
+
+// Bytes shows the n bytes at off as a quoted string.
+func (d *Writer) Bytes(off, n int, name string) {
+	if off < 0 || n < 0 || off > len(d.data) || n > len(d.data)-off {
+		d.Field(off, n, name, "")
+		return
+	}
+	d.Field(off, n, name, "%q", d.data[off:off+n])
+}
+
+// Note writes a line of text that belongs to no bytes.
+func (d *Writer) Note(format string, args ...any) {
+	d.printf("%*s; %s\n", column, "", fmt.Sprintf(format, args...))
+}
+
+// Close shows the bytes after the last field and returns the first write error.
+func (d *Writer) Close() error {
+	d.gap(len(d.data))
+	return d.err
+}
+
+func (d *Writer) number(off, n int, name string) {
+	if off < 0 || off > len(d.data)-n {
+		d.Field(off, n, name, "")
+		return
+	}
+	var b [8]byte
+	copy(b[:], d.data[off:off+n])
+	d.Field(off, n, name, "%d", binary.LittleEndian.Uint64(b[:]))
+}
+
+// gap shows the bytes from the last field to off.
+func (d *Writer) gap(off int) {
+	if off = min(off, len(d.data)); off > d.next {
+		d.lines(d.next, off-d.next, "")
+		d.next = off
+	}
+}
+
+// lines shows n bytes at off, the comment on the first line.
+func (d *Writer) lines(off, n int, comment string) {
+	if n == 0 {
+		d.line(off, "", comment)
+	}
+	for end := off + n; off < end; comment = "" {
+		if z := zeros(d.data[off:end]); z >= minZeros {
+			if comment == "" {
+				comment = "zeros"
+			}
+			d.line(off, fmt.Sprintf("00 * %d", z), comment)
+			off += z
+			continue
+		}
+		m := min(perLine, end-off)
+		for i := 1; i < m; i++ { // let a run of zeros start its own line
+			if zeros(d.data[off+i:end]) >= minZeros {
+				m = i
+			}
+		}
+		d.line(off, fmt.Sprintf("% x", d.data[off:off+m]), comment)
+		off += m
+	}
+}
+
+const column = len("00000000  ") + perLine*3 // where comments start
+
+func (d *Writer) line(off int, bytes, comment string) {
+	s := fmt.Sprintf("%08x  %-*s%s", d.base+int64(off), perLine*3, bytes, comment)
+	d.printf("%s\n", strings.TrimRight(s, " "))
+}
+
+func (d *Writer) printf(format string, args ...any) {
+	if d.err == nil {
+		_, d.err = fmt.Fprintf(d.w, format, args...)
+	}
+}
+
+// zeros returns how many zero bytes p starts with.
+func zeros(p []byte) int {
+	for i, b := range p {
+		if b != 0 {
+			return i
+		}
+	}
+	return len(p)
+}
