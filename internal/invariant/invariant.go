@@ -1,0 +1,13 @@
+// Package invariant checks what only our own mistake can break. The checks are
+// compiled in by the build tags invariants and race, and cost nothing otherwise.
+package invariant
+
+import "fmt"
+
+// Check panics with the formatted message if Enabled and cond is false. The
+// arguments are evaluated in every build; guard costly ones by if Enabled.
+func Check(cond bool, format string, args ...any) {
+	if Enabled && !cond {
+		panic("brock: broken invariant: " + fmt.Sprintf(format, args...))
+	}
+}

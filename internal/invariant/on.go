@@ -1,0 +1,6 @@
+//go:build invariants || race
+
+package invariant
+
+// Enabled reports whether checks are compiled in.
+const Enabled = true
