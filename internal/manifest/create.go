@@ -1,0 +1,156 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/vfs"
+)
+
+// CreateOptions says what a new store is to be.
+type CreateOptions struct {
+	UUID    [16]byte // random; names the store in every file
+	Seed    uint64   // random; of the key hash
+	Created int64    // Unix milliseconds
+}
+
+// firstManifest is the number of the manifest that Create makes.
+const firstManifest = 1
+
+// Create makes a store in o.Dir and opens its log. A crash at any moment leaves
+// a directory in which Create can begin again, or a whole store. It gives
+// errs.ErrExist if there is a store, errs.ErrForeign if the directory holds
+// other things, and *errs.Corruption if it holds files of a store that has lost
+// its SUPER. The caller has the store's lock.
+func Create(o Options, c CreateOptions) (*Log, error) {
+	if o.ReadOnly {
+		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrReadOnly)
+	}
+	for _, dir := range o.dirs() {
+		if err := o.FS.MkdirAll(dir); err != nil {
+			return nil, fmt.Errorf("create a store: %w", err)
+		}
+	}
+	if _, err := ReadSuper(o.FS, o.Dir); err == nil {
+		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrExist)
+	} else if !errors.Is(err, errs.ErrNotExist) {
+		return nil, err
+	}
+	halfMade, err := vacant(o)
+	if err != nil {
+		return nil, err
+	}
+	// The manifest goes first: as long as SUPER is there, even without its
+	// bytes, another Create finds a half-made store.
+	for _, name := range halfMade {
+		if err := o.FS.Remove(filepath.Join(o.Dir, name)); err != nil {
+			return nil, fmt.Errorf("remove the rest of a store that was not finished: %w", err)
+		}
+	}
+	if err := o.FS.SyncDir(o.Dir); err != nil {
+		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
+	}
+	if err := create(o, c); err != nil {
+		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
+	}
+	return Open(o)
+}
+
+// create writes the manifest, then SUPER: the sync of SUPER's first slot and of
+// the directory makes the store.
+func create(o Options, c CreateOptions) error {
+	s := Super{
+		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
+	}
+	f, end, err := writeManifest(o, &s, firstManifest, 0, NewLayout())
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	s.End, s.EndFrame = uint64(end.offset), end.number
+	if f, err = o.FS.Create(filepath.Join(o.Dir, filename.Of(filename.Super, 0))); err != nil {
+		return err
+	}
+	err = s.writeSlot(f)
+	if err == nil {
+		err = o.FS.SyncDir(o.Dir)
+	}
+	if err == nil {
+		err = s.writeSlot(f)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// vacant lists the remains of an unfinished Create; any other file of a store
+// or of another program is an error.
+func vacant(o Options) (remains []string, err error) {
+	for i, dir := range o.dirs() {
+		names, err := o.FS.List(dir)
+		if err != nil {
+			return nil, fmt.Errorf("create a store: %w", err)
+		}
+		var damage error
+		for _, base := range names {
+			name, ours := filename.Parse(base)
+			switch {
+			case !ours && i == 0 && !harmless(base):
+				return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, dir, base)
+			case !ours || name.Kind == filename.Lock:
+			case i == 0 && name.Kind == filename.Super: // all zeros: ReadSuper looked at it
+				remains = append(remains, base)
+			case i == 0 && name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
+				remains = append([]string{base}, remains...)
+			default:
+				damage = errs.NewCorruption(filename.Of(filename.Super, 0), -1,
+					"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
+			}
+		}
+		if damage != nil {
+			return nil, damage
+		}
+	}
+	return remains, nil
+}
+
+// harmless names may lie in the directory of a new store.
+func harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
+
+// unusedManifest reports whether the first manifest is no longer than Create
+// leaves it: no edit was ever appended.
+func unusedManifest(o Options, base string) bool {
+	info, err := o.FS.Stat(filepath.Join(o.Dir, base))
+	p, _ := encodeFrame(0, 0, 1, 0, frameSnapshot, NewLayout().Snapshot())
+	return err == nil && info.Size <= int64(fileHeader+len(p))
+}
+
+// writeManifest makes the manifest num with a snapshot of the layout, durable
+// with its name. On an error nothing of it stays.
+func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *Layout) (f vfs.File, end tail, err error) {
+	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
+	f, err = o.FS.Create(path)
+	if err != nil {
+		return nil, tail{}, err
+	}
+	p := encodeFileHeader(s.UUID, num, previous)
+	snapshot, sum := encodeFrame(manifestIdentity(s.UUID, num), fileHeader, 1, binary.LittleEndian.Uint32(p[fileSumAt:]), frameSnapshot, l.Snapshot())
+	p = append(p, snapshot...)
+	_, err = f.WriteAt(p, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = o.FS.SyncDir(o.Dir)
+	}
+	if err != nil {
+		return nil, tail{}, errors.Join(err, f.Close(), o.FS.Remove(path))
+	}
+	return f, tail{offset: int64(len(p)), number: 1, chain: sum}, nil
+}

@@ -1,0 +1,192 @@
+// Package manifest records which runs and segments make up the store: SUPER,
+// the log of edits, and the Layout that the edits add up to.
+package manifest
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+// RunID names a run; no id is used twice in a store. The number of its first
+// file serves.
+type RunID uint64
+
+// Tier is the rank of a run: Upper runs lie above the Base.
+type Tier uint8
+
+// The tiers; numbers between are for merged upper runs.
+const (
+	Upper Tier = 0
+	Base  Tier = 255
+)
+
+// Granule is the unit in which dead records are named: a separated record is at
+// least this long, so each has a start granule of its own.
+const Granule = 64
+
+// Edit is one step from a Layout to the next; it happens whole or not at all.
+// Zero fields change nothing. The parts are applied in the order of the fields,
+// whatever order they have in the file.
+type Edit struct {
+	AddSegments   []Segment
+	DropRuns      []RunID
+	AddRuns       []Run
+	Dead          []Dead // at most one for each segment
+	States        []SegmentState
+	DropSegments  []entry.FileNum
+	FlushedTo     entry.FileNum // journal segments up to this one are wholly in runs
+	JournalEnds   []JournalEnd  // how far live journal segments are durable
+	LastVersion   entry.Version // greatest version in runs and durable journal
+	Floor         entry.Version // history below this version may be gone
+	Clock         []ClockSample
+	NextFile      entry.FileNum // every number used so far is less
+	SetKeyspaces  []Keyspace    // added, or replaced if the id exists
+	DropKeyspaces []uint64
+	CleanClose    bool  // the last edit of a session that closed in order
+	Unknown       []TLV // what this release doesn't know and must keep
+}
+
+// Run is one sorted run of the store.
+type Run struct {
+	ID    RunID
+	Tier  Tier
+	Order uint64 // age: greater is newer; unique among the runs of a layout
+	RunMeta
+}
+
+// RunMeta is what the manifest knows about the contents of a run.
+type RunMeta struct {
+	Files          []File
+	First, Last    []byte // least and greatest stored key
+	Entries        uint64
+	Deletes        uint64
+	KeyBytes       uint64
+	ValueBytes     uint64 // inline values
+	SeparatedBytes uint64 // values in segments
+	MinVersion     entry.Version
+	MaxVersion     entry.Version
+	MinExpiry      uint64 // least expiry of an entry, Unix milliseconds; 0 = none expires
+	Refs           []Ref  // ascending by segment
+	Unknown        []TLV  // what this release doesn't know and must keep
+}
+
+// File is one file of a run.
+type File struct {
+	Num      entry.FileNum
+	Size     uint64
+	Checksum uint32 // of the file's footer; 0 = not recorded
+}
+
+// Ref counts the entries of a run whose values lie in one segment.
+type Ref struct {
+	Segment entry.FileNum
+	Records uint64
+	Bytes   uint64 // of values (Handle.Length)
+}
+
+// FileBytes is the size of all files of the run.
+func (m *RunMeta) FileBytes() uint64 {
+	var n uint64
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// Segment is a segment that entries of runs refer to.
+type Segment struct {
+	Num       entry.FileNum
+	Kind      filename.Kind // Journal or Value
+	FileBytes uint64        // size of the file
+	Records   uint64        // records that entries own or once owned
+	Bytes     uint64        // of their values (Handle.Length)
+	Unknown   []TLV         // what this release doesn't know and must keep
+
+	state SegmentState
+	dead  deadSet
+}
+
+// SegmentStatus says where the records of a segment are.
+type SegmentStatus uint8
+
+// The states of a segment.
+const (
+	Live      SegmentStatus = 0 // in its own file
+	Relocated SegmentStatus = 1 // in another segment, found through a remap file
+)
+
+// SegmentState moves a segment to another state.
+type SegmentState struct {
+	Num    entry.FileNum
+	Status SegmentStatus
+	Map    entry.FileNum // Relocated: the remap file
+	Target entry.FileNum // Relocated: the segment that has the records now
+}
+
+// Dead names records of a segment that no entry owns any more.
+type Dead struct {
+	Segment  entry.FileNum
+	Bytes    uint64   // of their values (Handle.Length)
+	Granules []uint32 // record offset / Granule, strictly ascending
+}
+
+// JournalEnd is a point up to which a journal segment is durable.
+type JournalEnd struct {
+	Segment entry.FileNum
+	Offset  uint64
+	Frame   uint64 // number of the last frame before Offset
+	Chain   uint32 // header checksum of that frame
+}
+
+// ClockSample says that a version was the newest at a time.
+type ClockSample struct {
+	Version   entry.Version
+	UnixMilli int64
+}
+
+// Keyspace is a named part of the store; Options is opaque here.
+type Keyspace struct {
+	ID      uint64
+	Name    string
+	Options []byte
+}
+
+// TLV is a field that this release doesn't know.
+type TLV struct {
+	Tag   uint16
+	Value []byte
+}
+
+// Deaths collects dead records in any order and makes the Dead lists of an edit.
+// The zero value is empty and ready.
+type Deaths struct {
+	segments map[entry.FileNum]*Dead
+}
+
+// Add notes that the entry that owned the record at h is gone.
+func (d *Deaths) Add(h entry.Handle) {
+	s := d.segments[h.Segment]
+	if s == nil {
+		if d.segments == nil {
+			d.segments = make(map[entry.FileNum]*Dead)
+		}
+		s = &Dead{Segment: h.Segment}
+		d.segments[h.Segment] = s
+	}
+	s.Granules = append(s.Granules, uint32(h.Offset/Granule))
+	s.Bytes += h.Length
+}
+
+// Lists returns the lists, ascending by segment; d is to be dropped afterwards.
+func (d *Deaths) Lists() []Dead {
+	lists := make([]Dead, 0, len(d.segments))
+	for _, s := range d.segments {
+		slices.Sort(s.Granules)
+		lists = append(lists, *s)
+	}
+	slices.SortFunc(lists, func(a, b Dead) int { return cmp.Compare(a.Segment, b.Segment) })
+	return lists
+}

@@ -1,0 +1,329 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+func snapshotBytes(l *Layout) []byte { return AppendEdit(nil, l.Snapshot()) }
+
+func TestRandomEditsAddUp(t *testing.T) {
+	for seed := range uint64(20) {
+		h := newHistory(seed)
+		l := NewLayout()
+		for step := range 60 {
+			e := h.edit()
+			decoded, err := DecodeEdit(AppendEdit(nil, e))
+			if err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, step, err)
+			}
+			before := snapshotBytes(l)
+			next, err := l.Apply(decoded)
+			if err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, step, err)
+			}
+			if !bytes.Equal(before, snapshotBytes(l)) {
+				t.Fatalf("seed %d, step %d: Apply changed the old layout", seed, step)
+			}
+			direct, err := l.Apply(e)
+			if err != nil || !bytes.Equal(snapshotBytes(direct), snapshotBytes(next)) {
+				t.Fatalf("seed %d, step %d: the decoded edit differs from the edit (%v)", seed, step, err)
+			}
+			l = next
+			h.check(t, l)
+			again, err := NewLayout().Apply(l.Snapshot())
+			if err != nil {
+				t.Fatalf("seed %d, step %d: snapshot: %v", seed, step, err)
+			}
+			if !bytes.Equal(snapshotBytes(again), snapshotBytes(l)) || again.String() != l.String() {
+				t.Fatalf("seed %d, step %d: the snapshot makes another layout:\n%s\nwant\n%s", seed, step, again, l)
+			}
+		}
+	}
+}
+
+func TestDeadSetAgainstMap(t *testing.T) {
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		want := map[uint32]bool{}
+		var s deadSet
+		limit := uint32(1) << (10 + rng.IntN(12))
+		for range 40 {
+			batch := map[uint32]bool{}
+			for range rng.IntN(int(limit) / 16) {
+				if g := rng.Uint32N(limit); !want[g] {
+					batch[g] = true
+				}
+			}
+			var list []uint32
+			for g := range batch {
+				list = append(list, g)
+				want[g] = true
+			}
+			slices.Sort(list)
+			old := slices.Collect(s.all())
+			grown, _, ok := s.with(list, 1)
+			if !ok || !slices.Equal(old, slices.Collect(s.all())) {
+				t.Fatalf("seed %d: refused, or the old set changed", seed)
+			}
+			s = grown
+			if len(list) > 0 {
+				dup := list[rng.IntN(len(list))]
+				if _, at, ok := s.with([]uint32{dup}, 0); ok || at != dup {
+					t.Fatalf("seed %d: granule %d taken twice", seed, dup)
+				}
+			}
+		}
+		for g := range limit {
+			if s.has(uint64(g)) != want[g] {
+				t.Fatalf("seed %d: has(%d) = %v", seed, g, !want[g])
+			}
+		}
+		if s.has(uint64(limit)*64) || s.has(math.MaxUint64) {
+			t.Fatal("has a granule beyond its blocks")
+		}
+	}
+}
+
+// base is a layout with two runs, a relocated segment and its target.
+func base(t *testing.T) *Layout {
+	t.Helper()
+	l, err := NewLayout().Apply(&Edit{
+		AddSegments: []Segment{
+			{Num: 3, Kind: filename.Journal, FileBytes: 6400, Records: 10, Bytes: 1000},
+			{Num: 4, Kind: filename.Journal, FileBytes: 640, Records: 2, Bytes: 200},
+			{Num: 5, Kind: filename.Value, FileBytes: 1 << 20, Records: 2, Bytes: 200},
+			{Num: 6, Kind: filename.Value, FileBytes: 77, Records: 1, Bytes: 7},
+		},
+		AddRuns: []Run{
+			{ID: 1, Tier: Base, Order: 1, RunMeta: RunMeta{Files: []File{{Num: 10, Size: 100}}, Refs: []Ref{{3, 4, 400}, {4, 2, 200}}}},
+			{ID: 2, Tier: Upper, Order: 5, RunMeta: RunMeta{Files: []File{{Num: 11, Size: 10}}, Refs: []Ref{{3, 3, 300}}}},
+		},
+		States: []SegmentState{{Num: 4, Status: Relocated, Map: 12, Target: 5}},
+		Dead:   []Dead{{Segment: 3, Bytes: 200, Granules: []uint32{1, 7}}},
+
+		FlushedTo: 3, LastVersion: 100, Floor: 50, SetKeyspaces: []Keyspace{{ID: 1, Name: "one"}},
+		JournalEnds: []JournalEnd{{Segment: 8, Offset: 5000, Frame: 9}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestEditsThatDoNotFit(t *testing.T) {
+	run := func(change func(*Run)) []Run {
+		r := Run{ID: 9, Order: 9, RunMeta: RunMeta{Files: []File{{Num: 90}}}}
+		change(&r)
+		return []Run{r}
+	}
+	for name, e := range map[string]*Edit{
+		"segment added twice":            {AddSegments: []Segment{{Num: 3, Kind: filename.Value}}},
+		"segment 0":                      {AddSegments: []Segment{{Num: 0, Kind: filename.Value}}},
+		"segment of huge number":         {AddSegments: []Segment{{Num: math.MaxUint64, Kind: filename.Value}}},
+		"segment of the wrong kind":      {AddSegments: []Segment{{Num: 20, Kind: filename.Run}}},
+		"unknown run dropped":            {DropRuns: []RunID{3}},
+		"run dropped twice":              {DropRuns: []RunID{1, 1}},
+		"run added twice":                {AddRuns: run(func(r *Run) { r.ID = 1 })},
+		"order taken":                    {AddRuns: run(func(r *Run) { r.Order = 5 })},
+		"run file taken":                 {AddRuns: run(func(r *Run) { r.Files[0].Num = 10 })},
+		"run file twice":                 {AddRuns: run(func(r *Run) { r.Files = []File{{Num: 90}, {Num: 90}} })},
+		"run without files":              {AddRuns: run(func(r *Run) { r.Files = nil })},
+		"bounds reversed":                {AddRuns: run(func(r *Run) { r.First, r.Last = []byte("b"), []byte("a") })},
+		"versions reversed":              {AddRuns: run(func(r *Run) { r.MinVersion = 2; r.MaxVersion = 1 })},
+		"refs twice":                     {AddRuns: run(func(r *Run) { r.Refs = []Ref{{3, 1, 1}, {3, 1, 1}} })},
+		"refs reversed":                  {AddRuns: run(func(r *Run) { r.Refs = []Ref{{4, 0, 0}, {3, 1, 1}} })},
+		"ref to no segment":              {AddRuns: run(func(r *Run) { r.Refs = []Ref{{33, 1, 1}} })},
+		"more refs than records":         {AddRuns: run(func(r *Run) { r.Refs = []Ref{{3, 2, 1}} })},
+		"huge ref":                       {AddRuns: run(func(r *Run) { r.Refs = []Ref{{3, math.MaxUint64, 1}} })},
+		"dead in no segment":             {Dead: []Dead{{Segment: 33, Granules: []uint32{1}}}},
+		"dead twice":                     {Dead: []Dead{{Segment: 3, Granules: []uint32{5, 7}}}},
+		"dead twice in an edit":          {Dead: []Dead{{Segment: 3, Granules: []uint32{5, 5}}}},
+		"dead beyond the end":            {Dead: []Dead{{Segment: 3, Granules: []uint32{100}}}},
+		"dead but referred to":           {Dead: []Dead{{Segment: 3, Granules: []uint32{2, 3}}}},
+		"state of no segment":            {States: []SegmentState{{Num: 33}}},
+		"live with map":                  {States: []SegmentState{{Num: 3, Map: 4}}},
+		"relocated without map":          {States: []SegmentState{{Num: 3, Status: Relocated, Target: 5}}},
+		"relocated to itself":            {States: []SegmentState{{Num: 3, Status: Relocated, Map: 20, Target: 3}}},
+		"relocated to nowhere":           {States: []SegmentState{{Num: 3, Status: Relocated, Map: 20, Target: 33}}},
+		"unknown segment dropped":        {DropSegments: []entry.FileNum{33}},
+		"segment dropped twice":          {DropSegments: []entry.FileNum{6, 6}},
+		"segment dropped, referred":      {DropSegments: []entry.FileNum{3}},
+		"relocation target dropped":      {DropSegments: []entry.FileNum{5}},
+		"version back":                   {LastVersion: 99},
+		"floor back":                     {Floor: 49},
+		"flushed back":                   {FlushedTo: 2},
+		"journal end back":               {JournalEnds: []JournalEnd{{Segment: 8, Offset: 4999, Frame: 9}}},
+		"journal frame back":             {JournalEnds: []JournalEnd{{Segment: 8, Offset: 5000, Frame: 8}}},
+		"journal end twice":              {JournalEnds: []JournalEnd{{Segment: 9, Offset: 1, Frame: 10}, {Segment: 9, Offset: 2, Frame: 11}}},
+		"unknown keyspace dropped":       {DropKeyspaces: []uint64{2}},
+		"keyspace name taken":            {SetKeyspaces: []Keyspace{{ID: 2, Name: "one"}}},
+		"next file over the limit":       {NextFile: math.MaxUint64},
+		"flushed segment over the limit": {FlushedTo: math.MaxUint64},
+	} {
+		l := base(t)
+		before := snapshotBytes(l)
+		if _, err := l.Apply(e); !errors.Is(err, ErrConflictingEdit) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if !bytes.Equal(before, snapshotBytes(l)) {
+			t.Errorf("%s: the layout changed", name)
+		}
+	}
+}
+
+func TestWhoNeedsASegment(t *testing.T) {
+	l := base(t)
+	if got := l.Unreferenced(); !slices.Equal(got, []entry.FileNum{6}) {
+		t.Errorf("unreferenced: %d, want only 6: run 1 needs 5 through 4", got)
+	}
+	if u := l.Usage(3); u != (Usage{Runs: 2, Records: 7, Bytes: 700}) {
+		t.Errorf("usage of 3: %+v", u)
+	}
+	if u := l.Usage(5); u != (Usage{Sources: 1}) {
+		t.Errorf("usage of 5: %+v", u)
+	}
+	if n := l.Unaccounted(3); n != 1 {
+		t.Errorf("unaccounted in 3: %d, want 10 - 2 dead - 7 referred", n)
+	}
+	for _, c := range []struct {
+		drop []RunID
+		want []entry.FileNum
+		size uint64
+	}{
+		{nil, nil, 0},
+		{[]RunID{2}, nil, 0},
+		{[]RunID{1}, []entry.FileNum{4, 5}, 640 + 1<<20},
+		{[]RunID{1, 2}, []entry.FileNum{3, 4, 5}, 6400 + 640 + 1<<20},
+	} {
+		got, size := l.FreedBy(c.drop...)
+		if !slices.Equal(got, c.want) || size != c.size {
+			t.Errorf("FreedBy(%d) = %d, %d; want %d, %d", c.drop, got, size, c.want, c.size)
+		}
+	}
+	var names []string
+	for n := range l.Files() {
+		names = append(names, n.String())
+	}
+	if got, want := strings.Join(names, " "), "000011.run 000010.run 000003.log 000012.map 000005.val 000006.val"; got != want {
+		t.Errorf("files %s, want %s", got, want)
+	}
+	if l.NextFile() != 13 || l.NextOrder() != 6 || l.Run(2).Order != 5 || l.Run(3) != nil || l.Segment(7) != nil {
+		t.Errorf("next file %d, next order %d", l.NextFile(), l.NextOrder())
+	}
+}
+
+func TestJournalEnds(t *testing.T) {
+	l := base(t)
+	apply := func(e *Edit) {
+		t.Helper()
+		var err error
+		if l, err = l.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(&Edit{JournalEnds: []JournalEnd{{Segment: 8, Offset: 6000, Frame: 12}, {Segment: 9, Offset: 4096, Frame: 12}}})
+	if len(l.JournalEnds()) != 2 || l.JournalEnds()[0].Frame != 12 {
+		t.Errorf("ends %+v", l.JournalEnds())
+	}
+	apply(&Edit{FlushedTo: 8})
+	if len(l.JournalEnds()) != 1 || l.JournalEnds()[0].Segment != 9 {
+		t.Errorf("after the flush of 8: ends %+v", l.JournalEnds())
+	}
+	apply(&Edit{FlushedTo: 9})
+	if len(l.JournalEnds()) != 1 || l.JournalEnds()[0].Frame != 12 {
+		t.Errorf("after all is flushed the journal's end is forgotten: %+v", l.JournalEnds())
+	}
+}
+
+func TestClockIsBounded(t *testing.T) {
+	l := NewLayout()
+	var err error
+	for v := range entry.Version(5000) {
+		if l, err = l.Apply(&Edit{Clock: []ClockSample{{Version: v + 1, UnixMilli: int64(v+1) * 10}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(l.Clock()); n < maxClock/2 || n > maxClock {
+		t.Errorf("%d samples", n)
+	}
+	if v := l.VersionAt(50000); v != 5000 {
+		t.Errorf("version now is %d", v)
+	}
+	if v := l.VersionAt(49995); v != 4999 {
+		t.Errorf("version a moment ago is %d", v)
+	}
+	if v := l.VersionAt(0); v != 0 {
+		t.Errorf("version before all is %d", v)
+	}
+	if l, err = l.Apply(&Edit{Floor: 4990}); err != nil || l.Clock()[0].Version != 4990 {
+		t.Errorf("samples below the floor stay: %+v, %v", l.Clock()[0], err)
+	}
+}
+
+func TestUnknownFields(t *testing.T) {
+	p := AppendEdit(nil, &Edit{LastVersion: 7})
+	p = appendTLV(p, 500, 0, func(b []byte) []byte { return append(b, "later"...) })
+	e, err := DecodeEdit(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.AddRuns = []Run{{ID: 1, RunMeta: RunMeta{Files: []File{{Num: 2}}, Unknown: []TLV{{Tag: 77, Value: []byte("run's")}}}}}
+	e.AddSegments = []Segment{{Num: 1, Kind: filename.Value, Unknown: []TLV{{Tag: 78, Value: []byte("segment's")}}}}
+	l, err := NewLayout().Apply(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := DecodeEdit(snapshotBytes(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(back.Unknown) != 1 || back.Unknown[0].Tag != 500 || string(back.Unknown[0].Value) != "later" ||
+		string(back.AddRuns[0].Unknown[0].Value) != "run's" || string(back.AddSegments[0].Unknown[0].Value) != "segment's" {
+		t.Errorf("unknown fields are lost: %+v", back)
+	}
+	for name, p := range map[string][]byte{
+		"edit": appendTLV(nil, 500, tlvRequired, func(b []byte) []byte { return b }),
+		"run": appendTLV(nil, tagAddRun, tlvRequired, func(b []byte) []byte {
+			return appendTLV(append(b, 1, 0, 1), 77, tlvRequired, func(b []byte) []byte { return b })
+		}),
+	} {
+		if _, err := DecodeEdit(p); !errors.Is(err, errs.ErrFormat) {
+			t.Errorf("required unknown field of the %s: %v", name, err)
+		}
+	}
+}
+
+func FuzzEdit(f *testing.F) {
+	h := newHistory(1)
+	for range 20 {
+		f.Add(AppendEdit(nil, h.edit()))
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		e, err := DecodeEdit(p)
+		if err != nil {
+			return
+		}
+		again, err := DecodeEdit(AppendEdit(nil, e))
+		if err != nil || !bytes.Equal(AppendEdit(nil, again), AppendEdit(nil, e)) {
+			t.Fatalf("an edit does not survive its encoding: %v", err)
+		}
+		l, err := NewLayout().Apply(e)
+		if err != nil {
+			return
+		}
+		s, err := NewLayout().Apply(l.Snapshot())
+		if err != nil || s.String() != l.String() {
+			t.Fatalf("a layout does not survive its snapshot: %v\n%s\nwant\n%s", err, s, l)
+		}
+	})
+}

@@ -1,0 +1,301 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"sync"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Options says where a store is and how its log is kept.
+type Options struct {
+	FS        vfs.FS
+	Dir       string
+	ValueDir  string // "" = Dir
+	ReadOnly  bool   // write nothing at all
+	FileBytes int64  // size from which a snapshot begins a new manifest; 0 = 4 MB
+}
+
+func (o *Options) dirs() []string {
+	if o.ValueDir == "" || o.ValueDir == o.Dir {
+		return []string{o.Dir}
+	}
+	return []string{o.Dir, o.ValueDir}
+}
+
+// Recovery says what Open found and mended.
+type Recovery struct {
+	CutBytes    int64 // of the manifest's torn tail
+	SuperMended bool  // a slot of SUPER was damaged or behind, and was written again
+}
+
+// Log is the log of edits of an open store. Edits are totally ordered: any
+// goroutine may append, one at a time.
+type Log struct {
+	o         Options
+	recovered Recovery
+
+	mu      sync.Mutex
+	super   Super
+	layout  *Layout
+	file    vfs.File // nil if read-only or closed
+	end     tail
+	limit   int64 // size from which the next snapshot begins a new file
+	stopped error // why nothing is written any more
+}
+
+// Open reads SUPER and the manifest that it names. It gives errs.ErrNotExist if
+// there is no store or one whose creation was not finished, and for a damaged
+// one an error that ReadSuper names or *errs.Corruption. A torn tail is cut.
+// Unless read-only, the caller has the store's lock.
+func Open(o Options) (*Log, error) {
+	if o.FileBytes == 0 {
+		o.FileBytes = 4 << 20
+	}
+	s, settled, err := readSuper(o.FS, o.Dir)
+	if err != nil {
+		if errors.Is(err, errs.ErrNotExist) {
+			if _, refused := vacant(o); refused != nil && !errors.Is(refused, errs.ErrForeign) && !notThere(refused) {
+				return nil, refused
+			}
+		}
+		return nil, err
+	}
+	l := &Log{o: o, super: s, layout: NewLayout()}
+	size, snapshot, err := l.replay()
+	if err != nil {
+		return nil, err
+	}
+	l.limit = max(o.FileBytes, 2*snapshot)
+	l.recovered.CutBytes = size - l.end.offset
+	if o.ReadOnly {
+		return l, nil
+	}
+	if err := l.mend(settled); err != nil {
+		if l.file != nil {
+			err = errors.Join(err, l.file.Close())
+		}
+		return nil, fmt.Errorf("open the manifest: %w", err)
+	}
+	return l, nil
+}
+
+// replay reads the manifest into the layout.
+func (l *Log) replay() (size, snapshot int64, err error) {
+	name := filename.Of(filename.Manifest, l.super.Manifest)
+	p, err := readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64)
+	if notThere(err) {
+		c := errs.NewCorruption(name, -1, "SUPER names this manifest, and it is not there")
+		c.Err = err
+		return 0, 0, c
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("read %s: %w", name, err)
+	}
+	l.end, err = scan(p, &l.super, func(off int64, f frame) error {
+		if (f.kind == frameSnapshot) != (off == fileHeader) || f.kind != frameSnapshot && f.kind != frameEdit {
+			return errs.NewCorruption(name, off, "frame of kind %d", f.kind)
+		}
+		e, err := DecodeEdit(f.payload)
+		if errors.Is(err, errs.ErrFormat) {
+			return fmt.Errorf("%s at %d: %w", name, off, err)
+		}
+		var next *Layout
+		if err == nil {
+			next, err = l.layout.Apply(e)
+		}
+		if err != nil {
+			return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
+		}
+		if f.kind == frameSnapshot {
+			snapshot = f.size
+		}
+		l.layout = next
+		return nil
+	})
+	return int64(len(p)), snapshot, err
+}
+
+// mend makes the files fit for appending: it cuts the torn tail, brings both
+// slots of SUPER up to date and removes manifests that are no longer named.
+func (l *Log) mend(settled bool) error {
+	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
+	f, err := l.o.FS.OpenReadWrite(path)
+	if err != nil {
+		return err
+	}
+	l.file = f
+	if l.recovered.CutBytes > 0 {
+		if err := f.Truncate(l.end.offset); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	if !settled {
+		l.recovered.SuperMended = true
+		if err := l.writeSuper(2); err != nil {
+			return err
+		}
+	}
+	return l.removeOld()
+}
+
+// removeOld removes manifests of this store other than the current one, and
+// files with such a name that hold nothing.
+func (l *Log) removeOld() error {
+	names, err := l.o.FS.List(l.o.Dir)
+	if err != nil {
+		return err
+	}
+	for _, base := range names {
+		name, ours := filename.Parse(base)
+		if !ours || name.Kind != filename.Manifest || name.Number == l.super.Manifest {
+			continue
+		}
+		path := filepath.Join(l.o.Dir, base)
+		p, err := readFile(l.o.FS, path, fileHeader)
+		if err != nil {
+			return err
+		}
+		if _, err := decodeFileHeader(p, l.super.UUID, name.Number); err != nil && !allZero(p) {
+			continue
+		}
+		if err := l.o.FS.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeSuper writes as many slots of SUPER, in turn.
+func (l *Log) writeSuper(slots int) error {
+	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
+	if err != nil {
+		return err
+	}
+	l.super.End, l.super.EndFrame = uint64(l.end.offset), l.end.number
+	for range slots {
+		if err := l.super.writeSlot(f); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return f.Close()
+}
+
+// Super is what SUPER says.
+func (l *Log) Super() Super {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.super
+}
+
+// Layout is the layout after the last edit.
+func (l *Log) Layout() *Layout {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.layout
+}
+
+// Recovered says what Open found.
+func (l *Log) Recovered() Recovery { return l.recovered }
+
+// Append makes e true: when it returns nil, e is durable and the returned layout
+// is the store's. An edit that doesn't fit is refused (ErrConflictingEdit) and
+// changes nothing. After a failed write or sync nobody knows whether e is
+// durable: this and every later Append give errs.ErrStopped.
+func (l *Log) Append(e *Edit) (*Layout, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.writableLocked(); err != nil {
+		return nil, err
+	}
+	next, err := l.layout.Apply(e)
+	if err != nil {
+		return nil, err
+	}
+	id := manifestIdentity(l.super.UUID, l.super.Manifest)
+	p, sum := encodeFrame(id, l.end.offset, l.end.number+1, l.end.chain, frameEdit, e)
+	if len(p) > math.MaxInt32 {
+		return nil, conflicting("an edit of %d bytes", len(p))
+	}
+	_, err = l.file.WriteAt(p, l.end.offset)
+	if err == nil {
+		err = l.file.SyncData()
+	}
+	if err != nil {
+		l.stopped = err
+		return nil, l.writableLocked()
+	}
+	l.end = tail{offset: l.end.offset + int64(len(p)), number: l.end.number + 1, chain: sum}
+	l.layout = next
+	if l.end.offset >= l.limit {
+		l.renewLocked()
+	}
+	return next, nil
+}
+
+func (l *Log) writableLocked() error {
+	switch {
+	case l.o.ReadOnly:
+		return errs.ErrReadOnly
+	case l.stopped != nil:
+		return fmt.Errorf("%w: manifest: %w", errs.ErrStopped, l.stopped)
+	case l.file == nil:
+		return errs.ErrClosed
+	}
+	return nil
+}
+
+// renewLocked goes on in a new manifest that begins with a snapshot. As long as
+// SUPER doesn't name it, a failure only postpones it: the old one is whole.
+// Nothing is appended to the new one before both slots name it, so a slot that
+// is damaged later never leads to an old state.
+func (l *Log) renewLocked() {
+	old := l.super.Manifest
+	num := old + 1
+	f, end, err := writeManifest(l.o, &l.super, num, old, l.layout)
+	for ; errors.Is(err, fs.ErrExist) && num < old+16; num++ {
+		f, end, err = writeManifest(l.o, &l.super, num+1, old, l.layout)
+	}
+	if err != nil {
+		l.limit = l.end.offset + l.o.FileBytes
+		return
+	}
+	err = l.file.Close()
+	l.file, l.end, l.super.Manifest = f, end, num
+	if err == nil {
+		err = l.writeSuper(2)
+	}
+	if err != nil {
+		l.stopped = err
+		return
+	}
+	l.limit = max(l.o.FileBytes, 2*end.offset)
+	// What stays behind is removed by the next Open.
+	_ = l.o.FS.Remove(filepath.Join(l.o.Dir, filename.Of(filename.Manifest, old)))
+}
+
+// Close records in SUPER where the manifest ends, so that damage to its last
+// frame can't pass for a torn tail, and closes the file. It is idempotent.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	var err error
+	if l.stopped == nil && (l.super.End != uint64(l.end.offset) || l.super.EndFrame != l.end.number) {
+		err = l.writeSuper(1)
+	}
+	err = errors.Join(err, l.file.Close())
+	l.file = nil
+	return err
+}

@@ -1,0 +1,122 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// errEdit says that bytes are not an edit; the wrapping error says why.
+var errEdit = errors.New("bad edit")
+
+// wire decodes fields from the front of a byte slice. After the first error it
+// returns zeros, so that a decoder checks err once, at its end.
+type wire struct {
+	p   []byte
+	err error
+}
+
+func (w *wire) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf("%w: %s", errEdit, fmt.Sprintf(format, args...))
+	}
+	w.p = nil
+}
+
+func (w *wire) uvarint() uint64 {
+	v, n := binary.Uvarint(w.p)
+	if n <= 0 {
+		w.fail("bad number")
+		return 0
+	}
+	w.p = w.p[n:]
+	return v
+}
+
+func (w *wire) uint32() uint32 {
+	v := w.uvarint()
+	if v > math.MaxUint32 {
+		w.fail("number %d is over 32 bits", v)
+		return 0
+	}
+	return uint32(v)
+}
+
+// bytes returns a copy: edits outlive the buffer that they were read from.
+func (w *wire) bytes() []byte {
+	n := w.uvarint()
+	if n > uint64(len(w.p)) {
+		w.fail("%d bytes announced, %d are left", n, len(w.p))
+		return nil
+	}
+	b := w.p[:n]
+	w.p = w.p[n:]
+	return slices.Clone(b)
+}
+
+// count reads how many elements follow; each is at least min bytes long.
+func (w *wire) count(min int) int {
+	n := w.uvarint()
+	if n > uint64(len(w.p)/min) {
+		w.fail("%d elements announced, %d bytes are left", n, len(w.p))
+		return 0
+	}
+	return int(n)
+}
+
+// end reports the first error; bytes left over are one.
+func (w *wire) end() error {
+	if w.err == nil && len(w.p) != 0 {
+		w.fail("%d bytes too many", len(w.p))
+	}
+	return w.err
+}
+
+const (
+	tlvHeader   = 8
+	tlvRequired = 1 // flag: who doesn't know the tag must not go on
+)
+
+// appendTLV appends a field whose value is written by fill.
+func appendTLV(dst []byte, tag uint16, flags uint16, fill func([]byte) []byte) []byte {
+	dst = binary.LittleEndian.AppendUint16(dst, tag)
+	dst = binary.LittleEndian.AppendUint16(dst, flags)
+	at := len(dst)
+	dst = fill(append(dst, 0, 0, 0, 0))
+	binary.LittleEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
+	return dst
+}
+
+func appendUnknown(dst []byte, list []TLV) []byte {
+	for _, u := range list {
+		dst = appendTLV(dst, u.Tag, 0, func(b []byte) []byte { return append(b, u.Value...) })
+	}
+	return dst
+}
+
+// tlv takes the next field off w; more is false at the end and after an error.
+func (w *wire) tlv() (tag uint16, required bool, value []byte, more bool) {
+	if w.err != nil || len(w.p) == 0 {
+		return 0, false, nil, false
+	}
+	if len(w.p) < tlvHeader {
+		w.fail("%d bytes are too short for a field", len(w.p))
+		return 0, false, nil, false
+	}
+	tag = binary.LittleEndian.Uint16(w.p)
+	flags := binary.LittleEndian.Uint16(w.p[2:])
+	n := binary.LittleEndian.Uint32(w.p[4:])
+	if flags&^tlvRequired != 0 {
+		w.fail("field %d has unknown flags %#x", tag, flags)
+		return 0, false, nil, false
+	}
+	if uint64(n) > uint64(len(w.p)-tlvHeader) {
+		w.fail("field %d of %d bytes, %d are left", tag, n, len(w.p)-tlvHeader)
+		return 0, false, nil, false
+	}
+	value = w.p[tlvHeader : tlvHeader+int(n)]
+	w.p = w.p[tlvHeader+int(n):]
+	return tag, flags&tlvRequired != 0, value, true
+}
