@@ -1,0 +1,254 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+const (
+	reopenBytes = 64 << 20
+	idleTime    = 5 * time.Second
+	idleKeys    = 1000
+
+	childVariable = "BROCK_BENCH_CHILD"
+)
+
+func lifeWorkloads() []Workload {
+	return []Workload{
+		{
+			Name:    "reopen",
+			Title:   "opening after kill -9 behind 64 MB of writes with values of %d B, buffered, until the first get; and closing",
+			Figures: []Figure{{"open ms", Less}, {"close ms", Unrated}, {"disk MB", Unrated}},
+			Kind:    Fresh, Run: runReopen,
+		},
+		{
+			Name:  "empty",
+			Title: "an empty store: creating it, and the size of its files",
+			Figures: []Figure{
+				{"open ms", Less}, {"files KB", Less}, {"on disk KB", Unrated}, {"closed: files KB", Unrated}, {"on disk KB", Unrated},
+			},
+			Kind: Once, Run: runEmpty,
+		},
+		{
+			Name:    "idle",
+			Title:   "an open store that nobody uses, over 5 s, less what an empty Go program needs",
+			Figures: []Figure{{"goroutines", Less}, {"CPU us/s", Unrated}, {"wake-ups/s", Unrated}},
+			Kind:    Once, Run: runIdle,
+		},
+	}
+}
+
+// childTask is what the process is asked to do when it is started as a child.
+type childTask struct {
+	Task   string // "write" or "idle"
+	Store  string // "" for none
+	Config Config
+	Keys   int
+}
+
+// runChild does the task in the environment, if there is one, and never
+// returns then.
+func runChild() {
+	text := os.Getenv(childVariable)
+	if text == "" {
+		return
+	}
+	var t childTask
+	err := json.Unmarshal([]byte(text), &t)
+	if err == nil && t.Task == "write" {
+		err = childWrite(t)
+	} else if err == nil {
+		err = childIdle(t)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// child prepares this program to run the task.
+func child(t childTask) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	return cmd, nil
+}
+
+// runReopen has a child write, kills it while its store is open, and opens the
+// store that it left.
+func runReopen(c *Cell) ([]float64, error) {
+	data := NewDataset(max(1, min(c.Data.Keys, reopenBytes/(keySize+c.Data.ValueSize))), c.Data.ValueSize)
+	config := Config{Dir: c.Dir, ValueSize: data.ValueSize, DataBytes: data.RawBytes()}
+	cmd, err := child(childTask{Task: "write", Store: c.Maker.Name, Config: config, Keys: data.Keys})
+	if err != nil {
+		return nil, err
+	}
+	done, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	_, readErr := done.Read(make([]byte, 1))
+	killErr := cmd.Process.Kill()
+	waitErr := cmd.Wait()
+	if readErr != nil {
+		return nil, errors.Join(readErr, waitErr)
+	}
+	if killErr != nil {
+		return nil, killErr
+	}
+	flushDisk()
+	settle()
+	start := time.Now()
+	s, err := c.Maker.Open(config)
+	if err != nil {
+		return nil, err
+	}
+	err = getPresent(s, data.AppendKey(nil, data.Keys-1))
+	opened := time.Since(start)
+	if err == nil {
+		err = data.Check(s)
+	}
+	closing := time.Now()
+	if err := errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	closed := time.Since(closing)
+	apparent, _, err := diskSize(c.Dir)
+	return []float64{millis(opened), millis(closed), float64(apparent) / (1 << 20)}, err
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
+
+// childWrite fills a store, says so with one byte, and waits to be killed.
+func childWrite(t childTask) error {
+	s, err := openNamed(t.Store, t.Config)
+	if err != nil {
+		return err
+	}
+	data := NewDataset(t.Keys, t.Config.ValueSize)
+	if err := data.Load(s); err != nil {
+		return err
+	}
+	// Pebble hands its buffered log to the system a little later.
+	if _, err := waitIdle(); err != nil {
+		return err
+	}
+	fmt.Print("w")
+	select {}
+}
+
+func openNamed(name string, c Config) (Store, error) {
+	picked, err := pickMakers(name)
+	if err != nil {
+		return nil, err
+	}
+	return picked[0].Open(c)
+}
+
+func runEmpty(c *Cell) ([]float64, error) {
+	settle()
+	start := time.Now()
+	s, err := c.Maker.Open(Config{Dir: c.Dir})
+	if err != nil {
+		return nil, err
+	}
+	opened := time.Since(start)
+	files, disk, err := diskSize(c.Dir)
+	if err := errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	closedFiles, closedDisk, err := diskSize(c.Dir)
+	const kb = 1 << 10
+	return []float64{
+		millis(opened), float64(files) / kb, float64(disk) / kb, float64(closedFiles) / kb, float64(closedDisk) / kb,
+	}, err
+}
+
+// idleReport is what a child says of its rest.
+type idleReport struct {
+	Goroutines int
+	CPU        time.Duration // a second
+	Sleeps     float64       // voluntary context switches a second
+}
+
+func runIdle(c *Cell) ([]float64, error) {
+	with, err := idleChild(childTask{Task: "idle", Store: c.Maker.Name, Config: Config{Dir: c.Dir, ValueSize: commitValue}, Keys: idleKeys})
+	if err != nil {
+		return nil, err
+	}
+	without, err := idleChild(childTask{Task: "idle"})
+	return []float64{
+		float64(with.Goroutines - without.Goroutines),
+		max(0, float64((with.CPU-without.CPU).Nanoseconds())/1e3),
+		max(0, with.Sleeps-without.Sleeps),
+	}, err
+}
+
+func idleChild(t childTask) (r idleReport, err error) {
+	cmd, err := child(t)
+	if err != nil {
+		return r, err
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(out, &r)
+}
+
+// childIdle opens a store with a few keys, lets it come to rest and watches
+// what the process still does.
+func childIdle(t childTask) error {
+	var s Store
+	if t.Store != "" {
+		var err error
+		if s, err = openNamed(t.Store, t.Config); err != nil {
+			return err
+		}
+		data := NewDataset(t.Keys, t.Config.ValueSize)
+		if err := data.Load(s); err != nil {
+			return err
+		}
+		if _, err := s.WaitQuiet(); err != nil {
+			return err
+		}
+		if err := getPresent(s, data.AppendKey(nil, rand.IntN(t.Keys))); err != nil {
+			return err
+		}
+	}
+	debug.FreeOSMemory() // so that the runtime has nothing left to tidy up
+	time.Sleep(time.Second)
+	cpu, sleeps := processTimes()
+	time.Sleep(idleTime)
+	cpuAfter, sleepsAfter := processTimes()
+	r := idleReport{
+		Goroutines: runtime.NumGoroutine(),
+		CPU:        time.Duration(float64(cpuAfter-cpu) / idleTime.Seconds()),
+		Sleeps:     float64(sleepsAfter-sleeps) / idleTime.Seconds(),
+	}
+	if s != nil {
+		if err := s.Close(); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}

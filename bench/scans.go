@@ -1,0 +1,59 @@
+package main
+
+import "fmt"
+
+const seekPairs = 50
+
+func scanWorkloads() []Workload {
+	perEntry := []Figure{{"ns/entry", Less}, {"CPU ns/entry", Less}, {"allocs/entry", Unrated}}
+	return []Workload{
+		{
+			Name: "scankeys", Title: "scan of all keys, values of %d B left alone",
+			Figures: perEntry, Kind: Loaded,
+			Run: func(c *Cell) ([]float64, error) { return timeScan(c, c.Store.ScanKeys) },
+		},
+		{
+			Name: "scanvalues", Title: "scan of all keys and values of %d B",
+			Figures: perEntry, Kind: Loaded,
+			Run: func(c *Cell) ([]float64, error) { return timeScan(c, c.Store.ScanValues) },
+		},
+		{
+			Name: "seek", Title: "new iterator, seek to a random key, 50 pairs with values of %d B",
+			Figures: []Figure{{"p50 us", Less}, {"p99 us", Unrated}, {"CPU us/op", Less}, {"allocs/op", Unrated}},
+			Kind:    Loaded,
+			Run:     runSeek,
+		},
+	}
+}
+
+// timeScan times one scan of the whole store. What it saw was checked once
+// before, by Dataset.Check; here the count must do.
+func timeScan(c *Cell, scan func() (Tally, error)) ([]float64, error) {
+	settle()
+	before := used()
+	t, err := scan()
+	after := used()
+	if err == nil && t.Entries != c.Data.Keys {
+		err = fmt.Errorf("scan saw %d entries of %d: %w", t.Entries, c.Data.Keys, errMismatch)
+	}
+	if err != nil {
+		return nil, err
+	}
+	n := float64(t.Entries)
+	return []float64{
+		float64(after.at.Sub(before.at).Nanoseconds()) / n,
+		float64((after.cpu - before.cpu).Nanoseconds()) / n,
+		float64(after.mallocs-before.mallocs) / n,
+	}, nil
+}
+
+func runSeek(c *Cell) ([]float64, error) {
+	keys := c.Data.Sample(max(1, c.Ops/20), uint64(c.Round), false)
+	return timeCalls(len(keys), func(i int) error {
+		t, err := c.Store.SeekN(keys[i], seekPairs)
+		if err == nil && t.Entries == 0 {
+			err = fmt.Errorf("no entry from %q on: %w", keys[i], errMismatch)
+		}
+		return err
+	})
+}
