@@ -1,0 +1,122 @@
+package commit
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// void is a Store that keeps nothing and a Journal that costs nothing, so that
+// what is measured is the pipeline.
+type void struct{}
+
+func (void) Admit(context.Context, int) error                              { return nil }
+func (void) Prepare(int) error                                             { return nil }
+func (void) Apply([]byte, Position) error                                  { return nil }
+func (void) Publish(entry.Version)                                         {}
+func (void) Newest([]byte, uint64) (entry.Version, bool, error)            { return 0, false, nil }
+func (void) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) { return false, nil }
+func (void) Append(Group) (Position, error)                                { return Position{}, nil }
+func (void) Sync() error                                                   { return nil }
+
+// file is a Journal over blocks that were written before, as a recycled segment has.
+type file struct {
+	f   *os.File
+	off int64
+	buf []byte
+}
+
+const fileSize = 64 << 20
+
+func openFile(b *testing.B) *file {
+	f, err := os.Create(filepath.Join(b.TempDir(), "journal"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { f.Close() })
+	zero := make([]byte, 1<<20)
+	for off := int64(0); off < fileSize; off += int64(len(zero)) {
+		if _, err := f.WriteAt(zero, off); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	return &file{f: f}
+}
+
+func (j *file) Append(g Group) (Position, error) {
+	j.buf = append(j.buf[:0], make([]byte, 48)...)
+	for _, p := range g.Payload {
+		j.buf = append(j.buf, p...)
+	}
+	if j.off+int64(len(j.buf)) > fileSize {
+		j.off = 0
+	}
+	at := Position{Segment: 1, Offset: j.off + 48}
+	_, err := j.f.WriteAt(j.buf, j.off)
+	j.off += int64(len(j.buf))
+	return at, err
+}
+
+func (j *file) Sync() error { return syncData(j.f) }
+
+// run commits b.N transactions of one small record from n goroutines.
+func run(b *testing.B, p *Pipeline, n int, synced bool) {
+	b.ReportAllocs()
+	b.ResetTimer()
+	before := p.Stats()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			key := binary.BigEndian.AppendUint64(make([]byte, 0, 22), uint64(i))
+			record := entry.AppendRecord(nil, &entry.Entry{Kind: entry.Set, Key: key, Value: make([]byte, 100)}, false)
+			r := &Request{Payload: record, Records: 1, Isolation: LastWriterWins, Synced: synced}
+			for left.Add(-1) >= 0 {
+				if _, err := p.Commit(context.Background(), r); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s := p.Stats()
+	b.ReportMetric(float64(s.Transactions-before.Transactions)/float64(s.Groups-before.Groups), "txns/group")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+}
+
+func BenchmarkBuffered(b *testing.B) {
+	for _, n := range []int{1, 4, 16} {
+		b.Run(fmt.Sprintf("committers=%d", n), func(b *testing.B) {
+			run(b, New(Config{Store: void{}, Journal: void{}, Now: time.Now}), n, false)
+		})
+	}
+}
+
+func BenchmarkBufferedFile(b *testing.B) {
+	for _, n := range []int{1, 4, 16} {
+		b.Run(fmt.Sprintf("committers=%d", n), func(b *testing.B) {
+			run(b, New(Config{Store: void{}, Journal: openFile(b), Now: time.Now}), n, false)
+		})
+	}
+}
+
+func BenchmarkSynced(b *testing.B) {
+	for _, n := range []int{1, 2, 4, 16, 64} {
+		b.Run(fmt.Sprintf("committers=%d", n), func(b *testing.B) {
+			run(b, New(Config{Store: void{}, Journal: openFile(b), Now: time.Now}), n, true)
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package commit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/hash"
+)
+
+// txn is a transaction of the conflict table.
+type txn struct {
+	iso    Isolation
+	keys   []string    // read
+	ranges [][2]string // read
+	writes []string
+}
+
+func (x txn) request(at entry.Version) *Request {
+	r := request(at, x.iso, x.writes...)
+	if len(x.keys)+len(x.ranges) > 0 {
+		r.Reads = &reads{x.keys, x.ranges}
+	}
+	return r
+}
+
+// Each case commits first and then second, of which neither saw the other. The
+// store holds b and d. The result must be the same whether first is in an
+// earlier group or in the same one.
+var conflicts = []struct {
+	name          string
+	first, second txn
+	conflict      bool
+}{
+	{"blind writes", txn{writes: []string{"b"}}, txn{writes: []string{"b"}}, false},
+	{"read of a key that was written", txn{writes: []string{"b"}}, txn{keys: []string{"b"}, writes: []string{"x"}}, true},
+	{"read of a key that was deleted", txn{writes: []string{"-b"}}, txn{keys: []string{"b"}, writes: []string{"x"}}, true},
+	{"read of another key", txn{writes: []string{"b"}}, txn{keys: []string{"d"}, writes: []string{"b"}}, false},
+	{"read of an absent key that was written", txn{writes: []string{"c"}}, txn{keys: []string{"c"}, writes: []string{"x"}}, true},
+	{"read of an absent key that was deleted", txn{writes: []string{"-c"}}, txn{keys: []string{"c"}, writes: []string{"x"}}, true},
+	{"read of a key that is a prefix", txn{writes: []string{"bb"}}, txn{keys: []string{"b"}, writes: []string{"x"}}, false},
+	{"last of many reads", txn{writes: []string{"b"}}, txn{keys: []string{"x", "y", "b"}, writes: []string{"x"}}, true},
+	{"last of many writes", txn{writes: []string{"x", "y", "b"}}, txn{keys: []string{"b"}, writes: []string{"x"}}, true},
+	{"range: a key in it was written", txn{writes: []string{"b"}}, txn{ranges: [][2]string{{"a", "e"}}, writes: []string{"x"}}, true},
+	{"range: a phantom", txn{writes: []string{"c"}}, txn{ranges: [][2]string{{"a", "e"}}, writes: []string{"x"}}, true},
+	{"range: a phantom in an empty range", txn{writes: []string{"p"}}, txn{ranges: [][2]string{{"m", "q"}}, writes: []string{"x"}}, true},
+	{"range: the lower bound is in it", txn{writes: []string{"a"}}, txn{ranges: [][2]string{{"a", "e"}}, writes: []string{"x"}}, true},
+	{"range: the upper bound is not", txn{writes: []string{"e"}}, txn{ranges: [][2]string{{"a", "e"}}, writes: []string{"x"}}, false},
+	{"range: below it", txn{writes: []string{"A"}}, txn{ranges: [][2]string{{"a", "e"}}, writes: []string{"x"}}, false},
+	{"range: without upper bound", txn{writes: []string{"zzz"}}, txn{ranges: [][2]string{{"y", ""}}, writes: []string{"x"}}, true},
+	{"range: below one without upper bound", txn{writes: []string{"w"}}, txn{ranges: [][2]string{{"y", ""}}, writes: []string{"x"}}, false},
+	{"range: the second of two", txn{writes: []string{"n"}}, txn{ranges: [][2]string{{"a", "b"}, {"m", "o"}}, writes: []string{"x"}}, true},
+	{"write skew, serializable", txn{keys: []string{"b", "d"}, writes: []string{"b"}}, txn{keys: []string{"b", "d"}, writes: []string{"d"}}, true},
+	{"write skew, snapshot", txn{iso: SnapshotIsolation, keys: []string{"b", "d"}, writes: []string{"b"}}, txn{iso: SnapshotIsolation, keys: []string{"b", "d"}, writes: []string{"d"}}, false},
+	{"snapshot: the same key", txn{iso: SnapshotIsolation, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"b"}}, true},
+	{"snapshot: the same new key", txn{iso: SnapshotIsolation, writes: []string{"c"}}, txn{iso: SnapshotIsolation, writes: []string{"c"}}, true},
+	{"snapshot: one of many keys", txn{iso: SnapshotIsolation, writes: []string{"b", "c"}}, txn{iso: SnapshotIsolation, writes: []string{"x", "-c"}}, true},
+	{"snapshot: other keys", txn{iso: SnapshotIsolation, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"d"}}, false},
+	{"snapshot after a blind write", txn{iso: LastWriterWins, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"b"}}, true},
+	{"last writer wins", txn{iso: LastWriterWins, writes: []string{"b"}}, txn{iso: LastWriterWins, keys: []string{"b"}, ranges: [][2]string{{"a", "z"}}, writes: []string{"b"}}, false},
+}
+
+func TestConflicts(t *testing.T) {
+	for _, tc := range conflicts {
+		for _, grouped := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/same group %v", tc.name, grouped), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := newMemory()
+					p := start(m)
+					commit(t, p, request(0, LastWriterWins, "b", "d"))
+					first, second := tc.first.request(1), tc.second.request(1)
+					var res []*result
+					if grouped {
+						// Another transaction in between gets a version all the same.
+						res = together(p, first, request(1, Serializable, "other"), second)
+						wantVersion(t, res[1], 3)
+					} else {
+						res = append(res, background(context.Background(), p, first),
+							background(context.Background(), p, request(1, Serializable, "other")),
+							background(context.Background(), p, second))
+					}
+					wantVersion(t, res[0], 2)
+					if !tc.conflict {
+						wantVersion(t, res[2], 4)
+						return
+					}
+					if !errors.Is(res[2].err, errs.ErrConflict) || res[2].version != 0 {
+						t.Errorf("got %+v, want a conflict", res[2])
+					}
+					for k, vs := range m.keys {
+						if vs[len(vs)-1].version > 3 {
+							t.Errorf("%q of the refused transaction was written", k)
+						}
+					}
+					if p.Stats().Conflicts != 1 {
+						t.Errorf("%d conflicts counted", p.Stats().Conflicts)
+					}
+					// Seen afresh, it passes.
+					again := tc.second.request(3)
+					wantVersion(t, background(context.Background(), p, again), 4)
+				})
+			})
+		}
+	}
+}
+
+// A transaction that was refused writes nothing, so it refuses nobody.
+func TestRefusedTransactionIsNoConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := start(newMemory())
+		commit(t, p, request(0, LastWriterWins, "b"))
+		reader := request(1, Serializable, "z")
+		reader.Reads = &reads{keys: []string{"x"}, ranges: [][2]string{{"w", "y"}}}
+		res := together(p, request(0, SnapshotIsolation, "b", "x"), reader, request(1, SnapshotIsolation, "x"))
+		if !errors.Is(res[0].err, errs.ErrConflict) {
+			t.Errorf("got %+v", res[0])
+		}
+		wantVersion(t, res[1], 2)
+		wantVersion(t, res[2], 3)
+	})
+}
+
+// The index of a group agrees with a look at all of its records, however checks
+// and transactions alternate.
+func TestWritesAgreeWithANaiveSearch(t *testing.T) {
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		m := newMemory()
+		w := writes{store: m, seed: testSeed}
+		for round := range 3 {
+			var before []*Request
+			all := map[string]entry.Version{}
+			space := 1 + rnd.IntN(400)
+			key := func() string { return fmt.Sprintf("%03d", rnd.IntN(space)) }
+			for v := range 1 + rnd.IntN(60) {
+				var keys []string
+				for range 1 + rnd.IntN(1+rnd.IntN(20)) {
+					keys = append(keys, key())
+					all[keys[len(keys)-1]] = entry.Version(v + 1)
+				}
+				r := request(0, LastWriterWins, keys...)
+				r.version = entry.Version(v + 1)
+				before = append(before, r)
+				w.before = before
+				for range rnd.IntN(3) {
+					k := []byte(key())
+					got, ok, _ := w.Newest(k, hash.Sum(testSeed, k))
+					if want := all[string(k)]; got != want || ok != (want > 0) {
+						t.Fatalf("round %d: newest of %s is %d, %v; want %d; seed %d", round, k, got, ok, want, seed)
+					}
+				}
+				for range rnd.IntN(3) {
+					lo, hi := []byte(key()), []byte(key())
+					if rnd.IntN(8) == 0 {
+						hi = nil
+					}
+					want := false
+					for k := range all {
+						want = want || bytes.Compare([]byte(k), lo) >= 0 && (hi == nil || bytes.Compare([]byte(k), hi) < 0)
+					}
+					if got, _ := w.ChangedSince(lo, hi, 0); got != want {
+						t.Fatalf("round %d: changed in [%s, %s) is %v; seed %d", round, lo, hi, got, seed)
+					}
+				}
+			}
+			w.reset()
+		}
+	}
+}

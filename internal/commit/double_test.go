@@ -1,0 +1,221 @@
+package commit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/hash"
+)
+
+const testSeed = 42
+
+// memory is a Store and a Journal in maps. The mutex is only for the tests that
+// look at it while a pipeline runs.
+type memory struct {
+	mu        sync.Mutex
+	keys      map[string][]stored // versions of a key, oldest first
+	published entry.Version
+	steps     []string // what was called, in order, when traced
+	trace     bool
+	offset    int64
+
+	admit   func(ctx context.Context, n int) error
+	prepare func(n int) error
+	append_ func(g Group) error
+	sync_   func() error
+	apply   func(payload []byte) error
+	newest  func(key []byte) error
+}
+
+type stored struct {
+	version entry.Version
+	value   string
+	deleted bool
+}
+
+func newMemory() *memory { return &memory{keys: map[string][]stored{}} }
+
+func (m *memory) step(format string, args ...any) {
+	if m.trace {
+		m.steps = append(m.steps, fmt.Sprintf(format, args...))
+	}
+}
+
+func (m *memory) Admit(ctx context.Context, n int) error {
+	if m.admit != nil {
+		return m.admit(ctx, n)
+	}
+	return nil
+}
+
+func (m *memory) Prepare(n int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.step("prepare %d", n)
+	if m.prepare != nil {
+		return m.prepare(n)
+	}
+	return nil
+}
+
+func (m *memory) Append(g Group) (Position, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.step("append %d transactions, %d records, versions %d-%d", g.Transactions, g.Records, g.FirstVersion, g.Last)
+	if m.append_ != nil {
+		if err := m.append_(g); err != nil {
+			return Position{}, err
+		}
+	}
+	at := Position{Segment: 1, Offset: m.offset}
+	for _, p := range g.Payload {
+		m.offset += int64(len(p))
+	}
+	return at, nil
+}
+
+func (m *memory) Sync() error {
+	if m.sync_ != nil {
+		if err := m.sync_(); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.step("sync")
+	return nil
+}
+
+func (m *memory) Apply(payload []byte, at Position) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.apply != nil {
+		if err := m.apply(payload); err != nil {
+			return err
+		}
+	}
+	m.step("apply %d bytes at %d", len(payload), at.Offset)
+	for len(payload) > 0 {
+		rec, err := entry.DecodeRecord(payload)
+		if err != nil {
+			return err
+		}
+		m.keys[string(rec.Key)] = append(m.keys[string(rec.Key)],
+			stored{rec.Version, string(rec.Value), rec.Kind == entry.Delete})
+		payload = payload[rec.Size:]
+	}
+	return nil
+}
+
+func (m *memory) Publish(v entry.Version) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.step("publish %d", v)
+	m.published = v
+}
+
+func (m *memory) Newest(key []byte, _ uint64) (entry.Version, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.newest != nil {
+		if err := m.newest(key); err != nil {
+			return 0, false, err
+		}
+	}
+	vs := m.keys[string(key)]
+	if len(vs) == 0 {
+		return 0, false, nil
+	}
+	return vs[len(vs)-1].version, true, nil
+}
+
+func (m *memory) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, vs := range m.keys {
+		if k >= string(lo) && (hi == nil || k < string(hi)) && vs[len(vs)-1].version > since {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// get reads key at a version.
+func (m *memory) get(key string, at entry.Version) (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	vs := m.keys[key]
+	for i := len(vs) - 1; i >= 0; i-- {
+		if vs[i].version <= at {
+			return vs[i].value, !vs[i].deleted
+		}
+	}
+	return "", false
+}
+
+func (m *memory) visible() entry.Version {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.published
+}
+
+// reads is a Reads of a few keys and ranges.
+type reads struct {
+	keys   []string
+	ranges [][2]string // hi "" = no bound
+}
+
+func (r *reads) Changed(c Changes, since entry.Version) (bool, error) {
+	for _, k := range r.keys {
+		v, ok, err := c.Newest([]byte(k), hash.Sum(testSeed, []byte(k)))
+		if err != nil || ok && v > since {
+			return true, err
+		}
+	}
+	for _, g := range r.ranges {
+		var hi []byte
+		if g[1] != "" {
+			hi = []byte(g[1])
+		}
+		if yes, err := c.ChangedSince([]byte(g[0]), hi, since); yes || err != nil {
+			return yes, err
+		}
+	}
+	return false, nil
+}
+
+// payload encodes one record a key; a key that begins with "-" is deleted.
+func payload(keys ...string) ([]byte, int) {
+	var p []byte
+	for _, k := range keys {
+		e := entry.Entry{Kind: entry.Set, Key: []byte(k), Value: []byte("v")}
+		if b, ok := bytes.CutPrefix(e.Key, []byte("-")); ok {
+			e = entry.Entry{Kind: entry.Delete, Key: b}
+		}
+		p = entry.AppendRecord(p, &e, false)
+	}
+	return p, len(keys)
+}
+
+// request writes keys, having seen everything up to at.
+func request(at entry.Version, iso Isolation, keys ...string) *Request {
+	p, n := payload(keys...)
+	return &Request{Payload: p, Records: n, ReadVersion: at, Isolation: iso}
+}
+
+func start(m *memory) *Pipeline {
+	return New(Config{Store: m, Journal: m, HashSeed: testSeed})
+}
+
+func commit(t *testing.T, p *Pipeline, r *Request) entry.Version {
+	t.Helper()
+	v, err := p.Commit(context.Background(), r)
+	if err != nil {
+		t.Fatalf("commit: %v", err)
+	}
+	return v
+}

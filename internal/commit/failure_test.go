@@ -1,0 +1,146 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/brockdb/brock/internal/errs"
+)
+
+var errDisk = errors.New("disk on fire")
+
+// A failed append, sync or apply is the error of the whole group and of all that
+// come later; nothing of the group becomes visible.
+func TestFailureStopsThePipeline(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fault func(m *memory)
+	}{
+		{"append", func(m *memory) { m.append_ = func(Group) error { return errDisk } }},
+		{"sync", func(m *memory) { m.sync_ = func() error { return errDisk } }},
+		{"apply", func(m *memory) { m.apply = func([]byte) error { return errDisk } }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMemory()
+				p := start(m)
+				commit(t, p, request(0, LastWriterWins, "a"))
+				tc.fault(m)
+				synced := request(0, LastWriterWins, "b")
+				synced.Synced = true
+				release := block(p)
+				group := []*result{
+					background(context.Background(), p, request(0, LastWriterWins, "c")),
+					background(context.Background(), p, synced),
+					background(context.Background(), p, request(0, SnapshotIsolation, "a")),
+				}
+				var do error
+				go func() { do = p.Do(func() error { t.Error("Do ran"); return nil }) }()
+				synctest.Wait()
+				behind := background(context.Background(), p, request(0, LastWriterWins, "d"))
+				release()
+				m.append_, m.sync_, m.apply = nil, nil, nil
+				later := background(context.Background(), p, request(0, LastWriterWins, "e"))
+				for i, res := range append(group, behind, later, &result{err: do, done: true}) {
+					if !res.done || res.version != 0 || !errors.Is(res.err, errs.ErrStopped) || !errors.Is(res.err, errDisk) {
+						t.Errorf("request %d: %+v", i, res)
+					}
+				}
+				if err := p.Sync(context.Background()); !errors.Is(err, errs.ErrStopped) {
+					t.Errorf("Sync: %v", err)
+				}
+				if err := p.Err(); !errors.Is(err, errDisk) {
+					t.Errorf("Err: %v", err)
+				}
+				if s := p.Stats(); m.visible() != 1 || s.Visible != 1 || s.Durable != 0 && tc.name != "apply" {
+					t.Errorf("published %d, %+v", m.visible(), s)
+				}
+				p.Close()
+				if _, err := p.Commit(context.Background(), request(0, LastWriterWins, "f")); !errors.Is(err, errs.ErrClosed) {
+					t.Errorf("after Close: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestFailedPrepareRefusesTheGroupOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		p := start(m)
+		m.prepare = func(int) error { return errDisk }
+		for _, res := range together(p, request(0, LastWriterWins, "a"), request(0, LastWriterWins, "b")) {
+			if !errors.Is(res.err, errDisk) || errors.Is(res.err, errs.ErrStopped) {
+				t.Errorf("got %+v", res)
+			}
+		}
+		m.prepare = nil
+		if v := commit(t, p, request(0, LastWriterWins, "a")); v != 1 {
+			t.Errorf("version %d", v)
+		}
+	})
+}
+
+func TestFailedCheckRefusesTheRequestOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		p := start(m)
+		m.newest = func(key []byte) error {
+			if string(key) == "bad" {
+				return errDisk
+			}
+			return nil
+		}
+		bad := request(0, Serializable, "a")
+		bad.Reads = &reads{keys: []string{"bad"}}
+		res := together(p, bad, request(0, SnapshotIsolation, "bad"), request(0, SnapshotIsolation, "good"))
+		for _, r := range res[:2] {
+			if !errors.Is(r.err, errDisk) || errors.Is(r.err, errs.ErrStopped) {
+				t.Errorf("got %+v", r)
+			}
+		}
+		wantVersion(t, res[2], 1)
+		if p.Stats().Conflicts != 0 {
+			t.Error("a failed check counts as a conflict")
+		}
+	})
+}
+
+// A panic below the pipeline, even if the caller survives it, leaves nobody waiting.
+func TestPanicStopsThePipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		p := start(m)
+		m.append_ = func(Group) error { panic("bug") }
+		release := block(p)
+		results := make([]error, 3)
+		panics := 0
+		for i := range results {
+			go func() {
+				defer func() {
+					if recover() != nil {
+						panics++
+						results[i] = errs.ErrStopped
+					}
+				}()
+				_, results[i] = p.Commit(context.Background(), request(0, LastWriterWins, "a"))
+			}()
+			synctest.Wait()
+		}
+		release()
+		if panics != 1 {
+			t.Errorf("%d panics", panics)
+		}
+		for _, err := range results {
+			if !errors.Is(err, errs.ErrStopped) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if err := p.Err(); !errors.Is(err, errs.ErrStopped) {
+			t.Errorf("Err: %v", err)
+		}
+		p.Close()
+	})
+}

@@ -1,0 +1,96 @@
+package commit
+
+import "slices"
+
+// group is the transactions that are written together, or one exclusive turn.
+// All fields are guarded by Pipeline.mu until the group is taken; from then on
+// members and result belong to its leader.
+type group struct {
+	members []*Request // in order of arrival, withdrawn ones removed
+	bytes   int        // of their payloads
+	synced  bool       // a member asked for a sync
+	alone   bool       // an exclusive turn: nobody may join
+	called  bool       // it has a leader, or a token for one lies in wake
+	taken   bool       // its leader has begun: nobody may join or leave
+	wake    chan struct{}
+	next    *group
+}
+
+// wait returns the channel on which a member waits: it receives a value if it
+// is to lead the group, and is closed when the group's results are set. It is
+// never used for another group, so that a late waiter can't steal a token.
+func (g *group) wait() chan struct{} {
+	if g.wake == nil {
+		g.wake = make(chan struct{}, 1)
+	}
+	return g.wake
+}
+
+func (g *group) hasRoom(n int) bool {
+	return !g.alone && len(g.members) < MaxTransactions && g.bytes+n <= MaxBytes
+}
+
+func (g *group) add(r *Request) {
+	g.members = append(g.members, r)
+	g.bytes += len(r.Payload)
+	g.synced = g.synced || r.Synced
+}
+
+// remove takes r out; it reports false if r is not (or no longer) a member.
+func (g *group) remove(r *Request) bool {
+	i := slices.Index(g.members, r)
+	if g.taken || i < 0 {
+		return false
+	}
+	g.members = slices.Delete(g.members, i, i+1)
+	g.bytes -= len(r.Payload)
+	return true
+}
+
+// queue is the groups that wait for their turn, first come first served. Only
+// the last one has room. Groups are reused; their channels are not.
+type queue struct {
+	head, tail *group
+	free       *group
+}
+
+// push appends an empty group.
+func (q *queue) push() *group {
+	g := q.free
+	if g != nil {
+		q.free, g.next = g.next, nil
+	} else {
+		g = new(group)
+	}
+	if q.head == nil {
+		q.head = g
+	} else {
+		q.tail.next = g
+	}
+	q.tail = g
+	return g
+}
+
+// unlink removes g, wherever it is in the queue.
+func (q *queue) unlink(g *group) {
+	var before *group
+	for at := q.head; at != g; at = at.next {
+		before = at
+	}
+	if before == nil {
+		q.head = g.next
+	} else {
+		before.next = g.next
+	}
+	if q.tail == g {
+		q.tail = before
+	}
+	g.next = nil
+}
+
+// recycle keeps an unlinked group for later use.
+func (q *queue) recycle(g *group) {
+	clear(g.members)
+	*g = group{members: g.members[:0], next: q.free}
+	q.free = g
+}

@@ -1,0 +1,185 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+)
+
+var errPanicked = fmt.Errorf("%w: the leader of a commit group panicked", errs.ErrStopped)
+
+// leader is the state of whoever leads; it passes from one to the next.
+type leader struct {
+	last   entry.Version // newest version used
+	passed []*Request    // of the current group, in version order
+	frame  Group         // what of the current group is appended
+	bytes  int           // of its payload
+	sync   bool          // somebody who passed asked for a sync
+	writes writes        // what passed writes, for the checks of those after
+
+	company int // how many shared the group before
+	hurried int // for so many groups there is no time to gather
+}
+
+// lead writes g, wakes its members and hands leadership on.
+func (p *Pipeline) lead(g *group) {
+	p.gather(g)
+	p.mu.Lock()
+	p.takeLocked(g)
+	p.mu.Unlock()
+	p.leader.company = len(g.members)
+
+	err := errPanicked
+	defer func() {
+		if err != nil {
+			p.fail(g, err)
+		}
+		p.leader.reset()
+		p.release(g)
+	}()
+	err = p.write(g)
+}
+
+// write commits the group g. An error is the result of each member, whatever
+// it has got so far; if it is an ErrStopped, it is the last word.
+func (p *Pipeline) write(g *group) error {
+	if p.stopped != nil {
+		return p.stopped
+	}
+	p.decide(g)
+	l := &p.leader
+	if len(l.passed) > 0 {
+		if err := p.cfg.Store.Prepare(l.bytes); err != nil {
+			return err
+		}
+	}
+	return stop(p.record())
+}
+
+// decide gives each member of g its version, or the error that refuses it.
+func (p *Pipeline) decide(g *group) {
+	l := &p.leader
+	for _, r := range g.members {
+		if r.err = l.writes.check(r, l.passed); r.err != nil {
+			if r.err == errs.ErrConflict {
+				p.counts.conflicts.Add(1)
+			}
+			continue
+		}
+		l.sync = l.sync || r.Synced
+		if r.Records == 0 {
+			continue
+		}
+		l.passed = append(l.passed, r)
+		r.version = l.last + entry.Version(len(l.passed))
+		setVersion(r.Payload, r.version)
+		l.frame.Payload = append(l.frame.Payload, r.Payload)
+		l.frame.Records += r.Records
+		l.bytes += len(r.Payload)
+	}
+}
+
+// record makes what decide let pass durable, if anyone asked for it, and then visible.
+func (p *Pipeline) record() error {
+	l := &p.leader
+	var at Position
+	if n := len(l.passed); n > 0 {
+		l.frame.Transactions = n
+		l.frame.FirstVersion, l.frame.Last = l.last+1, l.last+entry.Version(n)
+		var err error
+		if at, err = p.cfg.Journal.Append(l.frame); err != nil {
+			return err
+		}
+		l.last = l.frame.Last
+	}
+	if l.sync && p.durable.Load() < uint64(l.last) {
+		if err := p.sync(); err != nil {
+			return err
+		}
+	}
+	for _, r := range l.passed {
+		if err := p.cfg.Store.Apply(r.Payload, at); err != nil {
+			return err
+		}
+		at.Offset += int64(len(r.Payload))
+	}
+	if len(l.passed) > 0 {
+		p.cfg.Store.Publish(l.last)
+		p.visible.Store(uint64(l.last))
+		p.countGroup()
+	}
+	return nil
+}
+
+func (p *Pipeline) sync() error {
+	var began time.Time
+	if p.cfg.Now != nil {
+		began = p.cfg.Now()
+	}
+	if err := p.cfg.Journal.Sync(); err != nil {
+		return err
+	}
+	p.durable.Store(uint64(p.leader.last))
+	p.counts.syncs.Add(1)
+	if p.cfg.Now != nil {
+		took := p.cfg.Now().Sub(began)
+		p.counts.syncNanos.Add(uint64(max(took, 0)))
+		if p.cfg.OnSync != nil {
+			p.cfg.OnSync(took)
+		}
+	}
+	return nil
+}
+
+func (p *Pipeline) countGroup() {
+	l, c := &p.leader, &p.counts
+	c.groups.Add(1)
+	c.transactions.Add(uint64(len(l.passed)))
+	c.records.Add(uint64(l.frame.Records))
+	c.bytes.Add(uint64(l.bytes))
+	if p.cfg.OnGroup != nil {
+		p.cfg.OnGroup(len(l.passed), l.bytes)
+	}
+}
+
+// fail gives err to every member of g.
+func (p *Pipeline) fail(g *group, err error) {
+	for _, r := range g.members {
+		r.version, r.err = 0, err
+	}
+	if errors.Is(err, errs.ErrStopped) {
+		p.mu.Lock()
+		p.stopped = err
+		p.mu.Unlock()
+	}
+}
+
+// reset forgets the group, so that nothing keeps its payloads alive.
+func (l *leader) reset() {
+	clear(l.passed)
+	clear(l.frame.Payload)
+	l.passed = l.passed[:0]
+	l.frame = Group{Payload: l.frame.Payload[:0]}
+	l.bytes, l.sync = 0, false
+	l.writes.reset()
+}
+
+// stop makes an error one that stops the pipeline.
+func stop(err error) error {
+	if err == nil || errors.Is(err, errs.ErrStopped) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errs.ErrStopped, err)
+}
+
+// setVersion writes v into every record of an encoded transaction.
+func setVersion(payload []byte, v entry.Version) {
+	for len(payload) > 0 {
+		size, _ := entry.RawSize(payload)
+		entry.SetVersion(payload, v)
+		payload = payload[size:]
+	}
+}

@@ -1,0 +1,55 @@
+package commit
+
+import (
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/invariant"
+)
+
+// Isolation says what a transaction is checked for when it commits.
+type Isolation uint8
+
+// The isolation levels, strictest first.
+const (
+	Serializable      Isolation = iota // nothing it read has changed since ReadVersion
+	SnapshotIsolation                  // no key it writes has changed since ReadVersion
+	LastWriterWins                     // nothing
+)
+
+// Reads is what a transaction has read: keys, present or absent, and ranges.
+type Reads interface {
+	// Changed reports whether c knows anything of it newer than since.
+	Changed(c Changes, since entry.Version) (bool, error)
+}
+
+// Changes tells what was written since a version.
+type Changes interface {
+	Newest(key []byte, hash uint64) (entry.Version, bool, error)
+	ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
+}
+
+// Request is one transaction that asks to be committed. It belongs to the
+// pipeline from the call of Commit until its return, and may then be reused;
+// Payload may not: versions and checksums have been written into it.
+type Request struct {
+	Payload     []byte        // encoded records (entry.AppendRecord) with version 0, one after the other
+	Records     int           // how many; a request with none has nothing to commit
+	Reads       Reads         // what Serializable checks; nil = nothing was read
+	ReadVersion entry.Version // newest version that the transaction could see
+	Isolation   Isolation
+	Synced      bool // durable before Commit returns, else with the next sync
+
+	version entry.Version // the result: set by the leader
+	err     error
+}
+
+// checkPayload panics, in the committer, if the payload isn't what it should be:
+// the leader trusts it.
+func checkPayload(r *Request) {
+	n := 0
+	for rest := r.Payload; len(rest) > 0; n++ {
+		rec, err := entry.DecodeRecord(rest)
+		invariant.Check(err == nil && rec.Version == 0 && rec.Size <= len(rest), "record %d of a payload: version %d, %v", n, rec.Version, err)
+		rest = rest[rec.Size:]
+	}
+	invariant.Check(n == r.Records, "%d records in a payload of %d", r.Records, n)
+}

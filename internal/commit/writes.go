@@ -1,0 +1,197 @@
+package commit
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/hash"
+)
+
+// writes is the Changes that a transaction of a group is checked against: what
+// the store holds, and what the transactions before it in the group write. The
+// latter is indexed only when somebody asks for it: by hash for keys, by order
+// for ranges.
+type writes struct {
+	store Changes
+	seed  uint64
+
+	before []*Request // the transactions before, in version order
+
+	hashed int      // how many of before are in table
+	table  []uint32 // open addressing: index of a written key plus 1; a power of two long
+	keys   []written
+
+	sorted int      // how many of before are in order
+	order  [][]byte // keys in stretches, each sorted and at least twice as long as the next
+	ends   []int    // of the stretches
+}
+
+type written struct {
+	hash    uint64
+	key     []byte // points into a payload
+	version entry.Version
+}
+
+// check returns nil if r may be committed after the store's transactions and
+// those in before, errs.ErrConflict if not, or the error that left it open.
+// From call to call before only grows, until reset.
+func (w *writes) check(r *Request, before []*Request) error {
+	w.before = before
+	var changed bool
+	var err error
+	switch {
+	case r.Isolation == SnapshotIsolation:
+		changed, err = w.overwritten(r)
+	case r.Isolation == Serializable && r.Reads != nil:
+		if len(before) == 0 {
+			changed, err = r.Reads.Changed(w.store, r.ReadVersion)
+		} else {
+			changed, err = r.Reads.Changed(w, r.ReadVersion)
+		}
+	}
+	if err == nil && changed {
+		return errs.ErrConflict
+	}
+	return err
+}
+
+// overwritten reports whether a key that r writes is newer than what r could see.
+func (w *writes) overwritten(r *Request) (bool, error) {
+	for rest := r.Payload; len(rest) > 0; {
+		rec, err := entry.DecodeRecord(rest)
+		if err != nil {
+			return false, err
+		}
+		v, ok, err := w.Newest(rec.Key, hash.Sum(w.seed, rec.Key))
+		if err != nil || ok && v > r.ReadVersion {
+			return true, err
+		}
+		rest = rest[rec.Size:]
+	}
+	return false, nil
+}
+
+// Newest returns the newest version of key.
+func (w *writes) Newest(key []byte, hash uint64) (entry.Version, bool, error) {
+	w.hashBefore()
+	if len(w.keys) > 0 {
+		if i := w.table[w.slot(key, hash)]; i != 0 {
+			return w.keys[i-1].version, true, nil
+		}
+	}
+	return w.store.Newest(key, hash)
+}
+
+// ChangedSince reports whether a key in [lo, hi) has a version newer than since.
+// All versions of a group are newer than what its members could see.
+func (w *writes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	w.sortBefore()
+	begin := 0
+	for _, end := range w.ends {
+		part := w.order[begin:end]
+		i, _ := slices.BinarySearchFunc(part, lo, bytes.Compare)
+		if i < len(part) && (hi == nil || bytes.Compare(part[i], hi) < 0) {
+			return true, nil
+		}
+		begin = end
+	}
+	return w.store.ChangedSince(lo, hi, since)
+}
+
+// hashBefore brings the table up to date.
+func (w *writes) hashBefore() {
+	for _, r := range w.before[w.hashed:] {
+		if n := 2 * (len(w.keys) + r.Records); n > len(w.table) {
+			w.grow(n)
+		}
+		eachKey(r.Payload, func(key []byte) {
+			h := hash.Sum(w.seed, key)
+			s := w.slot(key, h)
+			if w.table[s] == 0 {
+				w.keys = append(w.keys, written{hash: h, key: key})
+				w.table[s] = uint32(len(w.keys))
+			}
+			w.keys[w.table[s]-1].version = r.version
+		})
+	}
+	w.hashed = len(w.before)
+}
+
+// slot is where key is in the table, or where it would be put.
+func (w *writes) slot(key []byte, hash uint64) uint64 {
+	mask := uint64(len(w.table) - 1)
+	for s := hash & mask; ; s = (s + 1) & mask {
+		i := w.table[s]
+		if i == 0 || w.keys[i-1].hash == hash && bytes.Equal(w.keys[i-1].key, key) {
+			return s
+		}
+	}
+}
+
+// grow makes the table at least n slots long.
+func (w *writes) grow(n int) {
+	size := max(64, 2*len(w.table))
+	for size < n {
+		size *= 2
+	}
+	w.table = make([]uint32, size)
+	for i, k := range w.keys {
+		w.table[w.slot(k.key, k.hash)] = uint32(i + 1)
+	}
+}
+
+// sortBefore brings the order up to date. Each key is sorted again only when
+// its stretch at least doubles, so n keys take O(n log² n) comparisons in all.
+func (w *writes) sortBefore() {
+	for _, r := range w.before[w.sorted:] {
+		begin := len(w.order)
+		eachKey(r.Payload, func(key []byte) { w.order = append(w.order, key) })
+		for n := len(w.ends); n > 0; n = len(w.ends) {
+			previous := 0
+			if n > 1 {
+				previous = w.ends[n-2]
+			}
+			if begin-previous >= 2*(len(w.order)-begin) {
+				break
+			}
+			begin, w.ends = previous, w.ends[:n-1]
+		}
+		slices.SortFunc(w.order[begin:], bytes.Compare)
+		w.ends = append(w.ends, len(w.order))
+	}
+	w.sorted = len(w.before)
+}
+
+// keptKeys is the size of an index that is kept for the next group: clearing a
+// larger one would cost each small group more than making a new one.
+const keptKeys = 1 << 12
+
+// reset forgets the group, so that nothing keeps its payloads alive.
+func (w *writes) reset() {
+	if max(len(w.table), cap(w.keys), cap(w.order)) > 4*keptKeys {
+		*w = writes{store: w.store, seed: w.seed}
+		return
+	}
+	if w.hashed > 0 {
+		clear(w.table)
+		clear(w.keys)
+		w.keys = w.keys[:0]
+	}
+	clear(w.order)
+	w.before, w.order, w.ends = nil, w.order[:0], w.ends[:0]
+	w.hashed, w.sorted = 0, 0
+}
+
+// eachKey calls fn for the key of every record of a payload.
+func eachKey(payload []byte, fn func(key []byte)) {
+	for len(payload) > 0 {
+		rec, err := entry.DecodeRecord(payload)
+		if err != nil {
+			return
+		}
+		fn(rec.Key)
+		payload = payload[rec.Size:]
+	}
+}
