@@ -1,0 +1,85 @@
+package jobs
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Delayed kicks a task once nothing has touched it for a while. Its timer
+// exists only while a kick is to come.
+type Delayed struct {
+	task  *Task
+	delay time.Duration
+
+	armed   atomic.Bool // a timer runs
+	touched atomic.Bool // since that timer was set
+
+	timer *time.Timer // guarded by task.pool.mu
+}
+
+// Delayed makes a trigger that kicks t when delay has passed since the last
+// Touch, and at most twice that. A manual pool has no timers: its Idle kicks.
+func (p *Pool) Delayed(t *Task, delay time.Duration) *Delayed {
+	return &Delayed{task: t, delay: delay}
+}
+
+// Touch begins the delay anew. It's cheap enough to be called for each write:
+// while the timer runs, it reads one shared word and seldom writes it.
+func (d *Delayed) Touch() {
+	if !d.touched.Load() {
+		d.touched.Store(true)
+	}
+	if d.armed.Load() {
+		return
+	}
+	p := d.task.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || d.armed.Load() {
+		return
+	}
+	d.touched.Store(false)
+	d.armed.Store(true)
+	p.delayed[d] = struct{}{}
+	if !p.o.Manual {
+		d.timer = time.AfterFunc(d.delay, d.fire)
+	}
+}
+
+// Stop forgets the kick to come, if there is one.
+func (d *Delayed) Stop() {
+	d.task.pool.mu.Lock()
+	defer d.task.pool.mu.Unlock()
+	d.stopLocked()
+}
+
+func (d *Delayed) stopLocked() {
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	delete(d.task.pool.delayed, d)
+	d.armed.Store(false)
+}
+
+// fire runs when the timer ends: touched meanwhile, it waits once more.
+func (d *Delayed) fire() {
+	p := d.task.pool
+	p.mu.Lock()
+	if p.closed || d.timer == nil {
+		p.mu.Unlock()
+		return
+	}
+	if d.touched.Swap(false) {
+		d.timer.Reset(d.delay)
+		p.mu.Unlock()
+		return
+	}
+	d.stopLocked()
+	p.mu.Unlock()
+	d.task.Kick()
+	// A Touch that saw the timer just before it was stopped must not be lost.
+	if d.touched.Load() {
+		d.Touch()
+	}
+}

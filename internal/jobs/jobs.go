@@ -1,0 +1,268 @@
+// Package jobs runs background work: a bounded number of goroutines, by
+// priority, that exist only while there is work. A pool with nothing to do has
+// no goroutine and no timer.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Priority orders waiting work; lower values go first.
+type Priority int
+
+// The priorities.
+const (
+	Flush Priority = iota
+	Merge
+	Cleanup
+
+	priorities
+)
+
+// String is the priority in one word.
+func (p Priority) String() string {
+	switch p {
+	case Flush:
+		return "flush"
+	case Merge:
+		return "merge"
+	case Cleanup:
+		return "cleanup"
+	}
+	return "priority"
+}
+
+// Options says how a Pool works. The zero value is good.
+type Options struct {
+	// Workers is how many tasks may run at once; 0 = 2, at least 1. With two or
+	// more, the last free one is kept for Flush: a flush never waits for a merge.
+	Workers int
+	// Manual pools run nothing by themselves: a test calls Step and Idle.
+	Manual bool
+	// OnError gets the error of each run of a task that failed, on the
+	// goroutine of the task; nil = errors are dropped. It may call Kick, not
+	// Pause, Drain or Close. Errors that follow from Close are not reported.
+	OnError func(task string, err error)
+}
+
+// Pool runs tasks. Its methods may be called by any goroutine, but a task must
+// not wait for its own pool (Pause, Drain, Close).
+type Pool struct {
+	o      Options
+	ctx    context.Context // cancelled by Close
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	queue   [priorities][]*Task
+	running int // tasks that run now
+	low     int // of them, those that are not Flush
+	paused  int // Pause calls without their Resume
+	closed  bool
+	delayed map[*Delayed]struct{} // with a run to come
+	changed chan struct{}         // closed and replaced when something ends
+}
+
+// New returns a Pool; it owns no goroutine before the first Kick.
+func New(o Options) *Pool {
+	if o.Workers == 0 {
+		o.Workers = 2
+	}
+	o.Workers = max(o.Workers, 1)
+	p := &Pool{o: o, delayed: make(map[*Delayed]struct{}), changed: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// Task is work that may have to be done again and again. It never runs twice at
+// the same time.
+type Task struct {
+	pool     *Pool
+	name     string
+	priority Priority
+	run      func(context.Context) error
+
+	// Guarded by pool.mu.
+	queued, running bool
+}
+
+// Task makes a task that calls run, whose context ends with Close.
+func (p *Pool) Task(priority Priority, name string, run func(context.Context) error) *Task {
+	return &Task{pool: p, name: name, priority: min(max(priority, Flush), Cleanup), run: run}
+}
+
+// Kick has the task run once more, from its start, after this call. Kicks that
+// come before that run begins share it. It never waits; after Close it does nothing.
+func (t *Task) Kick() {
+	p := t.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || t.queued {
+		return
+	}
+	t.queued = true
+	p.queue[t.priority] = append(p.queue[t.priority], t)
+	p.startLocked()
+}
+
+// startLocked starts as many workers as there is work and room for.
+func (p *Pool) startLocked() {
+	if p.o.Manual {
+		return
+	}
+	for {
+		t := p.takeLocked()
+		if t == nil {
+			return
+		}
+		go p.work(t)
+	}
+}
+
+// takeLocked takes the first task that may run now off the queue.
+func (p *Pool) takeLocked() *Task {
+	if p.closed || p.paused > 0 || p.running >= p.o.Workers {
+		return nil
+	}
+	for priority := range p.queue {
+		if priority != int(Flush) && p.o.Workers > 1 && p.low >= p.o.Workers-1 {
+			return nil
+		}
+		for i, t := range p.queue[priority] {
+			if !t.running {
+				p.removeLocked(priority, i)
+				p.beginLocked(t)
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Pool) removeLocked(priority, i int) {
+	q := p.queue[priority]
+	copy(q[i:], q[i+1:])
+	q[len(q)-1] = nil
+	p.queue[priority] = q[:len(q)-1]
+}
+
+func (p *Pool) beginLocked(t *Task) {
+	t.queued, t.running = false, true
+	p.running++
+	if t.priority != Flush {
+		p.low++
+	}
+}
+
+// work runs t and then whatever else may run, until there is nothing.
+func (p *Pool) work(t *Task) {
+	for t != nil {
+		_ = p.runOne(t)
+		p.mu.Lock()
+		p.endLocked(t)
+		t = p.takeLocked()
+		p.startLocked()
+		p.mu.Unlock()
+	}
+}
+
+func (p *Pool) runOne(t *Task) error {
+	err := t.run(p.ctx)
+	if err != nil && p.o.OnError != nil && !(p.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
+		p.o.OnError(t.name, err)
+	}
+	return err
+}
+
+func (p *Pool) endLocked(t *Task) {
+	t.running = false
+	p.running--
+	if t.priority != Flush {
+		p.low--
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Pause lets running tasks end and starts no other until Resume; it returns
+// when none runs. Kicks are kept. If ctx ends first, the pool is not paused.
+func (p *Pool) Pause(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused++
+	err := p.waitLocked(ctx, func() bool { return p.running == 0 })
+	if err != nil {
+		p.resumeLocked()
+	}
+	return err
+}
+
+// Resume undoes one Pause that returned nil.
+func (p *Pool) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resumeLocked()
+}
+
+func (p *Pool) resumeLocked() {
+	p.paused = max(p.paused-1, 0)
+	p.startLocked()
+}
+
+// Drain waits until nothing runs and nothing waits to run; delayed runs that are
+// still to come don't count. A manual pool's tasks are run by Drain itself.
+func (p *Pool) Drain(ctx context.Context) error {
+	for p.o.Manual && ctx.Err() == nil {
+		if _, ok, _ := p.Step(); !ok {
+			break
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waitLocked(ctx, func() bool { return p.running == 0 && p.waitingLocked() == 0 })
+}
+
+func (p *Pool) waitingLocked() int {
+	n := 0
+	for _, q := range p.queue {
+		n += len(q)
+	}
+	return n
+}
+
+// Close forgets what waits, cancels the context of what runs, and waits for
+// that to end. If ctx ends first, its error is returned and the tasks end
+// later; Close may be called again. Nothing starts after Close.
+func (p *Pool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.cancel()
+	for i := range p.queue {
+		p.queue[i] = nil
+	}
+	for d := range p.delayed {
+		d.stopLocked()
+	}
+	return p.waitLocked(ctx, func() bool { return p.running == 0 })
+}
+
+// waitLocked waits until done reports true; mu is free while it waits.
+func (p *Pool) waitLocked(ctx context.Context, done func() bool) error {
+	for !done() {
+		changed := p.changed
+		p.mu.Unlock()
+		var err error
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		p.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
