@@ -1,0 +1,95 @@
+package brock
+
+import (
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// Entry is a pair to write, with its attributes.
+type Entry struct {
+	Key, Value []byte
+	Meta       byte          // the application's, kept beside the key
+	TTL        time.Duration // time to live from now; 0 = see ExpiresAt
+	ExpiresAt  time.Time     // when it vanishes, to the millisecond; zero = the keyspace's TTL
+	OnlyLatest bool          // versions before it may be dropped at once, whatever is retained
+}
+
+// NewEntry returns an Entry of key and value; both are copied when it is set.
+func NewEntry(key, value []byte) *Entry { return &Entry{Key: key, Value: value} }
+
+// WithMeta sets the application's byte and returns e.
+func (e *Entry) WithMeta(meta byte) *Entry {
+	e.Meta = meta
+	return e
+}
+
+// WithTTL sets the time to live and returns e.
+func (e *Entry) WithTTL(ttl time.Duration) *Entry {
+	e.TTL = ttl
+	return e
+}
+
+// WithExpiry sets the time at which the entry vanishes and returns e.
+func (e *Entry) WithExpiry(at time.Time) *Entry {
+	e.ExpiresAt = at
+	return e
+}
+
+// WithOnlyLatest sets OnlyLatest and returns e.
+func (e *Entry) WithOnlyLatest() *Entry {
+	e.OnlyLatest = true
+	return e
+}
+
+// write is an Entry, or a delete, on its way into a record.
+type write struct {
+	key, value []byte
+	ttl        time.Duration
+	expiresAt  time.Time
+	kind       entry.Kind
+	meta       byte
+}
+
+func (e *Entry) write() write {
+	w := write{key: e.Key, value: e.Value, ttl: e.TTL, expiresAt: e.ExpiresAt, kind: entry.Set, meta: e.Meta}
+	if e.OnlyLatest {
+		w.kind = entry.SetLatest
+	}
+	return w
+}
+
+// check refuses what can't be stored.
+func (w *write) check() error {
+	if err := checkKey(w.key); err != nil {
+		return err
+	}
+	if len(w.value) > MaxValueSize {
+		return ErrValueTooLarge
+	}
+	if w.ttl < 0 {
+		return errNegativeTTL
+	}
+	return nil
+}
+
+// expires is the Unix millisecond from which w is invisible, 0 for never. now
+// is only called if that depends on it.
+func (w *write) expires(defaultTTL time.Duration, now func() uint64) uint64 {
+	switch {
+	case w.kind == entry.Delete:
+		return 0
+	case w.ttl > 0:
+		return now() + millis(w.ttl)
+	case !w.expiresAt.IsZero():
+		return uint64(max(w.expiresAt.UnixMilli(), 1)) // a time before 1970 has passed too
+	case defaultTTL > 0:
+		return now() + millis(defaultTTL)
+	}
+	return 0
+}
+
+// millis rounds a time to live up, so that none becomes zero.
+func millis(d time.Duration) uint64 {
+	return uint64((d + time.Millisecond - 1) / time.Millisecond)
+}

@@ -1,0 +1,30 @@
+package brock
+
+import "time"
+
+// Events are calls about what happens in the background. They come from the
+// goroutine that does the work, so they should return soon, and must not call
+// the store's Close. Nil fields are skipped.
+type Events struct {
+	Flush           func(WorkInfo)         // a memtable was written out, or could not be
+	Compaction      func(WorkInfo)         // runs were merged, or could not be
+	WriteStall      func(StallInfo)        // writers are slowed, and no longer
+	Corruption      func(*CorruptionError) // damage met by a background job
+	BackgroundError func(error)            // writes have stopped, and why
+}
+
+// WorkInfo describes a finished piece of background work.
+type WorkInfo struct {
+	Reason            string // why it was done
+	EntriesIn, Runs   int64  // entries read; runs written
+	BytesIn, BytesOut int64
+	Took              time.Duration
+	Err               error // nil when it succeeded
+}
+
+// StallInfo describes the begin or the end of a time in which writers are slowed.
+type StallInfo struct {
+	Begin  bool
+	Reason string
+	Took   time.Duration // at its end: how long it lasted
+}

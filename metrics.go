@@ -1,0 +1,196 @@
+package brock
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Metrics is a snapshot of what one open store has done since Open, and what it
+// holds now.
+type Metrics struct {
+	Reads     int64 // point reads
+	Iterators int64 // iterators made
+	Commits   int64 // transactions, batches and writer groups written
+	Entries   int64 // entries written by them
+	Bytes     int64 // bytes of their records: the raw data, and 24 to 31 bytes an entry
+	Conflicts int64 // commits refused
+	Retries   int64 // runs of an Update after the first
+	Leaked    int64 // transactions never discarded, found by the garbage collector
+
+	ReadLatency   Histogram // of a sample of the point reads
+	CommitLatency Histogram // from Commit to its return
+	SyncLatency   Histogram // of the journal's syncs
+
+	Tree TreeMetrics
+}
+
+// TreeMetrics describes the engine below the API.
+type TreeMetrics struct {
+	Version         uint64 // newest committed
+	Memtables       int
+	MemtableEntries int64
+	MemtableBytes   int64
+	Runs            int
+	RunFiles        int
+	RunEntries      int64
+	RunBytes        int64 // in the files of the runs
+	Segments        int
+	SegmentBytes    int64 // in journal and value segments
+	LiveBytes       int64 // of SegmentBytes and RunBytes, what entries still need
+	DeadBytes       int64 // of SegmentBytes, values that no entry needs any more
+	Flushes         int64
+	FlushedBytes    int64 // written by flushes
+	Compactions     int64
+	CompactedBytes  int64 // written by compactions
+	JournalBytes    int64 // appended to the journal
+	Stalls          int64
+	StallTime       time.Duration
+	PinnedVersion   uint64 // oldest version that a transaction still reads; 0 = none
+}
+
+// WriteAmp is the bytes written to files per byte of the records committed.
+func (m *Metrics) WriteAmp() float64 {
+	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes, m.Bytes)
+}
+
+// SpaceAmp is the bytes in files per byte that entries still need.
+func (m *Metrics) SpaceAmp() float64 {
+	return ratio(m.Tree.RunBytes+m.Tree.SegmentBytes, m.Tree.LiveBytes)
+}
+
+func ratio(a, b int64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+// String is a report of a dozen lines for people.
+func (m Metrics) String() string {
+	var b strings.Builder
+	t := &m.Tree
+	fmt.Fprintf(&b, "version     %d\n", t.Version)
+	fmt.Fprintf(&b, "reads       %d, iterators %d; %v\n", m.Reads, m.Iterators, m.ReadLatency)
+	fmt.Fprintf(&b, "commits     %d with %d entries, %s; conflicts %d, retries %d\n", m.Commits, m.Entries, sizeString(m.Bytes), m.Conflicts, m.Retries)
+	fmt.Fprintf(&b, "            %v\n", m.CommitLatency)
+	fmt.Fprintf(&b, "syncs       %v\n", m.SyncLatency)
+	fmt.Fprintf(&b, "memtables   %d with %d entries, %s\n", t.Memtables, t.MemtableEntries, sizeString(t.MemtableBytes))
+	fmt.Fprintf(&b, "runs        %d in %d files with %d entries, %s\n", t.Runs, t.RunFiles, t.RunEntries, sizeString(t.RunBytes))
+	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes))
+	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
+	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
+	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
+	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
+	return b.String()
+}
+
+func sizeString(n int64) string {
+	const unit = 1000
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, i := float64(n)/unit, 0
+	for f >= unit && i < 4 {
+		f, i = f/unit, i+1
+	}
+	return fmt.Sprintf("%.1f %cB", f, "kMGTP"[i])
+}
+
+// Histogram counts durations in buckets that double: bucket i holds those of at
+// least 2^(i-1) and less than 2^i nanoseconds.
+type Histogram struct {
+	Count   int64
+	Sum     time.Duration
+	Buckets [48]int64
+}
+
+// Quantile is an upper bound of the q-th part of the durations, at most twice
+// the true one; q is from 0 to 1.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	rank := int64(q * float64(h.Count))
+	for i, n := range h.Buckets {
+		if rank < n {
+			return 1 << i
+		}
+		rank -= n
+	}
+	return h.last()
+}
+
+func (h *Histogram) last() time.Duration {
+	for i := len(h.Buckets) - 1; i >= 0; i-- {
+		if h.Buckets[i] > 0 {
+			return 1 << i
+		}
+	}
+	return 0
+}
+
+// String gives count, mean and the usual quantiles.
+func (h Histogram) String() string {
+	if h.Count == 0 {
+		return "none measured"
+	}
+	mean := h.Sum / time.Duration(h.Count)
+	return fmt.Sprintf("%d measured, mean %v, p50 < %v, p99 < %v, all < %v", h.Count, mean, h.Quantile(0.5), h.Quantile(0.99), h.last())
+}
+
+// histogram is a Histogram that many goroutines add to.
+type histogram struct {
+	sum     atomic.Int64
+	buckets [48]atomic.Int64
+}
+
+func (h *histogram) observe(d time.Duration) {
+	d = max(d, 0)
+	h.sum.Add(int64(d))
+	h.buckets[min(bits.Len64(uint64(d)), len(h.buckets)-1)].Add(1)
+}
+
+func (h *histogram) snapshot() Histogram {
+	s := Histogram{Sum: time.Duration(h.sum.Load())}
+	for i := range h.buckets {
+		s.Buckets[i] = h.buckets[i].Load()
+		s.Count += s.Buckets[i]
+	}
+	return s
+}
+
+// stripes is how often the read counters exist, so that readers on different
+// cores rarely meet on one cache line.
+const stripes = 16
+
+// counters are what the root counts itself. Transactions count their reads
+// privately and add them here once, when they end.
+type counters struct {
+	reads [stripes]struct {
+		gets, iterators atomic.Int64
+		_               [48]byte
+	}
+	commits, entries, bytes    atomic.Int64
+	conflicts, retries, leaked atomic.Int64
+	read, commit, sync         histogram
+}
+
+func (c *counters) addReads(gets, iterators int64) {
+	s := &c.reads[rand.Uint32()%stripes]
+	s.gets.Add(gets)
+	if iterators > 0 {
+		s.iterators.Add(iterators)
+	}
+}
+
+// fill copies the counters into m.
+func (c *counters) fill(m *Metrics) {
+	for i := range c.reads {
+		m.Reads += c.reads[i].gets.Load()
+		m.Iterators += c.reads[i].iterators.Load()
+	}
+	m.Commits, m.Entries, m.Bytes = c.commits.Load(), c.entries.Load(), c.bytes.Load()
+	m.Conflicts, m.Retries, m.Leaked = c.conflicts.Load(), c.retries.Load(), c.leaked.Load()
+	m.ReadLatency, m.CommitLatency, m.SyncLatency = c.read.snapshot(), c.commit.snapshot(), c.sync.snapshot()
+}

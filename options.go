@@ -1,0 +1,164 @@
+package brock
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/brockdb/brock/vfs"
+)
+
+// Options configures a store. The zero value with a Dir is a good configuration.
+type Options struct {
+	Dir      string // keys, manifest and, by default, values
+	ValueDir string // journal and value segments, perhaps on another disk; "" = Dir
+
+	Mode      OpenMode      // ReadWrite unless said otherwise
+	InMemory  bool          // everything in memory, gone at Close; Dir and FS must be empty
+	MustExist bool          // ErrNotExist instead of creating a store
+	MustBeNew bool          // ErrExist instead of opening one
+	LockWait  time.Duration // how long to wait while another process has the store; 0 = not at all
+
+	FS     vfs.FS           // the file system; nil = the operating system's
+	Logger *slog.Logger     // what happens in the background; nil = silent
+	Events Events           // the same as calls; nil fields are skipped
+	Now    func() time.Time // the clock of expiry; nil = time.Now
+
+	Durability  Durability // of commits that don't choose; DefaultDurability = Synced
+	MemoryLimit int64      // bytes for memtables, indexes and filters; 0 = DefaultMemoryLimit, at least 4 MB
+
+	KeyspaceDefaults KeyspaceOptions // how entries are kept
+	Tuning           Tuning          // for experts; zero fields follow from MemoryLimit
+}
+
+// OpenMode says what a store may be opened for.
+type OpenMode uint8
+
+// The modes.
+const (
+	ReadWrite OpenMode = iota // one process, which holds the lock alone
+	ReadOnly                  // any number of processes; nothing at all is written
+)
+
+// Durability says what a nil error from a commit means.
+type Durability uint8
+
+// The durabilities.
+const (
+	DefaultDurability Durability = iota // the transaction's: the store's; the store's: Synced
+	Synced                              // survives a power loss; commits share their syncs
+	Buffered                            // survives a crash of the process, and a power loss after the next Sync
+)
+
+// KeyspaceOptions says how the entries of a keyspace are kept.
+type KeyspaceOptions struct {
+	ValueThreshold int           // values of at least this many bytes stay out of the tree; 0 = DefaultValueThreshold, <0 = none does
+	TTL            time.Duration // time to live of entries that don't say; 0 = for ever, millisecond resolution
+	Versions       Retention     // older versions kept; zero = the latest only
+}
+
+// Retention keeps an old version while either rule holds. What an open
+// transaction reads is kept in any case.
+type Retention struct {
+	Versions int           // it is among this many newest of its key; 0 and 1 = the latest only
+	Age      time.Duration // it was the newest at most this long ago; 0 = no such rule
+}
+
+// Tuning holds sizes that the defaults choose well for nearly everyone.
+type Tuning struct {
+	MemtableSize int64 // bytes of entries in memory before they are flushed; 0 = an eighth of MemoryLimit
+	SegmentSize  int64 // bytes of a journal or value segment; 0 = 256 MB
+	RunFileSize  int64 // bytes of a run's file; 0 = 256 MB
+}
+
+// The defaults that depend on nothing else.
+const (
+	DefaultMemoryLimit    = 256 << 20
+	DefaultValueThreshold = 512
+	DefaultRetries        = 16 // of Update, after conflicts
+	defaultFileSize       = 256 << 20
+	minMemoryLimit        = 4 << 20
+	minMemtableSize       = 64 << 10
+	minFileSize           = 64 << 10
+	maxFileSize           = 1 << 31
+)
+
+// DefaultOptions is Options{Dir: dir} with every default filled in, to print or to edit.
+func DefaultOptions(dir string) Options {
+	return Options{Dir: dir}.withDefaults()
+}
+
+// withDefaults fills in the zero fields that have a default. FS, Logger, Events
+// and Now stay nil, so that the result can be printed and compared.
+func (o Options) withDefaults() Options {
+	if o.Durability == DefaultDurability {
+		o.Durability = Synced
+	}
+	if o.MemoryLimit == 0 {
+		o.MemoryLimit = DefaultMemoryLimit
+	}
+	if o.KeyspaceDefaults.ValueThreshold == 0 {
+		o.KeyspaceDefaults.ValueThreshold = DefaultValueThreshold
+	}
+	if o.KeyspaceDefaults.Versions.Versions == 0 {
+		o.KeyspaceDefaults.Versions.Versions = 1
+	}
+	if o.Tuning.MemtableSize == 0 {
+		o.Tuning.MemtableSize = max(o.MemoryLimit/8, minMemtableSize)
+	}
+	if o.Tuning.SegmentSize == 0 {
+		o.Tuning.SegmentSize = defaultFileSize
+	}
+	if o.Tuning.RunFileSize == 0 {
+		o.Tuning.RunFileSize = defaultFileSize
+	}
+	return o
+}
+
+// validate reports the first field that can't be, as an *OptionError. The
+// options have their defaults already.
+func (o *Options) validate() error {
+	bad := func(field, reason string) error { return &OptionError{Field: field, Reason: reason} }
+	switch {
+	case o.InMemory && o.Dir != "":
+		return bad("Dir", "must be empty for an InMemory store")
+	case o.InMemory && o.ValueDir != "":
+		return bad("ValueDir", "must be empty for an InMemory store")
+	case o.InMemory && o.FS != nil:
+		return bad("FS", "must be nil for an InMemory store")
+	case o.InMemory && o.MustExist:
+		return bad("MustExist", "an InMemory store is always new")
+	case o.InMemory && o.Mode == ReadOnly:
+		return bad("Mode", "an InMemory store is always new, so nothing could be read")
+	case !o.InMemory && o.Dir == "":
+		return bad("Dir", "is empty")
+	case o.Mode > ReadOnly:
+		return bad("Mode", "is unknown")
+	case o.MustExist && o.MustBeNew:
+		return bad("MustBeNew", "contradicts MustExist")
+	case o.MustBeNew && o.Mode == ReadOnly:
+		return bad("MustBeNew", "contradicts ReadOnly")
+	case o.LockWait < 0:
+		return bad("LockWait", "is negative")
+	case o.Durability > Buffered:
+		return bad("Durability", "is unknown")
+	case o.MemoryLimit < minMemoryLimit:
+		return bad("MemoryLimit", "is below 4 MB")
+	case o.KeyspaceDefaults.TTL < 0:
+		return bad("KeyspaceDefaults.TTL", "is negative")
+	case o.KeyspaceDefaults.TTL > 0 && o.KeyspaceDefaults.TTL < time.Millisecond:
+		return bad("KeyspaceDefaults.TTL", "is below a millisecond")
+	case o.KeyspaceDefaults.Versions.Versions < 0:
+		return bad("KeyspaceDefaults.Versions.Versions", "is negative")
+	case o.KeyspaceDefaults.Versions.Age < 0:
+		return bad("KeyspaceDefaults.Versions.Age", "is negative")
+	case o.Tuning.MemtableSize < minMemtableSize:
+		return bad("Tuning.MemtableSize", "is below 64 KB")
+	case o.Tuning.MemtableSize > o.MemoryLimit:
+		return bad("Tuning.MemtableSize", "is above MemoryLimit")
+	case o.Tuning.SegmentSize < minFileSize || o.Tuning.SegmentSize > maxFileSize:
+		return bad("Tuning.SegmentSize", "is not between 64 KB and 2 GB")
+	case o.Tuning.RunFileSize < minFileSize || o.Tuning.RunFileSize > maxFileSize:
+		return bad("Tuning.RunFileSize", "is not between 64 KB and 2 GB")
+	}
+	return nil
+}
