@@ -1,0 +1,225 @@
+package brock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// DB is an open store.
+type DB struct {
+	opts     Options
+	engine   engine
+	commits  committer // nil in a read-only store
+	encoder  encoder
+	counters counters
+	began    time.Time // with a monotonic reading
+
+	closed    atomic.Bool
+	closeOnce sync.Once
+	closeErr  error
+	closers   []func() error // what Open opened beside engine and commits, in the order of closing
+}
+
+// newDB joins an engine and a committer to a store; Open has opened them. opts
+// have their defaults, and seed is the store's. closers run last, at Close.
+func newDB(opts Options, e engine, c committer, seed uint64, closers ...func() error) *DB {
+	clock := opts.Now
+	if clock == nil {
+		clock = time.Now
+	}
+	db := &DB{opts: opts, engine: e, commits: c, closers: closers, began: time.Now()}
+	db.encoder = encoder{
+		threshold: opts.KeyspaceDefaults.ValueThreshold,
+		ttl:       opts.KeyspaceDefaults.TTL,
+		seed:      seed,
+		now:       func() uint64 { return uint64(max(clock().UnixMilli(), 1)) },
+	}
+	return db
+}
+
+// Close waits for the commits that are under way, makes everything committed
+// durable, stops all background work and releases the store's lock.
+//
+// It doesn't wait for transactions: what they and the DB are asked from now on is
+// ErrClosed, but what they handed out stays valid until they are discarded, and
+// the memory they read from is only then given back. Close is safe twice, also
+// at once; each call returns when the store is closed, with the same result.
+func (db *DB) Close() error {
+	db.closeOnce.Do(func() {
+		db.closed.Store(true)
+		keep := func(err error) {
+			if db.closeErr == nil {
+				db.closeErr = err
+			}
+		}
+		if db.commits != nil {
+			keep(db.commits.Sync(context.Background()))
+			keep(db.commits.Close())
+		}
+		if db.engine != nil {
+			keep(db.engine.Close())
+		}
+		for _, c := range db.closers {
+			keep(c())
+		}
+	})
+	return db.closeErr
+}
+
+// usable returns nil while the store is open.
+func (db *DB) usable() error {
+	if db.closed.Load() || db.engine == nil {
+		return ErrClosed
+	}
+	return nil
+}
+
+// writable returns nil while the store can be written to.
+func (db *DB) writable() error {
+	if err := db.usable(); err != nil {
+		return err
+	}
+	if db.commits == nil {
+		return ErrReadOnly
+	}
+	return nil
+}
+
+// Options are the options in force, defaults filled in.
+func (db *DB) Options() Options { return db.opts }
+
+// Version is the newest version that a transaction which begins now reads; 0 for
+// an empty or closed store.
+func (db *DB) Version() uint64 {
+	if db.usable() != nil {
+		return 0
+	}
+	return uint64(db.engine.Visible())
+}
+
+// Sync makes everything committed so far safe from a power loss.
+func (db *DB) Sync(ctx context.Context) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	return db.commits.Sync(ctx)
+}
+
+// Flush writes the entries in memory out to the tree's files. Nothing needs it
+// for durability; it shortens the next Open.
+func (db *DB) Flush(ctx context.Context) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	return db.engine.Flush(ctx)
+}
+
+// Compact flushes, and merges everything into one sorted run: reads get as fast
+// as they can, and what overwrites and deletes left behind is dropped.
+func (db *DB) Compact(ctx context.Context) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	return db.engine.Compact(ctx)
+}
+
+// Verify reads every file, checks every checksum and cross-reference, and calls
+// report, unless nil, for each problem, one at a time. It returns the first
+// problem, an ErrCorrupt, or why it could not go on; nil means that all is well.
+func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
+	if err := db.usable(); err != nil {
+		return err
+	}
+	var first *CorruptionError
+	err := db.engine.Verify(ctx, func(c *CorruptionError) {
+		if first == nil {
+			first = c
+		}
+		if report != nil {
+			report(c)
+		}
+	})
+	if first != nil {
+		return first
+	}
+	return err
+}
+
+// Metrics is what this store has done and holds. It may be called at any time.
+func (db *DB) Metrics() Metrics {
+	var m Metrics
+	db.counters.fill(&m)
+	if db.usable() == nil {
+		m.Tree = db.engine.Metrics()
+	}
+	return m
+}
+
+// EstimateSize estimates the entries in [lo, hi), and the bytes of their keys and
+// values, without reading them; nil bounds are open. Entries in memory are not
+// counted.
+func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
+	if db.usable() != nil {
+		return 0, 0
+	}
+	slo, shi := storedBounds(lo, hi)
+	n, size, separated := db.engine.Size(slo, shi)
+	return int64(n), int64(size + separated)
+}
+
+// Split returns at most n-1 keys, in order, that cut [lo, hi) into parts of
+// about the same size; nil bounds are open.
+func (db *DB) Split(lo, hi []byte, n int) [][]byte {
+	if n < 2 || db.usable() != nil {
+		return nil
+	}
+	slo, shi := storedBounds(lo, hi)
+	keys := db.engine.Split(slo, shi, n)
+	out := make([][]byte, 0, len(keys))
+	for _, k := range keys {
+		if len(k) > 1 {
+			out = append(out, append([]byte(nil), k[1:]...))
+		}
+	}
+	return out
+}
+
+// commit has one request written, and counts it. A nil ctx never ends.
+func (db *DB) commit(ctx context.Context, r *commit.Request) (entry.Version, error) {
+	if err := db.writable(); err != nil {
+		return 0, err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	begin := db.monotonic()
+	v, err := db.commits.Commit(ctx, r)
+	c := &db.counters
+	if err != nil {
+		if err == ErrConflict {
+			c.conflicts.Add(1)
+		}
+		return 0, err
+	}
+	c.commit.observe(db.monotonic() - begin)
+	c.commits.Add(1)
+	c.entries.Add(int64(r.Records))
+	c.bytes.Add(int64(len(r.Payload)))
+	return v, nil
+}
+
+// monotonic times what happens; unlike Options.Now it is not for stepping.
+func (db *DB) monotonic() time.Duration { return time.Since(db.began) }
+
+// synced reports whether a commit of this durability waits for the disk.
+func (db *DB) synced(d Durability) bool {
+	if d == DefaultDurability {
+		d = db.opts.Durability
+	}
+	return d == Synced
+}

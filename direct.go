@@ -1,0 +1,134 @@
+package brock
+
+import (
+	"sync"
+
+	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// The operations here are transactions of one call each.
+
+// direct is the scratch memory of a read without a Txn.
+type direct struct {
+	key   []byte
+	entry entry.Entry
+}
+
+var directPool = sync.Pool{New: func() any { return new(direct) }}
+
+// Get returns a copy of key's newest value, or ErrKeyNotFound.
+func (db *DB) Get(key []byte) ([]byte, error) {
+	var value []byte
+	found, err := db.read(key, func(p pin, d *direct) error {
+		v := d.entry.Value
+		if d.entry.Separated {
+			var err error
+			if v, err = pinValue(p, d.key, &d.entry); err != nil {
+				return err
+			}
+		}
+		value = append(make([]byte, 0, len(v)), v...)
+		return nil
+	})
+	if err == nil && !found {
+		err = ErrKeyNotFound
+	}
+	return value, err
+}
+
+// Has reports whether key has a value, which is not read.
+func (db *DB) Has(key []byte) (bool, error) {
+	return db.read(key, func(pin, *direct) error { return nil })
+}
+
+// read looks key up and calls fn, while what it found is valid.
+func (db *DB) read(key []byte, fn func(pin, *direct) error) (bool, error) {
+	if err := db.usable(); err != nil {
+		return false, err
+	}
+	if err := checkKey(key); err != nil {
+		return false, err
+	}
+	p, err := db.engine.Acquire(0)
+	if err != nil {
+		return false, err
+	}
+	defer p.Release()
+	d := directPool.Get().(*direct)
+	defer directPool.Put(d)
+	d.key = appendStored(d.key[:0], key)
+	db.counters.addReads(1, 0)
+	found, err := pinGet(p, d.key, &d.entry)
+	if err != nil || !found {
+		return false, err
+	}
+	if d.entry.Kind == entry.Delete || d.entry.Expires != 0 && !d.entry.Live(db.encoder.now()) {
+		return false, nil
+	}
+	return true, fn(p, d)
+}
+
+// Set writes one pair.
+func (db *DB) Set(key, value []byte) error {
+	return db.write(&write{key: key, value: value, kind: entry.Set})
+}
+
+// Delete deletes one key, whether or not it is there.
+func (db *DB) Delete(key []byte) error {
+	return db.write(&write{key: key, kind: entry.Delete})
+}
+
+func (db *DB) write(wr *write) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	if err := wr.check(); err != nil {
+		return err
+	}
+	w := newWrites()
+	defer w.recycle()
+	w.arena, w.key = db.encoder.append(w.arena, wr, db.encoder.now, w.key)
+	w.request = commit.Request{
+		Payload:   w.arena,
+		Records:   1,
+		Isolation: commit.LastWriterWins,
+		Synced:    db.synced(DefaultDurability),
+	}
+	_, err := db.commit(nil, &w.request)
+	return err
+}
+
+// CompareAndSet writes a pair if the key's version is still version, 0 meaning
+// that it has no value; else it is ErrVersionMismatch.
+func (db *DB) CompareAndSet(key, value []byte, version uint64) error {
+	return db.compareAndWrite(&write{key: key, value: value, kind: entry.Set}, version)
+}
+
+// CompareAndDelete deletes a key if its version is still version; else it is
+// ErrVersionMismatch.
+func (db *DB) CompareAndDelete(key []byte, version uint64) error {
+	return db.compareAndWrite(&write{key: key, kind: entry.Delete}, version)
+}
+
+// compareAndWrite runs again after a conflict: then somebody wrote the key, and
+// the comparison fails, unless what they wrote is gone again.
+func (db *DB) compareAndWrite(wr *write, version uint64) error {
+	err := db.update(nil, TxnOptions{Update: true}, func(t *Txn) error {
+		var now uint64
+		switch it, err := t.Get(wr.key); {
+		case err == nil:
+			now = it.Version()
+		case err != ErrKeyNotFound:
+			return err
+		}
+		if now != version {
+			return ErrVersionMismatch
+		}
+		return t.write(wr)
+	})
+	if err == ErrConflict {
+		return ErrVersionMismatch
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package brock
+
+import (
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/iterator"
+)
+
+// adopt enters it into the list of open iterators, and gives it a hold of the
+// pin. It reports false, with it.err set, if the transaction has just ended.
+func (t *Txn) adopt(it *Iterator) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state.Load() != txnOpen {
+		it.err = ErrTxnDone
+		return false
+	}
+	t.holds.Add(1)
+	t.iterators++
+	it.next, it.listed = t.open, true
+	if t.open != nil {
+		t.open.prev = it
+	}
+	t.open = it
+	return true
+}
+
+// release ends the iterator: once, whatever happens to the transaction meanwhile.
+func (it *Iterator) release() {
+	if it.closed.Swap(true) {
+		return
+	}
+	it.finishSpan()
+	it.valid, it.item.e, it.item.ahead = false, nil, nil
+	if it.window != nil {
+		it.window.stop()
+	}
+	t := it.txn
+	t.mu.Lock()
+	if it.listed {
+		it.unlink()
+	}
+	o := it.orphan
+	t.mu.Unlock()
+	if o != nil {
+		o.release()
+		return
+	}
+	it.over.src.Close()
+	t.drop()
+}
+
+// unlink takes it off the list of open iterators.
+func (it *Iterator) unlink() {
+	if it.prev != nil {
+		it.prev.next = it.next
+	} else {
+		it.txn.open = it.next
+	}
+	if it.next != nil {
+		it.next.prev = it.prev
+	}
+	it.next, it.prev, it.listed = nil, nil, false
+}
+
+// orphaned takes it off the list of its transaction, which ends, and returns
+// what it still holds.
+func (it *Iterator) orphaned() *orphan {
+	it.orphan = &orphan{src: it.over.src, txn: it.txn}
+	it.unlink()
+	return it.orphan
+}
+
+// orphan is what an iterator holds: it is released by the iterator or, if that
+// has leaked, when that is collected.
+type orphan struct {
+	src  iterator.Iterator
+	txn  *Txn
+	done atomic.Bool
+}
+
+func (o *orphan) release() {
+	if o.done.Swap(true) {
+		return
+	}
+	o.src.Close()
+	o.txn.drop()
+}

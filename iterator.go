@@ -1,0 +1,337 @@
+package brock
+
+import (
+	"bytes"
+	"iter"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// IteratorOptions bounds and shapes an iteration. The zero value walks every
+// key forward. Bounds and prefix are copied.
+type IteratorOptions struct {
+	Lower, Upper []byte                           // keys in [Lower, Upper); nil = open
+	Prefix       []byte                           // and with this prefix
+	Reverse      bool                             // from the greatest key to the least
+	KeysOnly     bool                             // never read a value, unless Item.Value asks for it
+	Prefetch     int                              // separated values read ahead, on other goroutines; 0 = none
+	Limit        int                              // stop after this many items from Rewind or Seek; 0 = never
+	AllVersions  bool                             // every retained version and delete, newest first (in Reverse: last)
+	Since        uint64                           // only items of versions after this
+	Filter       func(key []byte, meta byte) bool // only items it accepts; the value is not read for it
+}
+
+// DefaultIteratorOptions is the zero IteratorOptions.
+var DefaultIteratorOptions = IteratorOptions{}
+
+func (o *IteratorOptions) validate() error {
+	switch {
+	case o.Limit < 0:
+		return &OptionError{Field: "Limit", Reason: "is negative"}
+	case o.Prefetch < 0 || o.Prefetch > maxPrefetch:
+		return &OptionError{Field: "Prefetch", Reason: "is not between 0 and 1024"}
+	}
+	return nil
+}
+
+// bounds are the stored bounds.
+func (o *IteratorOptions) bounds() (lo, hi []byte) {
+	lo, hi = storedBounds(o.Lower, o.Upper)
+	if len(o.Prefix) > 0 {
+		p := appendStored(make([]byte, 0, len(o.Prefix)+1), o.Prefix)
+		if bytes.Compare(p, lo) > 0 {
+			lo = p
+		}
+		if end := afterPrefix(p); bytes.Compare(end, hi) < 0 {
+			hi = end
+		}
+	}
+	return lo, hi
+}
+
+// Iterator walks keys in order, each with what its transaction sees of it: the
+// transaction's own writes too, up to the last Rewind or Seek. It is used by one
+// goroutine at a time, and ended by Close. A new Iterator is at no item.
+type Iterator struct {
+	txn    *Txn
+	opts   IteratorOptions
+	over   overlay // its walk is the store's side
+	own    bool    // over is used; else its walk alone
+	tracks bool    // what is covered counts as read
+
+	item    Item
+	valid   bool
+	turned  bool // the last move went backward, in keys
+	left    int  // of Limit
+	err     error
+	covered span
+	window  *window // values read ahead, if asked for
+	scratch []byte
+
+	closed     atomic.Bool
+	next, prev *Iterator // in the transaction's list of open iterators
+	listed     bool
+	orphan     *orphan
+}
+
+// NewIterator returns an iterator of what the transaction sees. Close it.
+func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
+	it := &Iterator{txn: t, opts: o}
+	if it.err = o.validate(); it.err == nil {
+		it.err = t.usable()
+	}
+	if it.err != nil || !t.adopt(it) {
+		it.closed.Store(true)
+		return it
+	}
+	w := &it.over.walk
+	w.txn, w.src, w.at, w.since, w.all = t, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
+	w.lo, w.hi = o.bounds()
+	if t.writes != nil {
+		it.own, it.over.writes = true, t.writes
+		it.tracks = t.isolation == Serializable
+	}
+	if o.Prefetch > 0 && !o.KeysOnly {
+		it.window = newWindow(it, o.Prefetch)
+	}
+	return it
+}
+
+// Rewind moves to the first item in the direction of travel.
+func (it *Iterator) Rewind() {
+	if it.opts.Reverse {
+		it.position(it.over.hi, true)
+	} else {
+		it.position(it.over.lo, false)
+	}
+}
+
+// Seek moves to the first item whose key is key or comes after it in the
+// direction of travel. An empty key is Rewind.
+func (it *Iterator) Seek(key []byte) {
+	if len(key) == 0 {
+		it.Rewind()
+		return
+	}
+	it.scratch = appendStored(it.scratch[:0], key)
+	if it.opts.Reverse {
+		it.scratch = append(it.scratch, 0) // the least key that is greater
+	}
+	it.position(it.scratch, it.opts.Reverse)
+}
+
+// position moves to the first item from the stored key on or, with turned, to
+// the last before it.
+func (it *Iterator) position(key []byte, turned bool) {
+	if !it.usable() {
+		return
+	}
+	it.finishSpan()
+	it.err, it.turned, it.left = nil, turned, it.opts.Limit
+	it.covered.begin(key, it.over.lo, it.over.hi, turned)
+	ok := it.seekRaw(key, turned)
+	if it.window != nil {
+		ok = it.window.begin(ok, turned)
+	}
+	it.land(ok)
+}
+
+// Next moves to the next item in the direction of travel.
+func (it *Iterator) Next() {
+	if it.valid && it.opts.Limit > 0 {
+		if it.left--; it.left <= 0 {
+			it.leave()
+			return
+		}
+	}
+	it.move(it.opts.Reverse)
+}
+
+// Prev moves to the item before, against the direction of travel. At no item,
+// also past the end, it stays there.
+func (it *Iterator) Prev() {
+	if it.valid && it.opts.Limit > 0 {
+		it.left++
+	}
+	it.move(!it.opts.Reverse)
+}
+
+func (it *Iterator) move(turned bool) {
+	if !it.valid || !it.usable() {
+		return
+	}
+	if turned != it.turned {
+		it.covered.turn(it.item.e.Key, it.turned)
+		it.turned = turned
+	}
+	if it.window != nil {
+		it.land(it.window.move(turned))
+		return
+	}
+	it.land(it.moveRaw(turned))
+}
+
+// seekRaw moves the sources to the first entry that the filter accepts, from the
+// stored key on or, turned, before it.
+func (it *Iterator) seekRaw(key []byte, turned bool) bool {
+	return it.accepted(it.seekSources(key, turned), turned)
+}
+
+// moveRaw moves the sources to the next entry that the filter accepts.
+func (it *Iterator) moveRaw(turned bool) bool {
+	return it.accepted(it.moveSources(turned), turned)
+}
+
+// accepted moves on while the filter refuses what the sources are at.
+func (it *Iterator) accepted(ok, turned bool) bool {
+	if it.opts.Filter == nil {
+		return ok
+	}
+	for ok {
+		e := it.raw()
+		if it.opts.Filter(userKey(e.Key), e.Meta) {
+			return !it.closed.Load() // the filter may have ended the transaction
+		}
+		ok = !it.closed.Load() && it.moveSources(turned)
+	}
+	return false
+}
+
+func (it *Iterator) seekSources(key []byte, turned bool) (ok bool) {
+	defer it.guard()
+	switch {
+	case !it.own && turned:
+		return it.over.walk.seekLT(key)
+	case !it.own:
+		return it.over.walk.seekGE(key)
+	case turned:
+		return it.over.seekLT(key)
+	}
+	return it.over.seekGE(key)
+}
+
+func (it *Iterator) moveSources(turned bool) (ok bool) {
+	defer it.guard()
+	switch {
+	case !it.own && turned:
+		return it.over.walk.prev()
+	case !it.own:
+		return it.over.walk.next()
+	case turned:
+		return it.over.prev()
+	}
+	return it.over.next()
+}
+
+// raw is the entry that the sources are at.
+func (it *Iterator) raw() *entry.Entry {
+	if it.own {
+		return it.over.current
+	}
+	return it.over.walk.entry
+}
+
+// land makes what a move came to the item; ok says that there is something.
+func (it *Iterator) land(ok bool) {
+	switch {
+	case ok && it.window != nil:
+		it.window.show(&it.item)
+	case ok:
+		it.item.place(it.txn, it.raw())
+	case it.closed.Load():
+	default:
+		if it.err == nil {
+			it.err = it.over.src.Err()
+		}
+		it.covered.end(it.over.lo, it.over.hi, it.turned)
+		it.item.e, it.item.ahead = nil, nil
+	}
+	it.valid = ok
+}
+
+// leave ends the walk at the item it is at, for Limit.
+func (it *Iterator) leave() {
+	if !it.usable() {
+		return
+	}
+	it.covered.turn(it.item.e.Key, it.turned)
+	it.valid, it.item.e, it.item.ahead = false, nil, nil
+}
+
+// usable checks before every move that the iterator may still read.
+func (it *Iterator) usable() bool {
+	if it.closed.Load() {
+		if it.err == nil {
+			it.err = errIteratorClosed
+		}
+		it.valid = false
+		return false
+	}
+	err := it.txn.usable()
+	if err == nil {
+		return true
+	}
+	it.err = err
+	it.release()
+	return false
+}
+
+// Valid reports whether the iterator is at an item.
+func (it *Iterator) Valid() bool { return it.valid && !it.closed.Load() }
+
+// ValidForPrefix reports whether it is at an item whose key begins with prefix.
+func (it *Iterator) ValidForPrefix(prefix []byte) bool {
+	return it.Valid() && bytes.HasPrefix(it.item.Key(), prefix)
+}
+
+// Item is the item the iterator is at, valid until the next move. At no item
+// its value is an error and its key nil.
+func (it *Iterator) Item() *Item { return &it.item }
+
+// Err says why Valid turned false: nil at the end.
+func (it *Iterator) Err() error { return it.err }
+
+// Close ends the iterator and returns Err. It is safe twice.
+func (it *Iterator) Close() error {
+	err := it.err
+	it.release()
+	return err
+}
+
+// Items yields the items that o asks for. An error comes last, with a nil item.
+// An item is valid until the next is asked for.
+func (t *Txn) Items(o IteratorOptions) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
+		it := t.NewIterator(o)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			if !yield(&it.item, nil) {
+				return
+			}
+		}
+		if it.err != nil {
+			yield(nil, it.err)
+		}
+	}
+}
+
+// All yields every item, in the order of keys.
+func (t *Txn) All() iter.Seq2[*Item, error] { return t.Items(IteratorOptions{}) }
+
+// Prefix yields the items whose keys begin with p.
+func (t *Txn) Prefix(p []byte) iter.Seq2[*Item, error] { return t.Items(IteratorOptions{Prefix: p}) }
+
+// Range yields the items with keys in [lo, hi); nil is open.
+func (t *Txn) Range(lo, hi []byte) iter.Seq2[*Item, error] {
+	return t.Items(IteratorOptions{Lower: lo, Upper: hi})
+}
+
+// Versions yields the retained versions of key, newest first, deletes included;
+// a write of this transaction comes before them.
+func (t *Txn) Versions(key []byte) iter.Seq2[*Item, error] {
+	if err := checkKey(key); err != nil {
+		return func(yield func(*Item, error) bool) { yield(nil, err) }
+	}
+	return t.Items(IteratorOptions{Lower: key, Upper: append(bytes.Clone(key), 0), AllVersions: true})
+}

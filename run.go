@@ -1,0 +1,174 @@
+package brock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// View runs fn in a read-only transaction, and returns its error.
+func (db *DB) View(fn func(txn *Txn) error) error {
+	return db.view(nil, TxnOptions{}, fn)
+}
+
+// ViewContext is View, with options; ctx governs the transaction.
+func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+	o.Update = false
+	return db.view(ctx, o, fn)
+}
+
+func (db *DB) view(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+	t, err := db.begin(ctx, &o)
+	if err != nil {
+		return err
+	}
+	defer t.Discard()
+	return fn(t)
+}
+
+// Update runs fn in a transaction and commits it if fn returns nil. If the
+// commit conflicts, fn is run again in a new transaction, DefaultRetries times
+// at most, so it should have no other effects.
+func (db *DB) Update(fn func(txn *Txn) error) error {
+	return db.update(nil, TxnOptions{Update: true}, fn)
+}
+
+// UpdateContext is Update, with options; ctx governs every run and the waits
+// between them.
+func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+	o.Update = true
+	return db.update(ctx, o, fn)
+}
+
+func (db *DB) update(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
+	retries := o.Retries
+	if retries == 0 {
+		retries = DefaultRetries
+	}
+	for run := 0; ; run++ {
+		committing, err := db.updateOnce(ctx, &o, fn)
+		if !committing || run >= retries || !errors.Is(err, ErrConflict) {
+			return err
+		}
+		db.counters.retries.Add(1)
+		if err := backOff(ctx, run); err != nil {
+			return err
+		}
+	}
+}
+
+// updateOnce reports, beside the error, whether it comes from the commit.
+func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) error) (committing bool, err error) {
+	t, err := db.begin(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	defer t.Discard()
+	if err := fn(t); err != nil {
+		return false, err
+	}
+	if t.state.Load() == txnCommitted { // by fn
+		return false, nil
+	}
+	return true, t.Commit()
+}
+
+// The wait before the n-th rerun is random, up to a bound that doubles.
+const (
+	firstBackOff = 50 * time.Microsecond
+	lastBackOff  = 20 * time.Millisecond
+)
+
+func backOff(ctx context.Context, run int) error {
+	bound := min(firstBackOff<<min(run, 16), lastBackOff)
+	timer := time.NewTimer(rand.N(bound))
+	defer timer.Stop()
+	var done <-chan struct{}
+	if ctx != nil {
+		done = ctx.Done()
+	}
+	select {
+	case <-timer.C:
+		return nil
+	case <-done:
+		return ctx.Err()
+	}
+}
+
+// NewTransaction starts a transaction by hand: read-only, or an update. It must
+// be ended by Commit or Discard, so defer txn.Discard(). If it could not begin,
+// its methods say why.
+func (db *DB) NewTransaction(update bool) *Txn {
+	t, err := db.Begin(nil, TxnOptions{Update: update}) //nolint:staticcheck // nil is no end
+	if err != nil {
+		return &Txn{db: db, err: err}
+	}
+	return t
+}
+
+// Begin starts a transaction by hand, as NewTransaction does; ctx governs it
+// until it ends: its methods return ctx's error once that is done.
+func (db *DB) Begin(ctx context.Context, o TxnOptions) (*Txn, error) {
+	t, err := db.begin(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
+	// Only transactions begun by hand can leak. The pin is released when the
+	// garbage collector finds that nobody can end the transaction any more.
+	t.cleanup = runtime.AddCleanup(t, (*leak).release, &leak{db: db, pin: t.pin})
+	t.leakage = true
+	return t, nil
+}
+
+// leak is what a leaked transaction holds.
+type leak struct {
+	db  *DB
+	pin pin
+}
+
+func (l *leak) release() {
+	l.pin.Release()
+	l.db.counters.leaked.Add(1)
+	if log := l.db.opts.Logger; log != nil {
+		log.Warn("a transaction was never discarded", "version", l.pin.Version())
+	}
+}
+
+// begin starts a transaction that its caller surely ends. A nil ctx never ends.
+func (db *DB) begin(ctx context.Context, o *TxnOptions) (*Txn, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	if err := db.usable(); err != nil {
+		return nil, err
+	}
+	if o.Update && db.commits == nil {
+		return nil, ErrReadOnly
+	}
+	if ctx != nil {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if ctx.Done() == nil && ctx == context.Background() {
+			ctx = nil
+		}
+	}
+	p, err := db.engine.Acquire(entry.Version(o.ReadAt))
+	if err != nil {
+		return nil, err
+	}
+	t := &Txn{db: db, pin: p, ctx: ctx, at: p.Version(), isolation: o.Isolation}
+	if o.Update {
+		t.writes = newWrites()
+		t.synced = db.synced(o.Durability)
+	}
+	t.phase = rand.Uint32()
+	t.keys = t.firstKey[:0]
+	t.holds.Store(1)
+	t.state.Store(txnOpen)
+	return t, nil
+}

@@ -1,0 +1,391 @@
+package brock
+
+import (
+	"context"
+	"iter"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// Isolation says what a transaction is checked for when it commits. Whatever
+// it is, all reads of a transaction see the same version of the store.
+type Isolation uint8
+
+// The isolation levels.
+const (
+	Serializable      Isolation = iota // nothing it read has changed: keys, absent keys, and the ranges its iterators covered
+	SnapshotIsolation                  // no key it writes was written since it began; write skew is possible
+	LastWriterWins                     // nothing is checked
+)
+
+// TxnOptions configures a transaction. The zero value is a read-only one.
+type TxnOptions struct {
+	Update     bool       // it may write
+	Isolation  Isolation  // of an update
+	Durability Durability // of an update's commit; zero = the store's
+	ReadAt     uint64     // read this version, which must still be retained; 0 = the newest
+	Retries    int        // UpdateContext: runs after the first, on ErrConflict; 0 = DefaultRetries, <0 = none
+}
+
+func (o *TxnOptions) validate() error {
+	switch {
+	case o.Isolation > LastWriterWins:
+		return &OptionError{Field: "Isolation", Reason: "is unknown"}
+	case o.Durability > Buffered:
+		return &OptionError{Field: "Durability", Reason: "is unknown"}
+	}
+	return nil
+}
+
+// Txn is a transaction: one version of the store and, in an update, writes that
+// only it sees until they are committed together. It belongs to one goroutine at
+// a time; the iterators of a read-only transaction may each have their own.
+//
+// Every Txn is ended by Commit or Discard. Its methods then return ErrTxnDone,
+// and ErrClosed after the store was closed; no misuse does worse than that.
+type Txn struct {
+	db     *DB
+	pin    pin
+	writes *writes         // nil in a read-only transaction
+	ctx    context.Context // nil: never ends
+	err    error           // why it never began
+
+	state     atomic.Uint32
+	holds     atomic.Int32 // of the pin: the transaction's and its open iterators'
+	clock     atomic.Uint64
+	at        entry.Version
+	committed entry.Version
+	isolation Isolation
+	synced    bool
+	gets      uint32 // point reads
+	phase     uint32 // in the sampling of their latency
+	iterators int64
+
+	mu   sync.Mutex
+	open *Iterator // head of the list of open iterators
+
+	cleanup runtime.Cleanup // of a transaction that may leak
+	leakage bool            // cleanup is set
+
+	// Items and keys handed out. The first of each lie in the Txn itself, so
+	// that a View with one Get allocates once; the rest come in blocks that
+	// only their users keep alive.
+	items    []Item
+	keys     []byte
+	block    int      // size of the last block of items
+	lent     [][]byte // copies to poison at the end, under brockdebug
+	first    Item
+	firstKey [40]byte
+}
+
+// The states of a Txn; the zero Txn is done.
+const (
+	txnDone uint32 = iota
+	txnOpen
+	txnCommitting
+	txnCommitted
+)
+
+// usable returns nil while the transaction can go on.
+func (t *Txn) usable() error {
+	if t.state.Load() != txnOpen {
+		if t.err != nil {
+			return t.err
+		}
+		return ErrTxnDone
+	}
+	if t.db.closed.Load() {
+		return ErrClosed
+	}
+	if t.ctx != nil {
+		return t.ctx.Err()
+	}
+	return nil
+}
+
+// Get returns the item of key, or ErrKeyNotFound.
+func (t *Txn) Get(key []byte) (*Item, error) {
+	if err := t.usable(); err != nil {
+		return nil, err
+	}
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	if len(t.items) == 0 {
+		t.moreItems()
+	}
+	it := &t.items[0]
+	stored := t.scratchKey(key)
+	found, err := t.find(stored, &it.own)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, ErrKeyNotFound
+	}
+	t.items, t.keys = t.items[1:], t.keys[:len(t.keys)+len(stored)]
+	it.own.Key = stored
+	it.place(t, &it.own)
+	return it, nil
+}
+
+// Has reports whether key has a value, which is not read.
+func (t *Txn) Has(key []byte) (bool, error) {
+	if err := t.usable(); err != nil {
+		return false, err
+	}
+	if err := checkKey(key); err != nil {
+		return false, err
+	}
+	if len(t.items) == 0 {
+		t.moreItems()
+	}
+	return t.find(t.scratchKey(key), &t.items[0].own)
+}
+
+// GetMany yields the items of keys in their order: nil for an absent key. The
+// first error ends it.
+func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
+		for _, key := range keys {
+			it, err := t.Get(key)
+			if err == ErrKeyNotFound {
+				it, err = nil, nil
+			}
+			if !yield(it, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// find looks a stored key up, in the pending writes first, and notes that it was read.
+func (t *Txn) find(stored []byte, e *entry.Entry) (bool, error) {
+	found := false
+	if w := t.writes; w != nil {
+		found = w.get(stored, t.db.encoder.seed, e)
+		if !found && t.isolation == Serializable {
+			w.reads.AddKey(stored)
+		}
+	}
+	if !found {
+		var err error
+		if found, err = t.lookup(stored, e); !found || err != nil {
+			return false, err
+		}
+	}
+	if e.Expires == 0 {
+		return e.Kind != entry.Delete, nil
+	}
+	return e.Live(t.now()), nil
+}
+
+// sampleReads is how many point reads share one measurement of their latency.
+const sampleReads = 256
+
+func (t *Txn) lookup(stored []byte, e *entry.Entry) (bool, error) {
+	t.gets++
+	if (t.gets+t.phase)%sampleReads != 0 {
+		return pinGet(t.pin, stored, e)
+	}
+	begin := t.db.monotonic()
+	found, err := pinGet(t.pin, stored, e)
+	t.db.counters.read.observe(t.db.monotonic() - begin)
+	return found, err
+}
+
+// value reads a separated value.
+func (t *Txn) value(e *entry.Entry) ([]byte, error) { return pinValue(t.pin, e.Key, e) }
+
+// now is the time for expiry, read from the clock once a transaction.
+func (t *Txn) now() uint64 {
+	if now := t.clock.Load(); now != 0 {
+		return now
+	}
+	t.clock.CompareAndSwap(0, max(t.db.encoder.now(), 1))
+	return t.clock.Load()
+}
+
+// The sizes of the blocks that items and keys come from.
+const (
+	firstItems, maxItems = 4, 64
+	firstKeys, maxKeys   = 512, 8 << 10
+)
+
+func (t *Txn) moreItems() {
+	t.block = min(max(2*t.block, firstItems), maxItems)
+	t.items = make([]Item, t.block)
+}
+
+// scratchKey is the stored form of key in the free part of t.keys; it is kept by
+// moving the end of t.keys past it.
+func (t *Txn) scratchKey(key []byte) []byte {
+	n := len(key) + 1
+	if cap(t.keys)-len(t.keys) < n {
+		t.keys = make([]byte, 0, max(n, min(max(2*cap(t.keys), firstKeys), maxKeys)))
+	}
+	end := len(t.keys)
+	k := t.keys[end : end+n : end+n]
+	k[0] = keyspacePrefix
+	copy(k[1:], key)
+	return k
+}
+
+// lend is b as a copy that is poisoned at the end.
+func (t *Txn) lend(b []byte) []byte {
+	b = append(make([]byte, 0, len(b)), b...)
+	t.mu.Lock()
+	t.lent = append(t.lent, b)
+	t.mu.Unlock()
+	return b
+}
+
+// Set writes a pair. Key and value are copied. A refused Set leaves the
+// transaction as it was.
+func (t *Txn) Set(key, value []byte) error {
+	return t.write(&write{key: key, value: value, kind: entry.Set})
+}
+
+// SetEntry writes a pair with its attributes. Key and value are copied.
+func (t *Txn) SetEntry(e *Entry) error {
+	if e == nil {
+		return errNilEntry
+	}
+	w := e.write()
+	return t.write(&w)
+}
+
+// Delete deletes key, whether or not it is there.
+func (t *Txn) Delete(key []byte) error {
+	return t.write(&write{key: key, kind: entry.Delete})
+}
+
+func (t *Txn) write(w *write) error {
+	if err := t.usable(); err != nil {
+		return err
+	}
+	if t.writes == nil {
+		return ErrReadOnly
+	}
+	if err := w.check(); err != nil {
+		return err
+	}
+	t.writes.add(&t.db.encoder, w, t.now)
+	return nil
+}
+
+// Commit makes the writes durable, as the transaction's Durability says, and
+// visible, all at once. ErrConflict means that nothing was written and that the
+// transaction can be run again. Whatever Commit returns, the transaction is over.
+//
+// If its context ends while it waits, the commit may or may not happen.
+func (t *Txn) Commit() error {
+	if err := t.usable(); err != nil {
+		t.Discard()
+		return err
+	}
+	if !t.state.CompareAndSwap(txnOpen, txnCommitting) {
+		return ErrTxnDone
+	}
+	w := t.writes
+	if w == nil || w.live == 0 {
+		t.end(txnCommitted)
+		return nil
+	}
+	t.closeIterators() // completes the ranges read
+	w.request = commit.Request{
+		Payload:     w.payload(),
+		Records:     w.live,
+		ReadVersion: t.pin.Version(),
+		Isolation:   commit.Isolation(t.isolation),
+		Synced:      t.synced,
+	}
+	if t.isolation == Serializable {
+		w.request.Reads = &w.reads
+	}
+	v, err := t.db.commit(t.ctx, &w.request)
+	if err != nil {
+		t.end(txnDone)
+		return err
+	}
+	t.committed = v
+	t.end(txnCommitted)
+	return nil
+}
+
+// Discard ends the transaction and closes the iterators left open; pending
+// writes are forgotten. It is always safe, also after Commit and twice.
+func (t *Txn) Discard() {
+	if t.state.CompareAndSwap(txnOpen, txnDone) {
+		t.end(txnDone)
+	}
+}
+
+// end releases everything and leaves the transaction in state.
+func (t *Txn) end(state uint32) {
+	if t.leakage {
+		t.cleanup.Stop()
+	}
+	t.state.Store(state)
+	t.closeIterators()
+	t.db.counters.addReads(int64(t.gets), t.iterators)
+	if debug {
+		t.poison()
+	}
+	if w := t.writes; w != nil {
+		t.writes = nil
+		w.recycle()
+	}
+	t.drop()
+}
+
+func (t *Txn) poison() {
+	for _, b := range t.lent {
+		poison(b)
+	}
+	t.lent = nil
+}
+
+// closeIterators ends the iterators that are still open. Those of an update run
+// on its goroutine and are closed. Those of a read-only transaction may be in
+// use elsewhere this moment, so each releases its own hold of the pin when it is
+// next used or, if it has leaked, when it is collected.
+func (t *Txn) closeIterators() {
+	if t.writes != nil {
+		for it := t.open; it != nil; it = t.open {
+			it.Close()
+		}
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for it := t.open; it != nil; it = t.open {
+		runtime.AddCleanup(it, (*orphan).release, it.orphaned())
+	}
+}
+
+// drop gives one hold of the pin back.
+func (t *Txn) drop() {
+	if t.holds.Add(-1) == 0 {
+		t.pin.Release()
+	}
+}
+
+// ReadVersion is the version that the transaction reads.
+func (t *Txn) ReadVersion() uint64 { return uint64(t.at) }
+
+// CommitVersion is the version of the transaction's writes after a Commit that
+// wrote something; 0 before and otherwise.
+func (t *Txn) CommitVersion() uint64 { return uint64(t.committed) }
+
+// Context is the context that Begin, ViewContext or UpdateContext was given.
+func (t *Txn) Context() context.Context {
+	if t.ctx == nil {
+		return context.Background()
+	}
+	return t.ctx
+}

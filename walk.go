@@ -1,0 +1,158 @@
+package brock
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/iterator"
+)
+
+// walk is what a reader at one version sees of a pin's entries within bounds:
+// the live entry of each key or, with all, every version and delete. Its moves
+// report whether it is at an entry, which is then in w.entry until the next move.
+type walk struct {
+	src    iterator.Iterator
+	txn    *Txn          // its clock, for entries that expire
+	lo, hi []byte        // stored keys, [lo, hi)
+	at     entry.Version // nothing newer
+	since  entry.Version // and nothing up to this
+	all    bool
+
+	entry    *entry.Entry
+	key      []byte      // the last key met; unused with all
+	backward bool        // entry is &saved, and src is before its key; never with all
+	ahead    bool        // when backward: src is at an entry
+	saved    entry.Entry // with key as its Key
+}
+
+func (w *walk) first() bool { return w.seekGE(w.lo) }
+func (w *walk) last() bool  { return w.seekLT(w.hi) }
+
+// seekGE moves to the first entry whose key is key or greater.
+func (w *walk) seekGE(key []byte) bool {
+	if bytes.Compare(key, w.lo) < 0 {
+		key = w.lo
+	}
+	w.key = w.key[:0]
+	return w.forwards(w.src.SeekGE(key))
+}
+
+// seekLT moves to the last entry whose key is less than key.
+func (w *walk) seekLT(key []byte) bool {
+	if bytes.Compare(key, w.hi) > 0 {
+		key = w.hi
+	}
+	w.key = w.key[:0]
+	return w.backwards(w.src.SeekLT(key))
+}
+
+func (w *walk) next() bool {
+	switch {
+	case w.entry == nil:
+		return false
+	case w.backward:
+		return w.forwards(w.src.SeekGE(w.key))
+	}
+	return w.forwards(w.src.Next())
+}
+
+func (w *walk) prev() bool {
+	switch {
+	case w.entry == nil:
+		return false
+	case w.backward:
+		return w.backwards(w.ahead)
+	case w.all:
+		return w.backwards(w.src.Prev())
+	}
+	ok := w.src.Prev()
+	for ok && bytes.Equal(w.src.Entry().Key, w.key) { // newer than at
+		ok = w.src.Prev()
+	}
+	return w.backwards(ok)
+}
+
+// forwards goes on to the next entry to show. ok says that src is at an entry.
+func (w *walk) forwards(ok bool) bool {
+	w.backward = false
+	for ; ok; ok = w.src.Next() {
+		e := w.src.Entry()
+		if bytes.Compare(e.Key, w.hi) >= 0 {
+			break
+		}
+		if e.Version > w.at {
+			continue
+		}
+		if !w.all {
+			if bytes.Equal(e.Key, w.key) { // an older version
+				continue
+			}
+			w.key = append(w.key[:0], e.Key...)
+		}
+		if w.shows(e) {
+			w.entry = e
+			return true
+		}
+	}
+	w.entry = nil
+	return false
+}
+
+// backwards goes back to the next entry to show. ok says that src is at an entry.
+func (w *walk) backwards(ok bool) bool {
+	w.backward = !w.all
+	for ok {
+		e := w.src.Entry()
+		if bytes.Compare(e.Key, w.lo) < 0 {
+			break
+		}
+		if w.all {
+			if e.Version <= w.at && w.shows(e) {
+				w.entry = e
+				return true
+			}
+			ok = w.src.Prev()
+			continue
+		}
+		var found bool
+		if found, ok = w.newest(e); w.src.Err() != nil {
+			break
+		}
+		if found && w.shows(&w.saved) {
+			w.entry, w.ahead = &w.saved, ok
+			return true
+		}
+	}
+	w.entry = nil
+	return false
+}
+
+// newest saves the newest entry up to w.at of the key of e, the oldest entry of
+// that key, where src is. It leaves src before the key, and reports whether there
+// was such an entry, and whether src is at an entry.
+func (w *walk) newest(e *entry.Entry) (found, ok bool) {
+	w.key = append(w.key[:0], e.Key...)
+	for ok = true; ok && bytes.Equal(e.Key, w.key); {
+		if e.Version <= w.at {
+			w.saved, found = *e, true
+		}
+		if ok = w.src.Prev(); ok {
+			e = w.src.Entry()
+		}
+	}
+	w.saved.Key = w.key
+	return found, ok
+}
+
+// shows reports whether e, the newest of its key or, with all, any, is shown.
+func (w *walk) shows(e *entry.Entry) bool {
+	switch {
+	case e.Version <= w.since:
+		return false
+	case w.all:
+		return true
+	case e.Expires == 0:
+		return e.Kind != entry.Delete
+	}
+	return e.Live(w.txn.now())
+}

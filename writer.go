@@ -1,0 +1,179 @@
+package brock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// Writer writes in bulk: any number of writes, in any order, at full speed and
+// in bounded memory. It is not atomic: it commits in groups as they fill, while
+// the next fills. The writes of one goroutine are made in their order. Nothing is
+// certain before Flush or Close returns nil; then it is as durable as the store's
+// Durability says.
+//
+// The first error is returned by the next call and by every later one; what was
+// written after the last successful Flush may or may not be there.
+type Writer struct {
+	db  *DB
+	ctx context.Context
+
+	mu      sync.Mutex
+	idle    sync.Cond
+	filling *Batch
+	full    *Batch   // waits for the goroutine that commits
+	spare   []*Batch // empty
+	running bool     // there is such a goroutine; it ends when nothing is full
+	closed  bool
+	err     error
+}
+
+// writerGroup is the bytes from when on a Writer's group is committed. A Writer
+// holds three groups at most: one fills, one is full, one is being committed.
+const writerGroup = 1 << 20
+
+var errWriterClosed = fmt.Errorf("brock: writer is closed: %w", ErrInvalid)
+
+// NewWriter returns a bulk writer. When ctx ends, its calls return ctx's error.
+func (db *DB) NewWriter(ctx context.Context) *Writer {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	w := &Writer{db: db, ctx: ctx, filling: db.NewBatch()}
+	w.idle.L = &w.mu
+	return w
+}
+
+// Set writes a pair. Key and value are copied.
+func (w *Writer) Set(key, value []byte) error {
+	return w.write(&write{key: key, value: value, kind: entry.Set})
+}
+
+// SetEntry writes a pair with its attributes. Key and value are copied.
+func (w *Writer) SetEntry(e *Entry) error {
+	if e == nil {
+		return errNilEntry
+	}
+	wr := e.write()
+	return w.write(&wr)
+}
+
+// Delete deletes a key.
+func (w *Writer) Delete(key []byte) error { return w.write(&write{key: key, kind: entry.Delete}) }
+
+func (w *Writer) write(wr *write) error {
+	if w.db == nil {
+		return ErrClosed
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.usableLocked(); err != nil {
+		return err
+	}
+	if err := w.filling.write(wr); err != nil {
+		return err
+	}
+	if len(w.filling.arena) >= writerGroup {
+		w.handOverLocked()
+	}
+	return nil
+}
+
+func (w *Writer) usableLocked() error {
+	switch {
+	case w.err != nil:
+		return w.err
+	case w.closed:
+		return errWriterClosed
+	}
+	return w.ctx.Err()
+}
+
+// handOverLocked gives the group that fills to the goroutine that commits, once
+// that has room for it.
+func (w *Writer) handOverLocked() {
+	for w.full != nil {
+		w.idle.Wait()
+	}
+	if w.filling == nil { // closed meanwhile
+		return
+	}
+	w.full = w.filling
+	if n := len(w.spare); n > 0 {
+		w.filling, w.spare = w.spare[n-1], w.spare[:n-1]
+	} else {
+		w.filling = w.db.NewBatch()
+	}
+	if !w.running {
+		w.running = true
+		go w.run()
+	}
+}
+
+// run commits full groups until there is none.
+func (w *Writer) run() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.full != nil {
+		b := w.full
+		w.full = nil
+		w.idle.Broadcast()
+		if w.err == nil {
+			w.mu.Unlock()
+			err := b.commit(w.ctx, false)
+			w.mu.Lock()
+			if w.err == nil {
+				w.err = err
+			}
+		}
+		b.Reset()
+		w.spare = append(w.spare, b)
+	}
+	w.running = false
+	w.idle.Broadcast()
+}
+
+// Flush waits until everything written so far is committed.
+func (w *Writer) Flush() error {
+	if w.db == nil {
+		return ErrClosed
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.usableLocked(); err != nil {
+		return err
+	}
+	return w.flushLocked()
+}
+
+func (w *Writer) flushLocked() error {
+	if w.filling.Len() > 0 {
+		w.handOverLocked()
+	}
+	for w.running {
+		w.idle.Wait()
+	}
+	if w.err == nil && w.db.synced(DefaultDurability) {
+		w.err = w.db.Sync(w.ctx)
+	}
+	return w.err
+}
+
+// Close flushes and ends the writer. It returns the writer's first error, also
+// when it is called again.
+func (w *Writer) Close() error {
+	if w.db == nil {
+		return ErrClosed
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return w.err
+	}
+	w.closed = true
+	err := w.flushLocked()
+	w.filling, w.spare = nil, nil
+	return err
+}
