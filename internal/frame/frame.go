@@ -132,6 +132,6 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 // else. It never denies what Decode accepts and Put wrote.
 func Plausible(src []byte) bool {
 	kind := src[12]
-	return kind >= byte(Group) && kind <= byte(Seal) && src[13] == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
+	return kind >= byte(Group) && kind <= byte(Seal) && src[13]&0xf0 == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
 		src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
 }

@@ -1,0 +1,161 @@
+// Package segment is one file of records: a journal segment, written by commits
+// and read while it still grows, or a value segment, written in key order by
+// flush and collection. Both are a header and frames (docs/format.md), so one
+// reader serves both.
+//
+// What is durable when: Create and Append only write. A segment counts for
+// nothing until its file was synced (Writer.Sync) and then its directory; for
+// a journal segment package journal does both with the first sync that covers
+// it, for a value segment ValueWriter.Finish does.
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/vfs"
+)
+
+const (
+	// HeaderSize is the length of a segment's header; the first frame follows it.
+	HeaderSize = 4096
+	// SealSize is the length of the frame that Seal appends.
+	SealSize = frame.HeaderSize + sealPayload
+
+	formatVersion = 1
+	sealPayload   = 40
+	sumOffset     = HeaderSize - 4
+)
+
+// Config says where segments lie and whose they are.
+type Config struct {
+	FS   vfs.FS
+	Dir  string
+	UUID [16]byte
+}
+
+// path is the path of a segment's file, id what its checksums are bound to.
+func (c *Config) path(k filename.Kind, n entry.FileNum) string {
+	return filepath.Join(c.Dir, filename.Of(k, n))
+}
+
+func (c *Config) id(k filename.Kind, n entry.FileNum) checksum.Identity {
+	return checksum.New(c.UUID, byte(k), uint64(n))
+}
+
+// Header is a segment's header.
+type Header struct {
+	Kind        filename.Kind // filename.Journal or filename.Value
+	Number      entry.FileNum
+	Recycled    uint32        // how often the file was overwritten under a new number
+	Base        entry.Version // no record has a lower version; 0 = not known
+	FirstFrame  uint64        // number of the first frame
+	Chain       uint32        // header checksum of the frame before it
+	Predecessor entry.FileNum // journal: the segment before; 0 = none
+	PrevVersion entry.Version // journal: greatest version in all segments before
+}
+
+// ErrHeader says that a header is not (yet) there or damaged; ErrNumber that it
+// is the whole header of a file with another number, as a recycled file has it.
+var (
+	ErrHeader = errors.New("bad segment header")
+	ErrNumber = errors.New("segment header of another file")
+)
+
+func magic(k filename.Kind) string {
+	if k == filename.Value {
+		return "BRKV"
+	}
+	return "BRKJ"
+}
+
+// encode writes h to the HeaderSize bytes of p.
+func (h *Header) encode(p []byte, uuid [16]byte) {
+	clear(p)
+	copy(p, magic(h.Kind))
+	binary.LittleEndian.PutUint16(p[4:], formatVersion)
+	binary.LittleEndian.PutUint16(p[8:], frame.HeaderSize)
+	binary.LittleEndian.PutUint32(p[12:], h.Recycled)
+	binary.LittleEndian.PutUint64(p[16:], uint64(h.Number))
+	binary.LittleEndian.PutUint64(p[24:], uint64(h.Base))
+	binary.LittleEndian.PutUint64(p[32:], h.FirstFrame)
+	binary.LittleEndian.PutUint32(p[40:], h.Chain)
+	binary.LittleEndian.PutUint64(p[48:], uint64(h.Predecessor))
+	binary.LittleEndian.PutUint64(p[56:], uint64(h.PrevVersion))
+	copy(p[64:], uuid[:])
+	id := checksum.New(uuid, byte(h.Kind), uint64(h.Number))
+	binary.LittleEndian.PutUint32(p[sumOffset:], id.Sum(0, p[:sumOffset]))
+}
+
+// DecodeHeader reads the header p of the segment of this kind and number in the
+// store uuid. Errors are ErrHeader, ErrNumber, errs.ErrForeign (a
+// whole header of another store) or errs.ErrFormat (of a newer release).
+func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
+	h := Header{Kind: kind}
+	if len(p) < HeaderSize {
+		return h, fmt.Errorf("%w: %d bytes are too short", ErrHeader, len(p))
+	}
+	if string(p[:4]) != magic(kind) {
+		return h, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, p[:4], magic(kind))
+	}
+	h.Number = entry.FileNum(binary.LittleEndian.Uint64(p[16:]))
+	owner := [16]byte(p[64:80])
+	sum := binary.LittleEndian.Uint32(p[sumOffset:])
+	if got := checksum.New(owner, byte(kind), uint64(h.Number)).Sum(0, p[:sumOffset]); got != sum {
+		return h, fmt.Errorf("%w: checksum is %08x, want %08x", ErrHeader, got, sum)
+	}
+	if owner != uuid {
+		return h, fmt.Errorf("%w: segment belongs to store %x, not %x", errs.ErrForeign, owner, uuid)
+	}
+	version, flags, size := binary.LittleEndian.Uint16(p[4:]), binary.LittleEndian.Uint16(p[6:]), binary.LittleEndian.Uint16(p[8:])
+	if version != formatVersion || flags != 0 || size != frame.HeaderSize {
+		return h, fmt.Errorf("%w: segment version %d, flags %#x, frame headers of %d bytes", errs.ErrFormat, version, flags, size)
+	}
+	h.Recycled = binary.LittleEndian.Uint32(p[12:])
+	if h.Number != number {
+		return h, fmt.Errorf("%w: number is %d, want %d", ErrNumber, h.Number, number)
+	}
+	h.Base = entry.Version(binary.LittleEndian.Uint64(p[24:]))
+	h.FirstFrame = binary.LittleEndian.Uint64(p[32:])
+	h.Chain = binary.LittleEndian.Uint32(p[40:])
+	h.Predecessor = entry.FileNum(binary.LittleEndian.Uint64(p[48:]))
+	h.PrevVersion = entry.Version(binary.LittleEndian.Uint64(p[56:]))
+	if h.FirstFrame == 0 || h.Base > entry.MaxVersion || h.PrevVersion > entry.MaxVersion {
+		return h, fmt.Errorf("%w: first frame %d, versions %d and %d", ErrHeader, h.FirstFrame, h.Base, h.PrevVersion)
+	}
+	return h, nil
+}
+
+// putSeal writes the payload of a seal frame to the sealPayload bytes of p.
+func putSeal(p []byte, t frame.Totals) {
+	binary.LittleEndian.PutUint64(p, t.Records)
+	binary.LittleEndian.PutUint64(p[8:], t.OwnBytes)
+	binary.LittleEndian.PutUint64(p[16:], t.SmallBytes)
+	binary.LittleEndian.PutUint64(p[24:], uint64(t.Min))
+	binary.LittleEndian.PutUint64(p[32:], uint64(t.Max))
+}
+
+// checkSeal compares the payload of a seal frame with what was read before it.
+func checkSeal(p []byte, t frame.Totals) error {
+	if len(p) < sealPayload {
+		return fmt.Errorf("%w: seal of %d bytes", frame.ErrFrame, len(p))
+	}
+	s := frame.Totals{
+		Records:    binary.LittleEndian.Uint64(p),
+		OwnBytes:   binary.LittleEndian.Uint64(p[8:]),
+		SmallBytes: binary.LittleEndian.Uint64(p[16:]),
+		Min:        entry.Version(binary.LittleEndian.Uint64(p[24:])),
+		Max:        entry.Version(binary.LittleEndian.Uint64(p[32:])),
+	}
+	if s != t {
+		return fmt.Errorf("%w: seal says %+v, the frames have %+v", frame.ErrFrame, s, t)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/pageio"
+)
+
+const (
+	window   = 1 << 20  // read at once
+	bigFrame = 16 << 20 // larger frames are read through the mapping, if there is one
+)
+
+// Frames reads the frames of one segment in order, verifying each against its
+// checksums and its predecessor. It keeps one buffer: of 1 MiB, or as long as
+// the longest frame; frames over 16 MiB are read in place when the file is mapped.
+// It is used by one goroutine.
+type Frames struct {
+	f      *pageio.File
+	name   string
+	id     checksum.Identity
+	end    int64 // nothing is read from here on
+	values bool  // verify values that have their own checksum
+	off    int64 // of the next frame
+	next   uint64
+	chain  uint32
+	totals frame.Totals
+	sealed bool
+
+	buf    []byte // file bytes from bufOff on
+	bufOff int64
+}
+
+// Found is one frame. Payload is valid until the next call of Next.
+type Found struct {
+	Header  frame.Header
+	Offset  int64 // of the frame; the payload begins frame.HeaderSize later
+	Payload []byte
+	Totals  frame.Totals // of its records
+}
+
+// newFrames starts at the first frame of the segment with the header h.
+func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, end int64, values bool) *Frames {
+	return &Frames{f: f, name: name, id: id, end: end, values: values, off: HeaderSize, next: h.FirstFrame, chain: h.Chain}
+}
+
+// Next returns the next frame, or io.EOF at the end. Damage of any kind is an
+// *errs.Corruption with file and offset, after which Next returns the same
+// again; other errors come from reading, or are errs.ErrFormat.
+func (s *Frames) Next() (Found, error) {
+	if s.off == s.end {
+		return Found{}, io.EOF
+	}
+	found, err := s.read()
+	if err != nil {
+		if errors.Is(err, frame.ErrFrame) {
+			err = &errs.Corruption{File: s.name, Offset: s.off, Reason: fmt.Sprintf("frame %d", s.next), Err: err}
+		} else if errors.Is(err, errs.ErrFormat) {
+			err = fmt.Errorf("%s at %d: %w", s.name, s.off, err)
+		}
+		return Found{}, err
+	}
+	s.off += found.Header.Size
+	s.next++
+	s.chain = found.Header.Sum
+	s.totals.Add(found.Totals)
+	s.sealed = found.Header.Kind == frame.Seal
+	return found, nil
+}
+
+func (s *Frames) read() (Found, error) {
+	if s.sealed {
+		return Found{}, fmt.Errorf("%w: data after the seal", frame.ErrFrame)
+	}
+	left := s.end - s.off
+	if left < frame.HeaderSize {
+		return Found{}, fmt.Errorf("%w: %d bytes are left", frame.ErrFrame, left)
+	}
+	head, err := s.bytes(s.off, frame.HeaderSize)
+	if err != nil {
+		return Found{}, err
+	}
+	h, err := frame.Decode(head, s.id, s.off)
+	if err != nil {
+		return Found{}, err
+	}
+	if h.Size > left || h.Number != s.next || h.Chain != s.chain {
+		return Found{}, fmt.Errorf("%w: frame %d of %d bytes after frame %08x, want frame %d after %08x, %d bytes are left",
+			frame.ErrFrame, h.Number, h.Size, h.Chain, s.next, s.chain, left)
+	}
+	found := Found{Header: h, Offset: s.off}
+	if found.Payload, err = s.bytes(s.off+frame.HeaderSize, h.PayloadSize()); err != nil {
+		return Found{}, err
+	}
+	if err := s.verify(&found); err != nil {
+		return Found{}, err
+	}
+	if h.Kind == frame.Seal {
+		return found, checkSeal(found.Payload, s.totals)
+	}
+	return found, nil
+}
+
+// verify is apart for the guard: a big payload is in the mapping.
+func (s *Frames) verify(found *Found) (err error) {
+	defer pageio.Guard(&err, s.name)
+	found.Totals, err = found.Header.Verify(found.Payload, s.id, found.Offset+frame.HeaderSize, s.values)
+	return err
+}
+
+// bytes returns n bytes of the file at off, which the caller has checked
+// against the end. They are valid until the next call.
+func (s *Frames) bytes(off, n int64) ([]byte, error) {
+	if at := off - s.bufOff; at >= 0 && at+n <= int64(len(s.buf)) {
+		return s.buf[at : at+n], nil
+	}
+	if m := s.f.Mapped(); n > bigFrame && m != nil {
+		return m[off : off+n : off+n], nil
+	}
+	want := min(max(n, window), s.end-off)
+	kept := 0
+	if at := off - s.bufOff; at >= 0 && at < int64(len(s.buf)) {
+		kept = copy(s.buf, s.buf[at:])
+	}
+	if int64(cap(s.buf)) < want {
+		grown := make([]byte, want)
+		copy(grown, s.buf[:kept])
+		s.buf = grown
+	}
+	s.buf = s.buf[:want]
+	s.bufOff = off
+	if err := s.f.ReadFull(s.buf[kept:], off+int64(kept)); err != nil {
+		s.buf = s.buf[:0]
+		return nil, err
+	}
+	return s.buf[:n], nil
+}
+
+// Offset is where the next frame begins.
+func (s *Frames) Offset() int64 { return s.off }
+
+// NextNumber is the number that the next frame must have.
+func (s *Frames) NextNumber() uint64 { return s.next }
+
+// Chain is the header checksum of the last frame.
+func (s *Frames) Chain() uint32 { return s.chain }
+
+// Totals sums up the records so far.
+func (s *Frames) Totals() frame.Totals { return s.totals }
+
+// Sealed reports whether the last frame was the seal.
+func (s *Frames) Sealed() bool { return s.sealed }

@@ -1,0 +1,264 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/pageio"
+)
+
+const (
+	granule  = 64   // at most one record of this length or more begins in each
+	pageSize = 4096 // unit of residency
+)
+
+// Reader reads the records of one segment by handle, and may be used by any
+// number of goroutines. Where files can be mapped, values are slices of the
+// mapping: they are valid until Close, and must not be changed.
+type Reader struct {
+	file     *pageio.File
+	name     string
+	header   Header
+	id       checksum.Identity
+	end      *atomic.Int64 // shared with the writer while the segment grows
+	verified pageio.Bits   // by granule: the record that begins there was checked
+	resident pageio.Bits   // by page: was read into memory once
+}
+
+// OpenOptions say how much of a segment is to be read, and how.
+type OpenOptions struct {
+	End   int64 // end of the last frame, as it was recorded; 0 = the file's length
+	NoMap bool  // use no mapping
+}
+
+// Open opens the segment of this kind and number and checks its header. A file
+// shorter than o.End, or with a header that isn't its own, is an *errs.Corruption.
+func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Reader, error) {
+	f, err := c.FS.Open(c.path(kind, number))
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	name := filename.Of(kind, number)
+	end := o.End
+	if end == 0 {
+		end = size
+	}
+	if size < end || end < HeaderSize {
+		err := errs.NewCorruption(name, -1, "%d bytes long, want %d", size, max(end, HeaderSize))
+		return nil, errors.Join(err, f.Close())
+	}
+	shared := new(atomic.Int64)
+	shared.Store(end)
+	return newReader(c, kind, number, pageio.Open(f, end, pageio.Options{NoMap: o.NoMap}), end, shared)
+}
+
+// OpenReader opens the segment that w writes, whose length will never pass
+// limit. The reader sees every frame that Append has returned for.
+func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
+	f, err := w.cfg.FS.Open(w.path)
+	if err != nil {
+		return nil, err
+	}
+	file := pageio.Open(f, limit, pageio.Options{NoMap: noMap})
+	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end)
+}
+
+func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64) (*Reader, error) {
+	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end,
+		verified: pageio.NewBits(limit / granule), resident: pageio.NewBits(limit/pageSize + 1)}
+	page := make([]byte, HeaderSize)
+	err := file.ReadFull(page, 0)
+	if err == nil {
+		r.header, err = DecodeHeader(page, c.UUID, kind, number)
+		err = headerError(r.name, err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return r, nil
+}
+
+// ReadHeader reads the header of a segment. A file too short for one, and one
+// that holds something else, are ErrHeader or ErrNumber; see DecodeHeader.
+func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
+	f, err := c.FS.Open(c.path(kind, number))
+	if err != nil {
+		return Header{}, err
+	}
+	page := make([]byte, HeaderSize)
+	n, err := f.ReadAt(page, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return Header{}, err
+	}
+	h, err := DecodeHeader(page[:n], c.UUID, kind, number)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", filename.Of(kind, number), err)
+	}
+	return h, err
+}
+
+// headerError reports a header that should have been whole.
+func headerError(name string, err error) error {
+	if errors.Is(err, ErrHeader) || errors.Is(err, ErrNumber) {
+		return &errs.Corruption{File: name, Offset: 0, Reason: "header", Err: err}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// Value returns the value of the record at h, which must be that of version v
+// of key. Header, key and value are verified when the record is read for the
+// first time; without a mapping every time, in a buffer of the caller's own.
+// Every mismatch is an *errs.Corruption.
+func (r *Reader) Value(h entry.Handle, key []byte, v entry.Version) (value []byte, err error) {
+	end := uint64(r.end.Load())
+	if h.Offset&7 != 0 || h.Offset < HeaderSize || h.Offset > end || h.Length > end-h.Offset {
+		return nil, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
+	}
+	off := int64(h.Offset)
+	data := r.file.Mapped()
+	if data == nil {
+		rec, err := r.file.Bytes(off, int(min(recordBound(key, h.Length), end-h.Offset)))
+		if err != nil {
+			return nil, err
+		}
+		return r.decode(rec, off, h.Length, key, v, true)
+	}
+	defer pageio.Guard(&err, r.name)
+	rec := data[off:end]
+	if r.verified.Test(off / granule) {
+		return r.decode(rec, off, h.Length, key, v, false)
+	}
+	if err := r.prime(off, int64(min(recordBound(key, h.Length), end-h.Offset))); err != nil {
+		return nil, err
+	}
+	if value, err = r.decode(rec, off, h.Length, key, v, true); err != nil {
+		return nil, err
+	}
+	if h.Length+uint64(len(key))+entry.HeaderSize >= granule {
+		r.verified.Set(off / granule)
+	}
+	return value, nil
+}
+
+// recordBound is no less than the length of a record with this key and value.
+func recordBound(key []byte, value uint64) uint64 {
+	const extension, padding = 16, 7
+	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
+	return entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
+}
+
+func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) ([]byte, error) {
+	d, err := entry.DecodeRecord(rec)
+	if err != nil {
+		return nil, &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
+	}
+	if d.Version != v || uint64(len(d.Value)) != length || !bytes.Equal(d.Key, key) {
+		return nil, errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
+			d.Version, len(d.Value), v, length)
+	}
+	if !verify {
+		return d.Value, nil
+	}
+	if !d.VerifyHead(rec, r.id, off) {
+		return nil, errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
+	}
+	if !d.VerifyValue(rec, r.id, off) {
+		return nil, errs.NewCorruption(r.name, off, "record: checksum of the value does not match")
+	}
+	return d.Value, nil
+}
+
+// prime brings the pages of [off, off+n) into memory, if that was not done yet:
+// a page fault would block a processor of the Go scheduler for as long as the read takes.
+func (r *Reader) prime(off, n int64) error {
+	first, last := off/pageSize, (off+n-1)/pageSize
+	for first <= last && r.resident.Test(first) {
+		first++
+	}
+	if first > last {
+		return nil
+	}
+	from := max(off, first*pageSize)
+	if err := r.file.Prime(from, int(off+n-from)); err != nil {
+		return err
+	}
+	for p := first; p <= last; p++ {
+		r.resident.Set(p)
+	}
+	return nil
+}
+
+// Frames returns the segment's frames from the first one to the present end.
+// With values, values that have their own checksum are verified too.
+func (r *Reader) Frames(values bool) *Frames {
+	return newFrames(r.file, r.name, r.id, r.header, r.end.Load(), values)
+}
+
+// Scan calls fn for each record, in order, with its offset; the record is valid
+// until fn returns. Every frame is verified before its records are shown, with
+// values those too. It stops at the first error. A value segment must end with its seal.
+func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
+	s := r.Frames(values)
+	for {
+		found, err := s.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return s.Totals(), err
+		}
+		if err := r.eachRecord(&found, fn); err != nil {
+			return s.Totals(), err
+		}
+	}
+	if r.header.Kind == filename.Value && !s.Sealed() {
+		return s.Totals(), errs.NewCorruption(r.name, s.Offset(), "no seal at the end")
+	}
+	return s.Totals(), nil
+}
+
+func (r *Reader) eachRecord(found *Found, fn func(off int64, rec *entry.Record) error) (err error) {
+	if !found.Header.Kind.HasRecords() {
+		return nil
+	}
+	defer pageio.Guard(&err, r.name)
+	for pos := 0; pos < len(found.Payload); {
+		rec, err := entry.DecodeRecord(found.Payload[pos:])
+		off := found.Offset + frame.HeaderSize + int64(pos)
+		if err != nil {
+			return &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
+		}
+		if err := fn(off, &rec); err != nil {
+			return err
+		}
+		pos += rec.Size
+	}
+	return nil
+}
+
+// Header is the segment's header.
+func (r *Reader) Header() Header { return r.header }
+
+// End is where the last frame ends at present.
+func (r *Reader) End() int64 { return r.end.Load() }
+
+// Close releases the file and its mapping; no value may be used afterwards.
+func (r *Reader) Close() error { return r.file.Close() }

@@ -1,0 +1,399 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/brockdb/brock/internal/dump"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/vfs"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write golden files anew")
+
+func testConfig(t testing.TB) Config {
+	return Config{FS: vfs.OS(), Dir: t.TempDir(), UUID: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}}
+}
+
+func key(i int) []byte { return fmt.Appendf(nil, "\x00key%06d", i) }
+
+func value(i, n int) []byte { return bytes.Repeat([]byte{byte(i), byte(i >> 8), 0xa5}, n/3+1)[:n] }
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// writeValues makes value segment 5 with a value of each of these lengths.
+func writeValues(t testing.TB, c Config, lengths []int) ([]entry.Handle, Stats) {
+	t.Helper()
+	w := must(NewValueWriter(c, 5))(t)
+	handles := make([]entry.Handle, len(lengths))
+	for i, n := range lengths {
+		handles[i] = must(w.Add(&entry.Entry{Key: key(i), Value: value(i, n), Version: entry.Version(i + 1), Kind: entry.Set}))(t)
+	}
+	return handles, must(w.Finish())(t)
+}
+
+func TestValuesComeBack(t *testing.T) {
+	lengths := []int{0, 1, 7, 8, 9, 100, 1000, 65535, 65536, 65537, 300_000, 3, 20 << 20, 5, 128, 256 << 10}
+	for i := range 3000 {
+		lengths = append(lengths, i)
+	}
+	for _, noMap := range []bool{false, true} {
+		c := testConfig(t)
+		handles, stats := writeValues(t, c, lengths)
+		if stats.Records != uint64(len(lengths)) || stats.SmallBytes != 0 || stats.Min != 1 || stats.Max != entry.Version(len(lengths)) {
+			t.Errorf("stats %+v", stats)
+		}
+		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, NoMap: noMap}))(t)
+		for range 2 {
+			for i, h := range handles {
+				got, err := r.Value(h, key(i), entry.Version(i+1))
+				if err != nil || !bytes.Equal(got, value(i, lengths[i])) {
+					t.Fatalf("value %d: %d bytes, %v", i, len(got), err)
+				}
+			}
+		}
+		n := 0
+		totals, err := r.Scan(true, func(off int64, rec *entry.Record) error {
+			if off != int64(handles[n].Offset) || !bytes.Equal(rec.Key, key(n)) || !bytes.Equal(rec.Value, value(n, lengths[n])) {
+				t.Errorf("record %d at %d", n, off)
+			}
+			n++
+			return nil
+		})
+		if err != nil || n != len(lengths) || totals != stats.Totals {
+			t.Errorf("scan: %d records, %+v, %v", n, totals, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWrongHandles(t *testing.T) {
+	c := testConfig(t)
+	handles, stats := writeValues(t, c, []int{200, 300, 400})
+	for _, noMap := range []bool{false, true} {
+		r := must(Open(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(t)
+		h := handles[1]
+		for name, f := range map[string]func() ([]byte, error){
+			"other key":     func() ([]byte, error) { return r.Value(h, key(2), 2) },
+			"other version": func() ([]byte, error) { return r.Value(h, key(1), 3) },
+			"other length": func() ([]byte, error) {
+				return r.Value(entry.Handle{Segment: 5, Offset: h.Offset, Length: 299}, key(1), 2)
+			},
+			"huge length": func() ([]byte, error) {
+				return r.Value(entry.Handle{Segment: 5, Offset: h.Offset, Length: 1 << 63}, key(1), 2)
+			},
+			"odd offset": func() ([]byte, error) {
+				return r.Value(entry.Handle{Segment: 5, Offset: h.Offset + 4, Length: 300}, key(1), 2)
+			},
+			"next granule": func() ([]byte, error) {
+				return r.Value(entry.Handle{Segment: 5, Offset: h.Offset + 64, Length: 300}, key(1), 2)
+			},
+			"in the header": func() ([]byte, error) { return r.Value(entry.Handle{Segment: 5, Offset: 8, Length: 300}, key(1), 2) },
+			"at the end": func() ([]byte, error) {
+				return r.Value(entry.Handle{Segment: 5, Offset: uint64(stats.Size), Length: 0}, key(1), 2)
+			},
+			"beyond the end": func() ([]byte, error) {
+				return r.Value(entry.Handle{Segment: 5, Offset: 1 << 62, Length: 300}, key(1), 2)
+			},
+		} {
+			var damage *errs.Corruption
+			if v, err := f(); !errors.As(err, &damage) || damage.File != "000005.val" || v != nil {
+				t.Errorf("%s: %d bytes, %v", name, len(v), err)
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Whatever byte of a value segment is damaged, a value is right or an error, and
+// a scan reports the damage; a shortened file is refused.
+func TestDamageIsFound(t *testing.T) {
+	c := testConfig(t)
+	lengths := []int{0, 100, 1000, 70_000, 31, 3, 300_000, 12}
+	handles, stats := writeValues(t, c, lengths)
+	path := c.path(filename.Value, 5)
+	clean := must(os.ReadFile(path))(t)
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for i := range 3000 {
+		at := rnd.IntN(len(clean))
+		if i < 700 { // mostly structure
+			at = HeaderSize - 100 + i
+		}
+		b := bytes.Clone(clean)
+		b[at] ^= 1 << rnd.IntN(8)
+		checkDamaged(t, c, b, handles, lengths, fmt.Sprintf("seed %d: flip at %d", seed, at))
+	}
+	for _, n := range []int{0, 1, 4095, 4096, 4097, 5000, len(clean) - SealSize, len(clean) - 1} {
+		checkDamaged(t, c, clean[:n], handles, lengths, fmt.Sprintf("cut to %d", n))
+		if _, err := Open(c, filename.Value, 5, OpenOptions{End: stats.Size}); !errors.Is(err, errs.ErrCorrupt) {
+			t.Errorf("cut to %d: open: %v", n, err)
+		}
+	}
+}
+
+func checkDamaged(t *testing.T, c Config, b []byte, handles []entry.Handle, lengths []int, what string) {
+	t.Helper()
+	if err := os.WriteFile(c.path(filename.Value, 5), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(c, filename.Value, 5, OpenOptions{NoMap: true})
+	if err != nil {
+		if !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) {
+			t.Errorf("%s: open: %v", what, err)
+		}
+		return
+	}
+	defer r.Close()
+	for i, h := range handles {
+		got, err := r.Value(h, key(i), entry.Version(i+1))
+		if err == nil && !bytes.Equal(got, value(i, lengths[i])) || err != nil && !errors.Is(err, errs.ErrCorrupt) {
+			t.Errorf("%s: value %d: %d bytes, %v", what, i, len(got), err)
+		}
+	}
+	var damage *errs.Corruption
+	if _, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); !errors.As(err, &damage) || damage.Offset < HeaderSize {
+		t.Errorf("%s: scan: %v", what, err)
+	}
+}
+
+func journalFrame(i, n int, own bool) Frame {
+	rec := entry.AppendRecord(nil, &entry.Entry{Key: key(i), Value: value(i, n), Version: entry.Version(i + 1), Kind: entry.Set}, own)
+	return Frame{Kind: frame.Group, Transactions: 1, Payload: [][]byte{rec}}
+}
+
+func TestReaderOfAGrowingSegment(t *testing.T) {
+	for _, noMap := range []bool{false, true} {
+		c := testConfig(t)
+		w := must(Create(c, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
+		r := must(w.OpenReader(4<<20, noMap))(t)
+		const n = 1000
+		offsets := make(chan int64, n)
+		var readers sync.WaitGroup
+		readers.Go(func() {
+			i := 0
+			for off := range offsets {
+				got, err := r.Value(entry.Handle{Segment: 3, Offset: uint64(off), Length: uint64(100 + i)}, key(i), entry.Version(i+1))
+				if err != nil || !bytes.Equal(got, value(i, 100+i)) {
+					t.Errorf("value %d: %v", i, err)
+				}
+				i++
+			}
+		})
+		for i := range n {
+			if i == n/2 {
+				w.Preallocate(3 << 20)
+			}
+			offsets <- must(w.Append(journalFrame(i, 100+i, true)))(t)
+		}
+		if err := errors.Join(w.Seal(0), w.Sync(), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		close(offsets)
+		readers.Wait()
+		if totals, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); err != nil || totals.Records != n {
+			t.Errorf("scan: %+v, %v", totals, err)
+		}
+		if size := must(os.Stat(w.path))(t).Size(); size != w.End() {
+			t.Errorf("sealed and synced: %d bytes long, want %d", size, w.End())
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRecycledFile(t *testing.T) {
+	c := testConfig(t)
+	w := must(Create(c, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
+	for i := range 100 {
+		must(w.Append(journalFrame(i, 500, true)))(t)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, num := range []entry.FileNum{4, 7} {
+		if err := os.Rename(w.path, filepath.Join(c.Dir, "000009.log")); err != nil {
+			t.Fatal(err)
+		}
+		w = must(Recycle(c, Header{Kind: filename.Journal, Number: num, FirstFrame: 50}, "000009.log"))(t)
+		must(w.Append(journalFrame(5, 500, true)))(t)
+		end := w.End()
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r := must(Open(c, filename.Journal, num, OpenOptions{}))(t)
+		if got := r.Header().Recycled; got != uint32(i+1) {
+			t.Errorf("recycled %d times, want %d", got, i+1)
+		}
+		var damage *errs.Corruption
+		if totals, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); !errors.As(err, &damage) || damage.Offset != end || totals.Records != 1 {
+			t.Errorf("scan: %+v, %v; want the end of the new life at %d", totals, err, end)
+		}
+		if tail, err := FindTail(c, filename.Journal, num, end, 51); err != nil || tail.Frames != 0 || tail.Used == end {
+			t.Errorf("tail %+v, %v", tail, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFindTail(t *testing.T) {
+	c := testConfig(t)
+	w := must(Create(c, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
+	var ends []int64
+	for i := range 10 {
+		f := journalFrame(i, 300<<10, i%2 == 0) // frames cross the window
+		f.Unsynced = uint64(i % 4)
+		must(w.Append(f))(t)
+		ends = append(ends, w.End())
+	}
+	w.Preallocate(8 << 20)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 9 {
+		tail, err := FindTail(c, filename.Journal, 3, ends[i]+8, uint64(i+2))
+		want := Tail{Frames: 8 - i, End: ends[9], Used: ends[9]}
+		for k := i + 2; k < 10; k++ {
+			want.Durable = max(want.Durable, uint64(k-k%4))
+		}
+		if i == 8 {
+			want = Tail{End: ends[8] + 8, Used: ends[9] - 1} // no header found; the value's last byte
+			want.Used = tail.Used
+		}
+		if err != nil || tail != want {
+			t.Errorf("from frame %d: %+v, %v; want %+v", i+2, tail, err, want)
+		}
+	}
+}
+
+func TestHeader(t *testing.T) {
+	h := Header{Kind: filename.Journal, Number: 9, Recycled: 2, Base: 3, FirstFrame: 4, Chain: 5, Predecessor: 6, PrevVersion: 7}
+	uuid := [16]byte{9, 8, 7}
+	page := make([]byte, HeaderSize)
+	h.encode(page, uuid)
+	if got, err := DecodeHeader(page, uuid, filename.Journal, 9); err != nil || got != h {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, c := range []struct {
+		kind filename.Kind
+		num  entry.FileNum
+		uuid [16]byte
+		want error
+	}{{filename.Journal, 8, uuid, ErrNumber}, {filename.Value, 9, uuid, ErrHeader}, {filename.Journal, 9, [16]byte{}, errs.ErrForeign}} {
+		if _, err := DecodeHeader(page, c.uuid, c.kind, c.num); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for i := range page {
+		b := bytes.Clone(page)
+		b[i] ^= 0x10
+		if _, err := DecodeHeader(b, uuid, filename.Journal, 9); !errors.Is(err, ErrHeader) {
+			t.Fatalf("byte %d changed: %v", i, err)
+		}
+	}
+	page[4] = 2
+	sumHeader(page)
+	if _, err := DecodeHeader(page, uuid, filename.Journal, 9); !errors.Is(err, errs.ErrFormat) {
+		t.Errorf("newer version: %v", err)
+	}
+}
+
+func TestGolden(t *testing.T) {
+	c := testConfig(t)
+	w := must(NewValueWriter(c, 5))(t)
+	must(w.Add(&entry.Entry{Key: []byte("\x00apple"), Value: []byte("red"), Version: 7, Kind: entry.Set}))(t)
+	must(w.Add(&entry.Entry{Key: []byte("\x00pear"), Value: []byte("green"), Version: 6, Kind: entry.SetLatest, Meta: 1}))(t)
+	stats := must(w.Finish())(t)
+	b := must(os.ReadFile(filepath.Join(c.Dir, "000005.val")))(t)
+	if int64(len(b)) != stats.Size {
+		t.Errorf("file of %d bytes, want %d", len(b), stats.Size)
+	}
+	var text bytes.Buffer
+	d := dump.New(&text, b, 0)
+	Dump(d, b)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join("testdata", "value.golden")
+	if *rewrite {
+		if err := os.WriteFile(name, text.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := must(os.ReadFile(name))(t); !bytes.Equal(text.Bytes(), want) {
+		t.Errorf("got\n%s\nwant\n%s", text.Bytes(), want)
+	}
+}
+
+func FuzzSegment(f *testing.F) {
+	c := testConfig(f)
+	w, err := NewValueWriter(c, 5)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := w.Add(&entry.Entry{Key: key(i), Value: value(i, 10*i), Version: 1, Kind: entry.Set}); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if _, err := w.Finish(); err != nil {
+		f.Fatal(err)
+	}
+	b, err := os.ReadFile(c.path(filename.Value, 5))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b[:80], b[HeaderSize:], uint64(4096+48), uint64(10))
+	f.Fuzz(func(t *testing.T, head, body []byte, off, length uint64) {
+		page := make([]byte, HeaderSize)
+		copy(page[:sumOffset], head)
+		sumHeader(page) // the mutator cannot guess checksums
+		b := append(page, body...)
+		sumFrames(b, c.id(filename.Value, 5))
+		if err := os.WriteFile(c.path(filename.Value, 5), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		typed := func(err error) {
+			if err != nil && !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) {
+				t.Errorf("untyped error %v", err)
+			}
+		}
+		r, err := Open(c, filename.Value, 5, OpenOptions{NoMap: true})
+		typed(err)
+		if err != nil {
+			return
+		}
+		defer r.Close()
+		_, err = r.Scan(true, func(int64, *entry.Record) error { return nil })
+		typed(err)
+		_, err = r.Value(entry.Handle{Segment: 5, Offset: off, Length: length}, key(1), 1)
+		typed(err)
+		_, err = FindTail(c, filename.Value, 5, HeaderSize, 1)
+		typed(err)
+	})
+}

@@ -1,0 +1,115 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+)
+
+const (
+	frameTarget    = 256 << 10 // payload from which on a frame is written
+	bufferKept     = 1 << 20   // a buffer grown beyond it is given back
+	writebackEvery = 4 << 20
+)
+
+// ValueWriter writes a value segment: records in the order of Add, each with
+// its own checksum. It is used by one goroutine.
+type ValueWriter struct {
+	w       *Writer
+	buf     []byte   // the records of the frame being filled
+	payload [][]byte // holds buf for Append
+	hinted  int64    // written back up to here
+	stopped error    // the first error; it ends all
+}
+
+// Stats is what became of a segment.
+type Stats struct {
+	Number entry.FileNum
+	Size   int64 // of the file, to be given to Open as its end
+	frame.Totals
+}
+
+// NewValueWriter creates the value segment number.
+func NewValueWriter(c Config, number entry.FileNum) (*ValueWriter, error) {
+	w, err := Create(c, Header{Kind: filename.Value, Number: number, FirstFrame: 1})
+	if err != nil {
+		return nil, fmt.Errorf("create segment: %w", err)
+	}
+	return &ValueWriter{w: w, payload: make([][]byte, 1)}, nil
+}
+
+// Add appends e, whose value is e.Value, and returns where it will be. The
+// handle may be followed when Finish has returned.
+func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
+	if v.stopped != nil {
+		return entry.Handle{}, v.stopped
+	}
+	if len(e.Key) == 0 || len(e.Key) > entry.MaxKey || int64(len(e.Value)) > entry.MaxValue || e.Separated {
+		return entry.Handle{}, fmt.Errorf("%w: key of %d bytes, value of %d, separated %v", errs.ErrInvalid, len(e.Key), len(e.Value), e.Separated)
+	}
+	h := entry.Handle{
+		Segment: v.w.Number(),
+		Offset:  uint64(v.w.End()) + frame.HeaderSize + uint64(len(v.buf)),
+		Length:  uint64(len(e.Value)),
+	}
+	v.buf = entry.AppendRecord(v.buf, e, true)
+	if len(v.buf) >= frameTarget {
+		if v.stopped = v.flush(); v.stopped != nil {
+			return entry.Handle{}, v.stopped
+		}
+	}
+	return h, nil
+}
+
+// Size is how long the segment is so far.
+func (v *ValueWriter) Size() int64 { return v.w.End() + frame.HeaderSize + int64(len(v.buf)) }
+
+// Finish seals the segment and syncs the file and its directory. The writer is done.
+func (v *ValueWriter) Finish() (Stats, error) {
+	err := v.stopped
+	if err == nil {
+		err = v.flush()
+	}
+	if err == nil {
+		err = v.w.Seal(0)
+	}
+	if err == nil {
+		err = v.w.Sync()
+	}
+	if err = errors.Join(err, v.w.Close()); err == nil {
+		err = v.w.cfg.FS.SyncDir(v.w.cfg.Dir)
+	}
+	v.stopped = errs.ErrClosed
+	if err != nil {
+		return Stats{}, fmt.Errorf("finish segment %s: %w", v.w.Name(), err)
+	}
+	return Stats{Number: v.w.Number(), Size: v.w.End(), Totals: v.w.Totals()}, nil
+}
+
+// Abort closes and removes the segment.
+func (v *ValueWriter) Abort() error {
+	v.stopped = errs.ErrClosed
+	return errors.Join(v.w.Close(), v.w.cfg.FS.Remove(v.w.path))
+}
+
+func (v *ValueWriter) flush() error {
+	if len(v.buf) == 0 {
+		return nil
+	}
+	v.payload[0] = v.buf
+	if _, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload}); err != nil {
+		return err
+	}
+	if n := v.w.End() - v.hinted; n >= writebackEvery {
+		v.w.StartWriteback(v.hinted, n)
+		v.hinted = v.w.End()
+	}
+	if v.buf = v.buf[:0]; cap(v.buf) > bufferKept {
+		v.buf = nil
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Writer appends frames to one segment. It is used by one goroutine at a time;
+// only End may be called, and Readers opened by OpenReader used, beside it.
+// After an error of Append, Seal or Sync only Close may be called.
+type Writer struct {
+	cfg       Config
+	header    Header
+	path      string
+	f         vfs.File
+	id        checksum.Identity
+	end       *atomic.Int64 // end of the last whole frame, shared with readers
+	allocated int64         // the file's length, as far as is known
+	next      uint64        // number of the next frame
+	chain     uint32        // checksum of the last frame
+	totals    frame.Totals
+	sealed    bool
+
+	frameHeader [frame.HeaderSize]byte
+	vec         [][]byte
+}
+
+// Create makes the file of a new segment and writes its header.
+func Create(c Config, h Header) (*Writer, error) {
+	path := c.path(h.Kind, h.Number)
+	f, err := c.FS.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return begin(c, h, path, f, 0)
+}
+
+// Recycle renames the file old in c.Dir, which nobody may be using, to the
+// segment's name and overwrites its header; h.Recycled is set from the old one.
+// What is behind the header stays until frames overwrite it.
+func Recycle(c Config, h Header, old string) (*Writer, error) {
+	path := c.path(h.Kind, h.Number)
+	if err := c.FS.Rename(filepath.Join(c.Dir, old), path); err != nil {
+		return nil, err
+	}
+	f, err := c.FS.OpenReadWrite(path)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	page := make([]byte, HeaderSize)
+	h.Recycled = 1
+	if _, err := f.ReadAt(page, 0); err == nil {
+		if was, err := DecodeHeader(page, c.UUID, h.Kind, h.Number); errors.Is(err, ErrNumber) {
+			h.Recycled = was.Recycled + 1
+		}
+	}
+	return begin(c, h, path, f, size)
+}
+
+func begin(c Config, h Header, path string, f vfs.File, size int64) (*Writer, error) {
+	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.id(h.Kind, h.Number), end: new(atomic.Int64),
+		allocated: max(size, HeaderSize), next: h.FirstFrame, chain: h.Chain}
+	page := make([]byte, HeaderSize)
+	h.encode(page, c.UUID)
+	if _, err := f.WriteAt(page, 0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	w.end.Store(HeaderSize)
+	return w, nil
+}
+
+// Frame is what Append writes.
+type Frame struct {
+	Kind         frame.Kind
+	Transactions uint16
+	Unsynced     uint64   // frames before this one not yet known durable
+	Payload      [][]byte // each slice holds whole records; they are placed, and must not be changed during Append
+}
+
+// Append writes one frame at the end with one write, and returns the offset of
+// its first payload byte; the slices of the payload follow each other there.
+// Readers may read it as soon as Append returns. A payload of records
+// that aren't whole is refused with errs.ErrInvalid before anything is written.
+func (w *Writer) Append(f Frame) (payload int64, err error) {
+	if w.sealed {
+		return 0, fmt.Errorf("%w: append to a sealed segment", errs.ErrInvalid)
+	}
+	start := w.end.Load()
+	h, totals, err := w.prepare(&f, start+frame.HeaderSize)
+	if err != nil {
+		return 0, err
+	}
+	h.Put(w.frameHeader[:], w.id, start)
+	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
+	n, err := w.f.WriteVec(w.vec, start)
+	clear(w.vec)
+	if err == nil && int64(n) != h.Size {
+		err = fmt.Errorf("short write: %d of %d bytes", n, h.Size)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
+	}
+	w.next++
+	w.chain = h.Sum
+	w.totals.Add(totals)
+	w.allocated = max(w.allocated, start+h.Size)
+	w.end.Store(start + h.Size)
+	return start + frame.HeaderSize, nil
+}
+
+// prepare places the records of f and makes its header.
+func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, error) {
+	var totals frame.Totals
+	var crc uint32
+	size := int64(frame.HeaderSize)
+	for _, p := range f.Payload {
+		var err error
+		if f.Kind.HasRecords() {
+			crc, err = frame.Place(crc, p, w.id, offset+size-frame.HeaderSize, &totals)
+		} else {
+			crc = checksum.Extend(crc, p)
+		}
+		if err != nil {
+			return frame.Header{}, totals, fmt.Errorf("%w: frame payload: %w", errs.ErrInvalid, err)
+		}
+		size += int64(len(p))
+	}
+	if size > frame.MaxSize || size&7 != 0 || totals.Records > math.MaxUint32 {
+		return frame.Header{}, totals, fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, totals.Records)
+	}
+	return frame.Header{
+		PayloadSum:   crc ^ w.id.Mask(offset),
+		Size:         size,
+		Kind:         f.Kind,
+		Transactions: f.Transactions,
+		Records:      uint32(totals.Records),
+		Chain:        w.chain,
+		FirstVersion: totals.Min,
+		Number:       w.next,
+		Unsynced:     uint32(min(f.Unsynced, math.MaxUint32)),
+	}, totals, nil
+}
+
+// Seal appends the seal; nothing can be appended afterwards. The file keeps its
+// preallocated rest until the next Sync.
+func (w *Writer) Seal(unsynced uint64) error {
+	var payload [sealPayload]byte
+	putSeal(payload[:], w.totals)
+	if _, err := w.Append(Frame{Kind: frame.Seal, Unsynced: unsynced, Payload: [][]byte{payload[:]}}); err != nil {
+		return err
+	}
+	w.sealed = true
+	return nil
+}
+
+// Sync makes the file durable, but not its name: the directory is the caller's.
+// A sealed file is cut to its end first.
+func (w *Writer) Sync() error {
+	if !w.sealed {
+		return w.f.SyncData()
+	}
+	if w.allocated > w.end.Load() {
+		if err := w.f.Truncate(w.end.Load()); err != nil {
+			return err
+		}
+		w.allocated = w.end.Load()
+	}
+	return w.f.Sync()
+}
+
+// Preallocate asks for room up to size; it is an optimisation, so that syncs
+// need not record a new length, and may do nothing.
+func (w *Writer) Preallocate(size int64) {
+	if size > w.allocated && w.f.Preallocate(w.allocated, size-w.allocated) == nil {
+		w.allocated = size
+	}
+}
+
+// CutBack truncates the file to the end of the last whole frame, after a failed Append.
+func (w *Writer) CutBack() error { return w.f.Truncate(w.end.Load()) }
+
+// StartWriteback hints that n bytes at off will not be written again.
+func (w *Writer) StartWriteback(off, n int64) { w.f.StartWriteback(off, n) }
+
+// Close closes the file, without a sync. Readers stay usable.
+func (w *Writer) Close() error { return w.f.Close() }
+
+// Name is the file's name within its directory.
+func (w *Writer) Name() string { return filename.Of(w.header.Kind, w.header.Number) }
+
+// Number is the segment's number.
+func (w *Writer) Number() entry.FileNum { return w.header.Number }
+
+// End is where the last whole frame ends.
+func (w *Writer) End() int64 { return w.end.Load() }
+
+// Allocated is the length of the file.
+func (w *Writer) Allocated() int64 { return w.allocated }
+
+// Next is the number of the next frame; Chain is the checksum of the last one.
+func (w *Writer) Next() uint64 { return w.next }
+
+// Chain is the header checksum of the last frame.
+func (w *Writer) Chain() uint32 { return w.chain }
+
+// Totals sums up the records appended so far.
+func (w *Writer) Totals() frame.Totals { return w.totals }
