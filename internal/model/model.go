@@ -1,0 +1,196 @@
+// Package model says what a store must answer: every version of every key, kept
+// in memory in the plainest way, with no regard to speed. Tests do to it what
+// they do to the store and compare. It knows nothing of Brock, so that a
+// mistake there can't be repeated here.
+package model
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Entry is one version of one key.
+type Entry struct {
+	Key     string
+	Value   string
+	Version uint64
+	Expires uint64 // Unix milliseconds from when it's invisible; 0 = never
+	Meta    byte
+	Deleted bool
+	Latest  bool // versions before it may be dropped at once
+}
+
+// Visible reports whether a reader at the time now (Unix milliseconds) finds a
+// value in e.
+func (e Entry) Visible(now uint64) bool {
+	return !e.Deleted && (e.Expires == 0 || e.Expires > now)
+}
+
+// Write is one write of a commit: it sets Key to Value, or deletes it.
+type Write struct {
+	Key     string
+	Value   string
+	Expires uint64 // as in Entry
+	Meta    byte
+	Delete  bool
+	Latest  bool // as in Entry
+}
+
+// Store holds everything that was ever committed. It's used by one goroutine at
+// a time; the zero Store is empty.
+type Store struct {
+	versions map[string][]Entry // oldest first, one for each version
+	sorted   []string           // the keys of versions in order
+	last     uint64
+}
+
+// Last returns the greatest version; 0 if nothing was committed.
+func (s *Store) Last() uint64 { return s.last }
+
+// Commit applies the writes together and returns their version, which is one
+// more than the last. Of several writes to a key the last one counts.
+func (s *Store) Commit(writes ...Write) uint64 {
+	s.CommitAt(s.last+1, writes...)
+	return s.last
+}
+
+// CommitAt applies the writes as the given version, which may lie anywhere in
+// the past. It replaces what the keys have at that very version.
+func (s *Store) CommitAt(version uint64, writes ...Write) {
+	s.last = max(s.last, version)
+	for _, w := range writes {
+		s.put(Entry{
+			Key: w.Key, Value: w.Value, Version: version, Expires: w.Expires, Meta: w.Meta,
+			Deleted: w.Delete, Latest: w.Latest,
+		})
+	}
+}
+
+func (s *Store) put(e Entry) {
+	if s.versions == nil {
+		s.versions = map[string][]Entry{}
+	}
+	list, known := s.versions[e.Key]
+	if !known {
+		at, _ := slices.BinarySearch(s.sorted, e.Key)
+		s.sorted = slices.Insert(s.sorted, at, e.Key)
+	}
+	at, found := slices.BinarySearchFunc(list, e.Version, compareVersion)
+	if found {
+		list[at] = e
+	} else {
+		list = slices.Insert(list, at, e)
+	}
+	s.versions[e.Key] = list
+}
+
+func compareVersion(e Entry, version uint64) int {
+	switch {
+	case e.Version < version:
+		return -1
+	case e.Version > version:
+		return 1
+	}
+	return 0
+}
+
+// Forget drops every version after the given one, as a crash does with commits
+// that were not yet on the disk. The next commit is version+1.
+func (s *Store) Forget(version uint64) {
+	for key, list := range s.versions {
+		at, _ := slices.BinarySearchFunc(list, version+1, compareVersion)
+		if at == 0 {
+			delete(s.versions, key)
+		} else {
+			s.versions[key] = slices.Clip(list[:at])
+		}
+	}
+	s.sorted = slices.Sorted(maps.Keys(s.versions))
+	s.last = min(s.last, version)
+}
+
+// Clone returns a copy that changes by itself.
+func (s *Store) Clone() *Store {
+	c := &Store{versions: make(map[string][]Entry, len(s.versions)), sorted: slices.Clone(s.sorted), last: s.last}
+	for key, list := range s.versions {
+		c.versions[key] = slices.Clone(list)
+	}
+	return c
+}
+
+// Newest returns the newest version of key that is not after at, whatever it
+// is: a value, an expired one or a delete.
+func (s *Store) Newest(key string, at uint64) (Entry, bool) {
+	list := s.versions[key]
+	for _, e := range slices.Backward(list) {
+		if e.Version <= at {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// Get returns what a reader of version at finds under key at the time now.
+func (s *Store) Get(key string, at, now uint64) (Entry, bool) {
+	e, found := s.Newest(key, at)
+	if !found || !e.Visible(now) {
+		return Entry{}, false
+	}
+	return e, true
+}
+
+// Versions returns all versions of key that are not after at, newest first,
+// with deletes and expired ones.
+func (s *Store) Versions(key string, at uint64) []Entry {
+	var list []Entry
+	for _, e := range slices.Backward(s.versions[key]) {
+		if e.Version <= at {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// ChangedSince reports whether a key in the range has a version after since.
+func (s *Store) ChangedSince(r Range, since uint64) bool {
+	for _, key := range s.sorted {
+		if !r.Contains(key) {
+			continue
+		}
+		list := s.versions[key]
+		if list[len(list)-1].Version > since {
+			return true
+		}
+	}
+	return false
+}
+
+// Range is the keys from Lower on and before Upper.
+type Range struct {
+	Lower, Upper string // Upper "" = no bound
+}
+
+// All is the range of every key.
+var All = Range{}
+
+// Prefix returns the range of the keys that begin with p.
+func Prefix(p string) Range {
+	for end := len(p); end > 0; end-- {
+		if last := p[end-1]; last < 0xff {
+			return Range{Lower: p, Upper: p[:end-1] + string([]byte{last + 1})}
+		}
+	}
+	return Range{Lower: p}
+}
+
+// Key returns the range of one key.
+func Key(key string) Range { return Range{Lower: key, Upper: key + "\x00"} }
+
+// Contains reports whether key lies in the range.
+func (r Range) Contains(key string) bool {
+	return strings.Compare(key, r.Lower) >= 0 && (r.Upper == "" || strings.Compare(key, r.Upper) < 0)
+}
+
+// Empty reports whether no key can lie in the range.
+func (r Range) Empty() bool { return r.Upper != "" && r.Lower >= r.Upper }
