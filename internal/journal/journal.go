@@ -1,0 +1,445 @@
+// Package journal is the commit log: a chain of journal segments in which every
+// frame names the one before it, so that after a crash a torn tail can be told
+// from lost data. It decides when segments are made, sealed and synced, and
+// which frames count after a crash (Replay).
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/vfs"
+)
+
+// DefaultSegmentBytes is the length at which a segment is full, by default.
+const DefaultSegmentBytes = 256 << 20
+
+const (
+	firstRoom      = 64 << 10 // least length that a file is preallocated to
+	mostRoom       = 16 << 20 // most that is preallocated ahead
+	writebackEvery = 4 << 20  // bytes appended without a sync between two hints
+)
+
+// Config is what a Journal needs.
+type Config struct {
+	FS           vfs.FS
+	Dir          string
+	UUID         [16]byte
+	SegmentBytes int64                 // a segment is full at this length; 0 = DefaultSegmentBytes; a longer group has a segment of its own
+	NextNum      func() entry.FileNum  // a number that no file has, above all journal segments there are
+	Recycle      func() (string, bool) // a file in Dir that nobody uses, to be renamed and overwritten; may be nil
+	Begin        Point                 // where to go on: zero for a new store, else what Replay returned
+	NoMap        bool                  // OpenReader uses no mapping
+}
+
+// Point is a place between two frames of the journal, where a segment ends. Its
+// zero value is the journal's beginning.
+type Point struct {
+	NextFrame   uint64        // number of the frame that follows; 0 means 1
+	Chain       uint32        // header checksum of the frame before
+	LastVersion entry.Version // greatest version before
+	LastSegment entry.FileNum // the segment that ends here; 0 = none
+}
+
+func (p Point) next() uint64 { return max(p.NextFrame, 1) }
+
+// Group is what one Append writes: one frame.
+type Group struct {
+	Kind         frame.Kind // Group, Part or Commit; 0 = Group
+	Transactions int
+	Payload      [][]byte // each slice holds whole records with their final versions; Append changes their checksums
+}
+
+// Position is where a group lies.
+type Position struct {
+	Segment entry.FileNum
+	Offset  int64 // of the first payload byte; the rest follows without a gap
+}
+
+// End is how far the journal goes.
+type End struct {
+	Segment entry.FileNum // the segment being written, or the last one
+	Offset  int64         // the end of its last frame
+	Frame   uint64        // number of the last frame; 0 = none
+	Durable uint64        // number of the last frame known to be durable
+}
+
+// SegmentInfo describes one segment of the journal.
+type SegmentInfo struct {
+	Num        entry.FileNum
+	End        int64  // behind the last frame
+	FirstFrame uint64 // number of its first frame
+	LastFrame  uint64 // number of its last frame, FirstFrame-1 if it has none
+	Sealed     bool
+	frame.Totals
+}
+
+// Journal appends to the chain. Append, Sync, Rotate and Close are called by one
+// goroutine at a time (the leader of a commit group); all else may be called at
+// any time by any goroutine.
+type Journal struct {
+	c       Config
+	files   segment.Config
+	cur     *open // nil between Rotate and the next Append
+	limit   int64 // length that cur will not pass
+	unhint  int64 // bytes of cur since the last hint or sync
+	bulk    int64 // bytes since the last sync
+	syncing sync.Mutex
+	durable atomic.Uint64
+	failure atomic.Pointer[error]
+
+	mu     sync.Mutex // guards what follows
+	point  Point
+	live   []SegmentInfo
+	sealed []*open // sealed, not yet synced; in order
+	closed bool
+}
+
+// open is a segment whose file is open for writing.
+type open struct {
+	*segment.Writer
+	limit int64
+	named bool // its directory was synced
+}
+
+// New returns the journal that goes on at c.Begin. It creates no file before the
+// first Append. Everything before c.Begin must be durable: Replay sees to it.
+func New(c Config) *Journal {
+	if c.SegmentBytes == 0 {
+		c.SegmentBytes = DefaultSegmentBytes
+	}
+	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID}, point: c.Begin}
+	j.point.NextFrame = c.Begin.next()
+	j.durable.Store(j.point.NextFrame - 1)
+	j.bulk = math.MaxInt64 / 2 // nothing was synced yet
+	return j
+}
+
+// Append writes g as one frame, in one write. Its records may be read from the
+// position returned as soon as Append returns; they are durable after the next
+// Sync. A group that is no group is refused with errs.ErrInvalid;
+// after any other error the journal has stopped, see Err.
+func (j *Journal) Append(g Group) (Position, error) {
+	if err := j.Err(); err != nil {
+		return Position{}, err
+	}
+	size := int64(frame.HeaderSize)
+	for _, p := range g.Payload {
+		size += int64(len(p))
+	}
+	if g.Kind == 0 {
+		g.Kind = frame.Group
+	}
+	if !g.Kind.HasRecords() || g.Transactions < 0 || g.Transactions > math.MaxUint16 || size > frame.MaxSize {
+		return Position{}, fmt.Errorf("%w: %v of %d transactions, %d bytes", errs.ErrInvalid, g.Kind, g.Transactions, size)
+	}
+	if err := j.room(size); err != nil {
+		return Position{}, j.stop(err)
+	}
+	f := segment.Frame{Kind: g.Kind, Transactions: uint16(g.Transactions), Unsynced: j.unsynced(), Payload: g.Payload}
+	off, err := j.cur.Append(f)
+	if errors.Is(err, errs.ErrInvalid) {
+		return Position{}, err
+	}
+	if err != nil {
+		// What was written of the frame must not come back at the next open, as
+		// the commit fails; if cutting fails too, recovery takes it for a torn tail.
+		_ = j.cur.CutBack()
+		return Position{}, j.stop(err)
+	}
+	j.appended(size)
+	return Position{Segment: j.cur.Number(), Offset: off}, nil
+}
+
+// unsynced counts the frames that are not yet known to be durable.
+func (j *Journal) unsynced() uint64 { return j.point.NextFrame - 1 - j.durable.Load() }
+
+// room makes cur a segment into which a frame of this size fits.
+func (j *Journal) room(size int64) error {
+	if j.cur != nil && j.cur.End()+size+segment.SealSize > j.cur.limit {
+		if err := j.seal(); err != nil {
+			return err
+		}
+	}
+	if j.cur == nil {
+		if err := j.begin(size); err != nil {
+			return err
+		}
+	}
+	if end := j.cur.End() + size; end > j.cur.Allocated() && j.bulk < mostRoom {
+		room := j.cur.Allocated() + min(j.cur.Allocated(), mostRoom)
+		room = (max(room, end) + firstRoom - 1) / firstRoom * firstRoom
+		j.cur.Preallocate(min(room, j.cur.limit))
+	}
+	return nil
+}
+
+// begin starts a new segment.
+func (j *Journal) begin(size int64) error {
+	h := segment.Header{
+		Kind:        filename.Journal,
+		Number:      j.c.NextNum(),
+		FirstFrame:  j.point.NextFrame,
+		Chain:       j.point.Chain,
+		Predecessor: j.point.LastSegment,
+		PrevVersion: j.point.LastVersion,
+	}
+	create := func() (*segment.Writer, error) { return segment.Create(j.files, h) }
+	if j.c.Recycle != nil {
+		if old, ok := j.c.Recycle(); ok {
+			create = func() (*segment.Writer, error) { return segment.Recycle(j.files, h, old) }
+		}
+	}
+	w, err := create()
+	if err != nil {
+		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
+	}
+	j.unhint = 0
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.cur = &open{Writer: w, limit: max(j.c.SegmentBytes, segment.HeaderSize+size+segment.SealSize)}
+	j.point.LastSegment = h.Number
+	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1})
+	return nil
+}
+
+// appended notes that a frame of this size was appended to cur.
+func (j *Journal) appended(size int64) {
+	j.bulk = min(j.bulk+size, math.MaxInt64/2)
+	if j.unhint += size; j.unhint >= writebackEvery {
+		j.cur.StartWriteback(j.cur.End()-j.unhint, j.unhint)
+		j.unhint = 0
+	}
+	j.note(false)
+}
+
+// note brings point and live up to date with cur.
+func (j *Journal) note(sealed bool) {
+	t := j.cur.Totals()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.point.NextFrame = j.cur.Next()
+	j.point.Chain = j.cur.Chain()
+	j.point.LastVersion = max(j.point.LastVersion, t.Max)
+	info := &j.live[len(j.live)-1]
+	info.End, info.LastFrame, info.Totals, info.Sealed = j.cur.End(), j.cur.Next()-1, t, sealed
+	if sealed {
+		j.sealed = append(j.sealed, j.cur)
+		j.cur = nil
+	}
+}
+
+// seal ends cur. Its file stays open until it was synced.
+func (j *Journal) seal() error {
+	if err := j.cur.Seal(j.unsynced()); err != nil {
+		return err
+	}
+	j.note(true)
+	return nil
+}
+
+// Rotate seals the segment being written, if there is one, so that the next
+// Append begins another. It returns the point between the two, from which
+// Replay can begin once everything before it is in runs.
+func (j *Journal) Rotate() (Point, error) {
+	if err := j.Err(); err != nil {
+		return Point{}, err
+	}
+	if j.cur != nil {
+		if err := j.seal(); err != nil {
+			return Point{}, j.stop(err)
+		}
+	}
+	return j.point, nil
+}
+
+// Sync makes everything appended so far durable. After an error the journal has
+// stopped: what was appended since the last Sync may be durable or not.
+func (j *Journal) Sync() error {
+	if err := j.Err(); err != nil {
+		return err
+	}
+	last := j.point.NextFrame - 1
+	if j.durable.Load() >= last {
+		return nil
+	}
+	if err := j.SyncSealed(); err != nil {
+		return err
+	}
+	if j.cur != nil {
+		if err := j.syncFile(j.cur); err != nil {
+			return j.stop(err)
+		}
+	}
+	j.raiseDurable(last)
+	j.unhint, j.bulk = 0, 0
+	return nil
+}
+
+// SyncSealed makes all sealed segments durable, oldest first, and closes their
+// files; it may run in the background. Its error stops the journal.
+func (j *Journal) SyncSealed() error {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	for {
+		if err := j.Err(); err != nil {
+			return err
+		}
+		o := j.firstSealed()
+		if o == nil {
+			return nil
+		}
+		err := j.syncFile(o)
+		if err == nil {
+			err = o.Close()
+		}
+		if err != nil {
+			return j.stop(err)
+		}
+		j.raiseDurable(o.Next() - 1)
+		j.mu.Lock()
+		j.sealed = j.sealed[1:]
+		j.mu.Unlock()
+	}
+}
+
+func (j *Journal) firstSealed() *open {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.sealed) == 0 {
+		return nil
+	}
+	return j.sealed[0]
+}
+
+// syncFile makes a segment durable, and its name the first time.
+func (j *Journal) syncFile(o *open) error {
+	if err := o.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", o.Name(), err)
+	}
+	if !o.named {
+		if err := j.c.FS.SyncDir(j.c.Dir); err != nil {
+			return fmt.Errorf("sync directory of %s: %w", o.Name(), err)
+		}
+		o.named = true
+	}
+	return nil
+}
+
+func (j *Journal) raiseDurable(n uint64) {
+	for {
+		old := j.durable.Load()
+		if old >= n || j.durable.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}
+
+// stop ends all writing for good: what a failed write or sync left behind is
+// unknown, and a sync that is tried again may succeed without the data. It
+// returns the error that all later calls get: that of the first failure.
+func (j *Journal) stop(cause error) error {
+	err := fmt.Errorf("%w: %w", errs.ErrStopped, cause)
+	j.failure.CompareAndSwap(nil, &err)
+	return *j.failure.Load()
+}
+
+// Err returns nil, or an errs.ErrStopped that wraps the failure which stopped
+// the journal, or errs.ErrClosed.
+func (j *Journal) Err() error {
+	if p := j.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// End returns how far the journal goes.
+func (j *Journal) End() End {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := End{Segment: j.point.LastSegment, Frame: j.point.NextFrame - 1, Durable: j.durable.Load()}
+	if n := len(j.live); n > 0 {
+		e.Offset = j.live[n-1].End
+	}
+	return e
+}
+
+// Segments describes the segments begun by this Journal and not yet forgotten, in order.
+func (j *Journal) Segments() []SegmentInfo {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]SegmentInfo(nil), j.live...)
+}
+
+// Forget drops the sealed segments up to number last from Segments.
+func (j *Journal) Forget(last entry.FileNum) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for len(j.live) > 0 && j.live[0].Num <= last && j.live[0].Sealed {
+		j.live = j.live[1:]
+	}
+}
+
+// OpenReader opens a segment of Segments. The reader of a segment that still
+// grows sees each group as soon as its Append has returned.
+func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
+	j.mu.Lock()
+	var found *open
+	for _, o := range append(j.sealed[:len(j.sealed):len(j.sealed)], j.cur) {
+		if o != nil && o.Number() == num {
+			found = o
+		}
+	}
+	var end int64
+	for _, s := range j.live {
+		if s.Num == num {
+			end = s.End
+		}
+	}
+	j.mu.Unlock()
+	if found != nil {
+		return found.OpenReader(found.limit, j.c.NoMap)
+	}
+	if end == 0 {
+		return nil, fmt.Errorf("%w: journal has no segment %d", errs.ErrInvalid, num)
+	}
+	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap})
+}
+
+// Close seals the segment being written, cuts it to its end, makes everything
+// durable and closes the files. After a failure it only closes them, and
+// returns the failure. Closing again does nothing.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	again := j.closed
+	j.closed = true
+	j.mu.Unlock()
+	if again {
+		return nil
+	}
+	_, err := j.Rotate()
+	if err == nil {
+		err = j.SyncSealed()
+	}
+	closed := errs.ErrClosed
+	j.failure.CompareAndSwap(nil, &closed)
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, o := range append(j.sealed, j.cur) {
+		if o != nil {
+			_ = o.Close() // err says already that its data may be lost
+		}
+	}
+	j.sealed, j.cur = nil, nil
+	return err
+}

@@ -1,0 +1,530 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+var uuid = [16]byte{1, 2, 3}
+
+// history is a journal on a disk together with what was appended to it.
+type history struct {
+	t       testing.TB
+	d       *disk
+	j       *Journal
+	num     entry.FileNum
+	begin   Point
+	groups  []string // what each group holds, in order
+	durable int      // groups known durable
+	segment int64
+	recycle func() (string, bool)
+}
+
+func newHistory(t testing.TB, d *disk, segmentBytes int64) *history {
+	h := &history{t: t, d: d, segment: segmentBytes}
+	h.open(Point{})
+	return h
+}
+
+func (h *history) open(p Point) {
+	h.j = New(Config{FS: h.d, Dir: "db", UUID: uuid, SegmentBytes: h.segment, Begin: p, Recycle: h.recycle,
+		NextNum: func() entry.FileNum { h.num += 2; return h.num }})
+}
+
+// group makes group i: its content differs from that of every other, and from
+// what another life of the journal wrote as group i.
+func group(i int, salt uint32, sizes ...int) (Group, string) {
+	var arena []byte
+	var text strings.Builder
+	for k, n := range sizes {
+		e := entry.Entry{Key: fmt.Appendf(nil, "\x00k%d.%d.%d", i, k, salt), Value: bytes.Repeat([]byte{byte(i)}, n), Version: entry.Version(i + 1), Kind: entry.Set}
+		arena = entry.AppendRecord(arena, &e, n > 100)
+		fmt.Fprintf(&text, "%q %d@%d;", e.Key, n, e.Version)
+	}
+	return Group{Transactions: 1, Payload: [][]byte{arena}}, text.String()
+}
+
+func (h *history) append(salt uint32, sizes ...int) error {
+	g, text := group(len(h.groups), salt, sizes...)
+	_, err := h.j.Append(g)
+	if err == nil {
+		h.groups = append(h.groups, text)
+	}
+	return err
+}
+
+func (h *history) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *history) sync() {
+	h.t.Helper()
+	h.must(h.j.Sync())
+	h.durable = len(h.groups)
+}
+
+// readBack reads the groups that d has behind begin.
+func readBack(d *disk, begin Point, durable uint64, readOnly bool) ([]string, ReplayResult, error) {
+	var groups []string
+	res, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Begin: begin, Durable: durable, ReadOnly: readOnly},
+		func(pos Position, payload []byte, _ frame.Header) error {
+			var text strings.Builder
+			for at := 0; at < len(payload); {
+				r, err := entry.DecodeRecord(payload[at:])
+				if err != nil {
+					return err
+				}
+				if r.Own && !r.VerifyHead(payload[at:], segmentID(pos.Segment), pos.Offset+int64(at)) {
+					return fmt.Errorf("record at %d of segment %d is not where its checksum says", pos.Offset+int64(at), pos.Segment)
+				}
+				fmt.Fprintf(&text, "%q %d@%d;", r.Key, len(r.Value), r.Version)
+				at += r.Size
+			}
+			groups = append(groups, text.String())
+			return nil
+		})
+	return groups, res, err
+}
+
+func TestNothingIsCreatedBeforeTheFirstAppend(t *testing.T) {
+	h := newHistory(t, newDisk(), 0)
+	h.sync()
+	if _, err := h.j.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	h.must(h.j.Close())
+	if len(h.d.files) != 0 {
+		t.Errorf("%d files", len(h.d.files))
+	}
+	if groups, res, err := readBack(h.d, Point{}, 0, false); err != nil || len(groups) != 0 || res.Begin.NextFrame != 1 {
+		t.Errorf("%v, %+v, %v", groups, res, err)
+	}
+}
+
+func TestReplayAfterClose(t *testing.T) {
+	h := newHistory(t, newDisk(), 20_000)
+	for i := range 100 {
+		h.must(h.append(0, 10, 200, 30*i))
+		if i%7 == 0 {
+			h.sync()
+		}
+	}
+	h.must(h.append(0, 100_000)) // longer than a segment
+	h.must(h.append(0, 5))
+	infos, end := h.j.Segments(), h.j.End()
+	h.must(h.j.Close())
+	h.must(h.j.Close())
+	if err := h.append(0, 1); !errors.Is(err, errs.ErrClosed) {
+		t.Errorf("append after close: %v", err)
+	}
+	groups, res, err := readBack(h.d, Point{}, end.Frame+1, true)
+	if err != nil || !slices.Equal(groups, h.groups) {
+		t.Fatalf("%d groups of %d, %v", len(groups), len(h.groups), err)
+	}
+	last := len(infos) - 1
+	infos[last].End += segment.SealSize
+	infos[last].LastFrame++
+	infos[last].Sealed = true
+	if !slices.Equal(res.Segments, infos) || len(infos) < 10 {
+		t.Errorf("segments\n%+v, want\n%+v", res.Segments, infos)
+	}
+	if res.CutBytes != 0 || res.CutFrames != 0 || len(res.Dropped) != 0 {
+		t.Errorf("cut %+v", res)
+	}
+	for _, info := range infos {
+		if f := h.d.files[filepath.Join("db", filename.Of(filename.Journal, info.Num))]; int64(len(f.synced)) != info.End {
+			t.Errorf("segment %d: %d bytes durable, want %d", info.Num, len(f.synced), info.End)
+		}
+	}
+}
+
+func TestReplayFromAPoint(t *testing.T) {
+	h := newHistory(t, newDisk(), 1<<20)
+	var points []Point
+	var starts []int
+	for range 4 {
+		starts = append(starts, len(h.groups))
+		points = append(points, h.j.point)
+		for range 5 {
+			h.must(h.append(0, 10, 300))
+		}
+		p, err := h.j.Rotate()
+		h.must(err)
+		if p != h.j.point {
+			t.Errorf("point %+v", p)
+		}
+	}
+	h.must(h.j.Close())
+	for i, p := range points {
+		groups, _, err := readBack(h.d, p, 0, true)
+		if err != nil || !slices.Equal(groups, h.groups[starts[i]:]) {
+			t.Errorf("from %+v: %d groups, %v", p, len(groups), err)
+		}
+	}
+}
+
+func TestMissingSegments(t *testing.T) {
+	h := newHistory(t, newDisk(), 1<<20)
+	for range 4 {
+		h.must(h.append(0, 10, 300))
+		h.sync()
+		_, err := h.j.Rotate()
+		h.must(err)
+	}
+	end := h.j.End()
+	h.must(h.j.Close())
+	for num := entry.FileNum(2); num <= 8; num += 2 {
+		d := h.d.kill()
+		delete(d.files, "db/"+filename.Of(filename.Journal, num))
+		var damage *errs.Corruption
+		if _, _, err := readBack(d, Point{}, end.Frame, true); !errors.As(err, &damage) || num > 2 && damage.File != filename.Of(filename.Journal, num-2) {
+			t.Errorf("without segment %d: %v", num, err)
+		}
+	}
+}
+
+func TestForeignSegment(t *testing.T) {
+	d := newDisk()
+	other := New(Config{FS: d, Dir: "db", UUID: [16]byte{9}, NextNum: func() entry.FileNum { return 9 }})
+	g, _ := group(0, 0, 5)
+	if _, err := other.Append(g); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := readBack(d, Point{}, 0, false); !errors.Is(err, errs.ErrForeign) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStopsAfterAFailure(t *testing.T) {
+	for _, op := range []string{"write", "sync", "syncdir", "create"} {
+		for n := range 12 {
+			h := newHistory(t, newDisk(), 3000)
+			count := 0
+			h.d.fail = func(got, _ string) error {
+				if got != op {
+					return nil
+				}
+				if count++; count == n+1 {
+					return errDisk
+				}
+				return nil
+			}
+			var failed error
+			for i := 0; i < 20 && failed == nil; i++ {
+				if failed = h.append(0, 10, 400); failed == nil {
+					if failed = h.j.Sync(); failed == nil {
+						h.durable = len(h.groups)
+					}
+				}
+			}
+			if failed == nil {
+				continue // no such call was made
+			}
+			if !errors.Is(failed, errs.ErrStopped) || !errors.Is(failed, errDisk) {
+				t.Errorf("%s %d: %v", op, n, failed)
+			}
+			syncs := h.d.syncs
+			for _, err := range []error{h.append(0, 1), h.j.Sync(), h.j.SyncSealed(), h.j.Err(), h.j.Close()} {
+				if !errors.Is(err, errs.ErrStopped) || !errors.Is(err, errDisk) {
+					t.Errorf("%s %d: then %v", op, n, err)
+				}
+			}
+			if h.d.syncs != syncs {
+				t.Errorf("%s %d: synced again after a failure", op, n)
+			}
+			for seed := range uint64(8) {
+				h.check(h.d.crash(rand.New(rand.NewPCG(seed, 1)), float64(seed)/7), fmt.Sprintf("%s %d, seed %d", op, n, seed))
+			}
+		}
+	}
+}
+
+// check replays d and demands a prefix of the groups that has all durable ones.
+func (h *history) check(d *disk, what string) (ReplayResult, int) {
+	h.t.Helper()
+	groups, res, err := readBack(d, h.begin, 0, false)
+	if err != nil {
+		h.t.Errorf("%s: %v", what, err)
+		return res, 0
+	}
+	if len(groups) < h.durable || len(groups) > len(h.groups) || !slices.Equal(groups, h.groups[:len(groups)]) {
+		h.t.Fatalf("%s: %d groups came back, %d were written, %d were durable", what, len(groups), len(h.groups), h.durable)
+	}
+	return res, len(groups)
+}
+
+// After any sequence of crashes and kills the journal is a prefix of what was
+// written, with everything that was durable.
+func TestCrashes(t *testing.T) {
+	seed := rand.Uint64()
+	for round := range uint64(150) {
+		rnd := rand.New(rand.NewPCG(seed, round))
+		what := func() string { return fmt.Sprintf("seed %d, round %d", seed, round) }
+		h := newHistory(t, newDisk(), int64(5000+rnd.IntN(60_000)))
+		for life := range 6 {
+			for range rnd.IntN(30) {
+				sizes := make([]int, 1+rnd.IntN(4))
+				for i := range sizes {
+					sizes[i] = rnd.IntN(2000)
+				}
+				h.must(h.append(uint32(life), sizes...))
+				switch rnd.IntN(12) {
+				case 0, 1:
+					h.sync()
+				case 2:
+					_, err := h.j.Rotate()
+					h.must(err)
+				case 3:
+					h.must(h.j.SyncSealed())
+					h.durable = max(h.durable, h.framesToGroups())
+				case 4:
+					h.fillRecycler(rnd)
+				}
+				if rnd.IntN(10) == 0 {
+					h.check(h.d.crash(rnd, rnd.Float64()), what())
+				}
+			}
+			if rnd.IntN(3) == 0 {
+				h.d = h.d.kill()
+				_, n := h.check(h.d.kill(), what())
+				if n != len(h.groups) {
+					t.Fatalf("%s: killed: %d groups of %d", what(), n, len(h.groups))
+				}
+			} else {
+				h.d = h.d.crash(rnd, rnd.Float64())
+			}
+			res, n := h.check(h.d, what())
+			h.groups, h.durable = h.groups[:n], n
+			for _, num := range res.Dropped {
+				if rnd.IntN(2) == 0 {
+					delete(h.d.files, "db/"+filename.Of(filename.Journal, num))
+				}
+			}
+			h.open(res.Begin)
+		}
+	}
+}
+
+// framesToGroups is the number of groups in segments that are sealed and synced.
+func (h *history) framesToGroups() int {
+	n := 0
+	for _, s := range h.j.Segments() {
+		if !s.Sealed {
+			n += int(s.LastFrame + 1 - s.FirstFrame)
+		}
+	}
+	return len(h.groups) - n
+}
+
+// fillRecycler offers a file of the journal's own past, so that stale frames are about.
+func (h *history) fillRecycler(rnd *rand.Rand) {
+	if h.j.c.Recycle != nil {
+		return
+	}
+	old := New(Config{FS: h.d, Dir: "past", UUID: uuid, NextNum: func() entry.FileNum { h.num += 2; return h.num }})
+	for i := range 20 {
+		g, _ := group(i, 99, rnd.IntN(3000))
+		_, err := old.Append(g)
+		h.must(err)
+	}
+	name, offered := filename.Of(filename.Journal, h.num), false
+	h.must(h.d.Rename("past/"+name, "db/spare"))
+	h.j.c.Recycle = func() (string, bool) {
+		if offered {
+			return "", false
+		}
+		offered = true
+		return "spare", true
+	}
+}
+
+// Whatever is flipped, cut or zeroed: what comes back is a prefix with all that
+// a later frame or another file says to be durable, or a typed corruption.
+func TestDamage(t *testing.T) {
+	seed := rand.Uint64()
+	for round := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, round))
+		h := newHistory(t, newDisk(), int64(4000+rnd.IntN(20_000)))
+		var durable []int // known from the frame after each group on
+		for range 10 + rnd.IntN(20) {
+			durable = append(durable, h.durable)
+			h.must(h.append(0, rnd.IntN(60), rnd.IntN(1500)))
+			if rnd.IntN(2) == 0 {
+				h.sync()
+			}
+		}
+		known := uint64(0) // a frame that the manifest would know to be durable
+		if rnd.IntN(2) == 0 {
+			h.sync()
+			known = h.j.End().Durable
+		}
+		for image := range 60 {
+			d := h.d.kill()
+			what := damage(d, rnd)
+			what = fmt.Sprintf("seed %d, round %d, image %d: %s", seed, round, image, what)
+			groups, _, err := readBack(d, Point{}, known, image%2 == 0)
+			if err != nil {
+				if !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) {
+					t.Errorf("%s: untyped error %v", what, err)
+				}
+				continue
+			}
+			if len(groups) > len(h.groups) || !slices.Equal(groups, h.groups[:len(groups)]) {
+				t.Fatalf("%s: %d groups came back that are no prefix", what, len(groups))
+			}
+			if known != 0 && len(groups) != len(h.groups) {
+				t.Errorf("%s: %d of %d groups, all known durable", what, len(groups), len(h.groups))
+			}
+		}
+	}
+}
+
+// damage changes one file of d in one way and says what it did.
+func damage(d *disk, rnd *rand.Rand) string {
+	names, _ := d.List("db")
+	name := names[rnd.IntN(len(names))]
+	f := d.files["db/"+name]
+	at := rnd.IntN(len(f.data))
+	switch rnd.IntN(5) {
+	case 0:
+		f.data[at] ^= 1 << rnd.IntN(8)
+		return fmt.Sprintf("flip at %d of %s", at, name)
+	case 1:
+		f.data = f.data[:at]
+		return fmt.Sprintf("%s cut to %d", name, at)
+	case 2:
+		clear(f.data[at:min(len(f.data), at+512)])
+		return fmt.Sprintf("zeros at %d of %s", at, name)
+	case 3:
+		other := d.files["db/"+names[rnd.IntN(len(names))]]
+		copy(f.data[at:], other.data[min(at, len(other.data)):min(len(other.data), at+4096)])
+		return fmt.Sprintf("misdirected write at %d of %s", at, name)
+	default:
+		f.data = append(f.data, f.data[at:]...)
+		return fmt.Sprintf("garbage behind %s", name)
+	}
+}
+
+// A single damaged bit before a later synced frame is always an error.
+func TestDamageBeforeADurableFrame(t *testing.T) {
+	h := newHistory(t, newDisk(), 1<<20)
+	for range 6 {
+		h.must(h.append(0, 40, 300))
+		h.sync()
+	}
+	name := "db/" + filename.Of(filename.Journal, 2)
+	last := int(h.j.End().Offset) - 500
+	for at := range h.d.files[name].data[:last] {
+		d := h.d.kill()
+		d.files[name].data[at] ^= 0x20
+		if groups, _, err := readBack(d, Point{}, 0, true); !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) {
+			t.Fatalf("flip at %d: %d groups, %v", at, len(groups), err)
+		}
+	}
+}
+
+func TestReadOnlyReplayWritesNothing(t *testing.T) {
+	h := newHistory(t, newDisk(), 1<<20)
+	h.must(h.append(0, 40, 300))
+	syncs := h.d.syncs
+	h.d.fail = func(op, name string) error {
+		if op != "read" {
+			t.Errorf("%s of %s", op, name)
+		}
+		return nil
+	}
+	if groups, _, err := readBack(h.d, Point{}, 0, true); err != nil || len(groups) != 1 || h.d.syncs != syncs {
+		t.Errorf("%d groups, %v", len(groups), err)
+	}
+}
+
+func TestReadErrorIsNoTornTail(t *testing.T) {
+	h := newHistory(t, newDisk(), 1<<20)
+	for range 3 {
+		h.must(h.append(0, 40, 300))
+	}
+	for n := range 5 {
+		count := 0
+		h.d.fail = func(op, _ string) error {
+			if op != "read" {
+				return nil
+			}
+			if count++; count == n+1 {
+				return errDisk
+			}
+			return nil
+		}
+		if groups, _, err := readBack(h.d, Point{}, 0, true); count > n && !errors.Is(err, errDisk) {
+			t.Errorf("read %d fails: %d groups, %v", n, len(groups), err)
+		}
+	}
+}
+
+func TestInvalidGroups(t *testing.T) {
+	h := newHistory(t, newDisk(), 1<<20)
+	h.must(h.append(0, 5))
+	for _, g := range []Group{
+		{Kind: frame.Seal},
+		{Transactions: 1 << 16},
+		{Transactions: -1},
+		{Payload: [][]byte{{1, 2, 3}}},
+		{Payload: [][]byte{make([]byte, 40), make([]byte, 24)}},
+	} {
+		if _, err := h.j.Append(g); !errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrStopped) {
+			t.Errorf("%+v: %v", g, err)
+		}
+	}
+	h.must(h.append(0, 6))
+	h.must(h.j.Close())
+	h.check(h.d, "after refused groups")
+}
+
+func TestOpenReader(t *testing.T) {
+	h := newHistory(t, newDisk(), 4000)
+	type at struct {
+		pos Position
+		i   int
+	}
+	var all []at
+	for i := range 20 {
+		g, _ := group(i, 0, 700)
+		pos, err := h.j.Append(g)
+		h.must(err)
+		all = append(all, at{pos, i})
+		if i == 8 {
+			h.must(h.j.SyncSealed())
+		}
+	}
+	for _, a := range all {
+		r, err := h.j.OpenReader(a.pos.Segment)
+		h.must(err)
+		v, err := r.Value(entry.Handle{Segment: a.pos.Segment, Offset: uint64(a.pos.Offset), Length: 700}, fmt.Appendf(nil, "\x00k%d.0.0", a.i), entry.Version(a.i+1))
+		if err != nil || len(v) != 700 || v[0] != byte(a.i) {
+			t.Errorf("group %d: %d bytes, %v", a.i, len(v), err)
+		}
+		h.must(r.Close())
+	}
+	if _, err := h.j.OpenReader(999); !errors.Is(err, errs.ErrInvalid) {
+		t.Errorf("unknown segment: %v", err)
+	}
+	last := all[10].pos.Segment
+	h.j.Forget(last)
+	if infos := h.j.Segments(); infos[0].Num <= last {
+		t.Errorf("not forgotten: %+v", infos)
+	}
+}

@@ -1,0 +1,231 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/vfs"
+)
+
+// ReplayConfig is what Replay needs.
+type ReplayConfig struct {
+	FS       vfs.FS
+	Dir      string
+	UUID     [16]byte
+	Begin    Point  // after the last segment whose records are in runs; zero: replay all
+	Durable  uint64 // greatest frame number known to be durable from elsewhere
+	ReadOnly bool   // write and sync nothing; no Journal may go on from the result
+	NoMap    bool   // use no mapping
+}
+
+// ReplayResult is what Replay found.
+type ReplayResult struct {
+	Begin     Point           // where a Journal goes on
+	Segments  []SegmentInfo   // the chain from ReplayConfig.Begin on; all of them must stay until the records are in runs
+	Dropped   []entry.FileNum // journal segments behind Begin that hold nothing that counts: they may be removed
+	CutBytes  int64           // torn or lost for a gap before them
+	CutFrames int             // valid frames behind the end of the chain
+}
+
+// replay is the state of one Replay.
+type replay struct {
+	c     ReplayConfig
+	files segment.Config
+	fn    func(pos Position, payload []byte, h frame.Header) error
+	found []*candidate // ascending by number
+	point Point
+	last  *candidate // whose end is the end of the chain; nil = c.Begin
+	out   ReplayResult
+}
+
+// candidate is a file that may be a link of the chain.
+type candidate struct {
+	num     entry.FileNum
+	header  segment.Header
+	bad     error // why the header is none, or nil
+	visited bool
+	broken  error // what is wrong at the end of the part that counts
+}
+
+// Replay calls fn for each group of the journal behind c.Begin, in order, with
+// its position and payload, which is valid until fn returns; the frame's checksums, those
+// of values too, were verified. It returns where the journal ends: at a torn
+// tail as docs/format.md ("Frame") defines it. A frame that had been durable
+// and is missing or damaged is an *errs.Corruption; a file of another store is
+// errs.ErrForeign. Unless c.ReadOnly, what was replayed is durable when it returns.
+func Replay(c ReplayConfig, fn func(pos Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
+	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID}, fn: fn, point: c.Begin}
+	r.point.NextFrame = c.Begin.next()
+	if err := r.list(); err != nil {
+		return ReplayResult{}, err
+	}
+	for next := r.next(); next != nil; next = r.next() {
+		if err := r.visit(next); err != nil {
+			return ReplayResult{}, err
+		}
+	}
+	if err := r.judge(); err != nil {
+		return ReplayResult{}, err
+	}
+	if !c.ReadOnly {
+		if err := r.sync(); err != nil {
+			return ReplayResult{}, err
+		}
+	}
+	r.out.Begin = r.point
+	return r.out, nil
+}
+
+// list reads the headers of all journal segments behind the beginning.
+func (r *replay) list() error {
+	names, err := r.c.FS.List(r.c.Dir)
+	if err != nil {
+		return err
+	}
+	for _, base := range names {
+		name, ok := filename.Parse(base)
+		if !ok || name.Kind != filename.Journal || name.Number <= r.c.Begin.LastSegment {
+			continue
+		}
+		cand := &candidate{num: name.Number}
+		cand.header, cand.bad = segment.ReadHeader(r.files, filename.Journal, name.Number)
+		if cand.bad != nil && !errors.Is(cand.bad, segment.ErrHeader) && !errors.Is(cand.bad, segment.ErrNumber) {
+			return cand.bad
+		}
+		r.found = append(r.found, cand)
+	}
+	slices.SortFunc(r.found, func(a, b *candidate) int { return int(min(1, max(-1, int64(a.num-b.num)))) })
+	return nil
+}
+
+// next is the segment that continues the chain exactly at point. The newest, should
+// there be two: an older one was then given up by an earlier recovery.
+func (r *replay) next() *candidate {
+	for _, c := range slices.Backward(r.found) {
+		h := &c.header
+		if !c.visited && c.bad == nil && h.Predecessor == r.point.LastSegment && h.FirstFrame == r.point.NextFrame && h.Chain == r.point.Chain {
+			return c
+		}
+	}
+	return nil
+}
+
+// visit replays the frames of one segment up to the first that is not whole.
+func (r *replay) visit(c *candidate) error {
+	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap})
+	if err != nil {
+		return err
+	}
+	c.visited = true
+	err = r.frames(c, rd)
+	return errors.Join(err, rd.Close())
+}
+
+func (r *replay) frames(c *candidate, rd *segment.Reader) error {
+	s := rd.Frames(true)
+	for {
+		f, err := s.Next()
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, frame.ErrFrame) {
+				return err
+			}
+			c.broken = err
+			break
+		}
+		if f.Header.Kind.HasRecords() {
+			pos := Position{Segment: c.num, Offset: f.Offset + frame.HeaderSize}
+			if err := r.fn(pos, f.Payload, f.Header); err != nil {
+				return err
+			}
+		}
+	}
+	t := s.Totals()
+	r.last = c
+	r.point = Point{NextFrame: s.NextNumber(), Chain: s.Chain(), LastVersion: max(r.point.LastVersion, t.Max), LastSegment: c.num}
+	r.out.Segments = append(r.out.Segments, SegmentInfo{Num: c.num, End: s.Offset(), FirstFrame: c.header.FirstFrame,
+		LastFrame: s.NextNumber() - 1, Sealed: s.Sealed(), Totals: t})
+	return nil
+}
+
+// judge decides whether the chain ends at a torn tail, and counts what is cut.
+func (r *replay) judge() error {
+	durable := r.c.Durable
+	for _, c := range r.found {
+		if c.visited && c != r.last {
+			continue // where it ends was decided when the next segment was begun
+		}
+		from := int64(segment.HeaderSize)
+		if c == r.last {
+			from = r.out.Segments[len(r.out.Segments)-1].End
+		} else {
+			r.out.Dropped = append(r.out.Dropped, c.num)
+		}
+		t, err := segment.FindTail(r.files, filename.Journal, c.num, from, r.point.NextFrame)
+		if err != nil {
+			return err
+		}
+		durable = max(durable, t.Durable)
+		r.out.CutFrames += t.Frames
+		if r.stale(c) {
+			t.Used = t.End
+		}
+		r.out.CutBytes += t.Used - from
+	}
+	if r.point.NextFrame <= durable {
+		return r.corruption(durable)
+	}
+	return nil
+}
+
+// stale reports whether the unwritten rest of c holds bytes of another life.
+func (r *replay) stale(c *candidate) bool { return c.header.Recycled > 0 || c.bad != nil }
+
+// corruption says where the frame should have been that is missing.
+func (r *replay) corruption(durable uint64) error {
+	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.NextFrame, durable)
+	var damage *errs.Corruption
+	if r.last != nil && errors.As(r.last.broken, &damage) {
+		return &errs.Corruption{File: damage.File, Offset: damage.Offset, Reason: reason, Err: damage.Err}
+	}
+	for _, c := range r.found {
+		if !c.visited && c.bad != nil {
+			return &errs.Corruption{File: filename.Of(filename.Journal, c.num), Offset: 0, Reason: reason, Err: c.bad}
+		}
+	}
+	if r.last == nil {
+		return errs.NewCorruption(filename.Of(filename.Journal, r.point.LastSegment), -1, "the journal segment after this one is missing: %s", reason)
+	}
+	end := r.out.Segments[len(r.out.Segments)-1]
+	what := "the segment was cut"
+	if end.Sealed {
+		what = "the segment after this one is missing"
+	}
+	return errs.NewCorruption(filename.Of(filename.Journal, r.last.num), end.End, "%s: %s", what, reason)
+}
+
+// sync makes durable what was replayed: the process that wrote it may have been
+// killed before it synced, and what follows must not be durable before it is.
+func (r *replay) sync() error {
+	for _, s := range r.out.Segments {
+		path := filepath.Join(r.c.Dir, filename.Of(filename.Journal, s.Num))
+		f, err := r.c.FS.OpenReadWrite(path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return fmt.Errorf("sync %s: %w", filename.Of(filename.Journal, s.Num), err)
+		}
+	}
+	if len(r.out.Segments) == 0 {
+		return nil
+	}
+	return r.c.FS.SyncDir(r.c.Dir)
+}
