@@ -1,0 +1,99 @@
+package memtable
+
+import (
+	"bytes"
+	"sort"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// mark says how new the entries before a place in the order of arrival are: a
+// question about what is newer than a version needs to look only behind the last
+// mark that isn't.
+type mark struct {
+	place  ref
+	count  int           // entries before it
+	newest entry.Version // of these
+}
+
+const (
+	markEvery = 64
+	scanMax   = 1 << 10 // entries that are scanned rather than folded
+)
+
+// mark is called by the writer, before the entry at place is published.
+func (t *Table) mark(place ref, count uint64) {
+	var marks []mark
+	if p := t.marks.Load(); p != nil {
+		marks = *p
+	}
+	// Readers know only what is before len(marks), so appending in place is safe.
+	marks = append(marks, mark{place, int(count), t.MaxVersion()})
+	t.marks.Store(&marks)
+}
+
+// ChangedSince reports whether any entry of a key in [lo, hi) is newer than
+// since; a nil hi is no bound.
+func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
+	if t.MaxVersion() <= since {
+		return false
+	}
+	extent := t.extent.Load()
+	marks := t.marks.Load()
+	if extent == 0 || marks == nil {
+		return false
+	}
+	i := sort.Search(len(*marks), func(i int) bool { return (*marks)[i].newest > since })
+	m := (*marks)[i-1] // the first one has no entries before it
+	end := ref(extent & refMask)
+	if m.place >= end {
+		return false
+	}
+	fresh := int(extent>>refBits) - m.count
+	if fresh > scanMax && t.folding.TryLock() {
+		v := t.foldLocked()
+		t.folding.Unlock()
+		if n := t.within(v, lo, hi); n <= fresh {
+			return t.viewChanged(v, lo, hi, since)
+		}
+	}
+	found := false
+	t.walk(m.place, end, func(_ ref, r *record) bool {
+		found = r.version() > since && inRange(r.keyBytes(), lo, hi)
+		return !found
+	})
+	return found
+}
+
+func inRange(key, lo, hi []byte) bool {
+	return bytes.Compare(key, lo) >= 0 && (hi == nil || bytes.Compare(key, hi) < 0)
+}
+
+// within is the number of entries of v in [lo, hi).
+func (t *Table) within(v *view, lo, hi []byte) int {
+	n := 0
+	for _, level := range v.levels {
+		n += len(t.cut(v, level, lo, hi))
+	}
+	return n
+}
+
+func (t *Table) viewChanged(v *view, lo, hi []byte, since entry.Version) bool {
+	for _, level := range v.levels {
+		for _, p := range t.cut(v, level, lo, hi) {
+			if (*record)(t.arena.at(p.place)).version() > since {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cut is the part of a level in [lo, hi).
+func (t *Table) cut(v *view, level []pair, lo, hi []byte) []pair {
+	from, to := t.seek(v, level, lo), len(level)
+	if hi != nil {
+		to = t.seek(v, level, hi)
+	}
+	return level[min(from, to):to]
+}
