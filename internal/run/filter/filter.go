@@ -1,0 +1,40 @@
+// Package filter is the Bloom filter of a run: for each key five bits of one
+// 64-bit word, so that a probe costs one cache line, and probes of several runs
+// can be under way together.
+package filter
+
+// KeysPerWord sets the size: about 16 bits a key, and so about 1.5 % false answers.
+const KeysPerWord = 4
+
+// Words is the length of the filter of n keys.
+func Words(n int) int { return (n + KeysPerWord - 1) / KeysPerWord }
+
+// Mask is the five bits (fewer if some coincide) that a key with this hash sets.
+func Mask(hash uint64) uint64 {
+	return 1<<(hash&63) | 1<<(hash>>6&63) | 1<<(hash>>12&63) | 1<<(hash>>18&63) | 1<<(hash>>24&63)
+}
+
+// Index is the word of n, at least one, in which a key with this hash sets its bits.
+func Index(hash uint64, n int) int { return int(hash >> 32 * uint64(n) >> 32) }
+
+// Filter is the words of a filter. An empty one holds nothing back.
+type Filter []uint64
+
+// Add enters a key; the filter must not be empty.
+func (f Filter) Add(hash uint64) { f[Index(hash, len(f))] |= Mask(hash) }
+
+// Word is what Mask(hash) is to be compared with: the key may be there only if
+// the word has all bits of the mask. Loading the words of several filters before
+// looking at any lets their cache misses overlap.
+func (f Filter) Word(hash uint64) uint64 {
+	if len(f) == 0 {
+		return ^uint64(0)
+	}
+	return f[Index(hash, len(f))]
+}
+
+// MayContain is false only if no key with this hash was added.
+func (f Filter) MayContain(hash uint64) bool {
+	m := Mask(hash)
+	return f.Word(hash)&m == m
+}
