@@ -1,0 +1,441 @@
+package chunk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sort"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/run/hashindex"
+)
+
+// Chunk reads one chunk. Any number of goroutines may use it.
+type Chunk struct {
+	Layout
+	Data  []byte // the whole chunk
+	Pages *Pages // which of its file's pages have been verified; nil: all
+	Page  int    // number of the chunk's first page in the file
+	Place Place
+
+	trailer atomic.Pointer[Trailer]
+}
+
+// Place is where a chunk lies and what its trailer's checksum is.
+type Place struct {
+	ID              checksum.Identity
+	File            string
+	Offset          int64
+	TrailerChecksum uint32
+}
+
+// Pages remembers which pages of a mapped file have been verified.
+type Pages struct {
+	bits  []atomic.Uint64
+	prime func(off int64, n int) error
+}
+
+// NewPages returns a Pages for a file of size bytes. prime makes a range of the
+// file resident, so that touching the mapping there does not block in a fault.
+func NewPages(size int64, prime func(off int64, n int) error) *Pages {
+	return &Pages{bits: make([]atomic.Uint64, (size>>pageShift+64)>>6), prime: prime}
+}
+
+func (p *Pages) test(i int) bool { return p.bits[uint(i)>>6].Load()&(1<<(i&63)) != 0 }
+
+func (p *Pages) set(i int) { p.bits[uint(i)>>6].Or(1 << (i & 63)) }
+
+// Trailer is the verified trailer of a chunk.
+type Trailer struct {
+	words  []byte // u64 for each page of entries: key word of its fence
+	starts []byte // u32 for each page of entries: offset / 8 of its first entry
+	sums   []byte // u32 for each page of entries and index
+	Stats  Stats
+}
+
+func (c *Chunk) corrupt(off int, format string, args ...any) error {
+	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
+}
+
+// Trailer returns the trailer, verifying it on first use.
+func (c *Chunk) Trailer() (*Trailer, error) {
+	if t := c.trailer.Load(); t != nil {
+		return t, nil
+	}
+	start := c.TrailerStart()
+	if c.Pages != nil {
+		if err := c.Pages.prime(c.Place.Offset+int64(start), c.TrailerSize); err != nil {
+			return nil, err
+		}
+	}
+	b := c.Data[start:][:c.TrailerSize]
+	sum := binary.LittleEndian.Uint32(b)
+	if got := c.Place.ID.Sum(c.Place.Offset+int64(start), b[4:]); got != sum || sum != c.Place.TrailerChecksum {
+		return nil, c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.Place.TrailerChecksum)
+	}
+	t, err := parseTrailer(b, &c.Layout)
+	if err != nil {
+		return nil, c.corrupt(start, "%v", err)
+	}
+	c.trailer.Store(t)
+	return t, nil
+}
+
+// Verify makes sure that the bytes in [lo, hi) of the chunk, entries or index,
+// have been checked against their page checksums.
+func (c *Chunk) Verify(lo, hi int) error {
+	if c.Pages == nil {
+		return nil
+	}
+	for p, end := lo>>pageShift, (hi-1)>>pageShift; p <= end; p++ {
+		if c.Pages.test(c.Page + p) {
+			continue
+		}
+		n := 1
+		for p+n <= end && n < maxPrime && !c.Pages.test(c.Page+p+n) {
+			n++
+		}
+		if err := c.verifyPages(p, n); err != nil {
+			return err
+		}
+		p += n - 1
+	}
+	return nil
+}
+
+const maxPrime = 64 // pages that are read ahead at a time
+
+// verified reports whether the page of off has been checked.
+func (c *Chunk) verified(off int) bool {
+	return c.Pages == nil || c.Pages.test(c.Page+off>>pageShift)
+}
+
+func (c *Chunk) verifyPages(first, n int) error {
+	t, err := c.Trailer()
+	if err != nil {
+		return err
+	}
+	if first < 0 || first+n > c.pages() {
+		return c.corrupt(first<<pageShift, "page %d of %d", first, c.pages())
+	}
+	if c.Pages != nil {
+		if err := c.Pages.prime(c.Place.Offset+int64(first)<<pageShift, n<<pageShift); err != nil {
+			return err
+		}
+	}
+	for p := first; p < first+n; p++ {
+		off := c.Place.Offset + int64(p)<<pageShift
+		want := binary.LittleEndian.Uint32(t.sums[4*p:])
+		if got := c.Place.ID.Sum(off, c.Data[p<<pageShift:][:PageSize]); got != want {
+			return c.corrupt(p<<pageShift, "page: checksum %#x, want %#x", got, want)
+		}
+		if c.Pages != nil {
+			c.Pages.set(c.Page + p)
+		}
+	}
+	return nil
+}
+
+// VerifyAll checks every byte of the chunk, whatever was checked before.
+func (c *Chunk) VerifyAll() error { return c.verifyPages(0, c.pages()) }
+
+// version completes the version in the header word of a short entry.
+func (l *Layout) version(w uint64) entry.Version {
+	return l.VersionBase + entry.Version(uint32(w>>32)-uint32(l.VersionBase))
+}
+
+func (l *Layout) segment(w uint64) entry.FileNum {
+	return l.SegmentBase + entry.FileNum(uint16(w>>16)-uint16(l.SegmentBase))
+}
+
+// fill decodes the entry at off, a multiple of 8 in [HeaderSize, End), into e,
+// all but its Key. It returns where the key's suffix lies and where the next
+// entry begins. The pages of the entry are verified first.
+func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) {
+	if err := c.Verify(off, off+headSize); err != nil { // never crosses a page
+		return 0, 0, 0, err
+	}
+	w := binary.LittleEndian.Uint64(c.Data[off:])
+	if w&flagSlow != 0 {
+		if start = off + headLen(w); start > c.End {
+			return 0, 0, 0, c.corrupt(off, "%v", errEntry)
+		}
+		if err := c.Verify(off, start); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	var value uint64
+	if w&flagWide != 0 {
+		p := c.Data[off:]
+		u := func(i int) uint64 { return binary.LittleEndian.Uint64(p[i:]) }
+		*e = entry.Entry{Version: entry.Version(u(8)), Expires: u(16), Meta: byte(u(24))}
+		if w&flagSep != 0 {
+			e.Handle = entry.Handle{Segment: entry.FileNum(u(32)), Offset: u(40), Length: u(48)}
+		} else {
+			value = u(32)
+		}
+		end = start + int(w>>32)
+	} else {
+		start = off + headSize
+		*e = entry.Entry{Version: c.version(w)}
+		if w&flagExt != 0 {
+			x := binary.LittleEndian.Uint64(c.Data[start:])
+			e.Meta, e.Expires = byte(x), x>>8
+			start += extSize
+		}
+		if w&flagSep != 0 {
+			x := binary.LittleEndian.Uint64(c.Data[start:])
+			e.Handle = entry.Handle{Segment: c.segment(w), Offset: x & (1<<32 - 1) << 3, Length: x >> 32}
+			start += handSize
+		} else {
+			value = w >> 16 & maxInline
+		}
+		end = start + int(w>>8&maxSuffix)
+	}
+	e.Kind, e.Separated = entry.Kind(w&kindMask), w&flagSep != 0
+	if !e.Kind.Known() {
+		return 0, 0, 0, c.corrupt(off, "entry of kind %d", e.Kind)
+	}
+	if end > c.End || value > uint64(c.End-end) {
+		return 0, 0, 0, c.corrupt(off, "%v", errEntry)
+	}
+	stop := end + int(value)
+	if err := c.Verify(off, stop); err != nil {
+		return 0, 0, 0, err
+	}
+	if w&flagSep == 0 && e.Kind != entry.Delete {
+		e.Value = c.Data[end:stop:stop]
+	}
+	return start, end, align8(stop), nil
+}
+
+// headLen is how much of an entry with the header word w comes before its key.
+func headLen(w uint64) int {
+	if w&flagWide != 0 {
+		return wideSize + int(w&flagSep)
+	}
+	return headSize + int(w&flagExt>>2+w&flagSep>>1)
+}
+
+// Result is what Get found.
+type Result uint8
+
+// The results.
+const (
+	Absent Result = iota // the key is not in the chunk
+	Found
+	Newer // all versions here are too new, and older ones may follow in the next chunk
+)
+
+// Get finds the newest version of the key that is not newer than at, and fills
+// in e, all but its Key. suffix is the key without the chunk's prefix, hash the
+// hash of the whole key.
+func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry) (Result, error) {
+	if c.Buckets == 0 {
+		return c.getUnindexed(suffix, at, e)
+	}
+	fp := hashindex.Fingerprint(hash)
+	b := hashindex.Home(hash, c.Buckets)
+	base := c.IndexStart()
+	for range c.Buckets {
+		o := base + b*hashindex.BucketSize
+		if !c.verified(o) {
+			if err := c.Verify(o, o+hashindex.BucketSize); err != nil {
+				return Absent, err
+			}
+		}
+		bucket := (*[hashindex.BucketSize]byte)(c.Data[o:])
+		for m := hashindex.Match(bucket, fp); m != 0; m &= m - 1 {
+			off := hashindex.Slot(bucket, m)
+			if off < HeaderSize || off >= c.End {
+				if off == 0 {
+					continue // an empty slot looks like the fingerprint 0
+				}
+				return Absent, c.corrupt(o, "index leads to %d", off)
+			}
+			if !c.verified(off) {
+				if err := c.Verify(off, off+1); err != nil {
+					return Absent, err
+				}
+			}
+			w := binary.LittleEndian.Uint64(c.Data[off:])
+			if w&flagSlow == 0 {
+				start := off + headSize
+				end := start + int(w>>8&maxSuffix)
+				if end > c.End {
+					return Absent, c.corrupt(off, "%v", errEntry)
+				}
+				if end > (off|(PageSize-1))+1 {
+					if err := c.Verify(off, end); err != nil {
+						return Absent, err
+					}
+				}
+				if string(c.Data[start:end]) != string(suffix) {
+					continue
+				}
+				stop := end + int(w>>16&maxInline)
+				if v := c.version(w); v <= at && stop <= (off|(PageSize-1))+1 && stop <= c.End {
+					*e = entry.Entry{Version: v, Kind: entry.Kind(w & kindMask), Value: c.Data[end:stop:stop]}
+					if e.Kind == entry.Set {
+						return Found, nil
+					}
+				}
+				return c.newest(off, at, e)
+			}
+			start, end, _, err := c.fill(off, e)
+			if err != nil {
+				return Absent, err
+			}
+			if string(c.Data[start:end]) == string(suffix) {
+				return c.newest(off, at, e)
+			}
+		}
+		if !hashindex.Full(bucket) {
+			return Absent, nil
+		}
+		if b++; b == c.Buckets {
+			b = 0
+		}
+	}
+	return Absent, nil
+}
+
+// First looks for the newest version not newer than at of the chunk's first key,
+// whose newer versions are in the chunk before.
+func (c *Chunk) First(at entry.Version, e *entry.Entry) (Result, error) {
+	return c.newest(HeaderSize, at, e)
+}
+
+// newest walks the versions of one key from the entry at off on.
+func (c *Chunk) newest(off int, at entry.Version, e *entry.Entry) (Result, error) {
+	for {
+		_, _, next, err := c.fill(off, e)
+		if err != nil {
+			return Absent, err
+		}
+		if e.Version <= at {
+			return Found, nil
+		}
+		if c.Data[off]&flagOlder == 0 {
+			return Absent, nil
+		}
+		if next >= c.End {
+			return Newer, nil
+		}
+		off = next
+	}
+}
+
+func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (Result, error) {
+	off, err := c.seek(suffix)
+	for err == nil && off < c.End {
+		var start, end, next int
+		start, end, next, err = c.fill(off, e)
+		if err != nil {
+			break
+		}
+		switch bytes.Compare(c.Data[start:end], suffix) {
+		case 0:
+			return c.newest(off, at, e)
+		case 1:
+			return Absent, nil
+		}
+		off = next
+	}
+	return Absent, err
+}
+
+// seek returns the start of the last fence page that begins before suffix, from
+// where a walk forward finds the first entry that is not less.
+func (c *Chunk) seek(suffix []byte) (int, error) {
+	t, err := c.Trailer()
+	if err != nil {
+		return 0, err
+	}
+	word := Word(suffix)
+	n := len(t.starts) / 4
+	var failed error
+	// The first page whose first entry is not less than suffix.
+	i := sort.Search(n, func(p int) bool {
+		if w := t.word(p); w != word {
+			return w > word
+		}
+		off := t.start(p)
+		if off >= c.End {
+			return true
+		}
+		var e entry.Entry
+		start, end, _, err := c.fill(off, &e)
+		if err != nil {
+			failed = err
+			return true
+		}
+		return bytes.Compare(c.Data[start:end], suffix) >= 0
+	})
+	if failed != nil || i == 0 {
+		return HeaderSize, failed
+	}
+	return t.start(i - 1), nil
+}
+
+func (t *Trailer) word(p int) uint64 { return binary.LittleEndian.Uint64(t.words[8*p:]) }
+
+func (t *Trailer) start(p int) int { return int(binary.LittleEndian.Uint32(t.starts[4*p:])) << 3 }
+
+// parseTrailer decodes a trailer whose checksum has been verified, and compares
+// it with the layout. Fence offsets are checked to ascend and to lie in their
+// pages or after them.
+func parseTrailer(b []byte, l *Layout) (*Trailer, error) {
+	if len(b) < 16 || int(binary.LittleEndian.Uint32(b[4:])) != len(b) || binary.LittleEndian.Uint64(b[8:]) != uint64(l.End) {
+		return nil, errTrailer
+	}
+	t := new(Trailer)
+	pages := l.IndexStart() >> pageShift
+	prefix, index := false, false
+	err := Sections(b[16:], func(tag uint16, _ int, p []byte) (bool, error) {
+		switch tag {
+		case secPrefix:
+			prefix = len(p) == l.Prefix
+		case secFence:
+			if len(p) != 12*pages {
+				return true, errTrailer
+			}
+			t.words, t.starts = p[:8*pages:8*pages], p[8*pages:]
+		case secChecksums:
+			if len(p) != 4*l.pages() {
+				return true, errTrailer
+			}
+			t.sums = p
+		case secIndex:
+			index = len(p) == 8 && binary.LittleEndian.Uint32(p) == indexNarrow && int(binary.LittleEndian.Uint32(p[4:])) == l.Buckets
+		case secStat:
+			if len(p) < 16+StatsSize {
+				return true, errTrailer
+			}
+			if entry.Version(binary.LittleEndian.Uint64(p)) != l.VersionBase || entry.FileNum(binary.LittleEndian.Uint64(p[8:])) != l.SegmentBase {
+				return true, errTrailer
+			}
+			t.Stats = DecodeStats(p[16:])
+		default:
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !prefix || !index && l.Buckets != 0 || t.sums == nil || t.starts == nil {
+		return nil, errTrailer
+	}
+	prev := HeaderSize
+	for p := range pages {
+		off := t.start(p)
+		if off < prev || off > l.End || off < p<<pageShift || p == 0 && off != HeaderSize {
+			return nil, errTrailer
+		}
+		prev = off
+	}
+	return t, nil
+}

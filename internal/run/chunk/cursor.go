@@ -1,0 +1,240 @@
+package chunk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// Cursor walks the entries of one chunk at a time. Its moves report whether it
+// is at an entry; when a move has run off the chunk, Err is nil.
+type Cursor struct {
+	chunk *Chunk
+	data  []byte
+	off   int    // current entry
+	next  int    // entry after it
+	safe  int    // bytes from the current entry to here are verified
+	ahead int    // pages to verify at once
+	plen  int    // length of the prefix
+	key   []byte // prefix, current suffix, room to copy by words
+	extra bool   // the last entry set more than Kind, Version and Value
+	err   error
+	e     entry.Entry
+
+	stack    []uint32 // offsets / 8 of neighbouring entries, for Prev
+	stackEnd int      // where the entry after them begins
+	top      int      // above the entry that Prev went to last
+}
+
+// Open puts the cursor on a chunk, before its first entry. prefix is what its
+// keys share, with the chunk's Layout.Prefix bytes.
+func (it *Cursor) Open(c *Chunk, prefix []byte) {
+	it.chunk, it.data = c, c.Data
+	it.next, it.off, it.safe = HeaderSize, 0, 0
+	it.ahead, it.err = 1, nil
+	it.stack = it.stack[:0]
+	it.grow(len(prefix), 0)
+	copy(it.key, prefix)
+	it.plen = len(prefix)
+}
+
+// Chunk is the chunk that the cursor is on, or nil.
+func (it *Cursor) Chunk() *Chunk { return it.chunk }
+
+// Entry is the current entry. It is overwritten by the next move.
+func (it *Cursor) Entry() *entry.Entry { return &it.e }
+
+// Err is the error that the last move met.
+func (it *Cursor) Err() error { return it.err }
+
+// Older reports whether the current entry is followed by an older version of its key.
+func (it *Cursor) Older() bool { return it.data[it.off]&flagOlder != 0 }
+
+// Offset is where the current entry begins in the chunk.
+func (it *Cursor) Offset() int { return it.off }
+
+// grow makes room for a key; any short suffix fits without another call.
+func (it *Cursor) grow(prefix, suffix int) {
+	if need := prefix + max(suffix, maxSuffix) + 8; len(it.key) < need {
+		it.key = append(it.key, make([]byte, need-len(it.key))...)
+		it.key = it.key[:cap(it.key)]
+	}
+}
+
+// First moves to the first entry.
+func (it *Cursor) First() bool {
+	it.seekTo(HeaderSize)
+	return it.Next()
+}
+
+// Last moves to the last entry.
+func (it *Cursor) Last() bool {
+	it.seekTo(it.chunk.End)
+	return it.Prev()
+}
+
+// seekTo makes Next go to the entry at off, and Prev to the one before it.
+func (it *Cursor) seekTo(off int) {
+	it.off, it.next = off, off
+	it.safe = 0
+	it.ahead, it.err = 1, nil
+}
+
+// Next moves to the next entry.
+func (it *Cursor) Next() bool {
+	off := it.next
+	if off >= it.safe {
+		if !it.verifyAhead(off) {
+			return false
+		}
+	}
+	w := binary.LittleEndian.Uint64(it.data[off:])
+	start := off + headSize
+	end := start + int(w>>8&maxSuffix)
+	stop := end + int(w>>16&maxInline)
+	kind := entry.Kind(w & kindMask)
+	if w&flagSlow != 0 || stop > it.safe || kind-1 > entry.SetLatest-1 {
+		return it.decode(off)
+	}
+	it.off, it.next = off, align8(stop)
+	// The suffix begins at a multiple of 8, so whole words never leave the entry's pages.
+	n := end - start
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(it.key[it.plen+i:], binary.LittleEndian.Uint64(it.data[start+i:]))
+	}
+	if it.extra {
+		it.e, it.extra = entry.Entry{}, false
+	}
+	it.e.Key = it.key[:it.plen+n]
+	it.e.Kind = kind
+	it.e.Version = it.chunk.version(w)
+	it.e.Value = it.data[end:stop:stop]
+	if kind == entry.Delete {
+		it.e.Value = nil
+	}
+	return true
+}
+
+// verifyAhead extends the verified bytes beyond off. While a walk goes on it
+// checks more pages at a time, so that cold files are read in larger pieces.
+func (it *Cursor) verifyAhead(off int) bool {
+	end := it.chunk.End
+	if off >= end || it.err != nil {
+		return false
+	}
+	if it.chunk.Pages == nil {
+		it.safe = end
+		return true
+	}
+	hi := (off>>pageShift + 1) << pageShift
+	if !it.chunk.verified(off) {
+		hi = min(off>>pageShift<<pageShift+it.ahead<<pageShift, pageCeil(end))
+		it.ahead = min(it.ahead*2, maxPrime)
+		if it.err = it.chunk.Verify(off, hi); it.err != nil {
+			return false
+		}
+	}
+	it.safe = min(hi, end)
+	return true
+}
+
+// decode moves to the entry at off, whatever its form.
+func (it *Cursor) decode(off int) bool {
+	start, end, next, err := it.chunk.fill(off, &it.e)
+	if err != nil {
+		it.err = err
+		return false
+	}
+	it.extra = true
+	it.off, it.next = off, next
+	if off >= it.safe || next > it.safe {
+		it.safe = min(next, it.chunk.End)
+	}
+	it.grow(it.plen, end-start)
+	copy(it.key[it.plen:], it.data[start:end])
+	it.e.Key = it.key[:it.plen+end-start]
+	return true
+}
+
+// Prev moves to the entry before the current one, or before where the cursor
+// was put. It decodes the entries of a page forward and then goes back over
+// their offsets.
+func (it *Cursor) Prev() bool {
+	if it.err != nil || it.off <= HeaderSize {
+		return false
+	}
+	if len(it.stack) == 0 || int(it.stack[0]) >= it.off>>3 || it.off > it.stackEnd {
+		if !it.loadPage() {
+			return false
+		}
+	}
+	// Going on backward, the entry is the one below the last; after a walk forward it is searched.
+	at := uint32(it.off >> 3)
+	if it.top <= 0 || it.top > len(it.stack) || it.stack[it.top-1] >= at || it.top < len(it.stack) && it.stack[it.top] < at {
+		it.top, _ = slices.BinarySearch(it.stack, at)
+	}
+	it.top--
+	return it.decode(int(it.stack[it.top]) << 3)
+}
+
+// loadPage fills the stack with the offsets of the entries before the current
+// one, back to the start of the fence page of the nearest.
+func (it *Cursor) loadPage() bool {
+	it.stack = it.stack[:0]
+	t, err := it.chunk.Trailer()
+	if err != nil {
+		it.err = err
+		return false
+	}
+	p := (it.off - 1) >> pageShift
+	for p > 0 && t.start(p) >= it.off {
+		p--
+	}
+	var e entry.Entry
+	off := t.start(p)
+	for off < it.off {
+		it.stack = append(it.stack, uint32(off>>3))
+		if _, _, off, err = it.chunk.fill(off, &e); err != nil {
+			it.err = err
+			it.stack = it.stack[:0]
+			return false
+		}
+	}
+	if len(it.stack) == 0 || off != it.off {
+		it.err = it.chunk.corrupt(it.off, "entries do not meet their fence")
+		it.stack = it.stack[:0]
+		return false
+	}
+	it.top, it.stackEnd = len(it.stack), it.off
+	return true
+}
+
+// SeekGE moves to the first entry whose key, without the prefix, is not less
+// than suffix.
+func (it *Cursor) SeekGE(suffix []byte) bool {
+	off, err := it.chunk.seek(suffix)
+	it.seekTo(off)
+	if err != nil {
+		it.err = err
+		return false
+	}
+	word := Word(suffix)
+	for it.Next() {
+		have := it.e.Key[it.plen:]
+		if w := Word(have); w != word {
+			if w < word {
+				continue
+			}
+			return true
+		}
+		if bytes.Compare(have, suffix) >= 0 {
+			return true
+		}
+	}
+	if it.err == nil {
+		it.off = it.chunk.End
+	}
+	return false
+}

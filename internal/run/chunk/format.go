@@ -1,0 +1,167 @@
+// Package chunk is the unit of a sorted run: up to 1 MB of entries in key order,
+// a hash index that leads to the newest entry of a key, and a trailer that says
+// how to read and check them. docs/format.md, "Run", has the tables.
+package chunk
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/run/hashindex"
+)
+
+const (
+	PageSize   = 4096                // what a checksum covers, and where chunks and their parts begin
+	MaxEntries = hashindex.MaxOffset // bytes of entries, unless one entry alone is longer
+	HeaderSize = 8                   // before the first entry
+
+	magic = 0x434b5242 // "BRKC"
+
+	pageShift = 12
+	headSize  = 8 // header word of an entry
+	extSize   = 8 // meta and expiry
+	handSize  = 8 // handle of the short form
+	wideSize  = 40
+	wideHand  = 56
+
+	kindMask  = 0x0f
+	flagSep   = 0x10 // the value is in a segment
+	flagExt   = 0x20 // meta and expiry follow the header word
+	flagWide  = 0x40 // all lengths are long
+	flagOlder = 0x80 // the next entry is an older version of the same key
+	flagSlow  = flagSep | flagExt | flagWide
+
+	maxSuffix = 1<<8 - 1
+	maxInline = 1<<16 - 1
+	maxExpiry = 1<<56 - 1
+)
+
+// Sections of trailers and directories. A reader refuses a section that it does
+// not know if it is required, and skips it otherwise.
+const (
+	secEnd       = 0
+	secPrefix    = 1
+	secFence     = 2
+	secChecksums = 3
+	secIndex     = 4
+	secStat      = 5
+	secRangeDel  = 6 // reserved: range tombstones
+	secCodec     = 7 // reserved: how compressed or encrypted entries are read
+)
+
+var (
+	errEntry   = errors.New("entry does not fit its chunk")
+	errTrailer = errors.New("bad trailer")
+)
+
+// Layout says where the parts of a chunk are and how its short entries are to be
+// completed. The directory of a run has it, and the trailer confirms it.
+type Layout struct {
+	End         int           // end of the entries, from the start of the chunk
+	Buckets     int           // of the hash index; 0 if there is none
+	TrailerSize int           // a multiple of PageSize
+	Prefix      int           // bytes that all keys share and entries leave out
+	VersionBase entry.Version // least version of the short entries
+	SegmentBase entry.FileNum // least segment of their handles
+}
+
+// IndexStart is where the hash index begins.
+func (l *Layout) IndexStart() int { return pageCeil(l.End) }
+
+// TrailerStart is where the trailer begins.
+func (l *Layout) TrailerStart() int {
+	return l.IndexStart() + pageCeil(l.Buckets*hashindex.BucketSize)
+}
+
+// Size is the length of the chunk, a multiple of PageSize.
+func (l *Layout) Size() int { return l.TrailerStart() + l.TrailerSize }
+
+// pages is how many pages have a checksum in the trailer.
+func (l *Layout) pages() int { return l.TrailerStart() >> pageShift }
+
+// Stats counts what a chunk or a run holds.
+type Stats struct {
+	Entries        uint64
+	Keys           uint64 // distinct ones that begin here
+	Deletes        uint64
+	KeyBytes       uint64
+	ValueBytes     uint64 // inline values
+	SeparatedBytes uint64
+	MinVersion     entry.Version
+	MaxVersion     entry.Version
+	MinExpiry      uint64 // 0: nothing expires
+}
+
+// StatsSize is the length of encoded Stats.
+const StatsSize = 9 * 8
+
+// Append encodes s.
+func (s *Stats) Append(b []byte) []byte {
+	for _, v := range [...]uint64{s.Entries, s.Keys, s.Deletes, s.KeyBytes, s.ValueBytes, s.SeparatedBytes,
+		uint64(s.MinVersion), uint64(s.MaxVersion), s.MinExpiry} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// DecodeStats decodes the Stats at the start of b, which is at least StatsSize long.
+func DecodeStats(b []byte) Stats {
+	u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	return Stats{Entries: u(0), Keys: u(1), Deletes: u(2), KeyBytes: u(3), ValueBytes: u(4), SeparatedBytes: u(5),
+		MinVersion: entry.Version(u(6)), MaxVersion: entry.Version(u(7)), MinExpiry: u(8)}
+}
+
+// Merge adds t to s.
+func (s *Stats) Merge(t *Stats) {
+	if t.Entries == 0 {
+		return
+	}
+	if s.Entries == 0 {
+		*s = *t
+		return
+	}
+	s.MinVersion = min(s.MinVersion, t.MinVersion)
+	s.MaxVersion = max(s.MaxVersion, t.MaxVersion)
+	if s.MinExpiry == 0 || t.MinExpiry != 0 && t.MinExpiry < s.MinExpiry {
+		s.MinExpiry = t.MinExpiry
+	}
+	s.Entries += t.Entries
+	s.Keys += t.Keys
+	s.Deletes += t.Deletes
+	s.KeyBytes += t.KeyBytes
+	s.ValueBytes += t.ValueBytes
+	s.SeparatedBytes += t.SeparatedBytes
+}
+
+// Word is the first 8 bytes of key, zeros after its end, as a number that sorts
+// as the bytes do; equal words say nothing.
+func Word(key []byte) uint64 {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	var w uint64
+	for i, c := range key {
+		w |= uint64(c) << (56 - 8*i)
+	}
+	return w
+}
+
+// CommonPrefix is how many bytes a and b share at their start.
+func CommonPrefix(a, b []byte) int {
+	n := min(len(a), len(b))
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
+			return i + bits.TrailingZeros64(x)>>3
+		}
+	}
+	for ; i < n && a[i] == b[i]; i++ {
+	}
+	return i
+}
+
+func pageCeil(n int) int { return (n + PageSize - 1) &^ (PageSize - 1) }
+
+func align8(n int) int { return (n + 7) &^ 7 }

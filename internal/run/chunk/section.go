@@ -1,0 +1,58 @@
+package chunk
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Required marks a section that must not be skipped by who does not know it.
+const Required = 1
+
+const sectionHead = 8 // u16 tag, u16 flags, u32 length
+
+// AppendSection begins a section; its payload is appended next, and then
+// EndSection is called with the returned start.
+func AppendSection(b []byte, tag, flags uint16) (grown []byte, start int) {
+	start = len(b)
+	b = binary.LittleEndian.AppendUint16(b, tag)
+	b = binary.LittleEndian.AppendUint16(b, flags)
+	return append(b, 0, 0, 0, 0), start
+}
+
+// EndSection ends the section that began at start: it fills in the length and
+// pads to a multiple of 8.
+func EndSection(b []byte, start int) []byte {
+	binary.LittleEndian.PutUint32(b[start+4:], uint32(len(b)-start-sectionHead))
+	for len(b)&7 != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// Sections calls fn for each section of b, up to an end mark (tag 0) or the end
+// of b. fn says whether it knows the tag.
+func Sections(b []byte, fn func(tag uint16, off int, payload []byte) (known bool, err error)) error {
+	for off := 0; off < len(b); {
+		if len(b)-off < sectionHead {
+			return fmt.Errorf("section at %d is cut off", off)
+		}
+		tag := binary.LittleEndian.Uint16(b[off:])
+		flags := binary.LittleEndian.Uint16(b[off+2:])
+		n := uint64(binary.LittleEndian.Uint32(b[off+4:]))
+		if tag == secEnd {
+			return nil
+		}
+		if n > uint64(len(b)-off-sectionHead) {
+			return fmt.Errorf("section %d at %d is longer than what is left", tag, off)
+		}
+		known, err := fn(tag, off+sectionHead, b[off+sectionHead:][:n])
+		if err != nil {
+			return err
+		}
+		if !known && flags&Required != 0 {
+			return fmt.Errorf("section %d is required but unknown", tag)
+		}
+		off += align8(sectionHead + int(n))
+	}
+	return nil
+}
