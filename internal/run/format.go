@@ -1,0 +1,248 @@
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/run/chunk"
+)
+
+const (
+	footerSize    = 64
+	footerMagic   = 0x524b5242 // "BRKR"
+	formatVersion = 1
+
+	recordSize = 48 + chunk.StatsSize // of a chunk in the directory
+
+	// Sections of a directory; numbers are apart from those of trailers.
+	secChunks  = 16
+	secKeys    = 17
+	secFilter  = 18
+	secForeign = 19 // reserved: chunks in files of other runs
+
+	filterWords = 1 // kind of the filter of package filter
+
+	sameKey = 1<<32 - 1 // length of a last key that equals the first
+)
+
+// record is a chunk in a directory.
+type record struct {
+	chunk.Layout
+	chunk.Stats
+	offset          uint64
+	trailerChecksum uint32
+	first, last     []byte
+}
+
+// filterRecord says where a run's filter is, in its last file.
+type filterRecord struct {
+	offset, words uint64
+	checksum      uint32
+}
+
+// directory is what a file says of its chunks.
+type directory struct {
+	chunks []record
+	filter filterRecord // of the whole run; no words: none
+}
+
+func appendDirectory(b []byte, d *directory) []byte {
+	b, at := chunk.AppendSection(b, secChunks, chunk.Required)
+	for i := range d.chunks {
+		b = appendRecord(b, &d.chunks[i])
+	}
+	b = chunk.EndSection(b, at)
+
+	b, at = chunk.AppendSection(b, secKeys, chunk.Required)
+	for i := range d.chunks {
+		r := &d.chunks[i]
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(r.first)))
+		n := uint32(sameKey)
+		if !bytes.Equal(r.first, r.last) {
+			n = uint32(len(r.last))
+		}
+		b = binary.LittleEndian.AppendUint32(b, n)
+	}
+	for i := range d.chunks {
+		r := &d.chunks[i]
+		b = append(b, r.first...)
+		if !bytes.Equal(r.first, r.last) {
+			b = append(b, r.last...)
+		}
+	}
+	b = chunk.EndSection(b, at)
+
+	if f := &d.filter; f.words > 0 {
+		b, at = chunk.AppendSection(b, secFilter, 0)
+		b = binary.LittleEndian.AppendUint32(b, filterWords)
+		b = binary.LittleEndian.AppendUint32(b, f.checksum)
+		b = binary.LittleEndian.AppendUint64(b, f.offset)
+		b = binary.LittleEndian.AppendUint64(b, f.words)
+		b = chunk.EndSection(b, at)
+	}
+	return b
+}
+
+func appendRecord(b []byte, r *record) []byte {
+	b = binary.LittleEndian.AppendUint64(b, r.offset)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.End))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.Buckets))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.TrailerSize))
+	b = binary.LittleEndian.AppendUint32(b, uint32(r.Prefix))
+	b = binary.LittleEndian.AppendUint32(b, r.trailerChecksum)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.VersionBase))
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.SegmentBase))
+	return r.Stats.Append(b)
+}
+
+// decodeDirectory decodes a directory whose checksum has been verified and that
+// begins at offset end of its file. Keys point into b. The chunks are checked to
+// lie in order before end, and their keys to be in order.
+func decodeDirectory(b []byte, end uint64) (*directory, error) {
+	d := new(directory)
+	var chunks, keys []byte
+	err := chunk.Sections(b, func(tag uint16, _ int, p []byte) (bool, error) {
+		switch tag {
+		case secChunks:
+			chunks = p
+		case secKeys:
+			keys = p
+		case secFilter:
+			if len(p) < 24 || binary.LittleEndian.Uint32(p) != filterWords {
+				return true, nil // a filter of another kind: do without
+			}
+			d.filter = filterRecord{binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:]), binary.LittleEndian.Uint32(p[4:])}
+			if f := &d.filter; f.offset > end || f.words > (end-f.offset)/8 {
+				return true, fmt.Errorf("filter of %d words at %d", f.words, f.offset)
+			}
+		default:
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := len(chunks) / recordSize
+	if len(chunks)%recordSize != 0 || n == 0 || len(keys) < 8*n {
+		return nil, fmt.Errorf("%d bytes of chunks, %d of keys", len(chunks), len(keys))
+	}
+	d.chunks = make([]record, n)
+	lens, blob := keys[:8*n], keys[8*n:]
+	take := func(n uint32) ([]byte, bool) {
+		if uint64(n) > uint64(len(blob)) || n > entry.MaxKey {
+			return nil, false
+		}
+		k := blob[:n:n]
+		blob = blob[n:]
+		return k, true
+	}
+	next := uint64(0)
+	for i := range d.chunks {
+		r := &d.chunks[i]
+		if next, err = r.decode(chunks[i*recordSize:], next, end); err != nil {
+			return nil, fmt.Errorf("chunk %d: %w", i, err)
+		}
+		var ok bool
+		if r.first, ok = take(binary.LittleEndian.Uint32(lens[8*i:])); !ok {
+			return nil, fmt.Errorf("chunk %d: first key too long", i)
+		}
+		r.last = r.first
+		if l := binary.LittleEndian.Uint32(lens[8*i+4:]); l != sameKey {
+			if r.last, ok = take(l); !ok {
+				return nil, fmt.Errorf("chunk %d: last key too long", i)
+			}
+		}
+		if len(r.first) == 0 || bytes.Compare(r.first, r.last) > 0 || i > 0 && bytes.Compare(d.chunks[i-1].last, r.first) > 0 {
+			return nil, fmt.Errorf("chunk %d: keys out of order", i)
+		}
+		if r.Prefix > len(r.first) || !bytes.HasPrefix(r.last, r.first[:r.Prefix]) {
+			return nil, fmt.Errorf("chunk %d: prefix of %d bytes", i, r.Prefix)
+		}
+	}
+	return d, nil
+}
+
+// decode decodes a chunk's record and checks that the chunk lies in [from, to);
+// it returns the chunk's end.
+func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
+	r.offset = binary.LittleEndian.Uint64(p)
+	stop := binary.LittleEndian.Uint64(p[8:])
+	buckets := binary.LittleEndian.Uint32(p[16:])
+	trailer := binary.LittleEndian.Uint32(p[20:])
+	if r.offset < from || r.offset > to || r.offset%chunk.PageSize != 0 {
+		return 0, fmt.Errorf("at %d", r.offset)
+	}
+	room := to - r.offset
+	if stop <= chunk.HeaderSize || stop%8 != 0 || stop > room || trailer%chunk.PageSize != 0 || trailer == 0 {
+		return 0, fmt.Errorf("%d bytes of entries, trailer of %d", stop, trailer)
+	}
+	if uint64(buckets)*64+uint64(trailer)+stop+2*chunk.PageSize > room+2*chunk.PageSize {
+		return 0, fmt.Errorf("%d buckets in %d bytes", buckets, room)
+	}
+	r.Layout = chunk.Layout{
+		End: int(stop), Buckets: int(buckets), TrailerSize: int(trailer),
+		Prefix:      int(binary.LittleEndian.Uint32(p[24:])),
+		VersionBase: entry.Version(binary.LittleEndian.Uint64(p[32:])),
+		SegmentBase: entry.FileNum(binary.LittleEndian.Uint64(p[40:])),
+	}
+	r.trailerChecksum = binary.LittleEndian.Uint32(p[28:])
+	r.Stats = chunk.DecodeStats(p[48:])
+	if uint64(r.Layout.Size()) > room {
+		return 0, fmt.Errorf("%d bytes, %d are left", r.Layout.Size(), room)
+	}
+	return r.offset + uint64(r.Layout.Size()), nil
+}
+
+// footer is the last footerSize bytes of a file.
+type footer struct {
+	checksum  uint32 // of the rest, bound to its place
+	dirOffset uint64
+	dirSize   uint64
+	dirSum    uint32
+	uuid      [16]byte
+	num       entry.FileNum
+}
+
+func (f *footer) encode(id checksum.Identity, offset int64) []byte {
+	b := make([]byte, footerSize)
+	binary.LittleEndian.PutUint32(b[4:], footerMagic)
+	binary.LittleEndian.PutUint16(b[8:], formatVersion)
+	binary.LittleEndian.PutUint64(b[16:], f.dirOffset)
+	binary.LittleEndian.PutUint64(b[24:], f.dirSize)
+	binary.LittleEndian.PutUint32(b[32:], f.dirSum)
+	copy(b[40:], f.uuid[:])
+	binary.LittleEndian.PutUint64(b[56:], uint64(f.num))
+	f.checksum = id.Sum(offset, b[4:])
+	binary.LittleEndian.PutUint32(b, f.checksum)
+	return b
+}
+
+// decodeFooter decodes and checks the footer b at offset of the file id.
+func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*footer, error) {
+	f := &footer{
+		checksum:  binary.LittleEndian.Uint32(b),
+		dirOffset: binary.LittleEndian.Uint64(b[16:]),
+		dirSize:   binary.LittleEndian.Uint64(b[24:]),
+		dirSum:    binary.LittleEndian.Uint32(b[32:]),
+		uuid:      [16]byte(b[40:]),
+		num:       entry.FileNum(binary.LittleEndian.Uint64(b[56:])),
+	}
+	if got := id.Sum(offset, b[4:]); got != f.checksum {
+		return nil, errs.NewCorruption(name, offset, "footer: checksum %#x, want %#x", got, f.checksum)
+	}
+	if m := binary.LittleEndian.Uint32(b[4:]); m != footerMagic {
+		return nil, errs.NewCorruption(name, offset, "footer: magic %#x", m)
+	}
+	if v := binary.LittleEndian.Uint16(b[8:]); v != formatVersion || binary.LittleEndian.Uint16(b[10:]) != 0 {
+		return nil, fmt.Errorf("%w: %s has run format %d", errs.ErrFormat, name, v)
+	}
+	if f.dirOffset > uint64(offset) || f.dirSize != uint64(offset)-f.dirOffset {
+		return nil, errs.NewCorruption(name, offset, "footer: directory of %d bytes at %d", f.dirSize, f.dirOffset)
+	}
+	return f, nil
+}

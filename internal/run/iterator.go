@@ -1,0 +1,131 @@
+package run
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/run/chunk"
+)
+
+// Iterator walks the entries of the run.
+func (r *Reader) Iterator() iterator.Iterator { return r.newCursor() }
+
+// cursor is the Iterator of a run: a chunk's cursor, moved from chunk to chunk.
+type cursor struct {
+	chunk.Cursor
+	r     *Reader
+	i     int  // chunk that it is on
+	valid bool // it is at an entry
+	err   error
+}
+
+func (r *Reader) newCursor() *cursor { return &cursor{r: r, i: -1} }
+
+// open puts the cursor on chunk i.
+func (it *cursor) open(i int) bool {
+	it.valid, it.err = false, nil
+	if i < 0 || i >= len(it.r.chunks) {
+		return false
+	}
+	c, err := it.r.load(i)
+	if err != nil {
+		it.err = err
+		return false
+	}
+	it.i = i
+	it.Cursor.Open(c, it.r.keys.first(i)[:c.Prefix])
+	return true
+}
+
+func (it *cursor) at(ok bool) bool {
+	it.valid = ok
+	if !ok && it.err == nil {
+		it.err = it.Cursor.Err()
+	}
+	return ok
+}
+
+// First moves to the first entry.
+func (it *cursor) First() bool { return it.open(0) && it.at(it.Cursor.First()) }
+
+// Last moves to the last entry.
+func (it *cursor) Last() bool {
+	return it.open(len(it.r.chunks)-1) && it.at(it.Cursor.Last())
+}
+
+// Next moves to the next entry.
+func (it *cursor) Next() bool {
+	if it.valid && it.Cursor.Next() {
+		return true
+	}
+	return it.nextChunk()
+}
+
+func (it *cursor) nextChunk() bool {
+	if !it.valid {
+		return false
+	}
+	if it.at(false); it.err != nil {
+		return false
+	}
+	return it.open(it.i+1) && it.at(it.Cursor.First())
+}
+
+// Prev moves to the entry before.
+func (it *cursor) Prev() bool {
+	if !it.valid {
+		return false
+	}
+	if it.Cursor.Prev() {
+		return true
+	}
+	if it.at(false); it.err != nil {
+		return false
+	}
+	return it.open(it.i-1) && it.at(it.Cursor.Last())
+}
+
+// SeekGE moves to the first entry whose key is key or greater.
+func (it *cursor) SeekGE(key []byte) bool {
+	i := it.r.keys.search(key)
+	if !it.open(i) {
+		return false
+	}
+	if bytes.Compare(key, it.r.keys.first(i)) <= 0 {
+		return it.at(it.Cursor.First())
+	}
+	if it.Cursor.SeekGE(key[it.Chunk().Prefix:]) {
+		it.valid = true
+		return true
+	}
+	it.valid = true
+	return it.nextChunk()
+}
+
+// SeekLT moves to the last entry whose key is less than key.
+func (it *cursor) SeekLT(key []byte) bool {
+	i := it.r.keys.search(key)
+	if i == len(it.r.chunks) {
+		return it.Last()
+	}
+	if bytes.Compare(key, it.r.keys.first(i)) <= 0 {
+		return it.open(i-1) && it.at(it.Cursor.Last())
+	}
+	if !it.open(i) {
+		return false
+	}
+	if !it.Cursor.SeekGE(key[it.Chunk().Prefix:]) && it.Cursor.Err() != nil {
+		return it.at(false)
+	}
+	return it.at(it.Cursor.Prev())
+}
+
+// Entry is the entry at the position.
+func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }
+
+// Err says why a move returned false, nil at the end.
+func (it *cursor) Err() error { return it.err }
+
+// Close does nothing: the Reader owns all that the cursor points to.
+func (it *cursor) Close() { it.valid = false }

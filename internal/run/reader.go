@@ -1,0 +1,278 @@
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/run/filter"
+	"github.com/brockdb/brock/vfs"
+)
+
+// OpenConfig says where a run's files are and how they are read.
+type OpenConfig struct {
+	FS    vfs.FS
+	Dir   string
+	UUID  [16]byte
+	NoMap bool   // read whole chunks into Cache instead of mapping the files
+	Cache *Cache // shared by readers; nil: one of the default size for this run
+}
+
+// Reader reads a run. Any number of goroutines may use it. What its methods hand
+// out of a mapped run is valid until Close; a fault in the mapping (the device
+// fails) panics, and is the business of pageio.Guard around the call.
+type Reader struct {
+	keys   keys
+	chunks []chunk.Chunk
+	filter filter.Filter
+
+	meta  Meta
+	files []*file
+	dir   []record
+	cache *Cache
+}
+
+// file is one open file of a run.
+type file struct {
+	*pageio.File
+	name  string
+	id    checksum.Identity
+	first int // its first chunk among the run's
+	dir   *directory
+}
+
+// Open opens the files of a run and reads their directories and the filter.
+func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
+	r := &Reader{meta: meta, cache: cfg.Cache}
+	if len(meta.Files) == 0 {
+		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
+	}
+	for i := range meta.Files {
+		if err := r.openFile(&cfg, &meta.Files[i]); err != nil {
+			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+		}
+	}
+	if err := r.check(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	}
+	if err := r.readFilter(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
+	}
+	if r.cache == nil && r.files[0].Mapped() == nil {
+		r.cache = NewCache(0)
+	}
+	r.keys = newKeys(r.dir)
+	r.makeChunks()
+	return r, nil
+}
+
+func (r *Reader) openFile(cfg *OpenConfig, m *File) error {
+	name := filename.Of(filename.Run, m.Num)
+	vf, err := cfg.FS.Open(filepath.Join(cfg.Dir, name))
+	if err != nil {
+		return err
+	}
+	size, err := vf.Size()
+	if err == nil && (m.Size < footerSize || uint64(size) < m.Size) {
+		err = errs.NewCorruption(name, -1, "%d bytes long, want %d", size, m.Size)
+	}
+	if err != nil {
+		return errors.Join(err, vf.Close())
+	}
+	f := &file{
+		File:  pageio.Open(vf, int64(m.Size), pageio.Options{NoMap: cfg.NoMap}),
+		name:  name,
+		id:    checksum.New(cfg.UUID, byte(filename.Run), uint64(m.Num)),
+		first: len(r.dir),
+	}
+	r.files = append(r.files, f)
+	var foot [footerSize]byte
+	at := int64(m.Size) - footerSize
+	if err := f.ReadFull(foot[:], at); err != nil {
+		return err
+	}
+	ft, err := decodeFooter(foot[:], f.id, at, name)
+	if err != nil {
+		return err
+	}
+	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.uuid != cfg.UUID || ft.num != m.Num {
+		return errs.NewCorruption(name, at, "footer is not the one that the manifest knows")
+	}
+	b := make([]byte, ft.dirSize)
+	if err := f.ReadFull(b, int64(ft.dirOffset)); err != nil {
+		return err
+	}
+	if got := f.id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
+		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
+	}
+	if f.dir, err = decodeDirectory(b, ft.dirOffset); err != nil {
+		return &errs.Corruption{File: name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
+	}
+	if n := len(r.dir); n > 0 && bytes.Compare(r.dir[n-1].last, f.dir.chunks[0].first) > 0 {
+		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
+	}
+	r.dir = append(r.dir, f.dir.chunks...)
+	return nil
+}
+
+// check compares what the directories say with the Meta.
+func (r *Reader) check() error {
+	var s chunk.Stats
+	for i := range r.dir {
+		s.Merge(&r.dir[i].Stats)
+	}
+	var m Meta
+	m.setStats(&s)
+	w := &r.meta
+	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
+		!bytes.Equal(w.First, r.dir[0].first) || !bytes.Equal(w.Last, r.dir[len(r.dir)-1].last) {
+		return errs.NewCorruption(r.files[0].name, -1, "contents are not those that the manifest knows")
+	}
+	return nil
+}
+
+func (r *Reader) readFilter() error {
+	f := r.files[len(r.files)-1]
+	if f.dir.filter.words == 0 {
+		return nil
+	}
+	b := make([]byte, 8*f.dir.filter.words)
+	if err := f.ReadFull(b, int64(f.dir.filter.offset)); err != nil {
+		return err
+	}
+	if got := f.id.Sum(int64(f.dir.filter.offset), b); got != f.dir.filter.checksum {
+		return errs.NewCorruption(f.name, int64(f.dir.filter.offset), "filter: checksum %#x, want %#x", got, f.dir.filter.checksum)
+	}
+	r.filter = make(filter.Filter, len(b)/8)
+	for i := range r.filter {
+		r.filter[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return nil
+}
+
+func (r *Reader) makeChunks() {
+	r.chunks = make([]chunk.Chunk, len(r.dir))
+	for k, f := range r.files {
+		end := len(r.dir)
+		if k+1 < len(r.files) {
+			end = r.files[k+1].first
+		}
+		m := f.Mapped()
+		var pages *chunk.Pages
+		if m != nil {
+			pages = chunk.NewPages(f.Size(), f.Prime)
+		}
+		for i := f.first; i < end; i++ {
+			d, c := &r.dir[i], &r.chunks[i]
+			c.Layout = d.Layout
+			c.Page = int(d.offset / chunk.PageSize)
+			c.Pages = pages
+			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum}
+			if m != nil {
+				size := uint64(d.Layout.Size())
+				c.Data = m[d.offset:][:size:size]
+			}
+		}
+	}
+}
+
+// Meta is what Open was given.
+func (r *Reader) Meta() *Meta { return &r.meta }
+
+// Mapped reports whether the run's files are mapped.
+func (r *Reader) Mapped() bool { return r.files[0].Mapped() != nil }
+
+// Filter is the filter of the run's keys, empty if there is none. Whoever asks
+// several runs loads Filter().Word(hash) of all before testing any.
+func (r *Reader) Filter() filter.Filter { return r.filter }
+
+// MayContain is false only if no version of the key with this hash is in the run.
+func (r *Reader) MayContain(hash uint64) bool { return r.filter.MayContain(hash) }
+
+// Get finds the newest version of key that is not newer than at and fills in
+// dst; dst.Key becomes key. The filter is not asked.
+func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry) (bool, error) {
+	i := r.keys.search(key)
+	if i == len(r.chunks) {
+		return false, nil
+	}
+	c := &r.chunks[i]
+	if !r.keys.hasPrefix(i, key, c.Prefix) {
+		return false, nil
+	}
+	if c.Data == nil {
+		var err error
+		if c, err = r.load(i); err != nil {
+			return false, err
+		}
+	}
+	res, err := c.Get(key[c.Prefix:], hash, at, dst)
+	for res == chunk.Newer {
+		if i++; i == len(r.chunks) || !bytes.Equal(r.keys.first(i), key) {
+			return false, nil
+		}
+		if c, err = r.load(i); err != nil {
+			return false, err
+		}
+		res, err = c.First(at, dst)
+	}
+	if res != chunk.Found || err != nil {
+		return false, err
+	}
+	dst.Key = key
+	return true, nil
+}
+
+// load returns chunk i with its bytes: those of the mapping, or a copy read and
+// verified as a whole.
+func (r *Reader) load(i int) (*chunk.Chunk, error) {
+	c := &r.chunks[i]
+	if c.Data != nil {
+		return c, nil
+	}
+	if l := r.cache.get(c); l != nil {
+		return l, nil
+	}
+	l := &chunk.Chunk{Layout: c.Layout, Page: c.Page, Place: c.Place, Data: make([]byte, c.Layout.Size())}
+	if err := r.fileOf(i).ReadFull(l.Data, c.Place.Offset); err != nil {
+		return nil, err
+	}
+	if err := l.VerifyAll(); err != nil {
+		return nil, err
+	}
+	r.cache.add(c, l)
+	return l, nil
+}
+
+func (r *Reader) fileOf(i int) *file {
+	k := len(r.files) - 1
+	for r.files[k].first > i {
+		k--
+	}
+	return r.files[k]
+}
+
+// Close closes the files. Nothing that the Reader handed out may be in use.
+func (r *Reader) Close() error {
+	if r.cache != nil {
+		keys := make([]*chunk.Chunk, len(r.chunks))
+		for i := range r.chunks {
+			keys[i] = &r.chunks[i]
+		}
+		r.cache.forget(keys)
+	}
+	var err error
+	for _, f := range r.files {
+		err = errors.Join(err, f.Close())
+	}
+	r.files = nil
+	return err
+}

@@ -1,0 +1,291 @@
+package run
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/run/filter"
+	"github.com/brockdb/brock/vfs"
+)
+
+// DefaultFileBytes is where a run's file ends and its next one begins.
+const DefaultFileBytes = 256 << 20
+
+// WriterConfig says where a run is written and for which store.
+type WriterConfig struct {
+	FS        vfs.FS
+	Dir       string
+	UUID      [16]byte
+	Seed      uint64               // of the store's key hash
+	NextNum   func() entry.FileNum // the number of each file
+	FileBytes int64                // bound of a file's chunks and directory; 0 = DefaultFileBytes
+	NoFilter  bool                 // for runs that every get asks anyway
+}
+
+// Writer writes a run. It is used by one goroutine, and ended by Finish or
+// Abort. After an error, which sticks, its files are gone.
+type Writer struct {
+	cfg    WriterConfig
+	b      *chunk.Builder
+	hashes []uint64 // of all keys, for the filter
+	refs   map[entry.FileNum]*Ref
+	ref    *Ref // the last one used
+	stats  chunk.Stats
+	meta   Meta
+	err    error
+	done   bool
+
+	file     vfs.File
+	num      entry.FileNum
+	id       checksum.Identity
+	offset   int64
+	dir      directory
+	dirBytes int64 // estimate of the directory's size
+	created  []string
+}
+
+// NewWriter returns a Writer; it creates no file before there is something to write.
+func NewWriter(cfg WriterConfig) *Writer {
+	if cfg.FileBytes <= 0 {
+		cfg.FileBytes = DefaultFileBytes
+	}
+	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}}
+}
+
+// Add writes the next entry; entries come in the order of entry.Compare, no two
+// equal. e and what it points to may be reused at once.
+func (w *Writer) Add(e *entry.Entry) error {
+	if w.err != nil || w.done {
+		return w.failed()
+	}
+	older, ok := w.b.Follows(e)
+	if !ok {
+		return w.fail(fmt.Errorf("write run: %w", w.reject(e)))
+	}
+	if !e.Kind.Known() || len(e.Key) == 0 || len(e.Key) > entry.MaxKey || len(e.Value) > entry.MaxValue || e.Version > entry.MaxVersion {
+		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
+			errs.ErrInvalid, e.Kind, len(e.Key), len(e.Value), e.Version))
+	}
+	var h uint64
+	if !older {
+		h = hash.Sum(w.cfg.Seed, e.Key)
+		if !w.cfg.NoFilter {
+			w.hashes = append(w.hashes, h)
+		}
+	}
+	if e.Separated {
+		w.count(&e.Handle)
+	}
+	if !w.b.Add(e, h, older) {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		w.b.Add(e, h, older)
+	}
+	return nil
+}
+
+func (w *Writer) reject(e *entry.Entry) error {
+	return fmt.Errorf("%w: entry of version %d out of order", errs.ErrInvalid, e.Version)
+}
+
+// Len is how many entries were added.
+func (w *Writer) Len() uint64 { return w.stats.Entries + uint64(w.b.Len()) }
+
+// Bytes is about how much the entries take in files so far.
+func (w *Writer) Bytes() int64 {
+	n := w.offset + int64(w.b.Size())
+	for _, f := range w.meta.Files {
+		n += int64(f.Size)
+	}
+	return n
+}
+
+func (w *Writer) count(h *entry.Handle) {
+	r := w.ref
+	if r == nil || r.Segment != h.Segment {
+		if r = w.refs[h.Segment]; r == nil {
+			r = &Ref{Segment: h.Segment}
+			w.refs[h.Segment] = r
+		}
+		w.ref = r
+	}
+	r.Records++
+	r.Bytes += h.Length
+}
+
+// flush writes the chunk that is being built.
+func (w *Writer) flush() error {
+	size := int64(w.b.Size())
+	if w.file != nil && w.offset+size+w.dirBytes > w.cfg.FileBytes {
+		if err := w.finishFile(); err != nil {
+			return err
+		}
+	}
+	if w.file == nil {
+		if err := w.create(); err != nil {
+			return w.fail(err)
+		}
+	}
+	image, info := w.b.Finish(w.id, w.offset)
+	if err := w.write(image); err != nil {
+		return err
+	}
+	w.stats.Merge(&info.Stats)
+	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
+	r.first, r.last = slices.Clone(info.First), slices.Clone(info.Last)
+	if w.meta.First == nil {
+		w.meta.First = r.first
+	}
+	w.meta.Last = r.last
+	w.dir.chunks = append(w.dir.chunks, r)
+	w.dirBytes += int64(recordSize + 8 + len(r.first) + len(r.last))
+	return nil
+}
+
+func (w *Writer) write(b []byte) error {
+	if _, err := w.file.WriteAt(b, w.offset); err != nil {
+		return w.fail(fmt.Errorf("write %s: %w", filename.Of(filename.Run, w.num), err))
+	}
+	w.file.StartWriteback(w.offset, int64(len(b)))
+	w.offset += int64(len(b))
+	return nil
+}
+
+func (w *Writer) create() error {
+	w.num = w.cfg.NextNum()
+	name := filepath.Join(w.cfg.Dir, filename.Of(filename.Run, w.num))
+	f, err := w.cfg.FS.Create(name)
+	if err != nil {
+		return fmt.Errorf("create run: %w", err)
+	}
+	w.created = append(w.created, name)
+	w.file = f
+	w.id = checksum.New(w.cfg.UUID, byte(filename.Run), uint64(w.num))
+	w.offset = 0
+	w.dir = directory{}
+	w.dirBytes = 1 << 10
+	return nil
+}
+
+// finishFile writes directory and footer and makes the file durable.
+func (w *Writer) finishFile() error {
+	dir := appendDirectory(nil, &w.dir)
+	foot := footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), dirSum: w.id.Sum(w.offset, dir), uuid: w.cfg.UUID, num: w.num}
+	dir = append(dir, foot.encode(w.id, w.offset+int64(len(dir)))...)
+	if err := w.write(dir); err != nil {
+		return err
+	}
+	f := w.file
+	w.file = nil
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return w.fail(fmt.Errorf("sync %s: %w", filename.Of(filename.Run, w.num), err))
+	}
+	w.meta.Files = append(w.meta.Files, File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum})
+	w.offset = 0
+	return nil
+}
+
+// Finish completes the run and makes its files and their names durable. Without
+// entries there are no files.
+func (w *Writer) Finish() (Meta, error) {
+	if w.err != nil || w.done {
+		return Meta{}, w.failed()
+	}
+	if w.b.Len() > 0 {
+		if err := w.flush(); err != nil {
+			return Meta{}, err
+		}
+	}
+	w.done = true
+	if w.file == nil {
+		return Meta{}, nil
+	}
+	if err := w.writeFilter(); err != nil {
+		return Meta{}, err
+	}
+	if err := w.finishFile(); err != nil {
+		return Meta{}, err
+	}
+	if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
+		return Meta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+	}
+	w.meta.setStats(&w.stats)
+	for _, r := range w.refs {
+		w.meta.Refs = append(w.meta.Refs, *r)
+	}
+	slices.SortFunc(w.meta.Refs, func(a, b Ref) int {
+		if a.Segment < b.Segment {
+			return -1
+		}
+		return 1
+	})
+	w.release()
+	return w.meta, nil
+}
+
+func (w *Writer) writeFilter() error {
+	n := filter.Words(len(w.hashes))
+	if n == 0 || n > math.MaxInt32 {
+		return nil
+	}
+	f := make(filter.Filter, n)
+	for _, h := range w.hashes {
+		f.Add(h)
+	}
+	b := make([]byte, 0, 8*n)
+	for _, word := range f {
+		b = binary.LittleEndian.AppendUint64(b, word)
+	}
+	w.dir.filter = filterRecord{offset: uint64(w.offset), words: uint64(n), checksum: w.id.Sum(w.offset, b)}
+	return w.write(b)
+}
+
+// Abort removes what was written. It does nothing after Finish.
+func (w *Writer) Abort() {
+	if !w.done && w.err == nil {
+		_ = w.fail(errAborted)
+	}
+}
+
+var (
+	errAborted  = errors.New("run writer was aborted")
+	errFinished = errors.New("run writer is finished")
+)
+
+func (w *Writer) failed() error {
+	if w.err != nil {
+		return w.err
+	}
+	return errFinished
+}
+
+// fail removes the files. A file that cannot be removed is an orphan, which the
+// next opening of the store removes.
+func (w *Writer) fail(err error) error {
+	w.err = err
+	if w.file != nil {
+		_ = w.file.Close()
+		w.file = nil
+	}
+	for _, name := range w.created {
+		_ = w.cfg.FS.Remove(name)
+	}
+	w.release()
+	return err
+}
+
+// release drops the buffers.
+func (w *Writer) release() {
+	w.b, w.hashes, w.created, w.refs, w.ref = chunk.NewBuilder(), nil, nil, nil, nil
+}
