@@ -158,7 +158,7 @@ func (it *Iterator) Prev() {
 }
 
 func (it *Iterator) move(turned bool) {
-	if !it.valid || !it.usable() {
+	if !it.usable() || !it.valid {
 		return
 	}
 	if turned != it.turned {

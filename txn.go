@@ -357,7 +357,8 @@ func (t *Txn) poison() {
 func (t *Txn) closeIterators() {
 	if t.writes != nil {
 		for it := t.open; it != nil; it = t.open {
-			it.Close()
+			it.release()
+			it.err = ErrTxnDone
 		}
 		return
 	}

@@ -1,0 +1,403 @@
+package brock
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// version is one version of a key in the model.
+type version struct {
+	key, value string
+	version    uint64 // 0 = pending
+	deleted    bool
+	expires    time.Time
+}
+
+// model is what a transaction must see: committed versions, newest first per
+// key, and pending writes.
+type model struct {
+	committed []version
+	pending   map[string]version
+	now       time.Time
+}
+
+// list is the model's answer, in the direction of travel.
+func (m *model) list(o *IteratorOptions, at uint64) (out []version) {
+	keys := map[string]bool{}
+	for _, v := range m.committed {
+		keys[v.key] = true
+	}
+	for k := range m.pending {
+		keys[k] = true
+	}
+	var sorted []string
+	for k := range keys {
+		sorted = append(sorted, k)
+	}
+	slices.Sort(sorted)
+	for _, k := range sorted {
+		inside := (o.Lower == nil || k >= string(o.Lower)) && (o.Upper == nil || k < string(o.Upper)) && strings.HasPrefix(k, string(o.Prefix))
+		if !inside || o.Filter != nil && !o.Filter([]byte(k), 0) {
+			continue
+		}
+		out = append(out, m.key(k, o, at)...)
+	}
+	if o.Reverse {
+		slices.Reverse(out)
+	}
+	return out
+}
+
+func (m *model) key(k string, o *IteratorOptions, at uint64) (out []version) {
+	live := func(v version) bool { return !v.deleted && (v.expires.IsZero() || v.expires.After(m.now)) }
+	p, mine := m.pending[k]
+	if mine {
+		if !o.AllVersions {
+			if live(p) {
+				return []version{p}
+			}
+			return nil
+		}
+		out = append(out, p)
+	}
+	for i := len(m.committed) - 1; i >= 0; i-- {
+		v := m.committed[i]
+		if v.key != k || v.version > at {
+			continue
+		}
+		if !o.AllVersions {
+			if v.version > o.Since && live(v) {
+				return []version{v}
+			}
+			return nil
+		}
+		if v.version > o.Since {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (v version) String() string {
+	if v.deleted {
+		return fmt.Sprintf("%s@%d!", v.key, v.version)
+	}
+	return fmt.Sprintf("%s@%d=%s", v.key, v.version, v.value)
+}
+
+func itemString(it *Item) string {
+	if it.Deleted() {
+		return fmt.Sprintf("%s@%d!", it.Key(), it.Version())
+	}
+	v, err := it.Value()
+	if err != nil {
+		return err.Error()
+	}
+	if int64(len(v)) != it.ValueSize() {
+		return fmt.Sprintf("%s: size %d of %q", it.Key(), it.ValueSize(), v)
+	}
+	return fmt.Sprintf("%s@%d=%s", it.Key(), it.Version(), v)
+}
+
+// randomKey draws from few keys, some a prefix of others.
+func randomKey(r *rand.Rand) string { return strings.Repeat(string(rune('a'+r.IntN(4))), 1+r.IntN(3)) + string(rune('a'+r.IntN(3))) }
+
+// fill commits random transactions and returns the model of them.
+func fill(t testing.TB, db *DB, r *rand.Rand, commits int, now time.Time) *model {
+	m := &model{pending: map[string]version{}, now: now}
+	for range commits {
+		pending := map[string]version{}
+		txn := db.NewTransaction(true)
+		for range 1 + r.IntN(6) {
+			v := m.randomWrite(t, txn, r)
+			pending[v.key] = v
+		}
+		must(t, txn.Commit())
+		for _, v := range pending {
+			v.version = txn.CommitVersion()
+			m.committed = append(m.committed, v)
+		}
+	}
+	return m
+}
+
+func (m *model) randomWrite(t testing.TB, txn *Txn, r *rand.Rand) version {
+	v := version{key: randomKey(r)}
+	if r.IntN(4) == 0 {
+		v.deleted = true
+		must(t, txn.Delete(b(v.key)))
+		return v
+	}
+	v.value = strings.Repeat(fmt.Sprint(r.IntN(1000)), r.IntN(5))
+	e := NewEntry(b(v.key), b(v.value))
+	switch r.IntN(8) {
+	case 0:
+		v.expires = m.now.Add(-time.Second)
+		e.WithExpiry(v.expires)
+	case 1:
+		v.expires = m.now.Add(time.Second)
+		e.WithTTL(time.Second)
+	}
+	must(t, txn.SetEntry(e))
+	return v
+}
+
+func randomOptions(r *rand.Rand, top uint64) IteratorOptions {
+	o := IteratorOptions{Reverse: r.IntN(2) == 0, AllVersions: r.IntN(3) == 0, KeysOnly: r.IntN(4) == 0}
+	if r.IntN(3) == 0 {
+		o.Lower = b(randomKey(r))
+	}
+	if r.IntN(3) == 0 {
+		o.Upper = b(randomKey(r))
+	}
+	if r.IntN(4) == 0 {
+		o.Prefix = b(randomKey(r)[:1+r.IntN(2)])
+	}
+	if r.IntN(4) == 0 {
+		o.Since = r.Uint64N(top + 1)
+	}
+	if r.IntN(4) == 0 {
+		o.Filter = func(key []byte, _ byte) bool { return key[len(key)-1] != 'b' }
+	}
+	if r.IntN(4) == 0 {
+		o.Limit = 1 + r.IntN(5)
+	}
+	if r.IntN(3) == 0 {
+		o.Prefetch = 1 + r.IntN(6)
+	}
+	return o
+}
+
+// Any iterator over any history, with any writes of its own transaction, agrees
+// with the model on every walk.
+func TestIteratorAgreesWithModel(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	for round := range 400 {
+		r := rand.New(rand.NewPCG(seed, uint64(round)))
+		t.Run(fmt.Sprintf("seed=%d/%d", seed, round), func(t *testing.T) { checkIterators(t, r) })
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func checkIterators(t *testing.T, r *rand.Rand) {
+	now := time.UnixMilli(1_800_000_000_000)
+	db := openTest(t, Options{
+		Now:              func() time.Time { return now },
+		KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 6, Versions: Retention{Versions: 1000}},
+	})
+	m := fill(t, db, r, 1+r.IntN(30), now)
+	at := 1 + r.Uint64N(db.Version())
+	txn, err := db.Begin(t.Context(), TxnOptions{Update: r.IntN(3) > 0, ReadAt: at})
+	must(t, err)
+	defer txn.Discard()
+	mayWrite := txn.writes != nil
+	for range r.IntN(12) {
+		if mayWrite {
+			v := m.randomWrite(t, txn, r)
+			m.pending[v.key] = v
+		}
+	}
+	for range 8 {
+		o := randomOptions(r, at)
+		it := txn.NewIterator(o)
+		w := walker{t: t, it: it, o: o, m: m, at: at}
+		for range 40 {
+			if mayWrite && o.Prefetch == 0 && r.IntN(10) == 0 {
+				v := m.randomWrite(t, txn, r)
+				m.pending[v.key] = v
+			}
+			w.step(r)
+			if t.Failed() {
+				t.Logf("options %+v", o)
+				t.Logf("trace %s", strings.Join(w.trace, " "))
+				return
+			}
+		}
+		must(t, it.Close())
+	}
+}
+
+// walker moves an iterator and the model's list together.
+type walker struct {
+	t     *testing.T
+	it    *Iterator
+	o     IteratorOptions
+	m     *model
+	at    uint64
+	list  []version
+	i     int // position in list, -1 = none
+	left  int
+	trace []string
+}
+
+func (w *walker) step(r *rand.Rand) {
+	switch n := r.IntN(10); {
+	case n == 0 || w.list == nil:
+		w.trace = append(w.trace, "rewind")
+		w.it.Rewind()
+		w.list, w.i, w.left = w.m.list(&w.o, w.at), 0, w.o.Limit
+	case n == 1:
+		key := randomKey(r)
+		w.trace = append(w.trace, "seek("+key+")")
+		w.it.Seek(b(key))
+		w.list, w.left = w.m.list(&w.o, w.at), w.o.Limit
+		w.i = slices.IndexFunc(w.list, func(v version) bool {
+			if w.o.Reverse {
+				return v.key <= key
+			}
+			return v.key >= key
+		})
+	case n < 7:
+		w.trace = append(w.trace, "next")
+		w.it.Next()
+		if w.i >= 0 {
+			w.i++
+			if w.left--; w.o.Limit > 0 && w.left <= 0 {
+				w.i = -1
+			}
+		}
+	default:
+		w.trace = append(w.trace, "prev")
+		w.it.Prev()
+		if w.i >= 0 {
+			w.i--
+			w.left++
+		}
+	}
+	if w.i >= len(w.list) {
+		w.i = -1
+	}
+	want, got := "nothing", "nothing"
+	if w.i >= 0 {
+		want = w.list[w.i].String()
+	}
+	if w.it.Valid() {
+		got = itemString(w.it.Item())
+	}
+	w.trace = append(w.trace, got)
+	wantEqual(w.t, "item", got, want)
+	must(w.t, w.it.Err())
+	if w.list == nil {
+		w.list = []version{}
+	}
+}
+
+// Point reads agree with the model too.
+func TestGetAgreesWithModel(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	for round := range 100 {
+		r := rand.New(rand.NewPCG(seed, uint64(round)))
+		now := time.UnixMilli(1_800_000_000_000)
+		db := openTest(t, Options{
+			Now:              func() time.Time { return now },
+			KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 6, Versions: Retention{Versions: 1000}},
+		})
+		m := fill(t, db, r, 1+r.IntN(20), now)
+		at := 1 + r.Uint64N(db.Version())
+		txn, err := db.Begin(t.Context(), TxnOptions{Update: true, ReadAt: at})
+		must(t, err)
+		for range 60 {
+			if r.IntN(3) == 0 {
+				v := m.randomWrite(t, txn, r)
+				m.pending[v.key] = v
+			}
+			key := randomKey(r)
+			want, got := "-", "-"
+			if list := m.key(key, &IteratorOptions{}, at); len(list) > 0 {
+				want = list[0].String()
+			}
+			it, err := txn.Get(b(key))
+			switch {
+			case err == nil:
+				got = itemString(it)
+			case err != ErrKeyNotFound:
+				got = err.Error()
+			}
+			wantEqual(t, fmt.Sprintf("seed %d round %d: %q", seed, round, key), got, want)
+			has, err := txn.Has(b(key))
+			must(t, err)
+			wantEqual(t, "Has", has, want != "-")
+			var all []string
+			for it, err := range txn.Versions(b(key)) {
+				must(t, err)
+				all = append(all, itemString(it))
+			}
+			wantEqual(t, "Versions", fmt.Sprint(all), strings.ReplaceAll(fmt.Sprint(m.key(key, &IteratorOptions{AllVersions: true}, at)), "[]", "[]"))
+		}
+		txn.Discard()
+	}
+}
+
+func TestSequencesCloseThemselves(t *testing.T) {
+	db, e := openFake(t, Options{})
+	set(t, db, "a=1", "b=2", "c=3")
+	must(t, db.View(func(txn *Txn) error {
+		for it := range txn.Range(b("b"), nil) {
+			wantEqual(t, "first", string(it.Key()), "b")
+			break
+		}
+		if txn.open != nil {
+			t.Error("an iterator is left open")
+		}
+		wantEqual(t, "Range", show(txn.Range(b("a"), b("c"))), "a=1 b=2")
+		wantEqual(t, "Prefix", show(txn.Prefix(b("c"))), "c=3")
+		return nil
+	}))
+	wantEqual(t, "pins", e.pins.Load(), 0)
+}
+
+// What a source can't read ends the loop with an error, never as an end.
+func TestIteratorErrorsAreNotLost(t *testing.T) {
+	db, e := openFake(t, Options{})
+	set(t, db, "a=1", "b=2", "c=3")
+	damage := &CorruptionError{File: "000007.run", Offset: 4096, Reason: "checksum"}
+	for _, update := range []bool{false, true} {
+		txn := db.NewTransaction(update)
+		it := txn.NewIterator(IteratorOptions{})
+		it.Rewind()
+		e.fault = damage
+		it.Next()
+		wantEqual(t, "valid", it.Valid(), false)
+		wantErr(t, "Err", it.Err(), ErrCorrupt)
+		wantErr(t, "Close", it.Close(), ErrCorrupt)
+		wantEqual(t, "All", show(txn.All()), damage.Error())
+		_, err := txn.Get(b("a"))
+		wantErr(t, "Get", err, ErrCorrupt)
+		e.fault = nil
+		wantEqual(t, "All again", show(txn.All()), "a=1 b=2 c=3")
+		txn.Discard()
+	}
+}
+
+func TestEmptyValueIsFound(t *testing.T) {
+	db := openTest(t, Options{})
+	txn := db.NewTransaction(true)
+	defer txn.Discard()
+	must(t, txn.Set(b("k"), nil))
+	check := func(txn *Txn) {
+		it, err := txn.Get(b("k"))
+		must(t, err)
+		v, err := it.Value()
+		must(t, err)
+		c, err := it.ValueCopy(nil)
+		must(t, err)
+		if v == nil || c == nil || len(v)+len(c) != 0 {
+			t.Errorf("value %v, copy %v; want empty and not nil", v, c)
+		}
+	}
+	check(txn)
+	must(t, txn.Commit())
+	must(t, db.View(func(txn *Txn) error { check(txn); return nil }))
+	v, err := db.Get(b("k"))
+	must(t, err)
+	if v == nil || !bytes.Equal(v, []byte{}) {
+		t.Errorf("DB.Get gives %v", v)
+	}
+}
