@@ -1,0 +1,78 @@
+// Package policy decides which background work is worth doing. It does no IO
+// and knows no clock: the same layout and state always give the same plan.
+//
+// Runs are kept by lazy leveling: some upper runs, each as a flush left it or
+// merged from such, over one base run. Upper runs are merged among themselves
+// while the base is much bigger, and into the base when they have grown to its
+// size, so that an entry is rewritten seldom; when the store is idle everything
+// is merged into one run, if that is not far more work than it is worth.
+package policy
+
+import (
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// Options bounds reads, writes and space against each other. The zero value is good.
+type Options struct {
+	// UpperRuns is how many upper runs there may be before some are merged;
+	// 0 = 6, at least 2. Each costs a get a filter probe.
+	UpperRuns int
+	// BaseShare is the weight of the upper runs, in percent of the base's size,
+	// from which they are merged into it; 0 = 100. Less keeps less stale data
+	// and writes more.
+	BaseShare int
+}
+
+func (o Options) withDefaults() Options {
+	if o.UpperRuns == 0 {
+		o.UpperRuns = 6
+	}
+	o.UpperRuns = max(o.UpperRuns, 2)
+	if o.BaseShare <= 0 {
+		o.BaseShare = 100
+	}
+	return o
+}
+
+// State is what a layout doesn't tell.
+type State struct {
+	Sealed  int  // memtables that wait for their flush
+	Merging bool // a merge is going on
+	Idle    bool // nothing was written for a while
+}
+
+// Plan is what is worth doing now; the zero value is nothing. Its parts may be
+// done in any order and at the same time.
+type Plan struct {
+	Flush        bool   // flush the oldest sealed memtable
+	Merge        *Merge // nil = none
+	DropSegments []entry.FileNum
+}
+
+// Merge replaces runs that follow each other in age by one.
+type Merge struct {
+	Runs   []manifest.RunID // newest first
+	Into   manifest.Tier
+	Reason string
+}
+
+// Decide chooses what to do.
+func Decide(l *manifest.Layout, s State, o Options) Plan {
+	// Journal segments of memtables are not in a layout before their flush,
+	// which adds segment and run together: what no run needs, nobody does.
+	p := Plan{Flush: s.Sealed > 0, DropSegments: l.Unreferenced()}
+	if !s.Merging {
+		p.Merge = merge(l, s, o.withDefaults())
+	}
+	return p
+}
+
+// KeepSegment says what becomes of a journal segment whose memtable is flushed:
+// true if it stays as a value segment, because at least half of it are live
+// values; false if they are copied, in key order, to a value segment. Live and
+// total are bytes of the file.
+func KeepSegment(live, total uint64) bool {
+	const tiny = 4 << 20
+	return total >= tiny && live >= total-live
+}

@@ -1,0 +1,219 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/testkit/script"
+)
+
+// store is a layout that tests change as flushes and merges would.
+type store struct {
+	t       testing.TB
+	layout  *manifest.Layout
+	next    entry.FileNum
+	written uint64 // by flushes and merges
+	flushed uint64
+}
+
+func newStore(t testing.TB) *store { return &store{t: t, layout: manifest.NewLayout(), next: 1} }
+
+func (s *store) apply(e *manifest.Edit) {
+	s.t.Helper()
+	l, err := s.layout.Apply(e)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.layout = l
+}
+
+func (s *store) add(drop []manifest.RunID, tier manifest.Tier, order uint64, m manifest.RunMeta) {
+	s.t.Helper()
+	s.next++
+	size := m.ValueBytes // tests keep the file size here until the file has a number
+	m.ValueBytes = 0
+	m.Files = []manifest.File{{Num: s.next, Size: size}}
+	s.apply(&manifest.Edit{DropRuns: drop, AddRuns: []manifest.Run{{ID: manifest.RunID(s.next), Tier: tier, Order: order, RunMeta: m}}})
+	s.written += size
+}
+
+func (s *store) flush(m manifest.RunMeta) {
+	s.t.Helper()
+	s.flushed += m.ValueBytes
+	s.add(nil, manifest.Upper, s.layout.NextOrder(), m)
+}
+
+// do carries out a merge of runs without common keys.
+func (s *store) do(m *Merge) {
+	s.t.Helper()
+	var sum manifest.RunMeta
+	order, last := uint64(0), -1
+	for _, id := range m.Runs {
+		for i, r := range s.layout.Runs() {
+			if r.ID != id {
+				continue
+			}
+			if last >= 0 && i != last+1 {
+				s.t.Fatalf("runs %d don't follow each other", m.Runs)
+			}
+			last = i
+			order = max(order, r.Order)
+			sum.ValueBytes += r.FileBytes()
+			sum.Entries += r.Entries
+			sum.SeparatedBytes += r.SeparatedBytes
+		}
+	}
+	if m.Into == manifest.Base && last != len(s.layout.Runs())-1 {
+		s.t.Fatalf("merge into the base without the oldest run: %d", m.Runs)
+	}
+	s.add(m.Runs, m.Into, order, sum)
+}
+
+// settle does what Decide wants until it wants nothing more.
+func (s *store) settle(st State, o Options) (merges int) {
+	s.t.Helper()
+	for {
+		p := Decide(s.layout, st, o)
+		if p.Merge == nil {
+			return merges
+		}
+		merges++
+		if merges > 20 {
+			s.t.Fatalf("the policy does not come to rest:\n%s", s.layout)
+		}
+		s.do(p.Merge)
+	}
+}
+
+func (s *store) sizes() string {
+	var b strings.Builder
+	for _, r := range s.layout.Runs() {
+		fmt.Fprintf(&b, " %v:%d", r.Tier, r.FileBytes()>>20)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func (p Plan) text(l *manifest.Layout) string {
+	var b strings.Builder
+	if p.Flush {
+		b.WriteString("flush\n")
+	}
+	if p.Merge != nil {
+		fmt.Fprintf(&b, "merge %d into %v: %s\n", p.Merge.Runs, p.Merge.Into, p.Merge.Reason)
+	}
+	if len(p.DropSegments) > 0 {
+		fmt.Fprintf(&b, "drop segments %d\n", p.DropSegments)
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			s := newStore(t)
+			script.Run(t, file, func(t *testing.T, c *script.Case) string {
+				s.t = t
+				return s.command(t, c)
+			})
+		})
+	}
+}
+
+// command runs one command of a script:
+//
+//	runs: makes a new store of the runs of the input, newest first
+//	segment: adds a segment that no run needs, or the run given with refs
+//	decide: prints the plan
+//	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
+//	keep: prints KeepSegment
+func (s *store) command(t *testing.T, c *script.Case) string {
+	o := Options{UpperRuns: c.Int(t, "upper", 0), BaseShare: c.Int(t, "share", 0)}
+	st := State{Sealed: c.Int(t, "sealed", 0), Merging: c.Has("merging"), Idle: c.Has("idle")}
+	switch c.Cmd {
+	case "runs":
+		*s = *newStore(t)
+		s.next = 100
+		lines := strings.Split(strings.TrimSpace(c.Input), "\n")
+		for i, line := range lines {
+			var tier string
+			var mb, entries, deletes, separated uint64
+			if _, err := fmt.Sscanf(line, "%s %d entries=%d deletes=%d separated=%d", &tier, &mb, &entries, &deletes, &separated); err != nil && tier == "" {
+				t.Fatalf("%s: %q: %v", c.Pos, line, err)
+			}
+			m := manifest.RunMeta{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
+			tiers := map[string]manifest.Tier{"upper": manifest.Upper, "base": manifest.Base}
+			s.next = entry.FileNum(i)
+			s.add(nil, tiers[tier], uint64(len(lines)-i), m)
+		}
+		return ""
+	case "segment":
+		s.apply(&manifest.Edit{AddSegments: []manifest.Segment{{Num: entry.FileNum(c.Int(t, "num", 0)), Kind: filename.Value}}})
+		return ""
+	case "decide":
+		return Decide(s.layout, st, o).text(s.layout)
+	case "load":
+		*s = *newStore(t)
+		most := 0
+		for range c.Int(t, "flushes", 0) {
+			s.flush(manifest.RunMeta{ValueBytes: uint64(c.Int(t, "mb", 45)) << 20, Entries: 1e6, SeparatedBytes: uint64(c.Int(t, "separated", 0)) << 20})
+			s.settle(State{}, o)
+			most = max(most, len(s.layout.Runs()))
+		}
+		busy := s.sizes()
+		before := float64(s.written)/float64(s.flushed) - 1
+		s.settle(State{Idle: true}, o)
+		return fmt.Sprintf("loaded: %s (at most %d runs), merged %.2f times\nidle: %s, merged %.2f times\n",
+			busy, most, before, s.sizes(), float64(s.written)/float64(s.flushed)-1)
+	case "keep":
+		return fmt.Sprintln(KeepSegment(uint64(c.Int(t, "live", 0)), uint64(c.Int(t, "total", 0))))
+	}
+	t.Fatalf("%s: unknown command", c.Pos)
+	return ""
+}
+
+// TestRandomHistories flushes runs of random sizes: the policy comes to rest,
+// keeps its bound of runs, and idle stores are written to the end seldom.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		s := newStore(t)
+		o := Options{UpperRuns: 2 + rng.IntN(8), BaseShare: 20 + rng.IntN(200)}
+		for step := range 60 {
+			entries := 1 + rng.Uint64N(1e6)
+			s.flush(manifest.RunMeta{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
+				Deletes: rng.Uint64N(entries + 1), SeparatedBytes: entries * rng.Uint64N(2000)})
+			s.settle(State{Idle: rng.IntN(8) == 0}, o)
+			if n := len(s.layout.Runs()); n > o.UpperRuns {
+				t.Fatalf("seed %d, step %d: %d runs, at most %d upper ones are wanted:\n%s", seed, step, n, o.UpperRuns, s.layout)
+			}
+		}
+	}
+}
+
+// TestIdleWritesLittle writes a little into a big store and lets it rest, again
+// and again: the base is not rewritten each time.
+func TestIdleWritesLittle(t *testing.T) {
+	s := newStore(t)
+	s.add(nil, manifest.Base, 1, manifest.RunMeta{ValueBytes: 10 << 30, Entries: 1e8})
+	before := s.written
+	for range 200 {
+		s.flush(manifest.RunMeta{ValueBytes: 1 << 20, Entries: 1e4})
+		s.settle(State{Idle: true}, Options{})
+	}
+	if ratio := float64(s.written-before) / float64(s.flushed); ratio > 8 {
+		t.Errorf("each byte was written %.1f times:\n%s", ratio, s.layout)
+	}
+}
