@@ -24,7 +24,7 @@ func lifeWorkloads() []Workload {
 	return []Workload{
 		{
 			Name:    "reopen",
-			Title:   "opening after kill -9 behind 64 MB of writes with values of %d B, buffered, until the first get; and closing",
+			Title:   "values of %d B, opening after kill -9 behind 64 MB of buffered writes, until the first get; then closing",
 			Figures: []Figure{{"open ms", Less}, {"close ms", Unrated}, {"disk MB", Unrated}},
 			Kind:    Fresh, Run: runReopen,
 		},

@@ -12,7 +12,7 @@ func readWorkloads() []Workload {
 	return []Workload{
 		{
 			Name:    "get",
-			Title:   "get, values of %d B: random keys, a read transaction each, whole value touched, everything in memory",
+			Title:   "values of %d B, random keys, a read transaction each, whole value touched, everything in memory",
 			Figures: timed, Kind: Loaded,
 			Run: func(c *Cell) ([]float64, error) {
 				keys := c.Data.Sample(c.Ops, uint64(c.Round), false)
@@ -21,13 +21,13 @@ func readWorkloads() []Workload {
 		},
 		{
 			Name:    "get16",
-			Title:   "get from 16 goroutines, values of %d B",
+			Title:   "values of %d B, the same from 16 goroutines",
 			Figures: []Figure{{"k/s", More}, {"CPU us/op", Less}, {"allocs/op", Unrated}}, Kind: Loaded,
 			Run: runGetMany,
 		},
 		{
 			Name:    "miss",
-			Title:   "get of a missing key that lies between keys, values of %d B",
+			Title:   "values of %d B, a missing key that lies between others",
 			Figures: timed, Kind: Loaded,
 			Run: func(c *Cell) ([]float64, error) {
 				keys := c.Data.Sample(c.Ops, uint64(c.Round), true)

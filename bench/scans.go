@@ -8,17 +8,17 @@ func scanWorkloads() []Workload {
 	perEntry := []Figure{{"ns/entry", Less}, {"CPU ns/entry", Less}, {"allocs/entry", Unrated}}
 	return []Workload{
 		{
-			Name: "scankeys", Title: "scan of all keys, values of %d B left alone",
+			Name: "scankeys", Title: "values of %d B, all keys in order, values left alone",
 			Figures: perEntry, Kind: Loaded,
 			Run: func(c *Cell) ([]float64, error) { return timeScan(c, c.Store.ScanKeys) },
 		},
 		{
-			Name: "scanvalues", Title: "scan of all keys and values of %d B",
+			Name: "scanvalues", Title: "values of %d B, all keys and values in order",
 			Figures: perEntry, Kind: Loaded,
 			Run: func(c *Cell) ([]float64, error) { return timeScan(c, c.Store.ScanValues) },
 		},
 		{
-			Name: "seek", Title: "new iterator, seek to a random key, 50 pairs with values of %d B",
+			Name: "seek", Title: "values of %d B, new iterator, seek to a random key, 50 pairs with their values",
 			Figures: []Figure{{"p50 us", Less}, {"p99 us", Unrated}, {"CPU us/op", Less}, {"allocs/op", Unrated}},
 			Kind:    Loaded,
 			Run:     runSeek,
