@@ -1,0 +1,331 @@
+package iterator
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"math"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// Merge walks all entries of the sources, which it owns from now on. Of entries
+// with the same key and version it yields only the one of the earliest source:
+// give the newest source first. A failure of a source is a failure of the merge.
+func Merge(sources []Iterator) Iterator {
+	switch len(sources) {
+	case 0:
+		return empty{}
+	case 1:
+		return sources[0]
+	}
+	m := &merge{heads: make([]head, len(sources)), losers: make([]int32, len(sources))}
+	for i, s := range sources {
+		m.heads[i].source = s
+	}
+	return m
+}
+
+// merge is a tree of losers. The leaves are the sources; each inner node keeps
+// the source that lost the match between the winners of its two sides, so that
+// only the winner's path is played again when the winner moves on.
+//
+// Forward, each source is at its first entry that is not before the current
+// one; backward, at its last entry that is not after it.
+type merge struct {
+	heads    []head
+	losers   []int32 // 1 … k-1 are inner nodes, whose parent is at half the index
+	winner   int32
+	second   int32 // best of the others, while the same source keeps winning; -1 = unknown
+	at       bool
+	backward bool
+	prefix   []byte // what all heads' keys begin with; words are taken after it
+	err      error
+}
+
+// head is a source and its entry.
+type head struct {
+	word   uint64 // of the key after the prefix; complemented backward; all ones at the end
+	done   bool   // the source is not at an entry
+	double bool   // the same entry is in an earlier source
+	entry  *entry.Entry
+	source Iterator
+}
+
+func (m *merge) First() bool { return m.restart(false, Iterator.First) }
+
+func (m *merge) Last() bool { return m.restart(true, Iterator.Last) }
+
+func (m *merge) SeekGE(key []byte) bool {
+	return m.restart(false, func(s Iterator) bool { return s.SeekGE(key) })
+}
+
+func (m *merge) SeekLT(key []byte) bool {
+	return m.restart(true, func(s Iterator) bool { return s.SeekLT(key) })
+}
+
+// restart positions every source by move and plays all matches.
+func (m *merge) restart(backward bool, move func(Iterator) bool) bool {
+	m.backward, m.at, m.err = backward, false, nil
+	for i := range m.heads {
+		if !m.arrive(&m.heads[i], move(m.heads[i].source)) {
+			return false
+		}
+	}
+	return m.playAll()
+}
+
+// arrive takes the entry of a source that was just moved. It returns false if
+// the source failed.
+func (m *merge) arrive(h *head, ok bool) bool {
+	h.done, h.double = !ok, false
+	if ok {
+		h.entry = h.source.Entry()
+		return true
+	}
+	h.entry, h.word = nil, math.MaxUint64
+	if m.err = h.source.Err(); m.err != nil {
+		m.at = false
+		return false
+	}
+	return true
+}
+
+// playAll finds the common prefix of the heads, and the winner.
+func (m *merge) playAll() bool {
+	m.prefix = m.prefix[:0]
+	started := false
+	for i := range m.heads {
+		if h := &m.heads[i]; h.done {
+			continue
+		} else if !started {
+			m.prefix = append(m.prefix, h.entry.Key...)
+			started = true
+		} else {
+			m.prefix = m.prefix[:commonLen(m.prefix, h.entry.Key)]
+		}
+	}
+	m.setWords()
+	m.winner, m.second = m.play(1), -1
+	return m.settle()
+}
+
+// play returns the winner of the matches at and below a node.
+func (m *merge) play(node int) int32 {
+	k := len(m.heads)
+	if node >= k {
+		return int32(node - k)
+	}
+	a, b := m.play(2*node), m.play(2*node+1)
+	if m.loses(a, b) {
+		a, b = b, a
+	}
+	m.losers[node] = b
+	return a
+}
+
+// settle moves past entries that an earlier source has too.
+func (m *merge) settle() bool {
+	for {
+		h := &m.heads[m.winner]
+		if !h.double {
+			m.at = !h.done
+			return m.at
+		}
+		if !m.step(h) {
+			return false
+		}
+		m.replay()
+	}
+}
+
+// step moves one source on in the direction of the walk.
+func (m *merge) step(h *head) bool {
+	var ok bool
+	if m.backward {
+		ok = h.source.Prev()
+	} else {
+		ok = h.source.Next()
+	}
+	if !m.arrive(h, ok) {
+		return false
+	}
+	if ok {
+		m.setWord(h)
+	}
+	return true
+}
+
+func (m *merge) Next() bool {
+	if !m.at {
+		return false
+	}
+	if m.backward {
+		return m.turn()
+	}
+	return m.advance()
+}
+
+func (m *merge) Prev() bool {
+	if !m.at {
+		return false
+	}
+	if !m.backward {
+		return m.turn()
+	}
+	return m.advance()
+}
+
+func (m *merge) advance() bool {
+	if !m.step(&m.heads[m.winner]) {
+		return false
+	}
+	// Runs of entries from one source are common: while the winner beats the
+	// best of the others, no match needs to be played again.
+	if m.second >= 0 && !m.loses(m.winner, m.second) {
+		return m.settle()
+	}
+	m.replay()
+	return m.settle()
+}
+
+// replay plays the matches on the path of the winner, which has moved.
+func (m *merge) replay() {
+	old, w := m.winner, m.winner
+	for node := (int(w) + len(m.heads)) / 2; node > 0; node /= 2 {
+		if l := m.losers[node]; m.loses(w, l) {
+			m.losers[node], w = w, l
+		}
+	}
+	m.winner, m.second = w, -1
+	if w == old {
+		m.second = m.runnerUp()
+	}
+}
+
+// runnerUp is the best of the sources that lost to the winner.
+func (m *merge) runnerUp() int32 {
+	best := int32(-1)
+	for node := (int(m.winner) + len(m.heads)) / 2; node > 0; node /= 2 {
+		if l := m.losers[node]; best < 0 || m.loses(best, l) {
+			best = l
+		}
+	}
+	return best
+}
+
+// loses reports whether source a comes after b in the direction of the walk. If
+// both have the same entry, the later source loses, and is marked.
+func (m *merge) loses(a, b int32) bool {
+	x, y := &m.heads[a], &m.heads[b]
+	if x.word != y.word {
+		return x.word > y.word
+	}
+	if x.done || y.done {
+		return x.done
+	}
+	c := bytes.Compare(x.entry.Key, y.entry.Key)
+	if c == 0 {
+		c = cmp.Compare(y.entry.Version, x.entry.Version)
+	}
+	if c == 0 {
+		m.heads[max(a, b)].double = true
+		return a > b
+	}
+	return c > 0 != m.backward
+}
+
+// turn changes direction at the current entry: every other source moves to its
+// entry on the other side of it, then the current source moves on.
+func (m *merge) turn() bool {
+	m.backward = !m.backward
+	for i := range m.heads {
+		h := &m.heads[i]
+		var ok bool
+		switch {
+		case h.done && m.backward:
+			ok = h.source.Last()
+		case h.done:
+			ok = h.source.First()
+		case m.backward:
+			ok = h.source.Prev()
+		default:
+			ok = h.source.Next()
+		}
+		if !m.arrive(h, ok) {
+			return false
+		}
+	}
+	return m.playAll()
+}
+
+// setWord takes the word of a head's key; if the key doesn't have the prefix,
+// the prefix is cut and all words are taken again.
+func (m *merge) setWord(h *head) {
+	key := h.entry.Key
+	if len(key) < len(m.prefix) || string(key[:len(m.prefix)]) != string(m.prefix) {
+		m.prefix = m.prefix[:commonLen(m.prefix, key)]
+		m.setWords()
+		return
+	}
+	w := keyWord(key[len(m.prefix):])
+	if m.backward {
+		w = ^w
+	}
+	h.word = w
+}
+
+func (m *merge) setWords() {
+	for i := range m.heads {
+		if h := &m.heads[i]; !h.done {
+			m.setWord(h)
+		}
+	}
+}
+
+func (m *merge) Entry() *entry.Entry { return m.heads[m.winner].entry }
+
+func (m *merge) Err() error { return m.err }
+
+func (m *merge) Close() {
+	for i := range m.heads {
+		m.heads[i].source.Close()
+	}
+	m.at = false
+}
+
+// keyWord is the first 8 bytes of key as a number that sorts as they do, padded
+// with zeros.
+func keyWord(key []byte) uint64 {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	var w uint64
+	for i, b := range key {
+		w |= uint64(b) << (56 - 8*i)
+	}
+	return w
+}
+
+func commonLen(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// empty has no entries.
+type empty struct{}
+
+func (empty) First() bool         { return false }
+func (empty) Last() bool          { return false }
+func (empty) SeekGE([]byte) bool  { return false }
+func (empty) SeekLT([]byte) bool  { return false }
+func (empty) Next() bool          { return false }
+func (empty) Prev() bool          { return false }
+func (empty) Entry() *entry.Entry { return nil }
+func (empty) Err() error          { return nil }
+func (empty) Close()              {}
