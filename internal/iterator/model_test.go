@@ -202,7 +202,7 @@ func forEachShape(t *testing.T, check func(t *testing.T, r *rand.Rand, key func(
 	for name, key := range keyMakers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range 60 {
+			for range 20 {
 				seed := rand.Uint64()
 				r := rand.New(rand.NewPCG(seed, 0))
 				if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { check(t, r, key) }) {

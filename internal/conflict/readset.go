@@ -1,0 +1,238 @@
+// Package conflict holds what a transaction has read, and the rule that refuses
+// its commit: nothing of it may have changed since.
+package conflict
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/hash"
+)
+
+// Changes knows the versions of all committed entries.
+type Changes interface {
+	// Newest returns the greatest version of key, and whether there is one.
+	Newest(key []byte, hash uint64) (entry.Version, bool, error)
+	// ChangedSince reports whether any key in [lo, hi) has a version greater
+	// than since; a nil hi is no bound.
+	ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
+}
+
+// ReadSet is the keys and ranges that a transaction has read, whether they held
+// anything or not. It copies what it is given. The zero value is empty. It is
+// used by one goroutine at a time.
+type ReadSet struct {
+	bytes  []byte // of keys and bounds
+	keys   []key
+	ranges []span
+	sorted bool // ranges are in order and apart from each other
+
+	index   []int32 // open-addressing table of keys by hash; number + 1, 0 = empty
+	indexed int     // keys that are in the index
+}
+
+// piece is a part of ReadSet.bytes.
+type piece struct{ from, to int }
+
+type key struct {
+	hash uint64
+	at   piece
+}
+
+// span is the range [lo, hi).
+type span struct {
+	lo, hi  piece
+	endless bool // no hi
+}
+
+// fewKeys are compared one by one by Touches rather than looked up in an index.
+const fewKeys = 4
+
+// Reset empties the set and keeps its memory for the next transaction.
+func (s *ReadSet) Reset() {
+	s.bytes, s.keys, s.ranges = s.bytes[:0], s.keys[:0], s.ranges[:0]
+	clear(s.index)
+	s.index, s.indexed = s.index[:0], 0
+	s.sorted = false
+}
+
+// Empty reports whether nothing was read.
+func (s *ReadSet) Empty() bool { return len(s.keys) == 0 && len(s.ranges) == 0 }
+
+// Bytes is the memory that the set uses.
+func (s *ReadSet) Bytes() int {
+	return cap(s.bytes) + 24*cap(s.keys) + 40*cap(s.ranges) + 4*cap(s.index)
+}
+
+func (s *ReadSet) text(p piece) []byte { return s.bytes[p.from:p.to:p.to] }
+
+func (s *ReadSet) store(text []byte) piece {
+	from := len(s.bytes)
+	s.bytes = append(s.bytes, text...)
+	return piece{from, len(s.bytes)}
+}
+
+// AddKey notes that k, whose store hash is given, was read.
+func (s *ReadSet) AddKey(k []byte, hash uint64) {
+	if n := len(s.keys); n > 0 && s.keys[n-1].hash == hash && bytes.Equal(s.text(s.keys[n-1].at), k) {
+		return
+	}
+	s.keys = append(s.keys, key{hash, s.store(k)})
+}
+
+// AddRange notes that all of [lo, hi) was read; a nil hi is no bound. A range
+// that overlaps or continues the one added before only extends it.
+func (s *ReadSet) AddRange(lo, hi []byte) {
+	if hi != nil && bytes.Compare(lo, hi) >= 0 {
+		return
+	}
+	if n := len(s.ranges); n > 0 {
+		r := &s.ranges[n-1]
+		meets := (r.endless || bytes.Compare(lo, s.text(r.hi)) <= 0) && (hi == nil || bytes.Compare(s.text(r.lo), hi) <= 0)
+		if meets {
+			s.extend(r, lo, hi)
+			s.sorted = false
+			return
+		}
+	}
+	r := span{lo: s.store(lo), endless: hi == nil}
+	r.hi = s.store(hi)
+	s.ranges = append(s.ranges, r)
+	s.sorted = false
+}
+
+// extend makes r reach from lo to hi, if it doesn't.
+func (s *ReadSet) extend(r *span, lo, hi []byte) {
+	if bytes.Compare(lo, s.text(r.lo)) < 0 {
+		r.lo = s.store(lo)
+	}
+	switch {
+	case r.endless:
+	case hi == nil:
+		r.endless = true
+	case bytes.Compare(hi, s.text(r.hi)) > 0:
+		if r.hi.to == len(s.bytes) { // a walk that goes on extends the same bound again and again
+			s.bytes = s.bytes[:r.hi.from]
+		}
+		r.hi = s.store(hi)
+	}
+}
+
+// Check reports whether anything that was read has changed since a version.
+func (s *ReadSet) Check(c Changes, since entry.Version) (conflict bool, err error) {
+	for i := range s.keys {
+		v, found, err := c.Newest(s.text(s.keys[i].at), s.keys[i].hash)
+		if err != nil {
+			return false, err
+		}
+		if found && v > since {
+			return true, nil
+		}
+	}
+	s.mergeRanges()
+	for i := range s.ranges {
+		r := &s.ranges[i]
+		changed, err := c.ChangedSince(s.text(r.lo), s.bound(r), since)
+		if changed || err != nil {
+			return changed && err == nil, err
+		}
+	}
+	return false, nil
+}
+
+func (s *ReadSet) bound(r *span) []byte {
+	if r.endless {
+		return nil
+	}
+	return s.text(r.hi)
+}
+
+// Touches reports whether k was read, by itself or in a range.
+func (s *ReadSet) Touches(k []byte) bool {
+	return s.touchesKey(k) || s.touchesRange(k)
+}
+
+func (s *ReadSet) touchesKey(k []byte) bool {
+	if len(s.keys) <= fewKeys {
+		return slices.ContainsFunc(s.keys, func(o key) bool { return bytes.Equal(s.text(o.at), k) })
+	}
+	s.indexKeys()
+	mask := uint64(len(s.index) - 1)
+	for i := s.sum(k) & mask; s.index[i] != 0; i = (i + 1) & mask {
+		if bytes.Equal(s.text(s.keys[s.index[i]-1].at), k) {
+			return true
+		}
+	}
+	return false
+}
+
+// sum is the hash of the index. Its seed is a store hash, which nobody outside
+// can know, so nobody can choose keys that collide.
+func (s *ReadSet) sum(k []byte) uint64 { return hash.Sum(s.keys[0].hash, k) }
+
+// indexKeys brings the index up to date.
+func (s *ReadSet) indexKeys() {
+	if s.indexed == len(s.keys) {
+		return
+	}
+	if 2*len(s.keys) > len(s.index) {
+		size := 64
+		for size < 4*len(s.keys) {
+			size *= 2
+		}
+		if size <= cap(s.index) {
+			s.index = s.index[:size]
+			clear(s.index)
+		} else {
+			s.index = make([]int32, size)
+		}
+		s.indexed = 0
+	}
+	mask := uint64(len(s.index) - 1)
+	for ; s.indexed < len(s.keys); s.indexed++ {
+		i := s.sum(s.text(s.keys[s.indexed].at)) & mask
+		for s.index[i] != 0 {
+			i = (i + 1) & mask
+		}
+		s.index[i] = int32(s.indexed + 1)
+	}
+}
+
+func (s *ReadSet) touchesRange(k []byte) bool {
+	if len(s.ranges) == 0 {
+		return false
+	}
+	s.mergeRanges()
+	i, found := slices.BinarySearchFunc(s.ranges, k, func(r span, k []byte) int {
+		return bytes.Compare(s.text(r.lo), k)
+	})
+	if found {
+		return true
+	}
+	return i > 0 && (s.ranges[i-1].endless || bytes.Compare(k, s.text(s.ranges[i-1].hi)) < 0)
+}
+
+// mergeRanges sorts the ranges and joins those that meet.
+func (s *ReadSet) mergeRanges() {
+	if s.sorted || len(s.ranges) < 2 {
+		return
+	}
+	slices.SortFunc(s.ranges, func(a, b span) int { return bytes.Compare(s.text(a.lo), s.text(b.lo)) })
+	n := 0
+	for _, r := range s.ranges[1:] {
+		last := &s.ranges[n]
+		switch {
+		case !last.endless && bytes.Compare(s.text(r.lo), s.text(last.hi)) > 0:
+			n++
+			s.ranges[n] = r
+		case last.endless:
+		case r.endless:
+			last.endless = true
+		case bytes.Compare(s.text(r.hi), s.text(last.hi)) > 0:
+			last.hi = r.hi
+		}
+	}
+	s.ranges = s.ranges[:n+1]
+	s.sorted = true
+}

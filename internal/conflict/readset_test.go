@@ -1,0 +1,197 @@
+package conflict
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/hash"
+)
+
+// changes is a store that keeps the newest version of each key.
+type changes struct {
+	versions map[string]entry.Version
+	asked    int
+	err      error
+}
+
+func (c *changes) Newest(key []byte, h uint64) (entry.Version, bool, error) {
+	c.asked++
+	if h != hash.Sum(1, key) {
+		return 0, false, fmt.Errorf("%q came with the hash of another key", key)
+	}
+	v, ok := c.versions[string(key)]
+	return v, ok, c.err
+}
+
+func (c *changes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	c.asked++
+	for k, v := range c.versions {
+		if v > since && k >= string(lo) && (hi == nil || k < string(hi)) {
+			return true, c.err
+		}
+	}
+	return false, c.err
+}
+
+func addKey(s *ReadSet, key string) { s.AddKey([]byte(key), hash.Sum(1, []byte(key))) }
+
+func TestCheck(t *testing.T) {
+	store := &changes{versions: map[string]entry.Version{"a": 3, "c": 5, "e": 9}}
+	for _, c := range []struct {
+		name  string
+		read  func(*ReadSet)
+		since entry.Version
+		want  bool
+	}{
+		{"nothing read", func(s *ReadSet) {}, 0, false},
+		{"key unchanged", func(s *ReadSet) { addKey(s, "a") }, 3, false},
+		{"key changed", func(s *ReadSet) { addKey(s, "a") }, 2, true},
+		{"absent key still absent", func(s *ReadSet) { addKey(s, "b") }, 0, false},
+		{"second key changed", func(s *ReadSet) { addKey(s, "a"); addKey(s, "e") }, 8, true},
+		{"empty range still empty", func(s *ReadSet) { s.AddRange([]byte("aa"), []byte("c")) }, 0, false},
+		{"phantom in a range", func(s *ReadSet) { s.AddRange([]byte("aa"), []byte("d")) }, 4, true},
+		{"lower bound is in", func(s *ReadSet) { s.AddRange([]byte("c"), []byte("d")) }, 4, true},
+		{"upper bound is out", func(s *ReadSet) { s.AddRange([]byte("d"), []byte("e")) }, 0, false},
+		{"no upper bound", func(s *ReadSet) { s.AddRange([]byte("d"), nil) }, 8, true},
+		{"no upper bound, unchanged", func(s *ReadSet) { s.AddRange(nil, nil) }, 9, false},
+		{"range of nothing", func(s *ReadSet) { s.AddRange([]byte("c"), []byte("c")) }, 0, false},
+		{"empty hi is a bound", func(s *ReadSet) { s.AddRange(nil, []byte{}) }, 0, false},
+	} {
+		var s ReadSet
+		c.read(&s)
+		if got, err := s.Check(store, c.since); got != c.want || err != nil {
+			t.Errorf("%s: %v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
+}
+
+func TestCheckReportsFailures(t *testing.T) {
+	fault := errors.New("disk")
+	store := &changes{versions: map[string]entry.Version{"a": 3}, err: fault}
+	var keys, ranges ReadSet
+	addKey(&keys, "a")
+	ranges.AddRange(nil, nil)
+	for _, s := range []*ReadSet{&keys, &ranges} {
+		if conflict, err := s.Check(store, 0); conflict || !errors.Is(err, fault) {
+			t.Errorf("%v, %v", conflict, err)
+		}
+	}
+}
+
+func TestRepeatsAreMerged(t *testing.T) {
+	var s ReadSet
+	for range 100 {
+		addKey(&s, "a")
+	}
+	for i := range 100 { // a walk, noted step by step
+		s.AddRange([]byte("k"), fmt.Appendf(nil, "k%04d", i))
+	}
+	s.AddRange([]byte("x"), []byte("z"))
+	s.AddRange([]byte("a"), []byte("b"))
+	s.AddRange([]byte("b"), []byte("c"))
+	s.AddRange([]byte("y"), nil)
+	store := &changes{}
+	if _, err := s.Check(store, 0); err != nil || store.asked != 4 {
+		t.Errorf("%d questions (%v), want 1 key and 3 ranges", store.asked, err)
+	}
+	if len(s.bytes) > 30 {
+		t.Errorf("%d bytes kept: %q", len(s.bytes), s.bytes)
+	}
+}
+
+func TestReadSetMatchesANaiveOne(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	var s ReadSet
+	word := func() []byte {
+		k := make([]byte, r.IntN(5))
+		for i := range k {
+			k[i] = "abc"[r.IntN(3)]
+		}
+		return k
+	}
+	for range 400 {
+		s.Reset()
+		if !s.Empty() {
+			t.Fatal("not empty after Reset")
+		}
+		keys := map[string]bool{}
+		var ranges [][2][]byte
+		for range r.IntN(60) {
+			switch r.IntN(8) {
+			case 0:
+				lo, hi := word(), word()
+				if r.IntN(20) == 0 {
+					hi = nil
+				}
+				s.AddRange(lo, hi)
+				ranges = append(ranges, [2][]byte{lo, hi})
+			case 1: // questions in between must not harm what is added later
+				s.Touches(word())
+			default:
+				k := word()
+				addKey(&s, string(k))
+				keys[string(k)] = true
+			}
+		}
+		touched := func(k []byte) bool {
+			hit := keys[string(k)]
+			for _, x := range ranges {
+				hit = hit || bytes.Compare(k, x[0]) >= 0 && (x[1] == nil || bytes.Compare(k, x[1]) < 0)
+			}
+			return hit
+		}
+		store := &changes{versions: map[string]entry.Version{}}
+		want := false
+		for range r.IntN(4) {
+			k := word()
+			v := entry.Version(r.IntN(10))
+			store.versions[string(k)] = v
+		}
+		for k, v := range store.versions {
+			want = want || v > 5 && touched([]byte(k))
+		}
+		if got, err := s.Check(store, 5); got != want || err != nil {
+			t.Fatalf("Check = %v, %v, want %v", got, err, want)
+		}
+		for range 50 {
+			if k := word(); s.Touches(k) != touched(k) {
+				t.Fatalf("Touches(%q) = %v; keys %v, ranges %q", k, s.Touches(k), keys, ranges)
+			}
+		}
+	}
+}
+
+func BenchmarkAddKey(b *testing.B) {
+	var s ReadSet
+	key := []byte("vsz=00016-k=0000000000")
+	for i := 0; b.Loop(); i++ {
+		if i%1000 == 0 {
+			s.Reset()
+		}
+		key[20], key[21] = byte(i>>8), byte(i)
+		s.AddKey(key, uint64(i))
+	}
+}
+
+func BenchmarkTouches(b *testing.B) {
+	for _, n := range []int{1, 8, 100, 10_000} {
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			var s ReadSet
+			for i := range n {
+				addKey(&s, fmt.Sprintf("vsz=00016-k=%010d", i))
+			}
+			key := []byte("vsz=00016-k=9999999999")
+			for b.Loop() {
+				if s.Touches(key) {
+					b.Fatal("touched")
+				}
+			}
+		})
+	}
+}
