@@ -48,7 +48,7 @@ func (d *disk) Create(name string) (vfs.File, error) {
 		return nil, fs.ErrExist
 	}
 	d.files[name] = new(inode)
-	return &handle{d, d.files[name], name}, nil
+	return &handle{d: d, f: d.files[name], name: name}, nil
 }
 
 func (d *disk) Open(name string) (vfs.File, error) {
@@ -57,7 +57,7 @@ func (d *disk) Open(name string) (vfs.File, error) {
 	if d.files[name] == nil {
 		return nil, fs.ErrNotExist
 	}
-	return &handle{d, d.files[name], name}, nil
+	return &handle{d: d, f: d.files[name], name: name}, nil
 }
 
 func (d *disk) OpenReadWrite(name string) (vfs.File, error) { return d.Open(name) }
@@ -141,9 +141,10 @@ func (d *disk) kill() *disk {
 }
 
 type handle struct {
-	d    *disk
-	f    *inode
-	name string
+	vfs.File // what is not implemented below is not used
+	d        *disk
+	f        *inode
+	name     string
 }
 
 func (h *handle) ReadAt(p []byte, off int64) (int, error) {
@@ -190,13 +191,6 @@ func (h *handle) Truncate(size int64) error {
 	return nil
 }
 
-func (h *handle) Preallocate(off, n int64) error {
-	h.d.mu.Lock()
-	defer h.d.mu.Unlock()
-	h.grow(off + n)
-	return nil
-}
-
 func (h *handle) Sync() error {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
@@ -208,6 +202,7 @@ func (h *handle) Sync() error {
 	return nil
 }
 
+func (h *handle) Name() string                   { return h.name }
 func (h *handle) SyncData() error                { return h.Sync() }
 func (h *handle) StartWriteback(_, _ int64)      {}
 func (h *handle) Close() error                   { return nil }

@@ -23,9 +23,10 @@ import (
 const DefaultSegmentBytes = 256 << 20
 
 const (
-	firstRoom      = 64 << 10 // least length that a file is preallocated to
-	mostRoom       = 16 << 20 // most that is preallocated ahead
-	writebackEvery = 4 << 20  // bytes appended without a sync between two hints
+	leastFill      = 64 << 10  // step in which a file is filled with zeros ahead of its end; it doubles the file
+	mostFill       = 1 << 20   // up to this step: a sync has to wait for it
+	smallSync      = 256 << 10 // files are filled while syncs come at least every so many bytes
+	writebackEvery = 4 << 20   // bytes appended without a sync between two hints
 )
 
 // Config is what a Journal needs.
@@ -91,7 +92,8 @@ type Journal struct {
 	cur     *open // nil between Rotate and the next Append
 	limit   int64 // length that cur will not pass
 	unhint  int64 // bytes of cur since the last hint or sync
-	bulk    int64 // bytes since the last sync
+	bulk    int64 // bytes appended since the last sync
+	synced  int64 // bytes that the last sync made durable; 0 = there was none
 	syncing sync.Mutex
 	durable atomic.Uint64
 	failure atomic.Pointer[error]
@@ -119,7 +121,6 @@ func New(c Config) *Journal {
 	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID}, point: c.Begin}
 	j.point.NextFrame = c.Begin.next()
 	j.durable.Store(j.point.NextFrame - 1)
-	j.bulk = math.MaxInt64 / 2 // nothing was synced yet
 	return j
 }
 
@@ -174,12 +175,20 @@ func (j *Journal) room(size int64) error {
 			return err
 		}
 	}
-	if end := j.cur.End() + size; end > j.cur.Allocated() && j.bulk < mostRoom {
-		room := j.cur.Allocated() + min(j.cur.Allocated(), mostRoom)
-		room = (max(room, end) + firstRoom - 1) / firstRoom * firstRoom
-		j.cur.Preallocate(min(room, j.cur.limit))
+	if end := j.cur.End() + size; end > j.cur.Allocated() {
+		return j.fill(end)
 	}
 	return nil
+}
+
+// fill makes the file longer than end, if commits are such that it pays: small and synced.
+func (j *Journal) fill(end int64) error {
+	if j.synced == 0 || j.synced > smallSync || j.bulk > smallSync || end-j.cur.Allocated() > mostFill {
+		return nil
+	}
+	size := max(end, j.cur.Allocated()+min(j.cur.Allocated(), mostFill))
+	size = (size + leastFill - 1) / leastFill * leastFill
+	return j.cur.Fill(min(size, j.cur.limit))
 }
 
 // begin starts a new segment.
@@ -213,7 +222,7 @@ func (j *Journal) begin(size int64) error {
 
 // appended notes that a frame of this size was appended to cur.
 func (j *Journal) appended(size int64) {
-	j.bulk = min(j.bulk+size, math.MaxInt64/2)
+	j.bulk += size
 	if j.unhint += size; j.unhint >= writebackEvery {
 		j.cur.StartWriteback(j.cur.End()-j.unhint, j.unhint)
 		j.unhint = 0
@@ -280,7 +289,7 @@ func (j *Journal) Sync() error {
 		}
 	}
 	j.raiseDurable(last)
-	j.unhint, j.bulk = 0, 0
+	j.unhint, j.bulk, j.synced = 0, 0, j.bulk
 	return nil
 }
 
@@ -348,6 +357,9 @@ func (j *Journal) raiseDurable(n uint64) {
 // returns the error that all later calls get: that of the first failure.
 func (j *Journal) stop(cause error) error {
 	err := fmt.Errorf("%w: %w", errs.ErrStopped, cause)
+	if vfs.IsNoSpace(cause) && !errors.Is(cause, errs.ErrNoSpace) {
+		err = fmt.Errorf("%w: %w: %w", errs.ErrStopped, errs.ErrNoSpace, cause)
+	}
 	j.failure.CompareAndSwap(nil, &err)
 	return *j.failure.Load()
 }

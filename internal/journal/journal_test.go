@@ -360,7 +360,7 @@ func TestDamage(t *testing.T) {
 	for round := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, round))
 		h := newHistory(t, newDisk(), int64(4000+rnd.IntN(20_000)))
-		var durable []int // known from the frame after each group on
+		var durable []int // how many groups each one proves durable
 		for range 10 + rnd.IntN(20) {
 			durable = append(durable, h.durable)
 			h.must(h.append(0, rnd.IntN(60), rnd.IntN(1500)))
@@ -376,6 +376,10 @@ func TestDamage(t *testing.T) {
 		for image := range 60 {
 			d := h.d.kill()
 			what := damage(d, rnd)
+			proven := 0
+			if strings.HasPrefix(what, "flip") { // in the last group at worst
+				proven = durable[len(durable)-2]
+			}
 			what = fmt.Sprintf("seed %d, round %d, image %d: %s", seed, round, image, what)
 			groups, _, err := readBack(d, Point{}, known, image%2 == 0)
 			if err != nil {
@@ -386,6 +390,9 @@ func TestDamage(t *testing.T) {
 			}
 			if len(groups) > len(h.groups) || !slices.Equal(groups, h.groups[:len(groups)]) {
 				t.Fatalf("%s: %d groups came back that are no prefix", what, len(groups))
+			}
+			if len(groups) < proven {
+				t.Errorf("%s: %d groups, %d had been durable", what, len(groups), proven)
 			}
 			if known != 0 && len(groups) != len(h.groups) {
 				t.Errorf("%s: %d of %d groups, all known durable", what, len(groups), len(h.groups))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/errs"
@@ -121,6 +122,9 @@ func (s *Frames) bytes(off, n int64) ([]byte, error) {
 	}
 	if m := s.f.Mapped(); n > bigFrame && m != nil {
 		return m[off : off+n : off+n], nil
+	}
+	if n > math.MaxInt {
+		return nil, fmt.Errorf("%w: %s: frame of %d bytes", errs.ErrUnsupported, s.name, n)
 	}
 	want := min(max(n, window), s.end-off)
 	kept := 0

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/checksum"
@@ -133,9 +134,13 @@ func (r *Reader) Value(h entry.Handle, key []byte, v entry.Version) (value []byt
 		return nil, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
 	}
 	off := int64(h.Offset)
+	bound := min(recordBound(key, h.Length), end-h.Offset)
 	data := r.file.Mapped()
 	if data == nil {
-		rec, err := r.file.Bytes(off, int(min(recordBound(key, h.Length), end-h.Offset)))
+		if bound > math.MaxInt {
+			return nil, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
+		}
+		rec, err := r.file.Bytes(off, int(bound))
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +151,7 @@ func (r *Reader) Value(h entry.Handle, key []byte, v entry.Version) (value []byt
 	if r.verified.Test(off / granule) {
 		return r.decode(rec, off, h.Length, key, v, false)
 	}
-	if err := r.prime(off, int64(min(recordBound(key, h.Length), end-h.Offset))); err != nil {
+	if err := r.prime(off, int64(bound)); err != nil {
 		return nil, err
 	}
 	if value, err = r.decode(rec, off, h.Length, key, v, true); err != nil {

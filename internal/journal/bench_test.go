@@ -1,0 +1,144 @@
+package journal
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/vfs"
+)
+
+func benchConfig(b *testing.B) Config {
+	var num entry.FileNum
+	return Config{FS: vfs.OS(), Dir: b.TempDir(), UUID: uuid, NextNum: func() entry.FileNum { num++; return num }}
+}
+
+// arena holds n encoded records.
+func arena(n, valueBytes int, own bool) []byte {
+	var p []byte
+	for i := range n {
+		p = entry.AppendRecord(p, &entry.Entry{Key: fmt.Appendf(nil, "\x00key%018d", i), Value: make([]byte, valueBytes), Version: 1, Kind: entry.Set}, own)
+	}
+	return p
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for _, c := range []struct {
+		name     string
+		n, value int
+		own      bool
+	}{{"small", 1000, 16, false}, {"own1K", 1000, 1024, true}, {"one", 1, 16, false}} {
+		b.Run(c.name, func(b *testing.B) {
+			cfg := benchConfig(b)
+			j := New(cfg)
+			g := Group{Transactions: 1, Payload: [][]byte{arena(c.n, c.value, c.own)}}
+			b.SetBytes(int64(len(g.Payload[0])))
+			b.ReportAllocs()
+			appended := 0
+			for b.Loop() {
+				if _, err := j.Append(g); err != nil {
+					b.Fatal(err)
+				}
+				if appended += len(g.Payload[0]); appended > 200<<20 { // keep the page cache out of it
+					b.StopTimer()
+					last := j.End().Segment
+					_, err := j.Rotate()
+					if err == nil {
+						err = j.SyncSealed()
+					}
+					if err == nil {
+						err = cfg.FS.Remove(cfg.Dir + "/" + filename.Of(filename.Journal, last))
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					appended = 0
+					b.StartTimer()
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.n), "ns/record")
+		})
+	}
+}
+
+func BenchmarkAppendSync(b *testing.B) {
+	for _, recycled := range []bool{false, true} {
+		b.Run(fmt.Sprintf("recycled=%v", recycled), func(b *testing.B) {
+			cfg := benchConfig(b)
+			if recycled {
+				spare(b, &cfg)
+			}
+			j := New(cfg)
+			g := Group{Transactions: 1, Payload: [][]byte{arena(1, 1024, true)}}
+			for b.Loop() {
+				if _, err := j.Append(g); err != nil {
+					b.Fatal(err)
+				}
+				if err := j.Sync(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// spare gives c one written file of 64 MB to recycle.
+func spare(b *testing.B, c *Config) {
+	f, err := c.FS.Create(c.Dir + "/spare")
+	if err != nil {
+		b.Fatal(err)
+	}
+	zeros := make([]byte, 1<<20)
+	for i := range 64 {
+		if _, err := f.WriteAt(zeros, int64(i)<<20); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	used := false
+	c.Recycle = func() (string, bool) {
+		if used {
+			return "", false
+		}
+		used = true
+		return "spare", true
+	}
+}
+
+func BenchmarkReplay(b *testing.B) {
+	for _, c := range []struct {
+		name     string
+		n, value int
+		own      bool
+	}{{"small", 1000, 16, false}, {"own1K", 100, 1024, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			cfg := benchConfig(b)
+			j := New(cfg)
+			g := Group{Transactions: 1, Payload: [][]byte{arena(c.n, c.value, c.own)}}
+			size := 0
+			for size < 64<<20 {
+				again := Group{Transactions: 1, Payload: [][]byte{bytes.Clone(g.Payload[0])}}
+				if _, err := j.Append(again); err != nil {
+					b.Fatal(err)
+				}
+				size += len(g.Payload[0])
+			}
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				n := 0
+				_, err := Replay(ReplayConfig{FS: cfg.FS, Dir: cfg.Dir, UUID: uuid, ReadOnly: true}, func(_ Position, payload []byte, _ frame.Header) error {
+					n += len(payload)
+					return nil
+				})
+				if err != nil || n != size {
+					b.Fatal(n, err)
+				}
+			}
+		})
+	}
+}
