@@ -1,0 +1,39 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/brockdb/brock/internal/errs"
+)
+
+// LockedError reports that someone else holds a lock. It is brock.ErrLocked.
+type LockedError struct {
+	Name   string // the lock file
+	Owner  string // what the holder left as its name; empty if not known
+	Shared bool   // the holders share the lock
+}
+
+// Error names the lock file and its holder.
+func (e *LockedError) Error() string {
+	s := "lock " + e.Name + ": held by "
+	switch {
+	case e.Shared:
+		return s + "readers"
+	case e.Owner != "":
+		return s + e.Owner
+	}
+	return s + "another"
+}
+
+// Is makes every LockedError the ErrLocked of package brock.
+func (e *LockedError) Is(target error) bool { return target == errs.ErrLocked }
+
+// IsNoSpace reports whether err says that a disk, or a quota, is full.
+func IsNoSpace(err error) bool {
+	return errors.Is(err, errs.ErrNoSpace) || isNoSpace(err)
+}
+
+func pathError(op, path string, err error) error {
+	return &fs.PathError{Op: op, Path: path, Err: err}
+}

@@ -1,0 +1,75 @@
+//go:build (linux || darwin || freebsd) && (amd64 || arm64 || loong64 || mips64 || mips64le || ppc64 || ppc64le || riscv64 || s390x)
+
+package vfs
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+type osMapping struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+// mapFile maps beyond the end of the file on linux only; elsewhere it isn't
+// certain that bytes written later are seen.
+func mapFile(f *os.File, size int64) (Mapping, error) {
+	if size <= 0 || size != int64(int(size)) {
+		return nil, errors.ErrUnsupported
+	}
+	if runtime.GOOS != "linux" {
+		i, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		if size > i.Size() {
+			return nil, errors.ErrUnsupported
+		}
+	}
+	c, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var data []byte
+	failed := c.Control(func(fd uintptr) {
+		data, err = unix.Mmap(int(fd), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	})
+	if err := errors.Join(failed, err); err != nil {
+		if errors.Is(err, unix.ENODEV) {
+			return nil, errors.ErrUnsupported // this file system maps nothing
+		}
+		return nil, err
+	}
+	return &osMapping{data: data}, nil
+}
+
+func (m *osMapping) Data() []byte { return m.data }
+
+func (m *osMapping) Advise(a Advice) error {
+	how := [...]int{unix.MADV_NORMAL, unix.MADV_RANDOM, unix.MADV_SEQUENTIAL, unix.MADV_WILLNEED, unix.MADV_DONTNEED}
+	if a < Normal || int(a) >= len(how) {
+		return errors.ErrUnsupported
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.data == nil {
+		return os.ErrClosed
+	}
+	return unix.Madvise(m.data, how[a])
+}
+
+func (m *osMapping) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data := m.data
+	if data == nil {
+		return nil
+	}
+	m.data = nil
+	return unix.Munmap(data)
+}

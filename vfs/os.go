@@ -1,0 +1,164 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+)
+
+// OS returns the file system of the operating system.
+func OS() FS { return osFS{} }
+
+type osFS struct{}
+
+func (osFS) Create(name string) (File, error) {
+	return open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow)
+}
+
+func (osFS) Open(name string) (File, error) { return open(name, os.O_RDONLY) }
+
+func (osFS) OpenReadWrite(name string) (File, error) { return open(name, os.O_RDWR) }
+
+func open(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (osFS) Remove(name string) error { return os.Remove(name) }
+
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+
+func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o700) }
+
+func (osFS) List(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (osFS) Stat(name string) (Info, error) {
+	i, err := os.Stat(name)
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{Size: i.Size(), IsDir: i.IsDir(), ModTime: i.ModTime()}, nil
+}
+
+func (osFS) SyncDir(dir string) error {
+	if !dirsSync {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) Free(dir string) (int64, error) {
+	n, err := free(dir)
+	if err != nil {
+		return -1, pathError("free", dir, err)
+	}
+	return n, nil
+}
+
+const maxOwner = 256 // bytes of a lock file that are shown
+
+func (osFS) Lock(name string, shared bool, owner string) (io.Closer, error) {
+	flag := os.O_RDWR | os.O_CREATE | noFollow
+	if shared {
+		flag = os.O_RDONLY | noFollow
+	}
+	f, err := os.OpenFile(name, flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	held, err := tryLock(f, shared)
+	if held && !shared {
+		if err = signLock(f, owner); err != nil {
+			unlock(f)
+		}
+	}
+	if !held && err == nil {
+		err = whoLocked(f, shared)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &osLock{f: f, shared: shared}, nil
+}
+
+// signLock leaves the owner's name in the lock file. A full disk must not keep
+// a store from being opened, so the name may be missing.
+func signLock(f *os.File, owner string) error {
+	if owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		owner = fmt.Sprintf("pid %d on host %s", os.Getpid(), host)
+	}
+	err := f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(owner+"\n"), 0)
+	}
+	if IsNoSpace(err) {
+		return nil
+	}
+	return err
+}
+
+// whoLocked says who refused us the lock. If a shared lock is to be had where
+// an exclusive one is not, the holders are readers, whose names nobody knows.
+func whoLocked(f *os.File, shared bool) error {
+	e := &LockedError{Name: f.Name()}
+	if !shared {
+		if held, err := tryLock(f, true); held && err == nil {
+			unlock(f)
+			e.Shared = true
+			return e
+		}
+	}
+	text := make([]byte, maxOwner)
+	n, _ := f.ReadAt(text, 0)
+	e.Owner, _, _ = strings.Cut(string(text[:n]), "\n")
+	return e
+}
+
+// osLock is a lock that is held.
+type osLock struct {
+	mu     sync.Mutex
+	f      *os.File // nil once closed
+	shared bool
+}
+
+// Close gives the lock up. The name goes first, so that no one reads the name
+// of a holder that left; failing to remove it harms nobody.
+func (l *osLock) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return fs.ErrClosed
+	}
+	f := l.f
+	l.f = nil
+	if !l.shared {
+		_ = f.Truncate(0)
+	}
+	unlock(f)
+	return f.Close()
+}

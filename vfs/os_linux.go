@@ -1,0 +1,80 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// withFD calls fn with the descriptor of f, which can't be closed meanwhile,
+// and again when a signal interrupted it.
+func withFD(f *os.File, fn func(fd int) error) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := c.Control(func(fd uintptr) {
+		for {
+			if err = fn(int(fd)); err != unix.EINTR {
+				return
+			}
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+func syncData(f *os.File) error { return withFD(f, unix.Fdatasync) }
+
+func preallocate(f *os.File, off, n int64) error {
+	err := withFD(f, func(fd int) error { return unix.Fallocate(fd, 0, off, n) })
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		return errors.ErrUnsupported
+	}
+	return err
+}
+
+func startWriteback(f *os.File, off, n int64) {
+	_ = withFD(f, func(fd int) error {
+		return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
+	})
+}
+
+const maxVec = 1024 // buffers a pwritev takes
+
+func writeVec(f *os.File, bufs [][]byte, off int64) (written int, err error) {
+	for len(bufs) > 0 {
+		batch := bufs[:min(len(bufs), maxVec)]
+		var n int
+		err = withFD(f, func(fd int) (err error) {
+			n, err = unix.Pwritev(fd, batch, off)
+			return err
+		})
+		if err != nil {
+			return written, pathError("writevec", f.Name(), err)
+		}
+		off, written = off+int64(n), written+n
+		for len(bufs) > 0 && n >= len(bufs[0]) { // also skips empty ones
+			n -= len(bufs[0])
+			bufs = bufs[1:]
+		}
+		if n == 0 {
+			if len(bufs) > 0 && len(batch) > 0 && &batch[0] == &bufs[0] {
+				return written, pathError("writevec", f.Name(), io.ErrShortWrite)
+			}
+			continue
+		}
+		rest := bufs[0][n:] // the call ended within a buffer
+		n, err = f.WriteAt(rest, off)
+		off, written = off+int64(n), written+n
+		if err != nil {
+			return written, err
+		}
+		bufs = bufs[1:]
+	}
+	return written, nil
+}

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package vfs
+
+import (
+	"errors"
+	"os"
+)
+
+// syncData is Sync, which on darwin is F_FULLFSYNC: less doesn't reach the medium.
+func syncData(f *os.File) error { return f.Sync() }
+
+// preallocate is not done: what these systems have reserves space without
+// extending the file, or writes the zeros.
+func preallocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
+
+func startWriteback(*os.File, int64, int64) {}
+
+func writeVec(f *os.File, bufs [][]byte, off int64) (int, error) { return gather(f, bufs, off) }

@@ -1,0 +1,15 @@
+//go:build !unix && !windows && !plan9
+
+package vfs
+
+import (
+	"errors"
+	"syscall"
+)
+
+const (
+	noFollow = 0
+	dirsSync = false // wasm hosts have no call for it
+)
+
+func isNoSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) }

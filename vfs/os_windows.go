@@ -1,0 +1,51 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+const (
+	noFollow = 0
+	dirsSync = false // the journal of NTFS keeps names; there is no call for it
+)
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
+		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
+}
+
+func free(dir string) (int64, error) {
+	name, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return -1, err
+	}
+	var n uint64
+	if err := windows.GetDiskFreeSpaceEx(name, &n, nil, nil); err != nil {
+		return -1, err
+	}
+	return int64(min(n, 1<<62)), nil
+}
+
+// A lock is one byte far behind the text, as locked bytes can't be read.
+var lockPlace = windows.Overlapped{OffsetHigh: 1 << 30}
+
+func tryLock(f *os.File, shared bool) (bool, error) {
+	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
+	if !shared {
+		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
+	}
+	at := lockPlace
+	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &at)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func unlock(f *os.File) {
+	at := lockPlace
+	_ = windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, &at)
+}

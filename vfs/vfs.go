@@ -1,0 +1,121 @@
+// Package vfs is the file system as Brock uses it: a small interface, the
+// operating system behind it (OS), and a file system in memory that can crash
+// (Mem). A store touches files through an FS only, so that a test, or an
+// application, can put anything behind it.
+//
+// Errors are those of io/fs: errors.Is(err, fs.ErrNotExist), fs.ErrExist,
+// fs.ErrPermission and fs.ErrClosed work. What a platform doesn't have returns
+// an error that is errors.ErrUnsupported. IsNoSpace recognises a full disk.
+package vfs
+
+import (
+	"io"
+	"time"
+)
+
+// FS is a file system. Names are slash or operating system paths; every method
+// may be called by any number of goroutines.
+//
+// A name that was created, replaced or removed is durable only after SyncDir
+// of its directory; until then a crash may leave the old state, the new one, or,
+// after a rename, both names or neither.
+type FS interface {
+	// Create makes a file and opens it for reading and writing. It fails with
+	// fs.ErrExist if the name is there, be it as a symbolic link. Only the
+	// owner may read and write the file.
+	Create(name string) (File, error)
+	// Open opens an existing file for reading.
+	Open(name string) (File, error)
+	// OpenReadWrite opens an existing file for reading and writing.
+	OpenReadWrite(name string) (File, error)
+	// Remove removes a file or an empty directory. Open files of that name
+	// stay usable, except on Windows, where they may keep it from going.
+	Remove(name string) error
+	// Rename gives a file another name, replacing what had it.
+	Rename(from, to string) error
+	// MkdirAll makes a directory, and those above it, unless they exist. Only
+	// the owner may enter what it makes.
+	MkdirAll(dir string) error
+	// List returns the base names in a directory, sorted.
+	List(dir string) ([]string, error)
+	// Stat describes a file or directory.
+	Stat(name string) (Info, error)
+	// SyncDir makes the names in a directory durable, where that takes a call.
+	SyncDir(dir string) error
+	// Lock takes the advisory lock that is the file name, or fails at once
+	// with a *LockedError. An exclusive lock creates the file and leaves owner
+	// (if empty, this process and host) in it as text for the one who is
+	// refused; a shared one needs the file and writes nothing. Locks conflict
+	// within a process too. Closing gives the lock up, as does the end of the
+	// process; the file stays.
+	Lock(name string, shared bool, owner string) (io.Closer, error)
+	// Free returns how many bytes can still be written in a directory's file
+	// system; -1 if that is not known.
+	Free(dir string) (int64, error)
+}
+
+// Info describes a file or directory.
+type Info struct {
+	Size    int64
+	IsDir   bool
+	ModTime time.Time // zero where the file system keeps none
+}
+
+// File is an open file. Its methods may run together, except that a caller must
+// not write a range while others read or write it, and that nothing may follow
+// Close.
+type File interface {
+	// ReadAt reads as io.ReaderAt says: io.EOF if fewer bytes are there.
+	io.ReaderAt
+	// WriteAt writes as io.WriterAt says; it extends the file if need be.
+	io.WriterAt
+	io.Closer
+	// Name is the name by which the file was opened.
+	Name() string
+	// WriteVec writes the buffers one after the other at off, as WriteAt would
+	// write their concatenation, and in as few calls as it can.
+	WriteVec(bufs [][]byte, off int64) (int, error)
+	// Truncate sets the size; new bytes are zero.
+	Truncate(size int64) error
+	// Preallocate reserves disk space for a range, and extends the file by
+	// zero bytes if the range ends beyond it. Where that can't be done the
+	// error is errors.ErrUnsupported, and nothing has happened.
+	Preallocate(off, n int64) error
+	// Sync makes the content and the size durable, down to the medium. After
+	// a failed Sync nobody can tell what is durable: a second one proves nothing.
+	Sync() error
+	// SyncData is Sync without what reading back doesn't need, as the times.
+	SyncData() error
+	// StartWriteback asks the system to begin writing a range in the
+	// background. It is a hint and promises nothing.
+	StartWriteback(off, n int64)
+	// Size returns the size of the file now.
+	Size() (int64, error)
+	// Map maps the first size bytes for reading. Where size exceeds the size
+	// of the file, bytes become readable as the file grows; touching a byte
+	// beyond its end is a memory fault. Implementations may refuse with
+	// errors.ErrUnsupported, always or just for files that may still grow.
+	Map(size int64) (Mapping, error)
+}
+
+// Mapping is a part of a file seen as memory. It outlives the File.
+type Mapping interface {
+	// Data is the mapped memory. Nobody may write to it, nor touch it after Close.
+	Data() []byte
+	// Advise tells the system how Data will be read.
+	Advise(Advice) error
+	// Close unmaps Data; a second Close does nothing.
+	Close() error
+}
+
+// Advice says how a mapping will be read.
+type Advice int
+
+// The advices.
+const (
+	Normal     Advice = iota // some read-ahead
+	Random                   // no read-ahead
+	Sequential               // much read-ahead
+	WillNeed                 // read it all soon
+	DontNeed                 // memory may be given back
+)
