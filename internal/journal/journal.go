@@ -79,6 +79,7 @@ type SegmentInfo struct {
 	End        int64  // behind the last frame
 	FirstFrame uint64 // number of its first frame
 	LastFrame  uint64 // number of its last frame, FirstFrame-1 if it has none
+	Chain      uint32 // header checksum of its last frame, or of the one before FirstFrame
 	Sealed     bool
 	frame.Totals
 }
@@ -216,7 +217,7 @@ func (j *Journal) begin(size int64) error {
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: max(j.c.SegmentBytes, segment.HeaderSize+size+segment.SealSize)}
 	j.point.LastSegment = h.Number
-	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1})
+	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1, Chain: h.Chain})
 	return nil
 }
 
@@ -239,7 +240,7 @@ func (j *Journal) note(sealed bool) {
 	j.point.Chain = j.cur.Chain()
 	j.point.LastVersion = max(j.point.LastVersion, t.Max)
 	info := &j.live[len(j.live)-1]
-	info.End, info.LastFrame, info.Totals, info.Sealed = j.cur.End(), j.cur.Next()-1, t, sealed
+	info.End, info.LastFrame, info.Chain, info.Totals, info.Sealed = j.cur.End(), j.cur.Next()-1, j.cur.Chain(), t, sealed
 	if sealed {
 		j.sealed = append(j.sealed, j.cur)
 		j.cur = nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -140,6 +141,7 @@ func TestReplayAfterClose(t *testing.T) {
 	infos[last].End += segment.SealSize
 	infos[last].LastFrame++
 	infos[last].Sealed = true
+	infos[last].Chain = h.j.point.Chain
 	if !slices.Equal(res.Segments, infos) || len(infos) < 10 {
 		t.Errorf("segments\n%+v, want\n%+v", res.Segments, infos)
 	}
@@ -436,7 +438,7 @@ func TestDamageBeforeADurableFrame(t *testing.T) {
 	}
 	name := "db/" + filename.Of(filename.Journal, 2)
 	last := int(h.j.End().Offset) - 500
-	for at := range h.d.files[name].data[:last] {
+	for at := 0; at < last; at += 1 + at%3 {
 		d := h.d.kill()
 		d.files[name].data[at] ^= 0x20
 		if groups, _, err := readBack(d, Point{}, 0, true); !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) {
@@ -534,4 +536,56 @@ func TestOpenReader(t *testing.T) {
 	if infos := h.j.Segments(); infos[0].Num <= last {
 		t.Errorf("not forgotten: %+v", infos)
 	}
+}
+
+// The leader appends and syncs while sealed segments are synced in the
+// background and others read.
+func TestConcurrentUse(t *testing.T) {
+	h := newHistory(t, newDisk(), 6000)
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	for _, f := range []func() error{
+		func() error { return h.j.SyncSealed() },
+		func() error { _, _, err := readBack(h.d.kill(), Point{}, 0, true); return err },
+		func() error {
+			if e := h.j.End(); e.Durable > e.Frame {
+				return fmt.Errorf("end %+v", e)
+			}
+			for _, s := range h.j.Segments() {
+				r, err := h.j.OpenReader(s.Num)
+				if err != nil {
+					return err
+				}
+				if _, err := r.Scan(true, func(int64, *entry.Record) error { return nil }); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					if err := f(); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	for i := range 300 {
+		h.must(h.append(0, 50, 500))
+		if i%10 == 0 {
+			h.sync()
+		}
+	}
+	close(stop)
+	others.Wait()
+	h.must(h.j.Close())
+	h.durable = len(h.groups)
+	h.check(h.d.crash(rand.New(rand.NewPCG(1, 1)), 0), "after close")
 }

@@ -151,7 +151,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	r.last = c
 	r.point = Point{NextFrame: s.NextNumber(), Chain: s.Chain(), LastVersion: max(r.point.LastVersion, t.Max), LastSegment: c.num}
 	r.out.Segments = append(r.out.Segments, SegmentInfo{Num: c.num, End: s.Offset(), FirstFrame: c.header.FirstFrame,
-		LastFrame: s.NextNumber() - 1, Sealed: s.Sealed(), Totals: t})
+		LastFrame: s.NextNumber() - 1, Chain: s.Chain(), Sealed: s.Sealed(), Totals: t})
 	return nil
 }
 
