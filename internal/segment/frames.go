@@ -109,7 +109,7 @@ func (s *Frames) read() (Found, error) {
 
 // verify is apart for the guard: a big payload is in the mapping.
 func (s *Frames) verify(found *Found) (err error) {
-	defer pageio.Guard(&err, s.name)
+	defer pageio.Guard(pageio.Arm(), &err, s.name)
 	found.Totals, err = found.Header.Verify(found.Payload, s.id, found.Offset+frame.HeaderSize, s.values)
 	return err
 }

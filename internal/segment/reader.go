@@ -146,7 +146,7 @@ func (r *Reader) Value(h entry.Handle, key []byte, v entry.Version) (value []byt
 		}
 		return r.decode(rec, off, h.Length, key, v, true)
 	}
-	defer pageio.Guard(&err, r.name)
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	rec := data[off:end]
 	if r.verified.Test(off / granule) {
 		return r.decode(rec, off, h.Length, key, v, false)
@@ -244,7 +244,7 @@ func (r *Reader) eachRecord(found *Found, fn func(off int64, rec *entry.Record) 
 	if !found.Header.Kind.HasRecords() {
 		return nil
 	}
-	defer pageio.Guard(&err, r.name)
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	for pos := 0; pos < len(found.Payload); {
 		rec, err := entry.DecodeRecord(found.Payload[pos:])
 		off := found.Offset + frame.HeaderSize + int64(pos)
