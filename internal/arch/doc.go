@@ -1,0 +1,4 @@
+// Package arch holds the tests that keep the code as ARCHITECTURE.md and
+// STYLE.md say it is. layers.txt lists which package may import which,
+// exceptions.txt who may do what others must not, and why.
+package arch

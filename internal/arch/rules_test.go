@@ -1,0 +1,138 @@
+package arch
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allRules names the rules that exceptions.txt may lift: for a package, or for
+// "package.variable".
+var allRules = []string{"system", "unsafe", "panic", "init", "var", "log", "now", "timer", "go", "sleep"}
+
+// cures say what to do instead.
+var cures = map[string]string{
+	"system": "only vfs, pageio, offheap and commands talk to the operating system: take a vfs.FS",
+	"unsafe": "unsafe needs a line with its reason in exceptions.txt",
+	"panic":  "what a caller, a disk or a file can cause is an error; a broken invariant goes through package invariant",
+	"init":   "nothing happens at import: make it in a constructor",
+	"var":    "package variables are shared by all stores: put it in a struct; tables and pools need a line in exceptions.txt",
+	"log":    "take a *slog.Logger or report an event",
+	"now":    "time comes in through Options: take a func() time.Time",
+	"timer":  "timers live in package jobs: a quiet store has none",
+	"go":     "goroutines start in jobs or commit, and who starts one waits for it",
+	"sleep":  "wait for what you mean (a channel, synctest.Wait), not for time",
+}
+
+func TestRules(t *testing.T) {
+	fset, sources := load(t)
+	x := loadExceptions(t, allRules...)
+	for _, s := range sources {
+		c := checker{t: t, fset: fset, source: s, exceptions: x}
+		c.imports()
+		c.declarations()
+		ast.Inspect(s.ast, c.node)
+	}
+}
+
+// checker looks at one file.
+type checker struct {
+	t    *testing.T
+	fset *token.FileSet
+	*source
+	exceptions *exceptions
+}
+
+func (c *checker) forbid(rule, what string, n ast.Node) {
+	if !c.exceptions.allow(rule, what) {
+		c.t.Errorf("%s: %s: %s (or a line \"%s %s: reason\" in exceptions.txt)", c.pos(c.fset, n), rule, cures[rule], rule, what)
+	}
+}
+
+// free files are not part of the product: most rules are not for them.
+func (c *checker) free() bool { return c.test || testOnly(c.pkg) }
+
+func (c *checker) imports() {
+	for i, imp := range c.source.imports {
+		n := c.ast.Imports[i]
+		switch {
+		case c.free():
+		case imp == "os" || strings.HasPrefix(imp, "os/") || imp == "syscall" || strings.HasPrefix(imp, "golang.org/x/sys"):
+			c.forbid("system", c.pkg, n)
+		case imp == "unsafe":
+			c.forbid("unsafe", c.pkg, n)
+		case imp == "log":
+			c.forbid("log", c.pkg, n)
+		}
+	}
+}
+
+func (c *checker) declarations() {
+	if c.free() {
+		return
+	}
+	for _, d := range c.ast.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil && d.Name.Name == "init" {
+				c.forbid("init", c.pkg, d)
+			}
+		case *ast.GenDecl:
+			if d.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range d.Specs {
+				c.variable(spec.(*ast.ValueSpec))
+			}
+		}
+	}
+}
+
+// variable lets errors and assertions (var _ I = T{}) pass.
+func (c *checker) variable(v *ast.ValueSpec) {
+	for _, name := range v.Names {
+		if name.Name == "_" || strings.HasPrefix(name.Name, "Err") || strings.HasPrefix(name.Name, "err") {
+			continue
+		}
+		c.forbid("var", c.pkg+"."+name.Name, name)
+	}
+}
+
+func isCall(call *ast.CallExpr, pkg string, names ...string) bool {
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || !slices.Contains(names, sel.Sel.Name) {
+		return false
+	}
+	id, ok := sel.X.(*ast.Ident)
+	return ok && id.Name == pkg
+}
+
+func (c *checker) node(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		if !c.free() {
+			c.forbid("go", c.pkg, n)
+		}
+	case *ast.SelectorExpr:
+		// A mention is as good as a call: now := time.Now.
+		if id, ok := n.X.(*ast.Ident); ok && id.Name == "time" && !c.free() {
+			switch n.Sel.Name {
+			case "Now", "Since", "Until":
+				c.forbid("now", c.pkg, n)
+			case "AfterFunc", "NewTimer", "NewTicker", "Tick", "After":
+				c.forbid("timer", c.pkg, n)
+			}
+		}
+	case *ast.CallExpr:
+		if id, ok := n.Fun.(*ast.Ident); ok && id.Name == "panic" && !c.free() {
+			c.forbid("panic", c.pkg, n)
+		}
+		// In a synctest bubble, time is the test's own.
+		if isCall(n, "time", "Sleep") && !slices.Contains(c.source.imports, "testing/synctest") {
+			c.forbid("sleep", c.pkg, n)
+		}
+	}
+	return true
+}
