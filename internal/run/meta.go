@@ -4,6 +4,9 @@
 package run
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
@@ -51,4 +54,8 @@ func (m *Meta) setStats(s *chunk.Stats) {
 	m.Entries, m.Deletes = s.Entries, s.Deletes
 	m.KeyBytes, m.ValueBytes, m.SeparatedBytes = s.KeyBytes, s.ValueBytes, s.SeparatedBytes
 	m.MinVersion, m.MaxVersion, m.MinExpiry = s.MinVersion, s.MaxVersion, s.MinExpiry
+}
+
+func sortRefs(refs []Ref) {
+	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(a.Segment, b.Segment) })
 }

@@ -22,6 +22,7 @@ type OpenConfig struct {
 	FS    vfs.FS
 	Dir   string
 	UUID  [16]byte
+	Seed  uint64 // of the store's key hash; only Verify needs it
 	NoMap bool   // read whole chunks into Cache instead of mapping the files
 	Cache *Cache // shared by readers; nil: one of the default size for this run
 }
@@ -38,12 +39,14 @@ type Reader struct {
 	files []*file
 	dir   []record
 	cache *Cache
+	seed  uint64
 }
 
 // file is one open file of a run.
 type file struct {
 	*pageio.File
 	name  string
+	owner chunk.Owner
 	id    checksum.Identity
 	first int // its first chunk among the run's
 	dir   *directory
@@ -51,7 +54,7 @@ type file struct {
 
 // Open opens the files of a run and reads their directories and the filter.
 func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
-	r := &Reader{meta: meta, cache: cfg.Cache}
+	r := &Reader{meta: meta, cache: cfg.Cache, seed: cfg.Seed}
 	if len(meta.Files) == 0 {
 		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
 	}
@@ -63,7 +66,8 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 	if err := r.check(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
-	if err := r.readFilter(); err != nil {
+	var err error
+	if r.filter, err = readFilter(r.files[len(r.files)-1]); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
 	if r.cache == nil && r.files[0].Mapped() == nil {
@@ -90,37 +94,49 @@ func (r *Reader) openFile(cfg *OpenConfig, m *File) error {
 	f := &file{
 		File:  pageio.Open(vf, int64(m.Size), pageio.Options{NoMap: cfg.NoMap}),
 		name:  name,
-		id:    checksum.New(cfg.UUID, byte(filename.Run), uint64(m.Num)),
+		owner: chunk.Owner{UUID: cfg.UUID, Num: m.Num},
 		first: len(r.dir),
 	}
+	f.id = f.owner.ID()
 	r.files = append(r.files, f)
-	var foot [footerSize]byte
-	at := int64(m.Size) - footerSize
-	if err := f.ReadFull(foot[:], at); err != nil {
-		return err
-	}
-	ft, err := decodeFooter(foot[:], f.id, at, name)
+	dir, ft, err := readDirectory(f.File, name, f.id, int64(m.Size))
 	if err != nil {
 		return err
 	}
 	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.uuid != cfg.UUID || ft.num != m.Num {
-		return errs.NewCorruption(name, at, "footer is not the one that the manifest knows")
+		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
-	b := make([]byte, ft.dirSize)
-	if err := f.ReadFull(b, int64(ft.dirOffset)); err != nil {
-		return err
-	}
-	if got := f.id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
-		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
-	}
-	if f.dir, err = decodeDirectory(b, ft.dirOffset); err != nil {
-		return &errs.Corruption{File: name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
-	}
+	f.dir = dir
 	if n := len(r.dir); n > 0 && bytes.Compare(r.dir[n-1].last, f.dir.chunks[0].first) > 0 {
 		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}
 	r.dir = append(r.dir, f.dir.chunks...)
 	return nil
+}
+
+// readDirectory reads and checks footer and directory of a file of size bytes.
+func readDirectory(f *pageio.File, name string, id checksum.Identity, size int64) (*directory, *footer, error) {
+	var foot [footerSize]byte
+	at := size - footerSize
+	if err := f.ReadFull(foot[:], at); err != nil {
+		return nil, nil, err
+	}
+	ft, err := decodeFooter(foot[:], id, at, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := make([]byte, ft.dirSize)
+	if err := f.ReadFull(b, int64(ft.dirOffset)); err != nil {
+		return nil, nil, err
+	}
+	if got := id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
+		return nil, nil, errs.NewCorruption(name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
+	}
+	d, err := decodeDirectory(b, ft.dirOffset)
+	if err != nil {
+		return nil, nil, &errs.Corruption{File: name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
+	}
+	return d, ft, nil
 }
 
 // check compares what the directories say with the Meta.
@@ -139,23 +155,24 @@ func (r *Reader) check() error {
 	return nil
 }
 
-func (r *Reader) readFilter() error {
-	f := r.files[len(r.files)-1]
-	if f.dir.filter.words == 0 {
-		return nil
+// readFilter reads the filter of a run, whose last file f is.
+func readFilter(f *file) (filter.Filter, error) {
+	at := &f.dir.filter
+	if at.words == 0 {
+		return nil, nil
 	}
-	b := make([]byte, 8*f.dir.filter.words)
-	if err := f.ReadFull(b, int64(f.dir.filter.offset)); err != nil {
-		return err
+	b := make([]byte, 8*at.words)
+	if err := f.ReadFull(b, int64(at.offset)); err != nil {
+		return nil, err
 	}
-	if got := f.id.Sum(int64(f.dir.filter.offset), b); got != f.dir.filter.checksum {
-		return errs.NewCorruption(f.name, int64(f.dir.filter.offset), "filter: checksum %#x, want %#x", got, f.dir.filter.checksum)
+	if got := f.id.Sum(int64(at.offset), b); got != at.checksum {
+		return nil, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
 	}
-	r.filter = make(filter.Filter, len(b)/8)
-	for i := range r.filter {
-		r.filter[i] = binary.LittleEndian.Uint64(b[8*i:])
+	words := make(filter.Filter, at.words)
+	for i := range words {
+		words[i] = binary.LittleEndian.Uint64(b[8*i:])
 	}
-	return nil
+	return words, nil
 }
 
 func (r *Reader) makeChunks() {
@@ -186,6 +203,12 @@ func (r *Reader) makeChunks() {
 
 // Meta is what Open was given.
 func (r *Reader) Meta() *Meta { return &r.meta }
+
+// MinVersion is the least version of an entry.
+func (r *Reader) MinVersion() entry.Version { return r.meta.MinVersion }
+
+// MaxVersion is the greatest version of an entry.
+func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
 
 // Mapped reports whether the run's files are mapped.
 func (r *Reader) Mapped() bool { return r.files[0].Mapped() != nil }

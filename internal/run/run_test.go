@@ -28,7 +28,7 @@ func writerConfig(dir string) WriterConfig {
 }
 
 func openConfig(dir string, noMap bool) OpenConfig {
-	return OpenConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, NoMap: noMap}
+	return OpenConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Seed: testSeed, NoMap: noMap}
 }
 
 func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry) Meta {

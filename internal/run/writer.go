@@ -47,6 +47,7 @@ type Writer struct {
 
 	file     vfs.File
 	num      entry.FileNum
+	owner    chunk.Owner
 	id       checksum.Identity
 	offset   int64
 	dir      directory
@@ -137,7 +138,7 @@ func (w *Writer) flush() error {
 			return w.fail(err)
 		}
 	}
-	image, info := w.b.Finish(w.id, w.offset)
+	image, info := w.b.Finish(&w.owner, w.offset)
 	if err := w.write(image); err != nil {
 		return err
 	}
@@ -171,7 +172,8 @@ func (w *Writer) create() error {
 	}
 	w.created = append(w.created, name)
 	w.file = f
-	w.id = checksum.New(w.cfg.UUID, byte(filename.Run), uint64(w.num))
+	w.owner = chunk.Owner{UUID: w.cfg.UUID, Num: w.num}
+	w.id = w.owner.ID()
 	w.offset = 0
 	w.dir = directory{}
 	w.dirBytes = 1 << 10
@@ -224,12 +226,7 @@ func (w *Writer) Finish() (Meta, error) {
 	for _, r := range w.refs {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
-	slices.SortFunc(w.meta.Refs, func(a, b Ref) int {
-		if a.Segment < b.Segment {
-			return -1
-		}
-		return 1
-	})
+	sortRefs(w.meta.Refs)
 	w.release()
 	return w.meta, nil
 }

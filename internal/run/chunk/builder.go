@@ -134,7 +134,7 @@ func (b *Builder) begin(key []byte) {
 
 // restart empties the lists of entries; buf becomes the buffer.
 func (b *Builder) restart(buf []byte) {
-	b.buf = binary.LittleEndian.AppendUint64(buf, magic)
+	b.buf = zeroExtend(buf, HeaderSize)
 	b.items = b.items[:0]
 	b.fences = b.fences[:0]
 	b.prev = 0
@@ -339,9 +339,11 @@ func (b *Builder) Size() int {
 	return body + pageCeil(body>>pageShift*16+len(b.first)+PageSize)
 }
 
-// Finish completes the chunk that will be written at offset of the file id. The
-// image and the Info are valid until the next Add.
-func (b *Builder) Finish(id checksum.Identity, offset int64) (image []byte, info Info) {
+// Finish completes the chunk that will be written at offset of the owner.
+// The image and the Info are valid until the next Add.
+func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
+	id := owner.ID()
+	owner.put(b.buf)
 	b.last = b.lastKey(b.last[:0])
 	b.layout.End = len(b.buf)
 	b.layout.Buckets = hashindex.Buckets(len(b.items))

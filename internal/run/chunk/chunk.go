@@ -347,6 +347,16 @@ func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (R
 	return Absent, err
 }
 
+// Position is which part of the chunk's entries, by bytes, comes before suffix,
+// to a page or so; one half if that cannot be read.
+func (c *Chunk) Position(suffix []byte) float64 {
+	off, err := c.seek(suffix)
+	if err != nil {
+		return 0.5
+	}
+	return min(float64(off)+PageSize/2, float64(c.End)) / float64(c.End)
+}
+
 // seek returns the start of the last fence page that begins before suffix, from
 // where a walk forward finds the first entry that is not less.
 func (c *Chunk) seek(suffix []byte) (int, error) {

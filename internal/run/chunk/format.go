@@ -8,16 +8,19 @@ import (
 	"errors"
 	"math/bits"
 
+	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
 const (
 	PageSize   = 4096                // what a checksum covers, and where chunks and their parts begin
 	MaxEntries = hashindex.MaxOffset // bytes of entries, unless one entry alone is longer
-	HeaderSize = 8                   // before the first entry
+	HeaderSize = 32                  // before the first entry
 
-	magic = 0x434b5242 // "BRKC"
+	magic         = 0x434b5242 // "BRKC"
+	formatVersion = 1
 
 	pageShift = 12
 	headSize  = 8 // header word of an entry
@@ -55,6 +58,25 @@ var (
 	errEntry   = errors.New("entry does not fit its chunk")
 	errTrailer = errors.New("bad trailer")
 )
+
+// Owner is the run file that a chunk is part of. Every chunk begins with it, so
+// that a file says from its first bytes whose it is.
+type Owner struct {
+	UUID [16]byte // of the store
+	Num  entry.FileNum
+}
+
+// ID is what the checksums of the file are bound to.
+func (o *Owner) ID() checksum.Identity {
+	return checksum.New(o.UUID, byte(filename.Run), uint64(o.Num))
+}
+
+func (o *Owner) put(b []byte) {
+	binary.LittleEndian.PutUint32(b, magic)
+	binary.LittleEndian.PutUint32(b[4:], formatVersion)
+	binary.LittleEndian.PutUint64(b[8:], uint64(o.Num))
+	copy(b[16:], o.UUID[:])
+}
 
 // Layout says where the parts of a chunk are and how its short entries are to be
 // completed. The directory of a run has it, and the trailer confirms it.

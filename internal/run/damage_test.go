@@ -1,0 +1,285 @@
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/hash"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// goldenEntries has every form of an entry.
+func goldenEntries() []entry.Entry {
+	h := entry.Handle{Segment: 3, Offset: 4096, Length: 1000}
+	return []entry.Entry{
+		{Key: []byte("\x00apple"), Value: []byte("red"), Version: 12, Kind: entry.Set},
+		{Key: []byte("\x00apple"), Value: []byte("green"), Version: 10, Kind: entry.SetLatest, Meta: 7, Expires: 1_800_000_000_000},
+		{Key: []byte("\x00banana"), Version: 11, Kind: entry.Delete},
+		{Key: []byte("\x00cherry"), Version: 1 << 50, Kind: entry.Set, Separated: true, Handle: h, Expires: 1 << 60},
+		{Key: []byte("\x00date"), Version: 13, Kind: entry.Set, Separated: true, Handle: h},
+		{Key: []byte("\x00elder"), Value: []byte{}, Version: 14, Kind: entry.Set, Meta: 1},
+		{Key: append([]byte("\x00fig"), bytes.Repeat([]byte("g"), 300)...), Value: bytes.Repeat([]byte("v"), 20), Version: 15, Kind: entry.Set},
+	}
+}
+
+func goldenFile(t testing.TB) ([]byte, Meta) {
+	dir := t.TempDir()
+	m := writeRun(t, writerConfig(dir), goldenEntries())
+	b, err := os.ReadFile(filepath.Join(dir, "000007.run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, m
+}
+
+func TestGoldenRun(t *testing.T) {
+	file, _ := goldenFile(t)
+	var b bytes.Buffer
+	if err := Dump(&b, file); err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string][]byte{"golden.run": file, "golden.txt": b.Bytes()} {
+		path := filepath.Join("testdata", name)
+		if *rewrite {
+			if err := os.WriteFile(path, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s differs from what is written now:\n%s", path, b.Bytes())
+		}
+	}
+}
+
+// tryAll opens a damaged run and asks it everything; every answer must be right
+// or an error. It reports whether there was an error.
+func tryAll(t *testing.T, dir string, m Meta, all []entry.Entry, noMap bool) (failed bool) {
+	t.Helper()
+	r, err := Open(openConfig(dir, noMap), m)
+	if err != nil {
+		checkKind(t, err)
+		return true
+	}
+	defer r.Close()
+	for i := range all {
+		e := &all[i]
+		var got entry.Entry
+		ok, err := r.Get(e.Key, hash.Sum(testSeed, e.Key), e.Version, &got)
+		if err != nil {
+			checkKind(t, err)
+			failed = true
+		} else if !ok || !same(&got, e) || !r.MayContain(hash.Sum(testSeed, e.Key)) {
+			t.Fatalf("get: %v %s, want %s", ok, brief(&got), brief(e))
+		}
+		it := r.Iterator()
+		if it.SeekGE(e.Key) {
+			if !bytes.Equal(it.Entry().Key, e.Key) {
+				t.Fatalf("seek to %s: %s", brief(e), brief(it.Entry()))
+			}
+		} else if checkKind(t, it.Err()); true {
+			failed = true
+		}
+	}
+	for _, walk := range []struct {
+		start, move func(it *cursor) bool
+		order       []entry.Entry
+	}{{(*cursor).First, (*cursor).Next, all}, {(*cursor).Last, (*cursor).Prev, reversed(all)}} {
+		it := r.newCursor()
+		i := 0
+		for ok := walk.start(it); ok; ok = walk.move(it) {
+			if i >= len(all) || !same(it.Entry(), &walk.order[i]) {
+				t.Fatalf("entry %d: %s", i, brief(it.Entry()))
+			}
+			i++
+		}
+		if it.Err() != nil {
+			checkKind(t, it.Err())
+			failed = true
+		} else if i != len(all) {
+			t.Fatalf("%d entries of %d", i, len(all))
+		}
+	}
+	found := 0
+	r.Verify(func(*errs.Corruption) { found++ })
+	if failed && found == 0 {
+		t.Fatal("Verify found nothing")
+	}
+	return failed || found > 0
+}
+
+func checkKind(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrFormat) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func reversed(all []entry.Entry) []entry.Entry {
+	all = slices.Clone(all)
+	slices.Reverse(all)
+	return all
+}
+
+func TestEveryBitFlipIsDetected(t *testing.T) {
+	file, m := goldenFile(t)
+	all := goldenEntries()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "000007.run")
+	step := 1
+	if testing.Short() || raceEnabled {
+		step = 37
+	}
+	for bit := 0; bit < 8*len(file); bit += step {
+		// In long runs of zeros, which pad pages, one bit of 50 is enough.
+		if at := bit / 8; at >= 8 && at+8 < len(file) && allZero(file[at-8:at+8]) && bit%53 != 0 {
+			continue
+		}
+		bad := slices.Clone(file)
+		bad[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !tryAll(t, dir, m, all, bit%2 == 0) {
+			t.Fatalf("bit %d of byte %d: not detected", bit%8, bit/8)
+		}
+	}
+}
+
+func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+
+func TestTruncatedAndForeignFilesAreRefused(t *testing.T) {
+	file, m := goldenFile(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "000007.run")
+	for n := 0; n < len(file); n += 61 {
+		if err := os.WriteFile(path, file[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(openConfig(dir, false), m); !errors.Is(err, errs.ErrCorrupt) {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+	}
+	if err := os.WriteFile(path, append(slices.Clone(file), "garbage"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if tryAll(t, dir, m, goldenEntries(), false) {
+		t.Error("appended garbage does harm")
+	}
+	cfg := openConfig(dir, false)
+	cfg.UUID[0]++
+	if _, err := Open(cfg, m); !errors.Is(err, errs.ErrCorrupt) {
+		t.Errorf("another store's: %v", err)
+	}
+	if err := os.Rename(path, filepath.Join(dir, "000008.run")); err != nil {
+		t.Fatal(err)
+	}
+	m.Files[0].Num = 8
+	if _, err := Open(openConfig(dir, false), m); !errors.Is(err, errs.ErrCorrupt) {
+		t.Errorf("under another number: %v", err)
+	}
+}
+
+// FuzzRun damages a run file and then makes its checksums right again, so that
+// the damage reaches the decoders: nothing may panic or allocate without bound.
+func FuzzRun(f *testing.F) {
+	file, m := goldenFile(f)
+	f.Add(uint32(0), uint64(1), uint32(len(file)-48), uint64(0))
+	f.Add(uint32(8), uint64(0xffff), uint32(16), uint64(0))
+	for _, at := range []int{8, 40, 4096, 8192, 8200, 8208, len(file) - 200, len(file) - 400, len(file) - 700} {
+		f.Add(uint32(at), uint64(0xffffffff), uint32(at+8), uint64(1)<<62)
+	}
+	f.Fuzz(func(t *testing.T, at1 uint32, x1 uint64, at2 uint32, x2 uint64) {
+		bad := slices.Clone(file)
+		for _, c := range []struct {
+			at uint32
+			x  uint64
+		}{{at1, x1}, {at2, x2}} {
+			p := bad[int(c.at)%(len(bad)-8):]
+			binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(p)^c.x)
+		}
+		fixChecksums(bad, file)
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "000007.run"), bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := m
+		m.Files = []File{{Num: 7, Size: uint64(len(bad))}}
+		for _, noMap := range []bool{false, true} {
+			askAll(t, dir, m, noMap)
+		}
+		if err := Dump(new(bytes.Buffer), bad); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// askAll asks a run everything and ignores the answers.
+func askAll(t *testing.T, dir string, m Meta, noMap bool) {
+	r, err := Open(openConfig(dir, noMap), m)
+	if err != nil {
+		checkKind(t, err)
+		return
+	}
+	defer r.Close()
+	it := r.Iterator()
+	limit := 1 << 16
+	for ok := it.First(); ok && limit > 0; ok = it.Next() {
+		limit--
+	}
+	for ok := it.Last(); ok && limit > 0; ok = it.Prev() {
+		limit--
+	}
+	if limit == 0 {
+		t.Fatal("walks do not end")
+	}
+	var e entry.Entry
+	for _, g := range goldenEntries() {
+		it.SeekGE(g.Key)
+		it.SeekLT(g.Key)
+		_, _ = r.Get(g.Key, hash.Sum(testSeed, g.Key), g.Version, &e)
+		_, _ = r.ChangedSince(g.Key, nil, 11)
+		r.Size(g.Key, nil)
+	}
+	r.Split(3)
+	r.Verify(func(*errs.Corruption) {})
+}
+
+// fixChecksums makes every checksum right that the undamaged layout has.
+func fixChecksums(bad, file []byte) {
+	id := checksum.New(testUUID, byte(filename.Run), 7)
+	le := binary.LittleEndian
+	foot := len(file) - footerSize
+	dirOffset := int(le.Uint64(file[foot+16:]))
+	d, err := decodeDirectory(file[dirOffset:foot], uint64(dirOffset))
+	if err != nil {
+		panic(err)
+	}
+	c := &d.chunks[0]
+	start := c.TrailerStart()
+	// The page checksums are the only section with this header.
+	head := le.AppendUint32(le.AppendUint16(le.AppendUint16(nil, 3), 1), uint32(4*start/4096))
+	sums := start + bytes.Index(file[start:], head) + 8
+	for p := 0; p < start; p += 4096 {
+		le.PutUint32(bad[sums+p/1024:], id.Sum(int64(p), bad[p:p+4096]))
+	}
+	sum := id.Sum(int64(start), bad[start+4:start+c.TrailerSize])
+	le.PutUint32(bad[start:], sum)
+	le.PutUint32(bad[dirOffset+8+28:], sum)
+	le.PutUint32(bad[foot+32:], id.Sum(int64(dirOffset), bad[dirOffset:foot]))
+	le.PutUint32(bad[foot:], id.Sum(int64(foot), bad[foot+4:]))
+}

@@ -1,0 +1,114 @@
+package run
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/dump"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/run/chunk"
+)
+
+// Dump writes an annotated dump of a whole run file. Damage is shown, not
+// refused, as far as footer and directory still lead to what there is.
+func Dump(w io.Writer, file []byte) error {
+	d := dump.New(w, file, 0)
+	at := len(file) - footerSize
+	if at < 0 {
+		return d.Close()
+	}
+	dirOffset := binary.LittleEndian.Uint64(file[at+16:])
+	id := checksum.New([16]byte(file[at+40:]), byte(filename.Run), binary.LittleEndian.Uint64(file[at+56:]))
+	ft, err := decodeFooter(file[at:], id, int64(at), "the file")
+	if err != nil {
+		d.Note("%v", err)
+	} else {
+		dumpContents(d, file, ft, id)
+	}
+	d.Section("footer")
+	d.U32(at, "checksum")
+	d.U32(at+4, "magic \"BRKR\"")
+	d.U16(at+8, "format")
+	d.U16(at+10, "required features")
+	d.U32(at+12, "reserved")
+	d.Field(at+16, 8, "directory at", "%d", dirOffset)
+	d.U64(at+24, "directory length")
+	d.U32(at+32, "directory checksum")
+	d.U32(at+36, "reserved")
+	d.Field(at+40, 16, "uuid", "%x", file[at+40:at+56])
+	d.U64(at+56, "file number")
+	return d.Close()
+}
+
+func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity) {
+	b := file[ft.dirOffset:][:ft.dirSize]
+	if id.Sum(int64(ft.dirOffset), b) != ft.dirSum {
+		d.Note("the directory's checksum is wrong")
+	}
+	dir, err := decodeDirectory(b, ft.dirOffset)
+	if err != nil {
+		d.Note("directory: %v", err)
+		return
+	}
+	for i := range dir.chunks {
+		r := &dir.chunks[i]
+		d.Section(fmt.Sprintf("chunk %d: %v", i, r.Stats))
+		chunk.Dump(d, file, int(r.offset), r.Layout)
+	}
+	if f := &dir.filter; f.words > 0 {
+		d.Section("filter")
+		for i := range int(f.words) {
+			d.Field(int(f.offset)+8*i, 8, "word", "%d", i)
+		}
+	}
+	d.Section("directory")
+	_ = chunk.Sections(b, func(tag uint16, off int, p []byte) (bool, error) {
+		at := int(ft.dirOffset) + off
+		switch tag {
+		case secChunks:
+			d.Field(at-8, 8, "chunks", "section %d, %d bytes", tag, len(p))
+			for i := range dir.chunks {
+				dumpRecord(d, at+i*recordSize)
+			}
+		case secKeys:
+			d.Field(at-8, 8, "keys", "section %d, %d bytes", tag, len(p))
+			key := at + 8*len(dir.chunks)
+			for i := range dir.chunks {
+				d.U32(at+8*i, "  first key length")
+				d.U32(at+8*i+4, "  last key length")
+			}
+			for i := range dir.chunks {
+				r := &dir.chunks[i]
+				d.Bytes(key, len(r.first), "  first key")
+				key += len(r.first)
+				if binary.LittleEndian.Uint32(p[8*i+4:]) != sameKey {
+					d.Bytes(key, len(r.last), "  last key")
+					key += len(r.last)
+				}
+			}
+		case secFilter:
+			d.Field(at-8, 8, "filter", "section %d, %d bytes", tag, len(p))
+			d.U32(at, "  kind")
+			d.U32(at+4, "  checksum")
+			d.U64(at+8, "  offset")
+			d.U64(at+16, "  words")
+		default:
+			d.Field(at-8, 8, "section", "%d, %d bytes", tag, len(p))
+		}
+		return true, nil
+	})
+}
+
+func dumpRecord(d *dump.Writer, at int) {
+	d.U64(at, "  offset")
+	d.U64(at+8, "  end of entries")
+	d.U32(at+16, "  buckets")
+	d.U32(at+20, "  trailer length")
+	d.U32(at+24, "  prefix length")
+	d.U32(at+28, "  trailer checksum")
+	d.U64(at+32, "  version base")
+	d.U64(at+40, "  segment base")
+	chunk.DumpStats(d, at+48)
+}

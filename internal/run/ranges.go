@@ -1,0 +1,105 @@
+package run
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// ChangedSince reports whether an entry with a key in [lo, hi) is newer than
+// since; a nil hi is no bound. Chunks without such versions are not read, nor
+// those whose keys all lie in the range.
+func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	if r.meta.MaxVersion <= since {
+		return false, nil
+	}
+	it := r.newCursor()
+	for i := r.keys.search(lo); i < len(r.chunks); i++ {
+		first, last := r.keys.first(i), r.keys.last(i)
+		if hi != nil && bytes.Compare(first, hi) >= 0 {
+			break
+		}
+		if r.dir[i].MaxVersion <= since {
+			continue
+		}
+		if bytes.Compare(lo, first) <= 0 && (hi == nil || bytes.Compare(last, hi) < 0) {
+			return true, nil
+		}
+		if !it.open(i) {
+			return false, it.err
+		}
+		var ok bool
+		if bytes.Compare(lo, first) <= 0 {
+			ok = it.Cursor.First()
+		} else {
+			ok = it.Cursor.SeekGE(lo[r.dir[i].Prefix:])
+		}
+		for ; ok; ok = it.Cursor.Next() {
+			e := it.Entry()
+			if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
+				break
+			}
+			if e.Version > since {
+				return true, nil
+			}
+		}
+		if err := it.Cursor.Err(); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// Size estimates what lies in [lo, hi), nil for no bound: entries, bytes of
+// their keys and inline values, and bytes of separated values. It uses the
+// directory and the fences of the chunks at both ends; of those that cannot be
+// read, half is taken.
+func (r *Reader) Size(lo, hi []byte) (entries, size, separated uint64) {
+	for i := r.keys.search(lo); i < len(r.chunks); i++ {
+		first, last := r.keys.first(i), r.keys.last(i)
+		if hi != nil && bytes.Compare(first, hi) >= 0 {
+			break
+		}
+		from, to := 0.0, 1.0
+		if bytes.Compare(lo, first) > 0 {
+			from = r.position(i, lo)
+		}
+		if hi != nil && bytes.Compare(last, hi) >= 0 {
+			to = r.position(i, hi)
+		}
+		part, d := max(to-from, 0), &r.dir[i]
+		entries += uint64(part*float64(d.Entries) + 0.5)
+		size += uint64(part*float64(d.KeyBytes+d.ValueBytes) + 0.5)
+		separated += uint64(part*float64(d.SeparatedBytes) + 0.5)
+	}
+	return entries, size, separated
+}
+
+// position is which part of chunk i, whose first key is less than key and whose
+// last is not, comes before key.
+func (r *Reader) position(i int, key []byte) float64 {
+	c, err := r.load(i)
+	if err != nil {
+		return 0.5
+	}
+	return c.Position(key[c.Prefix:])
+}
+
+// Split returns at most n-1 keys that cut the run into pieces of about the same
+// size in files, in order and each greater than the first key.
+func (r *Reader) Split(n int) [][]byte {
+	var total int
+	for i := range r.dir {
+		total += r.dir[i].Layout.Size()
+	}
+	var cuts [][]byte
+	sum := 0
+	for i := range r.dir {
+		first := r.keys.first(i)
+		if sum*n >= total*(len(cuts)+1) && len(cuts) < n-1 && i > 0 && !bytes.Equal(first, r.keys.last(i-1)) {
+			cuts = append(cuts, first)
+		}
+		sum += r.dir[i].Layout.Size()
+	}
+	return cuts
+}

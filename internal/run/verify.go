@@ -1,0 +1,89 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/hash"
+)
+
+// Verify reads the whole run, whatever was verified before, and calls report for
+// everything that is wrong: checksums, the order of entries, fences, index,
+// filter and statistics that do not agree with the entries.
+func (r *Reader) Verify(report func(*errs.Corruption)) {
+	for i := range r.files {
+		r.verifyFile(i, report)
+	}
+	refs := map[entry.FileNum]Ref{}
+	last := entry.Entry{}
+	for i := range r.chunks {
+		c, err := r.load(i)
+		if err != nil {
+			reportError(r.fileOf(i).name, r.dir[i].offset, err, report)
+			continue
+		}
+		fail := func(reason string) {
+			report(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
+		}
+		first := true
+		c.Check(&r.fileOf(i).owner, r.keys.first(i)[:c.Prefix], report, func(e *entry.Entry, newest bool) uint64 {
+			if first && (!bytes.Equal(e.Key, r.keys.first(i)) || last.Key != nil && entry.Compare(&last, e) >= 0) {
+				fail("first entry is not the one in the directory, or out of order")
+			}
+			first = false
+			if e.Separated {
+				f := refs[e.Handle.Segment]
+				refs[e.Handle.Segment] = Ref{e.Handle.Segment, f.Records + 1, f.Bytes + e.Handle.Length}
+			}
+			last = entry.Entry{Key: append(last.Key[:0], e.Key...), Version: e.Version}
+			if !newest {
+				return 0
+			}
+			h := hash.Sum(r.seed, e.Key)
+			if !r.filter.MayContain(h) {
+				fail("filter lacks a key")
+			}
+			return h
+		})
+		if !first && !bytes.Equal(last.Key, r.keys.last(i)) {
+			fail("last entry is not the one in the directory")
+		}
+		if t, err := c.Trailer(); err == nil && t.Stats != r.dir[i].Stats {
+			fail("statistics are not those in the directory")
+		}
+	}
+	have := make([]Ref, 0, len(refs))
+	for _, f := range refs {
+		have = append(have, f)
+	}
+	sortRefs(have)
+	if !slices.Equal(have, r.meta.Refs) {
+		report(errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says"))
+	}
+}
+
+// verifyFile reads a file's directory, footer and filter again.
+func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
+	f := r.files[i]
+	dir, _, err := readDirectory(f.File, f.name, f.id, f.Size())
+	if err == nil && len(dir.chunks) != len(f.dir.chunks) {
+		err = errs.NewCorruption(f.name, -1, "directory has changed")
+	}
+	if err == nil && i == len(r.files)-1 {
+		_, err = readFilter(f)
+	}
+	if err != nil {
+		reportError(f.name, uint64(f.Size()), err, report)
+	}
+}
+
+func reportError(name string, offset uint64, err error, report func(*errs.Corruption)) {
+	var c *errs.Corruption
+	if !errors.As(err, &c) {
+		c = &errs.Corruption{File: name, Offset: int64(offset), Reason: "unreadable", Err: err}
+	}
+	report(c)
+}
