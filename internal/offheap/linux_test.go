@@ -1,0 +1,5 @@
+//go:build linux && !race
+
+package offheap
+
+const offHeap = true

@@ -1,0 +1,20 @@
+//go:build linux && !race
+
+package offheap
+
+import "golang.org/x/sys/unix"
+
+// hugePage is the usual size of one; smaller blocks don't hold any.
+const hugePage = 2 << 20
+
+// mapAnonymous returns zero memory of its own. Huge pages are a wish, which
+// kernels without them refuse: random access to a big table is mostly TLB misses.
+func mapAnonymous(n int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err == nil && n >= hugePage {
+		_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	}
+	return b, err
+}
+
+func unmap(b []byte) error { return unix.Munmap(b) }

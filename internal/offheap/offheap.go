@@ -1,0 +1,34 @@
+// Package offheap allocates large blocks outside of the Go heap, where the
+// garbage collector neither scans them nor counts them when it decides to run.
+// Blocks hold no Go pointers.
+package offheap
+
+import "fmt"
+
+// minMapped is the size from which a block is memory of its own; for less, the
+// Go heap costs fewer pages and no system call.
+const minMapped = 64 << 10
+
+// Alloc returns n zero bytes, aligned to 8. They stay until Free; on systems
+// without anonymous mappings, and in race builds, whose detector sees the Go heap
+// only, they are of the Go heap.
+func Alloc(n int) ([]byte, error) {
+	if n < minMapped {
+		n = max(n, 0)
+		return make([]byte, (n+7)&^7)[:n:n], nil // the heap aligns by the size
+	}
+	b, err := mapAnonymous(n)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
+	}
+	return b, nil
+}
+
+// Free gives back a block just as Alloc returned it. Nobody may touch it, or a
+// slice of it, afterwards.
+func Free(b []byte) error {
+	if len(b) < minMapped {
+		return nil
+	}
+	return unmap(b)
+}
