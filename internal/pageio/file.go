@@ -1,0 +1,135 @@
+// Package pageio reads the bytes of one file: through a mapping where there is
+// one, else by pread, and never differently.
+package pageio
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"sync"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Options say how a file is read. The zero value is good.
+type Options struct {
+	NoMap bool // read by pread only
+}
+
+// File reads the first Size bytes of a file. Its methods may run together;
+// nothing may follow Close, and no memory of the mapping may be touched then.
+type File struct {
+	f       vfs.File
+	name    string
+	size    int64
+	mapping vfs.Mapping
+	data    []byte // of mapping; nil without
+}
+
+// Open returns a File for the first size bytes of f, and maps them if it can.
+// It owns f from now on. Size may exceed what is written: bytes become readable
+// as the file grows. A mapping that fails, for want of memory or of address
+// space too, isn't an error: reading goes on without.
+func Open(f vfs.File, size int64, o Options) *File {
+	file := &File{f: f, name: filepath.Base(f.Name()), size: size}
+	if o.NoMap || size <= 0 {
+		return file
+	}
+	m, err := f.Map(size)
+	if err != nil {
+		return file
+	}
+	// Read-ahead would read megabytes for one entry; who scans asks for it.
+	_ = m.Advise(vfs.Random)
+	file.mapping, file.data = m, m.Data()
+	return file
+}
+
+// Name is the base name of the file.
+func (f *File) Name() string { return f.name }
+
+// Size is the size that Open was given.
+func (f *File) Size() int64 { return f.size }
+
+// Mapped is the mapping of the first Size bytes, or nil. What is beyond the
+// written end must not be touched, and what isn't known to be good memory only
+// under Guard.
+func (f *File) Mapped() []byte { return f.data }
+
+// ReadFull reads len(p) bytes at off by pread. A range that ends beyond the
+// file is an *errs.Corruption.
+func (f *File) ReadFull(p []byte, off int64) error {
+	if err := f.check(off, int64(len(p))); err != nil {
+		return err
+	}
+	n, err := f.f.ReadAt(p, off)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errs.NewCorruption(f.name, off, "file ends after %d of %d bytes", n, len(p))
+	}
+	return err
+}
+
+// Bytes returns the n bytes at off, which nobody may change: from the mapping,
+// valid until Close, or from fresh memory. A range that isn't within Size is
+// an *errs.Corruption, found before anything is allocated.
+func (f *File) Bytes(off int64, n int) ([]byte, error) {
+	if err := f.check(off, int64(n)); err != nil {
+		return nil, err
+	}
+	if f.data != nil {
+		return f.data[off : off+int64(n) : off+int64(n)], nil
+	}
+	p := make([]byte, n)
+	if err := f.ReadFull(p, off); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+const scratchSize = 64 << 10
+
+type scratch [scratchSize]byte
+
+var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
+
+// Prime reads n bytes at off by pread and forgets them, so that they are in
+// memory when the mapping is touched: a page fault would stop a whole processor
+// of the Go scheduler for the length of a disk access, a system call doesn't.
+// Without a mapping it does nothing.
+func (f *File) Prime(off int64, n int) error {
+	if err := f.check(off, int64(n)); err != nil || f.data == nil {
+		return err
+	}
+	p := scratchPool.Get().(*scratch)
+	defer scratchPool.Put(p)
+	for n > 0 {
+		m := min(n, scratchSize)
+		if err := f.ReadFull(p[:m], off); err != nil {
+			return err
+		}
+		off, n = off+int64(m), n-m
+	}
+	return nil
+}
+
+// Close unmaps and closes the file.
+func (f *File) Close() error {
+	var err error
+	if f.mapping != nil {
+		f.data = nil
+		err = f.mapping.Close()
+	}
+	return errors.Join(err, f.f.Close())
+}
+
+// check reports a range that isn't within the file.
+func (f *File) check(off, n int64) error {
+	if off < 0 || n < 0 || off > f.size || n > f.size-off {
+		return errs.NewCorruption(f.name, off, "%d bytes don't fit into a file of %d", n, f.size)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package pageio
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/brockdb/brock/internal/errs"
+)
+
+// Armed is what Arm found, for Guard to restore.
+type Armed struct{ before bool }
+
+// Arm makes memory faults of this goroutine panic, which Guard then turns into
+// an error. It is only called in the argument of a deferred Guard.
+func Arm() Armed { return Armed{debug.SetPanicOnFault(true)} }
+
+// Guard turns a fault in mapped memory, as when the file was truncated by
+// someone or its disk can't be read, into an *errs.Corruption in *errp that
+// names the file. Other panics pass. Every function that touches a mapping
+// begins with, or is called below one that begins with,
+//
+//	defer pageio.Guard(pageio.Arm(), &err, file)
+//
+// Guards may be nested: the innermost names the file.
+func Guard(a Armed, errp *error, file string) {
+	debug.SetPanicOnFault(a.before)
+	r := recover()
+	if r == nil {
+		return
+	}
+	// Only a fault at an address that isn't near nil has an Addr.
+	fault, isFault := r.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	if !isFault {
+		panic(r)
+	}
+	c := errs.NewCorruption(file, -1, "mapped memory can't be read: the file was truncated, or its disk fails")
+	c.Err = fault
+	*errp = c
+}

@@ -1,0 +1,74 @@
+package pageio
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// touch reads one byte of the mapping, guarded.
+func touch(f *File, off int64) (b byte, err error) {
+	defer Guard(Arm(), &err, f.Name())
+	return f.Mapped()[off], nil
+}
+
+func TestTruncatedFileUnderAMapping(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "000007.run")
+	if err := os.WriteFile(path, make([]byte, 64<<10), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := vfs.OS().Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := Open(raw, 64<<10, Options{})
+	defer f.Close()
+	if f.Mapped() == nil {
+		t.Skip("no mapping on this platform")
+	}
+	if _, err := touch(f, 60<<10); err != nil {
+		t.Fatalf("before truncation: %v", err)
+	}
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // not just once
+		_, err = touch(f, 60<<10)
+		var c *errs.Corruption
+		if !errors.As(err, &c) || c.File != "000007.run" {
+			t.Fatalf("beyond the new end: got %v, want a corruption of 000007.run", err)
+		}
+	}
+	if _, err := touch(f, 100); err != nil {
+		t.Errorf("before the new end: %v", err)
+	}
+	var c *errs.Corruption
+	if err := f.Prime(32<<10, 4096); !errors.As(err, &c) {
+		t.Errorf("Prime beyond the new end: got %v, want a corruption", err)
+	}
+}
+
+func TestMappingGrowsWithItsFile(t *testing.T) {
+	raw, err := vfs.OS().Create(filepath.Join(t.TempDir(), "000001.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := Open(raw, 1<<20, Options{})
+	defer f.Close()
+	if f.Mapped() == nil {
+		t.Skip("no mapping on this platform")
+	}
+	if _, err := touch(f, 0); !errors.Is(err, errs.ErrCorrupt) {
+		t.Errorf("empty file: got %v, want a corruption", err)
+	}
+	if _, err := raw.WriteAt([]byte("x"), 100_000); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := touch(f, 100_000); err != nil || b != 'x' {
+		t.Errorf("after growth: got %q, %v", b, err)
+	}
+}
