@@ -144,8 +144,10 @@ func (e *fakeEngine) Compact(ctx context.Context) error { return ctx.Err() }
 func (e *fakeEngine) Verify(ctx context.Context, report func(*errs.Corruption)) error {
 	return ctx.Err()
 }
-func (e *fakeEngine) Metrics() TreeMetrics { return TreeMetrics{Version: e.visible.Load(), Memtables: 1} }
-func (e *fakeEngine) Close() error         { e.closed.Store(true); return nil }
+func (e *fakeEngine) Metrics() TreeMetrics {
+	return TreeMetrics{Version: e.visible.Load(), Memtables: 1}
+}
+func (e *fakeEngine) Close() error { e.closed.Store(true); return nil }
 
 func (e *fakeEngine) Append(g commit.Group) (commit.Position, error) { return commit.Position{}, nil }
 func (e *fakeEngine) Sync() error                                    { return nil }

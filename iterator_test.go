@@ -105,7 +105,9 @@ func itemString(it *Item) string {
 }
 
 // randomKey draws from few keys, some a prefix of others.
-func randomKey(r *rand.Rand) string { return strings.Repeat(string(rune('a'+r.IntN(4))), 1+r.IntN(3)) + string(rune('a'+r.IntN(3))) }
+func randomKey(r *rand.Rand) string {
+	return strings.Repeat(string(rune('a'+r.IntN(4))), 1+r.IntN(3)) + string(rune('a'+r.IntN(3)))
+}
 
 // fill commits random transactions and returns the model of them.
 func fill(t testing.TB, db *DB, r *rand.Rand, commits int, now time.Time) *model {

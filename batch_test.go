@@ -1,0 +1,131 @@
+package brock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+func TestBatch(t *testing.T) {
+	db := openTest(t, Options{})
+	set(t, db, "gone=1")
+	batch := db.NewBatch()
+	must(t, batch.Set(b("a"), b("1")))
+	must(t, batch.Set(b("a"), b("2")))
+	must(t, batch.Delete(b("gone")))
+	must(t, batch.SetEntry(NewEntry(b("m"), nil).WithMeta(3)))
+	wantErr(t, "empty key", batch.Set(nil, nil), ErrEmptyKey)
+	wantErr(t, "nil entry", batch.SetEntry(nil), ErrInvalid)
+	wantEqual(t, "Len", batch.Len(), 4)
+	wantEqual(t, "Size", batch.Size(), 4*32)
+	wantEqual(t, "before Commit", db.Version(), 1)
+	must(t, batch.Commit(t.Context()))
+	wantEqual(t, "after Commit", db.Version(), 2)
+	wantErr(t, "Commit again", batch.Commit(t.Context()), ErrInvalid)
+	wantErr(t, "Set after Commit", batch.Set(b("x"), nil), ErrInvalid)
+	batch.Reset()
+	wantEqual(t, "Len after Reset", batch.Len(), 0)
+	must(t, batch.Commit(t.Context()))
+	batch.Reset()
+	must(t, batch.Set(b("again"), b("1")))
+	must(t, batch.Commit(t.Context()))
+	must(t, db.BatchSet([]*Entry{NewEntry(b("s1"), b("1")), NewEntry(b("s2"), b("2"))}))
+	wantErr(t, "BatchSet", db.BatchSet([]*Entry{NewEntry(b("never"), nil), NewEntry(nil, nil)}), ErrEmptyKey)
+	must(t, db.View(func(txn *Txn) error {
+		wantEqual(t, "store", show(txn.All()), "a=2 again=1 m= s1=1 s2=2")
+		return nil
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	batch.Reset()
+	must(t, batch.Set(b("late"), nil))
+	wantErr(t, "cancelled", batch.Commit(ctx), context.Canceled)
+	wantErr(t, "and spent", batch.Set(b("late"), nil), ErrInvalid)
+}
+
+func TestWriter(t *testing.T) {
+	db := openTest(t, Options{})
+	w := db.NewWriter(t.Context())
+	value := strings.Repeat("v", 10_000)
+	for i := range 1000 { // ten groups
+		must(t, w.Set(b(fmt.Sprintf("k%04d", i%500)), b(fmt.Sprint(i, value))))
+	}
+	must(t, w.Delete(b("k0000")))
+	must(t, w.SetEntry(NewEntry(b("e"), nil).WithMeta(1)))
+	wantErr(t, "empty key", w.Set(nil, nil), ErrEmptyKey)
+	must(t, w.Flush())
+	n := 0
+	must(t, db.View(func(txn *Txn) error {
+		for it, err := range txn.Prefix(b("k")) {
+			must(t, err)
+			n++
+			i, _ := strconv.Atoi(string(it.Key()[1:]))
+			wantEqual(t, "the later write", string(must2(it.Value())), fmt.Sprint(i+500, value))
+		}
+		return nil
+	}))
+	wantEqual(t, "keys", n, 499)
+	if groups := db.Metrics().Commits; groups < 5 || groups > 20 {
+		t.Errorf("%d groups", groups)
+	}
+	must(t, w.Close())
+	must(t, w.Close())
+	wantErr(t, "Set after Close", w.Set(b("a"), nil), ErrInvalid)
+	wantErr(t, "Flush after Close", w.Flush(), ErrInvalid)
+}
+
+func TestWriterOnManyGoroutines(t *testing.T) {
+	db := openTest(t, Options{})
+	w := db.NewWriter(t.Context())
+	value := make([]byte, 100_000)
+	var work sync.WaitGroup
+	for g := range 4 {
+		work.Go(func() {
+			for i := range 50 {
+				if err := w.Set(b(fmt.Sprintf("%d/%d", g, i)), value); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	must(t, w.Close())
+	wantEqual(t, "entries", db.Metrics().Entries, 200)
+}
+
+// failing is a committer that fails.
+type failing struct {
+	committer
+	err error
+}
+
+func (f *failing) Commit(context.Context, *commit.Request) (entry.Version, error) { return 0, f.err }
+
+func TestWriterErrorsStay(t *testing.T) {
+	db := openTest(t, Options{})
+	mine := errors.New("mine")
+	db.commits = &failing{db.commits, mine}
+	w := db.NewWriter(t.Context())
+	must(t, w.Set(b("a"), nil))
+	wantErr(t, "Flush", w.Flush(), mine)
+	wantErr(t, "Set", w.Set(b("a"), nil), mine)
+	wantErr(t, "Flush again", w.Flush(), mine)
+	wantErr(t, "Close", w.Close(), mine)
+	wantErr(t, "Close again", w.Close(), mine)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	w = db.NewWriter(ctx)
+	must(t, w.Set(b("a"), nil))
+	cancel()
+	wantErr(t, "cancelled", w.Set(b("b"), nil), context.Canceled)
+	if err := w.Close(); err == nil {
+		t.Error("Close loses a write and says nothing")
+	}
+}

@@ -1,0 +1,273 @@
+package brock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Counters that many goroutines increment lose nothing.
+func TestUpdateRetriesConflicts(t *testing.T) {
+	db := openTest(t, Options{})
+	var work sync.WaitGroup
+	for range 4 {
+		work.Go(func() {
+			for range 50 {
+				err := db.UpdateContext(t.Context(), TxnOptions{Retries: 1000}, func(txn *Txn) error {
+					n, _ := strconv.Atoi(get(txn, "n"))
+					return put(txn, fmt.Sprintf("n=%d", n+1))
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	must(t, db.View(func(txn *Txn) error { wantEqual(t, "n", get(txn, "n"), "200"); return nil }))
+	m := db.Metrics()
+	wantEqual(t, "each conflict is retried", m.Retries, m.Conflicts)
+}
+
+func TestUpdateBoundsItsRetries(t *testing.T) {
+	for retries, want := range map[int]int{0: DefaultRetries + 1, -1: 1, 3: 4} {
+		db := openTest(t, Options{})
+		runs := 0
+		err := db.UpdateContext(t.Context(), TxnOptions{Retries: retries}, func(txn *Txn) error {
+			runs++
+			get(txn, "k")
+			set(t, db, "k=other")
+			return put(txn, "k=mine")
+		})
+		wantErr(t, "UpdateContext", err, ErrConflict)
+		wantEqual(t, "runs", runs, want)
+	}
+}
+
+func TestUpdateEndsOnce(t *testing.T) {
+	db := openTest(t, Options{})
+	mine := errors.New("mine")
+	runs := 0
+	err := db.Update(func(txn *Txn) error {
+		runs++
+		put(txn, "a=1")
+		return fmt.Errorf("%w, %w", mine, ErrConflict)
+	})
+	wantErr(t, "error of the function", err, mine)
+	wantEqual(t, "runs", runs, 1)
+	must(t, db.Update(func(txn *Txn) error { must(t, put(txn, "b=1")); return txn.Commit() }))
+	wantErr(t, "discarded inside", db.Update(func(txn *Txn) error { txn.Discard(); return nil }), ErrTxnDone)
+	must(t, db.View(func(txn *Txn) error { wantEqual(t, "store", show(txn.All()), "b=1"); return nil }))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	err = db.UpdateContext(ctx, TxnOptions{Retries: 1 << 30}, func(txn *Txn) error {
+		get(txn, "k")
+		set(t, db, "k=other")
+		if runs++; runs == 10 {
+			cancel()
+		}
+		return put(txn, "k=mine")
+	})
+	wantErr(t, "cancelled between runs", err, context.Canceled)
+}
+
+func TestVersions(t *testing.T) {
+	db := openTest(t, Options{})
+	wantEqual(t, "empty store", db.Version(), 0)
+	set(t, db, "k=1", "other=1")
+	set(t, db, "k=2")
+	set(t, db, "k")
+	wantEqual(t, "after three", db.Version(), 3)
+	txn := db.NewTransaction(true)
+	defer txn.Discard()
+	wantEqual(t, "ReadVersion", txn.ReadVersion(), 3)
+	wantEqual(t, "Versions", show(txn.Versions(b("k"))), "k! k=2 k=1")
+	must(t, put(txn, "k=4"))
+	wantEqual(t, "with a write of its own", show(txn.Versions(b("k"))), "k=4 k! k=2 k=1")
+	for it := range txn.Versions(b("k")) {
+		wantEqual(t, "pending version", it.Version(), 0)
+		break
+	}
+	must(t, txn.Commit())
+	wantEqual(t, "CommitVersion", txn.CommitVersion(), 4)
+	for at, want := range map[uint64]string{1: "k=1 other=1", 2: "k=2 other=1", 3: "other=1", 4: "k=4 other=1"} {
+		must(t, db.ViewContext(t.Context(), TxnOptions{ReadAt: at}, func(txn *Txn) error {
+			wantEqual(t, fmt.Sprint("at ", at), show(txn.All()), want)
+			return nil
+		}))
+	}
+	_, err := db.Begin(t.Context(), TxnOptions{ReadAt: 5})
+	wantErr(t, "a version to come", err, ErrInvalid)
+	must(t, db.View(func(txn *Txn) error {
+		wantEqual(t, "since 1", show(txn.Items(IteratorOptions{Since: 1})), "k=4")
+		wantEqual(t, "all since 1", show(txn.Items(IteratorOptions{Since: 1, AllVersions: true})), "k=4 k! k=2")
+		wantEqual(t, "all, reverse", show(txn.Items(IteratorOptions{AllVersions: true, Reverse: true})), "other=1 k=1 k=2 k! k=4")
+		return nil
+	}))
+}
+
+func TestLastWriteOfATransactionWins(t *testing.T) {
+	db := openTest(t, Options{})
+	txn := db.NewTransaction(true)
+	for i := range 100 {
+		must(t, put(txn, fmt.Sprintf("k%d=%d", i%7, i)))
+	}
+	must(t, put(txn, "k3", "k3=last", "k4=x", "k4"))
+	must(t, txn.Commit())
+	m := db.Metrics()
+	wantEqual(t, "records written", m.Entries, 7)
+	must(t, db.View(func(txn *Txn) error {
+		wantEqual(t, "store", show(txn.All()), "k0=98 k1=99 k2=93 k3=last k5=96 k6=97")
+		wantEqual(t, "versions", show(txn.Versions(b("k3"))), "k3=last")
+		return nil
+	}))
+}
+
+// What was read of a pending write stays, whatever is written after it.
+func TestReadPendingWritesStay(t *testing.T) {
+	db := openTest(t, Options{})
+	txn := db.NewTransaction(true)
+	defer txn.Discard()
+	must(t, put(txn, "k=first"))
+	it, err := txn.Get(b("k"))
+	must(t, err)
+	v, err := it.Value()
+	must(t, err)
+	for i := range 1000 {
+		must(t, put(txn, "k=other", fmt.Sprintf("k%d=other", i)))
+	}
+	wantEqual(t, "value", string(v), "first")
+	wantEqual(t, "key", string(it.Key()), "k")
+	wantEqual(t, "now", get(txn, "k"), "other")
+}
+
+func TestExpiry(t *testing.T) {
+	now := time.UnixMilli(1_700_000_000_000)
+	db := openTest(t, Options{
+		Now:              func() time.Time { return now },
+		KeyspaceDefaults: KeyspaceOptions{TTL: time.Hour},
+	})
+	must(t, db.Update(func(txn *Txn) error {
+		must(t, txn.SetEntry(NewEntry(b("ttl"), b("1")).WithTTL(1500*time.Microsecond)))
+		must(t, txn.SetEntry(NewEntry(b("at"), b("1")).WithExpiry(now.Add(time.Second))))
+		must(t, txn.SetEntry(NewEntry(b("past"), b("1")).WithExpiry(time.Unix(-5, 0))))
+		must(t, txn.SetEntry(NewEntry(b("default"), b("1")).WithMeta(7)))
+		wantEqual(t, "pending and expired", get(txn, "past"), "-")
+		return nil
+	}))
+	at := func(d time.Duration, want string) {
+		t.Helper()
+		now = time.UnixMilli(1_700_000_000_000).Add(d)
+		must(t, db.View(func(txn *Txn) error {
+			wantEqual(t, "scan", show(txn.All()), want)
+			return nil
+		}))
+	}
+	at(time.Millisecond, "at=1 default=1 ttl=1")
+	at(2*time.Millisecond, "at=1 default=1")
+	at(999*time.Millisecond, "at=1 default=1")
+	at(time.Second, "default=1")
+	must(t, db.View(func(txn *Txn) error {
+		it, err := txn.Get(b("default"))
+		must(t, err)
+		wantEqual(t, "meta", it.Meta(), 7)
+		wantEqual(t, "expires", it.ExpiresAt().UnixMilli(), 1_700_000_000_000+3_600_000)
+		wantEqual(t, "value is copied to", string(must2(it.ValueCopy(b("xxxx")))), "1")
+		now = now.Add(2 * time.Hour) // the clock is read once a transaction
+		_, err = txn.Get(b("default"))
+		return err
+	}))
+	at(time.Hour, "")
+	ok, err := db.Has(b("default"))
+	must(t, err)
+	wantEqual(t, "Has", ok, false)
+	must(t, db.CompareAndSet(b("default"), b("2"), 0))
+	_, err = db.Get(b("default"))
+	must(t, err)
+}
+
+func must2[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestCompareAnd(t *testing.T) {
+	db := openTest(t, Options{})
+	k := b("k")
+	must(t, db.CompareAndSet(k, b("1"), 0))
+	wantErr(t, "not absent", db.CompareAndSet(k, b("2"), 0), ErrVersionMismatch)
+	wantErr(t, "is a conflict", db.CompareAndSet(k, b("2"), 9), ErrConflict)
+	must(t, db.CompareAndSet(k, b("2"), 1))
+	wantErr(t, "old version", db.CompareAndDelete(k, 1), ErrVersionMismatch)
+	must(t, db.CompareAndDelete(k, 2))
+	wantErr(t, "deleted", db.CompareAndDelete(k, 2), ErrVersionMismatch)
+	must(t, db.CompareAndSet(k, b("3"), 0))
+	wantErr(t, "empty key", db.CompareAndSet(nil, nil, 0), ErrEmptyKey)
+
+	var work sync.WaitGroup
+	var wins sync.Map
+	for i := range 8 {
+		work.Go(func() {
+			err := db.CompareAndSet(k, b(fmt.Sprint(i)), 4)
+			if err == nil {
+				wins.Store(i, true)
+			} else {
+				wantErr(t, "loser", err, ErrVersionMismatch)
+			}
+		})
+	}
+	work.Wait()
+	n := 0
+	wins.Range(func(any, any) bool { n++; return true })
+	wantEqual(t, "winners", n, 1)
+}
+
+func TestGetMany(t *testing.T) {
+	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 1}})
+	set(t, db, "a=1", "c=3")
+	must(t, db.View(func(txn *Txn) error {
+		var items []*Item
+		for it, err := range txn.GetMany([][]byte{b("c"), b("b"), b("a"), b("c")}) {
+			must(t, err)
+			items = append(items, it)
+		}
+		got := ""
+		for _, it := range items {
+			if it == nil {
+				got += "- "
+			} else {
+				got += string(it.Key()) + string(must2(it.Value())) + " "
+			}
+		}
+		wantEqual(t, "items", got, "c3 - a1 c3 ")
+		wantErr(t, "bad key", last(txn.GetMany([][]byte{nil, b("a")})), ErrEmptyKey)
+		return nil
+	}))
+}
+
+// Items stay what they were, however many come after them.
+func TestManyItemsStay(t *testing.T) {
+	db := openTest(t, Options{})
+	for i := range 300 {
+		set(t, db, fmt.Sprintf("key %d=value %d", i, i))
+	}
+	must(t, db.View(func(txn *Txn) error {
+		var items []*Item
+		for i := range 300 {
+			it, err := txn.Get(b(fmt.Sprintf("key %d", i)))
+			must(t, err)
+			items = append(items, it)
+		}
+		for i, it := range items {
+			wantEqual(t, "key", string(it.Key()), fmt.Sprintf("key %d", i))
+			wantEqual(t, "value", string(must2(it.Value())), fmt.Sprintf("value %d", i))
+		}
+		return nil
+	}))
+}
