@@ -27,7 +27,7 @@ func (t *Txn) adopt(it *Iterator) bool {
 
 // release ends the iterator: once, whatever happens to the transaction meanwhile.
 func (it *Iterator) release() {
-	if it.closed.Swap(true) {
+	if it.txn == nil || it.closed.Swap(true) {
 		return
 	}
 	it.finishSpan()

@@ -261,7 +261,7 @@ func (it *Iterator) leave() {
 
 // usable checks before every move that the iterator may still read.
 func (it *Iterator) usable() bool {
-	if it.closed.Load() {
+	if it.txn == nil || it.closed.Load() {
 		if it.err == nil {
 			it.err = errIteratorClosed
 		}

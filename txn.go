@@ -9,6 +9,7 @@ import (
 
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/hash"
 )
 
 // Isolation says what a transaction is checked for when it commits. Whatever
@@ -167,9 +168,10 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 func (t *Txn) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	if w := t.writes; w != nil {
-		found = w.get(stored, t.db.encoder.seed, e)
+		h := hash.Sum(t.db.encoder.seed, stored)
+		found = w.get(stored, h, e)
 		if !found && t.isolation == Serializable {
-			w.reads.AddKey(stored)
+			w.reads.AddKey(stored, h)
 		}
 	}
 	if !found {

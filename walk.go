@@ -72,10 +72,19 @@ func (w *walk) prev() bool {
 	return w.backwards(ok)
 }
 
+// patience is after how many older versions of a key the rest is skipped by a seek.
+const patience = 16
+
 // forwards goes on to the next entry to show. ok says that src is at an entry.
 func (w *walk) forwards(ok bool) bool {
 	w.backward = false
-	for ; ok; ok = w.src.Next() {
+	for older := 0; ok; ok = w.src.Next() {
+		if older == patience {
+			w.key = append(w.key, 0)
+			if older, ok = 0, w.src.SeekGE(w.key); !ok {
+				break
+			}
+		}
 		e := w.src.Entry()
 		if bytes.Compare(e.Key, w.hi) >= 0 {
 			break
@@ -84,9 +93,11 @@ func (w *walk) forwards(ok bool) bool {
 			continue
 		}
 		if !w.all {
-			if bytes.Equal(e.Key, w.key) { // an older version
+			if bytes.Equal(e.Key, w.key) {
+				older++
 				continue
 			}
+			older = 0
 			w.key = append(w.key[:0], e.Key...)
 		}
 		if w.shows(e) {

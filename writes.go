@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 )
@@ -23,7 +24,7 @@ type writes struct {
 	upTo   int      // records that sorted knows of
 	key    []byte   // scratch for a stored key
 
-	reads   readSet
+	reads   conflict.ReadSet
 	request commit.Request
 }
 
@@ -144,12 +145,12 @@ func (w *writes) fill(i int, e *entry.Entry) {
 	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 }
 
-// get finds the pending write of a stored key.
-func (w *writes) get(key []byte, seed uint64, e *entry.Entry) bool {
+// get finds the pending write of a stored key with the hash h.
+func (w *writes) get(key []byte, h uint64, e *entry.Entry) bool {
 	if w.live == 0 {
 		return false
 	}
-	_, i := w.find(key, hash.Sum(seed, key))
+	_, i := w.find(key, h)
 	if i < 0 {
 		return false
 	}
