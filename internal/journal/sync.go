@@ -1,0 +1,142 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Sync makes everything appended so far durable. After an error the journal has
+// stopped: what was appended since the last Sync may be durable or not.
+func (j *Journal) Sync() error {
+	if err := j.Err(); err != nil {
+		return err
+	}
+	last := j.point.NextFrame - 1
+	if j.durable.Load() >= last {
+		return nil
+	}
+	if err := j.SyncSealed(); err != nil {
+		return err
+	}
+	if j.cur != nil {
+		if err := j.syncFile(j.cur); err != nil {
+			return j.stop(err)
+		}
+	}
+	j.raiseDurable(last)
+	j.unhint, j.bulk, j.synced = 0, 0, j.bulk
+	return nil
+}
+
+// SyncSealed makes all sealed segments durable, oldest first, and closes their
+// files; it may run in the background. Its error stops the journal.
+func (j *Journal) SyncSealed() error {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	for {
+		if err := j.Err(); err != nil {
+			return err
+		}
+		o := j.firstSealed()
+		if o == nil {
+			return nil
+		}
+		err := j.syncFile(o)
+		if err == nil {
+			err = o.Close()
+		}
+		if err != nil {
+			return j.stop(err)
+		}
+		j.raiseDurable(o.Next() - 1)
+		j.mu.Lock()
+		j.sealed = j.sealed[1:]
+		j.mu.Unlock()
+	}
+}
+
+func (j *Journal) firstSealed() *open {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.sealed) == 0 {
+		return nil
+	}
+	return j.sealed[0]
+}
+
+// syncFile makes a segment durable, and its name the first time.
+func (j *Journal) syncFile(o *open) error {
+	if err := o.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", o.Name(), err)
+	}
+	if !o.named {
+		if err := j.c.FS.SyncDir(j.c.Dir); err != nil {
+			return fmt.Errorf("sync directory of %s: %w", o.Name(), err)
+		}
+		o.named = true
+	}
+	return nil
+}
+
+func (j *Journal) raiseDurable(n uint64) {
+	for {
+		old := j.durable.Load()
+		if old >= n || j.durable.CompareAndSwap(old, n) {
+			return
+		}
+	}
+}
+
+// stop ends all writing for good: what a failed write or sync left behind is
+// unknown, and a sync that is tried again may succeed without the data. It
+// returns the error that all later calls get: that of the first failure.
+func (j *Journal) stop(cause error) error {
+	err := fmt.Errorf("%w: %w", errs.ErrStopped, cause)
+	if vfs.IsNoSpace(cause) && !errors.Is(cause, errs.ErrNoSpace) {
+		err = fmt.Errorf("%w: %w: %w", errs.ErrStopped, errs.ErrNoSpace, cause)
+	}
+	j.failure.CompareAndSwap(nil, &err)
+	return *j.failure.Load()
+}
+
+// Err returns nil, or an errs.ErrStopped that wraps the failure which stopped
+// the journal, or errs.ErrClosed.
+func (j *Journal) Err() error {
+	if p := j.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Close seals the segment being written, cuts it to its end, makes everything
+// durable and closes the files. After a failure it only closes them, and
+// returns the failure. Closing again does nothing.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	again := j.closed
+	j.closed = true
+	j.mu.Unlock()
+	if again {
+		return nil
+	}
+	_, err := j.Rotate()
+	if err == nil {
+		err = j.SyncSealed()
+	}
+	closed := errs.ErrClosed
+	j.failure.CompareAndSwap(nil, &closed)
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, o := range append(j.sealed, j.cur) {
+		if o != nil {
+			_ = o.Close() // err says already that its data may be lost
+		}
+	}
+	j.sealed, j.cur = nil, nil
+	return err
+}
