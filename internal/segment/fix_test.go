@@ -1,10 +1,13 @@
 package segment
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/vfs"
 )
 
 // sumHeader makes the checksum of a segment header right.
@@ -26,3 +29,25 @@ func sumFrames(b []byte, id checksum.Identity) {
 		off += size
 	}
 }
+
+// image is a vfs.FS whose every file has these bytes.
+type image struct {
+	vfs.FS // what is not implemented below is not used
+	data   []byte
+}
+
+func (m image) Open(name string) (vfs.File, error) {
+	return imageFile{Reader: bytes.NewReader(m.data), name: name}, nil
+}
+
+type imageFile struct {
+	vfs.File // what is not implemented below is not used
+	*bytes.Reader
+	name string
+}
+
+func (f imageFile) Name() string                            { return f.name }
+func (f imageFile) Size() (int64, error)                    { return f.Reader.Size(), nil }
+func (f imageFile) Close() error                            { return nil }
+func (f imageFile) Map(int64) (vfs.Mapping, error)          { return nil, errors.ErrUnsupported }
+func (f imageFile) ReadAt(p []byte, off int64) (int, error) { return f.Reader.ReadAt(p, off) }
