@@ -9,26 +9,43 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 )
 
-// benchEntries are random keys of 22 bytes with values of 16, and their hashes.
-func benchEntries(n int) ([]entry.Entry, []uint64) {
-	r := rand.New(rand.NewPCG(1, 2))
-	entries, hashes := make([]entry.Entry, n), make([]uint64, n)
-	value := make([]byte, 16)
-	for i := range entries {
-		key := fmt.Appendf(nil, "vsz=%05d-k=%010d", 16, r.IntN(100*n))
-		entries[i] = entry.Entry{Key: key, Value: value, Version: entry.Version(i + 1), Kind: entry.Set}
-		hashes[i] = hash.Sum(seed, key)
-	}
-	return entries, hashes
+// load is random keys of 22 bytes with their hashes. It is flat, so that the
+// collector finds as little to scan in it as in a table.
+type load struct {
+	keys   []byte
+	hashes []uint64
 }
 
-func filled(b *testing.B, entries []entry.Entry, hashes []uint64) *Table {
+const benchKey = 22
+
+func newLoad(n int) *load {
+	r := rand.New(rand.NewPCG(1, 2))
+	l := &load{}
+	for i := range n {
+		l.keys = fmt.Appendf(l.keys, "vsz=%05d-k=%010d", 16, r.IntN(100*n))
+		l.hashes = append(l.hashes, hash.Sum(seed, l.key(i)))
+	}
+	return l
+}
+
+func (l *load) key(i int) []byte { return l.keys[i*benchKey : (i+1)*benchKey] }
+
+// each calls add for the entries from the one on, to the other, with values of 16 bytes.
+func (l *load) each(from, to int, add func(hash uint64, e *entry.Entry)) {
+	e := entry.Entry{Kind: entry.Set, Value: make([]byte, 16)}
+	for i := from; i < to; i++ {
+		e.Key, e.Version = l.key(i), entry.Version(i+1)
+		add(l.hashes[i], &e)
+	}
+}
+
+func (l *load) table(b *testing.B, n int) *Table {
 	tab := New(Options{Seed: seed, Limit: 64 << 20})
-	for i := range entries {
-		if err := tab.Add(hashes[i], &entries[i]); err != nil {
+	l.each(0, n, func(h uint64, e *entry.Entry) {
+		if err := tab.Add(h, e); err != nil {
 			b.Fatal(err)
 		}
-	}
+	})
 	return tab
 }
 
@@ -41,19 +58,17 @@ var benchSizes = []int{200_000, 1_000_000}
 
 func BenchmarkInsert(b *testing.B) {
 	for _, n := range benchSizes {
-		entries, hashes := benchEntries(n)
+		l := newLoad(n)
 		b.Run(fmt.Sprintf("table/n=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				filled(b, entries, hashes).Release()
+				l.table(b, n).Release()
 			}
 			perEntry(b, n)
 		})
 		b.Run(fmt.Sprintf("skiplist/n=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				l := newSkipList(160 * n)
-				for i := range entries {
-					l.add(&entries[i])
-				}
+				list := newSkipList(160 * n)
+				l.each(0, n, func(_ uint64, e *entry.Entry) { list.add(e) })
 			}
 			perEntry(b, n)
 		})
@@ -62,21 +77,21 @@ func BenchmarkInsert(b *testing.B) {
 
 func BenchmarkGet(b *testing.B) {
 	for _, n := range benchSizes {
-		entries, hashes := benchEntries(n)
-		tab := filled(b, entries, hashes)
+		l := newLoad(n)
+		tab := l.table(b, n)
 		r := rand.New(rand.NewPCG(3, 4))
 		var e entry.Entry
 		b.Run(fmt.Sprintf("hit/n=%d", n), func(b *testing.B) {
 			for b.Loop() {
 				i := r.IntN(n)
-				if !tab.Get(entries[i].Key, hashes[i], entry.MaxVersion, &e) {
+				if !tab.Get(l.key(i), l.hashes[i], entry.MaxVersion, &e) {
 					b.Fatal("missing")
 				}
 			}
 		})
 		b.Run(fmt.Sprintf("miss/n=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				if tab.Get(entries[0].Key, r.Uint64(), entry.MaxVersion, &e) {
+				if tab.Get(l.key(0), r.Uint64(), entry.MaxVersion, &e) {
 					b.Fatal("found")
 				}
 			}
@@ -86,7 +101,7 @@ func BenchmarkGet(b *testing.B) {
 
 func BenchmarkSorted(b *testing.B) {
 	for _, n := range benchSizes {
-		tab := filled(b, first(benchEntries(n)), second(benchEntries(n)))
+		tab := newLoad(n).table(b, n)
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
 			for b.Loop() {
 				tab.view.Store(&view{})
@@ -99,8 +114,8 @@ func BenchmarkSorted(b *testing.B) {
 
 func BenchmarkIterate(b *testing.B) {
 	for _, n := range benchSizes {
-		entries, hashes := benchEntries(n)
-		tab := filled(b, entries, hashes)
+		l := newLoad(n)
+		tab := l.table(b, n)
 		it := tab.Iterator()
 		var sum int
 		b.Run(fmt.Sprintf("levels=1/n=%d", n), func(b *testing.B) {
@@ -117,20 +132,22 @@ func BenchmarkIterate(b *testing.B) {
 // A commit and a short scan, again and again: what the sorted views cost when
 // they are asked for all the time.
 func BenchmarkInsertThenSeek(b *testing.B) {
-	entries, hashes := benchEntries(400_000)
-	tab := filled(b, entries[:200_000], hashes[:200_000])
-	i := 200_000
+	const half = 200_000
+	l := newLoad(2 * half)
+	tab, i := l.table(b, half), half
 	for b.Loop() {
-		if i == len(entries) {
+		if i == 2*half {
 			b.StopTimer()
-			tab, i = filled(b, entries[:200_000], hashes[:200_000]), 200_000
+			tab, i = l.table(b, half), half
 			b.StartTimer()
 		}
-		if err := tab.Add(hashes[i], &entries[i]); err != nil {
-			b.Fatal(err)
-		}
+		l.each(i, i+1, func(h uint64, e *entry.Entry) {
+			if err := tab.Add(h, e); err != nil {
+				b.Fatal(err)
+			}
+		})
 		it := tab.Iterator()
-		if !it.SeekGE(entries[i].Key) {
+		if !it.SeekGE(l.key(i)) {
 			b.Fatal("missing")
 		}
 		it.Close()
@@ -139,19 +156,18 @@ func BenchmarkInsertThenSeek(b *testing.B) {
 }
 
 func BenchmarkChangedSince(b *testing.B) {
-	entries, hashes := benchEntries(200_000)
-	tab := filled(b, entries, hashes)
+	const n = 200_000
+	l := newLoad(n)
+	tab := l.table(b, n)
+	lo := l.key(7)
+	hi := append(lo[:benchKey:benchKey], 0)
 	for _, behind := range []int{0, 10, 1000, 100_000} {
 		b.Run(fmt.Sprintf("behind=%d", behind), func(b *testing.B) {
 			for b.Loop() {
-				i := 7
-				if tab.ChangedSince(entries[i].Key, append(entries[i].Key[:22:22], 0), entry.Version(200_000-behind)) {
+				if tab.ChangedSince(lo, hi, entry.Version(n-behind)) {
 					b.Fatal("changed")
 				}
 			}
 		})
 	}
 }
-
-func first[A, B any](a A, _ B) A  { return a }
-func second[A, B any](_ A, b B) B { return b }

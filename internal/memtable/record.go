@@ -34,7 +34,7 @@ const (
 	flagOutside   = 1 << 5
 	keyMask       = 1<<24 - 1
 
-	outsideSize = 256 << 10 // inline values of at least this size get their own block
+	outsideSize = 1 << 20 // inline values of at least this size get their own block
 )
 
 func (r *record) version() entry.Version { return entry.Version(r.word >> 8) }

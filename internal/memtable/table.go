@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -19,8 +20,9 @@ import (
 // ErrFull says that a table's address space of 4 GiB has no room for an entry.
 var ErrFull = errors.New("brock: memtable is full")
 
-// MaxBytes is the address space of a table; Add fails with ErrFull beyond it.
-const MaxBytes = refLimit * 8
+// MaxBytes is what a table surely holds: while Bytes and the size of the next
+// entries, 64 bytes more for each, stay below it, Add doesn't fail with ErrFull.
+const MaxBytes = math.MaxInt32
 
 // Options configure a Table.
 type Options struct {
@@ -58,7 +60,7 @@ func New(o Options) *Table {
 	if o.Limit <= 0 {
 		o.Limit = 64 << 20
 	}
-	t.arena.blockMax = min(max(o.Limit/16, 64<<10), largestBlock)
+	t.arena.blockMax = min(max(o.Limit/16, 1<<20), largestBlock)
 	t.view.Store(&view{})
 	return t
 }
