@@ -1,0 +1,128 @@
+package manifest
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/dump"
+)
+
+// DumpSuper annotates the SUPER file b that d shows. No checksum is checked.
+func DumpSuper(d *dump.Writer, b []byte) {
+	for off := 0; off+slotSize <= len(b); off += slotSize {
+		d.Section(fmt.Sprintf("slot %d", off/slotSize))
+		d.Bytes(off, 8, "magic")
+		d.U16(off+8, "format major")
+		d.U16(off+10, "format minor")
+		d.U32(off+12, "reserved")
+		d.Field(off+16, 8, "required features", "%#x", binary.LittleEndian.Uint64(b[off+16:]))
+		d.Field(off+24, 8, "optional features", "%#x", binary.LittleEndian.Uint64(b[off+24:]))
+		d.Field(off+32, 16, "uuid", "")
+		d.Field(off+48, 8, "key hash seed", "%#x", binary.LittleEndian.Uint64(b[off+48:]))
+		d.U64(off+56, "created")
+		d.U64(off+64, "manifest")
+		d.U64(off+72, "epoch")
+		d.U64(off+80, "manifest end")
+		d.U64(off+88, "last frame before it")
+		d.Field(off+96, slotSumAt-96, "reserved", "")
+		d.U32(off+slotSumAt, "checksum")
+		d.Field(off+slotSumAt+4, slotSize-slotSumAt-4, "reserved", "")
+	}
+}
+
+// Dump annotates the manifest b that d shows. No checksum is checked, and
+// damage is shown as what it would mean.
+func Dump(d *dump.Writer, b []byte) {
+	d.Section("manifest header")
+	d.Bytes(0, 8, "magic")
+	d.U16(8, "version")
+	d.U16(10, "header size")
+	d.U32(12, "reserved")
+	d.U64(16, "number")
+	d.Field(24, 16, "uuid", "")
+	d.U64(40, "previous")
+	d.Field(48, fileSumAt-48, "reserved", "")
+	d.U32(fileSumAt, "checksum")
+	for off := fileHeader; off+frameHeader <= len(b); {
+		off = dumpFrame(d, b, off)
+	}
+}
+
+// dumpFrame returns where the next frame begins.
+func dumpFrame(d *dump.Writer, b []byte, off int) int {
+	n := int64(binary.LittleEndian.Uint32(b[off+8:]))
+	kind := binary.LittleEndian.Uint32(b[off+24:])
+	d.Section("frame")
+	d.U32(off, "header checksum")
+	d.U32(off+4, "payload checksum")
+	d.U32(off+8, "payload length")
+	d.U32(off+12, "chain")
+	d.U64(off+16, "number")
+	d.Field(off+24, 4, "kind", "%d %s", kind, map[uint32]string{frameSnapshot: "snapshot", frameEdit: "edit"}[kind])
+	d.U32(off+28, "reserved")
+	off += frameHeader
+	end := min(int64(off)+n, int64(len(b)))
+	w := wire{p: b[off:end]}
+	for {
+		at := int(end) - len(w.p)
+		tag, required, value, more := w.tlv()
+		if !more {
+			break
+		}
+		d.Field(at, tlvHeader, "field", "%d %s, required %v, %d bytes", tag, tagName(tag), required, len(value))
+		if len(value) > 0 {
+			d.Field(at+tlvHeader, len(value), tagName(tag), "%s", describe(tag, value))
+		}
+	}
+	next := min((end+7)&^7, int64(len(b)))
+	if next > end {
+		d.Field(int(end), int(next-end), "padding", "")
+	}
+	return int(next)
+}
+
+// tagName is the name that docs/format.md has for the tag.
+func tagName(tag uint16) string {
+	names := [...]string{tagAddSegment: "addSegment", tagDropRun: "dropRun", tagAddRun: "addRun", tagDead: "dead",
+		tagSegmentState: "segmentState", tagDropSegment: "dropSegment", tagFlushedTo: "flushedTo", tagJournalEnd: "journalEnd",
+		tagLastVersion: "lastVersion", tagFloor: "floor", tagClock: "clock", tagNextFile: "nextFile",
+		tagSetKeyspace: "setKeyspace", tagDropKeyspace: "dropKeyspace", tagCleanClose: "cleanClose"}
+	if int(tag) < len(names) && names[tag] != "" {
+		return names[tag]
+	}
+	return "unknown"
+}
+
+func describe(tag uint16, value []byte) string {
+	var e Edit
+	if err := e.decodeField(tag, false, value); err != nil {
+		return err.Error()
+	}
+	switch {
+	case len(e.AddSegments) > 0:
+		s := e.AddSegments[0]
+		return fmt.Sprintf("%d %v, file of %d bytes, %d records, values of %d bytes", s.Num, s.Kind, s.FileBytes, s.Records, s.Bytes)
+	case len(e.DropRuns) > 0:
+		return fmt.Sprint(e.DropRuns[0])
+	case len(e.AddRuns) > 0:
+		r := e.AddRuns[0]
+		return fmt.Sprintf("%d %v order %d, %d entries, versions %d to %d, files %v, refs %v", r.ID, r.Tier, r.Order, r.Entries, r.MinVersion, r.MaxVersion, r.Files, r.Refs)
+	case len(e.Dead) > 0:
+		return fmt.Sprintf("%d records of segment %d, values of %d bytes", len(e.Dead[0].Granules), e.Dead[0].Segment, e.Dead[0].Bytes)
+	case len(e.States) > 0:
+		return fmt.Sprintf("%+v", e.States[0])
+	case len(e.DropSegments) > 0:
+		return fmt.Sprint(e.DropSegments[0])
+	case len(e.JournalEnds) > 0:
+		return fmt.Sprintf("%+v", e.JournalEnds[0])
+	case len(e.Clock) > 0:
+		return fmt.Sprintf("%+v", e.Clock[0])
+	case len(e.SetKeyspaces) > 0:
+		return fmt.Sprintf("%d %q, options of %d bytes", e.SetKeyspaces[0].ID, e.SetKeyspaces[0].Name, len(e.SetKeyspaces[0].Options))
+	case len(e.DropKeyspaces) > 0:
+		return fmt.Sprint(e.DropKeyspaces[0])
+	case len(e.Unknown) > 0 || e.CleanClose:
+		return ""
+	}
+	return fmt.Sprint(uint64(e.FlushedTo) | uint64(e.LastVersion) | uint64(e.Floor) | uint64(e.NextFile))
+}

@@ -1,0 +1,110 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/brockdb/brock/internal/dump"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write golden files anew")
+
+var goldenUUID = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+
+// goldenEdit has every field once.
+func goldenEdit() *Edit {
+	return &Edit{
+		AddSegments: []Segment{
+			{Num: 3, Kind: filename.Journal, FileBytes: 268435456, Records: 1000, Bytes: 200000000},
+			{Num: 6, Kind: filename.Value, FileBytes: 5000, Records: 3, Bytes: 4000, Unknown: []TLV{{Tag: 300, Value: []byte("later")}}},
+			{Num: 7, Kind: filename.Value, FileBytes: 100},
+		},
+		DropRuns: []RunID{2},
+		AddRuns: []Run{{ID: 5, Tier: Base, Order: 9, RunMeta: RunMeta{
+			Files: []File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
+			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
+			Refs: []Ref{{Segment: 3, Records: 10, Bytes: 3000}}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}},
+		}}},
+		Dead:          []Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
+		States:        []SegmentState{{Num: 6, Status: Relocated, Map: 8, Target: 7}},
+		DropSegments:  []entry.FileNum{1},
+		FlushedTo:     3,
+		JournalEnds:   []JournalEnd{{Segment: 4, Offset: 8192, Frame: 77, Chain: 0xcafe}},
+		LastVersion:   41,
+		Floor:         20,
+		Clock:         []ClockSample{{Version: 41, UnixMilli: 1700000000123}},
+		NextFile:      9,
+		SetKeyspaces:  []Keyspace{{ID: 1, Name: "users", Options: []byte{1}}},
+		DropKeyspaces: []uint64{2},
+		CleanClose:    true,
+		Unknown:       []TLV{{Tag: 302, Value: []byte("kept")}},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	super := Super{Major: 1, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
+		Created: 1700000000123, Manifest: 2, Epoch: 4, End: 500, EndFrame: 3}
+	slots := super.encode(0)
+	super.Epoch = 3
+	slots = append(slots, super.encode(slotSize)...)
+
+	id := manifestIdentity(goldenUUID, 2)
+	file := encodeFileHeader(goldenUUID, 2, 1)
+	fr, chain := encodeFrame(id, int64(len(file)), 1, binary.LittleEndian.Uint32(file[fileSumAt:]), frameSnapshot, &Edit{
+		AddSegments: []Segment{{Num: 1, Kind: filename.Journal}},
+		AddRuns:     []Run{{ID: 2, Order: 1, RunMeta: RunMeta{Files: []File{{Num: 2, Size: 64}}}}},
+		NextFile:    3, SetKeyspaces: []Keyspace{{ID: 2, Name: "old"}},
+	})
+	file = append(file, fr...)
+	fr, _ = encodeFrame(id, int64(len(file)), 2, chain, frameEdit, goldenEdit())
+	file = append(file, fr...)
+
+	for name, c := range map[string]struct {
+		data []byte
+		dump func(*dump.Writer, []byte)
+	}{"super.golden": {slots, DumpSuper}, "manifest.golden": {file, Dump}} {
+		var b bytes.Buffer
+		d := dump.New(&b, c.data, 0)
+		c.dump(d, c.data)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join("testdata", name)
+		if *rewrite {
+			if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(b.Bytes(), want) {
+			t.Errorf("%s: the bytes have changed; if they are meant to, the format has a new version:\n%s", path, b.Bytes())
+		}
+	}
+
+	// The bytes are read back as they were meant.
+	layout := NewLayout()
+	end, err := scan(file, &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, f frame) error {
+		e, err := DecodeEdit(f.payload)
+		if err == nil {
+			layout, err = layout.Apply(e)
+		}
+		return err
+	})
+	if err != nil || end.number != 2 || layout.Run(5).Refs[0].Records != 10 || !layout.Segment(3).IsDead(1000000*Granule) {
+		t.Errorf("read back: %v\n%s", err, layout)
+	}
+	for n := range len(file) {
+		d := dump.New(&bytes.Buffer{}, file[:n], 0)
+		Dump(d, file[:n]) // damaged files don't make it panic
+		d.Close()
+	}
+}
