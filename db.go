@@ -19,6 +19,8 @@ type DB struct {
 	counters counters
 	began    time.Time // with a monotonic reading
 
+	exclusive func(func() error) error // runs a function between two commit groups
+
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error

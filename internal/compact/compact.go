@@ -1,0 +1,185 @@
+// Package compact carries out background work: it merges sorted entries into a
+// new run, drops what nobody can see any more, moves values to where they
+// belong, and reports exactly what became garbage.
+//
+// It changes nothing that exists: its outputs are new files that no View and no
+// manifest names yet. Making them true is the caller's business.
+package compact
+
+import (
+	"context"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// Input is one piece of work.
+type Input struct {
+	// Entries yields what to merge, in entry.Compare order, each (key, version)
+	// once. Execute closes it.
+	Entries iterator.Iterator
+	Rules   Rules
+	// Extract says whether separated values move out of a segment; nil: none do.
+	Extract func(segment entry.FileNum) bool
+	// Value reads a separated value; only called for those that move.
+	Value func(key []byte, e *entry.Entry) ([]byte, error)
+	// Run writes the output run.
+	Run *run.Writer
+	// Values begins a value segment for the values that move; only called if any do.
+	Values func() (*segment.ValueWriter, error)
+	// ValueBytes is the length at which a value segment ends and the next begins.
+	ValueBytes int64
+}
+
+// ValueSegment is a finished value segment.
+type ValueSegment struct {
+	segment.Stats
+	ValueBytes uint64 // of the values in it
+}
+
+// Output is what came of it: new files, synced, and the garbage they leave behind.
+type Output struct {
+	Run      run.Meta        // without files if nothing was kept
+	Values   []ValueSegment  // new value segments
+	Dead     manifest.Deaths // records of older segments that lost their entry
+	Read     uint64          // entries read
+	Dropped  uint64          // entries not written
+	Expired  uint64          // of them, those that had expired
+	Extracts uint64          // values moved
+}
+
+// checkEvery is how many entries pass between two looks at the context.
+const checkEvery = 1024
+
+// Execute does the work. On an error it removes what it wrote.
+func Execute(ctx context.Context, in Input) (out Output, err error) {
+	w := worker{in: in, out: &out}
+	defer func() {
+		if cerr := in.Entries.Err(); err == nil && cerr != nil {
+			err = cerr
+		}
+		in.Entries.Close()
+		if err != nil {
+			w.abort()
+		}
+	}()
+	rules := newRetention(in.Rules)
+	for ok := in.Entries.First(); ok; ok = in.Entries.Next() {
+		if out.Read++; out.Read%checkEvery == 0 && ctx.Err() != nil {
+			return out, context.Cause(ctx)
+		}
+		if err := w.entry(in.Entries.Entry(), rules); err != nil {
+			return out, err
+		}
+	}
+	if err := in.Entries.Err(); err != nil {
+		return out, err
+	}
+	return out, w.finish()
+}
+
+// worker holds the outputs being written.
+type worker struct {
+	in     Input
+	out    *Output
+	values *segment.ValueWriter
+	moved  uint64 // bytes of values written to values
+}
+
+func (w *worker) entry(e *entry.Entry, rules *retention) error {
+	switch rules.judge(e) {
+	case keep:
+		return w.keep(e)
+	case bury:
+		w.out.Expired++
+		w.dead(e)
+		grave := entry.Entry{Key: e.Key, Version: e.Version, Kind: entry.Delete}
+		return w.in.Run.Add(&grave)
+	default: // drop, vanish
+		w.out.Dropped++
+		w.dead(e)
+		return nil
+	}
+}
+
+func (w *worker) keep(e *entry.Entry) error {
+	if !e.Separated || w.in.Extract == nil || !w.in.Extract(e.Handle.Segment) {
+		return w.in.Run.Add(e)
+	}
+	value, err := w.in.Value(e.Key, e)
+	if err != nil {
+		return err
+	}
+	moved := *e
+	moved.Value, moved.Separated = value, false
+	if w.values != nil && w.values.Size() >= w.in.ValueBytes {
+		if err := w.finishValues(); err != nil {
+			return err
+		}
+	}
+	if w.values == nil {
+		if w.values, err = w.in.Values(); err != nil {
+			return err
+		}
+	}
+	handle, err := w.values.Add(&moved)
+	if err != nil {
+		return err
+	}
+	w.dead(e)
+	w.out.Extracts++
+	w.moved += handle.Length
+	moved.Value, moved.Separated, moved.Handle = nil, true, handle
+	return w.in.Run.Add(&moved)
+}
+
+func (w *worker) dead(e *entry.Entry) {
+	if e.Separated {
+		w.out.Dead.Add(e.Handle)
+	}
+}
+
+// finish makes values durable before the run whose handles lead to them.
+func (w *worker) finish() error {
+	if err := w.finishValues(); err != nil {
+		return err
+	}
+	meta, err := w.in.Run.Finish()
+	w.out.Run = meta
+	return err
+}
+
+func (w *worker) finishValues() error {
+	if w.values == nil {
+		return nil
+	}
+	stats, err := w.values.Finish()
+	if err != nil {
+		return err
+	}
+	w.out.Values = append(w.out.Values, ValueSegment{stats, w.moved})
+	w.values, w.moved = nil, 0
+	return nil
+}
+
+func (w *worker) abort() {
+	w.in.Run.Abort()
+	if w.values != nil {
+		w.values.Abort()
+	}
+}
+
+// Each tells, for every entry of a source, whether Execute would keep it under
+// the same rules. It closes the source.
+func Each(entries iterator.Iterator, rules Rules, fn func(e *entry.Entry, kept bool)) error {
+	defer entries.Close()
+	r := newRetention(rules)
+	for ok := entries.First(); ok; ok = entries.Next() {
+		e := entries.Entry()
+		fn(e, r.judge(e) == keep)
+	}
+	return entries.Err()
+}

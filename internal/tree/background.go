@@ -1,0 +1,169 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/jobs"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
+)
+
+// background is the tree's work: what there is, and when it runs. Tasks run
+// themselves again as long as they find something to do, so that one kick after
+// every change is enough.
+type background struct {
+	flush *jobs.Task
+	merge *jobs.Task
+	tidy  *jobs.Task
+	idle  *jobs.Delayed // folds down what is left once writers are silent
+}
+
+func (t *Tree) prepareBackground() {
+	pool := t.cfg.Jobs
+	t.work.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
+	t.work.merge = pool.Task(jobs.Merge, "merge", func(ctx context.Context) error { return t.runMerge(ctx, false) })
+	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
+	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
+	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
+}
+
+// kick looks for work after a change.
+func (t *Tree) kick() {
+	if t.cfg.ReadOnly {
+		return
+	}
+	t.work.flush.Kick()
+	t.work.merge.Kick()
+	t.work.idle.Touch()
+}
+
+// reclaimSoon releases what the last reader of an old View has let go of, on a
+// goroutine that no reader waits for.
+func (t *Tree) reclaimSoon() {
+	if t.cfg.ReadOnly {
+		t.reclaim()
+		return
+	}
+	t.work.tidy.Kick()
+}
+
+func (t *Tree) runFlush(ctx context.Context) error {
+	for {
+		did, err := t.flushOldest(ctx)
+		if err != nil {
+			t.ended(ctx, err)
+			return err
+		}
+		if !did {
+			break
+		}
+		t.work.merge.Kick()
+	}
+	// Flushed or not, sealed segments are made durable here and not by the next
+	// commit that wants to be.
+	return t.journal.SyncSealed()
+}
+
+func (t *Tree) runMerge(ctx context.Context, idle bool) error {
+	for {
+		plan := policy.Decide(t.layout.Load(), policy.State{Idle: idle}, t.cfg.Policy)
+		if plan.Merge == nil {
+			return nil
+		}
+		if err := t.merge(ctx, plan.Merge.Runs, plan.Merge.Reason); err != nil {
+			t.ended(ctx, err)
+			return err
+		}
+	}
+}
+
+// runSettle runs once writers have been silent for a while: what lies in
+// memory and in upper runs is folded down, so that reads are as fast as they
+// can be and nothing is left to do.
+func (t *Tree) runSettle(ctx context.Context) error {
+	if active := t.views.current.Load().active(); active.Bytes() >= int64(t.cfg.MemtableBytes)/16 {
+		if err := t.cfg.Exclusive(t.sealIfAny); err != nil {
+			return err
+		}
+	}
+	if err := t.runFlush(ctx); err != nil {
+		return err
+	}
+	return t.runMerge(ctx, true)
+}
+
+// ended notes that background work has failed for good: a file that cannot be
+// written or read. Reads go on; writers are told once memory is full.
+func (t *Tree) ended(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	t.fail(err)
+}
+
+// sealIfAny seals the active memtable unless it is empty. It runs in the place
+// of a commit leader.
+func (t *Tree) sealIfAny() error {
+	if t.views.current.Load().active().Len() == 0 {
+		return nil
+	}
+	return t.seal()
+}
+
+// Flush writes everything committed so far into runs, and returns when that is done.
+func (t *Tree) Flush(ctx context.Context) error {
+	if t.cfg.ReadOnly {
+		return errs.ErrReadOnly
+	}
+	if err := t.cfg.Exclusive(t.sealIfAny); err != nil {
+		return err
+	}
+	return t.await(ctx, func(v *View) bool { return len(v.tables) == 1 })
+}
+
+// Compact flushes, then merges all runs into one, and returns when that is done.
+func (t *Tree) Compact(ctx context.Context) error {
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	if err := t.cfg.Jobs.Pause(ctx); err != nil {
+		return err
+	}
+	defer t.cfg.Jobs.Resume()
+	runs := t.layout.Load().Runs()
+	if len(runs) == 0 {
+		return nil
+	}
+	ids := make([]manifest.RunID, len(runs))
+	for i, r := range runs {
+		ids[i] = r.ID
+	}
+	return t.merge(ctx, ids, "asked for")
+}
+
+// await waits until the current View is as wanted, background work has failed,
+// or ctx has ended.
+func (t *Tree) await(ctx context.Context, done func(v *View) bool) error {
+	for {
+		t.mu.Lock()
+		v, changed := t.views.current.Load(), t.changed
+		t.mu.Unlock()
+		if done(v) {
+			return nil
+		}
+		if err := t.failed(); err != nil {
+			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
+		}
+		if t.closed.Load() {
+			return errs.ErrClosed
+		}
+		t.work.flush.Kick()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package tree
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// change is what a finished piece of work takes out of the View.
+type change struct {
+	tables []*table
+	runs   []*sortedRun
+}
+
+// conclude makes finished work true: it opens what was written, records the
+// edit, which is the commit point, and installs the View without what was
+// replaced. If it fails before the edit was written, the new files are removed;
+// if the edit itself fails, nobody knows which files count, and all stay.
+func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err error) {
+	added, err := t.openOutputs(edit, out)
+	if err != nil {
+		return err
+	}
+	t.recording.Lock()
+	defer t.recording.Unlock()
+	layout := t.layout.Load()
+	t.complete(edit, layout, out)
+	if err := dropUnreferenced(edit, layout); err != nil {
+		added.discard()
+		return err
+	}
+	next, err := t.log.Append(edit)
+	if err != nil {
+		added.discard()
+		t.fail(err)
+		return err
+	}
+	t.layout.Store(next)
+	t.mu.Lock()
+	t.installLocked(added, c, edit, next)
+	t.mu.Unlock()
+	t.reclaim()
+	return nil
+}
+
+// complete fills in what every edit records: garbage, versions, times, numbers,
+// and how far the journal is durable.
+func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output) {
+	for _, s := range out.Values {
+		edit.AddSegments = append(edit.AddSegments, manifest.Segment{
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes,
+		})
+	}
+	for _, dead := range out.Dead.Lists() {
+		added := slices.ContainsFunc(edit.AddSegments, func(s manifest.Segment) bool { return s.Num == dead.Segment })
+		// A segment that is neither known nor added goes as a whole.
+		if added || layout.Segment(dead.Segment) != nil {
+			edit.Dead = append(edit.Dead, dead)
+		}
+	}
+	for i := range edit.AddRuns {
+		if edit.AddRuns[i].Order == 0 {
+			edit.AddRuns[i].Order = layout.NextOrder()
+		}
+	}
+	edit.Floor = max(edit.Floor, entry.Version(t.floor.Load()))
+	visible := t.Visible()
+	edit.LastVersion = visible
+	edit.Clock = []manifest.ClockSample{{Version: visible, UnixMilli: t.now().UnixMilli()}}
+	edit.NextFile = t.lastFile() + 1
+	edit.JournalEnds = append(edit.JournalEnds, t.durableEnds(max(edit.FlushedTo, layout.FlushedTo()))...)
+}
+
+// durableEnds says how far the journal after a segment is known to be durable.
+// For the segment that is being written only the frame is known, not its place.
+func (t *Tree) durableEnds(after entry.FileNum) []manifest.JournalEnd {
+	var ends []manifest.JournalEnd
+	durable := t.journal.End().Durable
+	for _, s := range t.journalSegments() {
+		switch {
+		case s.Num <= after || s.FirstFrame > durable:
+		case s.LastFrame <= durable && s.Sealed:
+			ends = append(ends, endOf(s))
+		default:
+			ends = append(ends, manifest.JournalEnd{Segment: s.Num, Frame: durable})
+		}
+	}
+	return ends
+}
+
+// dropUnreferenced adds to the edit the segments that nobody will need after it.
+func dropUnreferenced(edit *manifest.Edit, layout *manifest.Layout) error {
+	next, err := layout.Apply(edit)
+	if err != nil {
+		return err
+	}
+	edit.DropSegments = append(edit.DropSegments, next.Unreferenced()...)
+	return nil
+}
+
+// outputs are opened files that no View holds yet.
+type outputs struct {
+	runs  []*sortedRun
+	files []*valueFile
+}
+
+// discard closes the files; they stay on the disk until the next Open, as the
+// manifest may name them.
+func (o *outputs) discard() {
+	for _, r := range o.runs {
+		r.Reader.Close()
+	}
+	for _, f := range o.files {
+		f.Reader.Close()
+	}
+}
+
+func (t *Tree) openOutputs(edit *manifest.Edit, out *compact.Output) (added outputs, err error) {
+	defer func() {
+		if err != nil {
+			added.discard()
+		}
+	}()
+	for i := range edit.AddRuns {
+		r, err := t.openRun(&edit.AddRuns[i])
+		if err != nil {
+			return added, err
+		}
+		added.runs = append(added.runs, r)
+	}
+	for _, s := range out.Values {
+		f, err := t.openSegment(filename.Value, s.Number, s.Size)
+		if err != nil {
+			return added, err
+		}
+		added.files = append(added.files, f)
+	}
+	return added, nil
+}
+
+// installLocked makes the View after an edit current. What it takes out is
+// removed from the disk when the last reader has let go of it.
+func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layout *manifest.Layout) {
+	next := t.views.current.Load().edit()
+	next.tables = slices.DeleteFunc(next.tables, func(m *table) bool { return slices.Contains(c.tables, m) })
+	at := 0 // flushed runs are the newest; merged ones go where their inputs were
+	if len(c.runs) > 0 {
+		at = slices.Index(next.runs, c.runs[0])
+		next.runs = slices.DeleteFunc(next.runs, func(r *sortedRun) bool { return slices.Contains(c.runs, r) })
+	}
+	for _, r := range added.runs {
+		r.order = layout.Run(r.id).Order
+	}
+	next.runs = slices.Insert(next.runs, at, added.runs...)
+	for _, r := range c.runs {
+		r.obsolete = true
+	}
+	gone := func(num entry.FileNum) bool {
+		return num <= layout.FlushedTo() && layout.Segment(num) == nil || slices.Contains(edit.DropSegments, num)
+	}
+	for _, f := range next.segments.files {
+		if gone(f.num) {
+			f.obsolete = true
+		}
+	}
+	next.segments = next.segments.with(added.files...)
+	next.segments = next.segments.without(gone)
+	t.views.install(next)
+	close(t.changed)
+	t.changed = make(chan struct{})
+}

@@ -1,0 +1,95 @@
+package tree
+
+import (
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// slot is where one reader at a time announces what it holds. A slot has a
+// cache line of its own, so that readers on different cores share nothing.
+type slot struct {
+	epoch   atomic.Uint64 // of the reader's pin; 0 = idle
+	version atomic.Uint64 // nothing the reader may see is older
+	_       [112]byte
+}
+
+// epochs knows every reader's slot. Readers only store to their own; whoever
+// retires a View or drops versions looks at all.
+//
+// Invariant: a reader stores version, then epoch, and only then loads the read
+// version and the View. So who has replaced a View, advanced the epoch and then
+// finds a slot idle knows that its next reader gets the new View; and who has
+// loaded the published version before it looks at the slots knows that a reader
+// it does not see reads at that version or later.
+type epochs struct {
+	now   atomic.Uint64
+	pool  sync.Pool // *Pin with a slot
+	mu    sync.Mutex
+	slots []*slot
+	free  []*slot
+}
+
+func (e *epochs) init() { e.now.Store(1) }
+
+// pin returns an idle Pin that owns a slot.
+func (e *epochs) pin() *Pin {
+	if p, _ := e.pool.Get().(*Pin); p != nil {
+		return p
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var s *slot
+	if n := len(e.free); n > 0 {
+		s, e.free = e.free[n-1], e.free[:n-1]
+	} else {
+		s = new(slot)
+		e.slots = append(e.slots, s)
+	}
+	p := &Pin{slot: s}
+	// A Pin that the pool lets go gives its slot back; one that is leaked while
+	// it is held keeps it, and what it pins, until the collector finds it.
+	runtime.AddCleanup(p, e.recycle, s)
+	return p
+}
+
+func (e *epochs) recycle(s *slot) {
+	s.epoch.Store(0)
+	e.mu.Lock()
+	e.free = append(e.free, s)
+	e.mu.Unlock()
+}
+
+// oldest returns the oldest epoch and version that any reader holds, or the
+// given bounds where none is older. The caller loads the bounds first.
+func (e *epochs) oldest(version entry.Version) (epoch uint64, v entry.Version) {
+	epoch, v = math.MaxUint64, version
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.slots {
+		if at := s.epoch.Load(); at != 0 {
+			epoch = min(epoch, at)
+			v = min(v, entry.Version(s.version.Load()))
+		}
+	}
+	return epoch, v
+}
+
+// active counts the readers and names the oldest version among them, 0 if none.
+func (e *epochs) active() (readers int, oldest entry.Version) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.slots {
+		if s.epoch.Load() == 0 {
+			continue
+		}
+		if v := entry.Version(s.version.Load()); readers == 0 || v < oldest {
+			oldest = v
+		}
+		readers++
+	}
+	return readers, oldest
+}

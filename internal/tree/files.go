@@ -1,0 +1,119 @@
+package tree
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// Opening of files, each with what happens when no View holds it any more.
+
+func (t *Tree) segmentConfig() segment.Config {
+	return segment.Config{FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID}
+}
+
+// openSegment opens a finished segment, whose records end at end.
+func (t *Tree) openSegment(kind filename.Kind, num entry.FileNum, end int64) (*valueFile, error) {
+	r, err := segment.Open(t.segmentConfig(), kind, num, segment.OpenOptions{End: end, NoMap: t.cfg.NoMap})
+	if err != nil {
+		return nil, err
+	}
+	return t.valueFile(r, kind, num), nil
+}
+
+// valueFile is a segment whose file goes with the last View if it is obsolete by then.
+func (t *Tree) valueFile(r *segment.Reader, kind filename.Kind, num entry.FileNum) *valueFile {
+	f := &valueFile{Reader: r, num: num}
+	f.release = func() {
+		t.noteRelease(r.Close())
+		if f.obsolete {
+			t.removeFile(filename.New(kind, num))
+		}
+	}
+	return f
+}
+
+func (t *Tree) newRunWriter() *run.Writer {
+	return run.NewWriter(run.WriterConfig{
+		FS:        t.cfg.FS,
+		Dir:       t.cfg.Dir,
+		UUID:      t.cfg.UUID,
+		Seed:      t.cfg.Seed,
+		NextNum:   t.nextFile,
+		FileBytes: t.cfg.RunFileBytes,
+	})
+}
+
+// openRun opens a run that a layout names.
+func (t *Tree) openRun(m *manifest.Run) (*sortedRun, error) {
+	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap}, writtenMeta(m.RunMeta))
+	if err != nil {
+		return nil, err
+	}
+	s := &sortedRun{Reader: r, id: m.ID, order: m.Order}
+	s.release = func() {
+		t.noteRelease(r.Close())
+		if s.obsolete {
+			for _, f := range m.Files {
+				t.removeFile(filename.New(filename.Run, f.Num))
+			}
+		}
+	}
+	return s, nil
+}
+
+// headerIsOurs reports whether a file that begins with head belongs to the store
+// with this uuid, or has no header yet: every file begins with a page that
+// names its store.
+func headerIsOurs(head []byte, uuid [16]byte) bool {
+	return bytes.Count(head, []byte{0}) == len(head) || bytes.Contains(head, uuid[:])
+}
+
+// removeFile removes a file that the manifest no longer names. If it fails, the
+// next Open tries again.
+func (t *Tree) removeFile(name filename.Name) { t.noteRelease(t.cfg.FS.Remove(t.path(name))) }
+
+// noteRelease counts failures to give something back; nothing depends on them.
+func (t *Tree) noteRelease(err error) {
+	if err != nil {
+		t.stats.releaseFailures.Add(1)
+	}
+}
+
+// recordedMeta is what the manifest records of a run, writtenMeta what a run is
+// opened with: the formats are owned by different packages.
+func recordedMeta(m run.Meta) manifest.RunMeta {
+	r := manifest.RunMeta{
+		First: m.First, Last: m.Last,
+		Entries: m.Entries, Deletes: m.Deletes,
+		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry,
+	}
+	for _, f := range m.Files {
+		r.Files = append(r.Files, manifest.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
+	}
+	for _, ref := range m.Refs {
+		r.Refs = append(r.Refs, manifest.Ref{Segment: ref.Segment, Records: ref.Records, Bytes: ref.Bytes})
+	}
+	return r
+}
+
+func writtenMeta(m manifest.RunMeta) run.Meta {
+	r := run.Meta{
+		First: m.First, Last: m.Last,
+		Entries: m.Entries, Deletes: m.Deletes,
+		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry,
+	}
+	for _, f := range m.Files {
+		r.Files = append(r.Files, run.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
+	}
+	for _, ref := range m.Refs {
+		r.Refs = append(r.Refs, run.Ref{Segment: ref.Segment, Records: ref.Records, Bytes: ref.Bytes})
+	}
+	return r
+}

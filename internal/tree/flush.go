@@ -1,0 +1,169 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// flushOldest writes the oldest sealed memtable into a run, and reports whether
+// there was one. What becomes of its journal segments is decided here, while
+// handles are being written anyway: one that is mostly live values is kept as
+// it is and is a value segment from now on; the values of the others move, in
+// key order, to a new one, and the file is free.
+func (t *Tree) flushOldest(ctx context.Context) (bool, error) {
+	hold, err := t.Acquire(0)
+	if err != nil {
+		return false, err
+	}
+	defer hold.Release()
+	tables := hold.view.tables
+	if len(tables) < 2 {
+		return false, nil
+	}
+	sealed := tables[len(tables)-1]
+	begin := t.now()
+	rules := t.rules(len(hold.view.runs) == 0)
+	census := t.census(sealed, rules)
+	out, err := compact.Execute(ctx, compact.Input{
+		Entries: sealed.Sorted(),
+		Rules:   rules,
+		Extract: census.moves,
+		Value:   hold.view.separated,
+		Run:     t.newRunWriter(),
+		Values:  t.newValueWriter, ValueBytes: t.cfg.SegmentBytes,
+	})
+	if err != nil {
+		return false, fmt.Errorf("flush: %w", err)
+	}
+	sealed.Shadowed(out.Dead.Add)
+	edit := &manifest.Edit{
+		FlushedTo:   sealed.last,
+		JournalEnds: []manifest.JournalEnd{{Segment: sealed.last, Offset: uint64(t.journalSize(sealed.last)), Frame: sealed.end.NextFrame - 1, Chain: sealed.end.Chain}},
+		AddRuns:     t.newRuns(out.Run, manifest.Upper),
+		Floor:       rules.Watermark,
+	}
+	for _, s := range census {
+		if s.keep {
+			edit.AddSegments = append(edit.AddSegments, manifest.Segment{
+				Num: s.num, Kind: filename.Journal, FileBytes: uint64(t.journalSize(s.num)), Records: s.records, Bytes: s.bytes,
+			})
+		}
+	}
+	change := change{tables: []*table{sealed}}
+	if err := t.conclude(edit, &out, change); err != nil {
+		return false, fmt.Errorf("flush: %w", err)
+	}
+	t.forget(sealed.last)
+	t.report(Work{Kind: "flush", Took: t.now().Sub(begin)}, &out)
+	return true, nil
+}
+
+// count is how many separated values of a memtable one journal segment holds.
+type count struct {
+	num     entry.FileNum
+	records uint64 // all, dead or not
+	bytes   uint64 // of their values
+	live    uint64 // encoded records of those that outlive the flush
+	keep    bool   // the segment stays as it is
+}
+
+type census map[entry.FileNum]*count
+
+// moves says whether values leave the segment.
+func (c census) moves(num entry.FileNum) bool {
+	s := c[num]
+	return s != nil && !s.keep
+}
+
+func (c census) of(num entry.FileNum) *count {
+	s := c[num]
+	if s == nil {
+		s = &count{num: num}
+		c[num] = s
+	}
+	return s
+}
+
+// census counts, in a pass of its own, what the flush of a memtable will leave
+// alive in each journal segment, and decides which of them to keep.
+func (t *Tree) census(sealed *table, rules compact.Rules) census {
+	c := make(census)
+	if sealed.separated.Load() == 0 {
+		return c
+	}
+	compact.Each(sealed.Sorted(), rules, func(e *entry.Entry, kept bool) {
+		if !e.Separated {
+			return
+		}
+		s := c.of(e.Handle.Segment)
+		s.records++
+		s.bytes += e.Handle.Length
+		if kept {
+			s.live += uint64(entry.RecordSize(e, true))
+		}
+	})
+	sealed.Shadowed(func(h entry.Handle) {
+		s := c.of(h.Segment)
+		s.records++
+		s.bytes += h.Length
+	})
+	for _, s := range c {
+		s.keep = policy.KeepSegment(s.live, uint64(t.journalSize(s.num)))
+	}
+	return c
+}
+
+// rules are what a flush or merge that begins now may drop.
+func (t *Tree) rules(bottom bool) compact.Rules {
+	now := t.now().UnixMilli()
+	watermark := t.Visible()
+	if age := t.cfg.Retention.Age; age > 0 {
+		watermark = min(watermark, t.layout.Load().VersionAt(now-age.Milliseconds()))
+	}
+	_, watermark = t.views.epochs.oldest(watermark)
+	// Whoever asks for an older version from now on is told that it is gone;
+	// whoever has already got it holds a View from before the work.
+	for {
+		floor := t.floor.Load()
+		if uint64(watermark) <= floor || t.floor.CompareAndSwap(floor, uint64(watermark)) {
+			break
+		}
+	}
+	return compact.Rules{
+		Watermark: watermark,
+		Bottom:    bottom,
+		Versions:  t.cfg.Retention.Versions,
+		Now:       uint64(max(now, 0)),
+	}
+}
+
+// newRuns makes a run of what a writer finished, none if it is empty.
+func (t *Tree) newRuns(m run.Meta, tier manifest.Tier) []manifest.Run {
+	if len(m.Files) == 0 {
+		return nil
+	}
+	return []manifest.Run{{ID: manifest.RunID(m.Files[0].Num), Tier: tier, RunMeta: recordedMeta(m)}}
+}
+
+func outputBytes(out *compact.Output) int64 {
+	var n int64
+	for _, f := range out.Run.Files {
+		n += int64(f.Size)
+	}
+	for _, s := range out.Values {
+		n += s.Size
+	}
+	return n
+}
+
+func (t *Tree) newValueWriter() (*segment.ValueWriter, error) {
+	return segment.NewValueWriter(t.segmentConfig(), t.nextFile())
+}

@@ -1,0 +1,72 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// merge replaces runs that follow each other in age by one. Values stay where
+// they are: a merge moves keys and handles.
+func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) error {
+	hold, err := t.Acquire(0)
+	if err != nil {
+		return err
+	}
+	defer hold.Release()
+	begin := t.now()
+	inputs, bottom, err := consecutive(hold.view.runs, ids)
+	if err != nil {
+		return fmt.Errorf("merge: %w", err)
+	}
+	sources := make([]iterator.Iterator, len(inputs))
+	order := uint64(0)
+	for i, r := range inputs {
+		sources[i] = r.Iterator()
+		order = max(order, r.order)
+	}
+	out, err := compact.Execute(ctx, compact.Input{
+		Entries: iterator.Merge(sources),
+		Rules:   t.rules(bottom),
+		Run:     t.newRunWriter(),
+	})
+	if err != nil {
+		return fmt.Errorf("merge: %w", err)
+	}
+	tier := manifest.Upper
+	if bottom {
+		tier = manifest.Base
+	}
+	edit := &manifest.Edit{DropRuns: ids, AddRuns: t.newRuns(out.Run, tier)}
+	for i := range edit.AddRuns {
+		edit.AddRuns[i].Order = order
+	}
+	if err := t.conclude(edit, &out, change{runs: inputs}); err != nil {
+		return fmt.Errorf("merge: %w", err)
+	}
+	t.report(Work{Kind: "merge", Reason: reason, Runs: len(inputs), Took: t.now().Sub(begin)}, &out)
+	return nil
+}
+
+// consecutive finds the runs with these ids, which must lie next to each other,
+// and says whether nothing lies below them.
+func consecutive(runs []*sortedRun, ids []manifest.RunID) (inputs []*sortedRun, bottom bool, err error) {
+	for i, r := range runs {
+		if !slices.Contains(ids, r.id) {
+			continue
+		}
+		if len(inputs) > 0 && runs[i-1] != inputs[len(inputs)-1] {
+			return nil, false, fmt.Errorf("runs %v do not follow each other", ids)
+		}
+		inputs = append(inputs, r)
+		bottom = i == len(runs)-1
+	}
+	if len(inputs) != len(ids) {
+		return nil, false, fmt.Errorf("of runs %v only %d are there", ids, len(inputs))
+	}
+	return inputs, bottom, nil
+}

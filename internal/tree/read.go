@@ -1,0 +1,165 @@
+package tree
+
+import (
+	"fmt"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/iterator"
+)
+
+// Pin is a reader's hold on one View and one version. While it is held, none
+// of the memory and files that the View names goes away. Its methods may be
+// called from many goroutines; Release is called once, after all of them, and
+// the Pin must not be touched afterwards.
+type Pin struct {
+	slot    *slot
+	tree    *Tree
+	view    *View
+	version entry.Version
+}
+
+// Acquire pins the current View for reads at the version at; 0 means the newest
+// published one. It fails with ErrVersionGone for a version whose history may
+// already have been dropped, with ErrInvalid for one not yet published, and
+// with ErrClosed after Close.
+func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
+	p := t.views.epochs.pin()
+	p.tree = t
+	low := at
+	if at == 0 {
+		low = t.Visible()
+	}
+	p.slot.version.Store(uint64(low))
+	p.slot.epoch.Store(t.views.epochs.now.Load())
+	// The slot is announced: from here on the order is version, then View, so
+	// that the View has everything up to the version.
+	p.version = at
+	if at == 0 {
+		p.version = t.Visible()
+	}
+	p.view = t.views.current.Load()
+	switch {
+	case t.closed.Load():
+		p.Release()
+		return nil, errs.ErrClosed
+	case at == 0:
+		return p, nil
+	case at > t.Visible():
+		p.Release()
+		return nil, fmt.Errorf("read at version %d, newest is %d: %w", at, t.Visible(), errs.ErrInvalid)
+	case at < entry.Version(t.floor.Load()):
+		p.Release()
+		return nil, fmt.Errorf("read at version %d, oldest retained is %d: %w", at, t.floor.Load(), errs.ErrVersionGone)
+	}
+	return p, nil
+}
+
+// Release gives up the hold.
+func (p *Pin) Release() {
+	t := p.tree
+	p.view = nil
+	p.slot.epoch.Store(0)
+	t.views.epochs.pool.Put(p)
+	if t.views.pending.Load() != 0 {
+		t.reclaimSoon()
+	}
+}
+
+// Version is the version that the Pin reads at.
+func (p *Pin) Version() entry.Version { return p.version }
+
+// Get finds the newest version of key at or below the Pin's and fills dst; a
+// delete or an expired value is found like any other. dst.Key is unspecified,
+// dst.Value is valid until Release.
+func (p *Pin) Get(key []byte, dst *entry.Entry) (bool, error) {
+	return p.view.get(key, hash.Sum(p.tree.cfg.Seed, key), p.version, dst)
+}
+
+// get goes through the View from new to old and stops at the first hit: in an
+// unmanaged store whatever is newer in place is newer in version too.
+func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bool, error) {
+	for _, t := range v.tables {
+		if t.Get(key, h, at, dst) {
+			return true, nil
+		}
+	}
+	base := len(v.runs) - 1
+	for i, r := range v.runs {
+		// The filter of the oldest run would cost what its index costs.
+		if i < base && !r.MayContain(h) {
+			continue
+		}
+		if found, err := r.Get(key, h, at, dst); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// Value returns the value of e, an entry that this Pin found under key. It is
+// never nil, and valid until Release.
+func (p *Pin) Value(key []byte, e *entry.Entry) ([]byte, error) {
+	if !e.Separated {
+		if e.Value == nil {
+			return []byte{}, nil
+		}
+		return e.Value, nil
+	}
+	return p.view.separated(key, e)
+}
+
+func (v *View) separated(key []byte, e *entry.Entry) ([]byte, error) {
+	f := v.segments.find(e.Handle.Segment)
+	if f == nil {
+		return nil, errs.NewCorruption(fmt.Sprintf("segment %d", e.Handle.Segment), int64(e.Handle.Offset),
+			"a value of %d bytes should be here, but the store has no such segment", e.Handle.Length)
+	}
+	return f.Value(e.Handle, key, e.Version)
+}
+
+// Iterator walks all entries of the Pin's View, every version of every key,
+// also those newer than the Pin's. It must be closed before Release.
+func (p *Pin) Iterator() iterator.Iterator { return p.view.iterator() }
+
+func (v *View) iterator() iterator.Iterator {
+	sources := make([]iterator.Iterator, 0, len(v.tables)+len(v.runs))
+	for _, t := range v.tables {
+		if t.Len() > 0 {
+			sources = append(sources, t.Iterator())
+		}
+	}
+	for _, r := range v.runs {
+		sources = append(sources, r.Iterator())
+	}
+	return iterator.Merge(sources)
+}
+
+// Newest returns the newest version of key, published or not. Only the commit
+// leader may call it.
+func (t *Tree) Newest(key []byte, h uint64) (entry.Version, bool, error) {
+	var e entry.Entry
+	found, err := t.views.current.Load().get(key, h, entry.MaxVersion, &e)
+	return e.Version, found, err
+}
+
+// ChangedSince reports whether [lo, hi) has an entry newer than since; a nil hi
+// is no bound. Only the commit leader may call it.
+func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	v := t.views.current.Load()
+	for _, m := range v.tables {
+		if m.MaxVersion() > since && m.ChangedSince(lo, hi, since) {
+			return true, nil
+		}
+	}
+	for _, r := range v.runs {
+		if r.Meta().MaxVersion <= since {
+			continue
+		}
+		if changed, err := r.ChangedSince(lo, hi, since); changed || err != nil {
+			return changed, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,55 @@
+package tree
+
+import (
+	"sync"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+// Limits of the files that wait to be used again.
+const (
+	maxRecycled     = 2
+	minRecycledSize = 8 << 20 // below it there is nothing to gain
+)
+
+// recycle holds journal segments that nothing needs any more: overwriting them
+// costs less than allocating new blocks and pages.
+type recycle struct {
+	mu     sync.Mutex
+	spares []filename.Name
+	closed bool
+}
+
+// offer keeps the file for later, or returns false.
+func (r *recycle) offer(num entry.FileNum, size int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || size < minRecycledSize || len(r.spares) == maxRecycled {
+		return false
+	}
+	r.spares = append(r.spares, filename.New(filename.Journal, num))
+	return true
+}
+
+// take gives out a file in the value directory that nobody uses.
+func (r *recycle) take() (base string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.spares) == 0 {
+		return "", false
+	}
+	name := r.spares[0]
+	r.spares = r.spares[1:]
+	return name.String(), true
+}
+
+// close gives out all that is left, for removal, and takes no more.
+func (r *recycle) close() []filename.Name {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	left := r.spares
+	r.spares = nil
+	return left
+}

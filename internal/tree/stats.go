@@ -1,0 +1,117 @@
+package tree
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// Work is a finished flush or merge.
+type Work struct {
+	Kind     string // "flush" or "merge"
+	Reason   string
+	Runs     int   // merged
+	BytesIn  int64 // read
+	BytesOut int64 // written
+	Entries  uint64
+	Dropped  uint64
+	Took     time.Duration
+	Err      error // why it was not finished
+}
+
+// counters are what the tree counts since Open.
+type counters struct {
+	flushes, flushedBytes atomic.Int64
+	merges, mergedBytes   atomic.Int64
+	journalBytes          atomic.Int64
+	stalls, stalled       atomic.Int64 // times and nanoseconds that writers were slowed
+	releaseFailures       atomic.Int64
+}
+
+func (t *Tree) report(w Work, out *compact.Output) {
+	w.Entries, w.Dropped = out.Read, out.Dropped
+	w.BytesOut = outputBytes(out)
+	if w.Kind == "flush" {
+		t.stats.flushes.Add(1)
+		t.stats.flushedBytes.Add(w.BytesOut)
+	} else {
+		t.stats.merges.Add(1)
+		t.stats.mergedBytes.Add(w.BytesOut)
+	}
+	if t.cfg.OnWork != nil {
+		t.cfg.OnWork(w)
+	}
+}
+
+// Stats describes the store now, and what was done since Open.
+type Stats struct {
+	Version         entry.Version
+	Memtables       int
+	MemtableEntries int64
+	MemtableBytes   int64
+	Runs            int
+	RunFiles        int
+	RunEntries      int64
+	RunBytes        int64 // in the files of runs
+	Segments        int
+	SegmentBytes    int64 // in journal and value segments
+	DeadBytes       int64 // of them, values that no entry needs
+	LiveBytes       int64 // of runs and segments, what entries need
+	Flushes         int64
+	FlushedBytes    int64
+	Merges          int64
+	MergedBytes     int64
+	JournalBytes    int64 // appended since Open
+	Stalls          int64
+	Stalled         time.Duration
+	Readers         int           // pins held
+	OldestRead      entry.Version // by one of them; 0 = none is held
+	ReleaseFailures int64         // files that could not be closed or removed
+}
+
+// Stats costs a look at every run and segment.
+func (t *Tree) Stats() Stats {
+	s := Stats{
+		Version: t.Visible(),
+		Flushes: t.stats.flushes.Load(), FlushedBytes: t.stats.flushedBytes.Load(),
+		Merges: t.stats.merges.Load(), MergedBytes: t.stats.mergedBytes.Load(),
+		JournalBytes: t.stats.journalBytes.Load(),
+		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
+		ReleaseFailures: t.stats.releaseFailures.Load(),
+	}
+	s.Readers, s.OldestRead = t.views.epochs.active()
+	hold, err := t.Acquire(0)
+	if err != nil {
+		return s
+	}
+	defer hold.Release()
+	for _, m := range hold.view.tables {
+		s.Memtables++
+		s.MemtableEntries += int64(m.Len())
+		s.MemtableBytes += m.Bytes()
+	}
+	layout := t.layout.Load()
+	var live uint64
+	for _, r := range layout.Runs() {
+		s.Runs++
+		s.RunFiles += len(r.Files)
+		s.RunEntries += int64(r.Entries)
+		s.RunBytes += int64(r.FileBytes())
+	}
+	live += uint64(s.RunBytes)
+	for _, f := range layout.Segments() {
+		s.Segments++
+		s.SegmentBytes += int64(f.FileBytes)
+		s.DeadBytes += int64(f.DeadBytes())
+		live += f.FileBytes - min(f.DeadBytes(), f.FileBytes)
+	}
+	for _, f := range t.journalSegments() {
+		s.Segments++
+		s.SegmentBytes += f.End
+		live += uint64(f.End)
+	}
+	s.LiveBytes = int64(live)
+	return s
+}

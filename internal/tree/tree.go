@@ -1,0 +1,138 @@
+// Package tree owns the store's current View: the memtables, runs and segments
+// that together are the data. It reads them, flushes and merges them in the
+// background, and installs what came of that without stopping anybody.
+//
+// # Lock order
+//
+// The commit leader's calls come first, then recording, then mu. Neither is
+// held over reads of data; recording is held over the sync of an edit; mu only
+// over assignments. Readers take no lock: they pin a View (epoch.go).
+package tree
+
+import (
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/jobs"
+	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Config is what a Tree needs; all fields are set unless said otherwise.
+type Config struct {
+	FS            vfs.FS
+	Dir           string
+	ValueDir      string
+	UUID          [16]byte
+	Seed          uint64 // of the key hash
+	ReadOnly      bool   // nothing is written, no work is done in the background
+	MemtableBytes int    // arena size at which a memtable is sealed
+	JournalBytes  int64  // journal size of one memtable, likewise
+	SegmentBytes  int64  // size at which a journal segment ends
+	RunFileBytes  int64  // size at which a file of a run ends
+	NoMap         bool   // read files without mapping them
+	Retention     Retention
+	Now           func() time.Time
+	Policy        policy.Options
+	Jobs          *jobs.Pool
+	IdleAfter     time.Duration // silence after which upper runs are folded down
+	// Exclusive runs fn in the place of a commit leader, so that it may seal.
+	Exclusive func(fn func() error) error
+	OnWork    func(Work)  // told of every finished flush and merge; may be nil
+	OnFailure func(error) // told once of the error that ends background work; may be nil
+}
+
+// Retention says what history a key keeps beside its newest version; a version
+// stays while either rule holds.
+type Retention struct {
+	Versions int           // at least so many newest versions; 0 means 1
+	Age      time.Duration // whatever was visible at some time since then
+}
+
+// Tree is safe for concurrent use, save for what only the commit leader calls.
+type Tree struct {
+	cfg     Config
+	log     *manifest.Log
+	journal *journal.Journal // nil if read-only
+	views   views
+	stats   counters
+	work    background
+	spares  recycle
+
+	published atomic.Uint64 // newest visible version
+	floor     atomic.Uint64 // history below it may be gone
+	numbers   atomic.Uint64 // last file number given out
+	closed    atomic.Bool
+	layout    atomic.Pointer[manifest.Layout]
+	failure   atomic.Pointer[error] // why background work has ended
+
+	recording sync.Mutex // held while an edit is made, recorded and installed
+
+	mu       sync.Mutex            // guards the installation and release of Views, and:
+	changed  chan struct{}         // closed and replaced when work has made room
+	replayed []journal.SegmentInfo // journal segments from before Open, not yet in runs
+
+	// The commit leader's.
+	writing      entry.FileNum // journal segment that Apply last followed
+	journalBytes int64         // applied to the active memtable
+}
+
+func (t *Tree) now() time.Time { return t.cfg.Now() }
+
+// nextFile gives out a file number that was never used before.
+func (t *Tree) nextFile() entry.FileNum { return entry.FileNum(t.numbers.Add(1)) }
+
+func (t *Tree) lastFile() entry.FileNum { return entry.FileNum(t.numbers.Load()) }
+
+func (t *Tree) newTable() *table {
+	m := &table{Table: memtable.New(memtable.Options{Seed: t.cfg.Seed, Limit: t.cfg.MemtableBytes})}
+	m.release = m.Table.Release
+	return m
+}
+
+// path is where a file of the store lies.
+func (t *Tree) path(name filename.Name) string {
+	if name.Kind.InValueDir() {
+		return filepath.Join(t.cfg.ValueDir, name.String())
+	}
+	return filepath.Join(t.cfg.Dir, name.String())
+}
+
+// Journal is what the commit pipeline appends to; nil if the Tree is read-only.
+func (t *Tree) Journal() *journal.Journal { return t.journal }
+
+// fail ends background work; writes that need it will report err.
+func (t *Tree) fail(err error) {
+	if t.failure.CompareAndSwap(nil, &err) && t.cfg.OnFailure != nil {
+		t.cfg.OnFailure(err)
+	}
+	t.mu.Lock()
+	close(t.changed)
+	t.changed = make(chan struct{})
+	t.mu.Unlock()
+}
+
+// failed is why background work has ended; nil while it goes on.
+func (t *Tree) failed() error {
+	if err := t.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// reclaim closes what no View holds any more, now.
+func (t *Tree) reclaim() {
+	t.mu.Lock()
+	release := t.views.reclaim()
+	t.mu.Unlock()
+	for _, fn := range release {
+		fn()
+	}
+}

@@ -1,0 +1,180 @@
+package tree
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// View is what a reader sees: the memtables, the runs and the segments that
+// their handles lead to, each newest first. A View never changes; writers
+// install the next one. (The newest memtable grows, but what a reader may see
+// of it was there before.)
+type View struct {
+	tables   []*table
+	runs     []*sortedRun
+	segments segmentIndex
+}
+
+// table is a memtable and the journal segments that hold the same records.
+type table struct {
+	*memtable.Table
+	shared
+	last entry.FileNum // newest of its journal segments; 0 while it has none
+	end  journal.Point // where they end, once it is sealed
+
+	separated      atomic.Int64 // entries whose values stayed in the journal
+	separatedBytes atomic.Int64 // of these values
+}
+
+// sortedRun is an open run.
+type sortedRun struct {
+	*run.Reader
+	shared
+	id    manifest.RunID
+	order uint64 // age: greater is newer
+}
+
+// valueFile is an open segment.
+type valueFile struct {
+	*segment.Reader
+	shared
+	num entry.FileNum
+}
+
+// shared counts the Views that hold a resource. Only the tree's install and
+// release touch it, under their mutex: readers hold Views, by their epoch.
+type shared struct {
+	views    int
+	obsolete bool   // its files go with the last View that holds it
+	release  func() // called once no View holds it any more
+}
+
+// each calls fn for the shared part of every resource of v.
+func (v *View) each(fn func(s *shared)) {
+	for _, t := range v.tables {
+		fn(&t.shared)
+	}
+	for _, r := range v.runs {
+		fn(&r.shared)
+	}
+	for _, f := range v.segments.files {
+		fn(&f.shared)
+	}
+}
+
+// active is the memtable that takes writes.
+func (v *View) active() *table { return v.tables[0] }
+
+// edit returns a copy whose slices may be changed freely.
+func (v *View) edit() *View {
+	return &View{
+		tables:   slices.Clone(v.tables),
+		runs:     slices.Clone(v.runs),
+		segments: v.segments,
+	}
+}
+
+// segmentIndex finds an open segment by number: an immutable open-addressing
+// table, because every read of a separated value goes through it.
+type segmentIndex struct {
+	files []*valueFile // in order of number
+	slots []*valueFile // power of two, at most half full
+}
+
+const indexFactor = 0x9e3779b97f4a7c15
+
+func newSegmentIndex(files []*valueFile) segmentIndex {
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b *valueFile) int { return int(int64(a.num) - int64(b.num)) })
+	size := 4
+	for size < 2*len(files) {
+		size *= 2
+	}
+	x := segmentIndex{files: files, slots: make([]*valueFile, size)}
+	for _, f := range files {
+		i := x.home(f.num)
+		for x.slots[i] != nil {
+			i = (i + 1) & (size - 1)
+		}
+		x.slots[i] = f
+	}
+	return x
+}
+
+func (x *segmentIndex) home(num entry.FileNum) int {
+	return int(uint64(num)*indexFactor>>32) & (len(x.slots) - 1)
+}
+
+// find returns the segment with this number, or nil.
+func (x *segmentIndex) find(num entry.FileNum) *valueFile {
+	if len(x.slots) == 0 {
+		return nil
+	}
+	for i := x.home(num); ; i = (i + 1) & (len(x.slots) - 1) {
+		if f := x.slots[i]; f == nil || f.num == num {
+			return f
+		}
+	}
+}
+
+// with returns an index that has f too.
+func (x *segmentIndex) with(f ...*valueFile) segmentIndex {
+	return newSegmentIndex(append(slices.Clone(x.files), f...))
+}
+
+// without returns an index that lacks the given segments.
+func (x *segmentIndex) without(gone func(entry.FileNum) bool) segmentIndex {
+	return newSegmentIndex(slices.DeleteFunc(slices.Clone(x.files), func(f *valueFile) bool { return gone(f.num) }))
+}
+
+// views owns the current View and those that a reader may still hold.
+type views struct {
+	current atomic.Pointer[View]
+	epochs  epochs
+	retired []retiredView // guarded by the tree's mutex
+	pending atomic.Int64  // len(retired), for readers to see
+}
+
+type retiredView struct {
+	view  *View
+	epoch uint64 // readers at this epoch or later do not hold it
+}
+
+// install makes next the current View. The caller holds the tree's mutex.
+func (vs *views) install(next *View) {
+	next.each(func(s *shared) { s.views++ })
+	old := vs.current.Swap(next)
+	if old == nil {
+		return
+	}
+	vs.retired = append(vs.retired, retiredView{old, vs.epochs.now.Add(1)})
+	vs.pending.Store(int64(len(vs.retired)))
+}
+
+// reclaim lets go of the retired Views that no reader holds, and returns what
+// to call, without the mutex, to close the resources that nothing holds any
+// more. The caller holds the tree's mutex.
+func (vs *views) reclaim() (release []func()) {
+	if len(vs.retired) == 0 {
+		return nil
+	}
+	oldest, _ := vs.epochs.oldest(0)
+	n := 0
+	for ; n < len(vs.retired) && vs.retired[n].epoch <= oldest; n++ {
+		vs.retired[n].view.each(func(s *shared) {
+			if s.views--; s.views == 0 && s.release != nil {
+				release = append(release, s.release)
+			}
+		})
+	}
+	vs.retired = slices.Delete(vs.retired, 0, n)
+	vs.pending.Store(int64(len(vs.retired)))
+	return release
+}

@@ -1,0 +1,176 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/memtable"
+)
+
+// The commit leader's part: Prepare, Apply and Publish are called by one
+// goroutine at a time, in this order, once a group.
+
+// Prepare makes room for n bytes of records: a full memtable is sealed, with
+// its journal segments, and a new one begun.
+func (t *Tree) Prepare(n int) error {
+	active := t.views.current.Load().active()
+	if active.Len() == 0 {
+		return nil
+	}
+	if int(active.Bytes()) < t.cfg.MemtableBytes && t.journalBytes < t.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
+		return nil
+	}
+	return t.seal()
+}
+
+// seal ends the active memtable and its journal segments and begins new ones.
+// Only the leader, or a function that runs in its place, may call it.
+func (t *Tree) seal() error {
+	end, err := t.journal.Rotate()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	next := t.views.current.Load().edit()
+	next.active().end = end
+	next.tables = append([]*table{t.newTable()}, next.tables...)
+	t.views.install(next)
+	t.mu.Unlock()
+	t.journalBytes = 0
+	t.kick()
+	return nil
+}
+
+// Apply adds the records of payload, which begins at this place of the
+// journal, to the memtable. Readers see them once they are published.
+func (t *Tree) Apply(payload []byte, at journal.Position) error {
+	if at.Segment != t.writing {
+		if err := t.follow(at.Segment); err != nil {
+			return err
+		}
+	}
+	t.journalBytes += int64(len(payload))
+	t.stats.journalBytes.Add(int64(len(payload)))
+	return t.add(t.views.current.Load().active(), payload, at)
+}
+
+// add decodes records and adds them to a memtable.
+func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
+	var e entry.Entry
+	for offset := uint64(at.Offset); len(payload) > 0; {
+		r, err := entry.DecodeRecord(payload)
+		if err != nil {
+			return fmt.Errorf("segment %d at %d: %w", at.Segment, offset, err)
+		}
+		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
+		if r.Own {
+			e.Separated = true
+			to.separated.Add(1)
+			to.separatedBytes.Add(int64(len(r.Value)))
+			e.Handle = entry.Handle{Segment: at.Segment, Offset: offset, Length: uint64(len(r.Value))}
+		} else {
+			e.Value = r.Value
+		}
+		if err := to.Add(hash.Sum(t.cfg.Seed, r.Key), &e); err != nil {
+			return err
+		}
+		payload = payload[r.Size:]
+		offset += uint64(r.Size)
+	}
+	to.last = max(to.last, at.Segment)
+	return nil
+}
+
+// follow opens the journal segment that is being written, so that readers can
+// follow handles into it.
+func (t *Tree) follow(num entry.FileNum) error {
+	r, err := t.journal.OpenReader(num)
+	if err != nil {
+		return err
+	}
+	f := t.valueFile(r, filename.Journal, num)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := t.views.current.Load().edit()
+	next.segments = next.segments.with(f)
+	t.views.install(next)
+	t.writing = num
+	return nil
+}
+
+// Publish makes everything up to v visible.
+func (t *Tree) Publish(v entry.Version) { t.published.Store(uint64(v)) }
+
+// Visible is the newest published version.
+func (t *Tree) Visible() entry.Version { return entry.Version(t.published.Load()) }
+
+// Admission: how far background work may lag behind writers.
+const (
+	freeTables  = 1                     // sealed memtables that cost writers nothing
+	maxTables   = 4                     // sealed memtables at which writers wait for a flush
+	freeRuns    = 12                    // upper runs likewise
+	maxDelay    = 20 * time.Millisecond // of one admission below the limits
+	admitWindow = 1 << 20               // bytes that one full delay pays for
+)
+
+// Admit slows a committer of n bytes down while background work lags behind,
+// the more the further it lags, and lets it wait only where memory would
+// otherwise grow without bound. It returns early with the context's error.
+func (t *Tree) Admit(ctx context.Context, n int) error {
+	v := t.views.current.Load()
+	sealed := len(v.tables) - 1
+	if sealed <= freeTables && len(v.runs) <= freeRuns {
+		return nil
+	}
+	return t.slow(ctx, n)
+}
+
+func (t *Tree) slow(ctx context.Context, n int) error {
+	begin := time.Now()
+	defer func() {
+		t.stats.stalls.Add(1)
+		t.stats.stalled.Add(int64(time.Since(begin)))
+	}()
+	for {
+		t.mu.Lock()
+		v, changed := t.views.current.Load(), t.changed
+		t.mu.Unlock()
+		sealed := len(v.tables) - 1
+		if err := t.failed(); err != nil {
+			return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
+		}
+		if sealed < maxTables {
+			excess := max(sealed-freeTables, (len(v.runs)-freeRuns)/2)
+			if excess <= 0 {
+				return nil
+			}
+			delay := time.Duration(float64(maxDelay) * float64(excess) * min(1, float64(n)/admitWindow))
+			return wait(ctx, delay, changed)
+		}
+		if err := wait(ctx, time.Second, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// wait returns after d, or when changed is closed, or with the context's error.
+func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+	case <-changed:
+	}
+	return nil
+}

@@ -1,0 +1,309 @@
+package brock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/jobs"
+	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Open opens the store in o.Dir, creating it unless told otherwise, and recovers
+// it if its last session did not end with Close. It needs no flag after a crash.
+//
+// A directory that another process has open is ErrLocked, one that holds other
+// things is ErrForeign, a store of a later format ErrFormat; damage is a
+// *CorruptionError. A store that is refused is left as it was.
+func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) }
+
+// OpenContext is Open; ctx bounds the wait for the lock.
+func OpenContext(ctx context.Context, o Options) (*DB, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	op := opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS}
+	if o.InMemory {
+		op.fs, op.dir = vfs.NewMem(), "/"
+	}
+	if op.fs == nil {
+		op.fs = vfs.OS()
+	}
+	if op.valueDir == "" {
+		op.valueDir = op.dir
+	}
+	db, err := op.open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", op.dir, err)
+	}
+	return db, nil
+}
+
+// opening is an Open under way.
+type opening struct {
+	options  Options
+	fs       vfs.FS
+	dir      string
+	valueDir string
+	lock     io.Closer
+	log      *manifest.Log
+	jobs     *jobs.Pool
+	tree     *tree.Tree
+	db       *DB
+}
+
+func (o *opening) open(ctx context.Context) (_ *DB, err error) {
+	defer func() {
+		if err != nil {
+			o.abandon()
+		}
+	}()
+	if err := o.acquireLock(ctx); err != nil {
+		return nil, err
+	}
+	if err := o.openManifest(); err != nil {
+		return nil, err
+	}
+	recovery, err := o.openTree()
+	if err != nil {
+		return nil, err
+	}
+	o.assemble()
+	if log := o.options.Logger; log != nil {
+		log.Info("store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,
+			"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed)
+	}
+	return o.db, nil
+}
+
+// abandon gives back what a failed Open has taken.
+func (o *opening) abandon() {
+	if o.log != nil {
+		_ = o.log.Close()
+	}
+	if o.lock != nil {
+		_ = o.lock.Close()
+	}
+}
+
+// lockPoll is how often a lock that another process holds is tried again.
+const lockPoll = 20 * time.Millisecond
+
+// acquireLock takes the store's lock, for itself or with other readers.
+func (o *opening) acquireLock(ctx context.Context) error {
+	readOnly := o.options.Mode == ReadOnly
+	if !readOnly && !o.options.MustExist {
+		if err := o.fs.MkdirAll(o.dir); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(o.dir, filename.Of(filename.Lock, 0))
+	deadline := time.Now().Add(o.options.LockWait)
+	for {
+		lock, err := o.fs.Lock(path, readOnly, "")
+		switch {
+		case err == nil:
+			o.lock = lock
+			return nil
+		case readOnly && errors.Is(err, fs.ErrNotExist):
+			// No lock file: a store that never was, or one on a medium that was
+			// copied without it; the manifest tells which.
+			return nil
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("%w: %w", errs.ErrNotExist, err)
+		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):
+			return err
+		}
+		timer := time.NewTimer(lockPoll)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+}
+
+// openManifest opens the log of edits, or creates the store.
+func (o *opening) openManifest() error {
+	mo := manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode == ReadOnly}
+	log, err := manifest.Open(mo)
+	switch {
+	case err == nil && o.options.MustBeNew:
+		o.log = log
+		return ErrExist
+	case err == nil:
+		o.log = log
+		return nil
+	case !errors.Is(err, errs.ErrNotExist) || o.options.MustExist || mo.ReadOnly:
+		return err
+	}
+	var random [24]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return err
+	}
+	o.log, err = manifest.Create(mo, manifest.CreateOptions{
+		UUID:    [16]byte(random[:16]),
+		Seed:    binary.LittleEndian.Uint64(random[16:]),
+		Created: time.Now().UnixMilli(),
+	})
+	return err
+}
+
+// journalPerMemtable bounds the journal that one memtable keeps: large values
+// are in no memtable, but have to be read again by the Open after a crash.
+const journalPerMemtable = 512 << 20
+
+// idleAfter is how long writers are silent before what is left in memory and in
+// upper runs is folded down.
+const idleAfter = 2 * time.Second
+
+func (o *opening) openTree() (tree.Recovery, error) {
+	super := o.log.Super()
+	clock := o.options.Now
+	if clock == nil {
+		clock = time.Now
+	}
+	o.jobs = jobs.New(jobs.Options{})
+	t, recovery, err := tree.Open(tree.Config{
+		FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
+		ReadOnly:      o.options.Mode == ReadOnly,
+		MemtableBytes: int(o.options.Tuning.MemtableSize),
+		JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
+		SegmentBytes:  o.options.Tuning.SegmentSize,
+		RunFileBytes:  o.options.Tuning.RunFileSize,
+		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
+		Now:           clock,
+		Jobs:          o.jobs,
+		IdleAfter:     idleAfter,
+		Exclusive:     func(fn func() error) error { return o.db.exclusive(fn) },
+		OnWork:        o.onWork,
+		OnFailure:     o.onFailure,
+	}, o.log)
+	o.tree = t
+	return recovery, err
+}
+
+// assemble joins tree and commit pipeline to the store.
+func (o *opening) assemble() {
+	closers := []func() error{}
+	if o.lock != nil {
+		closers = append(closers, o.lock.Close)
+	}
+	seed := o.log.Super().Seed
+	if o.options.Mode == ReadOnly {
+		o.db = newDB(o.options, treeEngine{o.tree}, nil, seed, closers...)
+		return
+	}
+	var db *DB
+	pipeline := commit.New(commit.Config{
+		Store:    treeStore{o.tree},
+		Journal:  journalWriter{o.tree.Journal()},
+		Last:     o.tree.Visible(),
+		HashSeed: seed,
+		Now:      time.Now,
+		OnSync:   func(took time.Duration) { db.counters.sync.observe(took) },
+	})
+	db = newDB(o.options, treeEngine{o.tree}, pipeline, seed, closers...)
+	db.exclusive = pipeline.Do
+	o.db = db
+	o.tree.Start()
+}
+
+// onWork passes finished background work to Events and Logger.
+func (o *opening) onWork(w tree.Work) {
+	info := WorkInfo{
+		Reason: w.Reason, EntriesIn: int64(w.Entries), Runs: int64(w.Runs),
+		BytesIn: w.BytesIn, BytesOut: w.BytesOut, Took: w.Took, Err: w.Err,
+	}
+	call := o.options.Events.Compaction
+	if w.Kind == "flush" {
+		call = o.options.Events.Flush
+	}
+	if call != nil {
+		call(info)
+	}
+	if log := o.options.Logger; log != nil {
+		log.Debug(w.Kind, "reason", w.Reason, "entries", w.Entries, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	}
+}
+
+// onFailure passes on why background work, and soon writing, has ended.
+func (o *opening) onFailure(err error) {
+	var c *CorruptionError
+	if errors.As(err, &c) && o.options.Events.Corruption != nil {
+		o.options.Events.Corruption(c)
+	}
+	if call := o.options.Events.BackgroundError; call != nil {
+		call(err)
+	}
+	if log := o.options.Logger; log != nil {
+		log.Error("background work has ended", "error", err)
+	}
+}
+
+// treeEngine is a tree as the rest of the package asks for it.
+type treeEngine struct{ *tree.Tree }
+
+func (e treeEngine) Acquire(at entry.Version) (pin, error) {
+	p, err := e.Tree.Acquire(at)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (e treeEngine) Metrics() TreeMetrics {
+	s := e.Stats()
+	return TreeMetrics{
+		Version:         uint64(s.Version),
+		Memtables:       s.Memtables,
+		MemtableEntries: s.MemtableEntries,
+		MemtableBytes:   s.MemtableBytes,
+		Runs:            s.Runs,
+		RunFiles:        s.RunFiles,
+		RunEntries:      s.RunEntries,
+		RunBytes:        s.RunBytes,
+		Segments:        s.Segments,
+		SegmentBytes:    s.SegmentBytes,
+		LiveBytes:       s.LiveBytes,
+		DeadBytes:       s.DeadBytes,
+		Flushes:         s.Flushes,
+		FlushedBytes:    s.FlushedBytes,
+		Compactions:     s.Merges,
+		CompactedBytes:  s.MergedBytes,
+		JournalBytes:    s.JournalBytes,
+		Stalls:          s.Stalls,
+		StallTime:       s.Stalled,
+		PinnedVersion:   uint64(s.OldestRead),
+	}
+}
+
+// treeStore and journalWriter are what the pipeline writes to: neither package
+// knows the other's types.
+type treeStore struct{ *tree.Tree }
+
+func (s treeStore) Apply(payload []byte, at commit.Position) error {
+	return s.Tree.Apply(payload, journal.Position(at))
+}
+
+type journalWriter struct{ *journal.Journal }
+
+func (w journalWriter) Append(g commit.Group) (commit.Position, error) {
+	at, err := w.Journal.Append(journal.Group{Transactions: g.Transactions, Payload: g.Payload})
+	return commit.Position(at), err
+}
