@@ -29,6 +29,7 @@ type fakeEngine struct {
 	applied []entry.Entry // not yet published
 	values  map[string][]byte
 	fault   error // returned by every read
+	discard bool  // Apply forgets
 }
 
 func newFakeEngine(t testing.TB) *fakeEngine {
@@ -40,6 +41,9 @@ func newFakeEngine(t testing.TB) *fakeEngine {
 func valueName(key []byte, v entry.Version) string { return fmt.Sprintf("%s@%d", key, v) }
 
 func (e *fakeEngine) Apply(payload []byte, _ commit.Position) error {
+	if e.discard {
+		return nil
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(payload) > 0 {

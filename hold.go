@@ -46,7 +46,7 @@ func (it *Iterator) release() {
 		o.release()
 		return
 	}
-	it.over.src.Close()
+	it.walk.src.Close()
 	t.drop()
 }
 
@@ -66,7 +66,7 @@ func (it *Iterator) unlink() {
 // orphaned takes it off the list of its transaction, which ends, and returns
 // what it still holds.
 func (it *Iterator) orphaned() *orphan {
-	it.orphan = &orphan{src: it.over.src, txn: it.txn}
+	it.orphan = &orphan{src: it.walk.src, txn: it.txn}
 	it.unlink()
 	return it.orphan
 }

@@ -56,9 +56,9 @@ func (o *IteratorOptions) bounds() (lo, hi []byte) {
 type Iterator struct {
 	txn    *Txn
 	opts   IteratorOptions
-	over   overlay // its walk is the store's side
-	own    bool    // over is used; else its walk alone
-	tracks bool    // what is covered counts as read
+	walk   walk     // the store's side
+	over   *overlay // the transaction's writes over it; nil in a read-only one
+	tracks bool     // what is covered counts as read
 
 	item    Item
 	valid   bool
@@ -68,6 +68,8 @@ type Iterator struct {
 	covered span
 	window  *window // values read ahead, if asked for
 	scratch []byte
+
+	firstKey, firstScratch [32]byte // where walk.key and scratch begin
 
 	closed     atomic.Bool
 	next, prev *Iterator // in the transaction's list of open iterators
@@ -85,11 +87,12 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 		it.closed.Store(true)
 		return it
 	}
-	w := &it.over.walk
+	w := &it.walk
+	w.key = it.firstKey[:0]
 	w.txn, w.src, w.at, w.since, w.all = t, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
 	w.lo, w.hi = o.bounds()
 	if t.writes != nil {
-		it.own, it.over.writes = true, t.writes
+		it.over = &overlay{walk: w, writes: t.writes}
 		it.tracks = t.isolation == Serializable
 	}
 	if o.Prefetch > 0 && !o.KeysOnly {
@@ -101,9 +104,9 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 // Rewind moves to the first item in the direction of travel.
 func (it *Iterator) Rewind() {
 	if it.opts.Reverse {
-		it.position(it.over.hi, true)
+		it.position(it.walk.hi, true)
 	} else {
-		it.position(it.over.lo, false)
+		it.position(it.walk.lo, false)
 	}
 }
 
@@ -113,6 +116,9 @@ func (it *Iterator) Seek(key []byte) {
 	if len(key) == 0 {
 		it.Rewind()
 		return
+	}
+	if it.scratch == nil {
+		it.scratch = it.firstScratch[:]
 	}
 	it.scratch = appendStored(it.scratch[:0], key)
 	if it.opts.Reverse {
@@ -129,7 +135,9 @@ func (it *Iterator) position(key []byte, turned bool) {
 	}
 	it.finishSpan()
 	it.err, it.turned, it.left = nil, turned, it.opts.Limit
-	it.covered.begin(key, it.over.lo, it.over.hi, turned)
+	if it.tracks {
+		it.covered.begin(key, it.walk.lo, it.walk.hi)
+	}
 	ok := it.seekRaw(key, turned)
 	if it.window != nil {
 		ok = it.window.begin(ok, turned)
@@ -162,7 +170,7 @@ func (it *Iterator) move(turned bool) {
 		return
 	}
 	if turned != it.turned {
-		it.covered.turn(it.item.e.Key, it.turned)
+		it.cover()
 		it.turned = turned
 	}
 	if it.window != nil {
@@ -201,10 +209,10 @@ func (it *Iterator) accepted(ok, turned bool) bool {
 func (it *Iterator) seekSources(key []byte, turned bool) (ok bool) {
 	defer it.guard()
 	switch {
-	case !it.own && turned:
-		return it.over.walk.seekLT(key)
-	case !it.own:
-		return it.over.walk.seekGE(key)
+	case it.over == nil && turned:
+		return it.walk.seekLT(key)
+	case it.over == nil:
+		return it.walk.seekGE(key)
 	case turned:
 		return it.over.seekLT(key)
 	}
@@ -214,10 +222,10 @@ func (it *Iterator) seekSources(key []byte, turned bool) (ok bool) {
 func (it *Iterator) moveSources(turned bool) (ok bool) {
 	defer it.guard()
 	switch {
-	case !it.own && turned:
-		return it.over.walk.prev()
-	case !it.own:
-		return it.over.walk.next()
+	case it.over == nil && turned:
+		return it.walk.prev()
+	case it.over == nil:
+		return it.walk.next()
 	case turned:
 		return it.over.prev()
 	}
@@ -226,10 +234,10 @@ func (it *Iterator) moveSources(turned bool) (ok bool) {
 
 // raw is the entry that the sources are at.
 func (it *Iterator) raw() *entry.Entry {
-	if it.own {
+	if it.over != nil {
 		return it.over.current
 	}
-	return it.over.walk.entry
+	return it.walk.entry
 }
 
 // land makes what a move came to the item; ok says that there is something.
@@ -242,9 +250,11 @@ func (it *Iterator) land(ok bool) {
 	case it.closed.Load():
 	default:
 		if it.err == nil {
-			it.err = it.over.src.Err()
+			it.err = it.walk.src.Err()
 		}
-		it.covered.end(it.over.lo, it.over.hi, it.turned)
+		if it.tracks {
+			it.covered.end(it.walk.lo, it.walk.hi, it.turned)
+		}
 		it.item.e, it.item.ahead = nil, nil
 	}
 	it.valid = ok
@@ -255,7 +265,7 @@ func (it *Iterator) leave() {
 	if !it.usable() {
 		return
 	}
-	it.covered.turn(it.item.e.Key, it.turned)
+	it.cover()
 	it.valid, it.item.e, it.item.ahead = false, nil, nil
 }
 

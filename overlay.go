@@ -14,7 +14,7 @@ import (
 // Going forward, whichever of the two sides is not current is at its first
 // entry after the current one, or past its end; going back, the mirror of it.
 type overlay struct {
-	walk
+	*walk
 	writes *writes
 	order  []uint32 // pending writes within the bounds, as of the last seek
 	i      int      // position in order, from -1 to its length

@@ -131,10 +131,11 @@ type leak struct {
 }
 
 func (l *leak) release() {
+	version := l.pin.Version()
 	l.pin.Release()
 	l.db.counters.leaked.Add(1)
 	if log := l.db.opts.Logger; log != nil {
-		log.Warn("a transaction was never discarded", "version", l.pin.Version())
+		log.Warn("a transaction was never discarded", "version", version)
 	}
 }
 
@@ -167,7 +168,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions) (*Txn, error) {
 		t.synced = db.synced(o.Durability)
 	}
 	t.phase = rand.Uint32()
-	t.keys = t.firstKey[:0]
+	t.items, t.keys = t.first[:], t.firstKey[:0]
 	t.holds.Store(1)
 	t.state.Store(txnOpen)
 	return t, nil

@@ -8,11 +8,10 @@ import "bytes"
 type span struct {
 	lo, hi []byte // [lo, hi)
 	active bool   // the iterator was positioned
-	ended  bool   // it ran into a bound, or an error, and the span is complete
 }
 
 // begin starts an empty span at key, or at the bound that lies nearer.
-func (s *span) begin(key, lo, hi []byte, turned bool) {
+func (s *span) begin(key, lo, hi []byte) {
 	switch {
 	case bytes.Compare(key, lo) < 0:
 		key = lo
@@ -21,11 +20,11 @@ func (s *span) begin(key, lo, hi []byte, turned bool) {
 	}
 	s.lo = append(s.lo[:0], key...)
 	s.hi = append(s.hi[:0], key...)
-	s.active, s.ended = true, false
+	s.active = true
 }
 
-// turn extends the span, which grew in the direction turned, to key.
-func (s *span) turn(key []byte, turned bool) {
+// extend extends the span, which grew in the direction turned, to key.
+func (s *span) extend(key []byte, turned bool) {
 	if turned {
 		if bytes.Compare(key, s.lo) < 0 {
 			s.lo = append(s.lo[:0], key...)
@@ -44,17 +43,21 @@ func (s *span) end(lo, hi []byte, turned bool) {
 	}
 }
 
+// cover extends what is covered to the item the iterator is at.
+func (it *Iterator) cover() {
+	if it.tracks {
+		it.covered.extend(it.item.e.Key, it.turned)
+	}
+}
+
 // finishSpan notes the span as read, and ends it.
 func (it *Iterator) finishSpan() {
-	s := &it.covered
-	if !it.tracks || !s.active {
+	if !it.tracks || !it.covered.active {
 		return
 	}
 	if it.valid {
-		s.turn(it.item.e.Key, it.turned)
+		it.cover()
 	}
-	if bytes.Compare(s.lo, s.hi) < 0 {
-		it.txn.writes.reads.AddRange(s.lo, s.hi)
-	}
-	s.active = false
+	it.txn.writes.reads.AddRange(it.covered.lo, it.covered.hi)
+	it.covered.active = false
 }

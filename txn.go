@@ -79,7 +79,7 @@ type Txn struct {
 	keys     []byte
 	block    int      // size of the last block of items
 	lent     [][]byte // copies to poison at the end, under brockdebug
-	first    Item
+	first    [1]Item
 	firstKey [40]byte
 }
 
