@@ -138,6 +138,7 @@ func BenchmarkInsertThenSeek(b *testing.B) {
 	for b.Loop() {
 		if i == 2*half {
 			b.StopTimer()
+			tab.Release()
 			tab, i = l.table(b, half), half
 			b.StartTimer()
 		}
