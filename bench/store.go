@@ -55,6 +55,7 @@ type Maker struct {
 // is what the others are compared with.
 func Makers() []Maker {
 	return []Maker{
+		{Name: "brock", Module: brockModule, Open: openBrock},
 		{Name: "badger", Module: badgerModule, Open: openBadger},
 		{Name: "badger-log", Module: badgerModule, MinValue: badgerLogThreshold, Open: openBadgerLog},
 		{Name: "pebble", Module: pebbleModule, Open: openPebble},
