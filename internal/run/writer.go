@@ -69,17 +69,22 @@ func (w *Writer) Add(e *entry.Entry) error {
 	if w.err != nil || w.done {
 		return w.failed()
 	}
-	older, ok := w.b.Follows(e)
-	if !ok {
-		return w.fail(fmt.Errorf("write run: %w", w.reject(e)))
-	}
 	if !e.Kind.Known() || len(e.Key) == 0 || len(e.Key) > entry.MaxKey || len(e.Value) > entry.MaxValue || e.Version > entry.MaxVersion {
 		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
 			errs.ErrInvalid, e.Kind, len(e.Key), len(e.Value), e.Version))
 	}
-	var h uint64
-	if !older {
-		h = hash.Sum(w.cfg.Seed, e.Key)
+	h := hash.Sum(w.cfg.Seed, e.Key)
+	done := w.b.Add(e, h)
+	if done == chunk.Full {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		done = w.b.Add(e, h)
+	}
+	switch done {
+	case chunk.Disorder, chunk.Full:
+		return w.fail(fmt.Errorf("write run: %w: entry of version %d out of order", errs.ErrInvalid, e.Version))
+	case chunk.NewKey:
 		if !w.cfg.NoFilter {
 			w.hashes = append(w.hashes, h)
 		}
@@ -87,17 +92,7 @@ func (w *Writer) Add(e *entry.Entry) error {
 	if e.Separated {
 		w.count(&e.Handle)
 	}
-	if !w.b.Add(e, h, older) {
-		if err := w.flush(); err != nil {
-			return err
-		}
-		w.b.Add(e, h, older)
-	}
 	return nil
-}
-
-func (w *Writer) reject(e *entry.Entry) error {
-	return fmt.Errorf("%w: entry of version %d out of order", errs.ErrInvalid, e.Version)
 }
 
 // Len is how many entries were added.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -26,6 +27,8 @@ type Builder struct {
 	maxVersion  entry.Version // of the short entries
 	maxSegment  entry.FileNum
 	lastVersion entry.Version // of the last entry
+	lastWord    uint64        // of the last entry's suffix
+	page        int           // in which the last entry begins, -1 without
 	hasVersion  bool          // there is a short entry
 	hasSegment  bool          // there is a short entry with a handle
 	spare       []byte
@@ -51,9 +54,89 @@ type Info struct {
 // Len is the number of entries so far.
 func (b *Builder) Len() int { return int(b.stats.Entries) }
 
-// Follows reports whether e may be added after the last entry, of whichever
-// chunk, and whether it is an older version of that entry's key.
-func (b *Builder) Follows(e *entry.Entry) (older, ok bool) {
+// Outcome is what Add did.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Disorder Outcome = iota // the entry does not follow the last one: nothing was done
+	Full                    // the chunk must be finished first
+	NewKey                  // added, the first version of its key in the run
+	Older                   // added, an older version of the last key
+)
+
+// lastKey appends the key of the last entry to dst.
+func (b *Builder) lastKey(dst []byte) []byte {
+	return append(append(dst, b.first[:b.layout.Prefix]...), b.lastSuffix()...)
+}
+
+func (b *Builder) lastSuffix() []byte {
+	start, end := suffixAt(b.buf, b.prev)
+	return b.buf[start:end]
+}
+
+// suffixAt is where the key suffix of a well-formed entry lies.
+func suffixAt(buf []byte, off int) (start, end int) {
+	w := binary.LittleEndian.Uint64(buf[off:])
+	start = off + headLen(w)
+	if w&flagWide != 0 {
+		return start, start + int(w>>32)
+	}
+	return start, start + int(w>>8&maxSuffix)
+}
+
+// Add appends e, whose key has this hash. The first entry of a chunk always
+// fits. If e is an older version of the last key, even of the chunk before, the
+// last entry is marked as followed by one, also when the chunk is full.
+func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
+	p := b.layout.Prefix
+	if b.prev == 0 {
+		older, ok := b.follows(e)
+		if !ok {
+			return Disorder
+		}
+		b.begin(e.Key)
+		b.append(e, Word(e.Key[b.layout.Prefix:]), hash, older)
+		return added(older)
+	}
+	older := false
+	shares := len(e.Key) >= p && string(e.Key[:p]) == string(b.first[:p])
+	var word uint64
+	if shares {
+		word = Word(e.Key[p:])
+	}
+	if !shares || word <= b.lastWord { // else the order is clear
+		var ok bool
+		if older, ok = b.follows(e); !ok {
+			return Disorder
+		}
+		if older {
+			b.buf[b.prev] |= flagOlder
+		}
+	}
+	if !shares {
+		if !b.shrink(e) {
+			return Full
+		}
+		word = Word(e.Key[b.layout.Prefix:])
+	}
+	if len(b.buf)+b.need(e) > MaxEntries {
+		return Full
+	}
+	b.append(e, word, hash, older)
+	return added(older)
+}
+
+func added(older bool) Outcome {
+	if older {
+		return Older
+	}
+	return NewKey
+}
+
+// follows reports whether e may come after the last entry, of whichever chunk,
+// and whether it is an older version of that entry's key.
+func (b *Builder) follows(e *entry.Entry) (older, ok bool) {
 	switch c := b.compareLast(e.Key); {
 	case c > 0:
 		return false, true
@@ -78,51 +161,6 @@ func (b *Builder) compareLast(key []byte) int {
 	return bytes.Compare(key[p:], b.lastSuffix())
 }
 
-// lastKey appends the key of the last entry to dst.
-func (b *Builder) lastKey(dst []byte) []byte {
-	return append(append(dst, b.first[:b.layout.Prefix]...), b.lastSuffix()...)
-}
-
-func (b *Builder) lastSuffix() []byte {
-	start, end := suffixAt(b.buf, b.prev)
-	return b.buf[start:end]
-}
-
-// suffixAt is where the key suffix of a well-formed entry lies.
-func suffixAt(buf []byte, off int) (start, end int) {
-	w := binary.LittleEndian.Uint64(buf[off:])
-	start = off + headLen(w)
-	if w&flagWide != 0 {
-		return start, start + int(w>>32)
-	}
-	return start, start + int(w>>8&maxSuffix)
-}
-
-// Add appends e, which must be greater than the last entry; older says that it
-// is an older version of the last entry's key, which may be in the chunk before.
-// If there is no room it returns false and nothing has changed but that, with
-// older, the last entry is marked as having one; the first entry always fits.
-func (b *Builder) Add(e *entry.Entry, hash uint64, older bool) bool {
-	if older && b.prev != 0 {
-		b.buf[b.prev] |= flagOlder
-	}
-	if b.prev == 0 {
-		b.begin(e.Key)
-	} else {
-		p := b.layout.Prefix
-		if len(e.Key) < p || string(e.Key[:p]) != string(b.first[:p]) {
-			if !b.shrink(e) {
-				return false
-			}
-		}
-		if len(b.buf)+b.need(e) > MaxEntries {
-			return false
-		}
-	}
-	b.append(e, hash, older)
-	return true
-}
-
 func (b *Builder) begin(key []byte) {
 	b.first = append(b.first[:0], key...)
 	b.layout = Layout{Prefix: min(b.guess, len(key))}
@@ -137,16 +175,12 @@ func (b *Builder) restart(buf []byte) {
 	b.buf = zeroExtend(buf, HeaderSize)
 	b.items = b.items[:0]
 	b.fences = b.fences[:0]
-	b.prev = 0
+	b.prev, b.page = 0, -1
 }
 
-// need is an upper bound of the room that e takes.
+// need is an upper bound of the room that e takes in whichever form.
 func (b *Builder) need(e *entry.Entry) int {
-	n := len(e.Key) - b.layout.Prefix + len(e.Value)
-	if n <= maxSuffix {
-		return align8(headSize + extSize + handSize + n)
-	}
-	return align8(wideHand + n)
+	return align8(wideHand + len(e.Key) - b.layout.Prefix + len(e.Value))
 }
 
 // shrink cuts the prefix to what e shares and writes the entries again. After
@@ -182,10 +216,10 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 		key = append(key[:prefix], old.Data[start:end]...)
 		x.Key = key
 		if len(items) > 0 && int(items[0].Offset) == off {
-			b.append(&x, items[0].Hash, false)
+			b.append(&x, Word(key[p:]), items[0].Hash, false)
 			items = items[1:]
 		} else {
-			b.append(&x, 0, true)
+			b.append(&x, Word(key[p:]), 0, true)
 		}
 		b.buf[b.prev] |= old.Data[off] & flagOlder
 		off = next
@@ -218,63 +252,70 @@ func inlineLen(buf []byte, off int, w uint64) int {
 	return int(w >> 16 & maxInline)
 }
 
-// append encodes e, which is known to share the prefix.
-func (b *Builder) append(e *entry.Entry, hash uint64, older bool) {
+// append encodes e, which is known to share the prefix and to have room; word
+// is that of its suffix.
+func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	off := len(b.buf)
 	suffix := e.Key[b.layout.Prefix:]
-	if page := off >> pageShift; len(b.fences) == 0 || b.fences[len(b.fences)-1].page != page {
-		b.fences = append(b.fences, fence{Word(suffix), uint64(off), page})
+	if page := off >> pageShift; page != b.page {
+		b.fences = append(b.fences, fence{word, uint64(off), page})
+		b.page = page
 	}
 	if !older {
 		b.items = append(b.items, hashindex.Item{Hash: hash, Offset: uint32(off)})
 	}
-	buf := b.buf
+	if need := b.need(e); cap(b.buf)-off < need {
+		b.buf = slices.Grow(b.buf, need)
+	}
+	buf := b.buf[off:cap(b.buf)]
+	n := 0
 	if b.short(e, suffix) {
-		w := uint64(e.Kind) | uint64(len(suffix))<<8 | uint64(len(e.Value))<<16 | uint64(e.Version)<<32
+		w := uint64(e.Kind) | uint64(len(suffix))<<8 | uint64(e.Version)<<32
+		n = headSize
+		if ext := uint64(e.Meta) | e.Expires<<8; ext != 0 {
+			w |= flagExt
+			binary.LittleEndian.PutUint64(buf[n:], ext)
+			n += extSize
+		}
 		if e.Separated {
 			w |= flagSep | uint64(e.Handle.Segment)&maxInline<<16
+			binary.LittleEndian.PutUint64(buf[n:], e.Handle.Offset>>3|e.Handle.Length<<32)
+			n += handSize
+		} else {
+			w |= uint64(len(e.Value)) << 16
 		}
-		ext := uint64(e.Meta) | e.Expires<<8
-		if ext != 0 {
-			w |= flagExt
-		}
-		buf = binary.LittleEndian.AppendUint64(buf, w)
-		if ext != 0 {
-			buf = binary.LittleEndian.AppendUint64(buf, ext)
-		}
-		if e.Separated {
-			buf = binary.LittleEndian.AppendUint64(buf, e.Handle.Offset>>3|e.Handle.Length<<32)
-		}
+		binary.LittleEndian.PutUint64(buf, w)
 	} else {
-		buf = appendWide(buf, e, len(suffix))
+		n = putWide(buf, e, len(suffix))
 	}
-	buf = append(buf, suffix...)
+	n += copy(buf[n:], suffix)
 	if !e.Separated {
-		buf = append(buf, e.Value...)
+		n += copy(buf[n:], e.Value)
 	}
-	for pad := -len(buf) & 7; pad > 0; pad-- {
-		buf = append(buf, 0)
-	}
-	b.buf = buf
-	b.prev, b.lastVersion = off, e.Version
+	end := align8(n)
+	clear(buf[n:end])
+	b.buf = b.buf[:off+end]
+	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
 	b.count(e, older)
 }
 
-func appendWide(buf []byte, e *entry.Entry, suffix int) []byte {
+// putWide writes the wide form up to the suffix and returns its length.
+func putWide(buf []byte, e *entry.Entry, suffix int) int {
 	w := uint64(e.Kind) | flagWide | uint64(suffix)<<32
-	if e.Separated {
-		w |= flagSep
-	}
-	buf = binary.LittleEndian.AppendUint64(buf, w)
-	buf = binary.LittleEndian.AppendUint64(buf, uint64(e.Version))
-	buf = binary.LittleEndian.AppendUint64(buf, e.Expires)
-	buf = binary.LittleEndian.AppendUint64(buf, uint64(e.Meta))
+	put := func(i int, v uint64) { binary.LittleEndian.PutUint64(buf[i:], v) }
+	put(8, uint64(e.Version))
+	put(16, e.Expires)
+	put(24, uint64(e.Meta))
 	if !e.Separated {
-		return binary.LittleEndian.AppendUint64(buf, uint64(len(e.Value)))
+		put(0, w)
+		put(32, uint64(len(e.Value)))
+		return wideSize
 	}
-	buf = binary.LittleEndian.AppendUint64(buf, uint64(e.Handle.Segment))
-	buf = binary.LittleEndian.AppendUint64(buf, e.Handle.Offset)
-	return binary.LittleEndian.AppendUint64(buf, e.Handle.Length)
+	put(0, w|flagSep)
+	put(32, uint64(e.Handle.Segment))
+	put(40, e.Handle.Offset)
+	put(48, e.Handle.Length)
+	return wideHand
 }
 
 // short reports whether e fits the short form, and if so makes room for its

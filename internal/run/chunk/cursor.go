@@ -221,15 +221,13 @@ func (it *Cursor) SeekGE(suffix []byte) bool {
 		return false
 	}
 	word := Word(suffix)
-	for it.Next() {
-		have := it.e.Key[it.plen:]
-		if w := Word(have); w != word {
-			if w < word {
-				continue
-			}
-			return true
+	for {
+		it.skipLess(word)
+		if !it.Next() {
+			break
 		}
-		if bytes.Compare(have, suffix) >= 0 {
+		have := it.e.Key[it.plen:]
+		if w := Word(have); w > word || w == word && bytes.Compare(have, suffix) >= 0 {
 			return true
 		}
 	}
@@ -237,4 +235,39 @@ func (it *Cursor) SeekGE(suffix []byte) bool {
 		it.off = it.chunk.End
 	}
 	return false
+}
+
+// skipLess moves over short entries of the verified bytes whose key word is less
+// than word: it looks at nothing but their header and word. It stops at the
+// first other entry, so that Next comes to it.
+func (it *Cursor) skipLess(word uint64) {
+	off := it.next
+	if off >= it.safe && !it.verifyAhead(off) {
+		return
+	}
+	for off < it.safe {
+		w := binary.LittleEndian.Uint64(it.data[off:])
+		n := int(w >> 8 & maxSuffix)
+		start := off + headLen(w)
+		stop := start + n
+		if w&flagSep == 0 {
+			stop += int(w >> 16 & maxInline)
+		}
+		if w&flagWide != 0 || stop > it.safe {
+			break
+		}
+		var have uint64
+		if n > 0 {
+			// The word may reach beyond the suffix, but not beyond the entry's aligned end.
+			have = binary.BigEndian.Uint64(it.data[start:])
+			if n < 8 {
+				have &= ^uint64(0) << (64 - 8*n)
+			}
+		}
+		if have >= word {
+			break
+		}
+		off = align8(stop)
+	}
+	it.off, it.next = off, off
 }
