@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"math/rand/v2"
 	"sync"
 
 	"github.com/brockdb/brock/internal/commit"
@@ -58,7 +59,7 @@ func (db *DB) read(key []byte, fn func(pin, *direct) error) (bool, error) {
 	d := directPool.Get().(*direct)
 	defer directPool.Put(d)
 	d.key = appendStored(d.key[:0], key)
-	db.counters.addReads(1, 0)
+	db.counters.addReads(1, 0, rand.Uint32())
 	found, err := pinGet(p, d.key, &d.entry)
 	if err != nil || !found {
 		return false, err

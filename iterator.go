@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pageio"
 )
 
 // IteratorOptions bounds and shapes an iteration. The zero value walks every
@@ -59,6 +60,7 @@ type Iterator struct {
 	walk   walk     // the store's side
 	over   *overlay // the transaction's writes over it; nil in a read-only one
 	tracks bool     // what is covered counts as read
+	plain  bool     // nothing stands between walk and item: Next may take the short way
 
 	item    Item
 	valid   bool
@@ -98,6 +100,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	if o.Prefetch > 0 && !o.KeysOnly {
 		it.window = newWindow(it, o.Prefetch)
 	}
+	it.plain = it.over == nil && it.window == nil && o.Filter == nil && o.Limit == 0 && t.ctx == nil
 	return it
 }
 
@@ -147,6 +150,14 @@ func (it *Iterator) position(key []byte, turned bool) {
 
 // Next moves to the next item in the direction of travel.
 func (it *Iterator) Next() {
+	if it.plain && it.valid && it.turned == it.opts.Reverse && it.open() {
+		if it.step() {
+			it.item.e = it.walk.entry
+			return
+		}
+		it.land(false)
+		return
+	}
 	if it.valid && it.opts.Limit > 0 {
 		if it.left--; it.left <= 0 {
 			it.leave()
@@ -154,6 +165,24 @@ func (it *Iterator) Next() {
 		}
 	}
 	it.move(it.opts.Reverse)
+}
+
+// open is usable for a transaction without a context.
+func (it *Iterator) open() bool {
+	return !it.closed.Load() && it.txn.state.Load() == txnOpen && !it.txn.db.closed.Load()
+}
+
+// step moves the walk on in the direction of the last move.
+func (it *Iterator) step() bool {
+	defer pageio.Guard(pageio.Arm(), &it.err, mapped)
+	switch w := &it.walk; {
+	case it.turned:
+		return w.prev()
+	case w.backward:
+		return w.next()
+	default:
+		return w.forwards(w.src.Next())
+	}
 }
 
 // Prev moves to the item before, against the direction of travel. At no item,
@@ -207,7 +236,7 @@ func (it *Iterator) accepted(ok, turned bool) bool {
 }
 
 func (it *Iterator) seekSources(key []byte, turned bool) (ok bool) {
-	defer it.guard()
+	defer pageio.Guard(pageio.Arm(), &it.err, mapped)
 	switch {
 	case it.over == nil && turned:
 		return it.walk.seekLT(key)
@@ -220,7 +249,7 @@ func (it *Iterator) seekSources(key []byte, turned bool) (ok bool) {
 }
 
 func (it *Iterator) moveSources(turned bool) (ok bool) {
-	defer it.guard()
+	defer pageio.Guard(pageio.Arm(), &it.err, mapped)
 	switch {
 	case it.over == nil && turned:
 		return it.walk.prev()

@@ -3,7 +3,6 @@ package brock
 import (
 	"fmt"
 	"math/bits"
-	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -176,8 +175,9 @@ type counters struct {
 	read, commit, sync         histogram
 }
 
-func (c *counters) addReads(gets, iterators int64) {
-	s := &c.reads[rand.Uint32()%stripes]
+// addReads adds to the stripe that chance, any number, leads to.
+func (c *counters) addReads(gets, iterators int64, chance uint32) {
+	s := &c.reads[chance%stripes]
 	s.gets.Add(gets)
 	if iterators > 0 {
 		s.iterators.Add(iterators)

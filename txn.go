@@ -334,7 +334,7 @@ func (t *Txn) end(state uint32) {
 	}
 	t.state.Store(state)
 	t.closeIterators()
-	t.db.counters.addReads(int64(t.gets), t.iterators)
+	t.db.counters.addReads(int64(t.gets), t.iterators, t.phase)
 	if debug {
 		t.poison()
 	}

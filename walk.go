@@ -86,7 +86,7 @@ func (w *walk) forwards(ok bool) bool {
 			}
 		}
 		e := w.src.Entry()
-		if bytes.Compare(e.Key, w.hi) >= 0 {
+		if e.Key[0] >= w.hi[0] && bytes.Compare(e.Key, w.hi) >= 0 {
 			break
 		}
 		if e.Version > w.at {
