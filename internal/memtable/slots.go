@@ -35,10 +35,10 @@ func newSlots(n int) (*slots, error) {
 	}, nil
 }
 
-// grown is a table of the same slots with twice the room. Slots keep enough of
-// the hash, so no key is read; both tables are walked from front to back.
-func (s *slots) grown() (*slots, error) {
-	g, err := newSlots(2 * len(s.words))
+// grown is a table of n slots, more than s has, with those of s. Slots keep enough
+// of the hash, so no key is read; both tables are walked from front to back.
+func (s *slots) grown(n int) (*slots, error) {
+	g, err := newSlots(n)
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,7 @@ type Options struct {
 // Release.
 type Table struct {
 	seed  uint64
+	limit int64
 	arena arena
 	slots atomic.Pointer[slots]
 
@@ -56,10 +57,10 @@ type Table struct {
 
 // New returns an empty table.
 func New(o Options) *Table {
-	t := &Table{seed: o.Seed}
 	if o.Limit <= 0 {
 		o.Limit = 64 << 20
 	}
+	t := &Table{seed: o.Seed, limit: int64(o.Limit)}
 	t.arena.blockMax = min(max(o.Limit/16, 1<<20), largestBlock)
 	t.view.Store(&view{})
 	return t
@@ -115,7 +116,7 @@ func (t *Table) room() (*slots, error) {
 	if s == nil {
 		g, err = newSlots(firstSlots)
 	} else {
-		g, err = s.grown()
+		g, err = s.grown(t.nextSlots(s))
 	}
 	if err != nil {
 		return nil, err
@@ -125,6 +126,17 @@ func (t *Table) room() (*slots, error) {
 	}
 	t.slots.Store(g)
 	return g, nil
+}
+
+// nextSlots is the size that slots grow to: four times, while a table of such
+// records would need that before it is sealed, for moving them is a good part of
+// the cost of an Add; then twice.
+func (t *Table) nextSlots(s *slots) int {
+	n := len(s.words)
+	if each := max(t.arena.used(t.arena.next)/int64(t.keys), 1); int64(4*s.limit) <= t.limit/each {
+		return 4 * n
+	}
+	return 2 * n
 }
 
 // link puts r, not yet published, before the versions of its key that are older,
