@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -33,7 +34,7 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrReadOnly)
 	}
 	for _, dir := range o.dirs() {
-		if err := o.FS.MkdirAll(dir); err != nil {
+		if err := makeDir(o.FS, dir); err != nil {
 			return nil, fmt.Errorf("create a store: %w", err)
 		}
 	}
@@ -60,6 +61,28 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
 	}
 	return Open(o)
+}
+
+// makeDir makes a directory and those above it, and makes durable what it made,
+// and the directory's own name in any case: a Create that crashed may have made it.
+func makeDir(fsys vfs.FS, dir string) error {
+	above := []string{filepath.Dir(dir)}
+	for {
+		at := above[len(above)-1]
+		if _, err := fsys.Stat(at); err == nil || !notThere(err) || filepath.Dir(at) == at {
+			break
+		}
+		above = append(above, filepath.Dir(at))
+	}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return err
+	}
+	for _, at := range slices.Backward(above) {
+		if err := fsys.SyncDir(at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // create writes the manifest, then SUPER: the sync of SUPER's first slot and of

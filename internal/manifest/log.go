@@ -122,8 +122,10 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 	return int64(len(p)), snapshot, err
 }
 
-// mend makes the files fit for appending: it cuts the torn tail, brings both
-// slots of SUPER up to date and removes manifests that are no longer named.
+// mend makes the files fit for appending: it cuts the torn tail, makes durable
+// what was read (a process may have been killed before its sync, and from now on
+// files are removed because of what was read), brings both slots of SUPER up to
+// date and removes manifests that are no longer named.
 func (l *Log) mend(settled bool) error {
 	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
 	f, err := l.o.FS.OpenReadWrite(path)
@@ -135,15 +137,17 @@ func (l *Log) mend(settled bool) error {
 		if err := f.Truncate(l.end.offset); err != nil {
 			return err
 		}
-		if err := f.Sync(); err != nil {
-			return err
-		}
 	}
-	if !settled {
-		l.recovered.SuperMended = true
-		if err := l.writeSuper(2); err != nil {
-			return err
-		}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	l.recovered.SuperMended = !settled
+	slots := 2
+	if settled {
+		slots = 0
+	}
+	if err := l.writeSuper(slots); err != nil {
+		return err
 	}
 	return l.removeOld()
 }
@@ -175,19 +179,23 @@ func (l *Log) removeOld() error {
 	return nil
 }
 
-// writeSuper writes as many slots of SUPER, in turn.
+// writeSuper makes durable what SUPER says and that it is there, then writes as
+// many slots, in turn.
 func (l *Log) writeSuper(slots int) error {
 	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
 	if err != nil {
 		return err
 	}
-	l.super.End, l.super.EndFrame = uint64(l.end.offset), l.end.number
-	for range slots {
-		if err := l.super.writeSlot(f); err != nil {
-			return errors.Join(err, f.Close())
-		}
+	if err = f.Sync(); err == nil {
+		err = l.o.FS.SyncDir(l.o.Dir)
 	}
-	return f.Close()
+	if slots > 0 {
+		l.super.End, l.super.EndFrame = uint64(l.end.offset), l.end.number
+	}
+	for ; err == nil && slots > 0; slots-- {
+		err = l.super.writeSlot(f)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // Super is what SUPER says.
