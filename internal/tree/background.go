@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/jobs"
@@ -18,6 +19,10 @@ type background struct {
 	merge *jobs.Task
 	tidy  *jobs.Task
 	idle  *jobs.Delayed // folds down what is left once writers are silent
+
+	// Several tasks flush or merge; each kind of work is done by one at a time.
+	flushing sync.Mutex
+	merging  sync.Mutex // taken before flushing
 }
 
 func (t *Tree) prepareBackground() {
@@ -50,6 +55,8 @@ func (t *Tree) reclaimSoon() {
 }
 
 func (t *Tree) runFlush(ctx context.Context) error {
+	t.work.flushing.Lock()
+	defer t.work.flushing.Unlock()
 	for {
 		did, err := t.flushOldest(ctx)
 		if err != nil {
@@ -67,6 +74,8 @@ func (t *Tree) runFlush(ctx context.Context) error {
 }
 
 func (t *Tree) runMerge(ctx context.Context, idle bool) error {
+	t.work.merging.Lock()
+	defer t.work.merging.Unlock()
 	for {
 		plan := policy.Decide(t.layout.Load(), policy.State{Idle: idle}, t.cfg.Policy)
 		if plan.Merge == nil {
@@ -128,10 +137,8 @@ func (t *Tree) Compact(ctx context.Context) error {
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
-	if err := t.cfg.Jobs.Pause(ctx); err != nil {
-		return err
-	}
-	defer t.cfg.Jobs.Resume()
+	t.work.merging.Lock()
+	defer t.work.merging.Unlock()
 	runs := t.layout.Load().Runs()
 	if len(runs) == 0 {
 		return nil

@@ -55,6 +55,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 			return err
 		}
 	}
+	t.work.idle.Touch()
 	t.journalBytes += int64(len(payload))
 	t.stats.journalBytes.Add(int64(len(payload)))
 	return t.add(t.views.current.Load().active(), payload, at)
