@@ -1,0 +1,379 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/brockdb/brock/internal/errs"
+)
+
+// each runs a test on every file system, in an empty directory.
+func each(t *testing.T, test func(t *testing.T, f FS, dir string)) {
+	t.Run("os", func(t *testing.T) { test(t, OS(), t.TempDir()) })
+	t.Run("mem", func(t *testing.T) { test(t, NewMem(), "/") })
+}
+
+func create(t *testing.T, f FS, name, text string) File {
+	t.Helper()
+	file, err := f.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt([]byte(text), 0); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func put(t *testing.T, f FS, name, text string) {
+	t.Helper()
+	must(t, create(t, f, name, text).Close())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// text returns the content of a file, or "absent".
+func text(t *testing.T, f FS, name string) string {
+	t.Helper()
+	file, err := f.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "absent"
+	}
+	must(t, err)
+	defer file.Close()
+	size, err := file.Size()
+	must(t, err)
+	p := make([]byte, size)
+	if n, err := file.ReadAt(p, 0); n < len(p) {
+		t.Fatal(err)
+	}
+	return string(p)
+}
+
+func TestNames(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		in := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+		is := func(what string, err, want error) {
+			t.Helper()
+			if !errors.Is(err, want) {
+				t.Errorf("%s: got %v, want %v", what, err, want)
+			}
+		}
+		put(t, f, in("b"), "one")
+		_, err := f.Create(in("b"))
+		is("create an existing file", err, fs.ErrExist)
+		_, err = f.Create(in("no", "b"))
+		is("create in a missing directory", err, fs.ErrNotExist)
+		_, err = f.Open(in("c"))
+		is("open a missing file", err, fs.ErrNotExist)
+		_, err = f.OpenReadWrite(in("c"))
+		is("open a missing file to write", err, fs.ErrNotExist)
+		is("remove a missing file", f.Remove(in("c")), fs.ErrNotExist)
+		is("rename a missing file", f.Rename(in("c"), in("d")), fs.ErrNotExist)
+		_, err = f.Stat(in("c"))
+		is("stat a missing file", err, fs.ErrNotExist)
+		_, err = f.List(in("no"))
+		is("list a missing directory", err, fs.ErrNotExist)
+		is("sync a missing directory", f.SyncDir(in("no")), fs.ErrNotExist)
+
+		must(t, f.MkdirAll(in("x", "y")))
+		must(t, f.MkdirAll(in("x", "y")))
+		must(t, f.SyncDir(in("x")))
+		put(t, f, in("x", "y", "z"), "in y")
+		if err := f.Remove(in("x", "y")); err == nil {
+			t.Error("removed a directory that isn't empty")
+		}
+		put(t, f, in("a"), "two")
+		must(t, f.Rename(in("a"), in("b")))
+		if got := text(t, f, in("b")) + text(t, f, in("a")); got != "twoabsent" {
+			t.Errorf("after a rename: %s", got)
+		}
+		names, err := f.List(dir)
+		if err != nil || !slices.Equal(names, []string{"b", "x"}) {
+			t.Errorf("list: %v, %v", names, err)
+		}
+		info, err := f.Stat(in("b"))
+		if err != nil || info.Size != 3 || info.IsDir {
+			t.Errorf("stat a file: %+v, %v", info, err)
+		}
+		if info, err := f.Stat(in("x")); err != nil || !info.IsDir {
+			t.Errorf("stat a directory: %+v, %v", info, err)
+		}
+		must(t, f.Remove(in("x", "y", "z")))
+		must(t, f.Remove(in("x", "y")))
+		if _, err := f.Free(dir); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFilesThatLostTheirName(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		name := filepath.Join(dir, "a")
+		file := create(t, f, name, "old")
+		defer file.Close()
+		if err := f.Remove(name); err != nil {
+			t.Skip("open files can't be removed here")
+		}
+		put(t, f, name, "new")
+		p := make([]byte, 3)
+		if _, err := file.ReadAt(p, 0); err != nil || string(p) != "old" {
+			t.Errorf("got %q, %v", p, err)
+		}
+	})
+}
+
+func TestHandles(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		name := filepath.Join(dir, "a")
+		put(t, f, name, "text")
+		file, err := f.Open(name)
+		must(t, err)
+		if file.Name() != name {
+			t.Errorf("name %q", file.Name())
+		}
+		if _, err := file.WriteAt([]byte("x"), 0); err == nil {
+			t.Error("wrote to a file opened for reading")
+		}
+		p := make([]byte, 3)
+		if n, err := file.ReadAt(p, 2); n != 2 || err != io.EOF {
+			t.Errorf("read beyond the end: %d, %v", n, err)
+		}
+		if n, err := file.ReadAt(p, 9); n != 0 || err != io.EOF {
+			t.Errorf("read behind the end: %d, %v", n, err)
+		}
+		must(t, file.Close())
+		if err := file.Close(); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("second close: %v", err)
+		}
+		if _, err := file.ReadAt(p, 0); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("read after close: %v", err)
+		}
+	})
+}
+
+// TestWritesAgainstModel does random writes and resizes to a file and a slice.
+func TestWritesAgainstModel(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		file, err := f.Create(filepath.Join(dir, "a"))
+		must(t, err)
+		defer file.Close()
+		var model []byte
+		grow := func(n int) { model = append(model, make([]byte, max(0, n-len(model)))...) }
+		for step := range 300 {
+			off := rng.IntN(40_000)
+			switch rng.IntN(8) {
+			case 0:
+				must(t, file.Truncate(int64(off)))
+				grow(off)
+				model = model[:off]
+			case 1:
+				n := 1 + rng.IntN(20_000)
+				if err := file.Preallocate(int64(off), int64(n)); err == nil {
+					grow(off + n)
+				} else if !errors.Is(err, errors.ErrUnsupported) {
+					t.Fatal(err)
+				}
+			case 2:
+				must(t, file.Sync())
+			case 3:
+				must(t, file.SyncData())
+				file.StartWriteback(0, int64(off))
+			default:
+				var bufs [][]byte
+				var all []byte
+				for range rng.IntN(5) {
+					p := bytes.Repeat([]byte{byte(1 + rng.IntN(255))}, rng.IntN(1+rng.IntN(10_000)))
+					bufs, all = append(bufs, p), append(all, p...)
+				}
+				if n, err := file.WriteVec(bufs, int64(off)); n != len(all) || err != nil {
+					t.Fatalf("seed %d: wrote %d of %d: %v", seed, n, len(all), err)
+				}
+				if len(all) > 0 {
+					grow(off + len(all))
+					copy(model[off:], all)
+				}
+			}
+			size, err := file.Size()
+			must(t, err)
+			got := make([]byte, size)
+			if n, err := file.ReadAt(got, 0); n < len(got) {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, model) {
+				t.Fatalf("seed %d: file and model differ after step %d", seed, step)
+			}
+		}
+	})
+}
+
+func TestManyBuffers(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		for _, n := range []int{0, 1, 1023, 1024, 1025, 5000} {
+			name := filepath.Join(dir, fmt.Sprint(n))
+			file, err := f.Create(name)
+			must(t, err)
+			var bufs [][]byte
+			for i := range n {
+				bufs = append(bufs, bytes.Repeat([]byte{byte(i)}, i%7))
+			}
+			want := slices.Concat(bufs...)
+			wrote, err := file.WriteVec(bufs, 0)
+			if wrote != len(want) || err != nil {
+				t.Errorf("%d buffers: wrote %d of %d: %v", n, wrote, len(want), err)
+			}
+			must(t, file.Close())
+			if text(t, f, name) != string(want) {
+				t.Errorf("%d buffers: wrong content", n)
+			}
+		}
+	})
+}
+
+// shortWriter fails after some bytes, and records what it got.
+type shortWriter struct {
+	data []byte
+	left int
+}
+
+func (w *shortWriter) WriteAt(p []byte, off int64) (int, error) {
+	n := min(len(p), w.left)
+	w.left -= n
+	w.data = append(w.data[:off], p[:n]...)
+	if n < len(p) {
+		return n, io.ErrShortWrite
+	}
+	return n, nil
+}
+
+func TestGather(t *testing.T) {
+	var bufs [][]byte
+	for i, n := range []int{0, 10, gatherSize, 5, gatherSize / 2, gatherSize/2 - 1, gatherSize/2 + 1, 3, 0} {
+		bufs = append(bufs, bytes.Repeat([]byte{byte(i)}, n))
+	}
+	want := slices.Concat(bufs...)
+	for _, limit := range []int{0, 7, 10, gatherSize, gatherSize + 12, len(want) - 1, len(want)} {
+		w := &shortWriter{left: limit}
+		n, err := gather(w, bufs, 0)
+		if n != limit || (err == nil) != (limit == len(want)) || !bytes.Equal(w.data, want[:limit]) {
+			t.Errorf("room for %d: wrote %d, %v", limit, n, err)
+		}
+	}
+}
+
+func TestLocks(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		name := filepath.Join(dir, "LOCK")
+		if _, err := f.Lock(name, true, ""); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("shared lock of a missing file: %v", err)
+		}
+		refused := func(shared bool, owner string, readers bool) {
+			t.Helper()
+			_, err := f.Lock(name, shared, "other")
+			var l *LockedError
+			if !errors.As(err, &l) || l.Owner != owner || l.Shared != readers || !errors.Is(err, errs.ErrLocked) {
+				t.Errorf("got %#v, want refusal by %q, readers %v", err, owner, readers)
+			}
+		}
+		first, err := f.Lock(name, false, "pid 1 on host a")
+		must(t, err)
+		refused(false, "pid 1 on host a", false)
+		refused(true, "pid 1 on host a", false)
+		must(t, first.Close())
+		if err := first.Close(); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("second close: %v", err)
+		}
+		r1, err := f.Lock(name, true, "")
+		must(t, err)
+		r2, err := f.Lock(name, true, "")
+		must(t, err)
+		refused(false, "", true)
+		must(t, r1.Close())
+		refused(false, "", true)
+		must(t, r2.Close())
+		again, err := f.Lock(name, false, "")
+		must(t, err)
+		if got := text(t, f, name); len(got) < 3 {
+			t.Errorf("the owner's name is %q", got)
+		}
+		must(t, again.Close())
+	})
+}
+
+// TestOneHolder lets goroutines fight for a lock; the race detector watches.
+func TestOneHolder(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		name, counter := filepath.Join(dir, "LOCK"), 0
+		var wg sync.WaitGroup
+		var won sync.Mutex
+		for range 8 {
+			wg.Go(func() {
+				for range 50 {
+					l, err := f.Lock(name, false, "")
+					if err != nil {
+						continue
+					}
+					if !won.TryLock() {
+						t.Error("two holders")
+						return
+					}
+					counter++
+					won.Unlock()
+					if err := l.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if counter == 0 {
+			t.Error("nobody got the lock")
+		}
+	})
+}
+
+func TestMap(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		name := filepath.Join(dir, "a")
+		want := bytes.Repeat([]byte("0123456789"), 2000)
+		put(t, f, name, string(want))
+		file, err := f.Open(name)
+		must(t, err)
+		m, err := file.Map(int64(len(want)))
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip(err)
+		}
+		must(t, err)
+		must(t, m.Advise(Random))
+		must(t, file.Close())
+		if !bytes.Equal(m.Data(), want) {
+			t.Error("wrong content, or gone with the file")
+		}
+		must(t, m.Close())
+		must(t, m.Close())
+		if m.Data() != nil {
+			t.Error("data after close")
+		}
+	})
+}
+
+func TestIsNoSpace(t *testing.T) {
+	if !IsNoSpace(fmt.Errorf("write: %w", errs.ErrNoSpace)) || IsNoSpace(nil) || IsNoSpace(fs.ErrExist) {
+		t.Error("misjudged")
+	}
+}

@@ -1,0 +1,348 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Mem is a file system in memory that knows what a crash would leave of it: for
+// each file and each directory it keeps what is durable apart from what is
+// current, and what changed in between. CrashClone makes a crash of it.
+//
+// Making one costs next to nothing. All names lie below one root, which "", "."
+// and "/" mean; it always exists. Other directories must be made, and are durable
+// when the directory above them was synced. No times are kept.
+//
+// Files map when all of the mapping is within the file and nobody has the file
+// open for writing. A mapping doesn't see later writes.
+type Mem struct {
+	mu    sync.RWMutex
+	root  *memDir
+	seq   uint64 // of the last change
+	locks map[string]*memLocks
+}
+
+// NewMem returns an empty Mem.
+func NewMem() *Mem { return &Mem{root: newMemDir(), locks: map[string]*memLocks{}} }
+
+// memDir is a directory. Names get durable when it is synced.
+type memDir struct {
+	entries map[string]memNode
+	durable map[string]memNode
+	pending []nameChange // since the last sync, oldest first
+}
+
+func newMemDir() *memDir {
+	return &memDir{entries: map[string]memNode{}, durable: map[string]memNode{}}
+}
+
+// memNode is what a name means: a file, a directory, or, if zero, nothing.
+type memNode struct {
+	file *memFile
+	dir  *memDir
+}
+
+// nameChange says what a name means since seq.
+type nameChange struct {
+	seq  uint64
+	name string
+	node memNode
+}
+
+// put changes what a name means.
+func (d *memDir) put(seq uint64, name string, n memNode) {
+	setName(d.entries, name, n)
+	d.pending = append(d.pending, nameChange{seq, name, n})
+}
+
+func setName(names map[string]memNode, name string, n memNode) {
+	if n == (memNode{}) {
+		delete(names, name)
+	} else {
+		names[name] = n
+	}
+}
+
+// clean gives each file one name.
+func clean(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
+
+// find returns what a clean name means.
+func (m *Mem) find(name string) memNode {
+	n := memNode{dir: m.root}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" {
+			continue
+		}
+		if n.dir == nil {
+			return memNode{}
+		}
+		n = n.dir.entries[part]
+	}
+	return n
+}
+
+// dirOf returns the directory that a name is or would be in, and its base name.
+func (m *Mem) dirOf(op, name string) (*memDir, string, error) {
+	dir, base := path.Split(clean(name))
+	if base == "" {
+		return nil, "", pathError(op, name, fs.ErrInvalid)
+	}
+	d := m.find(dir).dir
+	if d == nil {
+		return nil, "", pathError(op, name, fs.ErrNotExist)
+	}
+	return d, base, nil
+}
+
+func (m *Mem) next() uint64 { m.seq++; return m.seq }
+
+// Create implements FS.
+func (m *Mem) Create(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, base, err := m.dirOf("create", name)
+	if err != nil {
+		return nil, err
+	}
+	if _, exists := d.entries[base]; exists {
+		return nil, pathError("create", name, fs.ErrExist)
+	}
+	f := &memFile{}
+	d.put(m.next(), base, memNode{file: f})
+	return m.handle(name, f, true), nil
+}
+
+// Open implements FS.
+func (m *Mem) Open(name string) (File, error) { return m.open(name, false) }
+
+// OpenReadWrite implements FS.
+func (m *Mem) OpenReadWrite(name string) (File, error) { return m.open(name, true) }
+
+func (m *Mem) open(name string, write bool) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch n := m.find(clean(name)); {
+	case n.file != nil:
+		return m.handle(name, n.file, write), nil
+	case n.dir != nil:
+		return nil, pathError("open", name, fs.ErrInvalid)
+	}
+	return nil, pathError("open", name, fs.ErrNotExist)
+}
+
+// Remove implements FS.
+func (m *Mem) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, base, err := m.dirOf("remove", name)
+	if err != nil {
+		return err
+	}
+	n, exists := d.entries[base]
+	if !exists {
+		return pathError("remove", name, fs.ErrNotExist)
+	}
+	if n.dir != nil && len(n.dir.entries) > 0 {
+		return pathError("remove", name, errors.New("directory not empty"))
+	}
+	d.put(m.next(), base, memNode{})
+	return nil
+}
+
+// Rename implements FS.
+func (m *Mem) Rename(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fromDir, fromBase, err := m.dirOf("rename", from)
+	if err != nil {
+		return err
+	}
+	toDir, toBase, err := m.dirOf("rename", to)
+	if err != nil {
+		return err
+	}
+	n := fromDir.entries[fromBase]
+	if n == (memNode{}) {
+		return pathError("rename", from, fs.ErrNotExist)
+	}
+	old := toDir.entries[toBase]
+	if n == old {
+		return nil
+	}
+	if n.dir != nil || old.dir != nil {
+		return pathError("rename", from, errors.ErrUnsupported) // a store renames files only
+	}
+	seq := m.next()
+	toDir.put(seq, toBase, n)
+	fromDir.put(seq, fromBase, memNode{})
+	return nil
+}
+
+// MkdirAll implements FS.
+func (m *Mem) MkdirAll(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.root
+	for part := range strings.SplitSeq(clean(dir), "/") {
+		if part == "" {
+			continue
+		}
+		n := d.entries[part]
+		if n.file != nil {
+			return pathError("mkdir", dir, fs.ErrExist)
+		}
+		if n.dir == nil {
+			n.dir = newMemDir()
+			d.put(m.next(), part, n)
+		}
+		d = n.dir
+	}
+	return nil
+}
+
+// List implements FS.
+func (m *Mem) List(dir string) ([]string, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	d := m.find(clean(dir)).dir
+	if d == nil {
+		return nil, pathError("list", dir, fs.ErrNotExist)
+	}
+	return slices.Sorted(maps.Keys(d.entries)), nil
+}
+
+// Stat implements FS.
+func (m *Mem) Stat(name string) (Info, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	switch n := m.find(clean(name)); {
+	case n.file != nil:
+		return Info{Size: n.file.now.size}, nil
+	case n.dir != nil:
+		return Info{IsDir: true}, nil
+	}
+	return Info{}, pathError("stat", name, fs.ErrNotExist)
+}
+
+// SyncDir implements FS.
+func (m *Mem) SyncDir(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.find(clean(dir)).dir
+	if d == nil {
+		return pathError("syncdir", dir, fs.ErrNotExist)
+	}
+	for _, c := range d.pending {
+		setName(d.durable, c.name, c.node)
+	}
+	d.pending = nil
+	return nil
+}
+
+// DropUnsynced does what a failed sync of a file or directory does on common
+// file systems: what wasn't durable stays visible, but later syncs take it for
+// written, so that a crash loses it.
+func (m *Mem) DropUnsynced(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch n := m.find(clean(name)); {
+	case n.file != nil:
+		n.file.dropUnsynced()
+	case n.dir != nil:
+		n.dir.pending = nil
+	}
+}
+
+// Free implements FS: memory has no bound of its own.
+func (m *Mem) Free(dir string) (int64, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.find(clean(dir)).dir == nil {
+		return -1, pathError("free", dir, fs.ErrNotExist)
+	}
+	return -1, nil
+}
+
+// memLocks are the holders of one lock.
+type memLocks struct {
+	exclusive bool
+	owner     string
+	shared    int
+}
+
+// Lock implements FS.
+func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, base, err := m.dirOf("lock", name)
+	if err != nil {
+		return nil, err
+	}
+	n := d.entries[base]
+	if n.dir != nil {
+		return nil, pathError("lock", name, fs.ErrInvalid)
+	}
+	if n.file == nil {
+		if shared {
+			return nil, pathError("lock", name, fs.ErrNotExist)
+		}
+		n.file = &memFile{}
+		d.put(m.next(), base, n)
+	}
+	key := clean(name)
+	l := m.locks[key]
+	if l == nil {
+		l = &memLocks{}
+		m.locks[key] = l
+	}
+	if l.exclusive || l.shared > 0 && !shared {
+		return nil, &LockedError{Name: name, Owner: l.owner, Shared: l.shared > 0}
+	}
+	if shared {
+		l.shared++
+		return &memLock{m: m, key: key, shared: true}, nil
+	}
+	if owner == "" {
+		owner = "this process"
+	}
+	l.exclusive, l.owner = true, owner
+	n.file.resize(m.next(), 0)
+	n.file.write(m.next(), []byte(owner+"\n"), 0)
+	return &memLock{m: m, key: key, file: n.file}, nil
+}
+
+// memLock is a lock that is held.
+type memLock struct {
+	m      *Mem
+	key    string
+	shared bool
+	file   *memFile // that has the owner's name; nil if shared
+	closed bool     // guarded by m.mu
+}
+
+func (l *memLock) Close() error {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	if l.closed {
+		return fs.ErrClosed
+	}
+	l.closed = true
+	held := l.m.locks[l.key]
+	if l.shared {
+		held.shared--
+	} else {
+		held.exclusive, held.owner = false, ""
+		l.file.resize(l.m.next(), 0)
+	}
+	if held.shared == 0 && !held.exclusive {
+		delete(l.m.locks, l.key)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package vfs
+
+import "slices"
+
+const (
+	chunkSize  = 4096 // what a disk cache writes back as one
+	sectorSize = 512  // what a disk writes as one
+)
+
+// content is the bytes of a file in chunks, which contents share until one of
+// them writes. Chunks that are nil or missing are zeros, as are the bytes of the
+// last one beyond size.
+type content struct {
+	size   int64
+	chunks []chunk
+}
+
+type chunk struct {
+	data *[chunkSize]byte
+	own  bool // no one else has data, so it may be written
+}
+
+// clone returns a copy that shares all chunks with c.
+func (c *content) clone() content {
+	for i := range c.chunks {
+		c.chunks[i].own = false
+	}
+	return content{size: c.size, chunks: slices.Clone(c.chunks)}
+}
+
+// share returns chunk i for another holder; nil is zeros.
+func (c *content) share(i int) *[chunkSize]byte {
+	if i >= len(c.chunks) {
+		return nil
+	}
+	c.chunks[i].own = false
+	return c.chunks[i].data
+}
+
+// set makes data, which others hold too, chunk i.
+func (c *content) set(i int, data *[chunkSize]byte) {
+	if i >= len(c.chunks) {
+		if data == nil {
+			return
+		}
+		c.chunks = append(c.chunks, make([]chunk, i+1-len(c.chunks))...)
+	}
+	c.chunks[i] = chunk{data: data}
+}
+
+// writable returns chunk i to be written to.
+func (c *content) writable(i int) *[chunkSize]byte {
+	if i >= len(c.chunks) {
+		c.chunks = append(c.chunks, make([]chunk, i+1-len(c.chunks))...)
+	}
+	k := &c.chunks[i]
+	if !k.own {
+		fresh := new([chunkSize]byte)
+		if k.data != nil {
+			*fresh = *k.data
+		}
+		*k = chunk{data: fresh, own: true}
+	}
+	return k.data
+}
+
+// readAt copies what is there at off and returns how much.
+func (c *content) readAt(p []byte, off int64) int {
+	if off >= c.size {
+		return 0
+	}
+	p = p[:min(int64(len(p)), c.size-off)]
+	for done := 0; done < len(p); {
+		i, from := int((off+int64(done))/chunkSize), int((off+int64(done))%chunkSize)
+		part := p[done:min(len(p), done+chunkSize-from)]
+		if i < len(c.chunks) && c.chunks[i].data != nil {
+			copy(part, c.chunks[i].data[from:])
+		} else {
+			clear(part)
+		}
+		done += len(part)
+	}
+	return len(p)
+}
+
+// apply makes a change.
+func (c *content) apply(ch *change) {
+	if ch.resize {
+		c.resize(ch.size)
+		return
+	}
+	for _, p := range ch.pieces {
+		if p.from == 0 && len(p.data) == chunkSize {
+			c.set(p.chunk, (*[chunkSize]byte)(p.data))
+		} else {
+			copy(c.writable(p.chunk)[p.from:], p.data)
+		}
+		c.size = max(c.size, p.end())
+	}
+}
+
+// resize sets the size and makes zeros of what is beyond it.
+func (c *content) resize(size int64) {
+	c.size = size
+	if keep := (size + chunkSize - 1) / chunkSize; int64(len(c.chunks)) > keep {
+		clear(c.chunks[keep:])
+		c.chunks = c.chunks[:keep]
+	}
+	tail, last := size%chunkSize, size/chunkSize
+	if tail > 0 && last < int64(len(c.chunks)) && c.chunks[last].data != nil {
+		clear(c.writable(int(last))[tail:])
+	}
+}
+
+// flatten moves the content to one piece of memory and returns it. Its chunks
+// count as shared, so that no write changes it.
+func (c *content) flatten() []byte {
+	flat := make([]byte, (c.size+chunkSize-1)/chunkSize*chunkSize)
+	for i := range c.chunks {
+		if data := c.chunks[i].data; data != nil {
+			at := (*[chunkSize]byte)(flat[i*chunkSize:])
+			*at = *data
+			c.chunks[i] = chunk{data: at}
+		}
+	}
+	return flat
+}
+
+// change is what a write or a change of size did to a file since it was synced.
+// It is immutable.
+type change struct {
+	seq    uint64 // its place among all changes of the file system
+	size   int64  // of the file, afterwards
+	resize bool   // the size was set; else pieces were written
+	pieces []piece
+}
+
+// piece is the part of a write within one chunk.
+type piece struct {
+	chunk int
+	from  int
+	data  []byte
+}
+
+func (p *piece) end() int64 {
+	return int64(p.chunk)*chunkSize + int64(p.from) + int64(len(p.data))
+}
+
+// cut splits the bytes p, to be written at off, into pieces with copies of them.
+func cut(p []byte, off int64) []piece {
+	pieces := make([]piece, 0, len(p)/chunkSize+2)
+	for len(p) > 0 {
+		from := int(off % chunkSize)
+		n := min(len(p), chunkSize-from)
+		pieces = append(pieces, piece{chunk: int(off / chunkSize), from: from, data: slices.Clone(p[:n])})
+		p, off = p[n:], off+int64(n)
+	}
+	return pieces
+}

@@ -1,0 +1,285 @@
+package vfs
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
+
+// CrashMode says what a crash leaves of what wasn't synced.
+type CrashMode int
+
+// The crash modes.
+const (
+	// Lost leaves nothing but what is durable: power fails before anything
+	// else was written.
+	Lost CrashMode = iota
+	// All leaves everything, but what wasn't durable still isn't: the process
+	// dies, the system goes on.
+	All
+	// Prefix leaves what came before some moment, in the order of the calls,
+	// and a part of the write of that moment.
+	Prefix
+	// Chaos leaves any subset: of the changes of each name, of the 4 KiB
+	// blocks that were written, of the 512 B sectors of some blocks, and one of
+	// the sizes that a file had.
+	Chaos
+)
+
+// CrashOptions choose one of the possible crashes.
+type CrashOptions struct {
+	Mode CrashMode
+	Seed uint64 // for Prefix and Chaos; the same seed makes the same choices
+}
+
+// CrashClone returns the file system that a crash at this moment would leave.
+// Nothing is locked in it. It and m don't affect each other.
+func (m *Mem) CrashClone(o CrashOptions) *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := &crash{
+		mode: o.Mode, rng: rand.New(rand.NewPCG(o.Seed, 0x42726f636b)),
+		files: map[*memFile]*memFile{}, dirs: map[*memDir]*memDir{},
+	}
+	switch o.Mode {
+	case Prefix:
+		c.chooseMoment(m.root)
+	case Chaos:
+		c.keep = []float64{0.1, 0.5, 0.9}[c.rng.IntN(3)]
+	}
+	clone := NewMem()
+	clone.seq = m.seq
+	clone.root = c.dir(m.root)
+	return clone
+}
+
+// crash copies a file system as one crash leaves it.
+type crash struct {
+	mode  CrashMode
+	rng   *rand.Rand
+	files map[*memFile]*memFile // what was copied, as a file may have two names
+	dirs  map[*memDir]*memDir
+
+	last uint64  // Prefix: the last change that is left
+	torn uint64  // Prefix: the change of which a part is left; 0 for none
+	keep float64 // Chaos: the share of changes that are left
+}
+
+// chooseMoment chooses where a Prefix ends: after any number of changes.
+func (c *crash) chooseMoment(root *memDir) {
+	all := map[uint64]bool{}
+	seen := map[memNode]bool{}
+	var visit func(n memNode)
+	visit = func(n memNode) {
+		if seen[n] {
+			return
+		}
+		seen[n] = true
+		if n.file != nil {
+			for i := range n.file.pending {
+				all[n.file.pending[i].seq] = true
+			}
+			return
+		}
+		for _, names := range []map[string]memNode{n.dir.durable, n.dir.entries} {
+			for _, n := range names {
+				visit(n)
+			}
+		}
+		for _, p := range n.dir.pending {
+			all[p.seq] = true
+			if p.node != (memNode{}) {
+				visit(p.node)
+			}
+		}
+	}
+	visit(memNode{dir: root})
+	order := slices.Sorted(maps.Keys(all))
+	k := c.rng.IntN(len(order) + 1)
+	if k > 0 {
+		c.last = order[k-1]
+	}
+	if k < len(order) && c.rng.IntN(2) == 0 {
+		c.torn = order[k]
+	}
+}
+
+func (c *crash) node(n memNode) memNode {
+	switch {
+	case n.file != nil:
+		return memNode{file: c.file(n.file)}
+	case n.dir != nil:
+		return memNode{dir: c.dir(n.dir)}
+	}
+	return n
+}
+
+func (c *crash) dir(d *memDir) *memDir {
+	if done := c.dirs[d]; done != nil {
+		return done
+	}
+	to := newMemDir()
+	c.dirs[d] = to
+	if c.mode == All {
+		to.durable, to.entries = c.names(d.durable), c.names(d.entries)
+		for _, p := range d.pending {
+			p.node = c.node(p.node)
+			to.pending = append(to.pending, p)
+		}
+		return to
+	}
+	left := maps.Clone(d.durable)
+	switch c.mode {
+	case Prefix:
+		for _, p := range d.pending {
+			if p.seq <= c.last {
+				setName(left, p.name, p.node)
+			}
+		}
+	case Chaos:
+		states := map[string][]memNode{} // what each changed name meant, oldest first
+		for _, p := range d.pending {
+			if states[p.name] == nil {
+				states[p.name] = []memNode{d.durable[p.name]}
+			}
+			states[p.name] = append(states[p.name], p.node)
+		}
+		for _, name := range slices.Sorted(maps.Keys(states)) {
+			setName(left, name, states[name][c.upTo(len(states[name])-1)])
+		}
+	}
+	to.durable = c.names(left)
+	to.entries = maps.Clone(to.durable)
+	return to
+}
+
+// names copies what the names mean, in order, so that a seed always meets the
+// same files in the same order.
+func (c *crash) names(from map[string]memNode) map[string]memNode {
+	to := make(map[string]memNode, len(from))
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		to[name] = c.node(from[name])
+	}
+	return to
+}
+
+// upTo chooses how many of n changes are left: all of them with the chance that
+// was chosen for this crash, else none or some.
+func (c *crash) upTo(n int) int {
+	switch {
+	case c.rng.Float64() < c.keep:
+		return n
+	case c.rng.IntN(2) == 0:
+		return 0
+	}
+	return c.rng.IntN(n + 1)
+}
+
+func (c *crash) file(f *memFile) *memFile {
+	if done := c.files[f]; done != nil {
+		return done
+	}
+	to := &memFile{}
+	c.files[f] = to
+	if c.mode == All {
+		to.now, to.durable = f.now.clone(), f.durable.clone()
+		to.pending, to.dropped = slices.Clone(f.pending), f.dropped
+		return to
+	}
+	left := f.durable.clone()
+	switch c.mode {
+	case Prefix:
+		c.prefix(&left, f.pending)
+	case Chaos:
+		if len(f.pending) > 0 {
+			c.chaos(&left, f.pending)
+		}
+	}
+	to.now = left
+	to.durable = to.now.clone()
+	return to
+}
+
+func (c *crash) prefix(left *content, pending []change) {
+	for i := range pending {
+		switch ch := &pending[i]; {
+		case ch.seq <= c.last:
+			left.apply(ch)
+		case ch.seq == c.torn && !ch.resize:
+			c.tear(left, ch)
+		}
+	}
+}
+
+// tear applies the front of a write, which ends at a sector.
+func (c *crash) tear(left *content, ch *change) {
+	pieces := ch.pieces[:c.rng.IntN(len(ch.pieces)+1)]
+	part := change{pieces: slices.Clone(pieces)}
+	if len(pieces) > 0 {
+		last := &part.pieces[len(pieces)-1]
+		sector := (last.from + c.rng.IntN(len(last.data)+1)) / sectorSize * sectorSize
+		last.data = last.data[:max(0, sector-last.from)]
+	}
+	left.apply(&part)
+}
+
+const tornBlocks = 8 // one block in so many is torn
+
+// chaos leaves of each block that was changed what some number of the changes
+// made of it; of a torn block, each sector all or nothing.
+func (c *crash) chaos(left *content, pending []change) {
+	blocks := map[int]bool{}
+	for i := range pending {
+		for _, p := range pending[i].pieces {
+			blocks[p.chunk] = true
+		}
+		if pending[i].resize {
+			for k := range left.chunks {
+				blocks[k] = true
+			}
+		}
+	}
+	size := left.size
+	if k := c.upTo(len(pending)); k > 0 {
+		size = pending[k-1].size
+	}
+	for _, k := range slices.Sorted(maps.Keys(blocks)) {
+		var counts [chunkSize / sectorSize]int
+		n := c.upTo(len(pending))
+		torn := c.rng.IntN(tornBlocks) == 0
+		for s := range counts {
+			counts[s] = n
+			if torn {
+				counts[s] = c.rng.IntN(2) * len(pending)
+			}
+		}
+		at := left.writable(k)
+		for s, n := range counts {
+			for i := range pending[:n] {
+				pending[i].applyTo(at, k, s)
+			}
+		}
+	}
+	left.resize(size)
+}
+
+// applyTo makes the change to sector s of the block k only.
+func (ch *change) applyTo(block *[chunkSize]byte, k, s int) {
+	lo, hi := s*sectorSize, (s+1)*sectorSize
+	if ch.resize {
+		if from := ch.size - int64(k)*chunkSize; from < int64(hi) {
+			clear(block[max(int64(lo), from):hi])
+		}
+		return
+	}
+	for i := range ch.pieces {
+		p := &ch.pieces[i]
+		if p.chunk != k {
+			continue
+		}
+		a, b := max(lo, p.from), min(hi, p.from+len(p.data))
+		if a < b {
+			copy(block[a:b], p.data[a-p.from:])
+		}
+	}
+}
