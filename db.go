@@ -163,8 +163,7 @@ func (db *DB) Metrics() Metrics {
 }
 
 // EstimateSize estimates the entries in [lo, hi), and the bytes of their keys and
-// values, without reading them; nil bounds are open. Entries in memory are not
-// counted.
+// values, without reading them; nil bounds are open. Versions and deletes count too.
 func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	if db.usable() != nil {
 		return 0, 0

@@ -195,7 +195,19 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 		KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 6, Versions: Retention{Versions: 1000}},
 	})
 	m := fill(t, db, r, 1+r.IntN(30), now)
-	at := 1 + r.Uint64N(db.Version())
+	merged := true // the tree may have dropped what only AllVersions and ReadAt show
+	switch r.IntN(4) {
+	case 0:
+		must(t, db.Flush(t.Context()))
+	case 1:
+		must(t, db.Compact(t.Context()))
+	default:
+		merged = false
+	}
+	at := db.Version()
+	if !merged {
+		at = 1 + r.Uint64N(at)
+	}
 	txn, err := db.Begin(t.Context(), TxnOptions{Update: r.IntN(3) > 0, ReadAt: at})
 	must(t, err)
 	defer txn.Discard()
@@ -208,6 +220,7 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 	}
 	for range 8 {
 		o := randomOptions(r, at)
+		o.AllVersions = o.AllVersions && !merged
 		it := txn.NewIterator(o)
 		w := walker{t: t, it: it, o: o, m: m, at: at}
 		for range 40 {

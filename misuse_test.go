@@ -202,7 +202,7 @@ func TestRefusedWritesLeaveTheTransactionUsable(t *testing.T) {
 }
 
 func TestReadOnlyStore(t *testing.T) {
-	db := openTest(t, Options{Dir: "x", Mode: ReadOnly})
+	db, _ := openFake(t, Options{Dir: "x", Mode: ReadOnly})
 	must(t, db.View(func(txn *Txn) error { wantEqual(t, "get", get(txn, "a"), "-"); return nil }))
 	ctx := t.Context()
 	for name, err := range map[string]error{

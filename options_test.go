@@ -15,7 +15,7 @@ func TestOptionsNameTheWrongField(t *testing.T) {
 		"Dir":                                {},
 		"Dir ":                               {Dir: "x", InMemory: true},
 		"ValueDir":                           {ValueDir: "x", InMemory: true},
-		"FS":                                 {FS: vfs.FS(nil), Dir: "", ValueDir: ""},
+		"FS":                                 {FS: vfs.NewMem(), InMemory: true},
 		"MustExist":                          {InMemory: true, MustExist: true},
 		"Mode":                               {Dir: "x", Mode: 9},
 		"Mode ":                              {InMemory: true, Mode: ReadOnly},
@@ -34,9 +34,6 @@ func TestOptionsNameTheWrongField(t *testing.T) {
 		"Tuning.SegmentSize":                 {Dir: "x", Tuning: Tuning{SegmentSize: 1}},
 		"Tuning.RunFileSize":                 {Dir: "x", Tuning: Tuning{RunFileSize: 1 << 40}},
 	} {
-		if field == "FS" {
-			continue // has a test of its own where a file system exists
-		}
 		o = o.withDefaults()
 		err := o.validate()
 		var oe *OptionError
@@ -105,7 +102,7 @@ func TestHistogram(t *testing.T) {
 }
 
 func TestEstimateAndSplit(t *testing.T) {
-	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 100}})
+	db, _ := openFake(t, Options{KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 100}})
 	for i := range 100 {
 		must(t, db.Set(b(fmt.Sprintf("%02d", i)), make([]byte, 50+100*(i%2))))
 	}

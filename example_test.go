@@ -1,0 +1,159 @@
+package brock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/brockdb/brock"
+)
+
+// The functions set, get and iterate are those of the Badger slides of 2018,
+// but for the package's name and DefaultOptions, which takes the directory.
+
+func set(db *brock.DB, key, val []byte) error {
+	return db.Update(func(txn *brock.Txn) error {
+		return txn.Set(key, val)
+	})
+}
+
+func get(db *brock.DB, key []byte) ([]byte, error) {
+	var val []byte
+	err := db.View(func(txn *brock.Txn) error {
+		item, err := txn.Get(key)
+		if err != nil {
+			return err
+		}
+		v, err := item.Value()
+		if err != nil {
+			return err
+		}
+		val = append(val, v...)
+		return nil
+	})
+	return val, err
+}
+
+func iterate(db *brock.DB) error {
+	return db.View(func(txn *brock.Txn) error {
+		opts := brock.DefaultIteratorOptions
+		it := txn.NewIterator(opts)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			item := it.Item()
+			k := item.Key()
+			v, err := item.Value()
+			if err != nil {
+				return err
+			}
+			fmt.Printf("key=%s, value=%s\n", k, v)
+		}
+		return nil
+	})
+}
+
+func Example() {
+	dir, err := os.MkdirTemp("", "brock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := brock.Open(brock.DefaultOptions(dir))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	if err := set(db, []byte("answer"), []byte("42")); err != nil {
+		log.Fatal(err)
+	}
+	if err := set(db, []byte("question"), []byte("6 x 9")); err != nil {
+		log.Fatal(err)
+	}
+	val, err := get(db, []byte("answer"))
+	fmt.Printf("%s %v\n", val, err)
+	if err := iterate(db); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 42 <nil>
+	// key=answer, value=42
+	// key=question, value=6 x 9
+}
+
+func openMemory() *brock.DB {
+	db, err := brock.Open(brock.Options{InMemory: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return db
+}
+
+func ExampleTxn_Prefix() {
+	db := openMemory()
+	defer db.Close()
+	_ = db.Update(func(txn *brock.Txn) error {
+		for _, name := range []string{"ann", "bob", "cid"} {
+			if err := txn.Set([]byte("user/"+name), []byte("hello "+name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	err := db.View(func(txn *brock.Txn) error {
+		for item, err := range txn.Prefix([]byte("user/")) {
+			if err != nil {
+				return err
+			}
+			v, err := item.Value()
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s: %s\n", item.Key(), v)
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// user/ann: hello ann
+	// user/bob: hello bob
+	// user/cid: hello cid
+	// <nil>
+}
+
+func ExampleDB_CompareAndSet() {
+	db := openMemory()
+	defer db.Close()
+	key := []byte("lock")
+	fmt.Println(db.CompareAndSet(key, []byte("mine"), 0)) // if nobody has it
+	err := db.CompareAndSet(key, []byte("mine too"), 0)
+	fmt.Println(errors.Is(err, brock.ErrVersionMismatch), errors.Is(err, brock.ErrConflict))
+	// Output:
+	// <nil>
+	// true true
+}
+
+func ExampleTxn_NewIterator_reverse() {
+	db := openMemory()
+	defer db.Close()
+	batch := db.NewBatch()
+	for i := range 5 {
+		_ = batch.Set(fmt.Appendf(nil, "log/%d", i), fmt.Appendf(nil, "line %d", i))
+	}
+	if err := batch.Commit(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	_ = db.View(func(txn *brock.Txn) error {
+		it := txn.NewIterator(brock.IteratorOptions{Prefix: []byte("log/"), Reverse: true, Limit: 2})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			fmt.Printf("%s\n", it.Item().Key())
+		}
+		return it.Err()
+	})
+	// Output:
+	// log/4
+	// log/3
+}
