@@ -20,7 +20,7 @@ type Builder struct {
 	shrinks int    // how often this chunk's prefix was cut
 	prev    int    // offset of the last entry, 0 if there is none
 	items   []hashindex.Item
-	fences  []fence // one for each page in which an entry begins
+	fences  []fence // one for each block in which an entry begins
 	layout  Layout
 	stats   Stats
 
@@ -28,7 +28,7 @@ type Builder struct {
 	maxSegment  entry.FileNum
 	lastVersion entry.Version // of the last entry
 	lastWord    uint64        // of the last entry's suffix
-	page        int           // in which the last entry begins, -1 without
+	block       int           // fence block in which the last entry begins, -1 without
 	hasVersion  bool          // there is a short entry
 	hasSegment  bool          // there is a short entry with a handle
 	spare       []byte
@@ -38,9 +38,9 @@ type Builder struct {
 func NewBuilder() *Builder { return &Builder{guess: math.MaxInt} }
 
 type fence struct {
-	word uint64
-	off  uint64
-	page int
+	word  uint64
+	off   uint64
+	block int
 }
 
 // Info describes a finished chunk. Its keys are overwritten with the next chunk.
@@ -175,7 +175,7 @@ func (b *Builder) restart(buf []byte) {
 	b.buf = zeroExtend(buf, HeaderSize)
 	b.items = b.items[:0]
 	b.fences = b.fences[:0]
-	b.prev, b.page = 0, -1
+	b.prev, b.block = 0, -1
 }
 
 // need is an upper bound of the room that e takes in whichever form.
@@ -257,9 +257,9 @@ func inlineLen(buf []byte, off int, w uint64) int {
 func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	off := len(b.buf)
 	suffix := e.Key[b.layout.Prefix:]
-	if page := off >> pageShift; page != b.page {
-		b.fences = append(b.fences, fence{word, uint64(off), page})
-		b.page = page
+	if block := off >> fenceShift; block != b.block {
+		b.fences = append(b.fences, fence{word, uint64(off), block})
+		b.block = block
 	}
 	if !older {
 		b.items = append(b.items, hashindex.Item{Hash: hash, Offset: uint32(off)})
@@ -377,7 +377,7 @@ func (b *Builder) count(e *entry.Entry, older bool) {
 // Size is an upper bound of the size of the chunk if it was finished now.
 func (b *Builder) Size() int {
 	body := pageCeil(len(b.buf)) + pageCeil(hashindex.Buckets(len(b.items))*hashindex.BucketSize)
-	return body + pageCeil(body>>pageShift*16+len(b.first)+PageSize)
+	return body + pageCeil(body>>fenceShift*16+len(b.first)+PageSize)
 }
 
 // Finish completes the chunk that will be written at offset of the owner.
@@ -418,9 +418,11 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	t = EndSection(t, at)
 
 	t, at = AppendSection(t, secFence, Required)
-	pages := l.IndexStart() >> pageShift
-	for i, p := 0, 0; p < pages; p++ {
-		for i < len(b.fences) && b.fences[i].page < p {
+	n := l.fences(fenceShift)
+	t = binary.LittleEndian.AppendUint32(t, fenceShift)
+	t = binary.LittleEndian.AppendUint32(t, uint32(n))
+	for i, p := 0, 0; p < n; p++ {
+		for i < len(b.fences) && b.fences[i].block < p {
 			i++
 		}
 		word := ^uint64(0)
@@ -429,8 +431,8 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 		}
 		t = binary.LittleEndian.AppendUint64(t, word)
 	}
-	for i, p := 0, 0; p < pages; p++ {
-		for i < len(b.fences) && b.fences[i].page < p {
+	for i, p := 0, 0; p < n; p++ {
+		for i < len(b.fences) && b.fences[i].block < p {
 			i++
 		}
 		off := uint64(l.End)

@@ -47,7 +47,7 @@ type checker struct {
 	each func(e *entry.Entry, newest bool) uint64
 
 	stats Stats
-	page  int // next page whose fence is to be met
+	block int // next fence to be met
 	key   []byte
 }
 
@@ -83,9 +83,9 @@ func (k *checker) walk(prefix []byte) {
 		k.fail(it.Err())
 		return
 	}
-	for ; k.page < len(k.t.starts)/4; k.page++ {
-		if k.t.start(k.page) != k.c.End || k.t.word(k.page) != ^uint64(0) {
-			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence of page %d is wrong", k.page))
+	for ; k.block < len(k.t.starts)/4; k.block++ {
+		if k.t.start(k.block) != k.c.End || k.t.word(k.block) != ^uint64(0) {
+			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))
 		}
 	}
 	k.stats.Keys = k.t.Stats.Keys // the first may be the rest of the chunk before
@@ -94,12 +94,11 @@ func (k *checker) walk(prefix []byte) {
 	}
 }
 
-// fence compares the fences of pages up to the entry's with it, the first that
-// begins there or after.
+// fence compares the fences up to the entry with it, the first behind them.
 func (k *checker) fence(it *Cursor) {
-	for ; k.page <= it.Offset()>>pageShift; k.page++ {
-		if k.t.start(k.page) != it.Offset() || k.t.word(k.page) != Word(it.e.Key[it.plen:]) {
-			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence of page %d is wrong", k.page))
+	for ; k.block <= it.Offset()>>k.t.shift; k.block++ {
+		if k.t.start(k.block) != it.Offset() || k.t.word(k.block) != Word(it.e.Key[it.plen:]) {
+			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))
 		}
 	}
 }

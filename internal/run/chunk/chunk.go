@@ -49,8 +49,9 @@ func (p *Pages) set(i int) { p.bits[uint(i)>>6].Or(1 << (i & 63)) }
 
 // Trailer is the verified trailer of a chunk.
 type Trailer struct {
-	words  []byte // u64 for each page of entries: key word of its fence
-	starts []byte // u32 for each page of entries: offset / 8 of its first entry
+	shift  int    // a fence stands every 1<<shift bytes
+	words  []byte // u64 for each fence: key word of the first entry behind it
+	starts []byte // u32 for each fence: offset / 8 of that entry
 	sums   []byte // u32 for each page of entries and index
 	Stats  Stats
 }
@@ -357,7 +358,7 @@ func (c *Chunk) Position(suffix []byte) float64 {
 	return min(float64(off)+PageSize/2, float64(c.End)) / float64(c.End)
 }
 
-// seek returns the start of the last fence page that begins before suffix, from
+// seek returns the first entry behind the last fence before suffix, from
 // where a walk forward finds the first entry that is not less.
 func (c *Chunk) seek(suffix []byte) (int, error) {
 	t, err := c.Trailer()
@@ -367,7 +368,7 @@ func (c *Chunk) seek(suffix []byte) (int, error) {
 	word := Word(suffix)
 	n := len(t.starts) / 4
 	var failed error
-	// The first page whose first entry is not less than suffix.
+	// The first fence whose first entry is not less than suffix.
 	i := sort.Search(n, func(p int) bool {
 		if w := t.word(p); w != word {
 			return w > word
@@ -402,17 +403,25 @@ func parseTrailer(b []byte, l *Layout) (*Trailer, error) {
 		return nil, errTrailer
 	}
 	t := new(Trailer)
-	pages := l.IndexStart() >> pageShift
 	prefix, index := false, false
 	err := Sections(b[16:], func(tag uint16, _ int, p []byte) (bool, error) {
 		switch tag {
 		case secPrefix:
 			prefix = len(p) == l.Prefix
 		case secFence:
-			if len(p) != 12*pages {
+			if len(p) < 8 {
 				return true, errTrailer
 			}
-			t.words, t.starts = p[:8*pages:8*pages], p[8*pages:]
+			shift := binary.LittleEndian.Uint32(p)
+			if shift < minFenceShift || shift > maxFenceShift {
+				return true, errTrailer
+			}
+			t.shift = int(shift)
+			n := l.fences(t.shift)
+			if p = p[8:]; len(p) != 12*n {
+				return true, errTrailer
+			}
+			t.words, t.starts = p[:8*n:8*n], p[8*n:]
 		case secChecksums:
 			if len(p) != 4*l.pages() {
 				return true, errTrailer
@@ -440,9 +449,9 @@ func parseTrailer(b []byte, l *Layout) (*Trailer, error) {
 		return nil, errTrailer
 	}
 	prev := HeaderSize
-	for p := range pages {
+	for p := range len(t.starts) / 4 {
 		off := t.start(p)
-		if off < prev || off > l.End || off < p<<pageShift || p == 0 && off != HeaderSize {
+		if off < prev || off > l.End || off < p<<t.shift || p == 0 && off != HeaderSize {
 			return nil, errTrailer
 		}
 		prev = off

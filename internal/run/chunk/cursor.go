@@ -159,14 +159,14 @@ func (it *Cursor) decode(off int) bool {
 }
 
 // Prev moves to the entry before the current one, or before where the cursor
-// was put. It decodes the entries of a page forward and then goes back over
+// was put. It decodes the entries behind a fence forward and then goes back over
 // their offsets.
 func (it *Cursor) Prev() bool {
 	if it.err != nil || it.off <= HeaderSize {
 		return false
 	}
 	if len(it.stack) == 0 || int(it.stack[0]) >= it.off>>3 || it.off > it.stackEnd {
-		if !it.loadPage() {
+		if !it.loadBlock() {
 			return false
 		}
 	}
@@ -179,16 +179,16 @@ func (it *Cursor) Prev() bool {
 	return it.decode(int(it.stack[it.top]) << 3)
 }
 
-// loadPage fills the stack with the offsets of the entries before the current
-// one, back to the start of the fence page of the nearest.
-func (it *Cursor) loadPage() bool {
+// loadBlock fills the stack with the offsets of the entries before the current
+// one, back to the nearest fence.
+func (it *Cursor) loadBlock() bool {
 	it.stack = it.stack[:0]
 	t, err := it.chunk.Trailer()
 	if err != nil {
 		it.err = err
 		return false
 	}
-	p := (it.off - 1) >> pageShift
+	p := (it.off - 1) >> t.shift
 	for p > 0 && t.start(p) >= it.off {
 		p--
 	}

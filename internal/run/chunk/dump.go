@@ -101,7 +101,10 @@ func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout) {
 		switch {
 		case tag == secPrefix:
 			d.Bytes(pos, len(p), "  prefix")
-		case tag == secFence:
+		case tag == secFence && len(p) >= 8:
+			d.U32(pos, "  shift")
+			d.U32(pos+4, "  fences")
+			p, pos = p[8:], pos+8
 			n := len(p) / 12
 			for i := range n {
 				d.Field(pos+8*i, 8, "  key word", "%016x", binary.LittleEndian.Uint64(p[8*i:]))

@@ -23,11 +23,18 @@ const (
 	formatVersion = 1
 
 	pageShift = 12
-	headSize  = 8 // header word of an entry
-	extSize   = 8 // meta and expiry
-	handSize  = 8 // handle of the short form
-	wideSize  = 40
-	wideHand  = 56
+
+	// A fence stands every 1 KB: a seek walks over half of that. The format lets
+	// a trailer say another distance, from 256 bytes to 1 MB.
+	fenceShift    = 10
+	minFenceShift = 8
+	maxFenceShift = 20
+
+	headSize = 8 // header word of an entry
+	extSize  = 8 // meta and expiry
+	handSize = 8 // handle of the short form
+	wideSize = 40
+	wideHand = 56
 
 	kindMask  = 0x0f
 	flagSep   = 0x10 // the value is in a segment
@@ -99,6 +106,9 @@ func (l *Layout) TrailerStart() int {
 
 // Size is the length of the chunk, a multiple of PageSize.
 func (l *Layout) Size() int { return l.TrailerStart() + l.TrailerSize }
+
+// fences is how many fences the trailer has at this distance.
+func (l *Layout) fences(shift int) int { return (l.End + 1<<shift - 1) >> shift }
 
 // pages is how many pages have a checksum in the trailer.
 func (l *Layout) pages() int { return l.TrailerStart() >> pageShift }
