@@ -17,6 +17,7 @@ import (
 type background struct {
 	flush *jobs.Task
 	merge *jobs.Task
+	fold  *jobs.Task // seals the memtable, so that it is flushed
 	tidy  *jobs.Task
 	idle  *jobs.Delayed // folds down what is left once writers are silent
 
@@ -29,9 +30,22 @@ func (t *Tree) prepareBackground() {
 	pool := t.cfg.Jobs
 	t.work.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
 	t.work.merge = pool.Task(jobs.Merge, "merge", func(ctx context.Context) error { return t.runMerge(ctx, false) })
+	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
 	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
 	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
+}
+
+// maxReplayed is how many journal segments an Open may leave in memory: a
+// store that is opened again and again for a few writes must not collect them.
+const maxReplayed = 4
+
+// Start lets background work begin, once whatever cfg.Exclusive needs is there.
+func (t *Tree) Start() {
+	if len(t.replayed) > maxReplayed {
+		t.work.fold.Kick()
+	}
+	t.kick()
 }
 
 // kick looks for work after a change.
@@ -100,7 +114,11 @@ func (t *Tree) runSettle(ctx context.Context) error {
 	if err := t.runFlush(ctx); err != nil {
 		return err
 	}
-	return t.runMerge(ctx, true)
+	if err := t.runMerge(ctx, true); err != nil {
+		return err
+	}
+	t.removeSpares(false)
+	return nil
 }
 
 // ended notes that background work has failed for good: a file that cannot be

@@ -30,7 +30,7 @@ func (t *Tree) valueFile(r *segment.Reader, kind filename.Kind, num entry.FileNu
 	f := &valueFile{Reader: r, num: num}
 	f.release = func() {
 		t.noteRelease(r.Close())
-		if f.obsolete {
+		if f.obsolete && !(kind == filename.Journal && t.spares.offer(num, r.End())) {
 			t.removeFile(filename.New(kind, num))
 		}
 	}

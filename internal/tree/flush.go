@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
@@ -18,7 +19,7 @@ import (
 // handles are being written anyway: one that is mostly live values is kept as
 // it is and is a value segment from now on; the values of the others move, in
 // key order, to a new one, and the file is free.
-func (t *Tree) flushOldest(ctx context.Context) (bool, error) {
+func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	hold, err := t.Acquire(0)
 	if err != nil {
 		return false, err
@@ -29,7 +30,9 @@ func (t *Tree) flushOldest(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	sealed := tables[len(tables)-1]
-	begin := t.now()
+	work := Work{Kind: "flush", Reason: "memtable sealed", BytesIn: sealed.Bytes()}
+	begin := time.Now()
+	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	rules := t.rules(len(hold.view.runs) == 0)
 	census := t.census(sealed, rules)
 	out, err := compact.Execute(ctx, compact.Input{
@@ -62,7 +65,7 @@ func (t *Tree) flushOldest(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("flush: %w", err)
 	}
 	t.forget(sealed.last)
-	t.report(Work{Kind: "flush", Took: t.now().Sub(begin)}, &out)
+	work.done(&out)
 	return true, nil
 }
 

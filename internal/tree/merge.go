@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/iterator"
@@ -12,22 +13,25 @@ import (
 
 // merge replaces runs that follow each other in age by one. Values stay where
 // they are: a merge moves keys and handles.
-func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) error {
+func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (err error) {
 	hold, err := t.Acquire(0)
 	if err != nil {
 		return err
 	}
 	defer hold.Release()
-	begin := t.now()
 	inputs, bottom, err := consecutive(hold.view.runs, ids)
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
+	work := Work{Kind: "merge", Reason: reason, Runs: len(inputs)}
+	begin := time.Now()
+	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	sources := make([]iterator.Iterator, len(inputs))
 	order := uint64(0)
 	for i, r := range inputs {
 		sources[i] = r.Iterator()
 		order = max(order, r.order)
+		work.BytesIn += int64(r.Meta().FileBytes())
 	}
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: iterator.Merge(sources),
@@ -48,7 +52,7 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) e
 	if err := t.conclude(edit, &out, change{runs: inputs}); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
-	t.report(Work{Kind: "merge", Reason: reason, Runs: len(inputs), Took: t.now().Sub(begin)}, &out)
+	work.done(&out)
 	return nil
 }
 

@@ -68,9 +68,6 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	return t, rec, nil
 }
 
-// Start lets background work begin, once whatever cfg.Exclusive needs is there.
-func (t *Tree) Start() { t.kick() }
-
 // list returns the names of the store's own files.
 func (t *Tree) list() ([]filename.Name, error) {
 	var names []filename.Name
@@ -233,6 +230,7 @@ func (t *Tree) Close() error {
 	t.views.install(&View{})
 	t.mu.Unlock()
 	t.reclaim()
+	t.removeSpares(true)
 	return err
 }
 

@@ -44,12 +44,19 @@ func (r *recycle) take() (base string, ok bool) {
 	return name.String(), true
 }
 
-// close gives out all that is left, for removal, and takes no more.
-func (r *recycle) close() []filename.Name {
+// drain gives out all that is left, for removal; closed, it takes no more.
+func (r *recycle) drain(closed bool) []filename.Name {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.closed = true
+	r.closed = r.closed || closed
 	left := r.spares
 	r.spares = nil
 	return left
+}
+
+// removeSpares gives the space of files that wait to be used again back.
+func (t *Tree) removeSpares(closing bool) {
+	for _, name := range t.spares.drain(closing) {
+		t.removeFile(name)
+	}
 }

@@ -30,10 +30,16 @@ type counters struct {
 	releaseFailures       atomic.Int64
 }
 
-func (t *Tree) report(w Work, out *compact.Output) {
-	w.Entries, w.Dropped = out.Read, out.Dropped
-	w.BytesOut = outputBytes(out)
-	if w.Kind == "flush" {
+// done notes what came of it.
+func (w *Work) done(out *compact.Output) {
+	w.Entries, w.Dropped, w.BytesOut = out.Read, out.Dropped, outputBytes(out)
+}
+
+func (t *Tree) report(w Work, err error) {
+	w.Err = err
+	if err != nil {
+		// Counted are those that came to an end.
+	} else if w.Kind == "flush" {
 		t.stats.flushes.Add(1)
 		t.stats.flushedBytes.Add(w.BytesOut)
 	} else {
