@@ -18,9 +18,15 @@ func benchRun(b *testing.B, n, value int) *Reader {
 	dir := b.TempDir()
 	w := NewWriter(writerConfig(dir))
 	e := entry.Entry{Kind: entry.Set, Value: make([]byte, value)}
+	if value > 1000 {
+		e.Value, e.Separated = nil, true
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		e.Key = benchEntry(e.Key, 2*i)
+		if e.Separated {
+			e.Handle = entry.Handle{Segment: entry.FileNum(rng.IntN(100) + 1), Offset: uint64(rng.IntN(1<<25)) * 8, Length: uint64(value)}
+		}
 		e.Version = entry.Version(rng.IntN(1<<30)) + 1
 		if err := w.Add(&e); err != nil {
 			b.Fatal(err)
@@ -88,7 +94,7 @@ func BenchmarkBuild(b *testing.B) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	for _, value := range []int{16, 128} {
+	for _, value := range []int{16, 128, 1024} { // the last is separated
 		r := benchRun(b, benchKeys, value)
 		for _, missing := range []int{0, 1} {
 			b.Run(fmt.Sprintf("value=%d/missing=%d", value, missing), func(b *testing.B) {
@@ -126,7 +132,7 @@ func BenchmarkGet(b *testing.B) {
 }
 
 func BenchmarkScan(b *testing.B) {
-	for _, value := range []int{16, 128} {
+	for _, value := range []int{16, 128, 1024} { // the last is separated
 		r := benchRun(b, benchKeys, value)
 		it := r.Iterator()
 		for _, dir := range []string{"forward", "backward"} {

@@ -290,6 +290,9 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 				return Absent, err
 			}
 			if string(c.Data[start:end]) == string(suffix) {
+				if e.Version <= at {
+					return Found, nil
+				}
 				return c.newest(off, at, e)
 			}
 		}

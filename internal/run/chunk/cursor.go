@@ -91,23 +91,21 @@ func (it *Cursor) Next() bool {
 		}
 	}
 	w := binary.LittleEndian.Uint64(it.data[off:])
+	if w&flagSlow != 0 {
+		return it.nextSlow(off, w)
+	}
 	start := off + headSize
 	end := start + int(w>>8&maxSuffix)
 	stop := end + int(w>>16&maxInline)
 	kind := entry.Kind(w & kindMask)
-	if w&flagSlow != 0 || stop > it.safe || kind-1 > entry.SetLatest-1 {
+	if stop > it.safe || !kind.Known() {
 		return it.decode(off)
 	}
 	it.off, it.next = off, align8(stop)
-	// The suffix begins at a multiple of 8, so whole words never leave the entry's pages.
-	n := end - start
-	for i := 0; i < n; i += 8 {
-		binary.LittleEndian.PutUint64(it.key[it.plen+i:], binary.LittleEndian.Uint64(it.data[start+i:]))
-	}
+	it.copySuffix(start, end)
 	if it.extra {
-		it.e, it.extra = entry.Entry{}, false
+		it.e, it.extra = entry.Entry{Key: it.e.Key}, false
 	}
-	it.e.Key = it.key[:it.plen+n]
 	it.e.Kind = kind
 	it.e.Version = it.chunk.version(w)
 	it.e.Value = it.data[end:stop:stop]
@@ -115,6 +113,36 @@ func (it *Cursor) Next() bool {
 		it.e.Value = nil
 	}
 	return true
+}
+
+// nextSlow moves to the entry at off with the header word w: a short separated
+// one directly, others by decode.
+func (it *Cursor) nextSlow(off int, w uint64) bool {
+	start := off + headSize + handSize
+	end := start + int(w>>8&maxSuffix)
+	kind := entry.Kind(w & kindMask)
+	if w&flagSlow != flagSep || end > it.safe || !kind.Known() {
+		return it.decode(off)
+	}
+	h := binary.LittleEndian.Uint64(it.data[off+headSize:])
+	it.off, it.next = off, align8(end)
+	it.copySuffix(start, end)
+	it.extra = true
+	it.e = entry.Entry{
+		Key: it.e.Key, Kind: kind, Version: it.chunk.version(w), Separated: true,
+		Handle: entry.Handle{Segment: it.chunk.segment(w), Offset: h & (1<<32 - 1) << 3, Length: h >> 32},
+	}
+	return true
+}
+
+// copySuffix sets the current key. A short entry's suffix begins at a multiple
+// of 8, so that whole words never leave the entry's pages.
+func (it *Cursor) copySuffix(start, end int) {
+	n := end - start
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(it.key[it.plen+i:], binary.LittleEndian.Uint64(it.data[start+i:]))
+	}
+	it.e.Key = it.key[:it.plen+n]
 }
 
 // verifyAhead extends the verified bytes beyond off. While a walk goes on it
