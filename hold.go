@@ -31,6 +31,7 @@ func (it *Iterator) release() {
 		return
 	}
 	it.finishSpan()
+	it.item.lent.poison()
 	it.valid, it.item.e, it.item.ahead = false, nil, nil
 	if it.window != nil {
 		it.window.stop()

@@ -10,6 +10,7 @@ import (
 // value is fetched when asked for.
 type Item struct {
 	txn   *Txn
+	lent  lentKeys     // of an iterator's item
 	e     *entry.Entry // own, or the iterator's; nil once an iterator left it
 	ahead *slot        // where the value is read ahead, if it is
 	own   entry.Entry
@@ -20,7 +21,14 @@ func (it *Item) Key() []byte {
 	if it.e == nil {
 		return nil
 	}
-	return userKey(it.e.Key)
+	key := userKey(it.e.Key)
+	switch {
+	case !debug:
+		return key
+	case it.e == &it.own:
+		return it.txn.lend(key)
+	}
+	return it.lent.lend(key)
 }
 
 // KeyCopy appends the key to dst[:0] and returns it; it is the caller's.

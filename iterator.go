@@ -137,6 +137,7 @@ func (it *Iterator) position(key []byte, turned bool) {
 		return
 	}
 	it.finishSpan()
+	it.item.lent.poison()
 	it.err, it.turned, it.left = nil, turned, it.opts.Limit
 	if it.tracks {
 		it.covered.begin(key, it.walk.lo, it.walk.hi)
@@ -151,6 +152,7 @@ func (it *Iterator) position(key []byte, turned bool) {
 // Next moves to the next item in the direction of travel.
 func (it *Iterator) Next() {
 	if it.plain && it.valid && it.turned == it.opts.Reverse && it.open() {
+		it.item.lent.poison()
 		if it.step() {
 			it.item.e = it.walk.entry
 			return
@@ -198,6 +200,7 @@ func (it *Iterator) move(turned bool) {
 	if !it.usable() || !it.valid {
 		return
 	}
+	it.item.lent.poison()
 	if turned != it.turned {
 		it.cover()
 		it.turned = turned
@@ -295,6 +298,7 @@ func (it *Iterator) leave() {
 		return
 	}
 	it.cover()
+	it.item.lent.poison()
 	it.valid, it.item.e, it.item.ahead = false, nil, nil
 }
 

@@ -13,3 +13,21 @@ func poison(b []byte) {
 		b[i] = 0xdb
 	}
 }
+
+// lentKeys are the copies of its key that an iterator's item handed out.
+type lentKeys [][]byte
+
+// lend is b as a copy that is overwritten by the next move.
+func (l *lentKeys) lend(b []byte) []byte {
+	b = append(make([]byte, 0, len(b)), b...)
+	*l = append(*l, b)
+	return b
+}
+
+// poison overwrites the copies.
+func (l *lentKeys) poison() {
+	for _, b := range *l {
+		poison(b)
+	}
+	*l = nil
+}
