@@ -1,0 +1,225 @@
+// Package faultfs is a vfs.FS over another one that counts its operations, shows
+// each to the test before it is done, and fails or falsifies those it is told to.
+//
+// To try all failures of some work, let the Nth operation fail for N = 1, 2, 3
+// and so on until a run meets no fault. To try all crashes, clone a vfs.Mem in
+// Options.Before.
+package faultfs
+
+import (
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/brockdb/brock/vfs"
+)
+
+// Options of New. The zero value is good.
+type Options struct {
+	// Before is called before each operation, failing ones too, by the goroutine
+	// that does it and without locks; it may block to delay the operation.
+	// It is called by several goroutines at once if they work at once.
+	Before func(Op)
+}
+
+// FS is the file system with faults. Its methods may run together.
+type FS struct {
+	base   vfs.FS
+	before func(Op)
+
+	mu     sync.Mutex
+	n      int
+	counts map[count]int
+	faults []*planned
+	struck int
+	rot    []rot
+}
+
+// count is what operations are counted by.
+type count struct {
+	kind Kind
+	base string // base name of the path
+}
+
+// New returns base with no faults yet.
+func New(base vfs.FS, o Options) *FS {
+	return &FS{base: base, before: o.Before, counts: map[count]int{}}
+}
+
+// Inject adds faults. If several strike one operation, the first one counts.
+func (f *FS) Inject(faults ...Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fault := range faults {
+		f.faults = append(f.faults, &planned{Fault: fault})
+	}
+}
+
+// Heal removes all faults and all rot.
+func (f *FS) Heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults, f.rot = nil, nil
+}
+
+// Struck returns how many operations failed by a fault so far.
+func (f *FS) Struck() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.struck
+}
+
+// Count returns how many operations of these kinds, on files whose base name
+// contains part, there were so far.
+func (f *FS) Count(kinds Kind, part string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for c, k := range f.counts {
+		if c.kind&kinds != 0 && strings.Contains(c.base, part) {
+			n += k
+		}
+	}
+	return n
+}
+
+// begin announces and counts an operation. It returns the fault that strikes it.
+func (f *FS) begin(o Op) *planned {
+	f.mu.Lock()
+	f.n++
+	o.N = f.n
+	f.counts[count{o.Kind, filepath.Base(o.Path)}]++
+	f.mu.Unlock()
+	if f.before != nil {
+		f.before(o)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var hit *planned
+	for _, p := range f.faults {
+		if p.strikes(o) && hit == nil {
+			hit = p
+		}
+	}
+	if hit != nil {
+		f.struck++
+	}
+	return hit
+}
+
+// fail is begin for operations that a fault just keeps from being done.
+func (f *FS) fail(o Op) error {
+	if p := f.begin(o); p != nil {
+		return p.failure(o)
+	}
+	return nil
+}
+
+// failure is the error of an operation that was struck.
+func (p *planned) failure(o Op) error {
+	err := p.Err
+	if err == nil {
+		err = ErrIO
+	}
+	return &fs.PathError{Op: o.Kind.String(), Path: o.Path, Err: err}
+}
+
+// Create implements vfs.FS.
+func (f *FS) Create(name string) (vfs.File, error) {
+	if err := f.fail(Op{Kind: Create, Path: name}); err != nil {
+		return nil, err
+	}
+	return f.wrap(f.base.Create(name))
+}
+
+// Open implements vfs.FS.
+func (f *FS) Open(name string) (vfs.File, error) {
+	if err := f.fail(Op{Kind: Open, Path: name}); err != nil {
+		return nil, err
+	}
+	return f.wrap(f.base.Open(name))
+}
+
+// OpenReadWrite implements vfs.FS.
+func (f *FS) OpenReadWrite(name string) (vfs.File, error) {
+	if err := f.fail(Op{Kind: OpenReadWrite, Path: name}); err != nil {
+		return nil, err
+	}
+	return f.wrap(f.base.OpenReadWrite(name))
+}
+
+func (f *FS) wrap(base vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &file{File: base, fs: f}, nil
+}
+
+// Remove implements vfs.FS.
+func (f *FS) Remove(name string) error {
+	if err := f.fail(Op{Kind: Remove, Path: name}); err != nil {
+		return err
+	}
+	return f.base.Remove(name)
+}
+
+// Rename implements vfs.FS.
+func (f *FS) Rename(from, to string) error {
+	if err := f.fail(Op{Kind: Rename, Path: from, To: to}); err != nil {
+		return err
+	}
+	return f.base.Rename(from, to)
+}
+
+// MkdirAll implements vfs.FS.
+func (f *FS) MkdirAll(dir string) error {
+	if err := f.fail(Op{Kind: MkdirAll, Path: dir}); err != nil {
+		return err
+	}
+	return f.base.MkdirAll(dir)
+}
+
+// List implements vfs.FS.
+func (f *FS) List(dir string) ([]string, error) {
+	if err := f.fail(Op{Kind: List, Path: dir}); err != nil {
+		return nil, err
+	}
+	return f.base.List(dir)
+}
+
+// Stat implements vfs.FS.
+func (f *FS) Stat(name string) (vfs.Info, error) {
+	if err := f.fail(Op{Kind: Stat, Path: name}); err != nil {
+		return vfs.Info{}, err
+	}
+	return f.base.Stat(name)
+}
+
+// SyncDir implements vfs.FS.
+func (f *FS) SyncDir(dir string) error {
+	if err := f.fail(Op{Kind: SyncDir, Path: dir}); err != nil {
+		if d, ok := f.base.(interface{ DropUnsynced(name string) }); ok {
+			d.DropUnsynced(dir)
+		}
+		return err
+	}
+	return f.base.SyncDir(dir)
+}
+
+// Lock implements vfs.FS.
+func (f *FS) Lock(name string, shared bool, owner string) (io.Closer, error) {
+	if err := f.fail(Op{Kind: Lock, Path: name}); err != nil {
+		return nil, err
+	}
+	return f.base.Lock(name, shared, owner)
+}
+
+// Free implements vfs.FS.
+func (f *FS) Free(dir string) (int64, error) {
+	if err := f.fail(Op{Kind: Free, Path: dir}); err != nil {
+		return -1, err
+	}
+	return f.base.Free(dir)
+}

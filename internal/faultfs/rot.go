@@ -1,0 +1,80 @@
+package faultfs
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/brockdb/brock/vfs"
+)
+
+// Damage falsifies the bytes p that were read at off.
+type Damage func(off int64, p []byte)
+
+type rot struct {
+	part   string
+	damage Damage
+}
+
+// Rot lets all reads of files whose base name contains part meet the damage, by
+// ReadAt and in mappings made from now on, while what is stored stays as it is.
+func (f *FS) Rot(part string, d Damage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rot = append(f.rot, rot{part, d})
+}
+
+func (f *FS) rotOf(name string) (all []Damage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.rot {
+		if strings.Contains(filepath.Base(name), r.part) {
+			all = append(all, r.damage)
+		}
+	}
+	return all
+}
+
+// Flip inverts the bits of mask in the byte at an offset.
+func Flip(at int64, mask byte) Damage {
+	return func(off int64, p []byte) {
+		if i := at - off; i >= 0 && i < int64(len(p)) {
+			p[i] ^= mask
+		}
+	}
+}
+
+// Replace makes reads of a range see data: zeros, what was there before (a stale
+// block), or what belongs elsewhere (a misdirected one).
+func Replace(at int64, data []byte) Damage {
+	return func(off int64, p []byte) {
+		from := max(at, off)
+		if to := min(at+int64(len(data)), off+int64(len(p))); from < to {
+			copy(p[from-off:to-off], data[from-at:])
+		}
+	}
+}
+
+// rotten makes a damaged copy of a mapping.
+func (f *file) rotten(m vfs.Mapping, rot []Damage) (vfs.Mapping, error) {
+	size, err := f.File.Size()
+	if err == nil && size < int64(len(m.Data())) {
+		err = errors.ErrUnsupported // what isn't there yet can't be copied
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	c := &copied{append([]byte(nil), m.Data()...)}
+	for _, damage := range rot {
+		damage(0, c.data)
+	}
+	return c, m.Close()
+}
+
+type copied struct{ data []byte }
+
+func (c *copied) Data() []byte { return c.data }
+
+func (c *copied) Advise(vfs.Advice) error { return nil }
+
+func (c *copied) Close() error { c.data = nil; return nil }
