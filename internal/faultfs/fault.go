@@ -42,15 +42,13 @@ const (
 	Changes      = Create | Remove | Rename | MkdirAll | Write | Truncate | Preallocate
 )
 
-var kindNames = [...]string{
-	"create", "open", "open-read-write", "remove", "rename", "mkdir", "list", "stat", "sync-dir", "lock", "free",
-	"read", "write", "truncate", "preallocate", "sync", "sync-data", "writeback", "size", "map", "close",
-}
-
 // String names the kinds of the set.
 func (k Kind) String() string {
 	var names []string
-	for i, name := range kindNames {
+	for i, name := range [...]string{
+		"create", "open", "open-read-write", "remove", "rename", "mkdir", "list", "stat", "sync-dir", "lock", "free",
+		"read", "write", "truncate", "preallocate", "sync", "sync-data", "writeback", "size", "map", "close",
+	} {
 		if k&(1<<i) != 0 {
 			names = append(names, name)
 		}
