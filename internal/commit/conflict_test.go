@@ -25,7 +25,7 @@ type txn struct {
 func (x txn) request(at entry.Version) *Request {
 	r := request(at, x.iso, x.writes...)
 	if len(x.keys)+len(x.ranges) > 0 {
-		r.Reads = &reads{x.keys, x.ranges}
+		r.Reads = reads(x.keys, x.ranges)
 	}
 	return r
 }
@@ -116,7 +116,7 @@ func TestRefusedTransactionIsNoConflict(t *testing.T) {
 		p := start(newMemory())
 		commit(t, p, request(0, LastWriterWins, "b"))
 		reader := request(1, Serializable, "z")
-		reader.Reads = &reads{keys: []string{"x"}, ranges: [][2]string{{"w", "y"}}}
+		reader.Reads = reads([]string{"x"}, [][2]string{{"w", "y"}})
 		res := together(p, request(0, SnapshotIsolation, "b", "x"), reader, request(1, SnapshotIsolation, "x"))
 		if !errors.Is(res[0].err, errs.ErrConflict) {
 			t.Errorf("got %+v", res[0])

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 )
@@ -65,7 +66,20 @@ func (m *memory) Prepare(n int) error {
 func (m *memory) Append(g Group) (Position, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.step("append %d transactions, %d records, versions %d-%d", g.Transactions, g.Records, g.FirstVersion, g.Last)
+	records, first, last := 0, entry.Version(0), entry.Version(0)
+	for _, p := range g.Payload {
+		for ; len(p) > 0; records++ {
+			rec, err := entry.DecodeRecord(p)
+			if err != nil {
+				return Position{}, err
+			}
+			if records == 0 {
+				first = rec.Version
+			}
+			last, p = rec.Version, p[rec.Size:]
+		}
+	}
+	m.step("append %d transactions, %d records, versions %d-%d", g.Transactions, records, first, last)
 	if m.append_ != nil {
 		if err := m.append_(g); err != nil {
 			return Position{}, err
@@ -163,29 +177,20 @@ func (m *memory) visible() entry.Version {
 	return m.published
 }
 
-// reads is a Reads of a few keys and ranges.
-type reads struct {
-	keys   []string
-	ranges [][2]string // hi "" = no bound
-}
-
-func (r *reads) Changed(c Changes, since entry.Version) (bool, error) {
-	for _, k := range r.keys {
-		v, ok, err := c.Newest([]byte(k), hash.Sum(testSeed, []byte(k)))
-		if err != nil || ok && v > since {
-			return true, err
-		}
+// reads is a set of keys and ranges; a range up to "" has no bound.
+func reads(keys []string, ranges [][2]string) *conflict.ReadSet {
+	s := new(conflict.ReadSet)
+	for _, k := range keys {
+		s.AddKey([]byte(k), hash.Sum(testSeed, []byte(k)))
 	}
-	for _, g := range r.ranges {
+	for _, g := range ranges {
 		var hi []byte
 		if g[1] != "" {
 			hi = []byte(g[1])
 		}
-		if yes, err := c.ChangedSince([]byte(g[0]), hi, since); yes || err != nil {
-			return yes, err
-		}
+		s.AddRange([]byte(g[0]), hi)
 	}
-	return false, nil
+	return s
 }
 
 // payload encodes one record a key; a key that begins with "-" is deleted.

@@ -94,7 +94,7 @@ func TestFailedCheckRefusesTheRequestOnly(t *testing.T) {
 			return nil
 		}
 		bad := request(0, Serializable, "a")
-		bad.Reads = &reads{keys: []string{"bad"}}
+		bad.Reads = reads([]string{"bad"}, nil)
 		res := together(p, bad, request(0, SnapshotIsolation, "bad"), request(0, SnapshotIsolation, "good"))
 		for _, r := range res[:2] {
 			if !errors.Is(r.err, errDisk) || errors.Is(r.err, errs.ErrStopped) {

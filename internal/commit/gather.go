@@ -7,34 +7,49 @@ import (
 
 // Bounds of gathering.
 const (
-	yieldsStill  = 2                      // a group is held open until so many turns of the scheduler brought nobody
-	yieldSlow    = 100 * time.Microsecond // a turn that took longer was spent on somebody else's work
-	hurriedAfter = 256                    // groups that are then not held open
+	stillTurns = 2                      // turns of the scheduler that bring nobody end it
+	slowTurn   = 100 * time.Microsecond // a turn that took longer was spent on somebody else's work
+	hurryMin   = 256                    // groups that are not held open after a slow turn
+	hurryMax   = 1 << 16                // as many after one slow turn upon the other
 )
+
+// gathering is when to wait for company; it passes on with the leadership.
+type gathering struct {
+	company int // how many shared the group before
+	hurried int // so many groups are not held open
+	hurry   int // what hurried is set to by a slow turn, if it is more than hurryMin
+}
 
 // gather holds g open for a moment if other committers are about. Those whose
 // group has just been finished are awake but have not run yet; let them, and
 // they bring their next transaction to this group instead of to a second one
 // that would alternate with it. That doubles the commits a sync with 64
-// writers, and costs a lone writer nothing, for there is nobody to wait for.
+// writers. A lone writer does not wait: there is nobody to wait for.
 //
-// A process that is busy with other work would make each turn long, so a slow
-// one ends the gathering of this group and of some after it.
+// In a process that is busy with other work a turn of the scheduler may take
+// many milliseconds, during which nobody commits. So the first slow turn ends
+// the gathering, of this group and of many after it.
 func (p *Pipeline) gather(g *group) {
-	l := &p.leader
-	if l.hurried > 0 {
-		l.hurried--
+	a := &p.leader.gathering
+	if p.cfg.Now == nil {
+		return
+	}
+	if a.hurried > 0 {
+		a.hurried--
 		return
 	}
 	p.mu.Lock()
 	size, waited := len(g.members), g.wake != nil
 	p.mu.Unlock()
-	if !waited && l.company <= 1 {
+	if !waited && a.company <= 1 {
 		return
 	}
-	for still := 0; still < yieldsStill; {
-		if p.yield() {
-			l.hurried = hurriedAfter
+	for still := 0; still < stillTurns; {
+		began := p.cfg.Now()
+		runtime.Gosched()
+		if p.cfg.Now().Sub(began) > slowTurn {
+			a.hurried = max(a.hurry, hurryMin)
+			a.hurry = min(2*a.hurried, hurryMax)
 			return
 		}
 		p.mu.Lock()
@@ -46,15 +61,5 @@ func (p *Pipeline) gather(g *group) {
 		size = len(g.members)
 		p.mu.Unlock()
 	}
-}
-
-// yield lets other goroutines run and reports whether that took long.
-func (p *Pipeline) yield() (slow bool) {
-	if p.cfg.Now == nil {
-		runtime.Gosched()
-		return false
-	}
-	began := p.cfg.Now()
-	runtime.Gosched()
-	return p.cfg.Now().Sub(began) > yieldSlow
+	a.hurry = 0
 }

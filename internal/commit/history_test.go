@@ -58,20 +58,19 @@ func TestConcurrentTransactionsAreSerializable(t *testing.T) {
 			key := func() string { return fmt.Sprintf("%02d", rnd.IntN(space)) }
 			for i := range each {
 				x := seen{at: m.visible(), values: map[string]string{}, ranges: map[[2]string]string{}, wrote: map[string]string{}}
-				rs := &reads{}
+				var keys []string
+				var ranges [][2]string
 				for range rnd.IntN(3) {
 					k := key()
 					x.values[k], _ = m.get(k, x.at)
-					rs.keys = append(rs.keys, k)
+					keys = append(keys, k)
 				}
 				if rnd.IntN(3) == 0 {
 					g := [2]string{key(), key()}
 					x.ranges[g] = m.scan(g[0], g[1], x.at)
-					if g[0] < g[1] {
-						rs.ranges = append(rs.ranges, g)
-					}
+					ranges = append(ranges, g)
 				}
-				r := &Request{Reads: rs, ReadVersion: x.at, Synced: rnd.IntN(4) == 0}
+				r := &Request{Reads: reads(keys, ranges), ReadVersion: x.at, Synced: rnd.IntN(4) == 0}
 				for range 1 + rnd.IntN(2) {
 					k := key()
 					if _, twice := x.wrote[k]; twice {

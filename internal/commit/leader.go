@@ -13,15 +13,13 @@ var errPanicked = fmt.Errorf("%w: the leader of a commit group panicked", errs.E
 
 // leader is the state of whoever leads; it passes from one to the next.
 type leader struct {
-	last   entry.Version // newest version used
-	passed []*Request    // of the current group, in version order
-	frame  Group         // what of the current group is appended
-	bytes  int           // of its payload
-	sync   bool          // somebody who passed asked for a sync
-	writes writes        // what passed writes, for the checks of those after
-
-	company int // how many shared the group before
-	hurried int // for so many groups there is no time to gather
+	last           entry.Version // newest version used
+	passed         []*Request    // of the current group, in version order
+	frame          Group         // what of the current group is appended
+	bytes, records int           // of its payload
+	sync           bool          // somebody who passed asked for a sync
+	writes         writes        // what passed writes, for the checks of those after
+	gathering
 }
 
 // lead writes g, wakes its members and hands leadership on.
@@ -77,7 +75,7 @@ func (p *Pipeline) decide(g *group) {
 		r.version = l.last + entry.Version(len(l.passed))
 		setVersion(r.Payload, r.version)
 		l.frame.Payload = append(l.frame.Payload, r.Payload)
-		l.frame.Records += r.Records
+		l.records += r.Records
 		l.bytes += len(r.Payload)
 	}
 }
@@ -88,12 +86,11 @@ func (p *Pipeline) record() error {
 	var at Position
 	if n := len(l.passed); n > 0 {
 		l.frame.Transactions = n
-		l.frame.FirstVersion, l.frame.Last = l.last+1, l.last+entry.Version(n)
 		var err error
 		if at, err = p.cfg.Journal.Append(l.frame); err != nil {
 			return err
 		}
-		l.last = l.frame.Last
+		l.last += entry.Version(n)
 	}
 	if l.sync && p.durable.Load() < uint64(l.last) {
 		if err := p.sync(); err != nil {
@@ -138,7 +135,7 @@ func (p *Pipeline) countGroup() {
 	l, c := &p.leader, &p.counts
 	c.groups.Add(1)
 	c.transactions.Add(uint64(len(l.passed)))
-	c.records.Add(uint64(l.frame.Records))
+	c.records.Add(uint64(l.records))
 	c.bytes.Add(uint64(l.bytes))
 	if p.cfg.OnGroup != nil {
 		p.cfg.OnGroup(len(l.passed), l.bytes)
@@ -163,7 +160,7 @@ func (l *leader) reset() {
 	clear(l.frame.Payload)
 	l.passed = l.passed[:0]
 	l.frame = Group{Payload: l.frame.Payload[:0]}
-	l.bytes, l.sync = 0, false
+	l.bytes, l.records, l.sync = 0, 0, false
 	l.writes.reset()
 }
 

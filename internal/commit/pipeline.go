@@ -44,6 +44,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/invariant"
@@ -58,7 +59,7 @@ const (
 // Store is what is written to. Admit is called by all committers, at any time;
 // the others only by the leader, so never two at a time.
 type Store interface {
-	Changes
+	conflict.Changes
 	// Admit may make a committer wait until the store can take n more bytes.
 	Admit(ctx context.Context, n int) error
 	// Prepare makes room for n bytes of payload. If it fails, nothing of the
@@ -70,12 +71,6 @@ type Store interface {
 	Publish(v entry.Version)
 }
 
-// Journal is where the groups are recorded; only the leader calls it.
-type Journal interface {
-	Append(Group) (Position, error)
-	Sync() error
-}
-
 // Config is what a Pipeline needs; Now and the functions may be nil. OnSync and
 // OnGroup are called by the leader, so they must be quick.
 type Config struct {
@@ -83,7 +78,7 @@ type Config struct {
 	Journal  Journal
 	Last     entry.Version                 // newest version already used
 	HashSeed uint64                        // of the store's key hashes
-	Now      func() time.Time              // the clock that times syncs and turns of the scheduler
+	Now      func() time.Time              // times syncs and turns of the scheduler; without it groups are not held open for company
 	OnSync   func(took time.Duration)      // after each sync, if there is a clock
 	OnGroup  func(transactions, bytes int) // after each group that was published
 }

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/invariant"
 )
@@ -15,26 +16,14 @@ const (
 	LastWriterWins                     // nothing
 )
 
-// Reads is what a transaction has read: keys, present or absent, and ranges.
-type Reads interface {
-	// Changed reports whether c knows anything of it newer than since.
-	Changed(c Changes, since entry.Version) (bool, error)
-}
-
-// Changes tells what was written since a version.
-type Changes interface {
-	Newest(key []byte, hash uint64) (entry.Version, bool, error)
-	ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
-}
-
 // Request is one transaction that asks to be committed. It belongs to the
 // pipeline from the call of Commit until its return, and may then be reused;
 // Payload may not: versions and checksums have been written into it.
 type Request struct {
-	Payload     []byte        // encoded records (entry.AppendRecord) with version 0, one after the other
-	Records     int           // how many; a request with none has nothing to commit
-	Reads       Reads         // what Serializable checks; nil = nothing was read
-	ReadVersion entry.Version // newest version that the transaction could see
+	Payload     []byte            // encoded records (entry.AppendRecord) with version 0, one after the other
+	Records     int               // how many; a request with none has nothing to commit
+	Reads       *conflict.ReadSet // what Serializable checks; nil = nothing was read
+	ReadVersion entry.Version     // newest version that the transaction could see
 	Isolation   Isolation
 	Synced      bool // durable before Commit returns, else with the next sync
 

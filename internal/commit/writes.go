@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 )
 
-// writes is the Changes that a transaction of a group is checked against: what
+// writes is the conflict.Changes that a transaction of a group is checked against: what
 // the store holds, and what the transactions before it in the group write. The
 // latter is indexed only when somebody asks for it: by hash for keys, by order
 // for ranges.
 type writes struct {
-	store Changes
+	store conflict.Changes
 	seed  uint64
 
 	before []*Request // the transactions before, in version order
@@ -45,11 +46,7 @@ func (w *writes) check(r *Request, before []*Request) error {
 	case r.Isolation == SnapshotIsolation:
 		changed, err = w.overwritten(r)
 	case r.Isolation == Serializable && r.Reads != nil:
-		if len(before) == 0 {
-			changed, err = r.Reads.Changed(w.store, r.ReadVersion)
-		} else {
-			changed, err = r.Reads.Changed(w, r.ReadVersion)
-		}
+		changed, err = r.Reads.Check(w, r.ReadVersion)
 	}
 	if err == nil && changed {
 		return errs.ErrConflict
