@@ -320,7 +320,8 @@ func (l *Layout) advanceEnds(e *Edit) error {
 		return conflicting("journal segment %d has two durable ends", l.ends[i].Segment)
 	}
 	flushed := 0
-	for flushed+1 < len(l.ends) && l.ends[flushed].Segment <= l.flushedTo {
+	// The end of the last flushed segment stays: there the replay begins.
+	for flushed+1 < len(l.ends) && l.ends[flushed+1].Segment <= l.flushedTo {
 		flushed++
 	}
 	l.ends = l.ends[flushed:]

@@ -148,8 +148,9 @@ func (l *Layout) unreferencedWithout(dropped []RunID) []entry.FileNum {
 // replays the ones after it.
 func (l *Layout) FlushedTo() entry.FileNum { return l.flushedTo }
 
-// JournalEnds lists how far the journal segments after FlushedTo were known to
-// be durable, ascending; and before them the end of the journal if that is older.
+// JournalEnds lists how far journal segments were known to be durable, ascending:
+// first, if it was recorded, that of the last segment up to FlushedTo, behind
+// which the replay begins; then those of the segments after it.
 func (l *Layout) JournalEnds() []JournalEnd { return l.ends }
 
 // LastVersion is the greatest version that was ever recorded.

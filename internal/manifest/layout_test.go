@@ -236,8 +236,8 @@ func TestJournalEnds(t *testing.T) {
 		t.Errorf("ends %+v", l.JournalEnds())
 	}
 	apply(&Edit{FlushedTo: 8})
-	if len(l.JournalEnds()) != 1 || l.JournalEnds()[0].Segment != 9 {
-		t.Errorf("after the flush of 8: ends %+v", l.JournalEnds())
+	if len(l.JournalEnds()) != 2 || l.JournalEnds()[0].Segment != 8 {
+		t.Errorf("after the flush of 8, behind which the replay begins: ends %+v", l.JournalEnds())
 	}
 	apply(&Edit{FlushedTo: 9})
 	if len(l.JournalEnds()) != 1 || l.JournalEnds()[0].Frame != 12 {
