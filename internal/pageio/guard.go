@@ -23,7 +23,9 @@ func Arm() Armed { return Armed{debug.SetPanicOnFault(true)} }
 //
 // Guards may be nested: the innermost names the file.
 func Guard(a Armed, errp *error, file string) {
-	debug.SetPanicOnFault(a.before)
+	if !a.before {
+		debug.SetPanicOnFault(false)
+	}
 	r := recover()
 	if r == nil {
 		return
