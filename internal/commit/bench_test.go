@@ -120,3 +120,23 @@ func BenchmarkSynced(b *testing.B) {
 		})
 	}
 }
+
+// A group of transactions that each read two keys and a range, in one group.
+func BenchmarkCheckInGroup(b *testing.B) {
+	for _, n := range []int{16, 64, 1024} {
+		b.Run(fmt.Sprintf("transactions=%d", n), func(b *testing.B) {
+			p := New(Config{Store: void{}, Journal: void{}, HashSeed: testSeed})
+			g := new(group)
+			for i := range n {
+				r := request(0, Serializable, fmt.Sprintf("w%06d", i))
+				r.Reads = reads([]string{fmt.Sprintf("r%06d", i), fmt.Sprintf("s%06d", i)}, [][2]string{{fmt.Sprintf("t%06d", i), fmt.Sprintf("u%06d", i)}})
+				g.add(r)
+			}
+			for b.Loop() {
+				p.decide(g)
+				p.leader.reset()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/txn")
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -271,4 +272,27 @@ func TestClose(t *testing.T) {
 			t.Error("the pipeline is not at rest")
 		}
 	})
+}
+
+func TestHooks(t *testing.T) {
+	m := newMemory()
+	now := time.Unix(0, 0)
+	var syncs []time.Duration
+	var groups []string
+	p := New(Config{
+		Store: m, Journal: m,
+		Now:     func() time.Time { now = now.Add(time.Millisecond); return now },
+		OnSync:  func(took time.Duration) { syncs = append(syncs, took) },
+		OnGroup: func(transactions, bytes int) { groups = append(groups, fmt.Sprint(transactions, bytes)) },
+	})
+	r := request(0, LastWriterWins, "a")
+	r.Synced = true
+	commit(t, p, r)
+	commit(t, p, request(0, LastWriterWins, "b", "c"))
+	if got := fmt.Sprint(syncs, groups); got != "[1ms] [1 32 1 64]" {
+		t.Errorf("got %s", got)
+	}
+	if s := p.Stats(); s.SyncTime != time.Millisecond || s.Syncs != 1 || s.Durable != 1 || s.Visible != 2 {
+		t.Errorf("stats %+v", s)
+	}
 }
