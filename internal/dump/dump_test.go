@@ -48,7 +48,7 @@ func TestWriter(t *testing.T) {
 			d.U32(82, "cut")
 			d.U64(200, "far")
 			d.Bytes(-1, 3, "before")
-			d.Bytes(1, 1<<62, "huge")
+			d.Bytes(1, 1<<31-1, "huge")
 		}, `
 00001000  42 52 4b 4a 01 00 02
 00001007  00 * 41                 zeros
@@ -60,7 +60,7 @@ func TestWriter(t *testing.T) {
 00001052  6e 65                   cut (2 bytes of 4 missing)
 00001054                          far (8 bytes of 8 missing)
 00001054                          before (3 bytes of 3 missing)
-00001001  52 4b 4a 01 00 02       huge (4611686018427387821 bytes of 4611686018427387904 missing)
+00001001  52 4b 4a 01 00 02       huge (2147483564 bytes of 2147483647 missing)
 00001007  00 * 41                 zeros
 00001030  74 68 65 20 74 61 69 6c
 00001038  20 6f 66 20 69 74 2c 20
