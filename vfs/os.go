@@ -59,7 +59,8 @@ func (osFS) Stat(name string) (Info, error) {
 
 func (osFS) SyncDir(dir string) error {
 	if !dirsSync {
-		return nil
+		_, err := os.Stat(dir)
+		return err
 	}
 	d, err := os.Open(dir)
 	if err != nil {
