@@ -48,6 +48,7 @@ type Anomaly struct {
 	Text string
 }
 
+// String is the kind and the explanation.
 func (a Anomaly) String() string { return string(a.Kind) + ": " + a.Text }
 
 // Check returns the anomalies of h that level forbids: all those of single

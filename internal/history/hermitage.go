@@ -277,6 +277,7 @@ func (s Step) run(x Session, level Levels) error {
 	return nil
 }
 
+// String is the step on one line: who does what.
 func (s Step) String() string {
 	verb := [...]string{"begin", "get", "scan", "set", "delete", "commit", "rollback"}[s.Do]
 	return strings.TrimSpace(fmt.Sprintf("T%d %s %s %s", s.Txn, verb, s.Key, s.Value))
