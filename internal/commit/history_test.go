@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sort"
 	"sync"
 	"testing"
@@ -84,6 +85,7 @@ func TestConcurrentTransactionsAreSerializable(t *testing.T) {
 					r.Payload = entry.AppendRecord(r.Payload, &e, false)
 					r.Records++
 				}
+				runtime.Gosched() // so that others commit between its reads and its commit
 				v, err := p.Commit(context.Background(), r)
 				mu.Lock()
 				if err == nil {
