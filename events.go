@@ -3,8 +3,8 @@ package brock
 import "time"
 
 // Events are calls about what happens in the background. They come from the
-// goroutine that does the work, so they should return soon, and must not call
-// the store's Close. Nil fields are skipped.
+// goroutine that does the work, so they should return soon, and must neither
+// write to the store nor close it. Nil fields are skipped.
 type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written out, or could not be
 	Compaction      func(WorkInfo)         // runs were merged, or could not be

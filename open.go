@@ -192,6 +192,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		IdleAfter:     idleAfter,
 		Exclusive:     func(fn func() error) error { return o.db.exclusive(fn) },
 		OnWork:        o.onWork,
+		OnStall:       o.onStall,
 		OnFailure:     o.onFailure,
 	}, o.log)
 	o.tree = t
@@ -239,6 +240,20 @@ func (o *opening) onWork(w tree.Work) {
 	}
 	if log := o.options.Logger; log != nil {
 		log.Debug(w.Kind, "reason", w.Reason, "entries", w.Entries, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	}
+}
+
+// onStall passes on that writers are slowed, or no longer.
+func (o *opening) onStall(s tree.Stall) {
+	if call := o.options.Events.WriteStall; call != nil {
+		call(StallInfo(s))
+	}
+	switch log := o.options.Logger; {
+	case log == nil:
+	case s.Begin:
+		log.Warn("writers are slowed", "reason", s.Reason)
+	default:
+		log.Warn("writers are no longer slowed", "reason", s.Reason, "took", s.Took)
 	}
 }
 

@@ -42,6 +42,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	t.mu.Lock()
 	t.installLocked(added, c, edit, next)
 	t.mu.Unlock()
+	t.slowed.tell(t, false)
 	t.reclaim()
 	return nil
 }

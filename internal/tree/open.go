@@ -222,6 +222,7 @@ func (t *Tree) Close() error {
 		return nil
 	}
 	err := t.cfg.Jobs.Close(context.Background())
+	t.slowed.end(t)
 	if !t.cfg.ReadOnly {
 		err = errors.Join(err, t.closeJournal())
 	}

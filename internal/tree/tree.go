@@ -46,6 +46,7 @@ type Config struct {
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(fn func() error) error
 	OnWork    func(Work)  // told of every finished flush and merge; may be nil
+	OnStall   func(Stall) // told when writers begin to be slowed, and when they no longer are; may be nil
 	OnFailure func(error) // told once of the error that ends background work; may be nil
 }
 
@@ -65,6 +66,7 @@ type Tree struct {
 	stats   counters
 	work    background
 	spares  recycle
+	slowed  slowed
 
 	published atomic.Uint64 // newest visible version
 	floor     atomic.Uint64 // history below it may be gone

@@ -133,6 +133,7 @@ func (t *Tree) Admit(ctx context.Context, n int) error {
 }
 
 func (t *Tree) slow(ctx context.Context, n int) error {
+	t.slowed.tell(t, true)
 	begin := time.Now()
 	defer func() {
 		t.stats.stalls.Add(1)

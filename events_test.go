@@ -1,0 +1,62 @@
+package brock
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestWriteStall writes faster than memtables can be flushed: flushes wait until
+// a writer was slowed.
+func TestWriteStall(t *testing.T) {
+	var (
+		mu     sync.Mutex
+		stalls []StallInfo
+		log    bytes.Buffer
+	)
+	slowed := make(chan struct{})
+	db := openTest(t, Options{
+		Durability: Buffered,
+		Tuning:     Tuning{MemtableSize: 64 << 10},
+		Logger:     slog.New(slog.NewTextHandler(&log, nil)),
+		Events: Events{
+			WriteStall: func(s StallInfo) {
+				mu.Lock()
+				defer mu.Unlock()
+				if s.Begin && len(stalls) == 0 {
+					close(slowed)
+				}
+				stalls = append(stalls, s)
+			},
+			Flush: func(WorkInfo) { <-slowed },
+		},
+	})
+	for i := 0; ; i++ {
+		must(t, db.Set(fmt.Appendf(nil, "key %d", i), make([]byte, 400)))
+		select {
+		case <-slowed:
+		default:
+			continue
+		}
+		break
+	}
+	must(t, db.Flush(context.Background()))
+	must(t, db.Close())
+	if len(stalls) == 0 || len(stalls)%2 != 0 {
+		t.Fatalf("calls: %+v", stalls)
+	}
+	for i, s := range stalls {
+		if s.Begin != (i%2 == 0) || s.Reason == "" || s.Begin != (s.Took == 0) {
+			t.Errorf("call %d: %+v", i, s)
+		}
+	}
+	for _, text := range []string{"level=WARN msg=\"writers are slowed\"", "no longer slowed"} {
+		if !strings.Contains(log.String(), text) {
+			t.Errorf("the log lacks %q:\n%s", text, log.String())
+		}
+	}
+}
