@@ -37,7 +37,9 @@ func (t *Tree) valueFile(r *segment.Reader, kind filename.Kind, num entry.FileNu
 	return f
 }
 
-func (t *Tree) newRunWriter() *run.Writer {
+// newRunWriter begins a run. At the bottom it gets no filter: every get that
+// comes so far asks its index anyway.
+func (t *Tree) newRunWriter(bottom bool) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS:        t.cfg.FS,
 		Dir:       t.cfg.Dir,
@@ -45,12 +47,13 @@ func (t *Tree) newRunWriter() *run.Writer {
 		Seed:      t.cfg.Seed,
 		NextNum:   t.nextFile,
 		FileBytes: t.cfg.RunFileBytes,
+		NoFilter:  bottom,
 	})
 }
 
 // openRun opens a run that a layout names.
 func (t *Tree) openRun(m *manifest.Run) (*sortedRun, error) {
-	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap}, writtenMeta(m.RunMeta))
+	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap, Cache: t.chunks}, writtenMeta(m.RunMeta))
 	if err != nil {
 		return nil, err
 	}

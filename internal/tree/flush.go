@@ -40,7 +40,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Rules:   rules,
 		Extract: census.moves,
 		Value:   hold.view.separated,
-		Run:     t.newRunWriter(),
+		Run:     t.newRunWriter(rules.Bottom),
 		Values:  t.newValueWriter, ValueBytes: t.cfg.SegmentBytes,
 	})
 	if err != nil {

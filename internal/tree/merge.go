@@ -36,7 +36,7 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   t.rules(bottom),
-		Run:     t.newRunWriter(),
+		Run:     t.newRunWriter(bottom),
 	})
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)

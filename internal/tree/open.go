@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
 )
 
@@ -30,7 +31,7 @@ type Recovery struct {
 // Open opens the files that the manifest names, replays the journal and removes
 // what a crash left over. The caller holds the store's lock.
 func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
-	t = &Tree{cfg: cfg, log: log, changed: make(chan struct{})}
+	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
 	t.views.epochs.init()
 	layout := log.Layout()
 	t.layout.Store(layout)

@@ -22,6 +22,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -38,6 +39,7 @@ type Config struct {
 	SegmentBytes  int64  // size at which a journal segment ends
 	RunFileBytes  int64  // size at which a file of a run ends
 	NoMap         bool   // read files without mapping them
+	CacheBytes    int64  // of run chunks, where files are not mapped; 0 = a default
 	Retention     Retention
 	Now           func() time.Time
 	Policy        policy.Options
@@ -66,6 +68,7 @@ type Tree struct {
 	stats   counters
 	work    background
 	spares  recycle
+	chunks  *run.Cache // of runs whose files are not mapped
 	slowed  slowed
 
 	published atomic.Uint64 // newest visible version

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 
@@ -92,7 +93,7 @@ const indexFactor = 0x9e3779b97f4a7c15
 
 func newSegmentIndex(files []*valueFile) segmentIndex {
 	files = slices.Clone(files)
-	slices.SortFunc(files, func(a, b *valueFile) int { return int(int64(a.num) - int64(b.num)) })
+	slices.SortFunc(files, func(a, b *valueFile) int { return cmp.Compare(a.num, b.num) })
 	size := 4
 	for size < 2*len(files) {
 		size *= 2
