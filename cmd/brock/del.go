@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/brockdb/brock"
+)
+
+type delCommand struct {
+	store
+	Keys []string `arg:"" name:"key" help:"The keys."`
+	keySyntax
+}
+
+// Run deletes all the keys or, if one is absent, none.
+func (c *delCommand) Run(a *app) error {
+	return c.use(a, brock.Options{Dir: c.Dir, MustExist: true}, func(db *brock.DB) error {
+		return db.Update(c.delete)
+	})
+}
+
+func (c *delCommand) delete(txn *brock.Txn) error {
+	for _, k := range c.Keys {
+		key, err := c.key(k)
+		if err != nil {
+			return err
+		}
+		switch found, err := txn.Has(key); {
+		case err != nil:
+			return err
+		case !found:
+			return fmt.Errorf("delete %q: %w; nothing was deleted", key, brock.ErrKeyNotFound)
+		}
+		if err := txn.Delete(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

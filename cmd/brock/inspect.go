@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/dump"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+type inspectCommand struct {
+	File string `arg:"" help:"SUPER, MANIFEST-nnnnnn, nnnnnn.log, nnnnnn.val or nnnnnn.run; the name tells the format."`
+}
+
+// Run shows damage as what it would mean; verify finds it.
+func (c *inspectCommand) Run(a *app) error {
+	name, ok := filename.Parse(filepath.Base(c.File))
+	if !ok {
+		return fmt.Errorf("%s: not the name of a store's file", c.File)
+	}
+	content, err := os.ReadFile(c.File)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(a.out)
+	return errors.Join(inspect(out, name.Kind, content), out.Flush())
+}
+
+func inspect(w io.Writer, kind filename.Kind, content []byte) error {
+	d := dump.New(w, content, 0)
+	switch kind {
+	case filename.Super:
+		manifest.DumpSuper(d, content)
+	case filename.Manifest:
+		manifest.Dump(d, content)
+	case filename.Journal, filename.Value:
+		segment.Dump(d, content)
+	case filename.Run:
+		return run.Dump(w, content)
+	case filename.Lock:
+		d.Bytes(0, len(content), "held last by")
+	}
+	return d.Close()
+}

@@ -1,0 +1,82 @@
+package pairs
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// commas are the rows of a CSV file.
+type commas struct {
+	r    *csv.Reader
+	name string
+	mark int64 // length of the byte order mark
+	span Span
+}
+
+func newCommas(r io.Reader, name string) *commas {
+	b := bufio.NewReaderSize(r, 1<<20)
+	mark := int64(0)
+	if head, err := b.Peek(len(byteOrderMark)); err == nil && bytes.Equal(head, byteOrderMark) {
+		n, _ := b.Discard(len(byteOrderMark)) // it is in the buffer
+		mark = int64(n)
+	}
+	c := csv.NewReader(b)
+	c.FieldsPerRecord = -1
+	c.ReuseRecord = true
+	return &commas{r: c, name: name, mark: mark}
+}
+
+func (c *commas) row() ([]string, error) {
+	fields, err := c.r.Read()
+	var syntax *csv.ParseError
+	if errors.As(err, &syntax) {
+		return nil, &SyntaxError{File: c.name, Line: syntax.StartLine, Reason: syntax.Err.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	line, _ := c.r.FieldPos(0)
+	c.span = Span{Offset: c.span.Offset + c.span.Size, Line: line}
+	c.span.Size = c.mark + c.r.InputOffset() - c.span.Offset
+	return fields, nil
+}
+
+func (c *commas) join(fields []string) string {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	_ = w.Write(fields) // a Builder can't fail
+	w.Flush()
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (c *commas) Span() Span { return c.span }
+
+type commaWriter struct {
+	w     *csv.Writer
+	began bool
+}
+
+func newCommaWriter(w io.Writer) *commaWriter { return &commaWriter{w: csv.NewWriter(w)} }
+
+func (w *commaWriter) Write(p Pair) error {
+	if !w.began {
+		w.began = true
+		if err := w.w.Write(header); err != nil {
+			return err
+		}
+	}
+	return w.w.Write(p.fields(plainInCSV))
+}
+
+// plainInCSV: CSV readers take a carriage return before a line feed away.
+func plainInCSV(b []byte) bool { return utf8.Valid(b) && !bytes.ContainsRune(b, '\r') }
+
+func (w *commaWriter) Flush() error {
+	w.w.Flush()
+	return w.w.Error()
+}

@@ -1,0 +1,68 @@
+package pairs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/brockdb/brock"
+)
+
+// maxLine is more than the largest value takes in any encoding but the wildest.
+const maxLine = 2 * brock.MaxValueSize
+
+// lines reads a file line by line and keeps account of where it is.
+type lines struct {
+	r    *bufio.Reader
+	name string
+	span Span
+	long []byte // a line that exceeds the buffer
+}
+
+func newLines(r io.Reader, name string) *lines {
+	return &lines{r: bufio.NewReaderSize(r, 1<<20), name: name}
+}
+
+var byteOrderMark = []byte("\uFEFF")
+
+// next returns the next line without its end, valid until the next call, or io.EOF.
+func (l *lines) next() ([]byte, error) {
+	l.span.Offset += l.span.Size
+	l.span.Line++
+	line, err := l.r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		line, err = l.rest(line)
+	}
+	l.span.Size = int64(len(line))
+	if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
+		return nil, err
+	}
+	if l.span.Offset == 0 {
+		line = bytes.TrimPrefix(line, byteOrderMark)
+	}
+	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), nil
+}
+
+// rest completes a line of which the buffer holds the beginning.
+func (l *lines) rest(begin []byte) ([]byte, error) {
+	l.long = append(l.long[:0], begin...)
+	for {
+		part, err := l.r.ReadSlice('\n')
+		l.long = append(l.long, part...)
+		if len(l.long) > maxLine {
+			return nil, l.bad("longer than %d bytes", maxLine)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return l.long, err
+		}
+	}
+}
+
+// Span is where the last line lies.
+func (l *lines) Span() Span { return l.span }
+
+func (l *lines) bad(format string, args ...any) error {
+	return &SyntaxError{File: l.name, Line: l.span.Line, Reason: fmt.Sprintf(format, args...)}
+}

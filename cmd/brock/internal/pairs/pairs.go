@@ -1,0 +1,112 @@
+// Package pairs reads and writes pairs of keys and values in files: JSON lines,
+// CSV, TSV, and directories, whose paths are the keys and contents the values.
+// What a Writer writes, a Reader of the same format reads back exactly.
+package pairs
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/brockdb/brock"
+)
+
+// Pair is a key and its value, with their attributes.
+type Pair struct {
+	Key, Value []byte
+	Meta       byte
+	Expires    time.Time // zero = never
+}
+
+// KeyOf copies what an item says without its value.
+func KeyOf(item *brock.Item) Pair {
+	return Pair{Key: item.KeyCopy(nil), Meta: item.Meta(), Expires: item.ExpiresAt()}
+}
+
+// Of copies an item.
+func Of(item *brock.Item) (Pair, error) {
+	p := KeyOf(item)
+	var err error
+	p.Value, err = item.ValueCopy(nil)
+	return p, err
+}
+
+// Entry is the pair as it is set.
+func (p *Pair) Entry() *brock.Entry {
+	return brock.NewEntry(p.Key, p.Value).WithMeta(p.Meta).WithExpiry(p.Expires)
+}
+
+// Format is a way to write pairs in a file.
+type Format string
+
+// The formats.
+const (
+	JSONL Format = "jsonl" // {"key":"a","value":"b"}; keyB64 and valueB64 for what is not UTF-8
+	CSV   Format = "csv"   // key,value,attributes
+	TSV   Format = "tsv"   // the same with tabs and without quotes
+)
+
+// FormatOf tells the format from a file's name.
+func FormatOf(path string) (Format, bool) {
+	switch f := Format(strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")); f {
+	case JSONL, CSV, TSV:
+		return f, true
+	}
+	return "", false
+}
+
+// Reader reads the pairs of one file.
+type Reader interface {
+	// Next returns the next pair, which is the caller's, or io.EOF. A
+	// *SyntaxError says which line is not a pair.
+	Next() (Pair, error)
+	// Span is where the bytes of the last pair lie.
+	Span() Span
+}
+
+// Span is a part of a file: one pair.
+type Span struct {
+	Offset, Size int64
+	Line         int // where it begins, counted from 1
+}
+
+// NewReader returns a Reader of r; name is for messages.
+func NewReader(f Format, r io.Reader, name string) Reader {
+	switch f {
+	case CSV:
+		return newTable(newCommas(r, name), name)
+	case TSV:
+		return newTable(newTabs(r, name), name)
+	}
+	return &jsonReader{lines: newLines(r, name)}
+}
+
+// Writer writes pairs; one with a nil value is, in JSON, a key alone. Flush ends it.
+type Writer interface {
+	Write(p Pair) error
+	Flush() error
+}
+
+// NewWriter returns a Writer to w.
+func NewWriter(f Format, w io.Writer) Writer {
+	switch f {
+	case CSV:
+		return newCommaWriter(w)
+	case TSV:
+		return &tabWriter{w: bufio.NewWriter(w)}
+	}
+	return newJSONWriter(w)
+}
+
+// SyntaxError says which line of a file is not a pair, and why.
+type SyntaxError struct {
+	File   string
+	Line   int
+	Reason string
+}
+
+// Error names file, line and reason.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason) }

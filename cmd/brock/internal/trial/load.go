@@ -1,0 +1,81 @@
+package trial
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/cmd/brock/internal/pairs"
+)
+
+// loaded is the result of the step of loading.
+type loaded struct {
+	Pairs    int           `json:"pairs"`
+	Bytes    int64         `json:"bytes"`
+	Largest  int           `json:"largestValue"`
+	Took     time.Duration `json:"nanoseconds"` // until all was synced
+	WriteAmp float64       `json:"writeAmplification"`
+}
+
+func (l loaded) String() string {
+	return fmt.Sprintf("%s pairs, %s, values up to %s; %s, %s pairs; written ×%.2f",
+		human.Count(int64(l.Pairs)), human.Bytes(l.Bytes), human.Bytes(int64(l.Largest)),
+		human.ByteRate(l.Bytes, l.Took), human.Rate(int64(l.Pairs), l.Took), l.WriteAmp)
+}
+
+// load writes the source into a new store, and notes what the pairs are.
+func (t *trial) load() (_ fmt.Stringer, err error) {
+	if t.db, err = brock.OpenContext(t.ctx, brock.Options{Dir: t.Dir, MustBeNew: true}); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	if err := t.copySource(); err != nil {
+		return nil, err
+	}
+	l := loaded{Took: time.Since(begin), Pairs: len(t.records), Bytes: t.bytes}
+	if len(t.records) == 0 {
+		return nil, errors.New("there is nothing in it")
+	}
+	for _, r := range t.records {
+		l.Largest = max(l.Largest, r.size)
+	}
+	if err := t.db.Flush(t.ctx); err != nil {
+		return nil, err
+	}
+	m := t.db.Metrics().Tree
+	l.WriteAmp = float64(m.JournalBytes+m.FlushedBytes+m.CompactedBytes) / float64(max(l.Bytes, 1))
+	return l, nil
+}
+
+func (t *trial) copySource() error {
+	w := t.db.NewWriter(t.ctx)
+	work := t.Progress.Start("load", t.Source.Bytes())
+	defer work.End()
+	index := make(map[string]int) // of a key in t.records: the last of two counts
+	err := t.Source.Each(func(p pairs.Pair, at pairs.Place) error {
+		if strings.HasPrefix(string(p.Key), reserved) {
+			return fmt.Errorf("a key begins with %q, which the trial needs for itself", reserved)
+		}
+		r := record{key: p.Key, at: at, size: len(p.Value), hash: maphash.Bytes(t.hash, p.Value)}
+		if i, again := index[string(p.Key)]; again {
+			t.records[i] = r
+		} else {
+			index[string(p.Key)] = len(t.records)
+			t.records = append(t.records, r)
+		}
+		work.Add(int64(len(p.Value)))
+		return w.SetEntry(p.Entry())
+	})
+	for _, r := range t.records {
+		t.bytes += int64(len(r.key) + r.size)
+	}
+	err = errors.Join(err, w.Close())
+	slices.SortFunc(t.records, func(a, b record) int { return bytes.Compare(a.key, b.key) })
+	return err
+}

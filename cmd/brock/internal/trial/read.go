@@ -1,0 +1,108 @@
+package trial
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/cmd/brock/internal/pairs"
+	"github.com/brockdb/brock/cmd/brock/internal/progress"
+)
+
+// compared is the result of the step of reading back.
+type compared struct {
+	Pairs   int64         `json:"pairs"`
+	Bytes   int64         `json:"bytes"`
+	Changed int64         `json:"changedSources"` // files that were written to meanwhile, and left out
+	Spent   time.Duration `json:"storeNanoseconds"`
+	Readers int           `json:"readers"`
+}
+
+func (c compared) String() string {
+	s := fmt.Sprintf("%s pairs in random order, each byte as in the files; %s",
+		human.Count(c.Pairs), human.Rate(c.Pairs, c.Spent/time.Duration(c.Readers)))
+	if c.Changed > 0 {
+		s += fmt.Sprintf("; %s files changed meanwhile, left out", human.Count(c.Changed))
+	}
+	return s
+}
+
+// comparison is what the readers share.
+type comparison struct {
+	order                 []int
+	next                  atomic.Int64 // in order
+	pairs, bytes, changed atomic.Int64
+	spent                 atomic.Int64 // nanoseconds in the store, the sources not counted
+	work                  *progress.Work
+}
+
+// read reads every pair and compares it with the source, which is read again.
+func (t *trial) read() (fmt.Stringer, error) {
+	c := &comparison{
+		order: rand.New(rand.NewPCG(t.Seed, 1)).Perm(len(t.records)),
+		work:  t.Progress.Start("read", t.bytes),
+	}
+	defer c.work.End()
+	readers := runtime.GOMAXPROCS(0)
+	if err := together(readers, func(int) error { return t.compare(c) }); err != nil {
+		return nil, err
+	}
+	return compared{c.pairs.Load(), c.bytes.Load(), c.changed.Load(), time.Duration(c.spent.Load()), readers}, nil
+}
+
+// compare is one reader.
+func (t *trial) compare(c *comparison) error {
+	for i := c.next.Add(1) - 1; i < int64(len(c.order)); i = c.next.Add(1) - 1 {
+		if err := t.ctx.Err(); err != nil {
+			return err
+		}
+		r := &t.records[c.order[i]]
+		want, err := t.Source.Again(r.key, r.at)
+		if errors.Is(err, pairs.ErrChanged) {
+			c.changed.Add(1)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		begin := time.Now()
+		err = t.db.View(func(txn *brock.Txn) error { return checkValue(txn, r.key, want) })
+		c.spent.Add(int64(time.Since(begin)))
+		if err != nil {
+			return err
+		}
+		c.pairs.Add(1)
+		c.bytes.Add(int64(len(r.key) + len(want)))
+		c.work.Add(int64(len(r.key) + len(want)))
+	}
+	return nil
+}
+
+// checkValue checks that key has the value and that its neighbour has none.
+func checkValue(txn *brock.Txn, key, want []byte) error {
+	item, err := txn.Get(key)
+	if errors.Is(err, brock.ErrKeyNotFound) {
+		return wrong("key %q is missing", key)
+	}
+	if err != nil {
+		return err
+	}
+	got, err := item.Value()
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, want) {
+		return wrong("the value of %q is not what it should be", key)
+	}
+	found, err := txn.Has(append(item.KeyCopy(nil), 0, 255))
+	if found {
+		return wrong("a key after %q was never written", key)
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/cmd/brock/internal/pairs"
+)
+
+type loadCommand struct {
+	store
+	Path   string       `arg:"" help:"A .jsonl, .csv or .tsv file; a directory, whose paths become keys and contents values; or - for standard input."`
+	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format of the file, if not as its name says; of standard input: jsonl."`
+}
+
+// Run writes the pairs in groups. If a line is wrong, those before it stay.
+func (c *loadCommand) Run(a *app) error {
+	var stored int64
+	err := c.write(a, func(db *brock.DB) error {
+		each, total, closeSource, err := c.source(a)
+		if err != nil {
+			return err
+		}
+		defer closeSource()
+		w := db.NewWriter(a.ctx)
+		work := a.progress.Start("load", total)
+		err = each(func(p pairs.Pair) error {
+			work.Add(int64(len(p.Key) + len(p.Value)))
+			stored++
+			return w.SetEntry(p.Entry())
+		})
+		work.End()
+		return errors.Join(err, w.Close())
+	})
+	var syntax *pairs.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("%w; the %s pairs before it are stored", err, human.Count(stored))
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "%s pairs stored\n", human.Count(stored))
+	return nil
+}
+
+// source opens what is to be loaded: how to walk it, its size if that is known,
+// and how to close it.
+func (c *loadCommand) source(a *app) (each func(func(pairs.Pair) error) error, total int64, end func(), err error) {
+	if c.Path == "-" {
+		format := c.Format
+		if format == "" {
+			format = pairs.JSONL
+		}
+		r := pairs.NewReader(format, a.in, "standard input")
+		return func(fn func(pairs.Pair) error) error { return pairs.Each(r, fn) }, 0, func() {}, nil
+	}
+	var s pairs.Source
+	if c.Format != "" {
+		s, err = pairs.OpenFile(c.Path, c.Format)
+	} else {
+		s, err = pairs.Open(c.Path)
+	}
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	each = func(fn func(pairs.Pair) error) error {
+		return s.Each(func(p pairs.Pair, _ pairs.Place) error { return fn(p) })
+	}
+	return each, s.Bytes(), func() { _ = s.Close() }, nil
+}

@@ -1,0 +1,83 @@
+// Command brock looks into a store, fills it, checks it and tries it out.
+//
+//	brock try             the whole engine at work on the Go source tree
+//	brock try PATH        the same on a directory, .jsonl, .csv or .tsv of yours
+//	brock load DIR FILE   fills a store; dump is the way back
+//	brock get DIR KEY     prints a value; set, del and scan do what they say
+//	brock verify DIR      reads every byte and checks every checksum
+//	brock inspect FILE    shows what the bytes of a store's file mean
+//
+// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 key not found, 4 corrupt data,
+// 5 store in use.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/brockdb/brock/cmd/brock/internal/progress"
+)
+
+// commands is the command line; each field is a command with a file of its own.
+type commands struct {
+	Try     tryCommand     `cmd:"" help:"Load, read back, scan, update, kill and verify a fresh store, and report."`
+	Get     getCommand     `cmd:"" help:"Write the value of a key to standard output."`
+	Set     setCommand     `cmd:"" help:"Write one pair; makes the store if there is none."`
+	Del     delCommand     `cmd:"" help:"Delete keys."`
+	Scan    scanCommand    `cmd:"" help:"List pairs in order of their keys."`
+	Load    loadCommand    `cmd:"" help:"Write the pairs of a file or directory; makes the store if there is none."`
+	Dump    dumpCommand    `cmd:"" help:"Write all pairs in a form that load reads."`
+	Stats   statsCommand   `cmd:"" help:"Describe a store: what it holds, and in which files."`
+	Verify  verifyCommand  `cmd:"" help:"Check every checksum and cross-reference."`
+	Inspect inspectCommand `cmd:"" help:"Show the bytes of a store's file with their meaning."`
+	Version versionCommand `cmd:"" help:"Print versions."`
+
+	TryWriter tryWriterCommand `cmd:"" hidden:"" help:"The process that try kills."`
+}
+
+// app is what commands get from their surroundings.
+type app struct {
+	ctx      context.Context // ends at an interrupt
+	in       io.Reader
+	out      io.Writer
+	err      io.Writer
+	progress *progress.Output
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	a := &app{ctx: ctx, in: os.Stdin, out: os.Stdout, err: os.Stderr, progress: progress.To(os.Stderr)}
+	code := a.run(os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// run executes one command line and returns its exit code.
+func (a *app) run(args []string) int {
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parser := kong.Must(&commands{},
+		kong.Name("brock"),
+		kong.Description("Brock is an embedded key-value store. Begin with: brock try"),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Writers(a.out, a.err),
+	)
+	line, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(a.err, "brock: %v\nSee brock --help.\n", err)
+		return exitUsage
+	}
+	if err := line.Run(a); err != nil {
+		if message := err.Error(); message != "" {
+			fmt.Fprintln(a.err, "brock:", message)
+		}
+		return exitCode(err)
+	}
+	return exitOK
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/cmd/brock/internal/pairs"
+)
+
+type scanCommand struct {
+	store
+	Prefix  string `help:"Only keys that begin so."`
+	From    string `help:"Only keys from this one on."`
+	To      string `help:"Only keys before this one."`
+	Reverse bool   `help:"From the greatest key to the least."`
+	Limit   int    `help:"At most so many; 0 is all."`
+	Keys    bool   `help:"Keys only; values are not even read."`
+	keySyntax
+	JSON bool `help:"A line of JSON a pair, exact and complete; else long values are cut and odd bytes quoted."`
+}
+
+// Run prints a line a pair.
+func (c *scanCommand) Run(a *app) error {
+	o, err := c.options()
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(a.out)
+	write := c.printer(out)
+	err = c.read(a, func(db *brock.DB) error {
+		return db.ViewContext(a.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error {
+			for item, err := range txn.Items(o) {
+				if err != nil {
+					return err
+				}
+				if err := write(item); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	return errors.Join(err, out.Flush())
+}
+
+func (c *scanCommand) options() (o brock.IteratorOptions, err error) {
+	o = brock.IteratorOptions{Reverse: c.Reverse, Limit: c.Limit, KeysOnly: c.Keys}
+	for _, bound := range []struct {
+		text string
+		key  *[]byte
+	}{{c.Prefix, &o.Prefix}, {c.From, &o.Lower}, {c.To, &o.Upper}} {
+		if bound.text == "" {
+			continue
+		}
+		if *bound.key, err = c.key(bound.text); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// printer is how the lines are written.
+func (c *scanCommand) printer(out *bufio.Writer) func(*brock.Item) error {
+	lines := pairs.NewWriter(pairs.JSONL, out)
+	switch {
+	case c.JSON && c.Keys:
+		return func(item *brock.Item) error { return lines.Write(pairs.KeyOf(item)) }
+	case c.JSON:
+		return func(item *brock.Item) error {
+			pair, err := pairs.Of(item)
+			if err != nil {
+				return err
+			}
+			return lines.Write(pair)
+		}
+	case c.Keys:
+		return func(item *brock.Item) error {
+			_, err := fmt.Fprintln(out, printable(item.Key()))
+			return err
+		}
+	}
+	return func(item *brock.Item) error { return printItem(out, item) }
+}
+
+func printItem(out io.Writer, item *brock.Item) error {
+	const most = 120 // bytes of a value that are shown
+	value, err := item.Value()
+	if err != nil {
+		return err
+	}
+	rest := ""
+	if len(value) > most {
+		value, rest = value[:most], fmt.Sprintf(" … of %s", human.Bytes(item.ValueSize()))
+	}
+	_, err = fmt.Fprintf(out, "%s\t%s%s\n", printable(item.Key()), printable(value), rest)
+	return err
+}
+
+// printable is b as it is if it is plain text, else quoted as in Go.
+func printable(b []byte) string {
+	plain := utf8.Valid(b)
+	for _, r := range string(b) {
+		plain = plain && unicode.IsPrint(r)
+	}
+	if plain {
+		return string(b)
+	}
+	return strconv.Quote(string(b))
+}

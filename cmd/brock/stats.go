@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
+)
+
+type statsCommand struct {
+	store
+	JSON bool `help:"As JSON."`
+}
+
+// stats describes a store at rest.
+type stats struct {
+	Dir        string              `json:"dir"`
+	UUID       string              `json:"uuid"`
+	Format     string              `json:"format"`
+	Created    time.Time           `json:"created"`
+	Version    uint64              `json:"version"`
+	Runs       int                 `json:"runs"`
+	RunEntries int64               `json:"runEntries"`
+	Unflushed  int64               `json:"unflushedEntries"` // in the journal only
+	LiveBytes  int64               `json:"liveBytes"`
+	DeadBytes  int64               `json:"deadBytes"`
+	OpenTime   time.Duration       `json:"openNanoseconds"`
+	Files      map[string]fileSums `json:"files"` // by kind
+}
+
+type fileSums struct {
+	Count int   `json:"count"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Run opens the store read-only, and so replays its journal.
+func (c *statsCommand) Run(a *app) error {
+	s := stats{Dir: c.Dir}
+	begin := time.Now()
+	err := c.read(a, func(db *brock.DB) error {
+		s.OpenTime = time.Since(begin)
+		t := db.Metrics().Tree
+		s.Version, s.Runs, s.RunEntries, s.Unflushed = t.Version, t.Runs, t.RunEntries, t.MemtableEntries
+		s.LiveBytes, s.DeadBytes = t.LiveBytes, t.DeadBytes
+		return s.lookAtFiles()
+	})
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return writeJSON(a.out, s)
+	}
+	s.print(a)
+	return nil
+}
+
+func (s *stats) lookAtFiles() error {
+	super, err := manifest.ReadSuper(vfs.OS(), s.Dir)
+	if err != nil {
+		return err
+	}
+	s.UUID = fmt.Sprintf("%x", super.UUID)
+	s.Format = fmt.Sprintf("%d.%d", super.Major, super.Minor)
+	s.Created = time.UnixMilli(super.Created).UTC()
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil {
+		return err
+	}
+	s.Files = make(map[string]fileSums)
+	for _, e := range entries {
+		name, ok := filename.Parse(e.Name())
+		info, err := os.Stat(filepath.Join(s.Dir, e.Name()))
+		if !ok || err != nil {
+			continue
+		}
+		sums := s.Files[name.Kind.String()]
+		s.Files[name.Kind.String()] = fileSums{sums.Count + 1, sums.Bytes + info.Size()}
+	}
+	return nil
+}
+
+func (s *stats) print(a *app) {
+	fmt.Fprintf(a.out, "store      %s, format %s, created %s\n", s.UUID, s.Format, s.Created.Format(time.RFC3339))
+	fmt.Fprintf(a.out, "version    %s\n", human.Count(int64(s.Version)))
+	fmt.Fprintf(a.out, "entries    %s in %d runs, %s only in the journal\n", human.Count(s.RunEntries), s.Runs, human.Count(s.Unflushed))
+	fmt.Fprintf(a.out, "data       %s live, %s dead\n", human.Bytes(s.LiveBytes), human.Bytes(s.DeadBytes))
+	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Remap, filename.Manifest, filename.Super, filename.Lock} {
+		if f := s.Files[k.String()]; f.Count > 0 {
+			fmt.Fprintf(a.out, "%-10s %s in %d file(s)\n", k, human.Bytes(f.Bytes), f.Count)
+		}
+	}
+	fmt.Fprintf(a.out, "opened in  %s\n", human.Duration(s.OpenTime))
+}

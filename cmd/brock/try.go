@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/cmd/brock/internal/pairs"
+	"github.com/brockdb/brock/cmd/brock/internal/trial"
+	"github.com/brockdb/brock/vfs"
+)
+
+type tryCommand struct {
+	Path    string        `arg:"" optional:"" help:"A directory, or a .jsonl, .csv or .tsv file; without it, the source tree of the Go toolchain."`
+	Dir     string        `help:"Make the store below this directory, on the disk that you want to try, instead of the temporary one."`
+	Keep    bool          `help:"Keep the store; else it is removed, unless something failed."`
+	Rounds  int           `default:"6" help:"How often a writing process is killed."`
+	Updates time.Duration `default:"2s" help:"How long concurrent transactions run."`
+	Seed    uint64        `help:"Of everything that is random; 0 chooses one."`
+	JSON    bool          `help:"Report as JSON."`
+}
+
+// errNoSource is a toolchain that was installed without its sources.
+var errNoSource = errors.New("the Go toolchain's source tree is not on this machine; name a directory or a file: brock try PATH")
+
+// Run tries a fresh store, and reports each step as soon as it is done.
+func (c *tryCommand) Run(a *app) error {
+	name, source, err := c.source()
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	dir, err := c.makeDir(source.Bytes())
+	if err != nil {
+		return err
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64N(1 << 32)
+	}
+	config := trial.Config{
+		Source: source, Dir: dir, Seed: c.Seed, Rounds: c.Rounds, Updates: c.Updates, Writer: writerProcess,
+		Progress: a.progress,
+		Done:     func(trial.Step) {},
+	}
+	if !c.JSON {
+		fmt.Fprintf(a.out, "Brock tries a fresh store with %s\n\n", name)
+		config.Done = func(s trial.Step) { fmt.Fprintln(a.out, s) }
+	}
+	report, err := trial.Run(a.ctx, config)
+	report.Source = name
+	return errors.Join(err, c.finish(a, report, err))
+}
+
+// finish prints the end of the report and removes the store.
+func (c *tryCommand) finish(a *app, r *trial.Report, failure error) error {
+	keep := c.Keep || failure != nil && a.ctx.Err() == nil
+	var removed error
+	if !keep {
+		removed = os.RemoveAll(r.Dir)
+	}
+	if c.JSON {
+		return errors.Join(removed, writeJSON(a.out, r))
+	}
+	verdict, left := "All is well", "the store is removed (--keep keeps it)"
+	if failure != nil {
+		verdict = fmt.Sprintf("FAILED (--seed %d)", r.Seed)
+	}
+	if keep {
+		left = "the store is in " + r.Dir
+	}
+	fmt.Fprintf(a.out, "\n%s, after %s; %s.\n", verdict, human.Duration(r.Took), left)
+	return removed
+}
+
+// source opens what the store is filled with, and says what it is.
+func (c *tryCommand) source() (name string, s pairs.Source, err error) {
+	if c.Path != "" {
+		s, err = pairs.Open(c.Path)
+		return c.Path, s, err
+	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", nil, fmt.Errorf("%w (go env GOROOT: %w)", errNoSource, err)
+	}
+	src := filepath.Join(strings.TrimSpace(string(root)), "src")
+	if _, err := os.Stat(filepath.Join(src, "runtime")); err != nil {
+		return "", nil, fmt.Errorf("%w (%w)", errNoSource, err)
+	}
+	s, err = pairs.Open(src)
+	return "the Go source tree, " + src, s, err
+}
+
+// makeDir makes the directory of the store, where there has to be room for it.
+func (c *tryCommand) makeDir(size int64) (string, error) {
+	parent := c.Dir
+	if parent == "" {
+		parent = os.TempDir()
+	} else if err := os.MkdirAll(parent, 0o700); err != nil {
+		return "", err
+	}
+	const slack = 512 << 20 // journal and manifest segments, and what the steps add
+	if free, err := vfs.OS().Free(parent); err == nil && free >= 0 && free < 2*size+slack {
+		return "", fmt.Errorf("%s are free in %s, and the trial may need %s; --dir says where else", human.Bytes(free), parent, human.Bytes(2*size+slack))
+	}
+	return os.MkdirTemp(parent, "brock-try-")
+}
+
+// writerProcess is this program again, as the process that is killed.
+func writerProcess(dir string, round int, seed uint64) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	return exec.Command(self, "try-writer", dir, "--round", strconv.Itoa(round), "--seed", strconv.FormatUint(seed, 10))
+}

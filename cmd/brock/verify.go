@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock"
+)
+
+type verifyCommand struct {
+	store
+	JSON bool `help:"A line of JSON a problem, then one with the count."`
+}
+
+// problem is one place that is damaged, as JSON.
+type problem struct {
+	File   string `json:"file"`
+	Offset int64  `json:"offset"` // -1: the file as a whole
+	Reason string `json:"reason"`
+}
+
+// Run reports every problem on standard output.
+func (c *verifyCommand) Run(a *app) error {
+	problems := 0
+	report := func(damage *brock.CorruptionError) {
+		problems++
+		if c.JSON {
+			reason := damage.Reason
+			if damage.Err != nil {
+				reason += ": " + damage.Err.Error()
+			}
+			writeLine(a.out, problem{damage.File, damage.Offset, reason})
+			return
+		}
+		fmt.Fprintln(a.out, damage)
+	}
+	err := c.read(a, func(db *brock.DB) error {
+		work := a.progress.Start("verify", 0)
+		defer work.End()
+		return db.Verify(a.ctx, report)
+	})
+	var damage *brock.CorruptionError
+	if errors.As(err, &damage) && problems == 0 { // it cannot even be opened
+		report(damage)
+	}
+	switch {
+	case err != nil && !errors.Is(err, brock.ErrCorrupt):
+		return err
+	case c.JSON:
+		writeLine(a.out, map[string]int{"problems": problems})
+	case problems == 0:
+		fmt.Fprintln(a.out, "every checksum and cross-reference is right")
+	}
+	if err != nil {
+		return silent{err}
+	}
+	return nil
+}
+
+// silent is an error of which everything has been said.
+type silent struct{ error }
+
+func (silent) Error() string   { return "" }
+func (s silent) Unwrap() error { return s.error }
