@@ -91,7 +91,6 @@ type Journal struct {
 	c       Config
 	files   segment.Config
 	cur     *open // nil between Rotate and the next Append
-	limit   int64 // length that cur will not pass
 	unhint  int64 // bytes of cur since the last hint or sync
 	bulk    int64 // bytes appended since the last sync
 	synced  int64 // bytes that the last sync made durable; 0 = there was none

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -78,7 +79,7 @@ func (h *history) meta(handles []entry.Handle) RunMeta {
 	for _, r := range refs {
 		m.Refs = append(m.Refs, *r)
 	}
-	slices.SortFunc(m.Refs, func(a, b Ref) int { return int(a.Segment) - int(b.Segment) })
+	slices.SortFunc(m.Refs, func(a, b Ref) int { return cmp.Compare(a.Segment, b.Segment) })
 	return m
 }
 

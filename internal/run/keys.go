@@ -49,8 +49,6 @@ func newKeys(chunks []record) keys {
 	return k
 }
 
-func (k *keys) len() int { return len(k.words) }
-
 func (k *keys) first(i int) []byte {
 	s := &k.spans[i]
 	return k.blob[s.first:][:s.firstLen:s.firstLen]

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -202,7 +203,7 @@ func TestMetaCountsContents(t *testing.T) {
 		for _, r := range refs {
 			want.Refs = append(want.Refs, r)
 		}
-		slices.SortFunc(want.Refs, func(a, b Ref) int { return int(a.Segment) - int(b.Segment) })
+		slices.SortFunc(want.Refs, func(a, b Ref) int { return cmp.Compare(a.Segment, b.Segment) })
 		want.Files = m.Files
 		if got, want := fmt.Sprintf("%x", m), fmt.Sprintf("%x", want); got != want {
 			t.Errorf("meta\n%.2000s\nwant\n%.2000s", got, want)
