@@ -288,12 +288,21 @@ func (j *Journal) Segments() []SegmentInfo {
 	return append([]SegmentInfo(nil), j.live...)
 }
 
-// Forget drops the sealed segments up to number last from Segments.
+// Forget drops the sealed segments up to number last, whose records are durable
+// in runs: they are no longer in Segments, and their files are closed, synced
+// or not. It must return before such a file is used for anything else.
 func (j *Journal) Forget(last entry.FileNum) {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for len(j.live) > 0 && j.live[0].Num <= last && j.live[0].Sealed {
 		j.live = j.live[1:]
+	}
+	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
+		_ = j.sealed[0].Close() // what it holds is durable elsewhere
+		j.raiseDurable(j.sealed[0].Next() - 1)
+		j.sealed = j.sealed[1:]
 	}
 }
 

@@ -39,6 +39,10 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		return err
 	}
 	t.layout.Store(next)
+	if edit.FlushedTo != 0 {
+		// Before the View lets go of the files, which may then be used again.
+		t.forget(edit.FlushedTo)
+	}
 	t.mu.Lock()
 	t.installLocked(added, c, edit, next)
 	t.mu.Unlock()

@@ -35,6 +35,12 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	rules := t.rules(len(hold.view.runs) == 0)
 	census := t.census(sealed, rules)
+	if census.keepsAny() {
+		// The manifest must not name what a power loss would take.
+		if err := t.journal.SyncSealed(); err != nil {
+			return false, fmt.Errorf("flush: %w", err)
+		}
+	}
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: sealed.Sorted(),
 		Rules:   rules,
@@ -64,7 +70,6 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
-	t.forget(sealed.last)
 	work.done(&out)
 	return true, nil
 }
@@ -84,6 +89,15 @@ type census map[entry.FileNum]*count
 func (c census) moves(num entry.FileNum) bool {
 	s := c[num]
 	return s != nil && !s.keep
+}
+
+func (c census) keepsAny() bool {
+	for _, s := range c {
+		if s.keep {
+			return true
+		}
+	}
+	return false
 }
 
 func (c census) of(num entry.FileNum) *count {
