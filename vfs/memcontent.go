@@ -90,6 +90,9 @@ func (c *content) apply(ch *change) {
 		return
 	}
 	for _, p := range ch.pieces {
+		if len(p.data) == 0 {
+			continue // torn off before its first byte
+		}
 		if p.from == 0 && len(p.data) == chunkSize {
 			c.set(p.chunk, (*[chunkSize]byte)(p.data))
 		} else {
