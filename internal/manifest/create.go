@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrReadOnly)
 	}
 	for _, dir := range o.dirs() {
-		if err := makeDir(o.FS, dir); err != nil {
+		if err := MakeDir(o.FS, dir); err != nil {
 			return nil, fmt.Errorf("create a store: %w", err)
 		}
 	}
@@ -63,22 +64,28 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	return Open(o)
 }
 
-// makeDir makes a directory and those above it, and makes durable what it made,
-// and the directory's own name in any case: a Create that crashed may have made it.
-func makeDir(fsys vfs.FS, dir string) error {
-	above := []string{filepath.Dir(dir)}
-	for {
-		at := above[len(above)-1]
-		if _, err := fsys.Stat(at); err == nil || !notThere(err) || filepath.Dir(at) == at {
+// MakeDir makes a directory and those above it, durably. Each is made only when
+// the name of the one above is durable, so that after a crash at any moment only
+// the last one's name may not be: that is made durable in any case.
+func MakeDir(fsys vfs.FS, dir string) error {
+	var missing []string // the deepest first
+	at := dir
+	for filepath.Dir(at) != at {
+		if _, err := fsys.Stat(at); !notThere(err) {
 			break
 		}
-		above = append(above, filepath.Dir(at))
+		missing = append(missing, at)
+		at = filepath.Dir(at)
 	}
-	if err := fsys.MkdirAll(dir); err != nil {
+	// Who may not read the directory above can't have made this one.
+	if err := fsys.SyncDir(filepath.Dir(at)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	for _, at := range slices.Backward(above) {
-		if err := fsys.SyncDir(at); err != nil {
+	for _, dir := range slices.Backward(missing) {
+		if err := fsys.MkdirAll(dir); err != nil {
+			return err
+		}
+		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
 			return err
 		}
 	}
@@ -110,6 +117,24 @@ func create(o Options, c CreateOptions) error {
 		err = s.writeSlot(f)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// Look says, without the store's lock and without writing, whether Open would
+// refuse the directory for good: errs.ErrForeign and errs.ErrFormat. It gives
+// errs.ErrNotExist if there is no store but may be one. Damage isn't looked for:
+// what seems so may be another process at work.
+func Look(o Options) error {
+	_, err := ReadSuper(o.FS, o.Dir)
+	switch {
+	case errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
+		return err
+	case !errors.Is(err, errs.ErrNotExist):
+		return nil
+	}
+	if _, refused := vacant(o); errors.Is(refused, errs.ErrForeign) {
+		return refused
+	}
+	return err
 }
 
 // vacant lists the remains of an unfinished Create; any other file of a store
