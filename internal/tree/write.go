@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
 )
 
@@ -70,7 +71,9 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 			return fmt.Errorf("segment %d at %d: %w", at.Segment, offset, err)
 		}
 		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
-		if r.Own {
+		// A shorter record would share its granule with others, and could not be
+		// told dead by it.
+		if r.Own && r.Size >= manifest.Granule {
 			e.Separated = true
 			to.separated.Add(1)
 			to.separatedBytes.Add(int64(len(r.Value)))
@@ -144,6 +147,9 @@ func (t *Tree) slow(ctx context.Context, n int) error {
 		v, changed := t.views.current.Load(), t.changed
 		t.mu.Unlock()
 		sealed := len(v.tables) - 1
+		if t.closed.Load() {
+			return errs.ErrClosed
+		}
 		if err := t.failed(); err != nil {
 			return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
 		}
