@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/brockdb/brock/internal/errs"
@@ -61,7 +62,7 @@ func (t *Tree) kick() {
 // reclaimSoon releases what the last reader of an old View has let go of, on a
 // goroutine that no reader waits for.
 func (t *Tree) reclaimSoon() {
-	if t.cfg.ReadOnly {
+	if t.cfg.ReadOnly || t.closed.Load() {
 		t.reclaim()
 		return
 	}
@@ -91,7 +92,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for {
-		plan := policy.Decide(t.layout.Load(), policy.State{Idle: idle}, t.cfg.Policy)
+		plan := policy.Decide(t.layout(), policy.State{Idle: idle}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
@@ -106,10 +107,8 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 // memory and in upper runs is folded down, so that reads are as fast as they
 // can be and nothing is left to do.
 func (t *Tree) runSettle(ctx context.Context) error {
-	if active := t.views.current.Load().active(); active.Bytes() >= int64(t.cfg.MemtableBytes)/16 {
-		if err := t.cfg.Exclusive(t.sealIfAny); err != nil {
-			return err
-		}
+	if err := t.cfg.Exclusive(func() error { return t.sealFrom(int64(t.cfg.MemtableBytes) / 16) }); err != nil {
+		return err
 	}
 	if err := t.runFlush(ctx); err != nil {
 		return err
@@ -124,7 +123,7 @@ func (t *Tree) runSettle(ctx context.Context) error {
 // ended notes that background work has failed for good: a file that cannot be
 // written or read. Reads go on; writers are told once memory is full.
 func (t *Tree) ended(ctx context.Context, err error) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || t.closed.Load() {
 		return
 	}
 	t.fail(err)
@@ -132,8 +131,11 @@ func (t *Tree) ended(ctx context.Context, err error) {
 
 // sealIfAny seals the active memtable unless it is empty. It runs in the place
 // of a commit leader.
-func (t *Tree) sealIfAny() error {
-	if t.views.current.Load().active().Len() == 0 {
+func (t *Tree) sealIfAny() error { return t.sealFrom(1) }
+
+// sealFrom is sealIfAny for a memtable of at least so many bytes.
+func (t *Tree) sealFrom(least int64) error {
+	if active := t.views.current.Load().active(); active.Len() == 0 || active.Bytes() < least {
 		return nil
 	}
 	return t.seal()
@@ -144,10 +146,18 @@ func (t *Tree) Flush(ctx context.Context) error {
 	if t.cfg.ReadOnly {
 		return errs.ErrReadOnly
 	}
-	if err := t.cfg.Exclusive(t.sealIfAny); err != nil {
+	var last *table // of those sealed; what is sealed later is not waited for
+	err := t.cfg.Exclusive(func() error {
+		err := t.sealIfAny()
+		if tables := t.views.current.Load().tables; len(tables) > 1 {
+			last = tables[1]
+		}
+		return err
+	})
+	if err != nil || last == nil {
 		return err
 	}
-	return t.await(ctx, func(v *View) bool { return len(v.tables) == 1 })
+	return t.await(ctx, func(v *View) bool { return !slices.Contains(v.tables, last) })
 }
 
 // Compact flushes, then merges all runs into one, and returns when that is done.
@@ -155,9 +165,12 @@ func (t *Tree) Compact(ctx context.Context) error {
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
-	runs := t.layout.Load().Runs()
+	runs := t.layout().Runs()
 	if len(runs) == 0 {
 		return nil
 	}
@@ -175,14 +188,13 @@ func (t *Tree) await(ctx context.Context, done func(v *View) bool) error {
 		t.mu.Lock()
 		v, changed := t.views.current.Load(), t.changed
 		t.mu.Unlock()
-		if done(v) {
-			return nil
-		}
-		if err := t.failed(); err != nil {
-			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
-		}
-		if t.closed.Load() {
+		switch err := t.failed(); {
+		case t.closed.Load():
 			return errs.ErrClosed
+		case done(v):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
 		}
 		t.work.flush.Kick()
 		select {

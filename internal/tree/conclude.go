@@ -26,7 +26,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	}
 	t.recording.Lock()
 	defer t.recording.Unlock()
-	layout := t.layout.Load()
+	layout := t.layout()
 	t.complete(edit, layout, out)
 	if err := dropUnreferenced(edit, layout); err != nil {
 		added.discard()
@@ -38,7 +38,6 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		t.fail(err)
 		return err
 	}
-	t.layout.Store(next)
 	if edit.FlushedTo != 0 {
 		// Before the View lets go of the files, which may then be used again.
 		t.forget(edit.FlushedTo)
@@ -80,14 +79,14 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 }
 
 // durableEnds says how far the journal after a segment is known to be durable.
-// For the segment that is being written only the frame is known, not its place.
+// Within a segment only the frame is known, not its place.
 func (t *Tree) durableEnds(after entry.FileNum) []manifest.JournalEnd {
 	var ends []manifest.JournalEnd
 	durable := t.journal.End().Durable
 	for _, s := range t.journalSegments() {
 		switch {
 		case s.Num <= after || s.FirstFrame > durable:
-		case s.LastFrame <= durable && s.Sealed:
+		case s.LastFrame <= durable:
 			ends = append(ends, endOf(s))
 		default:
 			ends = append(ends, manifest.JournalEnd{Segment: s.Num, Frame: durable})
@@ -173,7 +172,7 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 	}
 	next.segments = next.segments.with(added.files...)
 	next.segments = next.segments.without(gone)
+	next.layout = layout
 	t.views.install(next)
-	close(t.changed)
-	t.changed = make(chan struct{})
+	t.wakeLocked()
 }

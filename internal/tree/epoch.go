@@ -13,9 +13,13 @@ import (
 // cache line of its own, so that readers on different cores share nothing.
 type slot struct {
 	epoch   atomic.Uint64 // of the reader's pin; 0 = idle
-	version atomic.Uint64 // nothing the reader may see is older
+	version atomic.Uint64 // nothing the reader may see is older; noVersion if it holds a View only
 	_       [112]byte
 }
+
+// noVersion is announced by those who need a View to stay, but no history:
+// background work and the commit leader.
+const noVersion = entry.MaxVersion
 
 // epochs knows every reader's slot. Readers only store to their own; whoever
 // retires a View or drops versions looks at all.
@@ -28,12 +32,32 @@ type slot struct {
 type epochs struct {
 	now   atomic.Uint64
 	pool  sync.Pool // *Pin with a slot
-	mu    sync.Mutex
+	freed func()    // called when the collector has found a Pin that was leaked
+
+	mu    sync.Mutex // guards:
 	slots []*slot
 	free  []*slot
 }
 
-func (e *epochs) init() { e.now.Store(1) }
+func (e *epochs) init(freed func()) {
+	e.now.Store(1)
+	e.freed = freed
+}
+
+// announce says in s that a reader begins, which will see version and what is newer.
+func (e *epochs) announce(s *slot, version entry.Version) {
+	s.version.Store(uint64(version))
+	s.epoch.Store(e.now.Load())
+}
+
+// reserve returns a slot for one who does without a Pin.
+func (e *epochs) reserve() *slot {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := new(slot)
+	e.slots = append(e.slots, s)
+	return s
+}
 
 // pin returns an idle Pin that owns a slot.
 func (e *epochs) pin() *Pin {
@@ -57,10 +81,13 @@ func (e *epochs) pin() *Pin {
 }
 
 func (e *epochs) recycle(s *slot) {
-	s.epoch.Store(0)
+	leaked := s.epoch.Swap(0) != 0
 	e.mu.Lock()
 	e.free = append(e.free, s)
 	e.mu.Unlock()
+	if leaked {
+		e.freed()
+	}
 }
 
 // oldest returns the oldest epoch and version that any reader holds, or the
@@ -78,15 +105,16 @@ func (e *epochs) oldest(version entry.Version) (epoch uint64, v entry.Version) {
 	return epoch, v
 }
 
-// active counts the readers and names the oldest version among them, 0 if none.
+// active counts the readers that hold a version, and names the oldest of these, 0 if none.
 func (e *epochs) active() (readers int, oldest entry.Version) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range e.slots {
-		if s.epoch.Load() == 0 {
+		v := entry.Version(s.version.Load())
+		if s.epoch.Load() == 0 || v == noVersion {
 			continue
 		}
-		if v := entry.Version(s.version.Load()); readers == 0 || v < oldest {
+		if readers == 0 || v < oldest {
 			oldest = v
 		}
 		readers++

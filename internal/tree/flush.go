@@ -20,7 +20,7 @@ import (
 // it is and is a value segment from now on; the values of the others move, in
 // key order, to a new one, and the file is free.
 func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
-	hold, err := t.Acquire(0)
+	hold, err := t.hold()
 	if err != nil {
 		return false, err
 	}
@@ -143,7 +143,7 @@ func (t *Tree) rules(bottom bool) compact.Rules {
 	now := t.now().UnixMilli()
 	watermark := t.Visible()
 	if age := t.cfg.Retention.Age; age > 0 {
-		watermark = min(watermark, t.layout.Load().VersionAt(now-age.Milliseconds()))
+		watermark = min(watermark, t.layout().VersionAt(now-age.Milliseconds()))
 	}
 	_, watermark = t.views.epochs.oldest(watermark)
 	// Whoever asks for an older version from now on is told that it is gone;

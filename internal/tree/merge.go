@@ -14,7 +14,7 @@ import (
 // merge replaces runs that follow each other in age by one. Values stay where
 // they are: a merge moves keys and handles.
 func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (err error) {
-	hold, err := t.Acquire(0)
+	hold, err := t.hold()
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -32,11 +33,12 @@ type Recovery struct {
 // what a crash left over. The caller holds the store's lock.
 func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
-	t.views.epochs.init()
+	t.closing, t.close = context.WithCancelCause(context.Background())
+	t.views.epochs.init(t.reclaimSoon)
+	t.leader = t.views.epochs.reserve()
 	layout := log.Layout()
-	t.layout.Store(layout)
 	t.floor.Store(uint64(layout.Floor()))
-	view := &View{}
+	view := &View{layout: layout}
 	defer func() {
 		if err != nil {
 			view.each(func(s *shared) { s.release() })
@@ -222,14 +224,20 @@ func (t *Tree) Close() error {
 	if t.closed.Swap(true) {
 		return nil
 	}
+	t.close(errs.ErrClosed)
+	t.mu.Lock()
+	t.wakeLocked()
+	t.mu.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())
+	t.work.merging.Lock() // a Compact does its work on the goroutine of its caller
+	defer t.work.merging.Unlock()
 	t.slowed.end(t)
 	if !t.cfg.ReadOnly {
 		err = errors.Join(err, t.closeJournal())
 	}
 	err = errors.Join(err, t.log.Close())
 	t.mu.Lock()
-	t.views.install(&View{})
+	t.views.install(&View{layout: t.layout()})
 	t.mu.Unlock()
 	t.reclaim()
 	t.removeSpares(true)
@@ -247,10 +255,7 @@ func (t *Tree) closeJournal() error {
 	if segments := t.journalSegments(); len(segments) > 0 {
 		edit.JournalEnds = []manifest.JournalEnd{endOf(segments[len(segments)-1])}
 	}
-	next, err := t.log.Append(edit)
-	if err == nil {
-		t.layout.Store(next)
-	}
+	_, err := t.log.Append(edit)
 	return err
 }
 
@@ -307,6 +312,6 @@ func (t *Tree) ours(name filename.Name) bool {
 	}
 	defer f.Close()
 	head := make([]byte, segment.HeaderSize)
-	n, _ := f.ReadAt(head, 0)
-	return headerIsOurs(head[:n], t.cfg.UUID)
+	n, err := f.ReadAt(head, 0)
+	return (err == nil || errors.Is(err, io.EOF)) && headerIsOurs(head[:n], t.cfg.UUID)
 }

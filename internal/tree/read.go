@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/pageio"
 )
 
 // Pin is a reader's hold on one View and one version. While it is held, none
@@ -31,27 +32,43 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 	if at == 0 {
 		low = t.Visible()
 	}
-	p.slot.version.Store(uint64(low))
-	p.slot.epoch.Store(t.views.epochs.now.Load())
+	t.views.epochs.announce(p.slot, low)
 	// The slot is announced: from here on the order is version, then View, so
-	// that the View has everything up to the version.
+	// that the View has everything up to the version, then floor, which rises
+	// before a View that lacks history is installed.
+	visible := t.Visible()
 	p.version = at
 	if at == 0 {
-		p.version = t.Visible()
+		p.version = visible
 	}
 	p.view = t.views.current.Load()
+	floor := entry.Version(t.floor.Load())
 	switch {
 	case t.closed.Load():
 		p.Release()
 		return nil, errs.ErrClosed
 	case at == 0:
 		return p, nil
-	case at > t.Visible():
+	case at > visible:
 		p.Release()
-		return nil, fmt.Errorf("read at version %d, newest is %d: %w", at, t.Visible(), errs.ErrInvalid)
-	case at < entry.Version(t.floor.Load()):
+		return nil, fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
+	case at < floor:
 		p.Release()
-		return nil, fmt.Errorf("read at version %d, oldest retained is %d: %w", at, t.floor.Load(), errs.ErrVersionGone)
+		return nil, fmt.Errorf("read at version %d, oldest retained is %d: %w", at, floor, errs.ErrVersionGone)
+	}
+	return p, nil
+}
+
+// hold pins the current View but no version: work that goes on for long must
+// not keep other work from dropping history.
+func (t *Tree) hold() (*Pin, error) {
+	p := t.views.epochs.pin()
+	p.tree, p.version = t, noVersion
+	t.views.epochs.announce(p.slot, noVersion)
+	p.view = t.views.current.Load()
+	if t.closed.Load() {
+		p.Release()
+		return nil, errs.ErrClosed
 	}
 	return p, nil
 }
@@ -60,9 +77,16 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 func (p *Pin) Release() {
 	t := p.tree
 	p.view = nil
-	p.slot.epoch.Store(0)
+	t.leave(p.slot)
 	t.views.epochs.pool.Put(p)
-	if t.views.pending.Load() != 0 {
+}
+
+// leave ends what was announced in s. Whoever may have been the last to hold a
+// replaced View has it released.
+func (t *Tree) leave(s *slot) {
+	epoch := s.epoch.Load()
+	s.epoch.Store(0)
+	if epoch < t.views.replaced.Load() {
 		t.reclaimSoon()
 	}
 }
@@ -136,18 +160,32 @@ func (v *View) iterator() iterator.Iterator {
 	return iterator.Merge(sources)
 }
 
+// mapped is the file that a memory fault is blamed on where nothing below
+// knows better.
+const mapped = "a mapped file"
+
+// lead is the current View for the commit leader, to whom it stays until leave(t.leader).
+func (t *Tree) lead() *View {
+	t.views.epochs.announce(t.leader, noVersion)
+	return t.views.current.Load()
+}
+
 // Newest returns the newest version of key, published or not. Only the commit
 // leader may call it.
-func (t *Tree) Newest(key []byte, h uint64) (entry.Version, bool, error) {
+func (t *Tree) Newest(key []byte, h uint64) (v entry.Version, found bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	defer t.leave(t.leader)
 	var e entry.Entry
-	found, err := t.views.current.Load().get(key, h, entry.MaxVersion, &e)
+	found, err = t.lead().get(key, h, entry.MaxVersion, &e)
 	return e.Version, found, err
 }
 
 // ChangedSince reports whether [lo, hi) has an entry newer than since; a nil hi
 // is no bound. Only the commit leader may call it.
-func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
-	v := t.views.current.Load()
+func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	defer t.leave(t.leader)
+	v := t.lead()
 	for _, m := range v.tables {
 		if m.MaxVersion() > since && m.ChangedSince(lo, hi, since) {
 			return true, nil

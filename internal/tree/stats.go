@@ -98,7 +98,7 @@ func (t *Tree) Stats() Stats {
 		s.MemtableEntries += int64(m.Len())
 		s.MemtableBytes += m.Bytes()
 	}
-	layout := t.layout.Load()
+	layout := hold.view.layout
 	var live uint64
 	for _, r := range layout.Runs() {
 		s.Runs++

@@ -10,12 +10,16 @@
 package tree
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/journal"
@@ -75,7 +79,8 @@ type Tree struct {
 	floor     atomic.Uint64 // history below it may be gone
 	numbers   atomic.Uint64 // last file number given out
 	closed    atomic.Bool
-	layout    atomic.Pointer[manifest.Layout]
+	closing   context.Context // ends when Close begins
+	close     context.CancelCauseFunc
 	failure   atomic.Pointer[error] // why background work has ended
 
 	recording sync.Mutex // held while an edit is made, recorded and installed
@@ -85,11 +90,15 @@ type Tree struct {
 	replayed []journal.SegmentInfo // journal segments from before Open, not yet in runs
 
 	// The commit leader's.
+	leader       *slot         // where it announces that it looks at a View
 	writing      entry.FileNum // journal segment that Apply last followed
 	journalBytes int64         // applied to the active memtable
 }
 
 func (t *Tree) now() time.Time { return t.cfg.Now() }
+
+// layout is that of the current View.
+func (t *Tree) layout() *manifest.Layout { return t.views.current.Load().layout }
 
 // nextFile gives out a file number that was never used before.
 func (t *Tree) nextFile() entry.FileNum { return entry.FileNum(t.numbers.Add(1)) }
@@ -115,13 +124,21 @@ func (t *Tree) Journal() *journal.Journal { return t.journal }
 
 // fail ends background work; writes that need it will report err.
 func (t *Tree) fail(err error) {
+	if vfs.IsNoSpace(err) && !errors.Is(err, errs.ErrNoSpace) {
+		err = fmt.Errorf("%w: %w", errs.ErrNoSpace, err)
+	}
 	if t.failure.CompareAndSwap(nil, &err) && t.cfg.OnFailure != nil {
 		t.cfg.OnFailure(err)
 	}
 	t.mu.Lock()
+	t.wakeLocked()
+	t.mu.Unlock()
+}
+
+// wakeLocked has those who wait for work look again.
+func (t *Tree) wakeLocked() {
 	close(t.changed)
 	t.changed = make(chan struct{})
-	t.mu.Unlock()
 }
 
 // failed is why background work has ended; nil while it goes on.

@@ -15,12 +15,12 @@ import (
 // record, and what was counted dead or referred to is what there is. It calls
 // report for each problem; its error says only why it could not go on.
 func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error {
-	hold, err := t.Acquire(0)
+	hold, err := t.hold()
 	if err != nil {
 		return err
 	}
 	defer hold.Release()
-	layout := t.layout.Load()
+	layout := hold.view.layout
 	for _, f := range hold.view.segments.files {
 		if err := context.Cause(ctx); err != nil {
 			return err

@@ -19,8 +19,9 @@ import (
 // of it was there before.)
 type View struct {
 	tables   []*table
-	runs     []*sortedRun
-	segments segmentIndex
+	runs     []*sortedRun // those of layout
+	segments segmentIndex // those of layout, and of the tables' journal
+	layout   *manifest.Layout
 }
 
 // table is a memtable and the journal segments that hold the same records.
@@ -79,6 +80,7 @@ func (v *View) edit() *View {
 		tables:   slices.Clone(v.tables),
 		runs:     slices.Clone(v.runs),
 		segments: v.segments,
+		layout:   v.layout,
 	}
 }
 
@@ -137,10 +139,10 @@ func (x *segmentIndex) without(gone func(entry.FileNum) bool) segmentIndex {
 
 // views owns the current View and those that a reader may still hold.
 type views struct {
-	current atomic.Pointer[View]
-	epochs  epochs
-	retired []retiredView // guarded by the tree's mutex
-	pending atomic.Int64  // len(retired), for readers to see
+	current  atomic.Pointer[View]
+	epochs   epochs
+	retired  []retiredView // guarded by the tree's mutex
+	replaced atomic.Uint64 // epoch of the newest retired View, 0 if there is none
 }
 
 type retiredView struct {
@@ -155,8 +157,9 @@ func (vs *views) install(next *View) {
 	if old == nil {
 		return
 	}
-	vs.retired = append(vs.retired, retiredView{old, vs.epochs.now.Add(1)})
-	vs.pending.Store(int64(len(vs.retired)))
+	epoch := vs.epochs.now.Add(1)
+	vs.retired = append(vs.retired, retiredView{old, epoch})
+	vs.replaced.Store(epoch)
 }
 
 // reclaim lets go of the retired Views that no reader holds, and returns what
@@ -176,6 +179,8 @@ func (vs *views) reclaim() (release []func()) {
 		})
 	}
 	vs.retired = slices.Delete(vs.retired, 0, n)
-	vs.pending.Store(int64(len(vs.retired)))
+	if len(vs.retired) == 0 {
+		vs.replaced.Store(0)
+	}
 	return release
 }
