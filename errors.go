@@ -15,7 +15,7 @@ var (
 	ErrReadOnly        = errs.ErrReadOnly        // a write in a read-only transaction or store
 	ErrTxnDone         = errs.ErrTxnDone         // the transaction was committed or discarded
 	ErrClosed          = errs.ErrClosed          // the store is closed
-	ErrLocked          = errs.ErrLocked          // another process has the store open; the text says which
+	ErrLocked          = errs.ErrLocked          // someone has the store open; the text says who, errors.As a *vfs.LockedError
 	ErrInvalid         = errs.ErrInvalid         // an argument or option that can't be; OptionError names the field
 	ErrExist           = errs.ErrExist           // Options.MustBeNew, and there is a store
 	ErrNotExist        = errs.ErrNotExist        // Options.MustExist or ReadOnly, and there is none

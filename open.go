@@ -106,9 +106,17 @@ const lockPoll = 20 * time.Millisecond
 // acquireLock takes the store's lock, for itself or with other readers.
 func (o *opening) acquireLock(ctx context.Context) error {
 	readOnly := o.options.Mode == ReadOnly
-	if !readOnly && !o.options.MustExist {
-		if err := o.fs.MkdirAll(o.dir); err != nil {
-			return err
+	// Taking the lock writes, and another program's lock file may have its name.
+	err := manifest.Look(o.manifestOptions())
+	switch {
+	case err == nil, readOnly && errors.Is(err, errs.ErrNotExist):
+	case !errors.Is(err, errs.ErrNotExist), o.options.MustExist:
+		return err
+	default:
+		if _, err := o.fs.Stat(o.dir); errors.Is(err, fs.ErrNotExist) {
+			if err := manifest.MakeDir(o.fs, o.dir); err != nil {
+				return err
+			}
 		}
 	}
 	path := filepath.Join(o.dir, filename.Of(filename.Lock, 0))
@@ -123,8 +131,6 @@ func (o *opening) acquireLock(ctx context.Context) error {
 			// No lock file: a store that never was, or one on a medium that was
 			// copied without it; the manifest tells which.
 			return nil
-		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("%w: %w", errs.ErrNotExist, err)
 		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):
 			return err
 		}
@@ -138,9 +144,13 @@ func (o *opening) acquireLock(ctx context.Context) error {
 	}
 }
 
+func (o *opening) manifestOptions() manifest.Options {
+	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode == ReadOnly}
+}
+
 // openManifest opens the log of edits, or creates the store.
 func (o *opening) openManifest() error {
-	mo := manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode == ReadOnly}
+	mo := o.manifestOptions()
 	log, err := manifest.Open(mo)
 	switch {
 	case err == nil && o.options.MustBeNew:

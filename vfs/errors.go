@@ -16,7 +16,7 @@ type LockedError struct {
 
 // Error names the lock file and its holder.
 func (e *LockedError) Error() string {
-	s := "lock " + e.Name + ": held by "
+	s := "lock " + e.Name + ": in use by "
 	switch {
 	case e.Shared:
 		return s + "readers"

@@ -1,0 +1,338 @@
+package brock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
+)
+
+const dir = "/store"
+
+// stored is a file system with a store in dir that was closed.
+func stored(t *testing.T) *vfs.Mem {
+	t.Helper()
+	mem := vfs.NewMem()
+	db, err := Open(Options{Dir: dir, FS: mem})
+	must(t, err)
+	set(t, db, "a=1", "b=2")
+	must(t, db.Close())
+	return mem
+}
+
+func writeFile(t *testing.T, fsys vfs.FS, name, content string) {
+	t.Helper()
+	must(t, fsys.MkdirAll(filepath.Dir(name)))
+	f, err := fsys.Create(name)
+	must(t, err)
+	_, err = f.WriteAt([]byte(content), 0)
+	must(t, errors.Join(err, f.Close()))
+}
+
+// edit changes the bytes of a file.
+func edit(t *testing.T, fsys vfs.FS, name string, change func(p []byte)) {
+	t.Helper()
+	f, err := fsys.OpenReadWrite(name)
+	must(t, err)
+	p := make([]byte, size(t, f))
+	_, err = f.ReadAt(p, 0)
+	must(t, err)
+	change(p)
+	_, err = f.WriteAt(p, 0)
+	must(t, errors.Join(err, f.Close()))
+}
+
+func size(t *testing.T, f vfs.File) int64 {
+	n, err := f.Size()
+	must(t, err)
+	return n
+}
+
+// content is every file of dir with its bytes.
+func content(t *testing.T, fsys vfs.FS) string {
+	t.Helper()
+	names, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "no directory"
+	}
+	must(t, err)
+	var all bytes.Buffer
+	for _, name := range names {
+		f, err := fsys.Open(filepath.Join(dir, name))
+		must(t, err)
+		p := make([]byte, size(t, f))
+		_, err = f.ReadAt(p, 0)
+		must(t, errors.Join(err, f.Close()))
+		fmt.Fprintf(&all, "%s %q\n", name, p)
+	}
+	return all.String()
+}
+
+func manifestName(t *testing.T, fsys vfs.FS) string {
+	t.Helper()
+	s, err := manifest.ReadSuper(fsys, dir)
+	must(t, err)
+	return filepath.Join(dir, filename.Of(filename.Manifest, s.Manifest))
+}
+
+var superName = filepath.Join(dir, filename.Of(filename.Super, 0))
+
+// TestOpenRefuses opens what can't be opened, for writing and for reading: the
+// error is the documented one, says where and what, and every file is as before.
+func TestOpenRefuses(t *testing.T) {
+	flip := func(at int) func([]byte) { return func(p []byte) { p[at] ^= 0x40 } }
+	for name, c := range map[string]struct {
+		prepare  func(t *testing.T) vfs.FS
+		options  Options
+		want     error // of both modes
+		readOnly error // unless that is another one
+		text     string
+	}{
+		"another program's files": {
+			prepare: func(t *testing.T) vfs.FS {
+				mem := vfs.NewMem()
+				writeFile(t, mem, dir+"/CURRENT", "MANIFEST-000001\n")
+				writeFile(t, mem, dir+"/LOCK", "someone else's")
+				return mem
+			},
+			want: ErrForeign, readOnly: ErrForeign, text: "holds CURRENT",
+		},
+		"another program's SUPER": {
+			prepare: func(t *testing.T) vfs.FS {
+				mem := vfs.NewMem()
+				writeFile(t, mem, superName, "superb")
+				return mem
+			},
+			want: ErrForeign, text: "SUPER in /store is another program's",
+		},
+		"a later format": {
+			prepare: func(t *testing.T) vfs.FS { mem := stored(t); writeFormat(t, mem, 7, 3); return mem },
+			want:    ErrFormat, text: "the store has format 7.3, this release reads 1.x",
+		},
+		"both slots of SUPER damaged": {
+			prepare: func(t *testing.T) vfs.FS {
+				mem := stored(t)
+				edit(t, mem, superName, func(p []byte) { p[70] ^= 1; p[4096+70] ^= 1 })
+				return mem
+			},
+			want: ErrCorrupt, text: "SUPER at 0: neither slot",
+		},
+		"a damaged manifest": {
+			prepare: func(t *testing.T) vfs.FS { mem := stored(t); edit(t, mem, manifestName(t, mem), flip(70)); return mem },
+			want:    ErrCorrupt, text: "MANIFEST-000001 at ",
+		},
+		"no manifest": {
+			prepare: func(t *testing.T) vfs.FS { mem := stored(t); must(t, mem.Remove(manifestName(t, mem))); return mem },
+			want:    ErrCorrupt, text: "MANIFEST-000001: SUPER names this manifest, and it is not there",
+		},
+		"a lost SUPER": {
+			prepare: func(t *testing.T) vfs.FS { mem := stored(t); must(t, mem.Remove(superName)); return mem },
+			want:    ErrCorrupt, text: "there is no SUPER",
+		},
+		"no directory": {
+			prepare: func(t *testing.T) vfs.FS { return vfs.NewMem() },
+			options: Options{MustExist: true}, want: ErrNotExist, text: "/store",
+		},
+		"an empty directory": {
+			prepare: func(t *testing.T) vfs.FS { mem := vfs.NewMem(); must(t, mem.MkdirAll(dir)); return mem },
+			options: Options{MustExist: true}, want: ErrNotExist, text: "no SUPER in /store",
+		},
+		"a store where none may be": {
+			prepare: func(t *testing.T) vfs.FS { return stored(t) },
+			options: Options{MustBeNew: true}, want: ErrExist, readOnly: ErrInvalid,
+		},
+	} {
+		for _, mode := range []OpenMode{ReadWrite, ReadOnly} {
+			t.Run(fmt.Sprintf("%s, mode %d", name, mode), func(t *testing.T) {
+				fsys := c.prepare(t)
+				before := content(t, fsys)
+				o := c.options
+				o.Dir, o.FS, o.Mode = dir, fsys, mode
+				want := c.want
+				if mode == ReadOnly && c.readOnly != nil {
+					want = c.readOnly
+				}
+				db, err := Open(o)
+				if err == nil {
+					db.Close()
+				}
+				wantErr(t, "Open", err, want)
+				if err == nil || !strings.Contains(err.Error(), c.text) && want == c.want {
+					t.Errorf("error %q lacks %q", err, c.text)
+				}
+				var damage *CorruptionError
+				if errors.Is(err, ErrCorrupt) && !(errors.As(err, &damage) && damage.File != "") {
+					t.Errorf("%v names no file", err)
+				}
+				if after := withoutLock(content(t, fsys)); after != withoutLock(before) {
+					t.Errorf("the directory was changed from\n%s\nto\n%s", before, after)
+				}
+			})
+		}
+	}
+}
+
+// withoutLock leaves out a LOCK that is empty, which a refused store may keep.
+func withoutLock(content string) string {
+	return strings.Replace(content, "LOCK \"\"\n", "", 1)
+}
+
+// writeFormat makes SUPER say that the store has another format.
+func writeFormat(t *testing.T, fsys vfs.FS, major, minor byte) {
+	s, err := manifest.ReadSuper(fsys, dir)
+	must(t, err)
+	id := checksum.New(s.UUID, byte(filename.Super), 0)
+	const sumAt = 508
+	edit(t, fsys, superName, func(p []byte) {
+		for at := 0; at < len(p); at += 4096 {
+			slot := p[at : at+4096]
+			slot[8], slot[10] = major, minor
+			sum := checksum.Extend(checksum.Plain(slot[:sumAt]), slot[sumAt+4:]) ^ id.Mask(int64(at))
+			slot[sumAt], slot[sumAt+1], slot[sumAt+2], slot[sumAt+3] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
+		}
+	})
+}
+
+func TestLocks(t *testing.T) {
+	for _, fsys := range []vfs.FS{vfs.NewMem(), vfs.OS()} {
+		t.Run(fmt.Sprintf("%T", fsys), func(t *testing.T) {
+			at := dir
+			if fsys == vfs.OS() {
+				at = filepath.Join(t.TempDir(), "store")
+			}
+			writer, err := Open(Options{Dir: at, FS: fsys})
+			must(t, err)
+			for _, mode := range []OpenMode{ReadWrite, ReadOnly} {
+				_, err := Open(Options{Dir: at, FS: fsys, Mode: mode})
+				wantErr(t, "beside a writer", err, ErrLocked)
+				var locked *vfs.LockedError
+				if !errors.As(err, &locked) || !strings.Contains(err.Error(), "in use by ") || !strings.Contains(err.Error(), at) {
+					t.Errorf("mode %d: error %q says not what is in use by whom", mode, err)
+				}
+			}
+			set(t, writer, "a=1")
+			must(t, writer.Close())
+
+			var readers []*DB
+			for range 2 {
+				db, err := Open(Options{Dir: at, FS: fsys, Mode: ReadOnly})
+				must(t, err)
+				readers = append(readers, db)
+			}
+			_, err = Open(Options{Dir: at, FS: fsys})
+			wantErr(t, "beside readers", err, ErrLocked)
+			for _, db := range readers {
+				v, err := db.Get(b("a"))
+				wantEqual(t, "read", string(v), "1")
+				must(t, err)
+				must(t, db.Close())
+			}
+			writer, err = Open(Options{Dir: at, FS: fsys})
+			must(t, err)
+			must(t, writer.Close())
+		})
+	}
+}
+
+// TestReadOnlyDirectory opens a store whose files nobody may change.
+func TestReadOnlyDirectory(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		mem := vfs.NewMem()
+		db, err := Open(Options{Dir: dir, FS: mem})
+		must(t, err)
+		set(t, db, "a=1", "b="+strings.Repeat("v", 2000))
+		at := mem
+		if closed {
+			must(t, db.Close())
+		} else { // as after a crash
+			at = mem.CrashClone(vfs.CrashOptions{})
+			defer db.Close()
+		}
+		const writes = faultfs.Changes | faultfs.OpenReadWrite | faultfs.Syncs
+		protected := faultfs.New(at, faultfs.Options{})
+		protected.Inject(faultfs.Fault{Kinds: writes, Times: faultfs.Always, Err: fs.ErrPermission})
+
+		_, err = Open(Options{Dir: dir, FS: protected})
+		wantErr(t, "to write", err, fs.ErrPermission)
+
+		before := content(t, at)
+		reader, err := Open(Options{Dir: dir, FS: protected, Mode: ReadOnly})
+		must(t, err)
+		must(t, reader.View(func(txn *Txn) error {
+			wantEqual(t, "a", get(txn, "a"), "1")
+			wantEqual(t, "b", len(get(txn, "b")), 2000)
+			return nil
+		}))
+		must(t, reader.Verify(t.Context(), nil))
+		must(t, reader.Close())
+		wantEqual(t, "changed", content(t, at) != before, false)
+	}
+}
+
+// TestFailedSyncStopsWrites fails one sync of the journal: the commit and all
+// later ones say so, what was acknowledged stays readable, and a new Open goes on.
+func TestFailedSyncStopsWrites(t *testing.T) {
+	for _, fault := range []error{faultfs.ErrIO, faultfs.ErrNoSpace} {
+		mem := vfs.NewMem()
+		faulty := faultfs.New(mem, faultfs.Options{})
+		db, err := Open(Options{Dir: dir, FS: faulty})
+		must(t, err)
+		set(t, db, "a=1")
+		faulty.Inject(faultfs.Fault{Kinds: faultfs.Sync | faultfs.SyncData, Path: ".log", Err: fault})
+		for i := range 3 {
+			err := db.Set(b("a"), b("2"))
+			wantErr(t, fmt.Sprintf("commit %d", i), err, ErrStopped)
+			wantErr(t, fmt.Sprintf("commit %d", i), err, fault)
+			if errors.Is(fault, ErrNoSpace) {
+				wantErr(t, fmt.Sprintf("commit %d", i), err, ErrNoSpace)
+			}
+			if !strings.Contains(fmt.Sprint(err), "writes are stopped") {
+				t.Errorf("error %q does not say that writes are stopped", err)
+			}
+		}
+		must(t, db.View(func(txn *Txn) error { wantEqual(t, "a", get(txn, "a"), "1"); return nil }))
+		wantErr(t, "Sync", db.Sync(t.Context()), ErrStopped)
+		wantErr(t, "Close", db.Close(), ErrStopped)
+
+		db, err = Open(Options{Dir: dir, FS: mem.CrashClone(vfs.CrashOptions{})})
+		must(t, err)
+		v, err := db.Get(b("a"))
+		must(t, err)
+		if !slices.Contains([]string{"1", "2"}, string(v)) {
+			t.Errorf("a is %q", v)
+		}
+		must(t, db.Close())
+	}
+}
+
+// TestFailedFlushStopsWrites fails the making of runs: an event tells at once,
+// writers hear of it when memory is full.
+func TestFailedFlushStopsWrites(t *testing.T) {
+	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
+	failed := make(chan error, 1)
+	db, err := Open(Options{
+		Dir: dir, FS: faulty, Durability: Buffered, Tuning: Tuning{MemtableSize: 64 << 10},
+		Events: Events{BackgroundError: func(err error) { failed <- err }},
+	})
+	must(t, err)
+	defer db.Close()
+	faulty.Inject(faultfs.Fault{Kinds: faultfs.Create, Path: ".run", Times: faultfs.Always, Err: faultfs.ErrNoSpace})
+	for i := 0; err == nil; i++ {
+		err = db.Set(fmt.Appendf(nil, "key %d", i), make([]byte, 400))
+	}
+	wantErr(t, "Set", err, ErrStopped)
+	wantErr(t, "Set", err, ErrNoSpace)
+	wantErr(t, "the event", <-failed, ErrNoSpace)
+	wantErr(t, "Flush", db.Flush(t.Context()), ErrStopped)
+	must(t, db.View(func(txn *Txn) error { wantEqual(t, "length", len(get(txn, "key 0")), 400); return nil }))
+}
