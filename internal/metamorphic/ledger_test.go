@@ -1,0 +1,256 @@
+package metamorphic
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+)
+
+// marker is written by every commit, so that a store tells up to which it goes.
+const marker = "~commit"
+
+// write is one write of a commit.
+type write struct {
+	key, value string
+	del        bool
+	ttl        time.Duration
+}
+
+func put(key, value string) write { return write{key: key, value: value} }
+
+func del(key string) write { return write{key: key, del: true} }
+
+func fading(key, value string, ttl time.Duration) write {
+	return write{key: key, value: value, ttl: ttl}
+}
+
+// fate is what the client knows of a commit.
+type fate uint8
+
+const (
+	pending fate = iota // asked for
+	acked               // done
+	unknown             // it failed: it may be there or not
+	refused             // it failed, and the store went on without it
+)
+
+type commit struct {
+	writes []write
+	at     int64 // when it was made, Unix milliseconds
+	fate   fate
+}
+
+// ledger is what one client asked of a store, one commit after the other, and
+// what it was promised.
+type ledger struct {
+	mu      sync.Mutex
+	commits []commit
+	created bool  // an Open succeeded
+	safe    int   // so many commits survive a power loss
+	now     int64 // of the stepped clock, Unix milliseconds
+}
+
+func newLedger() *ledger { return &ledger{now: 1_700_000_000_000} }
+
+func (l *ledger) clock() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.UnixMilli(l.now)
+}
+
+func (l *ledger) tick(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now += d.Milliseconds()
+}
+
+// begin notes that a commit is asked for; it returns its number, from 1.
+func (l *ledger) begin(writes []write) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.commits) + 1
+	l.commits = append(l.commits, commit{writes: append(writes, put(marker, strconv.Itoa(n))), at: l.now})
+	return n
+}
+
+// end notes what became of the commit n.
+func (l *ledger) end(n int, f fate, synced bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.commits[n-1].fate = f
+	if f != acked {
+		return
+	}
+	for i := range l.commits[:n] {
+		if l.commits[i].fate == unknown {
+			l.commits[i].fate = refused
+		}
+	}
+	if synced {
+		l.safe = n
+	}
+}
+
+// saved notes that all that was acknowledged is safe from a power loss.
+func (l *ledger) saved() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, c := range l.commits {
+		if c.fate == acked {
+			l.safe = i + 1
+		}
+	}
+}
+
+// promise is what must hold of a store found after a crash.
+type promise struct {
+	created bool
+	safe    int // commits that survived a power loss
+	acked   int // commits that survived the death of the process
+	asked   int // no more than these can be there
+	now     int64
+}
+
+func (l *ledger) promise() promise {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := promise{created: l.created, safe: l.safe, asked: len(l.commits), now: l.now}
+	for i, c := range l.commits {
+		if c.fate == acked {
+			p.acked = i + 1
+		}
+	}
+	return p
+}
+
+// state is what is visible after the first n commits, at the time now.
+func (l *ledger) state(n int, now int64) map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	type value struct {
+		text    string
+		expires int64
+	}
+	all := map[string]value{}
+	for _, c := range l.commits[:n] {
+		if c.fate == refused {
+			continue
+		}
+		for _, w := range c.writes {
+			switch {
+			case w.del:
+				delete(all, w.key)
+			case w.ttl > 0:
+				all[w.key] = value{w.value, c.at + w.ttl.Milliseconds()}
+			default:
+				all[w.key] = value{text: w.value}
+			}
+		}
+	}
+	out := map[string]string{}
+	for k, v := range all {
+		if v.expires == 0 || v.expires > now {
+			out[k] = v.text
+		}
+	}
+	return out
+}
+
+// dump reads everything that a store shows, in both directions and by key.
+func dump(db *brock.DB) (map[string]string, error) {
+	out, back := map[string]string{}, map[string]string{}
+	err := db.View(func(txn *brock.Txn) error {
+		for item, err := range txn.All() {
+			if err != nil {
+				return fmt.Errorf("iterate: %w", err)
+			}
+			v, err := item.Value()
+			if err != nil {
+				return fmt.Errorf("value of %.40q: %w", item.Key(), err)
+			}
+			out[string(item.Key())] = string(v)
+		}
+		for item, err := range txn.Items(brock.IteratorOptions{Reverse: true, KeysOnly: true}) {
+			if err != nil {
+				return fmt.Errorf("iterate back: %w", err)
+			}
+			back[string(item.Key())] = out[string(item.Key())]
+		}
+		for key, want := range out {
+			item, err := txn.Get([]byte(key))
+			if err != nil {
+				return fmt.Errorf("get %.40q: %w", key, err)
+			}
+			v, err := item.Value()
+			if err != nil {
+				return fmt.Errorf("get %.40q: value: %w", key, err)
+			}
+			if string(v) != want {
+				return fmt.Errorf("get %.40q: %s, an iterator found %s", key, brief(string(v)), brief(want))
+			}
+		}
+		return nil
+	})
+	if err == nil && !maps.Equal(out, back) {
+		err = fmt.Errorf("forward: %s\nbackward: %s", show(out), show(back))
+	}
+	return out, err
+}
+
+// commitOf is the number of the last commit in a dump.
+func commitOf(dump map[string]string) (int, error) {
+	text, ok := dump[marker]
+	if !ok {
+		return 0, nil
+	}
+	return strconv.Atoi(text)
+}
+
+// differ says in what got differs from want; "" if in nothing.
+func differ(got, want map[string]string) string {
+	for k, v := range want {
+		g, ok := got[k]
+		switch {
+		case !ok:
+			return fmt.Sprintf("%.40q is missing", k)
+		case g != v:
+			return fmt.Sprintf("%.40q is %s, want %s", k, brief(g), brief(v))
+		}
+	}
+	for k := range got {
+		if _, ok := want[k]; !ok {
+			return fmt.Sprintf("%.40q is there and should not be", k)
+		}
+	}
+	return ""
+}
+
+func brief(v string) string {
+	if len(v) <= 40 {
+		return strconv.Quote(v)
+	}
+	return fmt.Sprintf("%q... (%d bytes)", v[:24], len(v))
+}
+
+func show(m map[string]string) string {
+	s := fmt.Sprintf("%d keys:", len(m))
+	for k, v := range m {
+		s += fmt.Sprintf(" %.20q=%s", k, brief(v))
+		if len(s) > 400 {
+			return s + " ..."
+		}
+	}
+	return s
+}
+
+func must(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}

@@ -1,0 +1,370 @@
+package metamorphic
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
+)
+
+// session runs a script: it is the one client of a store, and notes in the
+// ledger what it asked for and what it was promised.
+type session struct {
+	t      testing.TB
+	o      brock.Options
+	ledger *ledger
+	db     *brock.DB // nil while closed
+	// failed is told of every error; a script then just goes on.
+	failed func(what string, err error)
+}
+
+func newSession(t testing.TB, fs vfs.FS, o brock.Options) *session {
+	l := newLedger()
+	o.FS, o.Now = fs, l.clock
+	if o.Dir == "" {
+		o.Dir = "db"
+	}
+	return &session{t: t, o: o, ledger: l, failed: func(what string, err error) { t.Fatalf("%s: %v", what, err) }}
+}
+
+func (s *session) open() {
+	if s.db != nil {
+		return
+	}
+	db, err := brock.Open(s.o)
+	if err != nil {
+		s.failed("open", err)
+		return
+	}
+	s.db = db
+	s.ledger.mu.Lock()
+	s.ledger.created = true
+	s.ledger.mu.Unlock()
+}
+
+func (s *session) close() {
+	if s.db == nil {
+		return
+	}
+	err := s.db.Close()
+	s.db = nil
+	if err != nil {
+		s.failed("close", err)
+		return
+	}
+	s.ledger.saved()
+}
+
+func (s *session) reopen() {
+	s.close()
+	s.open()
+}
+
+// commit writes in one transaction.
+func (s *session) commit(d brock.Durability, writes ...write) {
+	s.commitBy(d == brock.Synced, writes, func(writes []write) error {
+		return s.db.UpdateContext(context.Background(), brock.TxnOptions{Durability: d}, func(txn *brock.Txn) error {
+			for _, w := range writes {
+				if err := apply(txn, w); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// batch writes in one batch, with the store's durability.
+func (s *session) batch(writes ...write) {
+	s.commitBy(s.o.Durability != brock.Buffered, writes, func(writes []write) error {
+		b := s.db.NewBatch()
+		for _, w := range writes {
+			if err := apply(b, w); err != nil {
+				return err
+			}
+		}
+		return b.Commit(context.Background())
+	})
+}
+
+func (s *session) commitBy(synced bool, writes []write, do func([]write) error) {
+	if s.db == nil {
+		return
+	}
+	n := s.ledger.begin(writes)
+	s.ledger.mu.Lock()
+	writes = s.ledger.commits[n-1].writes
+	s.ledger.mu.Unlock()
+	err := do(writes)
+	if err != nil {
+		s.ledger.end(n, unknown, false)
+		s.failed(fmt.Sprintf("commit %d", n), err)
+		return
+	}
+	s.ledger.end(n, acked, synced)
+}
+
+// writer is what takes writes.
+type writer interface {
+	SetEntry(e *brock.Entry) error
+	Delete(key []byte) error
+}
+
+func apply(to writer, w write) error {
+	if w.del {
+		return to.Delete([]byte(w.key))
+	}
+	return to.SetEntry(&brock.Entry{Key: []byte(w.key), Value: []byte(w.value), TTL: w.ttl})
+}
+
+// try does what saves all if it succeeds.
+func (s *session) try(what string, do func(*brock.DB, context.Context) error) {
+	if s.db == nil {
+		return
+	}
+	if err := do(s.db, context.Background()); err != nil {
+		s.failed(what, err)
+		return
+	}
+	s.ledger.saved()
+}
+
+func (s *session) flush()   { s.try("flush", (*brock.DB).Flush) }
+func (s *session) compact() { s.try("compact", (*brock.DB).Compact) }
+func (s *session) sync()    { s.try("sync", (*brock.DB).Sync) }
+
+func (s *session) tick(d time.Duration) { s.ledger.tick(d) }
+
+// text is n bytes that tell key and generation, and don't repeat.
+func text(key string, generation, n int) string {
+	rng := rand.New(rand.NewPCG(uint64(generation), uint64(len(key))))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s/%d:", key, generation)
+	for b.Len() < n {
+		b.WriteByte(byte('a' + rng.IntN(26)))
+	}
+	return b.String()[:n]
+}
+
+func key(i int) string { return fmt.Sprintf("key%04d", i) }
+
+// script is a short life of a store. big ones are crashed at fewer points.
+type script struct {
+	name    string
+	big     bool
+	options brock.Options
+	run     func(s *session)
+}
+
+// small are the smallest files that options allow.
+var small = brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: 64 << 10}
+
+const (
+	synced   = brock.Synced
+	buffered = brock.Buffered
+)
+
+var scripts = []script{
+	{name: "open and close", run: func(s *session) {
+		s.open()
+		s.close()
+		s.open()
+		s.close()
+	}},
+	{name: "synced puts", run: func(s *session) {
+		s.open()
+		for i := range 6 {
+			s.commit(synced, put(key(i), text(key(i), i, 20)))
+		}
+		s.reopen()
+		s.commit(synced, put(key(2), "again"), put(key(9), ""))
+		s.close()
+	}},
+	{name: "buffered puts", run: func(s *session) {
+		s.open()
+		for i := range 5 {
+			s.commit(buffered, put(key(i), text(key(i), 1, 50)), put(key(i+1), "x"))
+		}
+		s.sync()
+		for i := range 5 {
+			s.commit(buffered, put(key(i), text(key(i), 2, 50)))
+		}
+		s.commit(synced, put("end", "1"))
+		s.commit(buffered, put("end", "2"))
+		s.reopen()
+		s.commit(buffered, put("end", "3"))
+		s.close()
+	}},
+	{name: "large values", options: brock.Options{Tuning: small}, run: func(s *session) {
+		s.open()
+		s.commit(synced, put(key(1), text("a", 1, 600)), put(key(2), text("b", 1, 5000)))
+		s.commit(buffered, put(key(3), text("c", 1, 100_000)), put("small", "s"))
+		s.commit(synced, put(key(1), text("a", 2, 40_000)))
+		s.commit(buffered, put(key(4), text("d", 1, 30_000)))
+		s.flush()
+		s.commit(synced, put(key(2), text("b", 2, 70_000)), del(key(3)))
+		s.flush()
+		s.compact()
+		s.reopen()
+		s.commit(synced, put(key(5), text("e", 1, 700)))
+		s.close()
+	}},
+	{name: "transactions", run: func(s *session) {
+		s.open()
+		for i := range 4 {
+			var writes []write
+			for j := range 8 {
+				writes = append(writes, put(key(j), text(key(j), i, 10+200*j)))
+			}
+			s.commit([]brock.Durability{synced, buffered}[i%2], writes...)
+			s.batch(put("batch", text("batch", i, 1000)), del(key(i)))
+		}
+		s.flush()
+		s.commit(buffered, del(key(5)), del(key(6)), put(key(5), "back"))
+		s.close()
+	}},
+	{name: "deletes", run: func(s *session) {
+		s.open()
+		for i := range 8 {
+			s.commit(buffered, put(key(i), text(key(i), 1, 100*i)))
+		}
+		s.flush()
+		s.commit(synced, del(key(1)), del(key(7)))
+		s.commit(buffered, del(key(2)))
+		s.flush()
+		s.compact()
+		s.commit(buffered, put(key(1), "new"), del(key(3)))
+		s.flush()
+		s.commit(synced, del(key(1)))
+		s.compact()
+		s.close()
+	}},
+	{name: "times to live", run: func(s *session) {
+		s.open()
+		s.commit(synced, fading("a", "1", time.Minute), fading("b", text("b", 1, 2000), time.Hour), put("c", "1"))
+		s.tick(30 * time.Second)
+		s.commit(buffered, fading("c", "2", time.Minute))
+		s.flush()
+		s.tick(45 * time.Second)
+		s.commit(synced, put("d", "1"))
+		s.flush()
+		s.compact()
+		s.tick(time.Hour)
+		s.compact()
+		s.reopen()
+		s.tick(-time.Minute)
+		s.commit(synced, fading("a", "3", time.Second))
+		s.close()
+	}},
+	{name: "many runs", run: func(s *session) {
+		s.open()
+		for i := range 7 {
+			s.commit(buffered, put(key(i), text(key(i), i, 30)), put("shared", text("shared", i, 600)))
+			s.flush()
+		}
+		s.commit(synced, del(key(0)))
+		s.compact()
+		s.close()
+	}},
+	{name: "full memtables", options: brock.Options{Tuning: small}, run: func(s *session) {
+		s.open()
+		for i := range 12 {
+			var writes []write
+			for j := range 40 {
+				writes = append(writes, put(key(j*12+i), text(key(j), i, 300)))
+			}
+			s.commit(buffered, writes...)
+		}
+		s.sync()
+		s.close()
+	}},
+	{name: "full segments", options: brock.Options{Tuning: small}, run: func(s *session) {
+		s.open()
+		for i := range 14 {
+			s.commit([]brock.Durability{buffered, buffered, synced}[i%3], put(key(i%5), text(key(i), i, 20_000)), put("n", text("n", i, 40)))
+		}
+		s.flush()
+		for i := range 4 {
+			s.commit(buffered, put(key(i), text(key(i), 100+i, 25_000)))
+		}
+		s.close()
+	}},
+	{name: "short sessions", run: func(s *session) {
+		for i := range 7 {
+			s.open()
+			s.commit([]brock.Durability{buffered, synced}[i%2], put(key(i), text(key(i), i, 900)))
+			s.close()
+		}
+	}},
+	{name: "read-only", run: func(s *session) {
+		s.open()
+		s.commit(synced, put("a", "1"), put("b", text("b", 1, 3000)))
+		s.flush()
+		s.commit(buffered, put("c", "1"))
+		s.close()
+		s.o.Mode = brock.ReadOnly
+		s.open()
+		if s.db != nil {
+			if _, err := dump(s.db); err != nil {
+				s.failed("read", err)
+			}
+		}
+		s.close()
+		s.o.Mode = brock.ReadWrite
+		s.open()
+		s.commit(synced, put("d", "1"))
+		s.close()
+	}},
+	{name: "deep directories", options: brock.Options{Dir: "a/b/c"}, run: func(s *session) {
+		s.open()
+		s.commit(synced, put("a", "1"))
+		s.close()
+	}},
+	{name: "values elsewhere", options: brock.Options{Dir: "store/keys", ValueDir: "other/values", Tuning: small}, run: func(s *session) {
+		s.open()
+		for i := range 4 {
+			s.commit(synced, put(key(i), text(key(i), i, 900+10_000*i)))
+		}
+		s.flush()
+		s.commit(buffered, put(key(1), text(key(1), 9, 900)), del(key(2)))
+		s.compact()
+		s.reopen()
+		s.commit(synced, put(key(8), text(key(8), 1, 40_000)))
+		s.close()
+	}},
+	{name: "no separated values", options: brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: -1}, Tuning: small}, run: func(s *session) {
+		s.open()
+		for i := range 6 {
+			s.commit(buffered, put(key(i), text(key(i), i, 20_000)))
+		}
+		s.flush()
+		s.commit(synced, put(key(1), text(key(1), 7, 90_000)))
+		s.compact()
+		s.close()
+	}},
+	{name: "kept and recycled segments", big: true, options: brock.Options{Durability: brock.Buffered}, run: func(s *session) {
+		s.open()
+		for i := range 5 {
+			s.commit(buffered, put(key(i), text(key(i), 1, 1<<20)))
+		}
+		s.flush() // keeps the journal segment: it is all values
+		for i := range 10 {
+			s.commit(buffered, put("same", text("same", i, 1<<20)))
+		}
+		s.flush() // keeps nothing of it: the file waits to be used again
+		s.commit(synced, put("a", "1"))
+		s.commit(buffered, put("b", text("b", 1, 2000)))
+		for i := range 5 {
+			s.commit(buffered, put(key(i), text(key(i), 2, 1<<20)))
+		}
+		s.flush()
+		s.compact() // the first segment has no live value any more
+		s.commit(synced, put("c", "1"))
+		s.close()
+	}},
+}
