@@ -14,7 +14,7 @@ type delCommand struct {
 
 // Run deletes all the keys or, if one is absent, none.
 func (c *delCommand) Run(a *app) error {
-	return c.use(a, brock.Options{Dir: c.Dir, MustExist: true}, func(db *brock.DB) error {
+	return c.use(a, brock.Options{MustExist: true}, func(db *brock.DB) error {
 		return db.Update(c.delete)
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -51,9 +52,9 @@ type app struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
 	a := &app{ctx: ctx, in: os.Stdin, out: os.Stdout, err: os.Stderr, progress: progress.To(os.Stderr)}
 	code := a.run(os.Args[1:])
-	stop()
 	os.Exit(code)
 }
 
@@ -75,7 +76,7 @@ func (a *app) run(args []string) int {
 	}
 	if err := line.Run(a); err != nil {
 		if message := err.Error(); message != "" {
-			fmt.Fprintln(a.err, "brock:", message)
+			fmt.Fprintln(a.err, "brock:", strings.TrimPrefix(message, "brock: "))
 		}
 		return exitCode(err)
 	}

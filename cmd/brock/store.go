@@ -12,21 +12,23 @@ import (
 
 // store is the argument of most commands.
 type store struct {
-	Dir string `arg:"" help:"Directory of the store."`
+	Dir      string `arg:"" help:"Directory of the store."`
+	ValueDir string `help:"Directory of its journal and value segments, if another." placeholder:"DIR"`
 }
 
 // read opens the store read-only for fn: nothing is written, and other readers
 // may be at work.
 func (s *store) read(a *app, fn func(*brock.DB) error) error {
-	return s.use(a, brock.Options{Dir: s.Dir, Mode: brock.ReadOnly}, fn)
+	return s.use(a, brock.Options{Mode: brock.ReadOnly}, fn)
 }
 
 // write opens the store for fn, and makes it if there is none.
 func (s *store) write(a *app, fn func(*brock.DB) error) error {
-	return s.use(a, brock.Options{Dir: s.Dir}, fn)
+	return s.use(a, brock.Options{}, fn)
 }
 
 func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
+	o.Dir, o.ValueDir = s.Dir, s.ValueDir
 	db, err := brock.OpenContext(a.ctx, o)
 	if err != nil {
 		return err

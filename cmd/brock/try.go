@@ -21,7 +21,7 @@ type tryCommand struct {
 	Path    string        `arg:"" optional:"" help:"A directory, or a .jsonl, .csv or .tsv file; without it, the source tree of the Go toolchain."`
 	Dir     string        `help:"Make the store below this directory, on the disk that you want to try, instead of the temporary one."`
 	Keep    bool          `help:"Keep the store; else it is removed, unless something failed."`
-	Rounds  int           `default:"6" help:"How often a writing process is killed."`
+	Rounds  int           `default:"10" help:"How often a process is killed while it writes; half as often more while it recovers."`
 	Updates time.Duration `default:"2s" help:"How long concurrent transactions run."`
 	Seed    uint64        `help:"Of everything that is random; 0 chooses one."`
 	JSON    bool          `help:"Report as JSON."`
@@ -29,6 +29,8 @@ type tryCommand struct {
 
 // errNoSource is a toolchain that was installed without its sources.
 var errNoSource = errors.New("the Go toolchain's source tree is not on this machine; name a directory or a file: brock try PATH")
+
+var errInterrupted = errors.New("interrupted")
 
 // Run tries a fresh store, and reports each step as soon as it is done.
 func (c *tryCommand) Run(a *app) error {
@@ -55,12 +57,15 @@ func (c *tryCommand) Run(a *app) error {
 	}
 	report, err := trial.Run(a.ctx, config)
 	report.Source = name
+	if a.ctx.Err() != nil {
+		err = errInterrupted // whatever else it led to
+	}
 	return errors.Join(err, c.finish(a, report, err))
 }
 
 // finish prints the end of the report and removes the store.
 func (c *tryCommand) finish(a *app, r *trial.Report, failure error) error {
-	keep := c.Keep || failure != nil && a.ctx.Err() == nil
+	keep := c.Keep || failure != nil && failure != errInterrupted
 	var removed error
 	if !keep {
 		removed = os.RemoveAll(r.Dir)

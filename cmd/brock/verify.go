@@ -29,7 +29,7 @@ func (c *verifyCommand) Run(a *app) error {
 			if damage.Err != nil {
 				reason += ": " + damage.Err.Error()
 			}
-			writeLine(a.out, problem{damage.File, damage.Offset, reason})
+			_ = writeLine(a.out, problem{damage.File, damage.Offset, reason}) // the exit code tells, too
 			return
 		}
 		fmt.Fprintln(a.out, damage)
@@ -47,7 +47,7 @@ func (c *verifyCommand) Run(a *app) error {
 	case err != nil && !errors.Is(err, brock.ErrCorrupt):
 		return err
 	case c.JSON:
-		writeLine(a.out, map[string]int{"problems": problems})
+		err = errors.Join(err, writeLine(a.out, map[string]int{"problems": problems}))
 	case problems == 0:
 		fmt.Fprintln(a.out, "every checksum and cross-reference is right")
 	}

@@ -41,9 +41,9 @@ func Duration(d time.Duration) string {
 	return three(d.Seconds()*1e6) + " µs"
 }
 
-// Rate is n a second, to three digits, as "38,100/s".
-func Rate(n int64, d time.Duration) string {
-	return Count(round(perSecond(n, d))) + "/s"
+// Rate is n things a second, to three digits, as "38,100 pairs/s".
+func Rate(n int64, things string, d time.Duration) string {
+	return Count(round(perSecond(n, d))) + " " + things + "/s"
 }
 
 // ByteRate is n bytes a second, as "165 MB/s".

@@ -11,90 +11,79 @@ import (
 
 // killed is the result of the step of kills.
 type killed struct {
-	Rounds       int           `json:"rounds"`
+	Writing      int           `json:"killedWhileWriting"`
 	InRecovery   int           `json:"killedInRecovery"`
 	Acknowledged int           `json:"acknowledgedCommits"`
-	Unannounced  int           `json:"commitsWithoutAcknowledgement"` // there as a whole, but killed before it was told
-	Writing      time.Duration `json:"writingNanoseconds"`
-	Reopen       time.Duration `json:"slowestOpenNanoseconds"`
+	Unannounced  int           `json:"unacknowledgedCommits"` // there as a whole, but killed before it was said
+	Open         time.Duration `json:"slowestOpenNanoseconds"`
 	ReadOnly     time.Duration `json:"slowestReadOnlyOpenNanoseconds"`
 }
 
 func (k killed) String() string {
-	return fmt.Sprintf("a writing process %d times, %d more while it recovered: each of %s synced commits it%sacknowledged is there, none in half; %d more, whole; reopened in %s or less, read-only %s",
-		k.Rounds, k.InRecovery, human.Count(int64(k.Acknowledged)), indent, k.Unannounced, human.Duration(k.Reopen), human.Duration(k.ReadOnly))
+	return fmt.Sprintf("a process killed %d times while it writes, %d times while it recovers: all of %s%ssynced commits that it acknowledged are there, none in half%s(and %d that it had no time to acknowledge, whole); reopened in %s, read-only in %s at most",
+		k.Writing, k.InRecovery, human.Count(int64(k.Acknowledged)), indent, indent, k.Unannounced, human.Duration(k.Open), human.Duration(k.ReadOnly))
 }
 
 // maxLife bounds the random time that a process writes before it is killed.
 const maxLife = 600 * time.Millisecond
 
-// kill kills writing processes at random moments, every second one a second time
-// while it recovers, and looks at what they leave.
+// kill kills processes at random moments while they write, after every second one
+// another while it recovers, and looks at what they leave.
 func (t *trial) kill() (fmt.Stringer, error) {
 	if err := t.close(); err != nil {
 		return nil, err
 	}
-	random := rand.New(rand.NewPCG(t.Seed, 2))
 	work := t.Progress.Start("kill", 0)
 	defer work.End()
-	k := killed{Rounds: t.Rounds}
-	var acknowledged [][writers]int
+	k := &kills{random: rand.New(rand.NewPCG(t.Seed, 2))}
 	for round := range t.Rounds {
-		if err := t.ctx.Err(); err != nil {
-			return nil, err
-		}
-		last, err := t.killWhileWriting(&k, round, random)
-		if err != nil {
+		k.Writing++
+		if err := t.killOne(k, (*victim).acknowledges, maxLife); err != nil {
 			return nil, err
 		}
 		if round%2 == 1 {
-			if err := t.killInRecovery(&k, random); err != nil {
+			k.InRecovery++
+			if err := t.killOne(k, (*victim).opens, k.Open); err != nil {
 				return nil, err
 			}
 		}
-		acknowledged = append(acknowledged, last)
-		if err := t.examine(&k, acknowledged); err != nil {
+		if err := t.examine(k); err != nil {
 			return nil, err
 		}
 	}
 	_, err := t.open(brock.ReadWrite)
-	return k, err
+	return k.killed, err
 }
 
-func (t *trial) killWhileWriting(k *killed, round int, random *rand.Rand) (acknowledged [writers]int, err error) {
-	v, err := startVictim(t.Writer(t.Dir, round, t.Seed))
-	if err != nil {
-		return acknowledged, err
-	}
-	after := time.Duration(random.Int64N(int64(maxLife)))
-	acknowledged, err = v.kill(v.acks, after)
-	k.Writing += after
-	for _, n := range acknowledged {
-		k.Acknowledged += n
-	}
-	return acknowledged, err
+// kills are the processes killed so far.
+type kills struct {
+	killed
+	last   [][writers]int // the commits that each process acknowledged last
+	random *rand.Rand
 }
 
-// killInRecovery has a process begin to recover what the last one left, and kills
-// it on the way; at the latest when it is done and writes, as a round of its own
-// that nobody looks at.
-func (t *trial) killInRecovery(k *killed, random *rand.Rand) error {
-	v, err := startVictim(t.Writer(t.Dir, t.Rounds+k.InRecovery, t.Seed))
+// killOne starts a process, and kills it at a random moment within a while after
+// an event.
+func (t *trial) killOne(k *kills, event func(*victim) <-chan struct{}, within time.Duration) error {
+	if err := t.ctx.Err(); err != nil {
+		return err
+	}
+	v, err := startVictim(t.Writer(t.Dir, len(k.last), t.Seed))
 	if err != nil {
 		return err
 	}
-	k.InRecovery++
-	_, err = v.kill(v.opens, time.Duration(random.Int64N(int64(max(k.Reopen, time.Millisecond)))))
+	last, err := v.kill(event(v), time.Duration(k.random.Int64N(int64(within))))
+	k.last = append(k.last, last)
+	for _, n := range last {
+		k.Acknowledged += n
+	}
 	return err
 }
 
 // examine opens the store, first read-only and then to recover it, and compares
-// each round with what was acknowledged in it.
-func (t *trial) examine(k *killed, acknowledged [][writers]int) error {
-	check := func() (err error) {
-		k.Unannounced, err = t.checkRounds(acknowledged)
-		return err
-	}
+// what is there with what was acknowledged.
+func (t *trial) examine(k *kills) error {
+	check := func() error { return t.checkLedgers(k) }
 	took, err := t.lookReadOnly(check)
 	if err != nil {
 		return err
@@ -103,26 +92,26 @@ func (t *trial) examine(k *killed, acknowledged [][writers]int) error {
 	if took, err = t.open(brock.ReadWrite); err != nil {
 		return err
 	}
-	k.Reopen = max(k.Reopen, took)
+	k.Open = max(k.Open, took)
 	if err := check(); err != nil {
 		return err
 	}
 	return t.close()
 }
 
-// checkRounds counts the transactions that are there without an acknowledgement.
-func (t *trial) checkRounds(acknowledged [][writers]int) (unannounced int, err error) {
-	err = t.db.ViewContext(t.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error {
-		for round, last := range acknowledged {
-			for writer, a := range last {
-				n, err := ledger{round: round, writer: writer, seed: t.Seed}.check(txn, a)
+// checkLedgers also counts the commits that are there without acknowledgement.
+func (t *trial) checkLedgers(k *kills) error {
+	k.Unannounced = 0
+	return t.db.ViewContext(t.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error {
+		for round, last := range k.last {
+			for writer, acknowledged := range last {
+				n, err := ledger{round: round, writer: writer, seed: t.Seed}.check(txn, acknowledged)
 				if err != nil {
 					return err
 				}
-				unannounced += n - a
+				k.Unannounced += n - acknowledged
 			}
 		}
 		return nil
 	})
-	return unannounced, err
 }

@@ -123,7 +123,7 @@ func (l ledger) check(txn *brock.Txn, acknowledged int) (n int, err error) {
 			return n, err
 		}
 		if key, want, ok := next(); !ok || !bytes.Equal(item.Key(), key) || !bytes.Equal(value, want) {
-			return n, wrong("round %d, writer %d: after %d commits there is %q of %d bytes, want %q of %d",
+			return n, wrong("round %d, writer %d: half a transaction: after %d commits there is %q with %d bytes, want %q with %d",
 				l.round, l.writer, n, item.Key(), len(value), key, len(want))
 		}
 	}

@@ -18,15 +18,16 @@ import (
 type loaded struct {
 	Pairs    int           `json:"pairs"`
 	Bytes    int64         `json:"bytes"`
+	Smallest int           `json:"smallestValue"`
 	Largest  int           `json:"largestValue"`
 	Took     time.Duration `json:"nanoseconds"` // until all was synced
 	WriteAmp float64       `json:"writeAmplification"`
 }
 
 func (l loaded) String() string {
-	return fmt.Sprintf("%s pairs, %s, values up to %s; %s, %s pairs; written ×%.2f",
-		human.Count(int64(l.Pairs)), human.Bytes(l.Bytes), human.Bytes(int64(l.Largest)),
-		human.ByteRate(l.Bytes, l.Took), human.Rate(int64(l.Pairs), l.Took), l.WriteAmp)
+	return fmt.Sprintf("%s pairs, %s, values from %s to %s: %s, %s;%swrite amplification %.2f",
+		human.Count(int64(l.Pairs)), human.Bytes(l.Bytes), human.Bytes(int64(l.Smallest)), human.Bytes(int64(l.Largest)),
+		human.ByteRate(l.Bytes, l.Took), human.Rate(int64(l.Pairs), "pairs", l.Took), indent, l.WriteAmp)
 }
 
 // load writes the source into a new store, and notes what the pairs are.
@@ -42,8 +43,9 @@ func (t *trial) load() (_ fmt.Stringer, err error) {
 	if len(t.records) == 0 {
 		return nil, errors.New("there is nothing in it")
 	}
+	l.Smallest = t.records[0].size
 	for _, r := range t.records {
-		l.Largest = max(l.Largest, r.size)
+		l.Smallest, l.Largest = min(l.Smallest, r.size), max(l.Largest, r.size)
 	}
 	if err := t.db.Flush(t.ctx); err != nil {
 		return nil, err

@@ -25,10 +25,10 @@ type compared struct {
 }
 
 func (c compared) String() string {
-	s := fmt.Sprintf("%s pairs in random order, each byte as in the files; %s",
-		human.Count(c.Pairs), human.Rate(c.Pairs, c.Spent/time.Duration(c.Readers)))
+	s := fmt.Sprintf("%s pairs in random order, byte for byte as in the source: %s",
+		human.Count(c.Pairs), human.Rate(c.Pairs, "gets", c.Spent/time.Duration(c.Readers)))
 	if c.Changed > 0 {
-		s += fmt.Sprintf("; %s files changed meanwhile, left out", human.Count(c.Changed))
+		s += fmt.Sprintf("; %s changed meanwhile and were left out", human.Count(c.Changed))
 	}
 	return s
 }

@@ -1,17 +1,22 @@
 package trial
 
-import (
-	"errors"
-	"sync"
-)
+import "sync"
 
-// together runs n goroutines of fn and returns their errors when all have ended.
+// together runs n goroutines of fn and returns, when all have ended, their first
+// error: one failure of the store fails many.
 func together(n int, fn func(i int) error) error {
-	errs := make([]error, n)
-	var wait sync.WaitGroup
+	var (
+		first error
+		once  sync.Once
+		wait  sync.WaitGroup
+	)
 	for i := range n {
-		wait.Go(func() { errs[i] = fn(i) })
+		wait.Go(func() {
+			if err := fn(i); err != nil {
+				once.Do(func() { first = err })
+			}
+		})
 	}
 	wait.Wait()
-	return errors.Join(errs...)
+	return first
 }

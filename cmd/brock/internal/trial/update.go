@@ -35,8 +35,8 @@ type updated struct {
 }
 
 func (u updated) String() string {
-	return fmt.Sprintf("%d goroutines move money, serializable: %s commits, %s conflicts run again; %s audits, all balanced",
-		u.Goroutines, human.Rate(u.Commits, u.Took), human.Count(u.Conflicts), human.Count(u.Audits))
+	return fmt.Sprintf("%d goroutines move money in serializable transactions: %s,%s%s conflicts run again; the books balance in all of %s audits meanwhile",
+		u.Goroutines, human.Rate(u.Commits, "commits", u.Took), indent, human.Count(u.Conflicts), human.Count(u.Audits))
 }
 
 func account(customer, n int) []byte {

@@ -3,7 +3,6 @@ package trial
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -14,15 +13,15 @@ import (
 type victim struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
-	opens  chan struct{} // closed when it opens the store
-	acks   chan struct{} // closed at its first acknowledged commit
-	ended  chan struct{} // closed when everything it wrote is read
-	last   [writers]int  // number acknowledged last; read it after ended
-	err    error         // of reading; read it after ended
+	opened chan struct{} // closed when it begins to open the store
+	acked  chan struct{} // closed at its first acknowledgement
+	ended  chan struct{} // closed when everything it said is read
+	last   [writers]int  // commits acknowledged last; read it after ended
+	err    error         // of what it said; read it after ended
 }
 
 func startVictim(cmd *exec.Cmd) (*victim, error) {
-	v := &victim{cmd: cmd, opens: make(chan struct{}), acks: make(chan struct{}), ended: make(chan struct{})}
+	v := &victim{cmd: cmd, opened: make(chan struct{}), acked: make(chan struct{}), ended: make(chan struct{})}
 	cmd.Stderr = &v.stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -35,6 +34,12 @@ func startVictim(cmd *exec.Cmd) (*victim, error) {
 	return v, nil
 }
 
+// opens is closed when the process begins to open the store.
+func (v *victim) opens() <-chan struct{} { return v.opened }
+
+// acknowledges is closed when it acknowledges its first commit.
+func (v *victim) acknowledges() <-chan struct{} { return v.acked }
+
 // listen notes what the process says, also what it said just before it died.
 func (v *victim) listen(stdout io.Reader) {
 	defer close(v.ended)
@@ -42,7 +47,7 @@ func (v *victim) listen(stdout io.Reader) {
 	for lines.Scan() {
 		switch lines.Text() {
 		case opening:
-			close(v.opens)
+			close(v.opened)
 			continue
 		case ready:
 			continue
@@ -55,14 +60,14 @@ func (v *victim) listen(stdout io.Reader) {
 		v.last[writer] = n
 		if !acknowledged {
 			acknowledged = true
-			close(v.acks)
+			close(v.acked)
 		}
 	}
 	v.err = lines.Err()
 }
 
 // kill waits for the event and for a while more, and kills the process. It
-// returns the numbers of the commits that were acknowledged last.
+// returns which commits were acknowledged last.
 func (v *victim) kill(event <-chan struct{}, after time.Duration) (acknowledged [writers]int, err error) {
 	select {
 	case <-event:
@@ -78,5 +83,5 @@ func (v *victim) kill(event <-chan struct{}, after time.Duration) (acknowledged 
 	if killed != nil || v.stderr.Len() > 0 {
 		return v.last, fmt.Errorf("the writing process ended by itself: %s", bytes.TrimSpace(v.stderr.Bytes()))
 	}
-	return v.last, errors.Join(v.err)
+	return v.last, v.err
 }
