@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
 )
@@ -58,20 +59,18 @@ const checkEvery = 1024
 func Execute(ctx context.Context, in Input) (out Output, err error) {
 	w := worker{in: in, out: &out}
 	defer func() {
-		if cerr := in.Entries.Err(); err == nil && cerr != nil {
-			err = cerr
-		}
 		in.Entries.Close()
 		if err != nil {
 			w.abort()
 		}
 	}()
+	defer pageio.Guard(pageio.Arm(), &err, "a run that is merged")
 	rules := newRetention(in.Rules)
 	for ok := in.Entries.First(); ok; ok = in.Entries.Next() {
 		if out.Read++; out.Read%checkEvery == 0 && ctx.Err() != nil {
 			return out, context.Cause(ctx)
 		}
-		if err := w.entry(in.Entries.Entry(), rules); err != nil {
+		if err := w.entry(ctx, in.Entries.Entry(), rules); err != nil {
 			return out, err
 		}
 	}
@@ -83,16 +82,17 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 
 // worker holds the outputs being written.
 type worker struct {
-	in     Input
-	out    *Output
-	values *segment.ValueWriter
-	moved  uint64 // bytes of values written to values
+	in       Input
+	out      *Output
+	values   *segment.ValueWriter
+	moved    uint64 // bytes of values written to values
+	finished []*segment.ValueWriter
 }
 
-func (w *worker) entry(e *entry.Entry, rules *retention) error {
+func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) error {
 	switch rules.judge(e) {
 	case keep:
-		return w.keep(e)
+		return w.keep(ctx, e)
 	case bury:
 		w.out.Expired++
 		w.dead(e)
@@ -105,9 +105,12 @@ func (w *worker) entry(e *entry.Entry, rules *retention) error {
 	}
 }
 
-func (w *worker) keep(e *entry.Entry) error {
+func (w *worker) keep(ctx context.Context, e *entry.Entry) error {
 	if !e.Separated || w.in.Extract == nil || !w.in.Extract(e.Handle.Segment) {
 		return w.in.Run.Add(e)
+	}
+	if ctx.Err() != nil { // values may be large
+		return context.Cause(ctx)
 	}
 	value, err := w.in.Value(e.Key, e)
 	if err != nil {
@@ -161,15 +164,21 @@ func (w *worker) finishValues() error {
 		return err
 	}
 	w.out.Values = append(w.out.Values, ValueSegment{stats, w.moved})
+	w.finished = append(w.finished, w.values)
 	w.values, w.moved = nil, 0
 	return nil
 }
 
+// abort removes what was written; what cannot be removed, the next Open removes.
 func (w *worker) abort() {
 	w.in.Run.Abort()
 	if w.values != nil {
-		w.values.Abort()
+		_ = w.values.Abort()
 	}
+	for _, v := range w.finished {
+		_ = v.Abort()
+	}
+	*w.out = Output{}
 }
 
 // Each tells, for every entry of a source, whether Execute would keep it under

@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -23,6 +24,7 @@ type ValueWriter struct {
 	buf     []byte   // the records of the frame being filled
 	payload [][]byte // holds buf for Append
 	hinted  int64    // written back up to here
+	closed  bool     // the file is
 	stopped error    // the first error; it ends all
 }
 
@@ -37,6 +39,9 @@ type Stats struct {
 func NewValueWriter(c Config, number entry.FileNum) (*ValueWriter, error) {
 	w, err := Create(c, Header{Kind: filename.Value, Number: number, FirstFrame: 1})
 	if err != nil {
+		if !errors.Is(err, fs.ErrExist) {
+			_ = c.FS.Remove(c.path(filename.Value, number)) // if its header could not be written
+		}
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
 	return &ValueWriter{w: w, payload: make([][]byte, 1)}, nil
@@ -80,6 +85,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	if err == nil {
 		err = v.w.Sync()
 	}
+	v.closed = true
 	if err = errors.Join(err, v.w.Close()); err == nil {
 		err = v.w.cfg.FS.SyncDir(v.w.cfg.Dir)
 	}
@@ -90,10 +96,16 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	return Stats{Number: v.w.Number(), Size: v.w.End(), Totals: v.w.Totals()}, nil
 }
 
-// Abort closes and removes the segment.
+// Abort closes and removes the segment; it may follow Finish, as long as nobody
+// has opened what that finished.
 func (v *ValueWriter) Abort() error {
 	v.stopped = errs.ErrClosed
-	return errors.Join(v.w.Close(), v.w.cfg.FS.Remove(v.w.path))
+	var err error
+	if !v.closed {
+		v.closed = true
+		err = v.w.Close()
+	}
+	return errors.Join(err, v.w.cfg.FS.Remove(v.w.path))
 }
 
 func (v *ValueWriter) flush() error {

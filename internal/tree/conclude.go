@@ -22,6 +22,7 @@ type change struct {
 func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err error) {
 	added, err := t.openOutputs(edit, out)
 	if err != nil {
+		t.removeOutputs(out)
 		return err
 	}
 	t.recording.Lock()
@@ -30,6 +31,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	t.complete(edit, layout, out)
 	if err := dropUnreferenced(edit, layout); err != nil {
 		added.discard()
+		t.removeOutputs(out)
 		return err
 	}
 	next, err := t.log.Append(edit)
@@ -111,14 +113,23 @@ type outputs struct {
 	files []*valueFile
 }
 
-// discard closes the files; they stay on the disk until the next Open, as the
-// manifest may name them.
+// discard closes the files, but leaves them on the disk.
 func (o *outputs) discard() {
 	for _, r := range o.runs {
 		r.Reader.Close()
 	}
 	for _, f := range o.files {
 		f.Reader.Close()
+	}
+}
+
+// removeOutputs removes files that the manifest surely does not name.
+func (t *Tree) removeOutputs(out *compact.Output) {
+	for _, f := range out.Run.Files {
+		t.removeFile(filename.New(filename.Run, f.Num))
+	}
+	for _, s := range out.Values {
+		t.removeFile(filename.New(filename.Value, s.Number))
 	}
 }
 
