@@ -7,7 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
 )
 
 // Verify reads every run and segment, checks all checksums, and that runs,
@@ -31,8 +31,7 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 		}
 	}
 	for _, r := range hold.view.runs {
-		r.Verify(report)
-		if err := t.verifyHandles(ctx, hold.view, r, layout.Run(r.id), report); err != nil {
+		if err := reported(hold.view.verifyRun(ctx, r, report), report); err != nil {
 			return err
 		}
 	}
@@ -54,35 +53,50 @@ func reported(err error, report func(*errs.Corruption)) error {
 	return err
 }
 
-// verifyHandles follows every handle of a run, and compares what it finds with
-// what the manifest says of it. A run that was replaced meanwhile has no record.
-func (t *Tree) verifyHandles(ctx context.Context, v *View, r *sortedRun, m *manifest.Run, report func(*errs.Corruption)) error {
+// verifyRun checks a run, follows its handles, and compares what it finds with
+// what the layout says.
+func (v *View) verifyRun(ctx context.Context, r *sortedRun, report func(*errs.Corruption)) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, fmt.Sprintf("run %d", r.id))
+	r.Verify(report)
 	refs := make(map[entry.FileNum]uint64)
 	it := r.Iterator()
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
-		e := it.Entry()
 		if n++; n%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		e := it.Entry()
 		if !e.Separated {
 			continue
 		}
 		refs[e.Handle.Segment]++
-		_, err := v.separated(e.Key, e)
-		if err := reported(err, report); err != nil {
+		if err := reported(v.verifyHandle(e), report); err != nil {
 			return err
 		}
 	}
-	if err := reported(it.Err(), report); err != nil || m == nil {
+	if err := it.Err(); err != nil {
 		return err
 	}
-	for _, ref := range m.Refs {
-		if refs[ref.Segment] != ref.Records {
-			report(errs.NewCorruption(fmt.Sprintf("run %d", m.ID), -1, "%d entries refer to segment %d, the manifest says %d",
-				refs[ref.Segment], ref.Segment, ref.Records))
+	for _, ref := range v.layout.Run(r.id).Refs {
+		if n := refs[ref.Segment]; n != ref.Records {
+			report(errs.NewCorruption("manifest", -1, "%d entries of run %d refer to segment %d, not %d", n, r.id, ref.Segment, ref.Records))
 		}
+		delete(refs, ref.Segment)
+	}
+	for num, n := range refs {
+		report(errs.NewCorruption("manifest", -1, "%d entries of run %d refer to segment %d, not 0", n, r.id, num))
+	}
+	return nil
+}
+
+// verifyHandle reads the value of an entry, which must not be recorded as dead.
+func (v *View) verifyHandle(e *entry.Entry) error {
+	if _, err := v.separated(e.Key, e); err != nil {
+		return err
+	}
+	if s := v.layout.Segment(e.Handle.Segment); s != nil && s.IsDead(e.Handle.Offset) {
+		return errs.NewCorruption("manifest", -1, "the record at %d of segment %d is needed, but recorded as dead", e.Handle.Offset, s.Num)
 	}
 	return nil
 }
