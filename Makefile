@@ -1,0 +1,7 @@
+.PHONY: check test
+
+check: ## the whole gate, as in CI
+	.ci/run
+
+test: ## the tests of all modules
+	go test ./... ./cmd/brock/... ./bench/...
