@@ -145,7 +145,7 @@ func BenchmarkScan(b *testing.B) {
 				ok := start()
 				for b.Loop() {
 					if !ok {
-						ok = start()
+						start()
 					}
 					ok = move()
 				}
