@@ -146,17 +146,19 @@ func (e *examiner) examine(p *crashPoint, index int) {
 		again.mu.Lock()
 		n++
 		hit := n == at || !testing.Short() && n%at == 0
+		mode, seed := vfs.CrashMode(rng.IntN(4)), rng.Uint64()
 		again.mu.Unlock()
 		if hit && full {
-			mode := vfs.CrashMode(rng.IntN(4))
-			again.take(op.String(), mode, rng.Uint64())
+			again.take(op.String(), mode, seed)
 		}
 	}})
 	db, k := e.open(p, hooked)
 	if db == nil {
 		return
 	}
+	again.mu.Lock() // background work goes on
 	recovering := again.points
+	again.mu.Unlock()
 	if seen >= 0 && seen != k {
 		e.errorf(p, "read-only it goes to commit %d, else to %d", seen, k)
 	}
@@ -297,9 +299,4 @@ func (e *examiner) goOn(p *crashPoint, db *brock.DB, fs *vfs.Mem, k int) {
 	}
 	again("written on, closed and lost", fs.CrashClone(vfs.CrashOptions{}))
 	again("written on and closed", fs)
-}
-
-// replayHint is a part of failure messages of tests with seeds.
-func replayHint(test string, seed uint64) string {
-	return fmt.Sprintf("replay with: go test ./internal/metamorphic -run '%s' -seed %d", strings.ReplaceAll(test, " ", "_"), seed)
 }
