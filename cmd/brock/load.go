@@ -11,32 +11,35 @@ import (
 
 type loadCommand struct {
 	store
-	Path   string       `arg:"" help:"A .jsonl, .csv or .tsv file; a directory, whose paths become keys and contents values; or - for standard input."`
+	Path   string       `arg:"" help:"A .jsonl, .csv or .tsv file (with a header key,value or, without, keys in the first column); a directory, whose paths become keys and contents values; or - for standard input."`
 	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format of the file, if not as its name says; of standard input: jsonl."`
 }
 
 // Run writes the pairs in groups. If a line is wrong, those before it stay.
 func (c *loadCommand) Run(a *app) error {
+	each, total, closeSource, err := c.source(a)
+	if err != nil {
+		return err
+	}
+	defer closeSource()
+	work := a.progress.Start("load", total)
 	var stored int64
-	err := c.write(a, func(db *brock.DB) error {
-		each, total, closeSource, err := c.source(a)
-		if err != nil {
-			return err
-		}
-		defer closeSource()
+	err = c.write(a, func(db *brock.DB) error {
 		w := db.NewWriter(a.ctx)
-		work := a.progress.Start("load", total)
-		err = each(func(p pairs.Pair) error {
+		err := each(func(p pairs.Pair) error {
+			if err := w.SetEntry(p.Entry()); err != nil {
+				return fmt.Errorf("pair %s: %w", human.Count(stored+1), err)
+			}
 			work.Add(int64(len(p.Key) + len(p.Value)))
 			stored++
-			return w.SetEntry(p.Entry())
+			return nil
 		})
-		work.End()
 		return errors.Join(err, w.Close())
 	})
+	work.End()
 	var syntax *pairs.SyntaxError
 	if errors.As(err, &syntax) {
-		return fmt.Errorf("%w; the %s pairs before it are stored", err, human.Count(stored))
+		return fmt.Errorf("%w; pairs stored before it: %s", err, human.Count(stored))
 	}
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 // jsonPair is a pair as JSON. A value that is no string stands for its own text.
 type jsonPair struct {
-	Key      *string         `json:"key,omitempty"`
+	Key      json.RawMessage `json:"key,omitempty"`
 	KeyB64   []byte          `json:"keyB64,omitempty"`
 	Value    json.RawMessage `json:"value,omitempty"`
 	ValueB64 *[]byte         `json:"valueB64,omitempty"`
@@ -24,8 +25,7 @@ type jsonPair struct {
 func (p Pair) MarshalJSON() ([]byte, error) {
 	j := jsonPair{Meta: p.Meta, Expires: p.Expires.UTC()}
 	if utf8.Valid(p.Key) {
-		key := string(p.Key)
-		j.Key = &key
+		j.Key = quote(p.Key)
 	} else {
 		j.KeyB64 = p.Key
 	}
@@ -65,43 +65,46 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 	switch {
 	case j.Key != nil && j.KeyB64 != nil:
 		return errors.New(`both "key" and "keyB64"`)
-	case j.Key != nil:
-		p.Key = []byte(*j.Key)
+	case j.Value != nil && j.ValueB64 != nil:
+		return errors.New(`both "value" and "valueB64"`)
+	}
+	var err error
+	if j.Key != nil {
+		if p.Key, err = unquote(j.Key); err != nil {
+			return fmt.Errorf("key: %w", err)
+		}
 	}
 	if len(p.Key) == 0 {
 		return errors.New(`no "key"`)
 	}
 	switch {
-	case j.Value != nil && j.ValueB64 != nil:
-		return errors.New(`both "value" and "valueB64"`)
 	case j.ValueB64 != nil:
 		p.Value = *j.ValueB64
 	case j.Value == nil:
 		return errors.New(`no "value"`)
-	case j.Value[0] == '"':
-		var s string
-		if err := json.Unmarshal(j.Value, &s); err != nil {
-			return err
-		}
-		p.Value = []byte(s)
-	default:
+	case j.Value[0] != '"':
 		p.Value = j.Value
-	}
-	return lossless(b, p.Key, p.Value)
-}
-
-// lossless refuses JSON in which the decoder replaced half of a surrogate pair.
-func lossless(text, key, value []byte) error {
-	const replacement = "\uFFFD"
-	count := func(b []byte) int { return bytes.Count(b, []byte(replacement)) }
-	decoded := count(key) + count(value)
-	if decoded == 0 {
-		return nil
-	}
-	if decoded > count(text)+strings.Count(strings.ToLower(string(text)), `\ufffd`) {
-		return errors.New("half of a surrogate pair")
+	default:
+		if p.Value, err = unquote(j.Value); err != nil {
+			return fmt.Errorf("value: %w", err)
+		}
 	}
 	return nil
+}
+
+// unquote is the bytes of a JSON string. It refuses half of a surrogate pair,
+// which the decoder would replace.
+func unquote(raw json.RawMessage) ([]byte, error) {
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, err
+	}
+	const replacement = "\uFFFD"
+	if n := strings.Count(s, replacement); n > 0 &&
+		n > bytes.Count(raw, []byte(replacement))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
+		return nil, errors.New("half of a surrogate pair")
+	}
+	return []byte(s), nil
 }
 
 // jsonReader reads lines of JSON; empty lines are skipped.

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brockdb/brock/internal/testkit/script"
+)
+
+// TestScripts runs the command lines in testdata, each script in a directory of
+// its own. "file NAME" writes its input to a file.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			dir := t.TempDir()
+			script.Run(t, file, func(t *testing.T, c *script.Case) string { return runCase(t, dir, c) })
+		})
+	}
+}
+
+func runCase(t *testing.T, dir string, c *script.Case) string {
+	var args []string
+	for _, a := range c.Args {
+		if len(a.Values) > 0 {
+			a.Key += "=" + a.Values[0]
+		}
+		args = append(args, a.Key)
+	}
+	if c.Cmd == "file" {
+		writeFile(t, dir, args[0], c.Input)
+		return ""
+	}
+	r := brockIn(t, dir, c.Input, append([]string{c.Cmd}, args...)...)
+	s := r.out
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		s += " (no newline)\n"
+	}
+	for line := range strings.Lines(r.err) {
+		s += "! " + line
+	}
+	if r.code != exitOK {
+		s += fmt.Sprintf("exit code %d\n", r.code)
+	}
+	return s
+}

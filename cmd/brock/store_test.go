@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+func TestForeignDirectory(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "photos/SUPER", strings.Repeat("not a store\n", 1000))
+	for _, args := range [][]string{{"set", "photos", "k", "v"}, {"get", "photos", "k"}, {"verify", "photos"}} {
+		r := brockIn(t, dir, "", args...)
+		if r.code != exitFailed || !strings.Contains(r.err, "not a store of ours") {
+			t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+	if content, err := os.ReadFile(filepath.Join(dir, "photos/SUPER")); err != nil || !strings.HasPrefix(string(content), "not a store") {
+		t.Errorf("the file was changed: %v", err)
+	}
+}
+
+func TestStoreInUse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "s")
+	db, err := brock.Open(brock.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"get", dir, "k"}, {"set", dir, "k", "v"}, {"verify", dir}, {"load", dir, "-"}} {
+		if r := brockIn(t, "", "", args...); r.code != exitInUse || !strings.Contains(r.err, "in use by") {
+			t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := brockIn(t, "", "", "get", dir, "k"); r.code != exitNotFound {
+		t.Errorf("after Close: exit code %d, %s", r.code, r.err)
+	}
+}
+
+// makeStore makes a store with a run, and segments with values, flushed and not.
+func makeStore(t *testing.T) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "s")
+	db, err := brock.Open(brock.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		if err := db.Set(fmt.Appendf(nil, "key %03d", i), []byte(strings.Repeat("value ", i*10))); err != nil {
+			t.Fatal(err)
+		}
+		if i == 150 {
+			if err := db.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestVerifyNamesDamage flips a byte in the middle of each file that holds data.
+func TestVerifyNamesDamage(t *testing.T) {
+	dir := makeStore(t)
+	if out := must(t, "", "", "verify", dir); !strings.Contains(out, "is right") {
+		t.Fatal(out)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := make(map[filename.Kind]bool)
+	for _, e := range entries {
+		name, ok := filename.Parse(e.Name())
+		path := filepath.Join(dir, e.Name())
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok || name.Kind == filename.Super || len(content) == 0 {
+			continue
+		}
+		tried[name.Kind] = true
+		damaged := append([]byte(nil), content...)
+		damaged[len(damaged)/2] ^= 1
+		writeFile(t, dir, e.Name(), string(damaged))
+		r := brockIn(t, "", "", "verify", "--json", dir)
+		var found problem
+		line, rest, _ := strings.Cut(r.out, "\n")
+		if err := json.Unmarshal([]byte(line), &found); err != nil || r.code != exitCorrupt ||
+			found.File != e.Name() || found.Offset < 0 || found.Offset > int64(len(content)/2) || !strings.Contains(rest, `"problems":`) {
+			t.Errorf("byte %d of %s: exit code %d, %v, %s%s", len(content)/2, e.Name(), r.code, err, r.out, r.err)
+		}
+		if r := brockIn(t, "", "", "verify", dir); r.code != exitCorrupt || !strings.Contains(r.out, e.Name()) {
+			t.Errorf("%s: exit code %d, %s", e.Name(), r.code, r.out)
+		}
+		writeFile(t, dir, e.Name(), string(content))
+	}
+	if !tried[filename.Journal] || !tried[filename.Run] || !tried[filename.Manifest] {
+		t.Errorf("only %v were there", tried)
+	}
+}
+
+func TestGetFromDamagedStore(t *testing.T) {
+	dir := makeStore(t)
+	path := filepath.Join(dir, filename.Of(filename.Super, 0))
+	if err := os.WriteFile(path, []byte("BROCKSUP"+strings.Repeat("?", 8184)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := brockIn(t, "", "", "get", dir, "key 001"); r.code != exitCorrupt || !strings.Contains(r.err, "SUPER") {
+		t.Errorf("exit code %d, %s", r.code, r.err)
+	}
+}
+
+// TestInspectShowsEveryFile: each byte of each file is shown, in one line or another.
+func TestInspectShowsEveryFile(t *testing.T) {
+	dir := makeStore(t)
+	want := map[filename.Kind]string{
+		filename.Super:    "magic",
+		filename.Manifest: "addRun",
+		filename.Journal:  `key = "\x00key 1`,
+		filename.Run:      "separated",
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name, _ := filename.Parse(e.Name())
+		out := must(t, dir, "", "inspect", e.Name())
+		if !strings.Contains(out, want[name.Kind]) {
+			t.Errorf("inspect %s does not show %s", e.Name(), want[name.Kind])
+		}
+	}
+	if r := brockIn(t, dir, "", "inspect", "photo.jpg"); r.code != exitFailed {
+		t.Errorf("a photo: exit code %d", r.code)
+	}
+}
+
+func TestStats(t *testing.T) {
+	dir := makeStore(t)
+	var s stats
+	if err := json.Unmarshal([]byte(must(t, "", "", "stats", dir, "--json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Version != 200 || s.RunEntries != 151 || s.Unflushed != 49 || s.Files["run"].Count != 1 || s.Files["run"].Bytes == 0 || len(s.UUID) != 32 {
+		t.Errorf("%+v", s)
+	}
+	if out := must(t, "", "", "stats", dir); !strings.Contains(out, "151 in 1 runs, 49 only in the journal") {
+		t.Error(out)
+	}
+}
+
+// TestRoundTrip dumps random pairs in each format, loads them, and dumps again.
+func TestRoundTrip(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	db, err := brock.Open(brock.Options{Dir: filepath.Join(dir, "s"), Durability: brock.Buffered})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alphabet := []string{"a", "b", "\"", ",", "\t", "\n", "\r", "\r\n", "\\", "é", "\uFFFD", "\uFEFF", "\xff", "\x00", " ", "=", "<", "\u2028", "key", "value", "null"}
+	text := func(n int) (s []byte) {
+		for range n {
+			s = append(s, alphabet[random.IntN(len(alphabet))]...)
+		}
+		return s
+	}
+	for range 500 {
+		e := brock.NewEntry(text(1+random.IntN(5)), text(random.IntN(40)))
+		if random.IntN(4) == 0 {
+			e.WithMeta(byte(random.IntN(256))).WithTTL(1e18)
+		}
+		if err := db.Update(func(txn *brock.Txn) error { return txn.SetEntry(e) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := must(t, dir, "", "dump", "s")
+	if n := strings.Count(want, "\n"); n < 100 {
+		t.Fatalf("only %d pairs", n)
+	}
+	for _, format := range []string{"jsonl", "csv", "tsv"} {
+		must(t, dir, "", "dump", "s", "all."+format)
+		must(t, dir, "", "load", format, "all."+format)
+		if got := must(t, dir, "", "dump", format); got != want {
+			t.Errorf("%s: %s", format, firstDifference(got, want))
+		}
+	}
+}
+
+func firstDifference(got, want string) string {
+	g, w := bufio.NewScanner(strings.NewReader(got)), bufio.NewScanner(strings.NewReader(want))
+	for g.Scan() && w.Scan() {
+		if g.Text() != w.Text() {
+			break
+		}
+	}
+	return fmt.Sprintf("got %s, want %s", g.Text(), w.Text())
+}
