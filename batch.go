@@ -10,14 +10,15 @@ import (
 
 // Batch is a group of writes that are made together or not at all, and that read
 // nothing, so that they never conflict. A later write to a key wins. A Batch has
-// no limit but memory; it holds the records as the journal will. It needs no
+// no limit but MaxTxnMemory; it holds the records as the journal will. It needs no
 // end: a Batch that is not committed is just forgotten.
 type Batch struct {
 	db      *DB
 	arena   []byte
 	key     []byte
 	records int
-	spent   bool // by Commit
+	memory  int64 // what the records will take in a memtable
+	spent   bool  // by Commit
 	request commit.Request
 }
 
@@ -54,6 +55,9 @@ func (b *Batch) write(w *write) error {
 		return errBatchSpent
 	}
 	if err := w.check(); err != nil {
+		return err
+	}
+	if err := b.db.encoder.room(w, &b.memory); err != nil {
 		return err
 	}
 	b.arena, b.key = b.db.encoder.append(b.arena, w, b.db.encoder.now, b.key)
@@ -101,7 +105,7 @@ func (b *Batch) commit(ctx context.Context, synced bool) error {
 // Reset empties the batch, and keeps its memory for what comes.
 func (b *Batch) Reset() {
 	poison(b.arena)
-	b.arena, b.records, b.spent = b.arena[:0], 0, false
+	b.arena, b.records, b.memory, b.spent = b.arena[:0], 0, 0, false
 }
 
 // BatchSet writes entries as one batch.

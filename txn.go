@@ -276,6 +276,9 @@ func (t *Txn) write(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
+	if err := t.db.encoder.room(w, &t.writes.memory); err != nil {
+		return err
+	}
 	t.writes.add(&t.db.encoder, w, t.now)
 	return nil
 }

@@ -20,6 +20,7 @@ type writes struct {
 	recs   []record // of the arena
 	slots  []uint32 // hash table of a power of two: 1 + index of the key's newest record, 0 = free
 	live   int      // keys
+	memory int64    // what the records will take in a memtable
 	sorted []uint32 // live records by key, for iterators; replaced, never changed
 	upTo   int      // records that sorted knows of
 	key    []byte   // scratch for a stored key
@@ -49,7 +50,7 @@ func (w *writes) recycle() {
 	if cap(w.arena) > maxPooledSize || len(w.slots) > maxPooledSize/4 {
 		return
 	}
-	w.arena, w.recs, w.sorted, w.upTo, w.live = w.arena[:0], w.recs[:0], nil, 0, 0
+	w.arena, w.recs, w.sorted, w.upTo, w.live, w.memory = w.arena[:0], w.recs[:0], nil, 0, 0, 0
 	clear(w.slots)
 	w.reads.Reset()
 	w.request = commit.Request{}
@@ -69,9 +70,38 @@ type encoder struct {
 func (c *encoder) append(dst []byte, w *write, now func() uint64, key []byte) (out, stored []byte) {
 	stored = appendStored(key[:0], w.key)
 	e := entry.Entry{Key: stored, Value: w.value, Kind: w.kind, Meta: w.meta, Expires: w.expires(c.ttl, now)}
-	own := c.threshold >= 0 && len(w.value) >= c.threshold && w.kind != entry.Delete
+	own := c.separates(w)
 	dst = growArena(dst, entry.RecordSize(&e, own))
 	return entry.AppendRecord(dst, &e, own), stored
+}
+
+// maxInline is the length from which a value is separated whatever the
+// threshold: it would be a chunk of a run, and its memtable, by itself.
+const maxInline = 1 << 20
+
+// separates reports whether the value of w stays out of the tree.
+func (c *encoder) separates(w *write) bool {
+	if w.kind == entry.Delete {
+		return false
+	}
+	return len(w.value) >= maxInline || c.threshold >= 0 && len(w.value) >= c.threshold
+}
+
+// entryOverhead is more than a memtable needs for an entry beside key and value.
+const entryOverhead = 64
+
+// room adds what w will take in a memtable to memory, or refuses it: all records
+// of a transaction go into one memtable.
+func (c *encoder) room(w *write, memory *int64) error {
+	n := int64(len(w.key)) + entryOverhead
+	if !c.separates(w) {
+		n += int64(len(w.value))
+	}
+	if *memory+n > MaxTxnMemory {
+		return ErrTxnTooBig
+	}
+	*memory += n
+	return nil
 }
 
 // growArena makes room for n more bytes, doubling: append's growth by a quarter

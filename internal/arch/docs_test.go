@@ -148,3 +148,37 @@ func TestByteTablesAreContiguous(t *testing.T) {
 		t.Error("no byte table found")
 	}
 }
+
+// TestReadmeIsTrue holds the README's code against the example that runs it,
+// and its test command against the one of the gate.
+func TestReadmeIsTrue(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	readme := read("README.md")
+	blocks := strings.Split(readme, "```go\n")[1:]
+	if len(blocks) == 0 {
+		t.Error("README.md has no code")
+	}
+	example := read("readme_test.go")
+	for _, b := range blocks {
+		code, _, _ := strings.Cut(b, "```")
+		if !strings.Contains(example, code) {
+			t.Errorf("readme_test.go does not run this code of README.md:\n%s", code)
+		}
+	}
+	m := regexp.MustCompile(`(?m)^    go test (.+)$`).FindStringSubmatch(readme)
+	if m == nil {
+		t.Fatal("README.md has no test command")
+	}
+	if want := "modules=(" + m[1] + ")"; !strings.Contains(read(".ci/run"), want) {
+		t.Errorf(".ci/run does not test what README.md says: %s", want)
+	}
+	if want := "go test " + m[1]; !strings.Contains(read("Makefile"), want) {
+		t.Errorf("Makefile does not test as README.md says: %s", want)
+	}
+}
