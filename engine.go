@@ -31,6 +31,9 @@ type pin interface {
 	Get(key []byte, dst *entry.Entry) (bool, error)
 	// Value is never nil without an error.
 	Value(key []byte, e *entry.Entry) ([]byte, error)
+	// Touch has a separated value brought near; false means that Value may
+	// have to wait for the disk, and more so than a goroutine costs.
+	Touch(e *entry.Entry) bool
 	// Iterator walks all versions, also those newer than Version.
 	Iterator() iterator.Iterator
 	Release()

@@ -200,6 +200,9 @@ func (p *fakePin) Value(key []byte, n *entry.Entry) ([]byte, error) {
 	return v, nil
 }
 
+// Touch says of every other value that it is near.
+func (p *fakePin) Touch(n *entry.Entry) bool { p.check(); return n.Version%2 == 0 }
+
 func (p *fakePin) Iterator() iterator.Iterator { return &fakeIterator{pin: p, i: -1} }
 
 func (p *fakePin) Release() {

@@ -14,6 +14,8 @@ type Item struct {
 	e     *entry.Entry // own, or the iterator's; nil once an iterator left it
 	ahead *slot        // where the value is read ahead, if it is
 	own   entry.Entry
+
+	fetched int32 // separated values that an iterator's item was asked for
 }
 
 // Key is the item's key. It is valid as long as the item is.
@@ -59,8 +61,11 @@ func (it *Item) value() ([]byte, error) {
 	case e.Kind == entry.Delete:
 		return nil, ErrKeyNotFound
 	case it.ahead != nil:
-		return it.ahead.wait()
+		return it.ahead.wait(it.txn.pin)
 	case e.Separated:
+		if e != &it.own {
+			it.fetched++
+		}
 		return it.txn.value(e)
 	case e.Value == nil:
 		return empty, nil

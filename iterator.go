@@ -3,6 +3,7 @@ package brock
 import (
 	"bytes"
 	"iter"
+	"math"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -16,7 +17,7 @@ type IteratorOptions struct {
 	Prefix       []byte                           // and with this prefix
 	Reverse      bool                             // from the greatest key to the least
 	KeysOnly     bool                             // never read a value, unless Item.Value asks for it
-	Prefetch     int                              // separated values read ahead, on other goroutines; 0 = none
+	Prefetch     int                              // separated values read ahead; 0 = as many as pays, none if few are asked for; <0 = none
 	Limit        int                              // stop after this many items from Rewind or Seek; 0 = never
 	AllVersions  bool                             // every retained version and delete, newest first (in Reverse: last)
 	Since        uint64                           // only items of versions after this
@@ -30,8 +31,8 @@ func (o *IteratorOptions) validate() error {
 	switch {
 	case o.Limit < 0:
 		return &OptionError{Field: "Limit", Reason: "is negative"}
-	case o.Prefetch < 0 || o.Prefetch > maxPrefetch:
-		return &OptionError{Field: "Prefetch", Reason: "is not between 0 and 1024"}
+	case o.Prefetch > maxPrefetch:
+		return &OptionError{Field: "Prefetch", Reason: "is above 1024"}
 	}
 	return nil
 }
@@ -100,8 +101,15 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	if o.Prefetch > 0 && !o.KeysOnly {
 		it.window = newWindow(it, o.Prefetch)
 	}
-	it.plain = it.over == nil && it.window == nil && o.Filter == nil && o.Limit == 0 && t.ctx == nil
+	if o.Prefetch != 0 || o.KeysOnly {
+		it.item.fetched = math.MinInt32 // never adapts
+	}
+	it.plain = it.isPlain()
 	return it
+}
+
+func (it *Iterator) isPlain() bool {
+	return it.over == nil && it.window == nil && it.opts.Filter == nil && it.opts.Limit == 0 && it.txn.ctx == nil
 }
 
 // Rewind moves to the first item in the direction of travel.
@@ -142,6 +150,9 @@ func (it *Iterator) position(key []byte, turned bool) {
 	if it.tracks {
 		it.covered.begin(key, it.walk.lo, it.walk.hi)
 	}
+	if it.over != nil {
+		it.over.refresh()
+	}
 	ok := it.seekRaw(key, turned)
 	if it.window != nil {
 		ok = it.window.begin(ok, turned)
@@ -151,6 +162,9 @@ func (it *Iterator) position(key []byte, turned bool) {
 
 // Next moves to the next item in the direction of travel.
 func (it *Iterator) Next() {
+	if it.item.fetched >= readsToWindow {
+		it.adapt()
+	}
 	if it.plain && it.valid && it.turned == it.opts.Reverse && it.open() {
 		it.item.lent.poison()
 		if it.step() {
@@ -205,9 +219,12 @@ func (it *Iterator) move(turned bool) {
 		it.cover()
 		it.turned = turned
 	}
-	if it.window != nil {
-		it.land(it.window.move(turned))
-		return
+	if w := it.window; w != nil {
+		if !w.adaptive || w.unasked < unaskedToClose {
+			it.land(w.move(turned))
+			return
+		}
+		it.unadapt()
 	}
 	it.land(it.moveRaw(turned))
 }

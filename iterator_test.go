@@ -170,7 +170,7 @@ func randomOptions(r *rand.Rand, top uint64) IteratorOptions {
 		o.Limit = 1 + r.IntN(5)
 	}
 	if r.IntN(3) == 0 {
-		o.Prefetch = 1 + r.IntN(6)
+		o.Prefetch = -1 + r.IntN(8)
 	}
 	return o
 }
@@ -224,7 +224,7 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 		it := txn.NewIterator(o)
 		w := walker{t: t, it: it, o: o, m: m, at: at}
 		for range 40 {
-			if mayWrite && o.Prefetch == 0 && r.IntN(10) == 0 {
+			if mayWrite && r.IntN(10) == 0 {
 				v := m.randomWrite(t, txn, r)
 				m.pending[v.key] = v
 			}

@@ -16,7 +16,7 @@ import (
 type overlay struct {
 	*walk
 	writes *writes
-	order  []uint32 // pending writes within the bounds, as of the last seek
+	order  []uint32 // pending writes within the bounds, as of the last refresh
 	i      int      // position in order, from -1 to its length
 
 	current *entry.Entry
@@ -25,7 +25,7 @@ type overlay struct {
 	pending entry.Entry
 }
 
-// refresh takes up what was written since the last seek.
+// refresh takes up what was written since the last time; a seek must follow.
 func (o *overlay) refresh() {
 	all := o.writes.order()
 	from := sort.Search(len(all), func(i int) bool { return bytes.Compare(o.pendingKey(all[i]), o.lo) >= 0 })
@@ -41,14 +41,12 @@ func (o *overlay) from(key []byte) int {
 }
 
 func (o *overlay) seekGE(key []byte) bool {
-	o.refresh()
 	o.i, o.reverse = o.from(key), false
 	o.walk.seekGE(key)
 	return o.pick()
 }
 
 func (o *overlay) seekLT(key []byte) bool {
-	o.refresh()
 	o.i, o.reverse = o.from(key)-1, true
 	o.walk.seekLT(key)
 	return o.pick()

@@ -2,7 +2,6 @@ package brock
 
 import (
 	"context"
-	"iter"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -146,22 +145,6 @@ func (t *Txn) Has(key []byte) (bool, error) {
 		t.moreItems()
 	}
 	return t.find(t.scratchKey(key), &t.items[0].own)
-}
-
-// GetMany yields the items of keys in their order: nil for an absent key. The
-// first error ends it.
-func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
-	return func(yield func(*Item, error) bool) {
-		for _, key := range keys {
-			it, err := t.Get(key)
-			if err == ErrKeyNotFound {
-				it, err = nil, nil
-			}
-			if !yield(it, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // find looks a stored key up, in the pending writes first, and notes that it was read.

@@ -1,20 +1,27 @@
 package brock
 
 import (
+	"runtime"
 	"sync"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pageio"
 )
 
-// window reads the separated values of the entries ahead of an iterator, on
-// goroutines that end with the values: an iterator at rest has none.
+// window holds the entries ahead of an iterator, and has their separated values
+// brought near: what the disk must be asked for is read by goroutines that end
+// with the values, so that an iterator at rest has none; of the rest the
+// processor is asked for the first bytes, many at once.
 type window struct {
-	it     *Iterator
-	slots  []slot // a ring
-	head   int    // the iterator's item
-	count  int    // entries held, the item included
-	turned bool   // the direction of the entries ahead
-	more   bool   // the sources are at an entry that is not in a slot yet
+	it       *Iterator
+	slots    []*slot // a ring
+	head     int     // the iterator's item
+	count    int     // entries held, the item included
+	turned   bool    // the direction of the entries ahead
+	more     bool    // the sources are at an entry that is not in a slot yet
+	adaptive bool    // made and unmade as values are asked for
+	unasked  int     // items in a row whose separated value nobody asked for
+	fetch    []*slot // scratch of fill
 }
 
 // slot is an entry ahead, and its value if that is separated.
@@ -23,17 +30,40 @@ type slot struct {
 	key     []byte
 	value   []byte
 	err     error
+	ahead   bool // value and err are, or will be, set by a goroutine
+	asked   bool
 	pending sync.WaitGroup
 }
 
 const (
-	maxPrefetch    = 1024
-	windowReaders  = 8 // goroutines a refill starts at most
-	minWindowSlots = 2
+	maxPrefetch   = 1024
+	windowReaders = 8 // goroutines a refill starts at most
+
+	// The windows that IteratorOptions.Prefetch = 0 makes.
+	nearWindow     = 16   // slots while values are in memory
+	farWindow      = 64   // slots once the disk is asked
+	readsToWindow  = 4    // values fetched before there is one
+	unaskedToClose = 32   // values not asked for, in a row, after which there is none
+	readsToReturn  = 1000 // values fetched then before there is one again
 )
 
 func newWindow(it *Iterator, n int) *window {
-	return &window{it: it, slots: make([]slot, max(n, minWindowSlots))}
+	w := &window{it: it}
+	w.grow(max(n, 2))
+	return w
+}
+
+// grow adds slots until there are n.
+func (w *window) grow(n int) {
+	ring := make([]*slot, n)
+	for i := range w.slots {
+		ring[i] = w.slots[(w.head+i)%len(w.slots)]
+	}
+	fresh := make([]slot, n-len(w.slots))
+	for i := range fresh {
+		ring[len(w.slots)+i] = &fresh[i]
+	}
+	w.slots, w.head = ring, 0
 }
 
 // begin starts from where the sources are; ok says that they are at an entry.
@@ -49,6 +79,12 @@ func (w *window) move(turned bool) bool {
 	if turned != w.turned {
 		return w.begin(w.turn() && w.it.moveRaw(turned), turned)
 	}
+	if s := w.slots[w.head]; s.entry.Separated {
+		w.unasked++
+		if s.asked {
+			w.unasked = 0
+		}
+	}
 	w.head, w.count = (w.head+1)%len(w.slots), w.count-1
 	if w.count <= len(w.slots)/2 {
 		w.fill()
@@ -58,7 +94,7 @@ func (w *window) move(turned bool) bool {
 
 // turn brings the sources back to the iterator's item.
 func (w *window) turn() bool {
-	at := &w.slots[w.head]
+	at := w.slots[w.head]
 	ok := w.it.seekRaw(at.key, false)
 	for ok && w.it.opts.AllVersions && w.it.raw().Version != at.entry.Version {
 		ok = w.it.moveRaw(false)
@@ -66,52 +102,81 @@ func (w *window) turn() bool {
 	return ok
 }
 
-// fill reads on until every slot is taken, and starts to read their values.
+// fill reads on until every slot is taken, and has their values brought near.
 func (w *window) fill() {
-	var fetch []*slot
+	first := w.count
 	for w.more && w.count < len(w.slots) {
-		s := &w.slots[(w.head+w.count)%len(w.slots)]
-		s.pending.Wait()
+		s := w.slots[(w.head+w.count)%len(w.slots)]
 		s.take(w.it.raw())
-		if s.entry.Separated {
-			fetch = append(fetch, s)
-		}
 		w.count++
 		w.more = w.it.moveRaw(w.turned)
 	}
-	readers := min(windowReaders, len(fetch))
-	for i := range fetch {
-		fetch[i].pending.Add(1)
+	w.fetch = w.fetch[:0]
+	for i := first; i < w.count; i++ {
+		if s := w.slots[(w.head+i)%len(w.slots)]; s.entry.Separated {
+			w.fetch = append(w.fetch, s)
+		}
 	}
-	for r := range readers {
-		go func() {
-			for i := r; i < len(fetch); i += readers {
-				fetch[i].read(w.it.txn.pin)
-			}
-		}()
+	far := bringNear(w.it.txn.pin, w.fetch, &w.it.err, w.it)
+	if w.adaptive && 2*far > w.count-first && len(w.slots) < farWindow {
+		w.grow(farWindow)
 	}
 }
 
+// take makes e the slot's entry.
 func (s *slot) take(e *entry.Entry) {
+	s.pending.Wait()
 	s.key = append(s.key[:0], e.Key...)
-	s.entry, s.value, s.err = *e, nil, nil
+	s.entry, s.value, s.err, s.ahead, s.asked = *e, nil, nil, false, false
 	s.entry.Key = s.key
+}
+
+// bringNear has the separated values of slots read that the disk must be asked
+// for, touches the others, and returns how many are read. The goroutines have
+// ended when no slot is pending; until then they keep owner, which holds p.
+func bringNear(p pin, slots []*slot, errp *error, owner any) (read int) {
+	defer pageio.Guard(pageio.Arm(), errp, mapped)
+	far := slots[:0]
+	for _, s := range slots {
+		if !p.Touch(&s.entry) {
+			far = append(far, s)
+		}
+	}
+	for _, s := range far {
+		s.ahead = true
+		s.pending.Add(1)
+	}
+	far = append([]*slot(nil), far...) // outlives the caller's slice
+	readers := min(windowReaders, len(far))
+	for r := range readers {
+		go func() {
+			for i := r; i < len(far); i += readers {
+				far[i].read(p)
+			}
+			runtime.KeepAlive(owner)
+		}()
+	}
+	return len(far)
 }
 
 func (s *slot) read(p pin) {
 	defer s.pending.Done()
-	s.value, s.err = pinValue(p, s.key, &s.entry)
+	s.value, s.err = pinValue(p, s.entry.Key, &s.entry)
 }
 
-// wait returns the value once it is read.
-func (s *slot) wait() ([]byte, error) {
+// wait returns the value once it is there.
+func (s *slot) wait(p pin) ([]byte, error) {
+	s.asked = true
+	if !s.ahead {
+		return pinValue(p, s.entry.Key, &s.entry)
+	}
 	s.pending.Wait()
 	return s.value, s.err
 }
 
 // show makes the entry at the head the item.
 func (w *window) show(it *Item) {
-	s := &w.slots[w.head]
+	s := w.slots[w.head]
 	it.place(w.it.txn, &s.entry)
 	if s.entry.Separated {
 		it.ahead = s
@@ -120,7 +185,31 @@ func (w *window) show(it *Item) {
 
 // stop waits for the values that are being read.
 func (w *window) stop() {
-	for i := range w.slots {
-		w.slots[i].pending.Wait()
+	for _, s := range w.slots {
+		s.pending.Wait()
 	}
+}
+
+// adapt makes a window once values are asked for one after the other.
+func (it *Iterator) adapt() {
+	it.item.fetched = 0
+	if !it.valid || !it.usable() {
+		return
+	}
+	w := newWindow(it, nearWindow)
+	w.adaptive = true
+	if w.begin(true, it.turned) {
+		it.window, it.plain = w, false
+		w.show(&it.item)
+	}
+}
+
+// unadapt goes on without a window; the sources are brought back to the item.
+func (it *Iterator) unadapt() {
+	w := it.window
+	w.stop()
+	w.turn()
+	it.window, it.item.ahead = nil, nil
+	it.item.fetched = readsToWindow - readsToReturn
+	it.plain = it.isPlain()
 }

@@ -143,6 +143,14 @@ func (v *View) separated(key []byte, e *entry.Entry) ([]byte, error) {
 	return f.Value(e.Handle, key, e.Version)
 }
 
+// Touch asks the processor for the beginning of e's separated value, which
+// takes it as long as Value would, but waits for nothing: the next calls go on
+// meanwhile. It returns false if the value may have to come from the disk.
+func (p *Pin) Touch(e *entry.Entry) bool {
+	f := p.view.segments.find(e.Handle.Segment)
+	return f != nil && f.Touch(e.Handle)
+}
+
 // Iterator walks all entries of the Pin's View, every version of every key,
 // also those newer than the Pin's. It must be closed before Release.
 func (p *Pin) Iterator() iterator.Iterator { return p.view.iterator() }

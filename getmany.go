@@ -1,0 +1,80 @@
+package brock
+
+import "iter"
+
+// getManyBatch is how many keys GetMany looks up before it yields their items.
+const getManyBatch = 64
+
+// GetMany yields the items of keys in their order: nil for an absent key. The
+// separated values of some dozens of keys are read at the same time, so that many
+// cost little more of a disk's time than one. The first error ends it.
+func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
+		if len(keys) == 0 {
+			return
+		}
+		if err := t.usable(); err != nil {
+			yield(nil, err)
+			return
+		}
+		m := many{txn: t}
+		t.holds.Add(1) // yield may end the transaction while values are read
+		defer m.end()
+		for len(keys) > 0 {
+			n := min(getManyBatch, len(keys))
+			err := m.look(keys[:n])
+			for _, it := range m.items {
+				if !yield(it, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			keys = keys[n:]
+		}
+	}
+}
+
+// many is a GetMany under way.
+type many struct {
+	txn   *Txn
+	items []*Item // found in the batch, nil for the absent
+	slots []*slot // of those whose values are separated
+}
+
+// look finds the items of keys, up to the first error, and has their values
+// brought near.
+func (m *many) look(keys [][]byte) (err error) {
+	m.wait()
+	m.items, m.slots = m.items[:0], m.slots[:0]
+	for _, key := range keys {
+		it, err := m.txn.Get(key)
+		if err == ErrKeyNotFound {
+			it = nil
+		} else if err != nil {
+			return err
+		}
+		m.items = append(m.items, it)
+		if it != nil && it.e.Separated {
+			s := &slot{entry: *it.e}
+			it.ahead = s
+			m.slots = append(m.slots, s)
+		}
+	}
+	bringNear(m.txn.pin, m.slots, &err, m)
+	return err
+}
+
+// wait waits for the values of the batch.
+func (m *many) wait() {
+	for _, s := range m.slots {
+		s.pending.Wait()
+	}
+}
+
+func (m *many) end() {
+	m.wait()
+	m.txn.drop()
+}

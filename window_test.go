@@ -1,0 +1,147 @@
+package brock
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// separated is a store of n keys with values outside of the tree, opened anew,
+// so that none was read yet.
+func separated(t *testing.T, n int) *DB {
+	t.Helper()
+	o := Options{Dir: t.TempDir(), Durability: Buffered, KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 64}}
+	db, err := Open(o)
+	must(t, err)
+	must(t, db.Update(func(txn *Txn) error {
+		for i := range n {
+			if err := txn.Set(windowKey(i), windowValue(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	must(t, db.Close())
+	return openTest(t, o)
+}
+
+func windowKey(i int) []byte   { return fmt.Appendf(nil, "key %06d", i) }
+func windowValue(i int) []byte { return b(strings.Repeat(fmt.Sprintf("%06d", i), 20)) }
+
+// TestWindowComesAndGoes asks for values in phases: there is a window while it
+// helps, and every key and value is right all along.
+func TestWindowComesAndGoes(t *testing.T) {
+	const n = 4000
+	db := separated(t, n)
+	for _, o := range []IteratorOptions{{}, {Reverse: true}, {KeysOnly: true}, {Prefetch: -1}, {Prefetch: 5}} {
+		must(t, db.View(func(txn *Txn) error {
+			it := txn.NewIterator(o)
+			adapts := o.Prefetch == 0 && !o.KeysOnly
+			i := 0
+			for it.Rewind(); it.Valid(); it.Next() {
+				at := i
+				if o.Reverse {
+					at = n - 1 - i
+				}
+				wantEqual(t, "key", string(it.Item().Key()), string(windowKey(at)))
+				ask := i < 100 || i > 500
+				if ask {
+					v, err := it.Item().Value()
+					must(t, err)
+					wantEqual(t, "value", string(v), string(windowValue(at)))
+				}
+				switch i {
+				case 50, 1900:
+					wantEqual(t, fmt.Sprintf("%+v: window at %d", o, i), it.window != nil, adapts || o.Prefetch > 0)
+				case 400, 900:
+					wantEqual(t, fmt.Sprintf("%+v: window at %d", o, i), it.window != nil, o.Prefetch > 0)
+				}
+				if t.Failed() {
+					break
+				}
+				i++
+			}
+			wantEqual(t, "items", i, n)
+			return it.Close()
+		}))
+	}
+	noGoroutines(t)
+}
+
+// TestReadersEndWithTheirIterator leaves iterators and GetMany in the middle.
+func TestReadersEndWithTheirIterator(t *testing.T) {
+	db := separated(t, 1000)
+	for _, prefetch := range []int{0, 100} {
+		must(t, db.View(func(txn *Txn) error {
+			i := 0
+			for it, err := range txn.Items(IteratorOptions{Prefetch: prefetch}) {
+				must(t, err)
+				if _, err := it.Value(); err != nil || i == 300 {
+					return err
+				}
+				i++
+			}
+			return nil
+		}))
+	}
+	noGoroutines(t)
+	txn := db.NewTransaction(false)
+	var keys [][]byte
+	for i := range 200 {
+		keys = append(keys, windowKey(i))
+	}
+	for it, err := range txn.GetMany(keys) {
+		must(t, err)
+		txn.Discard() // while values are read
+		_, err = it.Value()
+		wantErr(t, "value", err, ErrTxnDone)
+		break
+	}
+	noGoroutines(t)
+}
+
+// noGoroutines checks that no reader of values is left.
+func noGoroutines(t *testing.T) {
+	t.Helper()
+	var stacks string
+	for range 10000 {
+		buf := make([]byte, 1<<20)
+		stacks = string(buf[:runtime.Stack(buf, true)])
+		if !strings.Contains(stacks, "bringNear") {
+			return
+		}
+		runtime.Gosched() // they have done their work and are about to end
+	}
+	t.Errorf("goroutines are left:\n%s", stacks)
+}
+
+func TestGetManyReadsAhead(t *testing.T) {
+	const n = 1000
+	db := separated(t, n)
+	must(t, db.View(func(txn *Txn) error {
+		var keys [][]byte
+		for i := range n {
+			at := i * 389 % (2 * n) // every other one is absent
+			keys = append(keys, windowKey(at))
+		}
+		var items []*Item
+		for it, err := range txn.GetMany(keys) {
+			must(t, err)
+			items = append(items, it)
+		}
+		wantEqual(t, "items", len(items), n)
+		for i, it := range items { // after the end, too
+			at := i * 389 % (2 * n)
+			wantEqual(t, "found", it != nil, at < n)
+			if it == nil {
+				continue
+			}
+			wantEqual(t, "key", string(it.Key()), string(windowKey(at)))
+			v, err := it.Value()
+			must(t, err)
+			wantEqual(t, "value", string(v), string(windowValue(at)))
+		}
+		return nil
+	}))
+}
