@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -43,6 +42,7 @@ type replay struct {
 	found []*candidate // ascending by number
 	point Point
 	last  *candidate // whose end is the end of the chain; nil = c.Begin
+	doubt doubt      // which frames may not be durable
 	out   ReplayResult
 }
 
@@ -64,6 +64,7 @@ type candidate struct {
 func Replay(c ReplayConfig, fn func(pos Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
 	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID}, fn: fn, point: c.Begin}
 	r.point.NextFrame = c.Begin.next()
+	r.doubt.proven = max(c.Durable, r.point.NextFrame-1)
 	if err := r.list(); err != nil {
 		return ReplayResult{}, err
 	}
@@ -76,7 +77,7 @@ func Replay(c ReplayConfig, fn func(pos Position, payload []byte, h frame.Header
 		return ReplayResult{}, err
 	}
 	if !c.ReadOnly {
-		if err := r.sync(); err != nil {
+		if err := r.secure(); err != nil {
 			return ReplayResult{}, err
 		}
 	}
@@ -140,6 +141,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 			c.broken = err
 			break
 		}
+		r.doubt.add(&f, len(r.out.Segments))
 		if f.Header.Kind.HasRecords() {
 			pos := Position{Segment: c.num, Offset: f.Offset + frame.HeaderSize}
 			if err := r.fn(pos, f.Payload, f.Header); err != nil {
@@ -209,23 +211,4 @@ func (r *replay) corruption(durable uint64) error {
 		what = "the segment after this one is missing"
 	}
 	return errs.NewCorruption(filename.Of(filename.Journal, r.last.num), end.End, "%s: %s", what, reason)
-}
-
-// sync makes durable what was replayed: the process that wrote it may have been
-// killed before it synced, and what follows must not be durable before it is.
-func (r *replay) sync() error {
-	for _, s := range r.out.Segments {
-		path := filepath.Join(r.c.Dir, filename.Of(filename.Journal, s.Num))
-		f, err := r.c.FS.OpenReadWrite(path)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return fmt.Errorf("sync %s: %w", filename.Of(filename.Journal, s.Num), err)
-		}
-	}
-	if len(r.out.Segments) == 0 {
-		return nil
-	}
-	return r.c.FS.SyncDir(r.c.Dir)
 }
