@@ -71,8 +71,12 @@ func MakeDir(fsys vfs.FS, dir string) error {
 	var missing []string // the deepest first
 	at := dir
 	for filepath.Dir(at) != at {
-		if _, err := fsys.Stat(at); !notThere(err) {
+		_, err := fsys.Stat(at)
+		if err == nil {
 			break
+		}
+		if !notThere(err) {
+			return err
 		}
 		missing = append(missing, at)
 		at = filepath.Dir(at)

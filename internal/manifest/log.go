@@ -46,6 +46,7 @@ type Log struct {
 	layout  *Layout
 	file    vfs.File // nil if read-only or closed
 	end     tail
+	last    int64 // where the last frame begins that Open found
 	limit   int64 // size from which the next snapshot begins a new file
 	stopped error // why nothing is written any more
 }
@@ -116,6 +117,7 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 		if f.kind == frameSnapshot {
 			snapshot = f.size
 		}
+		l.last = off
 		l.layout = next
 		return nil
 	})
@@ -138,6 +140,9 @@ func (l *Log) mend(settled bool) error {
 			return err
 		}
 	}
+	if err := l.rewriteLast(); err != nil {
+		return err
+	}
 	if err := f.Sync(); err != nil {
 		return err
 	}
@@ -150,6 +155,18 @@ func (l *Log) mend(settled bool) error {
 		return err
 	}
 	return l.removeOld()
+}
+
+// rewriteLast writes the last frame again, as it is: if the sync after its first
+// writing failed, the system takes it for written, and another sync alone would
+// not make it durable. The frames before it had to be durable before it was written.
+func (l *Log) rewriteLast() error {
+	p := make([]byte, l.end.offset-l.last)
+	if n, err := l.file.ReadAt(p, l.last); n < len(p) {
+		return err
+	}
+	_, err := l.file.WriteAt(p, l.last)
+	return err
 }
 
 // removeOld removes manifests of this store other than the current one, and
