@@ -96,6 +96,20 @@ func (l *ledger) end(n int, f fate, synced bool) {
 	}
 }
 
+// settle notes that a store was found to go to the commit n.
+func (l *ledger) settle(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.commits {
+		if c := &l.commits[i]; c.fate == unknown {
+			c.fate = refused
+			if i+1 == n {
+				c.fate = acked
+			}
+		}
+	}
+}
+
 // saved notes that all that was acknowledged is safe from a power loss.
 func (l *ledger) saved() {
 	l.mu.Lock()

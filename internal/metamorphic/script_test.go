@@ -21,6 +21,7 @@ type session struct {
 	db     *brock.DB // nil while closed
 	// failed is told of every error; a script then just goes on.
 	failed func(what string, err error)
+	opened func(db *brock.DB) // told of every store that was opened; may be nil
 }
 
 func newSession(t testing.TB, fs vfs.FS, o brock.Options) *session {
@@ -45,6 +46,9 @@ func (s *session) open() {
 	s.ledger.mu.Lock()
 	s.ledger.created = true
 	s.ledger.mu.Unlock()
+	if s.opened != nil {
+		s.opened(db)
+	}
 }
 
 func (s *session) close() {
@@ -57,7 +61,9 @@ func (s *session) close() {
 		s.failed("close", err)
 		return
 	}
-	s.ledger.saved()
+	if s.o.Mode != brock.ReadOnly {
+		s.ledger.saved()
+	}
 }
 
 func (s *session) reopen() {

@@ -1,0 +1,218 @@
+package metamorphic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// faultKind is one way in which the nth operation fails.
+type faultKind struct {
+	name  string
+	fault faultfs.Fault
+	// reads says that reading goes on while the fault lasts.
+	reads bool
+}
+
+var faultKinds = []faultKind{
+	{"any once", faultfs.Fault{}, false},
+	{"any from then on", faultfs.Fault{Times: faultfs.Always}, false},
+	{"changes from then on", faultfs.Fault{Kinds: faultfs.Changes | faultfs.Syncs, Times: faultfs.Always}, true},
+	{"disk full from then on", faultfs.Fault{Kinds: faultfs.Create | faultfs.Write | faultfs.Preallocate, Times: faultfs.Always, Err: faultfs.ErrNoSpace, Short: true}, true},
+	{"disk full once", faultfs.Fault{Kinds: faultfs.Create | faultfs.Write | faultfs.Preallocate, Err: faultfs.ErrNoSpace}, true},
+	{"short write once", faultfs.Fault{Kinds: faultfs.Write, Short: true}, true},
+	{"sync once", faultfs.Fault{Kinds: faultfs.Syncs}, true},
+	{"no file handles", faultfs.Fault{Kinds: faultfs.Opens | faultfs.Map, Times: 3, Err: faultfs.ErrFiles}, false},
+}
+
+func TestFaultAtEveryOperation(t *testing.T) {
+	for _, sc := range scripts {
+		if sc.big {
+			continue
+		}
+		t.Run(sc.name, func(t *testing.T) {
+			points := 0
+			for _, kind := range faultKinds {
+				step := 1
+				if testing.Short() {
+					step = 7
+				}
+				for nth := 1; ; nth += step {
+					r := &faultRun{t: t, script: sc, kind: kind, nth: nth}
+					if !r.run() {
+						break // met no fault
+					}
+					points++
+					if t.Failed() {
+						return
+					}
+				}
+			}
+			t.Logf("%d injection points", points)
+		})
+	}
+}
+
+// faultRun is one run of a script in which something fails.
+type faultRun struct {
+	t      *testing.T
+	script script
+	kind   faultKind
+	nth    int
+
+	mem     *vfs.Mem
+	fs      *faultfs.FS
+	s       *session
+	lastErr error
+}
+
+func (r *faultRun) errorf(format string, args ...any) {
+	r.t.Helper()
+	r.t.Errorf("script %q, operation %d fails (%s), last error %v: %s", r.script.name, r.nth, r.kind.name, r.lastErr, fmt.Sprintf(format, args...))
+}
+
+// run reports whether a fault was met.
+func (r *faultRun) run() bool {
+	watch := time.AfterFunc(30*time.Second, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("script %q hangs after operation %d failed (%s)", r.script.name, r.nth, r.kind.name))
+	})
+	defer watch.Stop()
+	defer func() {
+		if p := recover(); p != nil {
+			r.errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	r.mem = vfs.NewMem()
+	counted := countHandles(r.mem)
+	r.fs = faultfs.New(counted, faultfs.Options{})
+	fault := r.kind.fault
+	fault.Nth = r.nth
+	r.fs.Inject(fault)
+	r.s = newSession(r.t, r.fs, r.script.options)
+	r.s.failed = r.failed
+	r.s.opened = r.settle
+	r.script.run(r.s)
+	struck := r.fs.Struck() > 0
+	r.fs.Heal()
+	r.read(true)
+	lost := &crashPoint{promise: r.s.ledger.promise(), fs: r.mem.CrashClone(vfs.CrashOptions{}), where: "the end"}
+	if r.s.db != nil {
+		if err := r.s.db.Close(); err != nil {
+			r.typed("close", err)
+		}
+		r.s.db = nil
+	}
+	if leaks := counted.leaks(); leaks != "" {
+		r.errorf("left open: %s", leaks)
+	}
+	r.reopen()
+	e := &examiner{t: r.t, script: r.script, ledger: r.s.ledger, o: r.s.o}
+	e.o.Mode = brock.ReadWrite
+	if !r.t.Failed() {
+		if db, _ := e.open(lost, lost.fs); db != nil {
+			must(r.t, "close", db.Close())
+		}
+		if r.t.Failed() {
+			r.errorf("so it was with a loss of power at the end")
+		}
+	}
+	return struck
+}
+
+// failed looks at an error of the script, and then reads.
+func (r *faultRun) failed(what string, err error) {
+	r.lastErr = fmt.Errorf("%s: %w", what, err)
+	r.typed(what, err)
+	r.read(r.kind.reads)
+}
+
+// typed checks that an error can be told from others.
+func (r *faultRun) typed(what string, err error) {
+	var path *fs.PathError
+	known := errors.As(err, &path)
+	for _, target := range []error{faultfs.ErrIO, faultfs.ErrNoSpace, faultfs.ErrFiles, brock.ErrStopped, brock.ErrNotExist} {
+		known = known || errors.Is(err, target)
+	}
+	if !known {
+		r.errorf("%s: %v: no error that one can test for", what, err)
+	}
+	if errors.Is(err, brock.ErrCorrupt) {
+		r.errorf("%s: %v: a fault passed for damage", what, err)
+	}
+	if errors.Is(r.kind.fault.Err, faultfs.ErrNoSpace) && errors.Is(err, faultfs.ErrNoSpace) && !errors.Is(err, brock.ErrNoSpace) {
+		r.errorf("%s: %v: should be ErrNoSpace", what, err)
+	}
+}
+
+// read compares what the store shows with what was acknowledged.
+func (r *faultRun) read(mustWork bool) {
+	if r.s.db == nil {
+		return
+	}
+	got, err := dump(r.s.db)
+	if err != nil {
+		if mustWork {
+			r.errorf("read: %v", err)
+		} else {
+			r.typed("read", err)
+		}
+		return
+	}
+	p := r.s.ledger.promise()
+	if d := differ(got, r.s.ledger.state(p.acked, p.now)); d != "" {
+		r.errorf("read: %s", d)
+	}
+}
+
+// settle finds out, in a store that was opened again, what became of a commit
+// that had failed.
+func (r *faultRun) settle(db *brock.DB) {
+	got, err := dump(db)
+	if err != nil {
+		r.typed("read", err)
+		return
+	}
+	p := r.s.ledger.promise()
+	k, err := commitOf(got)
+	if err != nil || k < p.acked || k > p.asked {
+		r.errorf("opened again, the store goes to commit %d, %v; %d were acknowledged, %d asked for", k, err, p.acked, p.asked)
+		return
+	}
+	r.s.ledger.settle(k)
+	if d := differ(got, r.s.ledger.state(k, p.now)); d != "" {
+		r.errorf("opened again: commit %d: %s", k, d)
+	}
+}
+
+// reopen opens the store on a healthy disk.
+func (r *faultRun) reopen() {
+	o := r.s.o
+	o.Mode = brock.ReadWrite
+	db, err := brock.Open(o)
+	if err != nil {
+		r.errorf("open on a healthy disk: %v", err)
+		return
+	}
+	r.settle(db)
+	if err := db.Verify(context.Background(), nil); err != nil {
+		r.errorf("verify: %v", err)
+	}
+	if err := db.Set([]byte("x"), []byte("y")); err != nil {
+		r.errorf("write on: %v", err)
+	}
+	if err := db.Flush(context.Background()); err != nil {
+		r.errorf("flush: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		r.errorf("close on a healthy disk: %v", err)
+	}
+}
