@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/bits"
 
@@ -238,6 +239,17 @@ func (m *Remap) Lookup(from uint64) (to uint64, ok bool) {
 	rank := binary.LittleEndian.Uint32(m.ranks[block*rankBytes:]) + uint32(bits.OnesCount64(w&(1<<(g%64)-1)))
 	rank += ones(m.starts[block*blockBytes : word*8])
 	return 8 * uint64(binary.LittleEndian.Uint32(m.places[uint64(rank)*placeBytes:])), true
+}
+
+// Places are where the records are now.
+func (m *Remap) Places() iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for p := m.places; len(p) > 0; p = p[placeBytes:] {
+			if !yield(8 * uint64(binary.LittleEndian.Uint32(p))) {
+				return
+			}
+		}
+	}
 }
 
 // Verify reads the file again and compares it with its checksum.

@@ -16,21 +16,25 @@ import (
 // themselves again as long as they find something to do, so that one kick after
 // every change is enough.
 type background struct {
-	flush *jobs.Task
-	merge *jobs.Task
-	fold  *jobs.Task // seals the memtable, so that it is flushed
-	tidy  *jobs.Task
-	idle  *jobs.Delayed // folds down what is left once writers are silent
+	flush   *jobs.Task
+	merge   *jobs.Task
+	collect *jobs.Task
+	fold    *jobs.Task // seals the memtable, so that it is flushed
+	tidy    *jobs.Task
+	idle    *jobs.Delayed // folds down what is left once writers are silent
 
 	// Several tasks flush or merge; each kind of work is done by one at a time.
 	flushing sync.Mutex
 	merging  sync.Mutex // taken before flushing
+
+	collecting sync.Mutex
 }
 
 func (t *Tree) prepareBackground() {
 	pool := t.cfg.Jobs
 	t.work.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
 	t.work.merge = pool.Task(jobs.Merge, "merge", func(ctx context.Context) error { return t.runMerge(ctx, false) })
+	t.work.collect = pool.Task(jobs.Cleanup, "collect", t.runCollect)
 	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
 	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
@@ -56,6 +60,7 @@ func (t *Tree) kick() {
 	}
 	t.work.flush.Kick()
 	t.work.merge.Kick()
+	t.work.collect.Kick()
 	t.work.idle.Touch()
 }
 
@@ -82,6 +87,7 @@ func (t *Tree) runFlush(ctx context.Context) error {
 			break
 		}
 		t.work.merge.Kick()
+		t.work.collect.Kick()
 	}
 	// Flushed or not, sealed segments are made durable here and not by the next
 	// commit that wants to be.
@@ -92,7 +98,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle}, t.cfg.Policy)
+		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments()}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
@@ -100,6 +106,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 			t.ended(ctx, err)
 			return err
 		}
+		t.work.collect.Kick()
 	}
 }
 
@@ -113,8 +120,14 @@ func (t *Tree) runSettle(ctx context.Context) error {
 	if err := t.runFlush(ctx); err != nil {
 		return err
 	}
-	if err := t.runMerge(ctx, true); err != nil {
-		return err
+	for again := true; again; {
+		if err := t.runMerge(ctx, true); err != nil {
+			return err
+		}
+		var err error
+		if again, err = t.collectAll(ctx, policy.State{Idle: true}); err != nil {
+			return err
+		}
 	}
 	t.removeSpares(false)
 	return nil
