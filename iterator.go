@@ -109,7 +109,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 }
 
 func (it *Iterator) isPlain() bool {
-	return it.over == nil && it.window == nil && it.opts.Filter == nil && it.opts.Limit == 0 && it.txn.ctx == nil
+	return it.over == nil && it.window == nil && it.opts.Filter == nil && it.opts.Limit == 0 && it.txn.ctx() == nil
 }
 
 // Rewind moves to the first item in the direction of travel.

@@ -350,6 +350,38 @@ func TestGetAgreesWithModel(t *testing.T) {
 	}
 }
 
+// Histories much longer than patience are skipped, in both directions.
+func TestLongHistories(t *testing.T) {
+	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{Versions: Retention{Age: time.Hour}}})
+	const n = 10 * patience
+	keys := []string{"a", "b", "b\x00", "c"}
+	for v := range n {
+		for _, k := range keys {
+			must(t, db.Set(b(k), fmt.Appendf(nil, "%d", v)))
+		}
+		if v == n/2 {
+			must(t, db.Flush(t.Context()))
+		}
+	}
+	for _, v := range []int{0, 1, n / 2, n - 1} {
+		txn, err := db.Begin(t.Context(), TxnOptions{ReadAt: uint64(len(keys) * (v + 1))})
+		must(t, err)
+		want := fmt.Sprintf("a=%d b=%d b\x00=%d c=%d", v, v, v, v)
+		wantEqual(t, "forward", show(txn.All()), want)
+		wantEqual(t, "reverse", show(txn.Items(IteratorOptions{Reverse: true})), fmt.Sprintf("c=%d b\x00=%d b=%d a=%d", v, v, v, v))
+		it := txn.NewIterator(IteratorOptions{})
+		it.Seek(b("b"))
+		for range 3 {
+			wantEqual(t, "b", itemString(it.Item()), fmt.Sprintf("b@%d=%d", len(keys)*v+2, v))
+			it.Next()
+			wantEqual(t, "after b", itemString(it.Item()), fmt.Sprintf("b\x00@%d=%d", len(keys)*v+3, v))
+			it.Prev()
+		}
+		must(t, it.Close())
+		txn.Discard()
+	}
+}
+
 func TestSequencesCloseThemselves(t *testing.T) {
 	db, e := openFake(t, Options{})
 	set(t, db, "a=1", "b=2", "c=3")

@@ -105,7 +105,7 @@ func backOff(ctx context.Context, run int) error {
 func (db *DB) NewTransaction(update bool) *Txn {
 	t, err := db.Begin(nil, TxnOptions{Update: update}) //nolint:staticcheck // nil is no end
 	if err != nil {
-		return &Txn{db: db, err: err}
+		return &Txn{db: db, rare: &rare{err: err}}
 	}
 	return t
 }
@@ -119,8 +119,11 @@ func (db *DB) Begin(ctx context.Context, o TxnOptions) (*Txn, error) {
 	}
 	// Only transactions begun by hand can leak. The pin is released when the
 	// garbage collector finds that nobody can end the transaction any more.
-	t.cleanup = runtime.AddCleanup(t, (*leak).release, &leak{db: db, pin: t.pin})
-	t.leakage = true
+	if t.rare == nil {
+		t.rare = new(rare)
+	}
+	t.rare.cleanup = runtime.AddCleanup(t, (*leak).release, &leak{db: db, pin: t.pin})
+	t.rare.leakage = true
 	return t, nil
 }
 
@@ -162,13 +165,15 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions) (*Txn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Txn{db: db, pin: p, ctx: ctx, at: p.Version(), isolation: o.Isolation}
+	t := &Txn{db: db, pin: p, at: p.Version(), isolation: o.Isolation}
+	if ctx != nil {
+		t.rare = &rare{ctx: ctx}
+	}
 	if o.Update {
 		t.writes = newWrites()
 		t.synced = db.synced(o.Durability)
 	}
 	t.phase = rand.Uint32()
-	t.items, t.keys = t.first[:], t.firstKey[:0]
 	t.holds.Store(1)
 	t.state.Store(txnOpen)
 	return t, nil

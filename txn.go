@@ -50,36 +50,38 @@ func (o *TxnOptions) validate() error {
 type Txn struct {
 	db     *DB
 	pin    pin
-	writes *writes         // nil in a read-only transaction
-	ctx    context.Context // nil: never ends
-	err    error           // why it never began
+	writes *writes // nil in a read-only transaction
+	rare   *rare   // nil: none of it
 
 	state     atomic.Uint32
 	holds     atomic.Int32 // of the pin: the transaction's and its open iterators'
+	gets      uint32       // point reads
+	phase     uint32       // in the sampling of their latency
+	iterators uint32
+	isolation Isolation
+	synced    bool
+	taken     bool // first is an item that was handed out
 	clock     atomic.Uint64
 	at        entry.Version
 	committed entry.Version
-	isolation Isolation
-	synced    bool
-	gets      uint32 // point reads
-	phase     uint32 // in the sampling of their latency
-	iterators int64
 
 	mu   sync.Mutex
 	open *Iterator // head of the list of open iterators
+	lent lentKeys  // copies to poison at the end
 
-	cleanup runtime.Cleanup // of a transaction that may leak
+	// The first item found and its key lie in the Txn itself, so that a View
+	// with one Get allocates once; every byte of it counts there.
+	more     *results // the other items
+	first    Item
+	firstKey [48]byte
+}
+
+// rare is what few transactions have.
+type rare struct {
+	ctx     context.Context // nil: never ends
+	err     error           // why the transaction never began
+	cleanup runtime.Cleanup // of one that may leak
 	leakage bool            // cleanup is set
-
-	// Items and keys handed out. The first of each lie in the Txn itself, so
-	// that a View with one Get allocates once; the rest come in blocks that
-	// only their users keep alive.
-	items    []Item
-	keys     []byte
-	block    int      // size of the last block of items
-	lent     [][]byte // copies to poison at the end, under brockdebug
-	first    [1]Item
-	firstKey [40]byte
 }
 
 // The states of a Txn; the zero Txn is done.
@@ -93,18 +95,26 @@ const (
 // usable returns nil while the transaction can go on.
 func (t *Txn) usable() error {
 	if t.state.Load() != txnOpen {
-		if t.err != nil {
-			return t.err
+		if t.rare != nil && t.rare.err != nil {
+			return t.rare.err
 		}
 		return ErrTxnDone
 	}
 	if t.db.closed.Load() {
 		return ErrClosed
 	}
-	if t.ctx != nil {
-		return t.ctx.Err()
+	if ctx := t.ctx(); ctx != nil {
+		return ctx.Err()
 	}
 	return nil
+}
+
+// ctx is the context that governs the transaction; nil never ends.
+func (t *Txn) ctx() context.Context {
+	if t.rare == nil {
+		return nil
+	}
+	return t.rare.ctx
 }
 
 // Get returns the item of key, or ErrKeyNotFound.
@@ -115,11 +125,7 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	if len(t.items) == 0 {
-		t.moreItems()
-	}
-	it := &t.items[0]
-	stored := t.scratchKey(key)
+	it, stored := t.scratch(key)
 	found, err := t.find(stored, &it.own)
 	if err != nil {
 		return nil, err
@@ -127,7 +133,7 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 	if !found {
 		return nil, ErrKeyNotFound
 	}
-	t.items, t.keys = t.items[1:], t.keys[:len(t.keys)+len(stored)]
+	t.keep(it, stored)
 	it.own.Key = stored
 	it.place(t, &it.own)
 	return it, nil
@@ -141,10 +147,8 @@ func (t *Txn) Has(key []byte) (bool, error) {
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
-	if len(t.items) == 0 {
-		t.moreItems()
-	}
-	return t.find(t.scratchKey(key), &t.items[0].own)
+	it, stored := t.scratch(key)
+	return t.find(stored, &it.own)
 }
 
 // find looks a stored key up, in the pending writes first, and notes that it was read.
@@ -195,38 +199,11 @@ func (t *Txn) now() uint64 {
 	return t.clock.Load()
 }
 
-// The sizes of the blocks that items and keys come from.
-const (
-	firstItems, maxItems = 4, 64
-	firstKeys, maxKeys   = 512, 8 << 10
-)
-
-func (t *Txn) moreItems() {
-	t.block = min(max(2*t.block, firstItems), maxItems)
-	t.items = make([]Item, t.block)
-}
-
-// scratchKey is the stored form of key in the free part of t.keys; it is kept by
-// moving the end of t.keys past it.
-func (t *Txn) scratchKey(key []byte) []byte {
-	n := len(key) + 1
-	if cap(t.keys)-len(t.keys) < n {
-		t.keys = make([]byte, 0, max(n, min(max(2*cap(t.keys), firstKeys), maxKeys)))
-	}
-	end := len(t.keys)
-	k := t.keys[end : end+n : end+n]
-	k[0] = keyspacePrefix
-	copy(k[1:], key)
-	return k
-}
-
 // lend is b as a copy that is poisoned at the end.
 func (t *Txn) lend(b []byte) []byte {
-	b = append(make([]byte, 0, len(b)), b...)
 	t.mu.Lock()
-	t.lent = append(t.lent, b)
-	t.mu.Unlock()
-	return b
+	defer t.mu.Unlock()
+	return t.lent.lend(b)
 }
 
 // Set writes a pair. Key and value are copied. A refused Set leaves the
@@ -295,7 +272,7 @@ func (t *Txn) Commit() error {
 	if t.isolation == Serializable {
 		w.request.Reads = &w.reads
 	}
-	v, err := t.db.commit(t.ctx, &w.request)
+	v, err := t.db.commit(t.ctx(), &w.request)
 	if err != nil {
 		t.end(txnDone)
 		return err
@@ -315,27 +292,18 @@ func (t *Txn) Discard() {
 
 // end releases everything and leaves the transaction in state.
 func (t *Txn) end(state uint32) {
-	if t.leakage {
-		t.cleanup.Stop()
+	if t.rare != nil && t.rare.leakage {
+		t.rare.cleanup.Stop()
 	}
 	t.state.Store(state)
 	t.closeIterators()
-	t.db.counters.addReads(int64(t.gets), t.iterators, t.phase)
-	if debug {
-		t.poison()
-	}
+	t.db.counters.addReads(int64(t.gets), int64(t.iterators), t.phase)
+	t.lent.poison()
 	if w := t.writes; w != nil {
 		t.writes = nil
 		w.recycle()
 	}
 	t.drop()
-}
-
-func (t *Txn) poison() {
-	for _, b := range t.lent {
-		poison(b)
-	}
-	t.lent = nil
 }
 
 // closeIterators ends the iterators that are still open. Those of an update run
@@ -348,6 +316,9 @@ func (t *Txn) closeIterators() {
 			it.release()
 			it.err = ErrTxnDone
 		}
+		return
+	}
+	if t.holds.Load() == 1 { // the transaction's: none is open
 		return
 	}
 	t.mu.Lock()
@@ -373,8 +344,8 @@ func (t *Txn) CommitVersion() uint64 { return uint64(t.committed) }
 
 // Context is the context that Begin, ViewContext or UpdateContext was given.
 func (t *Txn) Context() context.Context {
-	if t.ctx == nil {
-		return context.Background()
+	if ctx := t.ctx(); ctx != nil {
+		return ctx
 	}
-	return t.ctx
+	return context.Background()
 }

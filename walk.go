@@ -81,7 +81,9 @@ func (w *walk) forwards(ok bool) bool {
 	for older := 0; ok; ok = w.src.Next() {
 		if older == patience {
 			w.key = append(w.key, 0)
-			if older, ok = 0, w.src.SeekGE(w.key); !ok {
+			ok = w.src.SeekGE(w.key)
+			older, w.key = 0, w.key[:0] // what was sought may be a key
+			if !ok {
 				break
 			}
 		}

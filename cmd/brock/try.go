@@ -74,7 +74,10 @@ func (c *tryCommand) finish(a *app, r *trial.Report, failure error) error {
 		return errors.Join(removed, writeJSON(a.out, r))
 	}
 	verdict, left := "All is well", "the store is removed (--keep keeps it)"
-	if failure != nil {
+	switch {
+	case failure == errInterrupted:
+		verdict = "Interrupted"
+	case failure != nil:
 		verdict = fmt.Sprintf("FAILED (--seed %d)", r.Seed)
 	}
 	if keep {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -78,6 +79,35 @@ func TestTryRefuses(t *testing.T) {
 		if r.code != exitFailed || !strings.Contains(r.err, test.message) {
 			t.Errorf("%s: exit code %d, %s", test.source, r.code, r.err)
 		}
+	}
+}
+
+// TestTryInterrupted: nothing is left of a trial that the user ends.
+func TestTryInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "tree/a", "1")
+	cmd := process(t, dir, "try", "tree", "--dir=stores", "--updates=1m")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	text, interrupted := "", false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		text += lines.Text() + "\n"
+		if !interrupted && strings.Contains(lines.Text(), "scan") {
+			interrupted = true
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Skip(err) // Windows
+			}
+		}
+	}
+	_ = cmd.Wait()
+	stores, err := os.ReadDir(filepath.Join(dir, "stores"))
+	if err != nil || len(stores) != 0 || cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(text, "Interrupted") {
+		t.Errorf("exit code %d, %v is left, %v: %s", cmd.ProcessState.ExitCode(), stores, err, text)
 	}
 }
 

@@ -182,3 +182,50 @@ func TestReadmeIsTrue(t *testing.T) {
 		t.Errorf("Makefile does not test as README.md says: %s", want)
 	}
 }
+
+var testName = regexp.MustCompile("`([a-z][a-z0-9/]*)\\.((?:Test|Fuzz|Example|Benchmark)\\w*)`")
+
+// TestNamedTestsExist looks up each test that a document names, as in
+// `internal/frame.TestGolden`: a promise without a test is a hope. Tests of
+// other modules of the repository count too.
+func TestNamedTestsExist(t *testing.T) {
+	named := 0
+	walk(t, func(name string) {
+		if !strings.HasSuffix(name, ".md") {
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+			named++
+			if !hasTest(t, m[1], m[2]) {
+				t.Errorf("%s names %s.%s, which is not there", name, m[1], m[2])
+			}
+		}
+	})
+	if named == 0 {
+		t.Error("no document names a test")
+	}
+}
+
+func hasTest(t *testing.T, pkg, name string) bool {
+	if pkg == "brock" {
+		pkg = "."
+	}
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nfunc "+name+"(") {
+			return true
+		}
+	}
+	return false
+}

@@ -46,17 +46,6 @@ func BenchmarkMerge(b *testing.B) {
 	}
 }
 
-func BenchmarkVisible(b *testing.B) {
-	const n = 100_000
-	walk(b, Visible(benchSources(1, n, 1)[0], 1, 0), n)
-}
-
-func BenchmarkBound(b *testing.B) {
-	const n = 100_000
-	src := benchSources(1, n, 1)[0]
-	walk(b, Bound(src, nil, []byte("w")), n)
-}
-
 func walk(b *testing.B, it Iterator, n int) {
 	for b.Loop() {
 		count := 0

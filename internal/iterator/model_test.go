@@ -220,71 +220,6 @@ func TestMergeMatchesASortedModel(t *testing.T) {
 	})
 }
 
-func TestBoundMatchesASortedModel(t *testing.T) {
-	forEachShape(t, func(t *testing.T, r *rand.Rand, key func(*rand.Rand) []byte) {
-		sources, all := randomSources(r, 1, 200, key)
-		lo, hi := key(r), key(r)
-		if r.IntN(4) == 0 {
-			lo = nil
-		}
-		if r.IntN(4) == 0 {
-			hi = nil
-		}
-		want := slices.DeleteFunc(slices.Clone(all), func(e entry.Entry) bool {
-			return bytes.Compare(e.Key, lo) < 0 || hi != nil && bytes.Compare(e.Key, hi) >= 0
-		})
-		checkMoves(t, r, Bound(open(sources)[0], lo, hi), want, key, 500)
-	})
-}
-
-func TestVersionsMatchesASortedModel(t *testing.T) {
-	forEachShape(t, func(t *testing.T, r *rand.Rand, key func(*rand.Rand) []byte) {
-		sources, all := randomSources(r, 3, 100, key)
-		since, at := entry.Version(r.IntN(6)), entry.Version(4+r.IntN(10))
-		want := slices.DeleteFunc(all, func(e entry.Entry) bool { return e.Version <= since || e.Version > at })
-		checkMoves(t, r, Versions(Merge(open(sources)), since, at), want, key, 500)
-	})
-}
-
-// seen is what Visible yields of all.
-func seen(all []entry.Entry, at entry.Version, now uint64) []entry.Entry {
-	var want []entry.Entry
-	var decided []byte
-	for _, e := range all {
-		if e.Version > at || decided != nil && bytes.Equal(decided, e.Key) {
-			continue
-		}
-		decided = e.Key
-		if e.Kind != entry.Delete && (e.Expires == 0 || e.Expires > now) {
-			want = append(want, e)
-		}
-	}
-	return want
-}
-
-func TestVisibleMatchesASortedModel(t *testing.T) {
-	forEachShape(t, func(t *testing.T, r *rand.Rand, key func(*rand.Rand) []byte) {
-		sources, all := randomSources(r, r.IntN(5), 100, key)
-		at, now := entry.Version(r.IntN(14)), uint64(r.IntN(12))
-		checkMoves(t, r, Visible(Merge(open(sources)), at, now), seen(all, at, now), key, 500)
-	})
-}
-
-func TestVisibleSkipsLongHistories(t *testing.T) {
-	var all []entry.Entry
-	for _, k := range []string{"a", "b", "b\x00", "c"} {
-		for v := range 100 {
-			all = append(all, entry.Entry{Key: []byte(k), Version: entry.Version(v + 1), Kind: entry.Set, Value: fmt.Appendf(nil, "%s%d", k, v)})
-		}
-	}
-	slices.SortFunc(all, compareEntries)
-	r := rand.New(rand.NewPCG(1, 1))
-	key := func(r *rand.Rand) []byte { return []byte([]string{"a", "b", "b\x00", "bb", "c", "d"}[r.IntN(6)]) }
-	for _, at := range []entry.Version{1, 50, 100} {
-		checkMoves(t, r, Visible(&source{entries: all}, at, 0), seen(all, at, 0), key, 2000)
-	}
-}
-
 // A walk over sources of which one fails after some moves yields what it should
 // up to there, then false and the error, which stays until the next First.
 func TestFaultsAreNeverLost(t *testing.T) {
@@ -293,15 +228,7 @@ func TestFaultsAreNeverLost(t *testing.T) {
 		its := open(sources)
 		bad := its[r.IntN(len(its))].(*source)
 		bad.fault = 1 + r.IntN(len(bad.entries)+1) // at the latest the move to the end fails
-		at := entry.Version(1 + r.IntN(14))
-		it := Merge(its)
-		want := all
-		switch r.IntN(3) {
-		case 0:
-			it, want = Visible(it, at, 0), seen(all, at, 0)
-		case 1:
-			it = Bound(it, []byte{0}, []byte{255})
-		}
+		it, want := Merge(its), all
 		forwardWalk := r.IntN(2) == 0
 		begin, next := it.First, it.Next
 		if !forwardWalk {
@@ -337,7 +264,7 @@ func TestFaultsAreNeverLost(t *testing.T) {
 func TestMovesDoNotAllocate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	sources, _ := randomSources(r, 4, 300, keyMakers["digits"])
-	it := Visible(Bound(Merge(open(sources)), []byte("a"), []byte("z")), 10, 0)
+	it := Merge(open(sources))
 	walk := func() {
 		for ok := it.First(); ok; ok = it.Next() {
 		}

@@ -190,6 +190,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 			return result, err
 		}
 		view.segments = view.segments.with(f)
+		s.Sealed = true // if not by a seal, then by the crash: it never grows again
 		t.replayed = append(t.replayed, s)
 	}
 	for _, m := range view.tables {

@@ -11,7 +11,7 @@ import (
 )
 
 // maxLine is more than the largest value takes in any encoding but the wildest.
-const maxLine = 2 * brock.MaxValueSize
+const maxLine int64 = 2 * brock.MaxValueSize
 
 // lines reads a file line by line and keeps account of where it is.
 type lines struct {
@@ -51,7 +51,7 @@ func (l *lines) rest(begin []byte) ([]byte, error) {
 	for {
 		part, err := l.r.ReadSlice('\n')
 		l.long = append(l.long, part...)
-		if len(l.long) > maxLine {
+		if int64(len(l.long)) > maxLine {
 			return nil, l.bad("longer than %d bytes", maxLine)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {

@@ -67,8 +67,8 @@ func (w *Work) show() {
 	draw, period := w.line, linePeriod
 	if w.out.terminal {
 		bar := w.bar()
-		defer func() { _ = bar.Clear() }() // a terminal that is gone is no error of the work's
-		draw, period = func() { _ = errors.Join(bar.Set64(w.done.Load()), bar.RenderBlank()) }, barPeriod
+		defer func() { _ = bar.Clear() }()
+		draw, period = func() { w.draw(bar) }, barPeriod
 	}
 	select {
 	case <-w.end:
@@ -103,6 +103,16 @@ func (w *Work) bar() *progressbar.ProgressBar {
 	)
 	bar.StartWithoutRender()
 	return bar
+}
+
+// draw shows the bar as it is now: by RenderBlank too, as Set64 alone draws
+// nothing while the percentage stays.
+func (w *Work) draw(bar *progressbar.ProgressBar) {
+	done := w.done.Load()
+	if w.total > 0 {
+		done = min(done, w.total)
+	}
+	_ = errors.Join(bar.Set64(done), bar.RenderBlank()) // a terminal that is gone is no error of the work's
 }
 
 func (w *Work) line() {

@@ -20,8 +20,12 @@ type killed struct {
 }
 
 func (k killed) String() string {
-	return fmt.Sprintf("a process killed %d times while it writes, %d times while it recovers: all of %s%ssynced commits that it acknowledged are there, none in half%s(and %d that it had no time to acknowledge, whole); reopened in %s, read-only in %s at most",
-		k.Writing, k.InRecovery, human.Count(int64(k.Acknowledged)), indent, indent, k.Unannounced, human.Duration(k.Open), human.Duration(k.ReadOnly))
+	return fmt.Sprintf("%d processes killed while they wrote, %d while they recovered:%s"+
+		"all of %s synced commits they acknowledged are there, none in half%s"+
+		"(and %d that they had no time to acknowledge, whole);%s"+
+		"reopened in %s, read-only in %s at most",
+		k.Writing, k.InRecovery, indent, human.Count(int64(k.Acknowledged)), indent, k.Unannounced, indent,
+		human.Duration(k.Open), human.Duration(k.ReadOnly))
 }
 
 // maxLife bounds the random time that a process writes before it is killed.

@@ -25,9 +25,9 @@ type loaded struct {
 }
 
 func (l loaded) String() string {
-	return fmt.Sprintf("%s pairs, %s, values from %s to %s: %s, %s;%swrite amplification %.2f",
-		human.Count(int64(l.Pairs)), human.Bytes(l.Bytes), human.Bytes(int64(l.Smallest)), human.Bytes(int64(l.Largest)),
-		human.ByteRate(l.Bytes, l.Took), human.Rate(int64(l.Pairs), "pairs", l.Took), indent, l.WriteAmp)
+	return fmt.Sprintf("%s pairs, %s, values from %s to %s:%s%s, %s; write amplification %.2f",
+		human.Count(int64(l.Pairs)), human.Bytes(l.Bytes), human.Bytes(int64(l.Smallest)), human.Bytes(int64(l.Largest)), indent,
+		human.ByteRate(l.Bytes, l.Took), human.Rate(int64(l.Pairs), "pairs", l.Took), l.WriteAmp)
 }
 
 // load writes the source into a new store, and notes what the pairs are.

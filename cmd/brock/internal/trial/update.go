@@ -35,7 +35,7 @@ type updated struct {
 }
 
 func (u updated) String() string {
-	return fmt.Sprintf("%d goroutines move money in serializable transactions: %s,%s%s conflicts run again; the books balance in all of %s audits meanwhile",
+	return fmt.Sprintf("%d goroutines move money in serializable transactions: %s;%s%s conflicts run again; the books balanced in all of %s audits",
 		u.Goroutines, human.Rate(u.Commits, "commits", u.Took), indent, human.Count(u.Conflicts), human.Count(u.Audits))
 }
 

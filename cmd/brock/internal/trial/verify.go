@@ -16,7 +16,7 @@ type verified struct {
 }
 
 func (v verified) String() string {
-	return fmt.Sprintf("all checksums and cross-references of %d files, %s; and every pair again",
+	return fmt.Sprintf("all checksums and cross-references of %d files, %s; every pair again",
 		v.Files, human.ByteRate(v.Bytes, v.Checksums))
 }
 

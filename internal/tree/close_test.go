@@ -1,0 +1,214 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// fill writes some keys, with values of all kinds, and flushes some of them.
+func fill(s *store) {
+	s.t.Helper()
+	for round := range 3 {
+		for _, key := range []string{"a", "b", "c", "d"} {
+			s.must(s.commit(false, set(key, bulk(key, 10+round*200))))
+		}
+		if round < 2 {
+			s.flush()
+		}
+	}
+}
+
+// Pins outlive Close: their files stay open until they are released, and are
+// then closed though no job runs any more.
+func TestClosedTreeLetsGoOfFilesWithItsLastReader(t *testing.T) {
+	fs := newCounting(vfs.NewMem())
+	s := newStore(t, fs, nil)
+	fill(s)
+	old := s.pin(0)
+	s.flush()
+	s.must(s.tree.Compact(context.Background()))
+	s.must(s.commit(false, set("a", []byte("new"))))
+	young := s.pin(0)
+	s.close()
+
+	if _, err := s.tree.Acquire(0); !errors.Is(err, errs.ErrClosed) {
+		t.Errorf("acquire after Close: %v", err)
+	}
+	if value, _, found := s.lookup(old, "a"); !found || shown("a", value) != "@410" {
+		t.Errorf("the old pin finds %s", shown("a", value))
+	}
+	if value, _, found := s.lookup(young, "a"); !found || string(value) != "new" {
+		t.Errorf("the young pin finds %s", value)
+	}
+	if len(fs.files()) == 0 {
+		t.Error("no file is open while pins are held")
+	}
+	old.Release()
+	if value, _, _ := s.lookup(young, "a"); string(value) != "new" {
+		t.Errorf("the young pin finds %s", value)
+	}
+	young.Release()
+	fs.checkClosed(t)
+	if n := s.tree.stats.releaseFailures.Load(); n > 0 {
+		t.Errorf("%d files could not be released", n)
+	}
+	s.mustOpen()
+	defer s.close()
+	if s.rec.Removed != 0 {
+		t.Errorf("Close left %d files that nobody needs: %v", s.rec.Removed, names(t, fs))
+	}
+}
+
+func TestFailedOpenClosesItsFiles(t *testing.T) {
+	mem := vfs.NewMem()
+	s := newStore(t, mem, nil)
+	fill(s)
+	s.flush()
+	s.close()
+	list, err := mem.List("/s")
+	s.must(err)
+	for _, name := range list {
+		if !strings.HasSuffix(name, ".run") && !strings.HasSuffix(name, ".val") {
+			continue
+		}
+		fs := newCounting(mem.CrashClone(vfs.CrashOptions{Mode: vfs.All}))
+		s.must(fs.Remove("/s/" + name))
+		s.fs = fs
+		var c *errs.Corruption
+		if err := s.open(); !errors.As(err, &c) || !strings.Contains(c.File, name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+		fs.checkClosed(t)
+	}
+}
+
+// Whoever waits for work is told that the tree closes, though no work will end.
+func TestCloseEndsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 1 })
+		s.must(s.commit(false, set("a", []byte("1"))))
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			if err := s.tree.Flush(context.Background()); !errors.Is(err, errs.ErrClosed) {
+				t.Errorf("flush: %v", err)
+			}
+		})
+		synctest.Wait()
+		for range maxTables {
+			s.must(s.commit(false, set("a", []byte("1"))))
+		}
+		wait.Go(func() {
+			if err := s.tree.Admit(context.Background(), 1); !errors.Is(err, errs.ErrClosed) {
+				t.Errorf("admission: %v", err)
+			}
+		})
+		synctest.Wait()
+		begin := time.Now()
+		s.close()
+		wait.Wait()
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("waited %v", took)
+		}
+	})
+}
+
+func TestAdmissionHonoursItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 1 })
+		defer s.close()
+		for range maxTables + 1 {
+			s.must(s.commit(false, set("a", []byte("1"))))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		begin := time.Now()
+		err := s.tree.Admit(ctx, 1)
+		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took != 3*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+		s.flush()
+		if err := s.tree.Admit(ctx, 1); err != nil {
+			t.Errorf("after the flush: %v", err)
+		}
+	})
+}
+
+// A Flush waits for what was written before it, not for those who go on writing.
+func TestFlushIsNotKeptBusyByWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 1 })
+		defer s.close()
+		s.must(s.commit(false, set("a", []byte("1"))))
+		done := make(chan error, 1)
+		go func() { done <- s.tree.Flush(context.Background()) }()
+		synctest.Wait()
+		s.must(s.commit(false, set("a", []byte("2"))))
+		s.must(s.commit(false, set("a", []byte("3"))))
+		did, err := s.tree.flushOldest(context.Background())
+		if !did || err != nil {
+			t.Fatal(did, err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-done:
+			s.must(err)
+		default:
+			t.Error("Flush still waits")
+			s.flush()
+			<-done
+		}
+	})
+}
+
+// A Compact works on the goroutine of its caller: Close ends it and waits.
+func TestCloseWaitsForCompact(t *testing.T) {
+	fs := newCounting(vfs.NewMem())
+	s := newStore(t, fs, nil)
+	fill(s)
+	s.flush()
+	merging, resume := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	fs.mu.Lock()
+	fs.onCreate = func(name string) {
+		if strings.HasSuffix(name, ".run") {
+			once.Do(func() { close(merging); <-resume })
+		}
+	}
+	fs.mu.Unlock()
+	compacted := make(chan error, 1)
+	go func() { compacted <- s.tree.Compact(context.Background()) }()
+	<-merging
+	closed := make(chan error, 1)
+	go func() { closed <- s.tree.Close() }()
+	<-s.tree.closing.Done()
+	select {
+	case <-closed:
+		t.Error("Close did not wait for Compact")
+	default:
+	}
+	close(resume)
+	s.must(<-closed)
+	if err := <-compacted; err != nil && !errors.Is(err, errs.ErrClosed) {
+		t.Errorf("compact: %v", err)
+	}
+	fs.checkClosed(t)
+	if s.failure != nil {
+		t.Errorf("Close was taken for a failure: %v", s.failure)
+	}
+	s.mustOpen()
+	if problems := s.check(); problems != "" {
+		t.Error(problems)
+	}
+	if !s.log.Recovered().SuperMended && !s.tree.layout().CleanClose() {
+		t.Error("the close was not clean")
+	}
+	s.close()
+}

@@ -1,0 +1,300 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
+)
+
+// past is what a store must remember: all versions of each key, oldest first.
+type past map[string][]moment
+
+type moment struct {
+	version entry.Version
+	op
+}
+
+// at is what a reader at version finds, or nil.
+func (h past) at(key string, version entry.Version, now uint64) *moment {
+	for _, m := range slices.Backward(h[key]) {
+		if m.version > version {
+			continue
+		}
+		if m.kind == entry.Delete || m.expires != 0 && m.expires <= now {
+			return nil
+		}
+		return &m
+	}
+	return nil
+}
+
+// forget drops everything newer than version.
+func (h past) forget(version entry.Version) {
+	for key, all := range h {
+		h[key] = slices.DeleteFunc(all, func(m moment) bool { return m.version > version })
+	}
+}
+
+// wanderer does random things to a store and compares it with its past.
+type wanderer struct {
+	*store
+	rng    *rand.Rand
+	mem    *vfs.Mem
+	past   past
+	pins   []*Pin
+	synced entry.Version // this and all before it survive a crash
+	big    bool          // some values are large enough for segments to be kept
+	steps  []string
+}
+
+func (w *wanderer) keys() []string {
+	var keys []string
+	for i := range 24 {
+		keys = append(keys, fmt.Sprintf("key%02d", i))
+	}
+	return keys
+}
+
+// wants describes what a reader at version must find, has what it finds.
+func (w *wanderer) wants(version entry.Version) string {
+	var out bytes.Buffer
+	for _, key := range w.keys() {
+		if m := w.past.at(key, version, uint64(w.clock)); m != nil {
+			fmt.Fprintf(&out, "%s@%d=%s ", key, m.version, shown(key, m.value))
+		}
+	}
+	return out.String()
+}
+
+func (w *wanderer) has(p *Pin) string {
+	w.t.Helper()
+	var out bytes.Buffer
+	for _, key := range w.keys() {
+		if value, version, found := w.lookup(p, key); found {
+			fmt.Fprintf(&out, "%s@%d=%s ", key, version, shown(key, value))
+		}
+	}
+	return out.String()
+}
+
+// walked is has by an iterator.
+func (w *wanderer) walked(p *Pin) string {
+	w.t.Helper()
+	var out bytes.Buffer
+	var last string
+	it := p.Iterator()
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		e := it.Entry()
+		if e.Version > p.Version() || string(e.Key) == last {
+			continue
+		}
+		last = string(e.Key)
+		if !e.Live(uint64(w.clock)) {
+			continue
+		}
+		value, err := p.Value(e.Key, e)
+		w.must(err)
+		fmt.Fprintf(&out, "%s@%d=%s ", e.Key, e.Version, shown(last, value))
+	}
+	w.must(it.Err())
+	return out.String()
+}
+
+func (w *wanderer) compare(what string, has, want string) {
+	w.t.Helper()
+	if has != want {
+		w.t.Fatalf("%s\nhas  %s\nwant %s\nafter %v", what, has, want, w.steps)
+	}
+}
+
+func (w *wanderer) write() {
+	v := w.last + 1
+	var ops []op
+	for range 1 + w.rng.IntN(5) {
+		key := w.keys()[w.rng.IntN(24)]
+		o := op{key: key, kind: entry.Set}
+		switch n := w.rng.IntN(20); {
+		case n < 4:
+			o.kind = entry.Delete
+		case n < 5:
+			o.kind = entry.SetLatest
+			o.value = bulk(key, w.rng.IntN(200))
+		case n < 7 && w.big:
+			o.value = bulk(key, 1<<20+w.rng.IntN(1<<20))
+		default:
+			o.value = bulk(key, w.rng.IntN(400))
+		}
+		if o.kind != entry.Delete && w.rng.IntN(6) == 0 {
+			o.expires = uint64(w.clock) + uint64(w.rng.IntN(50))
+		}
+		ops = append(ops, o)
+	}
+	sync := w.rng.IntN(4) == 0
+	w.must(w.commit(sync, ops...))
+	if sync {
+		w.synced = v
+	}
+	for _, o := range ops {
+		w.past[o.key] = append(slices.DeleteFunc(w.past[o.key], func(m moment) bool { return m.version == v }), moment{v, o})
+	}
+}
+
+func (w *wanderer) step() {
+	ctx := context.Background()
+	switch n := w.rng.IntN(100); {
+	case n < 50:
+		w.write()
+	case n < 56:
+		w.steps = append(w.steps, "seal")
+		w.seal()
+	case n < 64:
+		w.steps = append(w.steps, "flush one")
+		did, err := w.tree.flushOldest(ctx)
+		w.must(err)
+		if did {
+			w.synced = max(w.synced, w.tree.layout().Runs()[0].MaxVersion)
+		}
+	case n < 68:
+		w.steps = append(w.steps, "settle")
+		w.must(w.tree.runSettle(ctx))
+	case n < 76:
+		w.mergeSome()
+	case n < 84 && len(w.pins) < 6:
+		at := entry.Version(0)
+		if visible, floor := w.tree.Visible(), entry.Version(w.tree.floor.Load()); w.rng.IntN(2) == 0 && visible > floor {
+			at = max(1, floor+entry.Version(w.rng.IntN(int(visible-floor))))
+		}
+		p := w.pin(at)
+		w.steps = append(w.steps, fmt.Sprint("pin ", p.Version()))
+		w.pins = append(w.pins, p)
+	case n < 90 && len(w.pins) > 0:
+		i := w.rng.IntN(len(w.pins))
+		w.steps = append(w.steps, fmt.Sprint("unpin ", w.pins[i].Version()))
+		w.pins[i].Release()
+		w.pins = slices.Delete(w.pins, i, i+1)
+	case n < 93:
+		w.clock += int64(w.rng.IntN(40))
+		w.steps = append(w.steps, fmt.Sprint("clock ", w.clock))
+	case n < 95:
+		w.reopen()
+	case n < 97:
+		w.crash()
+	default: // what was kicked
+		w.tree.cfg.Jobs.Step()
+	}
+}
+
+// mergeSome merges some runs that follow each other.
+func (w *wanderer) mergeSome() {
+	runs := w.tree.layout().Runs()
+	if len(runs) == 0 {
+		return
+	}
+	from := w.rng.IntN(len(runs))
+	to := from + 1 + w.rng.IntN(len(runs)-from)
+	var ids []manifest.RunID
+	for _, r := range runs[from:to] {
+		ids = append(ids, r.ID)
+	}
+	w.steps = append(w.steps, fmt.Sprint("merge ", ids))
+	w.must(w.tree.merge(context.Background(), ids, "test"))
+}
+
+func (w *wanderer) releaseAll() {
+	for _, p := range w.pins {
+		p.Release()
+	}
+	w.pins = nil
+}
+
+func (w *wanderer) reopen() {
+	w.steps = append(w.steps, "reopen")
+	w.close()
+	for _, p := range w.pins { // they outlive the store
+		w.compare("a pin after Close", w.has(p), w.wants(p.Version()))
+	}
+	w.releaseAll()
+	w.mustOpen()
+	w.synced = w.last
+}
+
+// crash keeps some of what was not durable. What is left must be what there was
+// at some version that was not older than the last one known to be durable.
+func (w *wanderer) crash() {
+	mode := []vfs.CrashMode{vfs.Lost, vfs.All, vfs.Prefix, vfs.Chaos}[w.rng.IntN(4)]
+	left := w.mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: w.rng.Uint64()})
+	last := w.last
+	w.steps = append(w.steps, fmt.Sprintf("crash %d, synced %d of %d", mode, w.synced, last))
+	w.releaseAll()
+	w.close()
+	w.mem, w.fs = left, left
+	w.mustOpen()
+	p := w.pin(0)
+	defer p.Release()
+	has := w.has(p)
+	for v := last; ; v-- {
+		if has == w.wants(v) {
+			w.past.forget(v)
+			w.synced = v
+			return
+		}
+		if v <= w.synced || v == 0 {
+			w.compare("after a crash", has, w.wants(w.synced))
+		}
+	}
+}
+
+// verify compares all readers with the past, and the store with itself.
+func (w *wanderer) verify() {
+	w.t.Helper()
+	if problems := w.check(); problems != "" {
+		w.t.Fatalf("%s\nafter %v", problems, w.steps)
+	}
+	now := w.pin(0)
+	defer now.Release()
+	for _, p := range append(slices.Clone(w.pins), now) {
+		want := w.wants(p.Version())
+		w.compare(fmt.Sprint("gets at version ", p.Version()), w.has(p), want)
+		w.compare(fmt.Sprint("a walk at version ", p.Version()), w.walked(p), want)
+	}
+}
+
+// Random writes, work, readers, reopening and crashes: every reader finds what
+// there was at its version, and nothing is ever unaccounted for.
+func TestRandomHistories(t *testing.T) {
+	const base = 1
+	for seed := range uint64(60) {
+		seed += base
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, 3))
+			mem := vfs.NewMem()
+			s := newStore(t, mem, func(s *store) {
+				s.cfg.NoMap = seed%3 == 0
+				s.cfg.Retention.Versions = int(seed % 4)
+				s.cfg.SegmentBytes = []int64{5000, 8 << 20}[seed%2]
+				if seed%5 == 0 {
+					s.cfg.MemtableBytes = 1
+				}
+			})
+			w := &wanderer{store: s, rng: rng, mem: mem, past: past{}, big: seed%8 == 1}
+			for i := range 400 {
+				w.step()
+				if i%10 == 0 {
+					w.verify()
+				}
+			}
+			w.verify()
+			w.releaseAll()
+			w.close()
+		})
+	}
+}
