@@ -268,6 +268,7 @@ func TestCollectionAgainstModel(t *testing.T) {
 			g.fatalf("%s", problems)
 		}
 		g.unpin()
+		g.flushNow()
 		g.during("flush", func() { _, err := g.tree.Reclaim(context.Background()); g.must(err) })
 		g.read()
 		g.noLeftovers()
@@ -283,6 +284,7 @@ func TestCollectionAgainstModel(t *testing.T) {
 // noLeftovers checks that there are no files but those that are needed.
 func (g *gauntlet) noLeftovers() {
 	g.t.Helper()
+	g.tree.reclaim()
 	needed := map[string]bool{"SUPER": true, "LOCK": true}
 	for name := range g.tree.layout().Files() {
 		needed[name.String()] = true
