@@ -162,8 +162,9 @@ func (db *DB) Metrics() Metrics {
 	return m
 }
 
-// EstimateSize estimates the entries in [lo, hi), and the bytes of their keys and
-// values, without reading them; nil bounds are open. Versions and deletes count too.
+// EstimateSize estimates the entries in [lo, hi), in memory and in files, and the
+// bytes of their keys and values, without reading them; nil bounds are open.
+// Versions and deletes count until they are merged away.
 func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	if db.usable() != nil {
 		return 0, 0

@@ -56,8 +56,13 @@ type KeyspaceOptions struct {
 	Versions       Retention     // older versions kept; zero = the latest only
 }
 
-// Retention keeps an old version while either rule holds. What an open
+// Retention keeps an old version of a key while either rule holds. What an open
 // transaction reads is kept in any case.
+//
+// Only Age keeps whole states of the store, to be read by TxnOptions.ReadAt: that
+// may be any version which was the newest within Age, or which a transaction
+// holds. Versions keeps the history of each key for itself, without its deletes
+// when they are old; it is shown by Txn.Versions and IteratorOptions.AllVersions.
 type Retention struct {
 	Versions int           // it is among this many newest of its key; 0 and 1 = the latest only
 	Age      time.Duration // it was the newest at most this long ago; 0 = no such rule

@@ -65,6 +65,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 // add decodes records and adds them to a memtable.
 func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	var e entry.Entry
+	bytes := int64(0)
 	for offset := uint64(at.Offset); len(payload) > 0; {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
@@ -81,6 +82,7 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		} else {
 			e.Value = r.Value
 		}
+		bytes += int64(len(e.Key) + len(e.Value))
 		if err := to.Add(hash.Sum(t.cfg.Seed, r.Key), &e); err != nil {
 			return err
 		}
@@ -88,6 +90,7 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		offset += uint64(r.Size)
 	}
 	to.last = max(to.last, at.Segment)
+	to.bytes.Add(bytes)
 	return nil
 }
 
