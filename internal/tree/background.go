@@ -135,6 +135,9 @@ func (t *Tree) sealIfAny() error { return t.sealFrom(1) }
 
 // sealFrom is sealIfAny for a memtable of at least so many bytes.
 func (t *Tree) sealFrom(least int64) error {
+	if t.closed.Load() {
+		return errs.ErrClosed
+	}
 	if active := t.views.current.Load().active(); active.Len() == 0 || active.Bytes() < least {
 		return nil
 	}
