@@ -61,8 +61,8 @@ type KeyspaceOptions struct {
 //
 // Only Age keeps whole states of the store, to be read by TxnOptions.ReadAt: that
 // may be any version which was the newest within Age, or which a transaction
-// holds. Versions keeps the history of each key for itself, without its deletes
-// when they are old; it is shown by Txn.Versions and IteratorOptions.AllVersions.
+// holds. Versions keeps the history of each key for itself, back to its last
+// delete; it is shown by Txn.Versions and IteratorOptions.AllVersions.
 type Retention struct {
 	Versions int           // it is among this many newest of its key; 0 and 1 = the latest only
 	Age      time.Duration // it was the newest at most this long ago; 0 = no such rule
