@@ -85,7 +85,7 @@ func (e *fakeEngine) Publish(v entry.Version) {
 func (e *fakeEngine) Admit(ctx context.Context, _ int) error { return ctx.Err() }
 func (e *fakeEngine) Prepare(int) error                      { return nil }
 
-func (e *fakeEngine) Newest(key []byte, _ uint64) (entry.Version, bool, error) {
+func (e *fakeEngine) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
 	data := *e.data.Load()
 	i := seekFake(data, key)
 	if i < len(data) && bytes.Equal(data[i].Key, key) {

@@ -178,14 +178,28 @@ func (t *Tree) lead() *View {
 	return t.views.current.Load()
 }
 
-// Newest returns the newest version of key, published or not. Only the commit
-// leader may call it.
-func (t *Tree) Newest(key []byte, h uint64) (v entry.Version, found bool, err error) {
+// Newest returns the newest version of key, published or not, if it is newer
+// than since: what a transaction has read lies in old runs, which are not asked
+// again. Only the commit leader may call it.
+func (t *Tree) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	defer t.leave(t.leader)
+	v := t.lead()
 	var e entry.Entry
-	found, err = t.lead().get(key, h, entry.MaxVersion, &e)
-	return e.Version, found, err
+	for _, m := range v.tables {
+		if m.MaxVersion() > since && m.Get(key, h, entry.MaxVersion, &e) {
+			return e.Version, true, nil
+		}
+	}
+	for _, r := range v.runs {
+		if r.MaxVersion() <= since || !r.MayContain(h) {
+			continue
+		}
+		if found, err := r.Get(key, h, entry.MaxVersion, &e); found || err != nil {
+			return e.Version, found, err
+		}
+	}
+	return 0, false, nil
 }
 
 // ChangedSince reports whether [lo, hi) has an entry newer than since; a nil hi
@@ -200,7 +214,7 @@ func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, e
 		}
 	}
 	for _, r := range v.runs {
-		if r.Meta().MaxVersion <= since {
+		if r.MaxVersion() <= since {
 			continue
 		}
 		if changed, err := r.ChangedSince(lo, hi, since); changed || err != nil {

@@ -142,7 +142,7 @@ func (c *crowd) lead() error {
 	var ops []op
 	for i := range stressKeys {
 		key := []byte(stressKey(i))
-		v, found, err := c.tree.Newest(key, hash.Sum(c.tree.cfg.Seed, key))
+		v, found, err := c.tree.Newest(key, hash.Sum(c.tree.cfg.Seed, key), 0)
 		deleted := stressValue(i, c.last).kind == entry.Delete
 		if err != nil || !deleted && c.last > 0 && (!found || v != c.last) {
 			return fmt.Errorf("newest %s is %d, %v, %w; want %d", key, v, found, err, c.last)
