@@ -80,32 +80,6 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 	edit.JournalEnds = append(edit.JournalEnds, t.durableEnds(max(edit.FlushedTo, layout.FlushedTo()))...)
 }
 
-// durableEnds says how far the journal after a segment is known to be durable.
-// Of a segment that still grows only the frame is told, not its place: that may
-// lie before the end by the next time, and an end never goes back.
-func (t *Tree) durableEnds(after entry.FileNum) []manifest.JournalEnd {
-	var ends []manifest.JournalEnd
-	durable := t.journal.End().Durable
-	t.mu.Lock()
-	replayed := t.replayed
-	t.mu.Unlock()
-	for _, s := range replayed {
-		if s.Num > after && s.FirstFrame <= durable {
-			ends = append(ends, endOf(s))
-		}
-	}
-	for _, s := range t.journal.Segments() {
-		switch {
-		case s.Num <= after || s.FirstFrame > durable:
-		case s.Sealed && s.LastFrame <= durable:
-			ends = append(ends, endOf(s))
-		default:
-			ends = append(ends, manifest.JournalEnd{Segment: s.Num, Frame: min(durable, s.LastFrame)})
-		}
-	}
-	return ends
-}
-
 // dropUnreferenced adds to the edit the segments that nobody will need after it.
 func dropUnreferenced(edit *manifest.Edit, layout *manifest.Layout) error {
 	next, err := layout.Apply(edit)
