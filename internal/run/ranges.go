@@ -89,9 +89,9 @@ func (r *Reader) position(i int, key []byte) float64 {
 // size in files, in order and each greater than the first key. It reads entries
 // only if the run has not many more chunks than pieces.
 func (r *Reader) Split(n int) [][]byte {
-	var total int
+	var total int64
 	for i := range r.dir {
-		total += r.dir[i].Layout.Size()
+		total += int64(r.dir[i].Layout.Size())
 	}
 	var cuts [][]byte
 	last := r.meta.First
@@ -102,11 +102,12 @@ func (r *Reader) Split(n int) [][]byte {
 		}
 	}
 	it := r.newCursor()
-	sum, next := 0, 1
+	pieces := int64(n)
+	sum, next := int64(0), int64(1)
 	for i := range r.dir {
-		size := r.dir[i].Layout.Size()
-		for ; next < n && total*next/n < sum+size; next++ {
-			part := float64(total*next/n-sum) / float64(size)
+		size := int64(r.dir[i].Layout.Size())
+		for ; next < pieces && total*next/pieces < sum+size; next++ {
+			part := float64(total*next/pieces-sum) / float64(size)
 			if len(r.dir) < 4*n && it.open(i) && it.Cursor.SeekPart(part) {
 				cut(it.Entry().Key)
 			} else {
