@@ -91,7 +91,7 @@ func (t *Tree) runFlush(ctx context.Context) error {
 func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
-	for {
+	for t.failed() == nil {
 		plan := policy.Decide(t.layout(), policy.State{Idle: idle}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
@@ -101,6 +101,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 			return err
 		}
 	}
+	return nil // what failed was reported, and would fail again
 }
 
 // runSettle runs once writers have been silent for a while: what lies in

@@ -48,7 +48,6 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	t.installLocked(added, c, edit, next)
 	t.mu.Unlock()
 	t.slowed.tell(t, false)
-	t.reclaim()
 	return nil
 }
 

@@ -24,6 +24,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	defer t.reclaim() // what this replaces and, while it holds it, keeps
 	defer hold.Release()
 	tables := hold.view.tables
 	if len(tables) < 2 {
