@@ -76,7 +76,7 @@ func runProgram(t *testing.T, seed uint64) *world {
 	w.endAll()
 	w.checkAll("at the end")
 	w.must("verify", w.db.Verify(context.Background(), nil))
-	w.must("close", w.db.Close())
+	w.close()
 	return w
 }
 
@@ -412,6 +412,7 @@ func (w *world) tick() {
 	w.note("tick %d", d)
 	w.now += d
 	w.latest = max(w.latest, w.now)
+	w.clock.Store(w.now)
 }
 
 func (w *world) sizes() {
