@@ -23,7 +23,11 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 	}
 	p = append(p, make([]byte, superSize-len(p))...)
 	for _, off := range []int64{0, slotSize} {
-		if s, ok := decodeSlot(p[off:off+slotSize], off); !ok || s.UUID != l.super.UUID {
+		slot := p[off : off+slotSize]
+		if l.o.ReadOnly && allZero(slot) {
+			continue // a crash came while the store was created, and only a writer mends it
+		}
+		if s, ok := decodeSlot(slot, off); !ok || s.UUID != l.super.UUID {
 			report(errs.NewCorruption(super, off, "the slot has no valid checksum, or is another store's"))
 		}
 	}
