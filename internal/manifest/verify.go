@@ -22,13 +22,17 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		return fmt.Errorf("read %s: %w", super, err)
 	}
 	p = append(p, make([]byte, superSize-len(p))...)
+	var bad []*errs.Corruption
 	for _, off := range []int64{0, slotSize} {
-		slot := p[off : off+slotSize]
-		if l.o.ReadOnly && allZero(slot) {
-			continue // a crash came while the store was created, and only a writer mends it
+		if s, ok := decodeSlot(p[off:off+slotSize], off); !ok || s.UUID != l.super.UUID {
+			bad = append(bad, errs.NewCorruption(super, off, "the slot has no valid checksum, or is another store's"))
 		}
-		if s, ok := decodeSlot(slot, off); !ok || s.UUID != l.super.UUID {
-			report(errs.NewCorruption(super, off, "the slot has no valid checksum, or is another store's"))
+	}
+	// A crash may have torn the slot that was being written, and only a writer
+	// mends it: for a reader that is no damage.
+	if !l.o.ReadOnly || len(bad) > 1 {
+		for _, c := range bad {
+			report(c)
 		}
 	}
 	name := filename.Of(filename.Manifest, l.super.Manifest)
