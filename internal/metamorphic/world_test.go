@@ -313,6 +313,12 @@ func (w *world) discard(x *openTxn) {
 		}
 	}
 	x.txn.Discard()
+	for _, it := range x.its { // those left open let go when they are next used
+		it.it.Next()
+		if it.it.Valid() || it.it.Err() == nil {
+			w.fatalf("an iterator goes on after its transaction")
+		}
+	}
 	w.drop(x)
 }
 
