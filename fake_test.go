@@ -85,7 +85,7 @@ func (e *fakeEngine) Publish(v entry.Version) {
 func (e *fakeEngine) Admit(ctx context.Context, _ int) error { return ctx.Err() }
 func (e *fakeEngine) Prepare(int) error                      { return nil }
 
-func (e *fakeEngine) Newest(key []byte, _ uint64) (entry.Version, bool, error) {
+func (e *fakeEngine) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
 	data := *e.data.Load()
 	i := seekFake(data, key)
 	if i < len(data) && bytes.Equal(data[i].Key, key) {
@@ -143,8 +143,9 @@ func (e *fakeEngine) Split(lo, hi []byte, n int) (keys [][]byte) {
 	return keys
 }
 
-func (e *fakeEngine) Flush(ctx context.Context) error   { return ctx.Err() }
-func (e *fakeEngine) Compact(ctx context.Context) error { return ctx.Err() }
+func (e *fakeEngine) Flush(ctx context.Context) error            { return ctx.Err() }
+func (e *fakeEngine) Reclaim(ctx context.Context) (int64, error) { return 0, ctx.Err() }
+func (e *fakeEngine) Compact(ctx context.Context) error          { return ctx.Err() }
 func (e *fakeEngine) Verify(ctx context.Context, report func(*errs.Corruption)) error {
 	return ctx.Err()
 }

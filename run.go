@@ -46,7 +46,10 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 
 func (db *DB) update(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	retries := o.Retries
-	if retries == 0 {
+	switch {
+	case o.ReadAt != 0: // what conflicted will do so again
+		retries = 0
+	case retries == 0:
 		retries = DefaultRetries
 	}
 	for run := 0; ; run++ {

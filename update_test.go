@@ -110,6 +110,60 @@ func TestVersions(t *testing.T) {
 	}))
 }
 
+// An update that reads an old version is checked against all that came after it,
+// deletes too, whatever was flushed and merged meanwhile.
+func TestUpdateOfAnOldVersion(t *testing.T) {
+	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{Versions: Retention{Age: time.Hour}}})
+	set(t, db, "a=1", "b=1", "c=1")
+	at := db.Version()
+	set(t, db, "a=2")
+	set(t, db, "b")
+	runs := 0
+	update := func(o TxnOptions, read string) error {
+		o.ReadAt = at
+		return db.UpdateContext(t.Context(), o, func(txn *Txn) error {
+			runs++
+			wantEqual(t, "read", get(txn, read), "1")
+			return txn.Set(b("d"), b("by "+read))
+		})
+	}
+	for _, step := range []func(context.Context) error{nil, db.Flush, db.Compact, db.Compact} {
+		if step != nil {
+			must(t, step(t.Context()))
+		}
+		runs = 0
+		wantErr(t, "overwritten", update(TxnOptions{}, "a"), ErrConflict)
+		wantErr(t, "deleted", update(TxnOptions{}, "b"), ErrConflict)
+		wantEqual(t, "runs", runs, 2)
+	}
+	must(t, update(TxnOptions{}, "c"))
+	wantErr(t, "written since", update(TxnOptions{Isolation: SnapshotIsolation}, "c"), ErrConflict)
+	must(t, db.View(func(txn *Txn) error { wantEqual(t, "d", get(txn, "d"), "by c"); return nil }))
+}
+
+// Retention by count keeps versions of keys; of states only those held.
+func TestVersionsAreNoStates(t *testing.T) {
+	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{Versions: Retention{Versions: 3}}})
+	set(t, db, "a=1")
+	set(t, db, "a=2")
+	set(t, db, "a=3")
+	set(t, db, "a=4")
+	holder := db.NewTransaction(false)
+	set(t, db, "a=5")
+	must(t, db.Compact(t.Context()))
+	must(t, db.View(func(txn *Txn) error {
+		wantEqual(t, "versions", show(txn.Versions(b("a"))), "a=5 a=4 a=3")
+		return nil
+	}))
+	_, err := db.Begin(t.Context(), TxnOptions{ReadAt: 3})
+	wantErr(t, "a state that nobody held", err, ErrVersionGone)
+	must(t, db.ViewContext(t.Context(), TxnOptions{ReadAt: holder.ReadVersion()}, func(txn *Txn) error {
+		wantEqual(t, "a state that is held", get(txn, "a"), "4")
+		return nil
+	}))
+	holder.Discard()
+}
+
 func TestLastWriteOfATransactionWins(t *testing.T) {
 	db := openTest(t, Options{})
 	txn := db.NewTransaction(true)

@@ -95,7 +95,7 @@ func (w *walk) forwards(ok bool) bool {
 			continue
 		}
 		if !w.all {
-			if bytes.Equal(e.Key, w.key) {
+			if sameKey(e.Key, w.key) {
 				older++
 				continue
 			}
@@ -111,12 +111,19 @@ func (w *walk) forwards(ok bool) bool {
 	return false
 }
 
+// sameKey is bytes.Equal for stored keys, which are never empty: neighbours most
+// often differ at the end.
+func sameKey(a, b []byte) bool {
+	last := len(a) - 1
+	return len(a) == len(b) && a[last] == b[last] && bytes.Equal(a, b)
+}
+
 // backwards goes back to the next entry to show. ok says that src is at an entry.
 func (w *walk) backwards(ok bool) bool {
 	w.backward = !w.all
 	for ok {
 		e := w.src.Entry()
-		if bytes.Compare(e.Key, w.lo) < 0 {
+		if (len(w.lo) > 1 || e.Key[0] < w.lo[0]) && bytes.Compare(e.Key, w.lo) < 0 {
 			break
 		}
 		if w.all {
@@ -145,12 +152,15 @@ func (w *walk) backwards(ok bool) bool {
 // was such an entry, and whether src is at an entry.
 func (w *walk) newest(e *entry.Entry) (found, ok bool) {
 	w.key = append(w.key[:0], e.Key...)
-	for ok = true; ok && bytes.Equal(e.Key, w.key); {
+	for {
 		if e.Version <= w.at {
 			w.saved, found = *e, true
 		}
-		if ok = w.src.Prev(); ok {
-			e = w.src.Entry()
+		if ok = w.src.Prev(); !ok {
+			break
+		}
+		if e = w.src.Entry(); !sameKey(e.Key, w.key) {
+			break
 		}
 	}
 	w.saved.Key = w.key

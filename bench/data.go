@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -133,6 +134,16 @@ func (d *Dataset) Sample(n int, seed uint64, missing bool) [][]byte {
 		keys[i] = buf[at:len(buf):len(buf)]
 	}
 	return keys
+}
+
+// lost counts the pairs that a store which was killed lacks: buffered writes
+// need not have left the process in every store.
+func (d *Dataset) lost(s Store) (int, error) {
+	got, err := s.ScanKeys()
+	if err != nil || got.Entries == d.Keys {
+		return 0, errors.Join(err, d.Check(s))
+	}
+	return d.Keys - got.Entries, nil
 }
 
 // Check reads the whole store and compares it with what it must hold.

@@ -21,6 +21,7 @@ type statsCommand struct {
 // stats describes a store at rest.
 type stats struct {
 	Dir        string              `json:"dir"`
+	ValueDir   string              `json:"valueDir,omitempty"`
 	UUID       string              `json:"uuid"`
 	Format     string              `json:"format"`
 	Created    time.Time           `json:"created"`
@@ -41,7 +42,7 @@ type fileSums struct {
 
 // Run opens the store read-only, and so replays its journal.
 func (c *statsCommand) Run(a *app) error {
-	s := stats{Dir: c.Dir}
+	s := stats{Dir: c.Dir, ValueDir: c.ValueDir}
 	begin := time.Now()
 	err := c.read(a, func(db *brock.DB) error {
 		s.OpenTime = time.Since(begin)
@@ -68,14 +69,23 @@ func (s *stats) lookAtFiles() error {
 	s.UUID = fmt.Sprintf("%x", super.UUID)
 	s.Format = fmt.Sprintf("%d.%d", super.Major, super.Minor)
 	s.Created = time.UnixMilli(super.Created).UTC()
-	entries, err := os.ReadDir(s.Dir)
+	s.Files = make(map[string]fileSums)
+	if s.ValueDir != "" {
+		if err := s.addFiles(s.ValueDir); err != nil {
+			return err
+		}
+	}
+	return s.addFiles(s.Dir)
+}
+
+func (s *stats) addFiles(dir string) error {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	s.Files = make(map[string]fileSums)
 	for _, e := range entries {
 		name, ok := filename.Parse(e.Name())
-		info, err := os.Stat(filepath.Join(s.Dir, e.Name()))
+		info, err := os.Stat(filepath.Join(dir, e.Name()))
 		if !ok || err != nil {
 			continue
 		}

@@ -163,6 +163,21 @@ func TestStats(t *testing.T) {
 	}
 }
 
+func TestValueDir(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "", "set", "keys", "k", "v", "--value-dir=values")
+	if got := must(t, dir, "", "get", "keys", "k", "--value-dir=values"); got != "v" {
+		t.Errorf("k is %q", got)
+	}
+	var s stats
+	if err := json.Unmarshal([]byte(must(t, dir, "", "stats", "keys", "--value-dir=values", "--json")), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Files["journal"].Count != 1 || s.Files["super"].Count != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestRoundTrip dumps random pairs in each format, loads them, and dumps again.
 func TestRoundTrip(t *testing.T) {
 	seed := rand.Uint64()

@@ -18,14 +18,14 @@ import (
 // what is measured is the pipeline.
 type void struct{}
 
-func (void) Admit(context.Context, int) error                              { return nil }
-func (void) Prepare(int) error                                             { return nil }
-func (void) Apply([]byte, Position) error                                  { return nil }
-func (void) Publish(entry.Version)                                         {}
-func (void) Newest([]byte, uint64) (entry.Version, bool, error)            { return 0, false, nil }
-func (void) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) { return false, nil }
-func (void) Append(Group) (Position, error)                                { return Position{}, nil }
-func (void) Sync() error                                                   { return nil }
+func (void) Admit(context.Context, int) error                                  { return nil }
+func (void) Prepare(int) error                                                 { return nil }
+func (void) Apply([]byte, Position) error                                      { return nil }
+func (void) Publish(entry.Version)                                             {}
+func (void) Newest([]byte, uint64, entry.Version) (entry.Version, bool, error) { return 0, false, nil }
+func (void) ChangedSince(lo, hi []byte, since entry.Version) (bool, error)     { return false, nil }
+func (void) Append(Group) (Position, error)                                    { return Position{}, nil }
+func (void) Sync() error                                                       { return nil }
 
 // file is a Journal over blocks that were written before, as a recycled segment has.
 type file struct {

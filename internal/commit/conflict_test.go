@@ -155,7 +155,7 @@ func TestWritesAgreeWithANaiveSearch(t *testing.T) {
 				w.before = before
 				for range rnd.IntN(3) {
 					k := []byte(key())
-					got, ok, _ := w.Newest(k, hash.Sum(testSeed, k))
+					got, ok, _ := w.Newest(k, hash.Sum(testSeed, k), 0)
 					if want := all[string(k)]; got != want || ok != (want > 0) {
 						t.Fatalf("round %d: newest of %s is %d, %v; want %d; seed %d", round, k, got, ok, want, seed)
 					}

@@ -132,7 +132,7 @@ func (m *memory) Publish(v entry.Version) {
 	m.published = v
 }
 
-func (m *memory) Newest(key []byte, _ uint64) (entry.Version, bool, error) {
+func (m *memory) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.newest != nil {

@@ -61,7 +61,7 @@ func (w *writes) overwritten(r *Request) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		v, ok, err := w.Newest(rec.Key, hash.Sum(w.seed, rec.Key))
+		v, ok, err := w.Newest(rec.Key, hash.Sum(w.seed, rec.Key), r.ReadVersion)
 		if err != nil || ok && v > r.ReadVersion {
 			return true, err
 		}
@@ -70,15 +70,15 @@ func (w *writes) overwritten(r *Request) (bool, error) {
 	return false, nil
 }
 
-// Newest returns the newest version of key.
-func (w *writes) Newest(key []byte, hash uint64) (entry.Version, bool, error) {
+// Newest returns the newest version of key, if it is newer than since.
+func (w *writes) Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error) {
 	w.hashBefore()
 	if len(w.keys) > 0 {
 		if i := w.table[w.slot(key, hash)]; i != 0 {
 			return w.keys[i-1].version, true, nil
 		}
 	}
-	return w.store.Newest(key, hash)
+	return w.store.Newest(key, hash, since)
 }
 
 // ChangedSince reports whether a key in [lo, hi) has a version newer than since.

@@ -12,8 +12,9 @@ import (
 
 // Changes knows the versions of all committed entries.
 type Changes interface {
-	// Newest returns the greatest version of key, and whether there is one.
-	Newest(key []byte, hash uint64) (entry.Version, bool, error)
+	// Newest returns the greatest version of key, and whether there is one, if it
+	// is greater than since; else it need not look for it.
+	Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error)
 	// ChangedSince reports whether any key in [lo, hi) has a version greater
 	// than since; a nil hi is no bound.
 	ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
@@ -122,7 +123,7 @@ func (s *ReadSet) extend(r *span, lo, hi []byte) {
 // Check reports whether anything that was read has changed since a version.
 func (s *ReadSet) Check(c Changes, since entry.Version) (conflict bool, err error) {
 	for i := range s.keys {
-		v, found, err := c.Newest(s.text(s.keys[i].at), s.keys[i].hash)
+		v, found, err := c.Newest(s.text(s.keys[i].at), s.keys[i].hash, since)
 		if err != nil {
 			return false, err
 		}

@@ -27,7 +27,7 @@ func (t *Table) Split(lo, hi []byte, n int) [][]byte {
 	}
 	var keys [][]byte
 	for i := 1; i < n; i++ {
-		at := i * len(longest) / n
+		at := int(int64(i) * int64(len(longest)) / int64(n))
 		if at == 0 {
 			continue
 		}

@@ -35,15 +35,18 @@ var faultKinds = []faultKind{
 
 func TestFaultAtEveryOperation(t *testing.T) {
 	for _, sc := range scripts {
-		if sc.big {
+		if sc.big && (testing.Short() || raced) {
 			continue
 		}
 		t.Run(sc.name, func(t *testing.T) {
 			points := 0
 			for _, kind := range faultKinds {
 				step := 1
-				if testing.Short() {
+				if testing.Short() || sc.big {
 					step = 7
+				}
+				if raced {
+					step = 31
 				}
 				for nth := 1; ; nth += step {
 					r := &faultRun{t: t, script: sc, kind: kind, nth: nth}

@@ -208,12 +208,15 @@ func (w *world) history(x *openTxn) {
 	skip(func(model.Entry) bool { return false })
 }
 
-// required tells which versions must be retained, as far as a reader at a
-// version sees them.
+// required tells which versions must be retained: what a reader at a version
+// finds, and the newest ones of each key down to one that ends its history.
 func (w *world) required(at uint64) func(model.Entry) bool {
 	n := max(1, w.o.KeyspaceDefaults.Versions.Versions)
 	return func(e model.Entry) bool {
-		for i, x := range w.m.Versions(e.Key, at) {
+		if found, ok := w.m.Get(e.Key, at, uint64(w.latest)); ok && found.Version == e.Version {
+			return true
+		}
+		for i, x := range w.m.Versions(e.Key, w.m.Last()) {
 			switch {
 			case i == n, x.Deleted, x.Expires != 0 && int64(x.Expires) <= w.latest:
 				return false
@@ -243,7 +246,7 @@ func (w *world) readAt() {
 		return
 	}
 	w.note("version %d of %d is gone", at, w.m.Last())
-	if age := w.o.KeyspaceDefaults.Versions.Age; age > 0 && w.visibleSince(at) >= w.now-age.Milliseconds() && w.now == w.latest {
+	if age := w.o.KeyspaceDefaults.Versions.Age; age > 0 && w.visibleSince(at) >= w.now-age.Milliseconds() && !w.wentBack {
 		w.fatalf("version %d is gone, was the newest %d ms ago", at, w.now-w.visibleSince(at))
 	}
 	for _, x := range append(slices.Clone(w.readers), w.writers...) {

@@ -152,7 +152,7 @@ func text(key string, generation, n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/%d:", key, generation)
 	for b.Len() < n {
-		b.WriteByte(byte('a' + rng.IntN(26)))
+		fmt.Fprintf(&b, "%016x", rng.Uint64())
 	}
 	return b.String()[:n]
 }
@@ -350,6 +350,15 @@ var scripts = []script{
 		}
 		s.flush()
 		s.commit(synced, put(key(1), text(key(1), 7, 90_000)))
+		s.compact()
+		s.close()
+	}},
+	{name: "huge keys and values", big: true, run: func(s *session) {
+		s.open()
+		s.commit(synced, put(text("k", 1, brock.MaxKeySize), "of a huge key"), put("a", text("a", 1, 20<<20)))
+		s.commit(buffered, put("b", text("b", 1, 3<<20)), put(text("k", 2, 70_000), text("c", 1, 600)))
+		s.flush()
+		s.commit(synced, del(text("k", 1, brock.MaxKeySize)), put("b", "small"))
 		s.compact()
 		s.close()
 	}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,15 +22,19 @@ type world struct {
 	name string // the command that brings it back
 	log  []string
 
-	mem  *vfs.Mem // nil if the store is in memory
-	wrap func(vfs.FS) vfs.FS
-	o    brock.Options
-	db   *brock.DB
-	m    model.Store
-	safe uint64 // versions that survive a power loss
+	mem   *vfs.Mem // nil if the store is in memory
+	wrap  func(vfs.FS) vfs.FS
+	files *handles
+	o     brock.Options
+	db    *brock.DB
+	m     model.Store
+	safe  uint64 // versions that survive a power loss
 
 	now, latest int64            // clock, and its latest time ever
+	clock       atomic.Int64     // now, for background work
 	times       map[uint64]int64 // of versions
+	timid       bool             // the clock goes back at times
+	wentBack    bool             // it has
 	writers     []*openTxn       // open updates
 	readers     []*openTxn       // open read-only transactions
 	spurious    int              // conflicts that the model doesn't see
@@ -73,6 +78,8 @@ func newWorld(t testing.TB, seed uint64) *world {
 	rng := rand.New(rand.NewPCG(seed, 0x6d657461))
 	w := &world{t: t, rng: rng, now: 1_700_000_000_000, times: map[uint64]int64{}, wrap: func(fs vfs.FS) vfs.FS { return fs }}
 	w.latest = w.now
+	w.clock.Store(w.now)
+	w.timid = rng.IntN(5) == 0
 	w.o = brock.Options{
 		Durability: pick(rng, brock.Synced, brock.Buffered),
 		Tuning: brock.Tuning{
@@ -88,7 +95,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 				Age:      pick(rng, 0, 0, 10*time.Second),
 			},
 		},
-		Now: func() time.Time { return time.UnixMilli(w.now) },
+		Now: func() time.Time { return time.UnixMilli(w.clock.Load()) },
 	}
 	if rng.IntN(8) == 0 {
 		w.o.InMemory = true
@@ -108,7 +115,8 @@ func newWorld(t testing.TB, seed uint64) *world {
 
 func (w *world) open() {
 	if w.mem != nil {
-		w.o.FS = w.wrap(w.mem)
+		w.files = countHandles(w.mem)
+		w.o.FS = w.wrap(w.files)
 	}
 	db, err := brock.Open(w.o)
 	w.must("open", err)
@@ -305,6 +313,12 @@ func (w *world) discard(x *openTxn) {
 		}
 	}
 	x.txn.Discard()
+	for _, it := range x.its { // those left open let go when they are next used
+		it.it.Next()
+		if it.it.Valid() || it.it.Err() == nil {
+			w.fatalf("an iterator goes on after its transaction")
+		}
+	}
 	w.drop(x)
 }
 
@@ -319,7 +333,16 @@ func (w *world) drop(x *openTxn) {
 	}
 }
 
-// close closes and opens the store.
+// close closes the store, perhaps before its readers end.
+func (w *world) close() {
+	w.must("close", w.db.Close())
+	w.endAll()
+	if w.files != nil && w.files.leaks() != "" {
+		w.fatalf("left open: %s", w.files.leaks())
+	}
+}
+
+// reopen closes and opens the store.
 func (w *world) reopen() {
 	if w.mem == nil {
 		return
@@ -328,12 +351,12 @@ func (w *world) reopen() {
 	if w.rng.IntN(2) == 0 {
 		w.endAll()
 	}
-	w.must("close", w.db.Close())
-	w.endAll()
+	version := w.db.Version()
+	w.close()
 	w.safe = w.m.Last()
 	w.open()
-	if v := w.db.Version(); v != w.m.Last() {
-		w.fatalf("opened at version %d, closed at %d", v, w.m.Last())
+	if v := w.db.Version(); v != version {
+		w.fatalf("opened at version %d, closed at %d", v, version)
 	}
 	w.checkAll("opened again")
 }
@@ -347,7 +370,7 @@ func (w *world) crash() {
 	w.note("crash %s", modeName(mode))
 	w.endAll()
 	left := w.mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: seed})
-	w.must("close", w.db.Close())
+	w.close()
 	w.mem = left
 	w.open()
 	w.crashes++

@@ -116,6 +116,32 @@ func (f *File) Prime(off int64, n int) error {
 	return nil
 }
 
+const (
+	pageSize  = 4096
+	probeSize = 1 << 20 // what one question about resident pages covers
+)
+
+// Probe puts into resident the numbers of those pages around off that are in
+// memory now; one call covers a megabyte, and costs far less than the Primes it
+// saves. Where nothing is known, it adds nothing.
+func (f *File) Probe(off int64, resident *Bits) {
+	m, ok := f.mapping.(vfs.Resident)
+	if !ok || f.check(off, 0) != nil {
+		return
+	}
+	first := off &^ (probeSize - 1)
+	var buf [probeSize / pageSize]byte
+	pages := buf[:min(probeSize, f.size-first+pageSize-1)/pageSize]
+	if m.Resident(first, pages) != nil {
+		return
+	}
+	for i, p := range pages {
+		if p&1 != 0 {
+			resident.Set(first/pageSize + int64(i))
+		}
+	}
+}
+
 // Close unmaps and closes the file.
 func (f *File) Close() error {
 	var err error

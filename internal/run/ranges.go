@@ -86,20 +86,35 @@ func (r *Reader) position(i int, key []byte) float64 {
 }
 
 // Split returns at most n-1 keys that cut the run into pieces of about the same
-// size in files, in order and each greater than the first key.
+// size in files, in order and each greater than the first key. It reads entries
+// only if the run has not many more chunks than pieces.
 func (r *Reader) Split(n int) [][]byte {
-	var total int
+	var total int64
 	for i := range r.dir {
-		total += r.dir[i].Layout.Size()
+		total += int64(r.dir[i].Layout.Size())
 	}
 	var cuts [][]byte
-	sum := 0
-	for i := range r.dir {
-		first := r.keys.first(i)
-		if sum*n >= total*(len(cuts)+1) && len(cuts) < n-1 && i > 0 && !bytes.Equal(first, r.keys.last(i-1)) {
-			cuts = append(cuts, first)
+	last := r.meta.First
+	cut := func(key []byte) {
+		if bytes.Compare(key, last) > 0 {
+			last = bytes.Clone(key)
+			cuts = append(cuts, last)
 		}
-		sum += r.dir[i].Layout.Size()
+	}
+	it := r.newCursor()
+	pieces := int64(n)
+	sum, next := int64(0), int64(1)
+	for i := range r.dir {
+		size := int64(r.dir[i].Layout.Size())
+		for ; next < pieces && total*next/pieces < sum+size; next++ {
+			part := float64(total*next/pieces-sum) / float64(size)
+			if len(r.dir) < 4*n && it.open(i) && it.Cursor.SeekPart(part) {
+				cut(it.Entry().Key)
+			} else {
+				cut(r.keys.first(i))
+			}
+		}
+		sum += size
 	}
 	return cuts
 }

@@ -99,6 +99,9 @@ func TestSplitCutsInOrder(t *testing.T) {
 		if len(r.chunks) > 4 && s.versions < 100 && len(r.Split(2)) != 1 {
 			t.Error("no cut in two")
 		}
+		if s.versions == 1 && len(all) > 10_000 && len(r.Split(5)) != 4 {
+			t.Error("no cuts in five")
+		}
 	})
 }
 

@@ -238,6 +238,13 @@ func (r *Reader) prime(off, n int64) error {
 	if first > last {
 		return nil
 	}
+	r.file.Probe(first*pageSize, &r.resident)
+	for first <= last && r.resident.Test(first) {
+		first++
+	}
+	if first > last {
+		return nil
+	}
 	from := max(off, first*pageSize)
 	if err := r.file.Prime(from, int(off+n-from)); err != nil {
 		return err

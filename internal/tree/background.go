@@ -97,7 +97,7 @@ func (t *Tree) runFlush(ctx context.Context) error {
 func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
-	for {
+	for t.failed() == nil {
 		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments()}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
@@ -108,13 +108,14 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 		}
 		t.work.collect.Kick()
 	}
+	return nil // what failed was reported, and would fail again
 }
 
 // runSettle runs once writers have been silent for a while: what lies in
 // memory and in upper runs is folded down, so that reads are as fast as they
 // can be and nothing is left to do.
 func (t *Tree) runSettle(ctx context.Context) error {
-	if err := t.cfg.Exclusive(func() error { return t.sealFrom(int64(t.cfg.MemtableBytes) / 16) }); err != nil {
+	if err := t.cfg.Exclusive(t.sealIfHiding); err != nil {
 		return err
 	}
 	if err := t.runFlush(ctx); err != nil {
@@ -144,14 +145,34 @@ func (t *Tree) ended(ctx context.Context, err error) {
 
 // sealIfAny seals the active memtable unless it is empty. It runs in the place
 // of a commit leader.
-func (t *Tree) sealIfAny() error { return t.sealFrom(1) }
-
-// sealFrom is sealIfAny for a memtable of at least so many bytes.
-func (t *Tree) sealFrom(least int64) error {
-	if active := t.views.current.Load().active(); active.Len() == 0 || active.Bytes() < least {
+func (t *Tree) sealIfAny() error {
+	if t.closed.Load() {
+		return errs.ErrClosed
+	}
+	if t.views.current.Load().active().Len() == 0 {
 		return nil
 	}
 	return t.seal()
+}
+
+// idleHidden is how much garbage a memtable may hide in an idle store.
+const idleHidden = 16 << 20
+
+// sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
+// much garbage: in its own journal, or in the segments of values that its
+// entries delete or replace.
+func (t *Tree) sealIfHiding() error {
+	v := t.views.current.Load()
+	active := v.active()
+	var values, entries uint64
+	for _, r := range v.layout.Runs() {
+		values, entries = values+r.SeparatedBytes, entries+r.Entries
+	}
+	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	if active.Bytes() < int64(t.cfg.MemtableBytes)/16 && hidden < idleHidden {
+		return nil
+	}
+	return t.sealIfAny()
 }
 
 // Flush writes everything committed so far into runs, and returns when that is done.

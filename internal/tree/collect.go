@@ -76,10 +76,11 @@ func (t *Tree) collectNext(ctx context.Context, s policy.State) (found bool, err
 	if err != nil {
 		return false, err
 	}
+	defer t.reclaim() // what this replaces and, while it holds it, keeps
 	defer hold.Release()
 	layout := hold.view.layout
 	plan := policy.Decide(layout, s, t.cfg.Policy).Collect
-	if plan == nil {
+	if plan == nil || t.failed() != nil {
 		return false, nil
 	}
 	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}

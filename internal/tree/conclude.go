@@ -56,7 +56,6 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		f.release()
 	}
 	t.slowed.tell(t, false)
-	t.reclaim()
 	return nil
 }
 
@@ -118,32 +117,6 @@ func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compac
 		deaths.Take(dead)
 	}
 	return deaths.Lists(), nil
-}
-
-// durableEnds says how far the journal after a segment is known to be durable.
-// Of a segment that still grows only the frame is told, not its place: that may
-// lie before the end by the next time, and an end never goes back.
-func (t *Tree) durableEnds(after entry.FileNum) []manifest.JournalEnd {
-	var ends []manifest.JournalEnd
-	durable := t.journal.End().Durable
-	t.mu.Lock()
-	replayed := t.replayed
-	t.mu.Unlock()
-	for _, s := range replayed {
-		if s.Num > after && s.FirstFrame <= durable {
-			ends = append(ends, endOf(s))
-		}
-	}
-	for _, s := range t.journal.Segments() {
-		switch {
-		case s.Num <= after || s.FirstFrame > durable:
-		case s.Sealed && s.LastFrame <= durable:
-			ends = append(ends, endOf(s))
-		default:
-			ends = append(ends, manifest.JournalEnd{Segment: s.Num, Frame: min(durable, s.LastFrame)})
-		}
-	}
-	return ends
 }
 
 // dropUnreferenced adds to the edit the segments that nobody will need after it.

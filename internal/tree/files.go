@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -89,13 +88,6 @@ func (t *Tree) openRun(m *manifest.Run) (*sortedRun, error) {
 		}
 	}
 	return s, nil
-}
-
-// headerIsOurs reports whether a file that begins with head belongs to the store
-// with this uuid, or has no header yet: every file begins with a page that
-// names its store.
-func headerIsOurs(head []byte, uuid [16]byte) bool {
-	return bytes.Count(head, []byte{0}) == len(head) || bytes.Contains(head, uuid[:])
 }
 
 // removeFile removes a file that the manifest no longer names. If it fails, the

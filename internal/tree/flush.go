@@ -24,6 +24,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	defer t.reclaim() // what this replaces and, while it holds it, keeps
 	defer hold.Release()
 	tables := hold.view.tables
 	if len(tables) < 2 {
@@ -146,14 +147,15 @@ func (t *Tree) rules(bottom bool) compact.Rules {
 		watermark = min(watermark, t.layout().VersionAt(now-age.Milliseconds()))
 	}
 	_, watermark = t.views.epochs.oldest(watermark)
-	// Whoever asks for an older version from now on is told that it is gone;
-	// whoever has already got it holds a View from before the work.
+	// Whoever asks for an older version from now on is told that it is gone. Who
+	// asked before and was not told yet holds it already: a second look sees that.
 	for {
 		floor := t.floor.Load()
 		if uint64(watermark) <= floor || t.floor.CompareAndSwap(floor, uint64(watermark)) {
 			break
 		}
 	}
+	_, watermark = t.views.epochs.oldest(watermark)
 	return compact.Rules{
 		Watermark: watermark,
 		Bottom:    bottom,

@@ -18,6 +18,7 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (
 	if err != nil {
 		return err
 	}
+	defer t.reclaim() // what this replaces and, while it holds it, keeps
 	defer hold.Release()
 	inputs, bottom, err := consecutive(hold.view.runs, ids)
 	if err != nil {

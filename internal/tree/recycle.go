@@ -10,12 +10,13 @@ import (
 // Limits of the files that wait to be used again.
 const (
 	maxRecycled     = 2
-	minRecycledSize = 8 << 20 // below it there is nothing to gain
+	minRecycledSize = 8 << 20 // or a quarter of a segment; below it there is nothing to gain
 )
 
 // recycle holds journal segments that nothing needs any more: overwriting them
 // costs less than allocating new blocks and pages.
 type recycle struct {
+	least  int64 // size from which files are kept
 	mu     sync.Mutex
 	spares []filename.Name
 	closed bool
@@ -25,7 +26,7 @@ type recycle struct {
 func (r *recycle) offer(num entry.FileNum, size int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || size < minRecycledSize || len(r.spares) == maxRecycled {
+	if r.closed || size < r.least || len(r.spares) == maxRecycled {
 		return false
 	}
 	r.spares = append(r.spares, filename.New(filename.Journal, num))

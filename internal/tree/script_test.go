@@ -246,7 +246,7 @@ func (p *player) history(pin *Pin) string {
 func (p *player) changed(c *script.Case) string {
 	key := []byte(c.String("key", ""))
 	since := entry.Version(c.Int(p.store.t, "since", 0))
-	v, found, err := p.store.tree.Newest(key, hash.Sum(p.store.tree.cfg.Seed, key))
+	v, found, err := p.store.tree.Newest(key, hash.Sum(p.store.tree.cfg.Seed, key), 0)
 	p.store.must(err)
 	changed, err := p.store.tree.ChangedSince(key, append(slices.Clone(key), 0), since)
 	p.store.must(err)

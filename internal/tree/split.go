@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Size estimates what [lo, hi) holds; a nil bound is open. Versions that are no
+// Size estimates what [lo, hi) holds; a nil bound is open: entries, bytes of their
+// keys and inline values, and bytes of separated values. Versions that are no
 // longer visible count until a merge drops them.
 func (t *Tree) Size(lo, hi []byte) (entries, bytes, separated uint64) {
 	hold, err := t.Acquire(0)
@@ -14,11 +15,11 @@ func (t *Tree) Size(lo, hi []byte) (entries, bytes, separated uint64) {
 	}
 	defer hold.Release()
 	for _, m := range hold.view.tables {
-		e, b := m.Table.Size(lo, hi)
-		entries, bytes = entries+e, bytes+b
-		if all := uint64(m.Len()); all > 0 {
-			separated += uint64(float64(m.separatedBytes.Load()) * float64(e) / float64(all))
-		}
+		n, _ := m.Table.Size(lo, hi)
+		part := float64(n) / float64(max(m.Len(), 1))
+		entries += n
+		bytes += uint64(part * float64(m.bytes.Load()))
+		separated += uint64(part * float64(m.separatedBytes.Load()))
 	}
 	for _, r := range hold.view.runs {
 		e, b, s := r.Size(lo, hi)

@@ -4,9 +4,9 @@
 //
 // # Lock order
 //
-// The commit leader's calls come first, then recording, then mu. Neither is
-// held over reads of data; recording is held over the sync of an edit; mu only
-// over assignments. Readers take no lock: they pin a View (epoch.go).
+// The commit leader's calls come first, then merging or flushing, each held over
+// a whole piece of work, then recording, held over the sync of an edit, then mu,
+// held over assignments only. Readers take no lock: they pin a View (epoch.go).
 package tree
 
 import (

@@ -10,16 +10,19 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
-// Verify reads every run and segment, checks all checksums, and that runs,
-// segments and the manifest agree with each other: every handle leads to its
-// record, and what was counted dead or referred to is what there is. It calls
-// report for each problem; its error says only why it could not go on.
+// Verify reads SUPER, the manifest, every run and segment, checks all checksums,
+// and that they agree with each other: every handle leads to its record, and
+// what was counted dead or referred to is what there is. It calls report for
+// each problem; its error says only why it could not go on.
 func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error {
 	hold, err := t.hold()
 	if err != nil {
 		return err
 	}
 	defer hold.Release()
+	if err := reported(t.log.Verify(report), report); err != nil {
+		return err
+	}
 	layout := hold.view.layout
 	for _, f := range hold.view.segments.files {
 		if err := context.Cause(ctx); err != nil {

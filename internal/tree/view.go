@@ -34,6 +34,7 @@ type table struct {
 
 	separated      atomic.Int64 // entries whose values stayed in the journal
 	separatedBytes atomic.Int64 // of these values
+	bytes          atomic.Int64 // of the keys and the other values
 }
 
 // sortedRun is an open run.

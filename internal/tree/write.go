@@ -1,12 +1,9 @@
 package tree
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/journal"
@@ -65,6 +62,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 // add decodes records and adds them to a memtable.
 func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	var e entry.Entry
+	bytes := int64(0)
 	for offset := uint64(at.Offset); len(payload) > 0; {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
@@ -81,6 +79,7 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		} else {
 			e.Value = r.Value
 		}
+		bytes += int64(len(e.Key) + len(e.Value))
 		if err := to.Add(hash.Sum(t.cfg.Seed, r.Key), &e); err != nil {
 			return err
 		}
@@ -88,6 +87,7 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		offset += uint64(r.Size)
 	}
 	to.last = max(to.last, at.Segment)
+	to.bytes.Add(bytes)
 	return nil
 }
 
@@ -113,72 +113,3 @@ func (t *Tree) Publish(v entry.Version) { t.published.Store(uint64(v)) }
 
 // Visible is the newest published version.
 func (t *Tree) Visible() entry.Version { return entry.Version(t.published.Load()) }
-
-// Admission: how far background work may lag behind writers.
-const (
-	freeTables  = 1                     // sealed memtables that cost writers nothing
-	maxTables   = 4                     // sealed memtables at which writers wait for a flush
-	freeRuns    = 12                    // upper runs likewise
-	maxDelay    = 20 * time.Millisecond // of one admission below the limits
-	admitWindow = 1 << 20               // bytes that one full delay pays for
-)
-
-// Admit slows a committer of n bytes down while background work lags behind,
-// the more the further it lags, and lets it wait only where memory would
-// otherwise grow without bound. It returns early with the context's error.
-func (t *Tree) Admit(ctx context.Context, n int) error {
-	v := t.views.current.Load()
-	sealed := len(v.tables) - 1
-	if sealed <= freeTables && len(v.runs) <= freeRuns {
-		return nil
-	}
-	return t.slow(ctx, n)
-}
-
-func (t *Tree) slow(ctx context.Context, n int) error {
-	t.slowed.tell(t, true)
-	begin := time.Now()
-	defer func() {
-		t.stats.stalls.Add(1)
-		t.stats.stalled.Add(int64(time.Since(begin)))
-	}()
-	for {
-		t.mu.Lock()
-		v, changed := t.views.current.Load(), t.changed
-		t.mu.Unlock()
-		sealed := len(v.tables) - 1
-		if t.closed.Load() {
-			return errs.ErrClosed
-		}
-		if err := t.failed(); err != nil {
-			return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
-		}
-		if sealed < maxTables {
-			excess := max(sealed-freeTables, (len(v.runs)-freeRuns)/2)
-			if excess <= 0 {
-				return nil
-			}
-			delay := time.Duration(float64(maxDelay) * float64(excess) * min(1, float64(n)/admitWindow))
-			return wait(ctx, delay, changed)
-		}
-		if err := wait(ctx, time.Second, changed); err != nil {
-			return err
-		}
-	}
-}
-
-// wait returns after d, or when changed is closed, or with the context's error.
-func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-	case <-changed:
-	}
-	return nil
-}

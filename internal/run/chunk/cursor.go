@@ -265,6 +265,19 @@ func (it *Cursor) SeekGE(suffix []byte) bool {
 	return false
 }
 
+// SeekPart moves to an entry before which about this part of the entries lies,
+// by bytes; part is from 0 to 1.
+func (it *Cursor) SeekPart(part float64) bool {
+	t, err := it.chunk.Trailer()
+	if err != nil {
+		it.err = err
+		return false
+	}
+	fences := len(t.starts) / 4
+	it.seekTo(t.start(min(int(part*float64(fences)), fences-1)))
+	return it.Next()
+}
+
 // skipLess moves over short entries of the verified bytes whose key word is less
 // than word: it looks at nothing but their header and word. It stops at the
 // first other entry, so that Next comes to it.

@@ -1,0 +1,53 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+// Verify reads SUPER and the manifest again and calls report for all damage,
+// also that which Open can do without: one slot of SUPER is enough to open a
+// store, but two are written. Its error says why it could not go on.
+func (l *Log) Verify(report func(*errs.Corruption)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	super := filename.Of(filename.Super, 0)
+	p, err := readFile(l.o.FS, filepath.Join(l.o.Dir, super), superSize)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", super, err)
+	}
+	p = append(p, make([]byte, superSize-len(p))...)
+	var bad []*errs.Corruption
+	for _, off := range []int64{0, slotSize} {
+		if s, ok := decodeSlot(p[off:off+slotSize], off); !ok || s.UUID != l.super.UUID {
+			bad = append(bad, errs.NewCorruption(super, off, "the slot has no valid checksum, or is another store's"))
+		}
+	}
+	// A crash may have torn the slot that was being written, and only a writer
+	// mends it: for a reader that is no damage.
+	if !l.o.ReadOnly || len(bad) > 1 {
+		for _, c := range bad {
+			report(c)
+		}
+	}
+	name := filename.Of(filename.Manifest, l.super.Manifest)
+	if p, err = readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64); err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	end, err := scan(p, &l.super, func(off int64, f frame) error { return nil })
+	var c *errs.Corruption
+	switch {
+	case errors.As(err, &c):
+		report(c)
+	case err != nil:
+		return err
+	case end.offset < l.end.offset:
+		report(errs.NewCorruption(name, end.offset, "ends here; it was written up to %d", l.end.offset))
+	}
+	return nil
+}

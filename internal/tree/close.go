@@ -1,0 +1,53 @@
+package tree
+
+import (
+	"context"
+	"errors"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// Close ends background work and waits for it, makes the journal durable and
+// records where it ends, and closes the manifest. The commit pipeline has been
+// closed before. Files are closed when the last reader has let go of them.
+func (t *Tree) Close() error {
+	if t.closed.Swap(true) {
+		return nil
+	}
+	t.close(errs.ErrClosed)
+	t.mu.Lock()
+	t.wakeLocked()
+	t.mu.Unlock()
+	err := t.cfg.Jobs.Close(context.Background())
+	t.work.merging.Lock() // Compact and Reclaim do their work on the goroutine of their caller
+	defer t.work.merging.Unlock()
+	t.work.collecting.Lock()
+	defer t.work.collecting.Unlock()
+	t.slowed.end(t)
+	if !t.cfg.ReadOnly {
+		err = errors.Join(err, t.closeJournal())
+	}
+	err = errors.Join(err, t.log.Close())
+	t.mu.Lock()
+	t.views.install(&View{layout: t.layout()})
+	t.mu.Unlock()
+	t.reclaim()
+	t.removeSpares(true)
+	return err
+}
+
+// closeJournal makes the journal durable and records its end.
+func (t *Tree) closeJournal() error {
+	if err := t.journal.Close(); err != nil {
+		return err
+	}
+	t.recording.Lock()
+	defer t.recording.Unlock()
+	edit := &manifest.Edit{CleanClose: true, LastVersion: t.Visible(), NextFile: t.lastFile() + 1}
+	if segments := t.journalSegments(); len(segments) > 0 {
+		edit.JournalEnds = []manifest.JournalEnd{endOf(segments[len(segments)-1])}
+	}
+	_, err := t.log.Append(edit)
+	return err
+}

@@ -1,0 +1,95 @@
+package tree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// list returns the names of the store's own files.
+func (t *Tree) list() ([]filename.Name, error) {
+	var names []filename.Name
+	dirs := []string{t.cfg.Dir}
+	if t.cfg.ValueDir != t.cfg.Dir {
+		dirs = append(dirs, t.cfg.ValueDir)
+	}
+	for _, dir := range dirs {
+		bases, err := t.cfg.FS.List(dir)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", dir, err)
+		}
+		for _, base := range bases {
+			name, ok := filename.Parse(base)
+			if ok && (name.Kind.InValueDir() && dir == t.cfg.ValueDir || !name.Kind.InValueDir() && dir == t.cfg.Dir) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// highest is the last file number that may be in use. Manifests are numbered by themselves.
+func highest(names []filename.Name, layout *manifest.Layout) entry.FileNum {
+	last := layout.NextFile() - 1
+	for _, n := range names {
+		if n.Kind != filename.Manifest {
+			last = max(last, n.Number)
+		}
+	}
+	return last
+}
+
+// removeLeftovers removes files that neither the manifest nor the journal needs
+// and that this store has written, whole or in part. Whatever else has such a
+// name stays.
+func (t *Tree) removeLeftovers(names []filename.Name, layout *manifest.Layout, result journal.ReplayResult) (removed int, err error) {
+	needed := make(map[filename.Name]bool)
+	for name := range layout.Files() {
+		needed[name] = true
+	}
+	for _, s := range result.Segments {
+		needed[filename.New(filename.Journal, s.Num)] = true
+	}
+	for _, name := range names {
+		switch name.Kind {
+		case filename.Journal, filename.Value, filename.Run, filename.Remap:
+		default:
+			continue
+		}
+		if needed[name] || !t.ours(name) {
+			continue
+		}
+		if err := t.cfg.FS.Remove(t.path(name)); err != nil {
+			return removed, fmt.Errorf("remove %s: %w", name, err)
+		}
+		removed++
+	}
+	return removed, nil
+}
+
+// ours reports whether a file was written by this store, or never got any
+// content: what a crash leaves of a file that was just created.
+func (t *Tree) ours(name filename.Name) bool {
+	f, err := t.cfg.FS.Open(t.path(name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, segment.HeaderSize)
+	n, err := f.ReadAt(head, 0)
+	return (err == nil || errors.Is(err, io.EOF)) && headerIsOurs(head[:n], t.cfg.UUID)
+}
+
+// headerIsOurs reports whether a file that begins with head belongs to the store
+// with this uuid, or has no header yet: every file begins with a page that
+// names its store.
+func headerIsOurs(head []byte, uuid [16]byte) bool {
+	return bytes.Count(head, []byte{0}) == len(head) || bytes.Contains(head, uuid[:])
+}
