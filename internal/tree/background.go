@@ -212,6 +212,7 @@ func (t *Tree) Compact(ctx context.Context) error {
 	for i, r := range runs {
 		ids[i] = r.ID
 	}
+	defer t.work.collect.Kick()
 	return t.merge(ctx, ids, "asked for")
 }
 
