@@ -16,6 +16,9 @@ const (
 	idleGarbage   = 20      // percent of what is live that an idle store keeps as garbage, and
 	idleSlack     = 8 << 20 // so much more; less if space is asked for:
 	reclaimSlack  = 64 << 10
+	busySlack     = 2 << 20
+	busyGarbage   = 40        // percent of GarbageShare, of what is live: more is too much in all segments together
+	urgentGarbage = 25        // percent of what is live
 	leastGarbage  = 5         // percent: no segment is worth moving for less
 	idleHealBytes = 256 << 20 // runs of this size are healed at idle, larger ones if
 	idleHealShare = 2         // times the collected data
@@ -25,6 +28,7 @@ const (
 type Collection struct {
 	Victims []entry.FileNum // ascending
 	Reason  string
+	Urgent  bool // there is so much garbage that clients may notice the work
 }
 
 // wasted is what Decide knows of garbage and remaps.
@@ -104,10 +108,15 @@ func (w *wasted) bound() uint64 {
 
 // wanted reports whether v is to be collected while so much garbage is left.
 func (w *wasted) wanted(v *victim, left uint64) bool {
-	if v.garbage*100 >= (v.live+v.garbage)*uint64(w.options.GarbageShare) {
+	share := uint64(w.options.GarbageShare)
+	of := func(percent uint64) bool { return v.garbage*100 >= (v.live+v.garbage)*percent }
+	switch {
+	case of(share):
 		return true
+	case w.state.Idle || w.state.Reclaim:
+		return left > w.bound()
 	}
-	return (w.state.Idle || w.state.Reclaim) && left > w.bound()
+	return of(share/2) && left > w.live/100*share*busyGarbage/100+busySlack
 }
 
 // collection chooses what to collect now; nil if nothing is worth it, or there
@@ -134,6 +143,7 @@ func (w *wasted) collection() *Collection {
 		return nil
 	}
 	slices.Sort(c.Victims)
+	c.Urgent = w.garbage >= w.live/100*urgentGarbage
 	return c
 }
 

@@ -86,7 +86,7 @@ func (t *Tree) collectNext(ctx context.Context, s policy.State) (found bool, err
 	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Pace: t.pacer(s)}
+	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Pace: t.pacer(s.Reclaim || plan.Urgent)}
 	for _, num := range plan.Victims {
 		c.Victims = append(c.Victims, compact.Victim{Reader: hold.view.segments.find(num).Reader, Segment: layout.Segment(num)})
 	}
@@ -150,10 +150,11 @@ const (
 	settleWait  = time.Millisecond // shorter waits are put together
 )
 
-// pacer returns what keeps a collection out of the way of writers: it waits while
-// memtables wait for their flush, and goes slowly while something is committed.
-func (t *Tree) pacer(s policy.State) func(context.Context, int) error {
-	if s.Reclaim {
+// pacer returns what keeps a collection out of the way of writers, unless it is
+// urgent: it waits while memtables wait for their flush, and goes slowly while
+// something is committed.
+func (t *Tree) pacer(urgent bool) func(context.Context, int) error {
+	if urgent {
 		return nil
 	}
 	written := t.stats.journalBytes.Load()
