@@ -18,6 +18,7 @@ const (
 	reclaimSlack  = 64 << 10
 	busySlack     = 2 << 20
 	busyGarbage   = 40        // percent of GarbageShare, of what is live: more is too much in all segments together
+	lagGarbage    = 60        // likewise: from here on collection lags behind writers
 	urgentGarbage = 25        // percent of what is live
 	leastGarbage  = 5         // percent: no segment is worth moving for less
 	idleHealBytes = 256 << 20 // runs of this size are healed at idle, larger ones if
@@ -145,6 +146,19 @@ func (w *wasted) collection() *Collection {
 	slices.Sort(c.Victims)
 	c.Urgent = w.garbage >= w.live/100*urgentGarbage
 	return c
+}
+
+// Lag says by how much collection lags behind writers, from 1 to 4; 0 if it does
+// not: garbage that it could move away is more than Options wants, and more than
+// two segments.
+func Lag(l *manifest.Layout, s State, o Options) int {
+	o = o.withDefaults()
+	w := waste(l, s, o)
+	limit := w.live/100*uint64(o.GarbageShare)*lagGarbage/100 + 2*o.SegmentBytes
+	if w.garbage <= limit || w.collection() == nil {
+		return 0
+	}
+	return 1 + int(min(3, (w.garbage-limit)/(w.live/8+1)))
 }
 
 // healing chooses a merge that leaves no remap behind: when these stand in the

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/policy"
 )
 
 // change is what a finished piece of work takes out of the View.
@@ -229,6 +230,7 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		}
 	}
 	next.layout = layout
+	next.lag = policy.Lag(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
 	t.views.install(next)
 	t.wakeLocked()
 	return unwanted

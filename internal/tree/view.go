@@ -23,6 +23,7 @@ type View struct {
 	runs     []*sortedRun // those of layout
 	segments segmentIndex // those of layout, and of the tables' journal
 	layout   *manifest.Layout
+	lag      int // of collection behind writers
 }
 
 // table is a memtable and the journal segments that hold the same records.
@@ -120,6 +121,7 @@ func (v *View) edit() *View {
 		runs:     slices.Clone(v.runs),
 		segments: v.segments,
 		layout:   v.layout,
+		lag:      v.lag,
 	}
 }
 
