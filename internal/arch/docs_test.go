@@ -229,3 +229,28 @@ func hasTest(t *testing.T, pkg, name string) bool {
 	}
 	return false
 }
+
+var fileName = regexp.MustCompile(`\b(?:[a-z]+/)*[a-z_0-9]+\.go\b`)
+
+// TestNamedFilesExist looks up each Go file that a document names, from the root
+// or from internal.
+func TestNamedFilesExist(t *testing.T) {
+	walk(t, func(name string) {
+		if !strings.HasSuffix(name, ".md") {
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range fileName.FindAllString(string(text), -1) {
+			_, err := os.Stat(filepath.Join(root, file))
+			if err != nil {
+				_, err = os.Stat(filepath.Join(root, "internal", file))
+			}
+			if err != nil && strings.Contains(file, "/") {
+				t.Errorf("%s names %s, which is not there", name, file)
+			}
+		}
+	})
+}
