@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/vfs"
 )
@@ -25,6 +26,7 @@ const DefaultSegmentBytes = 256 << 20
 const (
 	leastFill      = 64 << 10  // step in which a file is filled with zeros ahead of its end; it doubles the file
 	mostFill       = 1 << 20   // up to this step: a sync has to wait for it
+	bulkFill       = 4 << 20   // bytes without a sync from which on whole blocks are filled
 	smallSync      = 256 << 10 // files are filled while syncs come at least every so many bytes
 	writebackEvery = 4 << 20   // bytes appended without a sync between two hints
 )
@@ -91,7 +93,7 @@ type Journal struct {
 	c       Config
 	files   segment.Config
 	cur     *open // nil between Rotate and the next Append
-	unhint  int64 // bytes of cur since the last hint or sync
+	hinted  int64 // cur is being written back up to here
 	bulk    int64 // bytes appended since the last sync
 	synced  int64 // bytes that the last sync made durable; 0 = there was none
 	syncing sync.Mutex
@@ -181,8 +183,13 @@ func (j *Journal) room(size int64) error {
 	return nil
 }
 
-// fill makes the file longer than end, if commits are such that it pays: small and synced.
+// fill makes the file longer than end, if commits are such that it pays: small
+// and synced, or so many that nobody waits for a sync.
 func (j *Journal) fill(end int64) error {
+	if j.bulk >= bulkFill {
+		size := (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
+		return j.cur.Fill(min(size, j.cur.limit))
+	}
 	if j.synced == 0 || j.synced > smallSync || j.bulk > smallSync || end-j.cur.Allocated() > mostFill {
 		return nil
 	}
@@ -211,7 +218,7 @@ func (j *Journal) begin(size int64) error {
 	if err != nil {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
 	}
-	j.unhint = 0
+	j.hinted = 0
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: max(j.c.SegmentBytes, segment.HeaderSize+size+segment.SealSize)}
@@ -223,9 +230,10 @@ func (j *Journal) begin(size int64) error {
 // appended notes that a frame of this size was appended to cur.
 func (j *Journal) appended(size int64) {
 	j.bulk += size
-	if j.unhint += size; j.unhint >= writebackEvery {
-		j.cur.StartWriteback(j.cur.End()-j.unhint, j.unhint)
-		j.unhint = 0
+	// Only whole blocks: what fills the last one would be written twice.
+	if to := j.cur.End() / pageio.BlockSize * pageio.BlockSize; to-j.hinted >= writebackEvery {
+		j.cur.StartWriteback(j.hinted, to-j.hinted)
+		j.hinted = to
 	}
 	j.note(false)
 }

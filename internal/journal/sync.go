@@ -27,7 +27,7 @@ func (j *Journal) Sync() error {
 		}
 	}
 	j.raiseDurable(last)
-	j.unhint, j.bulk, j.synced = 0, 0, j.bulk
+	j.bulk, j.synced = 0, j.bulk
 	return nil
 }
 

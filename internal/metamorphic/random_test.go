@@ -29,6 +29,9 @@ func TestPrograms(t *testing.T) {
 	if testing.Short() {
 		n = 60
 	}
+	if raced {
+		n /= 4
+	}
 	if *forFlag > 0 {
 		first = uint64(time.Now().UnixNano())
 	}

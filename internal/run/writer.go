@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/filter"
 	"github.com/brockdb/brock/vfs"
@@ -46,6 +47,7 @@ type Writer struct {
 	done   bool
 
 	file     vfs.File
+	out      *pageio.Appender // to file
 	num      entry.FileNum
 	owner    chunk.Owner
 	id       checksum.Identity
@@ -150,10 +152,9 @@ func (w *Writer) flush() error {
 }
 
 func (w *Writer) write(b []byte) error {
-	if _, err := w.file.WriteAt(b, w.offset); err != nil {
+	if _, err := w.out.Write(b); err != nil {
 		return w.fail(fmt.Errorf("write %s: %w", filename.Of(filename.Run, w.num), err))
 	}
-	w.file.StartWriteback(w.offset, int64(len(b)))
 	w.offset += int64(len(b))
 	return nil
 }
@@ -166,7 +167,7 @@ func (w *Writer) create() error {
 		return fmt.Errorf("create run: %w", err)
 	}
 	w.created = append(w.created, name)
-	w.file = f
+	w.file, w.out = f, pageio.NewAppender(f)
 	w.owner = chunk.Owner{UUID: w.cfg.UUID, Num: w.num}
 	w.id = w.owner.ID()
 	w.offset = 0
@@ -183,9 +184,9 @@ func (w *Writer) finishFile() error {
 	if err := w.write(dir); err != nil {
 		return err
 	}
-	f := w.file
+	f, flushed := w.file, w.out.Flush()
 	w.file = nil
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(flushed, f.Sync(), f.Close()); err != nil {
 		return w.fail(fmt.Errorf("sync %s: %w", filename.Of(filename.Run, w.num), err))
 	}
 	w.meta.Files = append(w.meta.Files, File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum})
@@ -267,6 +268,7 @@ func (w *Writer) failed() error {
 func (w *Writer) fail(err error) error {
 	w.err = err
 	if w.file != nil {
+		w.out.Drop()
 		_ = w.file.Close()
 		w.file = nil
 	}

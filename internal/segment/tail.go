@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
-var zeros [4096]byte
+var zeros [64 << 10]byte
 
 // Tail is what lies behind the last good frame of a segment.
 type Tail struct {
@@ -59,7 +59,7 @@ func (s *Frames) search(b []byte, off int64, t *Tail) int64 {
 	last := off+int64(len(b)) == s.end
 	pos := 0
 	for pos+frame.HeaderSize <= len(b) {
-		if pos&4095 == 0 && pos+4096 <= len(b) && bytes.Equal(b[pos:pos+4096], zeros[:]) {
+		if pos&4095 == 0 && pos+4096 <= len(b) && bytes.Equal(b[pos:pos+4096], zeros[:4096]) {
 			pos += 4096
 			continue
 		}

@@ -16,6 +16,7 @@ const (
 	frameTarget    = 256 << 10 // payload from which on a frame is written
 	bufferKept     = 1 << 20   // a buffer grown beyond it is given back
 	writebackEvery = 4 << 20
+	fillFrom       = 1 << 20 // a segment that stays shorter is not filled ahead
 )
 
 // ValueWriter writes a value segment: records in the order of Add, each with
@@ -146,13 +147,19 @@ func (v *ValueWriter) flush() error {
 	if len(v.buf) == 0 {
 		return nil
 	}
+	// Blocks are filled before they are written piece by piece.
+	if end := v.w.End() + frame.HeaderSize + int64(len(v.buf)); end > v.w.Allocated() && end >= fillFrom {
+		if err := v.w.Fill((end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize); err != nil {
+			return err
+		}
+	}
 	v.payload[0] = v.buf
 	if _, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload}); err != nil {
 		return err
 	}
-	if n := v.w.End() - v.hinted; n >= writebackEvery {
-		v.w.StartWriteback(v.hinted, n)
-		v.hinted = v.w.End()
+	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
+		v.w.StartWriteback(v.hinted, to-v.hinted)
+		v.hinted = to
 	}
 	if v.buf = v.buf[:0]; cap(v.buf) > bufferKept {
 		v.buf = nil

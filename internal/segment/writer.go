@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -182,18 +183,26 @@ func (w *Writer) Sync() error {
 	return w.f.Sync()
 }
 
-// Fill writes zeros from the end of the file up to size. Frames then overwrite
-// blocks that exist, and a sync need not record a new length or new blocks: on
-// ext4 that saves a quarter of a sync, and more of its worst times, which space
-// reserved by File.Preallocate does not. A full disk is no error here.
+// Fill writes zeros from the end of the file up to size, for frames to
+// overwrite. A sync need then not record a new length or new blocks, which space
+// reserved by File.Preallocate does not achieve; and as each write ends with a
+// pageio.BlockSize, the system keeps the file in large pages (docs/adr/0017).
+// A full disk is no error here.
 func (w *Writer) Fill(size int64) error {
-	if size <= w.allocated {
-		return nil
-	}
-	n, err := w.f.WriteAt(make([]byte, size-w.allocated), w.allocated)
-	w.allocated += int64(n)
-	if err != nil && !vfs.IsNoSpace(err) {
-		return fmt.Errorf("fill %s: %w", w.Name(), err)
+	for w.allocated < size {
+		end := min(size, (w.allocated/pageio.BlockSize+1)*pageio.BlockSize)
+		vec := w.vec[:0]
+		for n := end - w.allocated; n > 0; n -= int64(len(zeros)) {
+			vec = append(vec, zeros[:min(n, int64(len(zeros)))])
+		}
+		n, err := w.f.WriteVec(vec, w.allocated)
+		w.allocated += int64(n)
+		if vfs.IsNoSpace(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("fill %s: %w", w.Name(), err)
+		}
 	}
 	return nil
 }
