@@ -15,7 +15,6 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
-	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/vfs"
 )
@@ -187,7 +186,7 @@ func (j *Journal) room(size int64) error {
 // and synced, or so many that nobody waits for a sync.
 func (j *Journal) fill(end int64) error {
 	if j.bulk >= bulkFill {
-		size := (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
+		size := (end + segment.BlockSize - 1) / segment.BlockSize * segment.BlockSize
 		return j.cur.Fill(min(size, j.cur.limit))
 	}
 	if j.synced == 0 || j.synced > smallSync || j.bulk > smallSync || end-j.cur.Allocated() > mostFill {
@@ -231,7 +230,7 @@ func (j *Journal) begin(size int64) error {
 func (j *Journal) appended(size int64) {
 	j.bulk += size
 	// Only whole blocks: what fills the last one would be written twice.
-	if to := j.cur.End() / pageio.BlockSize * pageio.BlockSize; to-j.hinted >= writebackEvery {
+	if to := j.cur.End() / segment.BlockSize * segment.BlockSize; to-j.hinted >= writebackEvery {
 		j.cur.StartWriteback(j.hinted, to-j.hinted)
 		j.hinted = to
 	}

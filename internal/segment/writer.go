@@ -183,10 +183,13 @@ func (w *Writer) Sync() error {
 	return w.f.Sync()
 }
 
+// BlockSize is the unit in which a file is best filled and written back.
+const BlockSize = pageio.BlockSize
+
 // Fill writes zeros from the end of the file up to size, for frames to
 // overwrite. A sync need then not record a new length or new blocks, which space
 // reserved by File.Preallocate does not achieve; and as each write ends with a
-// pageio.BlockSize, the system keeps the file in large pages (docs/adr/0017).
+// pageio.BlockSize, the system keeps the file in large pages (docs/adr, 17).
 // A full disk is no error here.
 func (w *Writer) Fill(size int64) error {
 	for w.allocated < size {
