@@ -1,12 +1,15 @@
 package brock
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -210,5 +213,98 @@ func TestReclaim(t *testing.T) {
 	}
 	if err := s.Verify(context.Background(), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// Collections beside writers, deletes, readers that stay and each other: what is
+// read is always a value of its key, and in the end the last one.
+func TestReclaimBesideEverything(t *testing.T) {
+	s := newSpaceStore(t, Maintenance{GarbageRatio: 0.1, IdleAfter: 20 * time.Millisecond})
+	const keys, writers = 400, 2
+	value := func(key, round uint64) []byte {
+		v := binary.BigEndian.AppendUint64(spaceKey(key), round)
+		return append(v, make([]byte, 600+key%7*500)...)
+	}
+	last := make([]uint64, keys) // round of the last write; 0 = deleted. Each key has one writer.
+	done := make(chan struct{})
+	var writing, others sync.WaitGroup
+	for w := range uint64(writers) {
+		writing.Go(func() {
+			rng := rand.New(rand.NewPCG(w, 9))
+			for round := uint64(1); round <= 6000; round++ {
+				key := rng.Uint64N(keys/writers)*writers + w
+				err := error(nil)
+				if rng.IntN(5) == 0 {
+					err, last[key] = s.Delete(spaceKey(key)), 0
+				} else {
+					err, last[key] = s.Set(spaceKey(key), value(key, round)), round
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	others.Go(func() {
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			default:
+			}
+			if _, err := s.Reclaim(context.Background()); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	check := func() error {
+		return s.View(func(txn *Txn) error {
+			for range 2 { // the second time through files that were replaced meanwhile
+				for item, err := range txn.All() {
+					if err != nil {
+						return err
+					}
+					v, err := item.Value()
+					if err != nil {
+						return err
+					}
+					key := binary.BigEndian.Uint64(item.Key())
+					if !bytes.Equal(v, value(key, binary.BigEndian.Uint64(v[8:]))) {
+						t.Errorf("key %d has a value of key %d", key, binary.BigEndian.Uint64(v))
+					}
+				}
+			}
+			return nil
+		})
+	}
+	others.Go(func() {
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			default:
+			}
+			if err := check(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	writing.Wait()
+	close(done)
+	others.Wait()
+	for key, round := range last {
+		v, err := s.Get(spaceKey(uint64(key)))
+		if round == 0 && !errors.Is(err, ErrKeyNotFound) || round != 0 && (err != nil || !bytes.Equal(v, value(uint64(key), round))) {
+			t.Errorf("key %d, last written in round %d: %d bytes, %v", key, round, len(v), err)
+		}
+	}
+	if err := s.Verify(context.Background(), nil); err != nil {
+		t.Error(err)
+	}
+	if s.Metrics().Tree.Collections == 0 {
+		t.Error("nothing was collected")
 	}
 }

