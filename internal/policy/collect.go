@@ -51,6 +51,7 @@ type victim struct {
 	records uint64 // live ones
 	live    uint64 // bytes of the file that hold them
 	garbage uint64 // the rest of the file
+	died    bool   // some of it was needed once
 	score   float64
 }
 
@@ -85,7 +86,7 @@ func waste(l *manifest.Layout, s State, o Options) *wasted {
 // weighSegment tells what is needed of a segment's file. A value segment has
 // nothing but records; a journal segment also has those that are kept in runs.
 func weighSegment(s *manifest.Segment) victim {
-	v := victim{num: s.Num, records: s.Records - min(s.DeadRecords(), s.Records)}
+	v := victim{num: s.Num, records: s.Records - min(s.DeadRecords(), s.Records), died: s.DeadRecords() > 0}
 	around := uint64(0)
 	if s.Records > 0 {
 		around = (s.FileBytes - min(s.Bytes, s.FileBytes)) / s.Records
@@ -117,7 +118,8 @@ func (w *wasted) wanted(v *victim, left uint64) bool {
 	case w.state.Idle || w.state.Reclaim:
 		return left > w.bound()
 	}
-	return of(share/2) && left > w.live/100*share*busyGarbage/100+busySlack
+	// While data is loaded, what lies between values in journals can wait.
+	return v.died && of(share/2) && left > w.live/100*share*busyGarbage/100+busySlack
 }
 
 // collection chooses what to collect now; nil if nothing is worth it, or there
