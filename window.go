@@ -37,7 +37,8 @@ type slot struct {
 
 const (
 	maxPrefetch   = 1024
-	windowReaders = 8 // goroutines a refill starts at most
+	windowReaders = 8  // goroutines a refill starts at most
+	slotKey       = 40 // bytes of key that a slot has room for at first
 
 	// The windows that IteratorOptions.Prefetch = 0 makes.
 	nearWindow     = 16   // slots while values are in memory
@@ -60,9 +61,12 @@ func (w *window) grow(n int) {
 		ring[i] = w.slots[(w.head+i)%len(w.slots)]
 	}
 	fresh := make([]slot, n-len(w.slots))
+	keys := make([]byte, len(fresh)*slotKey)
 	for i := range fresh {
+		fresh[i].key = keys[i*slotKey : i*slotKey : (i+1)*slotKey]
 		ring[len(w.slots)+i] = &fresh[i]
 	}
+	w.fetch = make([]*slot, 0, n)
 	w.slots, w.head = ring, 0
 }
 
@@ -145,6 +149,9 @@ func bringNear(p pin, slots []*slot, errp *error, owner any) (read int) {
 	for _, s := range far {
 		s.ahead = true
 		s.pending.Add(1)
+	}
+	if len(far) == 0 {
+		return 0
 	}
 	far = append([]*slot(nil), far...) // outlives the caller's slice
 	readers := min(windowReaders, len(far))
