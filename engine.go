@@ -18,6 +18,7 @@ type engine interface {
 	Split(lo, hi []byte, n int) [][]byte
 	Flush(ctx context.Context) error
 	Compact(ctx context.Context) error
+	Reclaim(ctx context.Context) (int64, error)
 	Verify(ctx context.Context, report func(*errs.Corruption)) error
 	Metrics() TreeMetrics
 	Close() error

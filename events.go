@@ -8,6 +8,7 @@ import "time"
 type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written out, or could not be
 	Compaction      func(WorkInfo)         // runs were merged, or could not be
+	Collection      func(WorkInfo)         // live values were moved out of files with garbage, or could not be
 	WriteStall      func(StallInfo)        // writers are slowed, and no longer
 	Corruption      func(*CorruptionError) // damage met by a background job
 	BackgroundError func(error)            // writes have stopped, and why
@@ -17,6 +18,7 @@ type Events struct {
 type WorkInfo struct {
 	Reason            string // why it was done
 	EntriesIn, Runs   int64  // entries read; runs written
+	Segments          int64  // files whose live values were moved
 	BytesIn, BytesOut int64
 	Took              time.Duration
 	Err               error // nil when it succeeded

@@ -143,8 +143,9 @@ func (e *fakeEngine) Split(lo, hi []byte, n int) (keys [][]byte) {
 	return keys
 }
 
-func (e *fakeEngine) Flush(ctx context.Context) error   { return ctx.Err() }
-func (e *fakeEngine) Compact(ctx context.Context) error { return ctx.Err() }
+func (e *fakeEngine) Flush(ctx context.Context) error            { return ctx.Err() }
+func (e *fakeEngine) Reclaim(ctx context.Context) (int64, error) { return 0, ctx.Err() }
+func (e *fakeEngine) Compact(ctx context.Context) error          { return ctx.Err() }
 func (e *fakeEngine) Verify(ctx context.Context, report func(*errs.Corruption)) error {
 	return ctx.Err()
 }

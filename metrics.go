@@ -45,6 +45,10 @@ type TreeMetrics struct {
 	FlushedBytes    int64 // written by flushes
 	Compactions     int64
 	CompactedBytes  int64 // written by compactions
+	Collections     int64
+	CollectedBytes  int64 // written by collections
+	Remaps          int   // collected segments that entries are still led on from
+	RemapBytes      int64 // in the files that do so
 	JournalBytes    int64 // appended to the journal
 	Stalls          int64
 	StallTime       time.Duration
@@ -53,12 +57,12 @@ type TreeMetrics struct {
 
 // WriteAmp is the bytes written to files per byte of the records committed.
 func (m *Metrics) WriteAmp() float64 {
-	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes, m.Bytes)
+	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes+m.Tree.CollectedBytes, m.Bytes)
 }
 
 // SpaceAmp is the bytes in files per byte that entries still need.
 func (m *Metrics) SpaceAmp() float64 {
-	return ratio(m.Tree.RunBytes+m.Tree.SegmentBytes, m.Tree.LiveBytes)
+	return ratio(m.Tree.RunBytes+m.Tree.SegmentBytes+m.Tree.RemapBytes, m.Tree.LiveBytes)
 }
 
 func ratio(a, b int64) float64 {
@@ -81,6 +85,7 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "runs        %d in %d files with %d entries, %s\n", t.Runs, t.RunFiles, t.RunEntries, sizeString(t.RunBytes))
 	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
+	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
 	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tree"
 	"github.com/brockdb/brock/vfs"
 )
@@ -178,9 +180,8 @@ func (o *opening) openManifest() error {
 // are in no memtable, but have to be read again by the Open after a crash.
 const journalPerMemtable = 512 << 20
 
-// idleAfter is how long writers are silent before what is left in memory and in
-// upper runs is folded down.
-const idleAfter = 2 * time.Second
+// workers lets a flush, a merge and a collection go on at the same time.
+const workers = 3
 
 func (o *opening) openTree() (tree.Recovery, error) {
 	super := o.log.Super()
@@ -188,7 +189,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	if clock == nil {
 		clock = time.Now
 	}
-	o.jobs = jobs.New(jobs.Options{})
+	o.jobs = jobs.New(jobs.Options{Workers: workers})
 	t, recovery, err := tree.Open(tree.Config{
 		FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
 		ReadOnly:      o.options.Mode == ReadOnly,
@@ -200,7 +201,8 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           clock,
 		Jobs:          o.jobs,
-		IdleAfter:     idleAfter,
+		IdleAfter:     o.options.Maintenance.IdleAfter,
+		Policy:        policy.Options{GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio))},
 		Exclusive:     func(fn func() error) error { return o.db.exclusive(fn) },
 		OnWork:        o.onWork,
 		OnStall:       o.onStall,
@@ -239,12 +241,20 @@ func (o *opening) assemble() {
 // onWork passes finished background work to Events and Logger.
 func (o *opening) onWork(w tree.Work) {
 	info := WorkInfo{
-		Reason: w.Reason, EntriesIn: int64(w.Entries), Runs: int64(w.Runs),
+		Reason: w.Reason, EntriesIn: int64(w.Entries), Runs: int64(w.Runs), Segments: int64(w.Segments),
 		BytesIn: w.BytesIn, BytesOut: w.BytesOut, Took: w.Took, Err: w.Err,
 	}
 	call := o.options.Events.Compaction
-	if w.Kind == "flush" {
+	switch w.Kind {
+	case "flush":
 		call = o.options.Events.Flush
+	case "collection":
+		call = o.options.Events.Collection
+		// Unlike other work, this goes on with something else.
+		var c *CorruptionError
+		if errors.As(w.Err, &c) && o.options.Events.Corruption != nil {
+			o.options.Events.Corruption(c)
+		}
 	}
 	if call != nil {
 		call(info)
@@ -312,6 +322,10 @@ func (e treeEngine) Metrics() TreeMetrics {
 		FlushedBytes:    s.FlushedBytes,
 		Compactions:     s.Merges,
 		CompactedBytes:  s.MergedBytes,
+		Collections:     s.Collections,
+		CollectedBytes:  s.MovedBytes,
+		Remaps:          s.Remaps,
+		RemapBytes:      s.RemapBytes,
 		JournalBytes:    s.JournalBytes,
 		Stalls:          s.Stalls,
 		StallTime:       s.Stalled,

@@ -27,6 +27,7 @@ type Options struct {
 	MemoryLimit int64      // bytes for memtables, indexes and filters; 0 = DefaultMemoryLimit, at least 4 MB
 
 	KeyspaceDefaults KeyspaceOptions // how entries are kept
+	Maintenance      Maintenance     // how the store looks after its space
 	Tuning           Tuning          // for experts; zero fields follow from MemoryLimit
 }
 
@@ -68,6 +69,17 @@ type Retention struct {
 	Age      time.Duration // it was the newest at most this long ago; 0 = no such rule
 }
 
+// Maintenance says how a store looks after its space, which it does by itself.
+type Maintenance struct {
+	// GarbageRatio is how much of a file of values may be garbage before what is
+	// live in it is moved; 0 = 0.5, at least 0.05. Less takes less space, and
+	// moves each value more often: 1/GarbageRatio - 1 bytes for each byte freed.
+	GarbageRatio float64
+	// IdleAfter is for how long nothing is written before the store tidies up:
+	// then little garbage stays, whatever GarbageRatio is; 0 = 2 s.
+	IdleAfter time.Duration
+}
+
 // Tuning holds sizes that the defaults choose well for nearly everyone.
 type Tuning struct {
 	MemtableSize int64 // bytes of entries in memory before they are flushed; 0 = an eighth of MemoryLimit
@@ -80,6 +92,8 @@ const (
 	DefaultMemoryLimit    = 256 << 20
 	DefaultValueThreshold = 512
 	DefaultRetries        = 16 // of Update, after conflicts
+	DefaultGarbageRatio   = 0.5
+	defaultIdleAfter      = 2 * time.Second
 	defaultFileSize       = 256 << 20
 	minMemoryLimit        = 4 << 20
 	minMemtableSize       = 64 << 10
@@ -106,6 +120,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.KeyspaceDefaults.Versions.Versions == 0 {
 		o.KeyspaceDefaults.Versions.Versions = 1
+	}
+	if o.Maintenance.GarbageRatio == 0 {
+		o.Maintenance.GarbageRatio = DefaultGarbageRatio
+	}
+	if o.Maintenance.IdleAfter == 0 {
+		o.Maintenance.IdleAfter = defaultIdleAfter
 	}
 	if o.Tuning.MemtableSize == 0 {
 		o.Tuning.MemtableSize = max(o.MemoryLimit/8, minMemtableSize)
@@ -156,6 +176,10 @@ func (o *Options) validate() error {
 		return bad("KeyspaceDefaults.Versions.Versions", "is negative")
 	case o.KeyspaceDefaults.Versions.Age < 0:
 		return bad("KeyspaceDefaults.Versions.Age", "is negative")
+	case !(o.Maintenance.GarbageRatio >= 0.05 && o.Maintenance.GarbageRatio <= 1):
+		return bad("Maintenance.GarbageRatio", "is not between 0.05 and 1")
+	case o.Maintenance.IdleAfter < 0:
+		return bad("Maintenance.IdleAfter", "is negative")
 	case o.Tuning.MemtableSize < minMemtableSize:
 		return bad("Tuning.MemtableSize", "is below 64 KB")
 	case o.Tuning.MemtableSize > o.MemoryLimit:

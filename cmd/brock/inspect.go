@@ -42,6 +42,8 @@ func inspect(w io.Writer, kind filename.Kind, content []byte) error {
 		manifest.Dump(d, content)
 	case filename.Journal, filename.Value:
 		segment.Dump(d, content)
+	case filename.Remap:
+		segment.DumpRemap(d, content)
 	case filename.Run:
 		return run.Dump(w, content)
 	case filename.Lock:

@@ -23,6 +23,9 @@ type Input struct {
 	// once. Execute closes it.
 	Entries iterator.Iterator
 	Rules   Rules
+	// Heal, unless nil, makes a handle lead where the record is now; it reports
+	// one that leads nowhere.
+	Heal func(*entry.Handle) error
 	// Extract says whether separated values move out of a segment; nil: none do.
 	Extract func(segment entry.FileNum) bool
 	// Value reads a separated value; only called for those that move.
@@ -45,11 +48,13 @@ type ValueSegment struct {
 type Output struct {
 	Run      run.Meta        // without files if nothing was kept
 	Values   []ValueSegment  // new value segments
+	Remaps   []Remap         // of collected segments
 	Dead     manifest.Deaths // records of older segments that lost their entry
 	Read     uint64          // entries read
 	Dropped  uint64          // entries not written
 	Expired  uint64          // of them, those that had expired
 	Extracts uint64          // values moved
+	Bytes    uint64          // of collected segments, read
 }
 
 // checkEvery is how many entries pass between two looks at the context.
@@ -70,7 +75,11 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 		if out.Read++; out.Read%checkEvery == 0 && ctx.Err() != nil {
 			return out, context.Cause(ctx)
 		}
-		if err := w.entry(ctx, in.Entries.Entry(), rules); err != nil {
+		e, err := w.healed(in.Entries.Entry())
+		if err != nil {
+			return out, err
+		}
+		if err := w.entry(ctx, e, rules); err != nil {
 			return out, err
 		}
 	}
@@ -87,6 +96,16 @@ type worker struct {
 	values   *segment.ValueWriter
 	moved    uint64 // bytes of values written to values
 	finished []*segment.ValueWriter
+	scratch  entry.Entry // the healed copy of an entry
+}
+
+// healed is e with its handle healed; the source's own entry is left alone.
+func (w *worker) healed(e *entry.Entry) (*entry.Entry, error) {
+	if w.in.Heal == nil || !e.Separated {
+		return e, nil
+	}
+	w.scratch = *e
+	return &w.scratch, w.in.Heal(&w.scratch.Handle)
 }
 
 func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) error {

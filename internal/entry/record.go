@@ -168,6 +168,12 @@ func Place(rec []byte, id checksum.Identity, offset int64, head int) {
 	binary.LittleEndian.PutUint32(rec[12:], headSum(rec, head)^mask)
 }
 
+// Unplace undoes what Place did to the checksum of the value, so that the
+// record can be placed elsewhere. The record is whole and was verified.
+func Unplace(rec []byte, id checksum.Identity, offset int64) {
+	binary.LittleEndian.PutUint32(rec[8:], binary.LittleEndian.Uint32(rec[8:])^id.Mask(offset))
+}
+
 // headSum covers header (but for its own field), extension and key.
 func headSum(rec []byte, head int) uint32 {
 	crc := checksum.Plain(rec[:12])

@@ -272,6 +272,7 @@ func (l *Layout) use(*Edit) error {
 				return conflicting("segment %d is relocated to segment %d, which is not there", l.segments[i].Num, s.state.Target)
 			}
 			l.usage[at].Sources++
+			l.usage[at].Moved += l.usage[i].Records
 		}
 	}
 	return nil

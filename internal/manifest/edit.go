@@ -180,6 +180,19 @@ func (d *Deaths) Add(h entry.Handle) {
 	s.Bytes += h.Length
 }
 
+// Take adds a list of records of one segment, which must not be dead in d yet.
+func (d *Deaths) Take(list Dead) {
+	if s := d.segments[list.Segment]; s != nil {
+		s.Granules = append(s.Granules, list.Granules...)
+		s.Bytes += list.Bytes
+		return
+	}
+	if d.segments == nil {
+		d.segments = make(map[entry.FileNum]*Dead)
+	}
+	d.segments[list.Segment] = &list
+}
+
 // Lists returns the lists, ascending by segment; d is to be dropped afterwards.
 func (d *Deaths) Lists() []Dead {
 	lists := make([]Dead, 0, len(d.segments))

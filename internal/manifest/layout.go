@@ -35,6 +35,7 @@ type Usage struct {
 	Records uint64 // entries in them that refer to it
 	Bytes   uint64 // of their values
 	Sources int    // relocated segments whose records it holds
+	Moved   uint64 // entries that refer to those
 }
 
 // NewLayout returns the layout of a store that has nothing.
@@ -85,15 +86,16 @@ func (l *Layout) findSegment(num entry.FileNum) (int, bool) {
 }
 
 // Unaccounted is how many records of the segment are neither referred to by a
-// run nor dead. It is 0 unless the segment's records came by relocation, or
-// somebody forgot to report a dead one.
+// run, be it through a relocated segment, nor dead. It is 0 unless somebody
+// forgot to report a dead one. The records of a relocated segment are accounted
+// for where they are now.
 func (l *Layout) Unaccounted(num entry.FileNum) uint64 {
 	i, ok := l.findSegment(num)
-	if !ok {
+	if !ok || l.segments[i].state.Status == Relocated {
 		return 0
 	}
 	s := l.segments[i]
-	return s.Records - s.dead.count - l.usage[i].Records
+	return s.Records - s.dead.count - l.usage[i].Records - l.usage[i].Moved
 }
 
 // Unreferenced lists the segments that no run needs: neither by itself nor

@@ -189,8 +189,11 @@ func TestWhoNeedsASegment(t *testing.T) {
 	if u := l.Usage(3); u != (Usage{Runs: 2, Records: 7, Bytes: 700}) {
 		t.Errorf("usage of 3: %+v", u)
 	}
-	if u := l.Usage(5); u != (Usage{Sources: 1}) {
+	if u := l.Usage(5); u != (Usage{Sources: 1, Moved: 2}) {
 		t.Errorf("usage of 5: %+v", u)
+	}
+	if n := l.Unaccounted(4); n != 0 {
+		t.Errorf("unaccounted in 4, which was relocated: %d", n)
 	}
 	if n := l.Unaccounted(3); n != 1 {
 		t.Errorf("unaccounted in 3: %d, want 10 - 2 dead - 7 referred", n)

@@ -142,7 +142,10 @@ func (s *session) try(what string, do func(*brock.DB, context.Context) error) {
 
 func (s *session) flush()   { s.try("flush", (*brock.DB).Flush) }
 func (s *session) compact() { s.try("compact", (*brock.DB).Compact) }
-func (s *session) sync()    { s.try("sync", (*brock.DB).Sync) }
+func (s *session) reclaim() {
+	s.try("reclaim", func(db *brock.DB, ctx context.Context) error { _, err := db.Reclaim(ctx); return err })
+}
+func (s *session) sync() { s.try("sync", (*brock.DB).Sync) }
 
 func (s *session) tick(d time.Duration) { s.ledger.tick(d) }
 
@@ -360,6 +363,25 @@ var scripts = []script{
 		s.flush()
 		s.commit(synced, del(text("k", 1, brock.MaxKeySize)), put("b", "small"))
 		s.compact()
+		s.close()
+	}},
+	{name: "collected segments", options: brock.Options{Tuning: small}, run: func(s *session) {
+		s.open()
+		for i := range 12 {
+			s.commit(buffered, put(key(i), text(key(i), 1, 3000)))
+		}
+		s.flush()
+		for i := range 8 {
+			s.commit(buffered, []write{del(key(i)), put(key(i), text(key(i), 2, 900+i))}[i%2])
+		}
+		s.compact() // makes the first segment mostly garbage, which then is collected
+		s.commit(synced, del(key(8)), put(key(9), text(key(9), 3, 2000)))
+		s.flush()
+		s.reopen()
+		s.commit(synced, del(key(10)))
+		s.reclaim()
+		s.commit(buffered, put(key(11), "back"))
+		s.reclaim()
 		s.close()
 	}},
 	{name: "kept and recycled segments", big: true, options: brock.Options{Durability: brock.Buffered}, run: func(s *session) {

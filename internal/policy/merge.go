@@ -11,6 +11,12 @@ const (
 	idleTiny       = 16 << 20 // so small a store is always collapsed
 	idleNeighbour  = 4        // times heavier than the newer runs: not merged with them
 	idleRow        = 3        // so many upper runs are merged if the base stays
+
+	hiddenShare = 10       // percent of the base's values that upper runs may hide
+	hiddenLeast = 16 << 20 // bytes at least; while clients write
+	staleLeast  = 1 << 20  // is enough if it is surely there
+	staleGain   = 2        // times what the merge writes
+	staleSample = 4        // the share of overwrites is thought so many times that of dead records
 )
 
 // merge chooses a merge, nil if none is worth it.
@@ -31,7 +37,9 @@ func merge(l *manifest.Layout, s State, o Options) *Merge {
 		return into(manifest.Upper, cheapest(uppers, o.UpperRuns), "too many upper runs")
 	case base != nil && len(uppers) > 1 && atLeast(weight, size, 3*o.BaseShare):
 		return into(manifest.Base, runs, "the upper runs weigh far more than the base")
-	case s.Idle && len(runs) > 1 && worthCollapsing(runs, weight, size):
+	case base != nil && stale(l, uppers, base):
+		return into(manifest.Base, runs, "the upper runs hide garbage")
+	case s.Idle && len(runs) > 1 && (worthCollapsing(runs, weight, size) || mayHide(uppers, base)):
 		return into(manifest.Base, runs, "idle")
 	case s.Idle:
 		if alike := alike(uppers); len(alike) >= idleRow {
@@ -92,6 +100,43 @@ func saturatingMul(a, b uint64) uint64 {
 		return most
 	}
 	return a * b
+}
+
+// hides estimates how many bytes of the base's values upper runs hide, if so many
+// percent of their entries that are no deletes replace others.
+func hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
+	if base.Entries == 0 {
+		return 0
+	}
+	sum, perEntry := uint64(0), base.SeparatedBytes/base.Entries
+	for _, r := range uppers {
+		deletes := min(r.Deletes, r.Entries)
+		sum += saturatingMul(deletes, perEntry) + saturatingMul(r.Entries-deletes, perEntry)/100*percent
+	}
+	return min(sum, base.SeparatedBytes)
+}
+
+// mayHide reports whether upper runs, at worst, hide much.
+func mayHide(uppers []*manifest.Run, base *manifest.Run) bool {
+	return base != nil && hides(uppers, base, 100) >= max(base.SeparatedBytes/100*hiddenShare, hiddenLeast)
+}
+
+// stale reports whether upper runs surely hide much, far more than it costs to
+// find it: as much as deletes say, and as the records that are known to be dead
+// tell of the others. In a store that is only added to there are none.
+func stale(l *manifest.Layout, uppers []*manifest.Run, base *manifest.Run) bool {
+	var records, dead uint64
+	for _, s := range l.Segments() {
+		if s.State().Status == manifest.Live {
+			records, dead = records+s.Records, dead+s.DeadRecords()
+		}
+	}
+	hidden := hides(uppers, base, min(100, staleSample*100*dead/max(records, 1)))
+	cost := base.FileBytes()
+	for _, r := range uppers {
+		cost += r.FileBytes()
+	}
+	return hidden >= max(base.SeparatedBytes/100*hiddenShare, staleLeast, staleGain*cost)
 }
 
 // cheapest is the row of upper runs that frees most places for each byte

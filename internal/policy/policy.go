@@ -6,6 +6,10 @@
 // while the base is much bigger, and into the base when they have grown to its
 // size, so that an entry is rewritten seldom; when the store is idle everything
 // is merged into one run, if that is not far more work than it is worth.
+//
+// Segments are collected when much of one is garbage, or when garbage is much of
+// an idle store. Collected segments leave remaps behind, of which there are few:
+// before there are too many, runs are merged for no other reason.
 package policy
 
 import (
@@ -22,6 +26,12 @@ type Options struct {
 	// from which they are merged into it; 0 = 100. Less keeps less stale data
 	// and writes more.
 	BaseShare int
+	// GarbageShare is how much of a segment's file may be garbage, in percent,
+	// before what is live in it moves to another; 0 = 50. Less keeps less
+	// garbage and writes more. An idle store goes further by itself.
+	GarbageShare int
+	// SegmentBytes bounds the live data that one collection moves; 0 = 256 MB.
+	SegmentBytes uint64
 }
 
 func (o Options) withDefaults() Options {
@@ -32,14 +42,23 @@ func (o Options) withDefaults() Options {
 	if o.BaseShare <= 0 {
 		o.BaseShare = 100
 	}
+	if o.GarbageShare <= 0 {
+		o.GarbageShare = 50
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = 256 << 20
+	}
 	return o
 }
 
 // State is what a layout doesn't tell.
 type State struct {
-	Sealed  int  // memtables that wait for their flush
-	Merging bool // a merge is going on
-	Idle    bool // nothing was written for a while
+	Sealed     int             // memtables that wait for their flush
+	Merging    bool            // a merge is going on
+	Collecting bool            // a collection is going on
+	Idle       bool            // nothing was written for a while
+	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
+	Damaged    []entry.FileNum // segments whose live records cannot all be read
 }
 
 // Plan is what is worth doing now; the zero value is nothing. Its parts may be
@@ -47,6 +66,7 @@ type State struct {
 type Plan struct {
 	Flush        bool   // flush the oldest sealed memtable
 	Merge        *Merge // nil = none
+	Collect      *Collection
 	DropSegments []entry.FileNum
 }
 
@@ -62,8 +82,15 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 	// Journal segments of memtables are not in a layout before their flush,
 	// which adds segment and run together: what no run needs, nobody does.
 	p := Plan{Flush: s.Sealed > 0, DropSegments: l.Unreferenced()}
+	o = o.withDefaults()
+	w := waste(l, s, o)
+	if !s.Collecting {
+		p.Collect = w.collection()
+	}
 	if !s.Merging {
-		p.Merge = merge(l, s, o.withDefaults())
+		if p.Merge = merge(l, s, o); p.Merge == nil && p.Collect == nil {
+			p.Merge = w.healing()
+		}
 	}
 	return p
 }

@@ -107,6 +107,13 @@ func (p Plan) text(l *manifest.Layout) string {
 	if p.Merge != nil {
 		fmt.Fprintf(&b, "merge %d into %v: %s\n", p.Merge.Runs, p.Merge.Into, p.Merge.Reason)
 	}
+	if c := p.Collect; c != nil {
+		fmt.Fprintf(&b, "collect %d: %s", c.Victims, c.Reason)
+		if c.Urgent {
+			b.WriteString(", urgent")
+		}
+		b.WriteByte('\n')
+	}
 	if len(p.DropSegments) > 0 {
 		fmt.Fprintf(&b, "drop segments %d\n", p.DropSegments)
 	}
@@ -136,12 +143,19 @@ func TestScripts(t *testing.T) {
 //
 //	runs: makes a new store of the runs of the input, newest first
 //	segment: adds a segment that no run needs, or the run given with refs
+//	files: makes a new store of one run that refers to the segments of the input, each with a value in
+//	 each KB; moved=n puts what is live in it into segment n
 //	decide: prints the plan
+//	lag: prints Lag
 //	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
 //	keep: prints KeepSegment
 func (s *store) command(t *testing.T, c *script.Case) string {
-	o := Options{UpperRuns: c.Int(t, "upper", 0), BaseShare: c.Int(t, "share", 0)}
-	st := State{Sealed: c.Int(t, "sealed", 0), Merging: c.Has("merging"), Idle: c.Has("idle")}
+	o := Options{UpperRuns: c.Int(t, "upper", 0), BaseShare: c.Int(t, "share", 0), GarbageShare: c.Int(t, "garbage", 0),
+		SegmentBytes: uint64(c.Int(t, "segment", 0)) << 20}
+	st := State{Sealed: c.Int(t, "sealed", 0), Merging: c.Has("merging"), Idle: c.Has("idle"), Collecting: c.Has("collecting"), Reclaim: c.Has("reclaim")}
+	if n := c.Int(t, "damaged", 0); n != 0 {
+		st.Damaged = []entry.FileNum{entry.FileNum(n)}
+	}
 	switch c.Cmd {
 	case "runs":
 		*s = *newStore(t)
@@ -162,6 +176,11 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 	case "segment":
 		s.apply(&manifest.Edit{AddSegments: []manifest.Segment{{Num: entry.FileNum(c.Int(t, "num", 0)), Kind: filename.Value}}})
 		return ""
+	case "files":
+		s.files(t, c)
+		return ""
+	case "lag":
+		return fmt.Sprintln(Lag(s.layout, st, o))
 	case "decide":
 		return Decide(s.layout, st, o).text(s.layout)
 	case "load":
@@ -182,6 +201,42 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 	}
 	t.Fatalf("%s: unknown command", c.Pos)
 	return ""
+}
+
+// files adds segments, each line "value|journal number mb dead=percent moved=n".
+func (s *store) files(t *testing.T, c *script.Case) {
+	*s = *newStore(t)
+	run := manifest.Run{ID: 1, Tier: manifest.Base, Order: 1}
+	run.Files = []manifest.File{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
+	e := &manifest.Edit{}
+	for line := range strings.Lines(c.Input) {
+		var kind string
+		var num, target entry.FileNum
+		var mb, dead uint64
+		if _, err := fmt.Sscanf(strings.TrimSpace(line), "%s %d %d dead=%d moved=%d", &kind, &num, &mb, &dead, &target); err != nil && mb == 0 {
+			t.Fatalf("%s: %q: %v", c.Pos, line, err)
+		}
+		records := mb << 10
+		seg := manifest.Segment{Num: num, Kind: filename.Value, FileBytes: mb << 20, Records: records, Bytes: records * 1000}
+		if kind == "journal" {
+			seg.Kind, seg.Bytes = filename.Journal, records*500 // the rest is in runs
+		}
+		each := seg.Bytes / records
+		died := records * dead / 100
+		d := manifest.Dead{Segment: num, Bytes: died * each}
+		for i := range died {
+			d.Granules = append(d.Granules, uint32(i*16))
+		}
+		e.AddSegments, e.Dead = append(e.AddSegments, seg), append(e.Dead, d)
+		if target != 0 {
+			e.States = append(e.States, manifest.SegmentState{Num: num, Status: manifest.Relocated, Map: 100 + num, Target: target})
+		}
+		if n := records - died; !strings.Contains(line, "target") && n > 0 {
+			run.Refs = append(run.Refs, manifest.Ref{Segment: num, Records: n, Bytes: n * each})
+		}
+	}
+	e.AddRuns = []manifest.Run{run}
+	s.apply(e)
 }
 
 // TestRandomHistories flushes runs of random sizes: the policy comes to rest,

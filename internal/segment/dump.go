@@ -1,6 +1,8 @@
 package segment
 
 import (
+	"encoding/binary"
+
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/frame"
 )
@@ -31,5 +33,41 @@ func Dump(d *dump.Writer, b []byte) {
 		}
 		d.Section("frame")
 		off = frame.Dump(d, b, off)
+	}
+}
+
+// DumpRemap annotates the remap b that d shows, as Dump does a segment.
+func DumpRemap(d *dump.Writer, b []byte) {
+	if len(b) < HeaderSize {
+		return
+	}
+	d.Section("remap header")
+	d.Bytes(0, 4, "magic")
+	d.U16(4, "version")
+	d.U16(6, "flags")
+	d.U32(8, "checksum of the rest")
+	d.U32(12, "reserved")
+	d.U64(16, "number")
+	d.U64(24, "source")
+	d.U64(32, "target")
+	d.U64(40, "records")
+	d.U64(48, "blocks")
+	d.U64(56, "reserved")
+	d.Field(64, 16, "uuid", "")
+	d.Field(80, sumOffset-80, "reserved", "")
+	d.U32(sumOffset, "checksum")
+	h := RemapHeader{Records: binary.LittleEndian.Uint64(b[40:]), blocks: binary.LittleEndian.Uint64(b[48:])}
+	left := uint64(len(b))
+	if h.Records > left || h.blocks > left || h.fileBytes() != int64(left) {
+		return
+	}
+	off := HeaderSize
+	d.Section("body")
+	d.Field(off, int(h.rankSize()), "ranks", "")
+	off += int(h.rankSize())
+	d.Field(off, int(h.blocks)*blockBytes, "starts", "")
+	off += int(h.blocks) * blockBytes
+	for ; off < len(b); off += placeBytes {
+		d.Field(off, placeBytes, "place", "offset %d", 8*uint64(binary.LittleEndian.Uint32(b[off:])))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/vfs"
 )
@@ -51,3 +53,8 @@ func (f imageFile) Size() (int64, error)                    { return f.Reader.Si
 func (f imageFile) Close() error                            { return nil }
 func (f imageFile) Map(int64) (vfs.Mapping, error)          { return nil, errors.ErrUnsupported }
 func (f imageFile) ReadAt(p []byte, off int64) (int, error) { return f.Reader.ReadAt(p, off) }
+
+// remapID is what the checksums of the remap that begins with page are bound to.
+func (c Config) remapID(page []byte) checksum.Identity {
+	return c.id(filename.Remap, entry.FileNum(binary.LittleEndian.Uint64(page[16:])))
+}

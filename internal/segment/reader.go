@@ -164,6 +164,30 @@ func (r *Reader) Value(h entry.Handle, key []byte, v entry.Version) (value []byt
 	return value, nil
 }
 
+// record returns the record of this encoded length at offset, and its bytes, like
+// those of Value; it must have its own checksum, which is verified.
+func (r *Reader) record(offset int64, size int) (rec entry.Record, raw []byte, err error) {
+	end := r.end.Load()
+	if offset&7 != 0 || offset < HeaderSize || size < 0 || offset > end || int64(size) > end-offset {
+		return rec, nil, errs.NewCorruption(r.name, offset, "record of %d bytes, the segment ends at %d", size, end)
+	}
+	if r.file.Mapped() != nil {
+		if err := r.prime(offset, int64(size)); err != nil {
+			return rec, nil, err
+		}
+	}
+	if raw, err = r.file.Bytes(offset, size); err != nil {
+		return rec, nil, err
+	}
+	if rec, err = entry.DecodeRecord(raw); err != nil {
+		return rec, nil, &errs.Corruption{File: r.name, Offset: offset, Reason: "record", Err: err}
+	}
+	if !rec.VerifyHead(raw, r.id, offset) || !rec.VerifyValue(raw, r.id, offset) || rec.Size != size {
+		return rec, nil, errs.NewCorruption(r.name, offset, "record: a checksum does not match")
+	}
+	return rec, raw, nil
+}
+
 // Touch loads the first bytes of the record at h, of a value that was read
 // before; of others it returns false. A pageio.Guard must be on.
 func (r *Reader) Touch(h entry.Handle) bool {

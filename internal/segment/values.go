@@ -72,6 +72,39 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 	return h, nil
 }
 
+// Copy appends the record of this encoded length at offset of r as it is, after
+// its checksums were verified: what is damaged there is an *errs.Corruption that
+// names r's file, and leaves v as it was. The record must have its own checksum.
+func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (h entry.Handle, err error) {
+	if v.stopped != nil {
+		return entry.Handle{}, v.stopped
+	}
+	if h.Length, err = v.take(r, offset, size); err != nil {
+		return entry.Handle{}, err
+	}
+	h.Segment = v.w.Number()
+	h.Offset = uint64(v.Size()) - uint64(size)
+	if len(v.buf) >= frameTarget {
+		if v.stopped = v.flush(); v.stopped != nil {
+			return entry.Handle{}, v.stopped
+		}
+	}
+	return h, nil
+}
+
+// take copies the record into the buffer and returns the length of its value.
+func (v *ValueWriter) take(r *Reader, offset int64, size int) (length uint64, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	rec, raw, err := r.record(offset, size)
+	if err != nil {
+		return 0, err
+	}
+	at := len(v.buf)
+	v.buf = append(v.buf, raw...)
+	entry.Unplace(v.buf[at:], r.id, offset)
+	return uint64(len(rec.Value)), nil
+}
+
 // Size is how long the segment is so far.
 func (v *ValueWriter) Size() int64 { return v.w.End() + frame.HeaderSize + int64(len(v.buf)) }
 

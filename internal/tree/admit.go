@@ -23,7 +23,7 @@ const (
 func (t *Tree) Admit(ctx context.Context, n int) error {
 	v := t.views.current.Load()
 	sealed := len(v.tables) - 1
-	if sealed <= freeTables && len(v.runs) <= freeRuns {
+	if sealed <= freeTables && len(v.runs) <= freeRuns && v.lag == 0 {
 		return nil
 	}
 	return t.slow(ctx, n)
@@ -48,7 +48,7 @@ func (t *Tree) slow(ctx context.Context, n int) error {
 			return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
 		}
 		if sealed < maxTables {
-			excess := max(sealed-freeTables, (len(v.runs)-freeRuns)/2)
+			excess := max(sealed-freeTables, (len(v.runs)-freeRuns)/2, v.lag)
 			if excess <= 0 {
 				return nil
 			}

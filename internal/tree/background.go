@@ -16,21 +16,25 @@ import (
 // themselves again as long as they find something to do, so that one kick after
 // every change is enough.
 type background struct {
-	flush *jobs.Task
-	merge *jobs.Task
-	fold  *jobs.Task // seals the memtable, so that it is flushed
-	tidy  *jobs.Task
-	idle  *jobs.Delayed // folds down what is left once writers are silent
+	flush   *jobs.Task
+	merge   *jobs.Task
+	collect *jobs.Task
+	fold    *jobs.Task // seals the memtable, so that it is flushed
+	tidy    *jobs.Task
+	idle    *jobs.Delayed // folds down what is left once writers are silent
 
 	// Several tasks flush or merge; each kind of work is done by one at a time.
 	flushing sync.Mutex
 	merging  sync.Mutex // taken before flushing
+
+	collecting sync.Mutex
 }
 
 func (t *Tree) prepareBackground() {
 	pool := t.cfg.Jobs
 	t.work.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
 	t.work.merge = pool.Task(jobs.Merge, "merge", func(ctx context.Context) error { return t.runMerge(ctx, false) })
+	t.work.collect = pool.Task(jobs.Cleanup, "collect", t.runCollect)
 	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
 	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
@@ -56,6 +60,7 @@ func (t *Tree) kick() {
 	}
 	t.work.flush.Kick()
 	t.work.merge.Kick()
+	t.work.collect.Kick()
 	t.work.idle.Touch()
 }
 
@@ -82,6 +87,7 @@ func (t *Tree) runFlush(ctx context.Context) error {
 			break
 		}
 		t.work.merge.Kick()
+		t.work.collect.Kick()
 	}
 	// Flushed or not, sealed segments are made durable here and not by the next
 	// commit that wants to be.
@@ -92,7 +98,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle}, t.cfg.Policy)
+		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments()}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
@@ -100,6 +106,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 			t.ended(ctx, err)
 			return err
 		}
+		t.work.collect.Kick()
 	}
 	return nil // what failed was reported, and would fail again
 }
@@ -108,14 +115,20 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 // memory and in upper runs is folded down, so that reads are as fast as they
 // can be and nothing is left to do.
 func (t *Tree) runSettle(ctx context.Context) error {
-	if err := t.cfg.Exclusive(func() error { return t.sealFrom(int64(t.cfg.MemtableBytes) / 16) }); err != nil {
+	if err := t.cfg.Exclusive(t.sealIfHiding); err != nil {
 		return err
 	}
 	if err := t.runFlush(ctx); err != nil {
 		return err
 	}
-	if err := t.runMerge(ctx, true); err != nil {
-		return err
+	for again := true; again; {
+		if err := t.runMerge(ctx, true); err != nil {
+			return err
+		}
+		var err error
+		if again, err = t.collectAll(ctx, policy.State{Idle: true}); err != nil {
+			return err
+		}
 	}
 	t.removeSpares(false)
 	return nil
@@ -132,17 +145,34 @@ func (t *Tree) ended(ctx context.Context, err error) {
 
 // sealIfAny seals the active memtable unless it is empty. It runs in the place
 // of a commit leader.
-func (t *Tree) sealIfAny() error { return t.sealFrom(1) }
-
-// sealFrom is sealIfAny for a memtable of at least so many bytes.
-func (t *Tree) sealFrom(least int64) error {
+func (t *Tree) sealIfAny() error {
 	if t.closed.Load() {
 		return errs.ErrClosed
 	}
-	if active := t.views.current.Load().active(); active.Len() == 0 || active.Bytes() < least {
+	if t.views.current.Load().active().Len() == 0 {
 		return nil
 	}
 	return t.seal()
+}
+
+// idleHidden is how much garbage a memtable may hide in an idle store.
+const idleHidden = 16 << 20
+
+// sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
+// much garbage: in its own journal, or in the segments of values that its
+// entries delete or replace.
+func (t *Tree) sealIfHiding() error {
+	v := t.views.current.Load()
+	active := v.active()
+	var values, entries uint64
+	for _, r := range v.layout.Runs() {
+		values, entries = values+r.SeparatedBytes, entries+r.Entries
+	}
+	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	if active.Bytes() < int64(t.cfg.MemtableBytes)/16 && hidden < idleHidden {
+		return nil
+	}
+	return t.sealIfAny()
 }
 
 // Flush writes everything committed so far into runs, and returns when that is done.
@@ -182,6 +212,7 @@ func (t *Tree) Compact(ctx context.Context) error {
 	for i, r := range runs {
 		ids[i] = r.ID
 	}
+	defer t.work.collect.Kick()
 	return t.merge(ctx, ids, "asked for")
 }
 

@@ -20,8 +20,10 @@ func (t *Tree) Close() error {
 	t.wakeLocked()
 	t.mu.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())
-	t.work.merging.Lock() // a Compact does its work on the goroutine of its caller
+	t.work.merging.Lock() // Compact and Reclaim do their work on the goroutine of their caller
 	defer t.work.merging.Unlock()
+	t.work.collecting.Lock()
+	defer t.work.collecting.Unlock()
 	t.slowed.end(t)
 	if !t.cfg.ReadOnly {
 		err = errors.Join(err, t.closeJournal())

@@ -7,12 +7,15 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/policy"
 )
 
 // change is what a finished piece of work takes out of the View.
 type change struct {
 	tables []*table
 	runs   []*sortedRun
+	since  *manifest.Layout // what a collection knew when it began
 }
 
 // conclude makes finished work true: it opens what was written, records the
@@ -28,8 +31,11 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	t.recording.Lock()
 	defer t.recording.Unlock()
 	layout := t.layout()
-	t.complete(edit, layout, out)
-	if err := dropUnreferenced(edit, layout); err != nil {
+	err = t.complete(edit, layout, out, &added, c.since)
+	if err == nil {
+		err = dropUnreferenced(edit, layout)
+	}
+	if err != nil {
 		added.discard()
 		t.removeOutputs(out)
 		return err
@@ -45,26 +51,30 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		t.forget(edit.FlushedTo)
 	}
 	t.mu.Lock()
-	t.installLocked(added, c, edit, next)
+	unwanted := t.installLocked(added, c, edit, next)
 	t.mu.Unlock()
+	for _, f := range unwanted {
+		f.release()
+	}
 	t.slowed.tell(t, false)
 	return nil
 }
 
 // complete fills in what every edit records: garbage, versions, times, numbers,
 // and how far the journal is durable.
-func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output) {
+func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, since *manifest.Layout) (err error) {
 	for _, s := range out.Values {
 		edit.AddSegments = append(edit.AddSegments, manifest.Segment{
 			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes,
 		})
 	}
-	for _, dead := range out.Dead.Lists() {
-		added := slices.ContainsFunc(edit.AddSegments, func(s manifest.Segment) bool { return s.Num == dead.Segment })
-		// A segment that is neither known nor added goes as a whole.
-		if added || layout.Segment(dead.Segment) != nil {
-			edit.Dead = append(edit.Dead, dead)
+	for _, m := range out.Remaps {
+		if layout.Segment(m.Source) != nil { // or all of it has died meanwhile
+			edit.States = append(edit.States, manifest.SegmentState{Num: m.Source, Status: manifest.Relocated, Map: m.Number, Target: m.Target})
 		}
+	}
+	if edit.Dead, err = t.garbage(edit, layout, out, added, since); err != nil {
+		return err
 	}
 	for i := range edit.AddRuns {
 		if edit.AddRuns[i].Order == 0 {
@@ -77,6 +87,37 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 	edit.Clock = []manifest.ClockSample{{Version: visible, UnixMilli: t.now().UnixMilli()}}
 	edit.NextFile = t.lastFile() + 1
 	edit.JournalEnds = append(edit.JournalEnds, t.durableEnds(max(edit.FlushedTo, layout.FlushedTo()))...)
+	return nil
+}
+
+// garbage lists the records that are dead after an edit and were not before. A
+// record that was moved, perhaps while the work went on that found it dead, is
+// dead where it is now.
+func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, since *manifest.Layout) (lists []manifest.Dead, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, "a remap")
+	var deaths manifest.Deaths
+	current := t.views.current.Load()
+	for _, dead := range out.Dead.Lists() {
+		isNew := slices.ContainsFunc(edit.AddSegments, func(s manifest.Segment) bool { return s.Num == dead.Segment })
+		s := layout.Segment(dead.Segment)
+		switch {
+		case s == nil && !isNew: // it goes as a whole
+			continue
+		case s != nil && s.State().Status == manifest.Relocated:
+			if dead, err = current.segments.find(dead.Segment).moved.dead(dead); err != nil {
+				return nil, err
+			}
+		}
+		deaths.Take(dead)
+	}
+	for _, f := range added.remaps {
+		dead, err := f.diedSince(since, layout)
+		if err != nil {
+			return nil, err
+		}
+		deaths.Take(dead)
+	}
+	return deaths.Lists(), nil
 }
 
 // dropUnreferenced adds to the edit the segments that nobody will need after it.
@@ -91,8 +132,9 @@ func dropUnreferenced(edit *manifest.Edit, layout *manifest.Layout) error {
 
 // outputs are opened files that no View holds yet.
 type outputs struct {
-	runs  []*sortedRun
-	files []*valueFile
+	runs   []*sortedRun
+	files  []*valueFile
+	remaps []*valueFile
 }
 
 // discard closes the files, but leaves them on the disk.
@@ -103,6 +145,9 @@ func (o *outputs) discard() {
 	for _, f := range o.files {
 		f.Reader.Close()
 	}
+	for _, f := range o.remaps {
+		f.moved.Close()
+	}
 }
 
 // removeOutputs removes files that the manifest surely does not name.
@@ -112,6 +157,9 @@ func (t *Tree) removeOutputs(out *compact.Output) {
 	}
 	for _, s := range out.Values {
 		t.removeFile(filename.New(filename.Value, s.Number))
+	}
+	for _, m := range out.Remaps {
+		t.removeFile(filename.New(filename.Remap, m.Number))
 	}
 }
 
@@ -135,12 +183,20 @@ func (t *Tree) openOutputs(edit *manifest.Edit, out *compact.Output) (added outp
 		}
 		added.files = append(added.files, f)
 	}
+	for _, m := range out.Remaps {
+		f, err := t.openRemap(m.Number, m.Source, added.files[0])
+		if err != nil {
+			return added, err
+		}
+		added.remaps = append(added.remaps, f)
+	}
 	return added, nil
 }
 
 // installLocked makes the View after an edit current. What it takes out is
-// removed from the disk when the last reader has let go of it.
-func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layout *manifest.Layout) {
+// removed from the disk when the last reader has let go of it. Added files that
+// nobody needs after all are returned, to be released without the mutex.
+func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layout *manifest.Layout) (unwanted []*valueFile) {
 	next := t.views.current.Load().edit()
 	next.tables = slices.DeleteFunc(next.tables, func(m *table) bool { return slices.Contains(c.tables, m) })
 	at := 0 // flushed runs are the newest; merged ones go where their inputs were
@@ -156,16 +212,26 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		r.obsolete = true
 	}
 	gone := func(num entry.FileNum) bool {
-		return num <= layout.FlushedTo() && layout.Segment(num) == nil || slices.Contains(edit.DropSegments, num)
+		return num <= layout.FlushedTo() && layout.Segment(num) == nil || slices.Contains(edit.DropSegments, num) ||
+			slices.ContainsFunc(edit.States, func(s manifest.SegmentState) bool { return s.Num == num })
 	}
 	for _, f := range next.segments.files {
 		if gone(f.num) {
 			f.obsolete = true
 		}
 	}
-	next.segments = next.segments.with(added.files...)
 	next.segments = next.segments.without(gone)
+	for _, f := range slices.Concat(added.files, added.remaps) {
+		if layout.Segment(f.num) == nil {
+			f.obsolete = true
+			unwanted = append(unwanted, f)
+		} else {
+			next.segments = next.segments.with(f)
+		}
+	}
 	next.layout = layout
+	next.lag = policy.Lag(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
 	t.views.install(next)
 	t.wakeLocked()
+	return unwanted
 }

@@ -1,7 +1,10 @@
 package tree
 
 import (
+	"errors"
+
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/run"
@@ -33,6 +36,26 @@ func (t *Tree) valueFile(r *segment.Reader, kind filename.Kind, num entry.FileNu
 		}
 	}
 	return f
+}
+
+// openRemap opens what leads from a relocated segment to its target.
+func (t *Tree) openRemap(num entry.FileNum, source entry.FileNum, target *valueFile) (*valueFile, error) {
+	m, err := segment.OpenRemap(t.segmentConfig(), num, t.cfg.NoMap)
+	if err != nil {
+		return nil, err
+	}
+	if h := m.Header(); h.Source != source || h.Target != target.num {
+		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, source, target.num)
+		return nil, errors.Join(err, m.Close())
+	}
+	f := &valueFile{num: source, moved: &relocation{Remap: m, target: target}}
+	f.release = func() {
+		t.noteRelease(m.Close())
+		if f.obsolete {
+			t.removeFile(filename.New(filename.Remap, num))
+		}
+	}
+	return f, nil
 }
 
 // newRunWriter begins a run. At the bottom it gets no filter: every get that

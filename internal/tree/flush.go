@@ -180,6 +180,9 @@ func outputBytes(out *compact.Output) int64 {
 	for _, s := range out.Values {
 		n += s.Size
 	}
+	for _, m := range out.Remaps {
+		n += m.Size
+	}
 	return n
 }
 

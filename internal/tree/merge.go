@@ -37,6 +37,7 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   t.rules(bottom),
+		Heal:    hold.view.healing(),
 		Run:     t.newRunWriter(bottom),
 	})
 	if err != nil {

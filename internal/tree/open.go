@@ -29,6 +29,9 @@ type Recovery struct {
 // Open opens the files that the manifest names, replays the journal and removes
 // what a crash left over. The caller holds the store's lock.
 func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
+	if cfg.Policy.SegmentBytes == 0 {
+		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
+	}
 	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
 	t.closing, t.close = context.WithCancelCause(context.Background())
 	t.views.epochs.init(t.reclaimSoon)
@@ -80,8 +83,8 @@ func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
 	}
 	var files []*valueFile
 	for _, s := range layout.Segments() {
-		if st := s.State(); st.Status != manifest.Live {
-			return fmt.Errorf("segment %d is relocated: %w", s.Num, errs.ErrFormat)
+		if s.State().Status != manifest.Live {
+			continue
 		}
 		f, err := t.openSegment(s.Kind, s.Num, int64(s.FileBytes))
 		if err != nil {
@@ -89,6 +92,26 @@ func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
 		}
 		files = append(files, f)
 		view.segments = newSegmentIndex(files)
+	}
+	return t.openRemaps(layout, view)
+}
+
+// openRemaps opens what leads to the records of relocated segments.
+func (t *Tree) openRemaps(layout *manifest.Layout, view *View) error {
+	for _, s := range layout.Segments() {
+		st := s.State()
+		if st.Status != manifest.Relocated {
+			continue
+		}
+		target := view.segments.find(st.Target)
+		if target == nil || target.moved != nil {
+			return fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)
+		}
+		f, err := t.openRemap(st.Map, s.Num, target)
+		if err != nil {
+			return missing(err, "a remap that the manifest names")
+		}
+		view.segments = view.segments.with(f)
 	}
 	return nil
 }

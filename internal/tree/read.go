@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/pageio"
 )
 
 // Pin is a reader's hold on one View and one version. While it is held, none
@@ -139,7 +140,20 @@ func (v *View) separated(key []byte, e *entry.Entry) ([]byte, error) {
 		return nil, errs.NewCorruption(fmt.Sprintf("segment %d", e.Handle.Segment), int64(e.Handle.Offset),
 			"a value of %d bytes should be here, but the store has no such segment", e.Handle.Length)
 	}
+	if f.moved != nil {
+		return f.moved.value(key, e)
+	}
 	return f.Value(e.Handle, key, e.Version)
+}
+
+// value reads a value that was moved.
+func (r *relocation) value(key []byte, e *entry.Entry) (value []byte, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.Name())
+	h := e.Handle
+	if err := r.resolve(&h); err != nil {
+		return nil, err
+	}
+	return r.target.Value(h, key, e.Version)
 }
 
 // Touch asks the processor for the beginning of e's separated value, which
@@ -147,7 +161,11 @@ func (v *View) separated(key []byte, e *entry.Entry) ([]byte, error) {
 // meanwhile. It returns false if the value may have to come from the disk.
 func (p *Pin) Touch(e *entry.Entry) bool {
 	f := p.view.segments.find(e.Handle.Segment)
-	return f != nil && f.Touch(e.Handle)
+	if f == nil || f.moved == nil {
+		return f != nil && f.Touch(e.Handle)
+	}
+	h := e.Handle
+	return f.moved.resolve(&h) == nil && f.moved.target.Touch(h)
 }
 
 // Iterator walks all entries of the Pin's View, every version of every key,

@@ -15,19 +15,21 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/testkit/script"
 	"github.com/brockdb/brock/vfs"
 )
 
 // Each file of testdata shows one behaviour. The commands:
 //
-//	open [memtable=bytes] [versions=n] [age=ms] [nomap]   a new store; the others need one
+//	open [memtable=bytes] [versions=n] [age=ms] [garbage=percent] [nomap]   a new store; the others need one
 //	write [sync]    one transaction a line: "set key value", "latest key value" (SetLatest), "del key";
 //	                "tiny key value" (with its own checksum); a value @n is n bytes; " expires=ms" may
 //	                follow; several writes a line are joined by ";"
 //	clock ms=n      sets the time
 //	seal, flush     seal: the memtable is sealed; flush: all memtables become runs
 //	merge, settle, compact                   what policy wants; the same at idle; everything
+//	collect, heal                            segments with garbage; merges until no handle leads through a remap
 //	pin name=p [at=v], unpin name=p          a reader
 //	get [key=(k,...)] [pin=p] [at=v]         what a reader finds
 //	history [pin=p]                          all entries of all versions
@@ -70,6 +72,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 			s.cfg.MemtableBytes = c.Int(t, "memtable", s.cfg.MemtableBytes)
 			s.cfg.Retention.Versions = c.Int(t, "versions", 0)
 			s.cfg.Retention.Age = time.Duration(c.Int(t, "age", 0)) * time.Millisecond
+			s.cfg.Policy.GarbageShare = c.Int(t, "garbage", 0)
 			s.cfg.NoMap = c.Has("nomap")
 		})
 		return ""
@@ -94,6 +97,12 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "compact":
 		p.store.flush()
 		return outcome(p.store.tree.Compact(context.Background()))
+	case "collect":
+		_, err := p.store.tree.collectAll(context.Background(), policy.State{})
+		return outcome(err)
+	case "heal":
+		_, err := p.store.tree.healAll(context.Background())
+		return outcome(err)
 	case "pin":
 		pin, err := p.store.tree.Acquire(entry.Version(c.Int(t, "at", 0)))
 		if err != nil {
@@ -277,7 +286,11 @@ func (p *player) layout() string {
 		out.WriteByte('\n')
 	}
 	for _, s := range v.layout.Segments() {
-		fmt.Fprintf(&out, "segment %d: %s, %d records, %d dead\n", s.Num, s.Kind, s.Records, s.DeadRecords())
+		fmt.Fprintf(&out, "segment %d: %s, %d records, %d dead", s.Num, s.Kind, s.Records, s.DeadRecords())
+		if st := s.State(); st.Status == manifest.Relocated {
+			fmt.Fprintf(&out, ", moved to segment %d", st.Target)
+		}
+		out.WriteByte('\n')
 	}
 	var reading []string
 	for _, f := range v.segments.files {

@@ -29,13 +29,17 @@ func (s *slowed) tell(t *Tree, writer bool) {
 	v := t.views.current.Load()
 	sealed, runs := len(v.tables)-1, len(v.runs)
 	switch begun := !s.since.IsZero(); {
-	case begun && sealed < freeTables && runs <= freeRuns:
+	case begun && sealed < freeTables && runs <= freeRuns && v.lag == 0:
 		s.endLocked(t)
-	case !begun && writer && (sealed > freeTables || runs > freeRuns):
+	case !begun && writer && (sealed > freeTables || runs > freeRuns || v.lag > 0):
 		s.since = time.Now()
-		s.reason = fmt.Sprintf("%d memtables wait to be flushed", sealed)
-		if sealed <= freeTables {
+		switch {
+		case sealed > freeTables:
+			s.reason = fmt.Sprintf("%d memtables wait to be flushed", sealed)
+		case runs > freeRuns:
 			s.reason = fmt.Sprintf("%d runs wait to be merged", runs)
+		default:
+			s.reason = "garbage waits to be collected"
 		}
 		if t.cfg.OnStall != nil {
 			t.cfg.OnStall(Stall{Begin: true, Reason: s.reason})

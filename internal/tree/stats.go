@@ -6,13 +6,15 @@ import (
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/manifest"
 )
 
 // Work is a finished flush or merge.
 type Work struct {
-	Kind     string // "flush" or "merge"
+	Kind     string // "flush", "merge" or "collection"
 	Reason   string
 	Runs     int   // merged
+	Segments int   // collected
 	BytesIn  int64 // read
 	BytesOut int64 // written
 	Entries  uint64
@@ -25,6 +27,7 @@ type Work struct {
 type counters struct {
 	flushes, flushedBytes atomic.Int64
 	merges, mergedBytes   atomic.Int64
+	collections, moved    atomic.Int64
 	journalBytes          atomic.Int64
 	stalls, stalled       atomic.Int64 // times and nanoseconds that writers were slowed
 	releaseFailures       atomic.Int64
@@ -37,12 +40,15 @@ func (w *Work) done(out *compact.Output) {
 
 func (t *Tree) report(w Work, err error) {
 	w.Err = err
-	if err != nil {
-		// Counted are those that came to an end.
-	} else if w.Kind == "flush" {
+	switch {
+	case err != nil: // counted are those that came to an end
+	case w.Kind == "flush":
 		t.stats.flushes.Add(1)
 		t.stats.flushedBytes.Add(w.BytesOut)
-	} else {
+	case w.Kind == "collection":
+		t.stats.collections.Add(1)
+		t.stats.moved.Add(w.BytesOut)
+	default:
 		t.stats.merges.Add(1)
 		t.stats.mergedBytes.Add(w.BytesOut)
 	}
@@ -63,12 +69,16 @@ type Stats struct {
 	RunBytes        int64 // in the files of runs
 	Segments        int
 	SegmentBytes    int64 // in journal and value segments
+	Remaps          int   // collected segments that handles still lead through
+	RemapBytes      int64 // in their files
 	DeadBytes       int64 // of them, values that no entry needs
 	LiveBytes       int64 // of runs and segments, what entries need
 	Flushes         int64
 	FlushedBytes    int64
 	Merges          int64
 	MergedBytes     int64
+	Collections     int64
+	MovedBytes      int64 // written by them
 	JournalBytes    int64 // appended since Open
 	Stalls          int64
 	Stalled         time.Duration
@@ -83,6 +93,7 @@ func (t *Tree) Stats() Stats {
 		Version: t.Visible(),
 		Flushes: t.stats.flushes.Load(), FlushedBytes: t.stats.flushedBytes.Load(),
 		Merges: t.stats.merges.Load(), MergedBytes: t.stats.mergedBytes.Load(),
+		Collections: t.stats.collections.Load(), MovedBytes: t.stats.moved.Load(),
 		JournalBytes: t.stats.journalBytes.Load(),
 		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
 		ReleaseFailures: t.stats.releaseFailures.Load(),
@@ -107,7 +118,16 @@ func (t *Tree) Stats() Stats {
 		s.RunBytes += int64(r.FileBytes())
 	}
 	live += uint64(s.RunBytes)
+	for _, f := range hold.view.segments.files {
+		if f.moved != nil {
+			s.Remaps++
+			s.RemapBytes += f.moved.Size()
+		}
+	}
 	for _, f := range layout.Segments() {
+		if f.State().Status != manifest.Live {
+			continue
+		}
 		s.Segments++
 		s.SegmentBytes += int64(f.FileBytes)
 		s.DeadBytes += int64(f.DeadBytes())

@@ -88,6 +88,7 @@ type Tree struct {
 	mu       sync.Mutex            // guards the installation and release of Views, and:
 	changed  chan struct{}         // closed and replaced when work has made room
 	replayed []journal.SegmentInfo // journal segments from before Open, not yet in runs
+	damaged  []entry.FileNum       // segments that can't be collected
 
 	// The commit leader's.
 	leader       *slot         // where it announces that it looks at a View

@@ -28,8 +28,7 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		_, err := f.Scan(true, func(int64, *entry.Record) error { return context.Cause(ctx) })
-		if err := reported(err, report); err != nil {
+		if err := reported(t.verifyFile(ctx, f), report); err != nil {
 			return err
 		}
 	}
@@ -44,6 +43,15 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 		}
 	}
 	return nil
+}
+
+// verifyFile reads a segment, or the remap that stands for it.
+func (t *Tree) verifyFile(ctx context.Context, f *valueFile) error {
+	if f.moved != nil {
+		return f.moved.Verify(t.segmentConfig())
+	}
+	_, err := f.Scan(true, func(int64, *entry.Record) error { return context.Cause(ctx) })
+	return err
 }
 
 // reported passes damage on and keeps every other error.
@@ -98,8 +106,14 @@ func (v *View) verifyHandle(e *entry.Entry) error {
 	if _, err := v.separated(e.Key, e); err != nil {
 		return err
 	}
-	if s := v.layout.Segment(e.Handle.Segment); s != nil && s.IsDead(e.Handle.Offset) {
-		return errs.NewCorruption("manifest", -1, "the record at %d of segment %d is needed, but recorded as dead", e.Handle.Offset, s.Num)
+	h := e.Handle
+	if err := v.heal(&h); err != nil {
+		return err
+	}
+	for _, h := range []entry.Handle{e.Handle, h} {
+		if s := v.layout.Segment(h.Segment); s != nil && s.IsDead(h.Offset) {
+			return errs.NewCorruption("manifest", -1, "the record at %d of segment %d is needed, but recorded as dead", h.Offset, s.Num)
+		}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
@@ -22,6 +23,7 @@ type View struct {
 	runs     []*sortedRun // those of layout
 	segments segmentIndex // those of layout, and of the tables' journal
 	layout   *manifest.Layout
+	lag      int // of collection behind writers
 }
 
 // table is a memtable and the journal segments that hold the same records.
@@ -44,11 +46,48 @@ type sortedRun struct {
 	order uint64 // age: greater is newer
 }
 
-// valueFile is an open segment.
+// valueFile is an open segment, or what leads to where its records are now.
 type valueFile struct {
-	*segment.Reader
+	*segment.Reader // nil if relocated
 	shared
-	num entry.FileNum
+	num   entry.FileNum
+	moved *relocation // nil unless relocated
+}
+
+// relocation is where the records of a collected segment are. Every View that
+// has it has the target too.
+type relocation struct {
+	*segment.Remap
+	target *valueFile
+}
+
+// resolve makes h lead to where its record is in f's stead, which was relocated.
+// A pageio.Guard must be on.
+func (r *relocation) resolve(h *entry.Handle) error {
+	to, ok := r.Lookup(h.Offset)
+	if !ok {
+		return errs.NewCorruption(r.Name(), -1, "the record at %d of segment %d is needed, but was not moved", h.Offset, h.Segment)
+	}
+	h.Segment, h.Offset = r.target.num, to
+	return nil
+}
+
+// heal is resolve for any handle.
+func (v *View) heal(h *entry.Handle) error {
+	if f := v.segments.find(h.Segment); f != nil && f.moved != nil {
+		return f.moved.resolve(h)
+	}
+	return nil
+}
+
+// healing is heal, or nil if there is nothing to heal.
+func (v *View) healing() func(*entry.Handle) error {
+	for _, f := range v.segments.files {
+		if f.moved != nil {
+			return v.heal
+		}
+	}
+	return nil
 }
 
 // shared counts the Views that hold a resource. Only the tree's install and
@@ -82,6 +121,7 @@ func (v *View) edit() *View {
 		runs:     slices.Clone(v.runs),
 		segments: v.segments,
 		layout:   v.layout,
+		lag:      v.lag,
 	}
 }
 

@@ -1,0 +1,226 @@
+package compact
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// Collection is one collection of segments.
+type Collection struct {
+	// Victims are the segments whose live records move.
+	Victims []Victim
+	// Target begins the segment that they move to; only called if there are any.
+	Target func() (*segment.ValueWriter, error)
+	// Remap writes the remap of a victim, and says what it wrote.
+	Remap func(source, target entry.FileNum, moves []segment.Move) (Remap, error)
+	// Discard removes a remap that was written for nothing.
+	Discard func(Remap)
+	// Pace is called for every few bytes read or written, and may wait; nil never does.
+	Pace func(ctx context.Context, n int) error
+}
+
+// Victim is a segment, and what the manifest knows of it.
+type Victim struct {
+	*segment.Reader
+	Segment *manifest.Segment
+}
+
+// Remap is a finished remap.
+type Remap struct {
+	Number entry.FileNum
+	Source entry.FileNum
+	Target entry.FileNum
+	Size   int64
+}
+
+// Damaged says that live records of a segment cannot be read, so that it must
+// stay as it is.
+type Damaged struct {
+	Segment entry.FileNum
+	Err     error // an *errs.Corruption
+}
+
+// Error is that of what was found.
+func (d *Damaged) Error() string { return d.Err.Error() }
+
+// Unwrap is what was found.
+func (d *Damaged) Unwrap() error { return d.Err }
+
+// Collect copies the live records of the victims, in key order, to one new
+// segment, and writes where they went. Nothing that is live is left out: if one
+// record can't be read, that is a *Damaged. Memory is taken for keys and places,
+// not for values. On an error it removes what it wrote.
+func Collect(ctx context.Context, c Collection) (out Output, err error) {
+	w := collector{Collection: c, out: &out, moves: make([][]segment.Move, len(c.Victims))}
+	defer func() {
+		if err != nil {
+			w.abort()
+		}
+	}()
+	for i := range c.Victims {
+		if err := w.gather(ctx, i); err != nil {
+			return out, err
+		}
+	}
+	if len(w.records) == 0 {
+		return out, nil
+	}
+	slices.SortFunc(w.records, w.compare)
+	if err := w.copyAll(ctx); err != nil {
+		return out, err
+	}
+	return out, w.finish()
+}
+
+// keyBlock is the memory that keys are gathered in at a time.
+const keyBlock = 1 << 20
+
+// live is a record that moves.
+type live struct {
+	key    []byte // in a block of keys
+	offset int64
+	size   uint32
+	victim uint32
+}
+
+// collector gathers what is live, then writes it.
+type collector struct {
+	Collection
+	out     *Output
+	records []live
+	keys    []byte // block being filled
+	target  *segment.ValueWriter
+	bytes   uint64           // of values written
+	moves   [][]segment.Move // by victim
+}
+
+// gather notes the live records of a victim, in one sequential read of it.
+func (w *collector) gather(ctx context.Context, victim int) error {
+	v := w.Victims[victim]
+	before := len(w.records)
+	w.out.Bytes += uint64(v.End())
+	paced := int64(0)
+	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
+		// Records without a checksum of their own, and those too short for a
+		// granule, have their values in runs: no handle leads to them.
+		if !rec.Own || rec.Size < manifest.Granule || v.Segment.IsDead(uint64(off)) {
+			return nil
+		}
+		w.records = append(w.records, live{key: w.keep(rec.Key), offset: off, size: uint32(rec.Size), victim: uint32(victim)})
+		if off-paced < paceBytes {
+			return nil
+		}
+		n := off - paced
+		paced = off
+		return w.pace(ctx, int(n))
+	})
+	if err != nil {
+		return damaged(v.Segment.Num, err)
+	}
+	if got, want := uint64(len(w.records)-before), v.Segment.Records-v.Segment.DeadRecords(); got != want {
+		return damaged(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
+			"%d records are not dead, the manifest knows of %d", got, want))
+	}
+	return nil
+}
+
+// keep copies a key into blocks, which cost less than a piece of memory for each.
+func (w *collector) keep(key []byte) []byte {
+	if len(w.keys)+len(key) > cap(w.keys) {
+		w.keys = make([]byte, 0, max(keyBlock, len(key)))
+	}
+	at := len(w.keys)
+	w.keys = append(w.keys, key...)
+	return w.keys[at:len(w.keys):len(w.keys)]
+}
+
+// compare orders records by key; the versions of one stay in the order of their
+// places, which need be no other.
+func (w *collector) compare(a, b live) int {
+	return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.victim, b.victim), cmp.Compare(a.offset, b.offset))
+}
+
+// paceBytes is how much is read or written between two calls of Pace.
+const paceBytes = 1 << 20
+
+func (w *collector) pace(ctx context.Context, n int) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if w.Pace == nil {
+		return nil
+	}
+	return w.Pace(ctx, n)
+}
+
+func (w *collector) copyAll(ctx context.Context) (err error) {
+	if w.target, err = w.Target(); err != nil {
+		return err
+	}
+	written := 0
+	for i := range w.records {
+		r := &w.records[i]
+		v := w.Victims[r.victim]
+		h, err := w.target.Copy(v.Reader, r.offset, int(r.size))
+		if err != nil {
+			return damaged(v.Segment.Num, err)
+		}
+		w.moves[r.victim] = append(w.moves[r.victim], segment.Move{From: uint64(r.offset), To: h.Offset})
+		w.bytes += h.Length
+		r.key = nil // a block of keys goes when all of its records are written
+		if written += int(r.size); written >= paceBytes {
+			if err := w.pace(ctx, written); err != nil {
+				return err
+			}
+			written = 0
+		}
+	}
+	return nil
+}
+
+// finish makes the target durable, then the remaps that lead to it.
+func (w *collector) finish() error {
+	stats, err := w.target.Finish()
+	if err != nil {
+		return err
+	}
+	w.out.Values = []ValueSegment{{stats, w.bytes}}
+	w.out.Read, w.out.Extracts = stats.Records, stats.Records
+	for i, moves := range w.moves {
+		slices.SortFunc(moves, func(a, b segment.Move) int { return cmp.Compare(a.From, b.From) })
+		m, err := w.Remap(w.Victims[i].Segment.Num, stats.Number, moves)
+		if err != nil {
+			return err
+		}
+		w.out.Remaps = append(w.out.Remaps, m)
+	}
+	return nil
+}
+
+// abort removes what was written; what cannot be removed, the next Open removes.
+func (w *collector) abort() {
+	for _, m := range w.out.Remaps {
+		w.Discard(m)
+	}
+	if w.target != nil {
+		_ = w.target.Abort()
+	}
+	*w.out = Output{}
+}
+
+// damaged tells damage from other errors.
+func damaged(num entry.FileNum, err error) error {
+	if c := (*errs.Corruption)(nil); errors.As(err, &c) {
+		return &Damaged{Segment: num, Err: err}
+	}
+	return err
+}

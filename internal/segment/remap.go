@@ -1,0 +1,274 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"math/bits"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/pageio"
+)
+
+// The remap is described in docs/format.md, "Remap".
+const (
+	remapMagic   = "BRKP"
+	remapVersion = 1
+	remapBlock   = 512 // granules a block
+	blockBytes   = remapBlock / 8
+	rankBytes    = 4
+	placeBytes   = 4
+)
+
+// Move is one record that has a new place.
+type Move struct {
+	From uint64 // offset in the source
+	To   uint64 // offset in the target
+}
+
+// RemapHeader says whose records went where.
+type RemapHeader struct {
+	Number  entry.FileNum
+	Source  entry.FileNum
+	Target  entry.FileNum
+	Records uint64
+	blocks  uint64
+}
+
+// Remap leads from the places that a segment's records had to those that they
+// have now. It may be used by any number of goroutines, and takes no memory
+// where files can be mapped.
+type Remap struct {
+	file   *pageio.File
+	header RemapHeader
+	ranks  []byte
+	starts []byte
+	places []byte
+}
+
+func (h *RemapHeader) rankSize() int64 { return (int64(h.blocks)*rankBytes + 7) &^ 7 }
+func (h *RemapHeader) bodySize() int64 {
+	return h.rankSize() + int64(h.blocks)*blockBytes + int64(h.Records)*placeBytes
+}
+func (h *RemapHeader) fileBytes() int64 { return HeaderSize + h.bodySize() }
+
+// WriteRemap writes the remap h.Number of these moves, which ascend by From, and
+// makes file and name durable; it returns the length of the file. h.Records is
+// set here. On an error it removes what it wrote.
+func WriteRemap(c Config, h RemapHeader, moves []Move) (size int64, err error) {
+	h.Records, h.blocks = uint64(len(moves)), 0
+	if n := len(moves); n > 0 {
+		h.blocks = moves[n-1].From/granule/remapBlock + 1
+	}
+	page, body, err := h.encode(c.UUID, moves)
+	if err != nil {
+		return 0, err
+	}
+	path := c.path(filename.Remap, h.Number)
+	f, err := c.FS.Create(path)
+	if err != nil {
+		return 0, fmt.Errorf("create remap: %w", err)
+	}
+	_, err = f.WriteVec([][]byte{page, body}, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = c.FS.SyncDir(c.Dir)
+	}
+	if err != nil {
+		_ = c.FS.Remove(path) // or the next Open does
+		return 0, fmt.Errorf("write %s: %w", filename.Of(filename.Remap, h.Number), err)
+	}
+	return h.fileBytes(), nil
+}
+
+// encode makes header page and body.
+func (h *RemapHeader) encode(uuid [16]byte, moves []Move) (page, body []byte, err error) {
+	body = make([]byte, h.bodySize())
+	starts := body[h.rankSize():]
+	places := starts[h.blocks*blockBytes:]
+	for i, m := range moves {
+		g := m.From / granule
+		if m.To%8 != 0 || m.To/8 > math.MaxUint32 || i > 0 && g <= moves[i-1].From/granule {
+			return nil, nil, fmt.Errorf("%w: remap of offset %d to %d", errs.ErrInvalid, m.From, m.To)
+		}
+		starts[g/8] |= 1 << (g % 8)
+		binary.LittleEndian.PutUint32(places[i*placeBytes:], uint32(m.To/8))
+	}
+	rank := uint32(0)
+	for b := range h.blocks {
+		binary.LittleEndian.PutUint32(body[b*rankBytes:], rank)
+		rank += ones(starts[b*blockBytes:][:blockBytes])
+	}
+	id := checksum.New(uuid, byte(filename.Remap), uint64(h.Number))
+	page = make([]byte, HeaderSize)
+	copy(page, remapMagic)
+	binary.LittleEndian.PutUint16(page[4:], remapVersion)
+	binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
+	binary.LittleEndian.PutUint64(page[16:], uint64(h.Number))
+	binary.LittleEndian.PutUint64(page[24:], uint64(h.Source))
+	binary.LittleEndian.PutUint64(page[32:], uint64(h.Target))
+	binary.LittleEndian.PutUint64(page[40:], h.Records)
+	binary.LittleEndian.PutUint64(page[48:], h.blocks)
+	copy(page[64:], uuid[:])
+	binary.LittleEndian.PutUint32(page[sumOffset:], id.Sum(0, page[:sumOffset]))
+	return page, body, nil
+}
+
+// ones counts the bits set in whole words.
+func ones(p []byte) (n uint32) {
+	for ; len(p) >= 8; p = p[8:] {
+		n += uint32(bits.OnesCount64(binary.LittleEndian.Uint64(p)))
+	}
+	return n
+}
+
+// decode reads and checks the header page of a file of this length, and returns
+// the checksum of the body.
+func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
+	if string(page[:4]) != remapMagic {
+		return 0, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, page[:4], remapMagic)
+	}
+	h.Number = entry.FileNum(binary.LittleEndian.Uint64(page[16:]))
+	owner := [16]byte(page[64:80])
+	want := binary.LittleEndian.Uint32(page[sumOffset:])
+	if got := checksum.New(owner, byte(filename.Remap), uint64(h.Number)).Sum(0, page[:sumOffset]); got != want {
+		return 0, fmt.Errorf("%w: checksum is %08x, want %08x", ErrHeader, got, want)
+	}
+	if owner != uuid {
+		return 0, fmt.Errorf("%w: remap belongs to store %x, not %x", errs.ErrForeign, owner, uuid)
+	}
+	if version, flags := binary.LittleEndian.Uint16(page[4:]), binary.LittleEndian.Uint16(page[6:]); version != remapVersion || flags != 0 {
+		return 0, fmt.Errorf("%w: remap version %d, flags %#x", errs.ErrFormat, version, flags)
+	}
+	if h.Number != number {
+		return 0, fmt.Errorf("%w: number is %d, want %d", ErrNumber, h.Number, number)
+	}
+	h.Source = entry.FileNum(binary.LittleEndian.Uint64(page[24:]))
+	h.Target = entry.FileNum(binary.LittleEndian.Uint64(page[32:]))
+	h.Records = binary.LittleEndian.Uint64(page[40:])
+	h.blocks = binary.LittleEndian.Uint64(page[48:])
+	if left := uint64(size - HeaderSize); h.Records > left/placeBytes || h.blocks > left/blockBytes || h.fileBytes() != size {
+		return 0, fmt.Errorf("%w: %d records and %d blocks in a file of %d bytes", ErrHeader, h.Records, h.blocks, size)
+	}
+	return binary.LittleEndian.Uint32(page[8:]), nil
+}
+
+// OpenRemap opens the remap of this number, reads it once and checks all of it.
+// What is wrong with it is an *errs.Corruption.
+func OpenRemap(c Config, number entry.FileNum, noMap bool) (*Remap, error) {
+	f, err := c.FS.Open(c.path(filename.Remap, number))
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m := &Remap{file: pageio.Open(f, size, pageio.Options{NoMap: noMap})}
+	if err := m.load(c, number); err != nil {
+		return nil, errors.Join(err, m.file.Close())
+	}
+	return m, nil
+}
+
+func (m *Remap) load(c Config, number entry.FileNum) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, m.file.Name())
+	if m.file.Size() < HeaderSize {
+		return errs.NewCorruption(m.file.Name(), -1, "%d bytes long, want %d at least", m.file.Size(), HeaderSize)
+	}
+	page := make([]byte, HeaderSize)
+	if err := m.file.ReadFull(page, 0); err != nil {
+		return err
+	}
+	sum, err := m.header.decode(page, c.UUID, number, m.file.Size())
+	if err != nil {
+		return headerError(m.file.Name(), err)
+	}
+	h := &m.header
+	if err := m.file.Prime(HeaderSize, int(h.bodySize())); err != nil {
+		return err
+	}
+	body, err := m.file.Bytes(HeaderSize, int(h.bodySize()))
+	if err != nil {
+		return err
+	}
+	id := checksum.New(c.UUID, byte(filename.Remap), uint64(number))
+	if got := id.Sum(HeaderSize, body); got != sum {
+		return errs.NewCorruption(m.file.Name(), HeaderSize, "checksum is %08x, want %08x", got, sum)
+	}
+	m.ranks = body[:h.rankSize()]
+	m.starts = body[h.rankSize():][:h.blocks*blockBytes]
+	m.places = body[int64(len(body))-int64(h.Records)*placeBytes:]
+	if at, ok := m.ranksFit(); !ok {
+		return errs.NewCorruption(m.file.Name(), HeaderSize, "the rank of block %d is not the number of records before it", at)
+	}
+	return nil
+}
+
+// ranksFit checks that ranks and bits lead to the places and nowhere else.
+func (m *Remap) ranksFit() (at uint64, ok bool) {
+	rank := uint32(0)
+	for b := range m.header.blocks {
+		if binary.LittleEndian.Uint32(m.ranks[b*rankBytes:]) != rank {
+			return b, false
+		}
+		rank += ones(m.starts[b*blockBytes:][:blockBytes])
+	}
+	return m.header.blocks, uint64(rank) == m.header.Records
+}
+
+// Lookup returns where the record is that began at from in the source; ok is
+// false if no such record was moved. A pageio.Guard must be on.
+func (m *Remap) Lookup(from uint64) (to uint64, ok bool) {
+	g := from / granule
+	if g/8 >= uint64(len(m.starts)) {
+		return 0, false
+	}
+	block, word := g/remapBlock, g/64
+	w := binary.LittleEndian.Uint64(m.starts[word*8:])
+	if w>>(g%64)&1 == 0 {
+		return 0, false
+	}
+	rank := binary.LittleEndian.Uint32(m.ranks[block*rankBytes:]) + uint32(bits.OnesCount64(w&(1<<(g%64)-1)))
+	rank += ones(m.starts[block*blockBytes : word*8])
+	return 8 * uint64(binary.LittleEndian.Uint32(m.places[uint64(rank)*placeBytes:])), true
+}
+
+// Places are where the records are now.
+func (m *Remap) Places() iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for p := m.places; len(p) > 0; p = p[placeBytes:] {
+			if !yield(8 * uint64(binary.LittleEndian.Uint32(p))) {
+				return
+			}
+		}
+	}
+}
+
+// Verify reads the file again and compares it with its checksum.
+func (m *Remap) Verify(c Config) error {
+	again, err := OpenRemap(c, m.header.Number, true)
+	if err != nil {
+		return err
+	}
+	return again.Close()
+}
+
+// Header says whose records went where.
+func (m *Remap) Header() RemapHeader { return m.header }
+
+// Name is the base name of the file, Size its length.
+func (m *Remap) Name() string { return m.file.Name() }
+
+// Size is the length of the file.
+func (m *Remap) Size() int64 { return m.file.Size() }
+
+// Close releases the file and its mapping; nothing may be looked up afterwards.
+func (m *Remap) Close() error { return m.file.Close() }

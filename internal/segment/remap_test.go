@@ -1,0 +1,242 @@
+package segment
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/brockdb/brock/internal/dump"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+// randomMoves are n moves whose starts lie in granules of their own.
+func randomMoves(rnd *rand.Rand, n, stride int) []Move {
+	moves := make([]Move, n)
+	g := uint64(HeaderSize / granule)
+	for i := range moves {
+		g += 1 + rnd.Uint64N(uint64(stride))
+		moves[i] = Move{From: g*granule + 8*rnd.Uint64N(8), To: 8 * uint64(rnd.Uint32())}
+	}
+	return moves
+}
+
+// A remap answers for every offset of the source what a map would.
+func TestRemap(t *testing.T) {
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for _, n := range []int{1, 2, 63, 64, 65, 511, 512, 513, 5000} {
+		for _, stride := range []int{1, 3, 1000} {
+			c := testConfig(t)
+			moves := randomMoves(rnd, n, stride)
+			size := must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, moves))(t)
+			if got := must(os.Stat(c.path(filename.Remap, 7)))(t).Size(); got != size {
+				t.Errorf("file of %d bytes, told %d", got, size)
+			}
+			for _, noMap := range []bool{false, true} {
+				m := must(OpenRemap(c, 7, noMap))(t)
+				if h := m.Header(); h.Number != 7 || h.Source != 3 || h.Target != 6 || h.Records != uint64(n) || m.Size() != size {
+					t.Errorf("header %+v, %d bytes", h, m.Size())
+				}
+				checkLookups(t, m, moves, seed)
+				if err := errors.Join(m.Verify(c), m.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
+
+func checkLookups(t *testing.T, m *Remap, moves []Move, seed uint64) {
+	t.Helper()
+	want := map[uint64]uint64{}
+	for _, mv := range moves {
+		want[mv.From/granule] = mv.To
+	}
+	for g := range moves[len(moves)-1].From/granule + 1000 {
+		to, ok := m.Lookup(g * granule)
+		if w, there := want[g]; ok != there || to != w {
+			t.Fatalf("seed %d, %d moves: granule %d leads to %d, %v; want %d, %v", seed, len(moves), g, to, ok, w, there)
+		}
+	}
+	if _, ok := m.Lookup(1<<64 - 1); ok {
+		t.Error("an offset beyond the file was moved")
+	}
+}
+
+func TestRemapRefusesDisorder(t *testing.T) {
+	for _, moves := range [][]Move{
+		{{From: 4160, To: 8}, {From: 4160 + 8, To: 16}},
+		{{From: 8192, To: 8}, {From: 4160, To: 16}},
+		{{From: 4160, To: 4}},
+		{{From: 4160, To: 8 << 32}},
+	} {
+		c := testConfig(t)
+		if _, err := WriteRemap(c, RemapHeader{Number: 7}, moves); !errors.Is(err, errs.ErrInvalid) {
+			t.Errorf("%v: %v", moves, err)
+		}
+		if names := must(c.FS.List(c.Dir))(t); len(names) != 0 {
+			t.Errorf("%v left %v", moves, names)
+		}
+	}
+}
+
+// Whatever byte of a remap is damaged, or however it is cut, it is refused.
+func TestDamagedRemapIsRefused(t *testing.T) {
+	c := testConfig(t)
+	must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
+	clean := must(os.ReadFile(c.path(filename.Remap, 7)))(t)
+	for at := range clean {
+		b := bytes.Clone(clean)
+		b[at] ^= 4
+		c.FS = image{data: b}
+		if _, err := OpenRemap(c, 7, true); !errors.Is(err, errs.ErrCorrupt) {
+			t.Fatalf("byte %d changed: %v", at, err)
+		}
+	}
+	for n := range len(clean) {
+		c.FS = image{data: clean[:n]}
+		if _, err := OpenRemap(c, 7, true); !errors.Is(err, errs.ErrCorrupt) {
+			t.Fatalf("cut to %d: %v", n, err)
+		}
+	}
+	c.FS = image{data: clean}
+	if _, err := OpenRemap(c, 8, true); !errors.Is(err, errs.ErrCorrupt) {
+		t.Errorf("under another number: %v", err)
+	}
+	c.UUID[0]++
+	if _, err := OpenRemap(c, 7, true); !errors.Is(err, errs.ErrForeign) {
+		t.Errorf("in another store: %v", err)
+	}
+}
+
+func TestRemapGolden(t *testing.T) {
+	c := testConfig(t)
+	must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6},
+		[]Move{{From: 4144, To: 5000}, {From: 4264, To: 4144}, {From: 40000, To: 8888}}))(t)
+	b := must(os.ReadFile(c.path(filename.Remap, 7)))(t)
+	var text bytes.Buffer
+	d := dump.New(&text, b, 0)
+	DumpRemap(d, b)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join("testdata", "remap.golden")
+	if *rewrite {
+		if err := os.WriteFile(name, text.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := must(os.ReadFile(name))(t); !bytes.Equal(text.Bytes(), want) {
+		t.Errorf("got\n%s\nwant\n%s", text.Bytes(), want)
+	}
+}
+
+// Copied records are found at their new place with every field, and damage in
+// the source is neither copied nor harms the copy.
+func TestCopy(t *testing.T) {
+	c := testConfig(t)
+	entries := []entry.Entry{
+		{Key: key(0), Value: value(0, 70), Version: 9, Kind: entry.Set, Meta: 3, Expires: 12345},
+		{Key: key(1), Value: value(1, 200_000), Version: 8, Kind: entry.SetLatest},
+		{Key: bytes.Repeat([]byte("k"), 70_000), Value: value(2, 100), Version: 7, Kind: entry.Set, Expires: 1},
+	}
+	w := must(NewValueWriter(c, 5))(t)
+	var handles []entry.Handle
+	for i := range entries {
+		handles = append(handles, must(w.Add(&entries[i]))(t))
+	}
+	must(w.Finish())(t)
+	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
+	for _, noMap := range []bool{false, true} {
+		r := must(Open(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(t)
+		to := must(NewValueWriter(c, 6))(t)
+		var moved []entry.Handle
+		for i := range entries {
+			size := entry.RecordSize(&entries[i], true)
+			moved = append(moved, must(to.Copy(r, int64(handles[i].Offset), size))(t))
+			bad := bytes.Clone(clean)
+			bad[handles[i].Offset+uint64(size)/2] ^= 1
+			damaged := must(Open(Config{FS: image{data: bad}, UUID: c.UUID}, filename.Value, 5, OpenOptions{NoMap: true}))(t)
+			if _, err := to.Copy(damaged, int64(handles[i].Offset), size); !errors.Is(err, errs.ErrCorrupt) {
+				t.Errorf("damaged record %d: %v", i, err)
+			}
+		}
+		stats := must(to.Finish())(t)
+		if stats.Records != 3 || stats.Min != 7 || stats.Max != 9 {
+			t.Errorf("stats %+v", stats)
+		}
+		n := must(Open(c, filename.Value, 6, OpenOptions{NoMap: noMap}))(t)
+		for i, e := range entries {
+			if got, err := n.Value(moved[i], e.Key, e.Version); err != nil || !bytes.Equal(got, e.Value) || moved[i].Length != uint64(len(e.Value)) {
+				t.Errorf("record %d: %d bytes, %v", i, len(got), err)
+			}
+		}
+		i := 0
+		_, err := n.Scan(true, func(_ int64, rec *entry.Record) error {
+			if e := entries[i]; rec.Kind != e.Kind || rec.Meta != e.Meta || rec.Expires != e.Expires {
+				t.Errorf("record %d: %+v", i, rec)
+			}
+			i++
+			return nil
+		})
+		if err := errors.Join(err, n.Close(), r.Close(), os.Remove(c.path(filename.Value, 6))); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func FuzzRemap(f *testing.F) {
+	uuid := [16]byte{1}
+	h := RemapHeader{Number: 7, Source: 3, Target: 6, Records: 2, blocks: 1}
+	page, body, err := h.encode(uuid, []Move{{From: 4096, To: 64}, {From: 4200, To: 8}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(page[:80], body, uint64(4096))
+	f.Fuzz(func(t *testing.T, head, body []byte, from uint64) {
+		b := make([]byte, HeaderSize)
+		copy(b[:sumOffset], head)
+		// The mutator cannot guess checksums.
+		id := Config{UUID: [16]byte(b[64:80])}.remapID(b)
+		binary.LittleEndian.PutUint32(b[8:], id.Sum(HeaderSize, body))
+		binary.LittleEndian.PutUint32(b[sumOffset:], id.Sum(0, b[:sumOffset]))
+		m, err := OpenRemap(Config{FS: image{data: append(b, body...)}, UUID: uuid}, 7, true)
+		if err != nil {
+			if !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) {
+				t.Errorf("untyped error %v", err)
+			}
+			return
+		}
+		n := 0
+		for g := range m.header.blocks * remapBlock {
+			if _, ok := m.Lookup(g * granule); ok {
+				n++
+			}
+		}
+		if uint64(n) != m.header.Records {
+			t.Errorf("%d records are found, the header says %d", n, m.header.Records)
+		}
+		m.Lookup(from)
+	})
+}
+
+func BenchmarkRemap(b *testing.B) {
+	c := testConfig(b)
+	rnd := rand.New(rand.NewPCG(1, 1))
+	moves := randomMoves(rnd, 250_000, 30)
+	must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, moves))(b)
+	m := must(OpenRemap(c, 7, false))(b)
+	defer m.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := m.Lookup(moves[rnd.IntN(len(moves))].From); !ok {
+			b.Fatal("not found")
+		}
+	}
+}

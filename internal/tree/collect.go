@@ -1,0 +1,241 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// Collection moves what is live in segments with much garbage to a new one, and
+// changes nothing in runs: their handles go on naming the old segments, and Views
+// lead them on through remaps, until merges have rewritten them.
+//
+// Merges go on beside it. What died in a victim while its records were copied is
+// known when the edit is made, and recorded as dead in the target; a merge that
+// began before the edit and ends after it finds handles of a victim dead, which
+// then are translated (conclude.go). So a record is never both needed and dead,
+// and what was deleted at any moment stays deleted: no entry is ever written.
+
+// runCollect collects what is worth it while clients may be busy.
+func (t *Tree) runCollect(ctx context.Context) error {
+	did, err := t.collectAll(ctx, policy.State{})
+	if did {
+		t.work.merge.Kick() // remaps may want to be healed
+	}
+	return err
+}
+
+// collectAll collects until nothing more is worth it, and reports whether
+// anything was. An error ends it, but not background work: the store is as good
+// as before, and it is tried again after the next change.
+func (t *Tree) collectAll(ctx context.Context, s policy.State) (did bool, err error) {
+	t.work.collecting.Lock()
+	defer t.work.collecting.Unlock()
+	for {
+		s.Damaged = t.damagedSegments()
+		found, err := t.collectNext(ctx, s)
+		if !found {
+			return did, err
+		}
+		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
+			t.noteDamage(d)
+			continue
+		}
+		if err != nil {
+			return did, err
+		}
+		did = true
+	}
+}
+
+// noteDamage has a segment stay as it is, so that nothing of it gets lost.
+func (t *Tree) noteDamage(d *compact.Damaged) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.damaged = append(t.damaged[:len(t.damaged):len(t.damaged)], d.Segment)
+}
+
+func (t *Tree) damagedSegments() []entry.FileNum {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.damaged
+}
+
+// collectNext does the next collection, and reports whether there was one to do.
+func (t *Tree) collectNext(ctx context.Context, s policy.State) (found bool, err error) {
+	hold, err := t.hold()
+	if err != nil {
+		return false, err
+	}
+	defer t.reclaim() // what this replaces and, while it holds it, keeps
+	defer hold.Release()
+	layout := hold.view.layout
+	plan := policy.Decide(layout, s, t.cfg.Policy).Collect
+	if plan == nil || t.failed() != nil {
+		return false, nil
+	}
+	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}
+	begin := time.Now()
+	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
+	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Pace: t.pacer(s.Reclaim || plan.Urgent)}
+	for _, num := range plan.Victims {
+		c.Victims = append(c.Victims, compact.Victim{Reader: hold.view.segments.find(num).Reader, Segment: layout.Segment(num)})
+	}
+	out, err := compact.Collect(ctx, c)
+	if err != nil {
+		return true, fmt.Errorf("collect: %w", err)
+	}
+	if err := t.conclude(new(manifest.Edit), &out, change{since: layout}); err != nil {
+		return true, fmt.Errorf("collect: %w", err)
+	}
+	work.done(&out)
+	work.BytesIn = int64(out.Bytes)
+	return true, nil
+}
+
+func (t *Tree) writeRemap(source, target entry.FileNum, moves []segment.Move) (compact.Remap, error) {
+	m := compact.Remap{Number: t.nextFile(), Source: source, Target: target}
+	size, err := segment.WriteRemap(t.segmentConfig(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
+	m.Size = size
+	return m, err
+}
+
+func (t *Tree) discardRemap(m compact.Remap) { t.removeFile(filename.New(filename.Remap, m.Number)) }
+
+// dead translates records that died in the relocated segment to the target.
+func (r *relocation) dead(list manifest.Dead) (manifest.Dead, error) {
+	moved := manifest.Dead{Segment: r.target.num, Bytes: list.Bytes}
+	for _, g := range list.Granules {
+		h := entry.Handle{Segment: list.Segment, Offset: uint64(g) * manifest.Granule}
+		if err := r.resolve(&h); err != nil {
+			return moved, err
+		}
+		moved.Granules = append(moved.Granules, uint32(h.Offset/manifest.Granule))
+	}
+	return moved, nil
+}
+
+// diedSince lists, as dead records of the target, what died in a relocated
+// segment after one layout and up to another.
+func (f *valueFile) diedSince(since, layout *manifest.Layout) (manifest.Dead, error) {
+	before, now := since.Segment(f.num), layout.Segment(f.num)
+	if now == nil { // all of it: it was dropped
+		all := manifest.Dead{Segment: f.moved.target.num, Bytes: before.Bytes - before.DeadBytes()}
+		for to := range f.moved.Places() {
+			all.Granules = append(all.Granules, uint32(to/manifest.Granule))
+		}
+		return all, nil
+	}
+	dead := manifest.Dead{Segment: f.num, Bytes: now.DeadBytes() - before.DeadBytes()}
+	for g := range now.Dead() {
+		if !before.IsDead(uint64(g) * manifest.Granule) {
+			dead.Granules = append(dead.Granules, g)
+		}
+	}
+	return f.moved.dead(dead)
+}
+
+const (
+	collectRate = 128 << 20        // bytes a second, read and written, while clients write
+	collectWait = time.Second      // at most, for a memtable that is to be flushed
+	settleWait  = time.Millisecond // shorter waits are put together
+)
+
+// pacer returns what keeps a collection out of the way of writers, unless it is
+// urgent: it waits while memtables wait for their flush, and goes slowly while
+// something is committed.
+func (t *Tree) pacer(urgent bool) func(context.Context, int) error {
+	if urgent {
+		return nil
+	}
+	written := t.stats.journalBytes.Load()
+	var owed time.Duration
+	return func(ctx context.Context, n int) error {
+		if err := t.yield(ctx); err != nil {
+			return err
+		}
+		now := t.stats.journalBytes.Load()
+		quiet := now == written
+		written = now
+		if quiet {
+			return nil
+		}
+		if owed += time.Duration(float64(n) / collectRate * float64(time.Second)); owed < settleWait {
+			return nil
+		}
+		defer func() { owed = 0 }()
+		return wait(ctx, owed, t.closing.Done())
+	}
+}
+
+// yield lets a flush go first, for some time.
+func (t *Tree) yield(ctx context.Context) error {
+	t.mu.Lock()
+	v, changed := t.views.current.Load(), t.changed
+	t.mu.Unlock()
+	switch {
+	case t.closed.Load():
+		return errs.ErrClosed
+	case len(v.tables)-1 <= freeTables:
+		return nil
+	}
+	t.work.flush.Kick()
+	return wait(ctx, collectWait, changed)
+}
+
+// Reclaim gives back the space of everything that nobody can see any more, as
+// far as that is worth the work: it flushes, merges all runs, and collects until
+// garbage is at most a fifth of what is live. It returns by how much the files shrank.
+func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
+	before := t.fileBytes()
+	if err := t.Compact(ctx); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
+	for again := true; again; {
+		if again, err = t.collectAll(ctx, policy.State{Reclaim: true}); err != nil {
+			return 0, err
+		}
+		healed, err := t.healAll(ctx)
+		if err != nil {
+			return 0, err
+		}
+		again = again || healed
+	}
+	t.removeSpares(false)
+	return max(before-t.fileBytes(), 0), nil
+}
+
+// healAll merges runs until no handle leads through a remap, and reports whether
+// there was one.
+func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
+	t.work.merging.Lock()
+	defer t.work.merging.Unlock()
+	for {
+		plan := policy.Decide(t.layout(), policy.State{Reclaim: true, Collecting: true, Damaged: t.damagedSegments()}, t.cfg.Policy).Merge
+		if plan == nil {
+			return did, nil
+		}
+		if err := t.merge(ctx, plan.Runs, plan.Reason); err != nil {
+			return did, err
+		}
+		did = true
+	}
+}
+
+// fileBytes is the length of all files of runs, segments and remaps.
+func (t *Tree) fileBytes() int64 {
+	s := t.Stats()
+	return s.RunBytes + s.SegmentBytes + s.RemapBytes
+}

@@ -1,0 +1,310 @@
+package brock
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock/vfs"
+)
+
+var (
+	spaceTimes = flag.Int("space", 2, "how many times the space tests overwrite their data")
+	spaceKeys  = flag.Int("spacekeys", 12_000, "how many keys they have")
+)
+
+// The space tests run at about a fiftieth of the defaults' sizes.
+var spaceTuning = Tuning{MemtableSize: 256 << 10, SegmentSize: 4 << 20, RunFileSize: 4 << 20}
+
+const spaceValue = 4 << 10
+
+type spaceStore struct {
+	*DB
+	t    *testing.T
+	fs   *vfs.Mem
+	rng  *rand.Rand
+	live map[uint64]int // value length by key
+}
+
+func newSpaceStore(t *testing.T, m Maintenance) *spaceStore {
+	t.Helper()
+	s := &spaceStore{t: t, fs: vfs.NewMem(), rng: rand.New(rand.NewPCG(3, 4)), live: map[uint64]int{}}
+	db, err := Open(Options{Dir: "/s", FS: s.fs, Durability: Buffered, Tuning: spaceTuning, Maintenance: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	s.DB = db
+	return s
+}
+
+func spaceKey(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
+
+func (s *spaceStore) set(i uint64, n int) {
+	s.t.Helper()
+	v := make([]byte, n)
+	binary.BigEndian.PutUint64(v, s.rng.Uint64())
+	if err := s.Set(spaceKey(i), v); err != nil {
+		s.t.Fatal(err)
+	}
+	s.live[i] = n
+}
+
+func (s *spaceStore) load() {
+	for _, i := range s.rng.Perm(*spaceKeys) {
+		s.set(uint64(i), spaceValue)
+	}
+}
+
+// liveBytes is what keys and values take, with their records and entries.
+func (s *spaceStore) liveBytes() int64 {
+	var n int64
+	for _, v := range s.live {
+		n += int64(v) + 8 + 24 + 40
+	}
+	return n
+}
+
+// disk is the length of all files.
+func (s *spaceStore) disk() int64 {
+	s.t.Helper()
+	names, err := s.fs.List("/s")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var n int64
+	for _, name := range names {
+		if info, err := s.fs.Stat(filepath.Join("/s", name)); err == nil {
+			n += info.Size
+		}
+	}
+	return n
+}
+
+func (s *spaceStore) ratio() float64 { return float64(s.disk()) / float64(s.liveBytes()) }
+
+// settled waits until the store has tidied up after the last write: until its
+// files are at most 1.25 times what is live, and some.
+func (s *spaceStore) settled() {
+	s.t.Helper()
+	const some = 20 << 20 // of the 64 MB that are promised
+	bound := 1.25 + float64(some)/float64(s.liveBytes())
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for range 2000 {
+		if s.ratio() <= bound {
+			break
+		}
+		<-look.C
+	}
+	if r := s.ratio(); r > bound {
+		s.t.Errorf("a quiet store takes %.2f times what is live in it, want %.2f:\n%s", r, bound, s.Metrics().String())
+	}
+	if err := s.Verify(context.Background(), nil); err != nil {
+		s.t.Error(err)
+	}
+	s.t.Logf("quiet: %d MB, %.2f times what is live", s.disk()>>20, s.ratio())
+}
+
+// Random overwrites with nothing else: disk use stays bounded all the time, and
+// shrinks by itself afterwards.
+func TestSpaceUnderOverwrites(t *testing.T) {
+	for _, garbage := range []float64{0, 0.25} {
+		t.Run(fmt.Sprintf("ratio %v", garbage), func(t *testing.T) {
+			s := newSpaceStore(t, Maintenance{GarbageRatio: garbage, IdleAfter: 100 * time.Millisecond})
+			s.load()
+			worst, sum, n := 0.0, 0.0, 0
+			for i := range *spaceTimes * *spaceKeys {
+				s.set(s.rng.Uint64N(uint64(*spaceKeys)), spaceValue)
+				if i%256 == 0 && i > *spaceKeys/2 {
+					r := s.ratio()
+					worst, sum, n = max(worst, r), sum+r, n+1
+				}
+			}
+			m := s.Metrics()
+			t.Logf("overwritten %d times: disk %.2f times live on average, %.2f at worst; written %.2f times\n%s", *spaceTimes, sum/float64(max(n, 1)), worst, m.WriteAmp(), m)
+			if worst > 3 {
+				t.Errorf("disk is %.2f times what is live", worst)
+			}
+			s.settled()
+		})
+	}
+}
+
+// Nine of ten keys deleted: their space comes back with no call, also when the
+// deletes fill but a part of a memtable, and a key stays deleted.
+func TestSpaceAfterDeletes(t *testing.T) {
+	s := newSpaceStore(t, Maintenance{IdleAfter: 50 * time.Millisecond})
+	s.load()
+	for i := range uint64(*spaceKeys) {
+		if i%10 == 0 {
+			continue
+		}
+		if err := s.Delete(spaceKey(i)); err != nil {
+			t.Fatal(err)
+		}
+		delete(s.live, i)
+	}
+	s.settled()
+	err := s.View(func(txn *Txn) error {
+		n := 0
+		for item, err := range txn.All() {
+			if err != nil {
+				return err
+			}
+			v, err := item.Value()
+			if err != nil {
+				return err
+			}
+			if want := s.live[binary.BigEndian.Uint64(item.Key())]; len(v) != want {
+				t.Errorf("key %x has %d bytes, want %d", item.Key(), len(v), want)
+			}
+			n++
+		}
+		if n != len(s.live) {
+			t.Errorf("%d keys, want %d", n, len(s.live))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store whose keys all sit in one memtable finds its garbage, too.
+func TestSpaceOfOneMemtable(t *testing.T) {
+	s := newSpaceStore(t, Maintenance{IdleAfter: 50 * time.Millisecond})
+	for range 1000 {
+		s.set(1, 64<<10)
+	}
+	s.settled()
+}
+
+// Reclaim leaves little garbage, and says how much it freed.
+func TestReclaim(t *testing.T) {
+	s := newSpaceStore(t, Maintenance{GarbageRatio: 1, IdleAfter: time.Hour})
+	s.load()
+	for i := range uint64(*spaceKeys) {
+		if i%3 == 0 {
+			s.set(i, 1000)
+		}
+	}
+	if err := s.Compact(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	before := s.disk()
+	freed, err := s.Reclaim(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := before - s.disk(); got < freed*9/10 || freed == 0 || s.ratio() > 1.25 {
+		t.Errorf("freed %d, disk shrank by %d to %.2f times live:\n%s", freed, got, s.ratio(), s.Metrics())
+	}
+	if m := s.Metrics().Tree; m.Collections == 0 || m.CollectedBytes == 0 || m.Remaps != 0 {
+		t.Errorf("%+v", m)
+	}
+	if err := s.Verify(context.Background(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// Collections beside writers, deletes, readers that stay and each other: what is
+// read is always a value of its key, and in the end the last one.
+func TestReclaimBesideEverything(t *testing.T) {
+	s := newSpaceStore(t, Maintenance{GarbageRatio: 0.1, IdleAfter: 20 * time.Millisecond})
+	const keys, writers = 400, 2
+	value := func(key, round uint64) []byte {
+		v := binary.BigEndian.AppendUint64(spaceKey(key), round)
+		return append(v, make([]byte, 600+key%7*500)...)
+	}
+	last := make([]uint64, keys) // round of the last write; 0 = deleted. Each key has one writer.
+	done := make(chan struct{})
+	var writing, others sync.WaitGroup
+	for w := range uint64(writers) {
+		writing.Go(func() {
+			rng := rand.New(rand.NewPCG(w, 9))
+			for round := uint64(1); round <= 6000; round++ {
+				key := rng.Uint64N(keys/writers)*writers + w
+				err := error(nil)
+				if rng.IntN(5) == 0 {
+					err, last[key] = s.Delete(spaceKey(key)), 0
+				} else {
+					err, last[key] = s.Set(spaceKey(key), value(key, round)), round
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	others.Go(func() {
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			default:
+			}
+			if _, err := s.Reclaim(context.Background()); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	check := func() error {
+		return s.View(func(txn *Txn) error {
+			for range 2 { // the second time through files that were replaced meanwhile
+				for item, err := range txn.All() {
+					if err != nil {
+						return err
+					}
+					v, err := item.Value()
+					if err != nil {
+						return err
+					}
+					key := binary.BigEndian.Uint64(item.Key())
+					if !bytes.Equal(v, value(key, binary.BigEndian.Uint64(v[8:]))) {
+						t.Errorf("key %d has a value of key %d", key, binary.BigEndian.Uint64(v))
+					}
+				}
+			}
+			return nil
+		})
+	}
+	others.Go(func() {
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			default:
+			}
+			if err := check(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	writing.Wait()
+	close(done)
+	others.Wait()
+	for key, round := range last {
+		v, err := s.Get(spaceKey(uint64(key)))
+		if round == 0 && !errors.Is(err, ErrKeyNotFound) || round != 0 && (err != nil || !bytes.Equal(v, value(uint64(key), round))) {
+			t.Errorf("key %d, last written in round %d: %d bytes, %v", key, round, len(v), err)
+		}
+	}
+	if err := s.Verify(context.Background(), nil); err != nil {
+		t.Error(err)
+	}
+	if s.Metrics().Tree.Collections == 0 {
+		t.Error("nothing was collected")
+	}
+}
