@@ -52,7 +52,7 @@ const (
 
 // KeyspaceOptions says how the entries of a keyspace are kept.
 type KeyspaceOptions struct {
-	ValueThreshold int           // values of at least this many bytes stay out of the tree; 0 = DefaultValueThreshold, <0 = none does
+	ValueThreshold int           // values of at least this many bytes stay out of the tree; 0 = DefaultValueThreshold, <0 = only those of 1 MiB and more
 	TTL            time.Duration // time to live of entries that don't say; 0 = for ever, millisecond resolution
 	Versions       Retention     // older versions kept; zero = the latest only
 }

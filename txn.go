@@ -247,7 +247,8 @@ func (t *Txn) write(w *write) error {
 // visible, all at once. ErrConflict means that nothing was written and that the
 // transaction can be run again. Whatever Commit returns, the transaction is over.
 //
-// If its context ends while it waits, the commit may or may not happen.
+// If the context ended before the commit began, the error is the context's and
+// nothing was written; from then on the commit is waited for.
 func (t *Txn) Commit() error {
 	if err := t.usable(); err != nil {
 		t.Discard()
