@@ -52,7 +52,6 @@ type Output struct {
 	Dead     manifest.Deaths // records of older segments that lost their entry
 	Read     uint64          // entries read
 	Dropped  uint64          // entries not written
-	Expired  uint64          // of them, those that had expired
 	Extracts uint64          // values moved
 	Bytes    uint64          // of collected segments, read
 }
@@ -113,7 +112,6 @@ func (w *worker) entry(ctx context.Context, e *entry.Entry, rules *retention) er
 	case keep:
 		return w.keep(ctx, e)
 	case bury:
-		w.out.Expired++
 		w.dead(e)
 		grave := entry.Entry{Key: e.Key, Version: e.Version, Kind: entry.Delete}
 		return w.in.Run.Add(&grave)
