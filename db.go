@@ -35,12 +35,12 @@ func newDB(opts Options, e engine, c committer, seed uint64, closers ...func() e
 		clock = time.Now
 	}
 	db := &DB{opts: opts, engine: e, commits: c, closers: closers, began: time.Now()}
-	db.encoder = encoder{
-		threshold: opts.KeyspaceDefaults.ValueThreshold,
-		ttl:       opts.KeyspaceDefaults.TTL,
-		seed:      seed,
-		now:       func() uint64 { return uint64(max(clock().UnixMilli(), 1)) },
-	}
+	x := &db.encoder
+	x.threshold = opts.KeyspaceDefaults.ValueThreshold
+	x.ttl = opts.KeyspaceDefaults.TTL
+	x.seed = seed
+	x.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
+	x.compressor.init(&opts.KeyspaceDefaults)
 	return db
 }
 
@@ -168,6 +168,7 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 func (db *DB) Metrics() Metrics {
 	var m Metrics
 	db.counters.fill(&m)
+	m.CompressedFrom, m.CompressedTo = db.encoder.rawBytes.Load(), db.encoder.storedBytes.Load()
 	if db.usable() == nil {
 		m.Tree = db.engine.Metrics()
 	}
@@ -175,7 +176,8 @@ func (db *DB) Metrics() Metrics {
 }
 
 // EstimateSize estimates the entries in [lo, hi), in memory and in files, and the
-// bytes of their keys and values, without reading them; nil bounds are open.
+// bytes of their keys and values as stored, without reading them; nil bounds are
+// open.
 // Versions and deletes count until they are merged away.
 func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	if db.usable() != nil {

@@ -25,11 +25,13 @@ func (db *DB) Get(key []byte) ([]byte, error) {
 		v := d.entry.Value
 		if d.entry.Separated {
 			var err error
-			if v, err = pinValue(p, d.key, &d.entry); err != nil {
+			if v, err = pinValue(p, d.key, &d.entry, nil); err != nil {
 				return err
 			}
 		}
-		value = append(make([]byte, 0, len(v)), v...)
+		if value = v; d.entry.Raw == 0 { // else it was decoded into memory of its own
+			value = append(make([]byte, 0, len(v)), v...)
+		}
 		return nil
 	})
 	if err == nil && !found {

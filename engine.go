@@ -30,8 +30,9 @@ type pin interface {
 	// Get finds the newest version of key up to Version, also a delete or an
 	// expired one. It leaves dst.Key alone.
 	Get(key []byte, dst *entry.Entry) (bool, error)
-	// Value is never nil without an error.
-	Value(key []byte, e *entry.Entry) ([]byte, error)
+	// Value is never nil without an error. A compressed value, which e.Raw tells,
+	// is decoded into dst if its capacity is enough, else into memory of its own.
+	Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error)
 	// Touch has a separated value brought near; false means that Value may
 	// have to wait for the disk, and more so than a goroutine costs.
 	Touch(e *entry.Entry) bool

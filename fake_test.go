@@ -187,7 +187,7 @@ func (p *fakePin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	return false, nil
 }
 
-func (p *fakePin) Value(key []byte, n *entry.Entry) ([]byte, error) {
+func (p *fakePin) Value(key []byte, n *entry.Entry, _ []byte) ([]byte, error) {
 	p.check()
 	if !n.Separated {
 		return append([]byte{}, n.Value...), nil

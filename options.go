@@ -55,7 +55,26 @@ type KeyspaceOptions struct {
 	ValueThreshold int           // values of at least this many bytes stay out of the tree; 0 = DefaultValueThreshold, <0 = only those of 1 MiB and more
 	TTL            time.Duration // time to live of entries that don't say; 0 = for ever, millisecond resolution
 	Versions       Retention     // older versions kept; zero = the latest only
+	Compression    Compression   // of single values that stay out of the tree; zero = none
+	CompressAbove  int           // values of at least this many bytes are compressed; 0 = DefaultCompressAbove
 }
+
+// Compression says how the values of a keyspace are compressed when they are
+// written: each by itself, and only where that saves an eighth of it. It may
+// change between two openings; values are read however they were written.
+//
+// Values that don't get smaller are soon no longer tried but now and then, so
+// they cost next to nothing. A value that did is decoded when it is read, into
+// memory of its own, where others are handed out as they lie in a mapped file.
+type Compression uint8
+
+// The compressions.
+const (
+	DefaultCompression Compression = iota // NoCompression
+	NoCompression
+	S2   // fast: text takes half of its space
+	Zstd // takes several times as long for another quarter
+)
 
 // Retention keeps an old version of a key while either rule holds. What an open
 // transaction reads is kept in any case.
@@ -91,6 +110,7 @@ type Tuning struct {
 const (
 	DefaultMemoryLimit    = 256 << 20
 	DefaultValueThreshold = 512
+	DefaultCompressAbove  = 1 << 10
 	DefaultRetries        = 16 // of Update, after conflicts
 	DefaultGarbageRatio   = 0.5
 	defaultIdleAfter      = 2 * time.Second
@@ -120,6 +140,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.KeyspaceDefaults.Versions.Versions == 0 {
 		o.KeyspaceDefaults.Versions.Versions = 1
+	}
+	if o.KeyspaceDefaults.Compression == DefaultCompression {
+		o.KeyspaceDefaults.Compression = NoCompression
+	}
+	if o.KeyspaceDefaults.CompressAbove == 0 {
+		o.KeyspaceDefaults.CompressAbove = DefaultCompressAbove
 	}
 	if o.Maintenance.GarbageRatio == 0 {
 		o.Maintenance.GarbageRatio = DefaultGarbageRatio
@@ -176,6 +202,10 @@ func (o *Options) validate() error {
 		return bad("KeyspaceDefaults.Versions.Versions", "is negative")
 	case o.KeyspaceDefaults.Versions.Age < 0:
 		return bad("KeyspaceDefaults.Versions.Age", "is negative")
+	case o.KeyspaceDefaults.Compression > Zstd:
+		return bad("KeyspaceDefaults.Compression", "is unknown")
+	case o.KeyspaceDefaults.CompressAbove < 0:
+		return bad("KeyspaceDefaults.CompressAbove", "is negative")
 	case !(o.Maintenance.GarbageRatio >= 0.05 && o.Maintenance.GarbageRatio <= 1):
 		return bad("Maintenance.GarbageRatio", "is not between 0.05 and 1")
 	case o.Maintenance.IdleAfter < 0:

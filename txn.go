@@ -187,8 +187,14 @@ func (t *Txn) lookup(stored []byte, e *entry.Entry) (bool, error) {
 	return found, err
 }
 
-// value reads a separated value.
-func (t *Txn) value(e *entry.Entry) ([]byte, error) { return pinValue(t.pin, e.Key, e) }
+// value reads a value that is separated, or compressed among the pending writes;
+// see pin.Value for dst.
+func (t *Txn) value(e *entry.Entry, dst []byte) ([]byte, error) {
+	if e.Separated {
+		return pinValue(t.pin, e.Key, e, dst)
+	}
+	return t.db.encoder.coder.Decode(dst, e.Codec, e.Value, int(e.Raw))
+}
 
 // now is the time for expiry, read from the clock once a transaction.
 func (t *Txn) now() uint64 {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
@@ -63,6 +64,8 @@ type encoder struct {
 	ttl       time.Duration // of entries that don't say
 	seed      uint64        // of hashes
 	now       func() uint64 // Unix milliseconds
+	coder     codec.Coder
+	compressor
 }
 
 // append appends the record of w, which was checked, to dst. key is scratch for
@@ -71,6 +74,11 @@ func (c *encoder) append(dst []byte, w *write, now func() uint64, key []byte) (o
 	stored = appendStored(key[:0], w.key)
 	e := entry.Entry{Key: stored, Value: w.value, Kind: w.kind, Meta: w.meta, Expires: w.expires(c.ttl, now)}
 	own := c.separates(w)
+	if own && c.codec != codec.None && len(w.value) >= c.from {
+		if buf := c.compress(&e); buf != nil {
+			defer recycleValue(buf)
+		}
+	}
 	dst = growArena(dst, entry.RecordSize(&e, own))
 	return entry.AppendRecord(dst, &e, own), stored
 }
@@ -172,7 +180,7 @@ func (w *writes) record(i int) entry.Record {
 // fill makes e the entry of the i-th record, of version 0.
 func (w *writes) fill(i int, e *entry.Entry) {
 	r := w.record(i)
-	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
+	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Codec: r.Codec, Raw: r.Raw}
 }
 
 // get finds the pending write of a stored key with the hash h.

@@ -46,7 +46,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Entries: sealed.Sorted(),
 		Rules:   rules,
 		Extract: census.moves,
-		Value:   hold.view.separated,
+		Value:   hold.view.stored,
 		Run:     t.newRunWriter(rules.Bottom),
 		Values:  t.newValueWriter, ValueBytes: t.cfg.SegmentBytes,
 	})

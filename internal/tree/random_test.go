@@ -100,7 +100,7 @@ func (w *wanderer) walked(p *Pin) string {
 		if !e.Live(uint64(w.clock)) {
 			continue
 		}
-		value, err := p.Value(e.Key, e)
+		value, err := p.Value(e.Key, e, nil)
 		w.must(err)
 		fmt.Fprintf(&out, "%s@%d=%s ", e.Key, e.Version, shown(last, value))
 	}

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -74,6 +75,7 @@ type Tree struct {
 	spares  recycle
 	chunks  *run.Cache // of runs whose files are not mapped
 	slowed  slowed
+	coder   codec.Coder // of compressed values
 
 	published atomic.Uint64 // newest visible version
 	floor     atomic.Uint64 // history below it may be gone
