@@ -37,6 +37,9 @@ func (it *Iterator) release() {
 		it.window.stop()
 	}
 	t := it.txn
+	if it.jumps.bytes > 0 {
+		t.pin.Scattered(it.jumps.bytes)
+	}
 	t.mu.Lock()
 	if it.listed {
 		it.unlink()

@@ -70,6 +70,7 @@ type Iterator struct {
 	err     error
 	covered span
 	window  *window // values read ahead, if asked for
+	jumps   jumps
 	scratch []byte
 
 	firstKey, firstScratch [32]byte // where walk.key and scratch begin

@@ -87,6 +87,7 @@ func (w *window) move(turned bool) bool {
 		w.unasked++
 		if s.asked {
 			w.unasked = 0
+			w.it.jumps.pass(w.it.txn.pin, &s.entry)
 		}
 	}
 	w.head, w.count = (w.head+1)%len(w.slots), w.count-1

@@ -183,7 +183,7 @@ func (g *gauntlet) mergeSome() {
 		for _, r := range runs[first : first+1+g.rng.IntN(len(runs)-first)] {
 			ids = append(ids, r.ID)
 		}
-		g.must(g.tree.merge(context.Background(), ids, "test"))
+		g.must(g.tree.merge(context.Background(), &policy.Merge{Runs: ids, Reason: "test"}))
 	})
 }
 

@@ -1,0 +1,25 @@
+package brock
+
+import "github.com/brockdb/brock/internal/entry"
+
+// jumps counts what an iterator had to jump to for values that lie elsewhere
+// than those before. A store whose scans jump much sorts its values.
+type jumps struct {
+	at    entry.Handle // the last value
+	bytes uint64       // scattered
+}
+
+// nearby is how far the next record may lie for memory and disk to have it ready.
+const nearby = 64 << 10
+
+// pass notes that the separated value of e was read.
+func (j *jumps) pass(p pin, e *entry.Entry) {
+	low, high := &j.at, &e.Handle
+	if low.Offset > high.Offset {
+		low, high = high, low
+	}
+	if far := low.Segment != high.Segment || high.Offset-low.Offset > low.Length+nearby; far && j.at.Segment != 0 {
+		j.bytes += p.Jump(e)
+	}
+	j.at = e.Handle
+}
