@@ -40,7 +40,7 @@ func (p *Pin) Jump(e *entry.Entry) uint64 {
 func (p *Pin) Scattered(bytes uint64) {
 	t := p.tree
 	total := t.scattered.Add(bytes)
-	if u := &t.views.current.Load().unsorted; u.Price > 0 && total >= u.Price && !t.cfg.ReadOnly {
+	if u := &t.views.current.Load().unsorted; u.Price > 0 && total >= u.Price && !t.cfg.ReadOnly && !t.clusterFailed.Load() {
 		t.work.idle.Arm()
 	}
 }
@@ -53,7 +53,7 @@ func (t *Tree) cluster(ctx context.Context) (again bool) {
 	layout := t.layout()
 	state := policy.State{Idle: true, Damaged: t.damagedSegments(), Scattered: t.scattered.Load()}
 	plan := policy.Decide(layout, state, t.cfg.Policy).Merge
-	if plan == nil || len(plan.Sort) == 0 || t.failed() != nil || t.unclustered.Load() {
+	if plan == nil || len(plan.Sort) == 0 || t.failed() != nil || t.clusterFailed.Load() {
 		return false
 	}
 	err := t.merge(ctx, plan)
@@ -67,7 +67,7 @@ func (t *Tree) cluster(ctx context.Context) (again bool) {
 		return true
 	case errors.Is(err, errWritersAreBack) || ctx.Err() != nil:
 	default:
-		t.unclustered.Store(true) // a full disk must not be filled again and again
+		t.clusterFailed.Store(true) // a full disk must not be filled again and again
 	}
 	return false
 }
@@ -92,8 +92,11 @@ func (t *Tree) sort(in *compact.Input, segments []entry.FileNum, v *View) {
 	patience := int64(t.cfg.MemtableBytes) / idleShare
 	busy := func() bool { return t.stats.journalBytes.Load()-begun > patience }
 	for _, num := range segments {
-		// One after the other now, instead of here and there for each value.
-		_ = v.segments.find(num).Preload(busy) // Value meets what is wrong
+		// One after the other now, instead of here and there for each value. (A
+		// collection may have taken the segment away since the plan was made.)
+		if f := v.segments.find(num); f != nil && f.moved == nil {
+			_ = f.Preload(busy) // Value meets what is wrong
+		}
 	}
 	in.Extract = func(num entry.FileNum) bool {
 		_, found := slices.BinarySearch(segments, num)
