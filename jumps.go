@@ -12,14 +12,17 @@ type jumps struct {
 // nearby is how far the next record may lie for memory and disk to have it ready.
 const nearby = 64 << 10
 
-// pass notes that the separated value of e was read.
-func (j *jumps) pass(p pin, e *entry.Entry) {
+// pass notes that the separated value of e was read, and reports whether it lies
+// elsewhere than the one before; the first one does not.
+func (j *jumps) pass(p pin, e *entry.Entry) (jumped bool) {
 	low, high := &j.at, &e.Handle
 	if low.Offset > high.Offset {
 		low, high = high, low
 	}
-	if far := low.Segment != high.Segment || high.Offset-low.Offset > low.Length+nearby; far && j.at.Segment != 0 {
+	jumped = j.at.Segment != 0 && (low.Segment != high.Segment || high.Offset-low.Offset > low.Length+nearby)
+	if jumped {
 		j.bytes += p.Jump(e)
 	}
 	j.at = e.Handle
+	return jumped
 }

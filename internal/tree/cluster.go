@@ -107,8 +107,8 @@ func (t *Tree) sort(in *compact.Input, segments []entry.FileNum, v *View) {
 			return nil, errWritersAreBack
 		}
 		value, err := v.separated(key, e)
-		if c := (*errs.Corruption)(nil); errors.As(err, &c) {
-			return nil, &compact.Damaged{Segment: e.Handle.Segment, Err: err}
+		if err != nil && errors.Is(err, errs.ErrCorrupt) {
+			err = &compact.Damaged{Segment: e.Handle.Segment, Err: err}
 		}
 		return value, err
 	}
