@@ -12,20 +12,45 @@ import (
 // nothing, so that they never conflict. A later write to a key wins. A Batch has
 // no limit but MaxTxnMemory; it holds the records as the journal will. It needs no
 // end: a Batch that is not committed is just forgotten.
+//
+// It addresses one keyspace, the default one at first; In is the same batch
+// addressing another.
 type Batch struct {
+	*batch
+	space *space
+}
+
+// batch is what all Batches of a batch share.
+type batch struct {
 	db      *DB
 	arena   []byte
 	key     []byte
 	records int
-	memory  int64 // what the records will take in a memtable
-	spent   bool  // by Commit
+	memory  int64  // what the records will take in a memtable
+	spent   bool   // by Commit
+	spaces  spaces // that are written to
 	request commit.Request
 }
 
 var errBatchSpent = fmt.Errorf("brock: batch was committed, and not reset: %w", ErrInvalid)
 
 // NewBatch returns an empty batch.
-func (db *DB) NewBatch() *Batch { return &Batch{db: db} }
+func (db *DB) NewBatch() *Batch { return &Batch{&batch{db: db}, db.main} }
+
+// In is the same batch, addressing the keyspace ks; nil is the default one. Of
+// another store's it is an error of the calls that follow, of one that was dropped
+// an error of them or of Commit.
+func (b *Batch) In(ks *Keyspace) *Batch {
+	switch {
+	case b.batch == nil:
+		return b
+	case ks == nil:
+		return &Batch{b.batch, b.db.main}
+	case ks.db != b.db:
+		return &Batch{b.batch, refusing(errKeyspaceForeign)}
+	}
+	return &Batch{b.batch, ks.space}
+}
 
 // Set adds a pair. Key and value are copied. What refuses leaves the batch as it was.
 func (b *Batch) Set(key, value []byte) error {
@@ -45,7 +70,7 @@ func (b *Batch) SetEntry(e *Entry) error {
 func (b *Batch) Delete(key []byte) error { return b.write(&write{key: key, kind: entry.Delete}) }
 
 func (b *Batch) write(w *write) error {
-	if b.db == nil {
+	if b.batch == nil {
 		return ErrClosed
 	}
 	if err := b.db.writable(); err != nil {
@@ -54,28 +79,46 @@ func (b *Batch) write(w *write) error {
 	if b.spent {
 		return errBatchSpent
 	}
+	if b.space.refused != nil {
+		return b.space.refused
+	}
+	if err := b.space.usable(); err != nil {
+		return err
+	}
 	if err := w.check(); err != nil {
 		return err
 	}
-	if err := b.db.encoder.room(w, &b.memory); err != nil {
+	c := b.space.encoder.Load()
+	if err := c.room(w, &b.memory); err != nil {
 		return err
 	}
-	b.arena, b.key = b.db.encoder.append(b.arena, w, b.db.encoder.now, b.key)
+	b.spaces.add(b.space)
+	b.arena, b.key = c.append(b.arena, w, b.db.now, b.key)
 	b.records++
 	return nil
 }
 
 // Len is the number of writes.
-func (b *Batch) Len() int { return b.records }
+func (b *Batch) Len() int {
+	if b.batch == nil {
+		return 0
+	}
+	return b.records
+}
 
 // Size is what the writes take in the journal, in bytes.
-func (b *Batch) Size() int64 { return int64(len(b.arena)) }
+func (b *Batch) Size() int64 {
+	if b.batch == nil {
+		return 0
+	}
+	return int64(len(b.arena))
+}
 
 // Commit makes the writes, with the store's durability. If ctx ends before that
 // has begun, nothing is written. Whatever Commit returns, the batch must be
 // Reset before it is used again.
 func (b *Batch) Commit(ctx context.Context) error {
-	if b.db == nil {
+	if b.batch == nil {
 		return ErrClosed
 	}
 	if err := b.db.writable(); err != nil {
@@ -91,12 +134,13 @@ func (b *Batch) Commit(ctx context.Context) error {
 	return b.commit(ctx, b.db.synced(DefaultDurability))
 }
 
-func (b *Batch) commit(ctx context.Context, synced bool) error {
+func (b *batch) commit(ctx context.Context, synced bool) error {
 	b.request = commit.Request{
 		Payload:   b.arena,
 		Records:   b.records,
 		Isolation: commit.LastWriterWins,
 		Synced:    synced,
+		Admission: b.spaces.admission(),
 	}
 	_, err := b.db.commit(ctx, &b.request)
 	return err
@@ -104,7 +148,12 @@ func (b *Batch) commit(ctx context.Context, synced bool) error {
 
 // Reset empties the batch, and keeps its memory for what comes.
 func (b *Batch) Reset() {
+	if b.batch == nil {
+		return
+	}
 	poison(b.arena)
+	clear(b.spaces)
+	b.spaces = b.spaces[:0]
 	b.arena, b.records, b.memory, b.spent = b.arena[:0], 0, 0, false
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
 )
 
 // engine is what the root asks of a tree. Close must not wait for pins, and
@@ -14,6 +15,13 @@ import (
 type engine interface {
 	Acquire(at entry.Version) (pin, error)
 	Visible() entry.Version
+	// Floor is the version below which history of a keyspace may be gone.
+	Floor(id entry.KeyspaceID) entry.Version
+	Keyspaces() []manifest.Keyspace
+	CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest.Keyspace, error)
+	SetKeyspace(id entry.KeyspaceID, o manifest.KeyspaceOptions) error
+	// DropKeyspace is called when nothing is written to it any more.
+	DropKeyspace(id entry.KeyspaceID) error
 	Size(lo, hi []byte) (entries, bytes, separated uint64)
 	Split(lo, hi []byte, n int) [][]byte
 	Flush(ctx context.Context) error
@@ -27,6 +35,9 @@ type engine interface {
 // pin is a reader's hold on one state of an engine, at one version.
 type pin interface {
 	Version() entry.Version
+	// Holds reports whether there was a keyspace of this number, other than the
+	// default one, when the pin was acquired.
+	Holds(id entry.KeyspaceID) bool
 	// Get finds the newest version of key up to Version, also a delete or an
 	// expired one. It leaves dst.Key alone.
 	Get(key []byte, dst *entry.Entry) (bool, error)

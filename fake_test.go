@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
 )
 
 // fakeEngine is an engine of one sorted slice, replaced at every publication. It
@@ -26,14 +27,15 @@ type fakeEngine struct {
 	closed  atomic.Bool
 
 	mu      sync.Mutex
-	applied []entry.Entry // not yet published
+	applied []entry.Entry    // not yet published
+	layout  *manifest.Layout // for its keyspaces
 	values  map[string][]byte
 	fault   error // returned by every read
 	discard bool  // Apply forgets
 }
 
 func newFakeEngine(t testing.TB) *fakeEngine {
-	e := &fakeEngine{t: t, values: map[string][]byte{}}
+	e := &fakeEngine{t: t, values: map[string][]byte{}, layout: manifest.NewLayout()}
 	e.data.Store(new([]entry.Entry))
 	return e
 }
@@ -120,7 +122,41 @@ func (e *fakeEngine) Acquire(at entry.Version) (pin, error) {
 		at = visible
 	}
 	e.pins.Add(1)
-	return &fakePin{e: e, data: *e.data.Load(), at: at}, nil
+	return &fakePin{e: e, data: *e.data.Load(), at: at, layout: e.current()}, nil
+}
+
+func (e *fakeEngine) current() *manifest.Layout {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.layout
+}
+
+func (e *fakeEngine) edit(edit *manifest.Edit) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next, err := e.layout.Apply(edit)
+	if err == nil {
+		e.layout = next
+	}
+	return err
+}
+
+func (e *fakeEngine) Floor(entry.KeyspaceID) entry.Version { return 0 }
+func (e *fakeEngine) Keyspaces() []manifest.Keyspace       { return e.current().Keyspaces() }
+
+func (e *fakeEngine) CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest.Keyspace, error) {
+	k := manifest.Keyspace{ID: entry.KeyspaceID(e.current().NextKeyspace()), Name: name, Options: o}
+	return k, e.edit(&manifest.Edit{SetKeyspaces: []manifest.Keyspace{k}})
+}
+
+func (e *fakeEngine) SetKeyspace(id entry.KeyspaceID, o manifest.KeyspaceOptions) error {
+	k := *e.current().Keyspace(id)
+	k.Options = o
+	return e.edit(&manifest.Edit{SetKeyspaces: []manifest.Keyspace{k}})
+}
+
+func (e *fakeEngine) DropKeyspace(id entry.KeyspaceID) error {
+	return e.edit(&manifest.Edit{DropKeyspaces: []entry.KeyspaceID{id}})
 }
 
 func (e *fakeEngine) Visible() entry.Version { return entry.Version(e.visible.Load()) }
@@ -161,6 +197,7 @@ type fakePin struct {
 	e        *fakeEngine
 	data     []entry.Entry
 	at       entry.Version
+	layout   *manifest.Layout
 	released atomic.Bool
 }
 
@@ -170,7 +207,8 @@ func (p *fakePin) check() {
 	}
 }
 
-func (p *fakePin) Version() entry.Version { return p.at }
+func (p *fakePin) Version() entry.Version         { return p.at }
+func (p *fakePin) Holds(id entry.KeyspaceID) bool { return p.layout.Keyspace(id) != nil }
 
 func (p *fakePin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	p.check()
@@ -268,11 +306,14 @@ func openFake(t testing.TB, o Options) (*DB, *fakeEngine) {
 		t.Fatal(err)
 	}
 	e := newFakeEngine(t)
-	var c committer
+	var db *DB
 	if o.Mode == ReadWrite {
-		c = commit.New(commit.Config{Store: e, Journal: e, HashSeed: 42})
+		c := commit.New(commit.Config{Store: e, Journal: e, HashSeed: 42})
+		db = newDB(o, e, c, 42)
+		db.exclusive = c.Do
+	} else {
+		db = newDB(o, e, nil, 42)
 	}
-	db := newDB(o, e, c, 42)
 	t.Cleanup(func() {
 		db.Close()
 		if n := e.pins.Load(); n != 0 && !t.Failed() {

@@ -8,7 +8,7 @@ import (
 
 // adopt enters it into the list of open iterators, and gives it a hold of the
 // pin. It reports false, with it.err set, if the transaction has just ended.
-func (t *Txn) adopt(it *Iterator) bool {
+func (t *transaction) adopt(it *Iterator) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.state.Load() != txnOpen {

@@ -26,7 +26,7 @@ type Options struct {
 	Durability  Durability // of commits that don't choose; DefaultDurability = Synced
 	MemoryLimit int64      // bytes for memtables, indexes and filters; 0 = DefaultMemoryLimit, at least 4 MB
 
-	KeyspaceDefaults KeyspaceOptions // how entries are kept
+	KeyspaceDefaults KeyspaceOptions // how the default keyspace's entries are kept; what a named one doesn't choose when it is made
 	Maintenance      Maintenance     // how the store looks after its space
 	Tuning           Tuning          // for experts; zero fields follow from MemoryLimit
 }
@@ -50,7 +50,9 @@ const (
 	Buffered                            // survives a crash of the process, and a power loss after the next Sync
 )
 
-// KeyspaceOptions says how the entries of a keyspace are kept.
+// KeyspaceOptions says how the entries of a keyspace are kept. Those of a named
+// keyspace are stored with it; there a negative TTL or Age is none, for stores
+// whose KeyspaceDefaults have one.
 type KeyspaceOptions struct {
 	ValueThreshold int           // values of at least this many bytes stay out of the tree; 0 = DefaultValueThreshold, <0 = only those of 1 MiB and more
 	TTL            time.Duration // time to live of entries that don't say; 0 = for ever, millisecond resolution
@@ -139,6 +141,40 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// over fills in the zero fields from base, which has its defaults.
+func (o KeyspaceOptions) over(base *KeyspaceOptions) KeyspaceOptions {
+	if o.ValueThreshold == 0 {
+		o.ValueThreshold = base.ValueThreshold
+	}
+	if o.TTL == 0 {
+		o.TTL = base.TTL
+	}
+	if o.Versions.Versions == 0 {
+		o.Versions.Versions = base.Versions.Versions
+	}
+	if o.Versions.Age == 0 {
+		o.Versions.Age = base.Versions.Age
+	}
+	o.TTL, o.Versions.Age = max(o.TTL, 0), max(o.Versions.Age, 0)
+	return o
+}
+
+// validate reports the first field that can't be, by its name after field.
+func (o *KeyspaceOptions) validate(field string) error {
+	bad := func(name, reason string) error { return &OptionError{Field: field + name, Reason: reason} }
+	switch {
+	case o.TTL < 0:
+		return bad("TTL", "is negative")
+	case o.TTL > 0 && o.TTL < time.Millisecond:
+		return bad("TTL", "is below a millisecond")
+	case o.Versions.Versions < 0:
+		return bad("Versions.Versions", "is negative")
+	case o.Versions.Age < 0:
+		return bad("Versions.Age", "is negative")
+	}
+	return nil
+}
+
 // validate reports the first field that can't be, as an *OptionError. The
 // options have their defaults already.
 func (o *Options) validate() error {
@@ -168,14 +204,6 @@ func (o *Options) validate() error {
 		return bad("Durability", "is unknown")
 	case o.MemoryLimit < minMemoryLimit:
 		return bad("MemoryLimit", "is below 4 MB")
-	case o.KeyspaceDefaults.TTL < 0:
-		return bad("KeyspaceDefaults.TTL", "is negative")
-	case o.KeyspaceDefaults.TTL > 0 && o.KeyspaceDefaults.TTL < time.Millisecond:
-		return bad("KeyspaceDefaults.TTL", "is below a millisecond")
-	case o.KeyspaceDefaults.Versions.Versions < 0:
-		return bad("KeyspaceDefaults.Versions.Versions", "is negative")
-	case o.KeyspaceDefaults.Versions.Age < 0:
-		return bad("KeyspaceDefaults.Versions.Age", "is negative")
 	case !(o.Maintenance.GarbageRatio >= 0.05 && o.Maintenance.GarbageRatio <= 1):
 		return bad("Maintenance.GarbageRatio", "is not between 0.05 and 1")
 	case o.Maintenance.IdleAfter < 0:
@@ -189,5 +217,5 @@ func (o *Options) validate() error {
 	case o.Tuning.RunFileSize < minFileSize || o.Tuning.RunFileSize > maxFileSize:
 		return bad("Tuning.RunFileSize", "is not between 64 KB and 2 GB")
 	}
-	return nil
+	return o.KeyspaceDefaults.validate("KeyspaceDefaults.")
 }

@@ -108,7 +108,8 @@ func backOff(ctx context.Context, run int) error {
 func (db *DB) NewTransaction(update bool) *Txn {
 	t, err := db.Begin(nil, TxnOptions{Update: update}) //nolint:staticcheck // nil is no end
 	if err != nil {
-		return &Txn{db: db, rare: &rare{err: err}}
+		t = newTxn(db)
+		t.rare = &rare{err: err}
 	}
 	return t
 }
@@ -168,7 +169,8 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions) (*Txn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Txn{db: db, pin: p, at: p.Version(), isolation: o.Isolation}
+	t := newTxn(db)
+	t.pin, t.at, t.isolation, t.readAt = p, p.Version(), o.Isolation, o.ReadAt != 0
 	if ctx != nil {
 		t.rare = &rare{ctx: ctx}
 	}
@@ -179,5 +181,8 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions) (*Txn, error) {
 	t.phase = rand.Uint32()
 	t.holds.Store(1)
 	t.state.Store(txnOpen)
+	if t.readAt {
+		t.space = t.address(nil)
+	}
 	return t, nil
 }

@@ -25,6 +25,8 @@ type writes struct {
 	upTo   int      // records that sorted knows of
 	key    []byte   // scratch for a stored key
 
+	spaces spaces // that are written to
+
 	reads   conflict.ReadSet
 	request commit.Request
 }
@@ -52,13 +54,17 @@ func (w *writes) recycle() {
 	}
 	w.arena, w.recs, w.sorted, w.upTo, w.live, w.memory = w.arena[:0], w.recs[:0], nil, 0, 0, 0
 	clear(w.slots)
+	clear(w.spaces)
+	w.spaces = w.spaces[:0]
 	w.reads.Reset()
 	w.request = commit.Request{}
 	writesPool.Put(w)
 }
 
-// encoder says how a store's records are made.
+// encoder says how the records of a keyspace are made. It never changes: other
+// options are another encoder.
 type encoder struct {
+	prefix    []byte        // of the keyspace
 	threshold int           // values from here on get their own checksum; <0 = none
 	ttl       time.Duration // of entries that don't say
 	seed      uint64        // of hashes
@@ -68,7 +74,7 @@ type encoder struct {
 // append appends the record of w, which was checked, to dst. key is scratch for
 // the stored key and is returned holding it.
 func (c *encoder) append(dst []byte, w *write, now func() uint64, key []byte) (out, stored []byte) {
-	stored = appendStored(key[:0], w.key)
+	stored = appendStored(key[:0], c.prefix, w.key)
 	e := entry.Entry{Key: stored, Value: w.value, Kind: w.kind, Meta: w.meta, Expires: w.expires(c.ttl, now)}
 	own := c.separates(w)
 	dst = growArena(dst, entry.RecordSize(&e, own))

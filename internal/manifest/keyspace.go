@@ -26,14 +26,13 @@ type Keyspace struct {
 	floor entry.Version
 }
 
-// KeyspaceOptions says how the entries of a keyspace are kept. A zero field is
-// the store's own option, a negative one says that there is none.
+// KeyspaceOptions says how the entries of a keyspace are kept.
 type KeyspaceOptions struct {
-	ValueThreshold int64 // values of at least so many bytes stay out of the tree
-	TTL            time.Duration
-	Versions       int64 // newest versions of a key that are kept
-	Age            time.Duration
-	Unknown        []TLV // what this release doesn't know and must keep
+	ValueThreshold int64         // values of at least so many bytes stay out of the tree; <0 = none
+	TTL            time.Duration // of entries that don't say; 0 = for ever
+	Versions       int64         // newest versions of a key that are kept; 0 = the latest only
+	Age            time.Duration // for which the whole state is kept; 0 = not at all
+	Unknown        []TLV         // what this release doesn't know and must keep
 }
 
 // KeyspaceFloor is the version below which history of a keyspace may be gone.

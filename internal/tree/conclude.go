@@ -81,7 +81,7 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 			edit.AddRuns[i].Order = layout.NextOrder()
 		}
 	}
-	edit.Floor = max(edit.Floor, entry.Version(t.floor.Load()))
+	t.floors.record(edit, layout)
 	visible := t.Visible()
 	edit.LastVersion = visible
 	edit.Clock = []manifest.ClockSample{{Version: visible, UnixMilli: t.now().UnixMilli()}}

@@ -58,7 +58,6 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		FlushedTo:   sealed.last,
 		JournalEnds: []manifest.JournalEnd{{Segment: sealed.last, Offset: uint64(t.journalSize(sealed.last)), Frame: sealed.end.NextFrame - 1, Chain: sealed.end.Chain}},
 		AddRuns:     t.newRuns(out.Run, manifest.Upper),
-		Floor:       rules.Watermark,
 	}
 	for _, s := range census {
 		if s.keep {
@@ -137,31 +136,6 @@ func (t *Tree) census(sealed *table, rules compact.Rules) census {
 		s.keep = policy.KeepSegment(s.live, uint64(t.journalSize(s.num)))
 	}
 	return c
-}
-
-// rules are what a flush or merge that begins now may drop.
-func (t *Tree) rules(bottom bool) compact.Rules {
-	now := t.now().UnixMilli()
-	watermark := t.Visible()
-	if age := t.cfg.Retention.Age; age > 0 {
-		watermark = min(watermark, t.layout().VersionAt(now-age.Milliseconds()))
-	}
-	_, watermark = t.views.epochs.oldest(watermark)
-	// Whoever asks for an older version from now on is told that it is gone. Who
-	// asked before and was not told yet holds it already: a second look sees that.
-	for {
-		floor := t.floor.Load()
-		if uint64(watermark) <= floor || t.floor.CompareAndSwap(floor, uint64(watermark)) {
-			break
-		}
-	}
-	_, watermark = t.views.epochs.oldest(watermark)
-	return compact.Rules{
-		Watermark: watermark,
-		Bottom:    bottom,
-		Versions:  t.cfg.Retention.Versions,
-		Now:       uint64(max(now, 0)),
-	}
 }
 
 // newRuns makes a run of what a writer finished, none if it is empty.

@@ -38,7 +38,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.leader = t.views.epochs.reserve()
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
-	t.floor.Store(uint64(layout.Floor()))
+	t.floors.init(layout)
 	view := &View{layout: layout}
 	defer func() {
 		if err != nil {

@@ -23,8 +23,8 @@ type Pin struct {
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
 // published one. It fails with ErrVersionGone for a version whose history may
-// already have been dropped, with ErrInvalid for one not yet published, and
-// with ErrClosed after Close.
+// already have been dropped in every keyspace (Floor tells of each), with
+// ErrInvalid for one not yet published, and with ErrClosed after Close.
 func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 	p := t.views.epochs.pin()
 	p.tree = t
@@ -42,7 +42,7 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 		p.version = visible
 	}
 	p.view = t.views.current.Load()
-	floor := entry.Version(t.floor.Load())
+	floor := t.floors.least()
 	switch {
 	case t.closed.Load():
 		p.Release()

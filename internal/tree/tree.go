@@ -36,15 +36,15 @@ type Config struct {
 	Dir           string
 	ValueDir      string
 	UUID          [16]byte
-	Seed          uint64 // of the key hash
-	ReadOnly      bool   // nothing is written, no work is done in the background
-	MemtableBytes int    // arena size at which a memtable is sealed
-	JournalBytes  int64  // journal size of one memtable, likewise
-	SegmentBytes  int64  // size at which a journal segment ends
-	RunFileBytes  int64  // size at which a file of a run ends
-	NoMap         bool   // read files without mapping them
-	CacheBytes    int64  // of run chunks, where files are not mapped; 0 = a default
-	Retention     Retention
+	Seed          uint64    // of the key hash
+	ReadOnly      bool      // nothing is written, no work is done in the background
+	MemtableBytes int       // arena size at which a memtable is sealed
+	JournalBytes  int64     // journal size of one memtable, likewise
+	SegmentBytes  int64     // size at which a journal segment ends
+	RunFileBytes  int64     // size at which a file of a run ends
+	NoMap         bool      // read files without mapping them
+	CacheBytes    int64     // of run chunks, where files are not mapped; 0 = a default
+	Retention     Retention // of the default keyspace
 	Now           func() time.Time
 	Policy        policy.Options
 	Jobs          *jobs.Pool
@@ -76,7 +76,7 @@ type Tree struct {
 	slowed  slowed
 
 	published atomic.Uint64 // newest visible version
-	floor     atomic.Uint64 // history below it may be gone
+	floors    floors        // history below them may be gone
 	numbers   atomic.Uint64 // last file number given out
 	closed    atomic.Bool
 	closing   context.Context // ends when Close begins
