@@ -92,7 +92,9 @@ func (b *Batch) write(w *write) error {
 	if err := c.room(w, &b.memory); err != nil {
 		return err
 	}
-	b.spaces.add(b.space)
+	if b.space.id != entry.DefaultKeyspace {
+		b.spaces.add(b.space)
+	}
 	b.arena, b.key = c.append(b.arena, w, b.db.now, b.key)
 	b.records++
 	return nil

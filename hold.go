@@ -76,7 +76,7 @@ func (it *Iterator) orphaned() *orphan {
 // has leaked, when that is collected.
 type orphan struct {
 	src  iterator.Iterator
-	txn  *Txn
+	txn  *transaction
 	done atomic.Bool
 }
 

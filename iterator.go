@@ -50,7 +50,8 @@ func (o *IteratorOptions) bounds(s *space) (lo, hi []byte) {
 // transaction's own writes too, up to the last Rewind or Seek. It is used by one
 // goroutine at a time, and ended by Close. A new Iterator is at no item.
 type Iterator struct {
-	txn    *Txn
+	txn    *transaction // nil in a zero Iterator
+	space  *space
 	opts   IteratorOptions
 	walk   walk     // the store's side
 	over   *overlay // the transaction's writes over it; nil in a read-only one
@@ -76,7 +77,7 @@ type Iterator struct {
 
 // NewIterator returns an iterator of what the transaction sees. Close it.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
-	it := &Iterator{txn: t, opts: o}
+	it := &Iterator{txn: t.transaction, space: t.space, opts: o}
 	if it.err = o.validate(); it.err == nil {
 		it.err = t.usable()
 	}
@@ -86,7 +87,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	w := &it.walk
 	w.key = it.firstKey[:0]
-	w.txn, w.src, w.at, w.since, w.all = t, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
+	w.txn, w.src, w.at, w.since, w.all = t.transaction, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
 	w.lo, w.hi = o.bounds(t.space)
 	if t.writes != nil {
 		it.over = &overlay{walk: w, writes: t.writes}
@@ -125,7 +126,7 @@ func (it *Iterator) Seek(key []byte) {
 	if it.scratch == nil {
 		it.scratch = it.firstScratch[:]
 	}
-	it.scratch = appendStored(it.scratch[:0], it.txn.space.prefix, key)
+	it.scratch = appendStored(it.scratch[:0], it.space.prefix, key)
 	if it.opts.Reverse {
 		it.scratch = append(it.scratch, 0) // the least key that is greater
 	}

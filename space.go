@@ -63,9 +63,6 @@ func (s *space) admission() func() error {
 type spaces []*space
 
 func (l *spaces) add(s *space) {
-	if s.id == entry.DefaultKeyspace {
-		return
-	}
 	for _, have := range *l {
 		if have == s {
 			return
@@ -133,6 +130,9 @@ func (s *space) within(prefix, lo, hi []byte) (slo, shi []byte) {
 func userKey(stored []byte) []byte {
 	if len(stored) == 0 {
 		return nil
+	}
+	if entry.PrefixLen(stored[0]) == 1 { // as for nearly all
+		return stored[1:len(stored):len(stored)]
 	}
 	return stored[entry.PrefixLen(stored[0]):len(stored):len(stored)]
 }

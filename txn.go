@@ -201,7 +201,7 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 	}
 	t.keep(it, stored)
 	it.own.Key = stored
-	it.place(t, &it.own)
+	it.place(t.transaction, &it.own)
 	return it, nil
 }
 
@@ -306,7 +306,9 @@ func (t *Txn) write(w *write) error {
 	if err := c.room(w, &t.writes.memory); err != nil {
 		return err
 	}
-	t.writes.spaces.add(t.space)
+	if t.space.id != entry.DefaultKeyspace {
+		t.writes.spaces.add(t.space)
+	}
 	t.writes.add(c, w, t.now)
 	return nil
 }
