@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"sync"
 
@@ -193,6 +194,9 @@ func recordedOptions(o *KeyspaceOptions) manifest.KeyspaceOptions {
 
 func loadedOptions(o *manifest.KeyspaceOptions) KeyspaceOptions {
 	return KeyspaceOptions{
-		ValueThreshold: int(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: int(o.Versions), Age: o.Age},
+		ValueThreshold: small(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: small(o.Versions), Age: o.Age},
 	}
 }
+
+// small is n as an int of any machine; beyond, nothing changes.
+func small(n int64) int { return int(max(min(n, math.MaxInt32), -1)) }

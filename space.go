@@ -22,8 +22,7 @@ type space struct {
 }
 
 func (db *DB) newSpace(id entry.KeyspaceID, o KeyspaceOptions) *space {
-	s := &space{id: id, prefix: entry.AppendKeyspace(nil, id)}
-	s.past = afterPrefix(s.prefix)
+	s := &space{id: id, prefix: entry.AppendKeyspace(nil, id), past: entry.AfterKeyspace(id)}
 	db.keep(s, o)
 	return s
 }
@@ -146,5 +145,5 @@ func afterPrefix(p []byte) []byte {
 			return hi
 		}
 	}
-	return nil // not reached: no keyspace's prefix begins with 0xff
+	return nil // not reached: no stored key begins with 0xff
 }

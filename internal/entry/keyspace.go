@@ -36,6 +36,17 @@ func AppendKeyspace(dst []byte, id KeyspaceID) []byte {
 	return dst
 }
 
+// AfterKeyspace is the bound after the last stored key of the keyspace, and of
+// those whose numbers are less.
+func AfterKeyspace(id KeyspaceID) []byte {
+	p := AppendKeyspace(nil, id)
+	for i := len(p) - 1; ; i-- { // a first byte is never 0xff
+		if p[i]++; p[i] != 0 {
+			return p[:i+1]
+		}
+	}
+}
+
 // PrefixLen is the length of the prefix that begins with first.
 func PrefixLen(first byte) int {
 	if first < longPrefix {

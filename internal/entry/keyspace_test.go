@@ -32,6 +32,10 @@ func TestKeyspacePrefixes(t *testing.T) {
 		if got, ok := KeyspaceOf(append(p[:len(p):len(p)], 0, 255)); !ok || got != id {
 			t.Fatalf("prefix %x of %d leads to %d, %v", p, id, got, ok)
 		}
+		if end := AfterKeyspace(id); bytes.Compare(end, append(p[:len(p):len(p)], 255, 255, 255)) <= 0 ||
+			id < MaxKeyspaceID && bytes.Compare(end, AppendKeyspace(nil, id+1)) > 0 {
+			t.Fatalf("after %d comes %x", id, end)
+		}
 		last = p
 	}
 	if len(AppendKeyspace(nil, 247)) != 1 || len(AppendKeyspace(nil, 248)) != 2 {

@@ -59,6 +59,9 @@ type State struct {
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
+	// Dropped is how many bytes of keys and values, inline and separated, are in
+	// runs for keyspaces that were dropped, about; runs without are not in it.
+	Dropped map[manifest.RunID]uint64
 }
 
 // Plan is what is worth doing now; the zero value is nothing. Its parts may be
@@ -88,7 +91,10 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 		p.Collect = w.collection()
 	}
 	if !s.Merging {
-		if p.Merge = merge(l, s, o); p.Merge == nil && p.Collect == nil {
+		if p.Merge = merge(l, s, o); p.Merge == nil {
+			p.Merge = dropping(l, s)
+		}
+		if p.Merge == nil && p.Collect == nil {
 			p.Merge = w.healing()
 		}
 	}

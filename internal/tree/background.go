@@ -98,7 +98,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments()}, t.cfg.Policy)
+		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Dropped: t.dropped()}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
@@ -160,7 +160,7 @@ const idleHidden = 16 << 20
 
 // sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
 // much garbage: in its own journal, or in the segments of values that its
-// entries delete or replace.
+// entries delete or replace; or to hold keyspaces that were dropped.
 func (t *Tree) sealIfHiding() error {
 	v := t.views.current.Load()
 	active := v.active()
@@ -168,7 +168,7 @@ func (t *Tree) sealIfHiding() error {
 	for _, r := range v.layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
-	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	hidden := uint64(active.separatedBytes.Load()+active.dropped.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	if active.Bytes() < int64(t.cfg.MemtableBytes)/16 && hidden < idleHidden {
 		return nil
 	}

@@ -34,6 +34,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	work := Work{Kind: "flush", Reason: "memtable sealed", BytesIn: sealed.Bytes()}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
+	drops := t.drops.Load()
 	rules := t.rules(len(hold.view.runs) == 0)
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
@@ -66,7 +67,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	change := change{tables: []*table{sealed}}
+	change := change{tables: []*table{sealed}, drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

@@ -66,11 +66,14 @@ func (t *Tree) DropKeyspace(id entry.KeyspaceID) error {
 		}
 		return &manifest.Edit{DropKeyspaces: []entry.KeyspaceID{id}}, nil
 	})
-	if err == nil {
-		t.floors.remove(id)
-		t.kick()
+	if err != nil {
+		return err
 	}
-	return err
+	t.floors.remove(id)
+	t.drops.Add(1)
+	t.noteDropped(id, id)
+	t.kick()
+	return nil
 }
 
 // recordKeyspaces records an edit that changes no files.

@@ -34,6 +34,7 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (
 		order = max(order, r.order)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
+	drops := t.drops.Load()
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   t.rules(bottom),
@@ -51,7 +52,7 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
-	if err := t.conclude(edit, &out, change{runs: inputs}); err != nil {
+	if err := t.conclude(edit, &out, change{runs: inputs, drops: drops}); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
 	work.done(&out)

@@ -69,6 +69,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	t.prepareBackground()
 	t.views.install(view)
+	t.noteDroppedBefore()
 	return t, rec, nil
 }
 

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +33,7 @@ func (t *Tree) rules(bottom bool) compact.Rules {
 	}
 	t.floors.raise(entry.DefaultKeyspace, r.Watermark)
 	for _, k := range layout.Keyspaces() {
-		h := compact.History{Watermark: watermark(k.Options.Age), Versions: int(k.Options.Versions)}
+		h := compact.History{Watermark: watermark(k.Options.Age), Versions: int(min(k.Options.Versions, math.MaxInt32))}
 		t.floors.raise(k.ID, h.Watermark)
 		r.Keyspaces[k.ID] = h
 	}

@@ -77,6 +77,7 @@ type Tree struct {
 
 	published atomic.Uint64 // newest visible version
 	floors    floors        // history below them may be gone
+	drops     atomic.Uint64 // of keyspaces, since Open
 	numbers   atomic.Uint64 // last file number given out
 	closed    atomic.Bool
 	closing   context.Context // ends when Close begins
