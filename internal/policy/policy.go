@@ -10,6 +10,9 @@
 // Segments are collected when much of one is garbage, or when garbage is much of
 // an idle store. Collected segments leave remaps behind, of which there are few:
 // before there are too many, runs are merged for no other reason.
+//
+// Values lie in the order in which they arrived until scans have jumped among
+// them for so long that an idle store sorts them.
 package policy
 
 import (
@@ -32,6 +35,8 @@ type Options struct {
 	GarbageShare int
 	// SegmentBytes bounds the live data that one collection moves; 0 = 256 MB.
 	SegmentBytes uint64
+	// NoClustering has values stay in the order of their arrival, whatever is scanned.
+	NoClustering bool
 }
 
 func (o Options) withDefaults() Options {
@@ -58,6 +63,7 @@ type State struct {
 	Collecting bool            // a collection is going on
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
+	Scattered  uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
 	// Dropped is how many bytes of keys and values, inline and separated, are in
 	// runs for keyspaces that were dropped, about; runs without are not in it.
@@ -78,6 +84,8 @@ type Merge struct {
 	Runs   []manifest.RunID // newest first
 	Into   manifest.Tier
 	Reason string
+	Sort   []entry.FileNum // segments whose values move, in the order of keys, to new ones; ascending
+	Price  uint64          // for sorting them: by how much State.Scattered goes down
 }
 
 // Decide chooses what to do.
@@ -91,8 +99,12 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 		p.Collect = w.collection()
 	}
 	if !s.Merging {
-		if p.Merge = merge(l, s, o); p.Merge == nil {
+		p.Merge = merge(l, s, o)
+		if p.Merge == nil {
 			p.Merge = dropping(l, s)
+		}
+		if p.Merge == nil && p.Collect == nil {
+			p.Merge = w.clustering() // which heals too
 		}
 		if p.Merge == nil && p.Collect == nil {
 			p.Merge = w.healing()
