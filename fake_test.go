@@ -251,6 +251,8 @@ func (it *fakeIterator) SeekGE(key []byte) bool { return it.at(seekFake(it.pin.d
 func (it *fakeIterator) SeekLT(key []byte) bool { return it.at(seekFake(it.pin.data, key) - 1) }
 func (it *fakeIterator) Next() bool             { return it.i >= 0 && it.at(it.i+1) }
 func (it *fakeIterator) Prev() bool             { return it.i >= 0 && it.at(it.i-1) }
+func (it *fakeIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }
+func (it *fakeIterator) SkipLT([]byte, entry.Version) bool { return it.Prev() }
 func (it *fakeIterator) Entry() *entry.Entry    { return &it.entry }
 func (it *fakeIterator) Err() error             { return it.err }
 func (it *fakeIterator) Close() {
