@@ -127,6 +127,9 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
 		return it.Next()
 	}
+	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) < 0 {
+		return it.SeekGE(key)
+	}
 	i := it.i
 	for ; i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i++ {
 		if bytes.Compare(it.r.keys.last(i), key) >= 0 {
@@ -143,6 +146,9 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
 		return it.Prev()
+	}
+	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) >= 0 {
+		return it.SeekLT(key)
 	}
 	i := it.i
 	for ; i >= 0 && it.r.dir[i].MaxVersion < v; i-- {

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -32,9 +33,14 @@ func openConfig(dir string, noMap bool) OpenConfig {
 	return OpenConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Seed: testSeed, NoMap: noMap}
 }
 
-func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry) Meta {
+func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, tombstones ...tombstone.Tombstone) Meta {
 	t.Helper()
 	w := NewWriter(cfg)
+	for _, ts := range tombstones {
+		if err := w.AddTombstone(ts); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range entries {
 		if err := w.Add(&entries[i]); err != nil {
 			t.Fatalf("entry %d: %v", i, err)
