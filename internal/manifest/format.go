@@ -29,10 +29,11 @@ const (
 	tagCleanClose   = 15
 
 	// The fields within addRun.
-	tagRunFiles  = 1
-	tagRunBounds = 2
-	tagRunCounts = 3
-	tagRunRefs   = 4
+	tagRunFiles      = 1
+	tagRunBounds     = 2
+	tagRunCounts     = 3
+	tagRunRefs       = 4
+	tagRunTombstones = 5
 )
 
 // AppendEdit appends the encoding of e to dst.
@@ -262,6 +263,9 @@ func (r *Run) append(b []byte) []byte {
 			return b
 		})
 	}
+	if r.Tombstones > 0 {
+		b = appendTLV(b, tagRunTombstones, tlvRequired, func(b []byte) []byte { return uv(b, r.Tombstones) })
+	}
 	return appendUnknown(b, r.Unknown)
 }
 
@@ -297,6 +301,8 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 		for i := range r.Refs {
 			r.Refs[i] = Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
 		}
+	case tagRunTombstones:
+		r.Tombstones = w.uvarint()
 	default:
 		return keepUnknown(&r.Unknown, tag, required, value)
 	}

@@ -178,6 +178,22 @@ func (n *node) changedSince(lo, hi []byte, since entry.Version) bool {
 	return slices.ContainsFunc(n.children, func(c *node) bool { return c.changedSince(lo, hi, since) })
 }
 
+// Union returns the set of all tombstones of the sets, which are given in the
+// order of their age, the oldest first.
+func Union(sets ...*Set) *Set {
+	sets = slices.DeleteFunc(sets, func(s *Set) bool { return s == nil })
+	if len(sets) == 0 {
+		return nil
+	}
+	union := sets[0]
+	for _, s := range sets[1:] {
+		for _, t := range s.All() {
+			union = union.With(t)
+		}
+	}
+	return union
+}
+
 // Flatten returns, for every place, the newest of the tombstones up to at that
 // cover it, as ranges apart from each other and in order.
 func Flatten(at entry.Version, sets ...*Set) []Tombstone {

@@ -18,8 +18,8 @@ func (t *Tree) lead() *View {
 	return t.views.current.Load()
 }
 
-// Newest returns the newest version of key, published or not, if it is newer
-// than since: what a transaction has read lies in old runs, which are not asked
+// Newest returns the newest version of key, published or not, be it that of a
+// range tombstone, if it is newer than since: what a transaction has read lies in old runs, which are not asked
 // again. Only the commit leader may call it.
 func (t *Tree) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
@@ -27,35 +27,55 @@ func (t *Tree) Newest(key []byte, h uint64, since entry.Version) (newest entry.V
 	v := t.lead()
 	var e entry.Entry
 	for _, m := range v.tables {
-		if m.MaxVersion() > since && m.Get(key, h, entry.MaxVersion, &e) {
-			return e.Version, true, nil
+		if m.MaxVersion() <= since {
+			continue
+		}
+		newest = m.Tombstones().Newest(key, entry.MaxVersion)
+		if m.Get(key, h, entry.MaxVersion, &e) {
+			newest = max(newest, e.Version)
+		}
+		if newest > 0 {
+			return newest, true, nil
 		}
 	}
 	for _, r := range v.runs {
-		if r.MaxVersion() <= since || !r.MayContain(h) {
+		if r.MaxVersion() <= since {
 			continue
 		}
-		if found, err := r.Get(key, h, entry.MaxVersion, &e); found || err != nil {
-			return e.Version, found, err
+		newest = r.Tombstones().Newest(key, entry.MaxVersion)
+		if r.MayContain(h) {
+			found, err := r.Get(key, h, entry.MaxVersion, &e)
+			if err != nil {
+				return 0, false, err
+			}
+			if found {
+				newest = max(newest, e.Version)
+			}
+		}
+		if newest > 0 {
+			return newest, true, nil
 		}
 	}
 	return 0, false, nil
 }
 
-// ChangedSince reports whether [lo, hi) has an entry newer than since; a nil hi
-// is no bound. Only the commit leader may call it.
+// ChangedSince reports whether [lo, hi) has an entry newer than since, or meets a
+// range tombstone that is; a nil hi is no bound. Only the commit leader may call it.
 func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	defer t.leave(t.leader)
 	v := t.lead()
 	for _, m := range v.tables {
-		if m.MaxVersion() > since && m.ChangedSince(lo, hi, since) {
+		if m.MaxVersion() > since && (m.Tombstones().ChangedSince(lo, hi, since) || m.ChangedSince(lo, hi, since)) {
 			return true, nil
 		}
 	}
 	for _, r := range v.runs {
 		if r.MaxVersion() <= since {
 			continue
+		}
+		if r.Tombstones().ChangedSince(lo, hi, since) {
+			return true, nil
 		}
 		if changed, err := r.ChangedSince(lo, hi, since); changed || err != nil {
 			return changed, err
