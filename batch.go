@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Batch is a group of writes that are made together or not at all, and that read
@@ -17,8 +18,9 @@ type Batch struct {
 	arena   []byte
 	key     []byte
 	records int
-	memory  int64 // what the records will take in a memtable
-	spent   bool  // by Commit
+	memory  int64          // what the records will take in a memtable
+	ranges  *tombstone.Set // range deletes; the n-th record has version n here
+	spent   bool           // by Commit
 	request commit.Request
 }
 
@@ -44,7 +46,8 @@ func (b *Batch) SetEntry(e *Entry) error {
 // Delete adds the delete of key.
 func (b *Batch) Delete(key []byte) error { return b.write(&write{key: key, kind: entry.Delete}) }
 
-func (b *Batch) write(w *write) error {
+// usable returns nil while the batch takes writes.
+func (b *Batch) usable() error {
 	if b.db == nil {
 		return ErrClosed
 	}
@@ -53,6 +56,13 @@ func (b *Batch) write(w *write) error {
 	}
 	if b.spent {
 		return errBatchSpent
+	}
+	return nil
+}
+
+func (b *Batch) write(w *write) error {
+	if err := b.usable(); err != nil {
+		return err
 	}
 	if err := w.check(); err != nil {
 		return err
@@ -75,14 +85,8 @@ func (b *Batch) Size() int64 { return int64(len(b.arena)) }
 // has begun, nothing is written. Whatever Commit returns, the batch must be
 // Reset before it is used again.
 func (b *Batch) Commit(ctx context.Context) error {
-	if b.db == nil {
-		return ErrClosed
-	}
-	if err := b.db.writable(); err != nil {
+	if err := b.usable(); err != nil {
 		return err
-	}
-	if b.spent {
-		return errBatchSpent
 	}
 	b.spent = true
 	if b.records == 0 {
@@ -92,9 +96,14 @@ func (b *Batch) Commit(ctx context.Context) error {
 }
 
 func (b *Batch) commit(ctx context.Context, synced bool) error {
+	payload, records := b.arena, b.records
+	if b.ranges != nil {
+		payload, records = surviving(b.arena, b.ranges, nil)
+	}
 	b.request = commit.Request{
-		Payload:   b.arena,
-		Records:   b.records,
+		Payload:   payload,
+		Records:   records,
+		Ranges:    b.ranges.Len(),
 		Isolation: commit.LastWriterWins,
 		Synced:    synced,
 	}
@@ -105,7 +114,7 @@ func (b *Batch) commit(ctx context.Context, synced bool) error {
 // Reset empties the batch, and keeps its memory for what comes.
 func (b *Batch) Reset() {
 	poison(b.arena)
-	b.arena, b.records, b.memory, b.spent = b.arena[:0], 0, 0, false
+	b.arena, b.records, b.memory, b.ranges, b.spent = b.arena[:0], 0, 0, nil, false
 }
 
 // BatchSet writes entries as one batch.

@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // engine is what the root asks of a tree. Close must not wait for pins, and
@@ -28,15 +29,18 @@ type engine interface {
 type pin interface {
 	Version() entry.Version
 	// Get finds the newest version of key up to Version, also a delete or an
-	// expired one. It leaves dst.Key alone.
+	// expired one, but nothing that a range tombstone covers. It leaves dst.Key alone.
 	Get(key []byte, dst *entry.Entry) (bool, error)
 	// Value is never nil without an error.
 	Value(key []byte, e *entry.Entry) ([]byte, error)
 	// Touch has a separated value brought near; false means that Value may
 	// have to wait for the disk, and more so than a goroutine costs.
 	Touch(e *entry.Entry) bool
-	// Iterator walks all versions, also those newer than Version.
+	// Iterator walks all versions, also those newer than Version and those that
+	// range tombstones cover.
 	Iterator() iterator.Iterator
+	// Cover is what range tombstones up to Version cover; nil if there are none.
+	Cover() *tombstone.Cover
 	Release()
 }
 

@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // overlay shows a transaction's pending writes over a walk of the store, in key
@@ -16,8 +17,9 @@ import (
 type overlay struct {
 	*walk
 	writes *writes
-	order  []uint32 // pending writes within the bounds, as of the last refresh
-	i      int      // position in order, from -1 to its length
+	cover  *tombstone.Cover // of the store alone
+	order  []uint32         // pending writes within the bounds, as of the last refresh
+	i      int              // position in order, from -1 to its length
 
 	current *entry.Entry
 	mine    bool // current is the pending write at i
@@ -31,6 +33,9 @@ func (o *overlay) refresh() {
 	from := sort.Search(len(all), func(i int) bool { return bytes.Compare(o.pendingKey(all[i]), o.lo) >= 0 })
 	to := sort.Search(len(all), func(i int) bool { return bytes.Compare(o.pendingKey(all[i]), o.hi) >= 0 })
 	o.order = all[from:max(from, to)]
+	if o.writes.ranges != nil {
+		o.walk.setCover(o.cover.WithPending(o.writes.ranges))
+	}
 }
 
 func (o *overlay) pendingKey(rec uint32) []byte { return o.writes.record(int(rec)).Key }

@@ -258,14 +258,16 @@ func (t *Txn) Commit() error {
 		return ErrTxnDone
 	}
 	w := t.writes
-	if w == nil || w.live == 0 {
+	if w == nil || len(w.recs) == 0 {
 		t.end(txnCommitted)
 		return nil
 	}
 	t.closeIterators() // completes the ranges read
+	payload, records := w.payload()
 	w.request = commit.Request{
-		Payload:     w.payload(),
-		Records:     w.live,
+		Payload:     payload,
+		Records:     records,
+		Ranges:      w.ranges.Len(),
 		ReadVersion: t.pin.Version(),
 		Isolation:   commit.Isolation(t.isolation),
 		Synced:      t.synced,

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // writes are the pending writes of a transaction: their records, encoded once as
@@ -25,6 +26,8 @@ type writes struct {
 	upTo   int      // records that sorted knows of
 	key    []byte   // scratch for a stored key
 
+	ranges *tombstone.Set // range deletes; the n-th record has version n here
+
 	reads   conflict.ReadSet
 	request commit.Request
 }
@@ -33,6 +36,7 @@ type record struct {
 	offset int
 	hash   uint64
 	dead   bool // a later write to the key supersedes it
+	ranged bool // a range delete: it is in no slot
 }
 
 const (
@@ -50,7 +54,7 @@ func (w *writes) recycle() {
 	if cap(w.arena) > maxPooledSize || len(w.slots) > maxPooledSize/4 {
 		return
 	}
-	w.arena, w.recs, w.sorted, w.upTo, w.live, w.memory = w.arena[:0], w.recs[:0], nil, 0, 0, 0
+	w.arena, w.recs, w.sorted, w.upTo, w.live, w.memory, w.ranges = w.arena[:0], w.recs[:0], nil, 0, 0, 0, nil
 	clear(w.slots)
 	w.reads.Reset()
 	w.request = commit.Request{}
@@ -97,6 +101,11 @@ func (c *encoder) room(w *write, memory *int64) error {
 	if !c.separates(w) {
 		n += int64(len(w.value))
 	}
+	return reserve(memory, n)
+}
+
+// reserve adds n to the memory of a transaction, or refuses it.
+func reserve(memory *int64, n int64) error {
 	if *memory+n > MaxTxnMemory {
 		return ErrTxnTooBig
 	}
@@ -133,6 +142,21 @@ func (w *writes) add(c *encoder, wr *write, now func() uint64) {
 	w.slots[slot] = uint32(len(w.recs))
 }
 
+// addRange appends a range delete. The records that it covers stay where they
+// are: whoever meets one asks deleted.
+func (w *writes) addRange(d *rangeDelete) {
+	offset := len(w.arena)
+	w.arena = d.append(w.arena)
+	w.recs = append(w.recs, record{offset: offset, ranged: true})
+	w.ranges = w.ranges.With(d.after(len(w.recs)))
+}
+
+// deleted reports whether a range delete covers the i-th record, which was
+// written before it.
+func (w *writes) deleted(i int) bool {
+	return w.ranges != nil && w.ranges.Newest(w.record(i).Key, entry.MaxVersion) > entry.Version(i+1)
+}
+
 // find returns the record of a stored key and its slot; or -1, and the slot where it belongs.
 func (w *writes) find(key []byte, h uint64) (slot, rec int) {
 	mask := len(w.slots) - 1
@@ -152,7 +176,7 @@ func (w *writes) rehash() {
 	n := max(2*len(w.slots), minSlots)
 	w.slots = make([]uint32, n)
 	for i := range w.recs {
-		if w.recs[i].dead {
+		if w.recs[i].dead || w.recs[i].ranged {
 			continue
 		}
 		slot := int(w.recs[i].hash) & (n - 1)
@@ -175,17 +199,31 @@ func (w *writes) fill(i int, e *entry.Entry) {
 	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 }
 
-// get finds the pending write of a stored key with the hash h.
+// get finds the pending write of a stored key with the hash h; a range delete
+// gives a delete of the key.
 func (w *writes) get(key []byte, h uint64, e *entry.Entry) bool {
-	if w.live == 0 {
-		return false
+	i := -1
+	if w.live > 0 {
+		_, i = w.find(key, h)
 	}
-	_, i := w.find(key, h)
+	if w.ranges != nil && w.ranges.Newest(key, entry.MaxVersion) > entry.Version(i+1) {
+		*e = entry.Entry{Kind: entry.Delete}
+		return true
+	}
 	if i < 0 {
 		return false
 	}
 	w.fill(i, e)
 	return true
+}
+
+// sets reports whether the stored key has a pending write of its own.
+func (w *writes) sets(key []byte, seed uint64) bool {
+	if w.live == 0 {
+		return false
+	}
+	_, i := w.find(key, hash.Sum(seed, key))
+	return i >= 0 && !w.deleted(i)
 }
 
 // order returns the live records by key. The slice is never changed, so an
@@ -196,14 +234,14 @@ func (w *writes) order() []uint32 {
 	}
 	var fresh []uint32
 	for i := w.upTo; i < len(w.recs); i++ {
-		if !w.recs[i].dead {
+		if !w.recs[i].dead && !w.recs[i].ranged && !w.deleted(i) {
 			fresh = append(fresh, uint32(i))
 		}
 	}
 	slices.SortFunc(fresh, w.compare)
 	merged := make([]uint32, 0, w.live)
 	for _, i := range w.sorted {
-		if w.recs[i].dead {
+		if w.recs[i].dead || w.deleted(int(i)) {
 			continue
 		}
 		for len(fresh) > 0 && w.compare(fresh[0], i) < 0 {
@@ -219,20 +257,11 @@ func (w *writes) compare(a, b uint32) int {
 	return bytes.Compare(w.record(int(a)).Key, w.record(int(b)).Key)
 }
 
-// payload returns the live records alone, in order of arrival. Nothing that was
-// read of pending writes is valid afterwards.
-func (w *writes) payload() []byte {
+// payload returns the records that count, in order of arrival, and their number.
+// Nothing that was read of pending writes is valid afterwards.
+func (w *writes) payload() (payload []byte, records int) {
 	if w.live == len(w.recs) {
-		return w.arena
+		return w.arena, w.live
 	}
-	end := 0
-	for i := range w.recs {
-		if w.recs[i].dead {
-			continue
-		}
-		rec := w.arena[w.recs[i].offset:]
-		size, _ := entry.RawSize(rec)
-		end += copy(w.arena[end:], rec[:size])
-	}
-	return w.arena[:end]
+	return surviving(w.arena, w.ranges, func(i int) bool { return w.recs[i].dead })
 }
