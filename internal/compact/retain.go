@@ -95,18 +95,28 @@ func (t *retention) judge(e *entry.Entry) verdict {
 }
 
 // cover judges the deletes that tombstones put between e and the newer version
-// of its key before it. Of several the newest counts.
+// of its key before it. Of several the newest counts. One of the very version of
+// the newer entry is of its transaction, and so is no version by itself.
 func (t *retention) cover(e *entry.Entry) {
-	v := t.covers.Newest(e.Key)
-	if v >= t.newer {
-		v = t.covers.Before(e.Key, t.newer)
-	}
-	if v > e.Version && v > t.rules.Watermark {
+	if v := between(t.covers, e, t.newer); v > t.rules.Watermark {
 		t.kept++
 	}
-	if t.hides != nil && t.hides.Newest(e.Key) > e.Version {
+	if t.hides != nil && between(t.hides, e, t.newer) > 0 {
 		t.ended = true
 	}
+}
+
+// between is the newest version of a tombstone over e that is less than newer; 0
+// if none is.
+func between(c *tombstone.Cover, e *entry.Entry, newer entry.Version) entry.Version {
+	v := c.Newest(e.Key)
+	if v >= newer {
+		v = c.Before(e.Key, newer)
+	}
+	if v <= e.Version {
+		return 0
+	}
+	return v
 }
 
 // tombstones returns those that are still needed. Of those that all readers see
