@@ -96,13 +96,16 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	w.lo, w.hi = o.bounds()
 	cover := t.pin.Cover()
 	if w.all && (cover != nil || t.writes != nil) {
-		w.marks = &markers{Iterator: w.src, txn: t, at: w.at}
+		w.marks = &markers{Iterator: w.src, at: w.at}
 		w.src = w.marks
 	}
 	w.setCover(cover)
 	if t.writes != nil {
 		it.over = &overlay{walk: w, writes: t.writes, cover: cover}
 		it.tracks = t.isolation == Serializable
+		if w.marks != nil {
+			w.marks.over = it.over
+		}
 	}
 	if o.Prefetch > 0 && !o.KeysOnly {
 		it.window = newWindow(it, o.Prefetch)

@@ -17,13 +17,13 @@ import (
 // if there is one. Going forward, src is at the former; going back, at the latter.
 type markers struct {
 	iterator.Iterator // src
-	txn               *Txn
 	at                entry.Version
 	cover             *tombstone.Cover // nil: nothing is covered
+	over              *overlay         // the transaction's own writes; nil: it has none
 
+	valid  bool // src is at an entry
 	marked bool // the position is at mark, not at src
-	behind bool // src is before the mark
-	end    bool // when behind: src is at no entry
+	behind bool // src is before the mark, or at no entry
 	mark   entry.Entry
 	key    []byte // scratch: of the entry that was left
 }
@@ -35,16 +35,8 @@ const noNewer = tombstone.Pending + 1
 
 func (m *markers) First() bool            { return m.arrive(m.Iterator.First(), noNewer) }
 func (m *markers) SeekGE(key []byte) bool { return m.arrive(m.Iterator.SeekGE(key), noNewer) }
-
-func (m *markers) Last() bool {
-	m.marked = false
-	return m.Iterator.Last()
-}
-
-func (m *markers) SeekLT(key []byte) bool {
-	m.marked = false
-	return m.Iterator.SeekLT(key)
-}
+func (m *markers) Last() bool             { return m.moved(m.Iterator.Last()) }
+func (m *markers) SeekLT(key []byte) bool { return m.moved(m.Iterator.SeekLT(key)) }
 
 func (m *markers) SkipGE([]byte, entry.Version) bool { return m.Next() }
 func (m *markers) SkipLT([]byte, entry.Version) bool { return m.Prev() }
@@ -56,58 +48,53 @@ func (m *markers) Entry() *entry.Entry {
 	return m.Iterator.Entry()
 }
 
+// moved notes what a move of src came to, which is the position.
+func (m *markers) moved(ok bool) bool {
+	m.valid, m.marked = ok, false
+	return ok
+}
+
 func (m *markers) Next() bool {
-	if m.marked {
-		m.marked = false
-		switch {
-		case !m.behind:
-			return true
-		case m.end:
-			return m.Iterator.First()
-		}
-		return m.Iterator.Next()
+	switch {
+	case m.marked && !m.behind:
+		return m.moved(true)
+	case m.marked && m.valid:
+		return m.moved(m.Iterator.Next())
+	case m.marked:
+		return m.moved(m.Iterator.First())
+	case !m.valid:
+		return false
 	}
 	version := m.leave()
 	if !m.Iterator.Next() {
-		return false
+		return m.moved(false)
 	}
 	return m.arrive(true, m.newer(version, m.Iterator.Entry().Key))
 }
 
 func (m *markers) Prev() bool {
-	if m.marked {
-		m.marked = false
-		if m.behind {
-			return !m.end
-		}
-		return m.Iterator.Prev()
-	}
-	version := m.leave()
-	if version == 0 {
+	switch {
+	case m.marked && m.behind:
+		return m.moved(m.valid)
+	case m.marked:
+		return m.moved(m.Iterator.Prev())
+	case !m.valid:
 		return false
 	}
-	ok := m.Iterator.Prev()
-	newer := entry.Version(noNewer)
-	if ok {
+	version, newer := m.leave(), entry.Version(noNewer)
+	if m.moved(m.Iterator.Prev()) {
 		e := m.Iterator.Entry()
 		newer = m.newer(e.Version, e.Key)
 	} else if m.Iterator.Err() != nil {
 		return false
 	}
-	if m.put(version, newer) {
-		m.behind, m.end = true, !ok
-		return true
-	}
-	return ok
+	m.behind = true
+	return m.put(version, newer) || m.valid
 }
 
-// leave notes the key of the entry that src is at, and returns its version; 0 if
-// it is at none.
+// leave notes the key of the entry that src is at, and returns its version.
 func (m *markers) leave() entry.Version {
 	e := m.Iterator.Entry()
-	if e == nil {
-		return 0
-	}
 	m.key = append(m.key[:0], e.Key...)
 	return e.Version
 }
@@ -124,11 +111,9 @@ func (m *markers) newer(version entry.Version, key []byte) entry.Version {
 // arrive puts a mark before the entry that src has come to, going forward, if one
 // belongs there.
 func (m *markers) arrive(ok bool, newer entry.Version) bool {
-	m.marked = false
-	if ok && m.cover != nil {
-		version := m.leave()
-		m.put(version, newer)
+	if m.moved(ok) && m.cover != nil {
 		m.behind = false
+		m.put(m.leave(), newer)
 	}
 	return ok
 }
@@ -140,7 +125,7 @@ func (m *markers) put(version, newer entry.Version) bool {
 		return false
 	}
 	v := m.cover.Newest(m.key)
-	if v >= newer || v == tombstone.Pending && m.txn.writes.sets(m.key, m.txn.db.encoder.seed) {
+	if v >= newer || v == tombstone.Pending && m.over.has(m.key) {
 		v = m.cover.Before(m.key, min(newer, tombstone.Pending))
 	}
 	if v <= version {

@@ -45,6 +45,12 @@ func (o *overlay) from(key []byte) int {
 	return sort.Search(len(o.order), func(i int) bool { return bytes.Compare(o.pendingKey(o.order[i]), key) >= 0 })
 }
 
+// has reports whether there is a pending write of the stored key.
+func (o *overlay) has(key []byte) bool {
+	i := o.from(key)
+	return i < len(o.order) && bytes.Equal(o.pendingKey(o.order[i]), key)
+}
+
 func (o *overlay) seekGE(key []byte) bool {
 	o.i, o.reverse = o.from(key), false
 	o.walk.seekGE(key)

@@ -217,15 +217,6 @@ func (w *writes) get(key []byte, h uint64, e *entry.Entry) bool {
 	return true
 }
 
-// sets reports whether the stored key has a pending write of its own.
-func (w *writes) sets(key []byte, seed uint64) bool {
-	if w.live == 0 {
-		return false
-	}
-	_, i := w.find(key, hash.Sum(seed, key))
-	return i >= 0 && !w.deleted(i)
-}
-
 // order returns the live records by key. The slice is never changed, so an
 // iterator may keep it while more is written.
 func (w *writes) order() []uint32 {
