@@ -3,7 +3,6 @@ package segment
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -41,9 +40,6 @@ type Stats struct {
 func NewValueWriter(c Config, number entry.FileNum) (*ValueWriter, error) {
 	w, err := Create(c, Header{Kind: filename.Value, Number: number, FirstFrame: 1})
 	if err != nil {
-		if !errors.Is(err, fs.ErrExist) {
-			_ = c.FS.Remove(c.path(filename.Value, number)) // if its header could not be written
-		}
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
 	return &ValueWriter{w: w, payload: make([][]byte, 1)}, nil
