@@ -22,10 +22,10 @@ var (
 	ErrCorrupt         = errs.ErrCorrupt         // damaged data; CorruptionError says where
 	ErrFormat          = errs.ErrFormat          // written by a newer release
 	ErrForeign         = errs.ErrForeign         // the directory holds something else
-	ErrNoSpace         = errs.ErrNoSpace         // the disk is full
+	ErrNoSpace         = errs.ErrNoSpace         // no disk space, or no more below DiskLimit: nothing was written, unless it is ErrStopped too; deletes may go on, and all does when there is space
 	ErrVersionGone     = errs.ErrVersionGone     // TxnOptions.ReadAt is older than what is retained
 	ErrUnsupported     = errs.ErrUnsupported     // not on this platform, or not in this mode
-	ErrStopped         = errs.ErrStopped         // a write or sync failed earlier: reads go on, writes don't
+	ErrStopped         = errs.ErrStopped         // a write or sync failed earlier: reads go on, writes don't before the store is opened again
 )
 
 // The refusals of a key or value. All are ErrInvalid, and a transaction or

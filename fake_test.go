@@ -82,8 +82,8 @@ func (e *fakeEngine) Publish(v entry.Version) {
 	e.visible.Store(uint64(v))
 }
 
-func (e *fakeEngine) Admit(ctx context.Context, _ int) error { return ctx.Err() }
-func (e *fakeEngine) Prepare(int) error                      { return nil }
+func (e *fakeEngine) Admit(ctx context.Context, _ []byte) error { return ctx.Err() }
+func (e *fakeEngine) Prepare(int) error                         { return nil }
 
 func (e *fakeEngine) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
 	data := *e.data.Load()

@@ -52,6 +52,9 @@ type TreeMetrics struct {
 	JournalBytes    int64 // appended to the journal
 	Stalls          int64
 	StallTime       time.Duration
+	FreeBytes       int64  // left by the disk or DiskLimit when it was last looked at; -1 = not known
+	ReserveBytes    int64  // of them, kept for deletes and for work that frees space
+	Refused         int64  // commits, for want of space
 	PinnedVersion   uint64 // oldest version that a transaction still reads; 0 = none
 }
 
@@ -88,6 +91,9 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
+	if t.FreeBytes >= 0 {
+		fmt.Fprintf(&b, "space       %s left, of it in reserve %s; commits refused %d\n", sizeString(t.FreeBytes), sizeString(t.ReserveBytes), t.Refused)
+	}
 	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
 	return b.String()
 }

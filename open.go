@@ -50,7 +50,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	}
 	db, err := op.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", op.dir, err)
+		return nil, fmt.Errorf("open %s: %w", op.dir, vfs.NoSpace(err))
 	}
 	return db, nil
 }
@@ -201,11 +201,13 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           clock,
 		Jobs:          o.jobs,
+		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
 		Policy:        policy.Options{GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio))},
 		Exclusive:     func(fn func() error) error { return o.db.exclusive(fn) },
 		OnWork:        o.onWork,
 		OnStall:       o.onStall,
+		OnSpace:       o.onSpace,
 		OnFailure:     o.onFailure,
 	}, o.log)
 	o.tree = t
@@ -278,6 +280,20 @@ func (o *opening) onStall(s tree.Stall) {
 	}
 }
 
+// onSpace passes on that writes are refused for want of space, or no longer.
+func (o *opening) onSpace(s tree.Space) {
+	if call := o.options.Events.Space; call != nil {
+		call(SpaceInfo{Full: s.Full, Left: s.Left, Reserve: s.Reserve, Err: s.Reason})
+	}
+	switch log := o.options.Logger; {
+	case log == nil:
+	case s.Full:
+		log.Warn("out of space: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Reason)
+	default:
+		log.Warn("there is space again", "left", s.Left, "reserve", s.Reserve)
+	}
+}
+
 // onFailure passes on why background work, and soon writing, has ended.
 func (o *opening) onFailure(err error) {
 	var c *CorruptionError
@@ -329,6 +345,9 @@ func (e treeEngine) Metrics() TreeMetrics {
 		JournalBytes:    s.JournalBytes,
 		Stalls:          s.Stalls,
 		StallTime:       s.Stalled,
+		FreeBytes:       s.FreeBytes,
+		ReserveBytes:    s.ReserveBytes,
+		Refused:         s.Refused,
 		PinnedVersion:   uint64(s.OldestRead),
 	}
 }

@@ -17,16 +17,22 @@ const (
 	admitWindow = 1 << 20               // bytes that one full delay pays for
 )
 
-// Admit slows a committer of n bytes down while background work lags behind,
+// Admit slows a committer of a payload down while background work lags behind,
 // the more the further it lags, and lets it wait only where memory would
-// otherwise grow without bound. It returns early with the context's error.
-func (t *Tree) Admit(ctx context.Context, n int) error {
+// otherwise grow without bound. It refuses one that there is no space for. It
+// returns early with the context's error.
+func (t *Tree) Admit(ctx context.Context, payload []byte) error {
+	if t.space.refusing.Load() {
+		if err := t.askForSpace(ctx, payload); err != nil {
+			return err
+		}
+	}
 	v := t.views.current.Load()
 	sealed := len(v.tables) - 1
 	if sealed <= freeTables && len(v.runs) <= freeRuns && v.lag == 0 {
 		return nil
 	}
-	return t.slow(ctx, n)
+	return t.slow(ctx, len(payload))
 }
 
 func (t *Tree) slow(ctx context.Context, n int) error {
@@ -54,6 +60,9 @@ func (t *Tree) slow(ctx context.Context, n int) error {
 			}
 			delay := time.Duration(float64(maxDelay) * float64(excess) * min(1, float64(n)/admitWindow))
 			return wait(ctx, delay, changed)
+		}
+		if err := t.space.unable.Load(); err != nil {
+			return t.refuse(*err)
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {
 			return err

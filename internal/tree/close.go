@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
 )
 
 // Close ends background work and waits for it, makes the journal durable and
@@ -49,5 +50,5 @@ func (t *Tree) closeJournal() error {
 		edit.JournalEnds = []manifest.JournalEnd{endOf(segments[len(segments)-1])}
 	}
 	_, err := t.log.Append(edit)
-	return err
+	return vfs.NoSpace(err)
 }

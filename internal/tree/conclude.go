@@ -20,8 +20,9 @@ type change struct {
 
 // conclude makes finished work true: it opens what was written, records the
 // edit, which is the commit point, and installs the View without what was
-// replaced. If it fails before the edit was written, the new files are removed;
-// if the edit itself fails, nobody knows which files count, and all stay.
+// replaced. If it fails before the edit was written, or there is no space for
+// that, the new files are removed; if the edit fails otherwise, nobody knows which
+// files count, and all stay.
 func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err error) {
 	added, err := t.openOutputs(edit, out)
 	if err != nil {
@@ -43,7 +44,11 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	next, err := t.log.Append(edit)
 	if err != nil {
 		added.discard()
-		t.fail(err)
+		if outOfSpace(err) {
+			t.removeOutputs(out)
+		} else {
+			t.fail(err)
+		}
 		return err
 	}
 	if edit.FlushedTo != 0 {

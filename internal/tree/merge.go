@@ -34,6 +34,7 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (
 		order = max(order, r.order)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
+	defer t.promise(work.BytesIn)()
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   t.rules(bottom),

@@ -64,7 +64,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		}
 		t.journal = journal.New(journal.Config{
 			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, NextNum: t.nextFile,
-			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap,
+			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap, NoSpace: t.journalFull,
 		})
 	}
 	t.prepareBackground()

@@ -30,6 +30,7 @@ type counters struct {
 	collections, moved    atomic.Int64
 	journalBytes          atomic.Int64
 	stalls, stalled       atomic.Int64 // times and nanoseconds that writers were slowed
+	refused               atomic.Int64 // commits, for want of space
 	releaseFailures       atomic.Int64
 }
 
@@ -82,6 +83,9 @@ type Stats struct {
 	JournalBytes    int64 // appended since Open
 	Stalls          int64
 	Stalled         time.Duration
+	FreeBytes       int64         // left by disk and limit, as last looked at; -1 = not known
+	ReserveBytes    int64         // of it, kept for deletes and for work that frees some
+	Refused         int64         // commits, for want of space
 	Readers         int           // pins held
 	OldestRead      entry.Version // by one of them; 0 = none is held
 	ReleaseFailures int64         // files that could not be closed or removed
@@ -96,6 +100,7 @@ func (t *Tree) Stats() Stats {
 		Collections: t.stats.collections.Load(), MovedBytes: t.stats.moved.Load(),
 		JournalBytes: t.stats.journalBytes.Load(),
 		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
+		FreeBytes: t.space.left.Load(), ReserveBytes: t.space.keep.Load(), Refused: t.stats.refused.Load(),
 		ReleaseFailures: t.stats.releaseFailures.Load(),
 	}
 	s.Readers, s.OldestRead = t.views.epochs.active()

@@ -11,15 +11,12 @@ package tree
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/journal"
@@ -48,11 +45,13 @@ type Config struct {
 	Now           func() time.Time
 	Policy        policy.Options
 	Jobs          *jobs.Pool
+	DiskLimit     int64         // bytes of all files; 0 = none
 	IdleAfter     time.Duration // silence after which upper runs are folded down
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(fn func() error) error
 	OnWork    func(Work)  // told of every finished flush and merge; may be nil
 	OnStall   func(Stall) // told when writers begin to be slowed, and when they no longer are; may be nil
+	OnSpace   func(Space) // told when writes begin to be refused for want of space, and when they no longer are; may be nil
 	OnFailure func(error) // told once of the error that ends background work; may be nil
 }
 
@@ -74,6 +73,7 @@ type Tree struct {
 	spares  recycle
 	chunks  *run.Cache // of runs whose files are not mapped
 	slowed  slowed
+	space   space
 
 	published atomic.Uint64 // newest visible version
 	floor     atomic.Uint64 // history below it may be gone
@@ -125,9 +125,7 @@ func (t *Tree) Journal() *journal.Journal { return t.journal }
 
 // fail ends background work; writes that need it will report err.
 func (t *Tree) fail(err error) {
-	if vfs.IsNoSpace(err) && !errors.Is(err, errs.ErrNoSpace) {
-		err = fmt.Errorf("%w: %w", errs.ErrNoSpace, err)
-	}
+	err = vfs.NoSpace(err)
 	if t.failure.CompareAndSwap(nil, &err) && t.cfg.OnFailure != nil {
 		t.cfg.OnFailure(err)
 	}
