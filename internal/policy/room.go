@@ -7,17 +7,22 @@ import "github.com/brockdb/brock/internal/manifest"
 
 // fits reports whether there is room for what a merge writes.
 func (s State) fits(l *manifest.Layout, m *Merge) bool {
-	if s.Room == 0 {
-		return true
-	}
-	var n uint64
+	return s.Room == 0 || m.Writes(l) <= uint64(s.Room)
+}
+
+// Writes estimates how many bytes the merge writes, rather more than less.
+func (m *Merge) Writes(l *manifest.Layout) (n uint64) {
 	for _, id := range m.Runs {
 		n += l.Run(id).FileBytes()
 	}
 	if m.Into == manifest.Base {
 		n -= deleted(l, m)
 	}
-	return n <= uint64(s.Room)
+	for _, num := range m.Sort {
+		v := weighSegment(l.Segment(num))
+		n += v.live
+	}
+	return n
 }
 
 // deleted estimates what a merge into the base drops: each delete, and an entry for it.
