@@ -62,7 +62,7 @@ const (
 type Store interface {
 	conflict.Changes
 	// Admit may make a committer wait until the store can take the payload, or
-	// refuse it.
+	// refuse it; nil stands for a large transaction that has none.
 	Admit(ctx context.Context, payload []byte) error
 	// Prepare makes room for n bytes of payload. If it fails, nothing of the
 	// group is written, but the pipeline goes on.

@@ -20,9 +20,14 @@ const (
 // Admit slows a committer of a payload down while background work lags behind,
 // the more the further it lags, and lets it wait only where memory would
 // otherwise grow without bound. It refuses one that there is no space for. It
-// returns early with the context's error.
+// returns early with the context's error. A nil payload stands for a large
+// transaction that has none.
 func (t *Tree) Admit(ctx context.Context, payload []byte) error {
-	if t.space.refusing.Load() {
+	n := len(payload)
+	if payload == nil {
+		n = admitWindow
+	}
+	if t.full.refusing.Load() {
 		if err := t.askForSpace(ctx, payload); err != nil {
 			return err
 		}
@@ -32,7 +37,7 @@ func (t *Tree) Admit(ctx context.Context, payload []byte) error {
 	if sealed <= freeTables && len(v.runs) <= freeRuns && v.lag == 0 {
 		return nil
 	}
-	return t.slow(ctx, len(payload))
+	return t.slow(ctx, n)
 }
 
 func (t *Tree) slow(ctx context.Context, n int) error {
@@ -61,7 +66,7 @@ func (t *Tree) slow(ctx context.Context, n int) error {
 			delay := time.Duration(float64(maxDelay) * float64(excess) * min(1, float64(n)/admitWindow))
 			return wait(ctx, delay, changed)
 		}
-		if err := t.space.unable.Load(); err != nil {
+		if err := t.full.unable.Load(); err != nil {
 			return t.refuse(*err)
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {

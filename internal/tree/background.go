@@ -39,7 +39,7 @@ func (t *Tree) prepareBackground() {
 	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
 	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
-	t.space.poll = pool.Delayed(pool.Task(jobs.Flush, "space", t.runPoll), pollEvery)
+	t.full.poll = pool.Delayed(pool.Task(jobs.Flush, "space", t.runPoll), pollEvery)
 	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
 }
 
@@ -49,7 +49,7 @@ const maxReplayed = 4
 
 // Start lets background work begin, once whatever cfg.Exclusive needs is there.
 func (t *Tree) Start() {
-	t.look()
+	t.survey()
 	if len(t.replayed) > maxReplayed {
 		t.work.fold.Kick()
 	}
@@ -230,7 +230,7 @@ func (t *Tree) Compact(ctx context.Context) error {
 // await waits until the current View is as wanted, background work has failed,
 // a flush finds no space, or ctx has ended.
 func (t *Tree) await(ctx context.Context, done func(v *View) bool) error {
-	failures := t.space.failures.Load()
+	failures := t.full.failures.Load()
 	for {
 		t.mu.Lock()
 		v, changed := t.views.current.Load(), t.changed
@@ -242,11 +242,11 @@ func (t *Tree) await(ctx context.Context, done func(v *View) bool) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
-		case t.space.failures.Load() > failures:
-			if err := t.space.unable.Load(); err != nil {
+		case t.full.failures.Load() > failures:
+			if err := t.full.unable.Load(); err != nil {
 				return *err
 			}
-			failures = t.space.failures.Load()
+			failures = t.full.failures.Load()
 		}
 		t.work.flush.Kick()
 		select {

@@ -221,7 +221,7 @@ func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 		}
 	}
 	t.removeSpares(false)
-	t.look()
+	t.survey()
 	return max(before-t.fileBytes(), 0), err
 }
 

@@ -37,7 +37,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.closing, t.close = context.WithCancelCause(context.Background())
 	t.views.epochs.init(t.reclaimSoon)
 	t.leader = t.views.epochs.reserve()
-	t.space.left.Store(-1)
+	t.full.left.Store(-1)
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
 	t.floor.Store(uint64(layout.Floor()))

@@ -108,7 +108,7 @@ func (t *Tree) Stats() Stats {
 		Clusterings: t.stats.clusterings.Load(), SortedBytes: t.stats.sorted.Load(), ScatteredBytes: int64(t.scattered.Load()),
 		JournalBytes: t.stats.journalBytes.Load(),
 		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
-		FreeBytes: t.space.left.Load(), ReserveBytes: t.space.keep.Load(), Refused: t.stats.refused.Load(),
+		FreeBytes: t.full.left.Load(), ReserveBytes: t.full.keep.Load(), Refused: t.stats.refused.Load(),
 		ReleaseFailures: t.stats.releaseFailures.Load(),
 	}
 	s.Readers, s.OldestRead = t.views.epochs.active()

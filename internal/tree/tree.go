@@ -73,7 +73,7 @@ type Tree struct {
 	spares  recycle
 	chunks  *run.Cache // of runs whose files are not mapped
 	slowed  slowed
-	space   space
+	full    full
 
 	published     atomic.Uint64 // newest visible version
 	floor         atomic.Uint64 // history below it may be gone

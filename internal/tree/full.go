@@ -39,29 +39,29 @@ const (
 	patience   = time.Second // of sets, with merges and collections under way
 	retryPolls = 5           // after so many a flush is tried again, though no space is seen to have come
 	grownBy    = 64 << 10    // bytes that have come, to be tried at all
-	leastLook  = 64 << 10    // bytes written between two looks, at least and
+	leastLook  = 64 << 10    // bytes written between two surveys, at least and
 	mostLook   = 64 << 20    // at most
 	slack      = 256 << 10   // of the reserve, for edits and the ends of files
 	slackShare = 512         // likewise, of the segments' bytes: edits name what is dead
 )
 
-// space is how much room there is, as of the last look.
-type space struct {
+// full is how much room there is, as of the last survey.
+type full struct {
 	refusing atomic.Bool           // sets are
 	refused  atomic.Bool           // by the journal, since its last append
-	credit   atomic.Int64          // bytes to be written until the next look
+	credit   atomic.Int64          // bytes to be written until the next survey
 	unable   atomic.Pointer[error] // why the last flush found no room; nil if it did
 	failures atomic.Int64          // flushes that found none
 	promised atomic.Int64          // bytes that merges and collections under way will write, at most
 	poll     *jobs.Delayed         // looks again
-	mu       sync.Mutex            // held over looks and Config.OnSpace; guards what follows
+	mu       sync.Mutex            // held over surveys and Config.OnSpace; guards what follows
 	polling  bool                  // poll will look
 	waiting  bool                  // work found no room
 	tried    int                   // polls since
 	then     int64                 // bytes that were free
 	told     bool                  // OnSpace, that writes are refused
 
-	left, keep atomic.Int64 // as of the last look
+	left, keep atomic.Int64 // as of the last survey
 }
 
 // free is what the disk has left, or that of two disks which has less; -1 = not known.
@@ -95,19 +95,19 @@ func (t *Tree) room() int64 {
 	if room < 0 {
 		return 0
 	}
-	return max(room-t.views.current.Load().memory()-slack-t.space.promised.Load(), 1)
+	return max(room-t.views.current.Load().memory()-slack-t.full.promised.Load(), 1)
 }
 
 // promise keeps from sets and other work what a merge or collection under way
 // is going to write; the caller gives it back.
 func (t *Tree) promise(bytes int64) (release func()) {
-	t.space.promised.Add(bytes)
-	t.space.credit.Store(0) // look with the next write
+	t.full.promised.Add(bytes)
+	t.full.credit.Store(0) // look with the next write
 	return func() {
-		t.space.promised.Add(-bytes)
-		t.space.credit.Store(0)
-		if t.space.refusing.Load() {
-			t.look()
+		t.full.promised.Add(-bytes)
+		t.full.credit.Store(0)
+		if t.full.refusing.Load() {
+			t.survey()
 		}
 	}
 }
@@ -169,31 +169,31 @@ func (t *Tree) reserve(v *View) int64 {
 	}
 	merge := min(runs/2, uint64(t.cfg.RunFileBytes)/2)
 	collection := min(largest/2, uint64(t.cfg.SegmentBytes)/2)
-	work := max(int64(merge+collection), t.space.promised.Load())
+	work := max(int64(merge+collection), t.full.promised.Load())
 	return v.memory() + work + int64(segments/slackShare) + slack
 }
 
 // spend counts bytes that were written, and looks from time to time. Only the
 // commit leader calls it.
 func (t *Tree) spend(n int) {
-	if t.space.credit.Add(-int64(n)) < 0 {
-		t.look()
+	if t.full.credit.Add(-int64(n)) < 0 {
+		t.survey()
 	}
-	if t.space.refused.Load() && t.space.refused.Swap(false) {
-		t.look()
+	if t.full.refused.Load() && t.full.refused.Swap(false) {
+		t.survey()
 	}
 }
 
-// look finds out how much is left, and what follows from it.
-func (t *Tree) look() {
-	s := &t.space
+// survey finds out how much is left, and what follows from it.
+func (t *Tree) survey() {
+	s := &t.full
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.lookLocked()
+	t.surveyLocked()
 }
 
-func (t *Tree) lookLocked() {
-	s := &t.space
+func (t *Tree) surveyLocked() {
+	s := &t.full
 	v := t.views.current.Load()
 	left, keep := t.left(), t.reserve(v)
 	if left >= 0 && left < 2*keep && t.spares.tighten(true) {
@@ -242,7 +242,7 @@ func (t *Tree) tellSpace(s Space) {
 
 // pollLocked has poll look again, as long as somebody waits for space.
 func (t *Tree) pollLocked() {
-	s := &t.space
+	s := &t.full
 	if !s.polling && (s.refusing.Load() || s.waiting) {
 		s.polling = true
 		s.poll.Touch()
@@ -251,7 +251,7 @@ func (t *Tree) pollLocked() {
 
 // runPoll looks whether there is room again, and lets work begin that waits for it.
 func (t *Tree) runPoll(context.Context) error {
-	s := &t.space
+	s := &t.full
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.polling = false
@@ -264,14 +264,14 @@ func (t *Tree) runPoll(context.Context) error {
 	case free < 0 && s.unable.Load() == nil:
 		s.waiting = false // merges and collections are tried again after the next change
 	}
-	t.lookLocked()
+	t.surveyLocked()
 	return nil
 }
 
 // worthTrying reports whether work that found no room may find some: space has
 // come, or it is not known to be gone (a quota is nowhere to be seen). s.mu is held.
 func (t *Tree) worthTrying(free int64) bool {
-	s := &t.space
+	s := &t.full
 	s.tried++
 	switch {
 	case free > s.then+grownBy:
@@ -290,7 +290,7 @@ func outOfSpace(err error) bool {
 
 // noRoom notes that work has found no room. Its partial files are gone.
 func (t *Tree) noRoom(err error, flush bool) {
-	s := &t.space
+	s := &t.full
 	if flush {
 		err = vfs.NoSpace(err)
 		s.unable.Store(&err)
@@ -298,7 +298,7 @@ func (t *Tree) noRoom(err error, flush bool) {
 	}
 	s.mu.Lock()
 	s.waiting, s.tried, s.then = true, 0, t.free()
-	t.lookLocked()
+	t.surveyLocked()
 	s.mu.Unlock()
 	t.mu.Lock()
 	t.wakeLocked()
@@ -307,16 +307,16 @@ func (t *Tree) noRoom(err error, flush bool) {
 
 // foundRoom notes that a flush has.
 func (t *Tree) foundRoom() {
-	if t.space.unable.Swap(nil) != nil {
-		t.look()
+	if t.full.unable.Swap(nil) != nil {
+		t.survey()
 	}
 }
 
 // journalFull is called when the disk had no room for a commit. Whether it has
 // for the next one is for that to find out, unless the disk says so itself.
 func (t *Tree) journalFull() {
-	t.space.refused.Store(true)
-	t.look()
+	t.full.refused.Store(true)
+	t.survey()
 	_ = t.refuse(errs.ErrNoSpace)
 }
 
@@ -326,7 +326,7 @@ func (t *Tree) refuse(reason error) error {
 		return nil
 	}
 	t.stats.refused.Add(1)
-	s := &t.space
+	s := &t.full
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.told {
@@ -341,30 +341,30 @@ func (t *Tree) refuse(reason error) error {
 // for a moment for other work under way; they are refused at once if there is none.
 func (t *Tree) askForSpace(ctx context.Context, payload []byte) error {
 	begin := time.Now()
-	for t.space.refusing.Load() {
+	for t.full.refusing.Load() {
 		t.mu.Lock()
 		v, changed := t.views.current.Load(), t.changed
 		t.mu.Unlock()
 		var refusal error
 		if !frees(payload) {
 			refusal = t.tooLittle()
-		} else if t.space.left.Load() > v.memory()+int64(len(payload)) {
+		} else if t.full.left.Load() > v.memory()+int64(len(payload)) {
 			return nil
 		}
 		switch {
 		case t.closed.Load():
 			return errs.ErrClosed
-		case t.failed() != nil || t.space.unable.Load() != nil:
+		case t.failed() != nil || t.full.unable.Load() != nil:
 			return t.refuse(refusal)
-		case len(v.tables) > 1 || t.foldable(v, t.space.keep.Load()):
+		case len(v.tables) > 1 || t.foldable(v, t.full.keep.Load()):
 			t.work.flush.Kick()
-		case t.space.promised.Load() == 0 || time.Since(begin) > patience:
+		case t.full.promised.Load() == 0 || time.Since(begin) > patience:
 			return t.refuse(refusal)
 		}
 		if err := wait(ctx, pollEvery, changed); err != nil {
 			return err
 		}
-		t.look()
+		t.survey()
 	}
 	return nil
 }
@@ -374,11 +374,15 @@ func (t *Tree) tooLittle() error {
 	if t.cfg.DiskLimit > 0 {
 		of = "below DiskLimit or on the disk"
 	}
-	return fmt.Errorf("%w: %d bytes are left %s, %d are kept for deletes", errs.ErrNoSpace, t.space.left.Load(), of, t.space.keep.Load())
+	return fmt.Errorf("%w: %d bytes are left %s, %d are kept for deletes", errs.ErrNoSpace, t.full.left.Load(), of, t.full.keep.Load())
 }
 
-// frees reports whether none of the encoded records in payload is a set.
+// frees reports whether none of the encoded records in payload is a set; where
+// there is no payload, that is not known.
 func frees(payload []byte) bool {
+	if payload == nil {
+		return false
+	}
 	for len(payload) > 0 {
 		if k := entry.Kind(payload[0]); k == entry.Set || k == entry.SetLatest {
 			return false

@@ -43,7 +43,7 @@ func TestReserveIsForDeletes(t *testing.T) {
 	sets, deletes := payloadOf(set("a", []byte("1"))), payloadOf(del("a"), del("b"))
 	pass(sets, "a set, with all the space there is", nil)
 	mem.SetCapacity(mem.Used() + slack - 8192)
-	s.tree.look()
+	s.tree.survey()
 	pass(deletes, "deletes", nil)
 	pass(sets, "a set", errs.ErrNoSpace)
 	pass(payloadOf(del("b"), set("a", nil)), "a set beside a delete", errs.ErrNoSpace)
