@@ -64,6 +64,11 @@ type full struct {
 	left, keep atomic.Int64 // as of the last survey
 }
 
+// lacking reports whether writes are refused for want of space, or may be.
+func (s *full) lacking() bool {
+	return s.refusing.Load() || s.refused.Load() || s.unable.Load() != nil
+}
+
 // free is what the disk has left, or that of two disks which has less; -1 = not known.
 func (t *Tree) free() int64 {
 	free, err := t.cfg.FS.Free(t.cfg.Dir)
@@ -173,8 +178,7 @@ func (t *Tree) reserve(v *View) int64 {
 	return v.memory() + work + int64(segments/slackShare) + slack
 }
 
-// spend counts bytes that were written, and looks from time to time. Only the
-// commit leader calls it.
+// spend counts bytes that were written, and looks from time to time.
 func (t *Tree) spend(n int) {
 	if t.full.credit.Add(-int64(n)) < 0 {
 		t.survey()
@@ -221,7 +225,7 @@ func (t *Tree) surveyLocked() {
 		s.refusing.Store(false)
 		s.refused.Store(false)
 	}
-	if s.told && !s.refusing.Load() && !s.refused.Load() && s.unable.Load() == nil {
+	if s.told && !s.lacking() {
 		s.told = false
 		t.tellSpace(Space{Left: left, Reserve: keep})
 	}
@@ -329,7 +333,7 @@ func (t *Tree) refuse(reason error) error {
 	s := &t.full
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.told {
+	if !s.told && s.lacking() { // there may be space by now
 		s.told = true
 		t.tellSpace(Space{Full: true, Left: s.left.Load(), Reserve: s.keep.Load(), Reason: reason})
 	}
