@@ -86,7 +86,7 @@ func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
 		if s.State().Status != manifest.Live {
 			continue
 		}
-		f, err := t.openSegment(s.Kind, s.Num, int64(s.FileBytes))
+		f, err := t.openSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
 		if err != nil {
 			return missing(err, "a segment that the manifest names")
 		}
@@ -150,7 +150,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 	}
 	rec.CutBytes, rec.CutFrames = result.CutBytes, result.CutFrames
 	for _, s := range result.Segments {
-		f, err := t.openSegment(filename.Journal, s.Num, s.End)
+		f, err := t.openSegment(filename.Journal, s.Num, s.End, 0)
 		if err != nil {
 			return result, err
 		}
