@@ -149,16 +149,23 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	return Stats{Number: v.w.Number(), Size: v.w.End(), Totals: v.w.Totals()}, nil
 }
 
+// Number is the segment's number.
+func (v *ValueWriter) Number() entry.FileNum { return v.w.Number() }
+
+// Close closes the file as it is, without its end, unless it is closed already.
+func (v *ValueWriter) Close() error {
+	v.stopped = errs.ErrClosed
+	if v.closed {
+		return nil
+	}
+	v.closed = true
+	return v.w.Close()
+}
+
 // Abort closes and removes the segment; it may follow Finish, as long as nobody
 // has opened what that finished.
 func (v *ValueWriter) Abort() error {
-	v.stopped = errs.ErrClosed
-	var err error
-	if !v.closed {
-		v.closed = true
-		err = v.w.Close()
-	}
-	return errors.Join(err, v.w.cfg.FS.Remove(v.w.path))
+	return errors.Join(v.Close(), v.w.cfg.FS.Remove(v.w.path))
 }
 
 // flushFull writes the buffer once it is a frame.

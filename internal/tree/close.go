@@ -19,6 +19,8 @@ func (t *Tree) Close() error {
 	t.mu.Lock()
 	t.wakeLocked()
 	t.mu.Unlock()
+	t.spilling.Lock() // whoever comes later sees that the store is closed
+	t.spilling.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())
 	t.work.merging.Lock() // Compact and Reclaim do their work on the goroutine of their caller
 	defer t.work.merging.Unlock()
@@ -44,7 +46,7 @@ func (t *Tree) closeJournal() error {
 	}
 	t.recording.Lock()
 	defer t.recording.Unlock()
-	edit := &manifest.Edit{CleanClose: true, LastVersion: t.Visible(), NextFile: t.lastFile() + 1}
+	edit := &manifest.Edit{CleanClose: true, LastVersion: max(t.Visible(), t.layout().LastVersion()), NextFile: t.lastFile() + 1}
 	if segments := t.journalSegments(); len(segments) > 0 {
 		edit.JournalEnds = []manifest.JournalEnd{endOf(segments[len(segments)-1])}
 	}

@@ -82,7 +82,8 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 		}
 	}
 	edit.Floor = max(edit.Floor, entry.Version(t.floor.Load()))
-	visible := max(t.Visible(), edit.LastVersion)
+	// A Spill's version is recorded before it is published.
+	visible := max(t.Visible(), edit.LastVersion, layout.LastVersion())
 	edit.LastVersion = visible
 	edit.Clock = []manifest.ClockSample{{Version: visible, UnixMilli: t.now().UnixMilli()}}
 	edit.NextFile = t.lastFile() + 1

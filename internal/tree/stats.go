@@ -11,7 +11,7 @@ import (
 
 // Work is a finished flush or merge.
 type Work struct {
-	Kind     string // "flush", "merge" or "collection"
+	Kind     string // "flush", "merge", "collection" or "spill"
 	Reason   string
 	Runs     int   // merged
 	Segments int   // collected
@@ -28,6 +28,7 @@ type counters struct {
 	flushes, flushedBytes atomic.Int64
 	merges, mergedBytes   atomic.Int64
 	collections, moved    atomic.Int64
+	spills, spilled       atomic.Int64
 	journalBytes          atomic.Int64
 	stalls, stalled       atomic.Int64 // times and nanoseconds that writers were slowed
 	releaseFailures       atomic.Int64
@@ -48,6 +49,9 @@ func (t *Tree) report(w Work, err error) {
 	case w.Kind == "collection":
 		t.stats.collections.Add(1)
 		t.stats.moved.Add(w.BytesOut)
+	case w.Kind == "spill":
+		t.stats.spills.Add(1)
+		t.stats.spilled.Add(w.BytesOut)
 	default:
 		t.stats.merges.Add(1)
 		t.stats.mergedBytes.Add(w.BytesOut)
@@ -79,6 +83,8 @@ type Stats struct {
 	MergedBytes     int64
 	Collections     int64
 	MovedBytes      int64 // written by them
+	Spills          int64 // transactions larger than their memory
+	SpilledBytes    int64 // written by them
 	JournalBytes    int64 // appended since Open
 	Stalls          int64
 	Stalled         time.Duration
@@ -94,6 +100,7 @@ func (t *Tree) Stats() Stats {
 		Flushes: t.stats.flushes.Load(), FlushedBytes: t.stats.flushedBytes.Load(),
 		Merges: t.stats.merges.Load(), MergedBytes: t.stats.mergedBytes.Load(),
 		Collections: t.stats.collections.Load(), MovedBytes: t.stats.moved.Load(),
+		Spills: t.stats.spills.Load(), SpilledBytes: t.stats.spilled.Load(),
 		JournalBytes: t.stats.journalBytes.Load(),
 		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
 		ReleaseFailures: t.stats.releaseFailures.Load(),

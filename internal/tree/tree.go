@@ -79,6 +79,7 @@ type Tree struct {
 	floor     atomic.Uint64 // history below it may be gone
 	numbers   atomic.Uint64 // last file number given out
 	closed    atomic.Bool
+	spilling  sync.RWMutex    // held for reading while a transaction writes or removes files
 	closing   context.Context // ends when Close begins
 	close     context.CancelCauseFunc
 	failure   atomic.Pointer[error] // why background work has ended
