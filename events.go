@@ -9,6 +9,7 @@ type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written out, or could not be
 	Compaction      func(WorkInfo)         // runs were merged, or could not be
 	Collection      func(WorkInfo)         // live values were moved out of files with garbage, or could not be
+	Spill           func(WorkInfo)         // a transaction larger than its memory was committed, or could not be
 	WriteStall      func(StallInfo)        // writers are slowed, and no longer
 	Corruption      func(*CorruptionError) // damage met by a background job
 	BackgroundError func(error)            // writes have stopped, and why

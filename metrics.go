@@ -49,6 +49,8 @@ type TreeMetrics struct {
 	CollectedBytes  int64 // written by collections
 	Remaps          int   // collected segments that entries are still led on from
 	RemapBytes      int64 // in the files that do so
+	Spills          int64 // transactions larger than their memory that were committed
+	SpilledBytes    int64 // written by them
 	JournalBytes    int64 // appended to the journal
 	Stalls          int64
 	StallTime       time.Duration
@@ -57,7 +59,7 @@ type TreeMetrics struct {
 
 // WriteAmp is the bytes written to files per byte of the records committed.
 func (m *Metrics) WriteAmp() float64 {
-	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes+m.Tree.CollectedBytes, m.Bytes)
+	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes+m.Tree.CollectedBytes+m.Tree.SpilledBytes, m.Bytes)
 }
 
 // SpaceAmp is the bytes in files per byte that entries still need.
@@ -86,6 +88,7 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
+	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
 	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
@@ -186,6 +189,19 @@ func (c *counters) addReads(gets, iterators int64, chance uint32) {
 	s.gets.Add(gets)
 	if iterators > 0 {
 		s.iterators.Add(iterators)
+	}
+}
+
+// addCommit counts a commit that came to its end.
+func (c *counters) addCommit(took time.Duration, err error, entries, bytes int64) {
+	switch {
+	case err == nil:
+		c.commit.observe(took)
+		c.commits.Add(1)
+		c.entries.Add(entries)
+		c.bytes.Add(bytes)
+	case err == ErrConflict:
+		c.conflicts.Add(1)
 	}
 }
 

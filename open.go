@@ -248,6 +248,8 @@ func (o *opening) onWork(w tree.Work) {
 	switch w.Kind {
 	case "flush":
 		call = o.options.Events.Flush
+	case "spill":
+		call = o.options.Events.Spill
 	case "collection":
 		call = o.options.Events.Collection
 		// Unlike other work, this goes on with something else.
@@ -303,6 +305,15 @@ func (e treeEngine) Acquire(at entry.Version) (pin, error) {
 	return p, nil
 }
 
+func (e treeEngine) NewSpill(filterKeys uint64) spill { return treeSpill{e.Tree.NewSpill(filterKeys)} }
+
+// treeSpill is a tree's spill as the rest of the package asks for it.
+type treeSpill struct{ *tree.Spill }
+
+func (s treeSpill) Prepare(ctx context.Context, check func(changes) error) error {
+	return s.Spill.Prepare(ctx, func(c tree.Changes) error { return check(c) })
+}
+
 func (e treeEngine) Metrics() TreeMetrics {
 	s := e.Stats()
 	return TreeMetrics{
@@ -326,6 +337,8 @@ func (e treeEngine) Metrics() TreeMetrics {
 		CollectedBytes:  s.MovedBytes,
 		Remaps:          s.Remaps,
 		RemapBytes:      s.RemapBytes,
+		Spills:          s.Spills,
+		SpilledBytes:    s.SpilledBytes,
 		JournalBytes:    s.JournalBytes,
 		Stalls:          s.Stalls,
 		StallTime:       s.Stalled,

@@ -174,6 +174,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions) (*Txn, error) {
 	}
 	if o.Update {
 		t.writes = newWrites()
+		t.writes.limit = db.txnMemory(o.MaxMemory)
 		t.synced = db.synced(o.Durability)
 	}
 	t.phase = rand.Uint32()

@@ -193,6 +193,14 @@ func (s *Spill) Value(key []byte, e *entry.Entry) ([]byte, error) {
 	return r.Value(e.Handle, key, 0)
 }
 
+// Entries is how many entries the parts have.
+func (s *Spill) Entries() (n int64) {
+	for _, p := range s.parts {
+		n += int64(p.Meta().Entries)
+	}
+	return n
+}
+
 // Bytes is the length of the records added.
 func (s *Spill) Bytes() int64 { return s.bytes }
 

@@ -92,11 +92,17 @@ func (s *spilled) Value(key []byte, e *entry.Entry) ([]byte, error) { return s.f
 // Iterators walk the pending writes; entries of one key hide those of later iterators.
 func (s *spilled) Iterators() []iterator.Iterator { return s.files.Iterators() }
 
+// Entries is how many keys the finished Spill writes.
+func (s *spilled) Entries() int64 { return s.files.Entries() }
+
 // Bytes is the length of the records added.
 func (s *spilled) Bytes() int64 { return s.files.Bytes() }
 
 // Changes knows the versions of what was committed up to a moment.
-type Changes struct{ *Pin }
+type Changes struct {
+	*Pin
+	files *spill.Spill
+}
 
 // Newest is that of the Tree.
 func (c Changes) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
@@ -132,7 +138,7 @@ func (s *spilled) Prepare(ctx context.Context, check func(Changes) error) error 
 	}
 	defer p.Release()
 	s.checked = p.version
-	return check(Changes{p})
+	return check(Changes{p, s.files})
 }
 
 const (
@@ -140,10 +146,10 @@ const (
 	emptyShare   = 32 // part of a memtable that a Commit flushes itself, with everybody waiting
 )
 
-// Overwritten reports whether a key of the finished Spill is newer than since.
-func (s *spilled) Overwritten(ctx context.Context, c Changes, since entry.Version) (overwritten bool, err error) {
+// Overwritten reports whether a key that the Spill writes is newer than since.
+func (c Changes) Overwritten(ctx context.Context, since entry.Version) (overwritten bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	it := s.files.Iterators()[0]
+	it := c.files.Iterators()[0]
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -151,8 +157,9 @@ func (s *spilled) Overwritten(ctx context.Context, c Changes, since entry.Versio
 			return false, context.Cause(ctx)
 		}
 		key := it.Entry().Key
-		if _, found, err := c.Newest(key, hash.Sum(s.tree.cfg.Seed, key), since); found || err != nil {
-			return found, err
+		v, found, err := c.view.newest(key, hash.Sum(c.tree.cfg.Seed, key), since)
+		if err != nil || found && v > since {
+			return err == nil, err
 		}
 	}
 	return false, it.Err()
