@@ -147,6 +147,7 @@ func (b *Batch) spillArena() error {
 		b.spill = b.db.newSpill()
 	}
 	if b.failed = b.spill.Add(context.Background(), b.arena); b.failed != nil {
+		b.spill.Discard() // a batch that fails may just be forgotten
 		return b.failed
 	}
 	b.arena = b.arena[:0]
