@@ -1,0 +1,262 @@
+package metamorphic
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+)
+
+// A real process writes to a real directory, and is killed again and again. What
+// it does is a function of a seed and a number alone: so whoever knows how many
+// commits were acknowledged knows every byte that the store must have.
+
+var killsFlag = flag.Int("kills", 0, "how often TestKilled kills its writer; 0 = a few times")
+
+const (
+	doomedDir  = "BROCK_METAMORPHIC_DOOMED" // directory of the store, in the writer's environment
+	doomedFrom = "BROCK_METAMORPHIC_FROM"   // number of its first commit
+	doomedSeed = 20261
+	doomedKeys = 3000
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(doomedDir); dir != "" {
+		fmt.Fprintln(os.Stderr, doomed(dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// doomedOptions has all kinds of background work go on all the time.
+func doomedOptions(dir string) brock.Options {
+	return brock.Options{Dir: dir, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20, RunFileSize: 1 << 20}}
+}
+
+// change is one write of a commit.
+type change struct {
+	key, value []byte // value nil: a delete
+}
+
+// changes are the writes of the n-th commit, and whether it is synced.
+func changes(n uint64) (list []change, synced bool) {
+	rng := rand.New(rand.NewPCG(doomedSeed, n))
+	size := 1
+	if rng.IntN(4) == 0 {
+		size = 1 + rng.IntN(60)
+	}
+	for range size {
+		c := change{key: fmt.Appendf(nil, "key %05d", rng.IntN(doomedKeys))}
+		if rng.IntN(5) > 0 {
+			c.value = filling(rng)
+		}
+		list = append(list, c)
+	}
+	return list, rng.IntN(8) == 0
+}
+
+// filling is a value of any size up to 120 KB, most of them small.
+func filling(rng *rand.Rand) []byte {
+	length := rng.IntN(100)
+	switch rng.IntN(20) {
+	case 0:
+		length = rng.IntN(120 << 10)
+	case 1, 2, 3, 4, 5:
+		length = rng.IntN(5 << 10)
+	}
+	value := make([]byte, length, length+8)
+	for i := 0; i < length; i += 8 {
+		binary.LittleEndian.PutUint64(value[i:cap(value)][:8], rng.Uint64())
+	}
+	return value
+}
+
+// doomed commits until it is killed, and says so of each commit on its output.
+func doomed(dir string) error {
+	var from uint64
+	if _, err := fmt.Sscan(os.Getenv(doomedFrom), &from); err != nil {
+		return err
+	}
+	db, err := brock.Open(doomedOptions(dir))
+	if err != nil {
+		return err
+	}
+	for n := from; ; n++ {
+		if err := perform(db, n); err != nil {
+			return fmt.Errorf("commit %d: %w", n, err)
+		}
+		if err := binary.Write(os.Stdout, binary.LittleEndian, n); err != nil {
+			return err
+		}
+	}
+}
+
+func perform(db *brock.DB, n uint64) error {
+	list, synced := changes(n)
+	o := brock.TxnOptions{Update: true, Durability: brock.Buffered}
+	if synced {
+		o.Durability = brock.Synced
+	}
+	return db.UpdateContext(context.Background(), o, func(txn *brock.Txn) error {
+		for _, c := range list {
+			var err error
+			if c.value == nil {
+				err = txn.Delete(c.key)
+			} else {
+				err = txn.Set(c.key, c.value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// applyCommit does to a map what the n-th commit does to a store.
+func applyCommit(m map[string][]byte, n uint64) {
+	list, _ := changes(n)
+	for _, c := range list {
+		if c.value == nil {
+			delete(m, string(c.key))
+		} else {
+			m[string(c.key)] = c.value
+		}
+	}
+}
+
+// TestKilled kills a process that commits, at any moment, and holds the store that
+// it leaves against what it acknowledged: all of that is there, in order, and of
+// the commit under way either everything or nothing, buffered or not.
+func TestKilled(t *testing.T) {
+	kills := *killsFlag
+	if kills == 0 {
+		kills = 12
+		if testing.Short() {
+			kills = 4
+		}
+	}
+	dir := t.TempDir()
+	want, n := map[string][]byte{}, uint64(0)
+	for kill := range kills {
+		acked := runDoomed(t, dir, n, 30*time.Millisecond+rand.N(700*time.Millisecond))
+		for ; n < acked; n++ {
+			applyCommit(want, n)
+		}
+		o := doomedOptions(dir)
+		if kill%3 == 0 {
+			o.Mode = brock.ReadOnly // sees the same, and leaves the recovery to the next
+		}
+		db, err := brock.Open(o)
+		must(t, "open", err)
+		diff := differs(t, db, want)
+		if diff != "" { // the commit under way may be there
+			applyCommit(want, n)
+			n++
+			if again := differs(t, db, want); again != "" {
+				t.Fatalf("kill %d, %d commits acknowledged: neither as after the last of them: %s\nnor as after one more: %s", kill, acked, diff, again)
+			}
+		}
+		if kill%4 == 3 || kill == kills-1 {
+			must(t, "verify", db.Verify(context.Background(), nil))
+		}
+		must(t, "close", db.Close())
+	}
+	t.Logf("%d kills, %d commits, %d keys in the end", kills, n, len(want))
+}
+
+// runDoomed lets a process commit for a while, kills it, and returns the number
+// of the first commit that was not acknowledged.
+func runDoomed(t *testing.T, dir string, from uint64, after time.Duration) uint64 {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, "find the test's program", err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), doomedDir+"="+dir, fmt.Sprintf("%s=%d", doomedFrom, from))
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.StdoutPipe()
+	must(t, "pipe", err)
+	must(t, "start", cmd.Start())
+	watch := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+	defer watch.Stop()
+	next, in := from, bufio.NewReader(out)
+	for {
+		var n uint64
+		err := binary.Read(in, binary.LittleEndian, &n)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		must(t, "read what was acknowledged", err)
+		if n != next {
+			t.Fatalf("commit %d was acknowledged after %d", n, next)
+		}
+		next++
+	}
+	_ = cmd.Wait() // it was killed, or says why it ended
+	if complaint.Len() > 0 {
+		t.Fatalf("the writer ended by itself: %s", complaint.Bytes())
+	}
+	return next
+}
+
+// differs says how the store's content differs from want, walking it forwards,
+// backwards, and with point reads; "" if it doesn't.
+func differs(t *testing.T, db *brock.DB, want map[string][]byte) (diff string) {
+	t.Helper()
+	must(t, "read", db.View(func(txn *brock.Txn) error {
+		for _, reverse := range []bool{false, true} {
+			seen := 0
+			for item, err := range txn.Items(brock.IteratorOptions{Reverse: reverse}) {
+				if err != nil {
+					return err
+				}
+				value, err := item.Value()
+				if err != nil {
+					return err
+				}
+				expected, ok := want[string(item.Key())]
+				if !ok || !bytes.Equal(value, expected) {
+					diff = fmt.Sprintf("%q has %d bytes, want %d (there: %v)", item.Key(), len(value), len(expected), ok)
+					return nil
+				}
+				seen++
+			}
+			if seen != len(want) {
+				diff = fmt.Sprintf("%d keys, want %d", seen, len(want))
+				return nil
+			}
+		}
+		for i := range doomedKeys {
+			key := fmt.Appendf(nil, "key %05d", i)
+			expected, ok := want[string(key)]
+			item, err := txn.Get(key)
+			switch {
+			case errors.Is(err, brock.ErrKeyNotFound):
+				if ok {
+					diff = fmt.Sprintf("get of %q finds nothing", key)
+				}
+				continue
+			case err != nil:
+				return err
+			}
+			if value, err := item.Value(); err != nil || !ok || !slices.Equal(value, expected) {
+				diff = fmt.Sprintf("get of %q: %d bytes (%v), want %d", key, len(value), err, len(expected))
+			}
+		}
+		return nil
+	}))
+	return diff
+}
