@@ -14,6 +14,9 @@ import (
 // it goes into one memtable.
 const maxTxnMemory = 1 << 30
 
+// minReadSet is how much of what a transaction reads is always noted exactly, in bytes.
+const minReadSet = 64 << 10
+
 // txnMemory is the memory that a transaction's writes may take, if it asks for
 // so much; 0 = it doesn't say.
 func (db *DB) txnMemory(asked int64) int64 {

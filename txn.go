@@ -17,7 +17,7 @@ type Isolation uint8
 
 // The isolation levels.
 const (
-	Serializable      Isolation = iota // nothing it read has changed: keys, absent keys, and the ranges its iterators covered
+	Serializable      Isolation = iota // nothing it read has changed: keys, absent keys, and the ranges its iterators covered; of very many, ranges that cover them
 	SnapshotIsolation                  // no key it writes was written since it began; write skew is possible
 	LastWriterWins                     // nothing is checked
 )
@@ -28,7 +28,7 @@ type TxnOptions struct {
 	Isolation  Isolation  // of an update
 	Durability Durability // of an update's commit; zero = the store's
 	ReadAt     uint64     // read this version, see Retention; an update is checked against all that came after; 0 = the newest
-	MaxMemory  int64      // bytes of an update's writes held in memory, the rest is in files; 0 = an eighth of MemoryLimit, at most 1 GiB
+	MaxMemory  int64      // bytes of an update's writes held in memory, the rest is in files, and of what it read; 0 = an eighth of MemoryLimit, at most 1 GiB
 	Retries    int        // UpdateContext without ReadAt: runs after the first, on ErrConflict; 0 = DefaultRetries, <0 = none
 }
 

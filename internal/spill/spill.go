@@ -93,14 +93,15 @@ func (s *Spill) add(ctx context.Context, records []byte) error {
 			return err
 		}
 	}
+	if s.writer != nil { // readers will follow handles
+		if err := s.writer.Flush(); err != nil {
+			w.Abort()
+			return err
+		}
+	}
 	meta, err := w.Finish()
 	if err != nil {
 		return err
-	}
-	if s.writer != nil { // readers follow handles from now on
-		if err := s.writer.Flush(); err != nil {
-			return err
-		}
 	}
 	if err := s.open(meta, 0, 0); err != nil {
 		return err

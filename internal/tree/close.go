@@ -16,10 +16,10 @@ func (t *Tree) Close() error {
 		return nil
 	}
 	t.close(errs.ErrClosed)
+	t.spilling.Lock() // who writes a transaction's files ends first; who comes later sees that the store is closed
 	t.mu.Lock()
 	t.wakeLocked()
 	t.mu.Unlock()
-	t.spilling.Lock() // whoever comes later sees that the store is closed
 	t.spilling.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())
 	t.work.merging.Lock() // Compact and Reclaim do their work on the goroutine of their caller
