@@ -9,12 +9,12 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 )
 
-// Work is a finished flush or merge.
+// Work is a finished piece of background work.
 type Work struct {
-	Kind     string // "flush", "merge", "collection" or "spill"
+	Kind     string // "flush", "merge", "collection", "clustering" or "spill"
 	Reason   string
 	Runs     int   // merged
-	Segments int   // collected
+	Segments int   // collected or sorted
 	BytesIn  int64 // read
 	BytesOut int64 // written
 	Entries  uint64
@@ -29,6 +29,7 @@ type counters struct {
 	merges, mergedBytes   atomic.Int64
 	collections, moved    atomic.Int64
 	spills, spilled       atomic.Int64
+	clusterings, sorted   atomic.Int64
 	journalBytes          atomic.Int64
 	stalls, stalled       atomic.Int64 // times and nanoseconds that writers were slowed
 	releaseFailures       atomic.Int64
@@ -52,6 +53,9 @@ func (t *Tree) report(w Work, err error) {
 	case w.Kind == "spill":
 		t.stats.spills.Add(1)
 		t.stats.spilled.Add(w.BytesOut)
+	case w.Kind == "clustering":
+		t.stats.clusterings.Add(1)
+		t.stats.sorted.Add(w.BytesOut)
 	default:
 		t.stats.merges.Add(1)
 		t.stats.mergedBytes.Add(w.BytesOut)
@@ -85,6 +89,9 @@ type Stats struct {
 	MovedBytes      int64 // written by them
 	Spills          int64 // transactions larger than their memory
 	SpilledBytes    int64 // written by them
+	Clusterings     int64
+	SortedBytes     int64 // written by them
+	ScatteredBytes  int64 // of values that scans had to jump to; what clusterings were done for is taken off
 	JournalBytes    int64 // appended since Open
 	Stalls          int64
 	Stalled         time.Duration
@@ -101,6 +108,7 @@ func (t *Tree) Stats() Stats {
 		Merges: t.stats.merges.Load(), MergedBytes: t.stats.mergedBytes.Load(),
 		Collections: t.stats.collections.Load(), MovedBytes: t.stats.moved.Load(),
 		Spills: t.stats.spills.Load(), SpilledBytes: t.stats.spilled.Load(),
+		Clusterings: t.stats.clusterings.Load(), SortedBytes: t.stats.sorted.Load(), ScatteredBytes: int64(t.scattered.Load()),
 		JournalBytes: t.stats.journalBytes.Load(),
 		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
 		ReleaseFailures: t.stats.releaseFailures.Load(),
