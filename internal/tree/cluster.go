@@ -87,7 +87,7 @@ func (t *Tree) pay(price uint64) {
 var errWritersAreBack = errors.New("clustering gave way to writers")
 
 // sort has a merge move what is live in some segments of v.
-func (t *Tree) sort(in *compact.Input, segments []entry.FileNum, v *View) {
+func (t *Tree) sort(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *View) {
 	begun := t.stats.journalBytes.Load()
 	patience := int64(t.cfg.MemtableBytes) / idleShare
 	busy := func() bool { return t.stats.journalBytes.Load()-begun > patience }
@@ -95,7 +95,7 @@ func (t *Tree) sort(in *compact.Input, segments []entry.FileNum, v *View) {
 		// One after the other now, instead of here and there for each value. (A
 		// collection may have taken the segment away since the plan was made.)
 		if f := v.segments.find(num); f != nil && f.moved == nil {
-			_ = f.Preload(busy) // Value meets what is wrong
+			_ = f.Preload(func() bool { return ctx.Err() != nil || busy() }) // Value meets what is wrong
 		}
 	}
 	in.Extract = func(num entry.FileNum) bool {

@@ -44,7 +44,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	}
 	if len(plan.Sort) > 0 {
 		work.Kind, work.Segments = "clustering", len(plan.Sort)
-		t.sort(&input, plan.Sort, hold.view)
+		t.sort(ctx, &input, plan.Sort, hold.view)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {
