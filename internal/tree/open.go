@@ -35,8 +35,9 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
 	t.closing, t.close = context.WithCancelCause(context.Background())
-	t.views.epochs.init(t.reclaimSoon)
-	t.leader = t.views.epochs.reserve()
+	t.views.readers.freed = t.reclaimSoon
+	t.views.now = cfg.Now
+	t.leader = t.views.readers.reserve()
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
 	t.floor.Store(uint64(layout.Floor()))

@@ -95,9 +95,9 @@ type Stats struct {
 	JournalBytes    int64 // appended since Open
 	Stalls          int64
 	Stalled         time.Duration
-	Readers         int           // pins held
-	OldestRead      entry.Version // by one of them; 0 = none is held
-	ReleaseFailures int64         // files that could not be closed or removed
+	Readers         int   // pins held
+	Held            Held  // by readers
+	ReleaseFailures int64 // files that could not be closed or removed
 }
 
 // Stats costs a look at every run and segment.
@@ -113,7 +113,8 @@ func (t *Tree) Stats() Stats {
 		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
 		ReleaseFailures: t.stats.releaseFailures.Load(),
 	}
-	s.Readers, s.OldestRead = t.views.epochs.active()
+	s.Readers, _, _, _ = t.views.readers.active()
+	s.Held = t.held()
 	hold, err := t.Acquire(0)
 	if err != nil {
 		return s
