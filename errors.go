@@ -33,7 +33,6 @@ var (
 var (
 	ErrEmptyKey      = fmt.Errorf("brock: empty key: %w", ErrInvalid)
 	ErrKeyTooLarge   = fmt.Errorf("brock: key larger than %d bytes: %w", MaxKeySize, ErrInvalid)
-	ErrTxnTooBig     = fmt.Errorf("brock: transaction larger than %d bytes in memory: %w", MaxTxnMemory, ErrInvalid)
 	ErrValueTooLarge = fmt.Errorf("brock: value larger than %d bytes: %w", MaxValueSize, ErrInvalid)
 )
 
@@ -48,10 +47,6 @@ var (
 const (
 	MaxKeySize   = 1 << 20
 	MaxValueSize = entry.MaxValue
-
-	// MaxTxnMemory bounds the keys and inline values of one transaction or batch,
-	// 64 bytes for each write added; values in segments don't count.
-	MaxTxnMemory = 1 << 30
 )
 
 // CorruptionError reports damaged data: File and Offset say where (offset -1:

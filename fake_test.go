@@ -108,6 +108,11 @@ func seekFake(data []entry.Entry, key []byte) int {
 	return sort.Search(len(data), func(i int) bool { return bytes.Compare(data[i].Key, key) >= 0 })
 }
 
+func (e *fakeEngine) NewSpill(uint64) spill {
+	e.t.Fatal("this engine keeps all in memory")
+	return nil
+}
+
 func (e *fakeEngine) Acquire(at entry.Version) (pin, error) {
 	if e.closed.Load() {
 		return nil, errs.ErrClosed
@@ -171,6 +176,8 @@ func (p *fakePin) check() {
 }
 
 func (p *fakePin) Version() entry.Version { return p.at }
+
+func (p *fakePin) From(uintptr) {}
 
 func (p *fakePin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	p.check()

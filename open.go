@@ -207,11 +207,12 @@ func (o *opening) openTree() (tree.Recovery, error) {
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			NoClustering: o.options.Maintenance.NoClustering,
 		},
-		Exclusive: func(fn func() error) error { return o.db.exclusive(fn) },
-		OnWork:    o.onWork,
-		OnStall:   o.onStall,
-		OnSpace:   o.onSpace,
-		OnFailure: o.onFailure,
+		Exclusive:  func(fn func() error) error { return o.db.exclusive(fn) },
+		OnWork:     o.onWork,
+		OnStall:    o.onStall,
+		OnLongRead: o.onLongRead,
+		OnSpace:    o.onSpace,
+		OnFailure:  o.onFailure,
 	}, o.log)
 	o.tree = t
 	return recovery, err
@@ -253,6 +254,8 @@ func (o *opening) onWork(w tree.Work) {
 	switch w.Kind {
 	case "flush":
 		call = o.options.Events.Flush
+	case "spill":
+		call = o.options.Events.Spill
 	case "collection":
 		call = o.options.Events.Collection
 	}
@@ -267,6 +270,17 @@ func (o *opening) onWork(w tree.Work) {
 	}
 	if log := o.options.Logger; log != nil {
 		log.Debug(w.Kind, "reason", w.Reason, "entries", w.Entries, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	}
+}
+
+// onLongRead passes on that a transaction keeps what was replaced.
+func (o *opening) onLongRead(h tree.Held) {
+	info := ReaderInfo{Version: uint64(h.Version), Begun: originString(h.Origin), For: h.For, FileBytes: h.FileBytes, MemoryBytes: h.MemoryBytes}
+	if call := o.options.Events.LongReader; call != nil {
+		call(info)
+	}
+	if log := o.options.Logger; log != nil {
+		log.Warn("a transaction keeps what was replaced", "begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 	}
 }
 
@@ -323,6 +337,15 @@ func (e treeEngine) Acquire(at entry.Version) (pin, error) {
 	return p, nil
 }
 
+func (e treeEngine) NewSpill(filterKeys uint64) spill { return treeSpill{e.Tree.NewSpill(filterKeys)} }
+
+// treeSpill is a tree's spill as the rest of the package asks for it.
+type treeSpill struct{ *tree.Spill }
+
+func (s treeSpill) Prepare(ctx context.Context, check func(changes) error) error {
+	return s.Spill.Prepare(ctx, func(c tree.Changes) error { return check(c) })
+}
+
 func (e treeEngine) Metrics() TreeMetrics {
 	s := e.Stats()
 	return TreeMetrics{
@@ -349,13 +372,19 @@ func (e treeEngine) Metrics() TreeMetrics {
 		ScatteredBytes:  s.ScatteredBytes,
 		Remaps:          s.Remaps,
 		RemapBytes:      s.RemapBytes,
+		Spills:          s.Spills,
+		SpilledBytes:    s.SpilledBytes,
 		JournalBytes:    s.JournalBytes,
 		Stalls:          s.Stalls,
 		StallTime:       s.Stalled,
 		FreeBytes:       s.FreeBytes,
 		ReserveBytes:    s.ReserveBytes,
 		Refused:         s.Refused,
-		PinnedVersion:   uint64(s.OldestRead),
+		PinnedVersion:   uint64(s.Held.Version),
+		PinnedBy:        originString(s.Held.Origin),
+		PinnedFor:       s.Held.For,
+		PinnedBytes:     s.Held.FileBytes,
+		PinnedMemory:    s.Held.MemoryBytes,
 	}
 }
 
