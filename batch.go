@@ -10,16 +10,17 @@ import (
 )
 
 // Batch is a group of writes that are made together or not at all, and that read
-// nothing, so that they never conflict. A later write to a key wins. A Batch has
-// no limit but MaxTxnMemory; it holds the records as the journal will. It needs no
-// end: a Batch that is not committed is just forgotten.
+// nothing, so that they never conflict. A later write to a key wins. It
+// holds the records as the journal will, the more of them in files the larger it
+// is. It needs no end: a Batch that is not committed is just forgotten.
 type Batch struct {
 	db      *DB
 	arena   []byte
 	key     []byte
 	records int
-	memory  int64          // what the records will take in a memtable
 	ranges  *tombstone.Set // range deletes; the n-th record has version n here
+	spill   spill          // the records before those in arena; nil: there are none
+	failed  error          // of the spill
 	spent   bool           // by Commit
 	request commit.Request
 }
@@ -46,7 +47,7 @@ func (b *Batch) SetEntry(e *Entry) error {
 // Delete adds the delete of key.
 func (b *Batch) Delete(key []byte) error { return b.write(&write{key: key, kind: entry.Delete}) }
 
-// usable returns nil while the batch takes writes.
+// usable returns nil while the batch can be used.
 func (b *Batch) usable() error {
 	if b.db == nil {
 		return ErrClosed
@@ -61,17 +62,33 @@ func (b *Batch) usable() error {
 }
 
 func (b *Batch) write(w *write) error {
+	if err := b.add(w); err != nil {
+		return err
+	}
+	return b.spillIfLarge()
+}
+
+// add is write without a bound.
+func (b *Batch) add(w *write) error {
 	if err := b.usable(); err != nil {
 		return err
 	}
 	if err := w.check(); err != nil {
 		return err
 	}
-	if err := b.db.encoder.room(w, &b.memory); err != nil {
-		return err
+	if b.failed != nil {
+		return b.failed
 	}
 	b.arena, b.key = b.db.encoder.append(b.arena, w, b.db.encoder.now, b.key)
 	b.records++
+	return nil
+}
+
+// spillIfLarge writes the arena to files once it has become too large.
+func (b *Batch) spillIfLarge() error {
+	if int64(len(b.arena)) > b.db.txnMemory(0) {
+		return b.spillArena()
+	}
 	return nil
 }
 
@@ -79,7 +96,13 @@ func (b *Batch) write(w *write) error {
 func (b *Batch) Len() int { return b.records }
 
 // Size is what the writes take in the journal, in bytes.
-func (b *Batch) Size() int64 { return int64(len(b.arena)) }
+func (b *Batch) Size() int64 {
+	n := int64(len(b.arena))
+	if b.spill != nil {
+		n += b.spill.Bytes()
+	}
+	return n
+}
 
 // Commit makes the writes, with the store's durability. If ctx ends before that
 // has begun, nothing is written. Whatever Commit returns, the batch must be
@@ -96,6 +119,9 @@ func (b *Batch) Commit(ctx context.Context) error {
 }
 
 func (b *Batch) commit(ctx context.Context, synced bool) error {
+	if b.spill != nil {
+		return b.commitSpilled(ctx)
+	}
 	payload, records := b.arena, b.records
 	if b.ranges != nil {
 		payload, records = surviving(b.arena, b.ranges, nil)
@@ -114,7 +140,8 @@ func (b *Batch) commit(ctx context.Context, synced bool) error {
 // Reset empties the batch, and keeps its memory for what comes.
 func (b *Batch) Reset() {
 	poison(b.arena)
-	b.arena, b.records, b.memory, b.ranges, b.spent = b.arena[:0], 0, 0, nil, false
+	b.arena, b.records, b.ranges, b.spent = b.arena[:0], 0, nil, false
+	b.discardSpill()
 }
 
 // BatchSet writes entries as one batch.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
@@ -22,12 +23,16 @@ type engine interface {
 	Reclaim(ctx context.Context) (int64, error)
 	Verify(ctx context.Context, report func(*errs.Corruption)) error
 	Metrics() TreeMetrics
+	// NewSpill keeps writes in files; runs of more keys have no filter.
+	NewSpill(filterKeys uint64) spill
 	Close() error
 }
 
 // pin is a reader's hold on one state of an engine, at one version.
 type pin interface {
 	Version() entry.Version
+	// From notes the program counter where the reader began.
+	From(pc uintptr)
 	// Get finds the newest version of key up to Version, also a delete or an
 	// expired one, but nothing that a range tombstone covers. It leaves dst.Key alone.
 	Get(key []byte, dst *entry.Entry) (bool, error)
@@ -48,10 +53,49 @@ type pin interface {
 	Release()
 }
 
+// spill is the pending writes of one transaction that are in files, until Commit
+// makes them the store's. It is used by one goroutine at a time, save for Value,
+// and Discard ends it in any case.
+type spill interface {
+	// Add writes encoded records, of which the last is the transaction's last-th;
+	// the later of two with one key counts. ranges are all its range deletes so
+	// far, with the number of each as version. After an error, which sticks, only
+	// reads and Discard are left.
+	Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error
+	// Get fills dst, of version 0, and leaves dst.Key alone; a range delete gives a
+	// delete of the key.
+	Get(key []byte, h uint64, dst *entry.Entry) (bool, error)
+	// Value is like that of a pin.
+	Value(key []byte, e *entry.Entry) ([]byte, error)
+	// Iterators yield entries of version 0, none that a range delete covers, all of
+	// which are given; those of earlier ones hide those of later ones.
+	Iterators(ranges *tombstone.Set) []iterator.Iterator
+	// Prepare does what no other commit need wait for, and has conflicts looked
+	// for among what was committed so far. Nothing can be added afterwards.
+	Prepare(ctx context.Context, check func(changes) error) error
+	// Writes reports, after Prepare, whether a key in [lo, hi) is written, be it by
+	// a range delete; without hi, whether lo is.
+	Writes(lo, hi []byte) (bool, error)
+	// Commit runs in a turn of the committer; touches tells, as Writes does, which
+	// of the keys and ranges committed since Prepare are a conflict, nil that none is.
+	Commit(v entry.Version, touches func(lo, hi []byte) (bool, error)) error
+	Entries() int64
+	Bytes() int64 // of the records added
+	Discard()
+}
+
+// changes is what was committed up to a moment.
+type changes interface {
+	conflict.Changes
+	// Overwritten reports whether a key that a spill writes is newer than since.
+	Overwritten(ctx context.Context, since entry.Version) (bool, error)
+}
+
 // committer is what the root asks of the commit pipeline. When Commit returns,
 // also early because ctx ended, nothing refers to the request any more.
 type committer interface {
 	Commit(ctx context.Context, r *commit.Request) (entry.Version, error)
+	CommitAlone(ctx context.Context, record func(v entry.Version) error) (entry.Version, error)
 	Sync(ctx context.Context) error
 	Close() error
 }

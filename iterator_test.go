@@ -26,17 +26,17 @@ type version struct {
 type model struct {
 	committed []version
 	ranges    []version // deletes of ranges
-	pending
+	ownWrites
 	now time.Time
 }
 
-// pending is what a transaction has written.
-type pending struct {
+// ownWrites is what a transaction has written.
+type ownWrites struct {
 	own     map[string]version
 	deletes []version // of ranges
 }
 
-func (p *pending) write(v version) {
+func (p *ownWrites) write(v version) {
 	if !v.ranged {
 		p.own[v.key] = v
 		return
@@ -150,9 +150,9 @@ func randomKey(r *rand.Rand) string {
 
 // fill commits random transactions and returns the model of them.
 func fill(t testing.TB, db *DB, r *rand.Rand, commits int, now time.Time) *model {
-	m := &model{pending: pending{own: map[string]version{}}, now: now}
+	m := &model{ownWrites: ownWrites{own: map[string]version{}}, now: now}
 	for range commits {
-		p := pending{own: map[string]version{}}
+		p := ownWrites{own: map[string]version{}}
 		txn := db.NewTransaction(true)
 		for range 1 + r.IntN(6) {
 			p.write(m.randomWrite(t, txn, r))
@@ -258,7 +258,7 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 	if !merged {
 		at = 1 + r.Uint64N(at)
 	}
-	txn, err := db.Begin(t.Context(), TxnOptions{Update: r.IntN(3) > 0, ReadAt: at})
+	txn, err := db.Begin(t.Context(), TxnOptions{Update: r.IntN(3) > 0, ReadAt: at, MaxMemory: []int64{0, 1, 200, 400}[r.IntN(4)]})
 	must(t, err)
 	defer txn.Discard()
 	mayWrite := txn.writes != nil
@@ -364,7 +364,7 @@ func TestGetAgreesWithModel(t *testing.T) {
 		})
 		m := fill(t, db, r, 1+r.IntN(20), now)
 		at := 1 + r.Uint64N(db.Version())
-		txn, err := db.Begin(t.Context(), TxnOptions{Update: true, ReadAt: at})
+		txn, err := db.Begin(t.Context(), TxnOptions{Update: true, ReadAt: at, MaxMemory: []int64{0, 1, 300}[r.IntN(3)]})
 		must(t, err)
 		for range 60 {
 			if r.IntN(3) == 0 {

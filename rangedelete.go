@@ -26,11 +26,12 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if d.lo, d.hi = storedBounds(lo, hi); d.empty() {
 		return nil
 	}
-	if err := d.room(&t.writes.memory); err != nil {
-		return err
+	w := t.writes
+	if w.failed != nil {
+		return w.failed
 	}
-	t.writes.addRange(&d)
-	return nil
+	w.addRange(&d)
+	return t.spillIfLarge()
 }
 
 // DeleteRange adds the delete of every key in [lo, hi), nil being open: of those
@@ -51,13 +52,13 @@ func (b *Batch) deleteStored(lo, hi []byte) error {
 	if d.empty() {
 		return nil
 	}
-	if err := d.room(&b.memory); err != nil {
-		return err
+	if b.failed != nil {
+		return b.failed
 	}
 	b.arena = d.append(b.arena)
 	b.records++
 	b.ranges = b.ranges.With(d.after(b.records))
-	return nil
+	return b.spillIfLarge()
 }
 
 // DeleteRange deletes every key in [lo, hi), nil being open, at once and by one
@@ -100,14 +101,6 @@ func (d *rangeDelete) append(arena []byte) []byte {
 	e := entry.Entry{Key: d.lo, Value: d.hi, Kind: entry.RangeDelete}
 	return entry.AppendRecord(growArena(arena, entry.RecordSize(&e, false)), &e, false)
 }
-
-// room adds what d will take in a memtable to memory, or refuses it.
-func (d *rangeDelete) room(memory *int64) error {
-	return reserve(memory, int64(len(d.lo)+len(d.hi))+rangeOverhead)
-}
-
-// rangeOverhead is about what a range delete takes in a memtable beside its bounds.
-const rangeOverhead = 512
 
 // after is d as a tombstone that covers the first n-1 of a transaction's records:
 // while it is not committed, its n-th record counts as version n.

@@ -2,6 +2,7 @@ package compact
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/tombstone"
@@ -10,9 +11,13 @@ import (
 // Rules say which entries a flush or merge may drop. They are decided once,
 // before the work begins, and hold for all of it.
 type Rules struct {
-	// Watermark is the oldest version that anybody may still read at: every
-	// reader's version, and the retained age, are at or above it.
+	// Watermark is the oldest version that a reader may still ask for: nothing
+	// within the retained age is below it. Who reads an older one already has a
+	// View of its own, in which it stays.
 	Watermark entry.Version
+	// Checked is the oldest version that an open transaction reads, Watermark at
+	// most. Its commit will be checked against every later delete, so these stay.
+	Checked entry.Version
 	// Bottom says that nothing older lies below the inputs, so that a delete
 	// has nothing left to hide.
 	Bottom bool
@@ -81,7 +86,7 @@ func (t *retention) judge(e *entry.Entry) verdict {
 	if !e.Live(t.rules.Now) {
 		t.ended = true
 		switch {
-		case t.rules.Bottom:
+		case t.rules.Bottom && e.Version <= t.rules.Checked:
 			return vanish
 		case e.Kind == entry.Delete:
 			return keep
@@ -121,11 +126,11 @@ func between(c *tombstone.Cover, e *entry.Entry, newer entry.Version) entry.Vers
 
 // tombstones returns those that are still needed. Of those that all readers see
 // the newest at each place does for all; and at the bottom, where everything
-// that they cover was dropped, none is.
+// that they cover was dropped, only commits that are checked may ask for it.
 func (r *Rules) tombstones() []tombstone.Tombstone {
-	var kept []tombstone.Tombstone
-	if !r.Bottom {
-		kept = tombstone.Flatten(r.Watermark, r.Tombstones)
+	kept := tombstone.Flatten(r.Watermark, r.Tombstones)
+	if r.Bottom {
+		kept = slices.DeleteFunc(kept, func(t tombstone.Tombstone) bool { return t.Version <= r.Checked })
 	}
 	for _, t := range r.Tombstones.All() {
 		if t.Version > r.Watermark {

@@ -32,6 +32,7 @@ type WriterConfig struct {
 	NextNum   func() entry.FileNum // the number of each file
 	FileBytes int64                // bound of a file's chunks and directory; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
+	Unsynced  bool                 // for runs that no crash has to survive: Finish syncs nothing
 }
 
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
@@ -202,8 +203,11 @@ func (w *Writer) finishFile() error {
 	}
 	f, flushed := w.file, w.out.Flush()
 	w.file = nil
-	if err := errors.Join(flushed, f.Sync(), f.Close()); err != nil {
-		return w.fail(fmt.Errorf("sync %s: %w", filename.Of(filename.Run, w.num), err))
+	if flushed == nil && !w.cfg.Unsynced {
+		flushed = f.Sync()
+	}
+	if err := errors.Join(flushed, f.Close()); err != nil {
+		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.num), err))
 	}
 	w.meta.Files = append(w.meta.Files, File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum})
 	w.offset = 0
@@ -239,8 +243,10 @@ func (w *Writer) Finish() (Meta, error) {
 	if err := w.finishFile(); err != nil {
 		return Meta{}, err
 	}
-	if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
-		return Meta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+	if !w.cfg.Unsynced {
+		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
+			return Meta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+		}
 	}
 	w.meta.setStats(&w.stats)
 	w.meta.addTombstones(w.ranges)

@@ -17,10 +17,11 @@ type Tombstone struct {
 	Version entry.Version
 }
 
-// Valid reports whether the bounds and the version are those of a tombstone.
+// Valid reports whether the bounds and the version are those of a tombstone; one
+// that is not committed yet has version 0.
 func (t *Tombstone) Valid() bool {
 	return len(t.Lo) > 0 && len(t.Lo) <= entry.MaxKey && len(t.Hi) <= entry.MaxKey &&
-		bytes.Compare(t.Lo, t.Hi) < 0 && t.Version > 0 && t.Version <= entry.MaxVersion
+		bytes.Compare(t.Lo, t.Hi) < 0 && t.Version <= entry.MaxVersion
 }
 
 // Covers reports whether key lies in the range.

@@ -40,6 +40,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	}
 	rules := t.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
+	defer t.promise(int64(plan.Writes(hold.view.layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   rules,
