@@ -92,9 +92,18 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	w.key = it.firstKey[:0]
 	w.txn, w.src, w.at, w.since, w.all = t.transaction, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
 	w.lo, w.hi = o.bounds(t.space)
+	cover := t.pin.Cover()
+	if w.all && (cover != nil || t.writes != nil) {
+		w.marks = &markers{Iterator: w.src, at: w.at}
+		w.src = w.marks
+	}
+	w.setCover(cover)
 	if t.writes != nil {
-		it.over = &overlay{walk: w, writes: t.writes}
+		it.over = &overlay{walk: w, writes: t.writes, cover: cover}
 		it.tracks = t.isolation == Serializable
+		if w.marks != nil {
+			w.marks.over = it.over
+		}
 	}
 	if o.Prefetch > 0 && !o.KeysOnly {
 		it.window = newWindow(it, o.Prefetch)
@@ -300,7 +309,7 @@ func (it *Iterator) land(ok bool) {
 	case it.closed.Load():
 	default:
 		if it.err == nil {
-			it.err = it.walk.src.Err()
+			it.err = it.sourceErr()
 		}
 		if it.tracks {
 			it.covered.end(it.walk.lo, it.walk.hi, it.turned)
@@ -308,6 +317,14 @@ func (it *Iterator) land(ok bool) {
 		it.item.e, it.item.ahead = nil, nil
 	}
 	it.valid = ok
+}
+
+// sourceErr says why the sources are at no entry.
+func (it *Iterator) sourceErr() error {
+	if it.over != nil {
+		return it.over.err()
+	}
+	return it.walk.src.Err()
 }
 
 // leave ends the walk at the item it is at, for Limit.

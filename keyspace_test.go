@@ -553,3 +553,89 @@ func TestKeyspaceMisuse(t *testing.T) {
 	_, err = db.Keyspace("ks")
 	wantErr(t, "closed: open", err, ErrClosed)
 }
+
+// Clear and DropAll are commits: atomic, seen by later readers only, undone by
+// nothing, and the keyspaces stay.
+func TestClearKeyspace(t *testing.T) {
+	fs := vfs.NewMem()
+	db := must2(Open(Options{Dir: "/s", FS: fs}))
+	defer func() { db.Close() }()
+	a, z := keyspace(t, db, "a"), keyspace(t, db, "z")
+	must(t, db.Update(func(txn *Txn) error {
+		return errors.Join(put(txn, "k=1"), put(txn.In(a), "k=2", "l=3"), put(txn.In(z), "k=4", "\xff\xff=5"))
+	}))
+	old := db.NewTransaction(false)
+	defer old.Discard()
+	must(t, a.DeleteRange(b("l"), nil))
+	wantEqual(t, "range", contents(t, db), "k=1; a: k=2; z: k=4 \xff\xff=5")
+	must(t, z.Clear(t.Context()))
+	for range 2 {
+		wantEqual(t, "cleared", contents(t, db), "k=1; a: k=2; z: ")
+		must(t, db.Compact(t.Context()))
+	}
+	must(t, z.Set(b("m"), b("6")))
+	must(t, db.Update(func(txn *Txn) error {
+		return errors.Join(txn.In(a).DeleteRange(nil, nil), put(txn.In(a), "n=7"))
+	}))
+	wantEqual(t, "with others", contents(t, db), "k=1; a: n=7; z: m=6")
+	must(t, db.DropAll(t.Context()))
+	for range 3 {
+		wantEqual(t, "all", contents(t, db), "; a: ; z: ")
+		must(t, db.Compact(t.Context()))
+	}
+	wantEqual(t, "old reader", show(old.All())+"; "+show(old.In(a).All())+"; "+show(old.In(z).All()), "k=1; k=2 l=3; k=4 \xff\xff=5")
+	old.Discard()
+	must(t, db.Verify(t.Context(), nil))
+	must(t, db.Close())
+	db = must2(Open(Options{Dir: "/s", FS: fs}))
+	wantEqual(t, "reopened", contents(t, db), "; a: ; z: ")
+}
+
+// Each keyspace keeps what its own retention says below a range delete.
+func TestRangeDeletesKeepHistoryByKeyspace(t *testing.T) {
+	db := openTest(t, Options{})
+	kept := must2(db.Keyspace("kept", KeyspaceOptions{Versions: Retention{Age: time.Hour}}))
+	bare := keyspace(t, db, "bare")
+	for _, ks := range []*Keyspace{kept, bare} {
+		must(t, ks.Set(b("k"), b("1")))
+		must(t, ks.Set(b("k"), b("2")))
+		must(t, ks.Clear(t.Context()))
+		must(t, ks.Set(b("k"), b("3")))
+	}
+	must(t, db.Compact(t.Context()))
+	must(t, db.View(func(txn *Txn) error {
+		wantEqual(t, "kept", show(txn.In(kept).Versions(b("k"))), "k=3 k! k=2 k=1")
+		wantEqual(t, "bare", show(txn.In(bare).Versions(b("k"))), "k=3")
+		return nil
+	}))
+	for at, want := range []string{1: "k=1", 2: "k=2", 3: "", 4: "k=3"} {
+		if at > 0 {
+			txn := must2(db.Begin(t.Context(), TxnOptions{ReadAt: uint64(at)}))
+			wantEqual(t, "kept", show(txn.In(kept).All()), want)
+			_, err := txn.In(bare).Get(b("k"))
+			wantErr(t, "bare", err, ErrVersionGone)
+			txn.Discard()
+		}
+	}
+}
+
+// A spilled transaction that writes to a keyspace that was dropped is refused whole.
+func TestSpillToDroppedKeyspace(t *testing.T) {
+	db := openTest(t, Options{})
+	a := keyspace(t, db, "a")
+	txn := must2(db.Begin(t.Context(), TxnOptions{Update: true, MaxMemory: 1}))
+	defer txn.Discard()
+	must(t, put(txn, "k=1"))
+	must(t, txn.In(a).DeleteRange(nil, nil))
+	must(t, put(txn.In(a), "k=2"))
+	batch := db.NewBatch()
+	must(t, batch.In(a).Set(b("k"), b("3")))
+	must(t, a.Drop(t.Context()))
+	wantErr(t, "commit", txn.Commit(), ErrKeyspaceNotFound)
+	wantErr(t, "batch", batch.Commit(t.Context()), ErrKeyspaceNotFound)
+	wantEqual(t, "contents", contents(t, db), "")
+	set(t, db, "k=4")
+	must(t, db.Compact(t.Context()))
+	must(t, db.Verify(t.Context(), nil))
+	wantEqual(t, "contents", contents(t, db), "k=4")
+}

@@ -17,7 +17,7 @@ type Isolation uint8
 
 // The isolation levels.
 const (
-	Serializable      Isolation = iota // nothing it read has changed: keys, absent keys, and the ranges its iterators covered
+	Serializable      Isolation = iota // nothing it read has changed: keys, absent keys, and the ranges its iterators covered; of very many, ranges that cover them
 	SnapshotIsolation                  // no key it writes was written since it began; write skew is possible
 	LastWriterWins                     // nothing is checked
 )
@@ -27,7 +27,8 @@ type TxnOptions struct {
 	Update     bool       // it may write
 	Isolation  Isolation  // of an update
 	Durability Durability // of an update's commit; zero = the store's
-	ReadAt     uint64     // read this version, see Retention; an update is checked against all that came after; 0 = the newest
+	ReadAt     uint64     // read this version, see Retention.Age; an update is checked against all that came after; 0 = the newest
+	MaxMemory  int64      // bytes of an update's writes held in memory, the rest is in files, and of what it read; 0 = an eighth of MemoryLimit, at most 1 GiB
 	Retries    int        // UpdateContext without ReadAt: runs after the first, on ErrConflict; 0 = DefaultRetries, <0 = none
 }
 
@@ -35,6 +36,10 @@ func (o *TxnOptions) validate() error {
 	switch {
 	case o.Isolation > LastWriterWins:
 		return &OptionError{Field: "Isolation", Reason: "is unknown"}
+	case o.MaxMemory < 0:
+		return &OptionError{Field: "MaxMemory", Reason: "is negative"}
+	case o.MaxMemory > maxTxnMemory:
+		return &OptionError{Field: "MaxMemory", Reason: "is above 1 GiB"}
 	case o.Durability > Buffered:
 		return &OptionError{Field: "Durability", Reason: "is unknown"}
 	}
@@ -177,7 +182,7 @@ func (t *transaction) address(ks *Keyspace) *space {
 	case t.usable() != nil: // whatever is done says so
 	case s.dropped.Load() && !t.pin.Holds(s.id):
 		return refusing(ErrKeyspaceNotFound)
-	case t.readAt && t.at < t.db.engine.Floor(s.id):
+	case t.readAt && t.at < t.pin.Floor(s.id):
 		return refusing(ErrVersionGone)
 	}
 	return s
@@ -222,7 +227,12 @@ func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	if w := t.writes; w != nil {
 		h := hash.Sum(t.db.seed, stored)
-		found = w.get(stored, h, e)
+		if found = w.get(stored, h, e); !found && w.spill != nil {
+			var err error
+			if found, err = w.spill.Get(stored, h, e); err != nil {
+				return false, err
+			}
+		}
 		if !found && t.isolation == Serializable {
 			w.reads.AddKey(stored, h)
 		}
@@ -272,8 +282,9 @@ func (t *transaction) lend(b []byte) []byte {
 	return t.lent.lend(b)
 }
 
-// Set writes a pair. Key and value are copied. A refused Set leaves the
-// transaction as it was.
+// Set writes a pair. Key and value are copied. What it refuses as ErrInvalid leaves
+// the transaction as it was; any other error, such as ErrNoSpace for what memory
+// can't hold, leaves only Discard.
 func (t *Txn) Set(key, value []byte) error {
 	return t.write(&write{key: key, value: value, kind: entry.Set})
 }
@@ -302,14 +313,26 @@ func (t *Txn) write(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	c := t.space.encoder.Load()
-	if err := c.room(w, &t.writes.memory); err != nil {
-		return err
+	if t.writes.failed != nil {
+		return t.writes.failed
 	}
+	t.noteSpace()
+	t.writes.add(t.space.encoder.Load(), w, t.now)
+	return t.spillIfLarge()
+}
+
+// noteSpace notes that the keyspace is written to.
+func (t *Txn) noteSpace() {
 	if t.space.id != entry.DefaultKeyspace {
 		t.writes.spaces.add(t.space)
 	}
-	t.writes.add(c, w, t.now)
+}
+
+// spillIfLarge writes what is pending in memory to files once that is too much.
+func (t *transaction) spillIfLarge() error {
+	if t.writes.size() > t.writes.limit {
+		return t.spillWrites()
+	}
 	return nil
 }
 
@@ -331,14 +354,19 @@ func (t *Txn) Commit() error {
 		return ErrTxnDone
 	}
 	w := t.writes
-	if w == nil || w.live == 0 {
+	if w == nil || len(w.recs) == 0 && w.spill == nil {
 		t.end(txnCommitted)
 		return nil
 	}
 	t.closeIterators() // completes the ranges read
+	if w.spill != nil {
+		return t.commitSpilled()
+	}
+	payload, records := w.payload()
 	w.request = commit.Request{
-		Payload:     w.payload(),
-		Records:     w.live,
+		Payload:     payload,
+		Records:     records,
+		Ranges:      w.ranges.Len(),
 		ReadVersion: t.pin.Version(),
 		Isolation:   commit.Isolation(t.isolation),
 		Synced:      t.synced,

@@ -31,10 +31,15 @@ const (
 	tagNextKeyspace  = 17
 
 	// The fields within addRun.
-	tagRunFiles  = 1
-	tagRunBounds = 2
-	tagRunCounts = 3
-	tagRunRefs   = 4
+	tagRunFiles      = 1
+	tagRunBounds     = 2
+	tagRunCounts     = 3
+	tagRunRefs       = 4
+	tagRunTombstones = 5
+	tagRunStamp      = 8
+
+	// The fields within addSegment.
+	tagSegmentStamp = 8
 )
 
 // AppendEdit appends the encoding of e to dst.
@@ -214,7 +219,15 @@ func (s *Segment) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, s.FileBytes)
 	b = binary.AppendUvarint(b, s.Records)
 	b = binary.AppendUvarint(b, s.Bytes)
+	b = appendStamp(b, tagSegmentStamp, s.Stamp)
 	return appendUnknown(b, s.Unknown)
+}
+
+func appendStamp(b []byte, tag uint16, v entry.Version) []byte {
+	if v == 0 {
+		return b
+	}
+	return appendTLV(b, tag, tlvRequired, func(b []byte) []byte { return binary.AppendUvarint(b, uint64(v)) })
 }
 
 func decodeSegment(w *wire) Segment {
@@ -230,7 +243,12 @@ func decodeSegment(w *wire) Segment {
 	}
 	s.FileBytes, s.Records, s.Bytes = w.uvarint(), w.uvarint(), w.uvarint()
 	w.rest(func(tag uint16, required bool, value []byte) error {
-		return keepUnknown(&s.Unknown, tag, required, value)
+		if tag != tagSegmentStamp {
+			return keepUnknown(&s.Unknown, tag, required, value)
+		}
+		w := wire{p: value}
+		s.Stamp = w.version()
+		return w.end()
 	})
 	return s
 }
@@ -266,6 +284,10 @@ func (r *Run) append(b []byte) []byte {
 			return b
 		})
 	}
+	if r.Tombstones > 0 {
+		b = appendTLV(b, tagRunTombstones, tlvRequired, func(b []byte) []byte { return uv(b, r.Tombstones) })
+	}
+	b = appendStamp(b, tagRunStamp, r.Stamp)
 	return appendUnknown(b, r.Unknown)
 }
 
@@ -301,6 +323,10 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 		for i := range r.Refs {
 			r.Refs[i] = Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
 		}
+	case tagRunTombstones:
+		r.Tombstones = w.uvarint()
+	case tagRunStamp:
+		r.Stamp = w.version()
 	default:
 		return keepUnknown(&r.Unknown, tag, required, value)
 	}

@@ -36,6 +36,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	drops := t.drops.Load()
 	rules := t.rules(len(hold.view.runs) == 0)
+	rules.Tombstones = sealed.Tombstones()
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
 		// The manifest must not name what a power loss would take.

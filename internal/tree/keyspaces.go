@@ -106,10 +106,18 @@ func (t *Tree) recordKeyspaces(make func(*manifest.Layout) (*manifest.Edit, erro
 	return nil
 }
 
-// Floor is the version below which history of a keyspace may be gone. Whoever
-// holds a Pin of a version may rely on it for as long.
-func (t *Tree) Floor(id entry.KeyspaceID) entry.Version { return t.floors.get(id) }
-
 // Holds reports whether there was a keyspace of this number, other than the
 // default one, when the Pin was acquired.
 func (p *Pin) Holds(id entry.KeyspaceID) bool { return p.view.layout.Keyspace(id) != nil }
+
+// Floor is the version below which history of a keyspace may be missing in what
+// the Pin holds.
+func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
+	if id == entry.DefaultKeyspace {
+		return p.view.layout.Floor()
+	}
+	if k := p.view.layout.Keyspace(id); k != nil {
+		return k.Floor()
+	}
+	return entry.MaxVersion // it was made, or dropped, at another time
+}

@@ -16,12 +16,11 @@ func (t *Tree) rules(bottom bool) compact.Rules {
 	now := t.now().UnixMilli()
 	layout := t.layout()
 	visible := t.Visible()
-	_, read := t.views.epochs.oldest(visible)
 	watermark := func(age time.Duration) entry.Version {
 		if age <= 0 {
-			return read
+			return visible
 		}
-		return min(read, layout.VersionAt(now-age.Milliseconds()))
+		return min(visible, layout.VersionAt(now-age.Milliseconds()))
 	}
 	r := compact.Rules{
 		Watermark: watermark(t.cfg.Retention.Age),
@@ -31,33 +30,27 @@ func (t *Tree) rules(bottom bool) compact.Rules {
 		Keyspaces: make(map[entry.KeyspaceID]compact.History),
 		Dropped:   layout.Dropped,
 	}
+	// Whoever asks for an older version from now on is told that it is gone. Who
+	// has asked before holds a View that has it, whatever later ones drop.
 	t.floors.raise(entry.DefaultKeyspace, r.Watermark)
 	for _, k := range layout.Keyspaces() {
 		h := compact.History{Watermark: watermark(k.Options.Age), Versions: int(min(k.Options.Versions, math.MaxInt32))}
 		t.floors.raise(k.ID, h.Watermark)
 		r.Keyspaces[k.ID] = h
 	}
-	// Whoever asks for an older version from now on is told that it is gone. Who
-	// asked before and was not told yet holds it already: a second look sees that.
-	_, read = t.views.epochs.oldest(visible)
-	r.Watermark = min(r.Watermark, read)
-	for id, h := range r.Keyspaces {
-		h.Watermark = min(h.Watermark, read)
-		r.Keyspaces[id] = h
-	}
+	r.Checked = t.views.readers.oldest(visible)
 	return r
 }
 
 // floors are, for each keyspace, the version below which history may be gone.
-// They only rise, and a floor rises before anything below it is dropped.
-//
-// Invariant: a reader announces its version before it looks at a floor (epoch.go).
-// So a floor that it finds at or below its version never rises above that while
-// it reads, and one who reads the newest version need not look.
+// They only rise, and a floor rises before a View is installed in which anything
+// below it is missing. So a reader who takes a View and then finds the floors at or
+// below its version has all of it in that View.
 type floors struct {
-	lowest atomic.Uint64 // of all
-	mu     sync.Mutex    // guards:
-	of     map[entry.KeyspaceID]entry.Version
+	lowest  atomic.Uint64 // of all
+	highest atomic.Uint64 // likewise
+	mu      sync.Mutex    // guards:
+	of      map[entry.KeyspaceID]entry.Version
 }
 
 func (f *floors) init(layout *manifest.Layout) {
@@ -71,12 +64,8 @@ func (f *floors) init(layout *manifest.Layout) {
 // least is the version below which the history of all keyspaces may be gone.
 func (f *floors) least() entry.Version { return entry.Version(f.lowest.Load()) }
 
-// get is the floor of a keyspace; one that there is not has none.
-func (f *floors) get(id entry.KeyspaceID) entry.Version {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.of[id]
-}
+// most is the version from which on no history is gone.
+func (f *floors) most() entry.Version { return entry.Version(f.highest.Load()) }
 
 // raise raises the floor of a keyspace that there is.
 func (f *floors) raise(id entry.KeyspaceID, to entry.Version) {
@@ -105,10 +94,12 @@ func (f *floors) remove(id entry.KeyspaceID) {
 
 func (f *floors) settleLocked() {
 	lowest := f.of[entry.DefaultKeyspace]
+	highest := lowest
 	for _, at := range f.of {
-		lowest = min(lowest, at)
+		lowest, highest = min(lowest, at), max(highest, at)
 	}
 	f.lowest.Store(uint64(lowest))
+	f.highest.Store(uint64(highest))
 }
 
 // record has an edit of the layout say how far the floors have risen.

@@ -6,20 +6,17 @@
 //
 // The commit leader's calls come first, then merging or flushing, each held over
 // a whole piece of work, then recording, held over the sync of an edit, then mu,
-// held over assignments only. Readers take no lock: they pin a View (epoch.go).
+// held over assignments only. Readers take no lock: they pin a View (readers.go).
 package tree
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/journal"
@@ -48,12 +45,17 @@ type Config struct {
 	Now           func() time.Time
 	Policy        policy.Options
 	Jobs          *jobs.Pool
+	DiskLimit     int64         // bytes of all files; 0 = none
 	IdleAfter     time.Duration // silence after which upper runs are folded down
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(fn func() error) error
 	OnWork    func(Work)  // told of every finished flush and merge; may be nil
 	OnStall   func(Stall) // told when writers begin to be slowed, and when they no longer are; may be nil
+	OnSpace   func(Space) // told when writes begin to be refused for want of space, and when they no longer are; may be nil
 	OnFailure func(error) // told once of the error that ends background work; may be nil
+	// OnLongRead is told of a reader that keeps what was replaced for more than a
+	// minute, and again when that time has doubled; may be nil.
+	OnLongRead func(Held)
 }
 
 // Retention says what history a key keeps beside its newest version; a version
@@ -74,6 +76,7 @@ type Tree struct {
 	spares  recycle
 	chunks  *run.Cache // of runs whose files are not mapped
 	slowed  slowed
+	full    full
 
 	published     atomic.Uint64 // newest visible version
 	floors        floors        // history below them may be gone
@@ -82,11 +85,16 @@ type Tree struct {
 	clusterFailed atomic.Bool   // by a disk that is full, or alike: there is no other one
 	scattered     atomic.Uint64 // bytes of unsorted values that iterators jumped to; clustering takes its price off
 	closed        atomic.Bool
+	spilling      sync.RWMutex    // held for reading while a transaction writes or removes files
 	closing       context.Context // ends when Close begins
 	close         context.CancelCauseFunc
 	failure       atomic.Pointer[error] // why background work has ended
 
-	recording sync.Mutex // held while an edit is made, recorded and installed
+	recording sync.Mutex // held while an edit is made, recorded and installed, and guards:
+	told      struct {   // what OnLongRead was last told of
+		view  uint64
+		after time.Duration
+	}
 
 	mu       sync.Mutex            // guards the installation and release of Views, and:
 	changed  chan struct{}         // closed and replaced when work has made room
@@ -128,9 +136,7 @@ func (t *Tree) Journal() *journal.Journal { return t.journal }
 
 // fail ends background work; writes that need it will report err.
 func (t *Tree) fail(err error) {
-	if vfs.IsNoSpace(err) && !errors.Is(err, errs.ErrNoSpace) {
-		err = fmt.Errorf("%w: %w", errs.ErrNoSpace, err)
-	}
+	err = vfs.NoSpace(err)
 	if t.failure.CompareAndSwap(nil, &err) && t.cfg.OnFailure != nil {
 		t.cfg.OnFailure(err)
 	}
