@@ -152,6 +152,7 @@ func TestRangeDeletesDropAsDeletesDo(t *testing.T) {
 	for seed := range uint64(20000) {
 		rng := rand.New(rand.NewPCG(seed, 8))
 		rules := Rules{Watermark: entry.Version(rng.IntN(14)), Now: 100, Bottom: rng.IntN(2) == 0, Versions: rng.IntN(4)}
+		rules.Checked = entry.Version(rng.IntN(int(rules.Watermark) + 1))
 		point, ranged := newRetention(rules), rules
 		var entries []entry.Entry
 		lastRanged := false // one of several in a row counts
@@ -176,6 +177,12 @@ func TestRangeDeletesDropAsDeletesDo(t *testing.T) {
 			if got := r.judge(&e); got != want {
 				t.Fatalf("seed %d: version %d of %v with range deletes %v: %v, with deletes %v", seed, e.Version, entries, ranged.Tombstones.All(), got, want)
 			}
+		}
+		// A commit that is checked against what came after Checked finds the newest.
+		newest := ranged.Tombstones.MaxVersion()
+		got := tombstone.New(ranged.tombstones()...).MaxVersion()
+		if (newest > rules.Checked || !rules.Bottom) && got != newest || newest <= rules.Checked && rules.Bottom && got != 0 {
+			t.Fatalf("seed %d: of range deletes %v, %d is the newest kept by %+v", seed, ranged.Tombstones.All(), got, rules)
 		}
 	}
 }

@@ -202,15 +202,17 @@ func countSpans(n *node) int {
 func TestValid(t *testing.T) {
 	for _, ts := range []Tombstone{
 		{Lo: nil, Hi: key(1), Version: 1}, {Lo: key(1), Hi: nil, Version: 1}, {Lo: key(1), Hi: key(1), Version: 1},
-		{Lo: key(2), Hi: key(1), Version: 1}, {Lo: key(1), Hi: key(2)}, {Lo: key(1), Hi: key(2), Version: entry.MaxVersion + 1},
+		{Lo: key(2), Hi: key(1), Version: 1}, {Lo: key(1), Hi: key(2), Version: entry.MaxVersion + 1},
 		{Lo: key(1), Hi: bytes.Repeat([]byte("x"), entry.MaxKey+1), Version: 1},
 	} {
 		if ts.Valid() {
 			t.Errorf("[%.20q, %.20q) at %d is valid", ts.Lo, ts.Hi, ts.Version)
 		}
 	}
-	if ok := (&Tombstone{Lo: key(1), Hi: key(2), Version: 1}); !ok.Valid() {
-		t.Error("a tombstone is not valid")
+	for v := range entry.Version(2) {
+		if ok := (&Tombstone{Lo: key(1), Hi: key(2), Version: v}); !ok.Valid() {
+			t.Errorf("a tombstone at %d is not valid", v)
+		}
 	}
 }
 
