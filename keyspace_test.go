@@ -84,12 +84,12 @@ func TestKeyspacesAreDurable(t *testing.T) {
 	must(t, err)
 	wantEqual(t, "defaults", keyspace(t, db, "plain").Options(), db.Options().KeyspaceDefaults)
 	own := KeyspaceOptions{ValueThreshold: -1, TTL: -1, Versions: Retention{Age: -1}}
-	want := KeyspaceOptions{ValueThreshold: -1, Versions: Retention{Versions: 2}}
+	want := KeyspaceOptions{ValueThreshold: -1, Versions: Retention{Versions: 2}, Compression: NoCompression, CompressAbove: DefaultCompressAbove}
 	wantEqual(t, "own", keyspace(t, db, "own", own).Options(), want)
 	must(t, keyspace(t, db, "gone").Drop(t.Context()))
 	must(t, keyspace(t, db, "own").Set(b("k"), b("v")))
 	must(t, keyspace(t, db, "plain").SetOptions(KeyspaceOptions{ValueThreshold: 7}))
-	changed := KeyspaceOptions{ValueThreshold: 7, TTL: time.Hour, Versions: Retention{Versions: 2, Age: time.Minute}}
+	changed := KeyspaceOptions{ValueThreshold: 7, TTL: time.Hour, Versions: Retention{Versions: 2, Age: time.Minute}, Compression: NoCompression, CompressAbove: DefaultCompressAbove}
 	for _, crash := range []bool{true, false} {
 		if crash {
 			o.FS = fs.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})

@@ -44,7 +44,7 @@ func goldenEdit() *Edit {
 		Clock:        []ClockSample{{Version: 41, UnixMilli: 1700000000123}},
 		NextFile:     9,
 		SetKeyspaces: []Keyspace{{ID: 3, Name: "users", Options: KeyspaceOptions{ValueThreshold: -1, TTL: time.Hour, Codec: 2, CompressAbove: 1000,
-			Versions: 5, Age: time.Second, Codec: 2, CompressAbove: 1000, Unknown: []TLV{{Tag: 303, Value: []byte{9}}}}}},
+			Versions: 5, Age: time.Second, Unknown: []TLV{{Tag: 303, Value: []byte{9}}}}}},
 		DropKeyspaces:  []entry.KeyspaceID{2},
 		KeyspaceFloors: []KeyspaceFloor{{ID: 3, Version: 21}},
 		NextKeyspace:   5,
