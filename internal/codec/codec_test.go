@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
+	"strings"
 	"testing"
 )
 
 // text is some megabytes of Go's own source.
 func text(t testing.TB) []byte {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "*", "*.go"))
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(root)), "src", "*", "*.go"))
 	var all []byte
 	for _, f := range files {
 		b, err := os.ReadFile(f)
