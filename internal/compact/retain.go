@@ -81,7 +81,7 @@ func (t *retention) enter(key []byte) {
 	if !t.first && id == t.keyspace {
 		return
 	}
-	t.keyspace, t.history = id, t.rules.of(id)
+	t.keyspace, t.history = id, t.rules.Of(id)
 	t.dropped = ok && t.rules.Dropped != nil && t.rules.Dropped(id)
 	t.hides = tombstone.NewCover(t.history.Watermark, t.rules.Tombstones)
 }
@@ -161,7 +161,7 @@ func (r *Rules) tombstones() []tombstone.Tombstone {
 	}
 	var kept []tombstone.Tombstone
 	for id, set := range keyspaces {
-		watermark := r.of(id).Watermark
+		watermark := r.Of(id).Watermark
 		for _, t := range tombstone.Flatten(watermark, set) {
 			if !r.Bottom || t.Version > r.Checked {
 				kept = append(kept, t)
@@ -176,8 +176,8 @@ func (r *Rules) tombstones() []tombstone.Tombstone {
 	return kept
 }
 
-// of is what stays of the entries of a keyspace.
-func (r *Rules) of(id entry.KeyspaceID) History {
+// Of is what stays of the entries of a keyspace.
+func (r *Rules) Of(id entry.KeyspaceID) History {
 	if h, found := r.Keyspaces[id]; found {
 		return h
 	}

@@ -30,17 +30,20 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	work := Work{Kind: "merge", Reason: plan.Reason, Runs: len(inputs)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	sources := make([]iterator.Iterator, len(inputs))
 	tombstones := make([]*tombstone.Set, len(inputs))
 	order := uint64(0)
 	for i, r := range inputs {
-		sources[i], tombstones[len(inputs)-1-i] = r.Iterator(), r.Tombstones()
+		tombstones[len(inputs)-1-i] = r.Tombstones()
 		order = max(order, r.order)
-		work.BytesIn += int64(r.Meta().FileBytes())
 	}
 	drops := t.drops.Load()
 	rules := t.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
+	var sources []iterator.Iterator
+	for _, r := range uncovered(inputs, &rules, hold.view.layout) {
+		sources = append(sources, r.Iterator())
+		work.BytesIn += int64(r.Meta().FileBytes())
+	}
 	defer t.promise(int64(plan.Writes(hold.view.layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
