@@ -28,7 +28,10 @@ func uncovered(inputs []*sortedRun, rules *compact.Rules, layout *manifest.Layou
 			}
 		}
 		for _, r := range inputs {
-			if covered[r.id] && slices.ContainsFunc(layout.Run(r.id).Refs, func(ref manifest.Ref) bool { return shared[ref.Segment] }) {
+			if covered[r.id] && slices.ContainsFunc(layout.Run(r.id).Refs, func(ref manifest.Ref) bool {
+				// A target has what was moved from several segments.
+				return shared[ref.Segment] || layout.Segment(ref.Segment).State().Status == manifest.Relocated
+			}) {
 				covered[r.id], again = false, true
 			}
 		}
@@ -49,7 +52,13 @@ func coveredBy(rules *compact.Rules, layout *manifest.Layout, first, last []byte
 			at = entry.AfterKeyspace(id)
 			continue
 		}
-		next := tombstoneOver(rules.Tombstones, at, newest, rules.Of(id).Watermark)
+		history := rules.Of(id)
+		if history.Versions > 1 {
+			// A key that was set again by the transaction that has deleted its range
+			// was overwritten rather than deleted: its history goes on.
+			return false
+		}
+		next := tombstoneOver(rules.Tombstones, at, newest, history.Watermark)
 		if next == nil {
 			return false
 		}

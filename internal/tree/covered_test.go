@@ -80,6 +80,21 @@ func TestCoveredRunsAreNotRead(t *testing.T) {
 	}
 }
 
+// Where old versions are kept, a key's history goes on below a range delete whose
+// transaction has set it again.
+func TestCoveredRunsWithHistoryAreRead(t *testing.T) {
+	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.Retention.Versions = 2 })
+	s.must(s.commit(true, set("k", []byte("1"))))
+	s.flush()
+	s.must(s.tree.Compact(context.Background()))
+	s.must(s.commit(true, delRange("a", "z"), set("k", []byte("2"))))
+	s.flush()
+	s.must(s.tree.Compact(context.Background()))
+	if n := s.tree.layout().Runs()[0].Entries; n != 2 {
+		t.Errorf("%d entries, want both versions", n)
+	}
+}
+
 // A segment that a run refers to which stays is worth reading for.
 func TestCoveredRunsOfSharedSegmentsAreRead(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
