@@ -198,6 +198,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		SegmentBytes:  o.options.Tuning.SegmentSize,
 		RunFileBytes:  o.options.Tuning.RunFileSize,
 		CacheBytes:    o.options.MemoryLimit / 4,
+		CollectBytes:  o.options.MemoryLimit / 16,
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           clock,
 		Jobs:          o.jobs,

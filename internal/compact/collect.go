@@ -24,6 +24,9 @@ type Collection struct {
 	Remap func(source, target entry.FileNum, moves []segment.Move) (Remap, error)
 	// Discard removes a remap that was written for nothing.
 	Discard func(Remap)
+	// Memory bounds what keys and places of records take at a time; 0 = no bound.
+	// What is more is sorted and moved in pieces.
+	Memory int64
 	// Pace is called for every few bytes read or written, and may wait; nil never does.
 	Pace func(ctx context.Context, n int) error
 }
@@ -55,10 +58,10 @@ func (d *Damaged) Error() string { return d.Err.Error() }
 // Unwrap is what was found.
 func (d *Damaged) Unwrap() error { return d.Err }
 
-// Collect copies the live records of the victims, in key order, to one new
-// segment, and writes where they went. Nothing that is live is left out: if one
-// record can't be read, that is a *Damaged. Memory is taken for keys and places,
-// not for values. On an error it removes what it wrote.
+// Collect copies the live records of the victims, in key order as far as Memory
+// allows, to one new segment, and writes where they went. Nothing that is live is
+// left out: if one record can't be read, that is a *Damaged. Memory is taken for
+// keys and places, not for values. On an error it removes what it wrote.
 func Collect(ctx context.Context, c Collection) (out Output, err error) {
 	w := collector{Collection: c, out: &out, moves: make([][]segment.Move, len(c.Victims))}
 	defer func() {
@@ -71,15 +74,15 @@ func Collect(ctx context.Context, c Collection) (out Output, err error) {
 			return out, err
 		}
 	}
-	if len(w.records) == 0 {
-		return out, nil
-	}
-	slices.SortFunc(w.records, w.compare)
-	if err := w.copyAll(ctx); err != nil {
+	if err := w.copyAll(ctx); err != nil || w.target == nil {
 		return out, err
 	}
 	return out, w.finish()
 }
+
+// recordMemory is what one record takes beside its key, its place in the remap
+// included.
+const recordMemory = 64
 
 // keyBlock is the memory that keys are gathered in at a time.
 const keyBlock = 1 << 20
@@ -92,12 +95,13 @@ type live struct {
 	victim uint32
 }
 
-// collector gathers what is live, then writes it.
+// collector gathers what is live, piece by piece, and writes it.
 type collector struct {
 	Collection
 	out     *Output
-	records []live
+	records []live // of the piece being gathered
 	keys    []byte // block being filled
+	memory  int64  // that records and keys take
 	target  *segment.ValueWriter
 	bytes   uint64           // of values written
 	moves   [][]segment.Move // by victim
@@ -106,7 +110,7 @@ type collector struct {
 // gather notes the live records of a victim, in one sequential read of it.
 func (w *collector) gather(ctx context.Context, victim int) error {
 	v := w.Victims[victim]
-	before := len(w.records)
+	found := uint64(0)
 	w.out.Bytes += uint64(v.End())
 	paced := int64(0)
 	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
@@ -116,6 +120,12 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 			return nil
 		}
 		w.records = append(w.records, live{key: w.keep(rec.Key), offset: off, size: uint32(rec.Size), victim: uint32(victim)})
+		found++
+		if w.memory += recordMemory + int64(len(rec.Key)); w.Memory > 0 && w.memory >= w.Memory {
+			if err := w.copyAll(ctx); err != nil {
+				return err
+			}
+		}
 		if off-paced < paceBytes {
 			return nil
 		}
@@ -126,7 +136,7 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	if err != nil {
 		return damaged(v.Segment.Num, err)
 	}
-	if got, want := uint64(len(w.records)-before), v.Segment.Records-v.Segment.DeadRecords(); got != want {
+	if got, want := found, v.Segment.Records-v.Segment.DeadRecords(); got != want {
 		return damaged(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
 			"%d records are not dead, the manifest knows of %d", got, want))
 	}
@@ -162,10 +172,17 @@ func (w *collector) pace(ctx context.Context, n int) error {
 	return w.Pace(ctx, n)
 }
 
+// copyAll moves the records gathered so far, in key order.
 func (w *collector) copyAll(ctx context.Context) (err error) {
-	if w.target, err = w.Target(); err != nil {
-		return err
+	if len(w.records) == 0 {
+		return nil
 	}
+	if w.target == nil {
+		if w.target, err = w.Target(); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(w.records, w.compare)
 	written := 0
 	for i := range w.records {
 		r := &w.records[i]
@@ -184,6 +201,7 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 			written = 0
 		}
 	}
+	w.records, w.keys, w.memory = w.records[:0], nil, 0
 	return nil
 }
 

@@ -5,7 +5,7 @@ import "github.com/brockdb/brock/internal/manifest"
 const (
 	// At idle, upper runs lighter than a share of the base stay where they are:
 	// rewriting the base for them would write far more than was ever put in.
-	idleShare      = 10 // base / 10, and
+	foldShare      = 10 // base / 10, and
 	idleSmallShare = 64 // base / 64 if all runs together are at most
 	idleSmall      = 256 << 20
 	idleTiny       = 16 << 20 // so small a store is always collapsed
@@ -20,8 +20,9 @@ const (
 )
 
 // merge chooses a merge, nil if none is worth it.
-func merge(l *manifest.Layout, s State, o Options) *Merge {
-	runs := l.Runs()
+func (w *wasted) merge() *Merge {
+	s, o := w.state, w.options
+	runs := w.layout.Runs()
 	uppers, base := split(runs)
 	if len(uppers) == 0 {
 		return nil
@@ -37,7 +38,7 @@ func merge(l *manifest.Layout, s State, o Options) *Merge {
 		return into(manifest.Upper, cheapest(uppers, o.UpperRuns), "too many upper runs")
 	case base != nil && len(uppers) > 1 && atLeast(weight, size, 3*o.BaseShare):
 		return into(manifest.Base, runs, "the upper runs weigh far more than the base")
-	case base != nil && stale(l, uppers, base):
+	case w.stale():
 		return into(manifest.Base, runs, "the upper runs hide garbage")
 	case s.Idle && len(runs) > 1 && (worthCollapsing(runs, weight, size) || mayHide(uppers, base)):
 		return into(manifest.Base, runs, "idle")
@@ -121,10 +122,11 @@ func mayHide(uppers []*manifest.Run, base *manifest.Run) bool {
 	return base != nil && hides(uppers, base, 100) >= max(base.SeparatedBytes/100*hiddenShare, hiddenLeast)
 }
 
-// stale reports whether upper runs surely hide much, far more than it costs to
-// find it: as much as deletes say, and as the records that are known to be dead
-// tell of the others. In a store that is only added to there are none.
-func stale(l *manifest.Layout, uppers []*manifest.Run, base *manifest.Run) bool {
+// staleUnknown reports whether upper runs of which nobody knows what they hide
+// surely hide much, far more than the cost of finding it: as much as deletes say,
+// and as the records that are known to be dead tell of the others. In a store that
+// is only added to there are none.
+func staleUnknown(l *manifest.Layout, uppers []*manifest.Run, base *manifest.Run, cost uint64) bool {
 	var records, dead uint64
 	for _, s := range l.Segments() {
 		if s.State().Status == manifest.Live {
@@ -132,10 +134,6 @@ func stale(l *manifest.Layout, uppers []*manifest.Run, base *manifest.Run) bool 
 		}
 	}
 	hidden := hides(uppers, base, min(100, staleSample*100*dead/max(records, 1)))
-	cost := base.FileBytes()
-	for _, r := range uppers {
-		cost += r.FileBytes()
-	}
 	return hidden >= max(base.SeparatedBytes/100*hiddenShare, staleLeast, staleGain*cost)
 }
 
@@ -168,7 +166,7 @@ func worthCollapsing(runs []*manifest.Run, weight, base uint64) bool {
 	for _, r := range runs {
 		total += r.FileBytes()
 	}
-	return weight >= base/idleShare || total <= idleSmall && weight >= base/idleSmallShare || total <= idleTiny
+	return weight >= base/foldShare || total <= idleSmall && weight >= base/idleSmallShare || total <= idleTiny
 }
 
 // alike are the newest upper runs, up to one that is far heavier than all

@@ -7,8 +7,8 @@
 // size, so that an entry is rewritten seldom; when the store is idle everything
 // is merged into one run, if that is not far more work than it is worth.
 //
-// Segments are collected when much of one is garbage, or when garbage is much of
-// an idle store. Collected segments leave remaps behind, of which there are few:
+// Garbage has a budget (space.go), and segments are collected before it is used
+// up, the deadest and oldest first, and more of them in an idle store. Collected segments leave remaps behind, of which there are few:
 // before there are too many, runs are merged for no other reason.
 package policy
 
@@ -26,9 +26,9 @@ type Options struct {
 	// from which they are merged into it; 0 = 100. Less keeps less stale data
 	// and writes more.
 	BaseShare int
-	// GarbageShare is how much of a segment's file may be garbage, in percent,
-	// before what is live in it moves to another; 0 = 50. Less keeps less
-	// garbage and writes more. An idle store goes further by itself.
+	// GarbageShare is how much garbage there may be while clients write, in
+	// percent of what is live; 0 = 50. Less takes less space and moves what is
+	// live more often. An idle store goes further by itself.
 	GarbageShare int
 	// SegmentBytes bounds the live data that one collection moves; 0 = 256 MB.
 	SegmentBytes uint64
@@ -59,6 +59,9 @@ type State struct {
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
+
+	Memtables Replaced                  // of all memtables together
+	Hidden    map[manifest.RunID]uint64 // Replaced.Older of the runs of which it is known
 }
 
 // Plan is what is worth doing now; the zero value is nothing. Its parts may be
@@ -88,7 +91,7 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 		p.Collect = w.collection()
 	}
 	if !s.Merging {
-		if p.Merge = merge(l, s, o); p.Merge == nil && p.Collect == nil {
+		if p.Merge = w.merge(); p.Merge == nil && p.Collect == nil {
 			p.Merge = w.healing()
 		}
 	}

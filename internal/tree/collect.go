@@ -27,22 +27,30 @@ import (
 
 // runCollect collects what is worth it while clients may be busy.
 func (t *Tree) runCollect(ctx context.Context) error {
-	did, err := t.collectAll(ctx, policy.State{})
+	did, err := t.collectAll(ctx, whileBusy)
 	if did {
 		t.work.merge.Kick() // remaps may want to be healed
 	}
 	return err
 }
 
+// occasion says for what a collection is.
+type occasion int
+
+const (
+	whileBusy occasion = iota
+	atIdle
+	onRequest
+)
+
 // collectAll collects until nothing more is worth it, and reports whether
 // anything was. An error ends it, but not background work: the store is as good
 // as before, and it is tried again after the next change.
-func (t *Tree) collectAll(ctx context.Context, s policy.State) (did bool, err error) {
+func (t *Tree) collectAll(ctx context.Context, o occasion) (did bool, err error) {
 	t.work.collecting.Lock()
 	defer t.work.collecting.Unlock()
 	for {
-		s.Damaged = t.damagedSegments()
-		found, err := t.collectNext(ctx, s)
+		found, err := t.collectNext(ctx, o)
 		if !found {
 			return did, err
 		}
@@ -71,7 +79,7 @@ func (t *Tree) damagedSegments() []entry.FileNum {
 }
 
 // collectNext does the next collection, and reports whether there was one to do.
-func (t *Tree) collectNext(ctx context.Context, s policy.State) (found bool, err error) {
+func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err error) {
 	hold, err := t.hold()
 	if err != nil {
 		return false, err
@@ -79,17 +87,21 @@ func (t *Tree) collectNext(ctx context.Context, s policy.State) (found bool, err
 	defer t.reclaim() // what this replaces and, while it holds it, keeps
 	defer hold.Release()
 	layout := hold.view.layout
-	plan := policy.Decide(layout, s, t.cfg.Policy).Collect
+	state := t.state(hold.view)
+	state.Idle, state.Reclaim = o == atIdle, o == onRequest
+	plan := policy.Decide(layout, state, t.cfg.Policy).Collect
 	if plan == nil || t.failed() != nil {
 		return false, nil
 	}
 	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Pace: t.pacer(s.Reclaim || plan.Urgent)}
+	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: t.cfg.CollectBytes, Pace: t.pacer(o)}
 	for _, num := range plan.Victims {
 		c.Victims = append(c.Victims, compact.Victim{Reader: hold.view.segments.find(num).Reader, Segment: layout.Segment(num)})
 	}
+	t.space.copying.Store(int64(plan.Bytes))
+	defer t.space.copying.Store(0)
 	out, err := compact.Collect(ctx, c)
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
@@ -150,26 +162,28 @@ const (
 	settleWait  = time.Millisecond // shorter waits are put together
 )
 
-// pacer returns what keeps a collection out of the way of writers, unless it is
-// urgent: it waits while memtables wait for their flush, and goes slowly while
-// something is committed.
-func (t *Tree) pacer(urgent bool) func(context.Context, int) error {
-	if urgent {
+// pacer returns what keeps a collection out of the way of writers, unless
+// somebody waits for it: it waits while memtables wait for their flush, and goes
+// slowly while something is committed. The nearer garbage is to its budget, the
+// faster it goes.
+func (t *Tree) pacer(o occasion) func(context.Context, int) error {
+	if o == onRequest {
 		return nil
 	}
 	written := t.stats.journalBytes.Load()
 	var owed time.Duration
 	return func(ctx context.Context, n int) error {
-		if err := t.yield(ctx); err != nil {
-			return err
-		}
 		now := t.stats.journalBytes.Load()
 		quiet := now == written
 		written = now
-		if quiet {
+		leisure := 1 - policy.Hurry(t.space.fill())
+		if leisure == 0 {
 			return nil
 		}
-		if owed += time.Duration(float64(n) / collectRate * float64(time.Second)); owed < settleWait {
+		if err := t.yield(ctx); quiet || err != nil {
+			return err
+		}
+		if owed += time.Duration(leisure * float64(n) / collectRate * float64(time.Second)); owed < settleWait {
 			return nil
 		}
 		defer func() { owed = 0 }()
@@ -204,7 +218,7 @@ func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 	defer cancel(nil)
 	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
 	for again := true; again; {
-		if again, err = t.collectAll(ctx, policy.State{Reclaim: true}); err != nil {
+		if again, err = t.collectAll(ctx, onRequest); err != nil {
 			return 0, err
 		}
 		healed, err := t.healAll(ctx)

@@ -15,7 +15,6 @@ import (
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -190,7 +189,7 @@ func (g *gauntlet) mergeSome() {
 func (g *gauntlet) collectNow() (did bool) {
 	g.during("collect", func() {
 		var err error
-		did, err = g.tree.collectAll(context.Background(), policy.State{Reclaim: g.rng.IntN(2) == 0})
+		did, err = g.tree.collectAll(context.Background(), []occasion{atIdle, onRequest}[g.rng.IntN(2)])
 		g.must(err)
 	})
 	if did {
@@ -332,7 +331,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	s.must(err)
 	p.Release()
 	damage(t, mem, s.tree.path(nameOf(first)), int64(e.Handle.Offset)+500)
-	did, err := s.tree.collectAll(context.Background(), policy.State{})
+	did, err := s.tree.collectAll(context.Background(), atIdle)
 	if !did || err != nil || s.failure != nil {
 		t.Errorf("collected %v, %v, %v", did, err, s.failure)
 	}
@@ -350,7 +349,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 		}
 	}
 	p.Release()
-	if did, err := s.tree.collectAll(context.Background(), policy.State{}); did || err != nil || len(reports) != 2 {
+	if did, err := s.tree.collectAll(context.Background(), atIdle); did || err != nil || len(reports) != 2 {
 		t.Errorf("tried again: %v, %v", did, err)
 	}
 	s.close()

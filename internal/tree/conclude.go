@@ -8,7 +8,6 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
-	"github.com/brockdb/brock/internal/policy"
 )
 
 // change is what a finished piece of work takes out of the View.
@@ -16,6 +15,7 @@ type change struct {
 	tables []*table
 	runs   []*sortedRun
 	since  *manifest.Layout // what a collection knew when it began
+	hidden int64            // of the run that is added, see sortedRun
 }
 
 // conclude makes finished work true: it opens what was written, records the
@@ -205,7 +205,7 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		next.runs = slices.DeleteFunc(next.runs, func(r *sortedRun) bool { return slices.Contains(c.runs, r) })
 	}
 	for _, r := range added.runs {
-		r.order = layout.Run(r.id).Order
+		r.order, r.hidden = layout.Run(r.id).Order, c.hidden
 	}
 	next.runs = slices.Insert(next.runs, at, added.runs...)
 	for _, r := range c.runs {
@@ -230,7 +230,7 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		}
 	}
 	next.layout = layout
-	next.lag = policy.Lag(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
+	t.measureLocked(next)
 	t.views.install(next)
 	t.wakeLocked()
 	return unwanted

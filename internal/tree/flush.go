@@ -48,7 +48,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Extract: census.moves,
 		Value:   hold.view.separated,
 		Run:     t.newRunWriter(rules.Bottom),
-		Values:  t.newValueWriter, ValueBytes: t.cfg.SegmentBytes,
+		Values:  t.newValueWriter, ValueBytes: t.segmentLimit(),
 	})
 	if err != nil {
 		return false, fmt.Errorf("flush: %w", err)
@@ -67,7 +67,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	change := change{tables: []*table{sealed}}
+	change := change{tables: []*table{sealed}, hidden: sealed.replaced.Load()}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

@@ -51,11 +51,29 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
-	if err := t.conclude(edit, &out, change{runs: inputs}); err != nil {
+	if err := t.conclude(edit, &out, change{runs: inputs, hidden: stillHidden(inputs, &out, bottom)}); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
 	work.done(&out)
 	return nil
+}
+
+// stillHidden is how many bytes of older values a merged run hides: what its
+// inputs hid, without what the merge has found.
+func stillHidden(inputs []*sortedRun, out *compact.Output, bottom bool) (hidden int64) {
+	if bottom {
+		return 0
+	}
+	for _, r := range inputs {
+		if r.hidden == noHidden {
+			return noHidden
+		}
+		hidden += r.hidden
+	}
+	for _, dead := range out.Dead.Lists() {
+		hidden -= int64(dead.Bytes)
+	}
+	return max(hidden, 0)
 }
 
 // consecutive finds the runs with these ids, which must lie next to each other,

@@ -63,11 +63,12 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 			return nil, rec, err
 		}
 		t.journal = journal.New(journal.Config{
-			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, NextNum: t.nextFile,
+			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, SegmentLimit: t.segmentLimit, NextNum: t.nextFile,
 			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap,
 		})
 	}
 	t.prepareBackground()
+	t.measureLocked(view) // nobody else has the tree yet
 	t.views.install(view)
 	return t, rec, nil
 }

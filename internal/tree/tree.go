@@ -43,6 +43,7 @@ type Config struct {
 	SegmentBytes  int64  // size at which a journal segment ends
 	RunFileBytes  int64  // size at which a file of a run ends
 	NoMap         bool   // read files without mapping them
+	CollectBytes  int64  // memory of a collection; 0 = no bound
 	CacheBytes    int64  // of run chunks, where files are not mapped; 0 = a default
 	Retention     Retention
 	Now           func() time.Time
@@ -74,6 +75,7 @@ type Tree struct {
 	spares  recycle
 	chunks  *run.Cache // of runs whose files are not mapped
 	slowed  slowed
+	space   space
 
 	published atomic.Uint64 // newest visible version
 	floor     atomic.Uint64 // history below it may be gone

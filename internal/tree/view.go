@@ -23,7 +23,6 @@ type View struct {
 	runs     []*sortedRun // those of layout
 	segments segmentIndex // those of layout, and of the tables' journal
 	layout   *manifest.Layout
-	lag      int // of collection behind writers
 }
 
 // table is a memtable and the journal segments that hold the same records.
@@ -36,6 +35,10 @@ type table struct {
 	separated      atomic.Int64 // entries whose values stayed in the journal
 	separatedBytes atomic.Int64 // of these values
 	bytes          atomic.Int64 // of the keys and the other values
+
+	// Bytes of separated values that entries replace, estimated by a sample:
+	replaced atomic.Int64 // in older memtables and runs
+	outdated atomic.Int64 // in this one
 }
 
 // sortedRun is an open run.
@@ -44,6 +47,8 @@ type sortedRun struct {
 	shared
 	id    manifest.RunID
 	order uint64 // age: greater is newer
+
+	hidden int64 // bytes of separated values of older runs that it replaces, estimated; noHidden = not known
 }
 
 // valueFile is an open segment, or what leads to where its records are now.
@@ -121,7 +126,6 @@ func (v *View) edit() *View {
 		runs:     slices.Clone(v.runs),
 		segments: v.segments,
 		layout:   v.layout,
-		lag:      v.lag,
 	}
 }
 
