@@ -188,7 +188,10 @@ func (j *Journal) room(size int64) error {
 func (j *Journal) fill(end int64) error {
 	if j.bulk >= bulkFill {
 		size := (end + segment.BlockSize - 1) / segment.BlockSize * segment.BlockSize
-		return j.cur.Fill(min(size, j.cur.limit))
+		if size >= j.cur.limit {
+			return nil // the segment ends somewhere in this block: zeros behind it would be written for nothing
+		}
+		return j.cur.Fill(size)
 	}
 	if j.synced == 0 || j.synced > smallSync || j.bulk > smallSync || end-j.cur.Allocated() > mostFill {
 		return nil
