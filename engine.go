@@ -27,6 +27,8 @@ type engine interface {
 // pin is a reader's hold on one state of an engine, at one version.
 type pin interface {
 	Version() entry.Version
+	// From notes the program counter where the reader began.
+	From(pc uintptr)
 	// Get finds the newest version of key up to Version, also a delete or an
 	// expired one. It leaves dst.Key alone.
 	Get(key []byte, dst *entry.Entry) (bool, error)
@@ -35,6 +37,10 @@ type pin interface {
 	// Touch has a separated value brought near; false means that Value may
 	// have to wait for the disk, and more so than a goroutine costs.
 	Touch(e *entry.Entry) bool
+	// Jump tells how many bytes count as scattered because e's separated value
+	// lies far from the one before; Scattered adds such bytes up.
+	Jump(e *entry.Entry) uint64
+	Scattered(bytes uint64)
 	// Iterator walks all versions, also those newer than Version.
 	Iterator() iterator.Iterator
 	Release()

@@ -47,17 +47,24 @@ type TreeMetrics struct {
 	CompactedBytes  int64 // written by compactions
 	Collections     int64
 	CollectedBytes  int64 // written by collections
+	Clusterings     int64 // times that values were sorted because scans jumped among them
+	ClusteredBytes  int64 // written by them
+	ScatteredBytes  int64 // of values that scans jumped to, and nothing was done for yet
 	Remaps          int   // collected segments that entries are still led on from
 	RemapBytes      int64 // in the files that do so
 	JournalBytes    int64 // appended to the journal
 	Stalls          int64
 	StallTime       time.Duration
-	PinnedVersion   uint64 // oldest version that a transaction still reads; 0 = none
+	PinnedVersion   uint64        // oldest version that a transaction still reads; 0 = none
+	PinnedBy        string        // where that transaction began: function, file and line
+	PinnedFor       time.Duration // since something that it reads was replaced; 0 = nothing was
+	PinnedBytes     int64         // in files that only open transactions need
+	PinnedMemory    int64         // in memtables that only open transactions need
 }
 
 // WriteAmp is the bytes written to files per byte of the records committed.
 func (m *Metrics) WriteAmp() float64 {
-	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes+m.Tree.CollectedBytes, m.Bytes)
+	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes+m.Tree.CollectedBytes+m.Tree.ClusteredBytes, m.Bytes)
 }
 
 // SpaceAmp is the bytes in files per byte that entries still need.
@@ -86,9 +93,13 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
+	fmt.Fprintf(&b, "clustered   %d times, %s; scattered since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.ScatteredBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
 	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
+	if t.PinnedFor > 0 {
+		fmt.Fprintf(&b, "            %s in files, %s in memory, for %v by %s\n", sizeString(t.PinnedBytes), sizeString(t.PinnedMemory), t.PinnedFor.Round(time.Second), t.PinnedBy)
+	}
 	return b.String()
 }
 

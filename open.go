@@ -197,17 +197,21 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
 		SegmentBytes:  o.options.Tuning.SegmentSize,
 		RunFileBytes:  o.options.Tuning.RunFileSize,
+		Memory:        o.options.MemoryLimit,
 		CacheBytes:    o.options.MemoryLimit / 4,
-		CollectBytes:  o.options.MemoryLimit / 16,
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           clock,
 		Jobs:          o.jobs,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
-		Policy:        policy.Options{GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio))},
-		Exclusive:     func(fn func() error) error { return o.db.exclusive(fn) },
-		OnWork:        o.onWork,
-		OnStall:       o.onStall,
-		OnFailure:     o.onFailure,
+		Policy: policy.Options{
+			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
+			NoClustering: o.options.Maintenance.NoClustering,
+		},
+		Exclusive:  func(fn func() error) error { return o.db.exclusive(fn) },
+		OnWork:     o.onWork,
+		OnStall:    o.onStall,
+		OnLongRead: o.onLongRead,
+		OnFailure:  o.onFailure,
 	}, o.log)
 	o.tree = t
 	return recovery, err
@@ -251,7 +255,8 @@ func (o *opening) onWork(w tree.Work) {
 		call = o.options.Events.Flush
 	case "collection":
 		call = o.options.Events.Collection
-		// Unlike other work, this goes on with something else.
+	}
+	if w.Segments > 0 { // unlike other work, this goes on with something else
 		var c *CorruptionError
 		if errors.As(w.Err, &c) && o.options.Events.Corruption != nil {
 			o.options.Events.Corruption(c)
@@ -262,6 +267,17 @@ func (o *opening) onWork(w tree.Work) {
 	}
 	if log := o.options.Logger; log != nil {
 		log.Debug(w.Kind, "reason", w.Reason, "entries", w.Entries, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	}
+}
+
+// onLongRead passes on that a transaction keeps what was replaced.
+func (o *opening) onLongRead(h tree.Held) {
+	info := ReaderInfo{Version: uint64(h.Version), Begun: originString(h.Origin), For: h.For, FileBytes: h.FileBytes, MemoryBytes: h.MemoryBytes}
+	if call := o.options.Events.LongReader; call != nil {
+		call(info)
+	}
+	if log := o.options.Logger; log != nil {
+		log.Warn("a transaction keeps what was replaced", "begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 	}
 }
 
@@ -325,12 +341,19 @@ func (e treeEngine) Metrics() TreeMetrics {
 		CompactedBytes:  s.MergedBytes,
 		Collections:     s.Collections,
 		CollectedBytes:  s.MovedBytes,
+		Clusterings:     s.Clusterings,
+		ClusteredBytes:  s.SortedBytes,
+		ScatteredBytes:  s.ScatteredBytes,
 		Remaps:          s.Remaps,
 		RemapBytes:      s.RemapBytes,
 		JournalBytes:    s.JournalBytes,
 		Stalls:          s.Stalls,
 		StallTime:       s.Stalled,
-		PinnedVersion:   uint64(s.OldestRead),
+		PinnedVersion:   uint64(s.Held.Version),
+		PinnedBy:        originString(s.Held.Origin),
+		PinnedFor:       s.Held.For,
+		PinnedBytes:     s.Held.FileBytes,
+		PinnedMemory:    s.Held.MemoryBytes,
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 const (
 	maxRemaps     = 16      // relocated segments at most
-	maxMoved      = 2 << 20 // records that one collection of several segments moves
 	recordBytes   = 64      // more than this around a value in a journal segment is not its record's
 	idleGarbage   = 20      // percent of what is live that an idle store keeps as garbage, and
 	idleSlack     = 8 << 20 // so much more; less if space is asked for:
@@ -52,6 +51,7 @@ type victim struct {
 	live    uint64 // bytes of the file that hold them
 	garbage uint64 // the rest of the file
 	died    bool   // some of it was needed once
+	small   bool   // for clustering
 	score   float64
 }
 
@@ -153,7 +153,7 @@ func (w *wasted) collection() *Collection {
 		if !w.wanted(v, freed) {
 			continue
 		}
-		if len(c.Victims) > 0 && (c.Bytes+v.live > most || records+v.records > maxMoved) {
+		if len(c.Victims) > 0 && (c.Bytes+v.live > most || records+v.records > w.options.MovedRecords) {
 			continue
 		}
 		c.Victims = append(c.Victims, v.num)

@@ -10,6 +10,9 @@
 // Garbage has a budget (space.go), and segments are collected before it is used
 // up, the deadest and oldest first, and more of them in an idle store. Collected segments leave remaps behind, of which there are few:
 // before there are too many, runs are merged for no other reason.
+//
+// Values lie in the order in which they arrived until scans have jumped among
+// them for so long that an idle store sorts them.
 package policy
 
 import (
@@ -32,6 +35,11 @@ type Options struct {
 	GarbageShare int
 	// SegmentBytes bounds the live data that one collection moves; 0 = 256 MB.
 	SegmentBytes uint64
+	// MovedRecords bounds the records that one collection of several segments
+	// moves; 0 = 2 million.
+	MovedRecords uint64
+	// NoClustering has values stay in the order of their arrival, whatever is scanned.
+	NoClustering bool
 }
 
 func (o Options) withDefaults() Options {
@@ -48,6 +56,9 @@ func (o Options) withDefaults() Options {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 256 << 20
 	}
+	if o.MovedRecords == 0 {
+		o.MovedRecords = 2 << 20
+	}
 	return o
 }
 
@@ -58,6 +69,7 @@ type State struct {
 	Collecting bool            // a collection is going on
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
+	Scattered  uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
 
 	Memtables Replaced                  // of all memtables together
@@ -78,6 +90,8 @@ type Merge struct {
 	Runs   []manifest.RunID // newest first
 	Into   manifest.Tier
 	Reason string
+	Sort   []entry.FileNum // segments whose values move, in the order of keys, to new ones; ascending
+	Price  uint64          // for sorting them: by how much State.Scattered goes down
 }
 
 // Decide chooses what to do.
@@ -92,6 +106,9 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 	}
 	if !s.Merging {
 		if p.Merge = w.merge(); p.Merge == nil && p.Collect == nil {
+			p.Merge = w.clustering() // which heals too
+		}
+		if p.Merge == nil && p.Collect == nil {
 			p.Merge = w.healing()
 		}
 	}

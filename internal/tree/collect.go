@@ -96,7 +96,7 @@ func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err err
 	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: t.cfg.CollectBytes, Pace: t.pacer(o)}
+	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: int(t.cfg.Memory / collectShare), Pace: t.pacer(o)}
 	for _, num := range plan.Victims {
 		c.Victims = append(c.Victims, compact.Victim{Reader: hold.view.segments.find(num).Reader, Segment: layout.Segment(num)})
 	}
@@ -241,7 +241,7 @@ func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
 		if plan == nil {
 			return did, nil
 		}
-		if err := t.merge(ctx, plan.Runs, plan.Reason); err != nil {
+		if err := t.merge(ctx, plan); err != nil {
 			return did, err
 		}
 		did = true

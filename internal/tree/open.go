@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 )
 
@@ -32,14 +33,16 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
+	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
 	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
 	t.closing, t.close = context.WithCancelCause(context.Background())
-	t.views.epochs.init(t.reclaimSoon)
-	t.leader = t.views.epochs.reserve()
+	t.views.readers.freed = t.reclaimSoon
+	t.views.now = cfg.Now
+	t.leader = t.views.readers.reserve()
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
 	t.floor.Store(uint64(layout.Floor()))
-	view := &View{layout: layout}
+	view := &View{layout: layout, unsorted: policy.Scatter(layout, policy.State{}, cfg.Policy)}
 	defer func() {
 		if err != nil {
 			view.each(func(s *shared) { s.release() })

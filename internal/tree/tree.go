@@ -6,7 +6,7 @@
 //
 // The commit leader's calls come first, then merging or flushing, each held over
 // a whole piece of work, then recording, held over the sync of an edit, then mu,
-// held over assignments only. Readers take no lock: they pin a View (epoch.go).
+// held over assignments only. Readers take no lock: they pin a View (readers.go).
 package tree
 
 import (
@@ -38,12 +38,12 @@ type Config struct {
 	UUID          [16]byte
 	Seed          uint64 // of the key hash
 	ReadOnly      bool   // nothing is written, no work is done in the background
+	Memory        int64  // bytes that all parts together may take; 0 = no bound
 	MemtableBytes int    // arena size at which a memtable is sealed
 	JournalBytes  int64  // journal size of one memtable, likewise
 	SegmentBytes  int64  // size at which a journal segment ends
 	RunFileBytes  int64  // size at which a file of a run ends
 	NoMap         bool   // read files without mapping them
-	CollectBytes  int64  // memory of a collection; 0 = no bound
 	CacheBytes    int64  // of run chunks, where files are not mapped; 0 = a default
 	Retention     Retention
 	Now           func() time.Time
@@ -55,6 +55,9 @@ type Config struct {
 	OnWork    func(Work)  // told of every finished flush and merge; may be nil
 	OnStall   func(Stall) // told when writers begin to be slowed, and when they no longer are; may be nil
 	OnFailure func(error) // told once of the error that ends background work; may be nil
+	// OnLongRead is told of a reader that keeps what was replaced for more than a
+	// minute, and again when that time has doubled; may be nil.
+	OnLongRead func(Held)
 }
 
 // Retention says what history a key keeps beside its newest version; a version
@@ -77,15 +80,21 @@ type Tree struct {
 	slowed  slowed
 	space   space
 
-	published atomic.Uint64 // newest visible version
-	floor     atomic.Uint64 // history below it may be gone
-	numbers   atomic.Uint64 // last file number given out
-	closed    atomic.Bool
-	closing   context.Context // ends when Close begins
-	close     context.CancelCauseFunc
-	failure   atomic.Pointer[error] // why background work has ended
+	published     atomic.Uint64 // newest visible version
+	floor         atomic.Uint64 // history below it may be gone
+	numbers       atomic.Uint64 // last file number given out
+	clusterFailed atomic.Bool   // by a disk that is full, or alike: there is no other one
+	scattered     atomic.Uint64 // bytes of unsorted values that iterators jumped to; clustering takes its price off
+	closed        atomic.Bool
+	closing       context.Context // ends when Close begins
+	close         context.CancelCauseFunc
+	failure       atomic.Pointer[error] // why background work has ended
 
-	recording sync.Mutex // held while an edit is made, recorded and installed
+	recording sync.Mutex // held while an edit is made, recorded and installed, and guards:
+	told      struct {   // what OnLongRead was last told of
+		view  uint64
+		after time.Duration
+	}
 
 	mu       sync.Mutex            // guards the installation and release of Views, and:
 	changed  chan struct{}         // closed and replaced when work has made room
