@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -84,21 +85,26 @@ func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err err
 	if err != nil {
 		return false, err
 	}
-	defer t.reclaim() // what this replaces and, while it holds it, keeps
-	defer hold.Release()
+	defer t.reclaim() // what this replaces
 	layout := hold.view.layout
 	state := t.state(hold.view)
 	state.Idle, state.Reclaim = o == atIdle, o == onRequest
 	plan := policy.Decide(layout, state, t.cfg.Policy).Collect
 	if plan == nil || t.failed() != nil {
+		hold.Release()
 		return false, nil
 	}
+	view, release := hold.narrow(func(part *View) {
+		part.tables, part.runs = nil, nil
+		part.segments = part.segments.without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
+	})
+	defer release()
 	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: int(t.cfg.Memory / collectShare), Pace: t.pacer(o)}
 	for _, num := range plan.Victims {
-		c.Victims = append(c.Victims, compact.Victim{Reader: hold.view.segments.find(num).Reader, Segment: layout.Segment(num)})
+		c.Victims = append(c.Victims, compact.Victim{Reader: view.segments.find(num).Reader, Segment: layout.Segment(num)})
 	}
 	t.space.copying.Store(int64(plan.Bytes))
 	defer t.space.copying.Store(0)

@@ -24,17 +24,20 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer t.reclaim() // what this replaces and, while it holds it, keeps
-	defer hold.Release()
-	tables := hold.view.tables
-	if len(tables) < 2 {
+	defer t.reclaim() // what this replaces
+	view, release := hold.narrow(func(part *View) {
+		part.tables = part.tables[max(1, len(part.tables)-1):]
+		part.segments = part.segments.without(func(num entry.FileNum) bool { return part.layout.Segment(num) != nil })
+	})
+	defer release()
+	if len(view.tables) == 0 {
 		return false, nil
 	}
-	sealed := tables[len(tables)-1]
+	sealed := view.tables[0]
 	work := Work{Kind: "flush", Reason: "memtable sealed", BytesIn: sealed.Bytes()}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	rules := t.rules(len(hold.view.runs) == 0)
+	rules := t.rules(len(view.runs) == 0)
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
 		// The manifest must not name what a power loss would take.
@@ -46,7 +49,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Entries: sealed.Sorted(),
 		Rules:   rules,
 		Extract: census.moves,
-		Value:   hold.view.separated,
+		Value:   view.separated,
 		Run:     t.newRunWriter(rules.Bottom),
 		Values:  t.newValueWriter, ValueBytes: t.segmentLimit(),
 	})

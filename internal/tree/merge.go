@@ -20,9 +20,15 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	if err != nil {
 		return err
 	}
-	defer t.reclaim() // what this replaces and, while it holds it, keeps
-	defer hold.Release()
-	inputs, bottom, err := consecutive(hold.view.runs, plan.Runs)
+	defer t.reclaim() // what this replaces
+	view, release := hold.narrow(func(part *View) {
+		part.tables = nil
+		if len(plan.Sort) == 0 {
+			part.segments = part.segments.without(part.unmoved())
+		}
+	})
+	defer release()
+	inputs, bottom, err := consecutive(view.runs, plan.Runs)
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
@@ -39,12 +45,12 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   t.rules(bottom),
-		Heal:    hold.view.healing(),
+		Heal:    view.healing(),
 		Run:     t.newRunWriter(bottom),
 	}
 	if len(plan.Sort) > 0 {
 		work.Kind, work.Segments = "clustering", len(plan.Sort)
-		t.sort(ctx, &input, plan.Sort, hold.view)
+		t.sort(ctx, &input, plan.Sort, view)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {

@@ -85,6 +85,27 @@ func (t *Tree) hold() (*Pin, error) {
 	return p, nil
 }
 
+// narrow gives up the hold for one on a part of its View: on what choose leaves in
+// a copy. Long work must not keep, in memory and on the disk, what others flush
+// and collect meanwhile. The part is held until release is called.
+func (p *Pin) narrow(choose func(part *View)) (part *View, release func()) {
+	defer p.Release()
+	t := p.tree
+	part = p.view.edit()
+	choose(part)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	part.each(func(s *shared) { s.views++ })
+	return part, func() {
+		t.mu.Lock()
+		gone := part.drop()
+		t.mu.Unlock()
+		for _, fn := range gone {
+			fn()
+		}
+	}
+}
+
 // Release gives up the hold.
 func (p *Pin) Release() {
 	t := p.tree

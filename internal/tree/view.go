@@ -99,8 +99,19 @@ func (v *View) healing() func(*entry.Handle) error {
 	return nil
 }
 
-// shared counts the Views that hold a resource. Only the tree's install and
-// release touch it, under their mutex: readers hold Views, by their slots.
+// unmoved tells the segments that no handle is led on from, or to.
+func (v *View) unmoved() func(entry.FileNum) bool {
+	moved := make(map[entry.FileNum]bool)
+	for _, f := range v.segments.files {
+		if f.moved != nil {
+			moved[f.num], moved[f.moved.target.num] = true, true
+		}
+	}
+	return func(num entry.FileNum) bool { return !moved[num] }
+}
+
+// shared counts the Views that hold a resource. Only the tree's install,
+// narrow and release touch it, under their mutex: readers hold Views, by their slots.
 type shared struct {
 	views    int
 	obsolete bool   // its files go with the last View that holds it
@@ -118,6 +129,17 @@ func (v *View) each(fn func(s *shared)) {
 	for _, f := range v.segments.files {
 		fn(&f.shared)
 	}
+}
+
+// drop takes the View off its resources and returns what is to be called, without
+// the tree's mutex, for those that no View holds any more. The caller holds it.
+func (v *View) drop() (release []func()) {
+	v.each(func(s *shared) {
+		if s.views--; s.views == 0 && s.release != nil {
+			release = append(release, s.release)
+		}
+	})
+	return release
 }
 
 // active is the memtable that takes writes.
@@ -225,11 +247,7 @@ func (vs *views) reclaim() (release []func()) {
 		if held[r.view.id] {
 			return false
 		}
-		r.view.each(func(s *shared) {
-			if s.views--; s.views == 0 && s.release != nil {
-				release = append(release, s.release)
-			}
-		})
+		release = append(release, r.view.drop()...)
 		return true
 	})
 	return release
