@@ -131,12 +131,14 @@ func (w *wasted) wanted(v *victim, freed uint64) bool {
 	return v.died && of(50*share/(100+share)) && w.over(freed, collectFrom)
 }
 
-// batch is how much one collection moves at most.
+// batch is how much one collection moves at most: for its time the store is larger
+// by so much.
 func (w *wasted) batch() uint64 {
+	share := w.needed() / batchPart
 	if w.state.Idle || w.state.Reclaim {
-		return w.options.SegmentBytes
+		share *= 2 // where haste costs more, in merges for remaps, than it gains
 	}
-	return min(max(w.needed()/batchPart, batchLeast), w.options.SegmentBytes)
+	return min(max(share, batchLeast), w.options.SegmentBytes)
 }
 
 // collection chooses what to collect now; nil if nothing is worth it, or there

@@ -20,12 +20,12 @@ const (
 	tableLeast = 4 << 20
 	runsPart   = 10 // 1/10 behind upper runs before they are merged into the base
 	runsLeast  = 1 << 20
-	batchPart  = 32 // one collection moves 1/32 of what is live, so that its copy stays small
+	batchPart  = 32 // one collection moves 1/32 of what is live, and twice that at rest
 	batchLeast = 8 << 20
 
-	collectFrom = 62 // percent of the budget from which on segments are collected while clients write
-	hurryFrom   = 75 // and as fast as it goes
-	brakeFrom   = 80 // writers are slowed
+	collectFrom = 67 // percent of the budget from which on segments are collected while clients write
+	hurryFrom   = 79 // and as fast as it goes
+	brakeFrom   = 85 // writers are slowed
 	readyShare  = 80 // percent of garbage from which on a segment is collected in any case
 )
 
