@@ -152,7 +152,7 @@ func (w *wasted) collection() *Collection {
 		if len(c.Victims)+w.relocated == maxRemaps {
 			break
 		}
-		if !w.wanted(v, freed) {
+		if !w.wanted(v, freed) || w.state.Room > 0 && c.Bytes+v.live > uint64(w.state.Room) {
 			continue
 		}
 		if len(c.Victims) > 0 && (c.Bytes+v.live > most || records+v.records > w.options.MovedRecords) {

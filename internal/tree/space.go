@@ -49,11 +49,13 @@ func (t *Tree) measureLocked(v *View) {
 	t.space.measured.Store(&measure{policy.Measure(v.layout, t.stateLocked(v), t.cfg.Policy), older})
 }
 
-// state is what policy must know of v beside its layout.
+// state is what policy must know of v beside its layout, to make a plan.
 func (t *Tree) state(v *View) policy.State {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.stateLocked(v)
+	s := t.stateLocked(v)
+	t.mu.Unlock()
+	s.Room = t.room()
+	return s
 }
 
 func (t *Tree) stateLocked(v *View) policy.State {
