@@ -106,6 +106,10 @@ func weighSegment(s *manifest.Segment) victim {
 	return v
 }
 
+// atRest is the garbage of which an idle store may keep so much as bound says. A
+// little that is hidden is not worth a merge (mayHide), and so is not counted.
+func (w *wasted) atRest() uint64 { return w.garbage + w.hidden - min(w.hidden, hiddenLeast) }
+
 // bound is how much garbage may stay if nobody writes.
 func (w *wasted) bound() uint64 {
 	slack := uint64(idleSlack)
@@ -119,7 +123,7 @@ func (w *wasted) bound() uint64 {
 func (w *wasted) wanted(v *victim, freed uint64) bool {
 	of := func(percent uint64) bool { return v.garbage*100 >= (v.live+v.garbage)*percent }
 	if w.state.Idle || w.state.Reclaim {
-		return of(idleShare) || w.garbage-freed > w.bound()
+		return of(idleShare) || w.atRest()-freed > w.bound()
 	}
 	if of(readyShare) {
 		return true
@@ -193,7 +197,7 @@ func (w *wasted) healing() *Merge {
 		size += r.FileBytes()
 	}
 	blocked := w.relocated >= maxRemaps && slices.ContainsFunc(w.victims, func(v victim) bool { return w.wanted(&v, 0) })
-	quiet := w.state.Idle && size <= max(idleHealBytes, idleHealShare*w.moved)
+	quiet := w.state.Idle && (size <= max(idleHealBytes, idleHealShare*w.moved) || w.atRest() > w.bound())
 	if !blocked && !quiet && !w.state.Reclaim {
 		return nil
 	}

@@ -12,9 +12,10 @@ const (
 	idleNeighbour  = 4        // times heavier than the newer runs: not merged with them
 	idleRow        = 3        // so many upper runs are merged if the base stays
 
-	hiddenShare = 10       // percent of the base's values that upper runs may hide
-	hiddenLeast = 16 << 20 // bytes at least; while clients write
-	staleLeast  = 1 << 20  // is enough if it is surely there
+	idleHides   = 5        // percent of the base's values that upper runs may hide at idle,
+	hiddenLeast = 16 << 20 // bytes at least; and of runs of which nothing is known
+	hiddenShare = 10       // percent, while clients write, but
+	staleLeast  = 1 << 20  // bytes are enough if they are surely there
 	staleGain   = 2        // times what the merge writes
 	staleSample = 4        // the share of overwrites is thought so many times that of dead records
 )
@@ -40,7 +41,7 @@ func (w *wasted) merge() *Merge {
 		return into(manifest.Base, runs, "the upper runs weigh far more than the base")
 	case w.stale():
 		return into(manifest.Base, runs, "the upper runs hide garbage")
-	case s.Idle && len(runs) > 1 && (worthCollapsing(runs, weight, size) || mayHide(uppers, base)):
+	case s.Idle && len(runs) > 1 && (worthCollapsing(runs, weight, size) || w.mayHide()):
 		return into(manifest.Base, runs, "idle")
 	case s.Idle:
 		if alike := alike(uppers); len(alike) >= idleRow {
@@ -117,9 +118,11 @@ func hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
 	return min(sum, base.SeparatedBytes)
 }
 
-// mayHide reports whether upper runs, at worst, hide much.
-func mayHide(uppers []*manifest.Run, base *manifest.Run) bool {
-	return base != nil && hides(uppers, base, 100) >= max(base.SeparatedBytes/100*hiddenShare, hiddenLeast)
+// mayHide reports whether upper runs, at worst, hide more than an idle store should keep.
+func (w *wasted) mayHide() bool {
+	runs := w.layout.Runs()
+	oldest := runs[len(runs)-1]
+	return w.hidden+w.atWorst() >= max(oldest.SeparatedBytes/100*idleHides, hiddenLeast)
 }
 
 // staleUnknown reports whether upper runs of which nobody knows what they hide

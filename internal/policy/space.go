@@ -111,7 +111,7 @@ func (w *wasted) over(freed uint64, percent uint64) bool {
 }
 
 // hidden is how many bytes of values upper runs surely hide. Of runs from before
-// Open it is not known; what segments tell of those counts in staleUnknown.
+// Open it is not known, see atWorst and staleUnknown.
 func hidden(l *manifest.Layout, s State) (bytes uint64) {
 	for _, r := range l.Runs() {
 		bytes += s.Hidden[r.ID]
@@ -130,18 +130,35 @@ func (w *wasted) stale() bool {
 	for _, r := range runs {
 		cost += r.FileBytes()
 	}
-	if w.hidden >= max(w.budget()/runsPart, runsLeast, cost) {
+	hidden := w.hidden
+	if hidden+w.state.Memtables.Older > 0 {
+		// It is overwritten now, and so perhaps it was before Open. After this
+		// merge it is known.
+		hidden += w.atWorst()
+	}
+	if hidden >= max(w.budget()/runsPart, runsLeast, cost) {
 		return true
 	}
-	return base != nil && staleUnknown(w.layout, w.unknown(uppers), base, cost)
+	return base != nil && staleUnknown(w.layout, w.unknown(), base, cost)
 }
 
-// unknown are the runs of which State doesn't say what they hide.
-func (w *wasted) unknown(uppers []*manifest.Run) (unknown []*manifest.Run) {
-	for _, r := range uppers {
+// unknown are the runs of which State doesn't say what they hide. The oldest hides nothing.
+func (w *wasted) unknown() (unknown []*manifest.Run) {
+	runs := w.layout.Runs()
+	for _, r := range runs[:max(len(runs), 1)-1] {
 		if _, known := w.state.Hidden[r.ID]; !known {
 			unknown = append(unknown, r)
 		}
 	}
 	return unknown
+}
+
+// atWorst is how much the unknown runs hide if each of their entries replaces another.
+func (w *wasted) atWorst() uint64 {
+	unknown := w.unknown()
+	if len(unknown) == 0 {
+		return 0
+	}
+	runs := w.layout.Runs()
+	return hides(unknown, runs[len(runs)-1], 100)
 }

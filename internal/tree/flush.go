@@ -70,7 +70,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	change := change{tables: []*table{sealed}, hidden: sealed.replaced.Load()}
+	change := change{tables: []*table{sealed}, hidden: t.hiddenBy(sealed)}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

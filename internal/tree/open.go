@@ -148,6 +148,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 		rec.Frames++
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
+		view.active().replayed = true
 		return t.add(view.active(), payload, pos)
 	})
 	if err != nil {

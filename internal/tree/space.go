@@ -105,7 +105,7 @@ const (
 // sample adds to the active memtable's estimates what the records of payload
 // replace, before they are added to it. Only the commit leader calls it.
 func (t *Tree) sample(payload []byte) {
-	if t.cfg.Retention.Versions > 1 || t.cfg.Retention.Age > 0 {
+	if t.retains() {
 		return // what is replaced is no garbage
 	}
 	every := min(max(int64(t.space.measured.Load().Live/sampleShare), sampleLeast), sampleMost)
@@ -122,6 +122,17 @@ func (t *Tree) sample(payload []byte) {
 		}
 		payload = payload[size:]
 	}
+}
+
+// retains reports whether older versions are kept for some time.
+func (t *Tree) retains() bool { return t.cfg.Retention.Versions > 1 || t.cfg.Retention.Age > 0 }
+
+// hiddenBy is how many bytes of older values the run of a flushed memtable hides.
+func (t *Tree) hiddenBy(m *table) int64 {
+	if m.replayed || t.retains() {
+		return noHidden
+	}
+	return m.replaced.Load()
 }
 
 // look finds what a record replaces, and counts it so many times. What can't be

@@ -43,6 +43,7 @@ type table struct {
 	// Bytes of separated values that entries replace, estimated by a sample:
 	replaced atomic.Int64 // in older memtables and runs
 	outdated atomic.Int64 // in this one
+	replayed bool         // it has entries that no sample was taken of
 }
 
 // sortedRun is an open run.
