@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Batch is a group of writes that are made together or not at all, and that read
@@ -17,9 +18,10 @@ type Batch struct {
 	arena   []byte
 	key     []byte
 	records int
-	spill   spill // the records before those in arena; nil: there are none
-	failed  error // of the spill
-	spent   bool  // by Commit
+	ranges  *tombstone.Set // range deletes; the n-th record has version n here
+	spill   spill          // the records before those in arena; nil: there are none
+	failed  error          // of the spill
+	spent   bool           // by Commit
 	request commit.Request
 }
 
@@ -45,18 +47,8 @@ func (b *Batch) SetEntry(e *Entry) error {
 // Delete adds the delete of key.
 func (b *Batch) Delete(key []byte) error { return b.write(&write{key: key, kind: entry.Delete}) }
 
-func (b *Batch) write(w *write) error {
-	if err := b.add(w); err != nil {
-		return err
-	}
-	if int64(len(b.arena)) > b.db.txnMemory(0) {
-		return b.spillArena()
-	}
-	return nil
-}
-
-// add is write without a bound.
-func (b *Batch) add(w *write) error {
+// usable returns nil while the batch can be used.
+func (b *Batch) usable() error {
 	if b.db == nil {
 		return ErrClosed
 	}
@@ -66,6 +58,21 @@ func (b *Batch) add(w *write) error {
 	if b.spent {
 		return errBatchSpent
 	}
+	return nil
+}
+
+func (b *Batch) write(w *write) error {
+	if err := b.add(w); err != nil {
+		return err
+	}
+	return b.spillIfLarge()
+}
+
+// add is write without a bound.
+func (b *Batch) add(w *write) error {
+	if err := b.usable(); err != nil {
+		return err
+	}
 	if err := w.check(); err != nil {
 		return err
 	}
@@ -74,6 +81,14 @@ func (b *Batch) add(w *write) error {
 	}
 	b.arena, b.key = b.db.encoder.append(b.arena, w, b.db.encoder.now, b.key)
 	b.records++
+	return nil
+}
+
+// spillIfLarge writes the arena to files once it has become too large.
+func (b *Batch) spillIfLarge() error {
+	if int64(len(b.arena)) > b.db.txnMemory(0) {
+		return b.spillArena()
+	}
 	return nil
 }
 
@@ -93,14 +108,8 @@ func (b *Batch) Size() int64 {
 // has begun, nothing is written. Whatever Commit returns, the batch must be
 // Reset before it is used again.
 func (b *Batch) Commit(ctx context.Context) error {
-	if b.db == nil {
-		return ErrClosed
-	}
-	if err := b.db.writable(); err != nil {
+	if err := b.usable(); err != nil {
 		return err
-	}
-	if b.spent {
-		return errBatchSpent
 	}
 	b.spent = true
 	if b.records == 0 {
@@ -113,9 +122,14 @@ func (b *Batch) commit(ctx context.Context, synced bool) error {
 	if b.spill != nil {
 		return b.commitSpilled(ctx)
 	}
+	payload, records := b.arena, b.records
+	if b.ranges != nil {
+		payload, records = surviving(b.arena, b.ranges, nil)
+	}
 	b.request = commit.Request{
-		Payload:   b.arena,
-		Records:   b.records,
+		Payload:   payload,
+		Records:   records,
+		Ranges:    b.ranges.Len(),
 		Isolation: commit.LastWriterWins,
 		Synced:    synced,
 	}
@@ -126,7 +140,7 @@ func (b *Batch) commit(ctx context.Context, synced bool) error {
 // Reset empties the batch, and keeps its memory for what comes.
 func (b *Batch) Reset() {
 	poison(b.arena)
-	b.arena, b.records, b.spent = b.arena[:0], 0, false
+	b.arena, b.records, b.ranges, b.spent = b.arena[:0], 0, nil, false
 	b.discardSpill()
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // flat is an engine over a slice of n keys that costs next to nothing, so that
@@ -33,6 +34,7 @@ func (f *flat) Version() entry.Version                         { return 1 }
 func (f *flat) From(uintptr)                                   {}
 func (f *flat) Value(_ []byte, e *entry.Entry) ([]byte, error) { return e.Value, nil }
 func (f *flat) Touch(*entry.Entry) bool                        { return true }
+func (f *flat) Cover() *tombstone.Cover                        { return nil }
 func (f *flat) Jump(*entry.Entry) uint64                       { return 0 }
 func (f *flat) Scattered(uint64)                               {}
 func (f *flat) Iterator() iterator.Iterator                    { return &flatIterator{entries: f.entries} }
@@ -47,15 +49,17 @@ type flatIterator struct {
 	i       int
 }
 
-func (it *flatIterator) First() bool          { it.i = 0; return true }
-func (it *flatIterator) Last() bool           { it.i = len(it.entries) - 1; return true }
-func (it *flatIterator) SeekGE(_ []byte) bool { return it.First() }
-func (it *flatIterator) SeekLT(_ []byte) bool { return it.Last() }
-func (it *flatIterator) Next() bool           { it.i++; return it.i < len(it.entries) }
-func (it *flatIterator) Prev() bool           { it.i--; return it.i >= 0 }
-func (it *flatIterator) Entry() *entry.Entry  { return &it.entries[it.i] }
-func (it *flatIterator) Err() error           { return nil }
-func (it *flatIterator) Close()               {}
+func (it *flatIterator) First() bool                       { it.i = 0; return true }
+func (it *flatIterator) Last() bool                        { it.i = len(it.entries) - 1; return true }
+func (it *flatIterator) SeekGE(_ []byte) bool              { return it.First() }
+func (it *flatIterator) SeekLT(_ []byte) bool              { return it.Last() }
+func (it *flatIterator) Next() bool                        { it.i++; return it.i < len(it.entries) }
+func (it *flatIterator) Prev() bool                        { it.i--; return it.i >= 0 }
+func (it *flatIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }
+func (it *flatIterator) SkipLT([]byte, entry.Version) bool { return it.Prev() }
+func (it *flatIterator) Entry() *entry.Entry               { return &it.entries[it.i] }
+func (it *flatIterator) Err() error                        { return nil }
+func (it *flatIterator) Close()                            {}
 
 func BenchmarkViewGet(b *testing.B) {
 	db := newFlat(b, 1000)

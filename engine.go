@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // engine is what the root asks of a tree. Close must not wait for pins, and
@@ -33,7 +34,7 @@ type pin interface {
 	// From notes the program counter where the reader began.
 	From(pc uintptr)
 	// Get finds the newest version of key up to Version, also a delete or an
-	// expired one. It leaves dst.Key alone.
+	// expired one, but nothing that a range tombstone covers. It leaves dst.Key alone.
 	Get(key []byte, dst *entry.Entry) (bool, error)
 	// Value is never nil without an error.
 	Value(key []byte, e *entry.Entry) ([]byte, error)
@@ -44,8 +45,11 @@ type pin interface {
 	// lies far from the one before; Scattered adds such bytes up.
 	Jump(e *entry.Entry) uint64
 	Scattered(bytes uint64)
-	// Iterator walks all versions, also those newer than Version.
+	// Iterator walks all versions, also those newer than Version and those that
+	// range tombstones cover.
 	Iterator() iterator.Iterator
+	// Cover is what range tombstones up to Version cover; nil if there are none.
+	Cover() *tombstone.Cover
 	Release()
 }
 
@@ -53,23 +57,28 @@ type pin interface {
 // makes them the store's. It is used by one goroutine at a time, save for Value,
 // and Discard ends it in any case.
 type spill interface {
-	// Add writes encoded records; the later of two with one key counts. After an
-	// error, which sticks, only reads and Discard are left.
-	Add(ctx context.Context, records []byte) error
-	// Get fills dst, of version 0, and leaves dst.Key alone.
+	// Add writes encoded records, of which the last is the transaction's last-th;
+	// the later of two with one key counts. ranges are all its range deletes so
+	// far, with the number of each as version. After an error, which sticks, only
+	// reads and Discard are left.
+	Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error
+	// Get fills dst, of version 0, and leaves dst.Key alone; a range delete gives a
+	// delete of the key.
 	Get(key []byte, h uint64, dst *entry.Entry) (bool, error)
 	// Value is like that of a pin.
 	Value(key []byte, e *entry.Entry) ([]byte, error)
-	// Iterators yield entries of version 0; those of earlier ones hide those of later ones.
-	Iterators() []iterator.Iterator
+	// Iterators yield entries of version 0, none that a range delete covers, all of
+	// which are given; those of earlier ones hide those of later ones.
+	Iterators(ranges *tombstone.Set) []iterator.Iterator
 	// Prepare does what no other commit need wait for, and has conflicts looked
 	// for among what was committed so far. Nothing can be added afterwards.
 	Prepare(ctx context.Context, check func(changes) error) error
-	// Writes reports, after Prepare, whether a key is written.
-	Writes(key []byte) (bool, error)
-	// Commit runs in a turn of the committer; touches tells which of the keys
-	// committed since Prepare are a conflict, nil that none is.
-	Commit(v entry.Version, touches func(key []byte) (bool, error)) error
+	// Writes reports, after Prepare, whether a key in [lo, hi) is written, be it by
+	// a range delete; without hi, whether lo is.
+	Writes(lo, hi []byte) (bool, error)
+	// Commit runs in a turn of the committer; touches tells, as Writes does, which
+	// of the keys and ranges committed since Prepare are a conflict, nil that none is.
+	Commit(v entry.Version, touches func(lo, hi []byte) (bool, error)) error
 	Entries() int64
 	Bytes() int64 // of the records added
 	Discard()

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // fakeEngine is an engine of one sorted slice, replaced at every publication. It
@@ -27,6 +28,7 @@ type fakeEngine struct {
 
 	mu      sync.Mutex
 	applied []entry.Entry // not yet published
+	deletes atomic.Pointer[tombstone.Set]
 	values  map[string][]byte
 	fault   error // returned by every read
 	discard bool  // Apply forgets
@@ -52,6 +54,10 @@ func (e *fakeEngine) Apply(payload []byte, _ commit.Position) error {
 			return err
 		}
 		payload = payload[r.Size:]
+		if r.Kind == entry.RangeDelete {
+			e.deletes.Store(e.deletes.Load().With(tombstone.Tombstone{Lo: bytes.Clone(r.Key), Hi: bytes.Clone(r.Value), Version: r.Version}))
+			continue
+		}
 		n := entry.Entry{Key: bytes.Clone(r.Key), Version: r.Version, Kind: r.Kind, Meta: r.Meta, Expires: r.Expires}
 		if r.Own {
 			e.values[valueName(r.Key, r.Version)] = append([]byte{}, r.Value...)
@@ -87,15 +93,19 @@ func (e *fakeEngine) Prepare(int) error                         { return nil }
 
 func (e *fakeEngine) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
 	data := *e.data.Load()
+	v := e.deletes.Load().Newest(key, entry.MaxVersion)
 	i := seekFake(data, key)
 	if i < len(data) && bytes.Equal(data[i].Key, key) {
-		return data[i].Version, true, nil
+		v = max(v, data[i].Version)
 	}
-	return 0, false, nil
+	return v, v > 0, nil
 }
 
 func (e *fakeEngine) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
 	data := *e.data.Load()
+	if e.deletes.Load().ChangedSince(lo, hi, since) {
+		return true, nil
+	}
 	for i := seekFake(data, lo); i < len(data) && (hi == nil || bytes.Compare(data[i].Key, hi) < 0); i++ {
 		if data[i].Version > since {
 			return true, nil
@@ -188,7 +198,7 @@ func (p *fakePin) Get(key []byte, dst *entry.Entry) (bool, error) {
 		if p.data[i].Version <= p.at {
 			*dst = p.data[i]
 			dst.Key = nil
-			return true, nil
+			return dst.Version >= p.e.deletes.Load().Newest(key, p.at), nil
 		}
 	}
 	return false, nil
@@ -214,6 +224,11 @@ func (p *fakePin) Scattered(uint64)           { p.check() }
 func (p *fakePin) Touch(n *entry.Entry) bool  { p.check(); return n.Version%2 == 0 }
 
 func (p *fakePin) Iterator() iterator.Iterator { return &fakeIterator{pin: p, i: -1} }
+
+func (p *fakePin) Cover() *tombstone.Cover {
+	p.check()
+	return tombstone.NewCover(p.at, p.e.deletes.Load())
+}
 
 func (p *fakePin) Release() {
 	if p.released.Swap(true) {
@@ -254,14 +269,16 @@ func (it *fakeIterator) at(i int) bool {
 	return true
 }
 
-func (it *fakeIterator) First() bool            { return it.at(0) }
-func (it *fakeIterator) Last() bool             { return it.at(len(it.pin.data) - 1) }
-func (it *fakeIterator) SeekGE(key []byte) bool { return it.at(seekFake(it.pin.data, key)) }
-func (it *fakeIterator) SeekLT(key []byte) bool { return it.at(seekFake(it.pin.data, key) - 1) }
-func (it *fakeIterator) Next() bool             { return it.i >= 0 && it.at(it.i+1) }
-func (it *fakeIterator) Prev() bool             { return it.i >= 0 && it.at(it.i-1) }
-func (it *fakeIterator) Entry() *entry.Entry    { return &it.entry }
-func (it *fakeIterator) Err() error             { return it.err }
+func (it *fakeIterator) First() bool                       { return it.at(0) }
+func (it *fakeIterator) Last() bool                        { return it.at(len(it.pin.data) - 1) }
+func (it *fakeIterator) SeekGE(key []byte) bool            { return it.at(seekFake(it.pin.data, key)) }
+func (it *fakeIterator) SeekLT(key []byte) bool            { return it.at(seekFake(it.pin.data, key) - 1) }
+func (it *fakeIterator) Next() bool                        { return it.i >= 0 && it.at(it.i+1) }
+func (it *fakeIterator) Prev() bool                        { return it.i >= 0 && it.at(it.i-1) }
+func (it *fakeIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }
+func (it *fakeIterator) SkipLT([]byte, entry.Version) bool { return it.Prev() }
+func (it *fakeIterator) Entry() *entry.Entry               { return &it.entry }
+func (it *fakeIterator) Err() error                        { return it.err }
 func (it *fakeIterator) Close() {
 	if it.closed {
 		it.pin.e.t.Error("source iterator closed twice")

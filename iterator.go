@@ -97,9 +97,18 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	w.key = it.firstKey[:0]
 	w.txn, w.src, w.at, w.since, w.all = t, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
 	w.lo, w.hi = o.bounds()
+	cover := t.pin.Cover()
+	if w.all && (cover != nil || t.writes != nil) {
+		w.marks = &markers{Iterator: w.src, at: w.at}
+		w.src = w.marks
+	}
+	w.setCover(cover)
 	if t.writes != nil {
-		it.over = &overlay{walk: w, writes: t.writes}
+		it.over = &overlay{walk: w, writes: t.writes, cover: cover}
 		it.tracks = t.isolation == Serializable
+		if w.marks != nil {
+			w.marks.over = it.over
+		}
 	}
 	if o.Prefetch > 0 && !o.KeysOnly {
 		it.window = newWindow(it, o.Prefetch)

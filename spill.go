@@ -52,15 +52,17 @@ func (t *Txn) spillWrites() error {
 		w.spill = t.db.newSpill()
 		t.pin = &spilledPin{pin: t.pin, spill: w.spill}
 	}
-	if w.failed = w.spill.Add(never(t.ctx()), w.arena); w.failed != nil {
+	if w.failed = w.spill.Add(never(t.ctx()), w.arena, w.last(), w.ranges); w.failed != nil {
 		return w.failed
 	}
 	w.spills++
+	before, ranges := w.last(), w.ranges
 	if w.lent {
 		w.pending = new(pending)
 	} else {
 		w.pending.reset()
 	}
+	w.before, w.ranges = before, ranges
 	return nil
 }
 
@@ -90,7 +92,7 @@ func (p *spilledPin) Release() {
 func (t *Txn) commitSpilled() error {
 	w := t.writes
 	err := w.failed
-	if err == nil && w.live > 0 {
+	if err == nil && len(w.recs) > 0 {
 		err = t.spillWrites()
 	}
 	if err == nil {
@@ -116,16 +118,16 @@ func (db *DB) commitSpilled(ctx context.Context, s spill, isolation Isolation, r
 	}
 	ctx = never(ctx)
 	begin := db.monotonic()
-	var touches func(key []byte) (bool, error) // nil: nothing does
+	var touches func(lo, hi []byte) (bool, error) // nil: nothing does
 	check := func(changes) (bool, error) { return false, nil }
 	switch {
 	case isolation == SnapshotIsolation:
 		touches = s.Writes
 		check = func(c changes) (bool, error) { return c.Overwritten(ctx, at) }
 	case reads != nil:
-		touches = func(key []byte) (bool, error) { return reads.Touches(key), nil }
+		touches = func(lo, hi []byte) (bool, error) { return reads.Touches(lo, hi), nil }
 		check = func(c changes) (bool, error) {
-			reads.Touches(nil) // makes its index now, rather than with others waiting
+			reads.Prepare() // now, rather than with others waiting
 			return reads.Check(c, at)
 		}
 	}
@@ -149,7 +151,7 @@ func (b *Batch) spillArena() error {
 	if b.spill == nil {
 		b.spill = b.db.newSpill()
 	}
-	if b.failed = b.spill.Add(context.Background(), b.arena); b.failed != nil {
+	if b.failed = b.spill.Add(context.Background(), b.arena, b.records, b.ranges); b.failed != nil {
 		b.spill.Discard() // a batch that fails may just be forgotten
 		return b.failed
 	}

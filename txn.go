@@ -251,6 +251,11 @@ func (t *Txn) write(w *write) error {
 		return t.writes.failed
 	}
 	t.writes.add(&t.db.encoder, w, t.now)
+	return t.spillIfLarge()
+}
+
+// spillIfLarge writes what is pending in memory to files once that is too much.
+func (t *Txn) spillIfLarge() error {
 	if t.writes.size() > t.writes.limit {
 		return t.spillWrites()
 	}
@@ -272,7 +277,7 @@ func (t *Txn) Commit() error {
 		return ErrTxnDone
 	}
 	w := t.writes
-	if w == nil || w.live == 0 && w.spill == nil {
+	if w == nil || len(w.recs) == 0 && w.spill == nil {
 		t.end(txnCommitted)
 		return nil
 	}
@@ -280,9 +285,11 @@ func (t *Txn) Commit() error {
 	if w.spill != nil {
 		return t.commitSpilled()
 	}
+	payload, records := w.payload()
 	w.request = commit.Request{
-		Payload:     w.payload(),
-		Records:     w.live,
+		Payload:     payload,
+		Records:     records,
+		Ranges:      w.ranges.Len(),
 		ReadVersion: t.pin.Version(),
 		Isolation:   commit.Isolation(t.isolation),
 		Synced:      t.synced,

@@ -168,6 +168,11 @@ func (w *worker) finish() error {
 	if err := w.finishValues(); err != nil {
 		return err
 	}
+	for _, t := range w.in.Rules.tombstones() {
+		if err := w.in.Run.AddTombstone(t); err != nil {
+			return err
+		}
+	}
 	meta, err := w.in.Run.Finish()
 	w.out.Run = meta
 	return err

@@ -2,8 +2,10 @@ package compact
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Rules say which entries a flush or merge may drop. They are decided once,
@@ -21,6 +23,9 @@ type Rules struct {
 	Bottom bool
 	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
 	Versions int
+	// Tombstones are the range tombstones of the inputs. An entry below one of
+	// them is dropped as if a delete of its key stood there.
+	Tombstones *tombstone.Set
 	// Now is the time in Unix milliseconds by which entries expire.
 	Now uint64
 }
@@ -38,27 +43,39 @@ const (
 // retention applies Rules to entries that arrive in entry.Compare order.
 //
 // Invariant: for every version at or above the watermark, a read of the kept
-// entries finds what a read of all entries finds.
+// entries and tombstones finds what a read of all entries and tombstones finds.
 type retention struct {
 	rules Rules
-	key   []byte // of the entries being judged
-	kept  int    // versions of key kept so far
-	ended bool   // older versions of key are invisible to everybody
-	first bool   // no entry seen yet
+	key   []byte        // of the entries being judged
+	kept  int           // versions of key kept so far
+	newer entry.Version // of the entry of key judged last
+	ended bool          // older versions of key are invisible to everybody
+	first bool          // no entry seen yet
+
+	covers *tombstone.Cover // of all tombstones; nil: there are none
+	hides  *tombstone.Cover // of those that all readers see; likewise
 }
 
 func newRetention(r Rules) *retention {
 	if r.Versions < 1 {
 		r.Versions = 1
 	}
-	return &retention{rules: r, first: true}
+	return &retention{
+		rules: r, first: true,
+		covers: tombstone.NewCover(entry.MaxVersion, r.Tombstones),
+		hides:  tombstone.NewCover(r.Watermark, r.Tombstones),
+	}
 }
 
 func (t *retention) judge(e *entry.Entry) verdict {
 	if t.first || !bytes.Equal(t.key, e.Key) {
 		t.key = append(t.key[:0], e.Key...)
-		t.kept, t.ended, t.first = 0, false, false
+		t.kept, t.newer, t.ended, t.first = 0, tombstone.Pending, false, false
 	}
+	if t.covers != nil {
+		t.cover(e)
+	}
+	t.newer = e.Version
 	if e.Version > t.rules.Watermark {
 		t.kept++
 		return keep
@@ -80,4 +97,45 @@ func (t *retention) judge(e *entry.Entry) verdict {
 	t.kept++
 	t.ended = t.kept >= t.rules.Versions || e.Kind == entry.SetLatest
 	return keep
+}
+
+// cover judges the deletes that tombstones put between e and the newer version
+// of its key before it. Of several the newest counts. One of the very version of
+// the newer entry is of its transaction, and so is no version by itself.
+func (t *retention) cover(e *entry.Entry) {
+	if v := between(t.covers, e, t.newer); v > t.rules.Watermark {
+		t.kept++
+	}
+	if t.hides != nil && between(t.hides, e, t.newer) > 0 {
+		t.ended = true
+	}
+}
+
+// between is the newest version of a tombstone over e that is less than newer; 0
+// if none is.
+func between(c *tombstone.Cover, e *entry.Entry, newer entry.Version) entry.Version {
+	v := c.Newest(e.Key)
+	if v >= newer {
+		v = c.Before(e.Key, newer)
+	}
+	if v <= e.Version {
+		return 0
+	}
+	return v
+}
+
+// tombstones returns those that are still needed. Of those that all readers see
+// the newest at each place does for all; and at the bottom, where everything
+// that they cover was dropped, only commits that are checked may ask for it.
+func (r *Rules) tombstones() []tombstone.Tombstone {
+	kept := tombstone.Flatten(r.Watermark, r.Tombstones)
+	if r.Bottom {
+		kept = slices.DeleteFunc(kept, func(t tombstone.Tombstone) bool { return t.Version <= r.Checked })
+	}
+	for _, t := range r.Tombstones.All() {
+		if t.Version > r.Watermark {
+			kept = append(kept, t)
+		}
+	}
+	return kept
 }

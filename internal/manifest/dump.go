@@ -106,7 +106,7 @@ func describe(tag uint16, value []byte) string {
 		return fmt.Sprint(e.DropRuns[0])
 	case len(e.AddRuns) > 0:
 		r := e.AddRuns[0]
-		return fmt.Sprintf("%d %v order %d, %d entries, versions %d to %d, files %v, refs %v", r.ID, r.Tier, r.Order, r.Entries, r.MinVersion, r.MaxVersion, r.Files, r.Refs)
+		return fmt.Sprintf("%d %v order %d, %d entries, %d tombstones, versions %d to %d, files %v, refs %v", r.ID, r.Tier, r.Order, r.Entries, r.Tombstones, r.MinVersion, r.MaxVersion, r.Files, r.Refs)
 	case len(e.Dead) > 0:
 		return fmt.Sprintf("%d records of segment %d, values of %d bytes", len(e.Dead[0].Granules), e.Dead[0].Segment, e.Dead[0].Bytes)
 	case len(e.States) > 0:

@@ -60,9 +60,10 @@ type Run struct {
 // RunMeta is what the manifest knows about the contents of a run.
 type RunMeta struct {
 	Files          []File
-	First, Last    []byte // least and greatest stored key
+	First, Last    []byte // least and greatest stored key, and bound of a tombstone
 	Entries        uint64
 	Deletes        uint64
+	Tombstones     uint64 // of ranges
 	KeyBytes       uint64
 	ValueBytes     uint64 // inline values
 	SeparatedBytes uint64 // values in segments

@@ -29,11 +29,12 @@ const (
 	tagCleanClose   = 15
 
 	// The fields within addRun.
-	tagRunFiles  = 1
-	tagRunBounds = 2
-	tagRunCounts = 3
-	tagRunRefs   = 4
-	tagRunStamp  = 8
+	tagRunFiles      = 1
+	tagRunBounds     = 2
+	tagRunCounts     = 3
+	tagRunRefs       = 4
+	tagRunTombstones = 5
+	tagRunStamp      = 8
 
 	// The fields within addSegment.
 	tagSegmentStamp = 8
@@ -279,6 +280,9 @@ func (r *Run) append(b []byte) []byte {
 			return b
 		})
 	}
+	if r.Tombstones > 0 {
+		b = appendTLV(b, tagRunTombstones, tlvRequired, func(b []byte) []byte { return uv(b, r.Tombstones) })
+	}
 	b = appendStamp(b, tagRunStamp, r.Stamp)
 	return appendUnknown(b, r.Unknown)
 }
@@ -315,6 +319,8 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 		for i := range r.Refs {
 			r.Refs[i] = Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
 		}
+	case tagRunTombstones:
+		r.Tombstones = w.uvarint()
 	case tagRunStamp:
 		r.Stamp = w.version()
 	default:

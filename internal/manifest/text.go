@@ -23,6 +23,9 @@ func (l *Layout) String() string {
 	for _, r := range l.runs {
 		fmt.Fprintf(&b, "run %d %v order=%d files=%d bytes=%d entries=%d deletes=%d versions=%d-%d",
 			r.ID, r.Tier, r.Order, len(r.Files), r.FileBytes(), r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
+		if r.Tombstones > 0 {
+			fmt.Fprintf(&b, " tombstones=%d", r.Tombstones)
+		}
 		if r.Stamp != 0 {
 			b.WriteString(" stamped")
 		}

@@ -12,7 +12,7 @@ const (
 	idleNeighbour  = 4        // times heavier than the newer runs: not merged with them
 	idleRow        = 3        // so many upper runs are merged if the base stays
 
-	idleHides   = 5        // percent of the base's values that upper runs may hide at idle,
+	idleHides   = 5        // percent of the oldest run and its values that others may hide at idle,
 	hiddenLeast = 16 << 20 // bytes at least; and of runs of which nothing is known
 	hiddenShare = 10       // percent, while clients write, but
 	staleLeast  = 1 << 20  // bytes are enough if they are surely there
@@ -105,7 +105,8 @@ func saturatingMul(a, b uint64) uint64 {
 }
 
 // hides estimates how many bytes of the base's values upper runs hide, if so many
-// percent of their entries that are no deletes replace others.
+// percent of their entries that are no deletes replace others. A range tombstone
+// may hide everything.
 func hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
 	if base.Entries == 0 {
 		return 0
@@ -114,6 +115,9 @@ func hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
 	for _, r := range uppers {
 		deletes := min(r.Deletes, r.Entries)
 		sum += saturatingMul(deletes, perEntry) + saturatingMul(r.Entries-deletes, perEntry)/100*percent
+		if r.Tombstones > 0 {
+			return base.SeparatedBytes + base.FileBytes()
+		}
 	}
 	return min(sum, base.SeparatedBytes)
 }
@@ -122,7 +126,7 @@ func hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
 func (w *wasted) mayHide() bool {
 	runs := w.layout.Runs()
 	oldest := runs[len(runs)-1]
-	return w.hidden+w.atWorst() >= max(oldest.SeparatedBytes/100*idleHides, hiddenLeast)
+	return w.hidden+w.atWorst() >= max((oldest.SeparatedBytes+oldest.FileBytes())/100*idleHides, hiddenLeast)
 }
 
 // staleUnknown reports whether upper runs of which nobody knows what they hide

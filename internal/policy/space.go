@@ -32,7 +32,7 @@ const (
 // Replaced is what the entries of memtables or of a run replace elsewhere.
 type Replaced struct {
 	Values uint64 // separated values that they have, in bytes
-	Older  uint64 // separated values of older entries that nobody needs because of them
+	Older  uint64 // separated values of older entries that nobody needs because of them, and all that tombstones hide
 }
 
 // Space is how the garbage in a store, known or not, compares with its budget.

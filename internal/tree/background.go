@@ -161,7 +161,7 @@ func (t *Tree) sealIfAny() error {
 	if t.closed.Load() {
 		return errs.ErrClosed
 	}
-	if t.views.current.Load().active().Len() == 0 {
+	if t.views.current.Load().active().Empty() {
 		return nil
 	}
 	return t.seal()
@@ -173,8 +173,9 @@ const (
 )
 
 // sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
-// much garbage: in its own journal, or in the segments of values that its
-// entries delete or replace.
+// much garbage: in its own journal, in the segments of values that its entries
+// delete or replace, or below a range tombstone, which frees nothing before it
+// is in a run.
 func (t *Tree) sealIfHiding() error {
 	v := t.views.current.Load()
 	active := v.active()
@@ -183,7 +184,7 @@ func (t *Tree) sealIfHiding() error {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
 	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
-	if active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare && hidden < idleHidden {
+	if active.Tombstones() == nil && active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare && hidden < idleHidden {
 		return nil
 	}
 	return t.sealIfAny()

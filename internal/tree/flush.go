@@ -38,6 +38,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	rules := t.rules(len(view.runs) == 0)
+	rules.Tombstones = sealed.Tombstones()
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
 		// The manifest must not name what a power loss would take.

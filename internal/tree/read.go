@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Pin is a reader's hold on one View and one version. While it is held, none
@@ -137,7 +138,8 @@ func (p *Pin) From(pc uintptr) {
 func (p *Pin) Version() entry.Version { return p.version }
 
 // Get finds the newest version of key at or below the Pin's and fills dst; a
-// delete or an expired value is found like any other. dst.Key is unspecified,
+// delete or an expired value is found like any other, what a range tombstone
+// covers is not. dst.Key is unspecified,
 // dst.Value is valid until Release.
 func (p *Pin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	return p.view.get(key, hash.Sum(p.tree.cfg.Seed, key), p.version, dst)
@@ -145,14 +147,30 @@ func (p *Pin) Get(key []byte, dst *entry.Entry) (bool, error) {
 
 // get goes through the View from new to old and stops at the first hit: in an
 // unmanaged store whatever is newer in place is newer in version too.
+//
+// A tombstone that covers the key is older than what is in newer places, and
+// newer than all in older ones: only the place that it is in must still be asked.
 func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bool, error) {
 	for _, t := range v.tables {
+		deleted := entry.Version(0)
+		if d := t.Tombstones(); d != nil {
+			deleted = d.Newest(key, at)
+		}
 		if t.Get(key, h, at, dst) {
-			return true, nil
+			return dst.Version >= deleted, nil
+		}
+		if deleted > 0 {
+			return false, nil
 		}
 	}
 	base := len(v.runs) - 1
 	for i, r := range v.runs {
+		if d := r.Tombstones(); d != nil {
+			if deleted := d.Newest(key, at); deleted > 0 {
+				found, err := r.Get(key, h, at, dst)
+				return found && dst.Version >= deleted, err
+			}
+		}
 		// The filter of the oldest run would cost what its index costs.
 		if i < base && !r.MayContain(h) {
 			continue
@@ -211,8 +229,28 @@ func (p *Pin) Touch(e *entry.Entry) bool {
 }
 
 // Iterator walks all entries of the Pin's View, every version of every key,
-// also those newer than the Pin's. It must be closed before Release.
+// also those newer than the Pin's, and those that range tombstones cover. It
+// must be closed before Release.
 func (p *Pin) Iterator() iterator.Iterator { return p.view.iterator() }
+
+// Cover is what range tombstones up to the Pin's version cover; nil if there are
+// none.
+func (p *Pin) Cover() *tombstone.Cover { return p.view.cover(p.version) }
+
+func (v *View) cover(at entry.Version) *tombstone.Cover {
+	var sets []*tombstone.Set
+	for _, t := range v.tables {
+		if d := t.Tombstones(); d != nil {
+			sets = append(sets, d)
+		}
+	}
+	for _, r := range v.runs {
+		if d := r.Tombstones(); d != nil {
+			sets = append(sets, d)
+		}
+	}
+	return tombstone.NewCover(at, sets...)
+}
 
 func (v *View) iterator() iterator.Iterator {
 	sources := make([]iterator.Iterator, 0, len(v.tables)+len(v.runs))

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -94,12 +95,13 @@ func (t *Tree) spare(size int64) bool {
 }
 
 const (
-	spareFill   = 0.5       // share of the budget
-	sampleLeast = 32 << 10  // bytes of records that one look stands for:
-	sampleMost  = 1 << 20   //
-	sampleShare = 2048      // a share of what is live, so that few looks go to disk
-	deleteBytes = 1 << 10   // a delete counts as a record of so many bytes more
-	noHidden    = int64(-1) // of a run of which nothing is known
+	spareFill     = 0.5       // share of the budget
+	sampleLeast   = 32 << 10  // bytes of records that one look stands for:
+	sampleMost    = 1 << 20   //
+	sampleShare   = 2048      // a share of what is live, so that few looks go to disk
+	deleteBytes   = 1 << 10   // a delete counts as a record of so many bytes more
+	mostStretches = 64        // of a range, between tombstones
+	noHidden      = int64(-1) // of a run of which nothing is known
 )
 
 // sample adds to the active memtable's estimates what the records of payload
@@ -112,8 +114,11 @@ func (t *Tree) sample(payload []byte) {
 	for len(payload) > 0 {
 		size, _ := entry.RawSize(payload)
 		weight := int64(size)
-		if entry.Kind(payload[0]) == entry.Delete {
+		switch entry.Kind(payload[0]) {
+		case entry.Delete:
 			weight += deleteBytes
+		case entry.RangeDelete:
+			t.lookAtRange(payload[:size])
 		}
 		if t.space.unsampled += weight; t.space.unsampled >= every {
 			stands := t.space.unsampled / every * every
@@ -158,6 +163,49 @@ func (t *Tree) look(record []byte, times float64) {
 	n := int64(float64(e.Handle.Length) * times)
 	to.Add(n)
 	t.space.older.Add(n)
+}
+
+// lookAtRange counts what a range delete hides in runs. What tombstones cover
+// already was counted for them.
+func (t *Tree) lookAtRange(record []byte) {
+	r, err := entry.DecodeRecord(record)
+	if err != nil {
+		return
+	}
+	n := int64(0)
+	func() {
+		defer pageio.Guard(pageio.Arm(), &err, mapped)
+		defer t.leave(t.leader)
+		n = t.lead().uncovered(r.Key, r.Value, r.Version-1)
+	}()
+	t.views.current.Load().active().replaced.Add(n)
+	t.space.older.Add(n)
+}
+
+// uncovered is how much runs have in [lo, hi) that no tombstone up to v hides, or
+// less if there are very many of these.
+func (v *View) uncovered(lo, hi []byte, at entry.Version) (n int64) {
+	cover := v.cover(at)
+	for range mostStretches {
+		next := hi
+		covered := false
+		if cover != nil {
+			covered = cover.Newest(lo) > 0
+			if _, end := cover.Stretch(); end != nil && bytes.Compare(end, hi) < 0 {
+				next = end
+			}
+		}
+		for _, r := range v.runs {
+			if !covered {
+				_, inline, separated := r.Size(lo, next)
+				n += int64(inline + separated)
+			}
+		}
+		if lo = next; bytes.Compare(lo, hi) >= 0 {
+			break
+		}
+	}
+	return n
 }
 
 func (t *Tree) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {

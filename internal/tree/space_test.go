@@ -95,6 +95,56 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	}
 }
 
+// What a range delete hides is known at once, about; what tombstones hide already
+// counts once. An idle store then finds it.
+func TestHiddenByRangeDeletes(t *testing.T) {
+	const keys = 4000
+	s := spaceStore(t, keys)
+	defer s.close()
+	s.flush()
+	key := func(i int) string { return fmt.Sprintf("key%06d", i) }
+	near := func(what string, want int64) {
+		t.Helper()
+		if got := s.tree.space.older.Load(); got < want*9/10 || got > want*11/10 {
+			t.Errorf("%s: %d bytes hidden, want about %d", what, got, want)
+		}
+	}
+	s.must(s.commit(false, delRange(key(1000), key(1500))))
+	near("the first", 500*spaceValue)
+	s.must(s.commit(false, delRange(key(1100), key(1400))))
+	near("within the first", 500*spaceValue)
+	s.must(s.commit(false, delRange(key(0), key(2000))))
+	near("around the first", 2000*spaceValue)
+	s.must(s.commit(false, delRange(key(500), key(3000))))
+	near("beside these", 3000*spaceValue)
+	s.flush()
+	s.must(s.tree.runMerge(context.Background(), true))
+	layout := s.tree.layout()
+	live := uint64(0)
+	for _, seg := range layout.Segments() {
+		live += seg.Bytes - seg.DeadBytes()
+	}
+	if want := uint64(keys-3000) * spaceValue; live != want || len(layout.Runs()) != 1 {
+		t.Errorf("%d bytes are live in %d runs, want %d in one", live, len(layout.Runs()), want)
+	}
+}
+
+// What is not known of runs is not taken for nothing: of a memtable that was
+// replayed, and where older versions are kept.
+func TestUnknownIsNotNothing(t *testing.T) {
+	s := spaceStore(t, 1000)
+	s.flush()
+	s.overwrite(0, 100)
+	s.close()
+	s.mustOpen()
+	defer s.close()
+	s.flush()
+	v := s.tree.views.current.Load()
+	if hidden := s.tree.state(v).Hidden; len(v.runs) != 2 || len(hidden) != 0 {
+		t.Errorf("of %d runs it is known that they hide %v", len(v.runs), hidden)
+	}
+}
+
 // Where older versions are kept, what is replaced is no garbage.
 func TestRetainedVersionsAreNotHidden(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.Retention.Versions = 3 })

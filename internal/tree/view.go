@@ -40,7 +40,8 @@ type table struct {
 	separatedBytes atomic.Int64 // of these values
 	bytes          atomic.Int64 // of the keys and the other values
 
-	// Bytes of separated values that entries replace, estimated by a sample:
+	// Bytes of separated values that entries replace, estimated by a sample, and of
+	// all that range tombstones hide:
 	replaced atomic.Int64 // in older memtables and runs
 	outdated atomic.Int64 // in this one
 	replayed bool         // it has entries that no sample was taken of

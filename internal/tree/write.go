@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/journal"
@@ -20,7 +21,7 @@ import (
 func (t *Tree) Prepare(n int) error {
 	v := t.views.current.Load()
 	active := v.active()
-	if active.Len() == 0 {
+	if active.Empty() {
 		return nil
 	}
 	if older := active.replaced.Load() + active.outdated.Load(); len(v.tables) == 1 && uint64(older) >= t.space.measured.Load().SealAfter() {
@@ -75,6 +76,18 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
 			return fmt.Errorf("segment %d at %d: %w", at.Segment, offset, err)
+		}
+		if r.Kind == entry.RangeDelete {
+			if err := to.DeleteRange(r.Key, r.Value, r.Version); err != nil {
+				return err
+			}
+			bytes += int64(len(r.Key) + len(r.Value))
+			payload = payload[r.Size:]
+			offset += uint64(r.Size)
+			continue
+		}
+		if !r.Kind.Known() {
+			return fmt.Errorf("segment %d at %d: %w: record of kind %d", at.Segment, offset, errs.ErrFormat, r.Kind)
 		}
 		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 		// A shorter record would share its granule with others, and could not be
