@@ -13,7 +13,8 @@ import (
 // yet is estimated by whoever has the entries (State), so that the sum can be held.
 const (
 	budgetLeast = 32 << 20 // whatever is live
-	budgetRest  = 16       // 1/16 of it is for what is not counted: headers, and files that go in a moment
+	budgetRest  = 16       // 1/16 of it is for what is not counted: headers, and files that go in a moment;
+	budgetFixed = 4 << 20  // and so much: the manifest, and ends of files
 	keysPart    = 16       // files of runs and remaps count as garbage, up to 1/16 of what is live
 
 	tablePart  = 16 // 1/16 of the budget may lie behind a memtable before it is sealed,
@@ -101,7 +102,7 @@ func (w *wasted) excess() uint64 {
 
 func (w *wasted) budget() uint64 {
 	share := w.needed() / 100 * uint64(w.options.GarbageShare)
-	return max(share-share/budgetRest, budgetLeast)
+	return max(share-share/budgetRest, budgetLeast+budgetFixed) - budgetFixed
 }
 
 // over reports whether garbage without freed bytes of it is more than this share

@@ -77,7 +77,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	if n := len(s.tree.views.current.Load().tables); n != 2 {
 		t.Errorf("%d memtables: none was sealed for what it hides", n)
 	}
-	tables, runs = state()
+	tables, _ = state()
 	near("deletes", tables, 2*again*spaceValue)
 	s.flush()
 	s.must(s.tree.Compact(context.Background()))
