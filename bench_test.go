@@ -7,6 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -25,19 +26,22 @@ func newFlat(t testing.TB, n int) *DB {
 	return newDB(Options{InMemory: true}.withDefaults(), f, nil, 42)
 }
 
-func flatKey(i int) []byte { return append([]byte{keyspacePrefix}, fmt.Sprintf("key %018d", i)...) }
+func flatKey(i int) []byte { return append([]byte{0}, fmt.Sprintf("key %018d", i)...) }
 
-func (f *flat) Acquire(entry.Version) (pin, error)             { return f, nil }
-func (f *flat) Release()                                       {}
-func (f *flat) Close() error                                   { return nil }
-func (f *flat) Version() entry.Version                         { return 1 }
-func (f *flat) From(uintptr)                                   {}
-func (f *flat) Value(_ []byte, e *entry.Entry) ([]byte, error) { return e.Value, nil }
-func (f *flat) Touch(*entry.Entry) bool                        { return true }
-func (f *flat) Cover() *tombstone.Cover                        { return nil }
-func (f *flat) Jump(*entry.Entry) uint64                       { return 0 }
-func (f *flat) Scattered(uint64)                               {}
-func (f *flat) Iterator() iterator.Iterator                    { return &flatIterator{entries: f.entries} }
+func (f *flat) Keyspaces() []manifest.Keyspace                           { return nil }
+func (f *flat) Acquire(entry.Version) (pin, error)                       { return f, nil }
+func (f *flat) Release()                                                 {}
+func (f *flat) Close() error                                             { return nil }
+func (f *flat) Version() entry.Version                                   { return 1 }
+func (f *flat) From(uintptr)                                             {}
+func (f *flat) Value(_ []byte, e *entry.Entry, _ []byte) ([]byte, error) { return e.Value, nil }
+func (f *flat) Touch(*entry.Entry) bool                                  { return true }
+func (f *flat) Holds(entry.KeyspaceID) bool                              { return true }
+func (f *flat) Floor(entry.KeyspaceID) entry.Version                     { return 0 }
+func (f *flat) Cover() *tombstone.Cover                                  { return nil }
+func (f *flat) Jump(*entry.Entry) uint64                                 { return 0 }
+func (f *flat) Scattered(uint64)                                         {}
+func (f *flat) Iterator() iterator.Iterator                              { return &flatIterator{entries: f.entries} }
 func (f *flat) Get(key []byte, dst *entry.Entry) (bool, error) {
 	i := int(binary.BigEndian.Uint64(key[len(key)-8:])) % len(f.entries)
 	*dst = f.entries[i]

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -16,6 +17,11 @@ import (
 type engine interface {
 	Acquire(at entry.Version) (pin, error)
 	Visible() entry.Version
+	Keyspaces() []manifest.Keyspace
+	CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest.Keyspace, error)
+	SetKeyspace(id entry.KeyspaceID, o manifest.KeyspaceOptions) error
+	// DropKeyspace is called when nothing is written to it any more.
+	DropKeyspace(id entry.KeyspaceID) error
 	Size(lo, hi []byte) (entries, bytes, separated uint64)
 	Split(lo, hi []byte, n int) [][]byte
 	Flush(ctx context.Context) error
@@ -33,11 +39,18 @@ type pin interface {
 	Version() entry.Version
 	// From notes the program counter where the reader began.
 	From(pc uintptr)
+	// Holds reports whether there was a keyspace of this number, other than the
+	// default one, when the pin was acquired.
+	Holds(id entry.KeyspaceID) bool
+	// Floor is the version below which history of a keyspace may be missing in what
+	// the pin holds.
+	Floor(id entry.KeyspaceID) entry.Version
 	// Get finds the newest version of key up to Version, also a delete or an
 	// expired one, but nothing that a range tombstone covers. It leaves dst.Key alone.
 	Get(key []byte, dst *entry.Entry) (bool, error)
-	// Value is never nil without an error.
-	Value(key []byte, e *entry.Entry) ([]byte, error)
+	// Value is never nil without an error. A compressed value, which e.Raw tells,
+	// is decoded into dst if its capacity is enough, else into memory of its own.
+	Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error)
 	// Touch has a separated value brought near; false means that Value may
 	// have to wait for the disk, and more so than a goroutine costs.
 	Touch(e *entry.Entry) bool
@@ -66,7 +79,7 @@ type spill interface {
 	// delete of the key.
 	Get(key []byte, h uint64, dst *entry.Entry) (bool, error)
 	// Value is like that of a pin.
-	Value(key []byte, e *entry.Entry) ([]byte, error)
+	Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error)
 	// Iterators yield entries of version 0, none that a range delete covers, all of
 	// which are given; those of earlier ones hide those of later ones.
 	Iterators(ranges *tombstone.Set) []iterator.Iterator

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -27,7 +28,8 @@ type fakeEngine struct {
 	closed  atomic.Bool
 
 	mu      sync.Mutex
-	applied []entry.Entry // not yet published
+	applied []entry.Entry    // not yet published
+	layout  *manifest.Layout // for its keyspaces
 	deletes atomic.Pointer[tombstone.Set]
 	values  map[string][]byte
 	fault   error // returned by every read
@@ -35,7 +37,7 @@ type fakeEngine struct {
 }
 
 func newFakeEngine(t testing.TB) *fakeEngine {
-	e := &fakeEngine{t: t, values: map[string][]byte{}}
+	e := &fakeEngine{t: t, values: map[string][]byte{}, layout: manifest.NewLayout()}
 	e.data.Store(new([]entry.Entry))
 	return e
 }
@@ -135,7 +137,40 @@ func (e *fakeEngine) Acquire(at entry.Version) (pin, error) {
 		at = visible
 	}
 	e.pins.Add(1)
-	return &fakePin{e: e, data: *e.data.Load(), at: at}, nil
+	return &fakePin{e: e, data: *e.data.Load(), at: at, layout: e.current()}, nil
+}
+
+func (e *fakeEngine) current() *manifest.Layout {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.layout
+}
+
+func (e *fakeEngine) edit(edit *manifest.Edit) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next, err := e.layout.Apply(edit)
+	if err == nil {
+		e.layout = next
+	}
+	return err
+}
+
+func (e *fakeEngine) Keyspaces() []manifest.Keyspace { return e.current().Keyspaces() }
+
+func (e *fakeEngine) CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest.Keyspace, error) {
+	k := manifest.Keyspace{ID: entry.KeyspaceID(e.current().NextKeyspace()), Name: name, Options: o}
+	return k, e.edit(&manifest.Edit{SetKeyspaces: []manifest.Keyspace{k}})
+}
+
+func (e *fakeEngine) SetKeyspace(id entry.KeyspaceID, o manifest.KeyspaceOptions) error {
+	k := *e.current().Keyspace(id)
+	k.Options = o
+	return e.edit(&manifest.Edit{SetKeyspaces: []manifest.Keyspace{k}})
+}
+
+func (e *fakeEngine) DropKeyspace(id entry.KeyspaceID) error {
+	return e.edit(&manifest.Edit{DropKeyspaces: []entry.KeyspaceID{id}})
 }
 
 func (e *fakeEngine) Visible() entry.Version { return entry.Version(e.visible.Load()) }
@@ -176,6 +211,7 @@ type fakePin struct {
 	e        *fakeEngine
 	data     []entry.Entry
 	at       entry.Version
+	layout   *manifest.Layout
 	released atomic.Bool
 }
 
@@ -185,9 +221,11 @@ func (p *fakePin) check() {
 	}
 }
 
-func (p *fakePin) Version() entry.Version { return p.at }
+func (p *fakePin) Version() entry.Version         { return p.at }
+func (p *fakePin) Holds(id entry.KeyspaceID) bool { return p.layout.Keyspace(id) != nil }
 
-func (p *fakePin) From(uintptr) {}
+func (p *fakePin) From(uintptr)                         {}
+func (p *fakePin) Floor(entry.KeyspaceID) entry.Version { return 0 }
 
 func (p *fakePin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	p.check()
@@ -204,7 +242,7 @@ func (p *fakePin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	return false, nil
 }
 
-func (p *fakePin) Value(key []byte, n *entry.Entry) ([]byte, error) {
+func (p *fakePin) Value(key []byte, n *entry.Entry, _ []byte) ([]byte, error) {
 	p.check()
 	if !n.Separated {
 		return append([]byte{}, n.Value...), nil
@@ -294,11 +332,14 @@ func openFake(t testing.TB, o Options) (*DB, *fakeEngine) {
 		t.Fatal(err)
 	}
 	e := newFakeEngine(t)
-	var c committer
+	var db *DB
 	if o.Mode == ReadWrite {
-		c = commit.New(commit.Config{Store: e, Journal: e, HashSeed: 42})
+		c := commit.New(commit.Config{Store: e, Journal: e, HashSeed: 42})
+		db = newDB(o, e, c, 42)
+		db.exclusive = c.Do
+	} else {
+		db = newDB(o, e, nil, 42)
 	}
-	db := newDB(o, e, c, 42)
 	t.Cleanup(func() {
 		db.Close()
 		if n := e.pins.Load(); n != 0 && !t.Failed() {

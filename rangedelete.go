@@ -23,13 +23,14 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 		return ErrKeyTooLarge
 	}
 	var d rangeDelete
-	if d.lo, d.hi = storedBounds(lo, hi); d.empty() {
+	if d.lo, d.hi = t.space.bounds(lo, hi); d.empty() {
 		return nil
 	}
 	w := t.writes
 	if w.failed != nil {
 		return w.failed
 	}
+	t.noteSpace()
 	w.addRange(&d)
 	return t.spillIfLarge()
 }
@@ -37,26 +38,23 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 // DeleteRange adds the delete of every key in [lo, hi), nil being open: of those
 // committed before the batch, and those that the batch has written so far.
 func (b *Batch) DeleteRange(lo, hi []byte) error {
+	if err := b.takes(); err != nil {
+		return err
+	}
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	return b.deleteStored(storedBounds(lo, hi))
+	return b.deleteStored(b.space.bounds(lo, hi))
 }
 
 // deleteStored adds the delete of the stored keys in [lo, hi). It keeps the bounds.
 func (b *Batch) deleteStored(lo, hi []byte) error {
-	if err := b.usable(); err != nil {
-		return err
-	}
 	d := rangeDelete{lo, hi}
 	if d.empty() {
 		return nil
 	}
-	if b.failed != nil {
-		return b.failed
-	}
 	b.arena = d.append(b.arena)
-	b.records++
+	b.added()
 	b.ranges = b.ranges.With(d.after(b.records))
 	return b.spillIfLarge()
 }
@@ -72,24 +70,70 @@ func (db *DB) DeleteRange(lo, hi []byte) error {
 	return b.Commit(context.Background())
 }
 
+// DeleteRange is DB.DeleteRange for keys of the keyspace.
+func (k *Keyspace) DeleteRange(lo, hi []byte) error {
+	if err := k.usable(); err != nil {
+		return err
+	}
+	b := k.db.NewBatch().In(k)
+	if err := b.DeleteRange(lo, hi); err != nil {
+		return err
+	}
+	return b.Commit(context.Background())
+}
+
+// Clear deletes every key of the keyspace, as DeleteRange does: it is a commit,
+// which readers and histories see as any other. The keyspace stays.
+func (k *Keyspace) Clear(ctx context.Context) error {
+	if err := k.usable(); err != nil {
+		return err
+	}
+	b := k.db.NewBatch().In(k)
+	if err := b.DeleteRange(nil, nil); err != nil {
+		return err
+	}
+	return b.Commit(ctx)
+}
+
 // DropPrefix deletes every key that begins with one of the prefixes, as
-// DeleteRange does, all at once. An empty prefix is that of every key.
+// DeleteRange does, all at once. An empty prefix is that of every key of the
+// default keyspace.
 func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 	b := db.NewBatch()
+	if err := b.takes(); err != nil {
+		return err
+	}
 	for _, p := range prefixes {
 		if len(p) > MaxKeySize {
 			return ErrKeyTooLarge
 		}
 		o := IteratorOptions{Prefix: p}
-		if err := b.deleteStored(o.bounds()); err != nil {
+		if err := b.deleteStored(o.bounds(b.space)); err != nil {
 			return err
 		}
 	}
 	return b.Commit(ctx)
 }
 
-// DropAll deletes every key, as DeleteRange does.
-func (db *DB) DropAll(ctx context.Context) error { return db.DropPrefix(ctx, nil) }
+// DropAll deletes every key of every keyspace, as DeleteRange does, all at once.
+// The keyspaces stay.
+func (db *DB) DropAll(ctx context.Context) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	db.keyspaces.mu.Lock() // none is dropped meanwhile
+	defer db.keyspaces.mu.Unlock()
+	b := db.NewBatch()
+	if err := b.DeleteRange(nil, nil); err != nil {
+		return err
+	}
+	for _, k := range db.keyspaces.byName {
+		if err := b.In(k).DeleteRange(nil, nil); err != nil {
+			return err
+		}
+	}
+	return b.Commit(ctx)
+}
 
 // rangeDelete is the delete of the stored keys in [lo, hi) on its way into a
 // record. Nobody changes its bounds.

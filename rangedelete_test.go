@@ -50,12 +50,6 @@ func TestDeleteRange(t *testing.T) {
 	wantEqual(t, "later", contents(t, db), "e=1")
 }
 
-func contents(t *testing.T, db *DB) (out string) {
-	t.Helper()
-	must(t, db.View(func(txn *Txn) error { out = show(txn.All()); return nil }))
-	return out
-}
-
 // Within a transaction or batch, order decides.
 func TestDeleteRangeAmongOwnWrites(t *testing.T) {
 	db := openTest(t, Options{})

@@ -46,7 +46,7 @@ func never(ctx context.Context) context.Context {
 
 // spillWrites writes what is pending in memory to files. If that fails, the
 // transaction can only be discarded.
-func (t *Txn) spillWrites() error {
+func (t *transaction) spillWrites() error {
 	w := t.writes
 	if w.spill == nil {
 		w.spill = t.db.newSpill()
@@ -73,11 +73,11 @@ type spilledPin struct {
 	spill spill
 }
 
-func (p *spilledPin) Value(key []byte, e *entry.Entry) ([]byte, error) {
+func (p *spilledPin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Version == 0 && e.Separated {
-		return p.spill.Value(key, e)
+		return p.spill.Value(key, e, dst)
 	}
-	return p.pin.Value(key, e)
+	return p.pin.Value(key, e, dst)
 }
 
 func (p *spilledPin) Touch(e *entry.Entry) bool { return e.Version == 0 || p.pin.Touch(e) }
@@ -89,7 +89,7 @@ func (p *spilledPin) Release() {
 
 // commitSpilled is Commit once there are writes in files. It is durable when it
 // returns, whatever Durability says.
-func (t *Txn) commitSpilled() error {
+func (t *transaction) commitSpilled() error {
 	w := t.writes
 	err := w.failed
 	if err == nil && len(w.recs) > 0 {
@@ -100,7 +100,7 @@ func (t *Txn) commitSpilled() error {
 		if t.isolation == Serializable && !w.reads.Empty() {
 			reads = &w.reads
 		}
-		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, t.isolation, reads, t.pin.Version())
+		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, w.spaces, t.isolation, reads, t.pin.Version())
 	}
 	if err != nil {
 		t.end(txnDone)
@@ -110,9 +110,9 @@ func (t *Txn) commitSpilled() error {
 	return nil
 }
 
-// commitSpilled makes a spill's writes part of the store, if nothing that
-// isolation asks about has changed since the version at.
-func (db *DB) commitSpilled(ctx context.Context, s spill, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
+// commitSpilled makes a spill's writes part of the store, if the keyspaces are
+// there and nothing that isolation asks about has changed since the version at.
+func (db *DB) commitSpilled(ctx context.Context, s spill, to spaces, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
@@ -140,14 +140,22 @@ func (db *DB) commitSpilled(ctx context.Context, s spill, isolation Isolation, r
 	})
 	var v entry.Version
 	if err == nil {
-		v, err = db.commits.CommitAlone(ctx, func(v entry.Version) error { return s.Commit(v, touches) })
+		admitted := to.admission()
+		v, err = db.commits.CommitAlone(ctx, func(v entry.Version) error {
+			if admitted != nil {
+				if err := admitted(); err != nil {
+					return err
+				}
+			}
+			return s.Commit(v, touches)
+		})
 	}
 	db.counters.addCommit(db.monotonic()-begin, err, s.Entries(), s.Bytes())
 	return v, err
 }
 
 // spillArena writes the records of a batch to files.
-func (b *Batch) spillArena() error {
+func (b *batch) spillArena() error {
 	if b.spill == nil {
 		b.spill = b.db.newSpill()
 	}
@@ -159,7 +167,7 @@ func (b *Batch) spillArena() error {
 	return nil
 }
 
-func (b *Batch) commitSpilled(ctx context.Context) error {
+func (b *batch) commitSpilled(ctx context.Context) error {
 	defer b.discardSpill()
 	if b.failed == nil && len(b.arena) > 0 {
 		b.failed = b.spillArena()
@@ -167,11 +175,11 @@ func (b *Batch) commitSpilled(ctx context.Context) error {
 	if b.failed != nil {
 		return b.failed
 	}
-	_, err := b.db.commitSpilled(ctx, b.spill, LastWriterWins, nil, 0)
+	_, err := b.db.commitSpilled(ctx, b.spill, b.spaces, LastWriterWins, nil, 0)
 	return err
 }
 
-func (b *Batch) discardSpill() {
+func (b *batch) discardSpill() {
 	if b.spill != nil {
 		b.spill.Discard()
 	}

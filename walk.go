@@ -13,7 +13,7 @@ import (
 // report whether it is at an entry, which is then in w.entry until the next move.
 type walk struct {
 	src    iterator.Iterator
-	txn    *Txn          // its clock, for entries that expire
+	txn    *transaction  // its clock, for entries that expire
 	lo, hi []byte        // stored keys, [lo, hi)
 	at     entry.Version // nothing newer
 	since  entry.Version // and nothing up to this

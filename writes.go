@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
@@ -17,10 +18,11 @@ import (
 // full, in files, which hold what is older.
 type writes struct {
 	*pending
-	limit  int64 // bytes of memory from which on they spill
-	spill  spill // nil: all are in memory
-	spills int   // how often memory was full
-	failed error // of the spill: the transaction can only be discarded
+	limit  int64  // bytes of memory from which on they spill
+	spill  spill  // nil: all are in memory
+	spills int    // how often memory was full
+	failed error  // of the spill: the transaction can only be discarded
+	spaces spaces // that are written to
 
 	reads   conflict.ReadSet
 	request commit.Request
@@ -68,6 +70,8 @@ func (w *writes) recycle() {
 	w.pending.reset()
 	w.before, w.ranges = 0, nil
 	w.spill, w.spills, w.failed = nil, 0, nil
+	clear(w.spaces)
+	w.spaces = w.spaces[:0]
 	w.reads.Reset()
 	w.request = commit.Request{}
 	writesPool.Put(w)
@@ -89,20 +93,28 @@ func (w *pending) size() int64 { return int64(len(w.arena)) + writeOverhead*int6
 // and in the order by key.
 const writeOverhead = 48
 
-// encoder says how a store's records are made.
+// encoder says how the records of a keyspace are made. It never changes: other
+// options are another encoder.
 type encoder struct {
+	prefix    []byte        // of the keyspace
 	threshold int           // values from here on get their own checksum; <0 = none
 	ttl       time.Duration // of entries that don't say
 	seed      uint64        // of hashes
 	now       func() uint64 // Unix milliseconds
+	compressor
 }
 
 // append appends the record of w, which was checked, to dst. key is scratch for
 // the stored key and is returned holding it.
 func (c *encoder) append(dst []byte, w *write, now func() uint64, key []byte) (out, stored []byte) {
-	stored = appendStored(key[:0], w.key)
+	stored = appendStored(key[:0], c.prefix, w.key)
 	e := entry.Entry{Key: stored, Value: w.value, Kind: w.kind, Meta: w.meta, Expires: w.expires(c.ttl, now)}
 	own := c.separates(w)
+	if own && c.codec != codec.None && len(w.value) >= c.from {
+		if buf := c.compress(&e); buf != nil {
+			defer recycleValue(buf)
+		}
+	}
 	dst = growArena(dst, entry.RecordSize(&e, own))
 	return entry.AppendRecord(dst, &e, own), stored
 }
@@ -202,7 +214,7 @@ func (w *pending) record(i int) entry.Record {
 // fill makes e the entry of the i-th record, of version 0.
 func (w *pending) fill(i int, e *entry.Entry) {
 	r := w.record(i)
-	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
+	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Codec: r.Codec, Raw: r.Raw}
 }
 
 // get finds the pending write of a stored key with the hash h, unless that is in

@@ -27,6 +27,9 @@ type Request struct {
 	ReadVersion entry.Version     // newest version that the transaction could see
 	Isolation   Isolation
 	Synced      bool // durable before Commit returns, else with the next sync
+	// Admission, unless nil, is asked by the leader: its error refuses the
+	// request. It must be quick.
+	Admission func() error
 
 	version entry.Version // the result: set by the leader
 	err     error

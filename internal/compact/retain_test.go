@@ -53,6 +53,36 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// Each keyspace is judged by its own rules, and of a dropped one nothing stays.
+func TestRetentionOfKeyspaces(t *testing.T) {
+	rules := Rules{Watermark: 10, Now: 100, Bottom: true, Versions: 1,
+		Keyspaces: map[entry.KeyspaceID]History{1: {Watermark: 5, Versions: 1}, 300: {Watermark: 10, Versions: 2}},
+		Dropped:   func(id entry.KeyspaceID) bool { return id == 2 || id == 301 },
+	}
+	r := newRetention(rules)
+	for _, c := range []struct {
+		id   entry.KeyspaceID
+		want []verdict // of versions 12, 9, 6, 4 and 2
+	}{
+		{0, []verdict{keep, keep, drop, drop, drop}},
+		{1, []verdict{keep, keep, keep, keep, drop}},
+		{2, []verdict{drop, drop, drop, drop, drop}},
+		{3, []verdict{keep, keep, drop, drop, drop}},
+		{300, []verdict{keep, keep, drop, drop, drop}},
+		{301, []verdict{drop, drop, drop, drop, drop}},
+	} {
+		for _, key := range []string{"a", "b"} {
+			var got []verdict
+			for _, v := range []entry.Version{12, 9, 6, 4, 2} {
+				got = append(got, r.judge(&entry.Entry{Key: append(entry.AppendKeyspace(nil, c.id), key...), Version: v, Kind: entry.Set}))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("keyspace %d: %v, want %v", c.id, got, c.want)
+			}
+		}
+	}
+}
+
 // visibleAt is what a reader at version v finds among versions, newest first, and
 // range deletes.
 func visibleAt(versions []entry.Entry, deletes []tombstone.Tombstone, v entry.Version, now uint64) string {

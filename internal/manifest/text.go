@@ -54,7 +54,7 @@ func (l *Layout) String() string {
 		fmt.Fprintf(&b, "journal %d durable to %d, frame %d\n", j.Segment, j.Offset, j.Frame)
 	}
 	for _, k := range l.keyspaces {
-		fmt.Fprintf(&b, "keyspace %d %q\n", k.ID, k.Name)
+		fmt.Fprintf(&b, "keyspace %d %q floor=%d\n", k.ID, k.Name, k.floor)
 	}
 	return b.String()
 }

@@ -57,7 +57,7 @@ func (m *model) lower(key []byte) int {
 func same(a, b *entry.Entry) bool {
 	return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil) &&
 		a.Handle == b.Handle && a.Version == b.Version && a.Expires == b.Expires && a.Kind == b.Kind &&
-		a.Meta == b.Meta && a.Separated == b.Separated
+		a.Meta == b.Meta && a.Separated == b.Separated && a.Raw == b.Raw && a.Codec == b.Codec
 }
 
 // keyMakers make keys of the shapes that the words of a view find hard.
@@ -93,6 +93,9 @@ func randomEntry(r *rand.Rand, key []byte, v entry.Version) entry.Entry {
 	case 1:
 		e.Separated = true
 		e.Handle = entry.Handle{Segment: entry.FileNum(r.Uint64()), Offset: r.Uint64(), Length: uint64(r.Uint32() >> 1)}
+		if r.IntN(2) == 0 {
+			e.Raw = r.Uint32()
+		}
 	case 2:
 		e.Kind = entry.SetLatest
 		fallthrough

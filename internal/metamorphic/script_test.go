@@ -297,6 +297,24 @@ var scripts = []script{
 		s.commit(synced, put(key(5), text("e", 1, 700)))
 		s.close()
 	}},
+	{name: "compressed values", options: brock.Options{Tuning: small, KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.Zstd, CompressAbove: 100}}, run: func(s *session) {
+		s.open()
+		s.commit(synced, put(key(1), text("a", 1, 600)), put(key(2), strings.Repeat("b", 5000)), put(key(3), text("c", 1, 90)))
+		s.commit(buffered, put(key(4), strings.Repeat(text("d", 1, 700), 200)), put(key(5), text("e", 1, 30_000)))
+		s.flush()
+		s.o.KeyspaceDefaults.Compression = brock.S2
+		s.reopen()
+		s.commit(synced, put(key(2), strings.Repeat(text("b", 2, 500), 20)), put(key(6), strings.Repeat("f", 300_000)))
+		s.flush()
+		s.commit(buffered, del(key(4)), put(key(5), "inline"))
+		s.compact()
+		s.reclaim()
+		s.o.KeyspaceDefaults.Compression = brock.NoCompression
+		s.reopen()
+		s.commit(synced, put(key(1), text("a", 2, 700)))
+		s.reclaim()
+		s.close()
+	}},
 	{name: "transactions", run: func(s *session) {
 		s.open()
 		for i := range 4 {

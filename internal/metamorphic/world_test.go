@@ -115,6 +115,9 @@ func newWorld(t testing.TB, seed uint64) *world {
 }
 
 func (w *world) open() {
+	// May change with each opening.
+	w.o.KeyspaceDefaults.Compression = pick(w.rng, brock.NoCompression, brock.S2, brock.Zstd)
+	w.o.KeyspaceDefaults.CompressAbove = pick(w.rng, 0, 1, 200)
 	if w.mem != nil {
 		w.files = countHandles(w.mem)
 		w.o.FS = w.wrap(w.files)
@@ -147,7 +150,11 @@ func (w *world) value() string {
 	if w.rng.IntN(100) == 0 {
 		n = 70_000
 	}
-	return text(fmt.Sprint(len(w.log)), len(w.log), max(n, 0))[:n]
+	v := text(fmt.Sprint(len(w.log)), len(w.log), n)
+	if w.rng.IntN(2) == 0 { // some that can be compressed
+		v = strings.Repeat(v[:min(n, 20)], n/20+1)
+	}
+	return v[:n]
 }
 
 // write chooses a write and how it is made by an Entry, if it is.

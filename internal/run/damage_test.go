@@ -30,6 +30,8 @@ func goldenEntries() []entry.Entry {
 		{Key: []byte("\x00banana"), Version: 11, Kind: entry.Delete},
 		{Key: []byte("\x00cherry"), Version: 1 << 50, Kind: entry.Set, Separated: true, Handle: h, Expires: 1 << 60},
 		{Key: []byte("\x00date"), Version: 13, Kind: entry.Set, Separated: true, Handle: h},
+		{Key: []byte("\x00dill"), Version: 13, Kind: entry.Set, Separated: true, Handle: h, Raw: 3000},
+		{Key: []byte("\x00dock"), Version: 1 << 50, Kind: entry.Set, Separated: true, Handle: h, Raw: 64 << 20},
 		{Key: []byte("\x00elder"), Value: []byte{}, Version: 14, Kind: entry.Set, Meta: 1},
 		{Key: append([]byte("\x00fig"), bytes.Repeat([]byte("g"), 300)...), Value: bytes.Repeat([]byte("v"), 20), Version: 15, Kind: entry.Set},
 	}

@@ -139,6 +139,9 @@ func (s *shape) decorate(r *rand.Rand, e *entry.Entry) {
 		if r.IntN(50) == 0 {
 			e.Handle = entry.Handle{Segment: 1 << 40, Offset: 1 << 50, Length: 1 << 40}
 		}
+		if r.IntN(2) == 0 {
+			e.Raw = 1 + r.Uint32N(1<<26)
+		}
 	}
 	if r.IntN(4) == 0 {
 		e.Meta = byte(r.Uint32())
@@ -150,7 +153,7 @@ func (s *shape) decorate(r *rand.Rand, e *entry.Entry) {
 
 func same(a, b *entry.Entry) bool {
 	return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && a.Handle == b.Handle && a.Version == b.Version &&
-		a.Expires == b.Expires && a.Kind == b.Kind && a.Meta == b.Meta && a.Separated == b.Separated
+		a.Expires == b.Expires && a.Kind == b.Kind && a.Meta == b.Meta && a.Separated == b.Separated && a.Raw == b.Raw && a.Codec == b.Codec
 }
 
 func brief(e *entry.Entry) string {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -40,6 +41,7 @@ type Config struct {
 	RunFileBytes int64                // likewise for a file of a run
 	FilterKeys   uint64               // a run of more keys gets no filter: its making takes memory
 	NoMap        bool                 // read files without mapping them
+	Coder        *codec.Coder         // of compressed values
 	Cache        *run.Cache           // of run chunks, where files are not mapped
 }
 
@@ -129,7 +131,7 @@ func (s *Spill) addRecord(w *run.Writer, rec []byte) error {
 	}
 	e := entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 	if r.Own && r.Size >= manifest.Granule {
-		e.Value, e.Separated = nil, true
+		e.Value, e.Separated, e.Raw = nil, true, r.Raw
 		if e.Handle, err = s.addValue(rec[:r.Size], uint64(len(r.Value))); err != nil {
 			return err
 		}
@@ -230,15 +232,20 @@ func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
 func (s *Spill) Ranges() []tombstone.Tombstone { return tombstone.Flatten(entry.MaxVersion, s.ranges) }
 
 // Value returns the value of e, a separated entry that Get or an iterator found
-// under key. It is never nil, and valid until Discard.
-func (s *Spill) Value(key []byte, e *entry.Entry) ([]byte, error) {
+// under key. It is never nil, and valid until Discard; but a compressed value is
+// decoded into dst if its capacity is enough, else into memory of its own.
+func (s *Spill) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	s.mu.RLock()
 	r := s.segments[e.Handle.Segment]
 	s.mu.RUnlock()
 	if r == nil {
 		return nil, errs.NewCorruption(filename.Of(filename.Value, e.Handle.Segment), int64(e.Handle.Offset), "a transaction has no such segment")
 	}
-	return r.Value(e.Handle, key, 0)
+	v, err := r.Stored(e.Handle, key, 0)
+	if err != nil || v.Raw == 0 {
+		return v.Bytes, err
+	}
+	return r.Decode(s.cfg.Coder, dst, v, e.Handle.Offset)
 }
 
 // Entries is how many entries the parts have.

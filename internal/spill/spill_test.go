@@ -64,7 +64,7 @@ func compare(t *testing.T, s *Spill, model map[string]written) {
 		want, value := model[key], e.Value
 		if e.Separated {
 			var err error
-			if value, err = s.Value([]byte(key), e); err != nil {
+			if value, err = s.Value([]byte(key), e, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -278,11 +278,11 @@ func checkStamp(t *testing.T, s *Spill, meta run.Meta) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Value(e.Handle, e.Key, stamp); err != nil {
+		if _, err := f.Stored(e.Handle, e.Key, stamp); err != nil {
 			t.Fatal(err)
 		}
 		for _, v := range []entry.Version{0, 1, stamp - 1, stamp + 1} {
-			if _, err := f.Value(e.Handle, e.Key, v); !errors.Is(err, errs.ErrCorrupt) {
+			if _, err := f.Stored(e.Handle, e.Key, v); !errors.Is(err, errs.ErrCorrupt) {
 				t.Fatalf("as version %d: %v, want damage", v, err)
 			}
 		}

@@ -175,7 +175,7 @@ const (
 // sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
 // much garbage: in its own journal, in the segments of values that its entries
 // delete or replace, or below a range tombstone, which frees nothing before it
-// is in a run.
+// is in a run; or to hold keyspaces that were dropped.
 func (t *Tree) sealIfHiding() error {
 	v := t.views.current.Load()
 	active := v.active()
@@ -183,7 +183,7 @@ func (t *Tree) sealIfHiding() error {
 	for _, r := range v.layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
-	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	hidden := uint64(active.separatedBytes.Load()+active.dropped.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	if active.Tombstones() == nil && active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare && hidden < idleHidden {
 		return nil
 	}

@@ -44,6 +44,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 		order = max(order, r.order)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
+	drops := t.drops.Load()
 	rules := t.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
 	defer t.promise(int64(plan.Writes(view.layout)))()
@@ -69,7 +70,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
-	if err := t.conclude(edit, &out, change{runs: inputs, hidden: stillHidden(inputs, &out, bottom)}); err != nil {
+	if err := t.conclude(edit, &out, change{runs: inputs, hidden: stillHidden(inputs, &out, bottom), drops: drops}); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
 	work.done(&out)

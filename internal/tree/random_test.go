@@ -113,7 +113,7 @@ func (w *wanderer) walked(p *Pin) string {
 		if cover != nil && e.Version < cover.Newest(e.Key) || !e.Live(uint64(w.clock)) {
 			continue
 		}
-		value, err := p.Value(e.Key, e)
+		value, err := p.Value(e.Key, e, nil)
 		w.must(err)
 		fmt.Fprintf(&out, "%s@%d=%s ", e.Key, e.Version, shown(last, value))
 	}
@@ -198,7 +198,7 @@ func (w *wanderer) step() {
 		w.mergeSome()
 	case n < 84 && len(w.pins) < 6:
 		at := entry.Version(0)
-		if visible, floor := w.tree.Visible(), entry.Version(w.tree.floor.Load()); w.rng.IntN(2) == 0 && visible > floor {
+		if visible, floor := w.tree.Visible(), w.tree.floors.least(); w.rng.IntN(2) == 0 && visible > floor {
 			at = max(1, floor+entry.Version(w.rng.IntN(int(visible-floor))))
 		}
 		p := w.pin(at)

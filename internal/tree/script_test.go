@@ -243,7 +243,7 @@ func (p *player) history(pin *Pin) string {
 		case e.Kind == entry.Delete:
 			out.WriteString("deleted")
 		default:
-			value, err := pin.Value(e.Key, e)
+			value, err := pin.Value(e.Key, e, nil)
 			p.store.must(err)
 			out.WriteString(shown(string(e.Key), value))
 			if e.Expires != 0 {

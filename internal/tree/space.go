@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -55,7 +56,7 @@ func (t *Tree) state(v *View) policy.State {
 	t.mu.Lock()
 	s := t.stateLocked(v)
 	t.mu.Unlock()
-	s.Room = t.room()
+	s.Room, s.Dropped = t.room(), t.dropped()
 	return s
 }
 
@@ -107,9 +108,6 @@ const (
 // sample adds to the active memtable's estimates what the records of payload
 // replace, before they are added to it. Only the commit leader calls it.
 func (t *Tree) sample(payload []byte) {
-	if t.retains() {
-		return // what is replaced is no garbage
-	}
 	every := min(max(int64(t.space.measured.Load().Live/sampleShare), sampleLeast), sampleMost)
 	for len(payload) > 0 {
 		size, _ := entry.RawSize(payload)
@@ -129,12 +127,25 @@ func (t *Tree) sample(payload []byte) {
 	}
 }
 
-// retains reports whether older versions are kept for some time.
-func (t *Tree) retains() bool { return t.cfg.Retention.Versions > 1 || t.cfg.Retention.Age > 0 }
+// retains reports whether older versions of a key are kept for some time: what
+// replaces them makes no garbage.
+func (t *Tree) retains(key []byte) bool {
+	id, ok := entry.KeyspaceOf(key)
+	if k := t.layout().Keyspace(id); ok && k != nil {
+		return k.Options.Versions > 1 || k.Options.Age > 0
+	}
+	return t.cfg.Retention.Versions > 1 || t.cfg.Retention.Age > 0
+}
+
+// retainsAny reports whether older versions of any key are kept for some time.
+func (t *Tree) retainsAny() bool {
+	return t.retains(entry.AppendKeyspace(nil, entry.DefaultKeyspace)) ||
+		slices.ContainsFunc(t.layout().Keyspaces(), func(k manifest.Keyspace) bool { return k.Options.Versions > 1 || k.Options.Age > 0 })
+}
 
 // hiddenBy is how many bytes of older values the run of a flushed memtable hides.
 func (t *Tree) hiddenBy(m *table) int64 {
-	if m.replayed || t.retains() {
+	if m.replayed || t.retainsAny() {
 		return noHidden
 	}
 	return m.replaced.Load()
@@ -144,7 +155,7 @@ func (t *Tree) hiddenBy(m *table) int64 {
 // read is not counted: whoever asks for it will be told.
 func (t *Tree) look(record []byte, times float64) {
 	r, err := entry.DecodeRecord(record)
-	if err != nil {
+	if err != nil || t.retains(r.Key) {
 		return
 	}
 	h := hash.Sum(t.cfg.Seed, r.Key)
@@ -169,7 +180,7 @@ func (t *Tree) look(record []byte, times float64) {
 // already was counted for them.
 func (t *Tree) lookAtRange(record []byte) {
 	r, err := entry.DecodeRecord(record)
-	if err != nil {
+	if err != nil || t.retains(r.Key) {
 		return
 	}
 	n := int64(0)

@@ -49,6 +49,7 @@ func (t *Tree) NewSpill(filterKeys uint64) *Spill {
 	s := &spilled{tree: t, began: time.Now(), files: spill.New(spill.Config{
 		FS: t.cfg.FS, Dir: t.cfg.Dir, ValueDir: t.cfg.ValueDir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NextNum: t.nextFile,
 		SegmentBytes: t.cfg.SegmentBytes, RunFileBytes: t.cfg.RunFileBytes, FilterKeys: filterKeys, NoMap: t.cfg.NoMap, Cache: t.chunks,
+		Coder: &t.coder,
 	})}
 	h := &Spill{spilled: s}
 	h.cleanup = runtime.AddCleanup(h, (*spilled).discard, s)
@@ -70,10 +71,10 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 }
 
 // Add writes encoded records of version 0, which may be reused afterwards; the
-// later of two with one key is the newer; the last is the transaction's last-th
-// record, and ranges are its range deletes so far, with such numbers as versions. A full disk is ErrNoSpace, and the
-// reserve is not for them. After an error, which sticks, the Spill can only be
-// read and discarded.
+// later of two with one key is the newer. The last is the transaction's last-th
+// record, and ranges are its range deletes so far, with such numbers as versions. A
+// full disk is ErrNoSpace, and the reserve is not for them. After an error, which
+// sticks, the Spill can only be read and discarded.
 func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	return s.work(ctx, func(ctx context.Context) error {
 		if s.tree.full.refusing.Load() {
@@ -95,7 +96,9 @@ func (s *spilled) Get(key []byte, h uint64, dst *entry.Entry) (bool, error) {
 }
 
 // Value returns the value of a separated entry that Get or an iterator found.
-func (s *spilled) Value(key []byte, e *entry.Entry) ([]byte, error) { return s.files.Value(key, e) }
+func (s *spilled) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+	return s.files.Value(key, e, dst)
+}
 
 // Iterators walk the pending writes that ranges, all range deletes so far, don't
 // cover; entries of one key hide those of later iterators.

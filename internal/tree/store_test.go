@@ -189,7 +189,7 @@ func (s *store) lookup(p *Pin, key string) (value []byte, version entry.Version,
 	if !found || !e.Live(uint64(s.clock)) {
 		return nil, 0, false
 	}
-	value, err = p.Value([]byte(key), &e)
+	value, err = p.Value([]byte(key), &e, nil)
 	s.must(err)
 	return value, e.Version, true
 }

@@ -39,6 +39,7 @@ type table struct {
 	separated      atomic.Int64 // entries whose values stayed in the journal
 	separatedBytes atomic.Int64 // of these values
 	bytes          atomic.Int64 // of the keys and the other values
+	dropped        atomic.Int64 // bytes of values, and of keys, of keyspaces that were dropped since, about
 
 	// Bytes of separated values that entries replace, estimated by a sample, and of
 	// all that range tombstones hide:
@@ -51,8 +52,9 @@ type table struct {
 type sortedRun struct {
 	*run.Reader
 	shared
-	id    manifest.RunID
-	order uint64 // age: greater is newer
+	id      manifest.RunID
+	order   uint64       // age: greater is newer
+	dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
 
 	hidden int64 // bytes of separated values of older runs that it replaces, estimated; noHidden = not known
 }

@@ -97,8 +97,9 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 			to.separated.Add(1)
 			to.separatedBytes.Add(int64(len(r.Value)))
 			e.Handle = entry.Handle{Segment: at.Segment, Offset: offset, Length: uint64(len(r.Value))}
-		} else {
-			e.Value = r.Value
+			e.Raw = r.Raw
+		} else if e.Value = r.Value; r.Raw != 0 {
+			return errs.NewCorruption(filename.Of(filename.Journal, at.Segment), int64(offset), "compressed value in a record of %d bytes", r.Size)
 		}
 		bytes += int64(len(e.Key) + len(e.Value))
 		if err := to.Add(hash.Sum(t.cfg.Seed, r.Key), &e); err != nil {
