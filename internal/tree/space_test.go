@@ -145,6 +145,42 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	}
 }
 
+// A merge keeps no segment that it doesn't read: what others collect meanwhile is
+// removed at once, and what it reads stays.
+func TestWorkKeepsOnlyWhatItReads(t *testing.T) {
+	mem := vfs.NewMem()
+	s := newStore(t, mem, nil)
+	defer s.close()
+	s.overwrite(0, 1000)
+	s.flush()
+	s.overwrite(0, 600)
+	s.flush()
+	s.must(s.tree.Compact(context.Background()))
+	hold, err := s.tree.hold()
+	s.must(err)
+	part, release := hold.narrow(func(part *View) {
+		part.tables, part.segments = nil, part.segments.without(part.unmoved())
+	})
+	if did, err := s.tree.collectAll(context.Background(), onRequest); !did || err != nil {
+		t.Fatalf("collected %v, %v", did, err)
+	}
+	s.noLeftovers(mem)
+	s.overwrite(0, 1000)
+	s.flush()
+	s.must(s.tree.Compact(context.Background()))
+	it := part.iterator() // of runs that were replaced
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		n++
+	}
+	if n != 1000 || it.Err() != nil {
+		t.Errorf("%d entries, %v", n, it.Err())
+	}
+	it.Close()
+	release()
+	s.noLeftovers(mem)
+}
+
 // Where older versions are kept, what is replaced is no garbage.
 func TestRetainedVersionsAreNotHidden(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.Retention.Versions = 3 })
