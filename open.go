@@ -197,6 +197,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
 		SegmentBytes:  o.options.Tuning.SegmentSize,
 		RunFileBytes:  o.options.Tuning.RunFileSize,
+		Memory:        o.options.MemoryLimit,
 		CacheBytes:    o.options.MemoryLimit / 4,
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           clock,

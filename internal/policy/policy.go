@@ -7,8 +7,8 @@
 // size, so that an entry is rewritten seldom; when the store is idle everything
 // is merged into one run, if that is not far more work than it is worth.
 //
-// Segments are collected when much of one is garbage, or when garbage is much of
-// an idle store. Collected segments leave remaps behind, of which there are few:
+// Garbage has a budget (space.go), and segments are collected before it is used
+// up, the deadest and oldest first, and more of them in an idle store. Collected segments leave remaps behind, of which there are few:
 // before there are too many, runs are merged for no other reason.
 //
 // Values lie in the order in which they arrived until scans have jumped among
@@ -29,12 +29,15 @@ type Options struct {
 	// from which they are merged into it; 0 = 100. Less keeps less stale data
 	// and writes more.
 	BaseShare int
-	// GarbageShare is how much of a segment's file may be garbage, in percent,
-	// before what is live in it moves to another; 0 = 50. Less keeps less
-	// garbage and writes more. An idle store goes further by itself.
+	// GarbageShare is how much garbage there may be while clients write, in
+	// percent of what is live; 0 = 50. Less takes less space and moves what is
+	// live more often. An idle store goes further by itself.
 	GarbageShare int
 	// SegmentBytes bounds the live data that one collection moves; 0 = 256 MB.
 	SegmentBytes uint64
+	// MovedRecords bounds the records that one collection of several segments
+	// moves; 0 = 2 million.
+	MovedRecords uint64
 	// NoClustering has values stay in the order of their arrival, whatever is scanned.
 	NoClustering bool
 }
@@ -53,6 +56,9 @@ func (o Options) withDefaults() Options {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 256 << 20
 	}
+	if o.MovedRecords == 0 {
+		o.MovedRecords = 2 << 20
+	}
 	return o
 }
 
@@ -69,6 +75,9 @@ type State struct {
 	// Dropped is how many bytes of keys and values, inline and separated, are in
 	// runs for keyspaces that were dropped, about; runs without are not in it.
 	Dropped map[manifest.RunID]uint64
+
+	Memtables Replaced                  // of all memtables together
+	Hidden    map[manifest.RunID]uint64 // Replaced.Older of the runs of which it is known
 }
 
 // Plan is what is worth doing now; the zero value is nothing. Its parts may be
@@ -100,7 +109,7 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 		p.Collect = w.collection()
 	}
 	if !s.Merging {
-		p.Merge = merge(l, s, o)
+		p.Merge = w.merge()
 		if p.Merge == nil {
 			p.Merge = dropping(l, s)
 		}

@@ -102,7 +102,10 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Dropped: t.dropped(), Room: t.room()}, t.cfg.Policy)
+		v := t.views.current.Load()
+		state := t.state(v)
+		state.Idle = idle
+		plan := policy.Decide(v.layout, state, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
@@ -130,7 +133,7 @@ func (t *Tree) runSettle(ctx context.Context) error {
 			return err
 		}
 		var err error
-		if again, err = t.collectAll(ctx, policy.State{Idle: true}); err != nil {
+		if again, err = t.collectAll(ctx, atIdle); err != nil {
 			return err
 		}
 		again = again || t.cluster(ctx)

@@ -32,7 +32,7 @@ func (t *Tree) valueFile(r *segment.Reader, kind filename.Kind, num entry.FileNu
 	f := &valueFile{Reader: r, num: num}
 	f.release = func() {
 		t.noteRelease(r.Close())
-		if f.obsolete && !(kind == filename.Journal && t.spares.offer(num, r.End())) {
+		if f.obsolete && !(kind == filename.Journal && t.spare(r.End()) && t.spares.offer(num, r.End())) {
 			t.removeFile(filename.New(kind, num))
 		}
 	}
@@ -79,7 +79,7 @@ func (t *Tree) openRun(m *manifest.Run) (*sortedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sortedRun{Reader: r, id: m.ID, order: m.Order}
+	s := &sortedRun{Reader: r, id: m.ID, order: m.Order, hidden: noHidden}
 	s.release = func() {
 		t.noteRelease(r.Close())
 		if s.obsolete {

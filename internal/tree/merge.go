@@ -21,9 +21,15 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	if err != nil {
 		return err
 	}
-	defer t.reclaim() // what this replaces and, while it holds it, keeps
-	defer hold.Release()
-	inputs, bottom, err := consecutive(hold.view.runs, plan.Runs)
+	defer t.reclaim() // what this replaces
+	view, release := hold.narrow(func(part *View) {
+		part.tables = nil
+		if len(plan.Sort) == 0 {
+			part.segments = part.segments.without(part.unmoved())
+		}
+	})
+	defer release()
+	inputs, bottom, err := consecutive(view.runs, plan.Runs)
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
@@ -40,20 +46,20 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	rules := t.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
 	var sources []iterator.Iterator
-	for _, r := range uncovered(inputs, &rules, hold.view.layout) {
+	for _, r := range uncovered(inputs, &rules, view.layout) {
 		sources = append(sources, r.Iterator())
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
-	defer t.promise(int64(plan.Writes(hold.view.layout)))()
+	defer t.promise(int64(plan.Writes(view.layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   rules,
-		Heal:    hold.view.healing(),
+		Heal:    view.healing(),
 		Run:     t.newRunWriter(bottom),
 	}
 	if len(plan.Sort) > 0 {
 		work.Kind, work.Segments = "clustering", len(plan.Sort)
-		t.sort(ctx, &input, plan.Sort, hold.view)
+		t.sort(ctx, &input, plan.Sort, view)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {
@@ -67,11 +73,29 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
-	if err := t.conclude(edit, &out, change{runs: inputs, drops: drops}); err != nil {
+	if err := t.conclude(edit, &out, change{runs: inputs, hidden: stillHidden(inputs, &out, bottom), drops: drops}); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
 	work.done(&out)
 	return nil
+}
+
+// stillHidden is how many bytes of older values a merged run hides: what its
+// inputs hid, without what the merge has found.
+func stillHidden(inputs []*sortedRun, out *compact.Output, bottom bool) (hidden int64) {
+	if bottom {
+		return 0
+	}
+	for _, r := range inputs {
+		if r.hidden == noHidden {
+			return noHidden
+		}
+		hidden += r.hidden
+	}
+	for _, dead := range out.Dead.Lists() {
+		hidden -= int64(dead.Bytes)
+	}
+	return max(hidden, 0)
 }
 
 // consecutive finds the runs with these ids, which must lie next to each other,

@@ -33,6 +33,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
+	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
 	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
 	t.closing, t.close = context.WithCancelCause(context.Background())
 	t.full.left.Store(-1)
@@ -66,11 +67,12 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 			return nil, rec, err
 		}
 		t.journal = journal.New(journal.Config{
-			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, NextNum: t.nextFile,
+			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, SegmentLimit: t.segmentLimit, NextNum: t.nextFile,
 			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap, NoSpace: t.journalFull,
 		})
 	}
 	t.prepareBackground()
+	t.measureLocked(view) // nobody else has the tree yet
 	t.views.install(view)
 	t.noteDroppedBefore()
 	return t, rec, nil
@@ -147,6 +149,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 		rec.Frames++
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
+		view.active().replayed = true
 		return t.add(view.active(), payload, pos)
 	})
 	if err != nil {

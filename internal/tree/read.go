@@ -38,9 +38,10 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 	// The slot is announced: from here on the order is version, then View, so
 	// that the View has everything up to the version, then floor, which rises
 	// before a View that lacks history is installed.
+	visible := t.Visible()
 	p.version = at
 	if at == 0 {
-		p.version = t.Visible()
+		p.version = visible
 	}
 	p.view = t.views.take(p.slot)
 	for at == 0 && p.version < t.floors.most() {
@@ -48,7 +49,7 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 		p.version = t.Visible()
 		p.view = t.views.take(p.slot)
 	}
-	if err := t.readable(at); err != nil {
+	if err := t.readable(at, visible); err != nil {
 		p.Release()
 		return nil, err
 	}
@@ -56,15 +57,16 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 }
 
 // readable returns nil if a View pinned before has all that a reader of this
-// version may see; 0 means that it does.
-func (t *Tree) readable(at entry.Version) error {
+// version may see; 0 means that it does. Visible is what was published before the
+// View was pinned: one that was published since may be missing in it.
+func (t *Tree) readable(at, visible entry.Version) error {
 	if t.closed.Load() {
 		return errs.ErrClosed
 	}
 	if at == 0 {
 		return nil
 	}
-	if visible := t.Visible(); at > visible {
+	if at > visible {
 		return fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
 	}
 	if floor := t.floors.least(); at < floor {
@@ -85,6 +87,27 @@ func (t *Tree) hold() (*Pin, error) {
 		return nil, errs.ErrClosed
 	}
 	return p, nil
+}
+
+// narrow gives up the hold for one on a part of its View: on what choose leaves in
+// a copy. Long work must not keep, in memory and on the disk, what others flush
+// and collect meanwhile. The part is held until release is called.
+func (p *Pin) narrow(choose func(part *View)) (part *View, release func()) {
+	defer p.Release()
+	t := p.tree
+	part = p.view.edit()
+	choose(part)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	part.each(func(s *shared) { s.views++ })
+	return part, func() {
+		t.mu.Lock()
+		gone := part.drop()
+		t.mu.Unlock()
+		for _, fn := range gone {
+			fn()
+		}
+	}
 }
 
 // Release gives up the hold.

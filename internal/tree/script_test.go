@@ -15,7 +15,6 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/testkit/script"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
@@ -73,6 +72,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		p.mem = vfs.NewMem()
 		p.store = newStore(t, p.mem, func(s *store) {
 			s.cfg.MemtableBytes = c.Int(t, "memtable", s.cfg.MemtableBytes)
+			s.cfg.SegmentBytes = int64(c.Int(t, "segment", int(s.cfg.SegmentBytes)))
 			s.cfg.Retention.Versions = c.Int(t, "versions", 0)
 			s.cfg.Retention.Age = time.Duration(c.Int(t, "age", 0)) * time.Millisecond
 			s.cfg.Policy.GarbageShare = c.Int(t, "garbage", 0)
@@ -101,7 +101,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		p.store.flush()
 		return outcome(p.store.tree.Compact(context.Background()))
 	case "collect":
-		_, err := p.store.tree.collectAll(context.Background(), policy.State{})
+		_, err := p.store.tree.collectAll(context.Background(), atIdle)
 		return outcome(err)
 	case "heal":
 		_, err := p.store.tree.healAll(context.Background())

@@ -29,9 +29,9 @@ func (s *slowed) tell(t *Tree, writer bool) {
 	v := t.views.current.Load()
 	sealed, runs := len(v.tables)-1, len(v.runs)
 	switch begun := !s.since.IsZero(); {
-	case begun && sealed < freeTables && runs <= freeRuns && v.lag == 0:
+	case begun && sealed < freeTables && runs <= freeRuns && t.space.brake() == 0:
 		s.endLocked(t)
-	case !begun && writer && (sealed > freeTables || runs > freeRuns || v.lag > 0):
+	case !begun && writer && (sealed > freeTables || runs > freeRuns || t.space.brake() > 0):
 		s.since = time.Now()
 		switch {
 		case sealed > freeTables:

@@ -26,7 +26,6 @@ type View struct {
 	runs     []*sortedRun // those of layout
 	segments segmentIndex // those of layout, and of the tables' journal
 	layout   *manifest.Layout
-	lag      int // of collection behind writers
 	unsorted policy.Unsorted
 }
 
@@ -41,6 +40,12 @@ type table struct {
 	separatedBytes atomic.Int64 // of these values
 	bytes          atomic.Int64 // of the keys and the other values
 	dropped        atomic.Int64 // bytes of values, and of keys, of keyspaces that were dropped since, about
+
+	// Bytes of separated values that entries replace, estimated by a sample, and of
+	// all that range tombstones hide:
+	replaced atomic.Int64 // in older memtables and runs
+	outdated atomic.Int64 // in this one
+	replayed bool         // it has entries that no sample was taken of
 }
 
 // sortedRun is an open run.
@@ -50,6 +55,8 @@ type sortedRun struct {
 	id      manifest.RunID
 	order   uint64       // age: greater is newer
 	dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
+
+	hidden int64 // bytes of separated values of older runs that it replaces, estimated; noHidden = not known
 }
 
 // valueFile is an open segment, or what leads to where its records are now.
@@ -96,8 +103,19 @@ func (v *View) healing() func(*entry.Handle) error {
 	return nil
 }
 
-// shared counts the Views that hold a resource. Only the tree's install and
-// release touch it, under their mutex: readers hold Views, by their slots.
+// unmoved tells the segments that no handle is led on from, or to.
+func (v *View) unmoved() func(entry.FileNum) bool {
+	moved := make(map[entry.FileNum]bool)
+	for _, f := range v.segments.files {
+		if f.moved != nil {
+			moved[f.num], moved[f.moved.target.num] = true, true
+		}
+	}
+	return func(num entry.FileNum) bool { return !moved[num] }
+}
+
+// shared counts the Views that hold a resource. Only the tree's install,
+// narrow and release touch it, under their mutex: readers hold Views, by their slots.
 type shared struct {
 	views    int
 	obsolete bool   // its files go with the last View that holds it
@@ -117,6 +135,17 @@ func (v *View) each(fn func(s *shared)) {
 	}
 }
 
+// drop takes the View off its resources and returns what is to be called, without
+// the tree's mutex, for those that no View holds any more. The caller holds it.
+func (v *View) drop() (release []func()) {
+	v.each(func(s *shared) {
+		if s.views--; s.views == 0 && s.release != nil {
+			release = append(release, s.release)
+		}
+	})
+	return release
+}
+
 // active is the memtable that takes writes.
 func (v *View) active() *table { return v.tables[0] }
 
@@ -127,7 +156,6 @@ func (v *View) edit() *View {
 		runs:     slices.Clone(v.runs),
 		segments: v.segments,
 		layout:   v.layout,
-		lag:      v.lag,
 		unsorted: v.unsorted,
 	}
 }
@@ -223,11 +251,7 @@ func (vs *views) reclaim() (release []func()) {
 		if held[r.view.id] {
 			return false
 		}
-		r.view.each(func(s *shared) {
-			if s.views--; s.views == 0 && s.release != nil {
-				release = append(release, s.release)
-			}
-		})
+		release = append(release, r.view.drop()...)
 		return true
 	})
 	return release

@@ -16,11 +16,16 @@ import (
 // goroutine at a time, in this order, once a group.
 
 // Prepare makes room for n bytes of records: a full memtable is sealed, with
-// its journal segments, and a new one begun.
+// its journal segments, and a new one begun. Full is also one that hides much
+// garbage, unless another already waits for its flush.
 func (t *Tree) Prepare(n int) error {
-	active := t.views.current.Load().active()
+	v := t.views.current.Load()
+	active := v.active()
 	if active.Empty() {
 		return nil
+	}
+	if older := active.replaced.Load() + active.outdated.Load(); len(v.tables) == 1 && uint64(older) >= t.space.measured.Load().SealAfter() {
+		return t.seal()
 	}
 	if int(active.Bytes()) < t.cfg.MemtableBytes && t.journalBytes < t.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
 		return nil
@@ -39,6 +44,7 @@ func (t *Tree) seal() error {
 	next := t.views.current.Load().edit()
 	next.active().end = end
 	next.tables = append([]*table{t.newTable()}, next.tables...)
+	t.measureLocked(next)
 	t.views.install(next)
 	t.mu.Unlock()
 	t.journalBytes = 0
@@ -58,6 +64,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 	t.spend(len(payload))
 	t.journalBytes += int64(len(payload))
 	t.stats.journalBytes.Add(int64(len(payload)))
+	t.sample(payload)
 	return t.add(t.views.current.Load().active(), payload, at)
 }
 
@@ -118,6 +125,7 @@ func (t *Tree) follow(num entry.FileNum) error {
 	defer t.mu.Unlock()
 	next := t.views.current.Load().edit()
 	next.segments = next.segments.with(f)
+	t.measureLocked(next)
 	t.views.install(next)
 	t.writing = num
 	return nil
