@@ -45,6 +45,7 @@ type TreeMetrics struct {
 	SegmentBytes    int64 // in journal and value segments
 	LiveBytes       int64 // of SegmentBytes and RunBytes, what entries still need
 	DeadBytes       int64 // of SegmentBytes, values that no entry needs any more
+	ExpiredBytes    int64 // of LiveBytes, keys and values in runs that have expired, and wait for a compaction
 	Flushes         int64
 	FlushedBytes    int64 // written by flushes
 	Compactions     int64

@@ -318,6 +318,7 @@ func (e treeEngine) Metrics() TreeMetrics {
 		SegmentBytes:    s.SegmentBytes,
 		LiveBytes:       s.LiveBytes,
 		DeadBytes:       s.DeadBytes,
+		ExpiredBytes:    s.ExpiredBytes,
 		Flushes:         s.Flushes,
 		FlushedBytes:    s.FlushedBytes,
 		Compactions:     s.Merges,

@@ -33,6 +33,7 @@ const (
 	tagRunBounds = 2
 	tagRunCounts = 3
 	tagRunRefs   = 4
+	tagRunExpiry = 5
 )
 
 // AppendEdit appends the encoding of e to dst.
@@ -262,6 +263,17 @@ func (r *Run) append(b []byte) []byte {
 			return b
 		})
 	}
+	if len(r.Expiry) > 0 {
+		b = appendTLV(b, tagRunExpiry, 0, func(b []byte) []byte {
+			b = uv(b, uint64(len(r.Expiry)))
+			last := uint64(0)
+			for _, x := range r.Expiry {
+				b = uv(uv(uv(b, x.At-last), x.Entries), x.Bytes)
+				last = x.At
+			}
+			return b
+		})
+	}
 	return appendUnknown(b, r.Unknown)
 }
 
@@ -296,6 +308,17 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 		r.Refs = make([]Ref, w.count(3))
 		for i := range r.Refs {
 			r.Refs[i] = Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
+		}
+	case tagRunExpiry:
+		r.Expiry = make([]entry.Expiring, w.count(3))
+		last := uint64(0)
+		for i := range r.Expiry {
+			step := w.uvarint()
+			if step == 0 || last+step < last {
+				w.fail("times of expiry are not in order")
+			}
+			last += step
+			r.Expiry[i] = entry.Expiring{At: last, Entries: w.uvarint(), Bytes: w.uvarint()}
 		}
 	default:
 		return keepUnknown(&r.Unknown, tag, required, value)

@@ -22,6 +22,9 @@ const (
 // merge chooses a merge, nil if none is worth it.
 func merge(l *manifest.Layout, s State, o Options) *Merge {
 	runs := l.Runs()
+	if m := expired(runs, s.Now); m != nil {
+		return m
+	}
 	uppers, base := split(runs)
 	if len(uppers) == 0 {
 		return nil

@@ -58,6 +58,7 @@ type State struct {
 	Collecting bool            // a collection is going on
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
+	Now        uint64          // Unix milliseconds, for what expires; 0 = it does not count
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
 }
 

@@ -31,6 +31,7 @@ type WriterConfig struct {
 	NextNum   func() entry.FileNum // the number of each file
 	FileBytes int64                // bound of a file's chunks and directory; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
+	Now       uint64               // Unix milliseconds, from which Meta.Expiry has its steps
 }
 
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
@@ -42,6 +43,7 @@ type Writer struct {
 	refs   map[entry.FileNum]*Ref
 	ref    *Ref // the last one used
 	stats  chunk.Stats
+	expiry *entry.Expiries
 	meta   Meta
 	err    error
 	done   bool
@@ -62,7 +64,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.FileBytes <= 0 {
 		cfg.FileBytes = DefaultFileBytes
 	}
-	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}}
+	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}, expiry: entry.NewExpiries(cfg.Now)}
 }
 
 // Add writes the next entry; entries come in the order of entry.Compare, no two
@@ -94,6 +96,7 @@ func (w *Writer) Add(e *entry.Entry) error {
 	if e.Separated {
 		w.count(&e.Handle)
 	}
+	w.expiry.Add(e)
 	return nil
 }
 
@@ -223,6 +226,7 @@ func (w *Writer) Finish() (Meta, error) {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
 	sortRefs(w.meta.Refs)
+	w.meta.Expiry = w.expiry.List()
 	w.release()
 	return w.meta, nil
 }

@@ -22,6 +22,7 @@ type background struct {
 	fold    *jobs.Task // seals the memtable, so that it is flushed
 	tidy    *jobs.Task
 	idle    *jobs.Delayed // folds down what is left once writers are silent
+	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
 
 	// Several tasks flush or merge; each kind of work is done by one at a time.
 	flushing sync.Mutex
@@ -39,6 +40,7 @@ func (t *Tree) prepareBackground() {
 	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
 	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
 	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
+	t.work.expiry = pool.Alarm(pool.Task(jobs.Merge, "expire", t.runExpire))
 }
 
 // maxReplayed is how many journal segments an Open may leave in memory: a
@@ -51,6 +53,7 @@ func (t *Tree) Start() {
 		t.work.fold.Kick()
 	}
 	t.kick()
+	t.awaitExpiry()
 }
 
 // kick looks for work after a change.
@@ -98,7 +101,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments()}, t.cfg.Policy)
+		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Now: uint64(max(t.now().UnixMilli(), 0))}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}

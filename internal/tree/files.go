@@ -69,6 +69,7 @@ func (t *Tree) newRunWriter(bottom bool) *run.Writer {
 		NextNum:   t.nextFile,
 		FileBytes: t.cfg.RunFileBytes,
 		NoFilter:  bottom,
+		Now:       uint64(max(t.now().UnixMilli(), 0)),
 	})
 }
 
@@ -108,7 +109,7 @@ func recordedMeta(m run.Meta) manifest.RunMeta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, manifest.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
@@ -124,7 +125,7 @@ func writtenMeta(m manifest.RunMeta) run.Meta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, run.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})

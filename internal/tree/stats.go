@@ -73,6 +73,7 @@ type Stats struct {
 	RemapBytes      int64 // in their files
 	DeadBytes       int64 // of them, values that no entry needs
 	LiveBytes       int64 // of runs and segments, what entries need
+	ExpiredBytes    int64 // of them, keys and values that have expired and wait for a merge
 	Flushes         int64
 	FlushedBytes    int64
 	Merges          int64
@@ -110,12 +111,18 @@ func (t *Tree) Stats() Stats {
 		s.MemtableBytes += m.Bytes()
 	}
 	layout := hold.view.layout
-	var live uint64
+	var live, expired uint64
+	now := uint64(max(t.now().UnixMilli(), 0))
 	for _, r := range layout.Runs() {
 		s.Runs++
 		s.RunFiles += len(r.Files)
 		s.RunEntries += int64(r.Entries)
 		s.RunBytes += int64(r.FileBytes())
+		for _, x := range r.Expiry {
+			if x.At <= now {
+				expired += x.Bytes
+			}
+		}
 	}
 	live += uint64(s.RunBytes)
 	for _, f := range hold.view.segments.files {
@@ -138,6 +145,6 @@ func (t *Tree) Stats() Stats {
 		s.SegmentBytes += f.End
 		live += uint64(f.End)
 	}
-	s.LiveBytes = int64(live)
+	s.LiveBytes, s.ExpiredBytes = int64(live), int64(expired)
 	return s
 }

@@ -33,9 +33,10 @@ type table struct {
 	last entry.FileNum // newest of its journal segments; 0 while it has none
 	end  journal.Point // where they end, once it is sealed
 
-	separated      atomic.Int64 // entries whose values stayed in the journal
-	separatedBytes atomic.Int64 // of these values
-	bytes          atomic.Int64 // of the keys and the other values
+	separated      atomic.Int64  // entries whose values stayed in the journal
+	separatedBytes atomic.Int64  // of these values
+	bytes          atomic.Int64  // of the keys and the other values
+	leastExpiry    atomic.Uint64 // Unix milliseconds; 0 = nothing expires
 }
 
 // sortedRun is an open run.
