@@ -14,8 +14,8 @@ type Expiring struct {
 	Bytes   uint64 // of their keys and values, as stored
 }
 
-// Expiries gathers when entries expire, in steps that are a thirtieth of the
-// time until then, or half a minute: so there are some hundreds of them at most.
+// Expiries gathers when entries expire, in steps of at most a 32nd of the time
+// until then, or half a minute: there are some hundreds of them at most.
 type Expiries struct {
 	now   uint64
 	steps map[uint64]*Expiring
@@ -24,9 +24,9 @@ type Expiries struct {
 }
 
 const (
-	// The greatest step is a power of two of milliseconds up to these.
+	// A step is the greatest power of two of milliseconds up to both of these.
 	leastStep = 30_000
-	stepShare = 24
+	stepShare = 32
 	// RetryExpired is how long after it was found, in milliseconds, what has
 	// expired but must stay for a reader is thought to expire again.
 	RetryExpired = 600_000

@@ -8,14 +8,15 @@ import (
 
 // What has expired stays in its run until a merge passes. A run is merged for it
 // when that is due: soon after it expired if it is a fair share of the run's
-// files, so that the merge frees much for what it writes; else later, by as much
+// files, so that the merge frees much for what it writes, or these are small; else later, by as much
 // as it is too little, and at the latest after expiryGrace * expiryPatience.
 // Meanwhile more expires, which is then dropped by the same merge.
 const (
-	expiryGrace    = 20_000 // milliseconds from the end of a step of expiry
-	expiryShare    = 64     // a fair share is a run's files / expiryShare
-	expiryPatience = 180    // an hour
-	expiryReach    = 4      // times the runs it is due for: what a merge down to the base may weigh
+	expiryGrace    = 20_000  // milliseconds from the end of a step of expiry
+	expiryShare    = 64      // a fair share is a run's files / expiryShare
+	expiryPatience = 180     // an hour
+	expiryCheap    = 4 << 20 // a run of this size is merged for anything
+	expiryReach    = 4       // times the runs it is due for: what a merge down to the base may weigh
 )
 
 // expiryDue is when, in Unix milliseconds, what expires in a run makes a merge
@@ -32,7 +33,7 @@ func expiryDue(r *manifest.Run) (due uint64) {
 		}
 		freed += x.Bytes
 		wait := uint64(expiryGrace)
-		if fair := saturatingMul(freed, expiryShare); fair < cost {
+		if fair := saturatingMul(freed, expiryShare); fair < cost && cost > expiryCheap {
 			wait *= min(cost/max(fair, 1)+1, expiryPatience)
 		}
 		at := max(first+wait, x.At)

@@ -10,6 +10,9 @@
 // Segments are collected when much of one is garbage, or when garbage is much of
 // an idle store. Collected segments leave remaps behind, of which there are few:
 // before there are too many, runs are merged for no other reason.
+//
+// Values lie in the order in which they arrived until scans have jumped among
+// them for so long that an idle store sorts them.
 package policy
 
 import (
@@ -32,6 +35,8 @@ type Options struct {
 	GarbageShare int
 	// SegmentBytes bounds the live data that one collection moves; 0 = 256 MB.
 	SegmentBytes uint64
+	// NoClustering has values stay in the order of their arrival, whatever is scanned.
+	NoClustering bool
 }
 
 func (o Options) withDefaults() Options {
@@ -59,6 +64,7 @@ type State struct {
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
 	Now        uint64          // Unix milliseconds, for what expires; 0 = it does not count
+	Scattered  uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
 }
 
@@ -76,6 +82,8 @@ type Merge struct {
 	Runs   []manifest.RunID // newest first
 	Into   manifest.Tier
 	Reason string
+	Sort   []entry.FileNum // segments whose values move, in the order of keys, to new ones; ascending
+	Price  uint64          // for sorting them: by how much State.Scattered goes down
 }
 
 // Decide chooses what to do.
@@ -90,6 +98,9 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 	}
 	if !s.Merging {
 		if p.Merge = merge(l, s, o); p.Merge == nil && p.Collect == nil {
+			p.Merge = w.clustering() // which heals too
+		}
+		if p.Merge == nil && p.Collect == nil {
 			p.Merge = w.healing()
 		}
 	}

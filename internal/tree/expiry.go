@@ -27,6 +27,18 @@ func (t *Tree) awaitExpiry() {
 	if t.cfg.ReadOnly || t.closed.Load() || t.work.expiry == nil {
 		return
 	}
+	due := t.expiryDue()
+	if due == 0 {
+		return
+	}
+	// At least a second, whatever the clock says: what is due is being done.
+	left := max(int64(min(due, 1<<62))-t.now().UnixMilli(), 1000)
+	t.work.expiry.Set(time.Duration(min(left, int64(time.Hour/time.Millisecond))) * time.Millisecond)
+}
+
+// expiryDue is when something is to be done because of expiry, in Unix
+// milliseconds; 0 = never.
+func (t *Tree) expiryDue() uint64 {
 	v := t.views.current.Load()
 	due := policy.ExpiryDue(v.layout)
 	for _, m := range v.tables {
@@ -36,13 +48,12 @@ func (t *Tree) awaitExpiry() {
 			}
 		}
 	}
-	if due == 0 {
-		return
-	}
-	// At least a second, whatever the clock says: what is due is being done.
-	left := max(int64(min(due, 1<<62))-t.now().UnixMilli(), 1000)
-	t.work.expiry.Set(time.Duration(min(left, int64(time.Hour/time.Millisecond))) * time.Millisecond)
+	return due
 }
+
+// AwaitsExpiry is how long it is until the alarm of expiry rings; false if it is
+// not set, as in a store where nothing expires.
+func (t *Tree) AwaitsExpiry() (time.Duration, bool) { return t.work.expiry.Left() }
 
 // runExpire does what is due. What it frees is collected once writers are silent.
 func (t *Tree) runExpire(ctx context.Context) error {

@@ -34,7 +34,9 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	work := Work{Kind: "flush", Reason: "memtable sealed", BytesIn: sealed.Bytes()}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	rules := t.rules(len(hold.view.runs) == 0)
+	bottom := len(hold.view.runs) == 0
+	output := t.newRunWriter(bottom) // before the rules: what has expired for it is not kept
+	rules := t.rules(bottom)
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
 		// The manifest must not name what a power loss would take.
@@ -47,7 +49,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Rules:   rules,
 		Extract: census.moves,
 		Value:   hold.view.stored,
-		Run:     t.newRunWriter(rules.Bottom),
+		Run:     output,
 		Values:  t.newValueWriter, ValueBytes: t.cfg.SegmentBytes,
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -190,6 +191,7 @@ func (w *wanderer) step() {
 	case n < 97:
 		w.crash()
 	default: // what was kicked
+		w.tree.cfg.Jobs.Ring()
 		w.tree.cfg.Jobs.Step()
 	}
 }
@@ -207,7 +209,7 @@ func (w *wanderer) mergeSome() {
 		ids = append(ids, r.ID)
 	}
 	w.steps = append(w.steps, fmt.Sprint("merge ", ids))
-	w.must(w.tree.merge(context.Background(), ids, "test"))
+	w.must(w.tree.merge(context.Background(), &policy.Merge{Runs: ids, Reason: "test"}))
 }
 
 func (w *wanderer) releaseAll() {

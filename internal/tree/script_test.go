@@ -30,10 +30,13 @@ import (
 //	seal, flush     seal: the memtable is sealed; flush: all memtables become runs
 //	merge, settle, compact                   what policy wants; the same at idle; everything
 //	collect, heal                            segments with garbage; merges until no handle leads through a remap
+//	scatter bytes=n                          as iterators that had to jump for so many bytes
 //	pin name=p [at=v], unpin name=p          a reader
 //	get [key=(k,...)] [pin=p] [at=v]         what a reader finds
 //	history [pin=p]                          all entries of all versions
 //	changed key=k [since=v]                  what a commit leader would be told
+//	due                                      when something is to be done because of expiry
+//	ring                                     the alarm of expiry rings, if it is set, and what it kicks is done
 //	layout, files                            what the store consists of; layout also verifies it
 //	abandon                                  files of work that was never concluded, and a foreign file
 //	reopen, crash [mode=lost|all]            crash keeps only what is durable
@@ -103,6 +106,10 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "heal":
 		_, err := p.store.tree.healAll(context.Background())
 		return outcome(err)
+	case "scatter":
+		pin := p.store.pin(0)
+		pin.Scattered(uint64(c.Int(t, "bytes", 0)))
+		pin.Release()
 	case "pin":
 		pin, err := p.store.tree.Acquire(entry.Version(c.Int(t, "at", 0)))
 		if err != nil {
@@ -120,6 +127,25 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		return p.reading(c, p.history)
 	case "changed":
 		return p.changed(c)
+	case "due":
+		due := p.store.tree.expiryDue()
+		if _, set := p.store.tree.work.expiry.Left(); set != (due != 0) {
+			t.Errorf("%s: due at %d, but alarm set: %v", c.Pos, due, set)
+		}
+		if due == 0 {
+			return "never"
+		}
+		return fmt.Sprintf("at %d", due)
+	case "ring":
+		n := p.store.tree.cfg.Jobs.Ring()
+		for {
+			switch _, ok, err := p.store.tree.cfg.Jobs.Step(); {
+			case err != nil:
+				return outcome(err)
+			case !ok:
+				return fmt.Sprintf("%d alarms", n)
+			}
+		}
 	case "layout":
 		return p.layout()
 	case "files":
