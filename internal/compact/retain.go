@@ -27,7 +27,7 @@ type verdict uint8
 const (
 	keep   verdict = iota
 	drop           // nobody can see it any more
-	bury           // expired: its value goes, a delete stays in its place
+	bury           // expired, for every reader: its value goes, a delete stays in its place
 	vanish         // a delete (or expired value) with nothing left to hide
 )
 
@@ -57,6 +57,9 @@ func (t *retention) judge(e *entry.Entry) verdict {
 	}
 	if e.Version > t.rules.Watermark {
 		t.kept++
+		if e.Kind != entry.Delete && !e.Live(t.rules.Now) {
+			return bury
+		}
 		return keep
 	}
 	if t.ended {

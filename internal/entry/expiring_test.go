@@ -5,70 +5,110 @@ import (
 	"testing"
 )
 
-// Every entry that expires is in one step, which ends at or after that, but not
-// later than promised: half a minute, or a 32nd of the time until then and a bit.
+// promise is by when an entry is to have left the files of a store at rest, by
+// the time to live that it had; policy adds the first of it to steps.
+func promise(ttl uint64) uint64 { return max(60_000, ttl/20) }
+
+const grace = 20_000
+
+// However often a run is merged with others, every entry that expires is in one
+// step that ends when it has expired or later, and whose Late ends before what
+// was promised; and yet Late does not shrink with the time that is left.
 func TestExpiries(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		now := 1_700_000_000_000 + rng.Uint64N(1e9)
-		x := NewExpiries(now)
-		var want Expiring
-		for range 3000 {
-			e := Entry{Key: make([]byte, 1+rng.IntN(30)), Value: make([]byte, rng.IntN(30))}
-			if rng.IntN(10) > 0 {
-				e.Expires = now + 1 + rng.Uint64()>>(24+rng.IntN(40))
-			}
-			if rng.IntN(2) == 0 {
-				e.Separated, e.Value, e.Handle.Length = true, nil, 1000
-			}
-			alone := NewExpiries(now)
-			alone.Add(&e)
-			x.Add(&e)
-			one := alone.List()
-			if e.Expires == 0 {
-				if one != nil {
-					t.Fatalf("seed %d: %+v of an entry that does not expire", seed, one)
+		begin := 1_700_000_000_000 + rng.Uint64N(1e9)
+		now := begin
+		type item struct{ born, expires uint64 }
+		var items []item
+		var runs [][]Expiring
+		for range 1 + rng.IntN(12) {
+			for range rng.IntN(4) { // flushed since
+				y := NewExpiries(now)
+				most := 24 + rng.IntN(30)
+				for range rng.IntN(200) {
+					i := item{now, now + 1 + rng.Uint64()>>most}
+					items = append(items, i)
+					y.Add(&Entry{Key: []byte("k"), Expires: i.expires})
 				}
-				continue
+				runs = append(runs, y.List())
 			}
-			if late := one[0].At - e.Expires; len(one) != 1 || one[0].At < e.Expires || late > max(30_000, (e.Expires-now)/32) {
-				t.Fatalf("seed %d: step ends %d ms after %d ms from now", seed, late, e.Expires-now)
+			now += rng.Uint64() >> (24 + rng.IntN(30))
+			x := NewExpiries(now, runs...)
+			rng.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+			live := items[:0]
+			var want, sum Expiring
+			for _, i := range items {
+				if i.expires <= now {
+					continue
+				}
+				live = append(live, i)
+				e := Entry{Key: make([]byte, 1+rng.IntN(30)), Value: make([]byte, rng.IntN(30)), Expires: i.expires}
+				want.Entries, want.Bytes = want.Entries+1, want.Bytes+uint64(len(e.Key)+len(e.Value))
+				if rng.IntN(2) == 0 {
+					e.Separated, e.Handle.Length = true, 1000
+					want.Bytes += 1000
+				}
+				x.Add(&e)
+				ends, by := x.last.At+max(grace, x.last.Late), i.expires+promise(i.expires-i.born)
+				if x.last.At < i.expires || ends+5000 > by {
+					t.Fatalf("seed %d: %+v of what expires at %d and lived for %d: %d ms too late", seed, *x.last, i.expires, i.expires-i.born, int64(ends-by))
+				}
+				x.Add(&Entry{Key: e.Key}) // expires never
 			}
-			want.Entries, want.Bytes = want.Entries+1, want.Bytes+one[0].Bytes
-		}
-		var sum Expiring
-		list := x.List()
-		for i, s := range list {
-			if i > 0 && s.At <= list[i-1].At || s.Entries == 0 {
-				t.Fatalf("seed %d: step %+v after %+v", seed, s, list[i-1])
+			items = live
+			list := x.List()
+			for i, s := range list {
+				if i > 0 && s.At <= list[i-1].At || s.Entries == 0 {
+					t.Fatalf("seed %d: step %+v after %+v", seed, s, list[i-1])
+				}
+				sum.Entries, sum.Bytes = sum.Entries+s.Entries, sum.Bytes+s.Bytes
 			}
-			sum.Entries, sum.Bytes = sum.Entries+s.Entries, sum.Bytes+s.Bytes
-		}
-		if sum != want || len(list) > 1200 {
-			t.Errorf("seed %d: %d steps count %+v, want %+v", seed, len(list), sum, want)
+			if sum != want || len(list) > 1500 {
+				t.Fatalf("seed %d: %d steps count %+v, want %+v", seed, len(list), sum, want)
+			}
+			runs = [][]Expiring{list}
 		}
 	}
-	// Adding in any order gives the same bounds; what has expired comes again.
+}
+
+// What was said of an entry when it had long to live is not forgotten when it
+// has not: a run is not merged for each of its last minutes.
+func TestLateIsHandedOn(t *testing.T) {
+	const day = 86_400_000
 	x := NewExpiries(1e12)
-	for i := range uint64(10_000) {
-		e := Entry{Key: []byte("k"), Expires: 1e12 + (i*7919)%10_000*1000 + 1}
-		x.Add(&e)
+	for i := range uint64(1000) {
+		x.Add(&Entry{Key: []byte("k"), Expires: 1e12 + 30*day + i*60_000})
 	}
-	x.Add(&Entry{Key: []byte("k"), Expires: 5})
-	var n uint64
-	for _, s := range x.List() {
-		n += s.Entries
-		if due := (s.At - 1e12) / 1000; n > min(due, 10_000)+2 {
-			t.Errorf("%d have expired by second %d", n, due)
+	first := x.List()
+	if n := len(first); n > 4 || first[0].Late != 30*day/lateShare {
+		t.Fatalf("%d steps, the first is %+v", n, first[0])
+	}
+	y := NewExpiries(1e12+30*day-1000, first)
+	for i := range uint64(1000) {
+		y.Add(&Entry{Key: []byte("k"), Expires: 1e12 + 30*day + i*60_000})
+	}
+	for i, s := range y.List() {
+		if s != first[i] {
+			t.Errorf("step %d is %+v, was %+v", i, s, first[i])
 		}
 	}
-	if n != 10_001 {
-		t.Errorf("%d entries counted", n)
-	}
-	if again := NewExpiries(1e12); true {
-		again.Add(&Entry{Key: []byte("k"), Expires: 1e12})
-		if at := again.List()[0].At; at < 1e12+RetryExpired || at > 1e12+RetryExpired+30_000 {
-			t.Errorf("an expired entry comes again at %d", at)
+}
+
+// The end of all times is a time.
+func TestExpiriesAtTheEnd(t *testing.T) {
+	for _, expires := range []uint64{1, leastStep, 1 << 63, ^uint64(0) - 1, ^uint64(0)} {
+		for _, now := range []uint64{0, 1e12, ^uint64(0)} {
+			x := NewExpiries(now)
+			x.Add(&Entry{Key: []byte("k"), Expires: expires})
+			for range 2 {
+				list := x.List()
+				if len(list) != 1 || list[0].At < expires {
+					t.Errorf("%d, by %d: %+v", expires, now, list)
+				}
+				x = NewExpiries(now, list)
+				x.Add(&Entry{Key: []byte("k"), Expires: expires})
+			}
 		}
 	}
 }

@@ -52,6 +52,16 @@ func (a *Alarm) Left() (time.Duration, bool) {
 	return time.Duration(at) - time.Since(a.task.pool.began), at != 0
 }
 
+// Stop has the alarm not ring.
+func (a *Alarm) Stop() {
+	if a.at.Load() == 0 {
+		return
+	}
+	a.task.pool.mu.Lock()
+	defer a.task.pool.mu.Unlock()
+	a.stopLocked()
+}
+
 func (a *Alarm) stopLocked() {
 	if a.timer != nil {
 		a.timer.Stop()

@@ -268,7 +268,7 @@ func (r *Run) append(b []byte) []byte {
 			b = uv(b, uint64(len(r.Expiry)))
 			last := uint64(0)
 			for _, x := range r.Expiry {
-				b = uv(uv(uv(b, x.At-last), x.Entries), x.Bytes)
+				b = uv(uv(uv(uv(b, x.At-last), x.Late), x.Entries), x.Bytes)
 				last = x.At
 			}
 			return b
@@ -310,7 +310,7 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 			r.Refs[i] = Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
 		}
 	case tagRunExpiry:
-		r.Expiry = make([]entry.Expiring, w.count(3))
+		r.Expiry = make([]entry.Expiring, w.count(4))
 		last := uint64(0)
 		for i := range r.Expiry {
 			step := w.uvarint()
@@ -318,7 +318,7 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 				w.fail("times of expiry are not in order")
 			}
 			last += step
-			r.Expiry[i] = entry.Expiring{At: last, Entries: w.uvarint(), Bytes: w.uvarint()}
+			r.Expiry[i] = entry.Expiring{At: last, Late: w.uvarint(), Entries: w.uvarint(), Bytes: w.uvarint()}
 		}
 	default:
 		return keepUnknown(&r.Unknown, tag, required, value)

@@ -3,55 +3,65 @@ package policy
 import (
 	"slices"
 
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
 )
 
-// What has expired stays in its run until a merge passes. A run is merged for it
-// when that is due: soon after it expired if it is a fair share of the run's
-// files, so that the merge frees much for what it writes, or these are small; else later, by as much
-// as it is too little, and at the latest after expiryGrace * expiryPatience.
-// Meanwhile more expires, which is then dropped by the same merge.
+// What has expired stays in its run until a merge passes. A store at rest merges
+// a run for it when a step of its expiry has been in it for as long as Late
+// allows, which is a share of the time to live: so a run is rewritten some dozen
+// times within that at most. Sooner, and while clients write, a run is merged
+// when much of it has expired; the rest then waits for other merges, for a day.
 const (
-	expiryGrace    = 20_000  // milliseconds from the end of a step of expiry
-	expiryShare    = 64      // a fair share is a run's files / expiryShare
-	expiryPatience = 180     // an hour
-	expiryCheap    = 4 << 20 // a run of this size is merged for anything
-	expiryReach    = 4       // times the runs it is due for: what a merge down to the base may weigh
+	expiryGrace    = 20_000     // milliseconds after the end of a step, at least
+	expiryPatience = 86_400_000 // milliseconds, while clients write
+	expiryMuch     = 4          // a run's files / expiryMuch are much of it, if that is also
+	expiryMuchData = 16         // its data, values in segments included, / expiryMuchData
+	expiryCheap    = 4 << 20    // a run of this size is merged for anything
+	expiryReach    = 4          // times the runs it is due for: what a merge down to the base may weigh
+
+	memtableGrace    = 2 * expiryGrace
+	memtablePatience = 600_000 // milliseconds, while clients write: more may come
 )
 
 // expiryDue is when, in Unix milliseconds, what expires in a run makes a merge
-// of it worth its while; 0 = never, or by then unknown.
-func expiryDue(r *manifest.Run) (due uint64) {
+// of it worth its while; 0 = never.
+func expiryDue(r *manifest.Run, idle bool) (due uint64) {
 	cost := r.FileBytes()
-	var freed, first uint64
-	for _, x := range r.Expiry {
-		if x.Entries == 0 {
-			continue
-		}
-		if first == 0 {
-			first = x.At
-		}
+	much := max(cost/expiryMuch, (cost+r.SeparatedBytes)/expiryMuchData)
+	steps := r.Expiry
+	if steps == nil && r.MinExpiry != 0 { // not recorded: then at least that
+		steps = []entry.Expiring{{At: r.MinExpiry}}
+	}
+	var freed uint64
+	for _, x := range steps {
 		freed += x.Bytes
 		wait := uint64(expiryGrace)
-		if fair := saturatingMul(freed, expiryShare); fair < cost && cost > expiryCheap {
-			wait *= min(cost/max(fair, 1)+1, expiryPatience)
+		if freed < much {
+			if wait = max(wait, x.Late); !idle && cost > expiryCheap {
+				wait = max(wait, expiryPatience)
+			}
 		}
-		at := max(first+wait, x.At)
-		if at < first { // no time that comes
-			at = ^uint64(0)
-		}
-		if due == 0 || at < due {
+		if at := later(x.At, wait); due == 0 || at < due {
 			due = at
 		}
 	}
 	return due
 }
 
+// later adds to a time; what never comes is the end of all times.
+func later(at, wait uint64) uint64 {
+	if at+wait < at {
+		return ^uint64(0)
+	}
+	return at + wait
+}
+
 // ExpiryDue is the first time, in Unix milliseconds, at which Decide wants a
-// merge because of what has expired; 0 = never.
-func ExpiryDue(l *manifest.Layout) (due uint64) {
+// merge because of what has expired, in a store that is idle or not; 0 = never.
+func ExpiryDue(l *manifest.Layout, idle bool) (due uint64) {
 	for _, r := range l.Runs() {
-		if at := expiryDue(r); at != 0 && (due == 0 || at < due) {
+		if at := expiryDue(r, idle); at != 0 && (due == 0 || at < due) {
 			due = at
 		}
 	}
@@ -60,20 +70,20 @@ func ExpiryDue(l *manifest.Layout) (due uint64) {
 
 // MemtableExpiryDue is when a memtable is to be flushed because of what expires
 // in it, at least at this time; both in Unix milliseconds.
-func MemtableExpiryDue(least uint64) uint64 {
-	if due := least + 2*expiryGrace; due > least {
-		return due
+func MemtableExpiryDue(least uint64, idle bool) uint64 {
+	if idle {
+		return later(least, memtableGrace)
 	}
-	return ^uint64(0)
+	return later(least, memtablePatience)
 }
 
 // expired chooses the merge that is due for what has expired by now, if one is.
 // It goes down to the base if that weighs little more, since then no deletes
 // need take the place of what it drops.
-func expired(runs []*manifest.Run, now uint64) *Merge {
+func expired(runs []*manifest.Run, s State) *Merge {
 	due := func(r *manifest.Run) bool {
-		at := expiryDue(r)
-		return at != 0 && at <= now
+		at := expiryDue(r, s.Idle)
+		return at != 0 && at <= s.Now
 	}
 	first := slices.IndexFunc(runs, due)
 	if first < 0 {

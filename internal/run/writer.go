@@ -31,7 +31,7 @@ type WriterConfig struct {
 	NextNum   func() entry.FileNum // the number of each file
 	FileBytes int64                // bound of a file's chunks and directory; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
-	Now       uint64               // Unix milliseconds, from which Meta.Expiry has its steps
+	Expiries  *entry.Expiries      // gathers Meta.Expiry; nil = it isn't wanted
 }
 
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
@@ -43,7 +43,6 @@ type Writer struct {
 	refs   map[entry.FileNum]*Ref
 	ref    *Ref // the last one used
 	stats  chunk.Stats
-	expiry *entry.Expiries
 	meta   Meta
 	err    error
 	done   bool
@@ -64,7 +63,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.FileBytes <= 0 {
 		cfg.FileBytes = DefaultFileBytes
 	}
-	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}, expiry: entry.NewExpiries(cfg.Now)}
+	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}}
 }
 
 // Add writes the next entry; entries come in the order of entry.Compare, no two
@@ -96,7 +95,9 @@ func (w *Writer) Add(e *entry.Entry) error {
 	if e.Separated {
 		w.count(&e.Handle)
 	}
-	w.expiry.Add(e)
+	if w.cfg.Expiries != nil {
+		w.cfg.Expiries.Add(e)
+	}
 	return nil
 }
 
@@ -226,7 +227,9 @@ func (w *Writer) Finish() (Meta, error) {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
 	sortRefs(w.meta.Refs)
-	w.meta.Expiry = w.expiry.List()
+	if w.cfg.Expiries != nil {
+		w.meta.Expiry = w.cfg.Expiries.List()
+	}
 	w.release()
 	return w.meta, nil
 }

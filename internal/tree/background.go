@@ -101,7 +101,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Now: uint64(max(t.now().UnixMilli(), 0))}, t.cfg.Policy)
+		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Now: t.unixMilli()}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
@@ -118,6 +118,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 // memory and in upper runs is folded down, so that reads are as fast as they
 // can be and nothing is left to do.
 func (t *Tree) runSettle(ctx context.Context) error {
+	defer t.awaitExpiry() // it comes sooner to a store at rest
 	if err := t.cfg.Exclusive(t.sealIfHiding); err != nil {
 		return err
 	}

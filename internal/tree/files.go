@@ -60,7 +60,7 @@ func (t *Tree) openRemap(num entry.FileNum, source entry.FileNum, target *valueF
 
 // newRunWriter begins a run. At the bottom it gets no filter: every get that
 // comes so far asks its index anyway.
-func (t *Tree) newRunWriter(bottom bool) *run.Writer {
+func (t *Tree) newRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS:        t.cfg.FS,
 		Dir:       t.cfg.Dir,
@@ -69,7 +69,7 @@ func (t *Tree) newRunWriter(bottom bool) *run.Writer {
 		NextNum:   t.nextFile,
 		FileBytes: t.cfg.RunFileBytes,
 		NoFilter:  bottom,
-		Now:       uint64(max(t.now().UnixMilli(), 0)),
+		Expiries:  expiries,
 	})
 }
 

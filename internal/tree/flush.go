@@ -34,9 +34,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	work := Work{Kind: "flush", Reason: "memtable sealed", BytesIn: sealed.Bytes()}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	bottom := len(hold.view.runs) == 0
-	output := t.newRunWriter(bottom) // before the rules: what has expired for it is not kept
-	rules := t.rules(bottom)
+	rules := t.rules(len(hold.view.runs) == 0)
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
 		// The manifest must not name what a power loss would take.
@@ -49,7 +47,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Rules:   rules,
 		Extract: census.moves,
 		Value:   hold.view.stored,
-		Run:     output,
+		Run:     t.newRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
 		Values:  t.newValueWriter, ValueBytes: t.cfg.SegmentBytes,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
@@ -30,16 +31,19 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	sources := make([]iterator.Iterator, len(inputs))
+	expiries := make([][]entry.Expiring, len(inputs))
 	order := uint64(0)
 	for i, r := range inputs {
 		sources[i] = r.Iterator()
 		order = max(order, r.order)
+		expiries[i] = r.Meta().Expiry
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
+	rules := t.rules(bottom)
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
-		Run:     t.newRunWriter(bottom), // before the rules: what has expired for it is not kept
-		Rules:   t.rules(bottom),
+		Run:     t.newRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
+		Rules:   rules,
 		Heal:    hold.view.healing(),
 	}
 	if len(plan.Sort) > 0 {

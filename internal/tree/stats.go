@@ -120,7 +120,7 @@ func (t *Tree) Stats() Stats {
 	}
 	layout := hold.view.layout
 	var live, expired uint64
-	now := uint64(max(t.now().UnixMilli(), 0))
+	now := t.unixMilli()
 	for _, r := range layout.Runs() {
 		s.Runs++
 		s.RunFiles += len(r.Files)

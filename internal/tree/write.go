@@ -94,7 +94,7 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	to.last = max(to.last, at.Segment)
 	to.bytes.Add(bytes)
 	if expires != 0 && to.expires(expires) {
-		t.awaitExpiry()
+		t.awaitTable(to)
 	}
 	return nil
 }
