@@ -62,7 +62,7 @@ func TestExpiryIsWeighed(t *testing.T) {
 	}{
 		{"one of a million each minute", 30 << 20, 30, minute, day, 160, 2, day + day/20},
 		{"one of a billion each ten minutes", 30 << 30, 30, 10 * minute, 7 * day, 160, 8, day + day/2},
-		{"all of it within a day", 1440 << 20, 1 << 20, minute, day, 160, 5, day + 2*minute},
+		{"all of it within a day", 1440 << 20, 1 << 20, minute, day, 160, 5, day + 20*minute},
 		{"a small run", 1 << 20, 100, minute, day, 160, 160, day / 20},
 		{"all of it within an hour", 60 << 20, 1 << 20, minute, 60 * minute, 60, 10, day + minute},
 		{"one entry", 30 << 30, 30, 10 * minute, 10 * minute, 1, 1, day + minute},
