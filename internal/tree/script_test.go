@@ -130,8 +130,9 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		return p.changed(c)
 	case "due":
 		due := p.store.tree.expiryDue(p.store.tree.idle())
-		if _, set := p.store.tree.work.expiry.Left(); set != (due != 0) {
-			t.Errorf("%s: due at %d, but alarm set: %v", c.Pos, due, set)
+		wait := max(time.Duration(int64(due)-p.store.clock)*time.Millisecond, leastAlarm)
+		if left, set := p.store.tree.work.expiry.Left(); set != (due != 0) || left > wait {
+			t.Errorf("%s: due at %d, in %v, but alarm set: %v, rings in %v", c.Pos, due, wait, set, left)
 		}
 		if due == 0 {
 			return "never"
