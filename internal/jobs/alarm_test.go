@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,14 +14,19 @@ func TestAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{})
 		begin := time.Now()
+		var mu sync.Mutex
 		var rang []time.Duration
 		a := p.Alarm(p.Task(Merge, "alarm", func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
 			rang = append(rang, time.Since(begin))
 			return nil
 		}))
 		want := func(times ...time.Duration) {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if len(rang) != len(times) {
 				t.Fatalf("rang at %v, want %v", rang, times)
 			}
@@ -50,6 +56,14 @@ func TestAlarm(t *testing.T) {
 		<-time.After(2 * time.Hour)
 		want(5*time.Minute, 94*time.Minute)
 		a.Set(-time.Second)
+		want(5*time.Minute, 94*time.Minute, 154*time.Minute)
+		a.Set(time.Second)
+		a.Stop()
+		a.Stop()
+		if _, set := a.Left(); set {
+			t.Error("set after Stop")
+		}
+		<-time.After(time.Minute)
 		want(5*time.Minute, 94*time.Minute, 154*time.Minute)
 		a.Set(time.Second)
 		if err := p.Close(context.Background()); err != nil {
