@@ -9,28 +9,54 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 )
 
-// compressor decides which values are compressed. Any number of goroutines use
-// it; what it remembers is a hint.
+// compression is what the keyspaces of a store share.
+type compression struct {
+	coder codec.Coder
+
+	rawBytes    atomic.Int64 // of values that were compressed
+	storedBytes atomic.Int64 // of what they became
+}
+
+// compressor decides which values of a keyspace are compressed. Any number of
+// goroutines use it; what it remembers is a hint.
 type compressor struct {
+	*compression
 	codec codec.Codec
 	from  int // length of a value from which it is tried
 
 	misses atomic.Int32 // values in a row that did not get smaller
 	skip   atomic.Int32 // values to come that are not tried
 
-	tried       atomic.Int64 // values given to the codec
-	rawBytes    atomic.Int64 // of values that were compressed
-	storedBytes atomic.Int64 // of what they became
+	tried atomic.Int64 // values given to the codec
 }
 
-func (c *compressor) init(o *KeyspaceOptions) {
-	switch o.Compression {
-	case S2:
-		c.codec = codec.S2
-	case Zstd:
-		c.codec = codec.Zstd
-	}
+func (c *compressor) init(shared *compression, o *KeyspaceOptions) {
+	c.compression = shared
+	c.codec = o.Compression.codec()
 	c.from = max(o.CompressAbove, 1)
+}
+
+// codec is what values are compressed with.
+func (c Compression) codec() codec.Codec {
+	switch c {
+	case S2:
+		return codec.S2
+	case Zstd:
+		return codec.Zstd
+	}
+	return codec.None
+}
+
+// compressionBy is the compression with a codec; one of a later release is none
+// for what this one writes.
+func compressionBy(c codec.Codec) Compression {
+	switch c {
+	case codec.S2:
+		return S2
+	case codec.Zstd:
+		return Zstd
+	}
+	return NoCompression
 }
 
 const (

@@ -180,7 +180,7 @@ func TestCompressedValuesComeBack(t *testing.T) {
 // now and then; what then does is found again.
 func TestCompressionGivesUpAndComesBack(t *testing.T) {
 	db := openTest(t, Options{InMemory: true, KeyspaceDefaults: KeyspaceOptions{Compression: S2}})
-	c := &db.encoder.compressor
+	c := &db.main.encoder.Load().compressor
 	tried := func(n int, value func(i int) []byte) (count int) {
 		for i := range n {
 			before := c.tried.Load()

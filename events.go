@@ -1,6 +1,10 @@
 package brock
 
-import "time"
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
 
 // Events are calls about what happens in the background. They come from the
 // goroutine that does the work, so they should return soon, and must neither
@@ -9,9 +13,12 @@ type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written out, or could not be
 	Compaction      func(WorkInfo)         // runs were merged, or could not be
 	Collection      func(WorkInfo)         // live values were moved out of files with garbage, or could not be
+	Spill           func(WorkInfo)         // a transaction larger than its memory was committed, or could not be
 	WriteStall      func(StallInfo)        // writers are slowed, and no longer
+	Space           func(SpaceInfo)        // writes are refused for want of space, and no longer
 	Corruption      func(*CorruptionError) // damage met by a background job
 	BackgroundError func(error)            // writes have stopped, and why
+	LongReader      func(ReaderInfo)       // a transaction has kept what was replaced for more than a minute; again when that time has doubled
 }
 
 // WorkInfo describes a finished piece of background work.
@@ -24,9 +31,38 @@ type WorkInfo struct {
 	Err               error // nil when it succeeded
 }
 
+// ReaderInfo describes the oldest open transaction, and what it and others keep
+// from being removed. Metrics has the same at any time.
+type ReaderInfo struct {
+	Version     uint64        // that it reads
+	Begun       string        // where: function, file and line
+	For         time.Duration // since something that it reads was replaced
+	FileBytes   int64         // in files that only open transactions need
+	MemoryBytes int64         // in memtables that only open transactions need
+}
+
+// originString names the place of a program counter.
+func originString(pc uintptr) string {
+	fn := runtime.FuncForPC(pc)
+	if fn == nil {
+		return ""
+	}
+	file, line := fn.FileLine(pc)
+	return fmt.Sprintf("%s (%s:%d)", fn.Name(), file, line)
+}
+
 // StallInfo describes the begin or the end of a time in which writers are slowed.
 type StallInfo struct {
 	Begin  bool
 	Reason string
 	Took   time.Duration // at its end: how long it lasted
+}
+
+// SpaceInfo says that writes are refused because the disk is full, or
+// Options.DiskLimit is reached, or that they are taken again.
+type SpaceInfo struct {
+	Full    bool
+	Left    int64 // bytes, by the disk or the limit, whichever leaves less; -1 = not known
+	Reserve int64 // of them, kept for deletes and for work that frees space
+	Err     error // what was refused first; nil when it is over
 }

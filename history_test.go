@@ -26,11 +26,13 @@ var levels = map[string]struct {
 func TestIsolationCases(t *testing.T) {
 	for name, level := range levels {
 		for _, c := range history.Cases {
-			t.Run(name+"/"+c.Name, func(t *testing.T) {
-				db := openTest(t, Options{})
-				set(t, db, "1=10", "2=20")
-				must(t, c.Run(historyStore{db, level.isolation}, level.of))
-			})
+			for writes, memory := range map[string]int64{"in memory": 0, "in files": 1} {
+				t.Run(name+"/"+c.Name+"/"+writes, func(t *testing.T) {
+					db := openTest(t, Options{})
+					set(t, db, "1=10", "2=20")
+					must(t, c.Run(historyStore{db, level.isolation, memory}, level.of))
+				})
+			}
 		}
 	}
 }
@@ -39,10 +41,11 @@ func TestIsolationCases(t *testing.T) {
 type historyStore struct {
 	db        *DB
 	isolation Isolation
+	memory    int64
 }
 
 func (s historyStore) Begin(history.Levels) (history.Session, error) {
-	txn, err := s.db.Begin(nil, TxnOptions{Update: true, Isolation: s.isolation}) //nolint:staticcheck // nil is no end
+	txn, err := s.db.Begin(nil, TxnOptions{Update: true, Isolation: s.isolation, MaxMemory: s.memory}) //nolint:staticcheck // nil is no end
 	return session{txn}, err
 }
 
@@ -90,15 +93,20 @@ func (s session) Commit() (conflict bool, err error) {
 }
 
 // TestHistories has concurrent transactions read and lengthen lists, by key and
-// by range, while memtables are flushed and runs merged all the time, and looks
-// for anomalies that their level forbids.
+// by range, in one keyspace or in three, while memtables are flushed and runs
+// merged all the time, and looks for anomalies that their level forbids.
 func TestHistories(t *testing.T) {
-	for name, forbids := range map[string]history.Level{"serializable": history.StrictSerializable, "snapshot": history.SnapshotIsolation} {
+	for name, forbids := range map[string]history.Level{"serializable": history.StrictSerializable, "snapshot": history.SnapshotIsolation,
+		"serializable over keyspaces": history.StrictSerializable} {
 		t.Run(name, func(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			db := openTest(t, Options{Tuning: Tuning{MemtableSize: 64 << 10}})
 			var recorder history.Recorder
-			run := lists{db: db, isolation: levels[name].isolation, recorder: &recorder}
+			level, _, _ := strings.Cut(name, " ")
+			run := lists{db: db, isolation: levels[level].isolation, recorder: &recorder, in: []*Keyspace{nil}}
+			if level != name {
+				run.in = append(run.in, keyspace(t, db, "a"), keyspace(t, db, "b"))
+			}
 			underFlushes(t, db, func() {
 				var clients sync.WaitGroup
 				for client := range 6 {
@@ -157,8 +165,9 @@ func underFlushes(t *testing.T, db *DB, fn func()) {
 	background.Wait()
 }
 
-// lists are transactions on lists of numbers.
+// lists are transactions on lists of numbers, which are spread over keyspaces.
 type lists struct {
+	in        []*Keyspace
 	db        *DB
 	isolation Isolation
 	recorder  *history.Recorder
@@ -168,7 +177,11 @@ type lists struct {
 // numbers it appends are derived from id.
 func (l *lists) transaction(r *rand.Rand, id, age int) error {
 	x := l.recorder.Begin()
-	txn, err := l.db.Begin(nil, TxnOptions{Update: true, Isolation: l.isolation, Durability: Buffered}) //nolint:staticcheck // nil is no end
+	o := TxnOptions{Update: true, Isolation: l.isolation, Durability: Buffered}
+	if r.IntN(8) == 0 {
+		o.MaxMemory = 1 // all writes go through files
+	}
+	txn, err := l.db.Begin(nil, o) //nolint:staticcheck // nil is no end
 	if err != nil {
 		return err
 	}
@@ -176,33 +189,37 @@ func (l *lists) transaction(r *rand.Rand, id, age int) error {
 	const keys = 5
 	name := func(k int) string { return fmt.Sprintf("list %d %d", age, k) }
 	for op := range 1 + r.IntN(4) {
-		switch key := name(r.IntN(keys)); r.IntN(4) {
+		k := r.IntN(keys)
+		key, home := name(k), txn.In(l.in[k%len(l.in)])
+		switch r.IntN(4) {
 		case 0: // all of the age
 			found := map[string][]int{}
-			for it, err := range txn.Prefix(fmt.Appendf(nil, "list %d ", age)) {
-				if err != nil {
-					return err
-				}
-				if found[string(it.Key())], err = decodeList(it); err != nil {
-					return err
+			for _, ks := range l.in {
+				for it, err := range txn.In(ks).Prefix(fmt.Appendf(nil, "list %d ", age)) {
+					if err != nil {
+						return err
+					}
+					if found[string(it.Key())], err = decodeList(it); err != nil {
+						return err
+					}
 				}
 			}
 			for k := range keys {
 				x.Ops = append(x.Ops, history.Read(name(k), found[name(k)]...))
 			}
 		case 1:
-			list, err := getList(txn, key)
+			list, err := getList(home, key)
 			if err != nil {
 				return err
 			}
 			x.Ops = append(x.Ops, history.Read(key, list...))
 		default:
-			list, err := getList(txn, key)
+			list, err := getList(home, key)
 			if err != nil {
 				return err
 			}
 			number := id*10 + op
-			if err := txn.Set(b(key), encodeList(append(list, number), r)); err != nil {
+			if err := home.Set(b(key), encodeList(append(list, number), r)); err != nil {
 				return err
 			}
 			x.Ops = append(x.Ops, history.Append(key, number))

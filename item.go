@@ -10,7 +10,7 @@ import (
 // Item is one version of one key, as a transaction or iterator found it. Its
 // value is fetched when asked for.
 type Item struct {
-	txn   *Txn
+	txn   *transaction
 	lent  lentKeys     // of an iterator's item
 	e     *entry.Entry // own, or the iterator's; nil once an iterator left it
 	ahead *slot        // where the value is read ahead, if it is
@@ -177,4 +177,4 @@ func (it *Item) Deleted() bool { return it.e != nil && it.e.Kind == entry.Delete
 func (it *Item) OnlyLatest() bool { return it.e != nil && it.e.Kind == entry.SetLatest }
 
 // place makes e, which belongs to an iterator of txn, the item.
-func (it *Item) place(txn *Txn, e *entry.Entry) { it.txn, it.e, it.ahead = txn, e, nil }
+func (it *Item) place(txn *transaction, e *entry.Entry) { it.txn, it.e, it.ahead = txn, e, nil }

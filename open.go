@@ -50,7 +50,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	}
 	db, err := op.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", op.dir, err)
+		return nil, fmt.Errorf("open %s: %w", op.dir, vfs.NoSpace(err))
 	}
 	return db, nil
 }
@@ -201,15 +201,18 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           clock,
 		Jobs:          o.jobs,
+		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			NoClustering: o.options.Maintenance.NoClustering,
 		},
-		Exclusive: func(fn func() error) error { return o.db.exclusive(fn) },
-		OnWork:    o.onWork,
-		OnStall:   o.onStall,
-		OnFailure: o.onFailure,
+		Exclusive:  func(fn func() error) error { return o.db.exclusive(fn) },
+		OnWork:     o.onWork,
+		OnStall:    o.onStall,
+		OnLongRead: o.onLongRead,
+		OnSpace:    o.onSpace,
+		OnFailure:  o.onFailure,
 	}, o.log)
 	o.tree = t
 	return recovery, err
@@ -251,6 +254,8 @@ func (o *opening) onWork(w tree.Work) {
 	switch w.Kind {
 	case "flush":
 		call = o.options.Events.Flush
+	case "spill":
+		call = o.options.Events.Spill
 	case "collection":
 		call = o.options.Events.Collection
 	}
@@ -268,6 +273,17 @@ func (o *opening) onWork(w tree.Work) {
 	}
 }
 
+// onLongRead passes on that a transaction keeps what was replaced.
+func (o *opening) onLongRead(h tree.Held) {
+	info := ReaderInfo{Version: uint64(h.Version), Begun: originString(h.Origin), For: h.For, FileBytes: h.FileBytes, MemoryBytes: h.MemoryBytes}
+	if call := o.options.Events.LongReader; call != nil {
+		call(info)
+	}
+	if log := o.options.Logger; log != nil {
+		log.Warn("a transaction keeps what was replaced", "begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
+	}
+}
+
 // onStall passes on that writers are slowed, or no longer.
 func (o *opening) onStall(s tree.Stall) {
 	if call := o.options.Events.WriteStall; call != nil {
@@ -279,6 +295,20 @@ func (o *opening) onStall(s tree.Stall) {
 		log.Warn("writers are slowed", "reason", s.Reason)
 	default:
 		log.Warn("writers are no longer slowed", "reason", s.Reason, "took", s.Took)
+	}
+}
+
+// onSpace passes on that writes are refused for want of space, or no longer.
+func (o *opening) onSpace(s tree.Space) {
+	if call := o.options.Events.Space; call != nil {
+		call(SpaceInfo{Full: s.Full, Left: s.Left, Reserve: s.Reserve, Err: s.Reason})
+	}
+	switch log := o.options.Logger; {
+	case log == nil:
+	case s.Full:
+		log.Warn("out of space: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Reason)
+	default:
+		log.Warn("there is space again", "left", s.Left, "reserve", s.Reserve)
 	}
 }
 
@@ -305,6 +335,15 @@ func (e treeEngine) Acquire(at entry.Version) (pin, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+func (e treeEngine) NewSpill(filterKeys uint64) spill { return treeSpill{e.Tree.NewSpill(filterKeys)} }
+
+// treeSpill is a tree's spill as the rest of the package asks for it.
+type treeSpill struct{ *tree.Spill }
+
+func (s treeSpill) Prepare(ctx context.Context, check func(changes) error) error {
+	return s.Spill.Prepare(ctx, func(c tree.Changes) error { return check(c) })
 }
 
 func (e treeEngine) Metrics() TreeMetrics {
@@ -334,10 +373,19 @@ func (e treeEngine) Metrics() TreeMetrics {
 		ScatteredBytes:  s.ScatteredBytes,
 		Remaps:          s.Remaps,
 		RemapBytes:      s.RemapBytes,
+		Spills:          s.Spills,
+		SpilledBytes:    s.SpilledBytes,
 		JournalBytes:    s.JournalBytes,
 		Stalls:          s.Stalls,
 		StallTime:       s.Stalled,
-		PinnedVersion:   uint64(s.OldestRead),
+		FreeBytes:       s.FreeBytes,
+		ReserveBytes:    s.ReserveBytes,
+		Refused:         s.Refused,
+		PinnedVersion:   uint64(s.Held.Version),
+		PinnedBy:        originString(s.Held.Origin),
+		PinnedFor:       s.Held.For,
+		PinnedBytes:     s.Held.FileBytes,
+		PinnedMemory:    s.Held.MemoryBytes,
 	}
 }
 

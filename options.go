@@ -24,9 +24,10 @@ type Options struct {
 	Now    func() time.Time // the clock of expiry; nil = time.Now
 
 	Durability  Durability // of commits that don't choose; DefaultDurability = Synced
+	DiskLimit   int64      // bytes of all files: ErrNoSpace before they are more, as on a full disk; work in the background may exceed it for a while; 0 = none, at least 1 MB
 	MemoryLimit int64      // bytes for memtables, indexes and filters; 0 = DefaultMemoryLimit, at least 4 MB
 
-	KeyspaceDefaults KeyspaceOptions // how entries are kept
+	KeyspaceDefaults KeyspaceOptions // how the default keyspace's entries are kept; what a named one doesn't choose when it is made
 	Maintenance      Maintenance     // how the store looks after its space
 	Tuning           Tuning          // for experts; zero fields follow from MemoryLimit
 }
@@ -50,7 +51,9 @@ const (
 	Buffered                            // survives a crash of the process, and a power loss after the next Sync
 )
 
-// KeyspaceOptions says how the entries of a keyspace are kept.
+// KeyspaceOptions says how the entries of a keyspace are kept. Those of a named
+// keyspace are stored with it; there a negative TTL or Age is none, for stores
+// whose KeyspaceDefaults have one.
 type KeyspaceOptions struct {
 	ValueThreshold int           // values of at least this many bytes stay out of the tree; 0 = DefaultValueThreshold, <0 = only those of 1 MiB and more
 	TTL            time.Duration // time to live of entries that don't say; 0 = for ever, millisecond resolution
@@ -70,7 +73,7 @@ type Compression uint8
 
 // The compressions.
 const (
-	DefaultCompression Compression = iota // NoCompression
+	DefaultCompression Compression = iota // that of Options.KeyspaceDefaults; there: NoCompression
 	NoCompression
 	S2   // fast: text takes half of its space
 	Zstd // takes several times as long for another quarter
@@ -120,6 +123,7 @@ const (
 	defaultIdleAfter      = 2 * time.Second
 	defaultFileSize       = 256 << 20
 	minMemoryLimit        = 4 << 20
+	minDiskLimit          = 1 << 20
 	minMemtableSize       = 64 << 10
 	minFileSize           = 64 << 10
 	maxFileSize           = 1 << 31
@@ -169,6 +173,50 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// over fills in the zero fields from base, which has its defaults.
+func (o KeyspaceOptions) over(base *KeyspaceOptions) KeyspaceOptions {
+	if o.ValueThreshold == 0 {
+		o.ValueThreshold = base.ValueThreshold
+	}
+	if o.TTL == 0 {
+		o.TTL = base.TTL
+	}
+	if o.Compression == DefaultCompression {
+		o.Compression = base.Compression
+	}
+	if o.CompressAbove == 0 {
+		o.CompressAbove = base.CompressAbove
+	}
+	if o.Versions.Versions == 0 {
+		o.Versions.Versions = base.Versions.Versions
+	}
+	if o.Versions.Age == 0 {
+		o.Versions.Age = base.Versions.Age
+	}
+	o.TTL, o.Versions.Age = max(o.TTL, 0), max(o.Versions.Age, 0)
+	return o
+}
+
+// validate reports the first field that can't be, by its name after field.
+func (o *KeyspaceOptions) validate(field string) error {
+	bad := func(name, reason string) error { return &OptionError{Field: field + name, Reason: reason} }
+	switch {
+	case o.TTL < 0:
+		return bad("TTL", "is negative")
+	case o.TTL > 0 && o.TTL < time.Millisecond:
+		return bad("TTL", "is below a millisecond")
+	case o.Compression > Zstd:
+		return bad("Compression", "is unknown")
+	case o.CompressAbove < 0:
+		return bad("CompressAbove", "is negative")
+	case o.Versions.Versions < 0:
+		return bad("Versions.Versions", "is negative")
+	case o.Versions.Age < 0:
+		return bad("Versions.Age", "is negative")
+	}
+	return nil
+}
+
 // validate reports the first field that can't be, as an *OptionError. The
 // options have their defaults already.
 func (o *Options) validate() error {
@@ -196,20 +244,10 @@ func (o *Options) validate() error {
 		return bad("LockWait", "is negative")
 	case o.Durability > Buffered:
 		return bad("Durability", "is unknown")
+	case o.DiskLimit < 0 || o.DiskLimit > 0 && o.DiskLimit < minDiskLimit:
+		return bad("DiskLimit", "is below 1 MB")
 	case o.MemoryLimit < minMemoryLimit:
 		return bad("MemoryLimit", "is below 4 MB")
-	case o.KeyspaceDefaults.TTL < 0:
-		return bad("KeyspaceDefaults.TTL", "is negative")
-	case o.KeyspaceDefaults.TTL > 0 && o.KeyspaceDefaults.TTL < time.Millisecond:
-		return bad("KeyspaceDefaults.TTL", "is below a millisecond")
-	case o.KeyspaceDefaults.Versions.Versions < 0:
-		return bad("KeyspaceDefaults.Versions.Versions", "is negative")
-	case o.KeyspaceDefaults.Versions.Age < 0:
-		return bad("KeyspaceDefaults.Versions.Age", "is negative")
-	case o.KeyspaceDefaults.Compression > Zstd:
-		return bad("KeyspaceDefaults.Compression", "is unknown")
-	case o.KeyspaceDefaults.CompressAbove < 0:
-		return bad("KeyspaceDefaults.CompressAbove", "is negative")
 	case !(o.Maintenance.GarbageRatio >= 0.05 && o.Maintenance.GarbageRatio <= 1):
 		return bad("Maintenance.GarbageRatio", "is not between 0.05 and 1")
 	case o.Maintenance.IdleAfter < 0:
@@ -223,5 +261,5 @@ func (o *Options) validate() error {
 	case o.Tuning.RunFileSize < minFileSize || o.Tuning.RunFileSize > maxFileSize:
 		return bad("Tuning.RunFileSize", "is not between 64 KB and 2 GB")
 	}
-	return nil
+	return o.KeyspaceDefaults.validate("KeyspaceDefaults.")
 }

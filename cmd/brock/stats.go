@@ -31,8 +31,18 @@ type stats struct {
 	Unflushed  int64               `json:"unflushedEntries"` // in the journal only
 	LiveBytes  int64               `json:"liveBytes"`
 	DeadBytes  int64               `json:"deadBytes"`
+	FreeBytes  int64               `json:"freeBytes"` // left where the values are; -1 = not known
 	OpenTime   time.Duration       `json:"openNanoseconds"`
 	Files      map[string]fileSums `json:"files"` // by kind
+	Keyspaces  []keyspaceStats     `json:"keyspaces,omitempty"`
+}
+
+// keyspaceStats describes a named keyspace; the sizes are estimates.
+type keyspaceStats struct {
+	Name    string                `json:"name"`
+	Entries int64                 `json:"entries"`
+	Bytes   int64                 `json:"bytes"` // of keys and values
+	Options brock.KeyspaceOptions `json:"options"`
 }
 
 type fileSums struct {
@@ -49,6 +59,10 @@ func (c *statsCommand) Run(a *app) error {
 		t := db.Metrics().Tree
 		s.Version, s.Runs, s.RunEntries, s.Unflushed = t.Version, t.Runs, t.RunEntries, t.MemtableEntries
 		s.LiveBytes, s.DeadBytes = t.LiveBytes, t.DeadBytes
+		for ks := range db.Keyspaces() {
+			entries, bytes := ks.EstimateSize(nil, nil)
+			s.Keyspaces = append(s.Keyspaces, keyspaceStats{ks.Name(), entries, bytes, ks.Options()})
+		}
 		return s.lookAtFiles()
 	})
 	if err != nil {
@@ -70,6 +84,13 @@ func (s *stats) lookAtFiles() error {
 	s.Format = fmt.Sprintf("%d.%d", super.Major, super.Minor)
 	s.Created = time.UnixMilli(super.Created).UTC()
 	s.Files = make(map[string]fileSums)
+	dir := s.Dir
+	if s.ValueDir != "" {
+		dir = s.ValueDir
+	}
+	if s.FreeBytes, err = vfs.OS().Free(dir); err != nil {
+		s.FreeBytes = -1
+	}
 	if s.ValueDir != "" {
 		if err := s.addFiles(s.ValueDir); err != nil {
 			return err
@@ -100,10 +121,16 @@ func (s *stats) print(a *app) {
 	fmt.Fprintf(a.out, "version    %s\n", human.Count(int64(s.Version)))
 	fmt.Fprintf(a.out, "entries    %s in %d runs, %s only in the journal\n", human.Count(s.RunEntries), s.Runs, human.Count(s.Unflushed))
 	fmt.Fprintf(a.out, "data       %s live, %s dead\n", human.Bytes(s.LiveBytes), human.Bytes(s.DeadBytes))
+	for _, k := range s.Keyspaces {
+		fmt.Fprintf(a.out, "keyspace   %s: about %s entries, %s\n", printable([]byte(k.Name)), human.Count(k.Entries), human.Bytes(k.Bytes))
+	}
 	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Remap, filename.Manifest, filename.Super, filename.Lock} {
 		if f := s.Files[k.String()]; f.Count > 0 {
 			fmt.Fprintf(a.out, "%-10s %s in %d file(s)\n", k, human.Bytes(f.Bytes), f.Count)
 		}
+	}
+	if s.FreeBytes >= 0 {
+		fmt.Fprintf(a.out, "disk       %s free\n", human.Bytes(s.FreeBytes))
 	}
 	fmt.Fprintf(a.out, "opened in  %s\n", human.Duration(s.OpenTime))
 }

@@ -61,6 +61,9 @@ func (p *Pipeline) write(g *group) error {
 func (p *Pipeline) decide(g *group) {
 	l := &p.leader
 	for _, r := range g.members {
+		if r.err = admitted(r); r.err != nil {
+			continue
+		}
 		if r.err = l.writes.check(r, l.passed); r.err != nil {
 			if r.err == errs.ErrConflict {
 				p.counts.conflicts.Add(1)
@@ -80,6 +83,13 @@ func (p *Pipeline) decide(g *group) {
 	}
 }
 
+func admitted(r *Request) error {
+	if r.Admission == nil {
+		return nil
+	}
+	return r.Admission()
+}
+
 // record makes what decide let pass durable, if anyone asked for it, and then visible.
 func (p *Pipeline) record() error {
 	l := &p.leader
@@ -87,10 +97,14 @@ func (p *Pipeline) record() error {
 	if n := len(l.passed); n > 0 {
 		l.frame.Transactions = n
 		var err error
-		if at, err = p.cfg.Journal.Append(l.frame); err != nil {
+		switch at, err = p.cfg.Journal.Append(l.frame); {
+		case err == nil:
+			l.last += entry.Version(n)
+		case refused(err):
+			l.refuse(err)
+		default:
 			return err
 		}
-		l.last += entry.Version(n)
 	}
 	if l.sync && p.durable.Load() < uint64(l.last) {
 		if err := p.sync(); err != nil {
@@ -109,6 +123,20 @@ func (p *Pipeline) record() error {
 		p.countGroup()
 	}
 	return nil
+}
+
+// refused reports whether an Append has written nothing, and stopped nothing.
+func refused(err error) bool {
+	return errors.Is(err, errs.ErrNoSpace) && !errors.Is(err, errs.ErrStopped)
+}
+
+// refuse gives err to all who passed; those who only want a sync get theirs.
+func (l *leader) refuse(err error) {
+	for _, r := range l.passed {
+		r.version, r.err = 0, err
+	}
+	clear(l.passed)
+	l.passed = l.passed[:0]
 }
 
 func (p *Pipeline) sync() error {

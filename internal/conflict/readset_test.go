@@ -132,7 +132,7 @@ func TestReadSetMatchesANaiveOne(t *testing.T) {
 				s.AddRange(lo, hi)
 				ranges = append(ranges, [2][]byte{lo, hi})
 			case 1: // questions in between must not harm what is added later
-				s.Touches(word())
+				s.Touches(word(), nil)
 			default:
 				k := word()
 				addKey(&s, string(k))
@@ -160,8 +160,8 @@ func TestReadSetMatchesANaiveOne(t *testing.T) {
 			t.Fatalf("Check = %v, %v, want %v", got, err, want)
 		}
 		for range 50 {
-			if k := word(); s.Touches(k) != touched(k) {
-				t.Fatalf("Touches(%q) = %v; keys %v, ranges %q", k, s.Touches(k), keys, ranges)
+			if k := word(); s.Touches(k, nil) != touched(k) {
+				t.Fatalf("Touches(%q) = %v; keys %v, ranges %q", k, s.Touches(k, nil), keys, ranges)
 			}
 		}
 	}
@@ -188,10 +188,62 @@ func BenchmarkTouches(b *testing.B) {
 			}
 			key := []byte("vsz=00016-k=9999999999")
 			for b.Loop() {
-				if s.Touches(key) {
+				if s.Touches(key, nil) {
 					b.Fatal("touched")
 				}
 			}
 		})
+	}
+}
+
+// A set that outgrows its limit misses nothing that was read, and keeps the limit.
+func TestCoarseReadSet(t *testing.T) {
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := ReadSet{Limit: 200 + r.IntN(3000)}
+		var keys []string
+		var ranges [][2]string
+		for range 1 + r.IntN(1500) {
+			k := fmt.Sprintf("%04d", r.IntN(9000))
+			if r.IntN(10) > 0 {
+				addKey(&s, k)
+				keys = append(keys, k)
+				continue
+			}
+			hi := fmt.Sprintf("%s%d", k, r.IntN(9))
+			if r.IntN(400) == 0 {
+				s.AddRange([]byte(k), nil)
+				hi = "~"
+			} else {
+				s.AddRange([]byte(k), []byte(hi))
+			}
+			ranges = append(ranges, [2]string{k, hi})
+			if n := len(s.bytes) + 24*len(s.keys) + 40*len(s.ranges); n > s.Limit {
+				t.Fatalf("seed %d: %d bytes, the limit is %d", seed, n, s.Limit)
+			}
+		}
+		touched := func(k string) {
+			store := &changes{versions: map[string]entry.Version{k: 7}}
+			if conflict, err := s.Check(store, 6); !s.Touches([]byte(k), nil) || !conflict || err != nil {
+				t.Fatalf("seed %d: %q was read: touched %v, conflict %v, %v", seed, k, s.Touches([]byte(k), nil), conflict, err)
+			}
+			if conflict, _ := s.Check(store, 7); conflict {
+				t.Fatalf("seed %d: %q has not changed, and is a conflict", seed, k)
+			}
+		}
+		for _, k := range keys {
+			touched(k)
+		}
+		for _, g := range ranges {
+			touched(g[0])
+			if k := g[0] + "0"; k < g[1] {
+				touched(k)
+			}
+		}
+		for k, read := range map[string]bool{"": false, "!": false, "~": len(ranges) > 0} {
+			if !read && s.Touches([]byte(k), nil) {
+				t.Errorf("seed %d: %q lies before all that was read", seed, k)
+			}
+		}
 	}
 }

@@ -22,12 +22,14 @@ type FileNum uint64
 // Kind says what an entry does to its key.
 type Kind uint8
 
-// The kinds. Numbers are part of the format; 4 and up are reserved for range
-// deletes, merges and what else comes.
+// The kinds. Numbers are part of the format; 5 and up are reserved for merges
+// and what else comes. RangeDelete is the kind of a record only: what it says of
+// many keys is no entry, but a tombstone.Tombstone.
 const (
-	Set       Kind = 1 // the key has this value
-	Delete    Kind = 2 // the key is gone
-	SetLatest Kind = 3 // as Set; versions before it may be dropped at once
+	Set         Kind = 1 // the key has this value
+	Delete      Kind = 2 // the key is gone
+	SetLatest   Kind = 3 // as Set; versions before it may be dropped at once
+	RangeDelete Kind = 4 // the keys from Key up to Value, which is the bound after the last, are gone
 )
 
 // Known reports whether this release can read entries of kind k.

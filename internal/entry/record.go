@@ -13,9 +13,9 @@ import (
 
 // The record is described in docs/format.md, "Record".
 const (
-	HeaderSize = 24       // bytes before extension, key and value
-	PieceSize  = 64 << 10 // a value of at least this many bytes has a checksum a piece
-	MaxKey     = 1<<20 + 16
+	HeaderSize = 24            // bytes before extension, key and value
+	PieceSize  = 64 << 10      // a value of at least this many bytes has a checksum a piece
+	MaxKey     = 1<<20 + 16    // the longest prefix, and what a user may choose
 	MaxValue   = math.MaxInt32 // 2 GB less one byte
 
 	flagOwn    = 1 << 60 // the value has a checksum of its own, outside the frame's

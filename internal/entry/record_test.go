@@ -34,6 +34,7 @@ func samples() []struct {
 		{"set", Entry{Key: []byte("\x00key"), Value: []byte("value"), Version: 7, Kind: Set}, false},
 		{"empty value", Entry{Key: []byte("\x00k"), Value: []byte{}, Version: 1, Kind: Set, Meta: 255}, false},
 		{"delete", Entry{Key: []byte("\x00key"), Version: MaxVersion, Kind: Delete}, false},
+		{"range delete", Entry{Key: []byte("\x00from"), Value: []byte("\x00upto"), Version: 5, Kind: RangeDelete}, false},
 		{"expiry", Entry{Key: []byte("\x00key"), Value: []byte("v"), Version: 8, Kind: SetLatest, Expires: 1700000000123}, false},
 		{"own", Entry{Key: []byte("\x00key"), Value: bytes.Repeat([]byte("x"), 300), Version: 9, Kind: Set}, true},
 		{"own, expiry", Entry{Key: []byte("\x00key"), Value: bytes.Repeat([]byte("x"), 301), Version: 9, Kind: Set, Expires: 5}, true},

@@ -40,6 +40,7 @@ type Config struct {
 	Recycle      func() (string, bool) // a file in Dir that nobody uses, to be renamed and overwritten; may be nil
 	Begin        Point                 // where to go on: zero for a new store, else what Replay returned
 	NoMap        bool                  // OpenReader uses no mapping
+	NoSpace      func()                // called by an Append that a full disk refuses; may be nil
 }
 
 // Point is a place between two frames of the journal, where a segment ends. Its
@@ -81,7 +82,7 @@ type SegmentInfo struct {
 	FirstFrame uint64 // number of its first frame
 	LastFrame  uint64 // number of its last frame, FirstFrame-1 if it has none
 	Chain      uint32 // header checksum of its last frame, or of the one before FirstFrame
-	Sealed     bool
+	Sealed     bool   // it doesn't grow any more
 	frame.Totals
 }
 
@@ -98,6 +99,7 @@ type Journal struct {
 	syncing sync.Mutex
 	durable atomic.Uint64
 	failure atomic.Pointer[error]
+	lean    atomic.Bool // nothing is written ahead
 
 	mu     sync.Mutex // guards what follows
 	point  Point
@@ -109,8 +111,9 @@ type Journal struct {
 // open is a segment whose file is open for writing.
 type open struct {
 	*segment.Writer
-	limit int64
-	named bool // its directory was synced
+	limit  int64
+	named  bool          // its directory was synced
+	before entry.FileNum // the segment before it
 }
 
 // New returns the journal that goes on at c.Begin. It creates no file before the
@@ -127,8 +130,9 @@ func New(c Config) *Journal {
 
 // Append writes g as one frame, in one write. Its records may be read from the
 // position returned as soon as Append returns; they are durable after the next
-// Sync. A group that is no group is refused with errs.ErrInvalid;
-// after any other error the journal has stopped, see Err.
+// Sync. A group that is no group is refused with errs.ErrInvalid, and one that
+// the disk has no room for with errs.ErrNoSpace: nothing of it is written, and
+// the next one may succeed. After any other error the journal has stopped, see Err.
 func (j *Journal) Append(g Group) (Position, error) {
 	if err := j.Err(); err != nil {
 		return Position{}, err
@@ -144,7 +148,7 @@ func (j *Journal) Append(g Group) (Position, error) {
 		return Position{}, fmt.Errorf("%w: %v of %d transactions, %d bytes", errs.ErrInvalid, g.Kind, g.Transactions, size)
 	}
 	if err := j.room(size); err != nil {
-		return Position{}, j.stop(err)
+		return Position{}, j.refuse(err)
 	}
 	f := segment.Frame{Kind: g.Kind, Transactions: uint16(g.Transactions), Unsynced: j.unsynced(), Payload: g.Payload}
 	off, err := j.cur.Append(f)
@@ -152,10 +156,7 @@ func (j *Journal) Append(g Group) (Position, error) {
 		return Position{}, err
 	}
 	if err != nil {
-		// What was written of the frame must not come back at the next open, as
-		// the commit fails; if cutting fails too, recovery takes it for a torn tail.
-		_ = j.cur.CutBack()
-		return Position{}, j.stop(err)
+		return Position{}, j.refuse(j.cutBack(err))
 	}
 	j.appended(size)
 	return Position{Segment: j.cur.Number(), Offset: off}, nil
@@ -185,6 +186,9 @@ func (j *Journal) room(size int64) error {
 // fill makes the file longer than end, if commits are such that it pays: small
 // and synced, or so many that nobody waits for a sync.
 func (j *Journal) fill(end int64) error {
+	if j.lean.Load() {
+		return nil
+	}
 	if j.bulk >= bulkFill {
 		size := (end + segment.BlockSize - 1) / segment.BlockSize * segment.BlockSize
 		return j.cur.Fill(min(size, j.cur.limit))
@@ -220,7 +224,7 @@ func (j *Journal) begin(size int64) error {
 	j.hinted = 0
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.cur = &open{Writer: w, limit: max(j.c.SegmentBytes, segment.HeaderSize+size+segment.SealSize)}
+	j.cur = &open{Writer: w, limit: max(j.c.SegmentBytes, segment.HeaderSize+size+segment.SealSize), before: j.point.LastSegment}
 	j.point.LastSegment = h.Number
 	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1, Chain: h.Chain})
 	return nil
@@ -256,7 +260,10 @@ func (j *Journal) note(sealed bool) {
 // seal ends cur. Its file stays open until it was synced.
 func (j *Journal) seal() error {
 	if err := j.cur.Seal(j.unsynced()); err != nil {
-		return err
+		if err = j.cutBack(err); errors.Is(err, errs.ErrStopped) {
+			return err
+		}
+		return nil // a segment may end without a seal
 	}
 	j.note(true)
 	return nil

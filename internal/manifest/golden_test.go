@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
@@ -23,28 +24,33 @@ func goldenEdit() *Edit {
 		AddSegments: []Segment{
 			{Num: 3, Kind: filename.Journal, FileBytes: 268435456, Records: 1000, Bytes: 200000000},
 			{Num: 6, Kind: filename.Value, FileBytes: 5000, Records: 3, Bytes: 4000, Unknown: []TLV{{Tag: 300, Value: []byte("later")}}},
-			{Num: 7, Kind: filename.Value, FileBytes: 100},
+			{Num: 7, Kind: filename.Value, FileBytes: 100, Stamp: 41},
 		},
 		DropRuns: []RunID{2},
-		AddRuns: []Run{{ID: 5, Tier: Base, Order: 9, RunMeta: RunMeta{
+		AddRuns: []Run{{ID: 4, Order: 10, RunMeta: RunMeta{
+			Files: []File{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
+		}}, {ID: 5, Tier: Base, Order: 9, RunMeta: RunMeta{
 			Files: []File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
-			Expiry: []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
-			Refs:   []Ref{{Segment: 3, Records: 10, Bytes: 3000}}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}},
+			Expiry:     []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
+			Tombstones: 2, Refs: []Ref{{Segment: 3, Records: 10, Bytes: 3000}}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}},
 		}}},
-		Dead:          []Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
-		States:        []SegmentState{{Num: 6, Status: Relocated, Map: 8, Target: 7}},
-		DropSegments:  []entry.FileNum{1},
-		FlushedTo:     3,
-		JournalEnds:   []JournalEnd{{Segment: 4, Offset: 8192, Frame: 77, Chain: 0xcafe}},
-		LastVersion:   41,
-		Floor:         20,
-		Clock:         []ClockSample{{Version: 41, UnixMilli: 1700000000123}},
-		NextFile:      9,
-		SetKeyspaces:  []Keyspace{{ID: 1, Name: "users", Options: []byte{1}}},
-		DropKeyspaces: []uint64{2},
-		CleanClose:    true,
-		Unknown:       []TLV{{Tag: 302, Value: []byte("kept")}},
+		Dead:         []Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
+		States:       []SegmentState{{Num: 6, Status: Relocated, Map: 8, Target: 7}},
+		DropSegments: []entry.FileNum{1},
+		FlushedTo:    3,
+		JournalEnds:  []JournalEnd{{Segment: 4, Offset: 8192, Frame: 77, Chain: 0xcafe}},
+		LastVersion:  41,
+		Floor:        20,
+		Clock:        []ClockSample{{Version: 41, UnixMilli: 1700000000123}},
+		NextFile:     9,
+		SetKeyspaces: []Keyspace{{ID: 3, Name: "users", Options: KeyspaceOptions{ValueThreshold: -1, TTL: time.Hour, Codec: 2, CompressAbove: 1000,
+			Versions: 5, Age: time.Second, Unknown: []TLV{{Tag: 303, Value: []byte{9}}}}}},
+		DropKeyspaces:  []entry.KeyspaceID{2},
+		KeyspaceFloors: []KeyspaceFloor{{ID: 3, Version: 21}},
+		NextKeyspace:   5,
+		CleanClose:     true,
+		Unknown:        []TLV{{Tag: 302, Value: []byte("kept")}},
 	}
 }
 

@@ -157,8 +157,38 @@ func (w *world) value() string {
 	return v[:n]
 }
 
-// write chooses a write and how it is made by an Entry.
+// write chooses a write and how it is made by an Entry, if it is.
 func (w *world) write() (model.Write, *brock.Entry) {
+	if w.rng.IntN(20) == 0 {
+		return w.rangeWrite(), nil
+	}
+	return w.pointWrite()
+}
+
+// rangeWrite is the delete of some range, seldom of everything.
+func (w *world) rangeWrite() model.Write {
+	r := &model.Range{}
+	if w.rng.IntN(6) > 0 {
+		r.Lower = w.key()
+	}
+	if w.rng.IntN(6) > 0 {
+		r.Upper = w.key()
+	}
+	return model.Write{Range: r}
+}
+
+// bounds are those of r as the store takes them.
+func bounds(r model.Range) (lo, hi []byte) {
+	if r.Lower != "" {
+		lo = []byte(r.Lower)
+	}
+	if r.Upper != "" {
+		hi = []byte(r.Upper)
+	}
+	return lo, hi
+}
+
+func (w *world) pointWrite() (model.Write, *brock.Entry) {
 	k := w.key()
 	if w.rng.IntN(5) == 0 {
 		return model.Write{Key: k, Delete: true}, nil
@@ -202,6 +232,13 @@ type setter interface {
 }
 
 func (w *world) apply(to setter, m model.Write, e *brock.Entry) {
+	if m.Range != nil {
+		lo, hi := bounds(*m.Range)
+		w.must("delete range", to.(interface{ DeleteRange(lo, hi []byte) error }).DeleteRange(lo, hi))
+		clear(lo) // they were copied
+		clear(hi)
+		return
+	}
 	if m.Delete {
 		w.must("delete", to.Delete([]byte(m.Key)))
 		return

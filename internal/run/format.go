@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 const (
@@ -23,6 +24,8 @@ const (
 	secKeys    = 17
 	secFilter  = 18
 	secForeign = 19 // reserved: chunks in files of other runs
+	secRanges  = 20 // range tombstones
+	secOwner   = 21 // of a file without chunks
 
 	filterWords = 1 // kind of the filter of package filter
 
@@ -48,10 +51,19 @@ type filterRecord struct {
 type directory struct {
 	chunks []record
 	filter filterRecord // of the whole run; no words: none
+
+	tombstones []tombstone.Tombstone // of the whole run, in the order of tombstone.Compare
+	owner      [16]byte              // uuid of the store; only written if there are no chunks
 }
 
 func appendDirectory(b []byte, d *directory) []byte {
-	b, at := chunk.AppendSection(b, secChunks, chunk.Required)
+	var at int
+	if len(d.chunks) == 0 {
+		// The file begins here: with whose it is, as chunks do.
+		b, at = chunk.AppendSection(b, secOwner, 0)
+		b = chunk.EndSection(append(b, d.owner[:]...), at)
+	}
+	b, at = chunk.AppendSection(b, secChunks, chunk.Required)
 	for i := range d.chunks {
 		b = appendRecord(b, &d.chunks[i])
 	}
@@ -83,6 +95,10 @@ func appendDirectory(b []byte, d *directory) []byte {
 		b = binary.LittleEndian.AppendUint64(b, f.offset)
 		b = binary.LittleEndian.AppendUint64(b, f.words)
 		b = chunk.EndSection(b, at)
+	}
+	if len(d.tombstones) > 0 {
+		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
+		b = chunk.EndSection(appendTombstones(b, d.tombstones), at)
 	}
 	return b
 }
@@ -119,6 +135,10 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 			if f := &d.filter; f.offset > end || f.words > (end-f.offset)/8 {
 				return true, fmt.Errorf("filter of %d words at %d", f.words, f.offset)
 			}
+		case secRanges:
+			var err error
+			d.tombstones, err = decodeTombstones(p)
+			return true, err
 		default:
 			return false, nil
 		}
@@ -128,7 +148,7 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		return nil, err
 	}
 	n := len(chunks) / recordSize
-	if len(chunks)%recordSize != 0 || n == 0 || len(keys) < 8*n {
+	if len(chunks)%recordSize != 0 || n == 0 && len(d.tombstones) == 0 || len(keys) < 8*n {
 		return nil, fmt.Errorf("%d bytes of chunks, %d of keys", len(chunks), len(keys))
 	}
 	d.chunks = make([]record, n)

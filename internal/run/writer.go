@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/filter"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -32,6 +33,7 @@ type WriterConfig struct {
 	FileBytes int64                // bound of a file's chunks and directory; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
 	Expiries  *entry.Expiries      // gathers Meta.Expiry; nil = it isn't wanted
+	Unsynced  bool                 // for runs that no crash has to survive: Finish syncs nothing
 }
 
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
@@ -44,6 +46,7 @@ type Writer struct {
 	ref    *Ref // the last one used
 	stats  chunk.Stats
 	meta   Meta
+	ranges []tombstone.Tombstone
 	err    error
 	done   bool
 
@@ -98,6 +101,19 @@ func (w *Writer) Add(e *entry.Entry) error {
 	if w.cfg.Expiries != nil {
 		w.cfg.Expiries.Add(e)
 	}
+	return nil
+}
+
+// AddTombstone adds a range tombstone, in any order and at any time before
+// Finish. The Writer keeps its bounds.
+func (w *Writer) AddTombstone(t tombstone.Tombstone) error {
+	if w.err != nil || w.done {
+		return w.failed()
+	}
+	if !t.Valid() {
+		return w.fail(fmt.Errorf("write run: %w: tombstone of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
+	}
+	w.ranges = append(w.ranges, t)
 	return nil
 }
 
@@ -182,6 +198,7 @@ func (w *Writer) create() error {
 
 // finishFile writes directory and footer and makes the file durable.
 func (w *Writer) finishFile() error {
+	w.dir.owner = w.cfg.UUID
 	dir := appendDirectory(nil, &w.dir)
 	foot := footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), dirSum: w.id.Sum(w.offset, dir), uuid: w.cfg.UUID, num: w.num}
 	dir = append(dir, foot.encode(w.id, w.offset+int64(len(dir)))...)
@@ -190,8 +207,11 @@ func (w *Writer) finishFile() error {
 	}
 	f, flushed := w.file, w.out.Flush()
 	w.file = nil
-	if err := errors.Join(flushed, f.Sync(), f.Close()); err != nil {
-		return w.fail(fmt.Errorf("sync %s: %w", filename.Of(filename.Run, w.num), err))
+	if flushed == nil && !w.cfg.Unsynced {
+		flushed = f.Sync()
+	}
+	if err := errors.Join(flushed, f.Close()); err != nil {
+		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.num), err))
 	}
 	w.meta.Files = append(w.meta.Files, File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum})
 	w.offset = 0
@@ -199,7 +219,7 @@ func (w *Writer) finishFile() error {
 }
 
 // Finish completes the run and makes its files and their names durable. Without
-// entries there are no files.
+// entries and tombstones there are no files.
 func (w *Writer) Finish() (Meta, error) {
 	if w.err != nil || w.done {
 		return Meta{}, w.failed()
@@ -210,19 +230,30 @@ func (w *Writer) Finish() (Meta, error) {
 		}
 	}
 	w.done = true
-	if w.file == nil {
+	if w.file == nil && len(w.ranges) == 0 {
 		return Meta{}, nil
 	}
+	if w.file == nil {
+		if err := w.create(); err != nil {
+			return Meta{}, w.fail(err)
+		}
+	}
+	slices.SortFunc(w.ranges, tombstone.Compare)
+	w.ranges = slices.CompactFunc(w.ranges, func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 })
+	w.dir.tombstones = w.ranges
 	if err := w.writeFilter(); err != nil {
 		return Meta{}, err
 	}
 	if err := w.finishFile(); err != nil {
 		return Meta{}, err
 	}
-	if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
-		return Meta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+	if !w.cfg.Unsynced {
+		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
+			return Meta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+		}
 	}
 	w.meta.setStats(&w.stats)
+	w.meta.addTombstones(w.ranges)
 	for _, r := range w.refs {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
@@ -288,5 +319,5 @@ func (w *Writer) fail(err error) error {
 
 // release drops the buffers.
 func (w *Writer) release() {
-	w.b, w.hashes, w.created, w.refs, w.ref = chunk.NewBuilder(), nil, nil, nil, nil
+	w.b, w.hashes, w.created, w.refs, w.ref, w.ranges = chunk.NewBuilder(), nil, nil, nil, nil, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/vfs"
 )
 
 // background is the tree's work: what there is, and when it runs. Tasks run
@@ -39,6 +40,7 @@ func (t *Tree) prepareBackground() {
 	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
 	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
+	t.full.poll = pool.Delayed(pool.Task(jobs.Flush, "space", t.runPoll), pollEvery)
 	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
 	t.work.expiry = pool.Alarm(pool.Task(jobs.Merge, "expire", t.runExpire))
 }
@@ -49,6 +51,7 @@ const maxReplayed = 4
 
 // Start lets background work begin, once whatever cfg.Exclusive needs is there.
 func (t *Tree) Start() {
+	t.survey()
 	if len(t.replayed) > maxReplayed {
 		t.work.fold.Kick()
 	}
@@ -83,12 +86,13 @@ func (t *Tree) runFlush(ctx context.Context) error {
 	for {
 		did, err := t.flushOldest(ctx)
 		if err != nil {
-			t.ended(ctx, err)
+			t.ended(ctx, err, true)
 			return err
 		}
 		if !did {
 			break
 		}
+		t.foundRoom()
 		t.work.merge.Kick()
 		t.work.collect.Kick()
 	}
@@ -101,12 +105,12 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Now: t.unixMilli()}, t.cfg.Policy)
+		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Dropped: t.dropped(), Room: t.room(), Now: t.unixMilli()}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
 		if err := t.merge(ctx, plan.Merge); err != nil {
-			t.ended(ctx, err)
+			t.ended(ctx, err, false)
 			return err
 		}
 		t.work.collect.Kick()
@@ -139,13 +143,17 @@ func (t *Tree) runSettle(ctx context.Context) error {
 	return nil
 }
 
-// ended notes that background work has failed for good: a file that cannot be
-// written or read. Reads go on; writers are told once memory is full.
-func (t *Tree) ended(ctx context.Context, err error) {
-	if ctx.Err() != nil || t.closed.Load() {
-		return
+// ended notes that background work has failed: for good, as a file cannot be
+// written or read, or for now, as there is no space. Reads go on; writers are told
+// once memory is full.
+func (t *Tree) ended(ctx context.Context, err error, flush bool) {
+	switch {
+	case ctx.Err() != nil || t.closed.Load():
+	case outOfSpace(err):
+		t.noRoom(err, flush)
+	default:
+		t.fail(err)
 	}
-	t.fail(err)
 }
 
 // sealIfAny seals the active memtable unless it is empty. It runs in the place
@@ -154,7 +162,7 @@ func (t *Tree) sealIfAny() error {
 	if t.closed.Load() {
 		return errs.ErrClosed
 	}
-	if t.views.current.Load().active().Len() == 0 {
+	if t.views.current.Load().active().Empty() {
 		return nil
 	}
 	return t.seal()
@@ -166,8 +174,9 @@ const (
 )
 
 // sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
-// much garbage: in its own journal, or in the segments of values that its
-// entries delete or replace.
+// much garbage: in its own journal, in the segments of values that its entries
+// delete or replace, or below a range tombstone, which frees nothing before it
+// is in a run; or to hold keyspaces that were dropped.
 func (t *Tree) sealIfHiding() error {
 	v := t.views.current.Load()
 	active := v.active()
@@ -175,8 +184,8 @@ func (t *Tree) sealIfHiding() error {
 	for _, r := range v.layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
-	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
-	if active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare && hidden < idleHidden {
+	hidden := uint64(active.separatedBytes.Load()+active.dropped.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	if active.Tombstones() == nil && active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare && hidden < idleHidden {
 		return nil
 	}
 	return t.sealIfAny()
@@ -220,12 +229,13 @@ func (t *Tree) Compact(ctx context.Context) error {
 		ids[i] = r.ID
 	}
 	defer t.work.collect.Kick()
-	return t.merge(ctx, &policy.Merge{Runs: ids, Reason: "asked for"})
+	return vfs.NoSpace(t.merge(ctx, &policy.Merge{Runs: ids, Reason: "asked for"}))
 }
 
 // await waits until the current View is as wanted, background work has failed,
-// or ctx has ended.
+// a flush finds no space, or ctx has ended.
 func (t *Tree) await(ctx context.Context, done func(v *View) bool) error {
+	failures := t.full.failures.Load()
 	for {
 		t.mu.Lock()
 		v, changed := t.views.current.Load(), t.changed
@@ -237,6 +247,11 @@ func (t *Tree) await(ctx context.Context, done func(v *View) bool) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
+		case t.full.failures.Load() > failures:
+			if err := t.full.unable.Load(); err != nil {
+				return *err
+			}
+			failures = t.full.failures.Load()
 		}
 		t.work.flush.Kick()
 		select {

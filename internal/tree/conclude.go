@@ -16,12 +16,14 @@ type change struct {
 	tables []*table
 	runs   []*sortedRun
 	since  *manifest.Layout // what a collection knew when it began
+	drops  uint64           // of keyspaces, when it began
 }
 
 // conclude makes finished work true: it opens what was written, records the
 // edit, which is the commit point, and installs the View without what was
-// replaced. If it fails before the edit was written, the new files are removed;
-// if the edit itself fails, nobody knows which files count, and all stay.
+// replaced. If it fails before the edit was written, or there is no space for
+// that, the new files are removed; if the edit fails otherwise, nobody knows which
+// files count, and all stay.
 func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err error) {
 	added, err := t.openOutputs(edit, out)
 	if err != nil {
@@ -43,7 +45,11 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	next, err := t.log.Append(edit)
 	if err != nil {
 		added.discard()
-		t.fail(err)
+		if outOfSpace(err) {
+			t.removeOutputs(out)
+		} else {
+			t.fail(err)
+		}
 		return err
 	}
 	if edit.FlushedTo != 0 {
@@ -58,6 +64,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	}
 	t.slowed.tell(t, false)
 	t.awaitExpiry()
+	t.tellHeld()
 	return nil
 }
 
@@ -66,7 +73,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, since *manifest.Layout) (err error) {
 	for _, s := range out.Values {
 		edit.AddSegments = append(edit.AddSegments, manifest.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes,
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
 		})
 	}
 	for _, m := range out.Remaps {
@@ -82,8 +89,9 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 			edit.AddRuns[i].Order = layout.NextOrder()
 		}
 	}
-	edit.Floor = max(edit.Floor, entry.Version(t.floor.Load()))
-	visible := t.Visible()
+	t.floors.record(edit, layout)
+	// A Spill's version is recorded before it is published.
+	visible := max(t.Visible(), edit.LastVersion, layout.LastVersion())
 	edit.LastVersion = visible
 	edit.Clock = []manifest.ClockSample{{Version: visible, UnixMilli: t.now().UnixMilli()}}
 	edit.NextFile = t.lastFile() + 1
@@ -180,7 +188,7 @@ func (t *Tree) openOutputs(edit *manifest.Edit, out *compact.Output) (added outp
 		added.runs = append(added.runs, r)
 	}
 	for _, s := range out.Values {
-		f, err := t.openSegment(filename.Value, s.Number, s.Size)
+		f, err := t.openSegment(filename.Value, s.Number, s.Size, s.Stamp)
 		if err != nil {
 			return added, err
 		}
@@ -209,6 +217,9 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 	}
 	for _, r := range added.runs {
 		r.order = layout.Run(r.id).Order
+	}
+	if c.drops != t.drops.Load() { // it did not leave everything out
+		eachDropped(layout, func(lo, hi []byte) { noteDropped(nil, added.runs, lo, hi) })
 	}
 	next.runs = slices.Insert(next.runs, at, added.runs...)
 	for _, r := range c.runs {

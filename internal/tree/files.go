@@ -17,9 +17,10 @@ func (t *Tree) segmentConfig() segment.Config {
 	return segment.Config{FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID}
 }
 
-// openSegment opens a finished segment, whose records end at end.
-func (t *Tree) openSegment(kind filename.Kind, num entry.FileNum, end int64) (*valueFile, error) {
-	r, err := segment.Open(t.segmentConfig(), kind, num, segment.OpenOptions{End: end, NoMap: t.cfg.NoMap})
+// openSegment opens a finished segment, whose records end at end; stamp is their
+// version, if they don't say it themselves.
+func (t *Tree) openSegment(kind filename.Kind, num entry.FileNum, end int64, stamp entry.Version) (*valueFile, error) {
+	r, err := segment.Open(t.segmentConfig(), kind, num, segment.OpenOptions{End: end, NoMap: t.cfg.NoMap, Stamp: stamp})
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +108,9 @@ func (t *Tree) noteRelease(err error) {
 func recordedMeta(m run.Meta) manifest.RunMeta {
 	r := manifest.RunMeta{
 		First: m.First, Last: m.Last,
-		Entries: m.Entries, Deletes: m.Deletes,
+		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, manifest.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
@@ -123,9 +124,9 @@ func recordedMeta(m run.Meta) manifest.RunMeta {
 func writtenMeta(m manifest.RunMeta) run.Meta {
 	r := run.Meta{
 		First: m.First, Last: m.Last,
-		Entries: m.Entries, Deletes: m.Deletes,
+		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, run.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})

@@ -35,11 +35,13 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
 	t.closing, t.close = context.WithCancelCause(context.Background())
-	t.views.epochs.init(t.reclaimSoon)
-	t.leader = t.views.epochs.reserve()
+	t.full.left.Store(-1)
+	t.views.readers.freed = t.reclaimSoon
+	t.views.now = cfg.Now
+	t.leader = t.views.readers.reserve()
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
-	t.floor.Store(uint64(layout.Floor()))
+	t.floors.init(layout)
 	view := &View{layout: layout, unsorted: policy.Scatter(layout, policy.State{}, cfg.Policy)}
 	defer func() {
 		if err != nil {
@@ -65,11 +67,12 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		}
 		t.journal = journal.New(journal.Config{
 			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, NextNum: t.nextFile,
-			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap,
+			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap, NoSpace: t.journalFull,
 		})
 	}
 	t.prepareBackground()
 	t.views.install(view)
+	t.noteDroppedBefore()
 	return t, rec, nil
 }
 
@@ -87,7 +90,7 @@ func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
 		if s.State().Status != manifest.Live {
 			continue
 		}
-		f, err := t.openSegment(s.Kind, s.Num, int64(s.FileBytes))
+		f, err := t.openSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
 		if err != nil {
 			return missing(err, "a segment that the manifest names")
 		}
@@ -151,7 +154,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 	}
 	rec.CutBytes, rec.CutFrames = result.CutBytes, result.CutFrames
 	for _, s := range result.Segments {
-		f, err := t.openSegment(filename.Journal, s.Num, s.End)
+		f, err := t.openSegment(filename.Journal, s.Num, s.End, 0)
 		if err != nil {
 			return result, err
 		}

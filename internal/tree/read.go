@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Pin is a reader's hold on one View and one version. While it is held, none
@@ -24,49 +25,61 @@ type Pin struct {
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
 // published one. It fails with ErrVersionGone for a version whose history may
-// already have been dropped, with ErrInvalid for one not yet published, and
-// with ErrClosed after Close.
+// already have been dropped in every keyspace (Floor tells of each), with
+// ErrInvalid for one not yet published, and with ErrClosed after Close.
 func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
-	p := t.views.epochs.pin()
+	p := t.views.readers.pin()
 	p.tree = t
 	low := at
 	if at == 0 {
 		low = t.Visible()
 	}
-	t.views.epochs.announce(p.slot, low)
+	p.slot.announce(low)
 	// The slot is announced: from here on the order is version, then View, so
 	// that the View has everything up to the version, then floor, which rises
 	// before a View that lacks history is installed.
-	visible := t.Visible()
 	p.version = at
 	if at == 0 {
-		p.version = visible
+		p.version = t.Visible()
 	}
-	p.view = t.views.current.Load()
-	floor := entry.Version(t.floor.Load())
-	switch {
-	case t.closed.Load():
+	p.view = t.views.take(p.slot)
+	for at == 0 && p.version < t.floors.most() {
+		// Somebody committed, and somebody else merged it, since the version was read.
+		p.version = t.Visible()
+		p.view = t.views.take(p.slot)
+	}
+	if err := t.readable(at); err != nil {
 		p.Release()
-		return nil, errs.ErrClosed
-	case at == 0:
-		return p, nil
-	case at > visible:
-		p.Release()
-		return nil, fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
-	case at < floor:
-		p.Release()
-		return nil, fmt.Errorf("read at version %d, oldest retained is %d: %w", at, floor, errs.ErrVersionGone)
+		return nil, err
 	}
 	return p, nil
+}
+
+// readable returns nil if a View pinned before has all that a reader of this
+// version may see; 0 means that it does.
+func (t *Tree) readable(at entry.Version) error {
+	if t.closed.Load() {
+		return errs.ErrClosed
+	}
+	if at == 0 {
+		return nil
+	}
+	if visible := t.Visible(); at > visible {
+		return fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
+	}
+	if floor := t.floors.least(); at < floor {
+		return fmt.Errorf("read at version %d, oldest retained is %d: %w", at, floor, errs.ErrVersionGone)
+	}
+	return nil
 }
 
 // hold pins the current View but no version: work that goes on for long must
 // not keep other work from dropping history.
 func (t *Tree) hold() (*Pin, error) {
-	p := t.views.epochs.pin()
+	p := t.views.readers.pin()
 	p.tree, p.version = t, noVersion
-	t.views.epochs.announce(p.slot, noVersion)
-	p.view = t.views.current.Load()
+	p.slot.announce(noVersion)
+	p.view = t.views.take(p.slot)
 	if t.closed.Load() {
 		p.Release()
 		return nil, errs.ErrClosed
@@ -79,16 +92,23 @@ func (p *Pin) Release() {
 	t := p.tree
 	p.view = nil
 	t.leave(p.slot)
-	t.views.epochs.pool.Put(p)
+	t.views.readers.pool.Put(p)
 }
 
 // leave ends what was announced in s. Whoever may have been the last to hold a
 // replaced View has it released.
 func (t *Tree) leave(s *slot) {
-	epoch := s.epoch.Load()
-	s.epoch.Store(0)
-	if epoch < t.views.replaced.Load() {
+	view := s.view.Load()
+	s.version.Store(0)
+	if view != t.views.current.Load().id {
 		t.reclaimSoon()
+	}
+}
+
+// From notes where the reader began, for Held: a program counter.
+func (p *Pin) From(pc uintptr) {
+	if p.slot.origin.Load() != pc { // most readers of a slot begin where the one before did
+		p.slot.origin.Store(pc)
 	}
 }
 
@@ -96,7 +116,8 @@ func (t *Tree) leave(s *slot) {
 func (p *Pin) Version() entry.Version { return p.version }
 
 // Get finds the newest version of key at or below the Pin's and fills dst; a
-// delete or an expired value is found like any other. dst.Key is unspecified,
+// delete or an expired value is found like any other, what a range tombstone
+// covers is not. dst.Key is unspecified,
 // dst.Value is valid until Release.
 func (p *Pin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	return p.view.get(key, hash.Sum(p.tree.cfg.Seed, key), p.version, dst)
@@ -104,14 +125,30 @@ func (p *Pin) Get(key []byte, dst *entry.Entry) (bool, error) {
 
 // get goes through the View from new to old and stops at the first hit: in an
 // unmanaged store whatever is newer in place is newer in version too.
+//
+// A tombstone that covers the key is older than what is in newer places, and
+// newer than all in older ones: only the place that it is in must still be asked.
 func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bool, error) {
 	for _, t := range v.tables {
+		deleted := entry.Version(0)
+		if d := t.Tombstones(); d != nil {
+			deleted = d.Newest(key, at)
+		}
 		if t.Get(key, h, at, dst) {
-			return true, nil
+			return dst.Version >= deleted, nil
+		}
+		if deleted > 0 {
+			return false, nil
 		}
 	}
 	base := len(v.runs) - 1
 	for i, r := range v.runs {
+		if d := r.Tombstones(); d != nil {
+			if deleted := d.Newest(key, at); deleted > 0 {
+				found, err := r.Get(key, h, at, dst)
+				return found && dst.Version >= deleted, err
+			}
+		}
 		// The filter of the oldest run would cost what its index costs.
 		if i < base && !r.MayContain(h) {
 			continue
@@ -198,8 +235,28 @@ func (p *Pin) Touch(e *entry.Entry) bool {
 }
 
 // Iterator walks all entries of the Pin's View, every version of every key,
-// also those newer than the Pin's. It must be closed before Release.
+// also those newer than the Pin's, and those that range tombstones cover. It
+// must be closed before Release.
 func (p *Pin) Iterator() iterator.Iterator { return p.view.iterator() }
+
+// Cover is what range tombstones up to the Pin's version cover; nil if there are
+// none.
+func (p *Pin) Cover() *tombstone.Cover { return p.view.cover(p.version) }
+
+func (v *View) cover(at entry.Version) *tombstone.Cover {
+	var sets []*tombstone.Set
+	for _, t := range v.tables {
+		if d := t.Tombstones(); d != nil {
+			sets = append(sets, d)
+		}
+	}
+	for _, r := range v.runs {
+		if d := r.Tombstones(); d != nil {
+			sets = append(sets, d)
+		}
+	}
+	return tombstone.NewCover(at, sets...)
+}
 
 func (v *View) iterator() iterator.Iterator {
 	sources := make([]iterator.Iterator, 0, len(v.tables)+len(v.runs))

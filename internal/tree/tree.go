@@ -6,13 +6,11 @@
 //
 // The commit leader's calls come first, then merging or flushing, each held over
 // a whole piece of work, then recording, held over the sync of an edit, then mu,
-// held over assignments only. Readers take no lock: they pin a View (epoch.go).
+// held over assignments only. Readers take no lock: they pin a View (readers.go).
 package tree
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/journal"
@@ -37,24 +34,29 @@ type Config struct {
 	Dir           string
 	ValueDir      string
 	UUID          [16]byte
-	Seed          uint64 // of the key hash
-	ReadOnly      bool   // nothing is written, no work is done in the background
-	MemtableBytes int    // arena size at which a memtable is sealed
-	JournalBytes  int64  // journal size of one memtable, likewise
-	SegmentBytes  int64  // size at which a journal segment ends
-	RunFileBytes  int64  // size at which a file of a run ends
-	NoMap         bool   // read files without mapping them
-	CacheBytes    int64  // of run chunks, where files are not mapped; 0 = a default
-	Retention     Retention
+	Seed          uint64    // of the key hash
+	ReadOnly      bool      // nothing is written, no work is done in the background
+	MemtableBytes int       // arena size at which a memtable is sealed
+	JournalBytes  int64     // journal size of one memtable, likewise
+	SegmentBytes  int64     // size at which a journal segment ends
+	RunFileBytes  int64     // size at which a file of a run ends
+	NoMap         bool      // read files without mapping them
+	CacheBytes    int64     // of run chunks, where files are not mapped; 0 = a default
+	Retention     Retention // of the default keyspace
 	Now           func() time.Time
 	Policy        policy.Options
 	Jobs          *jobs.Pool
+	DiskLimit     int64         // bytes of all files; 0 = none
 	IdleAfter     time.Duration // silence after which upper runs are folded down
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(fn func() error) error
 	OnWork    func(Work)  // told of every finished flush and merge; may be nil
 	OnStall   func(Stall) // told when writers begin to be slowed, and when they no longer are; may be nil
+	OnSpace   func(Space) // told when writes begin to be refused for want of space, and when they no longer are; may be nil
 	OnFailure func(error) // told once of the error that ends background work; may be nil
+	// OnLongRead is told of a reader that keeps what was replaced for more than a
+	// minute, and again when that time has doubled; may be nil.
+	OnLongRead func(Held)
 }
 
 // Retention says what history a key keeps beside its newest version; a version
@@ -75,19 +77,26 @@ type Tree struct {
 	spares  recycle
 	chunks  *run.Cache // of runs whose files are not mapped
 	slowed  slowed
+	full    full
 	coder   codec.Coder // of compressed values
 
 	published     atomic.Uint64 // newest visible version
-	floor         atomic.Uint64 // history below it may be gone
+	floors        floors        // history below them may be gone
+	drops         atomic.Uint64 // of keyspaces, since Open
 	numbers       atomic.Uint64 // last file number given out
 	clusterFailed atomic.Bool   // by a disk that is full, or alike: there is no other one
 	scattered     atomic.Uint64 // bytes of unsorted values that iterators jumped to; clustering takes its price off
 	closed        atomic.Bool
+	spilling      sync.RWMutex    // held for reading while a transaction writes or removes files
 	closing       context.Context // ends when Close begins
 	close         context.CancelCauseFunc
 	failure       atomic.Pointer[error] // why background work has ended
 
-	recording sync.Mutex // held while an edit is made, recorded and installed
+	recording sync.Mutex // held while an edit is made, recorded and installed, and guards:
+	told      struct {   // what OnLongRead was last told of
+		view  uint64
+		after time.Duration
+	}
 
 	mu       sync.Mutex            // guards the installation and release of Views, and:
 	changed  chan struct{}         // closed and replaced when work has made room
@@ -132,9 +141,7 @@ func (t *Tree) Journal() *journal.Journal { return t.journal }
 
 // fail ends background work; writes that need it will report err.
 func (t *Tree) fail(err error) {
-	if vfs.IsNoSpace(err) && !errors.Is(err, errs.ErrNoSpace) {
-		err = fmt.Errorf("%w: %w", errs.ErrNoSpace, err)
-	}
+	err = vfs.NoSpace(err)
 	if t.failure.CompareAndSwap(nil, &err) && t.cfg.OnFailure != nil {
 		t.cfg.OnFailure(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -20,6 +21,7 @@ import (
 // install the next one. (The newest memtable grows, but what a reader may see
 // of it was there before.)
 type View struct {
+	id       uint64 // counts Views
 	tables   []*table
 	runs     []*sortedRun // those of layout
 	segments segmentIndex // those of layout, and of the tables' journal
@@ -39,14 +41,16 @@ type table struct {
 	separatedBytes atomic.Int64  // of these values
 	bytes          atomic.Int64  // of the keys and the other values
 	leastExpiry    atomic.Uint64 // Unix milliseconds; 0 = nothing expires
+	dropped        atomic.Int64  // bytes of values, and of keys, of keyspaces that were dropped since, about
 }
 
 // sortedRun is an open run.
 type sortedRun struct {
 	*run.Reader
 	shared
-	id    manifest.RunID
-	order uint64 // age: greater is newer
+	id      manifest.RunID
+	order   uint64       // age: greater is newer
+	dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
 }
 
 // valueFile is an open segment, or what leads to where its records are now.
@@ -94,7 +98,7 @@ func (v *View) healing() func(*entry.Handle) error {
 }
 
 // shared counts the Views that hold a resource. Only the tree's install and
-// release touch it, under their mutex: readers hold Views, by their epoch.
+// release touch it, under their mutex: readers hold Views, by their slots.
 type shared struct {
 	views    int
 	obsolete bool   // its files go with the last View that holds it
@@ -184,27 +188,28 @@ func (x *segmentIndex) without(gone func(entry.FileNum) bool) segmentIndex {
 
 // views owns the current View and those that a reader may still hold.
 type views struct {
-	current  atomic.Pointer[View]
-	epochs   epochs
-	retired  []retiredView // guarded by the tree's mutex
-	replaced atomic.Uint64 // epoch of the newest retired View, 0 if there is none
+	current atomic.Pointer[View]
+	readers readers
+	now     func() time.Time
+
+	// Guarded by the tree's mutex:
+	last    uint64 // number of the newest View
+	retired []retiredView
 }
 
 type retiredView struct {
 	view  *View
-	epoch uint64 // readers at this epoch or later do not hold it
+	since time.Time
 }
 
 // install makes next the current View. The caller holds the tree's mutex.
 func (vs *views) install(next *View) {
 	next.each(func(s *shared) { s.views++ })
-	old := vs.current.Swap(next)
-	if old == nil {
-		return
+	vs.last++
+	next.id = vs.last
+	if old := vs.current.Swap(next); old != nil {
+		vs.retired = append(vs.retired, retiredView{old, vs.now()})
 	}
-	epoch := vs.epochs.now.Add(1)
-	vs.retired = append(vs.retired, retiredView{old, epoch})
-	vs.replaced.Store(epoch)
 }
 
 // reclaim lets go of the retired Views that no reader holds, and returns what
@@ -214,18 +219,17 @@ func (vs *views) reclaim() (release []func()) {
 	if len(vs.retired) == 0 {
 		return nil
 	}
-	oldest, _ := vs.epochs.oldest(0)
-	n := 0
-	for ; n < len(vs.retired) && vs.retired[n].epoch <= oldest; n++ {
-		vs.retired[n].view.each(func(s *shared) {
+	held := vs.readers.holds()
+	vs.retired = slices.DeleteFunc(vs.retired, func(r retiredView) bool {
+		if held[r.view.id] {
+			return false
+		}
+		r.view.each(func(s *shared) {
 			if s.views--; s.views == 0 && s.release != nil {
 				release = append(release, s.release)
 			}
 		})
-	}
-	vs.retired = slices.Delete(vs.retired, 0, n)
-	if len(vs.retired) == 0 {
-		vs.replaced.Store(0)
-	}
+		return true
+	})
 	return release
 }

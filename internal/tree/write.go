@@ -19,7 +19,7 @@ import (
 // its journal segments, and a new one begun.
 func (t *Tree) Prepare(n int) error {
 	active := t.views.current.Load().active()
-	if active.Len() == 0 {
+	if active.Empty() {
 		return nil
 	}
 	if int(active.Bytes()) < t.cfg.MemtableBytes && t.journalBytes < t.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
@@ -55,6 +55,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 		}
 	}
 	t.work.idle.Touch()
+	t.spend(len(payload))
 	t.journalBytes += int64(len(payload))
 	t.stats.journalBytes.Add(int64(len(payload)))
 	return t.add(t.views.current.Load().active(), payload, at)
@@ -68,6 +69,18 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
 			return fmt.Errorf("segment %d at %d: %w", at.Segment, offset, err)
+		}
+		if r.Kind == entry.RangeDelete {
+			if err := to.DeleteRange(r.Key, r.Value, r.Version); err != nil {
+				return err
+			}
+			bytes += int64(len(r.Key) + len(r.Value))
+			payload = payload[r.Size:]
+			offset += uint64(r.Size)
+			continue
+		}
+		if !r.Kind.Known() {
+			return fmt.Errorf("segment %d at %d: %w: record of kind %d", at.Segment, offset, errs.ErrFormat, r.Kind)
 		}
 		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 		// A shorter record would share its granule with others, and could not be

@@ -1,0 +1,309 @@
+// Package spill keeps the pending writes of one transaction that outgrew its
+// memory: keys and small values in sorted runs, large values in value segments,
+// all in files of their own that no manifest names. What is in them says version
+// 0, as nobody knows yet when the transaction will commit.
+//
+// A Spill ends in one of two ways: Finish makes one durable run of it, which an
+// edit of the manifest may then add to the store with a stamp, its version; or
+// Discard removes the files. A crash leaves them to the next Open, which removes
+// files that nothing names.
+package spill
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Config says where the files are written and for which store.
+type Config struct {
+	FS           vfs.FS
+	Dir          string // of runs
+	ValueDir     string // of value segments
+	UUID         [16]byte
+	Seed         uint64               // of the store's key hash
+	NextNum      func() entry.FileNum // the number of each file
+	SegmentBytes int64                // length at which a value segment ends
+	RunFileBytes int64                // likewise for a file of a run
+	FilterKeys   uint64               // a run of more keys gets no filter: its making takes memory
+	NoMap        bool                 // read files without mapping them
+	Coder        *codec.Coder         // of compressed values
+	Cache        *run.Cache           // of run chunks, where files are not mapped
+}
+
+// Spill is used by one goroutine at a time, save for Value, which may be called
+// by others beside it.
+type Spill struct {
+	cfg     Config
+	parts   []*part         // sorted runs, newest first
+	retired []*part         // merged, but what was handed out of them is in use
+	lent    bool            // something of the parts was handed out
+	ranges  *tombstone.Set  // range deletes; the n-th record of all has version n here
+	dead    manifest.Deaths // records of overwritten values
+	values  []compact.ValueSegment
+	bytes   int64 // of records added
+	runs    int64 // bytes of runs written
+	err     error // the first failure; nothing can be added after it
+	kept    bool  // the files belong to the store
+
+	writer  *segment.ValueWriter // the segment being filled
+	written uint64               // bytes of its values
+
+	mu       sync.RWMutex // guards the map, which Value reads
+	segments map[entry.FileNum]*segment.Reader
+}
+
+// part is one sorted run, of a level: the number of merges behind it. What range
+// deletes up to its last record cover is not in it.
+type part struct {
+	*run.Reader
+	level int
+	last  entry.Version // the number of the newest record that went into it
+}
+
+// New returns an empty Spill; it creates no file before there is something to write.
+func New(cfg Config) *Spill {
+	return &Spill{cfg: cfg, segments: map[entry.FileNum]*segment.Reader{}}
+}
+
+// Add writes records, encoded with version 0 one after the other, the later of
+// two with one key being the newer. They may be reused when it returns. The last
+// one is the transaction's last-th; ranges are all its range deletes so far, with
+// the number of each as its version: they cover what was written before them.
+// After an error, which sticks, the Spill can only be read and discarded.
+func (s *Spill) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
+	if s.err == nil && len(records) > 0 {
+		s.ranges = ranges
+		s.err = s.add(ctx, records, last)
+	}
+	return s.err
+}
+
+func (s *Spill) add(ctx context.Context, records []byte, last int) error {
+	s.bytes += int64(len(records))
+	sorted := newestByKey(records, last, tombstone.NewCover(entry.MaxVersion, s.ranges))
+	if len(sorted) == 0 {
+		return nil
+	}
+	w := s.newRun(uint64(len(sorted)), true)
+	for _, at := range sorted {
+		if err := s.addRecord(w, records[at:]); err != nil {
+			w.Abort()
+			return err
+		}
+	}
+	if s.writer != nil { // readers will follow handles
+		if err := s.writer.Flush(); err != nil {
+			w.Abort()
+			return err
+		}
+	}
+	meta, err := w.Finish()
+	if err != nil {
+		return err
+	}
+	if err := s.open(meta, 0, 0, entry.Version(last)); err != nil {
+		return err
+	}
+	return s.mergeLevels(ctx)
+}
+
+// addRecord writes the record at the start of rec: its value, if it has its own
+// checksum and a handle may lead to it, to a value segment.
+func (s *Spill) addRecord(w *run.Writer, rec []byte) error {
+	r, err := entry.DecodeRecord(rec)
+	if err != nil {
+		return err
+	}
+	e := entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
+	if r.Own && r.Size >= manifest.Granule {
+		e.Value, e.Separated, e.Raw = nil, true, r.Raw
+		if e.Handle, err = s.addValue(rec[:r.Size], uint64(len(r.Value))); err != nil {
+			return err
+		}
+	}
+	return w.Add(&e)
+}
+
+// newRun begins a run of at most so many keys.
+func (s *Spill) newRun(keys uint64, unsynced bool) *run.Writer {
+	return run.NewWriter(run.WriterConfig{
+		FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.cfg.NextNum, FileBytes: s.cfg.RunFileBytes,
+		NoFilter: keys > s.cfg.FilterKeys, Unsynced: unsynced,
+	})
+}
+
+// open opens a finished run in the place of the newest n parts.
+func (s *Spill) open(meta run.Meta, n, level int, last entry.Version) error {
+	s.runs += int64(meta.FileBytes())
+	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache}, meta)
+	if err != nil {
+		s.removeRun(&meta)
+		return err
+	}
+	s.retire(n)
+	s.parts = slices.Concat([]*part{{r, level, last}}, s.parts)
+	return nil
+}
+
+// retire takes the newest n parts away.
+func (s *Spill) retire(n int) {
+	for _, p := range s.parts[:n] {
+		if s.lent {
+			s.retired = append(s.retired, p)
+			continue
+		}
+		_ = p.Close()
+		s.removeRun(p.Meta())
+	}
+	s.parts = s.parts[n:]
+}
+
+// Get finds the pending write of a key with this hash and fills dst, whose
+// Version is then 0. dst.Value is valid until Discard. A range delete gives a
+// delete of the key.
+func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, "a file of a transaction")
+	deleted := s.ranges.Newest(key, entry.MaxVersion)
+	for _, p := range s.parts {
+		if p.last < deleted {
+			break
+		}
+		if !p.MayContain(hash) {
+			continue
+		}
+		if found, err := p.Get(key, hash, entry.MaxVersion, dst); found || err != nil {
+			s.lent = s.lent || found
+			return found, err
+		}
+	}
+	if deleted > 0 {
+		*dst = entry.Entry{Kind: entry.Delete}
+	}
+	return deleted > 0, nil
+}
+
+// Iterators walk the parts, newest first, without what ranges cover, all range
+// deletes so far; entries with one key hide those of later iterators. Their entries
+// are valid until Discard, as far as any are.
+func (s *Spill) Iterators(ranges *tombstone.Set) []iterator.Iterator {
+	s.lent = true
+	sources := make([]iterator.Iterator, len(s.parts))
+	for i, p := range s.parts {
+		sources[i] = uncovered(p, ranges, nil)
+	}
+	return sources
+}
+
+// Writes reports whether a key in [lo, hi) is written or in a range that is
+// deleted; without hi, whether lo is.
+func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
+	if hi == nil {
+		hi = append(bytes.Clone(lo), 0)
+	}
+	defer pageio.Guard(pageio.Arm(), &err, "a file of a transaction")
+	for _, p := range s.parts {
+		it := p.Iterator()
+		writes = it.SeekGE(lo) && bytes.Compare(it.Entry().Key, hi) < 0
+		err := it.Err()
+		it.Close()
+		if writes || err != nil {
+			return writes, err
+		}
+	}
+	return s.ranges.ChangedSince(lo, hi, 0), nil
+}
+
+// Ranges are the range deletes, in order and apart from each other.
+func (s *Spill) Ranges() []tombstone.Tombstone { return tombstone.Flatten(entry.MaxVersion, s.ranges) }
+
+// Value returns the value of e, a separated entry that Get or an iterator found
+// under key. It is never nil, and valid until Discard; but a compressed value is
+// decoded into dst if its capacity is enough, else into memory of its own.
+func (s *Spill) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+	s.mu.RLock()
+	r := s.segments[e.Handle.Segment]
+	s.mu.RUnlock()
+	if r == nil {
+		return nil, errs.NewCorruption(filename.Of(filename.Value, e.Handle.Segment), int64(e.Handle.Offset), "a transaction has no such segment")
+	}
+	v, err := r.Stored(e.Handle, key, 0)
+	if err != nil || v.Raw == 0 {
+		return v.Bytes, err
+	}
+	return r.Decode(s.cfg.Coder, dst, v, e.Handle.Offset)
+}
+
+// Entries is how many entries the parts have.
+func (s *Spill) Entries() (n int64) {
+	for _, p := range s.parts {
+		n += int64(p.Meta().Entries)
+	}
+	return n
+}
+
+// Bytes is the length of the records added.
+func (s *Spill) Bytes() int64 { return s.bytes }
+
+// Written is the length of all files that were written.
+func (s *Spill) Written() int64 {
+	n := s.runs
+	for _, v := range s.values {
+		n += v.Size
+	}
+	return n
+}
+
+// Output is what Finish has finished: one run, its value segments, and their
+// records that no entry leads to.
+func (s *Spill) Output() compact.Output {
+	out := compact.Output{Values: slices.Clone(s.values)}
+	if len(s.parts) > 0 {
+		out.Run = *s.parts[0].Meta()
+	}
+	for _, list := range s.dead.Lists() {
+		out.Dead.Take(list)
+	}
+	return out
+}
+
+// Keep says that run and value segments belong to the store, or that nobody knows
+// whether they do: Discard leaves them.
+func (s *Spill) Keep() { s.kept = true }
+
+// Discard closes the files and, with remove, removes them, save those that
+// belong to the store. Nothing that was handed out is valid afterwards. It does
+// nothing the second time.
+func (s *Spill) Discard(remove bool) {
+	for _, p := range s.parts {
+		_ = p.Close()
+		if remove && !s.kept {
+			s.removeRun(p.Meta())
+		}
+	}
+	for _, p := range s.retired {
+		_ = p.Close()
+		if remove {
+			s.removeRun(p.Meta())
+		}
+	}
+	s.discardValues(remove && !s.kept)
+	s.parts, s.retired, s.values = nil, nil, nil
+	if s.err == nil {
+		s.err = errs.ErrTxnDone
+	}
+}
