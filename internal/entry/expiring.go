@@ -20,11 +20,18 @@ type Expiring struct {
 // left when the entry was first counted, and handed on from run to run. A step
 // is at most half of Late wide, so there are some hundreds of them.
 type Expiries struct {
-	now    uint64
-	before [][]Expiring // of the runs that the entries come from
-	steps  map[uint64]*Expiring
-	last   *Expiring // the one counted in last
-	lo, hi uint64    // what expires after lo, up to hi, is counted there too
+	now   uint64
+	ends  []uint64 // ascending: where spans end; each begins after the one before
+	spans []span   // together they are all times
+	last  *span    // of what was added last
+	steps map[uint64]*Expiring
+}
+
+// span is a time in which all that expires inherits the same Late.
+type span struct {
+	late     uint64    // what is inherited; 0 = nothing
+	step     *Expiring // the one counted in last; nil = none was
+	from, to uint64    // that counts what expires after from, up to to
 }
 
 const (
@@ -35,68 +42,79 @@ const (
 // NewExpiries returns an empty one; now is the time in Unix milliseconds, before
 // lists what was gathered of the runs that the entries come from.
 func NewExpiries(now uint64, before ...[]Expiring) *Expiries {
-	return &Expiries{now: now, before: before, steps: make(map[uint64]*Expiring)}
+	x := &Expiries{now: now, steps: make(map[uint64]*Expiring)}
+	for _, list := range before {
+		for i := range list {
+			x.ends = append(x.ends, list[i].begin(), list[i].At)
+		}
+	}
+	x.ends = append(x.ends, ^uint64(0))
+	slices.Sort(x.ends)
+	x.ends = slices.Compact(x.ends)
+	x.spans = make([]span, len(x.ends))
+	for i, end := range x.ends {
+		x.spans[i].late = inherited(before, end)
+	}
+	x.last = &x.spans[0]
+	return x
 }
+
+// inherited is the least Late of the steps that such an entry may have been
+// counted in; 0 if there is none. Of each list that is the first step that ends
+// after it: steps nest, as powers of two do, and a narrower one has less Late, so
+// this one never allows more than the entry's own.
+func inherited(lists [][]Expiring, expires uint64) (late uint64) {
+	for _, list := range lists {
+		i, _ := slices.BinarySearchFunc(list, expires, func(s Expiring, t uint64) int { return cmp.Compare(s.At, t) })
+		if i < len(list) && expires > list[i].begin() && (late == 0 || list[i].Late < late) {
+			late = list[i].Late
+		}
+	}
+	return late
+}
+
+// begin is when a step begins: what it counts expires after that.
+func (s *Expiring) begin() uint64 { return s.At - min(stepWidth(s.Late), s.At) }
 
 // Add counts e, if it expires.
 func (x *Expiries) Add(e *Entry) {
 	if e.Expires == 0 {
 		return
 	}
-	if x.last == nil || e.Expires <= x.lo || e.Expires > x.hi {
+	if s := x.last; s.step == nil || e.Expires <= s.from || e.Expires > s.to {
 		x.find(e.Expires)
 	}
-	x.last.Entries++
-	x.last.Bytes += uint64(len(e.Key)) + uint64(len(e.Value))
+	step := x.last.step
+	step.Entries++
+	step.Bytes += uint64(len(e.Key)) + uint64(len(e.Value))
 	if e.Separated {
-		x.last.Bytes += e.Handle.Length
+		step.Bytes += e.Handle.Length
 	}
 }
 
-// find makes last the step of what expires then.
+// find makes last the span of what expires then, and step in it the step.
 func (x *Expiries) find(expires uint64) {
-	late := uint64(0)
-	x.lo, x.hi = 0, ^uint64(0)
-	for _, list := range x.before {
-		if inherited := x.inherit(list, expires); inherited > 0 && (late == 0 || inherited < late) {
-			late = inherited
-		}
+	i, _ := slices.BinarySearch(x.ends, expires)
+	s := &x.spans[i]
+	x.last = s
+	if s.step != nil && expires > s.from && expires <= s.to {
+		return
 	}
-	late = max(late, (expires-min(x.now, expires))/lateShare)
+	late := max(s.late, (expires-min(x.now, expires))/lateShare)
 	width := stepWidth(late)
 	from := (expires - 1) / width * width
 	at := from + width
 	if at < from {
 		at = ^uint64(0)
 	}
-	x.lo, x.hi = max(x.lo, from), min(x.hi, at)
-	if x.last = x.steps[at]; x.last == nil {
-		x.last = &Expiring{At: at, Late: late}
-		x.steps[at] = x.last
+	if s.from, s.to = from, min(at, x.ends[i]); i > 0 {
+		s.from = max(from, x.ends[i-1])
 	}
-	x.last.Late = min(x.last.Late, late)
-}
-
-// inherit is Late of the step of a list that such an entry was counted in, 0 if
-// there is none; lo and hi close in on the times for which that is so.
-func (x *Expiries) inherit(list []Expiring, expires uint64) (late uint64) {
-	i, _ := slices.BinarySearchFunc(list, expires, func(s Expiring, t uint64) int { return cmp.Compare(s.At, t) })
-	if i > 0 {
-		x.lo = max(x.lo, list[i-1].At)
+	if s.step = x.steps[at]; s.step == nil {
+		s.step = &Expiring{At: at, Late: late}
+		x.steps[at] = s.step
 	}
-	if i == len(list) {
-		return 0
-	}
-	// Steps nest, as powers of two do, and narrower ones have less Late: so this
-	// one, the first to end after it, never allows more than the entry's own.
-	s := &list[i]
-	if from := s.At - min(stepWidth(s.Late), s.At); expires <= from {
-		x.hi = min(x.hi, from)
-		return 0
-	} else {
-		x.lo, x.hi = max(x.lo, from), min(x.hi, s.At)
-	}
-	return s.Late
+	s.step.Late = min(s.step.Late, late)
 }
 
 // stepWidth is the greatest power of two up to half of late, but not too small.

@@ -50,9 +50,9 @@ func TestExpiries(t *testing.T) {
 					want.Bytes += 1000
 				}
 				x.Add(&e)
-				ends, by := x.last.At+max(grace, x.last.Late), i.expires+promise(i.expires-i.born)
-				if x.last.At < i.expires || ends+5000 > by {
-					t.Fatalf("seed %d: %+v of what expires at %d and lived for %d: %d ms too late", seed, *x.last, i.expires, i.expires-i.born, int64(ends-by))
+				ends, by := x.last.step.At+max(grace, x.last.step.Late), i.expires+promise(i.expires-i.born)
+				if x.last.step.At < i.expires || ends+5000 > by {
+					t.Fatalf("seed %d: %+v of what expires at %d and lived for %d: %d ms too late", seed, *x.last.step, i.expires, i.expires-i.born, int64(ends-by))
 				}
 				x.Add(&Entry{Key: e.Key}) // expires never
 			}
@@ -111,4 +111,33 @@ func TestExpiriesAtTheEnd(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What it takes to count an entry, of those that expire at any time of a day: in
+// a flush, and in a merge of seven runs.
+func BenchmarkExpiries(b *testing.B) {
+	const day = 86_400_000
+	rng := rand.New(rand.NewPCG(1, 2))
+	times := make([]uint64, 1<<16)
+	for i := range times {
+		times[i] = 1e12 + 1 + rng.Uint64N(day)
+	}
+	fill := func(b *testing.B, n int, before ...[]Expiring) *Expiries {
+		x := NewExpiries(1e12, before...)
+		e := Entry{Key: []byte("key")}
+		for i := range n {
+			e.Expires = times[i%len(times)]
+			x.Add(&e)
+		}
+		return x
+	}
+	list := fill(b, len(times)).List()
+	b.Run("flush", func(b *testing.B) { fill(b, b.N) })
+	b.Run("merge", func(b *testing.B) { fill(b, b.N, list, list, list, list, list, list, list) })
+	b.Run("never", func(b *testing.B) {
+		x, e := NewExpiries(1e12), Entry{}
+		for range b.N {
+			x.Add(&e)
+		}
+	})
 }

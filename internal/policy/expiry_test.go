@@ -118,6 +118,9 @@ func TestExpiredRuns(t *testing.T) {
 			(m.Into == manifest.Base) != (c.first+c.count == len(c.sizes)):
 			t.Errorf("%s: %+v", c.what, m)
 		}
+		if p := Decide(s.layout, State{Now: 1000 + expiryGrace, Room: mb}, Options{}); p.Merge != nil && p.Merge.Reason == m.Reason {
+			t.Errorf("%s: merged without room: %+v", c.what, p.Merge)
+		}
 		if m := expired(s.layout.Runs(), State{Now: 999 + expiryGrace}); m != nil {
 			t.Errorf("%s, too early: %+v", c.what, m)
 		}

@@ -25,7 +25,7 @@ const (
 // merge chooses a merge, nil if none is worth it.
 func merge(l *manifest.Layout, s State, o Options) *Merge {
 	runs := l.Runs()
-	if m := expired(runs, s); m != nil {
+	if m := expired(runs, s); m != nil && s.fits(l, m) {
 		return m
 	}
 	uppers, base := split(runs)
