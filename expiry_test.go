@@ -74,8 +74,8 @@ func TestTimerOfExpiry(t *testing.T) {
 		defer db.Close()
 		is := func(when string, want bool) {
 			t.Helper()
-			if left, set := db.engine.(treeEngine).AwaitsExpiry(); set != want {
-				t.Errorf("%s: the timer is set: %v, to %v", when, set, left)
+			if wait := db.Metrics().Tree.ExpiryWait; wait > 0 != want {
+				t.Errorf("%s: the timer is set to %v", when, wait)
 			}
 		}
 		is("at Open", false)
@@ -176,8 +176,8 @@ func expiresByItself(t *testing.T, ttl time.Duration, size int, o Options) {
 		t.Errorf("%d bytes are left:\n%v", left, db.Metrics())
 	}
 	wantEqual(t, "expired bytes that wait", db.Metrics().Tree.ExpiredBytes, 0)
-	if _, set := db.engine.(treeEngine).AwaitsExpiry(); set {
-		t.Error("a timer is set, though nothing expires")
+	if wait := db.Metrics().Tree.ExpiryWait; wait > 0 {
+		t.Errorf("a timer is set to %v, though nothing expires", wait)
 	}
 	must(t, db.View(func(txn *Txn) error {
 		count := 0

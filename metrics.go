@@ -42,10 +42,11 @@ type TreeMetrics struct {
 	RunEntries      int64
 	RunBytes        int64 // in the files of the runs
 	Segments        int
-	SegmentBytes    int64 // in journal and value segments
-	LiveBytes       int64 // of SegmentBytes and RunBytes, what entries still need
-	DeadBytes       int64 // of SegmentBytes, values that no entry needs any more
-	ExpiredBytes    int64 // of LiveBytes, keys and values in runs that have expired, and wait for a compaction
+	SegmentBytes    int64         // in journal and value segments
+	LiveBytes       int64         // of SegmentBytes and RunBytes, what entries still need
+	DeadBytes       int64         // of SegmentBytes, values that no entry needs any more
+	ExpiredBytes    int64         // of LiveBytes, keys and values in runs that have expired, and wait for a compaction
+	ExpiryWait      time.Duration // until the store looks for what has expired; 0 = nothing expires
 	Flushes         int64
 	FlushedBytes    int64 // written by flushes
 	Compactions     int64

@@ -362,6 +362,7 @@ func (e treeEngine) Metrics() TreeMetrics {
 		LiveBytes:       s.LiveBytes,
 		DeadBytes:       s.DeadBytes,
 		ExpiredBytes:    s.ExpiredBytes,
+		ExpiryWait:      s.ExpiryWait,
 		Flushes:         s.Flushes,
 		FlushedBytes:    s.FlushedBytes,
 		Compactions:     s.Merges,

@@ -81,9 +81,15 @@ func (m *table) expiryDue(idle bool) uint64 {
 	return policy.MemtableExpiryDue(least, idle)
 }
 
-// AwaitsExpiry is how long it is until the alarm of expiry rings; false if it is
-// not set, as in a store where nothing expires.
-func (t *Tree) AwaitsExpiry() (time.Duration, bool) { return t.work.expiry.Left() }
+// expiryWait is how long it is until the alarm of expiry rings, above 0; 0 if it
+// is not set, as in a store where nothing expires.
+func (t *Tree) expiryWait() time.Duration {
+	left, set := t.work.expiry.Left()
+	if !set {
+		return 0
+	}
+	return max(left, 1)
+}
 
 // runExpire does what is due. At rest it goes on to collect what that frees;
 // while clients write, that comes with their next rest.
