@@ -47,7 +47,7 @@ type verdict uint8
 const (
 	keep   verdict = iota
 	drop           // nobody can see it any more
-	bury           // expired: its value goes, a delete stays in its place
+	bury           // expired, for every reader: its value goes, a delete stays in its place
 	vanish         // a delete (or expired value) with nothing left to hide
 )
 
@@ -101,6 +101,9 @@ func (t *retention) judge(e *entry.Entry) verdict {
 	t.newer = e.Version
 	if e.Version > t.history.Watermark {
 		t.kept++
+		if e.Kind != entry.Delete && !e.Live(t.rules.Now) {
+			return bury
+		}
 		return keep
 	}
 	if t.ended {

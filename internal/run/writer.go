@@ -32,6 +32,7 @@ type WriterConfig struct {
 	NextNum   func() entry.FileNum // the number of each file
 	FileBytes int64                // bound of a file's chunks and directory; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
+	Expiries  *entry.Expiries      // gathers Meta.Expiry; nil = it isn't wanted
 	Unsynced  bool                 // for runs that no crash has to survive: Finish syncs nothing
 }
 
@@ -96,6 +97,9 @@ func (w *Writer) Add(e *entry.Entry) error {
 	}
 	if e.Separated {
 		w.count(&e.Handle)
+	}
+	if w.cfg.Expiries != nil {
+		w.cfg.Expiries.Add(e)
 	}
 	return nil
 }
@@ -254,6 +258,9 @@ func (w *Writer) Finish() (Meta, error) {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
 	sortRefs(w.meta.Refs)
+	if w.cfg.Expiries != nil {
+		w.meta.Expiry = w.cfg.Expiries.List()
+	}
 	w.release()
 	return w.meta, nil
 }

@@ -61,7 +61,7 @@ func (t *Tree) openRemap(num entry.FileNum, source entry.FileNum, target *valueF
 
 // newRunWriter begins a run. At the bottom it gets no filter: every get that
 // comes so far asks its index anyway.
-func (t *Tree) newRunWriter(bottom bool) *run.Writer {
+func (t *Tree) newRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS:        t.cfg.FS,
 		Dir:       t.cfg.Dir,
@@ -70,6 +70,7 @@ func (t *Tree) newRunWriter(bottom bool) *run.Writer {
 		NextNum:   t.nextFile,
 		FileBytes: t.cfg.RunFileBytes,
 		NoFilter:  bottom,
+		Expiries:  expiries,
 	})
 }
 
@@ -109,7 +110,7 @@ func recordedMeta(m run.Meta) manifest.RunMeta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, manifest.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
@@ -125,7 +126,7 @@ func writtenMeta(m manifest.RunMeta) run.Meta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, run.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
