@@ -1,0 +1,322 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brockdb/brock"
+)
+
+// memoryPlan is what -memory measures: the anonymous memory of a process that
+// works on far more data than Brock's MemoryLimit.
+type memoryPlan struct {
+	Limits []int64 // MemoryLimits, bytes
+	Times  int     // bytes of data written, in MemoryLimits
+	Sizes  []int   // of values
+	Dir    string
+}
+
+// memoryTask is the part of a run that one process does. The first one writes
+// and ends without closing the store; the second opens what it left.
+type memoryTask struct {
+	Dir       string
+	Limit     int64
+	ValueSize int
+	Keys      int // distinct keys loaded
+	Replay    bool
+}
+
+// memoryPhase is what one phase took.
+type memoryPhase struct {
+	Name      string
+	Took      time.Duration
+	Anon      int64 // greatest RssAnon, bytes
+	Heap      int64 // greatest memory in objects of the Go heap, dead ones included
+	Memtables int64 // bytes in them at the moment of Anon
+}
+
+const (
+	memorySample = 5 * time.Millisecond
+	memoryBatch  = 256 << 10 // bytes of a batch
+
+	// replayFactor is how much greater the MemoryLimit was in the session whose
+	// journal is replayed: it left more than fits.
+	replayFactor = 8
+)
+
+func (p *memoryPlan) run(out io.Writer) error {
+	fmt.Fprintf(out, "\nAnonymous memory (RssAnon, MB) above MemoryLimit, at its greatest in each phase; in brackets the Go heap at its greatest.\n")
+	for _, limit := range p.Limits {
+		for _, size := range p.Sizes {
+			if err := p.measure(out, limit, size); err != nil {
+				return fmt.Errorf("limit %d MB, values of %d B: %w", limit>>20, size, err)
+			}
+		}
+	}
+	return nil
+}
+
+// measure runs all phases at one limit and size of values, in two processes.
+func (p *memoryPlan) measure(out io.Writer, limit int64, size int) error {
+	dir, err := os.MkdirTemp(p.Dir, "memory-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	total := limit * int64(p.Times)
+	keys := int(total * 6 / 10 / int64(keySize+size))
+	fmt.Fprintf(out, "limit %d MB, %d MB written, values of %d B, %d keys\n", limit>>20, total>>20, size, keys)
+	for _, replay := range []bool{false, true} {
+		task := childTask{Task: "memory", Memory: memoryTask{Dir: dir, Limit: limit, ValueSize: size, Keys: max(keys, 1), Replay: replay}}
+		cmd, err := child(task)
+		if err != nil {
+			return err
+		}
+		text, err := cmd.Output()
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			var ph memoryPhase
+			if err := json.Unmarshal([]byte(line), &ph); err != nil {
+				return err
+			}
+			ph.print(out, limit)
+		}
+	}
+	return nil
+}
+
+func (ph *memoryPhase) print(out io.Writer, limit int64) {
+	mb := func(n int64) float64 { return float64(n) / (1 << 20) }
+	fmt.Fprintf(out, "  %-10s %+7.1f  [%6.1f]  %6.1fs, memtables %6.1f\n", ph.Name, mb(ph.Anon-limit), mb(ph.Heap), ph.Took.Seconds(), mb(ph.Memtables))
+}
+
+// parseMemory reads the list of -memory, in MB.
+func parseMemory(list string) (limits []int64, err error) {
+	for s := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil || n < 4 {
+			return nil, fmt.Errorf("-memory: %q is no number of MB from 4 on", s)
+		}
+		limits = append(limits, n<<20)
+	}
+	return limits, nil
+}
+
+// childMemory does a memoryTask and prints a line for each phase.
+func childMemory(t memoryTask) error {
+	m := &memorySampler{out: json.NewEncoder(os.Stdout)}
+	if t.Replay {
+		return t.replay(m)
+	}
+	return t.write(m) // runChild ends the process: the store is not closed
+}
+
+func (t *memoryTask) options(limit int64) brock.Options {
+	return brock.Options{Dir: filepath.Join(t.Dir, "store"), Durability: brock.Buffered, MemoryLimit: limit}
+}
+
+// write loads, overwrites, merges, collects and scans; then it leaves a journal
+// behind that is longer than a store with the limit would.
+func (t *memoryTask) write(m *memorySampler) error {
+	db, err := brock.Open(t.options(t.Limit))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	m.db = db
+	steps := []struct {
+		name string
+		do   func() error
+	}{
+		{"load", func() error { return t.put(db, 0, 1, t.Keys) }},
+		{"overwrite", func() error { return t.put(db, 1, 3, t.Keys/2) }},
+		{"flush", func() error { return db.Flush(ctx) }},
+		{"merge", func() error { return db.Compact(ctx) }},
+		{"collect", func() error { _, err := db.Reclaim(ctx); return err }},
+		{"scan", func() error { return t.scan(db) }},
+		{"get", func() error { return t.get(db) }},
+	}
+	for _, s := range steps {
+		if err := m.phase(s.name, s.do); err != nil {
+			return err
+		}
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	m.db = nil
+	if db, err = brock.Open(t.options(replayFactor * t.Limit)); err != nil {
+		return err
+	}
+	if err := t.put(db, 2, 7, t.Keys/8); err != nil {
+		return err
+	}
+	return db.Sync(ctx)
+}
+
+// replay opens the store that was not closed, and uses it.
+func (t *memoryTask) replay(m *memorySampler) error {
+	var db *brock.DB
+	return errors.Join(
+		m.phase("replay", func() (err error) {
+			db, err = brock.Open(t.options(t.Limit))
+			m.db = db
+			return err
+		}),
+		m.phase("settle", func() error { time.Sleep(5 * time.Second); return nil }),
+		m.phase("scan", func() error { return t.scan(db) }),
+		m.phase("close", func() error { m.db = nil; return db.Close() }),
+	)
+}
+
+// put writes n pairs in random order, those of every stride-th key.
+func (t *memoryTask) put(db *brock.DB, round, stride, n int) error {
+	const writers = 2
+	at := newPermutation(uint64(t.Keys))
+	var wg sync.WaitGroup
+	failures := make([]error, writers)
+	for w := range writers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(round), uint64(w)))
+			var key, value []byte
+			value = make([]byte, t.ValueSize)
+			batch, held := db.NewBatch(), 0
+			for i := w; i < n && failures[w] == nil; i += writers {
+				key = appendMemoryKey(key[:0], at.of(uint64(i*stride)%uint64(t.Keys)))
+				for j := 0; j+8 <= len(value); j += 8 {
+					*(*[8]byte)(value[j:]) = bytes8(rng.Uint64())
+				}
+				failures[w] = batch.Set(key, value)
+				if held += len(key) + len(value); held >= memoryBatch || i+writers >= n {
+					failures[w] = errors.Join(failures[w], batch.Commit(context.Background()))
+					batch, held = db.NewBatch(), 0
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(failures...)
+}
+
+func bytes8(n uint64) (b [8]byte) {
+	for i := range b {
+		b[i] = byte(n >> (8 * i))
+	}
+	return b
+}
+
+// permutation visits the numbers below n in an order without locality.
+type permutation struct{ n, step uint64 }
+
+func newPermutation(n uint64) permutation {
+	p := permutation{n: n, step: 0x9e3779b1}
+	for gcd(p.step, p.n) != 1 {
+		p.step++
+	}
+	return p
+}
+
+func (p permutation) of(i uint64) uint64 { return i % p.n * (p.step % p.n) % p.n }
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+func appendMemoryKey(b []byte, n uint64) []byte { return fmt.Appendf(b, "key-%018d", n) }
+
+// scan reads all pairs in order, each value whole.
+func (t *memoryTask) scan(db *brock.DB) error {
+	found := 0
+	err := db.View(func(txn *brock.Txn) error {
+		it := txn.NewIterator(brock.IteratorOptions{})
+		for it.Rewind(); it.Valid(); it.Next() {
+			v, err := it.Item().Value()
+			if err != nil {
+				return errors.Join(err, it.Close())
+			}
+			touch(v)
+			found++
+		}
+		return it.Close()
+	})
+	if err == nil && found != t.Keys {
+		err = fmt.Errorf("found %d keys, want %d", found, t.Keys)
+	}
+	return err
+}
+
+// get reads random keys.
+func (t *memoryTask) get(db *brock.DB) error {
+	rng := rand.New(rand.NewPCG(9, 9))
+	var key []byte
+	for range min(t.Keys, 200_000) {
+		key = appendMemoryKey(key[:0], rng.Uint64N(uint64(t.Keys)))
+		if _, err := db.Get(key); err != nil {
+			return fmt.Errorf("get %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// memorySampler reports the peaks of phases.
+type memorySampler struct {
+	out *json.Encoder
+	db  *brock.DB
+}
+
+func (m *memorySampler) phase(name string, do func() error) error {
+	ph := memoryPhase{Name: name}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			ph.sample(m.db)
+			select {
+			case <-stop:
+				return
+			case <-time.After(memorySample):
+			}
+		}
+	}()
+	begin := time.Now()
+	err := do()
+	ph.Took = time.Since(begin)
+	close(stop)
+	<-done
+	return errors.Join(err, m.out.Encode(&ph))
+}
+
+var heapMetrics = []string{"/memory/classes/heap/objects:bytes"}
+
+func (ph *memoryPhase) sample(db *brock.DB) {
+	anon := procNumber("/proc/self/status", "RssAnon:") << 10
+	s := make([]metrics.Sample, len(heapMetrics))
+	for i, name := range heapMetrics {
+		s[i].Name = name
+	}
+	metrics.Read(s)
+	ph.Heap = max(ph.Heap, int64(s[0].Value.Uint64()))
+	if anon <= ph.Anon {
+		return
+	}
+	ph.Anon = anon
+	if db != nil {
+		ph.Memtables = db.Metrics().Tree.MemtableBytes
+	}
+}
