@@ -52,6 +52,8 @@ type TreeMetrics struct {
 	JournalBytes    int64 // appended to the journal
 	Stalls          int64
 	StallTime       time.Duration
+	OpenFiles       int    // file descriptors, for reading and of the journal; see Tuning.OpenFiles
+	MappedFiles     int    // files that are read through a mapping
 	PinnedVersion   uint64 // oldest version that a transaction still reads; 0 = none
 }
 
@@ -86,6 +88,7 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
+	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
 	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)

@@ -198,6 +198,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		SegmentBytes:  o.options.Tuning.SegmentSize,
 		RunFileBytes:  o.options.Tuning.RunFileSize,
 		CacheBytes:    o.options.MemoryLimit / 4,
+		OpenFiles:     o.options.Tuning.OpenFiles,
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           clock,
 		Jobs:          o.jobs,
@@ -329,6 +330,8 @@ func (e treeEngine) Metrics() TreeMetrics {
 		JournalBytes:    s.JournalBytes,
 		Stalls:          s.Stalls,
 		StallTime:       s.Stalled,
+		OpenFiles:       s.OpenFiles,
+		MappedFiles:     s.MappedFiles,
 		PinnedVersion:   uint64(s.OldestRead),
 	}
 }

@@ -85,6 +85,7 @@ type Tuning struct {
 	MemtableSize int64 // bytes of entries in memory before they are flushed; 0 = an eighth of MemoryLimit
 	SegmentSize  int64 // bytes of a journal or value segment; 0 = 256 MB
 	RunFileSize  int64 // bytes of a run's file; 0 = 256 MB
+	OpenFiles    int   // file descriptors that the store has open, at most, however many files it has; 0 = 256, at least 64
 }
 
 // The defaults that depend on nothing else.
@@ -95,6 +96,8 @@ const (
 	DefaultGarbageRatio   = 0.5
 	defaultIdleAfter      = 2 * time.Second
 	defaultFileSize       = 256 << 20
+	defaultOpenFiles      = 256
+	minOpenFiles          = 64
 	minMemoryLimit        = 4 << 20
 	minMemtableSize       = 64 << 10
 	minFileSize           = 64 << 10
@@ -135,6 +138,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Tuning.RunFileSize == 0 {
 		o.Tuning.RunFileSize = defaultFileSize
+	}
+	if o.Tuning.OpenFiles == 0 {
+		o.Tuning.OpenFiles = defaultOpenFiles
 	}
 	return o
 }
@@ -188,6 +194,8 @@ func (o *Options) validate() error {
 		return bad("Tuning.SegmentSize", "is not between 64 KB and 2 GB")
 	case o.Tuning.RunFileSize < minFileSize || o.Tuning.RunFileSize > maxFileSize:
 		return bad("Tuning.RunFileSize", "is not between 64 KB and 2 GB")
+	case o.Tuning.OpenFiles < minOpenFiles:
+		return bad("Tuning.OpenFiles", "is below 64")
 	}
 	return nil
 }

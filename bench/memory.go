@@ -267,7 +267,16 @@ func (t *memoryTask) get(db *brock.DB) error {
 	var key []byte
 	for range min(t.Keys, 200_000) {
 		key = appendMemoryKey(key[:0], rng.Uint64N(uint64(t.Keys)))
-		if _, err := db.Get(key); err != nil {
+		err := db.View(func(txn *brock.Txn) error { // DB.Get would copy the value
+			item, err := txn.Get(key)
+			if err != nil {
+				return err
+			}
+			v, err := item.Value()
+			touch(v)
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("get %s: %w", key, err)
 		}
 	}

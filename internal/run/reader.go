@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -25,6 +27,8 @@ type OpenConfig struct {
 	Seed  uint64 // of the store's key hash; only Verify needs it
 	NoMap bool   // read whole chunks into Cache instead of mapping the files
 	Cache *Cache // shared by readers; nil: one of the default size for this run
+
+	Files *pageio.Files // opens the files; nil: each by itself, without a limit
 }
 
 // Reader reads a run. Any number of goroutines may use it. What its methods hand
@@ -55,6 +59,9 @@ type file struct {
 // Open opens the files of a run and reads their directories and the filter.
 func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 	r := &Reader{meta: meta, cache: cfg.Cache, seed: cfg.Seed}
+	if cfg.Files == nil {
+		cfg.Files = pageio.NewFiles(cfg.FS, 0)
+	}
 	if len(meta.Files) == 0 {
 		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
 	}
@@ -70,7 +77,7 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 	if r.filter, err = readFilter(r.files[len(r.files)-1]); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
-	if r.cache == nil && r.files[0].Mapped() == nil {
+	if r.cache == nil && !r.Mapped() {
 		r.cache = NewCache(0)
 	}
 	r.keys = newKeys(r.dir)
@@ -80,19 +87,15 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 
 func (r *Reader) openFile(cfg *OpenConfig, m *File) error {
 	name := filename.Of(filename.Run, m.Num)
-	vf, err := cfg.FS.Open(filepath.Join(cfg.Dir, name))
+	if m.Size < footerSize || m.Size > math.MaxInt64 {
+		return errs.NewCorruption(name, -1, "the manifest has it as %d bytes long", m.Size)
+	}
+	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
 	if err != nil {
 		return err
 	}
-	size, err := vf.Size()
-	if err == nil && (m.Size < footerSize || uint64(size) < m.Size) {
-		err = errs.NewCorruption(name, -1, "%d bytes long, want %d", size, m.Size)
-	}
-	if err != nil {
-		return errors.Join(err, vf.Close())
-	}
 	f := &file{
-		File:  pageio.Open(vf, int64(m.Size), pageio.Options{NoMap: cfg.NoMap}),
+		File:  pf,
 		name:  name,
 		owner: chunk.Owner{UUID: cfg.UUID, Num: m.Num},
 		first: len(r.dir),
@@ -210,8 +213,10 @@ func (r *Reader) MinVersion() entry.Version { return r.meta.MinVersion }
 // MaxVersion is the greatest version of an entry.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
 
-// Mapped reports whether the run's files are mapped.
-func (r *Reader) Mapped() bool { return r.files[0].Mapped() != nil }
+// Mapped reports whether all of the run's files are mapped.
+func (r *Reader) Mapped() bool {
+	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.Mapped() == nil })
+}
 
 // Filter is the filter of the run's keys, empty if there is none. Whoever asks
 // several runs loads Filter().Word(hash) of all before testing any.

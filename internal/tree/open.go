@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 )
 
@@ -33,6 +34,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
 	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
+	t.files = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
 	t.closing, t.close = context.WithCancelCause(context.Background())
 	t.views.epochs.init(t.reclaimSoon)
 	t.leader = t.views.epochs.reserve()
@@ -64,7 +66,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		}
 		t.journal = journal.New(journal.Config{
 			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, NextNum: t.nextFile,
-			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap,
+			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
 		})
 	}
 	t.prepareBackground()
@@ -81,7 +83,16 @@ func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
 		}
 		view.runs = append(view.runs, r)
 	}
+	if err := t.openSegments(layout, view); err != nil {
+		return err
+	}
+	return t.openRemaps(layout, view)
+}
+
+// openSegments opens the segments that have their records.
+func (t *Tree) openSegments(layout *manifest.Layout, view *View) error {
 	var files []*valueFile
+	defer func() { view.segments = newSegmentIndex(files) }()
 	for _, s := range layout.Segments() {
 		if s.State().Status != manifest.Live {
 			continue
@@ -91,13 +102,14 @@ func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
 			return missing(err, "a segment that the manifest names")
 		}
 		files = append(files, f)
-		view.segments = newSegmentIndex(files)
 	}
-	return t.openRemaps(layout, view)
+	return nil
 }
 
 // openRemaps opens what leads to the records of relocated segments.
 func (t *Tree) openRemaps(layout *manifest.Layout, view *View) error {
+	var remaps []*valueFile
+	defer func() { view.segments = view.segments.with(remaps...) }()
 	for _, s := range layout.Segments() {
 		st := s.State()
 		if st.Status != manifest.Relocated {
@@ -111,7 +123,7 @@ func (t *Tree) openRemaps(layout *manifest.Layout, view *View) error {
 		if err != nil {
 			return missing(err, "a remap that the manifest names")
 		}
-		view.segments = view.segments.with(f)
+		remaps = append(remaps, f)
 	}
 	return nil
 }
@@ -134,7 +146,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 	var at entry.FileNum
 	begin, durable := startOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap,
+		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap, Files: t.files,
 	}, func(pos journal.Position, payload []byte, h frame.Header) error {
 		if pos.Segment != at && int(view.active().Bytes()) >= t.cfg.MemtableBytes {
 			view.tables = append([]*table{t.newTable()}, view.tables...)
@@ -149,12 +161,14 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 		return result, err
 	}
 	rec.CutBytes, rec.CutFrames = result.CutBytes, result.CutFrames
+	var files []*valueFile
+	defer func() { view.segments = view.segments.with(files...) }()
 	for _, s := range result.Segments {
 		f, err := t.openSegment(filename.Journal, s.Num, s.End)
 		if err != nil {
 			return result, err
 		}
-		view.segments = view.segments.with(f)
+		files = append(files, f)
 		t.replayed = append(t.replayed, s)
 	}
 	for _, m := range view.tables {

@@ -84,7 +84,9 @@ type Stats struct {
 	Stalled         time.Duration
 	Readers         int           // pins held
 	OldestRead      entry.Version // by one of them; 0 = none is held
-	ReleaseFailures int64         // files that could not be closed or removed
+	OpenFiles       int           // descriptors, for reading and of the journal
+	MappedFiles     int
+	ReleaseFailures int64 // files that could not be closed or removed
 }
 
 // Stats costs a look at every run and segment.
@@ -99,6 +101,10 @@ func (t *Tree) Stats() Stats {
 		ReleaseFailures: t.stats.releaseFailures.Load(),
 	}
 	s.Readers, s.OldestRead = t.views.epochs.active()
+	s.OpenFiles, s.MappedFiles = t.files.Count(), t.files.Mapped()
+	if t.journal != nil {
+		s.OpenFiles += t.journal.Open()
+	}
 	hold, err := t.Acquire(0)
 	if err != nil {
 		return s

@@ -25,6 +25,7 @@ import (
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/vfs"
@@ -43,6 +44,7 @@ type Config struct {
 	SegmentBytes  int64  // size at which a journal segment ends
 	RunFileBytes  int64  // size at which a file of a run ends
 	NoMap         bool   // read files without mapping them
+	OpenFiles     int    // file descriptors, at most; 0 = no limit
 	CacheBytes    int64  // of run chunks, where files are not mapped; 0 = a default
 	Retention     Retention
 	Now           func() time.Time
@@ -72,7 +74,8 @@ type Tree struct {
 	stats   counters
 	work    background
 	spares  recycle
-	chunks  *run.Cache // of runs whose files are not mapped
+	chunks  *run.Cache    // of runs whose files are not mapped
+	files   *pageio.Files // opens what is read
 	slowed  slowed
 
 	published atomic.Uint64 // newest visible version
