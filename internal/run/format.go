@@ -23,6 +23,7 @@ const (
 	secKeys    = 17
 	secFilter  = 18
 	secForeign = 19 // reserved: chunks in files of other runs
+	secFilters = 20
 
 	filterWords = 1 // kind of the filter of package filter
 
@@ -38,16 +39,11 @@ type record struct {
 	first, last     []byte
 }
 
-// filterRecord says where a run's filter is, in its last file.
-type filterRecord struct {
-	offset, words uint64
-	checksum      uint32
-}
-
 // directory is what a file says of its chunks.
 type directory struct {
 	chunks []record
 	filter filterRecord // of the whole run; no words: none
+	parts  []filterRecord
 }
 
 func appendDirectory(b []byte, d *directory) []byte {
@@ -76,15 +72,7 @@ func appendDirectory(b []byte, d *directory) []byte {
 	}
 	b = chunk.EndSection(b, at)
 
-	if f := &d.filter; f.words > 0 {
-		b, at = chunk.AppendSection(b, secFilter, 0)
-		b = binary.LittleEndian.AppendUint32(b, filterWords)
-		b = binary.LittleEndian.AppendUint32(b, f.checksum)
-		b = binary.LittleEndian.AppendUint64(b, f.offset)
-		b = binary.LittleEndian.AppendUint64(b, f.words)
-		b = chunk.EndSection(b, at)
-	}
-	return b
+	return appendFilters(b, d)
 }
 
 func appendRecord(b []byte, r *record) []byte {
@@ -112,13 +100,9 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		case secKeys:
 			keys = p
 		case secFilter:
-			if len(p) < 24 || binary.LittleEndian.Uint32(p) != filterWords {
-				return true, nil // a filter of another kind: do without
-			}
-			d.filter = filterRecord{binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:]), binary.LittleEndian.Uint32(p[4:])}
-			if f := &d.filter; f.offset > end || f.words > (end-f.offset)/8 {
-				return true, fmt.Errorf("filter of %d words at %d", f.words, f.offset)
-			}
+			return true, d.decodeFilter(p, end)
+		case secFilters:
+			return true, d.decodeFilters(p, end)
 		default:
 			return false, nil
 		}

@@ -2,7 +2,6 @@ package run
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -37,7 +36,8 @@ type OpenConfig struct {
 type Reader struct {
 	keys   keys
 	chunks []chunk.Chunk
-	filter filter.Filter
+	filter filter.Filter   // of all keys; empty: none
+	parts  []filter.Filter // of the keys of each chunk; nil: none
 
 	meta  Meta
 	files []*file
@@ -73,8 +73,7 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 	if err := r.check(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
-	var err error
-	if r.filter, err = readFilter(r.files[len(r.files)-1]); err != nil {
+	if err := r.readFilters(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
 	if r.cache == nil && !r.Mapped() {
@@ -158,26 +157,6 @@ func (r *Reader) check() error {
 	return nil
 }
 
-// readFilter reads the filter of a run, whose last file f is.
-func readFilter(f *file) (filter.Filter, error) {
-	at := &f.dir.filter
-	if at.words == 0 {
-		return nil, nil
-	}
-	b := make([]byte, 8*at.words)
-	if err := f.ReadFull(b, int64(at.offset)); err != nil {
-		return nil, err
-	}
-	if got := f.id.Sum(int64(at.offset), b); got != at.checksum {
-		return nil, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
-	}
-	words := make(filter.Filter, at.words)
-	for i := range words {
-		words[i] = binary.LittleEndian.Uint64(b[8*i:])
-	}
-	return words, nil
-}
-
 func (r *Reader) makeChunks() {
 	r.chunks = make([]chunk.Chunk, len(r.dir))
 	for k, f := range r.files {
@@ -217,13 +196,6 @@ func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
 func (r *Reader) Mapped() bool {
 	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.Mapped() == nil })
 }
-
-// Filter is the filter of the run's keys, empty if there is none. Whoever asks
-// several runs loads Filter().Word(hash) of all before testing any.
-func (r *Reader) Filter() filter.Filter { return r.filter }
-
-// MayContain is false only if no version of the key with this hash is in the run.
-func (r *Reader) MayContain(hash uint64) bool { return r.filter.MayContain(hash) }
 
 // Get finds the newest version of key that is not newer than at and fills in
 // dst; dst.Key becomes key. The filter is not asked.

@@ -1,10 +1,8 @@
 package run
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
-	"github.com/brockdb/brock/internal/run/filter"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -29,8 +26,10 @@ type WriterConfig struct {
 	UUID      [16]byte
 	Seed      uint64               // of the store's key hash
 	NextNum   func() entry.FileNum // the number of each file
-	FileBytes int64                // bound of a file's chunks and directory; 0 = DefaultFileBytes
+	FileBytes int64                // bound of a file's chunks and directory, but for one filter; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
+
+	FilterKeys int // for how many keys a filter is made, about; 0 = DefaultFilterKeys
 }
 
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
@@ -38,13 +37,16 @@ type WriterConfig struct {
 type Writer struct {
 	cfg    WriterConfig
 	b      *chunk.Builder
-	hashes []uint64 // of all keys, for the filter
-	refs   map[entry.FileNum]*Ref
-	ref    *Ref // the last one used
-	stats  chunk.Stats
-	meta   Meta
-	err    error
-	done   bool
+	hashes []uint64 // of the keys in chunks from filtered on
+	chunks int      // written to all files
+
+	filtered int // of them, those that have a filter
+	refs     map[entry.FileNum]*Ref
+	ref      *Ref // the last one used
+	stats    chunk.Stats
+	meta     Meta
+	err      error
+	done     bool
 
 	file     vfs.File
 	out      *pageio.Appender // to file
@@ -61,6 +63,9 @@ type Writer struct {
 func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.FileBytes <= 0 {
 		cfg.FileBytes = DefaultFileBytes
+	}
+	if cfg.FilterKeys <= 0 {
+		cfg.FilterKeys = DefaultFilterKeys
 	}
 	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}}
 }
@@ -148,7 +153,8 @@ func (w *Writer) flush() error {
 	w.meta.Last = r.last
 	w.dir.chunks = append(w.dir.chunks, r)
 	w.dirBytes += int64(recordSize + 8 + len(r.first) + len(r.last))
-	return nil
+	w.chunks++
+	return w.cutFilter()
 }
 
 func (w *Writer) write(b []byte) error {
@@ -225,23 +231,6 @@ func (w *Writer) Finish() (Meta, error) {
 	sortRefs(w.meta.Refs)
 	w.release()
 	return w.meta, nil
-}
-
-func (w *Writer) writeFilter() error {
-	n := filter.Words(len(w.hashes))
-	if n == 0 || n > math.MaxInt32 {
-		return nil
-	}
-	f := make(filter.Filter, n)
-	for _, h := range w.hashes {
-		f.Add(h)
-	}
-	b := make([]byte, 0, 8*n)
-	for _, word := range f {
-		b = binary.LittleEndian.AppendUint64(b, word)
-	}
-	w.dir.filter = filterRecord{offset: uint64(w.offset), words: uint64(n), checksum: w.id.Sum(w.offset, b)}
-	return w.write(b)
 }
 
 // Abort removes what was written. It does nothing after Finish.

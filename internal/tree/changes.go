@@ -32,7 +32,7 @@ func (t *Tree) Newest(key []byte, h uint64, since entry.Version) (newest entry.V
 		}
 	}
 	for _, r := range v.runs {
-		if r.MaxVersion() <= since || !r.MayContain(h) {
+		if r.MaxVersion() <= since || !r.MayContain(key, h) {
 			continue
 		}
 		if found, err := r.Get(key, h, entry.MaxVersion, &e); found || err != nil {
