@@ -62,7 +62,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 			t.Parallel()
 			keys := *manyKeys
 			if testing.Short() {
-				keys = min(keys, 3000)
+				keys = min(keys, 1500)
 			}
 			s := manyFiles{T: t, keys: keys, options: Options{
 				Dir: t.TempDir(), FS: fs, Durability: Buffered,
