@@ -24,6 +24,10 @@ type Collection struct {
 	Remap func(source, target entry.FileNum, moves []segment.Move) (Remap, error)
 	// Discard removes a remap that was written for nothing.
 	Discard func(Remap)
+	// Memory is how many bytes the keys and places of records may take that are
+	// sorted at a time; 0 = DefaultMemory. Where each record went is kept beside
+	// it, in 16 bytes.
+	Memory int
 	// Pace is called for every few bytes read or written, and may wait; nil never does.
 	Pace func(ctx context.Context, n int) error
 }
@@ -55,8 +59,12 @@ func (d *Damaged) Error() string { return d.Err.Error() }
 // Unwrap is what was found.
 func (d *Damaged) Unwrap() error { return d.Err }
 
-// Collect copies the live records of the victims, in key order, to one new
-// segment, and writes where they went. Nothing that is live is left out: if one
+// DefaultMemory is that of a Collection.
+const DefaultMemory = 64 << 20
+
+// Collect copies the live records of the victims to one new segment, in key order
+// as far as memory allows: else in several sequences that are. It writes where
+// they went. Nothing that is live is left out: if one
 // record can't be read, that is a *Damaged. Memory is taken for keys and places,
 // not for values. On an error it removes what it wrote.
 func Collect(ctx context.Context, c Collection) (out Output, err error) {
@@ -66,23 +74,29 @@ func Collect(ctx context.Context, c Collection) (out Output, err error) {
 			w.abort()
 		}
 	}()
+	if w.Memory <= 0 {
+		w.Memory = DefaultMemory
+	}
 	for i := range c.Victims {
 		if err := w.gather(ctx, i); err != nil {
 			return out, err
 		}
 	}
-	if len(w.records) == 0 {
-		return out, nil
-	}
-	slices.SortFunc(w.records, w.compare)
 	if err := w.copyAll(ctx); err != nil {
 		return out, err
+	}
+	if w.target == nil {
+		return out, nil
 	}
 	return out, w.finish()
 }
 
 // keyBlock is the memory that keys are gathered in at a time.
 const keyBlock = 1 << 20
+
+// liveBytes is what a live record takes beside its key; slices that grow have
+// room for half as many again.
+const liveBytes = 40 * 3 / 2
 
 // live is a record that moves.
 type live struct {
@@ -96,7 +110,8 @@ type live struct {
 type collector struct {
 	Collection
 	out     *Output
-	records []live
+	records []live // gathered, not yet written
+	memory  int    // that they and their keys take
 	keys    []byte // block being filled
 	target  *segment.ValueWriter
 	bytes   uint64           // of values written
@@ -106,7 +121,9 @@ type collector struct {
 // gather notes the live records of a victim, in one sequential read of it.
 func (w *collector) gather(ctx context.Context, victim int) error {
 	v := w.Victims[victim]
-	before := len(w.records)
+	found := uint64(0)
+	want := v.Segment.Records - v.Segment.DeadRecords()
+	w.moves[victim] = make([]segment.Move, 0, min(want, uint64(v.End())/manifest.Granule))
 	w.out.Bytes += uint64(v.End())
 	paced := int64(0)
 	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
@@ -115,6 +132,13 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 		if !rec.Own || rec.Size < manifest.Granule || v.Segment.IsDead(uint64(off)) {
 			return nil
 		}
+		if w.memory+liveBytes+len(rec.Key) > w.Memory {
+			if err := w.copyAll(ctx); err != nil {
+				return err
+			}
+		}
+		found++
+		w.memory += liveBytes + len(rec.Key)
 		w.records = append(w.records, live{key: w.keep(rec.Key), offset: off, size: uint32(rec.Size), victim: uint32(victim)})
 		if off-paced < paceBytes {
 			return nil
@@ -126,9 +150,9 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	if err != nil {
 		return damaged(v.Segment.Num, err)
 	}
-	if got, want := uint64(len(w.records)-before), v.Segment.Records-v.Segment.DeadRecords(); got != want {
+	if found != want {
 		return damaged(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
-			"%d records are not dead, the manifest knows of %d", got, want))
+			"%d records are not dead, the manifest knows of %d", found, want))
 	}
 	return nil
 }
@@ -162,10 +186,17 @@ func (w *collector) pace(ctx context.Context, n int) error {
 	return w.Pace(ctx, n)
 }
 
+// copyAll writes the records that were gathered, in key order.
 func (w *collector) copyAll(ctx context.Context) (err error) {
-	if w.target, err = w.Target(); err != nil {
-		return err
+	if len(w.records) == 0 {
+		return nil
 	}
+	if w.target == nil {
+		if w.target, err = w.Target(); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(w.records, w.compare)
 	written := 0
 	for i := range w.records {
 		r := &w.records[i]
@@ -184,6 +215,7 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 			written = 0
 		}
 	}
+	w.records, w.memory, w.keys = w.records[:0], 0, nil
 	return nil
 }
 
@@ -219,6 +251,9 @@ func (w *collector) abort() {
 
 // damaged tells damage from other errors.
 func damaged(num entry.FileNum, err error) error {
+	if d := (*Damaged)(nil); errors.As(err, &d) {
+		return err // of another segment, whose records were written meanwhile
+	}
 	if c := (*errs.Corruption)(nil); errors.As(err, &c) {
 		return &Damaged{Segment: num, Err: err}
 	}

@@ -33,6 +33,10 @@ type File struct {
 	opening    sync.Mutex                 // held while it is opened again
 }
 
+// NewBits returns an empty set of the numbers in [0, n) in the memory that the
+// store has for what is known of its files.
+func (f *File) NewBits(n int64) Bits { return f.files.Bits.NewBits(n) }
+
 // Name is the base name of the file.
 func (f *File) Name() string { return f.name }
 

@@ -20,6 +20,8 @@ import (
 // someone replace it none the less, checksums will not fit: they are bound to
 // the store, the file and the place.
 type Files struct {
+	Bits *BitMemory // of what is known of the files; nil = unbounded
+
 	fs       vfs.FS
 	limit    int
 	mappings int64 // of the process, at most

@@ -11,7 +11,6 @@ import (
 
 const (
 	maxRemaps     = 16      // relocated segments at most
-	maxMoved      = 2 << 20 // records that one collection of several segments moves
 	recordBytes   = 64      // more than this around a value in a journal segment is not its record's
 	idleGarbage   = 20      // percent of what is live that an idle store keeps as garbage, and
 	idleSlack     = 8 << 20 // so much more; less if space is asked for:
@@ -136,7 +135,7 @@ func (w *wasted) collection() *Collection {
 		if !w.wanted(v, left) {
 			continue
 		}
-		if len(c.Victims) > 0 && (live+v.live > w.options.SegmentBytes || records+v.records > maxMoved) {
+		if len(c.Victims) > 0 && (live+v.live > w.options.SegmentBytes || records+v.records > w.options.MovedRecords) {
 			continue
 		}
 		c.Victims = append(c.Victims, v.num)

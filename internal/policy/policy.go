@@ -32,6 +32,9 @@ type Options struct {
 	GarbageShare int
 	// SegmentBytes bounds the live data that one collection moves; 0 = 256 MB.
 	SegmentBytes uint64
+	// MovedRecords bounds the records that one collection of several segments
+	// moves; 0 = 2 million.
+	MovedRecords uint64
 }
 
 func (o Options) withDefaults() Options {
@@ -47,6 +50,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 256 << 20
+	}
+	if o.MovedRecords == 0 {
+		o.MovedRecords = 2 << 20
 	}
 	return o
 }

@@ -70,7 +70,7 @@ func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
 
 func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64) (*Reader, error) {
 	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end,
-		verified: pageio.NewBits(limit / granule), resident: pageio.NewBits(limit/pageSize + 1)}
+		verified: file.NewBits(limit / granule), resident: file.NewBits(limit/pageSize + 1)}
 	page := make([]byte, HeaderSize)
 	err := file.ReadFull(page, 0)
 	if err == nil {
@@ -78,7 +78,7 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 		err = headerError(r.name, err)
 	}
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
@@ -301,4 +301,8 @@ func (r *Reader) Header() Header { return r.header }
 func (r *Reader) End() int64 { return r.end.Load() }
 
 // Close releases the file and its mapping; no value may be used afterwards.
-func (r *Reader) Close() error { return r.file.Close() }
+func (r *Reader) Close() error {
+	r.verified.Free()
+	r.resident.Free()
+	return r.file.Close()
+}
