@@ -32,6 +32,8 @@ func (f *flat) Close() error                                   { return nil }
 func (f *flat) Version() entry.Version                         { return 1 }
 func (f *flat) Value(_ []byte, e *entry.Entry) ([]byte, error) { return e.Value, nil }
 func (f *flat) Touch(*entry.Entry) bool                        { return true }
+func (f *flat) Jump(*entry.Entry) uint64                       { return 0 }
+func (f *flat) Scattered(uint64)                               {}
 func (f *flat) Iterator() iterator.Iterator                    { return &flatIterator{entries: f.entries} }
 func (f *flat) Get(key []byte, dst *entry.Entry) (bool, error) {
 	i := int(binary.BigEndian.Uint64(key[len(key)-8:])) % len(f.entries)

@@ -35,6 +35,10 @@ type pin interface {
 	// Touch has a separated value brought near; false means that Value may
 	// have to wait for the disk, and more so than a goroutine costs.
 	Touch(e *entry.Entry) bool
+	// Jump tells how many bytes count as scattered because e's separated value
+	// lies far from the one before; Scattered adds such bytes up.
+	Jump(e *entry.Entry) uint64
+	Scattered(bytes uint64)
 	// Iterator walks all versions, also those newer than Version.
 	Iterator() iterator.Iterator
 	Release()

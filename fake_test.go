@@ -202,7 +202,9 @@ func (p *fakePin) Value(key []byte, n *entry.Entry) ([]byte, error) {
 }
 
 // Touch says of every other value that it is near.
-func (p *fakePin) Touch(n *entry.Entry) bool { p.check(); return n.Version%2 == 0 }
+func (p *fakePin) Jump(n *entry.Entry) uint64 { p.check(); return n.Handle.Length }
+func (p *fakePin) Scattered(uint64)           { p.check() }
+func (p *fakePin) Touch(n *entry.Entry) bool  { p.check(); return n.Version%2 == 0 }
 
 func (p *fakePin) Iterator() iterator.Iterator { return &fakeIterator{pin: p, i: -1} }
 

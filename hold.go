@@ -34,9 +34,13 @@ func (it *Iterator) release() {
 	it.item.lent.poison()
 	it.valid, it.item.e, it.item.ahead = false, nil, nil
 	if it.window != nil {
-		it.window.stop()
+		it.window.leave()
+		it.window = nil
 	}
 	t := it.txn
+	if it.jumps.bytes > 0 {
+		t.pin.Scattered(it.jumps.bytes)
+	}
 	t.mu.Lock()
 	if it.listed {
 		it.unlink()

@@ -69,7 +69,10 @@ type Iterator struct {
 	left    int  // of Limit
 	err     error
 	covered span
-	window  *window // values read ahead, if asked for
+	window  *window // values read ahead, if asked for, or if jumps are many
+	jumps   jumps
+	asked   int32 // item.fetched when it was looked at last
+	far     int32 // values that a window would have helped with; below zero: not yet
 	scratch []byte
 
 	firstKey, firstScratch [32]byte // where walk.key and scratch begin
@@ -102,7 +105,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 		it.window = newWindow(it, o.Prefetch)
 	}
 	if o.Prefetch != 0 || o.KeysOnly {
-		it.item.fetched = math.MinInt32 // never adapts
+		it.far = math.MinInt32 // never adapts
 	}
 	it.plain = it.isPlain()
 	return it
@@ -162,8 +165,8 @@ func (it *Iterator) position(key []byte, turned bool) {
 
 // Next moves to the next item in the direction of travel.
 func (it *Iterator) Next() {
-	if it.item.fetched >= readsToWindow {
-		it.adapt()
+	if it.item.fetched != it.asked {
+		it.passed()
 	}
 	if it.plain && it.valid && it.turned == it.opts.Reverse && it.open() {
 		it.item.lent.poison()
@@ -204,6 +207,9 @@ func (it *Iterator) step() bool {
 // Prev moves to the item before, against the direction of travel. At no item,
 // also past the end, it stays there.
 func (it *Iterator) Prev() {
+	if it.item.fetched != it.asked {
+		it.passed()
+	}
 	if it.valid && it.opts.Limit > 0 {
 		it.left++
 	}

@@ -47,6 +47,9 @@ type TreeMetrics struct {
 	CompactedBytes  int64 // written by compactions
 	Collections     int64
 	CollectedBytes  int64 // written by collections
+	Clusterings     int64 // times that values were sorted because scans jumped among them
+	ClusteredBytes  int64 // written by them
+	ScatteredBytes  int64 // of values that scans jumped to, and nothing was done for yet
 	Remaps          int   // collected segments that entries are still led on from
 	RemapBytes      int64 // in the files that do so
 	JournalBytes    int64 // appended to the journal
@@ -59,7 +62,7 @@ type TreeMetrics struct {
 
 // WriteAmp is the bytes written to files per byte of the records committed.
 func (m *Metrics) WriteAmp() float64 {
-	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes+m.Tree.CollectedBytes, m.Bytes)
+	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes+m.Tree.CollectedBytes+m.Tree.ClusteredBytes, m.Bytes)
 }
 
 // SpaceAmp is the bytes in files per byte that entries still need.
@@ -89,6 +92,7 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
 	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
+	fmt.Fprintf(&b, "clustered   %d times, %s; scattered since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.ScatteredBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
 	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)

@@ -203,11 +203,14 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		Now:           clock,
 		Jobs:          o.jobs,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
-		Policy:        policy.Options{GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio))},
-		Exclusive:     func(fn func() error) error { return o.db.exclusive(fn) },
-		OnWork:        o.onWork,
-		OnStall:       o.onStall,
-		OnFailure:     o.onFailure,
+		Policy: policy.Options{
+			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
+			NoClustering: o.options.Maintenance.NoClustering,
+		},
+		Exclusive: func(fn func() error) error { return o.db.exclusive(fn) },
+		OnWork:    o.onWork,
+		OnStall:   o.onStall,
+		OnFailure: o.onFailure,
 	}, o.log)
 	o.tree = t
 	return recovery, err
@@ -251,7 +254,8 @@ func (o *opening) onWork(w tree.Work) {
 		call = o.options.Events.Flush
 	case "collection":
 		call = o.options.Events.Collection
-		// Unlike other work, this goes on with something else.
+	}
+	if w.Segments > 0 { // unlike other work, this goes on with something else
 		var c *CorruptionError
 		if errors.As(w.Err, &c) && o.options.Events.Corruption != nil {
 			o.options.Events.Corruption(c)
@@ -325,6 +329,9 @@ func (e treeEngine) Metrics() TreeMetrics {
 		CompactedBytes:  s.MergedBytes,
 		Collections:     s.Collections,
 		CollectedBytes:  s.MovedBytes,
+		Clusterings:     s.Clusterings,
+		ClusteredBytes:  s.SortedBytes,
+		ScatteredBytes:  s.ScatteredBytes,
 		Remaps:          s.Remaps,
 		RemapBytes:      s.RemapBytes,
 		JournalBytes:    s.JournalBytes,

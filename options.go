@@ -78,6 +78,10 @@ type Maintenance struct {
 	// IdleAfter is for how long nothing is written before the store tidies up:
 	// then little garbage stays, whatever GarbageRatio is; 0 = 2 s.
 	IdleAfter time.Duration
+	// NoClustering has values stay where they are, however scans jump. Otherwise
+	// a store that rests sorts values once scans have shown that they lie in the
+	// order in which they were written.
+	NoClustering bool
 }
 
 // Tuning holds sizes that the defaults choose well for nearly everyone.

@@ -99,7 +99,7 @@ func (s *spaceStore) settled() {
 	bound := 1.25 + float64(some)/float64(s.liveBytes())
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	for range 2000 {
+	for range 6000 {
 		if s.ratio() <= bound {
 			break
 		}

@@ -10,7 +10,8 @@ import (
 )
 
 // The benchmarks here run on a real store in the file system: n keys of 22 bytes
-// with random values, loaded in random order, then compacted and quiet.
+// with random values, loaded in random order, then compacted and quiet. Values
+// stay as they were loaded, unless a benchmark says otherwise.
 
 type storeShape struct{ keys, value, threshold int }
 
@@ -22,9 +23,12 @@ func (s storeShape) key(i int) []byte { return fmt.Appendf(nil, "user/%017d", i*
 
 // open loads a store of this shape.
 func (s storeShape) open(tb testing.TB) *DB {
-	db, err := Open(Options{
-		Dir: tb.TempDir(), Durability: Buffered, KeyspaceDefaults: KeyspaceOptions{ValueThreshold: s.threshold},
-	})
+	return s.openWith(tb, Options{Maintenance: Maintenance{NoClustering: true}})
+}
+
+func (s storeShape) openWith(tb testing.TB, o Options) *DB {
+	o.Dir, o.Durability, o.KeyspaceDefaults.ValueThreshold = tb.TempDir(), Buffered, s.threshold
+	db, err := Open(o)
 	must(tb, err)
 	tb.Cleanup(func() { must(tb, db.Close()) })
 	s.load(tb, db)
@@ -116,6 +120,61 @@ func BenchmarkStoreScan(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkStoreSorted compares values as they were loaded with values that were
+// sorted after a scan: scans of all, and seeks to a key with 50 pairs from there.
+func BenchmarkStoreSorted(b *testing.B) {
+	shape := storeShape{1 << 18, 1024, 512}
+	b.Run("as loaded", func(b *testing.B) { shape.benchScans(b, shape.open(b)) })
+	b.Run("sorted", func(b *testing.B) {
+		sorted := make(chan WorkInfo, 1)
+		db := shape.openWith(b, Options{Maintenance: Maintenance{IdleAfter: 1}, Events: Events{Compaction: func(w WorkInfo) {
+			if w.Reason == "scans jump" {
+				sorted <- w
+			}
+		}}})
+		shape.scan(b, db, nil, 1<<30)
+		must(b, (<-sorted).Err)
+		shape.benchScans(b, db)
+	})
+}
+
+func (s storeShape) benchScans(b *testing.B, db *DB) {
+	s.scan(b, db, nil, 1<<30) // maps and verifies
+	b.Run("scan", func(b *testing.B) {
+		b.ReportAllocs()
+		for n := b.N; n > 0; n -= s.keys {
+			s.scan(b, db, nil, n)
+		}
+	})
+	b.Run("seek", func(b *testing.B) {
+		b.ReportAllocs()
+		r := rand.New(rand.NewPCG(3, 4))
+		var key []byte
+		for b.Loop() {
+			key = fmt.Appendf(key[:0], "user/%017d", r.IntN(s.keys)*7919)
+			s.scan(b, db, key, 50)
+		}
+	})
+}
+
+// scan touches up to n pairs from a key on.
+func (s storeShape) scan(b *testing.B, db *DB, from []byte, n int) {
+	must(b, db.View(func(txn *Txn) error {
+		it := txn.NewIterator(IteratorOptions{})
+		defer it.Close()
+		it.Seek(from)
+		for ; n > 0 && it.Valid(); n-- {
+			v, err := it.Item().Value()
+			if err != nil {
+				return err
+			}
+			touch(v)
+			it.Next()
+		}
+		return it.Err()
+	}))
 }
 
 // BenchmarkStoreFirstScan scans with values what the process has not read yet,

@@ -2,6 +2,7 @@ package brock
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -14,7 +15,8 @@ import (
 // processor is asked for the first bytes, many at once.
 type window struct {
 	it       *Iterator
-	slots    []*slot // a ring
+	slots    []*slot // a ring, the beginning of all
+	all      []*slot // kept for the next iterator, without keys and values
 	head     int     // the iterator's item
 	count    int     // entries held, the item included
 	turned   bool    // the direction of the entries ahead
@@ -41,33 +43,54 @@ const (
 	slotKey       = 40 // bytes of key that a slot has room for at first
 
 	// The windows that IteratorOptions.Prefetch = 0 makes.
-	nearWindow     = 16   // slots while values are in memory
-	farWindow      = 64   // slots once the disk is asked
-	readsToWindow  = 4    // values fetched before there is one
-	unaskedToClose = 32   // values not asked for, in a row, after which there is none
-	readsToReturn  = 1000 // values fetched then before there is one again
+	nearWindow     = 16       // slots while values are in memory
+	farWindow      = 64       // slots once the disk is asked
+	jumpsToWindow  = 4        // values that lie elsewhere than those before, until there is one
+	largeValue     = 16 << 10 // is as good as elsewhere
+	unaskedToClose = 32       // values not asked for, in a row, after which there is none
+	jumpsToReturn  = 1000     // values elsewhere until there is one again
 )
 
+// windows are those that no iterator has. No goroutine knows their slots; keys,
+// which an item hands out, are never used again.
+var windows = sync.Pool{New: func() any { return new(window) }}
+
 func newWindow(it *Iterator, n int) *window {
-	w := &window{it: it}
+	w := windows.Get().(*window)
+	*w = window{it: it, all: w.all, fetch: w.fetch}
 	w.grow(max(n, 2))
 	return w
 }
 
+// leave gives the window back, when no value is being read any more.
+func (w *window) leave() {
+	w.stop()
+	for _, s := range w.slots {
+		*s = slot{}
+	}
+	w.it, w.slots = nil, nil
+	if clear(w.fetch[:cap(w.fetch)]); len(w.all) <= farWindow {
+		windows.Put(w)
+	}
+}
+
 // grow adds slots until there are n.
 func (w *window) grow(n int) {
-	ring := make([]*slot, n)
-	for i := range w.slots {
-		ring[i] = w.slots[(w.head+i)%len(w.slots)]
+	had := len(w.slots)
+	w.fetch = append(append(w.fetch[:0], w.slots[w.head:]...), w.slots[:w.head]...)
+	copy(w.slots, w.fetch) // the ring begins with its head
+	if len(w.all) < n {
+		fresh := make([]slot, n-len(w.all))
+		w.all = slices.Grow(w.all, len(fresh))
+		for i := range fresh {
+			w.all = append(w.all, &fresh[i])
+		}
 	}
-	fresh := make([]slot, n-len(w.slots))
-	keys := make([]byte, len(fresh)*slotKey)
-	for i := range fresh {
-		fresh[i].key = keys[i*slotKey : i*slotKey : (i+1)*slotKey]
-		ring[len(w.slots)+i] = &fresh[i]
+	w.slots, w.head = w.all[:n], 0
+	keys := make([]byte, (n-had)*slotKey)
+	for i, s := range w.slots[had:] {
+		s.key = keys[i*slotKey : i*slotKey : (i+1)*slotKey]
 	}
-	w.fetch = make([]*slot, 0, n)
-	w.slots, w.head = ring, 0
 }
 
 // begin starts from where the sources are; ok says that they are at an entry.
@@ -87,6 +110,7 @@ func (w *window) move(turned bool) bool {
 		w.unasked++
 		if s.asked {
 			w.unasked = 0
+			w.it.jumps.pass(w.it.txn.pin, &s.entry)
 		}
 	}
 	w.head, w.count = (w.head+1)%len(w.slots), w.count-1
@@ -150,10 +174,14 @@ func bringNear(p pin, slots []*slot, errp *error, owner any) (read int) {
 		s.ahead = true
 		s.pending.Add(1)
 	}
-	if len(far) == 0 {
-		return 0
+	if len(far) > 0 {
+		readAll(p, slices.Clone(far), owner) // the caller's slice is for other ones soon
 	}
-	far = append([]*slot(nil), far...) // outlives the caller's slice
+	return len(far)
+}
+
+// readAll starts goroutines that read the values of slots.
+func readAll(p pin, far []*slot, owner any) {
 	readers := min(windowReaders, len(far))
 	for r := range readers {
 		go func() {
@@ -163,7 +191,6 @@ func bringNear(p pin, slots []*slot, errp *error, owner any) (read int) {
 			runtime.KeepAlive(owner)
 		}()
 	}
-	return len(far)
 }
 
 func (s *slot) read(p pin) {
@@ -197,9 +224,24 @@ func (w *window) stop() {
 	}
 }
 
-// adapt makes a window once values are asked for one after the other.
+// passed notes that the value of the item was asked for, which is about to be
+// left; a window is made when it helps. Values that lie one after the other come
+// without one.
+func (it *Iterator) passed() {
+	it.asked = it.item.fetched
+	if e := it.item.e; e != nil && e.Separated && !it.closed.Load() {
+		if it.jumps.pass(it.txn.pin, e) || e.Handle.Length >= largeValue {
+			it.far++
+		}
+		if it.far >= jumpsToWindow {
+			it.adapt()
+		}
+	}
+}
+
+// adapt makes a window, because values lie far from each other.
 func (it *Iterator) adapt() {
-	it.item.fetched = 0
+	it.far = 0
 	if !it.valid || !it.usable() {
 		return
 	}
@@ -216,7 +258,8 @@ func (it *Iterator) unadapt() {
 	w := it.window
 	w.stop()
 	w.turn()
+	w.leave()
 	it.window, it.item.ahead = nil, nil
-	it.item.fetched = readsToWindow - readsToReturn
+	it.far = jumpsToWindow - jumpsToReturn
 	it.plain = it.isPlain()
 }

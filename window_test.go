@@ -2,20 +2,22 @@ package brock
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// separated is a store of n keys with values outside of the tree, opened anew,
-// so that none was read yet.
-func separated(t *testing.T, n int) *DB {
+// separated is a store of n keys with values outside of the tree, which lie there
+// as they were written, opened anew, so that none was read yet.
+func separated(t *testing.T, order []int) *DB {
 	t.Helper()
 	o := Options{Dir: t.TempDir(), Durability: Buffered, KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 64}}
 	db, err := Open(o)
 	must(t, err)
 	must(t, db.Update(func(txn *Txn) error {
-		for i := range n {
+		for _, i := range order {
 			if err := txn.Set(windowKey(i), windowValue(i)); err != nil {
 				return err
 			}
@@ -33,7 +35,7 @@ func windowValue(i int) []byte { return b(strings.Repeat(fmt.Sprintf("%06d", i),
 // helps, and every key and value is right all along.
 func TestWindowComesAndGoes(t *testing.T) {
 	const n = 4000
-	db := separated(t, n)
+	db := separated(t, rand.New(rand.NewPCG(1, 1)).Perm(n))
 	for _, o := range []IteratorOptions{{}, {Reverse: true}, {KeysOnly: true}, {Prefetch: -1}, {Prefetch: 5}} {
 		must(t, db.View(func(txn *Txn) error {
 			it := txn.NewIterator(o)
@@ -52,7 +54,7 @@ func TestWindowComesAndGoes(t *testing.T) {
 					wantEqual(t, "value", string(v), string(windowValue(at)))
 				}
 				switch i {
-				case 50, 1900:
+				case 50, 2800:
 					wantEqual(t, fmt.Sprintf("%+v: window at %d", o, i), it.window != nil, adapts || o.Prefetch > 0)
 				case 400, 900:
 					wantEqual(t, fmt.Sprintf("%+v: window at %d", o, i), it.window != nil, o.Prefetch > 0)
@@ -69,9 +71,67 @@ func TestWindowComesAndGoes(t *testing.T) {
 	noGoroutines(t)
 }
 
+// Values that lie in the order in which they are asked for need no window, and
+// nobody counts a jump, in either direction.
+func TestNoWindowForWhatLiesInOrder(t *testing.T) {
+	const n = 4000
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	db := separated(t, order)
+	for _, o := range []IteratorOptions{{}, {Reverse: true}, {Prefetch: -1}, {Prefetch: 5}} {
+		must(t, db.View(func(txn *Txn) error {
+			it := txn.NewIterator(o)
+			for it.Rewind(); it.Valid(); it.Next() {
+				_, err := it.Item().Value()
+				must(t, err)
+			}
+			wantEqual(t, "jumps", it.jumps.bytes, 0)
+			wantEqual(t, "window", it.window != nil, o.Prefetch > 0)
+			return it.Close()
+		}))
+	}
+}
+
+// What a window leaves to the next one is clean, and no two iterators ever share one.
+func TestWindowsAreUsedAgain(t *testing.T) {
+	const n = 2000
+	db := separated(t, rand.New(rand.NewPCG(1, 1)).Perm(n))
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for round := range 30 {
+				must(t, db.View(func(txn *Txn) error {
+					a := txn.NewIterator(IteratorOptions{})
+					b := txn.NewIterator(IteratorOptions{Prefetch: 1 + (g*31+round*17)%100, Reverse: true})
+					a.Rewind()
+					b.Rewind()
+					for i := range 60 + round {
+						for at, it := range map[int]*Iterator{i: a, n - 1 - i: b} {
+							v, err := it.Item().Value()
+							if string(it.Item().Key()) != string(windowKey(at)) || string(v) != string(windowValue(at)) || err != nil {
+								t.Errorf("item %d is %q with %q, %v", at, it.Item().Key(), v, err)
+							}
+							it.Next()
+						}
+					}
+					if round%3 > 0 { // the transaction's end ends the others
+						must(t, a.Close())
+						must(t, b.Close())
+					}
+					return nil
+				}))
+			}
+		})
+	}
+	wg.Wait()
+	noGoroutines(t)
+}
+
 // TestReadersEndWithTheirIterator leaves iterators and GetMany in the middle.
 func TestReadersEndWithTheirIterator(t *testing.T) {
-	db := separated(t, 1000)
+	db := separated(t, rand.New(rand.NewPCG(1, 1)).Perm(1000))
 	for _, prefetch := range []int{0, 100} {
 		must(t, db.View(func(txn *Txn) error {
 			i := 0
@@ -118,7 +178,7 @@ func noGoroutines(t *testing.T) {
 
 func TestGetManyReadsAhead(t *testing.T) {
 	const n = 1000
-	db := separated(t, n)
+	db := separated(t, rand.New(rand.NewPCG(1, 1)).Perm(n))
 	must(t, db.View(func(txn *Txn) error {
 		var keys [][]byte
 		for i := range n {

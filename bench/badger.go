@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
@@ -131,6 +132,27 @@ func (s *badgerStore) values(o badger.IteratorOptions, from []byte, n int) (t Ta
 
 func (s *badgerStore) CommitOne(key, value []byte) error {
 	return s.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) })
+}
+
+func (s *badgerStore) Change(changes []Change) error {
+	return s.db.Update(func(txn *badger.Txn) error {
+		for i := range changes {
+			c := &changes[i]
+			var err error
+			switch {
+			case c.Delete:
+				err = txn.Delete(bytes.Clone(c.Key))
+			case c.TTL > 0:
+				err = txn.SetEntry(badger.NewEntry(bytes.Clone(c.Key), c.Value).WithTTL(c.TTL))
+			default:
+				err = txn.Set(bytes.Clone(c.Key), c.Value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // WaitQuiet can't ask for a flush: Badger has none before Close, which does it.

@@ -108,6 +108,28 @@ func (s *bboltStore) CommitOne(key, value []byte) error {
 	return s.write(func(tx *bolt.Tx) error { return tx.Bucket(bboltBucket).Put(key, value) })
 }
 
+func (s *bboltStore) Change(changes []Change) error {
+	return s.write(func(tx *bolt.Tx) error {
+		bucket := tx.Bucket(bboltBucket)
+		for i := range changes {
+			c := &changes[i]
+			var err error
+			switch {
+			case c.Delete:
+				err = bucket.Delete(c.Key)
+			case c.TTL > 0:
+				err = errNoTTL
+			default:
+				err = bucket.Put(c.Key, c.Value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // WaitQuiet finds bbolt quiet: it does nothing in the background.
 func (s *bboltStore) WaitQuiet() (time.Time, error) { return waitIdle() }
 

@@ -15,6 +15,7 @@ type brockStore struct{ db *brock.DB }
 // openBrock uses Brock's defaults.
 func openBrock(c Config) (Store, error) {
 	o := brock.Options{Dir: c.Dir, Durability: brock.Buffered}
+	o.Maintenance.GarbageRatio = c.GarbageRatio
 	if c.Sync {
 		o.Durability = brock.Synced
 	}
@@ -95,6 +96,26 @@ func (s *brockStore) values(from []byte, n int) (t Tally, err error) {
 }
 
 func (s *brockStore) CommitOne(key, value []byte) error { return s.db.Set(key, value) }
+
+func (s *brockStore) Change(changes []Change) error {
+	b := s.db.NewBatch()
+	for i := range changes {
+		c := &changes[i]
+		var err error
+		switch {
+		case c.Delete:
+			err = b.Delete(c.Key)
+		case c.TTL > 0:
+			err = b.SetEntry(brock.NewEntry(c.Key, c.Value).WithTTL(c.TTL))
+		default:
+			err = b.Set(c.Key, c.Value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return b.Commit(context.Background())
+}
 
 func (s *brockStore) WaitQuiet() (time.Time, error) {
 	if err := s.db.Flush(context.Background()); err != nil {

@@ -22,6 +22,9 @@ func main() {
 
 // run is the command: arguments in, report out.
 func run(args []string, stdout, stderr io.Writer) (err error) {
+	if len(args) > 0 && args[0] == "space" {
+		return runSpace(args[1:], stdout, stderr)
+	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
@@ -75,6 +78,8 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	}
 	out := report{Environment: environment(plan.Makers)}
 	out.Environment.print(stdout)
+	fmt.Fprintln(stdout, "Medians over the rounds. The column after a figure says how many times as much the store needs as the")
+	fmt.Fprintln(stdout, "first one (for rates: how many times slower it is); above 1 the first store is ahead.")
 	err = plan.Run(func(t *Table) {
 		t.print(stdout)
 		out.Results = append(out.Results, t.Rows...)

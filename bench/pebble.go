@@ -11,6 +11,7 @@ import (
 const (
 	pebbleModule        = "github.com/cockroachdb/pebble/v2"
 	pebbleBlobThreshold = 512 // as in its own benchmarks
+	pebbleGarbage       = 0.2 // share of blob files from which on it rewrites them, where values are overwritten
 )
 
 type pebbleStore struct {
@@ -25,15 +26,17 @@ func openPebble(c Config) (Store, error) { return newPebble(c, pebbleOptions(c))
 // openPebbleSep also separates values of 512 bytes and more.
 func openPebbleSep(c Config) (Store, error) {
 	o := pebbleOptions(c)
-	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
-		return pebble.ValueSeparationPolicy{
-			Enabled:               true,
-			MinimumSize:           pebbleBlobThreshold,
-			MaxBlobReferenceDepth: 10,
-			RewriteMinimumAge:     5 * time.Minute,
-			TargetGarbageRatio:    1, // no rewriting: nothing is overwritten here
-		}
+	policy := pebble.ValueSeparationPolicy{
+		Enabled:               true,
+		MinimumSize:           pebbleBlobThreshold,
+		MaxBlobReferenceDepth: 10,
+		RewriteMinimumAge:     5 * time.Minute,
+		TargetGarbageRatio:    1, // no rewriting: nothing is overwritten
 	}
+	if c.Overwrites {
+		policy.RewriteMinimumAge, policy.TargetGarbageRatio = time.Second, pebbleGarbage
+	}
+	o.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy { return policy }
 	return newPebble(c, o)
 }
 
@@ -139,6 +142,27 @@ func (s *pebbleStore) SeekN(key []byte, n int) (t Tally, err error) {
 }
 
 func (s *pebbleStore) CommitOne(key, value []byte) error { return s.db.Set(key, value, s.write) }
+
+func (s *pebbleStore) Change(changes []Change) error {
+	batch := s.db.NewBatch()
+	defer batch.Close()
+	for i := range changes {
+		c := &changes[i]
+		var err error
+		switch {
+		case c.Delete:
+			err = batch.Delete(c.Key, nil)
+		case c.TTL > 0:
+			err = errNoTTL
+		default:
+			err = batch.Set(c.Key, c.Value, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return batch.Commit(s.write)
+}
 
 func (s *pebbleStore) WaitQuiet() (time.Time, error) {
 	if err := s.db.Flush(); err != nil {

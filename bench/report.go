@@ -65,8 +65,6 @@ func (e Environment) print(w io.Writer) {
 	for module, version := range e.Modules {
 		fmt.Fprintf(w, "  %s %s\n", module, version)
 	}
-	fmt.Fprintln(w, "Medians over the rounds. The column after a figure says how many times as much the store needs as the")
-	fmt.Fprintln(w, "first one (for rates: how many times slower it is); above 1 the first store is ahead.")
 }
 
 // print writes the table with aligned columns.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Plan is what a run is to do.
@@ -84,7 +85,7 @@ func (r *runner) keys(w Workload, size int) int {
 	switch {
 	case r.Keys > 0:
 		return r.Keys
-	case w.Kind == Loaded:
+	case w.Kind == Loaded || w.Kind == First:
 		return readKeys(size)
 	default:
 		return loadKeys(size)
@@ -168,15 +169,18 @@ func (r *runner) measure(w Workload, c *Cell, row *Result) {
 
 // reads runs the workloads that read, on stores loaded with values of one size.
 func (r *runner) reads(size int) error {
-	var tables []*Table
+	var tables, first []*Table
 	makers := r.makers(size)
 	data := NewDataset(r.keys(Workload{Kind: Loaded}, size), size)
 	for _, w := range r.Workloads {
-		if w.Kind == Loaded {
+		switch w.Kind {
+		case First:
+			first = append(first, newTable(w, fmt.Sprintf(w.Title, size), makers, data))
+		case Loaded:
 			tables = append(tables, newTable(w, fmt.Sprintf(w.Title, size), makers, data))
 		}
 	}
-	if len(tables) > 0 {
+	if len(first)+len(tables) > 0 {
 		for _, m := range makers {
 			if err := r.load(m, data); err != nil {
 				return fmt.Errorf("load %s: %w", m.Name, err)
@@ -184,10 +188,10 @@ func (r *runner) reads(size int) error {
 		}
 		// Beside the files in the page cache a store may have all data in its own.
 		together := memoryAvailable() > int64(len(makers))*data.RawBytes()*3
-		if err := r.readGroups(tables, makers, data, together); err != nil {
+		if err := r.readGroups(first, tables, makers, data, together); err != nil {
 			return err
 		}
-		for _, t := range tables {
+		for _, t := range slices.Concat(first, tables) {
 			r.report(t)
 		}
 	}
@@ -216,23 +220,23 @@ func (r *runner) load(m Maker, data *Dataset) error {
 
 // readGroups reads from all stores side by side, or from one after the other if
 // they don't fit into memory together.
-func (r *runner) readGroups(tables []*Table, makers []Maker, data *Dataset, together bool) error {
+func (r *runner) readGroups(first, tables []*Table, makers []Maker, data *Dataset, together bool) error {
 	if together {
-		return r.readGroup(tables, makers, 0, data)
+		return r.readGroup(first, tables, makers, 0, data)
 	}
 	fmt.Fprintln(r.Log, "the stores don't fit into memory together: one after the other")
 	for i := range makers {
-		if err := r.readGroup(tables, makers[i:i+1], i, data); err != nil {
+		if err := r.readGroup(first, tables, makers[i:i+1], i, data); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readGroup opens the stores, whose rows begin with the given one, and lets
-// each do a slice of each workload in every round, beginning with another store
-// each time.
-func (r *runner) readGroup(tables []*Table, makers []Maker, firstRow int, data *Dataset) (err error) {
+// readGroup opens the stores, whose rows begin with the given one, does what is
+// done first on each, and lets each do a slice of each workload in every round,
+// beginning with another store each time.
+func (r *runner) readGroup(first, tables []*Table, makers []Maker, firstRow int, data *Dataset) (err error) {
 	var open []*Cell
 	defer func() {
 		for _, c := range open {
@@ -245,9 +249,18 @@ func (r *runner) readGroup(tables []*Table, makers []Maker, firstRow int, data *
 			return fmt.Errorf("open %s: %w", m.Name, err)
 		}
 		open = append(open, c)
+		if _, err := c.Store.WaitQuiet(); err != nil {
+			return fmt.Errorf("open %s: %w", m.Name, err)
+		}
+		for _, t := range first {
+			r.measure(t.Workload, c, t.Rows[firstRow+len(open)-1])
+		}
 		if err := r.warm(c); err != nil {
 			return fmt.Errorf("warm up %s: %w", m.Name, err)
 		}
+	}
+	if _, err := rest(); err != nil {
+		return err
 	}
 	flushDisk()
 	for _, t := range tables {
@@ -262,12 +275,9 @@ func (r *runner) readGroup(tables []*Table, makers []Maker, firstRow int, data *
 	return nil
 }
 
-// warm waits until an opened store rests, checks all that it holds, and reads
-// so much that its caches are filled.
+// warm checks all that an opened store holds, and reads so much that its caches
+// are filled. What the store does because of that, it does before anything is timed.
 func (r *runner) warm(c *Cell) error {
-	if _, err := c.Store.WaitQuiet(); err != nil {
-		return err
-	}
 	if err := c.Data.Check(c.Store); err != nil {
 		return err
 	}

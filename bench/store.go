@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type Store interface {
 	// CommitOne writes one pair in a commit of its own, which may share its
 	// flush of the disk with others.
 	CommitOne(key, value []byte) error
+	// Change writes all changes in one commit, buffered or synced as the Config says.
+	Change([]Change) error
 	// WaitQuiet writes out what waits in memory, if the store can be told to,
 	// and waits until no background work is left. It says since when there was none.
 	WaitQuiet() (time.Time, error)
@@ -41,7 +44,20 @@ type Config struct {
 	ValueSize int   // bytes of every value
 	DataBytes int64 // raw bytes that the store will hold, so that caches can be large enough for all of it
 	Writers   int   // goroutines that will call CommitOne at once; 0 = none
+
+	Overwrites   bool    // values will be overwritten, so that space is to be won back
+	GarbageRatio float64 // Brock's Maintenance.GarbageRatio; 0 = its default
 }
+
+// Change is one write: of a value, perhaps with a time to live, or a delete.
+type Change struct {
+	Key, Value []byte
+	TTL        time.Duration // 0 = for ever
+	Delete     bool
+}
+
+// errNoTTL is what a store without a time to live says to one.
+var errNoTTL = errors.New("the store knows no time to live")
 
 // Maker opens one kind of store.
 type Maker struct {

@@ -21,7 +21,8 @@ type Kind int
 
 const (
 	Fresh  Kind = iota // an empty directory for each store and round; a table for each value size
-	Loaded             // an open store with all data, at rest; a table for each value size
+	First              // the same, but just opened and not read from yet; once in all
+	Loaded             // an open store with all data, read from and at rest; a table for each value size
 	Once               // an empty directory; one table only
 )
 
@@ -45,7 +46,7 @@ type Cell struct {
 	Maker Maker
 	Data  *Dataset
 	Dir   string // an empty directory, or that of Store
-	Store Store  // only for Loaded
+	Store Store  // only for First and Loaded
 	Round int
 	Ops   int  // how many calls to time
 	Keep  bool // Load leaves its store in Dir
@@ -58,7 +59,7 @@ func (c *Cell) config() Config {
 
 // Workloads lists all, in the order of the report.
 func Workloads() []Workload {
-	return slices.Concat(loadWorkloads(), readWorkloads(), scanWorkloads(), commitWorkloads(), lifeWorkloads())
+	return slices.Concat(loadWorkloads(), firstWorkloads(), readWorkloads(), scanWorkloads(), commitWorkloads(), lifeWorkloads())
 }
 
 // pickWorkloads returns the workloads of a comma-separated list of names; a

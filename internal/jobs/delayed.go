@@ -23,15 +23,27 @@ func (p *Pool) Delayed(t *Task, delay time.Duration) *Delayed {
 	return &Delayed{task: t, delay: delay}
 }
 
+// Arm begins the delay unless it goes on already: the kick comes, at the latest,
+// as if this were the last Touch, but calls in a row don't put it off. It's as
+// cheap as Touch.
+func (d *Delayed) Arm() {
+	if !d.armed.Load() {
+		d.arm()
+	}
+}
+
 // Touch begins the delay anew. It's cheap enough to be called for each write:
 // while the timer runs, it reads one shared word and seldom writes it.
 func (d *Delayed) Touch() {
 	if !d.touched.Load() {
 		d.touched.Store(true)
 	}
-	if d.armed.Load() {
-		return
+	if !d.armed.Load() {
+		d.arm()
 	}
+}
+
+func (d *Delayed) arm() {
 	p := d.task.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -248,6 +248,35 @@ func TestDelayed(t *testing.T) {
 	})
 }
 
+// Arm begins the delay but doesn't put it off; a Touch does, as always.
+func TestArm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Options{})
+		start := time.Now()
+		var ran []time.Duration
+		d := p.Delayed(p.Task(Merge, "idle", func(context.Context) error { ran = append(ran, time.Since(start)); return nil }), time.Minute)
+		for range 100 { // for longer than the delay
+			d.Arm()
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if len(ran) != 1 || ran[0] != time.Minute {
+			t.Errorf("ran at %v", ran)
+		}
+		d.Touch()
+		time.Sleep(50 * time.Second)
+		d.Arm()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(ran) != 2 || ran[1] < 150*time.Second || ran[1] > 220*time.Second {
+			t.Errorf("touched at 100 s, ran at %v", ran)
+		}
+		if len(p.delayed) != 0 || d.timer != nil {
+			t.Error("a quiet pool has a timer")
+		}
+	})
+}
+
 func TestManual(t *testing.T) {
 	p := New(Options{Manual: true})
 	var ran []string

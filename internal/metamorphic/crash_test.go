@@ -85,6 +85,9 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			s := newSession(t, faultfs.New(mem, faultfs.Options{Before: c.before}), sc.options)
 			c.ledger = s.ledger
 			sc.run(s)
+			if sc.clusters && s.clusterings == 0 {
+				t.Error("nothing was sorted")
+			}
 			c.takeAll("the end", 1<<20)
 			e := &examiner{t: t, script: sc, ledger: s.ledger, o: s.o}
 			e.o.Mode = brock.ReadWrite

@@ -103,6 +103,7 @@ func (r *faultRun) run() bool {
 	r.s = newSession(r.t, r.fs, r.script.options)
 	r.s.failed = r.failed
 	r.s.opened = r.settle
+	r.s.hurt = func() bool { return r.fs.Struck() > 0 }
 	r.script.run(r.s)
 	struck := r.fs.Struck() > 0
 	r.fs.Heal()

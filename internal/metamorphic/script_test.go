@@ -22,6 +22,10 @@ type session struct {
 	// failed is told of every error; a script then just goes on.
 	failed func(what string, err error)
 	opened func(db *brock.DB) // told of every store that was opened; may be nil
+
+	hurt func() bool // something has failed, so that waiting may be in vain; may be nil
+
+	clusterings int // that followed a scan
 }
 
 func newSession(t testing.TB, fs vfs.FS, o brock.Options) *session {
@@ -145,6 +149,41 @@ func (s *session) compact() { s.try("compact", (*brock.DB).Compact) }
 func (s *session) reclaim() {
 	s.try("reclaim", func(db *brock.DB, ctx context.Context) error { _, err := db.Reclaim(ctx); return err })
 }
+
+// scanned reads all values, in both directions. If they need to be sorted, it
+// gives the store a moment for it; the store may not be able to.
+func (s *session) scanned(jumping bool) {
+	if s.db == nil {
+		return
+	}
+	before := s.db.Metrics().Tree.Clusterings
+	_ = s.db.View(func(txn *brock.Txn) error { // what it finds is checked elsewhere
+		for i := range 8 {
+			for item, err := range txn.Items(brock.IteratorOptions{Reverse: i%2 == 1}) {
+				if err == nil {
+					_, err = item.Value()
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for range 200 {
+		if !jumping || s.hurt != nil && s.hurt() {
+			return
+		}
+		if s.db.Metrics().Tree.Clusterings > before {
+			s.clusterings++
+			return
+		}
+		<-look.C
+	}
+}
+
 func (s *session) sync() { s.try("sync", (*brock.DB).Sync) }
 
 func (s *session) tick(d time.Duration) { s.ledger.tick(d) }
@@ -168,6 +207,8 @@ type script struct {
 	big     bool
 	options brock.Options
 	run     func(s *session)
+
+	clusters bool // values are sorted in it
 }
 
 // small are the smallest files that options allow.
@@ -382,6 +423,23 @@ var scripts = []script{
 		s.reclaim()
 		s.commit(buffered, put(key(11), "back"))
 		s.reclaim()
+		s.close()
+	}},
+	{name: "sorted values", clusters: true, options: brock.Options{Tuning: small, Maintenance: brock.Maintenance{IdleAfter: time.Millisecond}}, run: func(s *session) {
+		s.open()
+		for i := range 9 {
+			s.commit(buffered, put(key(i), text(key(i), 1, 2000)), put(key(18-i), text(key(18-i), 1, 2000)))
+			s.flush() // leaves a segment each time
+		}
+		s.commit(synced, del(key(3)), put(key(4), text(key(4), 2, 1000)))
+		s.scanned(true)
+		s.commit(buffered, put(key(3), "back"), del(key(5)))
+		s.commit(synced, put(key(6), text(key(6), 2, 3000)))
+		s.flush()
+		s.scanned(false)
+		s.reopen()
+		s.commit(synced, del(key(7)))
+		s.compact()
 		s.close()
 	}},
 	{name: "kept and recycled segments", big: true, options: brock.Options{Durability: brock.Buffered}, run: func(s *session) {

@@ -87,6 +87,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 			SegmentSize:  pick[int64](rng, 64<<10, 1<<20, 0),
 			RunFileSize:  pick[int64](rng, 64<<10, 0),
 		},
+		Maintenance: brock.Maintenance{IdleAfter: pick(rng, 0, 0, time.Millisecond)},
 		KeyspaceDefaults: brock.KeyspaceOptions{
 			ValueThreshold: pick(rng, -1, 64, 0, 0),
 			TTL:            pick(rng, 0, 0, 20*time.Second),

@@ -51,6 +51,7 @@ type victim struct {
 	live    uint64 // bytes of the file that hold them
 	garbage uint64 // the rest of the file
 	died    bool   // some of it was needed once
+	small   bool   // for clustering
 	score   float64
 }
 

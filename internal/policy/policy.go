@@ -10,6 +10,9 @@
 // Segments are collected when much of one is garbage, or when garbage is much of
 // an idle store. Collected segments leave remaps behind, of which there are few:
 // before there are too many, runs are merged for no other reason.
+//
+// Values lie in the order in which they arrived until scans have jumped among
+// them for so long that an idle store sorts them.
 package policy
 
 import (
@@ -35,6 +38,8 @@ type Options struct {
 	// MovedRecords bounds the records that one collection of several segments
 	// moves; 0 = 2 million.
 	MovedRecords uint64
+	// NoClustering has values stay in the order of their arrival, whatever is scanned.
+	NoClustering bool
 }
 
 func (o Options) withDefaults() Options {
@@ -64,6 +69,7 @@ type State struct {
 	Collecting bool            // a collection is going on
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
+	Scattered  uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
 }
 
@@ -81,6 +87,8 @@ type Merge struct {
 	Runs   []manifest.RunID // newest first
 	Into   manifest.Tier
 	Reason string
+	Sort   []entry.FileNum // segments whose values move, in the order of keys, to new ones; ascending
+	Price  uint64          // for sorting them: by how much State.Scattered goes down
 }
 
 // Decide chooses what to do.
@@ -95,6 +103,9 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 	}
 	if !s.Merging {
 		if p.Merge = merge(l, s, o); p.Merge == nil && p.Collect == nil {
+			p.Merge = w.clustering() // which heals too
+		}
+		if p.Merge == nil && p.Collect == nil {
 			p.Merge = w.healing()
 		}
 	}

@@ -105,7 +105,11 @@ func (p Plan) text(l *manifest.Layout) string {
 		b.WriteString("flush\n")
 	}
 	if p.Merge != nil {
-		fmt.Fprintf(&b, "merge %d into %v: %s\n", p.Merge.Runs, p.Merge.Into, p.Merge.Reason)
+		fmt.Fprintf(&b, "merge %d into %v: %s", p.Merge.Runs, p.Merge.Into, p.Merge.Reason)
+		if len(p.Merge.Sort) > 0 {
+			fmt.Fprintf(&b, ", sort the values of %d for %d MB", p.Merge.Sort, p.Merge.Price>>20)
+		}
+		b.WriteByte('\n')
 	}
 	if c := p.Collect; c != nil {
 		fmt.Fprintf(&b, "collect %d: %s", c.Victims, c.Reason)
@@ -146,13 +150,15 @@ func TestScripts(t *testing.T) {
 //	files: makes a new store of one run that refers to the segments of the input, each with a value in
 //	 each KB; moved=n puts what is live in it into segment n
 //	decide: prints the plan
-//	lag: prints Lag
+//	lag: prints Lag; scatter: what Scatter tells
 //	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
 //	keep: prints KeepSegment
 func (s *store) command(t *testing.T, c *script.Case) string {
 	o := Options{UpperRuns: c.Int(t, "upper", 0), BaseShare: c.Int(t, "share", 0), GarbageShare: c.Int(t, "garbage", 0),
 		SegmentBytes: uint64(c.Int(t, "segment", 0)) << 20}
 	st := State{Sealed: c.Int(t, "sealed", 0), Merging: c.Has("merging"), Idle: c.Has("idle"), Collecting: c.Has("collecting"), Reclaim: c.Has("reclaim")}
+	o.NoClustering = c.Has("noclustering")
+	st.Scattered = uint64(c.Int(t, "scattered", 0)) << 20
 	if n := c.Int(t, "damaged", 0); n != 0 {
 		st.Damaged = []entry.FileNum{entry.FileNum(n)}
 	}
@@ -179,6 +185,9 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 	case "files":
 		s.files(t, c)
 		return ""
+	case "scatter":
+		u := Scatter(s.layout, st, o)
+		return fmt.Sprintf("unsorted %d, the next for %d MB, all for %d MB\n", u.Segments, u.Price>>20, u.Whole>>20)
 	case "lag":
 		return fmt.Sprintln(Lag(s.layout, st, o))
 	case "decide":
@@ -203,7 +212,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 	return ""
 }
 
-// files adds segments, each line "value|journal number mb dead=percent moved=n".
+// files adds segments, each line "value|journal|kept number mb dead=percent moved=n".
 func (s *store) files(t *testing.T, c *script.Case) {
 	*s = *newStore(t)
 	run := manifest.Run{ID: 1, Tier: manifest.Base, Order: 1}
@@ -218,8 +227,11 @@ func (s *store) files(t *testing.T, c *script.Case) {
 		}
 		records := mb << 10
 		seg := manifest.Segment{Num: num, Kind: filename.Value, FileBytes: mb << 20, Records: records, Bytes: records * 1000}
-		if kind == "journal" {
+		switch kind {
+		case "journal":
 			seg.Kind, seg.Bytes = filename.Journal, records*500 // the rest is in runs
+		case "kept":
+			seg.Kind = filename.Journal
 		}
 		each := seg.Bytes / records
 		died := records * dead / 100

@@ -180,11 +180,15 @@ func (r *Reader) record(offset int64, size int) (rec entry.Record, raw []byte, e
 }
 
 // Touch loads the first bytes of the record at h, of a value that was read
-// before; of others it returns false. A pageio.Guard must be on.
+// before, or whose pages are known to be in memory; of others it returns false. A
+// pageio.Guard must be on.
 func (r *Reader) Touch(h entry.Handle) bool {
 	data := r.file.Mapped()
 	off := h.Offset
-	if !r.verified.Test(int64(off/granule)) || off >= uint64(len(data)) {
+	if off >= uint64(len(data)) || h.Length > uint64(len(data))-off {
+		return false
+	}
+	if !r.verified.Test(int64(off/granule)) && !(r.resident.Test(int64(off/pageSize)) && r.resident.Test(int64((off+h.Length)/pageSize))) {
 		return false
 	}
 	// The condition never holds, but the processor has to look.

@@ -102,7 +102,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 		if plan.Merge == nil {
 			return nil
 		}
-		if err := t.merge(ctx, plan.Merge.Runs, plan.Merge.Reason); err != nil {
+		if err := t.merge(ctx, plan.Merge); err != nil {
 			t.ended(ctx, err)
 			return err
 		}
@@ -129,6 +129,7 @@ func (t *Tree) runSettle(ctx context.Context) error {
 		if again, err = t.collectAll(ctx, policy.State{Idle: true}); err != nil {
 			return err
 		}
+		again = again || t.cluster(ctx)
 	}
 	t.removeSpares(false)
 	return nil
@@ -155,8 +156,10 @@ func (t *Tree) sealIfAny() error {
 	return t.seal()
 }
 
-// idleHidden is how much garbage a memtable may hide in an idle store.
-const idleHidden = 16 << 20
+const (
+	idleHidden = 16 << 20 // garbage that a memtable may hide in an idle store
+	idleShare  = 16       // a memtable filled to less than 1/idleShare may stay in memory
+)
 
 // sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
 // much garbage: in its own journal, or in the segments of values that its
@@ -169,7 +172,7 @@ func (t *Tree) sealIfHiding() error {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
 	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
-	if active.Bytes() < int64(t.cfg.MemtableBytes)/16 && hidden < idleHidden {
+	if active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare && hidden < idleHidden {
 		return nil
 	}
 	return t.sealIfAny()
@@ -213,7 +216,7 @@ func (t *Tree) Compact(ctx context.Context) error {
 		ids[i] = r.ID
 	}
 	defer t.work.collect.Kick()
-	return t.merge(ctx, ids, "asked for")
+	return t.merge(ctx, &policy.Merge{Runs: ids, Reason: "asked for"})
 }
 
 // await waits until the current View is as wanted, background work has failed,

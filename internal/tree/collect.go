@@ -227,7 +227,7 @@ func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
 		if plan == nil {
 			return did, nil
 		}
-		if err := t.merge(ctx, plan.Runs, plan.Reason); err != nil {
+		if err := t.merge(ctx, plan); err != nil {
 			return did, err
 		}
 		did = true

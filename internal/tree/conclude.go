@@ -120,13 +120,15 @@ func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compac
 	return deaths.Lists(), nil
 }
 
-// dropUnreferenced adds to the edit the segments that nobody will need after it.
+// dropUnreferenced adds to the edit the segments that nobody will need after it;
+// which of their records have died is of no interest.
 func dropUnreferenced(edit *manifest.Edit, layout *manifest.Layout) error {
 	next, err := layout.Apply(edit)
 	if err != nil {
 		return err
 	}
 	edit.DropSegments = append(edit.DropSegments, next.Unreferenced()...)
+	edit.Dead = slices.DeleteFunc(edit.Dead, func(d manifest.Dead) bool { return slices.Contains(edit.DropSegments, d.Segment) })
 	return nil
 }
 
@@ -230,6 +232,7 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		}
 	}
 	next.layout = layout
+	next.unsorted = policy.Scatter(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
 	next.lag = policy.Lag(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
 	t.views.install(next)
 	t.wakeLocked()

@@ -9,22 +9,24 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
 )
 
 // merge replaces runs that follow each other in age by one. Values stay where
-// they are: a merge moves keys and handles.
-func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (err error) {
+// they are: a merge moves keys and handles; only a clustering (cluster.go) moves
+// values too.
+func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	hold, err := t.hold()
 	if err != nil {
 		return err
 	}
 	defer t.reclaim() // what this replaces and, while it holds it, keeps
 	defer hold.Release()
-	inputs, bottom, err := consecutive(hold.view.runs, ids)
+	inputs, bottom, err := consecutive(hold.view.runs, plan.Runs)
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
-	work := Work{Kind: "merge", Reason: reason, Runs: len(inputs)}
+	work := Work{Kind: "merge", Reason: plan.Reason, Runs: len(inputs)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	sources := make([]iterator.Iterator, len(inputs))
@@ -34,12 +36,17 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (
 		order = max(order, r.order)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
-	out, err := compact.Execute(ctx, compact.Input{
+	input := compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   t.rules(bottom),
 		Heal:    hold.view.healing(),
 		Run:     t.newRunWriter(bottom),
-	})
+	}
+	if len(plan.Sort) > 0 {
+		work.Kind, work.Segments = "clustering", len(plan.Sort)
+		t.sort(ctx, &input, plan.Sort, hold.view)
+	}
+	out, err := compact.Execute(ctx, input)
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
@@ -47,7 +54,7 @@ func (t *Tree) merge(ctx context.Context, ids []manifest.RunID, reason string) (
 	if bottom {
 		tier = manifest.Base
 	}
-	edit := &manifest.Edit{DropRuns: ids, AddRuns: t.newRuns(out.Run, tier)}
+	edit := &manifest.Edit{DropRuns: plan.Runs, AddRuns: t.newRuns(out.Run, tier)}
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 )
 
@@ -41,7 +42,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
 	t.floor.Store(uint64(layout.Floor()))
-	view := &View{layout: layout}
+	view := &View{layout: layout, unsorted: policy.Scatter(layout, policy.State{}, cfg.Policy)}
 	defer func() {
 		if err != nil {
 			view.each(func(s *shared) { s.release() })

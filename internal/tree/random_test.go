@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -207,7 +208,7 @@ func (w *wanderer) mergeSome() {
 		ids = append(ids, r.ID)
 	}
 	w.steps = append(w.steps, fmt.Sprint("merge ", ids))
-	w.must(w.tree.merge(context.Background(), ids, "test"))
+	w.must(w.tree.merge(context.Background(), &policy.Merge{Runs: ids, Reason: "test"}))
 }
 
 func (w *wanderer) releaseAll() {

@@ -30,6 +30,7 @@ import (
 //	seal, flush     seal: the memtable is sealed; flush: all memtables become runs
 //	merge, settle, compact                   what policy wants; the same at idle; everything
 //	collect, heal                            segments with garbage; merges until no handle leads through a remap
+//	scatter bytes=n                          as iterators that had to jump for so many bytes
 //	pin name=p [at=v], unpin name=p          a reader
 //	get [key=(k,...)] [pin=p] [at=v]         what a reader finds
 //	history [pin=p]                          all entries of all versions
@@ -103,6 +104,10 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "heal":
 		_, err := p.store.tree.healAll(context.Background())
 		return outcome(err)
+	case "scatter":
+		pin := p.store.pin(0)
+		pin.Scattered(uint64(c.Int(t, "bytes", 0)))
+		pin.Release()
 	case "pin":
 		pin, err := p.store.tree.Acquire(entry.Version(c.Int(t, "at", 0)))
 		if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 )
 
-// Work is a finished flush or merge.
+// Work is a finished piece of background work.
 type Work struct {
-	Kind     string // "flush", "merge" or "collection"
+	Kind     string // "flush", "merge", "collection" or "clustering"
 	Reason   string
 	Runs     int   // merged
-	Segments int   // collected
+	Segments int   // collected or sorted
 	BytesIn  int64 // read
 	BytesOut int64 // written
 	Entries  uint64
@@ -28,6 +28,7 @@ type counters struct {
 	flushes, flushedBytes atomic.Int64
 	merges, mergedBytes   atomic.Int64
 	collections, moved    atomic.Int64
+	clusterings, sorted   atomic.Int64
 	journalBytes          atomic.Int64
 	stalls, stalled       atomic.Int64 // times and nanoseconds that writers were slowed
 	releaseFailures       atomic.Int64
@@ -48,6 +49,9 @@ func (t *Tree) report(w Work, err error) {
 	case w.Kind == "collection":
 		t.stats.collections.Add(1)
 		t.stats.moved.Add(w.BytesOut)
+	case w.Kind == "clustering":
+		t.stats.clusterings.Add(1)
+		t.stats.sorted.Add(w.BytesOut)
 	default:
 		t.stats.merges.Add(1)
 		t.stats.mergedBytes.Add(w.BytesOut)
@@ -79,6 +83,9 @@ type Stats struct {
 	MergedBytes     int64
 	Collections     int64
 	MovedBytes      int64 // written by them
+	Clusterings     int64
+	SortedBytes     int64 // written by them
+	ScatteredBytes  int64 // of values that scans had to jump to; what clusterings were done for is taken off
 	JournalBytes    int64 // appended since Open
 	Stalls          int64
 	Stalled         time.Duration
@@ -96,6 +103,7 @@ func (t *Tree) Stats() Stats {
 		Flushes: t.stats.flushes.Load(), FlushedBytes: t.stats.flushedBytes.Load(),
 		Merges: t.stats.merges.Load(), MergedBytes: t.stats.mergedBytes.Load(),
 		Collections: t.stats.collections.Load(), MovedBytes: t.stats.moved.Load(),
+		Clusterings: t.stats.clusterings.Load(), SortedBytes: t.stats.sorted.Load(), ScatteredBytes: int64(t.scattered.Load()),
 		JournalBytes: t.stats.journalBytes.Load(),
 		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
 		ReleaseFailures: t.stats.releaseFailures.Load(),

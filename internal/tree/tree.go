@@ -78,13 +78,15 @@ type Tree struct {
 	files   *pageio.Files // opens what is read
 	slowed  slowed
 
-	published atomic.Uint64 // newest visible version
-	floor     atomic.Uint64 // history below it may be gone
-	numbers   atomic.Uint64 // last file number given out
-	closed    atomic.Bool
-	closing   context.Context // ends when Close begins
-	close     context.CancelCauseFunc
-	failure   atomic.Pointer[error] // why background work has ended
+	published     atomic.Uint64 // newest visible version
+	floor         atomic.Uint64 // history below it may be gone
+	numbers       atomic.Uint64 // last file number given out
+	clusterFailed atomic.Bool   // by a disk that is full, or alike: there is no other one
+	scattered     atomic.Uint64 // bytes of unsorted values that iterators jumped to; clustering takes its price off
+	closed        atomic.Bool
+	closing       context.Context // ends when Close begins
+	close         context.CancelCauseFunc
+	failure       atomic.Pointer[error] // why background work has ended
 
 	recording sync.Mutex // held while an edit is made, recorded and installed
 

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
 )
@@ -24,6 +25,7 @@ type View struct {
 	segments segmentIndex // those of layout, and of the tables' journal
 	layout   *manifest.Layout
 	lag      int // of collection behind writers
+	unsorted policy.Unsorted
 }
 
 // table is a memtable and the journal segments that hold the same records.
@@ -122,6 +124,7 @@ func (v *View) edit() *View {
 		segments: v.segments,
 		layout:   v.layout,
 		lag:      v.lag,
+		unsorted: v.unsorted,
 	}
 }
 

@@ -1,0 +1,116 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/policy"
+)
+
+// Clustering has values lie in the order of keys after scans have shown that
+// this would have helped: a merge of all runs that, as a flush does, takes values
+// out of segments and writes them to new ones, in the order in which it meets
+// their keys. So it is exact in what flushes are exact in, needs no remap, and a
+// View has either the old run and the old segments or the new ones.
+//
+// It is paid with reads. Iterators count what they had to jump to; each
+// clustering takes its price off, also one that came to nothing. So it never
+// writes more than a few times what was scanned, and nothing if nobody scans.
+
+// jumpBytes is how much of a value's length counts for a jump to it: a read from
+// somewhere else costs about as much as so many bytes more from the same place,
+// and a large value is not worth moving for it.
+const jumpBytes = 4 << 10
+
+// Jump tells how many bytes count as scattered because an iterator had to jump
+// to the value of e; 0 if it lies where nothing can be done about that.
+func (p *Pin) Jump(e *entry.Entry) uint64 {
+	if _, found := slices.BinarySearch(p.view.unsorted.Segments, e.Handle.Segment); !found {
+		return 0
+	}
+	return min(e.Handle.Length, jumpBytes)
+}
+
+// Scattered adds what Jump has told, and has the store look, when it is idle,
+// whether clustering is worth it by now.
+func (p *Pin) Scattered(bytes uint64) {
+	t := p.tree
+	total := t.scattered.Add(bytes)
+	if u := &t.views.current.Load().unsorted; u.Price > 0 && total >= u.Price && !t.cfg.ReadOnly && !t.clusterFailed.Load() {
+		t.work.idle.Arm()
+	}
+}
+
+// cluster does one clustering if it is worth it, and reports whether to look for
+// more work. What goes wrong with it harms nobody: the store is as good as before.
+func (t *Tree) cluster(ctx context.Context) (again bool) {
+	t.work.merging.Lock()
+	defer t.work.merging.Unlock()
+	layout := t.layout()
+	state := policy.State{Idle: true, Damaged: t.damagedSegments(), Scattered: t.scattered.Load()}
+	plan := policy.Decide(layout, state, t.cfg.Policy).Merge
+	if plan == nil || len(plan.Sort) == 0 || t.failed() != nil || t.clusterFailed.Load() {
+		return false
+	}
+	err := t.merge(ctx, plan)
+	t.pay(plan.Price)
+	var damage *compact.Damaged
+	switch {
+	case err == nil:
+		return true
+	case errors.As(err, &damage):
+		t.noteDamage(damage)
+		return true
+	case errors.Is(err, errWritersAreBack) || ctx.Err() != nil:
+	default:
+		t.clusterFailed.Store(true) // a full disk must not be filled again and again
+	}
+	return false
+}
+
+// pay takes the price of a clustering off what was scanned. More than all that
+// is left to sort is worth is forgotten: values that come later were not scanned.
+func (t *Tree) pay(price uint64) {
+	for {
+		had := t.scattered.Load()
+		left := min(had-min(price, had), t.views.current.Load().unsorted.Whole)
+		if t.scattered.CompareAndSwap(had, left) {
+			return
+		}
+	}
+}
+
+var errWritersAreBack = errors.New("clustering gave way to writers")
+
+// sort has a merge move what is live in some segments of v.
+func (t *Tree) sort(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *View) {
+	begun := t.stats.journalBytes.Load()
+	patience := int64(t.cfg.MemtableBytes) / idleShare
+	busy := func() bool { return t.stats.journalBytes.Load()-begun > patience }
+	for _, num := range segments {
+		// One after the other now, instead of here and there for each value. (A
+		// collection may have taken the segment away since the plan was made.)
+		if f := v.segments.find(num); f != nil && f.moved == nil {
+			_ = f.Preload(func() bool { return ctx.Err() != nil || busy() }) // Value meets what is wrong
+		}
+	}
+	in.Extract = func(num entry.FileNum) bool {
+		_, found := slices.BinarySearch(segments, num)
+		return found
+	}
+	in.Value = func(key []byte, e *entry.Entry) ([]byte, error) {
+		if busy() {
+			return nil, errWritersAreBack
+		}
+		value, err := v.separated(key, e)
+		if err != nil && errors.Is(err, errs.ErrCorrupt) {
+			err = &compact.Damaged{Segment: e.Handle.Segment, Err: err}
+		}
+		return value, err
+	}
+	in.Values, in.ValueBytes = t.newValueWriter, t.cfg.SegmentBytes
+}
