@@ -200,6 +200,20 @@ func (f *file) readFilter(at *filterRecord) (words filter.Filter, err error) {
 	return b, nil
 }
 
+// FilterBytes is what the filters take in memory that is not mapped.
+func (r *Reader) FilterBytes() (n int64) {
+	for _, f := range r.files {
+		if f.Mapped() != nil {
+			continue
+		}
+		n += int64(f.dir.filter.words) * 8
+		for i := range f.dir.parts {
+			n += int64(f.dir.parts[i].words) * 8
+		}
+	}
+	return n
+}
+
 // MayContain is false only if no version of the key, which has this hash, is in the run.
 func (r *Reader) MayContain(key []byte, hash uint64) bool {
 	if r.parts == nil {

@@ -15,7 +15,7 @@ const mapped = "a mapped file"
 // lead is the current View for the commit leader, to whom it stays until leave(t.leader).
 func (t *Tree) lead() *View {
 	t.views.epochs.announce(t.leader, noVersion)
-	return t.views.current.Load()
+	return t.views.pinned(t.leader)
 }
 
 // Newest returns the newest version of key, published or not, if it is newer

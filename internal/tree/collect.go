@@ -72,13 +72,13 @@ func (t *Tree) damagedSegments() []entry.FileNum {
 
 // collectNext does the next collection, and reports whether there was one to do.
 func (t *Tree) collectNext(ctx context.Context, s policy.State) (found bool, err error) {
-	hold, err := t.hold()
+	view, release, err := t.holdFiles()
 	if err != nil {
 		return false, err
 	}
-	defer t.reclaim() // what this replaces and, while it holds it, keeps
-	defer hold.Release()
-	layout := hold.view.layout
+	defer t.reclaim() // what this replaces
+	defer release()
+	layout := view.layout
 	plan := policy.Decide(layout, s, t.cfg.Policy).Collect
 	if plan == nil || t.failed() != nil {
 		return false, nil
@@ -86,9 +86,9 @@ func (t *Tree) collectNext(ctx context.Context, s policy.State) (found bool, err
 	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Pace: t.pacer(s.Reclaim || plan.Urgent)}
+	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: int(t.cfg.Memory / collectShare), Pace: t.pacer(s.Reclaim || plan.Urgent)}
 	for _, num := range plan.Victims {
-		c.Victims = append(c.Victims, compact.Victim{Reader: hold.view.segments.find(num).Reader, Segment: layout.Segment(num)})
+		c.Victims = append(c.Victims, compact.Victim{Reader: view.segments.find(num).Reader, Segment: layout.Segment(num)})
 	}
 	out, err := compact.Collect(ctx, c)
 	if err != nil {

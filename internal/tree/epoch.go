@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -29,6 +28,12 @@ const noVersion = entry.MaxVersion
 // finds a slot idle knows that its next reader gets the new View; and who has
 // loaded the published version before it looks at the slots knows that a reader
 // it does not see reads at that version or later.
+//
+// A reader uses no View before it has found the epoch, after it loaded the View,
+// to be still the one it announced; else it announces again (views.pinned). So a
+// slot names the View that was current during its epoch, or the one that replaced
+// it, as a View is replaced just before the epoch advances; and no other View. A
+// long reader thus keeps two Views at most, however many come and go meanwhile.
 type epochs struct {
 	now   atomic.Uint64
 	pool  sync.Pool // *Pin with a slot
@@ -90,19 +95,30 @@ func (e *epochs) recycle(s *slot) {
 	}
 }
 
-// oldest returns the oldest epoch and version that any reader holds, or the
-// given bounds where none is older. The caller loads the bounds first.
-func (e *epochs) oldest(version entry.Version) (epoch uint64, v entry.Version) {
-	epoch, v = math.MaxUint64, version
+// oldest returns the oldest version that any reader holds, or the given bound if
+// none is older. The caller loads the bound first.
+func (e *epochs) oldest(version entry.Version) entry.Version {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range e.slots {
-		if at := s.epoch.Load(); at != 0 {
-			epoch = min(epoch, at)
-			v = min(v, entry.Version(s.version.Load()))
+		if s.epoch.Load() != 0 {
+			version = min(version, entry.Version(s.version.Load()))
 		}
 	}
-	return epoch, v
+	return version
+}
+
+// held returns the epochs that readers have announced.
+func (e *epochs) held() map[uint64]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	held := make(map[uint64]bool)
+	for _, s := range e.slots {
+		if at := s.epoch.Load(); at != 0 {
+			held[at] = true
+		}
+	}
+	return held
 }
 
 // active counts the readers that hold a version, and names the oldest of these, 0 if none.

@@ -146,7 +146,7 @@ func (t *Tree) rules(bottom bool) compact.Rules {
 	if age := t.cfg.Retention.Age; age > 0 {
 		watermark = min(watermark, t.layout().VersionAt(now-age.Milliseconds()))
 	}
-	_, watermark = t.views.epochs.oldest(watermark)
+	watermark = t.views.epochs.oldest(watermark)
 	// Whoever asks for an older version from now on is told that it is gone. Who
 	// asked before and was not told yet holds it already: a second look sees that.
 	for {
@@ -155,7 +155,7 @@ func (t *Tree) rules(bottom bool) compact.Rules {
 			break
 		}
 	}
-	_, watermark = t.views.epochs.oldest(watermark)
+	watermark = t.views.epochs.oldest(watermark)
 	return compact.Rules{
 		Watermark: watermark,
 		Bottom:    bottom,

@@ -16,13 +16,13 @@ import (
 // they are: a merge moves keys and handles; only a clustering (cluster.go) moves
 // values too.
 func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
-	hold, err := t.hold()
+	view, release, err := t.holdFiles()
 	if err != nil {
 		return err
 	}
-	defer t.reclaim() // what this replaces and, while it holds it, keeps
-	defer hold.Release()
-	inputs, bottom, err := consecutive(hold.view.runs, plan.Runs)
+	defer t.reclaim() // what this replaces
+	defer release()
+	inputs, bottom, err := consecutive(view.runs, plan.Runs)
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
@@ -39,12 +39,12 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   t.rules(bottom),
-		Heal:    hold.view.healing(),
+		Heal:    view.healing(),
 		Run:     t.newRunWriter(bottom),
 	}
 	if len(plan.Sort) > 0 {
 		work.Kind, work.Segments = "clustering", len(plan.Sort)
-		t.sort(ctx, &input, plan.Sort, hold.view)
+		t.sort(ctx, &input, plan.Sort, view)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {

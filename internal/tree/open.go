@@ -34,8 +34,10 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
+	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
 	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
 	t.files = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
+	t.files.Bits = pageio.NewBitMemory(cfg.Memory / bitsShare)
 	t.closing, t.close = context.WithCancelCause(context.Background())
 	t.views.epochs.init(t.reclaimSoon)
 	t.leader = t.views.epochs.reserve()

@@ -41,7 +41,7 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 	if at == 0 {
 		p.version = visible
 	}
-	p.view = t.views.current.Load()
+	p.view = t.views.pinned(p.slot)
 	floor := entry.Version(t.floor.Load())
 	switch {
 	case t.closed.Load():
@@ -65,12 +65,34 @@ func (t *Tree) hold() (*Pin, error) {
 	p := t.views.epochs.pin()
 	p.tree, p.version = t, noVersion
 	t.views.epochs.announce(p.slot, noVersion)
-	p.view = t.views.current.Load()
+	p.view = t.views.pinned(p.slot)
 	if t.closed.Load() {
 		p.Release()
 		return nil, errs.ErrClosed
 	}
 	return p, nil
+}
+
+// holdFiles returns a View of the current runs and segments, without memtables,
+// that stays until release is called. Long work must not keep in memory what is
+// flushed meanwhile.
+func (t *Tree) holdFiles() (v *View, release func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed.Load() {
+		return nil, nil, errs.ErrClosed
+	}
+	v = t.views.current.Load().edit()
+	v.tables = nil
+	v.each(func(s *shared) { s.views++ })
+	return v, func() {
+		t.mu.Lock()
+		gone := v.drop()
+		t.mu.Unlock()
+		for _, fn := range gone {
+			fn()
+		}
+	}, nil
 }
 
 // Release gives up the hold.

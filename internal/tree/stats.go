@@ -91,7 +91,8 @@ type Stats struct {
 	Stalled         time.Duration
 	Readers         int           // pins held
 	OldestRead      entry.Version // by one of them; 0 = none is held
-	OpenFiles       int           // descriptors, for reading and of the journal
+	Memory          Memory
+	OpenFiles       int // descriptors, for reading and of the journal
 	MappedFiles     int
 	ReleaseFailures int64 // files that could not be closed or removed
 }
@@ -118,6 +119,7 @@ func (t *Tree) Stats() Stats {
 		return s
 	}
 	defer hold.Release()
+	s.Memory = t.memory(hold.view)
 	for _, m := range hold.view.tables {
 		s.Memtables++
 		s.MemtableEntries += int64(m.Len())

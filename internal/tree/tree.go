@@ -39,6 +39,7 @@ type Config struct {
 	UUID          [16]byte
 	Seed          uint64 // of the key hash
 	ReadOnly      bool   // nothing is written, no work is done in the background
+	Memory        int64  // bytes that all parts together may take; 0 = no bound
 	MemtableBytes int    // arena size at which a memtable is sealed
 	JournalBytes  int64  // journal size of one memtable, likewise
 	SegmentBytes  int64  // size at which a journal segment ends

@@ -92,8 +92,8 @@ func (v *View) healing() func(*entry.Handle) error {
 	return nil
 }
 
-// shared counts the Views that hold a resource. Only the tree's install and
-// release touch it, under their mutex: readers hold Views, by their epoch.
+// shared counts the Views that hold a resource. Only the tree's install, holdFiles
+// and release touch it, under their mutex: readers hold Views, by their epoch.
 type shared struct {
 	views    int
 	obsolete bool   // its files go with the last View that holds it
@@ -111,6 +111,17 @@ func (v *View) each(fn func(s *shared)) {
 	for _, f := range v.segments.files {
 		fn(&f.shared)
 	}
+}
+
+// drop takes the View off its resources and returns what is to be called, without
+// the tree's mutex, for those that no View holds any more. The caller holds it.
+func (v *View) drop() (release []func()) {
+	v.each(func(s *shared) {
+		if s.views--; s.views == 0 && s.release != nil {
+			release = append(release, s.release)
+		}
+	})
+	return release
 }
 
 // active is the memtable that takes writes.
@@ -191,7 +202,7 @@ type views struct {
 
 type retiredView struct {
 	view  *View
-	epoch uint64 // readers at this epoch or later do not hold it
+	epoch uint64 // began when it was replaced: readers of the two before may hold it
 }
 
 // install makes next the current View. The caller holds the tree's mutex.
@@ -213,18 +224,31 @@ func (vs *views) reclaim() (release []func()) {
 	if len(vs.retired) == 0 {
 		return nil
 	}
-	oldest, _ := vs.epochs.oldest(0)
-	n := 0
-	for ; n < len(vs.retired) && vs.retired[n].epoch <= oldest; n++ {
-		vs.retired[n].view.each(func(s *shared) {
-			if s.views--; s.views == 0 && s.release != nil {
-				release = append(release, s.release)
-			}
-		})
-	}
-	vs.retired = slices.Delete(vs.retired, 0, n)
-	if len(vs.retired) == 0 {
+	held := vs.epochs.held()
+	vs.retired = slices.DeleteFunc(vs.retired, func(r retiredView) bool {
+		if held[r.epoch-1] || held[r.epoch-2] {
+			return false
+		}
+		release = append(release, r.view.drop()...)
+		return true
+	})
+	if n := len(vs.retired); n > 0 {
+		vs.replaced.Store(vs.retired[n-1].epoch)
+	} else {
 		vs.replaced.Store(0)
 	}
 	return release
+}
+
+// pinned returns the current View for a reader that has announced its epoch in
+// s, and is to load the View only now.
+func (vs *views) pinned(s *slot) *View {
+	for {
+		v := vs.current.Load()
+		now := vs.epochs.now.Load()
+		if now == s.epoch.Load() {
+			return v
+		}
+		s.epoch.Store(now)
+	}
 }

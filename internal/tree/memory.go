@@ -1,0 +1,55 @@
+package tree
+
+// What of Config.Memory the parts of a tree may take. The memtables, the greatest
+// part, are bounded by their size (MemtableBytes) and number (maxTables); where
+// files are not mapped, chunks by CacheBytes. A run that is written keeps the
+// hashes of run.DefaultFilterKeys keys, whatever the limit.
+const (
+	bitsShare    = 16  // one part in so many for what is known of pages and records
+	collectShare = 16  // for the keys that a collection sorts
+	bytesPerMove = 256 // a collection of several segments moves a record for each so many bytes
+	maxMoved     = 2 << 20
+)
+
+// movedRecords bounds the records that one collection of several segments moves:
+// where they went is kept until it ends.
+func movedRecords(memory int64) uint64 {
+	if memory == 0 {
+		return maxMoved
+	}
+	return uint64(min(memory/bytesPerMove, maxMoved))
+}
+
+// Memory is what the parts of a tree take now, in bytes. What is mapped from
+// files is not in it.
+type Memory struct {
+	Memtables int64 // those that a reader still holds included
+	Tables    int   // of them
+	Known     int64 // what is known of pages and records in memory
+	Chunks    int64 // of runs that are not mapped
+	Filters   int64 // likewise
+}
+
+// Memory asks every run.
+func (t *Tree) memory(v *View) Memory {
+	m := Memory{Known: t.files.Bits.Bytes(), Chunks: t.chunks.Bytes()}
+	for _, r := range v.runs {
+		m.Filters += r.FilterBytes()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := make(map[*table]bool)
+	for _, r := range t.views.retired {
+		for _, m := range r.view.tables {
+			seen[m] = true
+		}
+	}
+	for _, m := range t.views.current.Load().tables {
+		seen[m] = true
+	}
+	for table := range seen {
+		m.Memtables += table.Table.Bytes()
+		m.Tables++
+	}
+	return m
+}
