@@ -30,6 +30,7 @@ func (f *flat) Acquire(entry.Version) (pin, error)             { return f, nil }
 func (f *flat) Release()                                       {}
 func (f *flat) Close() error                                   { return nil }
 func (f *flat) Version() entry.Version                         { return 1 }
+func (f *flat) From(uintptr)                                   {}
 func (f *flat) Value(_ []byte, e *entry.Entry) ([]byte, error) { return e.Value, nil }
 func (f *flat) Touch(*entry.Entry) bool                        { return true }
 func (f *flat) Jump(*entry.Entry) uint64                       { return 0 }

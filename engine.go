@@ -27,6 +27,8 @@ type engine interface {
 // pin is a reader's hold on one state of an engine, at one version.
 type pin interface {
 	Version() entry.Version
+	// From notes the program counter where the reader began.
+	From(pc uintptr)
 	// Get finds the newest version of key up to Version, also a delete or an
 	// expired one. It leaves dst.Key alone.
 	Get(key []byte, dst *entry.Entry) (bool, error)

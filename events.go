@@ -1,6 +1,10 @@
 package brock
 
-import "time"
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
 
 // Events are calls about what happens in the background. They come from the
 // goroutine that does the work, so they should return soon, and must neither
@@ -12,6 +16,7 @@ type Events struct {
 	WriteStall      func(StallInfo)        // writers are slowed, and no longer
 	Corruption      func(*CorruptionError) // damage met by a background job
 	BackgroundError func(error)            // writes have stopped, and why
+	LongReader      func(ReaderInfo)       // a transaction has kept what was replaced for more than a minute; again when that time has doubled
 }
 
 // WorkInfo describes a finished piece of background work.
@@ -22,6 +27,26 @@ type WorkInfo struct {
 	BytesIn, BytesOut int64
 	Took              time.Duration
 	Err               error // nil when it succeeded
+}
+
+// ReaderInfo describes the oldest open transaction, and what it and others keep
+// from being removed. Metrics has the same at any time.
+type ReaderInfo struct {
+	Version     uint64        // that it reads
+	Begun       string        // where: function, file and line
+	For         time.Duration // since something that it reads was replaced
+	FileBytes   int64         // in files that only open transactions need
+	MemoryBytes int64         // in memtables that only open transactions need
+}
+
+// originString names the place of a program counter.
+func originString(pc uintptr) string {
+	fn := runtime.FuncForPC(pc)
+	if fn == nil {
+		return ""
+	}
+	file, line := fn.FileLine(pc)
+	return fmt.Sprintf("%s (%s:%d)", fn.Name(), file, line)
 }
 
 // StallInfo describes the begin or the end of a time in which writers are slowed.

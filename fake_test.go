@@ -172,6 +172,8 @@ func (p *fakePin) check() {
 
 func (p *fakePin) Version() entry.Version { return p.at }
 
+func (p *fakePin) From(uintptr) {}
+
 func (p *fakePin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	p.check()
 	if p.e.fault != nil {

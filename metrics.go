@@ -56,9 +56,13 @@ type TreeMetrics struct {
 	Stalls          int64
 	StallTime       time.Duration
 	Memory          MemoryMetrics
-	OpenFiles       int    // file descriptors, for reading and of the journal; see Tuning.OpenFiles
-	MappedFiles     int    // files that are read through a mapping
-	PinnedVersion   uint64 // oldest version that a transaction still reads; 0 = none
+	OpenFiles       int           // file descriptors, for reading and of the journal; see Tuning.OpenFiles
+	MappedFiles     int           // files that are read through a mapping
+	PinnedVersion   uint64        // oldest version that a transaction still reads; 0 = none
+	PinnedBy        string        // where that transaction began: function, file and line
+	PinnedFor       time.Duration // since something that it reads was replaced; 0 = nothing was
+	PinnedBytes     int64         // in files that only open transactions need
+	PinnedMemory    int64         // in memtables that only open transactions need
 }
 
 // MemoryMetrics says what takes the memory that Options.MemoryLimit bounds, in
@@ -109,6 +113,9 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
 	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
+	if t.PinnedFor > 0 {
+		fmt.Fprintf(&b, "            %s in files, %s in memory, for %v by %s\n", sizeString(t.PinnedBytes), sizeString(t.PinnedMemory), t.PinnedFor.Round(time.Second), t.PinnedBy)
+	}
 	return b.String()
 }
 

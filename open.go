@@ -208,10 +208,11 @@ func (o *opening) openTree() (tree.Recovery, error) {
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			NoClustering: o.options.Maintenance.NoClustering,
 		},
-		Exclusive: func(fn func() error) error { return o.db.exclusive(fn) },
-		OnWork:    o.onWork,
-		OnStall:   o.onStall,
-		OnFailure: o.onFailure,
+		Exclusive:  func(fn func() error) error { return o.db.exclusive(fn) },
+		OnWork:     o.onWork,
+		OnStall:    o.onStall,
+		OnLongRead: o.onLongRead,
+		OnFailure:  o.onFailure,
 	}, o.log)
 	o.tree = t
 	return recovery, err
@@ -267,6 +268,17 @@ func (o *opening) onWork(w tree.Work) {
 	}
 	if log := o.options.Logger; log != nil {
 		log.Debug(w.Kind, "reason", w.Reason, "entries", w.Entries, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	}
+}
+
+// onLongRead passes on that a transaction keeps what was replaced.
+func (o *opening) onLongRead(h tree.Held) {
+	info := ReaderInfo{Version: uint64(h.Version), Begun: originString(h.Origin), For: h.For, FileBytes: h.FileBytes, MemoryBytes: h.MemoryBytes}
+	if call := o.options.Events.LongReader; call != nil {
+		call(info)
+	}
+	if log := o.options.Logger; log != nil {
+		log.Warn("a transaction keeps what was replaced", "begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 	}
 }
 
@@ -341,7 +353,11 @@ func (e treeEngine) Metrics() TreeMetrics {
 		Memory:          MemoryMetrics(s.Memory),
 		OpenFiles:       s.OpenFiles,
 		MappedFiles:     s.MappedFiles,
-		PinnedVersion:   uint64(s.OldestRead),
+		PinnedVersion:   uint64(s.Held.Version),
+		PinnedBy:        originString(s.Held.Origin),
+		PinnedFor:       s.Held.For,
+		PinnedBytes:     s.Held.FileBytes,
+		PinnedMemory:    s.Held.MemoryBytes,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"time"
+	"unsafe"
 
 	"github.com/brockdb/brock/internal/entry"
 )
@@ -22,7 +23,7 @@ func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) e
 }
 
 func (db *DB) view(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
-	t, err := db.begin(ctx, &o)
+	t, err := db.begin(ctx, &o, entryOf(fn))
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (db *DB) update(ctx context.Context, o TxnOptions, fn func(txn *Txn) error)
 
 // updateOnce reports, beside the error, whether it comes from the commit.
 func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) error) (committing bool, err error) {
-	t, err := db.begin(ctx, o)
+	t, err := db.begin(ctx, o, entryOf(fn))
 	if err != nil {
 		return false, err
 	}
@@ -106,7 +107,7 @@ func backOff(ctx context.Context, run int) error {
 // be ended by Commit or Discard, so defer txn.Discard(). If it could not begin,
 // its methods say why.
 func (db *DB) NewTransaction(update bool) *Txn {
-	t, err := db.Begin(nil, TxnOptions{Update: update}) //nolint:staticcheck // nil is no end
+	t, err := db.beginByHand(nil, &TxnOptions{Update: update})
 	if err != nil {
 		return &Txn{db: db, rare: &rare{err: err}}
 	}
@@ -116,7 +117,14 @@ func (db *DB) NewTransaction(update bool) *Txn {
 // Begin starts a transaction by hand, as NewTransaction does; ctx governs it
 // until it ends: its methods return ctx's error once that is done.
 func (db *DB) Begin(ctx context.Context, o TxnOptions) (*Txn, error) {
-	t, err := db.begin(ctx, &o)
+	return db.beginByHand(ctx, &o)
+}
+
+// beginByHand is called by what the user calls, and by nothing else.
+func (db *DB) beginByHand(ctx context.Context, o *TxnOptions) (*Txn, error) {
+	var caller [1]uintptr
+	runtime.Callers(3, caller[:])
+	t, err := db.begin(ctx, o, caller[0]-1) // what was called, not where it returns to
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +153,18 @@ func (l *leak) release() {
 	}
 }
 
-// begin starts a transaction that its caller surely ends. A nil ctx never ends.
-func (db *DB) begin(ctx context.Context, o *TxnOptions) (*Txn, error) {
+// entryOf is the program counter of fn, which names it. A func value points to
+// one; package reflect says so too, but has what fn captures allocated for it.
+func entryOf(fn func(*Txn) error) uintptr {
+	if fn == nil {
+		return 0
+	}
+	return **(**uintptr)(unsafe.Pointer(&fn))
+}
+
+// begin starts a transaction that its caller surely ends. A nil ctx never ends;
+// origin is a program counter.
+func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -168,6 +186,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions) (*Txn, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.From(origin)
 	t := &Txn{db: db, pin: p, at: p.Version(), isolation: o.Isolation}
 	if ctx != nil {
 		t.rare = &rare{ctx: ctx}

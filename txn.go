@@ -27,7 +27,7 @@ type TxnOptions struct {
 	Update     bool       // it may write
 	Isolation  Isolation  // of an update
 	Durability Durability // of an update's commit; zero = the store's
-	ReadAt     uint64     // read this version, see Retention; an update is checked against all that came after; 0 = the newest
+	ReadAt     uint64     // read this version, see Retention.Age; an update is checked against all that came after; 0 = the newest
 	Retries    int        // UpdateContext without ReadAt: runs after the first, on ErrConflict; 0 = DefaultRetries, <0 = none
 }
 

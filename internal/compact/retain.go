@@ -9,9 +9,13 @@ import (
 // Rules say which entries a flush or merge may drop. They are decided once,
 // before the work begins, and hold for all of it.
 type Rules struct {
-	// Watermark is the oldest version that anybody may still read at: every
-	// reader's version, and the retained age, are at or above it.
+	// Watermark is the oldest version that a reader may still ask for: nothing
+	// within the retained age is below it. Who reads an older one already has a
+	// View of its own, in which it stays.
 	Watermark entry.Version
+	// Checked is the oldest version that an open transaction reads, Watermark at
+	// most. Its commit will be checked against every later delete, so these stay.
+	Checked entry.Version
 	// Bottom says that nothing older lies below the inputs, so that a delete
 	// has nothing left to hide.
 	Bottom bool
@@ -65,7 +69,7 @@ func (t *retention) judge(e *entry.Entry) verdict {
 	if !e.Live(t.rules.Now) {
 		t.ended = true
 		switch {
-		case t.rules.Bottom:
+		case t.rules.Bottom && e.Version <= t.rules.Checked:
 			return vanish
 		case e.Kind == entry.Delete:
 			return keep

@@ -14,9 +14,9 @@ func TestRetention(t *testing.T) {
 	del := func(v entry.Version) entry.Entry { return entry.Entry{Version: v, Kind: entry.Delete} }
 	old := func(v entry.Version) entry.Entry { return entry.Entry{Version: v, Kind: entry.Set, Expires: 50} }
 	latest := func(v entry.Version) entry.Entry { return entry.Entry{Version: v, Kind: entry.SetLatest} }
-	at := Rules{Watermark: 10, Now: 100}
-	bottom := Rules{Watermark: 10, Now: 100, Bottom: true}
-	three := Rules{Watermark: 10, Now: 100, Versions: 3}
+	at := Rules{Watermark: 10, Checked: 10, Now: 100}
+	bottom := Rules{Watermark: 10, Checked: 10, Now: 100, Bottom: true}
+	three := Rules{Watermark: 10, Checked: 10, Now: 100, Versions: 3}
 	for _, c := range []struct {
 		name     string
 		rules    Rules

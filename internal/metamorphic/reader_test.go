@@ -249,11 +249,6 @@ func (w *world) readAt() {
 	if age := w.o.KeyspaceDefaults.Versions.Age; age > 0 && w.visibleSince(at) >= w.now-age.Milliseconds() && !w.wentBack {
 		w.fatalf("version %d is gone, was the newest %d ms ago", at, w.now-w.visibleSince(at))
 	}
-	for _, x := range append(slices.Clone(w.readers), w.writers...) {
-		if x.at <= at {
-			w.fatalf("version %d is gone, a transaction reads %d", at, x.at)
-		}
-	}
 	err = w.db.ViewContext(context.Background(), brock.TxnOptions{ReadAt: w.db.Version() + 1}, func(*brock.Txn) error { return nil })
 	if !errors.Is(err, brock.ErrInvalid) {
 		w.fatalf("read at a version to come: %v", err)

@@ -14,8 +14,8 @@ const mapped = "a mapped file"
 
 // lead is the current View for the commit leader, to whom it stays until leave(t.leader).
 func (t *Tree) lead() *View {
-	t.views.epochs.announce(t.leader, noVersion)
-	return t.views.pinned(t.leader)
+	t.leader.announce(noVersion)
+	return t.views.take(t.leader)
 }
 
 // Newest returns the newest version of key, published or not, if it is newer

@@ -57,6 +57,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		f.release()
 	}
 	t.slowed.tell(t, false)
+	t.tellHeld()
 	return nil
 }
 

@@ -146,18 +146,18 @@ func (t *Tree) rules(bottom bool) compact.Rules {
 	if age := t.cfg.Retention.Age; age > 0 {
 		watermark = min(watermark, t.layout().VersionAt(now-age.Milliseconds()))
 	}
-	watermark = t.views.epochs.oldest(watermark)
 	// Whoever asks for an older version from now on is told that it is gone. Who
-	// asked before and was not told yet holds it already: a second look sees that.
+	// has asked before holds a View that has it, whatever later ones drop.
 	for {
 		floor := t.floor.Load()
 		if uint64(watermark) <= floor || t.floor.CompareAndSwap(floor, uint64(watermark)) {
 			break
 		}
 	}
-	watermark = t.views.epochs.oldest(watermark)
+	checked := t.views.readers.oldest(watermark)
 	return compact.Rules{
 		Watermark: watermark,
+		Checked:   checked,
 		Bottom:    bottom,
 		Versions:  t.cfg.Retention.Versions,
 		Now:       uint64(max(now, 0)),

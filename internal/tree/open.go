@@ -39,8 +39,9 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.files = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
 	t.files.Bits = pageio.NewBitMemory(cfg.Memory / bitsShare)
 	t.closing, t.close = context.WithCancelCause(context.Background())
-	t.views.epochs.init(t.reclaimSoon)
-	t.leader = t.views.epochs.reserve()
+	t.views.readers.freed = t.reclaimSoon
+	t.views.now = cfg.Now
+	t.leader = t.views.readers.reserve()
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
 	t.floor.Store(uint64(layout.Floor()))

@@ -26,46 +26,58 @@ type Pin struct {
 // already have been dropped, with ErrInvalid for one not yet published, and
 // with ErrClosed after Close.
 func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
-	p := t.views.epochs.pin()
+	p := t.views.readers.pin()
 	p.tree = t
 	low := at
 	if at == 0 {
 		low = t.Visible()
 	}
-	t.views.epochs.announce(p.slot, low)
+	p.slot.announce(low)
 	// The slot is announced: from here on the order is version, then View, so
 	// that the View has everything up to the version, then floor, which rises
 	// before a View that lacks history is installed.
-	visible := t.Visible()
 	p.version = at
 	if at == 0 {
-		p.version = visible
+		p.version = t.Visible()
 	}
-	p.view = t.views.pinned(p.slot)
-	floor := entry.Version(t.floor.Load())
-	switch {
-	case t.closed.Load():
+	p.view = t.views.take(p.slot)
+	for at == 0 && uint64(p.version) < t.floor.Load() {
+		// Somebody committed, and somebody else merged it, since the version was read.
+		p.version = t.Visible()
+		p.view = t.views.take(p.slot)
+	}
+	if err := t.readable(at); err != nil {
 		p.Release()
-		return nil, errs.ErrClosed
-	case at == 0:
-		return p, nil
-	case at > visible:
-		p.Release()
-		return nil, fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
-	case at < floor:
-		p.Release()
-		return nil, fmt.Errorf("read at version %d, oldest retained is %d: %w", at, floor, errs.ErrVersionGone)
+		return nil, err
 	}
 	return p, nil
+}
+
+// readable returns nil if a View pinned before has all that a reader of this
+// version may see; 0 means that it does.
+func (t *Tree) readable(at entry.Version) error {
+	if t.closed.Load() {
+		return errs.ErrClosed
+	}
+	if at == 0 {
+		return nil
+	}
+	if visible := t.Visible(); at > visible {
+		return fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
+	}
+	if floor := entry.Version(t.floor.Load()); at < floor {
+		return fmt.Errorf("read at version %d, oldest retained is %d: %w", at, floor, errs.ErrVersionGone)
+	}
+	return nil
 }
 
 // hold pins the current View but no version: work that goes on for long must
 // not keep other work from dropping history.
 func (t *Tree) hold() (*Pin, error) {
-	p := t.views.epochs.pin()
+	p := t.views.readers.pin()
 	p.tree, p.version = t, noVersion
-	t.views.epochs.announce(p.slot, noVersion)
-	p.view = t.views.pinned(p.slot)
+	p.slot.announce(noVersion)
+	p.view = t.views.take(p.slot)
 	if t.closed.Load() {
 		p.Release()
 		return nil, errs.ErrClosed
@@ -100,16 +112,23 @@ func (p *Pin) Release() {
 	t := p.tree
 	p.view = nil
 	t.leave(p.slot)
-	t.views.epochs.pool.Put(p)
+	t.views.readers.pool.Put(p)
 }
 
 // leave ends what was announced in s. Whoever may have been the last to hold a
 // replaced View has it released.
 func (t *Tree) leave(s *slot) {
-	epoch := s.epoch.Load()
-	s.epoch.Store(0)
-	if epoch < t.views.replaced.Load() {
+	view := s.view.Load()
+	s.version.Store(0)
+	if view != t.views.current.Load().id {
 		t.reclaimSoon()
+	}
+}
+
+// From notes where the reader began, for Held: a program counter.
+func (p *Pin) From(pc uintptr) {
+	if p.slot.origin.Load() != pc { // most readers of a slot begin where the one before did
+		p.slot.origin.Store(pc)
 	}
 }
 

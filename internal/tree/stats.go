@@ -89,8 +89,8 @@ type Stats struct {
 	JournalBytes    int64 // appended since Open
 	Stalls          int64
 	Stalled         time.Duration
-	Readers         int           // pins held
-	OldestRead      entry.Version // by one of them; 0 = none is held
+	Readers         int  // pins held
+	Held            Held // by readers
 	Memory          Memory
 	OpenFiles       int // descriptors, for reading and of the journal
 	MappedFiles     int
@@ -109,7 +109,8 @@ func (t *Tree) Stats() Stats {
 		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
 		ReleaseFailures: t.stats.releaseFailures.Load(),
 	}
-	s.Readers, s.OldestRead = t.views.epochs.active()
+	s.Readers, _, _, _ = t.views.readers.active()
+	s.Held = t.held()
 	s.OpenFiles, s.MappedFiles = t.files.Count(), t.files.Mapped()
 	if t.journal != nil {
 		s.OpenFiles += t.journal.Open()

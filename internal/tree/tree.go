@@ -6,7 +6,7 @@
 //
 // The commit leader's calls come first, then merging or flushing, each held over
 // a whole piece of work, then recording, held over the sync of an edit, then mu,
-// held over assignments only. Readers take no lock: they pin a View (epoch.go).
+// held over assignments only. Readers take no lock: they pin a View (readers.go).
 package tree
 
 import (
@@ -57,6 +57,9 @@ type Config struct {
 	OnWork    func(Work)  // told of every finished flush and merge; may be nil
 	OnStall   func(Stall) // told when writers begin to be slowed, and when they no longer are; may be nil
 	OnFailure func(error) // told once of the error that ends background work; may be nil
+	// OnLongRead is told of a reader that keeps what was replaced for more than a
+	// minute, and again when that time has doubled; may be nil.
+	OnLongRead func(Held)
 }
 
 // Retention says what history a key keeps beside its newest version; a version
@@ -89,7 +92,11 @@ type Tree struct {
 	close         context.CancelCauseFunc
 	failure       atomic.Pointer[error] // why background work has ended
 
-	recording sync.Mutex // held while an edit is made, recorded and installed
+	recording sync.Mutex // held while an edit is made, recorded and installed, and guards:
+	told      struct {   // what OnLongRead was last told of
+		view  uint64
+		after time.Duration
+	}
 
 	mu       sync.Mutex            // guards the installation and release of Views, and:
 	changed  chan struct{}         // closed and replaced when work has made room

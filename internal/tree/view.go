@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -20,6 +21,7 @@ import (
 // install the next one. (The newest memtable grows, but what a reader may see
 // of it was there before.)
 type View struct {
+	id       uint64 // counts Views
 	tables   []*table
 	runs     []*sortedRun // those of layout
 	segments segmentIndex // those of layout, and of the tables' journal
@@ -93,7 +95,7 @@ func (v *View) healing() func(*entry.Handle) error {
 }
 
 // shared counts the Views that hold a resource. Only the tree's install, holdFiles
-// and release touch it, under their mutex: readers hold Views, by their epoch.
+// and release touch it, under their mutex: readers hold Views, by their slots.
 type shared struct {
 	views    int
 	obsolete bool   // its files go with the last View that holds it
@@ -194,27 +196,28 @@ func (x *segmentIndex) without(gone func(entry.FileNum) bool) segmentIndex {
 
 // views owns the current View and those that a reader may still hold.
 type views struct {
-	current  atomic.Pointer[View]
-	epochs   epochs
-	retired  []retiredView // guarded by the tree's mutex
-	replaced atomic.Uint64 // epoch of the newest retired View, 0 if there is none
+	current atomic.Pointer[View]
+	readers readers
+	now     func() time.Time
+
+	// Guarded by the tree's mutex:
+	last    uint64 // number of the newest View
+	retired []retiredView
 }
 
 type retiredView struct {
 	view  *View
-	epoch uint64 // began when it was replaced: readers of the two before may hold it
+	since time.Time
 }
 
 // install makes next the current View. The caller holds the tree's mutex.
 func (vs *views) install(next *View) {
 	next.each(func(s *shared) { s.views++ })
-	old := vs.current.Swap(next)
-	if old == nil {
-		return
+	vs.last++
+	next.id = vs.last
+	if old := vs.current.Swap(next); old != nil {
+		vs.retired = append(vs.retired, retiredView{old, vs.now()})
 	}
-	epoch := vs.epochs.now.Add(1)
-	vs.retired = append(vs.retired, retiredView{old, epoch})
-	vs.replaced.Store(epoch)
 }
 
 // reclaim lets go of the retired Views that no reader holds, and returns what
@@ -224,31 +227,13 @@ func (vs *views) reclaim() (release []func()) {
 	if len(vs.retired) == 0 {
 		return nil
 	}
-	held := vs.epochs.held()
+	held := vs.readers.holds()
 	vs.retired = slices.DeleteFunc(vs.retired, func(r retiredView) bool {
-		if held[r.epoch-1] || held[r.epoch-2] {
+		if held[r.view.id] {
 			return false
 		}
 		release = append(release, r.view.drop()...)
 		return true
 	})
-	if n := len(vs.retired); n > 0 {
-		vs.replaced.Store(vs.retired[n-1].epoch)
-	} else {
-		vs.replaced.Store(0)
-	}
 	return release
-}
-
-// pinned returns the current View for a reader that has announced its epoch in
-// s, and is to load the View only now.
-func (vs *views) pinned(s *slot) *View {
-	for {
-		v := vs.current.Load()
-		now := vs.epochs.now.Load()
-		if now == s.epoch.Load() {
-			return v
-		}
-		s.epoch.Store(now)
-	}
 }

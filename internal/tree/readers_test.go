@@ -67,7 +67,7 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	if _, err := s.tree.Acquire(2); !errors.Is(err, errs.ErrVersionGone) {
 		t.Errorf("a version gone: %v", err)
 	}
-	if n, _ := s.tree.views.epochs.active(); n != 0 {
+	if n, _, _, _ := s.tree.views.readers.active(); n != 0 {
 		t.Errorf("%d readers are left of refused ones", n)
 	}
 	s.pin(3).Release()
@@ -86,7 +86,7 @@ func TestLeakedPinIsFound(t *testing.T) {
 		t.Fatal("released while the pin was held")
 	}
 	found := make(chan struct{})
-	s.tree.views.epochs.freed = func() { close(found) }
+	s.tree.views.readers.freed = func() { close(found) }
 	for wait := true; wait; {
 		runtime.GC()
 		select {
@@ -124,9 +124,9 @@ func TestReleaseOfAYoungPinLooksForNothing(t *testing.T) {
 	}
 }
 
-// A reader keeps the View that it reads and not what came and went after it; work
+// A reader keeps the memtable that it reads and none that came and went after it; work
 // on files keeps no memtable at all.
-func TestLongReaderKeepsItsViewOnly(t *testing.T) {
+func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	defer s.close()
 	s.must(s.commit(false, set("a", []byte("old"))))
