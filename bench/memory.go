@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock"
@@ -42,21 +43,19 @@ type memoryPhase struct {
 	Name      string
 	Took      time.Duration
 	Anon      int64 // greatest RssAnon, bytes
-	Heap      int64 // greatest memory in objects of the Go heap, dead ones included
-	Memtables int64 // bytes in them at the moment of Anon
+	Heap      int64 // memory in objects of the Go heap at that moment, dead ones included,
+	Free      int64 // in spans without objects that the runtime keeps,
+	Memtables int64 // in memtables, those included that somebody still holds,
+	Known     int64 // and in what is known of pages
 }
 
 const (
 	memorySample = 5 * time.Millisecond
 	memoryBatch  = 256 << 10 // bytes of a batch
-
-	// replayFactor is how much greater the MemoryLimit was in the session whose
-	// journal is replayed: it left more than fits.
-	replayFactor = 8
 )
 
 func (p *memoryPlan) run(out io.Writer) error {
-	fmt.Fprintf(out, "\nAnonymous memory (RssAnon, MB) above MemoryLimit, at its greatest in each phase; in brackets the Go heap at its greatest.\n")
+	fmt.Fprintf(out, "\nAnonymous memory (RssAnon, MB) above MemoryLimit, at its greatest in each phase, and what there was at that moment.\n")
 	for _, limit := range p.Limits {
 		for _, size := range p.Sizes {
 			if err := p.measure(out, limit, size); err != nil {
@@ -100,7 +99,8 @@ func (p *memoryPlan) measure(out io.Writer, limit int64, size int) error {
 
 func (ph *memoryPhase) print(out io.Writer, limit int64) {
 	mb := func(n int64) float64 { return float64(n) / (1 << 20) }
-	fmt.Fprintf(out, "  %-10s %+7.1f  [%6.1f]  %6.1fs, memtables %6.1f\n", ph.Name, mb(ph.Anon-limit), mb(ph.Heap), ph.Took.Seconds(), mb(ph.Memtables))
+	fmt.Fprintf(out, "  %-10s %+7.1f  Go heap %6.1f, free %6.1f, memtables %6.1f, known pages %5.1f  %6.1f s\n",
+		ph.Name, mb(ph.Anon-limit), mb(ph.Heap), mb(ph.Free), mb(ph.Memtables), mb(ph.Known), ph.Took.Seconds())
 }
 
 // parseMemory reads the list of -memory, in MB.
@@ -124,23 +124,20 @@ func childMemory(t memoryTask) error {
 	return t.write(m) // runChild ends the process: the store is not closed
 }
 
-func (t *memoryTask) options(limit int64) brock.Options {
-	return brock.Options{Dir: filepath.Join(t.Dir, "store"), Durability: brock.Buffered, MemoryLimit: limit}
+func (t *memoryTask) options() brock.Options {
+	return brock.Options{Dir: filepath.Join(t.Dir, "store"), Durability: brock.Buffered, MemoryLimit: t.Limit}
 }
 
 // write loads, overwrites, merges, collects and scans; then it leaves a journal
 // behind that is longer than a store with the limit would.
 func (t *memoryTask) write(m *memorySampler) error {
-	db, err := brock.Open(t.options(t.Limit))
+	db, err := brock.Open(t.options())
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
-	m.db = db
-	steps := []struct {
-		name string
-		do   func() error
-	}{
+	m.db.Store(db)
+	err = m.phases([]memoryStep{
 		{"load", func() error { return t.put(db, 0, 1, t.Keys) }},
 		{"overwrite", func() error { return t.put(db, 1, 3, t.Keys/2) }},
 		{"flush", func() error { return db.Flush(ctx) }},
@@ -148,17 +145,15 @@ func (t *memoryTask) write(m *memorySampler) error {
 		{"collect", func() error { _, err := db.Reclaim(ctx); return err }},
 		{"scan", func() error { return t.scan(db) }},
 		{"get", func() error { return t.get(db) }},
-	}
-	for _, s := range steps {
-		if err := m.phase(s.name, s.do); err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
 	}
 	if err := db.Close(); err != nil {
 		return err
 	}
-	m.db = nil
-	if db, err = brock.Open(t.options(replayFactor * t.Limit)); err != nil {
+	m.db.Store(nil)
+	if db, err = brock.Open(t.options()); err != nil {
 		return err
 	}
 	if err := t.put(db, 2, 7, t.Keys/8); err != nil {
@@ -170,16 +165,16 @@ func (t *memoryTask) write(m *memorySampler) error {
 // replay opens the store that was not closed, and uses it.
 func (t *memoryTask) replay(m *memorySampler) error {
 	var db *brock.DB
-	return errors.Join(
-		m.phase("replay", func() (err error) {
-			db, err = brock.Open(t.options(t.Limit))
-			m.db = db
+	return m.phases([]memoryStep{
+		{"replay", func() (err error) {
+			db, err = brock.Open(t.options())
+			m.db.Store(db)
 			return err
-		}),
-		m.phase("settle", func() error { time.Sleep(5 * time.Second); return nil }),
-		m.phase("scan", func() error { return t.scan(db) }),
-		m.phase("close", func() error { m.db = nil; return db.Close() }),
-	)
+		}},
+		{"settle", func() error { time.Sleep(5 * time.Second); return nil }},
+		{"scan", func() error { return t.scan(db) }},
+		{"close", func() error { m.db.Store(nil); return db.Close() }},
+	})
 }
 
 // put writes n pairs in random order, those of every stride-th key.
@@ -286,7 +281,22 @@ func (t *memoryTask) get(db *brock.DB) error {
 // memorySampler reports the peaks of phases.
 type memorySampler struct {
 	out *json.Encoder
-	db  *brock.DB
+	db  atomic.Pointer[brock.DB] // nil: none is open
+}
+
+// memoryStep is what happens in one phase.
+type memoryStep struct {
+	name string
+	do   func() error
+}
+
+func (m *memorySampler) phases(steps []memoryStep) error {
+	for _, s := range steps {
+		if err := m.phase(s.name, s.do); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
 }
 
 func (m *memorySampler) phase(name string, do func() error) error {
@@ -295,7 +305,7 @@ func (m *memorySampler) phase(name string, do func() error) error {
 	go func() {
 		defer close(done)
 		for {
-			ph.sample(m.db)
+			ph.sample(m.db.Load())
 			select {
 			case <-stop:
 				return
@@ -311,21 +321,22 @@ func (m *memorySampler) phase(name string, do func() error) error {
 	return errors.Join(err, m.out.Encode(&ph))
 }
 
-var heapMetrics = []string{"/memory/classes/heap/objects:bytes"}
+var heapMetrics = []string{"/memory/classes/heap/objects:bytes", "/memory/classes/heap/free:bytes"}
 
 func (ph *memoryPhase) sample(db *brock.DB) {
 	anon := procNumber("/proc/self/status", "RssAnon:") << 10
+	if anon <= ph.Anon {
+		return
+	}
+	ph.Anon = anon
 	s := make([]metrics.Sample, len(heapMetrics))
 	for i, name := range heapMetrics {
 		s[i].Name = name
 	}
 	metrics.Read(s)
-	ph.Heap = max(ph.Heap, int64(s[0].Value.Uint64()))
-	if anon <= ph.Anon {
-		return
-	}
-	ph.Anon = anon
+	ph.Heap, ph.Free = int64(s[0].Value.Uint64()), int64(s[1].Value.Uint64())
 	if db != nil {
-		ph.Memtables = db.Metrics().Tree.MemtableBytes
+		m := db.Metrics().Tree.Memory
+		ph.Memtables, ph.Known = m.Memtables, m.Known
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -35,11 +36,9 @@ type WriterConfig struct {
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
 // Abort. After an error, which sticks, its files are gone.
 type Writer struct {
-	cfg    WriterConfig
-	b      *chunk.Builder
-	hashes []uint64 // of the keys in chunks from filtered on
-	chunks int      // written to all files
-
+	cfg WriterConfig
+	*workspace
+	chunks   int // written to all files
 	filtered int // of them, those that have a filter
 	refs     map[entry.FileNum]*Ref
 	ref      *Ref // the last one used
@@ -67,7 +66,29 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.FilterKeys <= 0 {
 		cfg.FilterKeys = DefaultFilterKeys
 	}
-	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}}
+	return &Writer{cfg: cfg, workspace: workspaces.Get().(*workspace), refs: map[entry.FileNum]*Ref{}}
+}
+
+// workspace is memory that Writers use one after the other. It is megabytes, and
+// a small run takes little time.
+type workspace struct {
+	b      *chunk.Builder
+	hashes []uint64 // of the keys in chunks that have no filter yet
+}
+
+var workspaces = sync.Pool{New: func() any { return &workspace{b: chunk.NewBuilder()} }}
+
+// maxWorkspace is how large a Builder may be to be used again: one entry can be
+// of any size.
+const maxWorkspace = 8 << 20
+
+func (w *workspace) release() {
+	if w.b.Memory() > maxWorkspace {
+		return
+	}
+	w.b.Reset()
+	w.hashes = w.hashes[:0]
+	workspaces.Put(w)
 }
 
 // Add writes the next entry; entries come in the order of entry.Compare, no two
@@ -100,18 +121,6 @@ func (w *Writer) Add(e *entry.Entry) error {
 		w.count(&e.Handle)
 	}
 	return nil
-}
-
-// Len is how many entries were added.
-func (w *Writer) Len() uint64 { return w.stats.Entries + uint64(w.b.Len()) }
-
-// Bytes is about how much the entries take in files so far.
-func (w *Writer) Bytes() int64 {
-	n := w.offset + int64(w.b.Size())
-	for _, f := range w.meta.Files {
-		n += int64(f.Size)
-	}
-	return n
 }
 
 func (w *Writer) count(h *entry.Handle) {
@@ -268,7 +277,8 @@ func (w *Writer) fail(err error) error {
 	return err
 }
 
-// release drops the buffers.
+// release gives the memory away.
 func (w *Writer) release() {
-	w.b, w.hashes, w.created, w.refs, w.ref = chunk.NewBuilder(), nil, nil, nil, nil
+	w.workspace.release()
+	w.workspace, w.created, w.refs, w.ref = nil, nil, nil, nil
 }

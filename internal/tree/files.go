@@ -86,6 +86,8 @@ func (t *Tree) newRunWriter(bottom bool) *run.Writer {
 		NextNum:   t.nextFile,
 		FileBytes: t.cfg.RunFileBytes,
 		NoFilter:  bottom,
+
+		FilterKeys: filterKeys(t.cfg.Memory),
 	})
 }
 

@@ -1,12 +1,14 @@
 package tree
 
+import "github.com/brockdb/brock/internal/run"
+
 // What of Config.Memory the parts of a tree may take. The memtables, the greatest
 // part, are bounded by their size (MemtableBytes) and number (maxTables); where
-// files are not mapped, chunks by CacheBytes. A run that is written keeps the
-// hashes of run.DefaultFilterKeys keys, whatever the limit.
+// files are not mapped, chunks by CacheBytes.
 const (
 	bitsShare    = 16  // one part in so many for what is known of pages and records
 	collectShare = 16  // for the keys that a collection sorts
+	filterShare  = 64  // for hashes of keys whose filter is not written yet
 	bytesPerMove = 256 // a collection of several segments moves a record for each so many bytes
 	maxMoved     = 2 << 20
 )
@@ -18,6 +20,14 @@ func movedRecords(memory int64) uint64 {
 		return maxMoved
 	}
 	return uint64(min(memory/bytesPerMove, maxMoved))
+}
+
+// filterKeys is for how many keys a filter is made at most.
+func filterKeys(memory int64) int {
+	if memory == 0 {
+		return run.DefaultFilterKeys
+	}
+	return int(min(max(memory/filterShare/8, 1<<12), run.DefaultFilterKeys))
 }
 
 // Memory is what the parts of a tree take now, in bytes. What is mapped from

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -36,6 +35,17 @@ type Builder struct {
 
 // NewBuilder returns a Builder at the start of its first chunk.
 func NewBuilder() *Builder { return &Builder{guess: math.MaxInt} }
+
+// Reset begins anew, for another run, with the same memory.
+func (b *Builder) Reset() {
+	*b = Builder{
+		buf: b.buf[:0], spare: b.spare[:0], first: b.first[:0],
+		items: b.items[:0], fences: b.fences[:0], guess: math.MaxInt,
+	}
+}
+
+// Memory is how many bytes the Builder keeps.
+func (b *Builder) Memory() int { return cap(b.buf) + cap(b.spare) + cap(b.first) + cap(b.last) }
 
 type fence struct {
 	word  uint64
@@ -265,7 +275,7 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 		b.items = append(b.items, hashindex.Item{Hash: hash, Offset: uint32(off)})
 	}
 	if need := b.need(e); cap(b.buf)-off < need {
-		b.buf = slices.Grow(b.buf, need)
+		b.grow(off + need)
 	}
 	buf := b.buf[off:cap(b.buf)]
 	n := 0
@@ -298,6 +308,21 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
 	b.count(e, older)
 }
+
+// grow makes room for n bytes in all: twice as many as before, in few steps up to
+// the size of most chunks, as what is left behind is as good as in use until the
+// collector comes.
+func (b *Builder) grow(n int) {
+	n = max(n, 2*cap(b.buf))
+	if n > MaxEntries/16 {
+		n = max(n, usualSize)
+	}
+	b.buf = append(make([]byte, 0, n), b.buf...)
+}
+
+// usualSize is what a full chunk takes, with index and trailer, unless its entries
+// are very small.
+const usualSize = MaxEntries + MaxEntries/4
 
 // putWide writes the wide form up to the suffix and returns its length.
 func putWide(buf []byte, e *entry.Entry, suffix int) int {
