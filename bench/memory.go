@@ -129,7 +129,7 @@ func (t *memoryTask) options() brock.Options {
 }
 
 // write loads, overwrites, merges, collects and scans; then it leaves a journal
-// behind that is longer than a store with the limit would.
+// behind.
 func (t *memoryTask) write(m *memorySampler) error {
 	db, err := brock.Open(t.options())
 	if err != nil {
