@@ -9,15 +9,16 @@ import (
 )
 
 // Batch is a group of writes that are made together or not at all, and that read
-// nothing, so that they never conflict. A later write to a key wins. A Batch has
-// no limit but MaxTxnMemory; it holds the records as the journal will. It needs no
-// end: a Batch that is not committed is just forgotten.
+// nothing, so that they never conflict. A later write to a key wins. It
+// holds the records as the journal will, the more of them in files the larger it
+// is. It needs no end: a Batch that is not committed is just forgotten.
 type Batch struct {
 	db      *DB
 	arena   []byte
 	key     []byte
 	records int
-	memory  int64 // what the records will take in a memtable
+	spill   spill // the records before those in arena; nil: there are none
+	failed  error // of the spill
 	spent   bool  // by Commit
 	request commit.Request
 }
@@ -45,6 +46,17 @@ func (b *Batch) SetEntry(e *Entry) error {
 func (b *Batch) Delete(key []byte) error { return b.write(&write{key: key, kind: entry.Delete}) }
 
 func (b *Batch) write(w *write) error {
+	if err := b.add(w); err != nil {
+		return err
+	}
+	if int64(len(b.arena)) > b.db.txnMemory(0) {
+		return b.spillArena()
+	}
+	return nil
+}
+
+// add is write without a bound.
+func (b *Batch) add(w *write) error {
 	if b.db == nil {
 		return ErrClosed
 	}
@@ -57,8 +69,8 @@ func (b *Batch) write(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	if err := b.db.encoder.room(w, &b.memory); err != nil {
-		return err
+	if b.failed != nil {
+		return b.failed
 	}
 	b.arena, b.key = b.db.encoder.append(b.arena, w, b.db.encoder.now, b.key)
 	b.records++
@@ -69,7 +81,13 @@ func (b *Batch) write(w *write) error {
 func (b *Batch) Len() int { return b.records }
 
 // Size is what the writes take in the journal, in bytes.
-func (b *Batch) Size() int64 { return int64(len(b.arena)) }
+func (b *Batch) Size() int64 {
+	n := int64(len(b.arena))
+	if b.spill != nil {
+		n += b.spill.Bytes()
+	}
+	return n
+}
 
 // Commit makes the writes, with the store's durability. If ctx ends before that
 // has begun, nothing is written. Whatever Commit returns, the batch must be
@@ -92,6 +110,9 @@ func (b *Batch) Commit(ctx context.Context) error {
 }
 
 func (b *Batch) commit(ctx context.Context, synced bool) error {
+	if b.spill != nil {
+		return b.commitSpilled(ctx)
+	}
 	b.request = commit.Request{
 		Payload:   b.arena,
 		Records:   b.records,
@@ -105,7 +126,8 @@ func (b *Batch) commit(ctx context.Context, synced bool) error {
 // Reset empties the batch, and keeps its memory for what comes.
 func (b *Batch) Reset() {
 	poison(b.arena)
-	b.arena, b.records, b.memory, b.spent = b.arena[:0], 0, 0, false
+	b.arena, b.records, b.spent = b.arena[:0], 0, false
+	b.discardSpill()
 }
 
 // BatchSet writes entries as one batch.

@@ -213,18 +213,8 @@ func (db *DB) commit(ctx context.Context, r *commit.Request) (entry.Version, err
 	}
 	begin := db.monotonic()
 	v, err := db.commits.Commit(ctx, r)
-	c := &db.counters
-	if err != nil {
-		if err == ErrConflict {
-			c.conflicts.Add(1)
-		}
-		return 0, err
-	}
-	c.commit.observe(db.monotonic() - begin)
-	c.commits.Add(1)
-	c.entries.Add(int64(r.Records))
-	c.bytes.Add(int64(len(r.Payload)))
-	return v, nil
+	db.counters.addCommit(db.monotonic()-begin, err, int64(r.Records), int64(len(r.Payload)))
+	return v, err
 }
 
 // monotonic times what happens; unlike Options.Now it is not for stepping.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
@@ -21,6 +22,8 @@ type engine interface {
 	Reclaim(ctx context.Context) (int64, error)
 	Verify(ctx context.Context, report func(*errs.Corruption)) error
 	Metrics() TreeMetrics
+	// NewSpill keeps writes in files.
+	NewSpill() spill
 	Close() error
 }
 
@@ -46,10 +49,44 @@ type pin interface {
 	Release()
 }
 
+// spill is the pending writes of one transaction that are in files, until Commit
+// makes them the store's. It is used by one goroutine at a time, save for Value,
+// and Discard ends it in any case.
+type spill interface {
+	// Add writes encoded records; the later of two with one key counts. After an
+	// error, which sticks, only reads and Discard are left.
+	Add(ctx context.Context, records []byte) error
+	// Get fills dst, of version 0, and leaves dst.Key alone.
+	Get(key []byte, h uint64, dst *entry.Entry) (bool, error)
+	// Value is like that of a pin.
+	Value(key []byte, e *entry.Entry) ([]byte, error)
+	// Iterators yield entries of version 0; those of earlier ones hide those of later ones.
+	Iterators() []iterator.Iterator
+	// Prepare does what no other commit need wait for, and has conflicts looked
+	// for among what was committed so far. Nothing can be added afterwards.
+	Prepare(ctx context.Context, check func(changes) error) error
+	// Writes reports, after Prepare, whether a key is written.
+	Writes(key []byte) (bool, error)
+	// Commit runs in a turn of the committer; touches tells which of the keys
+	// committed since Prepare are a conflict, nil that none is.
+	Commit(v entry.Version, touches func(key []byte) (bool, error)) error
+	Entries() int64
+	Bytes() int64 // of the records added
+	Discard()
+}
+
+// changes is what was committed up to a moment.
+type changes interface {
+	conflict.Changes
+	// Overwritten reports whether a key that a spill writes is newer than since.
+	Overwritten(ctx context.Context, since entry.Version) (bool, error)
+}
+
 // committer is what the root asks of the commit pipeline. When Commit returns,
 // also early because ctx ended, nothing refers to the request any more.
 type committer interface {
 	Commit(ctx context.Context, r *commit.Request) (entry.Version, error)
+	CommitAlone(ctx context.Context, record func(v entry.Version) error) (entry.Version, error)
 	Sync(ctx context.Context) error
 	Close() error
 }

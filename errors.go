@@ -22,10 +22,10 @@ var (
 	ErrCorrupt         = errs.ErrCorrupt         // damaged data; CorruptionError says where
 	ErrFormat          = errs.ErrFormat          // written by a newer release
 	ErrForeign         = errs.ErrForeign         // the directory holds something else
-	ErrNoSpace         = errs.ErrNoSpace         // the disk is full
+	ErrNoSpace         = errs.ErrNoSpace         // no disk space, or no more below DiskLimit: nothing was written, unless it is ErrStopped too; deletes may go on, and all does when there is space
 	ErrVersionGone     = errs.ErrVersionGone     // TxnOptions.ReadAt is older than what is retained
 	ErrUnsupported     = errs.ErrUnsupported     // not on this platform, or not in this mode
-	ErrStopped         = errs.ErrStopped         // a write or sync failed earlier: reads go on, writes don't
+	ErrStopped         = errs.ErrStopped         // a write or sync failed earlier: reads go on, writes don't before the store is opened again
 )
 
 // The refusals of a key or value. All are ErrInvalid, and a transaction or
@@ -33,7 +33,6 @@ var (
 var (
 	ErrEmptyKey      = fmt.Errorf("brock: empty key: %w", ErrInvalid)
 	ErrKeyTooLarge   = fmt.Errorf("brock: key larger than %d bytes: %w", MaxKeySize, ErrInvalid)
-	ErrTxnTooBig     = fmt.Errorf("brock: transaction larger than %d bytes in memory: %w", MaxTxnMemory, ErrInvalid)
 	ErrValueTooLarge = fmt.Errorf("brock: value larger than %d bytes: %w", MaxValueSize, ErrInvalid)
 )
 
@@ -48,10 +47,6 @@ var (
 const (
 	MaxKeySize   = 1 << 20
 	MaxValueSize = entry.MaxValue
-
-	// MaxTxnMemory bounds the keys and inline values of one transaction or batch,
-	// 64 bytes for each write added; values in segments don't count.
-	MaxTxnMemory = 1 << 30
 )
 
 // CorruptionError reports damaged data: File and Offset say where (offset -1:

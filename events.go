@@ -13,7 +13,9 @@ type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written out, or could not be
 	Compaction      func(WorkInfo)         // runs were merged, or could not be
 	Collection      func(WorkInfo)         // live values were moved out of files with garbage, or could not be
+	Spill           func(WorkInfo)         // a transaction larger than its memory was committed, or could not be
 	WriteStall      func(StallInfo)        // writers are slowed, and no longer
+	Space           func(SpaceInfo)        // writes are refused for want of space, and no longer
 	Corruption      func(*CorruptionError) // damage met by a background job
 	BackgroundError func(error)            // writes have stopped, and why
 	LongReader      func(ReaderInfo)       // a transaction has kept what was replaced for more than a minute; again when that time has doubled
@@ -54,4 +56,13 @@ type StallInfo struct {
 	Begin  bool
 	Reason string
 	Took   time.Duration // at its end: how long it lasted
+}
+
+// SpaceInfo says that writes are refused because the disk is full, or
+// Options.DiskLimit is reached, or that they are taken again.
+type SpaceInfo struct {
+	Full    bool
+	Left    int64 // bytes, by the disk or the limit, whichever leaves less; -1 = not known
+	Reserve int64 // of them, kept for deletes and for work that frees space
+	Err     error // what was refused first; nil when it is over
 }

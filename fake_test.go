@@ -82,8 +82,8 @@ func (e *fakeEngine) Publish(v entry.Version) {
 	e.visible.Store(uint64(v))
 }
 
-func (e *fakeEngine) Admit(ctx context.Context, _ int) error { return ctx.Err() }
-func (e *fakeEngine) Prepare(int) error                      { return nil }
+func (e *fakeEngine) Admit(ctx context.Context, _ []byte) error { return ctx.Err() }
+func (e *fakeEngine) Prepare(int) error                         { return nil }
 
 func (e *fakeEngine) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
 	data := *e.data.Load()
@@ -106,6 +106,11 @@ func (e *fakeEngine) ChangedSince(lo, hi []byte, since entry.Version) (bool, err
 
 func seekFake(data []entry.Entry, key []byte) int {
 	return sort.Search(len(data), func(i int) bool { return bytes.Compare(data[i].Key, key) >= 0 })
+}
+
+func (e *fakeEngine) NewSpill() spill {
+	e.t.Fatal("this engine keeps all in memory")
+	return nil
 }
 
 func (e *fakeEngine) Acquire(at entry.Version) (pin, error) {

@@ -26,11 +26,13 @@ var levels = map[string]struct {
 func TestIsolationCases(t *testing.T) {
 	for name, level := range levels {
 		for _, c := range history.Cases {
-			t.Run(name+"/"+c.Name, func(t *testing.T) {
-				db := openTest(t, Options{})
-				set(t, db, "1=10", "2=20")
-				must(t, c.Run(historyStore{db, level.isolation}, level.of))
-			})
+			for writes, memory := range map[string]int64{"in memory": 0, "in files": 1} {
+				t.Run(name+"/"+c.Name+"/"+writes, func(t *testing.T) {
+					db := openTest(t, Options{})
+					set(t, db, "1=10", "2=20")
+					must(t, c.Run(historyStore{db, level.isolation, memory}, level.of))
+				})
+			}
 		}
 	}
 }
@@ -39,10 +41,11 @@ func TestIsolationCases(t *testing.T) {
 type historyStore struct {
 	db        *DB
 	isolation Isolation
+	memory    int64
 }
 
 func (s historyStore) Begin(history.Levels) (history.Session, error) {
-	txn, err := s.db.Begin(nil, TxnOptions{Update: true, Isolation: s.isolation}) //nolint:staticcheck // nil is no end
+	txn, err := s.db.Begin(nil, TxnOptions{Update: true, Isolation: s.isolation, MaxMemory: s.memory}) //nolint:staticcheck // nil is no end
 	return session{txn}, err
 }
 
@@ -168,7 +171,11 @@ type lists struct {
 // numbers it appends are derived from id.
 func (l *lists) transaction(r *rand.Rand, id, age int) error {
 	x := l.recorder.Begin()
-	txn, err := l.db.Begin(nil, TxnOptions{Update: true, Isolation: l.isolation, Durability: Buffered}) //nolint:staticcheck // nil is no end
+	o := TxnOptions{Update: true, Isolation: l.isolation, Durability: Buffered}
+	if r.IntN(8) == 0 {
+		o.MaxMemory = 1 // all writes go through files
+	}
+	txn, err := l.db.Begin(nil, o) //nolint:staticcheck // nil is no end
 	if err != nil {
 		return err
 	}

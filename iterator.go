@@ -305,7 +305,7 @@ func (it *Iterator) land(ok bool) {
 	case it.closed.Load():
 	default:
 		if it.err == nil {
-			it.err = it.walk.src.Err()
+			it.err = it.sourceErr()
 		}
 		if it.tracks {
 			it.covered.end(it.walk.lo, it.walk.hi, it.turned)
@@ -313,6 +313,14 @@ func (it *Iterator) land(ok bool) {
 		it.item.e, it.item.ahead = nil, nil
 	}
 	it.valid = ok
+}
+
+// sourceErr says why the sources are at no entry.
+func (it *Iterator) sourceErr() error {
+	if it.over != nil {
+		return it.over.err()
+	}
+	return it.walk.src.Err()
 }
 
 // leave ends the walk at the item it is at, for Limit.

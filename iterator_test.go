@@ -208,7 +208,7 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 	if !merged {
 		at = 1 + r.Uint64N(at)
 	}
-	txn, err := db.Begin(t.Context(), TxnOptions{Update: r.IntN(3) > 0, ReadAt: at})
+	txn, err := db.Begin(t.Context(), TxnOptions{Update: r.IntN(3) > 0, ReadAt: at, MaxMemory: []int64{0, 1, 200, 400}[r.IntN(4)]})
 	must(t, err)
 	defer txn.Discard()
 	mayWrite := txn.writes != nil
@@ -316,7 +316,7 @@ func TestGetAgreesWithModel(t *testing.T) {
 		})
 		m := fill(t, db, r, 1+r.IntN(20), now)
 		at := 1 + r.Uint64N(db.Version())
-		txn, err := db.Begin(t.Context(), TxnOptions{Update: true, ReadAt: at})
+		txn, err := db.Begin(t.Context(), TxnOptions{Update: true, ReadAt: at, MaxMemory: []int64{0, 1, 300}[r.IntN(3)]})
 		must(t, err)
 		for range 60 {
 			if r.IntN(3) == 0 {

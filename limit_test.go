@@ -2,28 +2,6 @@ package brock
 
 import "testing"
 
-// A write beyond the limit of a transaction is refused, and the transaction
-// goes on with what it has.
-func TestTransactionLimit(t *testing.T) {
-	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{ValueThreshold: -1}})
-	must(t, db.Update(func(txn *Txn) error {
-		must(t, txn.Set(b("first"), b("1")))
-		txn.writes.memory = MaxTxnMemory - entryOverhead - 3
-		wantErr(t, "too big", txn.Set(b("second"), nil), ErrTxnTooBig)
-		must(t, txn.Set(b("3rd"), nil))
-		return nil
-	}))
-	batch := db.NewBatch()
-	must(t, batch.Set(b("4th"), nil))
-	batch.memory = MaxTxnMemory
-	wantErr(t, "too big", batch.Delete(b("5th")), ErrTxnTooBig)
-	must(t, batch.Commit(t.Context()))
-	must(t, db.View(func(txn *Txn) error {
-		wantEqual(t, "store", show(txn.All()), "3rd= 4th= first=1")
-		return nil
-	}))
-}
-
 // Values of a megabyte are separated even where the threshold says never.
 func TestHugeValuesAreAlwaysSeparated(t *testing.T) {
 	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{ValueThreshold: -1}})

@@ -52,9 +52,14 @@ type TreeMetrics struct {
 	ScatteredBytes  int64 // of values that scans jumped to, and nothing was done for yet
 	Remaps          int   // collected segments that entries are still led on from
 	RemapBytes      int64 // in the files that do so
+	Spills          int64 // transactions larger than their memory that were committed
+	SpilledBytes    int64 // written by them
 	JournalBytes    int64 // appended to the journal
 	Stalls          int64
 	StallTime       time.Duration
+	FreeBytes       int64 // left by the disk or DiskLimit when it was last looked at; -1 = not known
+	ReserveBytes    int64 // of them, kept for deletes and for work that frees space
+	Refused         int64 // commits, for want of space
 	Memory          MemoryMetrics
 	OpenFiles       int           // file descriptors, for reading and of the journal; see Tuning.OpenFiles
 	MappedFiles     int           // files that are read through a mapping
@@ -77,7 +82,8 @@ type MemoryMetrics struct {
 
 // WriteAmp is the bytes written to files per byte of the records committed.
 func (m *Metrics) WriteAmp() float64 {
-	return ratio(m.Tree.JournalBytes+m.Tree.FlushedBytes+m.Tree.CompactedBytes+m.Tree.CollectedBytes+m.Tree.ClusteredBytes, m.Bytes)
+	t := &m.Tree
+	return ratio(t.JournalBytes+t.FlushedBytes+t.CompactedBytes+t.CollectedBytes+t.ClusteredBytes+t.SpilledBytes, m.Bytes)
 }
 
 // SpaceAmp is the bytes in files per byte that entries still need.
@@ -106,12 +112,16 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
+	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
 	fmt.Fprintf(&b, "memory      memtables %s, known pages %s, chunks %s, filters %s\n",
 		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Filters))
 	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
 	fmt.Fprintf(&b, "clustered   %d times, %s; scattered since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.ScatteredBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
+	if t.FreeBytes >= 0 {
+		fmt.Fprintf(&b, "space       %s left, of it in reserve %s; commits refused %d\n", sizeString(t.FreeBytes), sizeString(t.ReserveBytes), t.Refused)
+	}
 	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
 	if t.PinnedFor > 0 {
 		fmt.Fprintf(&b, "            %s in files, %s in memory, for %v by %s\n", sizeString(t.PinnedBytes), sizeString(t.PinnedMemory), t.PinnedFor.Round(time.Second), t.PinnedBy)
@@ -213,6 +223,19 @@ func (c *counters) addReads(gets, iterators int64, chance uint32) {
 	s.gets.Add(gets)
 	if iterators > 0 {
 		s.iterators.Add(iterators)
+	}
+}
+
+// addCommit counts a commit that came to its end.
+func (c *counters) addCommit(took time.Duration, err error, entries, bytes int64) {
+	switch {
+	case err == nil:
+		c.commit.observe(took)
+		c.commits.Add(1)
+		c.entries.Add(entries)
+		c.bytes.Add(bytes)
+	case err == ErrConflict:
+		c.conflicts.Add(1)
 	}
 }
 

@@ -50,7 +50,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	}
 	db, err := op.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", op.dir, err)
+		return nil, fmt.Errorf("open %s: %w", op.dir, vfs.NoSpace(err))
 	}
 	return db, nil
 }
@@ -203,6 +203,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           clock,
 		Jobs:          o.jobs,
+		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
@@ -212,6 +213,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		OnWork:     o.onWork,
 		OnStall:    o.onStall,
 		OnLongRead: o.onLongRead,
+		OnSpace:    o.onSpace,
 		OnFailure:  o.onFailure,
 	}, o.log)
 	o.tree = t
@@ -254,6 +256,8 @@ func (o *opening) onWork(w tree.Work) {
 	switch w.Kind {
 	case "flush":
 		call = o.options.Events.Flush
+	case "spill":
+		call = o.options.Events.Spill
 	case "collection":
 		call = o.options.Events.Collection
 	}
@@ -296,6 +300,20 @@ func (o *opening) onStall(s tree.Stall) {
 	}
 }
 
+// onSpace passes on that writes are refused for want of space, or no longer.
+func (o *opening) onSpace(s tree.Space) {
+	if call := o.options.Events.Space; call != nil {
+		call(SpaceInfo{Full: s.Full, Left: s.Left, Reserve: s.Reserve, Err: s.Reason})
+	}
+	switch log := o.options.Logger; {
+	case log == nil:
+	case s.Full:
+		log.Warn("out of space: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Reason)
+	default:
+		log.Warn("there is space again", "left", s.Left, "reserve", s.Reserve)
+	}
+}
+
 // onFailure passes on why background work, and soon writing, has ended.
 func (o *opening) onFailure(err error) {
 	var c *CorruptionError
@@ -319,6 +337,15 @@ func (e treeEngine) Acquire(at entry.Version) (pin, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+func (e treeEngine) NewSpill() spill { return treeSpill{e.Tree.NewSpill()} }
+
+// treeSpill is a tree's spill as the rest of the package asks for it.
+type treeSpill struct{ *tree.Spill }
+
+func (s treeSpill) Prepare(ctx context.Context, check func(changes) error) error {
+	return s.Spill.Prepare(ctx, func(c tree.Changes) error { return check(c) })
 }
 
 func (e treeEngine) Metrics() TreeMetrics {
@@ -347,9 +374,14 @@ func (e treeEngine) Metrics() TreeMetrics {
 		ScatteredBytes:  s.ScatteredBytes,
 		Remaps:          s.Remaps,
 		RemapBytes:      s.RemapBytes,
+		Spills:          s.Spills,
+		SpilledBytes:    s.SpilledBytes,
 		JournalBytes:    s.JournalBytes,
 		Stalls:          s.Stalls,
 		StallTime:       s.Stalled,
+		FreeBytes:       s.FreeBytes,
+		ReserveBytes:    s.ReserveBytes,
+		Refused:         s.Refused,
 		Memory:          MemoryMetrics(s.Memory),
 		OpenFiles:       s.OpenFiles,
 		MappedFiles:     s.MappedFiles,

@@ -24,6 +24,7 @@ type Options struct {
 	Now    func() time.Time // the clock of expiry; nil = time.Now
 
 	Durability  Durability // of commits that don't choose; DefaultDurability = Synced
+	DiskLimit   int64      // bytes of all files: ErrNoSpace before they are more, as on a full disk; work in the background may exceed it for a while; 0 = none, at least 1 MB
 	MemoryLimit int64      // bytes for memtables, indexes and filters; 0 = DefaultMemoryLimit, at least 4 MB
 
 	KeyspaceDefaults KeyspaceOptions // how entries are kept
@@ -103,6 +104,7 @@ const (
 	defaultOpenFiles      = 256
 	minOpenFiles          = 64
 	minMemoryLimit        = 4 << 20
+	minDiskLimit          = 1 << 20
 	minMemtableSize       = 64 << 10
 	minFileSize           = 64 << 10
 	maxFileSize           = 1 << 31
@@ -176,6 +178,8 @@ func (o *Options) validate() error {
 		return bad("LockWait", "is negative")
 	case o.Durability > Buffered:
 		return bad("Durability", "is unknown")
+	case o.DiskLimit < 0 || o.DiskLimit > 0 && o.DiskLimit < minDiskLimit:
+		return bad("DiskLimit", "is below 1 MB")
 	case o.MemoryLimit < minMemoryLimit:
 		return bad("MemoryLimit", "is below 4 MB")
 	case o.KeyspaceDefaults.TTL < 0:

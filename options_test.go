@@ -59,6 +59,9 @@ func TestDefaultOptions(t *testing.T) {
 	wantEqual(t, "DB.Options", db.Options().KeyspaceDefaults.TTL, time.Hour)
 	wantErr(t, "TxnOptions", db.ViewContext(t.Context(), TxnOptions{Isolation: 9}, func(*Txn) error { return nil }), ErrInvalid)
 	wantErr(t, "TxnOptions", db.UpdateContext(t.Context(), TxnOptions{Durability: 9}, func(*Txn) error { return nil }), ErrInvalid)
+	for _, memory := range []int64{-1, maxTxnMemory + 1} {
+		wantErr(t, "TxnOptions", db.UpdateContext(t.Context(), TxnOptions{MaxMemory: memory}, func(*Txn) error { return nil }), ErrInvalid)
+	}
 }
 
 func TestMetricsString(t *testing.T) {

@@ -16,8 +16,10 @@ import (
 type overlay struct {
 	*walk
 	writes *writes
-	order  []uint32 // pending writes within the bounds, as of the last refresh
-	i      int      // position in order, from -1 to its length
+	memory *pending     // those in memory as of the last refresh
+	order  []uint32     // of these, what is within the bounds
+	i      int          // position in order, from -1 to its length
+	files  *spilledSide // instead of order and i, once there are writes in files
 
 	current *entry.Entry
 	mine    bool // current is the pending write at i
@@ -27,13 +29,19 @@ type overlay struct {
 
 // refresh takes up what was written since the last time; a seek must follow.
 func (o *overlay) refresh() {
-	all := o.writes.order()
+	o.memory = o.writes.pending
+	o.memory.lent = true
+	if o.writes.spill != nil {
+		o.files = o.files.refresh(o.writes, o.lo, o.hi)
+		return
+	}
+	all := o.memory.order()
 	from := sort.Search(len(all), func(i int) bool { return bytes.Compare(o.pendingKey(all[i]), o.lo) >= 0 })
 	to := sort.Search(len(all), func(i int) bool { return bytes.Compare(o.pendingKey(all[i]), o.hi) >= 0 })
 	o.order = all[from:max(from, to)]
 }
 
-func (o *overlay) pendingKey(rec uint32) []byte { return o.writes.record(int(rec)).Key }
+func (o *overlay) pendingKey(rec uint32) []byte { return o.memory.record(int(rec)).Key }
 
 // from is the first index in order whose key is key or greater.
 func (o *overlay) from(key []byte) int {
@@ -41,13 +49,23 @@ func (o *overlay) from(key []byte) int {
 }
 
 func (o *overlay) seekGE(key []byte) bool {
-	o.i, o.reverse = o.from(key), false
+	o.reverse = false
+	if o.files != nil {
+		o.files.seekGE(key)
+	} else {
+		o.i = o.from(key)
+	}
 	o.walk.seekGE(key)
 	return o.pick()
 }
 
 func (o *overlay) seekLT(key []byte) bool {
-	o.i, o.reverse = o.from(key)-1, true
+	o.reverse = true
+	if o.files != nil {
+		o.files.seekLT(key)
+	} else {
+		o.i = o.from(key) - 1
+	}
 	o.walk.seekLT(key)
 	return o.pick()
 }
@@ -91,11 +109,34 @@ func (o *overlay) turn() {
 }
 
 func (o *overlay) moveMine() {
-	if o.reverse {
+	switch {
+	case o.files != nil:
+		o.files.move(o.reverse)
+	case o.reverse:
 		o.i--
-	} else {
+	default:
 		o.i++
 	}
+}
+
+// fillMine makes pending the write that its side is at, and reports whether there is one.
+func (o *overlay) fillMine() bool {
+	if o.files != nil {
+		return o.files.fill(&o.pending)
+	}
+	if o.i < 0 || o.i >= len(o.order) {
+		return false
+	}
+	o.memory.fill(int(o.order[o.i]), &o.pending)
+	return true
+}
+
+// err says why a move failed, nil at the end.
+func (o *overlay) err() error {
+	if o.files != nil && o.files.src.Err() != nil {
+		return o.files.src.Err()
+	}
+	return o.walk.src.Err()
 }
 
 func (o *overlay) moveStore() {
@@ -116,13 +157,10 @@ func (o *overlay) skipHidden() {
 // pick makes the nearer side current.
 func (o *overlay) pick() bool {
 	for {
-		haveMine := o.i >= 0 && o.i < len(o.order)
-		if o.walk.entry == nil && (!haveMine || o.walk.src.Err() != nil) {
+		haveMine := o.fillMine()
+		if o.walk.entry == nil && (!haveMine || o.walk.src.Err() != nil) || o.files != nil && o.err() != nil {
 			o.current = nil
 			return false
-		}
-		if haveMine {
-			o.writes.fill(int(o.order[o.i]), &o.pending)
 		}
 		if !haveMine || o.walk.entry != nil && !o.mineFirst() {
 			o.current, o.mine = o.walk.entry, false

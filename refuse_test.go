@@ -326,13 +326,13 @@ func TestFailedFlushStopsWrites(t *testing.T) {
 	})
 	must(t, err)
 	defer db.Close()
-	faulty.Inject(faultfs.Fault{Kinds: faultfs.Create, Path: ".run", Times: faultfs.Always, Err: faultfs.ErrNoSpace})
+	faulty.Inject(faultfs.Fault{Kinds: faultfs.Create, Path: ".run", Times: faultfs.Always})
 	for i := 0; err == nil; i++ {
 		err = db.Set(fmt.Appendf(nil, "key %d", i), make([]byte, 400))
 	}
 	wantErr(t, "Set", err, ErrStopped)
-	wantErr(t, "Set", err, ErrNoSpace)
-	wantErr(t, "the event", <-failed, ErrNoSpace)
+	wantErr(t, "Set", err, faultfs.ErrIO)
+	wantErr(t, "the event", <-failed, faultfs.ErrIO)
 	wantErr(t, "Flush", db.Flush(t.Context()), ErrStopped)
 	must(t, db.View(func(txn *Txn) error { wantEqual(t, "length", len(get(txn, "key 0")), 400); return nil }))
 }

@@ -193,6 +193,8 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	}
 	if o.Update {
 		t.writes = newWrites()
+		t.writes.limit = db.txnMemory(o.MaxMemory)
+		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
 		t.synced = db.synced(o.Durability)
 	}
 	t.phase = rand.Uint32()

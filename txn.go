@@ -17,7 +17,7 @@ type Isolation uint8
 
 // The isolation levels.
 const (
-	Serializable      Isolation = iota // nothing it read has changed: keys, absent keys, and the ranges its iterators covered
+	Serializable      Isolation = iota // nothing it read has changed: keys, absent keys, and the ranges its iterators covered; of very many, ranges that cover them
 	SnapshotIsolation                  // no key it writes was written since it began; write skew is possible
 	LastWriterWins                     // nothing is checked
 )
@@ -28,6 +28,7 @@ type TxnOptions struct {
 	Isolation  Isolation  // of an update
 	Durability Durability // of an update's commit; zero = the store's
 	ReadAt     uint64     // read this version, see Retention.Age; an update is checked against all that came after; 0 = the newest
+	MaxMemory  int64      // bytes of an update's writes held in memory, the rest is in files, and of what it read; 0 = an eighth of MemoryLimit, at most 1 GiB
 	Retries    int        // UpdateContext without ReadAt: runs after the first, on ErrConflict; 0 = DefaultRetries, <0 = none
 }
 
@@ -35,6 +36,10 @@ func (o *TxnOptions) validate() error {
 	switch {
 	case o.Isolation > LastWriterWins:
 		return &OptionError{Field: "Isolation", Reason: "is unknown"}
+	case o.MaxMemory < 0:
+		return &OptionError{Field: "MaxMemory", Reason: "is negative"}
+	case o.MaxMemory > maxTxnMemory:
+		return &OptionError{Field: "MaxMemory", Reason: "is above 1 GiB"}
 	case o.Durability > Buffered:
 		return &OptionError{Field: "Durability", Reason: "is unknown"}
 	}
@@ -156,7 +161,12 @@ func (t *Txn) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	if w := t.writes; w != nil {
 		h := hash.Sum(t.db.encoder.seed, stored)
-		found = w.get(stored, h, e)
+		if found = w.get(stored, h, e); !found && w.spill != nil {
+			var err error
+			if found, err = w.spill.Get(stored, h, e); err != nil {
+				return false, err
+			}
+		}
 		if !found && t.isolation == Serializable {
 			w.reads.AddKey(stored, h)
 		}
@@ -206,8 +216,9 @@ func (t *Txn) lend(b []byte) []byte {
 	return t.lent.lend(b)
 }
 
-// Set writes a pair. Key and value are copied. A refused Set leaves the
-// transaction as it was.
+// Set writes a pair. Key and value are copied. What it refuses as ErrInvalid leaves
+// the transaction as it was; any other error, such as ErrNoSpace for what memory
+// can't hold, leaves only Discard.
 func (t *Txn) Set(key, value []byte) error {
 	return t.write(&write{key: key, value: value, kind: entry.Set})
 }
@@ -236,10 +247,13 @@ func (t *Txn) write(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	if err := t.db.encoder.room(w, &t.writes.memory); err != nil {
-		return err
+	if t.writes.failed != nil {
+		return t.writes.failed
 	}
 	t.writes.add(&t.db.encoder, w, t.now)
+	if t.writes.size() > t.writes.limit {
+		return t.spillWrites()
+	}
 	return nil
 }
 
@@ -258,11 +272,14 @@ func (t *Txn) Commit() error {
 		return ErrTxnDone
 	}
 	w := t.writes
-	if w == nil || w.live == 0 {
+	if w == nil || w.live == 0 && w.spill == nil {
 		t.end(txnCommitted)
 		return nil
 	}
 	t.closeIterators() // completes the ranges read
+	if w.spill != nil {
+		return t.commitSpilled()
+	}
 	w.request = commit.Request{
 		Payload:     w.payload(),
 		Records:     w.live,

@@ -72,7 +72,7 @@ func (w *Writer) write(wr *write) error {
 	if err := w.usableLocked(); err != nil {
 		return err
 	}
-	if err := w.filling.write(wr); err != nil {
+	if err := w.filling.add(wr); err != nil {
 		return err
 	}
 	if len(w.filling.arena) >= writerGroup {

@@ -12,21 +12,31 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 )
 
-// writes are the pending writes of a transaction: their records, encoded once as
-// the journal will hold them, and an index by key. A record never changes nor
-// moves within its array until the commit, so what was read of it stays true.
+// writes are the pending writes of a transaction: in memory and, once that is
+// full, in files, which hold what is older.
 type writes struct {
+	*pending
+	limit  int64 // bytes of memory from which on they spill
+	spill  spill // nil: all are in memory
+	spills int   // how often memory was full
+	failed error // of the spill: the transaction can only be discarded
+
+	reads   conflict.ReadSet
+	request commit.Request
+}
+
+// pending are the writes in memory: their records, encoded once as the journal
+// will hold them, and an index by key. A record never changes nor moves within its
+// array until the commit or, if it was lent, ever, so what was read of it stays true.
+type pending struct {
 	arena  []byte   // records in order of arrival
 	recs   []record // of the arena
 	slots  []uint32 // hash table of a power of two: 1 + index of the key's newest record, 0 = free
 	live   int      // keys
-	memory int64    // what the records will take in a memtable
+	lent   bool     // something of it was handed out
 	sorted []uint32 // live records by key, for iterators; replaced, never changed
 	upTo   int      // records that sorted knows of
 	key    []byte   // scratch for a stored key
-
-	reads   conflict.ReadSet
-	request commit.Request
 }
 
 type record struct {
@@ -40,7 +50,7 @@ const (
 	maxPooledSize = 1 << 20 // bytes of arena, and slots, worth keeping for the next transaction
 )
 
-var writesPool = sync.Pool{New: func() any { return new(writes) }}
+var writesPool = sync.Pool{New: func() any { return &writes{pending: new(pending)} }}
 
 func newWrites() *writes { return writesPool.Get().(*writes) }
 
@@ -50,12 +60,25 @@ func (w *writes) recycle() {
 	if cap(w.arena) > maxPooledSize || len(w.slots) > maxPooledSize/4 {
 		return
 	}
-	w.arena, w.recs, w.sorted, w.upTo, w.live, w.memory = w.arena[:0], w.recs[:0], nil, 0, 0, 0
-	clear(w.slots)
+	w.pending.reset()
+	w.spill, w.spills, w.failed = nil, 0, nil
 	w.reads.Reset()
 	w.request = commit.Request{}
 	writesPool.Put(w)
 }
+
+// reset empties it and keeps its memory.
+func (w *pending) reset() {
+	w.arena, w.recs, w.sorted, w.upTo, w.live, w.lent = w.arena[:0], w.recs[:0], nil, 0, 0, false
+	clear(w.slots)
+}
+
+// size is about the memory that the writes take.
+func (w *pending) size() int64 { return int64(len(w.arena)) + writeOverhead*int64(len(w.recs)) }
+
+// writeOverhead is what a write takes in memory beside its record: in the index,
+// and in the order by key.
+const writeOverhead = 48
 
 // encoder says how a store's records are made.
 type encoder struct {
@@ -87,23 +110,6 @@ func (c *encoder) separates(w *write) bool {
 	return len(w.value) >= maxInline || c.threshold >= 0 && len(w.value) >= c.threshold
 }
 
-// entryOverhead is more than a memtable needs for an entry beside key and value.
-const entryOverhead = 64
-
-// room adds what w will take in a memtable to memory, or refuses it: all records
-// of a transaction go into one memtable.
-func (c *encoder) room(w *write, memory *int64) error {
-	n := int64(len(w.key)) + entryOverhead
-	if !c.separates(w) {
-		n += int64(len(w.value))
-	}
-	if *memory+n > MaxTxnMemory {
-		return ErrTxnTooBig
-	}
-	*memory += n
-	return nil
-}
-
 // growArena makes room for n more bytes, doubling: append's growth by a quarter
 // would copy a large transaction several times.
 func growArena(b []byte, n int) []byte {
@@ -116,7 +122,7 @@ func growArena(b []byte, n int) []byte {
 }
 
 // add appends a write, which was checked, and indexes it.
-func (w *writes) add(c *encoder, wr *write, now func() uint64) {
+func (w *pending) add(c *encoder, wr *write, now func() uint64) {
 	offset := len(w.arena)
 	w.arena, w.key = c.append(w.arena, wr, now, w.key)
 	h := hash.Sum(c.seed, w.key)
@@ -134,7 +140,7 @@ func (w *writes) add(c *encoder, wr *write, now func() uint64) {
 }
 
 // find returns the record of a stored key and its slot; or -1, and the slot where it belongs.
-func (w *writes) find(key []byte, h uint64) (slot, rec int) {
+func (w *pending) find(key []byte, h uint64) (slot, rec int) {
 	mask := len(w.slots) - 1
 	for slot = int(h) & mask; ; slot = (slot + 1) & mask {
 		i := int(w.slots[slot]) - 1
@@ -148,7 +154,7 @@ func (w *writes) find(key []byte, h uint64) (slot, rec int) {
 }
 
 // rehash doubles the table.
-func (w *writes) rehash() {
+func (w *pending) rehash() {
 	n := max(2*len(w.slots), minSlots)
 	w.slots = make([]uint32, n)
 	for i := range w.recs {
@@ -164,19 +170,19 @@ func (w *writes) rehash() {
 }
 
 // record decodes the i-th record; it was encoded here, so it decodes.
-func (w *writes) record(i int) entry.Record {
+func (w *pending) record(i int) entry.Record {
 	r, _ := entry.DecodeRecord(w.arena[w.recs[i].offset:])
 	return r
 }
 
 // fill makes e the entry of the i-th record, of version 0.
-func (w *writes) fill(i int, e *entry.Entry) {
+func (w *pending) fill(i int, e *entry.Entry) {
 	r := w.record(i)
 	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 }
 
 // get finds the pending write of a stored key with the hash h.
-func (w *writes) get(key []byte, h uint64, e *entry.Entry) bool {
+func (w *pending) get(key []byte, h uint64, e *entry.Entry) bool {
 	if w.live == 0 {
 		return false
 	}
@@ -184,13 +190,14 @@ func (w *writes) get(key []byte, h uint64, e *entry.Entry) bool {
 	if i < 0 {
 		return false
 	}
+	w.lent = true
 	w.fill(i, e)
 	return true
 }
 
 // order returns the live records by key. The slice is never changed, so an
 // iterator may keep it while more is written.
-func (w *writes) order() []uint32 {
+func (w *pending) order() []uint32 {
 	if w.upTo == len(w.recs) {
 		return w.sorted
 	}
@@ -215,13 +222,13 @@ func (w *writes) order() []uint32 {
 	return w.sorted
 }
 
-func (w *writes) compare(a, b uint32) int {
+func (w *pending) compare(a, b uint32) int {
 	return bytes.Compare(w.record(int(a)).Key, w.record(int(b)).Key)
 }
 
 // payload returns the live records alone, in order of arrival. Nothing that was
 // read of pending writes is valid afterwards.
-func (w *writes) payload() []byte {
+func (w *pending) payload() []byte {
 	if w.live == len(w.recs) {
 		return w.arena
 	}

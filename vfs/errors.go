@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"github.com/brockdb/brock/internal/errs"
@@ -32,6 +33,14 @@ func (e *LockedError) Is(target error) bool { return target == errs.ErrLocked }
 // IsNoSpace reports whether err says that a disk, or a quota, is full.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, errs.ErrNoSpace) || isNoSpace(err)
+}
+
+// NoSpace returns err, as one that is also brock.ErrNoSpace if IsNoSpace(err).
+func NoSpace(err error) error {
+	if IsNoSpace(err) && !errors.Is(err, errs.ErrNoSpace) {
+		return fmt.Errorf("%w: %w", errs.ErrNoSpace, err)
+	}
+	return err
 }
 
 func pathError(op, path string, err error) error {

@@ -22,11 +22,14 @@ import (
 //
 // Files map when all of the mapping is within the file and nobody has the file
 // open for writing. A mapping doesn't see later writes.
+//
+// SetCapacity makes it a disk that can be full.
 type Mem struct {
-	mu    sync.RWMutex
-	root  *memDir
-	seq   uint64 // of the last change
-	locks map[string]*memLocks
+	mu       sync.RWMutex
+	root     *memDir
+	seq      uint64 // of the last change
+	locks    map[string]*memLocks
+	capacity int64 // in bytes; 0 = no bound
 }
 
 // NewMem returns an empty Mem.
@@ -260,14 +263,14 @@ func (m *Mem) DropUnsynced(name string) {
 	}
 }
 
-// Free implements FS: memory has no bound of its own.
+// Free implements FS: without a capacity it is not known.
 func (m *Mem) Free(dir string) (int64, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.find(clean(dir)).dir == nil {
 		return -1, pathError("free", dir, fs.ErrNotExist)
 	}
-	return -1, nil
+	return m.free(), nil
 }
 
 // memLocks are the holders of one lock.

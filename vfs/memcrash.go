@@ -48,7 +48,7 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 		c.keep = []float64{0.1, 0.5, 0.9}[c.rng.IntN(3)]
 	}
 	clone := NewMem()
-	clone.seq = m.seq
+	clone.seq, clone.capacity = m.seq, m.capacity
 	clone.root = c.dir(m.root)
 	return clone
 }

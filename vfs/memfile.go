@@ -135,7 +135,13 @@ func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 	if err := h.fits("write", off, int64(len(joined))); err != nil {
 		return 0, err
 	}
-	h.f.write(h.m.next(), joined, off)
+	fit := min(int64(len(joined)), max(0, h.m.grows(h.f)-off))
+	if fit > 0 {
+		h.f.write(h.m.next(), joined[:fit], off)
+	}
+	if fit < int64(len(joined)) {
+		return int(fit), pathError("write", h.name, errMemFull)
+	}
 	return len(joined), nil
 }
 
@@ -147,6 +153,9 @@ func (h *memHandle) Truncate(size int64) error {
 	}
 	if err := h.fits("truncate", size, 0); err != nil {
 		return err
+	}
+	if size > h.f.now.size && size > h.m.grows(h.f) {
+		return pathError("truncate", h.name, errMemFull)
 	}
 	h.f.resize(h.m.next(), size)
 	return nil
@@ -162,6 +171,9 @@ func (h *memHandle) Preallocate(off, n int64) error {
 		return err
 	}
 	if off+n > h.f.now.size {
+		if off+n > h.m.grows(h.f) {
+			return pathError("preallocate", h.name, errMemFull)
+		}
 		h.f.resize(h.m.next(), off+n)
 	}
 	return nil

@@ -31,6 +31,7 @@ type stats struct {
 	Unflushed  int64               `json:"unflushedEntries"` // in the journal only
 	LiveBytes  int64               `json:"liveBytes"`
 	DeadBytes  int64               `json:"deadBytes"`
+	FreeBytes  int64               `json:"freeBytes"` // left where the values are; -1 = not known
 	OpenTime   time.Duration       `json:"openNanoseconds"`
 	Files      map[string]fileSums `json:"files"` // by kind
 }
@@ -70,6 +71,13 @@ func (s *stats) lookAtFiles() error {
 	s.Format = fmt.Sprintf("%d.%d", super.Major, super.Minor)
 	s.Created = time.UnixMilli(super.Created).UTC()
 	s.Files = make(map[string]fileSums)
+	dir := s.Dir
+	if s.ValueDir != "" {
+		dir = s.ValueDir
+	}
+	if s.FreeBytes, err = vfs.OS().Free(dir); err != nil {
+		s.FreeBytes = -1
+	}
 	if s.ValueDir != "" {
 		if err := s.addFiles(s.ValueDir); err != nil {
 			return err
@@ -104,6 +112,9 @@ func (s *stats) print(a *app) {
 		if f := s.Files[k.String()]; f.Count > 0 {
 			fmt.Fprintf(a.out, "%-10s %s in %d file(s)\n", k, human.Bytes(f.Bytes), f.Count)
 		}
+	}
+	if s.FreeBytes >= 0 {
+		fmt.Fprintf(a.out, "disk       %s free\n", human.Bytes(s.FreeBytes))
 	}
 	fmt.Fprintf(a.out, "opened in  %s\n", human.Duration(s.OpenTime))
 }

@@ -18,7 +18,7 @@ import (
 // what is measured is the pipeline.
 type void struct{}
 
-func (void) Admit(context.Context, int) error                                  { return nil }
+func (void) Admit(context.Context, []byte) error                               { return nil }
 func (void) Prepare(int) error                                                 { return nil }
 func (void) Apply([]byte, Position) error                                      { return nil }
 func (void) Publish(entry.Version)                                             {}

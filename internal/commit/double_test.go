@@ -46,9 +46,9 @@ func (m *memory) step(format string, args ...any) {
 	}
 }
 
-func (m *memory) Admit(ctx context.Context, n int) error {
+func (m *memory) Admit(ctx context.Context, payload []byte) error {
 	if m.admit != nil {
-		return m.admit(ctx, n)
+		return m.admit(ctx, len(payload))
 	}
 	return nil
 }

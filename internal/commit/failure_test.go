@@ -66,6 +66,55 @@ func TestFailureStopsThePipeline(t *testing.T) {
 	}
 }
 
+// A journal that a full disk keeps from writing refuses the group whole, and
+// nothing else: who only waits for a sync gets it, and the next group is written
+// under the versions that the refused one would have had.
+func TestFullDiskRefusesTheGroupOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		p := start(m)
+		commit(t, p, request(0, LastWriterWins, "a"))
+		m.append_ = func(Group) error { return errs.ErrNoSpace }
+		release := block(p)
+		synced := request(0, LastWriterWins, "b")
+		synced.Synced = true
+		group := []*result{
+			background(context.Background(), p, request(0, LastWriterWins, "c")),
+			background(context.Background(), p, synced),
+		}
+		conflicting := background(context.Background(), p, request(0, SnapshotIsolation, "a"))
+		var sync error
+		done := false
+		go func() { sync = p.Sync(context.Background()); done = true }()
+		synctest.Wait()
+		release()
+		synctest.Wait()
+		for i, res := range group {
+			if !res.done || res.version != 0 || res.err != errs.ErrNoSpace {
+				t.Errorf("request %d: %+v", i, res)
+			}
+		}
+		if !errors.Is(conflicting.err, errs.ErrConflict) {
+			t.Errorf("who would have conflicted: %+v", conflicting)
+		}
+		if !done || sync != nil || p.Err() != nil {
+			t.Errorf("Sync: %v %v, stopped: %v", done, sync, p.Err())
+		}
+		if s := p.Stats(); m.visible() != 1 || s.Visible != 1 || s.Durable != 1 {
+			t.Errorf("published %d, %+v", m.visible(), s)
+		}
+		m.append_ = nil
+		if v := commit(t, p, request(0, LastWriterWins, "d")); v != 2 || m.visible() != 2 {
+			t.Errorf("version %d, published %d", v, m.visible())
+		}
+		// What has stopped the journal stops the pipeline, also if it was a full disk.
+		m.append_ = func(Group) error { return errors.Join(errs.ErrNoSpace, errs.ErrStopped) }
+		if _, err := p.Commit(context.Background(), request(0, LastWriterWins, "e")); !errors.Is(err, errs.ErrStopped) || p.Err() == nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestFailedPrepareRefusesTheGroupOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

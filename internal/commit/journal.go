@@ -4,6 +4,8 @@ import "github.com/brockdb/brock/internal/entry"
 
 // Journal is where the groups are recorded; only the leader calls it.
 type Journal interface {
+	// Append writes a group. An error that is errs.ErrNoSpace, and not
+	// errs.ErrStopped, has left nothing of it.
 	Append(Group) (Position, error)
 	// Sync makes everything appended so far durable.
 	Sync() error

@@ -87,10 +87,14 @@ func (p *Pipeline) record() error {
 	if n := len(l.passed); n > 0 {
 		l.frame.Transactions = n
 		var err error
-		if at, err = p.cfg.Journal.Append(l.frame); err != nil {
+		switch at, err = p.cfg.Journal.Append(l.frame); {
+		case err == nil:
+			l.last += entry.Version(n)
+		case refused(err):
+			l.refuse(err)
+		default:
 			return err
 		}
-		l.last += entry.Version(n)
 	}
 	if l.sync && p.durable.Load() < uint64(l.last) {
 		if err := p.sync(); err != nil {
@@ -109,6 +113,20 @@ func (p *Pipeline) record() error {
 		p.countGroup()
 	}
 	return nil
+}
+
+// refused reports whether an Append has written nothing, and stopped nothing.
+func refused(err error) bool {
+	return errors.Is(err, errs.ErrNoSpace) && !errors.Is(err, errs.ErrStopped)
+}
+
+// refuse gives err to all who passed; those who only want a sync get theirs.
+func (l *leader) refuse(err error) {
+	for _, r := range l.passed {
+		r.version, r.err = 0, err
+	}
+	clear(l.passed)
+	l.passed = l.passed[:0]
 }
 
 func (p *Pipeline) sync() error {

@@ -19,7 +19,8 @@
 //     the group being finished. Each taken request gets exactly one result.
 //   - Versions are given out by the leader to the requests that pass, each one
 //     greater than the last; a version whose append failed was never published
-//     and never will be, because that stops the pipeline.
+//     and never will be, because that stops the pipeline, or, if the journal
+//     refused the group whole for want of space, left nothing of it.
 //   - For every group: conflicts, append, sync (if a member that passed asked),
 //     apply, publish, wake. So what is visible is a prefix of the journal, and
 //     nothing that needed a sync is visible before it. The groups' steps never
@@ -60,8 +61,9 @@ const (
 // the others only by the leader, so never two at a time.
 type Store interface {
 	conflict.Changes
-	// Admit may make a committer wait until the store can take n more bytes.
-	Admit(ctx context.Context, n int) error
+	// Admit may make a committer wait until the store can take the payload, or
+	// refuse it; nil stands for a large transaction that has none.
+	Admit(ctx context.Context, payload []byte) error
 	// Prepare makes room for n bytes of payload. If it fails, nothing of the
 	// group is written, but the pipeline goes on.
 	Prepare(n int) error
@@ -114,6 +116,9 @@ func New(cfg Config) *Pipeline {
 // A request without records returns its ReadVersion: it saw a snapshot and
 // changed nothing, so there is nothing to check.
 //
+// If the error is errs.ErrNoSpace and not errs.ErrStopped, nothing was written,
+// and a later Commit may succeed.
+//
 // ctx is honoured until a leader takes the request: if that ends with
 // ctx.Err(), nothing was written. Later the result is waited for.
 //
@@ -130,7 +135,7 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if err := p.cfg.Store.Admit(ctx, len(r.Payload)); err != nil {
+	if err := p.cfg.Store.Admit(ctx, r.Payload); err != nil {
 		return 0, err
 	}
 	return p.submit(ctx, r)

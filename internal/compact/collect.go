@@ -225,7 +225,7 @@ func (w *collector) finish() error {
 	if err != nil {
 		return err
 	}
-	w.out.Values = []ValueSegment{{stats, w.bytes}}
+	w.out.Values = []ValueSegment{{Stats: stats, ValueBytes: w.bytes}}
 	w.out.Read, w.out.Extracts = stats.Records, stats.Records
 	for i, moves := range w.moves {
 		slices.SortFunc(moves, func(a, b segment.Move) int { return cmp.Compare(a.From, b.From) })

@@ -41,7 +41,8 @@ type Input struct {
 // ValueSegment is a finished value segment.
 type ValueSegment struct {
 	segment.Stats
-	ValueBytes uint64 // of the values in it
+	ValueBytes uint64        // of the values in it
+	Stamp      entry.Version // of its records, if they don't say it
 }
 
 // Output is what came of it: new files, synced, and the garbage they leave behind.
@@ -180,7 +181,7 @@ func (w *worker) finishValues() error {
 	if err != nil {
 		return err
 	}
-	w.out.Values = append(w.out.Values, ValueSegment{stats, w.moved})
+	w.out.Values = append(w.out.Values, ValueSegment{Stats: stats, ValueBytes: w.moved})
 	w.finished = append(w.finished, w.values)
 	w.values, w.moved = nil, 0
 	return nil

@@ -24,6 +24,10 @@ type Changes interface {
 // anything or not. It copies what it is given. The zero value is empty. It is
 // used by one goroutine at a time.
 type ReadSet struct {
+	// Limit bounds the memory of keys and ranges, about, in bytes; 0 = nothing
+	// does. A set that outgrows it becomes coarser: some ranges that cover more.
+	Limit int
+
 	bytes  []byte // of keys and bounds
 	keys   []key
 	ranges []span
@@ -80,6 +84,7 @@ func (s *ReadSet) AddKey(k []byte, hash uint64) {
 		return
 	}
 	s.keys = append(s.keys, key{hash, s.store(k)})
+	s.bound()
 }
 
 // AddRange notes that all of [lo, hi) was read; a nil hi is no bound. A range
@@ -94,6 +99,7 @@ func (s *ReadSet) AddRange(lo, hi []byte) {
 		if meets {
 			s.extend(r, lo, hi)
 			s.sorted = false
+			s.bound()
 			return
 		}
 	}
@@ -101,6 +107,7 @@ func (s *ReadSet) AddRange(lo, hi []byte) {
 	r.hi = s.store(hi)
 	s.ranges = append(s.ranges, r)
 	s.sorted = false
+	s.bound()
 }
 
 // extend makes r reach from lo to hi, if it doesn't.
@@ -134,7 +141,7 @@ func (s *ReadSet) Check(c Changes, since entry.Version) (conflict bool, err erro
 	s.mergeRanges()
 	for i := range s.ranges {
 		r := &s.ranges[i]
-		changed, err := c.ChangedSince(s.text(r.lo), s.bound(r), since)
+		changed, err := c.ChangedSince(s.text(r.lo), s.upper(r), since)
 		if changed || err != nil {
 			return changed && err == nil, err
 		}
@@ -142,7 +149,7 @@ func (s *ReadSet) Check(c Changes, since entry.Version) (conflict bool, err erro
 	return false, nil
 }
 
-func (s *ReadSet) bound(r *span) []byte {
+func (s *ReadSet) upper(r *span) []byte {
 	if r.endless {
 		return nil
 	}

@@ -195,3 +195,55 @@ func BenchmarkTouches(b *testing.B) {
 		})
 	}
 }
+
+// A set that outgrows its limit misses nothing that was read, and keeps the limit.
+func TestCoarseReadSet(t *testing.T) {
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := ReadSet{Limit: 200 + r.IntN(3000)}
+		var keys []string
+		var ranges [][2]string
+		for range 1 + r.IntN(1500) {
+			k := fmt.Sprintf("%04d", r.IntN(9000))
+			if r.IntN(10) > 0 {
+				addKey(&s, k)
+				keys = append(keys, k)
+				continue
+			}
+			hi := fmt.Sprintf("%s%d", k, r.IntN(9))
+			if r.IntN(400) == 0 {
+				s.AddRange([]byte(k), nil)
+				hi = "~"
+			} else {
+				s.AddRange([]byte(k), []byte(hi))
+			}
+			ranges = append(ranges, [2]string{k, hi})
+			if n := len(s.bytes) + 24*len(s.keys) + 40*len(s.ranges); n > s.Limit {
+				t.Fatalf("seed %d: %d bytes, the limit is %d", seed, n, s.Limit)
+			}
+		}
+		touched := func(k string) {
+			store := &changes{versions: map[string]entry.Version{k: 7}}
+			if conflict, err := s.Check(store, 6); !s.Touches([]byte(k)) || !conflict || err != nil {
+				t.Fatalf("seed %d: %q was read: touched %v, conflict %v, %v", seed, k, s.Touches([]byte(k)), conflict, err)
+			}
+			if conflict, _ := s.Check(store, 7); conflict {
+				t.Fatalf("seed %d: %q has not changed, and is a conflict", seed, k)
+			}
+		}
+		for _, k := range keys {
+			touched(k)
+		}
+		for _, g := range ranges {
+			touched(g[0])
+			if k := g[0] + "0"; k < g[1] {
+				touched(k)
+			}
+		}
+		for k, read := range map[string]bool{"": false, "!": false, "~": len(ranges) > 0} {
+			if !read && s.Touches([]byte(k)) {
+				t.Errorf("seed %d: %q lies before all that was read", seed, k)
+			}
+		}
+	}
+}

@@ -73,6 +73,16 @@ func (d *disk) Rename(from, to string) error {
 	return nil
 }
 
+func (d *disk) Remove(name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.files[name] == nil {
+		return fs.ErrNotExist
+	}
+	delete(d.files, name)
+	return nil
+}
+
 func (d *disk) List(string) ([]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

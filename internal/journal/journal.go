@@ -43,6 +43,7 @@ type Config struct {
 	NoMap        bool                  // OpenReader uses no mapping
 	Files        *pageio.Files         // opens what OpenReader reads; nil: without a limit
 	MaxUnsynced  int                   // sealed segments that wait for their sync, their files open, at most; 0 = no limit
+	NoSpace      func()                // called by an Append that a full disk refuses; may be nil
 }
 
 // Point is a place between two frames of the journal, where a segment ends. Its
@@ -84,7 +85,7 @@ type SegmentInfo struct {
 	FirstFrame uint64 // number of its first frame
 	LastFrame  uint64 // number of its last frame, FirstFrame-1 if it has none
 	Chain      uint32 // header checksum of its last frame, or of the one before FirstFrame
-	Sealed     bool
+	Sealed     bool   // it doesn't grow any more
 	frame.Totals
 }
 
@@ -101,6 +102,7 @@ type Journal struct {
 	syncing sync.Mutex
 	durable atomic.Uint64
 	failure atomic.Pointer[error]
+	lean    atomic.Bool // nothing is written ahead
 
 	mu     sync.Mutex // guards what follows
 	point  Point
@@ -112,8 +114,9 @@ type Journal struct {
 // open is a segment whose file is open for writing.
 type open struct {
 	*segment.Writer
-	limit int64
-	named bool // its directory was synced
+	limit  int64
+	named  bool          // its directory was synced
+	before entry.FileNum // the segment before it
 }
 
 // New returns the journal that goes on at c.Begin. It creates no file before the
@@ -130,8 +133,9 @@ func New(c Config) *Journal {
 
 // Append writes g as one frame, in one write. Its records may be read from the
 // position returned as soon as Append returns; they are durable after the next
-// Sync. A group that is no group is refused with errs.ErrInvalid;
-// after any other error the journal has stopped, see Err.
+// Sync. A group that is no group is refused with errs.ErrInvalid, and one that
+// the disk has no room for with errs.ErrNoSpace: nothing of it is written, and
+// the next one may succeed. After any other error the journal has stopped, see Err.
 func (j *Journal) Append(g Group) (Position, error) {
 	if err := j.Err(); err != nil {
 		return Position{}, err
@@ -147,7 +151,7 @@ func (j *Journal) Append(g Group) (Position, error) {
 		return Position{}, fmt.Errorf("%w: %v of %d transactions, %d bytes", errs.ErrInvalid, g.Kind, g.Transactions, size)
 	}
 	if err := j.room(size); err != nil {
-		return Position{}, j.stop(err)
+		return Position{}, j.refuse(err)
 	}
 	f := segment.Frame{Kind: g.Kind, Transactions: uint16(g.Transactions), Unsynced: j.unsynced(), Payload: g.Payload}
 	off, err := j.cur.Append(f)
@@ -155,10 +159,7 @@ func (j *Journal) Append(g Group) (Position, error) {
 		return Position{}, err
 	}
 	if err != nil {
-		// What was written of the frame must not come back at the next open, as
-		// the commit fails; if cutting fails too, recovery takes it for a torn tail.
-		_ = j.cur.CutBack()
-		return Position{}, j.stop(err)
+		return Position{}, j.refuse(j.cutBack(err))
 	}
 	j.appended(size)
 	return Position{Segment: j.cur.Number(), Offset: off}, nil
@@ -188,6 +189,9 @@ func (j *Journal) room(size int64) error {
 // fill makes the file longer than end, if commits are such that it pays: small
 // and synced, or so many that nobody waits for a sync.
 func (j *Journal) fill(end int64) error {
+	if j.lean.Load() {
+		return nil
+	}
 	if j.bulk >= bulkFill {
 		size := (end + segment.BlockSize - 1) / segment.BlockSize * segment.BlockSize
 		return j.cur.Fill(min(size, j.cur.limit))
@@ -202,6 +206,9 @@ func (j *Journal) fill(end int64) error {
 
 // begin starts a new segment.
 func (j *Journal) begin(size int64) error {
+	if err := j.bound(); err != nil {
+		return err
+	}
 	h := segment.Header{
 		Kind:        filename.Journal,
 		Number:      j.c.NextNum(),
@@ -223,7 +230,7 @@ func (j *Journal) begin(size int64) error {
 	j.hinted = 0
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.cur = &open{Writer: w, limit: max(j.c.SegmentBytes, segment.HeaderSize+size+segment.SealSize)}
+	j.cur = &open{Writer: w, limit: max(j.c.SegmentBytes, segment.HeaderSize+size+segment.SealSize), before: j.point.LastSegment}
 	j.point.LastSegment = h.Number
 	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1, Chain: h.Chain})
 	return nil
@@ -257,13 +264,20 @@ func (j *Journal) note(sealed bool) {
 }
 
 // seal ends cur. Its file stays open until it was synced: a file opened anew
-// might not be told of a failure to write it back. So many such files are synced
-// here and now.
+// might not be told of a failure to write it back.
 func (j *Journal) seal() error {
 	if err := j.cur.Seal(j.unsynced()); err != nil {
-		return err
+		if err = j.cutBack(err); errors.Is(err, errs.ErrStopped) {
+			return err
+		}
+		return nil // a segment may end without a seal
 	}
 	j.note(true)
+	return nil
+}
+
+// bound makes sealed segments durable here and now if too many wait for that.
+func (j *Journal) bound() error {
 	j.mu.Lock()
 	unsynced := len(j.sealed)
 	j.mu.Unlock()

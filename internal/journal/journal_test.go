@@ -286,6 +286,8 @@ func TestCrashes(t *testing.T) {
 				}
 				h.must(h.append(uint32(life), sizes...))
 				switch rnd.IntN(12) {
+				case 5, 6:
+					h.full(rnd, uint32(1000+life))
 				case 0, 1:
 					h.sync()
 				case 2:

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/errs"
@@ -94,10 +93,7 @@ func (j *Journal) raiseDurable(n uint64) {
 // unknown, and a sync that is tried again may succeed without the data. It
 // returns the error that all later calls get: that of the first failure.
 func (j *Journal) stop(cause error) error {
-	err := fmt.Errorf("%w: %w", errs.ErrStopped, cause)
-	if vfs.IsNoSpace(cause) && !errors.Is(cause, errs.ErrNoSpace) {
-		err = fmt.Errorf("%w: %w: %w", errs.ErrStopped, errs.ErrNoSpace, cause)
-	}
+	err := fmt.Errorf("%w: %w", errs.ErrStopped, vfs.NoSpace(cause))
 	j.failure.CompareAndSwap(nil, &err)
 	return *j.failure.Load()
 }

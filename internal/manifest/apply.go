@@ -132,6 +132,9 @@ func (l *Layout) fits(r *Run) error {
 	if r.MinVersion > r.MaxVersion || slices.Compare(r.First, r.Last) > 0 {
 		return conflicting("the bounds of run %d are reversed", r.ID)
 	}
+	if r.Stamp != 0 && (r.MinVersion != r.Stamp || r.MaxVersion != r.Stamp) {
+		return conflicting("run %d is of version %d, and has versions %d to %d", r.ID, r.Stamp, r.MinVersion, r.MaxVersion)
+	}
 	for i := 1; i < len(r.Refs); i++ {
 		if r.Refs[i].Segment <= r.Refs[i-1].Segment {
 			return conflicting("the references of run %d don't ascend", r.ID)

@@ -68,9 +68,10 @@ type RunMeta struct {
 	SeparatedBytes uint64 // values in segments
 	MinVersion     entry.Version
 	MaxVersion     entry.Version
-	MinExpiry      uint64 // least expiry of an entry, Unix milliseconds; 0 = none expires
-	Refs           []Ref  // ascending by segment
-	Unknown        []TLV  // what this release doesn't know and must keep
+	MinExpiry      uint64        // least expiry of an entry, Unix milliseconds; 0 = none expires
+	Refs           []Ref         // ascending by segment
+	Stamp          entry.Version // of all entries, which say 0 in the files; 0 = they say their own
+	Unknown        []TLV         // what this release doesn't know and must keep
 }
 
 // File is one file of a run.
@@ -103,6 +104,7 @@ type Segment struct {
 	FileBytes uint64        // size of the file
 	Records   uint64        // records that entries own or once owned
 	Bytes     uint64        // of their values (Handle.Length)
+	Stamp     entry.Version // of all records, which say 0 in the file; 0 = they say their own
 	Unknown   []TLV         // what this release doesn't know and must keep
 
 	state SegmentState

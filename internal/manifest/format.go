@@ -33,6 +33,10 @@ const (
 	tagRunBounds = 2
 	tagRunCounts = 3
 	tagRunRefs   = 4
+	tagRunStamp  = 8
+
+	// The fields within addSegment.
+	tagSegmentStamp = 8
 )
 
 // AppendEdit appends the encoding of e to dst.
@@ -210,7 +214,15 @@ func (s *Segment) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, s.FileBytes)
 	b = binary.AppendUvarint(b, s.Records)
 	b = binary.AppendUvarint(b, s.Bytes)
+	b = appendStamp(b, tagSegmentStamp, s.Stamp)
 	return appendUnknown(b, s.Unknown)
+}
+
+func appendStamp(b []byte, tag uint16, v entry.Version) []byte {
+	if v == 0 {
+		return b
+	}
+	return appendTLV(b, tag, tlvRequired, func(b []byte) []byte { return binary.AppendUvarint(b, uint64(v)) })
 }
 
 func decodeSegment(w *wire) Segment {
@@ -226,7 +238,12 @@ func decodeSegment(w *wire) Segment {
 	}
 	s.FileBytes, s.Records, s.Bytes = w.uvarint(), w.uvarint(), w.uvarint()
 	w.rest(func(tag uint16, required bool, value []byte) error {
-		return keepUnknown(&s.Unknown, tag, required, value)
+		if tag != tagSegmentStamp {
+			return keepUnknown(&s.Unknown, tag, required, value)
+		}
+		w := wire{p: value}
+		s.Stamp = w.version()
+		return w.end()
 	})
 	return s
 }
@@ -262,6 +279,7 @@ func (r *Run) append(b []byte) []byte {
 			return b
 		})
 	}
+	b = appendStamp(b, tagRunStamp, r.Stamp)
 	return appendUnknown(b, r.Unknown)
 }
 
@@ -297,6 +315,8 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 		for i := range r.Refs {
 			r.Refs[i] = Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
 		}
+	case tagRunStamp:
+		r.Stamp = w.version()
 	default:
 		return keepUnknown(&r.Unknown, tag, required, value)
 	}

@@ -23,10 +23,12 @@ func goldenEdit() *Edit {
 		AddSegments: []Segment{
 			{Num: 3, Kind: filename.Journal, FileBytes: 268435456, Records: 1000, Bytes: 200000000},
 			{Num: 6, Kind: filename.Value, FileBytes: 5000, Records: 3, Bytes: 4000, Unknown: []TLV{{Tag: 300, Value: []byte("later")}}},
-			{Num: 7, Kind: filename.Value, FileBytes: 100},
+			{Num: 7, Kind: filename.Value, FileBytes: 100, Stamp: 41},
 		},
 		DropRuns: []RunID{2},
-		AddRuns: []Run{{ID: 5, Tier: Base, Order: 9, RunMeta: RunMeta{
+		AddRuns: []Run{{ID: 4, Order: 10, RunMeta: RunMeta{
+			Files: []File{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
+		}}, {ID: 5, Tier: Base, Order: 9, RunMeta: RunMeta{
 			Files: []File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
 			Refs: []Ref{{Segment: 3, Records: 10, Bytes: 3000}}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}},

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
@@ -49,6 +50,9 @@ type Log struct {
 	last    int64 // where the last frame begins that Open found
 	limit   int64 // size from which the next snapshot begins a new file
 	stopped error // why nothing is written any more
+
+	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
+	previous entry.FileNum // the manifest that goes then
 }
 
 // Open reads SUPER and the manifest that it names. It gives errs.ErrNotExist if
@@ -210,7 +214,9 @@ func (l *Log) writeSuper(slots int) error {
 		l.super.End, l.super.EndFrame = uint64(l.end.offset), l.end.number
 	}
 	for ; err == nil && slots > 0; slots-- {
-		err = l.super.writeSlot(f)
+		if err = l.super.writeSlot(f); err == nil {
+			l.slots = max(l.slots-1, 0)
+		}
 	}
 	return errors.Join(err, f.Close())
 }
@@ -234,12 +240,17 @@ func (l *Log) Recovered() Recovery { return l.recovered }
 
 // Append makes e true: when it returns nil, e is durable and the returned layout
 // is the store's. An edit that doesn't fit is refused (ErrConflictingEdit) and
-// changes nothing. After a failed write or sync nobody knows whether e is
-// durable: this and every later Append give errs.ErrStopped.
+// changes nothing, and so does one that the disk has no room for
+// (errs.ErrNoSpace): it may be appended again. After any other failed write, and
+// after a failed sync, nobody knows whether e is durable: this and every later
+// Append give errs.ErrStopped.
 func (l *Log) Append(e *Edit) (*Layout, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.writableLocked(); err != nil {
+		return nil, err
+	}
+	if err := l.settleLocked(); err != nil {
 		return nil, err
 	}
 	next, err := l.layout.Apply(e)
@@ -251,13 +262,11 @@ func (l *Log) Append(e *Edit) (*Layout, error) {
 	if len(p) > math.MaxInt32 {
 		return nil, conflicting("an edit of %d bytes", len(p))
 	}
-	_, err = l.file.WriteAt(p, l.end.offset)
-	if err == nil {
-		err = l.file.SyncData()
+	if _, err = l.file.WriteAt(p, l.end.offset); err != nil {
+		return nil, l.retractLocked(err)
 	}
-	if err != nil {
-		l.stopped = err
-		return nil, l.writableLocked()
+	if err = l.file.SyncData(); err != nil {
+		return nil, l.stopLocked(err)
 	}
 	l.end = tail{offset: l.end.offset + int64(len(p)), number: l.end.number + 1, chain: sum}
 	l.layout = next
@@ -272,7 +281,7 @@ func (l *Log) writableLocked() error {
 	case l.o.ReadOnly:
 		return errs.ErrReadOnly
 	case l.stopped != nil:
-		return fmt.Errorf("%w: manifest: %w", errs.ErrStopped, l.stopped)
+		return fmt.Errorf("%w: manifest: %w", errs.ErrStopped, vfs.NoSpace(l.stopped))
 	case l.file == nil:
 		return errs.ErrClosed
 	}
@@ -296,16 +305,13 @@ func (l *Log) renewLocked() {
 	}
 	err = l.file.Close()
 	l.file, l.end, l.super.Manifest = f, end, num
-	if err == nil {
-		err = l.writeSuper(2)
-	}
+	l.limit = max(l.o.FileBytes, 2*end.offset)
 	if err != nil {
 		l.stopped = err
 		return
 	}
-	l.limit = max(l.o.FileBytes, 2*end.offset)
-	// What stays behind is removed by the next Open.
-	_ = l.o.FS.Remove(filepath.Join(l.o.Dir, filename.Of(filename.Manifest, old)))
+	l.slots, l.previous = 2, old
+	_ = l.settleLocked() // the edit is durable; the next one will see what has failed
 }
 
 // Close records in SUPER where the manifest ends, so that damage to its last
@@ -317,7 +323,10 @@ func (l *Log) Close() error {
 		return nil
 	}
 	var err error
-	if l.stopped == nil && (l.super.End != uint64(l.end.offset) || l.super.EndFrame != l.end.number) {
+	if l.stopped == nil {
+		err = l.settleLocked()
+	}
+	if err == nil && l.stopped == nil && (l.super.End != uint64(l.end.offset) || l.super.EndFrame != l.end.number) {
 		err = l.writeSuper(1)
 	}
 	err = errors.Join(err, l.file.Close())

@@ -158,12 +158,14 @@ func readSuper(fsys vfs.FS, dir string) (s Super, settled bool, err error) {
 	return s, settled, nil
 }
 
-// writeSlot writes s under its next epoch and syncs it.
+// writeSlot writes s under its next epoch and syncs it. Tried again after a
+// failed write, it writes the same slot: the other one is whole.
 func (s *Super) writeSlot(f vfs.File) error {
 	s.Epoch++
 	off := slotOffset(s.Epoch)
 	if _, err := f.WriteAt(s.encode(off), off); err != nil {
-		return err
+		s.Epoch--
+		return written(err)
 	}
 	return f.Sync()
 }

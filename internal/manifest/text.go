@@ -23,6 +23,9 @@ func (l *Layout) String() string {
 	for _, r := range l.runs {
 		fmt.Fprintf(&b, "run %d %v order=%d files=%d bytes=%d entries=%d deletes=%d versions=%d-%d",
 			r.ID, r.Tier, r.Order, len(r.Files), r.FileBytes(), r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
+		if r.Stamp != 0 {
+			b.WriteString(" stamped")
+		}
 		for _, ref := range r.Refs {
 			fmt.Fprintf(&b, " %d:%d/%d", ref.Segment, ref.Records, ref.Bytes)
 		}
@@ -31,6 +34,9 @@ func (l *Layout) String() string {
 	for i, s := range l.segments {
 		fmt.Fprintf(&b, "segment %d %v size=%d records=%d bytes=%d dead=%d/%d runs=%d",
 			s.Num, s.Kind, s.FileBytes, s.Records, s.Bytes, s.dead.count, s.dead.bytes, l.usage[i].Runs)
+		if s.Stamp != 0 {
+			fmt.Fprintf(&b, " stamp=%d", s.Stamp)
+		}
 		if s.state.Status == Relocated {
 			fmt.Fprintf(&b, " relocated map=%d target=%d", s.state.Map, s.state.Target)
 		}

@@ -153,7 +153,7 @@ func (c *clients) begin() *history.Txn {
 // transaction reads and lengthens some lists.
 func (c *clients) transaction(db *brock.DB, rng *rand.Rand) (committed bool) {
 	x := c.begin()
-	txn, err := db.Begin(context.Background(), brock.TxnOptions{Update: true, Isolation: c.level})
+	txn, err := db.Begin(context.Background(), brock.TxnOptions{Update: true, Isolation: c.level, MaxMemory: pick[int64](rng, 0, 0, 0, 0, 0, 1)})
 	if err != nil {
 		c.t.Errorf("begin: %v", err)
 		return false

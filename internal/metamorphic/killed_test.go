@@ -109,6 +109,9 @@ func perform(db *brock.DB, n uint64) error {
 	if synced {
 		o.Durability = brock.Synced
 	}
+	if n%5 == 0 {
+		o.MaxMemory = 1 + int64(n%2)*20_000 // the larger ones go through files
+	}
 	return db.UpdateContext(context.Background(), o, func(txn *brock.Txn) error {
 		for _, c := range list {
 			var err error

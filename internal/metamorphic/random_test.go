@@ -217,6 +217,7 @@ func (w *world) begin() {
 	}
 	o := brock.TxnOptions{
 		Update: true, Isolation: brock.Isolation(w.rng.IntN(3)), Durability: brock.Durability(w.rng.IntN(3)),
+		MaxMemory: pick[int64](w.rng, 0, 0, 1, 500, 5000), // the lesser ones spill with one write or a few
 	}
 	if w.rng.IntN(8) == 0 && w.m.Last() > 2 {
 		o.ReadAt = w.m.Last() - 1
@@ -230,7 +231,7 @@ func (w *world) begin() {
 	if o.ReadAt != 0 {
 		at = o.ReadAt
 	}
-	w.note("begin isolation %d at %d", o.Isolation, at)
+	w.note("begin isolation %d at %d, memory %d", o.Isolation, at, o.MaxMemory)
 	if txn.ReadVersion() != at {
 		w.fatalf("begun at %d, want %d", txn.ReadVersion(), at)
 	}
@@ -347,8 +348,10 @@ func (w *world) commit() {
 		conflict = slices.ContainsFunc(x.wrote, func(m model.Write) bool { return w.m.ChangedSince(model.Key(m.Key), x.at) })
 	}
 	w.note("commit txn at %d, isolation %d, %d writes, conflict %v", x.at, x.isolation, len(x.wrote), conflict)
+	spills := w.db.Metrics().Tree.Spills
 	err := x.txn.Commit()
 	w.drop(x)
+	spilled := w.db.Metrics().Tree.Spills > spills // and is durable whatever was asked for
 	switch {
 	case errors.Is(err, brock.ErrConflict) && conflict:
 		w.conflicts++
@@ -360,7 +363,7 @@ func (w *world) commit() {
 	case conflict:
 		w.fatalf("commit: no conflict, but the model sees one")
 	case len(x.wrote) > 0:
-		w.committed(x.synced, x.wrote...)
+		w.committed(x.synced || spilled, x.wrote...)
 		if v := x.txn.CommitVersion(); v != w.m.Last() {
 			w.fatalf("committed as %d, want %d", v, w.m.Last())
 		}

@@ -77,8 +77,37 @@ func (s *session) reopen() {
 
 // commit writes in one transaction.
 func (s *session) commit(d brock.Durability, writes ...write) {
-	s.commitBy(d == brock.Synced, writes, func(writes []write) error {
-		return s.db.UpdateContext(context.Background(), brock.TxnOptions{Durability: d}, func(txn *brock.Txn) error {
+	s.update(brock.TxnOptions{Durability: d}, d == brock.Synced, writes)
+}
+
+// spill writes in one transaction that holds so many bytes in memory; it is
+// durable at once.
+func (s *session) spill(memory int64, writes ...write) {
+	s.update(brock.TxnOptions{Durability: brock.Buffered, MaxMemory: memory}, true, writes)
+}
+
+// abandon writes so in a transaction that is then discarded.
+func (s *session) abandon(memory int64, writes ...write) {
+	if s.db == nil {
+		return
+	}
+	txn, err := s.db.Begin(context.Background(), brock.TxnOptions{Update: true, MaxMemory: memory})
+	if err != nil {
+		s.failed("begin", err)
+		return
+	}
+	defer txn.Discard()
+	for _, w := range writes {
+		if err := apply(txn, w); err != nil {
+			s.failed("write", err)
+			return
+		}
+	}
+}
+
+func (s *session) update(o brock.TxnOptions, synced bool, writes []write) {
+	s.commitBy(synced, writes, func(writes []write) error {
+		return s.db.UpdateContext(context.Background(), o, func(txn *brock.Txn) error {
 			for _, w := range writes {
 				if err := apply(txn, w); err != nil {
 					return err
@@ -423,6 +452,40 @@ var scripts = []script{
 		s.reclaim()
 		s.commit(buffered, put(key(11), "back"))
 		s.reclaim()
+		s.close()
+	}},
+	{name: "transactions in files", options: brock.Options{Tuning: small}, run: func(s *session) {
+		s.open()
+		s.commit(buffered, put(key(1), "before"), put(key(3), text("a", 1, 900)))
+		s.spill(1, put(key(1), "1"), put(key(2), text("b", 1, 600)), del(key(3)), put(key(2), text("b", 2, 700)))
+		s.commit(buffered, put(key(4), "after"), del(key(1)))
+		s.abandon(1, put(key(4), "never"), put(key(5), text("c", 1, 3000)))
+		var writes []write
+		for i := range 12 { // as many parts as are merged, and more
+			writes = append(writes, put(key(i), text(key(i), i, 30+400*(i%3))))
+		}
+		s.spill(1, writes...)
+		s.spill(40_000, put("w", text("w", 1, 30_000)), put("x", text("x", 1, 50_000)), put("y", text("y", 1, 100_000)), put("z", "1"))
+		s.commit(buffered, put("z", "2"))
+		s.reopen()
+		s.commit(synced, put("w", "small"), del("x"))
+		s.compact()
+		s.spill(1, put("z", "3"), del("y"))
+		s.reclaim()
+		s.close()
+	}},
+	{name: "a batch in files", big: true, options: brock.Options{MemoryLimit: 4 << 20}, run: func(s *session) {
+		s.open()
+		s.commit(buffered, put(key(3), "before"))
+		for i := range 2 {
+			var writes []write
+			for j := range 80 {
+				writes = append(writes, put(key(j), text(key(j), i, 300+15_000*(j%2))))
+			}
+			s.batch(append(writes, del(key(3)))...)
+		}
+		s.commit(buffered, put(key(4), "after"))
+		s.compact()
 		s.close()
 	}},
 	{name: "sorted values", clusters: true, options: brock.Options{Tuning: small, Maintenance: brock.Maintenance{IdleAfter: time.Millisecond}}, run: func(s *session) {

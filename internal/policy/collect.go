@@ -133,7 +133,7 @@ func (w *wasted) collection() *Collection {
 		if len(c.Victims)+w.relocated == maxRemaps {
 			break
 		}
-		if !w.wanted(v, left) {
+		if !w.wanted(v, left) || w.state.Room > 0 && live+v.live > uint64(w.state.Room) {
 			continue
 		}
 		if len(c.Victims) > 0 && (live+v.live > w.options.SegmentBytes || records+v.records > w.options.MovedRecords) {

@@ -69,6 +69,7 @@ type State struct {
 	Collecting bool            // a collection is going on
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
+	Room       int64           // bytes that work may write; 0 = as many as it likes
 	Scattered  uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
 }
@@ -107,6 +108,9 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 		}
 		if p.Merge == nil && p.Collect == nil {
 			p.Merge = w.healing()
+		}
+		if p.Merge != nil && !s.fits(l, p.Merge) {
+			p.Merge = smaller(l, s)
 		}
 	}
 	return p

@@ -66,7 +66,7 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
 	}
 	for i := range meta.Files {
-		if err := r.openFile(&cfg, &meta.Files[i]); err != nil {
+		if err := r.openFile(&cfg, &meta.Files[i], meta.Stamp); err != nil {
 			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 		}
 	}
@@ -84,7 +84,7 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 	return r, nil
 }
 
-func (r *Reader) openFile(cfg *OpenConfig, m *File) error {
+func (r *Reader) openFile(cfg *OpenConfig, m *File, stamp entry.Version) error {
 	name := filename.Of(filename.Run, m.Num)
 	if m.Size < footerSize || m.Size > math.MaxInt64 {
 		return errs.NewCorruption(name, -1, "the manifest has it as %d bytes long", m.Size)
@@ -112,7 +112,22 @@ func (r *Reader) openFile(cfg *OpenConfig, m *File) error {
 	if n := len(r.dir); n > 0 && bytes.Compare(r.dir[n-1].last, f.dir.chunks[0].first) > 0 {
 		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}
+	if err := f.dir.stamp(stamp, name); err != nil {
+		return err
+	}
 	r.dir = append(r.dir, f.dir.chunks...)
+	return nil
+}
+
+// stamp gives all entries their version, which they don't say themselves.
+func (d *directory) stamp(v entry.Version, name string) error {
+	for i := range d.chunks {
+		r := &d.chunks[i]
+		if v != 0 && r.MaxVersion != 0 {
+			return errs.NewCorruption(name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
+		}
+		r.Layout.Stamp, r.Stats = v, r.Stats.Stamped(v)
+	}
 	return nil
 }
 

@@ -29,6 +29,7 @@ type WriterConfig struct {
 	NextNum   func() entry.FileNum // the number of each file
 	FileBytes int64                // bound of a file's chunks and directory, but for one filter; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
+	Unsynced  bool                 // for runs that no crash has to survive: Finish syncs nothing
 
 	FilterKeys int // for how many keys a filter is made, about; 0 = DefaultFilterKeys
 }
@@ -201,16 +202,19 @@ func (w *Writer) finishFile() error {
 	}
 	f, flushed := w.file, w.out.Flush()
 	w.file = nil
-	if err := errors.Join(flushed, f.Sync(), f.Close()); err != nil {
-		return w.fail(fmt.Errorf("sync %s: %w", filename.Of(filename.Run, w.num), err))
+	if flushed == nil && !w.cfg.Unsynced {
+		flushed = f.Sync()
+	}
+	if err := errors.Join(flushed, f.Close()); err != nil {
+		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.num), err))
 	}
 	w.meta.Files = append(w.meta.Files, File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum})
 	w.offset = 0
 	return nil
 }
 
-// Finish completes the run and makes its files and their names durable. Without
-// entries there are no files.
+// Finish completes the run and makes its files and their names durable, unless
+// it is Unsynced. Without entries there are no files.
 func (w *Writer) Finish() (Meta, error) {
 	if w.err != nil || w.done {
 		return Meta{}, w.failed()
@@ -230,8 +234,10 @@ func (w *Writer) Finish() (Meta, error) {
 	if err := w.finishFile(); err != nil {
 		return Meta{}, err
 	}
-	if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
-		return Meta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+	if !w.cfg.Unsynced {
+		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
+			return Meta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+		}
 	}
 	w.meta.setStats(&w.stats)
 	for _, r := range w.refs {

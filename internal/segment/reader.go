@@ -29,6 +29,7 @@ type Reader struct {
 	file     *pageio.File
 	name     string
 	header   Header
+	stamp    entry.Version // of all records, which say 0; 0 = they say their own
 	id       checksum.Identity
 	end      *atomic.Int64 // shared with the writer while the segment grows
 	verified pageio.Bits   // by granule: the record that begins there was checked
@@ -37,8 +38,9 @@ type Reader struct {
 
 // OpenOptions say how much of a segment is to be read, and how.
 type OpenOptions struct {
-	End   int64 // end of the last frame, as it was recorded; 0 = the file's length
-	NoMap bool  // use no mapping
+	End   int64         // end of the last frame, as it was recorded; 0 = the file's length
+	NoMap bool          // use no mapping
+	Stamp entry.Version // of all records, which say 0 in the file; 0 = they say their own
 }
 
 // Open opens the segment of this kind and number and checks its header. A file
@@ -55,7 +57,11 @@ func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*R
 	}
 	shared := new(atomic.Int64)
 	shared.Store(end)
-	return newReader(c, kind, number, f, end, shared)
+	r, err := newReader(c, kind, number, f, end, shared)
+	if err == nil {
+		r.stamp = o.Stamp
+	}
+	return r, err
 }
 
 // OpenReader opens the segment that w writes, whose length will never pass
@@ -207,9 +213,9 @@ func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entr
 	if err != nil {
 		return nil, &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
 	}
-	if d.Version != v || uint64(len(d.Value)) != length || !bytes.Equal(d.Key, key) {
+	if d.Version != v-r.stamp || uint64(len(d.Value)) != length || !bytes.Equal(d.Key, key) {
 		return nil, errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
-			d.Version, len(d.Value), v, length)
+			r.stamp+d.Version, len(d.Value), v, length)
 	}
 	if !verify {
 		return d.Value, nil

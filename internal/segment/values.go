@@ -3,7 +3,6 @@ package segment
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -41,9 +40,6 @@ type Stats struct {
 func NewValueWriter(c Config, number entry.FileNum) (*ValueWriter, error) {
 	w, err := Create(c, Header{Kind: filename.Value, Number: number, FirstFrame: 1})
 	if err != nil {
-		if !errors.Is(err, fs.ErrExist) {
-			_ = c.FS.Remove(c.path(filename.Value, number)) // if its header could not be written
-		}
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
 	return &ValueWriter{w: w, payload: make([][]byte, 1)}, nil
@@ -64,16 +60,36 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 		Length:  uint64(len(e.Value)),
 	}
 	v.buf = entry.AppendRecord(v.buf, e, true)
-	if len(v.buf) >= frameTarget {
-		if v.stopped = v.flush(); v.stopped != nil {
-			return entry.Handle{}, v.stopped
-		}
-	}
-	return h, nil
+	return h, v.flushFull()
 }
 
-// Copy appends the record of this encoded length at offset of r as it is, after
-// its checksums were verified: what is damaged there is an *errs.Corruption that
+// Append appends a record with its own checksum, of entry.AppendRecord and
+// not yet placed, whose value has this length. It may be reused at once.
+func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
+	if v.stopped != nil {
+		return entry.Handle{}, v.stopped
+	}
+	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.Size()), Length: length}
+	v.buf = append(v.buf, rec...)
+	return h, v.flushFull()
+}
+
+// Flush writes what was added so far, so that an OpenReader's reader can follow
+// its handles; nothing is durable by it.
+func (v *ValueWriter) Flush() error {
+	if v.stopped == nil {
+		v.stopped = v.flush()
+	}
+	return v.stopped
+}
+
+// OpenReader opens the segment while it is written; its length must never pass limit.
+func (v *ValueWriter) OpenReader(limit int64, noMap bool) (*Reader, error) {
+	return v.w.OpenReader(limit, noMap)
+}
+
+// Copy appends the record of this encoded length at offset of r, with the version
+// that r's stamp gives it, after its checksums were verified: what is damaged there is an *errs.Corruption that
 // names r's file, and leaves v as it was. The record must have its own checksum.
 func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (h entry.Handle, err error) {
 	if v.stopped != nil {
@@ -84,12 +100,7 @@ func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (h entry.Handle, e
 	}
 	h.Segment = v.w.Number()
 	h.Offset = uint64(v.Size()) - uint64(size)
-	if len(v.buf) >= frameTarget {
-		if v.stopped = v.flush(); v.stopped != nil {
-			return entry.Handle{}, v.stopped
-		}
-	}
-	return h, nil
+	return h, v.flushFull()
 }
 
 // take copies the record into the buffer and returns the length of its value.
@@ -102,6 +113,9 @@ func (v *ValueWriter) take(r *Reader, offset int64, size int) (length uint64, er
 	at := len(v.buf)
 	v.buf = append(v.buf, raw...)
 	entry.Unplace(v.buf[at:], r.id, offset)
+	if r.stamp != 0 {
+		entry.SetVersion(v.buf[at:], r.stamp)
+	}
 	return uint64(len(rec.Value)), nil
 }
 
@@ -131,16 +145,31 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	return Stats{Number: v.w.Number(), Size: v.w.End(), Totals: v.w.Totals()}, nil
 }
 
+// Number is the segment's number.
+func (v *ValueWriter) Number() entry.FileNum { return v.w.Number() }
+
+// Close closes the file as it is, without its end, unless it is closed already.
+func (v *ValueWriter) Close() error {
+	v.stopped = errs.ErrClosed
+	if v.closed {
+		return nil
+	}
+	v.closed = true
+	return v.w.Close()
+}
+
 // Abort closes and removes the segment; it may follow Finish, as long as nobody
 // has opened what that finished.
 func (v *ValueWriter) Abort() error {
-	v.stopped = errs.ErrClosed
-	var err error
-	if !v.closed {
-		v.closed = true
-		err = v.w.Close()
+	return errors.Join(v.Close(), v.w.cfg.FS.Remove(v.w.path))
+}
+
+// flushFull writes the buffer once it is a frame.
+func (v *ValueWriter) flushFull() error {
+	if len(v.buf) >= frameTarget {
+		v.stopped = v.flush()
 	}
-	return errors.Join(err, v.w.cfg.FS.Remove(v.w.path))
+	return v.stopped
 }
 
 func (v *ValueWriter) flush() error {

@@ -18,7 +18,8 @@ import (
 
 // Writer appends frames to one segment. It is used by one goroutine at a time;
 // only End may be called, and Readers opened by OpenReader used, beside it.
-// After an error of Append, Seal or Sync only Close may be called.
+// After an error of Append or Seal only CutBack and Close may be called, after
+// one of Sync or CutBack only Close.
 type Writer struct {
 	cfg       Config
 	header    Header
@@ -30,13 +31,14 @@ type Writer struct {
 	next      uint64        // number of the next frame
 	chain     uint32        // checksum of the last frame
 	totals    frame.Totals
-	sealed    bool
+	sealed    bool // nothing can be appended
 
 	frameHeader [frame.HeaderSize]byte
 	vec         [][]byte
 }
 
-// Create makes the file of a new segment and writes its header.
+// Create makes the file of a new segment and writes its header; if that fails,
+// there is no file.
 func Create(c Config, h Header) (*Writer, error) {
 	path := c.path(h.Kind, h.Number)
 	f, err := c.FS.Create(path)
@@ -48,7 +50,8 @@ func Create(c Config, h Header) (*Writer, error) {
 
 // Recycle renames the file old in c.Dir, which nobody may be using, to the
 // segment's name and overwrites its header; h.Recycled is set from the old one.
-// What is behind the header stays until frames overwrite it.
+// What is behind the header stays until frames overwrite it. If it fails, neither
+// of the files is there, or the old one still is.
 func Recycle(c Config, h Header, old string) (*Writer, error) {
 	path := c.path(h.Kind, h.Number)
 	if err := c.FS.Rename(filepath.Join(c.Dir, old), path); err != nil {
@@ -56,11 +59,12 @@ func Recycle(c Config, h Header, old string) (*Writer, error) {
 	}
 	f, err := c.FS.OpenReadWrite(path)
 	if err != nil {
+		_ = c.FS.Remove(path) // or the next Open does
 		return nil, err
 	}
 	size, err := f.Size()
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, discard(c, path, f, err)
 	}
 	page := make([]byte, HeaderSize)
 	h.Recycled = 1
@@ -78,10 +82,18 @@ func begin(c Config, h Header, path string, f vfs.File, size int64) (*Writer, er
 	page := make([]byte, HeaderSize)
 	h.encode(page, c.UUID)
 	if _, err := f.WriteAt(page, 0); err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, discard(c, path, f, err)
 	}
 	w.end.Store(HeaderSize)
 	return w, nil
+}
+
+// discard removes a segment that has no header. What can't be removed now, the
+// next Open removes.
+func discard(c Config, path string, f vfs.File, err error) error {
+	err = errors.Join(err, f.Close())
+	_ = c.FS.Remove(path)
+	return err
 }
 
 // Frame is what Append writes.
@@ -175,7 +187,9 @@ func (w *Writer) Sync() error {
 		return w.f.SyncData()
 	}
 	if w.allocated > w.end.Load() {
-		if err := w.f.Truncate(w.end.Load()); err != nil {
+		// Some file systems need space to give some back. Zeros harm nobody.
+		err := w.f.Truncate(w.end.Load())
+		if err != nil && !vfs.IsNoSpace(err) {
 			return err
 		}
 		w.allocated = w.end.Load()
@@ -210,8 +224,16 @@ func (w *Writer) Fill(size int64) error {
 	return nil
 }
 
-// CutBack truncates the file to the end of the last whole frame, after a failed Append.
-func (w *Writer) CutBack() error { return w.f.Truncate(w.end.Load()) }
+// CutBack ends the segment without a seal, after a failed Append or Seal: it
+// truncates the file to the end of the last whole frame. Once synced, nothing of
+// the one that failed can come back.
+func (w *Writer) CutBack() error {
+	if err := w.f.Truncate(w.end.Load()); err != nil {
+		return err
+	}
+	w.sealed, w.allocated = true, w.end.Load()
+	return nil
+}
 
 // StartWriteback hints that n bytes at off will not be written again.
 func (w *Writer) StartWriteback(off, n int64) { w.f.StartWriteback(off, n) }

@@ -17,10 +17,21 @@ const (
 	admitWindow = 1 << 20               // bytes that one full delay pays for
 )
 
-// Admit slows a committer of n bytes down while background work lags behind,
+// Admit slows a committer of a payload down while background work lags behind,
 // the more the further it lags, and lets it wait only where memory would
-// otherwise grow without bound. It returns early with the context's error.
-func (t *Tree) Admit(ctx context.Context, n int) error {
+// otherwise grow without bound. It refuses one that there is no space for. It
+// returns early with the context's error. A nil payload stands for a large
+// transaction that has none.
+func (t *Tree) Admit(ctx context.Context, payload []byte) error {
+	n := len(payload)
+	if payload == nil {
+		n = admitWindow
+	}
+	if t.full.refusing.Load() {
+		if err := t.askForSpace(ctx, payload); err != nil {
+			return err
+		}
+	}
 	v := t.views.current.Load()
 	sealed := len(v.tables) - 1
 	if sealed <= freeTables && len(v.runs) <= freeRuns && v.lag == 0 {
@@ -54,6 +65,9 @@ func (t *Tree) slow(ctx context.Context, n int) error {
 			}
 			delay := time.Duration(float64(maxDelay) * float64(excess) * min(1, float64(n)/admitWindow))
 			return wait(ctx, delay, changed)
+		}
+		if err := t.full.unable.Load(); err != nil {
+			return t.refuse(*err)
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/vfs"
 )
 
 // background is the tree's work: what there is, and when it runs. Tasks run
@@ -38,6 +39,7 @@ func (t *Tree) prepareBackground() {
 	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
 	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
+	t.full.poll = pool.Delayed(pool.Task(jobs.Flush, "space", t.runPoll), pollEvery)
 	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
 }
 
@@ -47,6 +49,7 @@ const maxReplayed = 4
 
 // Start lets background work begin, once whatever cfg.Exclusive needs is there.
 func (t *Tree) Start() {
+	t.survey()
 	if len(t.replayed) > maxReplayed {
 		t.work.fold.Kick()
 	}
@@ -80,12 +83,13 @@ func (t *Tree) runFlush(ctx context.Context) error {
 	for {
 		did, err := t.flushOldest(ctx)
 		if err != nil {
-			t.ended(ctx, err)
+			t.ended(ctx, err, true)
 			return err
 		}
 		if !did {
 			break
 		}
+		t.foundRoom()
 		t.work.merge.Kick()
 		t.work.collect.Kick()
 	}
@@ -98,12 +102,12 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments()}, t.cfg.Policy)
+		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Room: t.room()}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
 		if err := t.merge(ctx, plan.Merge); err != nil {
-			t.ended(ctx, err)
+			t.ended(ctx, err, false)
 			return err
 		}
 		t.work.collect.Kick()
@@ -135,13 +139,17 @@ func (t *Tree) runSettle(ctx context.Context) error {
 	return nil
 }
 
-// ended notes that background work has failed for good: a file that cannot be
-// written or read. Reads go on; writers are told once memory is full.
-func (t *Tree) ended(ctx context.Context, err error) {
-	if ctx.Err() != nil || t.closed.Load() {
-		return
+// ended notes that background work has failed: for good, as a file cannot be
+// written or read, or for now, as there is no space. Reads go on; writers are told
+// once memory is full.
+func (t *Tree) ended(ctx context.Context, err error, flush bool) {
+	switch {
+	case ctx.Err() != nil || t.closed.Load():
+	case outOfSpace(err):
+		t.noRoom(err, flush)
+	default:
+		t.fail(err)
 	}
-	t.fail(err)
 }
 
 // sealIfAny seals the active memtable unless it is empty. It runs in the place
@@ -216,12 +224,13 @@ func (t *Tree) Compact(ctx context.Context) error {
 		ids[i] = r.ID
 	}
 	defer t.work.collect.Kick()
-	return t.merge(ctx, &policy.Merge{Runs: ids, Reason: "asked for"})
+	return vfs.NoSpace(t.merge(ctx, &policy.Merge{Runs: ids, Reason: "asked for"}))
 }
 
 // await waits until the current View is as wanted, background work has failed,
-// or ctx has ended.
+// a flush finds no space, or ctx has ended.
 func (t *Tree) await(ctx context.Context, done func(v *View) bool) error {
+	failures := t.full.failures.Load()
 	for {
 		t.mu.Lock()
 		v, changed := t.views.current.Load(), t.changed
@@ -233,6 +242,11 @@ func (t *Tree) await(ctx context.Context, done func(v *View) bool) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
+		case t.full.failures.Load() > failures:
+			if err := t.full.unable.Load(); err != nil {
+				return *err
+			}
+			failures = t.full.failures.Load()
 		}
 		t.work.flush.Kick()
 		select {

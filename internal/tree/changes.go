@@ -1,6 +1,8 @@
 package tree
 
 import (
+	"errors"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/pageio"
 )
@@ -24,7 +26,10 @@ func (t *Tree) lead() *View {
 func (t *Tree) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	defer t.leave(t.leader)
-	v := t.lead()
+	return t.lead().newest(key, h, since)
+}
+
+func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	var e entry.Entry
 	for _, m := range v.tables {
 		if m.MaxVersion() > since && m.Get(key, h, entry.MaxVersion, &e) {
@@ -47,7 +52,10 @@ func (t *Tree) Newest(key []byte, h uint64, since entry.Version) (newest entry.V
 func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	defer t.leave(t.leader)
-	v := t.lead()
+	return t.lead().changedSince(lo, hi, since)
+}
+
+func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	for _, m := range v.tables {
 		if m.MaxVersion() > since && m.ChangedSince(lo, hi, since) {
 			return true, nil
@@ -59,6 +67,39 @@ func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, e
 		}
 		if changed, err := r.ChangedSince(lo, hi, since); changed || err != nil {
 			return changed, err
+		}
+	}
+	return false, nil
+}
+
+// touchedSince reports whether touches accepts a key that is newer than since.
+// It looks at all changes, of which there should be few.
+func (v *View) touchedSince(since entry.Version, touches func(key []byte) (bool, error)) (touched bool, err error) {
+	look := func(key []byte) bool {
+		touched, err = touches(key)
+		return !touched && err == nil
+	}
+	for _, m := range v.tables {
+		if m.Len() == 0 || m.MaxVersion() <= since {
+			continue
+		}
+		it := m.Iterator()
+		for ok := it.First(); ok; ok = it.Next() {
+			if e := it.Entry(); e.Version > since && !look(e.Key) {
+				break
+			}
+		}
+		it.Close()
+		if touched || err != nil {
+			return touched, err
+		}
+	}
+	for _, r := range v.runs {
+		if r.MaxVersion() <= since {
+			continue
+		}
+		if failed := r.EachSince(since, look); failed != nil || touched || err != nil {
+			return touched, errors.Join(failed, err)
 		}
 	}
 	return false, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
 )
 
 // Close ends background work and waits for it, makes the journal durable and
@@ -16,9 +17,11 @@ func (t *Tree) Close() error {
 		return nil
 	}
 	t.close(errs.ErrClosed)
+	t.spilling.Lock() // who writes a transaction's files ends first; who comes later sees that the store is closed
 	t.mu.Lock()
 	t.wakeLocked()
 	t.mu.Unlock()
+	t.spilling.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())
 	t.work.merging.Lock() // Compact and Reclaim do their work on the goroutine of their caller
 	defer t.work.merging.Unlock()
@@ -44,10 +47,10 @@ func (t *Tree) closeJournal() error {
 	}
 	t.recording.Lock()
 	defer t.recording.Unlock()
-	edit := &manifest.Edit{CleanClose: true, LastVersion: t.Visible(), NextFile: t.lastFile() + 1}
+	edit := &manifest.Edit{CleanClose: true, LastVersion: max(t.Visible(), t.layout().LastVersion()), NextFile: t.lastFile() + 1}
 	if segments := t.journalSegments(); len(segments) > 0 {
 		edit.JournalEnds = []manifest.JournalEnd{endOf(segments[len(segments)-1])}
 	}
 	_, err := t.log.Append(edit)
-	return err
+	return vfs.NoSpace(err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/vfs"
 )
 
 // Collection moves what is live in segments with much garbage to a new one, and
@@ -41,7 +42,7 @@ func (t *Tree) collectAll(ctx context.Context, s policy.State) (did bool, err er
 	t.work.collecting.Lock()
 	defer t.work.collecting.Unlock()
 	for {
-		s.Damaged = t.damagedSegments()
+		s.Damaged, s.Room = t.damagedSegments(), t.room()
 		found, err := t.collectNext(ctx, s)
 		if !found {
 			return did, err
@@ -51,7 +52,10 @@ func (t *Tree) collectAll(ctx context.Context, s policy.State) (did bool, err er
 			continue
 		}
 		if err != nil {
-			return did, err
+			if outOfSpace(err) {
+				t.noRoom(err, false)
+			}
+			return did, vfs.NoSpace(err)
 		}
 		did = true
 	}
@@ -90,6 +94,11 @@ func (t *Tree) collectNext(ctx context.Context, s policy.State) (found bool, err
 	for _, num := range plan.Victims {
 		c.Victims = append(c.Victims, compact.Victim{Reader: view.segments.find(num).Reader, Segment: layout.Segment(num)})
 	}
+	live := int64(0)
+	for _, v := range c.Victims {
+		live += int64(v.Segment.FileBytes - min(v.Segment.DeadBytes(), v.Segment.FileBytes))
+	}
+	defer t.promise(live)()
 	out, err := compact.Collect(ctx, c)
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
@@ -194,27 +203,45 @@ func (t *Tree) yield(ctx context.Context) error {
 
 // Reclaim gives back the space of everything that nobody can see any more, as
 // far as that is worth the work: it flushes, merges all runs, and collects until
-// garbage is at most a fifth of what is live. It returns by how much the files shrank.
+// garbage is at most a fifth of what is live. It returns by how much the files
+// shrank. Where there is no space for one of these, it goes on with the next, and
+// begins again if that has given some back.
 func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 	before := t.fileBytes()
-	if err := t.Compact(ctx); err != nil {
-		return 0, err
+	for again := true; again; {
+		full := t.Compact(ctx)
+		if full != nil && !outOfSpace(full) {
+			return 0, full
+		}
+		if again, err = t.collectAndHeal(ctx); err != nil && !outOfSpace(err) {
+			return 0, err
+		}
+		if err = errors.Join(full, err); err == nil {
+			break
+		}
 	}
+	t.removeSpares(false)
+	t.survey()
+	return max(before-t.fileBytes(), 0), err
+}
+
+// collectAndHeal is what Reclaim does behind the merge, and reports whether there
+// was anything to do.
+func (t *Tree) collectAndHeal(ctx context.Context) (did bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
-	for again := true; again; {
+	for again := true; again; did = did || again {
 		if again, err = t.collectAll(ctx, policy.State{Reclaim: true}); err != nil {
-			return 0, err
+			return did || again, err
 		}
 		healed, err := t.healAll(ctx)
-		if err != nil {
-			return 0, err
-		}
 		again = again || healed
+		if err != nil {
+			return did || again, err
+		}
 	}
-	t.removeSpares(false)
-	return max(before-t.fileBytes(), 0), nil
+	return did, nil
 }
 
 // healAll merges runs until no handle leads through a remap, and reports whether
@@ -223,12 +250,13 @@ func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for {
-		plan := policy.Decide(t.layout(), policy.State{Reclaim: true, Collecting: true, Damaged: t.damagedSegments()}, t.cfg.Policy).Merge
+		state := policy.State{Reclaim: true, Collecting: true, Damaged: t.damagedSegments(), Room: t.room()}
+		plan := policy.Decide(t.layout(), state, t.cfg.Policy).Merge
 		if plan == nil {
 			return did, nil
 		}
 		if err := t.merge(ctx, plan); err != nil {
-			return did, err
+			return did, vfs.NoSpace(err)
 		}
 		did = true
 	}

@@ -20,8 +20,9 @@ type change struct {
 
 // conclude makes finished work true: it opens what was written, records the
 // edit, which is the commit point, and installs the View without what was
-// replaced. If it fails before the edit was written, the new files are removed;
-// if the edit itself fails, nobody knows which files count, and all stay.
+// replaced. If it fails before the edit was written, or there is no space for
+// that, the new files are removed; if the edit fails otherwise, nobody knows which
+// files count, and all stay.
 func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err error) {
 	added, err := t.openOutputs(edit, out)
 	if err != nil {
@@ -43,7 +44,11 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	next, err := t.log.Append(edit)
 	if err != nil {
 		added.discard()
-		t.fail(err)
+		if outOfSpace(err) {
+			t.removeOutputs(out)
+		} else {
+			t.fail(err)
+		}
 		return err
 	}
 	if edit.FlushedTo != 0 {
@@ -66,7 +71,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, since *manifest.Layout) (err error) {
 	for _, s := range out.Values {
 		edit.AddSegments = append(edit.AddSegments, manifest.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes,
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
 		})
 	}
 	for _, m := range out.Remaps {
@@ -83,7 +88,8 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 		}
 	}
 	edit.Floor = max(edit.Floor, entry.Version(t.floor.Load()))
-	visible := t.Visible()
+	// A Spill's version is recorded before it is published.
+	visible := max(t.Visible(), edit.LastVersion, layout.LastVersion())
 	edit.LastVersion = visible
 	edit.Clock = []manifest.ClockSample{{Version: visible, UnixMilli: t.now().UnixMilli()}}
 	edit.NextFile = t.lastFile() + 1
@@ -180,7 +186,7 @@ func (t *Tree) openOutputs(edit *manifest.Edit, out *compact.Output) (added outp
 		added.runs = append(added.runs, r)
 	}
 	for _, s := range out.Values {
-		f, err := t.openSegment(filename.Value, s.Number, s.Size)
+		f, err := t.openSegment(filename.Value, s.Number, s.Size, s.Stamp)
 		if err != nil {
 			return added, err
 		}

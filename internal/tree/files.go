@@ -34,9 +34,10 @@ func readFiles(n int) int {
 	return max(n-unsyncedFiles(n)-writtenFiles, 1)
 }
 
-// openSegment opens a finished segment, whose records end at end.
-func (t *Tree) openSegment(kind filename.Kind, num entry.FileNum, end int64) (*valueFile, error) {
-	r, err := segment.Open(t.segmentConfig(), kind, num, segment.OpenOptions{End: end, NoMap: t.cfg.NoMap})
+// openSegment opens a finished segment, whose records end at end; stamp is their
+// version, if they don't say it themselves.
+func (t *Tree) openSegment(kind filename.Kind, num entry.FileNum, end int64, stamp entry.Version) (*valueFile, error) {
+	r, err := segment.Open(t.segmentConfig(), kind, num, segment.OpenOptions{End: end, NoMap: t.cfg.NoMap, Stamp: stamp})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func recordedMeta(m run.Meta) manifest.RunMeta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, manifest.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
@@ -143,7 +144,7 @@ func writtenMeta(m manifest.RunMeta) run.Meta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, run.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})

@@ -36,6 +36,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 		order = max(order, r.order)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
+	defer t.promise(int64(plan.Writes(view.layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
 		Rules:   t.rules(bottom),

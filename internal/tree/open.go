@@ -39,6 +39,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.files = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
 	t.files.Bits = pageio.NewBitMemory(cfg.Memory / bitsShare)
 	t.closing, t.close = context.WithCancelCause(context.Background())
+	t.full.left.Store(-1)
 	t.views.readers.freed = t.reclaimSoon
 	t.views.now = cfg.Now
 	t.leader = t.views.readers.reserve()
@@ -70,7 +71,8 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		}
 		t.journal = journal.New(journal.Config{
 			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, NextNum: t.nextFile,
-			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
+			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap, NoSpace: t.journalFull,
+			Files: t.files, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
 		})
 	}
 	t.prepareBackground()
@@ -101,7 +103,7 @@ func (t *Tree) openSegments(layout *manifest.Layout, view *View) error {
 		if s.State().Status != manifest.Live {
 			continue
 		}
-		f, err := t.openSegment(s.Kind, s.Num, int64(s.FileBytes))
+		f, err := t.openSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
 		if err != nil {
 			return missing(err, "a segment that the manifest names")
 		}
@@ -168,7 +170,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 	var files []*valueFile
 	defer func() { view.segments = view.segments.with(files...) }()
 	for _, s := range result.Segments {
-		f, err := t.openSegment(filename.Journal, s.Num, s.End)
+		f, err := t.openSegment(filename.Journal, s.Num, s.End, 0)
 		if err != nil {
 			return result, err
 		}

@@ -20,13 +20,14 @@ type recycle struct {
 	mu     sync.Mutex
 	spares []filename.Name
 	closed bool
+	tight  bool // there is no space to keep any
 }
 
 // offer keeps the file for later, or returns false.
 func (r *recycle) offer(num entry.FileNum, size int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || size < r.least || len(r.spares) == maxRecycled {
+	if r.closed || r.tight || size < r.least || len(r.spares) == maxRecycled {
 		return false
 	}
 	r.spares = append(r.spares, filename.New(filename.Journal, num))
@@ -43,6 +44,15 @@ func (r *recycle) take() (base string, ok bool) {
 	name := r.spares[0]
 	r.spares = r.spares[1:]
 	return name.String(), true
+}
+
+// tighten says whether none are to be kept, for want of space, and reports
+// whether there are any.
+func (r *recycle) tighten(on bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tight = on
+	return len(r.spares) > 0
 }
 
 // drain gives out all that is left, for removal; closed, it takes no more.

@@ -11,7 +11,7 @@ import (
 
 // Work is a finished piece of background work.
 type Work struct {
-	Kind     string // "flush", "merge", "collection" or "clustering"
+	Kind     string // "flush", "merge", "collection", "clustering" or "spill"
 	Reason   string
 	Runs     int   // merged
 	Segments int   // collected or sorted
@@ -28,9 +28,11 @@ type counters struct {
 	flushes, flushedBytes atomic.Int64
 	merges, mergedBytes   atomic.Int64
 	collections, moved    atomic.Int64
+	spills, spilled       atomic.Int64
 	clusterings, sorted   atomic.Int64
 	journalBytes          atomic.Int64
 	stalls, stalled       atomic.Int64 // times and nanoseconds that writers were slowed
+	refused               atomic.Int64 // commits, for want of space
 	releaseFailures       atomic.Int64
 }
 
@@ -49,6 +51,9 @@ func (t *Tree) report(w Work, err error) {
 	case w.Kind == "collection":
 		t.stats.collections.Add(1)
 		t.stats.moved.Add(w.BytesOut)
+	case w.Kind == "spill":
+		t.stats.spills.Add(1)
+		t.stats.spilled.Add(w.BytesOut)
 	case w.Kind == "clustering":
 		t.stats.clusterings.Add(1)
 		t.stats.sorted.Add(w.BytesOut)
@@ -83,14 +88,19 @@ type Stats struct {
 	MergedBytes     int64
 	Collections     int64
 	MovedBytes      int64 // written by them
+	Spills          int64 // transactions larger than their memory
+	SpilledBytes    int64 // written by them
 	Clusterings     int64
 	SortedBytes     int64 // written by them
 	ScatteredBytes  int64 // of values that scans had to jump to; what clusterings were done for is taken off
 	JournalBytes    int64 // appended since Open
 	Stalls          int64
 	Stalled         time.Duration
-	Readers         int  // pins held
-	Held            Held // by readers
+	FreeBytes       int64 // left by disk and limit, as last looked at; -1 = not known
+	ReserveBytes    int64 // of it, kept for deletes and for work that frees some
+	Refused         int64 // commits, for want of space
+	Readers         int   // pins held
+	Held            Held  // by readers
 	Memory          Memory
 	OpenFiles       int // descriptors, for reading and of the journal
 	MappedFiles     int
@@ -104,9 +114,11 @@ func (t *Tree) Stats() Stats {
 		Flushes: t.stats.flushes.Load(), FlushedBytes: t.stats.flushedBytes.Load(),
 		Merges: t.stats.merges.Load(), MergedBytes: t.stats.mergedBytes.Load(),
 		Collections: t.stats.collections.Load(), MovedBytes: t.stats.moved.Load(),
+		Spills: t.stats.spills.Load(), SpilledBytes: t.stats.spilled.Load(),
 		Clusterings: t.stats.clusterings.Load(), SortedBytes: t.stats.sorted.Load(), ScatteredBytes: int64(t.scattered.Load()),
 		JournalBytes: t.stats.journalBytes.Load(),
 		Stalls:       t.stats.stalls.Load(), Stalled: time.Duration(t.stats.stalled.Load()),
+		FreeBytes: t.full.left.Load(), ReserveBytes: t.full.keep.Load(), Refused: t.stats.refused.Load(),
 		ReleaseFailures: t.stats.releaseFailures.Load(),
 	}
 	s.Readers, _, _, _ = t.views.readers.active()

@@ -11,15 +11,12 @@ package tree
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/journal"
@@ -51,11 +48,13 @@ type Config struct {
 	Now           func() time.Time
 	Policy        policy.Options
 	Jobs          *jobs.Pool
+	DiskLimit     int64         // bytes of all files; 0 = none
 	IdleAfter     time.Duration // silence after which upper runs are folded down
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(fn func() error) error
 	OnWork    func(Work)  // told of every finished flush and merge; may be nil
 	OnStall   func(Stall) // told when writers begin to be slowed, and when they no longer are; may be nil
+	OnSpace   func(Space) // told when writes begin to be refused for want of space, and when they no longer are; may be nil
 	OnFailure func(error) // told once of the error that ends background work; may be nil
 	// OnLongRead is told of a reader that keeps what was replaced for more than a
 	// minute, and again when that time has doubled; may be nil.
@@ -81,6 +80,7 @@ type Tree struct {
 	chunks  *run.Cache    // of runs whose files are not mapped
 	files   *pageio.Files // opens what is read
 	slowed  slowed
+	full    full
 
 	published     atomic.Uint64 // newest visible version
 	floor         atomic.Uint64 // history below it may be gone
@@ -88,6 +88,7 @@ type Tree struct {
 	clusterFailed atomic.Bool   // by a disk that is full, or alike: there is no other one
 	scattered     atomic.Uint64 // bytes of unsorted values that iterators jumped to; clustering takes its price off
 	closed        atomic.Bool
+	spilling      sync.RWMutex    // held for reading while a transaction writes or removes files
 	closing       context.Context // ends when Close begins
 	close         context.CancelCauseFunc
 	failure       atomic.Pointer[error] // why background work has ended
@@ -138,9 +139,7 @@ func (t *Tree) Journal() *journal.Journal { return t.journal }
 
 // fail ends background work; writes that need it will report err.
 func (t *Tree) fail(err error) {
-	if vfs.IsNoSpace(err) && !errors.Is(err, errs.ErrNoSpace) {
-		err = fmt.Errorf("%w: %w", errs.ErrNoSpace, err)
-	}
+	err = vfs.NoSpace(err)
 	if t.failure.CompareAndSwap(nil, &err) && t.cfg.OnFailure != nil {
 		t.cfg.OnFailure(err)
 	}

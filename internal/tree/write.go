@@ -54,6 +54,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 		}
 	}
 	t.work.idle.Touch()
+	t.spend(len(payload))
 	t.journalBytes += int64(len(payload))
 	t.stats.journalBytes.Add(int64(len(payload)))
 	return t.add(t.views.current.Load().active(), payload, at)

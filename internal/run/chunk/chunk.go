@@ -144,7 +144,7 @@ func (c *Chunk) VerifyAll() error { return c.verifyPages(0, c.pages()) }
 
 // version completes the version in the header word of a short entry.
 func (l *Layout) version(w uint64) entry.Version {
-	return l.VersionBase + entry.Version(uint32(w>>32)-uint32(l.VersionBase))
+	return l.Stamp + l.VersionBase + entry.Version(uint32(w>>32)-uint32(l.VersionBase))
 }
 
 func (l *Layout) segment(w uint64) entry.FileNum {
@@ -171,7 +171,7 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 	if w&flagWide != 0 {
 		p := c.Data[off:]
 		u := func(i int) uint64 { return binary.LittleEndian.Uint64(p[i:]) }
-		*e = entry.Entry{Version: entry.Version(u(8)), Expires: u(16), Meta: byte(u(24))}
+		*e = entry.Entry{Version: c.Stamp + entry.Version(u(8)), Expires: u(16), Meta: byte(u(24))}
 		if w&flagSep != 0 {
 			e.Handle = entry.Handle{Segment: entry.FileNum(u(32)), Offset: u(40), Length: u(48)}
 		} else {
@@ -439,7 +439,7 @@ func parseTrailer(b []byte, l *Layout) (*Trailer, error) {
 			if entry.Version(binary.LittleEndian.Uint64(p)) != l.VersionBase || entry.FileNum(binary.LittleEndian.Uint64(p[8:])) != l.SegmentBase {
 				return true, errTrailer
 			}
-			t.Stats = DecodeStats(p[16:])
+			t.Stats = DecodeStats(p[16:]).Stamped(l.Stamp)
 		default:
 			return false, nil
 		}

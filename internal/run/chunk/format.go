@@ -94,6 +94,7 @@ type Layout struct {
 	Prefix      int           // bytes that all keys share and entries leave out
 	VersionBase entry.Version // least version of the short entries
 	SegmentBase entry.FileNum // least segment of their handles
+	Stamp       entry.Version // added to all versions, which were not known when they were written; not in the file
 }
 
 // IndexStart is where the hash index begins.
@@ -143,6 +144,13 @@ func DecodeStats(b []byte) Stats {
 	u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	return Stats{Entries: u(0), Keys: u(1), Deletes: u(2), KeyBytes: u(3), ValueBytes: u(4), SeparatedBytes: u(5),
 		MinVersion: entry.Version(u(6)), MaxVersion: entry.Version(u(7)), MinExpiry: u(8)}
+}
+
+// Stamped is s once its versions are known.
+func (s Stats) Stamped(v entry.Version) Stats {
+	s.MinVersion += v
+	s.MaxVersion += v
+	return s
 }
 
 // Merge adds t to s.

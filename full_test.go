@@ -1,0 +1,289 @@
+package brock
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// spaceEvents collects Events.Space.
+type spaceEvents struct {
+	mu   sync.Mutex
+	list []SpaceInfo
+}
+
+func (s *spaceEvents) add(i SpaceInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, i)
+}
+
+func (s *spaceEvents) take() (list []SpaceInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list, s.list = s.list, nil
+	return list
+}
+
+// fillUp writes until the store refuses, and returns how many keys there are.
+func fillUp(t *testing.T, db *DB, from, size int) (n int) {
+	t.Helper()
+	for n = from; ; n++ {
+		err := db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, size))
+		if err == nil {
+			continue
+		}
+		wantErr(t, "Set on a full disk", err, ErrNoSpace)
+		if errors.Is(err, ErrStopped) {
+			t.Fatalf("a full disk has stopped the store: %v", err)
+		}
+		return n
+	}
+}
+
+func valueOf(i, size int) []byte {
+	v := make([]byte, size)
+	copy(v, fmt.Sprint("value ", i))
+	return v
+}
+
+// holds checks that just the keys from up to below to are there.
+func holds(t *testing.T, db *DB, from, to, size int) {
+	t.Helper()
+	must(t, db.View(func(txn *Txn) error {
+		i := from
+		for item, err := range txn.All() {
+			if err != nil {
+				return err
+			}
+			v, err := item.Value()
+			if err != nil {
+				return err
+			}
+			if string(item.Key()) != fmt.Sprintf("key %06d", i) || string(v) != string(valueOf(i, size)) {
+				return fmt.Errorf("%q comes where key %d should", item.Key(), i)
+			}
+			i++
+		}
+		if i != to {
+			return fmt.Errorf("%d keys, want %d", i-from, to-from)
+		}
+		return nil
+	}))
+}
+
+// resumes waits until a write succeeds, and returns how long that took.
+func resumes(t *testing.T, write func() error) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for {
+		err := write()
+		took := time.Since(begin)
+		if err == nil {
+			return took
+		}
+		wantErr(t, "write", err, ErrNoSpace)
+		if took > 20*time.Second {
+			t.Fatalf("after %v still %v", took, err)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// TestFullDisk fills a disk: sets are refused before it is full, reads and
+// deletes go on, and when there is room again so do sets, by themselves.
+func TestFullDisk(t *testing.T) {
+	for _, size := range []int{100, 3000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
+			mem := vfs.NewMem()
+			const capacity = 12 << 20
+			mem.SetCapacity(capacity)
+			var events spaceEvents
+			o := Options{Dir: dir, FS: mem, Durability: Buffered, Tuning: Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+				Events: Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
+			db, err := Open(o)
+			must(t, err)
+			n := fillUp(t, db, 0, size)
+			if data := n * size; data < capacity/4 {
+				t.Errorf("full with %d bytes of values", data)
+			}
+			list := events.take()
+			if len(list) == 0 || !list[len(list)-1].Full || !errors.Is(list[len(list)-1].Err, ErrNoSpace) {
+				t.Errorf("events %+v", list)
+			}
+			m := db.Metrics().Tree
+			if m.Refused == 0 || m.FreeBytes < 0 || m.ReserveBytes == 0 {
+				t.Errorf("metrics: refused %d, left %d, reserve %d", m.Refused, m.FreeBytes, m.ReserveBytes)
+			}
+			holds(t, db, 0, n, size)
+			must(t, db.Delete(fmt.Appendf(nil, "key %06d", 0)))
+			must(t, db.Sync(t.Context()))
+			holds(t, db, 1, n, size)
+			mem.SetCapacity(2 * capacity)
+			took := resumes(t, func() error { return db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, size)) })
+			if took > time.Second {
+				t.Errorf("writing resumed after %v", took)
+			}
+			if list := events.take(); len(list) == 0 || list[len(list)-1].Full {
+				t.Errorf("events %+v", list)
+			}
+			holds(t, db, 1, n+1, size)
+			must(t, db.Verify(t.Context(), nil))
+			must(t, db.Close())
+			db, err = Open(o)
+			must(t, err)
+			holds(t, db, 1, n+1, size)
+			must(t, db.Close())
+		})
+	}
+}
+
+// TestFullStoreFreesItself deletes most of what is in a full store, which then
+// gives the space back without help from outside, at once if asked to.
+func TestFullStoreFreesItself(t *testing.T) {
+	for _, size := range []int{100, 3000} {
+		for _, limit := range []bool{false, true} {
+			t.Run(fmt.Sprint(size, limit), func(t *testing.T) {
+				t.Parallel()
+				const capacity = 12 << 20
+				mem := vfs.NewMem()
+				o := Options{Dir: dir, FS: mem, Durability: Buffered, Tuning: Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+					Events: Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
+				if limit {
+					o.DiskLimit = capacity
+				} else {
+					mem.SetCapacity(capacity)
+				}
+				db, err := Open(o)
+				must(t, err)
+				n := fillUp(t, db, 0, size)
+				if used := mem.Used(); limit && used > capacity {
+					t.Errorf("%d bytes are used, the limit is %d", used, capacity)
+				}
+				kept := n - n/10
+				asked := 0
+				for i := range kept {
+					// So many deletes in so small a store may take more than its reserve.
+					for db.Delete(fmt.Appendf(nil, "key %06d", i)) != nil {
+						if asked++; asked > 20 {
+							t.Fatal("deletes are refused, and Reclaim doesn't help")
+						}
+						if _, err := db.Reclaim(t.Context()); err != nil {
+							wantErr(t, "Reclaim", err, ErrNoSpace)
+						}
+					}
+				}
+				_, err = db.Reclaim(t.Context())
+				must(t, err)
+				if used := mem.Used(); used > capacity/3 {
+					t.Errorf("%d bytes are used, space was asked for %d times", used, asked)
+				}
+				holds(t, db, kept, n, size)
+				took := resumes(t, func() error { return db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, size)) })
+				if took > time.Second {
+					t.Errorf("writing resumed after %v", took)
+				}
+				for i := n + 1; i < n+kept/4; i++ {
+					must(t, db.Set(fmt.Appendf(nil, "key %06d", i), valueOf(i, size)))
+				}
+				holds(t, db, kept, n+kept/4, size)
+				must(t, db.Verify(t.Context(), nil))
+				must(t, db.Close())
+			})
+		}
+	}
+}
+
+// TestOthersFillTheDisk takes all of the space away, reserve and all: what is
+// asked for is refused, nothing acknowledged is lost, and everything goes on
+// when the space is back, also work that has failed meanwhile.
+func TestOthersFillTheDisk(t *testing.T) {
+	mem := vfs.NewMem()
+	o := Options{Dir: dir, FS: mem, Tuning: Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10},
+		Events: Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
+	db, err := Open(o)
+	must(t, err)
+	n := 0
+	for round := range 4 {
+		for range 300 {
+			must(t, db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, 700)))
+			n++
+		}
+		mem.SetCapacity(1) // others have the rest
+		n = fillUp(t, db, n, 700)
+		wantErr(t, "Flush", db.Flush(t.Context()), ErrNoSpace)
+		if _, err := db.Reclaim(t.Context()); round > 0 {
+			wantErr(t, "Reclaim", err, ErrNoSpace)
+		}
+		holds(t, db, 0, n, 700)
+		if round == 2 {
+			db = reopenFull(t, db, o)
+			holds(t, db, 0, n, 700)
+		}
+		mem.SetCapacity(64 << 20)
+		if took := resumes(t, func() error { return db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, 700)) }); took > time.Second {
+			t.Errorf("round %d: writing resumed after %v", round, took)
+		}
+		n++
+		must(t, db.Flush(t.Context()))
+		holds(t, db, 0, n, 700)
+	}
+	must(t, db.Verify(t.Context(), nil))
+	must(t, db.Close())
+}
+
+// reopenFull opens a store on a full disk again.
+func reopenFull(t *testing.T, db *DB, o Options) *DB {
+	t.Helper()
+	if err := db.Close(); err != nil {
+		wantErr(t, "Close", err, ErrNoSpace)
+	}
+	db, err := Open(o)
+	must(t, err)
+	return db
+}
+
+// TestFlushWithoutSpaceWaits has the making of runs fail on a disk that says
+// nothing of how full it is: writers hear of it when memory is full, at once, and
+// go on when there is room again.
+func TestFlushWithoutSpaceWaits(t *testing.T) {
+	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
+	var events spaceEvents
+	db, err := Open(Options{
+		Dir: dir, FS: faulty, Durability: Buffered, Tuning: Tuning{MemtableSize: 64 << 10},
+		Events: Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }},
+	})
+	must(t, err)
+	faulty.Inject(faultfs.Fault{Kinds: faultfs.Create, Path: ".run", Times: faultfs.Always, Err: faultfs.ErrNoSpace})
+	n := fillUp(t, db, 0, 400)
+	begin := time.Now()
+	for range 100 {
+		wantErr(t, "Set", db.Set(b("x"), b("y")), ErrNoSpace)
+	}
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("refusing took %v", took)
+	}
+	wantErr(t, "Flush", db.Flush(t.Context()), ErrNoSpace)
+	holds(t, db, 0, n, 400)
+	if list := events.take(); len(list) != 1 || !list[0].Full {
+		t.Errorf("events %+v", list)
+	}
+	tried := faulty.Struck()
+	<-time.After(2 * time.Second)
+	if tried = faulty.Struck() - tried; tried > 8 {
+		t.Errorf("a flush was tried %d times in two seconds", tried)
+	}
+	faulty.Heal()
+	if took := resumes(t, func() error { return db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, 400)) }); took > 1500*time.Millisecond {
+		t.Errorf("writing resumed after %v", took)
+	}
+	must(t, db.Flush(t.Context()))
+	holds(t, db, 0, n+1, 400)
+	must(t, db.Close())
+}

@@ -1,0 +1,72 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/vfs"
+)
+
+// A full disk refuses a group, and stops nothing (docs/adr, 21). Nothing of that
+// group may come back, and no good frame may follow a bad one: so the segment
+// ends, durably, with the frame before, as one that a crash left does, and the
+// next frame begins another. In that it can't be taken for what was refused: the
+// number of the file is in every checksum.
+//
+// Only a write may fail so. After a failed sync nobody knows what the disk
+// holds, also if it failed for want of space: that stops the journal.
+
+// refuse returns the error of an Append that failed before anything was written,
+// or after it was cut off again.
+func (j *Journal) refuse(err error) error {
+	if errors.Is(err, errs.ErrStopped) || !vfs.IsNoSpace(err) {
+		return j.stop(err)
+	}
+	if j.c.NoSpace != nil {
+		j.c.NoSpace()
+	}
+	return vfs.NoSpace(err)
+}
+
+// cutBack ends cur behind its last whole frame, if a full disk is the cause; a
+// segment that has no frame goes as a whole. It returns cause, or an
+// errs.ErrStopped if there was another one, or if that doesn't succeed.
+func (j *Journal) cutBack(cause error) error {
+	if err := j.cur.CutBack(); err != nil {
+		// If it can't be cut off, recovery takes it for a torn tail.
+		return j.stop(errors.Join(cause, err))
+	}
+	if !vfs.IsNoSpace(cause) {
+		return j.stop(cause)
+	}
+	if err := j.syncFile(j.cur); err != nil {
+		return j.stop(fmt.Errorf("%w; cut off what was written: %w", cause, err))
+	}
+	if j.cur.End() > segment.HeaderSize {
+		j.note(true)
+	} else {
+		j.drop()
+	}
+	return cause
+}
+
+// drop removes cur, which has no frames. Should it come back, the segment that
+// is begun in its stead is newer, and counts.
+func (j *Journal) drop() {
+	o := j.cur
+	_ = o.Close()
+	_ = j.c.FS.Remove(filepath.Join(j.c.Dir, filename.Of(filename.Journal, o.Number())))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.cur = nil
+	j.point.LastSegment = o.before
+	j.live = j.live[:len(j.live)-1]
+}
+
+// Economize says whether nothing is to be written ahead of its time, because the
+// disk is nearly full. It may be called at any time.
+func (j *Journal) Economize(on bool) { j.lean.Store(on) }

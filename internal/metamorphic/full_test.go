@@ -1,0 +1,212 @@
+package metamorphic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
+)
+
+// fullRun writes, deletes and collects on a disk that fills up and empties at
+// random, and crashes in between. What was acknowledged must be there, and
+// nothing else: a write that was refused has not happened.
+type fullRun struct {
+	t     *testing.T
+	rng   *rand.Rand
+	seed  uint64
+	mem   *vfs.Mem
+	db    *brock.DB
+	o     brock.Options
+	model map[string]string
+	n     int // steps
+
+	refused, crashes, reopened, waited int
+}
+
+func TestDiskThatFillsUp(t *testing.T) {
+	runs, steps := 12, 500
+	if testing.Short() || raced {
+		runs, steps = 4, 250
+	}
+	for i := range runs {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			r := &fullRun{t: t, rng: rand.New(rand.NewPCG(seed, 21)), seed: seed, mem: vfs.NewMem(), model: map[string]string{}}
+			r.o = brock.Options{
+				Dir: "/db", Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 128 << 10, RunFileSize: 128 << 10},
+				Maintenance: brock.Maintenance{IdleAfter: 20 * time.Millisecond, GarbageRatio: 0.1 + 0.5*r.rng.Float64()},
+				Events:      brock.Events{BackgroundError: func(err error) { r.errorf("background work has ended: %v", err) }},
+			}
+			if i%4 == 3 {
+				r.o.DiskLimit = 2 << 20
+			}
+			r.open()
+			for r.n = range steps {
+				r.step()
+				if t.Failed() {
+					return
+				}
+			}
+			r.recovers()
+			t.Logf("%d writes refused, %d crashes, %d times opened again, %d waits for space", r.refused, r.crashes, r.reopened, r.waited)
+		})
+	}
+}
+
+func (r *fullRun) errorf(format string, args ...any) {
+	r.t.Helper()
+	r.t.Errorf("seed %d, step %d: %s", r.seed, r.n, fmt.Sprintf(format, args...))
+}
+
+func (r *fullRun) open() {
+	r.o.FS = r.mem
+	db, err := brock.Open(r.o)
+	if err != nil {
+		r.t.Fatalf("seed %d, step %d: open: %v", r.seed, r.n, err)
+	}
+	r.db = db
+}
+
+// passes checks an error: there is none, or want of space, which stops nothing.
+func (r *fullRun) passes(what string, err error) bool {
+	if err != nil && (!errors.Is(err, brock.ErrNoSpace) || errors.Is(err, brock.ErrStopped)) {
+		r.errorf("%s: %v", what, err)
+	}
+	return err == nil
+}
+
+func (r *fullRun) step() {
+	switch p := r.rng.IntN(100); {
+	case p < 70:
+		for range r.rng.IntN(30) {
+			r.write()
+		}
+	case p < 74:
+		r.passes("flush", r.db.Flush(context.Background()))
+	case p < 78:
+		_, err := r.db.Reclaim(context.Background())
+		r.passes("reclaim", err)
+	case p < 86:
+		r.mem.SetCapacity(r.mem.Used() + r.rng.Int64N(1<<20) - r.rng.Int64N(1<<19))
+	case p < 90:
+		r.mem.SetCapacity(0)
+	case p < 93:
+		r.recovers()
+	case p < 96:
+		r.crash()
+	case p < 98:
+		r.passes("close", r.db.Close())
+		r.open()
+		r.reopened++
+		r.compare()
+	default:
+		r.compare()
+	}
+}
+
+// write is a transaction of some sets and deletes; it happens whole or not at all.
+func (r *fullRun) write() {
+	b, next := r.db.NewBatch(), map[string]*string{}
+	deletes := r.rng.IntN(3) == 0
+	for range 1 + r.rng.IntN(6)*r.rng.IntN(2) {
+		key := fmt.Sprintf("key %03d", r.rng.IntN(400))
+		if deletes || r.rng.IntN(8) == 0 {
+			must(r.t, "delete", b.Delete([]byte(key)))
+			next[key] = nil
+			continue
+		}
+		value := make([]byte, 10+r.rng.IntN(100)+r.rng.IntN(4000)*r.rng.IntN(2))
+		copy(value, fmt.Sprint(key, r.rng.Uint64()))
+		s := string(value)
+		must(r.t, "set", b.Set([]byte(key), value))
+		next[key] = &s
+	}
+	if !r.passes("commit", b.Commit(context.Background())) {
+		r.refused++
+		return
+	}
+	for key, value := range next {
+		if value == nil {
+			delete(r.model, key)
+		} else {
+			r.model[key] = *value
+		}
+	}
+}
+
+// compare holds everything that is there against what was acknowledged.
+func (r *fullRun) compare() {
+	r.t.Helper()
+	left := maps.Clone(r.model)
+	err := r.db.View(func(txn *brock.Txn) error {
+		for item, err := range txn.All() {
+			if err != nil {
+				return err
+			}
+			value, err := item.Value()
+			if err != nil {
+				return err
+			}
+			if want, ok := left[string(item.Key())]; !ok || want != string(value) {
+				return fmt.Errorf("%q is %.30q, want %.30q (%v)", item.Key(), value, want, ok)
+			}
+			delete(left, string(item.Key()))
+		}
+		return nil
+	})
+	if err != nil {
+		r.errorf("%v", err)
+	}
+	for key := range left {
+		r.errorf("%q is lost", key)
+		return
+	}
+}
+
+// crash goes on with what a crash leaves, on a disk that is as full as before.
+func (r *fullRun) crash() {
+	mode := vfs.CrashMode(r.rng.IntN(4))
+	clone := r.mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: r.rng.Uint64()})
+	r.passes("close", r.db.Close())
+	r.mem = clone
+	r.open()
+	r.crashes++
+	r.compare()
+}
+
+// recovers makes room: writing goes on by itself, and all is well.
+func (r *fullRun) recovers() {
+	r.mem.SetCapacity(0)
+	limit := r.o.DiskLimit > 0
+	for begin := time.Now(); ; r.waited++ {
+		err := r.db.Set([]byte("key 000"), []byte("x"))
+		if r.passes("set", err) {
+			break
+		}
+		if limit { // that is no matter of room on the disk: some of the data must go
+			for i := range 400 {
+				if r.passes("delete", r.db.Delete(fmt.Appendf(nil, "key %03d", i))) {
+					delete(r.model, fmt.Sprintf("key %03d", i))
+				}
+			}
+			_, err := r.db.Reclaim(context.Background())
+			r.passes("reclaim", err)
+		}
+		if time.Since(begin) > 10*time.Second {
+			r.errorf("after %v still %v", time.Since(begin), err)
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	r.model["key 000"] = "x"
+	must(r.t, "flush", r.db.Flush(context.Background()))
+	must(r.t, "verify", r.db.Verify(context.Background(), nil))
+	r.compare()
+}

@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// What doesn't fit is not planned, but what fits instead; with no Room named,
+// all does.
+func TestPlansFitTheRoom(t *testing.T) {
+	l := manifest.NewLayout()
+	e := &manifest.Edit{NextFile: 100, LastVersion: 1000}
+	for i := range 8 { // seven upper runs of 1 MB over a base of 20
+		r := manifest.Run{ID: manifest.RunID(10 + i), Order: uint64(i + 1), RunMeta: manifest.RunMeta{
+			Files: []manifest.File{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
+		if i == 0 {
+			r.Tier, r.Files[0].Size, r.Entries = manifest.Base, 20<<20, 20000
+		}
+		e.AddRuns = append(e.AddRuns, r)
+	}
+	for i := range 2 { // segments, of which 60 and 90 % are garbage
+		n := uint64(1000)
+		s := manifest.Segment{Num: entry.FileNum(30 + i), Kind: filename.Value, FileBytes: 10 << 20, Records: n, Bytes: 10 << 20}
+		dead := manifest.Dead{Segment: s.Num, Bytes: 6<<20 + uint64(i)*(3<<20)}
+		for g := range uint32(600 + 300*i) {
+			dead.Granules = append(dead.Granules, 64+g)
+		}
+		e.AddSegments, e.Dead = append(e.AddSegments, s), append(e.Dead, dead)
+		left := n - uint64(len(dead.Granules))
+		e.AddRuns[0].Refs = append(e.AddRuns[0].Refs, manifest.Ref{Segment: s.Num, Records: left, Bytes: s.Bytes - dead.Bytes})
+	}
+	l, err := l.Apply(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		room            int64
+		state           State
+		merged, victims int
+	}{
+		{0, State{}, 7, 2},
+		{100 << 20, State{}, 7, 2},
+		{5 << 20, State{}, 5, 2},
+		{5 << 20, State{Idle: true}, 5, 2},
+		{3<<20 + 100, State{}, 3, 1},
+		{1 << 10, State{}, 0, 0},
+	} {
+		c.state.Room = c.room
+		p := Decide(l, c.state, Options{})
+		merged, victims := 0, 0
+		if p.Merge != nil {
+			merged = len(p.Merge.Runs)
+		}
+		if p.Collect != nil {
+			victims = len(p.Collect.Victims)
+		}
+		if c.room > 0 && p.Merge != nil && p.Merge.Writes(l) > uint64(c.room) {
+			t.Errorf("room for %d, the merge writes %d", c.room, p.Merge.Writes(l))
+		}
+		if merged != c.merged || victims != c.victims {
+			t.Errorf("room for %d, idle %v: %d runs are merged, %d segments collected; want %d and %d", c.room, c.state.Idle, merged, victims, c.merged, c.victims)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package spill
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/run/chunk"
+)
+
+// place is a record among others.
+type place struct {
+	word uint64 // of its key after what all keys share
+	at   int    // where it begins
+}
+
+// newestByKey returns where the newest record of each key begins, in the order of
+// keys.
+func newestByKey(records []byte) (sorted []int) {
+	places := make([]place, 0, len(records)/entry.HeaderSize/2)
+	first := key(records)
+	shared := len(first)
+	for at := 0; at < len(records); {
+		size, _ := entry.RawSize(records[at:])
+		shared = min(shared, chunk.CommonPrefix(first[:shared], key(records[at:])))
+		places = append(places, place{at: at})
+		at += size
+	}
+	for i := range places {
+		places[i].word = chunk.Word(key(records[places[i].at:])[shared:])
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		if a.word != b.word {
+			return cmp.Compare(a.word, b.word)
+		}
+		return cmp.Or(bytes.Compare(key(records[a.at:]), key(records[b.at:])), b.at-a.at)
+	})
+	sorted = make([]int, 0, len(places))
+	for i, p := range places {
+		if i > 0 && p.word == places[i-1].word && bytes.Equal(key(records[p.at:]), key(records[places[i-1].at:])) {
+			continue
+		}
+		sorted = append(sorted, p.at)
+	}
+	return sorted
+}
+
+// key is that of the record at the start of rec, which this process encoded.
+func key(rec []byte) []byte {
+	r, _ := entry.DecodeRecord(rec)
+	return r.Key
+}

@@ -1,0 +1,266 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/spill"
+	"github.com/brockdb/brock/vfs"
+)
+
+// A transaction that outgrew its memory commits without the journal: its keys are
+// a run already, and one edit adds that to the store. For a read to stop at the
+// first hit, all that is older must lie below it: so memtables are flushed first,
+// and nobody else commits from then until the edit is recorded. In other words:
+//
+//   - When the edit is recorded, all commits of the journal are older than the
+//     transaction, and all of them are in runs: what a replay finds is newer.
+//   - Its run is newer than all others, in order and in version.
+//   - Before the edit nothing names its files, after it the manifest does.
+
+// Spill is a transaction's writes in files. It is used by one goroutine at a
+// time, save for Value. It ends with Discard, also after a Commit.
+type Spill struct {
+	*spilled
+	cleanup runtime.Cleanup
+}
+
+// spilled is what a Spill holds, which is given back if that is leaked.
+type spilled struct {
+	tree    *Tree
+	files   *spill.Spill
+	began   time.Time
+	checked entry.Version // conflicts up to this version were looked for
+	end     sync.Once
+}
+
+// NewSpill returns an empty Spill.
+func (t *Tree) NewSpill() *Spill {
+	s := &spilled{tree: t, began: time.Now(), files: spill.New(spill.Config{
+		FS: t.cfg.FS, Dir: t.cfg.Dir, ValueDir: t.cfg.ValueDir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NextNum: t.nextFile,
+		SegmentBytes: t.cfg.SegmentBytes, RunFileBytes: t.cfg.RunFileBytes, FilterKeys: filterKeys(t.cfg.Memory), NoMap: t.cfg.NoMap, Cache: t.chunks, Files: t.files,
+	})}
+	h := &Spill{spilled: s}
+	h.cleanup = runtime.AddCleanup(h, (*spilled).discard, s)
+	return h
+}
+
+// work runs fn while the store surely stays open; ctx also ends with the store.
+func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
+	t := s.tree
+	t.spilling.RLock()
+	defer t.spilling.RUnlock()
+	if t.closed.Load() {
+		return errs.ErrClosed
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
+	return vfs.NoSpace(fn(ctx))
+}
+
+// Add writes encoded records of version 0, which may be reused afterwards; the
+// later of two with one key is the newer. A full disk is ErrNoSpace, and the
+// reserve is not for them. After an error, which sticks, the Spill can only be
+// read and discarded.
+func (s *spilled) Add(ctx context.Context, records []byte) error {
+	return s.work(ctx, func(ctx context.Context) error {
+		if s.tree.full.refusing.Load() {
+			if err := s.tree.askForSpace(ctx, nil); err != nil {
+				return err
+			}
+		}
+		before := s.files.Written()
+		err := s.files.Add(ctx, records)
+		s.tree.spend(int(s.files.Written() - before))
+		return err
+	})
+}
+
+// Get finds the pending write of a key with this hash and fills dst; its Version
+// is 0, and dst.Value valid until Discard.
+func (s *spilled) Get(key []byte, h uint64, dst *entry.Entry) (bool, error) {
+	return s.files.Get(key, h, dst)
+}
+
+// Value returns the value of a separated entry that Get or an iterator found.
+func (s *spilled) Value(key []byte, e *entry.Entry) ([]byte, error) { return s.files.Value(key, e) }
+
+// Iterators walk the pending writes; entries of one key hide those of later iterators.
+func (s *spilled) Iterators() []iterator.Iterator { return s.files.Iterators() }
+
+// Entries is how many keys the finished Spill writes.
+func (s *spilled) Entries() int64 { return s.files.Entries() }
+
+// Bytes is the length of the records added.
+func (s *spilled) Bytes() int64 { return s.files.Bytes() }
+
+// Changes knows the versions of what was committed up to a moment.
+type Changes struct {
+	*Pin
+	files *spill.Spill
+}
+
+// Newest is that of the Tree.
+func (c Changes) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	return c.view.newest(key, h, since)
+}
+
+// ChangedSince is that of the Tree.
+func (c Changes) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	return c.view.changedSince(lo, hi, since)
+}
+
+// Prepare does what a Commit needs and others need not wait for: the files are
+// made durable, memtables are flushed, and check looks for conflicts among what
+// was committed so far.
+func (s *spilled) Prepare(ctx context.Context, check func(Changes) error) error {
+	if err := s.work(ctx, s.files.Finish); err != nil {
+		return fmt.Errorf("spill: %w", err)
+	}
+	t := s.tree
+	for range maxEmptyings {
+		if v := t.views.current.Load(); len(v.tables) == 1 && v.active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
+			break
+		}
+		if err := t.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	p, err := t.Acquire(0)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	s.checked = p.version
+	return check(Changes{p, s.files})
+}
+
+const (
+	maxEmptyings = 4  // flushes before a Commit, while others go on writing
+	emptyShare   = 32 // part of a memtable that a Commit flushes itself, with everybody waiting
+)
+
+// Overwritten reports whether a key that the Spill writes is newer than since.
+func (c Changes) Overwritten(ctx context.Context, since entry.Version) (overwritten bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	it := c.files.Iterators()[0]
+	defer it.Close()
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if n++; n%1024 == 0 && ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		key := it.Entry().Key
+		v, found, err := c.view.newest(key, hash.Sum(c.tree.cfg.Seed, key), since)
+		if err != nil || found && v > since {
+			return err == nil, err
+		}
+	}
+	return false, it.Err()
+}
+
+// Writes reports whether the finished Spill has a key.
+func (s *spilled) Writes(key []byte) (bool, error) {
+	var e entry.Entry
+	return s.files.Get(key, hash.Sum(s.tree.cfg.Seed, key), &e)
+}
+
+// Commit adds what Prepare has made to the store, as version v, durable when it
+// returns, and visible once v is published. touches tells whether a key that was
+// committed since Prepare is a conflict. It runs in the place of a commit leader.
+// An error that is not ErrStopped has written nothing.
+func (s *spilled) Commit(v entry.Version, touches func(key []byte) (bool, error)) (err error) {
+	t := s.tree
+	work := Work{Kind: "spill", Reason: "transaction larger than its memory", BytesIn: s.files.Bytes(), BytesOut: s.files.Written()}
+	defer func() { work.Took = time.Since(s.began); t.report(work, err) }()
+	if touches != nil {
+		conflict, err := t.touchedSince(s.checked, touches)
+		if err != nil {
+			return err
+		}
+		if conflict {
+			return errs.ErrConflict
+		}
+	}
+	if err := t.flushAll(); err != nil {
+		return err
+	}
+	out := s.files.Output()
+	for i := range out.Values {
+		out.Values[i].Stamp = v
+	}
+	edit := &manifest.Edit{AddRuns: t.newRuns(out.Run, manifest.Upper), LastVersion: v}
+	for i := range edit.AddRuns {
+		r := &edit.AddRuns[i]
+		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
+		work.Entries = r.Entries
+	}
+	err = t.conclude(edit, &out, change{})
+	if err == nil || t.failed() != nil {
+		s.files.Keep()
+	}
+	return err
+}
+
+// touchedSince is the View's, for the commit leader.
+func (t *Tree) touchedSince(since entry.Version, touches func(key []byte) (bool, error)) (touched bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	defer t.leave(t.leader)
+	return t.lead().touchedSince(since, touches)
+}
+
+// flushAll brings everything that was committed into runs. It runs in the place
+// of a commit leader.
+func (t *Tree) flushAll() error {
+	if err := t.failed(); err != nil {
+		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
+	}
+	if err := t.sealIfAny(); err != nil {
+		return err
+	}
+	t.work.flushing.Lock()
+	defer t.work.flushing.Unlock()
+	for {
+		did, err := t.flushOldest(t.closing)
+		if err != nil {
+			t.ended(t.closing, err, true)
+			if outOfSpace(err) {
+				return vfs.NoSpace(err)
+			}
+			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
+		}
+		if !did {
+			return nil
+		}
+		t.foundRoom()
+	}
+}
+
+// Discard gives up the files, save those that belong to the store. Nothing that
+// was read of them is valid afterwards. It may be called more than once.
+func (s *Spill) Discard() {
+	s.cleanup.Stop()
+	s.discard()
+}
+
+// discard leaves the files of a store that is closed to the next Open: somebody
+// else may have it open by now.
+func (s *spilled) discard() {
+	s.end.Do(func() {
+		s.tree.spilling.RLock()
+		defer s.tree.spilling.RUnlock()
+		s.files.Discard(!s.tree.closed.Load())
+	})
+}

@@ -1,0 +1,171 @@
+package brock
+
+import (
+	"context"
+
+	"github.com/brockdb/brock/internal/conflict"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// A transaction or batch that outgrows its memory spills: its records go, sorted,
+// to files that nothing names before the commit.
+
+// maxTxnMemory bounds what a transaction holds in memory: without a spill, all of
+// it goes into one memtable.
+const maxTxnMemory = 1 << 30
+
+// minReadSet is how much of what a transaction reads is always noted exactly, in bytes.
+const minReadSet = 64 << 10
+
+// txnMemory is the memory that a transaction's writes may take, if it asks for
+// so much; 0 = it doesn't say.
+func (db *DB) txnMemory(asked int64) int64 {
+	if asked > 0 {
+		return asked
+	}
+	limit := db.opts.MemoryLimit
+	if limit == 0 {
+		limit = DefaultMemoryLimit
+	}
+	return min(limit/8, maxTxnMemory)
+}
+
+// never is the context of transactions that have none.
+func never(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
+}
+
+// spillWrites writes what is pending in memory to files. If that fails, the
+// transaction can only be discarded.
+func (t *Txn) spillWrites() error {
+	w := t.writes
+	if w.spill == nil {
+		w.spill = t.db.engine.NewSpill()
+		t.pin = &spilledPin{pin: t.pin, spill: w.spill}
+	}
+	if w.failed = w.spill.Add(never(t.ctx()), w.arena); w.failed != nil {
+		return w.failed
+	}
+	w.spills++
+	if w.lent {
+		w.pending = new(pending)
+	} else {
+		w.pending.reset()
+	}
+	return nil
+}
+
+// spilledPin is the pin of a transaction some of whose writes are in files: they
+// are the entries of version 0.
+type spilledPin struct {
+	pin
+	spill spill
+}
+
+func (p *spilledPin) Value(key []byte, e *entry.Entry) ([]byte, error) {
+	if e.Version == 0 && e.Separated {
+		return p.spill.Value(key, e)
+	}
+	return p.pin.Value(key, e)
+}
+
+func (p *spilledPin) Touch(e *entry.Entry) bool { return e.Version == 0 || p.pin.Touch(e) }
+
+func (p *spilledPin) Release() {
+	p.pin.Release()
+	p.spill.Discard()
+}
+
+// commitSpilled is Commit once there are writes in files. It is durable when it
+// returns, whatever Durability says.
+func (t *Txn) commitSpilled() error {
+	w := t.writes
+	err := w.failed
+	if err == nil && w.live > 0 {
+		err = t.spillWrites()
+	}
+	if err == nil {
+		var reads *conflict.ReadSet
+		if t.isolation == Serializable && !w.reads.Empty() {
+			reads = &w.reads
+		}
+		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, t.isolation, reads, t.pin.Version())
+	}
+	if err != nil {
+		t.end(txnDone)
+		return err
+	}
+	t.end(txnCommitted)
+	return nil
+}
+
+// commitSpilled makes a spill's writes part of the store, if nothing that
+// isolation asks about has changed since the version at.
+func (db *DB) commitSpilled(ctx context.Context, s spill, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
+	if err := db.writable(); err != nil {
+		return 0, err
+	}
+	ctx = never(ctx)
+	begin := db.monotonic()
+	var touches func(key []byte) (bool, error) // nil: nothing does
+	check := func(changes) (bool, error) { return false, nil }
+	switch {
+	case isolation == SnapshotIsolation:
+		touches = s.Writes
+		check = func(c changes) (bool, error) { return c.Overwritten(ctx, at) }
+	case reads != nil:
+		touches = func(key []byte) (bool, error) { return reads.Touches(key), nil }
+		check = func(c changes) (bool, error) {
+			reads.Touches(nil) // makes its index now, rather than with others waiting
+			return reads.Check(c, at)
+		}
+	}
+	err := s.Prepare(ctx, func(c changes) error {
+		changed, err := check(c)
+		if err == nil && changed {
+			return ErrConflict
+		}
+		return err
+	})
+	var v entry.Version
+	if err == nil {
+		v, err = db.commits.CommitAlone(ctx, func(v entry.Version) error { return s.Commit(v, touches) })
+	}
+	db.counters.addCommit(db.monotonic()-begin, err, s.Entries(), s.Bytes())
+	return v, err
+}
+
+// spillArena writes the records of a batch to files.
+func (b *Batch) spillArena() error {
+	if b.spill == nil {
+		b.spill = b.db.engine.NewSpill()
+	}
+	if b.failed = b.spill.Add(context.Background(), b.arena); b.failed != nil {
+		b.spill.Discard() // a batch that fails may just be forgotten
+		return b.failed
+	}
+	b.arena = b.arena[:0]
+	return nil
+}
+
+func (b *Batch) commitSpilled(ctx context.Context) error {
+	defer b.discardSpill()
+	if b.failed == nil && len(b.arena) > 0 {
+		b.failed = b.spillArena()
+	}
+	if b.failed != nil {
+		return b.failed
+	}
+	_, err := b.db.commitSpilled(ctx, b.spill, LastWriterWins, nil, 0)
+	return err
+}
+
+func (b *Batch) discardSpill() {
+	if b.spill != nil {
+		b.spill.Discard()
+	}
+	b.spill, b.failed = nil, nil
+}

@@ -1,0 +1,61 @@
+package vfs
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/brockdb/brock/internal/errs"
+)
+
+var errMemFull = fmt.Errorf("no space left in memory: %w", errs.ErrNoSpace)
+
+// SetCapacity makes the file system as big as so many bytes; 0 = no bound, at
+// first too. It may be changed at any time, also to less than what is there:
+// then, as when other programs have filled a disk, no file can grow.
+//
+// Files take whole blocks of 4096 bytes, holes too, and as long as they have a name.
+// What doesn't fit is cut off: a write beyond the capacity is a short write. Names cost nothing.
+func (m *Mem) SetCapacity(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.capacity = bytes
+}
+
+// Used is how many bytes all files take.
+func (m *Mem) Used() int64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.root.used()
+}
+
+func (d *memDir) used() int64 {
+	n := int64(0)
+	for _, node := range d.entries {
+		if node.dir != nil {
+			n += node.dir.used()
+		} else {
+			n += blocks(node.file.now.size)
+		}
+	}
+	return n
+}
+
+// blocks is what a file of this size takes.
+func blocks(size int64) int64 { return (size + chunkSize - 1) / chunkSize * chunkSize }
+
+// free is what is left of the capacity, -1 without one; the mutex is held.
+func (m *Mem) free() int64 {
+	if m.capacity <= 0 {
+		return -1
+	}
+	return max(m.capacity-m.root.used(), 0)
+}
+
+// grows says to which size at most a file may grow; the mutex is held.
+func (m *Mem) grows(f *memFile) int64 {
+	free := m.free()
+	if free < 0 {
+		return math.MaxInt64
+	}
+	return blocks(f.now.size) + free/chunkSize*chunkSize
+}
