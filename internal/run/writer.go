@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -37,10 +36,11 @@ type WriterConfig struct {
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
 // Abort. After an error, which sticks, its files are gone.
 type Writer struct {
-	cfg WriterConfig
-	*workspace
-	chunks   int // written to all files
-	filtered int // of them, those that have a filter
+	cfg      WriterConfig
+	b        *chunk.Builder
+	hashes   []uint64 // of the keys in chunks from filtered on
+	chunks   int      // written to all files
+	filtered int      // of them, those that have a filter
 	refs     map[entry.FileNum]*Ref
 	ref      *Ref // the last one used
 	stats    chunk.Stats
@@ -67,29 +67,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.FilterKeys <= 0 {
 		cfg.FilterKeys = DefaultFilterKeys
 	}
-	return &Writer{cfg: cfg, workspace: workspaces.Get().(*workspace), refs: map[entry.FileNum]*Ref{}}
-}
-
-// workspace is memory that Writers use one after the other. It is megabytes, and
-// a small run takes little time.
-type workspace struct {
-	b      *chunk.Builder
-	hashes []uint64 // of the keys in chunks that have no filter yet
-}
-
-var workspaces = sync.Pool{New: func() any { return &workspace{b: chunk.NewBuilder()} }}
-
-// maxWorkspace is how large a Builder may be to be used again: one entry can be
-// of any size.
-const maxWorkspace = 8 << 20
-
-func (w *workspace) release() {
-	if w.b.Memory() > maxWorkspace {
-		return
-	}
-	w.b.Reset()
-	w.hashes = w.hashes[:0]
-	workspaces.Put(w)
+	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}}
 }
 
 // Add writes the next entry; entries come in the order of entry.Compare, no two
@@ -115,6 +93,9 @@ func (w *Writer) Add(e *entry.Entry) error {
 		return w.fail(fmt.Errorf("write run: %w: entry of version %d out of order", errs.ErrInvalid, e.Version))
 	case chunk.NewKey:
 		if !w.cfg.NoFilter {
+			if len(w.hashes) == cap(w.hashes) {
+				w.hashes = slices.Grow(w.hashes, len(w.hashes)+64) // append's steps would leave more behind
+			}
 			w.hashes = append(w.hashes, h)
 		}
 	}
@@ -283,8 +264,8 @@ func (w *Writer) fail(err error) error {
 	return err
 }
 
-// release gives the memory away.
+// release gives the memory back.
 func (w *Writer) release() {
-	w.workspace.release()
-	w.workspace, w.created, w.refs, w.ref = nil, nil, nil, nil
+	w.b.Release()
+	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
 }

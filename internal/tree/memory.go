@@ -8,7 +8,7 @@ import "github.com/brockdb/brock/internal/run"
 const (
 	bitsShare    = 16  // one part in so many for what is known of pages and records
 	collectShare = 16  // for the keys that a collection sorts
-	filterShare  = 64  // for hashes of keys whose filter is not written yet
+	filterShare  = 128 // for hashes of keys whose filter is not written yet
 	bytesPerMove = 256 // a collection of several segments moves a record for each so many bytes
 	maxMoved     = 2 << 20
 )
