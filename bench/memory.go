@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -51,26 +52,35 @@ type memoryPhase struct {
 
 const (
 	memorySample = 5 * time.Millisecond
+	memoryAbove  = 32 << 20  // that a store may take above its MemoryLimit, the whole process included
 	memoryBatch  = 256 << 10 // bytes of a batch
 )
 
 func (p *memoryPlan) run(out io.Writer) error {
 	fmt.Fprintf(out, "\nAnonymous memory (RssAnon, MB) above MemoryLimit, at its greatest in each phase, and what there was at that moment.\n")
+	worst := int64(math.MinInt64)
 	for _, limit := range p.Limits {
 		for _, size := range p.Sizes {
-			if err := p.measure(out, limit, size); err != nil {
+			above, err := p.measure(out, limit, size)
+			if err != nil {
 				return fmt.Errorf("limit %d MB, values of %d B: %w", limit>>20, size, err)
 			}
+			worst = max(worst, above)
 		}
+	}
+	fmt.Fprintf(out, "at most %+.1f MB, to be %d at most\n", float64(worst)/(1<<20), memoryAbove>>20)
+	if worst > memoryAbove {
+		return fmt.Errorf("a phase took %d bytes more than MemoryLimit and %d MB", worst-memoryAbove, memoryAbove>>20)
 	}
 	return nil
 }
 
-// measure runs all phases at one limit and size of values, in two processes.
-func (p *memoryPlan) measure(out io.Writer, limit int64, size int) error {
+// measure runs all phases at one limit and size of values, in two processes, and
+// returns how far memory was above the limit.
+func (p *memoryPlan) measure(out io.Writer, limit int64, size int) (above int64, err error) {
 	dir, err := os.MkdirTemp(p.Dir, "memory-")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer os.RemoveAll(dir)
 	total := limit * int64(p.Times)
@@ -80,21 +90,22 @@ func (p *memoryPlan) measure(out io.Writer, limit int64, size int) error {
 		task := childTask{Task: "memory", Memory: memoryTask{Dir: dir, Limit: limit, ValueSize: size, Keys: max(keys, 1), Replay: replay}}
 		cmd, err := child(task)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		text, err := cmd.Output()
 		if err != nil {
-			return err
+			return 0, err
 		}
 		for line := range strings.Lines(string(text)) {
 			var ph memoryPhase
 			if err := json.Unmarshal([]byte(line), &ph); err != nil {
-				return err
+				return 0, err
 			}
 			ph.print(out, limit)
+			above = max(above, ph.Anon-limit)
 		}
 	}
-	return nil
+	return above, nil
 }
 
 func (ph *memoryPhase) print(out io.Writer, limit int64) {

@@ -6,15 +6,18 @@ import (
 	"testing"
 )
 
-func TestMemoryPhases(t *testing.T) {
+// A process with a store that writes ten times its MemoryLimit stays within it
+// and 32 MB.
+func TestMemoryIsBounded(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("anonymous memory is told by /proc")
 	}
 	var out strings.Builder
-	p := memoryPlan{Limits: []int64{4 << 20}, Times: 2, Sizes: []int{1024}, Dir: t.TempDir()}
+	p := memoryPlan{Limits: []int64{16 << 20}, Times: 10, Sizes: []int{100}, Dir: t.TempDir()}
 	if err := p.run(&out); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, &out)
 	}
+	t.Log(&out)
 	for _, phase := range []string{"load", "overwrite", "merge", "collect", "scan", "get", "replay", "close"} {
 		if !strings.Contains(out.String(), "\n  "+phase+" ") {
 			t.Errorf("no figure of phase %s in:\n%s", phase, out.String())
