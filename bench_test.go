@@ -7,6 +7,8 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // flat is an engine over a slice of n keys that costs next to nothing, so that
@@ -24,18 +26,22 @@ func newFlat(t testing.TB, n int) *DB {
 	return newDB(Options{InMemory: true}.withDefaults(), f, nil, 42)
 }
 
-func flatKey(i int) []byte { return append([]byte{keyspacePrefix}, fmt.Sprintf("key %018d", i)...) }
+func flatKey(i int) []byte { return append([]byte{0}, fmt.Sprintf("key %018d", i)...) }
 
-func (f *flat) Acquire(entry.Version) (pin, error)             { return f, nil }
-func (f *flat) Release()                                       {}
-func (f *flat) Close() error                                   { return nil }
-func (f *flat) Version() entry.Version                         { return 1 }
-func (f *flat) From(uintptr)                                   {}
-func (f *flat) Value(_ []byte, e *entry.Entry) ([]byte, error) { return e.Value, nil }
-func (f *flat) Touch(*entry.Entry) bool                        { return true }
-func (f *flat) Jump(*entry.Entry) uint64                       { return 0 }
-func (f *flat) Scattered(uint64)                               {}
-func (f *flat) Iterator() iterator.Iterator                    { return &flatIterator{entries: f.entries} }
+func (f *flat) Keyspaces() []manifest.Keyspace                           { return nil }
+func (f *flat) Acquire(entry.Version) (pin, error)                       { return f, nil }
+func (f *flat) Release()                                                 {}
+func (f *flat) Close() error                                             { return nil }
+func (f *flat) Version() entry.Version                                   { return 1 }
+func (f *flat) From(uintptr)                                             {}
+func (f *flat) Value(_ []byte, e *entry.Entry, _ []byte) ([]byte, error) { return e.Value, nil }
+func (f *flat) Touch(*entry.Entry) bool                                  { return true }
+func (f *flat) Holds(entry.KeyspaceID) bool                              { return true }
+func (f *flat) Floor(entry.KeyspaceID) entry.Version                     { return 0 }
+func (f *flat) Cover() *tombstone.Cover                                  { return nil }
+func (f *flat) Jump(*entry.Entry) uint64                                 { return 0 }
+func (f *flat) Scattered(uint64)                                         {}
+func (f *flat) Iterator() iterator.Iterator                              { return &flatIterator{entries: f.entries} }
 func (f *flat) Get(key []byte, dst *entry.Entry) (bool, error) {
 	i := int(binary.BigEndian.Uint64(key[len(key)-8:])) % len(f.entries)
 	*dst = f.entries[i]
@@ -47,15 +53,17 @@ type flatIterator struct {
 	i       int
 }
 
-func (it *flatIterator) First() bool          { it.i = 0; return true }
-func (it *flatIterator) Last() bool           { it.i = len(it.entries) - 1; return true }
-func (it *flatIterator) SeekGE(_ []byte) bool { return it.First() }
-func (it *flatIterator) SeekLT(_ []byte) bool { return it.Last() }
-func (it *flatIterator) Next() bool           { it.i++; return it.i < len(it.entries) }
-func (it *flatIterator) Prev() bool           { it.i--; return it.i >= 0 }
-func (it *flatIterator) Entry() *entry.Entry  { return &it.entries[it.i] }
-func (it *flatIterator) Err() error           { return nil }
-func (it *flatIterator) Close()               {}
+func (it *flatIterator) First() bool                       { it.i = 0; return true }
+func (it *flatIterator) Last() bool                        { it.i = len(it.entries) - 1; return true }
+func (it *flatIterator) SeekGE(_ []byte) bool              { return it.First() }
+func (it *flatIterator) SeekLT(_ []byte) bool              { return it.Last() }
+func (it *flatIterator) Next() bool                        { it.i++; return it.i < len(it.entries) }
+func (it *flatIterator) Prev() bool                        { it.i--; return it.i >= 0 }
+func (it *flatIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }
+func (it *flatIterator) SkipLT([]byte, entry.Version) bool { return it.Prev() }
+func (it *flatIterator) Entry() *entry.Entry               { return &it.entries[it.i] }
+func (it *flatIterator) Err() error                        { return nil }
+func (it *flatIterator) Close()                            {}
 
 func BenchmarkViewGet(b *testing.B) {
 	db := newFlat(b, 1000)

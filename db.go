@@ -12,12 +12,18 @@ import (
 
 // DB is an open store.
 type DB struct {
-	opts     Options
-	engine   engine
-	commits  committer // nil in a read-only store
-	encoder  encoder
-	counters counters
-	began    time.Time // with a monotonic reading
+	opts      Options
+	engine    engine
+	commits   committer // nil in a read-only store
+	main      *space    // the default keyspace
+	keyspaces keyspaces
+	seed      uint64        // of key hashes
+	now       func() uint64 // the time of expiry, in Unix milliseconds
+	counters  counters
+
+	compression compression
+
+	began time.Time // with a monotonic reading
 
 	exclusive func(func() error) error // runs a function between two commit groups
 
@@ -35,12 +41,9 @@ func newDB(opts Options, e engine, c committer, seed uint64, closers ...func() e
 		clock = time.Now
 	}
 	db := &DB{opts: opts, engine: e, commits: c, closers: closers, began: time.Now()}
-	db.encoder = encoder{
-		threshold: opts.KeyspaceDefaults.ValueThreshold,
-		ttl:       opts.KeyspaceDefaults.TTL,
-		seed:      seed,
-		now:       func() uint64 { return uint64(max(clock().UnixMilli(), 1)) },
-	}
+	db.seed, db.now = seed, func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
+	db.main = db.newSpace(entry.DefaultKeyspace, opts.KeyspaceDefaults)
+	db.loadKeyspaces()
 	return db
 }
 
@@ -168,36 +171,49 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 func (db *DB) Metrics() Metrics {
 	var m Metrics
 	db.counters.fill(&m)
+	m.CompressedFrom, m.CompressedTo = db.compression.rawBytes.Load(), db.compression.storedBytes.Load()
 	if db.usable() == nil {
 		m.Tree = db.engine.Metrics()
 	}
 	return m
 }
 
-// EstimateSize estimates the entries in [lo, hi), in memory and in files, and the
-// bytes of their keys and values, without reading them; nil bounds are open.
+// EstimateSize estimates the entries in [lo, hi) of the default keyspace, in
+// memory and in files, and the bytes of their keys and values as stored, without
+// reading them; nil bounds are open.
 // Versions and deletes count until they are merged away.
 func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	if db.usable() != nil {
 		return 0, 0
 	}
-	slo, shi := storedBounds(lo, hi)
+	return db.estimateSize(db.main, lo, hi)
+}
+
+func (db *DB) estimateSize(s *space, lo, hi []byte) (entries, bytes int64) {
+	slo, shi := s.bounds(lo, hi)
 	n, size, separated := db.engine.Size(slo, shi)
 	return int64(n), int64(size + separated)
 }
 
-// Split returns at most n-1 keys, in order, that cut [lo, hi) into parts of
-// about the same size; nil bounds are open.
+// Split returns at most n-1 keys, in order, that cut [lo, hi) of the default
+// keyspace into parts of about the same size; nil bounds are open.
 func (db *DB) Split(lo, hi []byte, n int) [][]byte {
-	if n < 2 || db.usable() != nil {
+	if db.usable() != nil {
 		return nil
 	}
-	slo, shi := storedBounds(lo, hi)
+	return db.split(db.main, lo, hi, n)
+}
+
+func (db *DB) split(s *space, lo, hi []byte, n int) [][]byte {
+	if n < 2 {
+		return nil
+	}
+	slo, shi := s.bounds(lo, hi)
 	keys := db.engine.Split(slo, shi, n)
 	out := make([][]byte, 0, len(keys))
 	for _, k := range keys {
-		if len(k) > 1 {
-			out = append(out, append([]byte(nil), k[1:]...))
+		if u := userKey(k); len(u) > 0 {
+			out = append(out, append([]byte(nil), u...))
 		}
 	}
 	return out

@@ -19,17 +19,21 @@ type direct struct {
 var directPool = sync.Pool{New: func() any { return new(direct) }}
 
 // Get returns a copy of key's newest value, or ErrKeyNotFound.
-func (db *DB) Get(key []byte) ([]byte, error) {
+func (db *DB) Get(key []byte) ([]byte, error) { return db.get(db.main, key) }
+
+func (db *DB) get(s *space, key []byte) ([]byte, error) {
 	var value []byte
-	found, err := db.read(key, func(p pin, d *direct) error {
+	found, err := db.read(s, key, func(p pin, d *direct) error {
 		v := d.entry.Value
 		if d.entry.Separated {
 			var err error
-			if v, err = pinValue(p, d.key, &d.entry); err != nil {
+			if v, err = pinValue(p, d.key, &d.entry, nil); err != nil {
 				return err
 			}
 		}
-		value = append(make([]byte, 0, len(v)), v...)
+		if value = v; d.entry.Raw == 0 { // else it was decoded into memory of its own
+			value = append(make([]byte, 0, len(v)), v...)
+		}
 		return nil
 	})
 	if err == nil && !found {
@@ -40,11 +44,14 @@ func (db *DB) Get(key []byte) ([]byte, error) {
 
 // Has reports whether key has a value, which is not read.
 func (db *DB) Has(key []byte) (bool, error) {
-	return db.read(key, func(pin, *direct) error { return nil })
+	return db.read(db.main, key, found)
 }
 
+// found is enough to know of a key that was found.
+func found(pin, *direct) error { return nil }
+
 // read looks key up and calls fn, while what it found is valid.
-func (db *DB) read(key []byte, fn func(pin, *direct) error) (bool, error) {
+func (db *DB) read(s *space, key []byte, fn func(pin, *direct) error) (bool, error) {
 	if err := db.usable(); err != nil {
 		return false, err
 	}
@@ -58,13 +65,13 @@ func (db *DB) read(key []byte, fn func(pin, *direct) error) (bool, error) {
 	defer p.Release()
 	d := directPool.Get().(*direct)
 	defer directPool.Put(d)
-	d.key = appendStored(d.key[:0], key)
+	d.key = appendStored(d.key[:0], s.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err := pinGet(p, d.key, &d.entry)
 	if err != nil || !found {
 		return false, err
 	}
-	if d.entry.Kind == entry.Delete || d.entry.Expires != 0 && !d.entry.Live(db.encoder.now()) {
+	if d.entry.Kind == entry.Delete || d.entry.Expires != 0 && !d.entry.Live(db.now()) {
 		return false, nil
 	}
 	return true, fn(p, d)
@@ -72,15 +79,15 @@ func (db *DB) read(key []byte, fn func(pin, *direct) error) (bool, error) {
 
 // Set writes one pair.
 func (db *DB) Set(key, value []byte) error {
-	return db.write(&write{key: key, value: value, kind: entry.Set})
+	return db.write(db.main, &write{key: key, value: value, kind: entry.Set})
 }
 
 // Delete deletes one key, whether or not it is there.
 func (db *DB) Delete(key []byte) error {
-	return db.write(&write{key: key, kind: entry.Delete})
+	return db.write(db.main, &write{key: key, kind: entry.Delete})
 }
 
-func (db *DB) write(wr *write) error {
+func (db *DB) write(s *space, wr *write) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
@@ -89,12 +96,13 @@ func (db *DB) write(wr *write) error {
 	}
 	w := newWrites()
 	defer w.recycle()
-	w.arena, w.key = db.encoder.append(w.arena, wr, db.encoder.now, w.key)
+	w.arena, w.key = s.encoder.Load().append(w.arena, wr, db.now, w.key)
 	w.request = commit.Request{
 		Payload:   w.arena,
 		Records:   1,
 		Isolation: commit.LastWriterWins,
 		Synced:    db.synced(DefaultDurability),
+		Admission: s.admission(),
 	}
 	_, err := db.commit(nil, &w.request)
 	return err
@@ -103,19 +111,22 @@ func (db *DB) write(wr *write) error {
 // CompareAndSet writes a pair if the key's version is still version, 0 meaning
 // that it has no value; else it is ErrVersionMismatch.
 func (db *DB) CompareAndSet(key, value []byte, version uint64) error {
-	return db.compareAndWrite(&write{key: key, value: value, kind: entry.Set}, version)
+	return db.compareAndWrite(nil, &write{key: key, value: value, kind: entry.Set}, version)
 }
 
 // CompareAndDelete deletes a key if its version is still version; else it is
 // ErrVersionMismatch.
 func (db *DB) CompareAndDelete(key []byte, version uint64) error {
-	return db.compareAndWrite(&write{key: key, kind: entry.Delete}, version)
+	return db.compareAndWrite(nil, &write{key: key, kind: entry.Delete}, version)
 }
 
-// compareAndWrite runs again after a conflict: then somebody wrote the key, and
+// compareAndWrite writes to ks, nil being the default keyspace. It runs again after a conflict: then somebody wrote the key, and
 // the comparison fails, unless what they wrote is gone again.
-func (db *DB) compareAndWrite(wr *write, version uint64) error {
+func (db *DB) compareAndWrite(ks *Keyspace, wr *write, version uint64) error {
 	err := db.update(nil, TxnOptions{Update: true}, func(t *Txn) error {
+		if ks != nil {
+			t = t.In(ks)
+		}
 		var now uint64
 		switch it, err := t.Get(wr.key); {
 		case err == nil:

@@ -18,6 +18,20 @@
 //		return nil
 //	})
 //
+// # Keyspaces
+//
+// A Keyspace is a part of the store with keys and options of its own. One
+// transaction reads and writes any number of them:
+//
+//	users, err := db.Keyspace("users")
+//	...
+//	err = db.Update(func(txn *brock.Txn) error {
+//		if err := txn.In(users).Set(id, profile); err != nil {
+//			return err
+//		}
+//		return txn.Set([]byte("last user"), id) // in the default keyspace
+//	})
+//
 // # Lifetimes
 //
 // A []byte that is handed out is read-only, and valid
@@ -33,7 +47,7 @@
 //
 // # Concurrency
 //
-// A DB and a Writer may be used by any number of goroutines at once. A Txn, an
+// A DB, a Keyspace and a Writer may be used by any number of goroutines at once. A Txn, an
 // Iterator, an Item and a Batch belong to one goroutine at a time; but each of
 // the iterators of a read-only transaction may be on a goroutine of its own.
 //

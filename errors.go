@@ -9,23 +9,24 @@ import (
 
 // The errors of the package; test for them with errors.Is.
 var (
-	ErrKeyNotFound     = errs.ErrKeyNotFound     // no value that this reader may see
-	ErrConflict        = errs.ErrConflict        // run the transaction again; nothing was written
-	ErrVersionMismatch = errs.ErrVersionMismatch // from CompareAndSet and CompareAndDelete; also an ErrConflict
-	ErrReadOnly        = errs.ErrReadOnly        // a write in a read-only transaction or store
-	ErrTxnDone         = errs.ErrTxnDone         // the transaction was committed or discarded
-	ErrClosed          = errs.ErrClosed          // the store is closed
-	ErrLocked          = errs.ErrLocked          // someone has the store open; the text says who, errors.As a *vfs.LockedError
-	ErrInvalid         = errs.ErrInvalid         // an argument or option that can't be; OptionError names the field
-	ErrExist           = errs.ErrExist           // Options.MustBeNew, and there is a store
-	ErrNotExist        = errs.ErrNotExist        // Options.MustExist or ReadOnly, and there is none
-	ErrCorrupt         = errs.ErrCorrupt         // damaged data; CorruptionError says where
-	ErrFormat          = errs.ErrFormat          // written by a newer release
-	ErrForeign         = errs.ErrForeign         // the directory holds something else
-	ErrNoSpace         = errs.ErrNoSpace         // no disk space, or no more below DiskLimit: nothing was written, unless it is ErrStopped too; deletes may go on, and all does when there is space
-	ErrVersionGone     = errs.ErrVersionGone     // TxnOptions.ReadAt is older than what is retained
-	ErrUnsupported     = errs.ErrUnsupported     // not on this platform, or not in this mode
-	ErrStopped         = errs.ErrStopped         // a write or sync failed earlier: reads go on, writes don't before the store is opened again
+	ErrKeyNotFound      = errs.ErrKeyNotFound      // no value that this reader may see
+	ErrKeyspaceNotFound = errs.ErrKeyspaceNotFound // the keyspace was dropped, or is to be opened in a read-only store that has none of that name
+	ErrConflict         = errs.ErrConflict         // run the transaction again; nothing was written
+	ErrVersionMismatch  = errs.ErrVersionMismatch  // from CompareAndSet and CompareAndDelete; also an ErrConflict
+	ErrReadOnly         = errs.ErrReadOnly         // a write in a read-only transaction or store
+	ErrTxnDone          = errs.ErrTxnDone          // the transaction was committed or discarded
+	ErrClosed           = errs.ErrClosed           // the store is closed
+	ErrLocked           = errs.ErrLocked           // someone has the store open; the text says who, errors.As a *vfs.LockedError
+	ErrInvalid          = errs.ErrInvalid          // an argument or option that can't be; OptionError names the field
+	ErrExist            = errs.ErrExist            // Options.MustBeNew, and there is a store
+	ErrNotExist         = errs.ErrNotExist         // Options.MustExist or ReadOnly, and there is none
+	ErrCorrupt          = errs.ErrCorrupt          // damaged data; CorruptionError says where
+	ErrFormat           = errs.ErrFormat           // written by a newer release
+	ErrForeign          = errs.ErrForeign          // the directory holds something else
+	ErrNoSpace          = errs.ErrNoSpace          // no disk space, or no more below DiskLimit: nothing was written, unless it is ErrStopped too; deletes may go on, and all does when there is space
+	ErrVersionGone      = errs.ErrVersionGone      // TxnOptions.ReadAt is older than what is retained
+	ErrUnsupported      = errs.ErrUnsupported      // not on this platform, or not in this mode
+	ErrStopped          = errs.ErrStopped          // a write or sync failed earlier: reads go on, writes don't before the store is opened again
 )
 
 // The refusals of a key or value. All are ErrInvalid, and a transaction or

@@ -14,6 +14,8 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // fakeEngine is an engine of one sorted slice, replaced at every publication. It
@@ -26,14 +28,16 @@ type fakeEngine struct {
 	closed  atomic.Bool
 
 	mu      sync.Mutex
-	applied []entry.Entry // not yet published
+	applied []entry.Entry    // not yet published
+	layout  *manifest.Layout // for its keyspaces
+	deletes atomic.Pointer[tombstone.Set]
 	values  map[string][]byte
 	fault   error // returned by every read
 	discard bool  // Apply forgets
 }
 
 func newFakeEngine(t testing.TB) *fakeEngine {
-	e := &fakeEngine{t: t, values: map[string][]byte{}}
+	e := &fakeEngine{t: t, values: map[string][]byte{}, layout: manifest.NewLayout()}
 	e.data.Store(new([]entry.Entry))
 	return e
 }
@@ -52,6 +56,10 @@ func (e *fakeEngine) Apply(payload []byte, _ commit.Position) error {
 			return err
 		}
 		payload = payload[r.Size:]
+		if r.Kind == entry.RangeDelete {
+			e.deletes.Store(e.deletes.Load().With(tombstone.Tombstone{Lo: bytes.Clone(r.Key), Hi: bytes.Clone(r.Value), Version: r.Version}))
+			continue
+		}
 		n := entry.Entry{Key: bytes.Clone(r.Key), Version: r.Version, Kind: r.Kind, Meta: r.Meta, Expires: r.Expires}
 		if r.Own {
 			e.values[valueName(r.Key, r.Version)] = append([]byte{}, r.Value...)
@@ -87,15 +95,19 @@ func (e *fakeEngine) Prepare(int) error                         { return nil }
 
 func (e *fakeEngine) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
 	data := *e.data.Load()
+	v := e.deletes.Load().Newest(key, entry.MaxVersion)
 	i := seekFake(data, key)
 	if i < len(data) && bytes.Equal(data[i].Key, key) {
-		return data[i].Version, true, nil
+		v = max(v, data[i].Version)
 	}
-	return 0, false, nil
+	return v, v > 0, nil
 }
 
 func (e *fakeEngine) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
 	data := *e.data.Load()
+	if e.deletes.Load().ChangedSince(lo, hi, since) {
+		return true, nil
+	}
 	for i := seekFake(data, lo); i < len(data) && (hi == nil || bytes.Compare(data[i].Key, hi) < 0); i++ {
 		if data[i].Version > since {
 			return true, nil
@@ -125,7 +137,40 @@ func (e *fakeEngine) Acquire(at entry.Version) (pin, error) {
 		at = visible
 	}
 	e.pins.Add(1)
-	return &fakePin{e: e, data: *e.data.Load(), at: at}, nil
+	return &fakePin{e: e, data: *e.data.Load(), at: at, layout: e.current()}, nil
+}
+
+func (e *fakeEngine) current() *manifest.Layout {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.layout
+}
+
+func (e *fakeEngine) edit(edit *manifest.Edit) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next, err := e.layout.Apply(edit)
+	if err == nil {
+		e.layout = next
+	}
+	return err
+}
+
+func (e *fakeEngine) Keyspaces() []manifest.Keyspace { return e.current().Keyspaces() }
+
+func (e *fakeEngine) CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest.Keyspace, error) {
+	k := manifest.Keyspace{ID: entry.KeyspaceID(e.current().NextKeyspace()), Name: name, Options: o}
+	return k, e.edit(&manifest.Edit{SetKeyspaces: []manifest.Keyspace{k}})
+}
+
+func (e *fakeEngine) SetKeyspace(id entry.KeyspaceID, o manifest.KeyspaceOptions) error {
+	k := *e.current().Keyspace(id)
+	k.Options = o
+	return e.edit(&manifest.Edit{SetKeyspaces: []manifest.Keyspace{k}})
+}
+
+func (e *fakeEngine) DropKeyspace(id entry.KeyspaceID) error {
+	return e.edit(&manifest.Edit{DropKeyspaces: []entry.KeyspaceID{id}})
 }
 
 func (e *fakeEngine) Visible() entry.Version { return entry.Version(e.visible.Load()) }
@@ -166,6 +211,7 @@ type fakePin struct {
 	e        *fakeEngine
 	data     []entry.Entry
 	at       entry.Version
+	layout   *manifest.Layout
 	released atomic.Bool
 }
 
@@ -175,9 +221,11 @@ func (p *fakePin) check() {
 	}
 }
 
-func (p *fakePin) Version() entry.Version { return p.at }
+func (p *fakePin) Version() entry.Version         { return p.at }
+func (p *fakePin) Holds(id entry.KeyspaceID) bool { return p.layout.Keyspace(id) != nil }
 
-func (p *fakePin) From(uintptr) {}
+func (p *fakePin) From(uintptr)                         {}
+func (p *fakePin) Floor(entry.KeyspaceID) entry.Version { return 0 }
 
 func (p *fakePin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	p.check()
@@ -188,13 +236,13 @@ func (p *fakePin) Get(key []byte, dst *entry.Entry) (bool, error) {
 		if p.data[i].Version <= p.at {
 			*dst = p.data[i]
 			dst.Key = nil
-			return true, nil
+			return dst.Version >= p.e.deletes.Load().Newest(key, p.at), nil
 		}
 	}
 	return false, nil
 }
 
-func (p *fakePin) Value(key []byte, n *entry.Entry) ([]byte, error) {
+func (p *fakePin) Value(key []byte, n *entry.Entry, _ []byte) ([]byte, error) {
 	p.check()
 	if !n.Separated {
 		return append([]byte{}, n.Value...), nil
@@ -214,6 +262,11 @@ func (p *fakePin) Scattered(uint64)           { p.check() }
 func (p *fakePin) Touch(n *entry.Entry) bool  { p.check(); return n.Version%2 == 0 }
 
 func (p *fakePin) Iterator() iterator.Iterator { return &fakeIterator{pin: p, i: -1} }
+
+func (p *fakePin) Cover() *tombstone.Cover {
+	p.check()
+	return tombstone.NewCover(p.at, p.e.deletes.Load())
+}
 
 func (p *fakePin) Release() {
 	if p.released.Swap(true) {
@@ -254,14 +307,16 @@ func (it *fakeIterator) at(i int) bool {
 	return true
 }
 
-func (it *fakeIterator) First() bool            { return it.at(0) }
-func (it *fakeIterator) Last() bool             { return it.at(len(it.pin.data) - 1) }
-func (it *fakeIterator) SeekGE(key []byte) bool { return it.at(seekFake(it.pin.data, key)) }
-func (it *fakeIterator) SeekLT(key []byte) bool { return it.at(seekFake(it.pin.data, key) - 1) }
-func (it *fakeIterator) Next() bool             { return it.i >= 0 && it.at(it.i+1) }
-func (it *fakeIterator) Prev() bool             { return it.i >= 0 && it.at(it.i-1) }
-func (it *fakeIterator) Entry() *entry.Entry    { return &it.entry }
-func (it *fakeIterator) Err() error             { return it.err }
+func (it *fakeIterator) First() bool                       { return it.at(0) }
+func (it *fakeIterator) Last() bool                        { return it.at(len(it.pin.data) - 1) }
+func (it *fakeIterator) SeekGE(key []byte) bool            { return it.at(seekFake(it.pin.data, key)) }
+func (it *fakeIterator) SeekLT(key []byte) bool            { return it.at(seekFake(it.pin.data, key) - 1) }
+func (it *fakeIterator) Next() bool                        { return it.i >= 0 && it.at(it.i+1) }
+func (it *fakeIterator) Prev() bool                        { return it.i >= 0 && it.at(it.i-1) }
+func (it *fakeIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }
+func (it *fakeIterator) SkipLT([]byte, entry.Version) bool { return it.Prev() }
+func (it *fakeIterator) Entry() *entry.Entry               { return &it.entry }
+func (it *fakeIterator) Err() error                        { return it.err }
 func (it *fakeIterator) Close() {
 	if it.closed {
 		it.pin.e.t.Error("source iterator closed twice")
@@ -277,11 +332,14 @@ func openFake(t testing.TB, o Options) (*DB, *fakeEngine) {
 		t.Fatal(err)
 	}
 	e := newFakeEngine(t)
-	var c committer
+	var db *DB
 	if o.Mode == ReadWrite {
-		c = commit.New(commit.Config{Store: e, Journal: e, HashSeed: 42})
+		c := commit.New(commit.Config{Store: e, Journal: e, HashSeed: 42})
+		db = newDB(o, e, c, 42)
+		db.exclusive = c.Do
+	} else {
+		db = newDB(o, e, nil, 42)
 	}
-	db := newDB(o, e, c, 42)
 	t.Cleanup(func() {
 		db.Close()
 		if n := e.pins.Load(); n != 0 && !t.Failed() {

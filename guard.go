@@ -17,4 +17,6 @@ func pinGet(p pin, key []byte, e *entry.Entry) (found bool, err error) {
 }
 
 // pinValue needs no guard of its own: what reads segments has one.
-func pinValue(p pin, key []byte, e *entry.Entry) ([]byte, error) { return p.Value(key, e) }
+func pinValue(p pin, key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+	return p.Value(key, e, dst)
+}

@@ -93,15 +93,20 @@ func (s session) Commit() (conflict bool, err error) {
 }
 
 // TestHistories has concurrent transactions read and lengthen lists, by key and
-// by range, while memtables are flushed and runs merged all the time, and looks
-// for anomalies that their level forbids.
+// by range, in one keyspace or in three, while memtables are flushed and runs
+// merged all the time, and looks for anomalies that their level forbids.
 func TestHistories(t *testing.T) {
-	for name, forbids := range map[string]history.Level{"serializable": history.StrictSerializable, "snapshot": history.SnapshotIsolation} {
+	for name, forbids := range map[string]history.Level{"serializable": history.StrictSerializable, "snapshot": history.SnapshotIsolation,
+		"serializable over keyspaces": history.StrictSerializable} {
 		t.Run(name, func(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			db := openTest(t, Options{Tuning: Tuning{MemtableSize: 64 << 10}})
 			var recorder history.Recorder
-			run := lists{db: db, isolation: levels[name].isolation, recorder: &recorder}
+			level, _, _ := strings.Cut(name, " ")
+			run := lists{db: db, isolation: levels[level].isolation, recorder: &recorder, in: []*Keyspace{nil}}
+			if level != name {
+				run.in = append(run.in, keyspace(t, db, "a"), keyspace(t, db, "b"))
+			}
 			underFlushes(t, db, func() {
 				var clients sync.WaitGroup
 				for client := range 6 {
@@ -160,8 +165,9 @@ func underFlushes(t *testing.T, db *DB, fn func()) {
 	background.Wait()
 }
 
-// lists are transactions on lists of numbers.
+// lists are transactions on lists of numbers, which are spread over keyspaces.
 type lists struct {
+	in        []*Keyspace
 	db        *DB
 	isolation Isolation
 	recorder  *history.Recorder
@@ -183,33 +189,37 @@ func (l *lists) transaction(r *rand.Rand, id, age int) error {
 	const keys = 5
 	name := func(k int) string { return fmt.Sprintf("list %d %d", age, k) }
 	for op := range 1 + r.IntN(4) {
-		switch key := name(r.IntN(keys)); r.IntN(4) {
+		k := r.IntN(keys)
+		key, home := name(k), txn.In(l.in[k%len(l.in)])
+		switch r.IntN(4) {
 		case 0: // all of the age
 			found := map[string][]int{}
-			for it, err := range txn.Prefix(fmt.Appendf(nil, "list %d ", age)) {
-				if err != nil {
-					return err
-				}
-				if found[string(it.Key())], err = decodeList(it); err != nil {
-					return err
+			for _, ks := range l.in {
+				for it, err := range txn.In(ks).Prefix(fmt.Appendf(nil, "list %d ", age)) {
+					if err != nil {
+						return err
+					}
+					if found[string(it.Key())], err = decodeList(it); err != nil {
+						return err
+					}
 				}
 			}
 			for k := range keys {
 				x.Ops = append(x.Ops, history.Read(name(k), found[name(k)]...))
 			}
 		case 1:
-			list, err := getList(txn, key)
+			list, err := getList(home, key)
 			if err != nil {
 				return err
 			}
 			x.Ops = append(x.Ops, history.Read(key, list...))
 		default:
-			list, err := getList(txn, key)
+			list, err := getList(home, key)
 			if err != nil {
 				return err
 			}
 			number := id*10 + op
-			if err := txn.Set(b(key), encodeList(append(list, number), r)); err != nil {
+			if err := home.Set(b(key), encodeList(append(list, number), r)); err != nil {
 				return err
 			}
 			x.Ops = append(x.Ops, history.Append(key, number))

@@ -8,7 +8,7 @@ import (
 
 // adopt enters it into the list of open iterators, and gives it a hold of the
 // pin. It reports false, with it.err set, if the transaction has just ended.
-func (t *Txn) adopt(it *Iterator) bool {
+func (t *transaction) adopt(it *Iterator) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.state.Load() != txnOpen {
@@ -80,7 +80,7 @@ func (it *Iterator) orphaned() *orphan {
 // has leaked, when that is collected.
 type orphan struct {
 	src  iterator.Iterator
-	txn  *Txn
+	txn  *transaction
 	done atomic.Bool
 }
 

@@ -3,13 +3,14 @@ package brock
 import (
 	"time"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 )
 
 // Item is one version of one key, as a transaction or iterator found it. Its
 // value is fetched when asked for.
 type Item struct {
-	txn   *Txn
+	txn   *transaction
 	lent  lentKeys     // of an iterator's item
 	e     *entry.Entry // own, or the iterator's; nil once an iterator left it
 	ahead *slot        // where the value is read ahead, if it is
@@ -38,35 +39,52 @@ func (it *Item) KeyCopy(dst []byte) []byte { return append(dst[:0], it.Key()...)
 
 // Value is the item's value: without a copy where that can be, read-only, never
 // nil without an error, and valid as the package comment says. The value of a
-// deleted item is ErrKeyNotFound.
+// deleted item is ErrKeyNotFound. A compressed value is decoded into new memory
+// (ValueCopy and ValueFunc need none), which an item of Txn.Get keeps.
 func (it *Item) Value() ([]byte, error) {
-	if it.txn == nil {
-		return nil, ErrTxnDone
-	}
-	if err := it.txn.usable(); err != nil {
+	if err := it.usable(); err != nil {
 		return nil, err
 	}
-	if it.e == nil {
-		return nil, errIteratorClosed
+	v, err := it.value(nil)
+	if err != nil {
+		return nil, err
 	}
-	v, err := it.value()
-	if debug && err == nil {
+	if e := it.e; e.Raw != 0 && e == &it.own && it.ahead == nil {
+		// The item keeps what was decoded, as an inline value.
+		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
+	}
+	if debug {
 		v = it.txn.lend(v)
 	}
-	return v, err
+	return v, nil
 }
 
-func (it *Item) value() ([]byte, error) {
+// usable returns nil while the item's value may be asked for.
+func (it *Item) usable() error {
+	if it.txn == nil {
+		return ErrTxnDone
+	}
+	if err := it.txn.usable(); err != nil {
+		return err
+	}
+	if it.e == nil {
+		return errIteratorClosed
+	}
+	return nil
+}
+
+// value is the value: of a compressed one, in dst if its capacity is enough.
+func (it *Item) value(dst []byte) ([]byte, error) {
 	switch e := it.e; {
 	case e.Kind == entry.Delete:
 		return nil, ErrKeyNotFound
 	case it.ahead != nil:
 		return it.ahead.wait(it.txn.pin)
-	case e.Separated:
+	case e.Separated || e.Raw != 0:
 		if e != &it.own {
 			it.fetched++
 		}
-		return it.txn.value(e)
+		return it.txn.value(e, dst)
 	case e.Value == nil:
 		return empty, nil
 	default:
@@ -79,9 +97,13 @@ var empty = []byte{}
 
 // ValueCopy appends the value to dst[:0] and returns it; it is the caller's.
 func (it *Item) ValueCopy(dst []byte) ([]byte, error) {
-	v, err := it.Value()
-	if err != nil {
+	if err := it.usable(); err != nil {
 		return nil, err
+	}
+	direct := it.decodes()
+	v, err := it.value(dst)
+	if err != nil || direct {
+		return v, err
 	}
 	if dst == nil {
 		dst = empty
@@ -89,12 +111,28 @@ func (it *Item) ValueCopy(dst []byte) ([]byte, error) {
 	return append(dst[:0], v...), nil
 }
 
+// decodes reports whether value decodes, into memory that nobody else uses.
+func (it *Item) decodes() bool { return it.e.Raw != 0 && it.ahead == nil }
+
 // ValueFunc calls fn with the value, which is valid until fn returns.
 func (it *Item) ValueFunc(fn func(value []byte) error) error {
-	v, err := it.Value()
+	if err := it.usable(); err != nil {
+		return err
+	}
+	if !it.decodes() {
+		v, err := it.Value()
+		if err != nil {
+			return err
+		}
+		return fn(v)
+	}
+	buf := valuePool.Get().(*[]byte)
+	defer recycleValue(buf)
+	v, err := it.value(*buf)
 	if err != nil {
 		return err
 	}
+	*buf = v
 	return fn(v)
 }
 
@@ -139,4 +177,4 @@ func (it *Item) Deleted() bool { return it.e != nil && it.e.Kind == entry.Delete
 func (it *Item) OnlyLatest() bool { return it.e != nil && it.e.Kind == entry.SetLatest }
 
 // place makes e, which belongs to an iterator of txn, the item.
-func (it *Item) place(txn *Txn, e *entry.Entry) { it.txn, it.e, it.ahead = txn, e, nil }
+func (it *Item) place(txn *transaction, e *entry.Entry) { it.txn, it.e, it.ahead = txn, e, nil }

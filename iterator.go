@@ -10,8 +10,8 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
-// IteratorOptions bounds and shapes an iteration. The zero value walks every
-// key forward. Bounds and prefix are copied.
+// IteratorOptions bounds and shapes an iteration over the keyspace that its Txn
+// addresses. The zero value walks every key of that forward. Bounds and prefix are copied.
 type IteratorOptions struct {
 	Lower, Upper []byte                           // keys in [Lower, Upper); nil = open
 	Prefix       []byte                           // and with this prefix
@@ -37,17 +37,11 @@ func (o *IteratorOptions) validate() error {
 	return nil
 }
 
-// bounds are the stored bounds.
-func (o *IteratorOptions) bounds() (lo, hi []byte) {
-	lo, hi = storedBounds(o.Lower, o.Upper)
+// bounds are the stored bounds in a keyspace.
+func (o *IteratorOptions) bounds(s *space) (lo, hi []byte) {
+	lo, hi = s.bounds(o.Lower, o.Upper)
 	if len(o.Prefix) > 0 {
-		p := appendStored(make([]byte, 0, len(o.Prefix)+1), o.Prefix)
-		if bytes.Compare(p, lo) > 0 {
-			lo = p
-		}
-		if end := afterPrefix(p); bytes.Compare(end, hi) < 0 {
-			hi = end
-		}
+		lo, hi = s.within(o.Prefix, lo, hi)
 	}
 	return lo, hi
 }
@@ -56,7 +50,8 @@ func (o *IteratorOptions) bounds() (lo, hi []byte) {
 // transaction's own writes too, up to the last Rewind or Seek. It is used by one
 // goroutine at a time, and ended by Close. A new Iterator is at no item.
 type Iterator struct {
-	txn    *Txn
+	txn    *transaction // nil in a zero Iterator
+	space  *space
 	opts   IteratorOptions
 	walk   walk     // the store's side
 	over   *overlay // the transaction's writes over it; nil in a read-only one
@@ -85,7 +80,7 @@ type Iterator struct {
 
 // NewIterator returns an iterator of what the transaction sees. Close it.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
-	it := &Iterator{txn: t, opts: o}
+	it := &Iterator{txn: t.transaction, space: t.space, opts: o}
 	if it.err = o.validate(); it.err == nil {
 		it.err = t.usable()
 	}
@@ -95,11 +90,20 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	w := &it.walk
 	w.key = it.firstKey[:0]
-	w.txn, w.src, w.at, w.since, w.all = t, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
-	w.lo, w.hi = o.bounds()
+	w.txn, w.src, w.at, w.since, w.all = t.transaction, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
+	w.lo, w.hi = o.bounds(t.space)
+	cover := t.pin.Cover()
+	if w.all && (cover != nil || t.writes != nil) {
+		w.marks = &markers{Iterator: w.src, at: w.at}
+		w.src = w.marks
+	}
+	w.setCover(cover)
 	if t.writes != nil {
-		it.over = &overlay{walk: w, writes: t.writes}
+		it.over = &overlay{walk: w, writes: t.writes, cover: cover}
 		it.tracks = t.isolation == Serializable
+		if w.marks != nil {
+			w.marks.over = it.over
+		}
 	}
 	if o.Prefetch > 0 && !o.KeysOnly {
 		it.window = newWindow(it, o.Prefetch)
@@ -127,14 +131,14 @@ func (it *Iterator) Rewind() {
 // Seek moves to the first item whose key is key or comes after it in the
 // direction of travel. An empty key is Rewind.
 func (it *Iterator) Seek(key []byte) {
-	if len(key) == 0 {
+	if len(key) == 0 || it.txn == nil || it.closed.Load() {
 		it.Rewind()
 		return
 	}
 	if it.scratch == nil {
 		it.scratch = it.firstScratch[:]
 	}
-	it.scratch = appendStored(it.scratch[:0], key)
+	it.scratch = appendStored(it.scratch[:0], it.space.prefix, key)
 	if it.opts.Reverse {
 		it.scratch = append(it.scratch, 0) // the least key that is greater
 	}

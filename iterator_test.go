@@ -3,6 +3,7 @@ package brock
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -16,15 +17,35 @@ type version struct {
 	version    uint64 // 0 = pending
 	deleted    bool
 	expires    time.Time
+	ranged     bool   // the delete of all keys from key
+	upper      string // up to this
 }
 
 // model is what a transaction must see: committed versions, newest first per
 // key, and pending writes.
 type model struct {
 	committed []version
-	pending   map[string]version
-	now       time.Time
+	ranges    []version // deletes of ranges
+	ownWrites
+	now time.Time
 }
+
+// ownWrites is what a transaction has written.
+type ownWrites struct {
+	own     map[string]version
+	deletes []version // of ranges
+}
+
+func (p *ownWrites) write(v version) {
+	if !v.ranged {
+		p.own[v.key] = v
+		return
+	}
+	maps.DeleteFunc(p.own, func(k string, _ version) bool { return v.covers(k) })
+	p.deletes = append(p.deletes, v)
+}
+
+func (v version) covers(key string) bool { return v.ranged && v.key <= key && key < v.upper }
 
 // list is the model's answer, in the direction of travel.
 func (m *model) list(o *IteratorOptions, at uint64) (out []version) {
@@ -32,7 +53,7 @@ func (m *model) list(o *IteratorOptions, at uint64) (out []version) {
 	for _, v := range m.committed {
 		keys[v.key] = true
 	}
-	for k := range m.pending {
+	for k := range m.own {
 		keys[k] = true
 	}
 	var sorted []string
@@ -55,7 +76,7 @@ func (m *model) list(o *IteratorOptions, at uint64) (out []version) {
 
 func (m *model) key(k string, o *IteratorOptions, at uint64) (out []version) {
 	live := func(v version) bool { return !v.deleted && (v.expires.IsZero() || v.expires.After(m.now)) }
-	p, mine := m.pending[k]
+	p, mine := m.own[k]
 	if mine {
 		if !o.AllVersions {
 			if live(p) {
@@ -65,17 +86,35 @@ func (m *model) key(k string, o *IteratorOptions, at uint64) (out []version) {
 		}
 		out = append(out, p)
 	}
+	gone := !mine && slices.ContainsFunc(m.deletes, func(v version) bool { return v.covers(k) })
+	if gone && !o.AllVersions {
+		return nil
+	}
+	above := at + 1 // the newer version before the next
 	for i := len(m.committed) - 1; i >= 0; i-- {
 		v := m.committed[i]
 		if v.key != k || v.version > at {
 			continue
 		}
+		mark := uint64(0) // the newest delete of a range between both
+		for _, d := range m.ranges {
+			if d.covers(k) && d.version > v.version && d.version < above {
+				mark = max(mark, d.version)
+			}
+		}
 		if !o.AllVersions {
-			if v.version > o.Since && live(v) {
+			if v.version > o.Since && mark == 0 && live(v) {
 				return []version{v}
 			}
 			return nil
 		}
+		above = v.version
+		if gone {
+			out = append(out, version{key: k, deleted: true})
+		} else if mark > o.Since {
+			out = append(out, version{key: k, version: mark, deleted: true})
+		}
+		gone = false
 		if v.version > o.Since {
 			out = append(out, v)
 		}
@@ -111,18 +150,21 @@ func randomKey(r *rand.Rand) string {
 
 // fill commits random transactions and returns the model of them.
 func fill(t testing.TB, db *DB, r *rand.Rand, commits int, now time.Time) *model {
-	m := &model{pending: map[string]version{}, now: now}
+	m := &model{ownWrites: ownWrites{own: map[string]version{}}, now: now}
 	for range commits {
-		pending := map[string]version{}
+		p := ownWrites{own: map[string]version{}}
 		txn := db.NewTransaction(true)
 		for range 1 + r.IntN(6) {
-			v := m.randomWrite(t, txn, r)
-			pending[v.key] = v
+			p.write(m.randomWrite(t, txn, r))
 		}
 		must(t, txn.Commit())
-		for _, v := range pending {
+		for _, v := range p.own {
 			v.version = txn.CommitVersion()
 			m.committed = append(m.committed, v)
+		}
+		for _, v := range p.deletes {
+			v.version = txn.CommitVersion()
+			m.ranges = append(m.ranges, v)
 		}
 	}
 	return m
@@ -130,6 +172,14 @@ func fill(t testing.TB, db *DB, r *rand.Rand, commits int, now time.Time) *model
 
 func (m *model) randomWrite(t testing.TB, txn *Txn, r *rand.Rand) version {
 	v := version{key: randomKey(r)}
+	if r.IntN(8) == 0 {
+		v.ranged, v.upper = true, randomKey(r)
+		if v.upper <= v.key {
+			v.key, v.upper = v.upper, v.key+"\x00"
+		}
+		must(t, txn.DeleteRange(b(v.key), b(v.upper)))
+		return v
+	}
 	if r.IntN(4) == 0 {
 		v.deleted = true
 		must(t, txn.Delete(b(v.key)))
@@ -214,8 +264,7 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 	mayWrite := txn.writes != nil
 	for range r.IntN(12) {
 		if mayWrite {
-			v := m.randomWrite(t, txn, r)
-			m.pending[v.key] = v
+			m.write(m.randomWrite(t, txn, r))
 		}
 	}
 	for range 8 {
@@ -225,8 +274,7 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 		w := walker{t: t, it: it, o: o, m: m, at: at}
 		for range 40 {
 			if mayWrite && r.IntN(10) == 0 {
-				v := m.randomWrite(t, txn, r)
-				m.pending[v.key] = v
+				m.write(m.randomWrite(t, txn, r))
 			}
 			w.step(r)
 			if t.Failed() {
@@ -320,8 +368,7 @@ func TestGetAgreesWithModel(t *testing.T) {
 		must(t, err)
 		for range 60 {
 			if r.IntN(3) == 0 {
-				v := m.randomWrite(t, txn, r)
-				m.pending[v.key] = v
+				m.write(m.randomWrite(t, txn, r))
 			}
 			key := randomKey(r)
 			want, got := "-", "-"

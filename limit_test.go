@@ -7,7 +7,7 @@ func TestHugeValuesAreAlwaysSeparated(t *testing.T) {
 	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{ValueThreshold: -1}})
 	must(t, db.Set(b("huge"), make([]byte, maxInline)))
 	must(t, db.Set(b("big"), make([]byte, maxInline-1)))
-	wantEqual(t, "huge", db.encoder.separates(&write{value: make([]byte, maxInline)}), true)
+	wantEqual(t, "huge", db.main.encoder.Load().separates(&write{value: make([]byte, maxInline)}), true)
 	must(t, db.Compact(t.Context()))
 	for key, size := range map[string]int{"huge": maxInline, "big": maxInline - 1} {
 		v, err := db.Get(b(key))

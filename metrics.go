@@ -15,10 +15,14 @@ type Metrics struct {
 	Iterators int64 // iterators made
 	Commits   int64 // transactions, batches and writer groups written
 	Entries   int64 // entries written by them
-	Bytes     int64 // bytes of their records: the raw data, and 24 to 31 bytes an entry
+	Bytes     int64 // bytes of their records: keys, values as stored, and 24 to 31 bytes an entry
 	Conflicts int64 // commits refused
 	Retries   int64 // runs of an Update after the first
-	Leaked    int64 // transactions never discarded, found by the garbage collector
+
+	CompressedFrom int64 // bytes of values that were compressed
+	CompressedTo   int64 // what is stored of them
+
+	Leaked int64 // transactions never discarded, found by the garbage collector
 
 	ReadLatency   Histogram // of a sample of the point reads
 	CommitLatency Histogram // from Commit to its return
@@ -106,6 +110,9 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "reads       %d, iterators %d; %v\n", m.Reads, m.Iterators, m.ReadLatency)
 	fmt.Fprintf(&b, "commits     %d with %d entries, %s; conflicts %d, retries %d\n", m.Commits, m.Entries, sizeString(m.Bytes), m.Conflicts, m.Retries)
 	fmt.Fprintf(&b, "            %v\n", m.CommitLatency)
+	if m.CompressedTo > 0 {
+		fmt.Fprintf(&b, "compressed  %s to %s\n", sizeString(m.CompressedFrom), sizeString(m.CompressedTo))
+	}
 	fmt.Fprintf(&b, "syncs       %v\n", m.SyncLatency)
 	fmt.Fprintf(&b, "memtables   %d with %d entries, %s\n", t.Memtables, t.MemtableEntries, sizeString(t.MemtableBytes))
 	fmt.Fprintf(&b, "runs        %d in %d files with %d entries, %s\n", t.Runs, t.RunFiles, t.RunEntries, sizeString(t.RunBytes))

@@ -27,7 +27,7 @@ type Options struct {
 	DiskLimit   int64      // bytes of all files: ErrNoSpace before they are more, as on a full disk; work in the background may exceed it for a while; 0 = none, at least 1 MB
 	MemoryLimit int64      // bytes for memtables, indexes and filters; 0 = DefaultMemoryLimit, at least 4 MB
 
-	KeyspaceDefaults KeyspaceOptions // how entries are kept
+	KeyspaceDefaults KeyspaceOptions // how the default keyspace's entries are kept; what a named one doesn't choose when it is made
 	Maintenance      Maintenance     // how the store looks after its space
 	Tuning           Tuning          // for experts; zero fields follow from MemoryLimit
 }
@@ -51,12 +51,33 @@ const (
 	Buffered                            // survives a crash of the process, and a power loss after the next Sync
 )
 
-// KeyspaceOptions says how the entries of a keyspace are kept.
+// KeyspaceOptions says how the entries of a keyspace are kept. Those of a named
+// keyspace are stored with it; there a negative TTL or Age is none, for stores
+// whose KeyspaceDefaults have one.
 type KeyspaceOptions struct {
 	ValueThreshold int           // values of at least this many bytes stay out of the tree; 0 = DefaultValueThreshold, <0 = only those of 1 MiB and more
 	TTL            time.Duration // time to live of entries that don't say; 0 = for ever, millisecond resolution
 	Versions       Retention     // older versions kept; zero = the latest only
+	Compression    Compression   // of single values that stay out of the tree; zero = none
+	CompressAbove  int           // values of at least this many bytes are compressed; 0 = DefaultCompressAbove
 }
+
+// Compression says how the values of a keyspace are compressed when they are
+// written: each by itself, and only where that saves an eighth of it. It may
+// change between two openings; values are read however they were written.
+//
+// Values that don't get smaller are soon no longer tried but now and then, so
+// they cost next to nothing. A value that did is decoded when it is read, into
+// memory of its own, where others are handed out as they lie in a mapped file.
+type Compression uint8
+
+// The compressions.
+const (
+	DefaultCompression Compression = iota // that of Options.KeyspaceDefaults; there: NoCompression
+	NoCompression
+	S2   // fast: text takes half of its space
+	Zstd // takes several times as long for another quarter
+)
 
 // Retention keeps an old version of a key while either rule holds. What an open
 // transaction reads is kept in any case.
@@ -97,6 +118,7 @@ type Tuning struct {
 const (
 	DefaultMemoryLimit    = 256 << 20
 	DefaultValueThreshold = 512
+	DefaultCompressAbove  = 1 << 10
 	DefaultRetries        = 16 // of Update, after conflicts
 	DefaultGarbageRatio   = 0.5
 	defaultIdleAfter      = 2 * time.Second
@@ -130,6 +152,12 @@ func (o Options) withDefaults() Options {
 	if o.KeyspaceDefaults.Versions.Versions == 0 {
 		o.KeyspaceDefaults.Versions.Versions = 1
 	}
+	if o.KeyspaceDefaults.Compression == DefaultCompression {
+		o.KeyspaceDefaults.Compression = NoCompression
+	}
+	if o.KeyspaceDefaults.CompressAbove == 0 {
+		o.KeyspaceDefaults.CompressAbove = DefaultCompressAbove
+	}
 	if o.Maintenance.GarbageRatio == 0 {
 		o.Maintenance.GarbageRatio = DefaultGarbageRatio
 	}
@@ -149,6 +177,50 @@ func (o Options) withDefaults() Options {
 		o.Tuning.OpenFiles = defaultOpenFiles
 	}
 	return o
+}
+
+// over fills in the zero fields from base, which has its defaults.
+func (o KeyspaceOptions) over(base *KeyspaceOptions) KeyspaceOptions {
+	if o.ValueThreshold == 0 {
+		o.ValueThreshold = base.ValueThreshold
+	}
+	if o.TTL == 0 {
+		o.TTL = base.TTL
+	}
+	if o.Compression == DefaultCompression {
+		o.Compression = base.Compression
+	}
+	if o.CompressAbove == 0 {
+		o.CompressAbove = base.CompressAbove
+	}
+	if o.Versions.Versions == 0 {
+		o.Versions.Versions = base.Versions.Versions
+	}
+	if o.Versions.Age == 0 {
+		o.Versions.Age = base.Versions.Age
+	}
+	o.TTL, o.Versions.Age = max(o.TTL, 0), max(o.Versions.Age, 0)
+	return o
+}
+
+// validate reports the first field that can't be, by its name after field.
+func (o *KeyspaceOptions) validate(field string) error {
+	bad := func(name, reason string) error { return &OptionError{Field: field + name, Reason: reason} }
+	switch {
+	case o.TTL < 0:
+		return bad("TTL", "is negative")
+	case o.TTL > 0 && o.TTL < time.Millisecond:
+		return bad("TTL", "is below a millisecond")
+	case o.Compression > Zstd:
+		return bad("Compression", "is unknown")
+	case o.CompressAbove < 0:
+		return bad("CompressAbove", "is negative")
+	case o.Versions.Versions < 0:
+		return bad("Versions.Versions", "is negative")
+	case o.Versions.Age < 0:
+		return bad("Versions.Age", "is negative")
+	}
+	return nil
 }
 
 // validate reports the first field that can't be, as an *OptionError. The
@@ -182,14 +254,6 @@ func (o *Options) validate() error {
 		return bad("DiskLimit", "is below 1 MB")
 	case o.MemoryLimit < minMemoryLimit:
 		return bad("MemoryLimit", "is below 4 MB")
-	case o.KeyspaceDefaults.TTL < 0:
-		return bad("KeyspaceDefaults.TTL", "is negative")
-	case o.KeyspaceDefaults.TTL > 0 && o.KeyspaceDefaults.TTL < time.Millisecond:
-		return bad("KeyspaceDefaults.TTL", "is below a millisecond")
-	case o.KeyspaceDefaults.Versions.Versions < 0:
-		return bad("KeyspaceDefaults.Versions.Versions", "is negative")
-	case o.KeyspaceDefaults.Versions.Age < 0:
-		return bad("KeyspaceDefaults.Versions.Age", "is negative")
 	case !(o.Maintenance.GarbageRatio >= 0.05 && o.Maintenance.GarbageRatio <= 1):
 		return bad("Maintenance.GarbageRatio", "is not between 0.05 and 1")
 	case o.Maintenance.IdleAfter < 0:
@@ -205,5 +269,5 @@ func (o *Options) validate() error {
 	case o.Tuning.OpenFiles < minOpenFiles:
 		return bad("Tuning.OpenFiles", "is below 64")
 	}
-	return nil
+	return o.KeyspaceDefaults.validate("KeyspaceDefaults.")
 }

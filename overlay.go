@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // overlay shows a transaction's pending writes over a walk of the store, in key
@@ -16,10 +17,11 @@ import (
 type overlay struct {
 	*walk
 	writes *writes
-	memory *pending     // those in memory as of the last refresh
-	order  []uint32     // of these, what is within the bounds
-	i      int          // position in order, from -1 to its length
-	files  *spilledSide // instead of order and i, once there are writes in files
+	cover  *tombstone.Cover // of the store alone
+	memory *pending         // those in memory as of the last refresh
+	order  []uint32         // of these, what is within the bounds
+	i      int              // position in order, from -1 to its length
+	files  *spilledSide     // instead of order and i, once there are writes in files
 
 	current *entry.Entry
 	mine    bool // current is the pending write at i
@@ -31,8 +33,11 @@ type overlay struct {
 func (o *overlay) refresh() {
 	o.memory = o.writes.pending
 	o.memory.lent = true
+	if o.writes.ranges != nil {
+		o.walk.setCover(o.cover.WithPending(o.writes.ranges))
+	}
 	if o.writes.spill != nil {
-		o.files = o.files.refresh(o.writes, o.lo, o.hi)
+		o.files = o.files.refresh(o.writes, o.lo, o.hi, o.walk.marks != nil)
 		return
 	}
 	all := o.memory.order()
@@ -46,6 +51,15 @@ func (o *overlay) pendingKey(rec uint32) []byte { return o.memory.record(int(rec
 // from is the first index in order whose key is key or greater.
 func (o *overlay) from(key []byte) int {
 	return sort.Search(len(o.order), func(i int) bool { return bytes.Compare(o.pendingKey(o.order[i]), key) >= 0 })
+}
+
+// has reports whether there is a pending write of the stored key.
+func (o *overlay) has(key []byte) bool {
+	if o.files != nil {
+		return o.files.has(key)
+	}
+	i := o.from(key)
+	return i < len(o.order) && bytes.Equal(o.pendingKey(o.order[i]), key)
 }
 
 func (o *overlay) seekGE(key []byte) bool {
@@ -133,8 +147,8 @@ func (o *overlay) fillMine() bool {
 
 // err says why a move failed, nil at the end.
 func (o *overlay) err() error {
-	if o.files != nil && o.files.src.Err() != nil {
-		return o.files.src.Err()
+	if o.files != nil && o.files.err() != nil {
+		return o.files.err()
 	}
 	return o.walk.src.Err()
 }

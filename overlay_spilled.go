@@ -18,15 +18,37 @@ type spilledSide struct {
 	memory *pending // what src was made of
 	recs   int
 	spills int
+
+	look iterator.Iterator // of the same, for has; nil without marks
 }
 
-// refresh returns a side that has all that is written; s may be nil.
-func (s *spilledSide) refresh(w *writes, lo, hi []byte) *spilledSide {
+// refresh returns a side that has all that is written; s may be nil. With marks
+// it can be asked for what it has.
+func (s *spilledSide) refresh(w *writes, lo, hi []byte, marks bool) *spilledSide {
 	if s != nil && s.memory == w.pending && s.recs == len(w.recs) && s.spills == w.spills {
 		return s
 	}
-	sources := append([]iterator.Iterator{&pendingIterator{memory: w.pending, order: w.order(), i: -1}}, w.spill.Iterators()...)
-	return &spilledSide{src: iterator.Merge(sources), lo: lo, hi: hi, memory: w.pending, recs: len(w.recs), spills: w.spills}
+	all := func() iterator.Iterator {
+		return iterator.Merge(append([]iterator.Iterator{&pendingIterator{memory: w.pending, order: w.order(), i: -1}}, w.spill.Iterators(w.ranges)...))
+	}
+	s = &spilledSide{src: all(), lo: lo, hi: hi, memory: w.pending, recs: len(w.recs), spills: w.spills}
+	if marks {
+		s.look = all()
+	}
+	return s
+}
+
+// err says what could not be read.
+func (s *spilledSide) err() error {
+	if s.look != nil && s.look.Err() != nil {
+		return s.look.Err()
+	}
+	return s.src.Err()
+}
+
+// has reports whether there is a pending write of the stored key.
+func (s *spilledSide) has(key []byte) bool {
+	return s.look.SeekGE(key) && bytes.Equal(s.look.Entry().Key, key)
 }
 
 func (s *spilledSide) seekGE(key []byte) {
@@ -111,3 +133,6 @@ func (it *pendingIterator) Next() bool {
 func (it *pendingIterator) Prev() bool {
 	return it.i >= 0 && it.i < len(it.order) && it.to(it.i-1)
 }
+
+func (it *pendingIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }
+func (it *pendingIterator) SkipLT([]byte, entry.Version) bool { return it.Prev() }

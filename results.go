@@ -20,39 +20,33 @@ const (
 // scratch returns a free item, and the stored form of key in free memory. Both
 // are for the next call too, unless they are kept.
 func (t *Txn) scratch(key []byte) (*Item, []byte) {
-	n := len(key) + 1
+	n := len(t.space.prefix) + len(key)
 	if !t.taken && n <= len(t.firstKey) {
-		k := t.firstKey[:n:n]
-		k[0] = keyspacePrefix
-		copy(k[1:], key)
-		return &t.first, k
+		return &t.first, appendStored(t.firstKey[:0:n], t.space.prefix, key)
 	}
 	if t.more == nil {
 		t.more = new(results)
 		t.more.block = len(t.more.firstItems)
 		t.more.items, t.more.keys = t.more.firstItems[:], t.more.firstKeys[:0]
 	}
-	return t.more.scratch(key)
+	return t.more.scratch(t.space.prefix, key)
 }
 
-func (r *results) scratch(key []byte) (*Item, []byte) {
+func (r *results) scratch(prefix, key []byte) (*Item, []byte) {
 	if len(r.items) == 0 {
 		r.block = min(2*r.block, maxItems)
 		r.items = make([]Item, r.block)
 	}
-	n := len(key) + 1
+	n := len(prefix) + len(key)
 	if cap(r.keys)-len(r.keys) < n {
 		r.keys = make([]byte, 0, max(n, min(2*cap(r.keys), maxKeys)))
 	}
 	end := len(r.keys)
-	k := r.keys[end : end+n : end+n]
-	k[0] = keyspacePrefix
-	copy(k[1:], key)
-	return &r.items[0], k
+	return &r.items[0], appendStored(r.keys[end:end:end+n], prefix, key)
 }
 
 // keep ends the freedom of what scratch returned.
-func (t *Txn) keep(it *Item, stored []byte) {
+func (t *transaction) keep(it *Item, stored []byte) {
 	if it == &t.first {
 		t.taken = true
 		return

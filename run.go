@@ -109,7 +109,8 @@ func backOff(ctx context.Context, run int) error {
 func (db *DB) NewTransaction(update bool) *Txn {
 	t, err := db.beginByHand(nil, &TxnOptions{Update: update})
 	if err != nil {
-		return &Txn{db: db, rare: &rare{err: err}}
+		t = newTxn(db)
+		t.rare = &rare{err: err}
 	}
 	return t
 }
@@ -187,7 +188,8 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 		return nil, err
 	}
 	p.From(origin)
-	t := &Txn{db: db, pin: p, at: p.Version(), isolation: o.Isolation}
+	t := newTxn(db)
+	t.pin, t.at, t.isolation, t.readAt = p, p.Version(), o.Isolation, o.ReadAt != 0
 	if ctx != nil {
 		t.rare = &rare{ctx: ctx}
 	}
@@ -200,5 +202,8 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	t.phase = rand.Uint32()
 	t.holds.Store(1)
 	t.state.Store(txnOpen)
+	if t.readAt {
+		t.space = t.address(nil)
+	}
 	return t, nil
 }

@@ -40,21 +40,23 @@ func never(ctx context.Context) context.Context {
 
 // spillWrites writes what is pending in memory to files. If that fails, the
 // transaction can only be discarded.
-func (t *Txn) spillWrites() error {
+func (t *transaction) spillWrites() error {
 	w := t.writes
 	if w.spill == nil {
 		w.spill = t.db.engine.NewSpill()
 		t.pin = &spilledPin{pin: t.pin, spill: w.spill}
 	}
-	if w.failed = w.spill.Add(never(t.ctx()), w.arena); w.failed != nil {
+	if w.failed = w.spill.Add(never(t.ctx()), w.arena, w.last(), w.ranges); w.failed != nil {
 		return w.failed
 	}
 	w.spills++
+	before, ranges := w.last(), w.ranges
 	if w.lent {
 		w.pending = new(pending)
 	} else {
 		w.pending.reset()
 	}
+	w.before, w.ranges = before, ranges
 	return nil
 }
 
@@ -65,11 +67,11 @@ type spilledPin struct {
 	spill spill
 }
 
-func (p *spilledPin) Value(key []byte, e *entry.Entry) ([]byte, error) {
+func (p *spilledPin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Version == 0 && e.Separated {
-		return p.spill.Value(key, e)
+		return p.spill.Value(key, e, dst)
 	}
-	return p.pin.Value(key, e)
+	return p.pin.Value(key, e, dst)
 }
 
 func (p *spilledPin) Touch(e *entry.Entry) bool { return e.Version == 0 || p.pin.Touch(e) }
@@ -81,10 +83,10 @@ func (p *spilledPin) Release() {
 
 // commitSpilled is Commit once there are writes in files. It is durable when it
 // returns, whatever Durability says.
-func (t *Txn) commitSpilled() error {
+func (t *transaction) commitSpilled() error {
 	w := t.writes
 	err := w.failed
-	if err == nil && w.live > 0 {
+	if err == nil && len(w.recs) > 0 {
 		err = t.spillWrites()
 	}
 	if err == nil {
@@ -92,7 +94,7 @@ func (t *Txn) commitSpilled() error {
 		if t.isolation == Serializable && !w.reads.Empty() {
 			reads = &w.reads
 		}
-		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, t.isolation, reads, t.pin.Version())
+		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, w.spaces, t.isolation, reads, t.pin.Version())
 	}
 	if err != nil {
 		t.end(txnDone)
@@ -102,24 +104,24 @@ func (t *Txn) commitSpilled() error {
 	return nil
 }
 
-// commitSpilled makes a spill's writes part of the store, if nothing that
-// isolation asks about has changed since the version at.
-func (db *DB) commitSpilled(ctx context.Context, s spill, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
+// commitSpilled makes a spill's writes part of the store, if the keyspaces are
+// there and nothing that isolation asks about has changed since the version at.
+func (db *DB) commitSpilled(ctx context.Context, s spill, to spaces, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
 	ctx = never(ctx)
 	begin := db.monotonic()
-	var touches func(key []byte) (bool, error) // nil: nothing does
+	var touches func(lo, hi []byte) (bool, error) // nil: nothing does
 	check := func(changes) (bool, error) { return false, nil }
 	switch {
 	case isolation == SnapshotIsolation:
 		touches = s.Writes
 		check = func(c changes) (bool, error) { return c.Overwritten(ctx, at) }
 	case reads != nil:
-		touches = func(key []byte) (bool, error) { return reads.Touches(key), nil }
+		touches = func(lo, hi []byte) (bool, error) { return reads.Touches(lo, hi), nil }
 		check = func(c changes) (bool, error) {
-			reads.Touches(nil) // makes its index now, rather than with others waiting
+			reads.Prepare() // now, rather than with others waiting
 			return reads.Check(c, at)
 		}
 	}
@@ -132,18 +134,26 @@ func (db *DB) commitSpilled(ctx context.Context, s spill, isolation Isolation, r
 	})
 	var v entry.Version
 	if err == nil {
-		v, err = db.commits.CommitAlone(ctx, func(v entry.Version) error { return s.Commit(v, touches) })
+		admitted := to.admission()
+		v, err = db.commits.CommitAlone(ctx, func(v entry.Version) error {
+			if admitted != nil {
+				if err := admitted(); err != nil {
+					return err
+				}
+			}
+			return s.Commit(v, touches)
+		})
 	}
 	db.counters.addCommit(db.monotonic()-begin, err, s.Entries(), s.Bytes())
 	return v, err
 }
 
 // spillArena writes the records of a batch to files.
-func (b *Batch) spillArena() error {
+func (b *batch) spillArena() error {
 	if b.spill == nil {
 		b.spill = b.db.engine.NewSpill()
 	}
-	if b.failed = b.spill.Add(context.Background(), b.arena); b.failed != nil {
+	if b.failed = b.spill.Add(context.Background(), b.arena, b.records, b.ranges); b.failed != nil {
 		b.spill.Discard() // a batch that fails may just be forgotten
 		return b.failed
 	}
@@ -151,7 +161,7 @@ func (b *Batch) spillArena() error {
 	return nil
 }
 
-func (b *Batch) commitSpilled(ctx context.Context) error {
+func (b *batch) commitSpilled(ctx context.Context) error {
 	defer b.discardSpill()
 	if b.failed == nil && len(b.arena) > 0 {
 		b.failed = b.spillArena()
@@ -159,11 +169,11 @@ func (b *Batch) commitSpilled(ctx context.Context) error {
 	if b.failed != nil {
 		return b.failed
 	}
-	_, err := b.db.commitSpilled(ctx, b.spill, LastWriterWins, nil, 0)
+	_, err := b.db.commitSpilled(ctx, b.spill, b.spaces, LastWriterWins, nil, 0)
 	return err
 }
 
-func (b *Batch) discardSpill() {
+func (b *batch) discardSpill() {
 	if b.spill != nil {
 		b.spill.Discard()
 	}

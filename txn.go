@@ -52,7 +52,27 @@ func (o *TxnOptions) validate() error {
 //
 // Every Txn is ended by Commit or Discard. Its methods then return ErrTxnDone,
 // and ErrClosed after the store was closed; no misuse does worse than that.
+//
+// It addresses one keyspace, the default one at first; In is the same
+// transaction addressing another.
 type Txn struct {
+	*transaction
+	space *space // that its keys are of
+}
+
+// newTxn is a transaction and its Txn in one piece of memory.
+func newTxn(db *DB) *Txn {
+	t := new(struct {
+		first       Txn
+		transaction transaction
+	})
+	t.first = Txn{&t.transaction, db.main}
+	t.transaction.db = db
+	return &t.first
+}
+
+// transaction is what all Txns of a transaction share.
+type transaction struct {
 	db     *DB
 	pin    pin
 	writes *writes // nil in a read-only transaction
@@ -66,6 +86,7 @@ type Txn struct {
 	isolation Isolation
 	synced    bool
 	taken     bool // first is an item that was handed out
+	readAt    bool // at was asked for
 	clock     atomic.Uint64
 	at        entry.Version
 	committed entry.Version
@@ -97,8 +118,19 @@ const (
 	txnCommitted
 )
 
-// usable returns nil while the transaction can go on.
+// usable returns nil while the transaction can go on, in this keyspace.
 func (t *Txn) usable() error {
+	if t.transaction == nil {
+		return ErrTxnDone
+	}
+	if err := t.transaction.usable(); err != nil {
+		return err
+	}
+	return t.space.refused
+}
+
+// usable returns nil while the transaction can go on.
+func (t *transaction) usable() error {
 	if t.state.Load() != txnOpen {
 		if t.rare != nil && t.rare.err != nil {
 			return t.rare.err
@@ -115,11 +147,45 @@ func (t *Txn) usable() error {
 }
 
 // ctx is the context that governs the transaction; nil never ends.
-func (t *Txn) ctx() context.Context {
+func (t *transaction) ctx() context.Context {
 	if t.rare == nil {
 		return nil
 	}
 	return t.rare.ctx
+}
+
+// In is the same transaction, addressing the keyspace ks; nil is the default
+// one. It ends with the transaction: Commit and Discard are the same on either.
+//
+// What can't be read is an error of the calls that follow: ErrVersionGone if the
+// transaction's TxnOptions.ReadAt is older than what is retained in ks, or than
+// ks; ErrKeyspaceNotFound if ks was dropped before the transaction began. One
+// that was dropped later is read as it was; Commit says whether it was written to.
+func (t *Txn) In(ks *Keyspace) *Txn {
+	if t.transaction == nil {
+		return t
+	}
+	return &Txn{t.transaction, t.address(ks)}
+}
+
+// address is the keyspace ks, or stands in for it.
+func (t *transaction) address(ks *Keyspace) *space {
+	s := t.db.main
+	switch {
+	case ks == nil:
+	case ks.db != t.db:
+		return refusing(errKeyspaceForeign)
+	default:
+		s = ks.space
+	}
+	switch {
+	case t.usable() != nil: // whatever is done says so
+	case s.dropped.Load() && !t.pin.Holds(s.id):
+		return refusing(ErrKeyspaceNotFound)
+	case t.readAt && t.at < t.pin.Floor(s.id):
+		return refusing(ErrVersionGone)
+	}
+	return s
 }
 
 // Get returns the item of key, or ErrKeyNotFound.
@@ -140,7 +206,7 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 	}
 	t.keep(it, stored)
 	it.own.Key = stored
-	it.place(t, &it.own)
+	it.place(t.transaction, &it.own)
 	return it, nil
 }
 
@@ -157,10 +223,10 @@ func (t *Txn) Has(key []byte) (bool, error) {
 }
 
 // find looks a stored key up, in the pending writes first, and notes that it was read.
-func (t *Txn) find(stored []byte, e *entry.Entry) (bool, error) {
+func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	if w := t.writes; w != nil {
-		h := hash.Sum(t.db.encoder.seed, stored)
+		h := hash.Sum(t.db.seed, stored)
 		if found = w.get(stored, h, e); !found && w.spill != nil {
 			var err error
 			if found, err = w.spill.Get(stored, h, e); err != nil {
@@ -186,7 +252,7 @@ func (t *Txn) find(stored []byte, e *entry.Entry) (bool, error) {
 // sampleReads is how many point reads share one measurement of their latency.
 const sampleReads = 256
 
-func (t *Txn) lookup(stored []byte, e *entry.Entry) (bool, error) {
+func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
 	t.gets++
 	if (t.gets+t.phase)%sampleReads != 0 {
 		return pinGet(t.pin, stored, e)
@@ -197,20 +263,26 @@ func (t *Txn) lookup(stored []byte, e *entry.Entry) (bool, error) {
 	return found, err
 }
 
-// value reads a separated value.
-func (t *Txn) value(e *entry.Entry) ([]byte, error) { return pinValue(t.pin, e.Key, e) }
+// value reads a value that is separated, or compressed among the pending writes;
+// see pin.Value for dst.
+func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
+	if e.Separated {
+		return pinValue(t.pin, e.Key, e, dst)
+	}
+	return t.db.compression.coder.Decode(dst, e.Codec, e.Value, int(e.Raw))
+}
 
 // now is the time for expiry, read from the clock once a transaction.
-func (t *Txn) now() uint64 {
+func (t *transaction) now() uint64 {
 	if now := t.clock.Load(); now != 0 {
 		return now
 	}
-	t.clock.CompareAndSwap(0, max(t.db.encoder.now(), 1))
+	t.clock.CompareAndSwap(0, max(t.db.now(), 1))
 	return t.clock.Load()
 }
 
 // lend is b as a copy that is poisoned at the end.
-func (t *Txn) lend(b []byte) []byte {
+func (t *transaction) lend(b []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lent.lend(b)
@@ -250,7 +322,20 @@ func (t *Txn) write(w *write) error {
 	if t.writes.failed != nil {
 		return t.writes.failed
 	}
-	t.writes.add(&t.db.encoder, w, t.now)
+	t.noteSpace()
+	t.writes.add(t.space.encoder.Load(), w, t.now)
+	return t.spillIfLarge()
+}
+
+// noteSpace notes that the keyspace is written to.
+func (t *Txn) noteSpace() {
+	if t.space.id != entry.DefaultKeyspace {
+		t.writes.spaces.add(t.space)
+	}
+}
+
+// spillIfLarge writes what is pending in memory to files once that is too much.
+func (t *transaction) spillIfLarge() error {
 	if t.writes.size() > t.writes.limit {
 		return t.spillWrites()
 	}
@@ -264,7 +349,10 @@ func (t *Txn) write(w *write) error {
 // If the context ended before the commit began, the error is the context's and
 // nothing was written; from then on the commit is waited for.
 func (t *Txn) Commit() error {
-	if err := t.usable(); err != nil {
+	if t.transaction == nil {
+		return ErrTxnDone
+	}
+	if err := t.transaction.usable(); err != nil {
 		t.Discard()
 		return err
 	}
@@ -272,7 +360,7 @@ func (t *Txn) Commit() error {
 		return ErrTxnDone
 	}
 	w := t.writes
-	if w == nil || w.live == 0 && w.spill == nil {
+	if w == nil || len(w.recs) == 0 && w.spill == nil {
 		t.end(txnCommitted)
 		return nil
 	}
@@ -280,12 +368,15 @@ func (t *Txn) Commit() error {
 	if w.spill != nil {
 		return t.commitSpilled()
 	}
+	payload, records := w.payload()
 	w.request = commit.Request{
-		Payload:     w.payload(),
-		Records:     w.live,
+		Payload:     payload,
+		Records:     records,
+		Ranges:      w.ranges.Len(),
 		ReadVersion: t.pin.Version(),
 		Isolation:   commit.Isolation(t.isolation),
 		Synced:      t.synced,
+		Admission:   w.spaces.admission(),
 	}
 	if t.isolation == Serializable {
 		w.request.Reads = &w.reads
@@ -303,13 +394,13 @@ func (t *Txn) Commit() error {
 // Discard ends the transaction and closes the iterators left open; pending
 // writes are forgotten. It is always safe, also after Commit and twice.
 func (t *Txn) Discard() {
-	if t.state.CompareAndSwap(txnOpen, txnDone) {
+	if t.transaction != nil && t.state.CompareAndSwap(txnOpen, txnDone) {
 		t.end(txnDone)
 	}
 }
 
 // end releases everything and leaves the transaction in state.
-func (t *Txn) end(state uint32) {
+func (t *transaction) end(state uint32) {
 	if t.rare != nil && t.rare.leakage {
 		t.rare.cleanup.Stop()
 	}
@@ -328,7 +419,7 @@ func (t *Txn) end(state uint32) {
 // on its goroutine and are closed. Those of a read-only transaction may be in
 // use elsewhere this moment, so each releases its own hold of the pin when it is
 // next used or, if it has leaked, when it is collected.
-func (t *Txn) closeIterators() {
+func (t *transaction) closeIterators() {
 	if t.writes != nil {
 		for it := t.open; it != nil; it = t.open {
 			it.release()
@@ -347,21 +438,34 @@ func (t *Txn) closeIterators() {
 }
 
 // drop gives one hold of the pin back.
-func (t *Txn) drop() {
+func (t *transaction) drop() {
 	if t.holds.Add(-1) == 0 {
 		t.pin.Release()
 	}
 }
 
 // ReadVersion is the version that the transaction reads.
-func (t *Txn) ReadVersion() uint64 { return uint64(t.at) }
+func (t *Txn) ReadVersion() uint64 {
+	if t.transaction == nil {
+		return 0
+	}
+	return uint64(t.at)
+}
 
 // CommitVersion is the version of the transaction's writes after a Commit that
 // wrote something; 0 before and otherwise.
-func (t *Txn) CommitVersion() uint64 { return uint64(t.committed) }
+func (t *Txn) CommitVersion() uint64 {
+	if t.transaction == nil {
+		return 0
+	}
+	return uint64(t.committed)
+}
 
 // Context is the context that Begin, ViewContext or UpdateContext was given.
 func (t *Txn) Context() context.Context {
+	if t.transaction == nil {
+		return context.Background()
+	}
 	if ctx := t.ctx(); ctx != nil {
 		return ctx
 	}

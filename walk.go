@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // walk is what a reader at one version sees of a pin's entries within bounds:
@@ -12,17 +13,27 @@ import (
 // report whether it is at an entry, which is then in w.entry until the next move.
 type walk struct {
 	src    iterator.Iterator
-	txn    *Txn          // its clock, for entries that expire
+	txn    *transaction  // its clock, for entries that expire
 	lo, hi []byte        // stored keys, [lo, hi)
 	at     entry.Version // nothing newer
 	since  entry.Version // and nothing up to this
 	all    bool
+	cover  *tombstone.Cover // what range deletes hide, nil: nothing; unused with all
+	marks  *markers         // with all: src, which shows them; nil if there can be none
 
 	entry    *entry.Entry
 	key      []byte      // the last key met; unused with all
 	backward bool        // entry is &saved, and src is before its key; never with all
 	ahead    bool        // when backward: src is at an entry
 	saved    entry.Entry // with key as its Key
+}
+
+// setCover says what range deletes hide from now on; a seek must follow.
+func (w *walk) setCover(c *tombstone.Cover) {
+	w.cover = c
+	if w.marks != nil {
+		w.marks.cover = c
+	}
 }
 
 func (w *walk) first() bool { return w.seekGE(w.lo) }
@@ -72,12 +83,17 @@ func (w *walk) prev() bool {
 	return w.backwards(ok)
 }
 
-// patience is after how many older versions of a key the rest is skipped by a seek.
-const patience = 16
+// patience is after how many older versions of a key the rest is skipped by a
+// seek, and hiddenPatience after how many keys that a range delete hides.
+const (
+	patience       = 16
+	hiddenPatience = 4
+)
 
 // forwards goes on to the next entry to show. ok says that src is at an entry.
 func (w *walk) forwards(ok bool) bool {
 	w.backward = false
+	hidden := 0
 	for older := 0; ok; ok = w.src.Next() {
 		if older == patience {
 			w.key = append(w.key, 0)
@@ -88,6 +104,12 @@ func (w *walk) forwards(ok bool) bool {
 			}
 		}
 		e := w.src.Entry()
+		if hidden > hiddenPatience {
+			hidden = 0
+			if e = w.skipHidden(e); e == nil {
+				break
+			}
+		}
 		if e.Key[0] >= w.hi[0] && bytes.Compare(e.Key, w.hi) >= 0 {
 			break
 		}
@@ -101,6 +123,10 @@ func (w *walk) forwards(ok bool) bool {
 			}
 			older = 0
 			w.key = append(w.key[:0], e.Key...)
+			if w.cover != nil && e.Version < w.cover.Newest(e.Key) {
+				hidden++
+				continue
+			}
 		}
 		if w.shows(e) {
 			w.entry = e
@@ -109,6 +135,23 @@ func (w *walk) forwards(ok bool) bool {
 	}
 	w.entry = nil
 	return false
+}
+
+// skipHidden goes on from e, where src is, over what a range delete hides if it
+// hides e too, and returns what src is at then, nil if nothing.
+func (w *walk) skipHidden(e *entry.Entry) *entry.Entry {
+	v := w.cover.Newest(e.Key)
+	if e.Version >= v {
+		return e
+	}
+	_, end := w.cover.Stretch()
+	if end == nil {
+		end = w.hi
+	}
+	if !w.src.SkipGE(end, v) {
+		return nil
+	}
+	return w.src.Entry()
 }
 
 // sameKey is bytes.Equal for stored keys, which are never empty: neighbours most
@@ -121,6 +164,7 @@ func sameKey(a, b []byte) bool {
 // backwards goes back to the next entry to show. ok says that src is at an entry.
 func (w *walk) backwards(ok bool) bool {
 	w.backward = !w.all
+	hidden := 0
 	for ok {
 		e := w.src.Entry()
 		if (len(w.lo) > 1 || e.Key[0] < w.lo[0]) && bytes.Compare(e.Key, w.lo) < 0 {
@@ -138,6 +182,12 @@ func (w *walk) backwards(ok bool) bool {
 		if found, ok = w.newest(e); w.src.Err() != nil {
 			break
 		}
+		if found && w.cover != nil && w.saved.Version < w.cover.Newest(w.key) {
+			if hidden++; ok && hidden > hiddenPatience {
+				ok = w.skipHiddenBack()
+			}
+			continue
+		}
 		if found && w.shows(&w.saved) {
 			w.entry, w.ahead = &w.saved, ok
 			return true
@@ -145,6 +195,21 @@ func (w *walk) backwards(ok bool) bool {
 	}
 	w.entry = nil
 	return false
+}
+
+// skipHiddenBack goes back from the entry that src is at, unless it must be met,
+// over what the range delete hides that hides w.key. It reports whether src is at
+// an entry.
+func (w *walk) skipHiddenBack() bool {
+	v := w.cover.Newest(w.key)
+	begin, _ := w.cover.Stretch()
+	if begin == nil {
+		begin = w.lo
+	}
+	if e := w.src.Entry(); e.Version >= v || bytes.Compare(e.Key, begin) < 0 {
+		return true
+	}
+	return w.src.SkipLT(begin, v)
 }
 
 // newest saves the newest entry up to w.at of the key of e, the oldest entry of
@@ -170,7 +235,7 @@ func (w *walk) newest(e *entry.Entry) (found, ok bool) {
 // shows reports whether e, the newest of its key or, with all, any, is shown.
 func (w *walk) shows(e *entry.Entry) bool {
 	switch {
-	case e.Version <= w.since:
+	case e.Version <= w.since && e.Version > 0: // a mark of the transaction's own writes has none
 		return false
 	case w.all:
 		return true

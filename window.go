@@ -195,17 +195,21 @@ func readAll(p pin, far []*slot, owner any) {
 
 func (s *slot) read(p pin) {
 	defer s.pending.Done()
-	s.value, s.err = pinValue(p, s.entry.Key, &s.entry)
+	s.value, s.err = pinValue(p, s.entry.Key, &s.entry, nil)
 }
 
 // wait returns the value once it is there.
 func (s *slot) wait(p pin) ([]byte, error) {
 	s.asked = true
-	if !s.ahead {
-		return pinValue(p, s.entry.Key, &s.entry)
-	}
 	s.pending.Wait()
-	return s.value, s.err
+	if s.ahead {
+		return s.value, s.err
+	}
+	v, err := pinValue(p, s.entry.Key, &s.entry, nil)
+	if s.entry.Raw != 0 { // is not decoded twice
+		s.value, s.err, s.ahead = v, err, true
+	}
+	return v, err
 }
 
 // show makes the entry at the head the item.

@@ -18,6 +18,7 @@ import (
 // written after the last successful Flush may or may not be there.
 type Writer struct {
 	db  *DB
+	ks  *Keyspace // it writes to; nil = the default one
 	ctx context.Context
 
 	mu      sync.Mutex
@@ -37,11 +38,13 @@ const writerGroup = 1 << 20
 var errWriterClosed = fmt.Errorf("brock: writer is closed: %w", ErrInvalid)
 
 // NewWriter returns a bulk writer. When ctx ends, its calls return ctx's error.
-func (db *DB) NewWriter(ctx context.Context) *Writer {
+func (db *DB) NewWriter(ctx context.Context) *Writer { return db.newWriter(ctx, nil) }
+
+func (db *DB) newWriter(ctx context.Context, ks *Keyspace) *Writer {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	w := &Writer{db: db, ctx: ctx, filling: db.NewBatch()}
+	w := &Writer{db: db, ks: ks, ctx: ctx, filling: db.NewBatch().In(ks)}
 	w.idle.L = &w.mu
 	return w
 }
@@ -104,7 +107,7 @@ func (w *Writer) handOverLocked() {
 	if n := len(w.spare); n > 0 {
 		w.filling, w.spare = w.spare[n-1], w.spare[:n-1]
 	} else {
-		w.filling = w.db.NewBatch()
+		w.filling = w.db.NewBatch().In(w.ks)
 	}
 	if !w.running {
 		w.running = true

@@ -6,20 +6,23 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // writes are the pending writes of a transaction: in memory and, once that is
 // full, in files, which hold what is older.
 type writes struct {
 	*pending
-	limit  int64 // bytes of memory from which on they spill
-	spill  spill // nil: all are in memory
-	spills int   // how often memory was full
-	failed error // of the spill: the transaction can only be discarded
+	limit  int64  // bytes of memory from which on they spill
+	spill  spill  // nil: all are in memory
+	spills int    // how often memory was full
+	failed error  // of the spill: the transaction can only be discarded
+	spaces spaces // that are written to
 
 	reads   conflict.ReadSet
 	request commit.Request
@@ -37,12 +40,16 @@ type pending struct {
 	sorted []uint32 // live records by key, for iterators; replaced, never changed
 	upTo   int      // records that sorted knows of
 	key    []byte   // scratch for a stored key
+
+	before int            // how many records of the transaction are in files
+	ranges *tombstone.Set // all its range deletes; its n-th record has version n here
 }
 
 type record struct {
 	offset int
 	hash   uint64
 	dead   bool // a later write to the key supersedes it
+	ranged bool // a range delete: it is in no slot
 }
 
 const (
@@ -61,11 +68,17 @@ func (w *writes) recycle() {
 		return
 	}
 	w.pending.reset()
+	w.before, w.ranges = 0, nil
 	w.spill, w.spills, w.failed = nil, 0, nil
+	clear(w.spaces)
+	w.spaces = w.spaces[:0]
 	w.reads.Reset()
 	w.request = commit.Request{}
 	writesPool.Put(w)
 }
+
+// last is the number of the newest record, counted from the transaction's begin.
+func (w *pending) last() int { return w.before + len(w.recs) }
 
 // reset empties it and keeps its memory.
 func (w *pending) reset() {
@@ -80,20 +93,28 @@ func (w *pending) size() int64 { return int64(len(w.arena)) + writeOverhead*int6
 // and in the order by key.
 const writeOverhead = 48
 
-// encoder says how a store's records are made.
+// encoder says how the records of a keyspace are made. It never changes: other
+// options are another encoder.
 type encoder struct {
+	prefix    []byte        // of the keyspace
 	threshold int           // values from here on get their own checksum; <0 = none
 	ttl       time.Duration // of entries that don't say
 	seed      uint64        // of hashes
 	now       func() uint64 // Unix milliseconds
+	compressor
 }
 
 // append appends the record of w, which was checked, to dst. key is scratch for
 // the stored key and is returned holding it.
 func (c *encoder) append(dst []byte, w *write, now func() uint64, key []byte) (out, stored []byte) {
-	stored = appendStored(key[:0], w.key)
+	stored = appendStored(key[:0], c.prefix, w.key)
 	e := entry.Entry{Key: stored, Value: w.value, Kind: w.kind, Meta: w.meta, Expires: w.expires(c.ttl, now)}
 	own := c.separates(w)
+	if own && c.codec != codec.None && len(w.value) >= c.from {
+		if buf := c.compress(&e); buf != nil {
+			defer recycleValue(buf)
+		}
+	}
 	dst = growArena(dst, entry.RecordSize(&e, own))
 	return entry.AppendRecord(dst, &e, own), stored
 }
@@ -139,6 +160,21 @@ func (w *pending) add(c *encoder, wr *write, now func() uint64) {
 	w.slots[slot] = uint32(len(w.recs))
 }
 
+// addRange appends a range delete. The records that it covers stay where they
+// are: whoever meets one asks deleted.
+func (w *pending) addRange(d *rangeDelete) {
+	offset := len(w.arena)
+	w.arena = d.append(w.arena)
+	w.recs = append(w.recs, record{offset: offset, ranged: true})
+	w.ranges = w.ranges.With(d.after(w.last()))
+}
+
+// deleted reports whether a range delete covers the i-th record, which was
+// written before it.
+func (w *pending) deleted(i int) bool {
+	return w.ranges != nil && w.ranges.Newest(w.record(i).Key, entry.MaxVersion) > entry.Version(w.before+i+1)
+}
+
 // find returns the record of a stored key and its slot; or -1, and the slot where it belongs.
 func (w *pending) find(key []byte, h uint64) (slot, rec int) {
 	mask := len(w.slots) - 1
@@ -158,7 +194,7 @@ func (w *pending) rehash() {
 	n := max(2*len(w.slots), minSlots)
 	w.slots = make([]uint32, n)
 	for i := range w.recs {
-		if w.recs[i].dead {
+		if w.recs[i].dead || w.recs[i].ranged {
 			continue
 		}
 		slot := int(w.recs[i].hash) & (n - 1)
@@ -178,15 +214,20 @@ func (w *pending) record(i int) entry.Record {
 // fill makes e the entry of the i-th record, of version 0.
 func (w *pending) fill(i int, e *entry.Entry) {
 	r := w.record(i)
-	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
+	*e = entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta, Codec: r.Codec, Raw: r.Raw}
 }
 
-// get finds the pending write of a stored key with the hash h.
+// get finds the pending write of a stored key with the hash h, unless that is in
+// files; a range delete gives a delete of the key.
 func (w *pending) get(key []byte, h uint64, e *entry.Entry) bool {
-	if w.live == 0 {
-		return false
+	i := -1
+	if w.live > 0 {
+		_, i = w.find(key, h)
 	}
-	_, i := w.find(key, h)
+	if w.ranges != nil && w.ranges.Newest(key, entry.MaxVersion) > entry.Version(w.before+i+1) {
+		*e = entry.Entry{Kind: entry.Delete}
+		return true
+	}
 	if i < 0 {
 		return false
 	}
@@ -203,14 +244,14 @@ func (w *pending) order() []uint32 {
 	}
 	var fresh []uint32
 	for i := w.upTo; i < len(w.recs); i++ {
-		if !w.recs[i].dead {
+		if !w.recs[i].dead && !w.recs[i].ranged && !w.deleted(i) {
 			fresh = append(fresh, uint32(i))
 		}
 	}
 	slices.SortFunc(fresh, w.compare)
 	merged := make([]uint32, 0, w.live)
 	for _, i := range w.sorted {
-		if w.recs[i].dead {
+		if w.recs[i].dead || w.deleted(int(i)) {
 			continue
 		}
 		for len(fresh) > 0 && w.compare(fresh[0], i) < 0 {
@@ -226,20 +267,11 @@ func (w *pending) compare(a, b uint32) int {
 	return bytes.Compare(w.record(int(a)).Key, w.record(int(b)).Key)
 }
 
-// payload returns the live records alone, in order of arrival. Nothing that was
-// read of pending writes is valid afterwards.
-func (w *pending) payload() []byte {
+// payload returns the records that count, in order of arrival, and their number.
+// Nothing that was read of pending writes is valid afterwards.
+func (w *pending) payload() (payload []byte, records int) {
 	if w.live == len(w.recs) {
-		return w.arena
+		return w.arena, w.live
 	}
-	end := 0
-	for i := range w.recs {
-		if w.recs[i].dead {
-			continue
-		}
-		rec := w.arena[w.recs[i].offset:]
-		size, _ := entry.RawSize(rec)
-		end += copy(w.arena[end:], rec[:size])
-	}
-	return w.arena[:end]
+	return surviving(w.arena, w.ranges, func(i int) bool { return w.recs[i].dead })
 }

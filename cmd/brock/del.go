@@ -10,12 +10,17 @@ type delCommand struct {
 	store
 	Keys []string `arg:"" name:"key" help:"The keys."`
 	keySyntax
+	keyspaceFlag
 }
 
 // Run deletes all the keys or, if one is absent, none.
 func (c *delCommand) Run(a *app) error {
 	return c.use(a, brock.Options{MustExist: true}, func(db *brock.DB) error {
-		return db.Update(c.delete)
+		ks, err := c.find(db)
+		if err != nil {
+			return err
+		}
+		return db.Update(func(txn *brock.Txn) error { return c.delete(txn.In(ks)) })
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 
 type dumpCommand struct {
 	store
+	keyspaceFlag
 	Path   string       `arg:"" default:"-" help:"A new .jsonl, .csv or .tsv file, or - for standard output."`
 	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format, if not as the file's name says; of standard output: jsonl."`
 }
@@ -50,7 +51,7 @@ func (c *dumpCommand) dump(a *app, to io.Writer, format pairs.Format) (n int64, 
 	w := pairs.NewWriter(format, out)
 	work := a.progress.Start("dump", 0)
 	err = c.read(a, func(db *brock.DB) error {
-		return db.ViewContext(a.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error {
+		return c.view(a, db, func(txn *brock.Txn) error {
 			for item, err := range txn.Items(brock.IteratorOptions{Prefetch: 64}) {
 				if err != nil {
 					return err

@@ -11,7 +11,7 @@ const (
 	exitOK       = 0
 	exitFailed   = 1
 	exitUsage    = 2
-	exitNotFound = 3 // a key, not a store
+	exitNotFound = 3 // a key or keyspace, not a store
 	exitCorrupt  = 4
 	exitInUse    = 5
 )
@@ -27,6 +27,7 @@ func exitCode(err error) int {
 		{brock.ErrCorrupt, exitCorrupt},
 		{brock.ErrLocked, exitInUse},
 		{brock.ErrKeyNotFound, exitNotFound},
+		{brock.ErrKeyspaceNotFound, exitNotFound},
 		{errUsage, exitUsage},
 	} {
 		if errors.Is(err, c.err) {

@@ -11,6 +11,7 @@ type getCommand struct {
 	store
 	Key string `arg:"" help:"The key."`
 	keySyntax
+	keyspaceFlag
 	JSON bool `help:"A line of JSON with key, value and attributes instead of the raw value."`
 }
 
@@ -21,7 +22,7 @@ func (c *getCommand) Run(a *app) error {
 		return err
 	}
 	return c.read(a, func(db *brock.DB) error {
-		return db.View(func(txn *brock.Txn) error {
+		return c.view(a, db, func(txn *brock.Txn) error {
 			item, err := txn.Get(key)
 			if err != nil {
 				return fmt.Errorf("get %q: %w", key, err)

@@ -11,6 +11,7 @@ import (
 
 type loadCommand struct {
 	store
+	keyspaceFlag
 	Path   string       `arg:"" help:"A .jsonl, .csv or .tsv file (with a header key,value or, without, keys in the first column); a directory, whose paths become keys and contents values; or - for standard input."`
 	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format of the file, if not as its name says; of standard input: jsonl."`
 }
@@ -25,8 +26,15 @@ func (c *loadCommand) Run(a *app) error {
 	work := a.progress.Start("load", total)
 	var stored int64
 	err = c.write(a, func(db *brock.DB) error {
+		ks, err := c.open(db)
+		if err != nil {
+			return err
+		}
 		w := db.NewWriter(a.ctx)
-		err := each(func(p pairs.Pair) error {
+		if ks != nil {
+			w = ks.NewWriter(a.ctx)
+		}
+		err = each(func(p pairs.Pair) error {
 			if err := w.SetEntry(p.Entry()); err != nil {
 				return fmt.Errorf("pair %s: %w", human.Count(stored+1), err)
 			}

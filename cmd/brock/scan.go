@@ -23,6 +23,7 @@ type scanCommand struct {
 	Limit   int    `help:"At most so many; 0 is all."`
 	Keys    bool   `help:"Keys only; values are not even read."`
 	keySyntax
+	keyspaceFlag
 	JSON bool `help:"A line of JSON a pair, exact and complete; else long values are cut and odd bytes quoted."`
 }
 
@@ -35,7 +36,7 @@ func (c *scanCommand) Run(a *app) error {
 	out := bufio.NewWriter(a.out)
 	write := c.printer(out)
 	err = c.read(a, func(db *brock.DB) error {
-		return db.ViewContext(a.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error {
+		return c.view(a, db, func(txn *brock.Txn) error {
 			for item, err := range txn.Items(o) {
 				if err != nil {
 					return err

@@ -12,6 +12,7 @@ type setCommand struct {
 	Key   string `arg:"" help:"The key."`
 	Value string `arg:"" help:"The value; - reads it from standard input."`
 	keySyntax
+	keyspaceFlag
 	TTL  time.Duration `name:"ttl" help:"Time to live, as 90s or 24h."`
 	Meta uint8         `help:"The application's byte."`
 }
@@ -29,8 +30,12 @@ func (c *setCommand) Run(a *app) error {
 		}
 	}
 	return c.write(a, func(db *brock.DB) error {
+		ks, err := c.open(db)
+		if err != nil {
+			return err
+		}
 		return db.Update(func(txn *brock.Txn) error {
-			return txn.SetEntry(brock.NewEntry(key, value).WithMeta(c.Meta).WithTTL(c.TTL))
+			return txn.In(ks).SetEntry(brock.NewEntry(key, value).WithMeta(c.Meta).WithTTL(c.TTL))
 		})
 	})
 }

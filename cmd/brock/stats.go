@@ -34,6 +34,15 @@ type stats struct {
 	FreeBytes  int64               `json:"freeBytes"` // left where the values are; -1 = not known
 	OpenTime   time.Duration       `json:"openNanoseconds"`
 	Files      map[string]fileSums `json:"files"` // by kind
+	Keyspaces  []keyspaceStats     `json:"keyspaces,omitempty"`
+}
+
+// keyspaceStats describes a named keyspace; the sizes are estimates.
+type keyspaceStats struct {
+	Name    string                `json:"name"`
+	Entries int64                 `json:"entries"`
+	Bytes   int64                 `json:"bytes"` // of keys and values
+	Options brock.KeyspaceOptions `json:"options"`
 }
 
 type fileSums struct {
@@ -50,6 +59,10 @@ func (c *statsCommand) Run(a *app) error {
 		t := db.Metrics().Tree
 		s.Version, s.Runs, s.RunEntries, s.Unflushed = t.Version, t.Runs, t.RunEntries, t.MemtableEntries
 		s.LiveBytes, s.DeadBytes = t.LiveBytes, t.DeadBytes
+		for ks := range db.Keyspaces() {
+			entries, bytes := ks.EstimateSize(nil, nil)
+			s.Keyspaces = append(s.Keyspaces, keyspaceStats{ks.Name(), entries, bytes, ks.Options()})
+		}
 		return s.lookAtFiles()
 	})
 	if err != nil {
@@ -108,6 +121,9 @@ func (s *stats) print(a *app) {
 	fmt.Fprintf(a.out, "version    %s\n", human.Count(int64(s.Version)))
 	fmt.Fprintf(a.out, "entries    %s in %d runs, %s only in the journal\n", human.Count(s.RunEntries), s.Runs, human.Count(s.Unflushed))
 	fmt.Fprintf(a.out, "data       %s live, %s dead\n", human.Bytes(s.LiveBytes), human.Bytes(s.DeadBytes))
+	for _, k := range s.Keyspaces {
+		fmt.Fprintf(a.out, "keyspace   %s: about %s entries, %s\n", printable([]byte(k.Name)), human.Count(k.Entries), human.Bytes(k.Bytes))
+	}
 	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Remap, filename.Manifest, filename.Super, filename.Lock} {
 		if f := s.Files[k.String()]; f.Count > 0 {
 			fmt.Fprintf(a.out, "%-10s %s in %d file(s)\n", k, human.Bytes(f.Bytes), f.Count)

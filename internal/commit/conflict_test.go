@@ -63,6 +63,17 @@ var conflicts = []struct {
 	{"snapshot: one of many keys", txn{iso: SnapshotIsolation, writes: []string{"b", "c"}}, txn{iso: SnapshotIsolation, writes: []string{"x", "-c"}}, true},
 	{"snapshot: other keys", txn{iso: SnapshotIsolation, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"d"}}, false},
 	{"snapshot after a blind write", txn{iso: LastWriterWins, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"b"}}, true},
+	{"read of a key in a range that was deleted", txn{writes: []string{"a~c"}}, txn{keys: []string{"b"}, writes: []string{"x"}}, true},
+	{"read of an absent key in a range that was deleted", txn{writes: []string{"a~c"}}, txn{keys: []string{"aa"}, writes: []string{"x"}}, true},
+	{"read of the upper bound of a range that was deleted", txn{writes: []string{"a~b"}}, txn{keys: []string{"b"}, writes: []string{"x"}}, false},
+	{"range: it was deleted", txn{writes: []string{"a~z"}}, txn{ranges: [][2]string{{"b", "c"}}, writes: []string{"x"}}, true},
+	{"range: a part of it was deleted", txn{writes: []string{"c~d"}}, txn{ranges: [][2]string{{"a", "e"}}, writes: []string{"x"}}, true},
+	{"range: the range after it was deleted", txn{writes: []string{"e~z"}}, txn{ranges: [][2]string{{"a", "e"}}, writes: []string{"x"}}, false},
+	{"blind deletes of ranges", txn{writes: []string{"a~z"}}, txn{writes: []string{"b~c"}}, false},
+	{"snapshot: a key of a range that was deleted", txn{iso: SnapshotIsolation, writes: []string{"a~c"}}, txn{iso: SnapshotIsolation, writes: []string{"b"}}, true},
+	{"snapshot: the delete of a range with a key that was written", txn{iso: SnapshotIsolation, writes: []string{"b"}}, txn{iso: SnapshotIsolation, writes: []string{"x", "a~c"}}, true},
+	{"snapshot: the deletes of ranges that meet", txn{iso: SnapshotIsolation, writes: []string{"a~c"}}, txn{iso: SnapshotIsolation, writes: []string{"b~d"}}, true},
+	{"snapshot: the deletes of ranges apart", txn{iso: SnapshotIsolation, writes: []string{"a~b"}}, txn{iso: SnapshotIsolation, writes: []string{"c~d"}}, false},
 	{"last writer wins", txn{iso: LastWriterWins, writes: []string{"b"}}, txn{iso: LastWriterWins, keys: []string{"b"}, ranges: [][2]string{{"a", "z"}}, writes: []string{"b"}}, false},
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -19,6 +20,7 @@ const testSeed = 42
 type memory struct {
 	mu        sync.Mutex
 	keys      map[string][]stored // versions of a key, oldest first
+	deletes   []deleted
 	published entry.Version
 	steps     []string // what was called, in order, when traced
 	trace     bool
@@ -30,6 +32,12 @@ type memory struct {
 	sync_   func() error
 	apply   func(payload []byte) error
 	newest  func(key []byte) error
+}
+
+// deleted is a range that was deleted.
+type deleted struct {
+	lo, hi  string
+	version entry.Version
 }
 
 type stored struct {
@@ -118,6 +126,11 @@ func (m *memory) Apply(payload []byte, at Position) error {
 		if err != nil {
 			return err
 		}
+		if rec.Kind == entry.RangeDelete {
+			m.deletes = append(m.deletes, deleted{string(rec.Key), string(rec.Value), rec.Version})
+			payload = payload[rec.Size:]
+			continue
+		}
 		m.keys[string(rec.Key)] = append(m.keys[string(rec.Key)],
 			stored{rec.Version, string(rec.Value), rec.Kind == entry.Delete})
 		payload = payload[rec.Size:]
@@ -140,16 +153,26 @@ func (m *memory) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, b
 			return 0, false, err
 		}
 	}
-	vs := m.keys[string(key)]
-	if len(vs) == 0 {
-		return 0, false, nil
+	newest := entry.Version(0)
+	for _, d := range m.deletes {
+		if d.lo <= string(key) && string(key) < d.hi {
+			newest = max(newest, d.version)
+		}
 	}
-	return vs[len(vs)-1].version, true, nil
+	if vs := m.keys[string(key)]; len(vs) > 0 {
+		newest = max(newest, vs[len(vs)-1].version)
+	}
+	return newest, newest > 0, nil
 }
 
 func (m *memory) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, d := range m.deletes {
+		if d.version > since && string(lo) < d.hi && (hi == nil || d.lo < string(hi)) {
+			return true, nil
+		}
+	}
 	for k, vs := range m.keys {
 		if k >= string(lo) && (hi == nil || k < string(hi)) && vs[len(vs)-1].version > since {
 			return true, nil
@@ -193,13 +216,16 @@ func reads(keys []string, ranges [][2]string) *conflict.ReadSet {
 	return s
 }
 
-// payload encodes one record a key; a key that begins with "-" is deleted.
+// payload encodes one record a key; a key that begins with "-" is deleted, and of
+// "lo~hi" the range.
 func payload(keys ...string) ([]byte, int) {
 	var p []byte
 	for _, k := range keys {
 		e := entry.Entry{Kind: entry.Set, Key: []byte(k), Value: []byte("v")}
 		if b, ok := bytes.CutPrefix(e.Key, []byte("-")); ok {
 			e = entry.Entry{Kind: entry.Delete, Key: b}
+		} else if lo, hi, ok := bytes.Cut(e.Key, []byte("~")); ok {
+			e = entry.Entry{Kind: entry.RangeDelete, Key: lo, Value: hi}
 		}
 		p = entry.AppendRecord(p, &e, false)
 	}
@@ -209,7 +235,8 @@ func payload(keys ...string) ([]byte, int) {
 // request writes keys, having seen everything up to at.
 func request(at entry.Version, iso Isolation, keys ...string) *Request {
 	p, n := payload(keys...)
-	return &Request{Payload: p, Records: n, ReadVersion: at, Isolation: iso}
+	ranges := strings.Count(strings.Join(keys, ""), "~")
+	return &Request{Payload: p, Records: n, Ranges: ranges, ReadVersion: at, Isolation: iso}
 }
 
 func start(m *memory) *Pipeline {

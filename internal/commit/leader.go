@@ -61,6 +61,9 @@ func (p *Pipeline) write(g *group) error {
 func (p *Pipeline) decide(g *group) {
 	l := &p.leader
 	for _, r := range g.members {
+		if r.err = admitted(r); r.err != nil {
+			continue
+		}
 		if r.err = l.writes.check(r, l.passed); r.err != nil {
 			if r.err == errs.ErrConflict {
 				p.counts.conflicts.Add(1)
@@ -78,6 +81,13 @@ func (p *Pipeline) decide(g *group) {
 		l.records += r.Records
 		l.bytes += len(r.Payload)
 	}
+}
+
+func admitted(r *Request) error {
+	if r.Admission == nil {
+		return nil
+	}
+	return r.Admission()
 }
 
 // record makes what decide let pass durable, if anyone asked for it, and then visible.

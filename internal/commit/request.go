@@ -22,10 +22,14 @@ const (
 type Request struct {
 	Payload     []byte            // encoded records (entry.AppendRecord) with version 0, one after the other
 	Records     int               // how many; a request with none has nothing to commit
+	Ranges      int               // how many of them are range deletes
 	Reads       *conflict.ReadSet // what Serializable checks; nil = nothing was read
 	ReadVersion entry.Version     // newest version that the transaction could see
 	Isolation   Isolation
 	Synced      bool // durable before Commit returns, else with the next sync
+	// Admission, unless nil, is asked by the leader: its error refuses the
+	// request. It must be quick.
+	Admission func() error
 
 	version entry.Version // the result: set by the leader
 	err     error
@@ -34,11 +38,15 @@ type Request struct {
 // checkPayload panics, in the committer, if the payload isn't what it should be:
 // the leader trusts it.
 func checkPayload(r *Request) {
-	n := 0
+	n, ranges := 0, 0
 	for rest := r.Payload; len(rest) > 0; n++ {
 		rec, err := entry.DecodeRecord(rest)
 		invariant.Check(err == nil && rec.Version == 0 && rec.Size <= len(rest), "record %d of a payload: version %d, %v", n, rec.Version, err)
+		if rec.Kind == entry.RangeDelete {
+			ranges++
+		}
 		rest = rest[rec.Size:]
 	}
+	invariant.Check(ranges == r.Ranges, "%d range deletes in a payload of %d", r.Ranges, ranges)
 	invariant.Check(n == r.Records, "%d records in a payload of %d", r.Records, n)
 }

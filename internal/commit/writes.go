@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // writes is the conflict.Changes that a transaction of a group is checked against: what
@@ -23,6 +24,9 @@ type writes struct {
 	hashed int      // how many of before are in table
 	table  []uint32 // open addressing: index of a written key plus 1; a power of two long
 	keys   []written
+
+	ranged int            // how many of before are in ranges
+	ranges *tombstone.Set // their range deletes; nil: they have none
 
 	sorted int      // how many of before are in order
 	order  [][]byte // keys in stretches, each sorted and at least twice as long as the next
@@ -54,12 +58,20 @@ func (w *writes) check(r *Request, before []*Request) error {
 	return err
 }
 
-// overwritten reports whether a key that r writes is newer than what r could see.
+// overwritten reports whether a key that r writes is newer than what r could
+// see, or anything in a range that it deletes.
 func (w *writes) overwritten(r *Request) (bool, error) {
 	for rest := r.Payload; len(rest) > 0; {
 		rec, err := entry.DecodeRecord(rest)
 		if err != nil {
 			return false, err
+		}
+		if rec.Kind == entry.RangeDelete {
+			if changed, err := w.ChangedSince(rec.Key, rec.Value, r.ReadVersion); changed || err != nil {
+				return changed, err
+			}
+			rest = rest[rec.Size:]
+			continue
 		}
 		v, ok, err := w.Newest(rec.Key, hash.Sum(w.seed, rec.Key), r.ReadVersion)
 		if err != nil || ok && v > r.ReadVersion {
@@ -73,10 +85,15 @@ func (w *writes) overwritten(r *Request) (bool, error) {
 // Newest returns the newest version of key, if it is newer than since.
 func (w *writes) Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error) {
 	w.hashBefore()
+	w.rangeBefore()
+	v := w.ranges.Newest(key, entry.MaxVersion)
 	if len(w.keys) > 0 {
 		if i := w.table[w.slot(key, hash)]; i != 0 {
-			return w.keys[i-1].version, true, nil
+			v = max(v, w.keys[i-1].version)
 		}
+	}
+	if v > 0 {
+		return v, true, nil
 	}
 	return w.store.Newest(key, hash, since)
 }
@@ -85,6 +102,10 @@ func (w *writes) Newest(key []byte, hash uint64, since entry.Version) (entry.Ver
 // All versions of a group are newer than what its members could see.
 func (w *writes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
 	w.sortBefore()
+	w.rangeBefore()
+	if w.ranges.ChangedSince(lo, hi, since) {
+		return true, nil
+	}
 	begin := 0
 	for _, end := range w.ends {
 		part := w.order[begin:end]
@@ -95,6 +116,21 @@ func (w *writes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		begin = end
 	}
 	return w.store.ChangedSince(lo, hi, since)
+}
+
+// rangeBefore brings the range deletes up to date.
+func (w *writes) rangeBefore() {
+	for _, r := range w.before[w.ranged:] {
+		if r.Ranges == 0 {
+			continue
+		}
+		eachRecord(r.Payload, func(rec *entry.Record) {
+			if rec.Kind == entry.RangeDelete {
+				w.ranges = w.ranges.With(tombstone.Tombstone{Lo: rec.Key, Hi: rec.Value, Version: r.version})
+			}
+		})
+	}
+	w.ranged = len(w.before)
 }
 
 // hashBefore brings the table up to date.
@@ -177,18 +213,27 @@ func (w *writes) reset() {
 		w.keys = w.keys[:0]
 	}
 	clear(w.order)
-	w.before, w.order, w.ends = nil, w.order[:0], w.ends[:0]
-	w.hashed, w.sorted = 0, 0
+	w.before, w.order, w.ends, w.ranges = nil, w.order[:0], w.ends[:0], nil
+	w.hashed, w.sorted, w.ranged = 0, 0, 0
 }
 
-// eachKey calls fn for the key of every record of a payload.
+// eachKey calls fn for every key that a record of a payload writes by itself.
 func eachKey(payload []byte, fn func(key []byte)) {
+	eachRecord(payload, func(rec *entry.Record) {
+		if rec.Kind != entry.RangeDelete {
+			fn(rec.Key)
+		}
+	})
+}
+
+// eachRecord calls fn for every record of a payload.
+func eachRecord(payload []byte, fn func(rec *entry.Record)) {
 	for len(payload) > 0 {
 		rec, err := entry.DecodeRecord(payload)
 		if err != nil {
 			return
 		}
-		fn(rec.Key)
+		fn(&rec)
 		payload = payload[rec.Size:]
 	}
 }

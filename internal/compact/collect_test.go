@@ -134,8 +134,8 @@ func TestCollect(t *testing.T) {
 			if !ok {
 				t.Fatalf("seed %d: the record at %d of segment %d did not move", seed, h.Offset, h.Segment)
 			}
-			got, err := target.Value(entry.Handle{Segment: out.Values[0].Number, Offset: to, Length: h.Length}, e.Key, e.Version)
-			if err != nil || !bytes.Equal(got, e.Value) {
+			got, err := target.Stored(entry.Handle{Segment: out.Values[0].Number, Offset: to, Length: h.Length}, e.Key, e.Version)
+			if err != nil || !bytes.Equal(got.Bytes, e.Value) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			bytesMoved += h.Length

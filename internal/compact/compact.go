@@ -9,6 +9,7 @@ package compact
 import (
 	"context"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/manifest"
@@ -28,8 +29,8 @@ type Input struct {
 	Heal func(*entry.Handle) error
 	// Extract says whether separated values move out of a segment; nil: none do.
 	Extract func(segment entry.FileNum) bool
-	// Value reads a separated value; only called for those that move.
-	Value func(key []byte, e *entry.Entry) ([]byte, error)
+	// Value reads a separated value, as it is stored; only called for those that move.
+	Value func(key []byte, e *entry.Entry) (entry.Stored, error)
 	// Run writes the output run.
 	Run *run.Writer
 	// Values begins a value segment for the values that move; only called if any do.
@@ -135,7 +136,7 @@ func (w *worker) keep(ctx context.Context, e *entry.Entry) error {
 		return err
 	}
 	moved := *e
-	moved.Value, moved.Separated = value, false
+	moved.Value, moved.Codec, moved.Separated = value.Bytes, value.Codec, false
 	if w.values != nil && w.values.Size() >= w.in.ValueBytes {
 		if err := w.finishValues(); err != nil {
 			return err
@@ -153,7 +154,7 @@ func (w *worker) keep(ctx context.Context, e *entry.Entry) error {
 	w.dead(e)
 	w.out.Extracts++
 	w.moved += handle.Length
-	moved.Value, moved.Separated, moved.Handle = nil, true, handle
+	moved.Value, moved.Codec, moved.Separated, moved.Handle = nil, codec.None, true, handle
 	return w.in.Run.Add(&moved)
 }
 
@@ -167,6 +168,11 @@ func (w *worker) dead(e *entry.Entry) {
 func (w *worker) finish() error {
 	if err := w.finishValues(); err != nil {
 		return err
+	}
+	for _, t := range w.in.Rules.tombstones() {
+		if err := w.in.Run.AddTombstone(t); err != nil {
+			return err
+		}
 	}
 	meta, err := w.in.Run.Finish()
 	w.out.Run = meta

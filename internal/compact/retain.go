@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Rules say which entries a flush or merge may drop. They are decided once,
@@ -13,16 +14,31 @@ type Rules struct {
 	// within the retained age is below it. Who reads an older one already has a
 	// View of its own, in which it stays.
 	Watermark entry.Version
-	// Checked is the oldest version that an open transaction reads, Watermark at
-	// most. Its commit will be checked against every later delete, so these stay.
+	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
+	Versions int
+	// Keyspaces have a Watermark and Versions of their own; nil: none has.
+	Keyspaces map[entry.KeyspaceID]History
+	// Dropped says which keyspaces are gone: their entries and tombstones are
+	// garbage, whatever lies below them. Nobody can ask for them any more: a reader
+	// who began earlier has a View of his own. nil: none are.
+	Dropped func(id entry.KeyspaceID) bool
+	// Checked is the oldest version that an open transaction reads. Its commit will
+	// be checked against every later delete, so these stay.
 	Checked entry.Version
 	// Bottom says that nothing older lies below the inputs, so that a delete
 	// has nothing left to hide.
 	Bottom bool
-	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
-	Versions int
+	// Tombstones are the range tombstones of the inputs, each within one keyspace.
+	// An entry below one of them is dropped as if a delete of its key stood there.
+	Tombstones *tombstone.Set
 	// Now is the time in Unix milliseconds by which entries expire.
 	Now uint64
+}
+
+// History is what stays of the entries of one keyspace, as Rules has it for all others.
+type History struct {
+	Watermark entry.Version
+	Versions  int
 }
 
 // verdict is what becomes of an entry.
@@ -37,29 +53,53 @@ const (
 
 // retention applies Rules to entries that arrive in entry.Compare order.
 //
-// Invariant: for every version at or above the watermark, a read of the kept
-// entries finds what a read of all entries finds.
+// Invariant: for every version at or above the watermark of a keyspace that was
+// not dropped, a read of the kept entries and tombstones finds what a read of all
+// entries and tombstones finds.
 type retention struct {
-	rules Rules
-	key   []byte // of the entries being judged
-	kept  int    // versions of key kept so far
-	ended bool   // older versions of key are invisible to everybody
-	first bool   // no entry seen yet
+	rules    Rules
+	history  History          // of the keyspace of key
+	keyspace entry.KeyspaceID // of key
+	dropped  bool             // keyspace is
+	key      []byte           // of the entries being judged
+	kept     int              // versions of key kept so far
+	newer    entry.Version    // of the entry of key judged last
+	ended    bool             // older versions of key are invisible to everybody
+	first    bool             // no entry seen yet
+
+	covers *tombstone.Cover // of all tombstones; nil: there are none
+	hides  *tombstone.Cover // of those that all readers of keyspace see; likewise
 }
 
 func newRetention(r Rules) *retention {
-	if r.Versions < 1 {
-		r.Versions = 1
+	return &retention{rules: r, first: true, covers: tombstone.NewCover(entry.MaxVersion, r.Tombstones)}
+}
+
+// enter takes up the rules of the keyspace that key is the first of.
+func (t *retention) enter(key []byte) {
+	id, ok := entry.KeyspaceOf(key)
+	if !t.first && id == t.keyspace {
+		return
 	}
-	return &retention{rules: r, first: true}
+	t.keyspace, t.history = id, t.rules.of(id)
+	t.dropped = ok && t.rules.Dropped != nil && t.rules.Dropped(id)
+	t.hides = tombstone.NewCover(t.history.Watermark, t.rules.Tombstones)
 }
 
 func (t *retention) judge(e *entry.Entry) verdict {
 	if t.first || !bytes.Equal(t.key, e.Key) {
+		t.enter(e.Key)
 		t.key = append(t.key[:0], e.Key...)
-		t.kept, t.ended, t.first = 0, false, false
+		t.kept, t.newer, t.ended, t.first = 0, tombstone.Pending, false, false
 	}
-	if e.Version > t.rules.Watermark {
+	if t.dropped {
+		return drop
+	}
+	if t.covers != nil {
+		t.cover(e)
+	}
+	t.newer = e.Version
+	if e.Version > t.history.Watermark {
 		t.kept++
 		return keep
 	}
@@ -78,6 +118,68 @@ func (t *retention) judge(e *entry.Entry) verdict {
 		}
 	}
 	t.kept++
-	t.ended = t.kept >= t.rules.Versions || e.Kind == entry.SetLatest
+	t.ended = t.kept >= t.history.Versions || e.Kind == entry.SetLatest
 	return keep
+}
+
+// cover judges the deletes that tombstones put between e and the newer version
+// of its key before it. Of several the newest counts. One of the very version of
+// the newer entry is of its transaction, and so is no version by itself.
+func (t *retention) cover(e *entry.Entry) {
+	if v := between(t.covers, e, t.newer); v > t.history.Watermark {
+		t.kept++
+	}
+	if t.hides != nil && between(t.hides, e, t.newer) > 0 {
+		t.ended = true
+	}
+}
+
+// between is the newest version of a tombstone over e that is less than newer; 0
+// if none is.
+func between(c *tombstone.Cover, e *entry.Entry, newer entry.Version) entry.Version {
+	v := c.Newest(e.Key)
+	if v >= newer {
+		v = c.Before(e.Key, newer)
+	}
+	if v <= e.Version {
+		return 0
+	}
+	return v
+}
+
+// tombstones returns those that are still needed. Of those that all readers see
+// the newest at each place does for all; and at the bottom, where everything
+// that they cover was dropped, only commits that are checked may ask for it.
+func (r *Rules) tombstones() []tombstone.Tombstone {
+	keyspaces := make(map[entry.KeyspaceID]*tombstone.Set)
+	for _, t := range r.Tombstones.All() {
+		id, ok := entry.KeyspaceOf(t.Lo)
+		if ok && r.Dropped != nil && r.Dropped(id) {
+			continue
+		}
+		keyspaces[id] = keyspaces[id].With(t)
+	}
+	var kept []tombstone.Tombstone
+	for id, set := range keyspaces {
+		watermark := r.of(id).Watermark
+		for _, t := range tombstone.Flatten(watermark, set) {
+			if !r.Bottom || t.Version > r.Checked {
+				kept = append(kept, t)
+			}
+		}
+		for _, t := range set.All() {
+			if t.Version > watermark {
+				kept = append(kept, t)
+			}
+		}
+	}
+	return kept
+}
+
+// of is what stays of the entries of a keyspace.
+func (r *Rules) of(id entry.KeyspaceID) History {
+	if h, found := r.Keyspaces[id]; found {
+		return h
+	}
+	return History{r.Watermark, r.Versions}
 }

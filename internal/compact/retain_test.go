@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 func TestRetention(t *testing.T) {
@@ -52,11 +53,48 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// visibleAt is what a reader at version v finds among versions, newest first.
-func visibleAt(versions []entry.Entry, v entry.Version, now uint64) string {
+// Each keyspace is judged by its own rules, and of a dropped one nothing stays.
+func TestRetentionOfKeyspaces(t *testing.T) {
+	rules := Rules{Watermark: 10, Now: 100, Bottom: true, Versions: 1,
+		Keyspaces: map[entry.KeyspaceID]History{1: {Watermark: 5, Versions: 1}, 300: {Watermark: 10, Versions: 2}},
+		Dropped:   func(id entry.KeyspaceID) bool { return id == 2 || id == 301 },
+	}
+	r := newRetention(rules)
+	for _, c := range []struct {
+		id   entry.KeyspaceID
+		want []verdict // of versions 12, 9, 6, 4 and 2
+	}{
+		{0, []verdict{keep, keep, drop, drop, drop}},
+		{1, []verdict{keep, keep, keep, keep, drop}},
+		{2, []verdict{drop, drop, drop, drop, drop}},
+		{3, []verdict{keep, keep, drop, drop, drop}},
+		{300, []verdict{keep, keep, drop, drop, drop}},
+		{301, []verdict{drop, drop, drop, drop, drop}},
+	} {
+		for _, key := range []string{"a", "b"} {
+			var got []verdict
+			for _, v := range []entry.Version{12, 9, 6, 4, 2} {
+				got = append(got, r.judge(&entry.Entry{Key: append(entry.AppendKeyspace(nil, c.id), key...), Version: v, Kind: entry.Set}))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("keyspace %d: %v, want %v", c.id, got, c.want)
+			}
+		}
+	}
+}
+
+// visibleAt is what a reader at version v finds among versions, newest first, and
+// range deletes.
+func visibleAt(versions []entry.Entry, deletes []tombstone.Tombstone, v entry.Version, now uint64) string {
+	deleted := entry.Version(0)
+	for _, d := range deletes {
+		if d.Version <= v && d.Covers([]byte("k")) {
+			deleted = max(deleted, d.Version)
+		}
+	}
 	for _, e := range versions {
 		if e.Version <= v {
-			if !e.Live(now) {
+			if !e.Live(now) || e.Version < deleted {
 				return "nothing"
 			}
 			return fmt.Sprint("value of ", e.Version)
@@ -82,6 +120,11 @@ func TestRetentionHidesNothing(t *testing.T) {
 			}
 			all = append(all, e)
 		}
+		for range rng.IntN(5) * rng.IntN(2) {
+			lo := rng.IntN(3)
+			rules.Tombstones = rules.Tombstones.With(tombstone.Tombstone{
+				Lo: []byte{'i' + byte(lo)}, Hi: []byte{'j' + byte(lo) + byte(rng.IntN(2))}, Version: entry.Version(1 + rng.IntN(13))})
+		}
 		below := entry.Entry{Key: []byte("k"), Version: 0, Kind: entry.Set} // in an older run
 		r := newRetention(rules)
 		for _, e := range all {
@@ -92,13 +135,54 @@ func TestRetentionHidesNothing(t *testing.T) {
 				kept = append(kept, entry.Entry{Key: e.Key, Version: e.Version, Kind: entry.Delete})
 			}
 		}
+		deletes, left := rules.Tombstones.All(), rules.tombstones()
 		if !rules.Bottom {
 			all, kept = append(all, below), append(kept, below)
 		}
 		for v := rules.Watermark; v < 15; v++ {
-			if got, want := visibleAt(kept, v, rules.Now), visibleAt(all, v, rules.Now); got != want {
-				t.Fatalf("seed %d, %+v: a read at %d finds %s, before it found %s", seed, rules, v, got, want)
+			if got, want := visibleAt(kept, left, v, rules.Now), visibleAt(all, deletes, v, rules.Now); got != want {
+				t.Fatalf("seed %d, %+v, range deletes %v: a read at %d finds %s, before it found %s", seed, rules, deletes, v, got, want)
 			}
+		}
+	}
+}
+
+// A range delete drops what a delete of the key in its place would.
+func TestRangeDeletesDropAsDeletesDo(t *testing.T) {
+	for seed := range uint64(20000) {
+		rng := rand.New(rand.NewPCG(seed, 8))
+		rules := Rules{Watermark: entry.Version(rng.IntN(14)), Now: 100, Bottom: rng.IntN(2) == 0, Versions: rng.IntN(4)}
+		rules.Checked = entry.Version(rng.IntN(int(rules.Watermark) + 1))
+		point, ranged := newRetention(rules), rules
+		var entries []entry.Entry
+		lastRanged := false // one of several in a row counts
+		for v := entry.Version(12); v > 0; v-- {
+			e := entry.Entry{Key: []byte("k"), Version: v, Kind: entry.Kind(1 + rng.IntN(3))}
+			switch rng.IntN(4) {
+			case 0, 1:
+				entries, lastRanged = append(entries, e), false
+			case 2:
+				if e.Kind = entry.Delete; !lastRanged {
+					ranged.Tombstones = ranged.Tombstones.With(tombstone.Tombstone{Lo: []byte("a"), Hi: []byte("z"), Version: v})
+					entries, lastRanged = append(entries, e), true
+				}
+			}
+		}
+		r := newRetention(ranged)
+		for _, e := range entries {
+			want := point.judge(&e)
+			if ranged.Tombstones.Newest(e.Key, e.Version) == e.Version {
+				continue
+			}
+			if got := r.judge(&e); got != want {
+				t.Fatalf("seed %d: version %d of %v with range deletes %v: %v, with deletes %v", seed, e.Version, entries, ranged.Tombstones.All(), got, want)
+			}
+		}
+		// A commit that is checked against what came after Checked finds the newest.
+		newest := ranged.Tombstones.MaxVersion()
+		got := tombstone.New(ranged.tombstones()...).MaxVersion()
+		if (newest > rules.Checked || !rules.Bottom) && got != newest || newest <= rules.Checked && rules.Bottom && got != 0 {
+			t.Fatalf("seed %d: of range deletes %v, %d is the newest kept by %+v", seed, ranged.Tombstones.All(), got, rules)
 		}
 	}
 }

@@ -156,9 +156,23 @@ func (s *ReadSet) upper(r *span) []byte {
 	return s.text(r.hi)
 }
 
-// Touches reports whether k was read, by itself or in a range.
-func (s *ReadSet) Touches(k []byte) bool {
-	return s.touchesKey(k) || s.touchesRange(k)
+// Prepare makes what Touches needs, which else the first one does.
+func (s *ReadSet) Prepare() {
+	s.mergeRanges()
+	if len(s.keys) > fewKeys {
+		s.indexKeys()
+	}
+}
+
+// Touches reports whether any of [lo, hi) was read, by itself or in a range;
+// without hi, whether lo was.
+func (s *ReadSet) Touches(lo, hi []byte) bool {
+	if hi == nil {
+		return s.touchesKey(lo) || s.touchesRange(lo)
+	}
+	in := func(k []byte) bool { return bytes.Compare(lo, k) <= 0 && bytes.Compare(k, hi) < 0 }
+	return slices.ContainsFunc(s.keys, func(o key) bool { return in(s.text(o.at)) }) ||
+		slices.ContainsFunc(s.ranges, func(r span) bool { return in(s.text(r.lo)) }) || s.touchesRange(lo)
 }
 
 func (s *ReadSet) touchesKey(k []byte) bool {

@@ -132,7 +132,7 @@ func TestReadSetMatchesANaiveOne(t *testing.T) {
 				s.AddRange(lo, hi)
 				ranges = append(ranges, [2][]byte{lo, hi})
 			case 1: // questions in between must not harm what is added later
-				s.Touches(word())
+				s.Touches(word(), nil)
 			default:
 				k := word()
 				addKey(&s, string(k))
@@ -160,8 +160,8 @@ func TestReadSetMatchesANaiveOne(t *testing.T) {
 			t.Fatalf("Check = %v, %v, want %v", got, err, want)
 		}
 		for range 50 {
-			if k := word(); s.Touches(k) != touched(k) {
-				t.Fatalf("Touches(%q) = %v; keys %v, ranges %q", k, s.Touches(k), keys, ranges)
+			if k := word(); s.Touches(k, nil) != touched(k) {
+				t.Fatalf("Touches(%q) = %v; keys %v, ranges %q", k, s.Touches(k, nil), keys, ranges)
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func BenchmarkTouches(b *testing.B) {
 			}
 			key := []byte("vsz=00016-k=9999999999")
 			for b.Loop() {
-				if s.Touches(key) {
+				if s.Touches(key, nil) {
 					b.Fatal("touched")
 				}
 			}
@@ -224,8 +224,8 @@ func TestCoarseReadSet(t *testing.T) {
 		}
 		touched := func(k string) {
 			store := &changes{versions: map[string]entry.Version{k: 7}}
-			if conflict, err := s.Check(store, 6); !s.Touches([]byte(k)) || !conflict || err != nil {
-				t.Fatalf("seed %d: %q was read: touched %v, conflict %v, %v", seed, k, s.Touches([]byte(k)), conflict, err)
+			if conflict, err := s.Check(store, 6); !s.Touches([]byte(k), nil) || !conflict || err != nil {
+				t.Fatalf("seed %d: %q was read: touched %v, conflict %v, %v", seed, k, s.Touches([]byte(k), nil), conflict, err)
 			}
 			if conflict, _ := s.Check(store, 7); conflict {
 				t.Fatalf("seed %d: %q has not changed, and is a conflict", seed, k)
@@ -241,7 +241,7 @@ func TestCoarseReadSet(t *testing.T) {
 			}
 		}
 		for k, read := range map[string]bool{"": false, "!": false, "~": len(ranges) > 0} {
-			if !read && s.Touches([]byte(k)) {
+			if !read && s.Touches([]byte(k), nil) {
 				t.Errorf("seed %d: %q lies before all that was read", seed, k)
 			}
 		}

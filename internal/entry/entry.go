@@ -5,6 +5,8 @@ package entry
 import (
 	"bytes"
 	"cmp"
+
+	"github.com/brockdb/brock/internal/codec"
 )
 
 // Version is a commit number: the first commit is 1, and each gets the next.
@@ -20,19 +22,21 @@ type FileNum uint64
 // Kind says what an entry does to its key.
 type Kind uint8
 
-// The kinds. Numbers are part of the format; 4 and up are reserved for range
-// deletes, merges and what else comes.
+// The kinds. Numbers are part of the format; 5 and up are reserved for merges
+// and what else comes. RangeDelete is the kind of a record only: what it says of
+// many keys is no entry, but a tombstone.Tombstone.
 const (
-	Set       Kind = 1 // the key has this value
-	Delete    Kind = 2 // the key is gone
-	SetLatest Kind = 3 // as Set; versions before it may be dropped at once
+	Set         Kind = 1 // the key has this value
+	Delete      Kind = 2 // the key is gone
+	SetLatest   Kind = 3 // as Set; versions before it may be dropped at once
+	RangeDelete Kind = 4 // the keys from Key up to Value, which is the bound after the last, are gone
 )
 
 // Known reports whether this release can read entries of kind k.
 func (k Kind) Known() bool { return k >= Set && k <= SetLatest }
 
 // Handle says where a separated value's record lies: its file, the offset of
-// the record (a multiple of 8) and the length of the value.
+// the record (a multiple of 8) and the length of the value as stored there.
 type Handle struct {
 	Segment FileNum
 	Offset  uint64
@@ -43,21 +47,35 @@ type Handle struct {
 // how long, is said by whoever hands the Entry out.
 type Entry struct {
 	Key       []byte // stored key: keyspace prefix, then the user's key
-	Value     []byte // inline value; nil when separated or deleted
+	Value     []byte // inline value, as Codec says; nil when separated or deleted
 	Handle    Handle // the value's record, when separated
 	Version   Version
 	Expires   uint64 // Unix milliseconds from when it is invisible; 0 = never
 	Kind      Kind
 	Meta      byte // the application's byte
 	Separated bool // the value is at Handle
+	// Codec is how Value is compressed. Runs hold only values that are not, so
+	// of separated ones the record at Handle knows it.
+	Codec codec.Codec
+	Raw   uint32 // length of a compressed value before that; 0 = it is not compressed
 }
 
-// ValueLen is the length of the value, wherever it is.
+// ValueLen is the length of the value, wherever it is and however it is stored.
 func (e *Entry) ValueLen() uint64 {
-	if e.Separated {
+	switch {
+	case e.Raw != 0:
+		return uint64(e.Raw)
+	case e.Separated:
 		return e.Handle.Length
 	}
 	return uint64(len(e.Value))
+}
+
+// Stored is a value as its record holds it.
+type Stored struct {
+	Bytes []byte
+	Codec codec.Codec // how Bytes are compressed
+	Raw   uint32      // the value's own length if they are, else 0
 }
 
 // Live reports whether e is a value that a reader at the time now (Unix

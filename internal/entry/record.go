@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/codec"
 )
 
 // The record is described in docs/format.md, "Record".
 const (
-	HeaderSize = 24       // bytes before extension, key and value
-	PieceSize  = 64 << 10 // a value of at least this many bytes has a checksum a piece
-	MaxKey     = 1<<20 + 16
+	HeaderSize = 24            // bytes before extension, key and value
+	PieceSize  = 64 << 10      // a value of at least this many bytes has a checksum a piece
+	MaxKey     = 1<<20 + 16    // the longest prefix, and what a user may choose
 	MaxValue   = math.MaxInt32 // 2 GB less one byte
 
 	flagOwn    = 1 << 60 // the value has a checksum of its own, outside the frame's
@@ -23,7 +25,9 @@ const (
 	codecMask  = 0xf
 
 	extExpiry   = 1 << 0
-	extRequired = 0xff00 // field bits that a reader must know
+	extRaw      = 1 << 8 // length of the value before it was compressed
+	extOptional = 0x00ff // field bits that a reader may skip
+	extUnknown  = 0xff00 &^ extRaw
 
 	longKey   = 0xffff
 	longValue = 0xffffffff
@@ -41,8 +45,9 @@ type Record struct {
 	Size    int // encoded length, a multiple of 8
 	Kind    Kind
 	Meta    byte
-	Codec   uint8 // how Value is encoded; 0 = as it is
-	Own     bool  // Value has its own checksum: it may be read through a Handle
+	Codec   codec.Codec // how Value is compressed, also one that this release does not know
+	Raw     uint32      // length of a compressed value before that; 0 = it is not compressed
+	Own     bool        // Value has its own checksum: it may be read through a Handle
 
 	valueStart int // offset of the value (or of its piece table, if any) in the record
 	pieces     []byte
@@ -53,35 +58,43 @@ func Align(n int) int { return (n + 7) &^ 7 }
 
 // RecordSize is the encoded length of a record of e, wherever its value is.
 func RecordSize(e *Entry, own bool) int {
-	n := HeaderSize + len(e.Key) + int(e.ValueLen())
-	if e.Expires != 0 || len(e.Key) >= longKey {
-		n += 8
-		if e.Expires != 0 {
-			n += 8
-		}
+	value := len(e.Value)
+	if e.Separated {
+		value = int(e.Handle.Length)
 	}
-	if value := int(e.ValueLen()); own && value >= PieceSize {
+	n := HeaderSize + len(e.Key) + value
+	if e.Expires != 0 || e.Raw != 0 || len(e.Key) >= longKey {
+		n += 8
+	}
+	if e.Expires != 0 {
+		n += 8
+	}
+	if e.Raw != 0 {
+		n += 8
+	}
+	if own && value >= PieceSize {
 		n += 4 * pieceCount(value)
 	}
 	return Align(n)
 }
 
-// AppendRecord appends the record of e to dst. With own, the value gets its own
-// checksum, so that it can later be read by a Handle; its place is still
-// unknown, so Place must be called before the record is written.
+// AppendRecord appends the record of e, which holds its value, to dst. With own,
+// the value gets its own checksum, so that it can later be read by a Handle; its
+// place is still unknown, so Place must be called before the record is written.
+// A compressed value must be own.
 func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 	start := len(dst)
 	var h [HeaderSize]byte
 	h[0] = byte(e.Kind)
 	h[1] = e.Meta
 	binary.LittleEndian.PutUint32(h[4:], uint32(len(e.Value)))
-	word := uint64(e.Version)
+	word := uint64(e.Version) | uint64(e.Codec)<<codecShift
 	klen := uint16(longKey)
 	if len(e.Key) < longKey {
 		klen = uint16(len(e.Key))
 	}
 	binary.LittleEndian.PutUint16(h[2:], klen)
-	ext := e.Expires != 0 || klen == longKey
+	ext := e.Expires != 0 || e.Raw != 0 || klen == longKey
 	if ext {
 		word |= flagExt
 	}
@@ -98,13 +111,19 @@ func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 	if ext {
 		size, fields := uint16(8), uint16(0)
 		if e.Expires != 0 {
-			size, fields = 16, extExpiry
+			size, fields = size+8, fields|extExpiry
+		}
+		if e.Raw != 0 {
+			size, fields = size+8, fields|extRaw
 		}
 		dst = binary.LittleEndian.AppendUint16(dst, size)
 		dst = binary.LittleEndian.AppendUint16(dst, fields)
 		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(e.Key)))
 		if e.Expires != 0 {
 			dst = binary.LittleEndian.AppendUint64(dst, e.Expires)
+		}
+		if e.Raw != 0 {
+			dst = binary.LittleEndian.AppendUint64(dst, uint64(e.Raw))
 		}
 	}
 	dst = append(dst, e.Key...)
@@ -191,7 +210,7 @@ func DecodeRecord(src []byte) (Record, error) {
 	word := binary.LittleEndian.Uint64(src[16:])
 	r.Kind, r.Meta = Kind(src[0]), src[1]
 	r.Version = Version(word) & MaxVersion
-	r.Codec = uint8(word>>codecShift) & codecMask
+	r.Codec = codec.Codec(word>>codecShift) & codecMask
 	r.Own = word&flagOwn != 0
 	klen := uint64(binary.LittleEndian.Uint16(src[2:]))
 	vlen := uint64(binary.LittleEndian.Uint32(src[4:]))
@@ -210,6 +229,9 @@ func DecodeRecord(src []byte) (Record, error) {
 		pos += n
 	} else if klen == longKey {
 		return r, fmt.Errorf("%w: long key without extension", ErrRecord)
+	}
+	if (r.Codec != codec.None) != (r.Raw != 0) || r.Raw != 0 && !r.Own {
+		return r, fmt.Errorf("%w: %v of a value of %d bytes, own checksum %v", ErrRecord, r.Codec, r.Raw, r.Own)
 	}
 	if klen > MaxKey {
 		return r, fmt.Errorf("%w: key of %d bytes", ErrRecord, klen)
@@ -246,8 +268,8 @@ func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 	if size < 8 || size&7 != 0 || size > uint64(len(src)) {
 		return 0, fmt.Errorf("%w: extension of %d bytes", ErrRecord, size)
 	}
-	if fields&extRequired != 0 {
-		return 0, fmt.Errorf("%w: required extension %#x is unknown", ErrRecord, fields&extRequired)
+	if fields&extUnknown != 0 {
+		return 0, fmt.Errorf("%w: required extension %#x is unknown", ErrRecord, fields&extUnknown)
 	}
 	if *klen == longKey {
 		*klen = uint64(binary.LittleEndian.Uint32(src[4:]))
@@ -258,8 +280,22 @@ func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 		}
 		r.Expires = binary.LittleEndian.Uint64(src[8:])
 	}
+	if fields&extRaw != 0 {
+		at := 8 + 8*uint64(bits.OnesCount16(fields&extOptional))
+		if at+8 > size {
+			return 0, fmt.Errorf("%w: extension of %d bytes without its length", ErrRecord, size)
+		}
+		raw := binary.LittleEndian.Uint64(src[at:])
+		if raw == 0 || raw > codec.MaxLength {
+			return 0, fmt.Errorf("%w: compressed value of %d bytes", ErrRecord, raw)
+		}
+		r.Raw = uint32(raw)
+	}
 	return size, nil
 }
+
+// Stored is the value as the record holds it.
+func (r *Record) Stored() Stored { return Stored{r.Value, r.Codec, r.Raw} }
 
 // VerifyHead checks header and key of a record with its own checksum that
 // begins at offset of the file id; rec is what DecodeRecord was given.

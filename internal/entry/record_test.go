@@ -2,6 +2,7 @@ package entry
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/codec"
 )
 
 var testFile = checksum.New([16]byte{1, 2, 3}, 'J', 9)
@@ -32,12 +34,16 @@ func samples() []struct {
 		{"set", Entry{Key: []byte("\x00key"), Value: []byte("value"), Version: 7, Kind: Set}, false},
 		{"empty value", Entry{Key: []byte("\x00k"), Value: []byte{}, Version: 1, Kind: Set, Meta: 255}, false},
 		{"delete", Entry{Key: []byte("\x00key"), Version: MaxVersion, Kind: Delete}, false},
+		{"range delete", Entry{Key: []byte("\x00from"), Value: []byte("\x00upto"), Version: 5, Kind: RangeDelete}, false},
 		{"expiry", Entry{Key: []byte("\x00key"), Value: []byte("v"), Version: 8, Kind: SetLatest, Expires: 1700000000123}, false},
 		{"own", Entry{Key: []byte("\x00key"), Value: bytes.Repeat([]byte("x"), 300), Version: 9, Kind: Set}, true},
 		{"own, expiry", Entry{Key: []byte("\x00key"), Value: bytes.Repeat([]byte("x"), 301), Version: 9, Kind: Set, Expires: 5}, true},
 		{"pieces", Entry{Key: []byte("\x00key"), Value: big, Version: 10, Kind: Set}, true},
 		{"big, in the frame's checksum", Entry{Key: []byte("\x00key"), Value: big, Version: 10, Kind: Set}, false},
 		{"long key", Entry{Key: long, Value: []byte("v"), Version: 11, Kind: Set}, false},
+		{"s2", Entry{Key: []byte("\x00key"), Value: []byte("\xb8\x17<0123456789abcdef\x11\x10\x19\x00\x9c\n"), Version: 12, Kind: Set, Codec: codec.S2, Raw: 3000}, true},
+		{"zstd, expiry", Entry{Key: []byte("\x00key"), Value: []byte("(\xb5/\xfd`\xb9\n\xd5\x00\x00\x04\x010123456789abcdef\x01T\x10\x04/L7\x01"), Version: 12, Kind: Set, Expires: 5, Codec: codec.Zstd, Raw: 3001}, true},
+		{"unknown codec, pieces", Entry{Key: []byte("\x00key"), Value: big, Version: 12, Kind: Set, Codec: 15, Raw: 1 << 20}, true},
 		{"long key, expiry, pieces", Entry{Key: long, Value: big, Version: 11, Kind: Set, Expires: 1}, true},
 	}
 }
@@ -66,7 +72,7 @@ func TestRecordRoundTrip(t *testing.T) {
 			if !bytes.Equal(got.Key, want.Key) || !bytes.Equal(got.Value, want.Value) {
 				t.Errorf("key or value differ")
 			}
-			if got.Version != want.Version || got.Kind != want.Kind || got.Meta != want.Meta || got.Expires != want.Expires || got.Own != s.own {
+			if got.Version != want.Version || got.Kind != want.Kind || got.Meta != want.Meta || got.Expires != want.Expires || got.Own != s.own || got.Codec != want.Codec || got.Raw != want.Raw {
 				t.Errorf("got %d %d %d %d %v, want %d %d %d %d %v", got.Version, got.Kind, got.Meta, got.Expires, got.Own,
 					want.Version, want.Kind, want.Meta, want.Expires, s.own)
 			}
@@ -88,8 +94,16 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestOwnRecordDetectsEveryFlippedBit(t *testing.T) {
 	const offset = 4096
-	e := Entry{Key: []byte("\x00key"), Value: bytes.Repeat([]byte("x"), 203), Version: 9, Kind: Set, Expires: 5}
-	rec := AppendRecord(nil, &e, true)
+	plain := Entry{Key: []byte("\x00key"), Value: bytes.Repeat([]byte("x"), 203), Version: 9, Kind: Set, Expires: 5}
+	compressed := plain
+	compressed.Codec, compressed.Raw = codec.Zstd, 1000
+	for _, e := range []Entry{plain, compressed} {
+		flipEveryBit(t, &e, offset)
+	}
+}
+
+func flipEveryBit(t *testing.T, e *Entry, offset int64) {
+	rec := AppendRecord(nil, e, true)
 	_, head := RawSize(rec)
 	Place(rec, testFile, offset, head)
 	padding := len(rec) - 1 // one byte, checked by nobody and read by nobody
@@ -123,6 +137,37 @@ func TestRecordGolden(t *testing.T) {
 	}
 	if got := out.String(); got != string(want) {
 		t.Errorf("records are no longer written as in %s:\n%s", path, got)
+	}
+}
+
+// A compressed value has its length in the extension, among fields that may be
+// unknown, and a checksum of its own.
+func TestCompressedRecordsThatCannotBe(t *testing.T) {
+	e := Entry{Key: []byte("\x00key"), Value: bytes.Repeat([]byte("x"), 100), Version: 9, Kind: Set, Codec: codec.S2, Raw: 500}
+	good := AppendRecord(nil, &e, true)
+	if r, err := DecodeRecord(good); err != nil || r.Raw != 500 || r.Codec != codec.S2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for name, change := range map[string]func(b []byte){
+		"no codec":             func(b []byte) { b[23] &^= 0xf },
+		"no own checksum":      func(b []byte) { b[23] &^= 0x10 },
+		"no length":            func(b []byte) { b[27] = 0 },
+		"length of zero":       func(b []byte) { clear(b[32:40]) },
+		"length beyond bound":  func(b []byte) { binary.LittleEndian.PutUint64(b[32:], codec.MaxLength+1) },
+		"short extension":      func(b []byte) { b[24] = 8 },
+		"field before it":      func(b []byte) { b[26] |= 1 << 3 },
+		"unknown and required": func(b []byte) { b[27] |= 2 },
+	} {
+		b := bytes.Clone(good)
+		change(b)
+		if r, err := DecodeRecord(b); !errors.Is(err, ErrRecord) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	wide := slices.Insert(bytes.Clone(good), 32, 9, 0, 0, 0, 0, 0, 0, 0) // an optional field, before it
+	wide[24], wide[26] = 24, 1<<5
+	if r, err := DecodeRecord(wide); err != nil || r.Raw != 500 || !bytes.Equal(r.Value, e.Value) {
+		t.Errorf("unknown optional field: %+v, %v", r, err)
 	}
 }
 

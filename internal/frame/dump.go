@@ -58,7 +58,7 @@ func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
 	d.U32(pos+4, "value length")
 	d.U32(pos+8, "value checksum")
 	d.U32(pos+12, "head checksum")
-	d.Field(pos+16, 8, "word", "version %d, codec %d, own checksum %v, expires %d", r.Version, r.Codec, r.Own, r.Expires)
+	d.Field(pos+16, 8, "word", "version %d, codec %v, length before it %d, own checksum %v, expires %d", r.Version, r.Codec, r.Raw, r.Own, r.Expires)
 	key := entry.HeaderSize
 	if rec[23]&0x20 != 0 { // an extension, which begins with its length
 		key += int(rec[entry.HeaderSize]) | int(rec[entry.HeaderSize+1])<<8

@@ -21,6 +21,13 @@ type Iterator interface {
 	SeekLT(key []byte) bool
 	Next() bool
 	Prev() bool
+	// SkipGE, at an entry older than v, is Next, but leaves entries out that are
+	// before key and older than v: as many as can be told at once, perhaps none,
+	// and perhaps more of them in the moves that follow, until one goes back.
+	SkipGE(key []byte, v entry.Version) bool
+	// SkipLT, at an entry older than v, is Prev, but leaves entries out whose keys
+	// are key or greater and that are older than v: likewise.
+	SkipLT(key []byte, v entry.Version) bool
 	// Entry is the entry at the position; it is only called after a move that
 	// returned true. The Entry and its Key are overwritten by the next move;
 	// its inline Value stays valid as long as the source does.

@@ -39,6 +39,7 @@ type merge struct {
 	second   int32 // best of the others, while the same source keeps winning; -1 = unknown
 	at       bool
 	backward bool
+	skipped  bool   // sources have left entries out that may be beyond the current one
 	prefix   []byte // what all heads' keys begin with; words are taken after it
 	err      error
 }
@@ -66,7 +67,7 @@ func (m *merge) SeekLT(key []byte) bool {
 
 // restart positions every source by move and plays all matches.
 func (m *merge) restart(backward bool, move func(Iterator) bool) bool {
-	m.backward, m.at, m.err = backward, false, nil
+	m.backward, m.skipped, m.at, m.err = backward, false, false, nil
 	for i := range m.heads {
 		if !m.arrive(&m.heads[i], move(m.heads[i].source)) {
 			return false
@@ -176,6 +177,39 @@ func (m *merge) Prev() bool {
 	return m.advance()
 }
 
+// SkipGE has every source leave out what it can. The entry that another source
+// than the winner is at was not met yet: if it must be, that source stays.
+func (m *merge) SkipGE(key []byte, v entry.Version) bool {
+	if !m.at || m.backward {
+		return m.Next()
+	}
+	return m.skip(func(h *head) bool { return bytes.Compare(h.entry.Key, key) < 0 && h.entry.Version < v },
+		func(s Iterator) bool { return s.SkipGE(key, v) })
+}
+
+// SkipLT mirrors SkipGE.
+func (m *merge) SkipLT(key []byte, v entry.Version) bool {
+	if !m.at || !m.backward {
+		return m.Prev()
+	}
+	return m.skip(func(h *head) bool { return bytes.Compare(h.entry.Key, key) >= 0 && h.entry.Version < v },
+		func(s Iterator) bool { return s.SkipLT(key, v) })
+}
+
+func (m *merge) skip(leaves func(*head) bool, move func(Iterator) bool) bool {
+	m.skipped = true
+	for i := range m.heads {
+		h := &m.heads[i]
+		if h.done || int32(i) != m.winner && !leaves(h) {
+			continue
+		}
+		if !m.arrive(h, move(h.source)) {
+			return false
+		}
+	}
+	return m.playAll()
+}
+
 func (m *merge) advance() bool {
 	if !m.step(&m.heads[m.winner]) {
 		return false
@@ -239,10 +273,16 @@ func (m *merge) loses(a, b int32) bool {
 // entry on the other side of it, then the current source moves on.
 func (m *merge) turn() bool {
 	m.backward = !m.backward
+	var current entry.Entry
+	if m.skipped {
+		current = entry.Entry{Key: bytes.Clone(m.Entry().Key), Version: m.Entry().Version}
+	}
 	for i := range m.heads {
 		h := &m.heads[i]
 		var ok bool
 		switch {
+		case m.skipped && int32(i) != m.winner:
+			ok = beside(h.source, &current, m.backward)
 		case h.done && m.backward:
 			ok = h.source.Last()
 		case h.done:
@@ -256,7 +296,26 @@ func (m *merge) turn() bool {
 			return false
 		}
 	}
+	m.skipped = false
 	return m.playAll()
+}
+
+// beside moves s to its last entry before e or, forward, to its first one after it.
+func beside(s Iterator, e *entry.Entry, backward bool) bool {
+	ok := s.SeekGE(e.Key)
+	for ok {
+		if c := entry.Compare(s.Entry(), e); c > 0 || c == 0 && backward {
+			break
+		}
+		ok = s.Next()
+	}
+	switch {
+	case !backward || !ok && s.Err() != nil:
+		return ok
+	case ok:
+		return s.Prev()
+	}
+	return s.Last()
 }
 
 // setWord takes the word of a head's key; if the key doesn't have the prefix,
@@ -320,12 +379,14 @@ func commonLen(a, b []byte) int {
 // empty has no entries.
 type empty struct{}
 
-func (empty) First() bool         { return false }
-func (empty) Last() bool          { return false }
-func (empty) SeekGE([]byte) bool  { return false }
-func (empty) SeekLT([]byte) bool  { return false }
-func (empty) Next() bool          { return false }
-func (empty) Prev() bool          { return false }
-func (empty) Entry() *entry.Entry { return nil }
-func (empty) Err() error          { return nil }
-func (empty) Close()              {}
+func (empty) First() bool                       { return false }
+func (empty) Last() bool                        { return false }
+func (empty) SeekGE([]byte) bool                { return false }
+func (empty) SeekLT([]byte) bool                { return false }
+func (empty) Next() bool                        { return false }
+func (empty) Prev() bool                        { return false }
+func (empty) SkipGE([]byte, entry.Version) bool { return false }
+func (empty) SkipLT([]byte, entry.Version) bool { return false }
+func (empty) Entry() *entry.Entry               { return nil }
+func (empty) Err() error                        { return nil }
+func (empty) Close()                            {}

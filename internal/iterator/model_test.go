@@ -42,6 +42,35 @@ func (s *source) begin(pos int) bool {
 func (s *source) Next() bool { return s.at && s.move(s.pos+1) }
 func (s *source) Prev() bool { return s.at && s.move(s.pos-1) }
 
+// SkipGE and SkipLT leave out all that they may, or half the time nothing.
+func (s *source) SkipGE(key []byte, v entry.Version) bool {
+	if !s.at || s.pos%2 == 0 {
+		return s.Next()
+	}
+	return s.move(skipGE(s.entries, s.pos, key, v))
+}
+
+func (s *source) SkipLT(key []byte, v entry.Version) bool {
+	if !s.at || s.pos%2 == 0 {
+		return s.Prev()
+	}
+	return s.move(skipLT(s.entries, s.pos, key, v))
+}
+
+// skipGE is the entry after i at which a SkipGE must stop.
+func skipGE(entries []entry.Entry, i int, key []byte, v entry.Version) int {
+	for i++; i < len(entries) && bytes.Compare(entries[i].Key, key) < 0 && entries[i].Version < v; i++ {
+	}
+	return i
+}
+
+// skipLT is the entry before i at which a SkipLT must stop.
+func skipLT(entries []entry.Entry, i int, key []byte, v entry.Version) int {
+	for i--; i >= 0 && bytes.Compare(entries[i].Key, key) >= 0 && entries[i].Version < v; i-- {
+	}
+	return i
+}
+
 func (s *source) move(pos int) bool {
 	for i := range s.key {
 		s.key[i] = 0xee
@@ -217,6 +246,70 @@ func TestMergeMatchesASortedModel(t *testing.T) {
 	forEachShape(t, func(t *testing.T, r *rand.Rand, key func(*rand.Rand) []byte) {
 		sources, all := randomSources(r, r.IntN(10), 100, key)
 		checkMoves(t, r, Merge(open(sources)), all, key, 500)
+	})
+}
+
+// A walk with skips yields, in order, all that no skip allows it to leave out;
+// once it turns, it yields everything again.
+func TestSkipsLeaveOutWhatTheyMay(t *testing.T) {
+	forEachShape(t, func(t *testing.T, r *rand.Rand, key func(*rand.Rand) []byte) {
+		sources, all := randomSources(r, 1+r.IntN(6), 100, key)
+		it := Merge(open(sources))
+		for range 50 {
+			back := r.IntN(2) == 0
+			k := key(r)
+			ok, at, step := false, lower(all, k), 1
+			if back {
+				ok, at, step = it.SeekLT(k), at-1, -1
+			} else {
+				ok = it.SeekGE(k)
+			}
+			var hidden []func(e *entry.Entry) bool
+			may := func(e *entry.Entry) bool {
+				return slices.ContainsFunc(hidden, func(h func(*entry.Entry) bool) bool { return h(e) })
+			}
+			for range r.IntN(30) {
+				for at >= 0 && at < len(all) && (!ok || entry.Compare(&all[at], it.Entry()) != 0) && may(&all[at]) {
+					at += step
+				}
+				if want := at >= 0 && at < len(all); ok != want || ok && entry.Compare(&all[at], it.Entry()) != 0 {
+					t.Fatalf("at an entry %v, want number %d of %d", ok, at, len(all))
+				}
+				if !ok {
+					break
+				}
+				if r.IntN(3) > 0 {
+					at += step
+					if ok = !back && it.Next(); back {
+						ok = it.Prev()
+					}
+					continue
+				}
+				k, v := key(r), all[at].Version+1+entry.Version(r.IntN(10))
+				hidden = append(hidden, func(e *entry.Entry) bool {
+					return e.Version < v && (bytes.Compare(e.Key, k) < 0) == !back
+				})
+				at += step
+				if ok = !back && it.SkipGE(k, v); back {
+					ok = it.SkipLT(k, v)
+				}
+			}
+			if ok {
+				at = slices.IndexFunc(all, func(e entry.Entry) bool { return entry.Compare(&e, it.Entry()) == 0 })
+			}
+			for range r.IntN(10) {
+				if !ok {
+					break
+				}
+				at -= step
+				if ok = back && it.Next(); !back {
+					ok = it.Prev()
+				}
+				if want := at >= 0 && at < len(all); ok != want || ok && entry.Compare(&all[at], it.Entry()) != 0 {
+					t.Fatalf("turned: at an entry %v, want number %d of %d", ok, at, len(all))
+				}
+			}
+		}
 	})
 }
 

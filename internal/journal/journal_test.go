@@ -524,9 +524,9 @@ func TestOpenReader(t *testing.T) {
 	for _, a := range all {
 		r, err := h.j.OpenReader(a.pos.Segment)
 		h.must(err)
-		v, err := r.Value(entry.Handle{Segment: a.pos.Segment, Offset: uint64(a.pos.Offset), Length: 700}, fmt.Appendf(nil, "\x00k%d.0.0", a.i), entry.Version(a.i+1))
-		if err != nil || len(v) != 700 || v[0] != byte(a.i) {
-			t.Errorf("group %d: %d bytes, %v", a.i, len(v), err)
+		v, err := r.Stored(entry.Handle{Segment: a.pos.Segment, Offset: uint64(a.pos.Offset), Length: 700}, fmt.Appendf(nil, "\x00k%d.0.0", a.i), entry.Version(a.i+1))
+		if err != nil || len(v.Bytes) != 700 || v.Bytes[0] != byte(a.i) {
+			t.Errorf("group %d: %d bytes, %v", a.i, len(v.Bytes), err)
 		}
 		h.must(r.Close())
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -28,7 +27,7 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 	n := *l
 	n.cleanClose = e.CleanClose
 	steps := []func(*Edit) error{
-		n.addSegments, n.changeRuns, n.bury, n.moveSegments, n.dropSegments, n.use, n.advance, n.setKeyspaces,
+		n.addSegments, n.changeRuns, n.bury, n.moveSegments, n.dropSegments, n.use, n.advance, n.changeKeyspaces,
 	}
 	for _, step := range steps {
 		if err := step(e); err != nil {
@@ -332,36 +331,8 @@ func (l *Layout) advanceEnds(e *Edit) error {
 	return nil
 }
 
-func (l *Layout) setKeyspaces(e *Edit) error {
-	if len(e.SetKeyspaces) == 0 && len(e.DropKeyspaces) == 0 {
-		return nil
-	}
-	byID := make(map[uint64]Keyspace, len(l.keyspaces)+len(e.SetKeyspaces))
-	for _, k := range l.keyspaces {
-		byID[k.ID] = k
-	}
-	for _, k := range e.SetKeyspaces {
-		byID[k.ID] = k
-	}
-	for _, id := range e.DropKeyspaces {
-		if _, found := byID[id]; !found {
-			return conflicting("keyspace %d dropped, which is not there", id)
-		}
-		delete(byID, id)
-	}
-	names := make(map[string]uint64, len(byID))
-	for _, k := range byID {
-		if other, found := names[k.Name]; found {
-			return conflicting("keyspaces %d and %d have one name", k.ID, other)
-		}
-		names[k.Name] = k.ID
-	}
-	l.keyspaces = slices.SortedFunc(maps.Values(byID), func(a, b Keyspace) int { return cmp.Compare(a.ID, b.ID) })
-	return nil
-}
-
 // sampleClock keeps samples of ever newer versions, forgets those that only
-// history below the floor needs, and thins the older half when there are many.
+// history below all floors needs, and thins the older half when there are many.
 func (l *Layout) sampleClock(samples []ClockSample) {
 	l.clock = slices.Clone(l.clock)
 	for _, c := range samples {
@@ -370,7 +341,8 @@ func (l *Layout) sampleClock(samples []ClockSample) {
 		}
 	}
 	old := 0
-	for old+1 < len(l.clock) && l.clock[old+1].Version <= l.floor {
+	floor := l.leastFloor()
+	for old+1 < len(l.clock) && l.clock[old+1].Version <= floor {
 		old++
 	}
 	l.clock = l.clock[old:]
@@ -390,6 +362,14 @@ func (l *Layout) Snapshot() *Edit {
 	e := &Edit{
 		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Floor: l.floor,
 		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Unknown: l.unknown,
+	}
+	if l.nextKeyspace > firstKeyspace {
+		e.NextKeyspace = l.nextKeyspace
+	}
+	for _, k := range l.keyspaces {
+		if k.floor != 0 {
+			e.KeyspaceFloors = append(e.KeyspaceFloors, KeyspaceFloor{ID: k.ID, Version: k.floor})
+		}
 	}
 	for _, r := range l.runs {
 		e.AddRuns = append(e.AddRuns, *r)

@@ -86,7 +86,8 @@ func tagName(tag uint16) string {
 	names := [...]string{tagAddSegment: "addSegment", tagDropRun: "dropRun", tagAddRun: "addRun", tagDead: "dead",
 		tagSegmentState: "segmentState", tagDropSegment: "dropSegment", tagFlushedTo: "flushedTo", tagJournalEnd: "journalEnd",
 		tagLastVersion: "lastVersion", tagFloor: "floor", tagClock: "clock", tagNextFile: "nextFile",
-		tagSetKeyspace: "setKeyspace", tagDropKeyspace: "dropKeyspace", tagCleanClose: "cleanClose"}
+		tagSetKeyspace: "setKeyspace", tagDropKeyspace: "dropKeyspace", tagCleanClose: "cleanClose",
+		tagKeyspaceFloor: "keyspaceFloor", tagNextKeyspace: "nextKeyspace"}
 	if int(tag) < len(names) && names[tag] != "" {
 		return names[tag]
 	}
@@ -106,7 +107,7 @@ func describe(tag uint16, value []byte) string {
 		return fmt.Sprint(e.DropRuns[0])
 	case len(e.AddRuns) > 0:
 		r := e.AddRuns[0]
-		return fmt.Sprintf("%d %v order %d, %d entries, versions %d to %d, files %v, refs %v", r.ID, r.Tier, r.Order, r.Entries, r.MinVersion, r.MaxVersion, r.Files, r.Refs)
+		return fmt.Sprintf("%d %v order %d, %d entries, %d tombstones, versions %d to %d, files %v, refs %v", r.ID, r.Tier, r.Order, r.Entries, r.Tombstones, r.MinVersion, r.MaxVersion, r.Files, r.Refs)
 	case len(e.Dead) > 0:
 		return fmt.Sprintf("%d records of segment %d, values of %d bytes", len(e.Dead[0].Granules), e.Dead[0].Segment, e.Dead[0].Bytes)
 	case len(e.States) > 0:
@@ -118,11 +119,14 @@ func describe(tag uint16, value []byte) string {
 	case len(e.Clock) > 0:
 		return fmt.Sprintf("%+v", e.Clock[0])
 	case len(e.SetKeyspaces) > 0:
-		return fmt.Sprintf("%d %q, options of %d bytes", e.SetKeyspaces[0].ID, e.SetKeyspaces[0].Name, len(e.SetKeyspaces[0].Options))
+		k := e.SetKeyspaces[0]
+		return fmt.Sprintf("%d %q, %+v", k.ID, k.Name, k.Options)
 	case len(e.DropKeyspaces) > 0:
 		return fmt.Sprint(e.DropKeyspaces[0])
+	case len(e.KeyspaceFloors) > 0:
+		return fmt.Sprintf("%+v", e.KeyspaceFloors[0])
 	case len(e.Unknown) > 0 || e.CleanClose:
 		return ""
 	}
-	return fmt.Sprint(uint64(e.FlushedTo) | uint64(e.LastVersion) | uint64(e.Floor) | uint64(e.NextFile))
+	return fmt.Sprint(uint64(e.FlushedTo) | uint64(e.LastVersion) | uint64(e.Floor) | uint64(e.NextFile) | e.NextKeyspace)
 }

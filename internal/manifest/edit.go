@@ -31,22 +31,24 @@ const Granule = 64
 // Zero fields change nothing. The parts are applied in the order of the fields,
 // whatever order they have in the file.
 type Edit struct {
-	AddSegments   []Segment
-	DropRuns      []RunID
-	AddRuns       []Run
-	Dead          []Dead // at most one for each segment
-	States        []SegmentState
-	DropSegments  []entry.FileNum
-	FlushedTo     entry.FileNum // journal segments up to this one are wholly in runs
-	JournalEnds   []JournalEnd  // how far live journal segments are durable
-	LastVersion   entry.Version // greatest version in runs and durable journal
-	Floor         entry.Version // history below this version may be gone
-	Clock         []ClockSample
-	NextFile      entry.FileNum // every number used so far is less
-	SetKeyspaces  []Keyspace    // added, or replaced if the id exists
-	DropKeyspaces []uint64
-	CleanClose    bool  // the last edit of a session that closed in order
-	Unknown       []TLV // what this release doesn't know and must keep
+	AddSegments    []Segment
+	DropRuns       []RunID
+	AddRuns        []Run
+	Dead           []Dead // at most one for each segment
+	States         []SegmentState
+	DropSegments   []entry.FileNum
+	FlushedTo      entry.FileNum // journal segments up to this one are wholly in runs
+	JournalEnds    []JournalEnd  // how far live journal segments are durable
+	LastVersion    entry.Version // greatest version in runs and durable journal
+	Floor          entry.Version // history of the default keyspace below this version may be gone
+	Clock          []ClockSample
+	NextFile       entry.FileNum // every number used so far is less
+	SetKeyspaces   []Keyspace    // added, or replaced if the id exists
+	DropKeyspaces  []entry.KeyspaceID
+	KeyspaceFloors []KeyspaceFloor // Floor, for keyspaces that have one of their own
+	NextKeyspace   uint64          // every number of a keyspace used so far is less
+	CleanClose     bool            // the last edit of a session that closed in order
+	Unknown        []TLV           // what this release doesn't know and must keep
 }
 
 // Run is one sorted run of the store.
@@ -60,9 +62,10 @@ type Run struct {
 // RunMeta is what the manifest knows about the contents of a run.
 type RunMeta struct {
 	Files          []File
-	First, Last    []byte // least and greatest stored key
+	First, Last    []byte // least and greatest stored key, and bound of a tombstone
 	Entries        uint64
 	Deletes        uint64
+	Tombstones     uint64 // of ranges
 	KeyBytes       uint64
 	ValueBytes     uint64 // inline values
 	SeparatedBytes uint64 // values in segments
@@ -147,13 +150,6 @@ type JournalEnd struct {
 type ClockSample struct {
 	Version   entry.Version
 	UnixMilli int64
-}
-
-// Keyspace is a named part of the store; Options is opaque here.
-type Keyspace struct {
-	ID      uint64
-	Name    string
-	Options []byte
 }
 
 // TLV is a field that this release doesn't know.

@@ -12,28 +12,31 @@ import (
 
 // The fields of an edit, as docs/format.md, "MANIFEST", describes them.
 const (
-	tagAddSegment   = 1
-	tagDropRun      = 2
-	tagAddRun       = 3
-	tagDead         = 4
-	tagSegmentState = 5
-	tagDropSegment  = 6
-	tagFlushedTo    = 7
-	tagJournalEnd   = 8
-	tagLastVersion  = 9
-	tagFloor        = 10
-	tagClock        = 11
-	tagNextFile     = 12
-	tagSetKeyspace  = 13
-	tagDropKeyspace = 14
-	tagCleanClose   = 15
+	tagAddSegment    = 1
+	tagDropRun       = 2
+	tagAddRun        = 3
+	tagDead          = 4
+	tagSegmentState  = 5
+	tagDropSegment   = 6
+	tagFlushedTo     = 7
+	tagJournalEnd    = 8
+	tagLastVersion   = 9
+	tagFloor         = 10
+	tagClock         = 11
+	tagNextFile      = 12
+	tagSetKeyspace   = 13
+	tagDropKeyspace  = 14
+	tagCleanClose    = 15
+	tagKeyspaceFloor = 16
+	tagNextKeyspace  = 17
 
 	// The fields within addRun.
-	tagRunFiles  = 1
-	tagRunBounds = 2
-	tagRunCounts = 3
-	tagRunRefs   = 4
-	tagRunStamp  = 8
+	tagRunFiles      = 1
+	tagRunBounds     = 2
+	tagRunCounts     = 3
+	tagRunRefs       = 4
+	tagRunTombstones = 5
+	tagRunStamp      = 8
 
 	// The fields within addSegment.
 	tagSegmentStamp = 8
@@ -89,12 +92,18 @@ func AppendEdit(dst []byte, e *Edit) []byte {
 	}
 	for _, k := range e.SetKeyspaces {
 		must(tagSetKeyspace, func(b []byte) []byte {
-			b = append(uv(uv(b, k.ID), uint64(len(k.Name))), k.Name...)
-			return append(uv(b, uint64(len(k.Options))), k.Options...)
+			b = append(uv(uv(b, uint64(k.ID)), uint64(len(k.Name))), k.Name...)
+			return k.Options.append(b)
 		})
 	}
 	for _, id := range e.DropKeyspaces {
-		must(tagDropKeyspace, number(id))
+		must(tagDropKeyspace, number(uint64(id)))
+	}
+	for _, f := range e.KeyspaceFloors {
+		must(tagKeyspaceFloor, func(b []byte) []byte { return uv(uv(b, uint64(f.ID)), uint64(f.Version)) })
+	}
+	if e.NextKeyspace != 0 {
+		must(tagNextKeyspace, number(uint64(e.NextKeyspace)))
 	}
 	if e.CleanClose {
 		may(tagCleanClose, func(b []byte) []byte { return b })
@@ -155,21 +164,17 @@ func (e *Edit) decodeField(tag uint16, required bool, value []byte) error {
 	case tagFloor:
 		e.Floor = w.version()
 	case tagClock:
-		c := ClockSample{Version: w.version()}
-		ms, n := binary.Varint(w.p)
-		if n <= 0 {
-			w.fail("bad time")
-		} else {
-			w.p = w.p[n:]
-		}
-		c.UnixMilli = ms
-		e.Clock = append(e.Clock, c)
+		e.Clock = append(e.Clock, ClockSample{Version: w.version(), UnixMilli: w.varint()})
 	case tagNextFile:
 		e.NextFile = entry.FileNum(w.uvarint())
 	case tagSetKeyspace:
-		e.SetKeyspaces = append(e.SetKeyspaces, Keyspace{ID: w.uvarint(), Name: string(w.bytes()), Options: w.bytes()})
+		e.SetKeyspaces = append(e.SetKeyspaces, decodeKeyspace(&w))
 	case tagDropKeyspace:
-		e.DropKeyspaces = append(e.DropKeyspaces, w.uvarint())
+		e.DropKeyspaces = append(e.DropKeyspaces, entry.KeyspaceID(w.uint32()))
+	case tagKeyspaceFloor:
+		e.KeyspaceFloors = append(e.KeyspaceFloors, KeyspaceFloor{ID: entry.KeyspaceID(w.uint32()), Version: w.version()})
+	case tagNextKeyspace:
+		e.NextKeyspace = w.uvarint()
 	case tagCleanClose:
 		e.CleanClose = true
 	default:
@@ -279,6 +284,9 @@ func (r *Run) append(b []byte) []byte {
 			return b
 		})
 	}
+	if r.Tombstones > 0 {
+		b = appendTLV(b, tagRunTombstones, tlvRequired, func(b []byte) []byte { return uv(b, r.Tombstones) })
+	}
 	b = appendStamp(b, tagRunStamp, r.Stamp)
 	return appendUnknown(b, r.Unknown)
 }
@@ -315,6 +323,8 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 		for i := range r.Refs {
 			r.Refs[i] = Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
 		}
+	case tagRunTombstones:
+		r.Tombstones = w.uvarint()
 	case tagRunStamp:
 		r.Stamp = w.version()
 	default:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
@@ -31,21 +32,24 @@ func goldenEdit() *Edit {
 		}}, {ID: 5, Tier: Base, Order: 9, RunMeta: RunMeta{
 			Files: []File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
-			Refs: []Ref{{Segment: 3, Records: 10, Bytes: 3000}}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}},
+			Tombstones: 2, Refs: []Ref{{Segment: 3, Records: 10, Bytes: 3000}}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}},
 		}}},
-		Dead:          []Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
-		States:        []SegmentState{{Num: 6, Status: Relocated, Map: 8, Target: 7}},
-		DropSegments:  []entry.FileNum{1},
-		FlushedTo:     3,
-		JournalEnds:   []JournalEnd{{Segment: 4, Offset: 8192, Frame: 77, Chain: 0xcafe}},
-		LastVersion:   41,
-		Floor:         20,
-		Clock:         []ClockSample{{Version: 41, UnixMilli: 1700000000123}},
-		NextFile:      9,
-		SetKeyspaces:  []Keyspace{{ID: 1, Name: "users", Options: []byte{1}}},
-		DropKeyspaces: []uint64{2},
-		CleanClose:    true,
-		Unknown:       []TLV{{Tag: 302, Value: []byte("kept")}},
+		Dead:         []Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
+		States:       []SegmentState{{Num: 6, Status: Relocated, Map: 8, Target: 7}},
+		DropSegments: []entry.FileNum{1},
+		FlushedTo:    3,
+		JournalEnds:  []JournalEnd{{Segment: 4, Offset: 8192, Frame: 77, Chain: 0xcafe}},
+		LastVersion:  41,
+		Floor:        20,
+		Clock:        []ClockSample{{Version: 41, UnixMilli: 1700000000123}},
+		NextFile:     9,
+		SetKeyspaces: []Keyspace{{ID: 3, Name: "users", Options: KeyspaceOptions{ValueThreshold: -1, TTL: time.Hour, Codec: 2, CompressAbove: 1000,
+			Versions: 5, Age: time.Second, Unknown: []TLV{{Tag: 303, Value: []byte{9}}}}}},
+		DropKeyspaces:  []entry.KeyspaceID{2},
+		KeyspaceFloors: []KeyspaceFloor{{ID: 3, Version: 21}},
+		NextKeyspace:   5,
+		CleanClose:     true,
+		Unknown:        []TLV{{Tag: 302, Value: []byte("kept")}},
 	}
 }
 

@@ -18,15 +18,16 @@ type Layout struct {
 	segments []*Segment // ascending by number
 	usage    []Usage    // of segments, in their order
 
-	flushedTo   entry.FileNum
-	ends        []JournalEnd // ascending by segment
-	lastVersion entry.Version
-	floor       entry.Version
-	clock       []ClockSample // ascending by version
-	nextFile    entry.FileNum
-	keyspaces   []Keyspace // ascending by id
-	cleanClose  bool
-	unknown     []TLV
+	flushedTo    entry.FileNum
+	ends         []JournalEnd // ascending by segment
+	lastVersion  entry.Version
+	floor        entry.Version
+	clock        []ClockSample // ascending by version
+	nextFile     entry.FileNum
+	keyspaces    []Keyspace // ascending by id
+	nextKeyspace uint64
+	cleanClose   bool
+	unknown      []TLV
 }
 
 // Usage says who needs a segment.
@@ -39,7 +40,7 @@ type Usage struct {
 }
 
 // NewLayout returns the layout of a store that has nothing.
-func NewLayout() *Layout { return &Layout{nextFile: 1} }
+func NewLayout() *Layout { return &Layout{nextFile: 1, nextKeyspace: firstKeyspace} }
 
 // Runs lists the runs, newest first.
 func (l *Layout) Runs() []*Run { return l.runs }
@@ -158,7 +159,7 @@ func (l *Layout) JournalEnds() []JournalEnd { return l.ends }
 // LastVersion is the greatest version that was ever recorded.
 func (l *Layout) LastVersion() entry.Version { return l.lastVersion }
 
-// Floor is the version below which history may be gone.
+// Floor is the version below which history of the default keyspace may be gone.
 func (l *Layout) Floor() entry.Version { return l.floor }
 
 // NextFile is greater than every file number that the manifest ever named.
@@ -166,9 +167,6 @@ func (l *Layout) NextFile() entry.FileNum { return l.nextFile }
 
 // CleanClose reports whether the last session closed in order.
 func (l *Layout) CleanClose() bool { return l.cleanClose }
-
-// Keyspaces lists the keyspaces, ascending by id.
-func (l *Layout) Keyspaces() []Keyspace { return l.keyspaces }
 
 // Clock lists the samples of versions and times, ascending by version.
 func (l *Layout) Clock() []ClockSample { return l.clock }

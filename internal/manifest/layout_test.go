@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -111,7 +112,7 @@ func base(t *testing.T) *Layout {
 		States: []SegmentState{{Num: 4, Status: Relocated, Map: 12, Target: 5}},
 		Dead:   []Dead{{Segment: 3, Bytes: 200, Granules: []uint32{1, 7}}},
 
-		FlushedTo: 3, LastVersion: 100, Floor: 50, SetKeyspaces: []Keyspace{{ID: 1, Name: "one"}},
+		FlushedTo: 3, LastVersion: 100, Floor: 50, SetKeyspaces: []Keyspace{{ID: 2, Name: "two"}}, KeyspaceFloors: []KeyspaceFloor{{ID: 2, Version: 60}},
 		JournalEnds: []JournalEnd{{Segment: 8, Offset: 5000, Frame: 9}},
 	})
 	if err != nil {
@@ -165,8 +166,18 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		"journal end back":               {JournalEnds: []JournalEnd{{Segment: 8, Offset: 4999, Frame: 9}}},
 		"journal frame back":             {JournalEnds: []JournalEnd{{Segment: 8, Offset: 5000, Frame: 8}}},
 		"journal end twice":              {JournalEnds: []JournalEnd{{Segment: 9, Offset: 1, Frame: 10}, {Segment: 9, Offset: 2, Frame: 11}}},
-		"unknown keyspace dropped":       {DropKeyspaces: []uint64{2}},
-		"keyspace name taken":            {SetKeyspaces: []Keyspace{{ID: 2, Name: "one"}}},
+		"unknown keyspace dropped":       {DropKeyspaces: []entry.KeyspaceID{3}},
+		"keyspace dropped twice":         {DropKeyspaces: []entry.KeyspaceID{2, 2}},
+		"keyspace number used before":    {SetKeyspaces: []Keyspace{{ID: 1, Name: "one"}}},
+		"keyspace name taken":            {SetKeyspaces: []Keyspace{{ID: 3, Name: "two"}}},
+		"keyspace name twice":            {SetKeyspaces: []Keyspace{{ID: 3, Name: "three"}, {ID: 4, Name: "three"}}},
+		"keyspace without name":          {SetKeyspaces: []Keyspace{{ID: 3}}},
+		"keyspace name too long":         {SetKeyspaces: []Keyspace{{ID: 3, Name: strings.Repeat("n", 256)}}},
+		"default keyspace named":         {SetKeyspaces: []Keyspace{{ID: 0, Name: "zero"}}},
+		"floor of no keyspace":           {KeyspaceFloors: []KeyspaceFloor{{ID: 3, Version: 70}}},
+		"floor of the default keyspace":  {KeyspaceFloors: []KeyspaceFloor{{ID: 0, Version: 70}}},
+		"keyspace floor back":            {KeyspaceFloors: []KeyspaceFloor{{ID: 2, Version: 59}}},
+		"next keyspace over the limit":   {NextKeyspace: 1<<32 + 1},
 		"next file over the limit":       {NextFile: math.MaxUint64},
 		"flushed segment over the limit": {FlushedTo: math.MaxUint64},
 	} {
@@ -329,4 +340,37 @@ func FuzzEdit(f *testing.F) {
 			t.Fatalf("a layout does not survive its snapshot: %v\n%s\nwant\n%s", err, s, l)
 		}
 	})
+}
+
+// A dropped keyspace is known by its number for ever, through snapshots too, and
+// the number serves no other.
+func TestDroppedKeyspaces(t *testing.T) {
+	l := base(t)
+	for _, e := range []*Edit{
+		{SetKeyspaces: []Keyspace{{ID: 3, Name: "three", Options: KeyspaceOptions{Age: time.Hour}}}, KeyspaceFloors: []KeyspaceFloor{{ID: 3, Version: 90}}},
+		{SetKeyspaces: []Keyspace{{ID: 2, Name: "two again", Options: KeyspaceOptions{Versions: 4}}}}, // keeps its floor
+		{DropKeyspaces: []entry.KeyspaceID{3}},
+	} {
+		next, err := l.Apply(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l = next
+	}
+	again, err := NewLayout().Apply(l.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Layout{l, again} {
+		if l.Dropped(0) || !l.Dropped(1) || l.Dropped(2) || !l.Dropped(3) || l.Dropped(4) || l.NextKeyspace() != 4 {
+			t.Errorf("dropped: %v %v %v %v %v, next %d", l.Dropped(0), l.Dropped(1), l.Dropped(2), l.Dropped(3), l.Dropped(4), l.NextKeyspace())
+		}
+		k := l.Keyspace(2)
+		if k == nil || k.Name != "two again" || k.Options.Versions != 4 || k.Floor() != 60 || l.Keyspace(3) != nil {
+			t.Errorf("keyspace 2: %+v", k)
+		}
+		if _, err := l.Apply(&Edit{SetKeyspaces: []Keyspace{{ID: 3, Name: "new"}}}); !errors.Is(err, ErrConflictingEdit) {
+			t.Errorf("a number was used again: %v", err)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
@@ -14,12 +15,14 @@ import (
 // history makes random edits that fit one another, as flushes, merges and
 // relocations would, and keeps what they must add up to in plain maps.
 type history struct {
-	rng      *rand.Rand
-	next     uint64
-	order    uint64
-	version  entry.Version
-	segments map[entry.FileNum]*naiveSegment
-	runs     map[RunID]*naiveRun
+	rng          *rand.Rand
+	next         uint64
+	order        uint64
+	version      entry.Version
+	segments     map[entry.FileNum]*naiveSegment
+	runs         map[RunID]*naiveRun
+	keyspaces    []entry.KeyspaceID
+	nextKeyspace entry.KeyspaceID
 }
 
 type naiveSegment struct {
@@ -49,8 +52,7 @@ func (h *history) edit() *Edit {
 	case n < 9:
 		e = h.relocate()
 	default:
-		e = &Edit{SetKeyspaces: []Keyspace{{ID: uint64(h.rng.IntN(4)), Options: []byte{byte(h.rng.IntN(256))}}}}
-		e.SetKeyspaces[0].Name = fmt.Sprint("ks", e.SetKeyspaces[0].ID)
+		e = h.keyspace()
 	}
 	h.version += entry.Version(h.rng.IntN(100))
 	e.LastVersion = h.version
@@ -61,6 +63,26 @@ func (h *history) edit() *Edit {
 	e.JournalEnds = []JournalEnd{{Segment: h.num(), Offset: 4096 + h.rng.Uint64N(1e6), Frame: h.next, Chain: h.rng.Uint32()}}
 	e.CleanClose = h.rng.IntN(5) == 0
 	return e
+}
+
+// keyspace makes, changes or drops a keyspace.
+func (h *history) keyspace() *Edit {
+	n := len(h.keyspaces)
+	if n > 0 && h.rng.IntN(3) == 0 {
+		e := &Edit{DropKeyspaces: h.keyspaces[:1]}
+		h.keyspaces = h.keyspaces[1:]
+		return e
+	}
+	k := Keyspace{Options: KeyspaceOptions{TTL: time.Duration(h.rng.IntN(9)), Age: -1}}
+	if n > 0 && h.rng.IntN(2) == 0 {
+		k.ID = h.keyspaces[h.rng.IntN(n)]
+	} else {
+		h.nextKeyspace++
+		k.ID = h.nextKeyspace
+		h.keyspaces = append(h.keyspaces, k.ID)
+	}
+	k.Name = fmt.Sprint("ks", k.ID)
+	return &Edit{SetKeyspaces: []Keyspace{k}, KeyspaceFloors: []KeyspaceFloor{{ID: k.ID, Version: h.version}}}
 }
 
 // meta describes a run that has these handles.

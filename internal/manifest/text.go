@@ -23,6 +23,9 @@ func (l *Layout) String() string {
 	for _, r := range l.runs {
 		fmt.Fprintf(&b, "run %d %v order=%d files=%d bytes=%d entries=%d deletes=%d versions=%d-%d",
 			r.ID, r.Tier, r.Order, len(r.Files), r.FileBytes(), r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
+		if r.Tombstones > 0 {
+			fmt.Fprintf(&b, " tombstones=%d", r.Tombstones)
+		}
 		if r.Stamp != 0 {
 			b.WriteString(" stamped")
 		}
@@ -51,7 +54,7 @@ func (l *Layout) String() string {
 		fmt.Fprintf(&b, "journal %d durable to %d, frame %d\n", j.Segment, j.Offset, j.Frame)
 	}
 	for _, k := range l.keyspaces {
-		fmt.Fprintf(&b, "keyspace %d %q\n", k.ID, k.Name)
+		fmt.Fprintf(&b, "keyspace %d %q floor=%d\n", k.ID, k.Name, k.floor)
 	}
 	return b.String()
 }

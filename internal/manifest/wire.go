@@ -44,6 +44,16 @@ func (w *wire) uint32() uint32 {
 	return uint32(v)
 }
 
+func (w *wire) varint() int64 {
+	v, n := binary.Varint(w.p)
+	if n <= 0 {
+		w.fail("bad number")
+		return 0
+	}
+	w.p = w.p[n:]
+	return v
+}
+
 // bytes returns a copy: edits outlive the buffer that they were read from.
 func (w *wire) bytes() []byte {
 	n := w.uvarint()

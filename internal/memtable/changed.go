@@ -28,23 +28,21 @@ func (t *Table) mark(place ref, count uint64) {
 		marks = *p
 	}
 	// Readers know only what is before len(marks), so appending in place is safe.
-	marks = append(marks, mark{place, int(count), t.MaxVersion()})
+	marks = append(marks, mark{place, int(count), entry.Version(t.newest.Load())})
 	t.marks.Store(&marks)
 }
 
 // ChangedSince reports whether any entry of a key in [lo, hi) is newer than
 // since; a nil hi is no bound.
 func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
-	if t.MaxVersion() <= since {
+	if entry.Version(t.newest.Load()) <= since {
 		return false
 	}
 	extent := t.extent.Load()
-	marks := t.marks.Load()
-	if extent == 0 || marks == nil {
+	m, ok := t.lastMark(since)
+	if extent == 0 || !ok {
 		return false
 	}
-	i := sort.Search(len(*marks), func(i int) bool { return (*marks)[i].newest > since })
-	m := (*marks)[i-1] // the first one has no entries before it
 	end := ref(extent & refMask)
 	if m.place >= end {
 		return false
@@ -63,6 +61,16 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 		return !found
 	})
 	return found
+}
+
+// lastMark is the last mark before which nothing is newer than since.
+func (t *Table) lastMark(since entry.Version) (mark, bool) {
+	marks := t.marks.Load()
+	if marks == nil {
+		return mark{}, false
+	}
+	i := sort.Search(len(*marks), func(i int) bool { return (*marks)[i].newest > since })
+	return (*marks)[i-1], true // the first one has no entries before it
 }
 
 func inRange(key, lo, hi []byte) bool {

@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 	"unsafe" // records are laid out and read in place in the arena
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 )
 
 // record heads an entry in the arena. The key follows its fields at keyStart;
 // then come the expiry (8 bytes, if there is one) and the value: its bytes, or
-// the segment and offset of its handle (8 bytes each), or the ref of a block of
-// its own (4 bytes).
+// the segment and offset of its handle (8 bytes each) and, of a compressed one,
+// its length before that (4 bytes), or the ref of a block of its own (4 bytes).
 //
 // Only older changes after the record is published. A record without a key
 // ends a block, and its older is the place where the walk goes on.
@@ -32,6 +33,7 @@ const (
 	flagSeparated = 1 << 3
 	flagExpires   = 1 << 4
 	flagOutside   = 1 << 5
+	flagRaw       = 1 << 6
 	keyMask       = 1<<24 - 1
 
 	outsideSize = 1 << 20 // inline values of at least this size get their own block
@@ -54,6 +56,8 @@ func (r *record) size() int {
 		n += 8
 	}
 	switch {
+	case r.word&flagRaw != 0:
+		n += 20
 	case r.word&flagSeparated != 0:
 		n += 16
 	case r.word&flagOutside != 0:
@@ -99,6 +103,10 @@ func (t *Table) write(e *entry.Entry) (ref, *record, error) {
 	case e.Separated:
 		word |= flagSeparated
 		n += 16
+		if e.Raw != 0 {
+			word |= flagRaw
+			n += 4
+		}
 		length = int(e.Handle.Length)
 	case length >= outsideSize:
 		word |= flagOutside
@@ -130,6 +138,9 @@ func (t *Table) write(e *entry.Entry) (ref, *record, error) {
 	case e.Separated:
 		binary.LittleEndian.PutUint64(data, uint64(e.Handle.Segment))
 		binary.LittleEndian.PutUint64(data[8:], e.Handle.Offset)
+		if e.Raw != 0 {
+			binary.LittleEndian.PutUint32(data[16:], e.Raw)
+		}
 	case outside != 0:
 		binary.LittleEndian.PutUint32(data, uint32(outside))
 	default:
@@ -145,7 +156,7 @@ func (t *Table) read(r *record, e *entry.Entry) {
 	e.Version = r.version()
 	e.Kind = entry.Kind(r.word & kindMask)
 	e.Meta = byte(r.key >> 24)
-	e.Expires = 0
+	e.Expires, e.Raw, e.Codec = 0, 0, codec.None
 	e.Separated = false
 	off := keyStart + n
 	if r.word&flagExpires != 0 {
@@ -158,6 +169,9 @@ func (t *Table) read(r *record, e *entry.Entry) {
 		e.Value = nil
 		e.Handle = r.handle()
 		e.Separated = true
+		if r.word&flagRaw != 0 {
+			e.Raw = binary.LittleEndian.Uint32(r.bytes(off+16, 4))
+		}
 		return
 	case r.word&flagOutside != 0:
 		at := ref(binary.LittleEndian.Uint32(r.bytes(off, 4)))

@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	keyhash "github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // ErrFull says that a table's address space of 4 GiB has no room for an entry.
@@ -30,11 +31,14 @@ type Options struct {
 	Limit int    // bytes at which the owner means to seal it; sizes the arena's blocks; 0 = 64 MB
 }
 
-// Table is a set of entries. One goroutine calls Add; meanwhile any number may
-// call the other methods, except Sorted and Shadowed, which need that the writer
-// has stopped, and Release. An entry is seen by calls that begin after its Add
-// returned. Keys and values handed out lie in the arena and are valid until
-// Release.
+// Table is a set of entries and range tombstones. One goroutine calls Add and
+// DeleteRange; meanwhile any number may call the other methods, except Sorted and
+// Shadowed, which need that the writer has stopped, and Release. An entry is seen
+// by calls that begin after its Add returned. Keys and values handed out lie in
+// the arena and are valid until Release.
+//
+// The methods that look entries up know nothing of tombstones: whoever asks them
+// asks Tombstones too.
 type Table struct {
 	seed  uint64
 	limit int64
@@ -43,9 +47,11 @@ type Table struct {
 
 	// What is published: entries added << refBits | the end of the last record.
 	extent atomic.Uint64
-	newest atomic.Uint64 // greatest version
-	oldest atomic.Uint64 // least version
+	newest atomic.Uint64 // greatest version of an entry
+	oldest atomic.Uint64 // least version of an entry
 	marks  atomic.Pointer[[]mark]
+
+	tombstones atomic.Pointer[tombstone.Set] // nil: there are none
 
 	keys     int      // distinct keys; the writer's
 	shadowed []ref    // records replaced by a later Add of the same key and version
@@ -104,6 +110,20 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	t.extent.Store(count<<refBits | uint64(t.arena.next))
 	return nil
 }
+
+// DeleteRange adds a tombstone for the keys in [lo, hi), which are copied.
+// Whoever asks for Tombstones after it has returned finds it.
+func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
+	d := tombstone.Tombstone{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi), Version: v}
+	if !d.Valid() {
+		return fmt.Errorf("%w: range of a bound of %d and one of %d bytes at version %d", errs.ErrInvalid, len(lo), len(hi), v)
+	}
+	t.tombstones.Store(t.Tombstones().With(d))
+	return nil
+}
+
+// Tombstones are those added so far; nil if there are none.
+func (t *Table) Tombstones() *tombstone.Set { return t.tombstones.Load() }
 
 // room returns the slots, with room for one more key.
 func (t *Table) room() (*slots, error) {
@@ -228,20 +248,38 @@ func (t *Table) Newest(key []byte, hash uint64) (entry.Version, bool) {
 // Len is the number of entries added, shadowed ones included.
 func (t *Table) Len() int { return int(t.extent.Load() >> refBits) }
 
-// Bytes is the memory in use: records, values and hash slots, but not views.
+// Empty reports whether nothing was added, neither entries nor tombstones.
+func (t *Table) Empty() bool { return t.Len() == 0 && t.Tombstones() == nil }
+
+// tombstoneBytes is about what a tombstone takes beside its bounds.
+const tombstoneBytes = 512
+
+// Bytes is the memory in use: records, values, hash slots and tombstones, but
+// not views.
 func (t *Table) Bytes() int64 {
 	n := t.arena.used(ref(t.extent.Load() & refMask))
+	if d := t.Tombstones(); d != nil {
+		n += int64(d.Bytes()) + int64(d.Len())*tombstoneBytes
+	}
 	if s := t.slots.Load(); s != nil {
 		n += int64(len(s.mem))
 	}
 	return n
 }
 
-// MinVersion is the least version added; 0 if the table is empty.
-func (t *Table) MinVersion() entry.Version { return entry.Version(t.oldest.Load()) }
+// MinVersion is the least version of what was added; 0 if the table is empty.
+func (t *Table) MinVersion() entry.Version {
+	v, d := entry.Version(t.oldest.Load()), t.Tombstones()
+	if d == nil || v != 0 && v < d.MinVersion() {
+		return v
+	}
+	return d.MinVersion()
+}
 
-// MaxVersion is the greatest version added; 0 if the table is empty.
-func (t *Table) MaxVersion() entry.Version { return entry.Version(t.newest.Load()) }
+// MaxVersion is the greatest version of what was added; 0 if the table is empty.
+func (t *Table) MaxVersion() entry.Version {
+	return max(entry.Version(t.newest.Load()), t.Tombstones().MaxVersion())
+}
 
 // Shadowed calls fn for the handle of each separated value whose entry was
 // replaced by a later Add of the same key and version: nobody owns these values
@@ -266,6 +304,7 @@ func (t *Table) Release() {
 	}
 	t.spent, t.shadowed = nil, nil
 	t.slots.Store(nil)
+	t.tombstones.Store(nil)
 	t.extent.Store(0)
 	t.arena.release()
 }

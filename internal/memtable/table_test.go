@@ -57,7 +57,7 @@ func (m *model) lower(key []byte) int {
 func same(a, b *entry.Entry) bool {
 	return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil) &&
 		a.Handle == b.Handle && a.Version == b.Version && a.Expires == b.Expires && a.Kind == b.Kind &&
-		a.Meta == b.Meta && a.Separated == b.Separated
+		a.Meta == b.Meta && a.Separated == b.Separated && a.Raw == b.Raw && a.Codec == b.Codec
 }
 
 // keyMakers make keys of the shapes that the words of a view find hard.
@@ -93,6 +93,9 @@ func randomEntry(r *rand.Rand, key []byte, v entry.Version) entry.Entry {
 	case 1:
 		e.Separated = true
 		e.Handle = entry.Handle{Segment: entry.FileNum(r.Uint64()), Offset: r.Uint64(), Length: uint64(r.Uint32() >> 1)}
+		if r.IntN(2) == 0 {
+			e.Raw = r.Uint32()
+		}
 	case 2:
 		e.Kind = entry.SetLatest
 		fallthrough
@@ -157,7 +160,28 @@ func checkMoves(t *testing.T, r *rand.Rand, it iterator.Iterator, m *model, make
 		}
 	}
 	for range moves {
-		switch r.IntN(12) {
+		switch r.IntN(13) {
+		case 12:
+			if i < 0 {
+				continue
+			}
+			// Anywhere up to where it must stop will do.
+			key, from, v := maker(r), i, max(m.entries[i].Version+1, m.entries[r.IntN(len(m.entries))].Version)
+			last, step, ok := i, 1, false
+			if r.IntN(2) == 0 {
+				step, ok = -1, it.SkipLT(key, v)
+			} else {
+				ok = it.SkipGE(key, v)
+			}
+			for last += step; last >= 0 && last < len(m.entries) && m.entries[last].Version < v && bytes.Compare(m.entries[last].Key, key) < 0 == (step > 0); last += step {
+			}
+			if i = last; ok {
+				i = slices.IndexFunc(m.entries, func(e entry.Entry) bool { return entry.Compare(&e, it.Entry()) == 0 })
+			}
+			if (i-from)*step <= 0 || (last-i)*step < 0 {
+				t.Fatalf("a skip from %d to %q below %d is at %d and had to stop at %d", from, key, v, i, last)
+			}
+			check("a skip", ok)
 		case 0:
 			i = min(0, len(m.entries)-1)
 			check("First", it.First())

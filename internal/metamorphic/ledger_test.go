@@ -18,12 +18,15 @@ const marker = "~commit"
 type write struct {
 	key, value string
 	del        bool
+	upper      string // with del: all keys from key up to it
 	ttl        time.Duration
 }
 
 func put(key, value string) write { return write{key: key, value: value} }
 
 func del(key string) write { return write{key: key, del: true} }
+
+func delRange(lo, hi string) write { return write{key: lo, upper: hi, del: true} }
 
 func fading(key, value string, ttl time.Duration) write {
 	return write{key: key, value: value, ttl: ttl}
@@ -157,6 +160,8 @@ func (l *ledger) state(n int, now int64) map[string]string {
 		}
 		for _, w := range c.writes {
 			switch {
+			case w.upper != "":
+				maps.DeleteFunc(all, func(k string, _ value) bool { return w.key <= k && k < w.upper })
 			case w.del:
 				delete(all, w.key)
 			case w.ttl > 0:

@@ -152,9 +152,13 @@ func (s *session) commitBy(synced bool, writes []write, do func([]write) error) 
 type writer interface {
 	SetEntry(e *brock.Entry) error
 	Delete(key []byte) error
+	DeleteRange(lo, hi []byte) error
 }
 
 func apply(to writer, w write) error {
+	if w.upper != "" {
+		return to.DeleteRange([]byte(w.key), []byte(w.upper))
+	}
 	if w.del {
 		return to.Delete([]byte(w.key))
 	}
@@ -293,6 +297,24 @@ var scripts = []script{
 		s.commit(synced, put(key(5), text("e", 1, 700)))
 		s.close()
 	}},
+	{name: "compressed values", options: brock.Options{Tuning: small, KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.Zstd, CompressAbove: 100}}, run: func(s *session) {
+		s.open()
+		s.commit(synced, put(key(1), text("a", 1, 600)), put(key(2), strings.Repeat("b", 5000)), put(key(3), text("c", 1, 90)))
+		s.commit(buffered, put(key(4), strings.Repeat(text("d", 1, 700), 200)), put(key(5), text("e", 1, 30_000)))
+		s.flush()
+		s.o.KeyspaceDefaults.Compression = brock.S2
+		s.reopen()
+		s.commit(synced, put(key(2), strings.Repeat(text("b", 2, 500), 20)), put(key(6), strings.Repeat("f", 300_000)))
+		s.flush()
+		s.commit(buffered, del(key(4)), put(key(5), "inline"))
+		s.compact()
+		s.reclaim()
+		s.o.KeyspaceDefaults.Compression = brock.NoCompression
+		s.reopen()
+		s.commit(synced, put(key(1), text("a", 2, 700)))
+		s.reclaim()
+		s.close()
+	}},
 	{name: "transactions", run: func(s *session) {
 		s.open()
 		for i := range 4 {
@@ -321,6 +343,25 @@ var scripts = []script{
 		s.flush()
 		s.commit(synced, del(key(1)))
 		s.compact()
+		s.close()
+	}},
+	{name: "range deletes", options: brock.Options{Tuning: small}, run: func(s *session) {
+		s.open()
+		for i := range 8 {
+			s.commit(buffered, put(key(i), text(key(i), 1, 300*i)))
+		}
+		s.flush()
+		s.commit(buffered, delRange(key(2), key(5)), put(key(3), text(key(3), 2, 700)))
+		s.commit(synced, put(key(4), "new"), delRange(key(6), "~"))
+		s.batch(put(key(1), "gone"), delRange(key(0), key(2)), put(key(0), "back"))
+		s.flush()
+		s.reopen()
+		s.compact()
+		s.commit(synced, delRange("a", "~")) // everything: the runs can go as they are
+		s.flush()
+		s.commit(buffered, put(key(7), text(key(7), 3, 2000)))
+		s.commit(synced, delRange("a", key(7)))
+		s.reclaim()
 		s.close()
 	}},
 	{name: "times to live", run: func(s *session) {

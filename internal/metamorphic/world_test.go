@@ -115,6 +115,9 @@ func newWorld(t testing.TB, seed uint64) *world {
 }
 
 func (w *world) open() {
+	// May change with each opening.
+	w.o.KeyspaceDefaults.Compression = pick(w.rng, brock.NoCompression, brock.S2, brock.Zstd)
+	w.o.KeyspaceDefaults.CompressAbove = pick(w.rng, 0, 1, 200)
 	if w.mem != nil {
 		w.files = countHandles(w.mem)
 		w.o.FS = w.wrap(w.files)
@@ -147,11 +150,45 @@ func (w *world) value() string {
 	if w.rng.IntN(100) == 0 {
 		n = 70_000
 	}
-	return text(fmt.Sprint(len(w.log)), len(w.log), max(n, 0))[:n]
+	v := text(fmt.Sprint(len(w.log)), len(w.log), n)
+	if w.rng.IntN(2) == 0 { // some that can be compressed
+		v = strings.Repeat(v[:min(n, 20)], n/20+1)
+	}
+	return v[:n]
 }
 
-// write chooses a write and how it is made by an Entry.
+// write chooses a write and how it is made by an Entry, if it is.
 func (w *world) write() (model.Write, *brock.Entry) {
+	if w.rng.IntN(20) == 0 {
+		return w.rangeWrite(), nil
+	}
+	return w.pointWrite()
+}
+
+// rangeWrite is the delete of some range, seldom of everything.
+func (w *world) rangeWrite() model.Write {
+	r := &model.Range{}
+	if w.rng.IntN(6) > 0 {
+		r.Lower = w.key()
+	}
+	if w.rng.IntN(6) > 0 {
+		r.Upper = w.key()
+	}
+	return model.Write{Range: r}
+}
+
+// bounds are those of r as the store takes them.
+func bounds(r model.Range) (lo, hi []byte) {
+	if r.Lower != "" {
+		lo = []byte(r.Lower)
+	}
+	if r.Upper != "" {
+		hi = []byte(r.Upper)
+	}
+	return lo, hi
+}
+
+func (w *world) pointWrite() (model.Write, *brock.Entry) {
 	k := w.key()
 	if w.rng.IntN(5) == 0 {
 		return model.Write{Key: k, Delete: true}, nil
@@ -195,6 +232,13 @@ type setter interface {
 }
 
 func (w *world) apply(to setter, m model.Write, e *brock.Entry) {
+	if m.Range != nil {
+		lo, hi := bounds(*m.Range)
+		w.must("delete range", to.(interface{ DeleteRange(lo, hi []byte) error }).DeleteRange(lo, hi))
+		clear(lo) // they were copied
+		clear(hi)
+		return
+	}
 	if m.Delete {
 		w.must("delete", to.Delete([]byte(m.Key)))
 		return

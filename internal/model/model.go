@@ -18,6 +18,7 @@ type Entry struct {
 	Expires uint64 // Unix milliseconds from when it's invisible; 0 = never
 	Meta    byte
 	Deleted bool
+	Ranged  bool // Deleted by the delete of a range
 	Latest  bool // versions before it may be dropped at once
 }
 
@@ -27,8 +28,10 @@ func (e Entry) Visible(now uint64) bool {
 	return !e.Deleted && (e.Expires == 0 || e.Expires > now)
 }
 
-// Write is one write of a commit: it sets Key to Value, or deletes it.
+// Write is one write of a commit: it sets Key to Value, or deletes it, or deletes
+// all keys of Range.
 type Write struct {
+	Range   *Range // nil: the write is of Key
 	Key     string
 	Value   string
 	Expires uint64 // as in Entry
@@ -37,12 +40,27 @@ type Write struct {
 	Latest  bool // as in Entry
 }
 
+// Keys is the range of the keys that w writes.
+func (w Write) Keys() Range {
+	if w.Range != nil {
+		return *w.Range
+	}
+	return Key(w.Key)
+}
+
 // Store holds everything that was ever committed. It's used by one goroutine at
 // a time; the zero Store is empty.
 type Store struct {
 	versions map[string][]Entry // oldest first, one for each version
 	sorted   []string           // the keys of versions in order
+	deletes  []rangeDelete
 	last     uint64
+}
+
+// rangeDelete deletes what the keys of a range had before a version.
+type rangeDelete struct {
+	Range
+	version uint64
 }
 
 // Last returns the greatest version; 0 if nothing was committed.
@@ -60,11 +78,25 @@ func (s *Store) Commit(writes ...Write) uint64 {
 func (s *Store) CommitAt(version uint64, writes ...Write) {
 	s.last = max(s.last, version)
 	for _, w := range writes {
+		if w.Range != nil {
+			s.deleteRange(*w.Range, version)
+			continue
+		}
 		s.put(Entry{
 			Key: w.Key, Value: w.Value, Version: version, Expires: w.Expires, Meta: w.Meta,
 			Deleted: w.Delete, Latest: w.Latest,
 		})
 	}
+}
+
+// deleteRange deletes what the keys of r have before the version, and at it.
+func (s *Store) deleteRange(r Range, version uint64) {
+	for key, list := range s.versions {
+		if r.Contains(key) {
+			s.versions[key] = slices.DeleteFunc(slices.Clone(list), func(e Entry) bool { return e.Version == version })
+		}
+	}
+	s.deletes = append(s.deletes, rangeDelete{r, version})
 }
 
 func (s *Store) put(e Entry) {
@@ -107,12 +139,13 @@ func (s *Store) Forget(version uint64) {
 		}
 	}
 	s.sorted = slices.Sorted(maps.Keys(s.versions))
+	s.deletes = slices.DeleteFunc(s.deletes, func(d rangeDelete) bool { return d.version > version })
 	s.last = min(s.last, version)
 }
 
 // Clone returns a copy that changes by itself.
 func (s *Store) Clone() *Store {
-	c := &Store{versions: make(map[string][]Entry, len(s.versions)), sorted: slices.Clone(s.sorted), last: s.last}
+	c := &Store{versions: make(map[string][]Entry, len(s.versions)), sorted: slices.Clone(s.sorted), deletes: slices.Clone(s.deletes), last: s.last}
 	for key, list := range s.versions {
 		c.versions[key] = slices.Clone(list)
 	}
@@ -122,11 +155,8 @@ func (s *Store) Clone() *Store {
 // Newest returns the newest version of key that is not after at, whatever it
 // is: a value, an expired one or a delete.
 func (s *Store) Newest(key string, at uint64) (Entry, bool) {
-	list := s.versions[key]
-	for _, e := range slices.Backward(list) {
-		if e.Version <= at {
-			return e, true
-		}
+	if list := s.Versions(key, at); len(list) > 0 {
+		return list[0], true
 	}
 	return Entry{}, false
 }
@@ -141,25 +171,48 @@ func (s *Store) Get(key string, at, now uint64) (Entry, bool) {
 }
 
 // Versions returns all versions of key that are not after at, newest first,
-// with deletes and expired ones.
+// with deletes and expired ones. The delete of a range is one of the key's if it
+// hides a version and no newer delete of a range hides the same.
 func (s *Store) Versions(key string, at uint64) []Entry {
 	var list []Entry
 	for _, e := range slices.Backward(s.versions[key]) {
-		if e.Version <= at {
-			list = append(list, e)
+		if e.Version > at {
+			continue
 		}
+		above := at + 1 // the newer version before e
+		if len(list) > 0 {
+			above = list[len(list)-1].Version
+		}
+		if v := s.rangeDeleted(key, e.Version, above); v > 0 {
+			list = append(list, Entry{Key: key, Version: v, Deleted: true, Ranged: true})
+		}
+		list = append(list, e)
 	}
 	return list
 }
 
-// ChangedSince reports whether a key in the range has a version after since.
+// rangeDeleted is the newest delete of a range that holds key, of those between
+// two versions; 0 if there is none.
+func (s *Store) rangeDeleted(key string, after, before uint64) (v uint64) {
+	for _, d := range s.deletes {
+		if d.version > after && d.version < before && d.Contains(key) {
+			v = max(v, d.version)
+		}
+	}
+	return v
+}
+
+// ChangedSince reports whether a key in the range has a version after since, or
+// any part of it was deleted as a range since then.
 func (s *Store) ChangedSince(r Range, since uint64) bool {
+	if slices.ContainsFunc(s.deletes, func(d rangeDelete) bool { return d.version > since && d.meets(r) }) {
+		return true
+	}
 	for _, key := range s.sorted {
 		if !r.Contains(key) {
 			continue
 		}
-		list := s.versions[key]
-		if list[len(list)-1].Version > since {
+		if list := s.versions[key]; len(list) > 0 && list[len(list)-1].Version > since {
 			return true
 		}
 	}
@@ -190,6 +243,11 @@ func Key(key string) Range { return Range{Lower: key, Upper: key + "\x00"} }
 // Contains reports whether key lies in the range.
 func (r Range) Contains(key string) bool {
 	return strings.Compare(key, r.Lower) >= 0 && (r.Upper == "" || strings.Compare(key, r.Upper) < 0)
+}
+
+// meets reports whether some key could lie in both ranges.
+func (r Range) meets(o Range) bool {
+	return !r.Empty() && !o.Empty() && (r.Upper == "" || o.Lower < r.Upper) && (o.Upper == "" || r.Lower < o.Upper)
 }
 
 // Empty reports whether no key can lie in the range.

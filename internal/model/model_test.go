@@ -233,3 +233,33 @@ func TestAgainstHistory(t *testing.T) {
 		}
 	}
 }
+
+func TestRangeDeletes(t *testing.T) {
+	var s Store
+	ab := Write{Range: &Range{"a", "c"}}
+	s.Commit(set("a", "1"), set("b", "1"), set("c", "1"))
+	s.Commit(set("a", "2"), ab, set("b", "2")) // after its own set of a, before that of b
+	s.Commit(ab)
+	s.Commit(ab)
+	s.Commit(set("a", "5"))
+	for _, c := range []struct {
+		at   uint64
+		want string
+	}{
+		{1, "a=1@1 b=1@1 c=1@1"}, {2, "b=2@2 c=1@1"}, {3, "c=1@1"}, {4, "c=1@1"}, {5, "a=5@5 c=1@1"},
+	} {
+		if got := text(slices.Collect(s.Scan(Scan{}, c.at, 0))); got != c.want {
+			t.Errorf("at %d: %s, want %s", c.at, got, c.want)
+		}
+	}
+	if got, want := text(slices.Collect(s.Scan(Scan{AllVersions: true}, 5, 0))), "a=5@5 a-@4 a=1@1 b-@4 b=2@2 b=1@1 c=1@1"; got != want {
+		t.Errorf("all: %s, want %s", got, want)
+	}
+	if !s.ChangedSince(Range{"bb", "bc"}, 3) || s.ChangedSince(Range{"bb", "bc"}, 4) || s.ChangedSince(Range{"c", ""}, 1) {
+		t.Error("changed since")
+	}
+	s.Forget(3)
+	if got, want := text(s.Versions("b", 9)), "b-@3 b=2@2 b=1@1"; got != want {
+		t.Errorf("after Forget: %s, want %s", got, want)
+	}
+}

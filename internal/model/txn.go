@@ -46,7 +46,10 @@ func (t *Txn) Get(key string, now uint64) (Entry, bool) {
 // own returns the transaction's own write of key. Its version is 0 until the commit.
 func (t *Txn) own(key string) (Entry, bool) {
 	for _, w := range slices.Backward(t.writes) {
-		if w.Key == key {
+		switch {
+		case w.Range != nil && w.Range.Contains(key):
+			return Entry{Key: key, Deleted: true, Ranged: true}, true
+		case w.Range == nil && w.Key == key:
 			return Entry{
 				Key: key, Value: w.Value, Expires: w.Expires, Meta: w.Meta, Deleted: w.Delete, Latest: w.Latest,
 			}, true

@@ -17,6 +17,9 @@ const (
 	staleLeast  = 1 << 20  // is enough if it is surely there
 	staleGain   = 2        // times what the merge writes
 	staleSample = 4        // the share of overwrites is thought so many times that of dead records
+
+	droppedIdle = 10 // percent of a run that dropped keyspaces free, for it to be written again at idle
+	droppedBusy = 50 // while clients write
 )
 
 // merge chooses a merge, nil if none is worth it.
@@ -182,4 +185,24 @@ func alike(uppers []*manifest.Run) []*manifest.Run {
 		sum += r.FileBytes()
 	}
 	return uppers
+}
+
+// dropping is the run with the most that is of dropped keyspaces, to be written
+// again by itself: nothing of them needs to stay, whatever lies below.
+func dropping(l *manifest.Layout, s State) *Merge {
+	share, least := uint64(droppedBusy), uint64(hiddenLeast)
+	if s.Idle || s.Reclaim {
+		share, least = droppedIdle, staleLeast
+	}
+	var worst *manifest.Run
+	for _, r := range l.Runs() {
+		n := s.Dropped[r.ID]
+		if n >= least && n >= r.FileBytes()/100*share && (worst == nil || n > s.Dropped[worst.ID]) {
+			worst = r
+		}
+	}
+	if worst == nil {
+		return nil
+	}
+	return into(worst.Tier, []*manifest.Run{worst}, "keyspaces were dropped")
 }

@@ -72,6 +72,9 @@ type State struct {
 	Room       int64           // bytes that work may write; 0 = as many as it likes
 	Scattered  uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
+	// Dropped is how many bytes of keys and values, inline and separated, are in
+	// runs for keyspaces that were dropped, about; runs without are not in it.
+	Dropped map[manifest.RunID]uint64
 }
 
 // Plan is what is worth doing now; the zero value is nothing. Its parts may be
@@ -103,7 +106,11 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 		p.Collect = w.collection()
 	}
 	if !s.Merging {
-		if p.Merge = merge(l, s, o); p.Merge == nil && p.Collect == nil {
+		p.Merge = merge(l, s, o)
+		if p.Merge == nil {
+			p.Merge = dropping(l, s)
+		}
+		if p.Merge == nil && p.Collect == nil {
 			p.Merge = w.clustering() // which heals too
 		}
 		if p.Merge == nil && p.Collect == nil {

@@ -149,7 +149,7 @@ func TestScripts(t *testing.T) {
 //	segment: adds a segment that no run needs, or the run given with refs
 //	files: makes a new store of one run that refers to the segments of the input, each with a value in
 //	 each KB; moved=n puts what is live in it into segment n
-//	decide: prints the plan
+//	decide: prints the plan; dropped=run:mb,... says what of runs is of dropped keyspaces
 //	lag: prints Lag; scatter: what Scatter tells
 //	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
 //	keep: prints KeepSegment
@@ -161,6 +161,17 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 	st.Scattered = uint64(c.Int(t, "scattered", 0)) << 20
 	if n := c.Int(t, "damaged", 0); n != 0 {
 		st.Damaged = []entry.FileNum{entry.FileNum(n)}
+	}
+	if list := c.String("dropped", ""); list != "" {
+		st.Dropped = map[manifest.RunID]uint64{}
+		for _, one := range strings.Split(list, ",") {
+			var id manifest.RunID
+			var mb uint64
+			if _, err := fmt.Sscanf(one, "%d:%d", &id, &mb); err != nil {
+				t.Fatalf("%s: %q: %v", c.Pos, one, err)
+			}
+			st.Dropped[id] = mb << 20
+		}
 	}
 	switch c.Cmd {
 	case "runs":

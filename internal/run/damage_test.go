@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -28,14 +30,38 @@ func goldenEntries() []entry.Entry {
 		{Key: []byte("\x00banana"), Version: 11, Kind: entry.Delete},
 		{Key: []byte("\x00cherry"), Version: 1 << 50, Kind: entry.Set, Separated: true, Handle: h, Expires: 1 << 60},
 		{Key: []byte("\x00date"), Version: 13, Kind: entry.Set, Separated: true, Handle: h},
+		{Key: []byte("\x00dill"), Version: 13, Kind: entry.Set, Separated: true, Handle: h, Raw: 3000},
+		{Key: []byte("\x00dock"), Version: 1 << 50, Kind: entry.Set, Separated: true, Handle: h, Raw: 64 << 20},
 		{Key: []byte("\x00elder"), Value: []byte{}, Version: 14, Kind: entry.Set, Meta: 1},
 		{Key: append([]byte("\x00fig"), bytes.Repeat([]byte("g"), 300)...), Value: bytes.Repeat([]byte("v"), 20), Version: 15, Kind: entry.Set},
 	}
 }
 
-func goldenFile(t testing.TB) ([]byte, Meta) {
+// goldenTombstones are in no order, one of them twice.
+func goldenTombstones() []tombstone.Tombstone {
+	b := func(s string) []byte { return []byte(s) }
+	return []tombstone.Tombstone{
+		{Lo: b("\x00b"), Hi: b("\x00e"), Version: 20},
+		{Lo: b("\x00"), Hi: b("\x01"), Version: 9},
+		{Lo: b("\x00b"), Hi: b("\x00c"), Version: 1 << 55},
+		{Lo: b("\x00b"), Hi: b("\x00e"), Version: 20},
+	}
+}
+
+// goldens are the contents of the golden files: entries alone, both, tombstones alone.
+var goldens = []struct {
+	name       string
+	entries    []entry.Entry
+	tombstones []tombstone.Tombstone
+}{
+	{"golden", goldenEntries(), nil},
+	{"golden_tombstones", goldenEntries()[:3], goldenTombstones()},
+	{"golden_no_entries", nil, goldenTombstones()},
+}
+
+func goldenFile(t testing.TB, which int) ([]byte, Meta) {
 	dir := t.TempDir()
-	m := writeRun(t, writerConfig(dir), goldenEntries())
+	m := writeRun(t, writerConfig(dir), goldens[which].entries, goldens[which].tombstones...)
 	b, err := os.ReadFile(filepath.Join(dir, "000007.run"))
 	if err != nil {
 		t.Fatal(err)
@@ -44,12 +70,19 @@ func goldenFile(t testing.TB) ([]byte, Meta) {
 }
 
 func TestGoldenRun(t *testing.T) {
-	file, _ := goldenFile(t)
+	for which := range goldens {
+		checkGolden(t, which)
+	}
+}
+
+func checkGolden(t *testing.T, which int) {
+	file, _ := goldenFile(t, which)
 	var b bytes.Buffer
 	if err := Dump(&b, file); err != nil {
 		t.Fatal(err)
 	}
-	for name, got := range map[string][]byte{"golden.run": file, "golden.txt": b.Bytes()} {
+	for ext, got := range map[string][]byte{".run": file, ".txt": b.Bytes()} {
+		name := goldens[which].name + ext
 		path := filepath.Join("testdata", name)
 		if *rewrite {
 			if err := os.WriteFile(path, got, 0o644); err != nil {
@@ -68,7 +101,7 @@ func TestGoldenRun(t *testing.T) {
 
 // tryAll opens a damaged run and asks it everything; every answer must be right
 // or an error. It reports whether there was an error.
-func tryAll(t *testing.T, dir string, m Meta, all []entry.Entry, noMap bool) (failed bool) {
+func tryAll(t *testing.T, dir string, m Meta, which int, noMap bool) (failed bool) {
 	t.Helper()
 	r, err := Open(openConfig(dir, noMap), m)
 	if err != nil {
@@ -76,6 +109,10 @@ func tryAll(t *testing.T, dir string, m Meta, all []entry.Entry, noMap bool) (fa
 		return true
 	}
 	defer r.Close()
+	all := goldens[which].entries
+	if got, want := r.Tombstones().All(), tombstone.New(goldens[which].tombstones...).All(); !reflect.DeepEqual(got, want) {
+		t.Fatalf("tombstones %v, want %v", got, want)
+	}
 	for i := range all {
 		e := &all[i]
 		var got entry.Entry
@@ -136,8 +173,13 @@ func reversed(all []entry.Entry) []entry.Entry {
 }
 
 func TestEveryBitFlipIsDetected(t *testing.T) {
-	file, m := goldenFile(t)
-	all := goldenEntries()
+	for which := range goldens {
+		t.Run(goldens[which].name, func(t *testing.T) { flipEveryBit(t, which) })
+	}
+}
+
+func flipEveryBit(t *testing.T, which int) {
+	file, m := goldenFile(t, which)
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "000007.run"))
 	if err != nil {
@@ -159,7 +201,7 @@ func TestEveryBitFlipIsDetected(t *testing.T) {
 		if _, err := f.WriteAt([]byte{file[bit/8] ^ 1<<(bit%8)}, int64(bit/8)); err != nil {
 			t.Fatal(err)
 		}
-		if !tryAll(t, dir, m, all, bit%2 == 0) {
+		if !tryAll(t, dir, m, which, bit%2 == 0) {
 			t.Fatalf("bit %d of byte %d: not detected", bit%8, bit/8)
 		}
 		if _, err := f.WriteAt(file[bit/8:bit/8+1], int64(bit/8)); err != nil {
@@ -171,7 +213,13 @@ func TestEveryBitFlipIsDetected(t *testing.T) {
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
 func TestTruncatedAndForeignFilesAreRefused(t *testing.T) {
-	file, m := goldenFile(t)
+	for which := range goldens {
+		t.Run(goldens[which].name, func(t *testing.T) { truncate(t, which) })
+	}
+}
+
+func truncate(t *testing.T, which int) {
+	file, m := goldenFile(t, which)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "000007.run")
 	for n := 0; n < len(file); n += 61 {
@@ -185,7 +233,7 @@ func TestTruncatedAndForeignFilesAreRefused(t *testing.T) {
 	if err := os.WriteFile(path, append(slices.Clone(file), "garbage"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if tryAll(t, dir, m, goldenEntries(), false) {
+	if tryAll(t, dir, m, which, false) {
 		t.Error("appended garbage does harm")
 	}
 	cfg := openConfig(dir, false)
@@ -205,13 +253,18 @@ func TestTruncatedAndForeignFilesAreRefused(t *testing.T) {
 // FuzzRun damages a run file and then makes its checksums right again, so that
 // the damage reaches the decoders: nothing may panic or allocate without bound.
 func FuzzRun(f *testing.F) {
-	file, m := goldenFile(f)
-	f.Add(uint32(0), uint64(1), uint32(len(file)-48), uint64(0))
-	f.Add(uint32(8), uint64(0xffff), uint32(16), uint64(0))
-	for _, at := range []int{8, 40, 4096, 8192, 8200, 8208, len(file) - 200, len(file) - 400, len(file) - 700} {
-		f.Add(uint32(at), uint64(0xffffffff), uint32(at+8), uint64(1)<<62)
+	files, metas := make([][]byte, len(goldens)), make([]Meta, len(goldens))
+	for i := range goldens {
+		files[i], metas[i] = goldenFile(f, i)
+		size := len(files[i])
+		f.Add(byte(i), uint32(0), uint64(1), uint32(size-48), uint64(0))
+		f.Add(byte(i), uint32(8), uint64(0xffff), uint32(16), uint64(0))
+		for _, at := range []int{8, 40, 4096, 8192, 8200, 8208, size - 100, size - 160, size - 200, size - 400, size - 700} {
+			f.Add(byte(i), uint32(at), uint64(0xffffffff), uint32(at+8), uint64(1)<<62)
+		}
 	}
-	f.Fuzz(func(t *testing.T, at1 uint32, x1 uint64, at2 uint32, x2 uint64) {
+	f.Fuzz(func(t *testing.T, which byte, at1 uint32, x1 uint64, at2 uint32, x2 uint64) {
+		file, m := files[int(which)%len(files)], metas[int(which)%len(files)]
 		bad := slices.Clone(file)
 		for _, c := range []struct {
 			at uint32
@@ -225,7 +278,6 @@ func FuzzRun(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "000007.run"), bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m := m
 		m.Files = []File{{Num: 7, Size: uint64(len(bad))}}
 		for _, noMap := range []bool{false, true} {
 			askAll(t, dir, m, noMap)
@@ -263,6 +315,9 @@ func askAll(t *testing.T, dir string, m Meta, noMap bool) {
 		_, _ = r.ChangedSince(g.Key, nil, 11)
 		r.Size(g.Key, nil)
 	}
+	for _, ts := range r.Tombstones().All() {
+		r.Tombstones().Newest(ts.Lo, ts.Version)
+	}
 	r.Split(3)
 	r.Verify(func(*errs.Corruption) {})
 }
@@ -277,7 +332,16 @@ func fixChecksums(bad, file []byte) {
 	if err != nil {
 		panic(err)
 	}
-	c := &d.chunks[0]
+	if len(d.chunks) > 0 {
+		fixChunk(bad, file, dirOffset, &d.chunks[0])
+	}
+	le.PutUint32(bad[foot+32:], id.Sum(int64(dirOffset), bad[dirOffset:foot]))
+	le.PutUint32(bad[foot:], id.Sum(int64(foot), bad[foot+4:]))
+}
+
+func fixChunk(bad, file []byte, dirOffset int, c *record) {
+	id := checksum.New(testUUID, byte(filename.Run), 7)
+	le := binary.LittleEndian
 	start := c.TrailerStart()
 	// The page checksums are the only section with this header.
 	head := le.AppendUint32(le.AppendUint16(le.AppendUint16(nil, 3), 1), uint32(4*start/4096))
@@ -288,6 +352,4 @@ func fixChecksums(bad, file []byte) {
 	sum := id.Sum(int64(start), bad[start+4:start+c.TrailerSize])
 	le.PutUint32(bad[start:], sum)
 	le.PutUint32(bad[dirOffset+8+28:], sum)
-	le.PutUint32(bad[foot+32:], id.Sum(int64(dirOffset), bad[dirOffset:foot]))
-	le.PutUint32(bad[foot:], id.Sum(int64(foot), bad[foot+4:]))
 }

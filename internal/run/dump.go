@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Dump writes an annotated dump of a whole run file. Damage is shown, not
@@ -96,6 +97,12 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 			d.U32(at+4, "  checksum")
 			d.U64(at+8, "  offset")
 			d.U64(at+16, "  words")
+		case secRanges:
+			d.Field(at-8, 8, "range tombstones", "section %d, %d bytes", tag, len(p))
+			dumpTombstones(d, at, dir.tombstones)
+		case secOwner:
+			d.Field(at-8, 8, "owner", "section %d, %d bytes", tag, len(p))
+			d.Field(at, len(p), "  uuid", "%x", p)
 		case secFilters:
 			d.Field(at-8, 8, "filters", "section %d, %d bytes", tag, len(p))
 			d.U32(at, "  kind")
@@ -120,6 +127,22 @@ func dumpFilter(d *dump.Writer, f *filterRecord) {
 	}
 	for i := range int(f.words) {
 		d.Field(int(f.offset)+8*i, 8, "word", "%d", i)
+	}
+}
+
+func dumpTombstones(d *dump.Writer, at int, list []tombstone.Tombstone) {
+	d.U64(at, "  number")
+	at += 8
+	for range list {
+		d.U64(at, "  version")
+		d.U32(at+8, "  length of the lower bound")
+		d.U32(at+12, "  length of the upper bound")
+		at += tombstoneSize
+	}
+	for _, t := range list {
+		d.Bytes(at, len(t.Lo), "  from")
+		d.Bytes(at+len(t.Lo), len(t.Hi), "  up to")
+		at += len(t.Lo) + len(t.Hi)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 const (
@@ -23,7 +24,9 @@ const (
 	secKeys    = 17
 	secFilter  = 18
 	secForeign = 19 // reserved: chunks in files of other runs
-	secFilters = 20
+	secRanges  = 20 // range tombstones
+	secOwner   = 21 // of a file without chunks
+	secFilters = 22
 
 	filterWords = 1 // kind of the filter of package filter
 
@@ -44,10 +47,19 @@ type directory struct {
 	chunks []record
 	filter filterRecord // of the whole run; no words: none
 	parts  []filterRecord
+
+	tombstones []tombstone.Tombstone // of the whole run, in the order of tombstone.Compare
+	owner      [16]byte              // uuid of the store; only written if there are no chunks
 }
 
 func appendDirectory(b []byte, d *directory) []byte {
-	b, at := chunk.AppendSection(b, secChunks, chunk.Required)
+	var at int
+	if len(d.chunks) == 0 {
+		// The file begins here: with whose it is, as chunks do.
+		b, at = chunk.AppendSection(b, secOwner, 0)
+		b = chunk.EndSection(append(b, d.owner[:]...), at)
+	}
+	b, at = chunk.AppendSection(b, secChunks, chunk.Required)
 	for i := range d.chunks {
 		b = appendRecord(b, &d.chunks[i])
 	}
@@ -72,7 +84,12 @@ func appendDirectory(b []byte, d *directory) []byte {
 	}
 	b = chunk.EndSection(b, at)
 
-	return appendFilters(b, d)
+	b = appendFilters(b, d)
+	if len(d.tombstones) > 0 {
+		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
+		b = chunk.EndSection(appendTombstones(b, d.tombstones), at)
+	}
+	return b
 }
 
 func appendRecord(b []byte, r *record) []byte {
@@ -103,6 +120,10 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 			return true, d.decodeFilter(p, end)
 		case secFilters:
 			return true, d.decodeFilters(p, end)
+		case secRanges:
+			var err error
+			d.tombstones, err = decodeTombstones(p)
+			return true, err
 		default:
 			return false, nil
 		}
@@ -112,7 +133,7 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		return nil, err
 	}
 	n := len(chunks) / recordSize
-	if len(chunks)%recordSize != 0 || n == 0 || len(keys) < 8*n {
+	if len(chunks)%recordSize != 0 || n == 0 && len(d.tombstones) == 0 || len(keys) < 8*n {
 		return nil, fmt.Errorf("%d bytes of chunks, %d of keys", len(chunks), len(keys))
 	}
 	d.chunks = make([]record, n)

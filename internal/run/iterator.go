@@ -121,6 +121,47 @@ func (it *cursor) SeekLT(key []byte) bool {
 	return it.at(it.Cursor.Prev())
 }
 
+// SkipGE leaves out, by what the directory says of them, chunks without newer
+// entries.
+func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
+	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
+		return it.Next()
+	}
+	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) < 0 {
+		return it.SeekGE(key)
+	}
+	i := it.i
+	for ; i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i++ {
+		if bytes.Compare(it.r.keys.last(i), key) >= 0 {
+			if bytes.Compare(it.Entry().Key, key) >= 0 {
+				return it.Next()
+			}
+			return it.SeekGE(key)
+		}
+	}
+	return it.open(i) && it.at(it.Cursor.First())
+}
+
+// SkipLT mirrors SkipGE.
+func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
+	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
+		return it.Prev()
+	}
+	if it.r.newest < v && bytes.Compare(it.Entry().Key, key) >= 0 {
+		return it.SeekLT(key)
+	}
+	i := it.i
+	for ; i >= 0 && it.r.dir[i].MaxVersion < v; i-- {
+		if bytes.Compare(it.r.keys.first(i), key) < 0 {
+			if bytes.Compare(it.Entry().Key, key) < 0 {
+				return it.Prev()
+			}
+			return it.SeekLT(key)
+		}
+	}
+	return it.open(i) && it.at(it.Cursor.Last())
+}
+
 // Entry is the entry at the position.
 func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }
 

@@ -24,6 +24,9 @@ type span struct {
 
 func newKeys(chunks []record) keys {
 	var k keys
+	if len(chunks) == 0 {
+		return k
+	}
 	k.words = make([]uint64, len(chunks))
 	k.spans = make([]span, len(chunks))
 	n := 0

@@ -10,7 +10,7 @@ import (
 // since; a nil hi is no bound. Chunks without such versions are not read, nor
 // those whose keys all lie in the range.
 func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
-	if r.meta.MaxVersion <= since {
+	if r.newest <= since {
 		return false, nil
 	}
 	it := r.newCursor()

@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/filter"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -38,6 +39,9 @@ type Reader struct {
 	chunks []chunk.Chunk
 	filter filter.Filter   // of all keys; empty: none
 	parts  []filter.Filter // of the keys of each chunk; nil: none
+
+	tombstones *tombstone.Set // nil: the run has none
+	newest     entry.Version  // of an entry
 
 	meta  Meta
 	files []*file
@@ -76,6 +80,11 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 	if err := r.readFilters(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
+	for _, f := range r.files {
+		for _, t := range f.dir.tombstones {
+			r.tombstones = r.tombstones.With(t)
+		}
+	}
 	if r.cache == nil && !r.Mapped() {
 		r.cache = NewCache(0)
 	}
@@ -109,7 +118,7 @@ func (r *Reader) openFile(cfg *OpenConfig, m *File, stamp entry.Version) error {
 		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
 	f.dir = dir
-	if n := len(r.dir); n > 0 && bytes.Compare(r.dir[n-1].last, f.dir.chunks[0].first) > 0 {
+	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && bytes.Compare(r.dir[n-1].last, f.dir.chunks[0].first) > 0 {
 		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}
 	if err := f.dir.stamp(stamp, name); err != nil {
@@ -119,7 +128,8 @@ func (r *Reader) openFile(cfg *OpenConfig, m *File, stamp entry.Version) error {
 	return nil
 }
 
-// stamp gives all entries their version, which they don't say themselves.
+// stamp gives all entries and tombstones their version, unless it is 0: then they
+// say it themselves.
 func (d *directory) stamp(v entry.Version, name string) error {
 	for i := range d.chunks {
 		r := &d.chunks[i]
@@ -127,6 +137,13 @@ func (d *directory) stamp(v entry.Version, name string) error {
 			return errs.NewCorruption(name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
 		}
 		r.Layout.Stamp, r.Stats = v, r.Stats.Stamped(v)
+	}
+	for i := range d.tombstones {
+		t := &d.tombstones[i]
+		if v != 0 && t.Version != 0 {
+			return errs.NewCorruption(name, -1, "a range tombstone has version %d, but the manifest says that all are %d", t.Version, v)
+		}
+		t.Version += v
 	}
 	return nil
 }
@@ -164,9 +181,17 @@ func (r *Reader) check() error {
 	}
 	var m Meta
 	m.setStats(&s)
+	r.newest = s.MaxVersion
+	if n := len(r.dir); n > 0 {
+		m.First, m.Last = r.dir[0].first, r.dir[n-1].last
+	}
+	for _, f := range r.files {
+		m.addTombstones(f.dir.tombstones)
+	}
 	w := &r.meta
-	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
-		!bytes.Equal(w.First, r.dir[0].first) || !bytes.Equal(w.Last, r.dir[len(r.dir)-1].last) {
+	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.Tombstones != w.Tombstones ||
+		m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
+		!bytes.Equal(w.First, m.First) || !bytes.Equal(w.Last, m.Last) {
 		return errs.NewCorruption(r.files[0].name, -1, "contents are not those that the manifest knows")
 	}
 	return nil
@@ -201,10 +226,14 @@ func (r *Reader) makeChunks() {
 // Meta is what Open was given.
 func (r *Reader) Meta() *Meta { return &r.meta }
 
-// MinVersion is the least version of an entry.
+// Tombstones are the run's range tombstones; nil if there are none. Get and the
+// iterators know nothing of them: whoever asks these asks Tombstones too.
+func (r *Reader) Tombstones() *tombstone.Set { return r.tombstones }
+
+// MinVersion is the least version of an entry or tombstone.
 func (r *Reader) MinVersion() entry.Version { return r.meta.MinVersion }
 
-// MaxVersion is the greatest version of an entry.
+// MaxVersion is the greatest version of an entry or tombstone.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
 
 // Mapped reports whether all of the run's files are mapped.

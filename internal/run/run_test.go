@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -32,9 +33,14 @@ func openConfig(dir string, noMap bool) OpenConfig {
 	return OpenConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Seed: testSeed, NoMap: noMap}
 }
 
-func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry) Meta {
+func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, tombstones ...tombstone.Tombstone) Meta {
 	t.Helper()
 	w := NewWriter(cfg)
+	for _, ts := range tombstones {
+		if err := w.AddTombstone(ts); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range entries {
 		if err := w.Add(&entries[i]); err != nil {
 			t.Fatalf("entry %d: %v", i, err)
@@ -135,6 +141,9 @@ func (s *shape) decorate(r *rand.Rand, e *entry.Entry) {
 		if r.IntN(50) == 0 {
 			e.Handle = entry.Handle{Segment: 1 << 40, Offset: 1 << 50, Length: 1 << 40}
 		}
+		if r.IntN(2) == 0 {
+			e.Raw = 1 + r.Uint32N(1<<26)
+		}
 	}
 	if r.IntN(4) == 0 {
 		e.Meta = byte(r.Uint32())
@@ -146,7 +155,7 @@ func (s *shape) decorate(r *rand.Rand, e *entry.Entry) {
 
 func same(a, b *entry.Entry) bool {
 	return bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && a.Handle == b.Handle && a.Version == b.Version &&
-		a.Expires == b.Expires && a.Kind == b.Kind && a.Meta == b.Meta && a.Separated == b.Separated
+		a.Expires == b.Expires && a.Kind == b.Kind && a.Meta == b.Meta && a.Separated == b.Separated && a.Raw == b.Raw && a.Codec == b.Codec
 }
 
 func brief(e *entry.Entry) string {
@@ -350,6 +359,47 @@ func TestIteratorMovesAsTheModel(t *testing.T) {
 				} else {
 					at, ok = at-1, it.Prev()
 				}
+			}
+		}
+	})
+}
+
+// A skip ends anywhere up to where it must stop, and where every chunk is older
+// reads none of those between.
+func TestSkipsStopWhereTheyMust(t *testing.T) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
+		rng := rand.New(rand.NewPCG(5, 3))
+		it := r.Iterator()
+		rounds := 300
+		if s.keys < 100 {
+			rounds = 20
+		}
+		for range rounds {
+			from := rng.IntN(len(all))
+			it.SeekGE(all[from].Key)
+			from = lowerBound(all, all[from].Key)
+			key, v := all[rng.IntN(len(all))].Key, all[rng.IntN(len(all))].Version
+			if v = max(v, all[from].Version+1); rng.IntN(3) == 0 {
+				v = entry.MaxVersion
+			}
+			at, step, ok := from, 1, false
+			if rng.IntN(2) == 0 {
+				step, ok = -1, it.SkipLT(key, v)
+			} else {
+				ok = it.SkipGE(key, v)
+			}
+			last := from + step
+			for last >= 0 && last < len(all) && all[last].Version < v && bytes.Compare(all[last].Key, key) < 0 == (step > 0) {
+				last += step
+			}
+			if at = last; ok {
+				at = sort.Search(len(all), func(i int) bool { return entry.Compare(&all[i], it.Entry()) >= 0 })
+			}
+			if (at-from)*step <= 0 || (last-at)*step < 0 || it.Err() != nil {
+				t.Fatalf("a skip from %d to %.40q below %d (by %d) is at %d and had to stop at %d, %v", from, key, v, step, at, last, it.Err())
+			}
+			if v == entry.MaxVersion && at != last {
+				t.Fatalf("a skip from %d by %d over nothing new is at %d, not %d", from, step, at, last)
 			}
 		}
 	})

@@ -69,7 +69,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	f := r.files[i]
 	dir, _, err := readDirectory(f.File, f.name, f.id, f.Size())
-	if err == nil && len(dir.chunks) != len(f.dir.chunks) {
+	if err == nil && (len(dir.chunks) != len(f.dir.chunks) || len(dir.tombstones) != len(f.dir.tombstones)) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
 	if err == nil && dir.filter.words > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -45,6 +46,7 @@ type Writer struct {
 	ref      *Ref // the last one used
 	stats    chunk.Stats
 	meta     Meta
+	ranges   []tombstone.Tombstone
 	err      error
 	done     bool
 
@@ -102,6 +104,19 @@ func (w *Writer) Add(e *entry.Entry) error {
 	if e.Separated {
 		w.count(&e.Handle)
 	}
+	return nil
+}
+
+// AddTombstone adds a range tombstone, in any order and at any time before
+// Finish. The Writer keeps its bounds.
+func (w *Writer) AddTombstone(t tombstone.Tombstone) error {
+	if w.err != nil || w.done {
+		return w.failed()
+	}
+	if !t.Valid() {
+		return w.fail(fmt.Errorf("write run: %w: tombstone of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
+	}
+	w.ranges = append(w.ranges, t)
 	return nil
 }
 
@@ -175,6 +190,7 @@ func (w *Writer) create() error {
 
 // finishFile writes directory and footer and makes the file durable.
 func (w *Writer) finishFile() error {
+	w.dir.owner = w.cfg.UUID
 	dir := appendDirectory(nil, &w.dir)
 	foot := footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), dirSum: w.id.Sum(w.offset, dir), uuid: w.cfg.UUID, num: w.num}
 	dir = append(dir, foot.encode(w.id, w.offset+int64(len(dir)))...)
@@ -194,8 +210,8 @@ func (w *Writer) finishFile() error {
 	return nil
 }
 
-// Finish completes the run and makes its files and their names durable, unless
-// it is Unsynced. Without entries there are no files.
+// Finish completes the run and makes its files and their names durable. Without
+// entries and tombstones there are no files.
 func (w *Writer) Finish() (Meta, error) {
 	if w.err != nil || w.done {
 		return Meta{}, w.failed()
@@ -206,9 +222,17 @@ func (w *Writer) Finish() (Meta, error) {
 		}
 	}
 	w.done = true
-	if w.file == nil {
+	if w.file == nil && len(w.ranges) == 0 {
 		return Meta{}, nil
 	}
+	if w.file == nil {
+		if err := w.create(); err != nil {
+			return Meta{}, w.fail(err)
+		}
+	}
+	slices.SortFunc(w.ranges, tombstone.Compare)
+	w.ranges = slices.CompactFunc(w.ranges, func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 })
+	w.dir.tombstones = w.ranges
 	if err := w.writeFilter(); err != nil {
 		return Meta{}, err
 	}
@@ -221,6 +245,7 @@ func (w *Writer) Finish() (Meta, error) {
 		}
 	}
 	w.meta.setStats(&w.stats)
+	w.meta.addTombstones(w.ranges)
 	for _, r := range w.refs {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
@@ -267,5 +292,5 @@ func (w *Writer) fail(err error) error {
 // release gives the memory back.
 func (w *Writer) release() {
 	w.b.Release()
-	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
+	w.hashes, w.created, w.refs, w.ref, w.ranges = nil, nil, nil, nil, nil
 }

@@ -77,7 +77,7 @@ func TestThousandsOfSegments(t *testing.T) {
 			wg.Go(func() {
 				for _, s := range rand.New(rand.NewPCG(7, uint64(r))).Perm(segments) {
 					for i, n := range lengths {
-						got, err := open[s].Value(handles[s][i], key(s), entry.Version(i+1))
+						got, err := plain(open[s].Stored(handles[s][i], key(s), entry.Version(i+1)))
 						if err != nil || !bytes.Equal(got, value(s+i, n)) {
 							t.Errorf("segment %d, value %d: %d bytes, %v", s, i, len(got), err)
 							return

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -122,25 +123,25 @@ func headerError(name string, err error) error {
 	return nil
 }
 
-// Value returns the value of the record at h, which must be that of version v
-// of key. Header, key and value are verified when the record is read for the
-// first time; without a mapping every time, in a buffer of the caller's own.
-// Every mismatch is an *errs.Corruption.
-func (r *Reader) Value(h entry.Handle, key []byte, v entry.Version) (value []byte, err error) {
+// Stored returns the value of the record at h, which must be that of version v
+// of key, as it is stored. Header, key and value are verified when the record is
+// read for the first time; without a mapping every time, in a buffer of the
+// caller's own. Every mismatch is an *errs.Corruption.
+func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	end := uint64(r.end.Load())
 	if h.Offset&7 != 0 || h.Offset < HeaderSize || h.Offset > end || h.Length > end-h.Offset {
-		return nil, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
+		return value, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
 	}
 	off := int64(h.Offset)
 	bound := min(recordBound(key, h.Length), end-h.Offset)
 	data := r.file.Mapped()
 	if data == nil {
 		if bound > math.MaxInt {
-			return nil, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
+			return value, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
 		}
 		rec, err := r.file.Bytes(off, int(bound))
 		if err != nil {
-			return nil, err
+			return value, err
 		}
 		return r.decode(rec, off, h.Length, key, v, true)
 	}
@@ -150,10 +151,10 @@ func (r *Reader) Value(h entry.Handle, key []byte, v entry.Version) (value []byt
 		return r.decode(rec, off, h.Length, key, v, false)
 	}
 	if err := r.prime(off, int64(bound)); err != nil {
-		return nil, err
+		return value, err
 	}
 	if value, err = r.decode(rec, off, h.Length, key, v, true); err != nil {
-		return nil, err
+		return value, err
 	}
 	if h.Length+uint64(len(key))+entry.HeaderSize >= granule {
 		r.verified.Set(off / granule)
@@ -203,30 +204,47 @@ func (r *Reader) Touch(h entry.Handle) bool {
 
 // recordBound is no less than the length of a record with this key and value.
 func recordBound(key []byte, value uint64) uint64 {
-	const extension, padding = 16, 7
+	const extension, padding = 24, 7
 	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
 	return entry.HeaderSize + extension + uint64(len(key)) + 4*pieces + value + padding
 }
 
-func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) ([]byte, error) {
+func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) (entry.Stored, error) {
 	d, err := entry.DecodeRecord(rec)
 	if err != nil {
-		return nil, &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
+		return entry.Stored{}, &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
 	}
 	if d.Version != v-r.stamp || uint64(len(d.Value)) != length || !bytes.Equal(d.Key, key) {
-		return nil, errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
+		return entry.Stored{}, errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
 			r.stamp+d.Version, len(d.Value), v, length)
 	}
 	if !verify {
-		return d.Value, nil
+		return d.Stored(), nil
 	}
 	if !d.VerifyHead(rec, r.id, off) {
-		return nil, errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
+		return entry.Stored{}, errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
 	}
 	if !d.VerifyValue(rec, r.id, off) {
-		return nil, errs.NewCorruption(r.name, off, "record: checksum of the value does not match")
+		return entry.Stored{}, errs.NewCorruption(r.name, off, "record: checksum of the value does not match")
 	}
-	return d.Value, nil
+	return d.Stored(), nil
+}
+
+// Decode returns the value of which v, of a record at offset of this segment, is
+// the stored form: in dst if its capacity is enough, or in memory of its own. v
+// must have been verified. One that does not decode is an *errs.Corruption; by a
+// codec that this release does not know, it is an errs.ErrFormat too.
+func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset uint64) (value []byte, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	if !v.Codec.Known() {
+		err = fmt.Errorf("%w: %v", errs.ErrFormat, v.Codec)
+	} else {
+		value, err = coder.Decode(dst, v.Codec, v.Bytes, int(v.Raw))
+	}
+	if err != nil {
+		return nil, &errs.Corruption{File: r.name, Offset: int64(offset), Reason: "compressed value", Err: err}
+	}
+	return value, nil
 }
 
 // prime brings the pages of [off, off+n) into memory, if that was not done yet:

@@ -42,7 +42,7 @@ func TestReplacedFileIsFound(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, h := range handles {
-				got, err := r.Value(h, key(i), entry.Version(i+1))
+				got, err := plain(r.Stored(h, key(i), entry.Version(i+1)))
 				var damage *errs.Corruption
 				found := errors.As(err, &damage) && damage.File == filename.Of(filename.Value, stats.Number)
 				switch {

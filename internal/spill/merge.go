@@ -17,7 +17,7 @@ const fanIn = 10
 
 // mergeLevels merges parts while there are enough of one level.
 func (s *Spill) mergeLevels(ctx context.Context) error {
-	for {
+	for len(s.parts) > 0 {
 		n, level := 0, s.parts[0].level
 		for n < len(s.parts) && s.parts[n].level == level {
 			n++
@@ -29,6 +29,7 @@ func (s *Spill) mergeLevels(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // Finish makes one durable run of everything, and ends the value segments.
@@ -52,22 +53,35 @@ func (s *Spill) finish(ctx context.Context) error {
 	if err := s.finishValues(); err != nil {
 		return err
 	}
-	if len(s.parts) == 0 {
+	if s.bytes == 0 {
 		return errs.ErrInvalid
 	}
-	return s.merge(ctx, len(s.parts), s.parts[0].level, false)
+	return s.merge(ctx, len(s.parts), 0, false)
 }
 
-// merge makes one part of the newest n, without what they have overwritten.
+// merge makes one part of the newest n, without what they have overwritten and
+// range deletes cover. The last one has the range deletes.
 func (s *Spill) merge(ctx context.Context, n, level int, unsynced bool) error {
 	sources := make([]iterator.Iterator, n)
+	last := entry.Version(0)
 	for i, p := range s.parts[:n] {
-		sources[i] = &versioned{Iterator: p.Iterator(), version: entry.Version(n - i)}
+		sources[i] = &versioned{Iterator: uncovered(p, s.ranges, s.drop), version: p.last}
+		last = max(last, p.last)
+	}
+	w := s.newRun(unsynced)
+	if !unsynced {
+		for _, t := range s.Ranges() {
+			t.Version = 0
+			if err := w.AddTombstone(t); err != nil {
+				w.Abort()
+				return err
+			}
+		}
 	}
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: &versioned{Iterator: iterator.Merge(sources)},
 		Rules:   compact.Rules{Watermark: entry.MaxVersion},
-		Run:     s.newRun(unsynced),
+		Run:     w,
 	})
 	if err != nil {
 		return err
@@ -75,7 +89,11 @@ func (s *Spill) merge(ctx context.Context, n, level int, unsynced bool) error {
 	for _, list := range out.Dead.Lists() {
 		s.dead.Take(list)
 	}
-	return s.open(out.Run, n, level)
+	if len(out.Run.Files) == 0 { // all was covered
+		s.retire(n)
+		return nil
+	}
+	return s.open(out.Run, n, level, last)
 }
 
 // versioned gives all entries of an Iterator a version: parts have one each while

@@ -7,6 +7,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // place is a record among others.
@@ -16,16 +17,19 @@ type place struct {
 }
 
 // newestByKey returns where the newest record of each key begins, in the order of
-// keys.
-func newestByKey(records []byte) (sorted []int) {
+// keys, without those that a later range delete covers: the last of the records is
+// the transaction's last-th, and range deletes have such numbers as versions.
+func newestByKey(records []byte, last int, cover *tombstone.Cover) []int {
 	places := make([]place, 0, len(records)/entry.HeaderSize/2)
 	first := key(records)
 	shared := len(first)
-	for at := 0; at < len(records); {
-		size, _ := entry.RawSize(records[at:])
+	for at, size := 0, 0; at < len(records); at += size {
+		size, _ = entry.RawSize(records[at:])
 		shared = min(shared, chunk.CommonPrefix(first[:shared], key(records[at:])))
 		places = append(places, place{at: at})
-		at += size
+	}
+	if cover != nil {
+		places = uncoveredPlaces(records, places, last, cover)
 	}
 	for i := range places {
 		places[i].word = chunk.Word(key(records[places[i].at:])[shared:])
@@ -36,7 +40,7 @@ func newestByKey(records []byte) (sorted []int) {
 		}
 		return cmp.Or(bytes.Compare(key(records[a.at:]), key(records[b.at:])), b.at-a.at)
 	})
-	sorted = make([]int, 0, len(places))
+	sorted := make([]int, 0, len(places))
 	for i, p := range places {
 		if i > 0 && p.word == places[i-1].word && bytes.Equal(key(records[p.at:]), key(records[places[i-1].at:])) {
 			continue
@@ -44,6 +48,18 @@ func newestByKey(records []byte) (sorted []int) {
 		sorted = append(sorted, p.at)
 	}
 	return sorted
+}
+
+// uncoveredPlaces removes range deletes, and records that a later one covers.
+func uncoveredPlaces(records []byte, places []place, last int, cover *tombstone.Cover) []place {
+	before := last - len(places)
+	kept := places[:0]
+	for i, p := range places {
+		if entry.Kind(records[p.at]) != entry.RangeDelete && cover.Newest(key(records[p.at:])) <= entry.Version(before+i+1) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
 }
 
 // key is that of the record at the start of rec, which this process encoded.

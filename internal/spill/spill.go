@@ -10,11 +10,12 @@
 package spill
 
 import (
+	"bytes"
 	"context"
-	"math"
 	"slices"
 	"sync"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -24,6 +25,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -39,6 +41,7 @@ type Config struct {
 	RunFileBytes int64                // likewise for a file of a run
 	FilterKeys   int                  // for how many keys a filter of a run is made; 0 = run.DefaultFilterKeys
 	NoMap        bool                 // read files without mapping them
+	Coder        *codec.Coder         // of compressed values
 	Cache        *run.Cache           // of run chunks, where files are not mapped
 	Files        *pageio.Files        // opens what is read; nil: without a limit
 }
@@ -50,6 +53,7 @@ type Spill struct {
 	parts   []*part         // sorted runs, newest first
 	retired []*part         // merged, but what was handed out of them is in use
 	lent    bool            // something of the parts was handed out
+	ranges  *tombstone.Set  // range deletes; the n-th record of all has version n here
 	dead    manifest.Deaths // records of overwritten values
 	values  []compact.ValueSegment
 	bytes   int64 // of records added
@@ -64,10 +68,12 @@ type Spill struct {
 	segments map[entry.FileNum]*segment.Reader
 }
 
-// part is one sorted run, of a level: the number of merges behind it.
+// part is one sorted run, of a level: the number of merges behind it. What range
+// deletes up to its last record cover is not in it.
 type part struct {
 	*run.Reader
 	level int
+	last  entry.Version // the number of the newest record that went into it
 }
 
 // New returns an empty Spill; it creates no file before there is something to write.
@@ -76,18 +82,26 @@ func New(cfg Config) *Spill {
 }
 
 // Add writes records, encoded with version 0 one after the other, the later of
-// two with one key being the newer. They may be reused when it returns. After an
-// error, which sticks, the Spill can only be read and discarded.
-func (s *Spill) Add(ctx context.Context, records []byte) error {
+// two with one key being the newer. They may be reused when it returns. The last
+// one is the transaction's last-th; ranges are all its range deletes so far, with
+// the number of each as its version: they cover what was written before them.
+// After an error, which sticks, the Spill can only be read and discarded.
+func (s *Spill) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	if s.err == nil && len(records) > 0 {
-		s.err = s.add(ctx, records)
+		s.ranges = ranges
+		s.err = s.add(ctx, records, last)
 	}
 	return s.err
 }
 
-func (s *Spill) add(ctx context.Context, records []byte) error {
+func (s *Spill) add(ctx context.Context, records []byte, last int) error {
+	s.bytes += int64(len(records))
+	sorted := newestByKey(records, last, tombstone.NewCover(entry.MaxVersion, s.ranges))
+	if len(sorted) == 0 {
+		return nil
+	}
 	w := s.newRun(true)
-	for _, at := range newestByKey(records) {
+	for _, at := range sorted {
 		if err := s.addRecord(w, records[at:]); err != nil {
 			w.Abort()
 			return err
@@ -103,10 +117,9 @@ func (s *Spill) add(ctx context.Context, records []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := s.open(meta, 0, 0); err != nil {
+	if err := s.open(meta, 0, 0, entry.Version(last)); err != nil {
 		return err
 	}
-	s.bytes += int64(len(records))
 	return s.mergeLevels(ctx)
 }
 
@@ -119,7 +132,7 @@ func (s *Spill) addRecord(w *run.Writer, rec []byte) error {
 	}
 	e := entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 	if r.Own && r.Size >= manifest.Granule {
-		e.Value, e.Separated = nil, true
+		e.Value, e.Separated, e.Raw = nil, true, r.Raw
 		if e.Handle, err = s.addValue(rec[:r.Size], uint64(len(r.Value))); err != nil {
 			return err
 		}
@@ -136,13 +149,20 @@ func (s *Spill) newRun(unsynced bool) *run.Writer {
 }
 
 // open opens a finished run in the place of the newest n parts.
-func (s *Spill) open(meta run.Meta, n, level int) error {
+func (s *Spill) open(meta run.Meta, n, level int, last entry.Version) error {
 	s.runs += int64(meta.FileBytes())
 	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, meta)
 	if err != nil {
 		s.removeRun(&meta)
 		return err
 	}
+	s.retire(n)
+	s.parts = slices.Concat([]*part{{r, level, last}}, s.parts)
+	return nil
+}
+
+// retire takes the newest n parts away.
+func (s *Spill) retire(n int) {
 	for _, p := range s.parts[:n] {
 		if s.lent {
 			s.retired = append(s.retired, p)
@@ -151,47 +171,82 @@ func (s *Spill) open(meta run.Meta, n, level int) error {
 		_ = p.Close()
 		s.removeRun(p.Meta())
 	}
-	s.parts = slices.Concat([]*part{{r, level}}, s.parts[n:])
-	return nil
+	s.parts = s.parts[n:]
 }
 
 // Get finds the pending write of a key with this hash and fills dst, whose
-// Version is then 0. dst.Value is valid until Discard.
+// Version is then 0. dst.Value is valid until Discard. A range delete gives a
+// delete of the key.
 func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a file of a transaction")
+	deleted := s.ranges.Newest(key, entry.MaxVersion)
 	for _, p := range s.parts {
+		if p.last < deleted {
+			break
+		}
 		if !p.MayContain(key, hash) {
 			continue
 		}
-		if found, err := p.Get(key, hash, math.MaxUint64, dst); found || err != nil {
+		if found, err := p.Get(key, hash, entry.MaxVersion, dst); found || err != nil {
 			s.lent = s.lent || found
 			return found, err
 		}
 	}
-	return false, nil
+	if deleted > 0 {
+		*dst = entry.Entry{Kind: entry.Delete}
+	}
+	return deleted > 0, nil
 }
 
-// Iterators walk the parts, newest first; entries with one key hide those of
-// later iterators. Their entries are valid until Discard, as far as any are.
-func (s *Spill) Iterators() []iterator.Iterator {
+// Iterators walk the parts, newest first, without what ranges cover, all range
+// deletes so far; entries with one key hide those of later iterators. Their entries
+// are valid until Discard, as far as any are.
+func (s *Spill) Iterators(ranges *tombstone.Set) []iterator.Iterator {
 	s.lent = true
 	sources := make([]iterator.Iterator, len(s.parts))
 	for i, p := range s.parts {
-		sources[i] = p.Iterator()
+		sources[i] = uncovered(p, ranges, nil)
 	}
 	return sources
 }
 
+// Writes reports whether a key in [lo, hi) is written or in a range that is
+// deleted; without hi, whether lo is.
+func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
+	if hi == nil {
+		hi = append(bytes.Clone(lo), 0)
+	}
+	defer pageio.Guard(pageio.Arm(), &err, "a file of a transaction")
+	for _, p := range s.parts {
+		it := p.Iterator()
+		writes = it.SeekGE(lo) && bytes.Compare(it.Entry().Key, hi) < 0
+		err := it.Err()
+		it.Close()
+		if writes || err != nil {
+			return writes, err
+		}
+	}
+	return s.ranges.ChangedSince(lo, hi, 0), nil
+}
+
+// Ranges are the range deletes, in order and apart from each other.
+func (s *Spill) Ranges() []tombstone.Tombstone { return tombstone.Flatten(entry.MaxVersion, s.ranges) }
+
 // Value returns the value of e, a separated entry that Get or an iterator found
-// under key. It is never nil, and valid until Discard.
-func (s *Spill) Value(key []byte, e *entry.Entry) ([]byte, error) {
+// under key. It is never nil, and valid until Discard; but a compressed value is
+// decoded into dst if its capacity is enough, else into memory of its own.
+func (s *Spill) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	s.mu.RLock()
 	r := s.segments[e.Handle.Segment]
 	s.mu.RUnlock()
 	if r == nil {
 		return nil, errs.NewCorruption(filename.Of(filename.Value, e.Handle.Segment), int64(e.Handle.Offset), "a transaction has no such segment")
 	}
-	return r.Value(e.Handle, key, 0)
+	v, err := r.Stored(e.Handle, key, 0)
+	if err != nil || v.Raw == 0 {
+		return v.Bytes, err
+	}
+	return r.Decode(s.cfg.Coder, dst, v, e.Handle.Offset)
 }
 
 // Entries is how many entries the parts have.

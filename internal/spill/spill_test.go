@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -40,6 +41,7 @@ type written struct {
 	value string
 	kind  entry.Kind
 	meta  byte
+	gone  bool // by the delete of a range: no entry is left
 }
 
 func files(t *testing.T, fs *vfs.Mem) (names []string) {
@@ -62,7 +64,7 @@ func compare(t *testing.T, s *Spill, model map[string]written) {
 		want, value := model[key], e.Value
 		if e.Separated {
 			var err error
-			if value, err = s.Value([]byte(key), e); err != nil {
+			if value, err = s.Value([]byte(key), e, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,8 +83,8 @@ func compare(t *testing.T, s *Spill, model map[string]written) {
 			same(&e, key)
 		}
 	}
-	keys := slices.Sorted(maps.Keys(model))
-	it := iterator.Merge(s.Iterators())
+	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(model)), func(k string) bool { return model[k].gone })
+	it := iterator.Merge(s.Iterators(s.ranges))
 	defer it.Close()
 	i := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -110,9 +112,25 @@ func TestSpillAgainstModel(t *testing.T) {
 		fs := vfs.NewMem()
 		s := newTestSpill(t, fs, 4096+int64(rng.IntN(20_000)), seed%3 == 0)
 		model := map[string]written{}
+		var ranges *tombstone.Set
+		last := 0
 		for range 1 + rng.IntN(120) {
 			var records []byte
 			for range 1 + rng.IntN(8) {
+				last++
+				if seed%4 > 0 && rng.IntN(30) == 0 {
+					lo, hi := testKey(rng.IntN(61)), testKey(rng.IntN(61))+"a"
+					if lo < hi {
+						ranges = ranges.With(tombstone.Tombstone{Lo: []byte(lo), Hi: []byte(hi), Version: entry.Version(last)})
+						records = entry.AppendRecord(records, &entry.Entry{Key: []byte(lo), Value: []byte(hi), Kind: entry.RangeDelete}, false)
+						for i := range 61 {
+							if k := testKey(i); lo <= k && k < hi {
+								model[k] = written{kind: entry.Delete, gone: true}
+							}
+						}
+						continue
+					}
+				}
 				w := written{kind: pick(rng, entry.Set, entry.Set, entry.Delete, entry.SetLatest), meta: byte(rng.IntN(3))}
 				if w.kind != entry.Delete {
 					w.value = string(bytes.Repeat([]byte{byte(rng.Uint32())}, pick(rng, 0, 3, 10, 50, 300, 9000)))
@@ -122,7 +140,7 @@ func TestSpillAgainstModel(t *testing.T) {
 					w.kind != entry.Delete && len(w.value) >= 10)
 				model[key] = w
 			}
-			if err := s.Add(context.Background(), records); err != nil {
+			if err := s.Add(context.Background(), records, last, ranges); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			clear(records)
@@ -134,9 +152,11 @@ func TestSpillAgainstModel(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		compare(t, s, model)
-		if err := s.Add(context.Background(), []byte("x")); err == nil {
+		if err := s.Add(context.Background(), []byte("x"), last+1, nil); err == nil {
 			t.Error("something was added to a finished spill")
 		}
+		checkRanges(t, s, model)
+		maps.DeleteFunc(model, func(_ string, w written) bool { return w.gone })
 		checkOutput(t, s, model)
 		if seed%2 == 0 {
 			s.Keep()
@@ -162,11 +182,30 @@ func TestSpillAgainstModel(t *testing.T) {
 
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
+// checkRanges: what is gone is in a range, all that is written is known as such.
+func checkRanges(t *testing.T, s *Spill, model map[string]written) {
+	t.Helper()
+	for i := range 80 {
+		key := testKey(i)
+		_, want := model[key]
+		if got, err := s.Writes([]byte(key), nil); got != want || err != nil {
+			t.Errorf("writes %q: %v, %v, want %v", key, got, err, want)
+		}
+		if got, err := s.Writes([]byte(key), []byte(key+"~")); err != nil || want && !got {
+			t.Errorf("writes from %q: %v, %v, want %v", key, got, err, want)
+		}
+		in := slices.ContainsFunc(s.Ranges(), func(r tombstone.Tombstone) bool { return r.Covers([]byte(key)) })
+		if model[key].gone && !in {
+			t.Errorf("%q is in no range of %v", key, s.Ranges())
+		}
+	}
+}
+
 // checkOutput: each record of a segment is referred to by one entry, or dead.
 func checkOutput(t *testing.T, s *Spill, model map[string]written) {
 	t.Helper()
 	out := s.Output()
-	if out.Run.Entries != uint64(len(model)) || out.Run.MaxVersion != 0 {
+	if out.Run.Entries != uint64(len(model)) || out.Run.Tombstones != uint64(len(s.Ranges())) || out.Run.MaxVersion != 0 {
 		t.Errorf("%d entries up to version %d, want %d", out.Run.Entries, out.Run.MaxVersion, len(model))
 	}
 	owned := map[entry.FileNum][2]uint64{}
@@ -206,13 +245,13 @@ func checkStamp(t *testing.T, s *Spill, meta run.Meta) {
 	}
 	defer r.Close()
 	r.Verify(func(c *errs.Corruption) { t.Error(c) })
-	if r.MaxVersion() != stamp {
-		t.Errorf("greatest version %d", r.MaxVersion())
+	if r.MaxVersion() != stamp || r.Tombstones().Len() > 0 && (r.Tombstones().MinVersion() != stamp || r.Tombstones().MaxVersion() != stamp) {
+		t.Errorf("greatest version %d, tombstones %v", r.MaxVersion(), r.Tombstones().All())
 	}
 	for _, c := range []struct {
 		since entry.Version
 		want  bool
-	}{{stamp - 1, true}, {stamp, false}} {
+	}{{stamp - 1, meta.Entries > 0}, {stamp, false}} {
 		if changed, err := r.ChangedSince(nil, nil, c.since); changed != c.want || err != nil {
 			t.Errorf("changed since %d: %v, %v", c.since, changed, err)
 		}
@@ -239,11 +278,11 @@ func checkStamp(t *testing.T, s *Spill, meta run.Meta) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Value(e.Handle, e.Key, stamp); err != nil {
+		if _, err := f.Stored(e.Handle, e.Key, stamp); err != nil {
 			t.Fatal(err)
 		}
 		for _, v := range []entry.Version{0, 1, stamp - 1, stamp + 1} {
-			if _, err := f.Value(e.Handle, e.Key, v); !errors.Is(err, errs.ErrCorrupt) {
+			if _, err := f.Stored(e.Handle, e.Key, v); !errors.Is(err, errs.ErrCorrupt) {
 				t.Fatalf("as version %d: %v, want damage", v, err)
 			}
 		}
@@ -266,7 +305,7 @@ func TestSpillStaysFailed(t *testing.T) {
 		var err error
 		for i := 0; err == nil && i < 25; i++ {
 			err = s.Add(context.Background(), entry.AppendRecord(nil,
-				&entry.Entry{Key: fmt.Appendf(nil, "\x00%d", i), Value: make([]byte, 3000), Kind: entry.Set}, true))
+				&entry.Entry{Key: fmt.Appendf(nil, "\x00%d", i), Value: make([]byte, 3000), Kind: entry.Set}, true), i+1, nil)
 		}
 		if err == nil {
 			err = s.Finish(context.Background())
@@ -276,7 +315,7 @@ func TestSpillStaysFailed(t *testing.T) {
 		if err == nil && struck && faulty.Count(faultfs.Remove, "") == 0 {
 			t.Errorf("operation %d failed, and nobody was told", nth)
 		}
-		if s.Add(context.Background(), []byte("x")) == nil {
+		if s.Add(context.Background(), []byte("x"), 26, nil) == nil {
 			t.Error("it goes on")
 		}
 		s.Discard(true)

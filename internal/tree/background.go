@@ -102,7 +102,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Room: t.room()}, t.cfg.Policy)
+		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Dropped: t.dropped(), Room: t.room()}, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
@@ -158,7 +158,7 @@ func (t *Tree) sealIfAny() error {
 	if t.closed.Load() {
 		return errs.ErrClosed
 	}
-	if t.views.current.Load().active().Len() == 0 {
+	if t.views.current.Load().active().Empty() {
 		return nil
 	}
 	return t.seal()
@@ -170,8 +170,9 @@ const (
 )
 
 // sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
-// much garbage: in its own journal, or in the segments of values that its
-// entries delete or replace.
+// much garbage: in its own journal, in the segments of values that its entries
+// delete or replace, or below a range tombstone, which frees nothing before it
+// is in a run; or to hold keyspaces that were dropped.
 func (t *Tree) sealIfHiding() error {
 	v := t.views.current.Load()
 	active := v.active()
@@ -179,8 +180,8 @@ func (t *Tree) sealIfHiding() error {
 	for _, r := range v.layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
-	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
-	if active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare && hidden < idleHidden {
+	hidden := uint64(active.separatedBytes.Load()+active.dropped.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	if active.Tombstones() == nil && active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare && hidden < idleHidden {
 		return nil
 	}
 	return t.sealIfAny()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // The tree is the conflict index: what the commit leader asks before it lets a
@@ -20,9 +21,9 @@ func (t *Tree) lead() *View {
 	return t.views.take(t.leader)
 }
 
-// Newest returns the newest version of key, published or not, if it is newer
-// than since: what a transaction has read lies in old runs, which are not asked
-// again. Only the commit leader may call it.
+// Newest returns the newest version of key, published or not, be it that of a
+// range tombstone, if it is newer than since: what a transaction has read lies in
+// old runs, which are not asked again. Only the commit leader may call it.
 func (t *Tree) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	defer t.leave(t.leader)
@@ -32,23 +33,40 @@ func (t *Tree) Newest(key []byte, h uint64, since entry.Version) (newest entry.V
 func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	var e entry.Entry
 	for _, m := range v.tables {
-		if m.MaxVersion() > since && m.Get(key, h, entry.MaxVersion, &e) {
-			return e.Version, true, nil
+		if m.MaxVersion() <= since {
+			continue
+		}
+		newest = m.Tombstones().Newest(key, entry.MaxVersion)
+		if m.Get(key, h, entry.MaxVersion, &e) {
+			newest = max(newest, e.Version)
+		}
+		if newest > 0 {
+			return newest, true, nil
 		}
 	}
 	for _, r := range v.runs {
-		if r.MaxVersion() <= since || !r.MayContain(key, h) {
+		if r.MaxVersion() <= since {
 			continue
 		}
-		if found, err := r.Get(key, h, entry.MaxVersion, &e); found || err != nil {
-			return e.Version, found, err
+		newest = r.Tombstones().Newest(key, entry.MaxVersion)
+		if r.MayContain(key, h) {
+			found, err := r.Get(key, h, entry.MaxVersion, &e)
+			if err != nil {
+				return 0, false, err
+			}
+			if found {
+				newest = max(newest, e.Version)
+			}
+		}
+		if newest > 0 {
+			return newest, true, nil
 		}
 	}
 	return 0, false, nil
 }
 
-// ChangedSince reports whether [lo, hi) has an entry newer than since; a nil hi
-// is no bound. Only the commit leader may call it.
+// ChangedSince reports whether [lo, hi) has an entry newer than since, or meets a
+// range tombstone that is; a nil hi is no bound. Only the commit leader may call it.
 func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	defer t.leave(t.leader)
@@ -57,13 +75,16 @@ func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, e
 
 func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	for _, m := range v.tables {
-		if m.MaxVersion() > since && m.ChangedSince(lo, hi, since) {
+		if m.MaxVersion() > since && (m.Tombstones().ChangedSince(lo, hi, since) || m.ChangedSince(lo, hi, since)) {
 			return true, nil
 		}
 	}
 	for _, r := range v.runs {
 		if r.MaxVersion() <= since {
 			continue
+		}
+		if r.Tombstones().ChangedSince(lo, hi, since) {
+			return true, nil
 		}
 		if changed, err := r.ChangedSince(lo, hi, since); changed || err != nil {
 			return changed, err
@@ -72,16 +93,31 @@ func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, e
 	return false, nil
 }
 
-// touchedSince reports whether touches accepts a key that is newer than since.
-// It looks at all changes, of which there should be few.
-func (v *View) touchedSince(since entry.Version, touches func(key []byte) (bool, error)) (touched bool, err error) {
+// touchedSince reports whether touches accepts a key, or the bounds of a range
+// tombstone, that is newer than since. It looks at all changes, of which there
+// should be few.
+func (v *View) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
 	look := func(key []byte) bool {
-		touched, err = touches(key)
+		touched, err = touches(key, nil)
 		return !touched && err == nil
 	}
+	lookAll := func(set *tombstone.Set) bool {
+		for _, t := range set.All() {
+			if t.Version <= since {
+				continue
+			}
+			if touched, err = touches(t.Lo, t.Hi); touched || err != nil {
+				return false
+			}
+		}
+		return true
+	}
 	for _, m := range v.tables {
-		if m.Len() == 0 || m.MaxVersion() <= since {
+		if m.MaxVersion() <= since {
 			continue
+		}
+		if !lookAll(m.Tombstones()) {
+			return touched, err
 		}
 		it := m.Iterator()
 		for ok := it.First(); ok; ok = it.Next() {
@@ -97,6 +133,9 @@ func (v *View) touchedSince(since entry.Version, touches func(key []byte) (bool,
 	for _, r := range v.runs {
 		if r.MaxVersion() <= since {
 			continue
+		}
+		if !lookAll(r.Tombstones()) {
+			return touched, err
 		}
 		if failed := r.EachSince(since, look); failed != nil || touched || err != nil {
 			return touched, errors.Join(failed, err)

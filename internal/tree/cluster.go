@@ -102,11 +102,11 @@ func (t *Tree) sort(ctx context.Context, in *compact.Input, segments []entry.Fil
 		_, found := slices.BinarySearch(segments, num)
 		return found
 	}
-	in.Value = func(key []byte, e *entry.Entry) ([]byte, error) {
+	in.Value = func(key []byte, e *entry.Entry) (entry.Stored, error) {
 		if busy() {
-			return nil, errWritersAreBack
+			return entry.Stored{}, errWritersAreBack
 		}
-		value, err := v.separated(key, e)
+		value, err := v.stored(key, e)
 		if err != nil && errors.Is(err, errs.ErrCorrupt) {
 			err = &compact.Damaged{Segment: e.Handle.Segment, Err: err}
 		}

@@ -123,7 +123,7 @@ func (g *gauntlet) compare(s *store, p *Pin, version int, what string) {
 			}
 			continue
 		}
-		got, err := p.Value(e.Key, e)
+		got, err := p.Value(e.Key, e, nil)
 		if err != nil {
 			g.fatalf("%s: %s: %v", what, key, err)
 		}

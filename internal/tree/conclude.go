@@ -16,6 +16,7 @@ type change struct {
 	tables []*table
 	runs   []*sortedRun
 	since  *manifest.Layout // what a collection knew when it began
+	drops  uint64           // of keyspaces, when it began
 }
 
 // conclude makes finished work true: it opens what was written, records the
@@ -87,7 +88,7 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 			edit.AddRuns[i].Order = layout.NextOrder()
 		}
 	}
-	edit.Floor = max(edit.Floor, entry.Version(t.floor.Load()))
+	t.floors.record(edit, layout)
 	// A Spill's version is recorded before it is published.
 	visible := max(t.Visible(), edit.LastVersion, layout.LastVersion())
 	edit.LastVersion = visible
@@ -215,6 +216,9 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 	}
 	for _, r := range added.runs {
 		r.order = layout.Run(r.id).Order
+	}
+	if c.drops != t.drops.Load() { // it did not leave everything out
+		eachDropped(layout, func(lo, hi []byte) { noteDropped(nil, added.runs, lo, hi) })
 	}
 	next.runs = slices.Insert(next.runs, at, added.runs...)
 	for _, r := range c.runs {

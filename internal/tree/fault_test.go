@@ -90,7 +90,7 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 			Entries: hold.view.tables[1].Sorted(),
 			Rules:   compact.Rules{Watermark: s.last},
 			Extract: func(entry.FileNum) bool { return true },
-			Value:   hold.view.separated,
+			Value:   hold.view.stored,
 			Run:     s.tree.newRunWriter(true),
 			Values:  s.tree.newValueWriter, ValueBytes: 3000,
 		})

@@ -126,7 +126,7 @@ func (t *Tree) noteRelease(err error) {
 func recordedMeta(m run.Meta) manifest.RunMeta {
 	r := manifest.RunMeta{
 		First: m.First, Last: m.Last,
-		Entries: m.Entries, Deletes: m.Deletes,
+		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
 		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
 	}
@@ -142,7 +142,7 @@ func recordedMeta(m run.Meta) manifest.RunMeta {
 func writtenMeta(m manifest.RunMeta) run.Meta {
 	r := run.Meta{
 		First: m.First, Last: m.Last,
-		Entries: m.Entries, Deletes: m.Deletes,
+		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
 		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
 	}

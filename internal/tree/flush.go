@@ -34,7 +34,9 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	work := Work{Kind: "flush", Reason: "memtable sealed", BytesIn: sealed.Bytes()}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
+	drops := t.drops.Load()
 	rules := t.rules(len(hold.view.runs) == 0)
+	rules.Tombstones = sealed.Tombstones()
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
 		// The manifest must not name what a power loss would take.
@@ -46,7 +48,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Entries: sealed.Sorted(),
 		Rules:   rules,
 		Extract: census.moves,
-		Value:   hold.view.separated,
+		Value:   hold.view.stored,
 		Run:     t.newRunWriter(rules.Bottom),
 		Values:  t.newValueWriter, ValueBytes: t.cfg.SegmentBytes,
 	})
@@ -58,7 +60,6 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		FlushedTo:   sealed.last,
 		JournalEnds: []manifest.JournalEnd{{Segment: sealed.last, Offset: uint64(t.journalSize(sealed.last)), Frame: sealed.end.NextFrame - 1, Chain: sealed.end.Chain}},
 		AddRuns:     t.newRuns(out.Run, manifest.Upper),
-		Floor:       rules.Watermark,
 	}
 	for _, s := range census {
 		if s.keep {
@@ -67,7 +68,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	change := change{tables: []*table{sealed}}
+	change := change{tables: []*table{sealed}, drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
@@ -137,31 +138,6 @@ func (t *Tree) census(sealed *table, rules compact.Rules) census {
 		s.keep = policy.KeepSegment(s.live, uint64(t.journalSize(s.num)))
 	}
 	return c
-}
-
-// rules are what a flush or merge that begins now may drop.
-func (t *Tree) rules(bottom bool) compact.Rules {
-	now := t.now().UnixMilli()
-	watermark := t.Visible()
-	if age := t.cfg.Retention.Age; age > 0 {
-		watermark = min(watermark, t.layout().VersionAt(now-age.Milliseconds()))
-	}
-	// Whoever asks for an older version from now on is told that it is gone. Who
-	// has asked before holds a View that has it, whatever later ones drop.
-	for {
-		floor := t.floor.Load()
-		if uint64(watermark) <= floor || t.floor.CompareAndSwap(floor, uint64(watermark)) {
-			break
-		}
-	}
-	checked := t.views.readers.oldest(watermark)
-	return compact.Rules{
-		Watermark: watermark,
-		Checked:   checked,
-		Bottom:    bottom,
-		Versions:  t.cfg.Retention.Versions,
-		Now:       uint64(max(now, 0)),
-	}
 }
 
 // newRuns makes a run of what a writer finished, none if it is empty.

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // merge replaces runs that follow each other in age by one. Values stay where
@@ -30,16 +31,20 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	sources := make([]iterator.Iterator, len(inputs))
+	tombstones := make([]*tombstone.Set, len(inputs))
 	order := uint64(0)
 	for i, r := range inputs {
-		sources[i] = r.Iterator()
+		sources[i], tombstones[len(inputs)-1-i] = r.Iterator(), r.Tombstones()
 		order = max(order, r.order)
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
+	drops := t.drops.Load()
+	rules := t.rules(bottom)
+	rules.Tombstones = tombstone.Union(tombstones...)
 	defer t.promise(int64(plan.Writes(view.layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
-		Rules:   t.rules(bottom),
+		Rules:   rules,
 		Heal:    view.healing(),
 		Run:     t.newRunWriter(bottom),
 	}
@@ -59,7 +64,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
-	if err := t.conclude(edit, &out, change{runs: inputs}); err != nil {
+	if err := t.conclude(edit, &out, change{runs: inputs, drops: drops}); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
 	work.done(&out)

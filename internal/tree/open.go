@@ -45,7 +45,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.leader = t.views.readers.reserve()
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
-	t.floor.Store(uint64(layout.Floor()))
+	t.floors.init(layout)
 	view := &View{layout: layout, unsorted: policy.Scatter(layout, policy.State{}, cfg.Policy)}
 	defer func() {
 		if err != nil {
@@ -77,6 +77,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	t.prepareBackground()
 	t.views.install(view)
+	t.noteDroppedBefore()
 	return t, rec, nil
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// past is what a store must remember: all versions of each key, oldest first.
+// past is what a store must remember: all versions of each key, oldest first,
+// and under no key the deletes of ranges.
 type past map[string][]moment
 
 type moment struct {
@@ -28,12 +29,22 @@ func (h past) at(key string, version entry.Version, now uint64) *moment {
 		if m.version > version {
 			continue
 		}
-		if m.kind == entry.Delete || m.expires != 0 && m.expires <= now {
+		if m.version < h.deleted(key, version) || m.kind == entry.Delete || m.expires != 0 && m.expires <= now {
 			return nil
 		}
 		return &m
 	}
 	return nil
+}
+
+// deleted is the newest delete of a range with key up to a version.
+func (h past) deleted(key string, version entry.Version) (v entry.Version) {
+	for _, m := range h[""] {
+		if m.version <= version && m.key <= key && key < string(m.value) {
+			v = max(v, m.version)
+		}
+	}
+	return v
 }
 
 // forget drops everything newer than version.
@@ -92,16 +103,17 @@ func (w *wanderer) walked(p *Pin) string {
 	var last string
 	it := p.Iterator()
 	defer it.Close()
+	cover := p.Cover()
 	for ok := it.First(); ok; ok = it.Next() {
 		e := it.Entry()
 		if e.Version > p.Version() || string(e.Key) == last {
 			continue
 		}
 		last = string(e.Key)
-		if !e.Live(uint64(w.clock)) {
+		if cover != nil && e.Version < cover.Newest(e.Key) || !e.Live(uint64(w.clock)) {
 			continue
 		}
-		value, err := p.Value(e.Key, e)
+		value, err := p.Value(e.Key, e, nil)
 		w.must(err)
 		fmt.Fprintf(&out, "%s@%d=%s ", e.Key, e.Version, shown(last, value))
 	}
@@ -122,7 +134,14 @@ func (w *wanderer) write() {
 	for range 1 + w.rng.IntN(5) {
 		key := w.keys()[w.rng.IntN(24)]
 		o := op{key: key, kind: entry.Set}
-		switch n := w.rng.IntN(20); {
+		switch n := w.rng.IntN(21); {
+		case n == 20:
+			// The store takes what a transaction has not deleted itself.
+			o = delRange(key, w.keys()[w.rng.IntN(24)]+"~")
+			ops = slices.DeleteFunc(ops, func(x op) bool { return x.kind != entry.RangeDelete && o.key <= x.key && x.key < string(o.value) })
+			if o.key >= string(o.value) {
+				continue
+			}
 		case n < 4:
 			o.kind = entry.Delete
 		case n < 5:
@@ -133,10 +152,13 @@ func (w *wanderer) write() {
 		default:
 			o.value = bulk(key, w.rng.IntN(400))
 		}
-		if o.kind != entry.Delete && w.rng.IntN(6) == 0 {
+		if o.kind != entry.Delete && o.kind != entry.RangeDelete && w.rng.IntN(6) == 0 {
 			o.expires = uint64(w.clock) + uint64(w.rng.IntN(50))
 		}
 		ops = append(ops, o)
+	}
+	if len(ops) == 0 {
+		return
 	}
 	sync := w.rng.IntN(4) == 0
 	w.must(w.commit(sync, ops...))
@@ -144,6 +166,10 @@ func (w *wanderer) write() {
 		w.synced = v
 	}
 	for _, o := range ops {
+		if o.kind == entry.RangeDelete {
+			w.past[""] = append(w.past[""], moment{v, o})
+			continue
+		}
 		w.past[o.key] = append(slices.DeleteFunc(w.past[o.key], func(m moment) bool { return m.version == v }), moment{v, o})
 	}
 }
@@ -172,7 +198,7 @@ func (w *wanderer) step() {
 		w.mergeSome()
 	case n < 84 && len(w.pins) < 6:
 		at := entry.Version(0)
-		if visible, floor := w.tree.Visible(), entry.Version(w.tree.floor.Load()); w.rng.IntN(2) == 0 && visible > floor {
+		if visible, floor := w.tree.Visible(), w.tree.floors.least(); w.rng.IntN(2) == 0 && visible > floor {
 			at = max(1, floor+entry.Version(w.rng.IntN(int(visible-floor))))
 		}
 		p := w.pin(at)

@@ -5,9 +5,11 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Pin is a reader's hold on one View and one version. While it is held, none
@@ -23,8 +25,8 @@ type Pin struct {
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
 // published one. It fails with ErrVersionGone for a version whose history may
-// already have been dropped, with ErrInvalid for one not yet published, and
-// with ErrClosed after Close.
+// already have been dropped in every keyspace (Floor tells of each), with
+// ErrInvalid for one not yet published, and with ErrClosed after Close.
 func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 	p := t.views.readers.pin()
 	p.tree = t
@@ -41,7 +43,7 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 		p.version = t.Visible()
 	}
 	p.view = t.views.take(p.slot)
-	for at == 0 && uint64(p.version) < t.floor.Load() {
+	for at == 0 && p.version < t.floors.most() {
 		// Somebody committed, and somebody else merged it, since the version was read.
 		p.version = t.Visible()
 		p.view = t.views.take(p.slot)
@@ -65,7 +67,7 @@ func (t *Tree) readable(at entry.Version) error {
 	if visible := t.Visible(); at > visible {
 		return fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
 	}
-	if floor := entry.Version(t.floor.Load()); at < floor {
+	if floor := t.floors.least(); at < floor {
 		return fmt.Errorf("read at version %d, oldest retained is %d: %w", at, floor, errs.ErrVersionGone)
 	}
 	return nil
@@ -136,7 +138,8 @@ func (p *Pin) From(pc uintptr) {
 func (p *Pin) Version() entry.Version { return p.version }
 
 // Get finds the newest version of key at or below the Pin's and fills dst; a
-// delete or an expired value is found like any other. dst.Key is unspecified,
+// delete or an expired value is found like any other, what a range tombstone
+// covers is not. dst.Key is unspecified,
 // dst.Value is valid until Release.
 func (p *Pin) Get(key []byte, dst *entry.Entry) (bool, error) {
 	return p.view.get(key, hash.Sum(p.tree.cfg.Seed, key), p.version, dst)
@@ -144,14 +147,30 @@ func (p *Pin) Get(key []byte, dst *entry.Entry) (bool, error) {
 
 // get goes through the View from new to old and stops at the first hit: in an
 // unmanaged store whatever is newer in place is newer in version too.
+//
+// A tombstone that covers the key is older than what is in newer places, and
+// newer than all in older ones: only the place that it is in must still be asked.
 func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bool, error) {
 	for _, t := range v.tables {
+		deleted := entry.Version(0)
+		if d := t.Tombstones(); d != nil {
+			deleted = d.Newest(key, at)
+		}
 		if t.Get(key, h, at, dst) {
-			return true, nil
+			return dst.Version >= deleted, nil
+		}
+		if deleted > 0 {
+			return false, nil
 		}
 	}
 	base := len(v.runs) - 1
 	for i, r := range v.runs {
+		if d := r.Tombstones(); d != nil {
+			if deleted := d.Newest(key, at); deleted > 0 {
+				found, err := r.Get(key, h, at, dst)
+				return found && dst.Version >= deleted, err
+			}
+		}
 		// The filter of the oldest run would cost what its index costs.
 		if i < base && !r.MayContain(key, h) {
 			continue
@@ -164,37 +183,65 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 }
 
 // Value returns the value of e, an entry that this Pin found under key. It is
-// never nil, and valid until Release.
-func (p *Pin) Value(key []byte, e *entry.Entry) ([]byte, error) {
+// never nil, and valid until Release; but a compressed value, which e.Raw tells,
+// is decoded into dst if its capacity is enough, else into memory of its own.
+func (p *Pin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	if !e.Separated {
 		if e.Value == nil {
 			return []byte{}, nil
 		}
 		return e.Value, nil
 	}
-	return p.view.separated(key, e)
-}
-
-func (v *View) separated(key []byte, e *entry.Entry) ([]byte, error) {
-	f := v.segments.find(e.Handle.Segment)
-	if f == nil {
-		return nil, errs.NewCorruption(fmt.Sprintf("segment %d", e.Handle.Segment), int64(e.Handle.Offset),
-			"a value of %d bytes should be here, but the store has no such segment", e.Handle.Length)
-	}
-	if f.moved != nil {
-		return f.moved.value(key, e)
-	}
-	return f.Value(e.Handle, key, e.Version)
-}
-
-// value reads a value that was moved.
-func (r *relocation) value(key []byte, e *entry.Entry) (value []byte, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, r.Name())
-	h := e.Handle
-	if err := r.resolve(&h); err != nil {
+	f, h, err := p.view.locate(e)
+	if err != nil {
 		return nil, err
 	}
-	return r.target.Value(h, key, e.Version)
+	v, err := f.stored(h, key, e)
+	if err != nil || v.Raw == 0 {
+		return v.Bytes, err
+	}
+	return f.Decode(&p.tree.coder, dst, v, h.Offset)
+}
+
+// stored is the separated value of e as it is stored.
+func (v *View) stored(key []byte, e *entry.Entry) (entry.Stored, error) {
+	f, h, err := v.locate(e)
+	if err != nil {
+		return entry.Stored{}, err
+	}
+	return f.stored(h, key, e)
+}
+
+// locate finds the segment that has e's separated value now, and the record there.
+func (v *View) locate(e *entry.Entry) (*valueFile, entry.Handle, error) {
+	h := e.Handle
+	f := v.segments.find(h.Segment)
+	if f == nil {
+		return nil, h, errs.NewCorruption(fmt.Sprintf("segment %d", h.Segment), int64(h.Offset),
+			"a value of %d bytes should be here, but the store has no such segment", h.Length)
+	}
+	if f.moved == nil {
+		return f, h, nil
+	}
+	to, err := f.moved.resolved(h)
+	return f.moved.target, to, err
+}
+
+// resolved is resolve for those who have no guard on.
+func (r *relocation) resolved(h entry.Handle) (to entry.Handle, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.Name())
+	err = r.resolve(&h)
+	return h, err
+}
+
+// stored reads the value of e, whose record is at h.
+func (f *valueFile) stored(h entry.Handle, key []byte, e *entry.Entry) (entry.Stored, error) {
+	v, err := f.Stored(h, key, e.Version)
+	if err == nil && v.Raw != e.Raw {
+		return entry.Stored{}, errs.NewCorruption(filename.Of(f.Header().Kind, f.num), int64(h.Offset),
+			"compressed value of %d bytes, want %d", v.Raw, e.Raw)
+	}
+	return v, err
 }
 
 // Touch asks the processor for the beginning of e's separated value, which
@@ -210,8 +257,28 @@ func (p *Pin) Touch(e *entry.Entry) bool {
 }
 
 // Iterator walks all entries of the Pin's View, every version of every key,
-// also those newer than the Pin's. It must be closed before Release.
+// also those newer than the Pin's, and those that range tombstones cover. It
+// must be closed before Release.
 func (p *Pin) Iterator() iterator.Iterator { return p.view.iterator() }
+
+// Cover is what range tombstones up to the Pin's version cover; nil if there are
+// none.
+func (p *Pin) Cover() *tombstone.Cover { return p.view.cover(p.version) }
+
+func (v *View) cover(at entry.Version) *tombstone.Cover {
+	var sets []*tombstone.Set
+	for _, t := range v.tables {
+		if d := t.Tombstones(); d != nil {
+			sets = append(sets, d)
+		}
+	}
+	for _, r := range v.runs {
+		if d := r.Tombstones(); d != nil {
+			sets = append(sets, d)
+		}
+	}
+	return tombstone.NewCover(at, sets...)
+}
 
 func (v *View) iterator() iterator.Iterator {
 	sources := make([]iterator.Iterator, 0, len(v.tables)+len(v.runs))

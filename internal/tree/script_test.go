@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/testkit/script"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -24,6 +25,7 @@ import (
 //
 //	open [memtable=bytes] [versions=n] [age=ms] [garbage=percent] [nomap]   a new store; the others need one
 //	write [sync]    one transaction a line: "set key value", "latest key value" (SetLatest), "del key";
+//	                "delrange from upto" (of what earlier transactions wrote);
 //	                "tiny key value" (with its own checksum); a value @n is n bytes; " expires=ms" may
 //	                follow; several writes a line are joined by ";"
 //	clock ms=n      sets the time
@@ -182,7 +184,7 @@ func (p *player) write(c *script.Case) string {
 
 func (p *player) parse(text string) op {
 	words := strings.Fields(text)
-	o := op{key: words[1], kind: map[string]entry.Kind{"set": entry.Set, "latest": entry.SetLatest, "del": entry.Delete, "tiny": entry.Set}[words[0]]}
+	o := op{key: words[1], kind: map[string]entry.Kind{"set": entry.Set, "latest": entry.SetLatest, "del": entry.Delete, "tiny": entry.Set, "delrange": entry.RangeDelete}[words[0]]}
 	o.own = words[0] == "tiny"
 	for _, w := range words[2:] {
 		if ms, ok := strings.CutPrefix(w, "expires="); ok {
@@ -241,7 +243,7 @@ func (p *player) history(pin *Pin) string {
 		case e.Kind == entry.Delete:
 			out.WriteString("deleted")
 		default:
-			value, err := pin.Value(e.Key, e)
+			value, err := pin.Value(e.Key, e, nil)
 			p.store.must(err)
 			out.WriteString(shown(string(e.Key), value))
 			if e.Expires != 0 {
@@ -277,14 +279,21 @@ func (p *player) layout() string {
 	var out strings.Builder
 	v := p.store.tree.views.current.Load()
 	for _, m := range v.tables {
-		fmt.Fprintf(&out, "memtable: %d entries\n", m.Len())
+		fmt.Fprintf(&out, "memtable: %d entries", m.Len())
+		if d := m.Tombstones(); d != nil {
+			fmt.Fprintf(&out, ", tombstones: %s", tombstones(d.All()))
+		}
+		out.WriteByte('\n')
 	}
-	for _, r := range v.layout.Runs() {
+	for i, r := range v.layout.Runs() {
 		tier := "upper"
 		if r.Tier == manifest.Base {
 			tier = "base"
 		}
 		fmt.Fprintf(&out, "run %d: %s, %d entries, %d deletes, versions %d to %d", r.ID, tier, r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
+		if d := v.runs[i].Tombstones(); d != nil {
+			fmt.Fprintf(&out, ", tombstones: %s", tombstones(d.All()))
+		}
 		for _, ref := range r.Refs {
 			fmt.Fprintf(&out, ", %d values in segment %d", ref.Records, ref.Segment)
 		}
@@ -308,6 +317,14 @@ func (p *player) layout() string {
 	}
 	fmt.Fprintf(&out, "history from version %d\n", v.layout.Floor())
 	return out.String() + p.store.check()
+}
+
+func tombstones(list []tombstone.Tombstone) string {
+	var out []string
+	for _, d := range list {
+		out = append(out, fmt.Sprintf("[%s, %s) at %d", d.Lo, d.Hi, d.Version))
+	}
+	return strings.Join(out, " ")
 }
 
 func (p *player) recovered() string {

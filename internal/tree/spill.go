@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/spill"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -47,7 +48,8 @@ type spilled struct {
 func (t *Tree) NewSpill() *Spill {
 	s := &spilled{tree: t, began: time.Now(), files: spill.New(spill.Config{
 		FS: t.cfg.FS, Dir: t.cfg.Dir, ValueDir: t.cfg.ValueDir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NextNum: t.nextFile,
-		SegmentBytes: t.cfg.SegmentBytes, RunFileBytes: t.cfg.RunFileBytes, FilterKeys: filterKeys(t.cfg.Memory), NoMap: t.cfg.NoMap, Cache: t.chunks, Files: t.files,
+		SegmentBytes: t.cfg.SegmentBytes, RunFileBytes: t.cfg.RunFileBytes, FilterKeys: filterKeys(t.cfg.Memory), NoMap: t.cfg.NoMap,
+		Coder: &t.coder, Cache: t.chunks, Files: t.files,
 	})}
 	h := &Spill{spilled: s}
 	h.cleanup = runtime.AddCleanup(h, (*spilled).discard, s)
@@ -69,10 +71,11 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 }
 
 // Add writes encoded records of version 0, which may be reused afterwards; the
-// later of two with one key is the newer. A full disk is ErrNoSpace, and the
-// reserve is not for them. After an error, which sticks, the Spill can only be
-// read and discarded.
-func (s *spilled) Add(ctx context.Context, records []byte) error {
+// later of two with one key is the newer. The last is the transaction's last-th
+// record, and ranges are its range deletes so far, with such numbers as versions. A
+// full disk is ErrNoSpace, and the reserve is not for them. After an error, which
+// sticks, the Spill can only be read and discarded.
+func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	return s.work(ctx, func(ctx context.Context) error {
 		if s.tree.full.refusing.Load() {
 			if err := s.tree.askForSpace(ctx, nil); err != nil {
@@ -80,23 +83,28 @@ func (s *spilled) Add(ctx context.Context, records []byte) error {
 			}
 		}
 		before := s.files.Written()
-		err := s.files.Add(ctx, records)
+		err := s.files.Add(ctx, records, last, ranges)
 		s.tree.spend(int(s.files.Written() - before))
 		return err
 	})
 }
 
 // Get finds the pending write of a key with this hash and fills dst; its Version
-// is 0, and dst.Value valid until Discard.
+// is 0, and dst.Value valid until Discard. A range delete gives a delete of the key.
 func (s *spilled) Get(key []byte, h uint64, dst *entry.Entry) (bool, error) {
 	return s.files.Get(key, h, dst)
 }
 
 // Value returns the value of a separated entry that Get or an iterator found.
-func (s *spilled) Value(key []byte, e *entry.Entry) ([]byte, error) { return s.files.Value(key, e) }
+func (s *spilled) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+	return s.files.Value(key, e, dst)
+}
 
-// Iterators walk the pending writes; entries of one key hide those of later iterators.
-func (s *spilled) Iterators() []iterator.Iterator { return s.files.Iterators() }
+// Iterators walk the pending writes that ranges, all range deletes so far, don't
+// cover; entries of one key hide those of later iterators.
+func (s *spilled) Iterators(ranges *tombstone.Set) []iterator.Iterator {
+	return s.files.Iterators(ranges)
+}
 
 // Entries is how many keys the finished Spill writes.
 func (s *spilled) Entries() int64 { return s.files.Entries() }
@@ -155,7 +163,7 @@ const (
 // Overwritten reports whether a key that the Spill writes is newer than since.
 func (c Changes) Overwritten(ctx context.Context, since entry.Version) (overwritten bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	it := c.files.Iterators()[0]
+	it := iterator.Merge(c.files.Iterators(nil))
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -168,20 +176,26 @@ func (c Changes) Overwritten(ctx context.Context, since entry.Version) (overwrit
 			return err == nil, err
 		}
 	}
-	return false, it.Err()
+	if err := it.Err(); err != nil {
+		return false, err
+	}
+	for _, t := range c.files.Ranges() {
+		if changed, err := c.view.changedSince(t.Lo, t.Hi, since); changed || err != nil {
+			return changed && err == nil, err
+		}
+	}
+	return false, nil
 }
 
-// Writes reports whether the finished Spill has a key.
-func (s *spilled) Writes(key []byte) (bool, error) {
-	var e entry.Entry
-	return s.files.Get(key, hash.Sum(s.tree.cfg.Seed, key), &e)
-}
+// Writes reports whether a key in [lo, hi) is written or in a range that is
+// deleted; without hi, whether lo is.
+func (s *spilled) Writes(lo, hi []byte) (bool, error) { return s.files.Writes(lo, hi) }
 
 // Commit adds what Prepare has made to the store, as version v, durable when it
-// returns, and visible once v is published. touches tells whether a key that was
-// committed since Prepare is a conflict. It runs in the place of a commit leader.
+// returns, and visible once v is published. touches tells, as Writes does, whether
+// a key or range that was committed since Prepare is a conflict. It runs in the place of a commit leader.
 // An error that is not ErrStopped has written nothing.
-func (s *spilled) Commit(v entry.Version, touches func(key []byte) (bool, error)) (err error) {
+func (s *spilled) Commit(v entry.Version, touches func(lo, hi []byte) (bool, error)) (err error) {
 	t := s.tree
 	work := Work{Kind: "spill", Reason: "transaction larger than its memory", BytesIn: s.files.Bytes(), BytesOut: s.files.Written()}
 	defer func() { work.Took = time.Since(s.began); t.report(work, err) }()
@@ -215,7 +229,7 @@ func (s *spilled) Commit(v entry.Version, touches func(key []byte) (bool, error)
 }
 
 // touchedSince is the View's, for the commit leader.
-func (t *Tree) touchedSince(since entry.Version, touches func(key []byte) (bool, error)) (touched bool, err error) {
+func (t *Tree) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	defer t.leave(t.leader)
 	return t.lead().touchedSince(since, touches)

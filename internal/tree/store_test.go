@@ -89,7 +89,7 @@ func (s *store) open() error {
 	return nil
 }
 
-// op is one write. A value of at least 64 bytes has its own checksum, or any if so wanted.
+// op is one write; the value of a range delete is its upper bound. A value of at least 64 bytes has its own checksum, or any if so wanted.
 type op struct {
 	key     string
 	value   []byte
@@ -106,7 +106,7 @@ func (s *store) commit(sync bool, ops ...op) error {
 	var payload []byte
 	for _, o := range ops {
 		e := entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind, Expires: o.expires, Version: v}
-		payload = entry.AppendRecord(payload, &e, o.own || o.kind != entry.Delete && len(o.value) >= testThreshold)
+		payload = entry.AppendRecord(payload, &e, o.own || o.kind != entry.Delete && o.kind != entry.RangeDelete && len(o.value) >= testThreshold)
 	}
 	if err := s.tree.Prepare(len(payload)); err != nil {
 		return err
@@ -129,6 +129,8 @@ func (s *store) commit(sync bool, ops ...op) error {
 }
 
 func set(key string, value []byte) op { return op{key: key, value: value, kind: entry.Set} }
+
+func delRange(lo, hi string) op { return op{key: lo, value: []byte(hi), kind: entry.RangeDelete} }
 
 func del(key string) op { return op{key: key, kind: entry.Delete} }
 
@@ -187,7 +189,7 @@ func (s *store) lookup(p *Pin, key string) (value []byte, version entry.Version,
 	if !found || !e.Live(uint64(s.clock)) {
 		return nil, 0, false
 	}
-	value, err = p.Value([]byte(key), &e)
+	value, err = p.Value([]byte(key), &e, nil)
 	s.must(err)
 	return value, e.Version, true
 }

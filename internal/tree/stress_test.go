@@ -110,7 +110,7 @@ func (c *crowd) same(p *Pin, i int, e *entry.Entry, found bool, want op) error {
 	if !found {
 		return nil
 	}
-	value, err := p.Value([]byte(want.key), e)
+	value, err := p.Value([]byte(want.key), e, nil)
 	if err != nil {
 		return err
 	}

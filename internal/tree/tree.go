@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
@@ -34,17 +35,17 @@ type Config struct {
 	Dir           string
 	ValueDir      string
 	UUID          [16]byte
-	Seed          uint64 // of the key hash
-	ReadOnly      bool   // nothing is written, no work is done in the background
-	Memory        int64  // bytes that all parts together may take; 0 = no bound
-	MemtableBytes int    // arena size at which a memtable is sealed
-	JournalBytes  int64  // journal size of one memtable, likewise
-	SegmentBytes  int64  // size at which a journal segment ends
-	RunFileBytes  int64  // size at which a file of a run ends
-	NoMap         bool   // read files without mapping them
-	OpenFiles     int    // file descriptors, at most; 0 = no limit
-	CacheBytes    int64  // of run chunks, where files are not mapped; 0 = a default
-	Retention     Retention
+	Seed          uint64    // of the key hash
+	ReadOnly      bool      // nothing is written, no work is done in the background
+	Memory        int64     // bytes that all parts together may take; 0 = no bound
+	MemtableBytes int       // arena size at which a memtable is sealed
+	JournalBytes  int64     // journal size of one memtable, likewise
+	SegmentBytes  int64     // size at which a journal segment ends
+	RunFileBytes  int64     // size at which a file of a run ends
+	NoMap         bool      // read files without mapping them
+	OpenFiles     int       // file descriptors, at most; 0 = no limit
+	CacheBytes    int64     // of run chunks, where files are not mapped; 0 = a default
+	Retention     Retention // of the default keyspace
 	Now           func() time.Time
 	Policy        policy.Options
 	Jobs          *jobs.Pool
@@ -81,9 +82,11 @@ type Tree struct {
 	files   *pageio.Files // opens what is read
 	slowed  slowed
 	full    full
+	coder   codec.Coder // of compressed values
 
 	published     atomic.Uint64 // newest visible version
-	floor         atomic.Uint64 // history below it may be gone
+	floors        floors        // history below them may be gone
+	drops         atomic.Uint64 // of keyspaces, since Open
 	numbers       atomic.Uint64 // last file number given out
 	clusterFailed atomic.Bool   // by a disk that is full, or alike: there is no other one
 	scattered     atomic.Uint64 // bytes of unsorted values that iterators jumped to; clustering takes its price off

@@ -50,7 +50,14 @@ func (t *Tree) verifyFile(ctx context.Context, f *valueFile) error {
 	if f.moved != nil {
 		return f.moved.Verify(t.segmentConfig())
 	}
-	_, err := f.Scan(true, func(int64, *entry.Record) error { return context.Cause(ctx) })
+	_, err := f.Scan(true, func(off int64, rec *entry.Record) error {
+		if rec.Raw != 0 {
+			if _, err := f.Decode(&t.coder, nil, rec.Stored(), uint64(off)); err != nil {
+				return err
+			}
+		}
+		return context.Cause(ctx)
+	})
 	return err
 }
 
@@ -103,7 +110,7 @@ func (v *View) verifyRun(ctx context.Context, r *sortedRun, report func(*errs.Co
 
 // verifyHandle reads the value of an entry, which must not be recorded as dead.
 func (v *View) verifyHandle(e *entry.Entry) error {
-	if _, err := v.separated(e.Key, e); err != nil {
+	if _, err := v.stored(e.Key, e); err != nil {
 		return err
 	}
 	h := e.Handle

@@ -40,14 +40,16 @@ type table struct {
 	separated      atomic.Int64 // entries whose values stayed in the journal
 	separatedBytes atomic.Int64 // of these values
 	bytes          atomic.Int64 // of the keys and the other values
+	dropped        atomic.Int64 // bytes of values, and of keys, of keyspaces that were dropped since, about
 }
 
 // sortedRun is an open run.
 type sortedRun struct {
 	*run.Reader
 	shared
-	id    manifest.RunID
-	order uint64 // age: greater is newer
+	id      manifest.RunID
+	order   uint64       // age: greater is newer
+	dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
 }
 
 // valueFile is an open segment, or what leads to where its records are now.

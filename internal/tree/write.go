@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/journal"
@@ -18,7 +19,7 @@ import (
 // its journal segments, and a new one begun.
 func (t *Tree) Prepare(n int) error {
 	active := t.views.current.Load().active()
-	if active.Len() == 0 {
+	if active.Empty() {
 		return nil
 	}
 	if int(active.Bytes()) < t.cfg.MemtableBytes && t.journalBytes < t.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
@@ -69,6 +70,18 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		if err != nil {
 			return fmt.Errorf("segment %d at %d: %w", at.Segment, offset, err)
 		}
+		if r.Kind == entry.RangeDelete {
+			if err := to.DeleteRange(r.Key, r.Value, r.Version); err != nil {
+				return err
+			}
+			bytes += int64(len(r.Key) + len(r.Value))
+			payload = payload[r.Size:]
+			offset += uint64(r.Size)
+			continue
+		}
+		if !r.Kind.Known() {
+			return fmt.Errorf("segment %d at %d: %w: record of kind %d", at.Segment, offset, errs.ErrFormat, r.Kind)
+		}
 		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 		// A shorter record would share its granule with others, and could not be
 		// told dead by it.
@@ -77,8 +90,9 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 			to.separated.Add(1)
 			to.separatedBytes.Add(int64(len(r.Value)))
 			e.Handle = entry.Handle{Segment: at.Segment, Offset: offset, Length: uint64(len(r.Value))}
-		} else {
-			e.Value = r.Value
+			e.Raw = r.Raw
+		} else if e.Value = r.Value; r.Raw != 0 {
+			return errs.NewCorruption(filename.Of(filename.Journal, at.Segment), int64(offset), "compressed value in a record of %d bytes", r.Size)
 		}
 		bytes += int64(len(e.Key) + len(e.Value))
 		if err := to.Add(hash.Sum(t.cfg.Seed, r.Key), &e); err != nil {

@@ -193,7 +193,7 @@ func (b *Builder) restart() {
 
 // need is an upper bound of the room that e takes in whichever form.
 func (b *Builder) need(e *entry.Entry) int {
-	return align8(wideHand + len(e.Key) - b.layout.Prefix + len(e.Value))
+	return align8(wideHand + len(e.Key) - b.layout.Prefix + max(len(e.Value), rawSize))
 }
 
 // shrink cuts the prefix to what e shares and writes the entries again. After
@@ -254,9 +254,13 @@ func (b *Builder) fits(grow int, e *entry.Entry) bool {
 	return size <= MaxEntries
 }
 
+// inlineLen is how much follows the suffix of a well-formed entry.
 func inlineLen(buf []byte, off int, w uint64) int {
 	switch {
 	case w&flagSep != 0:
+		if binary.LittleEndian.Uint64(buf[off+headLen(w)-8:])&flagRaw != 0 {
+			return rawSize
+		}
 		return 0
 	case w&flagWide != 0:
 		return int(binary.LittleEndian.Uint64(buf[off+32:]))
@@ -294,7 +298,7 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 		}
 		if e.Separated {
 			w |= flagSep | uint64(e.Handle.Segment)&maxInline<<16
-			binary.LittleEndian.PutUint64(buf[n:], e.Handle.Offset>>3|e.Handle.Length<<32)
+			binary.LittleEndian.PutUint64(buf[n:], e.Handle.Offset>>3|e.Handle.Length<<32|rawMark(e))
 			n += handSize
 		} else {
 			w |= uint64(len(e.Value)) << 16
@@ -304,8 +308,12 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 		n = putWide(buf, e, len(suffix))
 	}
 	n += copy(buf[n:], suffix)
-	if !e.Separated {
+	switch {
+	case !e.Separated:
 		n += copy(buf[n:], e.Value)
+	case e.Raw != 0:
+		binary.LittleEndian.PutUint32(buf[n:], e.Raw)
+		n += rawSize
 	}
 	end := align8(n)
 	clear(buf[n:end])
@@ -343,8 +351,16 @@ func putWide(buf []byte, e *entry.Entry, suffix int) int {
 	put(0, w|flagSep)
 	put(32, uint64(e.Handle.Segment))
 	put(40, e.Handle.Offset)
-	put(48, e.Handle.Length)
+	put(48, e.Handle.Length|rawMark(e))
 	return wideHand
+}
+
+// rawMark says whether e has a length that follows its suffix.
+func rawMark(e *entry.Entry) uint64 {
+	if e.Raw != 0 {
+		return flagRaw
+	}
+	return 0
 }
 
 // short reports whether e fits the short form, and if so makes room for its
@@ -362,7 +378,7 @@ func (b *Builder) short(e *entry.Entry, suffix []byte) bool {
 	}
 	if e.Separated {
 		h := &e.Handle
-		if h.Offset&7 != 0 || h.Offset>>3 > 1<<32-1 || h.Length > 1<<32-1 {
+		if h.Offset&7 != 0 || h.Offset>>3 > 1<<32-1 || h.Length > 1<<31-1 {
 			return false
 		}
 		from, to := h.Segment, h.Segment

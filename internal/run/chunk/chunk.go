@@ -168,12 +168,14 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 		}
 	}
 	var value uint64
+	raw := false
 	if w&flagWide != 0 {
 		p := c.Data[off:]
 		u := func(i int) uint64 { return binary.LittleEndian.Uint64(p[i:]) }
 		*e = entry.Entry{Version: c.Stamp + entry.Version(u(8)), Expires: u(16), Meta: byte(u(24))}
 		if w&flagSep != 0 {
-			e.Handle = entry.Handle{Segment: entry.FileNum(u(32)), Offset: u(40), Length: u(48)}
+			raw = u(48)&flagRaw != 0
+			e.Handle = entry.Handle{Segment: entry.FileNum(u(32)), Offset: u(40), Length: u(48) &^ flagRaw}
 		} else {
 			value = u(32)
 		}
@@ -188,12 +190,16 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 		}
 		if w&flagSep != 0 {
 			x := binary.LittleEndian.Uint64(c.Data[start:])
-			e.Handle = entry.Handle{Segment: c.segment(w), Offset: x & (1<<32 - 1) << 3, Length: x >> 32}
+			raw = x&flagRaw != 0
+			e.Handle = entry.Handle{Segment: c.segment(w), Offset: x & (1<<32 - 1) << 3, Length: x &^ flagRaw >> 32}
 			start += handSize
 		} else {
 			value = w >> 16 & maxInline
 		}
 		end = start + int(w>>8&maxSuffix)
+	}
+	if raw {
+		value = rawSize
 	}
 	e.Kind, e.Separated = entry.Kind(w&kindMask), w&flagSep != 0
 	if !e.Kind.Known() {
@@ -208,6 +214,11 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 	}
 	if w&flagSep == 0 && e.Kind != entry.Delete {
 		e.Value = c.Data[end:stop:stop]
+	}
+	if raw {
+		if e.Raw = binary.LittleEndian.Uint32(c.Data[end:]); e.Raw == 0 {
+			return 0, 0, 0, c.corrupt(off, "compressed value of no bytes")
+		}
 	}
 	return start, end, align8(stop), nil
 }

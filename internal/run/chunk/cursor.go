@@ -125,6 +125,9 @@ func (it *Cursor) nextSlow(off int, w uint64) bool {
 		return it.decode(off)
 	}
 	h := binary.LittleEndian.Uint64(it.data[off+headSize:])
+	if h&flagRaw != 0 {
+		return it.decode(off)
+	}
 	it.off, it.next = off, align8(end)
 	it.copySuffix(start, end)
 	it.extra = true
@@ -290,11 +293,11 @@ func (it *Cursor) skipLess(word uint64) {
 		w := binary.LittleEndian.Uint64(it.data[off:])
 		n := int(w >> 8 & maxSuffix)
 		start := off + headLen(w)
-		stop := start + n
-		if w&flagSep == 0 {
-			stop += int(w >> 16 & maxInline)
+		if w&flagWide != 0 || start > it.safe {
+			break
 		}
-		if w&flagWide != 0 || stop > it.safe {
+		stop := start + n + inlineLen(it.data, off, w)
+		if stop > it.safe {
 			break
 		}
 		var have uint64

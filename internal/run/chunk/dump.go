@@ -84,6 +84,9 @@ func dumpEntry(d *dump.Writer, c *Chunk, base, off int) (next int, ok bool) {
 	if len(e.Value) > 0 {
 		d.Field(base+end, len(e.Value), "  value", "%d bytes", len(e.Value))
 	}
+	if e.Raw != 0 {
+		d.Field(base+end, rawSize, "  length", "%d bytes before compression", e.Raw)
+	}
 	return next, true
 }
 

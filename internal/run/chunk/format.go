@@ -43,6 +43,11 @@ const (
 	flagOlder = 0x80 // the next entry is an older version of the same key
 	flagSlow  = flagSep | flagExt | flagWide
 
+	// In a handle word or, of the wide form, in the length of the value: a word
+	// of 32 bits, the value's length before it was compressed, follows the suffix.
+	flagRaw = 1 << 63
+	rawSize = 4
+
 	maxSuffix = 1<<8 - 1
 	maxInline = 1<<16 - 1
 	maxExpiry = 1<<56 - 1

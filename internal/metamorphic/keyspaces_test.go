@@ -1,0 +1,525 @@
+package metamorphic
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+var keyspaceSeed = flag.Uint64("keyspaceseed", 0, "the one program of keyspaces to run; 0 = many")
+
+// The model of a store with keyspaces: what each holds, by its name; the default
+// one is "".
+type shelves map[string]map[string]string
+
+func (s shelves) clone() shelves {
+	c := make(shelves, len(s))
+	for name, pairs := range s {
+		c[name] = maps.Clone(pairs)
+	}
+	return c
+}
+
+func (s shelves) String() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		fmt.Fprintf(&b, "[%s]", name)
+		for _, k := range slices.Sorted(maps.Keys(s[name])) {
+			fmt.Fprintf(&b, " %q=%s", k, brief(s[name][k]))
+		}
+	}
+	return b.String()
+}
+
+// readShelves is all that one transaction sees, both ways.
+func readShelves(txn *brock.Txn, keyspaces []*brock.Keyspace) (shelves, error) {
+	s := shelves{}
+	for _, ks := range append([]*brock.Keyspace{nil}, keyspaces...) {
+		name, pairs, back := "", map[string]string{}, 0
+		if ks != nil {
+			name = ks.Name()
+		}
+		for item, err := range txn.In(ks).All() {
+			if err != nil {
+				return nil, err
+			}
+			v, err := item.Value()
+			if err != nil {
+				return nil, err
+			}
+			pairs[string(item.Key())] = string(v)
+		}
+		for item, err := range txn.In(ks).Items(brock.IteratorOptions{Reverse: true}) {
+			if err != nil {
+				return nil, err
+			}
+			if _, found := pairs[string(item.Key())]; found {
+				back++
+			}
+		}
+		if back != len(pairs) {
+			return nil, fmt.Errorf("%d keys of %q forward, %d backward", len(pairs), name, back)
+		}
+		s[name] = pairs
+	}
+	return s, nil
+}
+
+func readStore(db *brock.DB) (s shelves, err error) {
+	err = db.View(func(txn *brock.Txn) error {
+		s, err = readShelves(txn, slices.Collect(db.Keyspaces()))
+		return err
+	})
+	return s, err
+}
+
+// keyspaceProgram runs random operations on a store and the model.
+type keyspaceProgram struct {
+	t      *testing.T
+	rng    *rand.Rand
+	seed   uint64
+	mem    *vfs.Mem
+	o      brock.Options
+	db     *brock.DB
+	now    shelves
+	past   []shelves // after each commit since the last that is safe; that one first
+	read   []*shelvesReader
+	writes []*shelvesWriter
+	n      int
+	log    []string
+}
+
+type shelvesReader struct {
+	txn       *brock.Txn
+	keyspaces []*brock.Keyspace
+	want      shelves
+}
+
+// shelvesWriter is an open update of one key in some keyspaces.
+type shelvesWriter struct {
+	txn   *brock.Txn
+	wrote []*brock.Keyspace
+	value string
+}
+
+func (p *keyspaceProgram) fatalf(format string, args ...any) {
+	p.t.Helper()
+	p.t.Fatalf("%s\nreplay: go test ./internal/metamorphic -run TestKeyspacePrograms -keyspaceseed %d\nlast operations:\n  %s",
+		fmt.Sprintf(format, args...), p.seed, strings.Join(p.log[max(0, len(p.log)-20):], "\n  "))
+}
+
+func (p *keyspaceProgram) must(what string, err error) {
+	p.t.Helper()
+	if err != nil {
+		p.fatalf("%s: %v", what, err)
+	}
+}
+
+func (p *keyspaceProgram) note(format string, args ...any) {
+	p.log = append(p.log, fmt.Sprintf(format, args...))
+}
+
+func (p *keyspaceProgram) open() {
+	p.o.FS = p.mem
+	db, err := brock.Open(p.o)
+	p.must("open", err)
+	p.db = db
+}
+
+// keyspace is one of few, the default one too, made if it is not there.
+func (p *keyspaceProgram) keyspace() *brock.Keyspace {
+	name := pick(p.rng, "", "a", "a", "b", "c", "\xff", strings.Repeat("long", 60))
+	if name == "" {
+		return nil
+	}
+	var o []brock.KeyspaceOptions
+	if p.rng.IntN(8) == 0 {
+		o = append(o, brock.KeyspaceOptions{ValueThreshold: pick(p.rng, -1, 64, 512),
+			Versions: brock.Retention{Versions: p.rng.IntN(3), Age: time.Duration(p.rng.IntN(2)) * time.Hour}})
+	}
+	ks, err := p.db.Keyspace(name, o...)
+	p.must("keyspace", err)
+	if p.now[name] == nil {
+		p.note("make %.5q", name)
+		p.now[name] = map[string]string{}
+		for _, s := range p.past {
+			s[name] = map[string]string{} // it is durable, whatever is lost
+		}
+	}
+	return ks
+}
+
+func nameOf(ks *brock.Keyspace) string {
+	if ks == nil {
+		return ""
+	}
+	return ks.Name()
+}
+
+func (p *keyspaceProgram) key() string {
+	return pick(p.rng, "\x00", "k", "l", "m", "\xff", "\xff\xff") + fmt.Sprint(p.rng.IntN(12))
+}
+
+// committed notes that the model is as the store is now.
+func (p *keyspaceProgram) committed(safe bool) {
+	if safe {
+		p.past = nil
+	}
+	p.past = append(p.past, p.now.clone())
+}
+
+func (p *keyspaceProgram) safe() { p.past = []shelves{p.now.clone()} }
+
+// commit writes in several keyspaces at once.
+func (p *keyspaceProgram) commit() {
+	synced := p.rng.IntN(3) == 0
+	o := brock.TxnOptions{Durability: brock.Buffered}
+	if synced {
+		o.Durability = brock.Synced
+	}
+	txn, err := p.db.Begin(context.Background(), brock.TxnOptions{Update: true, Durability: o.Durability})
+	p.must("begin", err)
+	defer txn.Discard()
+	for range 1 + p.rng.IntN(12) {
+		ks, k := p.keyspace(), p.key()
+		pairs := p.now[nameOf(ks)]
+		p.n++
+		if p.rng.IntN(4) == 0 {
+			p.note("delete %.5q %q", nameOf(ks), k)
+			p.must("delete", txn.In(ks).Delete([]byte(k)))
+			delete(pairs, k)
+			continue
+		}
+		v := text(k, p.n, pick(p.rng, 0, 10, 100, 600, 3000))
+		p.note("set %.5q %q", nameOf(ks), k)
+		p.must("set", txn.In(ks).Set([]byte(k), []byte(v)))
+		pairs[k] = v
+	}
+	p.must("commit", txn.Commit())
+	p.committed(synced)
+}
+
+func (p *keyspaceProgram) drop() {
+	ks := p.keyspace()
+	if ks == nil {
+		return
+	}
+	p.note("drop %.5q", ks.Name())
+	p.must("drop", ks.Drop(context.Background()))
+	delete(p.now, ks.Name())
+	p.safe()
+	if _, err := ks.Get([]byte("k")); !errors.Is(err, brock.ErrKeyspaceNotFound) {
+		p.fatalf("get in a dropped keyspace: %v", err)
+	}
+	for i := 0; i < len(p.writes); i++ {
+		w := p.writes[i]
+		if !slices.Contains(w.wrote, ks) {
+			continue
+		}
+		if err := w.txn.Commit(); !errors.Is(err, brock.ErrKeyspaceNotFound) {
+			p.fatalf("commit to a dropped keyspace: %v", err)
+		}
+		p.writes = slices.Delete(p.writes, i, i+1)
+		i--
+	}
+}
+
+// begin opens a reader, or an update that is committed later.
+func (p *keyspaceProgram) begin() {
+	if p.rng.IntN(2) == 0 && len(p.read) < 3 {
+		txn, err := p.db.Begin(context.Background(), brock.TxnOptions{})
+		p.must("begin", err)
+		p.read = append(p.read, &shelvesReader{txn, slices.Collect(p.db.Keyspaces()), p.now.clone()})
+		return
+	}
+	if len(p.writes) == 3 {
+		return
+	}
+	txn, err := p.db.Begin(context.Background(), brock.TxnOptions{Update: true})
+	p.must("begin", err)
+	w := &shelvesWriter{txn: txn, value: fmt.Sprint(len(p.log))}
+	for range 1 + p.rng.IntN(3) {
+		ks := p.keyspace()
+		p.must("set", txn.In(ks).Set([]byte("by a writer"), []byte(w.value)))
+		w.wrote = append(w.wrote, ks)
+	}
+	p.writes = append(p.writes, w)
+}
+
+func (p *keyspaceProgram) end() {
+	switch {
+	case len(p.read) > 0 && p.rng.IntN(2) == 0:
+		p.check("reader", p.read[0])
+		p.read[0].txn.Discard()
+		p.read = p.read[1:]
+	case len(p.writes) > 0:
+		w := p.writes[0]
+		p.writes = p.writes[1:]
+		p.must("commit", w.txn.Commit())
+		p.note("a writer's commit")
+		for _, ks := range w.wrote {
+			p.now[nameOf(ks)]["by a writer"] = w.value
+		}
+		p.committed(true)
+	}
+}
+
+func (p *keyspaceProgram) check(what string, r *shelvesReader) {
+	p.t.Helper()
+	got, err := readShelves(r.txn, r.keyspaces)
+	p.must(what, err)
+	if got.String() != r.want.String() {
+		p.fatalf("%s finds\n%v\nwant\n%v", what, got, r.want)
+	}
+}
+
+func (p *keyspaceProgram) checkAll() {
+	p.t.Helper()
+	got, err := readStore(p.db)
+	p.must("read", err)
+	if got.String() != p.now.String() {
+		p.fatalf("the store has\n%v\nwant\n%v", got, p.now)
+	}
+	for _, r := range p.read {
+		p.check("an open reader", r)
+	}
+}
+
+func (p *keyspaceProgram) endAll() {
+	for _, r := range p.read {
+		r.txn.Discard()
+	}
+	for _, w := range p.writes {
+		w.txn.Discard()
+	}
+	p.read, p.writes = nil, nil
+}
+
+func (p *keyspaceProgram) reopen() {
+	p.note("reopen")
+	p.endAll()
+	p.must("close", p.db.Close())
+	p.open()
+	p.safe()
+	p.checkAll()
+}
+
+func (p *keyspaceProgram) crash() {
+	mode, seed := vfs.CrashMode(p.rng.IntN(4)), p.rng.Uint64()
+	p.note("crash %s", modeName(mode))
+	p.endAll()
+	left := p.mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: seed})
+	p.must("close", p.db.Close())
+	p.mem = left
+	p.open()
+	got, err := readStore(p.db)
+	p.must("read after a crash", err)
+	at := slices.IndexFunc(p.past, func(s shelves) bool { return s.String() == got.String() })
+	if at < 0 || mode == vfs.All && got.String() != p.now.String() {
+		p.fatalf("after a crash, %d commits after the last that is safe, the store has\n%v\nmost are\n%v", len(p.past)-1, got, p.now)
+	}
+	p.now = got
+	p.safe()
+	p.must("verify", p.db.Verify(context.Background(), nil))
+}
+
+func (p *keyspaceProgram) run(ops int) {
+	p.open()
+	p.now = shelves{"": {}}
+	p.safe()
+	for range ops {
+		switch n := p.rng.IntN(40); {
+		case n < 18:
+			p.commit()
+		case n < 22:
+			p.drop()
+		case n < 27:
+			p.begin()
+		case n < 31:
+			p.end()
+		case n < 33:
+			p.note("flush")
+			p.must("flush", p.db.Flush(context.Background()))
+			p.safe()
+		case n < 35:
+			p.note("compact")
+			p.must("compact", p.db.Compact(context.Background()))
+			p.safe()
+		case n == 35:
+			p.reopen()
+		case n < 38:
+			p.crash()
+		default:
+			p.checkAll()
+		}
+	}
+	p.endAll()
+	p.must("compact", p.db.Compact(context.Background()))
+	p.checkAll()
+	p.must("verify", p.db.Verify(context.Background(), nil))
+	p.must("close", p.db.Close())
+}
+
+// TestKeyspacePrograms makes, writes to and drops keyspaces at random, beside
+// readers and writers that began before, and over flushes, merges and crashes.
+func TestKeyspacePrograms(t *testing.T) {
+	first, n := uint64(1), uint64(120)
+	if testing.Short() || raced {
+		n = 30
+	}
+	if *keyspaceSeed != 0 {
+		first, n = *keyspaceSeed, 1
+	}
+	for seed := first; seed < first+n; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 0x6b657973))
+		p := &keyspaceProgram{t: t, rng: rng, seed: seed, mem: vfs.NewMem(), o: brock.Options{
+			Dir: "db", Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: pick[int64](rng, 64<<10, 0)},
+			KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: pick(rng, -1, 64, 0)},
+			Maintenance:      brock.Maintenance{IdleAfter: pick(rng, 0, time.Millisecond)},
+		}}
+		p.run(150)
+	}
+}
+
+// Whichever file operation a crash comes before, each step on keyspaces is done
+// whole or not at all, those before it are done, and a keyspace made anew is empty.
+func TestKeyspacesCrashAtEveryOperation(t *testing.T) {
+	type point struct {
+		fs   *vfs.Mem
+		want [2]string
+		what string
+	}
+	var mu sync.Mutex
+	var points []point
+	states := [2]string{"", shelves{"": {}}.String()} // before and after the step under way
+	doing := "open"
+	mem := vfs.NewMem()
+	take := func(where string, n int) {
+		mu.Lock()
+		want, what := states, doing
+		mu.Unlock()
+		for _, c := range []vfs.CrashOptions{{Mode: vfs.Lost}, {Mode: vfs.All}, {Mode: vfs.Prefix, Seed: uint64(n)}, {Mode: vfs.Chaos, Seed: uint64(n)}} {
+			clone := mem.CrashClone(c)
+			mu.Lock()
+			want[1] = states[1] // the next step may have begun
+			points = append(points, point{clone, want, fmt.Sprintf("%s, crash %s before %s", what, modeName(c.Mode), where)})
+			mu.Unlock()
+		}
+	}
+	o := brock.Options{Dir: "db", Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10}, FS: faultfs.New(mem, faultfs.Options{Before: func(op faultfs.Op) {
+		if op.Kind&(faultfs.Changes|faultfs.Syncs) != 0 {
+			take(op.String(), op.N)
+		}
+	}})}
+	db, err := brock.Open(o)
+	must(t, "open", err)
+	now := shelves{"": {}}
+	step := func(what string, do func() error, change func()) {
+		change()
+		mu.Lock()
+		states[0], states[1], doing = states[1], now.String(), what
+		mu.Unlock()
+		must(t, what, do())
+	}
+	work := func(what string, do func(context.Context) error) {
+		step(what, func() error { return do(context.Background()) }, func() {})
+	}
+	keyspaces := map[string]*brock.Keyspace{}
+	create := func(name string) {
+		step("make "+name, func() (err error) { keyspaces[name], err = db.Keyspace(name); return err }, func() { now[name] = map[string]string{} })
+	}
+	write := func(i int) {
+		step("write", func() error {
+			return db.Update(func(txn *brock.Txn) error {
+				for name := range now {
+					for j := range 3 {
+						if err := txn.In(keyspaces[name]).Set(fmt.Appendf(nil, "%s %d", name, j), []byte(text(name, i, 700*j))); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		}, func() {
+			for name := range now {
+				for j := range 3 {
+					now[name][fmt.Sprintf("%s %d", name, j)] = text(name, i, 700*j)
+				}
+			}
+		})
+	}
+	drop := func(name string) {
+		ks := keyspaces[name]
+		step("drop "+name, func() error { return ks.Drop(context.Background()) }, func() { delete(now, name); delete(keyspaces, name) })
+	}
+	create("a")
+	write(1)
+	create("b")
+	write(2)
+	work("flush", db.Flush)
+	write(3)
+	drop("a")
+	create("a")
+	write(4)
+	work("compact", db.Compact)
+	step("options", func() error { return keyspaces["b"].SetOptions(brock.KeyspaceOptions{ValueThreshold: 64}) }, func() {})
+	write(5)
+	drop("b")
+	drop("a")
+	work("flush", db.Flush)
+	work("compact", db.Compact)
+	create("b")
+	write(6)
+	step("close", db.Close, func() {})
+	take("the end", 1<<20)
+	o.FS = nil
+	mu.Lock()
+	defer mu.Unlock()
+	for i, p := range points {
+		if (testing.Short() || raced) && i%5 != 0 {
+			continue
+		}
+		o.FS = p.fs
+		db, err := brock.Open(o)
+		must(t, p.what, err)
+		got, err := readStore(db)
+		must(t, p.what, err)
+		if got.String() != p.want[0] && got.String() != p.want[1] {
+			t.Fatalf("%s: the store has\n%v\nwant\n%s\nor\n%s", p.what, got, p.want[0], p.want[1])
+		}
+		must(t, p.what, db.Verify(context.Background(), nil))
+		for _, name := range []string{"a", "b"} {
+			if _, found := got[name]; found {
+				continue
+			}
+			ks, err := db.Keyspace(name)
+			must(t, p.what, err)
+			must(t, p.what, ks.Set([]byte("new"), nil))
+			got[name] = map[string]string{"new": ""}
+		}
+		for _, work := range []func(context.Context) error{nil, db.Flush, db.Compact} {
+			if work != nil {
+				must(t, p.what, work(context.Background()))
+			}
+			again, err := readStore(db)
+			must(t, p.what, err)
+			if again.String() != got.String() {
+				t.Fatalf("%s: after more work the store has\n%v\nwant\n%v", p.what, again, got)
+			}
+		}
+		must(t, p.what, db.Close())
+	}
+	t.Logf("%d crash states", len(points))
+}

@@ -1,0 +1,250 @@
+package tombstone
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// list is what a Set must answer, from all its tombstones one by one.
+type list []Tombstone
+
+func (l list) newest(key []byte, at entry.Version) (v entry.Version) {
+	for _, t := range l {
+		if t.Version <= at && t.Covers(key) {
+			v = max(v, t.Version)
+		}
+	}
+	return v
+}
+
+func (l list) changedSince(lo, hi []byte, since entry.Version) bool {
+	return slices.ContainsFunc(l, func(t Tombstone) bool {
+		return t.Version > since && bytes.Compare(lo, t.Hi) < 0 && (hi == nil || bytes.Compare(t.Lo, hi) < 0)
+	})
+}
+
+func key(i int) []byte { return fmt.Appendf(nil, "k%02d", i) }
+
+func random(rng *rand.Rand, keys int, v entry.Version) Tombstone {
+	lo := rng.IntN(keys)
+	return Tombstone{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(1+rng.IntN(keys))), Version: v}
+}
+
+// Sets of random tombstones, some of one version, and not always in the order of
+// versions, answer as a list of them does: at every key, at every version.
+func TestSetAnswersAsAList(t *testing.T) {
+	const keys = 40
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var l list
+		var s *Set
+		v := entry.Version(1)
+		for range rng.IntN(120) {
+			if v += entry.Version(rng.IntN(3)); seed%4 == 0 {
+				v = 1 + entry.Version(rng.IntN(50))
+			}
+			ts := random(rng, keys, v)
+			l, s = append(l, ts), s.With(ts)
+		}
+		if s.Len() != len(l) {
+			t.Fatalf("seed %d: %d of %d", seed, s.Len(), len(l))
+		}
+		for at := entry.Version(0); at < s.MaxVersion()+2; at++ {
+			flat := list(Flatten(at, s))
+			for i := 1; i < len(flat); i++ {
+				a, b := flat[i-1], flat[i]
+				if c := bytes.Compare(a.Hi, b.Lo); c > 0 || c == 0 && a.Version == b.Version {
+					t.Fatalf("seed %d at %d: flat ranges %v, %v", seed, at, a, b)
+				}
+			}
+			for i := range keys + 2 {
+				k := key(i)
+				want := l.newest(k, at)
+				if got, flattened := s.Newest(k, at), flat.newest(k, at); got != want || flattened != want {
+					t.Fatalf("seed %d: newest of %s at %d: %d, flattened %d, want %d", seed, k, at, got, flattened, want)
+				}
+				lo, hi := k, key(rng.IntN(keys+2))
+				if rng.IntN(5) == 0 {
+					hi = nil
+				}
+				if got, want := s.ChangedSince(lo, hi, at), (hi == nil || bytes.Compare(lo, hi) < 0) && l.changedSince(lo, hi, at); got != want {
+					t.Fatalf("seed %d: [%s, %s) changed since %d: %v", seed, lo, hi, at, got)
+				}
+			}
+		}
+		all := s.All()
+		for _, ts := range l {
+			if _, found := slices.BinarySearchFunc(all, ts, Compare); !found {
+				t.Fatalf("seed %d: %v is lost", seed, ts)
+			}
+		}
+	}
+}
+
+// A Cover over several sets, asked for keys in any order, answers as one list of
+// all, and its stretch is one in which the answer is the same.
+func TestCoverAnswersAsAList(t *testing.T) {
+	const keys = 40
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		var l list
+		var own list
+		sets := make([]*Set, 1+rng.IntN(4))
+		var pending *Set
+		v := entry.Version(1)
+		for i := range sets {
+			for range rng.IntN(30) {
+				v += entry.Version(rng.IntN(3))
+				ts := random(rng, keys, v)
+				l, sets[i] = append(l, ts), sets[i].With(ts)
+			}
+		}
+		if rng.IntN(2) == 0 {
+			for i := range 1 + rng.IntN(6) {
+				ts := random(rng, keys, entry.Version(i+1))
+				own, pending = append(own, ts), pending.With(ts)
+			}
+		}
+		at := entry.Version(rng.IntN(int(v) + 2))
+		c := NewCover(at, slices.Clone(sets)...)
+		if pending != nil {
+			c = c.WithPending(pending)
+		}
+		if c == nil {
+			if l.changedSince(key(0), nil, 0) && slices.ContainsFunc(l, func(t Tombstone) bool { return t.Version <= at }) {
+				t.Fatalf("seed %d: no cover of %v at %d", seed, l, at)
+			}
+			continue
+		}
+		want := func(k []byte) entry.Version {
+			if own.newest(k, entry.MaxVersion) > 0 {
+				return Pending
+			}
+			return l.newest(k, at)
+		}
+		for range 200 {
+			k := key(rng.IntN(keys + 2))
+			if got := c.Newest(k); got != want(k) {
+				t.Fatalf("seed %d: %s at %d: %d, want %d", seed, k, at, got, want(k))
+			}
+			lo, hi := c.Stretch()
+			for i := range keys + 2 {
+				if x := key(i); (lo == nil || bytes.Compare(lo, x) <= 0) && (hi == nil || bytes.Compare(x, hi) < 0) && want(x) != want(k) {
+					t.Fatalf("seed %d: %d at %s, %d at %s, both in [%s, %s)", seed, want(k), k, want(x), x, lo, hi)
+				}
+			}
+			before := entry.Version(rng.IntN(int(v) + 2))
+			if got, want := c.Before(k, before), l.newest(k, min(at, max(before, 1)-1)); got != want {
+				t.Fatalf("seed %d: %s before %d at %d: %d, want %d", seed, k, before, at, got, want)
+			}
+		}
+	}
+}
+
+// What a tombstone covers is skipped at once, whatever lies below it.
+func TestStretchIsNotCutByOlderTombstones(t *testing.T) {
+	var s *Set
+	for i := range 90 {
+		s = s.With(Tombstone{Lo: key(i), Hi: key(i + 1), Version: entry.Version(i + 1)})
+	}
+	s = s.With(Tombstone{Lo: key(10), Hi: key(80), Version: 1000})
+	c := NewCover(entry.MaxVersion, s)
+	if v := c.Newest(key(42)); v != 1000 {
+		t.Fatal(v)
+	}
+	if lo, hi := c.Stretch(); string(lo) != "k10" || string(hi) != "k80" {
+		t.Errorf("stretch [%s, %s)", lo, hi)
+	}
+}
+
+// Many tombstones that overlap in any way take about n·log n spans. Making them
+// is what takes the time, and each is made once.
+func TestManyOverlappingTombstones(t *testing.T) {
+	const n = 10_000
+	shapes := map[string]func(i int) Tombstone{
+		"nested": func(i int) Tombstone { return Tombstone{Lo: wide(i), Hi: wide(4*n - i)} },
+		"apart":  func(i int) Tombstone { return Tombstone{Lo: wide(2 * i), Hi: wide(2*i + 1)} },
+		"stairs": func(i int) Tombstone { return Tombstone{Lo: wide(i), Hi: wide(i + n)} },
+		"same":   func(i int) Tombstone { return Tombstone{Lo: wide(1), Hi: wide(9)} },
+	}
+	for name, shape := range shapes {
+		var s *Set
+		for i := range n {
+			ts := shape(i)
+			ts.Version = entry.Version(i + 1)
+			s = s.With(ts)
+		}
+		sum := 0
+		for _, r := range s.roots {
+			sum += countSpans(r)
+		}
+		if sum > 2*n*8 {
+			t.Errorf("%s: %d tombstones are held as %d spans", name, n, sum)
+		}
+	}
+}
+
+func wide(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
+
+func countSpans(n *node) int {
+	sum := len(n.spans)
+	for _, c := range n.children {
+		sum += countSpans(c)
+	}
+	return sum
+}
+
+func TestValid(t *testing.T) {
+	for _, ts := range []Tombstone{
+		{Lo: nil, Hi: key(1), Version: 1}, {Lo: key(1), Hi: nil, Version: 1}, {Lo: key(1), Hi: key(1), Version: 1},
+		{Lo: key(2), Hi: key(1), Version: 1}, {Lo: key(1), Hi: key(2), Version: entry.MaxVersion + 1},
+		{Lo: key(1), Hi: bytes.Repeat([]byte("x"), entry.MaxKey+1), Version: 1},
+	} {
+		if ts.Valid() {
+			t.Errorf("[%.20q, %.20q) at %d is valid", ts.Lo, ts.Hi, ts.Version)
+		}
+	}
+	for v := range entry.Version(2) {
+		if ok := (&Tombstone{Lo: key(1), Hi: key(2), Version: v}); !ok.Valid() {
+			t.Errorf("a tombstone at %d is not valid", v)
+		}
+	}
+}
+
+func BenchmarkNewest(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			rng := rand.New(rand.NewPCG(1, 1))
+			var s *Set
+			for i := range n {
+				at := rng.IntN(100_000)
+				s = s.With(Tombstone{Lo: wide(at), Hi: wide(at + 10), Version: entry.Version(i + 1)})
+			}
+			keys := make([][]byte, 1024)
+			for i := range keys {
+				keys[i] = wide(rng.IntN(100_000))
+			}
+			i := 0
+			for b.Loop() {
+				s.Newest(keys[i%len(keys)], entry.MaxVersion)
+				i++
+			}
+		})
+	}
+}
+
+func BenchmarkWith(b *testing.B) {
+	const n = 10_000
+	for b.Loop() {
+		var s *Set
+		for i := range n {
+			s = s.With(Tombstone{Lo: wide(i), Hi: wide(2*n - i + 1), Version: entry.Version(i + 1)})
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/tombstone")
+}

@@ -1,0 +1,123 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// Keyspaces lists the keyspaces that have a name, ascending by number. The list
+// must not be written to.
+func (t *Tree) Keyspaces() []manifest.Keyspace { return t.layout().Keyspaces() }
+
+// CreateKeyspace makes a keyspace with a number that no other ever had. It is
+// durable on return. A name that is taken is errs.ErrInvalid.
+func (t *Tree) CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest.Keyspace, error) {
+	k := manifest.Keyspace{Name: name, Options: o}
+	err := t.recordKeyspaces(func(layout *manifest.Layout) (*manifest.Edit, error) {
+		next := layout.NextKeyspace()
+		if next > uint64(entry.MaxKeyspaceID) {
+			return nil, fmt.Errorf("%d keyspaces were made, and their numbers are used up: %w", next-1, errs.ErrUnsupported)
+		}
+		k.ID = entry.KeyspaceID(next)
+		// It has been empty for ever, but history that is asked for is kept from now on.
+		begin := t.Visible()
+		t.floors.add(k.ID, begin)
+		return &manifest.Edit{
+			SetKeyspaces:   []manifest.Keyspace{k},
+			KeyspaceFloors: []manifest.KeyspaceFloor{{ID: k.ID, Version: begin}},
+			LastVersion:    begin,
+		}, nil
+	})
+	if err != nil {
+		if k.ID != entry.DefaultKeyspace {
+			t.floors.remove(k.ID)
+		}
+		return manifest.Keyspace{}, err
+	}
+	return k, nil
+}
+
+// SetKeyspace replaces the options of a keyspace. What is retained from now on
+// follows them; what is gone stays gone. It is durable on return.
+func (t *Tree) SetKeyspace(id entry.KeyspaceID, o manifest.KeyspaceOptions) error {
+	return t.recordKeyspaces(func(layout *manifest.Layout) (*manifest.Edit, error) {
+		k := layout.Keyspace(id)
+		if k == nil {
+			return nil, errs.ErrKeyspaceNotFound
+		}
+		o.Unknown = k.Options.Unknown
+		return &manifest.Edit{SetKeyspaces: []manifest.Keyspace{{ID: id, Name: k.Name, Options: o}}}, nil
+	})
+}
+
+// DropKeyspace takes a keyspace out of the layout, which is all it takes: from
+// then on its entries are garbage wherever they are, and whatever flush or merge
+// meets them drops them. It is durable on return. Pins that were acquired before
+// go on seeing the keyspace. The caller sees to it that nothing is written to it
+// any more, and that what was committed before is durable.
+func (t *Tree) DropKeyspace(id entry.KeyspaceID) error {
+	err := t.recordKeyspaces(func(layout *manifest.Layout) (*manifest.Edit, error) {
+		if layout.Keyspace(id) == nil {
+			return nil, errs.ErrKeyspaceNotFound
+		}
+		return &manifest.Edit{DropKeyspaces: []entry.KeyspaceID{id}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	t.floors.remove(id)
+	t.drops.Add(1)
+	t.noteDropped(id, id)
+	t.kick()
+	return nil
+}
+
+// recordKeyspaces records an edit that changes no files.
+func (t *Tree) recordKeyspaces(make func(*manifest.Layout) (*manifest.Edit, error)) error {
+	if t.cfg.ReadOnly {
+		return errs.ErrReadOnly
+	}
+	defer t.reclaim()
+	t.recording.Lock()
+	defer t.recording.Unlock()
+	if t.closed.Load() {
+		return errs.ErrClosed
+	}
+	edit, err := make(t.layout())
+	if err != nil {
+		return err
+	}
+	layout, err := t.log.Append(edit)
+	if err != nil {
+		if !errors.Is(err, manifest.ErrConflictingEdit) {
+			t.fail(err)
+		}
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := t.views.current.Load().edit()
+	next.layout = layout
+	t.views.install(next)
+	return nil
+}
+
+// Holds reports whether there was a keyspace of this number, other than the
+// default one, when the Pin was acquired.
+func (p *Pin) Holds(id entry.KeyspaceID) bool { return p.view.layout.Keyspace(id) != nil }
+
+// Floor is the version below which history of a keyspace may be missing in what
+// the Pin holds.
+func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
+	if id == entry.DefaultKeyspace {
+		return p.view.layout.Floor()
+	}
+	if k := p.view.layout.Keyspace(id); k != nil {
+		return k.Floor()
+	}
+	return entry.MaxVersion // it was made, or dropped, at another time
+}

@@ -1,0 +1,205 @@
+package brock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// MaxKeyspaceName is the length of the longest name of a keyspace, in bytes.
+const MaxKeyspaceName = manifest.MaxKeyspaceName
+
+var (
+	errKeyspaceName    = fmt.Errorf("brock: a keyspace's name has 1 to %d bytes: %w", MaxKeyspaceName, ErrInvalid)
+	errKeyspaceForeign = fmt.Errorf("brock: keyspace of another store: %w", ErrInvalid)
+	errTwoOptions      = fmt.Errorf("brock: more than one KeyspaceOptions: %w", ErrInvalid)
+)
+
+// keyspaces are the named keyspaces of a store.
+type keyspaces struct {
+	mu     sync.Mutex // held while one is made, changed or dropped, which syncs; guards:
+	byName map[string]*Keyspace
+}
+
+// loadKeyspaces takes up the keyspaces that the engine knows.
+func (db *DB) loadKeyspaces() {
+	db.keyspaces.byName = make(map[string]*Keyspace)
+	for _, k := range db.engine.Keyspaces() {
+		db.addKeyspace(&k)
+	}
+}
+
+func (db *DB) addKeyspace(k *manifest.Keyspace) *Keyspace {
+	ks := &Keyspace{db: db, name: k.Name, space: db.newSpace(k.ID, loadedOptions(&k.Options))}
+	db.keyspaces.byName[k.Name] = ks
+	return ks
+}
+
+// Keyspace opens the keyspace of that name, any bytes up to MaxKeyspaceName, or
+// makes it: durably, with these options or, without any, with
+// Options.KeyspaceDefaults. A keyspace that is there keeps its options unless
+// some are given: these replace them, as SetOptions does. Zero fields are those
+// of Options.KeyspaceDefaults.
+//
+// In a read-only store it is ErrKeyspaceNotFound if there is none of that name,
+// and ErrReadOnly if other options are given.
+func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
+	if err := db.usable(); err != nil {
+		return nil, err
+	}
+	if name == "" || len(name) > MaxKeyspaceName {
+		return nil, errKeyspaceName
+	}
+	options, err := db.chosenOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	db.keyspaces.mu.Lock()
+	defer db.keyspaces.mu.Unlock()
+	ks := db.keyspaces.byName[name]
+	switch {
+	case ks != nil && (len(o) == 0 || ks.Options() == options):
+		return ks, nil
+	case ks != nil:
+		return ks, db.setOptionsLocked(ks, options)
+	case db.commits == nil:
+		return nil, ErrKeyspaceNotFound
+	}
+	k, err := db.engine.CreateKeyspace(name, recordedOptions(&options))
+	if err != nil {
+		return nil, err
+	}
+	return db.addKeyspace(&k), nil
+}
+
+// chosenOptions are what a caller has given, defaults filled in.
+func (db *DB) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error) {
+	if len(o) > 1 {
+		return KeyspaceOptions{}, errTwoOptions
+	}
+	if len(o) == 0 {
+		return db.opts.KeyspaceDefaults, nil
+	}
+	options := o[0].over(&db.opts.KeyspaceDefaults)
+	return options, options.validate("")
+}
+
+// Keyspaces yields the named keyspaces in the order of their names.
+func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
+	return func(yield func(*Keyspace) bool) {
+		for _, k := range db.keyspaces.list() {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func (l *keyspaces) list() []*Keyspace {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]*Keyspace, 0, len(l.byName))
+	for _, k := range l.byName {
+		list = append(list, k)
+	}
+	slices.SortFunc(list, func(a, b *Keyspace) int { return cmp.Compare(a.name, b.name) })
+	return list
+}
+
+// SetOptions changes the options, durably, for what is written from now on and
+// for what is retained from now on: history that is gone stays gone. Zero fields
+// are those of Options.KeyspaceDefaults.
+func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
+	if err := k.usable(); err != nil {
+		return err
+	}
+	options, err := k.db.chosenOptions([]KeyspaceOptions{o})
+	if err != nil {
+		return err
+	}
+	k.db.keyspaces.mu.Lock()
+	defer k.db.keyspaces.mu.Unlock()
+	return k.db.setOptionsLocked(k, options)
+}
+
+func (db *DB) setOptionsLocked(k *Keyspace, o KeyspaceOptions) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	if err := k.space.usable(); err != nil {
+		return err
+	}
+	if err := db.engine.SetKeyspace(k.space.id, recordedOptions(&o)); err != nil {
+		return err
+	}
+	db.keep(k.space, o)
+	return nil
+}
+
+// Drop ends the keyspace with all that is in it, at once and durably, whatever
+// its size; the space is given back in the background. Its name is free for a
+// new keyspace, which has nothing of it. Open transactions go on reading it as it
+// was, but one that writes to it can't commit any more: ErrKeyspaceNotFound, as
+// from every later call. A crash meanwhile leaves it whole or dropped.
+//
+// Drop first makes durable what was committed before it. Once it has begun, ctx
+// is not looked at. After an error other than ctx's the next Open tells whether
+// the keyspace is there; until then nothing can be written to it.
+func (k *Keyspace) Drop(ctx context.Context) error {
+	if err := k.usable(); err != nil {
+		return err
+	}
+	db := k.db
+	if err := db.writable(); err != nil {
+		return err
+	}
+	db.keyspaces.mu.Lock()
+	defer db.keyspaces.mu.Unlock()
+	if ctx != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	// From here on the leader lets nothing pass that writes to it. What it let
+	// pass is in the journal, and is durable before the drop is.
+	err := db.exclusive(func() error {
+		if k.space.dropped.Swap(true) {
+			return ErrKeyspaceNotFound
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := db.commits.Sync(context.Background()); err != nil {
+		return err
+	}
+	if err := db.engine.DropKeyspace(k.space.id); err != nil {
+		return err
+	}
+	delete(db.keyspaces.byName, k.name)
+	return nil
+}
+
+// recordedOptions and loadedOptions are options on their way to the manifest and back.
+func recordedOptions(o *KeyspaceOptions) manifest.KeyspaceOptions {
+	return manifest.KeyspaceOptions{
+		ValueThreshold: int64(o.ValueThreshold), TTL: o.TTL, Versions: int64(o.Versions.Versions), Age: o.Versions.Age,
+		Codec: int64(o.Compression.codec()), CompressAbove: int64(o.CompressAbove),
+	}
+}
+
+func loadedOptions(o *manifest.KeyspaceOptions) KeyspaceOptions {
+	return KeyspaceOptions{
+		ValueThreshold: small(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: small(o.Versions), Age: o.Age},
+		Compression: compressionBy(codec.Codec(o.Codec)), CompressAbove: max(small(o.CompressAbove), 0),
+	}
+}
+
+// small is n as an int of any machine; beyond, nothing changes.
+func small(n int64) int { return int(max(min(n, math.MaxInt32), -1)) }

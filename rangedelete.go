@@ -1,0 +1,174 @@
+package brock
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
+)
+
+// DeleteRange deletes every key in [lo, hi), nil being open, by one record,
+// however many there are: those that were committed before and those that this
+// transaction has written so far. What it writes later stays. It reads nothing,
+// so it conflicts with nothing by itself.
+func (t *Txn) DeleteRange(lo, hi []byte) error {
+	if err := t.usable(); err != nil {
+		return err
+	}
+	if t.writes == nil {
+		return ErrReadOnly
+	}
+	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
+		return ErrKeyTooLarge
+	}
+	var d rangeDelete
+	if d.lo, d.hi = t.space.bounds(lo, hi); d.empty() {
+		return nil
+	}
+	w := t.writes
+	if w.failed != nil {
+		return w.failed
+	}
+	t.noteSpace()
+	w.addRange(&d)
+	return t.spillIfLarge()
+}
+
+// DeleteRange adds the delete of every key in [lo, hi), nil being open: of those
+// committed before the batch, and those that the batch has written so far.
+func (b *Batch) DeleteRange(lo, hi []byte) error {
+	if err := b.takes(); err != nil {
+		return err
+	}
+	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
+		return ErrKeyTooLarge
+	}
+	return b.deleteStored(b.space.bounds(lo, hi))
+}
+
+// deleteStored adds the delete of the stored keys in [lo, hi). It keeps the bounds.
+func (b *Batch) deleteStored(lo, hi []byte) error {
+	d := rangeDelete{lo, hi}
+	if d.empty() {
+		return nil
+	}
+	b.arena = d.append(b.arena)
+	b.added()
+	b.ranges = b.ranges.With(d.after(b.records))
+	return b.spillIfLarge()
+}
+
+// DeleteRange deletes every key in [lo, hi), nil being open, at once and by one
+// record, however many there are. Readers that began before still see them; the
+// space comes back by itself.
+func (db *DB) DeleteRange(lo, hi []byte) error {
+	b := db.NewBatch()
+	if err := b.DeleteRange(lo, hi); err != nil {
+		return err
+	}
+	return b.Commit(context.Background())
+}
+
+// DeleteRange is DB.DeleteRange for keys of the keyspace.
+func (k *Keyspace) DeleteRange(lo, hi []byte) error {
+	if err := k.usable(); err != nil {
+		return err
+	}
+	b := k.db.NewBatch().In(k)
+	if err := b.DeleteRange(lo, hi); err != nil {
+		return err
+	}
+	return b.Commit(context.Background())
+}
+
+// Clear deletes every key of the keyspace, as DeleteRange does: it is a commit,
+// which readers and histories see as any other. The keyspace stays.
+func (k *Keyspace) Clear(ctx context.Context) error {
+	if err := k.usable(); err != nil {
+		return err
+	}
+	b := k.db.NewBatch().In(k)
+	if err := b.DeleteRange(nil, nil); err != nil {
+		return err
+	}
+	return b.Commit(ctx)
+}
+
+// DropPrefix deletes every key that begins with one of the prefixes, as
+// DeleteRange does, all at once. An empty prefix is that of every key of the
+// default keyspace.
+func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
+	b := db.NewBatch()
+	if err := b.takes(); err != nil {
+		return err
+	}
+	for _, p := range prefixes {
+		if len(p) > MaxKeySize {
+			return ErrKeyTooLarge
+		}
+		o := IteratorOptions{Prefix: p}
+		if err := b.deleteStored(o.bounds(b.space)); err != nil {
+			return err
+		}
+	}
+	return b.Commit(ctx)
+}
+
+// DropAll deletes every key of every keyspace, as DeleteRange does, all at once.
+// The keyspaces stay.
+func (db *DB) DropAll(ctx context.Context) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	db.keyspaces.mu.Lock() // none is dropped meanwhile
+	defer db.keyspaces.mu.Unlock()
+	b := db.NewBatch()
+	if err := b.DeleteRange(nil, nil); err != nil {
+		return err
+	}
+	for _, k := range db.keyspaces.byName {
+		if err := b.In(k).DeleteRange(nil, nil); err != nil {
+			return err
+		}
+	}
+	return b.Commit(ctx)
+}
+
+// rangeDelete is the delete of the stored keys in [lo, hi) on its way into a
+// record. Nobody changes its bounds.
+type rangeDelete struct{ lo, hi []byte }
+
+func (d *rangeDelete) empty() bool { return bytes.Compare(d.lo, d.hi) >= 0 }
+
+func (d *rangeDelete) append(arena []byte) []byte {
+	e := entry.Entry{Key: d.lo, Value: d.hi, Kind: entry.RangeDelete}
+	return entry.AppendRecord(growArena(arena, entry.RecordSize(&e, false)), &e, false)
+}
+
+// after is d as a tombstone that covers the first n-1 of a transaction's records:
+// while it is not committed, its n-th record counts as version n.
+func (d *rangeDelete) after(n int) tombstone.Tombstone {
+	return tombstone.Tombstone{Lo: d.lo, Hi: d.hi, Version: entry.Version(n)}
+}
+
+// surviving moves the records that count together, in their order, and returns
+// them and their number. Those are left out that a later range delete of their
+// transaction covers, and those that dead, unless nil, names by their number.
+func surviving(arena []byte, ranges *tombstone.Set, dead func(i int) bool) (payload []byte, records int) {
+	cover := tombstone.NewCover(entry.MaxVersion, ranges)
+	end := 0
+	for i, rest := 0, arena; len(rest) > 0; i++ {
+		r, _ := entry.DecodeRecord(rest) // it was encoded here
+		rec := rest[:r.Size]
+		rest = rest[r.Size:]
+		switch {
+		case dead != nil && dead(i):
+		case cover != nil && r.Kind != entry.RangeDelete && cover.Newest(r.Key) > entry.Version(i+1):
+		default:
+			end += copy(arena[end:], rec)
+			records++
+		}
+	}
+	return arena[:end], records
+}

@@ -1,0 +1,151 @@
+package brock
+
+import (
+	"bytes"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// space is a keyspace as transactions see it: what its stored keys begin with,
+// and how its entries are kept. A stored key is the keyspace's prefix and the
+// user's key; what is below this package knows stored keys only.
+type space struct {
+	prefix  []byte // not above any of its stored keys
+	past    []byte // the bound after the last of them
+	id      entry.KeyspaceID
+	dropped atomic.Bool
+	refused error // why nobody can use it, in a stand-in for a keyspace
+
+	encoder atomic.Pointer[encoder]
+	options atomic.Pointer[KeyspaceOptions] // in force
+}
+
+func (db *DB) newSpace(id entry.KeyspaceID, o KeyspaceOptions) *space {
+	s := &space{id: id, prefix: entry.AppendKeyspace(nil, id), past: entry.AfterKeyspace(id)}
+	db.keep(s, o)
+	return s
+}
+
+// keep has the entries of s kept as o says, from now on.
+func (db *DB) keep(s *space, o KeyspaceOptions) {
+	s.options.Store(&o)
+	c := &encoder{
+		prefix:    s.prefix,
+		threshold: o.ValueThreshold,
+		ttl:       o.TTL,
+		seed:      db.seed,
+		now:       db.now,
+	}
+	c.compressor.init(&db.compression, &o)
+	s.encoder.Store(c)
+}
+
+// refusing stands in for a keyspace that can't be used.
+func refusing(err error) *space { return &space{refused: err} }
+
+// usable is why nothing can be read from s or written to it, nil if all can.
+func (s *space) usable() error {
+	if s.dropped.Load() {
+		return ErrKeyspaceNotFound
+	}
+	return nil
+}
+
+// admission is usable for a commit's leader; nil for a keyspace that can't be dropped.
+func (s *space) admission() func() error {
+	if s.id == entry.DefaultKeyspace {
+		return nil
+	}
+	return s.usable
+}
+
+// spaces are the keyspaces that a commit writes to and that can be dropped.
+type spaces []*space
+
+func (l *spaces) add(s *space) {
+	for _, have := range *l {
+		if have == s {
+			return
+		}
+	}
+	*l = append(*l, s)
+}
+
+// admission refuses, in the place of a commit's leader, to write to a keyspace
+// that was dropped; nil if none can be.
+func (l spaces) admission() func() error {
+	if len(l) == 0 {
+		return nil
+	}
+	return func() error {
+		for _, s := range l {
+			if err := s.usable(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// appendStored appends the stored form of key to dst.
+func appendStored(dst, prefix, key []byte) []byte {
+	dst = append(dst, prefix[0])
+	if len(prefix) > 1 {
+		dst = append(dst, prefix[1:]...)
+	}
+	return append(dst, key...)
+}
+
+// stored is the stored form of key in memory of its own.
+func (s *space) stored(key []byte) []byte {
+	return appendStored(make([]byte, 0, len(s.prefix)+len(key)), s.prefix, key)
+}
+
+// bounds turns user bounds, nil meaning open, into stored ones.
+func (s *space) bounds(lo, hi []byte) (slo, shi []byte) {
+	slo, shi = s.prefix, s.past
+	if lo != nil {
+		slo = s.stored(lo)
+	}
+	if hi != nil {
+		shi = s.stored(hi)
+	}
+	return slo, shi
+}
+
+// within narrows stored bounds to the keys that begin with the user's prefix.
+func (s *space) within(prefix, lo, hi []byte) (slo, shi []byte) {
+	p := s.stored(prefix)
+	if bytes.Compare(p, lo) > 0 {
+		lo = p
+	}
+	if end := afterPrefix(p); bytes.Compare(end, hi) < 0 {
+		hi = end
+	}
+	return lo, hi
+}
+
+// userKey is the user's part of a stored key. Its capacity ends with it, so
+// that an append by its reader can't reach what follows.
+func userKey(stored []byte) []byte {
+	if len(stored) == 0 {
+		return nil
+	}
+	if entry.PrefixLen(stored[0]) == 1 { // as for nearly all
+		return stored[1:len(stored):len(stored)]
+	}
+	return stored[entry.PrefixLen(stored[0]):len(stored):len(stored)]
+}
+
+// afterPrefix is the least key above all that begin with the stored prefix p.
+func afterPrefix(p []byte) []byte {
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i] != 0xff {
+			hi := append([]byte(nil), p[:i+1]...)
+			hi[i]++
+			return hi
+		}
+	}
+	return nil // not reached: no stored key begins with 0xff
+}
