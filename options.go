@@ -25,7 +25,7 @@ type Options struct {
 
 	Durability  Durability // of commits that don't choose; DefaultDurability = Synced
 	DiskLimit   int64      // bytes of all files: ErrNoSpace before they are more, as on a full disk; work in the background may exceed it for a while; 0 = none, at least 1 MB
-	MemoryLimit int64      // bytes for memtables, indexes and filters; 0 = DefaultMemoryLimit, at least 4 MB
+	MemoryLimit int64      // bytes of memory that is not mapped from files, whatever the size of the store; up to 32 MB more for the rest; 0 = DefaultMemoryLimit, at least 4 MB
 
 	KeyspaceDefaults KeyspaceOptions // how the default keyspace's entries are kept; what a named one doesn't choose when it is made
 	Maintenance      Maintenance     // how the store looks after its space
