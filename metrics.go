@@ -63,14 +63,27 @@ type TreeMetrics struct {
 	JournalBytes    int64 // appended to the journal
 	Stalls          int64
 	StallTime       time.Duration
-	FreeBytes       int64         // left by the disk or DiskLimit when it was last looked at; -1 = not known
-	ReserveBytes    int64         // of them, kept for deletes and for work that frees space
-	Refused         int64         // commits, for want of space
+	FreeBytes       int64 // left by the disk or DiskLimit when it was last looked at; -1 = not known
+	ReserveBytes    int64 // of them, kept for deletes and for work that frees space
+	Refused         int64 // commits, for want of space
+	Memory          MemoryMetrics
+	OpenFiles       int           // file descriptors, for reading and of the journal; see Tuning.OpenFiles
+	MappedFiles     int           // files that are read through a mapping
 	PinnedVersion   uint64        // oldest version that a transaction still reads; 0 = none
 	PinnedBy        string        // where that transaction began: function, file and line
 	PinnedFor       time.Duration // since something that it reads was replaced; 0 = nothing was
 	PinnedBytes     int64         // in files that only open transactions need
 	PinnedMemory    int64         // in memtables that only open transactions need
+}
+
+// MemoryMetrics says what takes the memory that Options.MemoryLimit bounds, in
+// bytes. Mapped files are not in it: the system takes their memory back as it needs it.
+type MemoryMetrics struct {
+	Memtables int64 // those that a transaction still holds included
+	Tables    int   // memtables
+	Known     int64 // which pages and values are in memory and were checked
+	Chunks    int64 // parts of runs that are not mapped
+	Filters   int64 // of runs that are not mapped
 }
 
 // WriteAmp is the bytes written to files per byte of the records committed.
@@ -109,6 +122,9 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
 	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
+	fmt.Fprintf(&b, "memory      memtables %s, known pages %s, chunks %s, filters %s\n",
+		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Filters))
+	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
 	fmt.Fprintf(&b, "clustered   %d times, %s; scattered since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.ScatteredBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)

@@ -30,12 +30,6 @@ func (db *DB) txnMemory(asked int64) int64 {
 	return min(limit/8, maxTxnMemory)
 }
 
-// newSpill begins the files of a transaction. Filters of runs are made in memory.
-func (db *DB) newSpill() spill {
-	const perKey = 32 // bytes, while one is made
-	return db.engine.NewSpill(uint64(db.txnMemory(0)) / perKey)
-}
-
 // never is the context of transactions that have none.
 func never(ctx context.Context) context.Context {
 	if ctx == nil {
@@ -49,7 +43,7 @@ func never(ctx context.Context) context.Context {
 func (t *transaction) spillWrites() error {
 	w := t.writes
 	if w.spill == nil {
-		w.spill = t.db.newSpill()
+		w.spill = t.db.engine.NewSpill()
 		t.pin = &spilledPin{pin: t.pin, spill: w.spill}
 	}
 	if w.failed = w.spill.Add(never(t.ctx()), w.arena, w.last(), w.ranges); w.failed != nil {
@@ -157,7 +151,7 @@ func (db *DB) commitSpilled(ctx context.Context, s spill, to spaces, isolation I
 // spillArena writes the records of a batch to files.
 func (b *batch) spillArena() error {
 	if b.spill == nil {
-		b.spill = b.db.newSpill()
+		b.spill = b.db.engine.NewSpill()
 	}
 	if b.failed = b.spill.Add(context.Background(), b.arena, b.records, b.ranges); b.failed != nil {
 		b.spill.Discard() // a batch that fails may just be forgotten

@@ -14,7 +14,24 @@ import (
 // Opening of files, each with what happens when no View holds it any more.
 
 func (t *Tree) segmentConfig() segment.Config {
-	return segment.Config{FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID}
+	return segment.Config{FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Files: t.files}
+}
+
+// writtenFiles is how many descriptors are kept for what is written, locked and
+// listed: manifest, SUPER, lock, the journal's segment, one run, value segment
+// and remap for each piece of work that goes on, directories that are synced.
+const writtenFiles = 24
+
+// unsyncedFiles is which part of so many descriptors sealed journal segments may
+// have that wait for their sync; 0 stands for no limit.
+func unsyncedFiles(n int) int { return n / 4 }
+
+// readFiles is which part of them is for reading.
+func readFiles(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return max(n-unsyncedFiles(n)-writtenFiles, 1)
 }
 
 // openSegment opens a finished segment, whose records end at end; stamp is their
@@ -71,12 +88,14 @@ func (t *Tree) newRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
 		FileBytes: t.cfg.RunFileBytes,
 		NoFilter:  bottom,
 		Expiries:  expiries,
+
+		FilterKeys: filterKeys(t.cfg.Memory),
 	})
 }
 
 // openRun opens a run that a layout names.
 func (t *Tree) openRun(m *manifest.Run) (*sortedRun, error) {
-	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap, Cache: t.chunks}, writtenMeta(m.RunMeta))
+	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap, Cache: t.chunks, Files: t.files}, writtenMeta(m.RunMeta))
 	if err != nil {
 		return nil, err
 	}

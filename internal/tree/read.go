@@ -173,7 +173,7 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 			}
 		}
 		// The filter of the oldest run would cost what its index costs.
-		if i < base && !r.MayContain(h) {
+		if i < base && !r.MayContain(key, h) {
 			continue
 		}
 		if found, err := r.Get(key, h, at, dst); found || err != nil {

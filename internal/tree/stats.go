@@ -103,6 +103,9 @@ type Stats struct {
 	Refused         int64 // commits, for want of space
 	Readers         int   // pins held
 	Held            Held  // by readers
+	Memory          Memory
+	OpenFiles       int // descriptors, for reading and of the journal
+	MappedFiles     int
 	ReleaseFailures int64 // files that could not be closed or removed
 }
 
@@ -122,11 +125,16 @@ func (t *Tree) Stats() Stats {
 	}
 	s.Readers, _, _, _ = t.views.readers.active()
 	s.Held = t.held()
+	s.OpenFiles, s.MappedFiles = t.files.Count(), t.files.Mapped()
+	if t.journal != nil {
+		s.OpenFiles += t.journal.Open()
+	}
 	hold, err := t.Acquire(0)
 	if err != nil {
 		return s
 	}
 	defer hold.Release()
+	s.Memory = t.memory(hold.view)
 	for _, m := range hold.view.tables {
 		s.Memtables++
 		s.MemtableEntries += int64(m.Len())
