@@ -3,6 +3,7 @@ package brock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -150,8 +151,9 @@ func (db *DB) setOptionsLocked(k *Keyspace, o KeyspaceOptions) error {
 // from every later call. A crash meanwhile leaves it whole or dropped.
 //
 // Drop first makes durable what was committed before it. Once it has begun, ctx
-// is not looked at. After an error other than ctx's the next Open tells whether
-// the keyspace is there; until then nothing can be written to it.
+// is not looked at. ErrNoSpace leaves the keyspace as it was, though calls
+// meanwhile may have found it dropped. After an error other than that and ctx's
+// the next Open tells whether it is there; until then nothing can be written to it.
 func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := k.usable(); err != nil {
 		return err
@@ -180,6 +182,9 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		return err
 	}
 	if err := db.engine.DropKeyspace(k.space.id); err != nil {
+		if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrStopped) {
+			k.space.dropped.Store(false) // nothing of it was written
+		}
 		return err
 	}
 	delete(db.keyspaces.byName, k.name)

@@ -21,6 +21,7 @@ type Pin struct {
 	tree    *Tree
 	view    *View
 	version entry.Version
+	floors  map[entry.KeyspaceID]entry.Version // if a version was asked for, those of that moment
 }
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
@@ -51,6 +52,9 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 	if err := t.readable(at); err != nil {
 		p.Release()
 		return nil, err
+	}
+	if at != 0 {
+		p.floors = t.floors.all()
 	}
 	return p, nil
 }
@@ -90,7 +94,7 @@ func (t *Tree) hold() (*Pin, error) {
 // Release gives up the hold.
 func (p *Pin) Release() {
 	t := p.tree
-	p.view = nil
+	p.view, p.floors = nil, nil
 	t.leave(p.slot)
 	t.views.readers.pool.Put(p)
 }
