@@ -147,8 +147,8 @@ func (db *DB) setOptionsLocked(k *Keyspace, o KeyspaceOptions) error {
 // Drop ends the keyspace with all that is in it, at once and durably, whatever
 // its size; the space is given back in the background. Its name is free for a
 // new keyspace, which has nothing of it. Open transactions go on reading it as it
-// was, but one that writes to it can't commit any more: ErrKeyspaceNotFound, as
-// from every later call. A crash meanwhile leaves it whole or dropped.
+// was, but can't commit any more: one that writes to it gets ErrKeyspaceNotFound, as
+// every later call does, a Serializable one that addressed it ErrConflict. A crash meanwhile leaves it whole or dropped.
 //
 // Drop first makes durable what was committed before it. Once it has begun, ctx
 // is not looked at. ErrNoSpace leaves the keyspace as it was, though calls
