@@ -115,7 +115,7 @@ func filling(rng *rand.Rand) []byte {
 		length = rng.IntN(5 << 10)
 	}
 	if rng.IntN(3) == 0 {
-		return bytes.Repeat(fmt.Append(nil, rng.Uint64()), length/16+1)[:length]
+		return bytes.Repeat(fmt.Appendf(nil, "%016x", rng.Uint64()), length/16+1)[:length]
 	}
 	value := make([]byte, length, length+8)
 	for i := 0; i < length; i += 8 {
