@@ -17,9 +17,9 @@ import (
 // beside flushes and merges: nothing is lost and nothing is made, whoever looks.
 func TestTransfersOfAllKinds(t *testing.T) {
 	const accounts, each = 40, 100
-	rounds := 400
+	rounds := 250
 	if testing.Short() {
-		rounds = 100
+		rounds = 60
 	}
 	db := openTest(t, Options{
 		Tuning:           Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: 64 << 10},
