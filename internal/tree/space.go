@@ -45,6 +45,9 @@ func (s *space) brake() float64 {
 	return policy.Brake(s.fill())
 }
 
+// calm reports whether garbage is well below what writers are slowed for.
+func (s *space) calm() bool { return policy.Hurry(s.fill()) == 0 || !s.measured.Load().Reducible }
+
 // measureLocked brings space up to date with a View that is about to be installed.
 func (t *Tree) measureLocked(v *View) {
 	older := t.space.older.Load()

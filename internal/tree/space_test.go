@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -206,5 +207,30 @@ func TestBrakeNeedsSomethingToWaitFor(t *testing.T) {
 	s.tree.space.older.Add(1 << 30)
 	if s.tree.space.brake() == 0 {
 		t.Error("writers are not slowed")
+	}
+}
+
+// Garbage goes up and down around where writers are slowed: that is told of once,
+// until it is well below.
+func TestGarbageSlowsOnce(t *testing.T) {
+	var told []string
+	s := newStore(t, vfs.NewMem(), func(s *store) {
+		s.cfg.OnStall = func(e Stall) { told = append(told, fmt.Sprint(e.Begin, " ", e.Reason)) }
+	})
+	defer s.close()
+	at := func(excess uint64, writer bool) {
+		space := policy.Space{Live: 200 << 20, Excess: excess << 20, Budget: 100 << 20, Reducible: true}
+		s.tree.space.measured.Store(&measure{space, s.tree.space.older.Load()})
+		s.tree.slowed.tell(s.tree, writer)
+	}
+	for range 3 {
+		at(90, true)
+		at(80, false)
+		at(80, true)
+	}
+	at(60, false)
+	at(80, true)
+	if got, want := fmt.Sprint(told), "[true garbage waits to be collected false garbage waits to be collected]"; got != want {
+		t.Errorf("told %s, want %s", got, want)
 	}
 }
