@@ -25,6 +25,9 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	if len(args) > 0 && args[0] == "space" {
 		return runSpace(args[1:], stdout, stderr)
 	}
+	if len(args) > 0 && args[0] == "bounds" {
+		return runBounds(args[1:], stdout, stderr)
+	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
