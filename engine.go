@@ -29,8 +29,8 @@ type engine interface {
 	Reclaim(ctx context.Context) (int64, error)
 	Verify(ctx context.Context, report func(*errs.Corruption)) error
 	Metrics() TreeMetrics
-	// NewSpill keeps writes in files; runs of more keys have no filter.
-	NewSpill(filterKeys uint64) spill
+	// NewSpill keeps writes in files.
+	NewSpill() spill
 	Close() error
 }
 

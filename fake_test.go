@@ -120,7 +120,7 @@ func seekFake(data []entry.Entry, key []byte) int {
 	return sort.Search(len(data), func(i int) bool { return bytes.Compare(data[i].Key, key) >= 0 })
 }
 
-func (e *fakeEngine) NewSpill(uint64) spill {
+func (e *fakeEngine) NewSpill() spill {
 	e.t.Fatal("this engine keeps all in memory")
 	return nil
 }

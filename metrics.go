@@ -42,9 +42,11 @@ type TreeMetrics struct {
 	RunEntries      int64
 	RunBytes        int64 // in the files of the runs
 	Segments        int
-	SegmentBytes    int64 // in journal and value segments
-	LiveBytes       int64 // of SegmentBytes and RunBytes, what entries still need
-	DeadBytes       int64 // of SegmentBytes, values that no entry needs any more
+	SegmentBytes    int64         // in journal and value segments
+	LiveBytes       int64         // of SegmentBytes and RunBytes, what entries still need
+	DeadBytes       int64         // of SegmentBytes, values that no entry needs any more
+	ExpiredBytes    int64         // of LiveBytes, keys and values in runs that have expired, and wait for a compaction
+	ExpiryWait      time.Duration // until the store looks for what has expired; 0 = nothing expires
 	Flushes         int64
 	FlushedBytes    int64 // written by flushes
 	Compactions     int64
@@ -61,14 +63,27 @@ type TreeMetrics struct {
 	JournalBytes    int64 // appended to the journal
 	Stalls          int64
 	StallTime       time.Duration
-	FreeBytes       int64         // left by the disk or DiskLimit when it was last looked at; -1 = not known
-	ReserveBytes    int64         // of them, kept for deletes and for work that frees space
-	Refused         int64         // commits, for want of space
+	FreeBytes       int64 // left by the disk or DiskLimit when it was last looked at; -1 = not known
+	ReserveBytes    int64 // of them, kept for deletes and for work that frees space
+	Refused         int64 // commits, for want of space
+	Memory          MemoryMetrics
+	OpenFiles       int           // file descriptors, for reading and of the journal; see Tuning.OpenFiles
+	MappedFiles     int           // files that are read through a mapping
 	PinnedVersion   uint64        // oldest version that a transaction still reads; 0 = none
 	PinnedBy        string        // where that transaction began: function, file and line
 	PinnedFor       time.Duration // since something that it reads was replaced; 0 = nothing was
 	PinnedBytes     int64         // in files that only open transactions need
 	PinnedMemory    int64         // in memtables that only open transactions need
+}
+
+// MemoryMetrics says what takes the memory that Options.MemoryLimit bounds, in
+// bytes. Mapped files are not in it: the system takes their memory back as it needs it.
+type MemoryMetrics struct {
+	Memtables int64 // those that a transaction still holds included
+	Tables    int   // memtables
+	Known     int64 // which pages and values are in memory and were checked
+	Chunks    int64 // parts of runs that are not mapped
+	Filters   int64 // of runs that are not mapped
 }
 
 // WriteAmp is the bytes written to files per byte of the records committed.
@@ -103,10 +118,13 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "syncs       %v\n", m.SyncLatency)
 	fmt.Fprintf(&b, "memtables   %d with %d entries, %s\n", t.Memtables, t.MemtableEntries, sizeString(t.MemtableBytes))
 	fmt.Fprintf(&b, "runs        %d in %d files with %d entries, %s\n", t.Runs, t.RunFiles, t.RunEntries, sizeString(t.RunBytes))
-	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes))
+	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s; expired %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes), sizeString(t.ExpiredBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
 	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
+	fmt.Fprintf(&b, "memory      memtables %s, known pages %s, chunks %s, filters %s\n",
+		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Filters))
+	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
 	fmt.Fprintf(&b, "clustered   %d times, %s; scattered since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.ScatteredBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)

@@ -199,6 +199,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		RunFileBytes:  o.options.Tuning.RunFileSize,
 		Memory:        o.options.MemoryLimit,
 		CacheBytes:    o.options.MemoryLimit / 4,
+		OpenFiles:     o.options.Tuning.OpenFiles,
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           clock,
 		Jobs:          o.jobs,
@@ -338,7 +339,7 @@ func (e treeEngine) Acquire(at entry.Version) (pin, error) {
 	return p, nil
 }
 
-func (e treeEngine) NewSpill(filterKeys uint64) spill { return treeSpill{e.Tree.NewSpill(filterKeys)} }
+func (e treeEngine) NewSpill() spill { return treeSpill{e.Tree.NewSpill()} }
 
 // treeSpill is a tree's spill as the rest of the package asks for it.
 type treeSpill struct{ *tree.Spill }
@@ -362,6 +363,8 @@ func (e treeEngine) Metrics() TreeMetrics {
 		SegmentBytes:    s.SegmentBytes,
 		LiveBytes:       s.LiveBytes,
 		DeadBytes:       s.DeadBytes,
+		ExpiredBytes:    s.ExpiredBytes,
+		ExpiryWait:      s.ExpiryWait,
 		Flushes:         s.Flushes,
 		FlushedBytes:    s.FlushedBytes,
 		Compactions:     s.Merges,
@@ -381,6 +384,9 @@ func (e treeEngine) Metrics() TreeMetrics {
 		FreeBytes:       s.FreeBytes,
 		ReserveBytes:    s.ReserveBytes,
 		Refused:         s.Refused,
+		Memory:          MemoryMetrics(s.Memory),
+		OpenFiles:       s.OpenFiles,
+		MappedFiles:     s.MappedFiles,
 		PinnedVersion:   uint64(s.Held.Version),
 		PinnedBy:        originString(s.Held.Origin),
 		PinnedFor:       s.Held.For,

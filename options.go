@@ -25,7 +25,7 @@ type Options struct {
 
 	Durability  Durability // of commits that don't choose; DefaultDurability = Synced
 	DiskLimit   int64      // bytes of all files: ErrNoSpace before they are more, as on a full disk; work in the background may exceed it for a while; 0 = none, at least 1 MB
-	MemoryLimit int64      // bytes for memtables, indexes and filters; 0 = DefaultMemoryLimit, at least 4 MB
+	MemoryLimit int64      // bytes of memory that is not mapped from files, whatever the size of the store; up to 32 MB more for the rest; 0 = DefaultMemoryLimit, at least 4 MB
 
 	KeyspaceDefaults KeyspaceOptions // how the default keyspace's entries are kept; what a named one doesn't choose when it is made
 	Maintenance      Maintenance     // how the store looks after its space
@@ -113,6 +113,7 @@ type Tuning struct {
 	MemtableSize int64 // bytes of entries in memory before they are flushed; 0 = an eighth of MemoryLimit
 	SegmentSize  int64 // bytes of a journal or value segment; 0 = 256 MB
 	RunFileSize  int64 // bytes of a run's file; 0 = 256 MB
+	OpenFiles    int   // file descriptors that the store has open, at most, however many files it has; 0 = 256, at least 64
 }
 
 // The defaults that depend on nothing else.
@@ -124,6 +125,8 @@ const (
 	DefaultGarbageRatio   = 0.5
 	defaultIdleAfter      = 2 * time.Second
 	defaultFileSize       = 256 << 20
+	defaultOpenFiles      = 256
+	minOpenFiles          = 64
 	minMemoryLimit        = 4 << 20
 	minDiskLimit          = 1 << 20
 	minMemtableSize       = 64 << 10
@@ -171,6 +174,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Tuning.RunFileSize == 0 {
 		o.Tuning.RunFileSize = defaultFileSize
+	}
+	if o.Tuning.OpenFiles == 0 {
+		o.Tuning.OpenFiles = defaultOpenFiles
 	}
 	return o
 }
@@ -262,6 +268,8 @@ func (o *Options) validate() error {
 		return bad("Tuning.SegmentSize", "is not between 64 KB and 2 GB")
 	case o.Tuning.RunFileSize < minFileSize || o.Tuning.RunFileSize > maxFileSize:
 		return bad("Tuning.RunFileSize", "is not between 64 KB and 2 GB")
+	case o.Tuning.OpenFiles < minOpenFiles:
+		return bad("Tuning.OpenFiles", "is below 64")
 	}
 	return o.KeyspaceDefaults.validate("KeyspaceDefaults.")
 }

@@ -30,12 +30,6 @@ func (db *DB) txnMemory(asked int64) int64 {
 	return min(limit/8, maxTxnMemory)
 }
 
-// newSpill begins the files of a transaction. Filters of runs are made in memory.
-func (db *DB) newSpill() spill {
-	const perKey = 32 // bytes, while one is made
-	return db.engine.NewSpill(uint64(db.txnMemory(0)) / perKey)
-}
-
 // never is the context of transactions that have none.
 func never(ctx context.Context) context.Context {
 	if ctx == nil {
@@ -49,7 +43,7 @@ func never(ctx context.Context) context.Context {
 func (t *transaction) spillWrites() error {
 	w := t.writes
 	if w.spill == nil {
-		w.spill = t.db.newSpill()
+		w.spill = t.db.engine.NewSpill()
 		t.pin = &spilledPin{pin: t.pin, spill: w.spill}
 	}
 	if w.failed = w.spill.Add(never(t.ctx()), w.arena, w.last(), w.ranges); w.failed != nil {
@@ -100,7 +94,7 @@ func (t *transaction) commitSpilled() error {
 		if t.isolation == Serializable && !w.reads.Empty() {
 			reads = &w.reads
 		}
-		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, w.spaces, t.isolation, reads, t.pin.Version())
+		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, w.admission(), t.isolation, reads, t.pin.Version())
 	}
 	if err != nil {
 		t.end(txnDone)
@@ -110,9 +104,9 @@ func (t *transaction) commitSpilled() error {
 	return nil
 }
 
-// commitSpilled makes a spill's writes part of the store, if the keyspaces are
-// there and nothing that isolation asks about has changed since the version at.
-func (db *DB) commitSpilled(ctx context.Context, s spill, to spaces, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
+// commitSpilled makes a spill's writes part of the store, if admitted, unless nil,
+// lets them pass and nothing that isolation asks about has changed since the version at.
+func (db *DB) commitSpilled(ctx context.Context, s spill, admitted func() error, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
@@ -140,7 +134,6 @@ func (db *DB) commitSpilled(ctx context.Context, s spill, to spaces, isolation I
 	})
 	var v entry.Version
 	if err == nil {
-		admitted := to.admission()
 		v, err = db.commits.CommitAlone(ctx, func(v entry.Version) error {
 			if admitted != nil {
 				if err := admitted(); err != nil {
@@ -157,7 +150,7 @@ func (db *DB) commitSpilled(ctx context.Context, s spill, to spaces, isolation I
 // spillArena writes the records of a batch to files.
 func (b *batch) spillArena() error {
 	if b.spill == nil {
-		b.spill = b.db.newSpill()
+		b.spill = b.db.engine.NewSpill()
 	}
 	if b.failed = b.spill.Add(context.Background(), b.arena, b.records, b.ranges); b.failed != nil {
 		b.spill.Discard() // a batch that fails may just be forgotten
@@ -175,7 +168,7 @@ func (b *batch) commitSpilled(ctx context.Context) error {
 	if b.failed != nil {
 		return b.failed
 	}
-	_, err := b.db.commitSpilled(ctx, b.spill, b.spaces, LastWriterWins, nil, 0)
+	_, err := b.db.commitSpilled(ctx, b.spill, b.spaces.admission(), LastWriterWins, nil, 0)
 	return err
 }
 

@@ -48,10 +48,11 @@ func lifeWorkloads() []Workload {
 
 // childTask is what the process is asked to do when it is started as a child.
 type childTask struct {
-	Task   string // "write" or "idle"
+	Task   string // "write", "idle" or "memory"
 	Store  string // "" for none
 	Config Config
 	Keys   int
+	Memory memoryTask
 }
 
 // runChild does the task in the environment, if there is one, and never
@@ -63,9 +64,13 @@ func runChild() {
 	}
 	var t childTask
 	err := json.Unmarshal([]byte(text), &t)
-	if err == nil && t.Task == "write" {
+	switch {
+	case err != nil:
+	case t.Task == "write":
 		err = childWrite(t)
-	} else if err == nil {
+	case t.Task == "memory":
+		err = childMemory(t.Memory)
+	default:
 		err = childIdle(t)
 	}
 	if err != nil {

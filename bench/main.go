@@ -36,6 +36,8 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 		ops       = flags.Int("ops", 200_000, "timed calls in each round")
 		parent    = flags.String("dir", "", "directory for the stores; they go into a new one inside (default: the system's temporary directory)")
 		results   = flags.String("json", "", "file for the results of every round")
+		memory    = flags.String("memory", "", "instead, measure Brock's anonymous memory at these MemoryLimits, in MB with commas between")
+		times     = flags.Int("times", 100, "bytes that -memory writes, in MemoryLimits")
 		quiet     = flags.Bool("quiet", false, "print tables only, no progress")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -67,6 +69,13 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	defer os.RemoveAll(plan.Dir)
 	removeWhenInterrupted(plan.Dir)
 
+	if *memory != "" {
+		m := memoryPlan{Times: max(*times, 1), Sizes: plan.Sizes, Dir: plan.Dir}
+		if m.Limits, err = parseMemory(*memory); err != nil {
+			return err
+		}
+		return m.run(stdout)
+	}
 	out := report{Environment: environment(plan.Makers)}
 	out.Environment.print(stdout)
 	fmt.Fprintln(stdout, "Medians over the rounds. The column after a figure says how many times as much the store needs as the")

@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/vfs"
 )
@@ -41,6 +42,8 @@ type Config struct {
 	Recycle      func() (string, bool) // a file in Dir that nobody uses, to be renamed and overwritten; may be nil
 	Begin        Point                 // where to go on: zero for a new store, else what Replay returned
 	NoMap        bool                  // OpenReader uses no mapping
+	Files        *pageio.Files         // opens what OpenReader reads; nil: without a limit
+	MaxUnsynced  int                   // sealed segments that wait for their sync, their files open, at most; 0 = no limit
 	NoSpace      func()                // called by an Append that a full disk refuses; may be nil
 }
 
@@ -123,7 +126,7 @@ func New(c Config) *Journal {
 	if c.SegmentBytes == 0 {
 		c.SegmentBytes = DefaultSegmentBytes
 	}
-	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID}, point: c.Begin}
+	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, point: c.Begin}
 	j.point.NextFrame = c.Begin.next()
 	j.durable.Store(j.point.NextFrame - 1)
 	return j
@@ -207,6 +210,9 @@ func (j *Journal) fill(end int64) error {
 
 // begin starts a new segment.
 func (j *Journal) begin(size int64) error {
+	if err := j.bound(); err != nil {
+		return err
+	}
 	h := segment.Header{
 		Kind:        filename.Journal,
 		Number:      j.c.NextNum(),
@@ -265,7 +271,8 @@ func (j *Journal) note(sealed bool) {
 	}
 }
 
-// seal ends cur. Its file stays open until it was synced.
+// seal ends cur. Its file stays open until it was synced: a file opened anew
+// might not be told of a failure to write it back.
 func (j *Journal) seal() error {
 	if err := j.cur.Seal(j.unsynced()); err != nil {
 		if err = j.cutBack(err); errors.Is(err, errs.ErrStopped) {
@@ -275,6 +282,27 @@ func (j *Journal) seal() error {
 	}
 	j.note(true)
 	return nil
+}
+
+// bound makes sealed segments durable here and now if too many wait for that.
+func (j *Journal) bound() error {
+	j.mu.Lock()
+	unsynced := len(j.sealed)
+	j.mu.Unlock()
+	if j.c.MaxUnsynced == 0 || unsynced < j.c.MaxUnsynced {
+		return nil
+	}
+	return j.SyncSealed()
+}
+
+// Open is how many files are open for writing.
+func (j *Journal) Open() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.cur == nil {
+		return len(j.sealed)
+	}
+	return len(j.sealed) + 1
 }
 
 // Rotate seals the segment being written, if there is one, so that the next

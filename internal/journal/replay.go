@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/vfs"
 )
@@ -23,6 +24,8 @@ type ReplayConfig struct {
 	Durable  uint64 // greatest frame number known to be durable from elsewhere
 	ReadOnly bool   // write and sync nothing; no Journal may go on from the result
 	NoMap    bool   // use no mapping
+
+	Files *pageio.Files // opens what is read; nil: without a limit
 }
 
 // ReplayResult is what Replay found.
@@ -62,7 +65,7 @@ type candidate struct {
 // and is missing or damaged is an *errs.Corruption; a file of another store is
 // errs.ErrForeign. Unless c.ReadOnly, what was replayed is durable when it returns.
 func Replay(c ReplayConfig, fn func(pos Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
-	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID}, fn: fn, point: c.Begin}
+	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, fn: fn, point: c.Begin}
 	r.point.NextFrame = c.Begin.next()
 	r.doubt.proven = max(c.Durable, r.point.NextFrame-1)
 	if err := r.list(); err != nil {

@@ -1,8 +1,8 @@
 package pageio
 
 import (
-	"sync"
-
+	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/offheap"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -12,14 +12,15 @@ import (
 // translation of addresses.
 const BlockSize = 2 << 20
 
-var blockPool = sync.Pool{New: func() any { b := make([]byte, 0, BlockSize); return &b }}
-
 // Appender writes a file from front to back, whole blocks at a time. It is used
-// by one goroutine, and ended by Flush or Drop.
+// by one goroutine, and ended by Flush or Drop, which give back its block: that
+// is not of the Go heap, where the collector would let as much garbage grow
+// beside it.
 type Appender struct {
-	f   vfs.File
-	at  int64   // where buf goes in the file
-	buf *[]byte // of the pool; nil while empty
+	f     vfs.File
+	at    int64  // where block goes in the file
+	block []byte // nil while nothing is in it
+	n     int    // bytes in it
 }
 
 // NewAppender returns an Appender that begins at the start of f.
@@ -29,14 +30,17 @@ func NewAppender(f vfs.File) *Appender { return &Appender{f: f} }
 // with a later Write or Flush, and so may its error.
 func (a *Appender) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
-		if a.buf == nil {
-			a.buf = blockPool.Get().(*[]byte)
+		if a.block == nil {
+			var err error
+			if a.block, err = offheap.Alloc(BlockSize); err != nil {
+				return 0, err
+			}
 		}
-		n := min(len(rest), BlockSize-len(*a.buf))
-		*a.buf = append(*a.buf, rest[:n]...)
+		n := copy(a.block[a.n:], rest)
+		a.n += n
 		rest = rest[n:]
-		if len(*a.buf) == BlockSize {
-			if err := a.Flush(); err != nil {
+		if a.n == BlockSize {
+			if err := a.hand(); err != nil {
 				return 0, err
 			}
 		}
@@ -44,23 +48,29 @@ func (a *Appender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// hand hands what is in the block to the file.
+func (a *Appender) hand() error {
+	_, err := a.f.WriteAt(a.block[:a.n], a.at)
+	a.f.StartWriteback(a.at, int64(a.n))
+	a.at += int64(a.n)
+	a.n = 0
+	return err
+}
+
 // Flush hands what was written so far to the file.
 func (a *Appender) Flush() error {
-	if a.buf == nil {
+	defer a.Drop()
+	if a.n == 0 {
 		return nil
 	}
-	_, err := a.f.WriteAt(*a.buf, a.at)
-	a.f.StartWriteback(a.at, int64(len(*a.buf)))
-	a.at += int64(len(*a.buf))
-	a.Drop()
-	return err
+	return a.hand()
 }
 
 // Drop forgets what has not been handed to the file.
 func (a *Appender) Drop() {
-	if a.buf != nil {
-		*a.buf = (*a.buf)[:0]
-		blockPool.Put(a.buf)
-		a.buf = nil
+	if a.block != nil {
+		err := offheap.Free(a.block) // can only fail for other memory
+		invariant.Check(err == nil, "free a block: %v", err)
+		a.block, a.n = nil, 0
 	}
 }

@@ -1,6 +1,9 @@
 package pageio
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 const (
 	blockWords = 64              // words a block: 512 B
@@ -15,12 +18,71 @@ type bitBlock [blockWords]atomic.Uint64
 type Bits struct {
 	n      int64
 	blocks []atomic.Pointer[bitBlock]
+	memory *BitMemory // nil: unbounded
 }
 
 // NewBits returns an empty set for the numbers in [0, n).
 func NewBits(n int64) Bits {
 	n = max(n, 0)
 	return Bits{n: n, blocks: make([]atomic.Pointer[bitBlock], (n+blockBits-1)/blockBits)}
+}
+
+// BitMemory bounds the memory that several Bits take together: some of them are
+// emptied when it is full, so they must hold nothing but what can be found out again.
+type BitMemory struct {
+	limit int64
+	used  atomic.Int64
+
+	mu   sync.Mutex // guards:
+	sets map[*atomic.Pointer[bitBlock]]Bits
+}
+
+const bitBlockBytes = blockWords * 8
+
+// NewBitMemory returns memory of limit bytes; 0 = any number. The table of a
+// set, a 512th of that when it is full, is not counted.
+func NewBitMemory(limit int64) *BitMemory {
+	return &BitMemory{limit: limit, sets: map[*atomic.Pointer[bitBlock]]Bits{}}
+}
+
+// NewBits returns an empty set for the numbers in [0, n), to be dropped by Free.
+func (m *BitMemory) NewBits(n int64) Bits {
+	b := NewBits(n)
+	if m == nil || len(b.blocks) == 0 {
+		return b
+	}
+	b.memory = m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sets[&b.blocks[0]] = b
+	return b
+}
+
+// Bytes is how much memory is used.
+func (m *BitMemory) Bytes() int64 { return m.used.Load() }
+
+// take notes a new block, and empties sets if that was one too many.
+func (m *BitMemory) take() {
+	if m == nil || m.used.Add(bitBlockBytes) <= m.limit || m.limit == 0 || !m.mu.TryLock() {
+		return
+	}
+	defer m.mu.Unlock()
+	for _, b := range m.sets { // in an order that differs each time
+		b.Clear()
+		if m.used.Load() <= m.limit*3/4 {
+			break
+		}
+	}
+}
+
+// Free empties a set for good: nothing may be set afterwards.
+func (b *Bits) Free() {
+	b.Clear()
+	if m := b.memory; m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.sets, &b.blocks[0])
+	}
 }
 
 // Test reports whether i is in the set.
@@ -45,8 +107,14 @@ func (b *Bits) TestSet(i int64) bool {
 	at := &b.blocks[u/blockBits]
 	block := at.Load()
 	if block == nil {
-		at.CompareAndSwap(nil, new(bitBlock))
-		block = at.Load()
+		fresh := new(bitBlock)
+		if at.CompareAndSwap(nil, fresh) {
+			b.memory.take()
+		}
+		// It may have been dropped again already.
+		if block = at.Load(); block == nil {
+			block = fresh
+		}
 	}
 	bit := uint64(1) << (u % 64)
 	return block[u/64%blockWords].Or(bit)&bit != 0
@@ -55,6 +123,8 @@ func (b *Bits) TestSet(i int64) bool {
 // Clear empties the set. A number that is set meanwhile may get lost.
 func (b *Bits) Clear() {
 	for i := range b.blocks {
-		b.blocks[i].Store(nil)
+		if b.blocks[i].Swap(nil) != nil && b.memory != nil {
+			b.memory.used.Add(-bitBlockBytes)
+		}
 	}
 }

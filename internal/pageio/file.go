@@ -5,8 +5,8 @@ package pageio
 import (
 	"errors"
 	"io"
-	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/vfs"
@@ -14,37 +14,28 @@ import (
 
 // Options say how a file is read. The zero value is good.
 type Options struct {
-	NoMap bool // read by pread only
+	Size  int64 // how many bytes are read; 0 = the length that the file has now
+	Grows bool  // the file may be shorter than Size: bytes become readable as it grows
+	NoMap bool  // read by pread only
 }
 
 // File reads the first Size bytes of a file. Its methods may run together;
 // nothing may follow Close, and no memory of the mapping may be touched then.
 type File struct {
-	f       vfs.File
+	files   *Files
+	path    string
 	name    string
 	size    int64
 	mapping vfs.Mapping
 	data    []byte // of mapping; nil without
+
+	descriptor atomic.Pointer[descriptor] // perhaps closed by now
+	opening    sync.Mutex                 // held while it is opened again
 }
 
-// Open returns a File for the first size bytes of f, and maps them if it can.
-// It owns f from now on. Size may exceed what is written: bytes become readable
-// as the file grows. A mapping that fails, for want of memory or of address
-// space too, isn't an error: reading goes on without.
-func Open(f vfs.File, size int64, o Options) *File {
-	file := &File{f: f, name: filepath.Base(f.Name()), size: size}
-	if o.NoMap || size <= 0 {
-		return file
-	}
-	m, err := f.Map(size)
-	if err != nil {
-		return file
-	}
-	// Read-ahead would read megabytes for one entry; who scans asks for it.
-	_ = m.Advise(vfs.Random)
-	file.mapping, file.data = m, m.Data()
-	return file
-}
+// NewBits returns an empty set of the numbers in [0, n) in the memory that the
+// store has for what is known of its files.
+func (f *File) NewBits(n int64) Bits { return f.files.Bits.NewBits(n) }
 
 // Name is the base name of the file.
 func (f *File) Name() string { return f.name }
@@ -58,12 +49,22 @@ func (f *File) Size() int64 { return f.size }
 func (f *File) Mapped() []byte { return f.data }
 
 // ReadFull reads len(p) bytes at off by pread. A range that ends beyond the
-// file is an *errs.Corruption.
+// file is an *errs.Corruption, and so is a file that no longer is there when it
+// must be opened again.
 func (f *File) ReadFull(p []byte, off int64) error {
 	if err := f.check(off, int64(len(p))); err != nil {
 		return err
 	}
-	n, err := f.f.ReadAt(p, off)
+	d, err := f.enter()
+	if err != nil {
+		return err
+	}
+	defer f.files.leave(d)
+	return f.readFrom(d, p, off)
+}
+
+func (f *File) readFrom(d *descriptor, p []byte, off int64) error {
+	n, err := d.ReadAt(p, off)
 	if n == len(p) {
 		return nil
 	}
@@ -99,16 +100,22 @@ var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 // Prime reads n bytes at off by pread and forgets them, so that they are in
 // memory when the mapping is touched: a page fault would stop a whole processor
 // of the Go scheduler for the length of a disk access, a system call doesn't.
-// Without a mapping it does nothing.
+// Without a mapping it does nothing, nor if the file can't be opened again: the
+// mapping still has all of it.
 func (f *File) Prime(off int64, n int) error {
 	if err := f.check(off, int64(n)); err != nil || f.data == nil {
 		return err
 	}
+	d, err := f.enter()
+	if err != nil {
+		return nil
+	}
+	defer f.files.leave(d)
 	p := scratchPool.Get().(*scratch)
 	defer scratchPool.Put(p)
 	for n > 0 {
 		m := min(n, scratchSize)
-		if err := f.ReadFull(p[:m], off); err != nil {
+		if err := f.readFrom(d, p[:m], off); err != nil {
 			return err
 		}
 		off, n = off+int64(m), n-m
@@ -148,8 +155,10 @@ func (f *File) Close() error {
 	if f.mapping != nil {
 		f.data = nil
 		err = f.mapping.Close()
+		mapped.Add(-1)
+		f.files.mapped.Add(-1)
 	}
-	return errors.Join(err, f.f.Close())
+	return errors.Join(err, f.files.close(f.descriptor.Load()))
 }
 
 // check reports a range that isn't within the file.

@@ -21,11 +21,10 @@ func TestTruncatedFileUnderAMapping(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, 64<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := vfs.OS().Open(path)
+	f, err := NewFiles(vfs.OS(), 0).Open(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Open(raw, 64<<10, Options{})
 	defer f.Close()
 	if f.Mapped() == nil {
 		t.Skip("no mapping on this platform")
@@ -57,7 +56,11 @@ func TestMappingGrowsWithItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Open(raw, 1<<20, Options{})
+	defer raw.Close()
+	f, err := NewFiles(vfs.OS(), 0).Open(raw.Name(), Options{Size: 1 << 20, Grows: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer f.Close()
 	if f.Mapped() == nil {
 		t.Skip("no mapping on this platform")

@@ -32,11 +32,10 @@ func TestReadsDoNotDifferWithoutMapping(t *testing.T) {
 	}
 	size := int64(len(data))
 	for _, noMap := range []bool{false, true} {
-		raw, err := vfs.OS().Open(path)
+		f, err := NewFiles(vfs.OS(), 0).Open(path, Options{NoMap: noMap})
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := Open(raw, size, Options{NoMap: noMap})
 		defer f.Close()
 		if noMap && f.Mapped() != nil {
 			t.Error("mapped in spite of NoMap")
@@ -79,7 +78,16 @@ func TestShortFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Open(raw, 100, Options{NoMap: true})
+	defer raw.Close()
+	files := NewFiles(vfs.OS(), 0)
+	var short *errs.Corruption
+	if _, err := files.Open(raw.Name(), Options{Size: 100}); !errors.As(err, &short) || short.File != "000002.log" || files.Count() != 0 {
+		t.Errorf("opened as longer than it is: got %v, and %d descriptors", err, files.Count())
+	}
+	f, err := files.Open(raw.Name(), Options{Size: 100, Grows: true, NoMap: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer f.Close()
 	var c *errs.Corruption
 	if _, err := f.Bytes(10, 20); !errors.As(err, &c) || c.File != "000002.log" || c.Offset != 10 {

@@ -27,6 +27,9 @@ const (
 func (w *wasted) merge() *Merge {
 	s, o := w.state, w.options
 	runs := w.layout.Runs()
+	if m := expired(runs, s); m != nil && s.fits(w.layout, m) {
+		return m
+	}
 	uppers, base := split(runs)
 	if len(uppers) == 0 {
 		return nil

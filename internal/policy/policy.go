@@ -69,6 +69,7 @@ type State struct {
 	Collecting bool            // a collection is going on
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
+	Now        uint64          // Unix milliseconds, for what expires; 0 = it does not count
 	Room       int64           // bytes that work may write; 0 = as many as it likes
 	Scattered  uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
 	Damaged    []entry.FileNum // segments whose live records cannot all be read

@@ -122,7 +122,7 @@ func BenchmarkGet(b *testing.B) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			yes := 0
 			for b.Loop() {
-				if r.MayContain(rng.Uint64()) {
+				if r.MayContain(nil, rng.Uint64()) {
 					yes++
 				}
 			}

@@ -34,6 +34,13 @@ func NewCache(limit int64) *Cache {
 	return &Cache{limit: limit, byKey: map[*chunk.Chunk]*list.Element{}}
 }
 
+// Bytes is how much the chunks take.
+func (c *Cache) Bytes() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
+
 func (c *Cache) get(key *chunk.Chunk) *chunk.Chunk {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -48,20 +48,25 @@ func goldenTombstones() []tombstone.Tombstone {
 	}
 }
 
-// goldens are the contents of the golden files: entries alone, both, tombstones alone.
+// goldens are the contents of the golden files: entries alone, both, tombstones
+// alone, and entries with filters for some chunks each.
 var goldens = []struct {
 	name       string
 	entries    []entry.Entry
 	tombstones []tombstone.Tombstone
+	filterKeys int // of one filter; 0 = one for all keys
 }{
-	{"golden", goldenEntries(), nil},
-	{"golden_tombstones", goldenEntries()[:3], goldenTombstones()},
-	{"golden_no_entries", nil, goldenTombstones()},
+	{"golden", goldenEntries(), nil, 0},
+	{"golden_tombstones", goldenEntries()[:3], goldenTombstones(), 0},
+	{"golden_no_entries", nil, goldenTombstones(), 0},
+	{"golden_filters", goldenEntries()[:3], nil, 1},
 }
 
 func goldenFile(t testing.TB, which int) ([]byte, Meta) {
 	dir := t.TempDir()
-	m := writeRun(t, writerConfig(dir), goldens[which].entries, goldens[which].tombstones...)
+	cfg := writerConfig(dir)
+	cfg.FilterKeys = goldens[which].filterKeys
+	m := writeRun(t, cfg, goldens[which].entries, goldens[which].tombstones...)
 	b, err := os.ReadFile(filepath.Join(dir, "000007.run"))
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +125,7 @@ func tryAll(t *testing.T, dir string, m Meta, which int, noMap bool) (failed boo
 		if err != nil {
 			checkKind(t, err)
 			failed = true
-		} else if !ok || !same(&got, e) || !r.MayContain(hash.Sum(testSeed, e.Key)) {
+		} else if !ok || !same(&got, e) || !r.MayContain(e.Key, hash.Sum(testSeed, e.Key)) {
 			t.Fatalf("get: %v %s, want %s", ok, brief(&got), brief(e))
 		}
 		it := r.Iterator()

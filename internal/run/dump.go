@@ -53,16 +53,18 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 		d.Note("directory: %v", err)
 		return
 	}
+	filters := append(dir.parts[:len(dir.parts):len(dir.parts)], dir.filter)
 	for i := range dir.chunks {
 		r := &dir.chunks[i]
+		for len(filters) > 1 && filters[0].offset < r.offset {
+			dumpFilter(d, &filters[0])
+			filters = filters[1:]
+		}
 		d.Section(fmt.Sprintf("chunk %d: %v", i, r.Stats))
 		chunk.Dump(d, file, int(r.offset), r.Layout)
 	}
-	if f := &dir.filter; f.words > 0 {
-		d.Section("filter")
-		for i := range int(f.words) {
-			d.Field(int(f.offset)+8*i, 8, "word", "%d", i)
-		}
+	for i := range filters {
+		dumpFilter(d, &filters[i])
 	}
 	d.Section("directory")
 	_ = chunk.Sections(b, func(tag uint16, off int, p []byte) (bool, error) {
@@ -101,11 +103,31 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 		case secOwner:
 			d.Field(at-8, 8, "owner", "section %d, %d bytes", tag, len(p))
 			d.Field(at, len(p), "  uuid", "%x", p)
+		case secFilters:
+			d.Field(at-8, 8, "filters", "section %d, %d bytes", tag, len(p))
+			d.U32(at, "  kind")
+			d.U32(at+4, "  number")
+			for i := range dir.parts {
+				part := at + 8 + i*filterRecordSize
+				d.U32(part, "  chunks")
+				d.U32(part+4, "  checksum")
+				d.U64(part+8, "  offset")
+				d.U64(part+16, "  words")
+			}
 		default:
 			d.Field(at-8, 8, "section", "%d, %d bytes", tag, len(p))
 		}
 		return true, nil
 	})
+}
+
+func dumpFilter(d *dump.Writer, f *filterRecord) {
+	if f.words > 0 {
+		d.Section("filter")
+	}
+	for i := range int(f.words) {
+		d.Field(int(f.offset)+8*i, 8, "word", "%d", i)
+	}
 }
 
 func dumpTombstones(d *dump.Writer, at int, list []tombstone.Tombstone) {

@@ -26,6 +26,7 @@ const (
 	secForeign = 19 // reserved: chunks in files of other runs
 	secRanges  = 20 // range tombstones
 	secOwner   = 21 // of a file without chunks
+	secFilters = 22
 
 	filterWords = 1 // kind of the filter of package filter
 
@@ -41,16 +42,11 @@ type record struct {
 	first, last     []byte
 }
 
-// filterRecord says where a run's filter is, in its last file.
-type filterRecord struct {
-	offset, words uint64
-	checksum      uint32
-}
-
 // directory is what a file says of its chunks.
 type directory struct {
 	chunks []record
 	filter filterRecord // of the whole run; no words: none
+	parts  []filterRecord
 
 	tombstones []tombstone.Tombstone // of the whole run, in the order of tombstone.Compare
 	owner      [16]byte              // uuid of the store; only written if there are no chunks
@@ -88,14 +84,7 @@ func appendDirectory(b []byte, d *directory) []byte {
 	}
 	b = chunk.EndSection(b, at)
 
-	if f := &d.filter; f.words > 0 {
-		b, at = chunk.AppendSection(b, secFilter, 0)
-		b = binary.LittleEndian.AppendUint32(b, filterWords)
-		b = binary.LittleEndian.AppendUint32(b, f.checksum)
-		b = binary.LittleEndian.AppendUint64(b, f.offset)
-		b = binary.LittleEndian.AppendUint64(b, f.words)
-		b = chunk.EndSection(b, at)
-	}
+	b = appendFilters(b, d)
 	if len(d.tombstones) > 0 {
 		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
 		b = chunk.EndSection(appendTombstones(b, d.tombstones), at)
@@ -128,13 +117,9 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		case secKeys:
 			keys = p
 		case secFilter:
-			if len(p) < 24 || binary.LittleEndian.Uint32(p) != filterWords {
-				return true, nil // a filter of another kind: do without
-			}
-			d.filter = filterRecord{binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:]), binary.LittleEndian.Uint32(p[4:])}
-			if f := &d.filter; f.offset > end || f.words > (end-f.offset)/8 {
-				return true, fmt.Errorf("filter of %d words at %d", f.words, f.offset)
-			}
+			return true, d.decodeFilter(p, end)
+		case secFilters:
+			return true, d.decodeFilters(p, end)
 		case secRanges:
 			var err error
 			d.tombstones, err = decodeTombstones(p)

@@ -2,10 +2,11 @@ package run
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -26,6 +27,8 @@ type OpenConfig struct {
 	Seed  uint64 // of the store's key hash; only Verify needs it
 	NoMap bool   // read whole chunks into Cache instead of mapping the files
 	Cache *Cache // shared by readers; nil: one of the default size for this run
+
+	Files *pageio.Files // opens the files; nil: each by itself, without a limit
 }
 
 // Reader reads a run. Any number of goroutines may use it. What its methods hand
@@ -34,7 +37,8 @@ type OpenConfig struct {
 type Reader struct {
 	keys   keys
 	chunks []chunk.Chunk
-	filter filter.Filter
+	filter filter.Filter   // of all keys; empty: none
+	parts  []filter.Filter // of the keys of each chunk; nil: none
 
 	tombstones *tombstone.Set // nil: the run has none
 	newest     entry.Version  // of an entry
@@ -59,6 +63,9 @@ type file struct {
 // Open opens the files of a run and reads their directories and the filter.
 func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 	r := &Reader{meta: meta, cache: cfg.Cache, seed: cfg.Seed}
+	if cfg.Files == nil {
+		cfg.Files = pageio.NewFiles(cfg.FS, 0)
+	}
 	if len(meta.Files) == 0 {
 		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
 	}
@@ -70,8 +77,7 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 	if err := r.check(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
-	var err error
-	if r.filter, err = readFilter(r.files[len(r.files)-1]); err != nil {
+	if err := r.readFilters(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
 	for _, f := range r.files {
@@ -79,7 +85,7 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 			r.tombstones = r.tombstones.With(t)
 		}
 	}
-	if r.cache == nil && r.files[0].Mapped() == nil {
+	if r.cache == nil && !r.Mapped() {
 		r.cache = NewCache(0)
 	}
 	r.keys = newKeys(r.dir)
@@ -89,19 +95,15 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 
 func (r *Reader) openFile(cfg *OpenConfig, m *File, stamp entry.Version) error {
 	name := filename.Of(filename.Run, m.Num)
-	vf, err := cfg.FS.Open(filepath.Join(cfg.Dir, name))
+	if m.Size < footerSize || m.Size > math.MaxInt64 {
+		return errs.NewCorruption(name, -1, "the manifest has it as %d bytes long", m.Size)
+	}
+	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
 	if err != nil {
 		return err
 	}
-	size, err := vf.Size()
-	if err == nil && (m.Size < footerSize || uint64(size) < m.Size) {
-		err = errs.NewCorruption(name, -1, "%d bytes long, want %d", size, m.Size)
-	}
-	if err != nil {
-		return errors.Join(err, vf.Close())
-	}
 	f := &file{
-		File:  pageio.Open(vf, int64(m.Size), pageio.Options{NoMap: cfg.NoMap}),
+		File:  pf,
 		name:  name,
 		owner: chunk.Owner{UUID: cfg.UUID, Num: m.Num},
 		first: len(r.dir),
@@ -195,26 +197,6 @@ func (r *Reader) check() error {
 	return nil
 }
 
-// readFilter reads the filter of a run, whose last file f is.
-func readFilter(f *file) (filter.Filter, error) {
-	at := &f.dir.filter
-	if at.words == 0 {
-		return nil, nil
-	}
-	b := make([]byte, 8*at.words)
-	if err := f.ReadFull(b, int64(at.offset)); err != nil {
-		return nil, err
-	}
-	if got := f.id.Sum(int64(at.offset), b); got != at.checksum {
-		return nil, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
-	}
-	words := make(filter.Filter, at.words)
-	for i := range words {
-		words[i] = binary.LittleEndian.Uint64(b[8*i:])
-	}
-	return words, nil
-}
-
 func (r *Reader) makeChunks() {
 	r.chunks = make([]chunk.Chunk, len(r.dir))
 	for k, f := range r.files {
@@ -254,15 +236,10 @@ func (r *Reader) MinVersion() entry.Version { return r.meta.MinVersion }
 // MaxVersion is the greatest version of an entry or tombstone.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
 
-// Mapped reports whether the run's files are mapped.
-func (r *Reader) Mapped() bool { return r.files[0].Mapped() != nil }
-
-// Filter is the filter of the run's keys, empty if there is none. Whoever asks
-// several runs loads Filter().Word(hash) of all before testing any.
-func (r *Reader) Filter() filter.Filter { return r.filter }
-
-// MayContain is false only if no version of the key with this hash is in the run.
-func (r *Reader) MayContain(hash uint64) bool { return r.filter.MayContain(hash) }
+// Mapped reports whether all of the run's files are mapped.
+func (r *Reader) Mapped() bool {
+	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.Mapped() == nil })
+}
 
 // Get finds the newest version of key that is not newer than at and fills in
 // dst; dst.Key becomes key. The filter is not asked.

@@ -73,13 +73,15 @@ type shape struct {
 	spread    uint64 // versions are below this
 	extras    bool   // meta, expiry, handles, deletes
 	fileBytes int64
+
+	filterKeys int // of one filter; 0 = one for all keys
 }
 
 var shapes = []shape{
 	{name: "one entry", keys: 1, key: func(r *rand.Rand, i int) string { return "k" }, versions: 1, value: 5, spread: 9},
 	{name: "benchmark keys", keys: 60000, key: func(r *rand.Rand, i int) string { return fmt.Sprintf("\x00vsz=00016-k=%010d", i*37) }, versions: 1, value: 17, spread: 1 << 30},
-	{name: "random keys, several files", keys: 50000, key: func(r *rand.Rand, i int) string { return fmt.Sprintf("%x", r.Uint64()) }, versions: 2, value: 100, spread: 1 << 40, extras: true, fileBytes: 2 << 20},
-	{name: "many versions", keys: 40, key: func(r *rand.Rand, i int) string { return fmt.Sprintf("key%d", i) }, versions: 6000, value: 30, spread: 1 << 33, extras: true, fileBytes: 4 << 20},
+	{name: "random keys, several files", keys: 50000, key: func(r *rand.Rand, i int) string { return fmt.Sprintf("%x", r.Uint64()) }, versions: 2, value: 100, spread: 1 << 40, extras: true, fileBytes: 2 << 20, filterKeys: 3000},
+	{name: "many versions", keys: 40, key: func(r *rand.Rand, i int) string { return fmt.Sprintf("key%d", i) }, versions: 6000, value: 30, spread: 1 << 33, extras: true, fileBytes: 4 << 20, filterKeys: 1},
 	{name: "binary keys", keys: 5000, key: func(r *rand.Rand, i int) string {
 		return "\x00" + string(bytes.Repeat([]byte{byte(r.IntN(2) * 255)}, r.IntN(20))) + string([]byte{byte(r.IntN(256)), byte(r.IntN(3))})
 	}, versions: 3, value: 10, spread: 1 << 55, extras: true},
@@ -171,7 +173,7 @@ func each(t *testing.T, fn func(t *testing.T, s *shape, all []entry.Entry, m Met
 		all := s.generate(seed)
 		dir := t.TempDir()
 		cfg := writerConfig(dir)
-		cfg.FileBytes = s.fileBytes
+		cfg.FileBytes, cfg.FilterKeys = s.fileBytes, s.filterKeys
 		m := writeRun(t, cfg, all)
 		for _, noMap := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/nomap=%v/seed=%d", s.name, noMap, seed), func(t *testing.T) {
@@ -229,7 +231,7 @@ func TestMetaCountsContents(t *testing.T) {
 }
 
 // all0 is what the filter may add to the last file.
-func all0(n int) uint64 { return uint64(n)*2 + 64 }
+func all0(n int) uint64 { return uint64(n)*2 + 8192 }
 
 func TestGetFindsNewestVersionNotAfter(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
@@ -238,7 +240,7 @@ func TestGetFindsNewestVersionNotAfter(t *testing.T) {
 		for i := 0; i < len(all); i += 1 + rng.IntN(2*step) {
 			e := &all[i]
 			h := hash.Sum(testSeed, e.Key)
-			if !r.MayContain(h) {
+			if !r.MayContain(e.Key, h) {
 				t.Fatalf("filter lacks %s", brief(e))
 			}
 			for _, at := range []entry.Version{e.Version, e.Version - 1, entry.MaxVersion} {

@@ -43,7 +43,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 				return 0
 			}
 			h := hash.Sum(r.seed, e.Key)
-			if !r.filter.MayContain(h) {
+			if !r.MayContain(e.Key, h) {
 				fail("filter lacks a key")
 			}
 			return h
@@ -72,8 +72,11 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	if err == nil && (len(dir.chunks) != len(f.dir.chunks) || len(dir.tombstones) != len(f.dir.tombstones)) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
-	if err == nil && i == len(r.files)-1 {
-		_, err = readFilter(f)
+	if err == nil && dir.filter.words > 0 {
+		_, err = f.readFilter(&dir.filter)
+	}
+	for i := 0; err == nil && i < len(dir.parts); i++ {
+		_, err = f.readFilter(&dir.parts[i])
 	}
 	if err != nil {
 		reportError(f.name, uint64(f.Size()), err, report)

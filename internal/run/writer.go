@@ -1,10 +1,8 @@
 package run
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
-	"github.com/brockdb/brock/internal/run/filter"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
@@ -30,24 +27,29 @@ type WriterConfig struct {
 	UUID      [16]byte
 	Seed      uint64               // of the store's key hash
 	NextNum   func() entry.FileNum // the number of each file
-	FileBytes int64                // bound of a file's chunks and directory; 0 = DefaultFileBytes
+	FileBytes int64                // bound of a file's chunks and directory, but for one filter; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
+	Expiries  *entry.Expiries      // gathers Meta.Expiry; nil = it isn't wanted
 	Unsynced  bool                 // for runs that no crash has to survive: Finish syncs nothing
+
+	FilterKeys int // for how many keys a filter is made, about; 0 = DefaultFilterKeys
 }
 
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
 // Abort. After an error, which sticks, its files are gone.
 type Writer struct {
-	cfg    WriterConfig
-	b      *chunk.Builder
-	hashes []uint64 // of all keys, for the filter
-	refs   map[entry.FileNum]*Ref
-	ref    *Ref // the last one used
-	stats  chunk.Stats
-	meta   Meta
-	ranges []tombstone.Tombstone
-	err    error
-	done   bool
+	cfg      WriterConfig
+	b        *chunk.Builder
+	hashes   []uint64 // of the keys in chunks from filtered on
+	chunks   int      // written to all files
+	filtered int      // of them, those that have a filter
+	refs     map[entry.FileNum]*Ref
+	ref      *Ref // the last one used
+	stats    chunk.Stats
+	meta     Meta
+	ranges   []tombstone.Tombstone
+	err      error
+	done     bool
 
 	file     vfs.File
 	out      *pageio.Appender // to file
@@ -64,6 +66,9 @@ type Writer struct {
 func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.FileBytes <= 0 {
 		cfg.FileBytes = DefaultFileBytes
+	}
+	if cfg.FilterKeys <= 0 {
+		cfg.FilterKeys = DefaultFilterKeys
 	}
 	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}}
 }
@@ -91,11 +96,17 @@ func (w *Writer) Add(e *entry.Entry) error {
 		return w.fail(fmt.Errorf("write run: %w: entry of version %d out of order", errs.ErrInvalid, e.Version))
 	case chunk.NewKey:
 		if !w.cfg.NoFilter {
+			if len(w.hashes) == cap(w.hashes) {
+				w.hashes = slices.Grow(w.hashes, len(w.hashes)+64) // append's steps would leave more behind
+			}
 			w.hashes = append(w.hashes, h)
 		}
 	}
 	if e.Separated {
 		w.count(&e.Handle)
+	}
+	if w.cfg.Expiries != nil {
+		w.cfg.Expiries.Add(e)
 	}
 	return nil
 }
@@ -111,18 +122,6 @@ func (w *Writer) AddTombstone(t tombstone.Tombstone) error {
 	}
 	w.ranges = append(w.ranges, t)
 	return nil
-}
-
-// Len is how many entries were added.
-func (w *Writer) Len() uint64 { return w.stats.Entries + uint64(w.b.Len()) }
-
-// Bytes is about how much the entries take in files so far.
-func (w *Writer) Bytes() int64 {
-	n := w.offset + int64(w.b.Size())
-	for _, f := range w.meta.Files {
-		n += int64(f.Size)
-	}
-	return n
 }
 
 func (w *Writer) count(h *entry.Handle) {
@@ -164,7 +163,8 @@ func (w *Writer) flush() error {
 	w.meta.Last = r.last
 	w.dir.chunks = append(w.dir.chunks, r)
 	w.dirBytes += int64(recordSize + 8 + len(r.first) + len(r.last))
-	return nil
+	w.chunks++
+	return w.cutFilter()
 }
 
 func (w *Writer) write(b []byte) error {
@@ -254,25 +254,11 @@ func (w *Writer) Finish() (Meta, error) {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
 	sortRefs(w.meta.Refs)
+	if w.cfg.Expiries != nil {
+		w.meta.Expiry = w.cfg.Expiries.List()
+	}
 	w.release()
 	return w.meta, nil
-}
-
-func (w *Writer) writeFilter() error {
-	n := filter.Words(len(w.hashes))
-	if n == 0 || n > math.MaxInt32 {
-		return nil
-	}
-	f := make(filter.Filter, n)
-	for _, h := range w.hashes {
-		f.Add(h)
-	}
-	b := make([]byte, 0, 8*n)
-	for _, word := range f {
-		b = binary.LittleEndian.AppendUint64(b, word)
-	}
-	w.dir.filter = filterRecord{offset: uint64(w.offset), words: uint64(n), checksum: w.id.Sum(w.offset, b)}
-	return w.write(b)
 }
 
 // Abort removes what was written. It does nothing after Finish.
@@ -310,7 +296,8 @@ func (w *Writer) fail(err error) error {
 	return err
 }
 
-// release drops the buffers.
+// release gives the memory back.
 func (w *Writer) release() {
-	w.b, w.hashes, w.created, w.refs, w.ref, w.ranges = chunk.NewBuilder(), nil, nil, nil, nil, nil
+	w.b.Release()
+	w.hashes, w.created, w.refs, w.ref, w.ranges = nil, nil, nil, nil, nil
 }

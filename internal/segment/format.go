@@ -20,6 +20,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -36,9 +37,19 @@ const (
 
 // Config says where segments lie and whose they are.
 type Config struct {
-	FS   vfs.FS
-	Dir  string
-	UUID [16]byte
+	FS    vfs.FS
+	Dir   string
+	UUID  [16]byte
+	Files *pageio.Files // opens what is read; nil: each file by itself, without a limit
+}
+
+// open opens a file of the kind for reading.
+func (c *Config) open(k filename.Kind, n entry.FileNum, o pageio.Options) (*pageio.File, error) {
+	files := c.Files
+	if files == nil {
+		files = pageio.NewFiles(c.FS, 0)
+	}
+	return files.Open(c.path(k, n), o)
 }
 
 // path is the path of a segment's file, id what its checksums are bound to.

@@ -47,26 +47,18 @@ type OpenOptions struct {
 // Open opens the segment of this kind and number and checks its header. A file
 // shorter than o.End, or with a header that isn't its own, is an *errs.Corruption.
 func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Reader, error) {
-	f, err := c.FS.Open(c.path(kind, number))
+	f, err := c.open(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
 	if err != nil {
 		return nil, err
 	}
-	size, err := f.Size()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	name := filename.Of(kind, number)
-	end := o.End
-	if end == 0 {
-		end = size
-	}
-	if size < end || end < HeaderSize {
-		err := errs.NewCorruption(name, -1, "%d bytes long, want %d", size, max(end, HeaderSize))
+	end := f.Size()
+	if end < HeaderSize {
+		err := errs.NewCorruption(f.Name(), -1, "%d bytes long, want %d", end, HeaderSize)
 		return nil, errors.Join(err, f.Close())
 	}
 	shared := new(atomic.Int64)
 	shared.Store(end)
-	r, err := newReader(c, kind, number, pageio.Open(f, end, pageio.Options{NoMap: o.NoMap}), end, shared)
+	r, err := newReader(c, kind, number, f, end, shared)
 	if err == nil {
 		r.stamp = o.Stamp
 	}
@@ -76,17 +68,16 @@ func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*R
 // OpenReader opens the segment that w writes, whose length will never pass
 // limit. The reader sees every frame that Append has returned for.
 func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
-	f, err := w.cfg.FS.Open(w.path)
+	file, err := w.cfg.open(w.header.Kind, w.header.Number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
 	if err != nil {
 		return nil, err
 	}
-	file := pageio.Open(f, limit, pageio.Options{NoMap: noMap})
 	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end)
 }
 
 func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64) (*Reader, error) {
 	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end,
-		verified: pageio.NewBits(limit / granule), resident: pageio.NewBits(limit/pageSize + 1)}
+		verified: file.NewBits(limit / granule), resident: file.NewBits(limit/pageSize + 1)}
 	page := make([]byte, HeaderSize)
 	err := file.ReadFull(page, 0)
 	if err == nil {
@@ -94,7 +85,7 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 		err = headerError(r.name, err)
 	}
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
@@ -338,4 +329,8 @@ func (r *Reader) Header() Header { return r.header }
 func (r *Reader) End() int64 { return r.end.Load() }
 
 // Close releases the file and its mapping; no value may be used afterwards.
-func (r *Reader) Close() error { return r.file.Close() }
+func (r *Reader) Close() error {
+	r.verified.Free()
+	r.resident.Free()
+	return r.file.Close()
+}

@@ -163,15 +163,11 @@ func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, s
 // OpenRemap opens the remap of this number, reads it once and checks all of it.
 // What is wrong with it is an *errs.Corruption.
 func OpenRemap(c Config, number entry.FileNum, noMap bool) (*Remap, error) {
-	f, err := c.FS.Open(c.path(filename.Remap, number))
+	f, err := c.open(filename.Remap, number, pageio.Options{NoMap: noMap})
 	if err != nil {
 		return nil, err
 	}
-	size, err := f.Size()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	m := &Remap{file: pageio.Open(f, size, pageio.Options{NoMap: noMap})}
+	m := &Remap{file: f}
 	if err := m.load(c, number); err != nil {
 		return nil, errors.Join(err, m.file.Close())
 	}

@@ -23,16 +23,11 @@ type Tail struct {
 // FindTail searches a segment from offset from on, where frame next was
 // expected. The segment's header may be damaged or that of a recycled file.
 func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, next uint64) (Tail, error) {
-	f, err := c.FS.Open(c.path(kind, number))
+	file, err := c.open(kind, number, pageio.Options{NoMap: true})
 	if err != nil {
 		return Tail{}, err
 	}
-	size, err := f.Size()
-	if err != nil {
-		return Tail{}, errors.Join(err, f.Close())
-	}
-	file := pageio.Open(f, size, pageio.Options{NoMap: true})
-	s := newFrames(file, filename.Of(kind, number), c.id(kind, number), Header{FirstFrame: next}, size, false)
+	s := newFrames(file, filename.Of(kind, number), c.id(kind, number), Header{FirstFrame: next}, file.Size(), false)
 	s.off = from
 	t, err := s.tail()
 	return t, errors.Join(err, file.Close())

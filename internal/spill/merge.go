@@ -63,12 +63,12 @@ func (s *Spill) finish(ctx context.Context) error {
 // range deletes cover. The last one has the range deletes.
 func (s *Spill) merge(ctx context.Context, n, level int, unsynced bool) error {
 	sources := make([]iterator.Iterator, n)
-	keys, last := uint64(0), entry.Version(0)
+	last := entry.Version(0)
 	for i, p := range s.parts[:n] {
 		sources[i] = &versioned{Iterator: uncovered(p, s.ranges, s.drop), version: p.last}
-		keys, last = keys+p.Meta().Entries, max(last, p.last)
+		last = max(last, p.last)
 	}
-	w := s.newRun(keys, unsynced)
+	w := s.newRun(unsynced)
 	if !unsynced {
 		for _, t := range s.Ranges() {
 			t.Version = 0

@@ -39,10 +39,11 @@ type Config struct {
 	NextNum      func() entry.FileNum // the number of each file
 	SegmentBytes int64                // length at which a value segment ends
 	RunFileBytes int64                // likewise for a file of a run
-	FilterKeys   uint64               // a run of more keys gets no filter: its making takes memory
+	FilterKeys   int                  // for how many keys a filter of a run is made; 0 = run.DefaultFilterKeys
 	NoMap        bool                 // read files without mapping them
 	Coder        *codec.Coder         // of compressed values
 	Cache        *run.Cache           // of run chunks, where files are not mapped
+	Files        *pageio.Files        // opens what is read; nil: without a limit
 }
 
 // Spill is used by one goroutine at a time, save for Value, which may be called
@@ -99,7 +100,7 @@ func (s *Spill) add(ctx context.Context, records []byte, last int) error {
 	if len(sorted) == 0 {
 		return nil
 	}
-	w := s.newRun(uint64(len(sorted)), true)
+	w := s.newRun(true)
 	for _, at := range sorted {
 		if err := s.addRecord(w, records[at:]); err != nil {
 			w.Abort()
@@ -139,18 +140,18 @@ func (s *Spill) addRecord(w *run.Writer, rec []byte) error {
 	return w.Add(&e)
 }
 
-// newRun begins a run of at most so many keys.
-func (s *Spill) newRun(keys uint64, unsynced bool) *run.Writer {
+// newRun begins a run.
+func (s *Spill) newRun(unsynced bool) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.cfg.NextNum, FileBytes: s.cfg.RunFileBytes,
-		NoFilter: keys > s.cfg.FilterKeys, Unsynced: unsynced,
+		FilterKeys: s.cfg.FilterKeys, Unsynced: unsynced,
 	})
 }
 
 // open opens a finished run in the place of the newest n parts.
 func (s *Spill) open(meta run.Meta, n, level int, last entry.Version) error {
 	s.runs += int64(meta.FileBytes())
-	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache}, meta)
+	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, meta)
 	if err != nil {
 		s.removeRun(&meta)
 		return err
@@ -183,7 +184,7 @@ func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err 
 		if p.last < deleted {
 			break
 		}
-		if !p.MayContain(hash) {
+		if !p.MayContain(key, hash) {
 			continue
 		}
 		if found, err := p.Get(key, hash, entry.MaxVersion, dst); found || err != nil {

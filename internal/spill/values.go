@@ -41,7 +41,7 @@ func (s *Spill) addValue(rec []byte, length uint64) (entry.Handle, error) {
 }
 
 func (s *Spill) segmentConfig() segment.Config {
-	return segment.Config{FS: s.cfg.FS, Dir: s.cfg.ValueDir, UUID: s.cfg.UUID}
+	return segment.Config{FS: s.cfg.FS, Dir: s.cfg.ValueDir, UUID: s.cfg.UUID, Files: s.cfg.Files}
 }
 
 func (s *Spill) beginValues() (err error) {

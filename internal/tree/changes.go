@@ -49,7 +49,7 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 			continue
 		}
 		newest = r.Tombstones().Newest(key, entry.MaxVersion)
-		if r.MayContain(h) {
+		if r.MayContain(key, h) {
 			found, err := r.Get(key, h, entry.MaxVersion, &e)
 			if err != nil {
 				return 0, false, err

@@ -266,8 +266,10 @@ func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for {
-		state := policy.State{Reclaim: true, Collecting: true, Damaged: t.damagedSegments(), Room: t.room()}
-		plan := policy.Decide(t.layout(), state, t.cfg.Policy).Merge
+		v := t.views.current.Load()
+		state := t.state(v)
+		state.Reclaim, state.Collecting = true, true
+		plan := policy.Decide(v.layout, state, t.cfg.Policy).Merge
 		if plan == nil {
 			return did, nil
 		}

@@ -64,6 +64,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		f.release()
 	}
 	t.slowed.tell(t, false)
+	t.awaitExpiry()
 	t.tellHeld()
 	return nil
 }

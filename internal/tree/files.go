@@ -14,7 +14,24 @@ import (
 // Opening of files, each with what happens when no View holds it any more.
 
 func (t *Tree) segmentConfig() segment.Config {
-	return segment.Config{FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID}
+	return segment.Config{FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Files: t.files}
+}
+
+// writtenFiles is how many descriptors are kept for what is written, locked and
+// listed: manifest, SUPER, lock, the journal's segment, one run, value segment
+// and remap for each piece of work that goes on, directories that are synced.
+const writtenFiles = 24
+
+// unsyncedFiles is which part of so many descriptors sealed journal segments may
+// have that wait for their sync; 0 stands for no limit.
+func unsyncedFiles(n int) int { return n / 4 }
+
+// readFiles is which part of them is for reading.
+func readFiles(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return max(n-unsyncedFiles(n)-writtenFiles, 1)
 }
 
 // openSegment opens a finished segment, whose records end at end; stamp is their
@@ -61,7 +78,7 @@ func (t *Tree) openRemap(num entry.FileNum, source entry.FileNum, target *valueF
 
 // newRunWriter begins a run. At the bottom it gets no filter: every get that
 // comes so far asks its index anyway.
-func (t *Tree) newRunWriter(bottom bool) *run.Writer {
+func (t *Tree) newRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS:        t.cfg.FS,
 		Dir:       t.cfg.Dir,
@@ -70,12 +87,15 @@ func (t *Tree) newRunWriter(bottom bool) *run.Writer {
 		NextNum:   t.nextFile,
 		FileBytes: t.cfg.RunFileBytes,
 		NoFilter:  bottom,
+		Expiries:  expiries,
+
+		FilterKeys: filterKeys(t.cfg.Memory),
 	})
 }
 
 // openRun opens a run that a layout names.
 func (t *Tree) openRun(m *manifest.Run) (*sortedRun, error) {
-	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap, Cache: t.chunks}, writtenMeta(m.RunMeta))
+	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap, Cache: t.chunks, Files: t.files}, writtenMeta(m.RunMeta))
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +129,7 @@ func recordedMeta(m run.Meta) manifest.RunMeta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, manifest.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
@@ -125,7 +145,7 @@ func writtenMeta(m manifest.RunMeta) run.Meta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, run.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})

@@ -52,7 +52,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Rules:   rules,
 		Extract: census.moves,
 		Value:   view.stored,
-		Run:     t.newRunWriter(rules.Bottom),
+		Run:     t.newRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
 		Values:  t.newValueWriter, ValueBytes: t.segmentLimit(),
 	})
 	if err != nil {

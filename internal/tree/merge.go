@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
@@ -36,23 +37,28 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	work := Work{Kind: "merge", Reason: plan.Reason, Runs: len(inputs)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	sources := make([]iterator.Iterator, len(inputs))
+	expiries := make([][]entry.Expiring, len(inputs))
 	tombstones := make([]*tombstone.Set, len(inputs))
 	order := uint64(0)
 	for i, r := range inputs {
-		sources[i], tombstones[len(inputs)-1-i] = r.Iterator(), r.Tombstones()
+		tombstones[len(inputs)-1-i] = r.Tombstones()
 		order = max(order, r.order)
-		work.BytesIn += int64(r.Meta().FileBytes())
+		expiries[i] = r.Meta().Expiry
 	}
 	drops := t.drops.Load()
 	rules := t.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
+	var sources []iterator.Iterator
+	for _, r := range uncovered(inputs, &rules, view.layout) {
+		sources = append(sources, r.Iterator())
+		work.BytesIn += int64(r.Meta().FileBytes())
+	}
 	defer t.promise(int64(plan.Writes(view.layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
+		Run:     t.newRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
 		Rules:   rules,
 		Heal:    view.healing(),
-		Run:     t.newRunWriter(bottom),
 	}
 	if len(plan.Sort) > 0 {
 		work.Kind, work.Segments = "clustering", len(plan.Sort)

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 )
@@ -35,6 +36,8 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
 	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
+	t.files = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
+	t.files.Bits = pageio.NewBitMemory(cfg.Memory / bitsShare)
 	t.closing, t.close = context.WithCancelCause(context.Background())
 	t.full.left.Store(-1)
 	t.views.readers.freed = t.reclaimSoon
@@ -69,6 +72,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		t.journal = journal.New(journal.Config{
 			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, SegmentLimit: t.segmentLimit, NextNum: t.nextFile,
 			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap, NoSpace: t.journalFull,
+			Files: t.files, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
 		})
 	}
 	t.prepareBackground()
@@ -87,7 +91,16 @@ func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
 		}
 		view.runs = append(view.runs, r)
 	}
+	if err := t.openSegments(layout, view); err != nil {
+		return err
+	}
+	return t.openRemaps(layout, view)
+}
+
+// openSegments opens the segments that have their records.
+func (t *Tree) openSegments(layout *manifest.Layout, view *View) error {
 	var files []*valueFile
+	defer func() { view.segments = newSegmentIndex(files) }()
 	for _, s := range layout.Segments() {
 		if s.State().Status != manifest.Live {
 			continue
@@ -97,13 +110,14 @@ func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
 			return missing(err, "a segment that the manifest names")
 		}
 		files = append(files, f)
-		view.segments = newSegmentIndex(files)
 	}
-	return t.openRemaps(layout, view)
+	return nil
 }
 
 // openRemaps opens what leads to the records of relocated segments.
 func (t *Tree) openRemaps(layout *manifest.Layout, view *View) error {
+	var remaps []*valueFile
+	defer func() { view.segments = view.segments.with(remaps...) }()
 	for _, s := range layout.Segments() {
 		st := s.State()
 		if st.Status != manifest.Relocated {
@@ -117,7 +131,7 @@ func (t *Tree) openRemaps(layout *manifest.Layout, view *View) error {
 		if err != nil {
 			return missing(err, "a remap that the manifest names")
 		}
-		view.segments = view.segments.with(f)
+		remaps = append(remaps, f)
 	}
 	return nil
 }
@@ -140,7 +154,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 	var at entry.FileNum
 	begin, durable := startOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap,
+		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap, Files: t.files,
 	}, func(pos journal.Position, payload []byte, h frame.Header) error {
 		if pos.Segment != at && int(view.active().Bytes()) >= t.cfg.MemtableBytes {
 			view.tables = append([]*table{t.newTable()}, view.tables...)
@@ -156,12 +170,14 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 		return result, err
 	}
 	rec.CutBytes, rec.CutFrames = result.CutBytes, result.CutFrames
+	var files []*valueFile
+	defer func() { view.segments = view.segments.with(files...) }()
 	for _, s := range result.Segments {
 		f, err := t.openSegment(filename.Journal, s.Num, s.End, 0)
 		if err != nil {
 			return result, err
 		}
-		view.segments = view.segments.with(f)
+		files = append(files, f)
 		t.replayed = append(t.replayed, s)
 	}
 	for _, m := range view.tables {

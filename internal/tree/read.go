@@ -21,6 +21,7 @@ type Pin struct {
 	tree    *Tree
 	view    *View
 	version entry.Version
+	floors  map[entry.KeyspaceID]entry.Version // if a version was asked for, those of that moment
 }
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
@@ -52,6 +53,9 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 	if err := t.readable(at, visible); err != nil {
 		p.Release()
 		return nil, err
+	}
+	if at != 0 {
+		p.floors = t.floors.all()
 	}
 	return p, nil
 }
@@ -113,7 +117,7 @@ func (p *Pin) narrow(choose func(part *View)) (part *View, release func()) {
 // Release gives up the hold.
 func (p *Pin) Release() {
 	t := p.tree
-	p.view = nil
+	p.view, p.floors = nil, nil
 	t.leave(p.slot)
 	t.views.readers.pool.Put(p)
 }
@@ -173,7 +177,7 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 			}
 		}
 		// The filter of the oldest run would cost what its index costs.
-		if i < base && !r.MayContain(h) {
+		if i < base && !r.MayContain(key, h) {
 			continue
 		}
 		if found, err := r.Get(key, h, at, dst); found || err != nil {

@@ -123,3 +123,47 @@ func TestReleaseOfAYoungPinLooksForNothing(t *testing.T) {
 		t.Errorf("the old pin kicked %v", waiting)
 	}
 }
+
+// A reader keeps the memtable that it reads and none that came and went after it; work
+// on files keeps no memtable at all.
+func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
+	s := newStore(t, vfs.NewMem(), nil)
+	defer s.close()
+	s.must(s.commit(false, set("a", []byte("old"))))
+	reader := s.pin(0)
+	hold, err := s.tree.hold()
+	s.must(err)
+	files, release := hold.narrow(func(part *View) { part.tables = nil })
+	held := s.tree.views.current.Load().tables[0]
+	var passed []*table
+	for range 20 {
+		s.must(s.commit(false, set("a", []byte("new"))))
+		passed = append(passed, s.tree.views.current.Load().tables[0])
+		s.flush()
+	}
+	s.tree.reclaim()
+	for i, m := range passed[1:] { // the first is the one that the reader reads
+		if m.Len() != 0 {
+			t.Errorf("memtable %d was flushed and is still in memory", i+1)
+		}
+	}
+	if e, _, found := s.lookup(reader, "a"); !found || string(e) != "old" || held.Len() == 0 {
+		t.Errorf("the reader finds %q, %v", e, found)
+	}
+	if n := s.tree.Stats().Memory.Tables; n > 3 {
+		t.Errorf("%d memtables are in memory", n)
+	}
+	reader.Release()
+	s.tree.reclaim()
+	if held.Len() != 0 {
+		t.Error("work on files keeps a memtable")
+	}
+	if len(files.tables) != 0 {
+		t.Error("work on files has memtables")
+	}
+	release()
+	s.tree.reclaim()
+	if n := s.tree.Stats().Memory.Tables; n != 1 {
+		t.Errorf("%d memtables are in memory once nobody reads", n)
+	}
+}

@@ -59,7 +59,7 @@ func (t *Tree) state(v *View) policy.State {
 	t.mu.Lock()
 	s := t.stateLocked(v)
 	t.mu.Unlock()
-	s.Room, s.Dropped = t.room(), t.dropped()
+	s.Room, s.Dropped, s.Now = t.room(), t.dropped(), t.unixMilli()
 	return s
 }
 

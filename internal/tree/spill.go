@@ -44,12 +44,12 @@ type spilled struct {
 	end     sync.Once
 }
 
-// NewSpill returns an empty Spill. Runs of more than so many keys have no filter.
-func (t *Tree) NewSpill(filterKeys uint64) *Spill {
+// NewSpill returns an empty Spill.
+func (t *Tree) NewSpill() *Spill {
 	s := &spilled{tree: t, began: time.Now(), files: spill.New(spill.Config{
 		FS: t.cfg.FS, Dir: t.cfg.Dir, ValueDir: t.cfg.ValueDir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NextNum: t.nextFile,
-		SegmentBytes: t.cfg.SegmentBytes, RunFileBytes: t.cfg.RunFileBytes, FilterKeys: filterKeys, NoMap: t.cfg.NoMap, Cache: t.chunks,
-		Coder: &t.coder,
+		SegmentBytes: t.cfg.SegmentBytes, RunFileBytes: t.cfg.RunFileBytes, FilterKeys: filterKeys(t.cfg.Memory), NoMap: t.cfg.NoMap,
+		Coder: &t.coder, Cache: t.chunks, Files: t.files,
 	})}
 	h := &Spill{spilled: s}
 	h.cleanup = runtime.AddCleanup(h, (*spilled).discard, s)

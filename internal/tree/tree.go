@@ -23,6 +23,7 @@ import (
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/vfs"
@@ -42,6 +43,7 @@ type Config struct {
 	SegmentBytes  int64     // size at which a journal segment ends
 	RunFileBytes  int64     // size at which a file of a run ends
 	NoMap         bool      // read files without mapping them
+	OpenFiles     int       // file descriptors, at most; 0 = no limit
 	CacheBytes    int64     // of run chunks, where files are not mapped; 0 = a default
 	Retention     Retention // of the default keyspace
 	Now           func() time.Time
@@ -76,7 +78,8 @@ type Tree struct {
 	stats   counters
 	work    background
 	spares  recycle
-	chunks  *run.Cache // of runs whose files are not mapped
+	chunks  *run.Cache    // of runs whose files are not mapped
+	files   *pageio.Files // opens what is read
 	slowed  slowed
 	space   space
 	full    full
@@ -112,6 +115,9 @@ type Tree struct {
 }
 
 func (t *Tree) now() time.Time { return t.cfg.Now() }
+
+// unixMilli is the time by which entries expire.
+func (t *Tree) unixMilli() uint64 { return uint64(max(t.now().UnixMilli(), 0)) }
 
 // layout is that of the current View.
 func (t *Tree) layout() *manifest.Layout { return t.views.current.Load().layout }

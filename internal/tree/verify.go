@@ -19,12 +19,13 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 	if err != nil {
 		return err
 	}
-	defer hold.Release()
+	view, release := hold.narrow(func(part *View) { part.tables = nil })
+	defer release()
 	if err := reported(t.log.Verify(report), report); err != nil {
 		return err
 	}
-	layout := hold.view.layout
-	for _, f := range hold.view.segments.files {
+	layout := view.layout
+	for _, f := range view.segments.files {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -32,8 +33,8 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 			return err
 		}
 	}
-	for _, r := range hold.view.runs {
-		if err := reported(hold.view.verifyRun(ctx, r, report), report); err != nil {
+	for _, r := range view.runs {
+		if err := reported(view.verifyRun(ctx, r, report), report); err != nil {
 			return err
 		}
 	}

@@ -36,10 +36,11 @@ type table struct {
 	last entry.FileNum // newest of its journal segments; 0 while it has none
 	end  journal.Point // where they end, once it is sealed
 
-	separated      atomic.Int64 // entries whose values stayed in the journal
-	separatedBytes atomic.Int64 // of these values
-	bytes          atomic.Int64 // of the keys and the other values
-	dropped        atomic.Int64 // bytes of values, and of keys, of keyspaces that were dropped since, about
+	separated      atomic.Int64  // entries whose values stayed in the journal
+	separatedBytes atomic.Int64  // of these values
+	bytes          atomic.Int64  // of the keys and the other values
+	leastExpiry    atomic.Uint64 // Unix milliseconds; 0 = nothing expires
+	dropped        atomic.Int64  // bytes of values, and of keys, of keyspaces that were dropped since, about
 
 	// Bytes of separated values that entries replace, estimated by a sample, and of
 	// all that range tombstones hide:

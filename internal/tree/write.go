@@ -71,7 +71,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 // add decodes records and adds them to a memtable.
 func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	var e entry.Entry
-	bytes := int64(0)
+	bytes, expires := int64(0), uint64(0)
 	for offset := uint64(at.Offset); len(payload) > 0; {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
@@ -101,6 +101,9 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		} else if e.Value = r.Value; r.Raw != 0 {
 			return errs.NewCorruption(filename.Of(filename.Journal, at.Segment), int64(offset), "compressed value in a record of %d bytes", r.Size)
 		}
+		if e.Expires != 0 && (expires == 0 || e.Expires < expires) {
+			expires = e.Expires
+		}
 		bytes += int64(len(e.Key) + len(e.Value))
 		if err := to.Add(hash.Sum(t.cfg.Seed, r.Key), &e); err != nil {
 			return err
@@ -110,6 +113,9 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	}
 	to.last = max(to.last, at.Segment)
 	to.bytes.Add(bytes)
+	if expires != 0 && to.expires(expires) {
+		t.awaitTable(to)
+	}
 	return nil
 }
 

@@ -8,12 +8,14 @@ import (
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/offheap"
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
-// Builder makes chunks, one after the other. It reuses its memory.
+// Builder makes chunks, one after the other. It reuses its memory, and is ended
+// by Release.
 type Builder struct {
-	buf     []byte // header and entries; later the whole chunk
+	buf     []byte // header and entries; later the whole chunk; of mem
 	first   []byte // first key
 	last    []byte // last key, set by Finish
 	guess   int    // prefix length to begin the next chunk with
@@ -21,6 +23,7 @@ type Builder struct {
 	prev    int    // offset of the last entry, 0 if there is none
 	items   []hashindex.Item
 	fences  []fence // one for each block in which an entry begins
+	trailer []byte
 	layout  Layout
 	stats   Stats
 
@@ -31,11 +34,20 @@ type Builder struct {
 	block       int           // fence block in which the last entry begins, -1 without
 	hasVersion  bool          // there is a short entry
 	hasSegment  bool          // there is a short entry with a handle
-	spare       []byte
+
+	// Megabytes, which the collector would let as much grow beside as there is.
+	mem, spare offheap.Buffer
 }
 
 // NewBuilder returns a Builder at the start of its first chunk.
 func NewBuilder() *Builder { return &Builder{guess: math.MaxInt} }
+
+// Release gives the memory back, and that of the last chunk with it.
+func (b *Builder) Release() {
+	b.mem.Free()
+	b.spare.Free()
+	*b = Builder{guess: math.MaxInt}
+}
 
 type fence struct {
 	word  uint64
@@ -167,12 +179,13 @@ func (b *Builder) begin(key []byte) {
 	b.stats = Stats{}
 	b.shrinks = 0
 	b.hasVersion, b.hasSegment = false, false
-	b.restart(b.buf[:0])
+	b.restart()
 }
 
-// restart empties the lists of entries; buf becomes the buffer.
-func (b *Builder) restart(buf []byte) {
-	b.buf = zeroExtend(buf, HeaderSize)
+// restart empties the buffer and the lists of entries.
+func (b *Builder) restart() {
+	b.buf = b.buf[:0]
+	b.zeroExtend(HeaderSize)
 	b.items = b.items[:0]
 	b.fences = b.fences[:0]
 	b.prev, b.block = 0, -1
@@ -200,10 +213,9 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	old.End = len(b.buf)
 	key := append([]byte(nil), b.first[:b.layout.Prefix]...)
 	prefix := len(key)
-	next := b.spare
-	b.spare = b.buf
 	items := append([]hashindex.Item(nil), b.items...)
-	b.restart(next[:0])
+	b.mem, b.spare, b.buf = b.spare, b.mem, nil
+	b.restart()
 	b.layout.Prefix = p
 	b.stats = Stats{}
 	b.hasVersion, b.hasSegment = false, false
@@ -266,10 +278,13 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 		b.block = block
 	}
 	if !older {
+		if len(b.items) == cap(b.items) {
+			b.items = slices.Grow(b.items, len(b.items)+64) // append's steps would leave more behind
+		}
 		b.items = append(b.items, hashindex.Item{Hash: hash, Offset: uint32(off)})
 	}
 	if need := b.need(e); cap(b.buf)-off < need {
-		b.buf = slices.Grow(b.buf, need)
+		b.grow(off + need)
 	}
 	buf := b.buf[off:cap(b.buf)]
 	n := 0
@@ -306,6 +321,20 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
 	b.count(e, older)
 }
+
+// grow makes room for n bytes in all: twice as many as before, in few steps up to
+// the size of most chunks.
+func (b *Builder) grow(n int) {
+	n = max(n, 2*cap(b.buf))
+	if n > MaxEntries/16 {
+		n = max(n, usualSize)
+	}
+	b.buf = b.mem.Grow(b.buf, n)
+}
+
+// usualSize is what a full chunk takes, with index and trailer, unless its entries
+// are very small.
+const usualSize = MaxEntries + MaxEntries/4
 
 // putWide writes the wide form up to the suffix and returns its length.
 func putWide(buf []byte, e *entry.Entry, suffix int) int {
@@ -405,7 +434,7 @@ func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
 	b.layout.End = len(b.buf)
 	b.layout.Buckets = hashindex.Buckets(len(b.items))
 	index := b.layout.IndexStart()
-	b.buf = zeroExtend(b.buf, b.layout.TrailerStart())
+	b.zeroExtend(b.layout.TrailerStart())
 	hashindex.Build(b.buf[index:][:b.layout.Buckets*hashindex.BucketSize], b.items)
 	b.appendTrailer(id, offset)
 	trailer := b.buf[b.layout.TrailerStart():]
@@ -425,8 +454,8 @@ func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
 func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	start := len(b.buf)
 	l := &b.layout
-	t := binary.LittleEndian.AppendUint32(b.buf, 0) // checksum
-	t = binary.LittleEndian.AppendUint32(t, 0)      // length
+	t := binary.LittleEndian.AppendUint32(b.trailer[:0], 0) // checksum
+	t = binary.LittleEndian.AppendUint32(t, 0)              // length
 	t = binary.LittleEndian.AppendUint64(t, uint64(l.End))
 
 	t, at := AppendSection(t, secPrefix, Required)
@@ -461,7 +490,7 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 
 	t, at = AppendSection(t, secChecksums, Required)
 	for p := 0; p < start; p += PageSize {
-		t = binary.LittleEndian.AppendUint32(t, id.Sum(offset+int64(p), t[p:p+PageSize]))
+		t = binary.LittleEndian.AppendUint32(t, id.Sum(offset+int64(p), b.buf[p:p+PageSize]))
 	}
 	t = EndSection(t, at)
 
@@ -476,19 +505,21 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	t = b.stats.Append(t)
 	t = EndSection(t, at)
 
-	t = zeroExtend(t, pageCeil(len(t)))
-	binary.LittleEndian.PutUint32(t[start+4:], uint32(len(t)-start))
-	b.buf = t
+	size := pageCeil(len(t))
+	binary.LittleEndian.PutUint32(t[4:], uint32(size))
+	b.zeroExtend(start + size)
+	copy(b.buf[start:], t)
+	b.trailer = t
 }
 
 const indexNarrow = 1 // kind of a table of 32-bit slots
 
-func zeroExtend(b []byte, n int) []byte {
-	old := len(b)
-	if cap(b) < n {
-		b = append(make([]byte, 0, n+n/8), b...)
+// zeroExtend makes the buffer n bytes long.
+func (b *Builder) zeroExtend(n int) {
+	old := len(b.buf)
+	if cap(b.buf) < n {
+		b.grow(n)
 	}
-	b = b[:n]
-	clear(b[old:])
-	return b
+	b.buf = b.buf[:n]
+	clear(b.buf[old:])
 }

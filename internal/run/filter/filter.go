@@ -3,8 +3,12 @@
 // can be under way together.
 package filter
 
+import "encoding/binary"
+
 // KeysPerWord sets the size: about 16 bits a key, and so about 1.5 % false answers.
 const KeysPerWord = 4
+
+const wordBytes = 8
 
 // Words is the length of the filter of n keys.
 func Words(n int) int { return (n + KeysPerWord - 1) / KeysPerWord }
@@ -17,11 +21,18 @@ func Mask(hash uint64) uint64 {
 // Index is the word of n, at least one, in which a key with this hash sets its bits.
 func Index(hash uint64, n int) int { return int(hash >> 32 * uint64(n) >> 32) }
 
-// Filter is the words of a filter. An empty one holds nothing back.
-type Filter []uint64
+// Filter is the words of a filter as a file has them, so that it may be read in
+// place. An empty one holds nothing back.
+type Filter []byte
+
+// New returns a filter of so many words.
+func New(words int) Filter { return make(Filter, words*wordBytes) }
 
 // Add enters a key; the filter must not be empty.
-func (f Filter) Add(hash uint64) { f[Index(hash, len(f))] |= Mask(hash) }
+func (f Filter) Add(hash uint64) {
+	word := f[Index(hash, len(f)/wordBytes)*wordBytes:]
+	binary.LittleEndian.PutUint64(word, binary.LittleEndian.Uint64(word)|Mask(hash))
+}
 
 // Word is what Mask(hash) is to be compared with: the key may be there only if
 // the word has all bits of the mask. Loading the words of several filters before
@@ -30,7 +41,7 @@ func (f Filter) Word(hash uint64) uint64 {
 	if len(f) == 0 {
 		return ^uint64(0)
 	}
-	return f[Index(hash, len(f))]
+	return binary.LittleEndian.Uint64(f[Index(hash, len(f)/wordBytes)*wordBytes:])
 }
 
 // MayContain is false only if no key with this hash was added.

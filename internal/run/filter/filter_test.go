@@ -9,7 +9,7 @@ func TestFilterHasNoFalseNegatives(t *testing.T) {
 	const seed = 5
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, n := range []int{1, 3, 1000, 100000} {
-		f := make(Filter, Words(n))
+		f := New(Words(n))
 		hashes := make([]uint64, n)
 		for i := range hashes {
 			hashes[i] = r.Uint64()

@@ -1,0 +1,224 @@
+package run
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/run/filter"
+)
+
+// A run of few keys has one filter, written when it is finished. To write that of
+// a large run in one piece would take memory for all of its keys, so there each
+// filter is for the keys of some chunks that follow each other.
+
+// DefaultFilterKeys is for how many keys a filter is made at most, and a few more.
+const DefaultFilterKeys = 1 << 18
+
+// pageWords makes filters between chunks end on a page.
+const pageWords = chunk.PageSize / 8
+
+// filterRecord says where a filter is.
+type filterRecord struct {
+	chunks        uint32 // of the run, after those of the filter before; 0: all
+	checksum      uint32
+	offset, words uint64
+}
+
+const filterRecordSize = 24
+
+// appendFilters appends the sections of a directory for its filters.
+func appendFilters(b []byte, d *directory) []byte {
+	if f := &d.filter; f.words > 0 {
+		var at int
+		b, at = chunk.AppendSection(b, secFilter, 0)
+		b = binary.LittleEndian.AppendUint32(b, filterWords)
+		b = f.appendPlace(b)
+		b = chunk.EndSection(b, at)
+	}
+	if len(d.parts) > 0 {
+		var at int
+		b, at = chunk.AppendSection(b, secFilters, 0)
+		b = binary.LittleEndian.AppendUint32(b, filterWords)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(d.parts)))
+		for i := range d.parts {
+			b = binary.LittleEndian.AppendUint32(b, d.parts[i].chunks)
+			b = d.parts[i].appendPlace(b)
+		}
+		b = chunk.EndSection(b, at)
+	}
+	return b
+}
+
+func (f *filterRecord) appendPlace(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, f.checksum)
+	b = binary.LittleEndian.AppendUint64(b, f.offset)
+	return binary.LittleEndian.AppendUint64(b, f.words)
+}
+
+// decodePlace decodes what appendPlace appends; the filter must end before end.
+func (f *filterRecord) decodePlace(p []byte, end uint64) error {
+	f.checksum = binary.LittleEndian.Uint32(p)
+	f.offset, f.words = binary.LittleEndian.Uint64(p[4:]), binary.LittleEndian.Uint64(p[12:])
+	if f.offset > end || f.words > (end-f.offset)/8 {
+		return fmt.Errorf("filter of %d words at %d", f.words, f.offset)
+	}
+	return nil
+}
+
+// decodeFilter decodes the section of a filter for the whole run. One of another
+// kind is as good as none.
+func (d *directory) decodeFilter(p []byte, end uint64) error {
+	if len(p) < filterRecordSize || binary.LittleEndian.Uint32(p) != filterWords {
+		return nil
+	}
+	return d.filter.decodePlace(p[4:], end)
+}
+
+// decodeFilters decodes the section of filters for some chunks each.
+func (d *directory) decodeFilters(p []byte, end uint64) error {
+	if len(p) < 8 || binary.LittleEndian.Uint32(p) != filterWords {
+		return nil
+	}
+	n, p := binary.LittleEndian.Uint32(p[4:]), p[8:]
+	if uint64(n) > uint64(len(p))/filterRecordSize {
+		return fmt.Errorf("%d filters in %d bytes", n, len(p))
+	}
+	d.parts = make([]filterRecord, n)
+	for i := range d.parts {
+		f := &d.parts[i]
+		f.chunks = binary.LittleEndian.Uint32(p)
+		if err := f.decodePlace(p[4:], end); err != nil {
+			return err
+		}
+		if f.chunks == 0 || f.words == 0 {
+			return fmt.Errorf("filter of %d words for %d chunks", f.words, f.chunks)
+		}
+		p = p[filterRecordSize:]
+	}
+	return nil
+}
+
+// cutFilter writes the filter of the chunks since the last one, if they have
+// enough keys.
+func (w *Writer) cutFilter() error {
+	if len(w.hashes) < w.cfg.FilterKeys {
+		return nil
+	}
+	return w.writePart()
+}
+
+// writePart writes the filter of the chunks since the last one, whole pages.
+func (w *Writer) writePart() error {
+	n := (filter.Words(len(w.hashes)) + pageWords - 1) / pageWords * pageWords
+	f, err := w.writeWords(max(n, pageWords))
+	if err != nil {
+		return err
+	}
+	f.chunks = uint32(w.chunks - w.filtered)
+	w.filtered = w.chunks
+	w.dir.parts = append(w.dir.parts, f)
+	w.dirBytes += filterRecordSize
+	return nil
+}
+
+// writeFilter writes what filters are still to be written.
+func (w *Writer) writeFilter() error {
+	switch {
+	case w.cfg.NoFilter || w.filtered == w.chunks:
+		return nil
+	case w.filtered > 0:
+		return w.writePart()
+	case len(w.hashes) == 0:
+		return nil
+	}
+	f, err := w.writeWords(filter.Words(len(w.hashes)))
+	w.dir.filter = f
+	return err
+}
+
+func (w *Writer) writeWords(n int) (filterRecord, error) {
+	f := filter.New(n)
+	for _, h := range w.hashes {
+		f.Add(h)
+	}
+	w.hashes = w.hashes[:0]
+	r := filterRecord{offset: uint64(w.offset), words: uint64(n), checksum: w.id.Sum(w.offset, f)}
+	return r, w.write(f)
+}
+
+// readFilters reads the filters of the run whose files and directories are
+// open: in place where they are mapped.
+func (r *Reader) readFilters() (err error) {
+	last := r.files[len(r.files)-1]
+	if last.dir.filter.words > 0 {
+		r.filter, err = last.readFilter(&last.dir.filter)
+		return err
+	}
+	for _, f := range r.files {
+		for i := range f.dir.parts {
+			at := &f.dir.parts[i]
+			if uint64(len(r.parts))+uint64(at.chunks) > uint64(len(r.dir)) {
+				return errs.NewCorruption(f.name, int64(at.offset), "filter is for chunks that the run doesn't have")
+			}
+			part, err := f.readFilter(at)
+			if err != nil {
+				return err
+			}
+			for range at.chunks {
+				r.parts = append(r.parts, part)
+			}
+		}
+	}
+	if len(r.parts) > 0 {
+		// What no filter is for may be there: empty ones hold nothing back.
+		r.parts = append(r.parts, make([]filter.Filter, len(r.dir)-len(r.parts))...)
+	}
+	return nil
+}
+
+// readFilter reads and checks one filter.
+func (f *file) readFilter(at *filterRecord) (words filter.Filter, err error) {
+	if at.words > math.MaxInt32 {
+		return nil, errs.NewCorruption(f.name, int64(at.offset), "filter of %d words", at.words)
+	}
+	defer pageio.Guard(pageio.Arm(), &err, f.name)
+	n := int(at.words) * 8
+	if err := f.Prime(int64(at.offset), n); err != nil {
+		return nil, err
+	}
+	b, err := f.Bytes(int64(at.offset), n)
+	if err != nil {
+		return nil, err
+	}
+	if got := f.id.Sum(int64(at.offset), b); got != at.checksum {
+		return nil, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
+	}
+	return b, nil
+}
+
+// FilterBytes is what the filters take in memory that is not mapped.
+func (r *Reader) FilterBytes() (n int64) {
+	for _, f := range r.files {
+		if f.Mapped() != nil {
+			continue
+		}
+		n += int64(f.dir.filter.words) * 8
+		for i := range f.dir.parts {
+			n += int64(f.dir.parts[i].words) * 8
+		}
+	}
+	return n
+}
+
+// MayContain is false only if no version of the key, which has this hash, is in the run.
+func (r *Reader) MayContain(key []byte, hash uint64) bool {
+	if r.parts == nil {
+		return r.filter.MayContain(hash)
+	}
+	i := r.keys.search(key)
+	return i < len(r.parts) && r.parts[i].MayContain(hash)
+}
