@@ -38,7 +38,7 @@ func (f *flat) Value(_ []byte, e *entry.Entry, _ []byte) ([]byte, error) { retur
 func (f *flat) Touch(*entry.Entry) bool                                  { return true }
 func (f *flat) Holds(entry.KeyspaceID) bool                              { return true }
 func (f *flat) Floor(entry.KeyspaceID) entry.Version                     { return 0 }
-func (f *flat) Cover() *tombstone.Cover                                  { return nil }
+func (f *flat) Cover(bool) *tombstone.Cover                              { return nil }
 func (f *flat) Jump(*entry.Entry) uint64                                 { return 0 }
 func (f *flat) Scattered(uint64)                                         {}
 func (f *flat) Iterator() iterator.Iterator                              { return &flatIterator{entries: f.entries} }

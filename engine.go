@@ -61,8 +61,9 @@ type pin interface {
 	// Iterator walks all versions, also those newer than Version and those that
 	// range tombstones cover.
 	Iterator() iterator.Iterator
-	// Cover is what range tombstones up to Version cover; nil if there are none.
-	Cover() *tombstone.Cover
+	// Cover is what range tombstones up to Version cover and, with voids, ranges in
+	// which nothing is left; nil if there are none.
+	Cover(voids bool) *tombstone.Cover
 	Release()
 }
 

@@ -263,7 +263,7 @@ func (p *fakePin) Touch(n *entry.Entry) bool  { p.check(); return n.Version%2 ==
 
 func (p *fakePin) Iterator() iterator.Iterator { return &fakeIterator{pin: p, i: -1} }
 
-func (p *fakePin) Cover() *tombstone.Cover {
+func (p *fakePin) Cover(bool) *tombstone.Cover {
 	p.check()
 	return tombstone.NewCover(p.at, p.e.deletes.Load())
 }

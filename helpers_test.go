@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
@@ -109,3 +111,15 @@ func (c *counting) SkipLT(key []byte, v entry.Version) bool {
 	c.moves++
 	return c.Iterator.SkipLT(key, v)
 }
+
+// clock is a time that a test sets while a store works.
+type clock struct{ ms atomic.Int64 }
+
+func newClock(ms int64) *clock {
+	c := new(clock)
+	c.ms.Store(ms)
+	return c
+}
+
+func (c *clock) now() time.Time      { return time.UnixMilli(c.ms.Load()) }
+func (c *clock) add(d time.Duration) { c.ms.Add(d.Milliseconds()) }

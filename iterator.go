@@ -92,7 +92,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	w.key = it.firstKey[:0]
 	w.txn, w.src, w.at, w.since, w.all = t.transaction, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
 	w.lo, w.hi = o.bounds(t.space)
-	cover := t.pin.Cover()
+	cover := t.pin.Cover(!w.all)
 	if w.all && (cover != nil || t.writes != nil) {
 		w.marks = &markers{Iterator: w.src, at: w.at}
 		w.src = w.marks

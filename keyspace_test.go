@@ -125,9 +125,8 @@ func TestKeyspacesAreDurable(t *testing.T) {
 
 // Each keyspace has a threshold, a time to live and retention of its own.
 func TestKeyspaceOptions(t *testing.T) {
-	var now time.Time
-	now = time.UnixMilli(1_000_000)
-	db := openTest(t, Options{Now: func() time.Time { return now }})
+	now := newClock(1_000_000)
+	db := openTest(t, Options{Now: now.now})
 	all := keyspace(t, db, "all", KeyspaceOptions{ValueThreshold: -1, Versions: Retention{Versions: 100}})
 	brief := keyspace(t, db, "brief", KeyspaceOptions{ValueThreshold: 100, TTL: time.Second})
 	for i := range 5 {
@@ -149,12 +148,12 @@ func TestKeyspaceOptions(t *testing.T) {
 	if m := db.Metrics(); m.Tree.SegmentBytes == 0 {
 		t.Error("no value of 300 bytes is out of the tree")
 	}
-	now = now.Add(time.Minute)
+	now.add(time.Minute)
 	wantEqual(t, "expired", must2(brief.Has(b("k"))), false)
 	wantEqual(t, "not expired", must2(all.Has(b("k"))), true)
 	must(t, brief.SetOptions(KeyspaceOptions{}))
 	must(t, brief.Set(b("k"), nil))
-	now = now.Add(time.Hour)
+	now.add(time.Hour)
 	wantEqual(t, "not expired now", must2(brief.Has(b("k"))), true)
 	must(t, all.SetOptions(KeyspaceOptions{}))
 	must(t, db.Compact(t.Context()))
@@ -173,8 +172,8 @@ func TestKeyspaceOptions(t *testing.T) {
 // something else. A keyspace has no history from before it was made.
 func TestReadAtOfKeyspaces(t *testing.T) {
 	fs := vfs.NewMem()
-	now := time.UnixMilli(1_000_000)
-	o := Options{Dir: "/s", FS: fs, Now: func() time.Time { return now }}
+	now := newClock(1_000_000)
+	o := Options{Dir: "/s", FS: fs, Now: now.now}
 	db, err := Open(o)
 	must(t, err)
 	set(t, db, "k=-1")
@@ -187,7 +186,7 @@ func TestReadAtOfKeyspaces(t *testing.T) {
 			return errors.Join(put(txn, kv), put(txn.In(aged), kv), put(txn.In(counted), kv))
 		}))
 		must(t, db.Flush(t.Context())) // takes a sample of the clock
-		now = now.Add(time.Minute)
+		now.add(time.Minute)
 	}
 	gone := ErrVersionGone.Error()
 	for _, step := range []func(context.Context) error{db.Flush, db.Compact, db.Compact} {
@@ -232,7 +231,7 @@ func TestReadAtOfKeyspaces(t *testing.T) {
 	// More retention brings nothing back, less lets go.
 	must(t, counted.SetOptions(KeyspaceOptions{Versions: Retention{Age: time.Hour}}))
 	must(t, aged.SetOptions(KeyspaceOptions{Versions: Retention{Age: time.Millisecond}}))
-	now = now.Add(time.Minute)
+	now.add(time.Minute)
 	must(t, counted.Set(b("x"), nil))
 	must(t, db.Compact(t.Context()))
 	must(t, counted.Set(b("x"), nil))

@@ -201,14 +201,14 @@ func TestReadPendingWritesStay(t *testing.T) {
 }
 
 func TestExpiry(t *testing.T) {
-	now := time.UnixMilli(1_700_000_000_000)
+	now := newClock(1_700_000_000_000)
 	db := openTest(t, Options{
-		Now:              func() time.Time { return now },
+		Now:              now.now,
 		KeyspaceDefaults: KeyspaceOptions{TTL: time.Hour},
 	})
 	must(t, db.Update(func(txn *Txn) error {
 		must(t, txn.SetEntry(NewEntry(b("ttl"), b("1")).WithTTL(1500*time.Microsecond)))
-		must(t, txn.SetEntry(NewEntry(b("at"), b("1")).WithExpiry(now.Add(time.Second))))
+		must(t, txn.SetEntry(NewEntry(b("at"), b("1")).WithExpiry(now.now().Add(time.Second))))
 		must(t, txn.SetEntry(NewEntry(b("past"), b("1")).WithExpiry(time.Unix(-5, 0))))
 		must(t, txn.SetEntry(NewEntry(b("default"), b("1")).WithMeta(7)))
 		wantEqual(t, "pending and expired", get(txn, "past"), "-")
@@ -216,7 +216,7 @@ func TestExpiry(t *testing.T) {
 	}))
 	at := func(d time.Duration, want string) {
 		t.Helper()
-		now = time.UnixMilli(1_700_000_000_000).Add(d)
+		now.ms.Store(1_700_000_000_000 + d.Milliseconds())
 		must(t, db.View(func(txn *Txn) error {
 			wantEqual(t, "scan", show(txn.All()), want)
 			return nil
@@ -232,7 +232,7 @@ func TestExpiry(t *testing.T) {
 		wantEqual(t, "meta", it.Meta(), 7)
 		wantEqual(t, "expires", it.ExpiresAt().UnixMilli(), 1_700_000_000_000+3_600_000)
 		wantEqual(t, "value is copied to", string(must2(it.ValueCopy(b("xxxx")))), "1")
-		now = now.Add(2 * time.Hour) // the clock is read once a transaction
+		now.add(2 * time.Hour) // the clock is read once a transaction
 		_, err = txn.Get(b("default"))
 		return err
 	}))

@@ -15,7 +15,8 @@ type Priority int
 
 // The priorities.
 const (
-	Flush Priority = iota
+	Brief Priority = iota // takes milliseconds, and waits for nothing
+	Flush
 	Merge
 	Cleanup
 
@@ -25,6 +26,8 @@ const (
 // String is the priority in one word.
 func (p Priority) String() string {
 	switch p {
+	case Brief:
+		return "brief"
 	case Flush:
 		return "flush"
 	case Merge:
@@ -39,6 +42,7 @@ func (p Priority) String() string {
 type Options struct {
 	// Workers is how many tasks may run at once; 0 = 2, at least 1. With two or
 	// more, the last free one is kept for Flush: a flush never waits for a merge.
+	// One Brief task may run besides.
 	Workers int
 	// Manual pools run nothing by themselves: a test calls Step and Idle.
 	Manual bool
@@ -58,7 +62,8 @@ type Pool struct {
 	mu      sync.Mutex
 	queue   [priorities][]*Task
 	running int // tasks that run now
-	low     int // of them, those that are not Flush
+	brief   int // of them, those that are Brief,
+	low     int // and those that are neither Brief nor Flush
 	paused  int // Pause calls without their Resume
 	closed  bool
 	delayed map[*Delayed]struct{} // with a run to come
@@ -92,7 +97,7 @@ type Task struct {
 
 // Task makes a task that calls run, whose context ends with Close.
 func (p *Pool) Task(priority Priority, name string, run func(context.Context) error) *Task {
-	return &Task{pool: p, name: name, priority: min(max(priority, Flush), Cleanup), run: run}
+	return &Task{pool: p, name: name, priority: min(max(priority, Brief), Cleanup), run: run}
 }
 
 // Kick has the task run once more, from its start, after this call. Kicks that
@@ -125,12 +130,12 @@ func (p *Pool) startLocked() {
 
 // takeLocked takes the first task that may run now off the queue.
 func (p *Pool) takeLocked() *Task {
-	if p.closed || p.paused > 0 || p.running >= p.o.Workers {
+	if p.closed || p.paused > 0 {
 		return nil
 	}
 	for priority := range p.queue {
-		if priority != int(Flush) && p.o.Workers > 1 && p.low >= p.o.Workers-1 {
-			return nil
+		if !p.roomLocked(Priority(priority)) {
+			continue
 		}
 		for i, t := range p.queue[priority] {
 			if !t.running {
@@ -143,6 +148,17 @@ func (p *Pool) takeLocked() *Task {
 	return nil
 }
 
+// roomLocked reports whether one more task of this priority may run.
+func (p *Pool) roomLocked(priority Priority) bool {
+	switch {
+	case priority == Brief:
+		return p.brief == 0
+	case p.running-p.brief >= p.o.Workers:
+		return false
+	}
+	return priority == Flush || p.o.Workers == 1 || p.low < p.o.Workers-1
+}
+
 func (p *Pool) removeLocked(priority, i int) {
 	q := p.queue[priority]
 	copy(q[i:], q[i+1:])
@@ -153,8 +169,15 @@ func (p *Pool) removeLocked(priority, i int) {
 func (p *Pool) beginLocked(t *Task) {
 	t.queued, t.running = false, true
 	p.running++
-	if t.priority != Flush {
-		p.low++
+	p.countLocked(t.priority, 1)
+}
+
+func (p *Pool) countLocked(priority Priority, n int) {
+	switch {
+	case priority == Brief:
+		p.brief += n
+	case priority != Flush:
+		p.low += n
 	}
 }
 
@@ -181,9 +204,7 @@ func (p *Pool) runOne(t *Task) error {
 func (p *Pool) endLocked(t *Task) {
 	t.running = false
 	p.running--
-	if t.priority != Flush {
-		p.low--
-	}
+	p.countLocked(t.priority, -1)
 	close(p.changed)
 	p.changed = make(chan struct{})
 }

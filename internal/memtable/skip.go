@@ -9,6 +9,9 @@ import (
 // Few entries of a table are newer than a tombstone, as a rule, and these came
 // last: those that must not be skipped are found among them.
 
+// skipMax is how many newer entries are looked at rather than all older ones.
+const skipMax = 1 << 15
+
 // SkipGE seeks, unless too many entries are newer than v.
 func (c *cursor) SkipGE(key []byte, v entry.Version) bool {
 	if c.level < 0 || bytes.Compare(c.entry.Key, key) >= 0 {
@@ -57,7 +60,7 @@ func (c *cursor) since(v entry.Version, fn func(key []byte)) bool {
 	switch {
 	case !ok || entry.Version(t.newest.Load()) < v || m.place >= c.view.end:
 		return true
-	case c.view.count-m.count > scanMax:
+	case c.view.count-m.count > skipMax:
 		return false
 	}
 	t.walk(m.place, c.view.end, func(_ ref, r *record) bool {

@@ -24,7 +24,7 @@ type Cover struct {
 
 // NewCover returns the Cover of the tombstones up to at; nil if there are none.
 func NewCover(at entry.Version, sets ...*Set) *Cover {
-	sets = slices.DeleteFunc(sets, func(s *Set) bool { return s == nil || s.min > at })
+	sets = slices.DeleteFunc(sets, func(s *Set) bool { return s == nil || s.min > at+s.ahead })
 	if len(sets) == 0 {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 	}
 	for _, s := range c.sets {
 		if s.max > newest {
-			newest = max(newest, s.Newest(key, min(v-1, c.at)))
+			newest = max(newest, s.Newest(key, min(v-1, c.at+s.ahead)))
 		}
 	}
 	return newest
@@ -97,13 +97,13 @@ func (c *Cover) look(key []byte) {
 			continue
 		}
 		for _, n := range slices.Backward(s.roots) {
-			c.lookIn(n, key)
+			c.lookIn(n, key, c.at+s.ahead)
 		}
 	}
 }
 
-func (c *Cover) lookIn(n *node, key []byte) {
-	if n.max <= c.version || n.min > c.at {
+func (c *Cover) lookIn(n *node, key []byte, at entry.Version) {
+	if n.max <= c.version || n.min > at {
 		return
 	}
 	i, covered := n.spans.find(key)
@@ -113,12 +113,12 @@ func (c *Cover) lookIn(n *node, key []byte) {
 	}
 	s := &n.spans[i]
 	c.within(s.Lo, s.Hi)
-	if s.Version <= c.at {
+	if s.Version <= at {
 		c.version = max(c.version, s.Version)
 		return
 	}
 	for _, child := range slices.Backward(n.children) {
-		c.lookIn(child, key)
+		c.lookIn(child, key, at)
 	}
 }
 

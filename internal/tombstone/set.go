@@ -21,6 +21,7 @@ type Set struct {
 	bytes int
 	min   entry.Version
 	max   entry.Version
+	ahead entry.Version // 1: of voids, which readers see from the version before on
 }
 
 // node is some tombstones that arrived one after the other.
@@ -47,6 +48,7 @@ func New(tombstones ...Tombstone) *Set {
 func (s *Set) With(t Tombstone) *Set {
 	n := &Set{count: 1, bytes: len(t.Lo) + len(t.Hi), min: t.Version, max: t.Version}
 	if s != nil {
+		n.ahead = s.ahead
 		n.roots = slices.Clone(s.roots)
 		n.count, n.bytes = s.count+1, s.bytes+n.bytes
 		n.min, n.max = min(s.min, t.Version), max(s.max, t.Version)

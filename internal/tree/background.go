@@ -22,6 +22,7 @@ type background struct {
 	collect *jobs.Task
 	fold    *jobs.Task // seals the memtable, so that it is flushed
 	tidy    *jobs.Task
+	voids   *jobs.Task    // looks for what deletes have emptied
 	idle    *jobs.Delayed // folds down what is left once writers are silent
 	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
 
@@ -37,6 +38,7 @@ func (t *Tree) prepareBackground() {
 	t.work.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
 	t.work.merge = pool.Task(jobs.Merge, "merge", func(ctx context.Context) error { return t.runMerge(ctx, false) })
 	t.work.collect = pool.Task(jobs.Cleanup, "collect", t.runCollect)
+	t.work.voids = pool.Task(jobs.Brief, "voids", t.runVoids)
 	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
 	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
@@ -52,6 +54,9 @@ const maxReplayed = 4
 // Start lets background work begin, once whatever cfg.Exclusive needs is there.
 func (t *Tree) Start() {
 	t.survey()
+	if len(t.replayed) > 0 {
+		t.work.voids.Kick()
+	}
 	if len(t.replayed) > maxReplayed {
 		t.work.fold.Kick()
 	}
@@ -183,6 +188,9 @@ const (
 func (t *Tree) sealIfHiding() error {
 	v := t.views.current.Load()
 	active := v.active()
+	if active.note(t.Visible()) {
+		t.work.voids.Kick()
+	}
 	var values, entries uint64
 	for _, r := range v.layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // change is what a finished piece of work takes out of the View.
@@ -16,7 +17,8 @@ type change struct {
 	tables []*table
 	runs   []*sortedRun
 	since  *manifest.Layout // what a collection knew when it began
-	hidden int64            // of the run that is added, see sortedRun
+	voids  *tombstone.Set   // of the run that is added, see sortedRun
+	hidden int64            // likewise
 	drops  uint64           // of keyspaces, when it began
 }
 
@@ -217,7 +219,7 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		next.runs = slices.DeleteFunc(next.runs, func(r *sortedRun) bool { return slices.Contains(c.runs, r) })
 	}
 	for _, r := range added.runs {
-		r.order, r.hidden = layout.Run(r.id).Order, c.hidden
+		r.order, r.voids, r.hidden = layout.Run(r.id).Order, c.voids, c.hidden
 	}
 	if c.drops != t.drops.Load() { // it did not leave everything out
 		eachDropped(layout, func(lo, hi []byte) { noteDropped(nil, added.runs, lo, hi) })

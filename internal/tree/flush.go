@@ -71,7 +71,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	change := change{tables: []*table{sealed}, hidden: t.hiddenBy(sealed), drops: drops}
+	change := change{tables: []*table{sealed}, voids: t.flushedVoids(sealed, view.runs), hidden: t.hiddenBy(sealed), drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

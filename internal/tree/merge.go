@@ -76,7 +76,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
-	if err := t.conclude(edit, &out, change{runs: inputs, hidden: stillHidden(inputs, &out, bottom), drops: drops}); err != nil {
+	if err := t.conclude(edit, &out, change{runs: inputs, voids: keptVoids(inputs, bottom), hidden: stillHidden(inputs, &out, bottom), drops: drops}); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
 	work.done(&out)

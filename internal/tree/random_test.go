@@ -104,7 +104,7 @@ func (w *wanderer) walked(p *Pin) string {
 	var last string
 	it := p.Iterator()
 	defer it.Close()
-	cover := p.Cover()
+	cover := p.Cover(true)
 	for ok := it.First(); ok; ok = it.Next() {
 		e := it.Entry()
 		if e.Version > p.Version() || string(e.Key) == last {

@@ -267,19 +267,26 @@ func (p *Pin) Touch(e *entry.Entry) bool {
 func (p *Pin) Iterator() iterator.Iterator { return p.view.iterator() }
 
 // Cover is what range tombstones up to the Pin's version cover; nil if there are
-// none.
-func (p *Pin) Cover() *tombstone.Cover { return p.view.cover(p.version) }
+// none. With voids it has ranges too in which everything was deleted key by key:
+// that is for readers who skip what is deleted, not for history.
+func (p *Pin) Cover(voids bool) *tombstone.Cover { return p.view.cover(p.version, voids) }
 
-func (v *View) cover(at entry.Version) *tombstone.Cover {
+func (v *View) cover(at entry.Version, voids bool) *tombstone.Cover {
 	var sets []*tombstone.Set
 	for _, t := range v.tables {
 		if d := t.Tombstones(); d != nil {
+			sets = append(sets, d)
+		}
+		if d := t.voids.Load(); voids && d != nil {
 			sets = append(sets, d)
 		}
 	}
 	for _, r := range v.runs {
 		if d := r.Tombstones(); d != nil {
 			sets = append(sets, d)
+		}
+		if voids && r.voids != nil {
+			sets = append(sets, r.voids)
 		}
 	}
 	return tombstone.NewCover(at, sets...)

@@ -199,7 +199,7 @@ func (t *Tree) lookAtRange(record []byte) {
 // uncovered is how much runs have in [lo, hi) that no tombstone up to v hides, or
 // less if there are very many of these.
 func (v *View) uncovered(lo, hi []byte, at entry.Version) (n int64) {
-	cover := v.cover(at)
+	cover := v.cover(at, false)
 	for range mostStretches {
 		next := hi
 		covered := false

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // View is what a reader sees: the memtables, the runs and the segments that
@@ -47,6 +48,10 @@ type table struct {
 	replaced atomic.Int64 // in older memtables and runs
 	outdated atomic.Int64 // in this one
 	replayed bool         // it has entries that no sample was taken of
+
+	deletes    deletes
+	unsearched unsearched
+	voids      atomic.Pointer[tombstone.Set] // see voids.go
 }
 
 // sortedRun is an open run.
@@ -57,7 +62,8 @@ type sortedRun struct {
 	order   uint64       // age: greater is newer
 	dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
 
-	hidden int64 // bytes of separated values of older runs that it replaces, estimated; noHidden = not known
+	voids  *tombstone.Set // see voids.go
+	hidden int64          // bytes of separated values of older runs that it replaces, estimated; noHidden = not known
 }
 
 // valueFile is an open segment, or what leads to where its records are now.

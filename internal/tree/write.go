@@ -71,7 +71,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 // add decodes records and adds them to a memtable.
 func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	var e entry.Entry
-	bytes, expires := int64(0), uint64(0)
+	bytes, expires, noted := int64(0), uint64(0), false
 	for offset := uint64(at.Offset); len(payload) > 0; {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
@@ -88,6 +88,9 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		}
 		if !r.Kind.Known() {
 			return fmt.Errorf("segment %d at %d: %w: record of kind %d", at.Segment, offset, errs.ErrFormat, r.Kind)
+		}
+		if r.Kind == entry.Delete {
+			noted = to.deletes.add(r.Key, t.voidStep()) || noted
 		}
 		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 		// A shorter record would share its granule with others, and could not be
@@ -113,6 +116,10 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	}
 	to.last = max(to.last, at.Segment)
 	to.bytes.Add(bytes)
+	if noted {
+		to.note(e.Version)
+		t.noted = t.work.voids != nil // else it is a replay; Start looks
+	}
 	if expires != 0 && to.expires(expires) {
 		t.awaitTable(to)
 	}
@@ -138,7 +145,13 @@ func (t *Tree) follow(num entry.FileNum) error {
 }
 
 // Publish makes everything up to v visible.
-func (t *Tree) Publish(v entry.Version) { t.published.Store(uint64(v)) }
+func (t *Tree) Publish(v entry.Version) {
+	t.published.Store(uint64(v))
+	if t.noted {
+		t.noted = false
+		t.work.voids.Kick()
+	}
+}
 
 // Visible is the newest published version.
 func (t *Tree) Visible() entry.Version { return entry.Version(t.published.Load()) }
