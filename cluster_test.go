@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/brockdb/brock/vfs"
 )
 
 // clusterStore is loaded with values in random order, which then lie in the
@@ -19,19 +17,19 @@ type clusterStore struct {
 	told chan WorkInfo
 }
 
-const clusterKeys = 12_000
+const clusterKeys = 3_000
 
 func clusterKey(i int) []byte { return fmt.Appendf(nil, "key %06d", i) }
 
 // clusterValue differs from key to key, and from one time of writing to the next.
 func clusterValue(i, time int) []byte {
-	return bytes.Repeat(fmt.Appendf(nil, "%08d at %04d, ", i, time), 1000/18)
+	return bytes.Repeat(fmt.Appendf(nil, "%08d at %04d, ", i, time), 4000/18)
 }
 
 func newClusterStore(t *testing.T, change func(*Options)) *clusterStore {
 	t.Helper()
 	s := &clusterStore{t: t, told: make(chan WorkInfo, 100)}
-	o := Options{Dir: "/s", FS: vfs.NewMem(), Durability: Buffered,
+	o := Options{Dir: t.TempDir(), Durability: Buffered,
 		Tuning:      Tuning{MemtableSize: 1 << 20, SegmentSize: 8 << 20, RunFileSize: 8 << 20},
 		Maintenance: Maintenance{IdleAfter: 20 * time.Millisecond},
 		Events: Events{Compaction: func(w WorkInfo) {

@@ -456,6 +456,38 @@ func TestDroppedKeyspaceStaysDropped(t *testing.T) {
 	}
 }
 
+// Who has read a keyspace that was dropped since can't commit: what changed in it
+// meanwhile is gone with it.
+func TestDropConflictsWithReaders(t *testing.T) {
+	for _, memory := range []int64{0, 1} {
+		db := openTest(t, Options{})
+		ks, log := keyspace(t, db, "ks"), keyspace(t, db, "log")
+		must(t, ks.Set(b("k"), b("1")))
+		begin := func(i Isolation) *Txn {
+			txn, err := db.Begin(t.Context(), TxnOptions{Update: true, Isolation: i, MaxMemory: memory})
+			must(t, err)
+			return txn
+		}
+		reader, snapshot, other := begin(Serializable), begin(SnapshotIsolation), begin(Serializable)
+		wantEqual(t, "k", get(reader.In(ks), "k"), "1")
+		wantEqual(t, "k", get(snapshot.In(ks), "k"), "1")
+		wantEqual(t, "k", get(other.In(log), "k"), "-")
+		// Seen by somebody together, these prove that reader can't have come first.
+		must(t, db.Update(func(txn *Txn) error { return errors.Join(put(txn.In(ks), "k=2"), put(txn, "changed=1")) }))
+		wantEqual(t, "result", must2(log.Has(b("reader"))), false)
+		must(t, ks.Drop(t.Context()))
+		must(t, db.Compact(t.Context()))
+		conflicts := db.Metrics().Conflicts
+		must(t, put(reader.In(log), "reader=1"))
+		must(t, put(snapshot, "snapshot=1"))
+		must(t, put(other, "other=1"))
+		wantErr(t, "commit of a reader", reader.Commit(), ErrConflict)
+		wantEqual(t, "conflicts", db.Metrics().Conflicts, conflicts+1)
+		must(t, snapshot.Commit())
+		must(t, other.Commit())
+	}
+}
+
 // Transactions that write to a keyspace while it is dropped and made again are
 // in it whole or refused, and never in its successor.
 func TestDropBesideWriters(t *testing.T) {

@@ -3,6 +3,7 @@ package brock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -146,12 +147,13 @@ func (db *DB) setOptionsLocked(k *Keyspace, o KeyspaceOptions) error {
 // Drop ends the keyspace with all that is in it, at once and durably, whatever
 // its size; the space is given back in the background. Its name is free for a
 // new keyspace, which has nothing of it. Open transactions go on reading it as it
-// was, but one that writes to it can't commit any more: ErrKeyspaceNotFound, as
-// from every later call. A crash meanwhile leaves it whole or dropped.
+// was, but can't commit any more: one that writes to it gets ErrKeyspaceNotFound, as
+// every later call does, a Serializable one that addressed it ErrConflict. A crash meanwhile leaves it whole or dropped.
 //
 // Drop first makes durable what was committed before it. Once it has begun, ctx
-// is not looked at. After an error other than ctx's the next Open tells whether
-// the keyspace is there; until then nothing can be written to it.
+// is not looked at. ErrNoSpace leaves the keyspace as it was, though calls
+// meanwhile may have found it dropped. After an error other than that and ctx's
+// the next Open tells whether it is there; until then nothing can be written to it.
 func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := k.usable(); err != nil {
 		return err
@@ -180,6 +182,9 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		return err
 	}
 	if err := db.engine.DropKeyspace(k.space.id); err != nil {
+		if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrStopped) {
+			k.space.dropped.Store(false) // nothing of it was written
+		}
 		return err
 	}
 	delete(db.keyspaces.byName, k.name)

@@ -42,9 +42,11 @@ type TreeMetrics struct {
 	RunEntries      int64
 	RunBytes        int64 // in the files of the runs
 	Segments        int
-	SegmentBytes    int64 // in journal and value segments
-	LiveBytes       int64 // of SegmentBytes and RunBytes, what entries still need
-	DeadBytes       int64 // of SegmentBytes, values that no entry needs any more
+	SegmentBytes    int64         // in journal and value segments
+	LiveBytes       int64         // of SegmentBytes and RunBytes, what entries still need
+	DeadBytes       int64         // of SegmentBytes, values that no entry needs any more
+	ExpiredBytes    int64         // of LiveBytes, keys and values in runs that have expired, and wait for a compaction
+	ExpiryWait      time.Duration // until the store looks for what has expired; 0 = nothing expires
 	Flushes         int64
 	FlushedBytes    int64 // written by flushes
 	Compactions     int64
@@ -116,7 +118,7 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "syncs       %v\n", m.SyncLatency)
 	fmt.Fprintf(&b, "memtables   %d with %d entries, %s\n", t.Memtables, t.MemtableEntries, sizeString(t.MemtableBytes))
 	fmt.Fprintf(&b, "runs        %d in %d files with %d entries, %s\n", t.Runs, t.RunFiles, t.RunEntries, sizeString(t.RunBytes))
-	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes))
+	fmt.Fprintf(&b, "segments    %d, %s, of it dead %s; expired %s\n", t.Segments, sizeString(t.SegmentBytes), sizeString(t.DeadBytes), sizeString(t.ExpiredBytes))
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
 	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))

@@ -363,6 +363,8 @@ func (e treeEngine) Metrics() TreeMetrics {
 		SegmentBytes:    s.SegmentBytes,
 		LiveBytes:       s.LiveBytes,
 		DeadBytes:       s.DeadBytes,
+		ExpiredBytes:    s.ExpiredBytes,
+		ExpiryWait:      s.ExpiryWait,
 		Flushes:         s.Flushes,
 		FlushedBytes:    s.FlushedBytes,
 		Compactions:     s.Merges,

@@ -93,9 +93,11 @@ type Retention struct {
 
 // Maintenance says how a store looks after its space, which it does by itself.
 type Maintenance struct {
-	// GarbageRatio is how much of a file of values may be garbage before what is
-	// live in it is moved; 0 = 0.5, at least 0.05. Less takes less space, and
-	// moves each value more often: 1/GarbageRatio - 1 bytes for each byte freed.
+	// GarbageRatio bounds, while clients write, what the files take that nobody
+	// needs, as a share of the live data; 0 = 0.5, at least 0.05 and at most 4.
+	// Less takes less space, moves live values more often, and slows writers
+	// more when they overwrite as fast as they can; docs/benchmarking.md has the
+	// measured cost. Below 64 MB of live data it is less exact.
 	GarbageRatio float64
 	// IdleAfter is for how long nothing is written before the store tidies up:
 	// then little garbage stays, whatever GarbageRatio is; 0 = 2 s.
@@ -254,8 +256,8 @@ func (o *Options) validate() error {
 		return bad("DiskLimit", "is below 1 MB")
 	case o.MemoryLimit < minMemoryLimit:
 		return bad("MemoryLimit", "is below 4 MB")
-	case !(o.Maintenance.GarbageRatio >= 0.05 && o.Maintenance.GarbageRatio <= 1):
-		return bad("Maintenance.GarbageRatio", "is not between 0.05 and 1")
+	case !(o.Maintenance.GarbageRatio >= 0.05 && o.Maintenance.GarbageRatio <= 4):
+		return bad("Maintenance.GarbageRatio", "is not between 0.05 and 4")
 	case o.Maintenance.IdleAfter < 0:
 		return bad("Maintenance.IdleAfter", "is negative")
 	case o.Tuning.MemtableSize < minMemtableSize:

@@ -88,6 +88,29 @@ func (l spaces) admission() func() error {
 	}
 }
 
+// admission refuses, in the place of a commit's leader, to write to a keyspace
+// that was dropped, and to have read one: what changed in it before it was dropped
+// may be gone, so that nobody can tell any more whether that is a conflict.
+func (w *writes) admission() func() error {
+	written := w.spaces.admission()
+	if len(w.looked) == 0 {
+		return written
+	}
+	return func() error {
+		if written != nil {
+			if err := written(); err != nil {
+				return err
+			}
+		}
+		for _, s := range w.looked {
+			if s.usable() != nil {
+				return ErrConflict
+			}
+		}
+		return nil
+	}
+}
+
 // appendStored appends the stored form of key to dst.
 func appendStored(dst, prefix, key []byte) []byte {
 	dst = append(dst, prefix[0])

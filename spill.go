@@ -94,7 +94,7 @@ func (t *transaction) commitSpilled() error {
 		if t.isolation == Serializable && !w.reads.Empty() {
 			reads = &w.reads
 		}
-		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, w.spaces, t.isolation, reads, t.pin.Version())
+		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, w.admission(), t.isolation, reads, t.pin.Version())
 	}
 	if err != nil {
 		t.end(txnDone)
@@ -104,9 +104,9 @@ func (t *transaction) commitSpilled() error {
 	return nil
 }
 
-// commitSpilled makes a spill's writes part of the store, if the keyspaces are
-// there and nothing that isolation asks about has changed since the version at.
-func (db *DB) commitSpilled(ctx context.Context, s spill, to spaces, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
+// commitSpilled makes a spill's writes part of the store, if admitted, unless nil,
+// lets them pass and nothing that isolation asks about has changed since the version at.
+func (db *DB) commitSpilled(ctx context.Context, s spill, admitted func() error, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
@@ -134,7 +134,6 @@ func (db *DB) commitSpilled(ctx context.Context, s spill, to spaces, isolation I
 	})
 	var v entry.Version
 	if err == nil {
-		admitted := to.admission()
 		v, err = db.commits.CommitAlone(ctx, func(v entry.Version) error {
 			if admitted != nil {
 				if err := admitted(); err != nil {
@@ -169,7 +168,7 @@ func (b *batch) commitSpilled(ctx context.Context) error {
 	if b.failed != nil {
 		return b.failed
 	}
-	_, err := b.db.commitSpilled(ctx, b.spill, b.spaces, LastWriterWins, nil, 0)
+	_, err := b.db.commitSpilled(ctx, b.spill, b.spaces.admission(), LastWriterWins, nil, 0)
 	return err
 }
 

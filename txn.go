@@ -160,12 +160,17 @@ func (t *transaction) ctx() context.Context {
 // What can't be read is an error of the calls that follow: ErrVersionGone if the
 // transaction's TxnOptions.ReadAt is older than what is retained in ks, or than
 // ks; ErrKeyspaceNotFound if ks was dropped before the transaction began. One
-// that was dropped later is read as it was; Commit says whether it was written to.
+// that was dropped later is read as it was, but the transaction can't commit any
+// more: ErrKeyspaceNotFound if it wrote to it, else, if it is Serializable, ErrConflict.
 func (t *Txn) In(ks *Keyspace) *Txn {
 	if t.transaction == nil {
 		return t
 	}
-	return &Txn{t.transaction, t.address(ks)}
+	s := t.address(ks)
+	if t.writes != nil && t.isolation == Serializable && s.refused == nil && s.id != entry.DefaultKeyspace {
+		t.writes.looked.add(s)
+	}
+	return &Txn{t.transaction, s}
 }
 
 // address is the keyspace ks, or stands in for it.
@@ -376,7 +381,7 @@ func (t *Txn) Commit() error {
 		ReadVersion: t.pin.Version(),
 		Isolation:   commit.Isolation(t.isolation),
 		Synced:      t.synced,
-		Admission:   w.spaces.admission(),
+		Admission:   w.admission(),
 	}
 	if t.isolation == Serializable {
 		w.request.Reads = &w.reads

@@ -23,6 +23,7 @@ type writes struct {
 	spills int    // how often memory was full
 	failed error  // of the spill: the transaction can only be discarded
 	spaces spaces // that are written to
+	looked spaces // that may have been read, of a transaction that is Serializable
 
 	reads   conflict.ReadSet
 	request commit.Request
@@ -71,7 +72,8 @@ func (w *writes) recycle() {
 	w.before, w.ranges = 0, nil
 	w.spill, w.spills, w.failed = nil, 0, nil
 	clear(w.spaces)
-	w.spaces = w.spaces[:0]
+	clear(w.looked)
+	w.spaces, w.looked = w.spaces[:0], w.looked[:0]
 	w.reads.Reset()
 	w.request = commit.Request{}
 	writesPool.Put(w)

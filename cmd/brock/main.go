@@ -4,6 +4,7 @@
 //	brock try PATH        the same on a directory, .jsonl, .csv or .tsv of yours
 //	brock load DIR FILE   fills a store; dump is the way back
 //	brock get DIR KEY     prints a value; set, del and scan do what they say
+//	brock gc DIR          gives the space of garbage back now
 //	brock verify DIR      reads every byte and checks every checksum
 //	brock inspect FILE    shows what the bytes of a store's file mean
 //
@@ -34,6 +35,7 @@ type commands struct {
 	Load    loadCommand    `cmd:"" help:"Write the pairs of a file or directory; makes the store if there is none."`
 	Dump    dumpCommand    `cmd:"" help:"Write all pairs in a form that load reads."`
 	Stats   statsCommand   `cmd:"" help:"Describe a store: what it holds, and in which files."`
+	Gc      gcCommand      `cmd:"" help:"Give the space of garbage back now; a store in use does it by itself."`
 	Verify  verifyCommand  `cmd:"" help:"Check every checksum and cross-reference."`
 	Inspect inspectCommand `cmd:"" help:"Show the bytes of a store's file with their meaning."`
 	Version versionCommand `cmd:"" help:"Print versions."`

@@ -61,10 +61,10 @@ func (p *Pipeline) write(g *group) error {
 func (p *Pipeline) decide(g *group) {
 	l := &p.leader
 	for _, r := range g.members {
-		if r.err = admitted(r); r.err != nil {
-			continue
+		if r.err = admitted(r); r.err == nil {
+			r.err = l.writes.check(r, l.passed)
 		}
-		if r.err = l.writes.check(r, l.passed); r.err != nil {
+		if r.err != nil {
 			if r.err == errs.ErrConflict {
 				p.counts.conflicts.Add(1)
 			}

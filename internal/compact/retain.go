@@ -47,7 +47,7 @@ type verdict uint8
 const (
 	keep   verdict = iota
 	drop           // nobody can see it any more
-	bury           // expired: its value goes, a delete stays in its place
+	bury           // expired, for every reader: its value goes, a delete stays in its place
 	vanish         // a delete (or expired value) with nothing left to hide
 )
 
@@ -81,7 +81,7 @@ func (t *retention) enter(key []byte) {
 	if !t.first && id == t.keyspace {
 		return
 	}
-	t.keyspace, t.history = id, t.rules.of(id)
+	t.keyspace, t.history = id, t.rules.Of(id)
 	t.dropped = ok && t.rules.Dropped != nil && t.rules.Dropped(id)
 	t.hides = tombstone.NewCover(t.history.Watermark, t.rules.Tombstones)
 }
@@ -101,6 +101,9 @@ func (t *retention) judge(e *entry.Entry) verdict {
 	t.newer = e.Version
 	if e.Version > t.history.Watermark {
 		t.kept++
+		if e.Kind != entry.Delete && !e.Live(t.rules.Now) {
+			return bury
+		}
 		return keep
 	}
 	if t.ended {
@@ -161,7 +164,7 @@ func (r *Rules) tombstones() []tombstone.Tombstone {
 	}
 	var kept []tombstone.Tombstone
 	for id, set := range keyspaces {
-		watermark := r.of(id).Watermark
+		watermark := r.Of(id).Watermark
 		for _, t := range tombstone.Flatten(watermark, set) {
 			if !r.Bottom || t.Version > r.Checked {
 				kept = append(kept, t)
@@ -176,8 +179,8 @@ func (r *Rules) tombstones() []tombstone.Tombstone {
 	return kept
 }
 
-// of is what stays of the entries of a keyspace.
-func (r *Rules) of(id entry.KeyspaceID) History {
+// Of is what stays of the entries of a keyspace.
+func (r *Rules) Of(id entry.KeyspaceID) History {
 	if h, found := r.Keyspaces[id]; found {
 		return h
 	}

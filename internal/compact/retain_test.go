@@ -31,6 +31,8 @@ func TestRetention(t *testing.T) {
 		{"a delete that a reader may precede stays", bottom, []entry.Entry{del(11), set(8)}, []verdict{keep, keep}},
 		{"an expired value becomes a delete", at, []entry.Entry{old(9), set(8)}, []verdict{bury, drop}},
 		{"an expired value at the bottom vanishes", bottom, []entry.Entry{old(9), set(8)}, []verdict{vanish, drop}},
+		{"an expired value that a reader may precede becomes a delete", bottom, []entry.Entry{old(11), set(8)}, []verdict{bury, keep}},
+		{"an expired value ends no history that a reader may see", three, []entry.Entry{old(12), old(11), set(8), set(7)}, []verdict{bury, bury, keep, drop}},
 		{"history is kept by count", three, []entry.Entry{set(9), set(8), set(7), set(6)}, []verdict{keep, keep, keep, drop}},
 		{"newer versions count", three, []entry.Entry{set(12), set(11), set(9), set(8)}, []verdict{keep, keep, keep, drop}},
 		{"set-latest ends history", three, []entry.Entry{latest(9), set(8)}, []verdict{keep, drop}},

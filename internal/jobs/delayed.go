@@ -58,6 +58,9 @@ func (d *Delayed) arm() {
 	}
 }
 
+// Armed reports whether a kick is to come.
+func (d *Delayed) Armed() bool { return d.armed.Load() }
+
 // Stop forgets the kick to come, if there is one.
 func (d *Delayed) Stop() {
 	d.task.pool.mu.Lock()

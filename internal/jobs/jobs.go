@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // Priority orders waiting work; lower values go first.
@@ -61,6 +62,8 @@ type Pool struct {
 	paused  int // Pause calls without their Resume
 	closed  bool
 	delayed map[*Delayed]struct{} // with a run to come
+	alarms  map[*Alarm]struct{}   // that are set
+	began   time.Time             // what the times of alarms count from
 	changed chan struct{}         // closed and replaced when something ends
 }
 
@@ -70,7 +73,7 @@ func New(o Options) *Pool {
 		o.Workers = 2
 	}
 	o.Workers = max(o.Workers, 1)
-	p := &Pool{o: o, delayed: make(map[*Delayed]struct{}), changed: make(chan struct{})}
+	p := &Pool{o: o, delayed: make(map[*Delayed]struct{}), alarms: make(map[*Alarm]struct{}), began: time.Now(), changed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -244,6 +247,9 @@ func (p *Pool) Close(ctx context.Context) error {
 	}
 	for d := range p.delayed {
 		d.stopLocked()
+	}
+	for a := range p.alarms {
+		a.stopLocked()
 	}
 	return p.waitLocked(ctx, func() bool { return p.running == 0 })
 }

@@ -37,6 +37,7 @@ type Config struct {
 	Dir          string
 	UUID         [16]byte
 	SegmentBytes int64                 // a segment is full at this length; 0 = DefaultSegmentBytes; a longer group has a segment of its own
+	SegmentLimit func() int64          // asked for a length, at most SegmentBytes, when a segment begins; may be nil
 	NextNum      func() entry.FileNum  // a number that no file has, above all journal segments there are
 	Recycle      func() (string, bool) // a file in Dir that nobody uses, to be renamed and overwritten; may be nil
 	Begin        Point                 // where to go on: zero for a new store, else what Replay returned
@@ -194,7 +195,10 @@ func (j *Journal) fill(end int64) error {
 	}
 	if j.bulk >= bulkFill {
 		size := (end + segment.BlockSize - 1) / segment.BlockSize * segment.BlockSize
-		return j.cur.Fill(min(size, j.cur.limit))
+		if size >= j.cur.limit {
+			return nil // the segment ends somewhere in this block: zeros behind it would be written for nothing
+		}
+		return j.cur.Fill(size)
 	}
 	if j.synced == 0 || j.synced > smallSync || j.bulk > smallSync || end-j.cur.Allocated() > mostFill {
 		return nil
@@ -228,9 +232,13 @@ func (j *Journal) begin(size int64) error {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
 	}
 	j.hinted = 0
+	limit := j.c.SegmentBytes
+	if j.c.SegmentLimit != nil {
+		limit = min(limit, j.c.SegmentLimit())
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.cur = &open{Writer: w, limit: max(j.c.SegmentBytes, segment.HeaderSize+size+segment.SealSize), before: j.point.LastSegment}
+	j.cur = &open{Writer: w, limit: max(limit, segment.HeaderSize+size+segment.SealSize), before: j.point.LastSegment}
 	j.point.LastSegment = h.Number
 	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1, Chain: h.Chain})
 	return nil

@@ -71,10 +71,11 @@ type RunMeta struct {
 	SeparatedBytes uint64 // values in segments
 	MinVersion     entry.Version
 	MaxVersion     entry.Version
-	MinExpiry      uint64        // least expiry of an entry, Unix milliseconds; 0 = none expires
-	Refs           []Ref         // ascending by segment
-	Stamp          entry.Version // of all entries, which say 0 in the files; 0 = they say their own
-	Unknown        []TLV         // what this release doesn't know and must keep
+	MinExpiry      uint64           // least expiry of an entry, Unix milliseconds; 0 = none expires
+	Expiry         []entry.Expiring // ascending by time; nil, too, if it was not recorded
+	Refs           []Ref            // ascending by segment
+	Stamp          entry.Version    // of all entries, which say 0 in the files; 0 = they say their own
+	Unknown        []TLV            // what this release doesn't know and must keep
 }
 
 // File is one file of a run.

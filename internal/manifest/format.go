@@ -37,6 +37,7 @@ const (
 	tagRunRefs       = 4
 	tagRunTombstones = 5
 	tagRunStamp      = 8
+	tagRunExpiry     = 9
 
 	// The fields within addSegment.
 	tagSegmentStamp = 8
@@ -288,6 +289,17 @@ func (r *Run) append(b []byte) []byte {
 		b = appendTLV(b, tagRunTombstones, tlvRequired, func(b []byte) []byte { return uv(b, r.Tombstones) })
 	}
 	b = appendStamp(b, tagRunStamp, r.Stamp)
+	if len(r.Expiry) > 0 {
+		b = appendTLV(b, tagRunExpiry, 0, func(b []byte) []byte {
+			b = uv(b, uint64(len(r.Expiry)))
+			last := uint64(0)
+			for _, x := range r.Expiry {
+				b = uv(uv(uv(uv(b, x.At-last), x.Late), x.Entries), x.Bytes)
+				last = x.At
+			}
+			return b
+		})
+	}
 	return appendUnknown(b, r.Unknown)
 }
 
@@ -327,6 +339,17 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 		r.Tombstones = w.uvarint()
 	case tagRunStamp:
 		r.Stamp = w.version()
+	case tagRunExpiry:
+		r.Expiry = make([]entry.Expiring, w.count(4))
+		last := uint64(0)
+		for i := range r.Expiry {
+			step := w.uvarint()
+			if step == 0 || last+step < last {
+				w.fail("times of expiry are not in order")
+			}
+			last += step
+			r.Expiry[i] = entry.Expiring{At: last, Late: w.uvarint(), Entries: w.uvarint(), Bytes: w.uvarint()}
+		}
 	default:
 		return keepUnknown(&r.Unknown, tag, required, value)
 	}

@@ -32,6 +32,7 @@ func goldenEdit() *Edit {
 		}}, {ID: 5, Tier: Base, Order: 9, RunMeta: RunMeta{
 			Files: []File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
+			Expiry:     []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
 			Tombstones: 2, Refs: []Ref{{Segment: 3, Records: 10, Bytes: 3000}}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}},
 		}}},
 		Dead:         []Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},

@@ -24,7 +24,8 @@ type fullRun struct {
 	db    *brock.DB
 	o     brock.Options
 	model map[string]string
-	n     int // steps
+	side  map[string]string // of the other keyspace; nil: there is none
+	n     int               // steps
 
 	refused, crashes, reopened, waited int
 }
@@ -99,8 +100,10 @@ func (r *fullRun) step() {
 		r.mem.SetCapacity(0)
 	case p < 93:
 		r.recovers()
-	case p < 96:
+	case p < 94:
 		r.crash()
+	case p < 95:
+		r.turnSide()
 	case p < 98:
 		r.passes("close", r.db.Close())
 		r.open()
@@ -111,58 +114,118 @@ func (r *fullRun) step() {
 	}
 }
 
-// write is a transaction of some sets and deletes; it happens whole or not at all.
+// write is a transaction of some sets and deletes, in memory or in files; it
+// happens whole or not at all.
 func (r *fullRun) write() {
-	b, next := r.db.NewBatch(), map[string]*string{}
+	next, side := maps.Clone(r.model), maps.Clone(r.side)
+	b := r.db.NewBatch()
+	var to, beside writer = b, nil
+	commit := func() error { return b.Commit(context.Background()) }
+	if r.side != nil {
+		beside = b.In(r.keyspace())
+	}
+	if r.rng.IntN(8) == 0 {
+		txn, err := r.db.Begin(context.Background(), brock.TxnOptions{Update: true, MaxMemory: pick[int64](r.rng, 1, 5000)})
+		must(r.t, "begin", err)
+		defer txn.Discard()
+		to, commit = txn, txn.Commit
+		if r.side != nil {
+			beside = txn.In(r.keyspace())
+		}
+	}
 	deletes := r.rng.IntN(3) == 0
 	for range 1 + r.rng.IntN(6)*r.rng.IntN(2) {
-		key := fmt.Sprintf("key %03d", r.rng.IntN(400))
-		if deletes || r.rng.IntN(8) == 0 {
-			must(r.t, "delete", b.Delete([]byte(key)))
-			next[key] = nil
-			continue
+		w, m := to, next
+		if beside != nil && r.rng.IntN(4) == 0 {
+			w, m = beside, side
 		}
-		value := make([]byte, 10+r.rng.IntN(100)+r.rng.IntN(4000)*r.rng.IntN(2))
-		copy(value, fmt.Sprint(key, r.rng.Uint64()))
-		s := string(value)
-		must(r.t, "set", b.Set([]byte(key), value))
-		next[key] = &s
+		if !r.passes("write", r.writeOne(w, m, deletes)) {
+			r.refused++
+			return
+		}
 	}
-	if !r.passes("commit", b.Commit(context.Background())) {
+	if !r.passes("commit", commit()) {
 		r.refused++
 		return
 	}
-	for key, value := range next {
-		if value == nil {
-			delete(r.model, key)
-		} else {
-			r.model[key] = *value
+	r.model, r.side = next, side
+}
+
+// writeOne does the same to a store and to the model of a keyspace.
+func (r *fullRun) writeOne(to writer, m map[string]string, deletes bool) error {
+	key := fmt.Sprintf("key %03d", r.rng.IntN(400))
+	switch {
+	case r.rng.IntN(20) == 0:
+		upper := fmt.Sprintf("key %03d", r.rng.IntN(400))
+		maps.DeleteFunc(m, func(k, _ string) bool { return key <= k && k < upper })
+		return to.DeleteRange([]byte(key), []byte(upper))
+	case deletes || r.rng.IntN(8) == 0:
+		delete(m, key)
+		return to.Delete([]byte(key))
+	}
+	value := make([]byte, 10+r.rng.IntN(100)+r.rng.IntN(4000)*r.rng.IntN(2))
+	copy(value, fmt.Sprint(key, r.rng.Uint64()))
+	m[key] = string(value)
+	return to.SetEntry(brock.NewEntry([]byte(key), value))
+}
+
+const sideKeyspace = "side"
+
+func (r *fullRun) keyspace() *brock.Keyspace {
+	for ks := range r.db.Keyspaces() {
+		return ks
+	}
+	r.errorf("the keyspace is not there")
+	return nil
+}
+
+// turnSide makes the other keyspace, or drops it.
+func (r *fullRun) turnSide() {
+	if r.side == nil {
+		if _, err := r.db.Keyspace(sideKeyspace); r.passes("make a keyspace", err) {
+			r.side = map[string]string{}
 		}
+		return
+	}
+	if r.passes("drop a keyspace", r.keyspace().Drop(context.Background())) {
+		r.side = nil
 	}
 }
 
 // compare holds everything that is there against what was acknowledged.
 func (r *fullRun) compare() {
 	r.t.Helper()
-	left := maps.Clone(r.model)
-	err := r.db.View(func(txn *brock.Txn) error {
-		for item, err := range txn.All() {
-			if err != nil {
-				return err
-			}
-			value, err := item.Value()
-			if err != nil {
-				return err
-			}
-			if want, ok := left[string(item.Key())]; !ok || want != string(value) {
-				return fmt.Errorf("%q is %.30q, want %.30q (%v)", item.Key(), value, want, ok)
-			}
-			delete(left, string(item.Key()))
+	there := false
+	for range r.db.Keyspaces() {
+		there = true
+	}
+	if there != (r.side != nil) {
+		r.errorf("the keyspace is there: %v", there)
+		return
+	}
+	must(r.t, "read", r.db.View(func(txn *brock.Txn) error {
+		r.compareAll(txn, r.model)
+		if there {
+			r.compareAll(txn.In(r.keyspace()), r.side)
 		}
 		return nil
-	})
-	if err != nil {
-		r.errorf("%v", err)
+	}))
+}
+
+func (r *fullRun) compareAll(txn *brock.Txn, want map[string]string) {
+	r.t.Helper()
+	left := maps.Clone(want)
+	for item, err := range txn.All() {
+		if err != nil {
+			r.errorf("%v", err)
+			return
+		}
+		value, err := item.Value()
+		if want, ok := left[string(item.Key())]; err != nil || !ok || want != string(value) {
+			r.errorf("%q is %.30q (%v), want %.30q (%v)", item.Key(), value, err, want, ok)
+			return
+		}
+		delete(left, string(item.Key()))
 	}
 	for key := range left {
 		r.errorf("%q is lost", key)
@@ -195,6 +258,9 @@ func (r *fullRun) recovers() {
 				if r.passes("delete", r.db.Delete(fmt.Appendf(nil, "key %03d", i))) {
 					delete(r.model, fmt.Sprintf("key %03d", i))
 				}
+			}
+			if r.side != nil {
+				r.turnSide()
 			}
 			_, err := r.db.Reclaim(context.Background())
 			r.passes("reclaim", err)

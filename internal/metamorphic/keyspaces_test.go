@@ -146,8 +146,9 @@ func (p *keyspaceProgram) keyspace() *brock.Keyspace {
 	}
 	var o []brock.KeyspaceOptions
 	if p.rng.IntN(8) == 0 {
-		o = append(o, brock.KeyspaceOptions{ValueThreshold: pick(p.rng, -1, 64, 512),
-			Versions: brock.Retention{Versions: p.rng.IntN(3), Age: time.Duration(p.rng.IntN(2)) * time.Hour}})
+		o = append(o, brock.KeyspaceOptions{Compression: pick(p.rng, brock.NoCompression, brock.S2, brock.Zstd), CompressAbove: 100,
+			ValueThreshold: pick(p.rng, -1, 64, 512),
+			Versions:       brock.Retention{Versions: p.rng.IntN(3), Age: time.Duration(p.rng.IntN(2)) * time.Hour}})
 	}
 	ks, err := p.db.Keyspace(name, o...)
 	p.must("keyspace", err)
@@ -182,20 +183,34 @@ func (p *keyspaceProgram) committed(safe bool) {
 
 func (p *keyspaceProgram) safe() { p.past = []shelves{p.now.clone()} }
 
-// commit writes in several keyspaces at once.
+// commit writes in several keyspaces at once, perhaps by way of files.
 func (p *keyspaceProgram) commit() {
 	synced := p.rng.IntN(3) == 0
-	o := brock.TxnOptions{Durability: brock.Buffered}
+	o := brock.TxnOptions{Update: true, Durability: brock.Buffered, MaxMemory: pick[int64](p.rng, 0, 0, 0, 1, 1500)}
 	if synced {
 		o.Durability = brock.Synced
 	}
-	txn, err := p.db.Begin(context.Background(), brock.TxnOptions{Update: true, Durability: o.Durability})
+	p.note("transaction, memory %d", o.MaxMemory)
+	spills := p.db.Metrics().Tree.Spills
+	txn, err := p.db.Begin(context.Background(), o)
 	p.must("begin", err)
 	defer txn.Discard()
+	wrote := false
 	for range 1 + p.rng.IntN(12) {
 		ks, k := p.keyspace(), p.key()
 		pairs := p.now[nameOf(ks)]
 		p.n++
+		if p.rng.IntN(8) == 0 {
+			lo, hi := p.key(), p.key()
+			p.note("delete %.5q %q to %q", nameOf(ks), lo, hi)
+			p.must("delete range", txn.In(ks).DeleteRange([]byte(lo), []byte(hi)))
+			maps.DeleteFunc(pairs, func(k, _ string) bool { return lo <= k && k < hi })
+			if lo < hi {
+				wrote = true
+			}
+			continue
+		}
+		wrote = true
 		if p.rng.IntN(4) == 0 {
 			p.note("delete %.5q %q", nameOf(ks), k)
 			p.must("delete", txn.In(ks).Delete([]byte(k)))
@@ -203,12 +218,39 @@ func (p *keyspaceProgram) commit() {
 			continue
 		}
 		v := text(k, p.n, pick(p.rng, 0, 10, 100, 600, 3000))
+		if p.rng.IntN(2) == 0 {
+			v = strings.Repeat(v[:min(len(v), 20)], len(v)/20)
+		}
 		p.note("set %.5q %q", nameOf(ks), k)
 		p.must("set", txn.In(ks).Set([]byte(k), []byte(v)))
 		pairs[k] = v
 	}
+	if p.rng.IntN(4) == 0 { // what it sees is what it will be
+		got, err := readShelves(txn, slices.Collect(p.db.Keyspaces()))
+		p.must("read in the transaction", err)
+		if got.String() != p.now.String() {
+			p.fatalf("the transaction sees\n%v\nwant\n%v", got, p.now)
+		}
+	}
 	p.must("commit", txn.Commit())
-	p.committed(synced)
+	p.committed(synced && wrote || p.db.Metrics().Tree.Spills > spills)
+}
+
+// empty clears one keyspace, or all.
+func (p *keyspaceProgram) empty() {
+	ks := p.keyspace()
+	if ks == nil {
+		p.note("drop all")
+		p.must("drop all", p.db.DropAll(context.Background()))
+		for _, pairs := range p.now {
+			clear(pairs)
+		}
+	} else {
+		p.note("clear %.5q", ks.Name())
+		p.must("clear", ks.Clear(context.Background()))
+		clear(p.now[ks.Name()])
+	}
+	p.committed(true)
 }
 
 func (p *keyspaceProgram) drop() {
@@ -247,7 +289,7 @@ func (p *keyspaceProgram) begin() {
 	if len(p.writes) == 3 {
 		return
 	}
-	txn, err := p.db.Begin(context.Background(), brock.TxnOptions{Update: true})
+	txn, err := p.db.Begin(context.Background(), brock.TxnOptions{Update: true, MaxMemory: pick[int64](p.rng, 0, 1)})
 	p.must("begin", err)
 	w := &shelvesWriter{txn: txn, value: fmt.Sprint(len(p.log))}
 	for range 1 + p.rng.IntN(3) {
@@ -340,9 +382,11 @@ func (p *keyspaceProgram) run(ops int) {
 	p.now = shelves{"": {}}
 	p.safe()
 	for range ops {
-		switch n := p.rng.IntN(40); {
+		switch n := p.rng.IntN(41); {
 		case n < 18:
 			p.commit()
+		case n == 40:
+			p.empty()
 		case n < 22:
 			p.drop()
 		case n < 27:

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -42,30 +43,67 @@ func TestMain(m *testing.M) {
 
 // doomedOptions has all kinds of background work go on all the time.
 func doomedOptions(dir string) brock.Options {
-	return brock.Options{Dir: dir, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20, RunFileSize: 1 << 20}}
+	return brock.Options{Dir: dir, KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.S2, CompressAbove: 200}, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20, RunFileSize: 1 << 20}}
 }
 
 // change is one write of a commit.
 type change struct {
-	key, value []byte // value nil: a delete
+	keyspace   bool // the other one
+	key, value []byte
+	upper      []byte // not nil: all keys from key up to it are deleted
+}
+
+// A doomedStep is a commit or something that happens to the other keyspace.
+type doomedStep uint8
+
+const (
+	commitStep doomedStep = iota
+	makeStep
+	clearStep
+	dropStep
+)
+
+const otherKeyspace = "other"
+
+// kind tells what the n-th step is, and whether there is the other keyspace before it.
+func kind(n uint64) (s doomedStep, there bool) {
+	const life, made, cleared = 60, 10, 40 // of the keyspace
+	switch at := n % life; {
+	case at == made:
+		return makeStep, false
+	case at == 0 && n > 0:
+		return dropStep, true
+	case at == cleared:
+		return clearStep, true
+	default:
+		return commitStep, at > made
+	}
 }
 
 // changes are the writes of the n-th commit, and whether it is synced.
 func changes(n uint64) (list []change, synced bool) {
 	rng := rand.New(rand.NewPCG(doomedSeed, n))
+	_, there := kind(n)
 	size := 1
 	if rng.IntN(4) == 0 {
 		size = 1 + rng.IntN(60)
 	}
 	for range size {
-		c := change{key: fmt.Appendf(nil, "key %05d", rng.IntN(doomedKeys))}
-		if rng.IntN(5) > 0 {
+		at := rng.IntN(doomedKeys)
+		c := change{key: doomedKey(at), keyspace: there && rng.IntN(3) == 0}
+		switch rng.IntN(15) {
+		case 0:
+			c.upper = doomedKey(at + 1 + rng.IntN(1+rng.IntN(400)))
+		case 1, 2:
+		default:
 			c.value = filling(rng)
 		}
 		list = append(list, c)
 	}
 	return list, rng.IntN(8) == 0
 }
+
+func doomedKey(i int) []byte { return fmt.Appendf(nil, "key %05d", i) }
 
 // filling is a value of any size up to 120 KB, most of them small.
 func filling(rng *rand.Rand) []byte {
@@ -75,6 +113,9 @@ func filling(rng *rand.Rand) []byte {
 		length = rng.IntN(120 << 10)
 	case 1, 2, 3, 4, 5:
 		length = rng.IntN(5 << 10)
+	}
+	if rng.IntN(3) == 0 {
+		return bytes.Repeat(fmt.Appendf(nil, "%016x", rng.Uint64()), length/16+1)[:length]
 	}
 	value := make([]byte, length, length+8)
 	for i := 0; i < length; i += 8 {
@@ -103,7 +144,24 @@ func doomed(dir string) error {
 	}
 }
 
+// other is the other keyspace.
+func other(db *brock.DB) *brock.Keyspace {
+	for ks := range db.Keyspaces() {
+		return ks
+	}
+	return nil
+}
+
 func perform(db *brock.DB, n uint64) error {
+	switch s, _ := kind(n); s {
+	case makeStep:
+		_, err := db.Keyspace(otherKeyspace)
+		return err
+	case clearStep:
+		return other(db).Clear(context.Background())
+	case dropStep:
+		return other(db).Drop(context.Background())
+	}
 	list, synced := changes(n)
 	o := brock.TxnOptions{Update: true, Durability: brock.Buffered}
 	if synced {
@@ -114,11 +172,18 @@ func perform(db *brock.DB, n uint64) error {
 	}
 	return db.UpdateContext(context.Background(), o, func(txn *brock.Txn) error {
 		for _, c := range list {
+			to := txn
+			if c.keyspace {
+				to = txn.In(other(db))
+			}
 			var err error
-			if c.value == nil {
-				err = txn.Delete(c.key)
-			} else {
-				err = txn.Set(c.key, c.value)
+			switch {
+			case c.upper != nil:
+				err = to.DeleteRange(c.key, c.upper)
+			case c.value == nil:
+				err = to.Delete(c.key)
+			default:
+				err = to.SetEntry(brock.NewEntry(c.key, c.value).WithTTL(time.Hour))
 			}
 			if err != nil {
 				return err
@@ -128,13 +193,32 @@ func perform(db *brock.DB, n uint64) error {
 	})
 }
 
-// applyCommit does to a map what the n-th commit does to a store.
-func applyCommit(m map[string][]byte, n uint64) {
+// kept is what a store must have: pairs of the default keyspace, and of the other
+// one, nil if that is not there.
+type kept struct{ pairs, others map[string][]byte }
+
+// apply does what the n-th step does to a store.
+func (k *kept) apply(n uint64) {
+	switch s, _ := kind(n); s {
+	case makeStep, clearStep:
+		k.others = map[string][]byte{}
+		return
+	case dropStep:
+		k.others = nil
+		return
+	}
 	list, _ := changes(n)
 	for _, c := range list {
-		if c.value == nil {
+		m := k.pairs
+		if c.keyspace {
+			m = k.others
+		}
+		switch {
+		case c.upper != nil:
+			maps.DeleteFunc(m, func(key string, _ []byte) bool { return string(c.key) <= key && key < string(c.upper) })
+		case c.value == nil:
 			delete(m, string(c.key))
-		} else {
+		default:
 			m[string(c.key)] = c.value
 		}
 	}
@@ -152,11 +236,11 @@ func TestKilled(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	want, n := map[string][]byte{}, uint64(0)
+	want, n := kept{pairs: map[string][]byte{}}, uint64(0)
 	for kill := range kills {
 		acked := runDoomed(t, dir, n, 30*time.Millisecond+rand.N(700*time.Millisecond))
 		for ; n < acked; n++ {
-			applyCommit(want, n)
+			want.apply(n)
 		}
 		o := doomedOptions(dir)
 		if kill%3 == 0 {
@@ -166,7 +250,7 @@ func TestKilled(t *testing.T) {
 		must(t, "open", err)
 		diff := differs(t, db, want)
 		if diff != "" { // the commit under way may be there
-			applyCommit(want, n)
+			want.apply(n)
 			n++
 			if again := differs(t, db, want); again != "" {
 				t.Fatalf("kill %d, %d commits acknowledged: neither as after the last of them: %s\nnor as after one more: %s", kill, acked, diff, again)
@@ -177,7 +261,7 @@ func TestKilled(t *testing.T) {
 		}
 		must(t, "close", db.Close())
 	}
-	t.Logf("%d kills, %d commits, %d keys in the end", kills, n, len(want))
+	t.Logf("%d kills, %d commits, %d keys in the end", kills, n, len(want.pairs)+len(want.others))
 }
 
 // runDoomed lets a process commit for a while, kills it, and returns the number
@@ -217,49 +301,60 @@ func runDoomed(t *testing.T, dir string, from uint64, after time.Duration) uint6
 
 // differs says how the store's content differs from want, walking it forwards,
 // backwards, and with point reads; "" if it doesn't.
-func differs(t *testing.T, db *brock.DB, want map[string][]byte) (diff string) {
+func differs(t *testing.T, db *brock.DB, want kept) (diff string) {
 	t.Helper()
-	must(t, "read", db.View(func(txn *brock.Txn) error {
-		for _, reverse := range []bool{false, true} {
-			seen := 0
-			for item, err := range txn.Items(brock.IteratorOptions{Reverse: reverse}) {
-				if err != nil {
-					return err
-				}
-				value, err := item.Value()
-				if err != nil {
-					return err
-				}
-				expected, ok := want[string(item.Key())]
-				if !ok || !bytes.Equal(value, expected) {
-					diff = fmt.Sprintf("%q has %d bytes, want %d (there: %v)", item.Key(), len(value), len(expected), ok)
-					return nil
-				}
-				seen++
-			}
-			if seen != len(want) {
-				diff = fmt.Sprintf("%d keys, want %d", seen, len(want))
-				return nil
-			}
+	ks := other(db)
+	if (ks != nil) != (want.others != nil) {
+		return fmt.Sprintf("the other keyspace is there: %v", ks != nil)
+	}
+	must(t, "read", db.View(func(txn *brock.Txn) (err error) {
+		if diff, err = contentDiffers(txn, want.pairs); err == nil && diff == "" && ks != nil {
+			diff, err = contentDiffers(txn.In(ks), want.others)
 		}
-		for i := range doomedKeys {
-			key := fmt.Appendf(nil, "key %05d", i)
-			expected, ok := want[string(key)]
-			item, err := txn.Get(key)
-			switch {
-			case errors.Is(err, brock.ErrKeyNotFound):
-				if ok {
-					diff = fmt.Sprintf("get of %q finds nothing", key)
-				}
-				continue
-			case err != nil:
-				return err
-			}
-			if value, err := item.Value(); err != nil || !ok || !slices.Equal(value, expected) {
-				diff = fmt.Sprintf("get of %q: %d bytes (%v), want %d", key, len(value), err, len(expected))
-			}
-		}
-		return nil
+		return err
 	}))
 	return diff
+}
+
+func contentDiffers(txn *brock.Txn, want map[string][]byte) (diff string, err error) {
+	for _, reverse := range []bool{false, true} {
+		seen := 0
+		for item, err := range txn.Items(brock.IteratorOptions{Reverse: reverse}) {
+			if err != nil {
+				return "", err
+			}
+			value, err := item.Value()
+			if err != nil {
+				return "", err
+			}
+			expected, ok := want[string(item.Key())]
+			if !ok || !bytes.Equal(value, expected) {
+				diff = fmt.Sprintf("%q has %d bytes, want %d (there: %v)", item.Key(), len(value), len(expected), ok)
+				return diff, nil
+			}
+			seen++
+		}
+		if seen != len(want) {
+			diff = fmt.Sprintf("%d keys, want %d", seen, len(want))
+			return diff, nil
+		}
+	}
+	for i := range doomedKeys {
+		key := doomedKey(i)
+		expected, ok := want[string(key)]
+		item, err := txn.Get(key)
+		switch {
+		case errors.Is(err, brock.ErrKeyNotFound):
+			if ok {
+				diff = fmt.Sprintf("get of %q finds nothing", key)
+			}
+			continue
+		case err != nil:
+			return "", err
+		}
+		if value, err := item.Value(); err != nil || !ok || !slices.Equal(value, expected) {
+			diff = fmt.Sprintf("get of %q: %d bytes (%v), want %d", key, len(value), err, len(expected))
+		}
+	}
+	return diff, nil
 }

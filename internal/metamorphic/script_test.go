@@ -515,6 +515,29 @@ var scripts = []script{
 		s.reclaim()
 		s.close()
 	}},
+	{name: "range deletes in files", big: true, options: brock.Options{Tuning: small, KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.S2, CompressAbove: 100}}, run: func(s *session) {
+		s.open()
+		for i := range 8 {
+			s.commit(buffered, put(key(i), text(key(i), 1, 300*i)), fading(key(20+i), strings.Repeat("f", 700), time.Minute))
+		}
+		s.flush()
+		s.spill(1, put(key(1), strings.Repeat("gone", 400)), delRange(key(0), key(4)), put(key(2), strings.Repeat("back", 400)), del(key(5)))
+		s.commit(buffered, put(key(3), "after"))
+		s.abandon(1, delRange("a", "~"), put(key(6), "never"))
+		var writes []write
+		for i := range 12 { // what is merged in between is covered later, in part
+			writes = append(writes, put(key(i), strings.Repeat(text(key(i), i, 100), 10)))
+		}
+		s.spill(1, append(writes, delRange(key(3), key(9)), fading(key(4), text(key(4), 5, 900), time.Minute), delRange(key(10), key(11)))...)
+		s.spill(1, delRange(key(20), key(24)), delRange(key(22), key(26))) // nothing but these
+		s.reopen()
+		s.compact()
+		s.tick(2 * time.Minute)
+		s.spill(1, put(key(0), "gone"), delRange("a", key(12)))
+		s.commit(synced, put(key(7), strings.Repeat("g", 2000)))
+		s.reclaim()
+		s.close()
+	}},
 	{name: "a batch in files", big: true, options: brock.Options{MemoryLimit: 4 << 20}, run: func(s *session) {
 		s.open()
 		s.commit(buffered, put(key(3), "before"))

@@ -11,7 +11,7 @@ import (
 const (
 	clusterShare = 4       // what is rewritten is at most so many times what was scanned scattered
 	clusterBytes = 2 << 30 // of values that one clustering moves, and no less than the runs it rewrites
-	clusterSmall = 2       // a value segment shorter than 1/clusterSmall of a whole one is small
+	clusterSmall = 2       // a value segment shorter than 1/clusterSmall of SegmentBytes is small
 	clusterMany  = 8       // so many small ones are as good as unsorted
 )
 
@@ -60,7 +60,13 @@ func scatter(l *manifest.Layout, s State, o Options) (u Unsorted, batch []entry.
 // left, and small value segments if there are many.
 func unsorted(l *manifest.Layout, s State, o Options) []victim {
 	var list []victim
-	small := 0
+	small, live := 0, uint64(0)
+	for _, seg := range l.Segments() {
+		if seg.State().Status == manifest.Live {
+			live += weighSegment(seg).live
+		}
+	}
+	whole := uint64(SegmentBytes(live, int64(o.SegmentBytes)))
 	for _, seg := range l.Segments() {
 		v := weighSegment(seg)
 		if v.live == 0 || v.records == 0 || seg.State().Status != manifest.Live || slices.Contains(s.Damaged, v.num) {
@@ -68,7 +74,7 @@ func unsorted(l *manifest.Layout, s State, o Options) []victim {
 		}
 		switch {
 		case seg.Kind == filename.Journal:
-		case v.live < o.SegmentBytes/clusterSmall:
+		case v.live < whole/clusterSmall:
 			v.small = true
 			small++
 		default:

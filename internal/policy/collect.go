@@ -15,10 +15,7 @@ const (
 	idleGarbage   = 20      // percent of what is live that an idle store keeps as garbage, and
 	idleSlack     = 8 << 20 // so much more; less if space is asked for:
 	reclaimSlack  = 64 << 10
-	busySlack     = 2 << 20
-	busyGarbage   = 40        // percent of GarbageShare, of what is live: more is too much in all segments together
-	lagGarbage    = 60        // likewise: from here on collection lags behind writers
-	urgentGarbage = 25        // percent of what is live
+	idleShare     = 50        // percent of garbage from which on a segment of an idle store is collected in any case
 	leastGarbage  = 5         // percent: no segment is worth moving for less
 	idleHealBytes = 256 << 20 // runs of this size are healed at idle, larger ones if
 	idleHealShare = 2         // times the collected data
@@ -28,7 +25,7 @@ const (
 type Collection struct {
 	Victims []entry.FileNum // ascending
 	Reason  string
-	Urgent  bool // there is so much garbage that clients may notice the work
+	Bytes   uint64 // of the files, what is live and moves
 }
 
 // wasted is what Decide knows of garbage and remaps.
@@ -40,6 +37,9 @@ type wasted struct {
 	victims   []victim // that could be collected, the best first
 	live      uint64   // bytes of all segments' files that hold needed values
 	garbage   uint64   // the rest of them
+	died      uint64   // of that, in segments of which some was needed once
+	keys      uint64   // bytes of the files of runs
+	hidden    uint64   // bytes of live that upper runs are thought to hide
 	relocated int      // segments
 	moved     uint64   // bytes of their targets' files
 }
@@ -71,6 +71,9 @@ func waste(l *manifest.Layout, s State, o Options) *wasted {
 		v := weighSegment(seg)
 		w.live += v.live
 		w.garbage += v.garbage
+		if v.died {
+			w.died += v.garbage
+		}
 		// Old garbage is preferred: what was written last may yet die by itself.
 		v.score = float64(v.garbage) / float64(v.live+1) * float64(l.NextFile()-seg.Num)
 		// The target of a relocated segment waits until that is healed, so that
@@ -79,6 +82,10 @@ func waste(l *manifest.Layout, s State, o Options) *wasted {
 			w.victims = append(w.victims, v)
 		}
 	}
+	for _, r := range l.Runs() {
+		w.keys += r.FileBytes()
+	}
+	w.hidden = hidden(l, s)
 	slices.SortStableFunc(w.victims, func(a, b victim) int { return cmp.Compare(b.score, a.score) })
 	return w
 }
@@ -99,6 +106,10 @@ func weighSegment(s *manifest.Segment) victim {
 	return v
 }
 
+// atRest is the garbage of which an idle store may keep so much as bound says. A
+// little that is hidden is not worth a merge (mayHide), and so is not counted.
+func (w *wasted) atRest() uint64 { return w.garbage + w.hidden - min(w.hidden, hiddenLeast) }
+
 // bound is how much garbage may stay if nobody writes.
 func (w *wasted) bound() uint64 {
 	slack := uint64(idleSlack)
@@ -108,59 +119,57 @@ func (w *wasted) bound() uint64 {
 	return w.live/100*idleGarbage + slack
 }
 
-// wanted reports whether v is to be collected while so much garbage is left.
-func (w *wasted) wanted(v *victim, left uint64) bool {
-	share := uint64(w.options.GarbageShare)
+// wanted reports whether v is to be collected after so many bytes were freed.
+func (w *wasted) wanted(v *victim, freed uint64) bool {
 	of := func(percent uint64) bool { return v.garbage*100 >= (v.live+v.garbage)*percent }
-	switch {
-	case of(share):
-		return true
-	case w.state.Idle || w.state.Reclaim:
-		return left > w.bound()
+	if w.state.Idle || w.state.Reclaim {
+		return of(idleShare) || w.atRest()-freed > w.bound()
 	}
-	// While data is loaded, what lies between values in journals can wait.
-	return v.died && of(share/2) && left > w.live/100*share*busyGarbage/100+busySlack
+	if of(readyShare) {
+		return true
+	}
+	// While data is loaded, what lies between values in journals can wait. The
+	// share of the whole store that is garbage when the budget is used up is
+	// share/(100+share): a segment with less than half of that is better left.
+	share := uint64(w.options.GarbageShare)
+	return v.died && of(50*share/(100+share)) && w.over(freed, collectFrom)
+}
+
+// batch is how much one collection moves at most: for its time the store is larger
+// by so much.
+func (w *wasted) batch() uint64 {
+	share := w.needed() / batchPart
+	if w.state.Idle || w.state.Reclaim {
+		share *= 2 // where haste costs more, in merges for remaps, than it gains
+	}
+	return min(max(share, batchLeast), w.options.SegmentBytes)
 }
 
 // collection chooses what to collect now; nil if nothing is worth it, or there
 // are too many remaps.
 func (w *wasted) collection() *Collection {
 	c := &Collection{Reason: "garbage in segments"}
-	var live, records uint64
-	left := w.garbage
+	var records, freed uint64
+	most := w.batch()
 	for i := range w.victims {
 		v := &w.victims[i]
 		if len(c.Victims)+w.relocated == maxRemaps {
 			break
 		}
-		if !w.wanted(v, left) || w.state.Room > 0 && live+v.live > uint64(w.state.Room) {
+		if !w.wanted(v, freed) || w.state.Room > 0 && c.Bytes+v.live > uint64(w.state.Room) {
 			continue
 		}
-		if len(c.Victims) > 0 && (live+v.live > w.options.SegmentBytes || records+v.records > w.options.MovedRecords) {
+		if len(c.Victims) > 0 && (c.Bytes+v.live > most || records+v.records > w.options.MovedRecords) {
 			continue
 		}
 		c.Victims = append(c.Victims, v.num)
-		live, records, left = live+v.live, records+v.records, left-v.garbage
+		c.Bytes, records, freed = c.Bytes+v.live, records+v.records, freed+v.garbage
 	}
 	if len(c.Victims) == 0 {
 		return nil
 	}
 	slices.Sort(c.Victims)
-	c.Urgent = w.garbage >= w.live/100*urgentGarbage
 	return c
-}
-
-// Lag says by how much collection lags behind writers, from 1 to 4; 0 if it does
-// not: garbage that it could move away is more than Options wants, and more than
-// two segments.
-func Lag(l *manifest.Layout, s State, o Options) int {
-	o = o.withDefaults()
-	w := waste(l, s, o)
-	limit := w.live/100*uint64(o.GarbageShare)*lagGarbage/100 + 2*o.SegmentBytes
-	if w.garbage <= limit || w.collection() == nil {
-		return 0
-	}
-	return 1 + int(min(3, (w.garbage-limit)/(w.live/8+1)))
 }
 
 // healing chooses a merge that leaves no remap behind: when these stand in the
@@ -187,8 +196,8 @@ func (w *wasted) healing() *Merge {
 	for _, r := range row {
 		size += r.FileBytes()
 	}
-	blocked := w.relocated >= maxRemaps && slices.ContainsFunc(w.victims, func(v victim) bool { return w.wanted(&v, w.garbage) })
-	quiet := w.state.Idle && size <= max(idleHealBytes, idleHealShare*w.moved)
+	blocked := w.relocated >= maxRemaps && slices.ContainsFunc(w.victims, func(v victim) bool { return w.wanted(&v, 0) })
+	quiet := w.state.Idle && (size <= max(idleHealBytes, idleHealShare*w.moved) || w.atRest() > w.bound())
 	if !blocked && !quiet && !w.state.Reclaim {
 		return nil
 	}

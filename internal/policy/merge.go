@@ -5,16 +5,17 @@ import "github.com/brockdb/brock/internal/manifest"
 const (
 	// At idle, upper runs lighter than a share of the base stay where they are:
 	// rewriting the base for them would write far more than was ever put in.
-	idleShare      = 10 // base / 10, and
+	foldShare      = 10 // base / 10, and
 	idleSmallShare = 64 // base / 64 if all runs together are at most
 	idleSmall      = 256 << 20
 	idleTiny       = 16 << 20 // so small a store is always collapsed
 	idleNeighbour  = 4        // times heavier than the newer runs: not merged with them
 	idleRow        = 3        // so many upper runs are merged if the base stays
 
-	hiddenShare = 10       // percent of the base's values that upper runs may hide
-	hiddenLeast = 16 << 20 // bytes at least; while clients write
-	staleLeast  = 1 << 20  // is enough if it is surely there
+	idleHides   = 5        // percent of the oldest run and its values that others may hide at idle,
+	hiddenLeast = 16 << 20 // bytes at least; and of runs of which nothing is known
+	hiddenShare = 10       // percent, while clients write, but
+	staleLeast  = 1 << 20  // bytes are enough if they are surely there
 	staleGain   = 2        // times what the merge writes
 	staleSample = 4        // the share of overwrites is thought so many times that of dead records
 
@@ -23,8 +24,12 @@ const (
 )
 
 // merge chooses a merge, nil if none is worth it.
-func merge(l *manifest.Layout, s State, o Options) *Merge {
-	runs := l.Runs()
+func (w *wasted) merge() *Merge {
+	s, o := w.state, w.options
+	runs := w.layout.Runs()
+	if m := expired(runs, s); m != nil && s.fits(w.layout, m) {
+		return m
+	}
 	uppers, base := split(runs)
 	if len(uppers) == 0 {
 		return nil
@@ -40,9 +45,9 @@ func merge(l *manifest.Layout, s State, o Options) *Merge {
 		return into(manifest.Upper, cheapest(uppers, o.UpperRuns), "too many upper runs")
 	case base != nil && len(uppers) > 1 && atLeast(weight, size, 3*o.BaseShare):
 		return into(manifest.Base, runs, "the upper runs weigh far more than the base")
-	case base != nil && stale(l, uppers, base):
+	case w.stale():
 		return into(manifest.Base, runs, "the upper runs hide garbage")
-	case s.Idle && len(runs) > 1 && (worthCollapsing(runs, weight, size) || mayHide(uppers, base)):
+	case s.Idle && len(runs) > 1 && (worthCollapsing(runs, weight, size) || w.mayHide()):
 		return into(manifest.Base, runs, "idle")
 	case s.Idle:
 		if alike := alike(uppers); len(alike) >= idleRow {
@@ -106,7 +111,8 @@ func saturatingMul(a, b uint64) uint64 {
 }
 
 // hides estimates how many bytes of the base's values upper runs hide, if so many
-// percent of their entries that are no deletes replace others.
+// percent of their entries that are no deletes replace others. A range tombstone
+// may hide everything.
 func hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
 	if base.Entries == 0 {
 		return 0
@@ -115,19 +121,25 @@ func hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
 	for _, r := range uppers {
 		deletes := min(r.Deletes, r.Entries)
 		sum += saturatingMul(deletes, perEntry) + saturatingMul(r.Entries-deletes, perEntry)/100*percent
+		if r.Tombstones > 0 {
+			return base.SeparatedBytes + base.FileBytes()
+		}
 	}
 	return min(sum, base.SeparatedBytes)
 }
 
-// mayHide reports whether upper runs, at worst, hide much.
-func mayHide(uppers []*manifest.Run, base *manifest.Run) bool {
-	return base != nil && hides(uppers, base, 100) >= max(base.SeparatedBytes/100*hiddenShare, hiddenLeast)
+// mayHide reports whether upper runs, at worst, hide more than an idle store should keep.
+func (w *wasted) mayHide() bool {
+	runs := w.layout.Runs()
+	oldest := runs[len(runs)-1]
+	return w.hidden+w.atWorst() >= max((oldest.SeparatedBytes+oldest.FileBytes())/100*idleHides, hiddenLeast)
 }
 
-// stale reports whether upper runs surely hide much, far more than it costs to
-// find it: as much as deletes say, and as the records that are known to be dead
-// tell of the others. In a store that is only added to there are none.
-func stale(l *manifest.Layout, uppers []*manifest.Run, base *manifest.Run) bool {
+// staleUnknown reports whether upper runs of which nobody knows what they hide
+// surely hide much, far more than the cost of finding it: as much as deletes say,
+// and as the records that are known to be dead tell of the others. In a store that
+// is only added to there are none.
+func staleUnknown(l *manifest.Layout, uppers []*manifest.Run, base *manifest.Run, cost uint64) bool {
 	var records, dead uint64
 	for _, s := range l.Segments() {
 		if s.State().Status == manifest.Live {
@@ -135,10 +147,6 @@ func stale(l *manifest.Layout, uppers []*manifest.Run, base *manifest.Run) bool 
 		}
 	}
 	hidden := hides(uppers, base, min(100, staleSample*100*dead/max(records, 1)))
-	cost := base.FileBytes()
-	for _, r := range uppers {
-		cost += r.FileBytes()
-	}
 	return hidden >= max(base.SeparatedBytes/100*hiddenShare, staleLeast, staleGain*cost)
 }
 
@@ -171,7 +179,7 @@ func worthCollapsing(runs []*manifest.Run, weight, base uint64) bool {
 	for _, r := range runs {
 		total += r.FileBytes()
 	}
-	return weight >= base/idleShare || total <= idleSmall && weight >= base/idleSmallShare || total <= idleTiny
+	return weight >= base/foldShare || total <= idleSmall && weight >= base/idleSmallShare || total <= idleTiny
 }
 
 // alike are the newest upper runs, up to one that is far heavier than all

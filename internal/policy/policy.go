@@ -7,8 +7,8 @@
 // size, so that an entry is rewritten seldom; when the store is idle everything
 // is merged into one run, if that is not far more work than it is worth.
 //
-// Segments are collected when much of one is garbage, or when garbage is much of
-// an idle store. Collected segments leave remaps behind, of which there are few:
+// Garbage has a budget (space.go), and segments are collected before it is used
+// up, the deadest and oldest first, and more of them in an idle store. Collected segments leave remaps behind, of which there are few:
 // before there are too many, runs are merged for no other reason.
 //
 // Values lie in the order in which they arrived until scans have jumped among
@@ -29,9 +29,9 @@ type Options struct {
 	// from which they are merged into it; 0 = 100. Less keeps less stale data
 	// and writes more.
 	BaseShare int
-	// GarbageShare is how much of a segment's file may be garbage, in percent,
-	// before what is live in it moves to another; 0 = 50. Less keeps less
-	// garbage and writes more. An idle store goes further by itself.
+	// GarbageShare is how much garbage there may be while clients write, in
+	// percent of what is live; 0 = 50. Less takes less space and moves what is
+	// live more often. An idle store goes further by itself.
 	GarbageShare int
 	// SegmentBytes bounds the live data that one collection moves; 0 = 256 MB.
 	SegmentBytes uint64
@@ -69,12 +69,16 @@ type State struct {
 	Collecting bool            // a collection is going on
 	Idle       bool            // nothing was written for a while
 	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
+	Now        uint64          // Unix milliseconds, for what expires; 0 = it does not count
 	Room       int64           // bytes that work may write; 0 = as many as it likes
 	Scattered  uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
 	Damaged    []entry.FileNum // segments whose live records cannot all be read
 	// Dropped is how many bytes of keys and values, inline and separated, are in
 	// runs for keyspaces that were dropped, about; runs without are not in it.
 	Dropped map[manifest.RunID]uint64
+
+	Memtables Replaced                  // of all memtables together
+	Hidden    map[manifest.RunID]uint64 // Replaced.Older of the runs of which it is known
 }
 
 // Plan is what is worth doing now; the zero value is nothing. Its parts may be
@@ -106,7 +110,7 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 		p.Collect = w.collection()
 	}
 	if !s.Merging {
-		p.Merge = merge(l, s, o)
+		p.Merge = w.merge()
 		if p.Merge == nil {
 			p.Merge = dropping(l, s)
 		}

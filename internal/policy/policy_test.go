@@ -113,9 +113,6 @@ func (p Plan) text(l *manifest.Layout) string {
 	}
 	if c := p.Collect; c != nil {
 		fmt.Fprintf(&b, "collect %d: %s", c.Victims, c.Reason)
-		if c.Urgent {
-			b.WriteString(", urgent")
-		}
 		b.WriteByte('\n')
 	}
 	if len(p.DropSegments) > 0 {
@@ -150,13 +147,25 @@ func TestScripts(t *testing.T) {
 //	files: makes a new store of one run that refers to the segments of the input, each with a value in
 //	 each KB; moved=n puts what is live in it into segment n
 //	decide: prints the plan; dropped=run:mb,... says what of runs is of dropped keyspaces
-//	lag: prints Lag; scatter: what Scatter tells
+//	space: prints what Measure says; hidden=(run, mb) tells of a run, values= and older= of memtables; scatter: what Scatter tells
 //	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
 //	keep: prints KeepSegment
 func (s *store) command(t *testing.T, c *script.Case) string {
 	o := Options{UpperRuns: c.Int(t, "upper", 0), BaseShare: c.Int(t, "share", 0), GarbageShare: c.Int(t, "garbage", 0),
 		SegmentBytes: uint64(c.Int(t, "segment", 0)) << 20}
 	st := State{Sealed: c.Int(t, "sealed", 0), Merging: c.Has("merging"), Idle: c.Has("idle"), Collecting: c.Has("collecting"), Reclaim: c.Has("reclaim")}
+	st.Memtables = Replaced{Values: uint64(c.Int(t, "values", 0)) << 20, Older: uint64(c.Int(t, "older", 0)) << 20}
+	st.Hidden = make(map[manifest.RunID]uint64)
+	for _, a := range c.Args {
+		if a.Key != "hidden" {
+			continue
+		}
+		var id, mb uint64
+		if _, err := fmt.Sscanf(strings.Join(a.Values, " "), "%d %d", &id, &mb); err != nil {
+			t.Fatalf("%s: %v", c.Pos, err)
+		}
+		st.Hidden[manifest.RunID(id)] = mb << 20
+	}
 	o.NoClustering = c.Has("noclustering")
 	st.Scattered = uint64(c.Int(t, "scattered", 0)) << 20
 	if n := c.Int(t, "damaged", 0); n != 0 {
@@ -196,11 +205,13 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 	case "files":
 		s.files(t, c)
 		return ""
+	case "space":
+		m := Measure(s.layout, st, o)
+		return fmt.Sprintf("%d MB live, %d MB excess, budget %d MB, reducible %v\nhurry %.2f, brake %.2f\n",
+			m.Live>>20, m.Excess>>20, m.Budget>>20, m.Reducible, Hurry(m.Fill(0)), Brake(m.Fill(0)))
 	case "scatter":
 		u := Scatter(s.layout, st, o)
 		return fmt.Sprintf("unsorted %d, the next for %d MB, all for %d MB\n", u.Segments, u.Price>>20, u.Whole>>20)
-	case "lag":
-		return fmt.Sprintln(Lag(s.layout, st, o))
 	case "decide":
 		return Decide(s.layout, st, o).text(s.layout)
 	case "load":

@@ -41,9 +41,9 @@ func TestPlansFitTheRoom(t *testing.T) {
 		state           State
 		merged, victims int
 	}{
-		{0, State{}, 7, 2},
-		{100 << 20, State{}, 7, 2},
-		{5 << 20, State{}, 5, 2},
+		{0, State{}, 7, 1},
+		{100 << 20, State{}, 7, 1},
+		{5 << 20, State{}, 5, 1},
 		{5 << 20, State{Idle: true}, 5, 2},
 		{3<<20 + 100, State{}, 3, 1},
 		{1 << 10, State{}, 0, 0},

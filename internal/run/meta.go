@@ -26,9 +26,10 @@ type Meta struct {
 	SeparatedBytes uint64        // values in segments
 	MinVersion     entry.Version // of entries and tombstones
 	MaxVersion     entry.Version
-	MinExpiry      uint64        // least expiry of an entry, Unix milliseconds; 0 = none expires
-	Refs           []Ref         // ascending by segment
-	Stamp          entry.Version // of all entries, which say 0 in the files; 0 = they say their own
+	MinExpiry      uint64           // least expiry of an entry, Unix milliseconds; 0 = none expires
+	Expiry         []entry.Expiring // ascending by time
+	Refs           []Ref            // ascending by segment
+	Stamp          entry.Version    // of all entries, which say 0 in the files; 0 = they say their own
 }
 
 // File is one file of a run; a run's files are in key order.

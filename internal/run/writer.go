@@ -29,6 +29,7 @@ type WriterConfig struct {
 	NextNum   func() entry.FileNum // the number of each file
 	FileBytes int64                // bound of a file's chunks and directory, but for one filter; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
+	Expiries  *entry.Expiries      // gathers Meta.Expiry; nil = it isn't wanted
 	Unsynced  bool                 // for runs that no crash has to survive: Finish syncs nothing
 
 	FilterKeys int // for how many keys a filter is made, about; 0 = DefaultFilterKeys
@@ -103,6 +104,9 @@ func (w *Writer) Add(e *entry.Entry) error {
 	}
 	if e.Separated {
 		w.count(&e.Handle)
+	}
+	if w.cfg.Expiries != nil {
+		w.cfg.Expiries.Add(e)
 	}
 	return nil
 }
@@ -250,6 +254,9 @@ func (w *Writer) Finish() (Meta, error) {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
 	sortRefs(w.meta.Refs)
+	if w.cfg.Expiries != nil {
+		w.meta.Expiry = w.cfg.Expiries.List()
+	}
 	w.release()
 	return w.meta, nil
 }

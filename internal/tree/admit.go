@@ -15,6 +15,8 @@ const (
 	freeRuns    = 12                    // upper runs likewise
 	maxDelay    = 20 * time.Millisecond // of one admission below the limits
 	admitWindow = 1 << 20               // bytes that one full delay pays for
+	steepBrake  = 2                     // delays where the budget of garbage is used up
+	maxBrake    = 8                     // delays for garbage at most
 )
 
 // Admit slows a committer of a payload down while background work lags behind,
@@ -34,7 +36,7 @@ func (t *Tree) Admit(ctx context.Context, payload []byte) error {
 	}
 	v := t.views.current.Load()
 	sealed := len(v.tables) - 1
-	if sealed <= freeTables && len(v.runs) <= freeRuns && v.lag == 0 {
+	if sealed <= freeTables && len(v.runs) <= freeRuns && t.space.brake() == 0 {
 		return nil
 	}
 	return t.slow(ctx, n)
@@ -59,11 +61,11 @@ func (t *Tree) slow(ctx context.Context, n int) error {
 			return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
 		}
 		if sealed < maxTables {
-			excess := max(sealed-freeTables, (len(v.runs)-freeRuns)/2, v.lag)
+			excess := max(float64(sealed-freeTables), float64((len(v.runs)-freeRuns)/2), min(steepBrake*t.space.brake(), maxBrake))
 			if excess <= 0 {
 				return nil
 			}
-			delay := time.Duration(float64(maxDelay) * float64(excess) * min(1, float64(n)/admitWindow))
+			delay := time.Duration(float64(maxDelay) * excess * min(1, float64(n)/admitWindow))
 			return wait(ctx, delay, changed)
 		}
 		if err := t.full.unable.Load(); err != nil {

@@ -23,6 +23,7 @@ type background struct {
 	fold    *jobs.Task // seals the memtable, so that it is flushed
 	tidy    *jobs.Task
 	idle    *jobs.Delayed // folds down what is left once writers are silent
+	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
 
 	// Several tasks flush or merge; each kind of work is done by one at a time.
 	flushing sync.Mutex
@@ -41,6 +42,7 @@ func (t *Tree) prepareBackground() {
 	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
 	t.full.poll = pool.Delayed(pool.Task(jobs.Flush, "space", t.runPoll), pollEvery)
 	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
+	t.work.expiry = pool.Alarm(pool.Task(jobs.Merge, "expire", t.runExpire))
 }
 
 // maxReplayed is how many journal segments an Open may leave in memory: a
@@ -54,6 +56,7 @@ func (t *Tree) Start() {
 		t.work.fold.Kick()
 	}
 	t.kick()
+	t.awaitExpiry()
 }
 
 // kick looks for work after a change.
@@ -102,7 +105,10 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		plan := policy.Decide(t.layout(), policy.State{Idle: idle, Damaged: t.damagedSegments(), Dropped: t.dropped(), Room: t.room()}, t.cfg.Policy)
+		v := t.views.current.Load()
+		state := t.state(v)
+		state.Idle = idle
+		plan := policy.Decide(v.layout, state, t.cfg.Policy)
 		if plan.Merge == nil {
 			return nil
 		}
@@ -119,6 +125,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 // memory and in upper runs is folded down, so that reads are as fast as they
 // can be and nothing is left to do.
 func (t *Tree) runSettle(ctx context.Context) error {
+	defer t.awaitExpiry() // it comes sooner to a store at rest
 	if err := t.cfg.Exclusive(t.sealIfHiding); err != nil {
 		return err
 	}
@@ -130,7 +137,7 @@ func (t *Tree) runSettle(ctx context.Context) error {
 			return err
 		}
 		var err error
-		if again, err = t.collectAll(ctx, policy.State{Idle: true}); err != nil {
+		if again, err = t.collectAll(ctx, atIdle); err != nil {
 			return err
 		}
 		again = again || t.cluster(ctx)

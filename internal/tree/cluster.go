@@ -112,5 +112,5 @@ func (t *Tree) sort(ctx context.Context, in *compact.Input, segments []entry.Fil
 		}
 		return value, err
 	}
-	in.Values, in.ValueBytes = t.newValueWriter, t.cfg.SegmentBytes
+	in.Values, in.ValueBytes = t.newValueWriter, t.segmentLimit()
 }

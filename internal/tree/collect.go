@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -28,22 +29,30 @@ import (
 
 // runCollect collects what is worth it while clients may be busy.
 func (t *Tree) runCollect(ctx context.Context) error {
-	did, err := t.collectAll(ctx, policy.State{})
+	did, err := t.collectAll(ctx, whileBusy)
 	if did {
 		t.work.merge.Kick() // remaps may want to be healed
 	}
 	return err
 }
 
+// occasion says for what a collection is.
+type occasion int
+
+const (
+	whileBusy occasion = iota
+	atIdle
+	onRequest
+)
+
 // collectAll collects until nothing more is worth it, and reports whether
 // anything was. An error ends it, but not background work: the store is as good
 // as before, and it is tried again after the next change.
-func (t *Tree) collectAll(ctx context.Context, s policy.State) (did bool, err error) {
+func (t *Tree) collectAll(ctx context.Context, o occasion) (did bool, err error) {
 	t.work.collecting.Lock()
 	defer t.work.collecting.Unlock()
 	for {
-		s.Damaged, s.Room = t.damagedSegments(), t.room()
-		found, err := t.collectNext(ctx, s)
+		found, err := t.collectNext(ctx, o)
 		if !found {
 			return did, err
 		}
@@ -75,30 +84,35 @@ func (t *Tree) damagedSegments() []entry.FileNum {
 }
 
 // collectNext does the next collection, and reports whether there was one to do.
-func (t *Tree) collectNext(ctx context.Context, s policy.State) (found bool, err error) {
-	view, release, err := t.holdFiles()
+func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err error) {
+	hold, err := t.hold()
 	if err != nil {
 		return false, err
 	}
 	defer t.reclaim() // what this replaces
-	defer release()
-	layout := view.layout
-	plan := policy.Decide(layout, s, t.cfg.Policy).Collect
+	layout := hold.view.layout
+	state := t.state(hold.view)
+	state.Idle, state.Reclaim = o == atIdle, o == onRequest
+	plan := policy.Decide(layout, state, t.cfg.Policy).Collect
 	if plan == nil || t.failed() != nil {
+		hold.Release()
 		return false, nil
 	}
+	view, release := hold.narrow(func(part *View) {
+		part.tables, part.runs = nil, nil
+		part.segments = part.segments.without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
+	})
+	defer release()
 	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: int(t.cfg.Memory / collectShare), Pace: t.pacer(s.Reclaim || plan.Urgent)}
+	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: int(t.cfg.Memory / collectShare), Pace: t.pacer(o)}
 	for _, num := range plan.Victims {
 		c.Victims = append(c.Victims, compact.Victim{Reader: view.segments.find(num).Reader, Segment: layout.Segment(num)})
 	}
-	live := int64(0)
-	for _, v := range c.Victims {
-		live += int64(v.Segment.FileBytes - min(v.Segment.DeadBytes(), v.Segment.FileBytes))
-	}
-	defer t.promise(live)()
+	t.space.copying.Store(int64(plan.Bytes))
+	defer t.space.copying.Store(0)
+	defer t.promise(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, c)
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
@@ -159,26 +173,28 @@ const (
 	settleWait  = time.Millisecond // shorter waits are put together
 )
 
-// pacer returns what keeps a collection out of the way of writers, unless it is
-// urgent: it waits while memtables wait for their flush, and goes slowly while
-// something is committed.
-func (t *Tree) pacer(urgent bool) func(context.Context, int) error {
-	if urgent {
+// pacer returns what keeps a collection out of the way of writers, unless
+// somebody waits for it: it waits while memtables wait for their flush, and goes
+// slowly while something is committed. The nearer garbage is to its budget, the
+// faster it goes.
+func (t *Tree) pacer(o occasion) func(context.Context, int) error {
+	if o == onRequest {
 		return nil
 	}
 	written := t.stats.journalBytes.Load()
 	var owed time.Duration
 	return func(ctx context.Context, n int) error {
-		if err := t.yield(ctx); err != nil {
-			return err
-		}
 		now := t.stats.journalBytes.Load()
 		quiet := now == written
 		written = now
-		if quiet {
+		leisure := 1 - policy.Hurry(t.space.fill())
+		if leisure == 0 {
 			return nil
 		}
-		if owed += time.Duration(float64(n) / collectRate * float64(time.Second)); owed < settleWait {
+		if err := t.yield(ctx); quiet || err != nil {
+			return err
+		}
+		if owed += time.Duration(leisure * float64(n) / collectRate * float64(time.Second)); owed < settleWait {
 			return nil
 		}
 		defer func() { owed = 0 }()
@@ -232,7 +248,7 @@ func (t *Tree) collectAndHeal(ctx context.Context) (did bool, err error) {
 	defer cancel(nil)
 	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
 	for again := true; again; did = did || again {
-		if again, err = t.collectAll(ctx, policy.State{Reclaim: true}); err != nil {
+		if again, err = t.collectAll(ctx, onRequest); err != nil {
 			return did || again, err
 		}
 		healed, err := t.healAll(ctx)
@@ -250,8 +266,10 @@ func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for {
-		state := policy.State{Reclaim: true, Collecting: true, Damaged: t.damagedSegments(), Room: t.room()}
-		plan := policy.Decide(t.layout(), state, t.cfg.Policy).Merge
+		v := t.views.current.Load()
+		state := t.state(v)
+		state.Reclaim, state.Collecting = true, true
+		plan := policy.Decide(v.layout, state, t.cfg.Policy).Merge
 		if plan == nil {
 			return did, nil
 		}

@@ -213,7 +213,7 @@ func (g *gauntlet) someSegments() (nums []entry.FileNum) {
 func (g *gauntlet) collectNow() (did bool) {
 	g.during("collect", func() {
 		var err error
-		did, err = g.tree.collectAll(context.Background(), policy.State{Reclaim: g.rng.IntN(2) == 0})
+		did, err = g.tree.collectAll(context.Background(), []occasion{atIdle, onRequest}[g.rng.IntN(2)])
 		g.must(err)
 	})
 	if did {
@@ -359,7 +359,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	s.must(err)
 	p.Release()
 	damage(t, mem, s.tree.path(nameOf(first)), int64(e.Handle.Offset)+500)
-	did, err := s.tree.collectAll(context.Background(), policy.State{})
+	did, err := s.tree.collectAll(context.Background(), atIdle)
 	if !did || err != nil || s.failure != nil {
 		t.Errorf("collected %v, %v, %v", did, err, s.failure)
 	}
@@ -377,7 +377,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 		}
 	}
 	p.Release()
-	if did, err := s.tree.collectAll(context.Background(), policy.State{}); did || err != nil || len(reports) != 2 {
+	if did, err := s.tree.collectAll(context.Background(), atIdle); did || err != nil || len(reports) != 2 {
 		t.Errorf("tried again: %v, %v", did, err)
 	}
 	s.close()

@@ -16,6 +16,7 @@ type change struct {
 	tables []*table
 	runs   []*sortedRun
 	since  *manifest.Layout // what a collection knew when it began
+	hidden int64            // of the run that is added, see sortedRun
 	drops  uint64           // of keyspaces, when it began
 }
 
@@ -63,6 +64,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		f.release()
 	}
 	t.slowed.tell(t, false)
+	t.awaitExpiry()
 	t.tellHeld()
 	return nil
 }
@@ -215,7 +217,7 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		next.runs = slices.DeleteFunc(next.runs, func(r *sortedRun) bool { return slices.Contains(c.runs, r) })
 	}
 	for _, r := range added.runs {
-		r.order = layout.Run(r.id).Order
+		r.order, r.hidden = layout.Run(r.id).Order, c.hidden
 	}
 	if c.drops != t.drops.Load() { // it did not leave everything out
 		eachDropped(layout, func(lo, hi []byte) { noteDropped(nil, added.runs, lo, hi) })
@@ -243,8 +245,8 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		}
 	}
 	next.layout = layout
+	t.measureLocked(next)
 	next.unsorted = policy.Scatter(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
-	next.lag = policy.Lag(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
 	t.views.install(next)
 	t.wakeLocked()
 	return unwanted

@@ -91,7 +91,7 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 			Rules:   compact.Rules{Watermark: s.last},
 			Extract: func(entry.FileNum) bool { return true },
 			Value:   hold.view.stored,
-			Run:     s.tree.newRunWriter(true),
+			Run:     s.tree.newRunWriter(true, nil),
 			Values:  s.tree.newValueWriter, ValueBytes: 3000,
 		})
 		hit := faults.Struck() > 0

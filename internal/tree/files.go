@@ -49,7 +49,7 @@ func (t *Tree) valueFile(r *segment.Reader, kind filename.Kind, num entry.FileNu
 	f := &valueFile{Reader: r, num: num}
 	f.release = func() {
 		t.noteRelease(r.Close())
-		if f.obsolete && !(kind == filename.Journal && t.spares.offer(num, r.End())) {
+		if f.obsolete && !(kind == filename.Journal && t.spare(r.End()) && t.spares.offer(num, r.End())) {
 			t.removeFile(filename.New(kind, num))
 		}
 	}
@@ -78,7 +78,7 @@ func (t *Tree) openRemap(num entry.FileNum, source entry.FileNum, target *valueF
 
 // newRunWriter begins a run. At the bottom it gets no filter: every get that
 // comes so far asks its index anyway.
-func (t *Tree) newRunWriter(bottom bool) *run.Writer {
+func (t *Tree) newRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS:        t.cfg.FS,
 		Dir:       t.cfg.Dir,
@@ -87,6 +87,7 @@ func (t *Tree) newRunWriter(bottom bool) *run.Writer {
 		NextNum:   t.nextFile,
 		FileBytes: t.cfg.RunFileBytes,
 		NoFilter:  bottom,
+		Expiries:  expiries,
 
 		FilterKeys: filterKeys(t.cfg.Memory),
 	})
@@ -98,7 +99,7 @@ func (t *Tree) openRun(m *manifest.Run) (*sortedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sortedRun{Reader: r, id: m.ID, order: m.Order}
+	s := &sortedRun{Reader: r, id: m.ID, order: m.Order, hidden: noHidden}
 	s.release = func() {
 		t.noteRelease(r.Close())
 		if s.obsolete {
@@ -128,7 +129,7 @@ func recordedMeta(m run.Meta) manifest.RunMeta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, manifest.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
@@ -144,7 +145,7 @@ func writtenMeta(m manifest.RunMeta) run.Meta {
 		First: m.First, Last: m.Last,
 		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
 		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Stamp: m.Stamp,
+		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
 	}
 	for _, f := range m.Files {
 		r.Files = append(r.Files, run.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})

@@ -24,18 +24,21 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer t.reclaim() // what this replaces and, while it holds it, keeps
-	defer hold.Release()
-	tables := hold.view.tables
-	if len(tables) < 2 {
+	defer t.reclaim() // what this replaces
+	view, release := hold.narrow(func(part *View) {
+		part.tables = part.tables[max(1, len(part.tables)-1):]
+		part.segments = part.segments.without(func(num entry.FileNum) bool { return part.layout.Segment(num) != nil })
+	})
+	defer release()
+	if len(view.tables) == 0 {
 		return false, nil
 	}
-	sealed := tables[len(tables)-1]
+	sealed := view.tables[0]
 	work := Work{Kind: "flush", Reason: "memtable sealed", BytesIn: sealed.Bytes()}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	drops := t.drops.Load()
-	rules := t.rules(len(hold.view.runs) == 0)
+	rules := t.rules(len(view.runs) == 0)
 	rules.Tombstones = sealed.Tombstones()
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
@@ -48,9 +51,9 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Entries: sealed.Sorted(),
 		Rules:   rules,
 		Extract: census.moves,
-		Value:   hold.view.stored,
-		Run:     t.newRunWriter(rules.Bottom),
-		Values:  t.newValueWriter, ValueBytes: t.cfg.SegmentBytes,
+		Value:   view.stored,
+		Run:     t.newRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
+		Values:  t.newValueWriter, ValueBytes: t.segmentLimit(),
 	})
 	if err != nil {
 		return false, fmt.Errorf("flush: %w", err)
@@ -68,7 +71,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	change := change{tables: []*table{sealed}, drops: drops}
+	change := change{tables: []*table{sealed}, hidden: t.hiddenBy(sealed), drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

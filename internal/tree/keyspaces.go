@@ -76,7 +76,8 @@ func (t *Tree) DropKeyspace(id entry.KeyspaceID) error {
 	return nil
 }
 
-// recordKeyspaces records an edit that changes no files.
+// recordKeyspaces records an edit that changes no files. One that a full disk
+// refuses is ErrNoSpace, and all is as before.
 func (t *Tree) recordKeyspaces(make func(*manifest.Layout) (*manifest.Edit, error)) error {
 	if t.cfg.ReadOnly {
 		return errs.ErrReadOnly
@@ -93,7 +94,7 @@ func (t *Tree) recordKeyspaces(make func(*manifest.Layout) (*manifest.Edit, erro
 	}
 	layout, err := t.log.Append(edit)
 	if err != nil {
-		if !errors.Is(err, manifest.ErrConflictingEdit) {
+		if !errors.Is(err, manifest.ErrConflictingEdit) && !outOfSpace(err) {
 			t.fail(err)
 		}
 		return err
@@ -110,14 +111,19 @@ func (t *Tree) recordKeyspaces(make func(*manifest.Layout) (*manifest.Edit, erro
 // default one, when the Pin was acquired.
 func (p *Pin) Holds(id entry.KeyspaceID) bool { return p.view.layout.Keyspace(id) != nil }
 
-// Floor is the version below which history of a keyspace may be missing in what
-// the Pin holds.
+// Floor is the version below which history of a keyspace may be missing: in what
+// the Pin holds or, of a Pin that asked for its version, in what its commit is
+// checked against. The View alone does not tell the latter: a merge under way may
+// be dropping deletes that no reader had announced an interest in when it began.
+// But it has raised the floors before it looked at readers, and this Pin was
+// announced before it looked at the floors.
 func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
+	floor := p.floors[id]
 	if id == entry.DefaultKeyspace {
-		return p.view.layout.Floor()
+		return max(floor, p.view.layout.Floor())
 	}
 	if k := p.view.layout.Keyspace(id); k != nil {
-		return k.Floor()
+		return max(floor, k.Floor())
 	}
 	return entry.MaxVersion // it was made, or dropped, at another time
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
@@ -17,11 +18,17 @@ import (
 // they are: a merge moves keys and handles; only a clustering (cluster.go) moves
 // values too.
 func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
-	view, release, err := t.holdFiles()
+	hold, err := t.hold()
 	if err != nil {
 		return err
 	}
 	defer t.reclaim() // what this replaces
+	view, release := hold.narrow(func(part *View) {
+		part.tables = nil
+		if len(plan.Sort) == 0 {
+			part.segments = part.segments.without(part.unmoved())
+		}
+	})
 	defer release()
 	inputs, bottom, err := consecutive(view.runs, plan.Runs)
 	if err != nil {
@@ -30,23 +37,28 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	work := Work{Kind: "merge", Reason: plan.Reason, Runs: len(inputs)}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	sources := make([]iterator.Iterator, len(inputs))
+	expiries := make([][]entry.Expiring, len(inputs))
 	tombstones := make([]*tombstone.Set, len(inputs))
 	order := uint64(0)
 	for i, r := range inputs {
-		sources[i], tombstones[len(inputs)-1-i] = r.Iterator(), r.Tombstones()
+		tombstones[len(inputs)-1-i] = r.Tombstones()
 		order = max(order, r.order)
-		work.BytesIn += int64(r.Meta().FileBytes())
+		expiries[i] = r.Meta().Expiry
 	}
 	drops := t.drops.Load()
 	rules := t.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
+	var sources []iterator.Iterator
+	for _, r := range uncovered(inputs, &rules, view.layout) {
+		sources = append(sources, r.Iterator())
+		work.BytesIn += int64(r.Meta().FileBytes())
+	}
 	defer t.promise(int64(plan.Writes(view.layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
+		Run:     t.newRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
 		Rules:   rules,
 		Heal:    view.healing(),
-		Run:     t.newRunWriter(bottom),
 	}
 	if len(plan.Sort) > 0 {
 		work.Kind, work.Segments = "clustering", len(plan.Sort)
@@ -64,11 +76,29 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
-	if err := t.conclude(edit, &out, change{runs: inputs, drops: drops}); err != nil {
+	if err := t.conclude(edit, &out, change{runs: inputs, hidden: stillHidden(inputs, &out, bottom), drops: drops}); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
 	work.done(&out)
 	return nil
+}
+
+// stillHidden is how many bytes of older values a merged run hides: what its
+// inputs hid, without what the merge has found.
+func stillHidden(inputs []*sortedRun, out *compact.Output, bottom bool) (hidden int64) {
+	if bottom {
+		return 0
+	}
+	for _, r := range inputs {
+		if r.hidden == noHidden {
+			return noHidden
+		}
+		hidden += r.hidden
+	}
+	for _, dead := range out.Dead.Lists() {
+		hidden -= int64(dead.Bytes)
+	}
+	return max(hidden, 0)
 }
 
 // consecutive finds the runs with these ids, which must lie next to each other,

@@ -70,12 +70,13 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 			return nil, rec, err
 		}
 		t.journal = journal.New(journal.Config{
-			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, NextNum: t.nextFile,
+			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, SegmentLimit: t.segmentLimit, NextNum: t.nextFile,
 			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap, NoSpace: t.journalFull,
 			Files: t.files, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
 		})
 	}
 	t.prepareBackground()
+	t.measureLocked(view) // nobody else has the tree yet
 	t.views.install(view)
 	t.noteDroppedBefore()
 	return t, rec, nil
@@ -162,6 +163,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 		rec.Frames++
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
+		view.active().replayed = true
 		return t.add(view.active(), payload, pos)
 	})
 	if err != nil {

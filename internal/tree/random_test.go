@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
@@ -153,7 +154,7 @@ func (w *wanderer) write() {
 			o.value = bulk(key, w.rng.IntN(400))
 		}
 		if o.kind != entry.Delete && o.kind != entry.RangeDelete && w.rng.IntN(6) == 0 {
-			o.expires = uint64(w.clock) + uint64(w.rng.IntN(50))
+			o.expires = uint64(w.clock) + uint64(w.rng.IntN([]int{50, 100_000}[w.rng.IntN(2)]))
 		}
 		ops = append(ops, o)
 	}
@@ -210,15 +211,68 @@ func (w *wanderer) step() {
 		w.pins[i].Release()
 		w.pins = slices.Delete(w.pins, i, i+1)
 	case n < 93:
-		w.clock += int64(w.rng.IntN(40))
+		w.clock += int64(w.rng.IntN([]int{40, 40, 40, 100_000}[w.rng.IntN(4)]))
 		w.steps = append(w.steps, fmt.Sprint("clock ", w.clock))
 	case n < 95:
 		w.reopen()
 	case n < 97:
 		w.crash()
+	case n < 99:
+		w.rest()
 	default: // what was kicked
+		w.tree.cfg.Jobs.Ring()
 		w.tree.cfg.Jobs.Step()
 	}
+}
+
+// rest is silence of writers for some time, in which all work is done. Then nothing
+// is left that expired a minute ago, whatever readers hold, and the alarm is set
+// for what will expire, and not if there is no such thing.
+func (w *wanderer) rest() {
+	w.t.Helper()
+	w.steps = append(w.steps, fmt.Sprint("rest ", w.clock))
+	for range 3 {
+		w.workAtRest()
+		p := w.pin(0)
+		expires := false
+		it := p.Iterator()
+		for ok := it.First(); ok; ok = it.Next() {
+			e := it.Entry()
+			if expires = expires || e.Expires != 0; e.Expires != 0 && e.Expires+60_000 <= uint64(w.clock) {
+				w.t.Fatalf("%s of version %d expired at %d, is still there at %d\nafter %v", e.Key, e.Version, e.Expires, w.clock, w.steps)
+			}
+		}
+		w.must(it.Err())
+		it.Close()
+		p.Release()
+		left, set := w.tree.work.expiry.Left()
+		due := w.tree.expiryDue(true) // also for what was replaced within a transaction
+		wait := time.Duration(int64(due)-w.clock) * time.Millisecond
+		if set != (due != 0) || expires && !set || left > max(wait, leastAlarm) {
+			w.t.Fatalf("something expires: %v, due in %v, but the alarm is set: %v, and rings in %v\nafter %v", expires, wait, set, left, w.steps)
+		}
+		w.clock += w.rng.Int64N(100_000)
+	}
+}
+
+// workAtRest does all work that timers bring to a store at rest by now.
+func (w *wanderer) workAtRest() {
+	w.t.Helper()
+	pool := w.tree.cfg.Jobs
+	for range 10 {
+		if pool.Idle()+pool.Ring() == 0 {
+			return
+		}
+		for worked := true; worked; {
+			_, ok, err := pool.Step()
+			w.must(err)
+			worked = ok
+		}
+		if w.tree.idle() && (w.tree.expiryDue(true) == 0 || w.tree.expiryDue(true) > uint64(w.clock)) {
+			return
+		}
+	}
+	w.t.Fatalf("work at rest does not end\nafter %v", w.steps)
 }
 
 // mergeSome merges some runs that follow each other.

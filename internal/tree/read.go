@@ -21,6 +21,7 @@ type Pin struct {
 	tree    *Tree
 	view    *View
 	version entry.Version
+	floors  map[entry.KeyspaceID]entry.Version // if a version was asked for, those of that moment
 }
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
@@ -38,9 +39,10 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 	// The slot is announced: from here on the order is version, then View, so
 	// that the View has everything up to the version, then floor, which rises
 	// before a View that lacks history is installed.
+	visible := t.Visible()
 	p.version = at
 	if at == 0 {
-		p.version = t.Visible()
+		p.version = visible
 	}
 	p.view = t.views.take(p.slot)
 	for at == 0 && p.version < t.floors.most() {
@@ -48,23 +50,27 @@ func (t *Tree) Acquire(at entry.Version) (*Pin, error) {
 		p.version = t.Visible()
 		p.view = t.views.take(p.slot)
 	}
-	if err := t.readable(at); err != nil {
+	if err := t.readable(at, visible); err != nil {
 		p.Release()
 		return nil, err
+	}
+	if at != 0 {
+		p.floors = t.floors.all()
 	}
 	return p, nil
 }
 
 // readable returns nil if a View pinned before has all that a reader of this
-// version may see; 0 means that it does.
-func (t *Tree) readable(at entry.Version) error {
+// version may see; 0 means that it does. Visible is what was published before the
+// View was pinned: one that was published since may be missing in it.
+func (t *Tree) readable(at, visible entry.Version) error {
 	if t.closed.Load() {
 		return errs.ErrClosed
 	}
 	if at == 0 {
 		return nil
 	}
-	if visible := t.Visible(); at > visible {
+	if at > visible {
 		return fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
 	}
 	if floor := t.floors.least(); at < floor {
@@ -87,32 +93,31 @@ func (t *Tree) hold() (*Pin, error) {
 	return p, nil
 }
 
-// holdFiles returns a View of the current runs and segments, without memtables,
-// that stays until release is called. Long work must not keep in memory what is
-// flushed meanwhile.
-func (t *Tree) holdFiles() (v *View, release func(), err error) {
+// narrow gives up the hold for one on a part of its View: on what choose leaves in
+// a copy. Long work must not keep, in memory and on the disk, what others flush
+// and collect meanwhile. The part is held until release is called.
+func (p *Pin) narrow(choose func(part *View)) (part *View, release func()) {
+	defer p.Release()
+	t := p.tree
+	part = p.view.edit()
+	choose(part)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed.Load() {
-		return nil, nil, errs.ErrClosed
-	}
-	v = t.views.current.Load().edit()
-	v.tables = nil
-	v.each(func(s *shared) { s.views++ })
-	return v, func() {
+	part.each(func(s *shared) { s.views++ })
+	return part, func() {
 		t.mu.Lock()
-		gone := v.drop()
+		gone := part.drop()
 		t.mu.Unlock()
 		for _, fn := range gone {
 			fn()
 		}
-	}, nil
+	}
 }
 
 // Release gives up the hold.
 func (p *Pin) Release() {
 	t := p.tree
-	p.view = nil
+	p.view, p.floors = nil, nil
 	t.leave(p.slot)
 	t.views.readers.pool.Put(p)
 }

@@ -131,8 +131,9 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	defer s.close()
 	s.must(s.commit(false, set("a", []byte("old"))))
 	reader := s.pin(0)
-	files, release, err := s.tree.holdFiles()
+	hold, err := s.tree.hold()
 	s.must(err)
+	files, release := hold.narrow(func(part *View) { part.tables = nil })
 	held := s.tree.views.current.Load().tables[0]
 	var passed []*table
 	for range 20 {

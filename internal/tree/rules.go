@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,13 @@ func (f *floors) least() entry.Version { return entry.Version(f.lowest.Load()) }
 
 // most is the version from which on no history is gone.
 func (f *floors) most() entry.Version { return entry.Version(f.highest.Load()) }
+
+// all are the floors of this moment.
+func (f *floors) all() map[entry.KeyspaceID]entry.Version {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.of)
+}
 
 // raise raises the floor of a keyspace that there is.
 func (f *floors) raise(id entry.KeyspaceID, to entry.Version) {

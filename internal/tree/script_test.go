@@ -15,7 +15,6 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/testkit/script"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
@@ -37,6 +36,9 @@ import (
 //	get [key=(k,...)] [pin=p] [at=v]         what a reader finds
 //	history [pin=p]                          all entries of all versions
 //	changed key=k [since=v]                  what a commit leader would be told
+//	due                                      when something is to be done because of expiry
+//	rest                                     writers are silent, and what that brings is done
+//	ring                                     the alarm of expiry rings, if it is set, and what it kicks is done
 //	layout, files                            what the store consists of; layout also verifies it
 //	abandon                                  files of work that was never concluded, and a foreign file
 //	reopen, crash [mode=lost|all]            crash keeps only what is durable
@@ -73,6 +75,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		p.mem = vfs.NewMem()
 		p.store = newStore(t, p.mem, func(s *store) {
 			s.cfg.MemtableBytes = c.Int(t, "memtable", s.cfg.MemtableBytes)
+			s.cfg.SegmentBytes = int64(c.Int(t, "segment", int(s.cfg.SegmentBytes)))
 			s.cfg.Retention.Versions = c.Int(t, "versions", 0)
 			s.cfg.Retention.Age = time.Duration(c.Int(t, "age", 0)) * time.Millisecond
 			s.cfg.Policy.GarbageShare = c.Int(t, "garbage", 0)
@@ -101,7 +104,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		p.store.flush()
 		return outcome(p.store.tree.Compact(context.Background()))
 	case "collect":
-		_, err := p.store.tree.collectAll(context.Background(), policy.State{})
+		_, err := p.store.tree.collectAll(context.Background(), atIdle)
 		return outcome(err)
 	case "heal":
 		_, err := p.store.tree.healAll(context.Background())
@@ -127,6 +130,22 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		return p.reading(c, p.history)
 	case "changed":
 		return p.changed(c)
+	case "due":
+		due := p.store.tree.expiryDue(p.store.tree.idle())
+		wait := max(time.Duration(int64(due)-p.store.clock)*time.Millisecond, leastAlarm)
+		if left, set := p.store.tree.work.expiry.Left(); set != (due != 0) || left > wait {
+			t.Errorf("%s: due at %d, in %v, but alarm set: %v, rings in %v", c.Pos, due, wait, set, left)
+		}
+		if due == 0 {
+			return "never"
+		}
+		return fmt.Sprintf("at %d", due)
+	case "ring":
+		n := p.store.tree.cfg.Jobs.Ring()
+		return fmt.Sprintf("%d alarms", n) + p.work()
+	case "rest":
+		p.store.tree.cfg.Jobs.Idle()
+		return p.work()
 	case "layout":
 		return p.layout()
 	case "files":
@@ -146,6 +165,15 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		t.Fatalf("%s: unknown command %s", c.Pos, c.Cmd)
 	}
 	return ""
+}
+
+// work does what was kicked.
+func (p *player) work() string {
+	for {
+		if _, ok, err := p.store.tree.cfg.Jobs.Step(); !ok || err != nil {
+			return outcome(err)
+		}
+	}
 }
 
 func outcome(err error) string {
@@ -334,7 +362,7 @@ func (p *player) recovered() string {
 
 func (p *player) abandon() {
 	e := entry.Entry{Key: []byte("k"), Value: []byte("v"), Version: 1, Kind: entry.Set}
-	run := p.store.tree.newRunWriter(false)
+	run := p.store.tree.newRunWriter(false, nil)
 	p.store.must(run.Add(&e))
 	_, err := run.Finish()
 	p.store.must(err)

@@ -20,6 +20,7 @@ type slowed struct {
 	mu     sync.Mutex // held over OnStall, which so is told in order
 	since  time.Time  // zero while writers are not slowed
 	reason string
+	space  bool // they were, to begin with, for garbage
 }
 
 // tell looks whether such a time has begun, if a writer asks, or ended.
@@ -29,10 +30,10 @@ func (s *slowed) tell(t *Tree, writer bool) {
 	v := t.views.current.Load()
 	sealed, runs := len(v.tables)-1, len(v.runs)
 	switch begun := !s.since.IsZero(); {
-	case begun && sealed < freeTables && runs <= freeRuns && v.lag == 0:
+	case begun && sealed < freeTables && runs <= freeRuns && t.space.brake() == 0 && (!s.space || t.space.calm()):
 		s.endLocked(t)
-	case !begun && writer && (sealed > freeTables || runs > freeRuns || v.lag > 0):
-		s.since = time.Now()
+	case !begun && writer && (sealed > freeTables || runs > freeRuns || t.space.brake() > 0):
+		s.since, s.space = time.Now(), sealed <= freeTables && runs <= freeRuns
 		switch {
 		case sealed > freeTables:
 			s.reason = fmt.Sprintf("%d memtables wait to be flushed", sealed)

@@ -221,7 +221,7 @@ func (s *spilled) Commit(v entry.Version, touches func(lo, hi []byte) (bool, err
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
 		work.Entries = r.Entries
 	}
-	err = t.conclude(edit, &out, change{})
+	err = t.conclude(edit, &out, change{hidden: noHidden})
 	if err == nil || t.failed() != nil {
 		s.files.Keep()
 	}

@@ -77,11 +77,13 @@ type Stats struct {
 	RunEntries      int64
 	RunBytes        int64 // in the files of runs
 	Segments        int
-	SegmentBytes    int64 // in journal and value segments
-	Remaps          int   // collected segments that handles still lead through
-	RemapBytes      int64 // in their files
-	DeadBytes       int64 // of them, values that no entry needs
-	LiveBytes       int64 // of runs and segments, what entries need
+	SegmentBytes    int64         // in journal and value segments
+	Remaps          int           // collected segments that handles still lead through
+	RemapBytes      int64         // in their files
+	DeadBytes       int64         // of them, values that no entry needs
+	LiveBytes       int64         // of runs and segments, what entries need
+	ExpiredBytes    int64         // of them, keys and values that have expired and wait for a merge
+	ExpiryWait      time.Duration // until the alarm of expiry rings; 0 = it is not set
 	Flushes         int64
 	FlushedBytes    int64
 	Merges          int64
@@ -139,12 +141,18 @@ func (t *Tree) Stats() Stats {
 		s.MemtableBytes += m.Bytes()
 	}
 	layout := hold.view.layout
-	var live uint64
+	var live, expired uint64
+	now := t.unixMilli()
 	for _, r := range layout.Runs() {
 		s.Runs++
 		s.RunFiles += len(r.Files)
 		s.RunEntries += int64(r.Entries)
 		s.RunBytes += int64(r.FileBytes())
+		for _, x := range r.Expiry {
+			if x.At <= now {
+				expired += x.Bytes
+			}
+		}
 	}
 	live += uint64(s.RunBytes)
 	for _, f := range hold.view.segments.files {
@@ -167,6 +175,6 @@ func (t *Tree) Stats() Stats {
 		s.SegmentBytes += f.End
 		live += uint64(f.End)
 	}
-	s.LiveBytes = int64(live)
+	s.LiveBytes, s.ExpiredBytes, s.ExpiryWait = int64(live), int64(expired), t.expiryWait()
 	return s
 }

@@ -81,6 +81,7 @@ type Tree struct {
 	chunks  *run.Cache    // of runs whose files are not mapped
 	files   *pageio.Files // opens what is read
 	slowed  slowed
+	space   space
 	full    full
 	coder   codec.Coder // of compressed values
 
@@ -114,6 +115,9 @@ type Tree struct {
 }
 
 func (t *Tree) now() time.Time { return t.cfg.Now() }
+
+// unixMilli is the time by which entries expire.
+func (t *Tree) unixMilli() uint64 { return uint64(max(t.now().UnixMilli(), 0)) }
 
 // layout is that of the current View.
 func (t *Tree) layout() *manifest.Layout { return t.views.current.Load().layout }

@@ -15,10 +15,11 @@ import (
 // what was counted dead or referred to is what there is. It calls report for
 // each problem; its error says only why it could not go on.
 func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error {
-	view, release, err := t.holdFiles()
+	hold, err := t.hold()
 	if err != nil {
 		return err
 	}
+	view, release := hold.narrow(func(part *View) { part.tables = nil })
 	defer release()
 	if err := reported(t.log.Verify(report), report); err != nil {
 		return err

@@ -26,7 +26,6 @@ type View struct {
 	runs     []*sortedRun // those of layout
 	segments segmentIndex // those of layout, and of the tables' journal
 	layout   *manifest.Layout
-	lag      int // of collection behind writers
 	unsorted policy.Unsorted
 }
 
@@ -37,10 +36,17 @@ type table struct {
 	last entry.FileNum // newest of its journal segments; 0 while it has none
 	end  journal.Point // where they end, once it is sealed
 
-	separated      atomic.Int64 // entries whose values stayed in the journal
-	separatedBytes atomic.Int64 // of these values
-	bytes          atomic.Int64 // of the keys and the other values
-	dropped        atomic.Int64 // bytes of values, and of keys, of keyspaces that were dropped since, about
+	separated      atomic.Int64  // entries whose values stayed in the journal
+	separatedBytes atomic.Int64  // of these values
+	bytes          atomic.Int64  // of the keys and the other values
+	leastExpiry    atomic.Uint64 // Unix milliseconds; 0 = nothing expires
+	dropped        atomic.Int64  // bytes of values, and of keys, of keyspaces that were dropped since, about
+
+	// Bytes of separated values that entries replace, estimated by a sample, and of
+	// all that range tombstones hide:
+	replaced atomic.Int64 // in older memtables and runs
+	outdated atomic.Int64 // in this one
+	replayed bool         // it has entries that no sample was taken of
 }
 
 // sortedRun is an open run.
@@ -50,6 +56,8 @@ type sortedRun struct {
 	id      manifest.RunID
 	order   uint64       // age: greater is newer
 	dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
+
+	hidden int64 // bytes of separated values of older runs that it replaces, estimated; noHidden = not known
 }
 
 // valueFile is an open segment, or what leads to where its records are now.
@@ -96,8 +104,19 @@ func (v *View) healing() func(*entry.Handle) error {
 	return nil
 }
 
-// shared counts the Views that hold a resource. Only the tree's install, holdFiles
-// and release touch it, under their mutex: readers hold Views, by their slots.
+// unmoved tells the segments that no handle is led on from, or to.
+func (v *View) unmoved() func(entry.FileNum) bool {
+	moved := make(map[entry.FileNum]bool)
+	for _, f := range v.segments.files {
+		if f.moved != nil {
+			moved[f.num], moved[f.moved.target.num] = true, true
+		}
+	}
+	return func(num entry.FileNum) bool { return !moved[num] }
+}
+
+// shared counts the Views that hold a resource. Only the tree's install,
+// narrow and release touch it, under their mutex: readers hold Views, by their slots.
 type shared struct {
 	views    int
 	obsolete bool   // its files go with the last View that holds it
@@ -138,7 +157,6 @@ func (v *View) edit() *View {
 		runs:     slices.Clone(v.runs),
 		segments: v.segments,
 		layout:   v.layout,
-		lag:      v.lag,
 		unsorted: v.unsorted,
 	}
 }

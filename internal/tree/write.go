@@ -16,11 +16,16 @@ import (
 // goroutine at a time, in this order, once a group.
 
 // Prepare makes room for n bytes of records: a full memtable is sealed, with
-// its journal segments, and a new one begun.
+// its journal segments, and a new one begun. Full is also one that hides much
+// garbage, unless another already waits for its flush.
 func (t *Tree) Prepare(n int) error {
-	active := t.views.current.Load().active()
+	v := t.views.current.Load()
+	active := v.active()
 	if active.Empty() {
 		return nil
+	}
+	if older := active.replaced.Load() + active.outdated.Load(); len(v.tables) == 1 && uint64(older) >= t.space.measured.Load().SealAfter() {
+		return t.seal()
 	}
 	if int(active.Bytes()) < t.cfg.MemtableBytes && t.journalBytes < t.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
 		return nil
@@ -39,6 +44,7 @@ func (t *Tree) seal() error {
 	next := t.views.current.Load().edit()
 	next.active().end = end
 	next.tables = append([]*table{t.newTable()}, next.tables...)
+	t.measureLocked(next)
 	t.views.install(next)
 	t.mu.Unlock()
 	t.journalBytes = 0
@@ -58,13 +64,14 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 	t.spend(len(payload))
 	t.journalBytes += int64(len(payload))
 	t.stats.journalBytes.Add(int64(len(payload)))
+	t.sample(payload)
 	return t.add(t.views.current.Load().active(), payload, at)
 }
 
 // add decodes records and adds them to a memtable.
 func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	var e entry.Entry
-	bytes := int64(0)
+	bytes, expires := int64(0), uint64(0)
 	for offset := uint64(at.Offset); len(payload) > 0; {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
@@ -94,6 +101,9 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 		} else if e.Value = r.Value; r.Raw != 0 {
 			return errs.NewCorruption(filename.Of(filename.Journal, at.Segment), int64(offset), "compressed value in a record of %d bytes", r.Size)
 		}
+		if e.Expires != 0 && (expires == 0 || e.Expires < expires) {
+			expires = e.Expires
+		}
 		bytes += int64(len(e.Key) + len(e.Value))
 		if err := to.Add(hash.Sum(t.cfg.Seed, r.Key), &e); err != nil {
 			return err
@@ -103,6 +113,9 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	}
 	to.last = max(to.last, at.Segment)
 	to.bytes.Add(bytes)
+	if expires != 0 && to.expires(expires) {
+		t.awaitTable(to)
+	}
 	return nil
 }
 
@@ -118,6 +131,7 @@ func (t *Tree) follow(num entry.FileNum) error {
 	defer t.mu.Unlock()
 	next := t.views.current.Load().edit()
 	next.segments = next.segments.with(f)
+	t.measureLocked(next)
 	t.views.install(next)
 	t.writing = num
 	return nil

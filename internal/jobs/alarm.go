@@ -1,0 +1,97 @@
+package jobs
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Alarm kicks a task at a time that may be brought forward. Its timer exists
+// only while a kick is to come.
+type Alarm struct {
+	task *Task
+	at   atomic.Int64 // when it rings, from pool.began on; 0 = it does not
+
+	timer *time.Timer // guarded by task.pool.mu
+}
+
+// Alarm makes an alarm that kicks t. A manual pool has no timers: its Ring kicks.
+func (p *Pool) Alarm(t *Task) *Alarm { return &Alarm{task: t} }
+
+// maxAlarm bounds one wait, since the system's clock may be set and timers may
+// sleep with the machine: an alarm may ring early, and whoever is woken looks.
+const maxAlarm = time.Hour
+
+// Set has the alarm ring once after d, or when it was set to ring before that.
+// It may ring earlier. It's cheap if that is so already.
+func (a *Alarm) Set(d time.Duration) {
+	d = min(max(d, 0), maxAlarm)
+	p := a.task.pool
+	at := max(int64(time.Since(p.began)+d), 1)
+	if now := a.at.Load(); now != 0 && now <= at {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := a.at.Load(); p.closed || now != 0 && now <= at {
+		return
+	}
+	a.at.Store(at)
+	p.alarms[a] = struct{}{}
+	switch {
+	case p.o.Manual:
+	case a.timer != nil:
+		a.timer.Reset(d)
+	default:
+		a.timer = time.AfterFunc(d, a.ring)
+	}
+}
+
+// Left is how long it is until the alarm rings; false if it does not.
+func (a *Alarm) Left() (time.Duration, bool) {
+	at := a.at.Load()
+	return time.Duration(at) - time.Since(a.task.pool.began), at != 0
+}
+
+// Stop has the alarm not ring.
+func (a *Alarm) Stop() {
+	if a.at.Load() == 0 {
+		return
+	}
+	a.task.pool.mu.Lock()
+	defer a.task.pool.mu.Unlock()
+	a.stopLocked()
+}
+
+func (a *Alarm) stopLocked() {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+	delete(a.task.pool.alarms, a)
+	a.at.Store(0)
+}
+
+func (a *Alarm) ring() {
+	p := a.task.pool
+	p.mu.Lock()
+	on := !p.closed && a.at.Load() != 0
+	a.stopLocked()
+	p.mu.Unlock()
+	if on {
+		a.task.Kick()
+	}
+}
+
+// Ring has all alarms of a manual pool ring that are set; it returns how many.
+func (p *Pool) Ring() int {
+	p.mu.Lock()
+	var on []*Alarm
+	for a := range p.alarms {
+		on = append(on, a)
+	}
+	p.mu.Unlock()
+	for _, a := range on {
+		a.ring()
+	}
+	return len(on)
+}

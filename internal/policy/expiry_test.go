@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// expiring plays a store with one base run, in which an entry of so many bytes
+// expires every so many milliseconds, until it is empty. It counts how often the
+// run is merged for that, and how long an entry stayed in it at most.
+func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (merges int, longest uint64) {
+	s := newStore(t)
+	begin, now := uint64(1e12), uint64(1e12)
+	meta := func(before []entry.Expiring) manifest.RunMeta {
+		x := entry.NewExpiries(now, before)
+		for at := begin + every; at <= begin+ttl; at += every {
+			if at > now {
+				x.Add(&entry.Entry{Separated: true, Handle: entry.Handle{Length: bytes}, Expires: at})
+			}
+		}
+		return manifest.RunMeta{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
+	}
+	m := meta(nil)
+	s.add(nil, manifest.Base, 1, m)
+	for m.Expiry != nil {
+		oldest := begin + ((now-begin)/every+1)*every
+		due := ExpiryDue(s.layout, idle)
+		if due <= now {
+			t.Fatalf("due at %d, but it is %d", due, now)
+		}
+		if p := Decide(s.layout, State{Now: due - 1, Idle: idle}, Options{}); p.Merge != nil {
+			t.Fatalf("merged before it is due: %+v", p.Merge)
+		}
+		now = due
+		p := Decide(s.layout, State{Now: now, Idle: idle}, Options{})
+		if p.Merge == nil || p.Merge.Into != manifest.Base {
+			t.Fatalf("due, but not merged: %+v", p.Merge)
+		}
+		merges++
+		longest = max(longest, now-min(oldest, now))
+		m = meta(m.Expiry)
+		s.add([]manifest.RunID{s.layout.Runs()[0].ID}, manifest.Base, 1, m)
+	}
+	if ExpiryDue(s.layout, idle) != 0 {
+		t.Error("something is due in a run where nothing expires")
+	}
+	return merges, longest
+}
+
+// At rest everything leaves in time; while clients write, a run is rewritten for
+// what has expired only in proportion.
+func TestExpiryIsWeighed(t *testing.T) {
+	const minute, day = 60_000, 24 * 3600_000
+	for _, c := range []struct {
+		what               string
+		size, bytes, every uint64
+		ttl                uint64
+		idle, busy         int    // merges at most
+		longest            uint64 // a wait while clients write, at most
+	}{
+		{"one of a million each minute", 30 << 20, 30, minute, day, 160, 2, day + day/20},
+		{"one of a billion each ten minutes", 30 << 30, 30, 10 * minute, 7 * day, 160, 8, day + day/2},
+		{"all of it within a day", 1440 << 20, 1 << 20, minute, day, 160, 5, day + 20*minute},
+		{"a small run", 1 << 20, 100, minute, day, 160, 160, day / 20},
+		{"all of it within an hour", 60 << 20, 1 << 20, minute, 60 * minute, 60, 10, day + minute},
+		{"one entry", 30 << 30, 30, 10 * minute, 10 * minute, 1, 1, day + minute},
+	} {
+		idle, longest := expiring(t, true, c.size, c.bytes, c.every, c.ttl)
+		if idle > c.idle || longest+5000 > max(minute, c.ttl/20) {
+			t.Errorf("%s, idle: %d merges, at most %d; longest wait %d s", c.what, idle, c.idle, longest/1000)
+		}
+		busy, longest := expiring(t, false, c.size, c.bytes, c.every, c.ttl)
+		if busy > c.busy || longest > c.longest {
+			t.Errorf("%s, busy: %d merges, at most %d; longest wait %d s, at most %d", c.what, busy, c.busy, longest/1000, c.longest/1000)
+		}
+	}
+}
+
+// Runs that have something due are merged with what lies between, and down to
+// the base if that weighs little more.
+func TestExpiredRuns(t *testing.T) {
+	const mb = 1 << 20
+	gone := []entry.Expiring{{At: 1000, Entries: 10, Bytes: 5 * mb}}
+	for _, c := range []struct {
+		what  string
+		sizes []uint64 // newest first, the last is the base
+		due   []int
+		first int
+		count int
+	}{
+		{"nothing", []uint64{10, 10, 100}, nil, 0, 0},
+		{"the base", []uint64{10, 10, 20}, []int{2}, 2, 1},
+		{"an upper run over a heavy base", []uint64{10, 10, 1000}, []int{0}, 0, 1},
+		{"an upper run over a light base", []uint64{10, 10, 20}, []int{1}, 1, 2},
+		{"two with one between", []uint64{10, 10, 10, 1000}, []int{0, 2}, 0, 3},
+		{"a small store", []uint64{1, 1, 8}, []int{0}, 0, 3},
+	} {
+		s := newStore(t)
+		for i, size := range c.sizes {
+			m := manifest.RunMeta{ValueBytes: size * mb, Entries: 1000}
+			for _, d := range c.due {
+				if d == i {
+					m.Expiry = gone
+				}
+			}
+			tier := manifest.Upper
+			if i == len(c.sizes)-1 {
+				tier = manifest.Base
+			}
+			s.add(nil, tier, uint64(len(c.sizes)-i), m)
+		}
+		m := expired(s.layout.Runs(), State{Now: 1000 + expiryGrace})
+		switch {
+		case c.count == 0 && m == nil:
+		case m == nil || len(m.Runs) != c.count || m.Runs[0] != s.layout.Runs()[c.first].ID ||
+			(m.Into == manifest.Base) != (c.first+c.count == len(c.sizes)):
+			t.Errorf("%s: %+v", c.what, m)
+		}
+		if p := Decide(s.layout, State{Now: 1000 + expiryGrace, Room: mb}, Options{}); p.Merge != nil && p.Merge.Reason == m.Reason {
+			t.Errorf("%s: merged without room: %+v", c.what, p.Merge)
+		}
+		if m := expired(s.layout.Runs(), State{Now: 999 + expiryGrace}); m != nil {
+			t.Errorf("%s, too early: %+v", c.what, m)
+		}
+	}
+}
+
+// Of a run that was written before expiry was recorded only the least is known;
+// and what never expires, or at the end of all times, is never due.
+func TestExpiryAtTheEnds(t *testing.T) {
+	for _, c := range []struct {
+		meta manifest.RunMeta
+		want uint64
+	}{
+		{manifest.RunMeta{}, 0},
+		{manifest.RunMeta{MinExpiry: 5000}, 5000 + expiryGrace},
+		{manifest.RunMeta{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
+	} {
+		s := newStore(t)
+		s.add(nil, manifest.Base, 1, c.meta)
+		if got := ExpiryDue(s.layout, true); got != c.want {
+			t.Errorf("%+v: due at %d, want %d", c.meta, got, c.want)
+		}
+	}
+	if at := MemtableExpiryDue(^uint64(0)-1, true); at != ^uint64(0) {
+		t.Errorf("due at %d", at)
+	}
+}

@@ -1,0 +1,79 @@
+package tree
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/tombstone"
+)
+
+// uncovered returns the inputs of a merge that must be read. The others go unread:
+// range tombstones of newer inputs, or the end of their keyspaces, leave nothing of
+// them, and each segment that they refer to is theirs alone, so that it goes as a
+// whole: nobody need know which of its records have died.
+func uncovered(inputs []*sortedRun, rules *compact.Rules, layout *manifest.Layout) []*sortedRun {
+	covered := make(map[manifest.RunID]bool)
+	for _, r := range inputs {
+		covered[r.id] = coveredBy(rules, layout, r.Meta().First, r.Meta().Last, r.MaxVersion())
+	}
+	for again := true; again; {
+		again = false
+		shared := make(map[entry.FileNum]bool)
+		for _, r := range layout.Runs() {
+			for _, ref := range r.Refs {
+				shared[ref.Segment] = shared[ref.Segment] || !covered[r.ID]
+			}
+		}
+		for _, r := range inputs {
+			if covered[r.id] && slices.ContainsFunc(layout.Run(r.id).Refs, func(ref manifest.Ref) bool {
+				// A target has what was moved from several segments.
+				return shared[ref.Segment] || layout.Segment(ref.Segment).State().Status == manifest.Relocated
+			}) {
+				covered[r.id], again = false, true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(inputs), func(r *sortedRun) bool { return covered[r.id] })
+}
+
+// coveredBy reports whether nothing with a stored key from first to last and a
+// version up to newest outlives a merge by these rules.
+func coveredBy(rules *compact.Rules, layout *manifest.Layout, first, last []byte, newest entry.Version) bool {
+	at := first
+	for bytes.Compare(at, last) <= 0 {
+		id, ok := entry.KeyspaceOf(at)
+		if !ok {
+			return false
+		}
+		if layout.Dropped(id) {
+			at = entry.AfterKeyspace(id)
+			continue
+		}
+		history := rules.Of(id)
+		if history.Versions > 1 {
+			// A key that was set again by the transaction that has deleted its range
+			// was overwritten rather than deleted: its history goes on.
+			return false
+		}
+		next := tombstoneOver(rules.Tombstones, at, newest, history.Watermark)
+		if next == nil {
+			return false
+		}
+		at = next
+	}
+	return true
+}
+
+// tombstoneOver is the end of the stretch of keys around key that is covered by a
+// tombstone newer than one version and not newer than another; nil if none is.
+func tombstoneOver(set *tombstone.Set, key []byte, above, upTo entry.Version) []byte {
+	cover := tombstone.NewCover(upTo, set)
+	if cover == nil || cover.Newest(key) <= above {
+		return nil
+	}
+	_, end := cover.Stretch()
+	return end
+}

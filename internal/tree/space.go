@@ -1,0 +1,234 @@
+package tree
+
+import (
+	"bytes"
+	"slices"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/policy"
+)
+
+// space follows how the store's garbage compares with its budget, from one View
+// to the next and, between them, with what is written. What new entries replace
+// is known for sure only once they are merged with the old ones, which may be
+// long after; so the commit leader looks at a sample of them (sample).
+type space struct {
+	measured atomic.Pointer[measure]
+	older    atomic.Int64 // bytes of older values that writes have replaced since Open, estimated
+	copying  atomic.Int64 // bytes that a collection which goes on has a second time
+
+	unsampled int64 // bytes of records since the last one that was looked at; the leader's
+}
+
+// measure is what policy says of a View, and space.older by then.
+type measure struct {
+	policy.Space
+	older int64
+}
+
+// fill is the share of the budget that garbage takes now.
+func (s *space) fill() float64 {
+	m := s.measured.Load()
+	return m.Fill(uint64(max(s.older.Load()-m.older, 0) + s.copying.Load()))
+}
+
+// brake says how much writers must be slowed so that the budget lasts; 0 if
+// nothing that could be waited for would help.
+func (s *space) brake() float64 {
+	if m := s.measured.Load(); !m.Reducible {
+		return 0
+	}
+	return policy.Brake(s.fill())
+}
+
+// calm reports whether garbage is well below what writers are slowed for.
+func (s *space) calm() bool { return policy.Hurry(s.fill()) == 0 || !s.measured.Load().Reducible }
+
+// measureLocked brings space up to date with a View that is about to be installed.
+func (t *Tree) measureLocked(v *View) {
+	older := t.space.older.Load()
+	t.space.measured.Store(&measure{policy.Measure(v.layout, t.stateLocked(v), t.cfg.Policy), older})
+}
+
+// state is what policy must know of v beside its layout, to make a plan.
+func (t *Tree) state(v *View) policy.State {
+	t.mu.Lock()
+	s := t.stateLocked(v)
+	t.mu.Unlock()
+	s.Room, s.Dropped, s.Now = t.room(), t.dropped(), t.unixMilli()
+	return s
+}
+
+func (t *Tree) stateLocked(v *View) policy.State {
+	s := policy.State{Sealed: len(v.tables) - 1, Damaged: t.damaged, Hidden: make(map[manifest.RunID]uint64)}
+	for _, m := range v.tables {
+		s.Memtables.Values += uint64(m.separatedBytes.Load())
+		s.Memtables.Older += uint64(m.replaced.Load() + m.outdated.Load())
+	}
+	for _, r := range v.runs {
+		if r.hidden >= 0 {
+			s.Hidden[r.id] = uint64(r.hidden)
+		}
+	}
+	return s
+}
+
+// segmentLimit is the length at which a segment that begins now ends. It follows
+// what is live in segments, unless values are mostly in runs.
+func (t *Tree) segmentLimit() int64 {
+	v := t.views.current.Load()
+	live := max(t.space.measured.Load().Live, uint64(v.active().separatedBytes.Load()))
+	inline := uint64(v.active().bytes.Load())
+	for _, r := range v.layout.Runs() {
+		inline += r.FileBytes()
+	}
+	if inline > live {
+		return t.cfg.SegmentBytes
+	}
+	return policy.SegmentBytes(live, t.cfg.SegmentBytes)
+}
+
+// spare reports whether there is room for a file of this size that waits to be
+// used again.
+func (t *Tree) spare(size int64) bool {
+	return !t.closed.Load() && t.space.fill() < spareFill && size <= t.segmentLimit()
+}
+
+const (
+	spareFill     = 0.5       // share of the budget
+	sampleLeast   = 32 << 10  // bytes of records that one look stands for:
+	sampleMost    = 1 << 20   //
+	sampleShare   = 2048      // a share of what is live, so that few looks go to disk
+	deleteBytes   = 1 << 10   // a delete counts as a record of so many bytes more
+	mostStretches = 64        // of a range, between tombstones
+	noHidden      = int64(-1) // of a run of which nothing is known
+)
+
+// sample adds to the active memtable's estimates what the records of payload
+// replace, before they are added to it. Only the commit leader calls it.
+func (t *Tree) sample(payload []byte) {
+	every := min(max(int64(t.space.measured.Load().Live/sampleShare), sampleLeast), sampleMost)
+	for len(payload) > 0 {
+		size, _ := entry.RawSize(payload)
+		weight := int64(size)
+		switch entry.Kind(payload[0]) {
+		case entry.Delete:
+			weight += deleteBytes
+		case entry.RangeDelete:
+			t.lookAtRange(payload[:size])
+		}
+		if t.space.unsampled += weight; t.space.unsampled >= every {
+			stands := t.space.unsampled / every * every
+			t.space.unsampled -= stands
+			t.look(payload[:size], float64(stands)/float64(weight))
+		}
+		payload = payload[size:]
+	}
+}
+
+// retains reports whether older versions of a key are kept for some time: what
+// replaces them makes no garbage.
+func (t *Tree) retains(key []byte) bool {
+	id, ok := entry.KeyspaceOf(key)
+	if k := t.layout().Keyspace(id); ok && k != nil {
+		return k.Options.Versions > 1 || k.Options.Age > 0
+	}
+	return t.cfg.Retention.Versions > 1 || t.cfg.Retention.Age > 0
+}
+
+// retainsAny reports whether older versions of any key are kept for some time.
+func (t *Tree) retainsAny() bool {
+	return t.retains(entry.AppendKeyspace(nil, entry.DefaultKeyspace)) ||
+		slices.ContainsFunc(t.layout().Keyspaces(), func(k manifest.Keyspace) bool { return k.Options.Versions > 1 || k.Options.Age > 0 })
+}
+
+// hiddenBy is how many bytes of older values the run of a flushed memtable hides.
+func (t *Tree) hiddenBy(m *table) int64 {
+	if m.replayed || t.retainsAny() {
+		return noHidden
+	}
+	return m.replaced.Load()
+}
+
+// look finds what a record replaces, and counts it so many times. What can't be
+// read is not counted: whoever asks for it will be told.
+func (t *Tree) look(record []byte, times float64) {
+	r, err := entry.DecodeRecord(record)
+	if err != nil || t.retains(r.Key) {
+		return
+	}
+	h := hash.Sum(t.cfg.Seed, r.Key)
+	active, before := t.views.current.Load().active(), entry.Version(max(r.Version, 1)-1)
+	var e entry.Entry
+	to := &active.outdated
+	if !active.Get(r.Key, h, before, &e) {
+		to = &active.replaced
+		if !t.lookBelow(r.Key, h, before, &e) {
+			return
+		}
+	}
+	if !e.Separated || e.Kind == entry.Delete {
+		return
+	}
+	n := int64(float64(e.Handle.Length) * times)
+	to.Add(n)
+	t.space.older.Add(n)
+}
+
+// lookAtRange counts what a range delete hides in runs. What tombstones cover
+// already was counted for them.
+func (t *Tree) lookAtRange(record []byte) {
+	r, err := entry.DecodeRecord(record)
+	if err != nil || t.retains(r.Key) {
+		return
+	}
+	n := int64(0)
+	func() {
+		defer pageio.Guard(pageio.Arm(), &err, mapped)
+		defer t.leave(t.leader)
+		n = t.lead().uncovered(r.Key, r.Value, r.Version-1)
+	}()
+	t.views.current.Load().active().replaced.Add(n)
+	t.space.older.Add(n)
+}
+
+// uncovered is how much runs have in [lo, hi) that no tombstone up to v hides, or
+// less if there are very many of these.
+func (v *View) uncovered(lo, hi []byte, at entry.Version) (n int64) {
+	cover := v.cover(at)
+	for range mostStretches {
+		next := hi
+		covered := false
+		if cover != nil {
+			covered = cover.Newest(lo) > 0
+			if _, end := cover.Stretch(); end != nil && bytes.Compare(end, hi) < 0 {
+				next = end
+			}
+		}
+		for _, r := range v.runs {
+			if !covered {
+				_, inline, separated := r.Size(lo, next)
+				n += int64(inline + separated)
+			}
+		}
+		if lo = next; bytes.Compare(lo, hi) >= 0 {
+			break
+		}
+	}
+	return n
+}
+
+func (t *Tree) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
+	var err error
+	found := false
+	func() {
+		defer pageio.Guard(pageio.Arm(), &err, mapped)
+		defer t.leave(t.leader)
+		found, err = t.lead().get(key, h, at, e)
+	}()
+	return found && err == nil
+}

@@ -1,0 +1,236 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/vfs"
+)
+
+const spaceValue = 8 << 10
+
+func spaceStore(t *testing.T, keys int) *store {
+	t.Helper()
+	s := newStore(t, vfs.NewMem(), func(*store) {})
+	s.overwrite(0, keys)
+	return s
+}
+
+// overwrite writes keys from..to.
+func (s *store) overwrite(from, to int) {
+	s.t.Helper()
+	for i := from; i < to; i++ {
+		key := fmt.Sprintf("key%06d", i)
+		s.must(s.commit(false, set(key, bulk(key, spaceValue))))
+	}
+}
+
+// A load that replaces nothing is thought to hide nothing, so that it is not
+// disturbed; its segments are small beside all of it.
+func TestLoadHidesNothing(t *testing.T) {
+	s := spaceStore(t, 4000)
+	defer s.close()
+	if n := len(s.tree.views.current.Load().tables); n != 1 || s.tree.space.older.Load() != 0 || s.tree.space.brake() != 0 {
+		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.space.older.Load(), s.tree.space.brake())
+	}
+	for _, info := range s.tree.journal.Segments() {
+		if info.End > 9<<20 {
+			t.Errorf("segment %d has %d bytes", info.Num, info.End)
+		}
+	}
+}
+
+// What overwrites and deletes replace is known, about, while they are in a
+// memtable, which is sealed for it, and in an upper run; and exactly after a merge.
+func TestHiddenGarbageIsKnown(t *testing.T) {
+	const keys, again = 4000, 450 // less than seals a memtable
+	s := spaceStore(t, keys)
+	defer s.close()
+	s.flush()
+	near := func(what string, got, want int64) {
+		t.Helper()
+		if got < want*3/4 || got > want*5/4 {
+			t.Errorf("%s: %d bytes hidden, want about %d", what, got, want)
+		}
+	}
+	state := func() (memtables, runs int64) {
+		v := s.tree.views.current.Load()
+		st := s.tree.state(v)
+		for _, n := range st.Hidden {
+			runs += int64(n)
+		}
+		return int64(st.Memtables.Older), runs
+	}
+	s.overwrite(0, again)
+	tables, runs := state()
+	near("overwrites in a memtable", tables, again*spaceValue)
+	near("overwrites in a memtable, in runs", runs, 0)
+	s.flush()
+	tables, runs = state()
+	near("after the flush", runs, again*spaceValue)
+	near("after the flush, in memtables", tables, 0)
+
+	for i := range 2 * again {
+		s.must(s.commit(false, del(fmt.Sprintf("key%06d", again+i))))
+	}
+	if n := len(s.tree.views.current.Load().tables); n != 2 {
+		t.Errorf("%d memtables: none was sealed for what it hides", n)
+	}
+	tables, _ = state()
+	near("deletes", tables, 2*again*spaceValue)
+	s.flush()
+	s.must(s.tree.Compact(context.Background()))
+	tables, runs = state()
+	near("after a merge", tables+runs, 0)
+	live := uint64(0)
+	for _, seg := range s.tree.layout().Segments() {
+		live += seg.Bytes - seg.DeadBytes()
+	}
+	if want := uint64(keys-2*again) * spaceValue; live != want {
+		t.Errorf("%d bytes are live, want %d", live, want)
+	}
+	if text := s.check(); text != "" {
+		t.Error(text)
+	}
+}
+
+// What a range delete hides is known at once, about; what tombstones hide already
+// counts once. An idle store then finds it.
+func TestHiddenByRangeDeletes(t *testing.T) {
+	const keys = 4000
+	s := spaceStore(t, keys)
+	defer s.close()
+	s.flush()
+	key := func(i int) string { return fmt.Sprintf("key%06d", i) }
+	near := func(what string, want int64) {
+		t.Helper()
+		if got := s.tree.space.older.Load(); got < want*9/10 || got > want*11/10 {
+			t.Errorf("%s: %d bytes hidden, want about %d", what, got, want)
+		}
+	}
+	s.must(s.commit(false, delRange(key(1000), key(1500))))
+	near("the first", 500*spaceValue)
+	s.must(s.commit(false, delRange(key(1100), key(1400))))
+	near("within the first", 500*spaceValue)
+	s.must(s.commit(false, delRange(key(0), key(2000))))
+	near("around the first", 2000*spaceValue)
+	s.must(s.commit(false, delRange(key(500), key(3000))))
+	near("beside these", 3000*spaceValue)
+	s.flush()
+	s.must(s.tree.runMerge(context.Background(), true))
+	layout := s.tree.layout()
+	live := uint64(0)
+	for _, seg := range layout.Segments() {
+		live += seg.Bytes - seg.DeadBytes()
+	}
+	if want := uint64(keys-3000) * spaceValue; live != want || len(layout.Runs()) != 1 {
+		t.Errorf("%d bytes are live in %d runs, want %d in one", live, len(layout.Runs()), want)
+	}
+}
+
+// What is not known of runs is not taken for nothing: of a memtable that was
+// replayed, and where older versions are kept.
+func TestUnknownIsNotNothing(t *testing.T) {
+	s := spaceStore(t, 1000)
+	s.flush()
+	s.overwrite(0, 100)
+	s.close()
+	s.mustOpen()
+	defer s.close()
+	s.flush()
+	v := s.tree.views.current.Load()
+	if hidden := s.tree.state(v).Hidden; len(v.runs) != 2 || len(hidden) != 0 {
+		t.Errorf("of %d runs it is known that they hide %v", len(v.runs), hidden)
+	}
+}
+
+// A merge keeps no segment that it doesn't read: what others collect meanwhile is
+// removed at once, and what it reads stays.
+func TestWorkKeepsOnlyWhatItReads(t *testing.T) {
+	mem := vfs.NewMem()
+	s := newStore(t, mem, nil)
+	defer s.close()
+	s.overwrite(0, 1000)
+	s.flush()
+	s.overwrite(0, 600)
+	s.flush()
+	s.must(s.tree.Compact(context.Background()))
+	hold, err := s.tree.hold()
+	s.must(err)
+	part, release := hold.narrow(func(part *View) {
+		part.tables, part.segments = nil, part.segments.without(part.unmoved())
+	})
+	if did, err := s.tree.collectAll(context.Background(), onRequest); !did || err != nil {
+		t.Fatalf("collected %v, %v", did, err)
+	}
+	s.noLeftovers(mem)
+	s.overwrite(0, 1000)
+	s.flush()
+	s.must(s.tree.Compact(context.Background()))
+	it := part.iterator() // of runs that were replaced
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		n++
+	}
+	if n != 1000 || it.Err() != nil {
+		t.Errorf("%d entries, %v", n, it.Err())
+	}
+	it.Close()
+	release()
+	s.noLeftovers(mem)
+}
+
+// Where older versions are kept, what is replaced is no garbage.
+func TestRetainedVersionsAreNotHidden(t *testing.T) {
+	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.Retention.Versions = 3 })
+	defer s.close()
+	for range 3 {
+		s.overwrite(0, 500)
+	}
+	if n := s.tree.space.older.Load(); n != 0 {
+		t.Errorf("%d bytes are thought to be garbage", n)
+	}
+}
+
+// What nothing can make smaller slows nobody down.
+func TestBrakeNeedsSomethingToWaitFor(t *testing.T) {
+	s := spaceStore(t, 200)
+	defer s.close()
+	s.tree.space.older.Add(1 << 30)
+	if s.tree.space.brake() != 0 {
+		t.Errorf("writers are slowed by %v, and no work would end it", s.tree.space.brake())
+	}
+	s.tree.space.older.Add(-1 << 30)
+	s.seal()
+	s.tree.space.older.Add(1 << 30)
+	if s.tree.space.brake() == 0 {
+		t.Error("writers are not slowed")
+	}
+}
+
+// Garbage goes up and down around where writers are slowed: that is told of once,
+// until it is well below.
+func TestGarbageSlowsOnce(t *testing.T) {
+	var told []string
+	s := newStore(t, vfs.NewMem(), func(s *store) {
+		s.cfg.OnStall = func(e Stall) { told = append(told, fmt.Sprint(e.Begin, " ", e.Reason)) }
+	})
+	defer s.close()
+	at := func(excess uint64, writer bool) {
+		space := policy.Space{Live: 200 << 20, Excess: excess << 20, Budget: 100 << 20, Reducible: true}
+		s.tree.space.measured.Store(&measure{space, s.tree.space.older.Load()})
+		s.tree.slowed.tell(s.tree, writer)
+	}
+	for range 3 {
+		at(90, true)
+		at(80, false)
+		at(80, true)
+	}
+	at(60, false)
+	at(80, true)
+	if got, want := fmt.Sprint(told), "[true garbage waits to be collected false garbage waits to be collected]"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+}
