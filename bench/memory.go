@@ -87,6 +87,7 @@ func (p *memoryPlan) measure(out io.Writer, limit int64, size int) (above int64,
 	total := limit * int64(p.Times)
 	keys := int(total * 6 / 10 / int64(keySize+size))
 	fmt.Fprintf(out, "limit %d MB, %d MB written, values of %d B, %d keys\n", limit>>20, total>>20, size, keys)
+	above = math.MinInt64
 	for _, replay := range []bool{false, true} {
 		task := childTask{Task: "memory", Memory: memoryTask{Dir: dir, Limit: limit, ValueSize: size, Keys: max(keys, 1), Replay: replay}}
 		cmd, err := child(task)
