@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 )
@@ -15,7 +16,8 @@ import (
 func TestGc(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	value := func(i, round int) []byte { return bytes.Repeat([]byte{byte(i), byte(round)}, 2000) }
-	db, err := brock.Open(brock.Options{Dir: dir, Durability: brock.Buffered})
+	db, err := brock.Open(brock.Options{Dir: dir, Durability: brock.Buffered,
+		Maintenance: brock.Maintenance{GarbageRatio: 1, IdleAfter: time.Hour}}) // so that it leaves garbage
 	if err != nil {
 		t.Fatal(err)
 	}
