@@ -147,6 +147,19 @@ func (r *relocation) dead(list manifest.Dead) (manifest.Dead, error) {
 	return moved, nil
 }
 
+// rest lists, as dead records of the target, all that was moved and that a layout
+// doesn't know to be dead.
+func (r *relocation) rest(layout *manifest.Layout) manifest.Dead {
+	rest := manifest.Dead{Segment: r.target.num, Bytes: layout.Usage(r.Header().Source).Bytes}
+	target := layout.Segment(r.target.num)
+	for to := range r.Places() {
+		if !target.IsDead(to) {
+			rest.Granules = append(rest.Granules, uint32(to/manifest.Granule))
+		}
+	}
+	return rest
+}
+
 // diedSince lists, as dead records of the target, what died in a relocated
 // segment after one layout and up to another.
 func (f *valueFile) diedSince(since, layout *manifest.Layout) (manifest.Dead, error) {

@@ -15,6 +15,7 @@ import (
 type change struct {
 	tables []*table
 	runs   []*sortedRun
+	unread []*sortedRun     // of runs, those of which nothing was left
 	since  *manifest.Layout // what a collection knew when it began
 	hidden int64            // of the run that is added, see sortedRun
 	drops  uint64           // of keyspaces, when it began
@@ -34,7 +35,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	t.recording.Lock()
 	defer t.recording.Unlock()
 	layout := t.layout()
-	err = t.complete(edit, layout, out, &added, c.since)
+	err = t.complete(edit, layout, out, &added, c)
 	if err == nil {
 		err = dropUnreferenced(edit, layout)
 	}
@@ -71,7 +72,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 
 // complete fills in what every edit records: garbage, versions, times, numbers,
 // and how far the journal is durable.
-func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, since *manifest.Layout) (err error) {
+func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, c change) (err error) {
 	for _, s := range out.Values {
 		edit.AddSegments = append(edit.AddSegments, manifest.Segment{
 			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
@@ -82,7 +83,7 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 			edit.States = append(edit.States, manifest.SegmentState{Num: m.Source, Status: manifest.Relocated, Map: m.Number, Target: m.Target})
 		}
 	}
-	if edit.Dead, err = t.garbage(edit, layout, out, added, since); err != nil {
+	if edit.Dead, err = t.garbage(edit, layout, out, added, c); err != nil {
 		return err
 	}
 	for i := range edit.AddRuns {
@@ -103,7 +104,7 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 // garbage lists the records that are dead after an edit and were not before. A
 // record that was moved, perhaps while the work went on that found it dead, is
 // dead where it is now.
-func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, since *manifest.Layout) (lists []manifest.Dead, err error) {
+func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, c change) (lists []manifest.Dead, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a remap")
 	var deaths manifest.Deaths
 	current := t.views.current.Load()
@@ -120,8 +121,13 @@ func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compac
 		}
 		deaths.Take(dead)
 	}
+	for _, num := range segmentsOf(c.unread, layout) {
+		if f := current.segments.find(num); f.moved != nil { // collected meanwhile
+			deaths.Take(f.moved.rest(layout))
+		}
+	}
 	for _, f := range added.remaps {
-		dead, err := f.diedSince(since, layout)
+		dead, err := f.diedSince(c.since, layout)
 		if err != nil {
 			return nil, err
 		}
