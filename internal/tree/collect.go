@@ -77,12 +77,6 @@ func (t *Tree) noteDamage(d *compact.Damaged) {
 	t.damaged = append(t.damaged[:len(t.damaged):len(t.damaged)], d.Segment)
 }
 
-func (t *Tree) damagedSegments() []entry.FileNum {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.damaged
-}
-
 // collectNext does the next collection, and reports whether there was one to do.
 func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err error) {
 	hold, err := t.hold()
