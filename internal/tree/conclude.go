@@ -44,6 +44,10 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		t.removeOutputs(out)
 		return err
 	}
+	older := t.below(c.runs)
+	for _, r := range added.runs {
+		r.weighRanges(older)
+	}
 	next, err := t.log.Append(edit)
 	if err != nil {
 		added.discard()
@@ -68,6 +72,16 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	t.awaitExpiry()
 	t.tellHeld()
 	return nil
+}
+
+// below are the runs that are older than inputs of a merge, or than a new run if
+// there are none.
+func (t *Tree) below(inputs []*sortedRun) []*sortedRun {
+	runs := t.views.current.Load().runs
+	if len(inputs) == 0 {
+		return runs
+	}
+	return runs[slices.Index(runs, inputs[len(inputs)-1])+1:]
 }
 
 // complete fills in what every edit records: garbage, versions, times, numbers,
