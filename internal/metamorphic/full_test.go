@@ -26,6 +26,7 @@ type fullRun struct {
 	model map[string]string
 	side  map[string]string // of the other keyspace; nil: there is none
 	n     int               // steps
+	works works
 
 	refused, crashes, reopened, waited int
 }
@@ -48,6 +49,7 @@ func TestDiskThatFillsUp(t *testing.T) {
 			if i%4 == 3 {
 				r.o.DiskLimit = 2 << 20
 			}
+			r.works.count(&r.o.Events)
 			r.open()
 			for r.n = range steps {
 				r.step()
@@ -56,6 +58,9 @@ func TestDiskThatFillsUp(t *testing.T) {
 				}
 			}
 			r.recovers()
+			if restless := r.works.rest(r.o.Maintenance.IdleAfter, false); restless != "" {
+				r.errorf("work goes on and on, %d pieces so far: %v", r.works.Load(), r.db.Metrics())
+			}
 			t.Logf("%d writes refused, %d crashes, %d times opened again, %d waits for space", r.refused, r.crashes, r.reopened, r.waited)
 		})
 	}

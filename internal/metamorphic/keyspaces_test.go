@@ -97,6 +97,7 @@ type keyspaceProgram struct {
 	past   []shelves // after each commit since the last that is safe; that one first
 	read   []*shelvesReader
 	writes []*shelvesWriter
+	works  works
 	n      int
 	log    []string
 }
@@ -410,6 +411,11 @@ func (p *keyspaceProgram) run(ops int) {
 		}
 	}
 	p.endAll()
+	if i := p.o.Maintenance.IdleAfter; p.seed%4 == 0 && i > 0 {
+		if restless := p.works.rest(i, true); restless != "" {
+			p.fatalf("work goes on and on, %d pieces so far: %v\n%s", p.works.Load(), p.db.Metrics(), restless)
+		}
+	}
 	p.must("compact", p.db.Compact(context.Background()))
 	p.checkAll()
 	p.must("verify", p.db.Verify(context.Background(), nil))
@@ -433,6 +439,7 @@ func TestKeyspacePrograms(t *testing.T) {
 			KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: pick(rng, -1, 64, 0)},
 			Maintenance:      brock.Maintenance{IdleAfter: pick(rng, 0, time.Millisecond)},
 		}}
+		p.works.count(&p.o.Events)
 		p.run(150)
 	}
 }

@@ -77,10 +77,22 @@ func runProgram(t *testing.T, seed uint64) *world {
 		}
 	}
 	w.endAll()
+	w.rest()
 	w.checkAll("at the end")
 	w.must("verify", w.db.Verify(context.Background(), nil))
 	w.close()
 	return w
+}
+
+// rest checks that work ends when nobody writes.
+func (w *world) rest() {
+	i := w.o.Maintenance.IdleAfter
+	if i == 0 || w.rng.IntN(2) == 0 {
+		return
+	}
+	if restless := w.works.rest(i, true); restless != "" {
+		w.fatalf("work goes on and on, %d pieces so far: %v\n%s", w.works.Load(), w.db.Metrics(), restless)
+	}
 }
 
 type step struct {

@@ -202,6 +202,11 @@ func (w *world) history(x *openTxn) {
 		if !e.Deleted && item.Deleted() && e.Expires != 0 && int64(e.Expires) <= w.latest {
 			e = model.Entry{Key: e.Key, Version: e.Version, Deleted: true} // its value went when it had expired
 		}
+		if !e.Deleted && item.Deleted() && w.m.RangeDeletedAt(e.Key, e.Version) && !required(e) {
+			// The value went, as it was replaced; that its transaction had deleted
+			// the range before is still known.
+			e = model.Entry{Key: e.Key, Version: e.Version, Deleted: true}
+		}
 		w.same(fmt.Sprintf("history at %d", x.at), item, e)
 		i++
 	}

@@ -41,6 +41,7 @@ type world struct {
 	commits     int
 	conflicts   int
 	crashes     int
+	works       works
 }
 
 // openTxn is a transaction and its model.
@@ -98,6 +99,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 		},
 		Now: func() time.Time { return time.UnixMilli(w.clock.Load()) },
 	}
+	w.works.count(&w.o.Events)
 	if rng.IntN(8) == 0 {
 		w.o.InMemory = true
 	} else {

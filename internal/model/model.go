@@ -202,6 +202,12 @@ func (s *Store) rangeDeleted(key string, after, before uint64) (v uint64) {
 	return v
 }
 
+// RangeDeletedAt reports whether the commit of a version deleted a range with key,
+// which it may have set again.
+func (s *Store) RangeDeletedAt(key string, version uint64) bool {
+	return s.rangeDeleted(key, version-1, version+1) == version
+}
+
 // ChangedSince reports whether a key in the range has a version after since, or
 // any part of it was deleted as a range since then.
 func (s *Store) ChangedSince(r Range, since uint64) bool {

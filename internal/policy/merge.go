@@ -112,20 +112,25 @@ func saturatingMul(a, b uint64) uint64 {
 
 // hides estimates how many bytes of the base's values upper runs hide, if so many
 // percent of their entries that are no deletes replace others. A range tombstone
-// may hide everything.
-func hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
+// of which nothing is known may hide everything.
+func (w *wasted) hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
 	if base.Entries == 0 {
 		return 0
 	}
-	sum, perEntry := uint64(0), base.SeparatedBytes/base.Entries
+	all := base.SeparatedBytes + base.FileBytes()
+	sum, ranged, perEntry := uint64(0), uint64(0), base.SeparatedBytes/base.Entries
 	for _, r := range uppers {
 		deletes := min(r.Deletes, r.Entries)
 		sum += saturatingMul(deletes, perEntry) + saturatingMul(r.Entries-deletes, perEntry)/100*percent
 		if r.Tombstones > 0 {
-			return base.SeparatedBytes + base.FileBytes()
+			n, known := w.state.Ranged[r.ID]
+			if !known {
+				return all
+			}
+			ranged += n
 		}
 	}
-	return min(sum, base.SeparatedBytes)
+	return min(min(sum, base.SeparatedBytes)+ranged, all)
 }
 
 // mayHide reports whether upper runs, at worst, hide more than an idle store should keep.
@@ -139,14 +144,14 @@ func (w *wasted) mayHide() bool {
 // surely hide much, far more than the cost of finding it: as much as deletes say,
 // and as the records that are known to be dead tell of the others. In a store that
 // is only added to there are none.
-func staleUnknown(l *manifest.Layout, uppers []*manifest.Run, base *manifest.Run, cost uint64) bool {
+func (w *wasted) staleUnknown(uppers []*manifest.Run, base *manifest.Run, cost uint64) bool {
 	var records, dead uint64
-	for _, s := range l.Segments() {
+	for _, s := range w.layout.Segments() {
 		if s.State().Status == manifest.Live {
 			records, dead = records+s.Records, dead+s.DeadRecords()
 		}
 	}
-	hidden := hides(uppers, base, min(100, staleSample*100*dead/max(records, 1)))
+	hidden := w.hides(uppers, base, min(100, staleSample*100*dead/max(records, 1)))
 	return hidden >= max(base.SeparatedBytes/100*hiddenShare, staleLeast, staleGain*cost)
 }
 

@@ -79,6 +79,7 @@ type State struct {
 
 	Memtables Replaced                  // of all memtables together
 	Hidden    map[manifest.RunID]uint64 // Replaced.Older of the runs of which it is known
+	Ranged    map[manifest.RunID]uint64 // bytes of older runs that the range tombstones of a run hide, about; where it is missing, perhaps all
 }
 
 // Plan is what is worth doing now; the zero value is nothing. Its parts may be

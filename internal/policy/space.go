@@ -112,7 +112,7 @@ func (w *wasted) over(freed uint64, percent uint64) bool {
 }
 
 // hidden is how many bytes of values upper runs surely hide. Of runs from before
-// Open it is not known, see atWorst and staleUnknown.
+// Open, and in some other cases, it is not known, see atWorst and staleUnknown.
 func hidden(l *manifest.Layout, s State) (bytes uint64) {
 	for _, r := range l.Runs() {
 		bytes += s.Hidden[r.ID]
@@ -140,7 +140,7 @@ func (w *wasted) stale() bool {
 	if hidden >= max(w.budget()/runsPart, runsLeast, cost) {
 		return true
 	}
-	return base != nil && staleUnknown(w.layout, w.unknown(), base, cost)
+	return base != nil && w.staleUnknown(w.unknown(), base, cost)
 }
 
 // unknown are the runs of which State doesn't say what they hide. The oldest hides nothing.
@@ -161,5 +161,5 @@ func (w *wasted) atWorst() uint64 {
 		return 0
 	}
 	runs := w.layout.Runs()
-	return hides(unknown, runs[len(runs)-1], 100)
+	return w.hides(unknown, runs[len(runs)-1], 100)
 }

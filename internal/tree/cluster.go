@@ -50,9 +50,10 @@ func (p *Pin) Scattered(bytes uint64) {
 func (t *Tree) cluster(ctx context.Context) (again bool) {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
-	layout := t.layout()
-	state := policy.State{Idle: true, Damaged: t.damagedSegments(), Scattered: t.scattered.Load()}
-	plan := policy.Decide(layout, state, t.cfg.Policy).Merge
+	v := t.views.current.Load()
+	state := t.state(v)
+	state.Idle, state.Scattered = true, t.scattered.Load()
+	plan := policy.Decide(v.layout, state, t.cfg.Policy).Merge
 	if plan == nil || len(plan.Sort) == 0 || t.failed() != nil || t.clusterFailed.Load() {
 		return false
 	}

@@ -103,6 +103,32 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 	s.close()
 }
 
+// A clustering needs room for what it moves, and waits for it.
+func TestClusteringNeedsRoom(t *testing.T) {
+	const n = 10
+	s, _, works := scattered(t, n, nil)
+	used := s.tree.ownBytes()
+	s.close()
+	s.cfg.DiskLimit = used + 4<<10
+	s.mustOpen()
+	s.scan(1 << 20)
+	s.settle()
+	if len(*works) != 0 || s.tree.scattered.Load() != 1<<20 {
+		t.Errorf("work %+v with no room, %d bytes are still scattered", *works, s.tree.scattered.Load())
+	}
+	s.all(n)
+	s.close()
+	s.cfg.DiskLimit = 0
+	s.mustOpen()
+	s.scan(1 << 20)
+	s.settle()
+	if len(*works) != 1 || (*works)[0].Err != nil {
+		t.Errorf("work %+v", *works)
+	}
+	s.all(n)
+	s.close()
+}
+
 // A value that can't be read stays where it is, with all of its segment.
 func TestClusteringLeavesDamageAlone(t *testing.T) {
 	const n = 10

@@ -77,12 +77,6 @@ func (t *Tree) noteDamage(d *compact.Damaged) {
 	t.damaged = append(t.damaged[:len(t.damaged):len(t.damaged)], d.Segment)
 }
 
-func (t *Tree) damagedSegments() []entry.FileNum {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.damaged
-}
-
 // collectNext does the next collection, and reports whether there was one to do.
 func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err error) {
 	hold, err := t.hold()
@@ -145,6 +139,19 @@ func (r *relocation) dead(list manifest.Dead) (manifest.Dead, error) {
 		moved.Granules = append(moved.Granules, uint32(h.Offset/manifest.Granule))
 	}
 	return moved, nil
+}
+
+// rest lists, as dead records of the target, all that was moved and that a layout
+// doesn't know to be dead.
+func (r *relocation) rest(layout *manifest.Layout) manifest.Dead {
+	rest := manifest.Dead{Segment: r.target.num, Bytes: layout.Usage(r.Header().Source).Bytes}
+	target := layout.Segment(r.target.num)
+	for to := range r.Places() {
+		if !target.IsDead(to) {
+			rest.Granules = append(rest.Granules, uint32(to/manifest.Granule))
+		}
+	}
+	return rest
 }
 
 // diedSince lists, as dead records of the target, what died in a relocated

@@ -110,6 +110,7 @@ func (g *gauntlet) compare(s *store, p *Pin, version int, what string) {
 	it := p.Iterator()
 	defer it.Close()
 	last := ""
+	cover := p.Cover(true)
 	for ok := it.First(); ok; ok = it.Next() {
 		e := it.Entry()
 		key := string(e.Key)
@@ -117,7 +118,7 @@ func (g *gauntlet) compare(s *store, p *Pin, version int, what string) {
 			continue
 		}
 		last = key
-		if e.Kind == entry.Delete {
+		if e.Kind == entry.Delete || cover != nil && e.Version < cover.Newest(e.Key) {
 			if _, there := want[key]; there {
 				g.fatalf("%s: %s is deleted at %d", what, key, version)
 			}
@@ -143,7 +144,19 @@ func (g *gauntlet) write() {
 	next := maps.Clone(g.states[len(g.states)-1])
 	seen := map[string]bool{}
 	var ops []op
-	for range 1 + g.rng.IntN(8) {
+	if g.rng.IntN(12) == 0 {
+		lo, hi := g.rng.IntN(40), 40
+		if g.rng.IntN(2) == 0 {
+			lo = 0
+		} else if hi = lo + 1 + g.rng.IntN(40-lo); hi == 40 {
+			lo = g.rng.IntN(2)
+		}
+		ops = append(ops, delRange(fmt.Sprintf("key%02d", lo), fmt.Sprintf("key%02d", hi)))
+		for i := lo; i < hi; i++ {
+			delete(next, fmt.Sprintf("key%02d", i))
+		}
+	}
+	for range g.rng.IntN(8) {
 		key := fmt.Sprintf("key%02d", g.rng.IntN(40))
 		if seen[key] {
 			continue
@@ -157,6 +170,9 @@ func (g *gauntlet) write() {
 		value := bytes.Repeat(fmt.Appendf(nil, "%s at %d, ", key, len(g.states)), 1+g.rng.IntN(1<<g.rng.IntN(8)))
 		ops = append(ops, set(key, value))
 		next[key] = string(value)
+	}
+	if len(ops) == 0 {
+		return
 	}
 	g.must(g.commit(true, ops...))
 	g.states = append(g.states, next)

@@ -16,6 +16,7 @@ import (
 type change struct {
 	tables []*table
 	runs   []*sortedRun
+	unread []*sortedRun     // of runs, those of which nothing was left
 	since  *manifest.Layout // what a collection knew when it began
 	voids  *tombstone.Set   // of the run that is added, see sortedRun
 	hidden int64            // likewise
@@ -36,7 +37,7 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	t.recording.Lock()
 	defer t.recording.Unlock()
 	layout := t.layout()
-	err = t.complete(edit, layout, out, &added, c.since)
+	err = t.complete(edit, layout, out, &added, c)
 	if err == nil {
 		err = dropUnreferenced(edit, layout)
 	}
@@ -44,6 +45,10 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		added.discard()
 		t.removeOutputs(out)
 		return err
+	}
+	older := t.below(c.runs)
+	for _, r := range added.runs {
+		r.weighRanges(older)
 	}
 	next, err := t.log.Append(edit)
 	if err != nil {
@@ -71,9 +76,19 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	return nil
 }
 
+// below are the runs that are older than inputs of a merge, or than a new run if
+// there are none.
+func (t *Tree) below(inputs []*sortedRun) []*sortedRun {
+	runs := t.views.current.Load().runs
+	if len(inputs) == 0 {
+		return runs
+	}
+	return runs[slices.Index(runs, inputs[len(inputs)-1])+1:]
+}
+
 // complete fills in what every edit records: garbage, versions, times, numbers,
 // and how far the journal is durable.
-func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, since *manifest.Layout) (err error) {
+func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, c change) (err error) {
 	for _, s := range out.Values {
 		edit.AddSegments = append(edit.AddSegments, manifest.Segment{
 			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
@@ -84,7 +99,7 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 			edit.States = append(edit.States, manifest.SegmentState{Num: m.Source, Status: manifest.Relocated, Map: m.Number, Target: m.Target})
 		}
 	}
-	if edit.Dead, err = t.garbage(edit, layout, out, added, since); err != nil {
+	if edit.Dead, err = t.garbage(edit, layout, out, added, c); err != nil {
 		return err
 	}
 	for i := range edit.AddRuns {
@@ -105,7 +120,7 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 // garbage lists the records that are dead after an edit and were not before. A
 // record that was moved, perhaps while the work went on that found it dead, is
 // dead where it is now.
-func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, since *manifest.Layout) (lists []manifest.Dead, err error) {
+func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, c change) (lists []manifest.Dead, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a remap")
 	var deaths manifest.Deaths
 	current := t.views.current.Load()
@@ -122,8 +137,13 @@ func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compac
 		}
 		deaths.Take(dead)
 	}
+	for _, num := range segmentsOf(c.unread, layout) {
+		if f := current.segments.find(num); f.moved != nil { // collected meanwhile
+			deaths.Take(f.moved.rest(layout))
+		}
+	}
 	for _, f := range added.remaps {
-		dead, err := f.diedSince(since, layout)
+		dead, err := f.diedSince(c.since, layout)
 		if err != nil {
 			return nil, err
 		}

@@ -10,11 +10,12 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// uncovered returns the inputs of a merge that must be read. The others go unread:
-// range tombstones of newer inputs, or the end of their keyspaces, leave nothing of
-// them, and each segment that they refer to is theirs alone, so that it goes as a
-// whole: nobody need know which of its records have died.
-func uncovered(inputs []*sortedRun, rules *compact.Rules, layout *manifest.Layout) []*sortedRun {
+// uncovered returns the inputs of a merge that must be read, and the others, that
+// go unread: range tombstones of newer inputs, or the end of their keyspaces, leave
+// nothing of them, and each segment that they refer to is theirs alone, so that it
+// goes as a whole: nobody need know which of its records have died, unless it is
+// collected meanwhile (Tree.garbage).
+func uncovered(inputs []*sortedRun, rules *compact.Rules, layout *manifest.Layout) (read, unread []*sortedRun) {
 	covered := make(map[manifest.RunID]bool)
 	for _, r := range inputs {
 		covered[r.id] = coveredBy(rules, layout, r.Meta().First, r.Meta().Last, r.MaxVersion())
@@ -36,7 +37,25 @@ func uncovered(inputs []*sortedRun, rules *compact.Rules, layout *manifest.Layou
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(inputs), func(r *sortedRun) bool { return covered[r.id] })
+	for _, r := range inputs {
+		if covered[r.id] {
+			unread = append(unread, r)
+		} else {
+			read = append(read, r)
+		}
+	}
+	return read, unread
+}
+
+// segmentsOf lists the segments that runs of a layout refer to, each once.
+func segmentsOf(runs []*sortedRun, layout *manifest.Layout) (nums []entry.FileNum) {
+	for _, r := range runs {
+		for _, ref := range layout.Run(r.id).Refs {
+			nums = append(nums, ref.Segment)
+		}
+	}
+	slices.Sort(nums)
+	return slices.Compact(nums)
 }
 
 // coveredBy reports whether nothing with a stored key from first to last and a

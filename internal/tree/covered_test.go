@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -112,6 +115,65 @@ func TestCoveredRunsOfSharedSegmentsAreRead(t *testing.T) {
 	for _, seg := range s.tree.layout().Segments() {
 		if seg.Records != 40 || seg.DeadRecords() != 20 {
 			t.Errorf("segment %d: %d of %d records dead", seg.Num, seg.DeadRecords(), seg.Records)
+		}
+	}
+}
+
+// A segment that only a covered run refers to may be collected, together with
+// others, while the merge goes on: what was moved of it is dead where it is then.
+func TestCoveredRunsOfSegmentsCollectedMeanwhile(t *testing.T) {
+	var during func()
+	mem := vfs.NewMem()
+	s := newStore(t, faultfs.New(mem, faultfs.Options{Before: func(op faultfs.Op) {
+		if fn := during; fn != nil && op.Kind == faultfs.Create {
+			during = nil
+			fn()
+		}
+	}}), nil)
+	key := func(prefix string, i int) string { return fmt.Sprintf("%s%03d", prefix, i) }
+	for at, prefix := range []string{"a", "b"} { // each a run and a segment of its own, of which little is left
+		for i := range 60 {
+			s.must(s.commit(false, set(key(prefix, i), bulk("v", 5000))))
+		}
+		s.flush()
+		for i := range 40 {
+			s.must(s.commit(false, del(key(prefix, i))))
+		}
+		s.flush()
+		runs := s.tree.layout().Runs()
+		s.must(s.tree.merge(context.Background(), &policy.Merge{Runs: []manifest.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}))
+		if n := len(s.tree.layout().Runs()); n != at+1 {
+			t.Fatalf("%d runs", n)
+		}
+	}
+	s.must(s.commit(false, delRange("a", "b")))
+	s.flush()
+	during = func() {
+		did, err := s.tree.collectAll(context.Background(), onRequest)
+		s.must(err)
+		if targets := len(s.tree.layout().Segments()); !did || targets != 3 {
+			t.Errorf("collected: %v, %d segments", did, targets)
+		}
+	}
+	s.must(s.tree.Compact(context.Background()))
+	if during != nil {
+		t.Error("nothing was created")
+	}
+	if out := s.check(); out != "" {
+		t.Error(out)
+	}
+	if _, err := s.tree.Reclaim(context.Background()); err != nil {
+		t.Error(err)
+	}
+	segments := s.tree.layout().Segments()
+	if len(segments) != 1 || segments[0].Records != 20 {
+		t.Errorf("%d segments, the first of %d records", len(segments), segments[0].Records)
+	}
+	p := s.pin(0)
+	defer p.Release()
+	for i := range 60 {
+		if _, _, found := s.lookup(p, key("b", i)); found != (i >= 40) {
+			t.Errorf("%s is there: %v", key("b", i), found)
 		}
 	}
 }

@@ -48,8 +48,9 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	drops := t.drops.Load()
 	rules := t.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
+	read, unread := uncovered(inputs, &rules, view.layout)
 	var sources []iterator.Iterator
-	for _, r := range uncovered(inputs, &rules, view.layout) {
+	for _, r := range read {
 		sources = append(sources, r.Iterator())
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
@@ -76,7 +77,8 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
-	if err := t.conclude(edit, &out, change{runs: inputs, voids: keptVoids(inputs, bottom), hidden: stillHidden(inputs, &out, bottom), drops: drops}); err != nil {
+	change := change{runs: inputs, voids: keptVoids(inputs, bottom), unread: unread, hidden: stillHidden(inputs, unread, &out, bottom), drops: drops}
+	if err := t.conclude(edit, &out, change); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
 	work.done(&out)
@@ -85,7 +87,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 
 // stillHidden is how many bytes of older values a merged run hides: what its
 // inputs hid, without what the merge has found.
-func stillHidden(inputs []*sortedRun, out *compact.Output, bottom bool) (hidden int64) {
+func stillHidden(inputs, unread []*sortedRun, out *compact.Output, bottom bool) (hidden int64) {
 	if bottom {
 		return 0
 	}
@@ -97,6 +99,9 @@ func stillHidden(inputs []*sortedRun, out *compact.Output, bottom bool) (hidden 
 	}
 	for _, dead := range out.Dead.Lists() {
 		hidden -= int64(dead.Bytes)
+	}
+	for _, r := range unread {
+		hidden -= int64(r.Meta().SeparatedBytes)
 	}
 	return max(hidden, 0)
 }

@@ -91,6 +91,9 @@ func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
 		}
 		view.runs = append(view.runs, r)
 	}
+	for i, r := range view.runs {
+		r.weighRanges(view.runs[i+1:])
+	}
 	if err := t.openSegments(layout, view); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // space follows how the store's garbage compares with its budget, from one View
@@ -72,6 +73,12 @@ func (t *Tree) stateLocked(v *View) policy.State {
 	for _, r := range v.runs {
 		if r.hidden >= 0 {
 			s.Hidden[r.id] = uint64(r.hidden)
+		}
+		if r.Tombstones() != nil {
+			if s.Ranged == nil {
+				s.Ranged = make(map[manifest.RunID]uint64)
+			}
+			s.Ranged[r.id] = uint64(r.ranged)
 		}
 	}
 	return s
@@ -152,6 +159,17 @@ func (t *Tree) hiddenBy(m *table) int64 {
 		return noHidden
 	}
 	return m.replaced.Load()
+}
+
+// weighRanges estimates what the range tombstones of r hide in older runs.
+func (r *sortedRun) weighRanges(older []*sortedRun) {
+	flat := tombstone.Flatten(entry.MaxVersion, r.Tombstones())
+	each := len(flat)/mostStretches + 1
+	for i := 0; i < len(flat); i += each {
+		for _, o := range older {
+			r.ranged += o.leftBy(flat[i].Lo, flat[i].Hi) * int64(each)
+		}
+	}
 }
 
 // look finds what a record replaces, and counts it so many times. What can't be

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
@@ -232,5 +233,54 @@ func TestGarbageSlowsOnce(t *testing.T) {
 	at(80, true)
 	if got, want := fmt.Sprint(told), "[true garbage waits to be collected false garbage waits to be collected]"; got != want {
 		t.Errorf("told %s, want %s", got, want)
+	}
+}
+
+// Deletes of small ranges do not have a large base written again and again, also
+// where nothing is known of what runs hide: older versions are kept, or the runs
+// are from before Open. The delete of a large range does, once.
+func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
+	const keys, size = 2000, 4000
+	for name, age := range map[string]time.Duration{"kept": time.Hour, "not kept": 0} {
+		t.Run(name, func(t *testing.T) {
+			bases := 0
+			s := newStore(t, vfs.NewMem(), func(s *store) {
+				s.cfg.Retention.Age = age
+				s.cfg.OnWork = func(w Work) {
+					if w.Kind == "merge" && w.Entries >= keys/2 {
+						bases++
+					}
+				}
+			})
+			for i := range keys {
+				key := fmt.Sprintf("k%05d", i)
+				s.must(s.commit(false, set(key, bulk(key, size))))
+			}
+			s.flush()
+			s.must(s.tree.Compact(context.Background()))
+			bases = 0
+			work := func(op op) {
+				s.must(s.commit(false, op))
+				s.flush()
+				if age == 0 {
+					s.close() // what its run hides is not known any more
+					s.mustOpen()
+				}
+				s.must(s.tree.runMerge(context.Background(), false))
+			}
+			for i := range 20 {
+				key := fmt.Sprintf("k%05d", i)
+				work(delRange(key, key+"x"))
+			}
+			if bases != 0 {
+				t.Errorf("the base was written %d times for 20 keys", bases)
+			}
+			work(delRange("k00500", "z"))
+			work(delRange("k00020", "k00021"))
+			if bases != 1 {
+				t.Errorf("the base was written %d times for most keys", bases)
+			}
+			s.close()
+		})
 	}
 }

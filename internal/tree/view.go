@@ -64,6 +64,7 @@ type sortedRun struct {
 
 	voids  *tombstone.Set // see voids.go
 	hidden int64          // bytes of separated values of older runs that it replaces, estimated; noHidden = not known
+	ranged int64          // bytes of older runs that its range tombstones hide, estimated
 }
 
 // valueFile is an open segment, or what leads to where its records are now.
