@@ -228,3 +228,40 @@ func TestOneEditForASegment(t *testing.T) {
 	}
 	s.close()
 }
+
+// Where the disk is too full for an Open to record what it replayed, Sync does
+// not call that durable before it is known.
+func TestReplayedSegmentThatCannotBeRecorded(t *testing.T) {
+	mem := vfs.NewMem()
+	s := newSession(t, mem, brock.Options{Tuning: small})
+	s.open()
+	s.commit(buffered, put(key(1), "x"))
+	mem = mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+	s.close()
+	fs := faultfs.New(mem, faultfs.Options{})
+	// The second write: the first one writes the last edit again.
+	fs.Inject(faultfs.Fault{Kinds: faultfs.Write, Path: "MANIFEST-000001", Nth: 2, Times: faultfs.Always, Err: faultfs.ErrNoSpace})
+	s.o.FS = fs
+	s.open()
+	if err := s.db.Sync(t.Context()); !errors.Is(err, brock.ErrNoSpace) || errors.Is(err, brock.ErrStopped) {
+		t.Errorf("sync: %v", err)
+	}
+	fs.Heal()
+	must(t, "sync", s.db.Sync(t.Context()))
+	o := s.o
+	killed := mem.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
+	must(t, "remove", killed.Remove("db/000001.log"))
+	o.FS = killed
+	if c, ok := errors.AsType[*brock.CorruptionError](openError(o)); !ok || c.File != "000001.log" {
+		t.Errorf("opened without the segment: %v", openError(o))
+	}
+	s.close()
+}
+
+func openError(o brock.Options) error {
+	db, err := brock.Open(o)
+	if err == nil {
+		err = db.Close()
+	}
+	return err
+}
