@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
@@ -264,4 +267,83 @@ func openError(o brock.Options) error {
 		err = db.Close()
 	}
 	return err
+}
+
+// Edits are refused now and then, by leaders and by flushes, while several write,
+// sync and verify: each sees its own last commit that succeeded, and so does an
+// Open after a loss of power.
+func TestRefusedEditsUnderLoad(t *testing.T) {
+	mem := vfs.NewMem()
+	fs := faultfs.New(mem, faultfs.Options{})
+	s := newSession(t, fs, brock.Options{Tuning: small})
+	s.o.Events.BackgroundError = func(err error) { t.Errorf("background work has ended: %v", err) }
+	s.open()
+	end := make(chan struct{})
+	var faults sync.WaitGroup
+	faults.Go(func() {
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+			}
+			if fs.Heal(); i%3 != 0 {
+				fs.Inject(faultfs.Fault{Kinds: faultfs.Write, Path: "MANIFEST", Times: faultfs.Always, Err: faultfs.ErrNoSpace, Short: i%2 == 0})
+			}
+		}
+	})
+	passes := func(what string, err error) bool {
+		if err != nil && (!errors.Is(err, brock.ErrNoSpace) || errors.Is(err, brock.ErrStopped)) {
+			t.Errorf("%s: %v", what, err)
+		}
+		return err == nil
+	}
+	const writers, rounds = 5, 150
+	var last [writers]string
+	var refused atomic.Int64
+	var work sync.WaitGroup
+	for g := range writers {
+		work.Go(func() {
+			o := brock.TxnOptions{Durability: []brock.Durability{synced, buffered}[g%2]}
+			for i := range rounds {
+				v := text(key(g), i, 4000)
+				err := s.db.UpdateContext(t.Context(), o, func(txn *brock.Txn) error { return txn.Set([]byte(key(g)), []byte(v)) })
+				if passes("set", err) {
+					last[g] = v
+				} else {
+					refused.Add(1)
+				}
+				got, err := s.db.Get([]byte(key(g)))
+				if string(got) != last[g] && !(last[g] == "" && errors.Is(err, brock.ErrKeyNotFound)) {
+					t.Errorf("%s is %s, %v, want %s", key(g), brief(string(got)), err, brief(last[g]))
+				}
+				if i%10 == g {
+					passes("sync", s.db.Sync(t.Context()))
+				}
+				if i%25 == g {
+					must(t, "verify", s.db.Verify(t.Context(), nil))
+				}
+			}
+		})
+	}
+	work.Wait()
+	close(end)
+	faults.Wait()
+	fs.Heal()
+	must(t, "sync", s.db.Sync(t.Context()))
+	o := s.o
+	o.FS = mem.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
+	s.close()
+	db, err := brock.Open(o)
+	must(t, "open", err)
+	for g, want := range last {
+		if got, err := db.Get([]byte(key(g))); string(got) != want {
+			t.Errorf("%s is %s, %v, want %s", key(g), brief(string(got)), err, brief(want))
+		}
+	}
+	must(t, "verify", db.Verify(t.Context(), nil))
+	must(t, "close", db.Close())
+	t.Logf("%d commits refused", refused.Load())
 }
