@@ -107,7 +107,8 @@ func (db *DB) Version() uint64 {
 	return uint64(db.engine.Visible())
 }
 
-// Sync makes everything committed so far safe from a power loss.
+// Sync makes everything committed so far safe from a power loss. On a full disk it
+// may be ErrNoSpace: then what is committed stays so, and Sync may be called again.
 func (db *DB) Sync(ctx context.Context) error {
 	if err := db.writable(); err != nil {
 		return err

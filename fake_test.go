@@ -3,6 +3,7 @@ package brock
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -206,6 +207,7 @@ func (e *fakeEngine) Close() error { e.closed.Store(true); return nil }
 
 func (e *fakeEngine) Append(g commit.Group) (commit.Position, error) { return commit.Position{}, nil }
 func (e *fakeEngine) Sync() error                                    { return nil }
+func (e *fakeEngine) Retract() error                                 { return errors.New("nothing was refused") }
 
 type fakePin struct {
 	e        *fakeEngine

@@ -26,6 +26,7 @@ func (void) Newest([]byte, uint64, entry.Version) (entry.Version, bool, error) {
 func (void) ChangedSince(lo, hi []byte, since entry.Version) (bool, error)     { return false, nil }
 func (void) Append(Group) (Position, error)                                    { return Position{}, nil }
 func (void) Sync() error                                                       { return nil }
+func (void) Retract() error                                                    { return nil }
 
 // file is a Journal over blocks that were written before, as a recycled segment has.
 type file struct {
@@ -69,6 +70,8 @@ func (j *file) Append(g Group) (Position, error) {
 }
 
 func (j *file) Sync() error { return syncData(j.f) }
+
+func (j *file) Retract() error { panic("never refused") }
 
 // run commits b.N transactions of one small record from n goroutines.
 func run(b *testing.B, p *Pipeline, n int, synced bool) {

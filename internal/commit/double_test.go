@@ -30,6 +30,7 @@ type memory struct {
 	prepare func(n int) error
 	append_ func(g Group) error
 	sync_   func() error
+	retract func() error
 	apply   func(payload []byte) error
 	newest  func(key []byte) error
 }
@@ -109,6 +110,14 @@ func (m *memory) Sync() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.step("sync")
+	return nil
+}
+
+func (m *memory) Retract() error {
+	m.step("retract")
+	if m.retract != nil {
+		return m.retract()
+	}
 	return nil
 }
 

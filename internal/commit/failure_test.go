@@ -193,3 +193,57 @@ func TestPanicStopsThePipeline(t *testing.T) {
 		p.Close()
 	})
 }
+
+// A sync that a full disk refuses has its group taken back: nobody sees it, its
+// versions go to the next one, and who only waited for the sync is told.
+func TestRefusedSyncTakesTheGroupBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		p := start(m)
+		commit(t, p, request(0, LastWriterWins, "a"))
+		m.trace = true
+		m.sync_ = func() error { return errs.ErrNoSpace }
+		release := block(p)
+		synced := request(0, LastWriterWins, "b")
+		synced.Synced = true
+		group := []*result{
+			background(context.Background(), p, request(0, LastWriterWins, "c")),
+			background(context.Background(), p, synced),
+		}
+		conflicting := background(context.Background(), p, request(0, SnapshotIsolation, "a"))
+		var sync error
+		go func() { sync = p.Sync(context.Background()) }()
+		synctest.Wait()
+		release()
+		synctest.Wait()
+		for i, res := range group {
+			if !res.done || res.version != 0 || res.err != errs.ErrNoSpace {
+				t.Errorf("request %d: %+v", i, res)
+			}
+		}
+		if !errors.Is(conflicting.err, errs.ErrConflict) || sync != errs.ErrNoSpace || p.Err() != nil {
+			t.Errorf("who would have conflicted: %+v; Sync: %v; stopped: %v", conflicting, sync, p.Err())
+		}
+		if s := p.Stats(); m.visible() != 1 || s.Visible != 1 || s.Durable != 0 {
+			t.Errorf("published %d, %+v", m.visible(), s)
+		}
+		m.steps = nil
+		// Alone, a Sync has nothing to take back.
+		if err := p.Sync(context.Background()); err != errs.ErrNoSpace {
+			t.Error(err)
+		}
+		m.wantSteps(t, "")
+		m.sync_ = nil
+		if v := commit(t, p, request(0, LastWriterWins, "d")); v != 2 || m.visible() != 2 {
+			t.Errorf("version %d, published %d", v, m.visible())
+		}
+		// What can't be taken back stops the pipeline.
+		m.sync_ = func() error { return errs.ErrNoSpace }
+		m.retract = func() error { return errDisk }
+		synced = request(0, LastWriterWins, "e")
+		synced.Synced = true
+		if _, err := p.Commit(context.Background(), synced); !errors.Is(err, errs.ErrStopped) || !errors.Is(p.Err(), errDisk) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

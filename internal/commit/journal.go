@@ -7,8 +7,11 @@ type Journal interface {
 	// Append writes a group. An error that is errs.ErrNoSpace, and not
 	// errs.ErrStopped, has left nothing of it.
 	Append(Group) (Position, error)
-	// Sync makes everything appended so far durable.
+	// Sync makes everything appended so far durable. After an error that is
+	// errs.ErrNoSpace, and not errs.ErrStopped, it may be tried again.
 	Sync() error
+	// Retract takes back the last Append, after a Sync that failed so.
+	Retract() error
 }
 
 // Group is what is appended to the journal at once. The payload slices, one a

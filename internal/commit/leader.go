@@ -54,7 +54,7 @@ func (p *Pipeline) write(g *group) error {
 			return err
 		}
 	}
-	return stop(p.record())
+	return stop(p.record(g))
 }
 
 // decide gives each member of g its version, or the error that refuses it.
@@ -90,8 +90,8 @@ func admitted(r *Request) error {
 	return r.Admission()
 }
 
-// record makes what decide let pass durable, if anyone asked for it, and then visible.
-func (p *Pipeline) record() error {
+// record makes what decide let pass of g durable, if anyone asked for it, and then visible.
+func (p *Pipeline) record(g *group) error {
 	l := &p.leader
 	var at Position
 	if n := len(l.passed); n > 0 {
@@ -107,7 +107,12 @@ func (p *Pipeline) record() error {
 		}
 	}
 	if l.sync && p.durable.Load() < uint64(l.last) {
-		if err := p.sync(); err != nil {
+		switch err := p.sync(); {
+		case refused(err):
+			if err := p.retract(g, err); err != nil {
+				return err
+			}
+		case err != nil:
 			return err
 		}
 	}
@@ -125,7 +130,8 @@ func (p *Pipeline) record() error {
 	return nil
 }
 
-// refused reports whether an Append has written nothing, and stopped nothing.
+// refused reports whether an Append has written nothing, or a Sync done nothing
+// that counts, and neither has stopped anything.
 func refused(err error) bool {
 	return errors.Is(err, errs.ErrNoSpace) && !errors.Is(err, errs.ErrStopped)
 }
@@ -137,6 +143,25 @@ func (l *leader) refuse(err error) {
 	}
 	clear(l.passed)
 	l.passed = l.passed[:0]
+}
+
+// retract takes the group g back, for which a sync was asked and refused: all who
+// passed get err, and so do those who only want a sync.
+func (p *Pipeline) retract(g *group, err error) error {
+	l := &p.leader
+	if n := len(l.passed); n > 0 {
+		if err := p.cfg.Journal.Retract(); err != nil {
+			return err
+		}
+		l.last -= entry.Version(n)
+		l.refuse(err)
+	}
+	for _, r := range g.members {
+		if r.Records == 0 && r.err == nil {
+			r.err = err
+		}
+	}
+	return nil
 }
 
 func (p *Pipeline) sync() error {

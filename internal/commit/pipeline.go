@@ -20,7 +20,8 @@
 //   - Versions are given out by the leader to the requests that pass, each one
 //     greater than the last; a version whose append failed was never published
 //     and never will be, because that stops the pipeline, or, if the journal
-//     refused the group whole for want of space, left nothing of it.
+//     refused the group whole for want of space, left nothing of it. The same
+//     holds for a group whose sync was refused so: it is taken back.
 //   - For every group: conflicts, append, sync (if a member that passed asked),
 //     apply, publish, wake. So what is visible is a prefix of the journal, and
 //     nothing that needed a sync is visible before it. The groups' steps never
@@ -97,7 +98,7 @@ type Pipeline struct {
 	cfg     Config
 	leader  leader        // belongs to whoever leads
 	visible atomic.Uint64 // newest published version
-	durable atomic.Uint64 // newest version known to be durable
+	durable atomic.Uint64 // newest version known to be durable; of what was there before, the journal is asked
 	counts  counters
 }
 
@@ -107,7 +108,6 @@ func New(cfg Config) *Pipeline {
 	p.leader.last = cfg.Last
 	p.leader.writes.store, p.leader.writes.seed = cfg.Store, cfg.HashSeed
 	p.visible.Store(uint64(cfg.Last))
-	p.durable.Store(uint64(cfg.Last))
 	return p
 }
 

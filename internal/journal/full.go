@@ -21,7 +21,7 @@ import (
 // holds, also if it failed for want of space: that stops the journal.
 
 // refuse returns the error of an Append that failed before anything was written,
-// or after it was cut off again.
+// or after it was cut off again, or of a Sync that the manifest was not told of.
 func (j *Journal) refuse(err error) error {
 	if errors.Is(err, errs.ErrStopped) || !vfs.IsNoSpace(err) {
 		return j.stop(err)
@@ -46,12 +46,17 @@ func (j *Journal) cutBack(cause error) error {
 	if err := j.syncFile(j.cur); err != nil {
 		return j.stop(fmt.Errorf("%w; cut off what was written: %w", cause, err))
 	}
+	j.endHere()
+	return cause
+}
+
+// endHere ends cur, which was cut to its last frame, without a seal.
+func (j *Journal) endHere() {
 	if j.cur.End() > segment.HeaderSize {
 		j.note(true)
 	} else {
 		j.drop()
 	}
-	return cause
 }
 
 // drop removes cur, which has no frames. Should it come back, the segment that

@@ -44,7 +44,13 @@ type Config struct {
 	NoMap        bool                  // OpenReader uses no mapping
 	Files        *pageio.Files         // opens what OpenReader reads; nil: without a limit
 	MaxUnsynced  int                   // sealed segments that wait for their sync, their files open, at most; 0 = no limit
-	NoSpace      func()                // called by an Append that a full disk refuses; may be nil
+	NoSpace      func()                // called by an Append or a Sync that a full disk refuses; may be nil
+
+	// Vouch makes the manifest say that the frames of s, up to s.LastFrame, are
+	// durable; a full disk may refuse that. Nil: nobody has to be told.
+	Vouch  func(s SegmentInfo) error
+	Known  uint64      // greatest number of a frame that the manifest says is durable
+	Newest SegmentInfo // the last segment that Replay found with frames, if any
 }
 
 // Point is a place between two frames of the journal, where a segment ends. Its
@@ -102,6 +108,8 @@ type Journal struct {
 	synced  int64 // bytes that the last sync made durable; 0 = there was none
 	syncing sync.Mutex
 	durable atomic.Uint64
+	known   atomic.Uint64 // greatest number of a frame that the manifest says is durable
+	before  Point         // point when the last frame was appended
 	failure atomic.Pointer[error]
 	lean    atomic.Bool // nothing is written ahead
 
@@ -129,6 +137,7 @@ func New(c Config) *Journal {
 	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, point: c.Begin}
 	j.point.NextFrame = c.Begin.next()
 	j.durable.Store(j.point.NextFrame - 1)
+	j.known.Store(c.Known)
 	return j
 }
 
@@ -154,6 +163,7 @@ func (j *Journal) Append(g Group) (Position, error) {
 	if err := j.room(size); err != nil {
 		return Position{}, j.refuse(err)
 	}
+	j.before = j.point
 	f := segment.Frame{Kind: g.Kind, Transactions: uint16(g.Transactions), Unsynced: j.unsynced(), Payload: g.Payload}
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) {
@@ -346,12 +356,16 @@ func (j *Journal) Forget(last entry.FileNum) {
 	defer j.syncing.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if last >= j.c.Begin.LastSegment {
+		raise(&j.known, j.c.Begin.next()-1)
+	}
 	for len(j.live) > 0 && j.live[0].Num <= last && j.live[0].Sealed {
+		raise(&j.known, j.live[0].LastFrame)
 		j.live = j.live[1:]
 	}
 	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
 		_ = j.sealed[0].Close() // what it holds is durable elsewhere
-		j.raiseDurable(j.sealed[0].Next() - 1)
+		raise(&j.durable, j.sealed[0].Next()-1)
 		j.sealed = j.sealed[1:]
 	}
 }

@@ -193,9 +193,17 @@ func TestMissingSegments(t *testing.T) {
 	for num := entry.FileNum(2); num <= 8; num += 2 {
 		d := h.d.kill()
 		delete(d.files, "db/"+filename.Of(filename.Journal, num))
-		var damage *errs.Corruption
-		if _, _, err := readBack(d, Point{}, end.Frame, true); !errors.As(err, &damage) || num > 2 && damage.File != filename.Of(filename.Journal, num-2) {
-			t.Errorf("without segment %d: %v", num, err)
+		for _, known := range [][]entry.FileNum{nil, {2, 4, 6, 8}, {8}} {
+			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Durable: end.Frame, Known: known, ReadOnly: true},
+				func(Position, []byte, frame.Header) error { return nil })
+			blamed := num
+			if num == 8 && known == nil {
+				blamed = 6 // nobody knows what came after it was called
+			}
+			var damage *errs.Corruption
+			if !errors.As(err, &damage) || damage.File != filename.Of(filename.Journal, blamed) {
+				t.Errorf("without segment %d, with %d known: %v", num, known, err)
+			}
 		}
 	}
 }

@@ -20,10 +20,11 @@ type ReplayConfig struct {
 	FS       vfs.FS
 	Dir      string
 	UUID     [16]byte
-	Begin    Point  // after the last segment whose records are in runs; zero: replay all
-	Durable  uint64 // greatest frame number known to be durable from elsewhere
-	ReadOnly bool   // write and sync nothing; no Journal may go on from the result
-	NoMap    bool   // use no mapping
+	Begin    Point           // after the last segment whose records are in runs; zero: replay all
+	Durable  uint64          // greatest frame number known to be durable from elsewhere
+	Known    []entry.FileNum // segments behind Begin that are known to have had durable frames
+	ReadOnly bool            // write and sync nothing; no Journal may go on from the result
+	NoMap    bool            // use no mapping
 
 	Files *pageio.Files // opens what is read; nil: without a limit
 }
@@ -193,9 +194,30 @@ func (r *replay) judge() error {
 // stale reports whether the unwritten rest of c holds bytes of another life.
 func (r *replay) stale(c *candidate) bool { return c.header.Recycled > 0 || c.bad != nil }
 
+// missing is the first segment behind the end of the chain that the manifest or
+// another segment names and that is not there; 0 = none.
+func (r *replay) missing() (first entry.FileNum) {
+	named := slices.Clone(r.c.Known)
+	for _, c := range r.found {
+		if c.bad == nil {
+			named = append(named, c.header.Predecessor)
+		}
+	}
+	for _, num := range named {
+		there := slices.ContainsFunc(r.found, func(c *candidate) bool { return c.num == num })
+		if num > r.point.LastSegment && !there && (first == 0 || num < first) {
+			first = num
+		}
+	}
+	return first
+}
+
 // corruption says where the frame should have been that is missing.
 func (r *replay) corruption(durable uint64) error {
 	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.NextFrame, durable)
+	if num := r.missing(); num != 0 {
+		return errs.NewCorruption(filename.Of(filename.Journal, num), -1, "the journal segment is not there: %s", reason)
+	}
 	var damage *errs.Corruption
 	if r.last != nil && errors.As(r.last.broken, &damage) {
 		return &errs.Corruption{File: damage.File, Offset: damage.Offset, Reason: reason, Err: damage.Err}

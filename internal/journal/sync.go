@@ -2,21 +2,40 @@ package journal
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/vfs"
 )
 
-// Sync makes everything appended so far durable. After an error the journal has
-// stopped: what was appended since the last Sync may be durable or not.
+// Sync makes everything appended so far durable, and has the manifest know of
+// the segment that it ends in (Vouch). If a full disk refuses that, the error is
+// errs.ErrNoSpace: what was appended since the last Sync may be durable or not,
+// and the next Sync, or a Retract, may follow. After any other error the journal
+// has stopped, and as much is known.
 func (j *Journal) Sync() error {
 	if err := j.Err(); err != nil {
 		return err
 	}
 	last := j.point.NextFrame - 1
-	if j.durable.Load() >= last {
-		return nil
+	pending := j.durable.Load() < last
+	if pending {
+		if err := j.syncAll(); err != nil {
+			return err
+		}
 	}
+	if err := j.Vouch(); err != nil {
+		return j.refuse(err)
+	}
+	if pending {
+		// Not before: a frame may be taken back until here.
+		raise(&j.durable, last)
+		j.bulk, j.synced = 0, j.bulk
+	}
+	return nil
+}
+
+func (j *Journal) syncAll() error {
 	if err := j.SyncSealed(); err != nil {
 		return err
 	}
@@ -25,8 +44,6 @@ func (j *Journal) Sync() error {
 			return j.stop(err)
 		}
 	}
-	j.raiseDurable(last)
-	j.bulk, j.synced = 0, j.bulk
 	return nil
 }
 
@@ -50,7 +67,7 @@ func (j *Journal) SyncSealed() error {
 		if err != nil {
 			return j.stop(err)
 		}
-		j.raiseDurable(o.Next() - 1)
+		raise(&j.durable, o.Next()-1)
 		j.mu.Lock()
 		j.sealed = j.sealed[1:]
 		j.mu.Unlock()
@@ -80,10 +97,11 @@ func (j *Journal) syncFile(o *open) error {
 	return nil
 }
 
-func (j *Journal) raiseDurable(n uint64) {
+// raise makes a at least n.
+func raise(a *atomic.Uint64, n uint64) {
 	for {
-		old := j.durable.Load()
-		if old >= n || j.durable.CompareAndSwap(old, n) {
+		old := a.Load()
+		if old >= n || a.CompareAndSwap(old, n) {
 			return
 		}
 	}

@@ -247,6 +247,26 @@ func (l *Log) Recovered() Recovery { return l.recovered }
 func (l *Log) Append(e *Edit) (*Layout, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.appendLocked(e)
+}
+
+// Vouch records that a segment of the journal is durable up to a frame, unless
+// an end that is recorded says so of that frame or a later one. Errors are those
+// of Append. The layout that follows is not worth installing anywhere: the next
+// edit's has the end too.
+func (l *Log) Vouch(segment entry.FileNum, frame uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.layout.ends {
+		if e.Frame >= frame {
+			return nil
+		}
+	}
+	_, err := l.appendLocked(&Edit{JournalEnds: []JournalEnd{{Segment: segment, Frame: frame}}})
+	return err
+}
+
+func (l *Log) appendLocked(e *Edit) (*Layout, error) {
 	if err := l.writableLocked(); err != nil {
 		return nil, err
 	}

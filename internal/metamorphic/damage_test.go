@@ -24,7 +24,7 @@ type victim struct {
 	o      brock.Options
 	ledger *ledger
 	least  int // commits that must be there or be missed loudly
-	tail   int // of them, those before the journal's last segment
+	tail   int // of them, those up to the journal's last segment's first sync
 	killed bool
 	files  []string
 	// stale are contents that files had earlier.
@@ -51,9 +51,11 @@ func newVictim(t *testing.T, killed bool) *victim {
 	}
 	s.commit(synced, put(key(40), "new"), put(key(60), text(key(60), 1, 3000)))
 	s.flush()
-	v.tail = s.ledger.promise().acked
 	for i := range 5 {
 		s.commit(synced, put(key(20+i), text(key(20+i), 1, 50+400*i)), put(key(41), text("n", i, 20)))
+		if i == 0 {
+			v.tail = s.ledger.promise().acked
+		}
 	}
 	v.o, v.ledger = s.o, s.ledger
 	v.least = s.ledger.promise().acked
@@ -276,8 +278,10 @@ func (b *beholder) look(m *vfs.Mem, mode brock.OpenMode) string {
 	db, err := brock.Open(o)
 	if err != nil {
 		b.typed("open", err, !b.v.killed)
+		b.removal(err)
 		return "refused"
 	}
+	b.removal(nil)
 	clean := b.read(db)
 	verified := db.Verify(context.Background(), nil)
 	switch {
@@ -330,6 +334,17 @@ func (b *beholder) typed(what string, err error, strict bool) {
 		}
 	default:
 		b.errorf("%s: %v: no error of damage", what, err)
+	}
+}
+
+// removal checks that Open misses a file of the journal by name.
+func (b *beholder) removal(err error) {
+	b.t.Helper()
+	if b.d.what != "removal of "+b.d.file || path.Ext(b.d.file) != ".log" {
+		return
+	}
+	if c, ok := errors.AsType[*brock.CorruptionError](err); !ok || c.File != b.d.file {
+		b.errorf("open: %v", err)
 	}
 }
 

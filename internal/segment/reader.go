@@ -286,14 +286,18 @@ func (r *Reader) Frames(values bool) *Frames {
 func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
 	s := r.Frames(values)
 	for {
+		start := s.Offset()
 		found, err := s.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			return s.Totals(), err
+		if err == nil {
+			err = r.eachRecord(&found, fn)
 		}
-		if err := r.eachRecord(&found, fn); err != nil {
+		if errors.Is(err, errs.ErrCorrupt) && start >= r.end.Load() {
+			break // the writer has taken this frame back
+		}
+		if err != nil {
 			return s.Totals(), err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // Writer appends frames to one segment. It is used by one goroutine at a time;
 // only End may be called, and Readers opened by OpenReader used, beside it.
 // After an error of Append or Seal only CutBack and Close may be called, after
-// one of Sync or CutBack only Close.
+// one of Sync, CutBack or Retract only Close.
 type Writer struct {
 	cfg       Config
 	header    Header
@@ -31,10 +31,18 @@ type Writer struct {
 	next      uint64        // number of the next frame
 	chain     uint32        // checksum of the last frame
 	totals    frame.Totals
+	before    mark // the last Append
 	sealed    bool // nothing can be appended
 
 	frameHeader [frame.HeaderSize]byte
 	vec         [][]byte
+}
+
+// mark is a place between two frames.
+type mark struct {
+	end    int64
+	chain  uint32
+	totals frame.Totals
 }
 
 // Create makes the file of a new segment and writes its header; if that fails,
@@ -127,6 +135,7 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
 	}
+	w.before = mark{end: start, chain: w.chain, totals: w.totals}
 	w.next++
 	w.chain = h.Sum
 	w.totals.Add(totals)
@@ -233,6 +242,15 @@ func (w *Writer) CutBack() error {
 	}
 	w.sealed, w.allocated = true, w.end.Load()
 	return nil
+}
+
+// Retract ends the segment without a seal before the frame of the last Append,
+// which nobody may have read: CutBack, with that frame as the one that failed.
+func (w *Writer) Retract() error {
+	w.next--
+	w.chain, w.totals = w.before.chain, w.before.totals
+	w.end.Store(w.before.end)
+	return w.CutBack()
 }
 
 // StartWriteback hints that n bytes at off will not be written again.

@@ -69,6 +69,34 @@ func startOf(layout *manifest.Layout) (begin journal.Point, durable uint64) {
 	return begin, durable
 }
 
+// knownAfter lists the journal segments that are not in runs and had durable
+// frames, as far as the manifest knows.
+func knownAfter(layout *manifest.Layout) (nums []entry.FileNum) {
+	for _, e := range layout.JournalEnds() {
+		if e.Segment > layout.FlushedTo() {
+			nums = append(nums, e.Segment)
+		}
+	}
+	return nums
+}
+
+// vouch has the manifest know that a journal segment has durable frames. Only the
+// frame is told, as by durableEnds, and it does without the mutex recording: other
+// edits say no less of the segment, whichever comes first, and rely on nothing
+// that this one says. So the leader waits for no more than an edit under way.
+func (t *Tree) vouch(s journal.SegmentInfo) error { return t.log.Vouch(s.Num, s.LastFrame) }
+
+// newestWithFrames is the last of the segments that a replay found that has
+// frames; without one it is zero.
+func newestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
+	for _, s := range slices.Backward(segments) {
+		if s.LastFrame >= s.FirstFrame {
+			return s
+		}
+	}
+	return journal.SegmentInfo{}
+}
+
 // durableEnds says how far the journal after a segment is known to be durable.
 // Of a segment that still grows only the frame is told, not its place: that may
 // lie before the end by the next time, and an end never goes back.

@@ -1,0 +1,67 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+)
+
+// A frame that is taken back has never been: the segment ends before it, for
+// those who open it later and for a scan that had already seen a longer one.
+func TestRetract(t *testing.T) {
+	for _, noMap := range []bool{false, true} {
+		t.Run(fmt.Sprint(noMap), func(t *testing.T) {
+			c := testConfig(t)
+			w := must(Create(c, Header{Kind: filename.Journal, Number: 5, FirstFrame: 7}))(t)
+			write := func(i, n int) {
+				t.Helper()
+				e := entry.Entry{Key: key(i), Value: value(i, n), Version: entry.Version(i), Kind: entry.Set}
+				must(w.Append(Frame{Kind: frame.Group, Transactions: 1, Payload: [][]byte{entry.AppendRecord(nil, &e, true)}}))(t)
+			}
+			write(1, 3<<20) // longer than what a scan reads at once
+			end, chain, totals := w.End(), w.Chain(), w.Totals()
+			write(2, 2<<20)
+			if err := w.Fill(w.End() + 100_000); err != nil {
+				t.Fatal(err)
+			}
+			r := must(w.OpenReader(64<<20, noMap))(t)
+			defer r.Close()
+			var seen []string
+			_, err := r.Scan(true, func(_ int64, rec *entry.Record) error {
+				seen = append(seen, string(rec.Key))
+				return w.Retract()
+			})
+			if err != nil || len(seen) != 1 || seen[0] != string(key(1)) {
+				t.Errorf("a scan meanwhile finds %q, %v", seen, err)
+			}
+			if w.End() != end || w.Chain() != chain || w.Totals() != totals || w.Next() != 8 || w.Allocated() != end {
+				t.Errorf("the segment ends at %d, %d bytes are allocated, next frame %d", w.End(), w.Allocated(), w.Next())
+			}
+			if _, err := w.Append(Frame{Kind: frame.Group}); !errors.Is(err, errs.ErrInvalid) {
+				t.Errorf("append behind it: %v", err)
+			}
+			if err := errors.Join(w.Sync(), w.Close()); err != nil {
+				t.Error(err)
+			}
+			again := must(Open(c, filename.Journal, 5, OpenOptions{NoMap: noMap}))(t)
+			defer again.Close()
+			n := 0
+			_, err = again.Scan(true, func(_ int64, rec *entry.Record) error {
+				n++
+				if !bytes.Equal(rec.Value, value(1, 3<<20)) {
+					t.Error("another value")
+				}
+				return nil
+			})
+			if err != nil || n != 1 || again.End() != end {
+				t.Errorf("%d records up to %d, %v", n, again.End(), err)
+			}
+		})
+	}
+}
