@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,7 +68,6 @@ func TestExpiredWhileClosed(t *testing.T) {
 // that waits for something to expire has that timer alone, and no goroutine.
 func TestTimerOfExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		before := runtime.NumGoroutine()
 		db := must2(Open(Options{InMemory: true, Tuning: Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}}))
 		defer db.Close()
 		is := func(when string, want bool) {
@@ -91,9 +89,7 @@ func TestTimerOfExpiry(t *testing.T) {
 		<-time.After(time.Hour)
 		synctest.Wait()
 		is("an hour later", true)
-		if n := runtime.NumGoroutine(); n > before {
-			t.Errorf("%d goroutines while nothing is to be done", n-before)
-		}
+		noGoroutines(t, readers, workers)
 		<-time.After(48 * time.Hour)
 		synctest.Wait()
 		is("when it has expired", false)

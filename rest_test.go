@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -49,7 +48,6 @@ type restless struct {
 const restTTL = 48 * time.Hour // at most
 
 func restAfterAnything(t *testing.T, seed uint64) {
-	goroutines := runtime.NumGoroutine()
 	r := &restless{t: t, rng: rand.New(rand.NewPCG(seed, 0x72657374)), mem: vfs.NewMem()}
 	count := func(w WorkInfo) { r.works.Add(1) }
 	r.o = Options{
@@ -74,9 +72,7 @@ func restAfterAnything(t *testing.T, seed uint64) {
 	if m := r.db.Metrics().Tree; m.ExpiryWait != 0 || m.ExpiredBytes != 0 {
 		t.Errorf("%d bytes have expired and are there, the next look is in %v", m.ExpiredBytes, m.ExpiryWait)
 	}
-	if n := runtime.NumGoroutine(); n > goroutines {
-		t.Errorf("%d goroutines at rest", n-goroutines)
-	}
+	noGoroutines(t, readers, workers)
 	<-time.After(365 * 24 * time.Hour)
 	synctest.Wait()
 	if n := r.works.Load(); n != done {
