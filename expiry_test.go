@@ -89,7 +89,7 @@ func TestTimerOfExpiry(t *testing.T) {
 		<-time.After(time.Hour)
 		synctest.Wait()
 		is("an hour later", true)
-		noGoroutines(t, windowReaders, backgroundWork)
+		noGoroutines(t, stackOfReader, stackOfWork)
 		<-time.After(48 * time.Hour)
 		synctest.Wait()
 		is("when it has expired", false)

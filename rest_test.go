@@ -72,7 +72,7 @@ func restAfterAnything(t *testing.T, seed uint64) {
 	if m := r.db.Metrics().Tree; m.ExpiryWait != 0 || m.ExpiredBytes != 0 {
 		t.Errorf("%d bytes have expired and are there, the next look is in %v", m.ExpiredBytes, m.ExpiryWait)
 	}
-	noGoroutines(t, windowReaders, backgroundWork)
+	noGoroutines(t, stackOfReader, stackOfWork)
 	<-time.After(365 * 24 * time.Hour)
 	synctest.Wait()
 	if n := r.works.Load(); n != done {

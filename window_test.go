@@ -69,7 +69,7 @@ func TestWindowComesAndGoes(t *testing.T) {
 			return it.Close()
 		}))
 	}
-	noGoroutines(t, windowReaders)
+	noGoroutines(t, stackOfReader)
 }
 
 // Values that lie in the order in which they are asked for need no window, and
@@ -127,7 +127,7 @@ func TestWindowsAreUsedAgain(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	noGoroutines(t, windowReaders)
+	noGoroutines(t, stackOfReader)
 }
 
 // TestReadersEndWithTheirIterator leaves iterators and GetMany in the middle.
@@ -146,7 +146,7 @@ func TestReadersEndWithTheirIterator(t *testing.T) {
 			return nil
 		}))
 	}
-	noGoroutines(t, windowReaders)
+	noGoroutines(t, stackOfReader)
 	txn := db.NewTransaction(false)
 	var keys [][]byte
 	for i := range 200 {
@@ -159,13 +159,13 @@ func TestReadersEndWithTheirIterator(t *testing.T) {
 		wantErr(t, "value", err, ErrTxnDone)
 		break
 	}
-	noGoroutines(t, windowReaders)
+	noGoroutines(t, stackOfReader)
 }
 
 // What runs in goroutines of the store: readers of values, and background work.
 const (
-	windowReaders  = "bringNear"
-	backgroundWork = "jobs.(*Pool).work"
+	stackOfReader = "bringNear"
+	stackOfWork   = "jobs.(*Pool).work"
 )
 
 // noGoroutines checks that none is left that runs one of the functions. The
