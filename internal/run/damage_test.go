@@ -275,7 +275,7 @@ func FuzzRun(f *testing.F) {
 			at uint32
 			x  uint64
 		}{{at1, x1}, {at2, x2}} {
-			p := bad[int(c.at)%(len(bad)-8):]
+			p := bad[uint64(c.at)%uint64(len(bad)-8):]
 			binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(p)^c.x)
 		}
 		fixChecksums(bad, file)
