@@ -3,8 +3,10 @@ package metamorphic
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"runtime/debug"
 	"testing"
 	"time"
@@ -33,6 +35,8 @@ var faultKinds = []faultKind{
 	{"no file handles", faultfs.Fault{Kinds: faultfs.Opens | faultfs.Map, Times: 3, Err: faultfs.ErrFiles}, false},
 }
 
+var everyFlag = flag.Bool("every", false, "let every operation fail, not each time others")
+
 func TestFaultAtEveryOperation(t *testing.T) {
 	for _, sc := range scripts {
 		if sc.big && (testing.Short() || raced) {
@@ -41,14 +45,16 @@ func TestFaultAtEveryOperation(t *testing.T) {
 		t.Run(sc.name, func(t *testing.T) {
 			points := 0
 			for _, kind := range faultKinds {
-				step := 1
-				if testing.Short() || sc.big {
+				step := 3
+				switch {
+				case raced:
+					step = 31
+				case *everyFlag:
+					step = 1
+				case testing.Short() || sc.big:
 					step = 7
 				}
-				if raced {
-					step = 31
-				}
-				for nth := 1; ; nth += step {
+				for nth := 1 + rand.IntN(step); ; nth += step { // a failure says which
 					r := &faultRun{t: t, script: sc, kind: kind, nth: nth}
 					if !r.run() {
 						break // met no fault
