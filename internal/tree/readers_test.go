@@ -79,12 +79,13 @@ func TestLeakedPinIsFound(t *testing.T) {
 	defer s.close()
 	s.must(s.commit(false, set("a", []byte("1"))))
 	old := s.tree.views.current.Load().tables[0]
-	func() { s.pin(0) }()
+	leaked := s.pin(0)
 	s.flush()
 	s.tree.reclaim()
 	if old.Len() == 0 {
 		t.Fatal("released while the pin was held")
 	}
+	runtime.KeepAlive(leaked) // and no longer
 	found := make(chan struct{})
 	s.tree.views.readers.freed = func() { close(found) }
 	for wait := true; wait; {
