@@ -184,7 +184,8 @@ const (
 // sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
 // much garbage: in its own journal, in the segments of values that its entries
 // delete or replace, or below a range tombstone, which frees nothing before it
-// is in a run; or to hold keyspaces that were dropped.
+// is in a run; or to hold keyspaces that were dropped. Before, it has the last deletes
+// searched for voids, for as long as they stay in memory.
 func (t *Tree) sealIfHiding() error {
 	v := t.views.current.Load()
 	active := v.active()
