@@ -31,6 +31,18 @@ type background struct {
 	merging  sync.Mutex // taken before flushing
 
 	collecting sync.Mutex
+	searching  sync.Mutex // for voids
+}
+
+// pass returns once all the work that went on has ended, and with it its hold of
+// Views that are not the current one.
+func (b *background) pass() {
+	for _, work := range []*sync.Mutex{&b.merging, &b.flushing, &b.collecting, &b.searching} {
+		func() {
+			work.Lock()
+			defer work.Unlock()
+		}()
+	}
 }
 
 func (t *Tree) prepareBackground() {

@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -211,4 +212,47 @@ func TestCloseWaitsForCompact(t *testing.T) {
 		t.Error("the close was not clean")
 	}
 	s.close()
+}
+
+// TestReclaimWaitsForOtherWork holds an old View, as work does that goes on
+// beside Reclaim: what that has freed is gone when it returns, not some time later.
+func TestReclaimWaitsForOtherWork(t *testing.T) {
+	s := newStore(t, vfs.NewMem(), func(s *store) { s.busy = true })
+	defer s.close()
+	for i := range 50 {
+		s.must(s.commit(false, set(fmt.Sprint("key ", i), bulk("value", 4000))))
+	}
+	s.must(s.tree.Flush(t.Context()))
+	for i := range 50 {
+		s.must(s.commit(false, del(fmt.Sprint("key ", i))))
+	}
+	s.tree.work.searching.Lock()
+	hold, err := s.tree.hold()
+	s.must(err)
+	old := hold.view.id
+	done := make(chan error)
+	go func() {
+		_, err := s.tree.Reclaim(t.Context())
+		done <- err
+	}()
+	for len(s.tree.layout().Runs()) > 0 { // until all is merged away
+		select {
+		case err := <-done:
+			t.Fatalf("Reclaim has returned before what it freed has gone (%v)", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	hold.Release()
+	s.tree.work.searching.Unlock()
+	s.must(<-done)
+	if held := s.tree.views.readers.holds(); held[old] {
+		t.Error("the old View is held")
+	}
+	names, err := s.fs.List("/s")
+	s.must(err)
+	for _, name := range names {
+		if info, err := s.fs.Stat("/s/" + name); err == nil && info.Size > 100<<10 {
+			t.Errorf("%s has %d bytes", name, info.Size)
+		}
+	}
 }

@@ -243,6 +243,8 @@ func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 			break
 		}
 	}
+	t.work.pass()
+	t.reclaim()
 	t.removeSpares(false)
 	t.survey()
 	return max(before-t.fileBytes(), 0), err

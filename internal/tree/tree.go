@@ -104,6 +104,8 @@ type Tree struct {
 		after time.Duration
 	}
 
+	releasing sync.Mutex // held while what no View holds any more is closed and removed
+
 	mu       sync.Mutex            // guards the installation and release of Views, and:
 	changed  chan struct{}         // closed and replaced when work has made room
 	replayed []journal.SegmentInfo // journal segments from before Open, not yet in runs
@@ -171,8 +173,11 @@ func (t *Tree) failed() error {
 	return nil
 }
 
-// reclaim closes what no View holds any more, now.
+// reclaim closes what no View holds any more, now: when it returns, that has gone,
+// whoever found it first.
 func (t *Tree) reclaim() {
+	t.releasing.Lock()
+	defer t.releasing.Unlock()
 	t.mu.Lock()
 	release := t.views.reclaim()
 	t.mu.Unlock()

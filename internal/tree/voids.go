@@ -97,6 +97,8 @@ func (u *unsearched) take(visible entry.Version) (ranges []keyRange) {
 
 // runVoids looks for voids where the leader has noted many deletes.
 func (t *Tree) runVoids(context.Context) error {
+	t.work.searching.Lock()
+	defer t.work.searching.Unlock()
 	hold, err := t.hold()
 	if err != nil {
 		return nil // closed
