@@ -63,6 +63,21 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 	return found
 }
 
+// Arrivals calls fn for each entry with a version after since and up to another one,
+// in the order of their arrival. The key is valid until Release.
+func (t *Table) Arrivals(since, upTo entry.Version, fn func(key []byte, kind entry.Kind)) {
+	extent := t.extent.Load()
+	m, ok := t.lastMark(since)
+	if end := ref(extent & refMask); extent != 0 && ok && m.place < end {
+		t.walk(m.place, end, func(_ ref, r *record) bool {
+			if v := r.version(); v > since && v <= upTo {
+				fn(r.keyBytes(), entry.Kind(r.word&kindMask))
+			}
+			return true
+		})
+	}
+}
+
 // lastMark is the last mark before which nothing is newer than since.
 func (t *Table) lastMark(since entry.Version) (mark, bool) {
 	marks := t.marks.Load()

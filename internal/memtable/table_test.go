@@ -369,3 +369,54 @@ func TestGetAndMovesDoNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// Views that keys in order are appended to, at either end, or to a level of several,
+// leave those that were taken before as they are; Arrivals are what came in between.
+func TestViewsOfKeysInOrder(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		m := New(Options{Seed: 1})
+		var views []iterator.Iterator
+		const steps, each = 40, 2000
+		key := func(i int) []byte {
+			if down {
+				i = steps*each - i
+			}
+			return fmt.Appendf(nil, "k%06d", i)
+		}
+		for i := range steps * each {
+			k := key(i)
+			e := entry.Entry{Key: k, Version: entry.Version(i + 1), Kind: entry.Delete}
+			if err := m.Add(hash.Sum(1, k), &e); err != nil {
+				t.Fatal(err)
+			}
+			if i%each == each-1 {
+				views = append(views, m.Iterator())
+			}
+		}
+		for i, v := range views {
+			n, last := 0, []byte(nil)
+			for ok := v.First(); ok; ok = v.Next() {
+				if k := v.Entry().Key; bytes.Compare(k, last) <= 0 {
+					t.Fatalf("down %v, view %d: %s after %s", down, i, k, last)
+				} else {
+					last = k
+				}
+				n++
+			}
+			if n != (i+1)*each {
+				t.Errorf("down %v, view %d has %d entries", down, i, n)
+			}
+		}
+		n := 1000
+		m.Arrivals(1000, 3000, func(k []byte, kind entry.Kind) {
+			if !bytes.Equal(k, key(n)) || kind != entry.Delete {
+				t.Errorf("arrival %d is %s", n, k)
+			}
+			n++
+		})
+		if n != 3000 {
+			t.Errorf("arrivals up to %d", n)
+		}
+		m.Release()
+	}
+}

@@ -126,6 +126,14 @@ func (t *Table) merge(older, newer []pair) []pair {
 	if len(newer) == 0 {
 		return older
 	}
+	// Keys in order come all behind those before. Views that have the beginning of
+	// the array don't look behind their end, and only the latest one is added to.
+	if t.arena.compare(older[len(older)-1], newer[0]) < 0 {
+		return append(older, newer...)
+	}
+	if t.arena.compare(newer[len(newer)-1], older[0]) < 0 {
+		return append(append(make([]pair, 0, len(older)+len(newer)), newer...), older...)
+	}
 	out := make([]pair, 0, len(older)+len(newer))
 	for len(older) > 0 && len(newer) > 0 {
 		switch c := t.arena.compare(older[0], newer[0]); {
