@@ -73,6 +73,8 @@ func (e *fakeEngine) Apply(payload []byte, _ commit.Position) error {
 	return nil
 }
 
+func (e *fakeEngine) CatchUp() {}
+
 func (e *fakeEngine) Publish(v entry.Version) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -21,6 +21,7 @@ type void struct{}
 func (void) Admit(context.Context, []byte) error                               { return nil }
 func (void) Prepare(int) error                                                 { return nil }
 func (void) Apply([]byte, Position) error                                      { return nil }
+func (void) CatchUp()                                                          {}
 func (void) Publish(entry.Version)                                             {}
 func (void) Newest([]byte, uint64, entry.Version) (entry.Version, bool, error) { return 0, false, nil }
 func (void) ChangedSince(lo, hi []byte, since entry.Version) (bool, error)     { return false, nil }

@@ -33,6 +33,7 @@ type memory struct {
 	retract func() error
 	apply   func(payload []byte) error
 	newest  func(key []byte) error
+	catchUp func()
 }
 
 // deleted is a range that was deleted.
@@ -145,6 +146,12 @@ func (m *memory) Apply(payload []byte, at Position) error {
 		payload = payload[rec.Size:]
 	}
 	return nil
+}
+
+func (m *memory) CatchUp() {
+	if m.catchUp != nil {
+		m.catchUp()
+	}
 }
 
 func (m *memory) Publish(v entry.Version) {

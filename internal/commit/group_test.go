@@ -98,6 +98,39 @@ func TestGroupIsAppendedSyncedAppliedPublished(t *testing.T) {
 	})
 }
 
+// Who catches up has its commit published, and keeps nobody else from committing.
+func TestCatchUpHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		p := start(m)
+		var calls []entry.Version // what was visible at each
+		resume := make(chan struct{})
+		m.catchUp = func() {
+			m.mu.Lock()
+			calls = append(calls, m.published)
+			first := len(calls) == 1
+			m.mu.Unlock()
+			if first {
+				<-resume
+			}
+		}
+		a := background(context.Background(), p, request(0, LastWriterWins, "a"))
+		b := background(context.Background(), p, request(0, LastWriterWins, "b"))
+		if a.done || !b.done || b.err != nil {
+			t.Errorf("while the first one catches up: first %+v, second %+v", a, b)
+		}
+		m.prepare = func(int) error { return errs.ErrNoSpace }
+		if c := background(context.Background(), p, request(0, LastWriterWins, "c")); c.err == nil {
+			t.Error("refused, but committed")
+		}
+		close(resume)
+		synctest.Wait()
+		if !a.done || a.err != nil || len(calls) != 2 || calls[0] != 1 || calls[1] != 2 {
+			t.Errorf("first %+v, catching up at %v", a, calls)
+		}
+	})
+}
+
 func TestEmptyRequestIsNotWritten(t *testing.T) {
 	m := newMemory()
 	m.trace = true

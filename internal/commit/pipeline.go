@@ -58,8 +58,8 @@ const (
 	MaxBytes        = 8 << 20   // of payload, unless one transaction alone is larger
 )
 
-// Store is what is written to. Admit is called by all committers, at any time;
-// the others only by the leader, so never two at a time.
+// Store is what is written to. Admit and CatchUp are called by all committers, at
+// any time; the others only by the leader, so never two at a time.
 type Store interface {
 	conflict.Changes
 	// Admit may make a committer wait until the store can take the payload, or
@@ -72,6 +72,8 @@ type Store interface {
 	Apply(payload []byte, at Position) error
 	// Publish makes all versions up to v visible.
 	Publish(v entry.Version)
+	// CatchUp does, after a commit, what the store is late with because of it.
+	CatchUp()
 }
 
 // Config is what a Pipeline needs; Now and the functions may be nil. OnSync and
@@ -138,7 +140,11 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 	if err := p.cfg.Store.Admit(ctx, r.Payload); err != nil {
 		return 0, err
 	}
-	return p.submit(ctx, r)
+	v, err := p.submit(ctx, r)
+	if err == nil {
+		p.cfg.Store.CatchUp()
+	}
+	return v, err
 }
 
 // Sync returns when everything committed before the call is durable.

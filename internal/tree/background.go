@@ -201,7 +201,7 @@ const (
 func (t *Tree) sealIfHiding() error {
 	v := t.views.current.Load()
 	active := v.active()
-	if active.note(t.Visible()) {
+	if active.deletes.added.Load() > 0 {
 		t.work.voids.Kick()
 	}
 	var values, entries uint64

@@ -23,8 +23,10 @@ func (t *Tree) Close() error {
 	t.mu.Unlock()
 	t.spilling.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())
-	t.work.merging.Lock() // Compact and Reclaim do their work on the goroutine of their caller
+	t.work.merging.Lock() // Compact, Reclaim and CatchUp do their work on the goroutine of their caller
 	defer t.work.merging.Unlock()
+	t.work.searching.Lock()
+	defer t.work.searching.Unlock()
 	t.work.collecting.Lock()
 	defer t.work.collecting.Unlock()
 	t.slowed.end(t)

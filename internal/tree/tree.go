@@ -114,7 +114,7 @@ type Tree struct {
 	// The commit leader's.
 	leader       *slot         // where it announces that it looks at a View
 	writing      entry.FileNum // journal segment that Apply last followed
-	noted        bool          // deletes were, since the last Publish
+	searches     bool          // for voids are due with the next Publish
 	journalBytes int64         // applied to the active memtable
 }
 

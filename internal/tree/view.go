@@ -49,9 +49,8 @@ type table struct {
 	outdated atomic.Int64 // in this one
 	replayed bool         // it has entries that no sample was taken of
 
-	deletes    deletes
-	unsearched unsearched
-	voids      atomic.Pointer[tombstone.Set] // see voids.go
+	deletes deletes
+	voids   atomic.Pointer[tombstone.Set] // see voids.go
 }
 
 // sortedRun is an open run.

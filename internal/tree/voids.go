@@ -3,7 +3,10 @@ package tree
 import (
 	"bytes"
 	"context"
-	"sync"
+	"math"
+	"slices"
+	"sort"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
@@ -20,153 +23,224 @@ import (
 //
 // Invariant: no reader at the version of a void, or later, sees a key in it of the
 // memtable or run that has the void, or of an older one, but for later versions.
+//
+// Invariant: once a commit has returned, fewer than voidStep deletes of a memtable
+// are published and not searched, but for those that others commit meanwhile, and
+// for deletes of an order in which the last search has found little. It bounds what
+// a seek walks. As the task that searches may be late, a committer who comes upon
+// more does its work (CatchUp).
 
 // leastVoid is how many keys in a row must have been deleted for a void: so many
 // are skipped faster by a search than one by one.
-func (t *Tree) leastVoid() int { return max(t.cfg.MemtableBytes>>15, 16) }
+func (t *Tree) leastVoid() int { return max(t.cfg.MemtableBytes>>17, 16) }
 
-// voidStep is after how many deletes in the order of keys voids are looked for
-// among them, while they are in memory.
-func (t *Tree) voidStep() int { return max(t.cfg.MemtableBytes>>12, 64) }
+// voidStep is after how many deletes voids are looked for among them, while they
+// are in memory. A seek that meets so many takes about a millisecond.
+func (t *Tree) voidStep() int64 { return int64(max(t.cfg.MemtableBytes>>14, 64)) }
 
-// deletes follows those of a memtable; it is the commit leader's.
+// seedEvery is how many deletes there are to one at which a search begins.
+func (t *Tree) seedEvery() int { return t.leastVoid() / 8 }
+
+const (
+	maxMisses  = 3       // a search that finds nothing doubles the next step, so often
+	mostVoids  = 256     // of a memtable, about
+	freshEvery = 1 << 14 // entries after which voids are said anew, see search
+
+	// Its multiples are spread evenly, also every second, third or fourth: of
+	// goroutines that delete in turn, each one's deletes are seeds now and then.
+	goldenRatio uint32 = 0x9e3779b9
+)
+
+// deletes follows those of a memtable.
 type deletes struct {
-	up, down int    // that came after, and before, the key of the one before them
-	noted    int    // of the more frequent ones, at the last note
-	first    []byte // key of the first one since
-	last     []byte // key of the last one
+	added  atomic.Int64 // by the commit leader
+	due    atomic.Int64 // how many there are when the next search is due; 0 = none was yet
+	misses atomic.Int32 // searches in a row that have found little
+	walked atomic.Int64 // entries there were at the last one
+
+	// Guarded by background.searching.
+	searched int64                 // of added
+	upTo     entry.Version         // the last search has met all up to this
+	voids    []tombstone.Tombstone // as of then, apart from each other and in order
 }
 
-// add counts the delete of key, and returns true if it is time for a note.
-func (d *deletes) add(key []byte, step int) bool {
-	if d.last == nil {
-		d.first = bytes.Clone(key)
-	} else if c := bytes.Compare(key, d.last); c > 0 {
-		d.up++
-	} else if c < 0 {
-		d.down++
+// late reports whether more deletes than should be have not been searched, among
+// which voids are to be expected.
+func (t *Tree) late(m *table) bool {
+	n := m.deletes.added.Load()
+	return n > 0 && n >= max(m.deletes.due.Load(), t.voidStep()) && m.deletes.misses.Load() == 0
+}
+
+// due reports whether m is to be searched.
+func (t *Tree) due(m *table) bool {
+	n := m.deletes.added.Load()
+	return n > 0 && (n >= max(m.deletes.due.Load(), t.voidStep()) ||
+		m.voids.Load() != nil && int64(m.Len())-m.deletes.walked.Load() >= freshEvery)
+}
+
+// CatchUp is called by a committer whose commit is published, with no lock held: it
+// searches for voids if the task that does so is late.
+func (t *Tree) CatchUp() {
+	late := func() bool { return slices.ContainsFunc(t.views.current.Load().tables, t.late) }
+	if late() {
+		t.searchIf(late)
 	}
-	d.last = append(d.last[:0], key...)
-	return max(d.up, d.down)-d.noted >= step
 }
 
-// note notes the range between the first delete and the last one since the last
-// note, to be searched for voids once all up to a version is published. It reports
-// whether there is one.
-func (m *table) note(v entry.Version) bool {
-	d := &m.deletes
-	if bytes.Equal(d.first, d.last) {
-		return false
-	}
-	r := keyRange{d.first, bytes.Clone(d.last), v}
-	if bytes.Compare(r.first, r.last) > 0 {
-		r.first, r.last = r.last, r.first
-	}
-	d.noted, d.first = max(d.up, d.down), bytes.Clone(d.last)
-	m.unsearched.mu.Lock()
-	defer m.unsearched.mu.Unlock()
-	m.unsearched.ranges = append(m.unsearched.ranges, r)
-	return true
-}
-
-// keyRange is from a key to another, included, with deletes up to a version.
-type keyRange struct {
-	first, last []byte
-	version     entry.Version
-}
-
-// unsearched are ranges that were noted.
-type unsearched struct {
-	mu     sync.Mutex
-	ranges []keyRange
-
-	found []tombstone.Tombstone // in ranges that were searched, see joined
-}
-
-// take returns the ranges of which all is published.
-func (u *unsearched) take(visible entry.Version) (ranges []keyRange) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	n := 0
-	for n < len(u.ranges) && u.ranges[n].version <= visible {
-		n++
-	}
-	ranges, u.ranges = u.ranges[:n:n], u.ranges[n:]
-	return ranges
-}
-
-// runVoids looks for voids where the leader has noted many deletes.
+// runVoids looks for voids where the leader has counted many deletes.
 func (t *Tree) runVoids(context.Context) error {
-	t.work.searching.Lock()
-	defer t.work.searching.Unlock()
-	hold, err := t.hold()
-	if err != nil {
-		return nil // closed
-	}
-	defer hold.Release()
-	v := hold.view
-	visible := t.Visible() // what is published is in the memtables
-	for i, m := range v.tables {
-		for _, r := range m.unsearched.take(visible) {
-			for _, d := range t.voids(m, &View{tables: v.tables[i+1:], runs: v.runs}, r) {
-				m.unsearched.found = m.joined(m.unsearched.found, d)
-			}
-			m.voids.Store(tombstone.Voids(m.unsearched.found...))
-		}
-	}
+	t.searchIf(func() bool { return true })
 	return nil
 }
 
-// joined is the list with a void that was found later. If that goes on from the
-// last one, up or down, and nothing came to that one since, they are one: then few
-// entries of the memtable are newer, among which one who skips has to look.
-func (m *table) joined(list []tombstone.Tombstone, d tombstone.Tombstone) []tombstone.Tombstone {
-	if n := len(list); n > 0 {
-		last := &list[n-1]
-		meet := bytes.Compare(d.Lo, last.Hi) <= 0 && bytes.Compare(last.Lo, d.Hi) <= 0
-		if meet && !m.ChangedSince(last.Lo, last.Hi, last.Version-1) {
-			if bytes.Compare(last.Lo, d.Lo) < 0 {
-				d.Lo = last.Lo
-			}
-			if bytes.Compare(last.Hi, d.Hi) > 0 {
-				d.Hi = last.Hi
-			}
-			return append(list[:n-1:n-1], d)
-		}
+// searchIf searches all memtables, if that is still needed once it may.
+func (t *Tree) searchIf(needed func() bool) {
+	t.work.searching.Lock()
+	defer t.work.searching.Unlock()
+	if !needed() {
+		return
 	}
-	return append(list, d)
+	visible := t.Visible() // before the View is taken, which has all up to it then
+	hold, err := t.hold()
+	if err != nil {
+		return // closed
+	}
+	defer hold.Release()
+	v := hold.view
+	for i, m := range v.tables {
+		upTo := visible
+		if i > 0 {
+			upTo = min(visible, m.MaxVersion()) // what is newer is in newer memtables, of which m's voids say nothing
+		}
+		t.search(m, &View{tables: v.tables[i+1:], runs: v.runs}, upTo)
+	}
 }
 
-// voids finds those that a memtable makes in a range, of what is below it; without
-// bounds, everywhere.
-func (t *Tree) voids(m *table, below *View, in keyRange) []tombstone.Tombstone {
-	v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, table: m, upTo: in.version}
-	if err := v.find(below, in); err != nil {
-		return nil // whoever needs what can't be read is told
+// search looks for voids that the deletes make that came to m since the last search,
+// of which all up to a version is published, and nothing newer is in newer memtables
+// up to it.
+//
+// All that is found is said to be so as of that version: then few entries of the
+// memtable are newer, among which one who skips has to look.
+func (t *Tree) search(m *table, below *View, upTo entry.Version) {
+	d := &m.deletes
+	if d.upTo >= upTo || d.added.Load()-d.searched < int64(t.leastVoid()) && len(d.voids) == 0 {
+		return
 	}
-	return v.found
+	entries, fresh := m.Len(), int64(0)
+	last := d.voids
+	d.voids = slices.Clone(last)
+	var seeds [][]byte
+	m.Arrivals(d.upTo, upTo, func(key []byte, kind entry.Kind) {
+		if kind != entry.Delete {
+			d.cut(key)
+			return
+		}
+		if uint32(fresh)*goldenRatio <= math.MaxUint32/uint32(t.seedEvery()) {
+			seeds = append(seeds, key)
+		}
+		fresh++
+	})
+	if fresh > 0 {
+		slices.SortFunc(seeds, bytes.Compare)
+		v := &voider{least: t.leastVoid() * (1 + len(d.voids)/mostVoids), seed: t.cfg.Seed, table: m, after: d.upTo, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: d.voids}
+		hidden := int64(0)
+		if err := v.find(below); err == nil { // else whoever needs what can't be read is told
+			hidden = v.hidden
+			for _, f := range v.found {
+				d.join(f)
+			}
+		}
+		if hidden >= fresh/4 {
+			d.misses.Store(0)
+		} else if n := d.misses.Load(); n < maxMisses {
+			d.misses.Store(n + 1)
+		}
+	}
+	for i := range d.voids {
+		d.voids[i].Version = upTo + 1 // see tombstone.Void
+	}
+	d.upTo = upTo
+	d.searched += fresh
+	d.walked.Store(int64(entries))
+	d.due.Store(d.searched + t.voidStep()<<d.misses.Load())
+	// Who began to read before this search goes by the one before it.
+	m.voids.Store(tombstone.Voids(append(slices.Clone(last), d.voids...)...))
+}
+
+// cut takes a key, of which there is something, out of the void that it is in.
+func (d *deletes) cut(key []byte) {
+	i, ok := slices.BinarySearchFunc(d.voids, key, func(v tombstone.Tombstone, key []byte) int {
+		switch {
+		case bytes.Compare(v.Hi, key) <= 0:
+			return -1
+		case bytes.Compare(v.Lo, key) > 0:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return
+	}
+	v := d.voids[i]
+	var parts []tombstone.Tombstone
+	if len(d.voids) < mostVoids {
+		for _, part := range []tombstone.Tombstone{
+			{Lo: v.Lo, Hi: bytes.Clone(key), Version: v.Version},
+			{Lo: append(bytes.Clone(key), 0), Hi: v.Hi, Version: v.Version},
+		} {
+			if part.Valid() {
+				parts = append(parts, part)
+			}
+		}
+	}
+	d.voids = slices.Replace(d.voids, i, i+1, parts...)
+}
+
+// join adds a void, and makes one of those that meet.
+func (d *deletes) join(f tombstone.Tombstone) {
+	from := sort.Search(len(d.voids), func(i int) bool { return bytes.Compare(d.voids[i].Hi, f.Lo) >= 0 })
+	to := from
+	for ; to < len(d.voids) && bytes.Compare(d.voids[to].Lo, f.Hi) <= 0; to++ {
+		if v := &d.voids[to]; bytes.Compare(v.Lo, f.Lo) < 0 {
+			f.Lo = v.Lo
+		}
+		if v := &d.voids[to]; bytes.Compare(v.Hi, f.Hi) > 0 {
+			f.Hi = v.Hi
+		}
+	}
+	d.voids = slices.Replace(d.voids, from, to, f)
 }
 
 // flushedVoids are those of a sealed memtable that is about to be a run.
 func (t *Tree) flushedVoids(sealed *table, runs []*sortedRun) *tombstone.Set {
 	noted := sealed.voids.Load()
-	if max(sealed.deletes.up, sealed.deletes.down) < t.leastVoid() {
+	if sealed.deletes.added.Load() < int64(t.leastVoid()) {
 		return noted
 	}
-	if all := t.voids(sealed, &View{runs: runs}, keyRange{version: entry.MaxVersion - 1}); all != nil {
-		return tombstone.Voids(all...)
+	v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, table: sealed, upTo: entry.MaxVersion - 1}
+	if err := v.find(&View{runs: runs}); err != nil || v.found == nil {
+		return noted
 	}
-	return noted
+	return tombstone.Voids(v.found...)
 }
 
 // voider walks the deletes of a memtable and, beside them, the keys below. It
-// looks at no more keys than the memtable deletes, and some of those between.
+// looks at no more keys than the memtable deletes, and some of those between. With
+// seeds, it looks only around deletes that came lately.
 type voider struct {
 	least int
 	seed  uint64
 	table *table
 	upTo  entry.Version
-	found []tombstone.Tombstone
+
+	seedEvery int
+	seeds     [][]byte              // of the late deletes some, in order of keys; nil = walk all
+	after     entry.Version         // late ones are newer
+	known     []tombstone.Tombstone // voids that hold up to upTo, in order
+
+	found  []tombstone.Tombstone
+	hidden int64 // keys that were not, before
 
 	mine  iterator.Iterator
 	older iterator.Iterator
@@ -176,37 +250,86 @@ type voider struct {
 	lo, hi  []byte // the first and last key of the row of deletes
 	version entry.Version
 	keys    int
+	goesOn  bool   // the row begins with the end of a known void
 	passed  []byte // scratch: a key that a walk leaves
 }
 
-func (v *voider) find(below *View, in keyRange) (err error) {
+func (v *voider) find(below *View) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	v.mine, v.older, v.cover = v.table.Iterator(), below.iterator(), below.cover(entry.MaxVersion-1, true)
 	defer v.mine.Close()
 	defer v.older.Close()
-	lo, hi := in.first, in.last
-	ok := false
-	if lo == nil {
-		ok = v.mine.First()
-	} else {
-		ok = v.mine.SeekGE(lo)
+	if v.seeds == nil {
+		v.walk(v.mine.First())
 	}
+	for seeds := v.seeds; len(seeds) > 0; {
+		before := v.hidden
+		ok := v.resume(seeds)
+		if ok && bytes.Compare(v.mine.Entry().Key, seeds[0]) <= 0 {
+			ok = v.walk(v.mine.SeekGE(seeds[0]))
+		}
+		if !ok {
+			break
+		}
+		seeds = seeds[1:]
+		at := v.mine.Entry().Key
+		seeds = seeds[sort.Search(len(seeds), func(i int) bool { return bytes.Compare(seeds[i], at) >= 0 }):]
+		if v.hidden == before {
+			// Where something is alive between deletes, there will be more of it.
+			seeds = seeds[min(4, len(seeds)):]
+		}
+	}
+	if err := v.older.Err(); err != nil {
+		return err
+	}
+	return v.mine.Err()
+}
+
+// resume walks on from the end of the known void before, or around, the first seed;
+// it reports whether mine is at an entry then. Without such a void it only moves there.
+func (v *voider) resume(seeds [][]byte) bool {
+	key := seeds[0]
+	i := sort.Search(len(v.known), func(i int) bool { return bytes.Compare(v.known[i].Lo, key) > 0 }) - 1
+	if i < 0 {
+		return v.mine.SeekGE(key)
+	}
+	inside := sort.Search(len(seeds), func(j int) bool { return bytes.Compare(seeds[j], v.known[i].Hi) >= 0 })
+	v.hidden += int64(inside * v.seedEvery)
+	last, ok := bytes.CutSuffix(v.known[i].Hi, []byte{0})
+	if !ok {
+		return v.mine.SeekGE(key) // it ends before something that came later
+	}
+	v.lo, v.hi = append(v.lo[:0], last...), append(v.hi[:0], last...)
+	v.version, v.keys, v.goesOn = v.known[i].Version-1, 0, true
+	v.at = v.older.SeekGE(last)
+	return v.walk(v.mine.SeekGE(v.known[i].Hi))
+}
+
+// walk goes on while there are rows of deletes to be found; it reports whether mine
+// is still at an entry.
+func (v *voider) walk(ok bool) bool {
+	defer v.end()
+	credit := v.least // of entries that are not late: none may be left of a row
 	for ok {
 		e := v.mine.Entry()
+		if e.Version > v.after {
+			credit = min(credit+4, v.least)
+		} else if credit--; credit < 0 {
+			return true
+		}
 		switch {
-		case hi != nil && bytes.Compare(e.Key, hi) > 0:
-			ok = false
-			continue
 		case e.Kind != entry.Delete || e.Version > v.upTo:
 			v.end()
-		case v.keys == 0:
+		case v.keys == 0 && !v.goesOn:
 			v.begin(e)
 		case !v.alive(e.Key):
 			v.keys++
 			v.hi, v.version = append(v.hi[:0], e.Key...), max(v.version, e.Version)
-		case v.keys >= v.least:
+		case v.goesOn || v.keys >= v.least:
 			v.end()
 			v.begin(e)
+		case v.seeds != nil:
+			return true
 		default:
 			// Where something is alive between deletes, there will be more of it.
 			v.end()
@@ -215,11 +338,7 @@ func (v *voider) find(below *View, in keyRange) (err error) {
 		}
 		ok = v.nextKey(e.Key)
 	}
-	v.end()
-	if err := v.older.Err(); err != nil {
-		return err
-	}
-	return v.mine.Err()
+	return false
 }
 
 // begin begins a row with a delete.
@@ -231,12 +350,13 @@ func (v *voider) begin(e *entry.Entry) {
 
 // end makes a void of the row, if it is long enough: up to just behind its last key.
 func (v *voider) end() {
-	if v.keys >= v.least {
+	if v.keys >= v.least || v.goesOn && v.keys > 0 {
 		if d := tombstone.Void(bytes.Clone(v.lo), append(bytes.Clone(v.hi), 0), v.version); d.Valid() {
 			v.found = append(v.found, d)
+			v.hidden += int64(v.keys)
 		}
 	}
-	v.keys = 0
+	v.keys, v.goesOn = 0, false
 }
 
 // skip moves mine over n entries and to the newest one of a key.
@@ -272,14 +392,33 @@ func (v *voider) newest(e *entry.Entry) bool {
 // alive reports whether there is something below between the last key of the row
 // and the next one. It leaves older behind the last key.
 func (v *voider) alive(next []byte) bool {
-	for v.at && bytes.Compare(v.older.Entry().Key, next) < 0 {
+	for hidden := 0; v.at && bytes.Compare(v.older.Entry().Key, next) < 0; {
 		e := v.older.Entry()
-		if bytes.Compare(e.Key, v.hi) > 0 && e.Kind != entry.Delete && (v.cover == nil || v.cover.Newest(e.Key) <= e.Version) {
-			return true
+		if bytes.Compare(e.Key, v.hi) > 0 {
+			if v.cover != nil && v.cover.Newest(e.Key) > e.Version {
+				if hidden++; hidden > mostHidden {
+					v.at = v.skipHidden(e)
+					continue
+				}
+			} else if e.Kind != entry.Delete {
+				return true
+			}
 		}
 		v.at = v.skipVersions(e.Key)
 	}
 	return false
+}
+
+// mostHidden is how many hidden keys are walked before a seek past the rest.
+const mostHidden = 4
+
+// skipHidden moves older past what hides e, its entry, too.
+func (v *voider) skipHidden(e *entry.Entry) bool {
+	newest := v.cover.Newest(e.Key)
+	if _, end := v.cover.Stretch(); end != nil {
+		return v.older.SkipGE(end, newest)
+	}
+	return v.older.Next()
 }
 
 // skipVersions moves older to the next key.

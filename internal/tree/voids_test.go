@@ -147,25 +147,99 @@ func TestDeletesInOrderAreAVoid(t *testing.T) {
 			s.must(s.tree.runVoids(context.Background()))
 		}
 		for _, flushed := range []bool{false, true} {
-			p := s.pin(0)
-			it := p.Iterator()
-			steps := 0
-			cover := p.Cover(true)
-			for ok := it.First(); ok; steps++ {
-				if e := it.Entry(); cover != nil && e.Version < cover.Newest(e.Key) {
-					_, end := cover.Stretch()
-					ok = it.SkipGE(end, cover.Newest(e.Key))
-					continue
-				}
-				ok = it.Next()
-			}
-			it.Close()
-			p.Release()
+			steps := s.steps()
 			if steps > 400 {
 				t.Errorf("down %v, flushed %v: %d steps past %d deletes", down, flushed, steps, n)
 			}
 			s.flush()
 		}
 		s.close()
+	}
+}
+
+// steps is how many entries are met by who looks for all that is not deleted.
+func (s *store) steps() (steps int) {
+	s.t.Helper()
+	p := s.pin(0)
+	defer p.Release()
+	it := p.Iterator()
+	defer it.Close()
+	cover := p.Cover(true)
+	for ok := it.First(); ok; steps++ {
+		if e := it.Entry(); cover != nil && e.Version < cover.Newest(e.Key) {
+			_, end := cover.Stretch()
+			ok = it.SkipGE(end, cover.Newest(e.Key))
+			continue
+		}
+		ok = it.Next()
+	}
+	s.must(it.Err())
+	return steps
+}
+
+// However many keys were deleted, in whatever order of regions and by commits of
+// whatever size: once the last commit has returned, who seeks past them meets no
+// more than voidStep of them, though no task has run in the background.
+func TestSeekAfterDeletes(t *testing.T) {
+	const n = 12000
+	up := func(i int) int { return i }
+	for _, c := range []struct {
+		name    string
+		order   func(i int) int
+		regions int // that are deleted from in turn
+		batch   int
+		again   int // every so many keys one was set again, in the memtable; 0 = none
+		seals   int // times that the memtable is sealed meanwhile
+	}{
+		{name: "up", order: up, regions: 1, batch: 1},
+		{name: "up in batches", order: up, regions: 1, batch: 50},
+		{name: "up in large transactions", order: up, regions: 1, batch: 5000},
+		{name: "down", order: func(i int) int { return n - 1 - i }, regions: 1, batch: 1},
+		{name: "down in batches", order: func(i int) int { return n - 1 - i }, regions: 1, batch: 700},
+		{name: "in pairs", order: func(i int) int { return i ^ 1 }, regions: 1, batch: 1},
+		{name: "from both ends", order: func(i int) int { return i%2*(n-1-i) + i/2 }, regions: 1, batch: 1},
+		{name: "in four regions", order: func(i int) int { return i%4*n/4 + i/4 }, regions: 4, batch: 1},
+		{name: "in four regions by batches", order: func(i int) int { return i/100%4*n/4 + i/400*100 + i%100 }, regions: 4, batch: 100},
+		{name: "what is in memory", order: up, regions: 1, batch: 10, again: 1},
+		{name: "what is partly in memory", order: up, regions: 1, batch: 1, again: 3},
+		{name: "in several memtables", order: up, regions: 1, batch: 1, seals: 3},
+		{name: "in four regions, in several memtables", order: func(i int) int { return i%4*n/4 + i/4 }, regions: 4, batch: 1, seals: 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStore(t, vfs.NewMem(), nil)
+			defer s.close()
+			key := func(i int) string { return fmt.Sprintf("k%05d", i) }
+			var ops []op
+			for i := range n + 1 {
+				ops = append(ops, set(key(i), []byte("v")))
+			}
+			s.must(s.commit(false, ops...))
+			s.flush()
+			ops = nil
+			for i := 0; c.again > 0 && i < n; i += c.again {
+				ops = append(ops, set(key(i), []byte("w")))
+			}
+			if ops != nil {
+				s.must(s.commit(false, ops...))
+				s.tree.CatchUp()
+			}
+			// A deleted key has up to three entries.
+			most := 3 * int(s.tree.voidStep())
+			ops = nil
+			for i := range n {
+				if ops = append(ops, del(key(c.order(i)))); len(ops) < c.batch && i < n-1 {
+					continue
+				}
+				s.must(s.commit(false, ops...))
+				s.tree.CatchUp()
+				ops = nil
+				if c.seals > 0 && i%(n/(c.seals+1)) == n/(c.seals+1)-1 {
+					s.seal()
+				}
+			}
+			if steps := s.steps(); steps > most {
+				t.Errorf("%d steps past %d deletes, want %d at most", steps, n, most)
+			}
+		})
 	}
 }

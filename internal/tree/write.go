@@ -48,6 +48,9 @@ func (t *Tree) seal() error {
 	t.views.install(next)
 	t.mu.Unlock()
 	t.journalBytes = 0
+	if next.tables[1].deletes.added.Load() > 0 {
+		t.work.voids.Kick() // the last ones have not been searched
+	}
 	t.kick()
 	return nil
 }
@@ -71,7 +74,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 // add decodes records and adds them to a memtable.
 func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	var e entry.Entry
-	bytes, expires, noted := int64(0), uint64(0), false
+	bytes, expires, deletes := int64(0), uint64(0), int64(0)
 	for offset := uint64(at.Offset); len(payload) > 0; {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
@@ -90,7 +93,7 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 			return fmt.Errorf("segment %d at %d: %w: record of kind %d", at.Segment, offset, errs.ErrFormat, r.Kind)
 		}
 		if r.Kind == entry.Delete {
-			noted = to.deletes.add(r.Key, t.voidStep()) || noted
+			deletes++
 		}
 		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 		// A shorter record would share its granule with others, and could not be
@@ -116,9 +119,11 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	}
 	to.last = max(to.last, at.Segment)
 	to.bytes.Add(bytes)
-	if noted {
-		to.note(e.Version)
-		t.noted = t.work.voids != nil // else it is a replay; Start looks
+	if deletes > 0 {
+		to.deletes.added.Add(deletes)
+	}
+	if t.work.voids != nil && t.due(to) { // if not, it is a replay; Start looks
+		t.searches = true
 	}
 	if expires != 0 && to.expires(expires) {
 		t.awaitTable(to)
@@ -147,8 +152,8 @@ func (t *Tree) follow(num entry.FileNum) error {
 // Publish makes everything up to v visible.
 func (t *Tree) Publish(v entry.Version) {
 	t.published.Store(uint64(v))
-	if t.noted {
-		t.noted = false
+	if t.searches {
+		t.searches = false
 		t.work.voids.Kick()
 	}
 }
