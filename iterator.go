@@ -230,7 +230,7 @@ func (it *Iterator) move(turned bool) {
 		it.turned = turned
 	}
 	if w := it.window; w != nil {
-		if !w.adaptive || w.unasked < unaskedToClose {
+		if !w.adaptive || !w.idle() {
 			it.land(w.move(turned))
 			return
 		}

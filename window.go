@@ -11,8 +11,8 @@ import (
 
 // window holds the entries ahead of an iterator, and has their separated values
 // brought near: what the disk must be asked for is read by goroutines that end
-// with the values, so that an iterator at rest has none; of the rest the
-// processor is asked for the first bytes, many at once.
+// with the values, so that an iterator at rest has none; the processor is asked
+// for the rest, many at once.
 type window struct {
 	it       *Iterator
 	slots    []*slot // a ring, the beginning of all
@@ -23,6 +23,7 @@ type window struct {
 	more     bool    // the sources are at an entry that is not in a slot yet
 	adaptive bool    // made and unmade as values are asked for
 	unasked  int     // items in a row whose separated value nobody asked for
+	ordered  int     // of the other ones, those in a row that followed each other
 	fetch    []*slot // scratch of fill
 }
 
@@ -45,9 +46,11 @@ const (
 	// The windows that IteratorOptions.Prefetch = 0 makes.
 	nearWindow     = 16       // slots while values are in memory
 	farWindow      = 64       // slots once the disk is asked
-	jumpsToWindow  = 4        // values that lie elsewhere than those before, until there is one
+	jumpsToWindow  = 4        // values that lie elsewhere than those before, until there is one;
+	orderPerJump   = 4        // one of them is forgotten after so many that follow each other
 	largeValue     = 16 << 10 // is as good as elsewhere
-	unaskedToClose = 32       // values not asked for, in a row, after which there is none
+	orderedToClose = 64       // values that follow each other, after which there is none
+	unaskedToClose = 32       // likewise values that nobody asked for, and then
 	jumpsToReturn  = 1000     // values elsewhere until there is one again
 )
 
@@ -110,7 +113,9 @@ func (w *window) move(turned bool) bool {
 		w.unasked++
 		if s.asked {
 			w.unasked = 0
-			w.it.jumps.pass(w.it.txn.pin, &s.entry)
+			if w.ordered++; w.it.jumped(&s.entry) {
+				w.ordered = 0
+			}
 		}
 	}
 	w.head, w.count = (w.head+1)%len(w.slots), w.count-1
@@ -234,13 +239,21 @@ func (w *window) stop() {
 func (it *Iterator) passed() {
 	it.asked = it.item.fetched
 	if e := it.item.e; e != nil && e.Separated && !it.closed.Load() {
-		if it.jumps.pass(it.txn.pin, e) || e.Handle.Length >= largeValue {
-			it.far++
-		}
-		if it.far >= jumpsToWindow {
-			it.adapt()
+		switch {
+		case it.jumped(e):
+			if it.far += orderPerJump; it.far >= jumpsToWindow*orderPerJump {
+				it.adapt()
+			}
+		case it.far > 0:
+			it.far--
 		}
 	}
+}
+
+// jumped reports whether the value of e, which was asked for, had to be waited
+// for: it lies elsewhere than the one before, or is large.
+func (it *Iterator) jumped(e *entry.Entry) bool {
+	return it.jumps.pass(it.txn.pin, e) || e.Handle.Length >= largeValue
 }
 
 // adapt makes a window, because values lie far from each other.
@@ -257,13 +270,18 @@ func (it *Iterator) adapt() {
 	}
 }
 
+// idle reports whether an adaptive window has been of no use for some time.
+func (w *window) idle() bool { return w.unasked >= unaskedToClose || w.ordered >= orderedToClose }
+
 // unadapt goes on without a window; the sources are brought back to the item.
 func (it *Iterator) unadapt() {
 	w := it.window
+	if w.unasked >= unaskedToClose {
+		it.far = -(jumpsToReturn - jumpsToWindow) * orderPerJump
+	}
 	w.stop()
 	w.turn()
 	w.leave()
 	it.window, it.item.ahead = nil, nil
-	it.far = jumpsToWindow - jumpsToReturn
 	it.plain = it.isPlain()
 }

@@ -95,6 +95,58 @@ func TestNoWindowForWhatLiesInOrder(t *testing.T) {
 	}
 }
 
+// A window goes where values begin to follow each other, and few jumps make none.
+func TestWindowGoesWhereValuesLieInOrder(t *testing.T) {
+	const n, mixed, block = 4000, 1000, 50
+	order := rand.New(rand.NewPCG(3, 1)).Perm(mixed)
+	for i := range n - mixed {
+		order = append(order, mixed+i)
+	}
+	db := separated(t, order)
+	for _, o := range []IteratorOptions{{}, {Prefetch: 5}} {
+		must(t, db.View(func(txn *Txn) error {
+			it := txn.NewIterator(o)
+			i := 0
+			for it.Rewind(); it.Valid(); it.Next() {
+				v, err := it.Item().Value()
+				must(t, err)
+				wantEqual(t, "value", string(v), string(windowValue(i)))
+				if i == mixed-100 {
+					wantEqual(t, "window where values jump", it.window != nil, true)
+				}
+				i++
+			}
+			wantEqual(t, "items", i, n)
+			wantEqual(t, "window where they don't", it.window != nil, o.Prefetch > 0)
+			return it.Close()
+		}))
+	}
+
+	order = order[:0]
+	for _, b := range rand.New(rand.NewPCG(3, 2)).Perm(n / block) {
+		for i := range block {
+			order = append(order, b*block+i)
+		}
+	}
+	db = separated(t, order)
+	must(t, db.View(func(txn *Txn) error {
+		it := txn.NewIterator(IteratorOptions{})
+		jumps := 0
+		for it.Rewind(); it.Valid(); it.Next() {
+			_, err := it.Item().Value()
+			must(t, err)
+			wantEqual(t, "window for few jumps", it.window != nil, false)
+			if it.far == orderPerJump {
+				jumps++
+			}
+		}
+		if jumps < n/block/2 {
+			t.Errorf("there were %d jumps", jumps)
+		}
+		return it.Close()
+	}))
+}
+
 // What a window leaves to the next one is clean, and no two iterators ever share one.
 func TestWindowsAreUsedAgain(t *testing.T) {
 	const n = 2000

@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -257,6 +258,22 @@ func DecodeRecord(src []byte) (Record, error) {
 	r.Value = src[pos : pos+vlen : pos+vlen]
 	r.Size = int(size)
 	return r, nil
+}
+
+// StoredAgain is the value of a record of this key, version and length of value,
+// if it is one of the plainest kind, that was decoded and verified before. Any
+// other needs DecodeRecord, which also says what is wrong.
+func StoredAgain(rec, key []byte, v Version, length uint64) (value Stored, ok bool) {
+	if len(rec) < HeaderSize || binary.LittleEndian.Uint64(rec[16:]) != uint64(v)|flagOwn ||
+		binary.LittleEndian.Uint16(rec[2:]) != uint16(len(key)) || uint64(binary.LittleEndian.Uint32(rec[4:])) != length {
+		return value, false
+	}
+	rec = rec[HeaderSize:]
+	if len(key) >= longKey || length >= PieceSize || length > uint64(len(rec)) || uint64(len(key)) > uint64(len(rec))-length || !bytes.Equal(rec[:len(key)], key) {
+		return value, false
+	}
+	end := len(key) + int(length)
+	return Stored{Bytes: rec[len(key):end:end]}, true
 }
 
 func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {

@@ -85,12 +85,43 @@ func TestRecordRoundTrip(t *testing.T) {
 			if got.Own && (got.VerifyHead(rec, testFile, offset+8) || got.VerifyValue(rec, testFile, offset+8)) {
 				t.Error("a record at another offset verifies")
 			}
+			plain := s.own && s.e.Expires == 0 && s.e.Codec == codec.None && len(s.e.Key) < longKey && len(s.e.Value) < PieceSize
+			readAgain(t, rec, &s.e, plain)
 			if s.own && head == size || !s.own && head != size {
 				t.Errorf("head %d of %d bytes", head, size)
 			}
 		})
 	}
 }
+
+// readAgain checks that StoredAgain returns just what was asked for, or nothing.
+func readAgain(t *testing.T, rec []byte, e *Entry, want bool) {
+	t.Helper()
+	long := append(slices.Clone(rec), "tail"...)
+	n := uint64(len(e.Value))
+	if v, ok := StoredAgain(long, e.Key, e.Version, n); ok != want || ok && (!bytes.Equal(v.Bytes, e.Value) || cap(v.Bytes) != len(v.Bytes) || v.Raw != 0 || v.Codec != codec.None) {
+		t.Errorf("read again: %v, want %v", ok, want)
+	}
+	other := bytes.Clone(e.Key)
+	other[len(other)-1]++
+	for what, ok := range map[string]bool{
+		"other key":     second(StoredAgain(long, other, e.Version, n)),
+		"shorter key":   second(StoredAgain(long, e.Key[:len(e.Key)-1], e.Version, n)),
+		"no key":        second(StoredAgain(long, nil, e.Version, n)),
+		"other version": second(StoredAgain(long, e.Key, e.Version-1, n)),
+		"other length":  second(StoredAgain(long, e.Key, e.Version, n+1)),
+		"huge length":   second(StoredAgain(long, e.Key, e.Version, 1<<63)),
+		"cut in value":  second(StoredAgain(rec[:HeaderSize+len(e.Key)+int(n)-1], e.Key, e.Version, n)),
+		"cut in key":    second(StoredAgain(rec[:HeaderSize+1], e.Key, e.Version, n)),
+		"cut in header": second(StoredAgain(rec[:HeaderSize-1], e.Key, e.Version, n)),
+	} {
+		if ok {
+			t.Errorf("%s: it was read", what)
+		}
+	}
+}
+
+func second(_ Stored, ok bool) bool { return ok }
 
 func TestOwnRecordDetectsEveryFlippedBit(t *testing.T) {
 	const offset = 4096

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,11 +15,15 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/prefetch"
 )
 
 const (
 	granule  = 64   // at most one record of this length or more begins in each
 	pageSize = 4096 // unit of residency
+
+	mostTouched = 2048 // bytes of a record; processors find out by themselves that more is read
+	beforeValue = 64   // bytes of most records come before the value
 )
 
 // Reader reads the records of one segment by handle, and may be used by any
@@ -148,6 +151,9 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	rec := data[off:end]
 	if r.verified.Test(off / granule) {
+		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
+			return value, nil
+		}
 		return r.decode(rec, off, h.Length, key, v, false)
 	}
 	if err := r.prime(off, int64(bound)); err != nil {
@@ -186,9 +192,9 @@ func (r *Reader) record(offset int64, size int) (rec entry.Record, raw []byte, e
 	return rec, raw, nil
 }
 
-// Touch loads the first bytes of the record at h, of a value that was read
-// before, or whose pages are known to be in memory; of others it returns false. A
-// pageio.Guard must be on.
+// Touch has the processor bring the record at h near, or its first kilobytes, if
+// its value was read before, or its pages are known to be in memory; of others it
+// returns false.
 func (r *Reader) Touch(h entry.Handle) bool {
 	data := r.file.Mapped()
 	off := h.Offset
@@ -198,8 +204,8 @@ func (r *Reader) Touch(h entry.Handle) bool {
 	if !r.verified.Test(int64(off/granule)) && !(r.resident.Test(int64(off/pageSize)) && r.resident.Test(int64((off+h.Length)/pageSize))) {
 		return false
 	}
-	// The condition never holds, but the processor has to look.
-	return binary.LittleEndian.Uint64(data[off&^7:][:8]) != 0
+	prefetch.Bytes(data[off:min(off+h.Length+beforeValue, off+mostTouched, uint64(len(data)))])
+	return true
 }
 
 // recordBound is no less than the length of a record with this key and value.

@@ -94,9 +94,14 @@ func TestValuesComeBack(t *testing.T) {
 func TestWrongHandles(t *testing.T) {
 	c := testConfig(t)
 	handles, stats := writeValues(t, c, []int{200, 300, 400})
-	for _, noMap := range []bool{false, true} {
-		r := must(Open(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(t)
+	for mode := range 4 {
+		r := must(Open(c, filename.Value, 5, OpenOptions{NoMap: mode&1 != 0}))(t)
 		h := handles[1]
+		if readBefore := mode&2 != 0; readBefore {
+			for i, h := range handles {
+				must(r.Stored(h, key(i), entry.Version(i+1)))(t)
+			}
+		}
 		for name, f := range map[string]func() ([]byte, error){
 			"other key":     func() ([]byte, error) { return plain(r.Stored(h, key(2), 2)) },
 			"other version": func() ([]byte, error) { return plain(r.Stored(h, key(1), 3)) },

@@ -19,7 +19,7 @@ type Cursor struct {
 	ahead int    // pages to verify at once
 	plen  int    // length of the prefix
 	key   []byte // prefix, current suffix, room to copy by words
-	extra bool   // the last entry set more than Kind, Version and Value
+	form  form   // of the last entry
 	err   error
 	e     entry.Entry
 
@@ -27,6 +27,16 @@ type Cursor struct {
 	stackEnd int      // where the entry after them begins
 	top      int      // above the entry that Prev went to last
 }
+
+// form says which fields of an entry may be set beside Key, Kind and Version, so
+// that entries of one form after the other need not clear the rest.
+type form uint8
+
+const (
+	inline    form = iota // Value
+	separated             // Separated and Handle
+	anyForm
+)
 
 // Open puts the cursor on a chunk, before its first entry. prefix is what its
 // keys share, with the chunk's Layout.Prefix bytes.
@@ -102,10 +112,10 @@ func (it *Cursor) Next() bool {
 		return it.decode(off)
 	}
 	it.off, it.next = off, align8(stop)
-	it.copySuffix(start, end)
-	if it.extra {
-		it.e, it.extra = entry.Entry{Key: it.e.Key}, false
+	if it.form != inline {
+		it.e, it.form = entry.Entry{}, inline
 	}
+	it.copySuffix(start, end)
 	it.e.Kind = kind
 	it.e.Version = it.chunk.version(w)
 	it.e.Value = it.data[end:stop:stop]
@@ -129,12 +139,13 @@ func (it *Cursor) nextSlow(off int, w uint64) bool {
 		return it.decode(off)
 	}
 	it.off, it.next = off, align8(end)
-	it.copySuffix(start, end)
-	it.extra = true
-	it.e = entry.Entry{
-		Key: it.e.Key, Kind: kind, Version: it.chunk.version(w), Separated: true,
-		Handle: entry.Handle{Segment: it.chunk.segment(w), Offset: h & (1<<32 - 1) << 3, Length: h >> 32},
+	if it.form != separated {
+		it.e, it.form = entry.Entry{Separated: true}, separated
 	}
+	it.copySuffix(start, end)
+	it.e.Kind = kind
+	it.e.Version = it.chunk.version(w)
+	it.e.Handle = entry.Handle{Segment: it.chunk.segment(w), Offset: h & (1<<32 - 1) << 3, Length: h >> 32}
 	return true
 }
 
@@ -173,12 +184,12 @@ func (it *Cursor) verifyAhead(off int) bool {
 
 // decode moves to the entry at off, whatever its form.
 func (it *Cursor) decode(off int) bool {
+	it.form = anyForm
 	start, end, next, err := it.chunk.fill(off, &it.e)
 	if err != nil {
 		it.err = err
 		return false
 	}
-	it.extra = true
 	it.off, it.next = off, next
 	if off >= it.safe || next > it.safe {
 		it.safe = min(next, it.chunk.End)
