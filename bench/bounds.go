@@ -166,9 +166,6 @@ func (b *bounds) ranges() error {
 	return forget()
 }
 
-// restsAfter is a little more than Maintenance.IdleAfter.
-const restsAfter = 2500 * time.Millisecond
-
 // deletes: a seek into pairs that were deleted one by one.
 func (b *bounds) deletes() error {
 	for _, size := range []int{16, 1000} {
@@ -202,8 +199,7 @@ func (b *bounds) deletes() error {
 				return err
 			}
 			b.report(fmt.Sprintf("first seek, %d pairs of %d B were deleted, %s", b.keys, size, at.when), millis(took), at.most, "ms")
-			time.Sleep(restsAfter)
-			if _, err := waitIdle(); err != nil {
+			if _, err := rest(); err != nil {
 				return err
 			}
 		}
