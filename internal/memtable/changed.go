@@ -92,6 +92,10 @@ func inRange(key, lo, hi []byte) bool {
 	return bytes.Compare(key, lo) >= 0 && (hi == nil || bytes.Compare(key, hi) < 0)
 }
 
+// Between is about how many entries there are in [lo, hi): as many as the latest
+// Iterator has met there.
+func (t *Table) Between(lo, hi []byte) int { return t.within(t.view.Load(), lo, hi) }
+
 // within is the number of entries of v in [lo, hi).
 func (t *Table) within(v *view, lo, hi []byte) int {
 	n := 0

@@ -277,8 +277,8 @@ func (v *View) cover(at entry.Version, voids bool) *tombstone.Cover {
 		if d := t.Tombstones(); d != nil {
 			sets = append(sets, d)
 		}
-		if d := t.voids.Load(); voids && d != nil {
-			sets = append(sets, d)
+		if voids {
+			sets = append(sets, t.voids.Load().in(v)...)
 		}
 	}
 	for _, r := range v.runs {

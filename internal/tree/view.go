@@ -50,7 +50,7 @@ type table struct {
 	replayed bool         // it has entries that no sample was taken of
 
 	deletes deletes
-	voids   atomic.Pointer[tombstone.Set] // see voids.go
+	voids   atomic.Pointer[noted] // see voids.go
 }
 
 // sortedRun is an open run.

@@ -23,6 +23,9 @@ import (
 //
 // Invariant: no reader at the version of a void, or later, sees a key in it of the
 // memtable or run that has the void, or of an older one, but for later versions.
+// It holds in the View that was searched, and in later ones: who has an older one
+// may see in it what a merge has dropped since, which had expired, or was of a
+// keyspace that is gone.
 //
 // Invariant: once a commit has returned, fewer than voidStep deletes of a memtable
 // are published and not searched, but for those that others commit meanwhile, and
@@ -43,7 +46,7 @@ func (t *Tree) seedEvery() int { return t.leastVoid() / 8 }
 
 const (
 	maxMisses  = 3       // a search that finds nothing doubles the next step, so often
-	mostVoids  = 256     // of a memtable, about
+	mostVoids  = 256     // of a memtable
 	freshEvery = 1 << 14 // entries after which voids are said anew, see search
 
 	// Its multiples are spread evenly, also every second, third or fourth: of
@@ -62,6 +65,32 @@ type deletes struct {
 	searched int64                 // of added
 	upTo     entry.Version         // the last search has met all up to this
 	voids    []tombstone.Tombstone // as of then, apart from each other and in order
+}
+
+// noted are the voids that a search has left, and those of the search before it:
+// who began to read between both goes by these.
+type noted struct {
+	*tombstone.Set
+	view   uint64 // that was searched
+	before *noted
+}
+
+// in are those that hold in a View.
+func (n *noted) in(v *View) (sets []*tombstone.Set) {
+	for ; n != nil; n = n.before {
+		if v.id >= n.view {
+			sets = append(sets, n.Set)
+		}
+	}
+	return sets
+}
+
+// all are those that hold in later Views.
+func (n *noted) all() *tombstone.Set {
+	if n == nil {
+		return nil
+	}
+	return tombstone.Union(n.before.all(), n.Set)
 }
 
 // late reports whether more deletes than should be have not been searched, among
@@ -112,7 +141,7 @@ func (t *Tree) searchIf(needed func() bool) {
 		if i > 0 {
 			upTo = min(visible, m.MaxVersion()) // what is newer is in newer memtables, of which m's voids say nothing
 		}
-		t.search(m, &View{tables: v.tables[i+1:], runs: v.runs}, upTo)
+		t.search(m, &View{id: v.id, tables: v.tables[i+1:], runs: v.runs}, upTo)
 	}
 }
 
@@ -123,17 +152,19 @@ func (t *Tree) searchIf(needed func() bool) {
 // All that is found is said to be so as of that version: then few entries of the
 // memtable are newer, among which one who skips has to look.
 func (t *Tree) search(m *table, below *View, upTo entry.Version) {
-	d := &m.deletes
+	d, entries := &m.deletes, m.Len()
+	defer d.walked.Store(int64(entries))
 	if d.upTo >= upTo || d.added.Load()-d.searched < int64(t.leastVoid()) && len(d.voids) == 0 {
 		return
 	}
-	entries, fresh := m.Len(), int64(0)
-	last := d.voids
-	d.voids = slices.Clone(last)
-	var seeds [][]byte
+	fresh := int64(0)
+	var seeds, alive [][]byte
+	var e entry.Entry
 	m.Arrivals(d.upTo, upTo, func(key []byte, kind entry.Kind) {
 		if kind != entry.Delete {
-			d.cut(key)
+			if d.void(key) && !(m.Get(key, hash.Sum(t.cfg.Seed, key), upTo, &e) && e.Kind == entry.Delete) {
+				alive = append(alive, key)
+			}
 			return
 		}
 		if uint32(fresh)*goldenRatio <= math.MaxUint32/uint32(t.seedEvery()) {
@@ -141,9 +172,10 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version) {
 		}
 		fresh++
 	})
+	d.cut(m, alive, t.leastVoid())
 	if fresh > 0 {
 		slices.SortFunc(seeds, bytes.Compare)
-		v := &voider{least: t.leastVoid() * (1 + len(d.voids)/mostVoids), seed: t.cfg.Seed, table: m, after: d.upTo, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: d.voids}
+		v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, table: m, after: d.upTo, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: slices.Clone(d.voids)}
 		hidden := int64(0)
 		if err := v.find(below); err == nil { // else whoever needs what can't be read is told
 			hidden = v.hidden
@@ -157,44 +189,57 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version) {
 			d.misses.Store(n + 1)
 		}
 	}
+	for least := t.leastVoid(); len(d.voids) > mostVoids; least *= 2 {
+		d.voids = slices.DeleteFunc(d.voids, func(v tombstone.Tombstone) bool { return m.Between(v.Lo, v.Hi) < least })
+	}
 	for i := range d.voids {
 		d.voids[i].Version = upTo + 1 // see tombstone.Void
 	}
 	d.upTo = upTo
 	d.searched += fresh
-	d.walked.Store(int64(entries))
 	d.due.Store(d.searched + t.voidStep()<<d.misses.Load())
-	// Who began to read before this search goes by the one before it.
-	m.voids.Store(tombstone.Voids(append(slices.Clone(last), d.voids...)...))
+	n := &noted{Set: tombstone.Voids(d.voids...), view: below.id}
+	if last := m.voids.Load(); last != nil {
+		n.before = &noted{Set: last.Set, view: last.view}
+	}
+	m.voids.Store(n)
 }
 
-// cut takes a key, of which there is something, out of the void that it is in.
-func (d *deletes) cut(key []byte) {
-	i, ok := slices.BinarySearchFunc(d.voids, key, func(v tombstone.Tombstone, key []byte) int {
-		switch {
-		case bytes.Compare(v.Hi, key) <= 0:
-			return -1
-		case bytes.Compare(v.Lo, key) > 0:
-			return 1
-		}
-		return 0
-	})
-	if !ok {
+// void reports whether a key is in a void.
+func (d *deletes) void(key []byte) bool {
+	i := sort.Search(len(d.voids), func(i int) bool { return bytes.Compare(d.voids[i].Hi, key) > 0 })
+	return i < len(d.voids) && bytes.Compare(d.voids[i].Lo, key) <= 0
+}
+
+// cut takes keys of voids, of which there is something, out of them; what is left is
+// a void if it still has as many entries as one should.
+func (d *deletes) cut(m *table, keys [][]byte, least int) {
+	if len(keys) == 0 {
 		return
 	}
-	v := d.voids[i]
+	slices.SortFunc(keys, bytes.Compare)
 	var parts []tombstone.Tombstone
-	if len(d.voids) < mostVoids {
-		for _, part := range []tombstone.Tombstone{
-			{Lo: v.Lo, Hi: bytes.Clone(key), Version: v.Version},
-			{Lo: append(bytes.Clone(key), 0), Hi: v.Hi, Version: v.Version},
-		} {
-			if part.Valid() {
-				parts = append(parts, part)
+	for _, v := range d.voids {
+		from, whole := v.Lo, true
+		for ; len(keys) > 0 && bytes.Compare(keys[0], v.Hi) < 0; keys = keys[1:] {
+			if m.Between(from, keys[0]) > least {
+				parts = append(parts, tombstone.Tombstone{Lo: after(from, whole), Hi: bytes.Clone(keys[0]), Version: v.Version})
 			}
+			from, whole = keys[0], false
+		}
+		if whole || m.Between(from, v.Hi) > least {
+			parts = append(parts, tombstone.Tombstone{Lo: after(from, whole), Hi: v.Hi, Version: v.Version})
 		}
 	}
-	d.voids = slices.Replace(d.voids, i, i+1, parts...)
+	d.voids = parts
+}
+
+// after is key, or the least one after it unless that is within.
+func after(key []byte, within bool) []byte {
+	if within {
+		return key
+	}
+	return append(bytes.Clone(key), 0)
 }
 
 // join adds a void, and makes one of those that meet.
@@ -214,7 +259,7 @@ func (d *deletes) join(f tombstone.Tombstone) {
 
 // flushedVoids are those of a sealed memtable that is about to be a run.
 func (t *Tree) flushedVoids(sealed *table, runs []*sortedRun) *tombstone.Set {
-	noted := sealed.voids.Load()
+	noted := sealed.voids.Load().all()
 	if sealed.deletes.added.Load() < int64(t.leastVoid()) {
 		return noted
 	}
@@ -238,6 +283,7 @@ type voider struct {
 	seeds     [][]byte              // of the late deletes some, in order of keys; nil = walk all
 	after     entry.Version         // late ones are newer
 	known     []tombstone.Tombstone // voids that hold up to upTo, in order
+	resumed   int                   // so many of them were gone on from
 
 	found  []tombstone.Tombstone
 	hidden int64 // keys that were not, before
@@ -286,18 +332,20 @@ func (v *voider) find(below *View) (err error) {
 }
 
 // resume walks on from the end of the known void before, or around, the first seed;
-// it reports whether mine is at an entry then. Without such a void it only moves there.
+// it reports whether mine is at an entry then. Without such a void, or a second time,
+// it only moves there.
 func (v *voider) resume(seeds [][]byte) bool {
 	key := seeds[0]
 	i := sort.Search(len(v.known), func(i int) bool { return bytes.Compare(v.known[i].Lo, key) > 0 }) - 1
-	if i < 0 {
+	if i < v.resumed {
 		return v.mine.SeekGE(key)
 	}
+	v.resumed = i + 1
 	inside := sort.Search(len(seeds), func(j int) bool { return bytes.Compare(seeds[j], v.known[i].Hi) >= 0 })
 	v.hidden += int64(inside * v.seedEvery)
 	last, ok := bytes.CutSuffix(v.known[i].Hi, []byte{0})
-	if !ok {
-		return v.mine.SeekGE(key) // it ends before something that came later
+	if !ok { // it ends before something that came later
+		return v.mine.SeekGE(slices.MaxFunc([][]byte{key, v.known[i].Hi}, bytes.Compare))
 	}
 	v.lo, v.hi = append(v.lo[:0], last...), append(v.hi[:0], last...)
 	v.version, v.keys, v.goesOn = v.known[i].Version-1, 0, true

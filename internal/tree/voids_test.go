@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -241,5 +244,129 @@ func TestSeekAfterDeletes(t *testing.T) {
 				t.Errorf("%d steps past %d deletes, want %d at most", steps, n, most)
 			}
 		})
+	}
+}
+
+// A merge drops what has expired, and keyspaces that are gone; who holds a View in
+// which they are goes on to see them, whatever is found to be empty afterwards.
+func TestVoidsOfLaterViews(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		gone func(s *store, b entry.KeyspaceID)
+	}{
+		{"what has expired", func(s *store, _ entry.KeyspaceID) { s.clock += 10_000 }},
+		{"a keyspace was dropped", func(s *store, b entry.KeyspaceID) { s.must(s.tree.DropKeyspace(b)) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStore(t, vfs.NewMem(), nil)
+			defer s.close()
+			var ids []entry.KeyspaceID
+			for _, name := range []string{"a", "b", "c"} {
+				k, err := s.tree.CreateKeyspace(name, manifest.KeyspaceOptions{Versions: 1})
+				s.must(err)
+				ids = append(ids, k.ID)
+			}
+			key := func(k, i int) string { return string(entry.AppendKeyspace(nil, ids[k])) + fmt.Sprintf("k%03d", i) }
+			var sets, dels []op
+			for i := range 100 {
+				sets = append(sets, set(key(0, i), []byte("v")), set(key(2, i), []byte("v")))
+				dels = append(dels, del(key(0, i)), del(key(2, i)))
+			}
+			lives := set(key(1, 50), []byte("v"))
+			lives.expires = uint64(s.clock) + 1000
+			s.must(s.commit(false, append(sets, lives)...))
+			s.flush()
+			s.must(s.commit(false, dels...))
+			p := s.pin(0)
+			defer p.Release()
+			want, _ := s.keysOf(p, false)
+			if !strings.Contains(want, "k050") {
+				t.Fatal(want)
+			}
+			c.gone(s, ids[1])
+			s.must(s.tree.merge(context.Background(), &policy.Merge{Runs: []manifest.RunID{s.tree.layout().Runs()[0].ID}, Reason: "test"}))
+			s.must(s.tree.runVoids(context.Background()))
+			if got, _ := s.keysOf(p, true); got != want {
+				t.Errorf("a reader who began before sees %s, want %s", got, want)
+			}
+			if n := s.steps(); n > 60 {
+				t.Errorf("%d steps", n)
+			}
+		})
+	}
+}
+
+// Whatever is set in a void, and deleted again, in order or not: most of the void goes
+// on, and what is in it is found.
+func TestVoidsOutliveSets(t *testing.T) {
+	const n = 8000
+	for _, c := range []struct{ step, sets int }{{1, 500}, {197, 40}} { // in order, and all over
+		s := newStore(t, vfs.NewMem(), nil)
+		key := func(i int) string { return fmt.Sprintf("k%05d", i*c.step%n) }
+		var sets, dels []op
+		for i := range n {
+			sets, dels = append(sets, set(key(i), []byte("v"))), append(dels, del(key(i)))
+		}
+		s.must(s.commit(false, sets...))
+		s.flush()
+		s.must(s.commit(false, dels...))
+		s.tree.CatchUp()
+		for _, ops := range [][]op{sets[:c.sets], dels[:c.sets], sets[:20], dels[:20]} {
+			for _, o := range ops {
+				s.must(s.commit(false, o))
+			}
+			s.must(s.tree.runVoids(context.Background()))
+			p := s.pin(0)
+			want, _ := s.keysOf(p, false)
+			if got, _ := s.keysOf(p, true); got != want {
+				t.Fatalf("every %d: got %s\nwant %s", c.step, got, want)
+			}
+			p.Release()
+			if steps := s.steps(); steps > 3*c.sets+100 {
+				t.Errorf("every %d: %d steps past %d deletes", c.step, steps, n)
+			}
+		}
+		s.close()
+	}
+}
+
+// However many deletes come behind a void and what goes on from it, these are walked once.
+func TestSearchGoesOnFromAVoidOnce(t *testing.T) {
+	s := newStore(t, vfs.NewMem(), nil)
+	defer s.close()
+	const n = 8000
+	key := func(i int) string { return fmt.Sprintf("k%05d", i) }
+	var ops []op
+	for i := range n {
+		ops = append(ops, set(key(i), []byte("v")))
+	}
+	s.must(s.commit(false, ops...))
+	s.flush()
+	ops = nil
+	for i := range 200 {
+		ops = append(ops, del(key(i)))
+	}
+	s.must(s.commit(false, ops...))
+	s.tree.CatchUp()
+	m := s.tree.views.current.Load().active()
+	known := m.deletes.voids
+	if len(known) != 1 {
+		t.Fatalf("%d voids", len(known))
+	}
+	ops = nil
+	for i := 200; i < n; i++ {
+		if i < n/2 || i%2 == 0 {
+			ops = append(ops, del(key(i)))
+		}
+	}
+	s.must(s.commit(false, ops...))
+	var seeds [][]byte
+	for i := 0; i < len(ops); i += s.tree.seedEvery() {
+		seeds = append(seeds, []byte(ops[i].key))
+	}
+	v := &voider{least: s.tree.leastVoid(), seed: s.cfg.Seed, table: m, after: m.deletes.upTo, upTo: s.last, seedEvery: s.tree.seedEvery(), seeds: seeds, known: known}
+	s.must(v.find(&View{runs: s.tree.views.current.Load().runs}))
+	if v.hidden < n/2-300 || v.hidden > n/2 || len(v.found) != 1 {
+		t.Errorf("%d keys in %d voids, want %d in one", v.hidden, len(v.found), n/2)
 	}
 }
