@@ -34,7 +34,9 @@ func (it *Iterator) release() {
 	it.item.lent.poison()
 	it.valid, it.item.e, it.item.ahead = false, nil, nil
 	if it.window != nil {
-		it.window.leave()
+		if it.window.stop(); !it.filters { // else a move of it is going on
+			it.window.leave()
+		}
 		it.window = nil
 	}
 	t := it.txn

@@ -64,6 +64,7 @@ type Iterator struct {
 	left    int  // of Limit
 	err     error
 	covered span
+	filters bool    // the filter is being called
 	window  *window // values read ahead, if asked for, or if jumps are many
 	jumps   jumps
 	asked   int32 // item.fetched when it was looked at last
@@ -230,11 +231,12 @@ func (it *Iterator) move(turned bool) {
 		it.turned = turned
 	}
 	if w := it.window; w != nil {
-		if !w.adaptive || !w.idle() {
+		if w.adaptive && w.idle() {
+			it.land(it.unadapt(turned))
+		} else {
 			it.land(w.move(turned))
-			return
 		}
-		it.unadapt()
+		return
 	}
 	it.land(it.moveRaw(turned))
 }
@@ -257,7 +259,10 @@ func (it *Iterator) accepted(ok, turned bool) bool {
 	}
 	for ok {
 		e := it.raw()
-		if it.opts.Filter(userKey(e.Key), e.Meta) {
+		it.filters = true
+		accepted := it.opts.Filter(userKey(e.Key), e.Meta)
+		it.filters = false
+		if accepted {
 			return !it.closed.Load() // the filter may have ended the transaction
 		}
 		ok = !it.closed.Load() && it.moveSources(turned)

@@ -101,7 +101,7 @@ func (w *window) begin(ok, turned bool) bool {
 	w.stop()
 	w.head, w.count, w.turned, w.more = 0, 0, turned, ok
 	w.fill()
-	return w.count > 0
+	return w.count > 0 && !w.it.closed.Load()
 }
 
 // move goes on to the next entry in the direction turned.
@@ -122,7 +122,7 @@ func (w *window) move(turned bool) bool {
 	if w.count <= len(w.slots)/2 {
 		w.fill()
 	}
-	return w.count > 0
+	return w.count > 0 && !w.it.closed.Load()
 }
 
 // turn brings the sources back to the iterator's item.
@@ -149,6 +149,9 @@ func (w *window) fill() {
 		if s := w.slots[(w.head+i)%len(w.slots)]; s.entry.Separated {
 			w.fetch = append(w.fetch, s)
 		}
+	}
+	if w.it.closed.Load() { // by the filter
+		return
 	}
 	far := bringNear(w.it.txn.pin, w.fetch, &w.it.err, w.it)
 	if w.adaptive && 2*far > w.count-first && len(w.slots) < farWindow {
@@ -273,15 +276,17 @@ func (it *Iterator) adapt() {
 // idle reports whether an adaptive window has been of no use for some time.
 func (w *window) idle() bool { return w.unasked >= unaskedToClose || w.ordered >= orderedToClose }
 
-// unadapt goes on without a window; the sources are brought back to the item.
-func (it *Iterator) unadapt() {
+// unadapt moves on without the window; the sources are brought back to the item
+// before, which is the window's until they have moved.
+func (it *Iterator) unadapt(turned bool) bool {
 	w := it.window
 	if w.unasked >= unaskedToClose {
 		it.far = -(jumpsToReturn - jumpsToWindow) * orderPerJump
 	}
 	w.stop()
-	w.turn()
-	w.leave()
-	it.window, it.item.ahead = nil, nil
+	it.window = nil
 	it.plain = it.isPlain()
+	ok := w.turn() && it.moveRaw(turned)
+	w.leave()
+	return ok
 }

@@ -1,0 +1,54 @@
+package brock
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A filter may end its iterator or transaction, with a window that is asked for, one
+// that comes by itself, or none: the walk ends.
+func TestFilterEndsTheWalk(t *testing.T) {
+	db := openTest(t, Options{})
+	must(t, db.Update(func(txn *Txn) error {
+		for i := range 300 { // values lie in another order, far from each other
+			must(t, txn.Set(fmt.Appendf(nil, "k%03d", i), fmt.Appendf(nil, "%20000d", i)))
+		}
+		return nil
+	}))
+	must(t, db.Flush(t.Context()))
+	for name, end := range map[string]func(*Txn, *Iterator){
+		"close":   func(_ *Txn, it *Iterator) { it.Close() },
+		"discard": func(txn *Txn, _ *Iterator) { txn.Discard() },
+		"commit": func(txn *Txn, _ *Iterator) {
+			must(t, txn.Set(b("z"), b("v")))
+			must(t, txn.Commit())
+		},
+	} {
+		for _, prefetch := range []int{0, 4} {
+			for _, reverse := range []bool{false, true} {
+				for _, last := range []int{1, 2, 20, 60, 100} {
+					txn := db.NewTransaction(true)
+					n := 0
+					var it *Iterator
+					it = txn.NewIterator(IteratorOptions{Prefetch: prefetch, Reverse: reverse, Upper: b("l"), Filter: func([]byte, byte) bool {
+						if n++; n == last {
+							end(txn, it)
+						}
+						return true
+					}})
+					shown := 0
+					for it.Rewind(); it.Valid(); it.Next() {
+						if shown++; shown < 10 { // later on a window that came by itself goes
+							it.Item().Value()
+						}
+					}
+					if n < last || n > last+4 || shown > last+1 {
+						t.Errorf("%s, prefetch %d, reverse %v: %d were filtered and %d shown, ended at %d", name, prefetch, reverse, n, shown, last)
+					}
+					it.Close()
+					txn.Discard()
+				}
+			}
+		}
+	}
+}
