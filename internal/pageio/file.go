@@ -28,6 +28,7 @@ type File struct {
 	size    int64
 	mapping vfs.Mapping
 	data    []byte // of mapping; nil without
+	cold    Bits   // pieces of probeSize in which a page was asked for that is not in memory
 
 	descriptor atomic.Pointer[descriptor] // perhaps closed by now
 	opening    sync.Mutex                 // held while it is opened again
@@ -130,10 +131,11 @@ const (
 
 // Probe puts into resident the numbers of those pages around off that are in
 // memory now; one call covers a megabyte, and costs far less than the Primes it
-// saves. Where nothing is known, it adds nothing.
+// saves. Where the page at off is not, it is not asked again: most others there
+// will have to be read as well. Where nothing is known, it adds nothing.
 func (f *File) Probe(off int64, resident *Bits) {
 	m, ok := f.mapping.(vfs.Resident)
-	if !ok || f.check(off, 0) != nil {
+	if !ok || f.check(off, 0) != nil || f.cold.Test(off/probeSize) {
 		return
 	}
 	first := off &^ (probeSize - 1)
@@ -146,6 +148,9 @@ func (f *File) Probe(off int64, resident *Bits) {
 		if p&1 != 0 {
 			resident.Set(first/pageSize + int64(i))
 		}
+	}
+	if i := (off - first) / pageSize; i < int64(len(pages)) && pages[i]&1 == 0 {
+		f.cold.Set(off / probeSize)
 	}
 }
 

@@ -212,6 +212,7 @@ func (f *File) mapFile(d *descriptor) {
 	// Read-ahead would read megabytes for one entry; who scans asks for it.
 	_ = m.Advise(vfs.Random)
 	f.mapping, f.data = m, m.Data()
+	f.cold = NewBits(f.size/probeSize + 1)
 }
 
 // enter returns the file's descriptor for one read, after which it is left.
