@@ -166,8 +166,6 @@ func (b *bounds) ranges() error {
 	return forget()
 }
 
-const restedSeeks = 5 // a second apart, of which the median counts
-
 // deletes: a seek into pairs that were deleted one by one.
 func (b *bounds) deletes() error {
 	for _, size := range []int{16, 1000} {
@@ -201,19 +199,14 @@ func (b *bounds) deletes() error {
 		if _, err := rest(); err != nil {
 			return err
 		}
-		// A process that has slept meets its memory cold, and some of it on the disk:
-		// of one in ten such seeks that is most of the time.
-		var all []time.Duration
-		for range restedSeeks {
-			time.Sleep(time.Second)
-			if took, err = firstSeek(db, want); err != nil {
-				return err
-			}
-			all = append(all, took)
+		if took, err = firstSeek(db, want); err != nil {
+			return err
 		}
-		slices.Sort(all)
-		b.report(what+"at rest", millis(all[restedSeeks/2]), 0.2, "ms")
-		b.report(fmt.Sprintf("  the slowest of %d", restedSeeks), millis(all[restedSeeks-1]), 0, "ms")
+		b.report(what+"at rest", millis(took), 0.2, "ms")
+		if took, err = firstSeek(db, want); err != nil {
+			return err
+		}
+		b.report("  and the one after it", millis(took), 0, "ms")
 		if err := forget(); err != nil {
 			return err
 		}
@@ -222,12 +215,8 @@ func (b *bounds) deletes() error {
 }
 
 // firstSeek times a transaction that begins, seeks to the first pair, which is
-// want, and ends. Before it an empty one wakes the process up: after seconds of
-// sleep that alone may take a millisecond.
+// want, and ends.
 func firstSeek(db *brock.DB, want []byte) (took time.Duration, err error) {
-	if err := db.View(func(*brock.Txn) error { return nil }); err != nil {
-		return 0, err
-	}
 	begin := time.Now()
 	err = db.View(func(txn *brock.Txn) error {
 		it := txn.NewIterator(brock.IteratorOptions{})
