@@ -204,7 +204,7 @@ func (t *Tree) openOutputs(edit *manifest.Edit, out *compact.Output) (added outp
 		}
 	}()
 	for i := range edit.AddRuns {
-		r, err := t.openRun(&edit.AddRuns[i])
+		r, err := t.openWritten(&edit.AddRuns[i])
 		if err != nil {
 			return added, err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
 )
@@ -109,6 +110,24 @@ func (t *Tree) openRun(m *manifest.Run) (*sortedRun, error) {
 		}
 	}
 	return s, nil
+}
+
+// openWritten opens a run that was just written. Nobody knows it yet: what
+// reading it for the first time costs is not for a client to pay, if that is little.
+func (t *Tree) openWritten(m *manifest.Run) (*sortedRun, error) {
+	s, err := t.openRun(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.warm(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *sortedRun) warm() (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	return s.Warm()
 }
 
 // removeFile removes a file that the manifest no longer names. If it fails, the
