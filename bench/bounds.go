@@ -166,8 +166,11 @@ func (b *bounds) ranges() error {
 	return forget()
 }
 
-// deletes: a seek into pairs that were deleted one by one.
+// deletes: a seek into pairs that were deleted one by one. Beside the seek at rest
+// stands what the machine alone costs after it: some reads of plain memory that
+// rested as long.
 func (b *bounds) deletes() error {
+	memory := newPlainMemory()
 	for _, size := range []int{16, 1000} {
 		db, forget, err := b.open("deletes", brock.Options{Durability: brock.Buffered})
 		if err != nil {
@@ -203,6 +206,7 @@ func (b *bounds) deletes() error {
 			return err
 		}
 		b.report(what+"at rest", millis(took), 0.2, "ms")
+		b.report(fmt.Sprintf("  and %d reads of plain memory then", plainReads), millis(memory.read()), 0, "ms")
 		if took, err = firstSeek(db, want); err != nil {
 			return err
 		}
@@ -212,6 +216,29 @@ func (b *bounds) deletes() error {
 		}
 	}
 	return nil
+}
+
+// plainMemory is what a program has that rests: a seek at rest reads as many lines
+// of its own.
+type plainMemory []byte
+
+const plainReads = 20
+
+func newPlainMemory() plainMemory {
+	return bytes.Repeat([]byte{1}, 64<<20)
+}
+
+// read times plainReads of bytes anywhere.
+func (m plainMemory) read() time.Duration {
+	begin, sum := time.Now(), 0
+	for range plainReads {
+		sum += int(m[rand.IntN(len(m))])
+	}
+	took := time.Since(begin)
+	if sum != plainReads {
+		panic("plain memory has changed")
+	}
+	return took
 }
 
 // firstSeek times a transaction that begins, seeks to the first pair, which is
