@@ -159,6 +159,9 @@ func (t *Tree) runSettle(ctx context.Context) error {
 		}
 		again = again || t.cluster(ctx)
 	}
+	if t.views.current.Load().deletes() == 0 {
+		t.tally.Store(nil)
+	}
 	t.removeSpares(false)
 	return nil
 }

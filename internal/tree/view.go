@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
@@ -155,6 +156,31 @@ func (v *View) drop() (release []func()) {
 
 // active is the memtable that takes writes.
 func (v *View) active() *table { return v.tables[0] }
+
+// entries is about how many there are in [lo, hi).
+func (v *View) entries(lo, hi []byte) (n int) {
+	var err error // then it is what was counted so far
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	for _, m := range v.tables {
+		n += m.Between(lo, hi)
+	}
+	for _, r := range v.runs {
+		in, _, _ := r.Size(lo, hi)
+		n += int(in)
+	}
+	return n
+}
+
+// deletes is how many entries delete a key.
+func (v *View) deletes() (n int64) {
+	for _, m := range v.tables {
+		n += m.deletes.added.Load()
+	}
+	for _, r := range v.runs {
+		n += int64(r.Meta().Deletes)
+	}
+	return n
+}
 
 // edit returns a copy whose slices may be changed freely.
 func (v *View) edit() *View {

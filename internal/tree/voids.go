@@ -27,9 +27,9 @@ import (
 //
 // Invariant: once a commit has returned, fewer than voidStep deletes of a memtable
 // are published and not searched, but for those that others commit meanwhile, and
-// for deletes of an order in which the last search has found little. It bounds what
-// a seek walks. As the task that searches may be late, a committer who comes upon
-// more does its work (CatchUp).
+// for deletes of an order in which the last search has found little; those a tally
+// counts, if they are many. It bounds what a seek walks. As the task that searches may
+// be late, a committer who comes upon more does its work (CatchUp).
 
 // leastVoid is how many keys in a row must have been deleted for a void: so many
 // are skipped faster by a search than one by one.
@@ -44,7 +44,7 @@ func (t *Tree) seedEvery() int { return t.leastVoid() / 8 }
 
 const (
 	maxMisses  = 3       // a search that finds nothing doubles the next step, so often
-	mostVoids  = 256     // of a memtable
+	mostVoids  = 1 << 10 // of a memtable
 	freshEvery = 1 << 14 // entries after which voids are said anew, see search
 
 	// Its multiples are spread evenly, also every second, third or fourth: of
@@ -91,11 +91,15 @@ func (n *noted) all() *tombstone.Set {
 	return tombstone.Union(n.before.all(), n.Set)
 }
 
-// late reports whether more deletes than should be have not been searched, among
-// which voids are to be expected.
+// late reports whether more deletes than should be have not been searched. Where
+// voids are not to be expected, the task may be late by a whole step.
 func (t *Tree) late(m *table) bool {
-	n := m.deletes.added.Load()
-	return n > 0 && n >= max(m.deletes.due.Load(), t.voidStep()) && m.deletes.misses.Load() == 0
+	n, misses := m.deletes.added.Load(), m.deletes.misses.Load()
+	due := max(m.deletes.due.Load(), t.voidStep())
+	if misses > 0 {
+		due += t.voidStep() << misses
+	}
+	return n > 0 && n >= due
 }
 
 // due reports whether m is to be searched.
@@ -108,7 +112,9 @@ func (t *Tree) due(m *table) bool {
 // CatchUp is called by a committer whose commit is published, with no lock held: it
 // searches for voids if the task that does so is late.
 func (t *Tree) CatchUp() {
-	late := func() bool { return slices.ContainsFunc(t.views.current.Load().tables, t.late) }
+	late := func() bool {
+		return t.tally.Load().late() || slices.ContainsFunc(t.views.current.Load().tables, t.late)
+	}
 	if late() {
 		t.searchIf(late)
 	}
@@ -127,6 +133,8 @@ func (t *Tree) searchIf(needed func() bool) {
 	if !needed() {
 		return
 	}
+	tally := t.tally.Load()
+	picks := tally.picks()
 	visible := t.Visible() // before the View is taken, which has all up to it then
 	hold, err := t.hold()
 	if err != nil {
@@ -134,29 +142,40 @@ func (t *Tree) searchIf(needed func() bool) {
 	}
 	defer hold.Release()
 	v := hold.view
+	found, err := tally.search(v, visible, picks, t.leastVoid())
+	if err != nil {
+		found = nil // whoever needs what can't be read is told
+	}
 	for i, m := range v.tables {
-		upTo := visible
+		below := &View{id: v.id, tables: v.tables[i+1:], runs: v.runs}
 		if i > 0 {
-			upTo = min(visible, m.MaxVersion()) // what is newer is in newer memtables, of which m's voids say nothing
+			// What is newer is in newer memtables, of which m's voids say nothing.
+			t.search(m, below, min(visible, m.MaxVersion()), nil)
+		} else if scattered := t.search(m, below, visible, found); len(scattered) > 1 {
+			t.count(v, scattered)
 		}
-		t.search(m, &View{id: v.id, tables: v.tables[i+1:], runs: v.runs}, upTo)
 	}
 }
 
 // search looks for voids that the deletes make that came to m since the last search,
 // of which all up to a version is published, and nothing newer is in newer memtables
-// up to it.
+// up to it. It adds them to those that were found otherwise, as of that version.
 //
 // All that is found is said to be so as of that version: then few entries of the
 // memtable are newer, among which one who skips has to look.
-func (t *Tree) search(m *table, below *View, upTo entry.Version) {
+//
+// If there is little to be found, it returns keys of some of these deletes, the first
+// and the last among them, in order.
+func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombstone.Tombstone) (scattered [][]byte) {
 	d, entries := &m.deletes, m.Len()
 	defer d.walked.Store(int64(entries))
-	if d.upTo >= upTo || d.added.Load()-d.searched < int64(t.leastVoid()) && len(d.voids) == 0 {
-		return
+	if len(found) == 0 && (d.upTo >= upTo || d.added.Load()-d.searched < int64(t.leastVoid()) && len(d.voids) == 0) {
+		return nil
 	}
+	many := func(lo, hi []byte, least int) bool { return m.Between(lo, hi) > least || below.entries(lo, hi) > least }
 	fresh := int64(0)
 	var seeds, alive [][]byte
+	var first, last []byte
 	var e entry.Entry
 	m.Arrivals(d.upTo, upTo, func(key []byte, kind entry.Kind) {
 		if kind != entry.Delete {
@@ -168,9 +187,14 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version) {
 		if uint32(fresh)*goldenRatio <= math.MaxUint32/uint32(t.seedEvery()) {
 			seeds = append(seeds, key)
 		}
-		fresh++
+		if fresh++; first == nil || bytes.Compare(key, first) < 0 {
+			first = key
+		}
+		if bytes.Compare(key, last) > 0 {
+			last = key
+		}
 	})
-	d.cut(m, alive, t.leastVoid())
+	d.cut(alive, func(lo, hi []byte) bool { return many(lo, hi, t.leastVoid()) })
 	if fresh > 0 {
 		slices.SortFunc(seeds, bytes.Compare)
 		v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, table: m, after: d.upTo, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: slices.Clone(d.voids)}
@@ -183,12 +207,16 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version) {
 		}
 		if hidden >= fresh/4 {
 			d.misses.Store(0)
-		} else if n := d.misses.Load(); n < maxMisses {
-			d.misses.Store(n + 1)
+		} else {
+			d.misses.Store(min(d.misses.Load()+1, maxMisses))
+			scattered = slices.Concat([][]byte{first}, seeds, [][]byte{last})
 		}
 	}
+	for _, f := range found {
+		d.join(f)
+	}
 	for least := t.leastVoid(); len(d.voids) > mostVoids; least *= 2 {
-		d.voids = slices.DeleteFunc(d.voids, func(v tombstone.Tombstone) bool { return m.Between(v.Lo, v.Hi) < least })
+		d.voids = slices.DeleteFunc(d.voids, func(v tombstone.Tombstone) bool { return !many(v.Lo, v.Hi, least) })
 	}
 	for i := range d.voids {
 		d.voids[i].Version = upTo + 1 // see tombstone.Void
@@ -201,6 +229,7 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version) {
 		n.before = &noted{Set: last.Set, view: last.view}
 	}
 	m.voids.Store(n)
+	return scattered
 }
 
 // void reports whether a key is in a void.
@@ -211,7 +240,7 @@ func (d *deletes) void(key []byte) bool {
 
 // cut takes keys of voids, of which there is something, out of them; what is left is
 // a void if it still has as many entries as one should.
-func (d *deletes) cut(m *table, keys [][]byte, least int) {
+func (d *deletes) cut(keys [][]byte, enough func(lo, hi []byte) bool) {
 	if len(keys) == 0 {
 		return
 	}
@@ -220,12 +249,12 @@ func (d *deletes) cut(m *table, keys [][]byte, least int) {
 	for _, v := range d.voids {
 		from, whole := v.Lo, true
 		for ; len(keys) > 0 && bytes.Compare(keys[0], v.Hi) < 0; keys = keys[1:] {
-			if m.Between(from, keys[0]) > least {
+			if enough(from, keys[0]) {
 				parts = append(parts, tombstone.Tombstone{Lo: after(from, whole), Hi: bytes.Clone(keys[0]), Version: v.Version})
 			}
 			from, whole = keys[0], false
 		}
-		if whole || m.Between(from, v.Hi) > least {
+		if whole || enough(from, v.Hi) {
 			parts = append(parts, tombstone.Tombstone{Lo: after(from, whole), Hi: v.Hi, Version: v.Version})
 		}
 	}
@@ -265,7 +294,7 @@ func (t *Tree) flushedVoids(sealed *table, runs []*sortedRun) *tombstone.Set {
 	if err := v.find(&View{runs: runs}); err != nil || v.found == nil {
 		return noted
 	}
-	return tombstone.Voids(v.found...)
+	return tombstone.Union(noted, tombstone.Voids(v.found...))
 }
 
 // keptVoids are those of merged runs that go on.

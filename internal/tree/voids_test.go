@@ -47,8 +47,8 @@ func (s *store) keysOf(p *Pin, voids bool) (keys string, skipped bool) {
 // Whatever was deleted in whatever order, beside whatever else: who skips voids
 // sees what all others see, at every version that is pinned.
 func TestVoidsHideNothing(t *testing.T) {
-	total := 0
-	for seed := range uint64(60) {
+	total, tallied := 0, 0
+	for seed := range uint64(90) {
 		rng := rand.New(rand.NewPCG(seed, 21))
 		s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 64 << 10 })
 		const keys = 400
@@ -60,7 +60,7 @@ func TestVoidsHideNothing(t *testing.T) {
 		}
 		var pins []*Pin
 		for range 60 {
-			switch n := rng.IntN(14); {
+			switch n := rng.IntN(16); {
 			case n < 3: // deletes in order, up or down, in one commit or many, with holes
 				from, count, hole := rng.IntN(keys), 20+rng.IntN(200), rng.IntN(3)*rng.IntN(40)
 				step := 1 - 2*rng.IntN(2)
@@ -81,6 +81,19 @@ func TestVoidsHideNothing(t *testing.T) {
 				}
 				if len(ops) > 0 {
 					commit(ops...)
+				}
+			case n >= 14: // deletes in no order
+				from, count, batch := rng.IntN(keys), 50+rng.IntN(keys), 1+rng.IntN(60)
+				var ops []op
+				for _, j := range rng.Perm(count) {
+					if ops = append(ops, del(key((from+j)%keys))); len(ops) < batch {
+						continue
+					}
+					commit(ops...)
+					s.tree.CatchUp()
+					if ops = nil; rng.IntN(3*count) < batch {
+						break
+					}
 				}
 			case n < 6:
 				var ops []op
@@ -109,6 +122,9 @@ func TestVoidsHideNothing(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				s.must(s.tree.runVoids(context.Background()))
 			}
+			if c := s.tree.tally.Load(); c != nil && c.round > 0 {
+				tallied++
+			}
 			now := s.pin(0)
 			for _, p := range append(pins[:len(pins):len(pins)], now) {
 				want, _ := s.keysOf(p, false)
@@ -127,8 +143,8 @@ func TestVoidsHideNothing(t *testing.T) {
 		}
 		s.close()
 	}
-	if total < 1000 {
-		t.Errorf("only %d walks met something hidden", total)
+	if total < 1000 || tallied < 500 {
+		t.Errorf("only %d walks met something hidden, only %d a tally", total, tallied)
 	}
 }
 
@@ -186,6 +202,8 @@ func (s *store) steps() (steps int) {
 func TestSeekAfterDeletes(t *testing.T) {
 	const n = 12000
 	up := func(i int) int { return i }
+	perm := rand.New(rand.NewPCG(3, 4)).Perm(n)
+	shuffled := func(i int) int { return perm[i] }
 	for _, c := range []struct {
 		name    string
 		order   func(i int) int
@@ -193,6 +211,7 @@ func TestSeekAfterDeletes(t *testing.T) {
 		batch   int
 		again   int // every so many keys one was set again, in the memtable; 0 = none
 		seals   int // times that the memtable is sealed meanwhile
+		late    int // steps that the search may be late; 0 = 1
 	}{
 		{name: "up", order: up, regions: 1, batch: 1},
 		{name: "up in batches", order: up, regions: 1, batch: 50},
@@ -207,6 +226,13 @@ func TestSeekAfterDeletes(t *testing.T) {
 		{name: "what is partly in memory", order: up, regions: 1, batch: 1, again: 3},
 		{name: "in several memtables", order: up, regions: 1, batch: 1, seals: 3},
 		{name: "in four regions, in several memtables", order: func(i int) int { return i%4*n/4 + i/4 }, regions: 4, batch: 1, seals: 3},
+		{name: "in no order", order: shuffled, regions: 1, batch: 1},
+		{name: "in no order, in batches", order: shuffled, regions: 1, batch: 100},
+		{name: "in no order, what is in memory", order: shuffled, regions: 1, batch: 10, again: 1},
+		{name: "in no order, in several memtables", order: shuffled, regions: 1, batch: 10, seals: 3},
+		// Nothing is to be found in the first six rounds, after which the task may be
+		// late by its longest step.
+		{name: "every seventh", order: func(i int) int { return i * 7 % n }, regions: 1, batch: 10, late: 2 << maxMisses},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStore(t, vfs.NewMem(), nil)
@@ -227,7 +253,7 @@ func TestSeekAfterDeletes(t *testing.T) {
 				s.tree.CatchUp()
 			}
 			// A deleted key has up to three entries.
-			most := 3 * int(s.tree.voidStep())
+			most := 3 * int(s.tree.voidStep()) * max(c.late, 1)
 			ops = nil
 			for i := range n {
 				if ops = append(ops, del(key(c.order(i)))); len(ops) < c.batch && i < n-1 {
