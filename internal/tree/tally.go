@@ -53,7 +53,7 @@ const (
 
 	tallyShare     = 16      // a tally begins when one key of so many was deleted
 	mostTallied    = 1 << 9  // of a tally
-	unevenness     = 8       // how many times more, or fewer, entries than others a stretch may have
+	unevenness     = 32      // how many times more entries than others a stretch may have
 	largestStretch = 1 << 16 // entries of one that is counted
 	searchSteps    = 16      // what a search costs beside the entries that it meets
 )
@@ -76,7 +76,7 @@ func (t *Tree) count(v *View, fences [][]byte) {
 	for i := 1; i <= n; i++ {
 		hi := fences[i*(len(fences)-1)/n]
 		size := int64(v.entries(lo, hi))
-		if size < average/unevenness && i < n {
+		if size < average/4 && i < n {
 			continue // one with the next
 		}
 		if size <= min(average*unevenness, largestStretch) && bytes.Compare(lo, hi) < 0 {
