@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"runtime"
@@ -41,6 +42,7 @@ type spilled struct {
 	files   *spill.Spill
 	began   time.Time
 	checked entry.Version // conflicts up to this version were looked for
+	voids   deletes       // what the transaction leaves empty, as of then
 	end     sync.Once
 }
 
@@ -152,7 +154,46 @@ func (s *spilled) Prepare(ctx context.Context, check func(Changes) error) error 
 	}
 	defer p.Release()
 	s.checked = p.version
-	return check(Changes{p, s.files})
+	if err := check(Changes{p, s.files}); err != nil {
+		return err
+	}
+	s.findVoids(p.view)
+	return nil
+}
+
+// findVoids looks for voids that the deletes of the transaction will make.
+func (s *spilled) findVoids(below *View) {
+	least := s.tree.leastVoid()
+	out := s.files.Output()
+	if out.Run.Deletes < uint64(least) {
+		return
+	}
+	v := &voider{least: least, mine: iterator.Merge(s.files.Iterators(nil)), upTo: entry.MaxVersion - 1}
+	if err := v.find(below); err == nil { // else whoever needs what can't be read is told
+		s.voids.voids = v.found
+	}
+}
+
+// voidsAt are those that hold once the transaction is version v.
+func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
+	if len(s.voids.voids) == 0 {
+		return nil
+	}
+	var keys [][]byte // that were committed meanwhile
+	_, err := s.tree.touchedSince(s.checked, func(lo, hi []byte) (bool, error) {
+		if hi == nil && s.voids.void(lo) {
+			keys = append(keys, bytes.Clone(lo))
+		}
+		return len(keys) > mostVoids, nil
+	})
+	if err != nil || len(keys) > mostVoids {
+		return nil
+	}
+	s.voids.cut(keys, func(lo, hi []byte) bool { return true })
+	for i := range s.voids.voids {
+		s.voids.voids[i] = tombstone.Void(s.voids.voids[i].Lo, s.voids.voids[i].Hi, v)
+	}
+	return tombstone.Voids(s.voids.voids...)
 }
 
 const (
@@ -221,7 +262,7 @@ func (s *spilled) Commit(v entry.Version, touches func(lo, hi []byte) (bool, err
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
 		work.Entries = r.Entries
 	}
-	err = t.conclude(edit, &out, change{hidden: noHidden})
+	err = t.conclude(edit, &out, change{voids: s.voidsAt(v), hidden: noHidden})
 	if err == nil || t.failed() != nil {
 		s.files.Keep()
 	}

@@ -12,25 +12,25 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// voider walks the deletes of a memtable and, beside them, the keys below. It
-// looks at no more keys than the memtable deletes, and some of those between. With
-// seeds, it looks only around deletes that came lately.
+// voider walks the deletes of a memtable, or of a transaction, and, beside them, the
+// keys below. It looks at no more keys than are deleted, and some of those between.
+// With seeds, it looks only around deletes that came lately.
 type voider struct {
 	least int
 	seed  uint64
-	table *table
+	mine  iterator.Iterator // of what deletes
+	table *table            // that it walks; nil = a transaction's writes
 	upTo  entry.Version
 
 	seedEvery int
 	seeds     [][]byte              // of the late deletes some, in order of keys; nil = walk all
-	after     entry.Version         // late ones are newer
+	since     entry.Version         // late ones are not older
 	known     []tombstone.Tombstone // voids that hold up to upTo, in order
 	resumed   int                   // so many of them were gone on from
 
 	found  []tombstone.Tombstone
 	hidden int64 // keys that were not, before
 
-	mine  iterator.Iterator
 	older iterator.Iterator
 	cover *tombstone.Cover // of what older walks
 	at    bool             // older is at an entry
@@ -44,7 +44,7 @@ type voider struct {
 
 func (v *voider) find(below *View) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	v.mine, v.older, v.cover = v.table.Iterator(), below.iterator(), below.cover(entry.MaxVersion-1, true)
+	v.older, v.cover = below.iterator(), below.cover(entry.MaxVersion-1, true)
 	defer v.mine.Close()
 	defer v.older.Close()
 	if v.seeds == nil {
@@ -102,7 +102,7 @@ func (v *voider) walk(ok bool) bool {
 	credit := v.least // of entries that are not late: none may be left of a row
 	for ok {
 		e := v.mine.Entry()
-		if e.Version > v.after {
+		if e.Version >= v.since {
 			credit = min(credit+4, v.least)
 		} else if credit--; credit < 0 {
 			return true
@@ -173,8 +173,11 @@ func (v *voider) nextKey(key []byte) bool {
 	return false
 }
 
-// newest reports whether e is the newest entry of its key in the memtable.
+// newest reports whether e surely is the newest entry of its key.
 func (v *voider) newest(e *entry.Entry) bool {
+	if v.table == nil {
+		return false
+	}
 	newest, found := v.table.Newest(e.Key, hash.Sum(v.seed, e.Key))
 	return found && newest == e.Version
 }

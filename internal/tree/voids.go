@@ -142,6 +142,11 @@ func (t *Tree) searchIf(needed func() bool) {
 	}
 	defer hold.Release()
 	v := hold.view
+	if v.active().Empty() {
+		// Who has set nothing has no voids: a transaction that commits without the
+		// journal comes below an empty memtable, but is newer.
+		picks = nil
+	}
 	found, err := tally.search(v, visible, picks, t.leastVoid())
 	if err != nil {
 		found = nil // whoever needs what can't be read is told
@@ -164,8 +169,8 @@ func (t *Tree) searchIf(needed func() bool) {
 // All that is found is said to be so as of that version: then few entries of the
 // memtable are newer, among which one who skips has to look.
 //
-// If there is little to be found, it returns keys of some of these deletes, the first
-// and the last among them, in order.
+// If there is little to be found around many, it returns keys of some of these
+// deletes, the first and the last among them, in order.
 func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombstone.Tombstone) (scattered [][]byte) {
 	d, entries := &m.deletes, m.Len()
 	defer d.walked.Store(int64(entries))
@@ -197,7 +202,7 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 	d.cut(alive, func(lo, hi []byte) bool { return many(lo, hi, t.leastVoid()) })
 	if fresh > 0 {
 		slices.SortFunc(seeds, bytes.Compare)
-		v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, table: m, after: d.upTo, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: slices.Clone(d.voids)}
+		v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, mine: m.Iterator(), table: m, since: d.upTo + 1, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: slices.Clone(d.voids)}
 		hidden := int64(0)
 		if err := v.find(below); err == nil { // else whoever needs what can't be read is told
 			hidden = v.hidden
@@ -209,7 +214,9 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 			d.misses.Store(0)
 		} else {
 			d.misses.Store(min(d.misses.Load()+1, maxMisses))
-			scattered = slices.Concat([][]byte{first}, seeds, [][]byte{last})
+			if fresh >= t.voidStep() {
+				scattered = slices.Concat([][]byte{first}, seeds, [][]byte{last})
+			}
 		}
 	}
 	for _, f := range found {
@@ -290,7 +297,7 @@ func (t *Tree) flushedVoids(sealed *table, runs []*sortedRun) *tombstone.Set {
 	if sealed.deletes.added.Load() < int64(t.leastVoid()) {
 		return noted
 	}
-	v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, table: sealed, upTo: entry.MaxVersion - 1}
+	v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, mine: sealed.Iterator(), table: sealed, upTo: entry.MaxVersion - 1}
 	if err := v.find(&View{runs: runs}); err != nil || v.found == nil {
 		return noted
 	}
