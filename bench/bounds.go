@@ -88,7 +88,7 @@ func runBounds(args []string, stdout, stderr io.Writer) error {
 
 // report prints a figure and notes one above its bound; 0 is none.
 func (b *bounds) report(what string, got, most float64, unit string) {
-	text := fmt.Sprintf("%-62s %10.4g %-3s", what, got, unit)
+	text := fmt.Sprintf("%-77s %10.4g %-3s", what, got, unit)
 	if most > 0 {
 		text += fmt.Sprintf(" of %g", most)
 		if got > most {
@@ -166,34 +166,75 @@ func (b *bounds) ranges() error {
 	return forget()
 }
 
+// deletion is a way to delete all pairs but one.
+type deletion struct {
+	name  string
+	size  int // of the values
+	order func(n int) []int
+	whole bool // in one transaction
+}
+
+func inOrder(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func deletions() []deletion {
+	return []deletion{
+		{"in order", 16, inOrder, false},
+		{"in order", 1000, inOrder, false},
+		{"in no order", 16, rand.Perm, false},
+		{"in no order", 1000, rand.Perm, false},
+		{"in one transaction", 16, inOrder, true},
+	}
+}
+
+func (d *deletion) run(db *brock.DB, n int) error {
+	var key []byte
+	if d.whole {
+		return db.Update(func(txn *brock.Txn) error {
+			for _, i := range d.order(n) {
+				key = boundKey(key, i)
+				if err := txn.Delete(key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	w := db.NewWriter(context.Background())
+	for _, i := range d.order(n) {
+		key = boundKey(key, i)
+		if err := w.Delete(key); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
 // deletes: a seek into pairs that were deleted one by one. Beside the seek at rest
 // stands what the machine alone costs after it: some reads of plain memory that
 // rested as long.
 func (b *bounds) deletes() error {
 	memory := newPlainMemory()
-	for _, size := range []int{16, 1000} {
+	for _, d := range deletions() {
 		db, forget, err := b.open("deletes", brock.Options{Durability: brock.Buffered})
 		if err != nil {
 			return err
 		}
-		if err := fill(db.NewWriter(context.Background()), b.keys+1, size); err != nil {
+		if err := fill(db.NewWriter(context.Background()), b.keys+1, d.size); err != nil {
 			return err
 		}
 		if _, err := waitIdle(); err != nil {
 			return err
 		}
-		w := db.NewWriter(context.Background())
-		var key []byte
-		for i := range b.keys {
-			key = boundKey(key, i)
-			if err := w.Delete(key); err != nil {
-				return err
-			}
-		}
-		if err := w.Close(); err != nil {
+		if err := d.run(db, b.keys); err != nil {
 			return err
 		}
-		want, what := boundKey(nil, b.keys), fmt.Sprintf("first seek, %d pairs of %d B were deleted, ", b.keys, size)
+		want, what := boundKey(nil, b.keys), fmt.Sprintf("first seek, %d pairs of %d B deleted %s, ", b.keys, d.size, d.name)
 		took, err := firstSeek(db, want)
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 func TestBoundsCommand(t *testing.T) {
 	only, want := "ranges,keyspaces,manykeys,manybytes", []string{"DeleteRange", "Clear and Drop", "a transaction of 20000 pairs", "a transaction of 20 pairs"}
 	if !testing.Short() {
-		only, want = only+",deletes", append(want, "pairs of 16 B were deleted, at once", "pairs of 1000 B were deleted, at rest")
+		only, want = only+",deletes", append(want, "pairs of 16 B deleted in no order, at once", "pairs of 1000 B deleted in order, at rest")
 	}
 	var out strings.Builder
 	err := runBounds([]string{"-keys", "2000", "-gb", "0.02", "-only", only, "-dir", t.TempDir()}, &out, io.Discard)

@@ -84,8 +84,10 @@ func (t *Tree) count(v *View, fences [][]byte) {
 		}
 		lo = hi
 	}
-	c.credit.Store(deletes * tallyCredit)
-	t.tally.Store(c)
+	if len(c.stretches) > 0 {
+		c.credit.Store(deletes * tallyCredit)
+		t.tally.Store(c)
+	}
 }
 
 func (c *tally) add(lo, hi []byte, entries int64) {
