@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"math"
+	"slices"
 	"sort"
 	"sync/atomic"
 
@@ -59,12 +60,8 @@ const (
 )
 
 // count begins a tally of the keys from the first to the last of fences, which lie
-// as densely as deletes do, unless there is one of most of them, or too few were
-// deleted for it to pay.
+// as densely as deletes do, unless too few were deleted for it to pay.
 func (t *Tree) count(v *View, fences [][]byte) {
-	if c := t.tally.Load(); c != nil && c.covers(fences) {
-		return
-	}
 	deletes, entries := v.deletes(), int64(v.entries(fences[0], fences[len(fences)-1]))
 	if deletes < entries/tallyShare {
 		return
@@ -97,15 +94,12 @@ func (c *tally) add(lo, hi []byte, entries int64) {
 	c.mark(s)
 }
 
-// covers reports whether half of the keys, or more, are in stretches.
-func (c *tally) covers(keys [][]byte) bool {
-	n := 0
-	for _, k := range keys {
-		if c.find(k) >= 0 {
-			n++
-		}
+// uncounted are those of the keys that are in no stretch.
+func (c *tally) uncounted(keys [][]byte) [][]byte {
+	if c == nil {
+		return keys
 	}
-	return n >= len(keys)/2
+	return slices.DeleteFunc(keys, func(key []byte) bool { return c.find(key) >= 0 })
 }
 
 // find returns the number of the stretch that key is in, or -1.

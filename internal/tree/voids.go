@@ -169,8 +169,8 @@ func (t *Tree) searchIf(needed func() bool) {
 // All that is found is said to be so as of that version: then few entries of the
 // memtable are newer, among which one who skips has to look.
 //
-// If there is little to be found around many, it returns keys of some of these
-// deletes, the first and the last among them, in order.
+// If there is little to be found around many, and no tally counts most of them, it
+// returns keys of some of these deletes, the first and the last among them, in order.
 func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombstone.Tombstone) (scattered [][]byte) {
 	d, entries := &m.deletes, m.Len()
 	defer d.walked.Store(int64(entries))
@@ -180,7 +180,6 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 	many := func(lo, hi []byte, least int) bool { return m.Between(lo, hi) > least || below.entries(lo, hi) > least }
 	fresh := int64(0)
 	var seeds, alive [][]byte
-	var first, last []byte
 	var e entry.Entry
 	m.Arrivals(d.upTo, upTo, func(key []byte, kind entry.Kind) {
 		if kind != entry.Delete {
@@ -192,30 +191,31 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 		if uint32(fresh)*goldenRatio <= math.MaxUint32/uint32(t.seedEvery()) {
 			seeds = append(seeds, key)
 		}
-		if fresh++; first == nil || bytes.Compare(key, first) < 0 {
-			first = key
-		}
-		if bytes.Compare(key, last) > 0 {
-			last = key
-		}
+		fresh++
 	})
 	d.cut(alive, func(lo, hi []byte) bool { return many(lo, hi, t.leastVoid()) })
 	if fresh > 0 {
 		slices.SortFunc(seeds, bytes.Compare)
-		v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, mine: m.Iterator(), table: m, since: d.upTo + 1, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: slices.Clone(d.voids)}
-		hidden := int64(0)
-		if err := v.find(below); err == nil { // else whoever needs what can't be read is told
-			hidden = v.hidden
-			for _, f := range v.found {
-				d.join(f)
+		hidden, counted := int64(0), 0
+		if n := len(seeds); n > 0 {
+			seeds = t.tally.Load().uncounted(seeds)
+			counted = n - len(seeds)
+		}
+		if len(seeds) > 0 || counted == 0 {
+			v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, mine: m.Iterator(), table: m, since: d.upTo + 1, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: slices.Clone(d.voids)}
+			if err := v.find(below); err == nil { // else whoever needs what can't be read is told
+				hidden = v.hidden
+				for _, f := range v.found {
+					d.join(f)
+				}
 			}
 		}
 		if hidden >= fresh/4 {
 			d.misses.Store(0)
 		} else {
 			d.misses.Store(min(d.misses.Load()+1, maxMisses))
-			if fresh >= t.voidStep() {
-				scattered = slices.Concat([][]byte{first}, seeds, [][]byte{last})
+			if fresh >= t.voidStep() && len(seeds) > counted {
+				scattered = t.span(m, d.upTo, upTo, seeds)
 			}
 		}
 	}
@@ -237,6 +237,22 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 	}
 	m.voids.Store(n)
 	return scattered
+}
+
+// span adds to keys of deletes that came to m after a version, up to another one, in
+// order, the first and the last of these.
+func (t *Tree) span(m *table, after, upTo entry.Version, keys [][]byte) [][]byte {
+	first, last := keys[0], keys[len(keys)-1]
+	m.Arrivals(after, upTo, func(key []byte, kind entry.Kind) {
+		switch {
+		case kind != entry.Delete:
+		case bytes.Compare(key, first) < 0:
+			first = key
+		case bytes.Compare(key, last) > 0:
+			last = key
+		}
+	})
+	return slices.Concat([][]byte{first}, keys, [][]byte{last})
 }
 
 // void reports whether a key is in a void.
