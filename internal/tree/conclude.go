@@ -245,7 +245,7 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		r.order, r.hidden = layout.Run(r.id).Order, c.hidden
 	}
 	if c.drops != t.drops.Load() { // it did not leave everything out
-		eachDropped(layout, func(lo, hi []byte) { noteDropped(nil, added.runs, lo, hi) })
+		eachDropped(layout, func(lo, hi []byte) { noteDropped(added.runs, lo, hi) })
 	}
 	next.runs = slices.Insert(next.runs, at, added.runs...)
 	for _, r := range c.runs {

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -40,4 +41,32 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 		t.Fatalf("a floor of %d is above what is published", floor)
 	}
 	s.tree.Publish(v)
+}
+
+// To drop a keyspace takes no look at what is in memory, which would have to be
+// sorted for it; what is left there is known when the store rests.
+func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
+	s := newStore(t, vfs.NewMem(), nil)
+	defer s.close()
+	k, err := s.tree.CreateKeyspace("short-lived", manifest.KeyspaceOptions{Versions: 1})
+	s.must(err)
+	const n, size = 500, 100
+	var ops []op
+	for i := range n {
+		ops = append(ops, set(string(entry.AppendKeyspace(nil, k.ID))+fmt.Sprintf("k%03d", i), bulk("v", size)), set(fmt.Sprintf("\x00k%03d", i), nil))
+	}
+	s.must(s.commit(false, ops...))
+	active := s.tree.views.current.Load().active()
+	if left := s.tree.droppedFrom(active); left != 0 {
+		t.Errorf("%d bytes are of dropped keyspaces before the drop", left)
+	}
+	s.must(s.commit(false, ops...))
+	sorted := active.Between(nil, nil)
+	s.must(s.tree.DropKeyspace(k.ID))
+	if got := active.Between(nil, nil); got != sorted {
+		t.Errorf("the drop has sorted %d entries", got-sorted)
+	}
+	if left := s.tree.droppedFrom(active); left < n*size {
+		t.Errorf("%d bytes are left in memory, want %d at least", left, n*size)
+	}
 }
