@@ -299,6 +299,31 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+// Reclaim returns when its bound holds, also while work in the background does
+// part of the same.
+func TestReclaimBesideBackgroundWork(t *testing.T) {
+	for round := range 5 {
+		db := must2(Open(Options{InMemory: true, MemoryLimit: 8 << 20, Tuning: Tuning{MemtableSize: 128 << 10, SegmentSize: 64 << 10, RunFileSize: 256 << 10}}))
+		w := db.NewWriter(t.Context())
+		const n = 12_000
+		for i := range n {
+			must(t, w.Set(fmt.Appendf(nil, "key%06d", i*7919%n), incompressible(i, 1000)))
+		}
+		for i := range n {
+			if i%10 != 0 {
+				must(t, w.Delete(fmt.Appendf(nil, "key%06d", i)))
+			}
+		}
+		must(t, w.Close())
+		must2(db.Reclaim(t.Context()))
+		m := db.Metrics().Tree
+		if files, bound := m.SegmentBytes+m.RunBytes+m.RemapBytes, m.LiveBytes*6/5+256<<10; files > bound {
+			t.Errorf("round %d: %d bytes of files, at most %d are allowed for %d that are live", round, files, bound, m.LiveBytes)
+		}
+		must(t, db.Close())
+	}
+}
+
 // Collections beside writers, deletes, readers that stay and each other: what is
 // read is always a value of its key, and in the end the last one.
 func TestReclaimBesideEverything(t *testing.T) {

@@ -3,6 +3,7 @@ package segment
 import (
 	"bytes"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -98,6 +99,34 @@ func TestThousandsOfSegments(t *testing.T) {
 		}
 		if n := fs.open.Load(); n != 0 {
 			t.Errorf("%d files are open after all were closed", n)
+		}
+	}
+}
+
+// Work that makes many segments keeps their writers, so that it can abort; these
+// keep no buffers.
+func TestFinishedWritersAreSmall(t *testing.T) {
+	c := testConfig(t)
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	var finished []*ValueWriter
+	for s := range 50 {
+		w := must(NewValueWriter(c, entry.FileNum(s+1)))(t)
+		must(w.Add(&entry.Entry{Key: key(s), Value: value(s, 200<<10), Version: 1, Kind: entry.Set}))(t)
+		must(w.Finish())(t)
+		finished = append(finished, w)
+	}
+	if grown := heap() - before; grown > 1<<20 {
+		t.Errorf("%d writers keep %d bytes", len(finished), grown)
+	}
+	for _, w := range finished {
+		if err := w.Abort(); err != nil {
+			t.Error(err)
 		}
 	}
 }

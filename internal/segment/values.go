@@ -135,6 +135,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 		err = v.w.Sync()
 	}
 	v.closed = true
+	v.buf = nil // its owner may go on to the next segment, and keep v for Abort
 	if err = errors.Join(err, v.w.Close()); err == nil {
 		err = v.w.cfg.FS.SyncDir(v.w.cfg.Dir)
 	}
@@ -183,7 +184,9 @@ func (v *ValueWriter) flush() error {
 		}
 	}
 	v.payload[0] = v.buf
-	if _, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload}); err != nil {
+	_, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload})
+	v.payload[0] = nil
+	if err != nil {
 		return err
 	}
 	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {

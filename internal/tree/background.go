@@ -211,8 +211,9 @@ func (t *Tree) sealIfHiding() error {
 	for _, r := range v.layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
-	hidden := uint64(active.separatedBytes.Load()+active.dropped.Load()) + uint64(active.Len())*(values/max(entries, 1))
-	if active.Tombstones() == nil && active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare && hidden < idleHidden {
+	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	small := active.Tombstones() == nil && active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare
+	if small && hidden+t.droppedFrom(active) < idleHidden {
 		return nil
 	}
 	return t.sealIfAny()

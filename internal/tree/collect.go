@@ -256,7 +256,7 @@ func (t *Tree) collectAndHeal(ctx context.Context) (did bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
-	for again := true; again; did = did || again {
+	for again := true; again; {
 		if again, err = t.collectAll(ctx, onRequest); err != nil {
 			return did || again, err
 		}
@@ -265,8 +265,21 @@ func (t *Tree) collectAndHeal(ctx context.Context) (did bool, err error) {
 		if err != nil {
 			return did || again, err
 		}
+		did = did || again
+		// Work in the background may have healed what stood in the way of the
+		// collection: then neither has found anything, and there is more to do.
+		again = again || t.wasteful()
 	}
 	return did, nil
+}
+
+// wasteful reports whether a Reclaim would do more, as of now.
+func (t *Tree) wasteful() bool {
+	v := t.views.current.Load()
+	state := t.state(v)
+	state.Reclaim = true
+	plan := policy.Decide(v.layout, state, t.cfg.Policy)
+	return t.failed() == nil && (plan.Collect != nil || plan.Merge != nil)
 }
 
 // healAll merges runs until no handle leads through a remap, and reports whether

@@ -49,6 +49,9 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	older := t.below(c.runs)
 	for _, r := range added.runs {
 		r.weighRanges(older)
+		if r.voids = c.voids; r.voids != nil && len(older) == 0 {
+			r.voids = r.sparing(c.voids, t.leastVoid())
+		}
 	}
 	next, err := t.log.Append(edit)
 	if err != nil {
@@ -239,10 +242,10 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 		next.runs = slices.DeleteFunc(next.runs, func(r *sortedRun) bool { return slices.Contains(c.runs, r) })
 	}
 	for _, r := range added.runs {
-		r.order, r.voids, r.hidden = layout.Run(r.id).Order, c.voids, c.hidden
+		r.order, r.hidden = layout.Run(r.id).Order, c.hidden
 	}
 	if c.drops != t.drops.Load() { // it did not leave everything out
-		eachDropped(layout, func(lo, hi []byte) { noteDropped(nil, added.runs, lo, hi) })
+		eachDropped(layout, func(lo, hi []byte) { noteDropped(added.runs, lo, hi) })
 	}
 	next.runs = slices.Insert(next.runs, at, added.runs...)
 	for _, r := range c.runs {

@@ -1,14 +1,17 @@
 package tree
 
 import (
+	"slices"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
 )
 
-// What a dropped keyspace has left behind is estimated once, for each memtable
-// and run there is: those made later have nothing of it. So the estimate need
-// not be good, and is never asked for twice.
+// What a dropped keyspace has left behind is estimated once, for each run there is:
+// those made later have nothing of it. So the estimate need not be good, and is
+// never asked for twice. What is in the memtable is estimated when the store rests:
+// to count it takes to sort it, and nobody who drops a keyspace waits for that.
 
 // noteDropped estimates what is left of the keyspaces from one number to another.
 func (t *Tree) noteDropped(first, last entry.KeyspaceID) {
@@ -17,13 +20,13 @@ func (t *Tree) noteDropped(first, last entry.KeyspaceID) {
 		return // closed: the next Open does it
 	}
 	defer hold.Release()
-	noteDropped(hold.view.tables, hold.view.runs, entry.AppendKeyspace(nil, first), entry.AfterKeyspace(last))
+	noteDropped(hold.view.runs, entry.AppendKeyspace(nil, first), entry.AfterKeyspace(last))
 }
 
 // noteDroppedBefore estimates what is left of all keyspaces that were dropped.
 func (t *Tree) noteDroppedBefore() {
 	v := t.views.current.Load()
-	eachDropped(v.layout, func(lo, hi []byte) { noteDropped(v.tables, v.runs, lo, hi) })
+	eachDropped(v.layout, func(lo, hi []byte) { noteDropped(v.runs, lo, hi) })
 }
 
 // eachDropped calls fn for the ranges of stored keys that are of dropped keyspaces.
@@ -41,16 +44,28 @@ func eachDropped(layout *manifest.Layout, fn func(lo, hi []byte)) {
 	gap(layout.NextKeyspace())
 }
 
-func noteDropped(tables []*table, runs []*sortedRun, lo, hi []byte) {
-	for _, m := range tables {
-		if n, _ := m.Size(lo, hi); n > 0 {
-			part := float64(n) / float64(max(m.Len(), 1))
-			m.dropped.Add(int64(part * float64(m.bytes.Load()+m.separatedBytes.Load())))
-		}
-	}
+func noteDropped(runs []*sortedRun, lo, hi []byte) {
 	for _, r := range runs {
 		r.dropped.Add(r.leftBy(lo, hi))
 	}
+}
+
+// droppedFrom estimates what a memtable has of keyspaces that were dropped.
+func (t *Tree) droppedFrom(m *table) (n uint64) {
+	hold, err := t.hold()
+	if err != nil {
+		return 0 // closed
+	}
+	defer hold.Release()
+	if m.Len() == 0 || !slices.Contains(hold.view.tables, m) {
+		return 0
+	}
+	all := float64(m.bytes.Load() + m.separatedBytes.Load())
+	eachDropped(hold.view.layout, func(lo, hi []byte) {
+		entries, _ := m.Size(lo, hi)
+		n += uint64(all * float64(entries) / float64(m.Len()))
+	})
+	return n
 }
 
 // leftBy estimates the bytes that a range has; 0 if it can't be told.

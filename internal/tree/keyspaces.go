@@ -29,7 +29,7 @@ func (t *Tree) CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest
 		return &manifest.Edit{
 			SetKeyspaces:   []manifest.Keyspace{k},
 			KeyspaceFloors: []manifest.KeyspaceFloor{{ID: k.ID, Version: begin}},
-			LastVersion:    begin,
+			LastVersion:    max(begin, layout.LastVersion()), // that of a Spill is recorded before it is published
 		}, nil
 	})
 	if err != nil {

@@ -42,7 +42,6 @@ type table struct {
 	separatedBytes atomic.Int64  // of these values
 	bytes          atomic.Int64  // of the keys and the other values
 	leastExpiry    atomic.Uint64 // Unix milliseconds; 0 = nothing expires
-	dropped        atomic.Int64  // bytes of values, and of keys, of keyspaces that were dropped since, about
 
 	// Bytes of separated values that entries replace, estimated by a sample, and of
 	// all that range tombstones hide:

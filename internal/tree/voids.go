@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -17,7 +19,8 @@ import (
 // version. It looks like a range tombstone, and an iterator skips what is older in
 // the same way, but it deletes nothing: it only says what is so. So it is not
 // recorded, history and conflict checks don't know it, and it is forgotten when its
-// run is merged into the base: what it spares iterators is gone by then.
+// run is merged into the base: what it spares iterators is gone by then, unless it
+// is kept for readers of older versions or for history.
 //
 // Invariant: no reader at the version of a void, or later, sees a key in it of the
 // memtable or run that has the void, or of an older one, but for later versions.
@@ -321,13 +324,39 @@ func (t *Tree) flushedVoids(sealed *table, runs []*sortedRun) *tombstone.Set {
 }
 
 // keptVoids are those of merged runs that go on.
-func keptVoids(inputs []*sortedRun, bottom bool) *tombstone.Set {
-	if bottom {
-		return nil
-	}
+func keptVoids(inputs []*sortedRun) *tombstone.Set {
 	sets := make([]*tombstone.Set, 0, len(inputs))
 	for i := range inputs {
 		sets = append(sets, inputs[len(inputs)-1-i].voids)
 	}
 	return tombstone.Union(sets...)
+}
+
+// sparing are those voids that spare a walk of r many entries, if r is the oldest
+// run: there, deletes and what they hide stay only for readers of older versions
+// and for history. There are at most mostVoids. Where nothing of r is newer than a
+// void, that is so as of the last version of r too: then a chunk in which two voids
+// meet need not be walked for what is newer than the older one.
+func (r *sortedRun) sparing(voids *tombstone.Set, least int) (kept *tombstone.Set) {
+	var fault error
+	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	type sized struct {
+		tombstone.Tombstone
+		entries uint64
+	}
+	var all []sized
+	for _, v := range tombstone.Flatten(entry.MaxVersion, voids) {
+		if entries, _, _ := r.Size(v.Lo, v.Hi); entries >= uint64(least) {
+			if changed, err := r.ChangedSince(v.Lo, v.Hi, v.Version-1); err == nil && !changed {
+				v.Version = max(v.Version, r.MaxVersion()+1)
+			}
+			all = append(all, sized{v, entries})
+		}
+	}
+	slices.SortFunc(all, func(a, b sized) int { return cmp.Compare(b.entries, a.entries) })
+	flat := make([]tombstone.Tombstone, min(len(all), mostVoids))
+	for i := range flat {
+		flat[i] = all[i].Tombstone
+	}
+	return tombstone.Voids(flat...)
 }

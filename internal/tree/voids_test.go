@@ -497,6 +497,55 @@ func TestVoidsOutliveSets(t *testing.T) {
 	}
 }
 
+// Deletes that a merge into the base leaves for a reader of an older version go on
+// to be skipped by all later ones; when nothing is left, nor is a void.
+func TestVoidsOutliveMergesForReaders(t *testing.T) {
+	s := newStore(t, vfs.NewMem(), nil)
+	defer s.close()
+	const n = 6000
+	var sets, dels []op
+	for i := range n {
+		key := fmt.Sprintf("k%05d", i)
+		sets, dels = append(sets, set(key, []byte("v"))), append(dels, del(key))
+	}
+	s.must(s.commit(false, append(sets, set("a", []byte("v")), set("z", []byte("v")))...))
+	s.flush()
+	old := s.pin(0)
+	s.must(s.commit(false, dels...))
+	s.flush()
+	merge := func() *sortedRun {
+		t.Helper()
+		var ids []manifest.RunID
+		for _, r := range s.tree.layout().Runs() {
+			ids = append(ids, r.ID)
+		}
+		s.must(s.tree.merge(context.Background(), &policy.Merge{Runs: ids, Reason: "test"}))
+		return s.tree.views.current.Load().runs[0]
+	}
+	for range 2 { // of one run, too
+		r := merge()
+		if r.Meta().Entries < n {
+			t.Fatalf("the merge left %d entries", r.Meta().Entries)
+		}
+		if steps := s.steps(); steps > 10 {
+			t.Errorf("%d steps past %d deletes that are kept for a reader", steps, n)
+		}
+		for _, p := range []*Pin{old, s.pin(0)} {
+			want, _ := s.keysOf(p, false)
+			if got, _ := s.keysOf(p, true); got != want {
+				t.Errorf("at %d: got %.80s, want %.80s", p.Version(), got, want)
+			}
+			if p != old {
+				p.Release()
+			}
+		}
+	}
+	old.Release()
+	if r := merge(); r.voids != nil || r.Meta().Entries != 2 {
+		t.Errorf("%d entries and %d voids are left", r.Meta().Entries, r.voids.Len())
+	}
+}
+
 // However many deletes come behind a void and what goes on from it, these are walked once.
 func TestSearchGoesOnFromAVoidOnce(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
