@@ -63,6 +63,11 @@ type deletes struct {
 	searched int64                 // of added
 	upTo     entry.Version         // the last search has met all up to this
 	voids    []tombstone.Tombstone // as of then, apart from each other and in order
+
+	// Keys of deletes that are in no void, and that no tally counts, and how many
+	// deletes they stand for.
+	scattered [][]byte
+	missed    int64
 }
 
 // noted are the voids that a search has left, and those of the search before it:
@@ -135,6 +140,9 @@ func (t *Tree) searchIf(needed func() bool) {
 	}
 	tally := t.tally.Load()
 	picks := tally.picks()
+	if len(picks) == 0 && !needed() {
+		return // there is no credit
+	}
 	visible := t.Visible() // before the View is taken, which has all up to it then
 	hold, err := t.hold()
 	if err != nil {
@@ -147,17 +155,18 @@ func (t *Tree) searchIf(needed func() bool) {
 		// journal comes below an empty memtable, but is newer.
 		picks = nil
 	}
-	found, err := tally.search(v, visible, picks, t.leastVoid())
-	if err != nil {
-		found = nil // whoever needs what can't be read is told
-	}
+	found := tally.search(v, visible, picks, t.leastVoid())
 	for i, m := range v.tables {
 		below := &View{id: v.id, tables: v.tables[i+1:], runs: v.runs}
 		if i > 0 {
 			// What is newer is in newer memtables, of which m's voids say nothing.
 			t.search(m, below, min(visible, m.MaxVersion()), nil)
-		} else if scattered := t.search(m, below, visible, found); len(scattered) > 1 {
-			t.count(v, scattered)
+		} else {
+			t.search(m, below, visible, found)
+			if d := &m.deletes; d.missed >= t.voidStep() && !tally.few(d.missed) {
+				t.count(v, d.scattered)
+				d.scattered, d.missed = nil, 0
+			}
 		}
 	}
 }
@@ -168,14 +177,11 @@ func (t *Tree) searchIf(needed func() bool) {
 //
 // All that is found is said to be so as of that version: then few entries of the
 // memtable are newer, among which one who skips has to look.
-//
-// If there is little to be found around many, it returns keys of some of these
-// deletes, the first and the last among them, in order.
-func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombstone.Tombstone) (scattered [][]byte) {
+func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombstone.Tombstone) {
 	d, entries := &m.deletes, m.Len()
 	defer d.walked.Store(int64(entries))
 	if len(found) == 0 && (d.upTo >= upTo || d.added.Load()-d.searched < int64(t.leastVoid()) && len(d.voids) == 0) {
-		return nil
+		return
 	}
 	many := func(lo, hi []byte, least int) bool { return m.Between(lo, hi) > least || below.entries(lo, hi) > least }
 	fresh := int64(0)
@@ -210,17 +216,17 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 				d.join(f)
 			}
 		}
-		if hidden >= fresh/4 {
+		if 4*hidden >= fresh {
 			d.misses.Store(0)
-		} else {
+		} else if fresh >= t.voidStep() {
 			d.misses.Store(min(d.misses.Load()+1, maxMisses))
-			if fresh >= t.voidStep() {
-				scattered = slices.Concat([][]byte{first}, seeds, [][]byte{last})
-			}
 		}
 	}
 	for _, f := range found {
 		d.join(f)
+	}
+	if fresh > 0 {
+		d.scatter(t.tally.Load(), t.seedEvery(), seeds, first, last)
 	}
 	for least := t.leastVoid(); len(d.voids) > mostVoids; least *= 2 {
 		d.voids = slices.DeleteFunc(d.voids, func(v tombstone.Tombstone) bool { return !many(v.Lo, v.Hi, least) })
@@ -236,7 +242,19 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 		n.before = &noted{Set: last.Set, view: last.view}
 	}
 	m.voids.Store(n)
-	return scattered
+}
+
+// scatter notes keys of late deletes around which nothing was found: of each of seeds,
+// which stand for some, and of the first and the last.
+func (d *deletes) scatter(c *tally, each int, seeds [][]byte, ends ...[]byte) {
+	for i, key := range slices.Concat(seeds, ends) {
+		if d.void(key) || c.counts(key) {
+			continue
+		}
+		if d.scattered = append(d.scattered, key); i < len(seeds) {
+			d.missed += int64(each)
+		}
+	}
 }
 
 // void reports whether a key is in a void.
