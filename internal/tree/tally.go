@@ -255,8 +255,8 @@ func (c *tally) picks() (picks []pick) {
 }
 
 // search searches stretches of a View, as of a version that was published after they
-// were picked, and returns what is void.
-func (c *tally) search(v *View, upTo entry.Version, picks []pick, least int) []tombstone.Tombstone {
+// were picked, and returns what is void, to be noted at its memtable m.
+func (c *tally) search(v *View, m *table, upTo entry.Version, picks []pick, least int) []tombstone.Tombstone {
 	if len(picks) == 0 {
 		return nil
 	}
@@ -273,7 +273,7 @@ func (c *tally) search(v *View, upTo entry.Version, picks []pick, least int) []t
 			return false
 		}
 		s := &c.stretches[i]
-		return s.empty.Load() && s.round != c.round && !v.active().deletes.void(s.lo)
+		return s.empty.Load() && s.round != c.round && !m.deletes.void(s.lo)
 	}
 	for _, p := range picks {
 		at := c.find(p.lo)
@@ -319,6 +319,23 @@ func (c *tally) searched(n *counter, p pick) {
 	c.owe(s, -s.owed.Load())
 	if !s.lost {
 		c.check(s)
+	}
+}
+
+// later has stretches that are not searched be picked again.
+func (c *tally) later(picks []pick) {
+	if len(picks) > 0 {
+		c.marks.Add(1)
+	}
+}
+
+// again has stretches be due, of which what was found was forgotten.
+func (c *tally) again(v *View, picks []pick) {
+	for _, p := range picks {
+		p.empty.Store(false)
+		p.left.Store(int64(v.entries(p.lo, p.hi)))
+		p.limit.Store(0)
+		c.mark(p.stretch)
 	}
 }
 

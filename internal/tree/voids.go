@@ -149,26 +149,50 @@ func (t *Tree) searchIf(needed func() bool) {
 		return // closed
 	}
 	defer hold.Release()
-	v := hold.view
-	if v.active().Empty() {
+	t.searchView(tally, hold.view, visible, picks)
+}
+
+// searchView searches the memtables of a View, and stretches, up to a version that is
+// published before it was taken.
+func (t *Tree) searchView(tally *tally, v *View, visible entry.Version, picks []pick) {
+	newest := v.active()
+	if newest.Empty() {
 		// Who has set nothing has no voids: a transaction that commits without the
 		// journal comes below an empty memtable, but is newer.
-		picks = nil
-	}
-	found := tally.search(v, visible, picks, t.leastVoid())
-	for i, m := range v.tables {
-		below := &View{id: v.id, tables: v.tables[i+1:], runs: v.runs}
-		if i > 0 {
-			// What is newer is in newer memtables, of which m's voids say nothing.
-			t.search(m, below, min(visible, m.MaxVersion()), nil)
-		} else {
-			t.search(m, below, visible, found)
-			if d := &m.deletes; d.missed >= t.voidStep() && !tally.few(d.missed) {
-				t.count(v, d.scattered)
-				d.scattered, d.missed = nil, 0
-			}
+		if newest = nil; len(v.tables) > 1 {
+			newest = v.tables[1]
 		}
 	}
+	var found []tombstone.Tombstone
+	if newest == nil {
+		tally.later(picks)
+	} else {
+		found = tally.search(v, newest, min(visible, newest.MaxVersion()), picks, t.leastVoid())
+	}
+	for i, m := range v.tables {
+		below := &View{id: v.id, tables: v.tables[i+1:], runs: v.runs}
+		// What is newer is in newer memtables, of which m's voids say nothing.
+		upTo := min(visible, m.MaxVersion())
+		if m != newest {
+			t.search(m, below, upTo, nil)
+			continue
+		}
+		t.search(m, below, upTo, found)
+		if d := &m.deletes; d.missed >= t.voidStep() && !tally.few(d.missed) {
+			t.count(v, d.scattered)
+			d.scattered, d.missed = nil, 0
+		}
+	}
+	if len(found) > 0 && !t.has(newest) {
+		tally.again(v, picks) // its run was made without what was found
+	}
+}
+
+// has reports whether m is in the current View: if not, its voids have gone to its run.
+func (t *Tree) has(m *table) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Contains(t.views.current.Load().tables, m)
 }
 
 // search looks for voids that the deletes make that came to m since the last search,
@@ -309,17 +333,17 @@ func (d *deletes) join(f tombstone.Tombstone) {
 	d.voids = slices.Replace(d.voids, from, to, f)
 }
 
-// flushedVoids are those of a sealed memtable that is about to be a run.
+// flushedVoids are those of a sealed memtable that is about to be a run, beside those
+// that are noted.
 func (t *Tree) flushedVoids(sealed *table, runs []*sortedRun) *tombstone.Set {
-	noted := sealed.voids.Load().all()
 	if sealed.deletes.added.Load() < int64(t.leastVoid()) {
-		return noted
+		return nil
 	}
 	v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, mine: sealed.Iterator(), table: sealed, upTo: entry.MaxVersion - 1}
 	if err := v.find(&View{runs: runs}); err != nil || v.found == nil {
-		return noted
+		return nil
 	}
-	return tombstone.Union(noted, tombstone.Voids(v.found...))
+	return tombstone.Voids(v.found...)
 }
 
 // keptVoids are those of merged runs that go on.
