@@ -19,6 +19,7 @@ type cursor struct {
 	level  int   // that the current entry is in; -1 = not at an entry
 	ties   uint8 // levels whose entry at pos is shadowed by the current one
 	entry  entry.Entry
+	newer  newer // than what was left out last
 }
 
 var _ iterator.Iterator = (*cursor)(nil)

@@ -12,16 +12,30 @@ import (
 // skipMax is how many newer entries are looked at rather than all older ones.
 const skipMax = 1 << 15
 
+// skipSort is how often they are looked at one by one before they are sorted.
+const skipSort = 4
+
+// newer are the entries of a cursor's view that are not older than a version.
+type newer struct {
+	version entry.Version
+	asked   int    // how often
+	sorted  []pair // by key; nil = not yet
+}
+
 // SkipGE seeks, unless too many entries are newer than v.
 func (c *cursor) SkipGE(key []byte, v entry.Version) bool {
 	if c.level < 0 || bytes.Compare(c.entry.Key, key) >= 0 {
 		return c.Next()
 	}
 	to := key
-	few := c.since(v, func(k []byte) {
-		if bytes.Compare(k, c.entry.Key) > 0 && bytes.Compare(k, to) < 0 {
+	few := c.since(c.entry.Key, v, func(k []byte) bool {
+		if bytes.Compare(k, c.entry.Key) <= 0 {
+			return true
+		}
+		if bytes.Compare(k, to) < 0 {
 			to = k
 		}
+		return false
 	})
 	if !few {
 		return c.Next()
@@ -35,7 +49,7 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 		return c.Prev()
 	}
 	var to []byte
-	few := c.since(v, func(k []byte) {
+	few := c.sinceBack(c.entry.Key, v, func(k []byte) {
 		if bytes.Compare(k, key) >= 0 && bytes.Compare(k, c.entry.Key) <= 0 && (to == nil || bytes.Compare(k, to) > 0) {
 			to = k
 		}
@@ -49,12 +63,44 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 	return c.SeekLT(append(bytes.Clone(to), 0))
 }
 
-// since calls fn for the key of every entry of the view whose version is v or
-// greater. It reports false, and calls nothing, if these are many.
-func (c *cursor) since(v entry.Version, fn func(key []byte)) bool {
+// since calls fn for the keys of entries of the view whose version is v or greater:
+// for all, in any order, or for those from a key on, in order, until fn returns false.
+// It reports false, and calls nothing, if these are many.
+func (c *cursor) since(from []byte, v entry.Version, fn func(key []byte) bool) bool {
+	few := c.look(v, func(_ ref, r *record) { fn(r.keyBytes()) })
+	if few && c.newer.sorted != nil {
+		for _, p := range c.newer.sorted[c.table.seek(c.view, c.newer.sorted, from):] {
+			if !fn((*record)(c.table.arena.at(p.place)).keyBytes()) {
+				break
+			}
+		}
+	}
+	return few
+}
+
+// sinceBack mirrors since: it calls fn for all, or for the last one up to a key.
+func (c *cursor) sinceBack(from []byte, v entry.Version, fn func(key []byte)) bool {
+	few := c.look(v, func(_ ref, r *record) { fn(r.keyBytes()) })
+	if few && c.newer.sorted != nil {
+		if i := c.table.seek(c.view, c.newer.sorted, append(bytes.Clone(from), 0)); i > 0 {
+			fn((*record)(c.table.arena.at(c.newer.sorted[i-1].place)).keyBytes())
+		}
+	}
+	return few
+}
+
+// look calls fn for every entry of the view whose version is v or greater, in the
+// order of arrival, unless it has sorted them because it was asked often. It reports
+// false, and does neither, if these are many.
+func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
 	t := c.table
 	if v == 0 {
 		return false
+	}
+	if v != c.newer.version {
+		c.newer = newer{version: v}
+	} else if c.newer.sorted != nil {
+		return true
 	}
 	m, ok := t.lastMark(v - 1)
 	switch {
@@ -63,11 +109,25 @@ func (c *cursor) since(v entry.Version, fn func(key []byte)) bool {
 	case c.view.count-m.count > skipMax:
 		return false
 	}
-	t.walk(m.place, c.view.end, func(_ ref, r *record) bool {
-		if r.version() >= v {
-			fn(r.keyBytes())
+	c.newer.asked++
+	sorts := c.newer.asked > skipSort
+	pairs := []pair{}
+	t.walk(m.place, c.view.end, func(p ref, r *record) bool {
+		switch {
+		case r.version() < v:
+		case sorts:
+			pairs = append(pairs, pair{keyWord(r.keyBytes(), len(c.view.prefix)), p})
+		default:
+			fn(p, r)
 		}
 		return true
 	})
+	if sorts {
+		s := sorter{arena: &t.arena}
+		c.newer.sorted = s.sorted(pairs, len(c.view.prefix))
+		if c.newer.sorted == nil {
+			c.newer.sorted = []pair{}
+		}
+	}
 	return true
 }

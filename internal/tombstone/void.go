@@ -1,6 +1,11 @@
 package tombstone
 
-import "github.com/brockdb/brock/internal/entry"
+import (
+	"bytes"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+)
 
 // Void says that nothing is left of the keys in [lo, hi) as of a version: each
 // was deleted by itself. Readers at that version, and later ones, need not look at
@@ -13,9 +18,38 @@ func Void(lo, hi []byte, v entry.Version) Tombstone {
 // counts as they say: what a tombstone of version v+1 covers has version v at most,
 // and a reader at v may skip it.
 func Voids(voids ...Tombstone) *Set {
-	s := New(voids...)
+	s := level(voids)
+	if s == nil {
+		s = New(voids...)
+	}
 	if s != nil {
 		s.ahead = 1
+	}
+	return s
+}
+
+// level returns the set of tombstones of one version that are apart from each other
+// and in order, without laying one over the other; nil if they aren't.
+func level(tombstones []Tombstone) *Set {
+	if len(tombstones) == 0 {
+		return nil
+	}
+	tombstones = slices.Clone(tombstones)
+	v := tombstones[0].Version
+	s := &Set{count: len(tombstones), min: v, max: v}
+	leaves := make([]node, len(tombstones))
+	top := &node{spans: make(spans, 0, len(tombstones)), min: v, max: v, weight: len(tombstones), children: make([]*node, len(tombstones))}
+	for i, t := range tombstones {
+		if t.Version != v || i > 0 && bytes.Compare(tombstones[i-1].Hi, t.Lo) > 0 {
+			return nil
+		}
+		top.spans = top.spans.add(t)
+		leaves[i] = node{spans: tombstones[i : i+1 : i+1], min: v, max: v, weight: 1}
+		top.children[i] = &leaves[i]
+		s.bytes += len(t.Lo) + len(t.Hi)
+	}
+	if s.roots = []*node{top}; len(tombstones) == 1 {
+		s.roots[0] = top.children[0]
 	}
 	return s
 }

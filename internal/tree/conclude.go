@@ -19,6 +19,7 @@ type change struct {
 	unread []*sortedRun     // of runs, those of which nothing was left
 	since  *manifest.Layout // what a collection knew when it began
 	voids  *tombstone.Set   // of the run that is added, see sortedRun
+	noted  *noted           // of a memtable: what of them was known while the run was made
 	hidden int64            // likewise
 	drops  uint64           // of keyspaces, when it began
 }
@@ -240,6 +241,11 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 	if len(c.runs) > 0 {
 		at = slices.Index(next.runs, c.runs[0])
 		next.runs = slices.DeleteFunc(next.runs, func(r *sortedRun) bool { return slices.Contains(c.runs, r) })
+	}
+	for _, m := range c.tables {
+		if noted := m.voids.Load(); noted != c.noted { // some were found meanwhile, see searchView
+			c.voids = tombstone.Union(noted.all(), c.voids)
+		}
 	}
 	for _, r := range added.runs {
 		r.order, r.hidden = layout.Run(r.id).Order, c.hidden

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // flushOldest writes the oldest sealed memtable into a run, and reports whether
@@ -71,7 +72,8 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	change := change{tables: []*table{sealed}, voids: t.flushedVoids(sealed, view.runs), hidden: t.hiddenBy(sealed), drops: drops}
+	found, noted := t.flushedVoids(sealed, view.runs), sealed.voids.Load()
+	change := change{tables: []*table{sealed}, voids: tombstone.Union(noted.all(), found), noted: noted, hidden: t.hiddenBy(sealed), drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

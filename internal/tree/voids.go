@@ -66,6 +66,11 @@ type deletes struct {
 	searched int64                 // of added
 	upTo     entry.Version         // the last search has met all up to this
 	voids    []tombstone.Tombstone // as of then, apart from each other and in order
+
+	// Keys of deletes that are in no void, and that no tally counts, and how many
+	// deletes they stand for.
+	scattered [][]byte
+	missed    int64
 }
 
 // noted are the voids that a search has left, and those of the search before it:
@@ -138,31 +143,59 @@ func (t *Tree) searchIf(needed func() bool) {
 	}
 	tally := t.tally.Load()
 	picks := tally.picks()
+	if len(picks) == 0 && !needed() {
+		return // there is no credit
+	}
 	visible := t.Visible() // before the View is taken, which has all up to it then
 	hold, err := t.hold()
 	if err != nil {
 		return // closed
 	}
 	defer hold.Release()
-	v := hold.view
-	if v.active().Empty() {
+	t.searchView(tally, hold.view, visible, picks)
+}
+
+// searchView searches the memtables of a View, and stretches, up to a version that is
+// published before it was taken.
+func (t *Tree) searchView(tally *tally, v *View, visible entry.Version, picks []pick) {
+	newest := v.active()
+	if newest.Empty() {
 		// Who has set nothing has no voids: a transaction that commits without the
 		// journal comes below an empty memtable, but is newer.
-		picks = nil
+		if newest = nil; len(v.tables) > 1 {
+			newest = v.tables[1]
+		}
 	}
-	found, err := tally.search(v, visible, picks, t.leastVoid())
-	if err != nil {
-		found = nil // whoever needs what can't be read is told
+	var found []tombstone.Tombstone
+	if newest == nil {
+		tally.later(picks)
+	} else {
+		found = tally.search(v, newest, min(visible, newest.MaxVersion()), picks, t.leastVoid())
 	}
 	for i, m := range v.tables {
 		below := &View{id: v.id, tables: v.tables[i+1:], runs: v.runs}
-		if i > 0 {
-			// What is newer is in newer memtables, of which m's voids say nothing.
-			t.search(m, below, min(visible, m.MaxVersion()), nil)
-		} else if scattered := t.search(m, below, visible, found); len(scattered) > 1 {
-			t.count(v, scattered)
+		// What is newer is in newer memtables, of which m's voids say nothing.
+		upTo := min(visible, m.MaxVersion())
+		if m != newest {
+			t.search(m, below, upTo, nil)
+			continue
+		}
+		t.search(m, below, upTo, found)
+		if d := &m.deletes; d.missed >= t.voidStep() && !tally.few(d.missed) {
+			t.count(v, d.scattered)
+			d.scattered, d.missed = nil, 0
 		}
 	}
+	if len(found) > 0 && !t.has(newest) {
+		tally.again(v, picks) // its run was made without what was found
+	}
+}
+
+// has reports whether m is in the current View: if not, its voids have gone to its run.
+func (t *Tree) has(m *table) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Contains(t.views.current.Load().tables, m)
 }
 
 // search looks for voids that the deletes make that came to m since the last search,
@@ -171,14 +204,11 @@ func (t *Tree) searchIf(needed func() bool) {
 //
 // All that is found is said to be so as of that version: then few entries of the
 // memtable are newer, among which one who skips has to look.
-//
-// If there is little to be found around many, and no tally counts most of them, it
-// returns keys of some of these deletes, the first and the last among them, in order.
-func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombstone.Tombstone) (scattered [][]byte) {
+func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombstone.Tombstone) {
 	d, entries := &m.deletes, m.Len()
 	defer d.walked.Store(int64(entries))
 	if len(found) == 0 && (d.upTo >= upTo || d.added.Load()-d.searched < int64(t.leastVoid()) && len(d.voids) == 0) {
-		return nil
+		return
 	}
 	many := func(lo, hi []byte, least int) bool { return m.Between(lo, hi) > least || below.entries(lo, hi) > least }
 	fresh := int64(0)
@@ -199,31 +229,22 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 	d.cut(alive, func(lo, hi []byte) bool { return many(lo, hi, t.leastVoid()) })
 	if fresh > 0 {
 		slices.SortFunc(seeds, bytes.Compare)
-		hidden, counted := int64(0), 0
-		if n := len(seeds); n > 0 {
-			seeds = t.tally.Load().uncounted(seeds)
-			counted = n - len(seeds)
+		hidden, few := int64(0), len(seeds) == 0
+		seeds = t.tally.Load().uncounted(seeds)
+		if len(seeds) > 0 || few {
+			hidden = t.searchAround(m, below, upTo, seeds)
 		}
-		if len(seeds) > 0 || counted == 0 {
-			v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, mine: m.Iterator(), table: m, since: d.upTo + 1, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: slices.Clone(d.voids)}
-			if err := v.find(below); err == nil { // else whoever needs what can't be read is told
-				hidden = v.hidden
-				for _, f := range v.found {
-					d.join(f)
-				}
-			}
-		}
-		if hidden >= fresh/4 {
+		if 4*hidden >= fresh {
 			d.misses.Store(0)
-		} else {
+		} else if fresh >= t.voidStep() {
 			d.misses.Store(min(d.misses.Load()+1, maxMisses))
-			if fresh >= t.voidStep() && len(seeds) > counted {
-				scattered = t.span(m, d.upTo, upTo, seeds)
-			}
 		}
 	}
 	for _, f := range found {
 		d.join(f)
+	}
+	if fresh > 0 {
+		d.scatter(m, upTo, seeds, int64(t.seedEvery()), t.tally.Load())
 	}
 	for least := t.leastVoid(); len(d.voids) > mostVoids; least *= 2 {
 		d.voids = slices.DeleteFunc(d.voids, func(v tombstone.Tombstone) bool { return !many(v.Lo, v.Hi, least) })
@@ -239,14 +260,33 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 		n.before = &noted{Set: last.Set, view: last.view}
 	}
 	m.voids.Store(n)
-	return scattered
 }
 
-// span adds to keys of deletes that came to m after a version, up to another one, in
-// order, the first and the last of these.
-func (t *Tree) span(m *table, after, upTo entry.Version, keys [][]byte) [][]byte {
-	first, last := keys[0], keys[len(keys)-1]
-	m.Arrivals(after, upTo, func(key []byte, kind entry.Kind) {
+// searchAround searches around some late deletes or, without any, all of m. It returns
+// how many keys are in voids that were not.
+func (t *Tree) searchAround(m *table, below *View, upTo entry.Version, seeds [][]byte) (hidden int64) {
+	d := &m.deletes
+	v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, mine: m.Iterator(), table: m, since: d.upTo + 1, upTo: upTo, seedEvery: t.seedEvery(), seeds: seeds, known: slices.Clone(d.voids)}
+	if err := v.find(below); err != nil {
+		return 0 // whoever needs what can't be read is told
+	}
+	for _, f := range v.found {
+		d.join(f)
+	}
+	return v.hidden
+}
+
+// scatter notes keys of deletes that came since the last search, up to a version,
+// around which nothing was found: some that stand for so many each, and the first and
+// the last.
+func (d *deletes) scatter(m *table, upTo entry.Version, some [][]byte, each int64, c *tally) {
+	some = slices.DeleteFunc(some, d.void)
+	if len(some) == 0 {
+		return
+	}
+	d.missed += each * int64(len(some))
+	first, last := some[0], some[len(some)-1]
+	m.Arrivals(d.upTo, upTo, func(key []byte, kind entry.Kind) {
 		switch {
 		case kind != entry.Delete:
 		case bytes.Compare(key, first) < 0:
@@ -255,7 +295,12 @@ func (t *Tree) span(m *table, after, upTo entry.Version, keys [][]byte) [][]byte
 			last = key
 		}
 	})
-	return slices.Concat([][]byte{first}, keys, [][]byte{last})
+	d.scattered = append(d.scattered, some...)
+	for _, key := range [][]byte{first, last} {
+		if !d.void(key) && !c.counts(key) {
+			d.scattered = append(d.scattered, key)
+		}
+	}
 }
 
 // void reports whether a key is in a void.
@@ -310,17 +355,17 @@ func (d *deletes) join(f tombstone.Tombstone) {
 	d.voids = slices.Replace(d.voids, from, to, f)
 }
 
-// flushedVoids are those of a sealed memtable that is about to be a run.
+// flushedVoids are those of a sealed memtable that is about to be a run, beside those
+// that are noted.
 func (t *Tree) flushedVoids(sealed *table, runs []*sortedRun) *tombstone.Set {
-	noted := sealed.voids.Load().all()
 	if sealed.deletes.added.Load() < int64(t.leastVoid()) {
-		return noted
+		return nil
 	}
 	v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, mine: sealed.Iterator(), table: sealed, upTo: entry.MaxVersion - 1}
 	if err := v.find(&View{runs: runs}); err != nil || v.found == nil {
-		return noted
+		return nil
 	}
-	return tombstone.Union(noted, tombstone.Voids(v.found...))
+	return tombstone.Voids(v.found...)
 }
 
 // keptVoids are those of merged runs that go on.

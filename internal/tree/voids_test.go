@@ -46,6 +46,45 @@ func (s *store) keysOf(p *Pin, voids bool) (keys string, skipped bool) {
 	return out.String(), skipped
 }
 
+// keysBack are what keysOf shows, walked from the end, with voids skipped.
+func (s *store) keysBack(p *Pin) string {
+	s.t.Helper()
+	var keys []string
+	it := p.Iterator()
+	defer it.Close()
+	cover := p.Cover(true)
+	last, shown := "", "" // the current key, and what its newest version says
+	end := func() {
+		if shown != "" {
+			keys = append(keys, shown)
+		}
+		shown = ""
+	}
+	for ok := it.Last(); ok; {
+		e := it.Entry()
+		if string(e.Key) != last {
+			end()
+			last = string(e.Key)
+		}
+		if cover != nil && e.Version < cover.Newest(e.Key) {
+			newest := cover.Newest(e.Key)
+			lo, _ := cover.Stretch()
+			ok = it.SkipLT(lo, newest)
+			continue
+		}
+		if e.Version <= p.Version() {
+			if shown = ""; e.Live(0) {
+				shown = fmt.Sprintf("%s@%d ", e.Key, e.Version)
+			}
+		}
+		ok = it.Prev()
+	}
+	end()
+	s.must(it.Err())
+	slices.Reverse(keys)
+	return strings.Join(keys, "")
+}
+
 // Whatever was deleted in whatever order, beside whatever else: who skips voids
 // sees what all others see, at every version that is pinned.
 func TestVoidsHideNothing(t *testing.T) {
@@ -149,6 +188,9 @@ func TestVoidsHideNothing(t *testing.T) {
 				got, skipped := s.keysOf(p, true)
 				if got != want {
 					t.Fatalf("seed %d: at version %d of %d:\n got %s\nwant %s", seed, p.Version(), version, got, want)
+				}
+				if back := s.keysBack(p); back != want {
+					t.Fatalf("seed %d: at version %d of %d, from the end:\n got %s\nwant %s", seed, p.Version(), version, back, want)
 				}
 				if skipped {
 					total++
