@@ -410,8 +410,9 @@ func (t *Txn) Range(lo, hi []byte) iter.Seq2[*Item, error] {
 	return t.Items(IteratorOptions{Lower: lo, Upper: hi})
 }
 
-// Versions yields the retained versions of key, newest first, deletes included;
-// a write of this transaction comes before them.
+// Versions yields the retained versions of key, newest first, deletes included, and
+// what has expired as long as it is there (Item.ExpiresAt); a write of this
+// transaction comes before them.
 func (t *Txn) Versions(key []byte) iter.Seq2[*Item, error] {
 	if err := checkKey(key); err != nil {
 		return func(yield func(*Item, error) bool) { yield(nil, err) }
