@@ -186,7 +186,10 @@ func TestVoidsFoundDuringAFlush(t *testing.T) {
 
 // What can't be read is searched once, not by each who commits.
 func TestTallyOfWhatIsDamaged(t *testing.T) {
-	const n = 12000
+	n := 12000
+	if testing.Short() {
+		n = 3000
+	}
 	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.NoMap = true })
 	defer s.close()
 	key := func(i int) string { return fmt.Sprintf("k%05d", i) }
