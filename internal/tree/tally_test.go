@@ -188,7 +188,7 @@ func TestVoidsFoundDuringAFlush(t *testing.T) {
 func TestTallyOfWhatIsDamaged(t *testing.T) {
 	n := 12000
 	if testing.Short() {
-		n = 3000
+		n = 6000
 	}
 	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.NoMap = true })
 	defer s.close()
