@@ -244,7 +244,9 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 	}
 	for _, m := range c.tables {
 		if noted := m.voids.Load(); noted != c.noted { // some were found meanwhile, see searchView
-			c.voids = tombstone.Union(noted.all(), c.voids)
+			for _, r := range added.runs {
+				r.voids = tombstone.Union(noted.all(), r.voids)
+			}
 		}
 	}
 	for _, r := range added.runs {

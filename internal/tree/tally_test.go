@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/brockdb/brock/internal/filename"
@@ -12,7 +13,7 @@ import (
 
 // emptying returns a store of n keys, and one more that stays, and an order to delete them in.
 func emptying(t *testing.T, n int) (*store, func(int) string, []int) {
-	s := newStore(t, vfs.NewMem(), nil)
+	s := newStore(t, &opening{FS: vfs.NewMem()}, nil)
 	key := func(i int) string { return fmt.Sprintf("k%05d", i) }
 	var ops []op
 	for i := range n + 1 {
@@ -181,6 +182,56 @@ func TestVoidsFoundDuringAFlush(t *testing.T) {
 			t.Errorf("late %v: %d steps, want %d at most", late, steps, most)
 		}
 		s.close()
+	}
+}
+
+// opening calls a function when a run is opened.
+type opening struct {
+	vfs.FS
+	run func()
+}
+
+func (o *opening) Open(name string) (vfs.File, error) {
+	if o.run != nil && strings.HasSuffix(name, ".run") {
+		o.run()
+	}
+	return o.FS.Open(name)
+}
+
+// What is found when the run of a memtable is written, but not known yet, is the run's.
+func TestVoidsFoundAtTheEndOfAFlush(t *testing.T) {
+	const n = 12000
+	s, key, perm := emptying(t, n)
+	defer s.close()
+	for _, k := range perm[:n-15] {
+		s.must(s.commit(false, del(key(k))))
+		s.tree.CatchUp()
+	}
+	s.flush()
+	for _, k := range perm[n-15:] { // too few for a flush to search them itself
+		s.must(s.commit(false, del(key(k))))
+	}
+	s.seal()
+	picks := s.tree.tally.Load().picks()
+	if len(picks) == 0 {
+		t.Fatal("nothing is due")
+	}
+	fs := s.fs.(*opening)
+	fs.run = func() {
+		fs.run = nil
+		hold, err := s.tree.hold()
+		s.must(err)
+		defer hold.Release()
+		s.tree.work.searching.Lock()
+		defer s.tree.work.searching.Unlock()
+		s.tree.searchView(s.tree.tally.Load(), hold.view, s.tree.Visible(), picks)
+	}
+	s.flush()
+	if fs.run != nil {
+		t.Fatal("no run was opened")
+	}
+	if steps, most := s.steps(), 4*int(s.tree.voidStep()); steps > most {
+		t.Errorf("%d steps, want %d at most", steps, most)
 	}
 }
 
