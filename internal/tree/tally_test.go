@@ -24,6 +24,24 @@ func emptying(t *testing.T, n int) (*store, func(int) string, []int) {
 	return s, key, rand.New(rand.NewPCG(3, 4)).Perm(n)
 }
 
+// deleteEach deletes keys one by one, each as a committer does.
+func (s *store) deleteEach(key func(int) string, numbers []int) {
+	s.t.Helper()
+	for _, k := range numbers {
+		s.must(s.commit(false, del(key(k))))
+		s.tree.CatchUp()
+	}
+}
+
+// wantFewSteps fails if who looks for all that is left meets more than some steps of
+// deletes.
+func (s *store) wantFewSteps() {
+	s.t.Helper()
+	if steps, most := s.steps(), 4*int(s.tree.voidStep()); steps > most {
+		s.t.Errorf("%d steps, want %d at most", steps, most)
+	}
+}
+
 // Somebody seals, or flushes, between the publication of the last commit and its search.
 func TestVoidsOfASealedMemtable(t *testing.T) {
 	for _, flushed := range []bool{false, true} {
@@ -35,10 +53,7 @@ func sealedBeforeCatchUp(t *testing.T, flushed bool) {
 	const n = 12000
 	s, key, perm := emptying(t, n)
 	defer s.close()
-	for _, k := range perm[:n-15] {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
+	s.deleteEach(key, perm[:n-15])
 	var ops []op
 	for _, k := range perm[n-15:] {
 		ops = append(ops, del(key(k)))
@@ -54,9 +69,7 @@ func sealedBeforeCatchUp(t *testing.T, flushed bool) {
 		s.must(s.commit(false, set("z", []byte("v"))))
 		s.tree.CatchUp()
 	}
-	if steps, most := s.steps(), 4*int(s.tree.voidStep()); steps > most {
-		t.Errorf("%d steps, want %d at most", steps, most)
-	}
+	s.wantFewSteps()
 }
 
 // While a tally counts the deletes of one region, another one is emptied.
@@ -71,10 +84,7 @@ func TestTallyOfAnotherRegion(t *testing.T) {
 	}
 	s.must(s.commit(false, ops...))
 	s.flush()
-	for _, k := range perm {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
+	s.deleteEach(key, perm)
 	for i, k := range perm {
 		s.must(s.commit(false, del(other(k))))
 		s.tree.CatchUp()
@@ -85,9 +95,7 @@ func TestTallyOfAnotherRegion(t *testing.T) {
 			s.tree.CatchUp()
 		}
 	}
-	if steps, most := s.steps(), 4*int(s.tree.voidStep()); steps > most {
-		t.Errorf("%d steps, want %d at most", steps, most)
-	}
+	s.wantFewSteps()
 }
 
 // A transaction larger than its memory deletes some of what a tally has counted.
@@ -95,10 +103,7 @@ func TestTallyOfSpilledDeletes(t *testing.T) {
 	const n = 12000
 	s, key, perm := emptying(t, n)
 	defer s.close()
-	for _, k := range perm[:n/2] {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
+	s.deleteEach(key, perm[:n/2])
 	if s.tree.tally.Load() == nil {
 		t.Fatal("no tally")
 	}
@@ -107,13 +112,8 @@ func TestTallyOfSpilledDeletes(t *testing.T) {
 		ops = append(ops, del(key(k)))
 	}
 	s.commitSpilled(func() {}, ops...)
-	for _, k := range perm[n*3/4:] {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
-	if steps, most := s.steps(), 4*int(s.tree.voidStep()); steps > most {
-		t.Errorf("%d steps, want %d at most", steps, most)
-	}
+	s.deleteEach(key, perm[n*3/4:])
+	s.wantFewSteps()
 }
 
 // One stretch grows, unseen: its search doesn't take the credit of all others.
@@ -121,10 +121,7 @@ func TestTallyOfAStretchThatGrows(t *testing.T) {
 	const n = 12000
 	s, key, perm := emptying(t, n)
 	defer s.close()
-	for _, k := range perm[:n-2000] {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
+	s.deleteEach(key, perm[:n-2000])
 	c := s.tree.tally.Load()
 	if c == nil {
 		t.Fatal("no tally")
@@ -142,10 +139,7 @@ func TestTallyOfAStretchThatGrows(t *testing.T) {
 			s.flush()
 		}
 	}
-	for _, k := range perm[n-2000:] {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
+	s.deleteEach(key, perm[n-2000:])
 	if steps, most := s.steps()-600_000, 4*int(s.tree.voidStep()); steps > most {
 		t.Errorf("%d steps, want %d at most", steps, most)
 	}
@@ -156,10 +150,7 @@ func TestVoidsFoundDuringAFlush(t *testing.T) {
 	const n = 12000
 	for _, late := range []bool{false, true} {
 		s, key, perm := emptying(t, n)
-		for _, k := range perm[:n-15] {
-			s.must(s.commit(false, del(key(k))))
-			s.tree.CatchUp()
-		}
+		s.deleteEach(key, perm[:n-15])
 		s.seal()
 		for _, k := range perm[n-15:] {
 			s.must(s.commit(false, del(key(k))))
@@ -203,10 +194,7 @@ func TestVoidsFoundAtTheEndOfAFlush(t *testing.T) {
 	const n = 12000
 	s, key, perm := emptying(t, n)
 	defer s.close()
-	for _, k := range perm[:n-15] {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
+	s.deleteEach(key, perm[:n-15])
 	s.flush()
 	for _, k := range perm[n-15:] { // too few for a flush to search them itself
 		s.must(s.commit(false, del(key(k))))
@@ -230,9 +218,7 @@ func TestVoidsFoundAtTheEndOfAFlush(t *testing.T) {
 	if fs.run != nil {
 		t.Fatal("no run was opened")
 	}
-	if steps, most := s.steps(), 4*int(s.tree.voidStep()); steps > most {
-		t.Errorf("%d steps, want %d at most", steps, most)
-	}
+	s.wantFewSteps()
 }
 
 // What can't be read is searched once, not by each who commits.
@@ -252,10 +238,7 @@ func TestTallyOfWhatIsDamaged(t *testing.T) {
 	s.flush()
 	f := s.tree.layout().Runs()[0].Files[0]
 	damage(t, s.fs, s.tree.path(filename.New(filename.Run, f.Num)), int64(f.Size/2))
-	for _, k := range rand.New(rand.NewPCG(3, 4)).Perm(n) {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
+	s.deleteEach(key, rand.New(rand.NewPCG(3, 4)).Perm(n))
 	c := s.tree.tally.Load()
 	if n := len(c.fences()); n > 0 || len(c.stretches) == 0 || c.late() {
 		t.Errorf("%d fences of %d stretches are to be read; late: %v", n, len(c.stretches), c.late())
@@ -273,10 +256,7 @@ func TestTallyOfRangeDeletes(t *testing.T) {
 	const n = 12000
 	s, key, perm := emptying(t, n)
 	defer s.close()
-	for _, k := range perm[:n/2] {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
+	s.deleteEach(key, perm[:n/2])
 	c := s.tree.tally.Load()
 	before := c.credit.Load()
 	for i := range n / 2 {
@@ -286,13 +266,8 @@ func TestTallyOfRangeDeletes(t *testing.T) {
 	if spent := before - c.credit.Load(); spent > 4*n {
 		t.Errorf("%d entries were searched", spent)
 	}
-	for _, k := range perm[n/2:] {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
-	if steps, most := s.steps(), 4*int(s.tree.voidStep()); steps > most {
-		t.Errorf("%d steps, want %d at most", steps, most)
-	}
+	s.deleteEach(key, perm[n/2:])
+	s.wantFewSteps()
 }
 
 // Where everything was deleted, one key after the other is set and deleted again: that
@@ -301,10 +276,7 @@ func TestTallyOfFewDeletes(t *testing.T) {
 	const n = 12000
 	s, key, perm := emptying(t, n)
 	defer s.close()
-	for _, k := range perm {
-		s.must(s.commit(false, del(key(k))))
-		s.tree.CatchUp()
-	}
+	s.deleteEach(key, perm)
 	c := s.tree.tally.Load()
 	round, most := c.round, 4*int(s.tree.voidStep())
 	for i, k := range perm[:n/4] {
