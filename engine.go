@@ -84,32 +84,17 @@ type spill interface {
 	// Iterators yield entries of version 0, none that a range delete covers, all of
 	// which are given; those of earlier ones hide those of later ones.
 	Iterators(ranges *tombstone.Set) []iterator.Iterator
-	// Prepare does what no other commit need wait for, and has conflicts looked
-	// for among what was committed so far. Nothing can be added afterwards.
-	Prepare(ctx context.Context, check func(changes) error) error
-	// Writes reports, after Prepare, whether a key in [lo, hi) is written, be it by
-	// a range delete; without hi, whether lo is.
-	Writes(lo, hi []byte) (bool, error)
-	// Commit runs in a turn of the committer; touches tells, as Writes does, which
-	// of the keys and ranges committed since Prepare are a conflict, nil that none is.
-	Commit(v entry.Version, touches func(lo, hi []byte) (bool, error)) error
+	commit.Alone
 	Entries() int64
 	Bytes() int64 // of the records added
 	Discard()
-}
-
-// changes is what was committed up to a moment.
-type changes interface {
-	conflict.Changes
-	// Overwritten reports whether a key that a spill writes is newer than since.
-	Overwritten(ctx context.Context, since entry.Version) (bool, error)
 }
 
 // committer is what the root asks of the commit pipeline. When Commit returns,
 // also early because ctx ended, nothing refers to the request any more.
 type committer interface {
 	Commit(ctx context.Context, r *commit.Request) (entry.Version, error)
-	CommitAlone(ctx context.Context, record func(v entry.Version) error) (entry.Version, error)
+	CommitAlone(ctx context.Context, a commit.Alone, c conflict.Check) (entry.Version, error)
 	Sync(ctx context.Context) error
 	Close() error
 }

@@ -339,14 +339,7 @@ func (e treeEngine) Acquire(at entry.Version) (pin, error) {
 	return p, nil
 }
 
-func (e treeEngine) NewSpill() spill { return treeSpill{e.Tree.NewSpill()} }
-
-// treeSpill is a tree's spill as the rest of the package asks for it.
-type treeSpill struct{ *tree.Spill }
-
-func (s treeSpill) Prepare(ctx context.Context, check func(changes) error) error {
-	return s.Spill.Prepare(ctx, func(c tree.Changes) error { return check(c) })
-}
+func (e treeEngine) NewSpill() spill { return e.Tree.NewSpill() }
 
 func (e treeEngine) Metrics() TreeMetrics {
 	s := e.Stats()
