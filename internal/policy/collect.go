@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 const (
@@ -209,7 +210,7 @@ func (w *wasted) healing() *Merge {
 }
 
 func (w *wasted) refersToRelocated(r *manifest.Run) bool {
-	return slices.ContainsFunc(r.Refs, func(f manifest.Ref) bool {
+	return slices.ContainsFunc(r.Refs, func(f meta.Ref) bool {
 		return w.layout.Segment(f.Segment).State().Status == manifest.Relocated
 	})
 }
