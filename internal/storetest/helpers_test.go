@@ -112,4 +112,3 @@ func wantEqual[T comparable](t testing.TB, what string, got, want T) {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
-
