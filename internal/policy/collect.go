@@ -156,7 +156,7 @@ func (w *wasted) collection() *Collection {
 		if len(c.Victims)+w.relocated == maxRemaps {
 			break
 		}
-		if !w.wanted(v, freed) || w.state.Room > 0 && c.Bytes+v.live > uint64(w.state.Room) {
+		if !w.wanted(v, freed) || w.state.DiskSpace > 0 && c.Bytes+v.live > uint64(w.state.DiskSpace) {
 			continue
 		}
 		if len(c.Victims) > 0 && (c.Bytes+v.live > most || records+v.records > w.options.MovedRecords) {
@@ -174,7 +174,7 @@ func (w *wasted) collection() *Collection {
 
 // healing chooses a merge that leaves no remap behind: when these stand in the
 // way of a collection, or when there is time.
-func (w *wasted) healing() *Merge {
+func (w *wasted) healing() *Compaction {
 	if w.relocated == 0 {
 		return nil
 	}

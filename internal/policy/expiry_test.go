@@ -30,13 +30,13 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (merges i
 		if due <= now {
 			t.Fatalf("due at %d, but it is %d", due, now)
 		}
-		if p := Decide(s.layout, State{Now: due - 1, Idle: idle}, Options{}); p.Merge != nil {
-			t.Fatalf("merged before it is due: %+v", p.Merge)
+		if p := Decide(s.layout, State{Now: due - 1, Idle: idle}, Options{}); p.Compaction != nil {
+			t.Fatalf("merged before it is due: %+v", p.Compaction)
 		}
 		now = due
 		p := Decide(s.layout, State{Now: now, Idle: idle}, Options{})
-		if p.Merge == nil || p.Merge.Into != manifest.Base {
-			t.Fatalf("due, but not merged: %+v", p.Merge)
+		if p.Compaction == nil || p.Compaction.Into != manifest.Base {
+			t.Fatalf("due, but not merged: %+v", p.Compaction)
 		}
 		merges++
 		longest = max(longest, now-min(oldest, now))
@@ -118,8 +118,8 @@ func TestExpiredRuns(t *testing.T) {
 			(m.Into == manifest.Base) != (c.first+c.count == len(c.sizes)):
 			t.Errorf("%s: %+v", c.what, m)
 		}
-		if p := Decide(s.layout, State{Now: 1000 + expiryGrace, Room: mb}, Options{}); p.Merge != nil && p.Merge.Reason == m.Reason {
-			t.Errorf("%s: merged without room: %+v", c.what, p.Merge)
+		if p := Decide(s.layout, State{Now: 1000 + expiryGrace, DiskSpace: mb}, Options{}); p.Compaction != nil && p.Compaction.Reason == m.Reason {
+			t.Errorf("%s: merged without room: %+v", c.what, p.Compaction)
 		}
 		if m := expired(s.layout.Runs(), State{Now: 999 + expiryGrace}); m != nil {
 			t.Errorf("%s, too early: %+v", c.what, m)

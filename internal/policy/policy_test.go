@@ -50,7 +50,7 @@ func (s *store) flush(m manifest.RunMeta) {
 }
 
 // do carries out a merge of runs without common keys.
-func (s *store) do(m *Merge) {
+func (s *store) do(m *Compaction) {
 	s.t.Helper()
 	var sum manifest.RunMeta
 	order, last := uint64(0), -1
@@ -80,14 +80,14 @@ func (s *store) settle(st State, o Options) (merges int) {
 	s.t.Helper()
 	for {
 		p := Decide(s.layout, st, o)
-		if p.Merge == nil {
+		if p.Compaction == nil {
 			return merges
 		}
 		merges++
 		if merges > 20 {
 			s.t.Fatalf("the policy does not come to rest:\n%s", s.layout)
 		}
-		s.do(p.Merge)
+		s.do(p.Compaction)
 	}
 }
 
@@ -104,10 +104,10 @@ func (p Plan) text(l *manifest.Layout) string {
 	if p.Flush {
 		b.WriteString("flush\n")
 	}
-	if p.Merge != nil {
-		fmt.Fprintf(&b, "merge %d into %v: %s", p.Merge.Runs, p.Merge.Into, p.Merge.Reason)
-		if len(p.Merge.Sort) > 0 {
-			fmt.Fprintf(&b, ", sort the values of %d for %d MB", p.Merge.Sort, p.Merge.Price>>20)
+	if p.Compaction != nil {
+		fmt.Fprintf(&b, "merge %d into %v: %s", p.Compaction.Runs, p.Compaction.Into, p.Compaction.Reason)
+		if len(p.Compaction.Cluster) > 0 {
+			fmt.Fprintf(&b, ", sort the values of %d for %d MB", p.Compaction.Cluster, p.Compaction.Price>>20)
 		}
 		b.WriteByte('\n')
 	}
@@ -147,13 +147,13 @@ func TestScripts(t *testing.T) {
 //	files: makes a new store of one run that refers to the segments of the input, each with a value in
 //	 each KB; moved=n puts what is live in it into segment n
 //	decide: prints the plan; dropped=run:mb,... says what of runs is of dropped keyspaces
-//	space: prints what Measure says; hidden=(run, mb) tells of a run, values= and older= of memtables; scatter: what Scatter tells
+//	space: prints what Measure says; hidden=(run, mb) tells of a run, values= and older= of memtables; scatter: what FindUnclustered tells
 //	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
 //	keep: prints KeepSegment
 func (s *store) command(t *testing.T, c *script.Case) string {
 	o := Options{UpperRuns: c.Int(t, "upper", 0), BaseShare: c.Int(t, "share", 0), GarbageShare: c.Int(t, "garbage", 0),
 		SegmentBytes: uint64(c.Int(t, "segment", 0)) << 20}
-	st := State{Sealed: c.Int(t, "sealed", 0), Merging: c.Has("merging"), Idle: c.Has("idle"), Collecting: c.Has("collecting"), Reclaim: c.Has("reclaim")}
+	st := State{Sealed: c.Int(t, "sealed", 0), Compacting: c.Has("merging"), Idle: c.Has("idle"), Collecting: c.Has("collecting"), Reclaim: c.Has("reclaim")}
 	st.Memtables = Replaced{Values: uint64(c.Int(t, "values", 0)) << 20, Older: uint64(c.Int(t, "older", 0)) << 20}
 	st.Hidden = make(map[manifest.RunID]uint64)
 	for _, a := range c.Args {
@@ -167,7 +167,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		st.Hidden[manifest.RunID(id)] = mb << 20
 	}
 	o.NoClustering = c.Has("noclustering")
-	st.Scattered = uint64(c.Int(t, "scattered", 0)) << 20
+	st.JumpedBytes = uint64(c.Int(t, "scattered", 0)) << 20
 	if n := c.Int(t, "damaged", 0); n != 0 {
 		st.Damaged = []entry.FileNum{entry.FileNum(n)}
 	}
@@ -208,9 +208,9 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 	case "space":
 		m := Measure(s.layout, st, o)
 		return fmt.Sprintf("%d MB live, %d MB excess, budget %d MB, reducible %v\nhurry %.2f, brake %.2f\n",
-			m.Live>>20, m.Excess>>20, m.Budget>>20, m.Reducible, Hurry(m.Fill(0)), Brake(m.Fill(0)))
+			m.Live>>20, m.Excess>>20, m.Budget>>20, m.Reducible, CollectionPace(m.Fill(0)), Throttle(m.Fill(0)))
 	case "scatter":
-		u := Scatter(s.layout, st, o)
+		u := FindUnclustered(s.layout, st, o)
 		return fmt.Sprintf("unsorted %d, the next for %d MB, all for %d MB\n", u.Segments, u.Price>>20, u.Whole>>20)
 	case "decide":
 		return Decide(s.layout, st, o).text(s.layout)

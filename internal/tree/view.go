@@ -28,7 +28,7 @@ type View struct {
 	runs     []*sortedRun // those of layout
 	segments segmentIndex // those of layout, and of the tables' journal
 	layout   *manifest.Layout
-	unsorted policy.Unsorted
+	unsorted policy.Unclustered
 }
 
 // table is a memtable and the journal segments that hold the same records.

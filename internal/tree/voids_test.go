@@ -483,7 +483,7 @@ func TestVoidsOfLaterViews(t *testing.T) {
 				t.Fatal(want)
 			}
 			c.gone(s, ids[1])
-			s.must(s.tree.merge(context.Background(), &policy.Merge{Runs: []manifest.RunID{s.tree.layout().Runs()[0].ID}, Reason: "test"}))
+			s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []manifest.RunID{s.tree.layout().Runs()[0].ID}, Reason: "test"}))
 			s.must(s.tree.runVoids(context.Background()))
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("a reader who began before sees %s, want %s", got, want)
@@ -551,7 +551,7 @@ func TestVoidsOutliveMergesForReaders(t *testing.T) {
 		for _, r := range s.tree.layout().Runs() {
 			ids = append(ids, r.ID)
 		}
-		s.must(s.tree.merge(context.Background(), &policy.Merge{Runs: ids, Reason: "test"}))
+		s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}))
 		return s.tree.views.current.Load().runs[0]
 	}
 	for range 2 { // of one run, too

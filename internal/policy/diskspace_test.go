@@ -48,17 +48,17 @@ func TestPlansFitTheRoom(t *testing.T) {
 		{3<<20 + 100, State{}, 3, 1},
 		{1 << 10, State{}, 0, 0},
 	} {
-		c.state.Room = c.room
+		c.state.DiskSpace = c.room
 		p := Decide(l, c.state, Options{})
 		merged, victims := 0, 0
-		if p.Merge != nil {
-			merged = len(p.Merge.Runs)
+		if p.Compaction != nil {
+			merged = len(p.Compaction.Runs)
 		}
 		if p.Collect != nil {
 			victims = len(p.Collect.Victims)
 		}
-		if c.room > 0 && p.Merge != nil && p.Merge.Writes(l) > uint64(c.room) {
-			t.Errorf("room for %d, the merge writes %d", c.room, p.Merge.Writes(l))
+		if c.room > 0 && p.Compaction != nil && p.Compaction.Writes(l) > uint64(c.room) {
+			t.Errorf("room for %d, the merge writes %d", c.room, p.Compaction.Writes(l))
 		}
 		if merged != c.merged || victims != c.victims {
 			t.Errorf("room for %d, idle %v: %d runs are merged, %d segments collected; want %d and %d", c.room, c.state.Idle, merged, victims, c.merged, c.victims)
