@@ -129,21 +129,25 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		return []Run{r}
 	}
 	for name, e := range map[string]*Edit{
-		"segment added twice":            {AddSegments: []Segment{{Num: 3, Kind: filename.Value}}},
-		"segment 0":                      {AddSegments: []Segment{{Num: 0, Kind: filename.Value}}},
-		"segment of huge number":         {AddSegments: []Segment{{Num: math.MaxUint64, Kind: filename.Value}}},
-		"segment of the wrong kind":      {AddSegments: []Segment{{Num: 20, Kind: filename.Run}}},
-		"unknown run dropped":            {DropRuns: []RunID{3}},
-		"run dropped twice":              {DropRuns: []RunID{1, 1}},
-		"run added twice":                {AddRuns: run(func(r *Run) { r.ID = 1 })},
-		"order taken":                    {AddRuns: run(func(r *Run) { r.Order = 5 })},
-		"run file taken":                 {AddRuns: run(func(r *Run) { r.Files[0].Num = 10 })},
-		"run file twice":                 {AddRuns: run(func(r *Run) { r.Files = []meta.File{{Num: 90}, {Num: 90}} })},
-		"run without files":              {AddRuns: run(func(r *Run) { r.Files = nil })},
-		"bounds reversed":                {AddRuns: run(func(r *Run) { r.First, r.Last = []byte("b"), []byte("a") })},
-		"versions reversed":              {AddRuns: run(func(r *Run) { r.MinVersion = 2; r.MaxVersion = 1 })},
-		"refs twice":                     {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 3, Records: 1, Bytes: 1}, {Segment: 3, Records: 1, Bytes: 1}} })},
-		"refs reversed":                  {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 4, Records: 0, Bytes: 0}, {Segment: 3, Records: 1, Bytes: 1}} })},
+		"segment added twice":       {AddSegments: []Segment{{Num: 3, Kind: filename.Value}}},
+		"segment 0":                 {AddSegments: []Segment{{Num: 0, Kind: filename.Value}}},
+		"segment of huge number":    {AddSegments: []Segment{{Num: math.MaxUint64, Kind: filename.Value}}},
+		"segment of the wrong kind": {AddSegments: []Segment{{Num: 20, Kind: filename.Run}}},
+		"unknown run dropped":       {DropRuns: []RunID{3}},
+		"run dropped twice":         {DropRuns: []RunID{1, 1}},
+		"run added twice":           {AddRuns: run(func(r *Run) { r.ID = 1 })},
+		"order taken":               {AddRuns: run(func(r *Run) { r.Order = 5 })},
+		"run file taken":            {AddRuns: run(func(r *Run) { r.Files[0].Num = 10 })},
+		"run file twice":            {AddRuns: run(func(r *Run) { r.Files = []meta.File{{Num: 90}, {Num: 90}} })},
+		"run without files":         {AddRuns: run(func(r *Run) { r.Files = nil })},
+		"bounds reversed":           {AddRuns: run(func(r *Run) { r.First, r.Last = []byte("b"), []byte("a") })},
+		"versions reversed":         {AddRuns: run(func(r *Run) { r.MinVersion = 2; r.MaxVersion = 1 })},
+		"refs twice": {AddRuns: run(func(r *Run) {
+			r.Refs = []meta.Ref{{Segment: 3, Records: 1, Bytes: 1}, {Segment: 3, Records: 1, Bytes: 1}}
+		})},
+		"refs reversed": {AddRuns: run(func(r *Run) {
+			r.Refs = []meta.Ref{{Segment: 4, Records: 0, Bytes: 0}, {Segment: 3, Records: 1, Bytes: 1}}
+		})},
 		"ref to no segment":              {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 33, Records: 1, Bytes: 1}} })},
 		"more refs than records":         {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 3, Records: 2, Bytes: 1}} })},
 		"huge ref":                       {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 3, Records: math.MaxUint64, Bytes: 1}} })},
