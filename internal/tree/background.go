@@ -159,9 +159,6 @@ func (t *Tree) runSettle(ctx context.Context) error {
 		}
 		again = again || t.cluster(ctx)
 	}
-	if c := t.tally.Load(); c != nil && t.views.current.Load().deletes() == 0 {
-		t.tally.CompareAndSwap(c, nil)
-	}
 	t.removeSpares(false)
 	return nil
 }

@@ -170,17 +170,6 @@ func (v *View) entries(lo, hi []byte) (n int) {
 	return n
 }
 
-// deletes is how many entries delete a key.
-func (v *View) deletes() (n int64) {
-	for _, m := range v.tables {
-		n += m.deletes.added.Load()
-	}
-	for _, r := range v.runs {
-		n += int64(r.Meta().Deletes)
-	}
-	return n
-}
-
 // edit returns a copy whose slices may be changed freely.
 func (v *View) edit() *View {
 	return &View{
