@@ -256,11 +256,6 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	if err == nil || t.failed() != nil {
 		s.files.Keep()
 	}
-	if c := t.tally.Load(); c != nil && err == nil {
-		for _, r := range edit.AddRuns {
-			c.deleteRange(r.First, after(r.Last, false))
-		}
-	}
 	return err
 }
 
