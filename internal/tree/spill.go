@@ -266,11 +266,6 @@ func (s *spilled) Commit(v entry.Version, touches func(lo, hi []byte) (bool, err
 	if err == nil || t.failed() != nil {
 		s.files.Keep()
 	}
-	if c := t.tally.Load(); c != nil && err == nil {
-		for _, r := range edit.AddRuns {
-			c.deleteRange(r.First, after(r.Last, false))
-		}
-	}
 	return err
 }
 
