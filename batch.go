@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // Batch is a group of writes that are made together or not at all, and that read
@@ -30,7 +31,7 @@ type batch struct {
 	records int
 	written conflict.Keyspaces // keyspaces that are written to
 	ranges  *tombstone.Set     // range deletes; the n-th record has version n here
-	spill   spill              // the records before those in arena; nil: there are none
+	spill   *tree.Spill        // the records before those in arena; nil: there are none
 	failed  error              // of the spill
 	spent   bool               // by Commit
 	request commit.Request

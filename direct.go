@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // The operations here are transactions of one call each.
@@ -24,11 +25,11 @@ func (db *DB) Get(key []byte) ([]byte, error) { return db.get(db.main, key) }
 
 func (db *DB) get(s *space, key []byte) ([]byte, error) {
 	var value []byte
-	found, err := db.read(s, key, func(p pin, d *direct) error {
+	found, err := db.read(s, key, func(p *tree.Pin, d *direct) error {
 		v := d.entry.Value
 		if d.entry.Separated {
 			var err error
-			if v, err = pinValue(p, d.key, &d.entry, nil); err != nil {
+			if v, err = p.Value(d.key, &d.entry, nil); err != nil {
 				return err
 			}
 		}
@@ -49,17 +50,17 @@ func (db *DB) Has(key []byte) (bool, error) {
 }
 
 // found is enough to know of a key that was found.
-func found(pin, *direct) error { return nil }
+func found(*tree.Pin, *direct) error { return nil }
 
 // read looks key up and calls fn, while what it found is valid.
-func (db *DB) read(s *space, key []byte, fn func(pin, *direct) error) (bool, error) {
+func (db *DB) read(s *space, key []byte, fn func(*tree.Pin, *direct) error) (bool, error) {
 	if err := db.usable(); err != nil {
 		return false, err
 	}
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
-	p, err := db.engine.Acquire(0)
+	p, err := db.tree.Acquire(0)
 	if err != nil {
 		return false, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // A transaction or batch that outgrows its memory spills: its records go, sorted,
@@ -43,8 +44,11 @@ func never(ctx context.Context) context.Context {
 func (t *transaction) spillWrites() error {
 	w := t.writes
 	if w.spill == nil {
-		w.spill = t.db.engine.NewSpill()
-		t.pin = &spilledPin{pin: t.pin, spill: w.spill}
+		w.spill = t.db.tree.NewSpill()
+		if t.rare == nil {
+			t.rare = new(rare)
+		}
+		t.rare.spill = w.spill
 	}
 	if w.failed = w.spill.Add(never(t.ctx()), w.arena, w.last(), w.ranges); w.failed != nil {
 		return w.failed
@@ -58,27 +62,6 @@ func (t *transaction) spillWrites() error {
 	}
 	w.before, w.ranges = before, ranges
 	return nil
-}
-
-// spilledPin is the pin of a transaction some of whose writes are in files: they
-// are the entries of version 0.
-type spilledPin struct {
-	pin
-	spill spill
-}
-
-func (p *spilledPin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
-	if e.Version == 0 && e.Separated {
-		return p.spill.Value(key, e, dst)
-	}
-	return p.pin.Value(key, e, dst)
-}
-
-func (p *spilledPin) Touch(e *entry.Entry) bool { return e.Version == 0 || p.pin.Touch(e) }
-
-func (p *spilledPin) Release() {
-	p.pin.Release()
-	p.spill.Discard()
 }
 
 // commitSpilled is Commit once there are writes in files. It is durable when it
@@ -101,7 +84,7 @@ func (t *transaction) commitSpilled() error {
 }
 
 // commitSpilled makes a spill's writes part of the store, if c holds.
-func (db *DB) commitSpilled(ctx context.Context, s spill, c conflict.Check) (entry.Version, error) {
+func (db *DB) commitSpilled(ctx context.Context, s *tree.Spill, c conflict.Check) (entry.Version, error) {
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
@@ -114,7 +97,7 @@ func (db *DB) commitSpilled(ctx context.Context, s spill, c conflict.Check) (ent
 // spillArena writes the records of a batch to files.
 func (b *batch) spillArena() error {
 	if b.spill == nil {
-		b.spill = b.db.engine.NewSpill()
+		b.spill = b.db.tree.NewSpill()
 	}
 	if b.failed = b.spill.Add(context.Background(), b.arena, b.records, b.ranges); b.failed != nil {
 		b.spill.Discard() // a batch that fails may just be forgotten

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // Isolation says what a transaction is checked for when it commits. Whatever
@@ -75,7 +76,7 @@ func newTxn(db *DB) *Txn {
 // transaction is what all Txns of a transaction share.
 type transaction struct {
 	db     *DB
-	pin    pin
+	pin    *tree.Pin
 	writes *writes // nil in a read-only transaction
 	rare   *rare   // nil: none of it
 
@@ -109,6 +110,7 @@ type rare struct {
 	err     error           // why the transaction never began
 	cleanup runtime.Cleanup // of one that may leak
 	leakage bool            // cleanup is set
+	spill   *tree.Spill     // the pending writes that are in files
 }
 
 // The states of a Txn; the zero Txn is done.
@@ -269,11 +271,19 @@ func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
 	return found, err
 }
 
+// values is where the separated values of the transaction are read.
+func (t *transaction) values() values {
+	if t.rare == nil {
+		return values{pin: t.pin}
+	}
+	return values{t.pin, t.rare.spill}
+}
+
 // value reads a value that is separated, or compressed among the pending writes;
-// see pin.Value for dst.
+// see tree.Pin.Value for dst.
 func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
-		return pinValue(t.pin, e.Key, e, dst)
+		return t.values().value(e.Key, e, dst)
 	}
 	return t.db.compression.coder.Decode(dst, e.Codec, e.Value, int(e.Raw))
 }
@@ -447,6 +457,9 @@ func (t *transaction) closeIterators() {
 func (t *transaction) drop() {
 	if t.holds.Add(-1) == 0 {
 		t.pin.Release()
+		if t.rare != nil && t.rare.spill != nil {
+			t.rare.spill.Discard()
+		}
 	}
 }
 

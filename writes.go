@@ -12,16 +12,17 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // writes are the pending writes of a transaction: in memory and, once that is
 // full, in files, which hold what is older.
 type writes struct {
 	*pending
-	limit  int64 // bytes of memory from which on they spill
-	spill  spill // nil: all are in memory
-	spills int   // how often memory was full
-	failed error // of the spill: the transaction can only be discarded
+	limit  int64       // bytes of memory from which on they spill
+	spill  *tree.Spill // nil: all are in memory
+	spills int         // how often memory was full
+	failed error       // of the spill: the transaction can only be discarded
 
 	written   conflict.Keyspaces // keyspaces that are written to
 	addressed conflict.Keyspaces // keyspaces that a Serializable transaction may have read
