@@ -35,7 +35,7 @@ func (s *source) pos(fset *token.FileSet, n ast.Node) string {
 
 // testOnly packages are imported by tests alone: they may use the system.
 func testOnly(pkg string) bool {
-	for _, dir := range []string{"internal/arch", "internal/testkit", "internal/history", "internal/model", "internal/metamorphic"} {
+	for _, dir := range []string{"internal/arch", "internal/testkit", "internal/history", "internal/model", "internal/metamorphic", "internal/storetest"} {
 		if pkg == dir || strings.HasPrefix(pkg, dir+"/") {
 			return true
 		}

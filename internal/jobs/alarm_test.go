@@ -16,7 +16,7 @@ func TestAlarm(t *testing.T) {
 		begin := time.Now()
 		var mu sync.Mutex
 		var rang []time.Duration
-		a := p.Alarm(p.Task(Merge, "alarm", func(context.Context) error {
+		a := p.Alarm(p.Task(Compaction, "alarm", func(context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			rang = append(rang, time.Since(begin))

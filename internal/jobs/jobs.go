@@ -17,7 +17,7 @@ type Priority int
 const (
 	Brief Priority = iota // takes milliseconds, and waits for nothing
 	Flush
-	Merge
+	Compaction
 	Cleanup
 
 	priorities
@@ -30,8 +30,8 @@ func (p Priority) String() string {
 		return "brief"
 	case Flush:
 		return "flush"
-	case Merge:
-		return "merge"
+	case Compaction:
+		return "compaction"
 	case Cleanup:
 		return "cleanup"
 	}

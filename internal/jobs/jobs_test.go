@@ -63,7 +63,7 @@ func TestFlushNeverWaitsForMerges(t *testing.T) {
 		merge, cleanup, flush := newGate(), newGate(), newGate()
 		p.Task(Cleanup, "cleanup", cleanup.run).Kick()
 		synctest.Wait()
-		p.Task(Merge, "merge", merge.run).Kick()
+		p.Task(Compaction, "merge", merge.run).Kick()
 		synctest.Wait()
 		if cleanup.runs.Load() != 1 || merge.runs.Load() != 0 {
 			t.Error("both workers are taken by work that is no flush")
@@ -94,9 +94,9 @@ func TestOrderByPriority(t *testing.T) {
 			t.Fatal(err)
 		}
 		add(Cleanup, "c")
-		add(Merge, "m1")
+		add(Compaction, "m1")
 		add(Flush, "f")
-		add(Merge, "m2")
+		add(Compaction, "m2")
 		synctest.Wait()
 		if len(order) != 0 {
 			t.Error("a paused pool ran something")
@@ -195,7 +195,7 @@ func TestCloseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{})
 		leave := make(chan struct{})
-		p.Task(Merge, "deaf", func(context.Context) error { <-leave; return nil }).Kick()
+		p.Task(Compaction, "deaf", func(context.Context) error { <-leave; return nil }).Kick()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
@@ -214,7 +214,7 @@ func TestDelayed(t *testing.T) {
 		p := New(Options{})
 		start := time.Now()
 		var ran []time.Duration
-		d := p.Delayed(p.Task(Merge, "idle", func(context.Context) error { ran = append(ran, time.Since(start)); return nil }), time.Minute)
+		d := p.Delayed(p.Task(Compaction, "idle", func(context.Context) error { ran = append(ran, time.Since(start)); return nil }), time.Minute)
 		time.Sleep(time.Hour)
 		if len(ran) != 0 {
 			t.Fatal("ran untouched")
@@ -254,7 +254,7 @@ func TestArm(t *testing.T) {
 		p := New(Options{})
 		start := time.Now()
 		var ran []time.Duration
-		d := p.Delayed(p.Task(Merge, "idle", func(context.Context) error { ran = append(ran, time.Since(start)); return nil }), time.Minute)
+		d := p.Delayed(p.Task(Compaction, "idle", func(context.Context) error { ran = append(ran, time.Since(start)); return nil }), time.Minute)
 		for range 100 { // for longer than the delay
 			d.Arm()
 			time.Sleep(time.Second)
@@ -284,7 +284,7 @@ func TestManual(t *testing.T) {
 		return p.Task(pr, name, func(context.Context) error { ran = append(ran, name); return err })
 	}
 	no := errors.New("no")
-	merge := task(Merge, "merge", no)
+	merge := task(Compaction, "merge", no)
 	merge.Kick()
 	task(Flush, "flush", nil).Kick()
 	p.Delayed(task(Cleanup, "late", nil), time.Nanosecond).Touch()
@@ -319,7 +319,7 @@ func TestTouchIsNotLost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := New(Options{})
 			var counter, seen atomic.Int64
-			d := p.Delayed(p.Task(Merge, "idle", func(context.Context) error { seen.Store(counter.Load()); return nil }), time.Millisecond)
+			d := p.Delayed(p.Task(Compaction, "idle", func(context.Context) error { seen.Store(counter.Load()); return nil }), time.Millisecond)
 			var wg sync.WaitGroup
 			for i := range 4 {
 				wg.Go(func() {
@@ -342,7 +342,7 @@ func TestTouchIsNotLost(t *testing.T) {
 
 func BenchmarkTouch(b *testing.B) {
 	p := New(Options{})
-	d := p.Delayed(p.Task(Merge, "idle", func(context.Context) error { return nil }), time.Hour)
+	d := p.Delayed(p.Task(Compaction, "idle", func(context.Context) error { return nil }), time.Hour)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			d.Touch()

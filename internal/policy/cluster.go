@@ -15,10 +15,10 @@ const (
 	clusterMany  = 8       // so many small ones are as good as unsorted
 )
 
-// Unsorted says which segments hold values in the order in which they arrived,
+// Unclustered says which segments hold values in the order in which they arrived,
 // so that a scan jumps from one to the next, and what it takes to have them
 // sorted.
-type Unsorted struct {
+type Unclustered struct {
 	Segments []entry.FileNum // ascending
 	// Price is how many bytes of them must have been scanned, jumping, before
 	// the next clustering is worth its work; Whole is that of all that are to
@@ -26,14 +26,14 @@ type Unsorted struct {
 	Price, Whole uint64
 }
 
-// Scatter tells what of a layout's values is unsorted.
-func Scatter(l *manifest.Layout, s State, o Options) Unsorted {
-	u, _ := scatter(l, s, o.withDefaults())
+// FindUnclustered tells what of a layout's values is unsorted.
+func FindUnclustered(l *manifest.Layout, s State, o Options) Unclustered {
+	u, _ := findUnclustered(l, s, o.withDefaults())
 	return u
 }
 
-// scatter also chooses what the next clustering moves.
-func scatter(l *manifest.Layout, s State, o Options) (u Unsorted, batch []entry.FileNum) {
+// findUnclustered also chooses what the next clustering moves.
+func findUnclustered(l *manifest.Layout, s State, o Options) (u Unclustered, batch []entry.FileNum) {
 	if o.NoClustering {
 		return u, nil
 	}
@@ -41,7 +41,7 @@ func scatter(l *manifest.Layout, s State, o Options) (u Unsorted, batch []entry.
 	for _, r := range l.Runs() {
 		runs += r.FileBytes()
 	}
-	for _, v := range unsorted(l, s, o) {
+	for _, v := range unclusteredSegments(l, s, o) {
 		u.Segments = append(u.Segments, v.num)
 		all += v.live
 		if len(batch) == 0 || moved+v.live <= max(clusterBytes, runs) {
@@ -58,7 +58,7 @@ func scatter(l *manifest.Layout, s State, o Options) (u Unsorted, batch []entry.
 
 // unsorted lists the segments whose values lie as they arrived: what the journal
 // left, and small value segments if there are many.
-func unsorted(l *manifest.Layout, s State, o Options) []victim {
+func unclusteredSegments(l *manifest.Layout, s State, o Options) []victim {
 	var list []victim
 	small, live := 0, uint64(0)
 	for _, seg := range l.Segments() {
@@ -90,15 +90,15 @@ func unsorted(l *manifest.Layout, s State, o Options) []victim {
 
 // clustering chooses a merge of all runs that also moves values to where the
 // order of keys wants them; nil if too little was scanned to make it worth it.
-func (w *wasted) clustering() *Merge {
-	if !w.state.Idle || w.state.Scattered == 0 {
+func (w *wasted) clustering() *Compaction {
+	if !w.state.Idle || w.state.JumpedBytes == 0 {
 		return nil
 	}
-	u, batch := scatter(w.layout, w.state, w.options)
-	if u.Price == 0 || w.state.Scattered < u.Price {
+	u, batch := findUnclustered(w.layout, w.state, w.options)
+	if u.Price == 0 || w.state.JumpedBytes < u.Price {
 		return nil
 	}
 	m := into(manifest.Base, w.layout.Runs(), "scans jump")
-	m.Sort, m.Price = batch, u.Price
+	m.Cluster, m.Price = batch, u.Price
 	return m
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 const (
@@ -156,7 +157,7 @@ func (w *wasted) collection() *Collection {
 		if len(c.Victims)+w.relocated == maxRemaps {
 			break
 		}
-		if !w.wanted(v, freed) || w.state.Room > 0 && c.Bytes+v.live > uint64(w.state.Room) {
+		if !w.wanted(v, freed) || w.state.DiskSpace > 0 && c.Bytes+v.live > uint64(w.state.DiskSpace) {
 			continue
 		}
 		if len(c.Victims) > 0 && (c.Bytes+v.live > most || records+v.records > w.options.MovedRecords) {
@@ -174,7 +175,7 @@ func (w *wasted) collection() *Collection {
 
 // healing chooses a merge that leaves no remap behind: when these stand in the
 // way of a collection, or when there is time.
-func (w *wasted) healing() *Merge {
+func (w *wasted) healing() *Compaction {
 	if w.relocated == 0 {
 		return nil
 	}
@@ -209,7 +210,7 @@ func (w *wasted) healing() *Merge {
 }
 
 func (w *wasted) refersToRelocated(r *manifest.Run) bool {
-	return slices.ContainsFunc(r.Refs, func(f manifest.Ref) bool {
+	return slices.ContainsFunc(r.Refs, func(f meta.Ref) bool {
 		return w.layout.Segment(f.Segment).State().Status == manifest.Relocated
 	})
 }

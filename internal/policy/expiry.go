@@ -80,7 +80,7 @@ func MemtableExpiryDue(least uint64, idle bool) uint64 {
 // expired chooses the merge that is due for what has expired by now, if one is.
 // It goes down to the base if that weighs little more, since then no deletes
 // need take the place of what it drops.
-func expired(runs []*manifest.Run, s State) *Merge {
+func expired(runs []*manifest.Run, s State) *Compaction {
 	due := func(r *manifest.Run) bool {
 		at := expiryDue(r, s.Idle)
 		return at != 0 && at <= s.Now

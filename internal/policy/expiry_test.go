@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // expiring plays a store with one base run, in which an entry of so many bytes
@@ -13,14 +14,14 @@ import (
 func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (merges int, longest uint64) {
 	s := newStore(t)
 	begin, now := uint64(1e12), uint64(1e12)
-	meta := func(before []entry.Expiring) manifest.RunMeta {
+	meta := func(before []entry.Expiring) meta.Run {
 		x := entry.NewExpiries(now, before)
 		for at := begin + every; at <= begin+ttl; at += every {
 			if at > now {
 				x.Add(&entry.Entry{Separated: true, Handle: entry.Handle{Length: bytes}, Expires: at})
 			}
 		}
-		return manifest.RunMeta{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
+		return meta.Run{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
 	}
 	m := meta(nil)
 	s.add(nil, manifest.Base, 1, m)
@@ -30,13 +31,13 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (merges i
 		if due <= now {
 			t.Fatalf("due at %d, but it is %d", due, now)
 		}
-		if p := Decide(s.layout, State{Now: due - 1, Idle: idle}, Options{}); p.Merge != nil {
-			t.Fatalf("merged before it is due: %+v", p.Merge)
+		if p := Decide(s.layout, State{Now: due - 1, Idle: idle}, Options{}); p.Compaction != nil {
+			t.Fatalf("merged before it is due: %+v", p.Compaction)
 		}
 		now = due
 		p := Decide(s.layout, State{Now: now, Idle: idle}, Options{})
-		if p.Merge == nil || p.Merge.Into != manifest.Base {
-			t.Fatalf("due, but not merged: %+v", p.Merge)
+		if p.Compaction == nil || p.Compaction.Into != manifest.Base {
+			t.Fatalf("due, but not merged: %+v", p.Compaction)
 		}
 		merges++
 		longest = max(longest, now-min(oldest, now))
@@ -99,7 +100,7 @@ func TestExpiredRuns(t *testing.T) {
 	} {
 		s := newStore(t)
 		for i, size := range c.sizes {
-			m := manifest.RunMeta{ValueBytes: size * mb, Entries: 1000}
+			m := meta.Run{ValueBytes: size * mb, Entries: 1000}
 			for _, d := range c.due {
 				if d == i {
 					m.Expiry = gone
@@ -118,8 +119,8 @@ func TestExpiredRuns(t *testing.T) {
 			(m.Into == manifest.Base) != (c.first+c.count == len(c.sizes)):
 			t.Errorf("%s: %+v", c.what, m)
 		}
-		if p := Decide(s.layout, State{Now: 1000 + expiryGrace, Room: mb}, Options{}); p.Merge != nil && p.Merge.Reason == m.Reason {
-			t.Errorf("%s: merged without room: %+v", c.what, p.Merge)
+		if p := Decide(s.layout, State{Now: 1000 + expiryGrace, DiskSpace: mb}, Options{}); p.Compaction != nil && p.Compaction.Reason == m.Reason {
+			t.Errorf("%s: merged without room: %+v", c.what, p.Compaction)
 		}
 		if m := expired(s.layout.Runs(), State{Now: 999 + expiryGrace}); m != nil {
 			t.Errorf("%s, too early: %+v", c.what, m)
@@ -131,12 +132,12 @@ func TestExpiredRuns(t *testing.T) {
 // and what never expires, or at the end of all times, is never due.
 func TestExpiryAtTheEnds(t *testing.T) {
 	for _, c := range []struct {
-		meta manifest.RunMeta
+		meta meta.Run
 		want uint64
 	}{
-		{manifest.RunMeta{}, 0},
-		{manifest.RunMeta{MinExpiry: 5000}, 5000 + expiryGrace},
-		{manifest.RunMeta{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
+		{meta.Run{}, 0},
+		{meta.Run{MinExpiry: 5000}, 5000 + expiryGrace},
+		{meta.Run{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
 	} {
 		s := newStore(t)
 		s.add(nil, manifest.Base, 1, c.meta)

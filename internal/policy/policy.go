@@ -64,15 +64,15 @@ func (o Options) withDefaults() Options {
 
 // State is what a layout doesn't tell.
 type State struct {
-	Sealed     int             // memtables that wait for their flush
-	Merging    bool            // a merge is going on
-	Collecting bool            // a collection is going on
-	Idle       bool            // nothing was written for a while
-	Reclaim    bool            // space is asked for: as Idle, and whatever it costs
-	Now        uint64          // Unix milliseconds, for what expires; 0 = it does not count
-	Room       int64           // bytes that work may write; 0 = as many as it likes
-	Scattered  uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
-	Damaged    []entry.FileNum // segments whose live records cannot all be read
+	Sealed      int             // memtables that wait for their flush
+	Compacting  bool            // a merge is going on
+	Collecting  bool            // a collection is going on
+	Idle        bool            // nothing was written for a while
+	Reclaim     bool            // space is asked for: as Idle, and whatever it costs
+	Now         uint64          // Unix milliseconds, for what expires; 0 = it does not count
+	DiskSpace   int64           // bytes that work may write; 0 = as many as it likes
+	JumpedBytes uint64          // bytes of unsorted values that scans had to jump to, and that no clustering was done for
+	Damaged     []entry.FileNum // segments whose live records cannot all be read
 	// Dropped is how many bytes of keys and values, inline and separated, are in
 	// runs for keyspaces that were dropped, about; runs without are not in it.
 	Dropped map[manifest.RunID]uint64
@@ -85,19 +85,19 @@ type State struct {
 // Plan is what is worth doing now; the zero value is nothing. Its parts may be
 // done in any order and at the same time.
 type Plan struct {
-	Flush        bool   // flush the oldest sealed memtable
-	Merge        *Merge // nil = none
+	Flush        bool        // flush the oldest sealed memtable
+	Compaction   *Compaction // nil = none
 	Collect      *Collection
 	DropSegments []entry.FileNum
 }
 
-// Merge replaces runs that follow each other in age by one.
-type Merge struct {
-	Runs   []manifest.RunID // newest first
-	Into   manifest.Tier
-	Reason string
-	Sort   []entry.FileNum // segments whose values move, in the order of keys, to new ones; ascending
-	Price  uint64          // for sorting them: by how much State.Scattered goes down
+// Compaction replaces runs that follow each other in age by one.
+type Compaction struct {
+	Runs    []manifest.RunID // newest first
+	Into    manifest.Tier
+	Reason  string
+	Cluster []entry.FileNum // segments whose values move, in the order of keys, to new ones; ascending
+	Price   uint64          // for sorting them: by how much State.JumpedBytes goes down
 }
 
 // Decide chooses what to do.
@@ -110,19 +110,19 @@ func Decide(l *manifest.Layout, s State, o Options) Plan {
 	if !s.Collecting {
 		p.Collect = w.collection()
 	}
-	if !s.Merging {
-		p.Merge = w.merge()
-		if p.Merge == nil {
-			p.Merge = dropping(l, s)
+	if !s.Compacting {
+		p.Compaction = w.compaction()
+		if p.Compaction == nil {
+			p.Compaction = dropping(l, s)
 		}
-		if p.Merge == nil && p.Collect == nil {
-			p.Merge = w.clustering() // which heals too
+		if p.Compaction == nil && p.Collect == nil {
+			p.Compaction = w.clustering() // which heals too
 		}
-		if p.Merge == nil && p.Collect == nil {
-			p.Merge = w.healing()
+		if p.Compaction == nil && p.Collect == nil {
+			p.Compaction = w.healing()
 		}
-		if p.Merge != nil && !s.fits(l, p.Merge) {
-			p.Merge = smaller(l, s)
+		if p.Compaction != nil && !s.fits(l, p.Compaction) {
+			p.Compaction = smaller(l, s)
 		}
 	}
 	return p

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/testkit/script"
 )
 
@@ -33,26 +34,26 @@ func (s *store) apply(e *manifest.Edit) {
 	s.layout = l
 }
 
-func (s *store) add(drop []manifest.RunID, tier manifest.Tier, order uint64, m manifest.RunMeta) {
+func (s *store) add(drop []manifest.RunID, tier manifest.Tier, order uint64, m meta.Run) {
 	s.t.Helper()
 	s.next++
 	size := m.ValueBytes // tests keep the file size here until the file has a number
 	m.ValueBytes = 0
-	m.Files = []manifest.File{{Num: s.next, Size: size}}
-	s.apply(&manifest.Edit{DropRuns: drop, AddRuns: []manifest.Run{{ID: manifest.RunID(s.next), Tier: tier, Order: order, RunMeta: m}}})
+	m.Files = []meta.File{{Num: s.next, Size: size}}
+	s.apply(&manifest.Edit{DropRuns: drop, AddRuns: []manifest.Run{{ID: manifest.RunID(s.next), Tier: tier, Order: order, Run: m}}})
 	s.written += size
 }
 
-func (s *store) flush(m manifest.RunMeta) {
+func (s *store) flush(m meta.Run) {
 	s.t.Helper()
 	s.flushed += m.ValueBytes
 	s.add(nil, manifest.Upper, s.layout.NextOrder(), m)
 }
 
 // do carries out a merge of runs without common keys.
-func (s *store) do(m *Merge) {
+func (s *store) do(m *Compaction) {
 	s.t.Helper()
-	var sum manifest.RunMeta
+	var sum meta.Run
 	order, last := uint64(0), -1
 	for _, id := range m.Runs {
 		for i, r := range s.layout.Runs() {
@@ -80,14 +81,14 @@ func (s *store) settle(st State, o Options) (merges int) {
 	s.t.Helper()
 	for {
 		p := Decide(s.layout, st, o)
-		if p.Merge == nil {
+		if p.Compaction == nil {
 			return merges
 		}
 		merges++
 		if merges > 20 {
 			s.t.Fatalf("the policy does not come to rest:\n%s", s.layout)
 		}
-		s.do(p.Merge)
+		s.do(p.Compaction)
 	}
 }
 
@@ -104,10 +105,10 @@ func (p Plan) text(l *manifest.Layout) string {
 	if p.Flush {
 		b.WriteString("flush\n")
 	}
-	if p.Merge != nil {
-		fmt.Fprintf(&b, "merge %d into %v: %s", p.Merge.Runs, p.Merge.Into, p.Merge.Reason)
-		if len(p.Merge.Sort) > 0 {
-			fmt.Fprintf(&b, ", sort the values of %d for %d MB", p.Merge.Sort, p.Merge.Price>>20)
+	if p.Compaction != nil {
+		fmt.Fprintf(&b, "merge %d into %v: %s", p.Compaction.Runs, p.Compaction.Into, p.Compaction.Reason)
+		if len(p.Compaction.Cluster) > 0 {
+			fmt.Fprintf(&b, ", sort the values of %d for %d MB", p.Compaction.Cluster, p.Compaction.Price>>20)
 		}
 		b.WriteByte('\n')
 	}
@@ -147,13 +148,13 @@ func TestScripts(t *testing.T) {
 //	files: makes a new store of one run that refers to the segments of the input, each with a value in
 //	 each KB; moved=n puts what is live in it into segment n
 //	decide: prints the plan; dropped=run:mb,... says what of runs is of dropped keyspaces
-//	space: prints what Measure says; hidden=(run, mb) tells of a run, values= and older= of memtables; scatter: what Scatter tells
+//	space: prints what Measure says; hidden=(run, mb) tells of a run, values= and older= of memtables; scatter: what FindUnclustered tells
 //	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
 //	keep: prints KeepSegment
 func (s *store) command(t *testing.T, c *script.Case) string {
 	o := Options{UpperRuns: c.Int(t, "upper", 0), BaseShare: c.Int(t, "share", 0), GarbageShare: c.Int(t, "garbage", 0),
 		SegmentBytes: uint64(c.Int(t, "segment", 0)) << 20}
-	st := State{Sealed: c.Int(t, "sealed", 0), Merging: c.Has("merging"), Idle: c.Has("idle"), Collecting: c.Has("collecting"), Reclaim: c.Has("reclaim")}
+	st := State{Sealed: c.Int(t, "sealed", 0), Compacting: c.Has("merging"), Idle: c.Has("idle"), Collecting: c.Has("collecting"), Reclaim: c.Has("reclaim")}
 	st.Memtables = Replaced{Values: uint64(c.Int(t, "values", 0)) << 20, Older: uint64(c.Int(t, "older", 0)) << 20}
 	st.Hidden = make(map[manifest.RunID]uint64)
 	for _, a := range c.Args {
@@ -167,7 +168,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		st.Hidden[manifest.RunID(id)] = mb << 20
 	}
 	o.NoClustering = c.Has("noclustering")
-	st.Scattered = uint64(c.Int(t, "scattered", 0)) << 20
+	st.JumpedBytes = uint64(c.Int(t, "scattered", 0)) << 20
 	if n := c.Int(t, "damaged", 0); n != 0 {
 		st.Damaged = []entry.FileNum{entry.FileNum(n)}
 	}
@@ -193,7 +194,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 			if _, err := fmt.Sscanf(line, "%s %d entries=%d deletes=%d separated=%d", &tier, &mb, &entries, &deletes, &separated); err != nil && tier == "" {
 				t.Fatalf("%s: %q: %v", c.Pos, line, err)
 			}
-			m := manifest.RunMeta{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
+			m := meta.Run{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
 			tiers := map[string]manifest.Tier{"upper": manifest.Upper, "base": manifest.Base}
 			s.next = entry.FileNum(i)
 			s.add(nil, tiers[tier], uint64(len(lines)-i), m)
@@ -208,9 +209,9 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 	case "space":
 		m := Measure(s.layout, st, o)
 		return fmt.Sprintf("%d MB live, %d MB excess, budget %d MB, reducible %v\nhurry %.2f, brake %.2f\n",
-			m.Live>>20, m.Excess>>20, m.Budget>>20, m.Reducible, Hurry(m.Fill(0)), Brake(m.Fill(0)))
+			m.Live>>20, m.Excess>>20, m.Budget>>20, m.Reducible, CollectionPace(m.Fill(0)), Throttle(m.Fill(0)))
 	case "scatter":
-		u := Scatter(s.layout, st, o)
+		u := FindUnclustered(s.layout, st, o)
 		return fmt.Sprintf("unsorted %d, the next for %d MB, all for %d MB\n", u.Segments, u.Price>>20, u.Whole>>20)
 	case "decide":
 		return Decide(s.layout, st, o).text(s.layout)
@@ -218,7 +219,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		*s = *newStore(t)
 		most := 0
 		for range c.Int(t, "flushes", 0) {
-			s.flush(manifest.RunMeta{ValueBytes: uint64(c.Int(t, "mb", 45)) << 20, Entries: 1e6, SeparatedBytes: uint64(c.Int(t, "separated", 0)) << 20})
+			s.flush(meta.Run{ValueBytes: uint64(c.Int(t, "mb", 45)) << 20, Entries: 1e6, SeparatedBytes: uint64(c.Int(t, "separated", 0)) << 20})
 			s.settle(State{}, o)
 			most = max(most, len(s.layout.Runs()))
 		}
@@ -238,7 +239,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 func (s *store) files(t *testing.T, c *script.Case) {
 	*s = *newStore(t)
 	run := manifest.Run{ID: 1, Tier: manifest.Base, Order: 1}
-	run.Files = []manifest.File{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
+	run.Files = []meta.File{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
 	e := &manifest.Edit{}
 	for line := range strings.Lines(c.Input) {
 		var kind string
@@ -266,7 +267,7 @@ func (s *store) files(t *testing.T, c *script.Case) {
 			e.States = append(e.States, manifest.SegmentState{Num: num, Status: manifest.Relocated, Map: 100 + num, Target: target})
 		}
 		if n := records - died; !strings.Contains(line, "target") && n > 0 {
-			run.Refs = append(run.Refs, manifest.Ref{Segment: num, Records: n, Bytes: n * each})
+			run.Refs = append(run.Refs, meta.Ref{Segment: num, Records: n, Bytes: n * each})
 		}
 	}
 	e.AddRuns = []manifest.Run{run}
@@ -282,7 +283,7 @@ func TestRandomHistories(t *testing.T) {
 		o := Options{UpperRuns: 2 + rng.IntN(8), BaseShare: 20 + rng.IntN(200)}
 		for step := range 60 {
 			entries := 1 + rng.Uint64N(1e6)
-			s.flush(manifest.RunMeta{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
+			s.flush(meta.Run{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
 				Deletes: rng.Uint64N(entries + 1), SeparatedBytes: entries * rng.Uint64N(2000)})
 			s.settle(State{Idle: rng.IntN(8) == 0}, o)
 			if n := len(s.layout.Runs()); n > o.UpperRuns {
@@ -296,10 +297,10 @@ func TestRandomHistories(t *testing.T) {
 // and again: the base is not rewritten each time.
 func TestIdleWritesLittle(t *testing.T) {
 	s := newStore(t)
-	s.add(nil, manifest.Base, 1, manifest.RunMeta{ValueBytes: 10 << 30, Entries: 1e8})
+	s.add(nil, manifest.Base, 1, meta.Run{ValueBytes: 10 << 30, Entries: 1e8})
 	before := s.written
 	for range 200 {
-		s.flush(manifest.RunMeta{ValueBytes: 1 << 20, Entries: 1e4})
+		s.flush(meta.Run{ValueBytes: 1 << 20, Entries: 1e4})
 		s.settle(State{Idle: true}, Options{})
 	}
 	if ratio := float64(s.written-before) / float64(s.flushed); ratio > 8 {

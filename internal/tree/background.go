@@ -48,15 +48,15 @@ func (b *background) pass() {
 func (t *Tree) prepareBackground() {
 	pool := t.cfg.Jobs
 	t.work.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
-	t.work.merge = pool.Task(jobs.Merge, "merge", func(ctx context.Context) error { return t.runMerge(ctx, false) })
+	t.work.merge = pool.Task(jobs.Compaction, "merge", func(ctx context.Context) error { return t.runMerge(ctx, false) })
 	t.work.collect = pool.Task(jobs.Cleanup, "collect", t.runCollect)
 	t.work.voids = pool.Task(jobs.Brief, "voids", t.runVoids)
 	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
-	settle := pool.Task(jobs.Merge, "settle", t.runSettle)
+	settle := pool.Task(jobs.Compaction, "settle", t.runSettle)
 	t.full.poll = pool.Delayed(pool.Task(jobs.Flush, "space", t.runPoll), pollEvery)
 	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
-	t.work.expiry = pool.Alarm(pool.Task(jobs.Merge, "expire", t.runExpire))
+	t.work.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", t.runExpire))
 }
 
 // maxReplayed is how many journal segments an Open may leave in memory: a
@@ -126,10 +126,10 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 		state := t.state(v)
 		state.Idle = idle
 		plan := policy.Decide(v.layout, state, t.cfg.Policy)
-		if plan.Merge == nil {
+		if plan.Compaction == nil {
 			return nil
 		}
-		if err := t.merge(ctx, plan.Merge); err != nil {
+		if err := t.merge(ctx, plan.Compaction); err != nil {
 			t.ended(ctx, err, false)
 			return err
 		}
@@ -158,9 +158,6 @@ func (t *Tree) runSettle(ctx context.Context) error {
 			return err
 		}
 		again = again || t.cluster(ctx)
-	}
-	if c := t.tally.Load(); c != nil && t.views.current.Load().deletes() == 0 {
-		t.tally.CompareAndSwap(c, nil)
 	}
 	t.removeSpares(false)
 	return nil
@@ -257,7 +254,7 @@ func (t *Tree) Compact(ctx context.Context) error {
 		ids[i] = r.ID
 	}
 	defer t.work.collect.Kick()
-	return vfs.NoSpace(t.merge(ctx, &policy.Merge{Runs: ids, Reason: "asked for"}))
+	return vfs.NoSpace(t.merge(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}))
 }
 
 // await waits until the current View is as wanted, background work has failed,

@@ -52,9 +52,9 @@ func (t *Tree) cluster(ctx context.Context) (again bool) {
 	defer t.work.merging.Unlock()
 	v := t.views.current.Load()
 	state := t.state(v)
-	state.Idle, state.Scattered = true, t.scattered.Load()
-	plan := policy.Decide(v.layout, state, t.cfg.Policy).Merge
-	if plan == nil || len(plan.Sort) == 0 || t.failed() != nil || t.clusterFailed.Load() {
+	state.Idle, state.JumpedBytes = true, t.scattered.Load()
+	plan := policy.Decide(v.layout, state, t.cfg.Policy).Compaction
+	if plan == nil || len(plan.Cluster) == 0 || t.failed() != nil || t.clusterFailed.Load() {
 		return false
 	}
 	err := t.merge(ctx, plan)

@@ -194,7 +194,7 @@ func (t *Tree) pacer(o occasion) func(context.Context, int) error {
 		now := t.stats.journalBytes.Load()
 		quiet := now == written
 		written = now
-		leisure := 1 - policy.Hurry(t.space.fill())
+		leisure := 1 - policy.CollectionPace(t.space.fill())
 		if leisure == 0 {
 			return nil
 		}
@@ -279,7 +279,7 @@ func (t *Tree) wasteful() bool {
 	state := t.state(v)
 	state.Reclaim = true
 	plan := policy.Decide(v.layout, state, t.cfg.Policy)
-	return t.failed() == nil && (plan.Collect != nil || plan.Merge != nil)
+	return t.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
 // healAll merges runs until no handle leads through a remap, and reports whether
@@ -291,7 +291,7 @@ func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
 		v := t.views.current.Load()
 		state := t.state(v)
 		state.Reclaim, state.Collecting = true, true
-		plan := policy.Decide(v.layout, state, t.cfg.Policy).Merge
+		plan := policy.Decide(v.layout, state, t.cfg.Policy).Compaction
 		if plan == nil {
 			return did, nil
 		}

@@ -200,16 +200,16 @@ func (g *gauntlet) mergeSome() {
 		for _, r := range runs[first : first+1+g.rng.IntN(len(runs)-first)] {
 			ids = append(ids, r.ID)
 		}
-		plan := &policy.Merge{Runs: ids, Reason: "test"}
+		plan := &policy.Compaction{Runs: ids, Reason: "test"}
 		if g.rng.IntN(3) == 0 {
-			plan.Sort = g.someSegments()
+			plan.Cluster = g.someSegments()
 		}
 		err := g.tree.merge(context.Background(), plan)
-		if len(plan.Sort) > 0 && errors.Is(err, errWritersAreBack) {
+		if len(plan.Cluster) > 0 && errors.Is(err, errWritersAreBack) {
 			return
 		}
 		g.must(err)
-		if len(plan.Sort) > 0 {
+		if len(plan.Cluster) > 0 {
 			g.sorts++
 		}
 	})

@@ -279,7 +279,7 @@ func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layou
 	}
 	next.layout = layout
 	t.measureLocked(next)
-	next.unsorted = policy.Scatter(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
+	next.unsorted = policy.FindUnclustered(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
 	t.views.install(next)
 	t.wakeLocked()
 	return unwanted

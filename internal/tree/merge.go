@@ -17,7 +17,7 @@ import (
 // merge replaces runs that follow each other in age by one. Values stay where
 // they are: a merge moves keys and handles; only a clustering (cluster.go) moves
 // values too.
-func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
+func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 	hold, err := t.hold()
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 	defer t.reclaim() // what this replaces
 	view, release := hold.narrow(func(part *View) {
 		part.tables = nil
-		if len(plan.Sort) == 0 {
+		if len(plan.Cluster) == 0 {
 			part.segments = part.segments.without(part.unmoved())
 		}
 	})
@@ -61,9 +61,9 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Merge) (err error) {
 		Rules:   rules,
 		Heal:    view.healing(),
 	}
-	if len(plan.Sort) > 0 {
-		work.Kind, work.Segments = "clustering", len(plan.Sort)
-		t.sort(ctx, &input, plan.Sort, view)
+	if len(plan.Cluster) > 0 {
+		work.Kind, work.Segments = "clustering", len(plan.Cluster)
+		t.sort(ctx, &input, plan.Cluster, view)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {

@@ -46,7 +46,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
 	t.floors.init(layout)
-	view := &View{layout: layout, unsorted: policy.Scatter(layout, policy.State{}, cfg.Policy)}
+	view := &View{layout: layout, unsorted: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
 	defer func() {
 		if err != nil {
 			view.each(func(s *shared) { s.release() })

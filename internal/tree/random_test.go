@@ -288,7 +288,7 @@ func (w *wanderer) mergeSome() {
 		ids = append(ids, r.ID)
 	}
 	w.steps = append(w.steps, fmt.Sprint("merge ", ids))
-	w.must(w.tree.merge(context.Background(), &policy.Merge{Runs: ids, Reason: "test"}))
+	w.must(w.tree.merge(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}))
 }
 
 func (w *wanderer) releaseAll() {

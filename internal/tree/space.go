@@ -27,7 +27,7 @@ type space struct {
 
 // measure is what policy says of a View, and space.older by then.
 type measure struct {
-	policy.Space
+	policy.Garbage
 	older int64
 }
 
@@ -43,11 +43,13 @@ func (s *space) brake() float64 {
 	if m := s.measured.Load(); !m.Reducible {
 		return 0
 	}
-	return policy.Brake(s.fill())
+	return policy.Throttle(s.fill())
 }
 
 // calm reports whether garbage is well below what writers are slowed for.
-func (s *space) calm() bool { return policy.Hurry(s.fill()) == 0 || !s.measured.Load().Reducible }
+func (s *space) calm() bool {
+	return policy.CollectionPace(s.fill()) == 0 || !s.measured.Load().Reducible
+}
 
 // measureLocked brings space up to date with a View that is about to be installed.
 func (t *Tree) measureLocked(v *View) {
@@ -60,7 +62,7 @@ func (t *Tree) state(v *View) policy.State {
 	t.mu.Lock()
 	s := t.stateLocked(v)
 	t.mu.Unlock()
-	s.Room, s.Dropped, s.Now = t.room(), t.dropped(), t.unixMilli()
+	s.DiskSpace, s.Dropped, s.Now = t.room(), t.dropped(), t.unixMilli()
 	return s
 }
 

@@ -220,7 +220,7 @@ func TestGarbageSlowsOnce(t *testing.T) {
 	})
 	defer s.close()
 	at := func(excess uint64, writer bool) {
-		space := policy.Space{Live: 200 << 20, Excess: excess << 20, Budget: 100 << 20, Reducible: true}
+		space := policy.Garbage{Live: 200 << 20, Excess: excess << 20, Budget: 100 << 20, Reducible: true}
 		s.tree.space.measured.Store(&measure{space, s.tree.space.older.Load()})
 		s.tree.slowed.tell(s.tree, writer)
 	}

@@ -86,13 +86,12 @@ type Tree struct {
 	full    full
 	coder   codec.Coder // of compressed values
 
-	published     atomic.Uint64         // newest visible version
-	tally         atomic.Pointer[tally] // of what deletes in no order leave; nil = none; see tally.go
-	floors        floors                // history below them may be gone
-	drops         atomic.Uint64         // of keyspaces, since Open
-	numbers       atomic.Uint64         // last file number given out
-	clusterFailed atomic.Bool           // by a disk that is full, or alike: there is no other one
-	scattered     atomic.Uint64         // bytes of unsorted values that iterators jumped to; clustering takes its price off
+	published     atomic.Uint64 // newest visible version
+	floors        floors        // history below them may be gone
+	drops         atomic.Uint64 // of keyspaces, since Open
+	numbers       atomic.Uint64 // last file number given out
+	clusterFailed atomic.Bool   // by a disk that is full, or alike: there is no other one
+	scattered     atomic.Uint64 // bytes of unsorted values that iterators jumped to; clustering takes its price off
 	closed        atomic.Bool
 	spilling      sync.RWMutex    // held for reading while a transaction writes or removes files
 	closing       context.Context // ends when Close begins

@@ -28,7 +28,7 @@ type View struct {
 	runs     []*sortedRun // those of layout
 	segments segmentIndex // those of layout, and of the tables' journal
 	layout   *manifest.Layout
-	unsorted policy.Unsorted
+	unsorted policy.Unclustered
 }
 
 // table is a memtable and the journal segments that hold the same records.
@@ -166,17 +166,6 @@ func (v *View) entries(lo, hi []byte) (n int) {
 	for _, r := range v.runs {
 		in, _, _ := r.Size(lo, hi)
 		n += int(in)
-	}
-	return n
-}
-
-// deletes is how many entries delete a key.
-func (v *View) deletes() (n int64) {
-	for _, m := range v.tables {
-		n += m.deletes.added.Load()
-	}
-	for _, r := range v.runs {
-		n += int64(r.Meta().Deletes)
 	}
 	return n
 }

@@ -28,9 +28,9 @@ import (
 //
 // Invariant: once a commit has returned, fewer than voidStep deletes of a memtable
 // are published and not searched, but for those that others commit meanwhile, and
-// for deletes of an order in which the last search has found little; those a tally
-// counts, if they are many. It bounds what a seek walks. As the task that searches may
-// be late, a committer who comes upon more does its work (CatchUp).
+// for deletes of an order in which the last search has found little. It bounds what a
+// seek walks after deletes in the order of keys. As the task that searches may be late,
+// a committer who comes upon more does its work (CatchUp).
 
 // leastVoid is how many keys in a row must have been deleted for a void: so many
 // are skipped faster by a search than one by one.
@@ -64,11 +64,6 @@ type deletes struct {
 	searched int64                 // of added
 	upTo     entry.Version         // the last search has met all up to this
 	voids    []tombstone.Tombstone // as of then, apart from each other and in order
-
-	// Keys of deletes that are in no void, and that no tally counts, and how many
-	// deletes they stand for.
-	scattered [][]byte
-	missed    int64
 }
 
 // noted are the voids that a search has left, and those of the search before it:
@@ -118,9 +113,7 @@ func (t *Tree) due(m *table) bool {
 // CatchUp is called by a committer whose commit is published, with no lock held: it
 // searches for voids if the task that does so is late.
 func (t *Tree) CatchUp() {
-	late := func() bool {
-		return t.tally.Load().late() || slices.ContainsFunc(t.views.current.Load().tables, t.late)
-	}
+	late := func() bool { return slices.ContainsFunc(t.views.current.Load().tables, t.late) }
 	if late() {
 		t.searchIf(late)
 	}
@@ -139,73 +132,29 @@ func (t *Tree) searchIf(needed func() bool) {
 	if !needed() {
 		return
 	}
-	tally := t.tally.Load()
-	picks := tally.picks()
-	if len(picks) == 0 && !needed() {
-		return // there is no credit
-	}
 	visible := t.Visible() // before the View is taken, which has all up to it then
 	hold, err := t.hold()
 	if err != nil {
 		return // closed
 	}
 	defer hold.Release()
-	t.searchView(tally, hold.view, visible, picks)
-}
-
-// searchView searches the memtables of a View, and stretches, up to a version that is
-// published before it was taken.
-func (t *Tree) searchView(tally *tally, v *View, visible entry.Version, picks []pick) {
-	newest := v.active()
-	if newest.Empty() {
-		// Who has set nothing has no voids: a transaction that commits without the
-		// journal comes below an empty memtable, but is newer.
-		if newest = nil; len(v.tables) > 1 {
-			newest = v.tables[1]
-		}
-	}
-	var found []tombstone.Tombstone
-	if newest == nil {
-		tally.later(picks)
-	} else {
-		found = tally.search(v, newest, min(visible, newest.MaxVersion()), picks, t.leastVoid())
-	}
-	for i, m := range v.tables {
-		below := &View{id: v.id, tables: v.tables[i+1:], runs: v.runs}
+	for i, m := range hold.view.tables {
+		below := &View{id: hold.view.id, tables: hold.view.tables[i+1:], runs: hold.view.runs}
 		// What is newer is in newer memtables, of which m's voids say nothing.
-		upTo := min(visible, m.MaxVersion())
-		if m != newest {
-			t.search(m, below, upTo, nil)
-			continue
-		}
-		t.search(m, below, upTo, found)
-		if d := &m.deletes; d.missed >= t.voidStep() && !tally.few(d.missed) {
-			t.count(v, d.scattered)
-			d.scattered, d.missed = nil, 0
-		}
+		t.search(m, below, min(visible, m.MaxVersion()))
 	}
-	if len(found) > 0 && !t.has(newest) {
-		tally.again(v, picks) // its run was made without what was found
-	}
-}
-
-// has reports whether m is in the current View: if not, its voids have gone to its run.
-func (t *Tree) has(m *table) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Contains(t.views.current.Load().tables, m)
 }
 
 // search looks for voids that the deletes make that came to m since the last search,
 // of which all up to a version is published, and nothing newer is in newer memtables
-// up to it. It adds them to those that were found otherwise, as of that version.
+// up to it.
 //
 // All that is found is said to be so as of that version: then few entries of the
 // memtable are newer, among which one who skips has to look.
-func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombstone.Tombstone) {
+func (t *Tree) search(m *table, below *View, upTo entry.Version) {
 	d, entries := &m.deletes, m.Len()
 	defer d.walked.Store(int64(entries))
-	if len(found) == 0 && (d.upTo >= upTo || d.added.Load()-d.searched < int64(t.leastVoid()) && len(d.voids) == 0) {
+	if d.upTo >= upTo || d.added.Load()-d.searched < int64(t.leastVoid()) && len(d.voids) == 0 {
 		return
 	}
 	many := func(lo, hi []byte, least int) bool { return m.Between(lo, hi) > least || below.entries(lo, hi) > least }
@@ -227,22 +176,11 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version, found []tombsto
 	d.cut(alive, func(lo, hi []byte) bool { return many(lo, hi, t.leastVoid()) })
 	if fresh > 0 {
 		slices.SortFunc(seeds, bytes.Compare)
-		hidden, few := int64(0), len(seeds) == 0
-		seeds = t.tally.Load().uncounted(seeds)
-		if len(seeds) > 0 || few {
-			hidden = t.searchAround(m, below, upTo, seeds)
-		}
-		if 4*hidden >= fresh {
+		if 4*t.searchAround(m, below, upTo, seeds) >= fresh {
 			d.misses.Store(0)
 		} else if fresh >= t.voidStep() {
 			d.misses.Store(min(d.misses.Load()+1, maxMisses))
 		}
-	}
-	for _, f := range found {
-		d.join(f)
-	}
-	if fresh > 0 {
-		d.scatter(m, upTo, seeds, int64(t.seedEvery()), t.tally.Load())
 	}
 	for least := t.leastVoid(); len(d.voids) > mostVoids; least *= 2 {
 		d.voids = slices.DeleteFunc(d.voids, func(v tombstone.Tombstone) bool { return !many(v.Lo, v.Hi, least) })
@@ -272,33 +210,6 @@ func (t *Tree) searchAround(m *table, below *View, upTo entry.Version, seeds [][
 		d.join(f)
 	}
 	return v.hidden
-}
-
-// scatter notes keys of deletes that came since the last search, up to a version,
-// around which nothing was found: some that stand for so many each, and the first and
-// the last.
-func (d *deletes) scatter(m *table, upTo entry.Version, some [][]byte, each int64, c *tally) {
-	some = slices.DeleteFunc(some, d.void)
-	if len(some) == 0 {
-		return
-	}
-	d.missed += each * int64(len(some))
-	first, last := some[0], some[len(some)-1]
-	m.Arrivals(d.upTo, upTo, func(key []byte, kind entry.Kind) {
-		switch {
-		case kind != entry.Delete:
-		case bytes.Compare(key, first) < 0:
-			first = key
-		case bytes.Compare(key, last) > 0:
-			last = key
-		}
-	})
-	d.scattered = append(d.scattered, some...)
-	for _, key := range [][]byte{first, last} {
-		if !d.void(key) && !c.counts(key) {
-			d.scattered = append(d.scattered, key)
-		}
-	}
 }
 
 // void reports whether a key is in a void.

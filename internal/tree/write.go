@@ -74,7 +74,6 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 // add decodes records and adds them to a memtable.
 func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 	var e entry.Entry
-	tally := t.tally.Load()
 	bytes, expires, deletes := int64(0), uint64(0), int64(0)
 	for offset := uint64(at.Offset); len(payload) > 0; {
 		r, err := entry.DecodeRecord(payload)
@@ -85,9 +84,6 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 			if err := to.DeleteRange(r.Key, r.Value, r.Version); err != nil {
 				return err
 			}
-			if tally != nil {
-				tally.deleteRange(r.Key, r.Value)
-			}
 			bytes += int64(len(r.Key) + len(r.Value))
 			payload = payload[r.Size:]
 			offset += uint64(r.Size)
@@ -97,9 +93,7 @@ func (t *Tree) add(to *table, payload []byte, at journal.Position) error {
 			return fmt.Errorf("segment %d at %d: %w: record of kind %d", at.Segment, offset, errs.ErrFormat, r.Kind)
 		}
 		if r.Kind == entry.Delete {
-			if deletes++; tally != nil {
-				tally.delete(r.Key)
-			}
+			deletes++
 		}
 		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 		// A shorter record would share its granule with others, and could not be
@@ -158,10 +152,6 @@ func (t *Tree) follow(num entry.FileNum) error {
 // Publish makes everything up to v visible.
 func (t *Tree) Publish(v entry.Version) {
 	t.published.Store(uint64(v))
-	if c := t.tally.Load(); c != nil {
-		c.published()
-		t.searches = t.searches || c.late()
-	}
 	if t.searches {
 		t.searches = false
 		t.work.voids.Kick()

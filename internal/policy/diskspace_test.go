@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // What doesn't fit is not planned, but what fits instead; with no Room named,
@@ -14,8 +15,8 @@ func TestPlansFitTheRoom(t *testing.T) {
 	l := manifest.NewLayout()
 	e := &manifest.Edit{NextFile: 100, LastVersion: 1000}
 	for i := range 8 { // seven upper runs of 1 MB over a base of 20
-		r := manifest.Run{ID: manifest.RunID(10 + i), Order: uint64(i + 1), RunMeta: manifest.RunMeta{
-			Files: []manifest.File{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
+		r := manifest.Run{ID: manifest.RunID(10 + i), Order: uint64(i + 1), Run: meta.Run{
+			Files: []meta.File{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
 		if i == 0 {
 			r.Tier, r.Files[0].Size, r.Entries = manifest.Base, 20<<20, 20000
 		}
@@ -30,7 +31,7 @@ func TestPlansFitTheRoom(t *testing.T) {
 		}
 		e.AddSegments, e.Dead = append(e.AddSegments, s), append(e.Dead, dead)
 		left := n - uint64(len(dead.Granules))
-		e.AddRuns[0].Refs = append(e.AddRuns[0].Refs, manifest.Ref{Segment: s.Num, Records: left, Bytes: s.Bytes - dead.Bytes})
+		e.AddRuns[0].Refs = append(e.AddRuns[0].Refs, meta.Ref{Segment: s.Num, Records: left, Bytes: s.Bytes - dead.Bytes})
 	}
 	l, err := l.Apply(e)
 	if err != nil {
@@ -48,17 +49,17 @@ func TestPlansFitTheRoom(t *testing.T) {
 		{3<<20 + 100, State{}, 3, 1},
 		{1 << 10, State{}, 0, 0},
 	} {
-		c.state.Room = c.room
+		c.state.DiskSpace = c.room
 		p := Decide(l, c.state, Options{})
 		merged, victims := 0, 0
-		if p.Merge != nil {
-			merged = len(p.Merge.Runs)
+		if p.Compaction != nil {
+			merged = len(p.Compaction.Runs)
 		}
 		if p.Collect != nil {
 			victims = len(p.Collect.Victims)
 		}
-		if c.room > 0 && p.Merge != nil && p.Merge.Writes(l) > uint64(c.room) {
-			t.Errorf("room for %d, the merge writes %d", c.room, p.Merge.Writes(l))
+		if c.room > 0 && p.Compaction != nil && p.Compaction.Writes(l) > uint64(c.room) {
+			t.Errorf("room for %d, the merge writes %d", c.room, p.Compaction.Writes(l))
 		}
 		if merged != c.merged || victims != c.victims {
 			t.Errorf("room for %d, idle %v: %d runs are merged, %d segments collected; want %d and %d", c.room, c.state.Idle, merged, victims, c.merged, c.victims)

@@ -1,13 +1,15 @@
-package brock
+package storetest
 
 import (
 	"testing"
+
+	"github.com/brockdb/brock"
 )
 
 // G1a, G1b and G1c: what is not committed, not final, or committed later is
 // never seen, whatever the isolation.
 func TestReadsSeeOneCommittedVersion(t *testing.T) {
-	db := openTest(t, Options{})
+	db := openTest(t, brock.Options{})
 	set(t, db, "1=10", "2=20")
 	writer, reader := db.NewTransaction(true), db.NewTransaction(true)
 	defer writer.Discard()
@@ -23,7 +25,7 @@ func TestReadsSeeOneCommittedVersion(t *testing.T) {
 	aborted := db.NewTransaction(true)
 	must(t, put(aborted, "2=99"))
 	aborted.Discard()
-	must(t, db.View(func(txn *Txn) error {
+	must(t, db.View(func(txn *brock.Txn) error {
 		wantEqual(t, "after both", show(txn.All()), "1=11 2=20")
 		return nil
 	}))
@@ -31,17 +33,17 @@ func TestReadsSeeOneCommittedVersion(t *testing.T) {
 
 // A conflicting transaction writes nothing at all.
 func TestConflictWritesNothing(t *testing.T) {
-	db := openTest(t, Options{})
+	db := openTest(t, brock.Options{})
 	set(t, db, "a=1")
 	txn := db.NewTransaction(true)
 	get(txn, "a")
 	must(t, put(txn, "b=1", "c=1"))
 	set(t, db, "a=2")
 	before := db.Version()
-	wantErr(t, "Commit", txn.Commit(), ErrConflict)
+	wantErr(t, "Commit", txn.Commit(), brock.ErrConflict)
 	wantEqual(t, "version", db.Version(), before)
 	wantEqual(t, "conflicts", db.Metrics().Conflicts, 1)
-	must(t, db.View(func(txn *Txn) error {
+	must(t, db.View(func(txn *brock.Txn) error {
 		wantEqual(t, "store", show(txn.All()), "a=2")
 		return nil
 	}))
@@ -49,8 +51,8 @@ func TestConflictWritesNothing(t *testing.T) {
 
 // Only what an iterator really covered counts as read.
 func TestScansConflictByWhatTheyCovered(t *testing.T) {
-	move := func(o IteratorOptions, moves ...string) func(txn *Txn) {
-		return func(txn *Txn) {
+	move := func(o brock.IteratorOptions, moves ...string) func(txn *brock.Txn) {
+		return func(txn *brock.Txn) {
 			it := txn.NewIterator(o)
 			defer it.Close()
 			for _, m := range moves {
@@ -67,9 +69,9 @@ func TestScansConflictByWhatTheyCovered(t *testing.T) {
 			}
 		}
 	}
-	forward, reverse := IteratorOptions{}, IteratorOptions{Reverse: true}
+	forward, reverse := brock.IteratorOptions{}, brock.IteratorOptions{Reverse: true}
 	for name, tc := range map[string]struct {
-		read           func(txn *Txn)
+		read           func(txn *brock.Txn)
 		free, conflict []string
 	}{
 		"made only":            {move(forward), []string{"a", "d", "z"}, nil},
@@ -87,22 +89,22 @@ func TestScansConflictByWhatTheyCovered(t *testing.T) {
 		"reverse seek":         {move(reverse, "e"), []string{"c", "ee"}, []string{"d", "dd", "e"}},
 		"reverse to the start": {move(reverse, "b", "next"), []string{"bb"}, []string{"a", "b"}},
 		"reverse and back":     {move(reverse, "d", "prev"), []string{"c", "ff"}, []string{"d", "e", "f"}},
-		"bounds":               {move(IteratorOptions{Lower: b("c"), Upper: b("e")}, "rewind", "next"), []string{"b", "e", "f"}, []string{"c", "d", "dd"}},
-		"bounds, nothing in":   {move(IteratorOptions{Lower: b("cc"), Upper: b("ce")}, "rewind"), []string{"c", "d", "ce"}, []string{"cc", "cd"}},
-		"prefix":               {move(IteratorOptions{Prefix: b("d")}, "rewind", "next"), []string{"c", "e"}, []string{"d", "dd", "dzz"}},
-		"reverse prefix":       {move(IteratorOptions{Prefix: b("d"), Reverse: true}, "rewind"), []string{"c", "e"}, []string{"d", "dd", "dzz"}},
-		"limit":                {move(IteratorOptions{Limit: 1}, "rewind", "next", "next"), []string{"bb", "d"}, []string{"a", "b"}},
-		"prefetch":             {move(IteratorOptions{Prefetch: 8}, "rewind"), []string{"bb", "d"}, []string{"a", "b"}},
-		"filter": {move(IteratorOptions{Filter: func(key []byte, _ byte) bool { return key[0] == 'd' }}, "rewind"),
+		"bounds":               {move(brock.IteratorOptions{Lower: b("c"), Upper: b("e")}, "rewind", "next"), []string{"b", "e", "f"}, []string{"c", "d", "dd"}},
+		"bounds, nothing in":   {move(brock.IteratorOptions{Lower: b("cc"), Upper: b("ce")}, "rewind"), []string{"c", "d", "ce"}, []string{"cc", "cd"}},
+		"prefix":               {move(brock.IteratorOptions{Prefix: b("d")}, "rewind", "next"), []string{"c", "e"}, []string{"d", "dd", "dzz"}},
+		"reverse prefix":       {move(brock.IteratorOptions{Prefix: b("d"), Reverse: true}, "rewind"), []string{"c", "e"}, []string{"d", "dd", "dzz"}},
+		"limit":                {move(brock.IteratorOptions{Limit: 1}, "rewind", "next", "next"), []string{"bb", "d"}, []string{"a", "b"}},
+		"prefetch":             {move(brock.IteratorOptions{Prefetch: 8}, "rewind"), []string{"bb", "d"}, []string{"a", "b"}},
+		"filter": {move(brock.IteratorOptions{Filter: func(key []byte, _ byte) bool { return key[0] == 'd' }}, "rewind"),
 			[]string{"dd", "f"}, []string{"a", "b", "c", "d"}},
-		"own writes between": {func(txn *Txn) {
+		"own writes between": {func(txn *brock.Txn) {
 			txn.Set(b("c"), b("mine"))
 			move(forward, "b", "next")(txn)
 		}, []string{"cc", "d"}, []string{"b", "bb", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, key := range append(append([]string{}, tc.free...), tc.conflict...) {
-				db := openTest(t, Options{})
+				db := openTest(t, brock.Options{})
 				set(t, db, "b=1", "d=1", "f=1")
 				txn := db.NewTransaction(true)
 				defer txn.Discard()
@@ -111,7 +113,7 @@ func TestScansConflictByWhatTheyCovered(t *testing.T) {
 				set(t, db, key+"=2")
 				var want error
 				if i >= len(tc.free) {
-					want = ErrConflict
+					want = brock.ErrConflict
 				}
 				if err := txn.Commit(); err != want {
 					t.Errorf("write of %q meanwhile: commit gives %v, want %v", key, err, want)
@@ -123,15 +125,15 @@ func TestScansConflictByWhatTheyCovered(t *testing.T) {
 
 // An iterator that is still open at Commit has read what it covered.
 func TestOpenIteratorCountsAtCommit(t *testing.T) {
-	db := openTest(t, Options{})
+	db := openTest(t, brock.Options{})
 	set(t, db, "b=1")
 	txn := db.NewTransaction(true)
-	it := txn.NewIterator(IteratorOptions{})
+	it := txn.NewIterator(brock.IteratorOptions{})
 	it.Rewind()
 	must(t, put(txn, "x=1"))
 	set(t, db, "a=1")
-	wantErr(t, "Commit", txn.Commit(), ErrConflict)
+	wantErr(t, "Commit", txn.Commit(), brock.ErrConflict)
 	it.Next()
 	wantEqual(t, "valid after", it.Valid(), false)
-	wantErr(t, "Err after", it.Err(), ErrTxnDone)
+	wantErr(t, "Err after", it.Err(), brock.ErrTxnDone)
 }

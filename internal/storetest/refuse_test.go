@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
@@ -23,7 +24,7 @@ const dir = "/store"
 func stored(t *testing.T) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
-	db, err := Open(Options{Dir: dir, FS: mem})
+	db, err := brock.Open(brock.Options{Dir: dir, FS: mem})
 	must(t, err)
 	set(t, db, "a=1", "b=2")
 	must(t, db.Close())
@@ -93,7 +94,7 @@ func TestOpenRefuses(t *testing.T) {
 	flip := func(at int) func([]byte) { return func(p []byte) { p[at] ^= 0x40 } }
 	for name, c := range map[string]struct {
 		prepare  func(t *testing.T) vfs.FS
-		options  Options
+		options  brock.Options
 		want     error // of both modes
 		readOnly error // unless that is another one
 		text     string
@@ -105,7 +106,7 @@ func TestOpenRefuses(t *testing.T) {
 				writeFile(t, mem, dir+"/LOCK", "someone else's")
 				return mem
 			},
-			want: ErrForeign, readOnly: ErrForeign, text: "holds CURRENT",
+			want: brock.ErrForeign, readOnly: brock.ErrForeign, text: "holds CURRENT",
 		},
 		"another program's SUPER": {
 			prepare: func(t *testing.T) vfs.FS {
@@ -113,11 +114,11 @@ func TestOpenRefuses(t *testing.T) {
 				writeFile(t, mem, superName, "superb")
 				return mem
 			},
-			want: ErrForeign, text: "SUPER in /store is another program's",
+			want: brock.ErrForeign, text: "SUPER in /store is another program's",
 		},
 		"a later format": {
 			prepare: func(t *testing.T) vfs.FS { mem := stored(t); writeFormat(t, mem, 7, 3); return mem },
-			want:    ErrFormat, text: "the store has format 7.3, this release reads 1.x",
+			want:    brock.ErrFormat, text: "the store has format 7.3, this release reads 1.x",
 		},
 		"both slots of SUPER damaged": {
 			prepare: func(t *testing.T) vfs.FS {
@@ -125,44 +126,44 @@ func TestOpenRefuses(t *testing.T) {
 				edit(t, mem, superName, func(p []byte) { p[70] ^= 1; p[4096+70] ^= 1 })
 				return mem
 			},
-			want: ErrCorrupt, text: "SUPER at 0: neither slot",
+			want: brock.ErrCorrupt, text: "SUPER at 0: neither slot",
 		},
 		"a damaged manifest": {
 			prepare: func(t *testing.T) vfs.FS { mem := stored(t); edit(t, mem, manifestName(t, mem), flip(70)); return mem },
-			want:    ErrCorrupt, text: "MANIFEST-000001 at ",
+			want:    brock.ErrCorrupt, text: "MANIFEST-000001 at ",
 		},
 		"no manifest": {
 			prepare: func(t *testing.T) vfs.FS { mem := stored(t); must(t, mem.Remove(manifestName(t, mem))); return mem },
-			want:    ErrCorrupt, text: "MANIFEST-000001: SUPER names this manifest, and it is not there",
+			want:    brock.ErrCorrupt, text: "MANIFEST-000001: SUPER names this manifest, and it is not there",
 		},
 		"a lost SUPER": {
 			prepare: func(t *testing.T) vfs.FS { mem := stored(t); must(t, mem.Remove(superName)); return mem },
-			want:    ErrCorrupt, text: "there is no SUPER",
+			want:    brock.ErrCorrupt, text: "there is no SUPER",
 		},
 		"no directory": {
 			prepare: func(t *testing.T) vfs.FS { return vfs.NewMem() },
-			options: Options{MustExist: true}, want: ErrNotExist, text: "/store",
+			options: brock.Options{MustExist: true}, want: brock.ErrNotExist, text: "/store",
 		},
 		"an empty directory": {
 			prepare: func(t *testing.T) vfs.FS { mem := vfs.NewMem(); must(t, mem.MkdirAll(dir)); return mem },
-			options: Options{MustExist: true}, want: ErrNotExist, text: "no SUPER in /store",
+			options: brock.Options{MustExist: true}, want: brock.ErrNotExist, text: "no SUPER in /store",
 		},
 		"a store where none may be": {
 			prepare: func(t *testing.T) vfs.FS { return stored(t) },
-			options: Options{MustBeNew: true}, want: ErrExist, readOnly: ErrInvalid,
+			options: brock.Options{MustBeNew: true}, want: brock.ErrExist, readOnly: brock.ErrInvalid,
 		},
 	} {
-		for _, mode := range []OpenMode{ReadWrite, ReadOnly} {
+		for _, mode := range []brock.OpenMode{brock.ReadWrite, brock.ReadOnly} {
 			t.Run(fmt.Sprintf("%s, mode %d", name, mode), func(t *testing.T) {
 				fsys := c.prepare(t)
 				before := content(t, fsys)
 				o := c.options
 				o.Dir, o.FS, o.Mode = dir, fsys, mode
 				want := c.want
-				if mode == ReadOnly && c.readOnly != nil {
+				if mode == brock.ReadOnly && c.readOnly != nil {
 					want = c.readOnly
 				}
-				db, err := Open(o)
+				db, err := brock.Open(o)
 				if err == nil {
 					db.Close()
 				}
@@ -170,8 +171,8 @@ func TestOpenRefuses(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), c.text) && want == c.want {
 					t.Errorf("error %q lacks %q", err, c.text)
 				}
-				var damage *CorruptionError
-				if errors.Is(err, ErrCorrupt) && !(errors.As(err, &damage) && damage.File != "") {
+				var damage *brock.CorruptionError
+				if errors.Is(err, brock.ErrCorrupt) && !(errors.As(err, &damage) && damage.File != "") {
 					t.Errorf("%v names no file", err)
 				}
 				if after := withoutLock(content(t, fsys)); after != withoutLock(before) {
@@ -210,11 +211,11 @@ func TestLocks(t *testing.T) {
 			if fsys == vfs.OS() {
 				at = filepath.Join(t.TempDir(), "store")
 			}
-			writer, err := Open(Options{Dir: at, FS: fsys})
+			writer, err := brock.Open(brock.Options{Dir: at, FS: fsys})
 			must(t, err)
-			for _, mode := range []OpenMode{ReadWrite, ReadOnly} {
-				_, err := Open(Options{Dir: at, FS: fsys, Mode: mode})
-				wantErr(t, "beside a writer", err, ErrLocked)
+			for _, mode := range []brock.OpenMode{brock.ReadWrite, brock.ReadOnly} {
+				_, err := brock.Open(brock.Options{Dir: at, FS: fsys, Mode: mode})
+				wantErr(t, "beside a writer", err, brock.ErrLocked)
 				var locked *vfs.LockedError
 				if !errors.As(err, &locked) || !strings.Contains(err.Error(), "in use by ") || !strings.Contains(err.Error(), at) {
 					t.Errorf("mode %d: error %q says not what is in use by whom", mode, err)
@@ -223,21 +224,21 @@ func TestLocks(t *testing.T) {
 			set(t, writer, "a=1")
 			must(t, writer.Close())
 
-			var readers []*DB
+			var readers []*brock.DB
 			for range 2 {
-				db, err := Open(Options{Dir: at, FS: fsys, Mode: ReadOnly})
+				db, err := brock.Open(brock.Options{Dir: at, FS: fsys, Mode: brock.ReadOnly})
 				must(t, err)
 				readers = append(readers, db)
 			}
-			_, err = Open(Options{Dir: at, FS: fsys})
-			wantErr(t, "beside readers", err, ErrLocked)
+			_, err = brock.Open(brock.Options{Dir: at, FS: fsys})
+			wantErr(t, "beside readers", err, brock.ErrLocked)
 			for _, db := range readers {
 				v, err := db.Get(b("a"))
 				wantEqual(t, "read", string(v), "1")
 				must(t, err)
 				must(t, db.Close())
 			}
-			writer, err = Open(Options{Dir: at, FS: fsys})
+			writer, err = brock.Open(brock.Options{Dir: at, FS: fsys})
 			must(t, err)
 			must(t, writer.Close())
 		})
@@ -248,7 +249,7 @@ func TestLocks(t *testing.T) {
 func TestReadOnlyDirectory(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		mem := vfs.NewMem()
-		db, err := Open(Options{Dir: dir, FS: mem})
+		db, err := brock.Open(brock.Options{Dir: dir, FS: mem})
 		must(t, err)
 		set(t, db, "a=1", "b="+strings.Repeat("v", 2000))
 		at := mem
@@ -262,13 +263,13 @@ func TestReadOnlyDirectory(t *testing.T) {
 		protected := faultfs.New(at, faultfs.Options{})
 		protected.Inject(faultfs.Fault{Kinds: writes, Times: faultfs.Always, Err: fs.ErrPermission})
 
-		_, err = Open(Options{Dir: dir, FS: protected})
+		_, err = brock.Open(brock.Options{Dir: dir, FS: protected})
 		wantErr(t, "to write", err, fs.ErrPermission)
 
 		before := content(t, at)
-		reader, err := Open(Options{Dir: dir, FS: protected, Mode: ReadOnly})
+		reader, err := brock.Open(brock.Options{Dir: dir, FS: protected, Mode: brock.ReadOnly})
 		must(t, err)
-		must(t, reader.View(func(txn *Txn) error {
+		must(t, reader.View(func(txn *brock.Txn) error {
 			wantEqual(t, "a", get(txn, "a"), "1")
 			wantEqual(t, "b", len(get(txn, "b")), 2000)
 			return nil
@@ -285,26 +286,26 @@ func TestFailedSyncStopsWrites(t *testing.T) {
 	for _, fault := range []error{faultfs.ErrIO, faultfs.ErrNoSpace} {
 		mem := vfs.NewMem()
 		faulty := faultfs.New(mem, faultfs.Options{})
-		db, err := Open(Options{Dir: dir, FS: faulty})
+		db, err := brock.Open(brock.Options{Dir: dir, FS: faulty})
 		must(t, err)
 		set(t, db, "a=1")
 		faulty.Inject(faultfs.Fault{Kinds: faultfs.Sync | faultfs.SyncData, Path: ".log", Err: fault})
 		for i := range 3 {
 			err := db.Set(b("a"), b("2"))
-			wantErr(t, fmt.Sprintf("commit %d", i), err, ErrStopped)
+			wantErr(t, fmt.Sprintf("commit %d", i), err, brock.ErrStopped)
 			wantErr(t, fmt.Sprintf("commit %d", i), err, fault)
-			if errors.Is(fault, ErrNoSpace) {
-				wantErr(t, fmt.Sprintf("commit %d", i), err, ErrNoSpace)
+			if errors.Is(fault, brock.ErrNoSpace) {
+				wantErr(t, fmt.Sprintf("commit %d", i), err, brock.ErrNoSpace)
 			}
 			if !strings.Contains(fmt.Sprint(err), "writes are stopped") {
 				t.Errorf("error %q does not say that writes are stopped", err)
 			}
 		}
-		must(t, db.View(func(txn *Txn) error { wantEqual(t, "a", get(txn, "a"), "1"); return nil }))
-		wantErr(t, "Sync", db.Sync(t.Context()), ErrStopped)
-		wantErr(t, "Close", db.Close(), ErrStopped)
+		must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "a", get(txn, "a"), "1"); return nil }))
+		wantErr(t, "Sync", db.Sync(t.Context()), brock.ErrStopped)
+		wantErr(t, "Close", db.Close(), brock.ErrStopped)
 
-		db, err = Open(Options{Dir: dir, FS: mem.CrashClone(vfs.CrashOptions{})})
+		db, err = brock.Open(brock.Options{Dir: dir, FS: mem.CrashClone(vfs.CrashOptions{})})
 		must(t, err)
 		v, err := db.Get(b("a"))
 		must(t, err)
@@ -320,9 +321,9 @@ func TestFailedSyncStopsWrites(t *testing.T) {
 func TestFailedFlushStopsWrites(t *testing.T) {
 	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	failed := make(chan error, 1)
-	db, err := Open(Options{
-		Dir: dir, FS: faulty, Durability: Buffered, Tuning: Tuning{MemtableSize: 64 << 10},
-		Events: Events{BackgroundError: func(err error) { failed <- err }},
+	db, err := brock.Open(brock.Options{
+		Dir: dir, FS: faulty, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 64 << 10},
+		Events: brock.Events{BackgroundError: func(err error) { failed <- err }},
 	})
 	must(t, err)
 	defer db.Close()
@@ -330,9 +331,9 @@ func TestFailedFlushStopsWrites(t *testing.T) {
 	for i := 0; err == nil; i++ {
 		err = db.Set(fmt.Appendf(nil, "key %d", i), make([]byte, 400))
 	}
-	wantErr(t, "Set", err, ErrStopped)
+	wantErr(t, "Set", err, brock.ErrStopped)
 	wantErr(t, "Set", err, faultfs.ErrIO)
 	wantErr(t, "the event", <-failed, faultfs.ErrIO)
-	wantErr(t, "Flush", db.Flush(t.Context()), ErrStopped)
-	must(t, db.View(func(txn *Txn) error { wantEqual(t, "length", len(get(txn, "key 0")), 400); return nil }))
+	wantErr(t, "Flush", db.Flush(t.Context()), brock.ErrStopped)
+	must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "length", len(get(txn, "key 0")), 400); return nil }))
 }

@@ -37,7 +37,7 @@ type Replaced struct {
 }
 
 // Space is how the garbage in a store, known or not, compares with its budget.
-type Space struct {
+type Garbage struct {
 	Live   uint64 // bytes in segments and journals that entries need
 	Excess uint64 // bytes in them that nobody needs
 	Budget uint64 // how much Excess may be while clients write
@@ -46,35 +46,35 @@ type Space struct {
 }
 
 // Measure compares what l holds with the budget.
-func Measure(l *manifest.Layout, s State, o Options) Space {
+func Measure(l *manifest.Layout, s State, o Options) Garbage {
 	o = o.withDefaults()
 	w := waste(l, s, o)
-	space := Space{Live: w.needed(), Excess: w.excess(), Budget: w.budget()}
+	space := Garbage{Live: w.needed(), Excess: w.excess(), Budget: w.budget()}
 	space.Reducible = s.Sealed > 0 || w.collection() != nil || w.stale()
 	return space
 }
 
 // Fill is the share of the budget that is used, if so many bytes came to the
 // garbage since.
-func (s *Space) Fill(more uint64) float64 {
+func (s *Garbage) Fill(more uint64) float64 {
 	return float64(s.Excess+more) / float64(max(s.Budget, 1))
 }
 
-// Hurry says how fast collection should go at this Fill: 0 is not at all hasty,
+// CollectionPace says how fast collection should go at this Fill: 0 is not at all hasty,
 // 1 as fast as it can.
-func Hurry(fill float64) float64 {
+func CollectionPace(fill float64) float64 {
 	return min(1, max(0, (100*fill-collectFrom)/(hurryFrom-collectFrom)))
 }
 
-// Brake says how much writers must be slowed at this Fill: 0 is not at all, 1 is
+// Throttle says how much writers must be slowed at this Fill: 0 is not at all, 1 is
 // where the budget is used up; it grows beyond.
-func Brake(fill float64) float64 {
+func Throttle(fill float64) float64 {
 	return max(0, (100*fill-brakeFrom)/(100-brakeFrom))
 }
 
 // SealAfter is how many bytes of older values a memtable may hide before it is
 // sealed, so that they become known. A load that replaces nothing never meets it.
-func (s *Space) SealAfter() uint64 {
+func (s *Garbage) SealAfter() uint64 {
 	if s.Budget == 0 {
 		return math.MaxUint64
 	}

@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/vfs"
 )
@@ -14,16 +15,16 @@ import (
 // spaceEvents collects Events.Space.
 type spaceEvents struct {
 	mu   sync.Mutex
-	list []SpaceInfo
+	list []brock.SpaceInfo
 }
 
-func (s *spaceEvents) add(i SpaceInfo) {
+func (s *spaceEvents) add(i brock.SpaceInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, i)
 }
 
-func (s *spaceEvents) take() (list []SpaceInfo) {
+func (s *spaceEvents) take() (list []brock.SpaceInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list, s.list = s.list, nil
@@ -31,15 +32,15 @@ func (s *spaceEvents) take() (list []SpaceInfo) {
 }
 
 // fillUp writes until the store refuses, and returns how many keys there are.
-func fillUp(t *testing.T, db *DB, from, size int) (n int) {
+func fillUp(t *testing.T, db *brock.DB, from, size int) (n int) {
 	t.Helper()
 	for n = from; ; n++ {
 		err := db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, size))
 		if err == nil {
 			continue
 		}
-		wantErr(t, "Set on a full disk", err, ErrNoSpace)
-		if errors.Is(err, ErrStopped) {
+		wantErr(t, "Set on a full disk", err, brock.ErrNoSpace)
+		if errors.Is(err, brock.ErrStopped) {
 			t.Fatalf("a full disk has stopped the store: %v", err)
 		}
 		return n
@@ -53,9 +54,9 @@ func valueOf(i, size int) []byte {
 }
 
 // holds checks that just the keys from up to below to are there.
-func holds(t *testing.T, db *DB, from, to, size int) {
+func holds(t *testing.T, db *brock.DB, from, to, size int) {
 	t.Helper()
-	must(t, db.View(func(txn *Txn) error {
+	must(t, db.View(func(txn *brock.Txn) error {
 		i := from
 		for item, err := range txn.All() {
 			if err != nil {
@@ -87,7 +88,7 @@ func resumes(t *testing.T, write func() error) time.Duration {
 		if err == nil {
 			return took
 		}
-		wantErr(t, "write", err, ErrNoSpace)
+		wantErr(t, "write", err, brock.ErrNoSpace)
 		if took > 20*time.Second {
 			t.Fatalf("after %v still %v", took, err)
 		}
@@ -105,16 +106,16 @@ func TestFullDisk(t *testing.T) {
 			const capacity = 12 << 20
 			mem.SetCapacity(capacity)
 			var events spaceEvents
-			o := Options{Dir: dir, FS: mem, Durability: Buffered, Tuning: Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
-				Events: Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
-			db, err := Open(o)
+			o := brock.Options{Dir: dir, FS: mem, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+				Events: brock.Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
+			db, err := brock.Open(o)
 			must(t, err)
 			n := fillUp(t, db, 0, size)
 			if data := n * size; data < capacity/4 {
 				t.Errorf("full with %d bytes of values", data)
 			}
 			list := events.take()
-			if len(list) == 0 || !list[len(list)-1].Full || !errors.Is(list[len(list)-1].Err, ErrNoSpace) {
+			if len(list) == 0 || !list[len(list)-1].Full || !errors.Is(list[len(list)-1].Err, brock.ErrNoSpace) {
 				t.Errorf("events %+v", list)
 			}
 			m := db.Metrics().Tree
@@ -136,7 +137,7 @@ func TestFullDisk(t *testing.T) {
 			holds(t, db, 1, n+1, size)
 			must(t, db.Verify(t.Context(), nil))
 			must(t, db.Close())
-			db, err = Open(o)
+			db, err = brock.Open(o)
 			must(t, err)
 			holds(t, db, 1, n+1, size)
 			must(t, db.Close())
@@ -153,14 +154,14 @@ func TestFullStoreFreesItself(t *testing.T) {
 				t.Parallel()
 				const capacity = 12 << 20
 				mem := vfs.NewMem()
-				o := Options{Dir: dir, FS: mem, Durability: Buffered, Tuning: Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
-					Events: Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
+				o := brock.Options{Dir: dir, FS: mem, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+					Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 				if limit {
 					o.DiskLimit = capacity
 				} else {
 					mem.SetCapacity(capacity)
 				}
-				db, err := Open(o)
+				db, err := brock.Open(o)
 				must(t, err)
 				n := fillUp(t, db, 0, size)
 				if used := mem.Used(); limit && used > capacity {
@@ -175,7 +176,7 @@ func TestFullStoreFreesItself(t *testing.T) {
 							t.Fatal("deletes are refused, and Reclaim doesn't help")
 						}
 						if _, err := db.Reclaim(t.Context()); err != nil {
-							wantErr(t, "Reclaim", err, ErrNoSpace)
+							wantErr(t, "Reclaim", err, brock.ErrNoSpace)
 						}
 					}
 				}
@@ -205,9 +206,9 @@ func TestFullStoreFreesItself(t *testing.T) {
 // when the space is back, also work that has failed meanwhile.
 func TestOthersFillTheDisk(t *testing.T) {
 	mem := vfs.NewMem()
-	o := Options{Dir: dir, FS: mem, Tuning: Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10},
-		Events: Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
-	db, err := Open(o)
+	o := brock.Options{Dir: dir, FS: mem, Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10},
+		Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
+	db, err := brock.Open(o)
 	must(t, err)
 	n := 0
 	for round := range 4 {
@@ -217,9 +218,9 @@ func TestOthersFillTheDisk(t *testing.T) {
 		}
 		mem.SetCapacity(1) // others have the rest
 		n = fillUp(t, db, n, 700)
-		wantErr(t, "Flush", db.Flush(t.Context()), ErrNoSpace)
+		wantErr(t, "Flush", db.Flush(t.Context()), brock.ErrNoSpace)
 		if _, err := db.Reclaim(t.Context()); round > 0 {
-			wantErr(t, "Reclaim", err, ErrNoSpace)
+			wantErr(t, "Reclaim", err, brock.ErrNoSpace)
 		}
 		holds(t, db, 0, n, 700)
 		if round == 2 {
@@ -239,12 +240,12 @@ func TestOthersFillTheDisk(t *testing.T) {
 }
 
 // reopenFull opens a store on a full disk again.
-func reopenFull(t *testing.T, db *DB, o Options) *DB {
+func reopenFull(t *testing.T, db *brock.DB, o brock.Options) *brock.DB {
 	t.Helper()
 	if err := db.Close(); err != nil {
-		wantErr(t, "Close", err, ErrNoSpace)
+		wantErr(t, "Close", err, brock.ErrNoSpace)
 	}
-	db, err := Open(o)
+	db, err := brock.Open(o)
 	must(t, err)
 	return db
 }
@@ -255,21 +256,21 @@ func reopenFull(t *testing.T, db *DB, o Options) *DB {
 func TestFlushWithoutSpaceWaits(t *testing.T) {
 	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	var events spaceEvents
-	db, err := Open(Options{
-		Dir: dir, FS: faulty, Durability: Buffered, Tuning: Tuning{MemtableSize: 64 << 10},
-		Events: Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }},
+	db, err := brock.Open(brock.Options{
+		Dir: dir, FS: faulty, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 64 << 10},
+		Events: brock.Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }},
 	})
 	must(t, err)
 	faulty.Inject(faultfs.Fault{Kinds: faultfs.Create, Path: ".run", Times: faultfs.Always, Err: faultfs.ErrNoSpace})
 	n := fillUp(t, db, 0, 400)
 	begin := time.Now()
 	for range 100 {
-		wantErr(t, "Set", db.Set(b("x"), b("y")), ErrNoSpace)
+		wantErr(t, "Set", db.Set(b("x"), b("y")), brock.ErrNoSpace)
 	}
 	if took := time.Since(begin); took > 2*time.Second {
 		t.Errorf("refusing took %v", took)
 	}
-	wantErr(t, "Flush", db.Flush(t.Context()), ErrNoSpace)
+	wantErr(t, "Flush", db.Flush(t.Context()), brock.ErrNoSpace)
 	holds(t, db, 0, n, 400)
 	if list := events.take(); len(list) != 1 || !list[0].Full {
 		t.Errorf("events %+v", list)

@@ -1,25 +1,27 @@
-package brock
+package storetest
 
 import (
 	"fmt"
 	"testing"
+
+	"github.com/brockdb/brock"
 )
 
 // A filter may end its iterator or transaction, with a window that is asked for, one
 // that comes by itself, or none: the walk ends.
 func TestFilterEndsTheWalk(t *testing.T) {
-	db := openTest(t, Options{})
-	must(t, db.Update(func(txn *Txn) error {
+	db := openTest(t, brock.Options{})
+	must(t, db.Update(func(txn *brock.Txn) error {
 		for i := range 300 { // values lie in another order, far from each other
 			must(t, txn.Set(fmt.Appendf(nil, "k%03d", i), fmt.Appendf(nil, "%20000d", i)))
 		}
 		return nil
 	}))
 	must(t, db.Flush(t.Context()))
-	for name, end := range map[string]func(*Txn, *Iterator){
-		"close":   func(_ *Txn, it *Iterator) { it.Close() },
-		"discard": func(txn *Txn, _ *Iterator) { txn.Discard() },
-		"commit": func(txn *Txn, _ *Iterator) {
+	for name, end := range map[string]func(*brock.Txn, *brock.Iterator){
+		"close":   func(_ *brock.Txn, it *brock.Iterator) { it.Close() },
+		"discard": func(txn *brock.Txn, _ *brock.Iterator) { txn.Discard() },
+		"commit": func(txn *brock.Txn, _ *brock.Iterator) {
 			must(t, txn.Set(b("z"), b("v")))
 			must(t, txn.Commit())
 		},
@@ -29,8 +31,8 @@ func TestFilterEndsTheWalk(t *testing.T) {
 				for _, last := range []int{1, 2, 20, 60, 100} {
 					txn := db.NewTransaction(true)
 					n := 0
-					var it *Iterator
-					it = txn.NewIterator(IteratorOptions{Prefetch: prefetch, Reverse: reverse, Upper: b("l"), Filter: func([]byte, byte) bool {
+					var it *brock.Iterator
+					it = txn.NewIterator(brock.IteratorOptions{Prefetch: prefetch, Reverse: reverse, Upper: b("l"), Filter: func([]byte, byte) bool {
 						if n++; n == last {
 							end(txn, it)
 						}

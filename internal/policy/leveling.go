@@ -24,7 +24,7 @@ const (
 )
 
 // merge chooses a merge, nil if none is worth it.
-func (w *wasted) merge() *Merge {
+func (w *wasted) compaction() *Compaction {
 	s, o := w.state, w.options
 	runs := w.layout.Runs()
 	if m := expired(runs, s); m != nil && s.fits(w.layout, m) {
@@ -77,8 +77,8 @@ func atLeast(a, b uint64, percent int) bool {
 	return a >= b/100*uint64(percent)
 }
 
-func into(t manifest.Tier, runs []*manifest.Run, reason string) *Merge {
-	m := &Merge{Into: t, Reason: reason}
+func into(t manifest.Tier, runs []*manifest.Run, reason string) *Compaction {
+	m := &Compaction{Into: t, Reason: reason}
 	for _, r := range runs {
 		m.Runs = append(m.Runs, r.ID)
 	}
@@ -202,7 +202,7 @@ func alike(uppers []*manifest.Run) []*manifest.Run {
 
 // dropping is the run with the most that is of dropped keyspaces, to be written
 // again by itself: nothing of them needs to stay, whatever lies below.
-func dropping(l *manifest.Layout, s State) *Merge {
+func dropping(l *manifest.Layout, s State) *Compaction {
 	share, least := uint64(droppedBusy), uint64(hiddenLeast)
 	if s.Idle || s.Reclaim {
 		share, least = droppedIdle, staleLeast

@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -64,10 +65,10 @@ func TestOpenFilesAreBounded(t *testing.T) {
 			if testing.Short() {
 				keys = min(keys, 1500)
 			}
-			s := manyFiles{T: t, keys: keys, options: Options{
-				Dir: t.TempDir(), FS: fs, Durability: Buffered,
-				Tuning:      Tuning{SegmentSize: 64 << 10, RunFileSize: 64 << 10, MemtableSize: 64 << 10, OpenFiles: 64},
-				Maintenance: Maintenance{IdleAfter: 50 * time.Millisecond},
+			s := manyFiles{T: t, keys: keys, options: brock.Options{
+				Dir: t.TempDir(), FS: fs, Durability: brock.Buffered,
+				Tuning:      brock.Tuning{SegmentSize: 64 << 10, RunFileSize: 64 << 10, MemtableSize: 64 << 10, OpenFiles: 64},
+				Maintenance: brock.Maintenance{IdleAfter: 50 * time.Millisecond},
 			}}
 			s.run()
 		})
@@ -78,9 +79,9 @@ func TestOpenFilesAreBounded(t *testing.T) {
 // key and how often it was written.
 type manyFiles struct {
 	*testing.T
-	options Options
+	options brock.Options
 	keys    int
-	db      *DB
+	db      *brock.DB
 }
 
 func (s *manyFiles) run() {
@@ -141,7 +142,7 @@ func (s *manyFiles) run() {
 func (s *manyFiles) open() {
 	var err error
 	begin := time.Now()
-	if s.db, err = Open(s.options); err != nil {
+	if s.db, err = brock.Open(s.options); err != nil {
 		s.Fatal(err)
 	}
 	m := s.db.Metrics().Tree
@@ -192,8 +193,8 @@ func (s *manyFiles) readRandomly() {
 }
 
 func (s *manyFiles) iterate() {
-	err := s.db.View(func(txn *Txn) error {
-		it := txn.NewIterator(IteratorOptions{})
+	err := s.db.View(func(txn *brock.Txn) error {
+		it := txn.NewIterator(brock.IteratorOptions{})
 		n := 0
 		for it.Rewind(); it.Valid(); it.Next() {
 			v, err := it.Item().Value()
@@ -211,7 +212,7 @@ func (s *manyFiles) iterate() {
 }
 
 func (s *manyFiles) verify() {
-	if err := s.db.Verify(context.Background(), func(c *CorruptionError) { s.Error(c) }); err != nil {
+	if err := s.db.Verify(context.Background(), func(c *brock.CorruptionError) { s.Error(c) }); err != nil {
 		s.Error(err)
 	}
 }

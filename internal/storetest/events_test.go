@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/brockdb/brock"
 )
 
 // TestWriteStall writes faster than memtables can be flushed: flushes wait until
@@ -15,16 +17,16 @@ import (
 func TestWriteStall(t *testing.T) {
 	var (
 		mu     sync.Mutex
-		stalls []StallInfo
+		stalls []brock.StallInfo
 		log    bytes.Buffer
 	)
 	slowed := make(chan struct{})
-	db := openTest(t, Options{
-		Durability: Buffered,
-		Tuning:     Tuning{MemtableSize: 64 << 10},
+	db := openTest(t, brock.Options{
+		Durability: brock.Buffered,
+		Tuning:     brock.Tuning{MemtableSize: 64 << 10},
 		Logger:     slog.New(slog.NewTextHandler(&log, nil)),
-		Events: Events{
-			WriteStall: func(s StallInfo) {
+		Events: brock.Events{
+			WriteStall: func(s brock.StallInfo) {
 				mu.Lock()
 				defer mu.Unlock()
 				if s.Begin && len(stalls) == 0 {
@@ -32,7 +34,7 @@ func TestWriteStall(t *testing.T) {
 				}
 				stalls = append(stalls, s)
 			},
-			Flush: func(WorkInfo) { <-slowed },
+			Flush: func(brock.WorkInfo) { <-slowed },
 		},
 	})
 	for i := 0; ; i++ {
