@@ -2,15 +2,14 @@ package brock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/brockdb/brock/internal/commit"
-	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
 )
 
 func TestBatch(t *testing.T) {
@@ -100,25 +99,18 @@ func TestWriterOnManyGoroutines(t *testing.T) {
 	wantEqual(t, "entries", db.Metrics().Entries, 200)
 }
 
-// failing is a committer that fails.
-type failing struct {
-	committer
-	err error
-}
-
-func (f *failing) Commit(context.Context, *commit.Request) (entry.Version, error) { return 0, f.err }
-
 func TestWriterErrorsStay(t *testing.T) {
-	db := openTest(t, Options{})
-	mine := errors.New("mine")
-	db.commits = &failing{db.commits, mine}
+	faults := faultfs.New(vfs.NewMem(), faultfs.Options{})
+	db := openTest(t, Options{Dir: "/", FS: faults})
 	w := db.NewWriter(t.Context())
 	must(t, w.Set(b("a"), nil))
-	wantErr(t, "Flush", w.Flush(), mine)
-	wantErr(t, "Set", w.Set(b("a"), nil), mine)
-	wantErr(t, "Flush again", w.Flush(), mine)
-	wantErr(t, "Close", w.Close(), mine)
-	wantErr(t, "Close again", w.Close(), mine)
+	faults.Inject(faultfs.Fault{Kinds: faultfs.Write, Times: faultfs.Always, Err: faultfs.ErrNoSpace})
+	wantErr(t, "Flush", w.Flush(), ErrNoSpace)
+	faults.Heal()
+	wantErr(t, "Set", w.Set(b("a"), nil), ErrNoSpace)
+	wantErr(t, "Flush again", w.Flush(), ErrNoSpace)
+	wantErr(t, "Close", w.Close(), ErrNoSpace)
+	wantErr(t, "Close again", w.Close(), ErrNoSpace)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	w = db.NewWriter(ctx)

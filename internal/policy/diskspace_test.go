@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // What doesn't fit is not planned, but what fits instead; with no Room named,
@@ -14,8 +15,8 @@ func TestPlansFitTheRoom(t *testing.T) {
 	l := manifest.NewLayout()
 	e := &manifest.Edit{NextFile: 100, LastVersion: 1000}
 	for i := range 8 { // seven upper runs of 1 MB over a base of 20
-		r := manifest.Run{ID: manifest.RunID(10 + i), Order: uint64(i + 1), RunMeta: manifest.RunMeta{
-			Files: []manifest.File{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
+		r := manifest.Run{ID: manifest.RunID(10 + i), Order: uint64(i + 1), Run: meta.Run{
+			Files: []meta.File{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
 		if i == 0 {
 			r.Tier, r.Files[0].Size, r.Entries = manifest.Base, 20<<20, 20000
 		}
@@ -30,15 +31,15 @@ func TestPlansFitTheRoom(t *testing.T) {
 		}
 		e.AddSegments, e.Dead = append(e.AddSegments, s), append(e.Dead, dead)
 		left := n - uint64(len(dead.Granules))
-		e.AddRuns[0].Refs = append(e.AddRuns[0].Refs, manifest.Ref{Segment: s.Num, Records: left, Bytes: s.Bytes - dead.Bytes})
+		e.AddRuns[0].Refs = append(e.AddRuns[0].Refs, meta.Ref{Segment: s.Num, Records: left, Bytes: s.Bytes - dead.Bytes})
 	}
 	l, err := l.Apply(e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		room            int64
-		state           State
+		room               int64
+		state              State
 		compacted, victims int
 	}{
 		{0, State{}, 7, 1},

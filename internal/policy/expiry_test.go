@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // expiring plays a store with one base run, in which an entry of so many bytes
@@ -13,14 +14,14 @@ import (
 func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compactions int, longest uint64) {
 	s := newStore(t)
 	begin, now := uint64(1e12), uint64(1e12)
-	meta := func(before []entry.Expiring) manifest.RunMeta {
+	meta := func(before []entry.Expiring) meta.Run {
 		x := entry.NewExpiries(now, before)
 		for at := begin + every; at <= begin+ttl; at += every {
 			if at > now {
 				x.Add(&entry.Entry{Separated: true, Handle: entry.Handle{Length: bytes}, Expires: at})
 			}
 		}
-		return manifest.RunMeta{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
+		return meta.Run{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
 	}
 	m := meta(nil)
 	s.add(nil, manifest.Base, 1, m)
@@ -99,7 +100,7 @@ func TestExpiredRuns(t *testing.T) {
 	} {
 		s := newStore(t)
 		for i, size := range c.sizes {
-			m := manifest.RunMeta{ValueBytes: size * mb, Entries: 1000}
+			m := meta.Run{ValueBytes: size * mb, Entries: 1000}
 			for _, d := range c.due {
 				if d == i {
 					m.Expiry = gone
@@ -131,12 +132,12 @@ func TestExpiredRuns(t *testing.T) {
 // and what never expires, or at the end of all times, is never due.
 func TestExpiryAtTheEnds(t *testing.T) {
 	for _, c := range []struct {
-		meta manifest.RunMeta
+		meta meta.Run
 		want uint64
 	}{
-		{manifest.RunMeta{}, 0},
-		{manifest.RunMeta{MinExpiry: 5000}, 5000 + expiryGraceMillis},
-		{manifest.RunMeta{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
+		{meta.Run{}, 0},
+		{meta.Run{MinExpiry: 5000}, 5000 + expiryGraceMillis},
+		{meta.Run{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
 	} {
 		s := newStore(t)
 		s.add(nil, manifest.Base, 1, c.meta)

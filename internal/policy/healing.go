@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // healing chooses a compaction that leaves no remap behind: when remaps stand in
@@ -35,7 +36,7 @@ func (v *survey) healing() *Compaction {
 }
 
 func (v *survey) refersToRelocated(r *manifest.Run) bool {
-	return slices.ContainsFunc(r.Refs, func(f manifest.Ref) bool {
+	return slices.ContainsFunc(r.Refs, func(f meta.Ref) bool {
 		return v.layout.Segment(f.Segment).State().Status == manifest.Relocated
 	})
 }

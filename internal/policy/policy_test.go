@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/testkit/script"
 )
 
@@ -33,17 +34,17 @@ func (s *store) apply(e *manifest.Edit) {
 	s.layout = l
 }
 
-func (s *store) add(drop []manifest.RunID, tier manifest.Tier, order uint64, m manifest.RunMeta) {
+func (s *store) add(drop []manifest.RunID, tier manifest.Tier, order uint64, m meta.Run) {
 	s.t.Helper()
 	s.next++
 	size := m.ValueBytes // tests keep the file size here until the file has a number
 	m.ValueBytes = 0
-	m.Files = []manifest.File{{Num: s.next, Size: size}}
-	s.apply(&manifest.Edit{DropRuns: drop, AddRuns: []manifest.Run{{ID: manifest.RunID(s.next), Tier: tier, Order: order, RunMeta: m}}})
+	m.Files = []meta.File{{Num: s.next, Size: size}}
+	s.apply(&manifest.Edit{DropRuns: drop, AddRuns: []manifest.Run{{ID: manifest.RunID(s.next), Tier: tier, Order: order, Run: m}}})
 	s.written += size
 }
 
-func (s *store) flush(m manifest.RunMeta) {
+func (s *store) flush(m meta.Run) {
 	s.t.Helper()
 	s.flushed += m.ValueBytes
 	s.add(nil, manifest.Upper, s.layout.NextOrder(), m)
@@ -52,7 +53,7 @@ func (s *store) flush(m manifest.RunMeta) {
 // do carries out a compaction of runs without common keys.
 func (s *store) do(m *Compaction) {
 	s.t.Helper()
-	var sum manifest.RunMeta
+	var sum meta.Run
 	order, last := uint64(0), -1
 	for _, id := range m.Runs {
 		for i, r := range s.layout.Runs() {
@@ -193,7 +194,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 			if _, err := fmt.Sscanf(line, "%s %d entries=%d deletes=%d separated=%d", &tier, &mb, &entries, &deletes, &separated); err != nil && tier == "" {
 				t.Fatalf("%s: %q: %v", c.Pos, line, err)
 			}
-			m := manifest.RunMeta{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
+			m := meta.Run{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
 			tiers := map[string]manifest.Tier{"upper": manifest.Upper, "base": manifest.Base}
 			s.next = entry.FileNum(i)
 			s.add(nil, tiers[tier], uint64(len(lines)-i), m)
@@ -218,7 +219,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		*s = *newStore(t)
 		most := 0
 		for range c.Int(t, "flushes", 0) {
-			s.flush(manifest.RunMeta{ValueBytes: uint64(c.Int(t, "mb", 45)) << 20, Entries: 1e6, SeparatedBytes: uint64(c.Int(t, "separated", 0)) << 20})
+			s.flush(meta.Run{ValueBytes: uint64(c.Int(t, "mb", 45)) << 20, Entries: 1e6, SeparatedBytes: uint64(c.Int(t, "separated", 0)) << 20})
 			s.rest(State{}, o)
 			most = max(most, len(s.layout.Runs()))
 		}
@@ -238,7 +239,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 func (s *store) files(t *testing.T, c *script.Case) {
 	*s = *newStore(t)
 	run := manifest.Run{ID: 1, Tier: manifest.Base, Order: 1}
-	run.Files = []manifest.File{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
+	run.Files = []meta.File{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
 	e := &manifest.Edit{}
 	for line := range strings.Lines(c.Input) {
 		var kind string
@@ -266,7 +267,7 @@ func (s *store) files(t *testing.T, c *script.Case) {
 			e.States = append(e.States, manifest.SegmentState{Num: num, Status: manifest.Relocated, Map: 100 + num, Target: target})
 		}
 		if n := records - died; !strings.Contains(line, "target") && n > 0 {
-			run.Refs = append(run.Refs, manifest.Ref{Segment: num, Records: n, Bytes: n * each})
+			run.Refs = append(run.Refs, meta.Ref{Segment: num, Records: n, Bytes: n * each})
 		}
 	}
 	e.AddRuns = []manifest.Run{run}
@@ -282,7 +283,7 @@ func TestRandomHistories(t *testing.T) {
 		o := Options{UpperRuns: 2 + rng.IntN(8), BaseShare: 20 + rng.IntN(200)}
 		for step := range 60 {
 			entries := 1 + rng.Uint64N(1e6)
-			s.flush(manifest.RunMeta{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
+			s.flush(meta.Run{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
 				Deletes: rng.Uint64N(entries + 1), SeparatedBytes: entries * rng.Uint64N(2000)})
 			s.rest(State{Idle: rng.IntN(8) == 0}, o)
 			if n := len(s.layout.Runs()); n > o.UpperRuns {
@@ -296,10 +297,10 @@ func TestRandomHistories(t *testing.T) {
 // and again: the base is not rewritten each time.
 func TestIdleWritesLittle(t *testing.T) {
 	s := newStore(t)
-	s.add(nil, manifest.Base, 1, manifest.RunMeta{ValueBytes: 10 << 30, Entries: 1e8})
+	s.add(nil, manifest.Base, 1, meta.Run{ValueBytes: 10 << 30, Entries: 1e8})
 	before := s.written
 	for range 200 {
-		s.flush(manifest.RunMeta{ValueBytes: 1 << 20, Entries: 1e4})
+		s.flush(meta.Run{ValueBytes: 1 << 20, Entries: 1e4})
 		s.rest(State{Idle: true}, Options{})
 	}
 	if ratio := float64(s.written-before) / float64(s.flushed); ratio > 8 {
