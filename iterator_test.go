@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
 )
 
 // version is one version of a key in the model.
@@ -430,7 +433,7 @@ func TestLongHistories(t *testing.T) {
 }
 
 func TestSequencesCloseThemselves(t *testing.T) {
-	db, e := openFake(t, Options{})
+	db := openTest(t, Options{})
 	set(t, db, "a=1", "b=2", "c=3")
 	must(t, db.View(func(txn *Txn) error {
 		for it := range txn.Range(b("b"), nil) {
@@ -444,29 +447,49 @@ func TestSequencesCloseThemselves(t *testing.T) {
 		wantEqual(t, "Prefix", show(txn.Prefix(b("c"))), "c=3")
 		return nil
 	}))
-	wantEqual(t, "pins", e.pins.Load(), 0)
+	wantEqual(t, "pinned", pinned(db), false)
 }
 
-// What a source can't read ends the loop with an error, never as an end.
+// What can't be read ends the loop with an error, never as an end.
 func TestIteratorErrorsAreNotLost(t *testing.T) {
-	db, e := openFake(t, Options{})
-	set(t, db, "a=1", "b=2", "c=3")
-	damage := &CorruptionError{File: "000007.run", Offset: 4096, Reason: "checksum"}
+	const n = 10_000
 	for _, update := range []bool{false, true} {
+		faults := faultfs.New(vfs.NewMem(), faultfs.Options{})
+		noMap := faultfs.Fault{Kinds: faultfs.Map, Times: faultfs.Always} // then files are read piece by piece
+		faults.Inject(noMap)
+		db := openTest(t, Options{Dir: "/", FS: faults})
+		must(t, db.Update(func(txn *Txn) error {
+			for i := range n {
+				if err := txn.Set(fmt.Appendf(nil, "k%05d", i), make([]byte, 100)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		must(t, db.Flush(t.Context()))
 		txn := db.NewTransaction(update)
+		defer txn.Discard()
 		it := txn.NewIterator(IteratorOptions{})
+		walk := func() (n int) {
+			for ; it.Valid(); it.Next() {
+				n++
+			}
+			return n
+		}
 		it.Rewind()
-		e.fault = damage
-		it.Next()
-		wantEqual(t, "valid", it.Valid(), false)
-		wantErr(t, "Err", it.Err(), ErrCorrupt)
-		wantErr(t, "Close", it.Close(), ErrCorrupt)
-		wantEqual(t, "All", show(txn.All()), damage.Error())
-		_, err := txn.Get(b("a"))
-		wantErr(t, "Get", err, ErrCorrupt)
-		e.fault = nil
-		wantEqual(t, "All again", show(txn.All()), "a=1 b=2 c=3")
-		txn.Discard()
+		faults.Inject(faultfs.Fault{Kinds: faultfs.Read, Times: faultfs.Always})
+		if got := walk(); got == 0 || got == n {
+			t.Errorf("update %v: %d items were read", update, got)
+		}
+		wantErr(t, "Err", it.Err(), faultfs.ErrIO)
+		wantErr(t, "Items", last(txn.Items(IteratorOptions{Reverse: true})), faultfs.ErrIO)
+		_, err := txn.Get(b("k09999"))
+		wantErr(t, "Get", err, faultfs.ErrIO)
+		faults.Heal()
+		faults.Inject(noMap)
+		it.Rewind()
+		wantEqual(t, "items when all can be read", walk(), n)
+		must(t, it.Close())
 	}
 }
 

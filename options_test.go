@@ -161,7 +161,7 @@ func TestEstimatesOfRealData(t *testing.T) {
 }
 
 func TestEstimateAndSplit(t *testing.T) {
-	db, _ := openFake(t, Options{KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 100}})
+	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 100}})
 	for i := range 100 {
 		must(t, db.Set(b(fmt.Sprintf("%02d", i)), make([]byte, 50+100*(i%2))))
 	}

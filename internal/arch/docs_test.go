@@ -89,27 +89,46 @@ func receiverExported(d *ast.FuncDecl) bool {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestLinksResolve follows the relative links of all Markdown files.
+// TestLinksResolve follows the relative links of all Markdown files, to the
+// heading if they name one.
 func TestLinksResolve(t *testing.T) {
 	walk(t, func(name string) {
 		if !strings.HasSuffix(name, ".md") {
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			to, _, _ := strings.Cut(m[1], "#")
-			if to == "" || strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
+			to, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(root, path.Join(path.Dir(name), to))); err != nil {
+			file := name
+			if to != "" {
+				file = path.Join(path.Dir(name), to)
+			}
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
 				t.Errorf("%s links to %s, which is not there", name, to)
+				continue
+			}
+			if anchor != "" && !anchors(read(t, file))[anchor] {
+				t.Errorf("%s links to %s, which has no heading #%s", name, file, anchor)
 			}
 		}
 	})
 }
+
+// anchors are the names that links have for the headings of a text.
+func anchors(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, line := range strings.Split(text, "\n") {
+		if heading := strings.TrimLeft(line, "#"); heading != line {
+			name := strings.ToLower(strings.TrimSpace(heading))
+			names[strings.ReplaceAll(noAnchor.ReplaceAllString(name, ""), " ", "-")] = true
+		}
+	}
+	return names
+}
+
+var noAnchor = regexp.MustCompile(`[^\w\- ]`)
 
 var byteRow = regexp.MustCompile(`^\| (\d+) \| (\d+) \|`)
 
@@ -121,12 +140,8 @@ func TestByteTablesAreContiguous(t *testing.T) {
 		if path.Dir(name) != "docs" || !strings.HasSuffix(name, ".md") {
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
 		next := -1
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(read(t, name), "\n") {
 			m := byteRow.FindStringSubmatch(line)
 			switch {
 			case strings.HasPrefix(line, "| offset | size |"):
@@ -149,36 +164,96 @@ func TestByteTablesAreContiguous(t *testing.T) {
 	}
 }
 
-// TestReadmeIsTrue holds the README's code against the example that runs it,
-// and its test command against the one of the gate.
+// codeIn names the test file that runs the Go code of a document.
+var codeIn = map[string]string{
+	"README.md":     "readme_test.go",
+	"docs/guide.md": "docs/guide_test.go",
+}
+
+// TestCodeOfDocumentsRuns holds each block of Go code in a document against the
+// test file that runs it: the block stands there as it is, or indented as the
+// body of a function.
+func TestCodeOfDocumentsRuns(t *testing.T) {
+	documents := 0
+	walk(t, func(name string) {
+		if !strings.HasSuffix(name, ".md") {
+			return
+		}
+		blocks := strings.Split(read(t, name), "```go\n")[1:]
+		if len(blocks) == 0 {
+			return
+		}
+		documents++
+		if codeIn[name] == "" {
+			t.Errorf("%s has Go code: name the test file that runs it in codeIn", name)
+			return
+		}
+		test := unindented(read(t, codeIn[name]))
+		for _, b := range blocks {
+			code, _, _ := strings.Cut(b, "```")
+			if !strings.Contains(test, unindented(code)) {
+				t.Errorf("%s does not run this code of %s:\n%s", codeIn[name], name, code)
+			}
+		}
+	})
+	if documents != len(codeIn) {
+		t.Errorf("%d documents have Go code, want %d", documents, len(codeIn))
+	}
+}
+
+var indent = regexp.MustCompile(`(?m)^\t+`)
+
+func unindented(code string) string { return "\n" + indent.ReplaceAllString(code, "") }
+
+// apiName finds names of the public API, such as `Txn.Get`, in a document.
+// Names of other stores begin with a small letter there, as in `db.Get`.
+var apiName = regexp.MustCompile("`(DB|Keyspace|Txn|Iterator|Item|Batch|Writer|Entry|Options|TxnOptions|IteratorOptions|KeyspaceOptions|Maintenance|Tuning|Retention|Metrics|TreeMetrics|Events)\\.([A-Z]\\w*)")
+
+// TestNamedAPIExists looks up each method and field that a document names, but
+// for decisions, which tell what was.
+func TestNamedAPIExists(t *testing.T) {
+	known := map[string]bool{}
+	method := regexp.MustCompile(`^func \(\w+ \*?(\w+)\) (\w+)\(`)
+	field := regexp.MustCompile(`^type (\w+) struct, (\w+) `)
+	for _, line := range strings.Split(read(t, "api.txt"), "\n") {
+		for _, r := range []*regexp.Regexp{method, field} {
+			if m := r.FindStringSubmatch(line); m != nil {
+				known[m[1]+"."+m[2]] = true
+			}
+		}
+	}
+	walk(t, func(name string) {
+		if !strings.HasSuffix(name, ".md") || strings.HasPrefix(name, "docs/adr/") {
+			return
+		}
+		for _, m := range apiName.FindAllStringSubmatch(read(t, name), -1) {
+			if api := m[1] + "." + m[2]; !known[api] {
+				t.Errorf("%s names %s, which is not in api.txt", name, api)
+			}
+		}
+	})
+}
+
+// read is a file of the repository.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestReadmeIsTrue holds the README's test command against the one of the gate.
 func TestReadmeIsTrue(t *testing.T) {
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	readme := read("README.md")
-	blocks := strings.Split(readme, "```go\n")[1:]
-	if len(blocks) == 0 {
-		t.Error("README.md has no code")
-	}
-	example := read("readme_test.go")
-	for _, b := range blocks {
-		code, _, _ := strings.Cut(b, "```")
-		if !strings.Contains(example, code) {
-			t.Errorf("readme_test.go does not run this code of README.md:\n%s", code)
-		}
-	}
-	m := regexp.MustCompile(`(?m)^    go test (.+)$`).FindStringSubmatch(readme)
+	m := regexp.MustCompile(`(?m)^    go test (.+)$`).FindStringSubmatch(read(t, "README.md"))
 	if m == nil {
 		t.Fatal("README.md has no test command")
 	}
-	if want := "modules=(" + m[1] + ")"; !strings.Contains(read(".ci/run"), want) {
+	if want := "modules=(" + m[1] + ")"; !strings.Contains(read(t, ".ci/run"), want) {
 		t.Errorf(".ci/run does not test what README.md says: %s", want)
 	}
-	if want := "go test " + m[1]; !strings.Contains(read("Makefile"), want) {
+	if want := "go test " + m[1]; !strings.Contains(read(t, "Makefile"), want) {
 		t.Errorf("Makefile does not test as README.md says: %s", want)
 	}
 }
@@ -194,11 +269,7 @@ func TestNamedTestsExist(t *testing.T) {
 		if !strings.HasSuffix(name, ".md") {
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range testName.FindAllStringSubmatch(read(t, name), -1) {
 			named++
 			if !hasTest(t, m[1], m[2]) {
 				t.Errorf("%s names %s.%s, which is not there", name, m[1], m[2])
@@ -239,11 +310,7 @@ func TestNamedFilesExist(t *testing.T) {
 		if !strings.HasSuffix(name, ".md") {
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range fileName.FindAllString(string(text), -1) {
+		for _, file := range fileName.FindAllString(read(t, name), -1) {
 			_, err := os.Stat(filepath.Join(root, file))
 			if err != nil {
 				_, err = os.Stat(filepath.Join(root, "internal", file))

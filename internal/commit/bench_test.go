@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 )
 
@@ -86,7 +87,7 @@ func run(b *testing.B, p *Pipeline, n int, synced bool) {
 		wg.Go(func() {
 			key := binary.BigEndian.AppendUint64(make([]byte, 0, 22), uint64(i))
 			record := entry.AppendRecord(nil, &entry.Entry{Kind: entry.Set, Key: key, Value: make([]byte, 100)}, false)
-			r := &Request{Payload: record, Records: 1, Isolation: LastWriterWins, Synced: synced}
+			r := &Request{Payload: record, Records: 1, Check: conflict.Check{Isolation: conflict.LastWriterWins}, Synced: synced}
 			for left.Add(-1) >= 0 {
 				if _, err := p.Commit(context.Background(), r); err != nil {
 					b.Error(err)
@@ -132,8 +133,8 @@ func BenchmarkCheckInGroup(b *testing.B) {
 			p := New(Config{Store: void{}, Journal: void{}, HashSeed: testSeed})
 			g := new(group)
 			for i := range n {
-				r := request(0, Serializable, fmt.Sprintf("w%06d", i))
-				r.Reads = reads([]string{fmt.Sprintf("r%06d", i), fmt.Sprintf("s%06d", i)}, [][2]string{{fmt.Sprintf("t%06d", i), fmt.Sprintf("u%06d", i)}})
+				r := request(0, conflict.Serializable, fmt.Sprintf("w%06d", i))
+				r.Check.Reads = reads([]string{fmt.Sprintf("r%06d", i), fmt.Sprintf("s%06d", i)}, [][2]string{{fmt.Sprintf("t%06d", i), fmt.Sprintf("u%06d", i)}})
 				g.add(r)
 			}
 			for b.Loop() {

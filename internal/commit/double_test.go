@@ -249,10 +249,10 @@ func payload(keys ...string) ([]byte, int) {
 }
 
 // request writes keys, having seen everything up to at.
-func request(at entry.Version, iso Isolation, keys ...string) *Request {
+func request(at entry.Version, iso conflict.Isolation, keys ...string) *Request {
 	p, n := payload(keys...)
 	ranges := strings.Count(strings.Join(keys, ""), "~")
-	return &Request{Payload: p, Records: n, Ranges: ranges, ReadVersion: at, Isolation: iso}
+	return &Request{Payload: p, Records: n, Ranges: ranges, Check: conflict.Check{Isolation: iso, Since: at}}
 }
 
 func start(m *memory) *Pipeline {

@@ -61,7 +61,7 @@ func (p *Pipeline) write(g *group) error {
 func (p *Pipeline) decide(g *group) {
 	l := &p.leader
 	for _, r := range g.members {
-		if r.err = admitted(r); r.err == nil {
+		if r.err = r.Check.Dropped(); r.err == nil {
 			r.err = l.writes.check(r, l.passed)
 		}
 		if r.err != nil {
@@ -81,13 +81,6 @@ func (p *Pipeline) decide(g *group) {
 		l.records += r.Records
 		l.bytes += len(r.Payload)
 	}
-}
-
-func admitted(r *Request) error {
-	if r.Admission == nil {
-		return nil
-	}
-	return r.Admission()
 }
 
 // record makes what decide let pass of g durable, if anyone asked for it, and then visible.

@@ -100,20 +100,19 @@ func TestWriterOnManyGoroutines(t *testing.T) {
 	wantEqual(t, "entries", db.Metrics().Entries, 200)
 }
 
-// The first error of a Writer stays, whatever comes after it.
+// The first error of a Writer stays, also when the disk works again.
 func TestWriterErrorsStay(t *testing.T) {
-	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
-	db, err := brock.Open(brock.Options{Dir: "/s", FS: faulty})
-	must(t, err)
-	faulty.Inject(faultfs.Fault{Kinds: faultfs.Sync | faultfs.SyncData, Path: ".log"})
+	faults := faultfs.New(vfs.NewMem(), faultfs.Options{})
+	db := openTest(t, brock.Options{Dir: "/", FS: faults})
 	w := db.NewWriter(t.Context())
 	must(t, w.Set(b("a"), nil))
-	wantErr(t, "Flush", w.Flush(), faultfs.ErrIO)
-	wantErr(t, "Set", w.Set(b("a"), nil), faultfs.ErrIO)
-	wantErr(t, "Flush again", w.Flush(), faultfs.ErrIO)
-	wantErr(t, "Close", w.Close(), faultfs.ErrIO)
-	wantErr(t, "Close again", w.Close(), faultfs.ErrIO)
-	wantErr(t, "Close of the store", db.Close(), brock.ErrStopped)
+	faults.Inject(faultfs.Fault{Kinds: faultfs.Write, Times: faultfs.Always, Err: faultfs.ErrNoSpace})
+	wantErr(t, "Flush", w.Flush(), brock.ErrNoSpace)
+	faults.Heal()
+	wantErr(t, "Set", w.Set(b("a"), nil), brock.ErrNoSpace)
+	wantErr(t, "Flush again", w.Flush(), brock.ErrNoSpace)
+	wantErr(t, "Close", w.Close(), brock.ErrNoSpace)
+	wantErr(t, "Close again", w.Close(), brock.ErrNoSpace)
 }
 
 // A Writer whose context has ended refuses, and its Close tells of the lost write.
