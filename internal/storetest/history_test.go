@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"errors"
@@ -10,16 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/history"
 )
 
 var levels = map[string]struct {
-	isolation Isolation
+	isolation brock.Isolation
 	of        history.Levels
 }{
-	"serializable":     {Serializable, history.Serializable},
-	"snapshot":         {SnapshotIsolation, history.Snapshot},
-	"last writer wins": {LastWriterWins, history.LastWins},
+	"serializable":     {brock.Serializable, history.Serializable},
+	"snapshot":         {brock.SnapshotIsolation, history.Snapshot},
+	"last writer wins": {brock.LastWriterWins, history.LastWins},
 }
 
 // TestIsolationCases runs the interleavings of the Hermitage suite, and more.
@@ -28,7 +29,7 @@ func TestIsolationCases(t *testing.T) {
 		for _, c := range history.Cases {
 			for writes, memory := range map[string]int64{"in memory": 0, "in files": 1} {
 				t.Run(name+"/"+c.Name+"/"+writes, func(t *testing.T) {
-					db := openTest(t, Options{})
+					db := openTest(t, brock.Options{})
 					set(t, db, "1=10", "2=20")
 					must(t, c.Run(historyStore{db, level.isolation, memory}, level.of))
 				})
@@ -39,21 +40,21 @@ func TestIsolationCases(t *testing.T) {
 
 // historyStore is a store as the cases ask for it.
 type historyStore struct {
-	db        *DB
-	isolation Isolation
+	db        *brock.DB
+	isolation brock.Isolation
 	memory    int64
 }
 
 func (s historyStore) Begin(history.Levels) (history.Session, error) {
-	txn, err := s.db.Begin(nil, TxnOptions{Update: true, Isolation: s.isolation, MaxMemory: s.memory}) //nolint:staticcheck // nil is no end
+	txn, err := s.db.Begin(nil, brock.TxnOptions{Update: true, Isolation: s.isolation, MaxMemory: s.memory}) //nolint:staticcheck // nil is no end
 	return session{txn}, err
 }
 
-type session struct{ txn *Txn }
+type session struct{ txn *brock.Txn }
 
 func (s session) Get(key string) (string, error) {
 	it, err := s.txn.Get(b(key))
-	if errors.Is(err, ErrKeyNotFound) {
+	if errors.Is(err, brock.ErrKeyNotFound) {
 		return "", nil
 	}
 	if err != nil {
@@ -64,7 +65,7 @@ func (s session) Get(key string) (string, error) {
 }
 
 func (s session) Scan(lo, hi string) (items []string, err error) {
-	o := IteratorOptions{Lower: b(lo)}
+	o := brock.IteratorOptions{Lower: b(lo)}
 	if hi != "" {
 		o.Upper = b(hi)
 	}
@@ -86,7 +87,7 @@ func (s session) Delete(key string) error     { return s.txn.Delete(b(key)) }
 func (s session) Rollback() error             { s.txn.Discard(); return nil }
 func (s session) Commit() (conflict bool, err error) {
 	err = s.txn.Commit()
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, brock.ErrConflict) {
 		return true, nil
 	}
 	return false, err
@@ -100,10 +101,10 @@ func TestHistories(t *testing.T) {
 		"serializable over keyspaces": history.StrictSerializable} {
 		t.Run(name, func(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
-			db := openTest(t, Options{Tuning: Tuning{MemtableSize: 64 << 10}})
+			db := openTest(t, brock.Options{Tuning: brock.Tuning{MemtableSize: 64 << 10}})
 			var recorder history.Recorder
 			level, _, _ := strings.Cut(name, " ")
-			run := lists{db: db, isolation: levels[level].isolation, recorder: &recorder, in: []*Keyspace{nil}}
+			run := lists{db: db, isolation: levels[level].isolation, recorder: &recorder, in: []*brock.Keyspace{nil}}
 			if level != name {
 				run.in = append(run.in, keyspace(t, db, "a"), keyspace(t, db, "b"))
 			}
@@ -140,7 +141,7 @@ func TestHistories(t *testing.T) {
 }
 
 // underFlushes runs fn while the store flushes and merges without a pause.
-func underFlushes(t *testing.T, db *DB, fn func()) {
+func underFlushes(t *testing.T, db *brock.DB, fn func()) {
 	done := make(chan struct{})
 	var background sync.WaitGroup
 	background.Go(func() {
@@ -167,9 +168,9 @@ func underFlushes(t *testing.T, db *DB, fn func()) {
 
 // lists are transactions on lists of numbers, which are spread over keyspaces.
 type lists struct {
-	in        []*Keyspace
-	db        *DB
-	isolation Isolation
+	in        []*brock.Keyspace
+	db        *brock.DB
+	isolation brock.Isolation
 	recorder  *history.Recorder
 }
 
@@ -177,7 +178,7 @@ type lists struct {
 // numbers it appends are derived from id.
 func (l *lists) transaction(r *rand.Rand, id, age int) error {
 	x := l.recorder.Begin()
-	o := TxnOptions{Update: true, Isolation: l.isolation, Durability: Buffered}
+	o := brock.TxnOptions{Update: true, Isolation: l.isolation, Durability: brock.Buffered}
 	if r.IntN(8) == 0 {
 		o.MaxMemory = 1 // all writes go through files
 	}
@@ -228,7 +229,7 @@ func (l *lists) transaction(r *rand.Rand, id, age int) error {
 	switch err := txn.Commit(); {
 	case err == nil:
 		l.recorder.End(x, history.Committed)
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, brock.ErrConflict):
 		l.recorder.End(x, history.Aborted)
 	default:
 		return err
@@ -242,7 +243,7 @@ func encodeList(list []int, r *rand.Rand) []byte {
 	return []byte(strings.Trim(fmt.Sprint(list), "[]") + "|" + strings.Repeat("-", r.IntN(1200)))
 }
 
-func decodeList(it *Item) (list []int, err error) {
+func decodeList(it *brock.Item) (list []int, err error) {
 	v, err := it.Value()
 	if err != nil {
 		return nil, err
@@ -258,9 +259,9 @@ func decodeList(it *Item) (list []int, err error) {
 	return list, nil
 }
 
-func getList(txn *Txn, key string) ([]int, error) {
+func getList(txn *brock.Txn, key string) ([]int, error) {
 	it, err := txn.Get(b(key))
-	if errors.Is(err, ErrKeyNotFound) {
+	if errors.Is(err, brock.ErrKeyNotFound) {
 		return nil, nil
 	}
 	if err != nil {
@@ -272,15 +273,15 @@ func getList(txn *Txn, key string) ([]int, error) {
 // TestLastWriterWinsIsAtomic writes the same number to all keys, without checks:
 // whatever wins, wins everywhere, and no reader sees two, or goes back.
 func TestLastWriterWinsIsAtomic(t *testing.T) {
-	db := openTest(t, Options{Tuning: Tuning{MemtableSize: 64 << 10}, Durability: Buffered})
+	db := openTest(t, brock.Options{Tuning: brock.Tuning{MemtableSize: 64 << 10}, Durability: brock.Buffered})
 	keys := []string{"a", "b", "c", "d", "e"}
 	underFlushes(t, db, func() {
 		var clients sync.WaitGroup
 		for client := range 4 {
 			clients.Go(func() {
 				for i := range 200 {
-					o := TxnOptions{Isolation: LastWriterWins}
-					if err := db.UpdateContext(t.Context(), o, func(txn *Txn) error {
+					o := brock.TxnOptions{Isolation: brock.LastWriterWins}
+					if err := db.UpdateContext(t.Context(), o, func(txn *brock.Txn) error {
 						for _, k := range keys {
 							if err := txn.Set(b(k), fmt.Appendf(nil, "%d.%d%s", client, i, strings.Repeat(" ", 200*client))); err != nil {
 								return err
@@ -296,7 +297,7 @@ func TestLastWriterWinsIsAtomic(t *testing.T) {
 			clients.Go(func() {
 				last := uint64(0)
 				for range 200 {
-					err := db.View(func(txn *Txn) error {
+					err := db.View(func(txn *brock.Txn) error {
 						var values []string
 						for it, err := range txn.All() {
 							if err != nil {

@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -39,9 +40,9 @@ type restless struct {
 	t     *testing.T
 	rng   *rand.Rand
 	mem   *vfs.Mem
-	o     Options
-	db    *DB
-	txns  []*Txn
+	o     brock.Options
+	db    *brock.DB
+	txns  []*brock.Txn
 	works atomic.Int64
 }
 
@@ -49,16 +50,16 @@ const restTTL = 48 * time.Hour // at most
 
 func restAfterAnything(t *testing.T, seed uint64) {
 	r := &restless{t: t, rng: rand.New(rand.NewPCG(seed, 0x72657374)), mem: vfs.NewMem()}
-	count := func(w WorkInfo) { r.works.Add(1) }
-	r.o = Options{
-		Dir: "/s", FS: r.mem, Durability: Buffered,
-		Tuning: Tuning{MemtableSize: 128 << 10, SegmentSize: 256 << 10, RunFileSize: 128 << 10},
-		KeyspaceDefaults: KeyspaceOptions{Versions: Retention{
+	count := func(w brock.WorkInfo) { r.works.Add(1) }
+	r.o = brock.Options{
+		Dir: "/s", FS: r.mem, Durability: brock.Buffered,
+		Tuning: brock.Tuning{MemtableSize: 128 << 10, SegmentSize: 256 << 10, RunFileSize: 128 << 10},
+		KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{
 			Versions: r.rng.IntN(3), Age: time.Duration(r.rng.IntN(2)) * time.Hour,
 		}},
-		Events: Events{Flush: count, Compaction: count, Collection: count},
+		Events: brock.Events{Flush: count, Compaction: count, Collection: count},
 	}
-	r.db = must2(Open(r.o))
+	r.db = must2(brock.Open(r.o))
 	for range 250 {
 		r.step()
 	}
@@ -85,7 +86,7 @@ func restAfterAnything(t *testing.T, seed uint64) {
 // passes checks an error: there is none, or one that random histories meet.
 func (r *restless) passes(what string, err error) {
 	r.t.Helper()
-	if err != nil && (errors.Is(err, ErrStopped) || !errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrKeyspaceNotFound)) {
+	if err != nil && (errors.Is(err, brock.ErrStopped) || !errors.Is(err, brock.ErrNoSpace) && !errors.Is(err, brock.ErrConflict) && !errors.Is(err, brock.ErrKeyspaceNotFound)) {
 		r.t.Errorf("%s: %v", what, err)
 	}
 }
@@ -93,12 +94,12 @@ func (r *restless) passes(what string, err error) {
 func (r *restless) key() []byte { return fmt.Appendf(nil, "key%04d", r.rng.IntN(1500)) }
 
 // keyspace is the default one, or one of two, which is made if need be.
-func (r *restless) keyspace() *Keyspace {
+func (r *restless) keyspace() *brock.Keyspace {
 	n := r.rng.IntN(4)
 	if n > 1 {
 		return nil
 	}
-	ks, err := r.db.Keyspace(fmt.Sprint(n), []KeyspaceOptions{{TTL: time.Hour}, {Versions: Retention{Versions: 2}}}[n])
+	ks, err := r.db.Keyspace(fmt.Sprint(n), []brock.KeyspaceOptions{{TTL: time.Hour}, {Versions: brock.Retention{Versions: 2}}}[n])
 	r.passes("keyspace", err)
 	return ks
 }
@@ -106,7 +107,7 @@ func (r *restless) keyspace() *Keyspace {
 // write is a transaction of some writes, in files if there is little memory.
 func (r *restless) write(memory int64) {
 	to := r.keyspace()
-	err := r.db.UpdateContext(context.Background(), TxnOptions{MaxMemory: memory}, func(txn *Txn) error {
+	err := r.db.UpdateContext(context.Background(), brock.TxnOptions{MaxMemory: memory}, func(txn *brock.Txn) error {
 		txn = txn.In(to)
 		for range 1 + r.rng.IntN(40) {
 			k := r.key()
@@ -117,7 +118,7 @@ func (r *restless) write(memory int64) {
 			case n < 6:
 				err = txn.Delete(k)
 			default:
-				e := NewEntry(k, incompressible(n, []int{20, 600, 3000}[r.rng.IntN(3)]))
+				e := brock.NewEntry(k, incompressible(n, []int{20, 600, 3000}[r.rng.IntN(3)]))
 				if n < 20 {
 					e.WithTTL([]time.Duration{time.Second, time.Minute, time.Hour, restTTL}[r.rng.IntN(4)])
 				}
@@ -175,7 +176,7 @@ func (r *restless) step() {
 		r.discardAll()
 		r.passes("close", r.db.Close())
 		r.mem.SetCapacity(0)
-		r.db = must2(Open(r.o))
+		r.db = must2(brock.Open(r.o))
 	}
 }
 

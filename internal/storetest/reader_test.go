@@ -1,20 +1,22 @@
-package brock
+package storetest
 
 import (
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/brockdb/brock"
 )
 
 // A transaction that stays open is told of, with the place where it began,
 // whichever way that was.
 func TestLongReader(t *testing.T) {
 	var clock atomic.Int64
-	told := make(chan ReaderInfo, 10)
-	db := openTest(t, Options{
+	told := make(chan brock.ReaderInfo, 10)
+	db := openTest(t, brock.Options{
 		Now:    func() time.Time { return time.UnixMilli(1000 + clock.Load()) },
-		Events: Events{LongReader: func(r ReaderInfo) { told <- r }},
+		Events: brock.Events{LongReader: func(r brock.ReaderInfo) { told <- r }},
 	})
 	overwrite := func() {
 		set(t, db, "a="+strings.Repeat("x", 1000))
@@ -39,7 +41,7 @@ func TestLongReader(t *testing.T) {
 	overwrite()
 	begun("by hand", txn.ReadVersion())
 	txn.Discard()
-	must(t, db.View(func(txn *Txn) error {
+	must(t, db.View(func(txn *brock.Txn) error {
 		overwrite()
 		begun("View", txn.ReadVersion())
 		return nil

@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/brockdb/brock"
 )
 
 // Transfers between accounts by transactions of all kinds, in memory and in files,
@@ -21,17 +23,17 @@ func TestTransfersOfAllKinds(t *testing.T) {
 	if testing.Short() {
 		rounds = 60
 	}
-	db := openTest(t, Options{
-		Tuning:           Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: 64 << 10},
-		Maintenance:      Maintenance{IdleAfter: time.Millisecond},
-		KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 64, Compression: S2, CompressAbove: 1},
+	db := openTest(t, brock.Options{
+		Tuning:           brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: 64 << 10},
+		Maintenance:      brock.Maintenance{IdleAfter: time.Millisecond},
+		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 64, Compression: brock.S2, CompressAbove: 1},
 	})
-	spaces := []*Keyspace{nil, keyspace(t, db, "other")}
+	spaces := []*brock.Keyspace{nil, keyspace(t, db, "other")}
 	account := func(i int) []byte { return fmt.Appendf(nil, "account %02d", i) }
 	amount := func(rng *rand.Rand, n int) []byte { // of any length
 		return fmt.Appendf(nil, "%d %0*d", n, 1+rng.IntN(4)*60, 0)
 	}
-	parse := func(it *Item) (int, error) {
+	parse := func(it *brock.Item) (int, error) {
 		v, err := it.Value()
 		if err != nil {
 			return 0, err
@@ -40,7 +42,7 @@ func TestTransfersOfAllKinds(t *testing.T) {
 		_, err = fmt.Sscan(string(v), &n)
 		return n, err
 	}
-	must(t, db.Update(func(txn *Txn) error {
+	must(t, db.Update(func(txn *brock.Txn) error {
 		for _, ks := range spaces {
 			for i := range accounts {
 				if err := txn.In(ks).Set(account(i), []byte(strconv.Itoa(each))); err != nil {
@@ -50,9 +52,9 @@ func TestTransfersOfAllKinds(t *testing.T) {
 		}
 		return nil
 	}))
-	read := func(txn *Txn, i int) (int, error) {
+	read := func(txn *brock.Txn, i int) (int, error) {
 		it, err := txn.Get(account(i))
-		if errors.Is(err, ErrKeyNotFound) {
+		if errors.Is(err, brock.ErrKeyNotFound) {
 			return 0, nil
 		}
 		if err != nil {
@@ -60,7 +62,7 @@ func TestTransfersOfAllKinds(t *testing.T) {
 		}
 		return parse(it)
 	}
-	transfer := func(rng *rand.Rand, txn *Txn) error { // between two accounts
+	transfer := func(rng *rand.Rand, txn *brock.Txn) error { // between two accounts
 		from, to := txn.In(spaces[rng.IntN(2)]), txn.In(spaces[rng.IntN(2)])
 		i, j := rng.IntN(accounts), rng.IntN(accounts)
 		a, err := read(from, i)
@@ -76,12 +78,12 @@ func TestTransfersOfAllKinds(t *testing.T) {
 		}
 		return to.Set(account(j), amount(rng, b+1))
 	}
-	gather := func(rng *rand.Rand, txn *Txn) error { // a range of accounts into one of them
+	gather := func(rng *rand.Rand, txn *brock.Txn) error { // a range of accounts into one of them
 		txn = txn.In(spaces[rng.IntN(2)])
 		lo := rng.IntN(accounts)
 		hi := lo + 1 + rng.IntN(accounts-lo)
 		sum := 0
-		for it, err := range txn.Items(IteratorOptions{Lower: account(lo), Upper: account(hi), Reverse: rng.IntN(2) == 0}) {
+		for it, err := range txn.Items(brock.IteratorOptions{Lower: account(lo), Upper: account(hi), Reverse: rng.IntN(2) == 0}) {
 			if err != nil {
 				return err
 			}
@@ -99,7 +101,7 @@ func TestTransfersOfAllKinds(t *testing.T) {
 		}
 		return txn.Set(account(lo+rng.IntN(hi-lo)), amount(rng, sum))
 	}
-	total := func(txn *Txn) error {
+	total := func(txn *brock.Txn) error {
 		sum := 0
 		for _, ks := range spaces {
 			for it, err := range txn.In(ks).All() {
@@ -129,7 +131,7 @@ func TestTransfersOfAllKinds(t *testing.T) {
 				if rng.IntN(3) == 0 {
 					do = gather
 				}
-				o := TxnOptions{Update: true, Durability: Buffered, MaxMemory: []int64{0, 1, 400}[rng.IntN(3)]}
+				o := brock.TxnOptions{Update: true, Durability: brock.Buffered, MaxMemory: []int64{0, 1, 400}[rng.IntN(3)]}
 				txn, err := db.Begin(context.Background(), o)
 				if err == nil {
 					if err = do(rng, txn); err == nil {
@@ -137,7 +139,7 @@ func TestTransfersOfAllKinds(t *testing.T) {
 					}
 					txn.Discard()
 				}
-				if errors.Is(err, ErrConflict) {
+				if errors.Is(err, brock.ErrConflict) {
 					conflicts.Add(1)
 					err = nil
 				}

@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/vfs"
 )
@@ -23,27 +24,27 @@ func TestUpdateOfAVersionBeingDropped(t *testing.T) {
 			failed = begin()
 		}
 	}})
-	db, err := Open(Options{Dir: "/s", FS: fs})
+	db, err := brock.Open(brock.Options{Dir: "/s", FS: fs})
 	must(t, err)
 	defer db.Close()
-	aged := keyspace(t, db, "aged", KeyspaceOptions{Versions: Retention{Age: time.Hour}})
+	aged := keyspace(t, db, "aged", brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}})
 	set(t, db, "a=1")
-	must(t, db.Update(func(txn *Txn) error { return errors.Join(put(txn, "k=1"), put(txn.In(aged), "k=1")) }))
+	must(t, db.Update(func(txn *brock.Txn) error { return errors.Join(put(txn, "k=1"), put(txn.In(aged), "k=1")) }))
 	must(t, db.Delete(b("k")))
 	must(t, db.DeleteRange(b("a"), b("b")))
-	var key, gap *Txn
+	var key, gap *brock.Txn
 	begin = func() error {
 		for _, x := range []struct {
-			txn **Txn
+			txn **brock.Txn
 			key string
 		}{{&key, "k"}, {&gap, "a"}} {
-			txn, err := db.Begin(t.Context(), TxnOptions{Update: true, ReadAt: 2})
+			txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true, ReadAt: 2})
 			if err != nil {
 				return err
 			}
 			*x.txn = txn
 			write := "read=1"
-			if _, err := txn.Get(b(x.key)); errors.Is(err, ErrVersionGone) {
+			if _, err := txn.Get(b(x.key)); errors.Is(err, brock.ErrVersionGone) {
 				write = "gone=1" // the other keyspace can be used
 			} else if err != nil {
 				return err
@@ -59,7 +60,7 @@ func TestUpdateOfAVersionBeingDropped(t *testing.T) {
 	must(t, failed)
 	must(t, key.Commit())
 	must(t, gap.Commit())
-	must(t, aged.View(func(txn *Txn) error {
+	must(t, aged.View(func(txn *brock.Txn) error {
 		wantEqual(t, "written by who had read what was deleted", get(txn, "read"), "-")
 		wantEqual(t, "written by who had not", get(txn, "gone"), "1")
 		return nil

@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/brockdb/brock"
 )
 
 // compressible is Go's own source, some megabytes of it.
@@ -50,8 +52,8 @@ func BenchmarkCompression(b *testing.B) {
 		for _, size := range []int{16, 128, 1 << 10, 16 << 10, 64 << 10} {
 			for _, c := range []struct {
 				name        string
-				compression Compression
-			}{{"none", NoCompression}, {"s2", S2}, {"zstd", Zstd}} {
+				compression brock.Compression
+			}{{"none", brock.NoCompression}, {"s2", brock.S2}, {"zstd", brock.Zstd}} {
 				b.Run(fmt.Sprintf("%s/%d/%s", from.name, size, c.name), func(b *testing.B) {
 					benchmarkCompression(b, from.bytes, size, c.compression)
 				})
@@ -60,7 +62,7 @@ func BenchmarkCompression(b *testing.B) {
 	}
 }
 
-func benchmarkCompression(b *testing.B, from []byte, size int, c Compression) {
+func benchmarkCompression(b *testing.B, from []byte, size int, c brock.Compression) {
 	n := min(128<<20/size, 200_000)
 	value := func(i int) []byte {
 		at := i * 7919 % (len(from) - size)
@@ -70,7 +72,7 @@ func benchmarkCompression(b *testing.B, from []byte, size int, c Compression) {
 	var load, get, view time.Duration
 	var disk, reads int64
 	for b.Loop() {
-		db := must2(Open(Options{Dir: b.TempDir(), Durability: Buffered, KeyspaceDefaults: KeyspaceOptions{Compression: c}}))
+		db := must2(brock.Open(brock.Options{Dir: b.TempDir(), Durability: brock.Buffered, KeyspaceDefaults: brock.KeyspaceOptions{Compression: c}}))
 		begin := time.Now()
 		w := db.NewWriter(context.Background())
 		for i := range n {
@@ -91,7 +93,7 @@ func benchmarkCompression(b *testing.B, from []byte, size int, c Compression) {
 		}
 		get += time.Since(begin)
 		begin = time.Now()
-		must(b, db.View(func(txn *Txn) error {
+		must(b, db.View(func(txn *brock.Txn) error {
 			for range rounds {
 				must2(must2(txn.Get(fmt.Appendf(nil, "key%08d", rng.IntN(n)))).Value())
 			}

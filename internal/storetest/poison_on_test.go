@@ -1,16 +1,18 @@
 //go:build brockdebug
 
-package brock
+package storetest
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/brockdb/brock"
 )
 
 // Under brockdebug, what was handed out is overwritten as its life ends, and
 // not before.
 func TestPoison(t *testing.T) {
-	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 4}})
+	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 4}})
 	set(t, db, "a=1", "b=separated")
 	dead := func(what string, b []byte) {
 		t.Helper()
@@ -25,7 +27,7 @@ func TestPoison(t *testing.T) {
 		wantEqual(t, "key", string(it.Key()), key)
 		lent = append(lent, it.Key(), must2(it.Value()))
 	}
-	it := txn.NewIterator(IteratorOptions{})
+	it := txn.NewIterator(brock.IteratorOptions{})
 	it.Rewind()
 	first, value := it.Item().Key(), must2(it.Item().Value())
 	wantEqual(t, "alive", string(first), "a")

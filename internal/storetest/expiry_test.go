@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -18,7 +19,7 @@ func TestExpiredDataLeavesByItself(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 5 * time.Minute, time.Hour, 30 * 24 * time.Hour} {
 		for _, size := range []int{20, 2000} { // inline, separated
 			t.Run(fmt.Sprint(ttl, "/", size), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { expiresByItself(t, ttl, size, Options{}) })
+				synctest.Test(t, func(t *testing.T) { expiresByItself(t, ttl, size, brock.Options{}) })
 			})
 		}
 	}
@@ -29,7 +30,7 @@ func TestRetentionKeepsNoExpiredValues(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Minute, time.Hour} {
 		t.Run(fmt.Sprint(ttl), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := Options{KeyspaceDefaults: KeyspaceOptions{Versions: Retention{Age: 30 * 24 * time.Hour, Versions: 10}}}
+				o := brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Age: 30 * 24 * time.Hour, Versions: 10}}}
 				expiresByItself(t, ttl, 2000, o)
 			})
 		})
@@ -39,18 +40,18 @@ func TestRetentionKeepsNoExpiredValues(t *testing.T) {
 // What expired while the store was closed leaves it soon after the next Open.
 func TestExpiredWhileClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := Options{Dir: "/s", FS: vfs.NewMem(), Tuning: Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}}
+		o := brock.Options{Dir: "/s", FS: vfs.NewMem(), Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}}
 		for _, compacted := range []bool{false, true} {
-			db := must2(Open(o))
+			db := must2(brock.Open(o))
 			for i := range 300 {
-				must(t, db.BatchSet([]*Entry{NewEntry(fmt.Appendf(nil, "key%06d", i), incompressible(i, 3000)).WithTTL(time.Hour)}))
+				must(t, db.BatchSet([]*brock.Entry{brock.NewEntry(fmt.Appendf(nil, "key%06d", i), incompressible(i, 3000)).WithTTL(time.Hour)}))
 			}
 			if compacted {
 				must(t, db.Compact(t.Context()))
 			}
 			must(t, db.Close())
 			<-time.After(48 * time.Hour)
-			db = must2(Open(o))
+			db = must2(brock.Open(o))
 			if n := storedBytes(db); n < 900_000 {
 				t.Errorf("%d bytes at Open", n)
 			}
@@ -68,7 +69,7 @@ func TestExpiredWhileClosed(t *testing.T) {
 // that waits for something to expire has that timer alone, and no goroutine.
 func TestTimerOfExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must2(Open(Options{InMemory: true, Tuning: Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}}))
+		db := must2(brock.Open(brock.Options{InMemory: true, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}}))
 		defer db.Close()
 		is := func(when string, want bool) {
 			t.Helper()
@@ -84,7 +85,7 @@ func TestTimerOfExpiry(t *testing.T) {
 		<-time.After(time.Hour)
 		synctest.Wait()
 		is("at rest", false)
-		must(t, db.BatchSet([]*Entry{NewEntry([]byte("key000001"), []byte("x")).WithTTL(48 * time.Hour)}))
+		must(t, db.BatchSet([]*brock.Entry{brock.NewEntry([]byte("key000001"), []byte("x")).WithTTL(48 * time.Hour)}))
 		is("when something will expire", true)
 		<-time.After(time.Hour)
 		synctest.Wait()
@@ -103,15 +104,15 @@ func TestExpiredFilesShrink(t *testing.T) {
 	}
 	t.Parallel()
 	dir := t.TempDir()
-	db := must2(Open(Options{Dir: dir, Durability: Buffered, Tuning: Tuning{SegmentSize: 4 << 20}}))
+	db := must2(brock.Open(brock.Options{Dir: dir, Durability: brock.Buffered, Tuning: brock.Tuning{SegmentSize: 4 << 20}}))
 	defer db.Close()
 	const stays, n = 100, 5000
 	for i := range n {
-		e := NewEntry(fmt.Appendf(nil, "key%06d", i), incompressible(i, 4000))
+		e := brock.NewEntry(fmt.Appendf(nil, "key%06d", i), incompressible(i, 4000))
 		if i >= stays {
 			e.WithTTL(10 * time.Second)
 		}
-		must(t, db.BatchSet([]*Entry{e}))
+		must(t, db.BatchSet([]*brock.Entry{e}))
 	}
 	by := time.Now().Add(70 * time.Second)
 	size := func() (n int64) {
@@ -137,14 +138,14 @@ func TestExpiredFilesShrink(t *testing.T) {
 }
 
 // storedBytes is what a store takes, on disk and in memtables.
-func storedBytes(db *DB) int64 {
+func storedBytes(db *brock.DB) int64 {
 	m := db.Metrics().Tree
 	return m.RunBytes + m.SegmentBytes + m.RemapBytes + m.MemtableBytes
 }
 
-func expiresByItself(t *testing.T, ttl time.Duration, size int, o Options) {
-	o.InMemory, o.Tuning = true, Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}
-	db := must2(Open(o))
+func expiresByItself(t *testing.T, ttl time.Duration, size int, o brock.Options) {
+	o.InMemory, o.Tuning = true, brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}
+	db := must2(brock.Open(o))
 	defer db.Close()
 	rng := rand.New(rand.NewPCG(1, 2))
 	n := 4000
@@ -153,11 +154,11 @@ func expiresByItself(t *testing.T, ttl time.Duration, size int, o Options) {
 	}
 	const stays = 50
 	for i := range n {
-		e := NewEntry(fmt.Appendf(nil, "key%06d", rng.IntN(1e6)), incompressible(i, size))
+		e := brock.NewEntry(fmt.Appendf(nil, "key%06d", rng.IntN(1e6)), incompressible(i, size))
 		if i >= stays {
 			e.WithTTL(ttl)
 		}
-		must(t, db.BatchSet([]*Entry{e}))
+		must(t, db.BatchSet([]*brock.Entry{e}))
 	}
 	last := time.Now().Add(ttl)
 	<-time.After(ttl - time.Minute)
@@ -175,7 +176,7 @@ func expiresByItself(t *testing.T, ttl time.Duration, size int, o Options) {
 	if wait := db.Metrics().Tree.ExpiryWait; wait > 0 {
 		t.Errorf("a timer is set to %v, though nothing expires", wait)
 	}
-	must(t, db.View(func(txn *Txn) error {
+	must(t, db.View(func(txn *brock.Txn) error {
 		count := 0
 		for it, err := range txn.All() {
 			must(t, err)

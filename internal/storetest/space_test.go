@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -22,19 +23,19 @@ var (
 )
 
 // The space tests run at about a fiftieth of the defaults' sizes.
-var spaceTuning = Tuning{MemtableSize: 256 << 10, SegmentSize: 4 << 20, RunFileSize: 4 << 20}
+var spaceTuning = brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 4 << 20, RunFileSize: 4 << 20}
 
 const spaceValue = 4 << 10
 
 type spaceStore struct {
-	*DB
+	*brock.DB
 	t    *testing.T
 	fs   *vfs.Mem
 	rng  *rand.Rand
 	live map[uint64]int // value length by key
 }
 
-func newSpaceStore(t *testing.T, m Maintenance) *spaceStore {
+func newSpaceStore(t *testing.T, m brock.Maintenance) *spaceStore {
 	t.Helper()
 	s := &spaceStore{t: t, fs: vfs.NewMem(), rng: rand.New(rand.NewPCG(3, 4)), live: map[uint64]int{}}
 	t.Cleanup(func() { _ = s.Close() })
@@ -42,9 +43,9 @@ func newSpaceStore(t *testing.T, m Maintenance) *spaceStore {
 	return s
 }
 
-func (s *spaceStore) open(m Maintenance) {
+func (s *spaceStore) open(m brock.Maintenance) {
 	s.t.Helper()
-	db, err := Open(Options{Dir: "/s", FS: s.fs, Durability: Buffered, Tuning: spaceTuning, Maintenance: m})
+	db, err := brock.Open(brock.Options{Dir: "/s", FS: s.fs, Durability: brock.Buffered, Tuning: spaceTuning, Maintenance: m})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func (s *spaceStore) settledWithin(some int64) {
 func TestSpaceUnderOverwrites(t *testing.T) {
 	for _, garbage := range []float64{0, 0.25} {
 		t.Run(fmt.Sprintf("ratio %v", garbage), func(t *testing.T) {
-			s := newSpaceStore(t, Maintenance{GarbageRatio: garbage, IdleAfter: 100 * time.Millisecond})
+			s := newSpaceStore(t, brock.Maintenance{GarbageRatio: garbage, IdleAfter: 100 * time.Millisecond})
 			s.load()
 			worst, sum, n := 0.0, 0.0, 0
 			for i := range *spaceTimes * *spaceKeys {
@@ -153,7 +154,7 @@ func TestSpaceUnderOverwrites(t *testing.T) {
 // Nine of ten keys deleted: their space comes back with no call, also when the
 // deletes fill but a part of a memtable, and a key stays deleted.
 func TestSpaceAfterDeletes(t *testing.T) {
-	s := newSpaceStore(t, Maintenance{IdleAfter: 50 * time.Millisecond})
+	s := newSpaceStore(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 	s.load()
 	for i := range uint64(*spaceKeys) {
 		if i%10 == 0 {
@@ -165,7 +166,7 @@ func TestSpaceAfterDeletes(t *testing.T) {
 		delete(s.live, i)
 	}
 	s.settled()
-	err := s.View(func(txn *Txn) error {
+	err := s.View(func(txn *brock.Txn) error {
 		n := 0
 		for item, err := range txn.All() {
 			if err != nil {
@@ -192,7 +193,7 @@ func TestSpaceAfterDeletes(t *testing.T) {
 
 // A store whose keys all sit in one memtable finds its garbage, too.
 func TestSpaceOfOneMemtable(t *testing.T) {
-	s := newSpaceStore(t, Maintenance{IdleAfter: 50 * time.Millisecond})
+	s := newSpaceStore(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 	for range 1000 {
 		s.set(1, 64<<10)
 	}
@@ -202,7 +203,7 @@ func TestSpaceOfOneMemtable(t *testing.T) {
 // A store that is opened and then left alone finds the garbage that it was closed
 // with: of what lay in runs, and in the journal.
 func TestSpaceAfterReopening(t *testing.T) {
-	never := Maintenance{IdleAfter: time.Hour, GarbageRatio: 4}
+	never := brock.Maintenance{IdleAfter: time.Hour, GarbageRatio: 4}
 	for _, where := range []string{"runs", "journal"} {
 		t.Run(where, func(t *testing.T) {
 			s := newSpaceStore(t, never)
@@ -226,7 +227,7 @@ func TestSpaceAfterReopening(t *testing.T) {
 			if s.ratio() < 1.75 {
 				t.Fatalf("closed with %.2f times what is live: there is nothing to find", s.ratio())
 			}
-			s.open(Maintenance{IdleAfter: 50 * time.Millisecond})
+			s.open(brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 			s.settled()
 		})
 	}
@@ -234,7 +235,7 @@ func TestSpaceAfterReopening(t *testing.T) {
 
 // What a long reader has kept goes when it ends, with no write after it.
 func TestSpaceAfterALongReader(t *testing.T) {
-	s := newSpaceStore(t, Maintenance{IdleAfter: 50 * time.Millisecond})
+	s := newSpaceStore(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 	s.load()
 	reader := s.NewTransaction(false)
 	defer reader.Discard()
@@ -273,7 +274,7 @@ func TestSpaceAfterALongReader(t *testing.T) {
 
 // Reclaim leaves little garbage, and says how much it freed.
 func TestReclaim(t *testing.T) {
-	s := newSpaceStore(t, Maintenance{GarbageRatio: 1, IdleAfter: time.Hour})
+	s := newSpaceStore(t, brock.Maintenance{GarbageRatio: 1, IdleAfter: time.Hour})
 	s.load()
 	for i := range uint64(*spaceKeys) {
 		if i%3 == 0 {
@@ -303,7 +304,7 @@ func TestReclaim(t *testing.T) {
 // part of the same.
 func TestReclaimBesideBackgroundWork(t *testing.T) {
 	for round := range 5 {
-		db := must2(Open(Options{InMemory: true, MemoryLimit: 8 << 20, Tuning: Tuning{MemtableSize: 128 << 10, SegmentSize: 64 << 10, RunFileSize: 256 << 10}}))
+		db := must2(brock.Open(brock.Options{InMemory: true, MemoryLimit: 8 << 20, Tuning: brock.Tuning{MemtableSize: 128 << 10, SegmentSize: 64 << 10, RunFileSize: 256 << 10}}))
 		w := db.NewWriter(t.Context())
 		const n = 12_000
 		for i := range n {
@@ -327,7 +328,7 @@ func TestReclaimBesideBackgroundWork(t *testing.T) {
 // Collections beside writers, deletes, readers that stay and each other: what is
 // read is always a value of its key, and in the end the last one.
 func TestReclaimBesideEverything(t *testing.T) {
-	s := newSpaceStore(t, Maintenance{GarbageRatio: 0.1, IdleAfter: 20 * time.Millisecond})
+	s := newSpaceStore(t, brock.Maintenance{GarbageRatio: 0.1, IdleAfter: 20 * time.Millisecond})
 	const keys, writers = 400, 2
 	value := func(key, round uint64) []byte {
 		v := binary.BigEndian.AppendUint64(spaceKey(key), round)
@@ -368,7 +369,7 @@ func TestReclaimBesideEverything(t *testing.T) {
 		}
 	})
 	check := func() error {
-		return s.View(func(txn *Txn) error {
+		return s.View(func(txn *brock.Txn) error {
 			for range 2 { // the second time through files that were replaced meanwhile
 				for item, err := range txn.All() {
 					if err != nil {
@@ -405,7 +406,7 @@ func TestReclaimBesideEverything(t *testing.T) {
 	others.Wait()
 	for key, round := range last {
 		v, err := s.Get(spaceKey(uint64(key)))
-		if round == 0 && !errors.Is(err, ErrKeyNotFound) || round != 0 && (err != nil || !bytes.Equal(v, value(uint64(key), round))) {
+		if round == 0 && !errors.Is(err, brock.ErrKeyNotFound) || round != 0 && (err != nil || !bytes.Equal(v, value(uint64(key), round))) {
 			t.Errorf("key %d, last written in round %d: %d bytes, %v", key, round, len(v), err)
 		}
 	}
@@ -423,7 +424,7 @@ func TestSpaceAfterDrop(t *testing.T) {
 	for _, end := range []string{"", "close", "crash"} {
 		for _, size := range []int{100, spaceValue} { // inline and separated
 			t.Run(fmt.Sprintf("%s/%d", end, size), func(t *testing.T) {
-				s := newSpaceStore(t, Maintenance{IdleAfter: 100 * time.Millisecond})
+				s := newSpaceStore(t, brock.Maintenance{IdleAfter: 100 * time.Millisecond})
 				ks := keyspace(t, s.DB, "dropped")
 				for i := range uint64(*spaceKeys * spaceValue / size / 3) {
 					if err := ks.Set(spaceKey(i), make([]byte, size)); err != nil {
@@ -443,13 +444,13 @@ func TestSpaceAfterDrop(t *testing.T) {
 					o := s.Options()
 					must(t, s.Close())
 					o.FS, s.fs = fs, fs
-					db, err := Open(o)
+					db, err := brock.Open(o)
 					must(t, err)
 					t.Cleanup(func() { _ = db.Close() })
 					s.DB = db
 					if end == "crash" { // of what wasn't synced before the drop
 						s.live = map[uint64]int{}
-						must(t, db.View(func(txn *Txn) error {
+						must(t, db.View(func(txn *brock.Txn) error {
 							for item, err := range txn.All() {
 								must(t, err)
 								s.live[binary.BigEndian.Uint64(item.Key())] = int(item.ValueSize())

@@ -1,10 +1,12 @@
-package brock
+package storetest
 
 import (
 	"context"
 	"fmt"
 	"runtime/metrics"
 	"testing"
+
+	"github.com/brockdb/brock"
 )
 
 // How the program's memory is collected is the program's business: a store bounds
@@ -19,7 +21,7 @@ func TestRuntimeIsLeftAlone(t *testing.T) {
 		return s
 	}
 	before := settings()
-	db, err := Open(Options{Dir: t.TempDir(), MemoryLimit: minMemoryLimit, Durability: Buffered})
+	db, err := brock.Open(brock.Options{Dir: t.TempDir(), MemoryLimit: 4 << 20, Durability: brock.Buffered})
 	if err != nil {
 		t.Fatal(err)
 	}

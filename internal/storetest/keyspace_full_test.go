@@ -1,9 +1,10 @@
-package brock
+package storetest
 
 import (
 	"errors"
 	"testing"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/vfs"
 )
@@ -13,8 +14,8 @@ import (
 func TestKeyspacesOnAFullDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	fs := faultfs.New(mem, faultfs.Options{})
-	o := Options{Dir: "/s", FS: fs}
-	db, err := Open(o)
+	o := brock.Options{Dir: "/s", FS: fs}
+	db, err := brock.Open(o)
 	must(t, err)
 	ks := keyspace(t, db, "a")
 	must(t, ks.Set(b("k"), b("1")))
@@ -23,14 +24,14 @@ func TestKeyspacesOnAFullDisk(t *testing.T) {
 		t.Helper()
 		fs.Inject(faultfs.Fault{Kinds: faultfs.Write, Path: "MANIFEST", Err: faultfs.ErrNoSpace, Short: true})
 		defer fs.Heal()
-		if err := do(); !errors.Is(err, ErrNoSpace) || errors.Is(err, ErrStopped) {
+		if err := do(); !errors.Is(err, brock.ErrNoSpace) || errors.Is(err, brock.ErrStopped) {
 			t.Errorf("%s: %v", what, err)
 		}
 		wantEqual(t, "contents after "+what, contents(t, db), "; a: k=1")
 		wantEqual(t, "options after "+what, ks.Options(), options)
 	}
 	full("make", func() error { _, err := db.Keyspace("b"); return err })
-	full("options", func() error { return ks.SetOptions(KeyspaceOptions{ValueThreshold: 9}) })
+	full("options", func() error { return ks.SetOptions(brock.KeyspaceOptions{ValueThreshold: 9}) })
 	full("drop", func() error { return ks.Drop(t.Context()) })
 	must(t, ks.Set(b("k"), b("2")))
 	must(t, db.DropAll(t.Context()))
@@ -44,7 +45,7 @@ func TestKeyspacesOnAFullDisk(t *testing.T) {
 		wantEqual(t, "contents in the end", contents(t, db), "; b: k=4")
 		must(t, db.Verify(t.Context(), nil))
 		must(t, db.Close())
-		db, err = Open(o)
+		db, err = brock.Open(o)
 		must(t, err)
 	}
 	must(t, db.Close())

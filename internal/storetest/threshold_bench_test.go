@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/brockdb/brock"
 )
 
 // BenchmarkValueThreshold is what DefaultValueThreshold was chosen by (see
@@ -25,9 +27,9 @@ func BenchmarkValueThreshold(b *testing.B) {
 }
 
 func measureThreshold(b *testing.B, shape storeShape, dir string) {
-	db, err := Open(Options{
-		Dir: dir, Durability: Buffered, KeyspaceDefaults: KeyspaceOptions{ValueThreshold: shape.threshold},
-		Tuning: Tuning{MemtableSize: 8 << 20},
+	db, err := brock.Open(brock.Options{
+		Dir: dir, Durability: brock.Buffered, KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: shape.threshold},
+		Tuning: brock.Tuning{MemtableSize: 8 << 20},
 	})
 	must(b, err)
 	defer db.Close()
@@ -43,9 +45,9 @@ func measureThreshold(b *testing.B, shape storeShape, dir string) {
 	})
 	m := db.Metrics()
 	b.ReportMetric(m.WriteAmp(), "written/raw")
-	scan := func(o IteratorOptions) func() {
+	scan := func(o brock.IteratorOptions) func() {
 		return func() {
-			must(b, db.View(func(txn *Txn) error {
+			must(b, db.View(func(txn *brock.Txn) error {
 				for it, err := range txn.Items(o) {
 					if err != nil {
 						return err
@@ -63,13 +65,13 @@ func measureThreshold(b *testing.B, shape storeShape, dir string) {
 			}))
 		}
 	}
-	scan(IteratorOptions{})()
+	scan(brock.IteratorOptions{})()
 	r := rand.New(rand.NewPCG(3, 4))
 	var key []byte
 	get := func() {
 		for range shape.keys {
 			key = fmt.Appendf(key[:0], "user/%017d", r.IntN(shape.keys)*7919)
-			must(b, db.View(func(txn *Txn) error {
+			must(b, db.View(func(txn *brock.Txn) error {
 				it, err := txn.Get(key)
 				if err != nil {
 					return err
@@ -82,6 +84,6 @@ func measureThreshold(b *testing.B, shape storeShape, dir string) {
 	}
 	get()
 	perEntry("get", shape.keys, get)
-	perEntry("scan", shape.keys, scan(IteratorOptions{}))
-	perEntry("keys", shape.keys, scan(IteratorOptions{KeysOnly: true}))
+	perEntry("scan", shape.keys, scan(brock.IteratorOptions{}))
+	perEntry("keys", shape.keys, scan(brock.IteratorOptions{KeysOnly: true}))
 }

@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/brockdb/brock"
 )
 
 // The benchmarks here run on a real store in the file system: n keys of 22 bytes
@@ -22,13 +24,13 @@ func (s storeShape) String() string {
 func (s storeShape) key(i int) []byte { return fmt.Appendf(nil, "user/%017d", i*7919) }
 
 // open loads a store of this shape.
-func (s storeShape) open(tb testing.TB) *DB {
-	return s.openWith(tb, Options{Maintenance: Maintenance{NoClustering: true}})
+func (s storeShape) open(tb testing.TB) *brock.DB {
+	return s.openWith(tb, brock.Options{Maintenance: brock.Maintenance{NoClustering: true}})
 }
 
-func (s storeShape) openWith(tb testing.TB, o Options) *DB {
-	o.Dir, o.Durability, o.KeyspaceDefaults.ValueThreshold = tb.TempDir(), Buffered, s.threshold
-	db, err := Open(o)
+func (s storeShape) openWith(tb testing.TB, o brock.Options) *brock.DB {
+	o.Dir, o.Durability, o.KeyspaceDefaults.ValueThreshold = tb.TempDir(), brock.Buffered, s.threshold
+	db, err := brock.Open(o)
 	must(tb, err)
 	tb.Cleanup(func() { must(tb, db.Close()) })
 	s.load(tb, db)
@@ -39,7 +41,7 @@ func (s storeShape) openWith(tb testing.TB, o Options) *DB {
 const loadBatch = 1000
 
 // load writes every key once, in batches from two goroutines.
-func (s storeShape) load(tb testing.TB, db *DB) {
+func (s storeShape) load(tb testing.TB, db *brock.DB) {
 	order := rand.New(rand.NewPCG(1, 2)).Perm(s.keys)
 	var wg sync.WaitGroup
 	for part := range 2 {
@@ -85,16 +87,16 @@ func BenchmarkStoreScan(b *testing.B) {
 			db := shape.open(b)
 			for _, bench := range []struct {
 				name string
-				o    IteratorOptions
+				o    brock.IteratorOptions
 			}{
-				{"keys", IteratorOptions{KeysOnly: true}},
-				{"values", IteratorOptions{}},
-				{"reverse", IteratorOptions{Reverse: true}},
-				{"no prefetch", IteratorOptions{Prefetch: -1}},
+				{"keys", brock.IteratorOptions{KeysOnly: true}},
+				{"values", brock.IteratorOptions{}},
+				{"reverse", brock.IteratorOptions{Reverse: true}},
+				{"no prefetch", brock.IteratorOptions{Prefetch: -1}},
 			} {
 				b.Run(bench.name, func(b *testing.B) {
 					b.ReportAllocs()
-					must(b, db.View(func(txn *Txn) error {
+					must(b, db.View(func(txn *brock.Txn) error {
 						for it := range txn.All() { // maps and verifies
 							it.Value()
 						}
@@ -128,8 +130,8 @@ func BenchmarkStoreSorted(b *testing.B) {
 	shape := storeShape{1 << 18, 1024, 512}
 	b.Run("as loaded", func(b *testing.B) { shape.benchScans(b, shape.open(b)) })
 	b.Run("sorted", func(b *testing.B) {
-		sorted := make(chan WorkInfo, 1)
-		db := shape.openWith(b, Options{Maintenance: Maintenance{IdleAfter: 1}, Events: Events{Compaction: func(w WorkInfo) {
+		sorted := make(chan brock.WorkInfo, 1)
+		db := shape.openWith(b, brock.Options{Maintenance: brock.Maintenance{IdleAfter: 1}, Events: brock.Events{Compaction: func(w brock.WorkInfo) {
 			if w.Reason == "scans jump" {
 				sorted <- w
 			}
@@ -140,7 +142,7 @@ func BenchmarkStoreSorted(b *testing.B) {
 	})
 }
 
-func (s storeShape) benchScans(b *testing.B, db *DB) {
+func (s storeShape) benchScans(b *testing.B, db *brock.DB) {
 	s.scan(b, db, nil, 1<<30) // maps and verifies
 	b.Run("scan", func(b *testing.B) {
 		b.ReportAllocs()
@@ -160,9 +162,9 @@ func (s storeShape) benchScans(b *testing.B, db *DB) {
 }
 
 // scan touches up to n pairs from a key on.
-func (s storeShape) scan(b *testing.B, db *DB, from []byte, n int) {
-	must(b, db.View(func(txn *Txn) error {
-		it := txn.NewIterator(IteratorOptions{})
+func (s storeShape) scan(b *testing.B, db *brock.DB, from []byte, n int) {
+	must(b, db.View(func(txn *brock.Txn) error {
+		it := txn.NewIterator(brock.IteratorOptions{})
 		defer it.Close()
 		it.Seek(from)
 		for ; n > 0 && it.Valid(); n-- {
@@ -188,10 +190,10 @@ func BenchmarkStoreFirstScan(b *testing.B) {
 		b.Run(fmt.Sprintf("prefetch=%d", prefetch), func(b *testing.B) {
 			entries := 0
 			for b.Loop() {
-				db, err := Open(Options{Dir: o.Dir})
+				db, err := brock.Open(brock.Options{Dir: o.Dir})
 				must(b, err)
-				must(b, db.View(func(txn *Txn) error {
-					for it, err := range txn.Items(IteratorOptions{Prefetch: prefetch}) {
+				must(b, db.View(func(txn *brock.Txn) error {
+					for it, err := range txn.Items(brock.IteratorOptions{Prefetch: prefetch}) {
 						if err != nil {
 							return err
 						}
@@ -221,7 +223,7 @@ func BenchmarkStoreGet(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					key = fmt.Appendf(key[:0], "user/%017d", r.IntN(shape.keys)*7919)
-					must(b, db.View(func(txn *Txn) error {
+					must(b, db.View(func(txn *brock.Txn) error {
 						it, err := txn.Get(key)
 						must(b, err)
 						v, err := it.Value()

@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/invariant"
 )
 
@@ -35,6 +36,8 @@ func anonymous() (n int64) {
 	}
 	return n << 10
 }
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/(1<<20)) }
 
 // watch samples anonymous memory until the function it returns is called, which
 // returns the peak.
@@ -71,12 +74,12 @@ func TestHugeTransaction(t *testing.T) {
 	if dir == "" {
 		dir = t.TempDir()
 	}
-	db, err := Open(Options{Dir: dir, MemoryLimit: hugeLimit})
+	db, err := brock.Open(brock.Options{Dir: dir, MemoryLimit: hugeLimit})
 	must(t, err)
 	defer db.Close()
 	stop := watch()
 	begin := time.Now()
-	txn, err := db.Begin(t.Context(), TxnOptions{Update: true})
+	txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true})
 	must(t, err)
 	defer txn.Discard()
 	key, value := make([]byte, 16), make([]byte, *hugeValue)
@@ -116,14 +119,14 @@ func TestHugeTransaction(t *testing.T) {
 	m := db.Metrics()
 	size := int64(*hugeKeys) * int64(len(key)+len(value))
 	t.Logf("%d keys, %s: written in %v, committed in %v; anonymous memory %s at most; files written %s, %.2f times; %d other commits, the longest %v",
-		*hugeKeys, sizeString(size), written, committed, sizeString(peak), sizeString(m.Tree.SpilledBytes), ratio(m.Tree.SpilledBytes, size), commits, pause)
+		*hugeKeys, megabytes(size), written, committed, megabytes(peak), megabytes(m.Tree.SpilledBytes), float64(m.Tree.SpilledBytes)/float64(size), commits, pause)
 	if size > hugeLimit/2 {
 		wantEqual(t, "spills", m.Tree.Spills, 1)
 	}
 	if limit := int64(hugeLimit + 32<<20); !invariant.Enabled && peak > limit {
-		t.Errorf("%s of anonymous memory, %s are allowed", sizeString(peak), sizeString(limit))
+		t.Errorf("%s of anonymous memory, %s are allowed", megabytes(peak), megabytes(limit))
 	}
-	must(t, db.View(func(txn *Txn) error {
+	must(t, db.View(func(txn *brock.Txn) error {
 		for i := 0; i < *hugeKeys; i += 1 + *hugeKeys/1000 {
 			number(i)
 			it, err := txn.Get(key)
