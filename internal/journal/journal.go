@@ -66,7 +66,6 @@ func (p Point) next() uint64 { return max(p.NextFrame, 1) }
 
 // Group is what one Append writes: one frame.
 type Group struct {
-	Kind         frame.Kind // Group, Part or Commit; 0 = Group
 	Transactions int
 	Payload      [][]byte // each slice holds whole records with their final versions; Append changes their checksums
 }
@@ -154,17 +153,14 @@ func (j *Journal) Append(g Group) (Position, error) {
 	for _, p := range g.Payload {
 		size += int64(len(p))
 	}
-	if g.Kind == 0 {
-		g.Kind = frame.Group
-	}
-	if !g.Kind.HasRecords() || g.Transactions < 0 || g.Transactions > math.MaxUint16 || size > frame.MaxSize {
-		return Position{}, fmt.Errorf("%w: %v of %d transactions, %d bytes", errs.ErrInvalid, g.Kind, g.Transactions, size)
+	if g.Transactions < 0 || g.Transactions > math.MaxUint16 || size > frame.MaxSize {
+		return Position{}, fmt.Errorf("%w: a group of %d transactions, %d bytes", errs.ErrInvalid, g.Transactions, size)
 	}
 	if err := j.room(size); err != nil {
 		return Position{}, j.refuse(err)
 	}
 	j.before = j.point
-	f := segment.Frame{Kind: g.Kind, Transactions: uint16(g.Transactions), Unsynced: j.unsynced(), Payload: g.Payload}
+	f := segment.Frame{Kind: frame.Group, Transactions: uint16(g.Transactions), Unsynced: j.unsynced(), Payload: g.Payload}
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) {
 		return Position{}, err

@@ -498,7 +498,6 @@ func TestInvalidGroups(t *testing.T) {
 	h := newHistory(t, newDisk(), 1<<20)
 	h.must(h.append(0, 5))
 	for _, g := range []Group{
-		{Kind: frame.Seal},
 		{Transactions: 1 << 16},
 		{Transactions: -1},
 		{Payload: [][]byte{{1, 2, 3}}},
