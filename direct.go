@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/tree"
 )
@@ -98,12 +99,12 @@ func (db *DB) write(s *space, wr *write) error {
 	w := newWrites()
 	defer w.recycle()
 	w.arena, w.key = s.encoder.Load().append(w.arena, wr, db.now, w.key)
+	s.note(&w.written)
 	w.request = commit.Request{
-		Payload:   w.arena,
-		Records:   1,
-		Isolation: commit.LastWriterWins,
-		Synced:    db.synced(DefaultDurability),
-		Admission: s.admission(),
+		Payload: w.arena,
+		Records: 1,
+		Check:   conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written},
+		Synced:  db.synced(DefaultDurability),
 	}
 	_, err := db.commit(nil, &w.request)
 	return err

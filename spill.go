@@ -73,11 +73,7 @@ func (t *transaction) commitSpilled() error {
 		err = t.spillWrites()
 	}
 	if err == nil {
-		var reads *conflict.ReadSet
-		if t.isolation == Serializable && !w.reads.Empty() {
-			reads = &w.reads
-		}
-		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, w.admission(), t.isolation, reads, t.pin.Version())
+		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, t.check())
 	}
 	if err != nil {
 		t.end(txnDone)
@@ -87,45 +83,13 @@ func (t *transaction) commitSpilled() error {
 	return nil
 }
 
-// commitSpilled makes a spill's writes part of the store, if admitted, unless nil,
-// lets them pass and nothing that isolation asks about has changed since the version at.
-func (db *DB) commitSpilled(ctx context.Context, s *tree.Spill, admitted func() error, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
+// commitSpilled makes a spill's writes part of the store, if c holds.
+func (db *DB) commitSpilled(ctx context.Context, s *tree.Spill, c conflict.Check) (entry.Version, error) {
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
-	ctx = never(ctx)
 	begin := db.monotonic()
-	var touches func(lo, hi []byte) (bool, error) // nil: nothing does
-	check := func(tree.Changes) (bool, error) { return false, nil }
-	switch {
-	case isolation == SnapshotIsolation:
-		touches = s.Writes
-		check = func(c tree.Changes) (bool, error) { return c.Overwritten(ctx, at) }
-	case reads != nil:
-		touches = func(lo, hi []byte) (bool, error) { return reads.Touches(lo, hi), nil }
-		check = func(c tree.Changes) (bool, error) {
-			reads.Prepare() // now, rather than with others waiting
-			return reads.Check(c, at)
-		}
-	}
-	err := s.Prepare(ctx, func(c tree.Changes) error {
-		changed, err := check(c)
-		if err == nil && changed {
-			return ErrConflict
-		}
-		return err
-	})
-	var v entry.Version
-	if err == nil {
-		v, err = db.commits.CommitAlone(ctx, func(v entry.Version) error {
-			if admitted != nil {
-				if err := admitted(); err != nil {
-					return err
-				}
-			}
-			return s.Commit(v, touches)
-		})
-	}
+	v, err := db.commits.CommitAlone(never(ctx), s, c)
 	db.counters.addCommit(db.monotonic()-begin, err, s.Entries(), s.Bytes())
 	return v, err
 }
@@ -151,7 +115,7 @@ func (b *batch) commitSpilled(ctx context.Context) error {
 	if b.failed != nil {
 		return b.failed
 	}
-	_, err := b.db.commitSpilled(ctx, b.spill, b.spaces.admission(), LastWriterWins, nil, 0)
+	_, err := b.db.commitSpilled(ctx, b.spill, b.check())
 	return err
 }
 

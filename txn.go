@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/tree"
@@ -169,8 +170,8 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 		return t
 	}
 	s := t.address(ks)
-	if t.writes != nil && t.isolation == Serializable && s.refused == nil && s.id != entry.DefaultKeyspace {
-		t.writes.looked.add(s)
+	if t.writes != nil && t.isolation == Serializable && s.refused == nil {
+		s.note(&t.writes.addressed)
 	}
 	return &Txn{t.transaction, s}
 }
@@ -337,16 +338,9 @@ func (t *Txn) write(w *write) error {
 	if t.writes.failed != nil {
 		return t.writes.failed
 	}
-	t.noteSpace()
+	t.space.note(&t.writes.written)
 	t.writes.add(t.space.encoder.Load(), w, t.now)
 	return t.spillIfLarge()
-}
-
-// noteSpace notes that the keyspace is written to.
-func (t *Txn) noteSpace() {
-	if t.space.id != entry.DefaultKeyspace {
-		t.writes.spaces.add(t.space)
-	}
 }
 
 // spillIfLarge writes what is pending in memory to files once that is too much.
@@ -385,16 +379,11 @@ func (t *Txn) Commit() error {
 	}
 	payload, records := w.payload()
 	w.request = commit.Request{
-		Payload:     payload,
-		Records:     records,
-		Ranges:      w.ranges.Len(),
-		ReadVersion: t.pin.Version(),
-		Isolation:   commit.Isolation(t.isolation),
-		Synced:      t.synced,
-		Admission:   w.admission(),
-	}
-	if t.isolation == Serializable {
-		w.request.Reads = &w.reads
+		Payload: payload,
+		Records: records,
+		Ranges:  w.ranges.Len(),
+		Check:   t.check(),
+		Synced:  t.synced,
 	}
 	v, err := t.db.commit(t.ctx(), &w.request)
 	if err != nil {
@@ -404,6 +393,18 @@ func (t *Txn) Commit() error {
 	t.committed = v
 	t.end(txnCommitted)
 	return nil
+}
+
+// check is what must hold for the transaction to commit.
+func (t *transaction) check() conflict.Check {
+	w := t.writes
+	return conflict.Check{
+		Isolation: conflict.Isolation(t.isolation),
+		Since:     t.pin.Version(),
+		Reads:     &w.reads,
+		Written:   w.written,
+		Addressed: w.addressed,
+	}
 }
 
 // Discard ends the transaction and closes the iterators left open; pending

@@ -64,18 +64,6 @@ type Point struct {
 
 func (p Point) next() uint64 { return max(p.NextFrame, 1) }
 
-// Group is what one Append writes: one frame.
-type Group struct {
-	Transactions int
-	Payload      [][]byte // each slice holds whole records with their final versions; Append changes their checksums
-}
-
-// Position is where a group lies.
-type Position struct {
-	Segment entry.FileNum
-	Offset  int64 // of the first payload byte; the rest follows without a gap
-}
-
 // End is how far the journal goes.
 type End struct {
 	Segment entry.FileNum // the segment being written, or the last one
@@ -140,36 +128,40 @@ func New(c Config) *Journal {
 	return j
 }
 
-// Append writes g as one frame, in one write. Its records may be read from the
-// position returned as soon as Append returns; they are durable after the next
-// Sync. A group that is no group is refused with errs.ErrInvalid, and one that
+// Append writes a group of transactions as one frame, in one write, and returns
+// where the first record lies; the others follow without a gap. Each transaction
+// is whole records, to which Append gives their versions, first to the first
+// transaction, first+1 to the next, and their checksums.
+//
+// The records may be read as soon as Append returns; they are durable after the next
+// Sync. What is no group is refused with errs.ErrInvalid, and a group that
 // the disk has no room for with errs.ErrNoSpace: nothing of it is written, and
 // the next one may succeed. After any other error the journal has stopped, see Err.
-func (j *Journal) Append(g Group) (Position, error) {
+func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Position, error) {
 	if err := j.Err(); err != nil {
-		return Position{}, err
+		return entry.Position{}, err
 	}
 	size := int64(frame.HeaderSize)
-	for _, p := range g.Payload {
+	for _, p := range transactions {
 		size += int64(len(p))
 	}
-	if g.Transactions < 0 || g.Transactions > math.MaxUint16 || size > frame.MaxSize {
-		return Position{}, fmt.Errorf("%w: a group of %d transactions, %d bytes", errs.ErrInvalid, g.Transactions, size)
+	if len(transactions) > math.MaxUint16 || size > frame.MaxSize {
+		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d bytes", errs.ErrInvalid, len(transactions), size)
 	}
 	if err := j.room(size); err != nil {
-		return Position{}, j.refuse(err)
+		return entry.Position{}, j.refuse(err)
 	}
 	j.before = j.point
-	f := segment.Frame{Kind: frame.Group, Transactions: uint16(g.Transactions), Unsynced: j.unsynced(), Payload: g.Payload}
+	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), Unsynced: j.unsynced(), First: first, Payload: transactions}
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) {
-		return Position{}, err
+		return entry.Position{}, err
 	}
 	if err != nil {
-		return Position{}, j.refuse(j.cutBack(err))
+		return entry.Position{}, j.refuse(j.cutBack(err))
 	}
 	j.appended(size)
-	return Position{Segment: j.cur.Number(), Offset: off}, nil
+	return entry.Position{Segment: j.cur.Number(), Offset: off}, nil
 }
 
 // unsynced counts the frames that are not yet known to be durable.

@@ -46,20 +46,19 @@ func (h *history) open(p Point) {
 
 // group makes group i: its content differs from that of every other, and from
 // what another life of the journal wrote as group i.
-func group(i int, salt uint32, sizes ...int) (Group, string) {
-	var arena []byte
-	var text strings.Builder
+func group(i int, salt uint32, sizes ...int) (payload []byte, text string) {
+	var b strings.Builder
 	for k, n := range sizes {
-		e := entry.Entry{Key: fmt.Appendf(nil, "\x00k%d.%d.%d", i, k, salt), Value: bytes.Repeat([]byte{byte(i)}, n), Version: entry.Version(i + 1), Kind: entry.Set}
-		arena = entry.AppendRecord(arena, &e, n > 100)
-		fmt.Fprintf(&text, "%q %d@%d;", e.Key, n, e.Version)
+		e := entry.Entry{Key: fmt.Appendf(nil, "\x00k%d.%d.%d", i, k, salt), Value: bytes.Repeat([]byte{byte(i)}, n), Kind: entry.Set}
+		payload = entry.AppendRecord(payload, &e, n > 100)
+		fmt.Fprintf(&b, "%q %d@%d;", e.Key, n, i+1)
 	}
-	return Group{Transactions: 1, Payload: [][]byte{arena}}, text.String()
+	return payload, b.String()
 }
 
 func (h *history) append(salt uint32, sizes ...int) error {
-	g, text := group(len(h.groups), salt, sizes...)
-	_, err := h.j.Append(g)
+	payload, text := group(len(h.groups), salt, sizes...)
+	_, err := h.j.Append(entry.Version(len(h.groups)+1), [][]byte{payload})
 	if err == nil {
 		h.groups = append(h.groups, text)
 	}
@@ -83,7 +82,7 @@ func (h *history) sync() {
 func readBack(d *disk, begin Point, durable uint64, readOnly bool) ([]string, ReplayResult, error) {
 	var groups []string
 	res, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Begin: begin, Durable: durable, ReadOnly: readOnly},
-		func(pos Position, payload []byte, _ frame.Header) error {
+		func(pos entry.Position, payload []byte, _ frame.Header) error {
 			var text strings.Builder
 			for at := 0; at < len(payload); {
 				r, err := entry.DecodeRecord(payload[at:])
@@ -195,7 +194,7 @@ func TestMissingSegments(t *testing.T) {
 		delete(d.files, "db/"+filename.Of(filename.Journal, num))
 		for _, known := range [][]entry.FileNum{nil, {2, 4, 6, 8}, {8}} {
 			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Durable: end.Frame, Known: known, ReadOnly: true},
-				func(Position, []byte, frame.Header) error { return nil })
+				func(entry.Position, []byte, frame.Header) error { return nil })
 			blamed := num
 			if num == 8 && known == nil {
 				blamed = 6 // nobody knows what came after it was called
@@ -212,7 +211,7 @@ func TestForeignSegment(t *testing.T) {
 	d := newDisk()
 	other := New(Config{FS: d, Dir: "db", UUID: [16]byte{9}, NextNum: func() entry.FileNum { return 9 }})
 	g, _ := group(0, 0, 5)
-	if _, err := other.Append(g); err != nil {
+	if _, err := other.Append(1, [][]byte{g}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := readBack(d, Point{}, 0, false); !errors.Is(err, errs.ErrForeign) {
@@ -351,7 +350,7 @@ func (h *history) fillRecycler(rnd *rand.Rand) {
 	old := New(Config{FS: h.d, Dir: "past", UUID: uuid, NextNum: func() entry.FileNum { h.num += 2; return h.num }})
 	for i := range 20 {
 		g, _ := group(i, 99, rnd.IntN(3000))
-		_, err := old.Append(g)
+		_, err := old.Append(entry.Version(i+1), [][]byte{g})
 		h.must(err)
 	}
 	name, offered := filename.Of(filename.Journal, h.num), false
@@ -497,14 +496,13 @@ func TestReadErrorIsNoTornTail(t *testing.T) {
 func TestInvalidGroups(t *testing.T) {
 	h := newHistory(t, newDisk(), 1<<20)
 	h.must(h.append(0, 5))
-	for _, g := range []Group{
-		{Transactions: 1 << 16},
-		{Transactions: -1},
-		{Payload: [][]byte{{1, 2, 3}}},
-		{Payload: [][]byte{make([]byte, 40), make([]byte, 24)}},
+	for _, g := range [][][]byte{
+		make([][]byte, 1<<16),
+		{{1, 2, 3}},
+		{make([]byte, 40), make([]byte, 24)},
 	} {
-		if _, err := h.j.Append(g); !errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrStopped) {
-			t.Errorf("%+v: %v", g, err)
+		if _, err := h.j.Append(1, g); !errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrStopped) {
+			t.Errorf("%d transactions: %v", len(g), err)
 		}
 	}
 	h.must(h.append(0, 6))
@@ -515,13 +513,13 @@ func TestInvalidGroups(t *testing.T) {
 func TestOpenReader(t *testing.T) {
 	h := newHistory(t, newDisk(), 4000)
 	type at struct {
-		pos Position
+		pos entry.Position
 		i   int
 	}
 	var all []at
 	for i := range 20 {
 		g, _ := group(i, 0, 700)
-		pos, err := h.j.Append(g)
+		pos, err := h.j.Append(entry.Version(i+1), [][]byte{g})
 		h.must(err)
 		all = append(all, at{pos, i})
 		if i == 8 {

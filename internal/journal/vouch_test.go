@@ -96,7 +96,7 @@ func TestFlushedSegmentsAreKnown(t *testing.T) {
 	j.Forget(res.Begin.LastSegment)
 	h.must(j.Sync())
 	g, _ := group(2, 0, 10)
-	_, err = j.Append(g)
+	_, err = j.Append(3, [][]byte{g})
 	h.must(err)
 	p, err := j.Rotate()
 	h.must(err)

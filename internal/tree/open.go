@@ -165,7 +165,7 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 	begin, durable := startOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
 		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, Known: knownAfter(layout), ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap, Files: t.files,
-	}, func(pos journal.Position, payload []byte, h frame.Header) error {
+	}, func(pos entry.Position, payload []byte, h frame.Header) error {
 		if pos.Segment != at && int(view.active().Bytes()) >= t.cfg.MemtableBytes {
 			view.tables = append([]*table{t.newTable()}, view.tables...)
 		}
