@@ -38,9 +38,9 @@ func TestPlansFitTheRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		room            int64
-		state           State
-		merged, victims int
+		room               int64
+		state              State
+		compacted, victims int
 	}{
 		{0, State{}, 7, 1},
 		{100 << 20, State{}, 7, 1},
@@ -51,18 +51,18 @@ func TestPlansFitTheRoom(t *testing.T) {
 	} {
 		c.state.DiskSpace = c.room
 		p := Decide(l, c.state, Options{})
-		merged, victims := 0, 0
+		compacted, victims := 0, 0
 		if p.Compaction != nil {
-			merged = len(p.Compaction.Runs)
+			compacted = len(p.Compaction.Runs)
 		}
 		if p.Collect != nil {
 			victims = len(p.Collect.Victims)
 		}
 		if c.room > 0 && p.Compaction != nil && p.Compaction.Writes(l) > uint64(c.room) {
-			t.Errorf("room for %d, the merge writes %d", c.room, p.Compaction.Writes(l))
+			t.Errorf("disk space for %d, the compaction writes %d", c.room, p.Compaction.Writes(l))
 		}
-		if merged != c.merged || victims != c.victims {
-			t.Errorf("room for %d, idle %v: %d runs are merged, %d segments collected; want %d and %d", c.room, c.state.Idle, merged, victims, c.merged, c.victims)
+		if compacted != c.compacted || victims != c.victims {
+			t.Errorf("disk space for %d, idle %v: %d runs are compacted, %d segments collected; want %d and %d", c.room, c.state.Idle, compacted, victims, c.compacted, c.victims)
 		}
 	}
 }
