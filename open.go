@@ -16,7 +16,6 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tree"
@@ -232,8 +231,8 @@ func (o *opening) assemble() {
 	}
 	var db *DB
 	pipeline := commit.New(commit.Config{
-		Store:    treeStore{o.tree},
-		Journal:  journalWriter{o.tree.Journal()},
+		Store:    o.tree,
+		Journal:  o.tree.Journal(),
 		Last:     o.tree.Visible(),
 		HashSeed: seed,
 		Now:      time.Now,
@@ -324,19 +323,4 @@ func (o *opening) onFailure(err error) {
 	if log := o.options.Logger; log != nil {
 		log.Error("background work has ended", "error", err)
 	}
-}
-
-// treeStore and journalWriter are what the pipeline writes to: neither package
-// knows the other's types.
-type treeStore struct{ *tree.Tree }
-
-func (s treeStore) Apply(payload []byte, at commit.Position) error {
-	return s.Tree.Apply(payload, journal.Position(at))
-}
-
-type journalWriter struct{ *journal.Journal }
-
-func (w journalWriter) Append(g commit.Group) (commit.Position, error) {
-	at, err := w.Journal.Append(journal.Group{Transactions: g.Transactions, Payload: g.Payload})
-	return commit.Position(at), err
 }

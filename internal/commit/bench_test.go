@@ -21,12 +21,12 @@ type void struct{}
 
 func (void) Admit(context.Context, []byte) error                               { return nil }
 func (void) Prepare(int) error                                                 { return nil }
-func (void) Apply([]byte, Position) error                                      { return nil }
+func (void) Apply([]byte, entry.Position) error                                { return nil }
 func (void) CatchUp()                                                          {}
 func (void) Publish(entry.Version)                                             {}
 func (void) Newest([]byte, uint64, entry.Version) (entry.Version, bool, error) { return 0, false, nil }
 func (void) ChangedSince(lo, hi []byte, since entry.Version) (bool, error)     { return false, nil }
-func (void) Append(Group) (Position, error)                                    { return Position{}, nil }
+func (void) Append(entry.Version, [][]byte) (entry.Position, error)            { return entry.Position{}, nil }
 func (void) Sync() error                                                       { return nil }
 func (void) Retract() error                                                    { return nil }
 
@@ -57,15 +57,15 @@ func openFile(b *testing.B) *file {
 	return &file{f: f}
 }
 
-func (j *file) Append(g Group) (Position, error) {
+func (j *file) Append(_ entry.Version, transactions [][]byte) (entry.Position, error) {
 	j.buf = append(j.buf[:0], make([]byte, 48)...)
-	for _, p := range g.Payload {
+	for _, p := range transactions {
 		j.buf = append(j.buf, p...)
 	}
 	if j.off+int64(len(j.buf)) > fileSize {
 		j.off = 0
 	}
-	at := Position{Segment: 1, Offset: j.off + 48}
+	at := entry.Position{Segment: 1, Offset: j.off + 48}
 	_, err := j.f.WriteAt(j.buf, j.off)
 	j.off += int64(len(j.buf))
 	return at, err

@@ -19,7 +19,7 @@ func TestFailureStopsThePipeline(t *testing.T) {
 		name  string
 		fault func(m *memory)
 	}{
-		{"append", func(m *memory) { m.append_ = func(Group) error { return errDisk } }},
+		{"append", func(m *memory) { m.append_ = func() error { return errDisk } }},
 		{"sync", func(m *memory) { m.sync_ = func() error { return errDisk } }},
 		{"apply", func(m *memory) { m.apply = func([]byte) error { return errDisk } }},
 	} {
@@ -75,7 +75,7 @@ func TestFullDiskRefusesTheGroupOnly(t *testing.T) {
 		m := newMemory()
 		p := start(m)
 		commit(t, p, request(0, conflict.LastWriterWins, "a"))
-		m.append_ = func(Group) error { return errs.ErrNoSpace }
+		m.append_ = func() error { return errs.ErrNoSpace }
 		release := block(p)
 		synced := request(0, conflict.LastWriterWins, "b")
 		synced.Synced = true
@@ -109,7 +109,7 @@ func TestFullDiskRefusesTheGroupOnly(t *testing.T) {
 			t.Errorf("version %d, published %d", v, m.visible())
 		}
 		// What has stopped the journal stops the pipeline, also if it was a full disk.
-		m.append_ = func(Group) error { return errors.Join(errs.ErrNoSpace, errs.ErrStopped) }
+		m.append_ = func() error { return errors.Join(errs.ErrNoSpace, errs.ErrStopped) }
 		if _, err := p.Commit(context.Background(), request(0, conflict.LastWriterWins, "e")); !errors.Is(err, errs.ErrStopped) || p.Err() == nil {
 			t.Errorf("got %v", err)
 		}
@@ -163,7 +163,7 @@ func TestPanicStopsThePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		p := start(m)
-		m.append_ = func(Group) error { panic("bug") }
+		m.append_ = func() error { panic("bug") }
 		release := block(p)
 		results := make([]error, 3)
 		panics := 0

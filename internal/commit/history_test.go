@@ -150,7 +150,7 @@ func TestChaos(t *testing.T) {
 		p := start(m)
 		if broken {
 			left := 100
-			m.append_ = func(Group) error {
+			m.append_ = func() error {
 				if left--; left < 0 {
 					return errDisk
 				}

@@ -69,7 +69,7 @@ type Store interface {
 	// group is written, but the pipeline goes on.
 	Prepare(n int) error
 	// Apply adds the records of one transaction, which begin at this position.
-	Apply(payload []byte, at Position) error
+	Apply(payload []byte, at entry.Position) error
 	// Publish makes all versions up to v visible.
 	Publish(v entry.Version)
 	// CatchUp does, after a commit, what the store is late with because of it.

@@ -165,13 +165,6 @@ func noGoroutines(t *testing.T, functions ...string) {
 	t.Errorf("goroutines are left:\n%s", stacks)
 }
 
-func last(seq func(func(*brock.Item, error) bool)) (last error) {
-	for _, err := range seq {
-		last = err
-	}
-	return last
-}
-
 func keyspace(t testing.TB, db *brock.DB, name string, o ...brock.KeyspaceOptions) *brock.Keyspace {
 	t.Helper()
 	ks, err := db.Keyspace(name, o...)

@@ -14,35 +14,6 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// calls are all that can be asked of a transaction that may have ended.
-var calls = map[string]func(txn *brock.Txn) error{
-	"Get":      func(txn *brock.Txn) error { _, err := txn.Get(b("a")); return err },
-	"Has":      func(txn *brock.Txn) error { _, err := txn.Has(b("a")); return err },
-	"Set":      func(txn *brock.Txn) error { return txn.Set(b("a"), b("1")) },
-	"SetEntry": func(txn *brock.Txn) error { return txn.SetEntry(brock.NewEntry(b("a"), nil)) },
-	"Delete":   func(txn *brock.Txn) error { return txn.Delete(b("a")) },
-	"Commit":   func(txn *brock.Txn) error { return txn.Commit() },
-	"GetMany": func(txn *brock.Txn) error {
-		for _, err := range txn.GetMany([][]byte{b("a"), b("b")}) {
-			return err
-		}
-		return nil
-	},
-	"All":      func(txn *brock.Txn) error { return last(txn.All()) },
-	"Versions": func(txn *brock.Txn) error { return last(txn.Versions(b("a"))) },
-	"NewIterator": func(txn *brock.Txn) error {
-		it := txn.NewIterator(brock.IteratorOptions{})
-		it.Rewind()
-		it.Next()
-		it.Prev()
-		it.Seek(b("a"))
-		if it.Valid() || it.ValidForPrefix(nil) || it.Item().Key() != nil {
-			return errors.New("valid")
-		}
-		return it.Close()
-	},
-}
-
 // The same key lives once in each keyspace, and one commit writes to all.
 func TestKeyspaces(t *testing.T) {
 	db := openTest(t, brock.Options{})

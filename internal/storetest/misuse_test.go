@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"context"
@@ -9,27 +9,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/vfs"
 )
 
 // calls are all that can be asked of a transaction that may have ended.
-var calls = map[string]func(txn *Txn) error{
-	"Get":      func(txn *Txn) error { _, err := txn.Get(b("a")); return err },
-	"Has":      func(txn *Txn) error { _, err := txn.Has(b("a")); return err },
-	"Set":      func(txn *Txn) error { return txn.Set(b("a"), b("1")) },
-	"SetEntry": func(txn *Txn) error { return txn.SetEntry(NewEntry(b("a"), nil)) },
-	"Delete":   func(txn *Txn) error { return txn.Delete(b("a")) },
-	"Commit":   func(txn *Txn) error { return txn.Commit() },
-	"GetMany": func(txn *Txn) error {
+var calls = map[string]func(txn *brock.Txn) error{
+	"Get":      func(txn *brock.Txn) error { _, err := txn.Get(b("a")); return err },
+	"Has":      func(txn *brock.Txn) error { _, err := txn.Has(b("a")); return err },
+	"Set":      func(txn *brock.Txn) error { return txn.Set(b("a"), b("1")) },
+	"SetEntry": func(txn *brock.Txn) error { return txn.SetEntry(brock.NewEntry(b("a"), nil)) },
+	"Delete":   func(txn *brock.Txn) error { return txn.Delete(b("a")) },
+	"Commit":   func(txn *brock.Txn) error { return txn.Commit() },
+	"GetMany": func(txn *brock.Txn) error {
 		for _, err := range txn.GetMany([][]byte{b("a"), b("b")}) {
 			return err
 		}
 		return nil
 	},
-	"All":      func(txn *Txn) error { return last(txn.All()) },
-	"Versions": func(txn *Txn) error { return last(txn.Versions(b("a"))) },
-	"NewIterator": func(txn *Txn) error {
-		it := txn.NewIterator(IteratorOptions{})
+	"All":      func(txn *brock.Txn) error { return last(txn.All()) },
+	"Versions": func(txn *brock.Txn) error { return last(txn.Versions(b("a"))) },
+	"NewIterator": func(txn *brock.Txn) error {
+		it := txn.NewIterator(brock.IteratorOptions{})
 		it.Rewind()
 		it.Next()
 		it.Prev()
@@ -41,7 +42,7 @@ var calls = map[string]func(txn *Txn) error{
 	},
 }
 
-func last(seq func(func(*Item, error) bool)) (last error) {
+func last(seq func(func(*brock.Item, error) bool)) (last error) {
 	for _, err := range seq {
 		last = err
 	}
@@ -50,24 +51,24 @@ func last(seq func(func(*Item, error) bool)) (last error) {
 
 func TestEndedTransactions(t *testing.T) {
 	for name, end := range map[string]struct {
-		end  func(db *DB, txn *Txn)
+		end  func(db *brock.DB, txn *brock.Txn)
 		want error
 	}{
-		"discarded":    {func(_ *DB, txn *Txn) { txn.Discard() }, ErrTxnDone},
-		"twice":        {func(_ *DB, txn *Txn) { txn.Discard(); txn.Discard() }, ErrTxnDone},
-		"committed":    {func(_ *DB, txn *Txn) { txn.Commit() }, ErrTxnDone},
-		"written":      {func(_ *DB, txn *Txn) { txn.Set(b("k"), b("v")); txn.Commit() }, ErrTxnDone},
-		"store closed": {func(db *DB, txn *Txn) { db.Close() }, ErrClosed},
+		"discarded":    {func(_ *brock.DB, txn *brock.Txn) { txn.Discard() }, brock.ErrTxnDone},
+		"twice":        {func(_ *brock.DB, txn *brock.Txn) { txn.Discard(); txn.Discard() }, brock.ErrTxnDone},
+		"committed":    {func(_ *brock.DB, txn *brock.Txn) { txn.Commit() }, brock.ErrTxnDone},
+		"written":      {func(_ *brock.DB, txn *brock.Txn) { txn.Set(b("k"), b("v")); txn.Commit() }, brock.ErrTxnDone},
+		"store closed": {func(db *brock.DB, txn *brock.Txn) { db.Close() }, brock.ErrClosed},
 	} {
 		for _, update := range []bool{false, true} {
 			for call, fn := range calls {
 				t.Run(fmt.Sprintf("%s/%v/%s", name, update, call), func(t *testing.T) {
-					db := openTest(t, Options{})
+					db := openTest(t, brock.Options{})
 					set(t, db, "a=1")
 					txn := db.NewTransaction(update)
 					it, err := txn.Get(b("a"))
 					must(t, err)
-					open := txn.NewIterator(IteratorOptions{})
+					open := txn.NewIterator(brock.IteratorOptions{})
 					open.Rewind()
 					kept := open.Item()
 					end.end(db, txn)
@@ -91,37 +92,37 @@ func TestEndedTransactions(t *testing.T) {
 // wantEnded allows ErrTxnDone too: the call before has ended the transaction.
 func wantEnded(t *testing.T, what string, err, want error) {
 	t.Helper()
-	if !errors.Is(err, ErrTxnDone) {
+	if !errors.Is(err, brock.ErrTxnDone) {
 		wantErr(t, what, err, want)
 	}
 }
 
 func TestZeroValues(t *testing.T) {
 	for call, fn := range calls {
-		wantErr(t, "zero Txn: "+call, fn(new(Txn)), ErrTxnDone)
+		wantErr(t, "zero Txn: "+call, fn(new(brock.Txn)), brock.ErrTxnDone)
 	}
-	new(Txn).Discard()
-	var it Iterator
+	new(brock.Txn).Discard()
+	var it brock.Iterator
 	it.Rewind()
 	it.Seek(b("a"))
 	it.Next()
 	it.Prev()
 	it.Close()
 	wantEqual(t, "zero Iterator valid", it.Valid(), false)
-	var item Item
+	var item brock.Item
 	_, err := item.Value()
-	wantErr(t, "zero Item", err, ErrTxnDone)
+	wantErr(t, "zero Item", err, brock.ErrTxnDone)
 	wantEqual(t, "zero Item", item.Version()+uint64(item.Meta())+uint64(item.ValueSize())+uint64(len(item.Key())), 0)
-	wantErr(t, "zero DB", new(DB).Set(b("a"), nil), ErrClosed)
-	wantErr(t, "zero DB", new(DB).View(func(*Txn) error { return nil }), ErrClosed)
-	must(t, new(DB).Close())
-	wantErr(t, "zero Batch", new(Batch).Set(b("a"), nil), ErrClosed)
-	wantErr(t, "zero Writer", new(Writer).Set(b("a"), nil), ErrClosed)
-	wantErr(t, "zero Writer", new(Writer).Close(), ErrClosed)
+	wantErr(t, "zero DB", new(brock.DB).Set(b("a"), nil), brock.ErrClosed)
+	wantErr(t, "zero DB", new(brock.DB).View(func(*brock.Txn) error { return nil }), brock.ErrClosed)
+	must(t, new(brock.DB).Close())
+	wantErr(t, "zero Batch", new(brock.Batch).Set(b("a"), nil), brock.ErrClosed)
+	wantErr(t, "zero Writer", new(brock.Writer).Set(b("a"), nil), brock.ErrClosed)
+	wantErr(t, "zero Writer", new(brock.Writer).Close(), brock.ErrClosed)
 }
 
 func TestClosedStore(t *testing.T) {
-	db := openTest(t, Options{})
+	db := openTest(t, brock.Options{})
 	set(t, db, "a=1")
 	batch, writer := db.NewBatch(), db.NewWriter(t.Context())
 	must(t, batch.Set(b("b"), b("1")))
@@ -130,16 +131,16 @@ func TestClosedStore(t *testing.T) {
 	must(t, db.Close())
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"View":             db.View(func(*Txn) error { return nil }),
-		"Update":           db.Update(func(*Txn) error { return nil }),
-		"ViewContext":      db.ViewContext(ctx, TxnOptions{}, func(*Txn) error { return nil }),
-		"UpdateContext":    db.UpdateContext(ctx, TxnOptions{}, func(*Txn) error { return nil }),
+		"View":             db.View(func(*brock.Txn) error { return nil }),
+		"Update":           db.Update(func(*brock.Txn) error { return nil }),
+		"ViewContext":      db.ViewContext(ctx, brock.TxnOptions{}, func(*brock.Txn) error { return nil }),
+		"UpdateContext":    db.UpdateContext(ctx, brock.TxnOptions{}, func(*brock.Txn) error { return nil }),
 		"NewTransaction":   calls["Get"](db.NewTransaction(false)),
 		"Set":              db.Set(b("a"), nil),
 		"Delete":           db.Delete(b("a")),
 		"CompareAndSet":    db.CompareAndSet(b("a"), nil, 1),
 		"CompareAndDelete": db.CompareAndDelete(b("a"), 1),
-		"BatchSet":         db.BatchSet([]*Entry{NewEntry(b("a"), nil)}),
+		"BatchSet":         db.BatchSet([]*brock.Entry{brock.NewEntry(b("a"), nil)}),
 		"Batch.Set":        batch.Set(b("a"), nil),
 		"Batch.Commit":     batch.Commit(ctx),
 		"Writer.Set":       writer.Set(b("a"), nil),
@@ -149,41 +150,41 @@ func TestClosedStore(t *testing.T) {
 		"Compact":          db.Compact(ctx),
 		"Verify":           db.Verify(ctx, nil),
 	} {
-		wantErr(t, name, err, ErrClosed)
+		wantErr(t, name, err, brock.ErrClosed)
 	}
-	_, err := db.Begin(ctx, TxnOptions{})
-	wantErr(t, "Begin", err, ErrClosed)
+	_, err := db.Begin(ctx, brock.TxnOptions{})
+	wantErr(t, "Begin", err, brock.ErrClosed)
 	_, err = db.Get(b("a"))
-	wantErr(t, "Get", err, ErrClosed)
+	wantErr(t, "Get", err, brock.ErrClosed)
 	_, err = db.Has(b("a"))
-	wantErr(t, "Has", err, ErrClosed)
+	wantErr(t, "Has", err, brock.ErrClosed)
 	wantEqual(t, "Version", db.Version(), 0)
 	wantEqual(t, "Split", len(db.Split(nil, nil, 4)), 0)
 	_ = db.Metrics().String()
 }
 
 func TestRefusedWritesLeaveTheTransactionUsable(t *testing.T) {
-	db := openTest(t, Options{})
-	long := make([]byte, MaxKeySize+1)
+	db := openTest(t, brock.Options{})
+	long := make([]byte, brock.MaxKeySize+1)
 	for name, tc := range map[string]struct {
-		err  func(txn *Txn) error
+		err  func(txn *brock.Txn) error
 		want error
 	}{
-		"empty key":    {func(txn *Txn) error { return txn.Set(nil, b("v")) }, ErrEmptyKey},
-		"empty delete": {func(txn *Txn) error { return txn.Delete([]byte{}) }, ErrEmptyKey},
-		"empty get":    {func(txn *Txn) error { _, err := txn.Get(nil); return err }, ErrEmptyKey},
-		"empty has":    {func(txn *Txn) error { _, err := txn.Has(nil); return err }, ErrEmptyKey},
-		"long key":     {func(txn *Txn) error { return txn.Set(long, nil) }, ErrKeyTooLarge},
-		"long get":     {func(txn *Txn) error { _, err := txn.Get(long); return err }, ErrKeyTooLarge},
-		"nil entry":    {func(txn *Txn) error { return txn.SetEntry(nil) }, ErrInvalid},
-		"negative TTL": {func(txn *Txn) error { return txn.SetEntry(NewEntry(b("k"), nil).WithTTL(-1)) }, ErrInvalid},
-		"versions":     {func(txn *Txn) error { return last(txn.Versions(nil)) }, ErrEmptyKey},
-		"limit":        {func(txn *Txn) error { return last(txn.Items(IteratorOptions{Limit: -1})) }, ErrInvalid},
-		"prefetch":     {func(txn *Txn) error { return last(txn.Items(IteratorOptions{Prefetch: 1 << 20})) }, ErrInvalid},
+		"empty key":    {func(txn *brock.Txn) error { return txn.Set(nil, b("v")) }, brock.ErrEmptyKey},
+		"empty delete": {func(txn *brock.Txn) error { return txn.Delete([]byte{}) }, brock.ErrEmptyKey},
+		"empty get":    {func(txn *brock.Txn) error { _, err := txn.Get(nil); return err }, brock.ErrEmptyKey},
+		"empty has":    {func(txn *brock.Txn) error { _, err := txn.Has(nil); return err }, brock.ErrEmptyKey},
+		"long key":     {func(txn *brock.Txn) error { return txn.Set(long, nil) }, brock.ErrKeyTooLarge},
+		"long get":     {func(txn *brock.Txn) error { _, err := txn.Get(long); return err }, brock.ErrKeyTooLarge},
+		"nil entry":    {func(txn *brock.Txn) error { return txn.SetEntry(nil) }, brock.ErrInvalid},
+		"negative TTL": {func(txn *brock.Txn) error { return txn.SetEntry(brock.NewEntry(b("k"), nil).WithTTL(-1)) }, brock.ErrInvalid},
+		"versions":     {func(txn *brock.Txn) error { return last(txn.Versions(nil)) }, brock.ErrEmptyKey},
+		"limit":        {func(txn *brock.Txn) error { return last(txn.Items(brock.IteratorOptions{Limit: -1})) }, brock.ErrInvalid},
+		"prefetch":     {func(txn *brock.Txn) error { return last(txn.Items(brock.IteratorOptions{Prefetch: 1 << 20})) }, brock.ErrInvalid},
 	} {
-		err := db.Update(func(txn *Txn) error {
+		err := db.Update(func(txn *brock.Txn) error {
 			wantErr(t, name, tc.err(txn), tc.want)
-			wantErr(t, name, tc.err(txn), ErrInvalid)
+			wantErr(t, name, tc.err(txn), brock.ErrInvalid)
 			return put(txn, "after "+name+"=1")
 		})
 		must(t, err)
@@ -191,12 +192,12 @@ func TestRefusedWritesLeaveTheTransactionUsable(t *testing.T) {
 		must(t, err)
 		wantEqual(t, name, ok, true)
 	}
-	must(t, db.View(func(txn *Txn) error {
-		wantErr(t, "write in a View", txn.Set(b("a"), nil), ErrReadOnly)
-		wantErr(t, "delete in a View", txn.Delete(b("a")), ErrReadOnly)
+	must(t, db.View(func(txn *brock.Txn) error {
+		wantErr(t, "write in a View", txn.Set(b("a"), nil), brock.ErrReadOnly)
+		wantErr(t, "delete in a View", txn.Delete(b("a")), brock.ErrReadOnly)
 		return txn.Commit()
 	}))
-	key := long[:MaxKeySize]
+	key := long[:brock.MaxKeySize]
 	must(t, db.Set(key, b("v")))
 	v, err := db.Get(key)
 	must(t, err)
@@ -205,28 +206,28 @@ func TestRefusedWritesLeaveTheTransactionUsable(t *testing.T) {
 
 func TestReadOnlyStore(t *testing.T) {
 	fs := vfs.NewMem()
-	must(t, openTest(t, Options{Dir: "/", FS: fs}).Close())
-	db := openTest(t, Options{Dir: "/", FS: fs, Mode: ReadOnly})
-	must(t, db.View(func(txn *Txn) error { wantEqual(t, "get", get(txn, "a"), "-"); return nil }))
+	must(t, openTest(t, brock.Options{Dir: "/", FS: fs}).Close())
+	db := openTest(t, brock.Options{Dir: "/", FS: fs, Mode: brock.ReadOnly})
+	must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "get", get(txn, "a"), "-"); return nil }))
 	ctx := t.Context()
 	for name, err := range map[string]error{
-		"Update":         db.Update(func(*Txn) error { return nil }),
+		"Update":         db.Update(func(*brock.Txn) error { return nil }),
 		"NewTransaction": calls["Set"](db.NewTransaction(true)),
 		"Set":            db.Set(b("a"), nil),
-		"BatchSet":       db.BatchSet([]*Entry{NewEntry(b("a"), nil)}),
+		"BatchSet":       db.BatchSet([]*brock.Entry{brock.NewEntry(b("a"), nil)}),
 		"Writer.Set":     db.NewWriter(ctx).Set(b("a"), nil),
 		"Sync":           db.Sync(ctx),
 		"Flush":          db.Flush(ctx),
 		"Compact":        db.Compact(ctx),
 		"CompareAndSet":  db.CompareAndSet(b("a"), nil, 0),
 	} {
-		wantErr(t, name, err, ErrReadOnly)
+		wantErr(t, name, err, brock.ErrReadOnly)
 	}
 }
 
 func TestPanicDiscardsAndGoesOn(t *testing.T) {
 	for _, update := range []bool{false, true} {
-		db := openTest(t, Options{})
+		db := openTest(t, brock.Options{})
 		set(t, db, "before=1")
 		run := db.View
 		if update {
@@ -234,9 +235,9 @@ func TestPanicDiscardsAndGoesOn(t *testing.T) {
 		}
 		func() {
 			defer func() { wantEqual(t, "panic", recover(), any("mine")) }()
-			run(func(txn *Txn) error {
+			run(func(txn *brock.Txn) error {
 				txn.Set(b("a"), b("1"))
-				txn.NewIterator(IteratorOptions{}).Rewind()
+				txn.NewIterator(brock.IteratorOptions{}).Rewind()
 				panic("mine")
 			})
 		}()
@@ -252,7 +253,7 @@ func TestPanicDiscardsAndGoesOn(t *testing.T) {
 
 // pinned reports whether a transaction of a store that is not empty is open, or
 // what one has handed out.
-func pinned(db *DB) bool { return db.Metrics().Tree.PinnedVersion != 0 }
+func pinned(db *brock.DB) bool { return db.Metrics().Tree.PinnedVersion != 0 }
 
 // collect runs the garbage collector until its cleanups have made ok true.
 func collect(t *testing.T, ok func() bool) {
@@ -268,15 +269,15 @@ func collect(t *testing.T, ok func() bool) {
 
 // What leaks lets go of its pin when it is collected.
 func TestLeaks(t *testing.T) {
-	db := openTest(t, Options{})
+	db := openTest(t, brock.Options{})
 	set(t, db, "a=1", "b=2")
 	func() {
 		txn := db.NewTransaction(false)
-		txn.NewIterator(IteratorOptions{}).Rewind()
+		txn.NewIterator(brock.IteratorOptions{}).Rewind()
 		db.NewTransaction(true).Set(b("a"), b("2"))
 	}()
-	must(t, db.View(func(txn *Txn) error {
-		txn.NewIterator(IteratorOptions{}).Rewind()
+	must(t, db.View(func(txn *brock.Txn) error {
+		txn.NewIterator(brock.IteratorOptions{}).Rewind()
 		return nil
 	}))
 	collect(t, func() bool { return !pinned(db) })
@@ -286,7 +287,7 @@ func TestLeaks(t *testing.T) {
 // A close beside readers and writers gives each of them an answer.
 func TestConcurrentClose(t *testing.T) {
 	for range 20 {
-		db := openTest(t, Options{})
+		db := openTest(t, brock.Options{})
 		var work sync.WaitGroup
 		start := make(chan struct{})
 		try := func(fn func() error) {
@@ -294,7 +295,7 @@ func TestConcurrentClose(t *testing.T) {
 				<-start
 				for {
 					if err := fn(); err != nil {
-						wantErr(t, "at the close", err, ErrClosed)
+						wantErr(t, "at the close", err, brock.ErrClosed)
 						return
 					}
 				}
@@ -302,9 +303,9 @@ func TestConcurrentClose(t *testing.T) {
 		}
 		try(func() error { return db.Set(b("a"), b("1")) })
 		try(func() error {
-			return db.Update(func(txn *Txn) error { return put(txn, "b="+get(txn, "b")[:1]) })
+			return db.Update(func(txn *brock.Txn) error { return put(txn, "b="+get(txn, "b")[:1]) })
 		})
-		try(func() error { return db.View(func(txn *Txn) error { return last(txn.All()) }) })
+		try(func() error { return db.View(func(txn *brock.Txn) error { return last(txn.All()) }) })
 		try(func() error {
 			w := db.NewWriter(context.Background())
 			if err := w.Set(b("w"), nil); err != nil {
@@ -329,14 +330,14 @@ func TestConcurrentClose(t *testing.T) {
 // One read-only transaction feeds iterators on many goroutines, and may end
 // before them.
 func TestIteratorsOnManyGoroutines(t *testing.T) {
-	db := openTest(t, Options{})
+	db := openTest(t, brock.Options{})
 	for i := range 200 {
 		set(t, db, fmt.Sprintf("k%03d=%d", i, i))
 	}
 	txn := db.NewTransaction(false)
 	var work sync.WaitGroup
 	for range 8 {
-		it := txn.NewIterator(IteratorOptions{Prefetch: 4})
+		it := txn.NewIterator(brock.IteratorOptions{Prefetch: 4})
 		work.Go(func() {
 			defer it.Close()
 			for {
@@ -345,7 +346,7 @@ func TestIteratorsOnManyGoroutines(t *testing.T) {
 					n++
 				}
 				if it.Err() != nil {
-					wantErr(t, "after Discard", it.Err(), ErrTxnDone)
+					wantErr(t, "after Discard", it.Err(), brock.ErrTxnDone)
 					return
 				}
 				wantEqual(t, "items", n, 200)
@@ -358,13 +359,13 @@ func TestIteratorsOnManyGoroutines(t *testing.T) {
 }
 
 func TestContexts(t *testing.T) {
-	db := openTest(t, Options{})
+	db := openTest(t, brock.Options{})
 	set(t, db, "a=1", "b=2")
 	ctx, cancel := context.WithCancel(t.Context())
-	txn, err := db.Begin(ctx, TxnOptions{Update: true})
+	txn, err := db.Begin(ctx, brock.TxnOptions{Update: true})
 	must(t, err)
 	wantEqual(t, "context", txn.Context(), ctx)
-	it := txn.NewIterator(IteratorOptions{})
+	it := txn.NewIterator(brock.IteratorOptions{})
 	it.Rewind()
 	must(t, put(txn, "c=3"))
 	cancel()
@@ -372,10 +373,10 @@ func TestContexts(t *testing.T) {
 	wantErr(t, "Next", it.Err(), context.Canceled)
 	wantErr(t, "Get", calls["Get"](txn), context.Canceled)
 	wantErr(t, "Commit", txn.Commit(), context.Canceled)
-	wantErr(t, "Commit again", txn.Commit(), ErrTxnDone)
-	_, err = db.Begin(ctx, TxnOptions{})
+	wantErr(t, "Commit again", txn.Commit(), brock.ErrTxnDone)
+	_, err = db.Begin(ctx, brock.TxnOptions{})
 	wantErr(t, "Begin", err, context.Canceled)
-	wantErr(t, "UpdateContext", db.UpdateContext(ctx, TxnOptions{}, func(*Txn) error { return nil }), context.Canceled)
+	wantErr(t, "UpdateContext", db.UpdateContext(ctx, brock.TxnOptions{}, func(*brock.Txn) error { return nil }), context.Canceled)
 	ok, err := db.Has(b("c"))
 	must(t, err)
 	wantEqual(t, "written", ok, false)

@@ -1,4 +1,4 @@
-package brock
+package storetest
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/vfs"
 )
@@ -51,7 +52,7 @@ func (p *ownWrites) write(v version) {
 func (v version) covers(key string) bool { return v.ranged && v.key <= key && key < v.upper }
 
 // list is the model's answer, in the direction of travel.
-func (m *model) list(o *IteratorOptions, at uint64) (out []version) {
+func (m *model) list(o *brock.IteratorOptions, at uint64) (out []version) {
 	keys := map[string]bool{}
 	for _, v := range m.committed {
 		keys[v.key] = true
@@ -77,7 +78,7 @@ func (m *model) list(o *IteratorOptions, at uint64) (out []version) {
 	return out
 }
 
-func (m *model) key(k string, o *IteratorOptions, at uint64) (out []version) {
+func (m *model) key(k string, o *brock.IteratorOptions, at uint64) (out []version) {
 	live := func(v version) bool { return !v.deleted && (v.expires.IsZero() || v.expires.After(m.now)) }
 	p, mine := m.own[k]
 	if mine {
@@ -132,7 +133,7 @@ func (v version) String() string {
 	return fmt.Sprintf("%s@%d=%s", v.key, v.version, v.value)
 }
 
-func itemString(it *Item) string {
+func itemString(it *brock.Item) string {
 	if it.Deleted() {
 		return fmt.Sprintf("%s@%d!", it.Key(), it.Version())
 	}
@@ -152,7 +153,7 @@ func randomKey(r *rand.Rand) string {
 }
 
 // fill commits random transactions and returns the model of them.
-func fill(t testing.TB, db *DB, r *rand.Rand, commits int, now time.Time) *model {
+func fill(t testing.TB, db *brock.DB, r *rand.Rand, commits int, now time.Time) *model {
 	m := &model{ownWrites: ownWrites{own: map[string]version{}}, now: now}
 	for range commits {
 		p := ownWrites{own: map[string]version{}}
@@ -173,7 +174,7 @@ func fill(t testing.TB, db *DB, r *rand.Rand, commits int, now time.Time) *model
 	return m
 }
 
-func (m *model) randomWrite(t testing.TB, txn *Txn, r *rand.Rand) version {
+func (m *model) randomWrite(t testing.TB, txn *brock.Txn, r *rand.Rand) version {
 	v := version{key: randomKey(r)}
 	if r.IntN(8) == 0 {
 		v.ranged, v.upper = true, randomKey(r)
@@ -189,7 +190,7 @@ func (m *model) randomWrite(t testing.TB, txn *Txn, r *rand.Rand) version {
 		return v
 	}
 	v.value = strings.Repeat(fmt.Sprint(r.IntN(1000)), r.IntN(5))
-	e := NewEntry(b(v.key), b(v.value))
+	e := brock.NewEntry(b(v.key), b(v.value))
 	switch r.IntN(8) {
 	case 0:
 		v.expires = m.now.Add(-time.Second)
@@ -202,8 +203,8 @@ func (m *model) randomWrite(t testing.TB, txn *Txn, r *rand.Rand) version {
 	return v
 }
 
-func randomOptions(r *rand.Rand, top uint64) IteratorOptions {
-	o := IteratorOptions{Reverse: r.IntN(2) == 0, AllVersions: r.IntN(3) == 0, KeysOnly: r.IntN(4) == 0}
+func randomOptions(r *rand.Rand, top uint64) brock.IteratorOptions {
+	o := brock.IteratorOptions{Reverse: r.IntN(2) == 0, AllVersions: r.IntN(3) == 0, KeysOnly: r.IntN(4) == 0}
 	if r.IntN(3) == 0 {
 		o.Lower = b(randomKey(r))
 	}
@@ -243,9 +244,9 @@ func TestIteratorAgreesWithModel(t *testing.T) {
 
 func checkIterators(t *testing.T, r *rand.Rand) {
 	now := time.UnixMilli(1_800_000_000_000)
-	db := openTest(t, Options{
+	db := openTest(t, brock.Options{
 		Now:              func() time.Time { return now },
-		KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 6, Versions: Retention{Versions: 1000}},
+		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 6, Versions: brock.Retention{Versions: 1000}},
 	})
 	m := fill(t, db, r, 1+r.IntN(30), now)
 	merged := true // the tree may have dropped what only AllVersions and ReadAt show
@@ -261,10 +262,10 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 	if !merged {
 		at = 1 + r.Uint64N(at)
 	}
-	txn, err := db.Begin(t.Context(), TxnOptions{Update: r.IntN(3) > 0, ReadAt: at, MaxMemory: []int64{0, 1, 200, 400}[r.IntN(4)]})
+	mayWrite := r.IntN(3) > 0
+	txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: mayWrite, ReadAt: at, MaxMemory: []int64{0, 1, 200, 400}[r.IntN(4)]})
 	must(t, err)
 	defer txn.Discard()
-	mayWrite := txn.writes != nil
 	for range r.IntN(12) {
 		if mayWrite {
 			m.write(m.randomWrite(t, txn, r))
@@ -293,8 +294,8 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 // walker moves an iterator and the model's list together.
 type walker struct {
 	t     *testing.T
-	it    *Iterator
-	o     IteratorOptions
+	it    *brock.Iterator
+	o     brock.IteratorOptions
 	m     *model
 	at    uint64
 	list  []version
@@ -361,13 +362,13 @@ func TestGetAgreesWithModel(t *testing.T) {
 	for round := range 100 {
 		r := rand.New(rand.NewPCG(seed, uint64(round)))
 		now := time.UnixMilli(1_800_000_000_000)
-		db := openTest(t, Options{
+		db := openTest(t, brock.Options{
 			Now:              func() time.Time { return now },
-			KeyspaceDefaults: KeyspaceOptions{ValueThreshold: 6, Versions: Retention{Versions: 1000}},
+			KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 6, Versions: brock.Retention{Versions: 1000}},
 		})
 		m := fill(t, db, r, 1+r.IntN(20), now)
 		at := 1 + r.Uint64N(db.Version())
-		txn, err := db.Begin(t.Context(), TxnOptions{Update: true, ReadAt: at, MaxMemory: []int64{0, 1, 300}[r.IntN(3)]})
+		txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true, ReadAt: at, MaxMemory: []int64{0, 1, 300}[r.IntN(3)]})
 		must(t, err)
 		for range 60 {
 			if r.IntN(3) == 0 {
@@ -375,14 +376,14 @@ func TestGetAgreesWithModel(t *testing.T) {
 			}
 			key := randomKey(r)
 			want, got := "-", "-"
-			if list := m.key(key, &IteratorOptions{}, at); len(list) > 0 {
+			if list := m.key(key, &brock.IteratorOptions{}, at); len(list) > 0 {
 				want = list[0].String()
 			}
 			it, err := txn.Get(b(key))
 			switch {
 			case err == nil:
 				got = itemString(it)
-			case err != ErrKeyNotFound:
+			case err != brock.ErrKeyNotFound:
 				got = err.Error()
 			}
 			wantEqual(t, fmt.Sprintf("seed %d round %d: %q", seed, round, key), got, want)
@@ -394,16 +395,17 @@ func TestGetAgreesWithModel(t *testing.T) {
 				must(t, err)
 				all = append(all, itemString(it))
 			}
-			wantEqual(t, "Versions", fmt.Sprint(all), strings.ReplaceAll(fmt.Sprint(m.key(key, &IteratorOptions{AllVersions: true}, at)), "[]", "[]"))
+			wantEqual(t, "Versions", fmt.Sprint(all), strings.ReplaceAll(fmt.Sprint(m.key(key, &brock.IteratorOptions{AllVersions: true}, at)), "[]", "[]"))
 		}
 		txn.Discard()
 	}
 }
 
-// Histories much longer than patience are skipped, in both directions.
+// Long histories are skipped, in both directions. After 16 older versions of a
+// key an iterator seeks past the rest.
 func TestLongHistories(t *testing.T) {
-	db := openTest(t, Options{KeyspaceDefaults: KeyspaceOptions{Versions: Retention{Age: time.Hour}}})
-	const n = 10 * patience
+	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}}})
+	const n = 10 * 16
 	keys := []string{"a", "b", "b\x00", "c"}
 	for v := range n {
 		for _, k := range keys {
@@ -414,12 +416,12 @@ func TestLongHistories(t *testing.T) {
 		}
 	}
 	for _, v := range []int{0, 1, n / 2, n - 1} {
-		txn, err := db.Begin(t.Context(), TxnOptions{ReadAt: uint64(len(keys) * (v + 1))})
+		txn, err := db.Begin(t.Context(), brock.TxnOptions{ReadAt: uint64(len(keys) * (v + 1))})
 		must(t, err)
 		want := fmt.Sprintf("a=%d b=%d b\x00=%d c=%d", v, v, v, v)
 		wantEqual(t, "forward", show(txn.All()), want)
-		wantEqual(t, "reverse", show(txn.Items(IteratorOptions{Reverse: true})), fmt.Sprintf("c=%d b\x00=%d b=%d a=%d", v, v, v, v))
-		it := txn.NewIterator(IteratorOptions{})
+		wantEqual(t, "reverse", show(txn.Items(brock.IteratorOptions{Reverse: true})), fmt.Sprintf("c=%d b\x00=%d b=%d a=%d", v, v, v, v))
+		it := txn.NewIterator(brock.IteratorOptions{})
 		it.Seek(b("b"))
 		for range 3 {
 			wantEqual(t, "b", itemString(it.Item()), fmt.Sprintf("b@%d=%d", len(keys)*v+2, v))
@@ -433,15 +435,17 @@ func TestLongHistories(t *testing.T) {
 }
 
 func TestSequencesCloseThemselves(t *testing.T) {
-	db := openTest(t, Options{})
+	db := openTest(t, brock.Options{})
 	set(t, db, "a=1", "b=2", "c=3")
-	must(t, db.View(func(txn *Txn) error {
+	must(t, db.View(func(txn *brock.Txn) error {
+		var kept *brock.Item
 		for it := range txn.Range(b("b"), nil) {
 			wantEqual(t, "first", string(it.Key()), "b")
+			kept = it
 			break
 		}
-		if txn.open != nil {
-			t.Error("an iterator is left open")
+		if _, err := kept.Value(); err == nil {
+			t.Error("an iterator is left open: its item has a value")
 		}
 		wantEqual(t, "Range", show(txn.Range(b("a"), b("c"))), "a=1 b=2")
 		wantEqual(t, "Prefix", show(txn.Prefix(b("c"))), "c=3")
@@ -457,8 +461,8 @@ func TestIteratorErrorsAreNotLost(t *testing.T) {
 		faults := faultfs.New(vfs.NewMem(), faultfs.Options{})
 		noMap := faultfs.Fault{Kinds: faultfs.Map, Times: faultfs.Always} // then files are read piece by piece
 		faults.Inject(noMap)
-		db := openTest(t, Options{Dir: "/", FS: faults})
-		must(t, db.Update(func(txn *Txn) error {
+		db := openTest(t, brock.Options{Dir: "/", FS: faults})
+		must(t, db.Update(func(txn *brock.Txn) error {
 			for i := range n {
 				if err := txn.Set(fmt.Appendf(nil, "k%05d", i), make([]byte, 100)); err != nil {
 					return err
@@ -469,7 +473,7 @@ func TestIteratorErrorsAreNotLost(t *testing.T) {
 		must(t, db.Flush(t.Context()))
 		txn := db.NewTransaction(update)
 		defer txn.Discard()
-		it := txn.NewIterator(IteratorOptions{})
+		it := txn.NewIterator(brock.IteratorOptions{})
 		walk := func() (n int) {
 			for ; it.Valid(); it.Next() {
 				n++
@@ -482,7 +486,7 @@ func TestIteratorErrorsAreNotLost(t *testing.T) {
 			t.Errorf("update %v: %d items were read", update, got)
 		}
 		wantErr(t, "Err", it.Err(), faultfs.ErrIO)
-		wantErr(t, "Items", last(txn.Items(IteratorOptions{Reverse: true})), faultfs.ErrIO)
+		wantErr(t, "Items", last(txn.Items(brock.IteratorOptions{Reverse: true})), faultfs.ErrIO)
 		_, err := txn.Get(b("k09999"))
 		wantErr(t, "Get", err, faultfs.ErrIO)
 		faults.Heal()
@@ -494,11 +498,11 @@ func TestIteratorErrorsAreNotLost(t *testing.T) {
 }
 
 func TestEmptyValueIsFound(t *testing.T) {
-	db := openTest(t, Options{})
+	db := openTest(t, brock.Options{})
 	txn := db.NewTransaction(true)
 	defer txn.Discard()
 	must(t, txn.Set(b("k"), nil))
-	check := func(txn *Txn) {
+	check := func(txn *brock.Txn) {
 		it, err := txn.Get(b("k"))
 		must(t, err)
 		v, err := it.Value()
@@ -511,7 +515,7 @@ func TestEmptyValueIsFound(t *testing.T) {
 	}
 	check(txn)
 	must(t, txn.Commit())
-	must(t, db.View(func(txn *Txn) error { check(txn); return nil }))
+	must(t, db.View(func(txn *brock.Txn) error { check(txn); return nil }))
 	v, err := db.Get(b("k"))
 	must(t, err)
 	if v == nil || !bytes.Equal(v, []byte{}) {
