@@ -4,8 +4,10 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // The operations here are transactions of one call each.
@@ -23,11 +25,11 @@ func (db *DB) Get(key []byte) ([]byte, error) { return db.get(db.main, key) }
 
 func (db *DB) get(s *space, key []byte) ([]byte, error) {
 	var value []byte
-	found, err := db.read(s, key, func(p pin, d *direct) error {
+	found, err := db.read(s, key, func(p *tree.Pin, d *direct) error {
 		v := d.entry.Value
 		if d.entry.Separated {
 			var err error
-			if v, err = pinValue(p, d.key, &d.entry, nil); err != nil {
+			if v, err = p.Value(d.key, &d.entry, nil); err != nil {
 				return err
 			}
 		}
@@ -48,24 +50,24 @@ func (db *DB) Has(key []byte) (bool, error) {
 }
 
 // found is enough to know of a key that was found.
-func found(pin, *direct) error { return nil }
+func found(*tree.Pin, *direct) error { return nil }
 
 // read looks key up and calls fn, while what it found is valid.
-func (db *DB) read(s *space, key []byte, fn func(pin, *direct) error) (bool, error) {
+func (db *DB) read(s *space, key []byte, fn func(*tree.Pin, *direct) error) (bool, error) {
 	if err := db.usable(); err != nil {
 		return false, err
 	}
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
-	p, err := db.engine.Acquire(0)
+	p, err := db.tree.Acquire(0)
 	if err != nil {
 		return false, err
 	}
 	defer p.Release()
 	d := directPool.Get().(*direct)
 	defer directPool.Put(d)
-	d.key = appendStored(d.key[:0], s.prefix, key)
+	d.key = pending.AppendKey(d.key[:0], s.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err := pinGet(p, d.key, &d.entry)
 	if err != nil || !found {
@@ -96,15 +98,11 @@ func (db *DB) write(s *space, wr *write) error {
 	}
 	w := newWrites()
 	defer w.recycle()
-	w.arena, w.key = s.encoder.Load().append(w.arena, wr, db.now, w.key)
-	w.request = commit.Request{
-		Payload:   w.arena,
-		Records:   1,
-		Isolation: commit.LastWriterWins,
-		Synced:    db.synced(DefaultDurability),
-		Admission: s.admission(),
-	}
-	_, err := db.commit(nil, &w.request)
+	c := s.encoder.Load()
+	e := wr.entry(c, db.now)
+	w.Add(c, &e)
+	s.note(&w.written)
+	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.synced(DefaultDurability))
 	return err
 }
 

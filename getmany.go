@@ -63,7 +63,7 @@ func (m *many) look(keys [][]byte) (err error) {
 			m.slots = append(m.slots, s)
 		}
 	}
-	bringNear(m.txn.pin, m.slots, &err, m)
+	bringNear(m.txn.values(), m.slots, &err, m)
 	return err
 }
 

@@ -32,7 +32,7 @@ type keyspaces struct {
 // loadKeyspaces takes up the keyspaces that the engine knows.
 func (db *DB) loadKeyspaces() {
 	db.keyspaces.byName = make(map[string]*Keyspace)
-	for _, k := range db.engine.Keyspaces() {
+	for _, k := range db.tree.Keyspaces() {
 		db.addKeyspace(&k)
 	}
 }
@@ -73,7 +73,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	case db.commits == nil:
 		return nil, ErrKeyspaceNotFound
 	}
-	k, err := db.engine.CreateKeyspace(name, recordedOptions(&options))
+	k, err := db.tree.CreateKeyspace(name, recordedOptions(&options))
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (db *DB) setOptionsLocked(k *Keyspace, o KeyspaceOptions) error {
 	if err := k.space.usable(); err != nil {
 		return err
 	}
-	if err := db.engine.SetKeyspace(k.space.id, recordedOptions(&o)); err != nil {
+	if err := db.tree.SetKeyspace(k.space.id, recordedOptions(&o)); err != nil {
 		return err
 	}
 	db.keep(k.space, o)
@@ -169,7 +169,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	}
 	// From here on the leader lets nothing pass that writes to it. What it let
 	// pass is in the journal, and is durable before the drop is.
-	err := db.exclusive(func() error {
+	err := db.commits.Do(func() error {
 		if k.space.dropped.Swap(true) {
 			return ErrKeyspaceNotFound
 		}
@@ -181,7 +181,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := db.commits.Sync(context.Background()); err != nil {
 		return err
 	}
-	if err := db.engine.DropKeyspace(k.space.id); err != nil {
+	if err := db.tree.DropKeyspace(k.space.id); err != nil {
 		if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrStopped) {
 			k.space.dropped.Store(false) // nothing of it was written
 		}
@@ -204,6 +204,29 @@ func loadedOptions(o *manifest.KeyspaceOptions) KeyspaceOptions {
 		ValueThreshold: small(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: small(o.Versions), Age: o.Age},
 		Compression: compressionBy(codec.Codec(o.Codec)), CompressAbove: max(small(o.CompressAbove), 0),
 	}
+}
+
+// codec is what values are compressed with.
+func (c Compression) codec() codec.Codec {
+	switch c {
+	case S2:
+		return codec.S2
+	case Zstd:
+		return codec.Zstd
+	}
+	return codec.None
+}
+
+// compressionBy is the compression with a codec; one of a later release is none
+// for what this one writes.
+func compressionBy(c codec.Codec) Compression {
+	switch c {
+	case codec.S2:
+		return S2
+	case codec.Zstd:
+		return Zstd
+	}
+	return NoCompression
 }
 
 // small is n as an int of any machine; beyond, nothing changes.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pending"
 )
 
 // space is a keyspace as transactions see it: what its stored keys begin with,
@@ -17,7 +19,7 @@ type space struct {
 	dropped atomic.Bool
 	refused error // why nobody can use it, in a stand-in for a keyspace
 
-	encoder atomic.Pointer[encoder]
+	encoder atomic.Pointer[pending.Encoder]
 	options atomic.Pointer[KeyspaceOptions] // in force
 }
 
@@ -30,14 +32,15 @@ func (db *DB) newSpace(id entry.KeyspaceID, o KeyspaceOptions) *space {
 // keep has the entries of s kept as o says, from now on.
 func (db *DB) keep(s *space, o KeyspaceOptions) {
 	s.options.Store(&o)
-	c := &encoder{
-		prefix:    s.prefix,
-		threshold: o.ValueThreshold,
-		ttl:       o.TTL,
-		seed:      db.seed,
-		now:       db.now,
+	c := &pending.Encoder{
+		Prefix:        s.prefix,
+		Threshold:     o.ValueThreshold,
+		TTL:           o.TTL,
+		Seed:          db.seed,
+		Codec:         o.Compression.codec(),
+		CompressAbove: max(o.CompressAbove, 1),
+		Compression:   &db.compression,
 	}
-	c.compressor.init(&db.compression, &o)
 	s.encoder.Store(c)
 }
 
@@ -52,77 +55,16 @@ func (s *space) usable() error {
 	return nil
 }
 
-// admission is usable for a commit's leader; nil for a keyspace that can't be dropped.
-func (s *space) admission() func() error {
-	if s.id == entry.DefaultKeyspace {
-		return nil
+// note adds s to the keyspaces k, unless it is the default one: that can't be dropped.
+func (s *space) note(k *conflict.Keyspaces) {
+	if s.id != entry.DefaultKeyspace {
+		k.Add(&s.dropped)
 	}
-	return s.usable
-}
-
-// spaces are the keyspaces that a commit writes to and that can be dropped.
-type spaces []*space
-
-func (l *spaces) add(s *space) {
-	for _, have := range *l {
-		if have == s {
-			return
-		}
-	}
-	*l = append(*l, s)
-}
-
-// admission refuses, in the place of a commit's leader, to write to a keyspace
-// that was dropped; nil if none can be.
-func (l spaces) admission() func() error {
-	if len(l) == 0 {
-		return nil
-	}
-	return func() error {
-		for _, s := range l {
-			if err := s.usable(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// admission refuses, in the place of a commit's leader, to write to a keyspace
-// that was dropped, and to have read one: what changed in it before it was dropped
-// may be gone, so that nobody can tell any more whether that is a conflict.
-func (w *writes) admission() func() error {
-	written := w.spaces.admission()
-	if len(w.looked) == 0 {
-		return written
-	}
-	return func() error {
-		if written != nil {
-			if err := written(); err != nil {
-				return err
-			}
-		}
-		for _, s := range w.looked {
-			if s.usable() != nil {
-				return ErrConflict
-			}
-		}
-		return nil
-	}
-}
-
-// appendStored appends the stored form of key to dst.
-func appendStored(dst, prefix, key []byte) []byte {
-	dst = append(dst, prefix[0])
-	if len(prefix) > 1 {
-		dst = append(dst, prefix[1:]...)
-	}
-	return append(dst, key...)
 }
 
 // stored is the stored form of key in memory of its own.
 func (s *space) stored(key []byte) []byte {
-	return appendStored(make([]byte, 0, len(s.prefix)+len(key)), s.prefix, key)
+	return pending.AppendKey(make([]byte, 0, len(s.prefix)+len(key)), s.prefix, key)
 }
 
 // bounds turns user bounds, nil meaning open, into stored ones.

@@ -6,9 +6,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // Isolation says what a transaction is checked for when it commits. Whatever
@@ -74,7 +75,7 @@ func newTxn(db *DB) *Txn {
 // transaction is what all Txns of a transaction share.
 type transaction struct {
 	db     *DB
-	pin    pin
+	pin    *tree.Pin
 	writes *writes // nil in a read-only transaction
 	rare   *rare   // nil: none of it
 
@@ -108,6 +109,7 @@ type rare struct {
 	err     error           // why the transaction never began
 	cleanup runtime.Cleanup // of one that may leak
 	leakage bool            // cleanup is set
+	spill   *tree.Spill     // the pending writes that are in files
 }
 
 // The states of a Txn; the zero Txn is done.
@@ -167,8 +169,8 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 		return t
 	}
 	s := t.address(ks)
-	if t.writes != nil && t.isolation == Serializable && s.refused == nil && s.id != entry.DefaultKeyspace {
-		t.writes.looked.add(s)
+	if t.writes != nil && t.isolation == Serializable && s.refused == nil {
+		s.note(&t.writes.addressed)
 	}
 	return &Txn{t.transaction, s}
 }
@@ -232,11 +234,9 @@ func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	if w := t.writes; w != nil {
 		h := hash.Sum(t.db.seed, stored)
-		if found = w.get(stored, h, e); !found && w.spill != nil {
-			var err error
-			if found, err = w.spill.Get(stored, h, e); err != nil {
-				return false, err
-			}
+		var err error
+		if found, err = w.Get(stored, h, e); err != nil {
+			return false, err
 		}
 		if !found && t.isolation == Serializable {
 			w.reads.AddKey(stored, h)
@@ -268,13 +268,21 @@ func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
 	return found, err
 }
 
+// values is where the separated values of the transaction are read.
+func (t *transaction) values() values {
+	if t.rare == nil {
+		return values{pin: t.pin}
+	}
+	return values{t.pin, t.rare.spill}
+}
+
 // value reads a value that is separated, or compressed among the pending writes;
-// see pin.Value for dst.
+// see tree.Pin.Value for dst.
 func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
-		return pinValue(t.pin, e.Key, e, dst)
+		return t.values().value(e.Key, e, dst)
 	}
-	return t.db.compression.coder.Decode(dst, e.Codec, e.Value, int(e.Raw))
+	return t.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
 }
 
 // now is the time for expiry, read from the clock once a transaction.
@@ -324,27 +332,26 @@ func (t *Txn) write(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	if t.writes.failed != nil {
-		return t.writes.failed
+	if err := t.writes.Err(); err != nil {
+		return err
 	}
-	t.noteSpace()
-	t.writes.add(t.space.encoder.Load(), w, t.now)
+	c := t.space.encoder.Load()
+	e := w.entry(c, t.now)
+	t.writes.Add(c, &e)
+	t.space.note(&t.writes.written)
 	return t.spillIfLarge()
 }
 
-// noteSpace notes that the keyspace is written to.
-func (t *Txn) noteSpace() {
-	if t.space.id != entry.DefaultKeyspace {
-		t.writes.spaces.add(t.space)
-	}
-}
-
-// spillIfLarge writes what is pending in memory to files once that is too much.
+// spillIfLarge writes what is in memory to files once that is too much.
 func (t *transaction) spillIfLarge() error {
-	if t.writes.size() > t.writes.limit {
-		return t.spillWrites()
+	err := t.writes.spillIfLarge(t.ctx(), t.db)
+	if files := t.writes.Files(); files != nil {
+		if t.rare == nil {
+			t.rare = new(rare)
+		}
+		t.rare.spill = files
 	}
-	return nil
+	return err
 }
 
 // Commit makes the writes durable, as the transaction's Durability says, and
@@ -365,28 +372,12 @@ func (t *Txn) Commit() error {
 		return ErrTxnDone
 	}
 	w := t.writes
-	if w == nil || len(w.recs) == 0 && w.spill == nil {
+	if w == nil || w.Len() == 0 {
 		t.end(txnCommitted)
 		return nil
 	}
 	t.closeIterators() // completes the ranges read
-	if w.spill != nil {
-		return t.commitSpilled()
-	}
-	payload, records := w.payload()
-	w.request = commit.Request{
-		Payload:     payload,
-		Records:     records,
-		Ranges:      w.ranges.Len(),
-		ReadVersion: t.pin.Version(),
-		Isolation:   commit.Isolation(t.isolation),
-		Synced:      t.synced,
-		Admission:   w.admission(),
-	}
-	if t.isolation == Serializable {
-		w.request.Reads = &w.reads
-	}
-	v, err := t.db.commit(t.ctx(), &w.request)
+	v, err := t.db.commit(t.ctx(), w, t.check(), t.synced)
 	if err != nil {
 		t.end(txnDone)
 		return err
@@ -394,6 +385,18 @@ func (t *Txn) Commit() error {
 	t.committed = v
 	t.end(txnCommitted)
 	return nil
+}
+
+// check is what must hold for the transaction to commit.
+func (t *transaction) check() conflict.Check {
+	w := t.writes
+	return conflict.Check{
+		Isolation: conflict.Isolation(t.isolation),
+		Since:     t.pin.Version(),
+		Reads:     &w.reads,
+		Written:   w.written,
+		Addressed: w.addressed,
+	}
 }
 
 // Discard ends the transaction and closes the iterators left open; pending
@@ -446,6 +449,9 @@ func (t *transaction) closeIterators() {
 func (t *transaction) drop() {
 	if t.holds.Add(-1) == 0 {
 		t.pin.Release()
+		if t.rare != nil && t.rare.spill != nil {
+			t.rare.spill.Discard()
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ var testID = checksum.New([16]byte{1, 2, 3, 4}, 'J', 7)
 func build(t testing.TB, h Header, records []byte, offset int64) []byte {
 	t.Helper()
 	var totals Totals
-	crc, err := Place(0, records, testID, offset+HeaderSize, &totals)
+	crc, err := Place(0, records, 0, testID, offset+HeaderSize, &totals)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestNewerFrame(t *testing.T) {
 		func(b []byte) { b[13] = 0x10 },
 	} {
 		b := make([]byte, HeaderSize)
-		h := Header{Kind: Pad, Size: HeaderSize, Number: 1}
+		h := Header{Kind: Edit, Size: HeaderSize, Number: 1}
 		h.Put(b, testID, 0)
 		change(b)
 		sum := testID.Sum(0, b[4:])
@@ -130,7 +130,7 @@ func TestNewerFrame(t *testing.T) {
 func TestPlaceRefusesWhatIsNoRecord(t *testing.T) {
 	good := records()
 	for _, n := range []int{1, 8, 24, 31, 40, len(good) - 1, len(good) - 8} {
-		if _, err := Place(0, good[:n], testID, 0, new(Totals)); !errors.Is(err, entry.ErrRecord) {
+		if _, err := Place(0, good[:n], 0, testID, 0, new(Totals)); !errors.Is(err, entry.ErrRecord) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestPlausibleNeverDeniesAFrame(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for range 1000 {
-		h := Header{Kind: Kind(1 + rnd.IntN(5)), Size: HeaderSize, Number: 1 + rnd.Uint64N(1<<62), FirstVersion: entry.Version(rnd.Uint64()) & entry.MaxVersion,
+		h := Header{Kind: Kind(1 + rnd.IntN(4)), Size: HeaderSize, Number: 1 + rnd.Uint64N(1<<62), FirstVersion: entry.Version(rnd.Uint64()) & entry.MaxVersion,
 			Transactions: uint16(rnd.Uint32()), Records: rnd.Uint32(), Chain: rnd.Uint32(), Unsynced: rnd.Uint32()}
 		b := make([]byte, HeaderSize)
 		h.Put(b, testID, 8)
@@ -195,7 +195,7 @@ func FuzzDecode(f *testing.F) {
 		crc, err := totals.walk(payload, testID, 4096+HeaderSize, true)
 		if err == nil {
 			h.PayloadSum, h.Records = crc^testID.Mask(4096+HeaderSize), uint32(totals.Records)
-			if h.Kind.HasRecords() {
+			if h.Kind == Group {
 				if _, err := h.Verify(payload, testID, 4096+HeaderSize, true); err != nil {
 					t.Errorf("walked, but not verified: %v", err)
 				}
@@ -203,7 +203,7 @@ func FuzzDecode(f *testing.F) {
 		} else if !errors.Is(err, ErrFrame) {
 			t.Errorf("untyped error %v", err)
 		}
-		_, _ = Place(0, bytes.Clone(payload), testID, 0, new(Totals))
+		_, _ = Place(0, bytes.Clone(payload), 1, testID, 0, new(Totals))
 	})
 }
 
@@ -221,7 +221,7 @@ func BenchmarkPlace(b *testing.B) {
 		b.Run("place/"+c.name, func(b *testing.B) {
 			b.SetBytes(int64(len(recs)))
 			for b.Loop() {
-				if _, err := Place(0, recs, testID, 4096, new(Totals)); err != nil {
+				if _, err := Place(0, recs, 7, testID, 4096, new(Totals)); err != nil {
 					b.Fatal(err)
 				}
 			}

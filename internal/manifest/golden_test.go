@@ -12,6 +12,8 @@ import (
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write golden files anew")
@@ -27,14 +29,14 @@ func goldenEdit() *Edit {
 			{Num: 7, Kind: filename.Value, FileBytes: 100, Stamp: 41},
 		},
 		DropRuns: []RunID{2},
-		AddRuns: []Run{{ID: 4, Order: 10, RunMeta: RunMeta{
-			Files: []File{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
-		}}, {ID: 5, Tier: Base, Order: 9, RunMeta: RunMeta{
-			Files: []File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
+		AddRuns: []Run{{ID: 4, Order: 10, Run: meta.Run{
+			Files: []meta.File{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
+		}}, {ID: 5, Tier: Base, Order: 9, Run: meta.Run{
+			Files: []meta.File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
 			Expiry:     []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
-			Tombstones: 2, Refs: []Ref{{Segment: 3, Records: 10, Bytes: 3000}}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}},
-		}}},
+			Tombstones: 2, Refs: []meta.Ref{{Segment: 3, Records: 10, Bytes: 3000}},
+		}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}}}},
 		Dead:         []Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
 		States:       []SegmentState{{Num: 6, Status: Relocated, Map: 8, Target: 7}},
 		DropSegments: []entry.FileNum{1},
@@ -55,21 +57,22 @@ func goldenEdit() *Edit {
 }
 
 func TestGolden(t *testing.T) {
-	super := Super{Major: 1, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
-		Created: 1700000000123, Manifest: 2, Epoch: 4, End: 500, EndFrame: 3}
+	super := Super{Major: FormatMajor, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
+		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3}
 	slots := super.encode(0)
 	super.Epoch = 3
 	slots = append(slots, super.encode(slotSize)...)
 
 	id := manifestIdentity(goldenUUID, 2)
 	file := encodeFileHeader(goldenUUID, 2, 1)
-	fr, chain := encodeFrame(id, int64(len(file)), 1, binary.LittleEndian.Uint32(file[fileSumAt:]), frameSnapshot, &Edit{
+	at := frame.Cursor{Offset: fileHeader, Next: 1, Chain: binary.LittleEndian.Uint32(file[fileSumAt:])}
+	fr, at := encodeFrame(id, at, frame.Snapshot, &Edit{
 		AddSegments: []Segment{{Num: 1, Kind: filename.Journal}},
-		AddRuns:     []Run{{ID: 2, Order: 1, RunMeta: RunMeta{Files: []File{{Num: 2, Size: 64}}}}},
+		AddRuns:     []Run{{ID: 2, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 2, Size: 64}}}}},
 		NextFile:    3, SetKeyspaces: []Keyspace{{ID: 2, Name: "old"}},
 	})
 	file = append(file, fr...)
-	fr, _ = encodeFrame(id, int64(len(file)), 2, chain, frameEdit, goldenEdit())
+	fr, _ = encodeFrame(id, at, frame.Edit, goldenEdit())
 	file = append(file, fr...)
 
 	for name, c := range map[string]struct {
@@ -99,14 +102,14 @@ func TestGolden(t *testing.T) {
 
 	// The bytes are read back as they were meant.
 	layout := NewLayout()
-	end, err := scan(file, &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, f frame) error {
-		e, err := DecodeEdit(f.payload)
+	end, err := scan(file, &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, _ *frame.Header, payload []byte) error {
+		e, err := DecodeEdit(payload)
 		if err == nil {
 			layout, err = layout.Apply(e)
 		}
 		return err
 	})
-	if err != nil || end.number != 2 || layout.Run(5).Refs[0].Records != 10 || !layout.Segment(3).IsDead(1000000*Granule) {
+	if err != nil || end.Next != 3 || layout.Run(5).Refs[0].Records != 10 || !layout.Segment(3).IsDead(1000000*Granule) {
 		t.Errorf("read back: %v\n%s", err, layout)
 	}
 	for n := range len(file) {

@@ -24,6 +24,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
@@ -149,11 +150,11 @@ func (s *Spill) newRun(unsynced bool) *run.Writer {
 }
 
 // open opens a finished run in the place of the newest n parts.
-func (s *Spill) open(meta run.Meta, n, level int, last entry.Version) error {
-	s.runs += int64(meta.FileBytes())
-	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, meta)
+func (s *Spill) open(m meta.Run, n, level int, last entry.Version) error {
+	s.runs += int64(m.FileBytes())
+	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, m)
 	if err != nil {
-		s.removeRun(&meta)
+		s.removeRun(&m)
 		return err
 	}
 	s.retire(n)
@@ -200,12 +201,15 @@ func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err 
 
 // Iterators walk the parts, newest first, without what ranges cover, all range
 // deletes so far; entries with one key hide those of later iterators. Their entries
-// are valid until Discard, as far as any are.
-func (s *Spill) Iterators(ranges *tombstone.Set) []iterator.Iterator {
+// have version v, and are valid until Discard, as far as any are.
+func (s *Spill) Iterators(ranges *tombstone.Set, v entry.Version) []iterator.Iterator {
 	s.lent = true
 	sources := make([]iterator.Iterator, len(s.parts))
 	for i, p := range s.parts {
 		sources[i] = uncovered(p, ranges, nil)
+		if v != 0 {
+			sources[i] = &versioned{Iterator: sources[i], version: v}
+		}
 	}
 	return sources
 }

@@ -27,10 +27,11 @@ func (t *Tree) lead() *View {
 func (t *Tree) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	defer t.leave(t.leader)
-	return t.lead().newest(key, h, since)
+	return t.lead().Newest(key, h, since)
 }
 
-func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
+// Newest returns the newest version of key in v, if it is newer than since.
+func (v *View) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	var e entry.Entry
 	for _, m := range v.tables {
 		if m.MaxVersion() <= since {
@@ -70,10 +71,11 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	defer t.leave(t.leader)
-	return t.lead().changedSince(lo, hi, since)
+	return t.lead().ChangedSince(lo, hi, since)
 }
 
-func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
+// ChangedSince is that of the Tree, for all that is in v.
+func (v *View) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	for _, m := range v.tables {
 		if m.MaxVersion() > since && (m.Tombstones().ChangedSince(lo, hi, since) || m.ChangedSince(lo, hi, since)) {
 			return true, nil

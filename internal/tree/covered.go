@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -29,7 +30,7 @@ func uncovered(inputs []*sortedRun, rules *compact.Rules, layout *manifest.Layou
 			}
 		}
 		for _, r := range inputs {
-			if covered[r.id] && slices.ContainsFunc(layout.Run(r.id).Refs, func(ref manifest.Ref) bool {
+			if covered[r.id] && slices.ContainsFunc(layout.Run(r.id).Refs, func(ref meta.Ref) bool {
 				// A target has what was moved from several segments.
 				return shared[ref.Segment] || layout.Segment(ref.Segment).State().Status == manifest.Relocated
 			}) {
