@@ -173,9 +173,9 @@ func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
 	}
 	s.voids.cut(keys, func(lo, hi []byte) bool { return true })
 	for i := range s.voids.voids {
-		s.voids.voids[i] = tombstone.Void(s.voids.voids[i].Lo, s.voids.voids[i].Hi, v)
+		s.voids.voids[i] = tombstone.Emptied(s.voids.voids[i].Lo, s.voids.voids[i].Hi, v)
 	}
-	return tombstone.Voids(s.voids.voids...)
+	return tombstone.EmptiedSet(s.voids.voids...)
 }
 
 const (
