@@ -40,7 +40,6 @@ func (f *flat) Holds(entry.KeyspaceID) bool                              { retur
 func (f *flat) Floor(entry.KeyspaceID) entry.Version                     { return 0 }
 func (f *flat) Cover(bool) *tombstone.Cover                              { return nil }
 func (f *flat) Jump(*entry.Entry) uint64                                 { return 0 }
-func (f *flat) Scattered(uint64)                                         {}
 func (f *flat) Iterator() iterator.Iterator                              { return &flatIterator{entries: f.entries} }
 func (f *flat) Get(key []byte, dst *entry.Entry) (bool, error) {
 	i := int(binary.BigEndian.Uint64(key[len(key)-8:])) % len(f.entries)

@@ -27,7 +27,7 @@ func (db *DB) get(s *space, key []byte) ([]byte, error) {
 		v := d.entry.Value
 		if d.entry.Separated {
 			var err error
-			if v, err = pinValue(p, d.key, &d.entry, nil); err != nil {
+			if v, err = p.Value(d.key, &d.entry, nil); err != nil {
 				return err
 			}
 		}
@@ -67,7 +67,7 @@ func (db *DB) read(s *space, key []byte, fn func(pin, *direct) error) (bool, err
 	defer directPool.Put(d)
 	d.key = appendStored(d.key[:0], s.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err := pinGet(p, d.key, &d.entry)
+	found, err := p.Get(d.key, &d.entry)
 	if err != nil || !found {
 		return false, err
 	}

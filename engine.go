@@ -24,6 +24,8 @@ type engine interface {
 	DropKeyspace(id entry.KeyspaceID) error
 	Size(lo, hi []byte) (entries, bytes, separated uint64)
 	Split(lo, hi []byte, n int) [][]byte
+	// Jumped adds up what Jump has told.
+	Jumped(bytes uint64)
 	Flush(ctx context.Context) error
 	Compact(ctx context.Context) error
 	Reclaim(ctx context.Context) (int64, error)
@@ -54,10 +56,9 @@ type pin interface {
 	// Touch has a separated value brought near; false means that Value may
 	// have to wait for the disk, and more so than a goroutine costs.
 	Touch(e *entry.Entry) bool
-	// Jump tells how many bytes count as scattered because e's separated value
-	// lies far from the one before; Scattered adds such bytes up.
+	// Jump tells how many bytes count as jumped to because e's separated value
+	// lies far from the one before.
 	Jump(e *entry.Entry) uint64
-	Scattered(bytes uint64)
 	// Iterator walks all versions, also those newer than Version and those that
 	// range tombstones cover.
 	Iterator() iterator.Iterator

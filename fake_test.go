@@ -187,6 +187,8 @@ func (e *fakeEngine) Size(lo, hi []byte) (entries, size, separated uint64) {
 	return entries, size, separated
 }
 
+func (e *fakeEngine) Jumped(uint64) {}
+
 func (e *fakeEngine) Split(lo, hi []byte, n int) (keys [][]byte) {
 	data := *e.data.Load()
 	part := data[seekFake(data, lo):seekFake(data, hi)]
@@ -262,7 +264,6 @@ func (p *fakePin) Value(key []byte, n *entry.Entry, _ []byte) ([]byte, error) {
 
 // Touch says of every other value that it is near.
 func (p *fakePin) Jump(n *entry.Entry) uint64 { p.check(); return n.Handle.Length }
-func (p *fakePin) Scattered(uint64)           { p.check() }
 func (p *fakePin) Touch(n *entry.Entry) bool  { p.check(); return n.Version%2 == 0 }
 
 func (p *fakePin) Iterator() iterator.Iterator { return &fakeIterator{pin: p, i: -1} }

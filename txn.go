@@ -260,10 +260,10 @@ const sampleReads = 256
 func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
 	t.gets++
 	if (t.gets+t.phase)%sampleReads != 0 {
-		return pinGet(t.pin, stored, e)
+		return t.pin.Get(stored, e)
 	}
 	begin := t.db.monotonic()
-	found, err := pinGet(t.pin, stored, e)
+	found, err := t.pin.Get(stored, e)
 	t.db.counters.read.observe(t.db.monotonic() - begin)
 	return found, err
 }
@@ -272,7 +272,7 @@ func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
 // see pin.Value for dst.
 func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
-		return pinValue(t.pin, e.Key, e, dst)
+		return t.pin.Value(e.Key, e, dst)
 	}
 	return t.db.compression.coder.Decode(dst, e.Codec, e.Value, int(e.Raw))
 }

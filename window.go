@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pageio"
 )
 
 // window holds the entries ahead of an iterator, and has their separated values
@@ -153,7 +152,7 @@ func (w *window) fill() {
 	if w.it.closed.Load() { // by the filter
 		return
 	}
-	far := bringNear(w.it.txn.pin, w.fetch, &w.it.err, w.it)
+	far := bringNear(w.it.txn.pin, w.fetch, w.it)
 	if w.adaptive && 2*far > w.count-first && len(w.slots) < farWindow {
 		w.grow(farWindow)
 	}
@@ -170,8 +169,7 @@ func (s *slot) take(e *entry.Entry) {
 // bringNear has the separated values of slots read that the disk must be asked
 // for, touches the others, and returns how many are read. The goroutines have
 // ended when no slot is pending; until then they keep owner, which holds p.
-func bringNear(p pin, slots []*slot, errp *error, owner any) (read int) {
-	defer pageio.Guard(pageio.Arm(), errp, mapped)
+func bringNear(p pin, slots []*slot, owner any) (read int) {
 	far := slots[:0]
 	for _, s := range slots {
 		if !p.Touch(&s.entry) {
@@ -203,7 +201,7 @@ func readAll(p pin, far []*slot, owner any) {
 
 func (s *slot) read(p pin) {
 	defer s.pending.Done()
-	s.value, s.err = pinValue(p, s.entry.Key, &s.entry, nil)
+	s.value, s.err = p.Value(s.entry.Key, &s.entry, nil)
 }
 
 // wait returns the value once it is there.
@@ -213,7 +211,7 @@ func (s *slot) wait(p pin) ([]byte, error) {
 	if s.ahead {
 		return s.value, s.err
 	}
-	v, err := pinValue(p, s.entry.Key, &s.entry, nil)
+	v, err := p.Value(s.entry.Key, &s.entry, nil)
 	if s.entry.Raw != 0 { // is not decoded twice
 		s.value, s.err, s.ahead = v, err, true
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/spill"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -42,7 +43,7 @@ type spilled struct {
 	files   *spill.Spill
 	began   time.Time
 	checked entry.Version // conflicts up to this version were looked for
-	voids   deletes       // what the transaction leaves empty, as of then
+	voids   view.Deletes       // what the transaction leaves empty, as of then
 	end     sync.Once
 }
 
@@ -63,7 +64,7 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 	t := s.tree
 	t.spilling.RLock()
 	defer t.spilling.RUnlock()
-	if t.closed.Load() {
+	if t.views.Closed() {
 		return errs.ErrClosed
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -116,20 +117,9 @@ func (s *spilled) Bytes() int64 { return s.files.Bytes() }
 
 // Changes knows the versions of what was committed up to a moment.
 type Changes struct {
-	*Pin
+	*view.Pin
 	files *spill.Spill
-}
-
-// Newest is that of the Tree.
-func (c Changes) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	return c.view.newest(key, h, since)
-}
-
-// ChangedSince is that of the Tree.
-func (c Changes) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	return c.view.changedSince(lo, hi, since)
+	seed  uint64 // of the key hash
 }
 
 // Prepare does what a Commit needs and others need not wait for: the files are
@@ -141,7 +131,7 @@ func (s *spilled) Prepare(ctx context.Context, check func(Changes) error) error 
 	}
 	t := s.tree
 	for range maxEmptyings {
-		if v := t.views.current.Load(); len(v.tables) == 1 && v.active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
+		if v := t.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
 			break
 		}
 		if err := t.Flush(ctx); err != nil {
@@ -153,16 +143,16 @@ func (s *spilled) Prepare(ctx context.Context, check func(Changes) error) error 
 		return err
 	}
 	defer p.Release()
-	s.checked = p.version
-	if err := check(Changes{p, s.files}); err != nil {
+	s.checked = p.Version()
+	if err := check(Changes{p, s.files, t.cfg.Seed}); err != nil {
 		return err
 	}
-	s.findVoids(p.view)
+	s.findVoids(p.View())
 	return nil
 }
 
 // findVoids looks for voids that the deletes of the transaction will make.
-func (s *spilled) findVoids(below *View) {
+func (s *spilled) findVoids(below *view.View) {
 	least := s.tree.leastVoid()
 	out := s.files.Output()
 	if out.Run.Deletes < uint64(least) {
@@ -170,18 +160,21 @@ func (s *spilled) findVoids(below *View) {
 	}
 	v := &voider{least: least, mine: iterator.Merge(s.files.Iterators(nil)), upTo: entry.MaxVersion - 1}
 	if err := v.find(below); err == nil { // else whoever needs what can't be read is told
-		s.voids.voids = v.found
+		s.voids.Ranges = v.found
 	}
 }
 
 // voidsAt are those that hold once the transaction is version v.
 func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
-	if len(s.voids.voids) == 0 {
+	if len(s.voids.Ranges) == 0 {
 		return nil
 	}
 	var keys [][]byte // that were committed meanwhile
-	_, err := s.tree.touchedSince(s.checked, func(lo, hi []byte) (bool, error) {
-		if hi == nil && s.voids.void(lo) {
+	leader := s.tree.leader
+	leader.Enter()
+	defer leader.Leave()
+	_, err := leader.TouchedSince(s.checked, func(lo, hi []byte) (bool, error) {
+		if hi == nil && s.voids.Has(lo) {
 			keys = append(keys, bytes.Clone(lo))
 		}
 		return len(keys) > mostVoids, nil
@@ -189,11 +182,11 @@ func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
 	if err != nil || len(keys) > mostVoids {
 		return nil
 	}
-	s.voids.cut(keys, func(lo, hi []byte) bool { return true })
-	for i := range s.voids.voids {
-		s.voids.voids[i] = tombstone.Void(s.voids.voids[i].Lo, s.voids.voids[i].Hi, v)
+	s.voids.Cut(keys, func(lo, hi []byte) bool { return true })
+	for i := range s.voids.Ranges {
+		s.voids.Ranges[i] = tombstone.Void(s.voids.Ranges[i].Lo, s.voids.Ranges[i].Hi, v)
 	}
-	return tombstone.Voids(s.voids.voids...)
+	return tombstone.Voids(s.voids.Ranges...)
 }
 
 const (
@@ -212,7 +205,7 @@ func (c Changes) Overwritten(ctx context.Context, since entry.Version) (overwrit
 			return false, context.Cause(ctx)
 		}
 		key := it.Entry().Key
-		v, found, err := c.view.newest(key, hash.Sum(c.tree.cfg.Seed, key), since)
+		v, found, err := c.Newest(key, hash.Sum(c.seed, key), since)
 		if err != nil || found && v > since {
 			return err == nil, err
 		}
@@ -221,7 +214,7 @@ func (c Changes) Overwritten(ctx context.Context, since entry.Version) (overwrit
 		return false, err
 	}
 	for _, t := range c.files.Ranges() {
-		if changed, err := c.view.changedSince(t.Lo, t.Hi, since); changed || err != nil {
+		if changed, err := c.ChangedSince(t.Lo, t.Hi, since); changed || err != nil {
 			return changed && err == nil, err
 		}
 	}
@@ -241,7 +234,9 @@ func (s *spilled) Commit(v entry.Version, touches func(lo, hi []byte) (bool, err
 	work := Work{Kind: "spill", Reason: "transaction larger than its memory", BytesIn: s.files.Bytes(), BytesOut: s.files.Written()}
 	defer func() { work.Took = time.Since(s.began); t.report(work, err) }()
 	if touches != nil {
-		conflict, err := t.touchedSince(s.checked, touches)
+		t.leader.Enter()
+		conflict, err := t.leader.TouchedSince(s.checked, touches)
+		t.leader.Leave()
 		if err != nil {
 			return err
 		}
@@ -262,18 +257,11 @@ func (s *spilled) Commit(v entry.Version, touches func(lo, hi []byte) (bool, err
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
 		work.Entries = r.Entries
 	}
-	err = t.conclude(edit, &out, change{voids: s.voidsAt(v), hidden: noHidden})
+	err = t.conclude(edit, &out, change{voids: s.voidsAt(v), hidden: view.Unknown})
 	if err == nil || t.failed() != nil {
 		s.files.Keep()
 	}
 	return err
-}
-
-// touchedSince is the View's, for the commit leader.
-func (t *Tree) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	defer t.leave(t.leader)
-	return t.lead().touchedSince(since, touches)
 }
 
 // flushAll brings everything that was committed into runs. It runs in the place
@@ -316,6 +304,6 @@ func (s *spilled) discard() {
 	s.end.Do(func() {
 		s.tree.spilling.RLock()
 		defer s.tree.spilling.RUnlock()
-		s.files.Discard(!s.tree.closed.Load())
+		s.files.Discard(!s.tree.views.Closed())
 	})
 }
