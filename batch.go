@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // Batch is a group of writes that are made together or not at all, and that read
@@ -27,11 +29,11 @@ type batch struct {
 	arena   []byte
 	key     []byte
 	records int
-	spaces  spaces         // that are written to
-	ranges  *tombstone.Set // range deletes; the n-th record has version n here
-	spill   spill          // the records before those in arena; nil: there are none
-	failed  error          // of the spill
-	spent   bool           // by Commit
+	written conflict.Keyspaces // keyspaces that are written to
+	ranges  *tombstone.Set     // range deletes; the n-th record has version n here
+	spill   *tree.Spill        // the records before those in arena; nil: there are none
+	failed  error              // of the spill
+	spent   bool               // by Commit
 	request commit.Request
 }
 
@@ -123,9 +125,7 @@ func (b *Batch) takes() error {
 // added counts a record that was added to the arena.
 func (b *Batch) added() {
 	b.records++
-	if b.space.id != entry.DefaultKeyspace {
-		b.spaces.add(b.space)
-	}
+	b.space.note(&b.written)
 }
 
 // spillIfLarge writes the arena to files once it has become too large.
@@ -179,15 +179,19 @@ func (b *batch) commit(ctx context.Context, synced bool) error {
 		payload, records = surviving(b.arena, b.ranges, nil)
 	}
 	b.request = commit.Request{
-		Payload:   payload,
-		Records:   records,
-		Ranges:    b.ranges.Len(),
-		Isolation: commit.LastWriterWins,
-		Synced:    synced,
-		Admission: b.spaces.admission(),
+		Payload: payload,
+		Records: records,
+		Ranges:  b.ranges.Len(),
+		Check:   b.check(),
+		Synced:  synced,
 	}
 	_, err := b.db.commit(ctx, &b.request)
 	return err
+}
+
+// check is what must hold for the batch to commit.
+func (b *batch) check() conflict.Check {
+	return conflict.Check{Isolation: conflict.LastWriterWins, Written: b.written}
 }
 
 // Reset empties the batch, and keeps its memory for what comes.
@@ -196,8 +200,7 @@ func (b *Batch) Reset() {
 		return
 	}
 	poison(b.arena)
-	clear(b.spaces)
-	b.spaces = b.spaces[:0]
+	b.written.Reset()
 	b.arena, b.records, b.ranges, b.spent = b.arena[:0], 0, nil, false
 	b.discardSpill()
 }

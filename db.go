@@ -8,14 +8,15 @@ import (
 
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // DB is an open store.
 type DB struct {
 	opts      Options
-	engine    engine
-	commits   committer // nil in a read-only store
-	main      *space    // the default keyspace
+	tree      *tree.Tree
+	commits   *commit.Pipeline // nil in a read-only store
+	main      *space           // the default keyspace
 	keyspaces keyspaces
 	seed      uint64        // of key hashes
 	now       func() uint64 // the time of expiry, in Unix milliseconds
@@ -25,22 +26,20 @@ type DB struct {
 
 	began time.Time // with a monotonic reading
 
-	exclusive func(func() error) error // runs a function between two commit groups
-
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
-	closers   []func() error // what Open opened beside engine and commits, in the order of closing
+	closers   []func() error // what Open opened beside tree and commits, in the order of closing
 }
 
-// newDB joins an engine and a committer to a store; Open has opened them. opts
+// newDB joins a tree and a pipeline to a store; Open has opened them. opts
 // have their defaults, and seed is the store's. closers run last, at Close.
-func newDB(opts Options, e engine, c committer, seed uint64, closers ...func() error) *DB {
+func newDB(opts Options, t *tree.Tree, c *commit.Pipeline, seed uint64, closers ...func() error) *DB {
 	clock := opts.Now
 	if clock == nil {
 		clock = time.Now
 	}
-	db := &DB{opts: opts, engine: e, commits: c, closers: closers, began: time.Now()}
+	db := &DB{opts: opts, tree: t, commits: c, closers: closers, began: time.Now()}
 	db.seed, db.now = seed, func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
 	db.main = db.newSpace(entry.DefaultKeyspace, opts.KeyspaceDefaults)
 	db.loadKeyspaces()
@@ -66,8 +65,8 @@ func (db *DB) Close() error {
 			keep(db.commits.Sync(context.Background()))
 			keep(db.commits.Close())
 		}
-		if db.engine != nil {
-			keep(db.engine.Close())
+		if db.tree != nil {
+			keep(db.tree.Close())
 		}
 		for _, c := range db.closers {
 			keep(c())
@@ -78,7 +77,7 @@ func (db *DB) Close() error {
 
 // usable returns nil while the store is open.
 func (db *DB) usable() error {
-	if db.closed.Load() || db.engine == nil {
+	if db.closed.Load() || db.tree == nil {
 		return ErrClosed
 	}
 	return nil
@@ -104,7 +103,7 @@ func (db *DB) Version() uint64 {
 	if db.usable() != nil {
 		return 0
 	}
-	return uint64(db.engine.Visible())
+	return uint64(db.tree.Visible())
 }
 
 // Sync makes everything committed so far safe from a power loss. On a full disk it
@@ -122,7 +121,7 @@ func (db *DB) Flush(ctx context.Context) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
-	return db.engine.Flush(ctx)
+	return db.tree.Flush(ctx)
 }
 
 // Compact flushes, and merges everything into one sorted run: reads get as fast
@@ -131,7 +130,7 @@ func (db *DB) Compact(ctx context.Context) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
-	return db.engine.Compact(ctx)
+	return db.tree.Compact(ctx)
 }
 
 // Reclaim gives back the space of whatever nobody can see any more, now: it
@@ -143,7 +142,7 @@ func (db *DB) Reclaim(ctx context.Context) (int64, error) {
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
-	return db.engine.Reclaim(ctx)
+	return db.tree.Reclaim(ctx)
 }
 
 // Verify reads every file, checks every checksum and cross-reference, and calls
@@ -154,7 +153,7 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 		return err
 	}
 	var first *CorruptionError
-	err := db.engine.Verify(ctx, func(c *CorruptionError) {
+	err := db.tree.Verify(ctx, func(c *CorruptionError) {
 		if first == nil {
 			first = c
 		}
@@ -174,7 +173,7 @@ func (db *DB) Metrics() Metrics {
 	db.counters.fill(&m)
 	m.CompressedFrom, m.CompressedTo = db.compression.rawBytes.Load(), db.compression.storedBytes.Load()
 	if db.usable() == nil {
-		m.Tree = db.engine.Metrics()
+		m.Tree = treeMetrics(db.tree.Stats())
 	}
 	return m
 }
@@ -192,7 +191,7 @@ func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 
 func (db *DB) estimateSize(s *space, lo, hi []byte) (entries, bytes int64) {
 	slo, shi := s.bounds(lo, hi)
-	n, size, separated := db.engine.Size(slo, shi)
+	n, size, separated := db.tree.Size(slo, shi)
 	return int64(n), int64(size + separated)
 }
 
@@ -210,7 +209,7 @@ func (db *DB) split(s *space, lo, hi []byte, n int) [][]byte {
 		return nil
 	}
 	slo, shi := s.bounds(lo, hi)
-	keys := db.engine.Split(slo, shi, n)
+	keys := db.tree.Split(slo, shi, n)
 	out := make([][]byte, 0, len(keys))
 	for _, k := range keys {
 		if u := userKey(k); len(u) > 0 {

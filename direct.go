@@ -5,7 +5,9 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // The operations here are transactions of one call each.
@@ -23,7 +25,7 @@ func (db *DB) Get(key []byte) ([]byte, error) { return db.get(db.main, key) }
 
 func (db *DB) get(s *space, key []byte) ([]byte, error) {
 	var value []byte
-	found, err := db.read(s, key, func(p pin, d *direct) error {
+	found, err := db.read(s, key, func(p *view.Pin, d *direct) error {
 		v := d.entry.Value
 		if d.entry.Separated {
 			var err error
@@ -48,17 +50,17 @@ func (db *DB) Has(key []byte) (bool, error) {
 }
 
 // found is enough to know of a key that was found.
-func found(pin, *direct) error { return nil }
+func found(*view.Pin, *direct) error { return nil }
 
 // read looks key up and calls fn, while what it found is valid.
-func (db *DB) read(s *space, key []byte, fn func(pin, *direct) error) (bool, error) {
+func (db *DB) read(s *space, key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
 	if err := db.usable(); err != nil {
 		return false, err
 	}
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
-	p, err := db.engine.Acquire(0)
+	p, err := db.tree.Acquire(0)
 	if err != nil {
 		return false, err
 	}
@@ -97,12 +99,12 @@ func (db *DB) write(s *space, wr *write) error {
 	w := newWrites()
 	defer w.recycle()
 	w.arena, w.key = s.encoder.Load().append(w.arena, wr, db.now, w.key)
+	s.note(&w.written)
 	w.request = commit.Request{
-		Payload:   w.arena,
-		Records:   1,
-		Isolation: commit.LastWriterWins,
-		Synced:    db.synced(DefaultDurability),
-		Admission: s.admission(),
+		Payload: w.arena,
+		Records: 1,
+		Check:   conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written},
+		Synced:  db.synced(DefaultDurability),
 	}
 	_, err := db.commit(nil, &w.request)
 	return err

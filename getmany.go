@@ -63,7 +63,7 @@ func (m *many) look(keys [][]byte) error {
 			m.slots = append(m.slots, s)
 		}
 	}
-	bringNear(m.txn.pin, m.slots, m)
+	bringNear(m.txn.values(), m.slots, m)
 	return nil
 }
 

@@ -2,16 +2,25 @@ package brock
 
 import (
 	"errors"
-	"fmt"
-	"iter"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 )
+
+// openTest opens an empty store, in memory unless o.Dir says otherwise, that is
+// closed with the test.
+func openTest(t testing.TB, o Options) *DB {
+	t.Helper()
+	o.InMemory = o.Dir == ""
+	db, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { must(t, db.Close()) })
+	return db
+}
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -51,43 +60,6 @@ func put(txn *Txn, pairs ...string) error {
 	return nil
 }
 
-// get is the value of key, "-" if there is none, or the error.
-func get(txn *Txn, key string) string {
-	it, err := txn.Get(b(key))
-	if err == ErrKeyNotFound {
-		return "-"
-	}
-	if err != nil {
-		return err.Error()
-	}
-	v, err := it.Value()
-	if err != nil {
-		return err.Error()
-	}
-	return string(v)
-}
-
-// show writes items as "key=value", "key!" for deletes.
-func show(seq iter.Seq2[*Item, error]) string {
-	var out []string
-	for it, err := range seq {
-		if err != nil {
-			out = append(out, err.Error())
-			break
-		}
-		if it.Deleted() {
-			out = append(out, string(it.Key())+"!")
-			continue
-		}
-		v, err := it.Value()
-		if err != nil {
-			v = b(err.Error())
-		}
-		out = append(out, fmt.Sprintf("%s=%s", it.Key(), v))
-	}
-	return strings.Join(out, " ")
-}
-
 func wantEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -111,15 +83,3 @@ func (c *counting) SkipLT(key []byte, v entry.Version) bool {
 	c.moves++
 	return c.Iterator.SkipLT(key, v)
 }
-
-// clock is a time that a test sets while a store works.
-type clock struct{ ms atomic.Int64 }
-
-func newClock(ms int64) *clock {
-	c := new(clock)
-	c.ms.Store(ms)
-	return c
-}
-
-func (c *clock) now() time.Time      { return time.UnixMilli(c.ms.Load()) }
-func (c *clock) add(d time.Duration) { c.ms.Add(d.Milliseconds()) }

@@ -79,7 +79,7 @@ func (it *Item) value(dst []byte) ([]byte, error) {
 	case e.Kind == entry.Delete:
 		return nil, ErrKeyNotFound
 	case it.ahead != nil:
-		return it.ahead.wait(it.txn.pin)
+		return it.ahead.wait(it.txn.values())
 	case e.Separated || e.Raw != 0:
 		if e != &it.own {
 			it.fetched++

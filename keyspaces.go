@@ -32,7 +32,7 @@ type keyspaces struct {
 // loadKeyspaces takes up the keyspaces that the engine knows.
 func (db *DB) loadKeyspaces() {
 	db.keyspaces.byName = make(map[string]*Keyspace)
-	for _, k := range db.engine.Keyspaces() {
+	for _, k := range db.tree.Keyspaces() {
 		db.addKeyspace(&k)
 	}
 }
@@ -73,7 +73,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	case db.commits == nil:
 		return nil, ErrKeyspaceNotFound
 	}
-	k, err := db.engine.CreateKeyspace(name, recordedOptions(&options))
+	k, err := db.tree.CreateKeyspace(name, recordedOptions(&options))
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (db *DB) setOptionsLocked(k *Keyspace, o KeyspaceOptions) error {
 	if err := k.space.usable(); err != nil {
 		return err
 	}
-	if err := db.engine.SetKeyspace(k.space.id, recordedOptions(&o)); err != nil {
+	if err := db.tree.SetKeyspace(k.space.id, recordedOptions(&o)); err != nil {
 		return err
 	}
 	db.keep(k.space, o)
@@ -169,7 +169,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	}
 	// From here on the leader lets nothing pass that writes to it. What it let
 	// pass is in the journal, and is durable before the drop is.
-	err := db.exclusive(func() error {
+	err := db.commits.Do(func() error {
 		if k.space.dropped.Swap(true) {
 			return ErrKeyspaceNotFound
 		}
@@ -181,7 +181,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := db.commits.Sync(context.Background()); err != nil {
 		return err
 	}
-	if err := db.engine.DropKeyspace(k.space.id); err != nil {
+	if err := db.tree.DropKeyspace(k.space.id); err != nil {
 		if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrStopped) {
 			k.space.dropped.Store(false) // nothing of it was written
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // Metrics is a snapshot of what one open store has done since Open, and what it
@@ -74,6 +76,53 @@ type TreeMetrics struct {
 	PinnedFor       time.Duration // since something that it reads was replaced; 0 = nothing was
 	PinnedBytes     int64         // in files that only open transactions need
 	PinnedMemory    int64         // in memtables that only open transactions need
+}
+
+// treeMetrics are the statistics of a tree.
+func treeMetrics(s tree.Stats) TreeMetrics {
+	return TreeMetrics{
+		Version:         uint64(s.Version),
+		Memtables:       s.Memtables,
+		MemtableEntries: s.MemtableEntries,
+		MemtableBytes:   s.MemtableBytes,
+		Runs:            s.Runs,
+		RunFiles:        s.RunFiles,
+		RunEntries:      s.RunEntries,
+		RunBytes:        s.RunBytes,
+		Segments:        s.Segments,
+		SegmentBytes:    s.SegmentBytes,
+		LiveBytes:       s.LiveBytes,
+		DeadBytes:       s.DeadBytes,
+		ExpiredBytes:    s.ExpiredBytes,
+		ExpiryWait:      s.ExpiryWait,
+		Flushes:         s.Flushes,
+		FlushedBytes:    s.FlushedBytes,
+		Compactions:     s.Merges,
+		CompactedBytes:  s.MergedBytes,
+		Collections:     s.Collections,
+		CollectedBytes:  s.MovedBytes,
+		Clusterings:     s.Clusterings,
+		ClusteredBytes:  s.SortedBytes,
+		ScatteredBytes:  s.ScatteredBytes,
+		Remaps:          s.Remaps,
+		RemapBytes:      s.RemapBytes,
+		Spills:          s.Spills,
+		SpilledBytes:    s.SpilledBytes,
+		JournalBytes:    s.JournalBytes,
+		Stalls:          s.Stalls,
+		StallTime:       s.Stalled,
+		FreeBytes:       s.FreeBytes,
+		ReserveBytes:    s.ReserveBytes,
+		Refused:         s.Refused,
+		Memory:          MemoryMetrics(s.Memory),
+		OpenFiles:       s.OpenFiles,
+		MappedFiles:     s.MappedFiles,
+		PinnedVersion:   uint64(s.Held.Version),
+		PinnedBy:        originString(s.Held.Origin),
+		PinnedFor:       s.Held.For,
+		PinnedBytes:     s.Held.FileBytes,
+		PinnedMemory:    s.Held.MemoryBytes,
+	}
 }
 
 // MemoryMetrics says what takes the memory that Options.MemoryLimit bounds, in

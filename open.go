@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/commit"
-	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tree"
@@ -210,7 +208,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			NoClustering: o.options.Maintenance.NoClustering,
 		},
-		Exclusive:  func(fn func() error) error { return o.db.exclusive(fn) },
+		Exclusive:  func(fn func() error) error { return o.db.commits.Do(fn) },
 		OnWork:     o.onWork,
 		OnStall:    o.onStall,
 		OnLongRead: o.onLongRead,
@@ -229,20 +227,19 @@ func (o *opening) assemble() {
 	}
 	seed := o.log.Super().Seed
 	if o.options.Mode == ReadOnly {
-		o.db = newDB(o.options, treeEngine{o.tree}, nil, seed, closers...)
+		o.db = newDB(o.options, o.tree, nil, seed, closers...)
 		return
 	}
 	var db *DB
 	pipeline := commit.New(commit.Config{
-		Store:    treeStore{o.tree},
-		Journal:  journalWriter{o.tree.Journal()},
+		Store:    o.tree,
+		Journal:  o.tree.Journal(),
 		Last:     o.tree.Visible(),
 		HashSeed: seed,
 		Now:      time.Now,
 		OnSync:   func(took time.Duration) { db.counters.sync.observe(took) },
 	})
-	db = newDB(o.options, treeEngine{o.tree}, pipeline, seed, closers...)
-	db.exclusive = pipeline.Do
+	db = newDB(o.options, o.tree, pipeline, seed, closers...)
 	o.db = db
 	o.tree.Start()
 }
@@ -327,86 +324,4 @@ func (o *opening) onFailure(err error) {
 	if log := o.options.Logger; log != nil {
 		log.Error("background work has ended", "error", err)
 	}
-}
-
-// treeEngine is a tree as the rest of the package asks for it.
-type treeEngine struct{ *tree.Tree }
-
-func (e treeEngine) Acquire(at entry.Version) (pin, error) {
-	p, err := e.Tree.Acquire(at)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func (e treeEngine) NewSpill() spill { return treeSpill{e.Tree.NewSpill()} }
-
-// treeSpill is a tree's spill as the rest of the package asks for it.
-type treeSpill struct{ *tree.Spill }
-
-func (s treeSpill) Prepare(ctx context.Context, check func(changes) error) error {
-	return s.Spill.Prepare(ctx, func(c tree.Changes) error { return check(c) })
-}
-
-func (e treeEngine) Metrics() TreeMetrics {
-	s := e.Stats()
-	return TreeMetrics{
-		Version:         uint64(s.Version),
-		Memtables:       s.Memtables,
-		MemtableEntries: s.MemtableEntries,
-		MemtableBytes:   s.MemtableBytes,
-		Runs:            s.Runs,
-		RunFiles:        s.RunFiles,
-		RunEntries:      s.RunEntries,
-		RunBytes:        s.RunBytes,
-		Segments:        s.Segments,
-		SegmentBytes:    s.SegmentBytes,
-		LiveBytes:       s.LiveBytes,
-		DeadBytes:       s.DeadBytes,
-		ExpiredBytes:    s.ExpiredBytes,
-		ExpiryWait:      s.ExpiryWait,
-		Flushes:         s.Flushes,
-		FlushedBytes:    s.FlushedBytes,
-		Compactions:     s.Merges,
-		CompactedBytes:  s.MergedBytes,
-		Collections:     s.Collections,
-		CollectedBytes:  s.MovedBytes,
-		Clusterings:     s.Clusterings,
-		ClusteredBytes:  s.SortedBytes,
-		ScatteredBytes:  s.ScatteredBytes,
-		Remaps:          s.Remaps,
-		RemapBytes:      s.RemapBytes,
-		Spills:          s.Spills,
-		SpilledBytes:    s.SpilledBytes,
-		JournalBytes:    s.JournalBytes,
-		Stalls:          s.Stalls,
-		StallTime:       s.Stalled,
-		FreeBytes:       s.FreeBytes,
-		ReserveBytes:    s.ReserveBytes,
-		Refused:         s.Refused,
-		Memory:          MemoryMetrics(s.Memory),
-		OpenFiles:       s.OpenFiles,
-		MappedFiles:     s.MappedFiles,
-		PinnedVersion:   uint64(s.Held.Version),
-		PinnedBy:        originString(s.Held.Origin),
-		PinnedFor:       s.Held.For,
-		PinnedBytes:     s.Held.FileBytes,
-		PinnedMemory:    s.Held.MemoryBytes,
-	}
-}
-
-// treeStore and journalWriter are what the pipeline writes to: neither package
-// knows the other's types.
-type treeStore struct{ *tree.Tree }
-
-func (s treeStore) Apply(payload []byte, at commit.Position) error {
-	return s.Tree.Apply(payload, journal.Position(at))
-}
-
-type journalWriter struct{ *journal.Journal }
-
-func (w journalWriter) Append(g commit.Group) (commit.Position, error) {
-	at, err := w.Journal.Append(journal.Group{Transactions: g.Transactions, Payload: g.Payload})
-	return commit.Position(at), err
 }

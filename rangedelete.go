@@ -30,7 +30,7 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if w.failed != nil {
 		return w.failed
 	}
-	t.noteSpace()
+	t.space.note(&t.writes.written)
 	w.addRange(&d)
 	return t.spillIfLarge()
 }

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // View runs fn in a read-only transaction, and returns its error.
@@ -142,7 +143,7 @@ func (db *DB) beginByHand(ctx context.Context, o *TxnOptions) (*Txn, error) {
 // leak is what a leaked transaction holds.
 type leak struct {
 	db  *DB
-	pin pin
+	pin *view.Pin
 }
 
 func (l *leak) release() {
@@ -183,7 +184,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 			ctx = nil
 		}
 	}
-	p, err := db.engine.Acquire(entry.Version(o.ReadAt))
+	p, err := db.tree.Acquire(entry.Version(o.ReadAt))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 )
 
@@ -52,62 +53,10 @@ func (s *space) usable() error {
 	return nil
 }
 
-// admission is usable for a commit's leader; nil for a keyspace that can't be dropped.
-func (s *space) admission() func() error {
-	if s.id == entry.DefaultKeyspace {
-		return nil
-	}
-	return s.usable
-}
-
-// spaces are the keyspaces that a commit writes to and that can be dropped.
-type spaces []*space
-
-func (l *spaces) add(s *space) {
-	for _, have := range *l {
-		if have == s {
-			return
-		}
-	}
-	*l = append(*l, s)
-}
-
-// admission refuses, in the place of a commit's leader, to write to a keyspace
-// that was dropped; nil if none can be.
-func (l spaces) admission() func() error {
-	if len(l) == 0 {
-		return nil
-	}
-	return func() error {
-		for _, s := range l {
-			if err := s.usable(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// admission refuses, in the place of a commit's leader, to write to a keyspace
-// that was dropped, and to have read one: what changed in it before it was dropped
-// may be gone, so that nobody can tell any more whether that is a conflict.
-func (w *writes) admission() func() error {
-	written := w.spaces.admission()
-	if len(w.looked) == 0 {
-		return written
-	}
-	return func() error {
-		if written != nil {
-			if err := written(); err != nil {
-				return err
-			}
-		}
-		for _, s := range w.looked {
-			if s.usable() != nil {
-				return ErrConflict
-			}
-		}
-		return nil
+// note adds s to the keyspaces k, unless it is the default one: that can't be dropped.
+func (s *space) note(k *conflict.Keyspaces) {
+	if s.id != entry.DefaultKeyspace {
+		k.Add(&s.dropped)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // A transaction or batch that outgrows its memory spills: its records go, sorted,
@@ -43,8 +44,11 @@ func never(ctx context.Context) context.Context {
 func (t *transaction) spillWrites() error {
 	w := t.writes
 	if w.spill == nil {
-		w.spill = t.db.engine.NewSpill()
-		t.pin = &spilledPin{pin: t.pin, spill: w.spill}
+		w.spill = t.db.tree.NewSpill()
+		if t.rare == nil {
+			t.rare = new(rare)
+		}
+		t.rare.spill = w.spill
 	}
 	if w.failed = w.spill.Add(never(t.ctx()), w.arena, w.last(), w.ranges); w.failed != nil {
 		return w.failed
@@ -60,27 +64,6 @@ func (t *transaction) spillWrites() error {
 	return nil
 }
 
-// spilledPin is the pin of a transaction some of whose writes are in files: they
-// are the entries of version 0.
-type spilledPin struct {
-	pin
-	spill spill
-}
-
-func (p *spilledPin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
-	if e.Version == 0 && e.Separated {
-		return p.spill.Value(key, e, dst)
-	}
-	return p.pin.Value(key, e, dst)
-}
-
-func (p *spilledPin) Touch(e *entry.Entry) bool { return e.Version == 0 || p.pin.Touch(e) }
-
-func (p *spilledPin) Release() {
-	p.pin.Release()
-	p.spill.Discard()
-}
-
 // commitSpilled is Commit once there are writes in files. It is durable when it
 // returns, whatever Durability says.
 func (t *transaction) commitSpilled() error {
@@ -90,11 +73,7 @@ func (t *transaction) commitSpilled() error {
 		err = t.spillWrites()
 	}
 	if err == nil {
-		var reads *conflict.ReadSet
-		if t.isolation == Serializable && !w.reads.Empty() {
-			reads = &w.reads
-		}
-		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, w.admission(), t.isolation, reads, t.pin.Version())
+		t.committed, err = t.db.commitSpilled(t.ctx(), w.spill, t.check())
 	}
 	if err != nil {
 		t.end(txnDone)
@@ -104,45 +83,13 @@ func (t *transaction) commitSpilled() error {
 	return nil
 }
 
-// commitSpilled makes a spill's writes part of the store, if admitted, unless nil,
-// lets them pass and nothing that isolation asks about has changed since the version at.
-func (db *DB) commitSpilled(ctx context.Context, s spill, admitted func() error, isolation Isolation, reads *conflict.ReadSet, at entry.Version) (entry.Version, error) {
+// commitSpilled makes a spill's writes part of the store, if c holds.
+func (db *DB) commitSpilled(ctx context.Context, s *tree.Spill, c conflict.Check) (entry.Version, error) {
 	if err := db.writable(); err != nil {
 		return 0, err
 	}
-	ctx = never(ctx)
 	begin := db.monotonic()
-	var touches func(lo, hi []byte) (bool, error) // nil: nothing does
-	check := func(changes) (bool, error) { return false, nil }
-	switch {
-	case isolation == SnapshotIsolation:
-		touches = s.Writes
-		check = func(c changes) (bool, error) { return c.Overwritten(ctx, at) }
-	case reads != nil:
-		touches = func(lo, hi []byte) (bool, error) { return reads.Touches(lo, hi), nil }
-		check = func(c changes) (bool, error) {
-			reads.Prepare() // now, rather than with others waiting
-			return reads.Check(c, at)
-		}
-	}
-	err := s.Prepare(ctx, func(c changes) error {
-		changed, err := check(c)
-		if err == nil && changed {
-			return ErrConflict
-		}
-		return err
-	})
-	var v entry.Version
-	if err == nil {
-		v, err = db.commits.CommitAlone(ctx, func(v entry.Version) error {
-			if admitted != nil {
-				if err := admitted(); err != nil {
-					return err
-				}
-			}
-			return s.Commit(v, touches)
-		})
-	}
+	v, err := db.commits.CommitAlone(never(ctx), s, c)
 	db.counters.addCommit(db.monotonic()-begin, err, s.Entries(), s.Bytes())
 	return v, err
 }
@@ -150,7 +97,7 @@ func (db *DB) commitSpilled(ctx context.Context, s spill, admitted func() error,
 // spillArena writes the records of a batch to files.
 func (b *batch) spillArena() error {
 	if b.spill == nil {
-		b.spill = b.db.engine.NewSpill()
+		b.spill = b.db.tree.NewSpill()
 	}
 	if b.failed = b.spill.Add(context.Background(), b.arena, b.records, b.ranges); b.failed != nil {
 		b.spill.Discard() // a batch that fails may just be forgotten
@@ -168,7 +115,7 @@ func (b *batch) commitSpilled(ctx context.Context) error {
 	if b.failed != nil {
 		return b.failed
 	}
-	_, err := b.db.commitSpilled(ctx, b.spill, b.spaces.admission(), LastWriterWins, nil, 0)
+	_, err := b.db.commitSpilled(ctx, b.spill, b.check())
 	return err
 }
 

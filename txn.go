@@ -7,8 +7,11 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Isolation says what a transaction is checked for when it commits. Whatever
@@ -74,7 +77,7 @@ func newTxn(db *DB) *Txn {
 // transaction is what all Txns of a transaction share.
 type transaction struct {
 	db     *DB
-	pin    pin
+	pin    *view.Pin
 	writes *writes // nil in a read-only transaction
 	rare   *rare   // nil: none of it
 
@@ -108,6 +111,7 @@ type rare struct {
 	err     error           // why the transaction never began
 	cleanup runtime.Cleanup // of one that may leak
 	leakage bool            // cleanup is set
+	spill   *tree.Spill     // the pending writes that are in files
 }
 
 // The states of a Txn; the zero Txn is done.
@@ -167,8 +171,8 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 		return t
 	}
 	s := t.address(ks)
-	if t.writes != nil && t.isolation == Serializable && s.refused == nil && s.id != entry.DefaultKeyspace {
-		t.writes.looked.add(s)
+	if t.writes != nil && t.isolation == Serializable && s.refused == nil {
+		s.note(&t.writes.addressed)
 	}
 	return &Txn{t.transaction, s}
 }
@@ -268,11 +272,19 @@ func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
 	return found, err
 }
 
+// values is where the separated values of the transaction are read.
+func (t *transaction) values() values {
+	if t.rare == nil {
+		return values{pin: t.pin}
+	}
+	return values{t.pin, t.rare.spill}
+}
+
 // value reads a value that is separated, or compressed among the pending writes;
-// see pin.Value for dst.
+// see view.Pin.Value for dst.
 func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
-		return t.pin.Value(e.Key, e, dst)
+		return t.values().value(e.Key, e, dst)
 	}
 	return t.db.compression.coder.Decode(dst, e.Codec, e.Value, int(e.Raw))
 }
@@ -327,16 +339,9 @@ func (t *Txn) write(w *write) error {
 	if t.writes.failed != nil {
 		return t.writes.failed
 	}
-	t.noteSpace()
+	t.space.note(&t.writes.written)
 	t.writes.add(t.space.encoder.Load(), w, t.now)
 	return t.spillIfLarge()
-}
-
-// noteSpace notes that the keyspace is written to.
-func (t *Txn) noteSpace() {
-	if t.space.id != entry.DefaultKeyspace {
-		t.writes.spaces.add(t.space)
-	}
 }
 
 // spillIfLarge writes what is pending in memory to files once that is too much.
@@ -375,16 +380,11 @@ func (t *Txn) Commit() error {
 	}
 	payload, records := w.payload()
 	w.request = commit.Request{
-		Payload:     payload,
-		Records:     records,
-		Ranges:      w.ranges.Len(),
-		ReadVersion: t.pin.Version(),
-		Isolation:   commit.Isolation(t.isolation),
-		Synced:      t.synced,
-		Admission:   w.admission(),
-	}
-	if t.isolation == Serializable {
-		w.request.Reads = &w.reads
+		Payload: payload,
+		Records: records,
+		Ranges:  w.ranges.Len(),
+		Check:   t.check(),
+		Synced:  t.synced,
 	}
 	v, err := t.db.commit(t.ctx(), &w.request)
 	if err != nil {
@@ -394,6 +394,18 @@ func (t *Txn) Commit() error {
 	t.committed = v
 	t.end(txnCommitted)
 	return nil
+}
+
+// check is what must hold for the transaction to commit.
+func (t *transaction) check() conflict.Check {
+	w := t.writes
+	return conflict.Check{
+		Isolation: conflict.Isolation(t.isolation),
+		Since:     t.pin.Version(),
+		Reads:     &w.reads,
+		Written:   w.written,
+		Addressed: w.addressed,
+	}
 }
 
 // Discard ends the transaction and closes the iterators left open; pending
@@ -446,6 +458,9 @@ func (t *transaction) closeIterators() {
 func (t *transaction) drop() {
 	if t.holds.Add(-1) == 0 {
 		t.pin.Release()
+		if t.rare != nil && t.rare.spill != nil {
+			t.rare.spill.Discard()
+		}
 	}
 }
 

@@ -152,7 +152,7 @@ func (w *window) fill() {
 	if w.it.closed.Load() { // by the filter
 		return
 	}
-	far := bringNear(w.it.txn.pin, w.fetch, w.it)
+	far := bringNear(w.it.txn.values(), w.fetch, w.it)
 	if w.adaptive && 2*far > w.count-first && len(w.slots) < farWindow {
 		w.grow(farWindow)
 	}
@@ -168,11 +168,11 @@ func (s *slot) take(e *entry.Entry) {
 
 // bringNear has the separated values of slots read that the disk must be asked
 // for, touches the others, and returns how many are read. The goroutines have
-// ended when no slot is pending; until then they keep owner, which holds p.
-func bringNear(p pin, slots []*slot, owner any) (read int) {
+// ended when no slot is pending; until then they keep owner, which holds their source.
+func bringNear(from values, slots []*slot, owner any) (read int) {
 	far := slots[:0]
 	for _, s := range slots {
-		if !p.Touch(&s.entry) {
+		if !from.touch(&s.entry) {
 			far = append(far, s)
 		}
 	}
@@ -181,37 +181,37 @@ func bringNear(p pin, slots []*slot, owner any) (read int) {
 		s.pending.Add(1)
 	}
 	if len(far) > 0 {
-		readAll(p, slices.Clone(far), owner) // the caller's slice is for other ones soon
+		readAll(from, slices.Clone(far), owner) // the caller's slice is for other ones soon
 	}
 	return len(far)
 }
 
 // readAll starts goroutines that read the values of slots.
-func readAll(p pin, far []*slot, owner any) {
+func readAll(from values, far []*slot, owner any) {
 	readers := min(windowReaders, len(far))
 	for r := range readers {
 		go func() {
 			for i := r; i < len(far); i += readers {
-				far[i].read(p)
+				far[i].read(from)
 			}
 			runtime.KeepAlive(owner)
 		}()
 	}
 }
 
-func (s *slot) read(p pin) {
+func (s *slot) read(from values) {
 	defer s.pending.Done()
-	s.value, s.err = p.Value(s.entry.Key, &s.entry, nil)
+	s.value, s.err = from.value(s.entry.Key, &s.entry, nil)
 }
 
 // wait returns the value once it is there.
-func (s *slot) wait(p pin) ([]byte, error) {
+func (s *slot) wait(from values) ([]byte, error) {
 	s.asked = true
 	s.pending.Wait()
 	if s.ahead {
 		return s.value, s.err
 	}
-	v, err := p.Value(s.entry.Key, &s.entry, nil)
+	v, err := from.value(s.entry.Key, &s.entry, nil)
 	if s.entry.Raw != 0 { // is not decoded twice
 		s.value, s.err, s.ahead = v, err, true
 	}

@@ -12,21 +12,22 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/tree"
 )
 
 // writes are the pending writes of a transaction: in memory and, once that is
 // full, in files, which hold what is older.
 type writes struct {
 	*pending
-	limit  int64  // bytes of memory from which on they spill
-	spill  spill  // nil: all are in memory
-	spills int    // how often memory was full
-	failed error  // of the spill: the transaction can only be discarded
-	spaces spaces // that are written to
-	looked spaces // that may have been read, of a transaction that is Serializable
+	limit  int64       // bytes of memory from which on they spill
+	spill  *tree.Spill // nil: all are in memory
+	spills int         // how often memory was full
+	failed error       // of the spill: the transaction can only be discarded
 
-	reads   conflict.ReadSet
-	request commit.Request
+	written   conflict.Keyspaces // keyspaces that are written to
+	addressed conflict.Keyspaces // keyspaces that a Serializable transaction may have read
+	reads     conflict.ReadSet
+	request   commit.Request
 }
 
 // pending are the writes in memory: their records, encoded once as the journal
@@ -71,9 +72,8 @@ func (w *writes) recycle() {
 	w.pending.reset()
 	w.before, w.ranges = 0, nil
 	w.spill, w.spills, w.failed = nil, 0, nil
-	clear(w.spaces)
-	clear(w.looked)
-	w.spaces, w.looked = w.spaces[:0], w.looked[:0]
+	w.written.Reset()
+	w.addressed.Reset()
 	w.reads.Reset()
 	w.request = commit.Request{}
 	writesPool.Put(w)

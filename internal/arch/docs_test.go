@@ -3,14 +3,79 @@ package arch
 import (
 	"go/ast"
 	"go/token"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
+
+// read is a file of the repository.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// documents calls fn with each Markdown file of the repository, those of its
+// other modules included.
+func documents(t *testing.T, fn func(name, text string)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(p, ".md"):
+			return nil
+		}
+		name, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		fn(name, read(t, name))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// maxDocumentLine is the longest line of a document, in characters.
+const maxDocumentLine = 100
+
+// notWrapped are documents with longer lines, until someone wraps them.
+var notWrapped = []string{"docs/format.md", "docs/testing.md"}
+
+// TestDocumentsAreWrapped keeps the lines of documents short, so that diffs can
+// be read. Tables, code and links that are too long by themselves may be longer.
+func TestDocumentsAreWrapped(t *testing.T) {
+	documents(t, func(name, text string) {
+		if slices.Contains(notWrapped, name) {
+			return
+		}
+		fenced := false
+		for i, line := range strings.Split(text, "\n") {
+			if strings.HasPrefix(strings.TrimLeft(line, " "), "```") {
+				fenced = !fenced
+			}
+			code := fenced || strings.HasPrefix(line, "    ")
+			if n := utf8.RuneCountInString(line); n > maxDocumentLine && !code && !strings.HasPrefix(line, "|") && strings.Contains(strings.TrimLeft(line, "- "), " ") {
+				t.Errorf("%s:%d has %d characters: wrap it at %d", name, i+1, n, maxDocumentLine)
+			}
+		}
+	})
+}
 
 // TestEverythingIsDocumented wants a comment for each package and each exported
 // name; a group of constants or variables may share one.
@@ -89,27 +154,43 @@ func receiverExported(d *ast.FuncDecl) bool {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestLinksResolve follows the relative links of all Markdown files.
+// TestLinksResolve follows the relative links of all Markdown files, to the
+// heading if they name one.
 func TestLinksResolve(t *testing.T) {
-	walk(t, func(name string) {
-		if !strings.HasSuffix(name, ".md") {
-			return
-		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			to, _, _ := strings.Cut(m[1], "#")
-			if to == "" || strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+	documents(t, func(name, text string) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			to, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(root, path.Join(path.Dir(name), to))); err != nil {
+			file := name
+			if to != "" {
+				file = path.Join(path.Dir(name), to)
+			}
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil {
 				t.Errorf("%s links to %s, which is not there", name, to)
+				continue
+			}
+			if anchor != "" && !anchors(read(t, file))[anchor] {
+				t.Errorf("%s links to %s, which has no heading #%s", name, file, anchor)
 			}
 		}
 	})
 }
+
+// anchors are the names that links have for the headings of a text.
+func anchors(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, line := range strings.Split(text, "\n") {
+		if heading := strings.TrimLeft(line, "#"); heading != line {
+			name := strings.ToLower(strings.TrimSpace(heading))
+			names[strings.ReplaceAll(noAnchor.ReplaceAllString(name, ""), " ", "-")] = true
+		}
+	}
+	return names
+}
+
+var noAnchor = regexp.MustCompile(`[^\w\- ]`)
 
 var byteRow = regexp.MustCompile(`^\| (\d+) \| (\d+) \|`)
 
@@ -117,16 +198,12 @@ var byteRow = regexp.MustCompile(`^\| (\d+) \| (\d+) \|`)
 // field begins where the one before ends.
 func TestByteTablesAreContiguous(t *testing.T) {
 	tables := 0
-	walk(t, func(name string) {
-		if path.Dir(name) != "docs" || !strings.HasSuffix(name, ".md") {
+	documents(t, func(name, text string) {
+		if path.Dir(name) != "docs" {
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
 		next := -1
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(text, "\n") {
 			m := byteRow.FindStringSubmatch(line)
 			switch {
 			case strings.HasPrefix(line, "| offset | size |"):
@@ -149,36 +226,83 @@ func TestByteTablesAreContiguous(t *testing.T) {
 	}
 }
 
-// TestReadmeIsTrue holds the README's code against the example that runs it,
-// and its test command against the one of the gate.
+// codeIn names the test file that runs the Go code of a document.
+var codeIn = map[string]string{
+	"README.md":     "readme_test.go",
+	"docs/guide.md": "docs/guide_test.go",
+}
+
+// TestCodeOfDocumentsRuns holds each block of Go code in a document against the
+// test file that runs it: the block stands there as it is, or indented as the
+// body of a function.
+func TestCodeOfDocumentsRuns(t *testing.T) {
+	withCode := 0
+	documents(t, func(name, text string) {
+		blocks := strings.Split(text, "```go\n")[1:]
+		if len(blocks) == 0 {
+			return
+		}
+		withCode++
+		if codeIn[name] == "" {
+			t.Errorf("%s has Go code: name the test file that runs it in codeIn", name)
+			return
+		}
+		test := unindented(read(t, codeIn[name]))
+		for _, b := range blocks {
+			code, _, _ := strings.Cut(b, "```")
+			if !strings.Contains(test, unindented(code)) {
+				t.Errorf("%s does not run this code of %s:\n%s", codeIn[name], name, code)
+			}
+		}
+	})
+	if withCode != len(codeIn) {
+		t.Errorf("%d documents have Go code, want %d", withCode, len(codeIn))
+	}
+}
+
+var indent = regexp.MustCompile(`(?m)^\t+`)
+
+func unindented(code string) string { return "\n" + indent.ReplaceAllString(code, "") }
+
+// apiName finds names of the public API, such as `Txn.Get`, in a document.
+// Names of other stores begin with a small letter there, as in `db.Get`.
+var apiName = regexp.MustCompile("`(DB|Keyspace|Txn|Iterator|Item|Batch|Writer|Entry|Options|TxnOptions|IteratorOptions|KeyspaceOptions|Maintenance|Tuning|Retention|Metrics|TreeMetrics|Events)\\.([A-Z]\\w*)")
+
+// TestNamedAPIExists looks up each method and field that a document names, but
+// for decisions, which tell what was.
+func TestNamedAPIExists(t *testing.T) {
+	known := map[string]bool{}
+	method := regexp.MustCompile(`^func \(\w+ \*?(\w+)\) (\w+)\(`)
+	field := regexp.MustCompile(`^type (\w+) struct, (\w+) `)
+	for _, line := range strings.Split(read(t, "api.txt"), "\n") {
+		for _, r := range []*regexp.Regexp{method, field} {
+			if m := r.FindStringSubmatch(line); m != nil {
+				known[m[1]+"."+m[2]] = true
+			}
+		}
+	}
+	documents(t, func(name, text string) {
+		if strings.HasPrefix(name, "docs/adr/") {
+			return
+		}
+		for _, m := range apiName.FindAllStringSubmatch(text, -1) {
+			if api := m[1] + "." + m[2]; !known[api] {
+				t.Errorf("%s names %s, which is not in api.txt", name, api)
+			}
+		}
+	})
+}
+
+// TestReadmeIsTrue holds the README's test command against the one of the gate.
 func TestReadmeIsTrue(t *testing.T) {
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	readme := read("README.md")
-	blocks := strings.Split(readme, "```go\n")[1:]
-	if len(blocks) == 0 {
-		t.Error("README.md has no code")
-	}
-	example := read("readme_test.go")
-	for _, b := range blocks {
-		code, _, _ := strings.Cut(b, "```")
-		if !strings.Contains(example, code) {
-			t.Errorf("readme_test.go does not run this code of README.md:\n%s", code)
-		}
-	}
-	m := regexp.MustCompile(`(?m)^    go test (.+)$`).FindStringSubmatch(readme)
+	m := regexp.MustCompile(`(?m)^    go test (.+)$`).FindStringSubmatch(read(t, "README.md"))
 	if m == nil {
 		t.Fatal("README.md has no test command")
 	}
-	if want := "modules=(" + m[1] + ")"; !strings.Contains(read(".ci/run"), want) {
+	if want := "modules=(" + m[1] + ")"; !strings.Contains(read(t, ".ci/run"), want) {
 		t.Errorf(".ci/run does not test what README.md says: %s", want)
 	}
-	if want := "go test " + m[1]; !strings.Contains(read("Makefile"), want) {
+	if want := "go test " + m[1]; !strings.Contains(read(t, "Makefile"), want) {
 		t.Errorf("Makefile does not test as README.md says: %s", want)
 	}
 }
@@ -190,15 +314,8 @@ var testName = regexp.MustCompile("`([a-z][a-z0-9/]*)\\.((?:Test|Fuzz|Example|Be
 // other modules of the repository count too.
 func TestNamedTestsExist(t *testing.T) {
 	named := 0
-	walk(t, func(name string) {
-		if !strings.HasSuffix(name, ".md") {
-			return
-		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+	documents(t, func(name, text string) {
+		for _, m := range testName.FindAllStringSubmatch(text, -1) {
 			named++
 			if !hasTest(t, m[1], m[2]) {
 				t.Errorf("%s names %s.%s, which is not there", name, m[1], m[2])
@@ -235,15 +352,8 @@ var fileName = regexp.MustCompile(`\b(?:[a-z]+/)*[a-z_0-9]+\.go\b`)
 // TestNamedFilesExist looks up each Go file that a document names, from the root
 // or from internal.
 func TestNamedFilesExist(t *testing.T) {
-	walk(t, func(name string) {
-		if !strings.HasSuffix(name, ".md") {
-			return
-		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range fileName.FindAllString(string(text), -1) {
+	documents(t, func(name, text string) {
+		for _, file := range fileName.FindAllString(text, -1) {
 			_, err := os.Stat(filepath.Join(root, file))
 			if err != nil {
 				_, err = os.Stat(filepath.Join(root, "internal", file))

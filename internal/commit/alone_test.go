@@ -7,9 +7,16 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 )
+
+// alone is a transaction without a journal whose Commit is the function.
+type alone func(v entry.Version) error
+
+func (alone) Prepare(context.Context, conflict.Check) error     { return nil }
+func (fn alone) Commit(v entry.Version, _ conflict.Check) error { return fn(v) }
 
 // A commit without the journal takes the next version and is published; what
 // comes later is newer.
@@ -17,33 +24,33 @@ func TestCommitAlone(t *testing.T) {
 	m := newMemory()
 	p := New(Config{Store: m, Journal: m, Last: 7, HashSeed: testSeed})
 	ctx := context.Background()
-	v, err := p.CommitAlone(ctx, func(v entry.Version) error {
+	v, err := p.CommitAlone(ctx, alone(func(v entry.Version) error {
 		if v != 8 || m.published != 0 {
 			t.Errorf("version %d, %d is published", v, m.published)
 		}
 		return nil
-	})
+	}), conflict.Check{})
 	if v != 8 || err != nil || m.published != 8 || p.Stats().Durable != 8 {
 		t.Errorf("version %d, %v, published %d, durable %d", v, err, m.published, p.Stats().Durable)
 	}
 	fault := errors.New("no room")
 	for _, want := range []error{fault, errs.ErrConflict} {
-		if v, err := p.CommitAlone(ctx, func(entry.Version) error { return want }); v != 0 || !errors.Is(err, want) || m.published != 8 {
+		if v, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return want }), conflict.Check{}); v != 0 || !errors.Is(err, want) || m.published != 8 {
 			t.Errorf("version %d, %v, published %d", v, err, m.published)
 		}
 	}
-	if v, err := p.CommitAlone(ctx, func(v entry.Version) error { return nil }); v != 9 || err != nil {
+	if v, err := p.CommitAlone(ctx, alone(func(v entry.Version) error { return nil }), conflict.Check{}); v != 9 || err != nil {
 		t.Errorf("after failures: version %d, %v: an unused one must be used again", v, err)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := p.CommitAlone(ended, func(entry.Version) error { t.Error("called"); return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := p.CommitAlone(ended, alone(func(entry.Version) error { t.Error("called"); return nil }), conflict.Check{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended context: %v", err)
 	}
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.CommitAlone(ctx, func(entry.Version) error { return nil }); !errors.Is(err, errs.ErrClosed) {
+	if _, err := p.CommitAlone(ctx, alone(func(entry.Version) error { return nil }), conflict.Check{}); !errors.Is(err, errs.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -55,12 +62,12 @@ func TestCommitAloneStopsThePipeline(t *testing.T) {
 		p := New(Config{Store: m, Journal: m, HashSeed: testSeed})
 		func() {
 			defer func() { _ = recover() }()
-			_, err := p.CommitAlone(context.Background(), func(entry.Version) error {
+			_, err := p.CommitAlone(context.Background(), alone(func(entry.Version) error {
 				if panics {
 					panic("broken")
 				}
 				return fmt.Errorf("%w: disk", errs.ErrStopped)
-			})
+			}), conflict.Check{})
 			if !errors.Is(err, errs.ErrStopped) {
 				t.Errorf("error %v", err)
 			}
@@ -68,7 +75,7 @@ func TestCommitAloneStopsThePipeline(t *testing.T) {
 		if err := p.Err(); !errors.Is(err, errs.ErrStopped) {
 			t.Errorf("the pipeline's error is %v", err)
 		}
-		if _, err := p.CommitAlone(context.Background(), func(entry.Version) error { return nil }); !errors.Is(err, errs.ErrStopped) {
+		if _, err := p.CommitAlone(context.Background(), alone(func(entry.Version) error { return nil }), conflict.Check{}); !errors.Is(err, errs.ErrStopped) {
 			t.Errorf("afterwards: %v", err)
 		}
 	}
@@ -89,9 +96,9 @@ func TestCommitAloneBesideGroups(t *testing.T) {
 		}
 		seen[v] = true
 	}
-	alone := false // guarded by the turns
+	inTurn := false // guarded by the turns
 	m.prepare = func(int) error {
-		if alone {
+		if inTurn {
 			t.Error("a group is written beside a turn alone")
 		}
 		return nil
@@ -102,17 +109,17 @@ func TestCommitAloneBesideGroups(t *testing.T) {
 			defer wg.Done()
 			for i := range 50 {
 				if w < 2 {
-					note(p.CommitAlone(context.Background(), func(entry.Version) error {
-						alone = true
-						defer func() { alone = false }()
+					note(p.CommitAlone(context.Background(), alone(func(entry.Version) error {
+						inTurn = true
+						defer func() { inTurn = false }()
 						return nil
-					}))
+					}), conflict.Check{}))
 					continue
 				}
 				var payload []byte
 				e := entry.Entry{Key: fmt.Appendf(nil, "%d/%d", w, i), Value: []byte("v"), Kind: entry.Set}
 				payload = entry.AppendRecord(payload, &e, false)
-				note(p.Commit(context.Background(), &Request{Payload: payload, Records: 1, Isolation: LastWriterWins}))
+				note(p.Commit(context.Background(), &Request{Payload: payload, Records: 1, Check: conflict.Check{Isolation: conflict.LastWriterWins}}))
 			}
 		}()
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 )
 
@@ -20,12 +21,12 @@ type void struct{}
 
 func (void) Admit(context.Context, []byte) error                               { return nil }
 func (void) Prepare(int) error                                                 { return nil }
-func (void) Apply([]byte, Position) error                                      { return nil }
+func (void) Apply([]byte, entry.Position) error                                { return nil }
 func (void) CatchUp()                                                          {}
 func (void) Publish(entry.Version)                                             {}
 func (void) Newest([]byte, uint64, entry.Version) (entry.Version, bool, error) { return 0, false, nil }
 func (void) ChangedSince(lo, hi []byte, since entry.Version) (bool, error)     { return false, nil }
-func (void) Append(Group) (Position, error)                                    { return Position{}, nil }
+func (void) Append(entry.Version, [][]byte) (entry.Position, error)            { return entry.Position{}, nil }
 func (void) Sync() error                                                       { return nil }
 func (void) Retract() error                                                    { return nil }
 
@@ -56,15 +57,15 @@ func openFile(b *testing.B) *file {
 	return &file{f: f}
 }
 
-func (j *file) Append(g Group) (Position, error) {
+func (j *file) Append(_ entry.Version, transactions [][]byte) (entry.Position, error) {
 	j.buf = append(j.buf[:0], make([]byte, 48)...)
-	for _, p := range g.Payload {
+	for _, p := range transactions {
 		j.buf = append(j.buf, p...)
 	}
 	if j.off+int64(len(j.buf)) > fileSize {
 		j.off = 0
 	}
-	at := Position{Segment: 1, Offset: j.off + 48}
+	at := entry.Position{Segment: 1, Offset: j.off + 48}
 	_, err := j.f.WriteAt(j.buf, j.off)
 	j.off += int64(len(j.buf))
 	return at, err
@@ -86,7 +87,7 @@ func run(b *testing.B, p *Pipeline, n int, synced bool) {
 		wg.Go(func() {
 			key := binary.BigEndian.AppendUint64(make([]byte, 0, 22), uint64(i))
 			record := entry.AppendRecord(nil, &entry.Entry{Kind: entry.Set, Key: key, Value: make([]byte, 100)}, false)
-			r := &Request{Payload: record, Records: 1, Isolation: LastWriterWins, Synced: synced}
+			r := &Request{Payload: record, Records: 1, Check: conflict.Check{Isolation: conflict.LastWriterWins}, Synced: synced}
 			for left.Add(-1) >= 0 {
 				if _, err := p.Commit(context.Background(), r); err != nil {
 					b.Error(err)
@@ -132,8 +133,8 @@ func BenchmarkCheckInGroup(b *testing.B) {
 			p := New(Config{Store: void{}, Journal: void{}, HashSeed: testSeed})
 			g := new(group)
 			for i := range n {
-				r := request(0, Serializable, fmt.Sprintf("w%06d", i))
-				r.Reads = reads([]string{fmt.Sprintf("r%06d", i), fmt.Sprintf("s%06d", i)}, [][2]string{{fmt.Sprintf("t%06d", i), fmt.Sprintf("u%06d", i)}})
+				r := request(0, conflict.Serializable, fmt.Sprintf("w%06d", i))
+				r.Check.Reads = reads([]string{fmt.Sprintf("r%06d", i), fmt.Sprintf("s%06d", i)}, [][2]string{{fmt.Sprintf("t%06d", i), fmt.Sprintf("u%06d", i)}})
 				g.add(r)
 			}
 			for b.Loop() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 )
 
@@ -28,7 +29,7 @@ func TestCancelBeforeCommit(t *testing.T) {
 	cancel()
 	m := newMemory()
 	m.trace = true
-	if _, err := start(m).Commit(ctx, request(0, LastWriterWins, "a")); !errors.Is(err, context.Canceled) {
+	if _, err := start(m).Commit(ctx, request(0, conflict.LastWriterWins, "a")); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	m.wantSteps(t, "")
@@ -45,7 +46,7 @@ func TestCancelInAdmit(t *testing.T) {
 			return ctx.Err()
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		res := background(ctx, start(m), request(0, LastWriterWins, "a"))
+		res := background(ctx, start(m), request(0, conflict.LastWriterWins, "a"))
 		cancel()
 		synctest.Wait()
 		wantCanceled(t, res)
@@ -63,7 +64,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 		var cancels []context.CancelFunc
 		for _, k := range []string{"a", "b", "c", "d", "e"} {
 			ctx, cancel := context.WithCancel(context.Background())
-			res = append(res, background(ctx, p, request(0, LastWriterWins, k)))
+			res = append(res, background(ctx, p, request(0, conflict.LastWriterWins, k)))
 			cancels = append(cancels, cancel)
 		}
 		for _, i := range []int{0, 2, 4} {
@@ -81,12 +82,12 @@ func TestCancelWhileWaiting(t *testing.T) {
 
 		release = block(p)
 		ctx, cancel := context.WithCancel(context.Background())
-		x, y := background(ctx, p, request(0, LastWriterWins, "x")), background(ctx, p, request(0, LastWriterWins, "y"))
+		x, y := background(ctx, p, request(0, conflict.LastWriterWins, "x")), background(ctx, p, request(0, conflict.LastWriterWins, "y"))
 		cancel()
 		synctest.Wait()
 		wantCanceled(t, x)
 		wantCanceled(t, y)
-		z := background(context.Background(), p, request(0, LastWriterWins, "z"))
+		z := background(context.Background(), p, request(0, conflict.LastWriterWins, "z"))
 		release()
 		wantVersion(t, z, 3)
 		for _, k := range []string{"a", "c", "e", "x", "y"} {
@@ -105,8 +106,8 @@ func TestCancelAfterTakenWaitsForTheResult(t *testing.T) {
 		m.sync_ = func() error { close(reached); <-goOn; return nil }
 		release := block(p)
 		ctx, cancel := context.WithCancel(context.Background())
-		a := background(ctx, p, request(0, LastWriterWins, "a"))
-		r := request(0, LastWriterWins, "b")
+		a := background(ctx, p, request(0, conflict.LastWriterWins, "a"))
+		r := request(0, conflict.LastWriterWins, "b")
 		r.Synced = true
 		b := background(ctx, p, r)
 		release()
@@ -130,7 +131,7 @@ func TestCancelWithTheToken(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := start(newMemory())
 			p.mu.Lock()
-			r := request(0, LastWriterWins, "a")
+			r := request(0, conflict.LastWriterWins, "a")
 			g := p.queue.push()
 			g.add(r)
 			g.wait()
@@ -152,7 +153,7 @@ func TestCancelWithTheToken(t *testing.T) {
 			if next {
 				<-turn.wake
 			} else {
-				commit(t, p, request(0, LastWriterWins, "b"))
+				commit(t, p, request(0, conflict.LastWriterWins, "b"))
 			}
 		})
 	}

@@ -28,7 +28,7 @@ type memory struct {
 
 	admit   func(ctx context.Context, n int) error
 	prepare func(n int) error
-	append_ func(g Group) error
+	append_ func() error
 	sync_   func() error
 	retract func() error
 	apply   func(payload []byte) error
@@ -73,30 +73,29 @@ func (m *memory) Prepare(n int) error {
 	return nil
 }
 
-func (m *memory) Append(g Group) (Position, error) {
+func (m *memory) Append(first entry.Version, transactions [][]byte) (entry.Position, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	records, first, last := 0, entry.Version(0), entry.Version(0)
-	for _, p := range g.Payload {
+	records := 0
+	for i, p := range transactions {
 		for ; len(p) > 0; records++ {
 			rec, err := entry.DecodeRecord(p)
 			if err != nil {
-				return Position{}, err
+				return entry.Position{}, err
 			}
-			if records == 0 {
-				first = rec.Version
-			}
-			last, p = rec.Version, p[rec.Size:]
+			entry.SetVersion(p, first+entry.Version(i))
+			p = p[rec.Size:]
 		}
 	}
-	m.step("append %d transactions, %d records, versions %d-%d", g.Transactions, records, first, last)
+	last := first + entry.Version(len(transactions)) - 1
+	m.step("append %d transactions, %d records, versions %d-%d", len(transactions), records, first, last)
 	if m.append_ != nil {
-		if err := m.append_(g); err != nil {
-			return Position{}, err
+		if err := m.append_(); err != nil {
+			return entry.Position{}, err
 		}
 	}
-	at := Position{Segment: 1, Offset: m.offset}
-	for _, p := range g.Payload {
+	at := entry.Position{Segment: 1, Offset: m.offset}
+	for _, p := range transactions {
 		m.offset += int64(len(p))
 	}
 	return at, nil
@@ -122,7 +121,7 @@ func (m *memory) Retract() error {
 	return nil
 }
 
-func (m *memory) Apply(payload []byte, at Position) error {
+func (m *memory) Apply(payload []byte, at entry.Position) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.apply != nil {
@@ -249,10 +248,10 @@ func payload(keys ...string) ([]byte, int) {
 }
 
 // request writes keys, having seen everything up to at.
-func request(at entry.Version, iso Isolation, keys ...string) *Request {
+func request(at entry.Version, iso conflict.Isolation, keys ...string) *Request {
 	p, n := payload(keys...)
 	ranges := strings.Count(strings.Join(keys, ""), "~")
-	return &Request{Payload: p, Records: n, Ranges: ranges, ReadVersion: at, Isolation: iso}
+	return &Request{Payload: p, Records: n, Ranges: ranges, Check: conflict.Check{Isolation: iso, Since: at}}
 }
 
 func start(m *memory) *Pipeline {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/brockdb/brock/internal/conflict"
 )
 
 // Committers that are ready to run join the group of one that has company.
@@ -17,12 +19,12 @@ func TestGather(t *testing.T) {
 	next := func() {
 		p.mu.Lock()
 		g := p.queue.push()
-		g.add(request(0, LastWriterWins, "a"))
+		g.add(request(0, conflict.LastWriterWins, "a"))
 		p.busy, g.called = true, true
 		p.mu.Unlock()
 		done := make(chan struct{})
 		go func() {
-			p.Commit(context.Background(), request(0, LastWriterWins, "b"))
+			p.Commit(context.Background(), request(0, conflict.LastWriterWins, "b"))
 			close(done)
 		}()
 		p.lead(g)
@@ -31,7 +33,7 @@ func TestGather(t *testing.T) {
 
 	a.company = 1
 	before := now
-	commit(t, p, request(0, LastWriterWins, "a"))
+	commit(t, p, request(0, conflict.LastWriterWins, "a"))
 	if now != before {
 		t.Error("a lone writer waited for company")
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 )
@@ -71,7 +72,7 @@ func TestConcurrentTransactionsAreSerializable(t *testing.T) {
 					x.ranges[g] = m.scan(g[0], g[1], x.at)
 					ranges = append(ranges, g)
 				}
-				r := &Request{Reads: reads(keys, ranges), ReadVersion: x.at, Synced: rnd.IntN(4) == 0}
+				r := &Request{Check: conflict.Check{Reads: reads(keys, ranges), Since: x.at}, Synced: rnd.IntN(4) == 0}
 				for range 1 + rnd.IntN(2) {
 					k := key()
 					if _, twice := x.wrote[k]; twice {
@@ -149,7 +150,7 @@ func TestChaos(t *testing.T) {
 		p := start(m)
 		if broken {
 			left := 100
-			m.append_ = func(Group) error {
+			m.append_ = func() error {
 				if left--; left < 0 {
 					return errDisk
 				}
@@ -183,7 +184,7 @@ func TestChaos(t *testing.T) {
 					case 2:
 						checkError(t, p.Sync(ctx), broken)
 					}
-					r := request(m.visible(), Isolation(rnd.IntN(3)), fmt.Sprint(rnd.IntN(10)))
+					r := request(m.visible(), conflict.Isolation(rnd.IntN(3)), fmt.Sprint(rnd.IntN(10)))
 					r.Synced = rnd.IntN(2) == 0
 					v, err := p.Commit(ctx, r)
 					checkError(t, err, broken)

@@ -15,7 +15,7 @@ var errPanicked = fmt.Errorf("%w: the leader of a commit group panicked", errs.E
 type leader struct {
 	last           entry.Version // newest version used
 	passed         []*Request    // of the current group, in version order
-	frame          Group         // what of the current group is appended
+	payloads       [][]byte      // theirs
 	bytes, records int           // of its payload
 	sync           bool          // somebody who passed asked for a sync
 	writes         writes        // what passed writes, for the checks of those after
@@ -61,7 +61,7 @@ func (p *Pipeline) write(g *group) error {
 func (p *Pipeline) decide(g *group) {
 	l := &p.leader
 	for _, r := range g.members {
-		if r.err = admitted(r); r.err == nil {
+		if r.err = r.Check.Dropped(); r.err == nil {
 			r.err = l.writes.check(r, l.passed)
 		}
 		if r.err != nil {
@@ -76,28 +76,19 @@ func (p *Pipeline) decide(g *group) {
 		}
 		l.passed = append(l.passed, r)
 		r.version = l.last + entry.Version(len(l.passed))
-		setVersion(r.Payload, r.version)
-		l.frame.Payload = append(l.frame.Payload, r.Payload)
+		l.payloads = append(l.payloads, r.Payload)
 		l.records += r.Records
 		l.bytes += len(r.Payload)
 	}
 }
 
-func admitted(r *Request) error {
-	if r.Admission == nil {
-		return nil
-	}
-	return r.Admission()
-}
-
 // record makes what decide let pass of g durable, if anyone asked for it, and then visible.
 func (p *Pipeline) record(g *group) error {
 	l := &p.leader
-	var at Position
+	var at entry.Position
 	if n := len(l.passed); n > 0 {
-		l.frame.Transactions = n
 		var err error
-		switch at, err = p.cfg.Journal.Append(l.frame); {
+		switch at, err = p.cfg.Journal.Append(l.last+1, l.payloads); {
 		case err == nil:
 			l.last += entry.Version(n)
 		case refused(err):
@@ -210,9 +201,8 @@ func (p *Pipeline) fail(g *group, err error) {
 // reset forgets the group, so that nothing keeps its payloads alive.
 func (l *leader) reset() {
 	clear(l.passed)
-	clear(l.frame.Payload)
-	l.passed = l.passed[:0]
-	l.frame = Group{Payload: l.frame.Payload[:0]}
+	clear(l.payloads)
+	l.passed, l.payloads = l.passed[:0], l.payloads[:0]
 	l.bytes, l.records, l.sync = 0, 0, false
 	l.writes.reset()
 }
@@ -223,13 +213,4 @@ func stop(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errs.ErrStopped, err)
-}
-
-// setVersion writes v into every record of an encoded transaction.
-func setVersion(payload []byte, v entry.Version) {
-	for len(payload) > 0 {
-		size, _ := entry.RawSize(payload)
-		entry.SetVersion(payload, v)
-		payload = payload[size:]
-	}
 }

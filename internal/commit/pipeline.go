@@ -69,7 +69,7 @@ type Store interface {
 	// group is written, but the pipeline goes on.
 	Prepare(n int) error
 	// Apply adds the records of one transaction, which begin at this position.
-	Apply(payload []byte, at Position) error
+	Apply(payload []byte, at entry.Position) error
 	// Publish makes all versions up to v visible.
 	Publish(v entry.Version)
 	// CatchUp does, after a commit, what the store is late with because of it.
@@ -115,7 +115,7 @@ func New(cfg Config) *Pipeline {
 
 // Commit writes r and returns its version; it is then visible and, if r.Synced,
 // durable. If r conflicts, the error is errs.ErrConflict and nothing is written.
-// A request without records returns its ReadVersion: it saw a snapshot and
+// A request without records returns its Check.Since: it saw a snapshot and
 // changed nothing, so there is nothing to check.
 //
 // If the error is errs.ErrNoSpace and not errs.ErrStopped, nothing was written,
@@ -129,7 +129,7 @@ func New(cfg Config) *Pipeline {
 // failed will be there when the store is opened again is not known.
 func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error) {
 	if r.Records == 0 {
-		return r.ReadVersion, nil
+		return r.Check.Since, nil
 	}
 	if invariant.Enabled {
 		checkPayload(r)

@@ -6,30 +6,15 @@ import (
 	"github.com/brockdb/brock/internal/invariant"
 )
 
-// Isolation says what a transaction is checked for when it commits.
-type Isolation uint8
-
-// The isolation levels, strictest first.
-const (
-	Serializable      Isolation = iota // nothing it read has changed since ReadVersion
-	SnapshotIsolation                  // no key it writes has changed since ReadVersion
-	LastWriterWins                     // nothing
-)
-
 // Request is one transaction that asks to be committed. It belongs to the
 // pipeline from the call of Commit until its return, and may then be reused;
 // Payload may not: versions and checksums have been written into it.
 type Request struct {
-	Payload     []byte            // encoded records (entry.AppendRecord) with version 0, one after the other
-	Records     int               // how many; a request with none has nothing to commit
-	Ranges      int               // how many of them are range deletes
-	Reads       *conflict.ReadSet // what Serializable checks; nil = nothing was read
-	ReadVersion entry.Version     // newest version that the transaction could see
-	Isolation   Isolation
-	Synced      bool // durable before Commit returns, else with the next sync
-	// Admission, unless nil, is asked by the leader: its error refuses the
-	// request. It must be quick.
-	Admission func() error
+	Payload []byte         // encoded records (entry.AppendRecord) with version 0, one after the other
+	Records int            // how many; a request with none has nothing to commit
+	Ranges  int            // how many of them are range deletes
+	Check   conflict.Check // what must hold, else the request is refused
+	Synced  bool           // durable before Commit returns, else with the next sync
 
 	version entry.Version // the result: set by the leader
 	err     error

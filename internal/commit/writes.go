@@ -46,11 +46,12 @@ func (w *writes) check(r *Request, before []*Request) error {
 	w.before = before
 	var changed bool
 	var err error
-	switch {
-	case r.Isolation == SnapshotIsolation:
+	switch c := &r.Check; {
+	case c.AsksNothing():
+	case c.Isolation == conflict.SnapshotIsolation:
 		changed, err = w.overwritten(r)
-	case r.Isolation == Serializable && r.Reads != nil:
-		changed, err = r.Reads.Check(w, r.ReadVersion)
+	default:
+		changed, err = c.Reads.Check(w, c.Since)
 	}
 	if err == nil && changed {
 		return errs.ErrConflict
@@ -61,20 +62,21 @@ func (w *writes) check(r *Request, before []*Request) error {
 // overwritten reports whether a key that r writes is newer than what r could
 // see, or anything in a range that it deletes.
 func (w *writes) overwritten(r *Request) (bool, error) {
+	since := r.Check.Since
 	for rest := r.Payload; len(rest) > 0; {
 		rec, err := entry.DecodeRecord(rest)
 		if err != nil {
 			return false, err
 		}
 		if rec.Kind == entry.RangeDelete {
-			if changed, err := w.ChangedSince(rec.Key, rec.Value, r.ReadVersion); changed || err != nil {
+			if changed, err := w.ChangedSince(rec.Key, rec.Value, since); changed || err != nil {
 				return changed, err
 			}
 			rest = rest[rec.Size:]
 			continue
 		}
-		v, ok, err := w.Newest(rec.Key, hash.Sum(w.seed, rec.Key), r.ReadVersion)
-		if err != nil || ok && v > r.ReadVersion {
+		v, ok, err := w.Newest(rec.Key, hash.Sum(w.seed, rec.Key), since)
+		if err != nil || ok && v > since {
 			return true, err
 		}
 		rest = rest[rec.Size:]

@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 )
 
@@ -48,7 +49,7 @@ type ValueSegment struct {
 
 // Output is what came of it: new files, synced, and the garbage they leave behind.
 type Output struct {
-	Run      run.Meta        // without files if nothing was kept
+	Run      meta.Run        // without files if nothing was kept
 	Values   []ValueSegment  // new value segments
 	Remaps   []Remap         // of collected segments
 	Dead     manifest.Deaths // records of older segments that lost their entry
@@ -174,8 +175,8 @@ func (w *worker) finish() error {
 			return err
 		}
 	}
-	meta, err := w.in.Run.Finish()
-	w.out.Run = meta
+	m, err := w.in.Run.Finish()
+	w.out.Run = m
 	return err
 }
 

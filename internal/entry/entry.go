@@ -35,6 +35,12 @@ const (
 // Known reports whether this release can read entries of kind k.
 func (k Kind) Known() bool { return k >= Set && k <= SetLatest }
 
+// Position is a place in a segment of the journal.
+type Position struct {
+	Segment FileNum
+	Offset  int64
+}
+
 // Handle says where a separated value's record lies: its file, the offset of
 // the record (a multiple of 8) and the length of the value as stored there.
 type Handle struct {

@@ -41,12 +41,12 @@ func (t *Totals) count(v entry.Version) {
 	t.Min, t.Max = min(t.Min, v), max(t.Max, v)
 }
 
-// Place prepares encoded records for offset of the file id: it places those
-// with their own checksum, and returns the plain payload checksum, begun as
+// Place prepares encoded records for offset of the file id: it gives them the
+// version v, unless that is 0, places those with their own checksum, and returns the plain payload checksum, begun as
 // crc, continued over all bytes that it covers. The records must be whole and
 // made by entry.AppendRecord; that is checked as far as their lengths go, before
 // anything beyond them is touched.
-func Place(crc uint32, records []byte, id checksum.Identity, offset int64, t *Totals) (uint32, error) {
+func Place(crc uint32, records []byte, v entry.Version, id checksum.Identity, offset int64, t *Totals) (uint32, error) {
 	covered := 0 // the bytes before it are in crc, or are not to be
 	for pos := 0; pos < len(records); {
 		rec := records[pos:]
@@ -56,6 +56,9 @@ func Place(crc uint32, records []byte, id checksum.Identity, offset int64, t *To
 		size, head := entry.RawSize(rec)
 		if size > len(rec) || head > size {
 			return 0, fmt.Errorf("%w: %d bytes at %d, %d are left", entry.ErrRecord, size, pos, len(rec))
+		}
+		if v != 0 {
+			entry.SetVersion(rec, v)
 		}
 		t.count(versionOf(rec))
 		if isOwn(rec) {

@@ -12,15 +12,14 @@ import (
 )
 
 func benchConfig(b *testing.B) Config {
-	var num entry.FileNum
-	return Config{FS: vfs.OS(), Dir: b.TempDir(), UUID: uuid, NextNum: func() entry.FileNum { num++; return num }}
+	return Config{FS: vfs.OS(), Dir: b.TempDir(), UUID: uuid, Owner: new(owner)}
 }
 
 // arena holds n encoded records.
 func arena(n, valueBytes int, own bool) []byte {
 	var p []byte
 	for i := range n {
-		p = entry.AppendRecord(p, &entry.Entry{Key: fmt.Appendf(nil, "\x00key%018d", i), Value: make([]byte, valueBytes), Version: 1, Kind: entry.Set}, own)
+		p = entry.AppendRecord(p, &entry.Entry{Key: fmt.Appendf(nil, "\x00key%018d", i), Value: make([]byte, valueBytes), Kind: entry.Set}, own)
 	}
 	return p
 }
@@ -34,15 +33,15 @@ func BenchmarkAppend(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			cfg := benchConfig(b)
 			j := New(cfg)
-			g := Group{Transactions: 1, Payload: [][]byte{arena(c.n, c.value, c.own)}}
-			b.SetBytes(int64(len(g.Payload[0])))
+			g := [][]byte{arena(c.n, c.value, c.own)}
+			b.SetBytes(int64(len(g[0])))
 			b.ReportAllocs()
 			appended := 0
 			for b.Loop() {
-				if _, err := j.Append(g); err != nil {
+				if _, err := j.Append(1, g); err != nil {
 					b.Fatal(err)
 				}
-				if appended += len(g.Payload[0]); appended > 200<<20 { // keep the page cache out of it
+				if appended += len(g[0]); appended > 200<<20 { // keep the page cache out of it
 					b.StopTimer()
 					last := j.End().Segment
 					_, err := j.Rotate()
@@ -72,9 +71,9 @@ func BenchmarkAppendSync(b *testing.B) {
 				spare(b, &cfg)
 			}
 			j := New(cfg)
-			g := Group{Transactions: 1, Payload: [][]byte{arena(1, 1024, true)}}
+			g := [][]byte{arena(1, 1024, true)}
 			for b.Loop() {
-				if _, err := j.Append(g); err != nil {
+				if _, err := j.Append(1, g); err != nil {
 					b.Fatal(err)
 				}
 				if err := j.Sync(); err != nil {
@@ -100,14 +99,7 @@ func spare(b *testing.B, c *Config) {
 	if err := f.Sync(); err != nil {
 		b.Fatal(err)
 	}
-	used := false
-	c.Recycle = func() (string, bool) {
-		if used {
-			return "", false
-		}
-		used = true
-		return "spare", true
-	}
+	c.Owner = &owner{spare: "spare"}
 }
 
 func BenchmarkReplay(b *testing.B) {
@@ -119,19 +111,18 @@ func BenchmarkReplay(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			cfg := benchConfig(b)
 			j := New(cfg)
-			g := Group{Transactions: 1, Payload: [][]byte{arena(c.n, c.value, c.own)}}
+			g := [][]byte{arena(c.n, c.value, c.own)}
 			size := 0
 			for size < 64<<20 {
-				again := Group{Transactions: 1, Payload: [][]byte{bytes.Clone(g.Payload[0])}}
-				if _, err := j.Append(again); err != nil {
+				if _, err := j.Append(1, [][]byte{bytes.Clone(g[0])}); err != nil {
 					b.Fatal(err)
 				}
-				size += len(g.Payload[0])
+				size += len(g[0])
 			}
 			b.SetBytes(int64(size))
 			for b.Loop() {
 				n := 0
-				_, err := Replay(ReplayConfig{FS: cfg.FS, Dir: cfg.Dir, UUID: uuid, ReadOnly: true}, func(_ Position, payload []byte, _ frame.Header) error {
+				_, err := Replay(ReplayConfig{FS: cfg.FS, Dir: cfg.Dir, UUID: uuid, ReadOnly: true}, func(_ entry.Position, payload []byte, _ frame.Header) error {
 					n += len(payload)
 					return nil
 				})

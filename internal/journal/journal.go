@@ -20,9 +20,6 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// DefaultSegmentBytes is the length at which a segment is full, by default.
-const DefaultSegmentBytes = 256 << 20
-
 const (
 	leastFill      = 64 << 10  // step in which a file is filled with zeros ahead of its end; it doubles the file
 	mostFill       = 1 << 20   // up to this step: a sync has to wait for it
@@ -33,24 +30,33 @@ const (
 
 // Config is what a Journal needs.
 type Config struct {
-	FS           vfs.FS
-	Dir          string
-	UUID         [16]byte
-	SegmentBytes int64                 // a segment is full at this length; 0 = DefaultSegmentBytes; a longer group has a segment of its own
-	SegmentLimit func() int64          // asked for a length, at most SegmentBytes, when a segment begins; may be nil
-	NextNum      func() entry.FileNum  // a number that no file has, above all journal segments there are
-	Recycle      func() (string, bool) // a file in Dir that nobody uses, to be renamed and overwritten; may be nil
-	Begin        Point                 // where to go on: zero for a new store, else what Replay returned
-	NoMap        bool                  // OpenReader uses no mapping
-	Files        *pageio.Files         // opens what OpenReader reads; nil: without a limit
-	MaxUnsynced  int                   // sealed segments that wait for their sync, their files open, at most; 0 = no limit
-	NoSpace      func()                // called by an Append or a Sync that a full disk refuses; may be nil
+	FS          vfs.FS
+	Dir         string
+	UUID        [16]byte
+	Owner       Owner
+	Begin       Point         // where to go on: zero for a new store, else what Replay returned
+	NoMap       bool          // OpenReader uses no mapping
+	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
+	MaxUnsynced int           // sealed segments that wait for their sync, their files open, at most; 0 = no limit
+	Registered  uint64        // greatest number of a frame that the manifest says is durable
+	Newest      SegmentInfo   // the last segment that Replay found with frames, if any
+}
 
-	// Vouch makes the manifest say that the frames of s, up to s.LastFrame, are
-	// durable; a full disk may refuse that. Nil: nobody has to be told.
-	Vouch  func(s SegmentInfo) error
-	Known  uint64      // greatest number of a frame that the manifest says is durable
-	Newest SegmentInfo // the last segment that Replay found with frames, if any
+// Owner is the store that a journal belongs to. Append, Sync and Rotate call it.
+type Owner interface {
+	// NextNum returns a number that no file has, above all journal segments there are.
+	NextNum() entry.FileNum
+	// SegmentLimit returns the length in bytes at which a segment that begins now
+	// is full. A longer group has a segment of its own.
+	SegmentLimit() int64
+	// Recycle gives out a file in Dir that nobody uses, if there is one. The
+	// journal renames and overwrites it.
+	Recycle() (name string, ok bool)
+	// Register makes the manifest say that the frames of s up to s.LastFrame are
+	// durable. A full disk may refuse that.
+	Register(s SegmentInfo) error
+	// DiskFull tells that a full disk has refused an Append or a Sync.
+	DiskFull()
 }
 
 // Point is a place between two frames of the journal, where a segment ends. Its
@@ -63,19 +69,6 @@ type Point struct {
 }
 
 func (p Point) next() uint64 { return max(p.NextFrame, 1) }
-
-// Group is what one Append writes: one frame.
-type Group struct {
-	Kind         frame.Kind // Group, Part or Commit; 0 = Group
-	Transactions int
-	Payload      [][]byte // each slice holds whole records with their final versions; Append changes their checksums
-}
-
-// Position is where a group lies.
-type Position struct {
-	Segment entry.FileNum
-	Offset  int64 // of the first payload byte; the rest follows without a gap
-}
 
 // End is how far the journal goes.
 type End struct {
@@ -108,7 +101,7 @@ type Journal struct {
 	synced  int64 // bytes that the last sync made durable; 0 = there was none
 	syncing sync.Mutex
 	durable atomic.Uint64
-	known   atomic.Uint64 // greatest number of a frame that the manifest says is durable
+	known   atomic.Uint64 // greatest number of a frame that is registered
 	before  Point         // point when the last frame was appended
 	failure atomic.Pointer[error]
 	lean    atomic.Bool // nothing is written ahead
@@ -131,49 +124,47 @@ type open struct {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable: Replay sees to it.
 func New(c Config) *Journal {
-	if c.SegmentBytes == 0 {
-		c.SegmentBytes = DefaultSegmentBytes
-	}
 	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, point: c.Begin}
 	j.point.NextFrame = c.Begin.next()
 	j.durable.Store(j.point.NextFrame - 1)
-	j.known.Store(c.Known)
+	j.known.Store(c.Registered)
 	return j
 }
 
-// Append writes g as one frame, in one write. Its records may be read from the
-// position returned as soon as Append returns; they are durable after the next
-// Sync. A group that is no group is refused with errs.ErrInvalid, and one that
+// Append writes a group of transactions as one frame, in one write, and returns
+// where the first record lies; the others follow without a gap. Each transaction
+// is whole records, to which Append gives their versions, first to the first
+// transaction, first+1 to the next, and their checksums.
+//
+// The records may be read as soon as Append returns; they are durable after the next
+// Sync. What is no group is refused with errs.ErrInvalid, and a group that
 // the disk has no room for with errs.ErrNoSpace: nothing of it is written, and
 // the next one may succeed. After any other error the journal has stopped, see Err.
-func (j *Journal) Append(g Group) (Position, error) {
+func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Position, error) {
 	if err := j.Err(); err != nil {
-		return Position{}, err
+		return entry.Position{}, err
 	}
 	size := int64(frame.HeaderSize)
-	for _, p := range g.Payload {
+	for _, p := range transactions {
 		size += int64(len(p))
 	}
-	if g.Kind == 0 {
-		g.Kind = frame.Group
-	}
-	if !g.Kind.HasRecords() || g.Transactions < 0 || g.Transactions > math.MaxUint16 || size > frame.MaxSize {
-		return Position{}, fmt.Errorf("%w: %v of %d transactions, %d bytes", errs.ErrInvalid, g.Kind, g.Transactions, size)
+	if len(transactions) > math.MaxUint16 || size > frame.MaxSize {
+		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d bytes", errs.ErrInvalid, len(transactions), size)
 	}
 	if err := j.room(size); err != nil {
-		return Position{}, j.refuse(err)
+		return entry.Position{}, j.refuse(err)
 	}
 	j.before = j.point
-	f := segment.Frame{Kind: g.Kind, Transactions: uint16(g.Transactions), Unsynced: j.unsynced(), Payload: g.Payload}
+	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), Unsynced: j.unsynced(), First: first, Payload: transactions}
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) {
-		return Position{}, err
+		return entry.Position{}, err
 	}
 	if err != nil {
-		return Position{}, j.refuse(j.cutBack(err))
+		return entry.Position{}, j.refuse(j.cutBack(err))
 	}
 	j.appended(size)
-	return Position{Segment: j.cur.Number(), Offset: off}, nil
+	return entry.Position{Segment: j.cur.Number(), Offset: off}, nil
 }
 
 // unsynced counts the frames that are not yet known to be durable.
@@ -225,27 +216,22 @@ func (j *Journal) begin(size int64) error {
 	}
 	h := segment.Header{
 		Kind:        filename.Journal,
-		Number:      j.c.NextNum(),
+		Number:      j.c.Owner.NextNum(),
 		FirstFrame:  j.point.NextFrame,
 		Chain:       j.point.Chain,
 		Predecessor: j.point.LastSegment,
 		PrevVersion: j.point.LastVersion,
 	}
 	create := func() (*segment.Writer, error) { return segment.Create(j.files, h) }
-	if j.c.Recycle != nil {
-		if old, ok := j.c.Recycle(); ok {
-			create = func() (*segment.Writer, error) { return segment.Recycle(j.files, h, old) }
-		}
+	if old, ok := j.c.Owner.Recycle(); ok {
+		create = func() (*segment.Writer, error) { return segment.Recycle(j.files, h, old) }
 	}
 	w, err := create()
 	if err != nil {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
 	}
 	j.hinted = 0
-	limit := j.c.SegmentBytes
-	if j.c.SegmentLimit != nil {
-		limit = min(limit, j.c.SegmentLimit())
-	}
+	limit := j.c.Owner.SegmentLimit()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: max(limit, segment.HeaderSize+size+segment.SealSize), before: j.point.LastSegment}

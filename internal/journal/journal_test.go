@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -25,41 +26,66 @@ type history struct {
 	t       testing.TB
 	d       *disk
 	j       *Journal
-	num     entry.FileNum
+	owner   owner
 	begin   Point
 	groups  []string // what each group holds, in order
 	durable int      // groups known durable
-	segment int64
-	recycle func() (string, bool)
 }
 
+// owner is a journal's Owner. It gives out even numbers.
+type owner struct {
+	num      entry.FileNum // the last one
+	limit    int64         // length of segments; 0 = 256 MiB
+	spare    string        // a file to be recycled, once
+	register func(SegmentInfo) error
+	full     int // times that the disk was full
+}
+
+func (o *owner) NextNum() entry.FileNum { o.num += 2; return o.num }
+
+func (o *owner) SegmentLimit() int64 { return cmp.Or(o.limit, 256<<20) }
+
+func (o *owner) Recycle() (string, bool) {
+	name := o.spare
+	o.spare = ""
+	return name, name != ""
+}
+
+func (o *owner) Register(s SegmentInfo) error {
+	if o.register == nil {
+		return nil
+	}
+	return o.register(s)
+}
+
+func (o *owner) DiskFull() { o.full++ }
+
 func newHistory(t testing.TB, d *disk, segmentBytes int64) *history {
-	h := &history{t: t, d: d, segment: segmentBytes}
+	h := &history{t: t, d: d, owner: owner{limit: segmentBytes}}
 	h.open(Point{})
 	return h
 }
 
 func (h *history) open(p Point) {
-	h.j = New(Config{FS: h.d, Dir: "db", UUID: uuid, SegmentBytes: h.segment, Begin: p, Recycle: h.recycle,
-		NextNum: func() entry.FileNum { h.num += 2; return h.num }})
+	h.owner.spare = ""
+	h.j = New(Config{FS: h.d, Dir: "db", UUID: uuid, Begin: p, Owner: &h.owner})
 }
 
 // group makes group i: its content differs from that of every other, and from
 // what another life of the journal wrote as group i.
-func group(i int, salt uint32, sizes ...int) (Group, string) {
-	var arena []byte
-	var text strings.Builder
+func group(i int, salt uint32, sizes ...int) (payload []byte, text string) {
+	var b strings.Builder
 	for k, n := range sizes {
-		e := entry.Entry{Key: fmt.Appendf(nil, "\x00k%d.%d.%d", i, k, salt), Value: bytes.Repeat([]byte{byte(i)}, n), Version: entry.Version(i + 1), Kind: entry.Set}
-		arena = entry.AppendRecord(arena, &e, n > 100)
-		fmt.Fprintf(&text, "%q %d@%d;", e.Key, n, e.Version)
+		e := entry.Entry{Key: fmt.Appendf(nil, "\x00k%d.%d.%d", i, k, salt), Value: bytes.Repeat([]byte{byte(i)}, n), Kind: entry.Set}
+		payload = entry.AppendRecord(payload, &e, n > 100)
+		fmt.Fprintf(&b, "%q %d@%d;", e.Key, n, i+1)
 	}
-	return Group{Transactions: 1, Payload: [][]byte{arena}}, text.String()
+	return payload, b.String()
 }
 
 func (h *history) append(salt uint32, sizes ...int) error {
-	g, text := group(len(h.groups), salt, sizes...)
-	_, err := h.j.Append(g)
+	payload, text := group(len(h.groups), salt, sizes...)
+	_, err := h.j.Append(entry.Version(len(h.groups)+1), [][]byte{payload})
 	if err == nil {
 		h.groups = append(h.groups, text)
 	}
@@ -83,7 +109,7 @@ func (h *history) sync() {
 func readBack(d *disk, begin Point, durable uint64, readOnly bool) ([]string, ReplayResult, error) {
 	var groups []string
 	res, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Begin: begin, Durable: durable, ReadOnly: readOnly},
-		func(pos Position, payload []byte, _ frame.Header) error {
+		func(pos entry.Position, payload []byte, _ frame.Header) error {
 			var text strings.Builder
 			for at := 0; at < len(payload); {
 				r, err := entry.DecodeRecord(payload[at:])
@@ -195,7 +221,7 @@ func TestMissingSegments(t *testing.T) {
 		delete(d.files, "db/"+filename.Of(filename.Journal, num))
 		for _, known := range [][]entry.FileNum{nil, {2, 4, 6, 8}, {8}} {
 			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Durable: end.Frame, Known: known, ReadOnly: true},
-				func(Position, []byte, frame.Header) error { return nil })
+				func(entry.Position, []byte, frame.Header) error { return nil })
 			blamed := num
 			if num == 8 && known == nil {
 				blamed = 6 // nobody knows what came after it was called
@@ -210,9 +236,9 @@ func TestMissingSegments(t *testing.T) {
 
 func TestForeignSegment(t *testing.T) {
 	d := newDisk()
-	other := New(Config{FS: d, Dir: "db", UUID: [16]byte{9}, NextNum: func() entry.FileNum { return 9 }})
+	other := New(Config{FS: d, Dir: "db", UUID: [16]byte{9}, Owner: &owner{num: 7}})
 	g, _ := group(0, 0, 5)
-	if _, err := other.Append(g); err != nil {
+	if _, err := other.Append(1, [][]byte{g}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := readBack(d, Point{}, 0, false); !errors.Is(err, errs.ErrForeign) {
@@ -345,24 +371,18 @@ func (h *history) framesToGroups() int {
 
 // fillRecycler offers a file of the journal's own past, so that stale frames are about.
 func (h *history) fillRecycler(rnd *rand.Rand) {
-	if h.j.c.Recycle != nil {
+	if h.owner.spare != "" {
 		return
 	}
-	old := New(Config{FS: h.d, Dir: "past", UUID: uuid, NextNum: func() entry.FileNum { h.num += 2; return h.num }})
+	old := New(Config{FS: h.d, Dir: "past", UUID: uuid, Owner: &owner{num: h.owner.num}})
 	for i := range 20 {
 		g, _ := group(i, 99, rnd.IntN(3000))
-		_, err := old.Append(g)
+		_, err := old.Append(entry.Version(i+1), [][]byte{g})
 		h.must(err)
 	}
-	name, offered := filename.Of(filename.Journal, h.num), false
-	h.must(h.d.Rename("past/"+name, "db/spare"))
-	h.j.c.Recycle = func() (string, bool) {
-		if offered {
-			return "", false
-		}
-		offered = true
-		return "spare", true
-	}
+	h.owner.num += 2
+	h.must(h.d.Rename("past/"+filename.Of(filename.Journal, h.owner.num), "db/spare"))
+	h.owner.spare = "spare"
 }
 
 // Whatever is flipped, cut or zeroed: what comes back is a prefix with all that
@@ -497,15 +517,13 @@ func TestReadErrorIsNoTornTail(t *testing.T) {
 func TestInvalidGroups(t *testing.T) {
 	h := newHistory(t, newDisk(), 1<<20)
 	h.must(h.append(0, 5))
-	for _, g := range []Group{
-		{Kind: frame.Seal},
-		{Transactions: 1 << 16},
-		{Transactions: -1},
-		{Payload: [][]byte{{1, 2, 3}}},
-		{Payload: [][]byte{make([]byte, 40), make([]byte, 24)}},
+	for _, g := range [][][]byte{
+		make([][]byte, 1<<16),
+		{{1, 2, 3}},
+		{make([]byte, 40), make([]byte, 24)},
 	} {
-		if _, err := h.j.Append(g); !errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrStopped) {
-			t.Errorf("%+v: %v", g, err)
+		if _, err := h.j.Append(1, g); !errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrStopped) {
+			t.Errorf("%d transactions: %v", len(g), err)
 		}
 	}
 	h.must(h.append(0, 6))
@@ -516,13 +534,13 @@ func TestInvalidGroups(t *testing.T) {
 func TestOpenReader(t *testing.T) {
 	h := newHistory(t, newDisk(), 4000)
 	type at struct {
-		pos Position
+		pos entry.Position
 		i   int
 	}
 	var all []at
 	for i := range 20 {
 		g, _ := group(i, 0, 700)
-		pos, err := h.j.Append(g)
+		pos, err := h.j.Append(entry.Version(i+1), [][]byte{g})
 		h.must(err)
 		all = append(all, at{pos, i})
 		if i == 8 {

@@ -42,7 +42,7 @@ type ReplayResult struct {
 type replay struct {
 	c     ReplayConfig
 	files segment.Config
-	fn    func(pos Position, payload []byte, h frame.Header) error
+	fn    func(pos entry.Position, payload []byte, h frame.Header) error
 	found []*candidate // ascending by number
 	point Point
 	last  *candidate // whose end is the end of the chain; nil = c.Begin
@@ -65,7 +65,7 @@ type candidate struct {
 // tail as docs/format.md ("Frame") defines it. A frame that had been durable
 // and is missing or damaged is an *errs.Corruption; a file of another store is
 // errs.ErrForeign. Unless c.ReadOnly, what was replayed is durable when it returns.
-func Replay(c ReplayConfig, fn func(pos Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
+func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
 	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, fn: fn, point: c.Begin}
 	r.point.NextFrame = c.Begin.next()
 	r.doubt.proven = max(c.Durable, r.point.NextFrame-1)
@@ -147,7 +147,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 		}
 		r.doubt.add(&f, len(r.out.Segments))
 		if f.Header.Kind.HasRecords() {
-			pos := Position{Segment: c.num, Offset: f.Offset + frame.HeaderSize}
+			pos := entry.Position{Segment: c.num, Offset: f.Offset + frame.HeaderSize}
 			if err := r.fn(pos, f.Payload, f.Header); err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // RunID names a run; no id is used twice in a store. The number of its first
@@ -56,49 +57,8 @@ type Run struct {
 	ID    RunID
 	Tier  Tier
 	Order uint64 // age: greater is newer; unique among the runs of a layout
-	RunMeta
-}
-
-// RunMeta is what the manifest knows about the contents of a run.
-type RunMeta struct {
-	Files          []File
-	First, Last    []byte // least and greatest stored key, and bound of a tombstone
-	Entries        uint64
-	Deletes        uint64
-	Tombstones     uint64 // of ranges
-	KeyBytes       uint64
-	ValueBytes     uint64 // inline values
-	SeparatedBytes uint64 // values in segments
-	MinVersion     entry.Version
-	MaxVersion     entry.Version
-	MinExpiry      uint64           // least expiry of an entry, Unix milliseconds; 0 = none expires
-	Expiry         []entry.Expiring // ascending by time; nil, too, if it was not recorded
-	Refs           []Ref            // ascending by segment
-	Stamp          entry.Version    // of all entries, which say 0 in the files; 0 = they say their own
-	Unknown        []TLV            // what this release doesn't know and must keep
-}
-
-// File is one file of a run.
-type File struct {
-	Num      entry.FileNum
-	Size     uint64
-	Checksum uint32 // of the file's footer; 0 = not recorded
-}
-
-// Ref counts the entries of a run whose values lie in one segment.
-type Ref struct {
-	Segment entry.FileNum
-	Records uint64
-	Bytes   uint64 // of values (Handle.Length)
-}
-
-// FileBytes is the size of all files of the run.
-func (m *RunMeta) FileBytes() uint64 {
-	var n uint64
-	for _, f := range m.Files {
-		n += f.Size
-	}
-	return n
+	meta.Run
+	Unknown []TLV // what this release doesn't know and must keep
 }
 
 // Segment is a segment that entries of runs refer to.

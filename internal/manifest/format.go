@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // The fields of an edit, as docs/format.md, "MANIFEST", describes them.
@@ -320,9 +321,9 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 	w := wire{p: value}
 	switch tag {
 	case tagRunFiles:
-		r.Files = make([]File, w.count(3))
+		r.Files = make([]meta.File, w.count(3))
 		for i := range r.Files {
-			r.Files[i] = File{Num: entry.FileNum(w.uvarint()), Size: w.uvarint(), Checksum: w.uint32()}
+			r.Files[i] = meta.File{Num: entry.FileNum(w.uvarint()), Size: w.uvarint(), Checksum: w.uint32()}
 		}
 	case tagRunBounds:
 		r.First, r.Last = w.bytes(), w.bytes()
@@ -331,9 +332,9 @@ func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
 			w.uvarint(), w.uvarint(), w.uvarint(), w.uvarint(), w.uvarint()
 		r.MinVersion, r.MaxVersion, r.MinExpiry = w.version(), w.version(), w.uvarint()
 	case tagRunRefs:
-		r.Refs = make([]Ref, w.count(3))
+		r.Refs = make([]meta.Ref, w.count(3))
 		for i := range r.Refs {
-			r.Refs[i] = Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
+			r.Refs[i] = meta.Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
 		}
 	case tagRunTombstones:
 		r.Tombstones = w.uvarint()

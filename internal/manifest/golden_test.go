@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write golden files anew")
@@ -27,14 +28,14 @@ func goldenEdit() *Edit {
 			{Num: 7, Kind: filename.Value, FileBytes: 100, Stamp: 41},
 		},
 		DropRuns: []RunID{2},
-		AddRuns: []Run{{ID: 4, Order: 10, RunMeta: RunMeta{
-			Files: []File{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
-		}}, {ID: 5, Tier: Base, Order: 9, RunMeta: RunMeta{
-			Files: []File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
+		AddRuns: []Run{{ID: 4, Order: 10, Run: meta.Run{
+			Files: []meta.File{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
+		}}, {ID: 5, Tier: Base, Order: 9, Run: meta.Run{
+			Files: []meta.File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
 			Expiry:     []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
-			Tombstones: 2, Refs: []Ref{{Segment: 3, Records: 10, Bytes: 3000}}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}},
-		}}},
+			Tombstones: 2, Refs: []meta.Ref{{Segment: 3, Records: 10, Bytes: 3000}},
+		}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}}}},
 		Dead:         []Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
 		States:       []SegmentState{{Num: 6, Status: Relocated, Map: 8, Target: 7}},
 		DropSegments: []entry.FileNum{1},
@@ -65,7 +66,7 @@ func TestGolden(t *testing.T) {
 	file := encodeFileHeader(goldenUUID, 2, 1)
 	fr, chain := encodeFrame(id, int64(len(file)), 1, binary.LittleEndian.Uint32(file[fileSumAt:]), frameSnapshot, &Edit{
 		AddSegments: []Segment{{Num: 1, Kind: filename.Journal}},
-		AddRuns:     []Run{{ID: 2, Order: 1, RunMeta: RunMeta{Files: []File{{Num: 2, Size: 64}}}}},
+		AddRuns:     []Run{{ID: 2, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 2, Size: 64}}}}},
 		NextFile:    3, SetKeyspaces: []Keyspace{{ID: 2, Name: "old"}},
 	})
 	file = append(file, fr...)

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 func snapshotBytes(l *Layout) []byte { return AppendEdit(nil, l.Snapshot()) }
@@ -106,8 +107,8 @@ func base(t *testing.T) *Layout {
 			{Num: 6, Kind: filename.Value, FileBytes: 77, Records: 1, Bytes: 7},
 		},
 		AddRuns: []Run{
-			{ID: 1, Tier: Base, Order: 1, RunMeta: RunMeta{Files: []File{{Num: 10, Size: 100}}, Refs: []Ref{{3, 4, 400}, {4, 2, 200}}}},
-			{ID: 2, Tier: Upper, Order: 5, RunMeta: RunMeta{Files: []File{{Num: 11, Size: 10}}, Refs: []Ref{{3, 3, 300}}}},
+			{ID: 1, Tier: Base, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 10, Size: 100}}, Refs: []meta.Ref{{Segment: 3, Records: 4, Bytes: 400}, {Segment: 4, Records: 2, Bytes: 200}}}},
+			{ID: 2, Tier: Upper, Order: 5, Run: meta.Run{Files: []meta.File{{Num: 11, Size: 10}}, Refs: []meta.Ref{{Segment: 3, Records: 3, Bytes: 300}}}},
 		},
 		States: []SegmentState{{Num: 4, Status: Relocated, Map: 12, Target: 5}},
 		Dead:   []Dead{{Segment: 3, Bytes: 200, Granules: []uint32{1, 7}}},
@@ -123,29 +124,33 @@ func base(t *testing.T) *Layout {
 
 func TestEditsThatDoNotFit(t *testing.T) {
 	run := func(change func(*Run)) []Run {
-		r := Run{ID: 9, Order: 9, RunMeta: RunMeta{Files: []File{{Num: 90}}}}
+		r := Run{ID: 9, Order: 9, Run: meta.Run{Files: []meta.File{{Num: 90}}}}
 		change(&r)
 		return []Run{r}
 	}
 	for name, e := range map[string]*Edit{
-		"segment added twice":            {AddSegments: []Segment{{Num: 3, Kind: filename.Value}}},
-		"segment 0":                      {AddSegments: []Segment{{Num: 0, Kind: filename.Value}}},
-		"segment of huge number":         {AddSegments: []Segment{{Num: math.MaxUint64, Kind: filename.Value}}},
-		"segment of the wrong kind":      {AddSegments: []Segment{{Num: 20, Kind: filename.Run}}},
-		"unknown run dropped":            {DropRuns: []RunID{3}},
-		"run dropped twice":              {DropRuns: []RunID{1, 1}},
-		"run added twice":                {AddRuns: run(func(r *Run) { r.ID = 1 })},
-		"order taken":                    {AddRuns: run(func(r *Run) { r.Order = 5 })},
-		"run file taken":                 {AddRuns: run(func(r *Run) { r.Files[0].Num = 10 })},
-		"run file twice":                 {AddRuns: run(func(r *Run) { r.Files = []File{{Num: 90}, {Num: 90}} })},
-		"run without files":              {AddRuns: run(func(r *Run) { r.Files = nil })},
-		"bounds reversed":                {AddRuns: run(func(r *Run) { r.First, r.Last = []byte("b"), []byte("a") })},
-		"versions reversed":              {AddRuns: run(func(r *Run) { r.MinVersion = 2; r.MaxVersion = 1 })},
-		"refs twice":                     {AddRuns: run(func(r *Run) { r.Refs = []Ref{{3, 1, 1}, {3, 1, 1}} })},
-		"refs reversed":                  {AddRuns: run(func(r *Run) { r.Refs = []Ref{{4, 0, 0}, {3, 1, 1}} })},
-		"ref to no segment":              {AddRuns: run(func(r *Run) { r.Refs = []Ref{{33, 1, 1}} })},
-		"more refs than records":         {AddRuns: run(func(r *Run) { r.Refs = []Ref{{3, 2, 1}} })},
-		"huge ref":                       {AddRuns: run(func(r *Run) { r.Refs = []Ref{{3, math.MaxUint64, 1}} })},
+		"segment added twice":       {AddSegments: []Segment{{Num: 3, Kind: filename.Value}}},
+		"segment 0":                 {AddSegments: []Segment{{Num: 0, Kind: filename.Value}}},
+		"segment of huge number":    {AddSegments: []Segment{{Num: math.MaxUint64, Kind: filename.Value}}},
+		"segment of the wrong kind": {AddSegments: []Segment{{Num: 20, Kind: filename.Run}}},
+		"unknown run dropped":       {DropRuns: []RunID{3}},
+		"run dropped twice":         {DropRuns: []RunID{1, 1}},
+		"run added twice":           {AddRuns: run(func(r *Run) { r.ID = 1 })},
+		"order taken":               {AddRuns: run(func(r *Run) { r.Order = 5 })},
+		"run file taken":            {AddRuns: run(func(r *Run) { r.Files[0].Num = 10 })},
+		"run file twice":            {AddRuns: run(func(r *Run) { r.Files = []meta.File{{Num: 90}, {Num: 90}} })},
+		"run without files":         {AddRuns: run(func(r *Run) { r.Files = nil })},
+		"bounds reversed":           {AddRuns: run(func(r *Run) { r.First, r.Last = []byte("b"), []byte("a") })},
+		"versions reversed":         {AddRuns: run(func(r *Run) { r.MinVersion = 2; r.MaxVersion = 1 })},
+		"refs twice": {AddRuns: run(func(r *Run) {
+			r.Refs = []meta.Ref{{Segment: 3, Records: 1, Bytes: 1}, {Segment: 3, Records: 1, Bytes: 1}}
+		})},
+		"refs reversed": {AddRuns: run(func(r *Run) {
+			r.Refs = []meta.Ref{{Segment: 4, Records: 0, Bytes: 0}, {Segment: 3, Records: 1, Bytes: 1}}
+		})},
+		"ref to no segment":              {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 33, Records: 1, Bytes: 1}} })},
+		"more refs than records":         {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 3, Records: 2, Bytes: 1}} })},
+		"huge ref":                       {AddRuns: run(func(r *Run) { r.Refs = []meta.Ref{{Segment: 3, Records: math.MaxUint64, Bytes: 1}} })},
 		"dead in no segment":             {Dead: []Dead{{Segment: 33, Granules: []uint32{1}}}},
 		"dead twice":                     {Dead: []Dead{{Segment: 3, Granules: []uint32{5, 7}}}},
 		"dead twice in an edit":          {Dead: []Dead{{Segment: 3, Granules: []uint32{5, 5}}}},
@@ -291,7 +296,7 @@ func TestUnknownFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.AddRuns = []Run{{ID: 1, RunMeta: RunMeta{Files: []File{{Num: 2}}, Unknown: []TLV{{Tag: 77, Value: []byte("run's")}}}}}
+	e.AddRuns = []Run{{ID: 1, Run: meta.Run{Files: []meta.File{{Num: 2}}}, Unknown: []TLV{{Tag: 77, Value: []byte("run's")}}}}
 	e.AddSegments = []Segment{{Num: 1, Kind: filename.Value, Unknown: []TLV{{Tag: 78, Value: []byte("segment's")}}}}
 	l, err := NewLayout().Apply(e)
 	if err != nil {

@@ -250,11 +250,11 @@ func (l *Log) Append(e *Edit) (*Layout, error) {
 	return l.appendLocked(e)
 }
 
-// Vouch records that a segment of the journal is durable up to a frame, unless
+// Register records that a segment of the journal is durable up to a frame, unless
 // an end that is recorded says so of that frame or a later one. Errors are those
 // of Append. The layout that follows is not worth installing anywhere: the next
 // edit's has the end too.
-func (l *Log) Vouch(segment entry.FileNum, frame uint64) error {
+func (l *Log) Register(segment entry.FileNum, frame uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.layout.ends {

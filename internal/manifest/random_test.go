@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // history makes random edits that fit one another, as flushes, merges and
@@ -86,13 +87,13 @@ func (h *history) keyspace() *Edit {
 }
 
 // meta describes a run that has these handles.
-func (h *history) meta(handles []entry.Handle) RunMeta {
-	m := RunMeta{Files: []File{{Num: h.num(), Size: h.rng.Uint64N(1 << 28), Checksum: h.rng.Uint32()}},
+func (h *history) meta(handles []entry.Handle) meta.Run {
+	m := meta.Run{Files: []meta.File{{Num: h.num(), Size: h.rng.Uint64N(1 << 28), Checksum: h.rng.Uint32()}},
 		First: []byte("a"), Last: []byte("z"), Entries: uint64(len(handles)), MinVersion: 1, MaxVersion: h.version}
-	refs := map[entry.FileNum]*Ref{}
+	refs := map[entry.FileNum]*meta.Ref{}
 	for _, x := range handles {
 		if refs[x.Segment] == nil {
-			refs[x.Segment] = &Ref{Segment: x.Segment}
+			refs[x.Segment] = &meta.Ref{Segment: x.Segment}
 		}
 		refs[x.Segment].Records++
 		refs[x.Segment].Bytes += x.Length
@@ -101,7 +102,7 @@ func (h *history) meta(handles []entry.Handle) RunMeta {
 	for _, r := range refs {
 		m.Refs = append(m.Refs, *r)
 	}
-	slices.SortFunc(m.Refs, func(a, b Ref) int { return cmp.Compare(a.Segment, b.Segment) })
+	slices.SortFunc(m.Refs, func(a, b meta.Ref) int { return cmp.Compare(a.Segment, b.Segment) })
 	return m
 }
 
@@ -133,7 +134,7 @@ func (h *history) flush() *Edit {
 }
 
 func (h *history) addRun(e *Edit, r Run, handles []entry.Handle) {
-	r.RunMeta = h.meta(handles)
+	r.Run = h.meta(handles)
 	r.ID = RunID(r.Files[0].Num)
 	h.runs[r.ID] = &naiveRun{order: r.Order, handles: handles}
 	e.AddRuns = append(e.AddRuns, r)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -8,97 +9,86 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 )
 
-const (
-	clusterShare = 4       // what is rewritten is at most so many times what was scanned scattered
-	clusterBytes = 2 << 30 // of values that one clustering moves, and no less than the runs it rewrites
-	clusterSmall = 2       // a value segment shorter than 1/clusterSmall of SegmentBytes is small
-	clusterMany  = 8       // so many small ones are as good as unsorted
-)
-
-// Unclustered says which segments hold values in the order in which they arrived,
-// so that a scan jumps from one to the next, and what it takes to have them
-// sorted.
+// Unclustered says which segments hold values in the order of their arrival, so
+// that a scan jumps from one to the next, and what it takes to have them
+// clustered.
 type Unclustered struct {
 	Segments []entry.FileNum // ascending
-	// Price is how many bytes of them must have been scanned, jumping, before
-	// the next clustering is worth its work; Whole is that of all that are to
-	// come. Both are 0 if nothing is unsorted.
+	// Price is how many bytes of them scans must have jumped to before the next
+	// clustering is worth its work; Whole is the price of all that are to come.
+	// Both are 0 if nothing is unclustered.
 	Price, Whole uint64
 }
 
-// FindUnclustered tells what of a layout's values is unsorted.
+// FindUnclustered tells which of a layout's values are unclustered.
 func FindUnclustered(l *manifest.Layout, s State, o Options) Unclustered {
-	u, _ := findUnclustered(l, s, o.withDefaults())
+	u, _ := unclustered(l, s, o.withDefaults())
 	return u
 }
 
-// findUnclustered also chooses what the next clustering moves.
-func findUnclustered(l *manifest.Layout, s State, o Options) (u Unclustered, batch []entry.FileNum) {
+// clustering chooses a compaction of all runs that also moves values into key
+// order; nil if scans have not jumped enough to make it worth it.
+func (v *survey) clustering() *Compaction {
+	if !v.state.Idle || v.state.JumpedBytes == 0 {
+		return nil
+	}
+	u, batch := unclustered(v.layout, v.state, v.options)
+	if u.Price == 0 || v.state.JumpedBytes < u.Price {
+		return nil
+	}
+	c := compact(v.layout.Runs(), manifest.Base, "scans jump")
+	c.Cluster, c.Price = batch, u.Price
+	return c
+}
+
+// unclustered also chooses the segments that the next clustering moves.
+func unclustered(l *manifest.Layout, s State, o Options) (u Unclustered, batch []entry.FileNum) {
 	if o.NoClustering {
 		return u, nil
 	}
-	var all, moved, runs uint64
-	for _, r := range l.Runs() {
-		runs += r.FileBytes()
-	}
-	for _, v := range unclusteredSegments(l, s, o) {
-		u.Segments = append(u.Segments, v.num)
-		all += v.live
-		if len(batch) == 0 || moved+v.live <= max(clusterBytes, runs) {
-			batch, moved = append(batch, v.num), moved+v.live
+	var all, moved uint64
+	runs := fileBytes(l.Runs())
+	for _, g := range unclusteredSegments(l, s, o) {
+		u.Segments = append(u.Segments, g.num)
+		all += g.live
+		if len(batch) == 0 || moved+g.live <= max(clusterBytes, runs) {
+			batch, moved = append(batch, g.num), moved+g.live
 		}
 	}
 	if moved > 0 {
+		// Each pass rewrites all runs besides the values that it moves.
 		passes := (all + moved - 1) / moved
-		u.Price = max(1, (moved+runs)/clusterShare)
-		u.Whole = max(1, (all+passes*runs)/clusterShare)
+		u.Price = max(1, (moved+runs)/clusterFactor)
+		u.Whole = max(1, (all+passes*runs)/clusterFactor)
 	}
 	return u, batch
 }
 
-// unsorted lists the segments whose values lie as they arrived: what the journal
-// left, and small value segments if there are many.
-func unclusteredSegments(l *manifest.Layout, s State, o Options) []victim {
-	var list []victim
-	small, live := 0, uint64(0)
-	for _, seg := range l.Segments() {
-		if seg.State().Status == manifest.Live {
-			live += weighSegment(seg).live
+// unclusteredSegments lists the segments that the journal left and, if they are
+// many, small value segments: values of one key range lie in all of them.
+func unclusteredSegments(l *manifest.Layout, s State, o Options) []segment {
+	var journals, small []segment
+	live := uint64(0)
+	for _, m := range l.Segments() {
+		if m.State().Status == manifest.Live {
+			live += weighSegment(m).live
 		}
 	}
 	whole := uint64(SegmentBytes(live, int64(o.SegmentBytes)))
-	for _, seg := range l.Segments() {
-		v := weighSegment(seg)
-		if v.live == 0 || v.records == 0 || seg.State().Status != manifest.Live || slices.Contains(s.Damaged, v.num) {
-			continue
-		}
+	for _, m := range l.Segments() {
+		g := weighSegment(m)
 		switch {
-		case seg.Kind == filename.Journal:
-		case v.live < whole/clusterSmall:
-			v.small = true
-			small++
-		default:
-			continue
+		case g.live == 0 || g.records == 0 || m.State().Status != manifest.Live || slices.Contains(s.Damaged, g.num):
+		case m.Kind == filename.Journal:
+			journals = append(journals, g)
+		case g.live < whole/unclusteredFraction:
+			small = append(small, g)
 		}
-		list = append(list, v)
 	}
-	if small < clusterMany {
-		list = slices.DeleteFunc(list, func(v victim) bool { return v.small })
+	if len(small) < unclusteredCount {
+		return journals
 	}
+	list := append(journals, small...)
+	slices.SortFunc(list, func(a, b segment) int { return cmp.Compare(a.num, b.num) })
 	return list
-}
-
-// clustering chooses a merge of all runs that also moves values to where the
-// order of keys wants them; nil if too little was scanned to make it worth it.
-func (w *wasted) clustering() *Compaction {
-	if !w.state.Idle || w.state.JumpedBytes == 0 {
-		return nil
-	}
-	u, batch := findUnclustered(w.layout, w.state, w.options)
-	if u.Price == 0 || w.state.JumpedBytes < u.Price {
-		return nil
-	}
-	m := into(manifest.Base, w.layout.Runs(), "scans jump")
-	m.Cluster, m.Price = batch, u.Price
-	return m
 }

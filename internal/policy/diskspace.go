@@ -2,46 +2,46 @@ package policy
 
 import "github.com/brockdb/brock/internal/manifest"
 
-// Room: what doesn't fit on the disk is not begun. It would fill the disk, fail,
-// and have been for nothing.
+// Work that doesn't fit on the disk is not begun: it would fill the disk and
+// fail, for nothing.
 
-// fits reports whether there is room for what a merge writes.
-func (s State) fits(l *manifest.Layout, m *Compaction) bool {
-	return s.DiskSpace == 0 || m.Writes(l) <= uint64(s.DiskSpace)
+// fits reports whether there is disk space for what a compaction writes.
+func (v *survey) fits(c *Compaction) bool {
+	return v.state.DiskSpace == 0 || c.Writes(v.layout) <= uint64(v.state.DiskSpace)
 }
 
-// Writes estimates how many bytes the merge writes, rather more than less.
-func (m *Compaction) Writes(l *manifest.Layout) (n uint64) {
-	for _, id := range m.Runs {
+// Writes estimates how many bytes the compaction writes, rather more than less.
+func (c *Compaction) Writes(l *manifest.Layout) (n uint64) {
+	for _, id := range c.Runs {
 		n += l.Run(id).FileBytes()
 	}
-	if m.Into == manifest.Base {
-		n -= deleted(l, m)
+	if c.Into == manifest.Base {
+		n -= c.drops(l)
 	}
-	for _, num := range m.Cluster {
-		v := weighSegment(l.Segment(num))
-		n += v.live
+	for _, num := range c.Cluster {
+		n += weighSegment(l.Segment(num)).live
 	}
 	return n
 }
 
-// deleted estimates what a merge into the base drops: each delete, and an entry for it.
-func deleted(l *manifest.Layout, m *Compaction) uint64 {
+// drops estimates what a compaction into the base leaves out: each delete, and
+// one entry for it.
+func (c *Compaction) drops(l *manifest.Layout) uint64 {
 	var bytes, entries, deletes uint64
-	for _, id := range m.Runs {
+	for _, id := range c.Runs {
 		r := l.Run(id)
 		bytes, entries, deletes = bytes+r.FileBytes(), entries+r.Entries, deletes+r.Deletes
 	}
 	return bytes / max(entries, 1) * min(2*deletes, entries)
 }
 
-// smaller is the largest row of the newest runs that fits, where more would be
-// worth merging; nil if there is none.
-func smaller(l *manifest.Layout, s State) *Compaction {
-	uppers, _ := split(l.Runs())
-	for n := len(uppers); n >= idleRow; n-- {
-		if m := into(manifest.Upper, uppers[:n], "there is no room for more"); s.fits(l, m) {
-			return m
+// smaller is the compaction of as many of the newest runs as there is disk space
+// for, where a larger one would be worth it; nil if too few fit.
+func (v *survey) smaller() *Compaction {
+	uppers, _ := split(v.layout.Runs())
+	for n := len(uppers); n >= idleRowRuns; n-- {
+		if c := compact(uppers[:n], manifest.Upper, "there is no disk space for more"); v.fits(c) {
+			return c
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // What doesn't fit is not planned, but what fits instead; with no Room named,
@@ -14,8 +15,8 @@ func TestPlansFitTheRoom(t *testing.T) {
 	l := manifest.NewLayout()
 	e := &manifest.Edit{NextFile: 100, LastVersion: 1000}
 	for i := range 8 { // seven upper runs of 1 MB over a base of 20
-		r := manifest.Run{ID: manifest.RunID(10 + i), Order: uint64(i + 1), RunMeta: manifest.RunMeta{
-			Files: []manifest.File{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
+		r := manifest.Run{ID: manifest.RunID(10 + i), Order: uint64(i + 1), Run: meta.Run{
+			Files: []meta.File{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
 		if i == 0 {
 			r.Tier, r.Files[0].Size, r.Entries = manifest.Base, 20<<20, 20000
 		}
@@ -30,16 +31,16 @@ func TestPlansFitTheRoom(t *testing.T) {
 		}
 		e.AddSegments, e.Dead = append(e.AddSegments, s), append(e.Dead, dead)
 		left := n - uint64(len(dead.Granules))
-		e.AddRuns[0].Refs = append(e.AddRuns[0].Refs, manifest.Ref{Segment: s.Num, Records: left, Bytes: s.Bytes - dead.Bytes})
+		e.AddRuns[0].Refs = append(e.AddRuns[0].Refs, meta.Ref{Segment: s.Num, Records: left, Bytes: s.Bytes - dead.Bytes})
 	}
 	l, err := l.Apply(e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		room            int64
-		state           State
-		merged, victims int
+		room               int64
+		state              State
+		compacted, victims int
 	}{
 		{0, State{}, 7, 1},
 		{100 << 20, State{}, 7, 1},
@@ -50,18 +51,18 @@ func TestPlansFitTheRoom(t *testing.T) {
 	} {
 		c.state.DiskSpace = c.room
 		p := Decide(l, c.state, Options{})
-		merged, victims := 0, 0
+		compacted, victims := 0, 0
 		if p.Compaction != nil {
-			merged = len(p.Compaction.Runs)
+			compacted = len(p.Compaction.Runs)
 		}
 		if p.Collect != nil {
 			victims = len(p.Collect.Victims)
 		}
 		if c.room > 0 && p.Compaction != nil && p.Compaction.Writes(l) > uint64(c.room) {
-			t.Errorf("room for %d, the merge writes %d", c.room, p.Compaction.Writes(l))
+			t.Errorf("disk space for %d, the compaction writes %d", c.room, p.Compaction.Writes(l))
 		}
-		if merged != c.merged || victims != c.victims {
-			t.Errorf("room for %d, idle %v: %d runs are merged, %d segments collected; want %d and %d", c.room, c.state.Idle, merged, victims, c.merged, c.victims)
+		if compacted != c.compacted || victims != c.victims {
+			t.Errorf("disk space for %d, idle %v: %d runs are compacted, %d segments collected; want %d and %d", c.room, c.state.Idle, compacted, victims, c.compacted, c.victims)
 		}
 	}
 }

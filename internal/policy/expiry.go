@@ -7,39 +7,29 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 )
 
-// What has expired stays in its run until a merge passes. A store at rest merges
-// a run for it when a step of its expiry has been in it for as long as Late
-// allows, which is a share of the time to live: so a run is rewritten some dozen
-// times within that at most. Sooner, and while clients write, a run is merged
-// when much of it has expired; the rest then waits for other merges, for a day.
-const (
-	expiryGrace    = 20_000     // milliseconds after the end of a step, at least
-	expiryPatience = 86_400_000 // milliseconds, while clients write
-	expiryMuch     = 4          // a run's files / expiryMuch are much of it, if that is also
-	expiryMuchData = 16         // its data, values in segments included, / expiryMuchData
-	expiryCheap    = 4 << 20    // a run of this size is merged for anything
-	expiryReach    = 4          // times the runs it is due for: what a merge down to the base may weigh
+// What has expired stays in its run until a compaction passes. A store at rest
+// compacts a run for it when a step of expiry has been in it for as long as Late
+// allows. That is a share of the time to live, so a run is rewritten some dozen
+// times within that at most. A run of which much has expired is compacted sooner,
+// also while clients write; the rest then waits a day for other compactions.
 
-	memtableGrace    = 2 * expiryGrace
-	memtablePatience = 600_000 // milliseconds, while clients write: more may come
-)
-
-// expiryDue is when, in Unix milliseconds, what expires in a run makes a merge
-// of it worth its while; 0 = never.
+// expiryDue is when, in Unix milliseconds, what has expired in a run is worth a
+// compaction of it; 0 = never.
 func expiryDue(r *manifest.Run, idle bool) (due uint64) {
 	cost := r.FileBytes()
-	much := max(cost/expiryMuch, (cost+r.SeparatedBytes)/expiryMuchData)
+	much := max(cost/expiryMuchFraction, (cost+r.SeparatedBytes)/expiryMuchDataFraction)
 	steps := r.Expiry
-	if steps == nil && r.MinExpiry != 0 { // not recorded: then at least that
+	if steps == nil && r.MinExpiry != 0 { // steps are not recorded: there is at least this one
 		steps = []entry.Expiring{{At: r.MinExpiry}}
 	}
 	var freed uint64
 	for _, x := range steps {
 		freed += x.Bytes
-		wait := uint64(expiryGrace)
+		// Where much is freed by then, only the grace is waited for.
+		wait := uint64(expiryGraceMillis)
 		if freed < much {
-			if wait = max(wait, x.Late); !idle && cost > expiryCheap {
-				wait = max(wait, expiryPatience)
+			if wait = max(wait, x.Late); !idle && cost > expiryCheapBytes {
+				wait = max(wait, expiryBusyMillis)
 			}
 		}
 		if at := later(x.At, wait); due == 0 || at < due {
@@ -49,7 +39,7 @@ func expiryDue(r *manifest.Run, idle bool) (due uint64) {
 	return due
 }
 
-// later adds to a time; what never comes is the end of all times.
+// later adds to a time, at most up to the end of all times.
 func later(at, wait uint64) uint64 {
 	if at+wait < at {
 		return ^uint64(0)
@@ -57,8 +47,8 @@ func later(at, wait uint64) uint64 {
 	return at + wait
 }
 
-// ExpiryDue is the first time, in Unix milliseconds, at which Decide wants a
-// merge because of what has expired, in a store that is idle or not; 0 = never.
+// ExpiryDue is the first time, in Unix milliseconds, at which Decide plans a
+// compaction because of what has expired, in a store that is idle or not; 0 = never.
 func ExpiryDue(l *manifest.Layout, idle bool) (due uint64) {
 	for _, r := range l.Runs() {
 		if at := expiryDue(r, idle); at != 0 && (due == 0 || at < due) {
@@ -68,18 +58,18 @@ func ExpiryDue(l *manifest.Layout, idle bool) (due uint64) {
 	return due
 }
 
-// MemtableExpiryDue is when a memtable is to be flushed because of what expires
-// in it, at least at this time; both in Unix milliseconds.
+// MemtableExpiryDue is when to flush a memtable whose first entry expires at
+// least; both in Unix milliseconds.
 func MemtableExpiryDue(least uint64, idle bool) uint64 {
 	if idle {
-		return later(least, memtableGrace)
+		return later(least, memtableExpiryMillis)
 	}
-	return later(least, memtablePatience)
+	return later(least, memtableExpiryBusyMillis)
 }
 
-// expired chooses the merge that is due for what has expired by now, if one is.
-// It goes down to the base if that weighs little more, since then no deletes
-// need take the place of what it drops.
+// expired chooses the compaction that is due for what has expired by now; nil if
+// none is. It goes down to the base if that weighs little more, since then no
+// deletes need to take the place of what it drops.
 func expired(runs []*manifest.Run, s State) *Compaction {
 	due := func(r *manifest.Run) bool {
 		at := expiryDue(r, s.Idle)
@@ -95,20 +85,13 @@ func expired(runs []*manifest.Run, s State) *Compaction {
 			end = i + 1
 		}
 	}
-	row, rest := weight(runs[first:end]), weight(runs[first:])
-	if rest <= max(expiryReach*row, idleTiny) {
+	row, rest := fileBytes(runs[first:end]), fileBytes(runs[first:])
+	if rest <= max(expiryReachFactor*row, idleTinyBytes) {
 		end = len(runs)
 	}
 	tier := manifest.Upper
 	if end == len(runs) {
 		tier = manifest.Base
 	}
-	return into(tier, runs[first:end], "entries have expired")
-}
-
-func weight(runs []*manifest.Run) (n uint64) {
-	for _, r := range runs {
-		n += r.FileBytes()
-	}
-	return n
+	return compact(runs[first:end], tier, "entries have expired")
 }

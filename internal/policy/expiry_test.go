@@ -5,22 +5,23 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // expiring plays a store with one base run, in which an entry of so many bytes
 // expires every so many milliseconds, until it is empty. It counts how often the
-// run is merged for that, and how long an entry stayed in it at most.
-func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (merges int, longest uint64) {
+// run is compacted for that, and how long an entry stayed in it at most.
+func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compactions int, longest uint64) {
 	s := newStore(t)
 	begin, now := uint64(1e12), uint64(1e12)
-	meta := func(before []entry.Expiring) manifest.RunMeta {
+	meta := func(before []entry.Expiring) meta.Run {
 		x := entry.NewExpiries(now, before)
 		for at := begin + every; at <= begin+ttl; at += every {
 			if at > now {
 				x.Add(&entry.Entry{Separated: true, Handle: entry.Handle{Length: bytes}, Expires: at})
 			}
 		}
-		return manifest.RunMeta{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
+		return meta.Run{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
 	}
 	m := meta(nil)
 	s.add(nil, manifest.Base, 1, m)
@@ -31,14 +32,14 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (merges i
 			t.Fatalf("due at %d, but it is %d", due, now)
 		}
 		if p := Decide(s.layout, State{Now: due - 1, Idle: idle}, Options{}); p.Compaction != nil {
-			t.Fatalf("merged before it is due: %+v", p.Compaction)
+			t.Fatalf("compacted before it is due: %+v", p.Compaction)
 		}
 		now = due
 		p := Decide(s.layout, State{Now: now, Idle: idle}, Options{})
 		if p.Compaction == nil || p.Compaction.Into != manifest.Base {
-			t.Fatalf("due, but not merged: %+v", p.Compaction)
+			t.Fatalf("due, but not compacted: %+v", p.Compaction)
 		}
-		merges++
+		compactions++
 		longest = max(longest, now-min(oldest, now))
 		m = meta(m.Expiry)
 		s.add([]manifest.RunID{s.layout.Runs()[0].ID}, manifest.Base, 1, m)
@@ -46,7 +47,7 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (merges i
 	if ExpiryDue(s.layout, idle) != 0 {
 		t.Error("something is due in a run where nothing expires")
 	}
-	return merges, longest
+	return compactions, longest
 }
 
 // At rest everything leaves in time; while clients write, a run is rewritten for
@@ -57,7 +58,7 @@ func TestExpiryIsWeighed(t *testing.T) {
 		what               string
 		size, bytes, every uint64
 		ttl                uint64
-		idle, busy         int    // merges at most
+		idle, busy         int    // compactions at most
 		longest            uint64 // a wait while clients write, at most
 	}{
 		{"one of a million each minute", 30 << 20, 30, minute, day, 160, 2, day + day/20},
@@ -69,16 +70,16 @@ func TestExpiryIsWeighed(t *testing.T) {
 	} {
 		idle, longest := expiring(t, true, c.size, c.bytes, c.every, c.ttl)
 		if idle > c.idle || longest+5000 > max(minute, c.ttl/20) {
-			t.Errorf("%s, idle: %d merges, at most %d; longest wait %d s", c.what, idle, c.idle, longest/1000)
+			t.Errorf("%s, idle: %d compactions, at most %d; longest wait %d s", c.what, idle, c.idle, longest/1000)
 		}
 		busy, longest := expiring(t, false, c.size, c.bytes, c.every, c.ttl)
 		if busy > c.busy || longest > c.longest {
-			t.Errorf("%s, busy: %d merges, at most %d; longest wait %d s, at most %d", c.what, busy, c.busy, longest/1000, c.longest/1000)
+			t.Errorf("%s, busy: %d compactions, at most %d; longest wait %d s, at most %d", c.what, busy, c.busy, longest/1000, c.longest/1000)
 		}
 	}
 }
 
-// Runs that have something due are merged with what lies between, and down to
+// Runs that have something due are compacted with what lies between, and down to
 // the base if that weighs little more.
 func TestExpiredRuns(t *testing.T) {
 	const mb = 1 << 20
@@ -99,7 +100,7 @@ func TestExpiredRuns(t *testing.T) {
 	} {
 		s := newStore(t)
 		for i, size := range c.sizes {
-			m := manifest.RunMeta{ValueBytes: size * mb, Entries: 1000}
+			m := meta.Run{ValueBytes: size * mb, Entries: 1000}
 			for _, d := range c.due {
 				if d == i {
 					m.Expiry = gone
@@ -111,17 +112,17 @@ func TestExpiredRuns(t *testing.T) {
 			}
 			s.add(nil, tier, uint64(len(c.sizes)-i), m)
 		}
-		m := expired(s.layout.Runs(), State{Now: 1000 + expiryGrace})
+		m := expired(s.layout.Runs(), State{Now: 1000 + expiryGraceMillis})
 		switch {
 		case c.count == 0 && m == nil:
 		case m == nil || len(m.Runs) != c.count || m.Runs[0] != s.layout.Runs()[c.first].ID ||
 			(m.Into == manifest.Base) != (c.first+c.count == len(c.sizes)):
 			t.Errorf("%s: %+v", c.what, m)
 		}
-		if p := Decide(s.layout, State{Now: 1000 + expiryGrace, DiskSpace: mb}, Options{}); p.Compaction != nil && p.Compaction.Reason == m.Reason {
-			t.Errorf("%s: merged without room: %+v", c.what, p.Compaction)
+		if p := Decide(s.layout, State{Now: 1000 + expiryGraceMillis, DiskSpace: mb}, Options{}); p.Compaction != nil && p.Compaction.Reason == m.Reason {
+			t.Errorf("%s: compacted without disk space: %+v", c.what, p.Compaction)
 		}
-		if m := expired(s.layout.Runs(), State{Now: 999 + expiryGrace}); m != nil {
+		if m := expired(s.layout.Runs(), State{Now: 999 + expiryGraceMillis}); m != nil {
 			t.Errorf("%s, too early: %+v", c.what, m)
 		}
 	}
@@ -131,12 +132,12 @@ func TestExpiredRuns(t *testing.T) {
 // and what never expires, or at the end of all times, is never due.
 func TestExpiryAtTheEnds(t *testing.T) {
 	for _, c := range []struct {
-		meta manifest.RunMeta
+		meta meta.Run
 		want uint64
 	}{
-		{manifest.RunMeta{}, 0},
-		{manifest.RunMeta{MinExpiry: 5000}, 5000 + expiryGrace},
-		{manifest.RunMeta{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
+		{meta.Run{}, 0},
+		{meta.Run{MinExpiry: 5000}, 5000 + expiryGraceMillis},
+		{meta.Run{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
 	} {
 		s := newStore(t)
 		s.add(nil, manifest.Base, 1, c.meta)

@@ -10,15 +10,16 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/testkit/script"
 )
 
-// store is a layout that tests change as flushes and merges would.
+// store is a layout that tests change as flushes and compactions would.
 type store struct {
 	t       testing.TB
 	layout  *manifest.Layout
 	next    entry.FileNum
-	written uint64 // by flushes and merges
+	written uint64 // by flushes and compactions
 	flushed uint64
 }
 
@@ -33,26 +34,26 @@ func (s *store) apply(e *manifest.Edit) {
 	s.layout = l
 }
 
-func (s *store) add(drop []manifest.RunID, tier manifest.Tier, order uint64, m manifest.RunMeta) {
+func (s *store) add(drop []manifest.RunID, tier manifest.Tier, order uint64, m meta.Run) {
 	s.t.Helper()
 	s.next++
 	size := m.ValueBytes // tests keep the file size here until the file has a number
 	m.ValueBytes = 0
-	m.Files = []manifest.File{{Num: s.next, Size: size}}
-	s.apply(&manifest.Edit{DropRuns: drop, AddRuns: []manifest.Run{{ID: manifest.RunID(s.next), Tier: tier, Order: order, RunMeta: m}}})
+	m.Files = []meta.File{{Num: s.next, Size: size}}
+	s.apply(&manifest.Edit{DropRuns: drop, AddRuns: []manifest.Run{{ID: manifest.RunID(s.next), Tier: tier, Order: order, Run: m}}})
 	s.written += size
 }
 
-func (s *store) flush(m manifest.RunMeta) {
+func (s *store) flush(m meta.Run) {
 	s.t.Helper()
 	s.flushed += m.ValueBytes
 	s.add(nil, manifest.Upper, s.layout.NextOrder(), m)
 }
 
-// do carries out a merge of runs without common keys.
+// do carries out a compaction of runs without common keys.
 func (s *store) do(m *Compaction) {
 	s.t.Helper()
-	var sum manifest.RunMeta
+	var sum meta.Run
 	order, last := uint64(0), -1
 	for _, id := range m.Runs {
 		for i, r := range s.layout.Runs() {
@@ -70,21 +71,21 @@ func (s *store) do(m *Compaction) {
 		}
 	}
 	if m.Into == manifest.Base && last != len(s.layout.Runs())-1 {
-		s.t.Fatalf("merge into the base without the oldest run: %d", m.Runs)
+		s.t.Fatalf("compaction into the base without the oldest run: %d", m.Runs)
 	}
 	s.add(m.Runs, m.Into, order, sum)
 }
 
-// settle does what Decide wants until it wants nothing more.
-func (s *store) settle(st State, o Options) (merges int) {
+// rest does what Decide wants until it wants nothing more.
+func (s *store) rest(st State, o Options) (compactions int) {
 	s.t.Helper()
 	for {
 		p := Decide(s.layout, st, o)
 		if p.Compaction == nil {
-			return merges
+			return compactions
 		}
-		merges++
-		if merges > 20 {
+		compactions++
+		if compactions > 20 {
 			s.t.Fatalf("the policy does not come to rest:\n%s", s.layout)
 		}
 		s.do(p.Compaction)
@@ -105,9 +106,9 @@ func (p Plan) text(l *manifest.Layout) string {
 		b.WriteString("flush\n")
 	}
 	if p.Compaction != nil {
-		fmt.Fprintf(&b, "merge %d into %v: %s", p.Compaction.Runs, p.Compaction.Into, p.Compaction.Reason)
+		fmt.Fprintf(&b, "compact %d into %v: %s", p.Compaction.Runs, p.Compaction.Into, p.Compaction.Reason)
 		if len(p.Compaction.Cluster) > 0 {
-			fmt.Fprintf(&b, ", sort the values of %d for %d MB", p.Compaction.Cluster, p.Compaction.Price>>20)
+			fmt.Fprintf(&b, ", cluster the values of %d for %d MB", p.Compaction.Cluster, p.Compaction.Price>>20)
 		}
 		b.WriteByte('\n')
 	}
@@ -167,7 +168,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		st.Hidden[manifest.RunID(id)] = mb << 20
 	}
 	o.NoClustering = c.Has("noclustering")
-	st.JumpedBytes = uint64(c.Int(t, "scattered", 0)) << 20
+	st.JumpedBytes = uint64(c.Int(t, "jumped", 0)) << 20
 	if n := c.Int(t, "damaged", 0); n != 0 {
 		st.Damaged = []entry.FileNum{entry.FileNum(n)}
 	}
@@ -193,7 +194,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 			if _, err := fmt.Sscanf(line, "%s %d entries=%d deletes=%d separated=%d", &tier, &mb, &entries, &deletes, &separated); err != nil && tier == "" {
 				t.Fatalf("%s: %q: %v", c.Pos, line, err)
 			}
-			m := manifest.RunMeta{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
+			m := meta.Run{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
 			tiers := map[string]manifest.Tier{"upper": manifest.Upper, "base": manifest.Base}
 			s.next = entry.FileNum(i)
 			s.add(nil, tiers[tier], uint64(len(lines)-i), m)
@@ -205,27 +206,27 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 	case "files":
 		s.files(t, c)
 		return ""
-	case "space":
+	case "measure":
 		m := Measure(s.layout, st, o)
-		return fmt.Sprintf("%d MB live, %d MB excess, budget %d MB, reducible %v\nhurry %.2f, brake %.2f\n",
+		return fmt.Sprintf("%d MB live, %d MB excess, budget %d MB, reducible %v\ncollection pace %.2f, throttle %.2f\n",
 			m.Live>>20, m.Excess>>20, m.Budget>>20, m.Reducible, CollectionPace(m.Fill(0)), Throttle(m.Fill(0)))
-	case "scatter":
+	case "unclustered":
 		u := FindUnclustered(s.layout, st, o)
-		return fmt.Sprintf("unsorted %d, the next for %d MB, all for %d MB\n", u.Segments, u.Price>>20, u.Whole>>20)
+		return fmt.Sprintf("unclustered %d, the next for %d MB, all for %d MB\n", u.Segments, u.Price>>20, u.Whole>>20)
 	case "decide":
 		return Decide(s.layout, st, o).text(s.layout)
 	case "load":
 		*s = *newStore(t)
 		most := 0
 		for range c.Int(t, "flushes", 0) {
-			s.flush(manifest.RunMeta{ValueBytes: uint64(c.Int(t, "mb", 45)) << 20, Entries: 1e6, SeparatedBytes: uint64(c.Int(t, "separated", 0)) << 20})
-			s.settle(State{}, o)
+			s.flush(meta.Run{ValueBytes: uint64(c.Int(t, "mb", 45)) << 20, Entries: 1e6, SeparatedBytes: uint64(c.Int(t, "separated", 0)) << 20})
+			s.rest(State{}, o)
 			most = max(most, len(s.layout.Runs()))
 		}
 		busy := s.sizes()
 		before := float64(s.written)/float64(s.flushed) - 1
-		s.settle(State{Idle: true}, o)
-		return fmt.Sprintf("loaded: %s (at most %d runs), merged %.2f times\nidle: %s, merged %.2f times\n",
+		s.rest(State{Idle: true}, o)
+		return fmt.Sprintf("loaded: %s (at most %d runs), compacted %.2f times\nidle: %s, compacted %.2f times\n",
 			busy, most, before, s.sizes(), float64(s.written)/float64(s.flushed)-1)
 	case "keep":
 		return fmt.Sprintln(KeepSegment(uint64(c.Int(t, "live", 0)), uint64(c.Int(t, "total", 0))))
@@ -238,7 +239,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 func (s *store) files(t *testing.T, c *script.Case) {
 	*s = *newStore(t)
 	run := manifest.Run{ID: 1, Tier: manifest.Base, Order: 1}
-	run.Files = []manifest.File{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
+	run.Files = []meta.File{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
 	e := &manifest.Edit{}
 	for line := range strings.Lines(c.Input) {
 		var kind string
@@ -266,7 +267,7 @@ func (s *store) files(t *testing.T, c *script.Case) {
 			e.States = append(e.States, manifest.SegmentState{Num: num, Status: manifest.Relocated, Map: 100 + num, Target: target})
 		}
 		if n := records - died; !strings.Contains(line, "target") && n > 0 {
-			run.Refs = append(run.Refs, manifest.Ref{Segment: num, Records: n, Bytes: n * each})
+			run.Refs = append(run.Refs, meta.Ref{Segment: num, Records: n, Bytes: n * each})
 		}
 	}
 	e.AddRuns = []manifest.Run{run}
@@ -282,9 +283,9 @@ func TestRandomHistories(t *testing.T) {
 		o := Options{UpperRuns: 2 + rng.IntN(8), BaseShare: 20 + rng.IntN(200)}
 		for step := range 60 {
 			entries := 1 + rng.Uint64N(1e6)
-			s.flush(manifest.RunMeta{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
+			s.flush(meta.Run{ValueBytes: entries * (30 + rng.Uint64N(100)), Entries: entries,
 				Deletes: rng.Uint64N(entries + 1), SeparatedBytes: entries * rng.Uint64N(2000)})
-			s.settle(State{Idle: rng.IntN(8) == 0}, o)
+			s.rest(State{Idle: rng.IntN(8) == 0}, o)
 			if n := len(s.layout.Runs()); n > o.UpperRuns {
 				t.Fatalf("seed %d, step %d: %d runs, at most %d upper ones are wanted:\n%s", seed, step, n, o.UpperRuns, s.layout)
 			}
@@ -296,11 +297,11 @@ func TestRandomHistories(t *testing.T) {
 // and again: the base is not rewritten each time.
 func TestIdleWritesLittle(t *testing.T) {
 	s := newStore(t)
-	s.add(nil, manifest.Base, 1, manifest.RunMeta{ValueBytes: 10 << 30, Entries: 1e8})
+	s.add(nil, manifest.Base, 1, meta.Run{ValueBytes: 10 << 30, Entries: 1e8})
 	before := s.written
 	for range 200 {
-		s.flush(manifest.RunMeta{ValueBytes: 1 << 20, Entries: 1e4})
-		s.settle(State{Idle: true}, Options{})
+		s.flush(meta.Run{ValueBytes: 1 << 20, Entries: 1e4})
+		s.rest(State{Idle: true}, Options{})
 	}
 	if ratio := float64(s.written-before) / float64(s.flushed); ratio > 8 {
 		t.Errorf("each byte was written %.1f times:\n%s", ratio, s.layout)

@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -62,7 +63,7 @@ var goldens = []struct {
 	{"golden_filters", goldenEntries()[:3], nil, 1},
 }
 
-func goldenFile(t testing.TB, which int) ([]byte, Meta) {
+func goldenFile(t testing.TB, which int) ([]byte, meta.Run) {
 	dir := t.TempDir()
 	cfg := writerConfig(dir)
 	cfg.FilterKeys = goldens[which].filterKeys
@@ -106,7 +107,7 @@ func checkGolden(t *testing.T, which int) {
 
 // tryAll opens a damaged run and asks it everything; every answer must be right
 // or an error. It reports whether there was an error.
-func tryAll(t *testing.T, dir string, m Meta, which int, noMap bool) (failed bool) {
+func tryAll(t *testing.T, dir string, m meta.Run, which int, noMap bool) (failed bool) {
 	t.Helper()
 	r, err := Open(openConfig(dir, noMap), m)
 	if err != nil {
@@ -258,7 +259,7 @@ func truncate(t *testing.T, which int) {
 // FuzzRun damages a run file and then makes its checksums right again, so that
 // the damage reaches the decoders: nothing may panic or allocate without bound.
 func FuzzRun(f *testing.F) {
-	files, metas := make([][]byte, len(goldens)), make([]Meta, len(goldens))
+	files, metas := make([][]byte, len(goldens)), make([]meta.Run, len(goldens))
 	for i := range goldens {
 		files[i], metas[i] = goldenFile(f, i)
 		size := len(files[i])
@@ -283,7 +284,7 @@ func FuzzRun(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "000007.run"), bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m.Files = []File{{Num: 7, Size: uint64(len(bad))}}
+		m.Files = []meta.File{{Num: 7, Size: uint64(len(bad))}}
 		for _, noMap := range []bool{false, true} {
 			askAll(t, dir, m, noMap)
 		}
@@ -294,7 +295,7 @@ func FuzzRun(f *testing.F) {
 }
 
 // askAll asks a run everything and ignores the answers.
-func askAll(t *testing.T, dir string, m Meta, noMap bool) {
+func askAll(t *testing.T, dir string, m meta.Run, noMap bool) {
 	r, err := Open(openConfig(dir, noMap), m)
 	if err != nil {
 		checkKind(t, err)

@@ -9,11 +9,12 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/vfs"
 )
 
 func TestVerifyFindsNothingInASoundRun(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		r.Verify(func(c *errs.Corruption) { t.Error(c) })
 	})
 }
@@ -38,7 +39,7 @@ func randomRange(rng *rand.Rand, all []entry.Entry) (lo, hi []byte) {
 }
 
 func TestChangedSinceIsExact(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(5, 5))
 		for range 100 {
 			lo, hi := randomRange(rng, all)
@@ -58,7 +59,7 @@ func TestChangedSinceIsExact(t *testing.T) {
 }
 
 func TestSizeIsNearTheTruth(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		if n, size, sep := r.Size(nil, nil); n != m.Entries || size != m.KeyBytes+m.ValueBytes || sep != m.SeparatedBytes {
 			t.Errorf("whole run: %d %d %d", n, size, sep)
 		}
@@ -82,7 +83,7 @@ func TestSizeIsNearTheTruth(t *testing.T) {
 }
 
 func TestSplitCutsInOrder(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		for _, n := range []int{0, 1, 2, 3, 1000} {
 			cuts := r.Split(n)
 			if len(cuts) > max(n-1, 0) {

@@ -1,3 +1,6 @@
+// Package run is a sorted run: entries in key order in one or more files, read
+// by key through a hash index in each chunk, or in order. docs/format.md, "Run",
+// has the format.
 package run
 
 import (
@@ -15,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/filter"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
@@ -43,7 +47,7 @@ type Reader struct {
 	tombstones *tombstone.Set // nil: the run has none
 	newest     entry.Version  // of an entry
 
-	meta  Meta
+	meta  meta.Run
 	files []*file
 	dir   []record
 	cache *Cache
@@ -61,16 +65,16 @@ type file struct {
 }
 
 // Open opens the files of a run and reads their directories and the filter.
-func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
-	r := &Reader{meta: meta, cache: cfg.Cache, seed: cfg.Seed}
+func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
+	r := &Reader{meta: m, cache: cfg.Cache, seed: cfg.Seed}
 	if cfg.Files == nil {
 		cfg.Files = pageio.NewFiles(cfg.FS, 0)
 	}
-	if len(meta.Files) == 0 {
+	if len(m.Files) == 0 {
 		return nil, fmt.Errorf("open run: %w: no files", errs.ErrInvalid)
 	}
-	for i := range meta.Files {
-		if err := r.openFile(&cfg, &meta.Files[i], meta.Stamp); err != nil {
+	for i := range m.Files {
+		if err := r.openFile(&cfg, &m.Files[i], m.Stamp); err != nil {
 			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 		}
 	}
@@ -93,7 +97,7 @@ func Open(cfg OpenConfig, meta Meta) (*Reader, error) {
 	return r, nil
 }
 
-func (r *Reader) openFile(cfg *OpenConfig, m *File, stamp entry.Version) error {
+func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) error {
 	name := filename.Of(filename.Run, m.Num)
 	if m.Size < footerSize || m.Size > math.MaxInt64 {
 		return errs.NewCorruption(name, -1, "the manifest has it as %d bytes long", m.Size)
@@ -173,20 +177,20 @@ func readDirectory(f *pageio.File, name string, id checksum.Identity, size int64
 	return d, ft, nil
 }
 
-// check compares what the directories say with the Meta.
+// check compares what the directories say with what the manifest says.
 func (r *Reader) check() error {
 	var s chunk.Stats
 	for i := range r.dir {
 		s.Merge(&r.dir[i].Stats)
 	}
-	var m Meta
-	m.setStats(&s)
+	var m meta.Run
+	setStats(&m, &s)
 	r.newest = s.MaxVersion
 	if n := len(r.dir); n > 0 {
 		m.First, m.Last = r.dir[0].first, r.dir[n-1].last
 	}
 	for _, f := range r.files {
-		m.addTombstones(f.dir.tombstones)
+		m.AddTombstones(f.dir.tombstones)
 	}
 	w := &r.meta
 	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.Tombstones != w.Tombstones ||
@@ -224,7 +228,7 @@ func (r *Reader) makeChunks() {
 }
 
 // Meta is what Open was given.
-func (r *Reader) Meta() *Meta { return &r.meta }
+func (r *Reader) Meta() *meta.Run { return &r.meta }
 
 // Tombstones are the run's range tombstones; nil if there are none. Get and the
 // iterators know nothing of them: whoever asks these asks Tombstones too.

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
@@ -33,7 +34,7 @@ func openConfig(dir string, noMap bool) OpenConfig {
 	return OpenConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Seed: testSeed, NoMap: noMap}
 }
 
-func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, tombstones ...tombstone.Tombstone) Meta {
+func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, tombstones ...tombstone.Tombstone) meta.Run {
 	t.Helper()
 	w := NewWriter(cfg)
 	for _, ts := range tombstones {
@@ -53,7 +54,7 @@ func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, tombstones 
 	return m
 }
 
-func openRun(t testing.TB, cfg OpenConfig, m Meta) *Reader {
+func openRun(t testing.TB, cfg OpenConfig, m meta.Run) *Reader {
 	t.Helper()
 	r, err := Open(cfg, m)
 	if err != nil {
@@ -166,7 +167,7 @@ func brief(e *entry.Entry) string {
 }
 
 // each calls fn for every shape, mapped and unmapped.
-func each(t *testing.T, fn func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader)) {
+func each(t *testing.T, fn func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader)) {
 	const seed = 42
 	for i := range shapes {
 		s := &shapes[i]
@@ -188,9 +189,9 @@ func each(t *testing.T, fn func(t *testing.T, s *shape, all []entry.Entry, m Met
 }
 
 func TestMetaCountsContents(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
-		var want Meta
-		refs := map[entry.FileNum]Ref{}
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
+		var want meta.Run
+		refs := map[entry.FileNum]meta.Ref{}
 		want.MinVersion = entry.MaxVersion
 		for i := range all {
 			e := &all[i]
@@ -207,14 +208,14 @@ func TestMetaCountsContents(t *testing.T) {
 			if e.Separated {
 				want.SeparatedBytes += e.Handle.Length
 				r := refs[e.Handle.Segment]
-				refs[e.Handle.Segment] = Ref{e.Handle.Segment, r.Records + 1, r.Bytes + e.Handle.Length}
+				refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: r.Records + 1, Bytes: r.Bytes + e.Handle.Length}
 			}
 		}
 		want.First, want.Last = all[0].Key, all[len(all)-1].Key
 		for _, r := range refs {
 			want.Refs = append(want.Refs, r)
 		}
-		slices.SortFunc(want.Refs, func(a, b Ref) int { return cmp.Compare(a.Segment, b.Segment) })
+		slices.SortFunc(want.Refs, func(a, b meta.Ref) int { return cmp.Compare(a.Segment, b.Segment) })
 		want.Files = m.Files
 		if got, want := fmt.Sprintf("%x", m), fmt.Sprintf("%x", want); got != want {
 			t.Errorf("meta\n%.2000s\nwant\n%.2000s", got, want)
@@ -234,7 +235,7 @@ func TestMetaCountsContents(t *testing.T) {
 func all0(n int) uint64 { return uint64(n)*2 + 8192 }
 
 func TestGetFindsNewestVersionNotAfter(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(7, 7))
 		step := max(1, len(all)/3000)
 		for i := 0; i < len(all); i += 1 + rng.IntN(2*step) {
@@ -286,7 +287,7 @@ func modelGet(all []entry.Entry, key []byte, at entry.Version) *entry.Entry {
 }
 
 func TestIteratorWalksBothWays(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		it := r.Iterator()
 		defer it.Close()
 		n := 0
@@ -315,7 +316,7 @@ func TestIteratorWalksBothWays(t *testing.T) {
 }
 
 func TestIteratorMovesAsTheModel(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(11, 3))
 		it := r.Iterator()
 		rounds := 3000
@@ -367,7 +368,7 @@ func TestIteratorMovesAsTheModel(t *testing.T) {
 // A skip ends anywhere up to where it must stop, and where every chunk is older
 // reads none of those between.
 func TestSkipsStopWhereTheyMust(t *testing.T) {
-	each(t, func(t *testing.T, s *shape, all []entry.Entry, m Meta, r *Reader) {
+	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(5, 3))
 		it := r.Iterator()
 		rounds := 300

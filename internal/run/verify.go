@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // Verify reads the whole run, whatever was verified before, and calls report for
@@ -17,7 +18,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 	for i := range r.files {
 		r.verifyFile(i, report)
 	}
-	refs := map[entry.FileNum]Ref{}
+	refs := map[entry.FileNum]meta.Ref{}
 	last := entry.Entry{}
 	for i := range r.chunks {
 		c, err := r.load(i)
@@ -36,7 +37,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 			first = false
 			if e.Separated {
 				f := refs[e.Handle.Segment]
-				refs[e.Handle.Segment] = Ref{e.Handle.Segment, f.Records + 1, f.Bytes + e.Handle.Length}
+				refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}
 			}
 			last = entry.Entry{Key: append(last.Key[:0], e.Key...), Version: e.Version}
 			if !newest {
@@ -55,11 +56,11 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 			fail("statistics are not those in the directory")
 		}
 	}
-	have := make([]Ref, 0, len(refs))
+	have := make([]meta.Ref, 0, len(refs))
 	for _, f := range refs {
 		have = append(have, f)
 	}
-	sortRefs(have)
+	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
 		report(errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says"))
 	}

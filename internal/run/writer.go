@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
@@ -29,7 +30,7 @@ type WriterConfig struct {
 	NextNum   func() entry.FileNum // the number of each file
 	FileBytes int64                // bound of a file's chunks and directory, but for one filter; 0 = DefaultFileBytes
 	NoFilter  bool                 // for runs that every get asks anyway
-	Expiries  *entry.Expiries      // gathers Meta.Expiry; nil = it isn't wanted
+	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil = it isn't wanted
 	Unsynced  bool                 // for runs that no crash has to survive: Finish syncs nothing
 
 	FilterKeys int // for how many keys a filter is made, about; 0 = DefaultFilterKeys
@@ -43,10 +44,10 @@ type Writer struct {
 	hashes   []uint64 // of the keys in chunks from filtered on
 	chunks   int      // written to all files
 	filtered int      // of them, those that have a filter
-	refs     map[entry.FileNum]*Ref
-	ref      *Ref // the last one used
+	refs     map[entry.FileNum]*meta.Ref
+	ref      *meta.Ref // the last one used
 	stats    chunk.Stats
-	meta     Meta
+	meta     meta.Run
 	ranges   []tombstone.Tombstone
 	err      error
 	done     bool
@@ -70,7 +71,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.FilterKeys <= 0 {
 		cfg.FilterKeys = DefaultFilterKeys
 	}
-	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*Ref{}}
+	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*meta.Ref{}}
 }
 
 // Add writes the next entry; entries come in the order of entry.Compare, no two
@@ -128,7 +129,7 @@ func (w *Writer) count(h *entry.Handle) {
 	r := w.ref
 	if r == nil || r.Segment != h.Segment {
 		if r = w.refs[h.Segment]; r == nil {
-			r = &Ref{Segment: h.Segment}
+			r = &meta.Ref{Segment: h.Segment}
 			w.refs[h.Segment] = r
 		}
 		w.ref = r
@@ -209,51 +210,51 @@ func (w *Writer) finishFile() error {
 	if err := errors.Join(flushed, f.Close()); err != nil {
 		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.num), err))
 	}
-	w.meta.Files = append(w.meta.Files, File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum})
+	w.meta.Files = append(w.meta.Files, meta.File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum})
 	w.offset = 0
 	return nil
 }
 
 // Finish completes the run and makes its files and their names durable. Without
 // entries and tombstones there are no files.
-func (w *Writer) Finish() (Meta, error) {
+func (w *Writer) Finish() (meta.Run, error) {
 	if w.err != nil || w.done {
-		return Meta{}, w.failed()
+		return meta.Run{}, w.failed()
 	}
 	if w.b.Len() > 0 {
 		if err := w.flush(); err != nil {
-			return Meta{}, err
+			return meta.Run{}, err
 		}
 	}
 	w.done = true
 	if w.file == nil && len(w.ranges) == 0 {
-		return Meta{}, nil
+		return meta.Run{}, nil
 	}
 	if w.file == nil {
 		if err := w.create(); err != nil {
-			return Meta{}, w.fail(err)
+			return meta.Run{}, w.fail(err)
 		}
 	}
 	slices.SortFunc(w.ranges, tombstone.Compare)
 	w.ranges = slices.CompactFunc(w.ranges, func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 })
 	w.dir.tombstones = w.ranges
 	if err := w.writeFilter(); err != nil {
-		return Meta{}, err
+		return meta.Run{}, err
 	}
 	if err := w.finishFile(); err != nil {
-		return Meta{}, err
+		return meta.Run{}, err
 	}
 	if !w.cfg.Unsynced {
 		if err := w.cfg.FS.SyncDir(w.cfg.Dir); err != nil {
-			return Meta{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
+			return meta.Run{}, w.fail(fmt.Errorf("sync directory of runs: %w", err))
 		}
 	}
-	w.meta.setStats(&w.stats)
-	w.meta.addTombstones(w.ranges)
+	setStats(&w.meta, &w.stats)
+	w.meta.AddTombstones(w.ranges)
 	for _, r := range w.refs {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
-	sortRefs(w.meta.Refs)
+	meta.SortRefs(w.meta.Refs)
 	if w.cfg.Expiries != nil {
 		w.meta.Expiry = w.cfg.Expiries.List()
 	}
@@ -300,4 +301,10 @@ func (w *Writer) fail(err error) error {
 func (w *Writer) release() {
 	w.b.Release()
 	w.hashes, w.created, w.refs, w.ref, w.ranges = nil, nil, nil, nil, nil
+}
+
+func setStats(m *meta.Run, s *chunk.Stats) {
+	m.Entries, m.Deletes = s.Entries, s.Deletes
+	m.KeyBytes, m.ValueBytes, m.SeparatedBytes = s.KeyBytes, s.ValueBytes, s.SeparatedBytes
+	m.MinVersion, m.MaxVersion, m.MinExpiry = s.MinVersion, s.MaxVersion, s.MinExpiry
 }

@@ -108,8 +108,9 @@ func discard(c Config, path string, f vfs.File, err error) error {
 type Frame struct {
 	Kind         frame.Kind
 	Transactions uint16
-	Unsynced     uint64   // frames before this one not yet known durable
-	Payload      [][]byte // each slice holds whole records; they are placed, and must not be changed during Append
+	Unsynced     uint64        // frames before this one not yet known durable
+	First        entry.Version // of the records in Payload[0]; those in Payload[i] get First+i; 0 = they have versions
+	Payload      [][]byte      // each slice holds whole records; they are placed, and must not be changed during Append
 }
 
 // Append writes one frame at the end with one write, and returns the offset of
@@ -149,10 +150,14 @@ func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, er
 	var totals frame.Totals
 	var crc uint32
 	size := int64(frame.HeaderSize)
-	for _, p := range f.Payload {
+	for i, p := range f.Payload {
 		var err error
+		v := f.First
+		if v != 0 {
+			v += entry.Version(i)
+		}
 		if f.Kind.HasRecords() {
-			crc, err = frame.Place(crc, p, w.id, offset+size-frame.HeaderSize, &totals)
+			crc, err = frame.Place(crc, p, v, w.id, offset+size-frame.HeaderSize, &totals)
 		} else {
 			crc = checksum.Extend(crc, p)
 		}

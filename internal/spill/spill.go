@@ -24,6 +24,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
@@ -149,11 +150,11 @@ func (s *Spill) newRun(unsynced bool) *run.Writer {
 }
 
 // open opens a finished run in the place of the newest n parts.
-func (s *Spill) open(meta run.Meta, n, level int, last entry.Version) error {
-	s.runs += int64(meta.FileBytes())
-	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, meta)
+func (s *Spill) open(m meta.Run, n, level int, last entry.Version) error {
+	s.runs += int64(m.FileBytes())
+	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, m)
 	if err != nil {
-		s.removeRun(&meta)
+		s.removeRun(&m)
 		return err
 	}
 	s.retire(n)

@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
@@ -235,11 +236,11 @@ func checkOutput(t *testing.T, s *Spill, model map[string]written) {
 }
 
 // checkStamp opens what was finished as the store will: with a version.
-func checkStamp(t *testing.T, s *Spill, meta run.Meta) {
+func checkStamp(t *testing.T, s *Spill, m meta.Run) {
 	t.Helper()
 	const stamp = 1<<40 + 5
-	meta.Stamp, meta.MinVersion, meta.MaxVersion = stamp, stamp, stamp
-	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: testSeed}, meta)
+	m.Stamp, m.MinVersion, m.MaxVersion = stamp, stamp, stamp
+	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: testSeed}, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +252,7 @@ func checkStamp(t *testing.T, s *Spill, meta run.Meta) {
 	for _, c := range []struct {
 		since entry.Version
 		want  bool
-	}{{stamp - 1, meta.Entries > 0}, {stamp, false}} {
+	}{{stamp - 1, m.Entries > 0}, {stamp, false}} {
 		if changed, err := r.ChangedSince(nil, nil, c.since); changed != c.want || err != nil {
 			t.Errorf("changed since %d: %v, %v", c.since, changed, err)
 		}
@@ -288,8 +289,8 @@ func checkStamp(t *testing.T, s *Spill, meta run.Meta) {
 		}
 		f.Close()
 	}
-	meta.MinVersion, meta.MaxVersion = stamp+1, stamp+1
-	if _, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: testSeed}, meta); !errors.Is(err, errs.ErrCorrupt) {
+	m.MinVersion, m.MaxVersion = stamp+1, stamp+1
+	if _, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: testSeed}, m); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("opened with another version than its stamp: %v", err)
 	}
 }

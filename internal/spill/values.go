@@ -6,7 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 )
 
@@ -119,7 +119,7 @@ func (s *Spill) discardValues(remove bool) {
 	}
 }
 
-func (s *Spill) removeRun(m *run.Meta) {
+func (s *Spill) removeRun(m *meta.Run) {
 	for _, f := range m.Files {
 		s.remove(s.cfg.Dir, filename.Run, f.Num)
 	}

@@ -4,8 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
+	"runtime"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 )
@@ -111,4 +116,80 @@ func wantEqual[T comparable](t testing.TB, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
+}
+
+// clock is a time that a test sets while a store works.
+type clock struct{ ms atomic.Int64 }
+
+func newClock(ms int64) *clock {
+	c := new(clock)
+	c.ms.Store(ms)
+	return c
+}
+
+func (c *clock) now() time.Time      { return time.UnixMilli(c.ms.Load()) }
+func (c *clock) add(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+// incompressible is n bytes of noise, different for each i.
+func incompressible(i, n int) []byte {
+	rng := rand.New(rand.NewPCG(uint64(i), 7))
+	v := make([]byte, n)
+	for j := range v {
+		v[j] = byte(rng.Uint32())
+	}
+	return v
+}
+
+// What runs in goroutines of the store: readers of values, and background work.
+const (
+	stackOfReader = "bringNear"
+	stackOfWork   = "jobs.(*Pool).work"
+)
+
+// noGoroutines checks that none is left that runs one of the functions. The
+// runtime's own goroutines, of which there may be one or another, don't count.
+func noGoroutines(t *testing.T, functions ...string) {
+	t.Helper()
+	runs := func(stacks string) bool {
+		return slices.ContainsFunc(functions, func(f string) bool { return strings.Contains(stacks, f) })
+	}
+	var stacks string
+	for range 10000 {
+		buf := make([]byte, 1<<20)
+		stacks = string(buf[:runtime.Stack(buf, true)])
+		if !runs(stacks) {
+			return
+		}
+		runtime.Gosched() // they have done their work and are about to end
+	}
+	t.Errorf("goroutines are left:\n%s", stacks)
+}
+
+func keyspace(t testing.TB, db *brock.DB, name string, o ...brock.KeyspaceOptions) *brock.Keyspace {
+	t.Helper()
+	ks, err := db.Keyspace(name, o...)
+	must(t, err)
+	return ks
+}
+
+func names(db *brock.DB) string {
+	var list []string
+	for ks := range db.Keyspaces() {
+		list = append(list, ks.Name())
+	}
+	return strings.Join(list, " ")
+}
+
+// contents shows the default keyspace and all others as one transaction sees them.
+func contents(t testing.TB, db *brock.DB) string {
+	t.Helper()
+	var out []string
+	must(t, db.View(func(txn *brock.Txn) error {
+		out = append(out, show(txn.All()))
+		for ks := range db.Keyspaces() {
+			out = append(out, ks.Name()+": "+show(txn.In(ks).All()))
+		}
+		return nil
+	}))
+	return strings.Join(out, "; ")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -30,7 +31,7 @@ func uncovered(inputs []*view.Run, rules *compact.Rules, layout *manifest.Layout
 			}
 		}
 		for _, r := range inputs {
-			if covered[r.ID] && slices.ContainsFunc(layout.Run(r.ID).Refs, func(ref manifest.Ref) bool {
+			if covered[r.ID] && slices.ContainsFunc(layout.Run(r.ID).Refs, func(ref meta.Ref) bool {
 				// A target has what was moved from several segments.
 				return shared[ref.Segment] || layout.Segment(ref.Segment).State().Status == manifest.Relocated
 			}) {

@@ -93,7 +93,7 @@ func (t *Tree) newRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
 
 // openRun opens a run that a layout names.
 func (t *Tree) openRun(m *manifest.Run) (*view.Run, error) {
-	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap, Cache: t.chunks, Files: t.files}, writtenMeta(m.RunMeta))
+	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap, Cache: t.chunks, Files: t.files}, m.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -129,38 +129,4 @@ func (t *Tree) noteRelease(err error) {
 	if err != nil {
 		t.stats.releaseFailures.Add(1)
 	}
-}
-
-// recordedMeta is what the manifest records of a run, writtenMeta what a run is
-// opened with: the formats are owned by different packages.
-func recordedMeta(m run.Meta) manifest.RunMeta {
-	r := manifest.RunMeta{
-		First: m.First, Last: m.Last,
-		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
-		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
-	}
-	for _, f := range m.Files {
-		r.Files = append(r.Files, manifest.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
-	}
-	for _, ref := range m.Refs {
-		r.Refs = append(r.Refs, manifest.Ref{Segment: ref.Segment, Records: ref.Records, Bytes: ref.Bytes})
-	}
-	return r
-}
-
-func writtenMeta(m manifest.RunMeta) run.Meta {
-	r := run.Meta{
-		First: m.First, Last: m.Last,
-		Entries: m.Entries, Deletes: m.Deletes, Tombstones: m.Tombstones,
-		KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, SeparatedBytes: m.SeparatedBytes,
-		MinVersion: m.MinVersion, MaxVersion: m.MaxVersion, MinExpiry: m.MinExpiry, Expiry: m.Expiry, Stamp: m.Stamp,
-	}
-	for _, f := range m.Files {
-		r.Files = append(r.Files, run.File{Num: f.Num, Size: f.Size, Checksum: f.Checksum})
-	}
-	for _, ref := range m.Refs {
-		r.Refs = append(r.Refs, run.Ref{Segment: ref.Segment, Records: ref.Records, Bytes: ref.Bytes})
-	}
-	return r
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
-	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
@@ -147,11 +147,11 @@ func (t *Tree) census(sealed *view.Table, rules compact.Rules) census {
 }
 
 // newRuns makes a run of what a writer finished, none if it is empty.
-func (t *Tree) newRuns(m run.Meta, tier manifest.Tier) []manifest.Run {
+func (t *Tree) newRuns(m meta.Run, tier manifest.Tier) []manifest.Run {
 	if len(m.Files) == 0 {
 		return nil
 	}
-	return []manifest.Run{{ID: manifest.RunID(m.Files[0].Num), Tier: tier, RunMeta: recordedMeta(m)}}
+	return []manifest.Run{{ID: manifest.RunID(m.Files[0].Num), Tier: tier, Run: m}}
 }
 
 func outputBytes(out *compact.Output) int64 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/vfs"
@@ -23,11 +24,11 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 	if err := spill.Add(t.Context(), record, 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := spill.Prepare(t.Context(), func(Changes) error { return nil }); err != nil {
+	if err := spill.Prepare(t.Context(), conflict.Check{}); err != nil {
 		t.Fatal(err)
 	}
 	v := s.last + 1
-	if err := spill.Commit(v, nil); err != nil {
+	if err := spill.Commit(v, conflict.Check{}); err != nil {
 		t.Fatal(err)
 	}
 	k, err := s.tree.CreateKeyspace("early", manifest.KeyspaceOptions{Versions: 1})

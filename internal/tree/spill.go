@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
@@ -43,7 +44,7 @@ type spilled struct {
 	files   *spill.Spill
 	began   time.Time
 	checked entry.Version // conflicts up to this version were looked for
-	voids   view.Deletes       // what the transaction leaves empty, as of then
+	voids   view.Deletes  // what the transaction leaves empty, as of then
 	end     sync.Once
 }
 
@@ -115,17 +116,9 @@ func (s *spilled) Entries() int64 { return s.files.Entries() }
 // Bytes is the length of the records added.
 func (s *spilled) Bytes() int64 { return s.files.Bytes() }
 
-// Changes knows the versions of what was committed up to a moment.
-type Changes struct {
-	*view.Pin
-	files *spill.Spill
-	seed  uint64 // of the key hash
-}
-
 // Prepare does what a Commit needs and others need not wait for: the files are
-// made durable, memtables are flushed, and check looks for conflicts among what
-// was committed so far.
-func (s *spilled) Prepare(ctx context.Context, check func(Changes) error) error {
+// made durable, memtables are flushed, and c is checked against what was committed so far.
+func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 	if err := s.work(ctx, s.files.Finish); err != nil {
 		return fmt.Errorf("spill: %w", err)
 	}
@@ -144,7 +137,7 @@ func (s *spilled) Prepare(ctx context.Context, check func(Changes) error) error 
 	}
 	defer p.Release()
 	s.checked = p.Version()
-	if err := check(Changes{p, s.files, t.cfg.Seed}); err != nil {
+	if err := s.check(ctx, p, &c); err != nil {
 		return err
 	}
 	s.findVoids(p.View())
@@ -170,10 +163,7 @@ func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
 		return nil
 	}
 	var keys [][]byte // that were committed meanwhile
-	leader := s.tree.leader
-	leader.Enter()
-	defer leader.Leave()
-	_, err := leader.TouchedSince(s.checked, func(lo, hi []byte) (bool, error) {
+	_, err := s.tree.touchedSince(s.checked, func(lo, hi []byte) (bool, error) {
 		if hi == nil && s.voids.Has(lo) {
 			keys = append(keys, bytes.Clone(lo))
 		}
@@ -194,10 +184,28 @@ const (
 	emptyShare   = 32 // part of a memtable that a Commit flushes itself, with everybody waiting
 )
 
-// Overwritten reports whether a key that the Spill writes is newer than since.
-func (c Changes) Overwritten(ctx context.Context, since entry.Version) (overwritten bool, err error) {
+// check returns errs.ErrConflict if c does not hold for what was committed up to p.
+func (s *spilled) check(ctx context.Context, p *view.Pin, c *conflict.Check) (err error) {
+	if c.AsksNothing() {
+		return nil
+	}
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	it := iterator.Merge(c.files.Iterators(nil))
+	var changed bool
+	if c.Isolation == conflict.SnapshotIsolation {
+		changed, err = s.overwritten(ctx, p, c.Since)
+	} else {
+		c.Reads.Prepare() // now, rather than with other commits waiting
+		changed, err = c.Reads.Check(p, c.Since)
+	}
+	if err == nil && changed {
+		return errs.ErrConflict
+	}
+	return err
+}
+
+// overwritten reports whether a key that the Spill writes is newer than since.
+func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Version) (bool, error) {
+	it := iterator.Merge(s.files.Iterators(nil))
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -205,44 +213,32 @@ func (c Changes) Overwritten(ctx context.Context, since entry.Version) (overwrit
 			return false, context.Cause(ctx)
 		}
 		key := it.Entry().Key
-		v, found, err := c.Newest(key, hash.Sum(c.seed, key), since)
-		if err != nil || found && v > since {
+		newest, found, err := p.Newest(key, hash.Sum(s.tree.cfg.Seed, key), since)
+		if err != nil || found && newest > since {
 			return err == nil, err
 		}
 	}
 	if err := it.Err(); err != nil {
 		return false, err
 	}
-	for _, t := range c.files.Ranges() {
-		if changed, err := c.ChangedSince(t.Lo, t.Hi, since); changed || err != nil {
+	for _, t := range s.files.Ranges() {
+		if changed, err := p.ChangedSince(t.Lo, t.Hi, since); changed || err != nil {
 			return changed && err == nil, err
 		}
 	}
 	return false, nil
 }
 
-// Writes reports whether a key in [lo, hi) is written or in a range that is
-// deleted; without hi, whether lo is.
-func (s *spilled) Writes(lo, hi []byte) (bool, error) { return s.files.Writes(lo, hi) }
-
 // Commit adds what Prepare has made to the store, as version v, durable when it
-// returns, and visible once v is published. touches tells, as Writes does, whether
-// a key or range that was committed since Prepare is a conflict. It runs in the place of a commit leader.
+// returns, and visible once v is published. It checks c against what was committed
+// since Prepare. It runs in the place of a commit leader.
 // An error that is not ErrStopped has written nothing.
-func (s *spilled) Commit(v entry.Version, touches func(lo, hi []byte) (bool, error)) (err error) {
+func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	t := s.tree
 	work := Work{Kind: "spill", Reason: "transaction larger than its memory", BytesIn: s.files.Bytes(), BytesOut: s.files.Written()}
 	defer func() { work.Took = time.Since(s.began); t.report(work, err) }()
-	if touches != nil {
-		t.leader.Enter()
-		conflict, err := t.leader.TouchedSince(s.checked, touches)
-		t.leader.Leave()
-		if err != nil {
-			return err
-		}
-		if conflict {
-			return errs.ErrConflict
-		}
+	if err := s.checkSince(&c); err != nil {
+		return err
 	}
 	if err := t.flushAll(); err != nil {
 		return err
@@ -262,6 +258,31 @@ func (s *spilled) Commit(v entry.Version, touches func(lo, hi []byte) (bool, err
 		s.files.Keep()
 	}
 	return err
+}
+
+// checkSince returns errs.ErrConflict if c does not hold for what was committed
+// since Prepare. That is little beside what the transaction has read or written, so
+// each change is looked up in it, rather than the other way round.
+func (s *spilled) checkSince(c *conflict.Check) error {
+	if c.AsksNothing() {
+		return nil
+	}
+	touches := s.files.Writes
+	if c.Isolation == conflict.Serializable {
+		touches = func(lo, hi []byte) (bool, error) { return c.Reads.Touches(lo, hi), nil }
+	}
+	touched, err := s.tree.touchedSince(s.checked, touches)
+	if err == nil && touched {
+		return errs.ErrConflict
+	}
+	return err
+}
+
+// touchedSince is Pin.TouchedSince, for the commit leader.
+func (t *Tree) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
+	t.leader.Enter()
+	defer t.leader.Leave()
+	return t.leader.TouchedSince(since, touches)
 }
 
 // flushAll brings everything that was committed into runs. It runs in the place

@@ -12,7 +12,6 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -106,13 +105,13 @@ func (s *store) commit(sync bool, ops ...op) error {
 	v := s.last + 1
 	var payload []byte
 	for _, o := range ops {
-		e := entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind, Expires: o.expires, Version: v}
+		e := entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind, Expires: o.expires}
 		payload = entry.AppendRecord(payload, &e, o.own || o.kind != entry.Delete && o.kind != entry.RangeDelete && len(o.value) >= testThreshold)
 	}
 	if err := s.tree.Prepare(len(payload)); err != nil {
 		return err
 	}
-	at, err := s.tree.journal.Append(journal.Group{Transactions: 1, Payload: [][]byte{payload}})
+	at, err := s.tree.journal.Append(v, [][]byte{payload})
 	if err != nil {
 		return err
 	}

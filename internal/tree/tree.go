@@ -7,7 +7,7 @@
 // The commit leader's calls come first, then merging or flushing, each held over
 // a whole piece of work, then recording, held over the sync of an edit, then the
 // mutex of view.Set, then mu; these two are held over assignments only. The
-// leader's own edit (vouch) takes none of them. Readers take no lock: they pin a
+// leader's own edit (Register) takes none of them. Readers take no lock: they pin a
 // View (package view).
 package tree
 

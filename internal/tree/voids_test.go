@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
@@ -223,9 +224,9 @@ func (s *store) commitSpilled(meanwhile func(), ops ...op) {
 	defer sp.Discard()
 	s.flush() // or Prepare would wait for the task
 	s.must(sp.Add(ctx, records, len(ops), nil))
-	s.must(sp.Prepare(ctx, func(Changes) error { return nil }))
+	s.must(sp.Prepare(ctx, conflict.Check{}))
 	meanwhile()
-	s.must(sp.Commit(s.last+1, nil))
+	s.must(sp.Commit(s.last+1, conflict.Check{}))
 	s.last++
 	s.tree.Publish(s.last)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/view"
@@ -56,7 +55,7 @@ func (t *Tree) seal() error {
 
 // Apply adds the records of payload, which begins at this place of the
 // journal, to the memtable. Readers see them once they are published.
-func (t *Tree) Apply(payload []byte, at journal.Position) error {
+func (t *Tree) Apply(payload []byte, at entry.Position) error {
 	if at.Segment != t.writing {
 		if err := t.follow(at.Segment); err != nil {
 			return err
@@ -71,7 +70,7 @@ func (t *Tree) Apply(payload []byte, at journal.Position) error {
 }
 
 // add decodes records and adds them to a memtable.
-func (t *Tree) add(to *view.Table, payload []byte, at journal.Position) error {
+func (t *Tree) add(to *view.Table, payload []byte, at entry.Position) error {
 	var e entry.Entry
 	bytes, expires, deletes := int64(0), uint64(0), int64(0)
 	for offset := uint64(at.Offset); len(payload) > 0; {

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+)
+
+// TestBackupOfGuide runs the commands of docs/guide.md, and looks at what the
+// guide says a dump has.
+func TestBackupOfGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`(?m)^ {4,}brock (.+)$`).FindAllStringSubmatch(string(guide), -1)
+	if len(commands) != 2 {
+		t.Fatalf("the guide has %d commands, want a dump and a load", len(commands))
+	}
+	dir := t.TempDir()
+	expires := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	db, err := brock.Open(brock.Options{Dir: filepath.Join(dir, "store")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := db.Keyspace("users")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []*brock.Entry{
+		brock.NewEntry([]byte("\xff\x00"), []byte("bytes")),
+		brock.NewEntry([]byte("17"), []byte("ann")).WithMeta(7).WithExpiry(expires),
+		brock.NewEntry([]byte("18"), make([]byte, 10_000)),
+	} {
+		if err := users.Update(func(txn *brock.Txn) error { return txn.SetEntry(e) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands {
+		must(t, dir, "", strings.Fields(strings.ReplaceAll(c[1], "/data/", ""))...)
+	}
+	original := must(t, dir, "", "dump", "store", "--keyspace", "users")
+	loaded := must(t, dir, "", "dump", "copy", "--keyspace", "users")
+	if original != loaded {
+		t.Errorf("the copy has\n%s\nwant\n%s", loaded, original)
+	}
+	db, err = brock.Open(brock.Options{Dir: filepath.Join(dir, "copy")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if users, err = db.Keyspace("users"); err != nil {
+		t.Fatal(err)
+	}
+	err = users.View(func(txn *brock.Txn) error {
+		item, err := txn.Get([]byte("17"))
+		if err != nil {
+			return err
+		}
+		if item.Meta() != 7 || !item.ExpiresAt().Equal(expires) {
+			t.Errorf("the copy has meta %d and expires at %v, want 7 and %v", item.Meta(), item.ExpiresAt(), expires)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

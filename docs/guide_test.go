@@ -1,0 +1,845 @@
+package docs_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"expvar"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+)
+
+// The code of guide.md, each piece in a function that a test or example calls.
+// internal/arch compares the two: a block of the guide stands here as it is, or
+// indented as the body of a function.
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memory is an empty store.
+func memory(t *testing.T) *brock.DB {
+	t.Helper()
+	db, err := brock.Open(brock.Options{InMemory: true})
+	check(t, err)
+	t.Cleanup(func() { check(t, db.Close()) })
+	return db
+}
+
+// filled is a store with the customers' orders of the guide.
+func filled() *brock.DB {
+	db, err := brock.Open(brock.Options{InMemory: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i, customer := range []string{"ann", "anna", "ann", "ann", "bob"} {
+		if err := db.Set(orderKey(customer, uint64(i)), fmt.Appendf(nil, "%s's", customer)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	return db
+}
+
+func opening(dir string) error {
+	db, err := brock.Open(brock.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.Set([]byte("k"), []byte("v"))
+}
+
+func openingAndWaiting(dir string) error {
+	db, err := brock.Open(brock.Options{Dir: dir, LockWait: 2 * time.Second})
+	switch {
+	case errors.Is(err, brock.ErrLocked):
+		return fmt.Errorf("in use elsewhere: %w", err) // the text says which process has it
+	case errors.Is(err, brock.ErrCorrupt):
+		return fmt.Errorf("restore a backup: %w", err) // the text names file and offset
+	case err != nil:
+		return err
+	}
+	defer db.Close()
+	return nil
+}
+
+func TestOpening(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	check(t, opening(dir))
+	check(t, openingAndWaiting(dir))
+
+	db, err := brock.Open(brock.Options{Dir: dir})
+	check(t, err)
+	begin := time.Now()
+	if err := openingAndWaiting(dir); !errors.Is(err, brock.ErrLocked) || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+		t.Errorf("a store in use: %v, want ErrLocked that names process %d", err, os.Getpid())
+	}
+	if time.Since(begin) < 2*time.Second {
+		t.Error("Open did not wait for the lock")
+	}
+	check(t, db.Close())
+
+	_, err = brock.Open(brock.Options{Dir: dir + "x", MustExist: true})
+	if !errors.Is(err, brock.ErrNotExist) {
+		t.Errorf("MustExist without a store: %v", err)
+	}
+	_, err = brock.Open(brock.Options{Dir: dir, MustBeNew: true})
+	if !errors.Is(err, brock.ErrExist) {
+		t.Errorf("MustBeNew with a store: %v", err)
+	}
+}
+
+// orderKey is "order/", the customer, a zero byte and the order's number.
+func orderKey(customer string, number uint64) []byte {
+	key := append([]byte("order/"), customer...)
+	key = append(key, 0)
+	return binary.BigEndian.AppendUint64(key, number)
+}
+
+func walking(db *brock.DB) error {
+	err := db.View(func(txn *brock.Txn) error {
+		for item, err := range txn.Prefix([]byte("order/ann\x00")) {
+			if err != nil {
+				return err
+			}
+			value, err := item.Value()
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%x: %s\n", item.Key()[len("order/ann\x00"):], value)
+		}
+		return nil
+	})
+	return err
+}
+
+func Example_prefix() {
+	db := filled()
+	defer db.Close()
+	if err := walking(db); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 0000000000000000: ann's
+	// 0000000000000002: ann's
+	// 0000000000000003: ann's
+}
+
+func newestFirst(db *brock.DB) error {
+	err := db.View(func(txn *brock.Txn) error {
+		newest := brock.IteratorOptions{Prefix: []byte("order/ann\x00"), Reverse: true, Limit: 2}
+		for item, err := range txn.Items(newest) {
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%x\n", item.Key()[len("order/ann\x00"):])
+		}
+		return nil
+	})
+	return err
+}
+
+func Example_reverse() {
+	db := filled()
+	defer db.Close()
+	if err := newestFirst(db); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 0000000000000003
+	// 0000000000000002
+}
+
+func TestPages(t *testing.T) {
+	db := filled()
+	defer db.Close()
+	prefix, last := []byte("order/"), orderKey("ann", 2)
+	page := brock.IteratorOptions{Prefix: prefix, Lower: append(bytes.Clone(last), 0), Limit: 10}
+	check(t, db.View(func(txn *brock.Txn) error {
+		for item, err := range txn.Items(page) {
+			check(t, err)
+			if want := orderKey("ann", 3); !bytes.Equal(item.Key(), want) {
+				t.Errorf("the page begins with %q, want %q", item.Key(), want)
+			}
+			break
+		}
+		return nil
+	}))
+}
+
+func indexed(db *brock.DB) error {
+	err := db.Update(func(txn *brock.Txn) error {
+		if err := txn.Set([]byte("user/17"), []byte("ann@example.org")); err != nil {
+			return err
+		}
+		return txn.Set([]byte("user by mail/ann@example.org"), []byte("17"))
+	})
+	return err
+}
+
+func TestIndex(t *testing.T) {
+	db := memory(t)
+	check(t, indexed(db))
+	v, err := db.Get([]byte("user by mail/ann@example.org"))
+	if string(v) != "17" {
+		t.Errorf("the index has %q, %v", v, err)
+	}
+}
+
+func withdrawing(db *brock.DB) (int, error) {
+	var balance int
+	err := db.Update(func(txn *brock.Txn) error {
+		item, err := txn.Get([]byte("balance/ann"))
+		if err != nil {
+			return err
+		}
+		value, err := item.Value()
+		if err != nil {
+			return err
+		}
+		if balance, err = strconv.Atoi(string(value)); err != nil {
+			return err
+		}
+		balance -= 10
+		return txn.Set([]byte("balance/ann"), []byte(strconv.Itoa(balance)))
+	})
+	return balance, err
+}
+
+func TestUpdateRunsAgain(t *testing.T) {
+	db := memory(t)
+	check(t, db.Set([]byte("balance/ann"), []byte("100")))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := withdrawing(db); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if v, err := db.Get([]byte("balance/ann")); string(v) != "60" {
+		t.Errorf("balance %q, %v; want 60", v, err)
+	}
+}
+
+// conflicts begins an update that does as read says, writes elsewhere, and reports
+// whether it is refused when meanwhile was committed before it.
+func conflicts(t *testing.T, db *brock.DB, read, meanwhile func(txn *brock.Txn) error) bool {
+	t.Helper()
+	txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true})
+	check(t, err)
+	defer txn.Discard()
+	check(t, read(txn))
+	check(t, txn.Set([]byte("elsewhere"), nil))
+	check(t, db.Update(meanwhile))
+	err = txn.Commit()
+	if err != nil && !errors.Is(err, brock.ErrConflict) {
+		t.Fatal(err)
+	}
+	return err != nil
+}
+
+// TestWhatCountsAsRead holds the guide's table.
+func TestWhatCountsAsRead(t *testing.T) {
+	set := func(key string) func(*brock.Txn) error {
+		return func(txn *brock.Txn) error { return txn.Set([]byte(key), []byte("new")) }
+	}
+	first := func(n int) func(*brock.Txn) error {
+		return func(txn *brock.Txn) error {
+			for _, err := range txn.Items(brock.IteratorOptions{Prefix: []byte("k"), Limit: n}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	for _, c := range []struct {
+		name      string
+		read      func(*brock.Txn) error
+		meanwhile func(*brock.Txn) error
+		want      bool
+	}{
+		{"a key", func(txn *brock.Txn) error { _, err := txn.Get([]byte("k1")); return err }, set("k1"), true},
+		{"a key, and another changes", func(txn *brock.Txn) error { _, err := txn.Get([]byte("k1")); return err }, set("k2"), false},
+		{"an absent key", func(txn *brock.Txn) error { _, err := txn.Has([]byte("none")); return err }, set("none"), true},
+		{"a range, and it grows at its end", first(0), set("k9"), true},
+		{"an empty range", func(txn *brock.Txn) error {
+			for range txn.Prefix([]byte("z")) {
+			}
+			return nil
+		}, set("z1"), true},
+		{"the begin of a range, and its end changes", first(2), set("k3"), false},
+		{"the begin of a range, and it changes", first(2), set("k15"), true},
+		{"its own write", func(txn *brock.Txn) error {
+			if err := txn.Set([]byte("k1"), []byte("mine")); err != nil {
+				return err
+			}
+			_, err := txn.Get([]byte("k1"))
+			return err
+		}, set("k1"), false},
+		{"nothing: it writes", set("k1"), set("k1"), false},
+		{"nothing: it deletes a range", func(txn *brock.Txn) error { return txn.DeleteRange(nil, nil) }, set("k1"), false},
+	} {
+		db := memory(t)
+		for _, k := range []string{"k1", "k2", "k3"} {
+			check(t, db.Set([]byte(k), []byte("old")))
+		}
+		if got := conflicts(t, db, c.read, c.meanwhile); got != c.want {
+			t.Errorf("read %s: refused %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func editing(db *brock.DB, version uint64) error {
+	err := db.CompareAndSet([]byte("page/home"), []byte("new text"), version)
+	if errors.Is(err, brock.ErrVersionMismatch) {
+		return errors.New("somebody else has changed the page")
+	}
+	return err
+}
+
+func TestCompareAndSet(t *testing.T) {
+	db := memory(t)
+	check(t, editing(db, 0))
+	if err := editing(db, 0); err == nil {
+		t.Error("a page that was changed was set again")
+	}
+	check(t, editing(db, db.Version()))
+}
+
+const parts = 64
+
+func increment(db *brock.DB, name string) error {
+	key := fmt.Appendf(nil, "counter/%s/%02d", name, rand.IntN(parts))
+	return db.Update(func(txn *brock.Txn) error {
+		n, err := number(txn, key)
+		if err != nil {
+			return err
+		}
+		return txn.Set(key, binary.BigEndian.AppendUint64(nil, n+1))
+	})
+}
+
+// number is the number at key; a missing key is 0.
+func number(txn *brock.Txn, key []byte) (uint64, error) {
+	item, err := txn.Get(key)
+	if errors.Is(err, brock.ErrKeyNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	value, err := item.Value()
+	if err != nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
+
+func total(db *brock.DB, name string) (sum uint64, err error) {
+	err = db.View(func(txn *brock.Txn) error {
+		for item, err := range txn.Prefix([]byte("counter/" + name + "/")) {
+			if err != nil {
+				return err
+			}
+			value, err := item.Value()
+			if err != nil {
+				return err
+			}
+			sum += binary.BigEndian.Uint64(value)
+		}
+		return nil
+	})
+	return sum, err
+}
+
+func TestCounter(t *testing.T) {
+	db := memory(t)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				if err := increment(db, "hits"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n, err := total(db, "hits"); n != 400 || err != nil {
+		t.Errorf("%d hits, %v; want 400", n, err)
+	}
+}
+
+type queue struct {
+	db   *brock.DB
+	last atomic.Uint64 // number of the newest job
+}
+
+// openQueue goes on after the newest job that is there.
+func openQueue(db *brock.DB) (*queue, error) {
+	q := &queue{db: db}
+	err := db.View(func(txn *brock.Txn) error {
+		newest := brock.IteratorOptions{Prefix: []byte("job/"), Reverse: true, Limit: 1}
+		for item, err := range txn.Items(newest) {
+			if err != nil {
+				return err
+			}
+			q.last.Store(binary.BigEndian.Uint64(item.Key()[len("job/"):]))
+		}
+		return nil
+	})
+	return q, err
+}
+
+func (q *queue) push(job []byte) error {
+	return q.db.Set(binary.BigEndian.AppendUint64([]byte("job/"), q.last.Add(1)), job)
+}
+
+// pop takes up to n jobs and hands them to do, which may be called again for the
+// same jobs. If it fails they stay.
+func (q *queue) pop(n int, do func(txn *brock.Txn, job []byte) error) error {
+	return q.db.Update(func(txn *brock.Txn) error {
+		for item, err := range txn.Items(brock.IteratorOptions{Prefix: []byte("job/"), Limit: n}) {
+			if err != nil {
+				return err
+			}
+			job, err := item.Value()
+			if err != nil {
+				return err
+			}
+			if err := do(txn, job); err != nil {
+				return err
+			}
+			if err := txn.Delete(item.Key()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func TestQueue(t *testing.T) {
+	dir := t.TempDir()
+	db, err := brock.Open(brock.Options{Dir: dir, Durability: brock.Buffered})
+	check(t, err)
+	q, err := openQueue(db)
+	check(t, err)
+	for i := range 5 {
+		check(t, q.push(fmt.Appendf(nil, "job %d", i)))
+	}
+	check(t, db.Close())
+
+	db, err = brock.Open(brock.Options{Dir: dir, Durability: brock.Buffered})
+	check(t, err)
+	defer db.Close()
+	q, err = openQueue(db)
+	check(t, err)
+	check(t, q.push([]byte("job 5")))
+	var done []string
+	pop := func(n int, meanwhile func() error) (runs int) {
+		var jobs []string
+		check(t, q.pop(n, func(_ *brock.Txn, job []byte) error {
+			if string(job) == "job "+strconv.Itoa(len(done)) { // the first of a run
+				jobs, runs = nil, runs+1
+				if runs == 1 {
+					check(t, meanwhile())
+				}
+			}
+			jobs = append(jobs, string(job))
+			return nil
+		}))
+		done = append(done, jobs...)
+		return runs
+	}
+	if runs := pop(2, func() error { return q.push([]byte("job 6")) }); runs != 1 {
+		t.Errorf("a pop beside a push ran %d times, want 1", runs)
+	}
+	if runs := pop(10, func() error { return q.push([]byte("job 7")) }); runs != 2 {
+		t.Errorf("a pop to the end beside a push ran %d times, want 2", runs)
+	}
+	if want := "job 0,job 1,job 2,job 3,job 4,job 5,job 6,job 7"; strings.Join(done, ",") != want {
+		t.Errorf("done %v, want %s", done, want)
+	}
+	check(t, q.pop(1, func(*brock.Txn, []byte) error { t.Error("the queue is not empty"); return nil }))
+}
+
+func TestWriteSkew(t *testing.T) {
+	for _, c := range []struct {
+		isolation brock.Isolation
+		left      int
+	}{{brock.Serializable, 1}, {brock.SnapshotIsolation, 0}} {
+		db, ctx := memory(t), t.Context()
+		check(t, db.Set([]byte("on call/ann"), nil))
+		check(t, db.Set([]byte("on call/bob"), nil))
+		signOff := func(isolation brock.Isolation, name string) (*brock.Txn, error) {
+			txn, err := db.Begin(ctx, brock.TxnOptions{Update: true, Isolation: isolation})
+			if err != nil {
+				return nil, err
+			}
+			onCall := 0
+			for _, err := range txn.Prefix([]byte("on call/")) {
+				if err != nil {
+					return txn, err
+				}
+				onCall++
+			}
+			if onCall < 2 {
+				return txn, errors.New("nobody else is on call")
+			}
+			return txn, txn.Delete([]byte("on call/" + name))
+		}
+		ann, err := signOff(c.isolation, "ann")
+		check(t, err)
+		bob, err := signOff(c.isolation, "bob")
+		check(t, err)
+		check(t, ann.Commit())
+		if err := bob.Commit(); errors.Is(err, brock.ErrConflict) != (c.left == 1) {
+			t.Errorf("isolation %d: the second commit returned %v", c.isolation, err)
+		}
+		left := 0
+		check(t, db.View(func(txn *brock.Txn) error {
+			for range txn.Prefix([]byte("on call/")) {
+				left++
+			}
+			return nil
+		}))
+		if left != c.left {
+			t.Errorf("isolation %d: %d on call, want %d", c.isolation, left, c.left)
+		}
+	}
+}
+
+func buffered(ctx context.Context, db *brock.DB) error {
+	fast := brock.TxnOptions{Durability: brock.Buffered}
+	for i := range 1000 {
+		err := db.UpdateContext(ctx, fast, func(txn *brock.Txn) error {
+			return txn.Set(fmt.Appendf(nil, "log/%06d", i), []byte("line"))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := db.Sync(ctx); err != nil { // now all of them survive a power loss
+		return err
+	}
+	return nil
+}
+
+func bulk(ctx context.Context, db *brock.DB) error {
+	w := db.NewWriter(ctx)
+	for i := range 10_000 {
+		if err := w.Set(fmt.Appendf(nil, "row/%06d", i), []byte("value")); err != nil {
+			return err
+		}
+	}
+	if err := w.Close(); err != nil { // nothing is certain before Flush or Close returns nil
+		return err
+	}
+	return nil
+}
+
+func TestBulk(t *testing.T) {
+	db := memory(t)
+	check(t, buffered(t.Context(), db))
+	check(t, bulk(t.Context(), db))
+	n := 0
+	check(t, db.View(func(txn *brock.Txn) error {
+		for _, err := range txn.All() {
+			check(t, err)
+			n++
+		}
+		return nil
+	}))
+	if n != 11_000 {
+		t.Errorf("%d keys, want 11000", n)
+	}
+}
+
+const piece = 1 << 20
+
+func store(db *brock.DB, name string, r io.Reader) error {
+	return db.Update(func(txn *brock.Txn) error {
+		buf := make([]byte, piece)
+		for i := uint32(0); ; i++ {
+			n, err := io.ReadFull(r, buf)
+			if n > 0 {
+				key := binary.BigEndian.AppendUint32([]byte("file/"+name+"\x00"), i)
+				if err := txn.Set(key, buf[:n]); err != nil {
+					return err
+				}
+			}
+			if err == io.EOF || err == io.ErrUnexpectedEOF {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+func TestPieces(t *testing.T) {
+	db := memory(t)
+	file := bytes.Repeat([]byte("0123456789abcdef"), 160_000) // 2.56 MB
+	check(t, store(db, "a", bytes.NewReader(file)))
+	check(t, store(db, "empty", bytes.NewReader(nil)))
+	var got []byte
+	check(t, db.View(func(txn *brock.Txn) error {
+		for item, err := range txn.Prefix([]byte("file/a\x00")) {
+			check(t, err)
+			v, err := item.Value()
+			check(t, err)
+			got = append(got, v...)
+		}
+		return nil
+	}))
+	if !bytes.Equal(got, file) {
+		t.Errorf("read %d bytes, want the %d that were stored", len(got), len(file))
+	}
+}
+
+func keyspaces(db *brock.DB) error {
+	sessions, err := db.Keyspace("sessions", brock.KeyspaceOptions{TTL: time.Hour})
+	if err != nil {
+		return err
+	}
+	users, err := db.Keyspace("users") // options as in Options.KeyspaceDefaults
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(txn *brock.Txn) error {
+		if err := txn.In(users).Set([]byte("17"), []byte("ann")); err != nil {
+			return err
+		}
+		return txn.In(sessions).Set([]byte("x91k"), []byte("17")) // gone in an hour
+	})
+	return err
+}
+
+func TestKeyspaces(t *testing.T) {
+	db := memory(t)
+	check(t, keyspaces(db))
+	sessions, err := db.Keyspace("sessions")
+	check(t, err)
+	if o := sessions.Options(); o.TTL != time.Hour {
+		t.Errorf("opened again, sessions have the time to live %v", o.TTL)
+	}
+	if v, err := sessions.Get([]byte("x91k")); string(v) != "17" {
+		t.Errorf("the session is %q, %v", v, err)
+	}
+	if ok, err := db.Has([]byte("x91k")); ok || err != nil {
+		t.Errorf("the session is in the default keyspace: %v, %v", ok, err)
+	}
+}
+
+func expiring(db *brock.DB) error {
+	err := db.Update(func(txn *brock.Txn) error {
+		return txn.SetEntry(brock.NewEntry([]byte("token"), []byte("x91k")).WithTTL(15 * time.Minute))
+	})
+	return err
+}
+
+func TestExpiry(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	db, err := brock.Open(brock.Options{InMemory: true, Now: func() time.Time { return now }})
+	check(t, err)
+	defer db.Close()
+	check(t, expiring(db))
+	check(t, db.View(func(txn *brock.Txn) error {
+		now = now.Add(14 * time.Minute)
+		_, err := txn.Get([]byte("token"))
+		check(t, err)
+		now = now.Add(time.Minute)
+		_, err = txn.Get([]byte("token")) // the transaction has read the clock
+		return err
+	}))
+	if ok, err := db.Has([]byte("token")); ok || err != nil {
+		t.Errorf("after its time the token is there: %v, %v", ok, err)
+	}
+}
+
+func versions(ctx context.Context, dir string) error {
+	db, err := brock.Open(brock.Options{
+		Dir:              dir,
+		KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Age: 24 * time.Hour}},
+	})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := db.Set([]byte("price"), []byte("10")); err != nil {
+		return err
+	}
+	before := db.Version()
+	if err := db.Set([]byte("price"), []byte("12")); err != nil {
+		return err
+	}
+	err = db.ViewContext(ctx, brock.TxnOptions{ReadAt: before}, func(txn *brock.Txn) error {
+		item, err := txn.Get([]byte("price"))
+		if err != nil {
+			return err
+		}
+		value, err := item.Value()
+		fmt.Printf("%s\n", value) // 10
+		return err
+	})
+	return err
+}
+
+func Example_versions() {
+	dir, err := os.MkdirTemp("", "brock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	fmt.Println(versions(context.Background(), dir))
+	// Output:
+	// 10
+	// <nil>
+}
+
+func writing(db *brock.DB, key, value []byte) error {
+	err := db.Set(key, value)
+	if errors.Is(err, brock.ErrNoSpace) && !errors.Is(err, brock.ErrStopped) {
+		// Nothing was written. Delete what is old, then try again.
+		err = db.DeleteRange([]byte("log/"), []byte("log/2029"))
+	}
+	return err
+}
+
+func TestDiskLimit(t *testing.T) {
+	db, err := brock.Open(brock.Options{Dir: t.TempDir(), DiskLimit: 16 << 20, Durability: brock.Buffered})
+	check(t, err)
+	defer db.Close()
+	full := false
+	value := bytes.Repeat([]byte("value"), 20_000)
+	for i := 0; i < 1000 && !full; i++ {
+		key := fmt.Appendf(nil, "log/%04d", i)
+		check(t, writing(db, key, value))
+		ok, err := db.Has([]byte("log/0000"))
+		check(t, err)
+		full = !ok
+	}
+	if !full {
+		t.Error("the limit was not reached")
+	}
+}
+
+func exporting(db *brock.DB) {
+	expvar.Publish("brock", expvar.Func(func() any { return db.Metrics() }))
+}
+
+func monitoring(dir string, alarm func(string, error)) (*brock.DB, error) {
+	db, err := brock.Open(brock.Options{
+		Dir:    dir,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Events: brock.Events{
+			BackgroundError: func(err error) { alarm("writes have stopped", err) },
+			Space:           func(s brock.SpaceInfo) { alarm("disk full", s.Err) },
+			LongReader:      func(r brock.ReaderInfo) { alarm("long transaction", errors.New(r.Begun)) },
+		},
+	})
+	return db, err
+}
+
+func TestMonitoring(t *testing.T) {
+	db, err := monitoring(t.TempDir(), func(what string, err error) { t.Error(what, err) })
+	check(t, err)
+	defer db.Close()
+	check(t, db.Set([]byte("k"), []byte("v")))
+	exporting(db)
+	if s := expvar.Get("brock").String(); !strings.Contains(s, `"Commits":1`) {
+		t.Errorf("expvar shows %s", s)
+	}
+	if s := db.Metrics().String(); !strings.Contains(s, "commits     1 ") {
+		t.Errorf("the report is\n%s", s)
+	}
+}
+
+func copying(dir, backup string) error {
+	db, err := brock.Open(brock.Options{Dir: dir, Mode: brock.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer db.Close() // until then nobody can open the store for writing
+	if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
+		return err
+	}
+	return nil
+}
+
+func TestBackup(t *testing.T) {
+	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	db, err := brock.Open(brock.Options{Dir: dir})
+	check(t, err)
+	check(t, db.Set([]byte("small"), []byte("v")))
+	check(t, db.Set([]byte("large"), make([]byte, 1<<20)))
+	if err := copying(dir, backup); !errors.Is(err, brock.ErrLocked) {
+		t.Errorf("copying a store in use: %v, want ErrLocked", err)
+	}
+	check(t, db.Close())
+	check(t, copying(dir, backup))
+
+	db, err = brock.Open(brock.Options{Dir: backup, MustExist: true})
+	check(t, err)
+	defer db.Close()
+	check(t, db.Verify(t.Context(), nil))
+	if v, err := db.Get([]byte("large")); len(v) != 1<<20 || err != nil {
+		t.Errorf("the copy has %d bytes of the large value, %v", len(v), err)
+	}
+}
+
+// TestComingFromOthers holds what the guide says differs.
+func TestComingFromOthers(t *testing.T) {
+	db := memory(t)
+	for i := range 4 {
+		check(t, db.Set(fmt.Appendf(nil, "k%d", i), []byte("v")))
+	}
+	check(t, db.Update(func(txn *brock.Txn) error {
+		it := txn.NewIterator(brock.IteratorOptions{Prefix: []byte("k"), Reverse: true})
+		defer it.Close()
+		it.Rewind()
+		if !it.Valid() || string(it.Item().Key()) != "k3" {
+			t.Errorf("Rewind in reverse is at %q, want the last key", it.Item().Key())
+		}
+		it.Seek([]byte("k2"))
+		if !it.Valid() || string(it.Item().Key()) != "k2" {
+			t.Errorf("Seek in reverse is at %q, want the key itself", it.Item().Key())
+		}
+		return nil
+	}))
+	deleted := 0
+	check(t, db.Update(func(txn *brock.Txn) error {
+		deleted = 0
+		for item, err := range txn.All() {
+			check(t, err)
+			check(t, txn.Delete(item.Key()))
+			check(t, txn.Set(append(item.KeyCopy(nil), 'x'), nil)) // not met by this walk
+			deleted++
+		}
+		return nil
+	}))
+	if deleted != 4 {
+		t.Errorf("%d keys deleted while walking, want 4", deleted)
+	}
+}

@@ -1,0 +1,52 @@
+package conflict
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/brockdb/brock/internal/errs"
+)
+
+// A dropped keyspace refuses whoever wrote to it, and is a conflict for those who
+// only read it.
+func TestCheckDropped(t *testing.T) {
+	var kept, gone atomic.Bool
+	gone.Store(true)
+	for _, test := range []struct {
+		written, addressed *atomic.Bool
+		want               error
+	}{
+		{&kept, &kept, nil},
+		{&gone, &kept, errs.ErrKeyspaceNotFound},
+		{&kept, &gone, errs.ErrConflict},
+		{&gone, &gone, errs.ErrKeyspaceNotFound},
+	} {
+		var c Check
+		for range 2 {
+			c.Written.Add(test.written)
+			c.Addressed.Add(test.addressed)
+		}
+		if got := c.Dropped(); got != test.want || len(c.Written) != 1 || len(c.Addressed) != 1 {
+			t.Errorf("%v, want %v; %d written, %d addressed", got, test.want, len(c.Written), len(c.Addressed))
+		}
+	}
+}
+
+func TestCheckAsksNothing(t *testing.T) {
+	var none, some ReadSet
+	some.AddKey([]byte("k"), 1)
+	for _, test := range []struct {
+		c    Check
+		want bool
+	}{
+		{Check{}, true},
+		{Check{Reads: &none}, true},
+		{Check{Reads: &some}, false},
+		{Check{Isolation: SnapshotIsolation}, false},
+		{Check{Isolation: LastWriterWins, Reads: &some}, true},
+	} {
+		if got := test.c.AsksNothing(); got != test.want {
+			t.Errorf("%+v asks nothing: %v", test.c, got)
+		}
+	}
+}

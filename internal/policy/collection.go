@@ -1,0 +1,59 @@
+package policy
+
+import "slices"
+
+// collection chooses what to collect now; nil if nothing is worth it, or there
+// are too many remaps.
+func (v *survey) collection() *Collection {
+	c := &Collection{Reason: "garbage in segments"}
+	var records, freed uint64
+	most := v.batch()
+	for i := range v.victims {
+		g := &v.victims[i]
+		if len(c.Victims)+v.relocated == maxRemaps {
+			break
+		}
+		if !v.wanted(g, freed) || v.state.DiskSpace > 0 && c.Bytes+g.live > uint64(v.state.DiskSpace) {
+			continue
+		}
+		// One victim may exceed the bounds, or a large segment would never go.
+		if len(c.Victims) > 0 && (c.Bytes+g.live > most || records+g.records > v.options.MovedRecords) {
+			continue
+		}
+		c.Victims = append(c.Victims, g.num)
+		c.Bytes, records, freed = c.Bytes+g.live, records+g.records, freed+g.garbage
+	}
+	if len(c.Victims) == 0 {
+		return nil
+	}
+	slices.Sort(c.Victims)
+	return c
+}
+
+// wanted reports whether to collect g when freed bytes of other segments are
+// collected already.
+func (v *survey) wanted(g *segment, freed uint64) bool {
+	atLeast := func(percent uint64) bool { return g.garbage*100 >= (g.live+g.garbage)*percent }
+	if v.state.atRest() {
+		return atLeast(idleReadyPercent) || v.idleGarbage()-freed > v.idleBound()
+	}
+	if atLeast(readyPercent) {
+		return true
+	}
+	// While data is loaded, what lies between values in journals can wait. The
+	// share of the whole store that is garbage when the budget is used up is
+	// share/(100+share): a segment with less than half of that is better left.
+	share := uint64(v.options.GarbageShare)
+	left := v.excess() - min(freed, v.excess())
+	return g.died && atLeast(50*share/(100+share)) && left > v.budget()/100*collectPercent
+}
+
+// batch is how many live bytes one collection moves at most. The store is larger
+// by that much while it runs.
+func (v *survey) batch() uint64 {
+	share := v.needed() / batchFraction
+	if v.state.atRest() {
+		share *= idleBatchFactor // fewer remaps, so fewer compactions to heal them
+	}
+	return min(max(share, batchLeastBytes), v.options.SegmentBytes)
+}

@@ -1,0 +1,42 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
+)
+
+// healing chooses a compaction that leaves no remap behind: when remaps stand in
+// the way of a collection, or when there is time.
+func (v *survey) healing() *Compaction {
+	if v.relocated == 0 {
+		return nil
+	}
+	runs := v.layout.Runs()
+	first := slices.IndexFunc(runs, v.refersToRelocated)
+	if first < 0 {
+		return nil
+	}
+	end := len(runs)
+	for !v.refersToRelocated(runs[end-1]) {
+		end--
+	}
+	blocked := v.relocated >= maxRemaps && slices.ContainsFunc(v.victims, func(g segment) bool { return v.wanted(&g, 0) })
+	cheap := fileBytes(runs[first:end]) <= max(idleHealBytes, idleHealFactor*v.moved)
+	quiet := v.state.Idle && (cheap || v.idleGarbage() > v.idleBound())
+	if !blocked && !quiet && !v.state.Reclaim {
+		return nil
+	}
+	tier := manifest.Upper
+	if end == len(runs) {
+		tier = manifest.Base
+	}
+	return compact(runs[first:end], tier, "handles lead through remaps")
+}
+
+func (v *survey) refersToRelocated(r *manifest.Run) bool {
+	return slices.ContainsFunc(r.Refs, func(f meta.Ref) bool {
+		return v.layout.Segment(f.Segment).State().Status == manifest.Relocated
+	})
+}

@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// survey is what all decisions know of a store: its state, and how much of its
+// files is live and how much is garbage.
+type survey struct {
+	layout  *manifest.Layout
+	state   State
+	options Options
+
+	victims   []segment // that could be collected, the best first
+	live      uint64    // bytes of segments' files that hold live values
+	garbage   uint64    // the rest of them
+	died      uint64    // of that, in segments of which something was live once
+	runs      uint64    // bytes of the files of runs
+	hidden    uint64    // bytes of live that upper runs surely hide
+	relocated int       // segments
+	moved     uint64    // bytes of their targets' files
+}
+
+// segment is what a survey knows of one segment.
+type segment struct {
+	num     entry.FileNum
+	records uint64 // live ones
+	live    uint64 // bytes of the file that hold them
+	garbage uint64 // the rest of the file
+	died    bool   // some of it was live once
+	score   float64
+}
+
+func newSurvey(l *manifest.Layout, s State, o Options) *survey {
+	v := &survey{layout: l, state: s, options: o, runs: fileBytes(l.Runs())}
+	targets := make(map[entry.FileNum]bool)
+	for _, m := range l.Segments() {
+		if st := m.State(); st.Status == manifest.Relocated {
+			v.relocated++
+			if !targets[st.Target] {
+				targets[st.Target] = true
+				v.moved += l.Segment(st.Target).FileBytes
+			}
+			continue
+		}
+		g := weighSegment(m)
+		v.live += g.live
+		v.garbage += g.garbage
+		if g.died {
+			v.died += g.garbage
+		}
+		// Old garbage is preferred: what was written last may yet die by itself.
+		g.score = float64(g.garbage) / float64(g.live+1) * float64(l.NextFile()-m.Num)
+		if v.collectable(m, g) {
+			v.victims = append(v.victims, g)
+		}
+	}
+	for _, r := range l.Runs() {
+		v.hidden += s.Hidden[r.ID]
+	}
+	slices.SortStableFunc(v.victims, func(a, b segment) int { return cmp.Compare(b.score, a.score) })
+	return v
+}
+
+// collectable reports whether a collection may empty a segment. The target of a
+// relocated segment waits until that is healed, so that a read follows one remap
+// only. A segment without live records is not collected but dropped.
+func (v *survey) collectable(m *manifest.Segment, g segment) bool {
+	return v.layout.Usage(m.Num).Sources == 0 && g.records > 0 &&
+		g.garbage*100 >= m.FileBytes*victimLeastPercent && !slices.Contains(v.state.Damaged, m.Num)
+}
+
+// weighSegment tells what is live in a segment's file. A value segment has
+// nothing but records of values; a journal segment also has records whose
+// values are kept in runs.
+func weighSegment(m *manifest.Segment) segment {
+	g := segment{num: m.Num, records: m.Records - min(m.DeadRecords(), m.Records), died: m.DeadRecords() > 0}
+	overhead := uint64(0)
+	if m.Records > 0 {
+		overhead = (m.FileBytes - min(m.Bytes, m.FileBytes)) / m.Records
+	}
+	if m.Kind == filename.Journal {
+		overhead = min(overhead, recordOverheadBytes)
+	}
+	g.live = min(m.Bytes-min(m.DeadBytes(), m.Bytes)+g.records*overhead, m.FileBytes)
+	g.garbage = m.FileBytes - g.live
+	return g
+}
+
+// needed is how many bytes of segments and journals entries need.
+func (v *survey) needed() uint64 {
+	all := v.live + v.state.Memtables.Values
+	return all - min(all, v.hidden+v.state.Memtables.Older)
+}
+
+// excess is garbage, known or not. What lies between the values of segments of
+// which nothing has died doesn't count: it can wait while data is loaded.
+func (v *survey) excess() uint64 {
+	return v.died + v.hidden + v.state.Memtables.Older + min(v.runs, v.needed()/runGarbageFraction)
+}
+
+// budget is how much excess there may be while clients write.
+func (v *survey) budget() uint64 {
+	share := v.needed() / 100 * uint64(v.options.GarbageShare)
+	return max(share-share/budgetRestFraction, budgetLeastBytes+budgetFixedBytes) - budgetFixedBytes
+}
+
+// idleGarbage is the garbage that counts in an idle store. A little that is
+// hidden doesn't, as no idle compaction would look for it.
+func (v *survey) idleGarbage() uint64 {
+	return v.garbage + v.hidden - min(v.hidden, idleUncountedBytes)
+}
+
+// idleBound is how much idleGarbage may stay.
+func (v *survey) idleBound() uint64 {
+	slack := uint64(idleGarbageBytes)
+	if v.state.Reclaim {
+		slack = reclaimGarbageBytes
+	}
+	return v.live/100*idleGarbagePercent + slack
+}
+
+// fileBytes is the size of all files of runs.
+func fileBytes(runs []*manifest.Run) (n uint64) {
+	for _, r := range runs {
+		n += r.FileBytes()
+	}
+	return n
+}
+
+// split tells the upper runs from the base; base is nil if there is none yet.
+func split(runs []*manifest.Run) (uppers []*manifest.Run, base *manifest.Run) {
+	if n := len(runs); n > 0 && runs[n-1].Tier == manifest.Base {
+		return runs[:n-1], runs[n-1]
+	}
+	return runs, nil
+}

@@ -1,0 +1,78 @@
+// Package meta is what the store remembers of a run: its files, its bounds and
+// what it holds. Package run makes and checks it; the manifest records it.
+package meta
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
+)
+
+// Run describes one sorted run: what is needed to open it, and what is known of
+// its contents without reading it. Slices are shared and never written to.
+type Run struct {
+	Files          []File // in key order
+	First, Last    []byte // least and greatest stored key; a tombstone's bounds count as keys
+	Entries        uint64
+	Deletes        uint64 // entries that are deletes
+	Tombstones     uint64 // range tombstones
+	KeyBytes       uint64
+	ValueBytes     uint64        // inline values
+	SeparatedBytes uint64        // values in segments
+	MinVersion     entry.Version // of entries and tombstones
+	MaxVersion     entry.Version
+	MinExpiry      uint64           // least expiry of an entry, Unix milliseconds; 0 = none expires
+	Expiry         []entry.Expiring // ascending by time; nil, too, if it was not recorded
+	Refs           []Ref            // ascending by segment
+	Stamp          entry.Version    // version of all entries, whose files say 0; 0 = entries have their own
+}
+
+// File is one file of a run.
+type File struct {
+	Num      entry.FileNum
+	Size     uint64
+	Checksum uint32 // of the file's footer; 0 = not recorded
+}
+
+// Ref counts the entries of a run whose values lie in one segment.
+type Ref struct {
+	Segment entry.FileNum
+	Records uint64
+	Bytes   uint64 // of values (Handle.Length)
+}
+
+// FileBytes is the size of all files of the run.
+func (r *Run) FileBytes() uint64 {
+	var n uint64
+	for _, f := range r.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// AddTombstones counts tombstones, and extends bounds and versions by theirs.
+// Entries must have been counted before.
+func (r *Run) AddTombstones(list []tombstone.Tombstone) {
+	for i := range list {
+		t := &list[i]
+		if r.First == nil || bytes.Compare(t.Lo, r.First) < 0 {
+			r.First = t.Lo
+		}
+		if bytes.Compare(t.Hi, r.Last) > 0 {
+			r.Last = t.Hi
+		}
+		if r.Entries == 0 && r.Tombstones == 0 || t.Version < r.MinVersion {
+			r.MinVersion = t.Version
+		}
+		r.MaxVersion = max(r.MaxVersion, t.Version)
+		r.Tombstones++
+	}
+}
+
+// SortRefs brings refs into the order of their segments.
+func SortRefs(refs []Ref) {
+	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(a.Segment, b.Segment) })
+}

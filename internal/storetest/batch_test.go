@@ -1,0 +1,129 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+func TestBatch(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	set(t, db, "gone=1")
+	batch := db.NewBatch()
+	must(t, batch.Set(b("a"), b("1")))
+	must(t, batch.Set(b("a"), b("2")))
+	must(t, batch.Delete(b("gone")))
+	must(t, batch.SetEntry(brock.NewEntry(b("m"), nil).WithMeta(3)))
+	wantErr(t, "empty key", batch.Set(nil, nil), brock.ErrEmptyKey)
+	wantErr(t, "nil entry", batch.SetEntry(nil), brock.ErrInvalid)
+	wantEqual(t, "Len", batch.Len(), 4)
+	wantEqual(t, "Size", batch.Size(), 4*32)
+	wantEqual(t, "before Commit", db.Version(), 1)
+	must(t, batch.Commit(t.Context()))
+	wantEqual(t, "after Commit", db.Version(), 2)
+	wantErr(t, "Commit again", batch.Commit(t.Context()), brock.ErrInvalid)
+	wantErr(t, "Set after Commit", batch.Set(b("x"), nil), brock.ErrInvalid)
+	batch.Reset()
+	wantEqual(t, "Len after Reset", batch.Len(), 0)
+	must(t, batch.Commit(t.Context()))
+	batch.Reset()
+	must(t, batch.Set(b("again"), b("1")))
+	must(t, batch.Commit(t.Context()))
+	must(t, db.BatchSet([]*brock.Entry{brock.NewEntry(b("s1"), b("1")), brock.NewEntry(b("s2"), b("2"))}))
+	wantErr(t, "BatchSet", db.BatchSet([]*brock.Entry{brock.NewEntry(b("never"), nil), brock.NewEntry(nil, nil)}), brock.ErrEmptyKey)
+	must(t, db.View(func(txn *brock.Txn) error {
+		wantEqual(t, "store", show(txn.All()), "a=2 again=1 m= s1=1 s2=2")
+		return nil
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	batch.Reset()
+	must(t, batch.Set(b("late"), nil))
+	wantErr(t, "cancelled", batch.Commit(ctx), context.Canceled)
+	wantErr(t, "and spent", batch.Set(b("late"), nil), brock.ErrInvalid)
+}
+
+func TestWriter(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	w := db.NewWriter(t.Context())
+	value := strings.Repeat("v", 10_000)
+	for i := range 1000 { // ten groups
+		must(t, w.Set(b(fmt.Sprintf("k%04d", i%500)), b(fmt.Sprint(i, value))))
+	}
+	must(t, w.Delete(b("k0000")))
+	must(t, w.SetEntry(brock.NewEntry(b("e"), nil).WithMeta(1)))
+	wantErr(t, "empty key", w.Set(nil, nil), brock.ErrEmptyKey)
+	must(t, w.Flush())
+	n := 0
+	must(t, db.View(func(txn *brock.Txn) error {
+		for it, err := range txn.Prefix(b("k")) {
+			must(t, err)
+			n++
+			i, _ := strconv.Atoi(string(it.Key()[1:]))
+			wantEqual(t, "the later write", string(must2(it.Value())), fmt.Sprint(i+500, value))
+		}
+		return nil
+	}))
+	wantEqual(t, "keys", n, 499)
+	if groups := db.Metrics().Commits; groups < 5 || groups > 20 {
+		t.Errorf("%d groups", groups)
+	}
+	must(t, w.Close())
+	must(t, w.Close())
+	wantErr(t, "Set after Close", w.Set(b("a"), nil), brock.ErrInvalid)
+	wantErr(t, "Flush after Close", w.Flush(), brock.ErrInvalid)
+}
+
+func TestWriterOnManyGoroutines(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	w := db.NewWriter(t.Context())
+	value := make([]byte, 100_000)
+	var work sync.WaitGroup
+	for g := range 4 {
+		work.Go(func() {
+			for i := range 50 {
+				if err := w.Set(b(fmt.Sprintf("%d/%d", g, i)), value); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	must(t, w.Close())
+	wantEqual(t, "entries", db.Metrics().Entries, 200)
+}
+
+// The first error of a Writer stays, also when the disk works again.
+func TestWriterErrorsStay(t *testing.T) {
+	faults := faultfs.New(vfs.NewMem(), faultfs.Options{})
+	db := openTest(t, brock.Options{Dir: "/", FS: faults})
+	w := db.NewWriter(t.Context())
+	must(t, w.Set(b("a"), nil))
+	faults.Inject(faultfs.Fault{Kinds: faultfs.Write, Times: faultfs.Always, Err: faultfs.ErrNoSpace})
+	wantErr(t, "Flush", w.Flush(), brock.ErrNoSpace)
+	faults.Heal()
+	wantErr(t, "Set", w.Set(b("a"), nil), brock.ErrNoSpace)
+	wantErr(t, "Flush again", w.Flush(), brock.ErrNoSpace)
+	wantErr(t, "Close", w.Close(), brock.ErrNoSpace)
+	wantErr(t, "Close again", w.Close(), brock.ErrNoSpace)
+}
+
+// A Writer whose context has ended refuses, and its Close tells of the lost write.
+func TestWriterIsCancelled(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	w := db.NewWriter(ctx)
+	must(t, w.Set(b("a"), nil))
+	cancel()
+	wantErr(t, "cancelled", w.Set(b("b"), nil), context.Canceled)
+	if err := w.Close(); err == nil {
+		t.Error("Close loses a write and says nothing")
+	}
+}

@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
+)
+
+// In a store at rest, expired data leaves the files within a minute or, if that
+// is more, a twentieth of the time to live; nothing needs to be called. Time is
+// the bubble's, so that timers and expiry go by the same clock.
+func TestExpiredDataLeavesByItself(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Second, 5 * time.Minute, time.Hour, 30 * 24 * time.Hour} {
+		for _, size := range []int{20, 2000} { // inline, separated
+			t.Run(fmt.Sprint(ttl, "/", size), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { expiresByItself(t, ttl, size, brock.Options{}) })
+			})
+		}
+	}
+}
+
+// History by age keeps a delete in the place of what has expired, not its value.
+func TestRetentionKeepsNoExpiredValues(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Minute, time.Hour} {
+		t.Run(fmt.Sprint(ttl), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Age: 30 * 24 * time.Hour, Versions: 10}}}
+				expiresByItself(t, ttl, 2000, o)
+			})
+		})
+	}
+}
+
+// What expired while the store was closed leaves it soon after the next Open.
+func TestExpiredWhileClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := brock.Options{Dir: "/s", FS: vfs.NewMem(), Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}}
+		for _, compacted := range []bool{false, true} {
+			db := must2(brock.Open(o))
+			for i := range 300 {
+				must(t, db.BatchSet([]*brock.Entry{brock.NewEntry(fmt.Appendf(nil, "key%06d", i), incompressible(i, 3000)).WithTTL(time.Hour)}))
+			}
+			if compacted {
+				must(t, db.Compact(t.Context()))
+			}
+			must(t, db.Close())
+			<-time.After(48 * time.Hour)
+			db = must2(brock.Open(o))
+			if n := storedBytes(db); n < 900_000 {
+				t.Errorf("%d bytes at Open", n)
+			}
+			<-time.After(time.Minute)
+			synctest.Wait()
+			if n := storedBytes(db); n > 100_000 {
+				t.Errorf("%d bytes are left, compacted: %v\n%v", n, compacted, db.Metrics())
+			}
+			must(t, db.Close())
+		}
+	})
+}
+
+// A store where nothing expires has no timer of expiry, whatever else it does; one
+// that waits for something to expire has that timer alone, and no goroutine.
+func TestTimerOfExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := must2(brock.Open(brock.Options{InMemory: true, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}}))
+		defer db.Close()
+		is := func(when string, want bool) {
+			t.Helper()
+			if wait := db.Metrics().Tree.ExpiryWait; wait > 0 != want {
+				t.Errorf("%s: the timer is set to %v", when, wait)
+			}
+		}
+		is("at Open", false)
+		for i := range 2000 {
+			must(t, db.Set(fmt.Appendf(nil, "key%06d", i%700), incompressible(i, i%2000)))
+			is("while writing", false)
+		}
+		<-time.After(time.Hour)
+		synctest.Wait()
+		is("at rest", false)
+		must(t, db.BatchSet([]*brock.Entry{brock.NewEntry([]byte("key000001"), []byte("x")).WithTTL(48 * time.Hour)}))
+		is("when something will expire", true)
+		<-time.After(time.Hour)
+		synctest.Wait()
+		is("an hour later", true)
+		noGoroutines(t, stackOfReader, stackOfWork)
+		<-time.After(48 * time.Hour)
+		synctest.Wait()
+		is("when it has expired", false)
+	})
+}
+
+// The same by real files and the real clock.
+func TestExpiredFilesShrink(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	db := must2(brock.Open(brock.Options{Dir: dir, Durability: brock.Buffered, Tuning: brock.Tuning{SegmentSize: 4 << 20}}))
+	defer db.Close()
+	const stays, n = 100, 5000
+	for i := range n {
+		e := brock.NewEntry(fmt.Appendf(nil, "key%06d", i), incompressible(i, 4000))
+		if i >= stays {
+			e.WithTTL(10 * time.Second)
+		}
+		must(t, db.BatchSet([]*brock.Entry{e}))
+	}
+	by := time.Now().Add(70 * time.Second)
+	size := func() (n int64) {
+		for _, e := range must2(os.ReadDir(dir)) {
+			if info, err := e.Info(); err == nil { // else it was removed since
+				n += info.Size()
+			}
+		}
+		return n
+	}
+	full := size()
+	if full < n*4000 {
+		t.Errorf("%d bytes of files for %d of values", full, n*4000)
+	}
+	left := full
+	for ; left > 2*stays*4100+1<<20 && time.Now().Before(by); left = size() {
+		<-time.After(100 * time.Millisecond)
+	}
+	t.Logf("%d bytes became %d, %v before the time was up", full, left, time.Until(by).Round(time.Second))
+	if left > 2*stays*4100+1<<20 {
+		t.Errorf("%d bytes of files are left\n%v", left, db.Metrics())
+	}
+}
+
+// storedBytes is what a store takes, on disk and in memtables.
+func storedBytes(db *brock.DB) int64 {
+	m := db.Metrics().Tree
+	return m.RunBytes + m.SegmentBytes + m.RemapBytes + m.MemtableBytes
+}
+
+func expiresByItself(t *testing.T, ttl time.Duration, size int, o brock.Options) {
+	o.InMemory, o.Tuning = true, brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}
+	db := must2(brock.Open(o))
+	defer db.Close()
+	rng := rand.New(rand.NewPCG(1, 2))
+	n := 4000
+	if testing.Short() {
+		n = 1000
+	}
+	const stays = 50
+	for i := range n {
+		e := brock.NewEntry(fmt.Appendf(nil, "key%06d", rng.IntN(1e6)), incompressible(i, size))
+		if i >= stays {
+			e.WithTTL(ttl)
+		}
+		must(t, db.BatchSet([]*brock.Entry{e}))
+	}
+	last := time.Now().Add(ttl)
+	<-time.After(ttl - time.Minute)
+	synctest.Wait()
+	if before := storedBytes(db); ttl > time.Minute && before < int64((n-stays)*size) {
+		t.Errorf("%d bytes before they have expired", before)
+	}
+	<-time.After(time.Until(last) + max(time.Minute, ttl/20))
+	synctest.Wait()
+	// What stays, and what a file and a memtable take at least.
+	if left := storedBytes(db); left > 2*stays*int64(size+100)+200_000 {
+		t.Errorf("%d bytes are left:\n%v", left, db.Metrics())
+	}
+	wantEqual(t, "expired bytes that wait", db.Metrics().Tree.ExpiredBytes, 0)
+	if wait := db.Metrics().Tree.ExpiryWait; wait > 0 {
+		t.Errorf("a timer is set to %v, though nothing expires", wait)
+	}
+	must(t, db.View(func(txn *brock.Txn) error {
+		count := 0
+		for it, err := range txn.All() {
+			must(t, err)
+			must2(it.Value())
+			count++
+		}
+		if count > stays || count < stays/2 {
+			t.Errorf("%d items are left of %d", count, stays)
+		}
+		return nil
+	}))
+}

@@ -1,0 +1,674 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
+)
+
+// The same key lives once in each keyspace, and one commit writes to all.
+func TestKeyspaces(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	a, z := keyspace(t, db, "a"), keyspace(t, db, "z")
+	must(t, db.Update(func(txn *brock.Txn) error {
+		return errors.Join(put(txn, "k=default", "only=1"), put(txn.In(z), "k=z"), put(txn.In(a), "k=a"), put(txn.In(a).In(nil), "last=2"))
+	}))
+	wantEqual(t, "version", db.Version(), 1)
+	for range 3 {
+		wantEqual(t, "contents", contents(t, db), "k=default last=2 only=1; a: k=a; z: k=z")
+		must(t, db.Compact(t.Context()))
+	}
+	if again := keyspace(t, db, "a"); again != a {
+		t.Error("two handles of one keyspace")
+	}
+	wantEqual(t, "direct", string(must2(z.Get(b("k")))), "z")
+	wantEqual(t, "has", must2(z.Has(b("only"))), false)
+	must(t, z.Set(b("k2"), b("2")))
+	must(t, z.Delete(b("k")))
+	must(t, a.CompareAndSet(b("k"), b("a2"), 1))
+	wantErr(t, "compare", a.CompareAndSet(b("k"), b("a3"), 1), brock.ErrVersionMismatch)
+	must(t, a.CompareAndSet(b("new"), b("1"), 0))
+	must(t, a.CompareAndDelete(b("new"), db.Version()))
+	batch := db.NewBatch()
+	must(t, errors.Join(batch.Set(b("b"), b("0")), batch.In(a).Set(b("b"), b("a")), batch.In(z).Delete(b("k2")), batch.In(z).In(nil).Delete(b("last"))))
+	wantEqual(t, "batch", batch.In(a).Len(), 4)
+	must(t, batch.In(z).Commit(t.Context()))
+	w := z.NewWriter(t.Context())
+	must(t, errors.Join(w.Set(b("w"), b("1")), w.Close()))
+	must(t, a.Update(func(txn *brock.Txn) error { return put(txn, "u=1") }))
+	must(t, a.View(func(txn *brock.Txn) error { wantEqual(t, "view", show(txn.All()), "b=a k=a2 u=1"); return nil }))
+	wantEqual(t, "contents", contents(t, db), "b=0 k=default only=1; a: b=a k=a2 u=1; z: w=1")
+}
+
+// Keyspaces and their options are there after a Close, and after a crash too.
+func TestKeyspacesAreDurable(t *testing.T) {
+	fs := vfs.NewMem()
+	o := brock.Options{Dir: "/s", FS: fs, KeyspaceDefaults: brock.KeyspaceOptions{TTL: time.Hour, Versions: brock.Retention{Versions: 2, Age: time.Minute}}}
+	db, err := brock.Open(o)
+	must(t, err)
+	wantEqual(t, "defaults", keyspace(t, db, "plain").Options(), db.Options().KeyspaceDefaults)
+	own := brock.KeyspaceOptions{ValueThreshold: -1, TTL: -1, Versions: brock.Retention{Age: -1}}
+	want := brock.KeyspaceOptions{ValueThreshold: -1, Versions: brock.Retention{Versions: 2}, Compression: brock.NoCompression, CompressAbove: brock.DefaultCompressAbove}
+	wantEqual(t, "own", keyspace(t, db, "own", own).Options(), want)
+	must(t, keyspace(t, db, "gone").Drop(t.Context()))
+	must(t, keyspace(t, db, "own").Set(b("k"), b("v")))
+	must(t, keyspace(t, db, "plain").SetOptions(brock.KeyspaceOptions{ValueThreshold: 7}))
+	changed := brock.KeyspaceOptions{ValueThreshold: 7, TTL: time.Hour, Versions: brock.Retention{Versions: 2, Age: time.Minute}, Compression: brock.NoCompression, CompressAbove: brock.DefaultCompressAbove}
+	for _, crash := range []bool{true, false} {
+		if crash {
+			o.FS = fs.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
+		}
+		must(t, db.Close())
+		o.KeyspaceDefaults = brock.KeyspaceOptions{TTL: time.Second} // concerns only new ones
+		db, err = brock.Open(o)
+		must(t, err)
+		wantEqual(t, "names", names(db), "own plain")
+		wantEqual(t, "own", keyspace(t, db, "own").Options(), want)
+		wantEqual(t, "plain", keyspace(t, db, "plain").Options(), changed)
+		wantEqual(t, "data", contents(t, db), "; own: k=v; plain: ")
+	}
+	wantEqual(t, "replaced", keyspace(t, db, "plain", brock.KeyspaceOptions{ValueThreshold: 8}).Options().ValueThreshold, 8)
+	must(t, db.Close())
+
+	o.Mode = brock.ReadOnly
+	db, err = brock.Open(o)
+	must(t, err)
+	wantEqual(t, "data read-only", contents(t, db), "; own: k=v; plain: ")
+	plain := keyspace(t, db, "plain")
+	wantEqual(t, "replaced", plain.Options().ValueThreshold, 8)
+	_, err = db.Keyspace("new")
+	wantErr(t, "a new one", err, brock.ErrKeyspaceNotFound)
+	_, err = db.Keyspace("plain", brock.KeyspaceOptions{ValueThreshold: 9})
+	wantErr(t, "other options", err, brock.ErrReadOnly)
+	keyspace(t, db, "plain", plain.Options())
+	wantErr(t, "drop", plain.Drop(t.Context()), brock.ErrReadOnly)
+	wantErr(t, "set", plain.Set(b("k"), nil), brock.ErrReadOnly)
+	wantErr(t, "options", plain.SetOptions(brock.KeyspaceOptions{}), brock.ErrReadOnly)
+	must(t, db.Close())
+}
+
+// Each keyspace has a threshold, a time to live and retention of its own.
+func TestKeyspaceOptions(t *testing.T) {
+	now := newClock(1_000_000)
+	db := openTest(t, brock.Options{Now: now.now})
+	all := keyspace(t, db, "all", brock.KeyspaceOptions{ValueThreshold: -1, Versions: brock.Retention{Versions: 100}})
+	brief := keyspace(t, db, "brief", brock.KeyspaceOptions{ValueThreshold: 100, TTL: time.Second})
+	for i := range 5 {
+		for _, ks := range []*brock.Keyspace{nil, all, brief} {
+			must(t, db.Update(func(txn *brock.Txn) error { return txn.In(ks).Set(b("k"), []byte(strings.Repeat(fmt.Sprint(i), 300))) }))
+		}
+	}
+	must(t, db.Compact(t.Context()))
+	count := func(ks *brock.Keyspace) (n int) {
+		must(t, db.View(func(txn *brock.Txn) error {
+			for range txn.In(ks).Versions(b("k")) {
+				n++
+			}
+			return nil
+		}))
+		return n
+	}
+	wantEqual(t, "versions", fmt.Sprint(count(nil), count(all), count(brief)), "1 5 1")
+	if m := db.Metrics(); m.Tree.SegmentBytes == 0 {
+		t.Error("no value of 300 bytes is out of the tree")
+	}
+	now.add(time.Minute)
+	wantEqual(t, "expired", must2(brief.Has(b("k"))), false)
+	wantEqual(t, "not expired", must2(all.Has(b("k"))), true)
+	must(t, brief.SetOptions(brock.KeyspaceOptions{}))
+	must(t, brief.Set(b("k"), nil))
+	now.add(time.Hour)
+	wantEqual(t, "not expired now", must2(brief.Has(b("k"))), true)
+	must(t, all.SetOptions(brock.KeyspaceOptions{}))
+	must(t, db.Compact(t.Context()))
+	must(t, all.Set(b("other"), nil))
+	must(t, db.Compact(t.Context()))
+	wantEqual(t, "versions", count(all), 1)
+	wantErr(t, "options", brief.SetOptions(brock.KeyspaceOptions{Versions: brock.Retention{Versions: -1}}), brock.ErrInvalid)
+	var o *brock.OptionError
+	if _, err := db.Keyspace("x", brock.KeyspaceOptions{TTL: 1}); !errors.As(err, &o) || o.Field != "TTL" {
+		t.Errorf("a TTL of a nanosecond: %v", err)
+	}
+}
+
+// What Age retains is readable in the keyspace that has it, for as long as it
+// has it; whoever asks another is told that the version is gone, never given
+// something else. A keyspace has no history from before it was made.
+func TestReadAtOfKeyspaces(t *testing.T) {
+	fs := vfs.NewMem()
+	now := newClock(1_000_000)
+	o := brock.Options{Dir: "/s", FS: fs, Now: now.now}
+	db, err := brock.Open(o)
+	must(t, err)
+	set(t, db, "k=-1")
+	set(t, db, "k=0")
+	aged := keyspace(t, db, "aged", brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}})
+	counted := keyspace(t, db, "counted", brock.KeyspaceOptions{Versions: brock.Retention{Versions: 10}})
+	for i := 1; i <= 3; i++ {
+		must(t, db.Update(func(txn *brock.Txn) error {
+			kv := fmt.Sprint("k=", i)
+			return errors.Join(put(txn, kv), put(txn.In(aged), kv), put(txn.In(counted), kv))
+		}))
+		must(t, db.Flush(t.Context())) // takes a sample of the clock
+		now.add(time.Minute)
+	}
+	gone := brock.ErrVersionGone.Error()
+	for _, step := range []func(context.Context) error{db.Flush, db.Compact, db.Compact} {
+		must(t, step(t.Context()))
+		for at := uint64(2); at <= 5; at++ {
+			wantAged, wantOther := fmt.Sprint(at-2), gone
+			if at == 2 {
+				wantAged = "-" // it was just made
+			}
+			if at == 5 {
+				wantOther = "3"
+			}
+			must(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: at}, func(txn *brock.Txn) error {
+				wantEqual(t, fmt.Sprint("aged at ", at), get(txn.In(aged), "k"), wantAged)
+				wantEqual(t, fmt.Sprint("counted at ", at), get(txn.In(counted), "k"), wantOther)
+				wantEqual(t, fmt.Sprint("default at ", at), get(txn, "k"), wantOther)
+				wantEqual(t, fmt.Sprint("default at ", at, " by In"), get(txn.In(aged).In(nil), "k"), wantOther)
+				if wantOther == gone {
+					wantErr(t, "iterator", last(txn.All()), brock.ErrVersionGone)
+				}
+				return nil
+			}))
+		}
+	}
+	_, err = db.Begin(t.Context(), brock.TxnOptions{ReadAt: 1})
+	wantErr(t, "before all floors", err, brock.ErrVersionGone)
+	must(t, db.View(func(txn *brock.Txn) error {
+		wantEqual(t, "versions", show(txn.In(counted).Versions(b("k"))), "k=3 k=2 k=1")
+		return nil
+	}))
+
+	// Floors outlive the session.
+	must(t, db.Close())
+	db, err = brock.Open(o)
+	must(t, err)
+	aged, counted = keyspace(t, db, "aged"), keyspace(t, db, "counted")
+	must(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: 3}, func(txn *brock.Txn) error {
+		wantEqual(t, "aged", get(txn.In(aged), "k"), "1")
+		wantEqual(t, "counted", get(txn.In(counted), "k"), gone)
+		return nil
+	}))
+	// More retention brings nothing back, less lets go.
+	must(t, counted.SetOptions(brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}}))
+	must(t, aged.SetOptions(brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Millisecond}}))
+	now.add(time.Minute)
+	must(t, counted.Set(b("x"), nil))
+	must(t, db.Compact(t.Context()))
+	must(t, counted.Set(b("x"), nil))
+	must(t, db.Compact(t.Context()))
+	must(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: 5}, func(txn *brock.Txn) error {
+		wantEqual(t, "counted", get(txn.In(counted), "k"), "3")
+		return nil
+	}))
+	err = db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: 4}, func(txn *brock.Txn) error { return last(txn.In(aged).All()) })
+	wantErr(t, "aged", err, brock.ErrVersionGone)
+	must(t, db.Close())
+}
+
+// An iterator never leaves its keyspace, whichever way it goes, whatever its
+// bounds: keyspaces whose prefixes are neighbours, of one byte and of two.
+func TestIteratorsStayInTheirKeyspace(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	var list []*brock.Keyspace
+	for i := range 260 { // numbers 1 to 260
+		list = append(list, keyspace(t, db, fmt.Sprint("ks", i+1)))
+	}
+	for _, ks := range append([]*brock.Keyspace{nil}, list...) {
+		must(t, db.Update(func(txn *brock.Txn) error {
+			txn = txn.In(ks)
+			return errors.Join(txn.Set([]byte{0}, nil), txn.Set([]byte{0xff}, nil), txn.Set([]byte{0xff, 0xff, 0xff}, nil), txn.Set(b("m"), nil))
+		}))
+	}
+	forward := []string{"\x00", "m", "\xff", "\xff\xff\xff"}
+	for round := range 2 {
+		for _, n := range []int{0, 1, 2, 246, 247, 248, 249, 259, 260} {
+			var ks *brock.Keyspace
+			if n > 0 {
+				ks = list[n-1]
+			}
+			for _, update := range []bool{false, true} {
+				txn := db.NewTransaction(update)
+				in := txn.In(ks)
+				if update {
+					must(t, errors.Join(in.Delete(b("m")), in.Set(b("m"), nil)))
+				}
+				for o, want := range map[*brock.IteratorOptions][]string{
+					{}:                              forward,
+					{Reverse: true}:                 {forward[3], forward[2], forward[1], forward[0]},
+					{Upper: []byte{0xff, 0xff}}:     forward[:3],
+					{Prefix: []byte{0xff}}:          forward[2:],
+					{Prefix: []byte{0xff, 0xff}}:    forward[3:],
+					{Lower: b("a"), KeysOnly: true}: forward[1:],
+				} {
+					it := in.NewIterator(*o)
+					var got []string
+					for it.Rewind(); it.Valid(); it.Next() {
+						got = append(got, string(it.Item().Key()))
+					}
+					must(t, it.Err())
+					wantEqual(t, fmt.Sprintf("keyspace %d, %+v", n, *o), fmt.Sprintf("%q", got), fmt.Sprintf("%q", want))
+					it.Seek([]byte{0xff, 0xff, 0xff, 0xff})
+					it.Seek([]byte{0})
+					it.Prev()
+					must(t, it.Close())
+				}
+				txn.Discard()
+			}
+			if n > 0 {
+				entries, _ := ks.EstimateSize(nil, nil)
+				if round == 0 && entries != 4 || entries > 40 {
+					t.Errorf("round %d: keyspace %d has about %d entries", round, n, entries)
+				}
+			}
+		}
+		must(t, db.Compact(t.Context()))
+	}
+}
+
+// What was read in a keyspace conflicts with writes to that one only, keys,
+// absent keys and ranges alike.
+func TestConflictsOfKeyspaces(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	a, z := keyspace(t, db, "a"), keyspace(t, db, "z")
+	set(t, db, "k=1")
+	must(t, errors.Join(a.Set(b("k"), b("1")), z.Set(b("k"), b("1"))))
+	for _, c := range []struct {
+		name     string
+		read     func(txn *brock.Txn) error
+		write    *brock.Keyspace
+		key      string
+		conflict bool
+	}{
+		{"key", func(txn *brock.Txn) error { _, err := txn.In(a).Get(b("k")); return err }, a, "k", true},
+		{"key of another", func(txn *brock.Txn) error { _, err := txn.In(a).Get(b("k")); return err }, z, "k", false},
+		{"key of the default", func(txn *brock.Txn) error { _, err := txn.In(a).Get(b("k")); return err }, nil, "k", false},
+		{"absent", func(txn *brock.Txn) error { _, err := txn.In(a).Has(b("new1")); return err }, a, "new1", true},
+		{"absent, of another", func(txn *brock.Txn) error { _, err := txn.In(a).Has(b("new2")); return err }, z, "new2", false},
+		{"scan", func(txn *brock.Txn) error { return last(txn.In(a).All()) }, a, "zz", true},
+		{"scan backward", func(txn *brock.Txn) error { return last(txn.In(a).Items(brock.IteratorOptions{Reverse: true})) }, a, "0", true},
+		{"scan of another", func(txn *brock.Txn) error { return last(txn.In(a).All()) }, z, "0", false},
+		{"scan of the one before", func(txn *brock.Txn) error { return last(txn.All()) }, a, "0", false},
+	} {
+		txn := db.NewTransaction(true)
+		must(t, c.read(txn))
+		must(t, db.Update(func(other *brock.Txn) error { return other.In(c.write).Set(b(c.key), b("new")) }))
+		must(t, txn.Set(b("result of "+c.name), nil))
+		if err := txn.Commit(); c.conflict != errors.Is(err, brock.ErrConflict) || !c.conflict && err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// A dropped keyspace is gone at once for all who come later, with a typed error;
+// transactions that began before read on; what was written to it can't commit.
+func TestDropKeyspace(t *testing.T) {
+	fs := vfs.NewMem()
+	o := brock.Options{Dir: "/s", FS: fs}
+	db, err := brock.Open(o)
+	must(t, err)
+	ks, other := keyspace(t, db, "ks"), keyspace(t, db, "other")
+	for i := range 100 {
+		must(t, ks.Set(fmt.Appendf(nil, "k%02d", i), []byte(strings.Repeat("v", 10*i))))
+		if i == 50 {
+			must(t, db.Flush(t.Context()))
+		}
+	}
+	must(t, other.Set(b("k"), b("other")))
+	at := db.Version()
+	reader, writer, both, early := db.NewTransaction(false), db.NewTransaction(true), db.NewTransaction(true), db.NewTransaction(false)
+	it := reader.In(ks).NewIterator(brock.IteratorOptions{})
+	it.Rewind()
+	must(t, writer.In(ks).Set(b("k"), nil))
+	must(t, both.In(ks).Set(b("k"), nil))
+	must(t, both.In(other).Set(b("k"), b("lost")))
+	batch := db.NewBatch()
+	must(t, batch.In(ks).Set(b("k"), nil))
+	w := ks.NewWriter(t.Context())
+	must(t, w.Set(b("k"), nil))
+	read := early.In(ks)
+
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantErr(t, "cancelled", ks.Drop(cancelled), context.Canceled)
+	wantEqual(t, "names", names(db), "ks other")
+	must(t, ks.Drop(t.Context()))
+
+	wantEqual(t, "names", names(db), "other")
+	wantErr(t, "drop again", ks.Drop(t.Context()), brock.ErrKeyspaceNotFound)
+	_, err = ks.Get(b("k01"))
+	wantErr(t, "get", err, brock.ErrKeyspaceNotFound)
+	wantErr(t, "set", ks.Set(b("k"), nil), brock.ErrKeyspaceNotFound)
+	wantErr(t, "view", ks.View(func(*brock.Txn) error { return nil }), brock.ErrKeyspaceNotFound)
+	wantErr(t, "update", ks.Update(func(*brock.Txn) error { return nil }), brock.ErrKeyspaceNotFound)
+	wantErr(t, "options", ks.SetOptions(brock.KeyspaceOptions{}), brock.ErrKeyspaceNotFound)
+	wantErr(t, "compare", ks.CompareAndSet(b("k"), nil, 0), brock.ErrKeyspaceNotFound)
+	for call, fn := range calls {
+		if call != "Commit" {
+			must(t, db.Update(func(txn *brock.Txn) error { wantErr(t, call, fn(txn.In(ks)), brock.ErrKeyspaceNotFound); return nil }))
+		}
+	}
+	wantErr(t, "batch", batch.Commit(t.Context()), brock.ErrKeyspaceNotFound)
+	batch.Reset()
+	wantErr(t, "batch set", batch.In(ks).Set(b("k"), nil), brock.ErrKeyspaceNotFound)
+	wantErr(t, "writer", w.Close(), brock.ErrKeyspaceNotFound)
+	wantErr(t, "writer's commit", writer.Commit(), brock.ErrKeyspaceNotFound)
+	wantErr(t, "both", both.Commit(), brock.ErrKeyspaceNotFound)
+	wantEqual(t, "other", string(must2(other.Get(b("k")))), "other")
+	_, err = db.NewTransaction(false).In(ks).Get(b("k01"))
+	wantErr(t, "a later transaction", err, brock.ErrKeyspaceNotFound)
+	err = db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: at}, func(txn *brock.Txn) error { return last(txn.In(ks).All()) })
+	wantErr(t, "a later transaction of an old version", err, brock.ErrKeyspaceNotFound)
+
+	again := keyspace(t, db, "ks")
+	must(t, again.Set(b("new"), b("1")))
+	for range 3 {
+		wantEqual(t, "contents", contents(t, db), "; ks: new=1; other: k=other")
+		must(t, db.Compact(t.Context()))
+		n := 0
+		for item, err := range read.All() {
+			must(t, err)
+			wantEqual(t, "value", int64(len(must2(item.Value()))), int64(10*n))
+			n++
+		}
+		wantEqual(t, "still read", n, 100)
+	}
+	for n := 1; it.Valid(); n++ {
+		if it.Next(); !it.Valid() {
+			wantEqual(t, "iterated", n, 100)
+		}
+	}
+	must(t, it.Close())
+	reader.Discard()
+	early.Discard()
+	must(t, db.Compact(t.Context()))
+	if m := db.Metrics(); m.Tree.RunEntries != 2 {
+		t.Errorf("%d entries in runs, want 2: the dropped are gone", m.Tree.RunEntries)
+	}
+	must(t, db.Close())
+	db, err = brock.Open(o)
+	must(t, err)
+	wantEqual(t, "contents", contents(t, db), "; ks: new=1; other: k=other")
+	must(t, db.Close())
+}
+
+// What is in the journal of a dropped keyspace stays dropped when it is replayed.
+func TestDroppedKeyspaceStaysDropped(t *testing.T) {
+	for _, mode := range []vfs.CrashMode{vfs.Lost, vfs.All} {
+		fs := vfs.NewMem()
+		o := brock.Options{Dir: "/s", FS: fs, Durability: brock.Buffered}
+		db, err := brock.Open(o)
+		must(t, err)
+		ks := keyspace(t, db, "ks")
+		must(t, errors.Join(ks.Set(b("k"), b("old")), db.Set(b("before"), b("1"))))
+		must(t, ks.Drop(t.Context()))
+		o.FS = fs.CrashClone(vfs.CrashOptions{Mode: mode})
+		must(t, db.Close())
+		db, err = brock.Open(o)
+		must(t, err)
+		ks = keyspace(t, db, "ks")
+		wantEqual(t, "what was committed before the drop", contents(t, db), "before=1; ks: ")
+		must(t, ks.Set(b("new"), b("1")))
+		must(t, db.Compact(t.Context()))
+		wantEqual(t, "contents", contents(t, db), "before=1; ks: new=1")
+		wantEqual(t, "entries", db.Metrics().Tree.RunEntries, 2)
+		must(t, db.Close())
+	}
+}
+
+// Who has read a keyspace that was dropped since can't commit: what changed in it
+// meanwhile is gone with it.
+func TestDropConflictsWithReaders(t *testing.T) {
+	for _, memory := range []int64{0, 1} {
+		db := openTest(t, brock.Options{})
+		ks, log := keyspace(t, db, "ks"), keyspace(t, db, "log")
+		must(t, ks.Set(b("k"), b("1")))
+		begin := func(i brock.Isolation) *brock.Txn {
+			txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true, Isolation: i, MaxMemory: memory})
+			must(t, err)
+			return txn
+		}
+		reader, snapshot, other := begin(brock.Serializable), begin(brock.SnapshotIsolation), begin(brock.Serializable)
+		wantEqual(t, "k", get(reader.In(ks), "k"), "1")
+		wantEqual(t, "k", get(snapshot.In(ks), "k"), "1")
+		wantEqual(t, "k", get(other.In(log), "k"), "-")
+		// Seen by somebody together, these prove that reader can't have come first.
+		must(t, db.Update(func(txn *brock.Txn) error { return errors.Join(put(txn.In(ks), "k=2"), put(txn, "changed=1")) }))
+		wantEqual(t, "result", must2(log.Has(b("reader"))), false)
+		must(t, ks.Drop(t.Context()))
+		must(t, db.Compact(t.Context()))
+		conflicts := db.Metrics().Conflicts
+		must(t, put(reader.In(log), "reader=1"))
+		must(t, put(snapshot, "snapshot=1"))
+		must(t, put(other, "other=1"))
+		wantErr(t, "commit of a reader", reader.Commit(), brock.ErrConflict)
+		wantEqual(t, "conflicts", db.Metrics().Conflicts, conflicts+1)
+		must(t, snapshot.Commit())
+		must(t, other.Commit())
+	}
+}
+
+// Transactions that write to a keyspace while it is dropped and made again are
+// in it whole or refused, and never in its successor.
+func TestDropBesideWriters(t *testing.T) {
+	db := openTest(t, brock.Options{Tuning: brock.Tuning{MemtableSize: 64 << 10}})
+	const writers = 4
+	done := make(chan error, writers)
+	stop := make(chan struct{})
+	for w := range writers {
+		go func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					done <- nil
+					return
+				default:
+				}
+				ks, err := db.Keyspace("ks")
+				if err != nil {
+					done <- err
+					return
+				}
+				key := fmt.Appendf(nil, "%d/%d", w, i)
+				err = db.Update(func(txn *brock.Txn) error {
+					return errors.Join(txn.Set(key, nil), txn.In(ks).Set(key, []byte(strings.Repeat("x", 500))))
+				})
+				if err != nil && !errors.Is(err, brock.ErrKeyspaceNotFound) {
+					done <- err
+					return
+				}
+				has, herr := db.Has(key)
+				if herr != nil || has != (err == nil) {
+					done <- fmt.Errorf("%s: commit %v, half of it there: %v %v", key, err, has, herr)
+					return
+				}
+			}
+		}()
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 40 {
+		ks := keyspace(t, db, "ks")
+		for range rng.IntN(30) {
+			must(t, ks.View(func(txn *brock.Txn) error { return last(txn.All()) }))
+		}
+		must(t, ks.Drop(t.Context()))
+		if _, err := ks.Get(b("0/0")); !errors.Is(err, brock.ErrKeyspaceNotFound) {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	for range writers {
+		must(t, <-done)
+	}
+	ks := keyspace(t, db, "ks")
+	must(t, ks.Drop(t.Context()))
+	wantEqual(t, "successor", show(func(yield func(*brock.Item, error) bool) {
+		must(t, keyspace(t, db, "ks").View(func(txn *brock.Txn) error { txn.All()(yield); return nil }))
+	}), "")
+}
+
+func TestKeyspaceMisuse(t *testing.T) {
+	db, other := openTest(t, brock.Options{}), openTest(t, brock.Options{})
+	for _, name := range []string{"", strings.Repeat("n", brock.MaxKeyspaceName+1)} {
+		_, err := db.Keyspace(name)
+		wantErr(t, "name", err, brock.ErrInvalid)
+	}
+	keyspace(t, db, strings.Repeat("\xff", brock.MaxKeyspaceName))
+	_, err := db.Keyspace("two", brock.KeyspaceOptions{}, brock.KeyspaceOptions{})
+	wantErr(t, "two options", err, brock.ErrInvalid)
+	foreign := keyspace(t, other, "foreign")
+	for call, fn := range calls {
+		if call != "Commit" {
+			must(t, db.Update(func(txn *brock.Txn) error { wantErr(t, call, fn(txn.In(foreign)), brock.ErrInvalid); return nil }))
+			wantErr(t, call, fn(new(brock.Txn).In(foreign)), brock.ErrTxnDone)
+			wantErr(t, call, fn(new(brock.Txn).In(nil)), brock.ErrTxnDone)
+		}
+	}
+	wantErr(t, "foreign batch", db.NewBatch().In(foreign).Set(b("k"), nil), brock.ErrInvalid)
+	wantErr(t, "zero batch", new(brock.Batch).In(foreign).Set(b("k"), nil), brock.ErrClosed)
+	var zero brock.Keyspace
+	wantErr(t, "zero: set", zero.Set(b("k"), nil), brock.ErrClosed)
+	wantErr(t, "zero: drop", zero.Drop(t.Context()), brock.ErrClosed)
+	wantErr(t, "zero: writer", zero.NewWriter(t.Context()).Set(b("k"), nil), brock.ErrClosed)
+	wantErr(t, "zero: in", db.View(func(txn *brock.Txn) error { return last(txn.In(&zero).All()) }), brock.ErrInvalid)
+	wantEqual(t, "zero", fmt.Sprint(zero.Name(), zero.Options()), fmt.Sprint("", brock.KeyspaceOptions{}))
+	ks := keyspace(t, db, "ks")
+	long := make([]byte, brock.MaxKeySize+1)
+	must(t, ks.Set(long[1:], nil))
+	wantErr(t, "key", ks.Set(long, nil), brock.ErrKeyTooLarge)
+	must(t, db.Compact(t.Context()))
+	wantEqual(t, "longest key", must2(ks.Has(long[1:])), true)
+	wantErr(t, "empty key", ks.Set(nil, nil), brock.ErrEmptyKey)
+	must(t, db.Close())
+	wantErr(t, "closed: set", ks.Set(b("k"), nil), brock.ErrClosed)
+	wantErr(t, "closed: drop", ks.Drop(t.Context()), brock.ErrClosed)
+	wantErr(t, "closed: options", ks.SetOptions(brock.KeyspaceOptions{}), brock.ErrClosed)
+	_, err = db.Keyspace("ks")
+	wantErr(t, "closed: open", err, brock.ErrClosed)
+}
+
+// Clear and DropAll are commits: atomic, seen by later readers only, undone by
+// nothing, and the keyspaces stay.
+func TestClearKeyspace(t *testing.T) {
+	fs := vfs.NewMem()
+	db := must2(brock.Open(brock.Options{Dir: "/s", FS: fs}))
+	defer func() { db.Close() }()
+	a, z := keyspace(t, db, "a"), keyspace(t, db, "z")
+	must(t, db.Update(func(txn *brock.Txn) error {
+		return errors.Join(put(txn, "k=1"), put(txn.In(a), "k=2", "l=3"), put(txn.In(z), "k=4", "\xff\xff=5"))
+	}))
+	old := db.NewTransaction(false)
+	defer old.Discard()
+	must(t, a.DeleteRange(b("l"), nil))
+	wantEqual(t, "range", contents(t, db), "k=1; a: k=2; z: k=4 \xff\xff=5")
+	must(t, z.Clear(t.Context()))
+	for range 2 {
+		wantEqual(t, "cleared", contents(t, db), "k=1; a: k=2; z: ")
+		must(t, db.Compact(t.Context()))
+	}
+	must(t, z.Set(b("m"), b("6")))
+	must(t, db.Update(func(txn *brock.Txn) error {
+		return errors.Join(txn.In(a).DeleteRange(nil, nil), put(txn.In(a), "n=7"))
+	}))
+	wantEqual(t, "with others", contents(t, db), "k=1; a: n=7; z: m=6")
+	must(t, db.DropAll(t.Context()))
+	for range 3 {
+		wantEqual(t, "all", contents(t, db), "; a: ; z: ")
+		must(t, db.Compact(t.Context()))
+	}
+	wantEqual(t, "old reader", show(old.All())+"; "+show(old.In(a).All())+"; "+show(old.In(z).All()), "k=1; k=2 l=3; k=4 \xff\xff=5")
+	old.Discard()
+	must(t, db.Verify(t.Context(), nil))
+	must(t, db.Close())
+	db = must2(brock.Open(brock.Options{Dir: "/s", FS: fs}))
+	wantEqual(t, "reopened", contents(t, db), "; a: ; z: ")
+}
+
+// Each keyspace keeps what its own retention says below a range delete.
+func TestRangeDeletesKeepHistoryByKeyspace(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	kept := must2(db.Keyspace("kept", brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}}))
+	bare := keyspace(t, db, "bare")
+	for _, ks := range []*brock.Keyspace{kept, bare} {
+		must(t, ks.Set(b("k"), b("1")))
+		must(t, ks.Set(b("k"), b("2")))
+		must(t, ks.Clear(t.Context()))
+		must(t, ks.Set(b("k"), b("3")))
+	}
+	must(t, db.Compact(t.Context()))
+	must(t, db.View(func(txn *brock.Txn) error {
+		wantEqual(t, "kept", show(txn.In(kept).Versions(b("k"))), "k=3 k! k=2 k=1")
+		wantEqual(t, "bare", show(txn.In(bare).Versions(b("k"))), "k=3")
+		return nil
+	}))
+	for at, want := range []string{1: "k=1", 2: "k=2", 3: "", 4: "k=3"} {
+		if at > 0 {
+			txn := must2(db.Begin(t.Context(), brock.TxnOptions{ReadAt: uint64(at)}))
+			wantEqual(t, "kept", show(txn.In(kept).All()), want)
+			_, err := txn.In(bare).Get(b("k"))
+			wantErr(t, "bare", err, brock.ErrVersionGone)
+			txn.Discard()
+		}
+	}
+}
+
+// A spilled transaction that writes to a keyspace that was dropped is refused whole.
+func TestSpillToDroppedKeyspace(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	a := keyspace(t, db, "a")
+	txn := must2(db.Begin(t.Context(), brock.TxnOptions{Update: true, MaxMemory: 1}))
+	defer txn.Discard()
+	must(t, put(txn, "k=1"))
+	must(t, txn.In(a).DeleteRange(nil, nil))
+	must(t, put(txn.In(a), "k=2"))
+	batch := db.NewBatch()
+	must(t, batch.In(a).Set(b("k"), b("3")))
+	must(t, a.Drop(t.Context()))
+	wantErr(t, "commit", txn.Commit(), brock.ErrKeyspaceNotFound)
+	wantErr(t, "batch", batch.Commit(t.Context()), brock.ErrKeyspaceNotFound)
+	wantEqual(t, "contents", contents(t, db), "")
+	set(t, db, "k=4")
+	must(t, db.Compact(t.Context()))
+	must(t, db.Verify(t.Context(), nil))
+	wantEqual(t, "contents", contents(t, db), "k=4")
+}
+
+// A keyspace compresses as its own options say, also after it was opened again.
+func TestCompressionOfKeyspaces(t *testing.T) {
+	o := brock.Options{Dir: "/s", FS: vfs.NewMem(), KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.S2}}
+	db := must2(brock.Open(o))
+	defer func() { db.Close() }()
+	value := bytes.Repeat([]byte("again and "), 1000)
+	must2(db.Keyspace("zstd", brock.KeyspaceOptions{Compression: brock.Zstd, CompressAbove: 100}))
+	must2(db.Keyspace("none", brock.KeyspaceOptions{Compression: brock.NoCompression}))
+	keyspace(t, db, "as usual")
+	for range 2 {
+		for ks := range db.Keyspaces() {
+			before := db.Metrics()
+			must(t, ks.Set(b("k"), value))
+			from := db.Metrics().CompressedFrom - before.CompressedFrom
+			wantEqual(t, ks.Name()+" compresses", from > 0, ks.Name() != "none")
+			wantEqual(t, ks.Name(), string(must2(ks.Get(b("k")))), string(value))
+			must(t, db.View(func(txn *brock.Txn) error {
+				wantEqual(t, "size", must2(txn.In(ks).Get(b("k"))).ValueSize(), int64(len(value)))
+				return nil
+			}))
+		}
+		must(t, db.Close())
+		o.KeyspaceDefaults.Compression = brock.NoCompression
+		db = must2(brock.Open(o))
+	}
+	wantEqual(t, "options", must2(db.Keyspace("zstd")).Options().Compression, brock.Zstd)
+	must(t, db.Verify(t.Context(), nil))
+}

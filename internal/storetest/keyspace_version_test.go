@@ -1,0 +1,68 @@
+package storetest
+
+import (
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// An update of an old version that begins while a flush is dropping history,
+// deletes with it, is told that the version is gone, or finds its conflicts; also
+// where another keyspace still has that version.
+func TestUpdateOfAVersionBeingDropped(t *testing.T) {
+	var armed atomic.Bool
+	var begin func() error
+	var failed error
+	fs := faultfs.New(vfs.NewMem(), faultfs.Options{Before: func(op faultfs.Op) {
+		if op.Kind == faultfs.Create && filepath.Ext(op.Path) == ".run" && armed.Swap(false) {
+			failed = begin()
+		}
+	}})
+	db, err := brock.Open(brock.Options{Dir: "/s", FS: fs})
+	must(t, err)
+	defer db.Close()
+	aged := keyspace(t, db, "aged", brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}})
+	set(t, db, "a=1")
+	must(t, db.Update(func(txn *brock.Txn) error { return errors.Join(put(txn, "k=1"), put(txn.In(aged), "k=1")) }))
+	must(t, db.Delete(b("k")))
+	must(t, db.DeleteRange(b("a"), b("b")))
+	var key, gap *brock.Txn
+	begin = func() error {
+		for _, x := range []struct {
+			txn **brock.Txn
+			key string
+		}{{&key, "k"}, {&gap, "a"}} {
+			txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true, ReadAt: 2})
+			if err != nil {
+				return err
+			}
+			*x.txn = txn
+			write := "read=1"
+			if _, err := txn.Get(b(x.key)); errors.Is(err, brock.ErrVersionGone) {
+				write = "gone=1" // the other keyspace can be used
+			} else if err != nil {
+				return err
+			}
+			if err := put(txn.In(aged), write); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	armed.Store(true)
+	must(t, db.Flush(t.Context()))
+	must(t, failed)
+	must(t, key.Commit())
+	must(t, gap.Commit())
+	must(t, aged.View(func(txn *brock.Txn) error {
+		wantEqual(t, "written by who had read what was deleted", get(txn, "read"), "-")
+		wantEqual(t, "written by who had not", get(txn, "gone"), "1")
+		return nil
+	}))
+}

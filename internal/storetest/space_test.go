@@ -1,0 +1,467 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
+)
+
+var (
+	spaceTimes = flag.Int("space", 2, "how many times the space tests overwrite their data")
+	spaceKeys  = flag.Int("spacekeys", 12_000, "how many keys they have")
+)
+
+// The space tests run at about a fiftieth of the defaults' sizes.
+var spaceTuning = brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 4 << 20, RunFileSize: 4 << 20}
+
+const spaceValue = 4 << 10
+
+type spaceStore struct {
+	*brock.DB
+	t    *testing.T
+	fs   *vfs.Mem
+	rng  *rand.Rand
+	live map[uint64]int // value length by key
+}
+
+func newSpaceStore(t *testing.T, m brock.Maintenance) *spaceStore {
+	t.Helper()
+	s := &spaceStore{t: t, fs: vfs.NewMem(), rng: rand.New(rand.NewPCG(3, 4)), live: map[uint64]int{}}
+	t.Cleanup(func() { _ = s.Close() })
+	s.open(m)
+	return s
+}
+
+func (s *spaceStore) open(m brock.Maintenance) {
+	s.t.Helper()
+	db, err := brock.Open(brock.Options{Dir: "/s", FS: s.fs, Durability: brock.Buffered, Tuning: spaceTuning, Maintenance: m})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.DB = db
+}
+
+func spaceKey(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
+
+func (s *spaceStore) set(i uint64, n int) {
+	s.t.Helper()
+	v := make([]byte, n)
+	binary.BigEndian.PutUint64(v, s.rng.Uint64())
+	if err := s.Set(spaceKey(i), v); err != nil {
+		s.t.Fatal(err)
+	}
+	s.live[i] = n
+}
+
+func (s *spaceStore) load() {
+	for _, i := range s.rng.Perm(*spaceKeys) {
+		s.set(uint64(i), spaceValue)
+	}
+}
+
+// liveBytes is what keys and values take, with their records and entries.
+func (s *spaceStore) liveBytes() int64 {
+	var n int64
+	for _, v := range s.live {
+		n += int64(v) + 8 + 24 + 40
+	}
+	return n
+}
+
+// disk is the length of all files.
+func (s *spaceStore) disk() int64 {
+	s.t.Helper()
+	names, err := s.fs.List("/s")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var n int64
+	for _, name := range names {
+		if info, err := s.fs.Stat(filepath.Join("/s", name)); err == nil {
+			n += info.Size
+		}
+	}
+	return n
+}
+
+func (s *spaceStore) ratio() float64 { return float64(s.disk()) / float64(s.liveBytes()) }
+
+// settled waits until the store has tidied up after the last write: until its
+// files are at most 1.25 times what is live, and some.
+func (s *spaceStore) settled() {
+	s.t.Helper()
+	s.settledWithin(20 << 20) // of the 64 MB that are promised
+}
+
+func (s *spaceStore) settledWithin(some int64) {
+	s.t.Helper()
+	bound := 1.25 + float64(some)/float64(s.liveBytes())
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	r := s.ratio()
+	for range 6000 {
+		if r <= bound {
+			break
+		}
+		<-look.C
+		r = s.ratio()
+	}
+	if r > bound {
+		s.t.Errorf("a quiet store takes %.2f times what is live in it, want %.2f:\n%s", r, bound, s.Metrics().String())
+	}
+	if err := s.Verify(context.Background(), nil); err != nil {
+		s.t.Error(err)
+	}
+	s.t.Logf("quiet: %d MB, %.2f times what is live", s.disk()>>20, r)
+}
+
+// Random overwrites with nothing else: disk use stays bounded all the time, and
+// shrinks by itself afterwards.
+func TestSpaceUnderOverwrites(t *testing.T) {
+	for _, garbage := range []float64{0, 0.25} {
+		t.Run(fmt.Sprintf("ratio %v", garbage), func(t *testing.T) {
+			s := newSpaceStore(t, brock.Maintenance{GarbageRatio: garbage, IdleAfter: 100 * time.Millisecond})
+			s.load()
+			worst, sum, n := 0.0, 0.0, 0
+			for i := range *spaceTimes * *spaceKeys {
+				s.set(s.rng.Uint64N(uint64(*spaceKeys)), spaceValue)
+				if i%256 == 0 && i > *spaceKeys/2 {
+					r := s.ratio()
+					worst, sum, n = max(worst, r), sum+r, n+1
+				}
+			}
+			m := s.Metrics()
+			t.Logf("overwritten %d times: disk %.2f times live on average, %.2f at worst; written %.2f times\n%s", *spaceTimes, sum/float64(max(n, 1)), worst, m.WriteAmp(), m)
+			if bound := 1.5 + float64(48<<20)/float64(s.liveBytes()); worst > bound {
+				t.Errorf("disk is %.2f times what is live, want at most %.2f", worst, bound)
+			}
+			s.settled()
+		})
+	}
+}
+
+// Nine of ten keys deleted: their space comes back with no call, also when the
+// deletes fill but a part of a memtable, and a key stays deleted.
+func TestSpaceAfterDeletes(t *testing.T) {
+	s := newSpaceStore(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
+	s.load()
+	for i := range uint64(*spaceKeys) {
+		if i%10 == 0 {
+			continue
+		}
+		if err := s.Delete(spaceKey(i)); err != nil {
+			t.Fatal(err)
+		}
+		delete(s.live, i)
+	}
+	s.settled()
+	err := s.View(func(txn *brock.Txn) error {
+		n := 0
+		for item, err := range txn.All() {
+			if err != nil {
+				return err
+			}
+			v, err := item.Value()
+			if err != nil {
+				return err
+			}
+			if want := s.live[binary.BigEndian.Uint64(item.Key())]; len(v) != want {
+				t.Errorf("key %x has %d bytes, want %d", item.Key(), len(v), want)
+			}
+			n++
+		}
+		if n != len(s.live) {
+			t.Errorf("%d keys, want %d", n, len(s.live))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store whose keys all sit in one memtable finds its garbage, too.
+func TestSpaceOfOneMemtable(t *testing.T) {
+	s := newSpaceStore(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
+	for range 1000 {
+		s.set(1, 64<<10)
+	}
+	s.settled()
+}
+
+// A store that is opened and then left alone finds the garbage that it was closed
+// with: of what lay in runs, and in the journal.
+func TestSpaceAfterReopening(t *testing.T) {
+	never := brock.Maintenance{IdleAfter: time.Hour, GarbageRatio: 4}
+	for _, where := range []string{"runs", "journal"} {
+		t.Run(where, func(t *testing.T) {
+			s := newSpaceStore(t, never)
+			s.load()
+			if err := s.Compact(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			for i := range *spaceKeys {
+				if i%8 != 0 { // newly written segments are live, old ones are garbage
+					s.set(uint64(i), spaceValue)
+				}
+				if where == "runs" && i%(*spaceKeys/3) == 0 {
+					if err := s.Flush(context.Background()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if s.ratio() < 1.75 {
+				t.Fatalf("closed with %.2f times what is live: there is nothing to find", s.ratio())
+			}
+			s.open(brock.Maintenance{IdleAfter: 50 * time.Millisecond})
+			s.settled()
+		})
+	}
+}
+
+// What a long reader has kept goes when it ends, with no write after it.
+func TestSpaceAfterALongReader(t *testing.T) {
+	s := newSpaceStore(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
+	s.load()
+	reader := s.NewTransaction(false)
+	defer reader.Discard()
+	read := func() {
+		n := 0
+		for item, err := range reader.All() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, err := item.Value(); err != nil || len(v) != spaceValue {
+				t.Fatalf("key %x: %d bytes, %v", item.Key(), len(v), err)
+			}
+			n++
+		}
+		if n != *spaceKeys {
+			t.Errorf("the reader has %d keys, want %d", n, *spaceKeys)
+		}
+	}
+	read()
+	kept := s.liveBytes()
+	for i := range uint64(*spaceKeys) {
+		s.set(i, spaceValue)
+	}
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for m := s.Metrics().Tree; m.PinnedBytes < kept/2; m = s.Metrics().Tree { // until the store has tidied up, but for the reader
+		<-look.C
+	}
+	if s.ratio() < 1.75 {
+		t.Errorf("the files take %.2f times what is live, and a reader keeps as much again", s.ratio())
+	}
+	read()
+	reader.Discard()
+	s.settled()
+}
+
+// Reclaim leaves little garbage, and says how much it freed.
+func TestReclaim(t *testing.T) {
+	s := newSpaceStore(t, brock.Maintenance{GarbageRatio: 1, IdleAfter: time.Hour})
+	s.load()
+	for i := range uint64(*spaceKeys) {
+		if i%3 == 0 {
+			s.set(i, 1000)
+		}
+	}
+	if err := s.Compact(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	before := s.disk()
+	freed, err := s.Reclaim(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := before - s.disk(); got < freed*9/10 || freed == 0 || s.ratio() > 1.25 {
+		t.Errorf("freed %d, disk shrank by %d to %.2f times live:\n%s", freed, got, s.ratio(), s.Metrics())
+	}
+	if m := s.Metrics().Tree; m.Collections == 0 || m.CollectedBytes == 0 || m.Remaps != 0 {
+		t.Errorf("%+v", m)
+	}
+	if err := s.Verify(context.Background(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// Reclaim returns when its bound holds, also while work in the background does
+// part of the same.
+func TestReclaimBesideBackgroundWork(t *testing.T) {
+	for round := range 5 {
+		db := must2(brock.Open(brock.Options{InMemory: true, MemoryLimit: 8 << 20, Tuning: brock.Tuning{MemtableSize: 128 << 10, SegmentSize: 64 << 10, RunFileSize: 256 << 10}}))
+		w := db.NewWriter(t.Context())
+		const n = 12_000
+		for i := range n {
+			must(t, w.Set(fmt.Appendf(nil, "key%06d", i*7919%n), incompressible(i, 1000)))
+		}
+		for i := range n {
+			if i%10 != 0 {
+				must(t, w.Delete(fmt.Appendf(nil, "key%06d", i)))
+			}
+		}
+		must(t, w.Close())
+		must2(db.Reclaim(t.Context()))
+		m := db.Metrics().Tree
+		if files, bound := m.SegmentBytes+m.RunBytes+m.RemapBytes, m.LiveBytes*6/5+256<<10; files > bound {
+			t.Errorf("round %d: %d bytes of files, at most %d are allowed for %d that are live", round, files, bound, m.LiveBytes)
+		}
+		must(t, db.Close())
+	}
+}
+
+// Collections beside writers, deletes, readers that stay and each other: what is
+// read is always a value of its key, and in the end the last one.
+func TestReclaimBesideEverything(t *testing.T) {
+	s := newSpaceStore(t, brock.Maintenance{GarbageRatio: 0.1, IdleAfter: 20 * time.Millisecond})
+	const keys, writers = 400, 2
+	value := func(key, round uint64) []byte {
+		v := binary.BigEndian.AppendUint64(spaceKey(key), round)
+		return append(v, make([]byte, 600+key%7*500)...)
+	}
+	last := make([]uint64, keys) // round of the last write; 0 = deleted. Each key has one writer.
+	done := make(chan struct{})
+	var writing, others sync.WaitGroup
+	for w := range uint64(writers) {
+		writing.Go(func() {
+			rng := rand.New(rand.NewPCG(w, 9))
+			for round := uint64(1); round <= 6000; round++ {
+				key := rng.Uint64N(keys/writers)*writers + w
+				err := error(nil)
+				if rng.IntN(5) == 0 {
+					err, last[key] = s.Delete(spaceKey(key)), 0
+				} else {
+					err, last[key] = s.Set(spaceKey(key), value(key, round)), round
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	others.Go(func() {
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			default:
+			}
+			if _, err := s.Reclaim(context.Background()); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	check := func() error {
+		return s.View(func(txn *brock.Txn) error {
+			for range 2 { // the second time through files that were replaced meanwhile
+				for item, err := range txn.All() {
+					if err != nil {
+						return err
+					}
+					v, err := item.Value()
+					if err != nil {
+						return err
+					}
+					key := binary.BigEndian.Uint64(item.Key())
+					if !bytes.Equal(v, value(key, binary.BigEndian.Uint64(v[8:]))) {
+						t.Errorf("key %d has a value of key %d", key, binary.BigEndian.Uint64(v))
+					}
+				}
+			}
+			return nil
+		})
+	}
+	others.Go(func() {
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			default:
+			}
+			if err := check(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	writing.Wait()
+	close(done)
+	others.Wait()
+	for key, round := range last {
+		v, err := s.Get(spaceKey(uint64(key)))
+		if round == 0 && !errors.Is(err, brock.ErrKeyNotFound) || round != 0 && (err != nil || !bytes.Equal(v, value(uint64(key), round))) {
+			t.Errorf("key %d, last written in round %d: %d bytes, %v", key, round, len(v), err)
+		}
+	}
+	if err := s.Verify(context.Background(), nil); err != nil {
+		t.Error(err)
+	}
+	if s.Metrics().Tree.Collections == 0 {
+		t.Error("nothing was collected")
+	}
+}
+
+// The space of a dropped keyspace comes back by itself, with no call and no
+// further write, also if the store was closed, or killed, right after the drop.
+func TestSpaceAfterDrop(t *testing.T) {
+	for _, end := range []string{"", "close", "crash"} {
+		for _, size := range []int{100, spaceValue} { // inline and separated
+			t.Run(fmt.Sprintf("%s/%d", end, size), func(t *testing.T) {
+				s := newSpaceStore(t, brock.Maintenance{IdleAfter: 100 * time.Millisecond})
+				ks := keyspace(t, s.DB, "dropped")
+				for i := range uint64(*spaceKeys * spaceValue / size / 3) {
+					if err := ks.Set(spaceKey(i), make([]byte, size)); err != nil {
+						t.Fatal(err)
+					}
+					if i%8 == 0 && i/8 < uint64(*spaceKeys)/8 {
+						s.set(i, spaceValue)
+					}
+				}
+				before := s.disk()
+				must(t, ks.Drop(t.Context()))
+				if end != "" {
+					fs := s.fs
+					if end == "crash" {
+						fs = fs.CrashClone(vfs.CrashOptions{})
+					}
+					o := s.Options()
+					must(t, s.Close())
+					o.FS, s.fs = fs, fs
+					db, err := brock.Open(o)
+					must(t, err)
+					t.Cleanup(func() { _ = db.Close() })
+					s.DB = db
+					if end == "crash" { // of what wasn't synced before the drop
+						s.live = map[uint64]int{}
+						must(t, db.View(func(txn *brock.Txn) error {
+							for item, err := range txn.All() {
+								must(t, err)
+								s.live[binary.BigEndian.Uint64(item.Key())] = int(item.ValueSize())
+							}
+							return nil
+						}))
+					}
+				}
+				s.settledWithin(6 << 20)
+				t.Logf("%d MB before, %d MB after", before>>20, s.disk()>>20)
+			})
+		}
+	}
+}
