@@ -15,7 +15,7 @@ import (
 func TestRegister(t *testing.T) {
 	fs := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	l := mustCreate(t, Options{FS: fs, Dir: "db"})
-	edits := func() uint64 { return l.end.number }
+	edits := func() uint64 { return l.end.Next - 1 }
 	register := func(segment, frame, want uint64) {
 		t.Helper()
 		before := edits()
