@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/tombstone"
-	"github.com/brockdb/brock/internal/tree"
 )
 
 // Batch is a group of writes that are made together or not at all, and that read
@@ -25,22 +22,19 @@ type Batch struct {
 
 // batch is what all Batches of a batch share.
 type batch struct {
-	db      *DB
-	arena   []byte
-	key     []byte
-	records int
-	written conflict.Keyspaces // keyspaces that are written to
-	ranges  *tombstone.Set     // range deletes; the n-th record has version n here
-	spill   *tree.Spill        // the records before those in arena; nil: there are none
-	failed  error              // of the spill
-	spent   bool               // by Commit
-	request commit.Request
+	db     *DB
+	writes writes
+	spent  bool // by Commit
 }
 
 var errBatchSpent = fmt.Errorf("brock: batch was committed, and not reset: %w", ErrInvalid)
 
 // NewBatch returns an empty batch.
-func (db *DB) NewBatch() *Batch { return &Batch{&batch{db: db}, db.main} }
+func (db *DB) NewBatch() *Batch {
+	b := &batch{db: db}
+	b.writes.limit = db.txnMemory(0)
+	return &Batch{b, db.main}
+}
 
 // In is the same batch, addressing the keyspace ks; nil is the default one. Of
 // another store's it is an error of the calls that follow, of one that was dropped
@@ -103,8 +97,10 @@ func (b *Batch) add(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	b.arena, b.key = b.space.encoder.Load().append(b.arena, w, b.db.now, b.key)
-	b.added()
+	c := b.space.encoder.Load()
+	e := w.entry(c, b.db.now)
+	b.writes.Add(c, &e)
+	b.space.note(&b.writes.written)
 	return nil
 }
 
@@ -119,21 +115,17 @@ func (b *Batch) takes() error {
 	if err := b.space.usable(); err != nil {
 		return err
 	}
-	return b.failed
+	return b.writes.Err()
 }
 
-// added counts a record that was added to the arena.
-func (b *Batch) added() {
-	b.records++
-	b.space.note(&b.written)
-}
-
-// spillIfLarge writes the arena to files once it has become too large.
-func (b *Batch) spillIfLarge() error {
-	if int64(len(b.arena)) > b.db.txnMemory(0) {
-		return b.spillArena()
+// spillIfLarge writes what is in memory to files once that is too much. A batch
+// for which that fails may just be forgotten.
+func (b *batch) spillIfLarge() error {
+	err := b.writes.spillIfLarge(nil, b.db)
+	if err != nil {
+		b.writes.Files().Discard()
 	}
-	return nil
+	return err
 }
 
 // Len is the number of writes.
@@ -141,7 +133,7 @@ func (b *Batch) Len() int {
 	if b.batch == nil {
 		return 0
 	}
-	return b.records
+	return b.writes.Len()
 }
 
 // Size is what the writes take in the journal, in bytes.
@@ -149,11 +141,7 @@ func (b *Batch) Size() int64 {
 	if b.batch == nil {
 		return 0
 	}
-	n := int64(len(b.arena))
-	if b.spill != nil {
-		n += b.spill.Bytes()
-	}
-	return n
+	return b.writes.Bytes()
 }
 
 // Commit makes the writes, with the store's durability. If ctx ends before that
@@ -164,34 +152,22 @@ func (b *Batch) Commit(ctx context.Context) error {
 		return err
 	}
 	b.spent = true
-	if b.records == 0 {
+	if b.Len() == 0 {
 		return nil
 	}
 	return b.commit(ctx, b.db.synced(DefaultDurability))
 }
 
 func (b *batch) commit(ctx context.Context, synced bool) error {
-	if b.spill != nil {
-		return b.commitSpilled(ctx)
-	}
-	payload, records := b.arena, b.records
-	if b.ranges != nil {
-		payload, records = surviving(b.arena, b.ranges, nil)
-	}
-	b.request = commit.Request{
-		Payload: payload,
-		Records: records,
-		Ranges:  b.ranges.Len(),
-		Check:   b.check(),
-		Synced:  synced,
-	}
-	_, err := b.db.commit(ctx, &b.request)
+	_, err := b.db.commit(ctx, &b.writes, conflict.Check{Isolation: conflict.LastWriterWins, Written: b.writes.written}, synced)
+	b.discardFiles()
 	return err
 }
 
-// check is what must hold for the batch to commit.
-func (b *batch) check() conflict.Check {
-	return conflict.Check{Isolation: conflict.LastWriterWins, Written: b.written}
+func (b *batch) discardFiles() {
+	if files := b.writes.Files(); files != nil {
+		files.Discard()
+	}
 }
 
 // Reset empties the batch, and keeps its memory for what comes.
@@ -199,10 +175,10 @@ func (b *Batch) Reset() {
 	if b.batch == nil {
 		return
 	}
-	poison(b.arena)
-	b.written.Reset()
-	b.arena, b.records, b.ranges, b.spent = b.arena[:0], 0, nil, false
-	b.discardSpill()
+	b.discardFiles()
+	b.writes.Reset()
+	b.writes.written.Reset()
+	b.spent = false
 }
 
 // BatchSet writes entries as one batch.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/tree"
 )
 
@@ -22,7 +23,7 @@ type DB struct {
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters
 
-	compression compression
+	compression pending.Compression
 
 	began time.Time // with a monotonic reading
 
@@ -171,7 +172,7 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 func (db *DB) Metrics() Metrics {
 	var m Metrics
 	db.counters.fill(&m)
-	m.CompressedFrom, m.CompressedTo = db.compression.rawBytes.Load(), db.compression.storedBytes.Load()
+	m.CompressedFrom, m.CompressedTo = db.compression.Bytes()
 	if db.usable() == nil {
 		m.Tree = treeMetrics(db.tree.Stats())
 	}
@@ -217,20 +218,6 @@ func (db *DB) split(s *space, lo, hi []byte, n int) [][]byte {
 		}
 	}
 	return out
-}
-
-// commit has one request written, and counts it. A nil ctx never ends.
-func (db *DB) commit(ctx context.Context, r *commit.Request) (entry.Version, error) {
-	if err := db.writable(); err != nil {
-		return 0, err
-	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	begin := db.monotonic()
-	v, err := db.commits.Commit(ctx, r)
-	db.counters.addCommit(db.monotonic()-begin, err, int64(r.Records), int64(len(r.Payload)))
-	return v, err
 }
 
 // monotonic times what happens; unlike Options.Now it is not for stepping.

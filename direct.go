@@ -4,9 +4,9 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/tree"
 )
 
@@ -67,7 +67,7 @@ func (db *DB) read(s *space, key []byte, fn func(*tree.Pin, *direct) error) (boo
 	defer p.Release()
 	d := directPool.Get().(*direct)
 	defer directPool.Put(d)
-	d.key = appendStored(d.key[:0], s.prefix, key)
+	d.key = pending.AppendKey(d.key[:0], s.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err := pinGet(p, d.key, &d.entry)
 	if err != nil || !found {
@@ -98,15 +98,11 @@ func (db *DB) write(s *space, wr *write) error {
 	}
 	w := newWrites()
 	defer w.recycle()
-	w.arena, w.key = s.encoder.Load().append(w.arena, wr, db.now, w.key)
+	c := s.encoder.Load()
+	e := wr.entry(c, db.now)
+	w.Add(c, &e)
 	s.note(&w.written)
-	w.request = commit.Request{
-		Payload: w.arena,
-		Records: 1,
-		Check:   conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written},
-		Synced:  db.synced(DefaultDurability),
-	}
-	_, err := db.commit(nil, &w.request)
+	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.synced(DefaultDurability))
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pending"
 )
 
 // Entry is a pair to write, with its attributes.
@@ -71,6 +72,12 @@ func (w *write) check() error {
 		return errNegativeTTL
 	}
 	return nil
+}
+
+// entry is w as a keyspace keeps it, at the time now, which is only asked for if
+// it matters.
+func (w *write) entry(c *pending.Encoder, now func() uint64) entry.Entry {
+	return entry.Entry{Key: w.key, Value: w.value, Kind: w.kind, Meta: w.meta, Expires: w.expires(c.TTL, now)}
 }
 
 // expires is the Unix millisecond from which w is invisible, 0 for never. now

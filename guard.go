@@ -3,6 +3,7 @@ package brock
 import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/tree"
 )
 
@@ -18,7 +19,7 @@ func pinGet(p *tree.Pin, key []byte, e *entry.Entry) (found bool, err error) {
 }
 
 // values reads separated values: the store's, and those of a transaction's own
-// writes in files, whose entries have version 0. The files below are guarded where
+// writes in files. The files below are guarded where
 // they are read.
 type values struct {
 	pin   *tree.Pin
@@ -27,7 +28,7 @@ type values struct {
 
 // value is like tree.Pin.Value.
 func (v values) value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
-	if e.Version == 0 && v.spill != nil {
+	if e.Version == tombstone.Pending && v.spill != nil {
 		return v.spill.Value(key, e, dst)
 	}
 	return v.pin.Value(key, e, dst)
@@ -35,5 +36,5 @@ func (v values) value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 
 // touch is like tree.Pin.Touch.
 func (v values) touch(e *entry.Entry) bool {
-	return e.Version == 0 && v.spill != nil || v.pin.Touch(e)
+	return e.Version == tombstone.Pending && v.spill != nil || v.pin.Touch(e)
 }

@@ -1,10 +1,14 @@
 package brock
 
 import (
+	"sync"
 	"time"
 
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Item is one version of one key, as a transaction or iterator found it. Its
@@ -26,7 +30,7 @@ func (it *Item) Key() []byte {
 	}
 	key := userKey(it.e.Key)
 	switch {
-	case !debug:
+	case !invariant.Poisons:
 		return key
 	case it.e == &it.own:
 		return it.txn.lend(key)
@@ -53,7 +57,7 @@ func (it *Item) Value() ([]byte, error) {
 		// The item keeps what was decoded, as an inline value.
 		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
 	}
-	if debug {
+	if invariant.Poisons {
 		v = it.txn.lend(v)
 	}
 	return v, nil
@@ -114,6 +118,16 @@ func (it *Item) ValueCopy(dst []byte) ([]byte, error) {
 // decodes reports whether value decodes, into memory that nobody else uses.
 func (it *Item) decodes() bool { return it.e.Raw != 0 && it.ahead == nil }
 
+// valuePool has memory for decoded values that are soon done with.
+var valuePool = sync.Pool{New: func() any { return new([]byte) }}
+
+func recycleValue(buf *[]byte) {
+	invariant.Poison(*buf)
+	if cap(*buf) <= pending.MaxPooled {
+		valuePool.Put(buf)
+	}
+}
+
 // ValueFunc calls fn with the value, which is valid until fn returns.
 func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	if err := it.usable(); err != nil {
@@ -148,6 +162,9 @@ func (it *Item) ValueSize() int64 {
 // transaction, which has none yet.
 func (it *Item) Version() uint64 {
 	if it.e == nil {
+		return 0
+	}
+	if it.e.Version == tombstone.Pending {
 		return 0
 	}
 	return uint64(it.e.Version)

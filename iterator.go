@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/pending"
 )
 
 // IteratorOptions bounds and shapes an iteration over the keyspace that its Txn
@@ -53,10 +54,9 @@ type Iterator struct {
 	txn    *transaction // nil in a zero Iterator
 	space  *space
 	opts   IteratorOptions
-	walk   walk     // the store's side
-	over   *overlay // the transaction's writes over it; nil in a read-only one
-	tracks bool     // what is covered counts as read
-	plain  bool     // nothing stands between walk and item: Next may take the short way
+	walk   walk
+	tracks bool // what is covered counts as read
+	plain  bool // nothing stands between walk and item: Next may take the short way
 
 	item    Item
 	valid   bool
@@ -91,21 +91,11 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	w := &it.walk
 	w.key = it.firstKey[:0]
-	w.txn, w.src, w.at, w.since, w.all = t.transaction, t.pin.Iterator(), t.at, entry.Version(o.Since), o.AllVersions
+	w.txn, w.at, w.since, w.all = t.transaction, t.at, min(entry.Version(o.Since), entry.MaxVersion), o.AllVersions
 	w.lo, w.hi = o.bounds(t.space)
-	cover := t.pin.Cover(!w.all)
-	if w.all && (cover != nil || t.writes != nil) {
-		w.marks = &markers{Iterator: w.src, at: w.at}
-		w.src = w.marks
-	}
-	w.setCover(cover)
-	if t.writes != nil {
-		it.over = &overlay{walk: w, writes: t.writes, cover: cover}
-		it.tracks = t.isolation == Serializable
-		if w.marks != nil {
-			w.marks.over = it.over
-		}
-	}
+	w.store, w.storeCover = t.pin.Iterator(), t.pin.Cover(!w.all)
+	w.source(nil, w.storeCover)
+	it.tracks = t.writes != nil && t.isolation == Serializable
 	if o.Prefetch > 0 && !o.KeysOnly {
 		it.window = newWindow(it, o.Prefetch)
 	}
@@ -117,7 +107,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 }
 
 func (it *Iterator) isPlain() bool {
-	return it.over == nil && it.window == nil && it.opts.Filter == nil && it.opts.Limit == 0 && it.txn.ctx() == nil
+	return it.window == nil && it.opts.Filter == nil && it.opts.Limit == 0 && it.txn.ctx() == nil
 }
 
 // Rewind moves to the first item in the direction of travel.
@@ -139,7 +129,7 @@ func (it *Iterator) Seek(key []byte) {
 	if it.scratch == nil {
 		it.scratch = it.firstScratch[:]
 	}
-	it.scratch = appendStored(it.scratch[:0], it.space.prefix, key)
+	it.scratch = pending.AppendKey(it.scratch[:0], it.space.prefix, key)
 	if it.opts.Reverse {
 		it.scratch = append(it.scratch, 0) // the least key that is greater
 	}
@@ -158,8 +148,8 @@ func (it *Iterator) position(key []byte, turned bool) {
 	if it.tracks {
 		it.covered.begin(key, it.walk.lo, it.walk.hi)
 	}
-	if it.over != nil {
-		it.over.refresh()
+	if w := it.txn.writes; w != nil {
+		it.walk.refresh(&w.Writes)
 	}
 	ok := it.seekRaw(key, turned)
 	if it.window != nil {
@@ -272,37 +262,22 @@ func (it *Iterator) accepted(ok, turned bool) bool {
 
 func (it *Iterator) seekSources(key []byte, turned bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &it.err, mapped)
-	switch {
-	case it.over == nil && turned:
+	if turned {
 		return it.walk.seekLT(key)
-	case it.over == nil:
-		return it.walk.seekGE(key)
-	case turned:
-		return it.over.seekLT(key)
 	}
-	return it.over.seekGE(key)
+	return it.walk.seekGE(key)
 }
 
 func (it *Iterator) moveSources(turned bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &it.err, mapped)
-	switch {
-	case it.over == nil && turned:
+	if turned {
 		return it.walk.prev()
-	case it.over == nil:
-		return it.walk.next()
-	case turned:
-		return it.over.prev()
 	}
-	return it.over.next()
+	return it.walk.next()
 }
 
 // raw is the entry that the sources are at.
-func (it *Iterator) raw() *entry.Entry {
-	if it.over != nil {
-		return it.over.current
-	}
-	return it.walk.entry
-}
+func (it *Iterator) raw() *entry.Entry { return it.walk.entry }
 
 // land makes what a move came to the item; ok says that there is something.
 func (it *Iterator) land(ok bool) {
@@ -314,7 +289,7 @@ func (it *Iterator) land(ok bool) {
 	case it.closed.Load():
 	default:
 		if it.err == nil {
-			it.err = it.sourceErr()
+			it.err = it.walk.src.Err()
 		}
 		if it.tracks {
 			it.covered.end(it.walk.lo, it.walk.hi, it.turned)
@@ -322,14 +297,6 @@ func (it *Iterator) land(ok bool) {
 		it.item.e, it.item.ahead = nil, nil
 	}
 	it.valid = ok
-}
-
-// sourceErr says why the sources are at no entry.
-func (it *Iterator) sourceErr() error {
-	if it.over != nil {
-		return it.over.err()
-	}
-	return it.walk.src.Err()
 }
 
 // leave ends the walk at the item it is at, for Limit.

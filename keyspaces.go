@@ -206,5 +206,28 @@ func loadedOptions(o *manifest.KeyspaceOptions) KeyspaceOptions {
 	}
 }
 
+// codec is what values are compressed with.
+func (c Compression) codec() codec.Codec {
+	switch c {
+	case S2:
+		return codec.S2
+	case Zstd:
+		return codec.Zstd
+	}
+	return codec.None
+}
+
+// compressionBy is the compression with a codec; one of a later release is none
+// for what this one writes.
+func compressionBy(c codec.Codec) Compression {
+	switch c {
+	case codec.S2:
+		return S2
+	case codec.Zstd:
+		return Zstd
+	}
+	return NoCompression
+}
+
 // small is n as an int of any machine; beyond, nothing changes.
 func small(n int64) int { return int(max(min(n, math.MaxInt32), -1)) }

@@ -18,8 +18,7 @@ import (
 type markers struct {
 	iterator.Iterator // src
 	at                entry.Version
-	cover             *tombstone.Cover // nil: nothing is covered
-	over              *overlay         // the transaction's own writes; nil: it has none
+	cover             *tombstone.Cover
 
 	valid  bool // src is at an entry
 	marked bool // the position is at mark, not at src
@@ -33,10 +32,12 @@ var _ iterator.Iterator = (*markers)(nil)
 // noNewer is above all versions: there is no newer entry of the key.
 const noNewer = tombstone.Pending + 1
 
-func (m *markers) First() bool            { return m.arrive(m.Iterator.First(), noNewer) }
-func (m *markers) SeekGE(key []byte) bool { return m.arrive(m.Iterator.SeekGE(key), noNewer) }
-func (m *markers) Last() bool             { return m.moved(m.Iterator.Last()) }
-func (m *markers) SeekLT(key []byte) bool { return m.moved(m.Iterator.SeekLT(key)) }
+func (m *markers) First() bool { return m.arrive(m.forward(m.Iterator.First()), noNewer) }
+func (m *markers) SeekGE(key []byte) bool {
+	return m.arrive(m.forward(m.Iterator.SeekGE(key)), noNewer)
+}
+func (m *markers) Last() bool             { return m.moved(m.back(m.Iterator.Last())) }
+func (m *markers) SeekLT(key []byte) bool { return m.moved(m.back(m.Iterator.SeekLT(key))) }
 
 func (m *markers) SkipGE([]byte, entry.Version) bool { return m.Next() }
 func (m *markers) SkipLT([]byte, entry.Version) bool { return m.Prev() }
@@ -46,6 +47,22 @@ func (m *markers) Entry() *entry.Entry {
 		return &m.mark
 	}
 	return m.Iterator.Entry()
+}
+
+// forward and back go on over what the reader does not see, so that neighbours in
+// src are neighbours to the reader. ok says that src is at an entry.
+func (m *markers) forward(ok bool) bool {
+	for ok && !sees(m.at, m.Iterator.Entry().Version) {
+		ok = m.Iterator.Next()
+	}
+	return ok
+}
+
+func (m *markers) back(ok bool) bool {
+	for ok && !sees(m.at, m.Iterator.Entry().Version) {
+		ok = m.Iterator.Prev()
+	}
+	return ok
 }
 
 // moved notes what a move of src came to, which is the position.
@@ -59,14 +76,14 @@ func (m *markers) Next() bool {
 	case m.marked && !m.behind:
 		return m.moved(true)
 	case m.marked && m.valid:
-		return m.moved(m.Iterator.Next())
+		return m.moved(m.forward(m.Iterator.Next()))
 	case m.marked:
-		return m.moved(m.Iterator.First())
+		return m.moved(m.forward(m.Iterator.First()))
 	case !m.valid:
 		return false
 	}
 	version := m.leave()
-	if !m.Iterator.Next() {
+	if !m.forward(m.Iterator.Next()) {
 		return m.moved(false)
 	}
 	return m.arrive(true, m.newer(version, m.Iterator.Entry().Key))
@@ -77,12 +94,12 @@ func (m *markers) Prev() bool {
 	case m.marked && m.behind:
 		return m.moved(m.valid)
 	case m.marked:
-		return m.moved(m.Iterator.Prev())
+		return m.moved(m.back(m.Iterator.Prev()))
 	case !m.valid:
 		return false
 	}
 	version, newer := m.leave(), entry.Version(noNewer)
-	if m.moved(m.Iterator.Prev()) {
+	if m.moved(m.back(m.Iterator.Prev())) {
 		e := m.Iterator.Entry()
 		newer = m.newer(e.Version, e.Key)
 	} else if m.Iterator.Err() != nil {
@@ -100,9 +117,9 @@ func (m *markers) leave() entry.Version {
 }
 
 // newer is the version of a neighbour of the entry of m.key, if it is of the same
-// key and seen.
+// key.
 func (m *markers) newer(version entry.Version, key []byte) entry.Version {
-	if version > m.at || !bytes.Equal(key, m.key) {
+	if !bytes.Equal(key, m.key) {
 		return noNewer
 	}
 	return version
@@ -111,7 +128,7 @@ func (m *markers) newer(version entry.Version, key []byte) entry.Version {
 // arrive puts a mark before the entry that src has come to, going forward, if one
 // belongs there.
 func (m *markers) arrive(ok bool, newer entry.Version) bool {
-	if m.moved(ok) && m.cover != nil {
+	if m.moved(ok) {
 		m.behind = false
 		m.put(m.leave(), newer)
 	}
@@ -121,18 +138,15 @@ func (m *markers) arrive(ok bool, newer entry.Version) bool {
 // put makes the mark that belongs between an entry of m.key of this version and
 // the next newer one, and reports whether there is one.
 func (m *markers) put(version, newer entry.Version) bool {
-	if m.cover == nil || version > m.at {
+	if version == tombstone.Pending {
 		return false
 	}
 	v := m.cover.Newest(m.key)
-	if v >= newer || v == tombstone.Pending && m.over.has(m.key) {
+	if v >= newer {
 		v = m.cover.Before(m.key, min(newer, tombstone.Pending))
 	}
 	if v <= version {
 		return false
-	}
-	if v == tombstone.Pending {
-		v = 0 // as every write of the transaction itself
 	}
 	m.mark = entry.Entry{Key: append(m.mark.Key[:0], m.key...), Version: v, Kind: entry.Delete}
 	m.marked = true

@@ -2,11 +2,6 @@
 
 package brock
 
-// debug says that buffers are poisoned at the end of their life.
-const debug = false
-
-func poison([]byte) {}
-
 // lentKeys holds nothing.
 type lentKeys struct{}
 

@@ -3,9 +3,6 @@ package brock
 import (
 	"bytes"
 	"context"
-
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // DeleteRange deletes every key in [lo, hi), nil being open, by one record,
@@ -22,16 +19,15 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	var d rangeDelete
-	if d.lo, d.hi = t.space.bounds(lo, hi); d.empty() {
+	lo, hi = t.space.bounds(lo, hi)
+	if bytes.Compare(lo, hi) >= 0 {
 		return nil
 	}
-	w := t.writes
-	if w.failed != nil {
-		return w.failed
+	if err := t.writes.Err(); err != nil {
+		return err
 	}
 	t.space.note(&t.writes.written)
-	w.addRange(&d)
+	t.writes.DeleteRange(lo, hi)
 	return t.spillIfLarge()
 }
 
@@ -49,13 +45,11 @@ func (b *Batch) DeleteRange(lo, hi []byte) error {
 
 // deleteStored adds the delete of the stored keys in [lo, hi). It keeps the bounds.
 func (b *Batch) deleteStored(lo, hi []byte) error {
-	d := rangeDelete{lo, hi}
-	if d.empty() {
+	if bytes.Compare(lo, hi) >= 0 {
 		return nil
 	}
-	b.arena = d.append(b.arena)
-	b.added()
-	b.ranges = b.ranges.With(d.after(b.records))
+	b.writes.DeleteRange(lo, hi)
+	b.space.note(&b.writes.written)
 	return b.spillIfLarge()
 }
 
@@ -133,42 +127,4 @@ func (db *DB) DropAll(ctx context.Context) error {
 		}
 	}
 	return b.Commit(ctx)
-}
-
-// rangeDelete is the delete of the stored keys in [lo, hi) on its way into a
-// record. Nobody changes its bounds.
-type rangeDelete struct{ lo, hi []byte }
-
-func (d *rangeDelete) empty() bool { return bytes.Compare(d.lo, d.hi) >= 0 }
-
-func (d *rangeDelete) append(arena []byte) []byte {
-	e := entry.Entry{Key: d.lo, Value: d.hi, Kind: entry.RangeDelete}
-	return entry.AppendRecord(growArena(arena, entry.RecordSize(&e, false)), &e, false)
-}
-
-// after is d as a tombstone that covers the first n-1 of a transaction's records:
-// while it is not committed, its n-th record counts as version n.
-func (d *rangeDelete) after(n int) tombstone.Tombstone {
-	return tombstone.Tombstone{Lo: d.lo, Hi: d.hi, Version: entry.Version(n)}
-}
-
-// surviving moves the records that count together, in their order, and returns
-// them and their number. Those are left out that a later range delete of their
-// transaction covers, and those that dead, unless nil, names by their number.
-func surviving(arena []byte, ranges *tombstone.Set, dead func(i int) bool) (payload []byte, records int) {
-	cover := tombstone.NewCover(entry.MaxVersion, ranges)
-	end := 0
-	for i, rest := 0, arena; len(rest) > 0; i++ {
-		r, _ := entry.DecodeRecord(rest) // it was encoded here
-		rec := rest[:r.Size]
-		rest = rest[r.Size:]
-		switch {
-		case dead != nil && dead(i):
-		case cover != nil && r.Kind != entry.RangeDelete && cover.Newest(r.Key) > entry.Version(i+1):
-		default:
-			end += copy(arena[end:], rec)
-			records++
-		}
-	}
-	return arena[:end], records
 }

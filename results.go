@@ -1,5 +1,7 @@
 package brock
 
+import "github.com/brockdb/brock/internal/pending"
+
 // results are the items that a transaction has handed out after its first, and
 // their keys. They come in blocks that only their users keep alive.
 type results struct {
@@ -22,7 +24,7 @@ const (
 func (t *Txn) scratch(key []byte) (*Item, []byte) {
 	n := len(t.space.prefix) + len(key)
 	if !t.taken && n <= len(t.firstKey) {
-		return &t.first, appendStored(t.firstKey[:0:n], t.space.prefix, key)
+		return &t.first, pending.AppendKey(t.firstKey[:0:n], t.space.prefix, key)
 	}
 	if t.more == nil {
 		t.more = new(results)
@@ -42,7 +44,7 @@ func (r *results) scratch(prefix, key []byte) (*Item, []byte) {
 		r.keys = make([]byte, 0, max(n, min(2*cap(r.keys), maxKeys)))
 	}
 	end := len(r.keys)
-	return &r.items[0], appendStored(r.keys[end:end:end+n], prefix, key)
+	return &r.items[0], pending.AppendKey(r.keys[end:end:end+n], prefix, key)
 }
 
 // keep ends the freedom of what scratch returned.

@@ -196,6 +196,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	}
 	if o.Update {
 		t.writes = newWrites()
+		t.writes.Indexed = true
 		t.writes.limit = db.txnMemory(o.MaxMemory)
 		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
 		t.synced = db.synced(o.Durability)

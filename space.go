@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pending"
 )
 
 // space is a keyspace as transactions see it: what its stored keys begin with,
@@ -18,7 +19,7 @@ type space struct {
 	dropped atomic.Bool
 	refused error // why nobody can use it, in a stand-in for a keyspace
 
-	encoder atomic.Pointer[encoder]
+	encoder atomic.Pointer[pending.Encoder]
 	options atomic.Pointer[KeyspaceOptions] // in force
 }
 
@@ -31,14 +32,15 @@ func (db *DB) newSpace(id entry.KeyspaceID, o KeyspaceOptions) *space {
 // keep has the entries of s kept as o says, from now on.
 func (db *DB) keep(s *space, o KeyspaceOptions) {
 	s.options.Store(&o)
-	c := &encoder{
-		prefix:    s.prefix,
-		threshold: o.ValueThreshold,
-		ttl:       o.TTL,
-		seed:      db.seed,
-		now:       db.now,
+	c := &pending.Encoder{
+		Prefix:        s.prefix,
+		Threshold:     o.ValueThreshold,
+		TTL:           o.TTL,
+		Seed:          db.seed,
+		Codec:         o.Compression.codec(),
+		CompressAbove: max(o.CompressAbove, 1),
+		Compression:   &db.compression,
 	}
-	c.compressor.init(&db.compression, &o)
 	s.encoder.Store(c)
 }
 
@@ -60,18 +62,9 @@ func (s *space) note(k *conflict.Keyspaces) {
 	}
 }
 
-// appendStored appends the stored form of key to dst.
-func appendStored(dst, prefix, key []byte) []byte {
-	dst = append(dst, prefix[0])
-	if len(prefix) > 1 {
-		dst = append(dst, prefix[1:]...)
-	}
-	return append(dst, key...)
-}
-
 // stored is the stored form of key in memory of its own.
 func (s *space) stored(key []byte) []byte {
-	return appendStored(make([]byte, 0, len(s.prefix)+len(key)), s.prefix, key)
+	return pending.AppendKey(make([]byte, 0, len(s.prefix)+len(key)), s.prefix, key)
 }
 
 // bounds turns user bounds, nil meaning open, into stored ones.

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
@@ -235,11 +234,9 @@ func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	if w := t.writes; w != nil {
 		h := hash.Sum(t.db.seed, stored)
-		if found = w.get(stored, h, e); !found && w.spill != nil {
-			var err error
-			if found, err = w.spill.Get(stored, h, e); err != nil {
-				return false, err
-			}
+		var err error
+		if found, err = w.Get(stored, h, e); err != nil {
+			return false, err
 		}
 		if !found && t.isolation == Serializable {
 			w.reads.AddKey(stored, h)
@@ -285,7 +282,7 @@ func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
 		return t.values().value(e.Key, e, dst)
 	}
-	return t.db.compression.coder.Decode(dst, e.Codec, e.Value, int(e.Raw))
+	return t.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
 }
 
 // now is the time for expiry, read from the clock once a transaction.
@@ -335,20 +332,26 @@ func (t *Txn) write(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	if t.writes.failed != nil {
-		return t.writes.failed
+	if err := t.writes.Err(); err != nil {
+		return err
 	}
+	c := t.space.encoder.Load()
+	e := w.entry(c, t.now)
+	t.writes.Add(c, &e)
 	t.space.note(&t.writes.written)
-	t.writes.add(t.space.encoder.Load(), w, t.now)
 	return t.spillIfLarge()
 }
 
-// spillIfLarge writes what is pending in memory to files once that is too much.
+// spillIfLarge writes what is in memory to files once that is too much.
 func (t *transaction) spillIfLarge() error {
-	if t.writes.size() > t.writes.limit {
-		return t.spillWrites()
+	err := t.writes.spillIfLarge(t.ctx(), t.db)
+	if files := t.writes.Files(); files != nil {
+		if t.rare == nil {
+			t.rare = new(rare)
+		}
+		t.rare.spill = files
 	}
-	return nil
+	return err
 }
 
 // Commit makes the writes durable, as the transaction's Durability says, and
@@ -369,23 +372,12 @@ func (t *Txn) Commit() error {
 		return ErrTxnDone
 	}
 	w := t.writes
-	if w == nil || len(w.recs) == 0 && w.spill == nil {
+	if w == nil || w.Len() == 0 {
 		t.end(txnCommitted)
 		return nil
 	}
 	t.closeIterators() // completes the ranges read
-	if w.spill != nil {
-		return t.commitSpilled()
-	}
-	payload, records := w.payload()
-	w.request = commit.Request{
-		Payload: payload,
-		Records: records,
-		Ranges:  w.ranges.Len(),
-		Check:   t.check(),
-		Synced:  t.synced,
-	}
-	v, err := t.db.commit(t.ctx(), &w.request)
+	v, err := t.db.commit(t.ctx(), w, t.check(), t.synced)
 	if err != nil {
 		t.end(txnDone)
 		return err

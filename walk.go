@@ -5,21 +5,27 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// walk is what a reader at one version sees of a pin's entries within bounds:
+// walk is what a transaction sees of a pin's entries, and of its own, within bounds:
 // the live entry of each key or, with all, every version and delete. Its moves
 // report whether it is at an entry, which is then in w.entry until the next move.
 type walk struct {
 	src    iterator.Iterator
-	txn    *transaction  // its clock, for entries that expire
-	lo, hi []byte        // stored keys, [lo, hi)
-	at     entry.Version // nothing newer
-	since  entry.Version // and nothing up to this
+	store  iterator.Iterator // the store's part of src
+	own    iterator.Iterator // the transaction's own writes in src; nil: there are none
+	ownLen int               // writes that own knows of
+	txn    *transaction      // its clock, for entries that expire
+	lo, hi []byte            // stored keys, [lo, hi)
+	at     entry.Version     // nothing newer
+	since  entry.Version     // and nothing up to this
 	all    bool
 	cover  *tombstone.Cover // what range deletes hide, nil: nothing; unused with all
-	marks  *markers         // with all: src, which shows them; nil if there can be none
+	marks  *markers         // with all: src, which shows what they hide
+
+	storeCover *tombstone.Cover // what range deletes of the store hide
 
 	entry    *entry.Entry
 	key      []byte      // the last key met; unused with all
@@ -28,16 +34,38 @@ type walk struct {
 	saved    entry.Entry // with key as its Key
 }
 
-// setCover says what range deletes hide from now on; a seek must follow.
-func (w *walk) setCover(c *tombstone.Cover) {
-	w.cover = c
-	if w.marks != nil {
-		w.marks.cover = c
+// source makes src of the store's part and own, unless that is nil, with what
+// range deletes hide of them. A seek must follow.
+func (w *walk) source(own iterator.Iterator, cover *tombstone.Cover) {
+	w.src, w.own, w.cover = w.store, own, cover
+	if own != nil {
+		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
+	}
+	if w.all && cover != nil {
+		w.marks = &markers{Iterator: w.src, at: w.at, cover: cover}
+		w.src = w.marks
 	}
 }
 
-func (w *walk) first() bool { return w.seekGE(w.lo) }
-func (w *walk) last() bool  { return w.seekLT(w.hi) }
+// refresh takes up what was written since the last time. A seek must follow.
+func (w *walk) refresh(p *pending.Writes) {
+	if p.Len() == w.ownLen {
+		return
+	}
+	if w.own != nil {
+		w.own.Close()
+	}
+	w.ownLen = p.Len()
+	cover := w.storeCover
+	if p.Ranges() != nil {
+		cover = cover.WithPending(p.Ranges())
+	}
+	w.source(p.Iterator(), cover)
+}
+
+// sees reports whether a transaction that reads at sees entries of version v: its
+// own have a version above all.
+func sees(at, v entry.Version) bool { return v <= at || v == tombstone.Pending }
 
 // seekGE moves to the first entry whose key is key or greater.
 func (w *walk) seekGE(key []byte) bool {
@@ -113,7 +141,7 @@ func (w *walk) forwards(ok bool) bool {
 		if e.Key[0] >= w.hi[0] && bytes.Compare(e.Key, w.hi) >= 0 {
 			break
 		}
-		if e.Version > w.at {
+		if !sees(w.at, e.Version) {
 			continue
 		}
 		if !w.all {
@@ -171,7 +199,7 @@ func (w *walk) backwards(ok bool) bool {
 			break
 		}
 		if w.all {
-			if e.Version <= w.at && w.shows(e) {
+			if sees(w.at, e.Version) && w.shows(e) {
 				w.entry = e
 				return true
 			}
@@ -218,7 +246,7 @@ func (w *walk) skipHiddenBack() bool {
 func (w *walk) newest(e *entry.Entry) (found, ok bool) {
 	w.key = append(w.key[:0], e.Key...)
 	for {
-		if e.Version <= w.at {
+		if sees(w.at, e.Version) {
 			w.saved, found = *e, true
 		}
 		if ok = w.src.Prev(); !ok {
@@ -235,7 +263,7 @@ func (w *walk) newest(e *entry.Entry) (found, ok bool) {
 // shows reports whether e, the newest of its key or, with all, any, is shown.
 func (w *walk) shows(e *entry.Entry) bool {
 	switch {
-	case e.Version <= w.since && e.Version > 0: // a mark of the transaction's own writes has none
+	case e.Version <= w.since:
 		return false
 	case w.all:
 		return true

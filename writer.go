@@ -78,7 +78,7 @@ func (w *Writer) write(wr *write) error {
 	if err := w.filling.add(wr); err != nil {
 		return err
 	}
-	if len(w.filling.arena) >= writerGroup {
+	if w.filling.Size() >= writerGroup {
 		w.handOverLocked()
 	}
 	return nil

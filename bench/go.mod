@@ -1,6 +1,6 @@
 module github.com/brockdb/brock/bench
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/brockdb/brock v0.0.0
@@ -46,7 +46,7 @@ require (
 	go.opentelemetry.io/otel/metric v1.41.0 // indirect
 	go.opentelemetry.io/otel/trace v1.41.0 // indirect
 	golang.org/x/exp v0.0.0-20230626212559-97b1e661b5df // indirect
-	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.14.0 // indirect
 	google.golang.org/protobuf v1.36.7 // indirect
 )

@@ -293,8 +293,18 @@ func TestNamedAPIExists(t *testing.T) {
 	})
 }
 
-// TestReadmeIsTrue holds the README's test command against the one of the gate.
+// TestReadmeIsTrue holds the README's test command against the one of the gate,
+// and its version of Go against the modules'.
 func TestReadmeIsTrue(t *testing.T) {
+	for _, name := range []string{"go.mod", "go.work", "cmd/brock/go.mod", "bench/go.mod"} {
+		v := regexp.MustCompile(`(?m)^go (\d+\.\d+)\.\d+$`).FindStringSubmatch(read(t, name))
+		if v == nil {
+			t.Fatalf("%s does not say which version of Go it needs", name)
+		}
+		if want := "With Go " + v[1]; !strings.Contains(read(t, "README.md"), want) {
+			t.Errorf("%s needs Go %s, and README.md does not say %q", name, v[1], want)
+		}
+	}
 	m := regexp.MustCompile(`(?m)^    go test (.+)$`).FindStringSubmatch(read(t, "README.md"))
 	if m == nil {
 		t.Fatal("README.md has no test command")

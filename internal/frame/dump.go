@@ -5,7 +5,8 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Dump annotates the frame at off of the bytes b that d shows, and returns where it ends. No
+// Dump annotates the frame at off of the bytes b that d shows, and returns where
+// it ends. The payload of a Snapshot or an Edit is left to the caller. No
 // checksum is checked, and a frame that is cut off is shown as far as it goes.
 func Dump(d *dump.Writer, b []byte, off int) (end int) {
 	d.U32(off, "header checksum")
@@ -33,7 +34,7 @@ func Dump(d *dump.Writer, b []byte, off int) (end int) {
 		}
 		return end
 	}
-	if !kind.HasRecords() {
+	if kind != Group {
 		return end
 	}
 	for pos := off + HeaderSize; pos < end; {

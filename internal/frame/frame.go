@@ -1,8 +1,10 @@
-// Package frame is the checksummed unit of a segment: a header that says what
-// the frame is and which frame came before it, and the rule for which bytes of
-// a payload the frame's checksum covers. docs/format.md has the layout.
+// Package frame is the checksummed unit of segments and manifests: a header that
+// says what the frame is and which frame came before it, and the rule for which
+// bytes of a payload the frame's checksum covers. docs/format.md, "Frame", has
+// the layout.
 //
-// The package knows bytes only: no files, and no rule of recovery.
+// The package knows bytes only. It opens no file, and what follows from a frame
+// that is missing is decided by those who know what was durable.
 package frame
 
 import (
@@ -27,24 +29,22 @@ type Kind uint8
 
 // The kinds. The numbers are part of the format.
 const (
-	Group  Kind = 1 // whole transactions
-	Pad    Kind = 2 // zeros
-	Part   Kind = 3 // records of a transaction that counts only with its Commit
-	Commit Kind = 4 // the last records of a transaction in parts
-	Seal   Kind = 5 // the segment's totals; nothing follows
+	Group    Kind = 1 // segment: whole transactions, or values
+	Seal     Kind = 2 // segment: its totals; no frame follows
+	Snapshot Kind = 3 // manifest: the whole layout; it is the first frame, and no other
+	Edit     Kind = 4 // manifest: a step from one layout to the next
 )
-
-// HasRecords reports whether the payload of a frame of kind k is records.
-func (k Kind) HasRecords() bool { return k == Group || k == Part || k == Commit }
 
 // String is the kind in one word, for messages and dumps.
 func (k Kind) String() string {
-	names := [...]string{Group: "group", Pad: "pad", Part: "part", Commit: "commit", Seal: "seal"}
+	names := [...]string{Group: "group", Seal: "seal", Snapshot: "snapshot", Edit: "edit"}
 	if int(k) < len(names) && k != 0 {
 		return names[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
+
+func (k Kind) known() bool { return k >= Group && k <= Edit }
 
 // ErrFrame says that bytes are not the frame that was expected; the wrapping error says why.
 var ErrFrame = errors.New("bad frame")
@@ -94,9 +94,9 @@ func (h *Header) Put(dst []byte, id checksum.Identity, offset int64) {
 }
 
 // Decode reads the header at the start of src, which lies at offset of the file
-// id. It checks the header's checksum before anything else; the length is not
-// yet compared with what the file has. A frame that only a newer release
-// can read is an errs.ErrFormat, all else an ErrFrame.
+// id. It checks the header's checksum before anything else; it does not compare the
+// length with what the file has. It returns errs.ErrFormat for a frame that only a
+// later release can read, and ErrFrame for all else.
 func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 	if len(src) < HeaderSize {
 		return Header{}, fmt.Errorf("%w: %d bytes are too short for a header", ErrFrame, len(src))
@@ -121,7 +121,7 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 	if h.Size < HeaderSize || h.Number == 0 || h.FirstVersion > entry.MaxVersion {
 		return h, fmt.Errorf("%w: %v of %d bytes, number %d, version %d", ErrFrame, h.Kind, h.Size, h.Number, h.FirstVersion)
 	}
-	if h.Kind < Group || h.Kind > Seal || src[13]&0xf0 != 0 {
+	if !h.Kind.known() || src[13]&0xf0 != 0 {
 		return h, fmt.Errorf("%w: frame of %v, flags %#x", errs.ErrFormat, h.Kind, src[13])
 	}
 	return h, nil
@@ -131,7 +131,21 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 // have HeaderSize bytes, for a search over bytes that are mostly something
 // else. It never denies what Decode accepts and Put wrote.
 func Plausible(src []byte) bool {
-	kind := src[12]
-	return kind >= byte(Group) && kind <= byte(Seal) && src[13]&0xf0 == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
+	return Kind(src[12]).known() && src[13]&0xf0 == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
 		src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
+}
+
+// Cursor is a place between two frames of a chain.
+type Cursor struct {
+	Offset int64  // where the next frame begins
+	Next   uint64 // number of the next frame
+	Chain  uint32 // header checksum of the frame before it
+}
+
+// Continues reports whether the frame with the header h is the next one of the chain.
+func (c *Cursor) Continues(h *Header) bool { return h.Number == c.Next && h.Chain == c.Chain }
+
+// Advance moves c behind the frame with the header h.
+func (c *Cursor) Advance(h *Header) {
+	*c = Cursor{Offset: c.Offset + h.Size, Next: h.Number + 1, Chain: h.Sum}
 }

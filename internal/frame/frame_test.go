@@ -116,7 +116,7 @@ func TestNewerFrame(t *testing.T) {
 		func(b []byte) { b[13] = 0x10 },
 	} {
 		b := make([]byte, HeaderSize)
-		h := Header{Kind: Pad, Size: HeaderSize, Number: 1}
+		h := Header{Kind: Edit, Size: HeaderSize, Number: 1}
 		h.Put(b, testID, 0)
 		change(b)
 		sum := testID.Sum(0, b[4:])
@@ -140,7 +140,7 @@ func TestPlausibleNeverDeniesAFrame(t *testing.T) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for range 1000 {
-		h := Header{Kind: Kind(1 + rnd.IntN(5)), Size: HeaderSize, Number: 1 + rnd.Uint64N(1<<62), FirstVersion: entry.Version(rnd.Uint64()) & entry.MaxVersion,
+		h := Header{Kind: Kind(1 + rnd.IntN(4)), Size: HeaderSize, Number: 1 + rnd.Uint64N(1<<62), FirstVersion: entry.Version(rnd.Uint64()) & entry.MaxVersion,
 			Transactions: uint16(rnd.Uint32()), Records: rnd.Uint32(), Chain: rnd.Uint32(), Unsynced: rnd.Uint32()}
 		b := make([]byte, HeaderSize)
 		h.Put(b, testID, 8)
@@ -195,7 +195,7 @@ func FuzzDecode(f *testing.F) {
 		crc, err := totals.walk(payload, testID, 4096+HeaderSize, true)
 		if err == nil {
 			h.PayloadSum, h.Records = crc^testID.Mask(4096+HeaderSize), uint32(totals.Records)
-			if h.Kind.HasRecords() {
+			if h.Kind == Group {
 				if _, err := h.Verify(payload, testID, 4096+HeaderSize, true); err != nil {
 					t.Errorf("walked, but not verified: %v", err)
 				}

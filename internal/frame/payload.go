@@ -83,7 +83,7 @@ func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, valu
 		return t, fmt.Errorf("%w: %d bytes of payload, want %d", ErrFrame, len(payload), h.PayloadSize())
 	}
 	var crc uint32
-	if h.Kind.HasRecords() {
+	if h.Kind == Group {
 		var err error
 		if crc, err = t.walk(payload, id, offset, values); err != nil {
 			return t, err

@@ -12,8 +12,7 @@ import (
 )
 
 func benchConfig(b *testing.B) Config {
-	var num entry.FileNum
-	return Config{FS: vfs.OS(), Dir: b.TempDir(), UUID: uuid, NextNum: func() entry.FileNum { num++; return num }}
+	return Config{FS: vfs.OS(), Dir: b.TempDir(), UUID: uuid, Owner: new(owner)}
 }
 
 // arena holds n encoded records.
@@ -100,14 +99,7 @@ func spare(b *testing.B, c *Config) {
 	if err := f.Sync(); err != nil {
 		b.Fatal(err)
 	}
-	used := false
-	c.Recycle = func() (string, bool) {
-		if used {
-			return "", false
-		}
-		used = true
-		return "spare", true
-	}
+	c.Owner = &owner{spare: "spare"}
 }
 
 func BenchmarkReplay(b *testing.B) {

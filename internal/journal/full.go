@@ -26,9 +26,7 @@ func (j *Journal) refuse(err error) error {
 	if errors.Is(err, errs.ErrStopped) || !vfs.IsNoSpace(err) {
 		return j.stop(err)
 	}
-	if j.c.NoSpace != nil {
-		j.c.NoSpace()
-	}
+	j.c.Owner.DiskFull()
 	return vfs.NoSpace(err)
 }
 

@@ -49,8 +49,7 @@ func TestFullDiskRefusesAndGoesOn(t *testing.T) {
 	for _, op := range []string{"write", "create"} {
 		for n := range 12 {
 			h := newHistory(t, newDisk(), 3000)
-			told, count, refused := 0, 0, 0
-			h.j.c.NoSpace = func() { told++ }
+			count, refused := 0, 0
 			h.d.fail = func(got, _ string) error {
 				if got == op {
 					if count++; count > n && count <= n+5 {
@@ -69,8 +68,8 @@ func TestFullDiskRefusesAndGoesOn(t *testing.T) {
 					h.sync()
 				}
 			}
-			if op == "write" && refused == 0 || told != refused {
-				t.Errorf("%s %d: %d refused, told of %d", op, n, refused, told)
+			if op == "write" && refused == 0 || h.owner.full != refused {
+				t.Errorf("%s %d: %d refused, told of %d", op, n, refused, h.owner.full)
 			}
 			h.d.fail = nil
 			h.must(h.j.Close())

@@ -20,9 +20,6 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// DefaultSegmentBytes is the length at which a segment is full, by default.
-const DefaultSegmentBytes = 256 << 20
-
 const (
 	leastFill      = 64 << 10  // step in which a file is filled with zeros ahead of its end; it doubles the file
 	mostFill       = 1 << 20   // up to this step: a sync has to wait for it
@@ -33,24 +30,33 @@ const (
 
 // Config is what a Journal needs.
 type Config struct {
-	FS           vfs.FS
-	Dir          string
-	UUID         [16]byte
-	SegmentBytes int64                 // a segment is full at this length; 0 = DefaultSegmentBytes; a longer group has a segment of its own
-	SegmentLimit func() int64          // asked for a length, at most SegmentBytes, when a segment begins; may be nil
-	NextNum      func() entry.FileNum  // a number that no file has, above all journal segments there are
-	Recycle      func() (string, bool) // a file in Dir that nobody uses, to be renamed and overwritten; may be nil
-	Begin        Point                 // where to go on: zero for a new store, else what Replay returned
-	NoMap        bool                  // OpenReader uses no mapping
-	Files        *pageio.Files         // opens what OpenReader reads; nil: without a limit
-	MaxUnsynced  int                   // sealed segments that wait for their sync, their files open, at most; 0 = no limit
-	NoSpace      func()                // called by an Append or a Sync that a full disk refuses; may be nil
+	FS          vfs.FS
+	Dir         string
+	UUID        [16]byte
+	Owner       Owner
+	Begin       Point         // where to go on: zero for a new store, else what Replay returned
+	NoMap       bool          // OpenReader uses no mapping
+	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
+	MaxUnsynced int           // sealed segments that wait for their sync, their files open, at most; 0 = no limit
+	Registered  uint64        // greatest number of a frame that the manifest says is durable
+	Newest      SegmentInfo   // the last segment that Replay found with frames, if any
+}
 
-	// Vouch makes the manifest say that the frames of s, up to s.LastFrame, are
-	// durable; a full disk may refuse that. Nil: nobody has to be told.
-	Vouch  func(s SegmentInfo) error
-	Known  uint64      // greatest number of a frame that the manifest says is durable
-	Newest SegmentInfo // the last segment that Replay found with frames, if any
+// Owner is the store that a journal belongs to. Append, Sync and Rotate call it.
+type Owner interface {
+	// NextNum returns a number that no file has, above all journal segments there are.
+	NextNum() entry.FileNum
+	// SegmentLimit returns the length in bytes at which a segment that begins now
+	// is full. A longer group has a segment of its own.
+	SegmentLimit() int64
+	// Recycle gives out a file in Dir that nobody uses, if there is one. The
+	// journal renames and overwrites it.
+	Recycle() (name string, ok bool)
+	// Register makes the manifest say that the frames of s up to s.LastFrame are
+	// durable. A full disk may refuse that.
+	Register(s SegmentInfo) error
+	// DiskFull tells that a full disk has refused an Append or a Sync.
+	DiskFull()
 }
 
 // Point is a place between two frames of the journal, where a segment ends. Its
@@ -95,7 +101,7 @@ type Journal struct {
 	synced  int64 // bytes that the last sync made durable; 0 = there was none
 	syncing sync.Mutex
 	durable atomic.Uint64
-	known   atomic.Uint64 // greatest number of a frame that the manifest says is durable
+	known   atomic.Uint64 // greatest number of a frame that is registered
 	before  Point         // point when the last frame was appended
 	failure atomic.Pointer[error]
 	lean    atomic.Bool // nothing is written ahead
@@ -118,13 +124,10 @@ type open struct {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable: Replay sees to it.
 func New(c Config) *Journal {
-	if c.SegmentBytes == 0 {
-		c.SegmentBytes = DefaultSegmentBytes
-	}
 	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, point: c.Begin}
 	j.point.NextFrame = c.Begin.next()
 	j.durable.Store(j.point.NextFrame - 1)
-	j.known.Store(c.Known)
+	j.known.Store(c.Registered)
 	return j
 }
 
@@ -213,27 +216,22 @@ func (j *Journal) begin(size int64) error {
 	}
 	h := segment.Header{
 		Kind:        filename.Journal,
-		Number:      j.c.NextNum(),
+		Number:      j.c.Owner.NextNum(),
 		FirstFrame:  j.point.NextFrame,
 		Chain:       j.point.Chain,
 		Predecessor: j.point.LastSegment,
 		PrevVersion: j.point.LastVersion,
 	}
 	create := func() (*segment.Writer, error) { return segment.Create(j.files, h) }
-	if j.c.Recycle != nil {
-		if old, ok := j.c.Recycle(); ok {
-			create = func() (*segment.Writer, error) { return segment.Recycle(j.files, h, old) }
-		}
+	if old, ok := j.c.Owner.Recycle(); ok {
+		create = func() (*segment.Writer, error) { return segment.Recycle(j.files, h, old) }
 	}
 	w, err := create()
 	if err != nil {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
 	}
 	j.hinted = 0
-	limit := j.c.SegmentBytes
-	if j.c.SegmentLimit != nil {
-		limit = min(limit, j.c.SegmentLimit())
-	}
+	limit := j.c.Owner.SegmentLimit()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: max(limit, segment.HeaderSize+size+segment.SealSize), before: j.point.LastSegment}

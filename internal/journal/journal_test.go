@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -25,23 +26,49 @@ type history struct {
 	t       testing.TB
 	d       *disk
 	j       *Journal
-	num     entry.FileNum
+	owner   owner
 	begin   Point
 	groups  []string // what each group holds, in order
 	durable int      // groups known durable
-	segment int64
-	recycle func() (string, bool)
 }
 
+// owner is a journal's Owner. It gives out even numbers.
+type owner struct {
+	num      entry.FileNum // the last one
+	limit    int64         // length of segments; 0 = 256 MiB
+	spare    string        // a file to be recycled, once
+	register func(SegmentInfo) error
+	full     int // times that the disk was full
+}
+
+func (o *owner) NextNum() entry.FileNum { o.num += 2; return o.num }
+
+func (o *owner) SegmentLimit() int64 { return cmp.Or(o.limit, 256<<20) }
+
+func (o *owner) Recycle() (string, bool) {
+	name := o.spare
+	o.spare = ""
+	return name, name != ""
+}
+
+func (o *owner) Register(s SegmentInfo) error {
+	if o.register == nil {
+		return nil
+	}
+	return o.register(s)
+}
+
+func (o *owner) DiskFull() { o.full++ }
+
 func newHistory(t testing.TB, d *disk, segmentBytes int64) *history {
-	h := &history{t: t, d: d, segment: segmentBytes}
+	h := &history{t: t, d: d, owner: owner{limit: segmentBytes}}
 	h.open(Point{})
 	return h
 }
 
 func (h *history) open(p Point) {
-	h.j = New(Config{FS: h.d, Dir: "db", UUID: uuid, SegmentBytes: h.segment, Begin: p, Recycle: h.recycle,
-		NextNum: func() entry.FileNum { h.num += 2; return h.num }})
+	h.owner.spare = ""
+	h.j = New(Config{FS: h.d, Dir: "db", UUID: uuid, Begin: p, Owner: &h.owner})
 }
 
 // group makes group i: its content differs from that of every other, and from
@@ -209,7 +236,7 @@ func TestMissingSegments(t *testing.T) {
 
 func TestForeignSegment(t *testing.T) {
 	d := newDisk()
-	other := New(Config{FS: d, Dir: "db", UUID: [16]byte{9}, NextNum: func() entry.FileNum { return 9 }})
+	other := New(Config{FS: d, Dir: "db", UUID: [16]byte{9}, Owner: &owner{num: 7}})
 	g, _ := group(0, 0, 5)
 	if _, err := other.Append(1, [][]byte{g}); err != nil {
 		t.Fatal(err)
@@ -344,24 +371,18 @@ func (h *history) framesToGroups() int {
 
 // fillRecycler offers a file of the journal's own past, so that stale frames are about.
 func (h *history) fillRecycler(rnd *rand.Rand) {
-	if h.j.c.Recycle != nil {
+	if h.owner.spare != "" {
 		return
 	}
-	old := New(Config{FS: h.d, Dir: "past", UUID: uuid, NextNum: func() entry.FileNum { h.num += 2; return h.num }})
+	old := New(Config{FS: h.d, Dir: "past", UUID: uuid, Owner: &owner{num: h.owner.num}})
 	for i := range 20 {
 		g, _ := group(i, 99, rnd.IntN(3000))
 		_, err := old.Append(entry.Version(i+1), [][]byte{g})
 		h.must(err)
 	}
-	name, offered := filename.Of(filename.Journal, h.num), false
-	h.must(h.d.Rename("past/"+name, "db/spare"))
-	h.j.c.Recycle = func() (string, bool) {
-		if offered {
-			return "", false
-		}
-		offered = true
-		return "spare", true
-	}
+	h.owner.num += 2
+	h.must(h.d.Rename("past/"+filename.Of(filename.Journal, h.owner.num), "db/spare"))
+	h.owner.spare = "spare"
 }
 
 // Whatever is flipped, cut or zeroed: what comes back is a prefix with all that

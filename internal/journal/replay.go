@@ -146,18 +146,18 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 			break
 		}
 		r.doubt.add(&f, len(r.out.Segments))
-		if f.Header.Kind.HasRecords() {
+		if f.Header.Kind == frame.Group {
 			pos := entry.Position{Segment: c.num, Offset: f.Offset + frame.HeaderSize}
 			if err := r.fn(pos, f.Payload, f.Header); err != nil {
 				return err
 			}
 		}
 	}
-	t := s.Totals()
+	t, at := s.Totals(), s.At()
 	r.last = c
-	r.point = Point{NextFrame: s.NextNumber(), Chain: s.Chain(), LastVersion: max(r.point.LastVersion, t.Max), LastSegment: c.num}
-	r.out.Segments = append(r.out.Segments, SegmentInfo{Num: c.num, End: s.Offset(), FirstFrame: c.header.FirstFrame,
-		LastFrame: s.NextNumber() - 1, Chain: s.Chain(), Sealed: s.Sealed(), Totals: t})
+	r.point = Point{NextFrame: at.Next, Chain: at.Chain, LastVersion: max(r.point.LastVersion, t.Max), LastSegment: c.num}
+	r.out.Segments = append(r.out.Segments, SegmentInfo{Num: c.num, End: at.Offset, FirstFrame: c.header.FirstFrame,
+		LastFrame: at.Next - 1, Chain: at.Chain, Sealed: s.Sealed(), Totals: t})
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Sync makes everything appended so far durable, and has the manifest know of
-// the segment that it ends in (Vouch). If a full disk refuses that, the error is
+// the segment that it ends in (Register). If a full disk refuses that, the error is
 // errs.ErrNoSpace: what was appended since the last Sync may be durable or not,
 // and the next Sync, or a Retract, may follow. After any other error the journal
 // has stopped, and as much is known.
@@ -24,7 +24,7 @@ func (j *Journal) Sync() error {
 			return err
 		}
 	}
-	if err := j.Vouch(); err != nil {
+	if err := j.Register(); err != nil {
 		return j.refuse(err)
 	}
 	if pending {

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -109,7 +110,7 @@ func create(o Options, c CreateOptions) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	s.End, s.EndFrame = uint64(end.offset), end.number
+	s.Durable = end.Next - 1
 	if f, err = o.FS.Create(filepath.Join(o.Dir, filename.Of(filename.Super, 0))); err != nil {
 		return err
 	}
@@ -179,20 +180,21 @@ func harmless(base string) bool { return strings.HasPrefix(base, ".") || base ==
 // leaves it: no edit was ever appended.
 func unusedManifest(o Options, base string) bool {
 	info, err := o.FS.Stat(filepath.Join(o.Dir, base))
-	p, _ := encodeFrame(0, 0, 1, 0, frameSnapshot, NewLayout().Snapshot())
+	p, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, NewLayout().Snapshot())
 	return err == nil && info.Size <= int64(fileHeader+len(p))
 }
 
 // writeManifest makes the manifest num with a snapshot of the layout, durable
 // with its name. On an error nothing of it stays.
-func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *Layout) (f vfs.File, end tail, err error) {
+func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *Layout) (f vfs.File, end frame.Cursor, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
 	f, err = o.FS.Create(path)
 	if err != nil {
-		return nil, tail{}, err
+		return nil, frame.Cursor{}, err
 	}
 	p := encodeFileHeader(s.UUID, num, previous)
-	snapshot, sum := encodeFrame(manifestIdentity(s.UUID, num), fileHeader, 1, binary.LittleEndian.Uint32(p[fileSumAt:]), frameSnapshot, l.Snapshot())
+	first := frame.Cursor{Offset: fileHeader, Next: 1, Chain: binary.LittleEndian.Uint32(p[fileSumAt:])}
+	snapshot, end := encodeFrame(manifestIdentity(s.UUID, num), first, frame.Snapshot, l.Snapshot())
 	p = append(p, snapshot...)
 	_, err = f.WriteAt(p, 0)
 	if err == nil {
@@ -202,7 +204,7 @@ func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *Layout) 
 		err = o.FS.SyncDir(o.Dir)
 	}
 	if err != nil {
-		return nil, tail{}, errors.Join(err, f.Close(), o.FS.Remove(path))
+		return nil, frame.Cursor{}, errors.Join(err, f.Close(), o.FS.Remove(path))
 	}
-	return f, tail{offset: int64(len(p)), number: 1, chain: sum}, nil
+	return f, end, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/dump"
+	"github.com/brockdb/brock/internal/frame"
 )
 
 // DumpSuper annotates the SUPER file b that d shows. No checksum is checked.
@@ -22,9 +23,8 @@ func DumpSuper(d *dump.Writer, b []byte) {
 		d.U64(off+56, "created")
 		d.U64(off+64, "manifest")
 		d.U64(off+72, "epoch")
-		d.U64(off+80, "manifest end")
-		d.U64(off+88, "last frame before it")
-		d.Field(off+96, slotSumAt-96, "reserved", "")
+		d.U64(off+80, "durable frame")
+		d.Field(off+88, slotSumAt-88, "reserved", "")
 		d.U32(off+slotSumAt, "checksum")
 		d.Field(off+slotSumAt+4, slotSize-slotSumAt-4, "reserved", "")
 	}
@@ -43,28 +43,18 @@ func Dump(d *dump.Writer, b []byte) {
 	d.U64(40, "previous")
 	d.Field(48, fileSumAt-48, "reserved", "")
 	d.U32(fileSumAt, "checksum")
-	for off := fileHeader; off+frameHeader <= len(b); {
+	for off := fileHeader; off+frame.HeaderSize <= len(b); {
 		off = dumpFrame(d, b, off)
 	}
 }
 
 // dumpFrame returns where the next frame begins.
 func dumpFrame(d *dump.Writer, b []byte, off int) int {
-	n := int64(binary.LittleEndian.Uint32(b[off+8:]))
-	kind := binary.LittleEndian.Uint32(b[off+24:])
 	d.Section("frame")
-	d.U32(off, "header checksum")
-	d.U32(off+4, "payload checksum")
-	d.U32(off+8, "payload length")
-	d.U32(off+12, "chain")
-	d.U64(off+16, "number")
-	d.Field(off+24, 4, "kind", "%d %s", kind, map[uint32]string{frameSnapshot: "snapshot", frameEdit: "edit"}[kind])
-	d.U32(off+28, "reserved")
-	off += frameHeader
-	end := min(int64(off)+n, int64(len(b)))
-	w := wire{p: b[off:end]}
+	end := frame.Dump(d, b, off)
+	w := wire{p: b[off+frame.HeaderSize : end]}
 	for {
-		at := int(end) - len(w.p)
+		at := end - len(w.p)
 		tag, required, value, more := w.tlv()
 		if !more {
 			break
@@ -74,11 +64,10 @@ func dumpFrame(d *dump.Writer, b []byte, off int) int {
 			d.Field(at+tlvHeader, len(value), tagName(tag), "%s", describe(tag, value))
 		}
 	}
-	next := min((end+7)&^7, int64(len(b)))
-	if next > end {
-		d.Field(int(end), int(next-end), "padding", "")
+	if len(w.p) > 0 {
+		d.Field(end-len(w.p), len(w.p), "padding", "")
 	}
-	return int(next)
+	return end
 }
 
 // tagName is the name that docs/format.md has for the tag.

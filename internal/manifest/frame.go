@@ -2,22 +2,21 @@ package manifest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 )
 
 const (
-	fileMagic     = "BROCKMAN"
-	fileVersion   = 1
-	fileHeader    = 64
-	fileSumAt     = 60
-	frameHeader   = 32
-	frameSnapshot = 1 // replaces all before it
-	frameEdit     = 2
+	fileMagic   = "BROCKMAN"
+	fileVersion = 2
+	fileHeader  = 64
+	fileSumAt   = 60
 )
 
 func manifestIdentity(uuid [16]byte, num entry.FileNum) checksum.Identity {
@@ -58,115 +57,87 @@ func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (chain uint32,
 	return chain, nil
 }
 
-// encodeFrame makes the frame with this number for the offset; chain is the
-// checksum of the header before it. It returns the frame's own checksum too.
-func encodeFrame(id checksum.Identity, offset int64, number uint64, chain uint32, kind uint32, e *Edit) (p []byte, sum uint32) {
-	p = AppendEdit(make([]byte, frameHeader, 512), e)
-	le := binary.LittleEndian
-	le.PutUint32(p[8:], uint32(len(p)-frameHeader))
-	le.PutUint32(p[12:], chain)
-	le.PutUint64(p[16:], number)
-	le.PutUint32(p[24:], kind)
+// encodeFrame makes the frame of e at the place at, and returns where the next one goes.
+func encodeFrame(id checksum.Identity, at frame.Cursor, kind frame.Kind, e *Edit) (p []byte, next frame.Cursor) {
+	return finishFrame(AppendEdit(make([]byte, frame.HeaderSize, 512), e), id, at, kind)
+}
+
+// finishFrame pads the payload that begins at p[frame.HeaderSize], and writes the
+// header before it.
+func finishFrame(p []byte, id checksum.Identity, at frame.Cursor, kind frame.Kind) ([]byte, frame.Cursor) {
 	for len(p)%8 != 0 {
-		p = append(p, 0)
+		p = append(p, 0) // shorter than any field, so DecodeEdit can tell it
 	}
-	le.PutUint32(p[4:], id.Sum(offset+frameHeader, p[frameHeader:]))
-	sum = id.Sum(offset, p[4:frameHeader])
-	le.PutUint32(p, sum)
-	return p, sum
+	h := frame.Header{
+		PayloadSum: id.Sum(at.Offset+frame.HeaderSize, p[frame.HeaderSize:]),
+		Size:       int64(len(p)),
+		Kind:       kind,
+		Chain:      at.Chain,
+		Number:     at.Next, // Unsynced is 0: each frame is synced before the next is written
+	}
+	h.Put(p, id, at.Offset)
+	at.Advance(&h)
+	return p, at
 }
 
-// frame is a frame found in a file; its payload points into what was scanned.
-type frame struct {
-	sum     uint32
-	chain   uint32
-	number  uint64
-	kind    uint32
-	size    int64 // of the whole frame
-	payload []byte
+// decodeFrame decodes the whole frame at off; its payload points into file.
+func decodeFrame(id checksum.Identity, file []byte, off int64) (h frame.Header, payload []byte, err error) {
+	h, err = frame.Decode(file[off:], id, off)
+	if err != nil {
+		return h, nil, err
+	}
+	if left := int64(len(file)) - off; h.Size > left {
+		return h, nil, fmt.Errorf("%w: %d bytes, %d are left", frame.ErrFrame, h.Size, left)
+	}
+	payload = file[off+frame.HeaderSize : off+h.Size]
+	_, err = h.Verify(payload, id, off+frame.HeaderSize, false)
+	return h, payload, err
 }
 
-// decodeHeader decodes the header at off; ok is false if it isn't valid there.
-func decodeHeader(id checksum.Identity, file []byte, off int64) (f frame, ok bool) {
-	if int64(len(file))-off < frameHeader {
-		return frame{}, false
-	}
-	p, le := file[off:], binary.LittleEndian
-	f.sum = le.Uint32(p)
-	if f.sum != id.Sum(off, p[4:frameHeader]) {
-		return frame{}, false
-	}
-	f.chain, f.number, f.kind = le.Uint32(p[12:]), le.Uint64(p[16:]), le.Uint32(p[24:])
-	f.size = (frameHeader + int64(le.Uint32(p[8:])) + 7) &^ 7
-	return f, true
-}
-
-// decodeFrame decodes the whole frame at off.
-func decodeFrame(id checksum.Identity, file []byte, off int64) (f frame, ok bool) {
-	f, ok = decodeHeader(id, file, off)
-	if !ok || f.size > int64(len(file))-off {
-		return frame{}, false
-	}
-	body := file[off+frameHeader : off+f.size]
-	if binary.LittleEndian.Uint32(file[off+4:]) != id.Sum(off+frameHeader, body) {
-		return frame{}, false
-	}
-	f.payload = body[:binary.LittleEndian.Uint32(file[off+8:])]
-	return f, true
-}
-
-// tail is where the valid frames of a manifest end.
-type tail struct {
-	offset int64
-	number uint64 // of the last frame
-	chain  uint32 // its checksum
-}
-
-// scan walks the frames of the manifest num. An invalid frame ends the walk as
-// a torn tail only if nothing shows that frames were written after it: each
-// frame was synced before the next, so a valid one behind it, or an end that
-// SUPER recorded, means that the frame was whole once and is damaged.
-func scan(file []byte, super *Super, fn func(off int64, f frame) error) (tail, error) {
+// scan walks the frames of the manifest that super names, up to a torn tail, and
+// returns where they end. It returns *errs.Corruption for damage; frame.Tail has
+// the rule that tells the two apart.
+func scan(file []byte, super *Super, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
 	num := super.Manifest
 	name, id := filename.Of(filename.Manifest, num), manifestIdentity(super.UUID, num)
 	chain, err := decodeFileHeader(file, super.UUID, num)
 	if err != nil {
-		return tail{}, err
+		return frame.Cursor{}, err
 	}
-	t := tail{offset: fileHeader, chain: chain}
-	for t.offset < int64(len(file)) {
-		f, ok := decodeFrame(id, file, t.offset)
-		if !ok {
-			if at := laterFrame(id, file, t); at >= 0 {
-				return t, errs.NewCorruption(name, t.offset, "frame %d is damaged: a later frame follows at %d", t.number+1, at)
-			}
+	at := frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}
+	for at.Offset < int64(len(file)) {
+		h, payload, err := decodeFrame(id, file, at.Offset)
+		if errors.Is(err, frame.ErrFrame) {
 			break
 		}
-		if f.number != t.number+1 || f.chain != t.chain {
-			return t, errs.NewCorruption(name, t.offset, "frame %d does not continue frame %d", f.number, t.number)
+		if err != nil {
+			return at, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
 		}
-		if err := fn(t.offset, f); err != nil {
-			return t, err
+		// A manifest is never written over, so a whole frame of another chain is
+		// no rest of an earlier life, as it may be in a journal.
+		if !at.Continues(&h) || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
+			return at, errs.NewCorruption(name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Next-1)
 		}
-		t = tail{offset: t.offset + f.size, number: f.number, chain: f.sum}
+		if err := fn(at.Offset, &h, payload); err != nil {
+			return at, err
+		}
+		at.Advance(&h)
 	}
-	if t.offset < int64(super.End) || t.number < super.EndFrame {
-		return t, errs.NewCorruption(name, t.offset, "the valid frames end here with frame %d; frame %d was known to end at %d",
-			t.number, super.EndFrame, super.End)
-	}
-	if t.number == 0 {
-		return t, errs.NewCorruption(name, t.offset, "the snapshot at the beginning is damaged")
-	}
-	return t, nil
+	return at, judgeTail(file, super, at)
 }
 
-// laterFrame finds the header of a frame behind the damaged one after t; -1: none.
-func laterFrame(id checksum.Identity, file []byte, t tail) int64 {
-	for off := t.offset + 8; off+frameHeader <= int64(len(file)); off += 8 {
-		f, ok := decodeHeader(id, file, off)
-		if ok && f.number > t.number && f.number-t.number <= uint64(off-t.offset) {
-			return off
-		}
+// judgeTail returns an error if a frame that was durable is missing at the end
+// of the good frames. Frame 1 was: SUPER names a manifest after its sync.
+func judgeTail(file []byte, super *Super, end frame.Cursor) error {
+	num := super.Manifest
+	read := func(off, n int64) ([]byte, error) { return file[off : off+n], nil }
+	tail, err := frame.FindTail(manifestIdentity(super.UUID, num), end, int64(len(file)), read)
+	if err != nil {
+		return err
 	}
-	return -1
+	if durable := max(1, super.Durable, tail.Durable); end.Next <= durable {
+		return errs.NewCorruption(filename.Of(filename.Manifest, num), end.Offset,
+			"frame %d is missing or damaged, but frame %d had been durable", end.Next, durable)
+	}
+	return nil
 }

@@ -40,7 +40,7 @@ func (l *Log) retractLocked(cause error) error {
 	if cause = written(cause); !isUnwritten(cause) {
 		return l.stopLocked(cause)
 	}
-	err := l.file.Truncate(l.end.offset)
+	err := l.file.Truncate(l.end.Offset)
 	if err == nil {
 		err = l.file.Sync()
 	}

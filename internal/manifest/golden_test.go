@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -56,21 +57,22 @@ func goldenEdit() *Edit {
 }
 
 func TestGolden(t *testing.T) {
-	super := Super{Major: 1, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
-		Created: 1700000000123, Manifest: 2, Epoch: 4, End: 500, EndFrame: 3}
+	super := Super{Major: FormatMajor, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
+		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3}
 	slots := super.encode(0)
 	super.Epoch = 3
 	slots = append(slots, super.encode(slotSize)...)
 
 	id := manifestIdentity(goldenUUID, 2)
 	file := encodeFileHeader(goldenUUID, 2, 1)
-	fr, chain := encodeFrame(id, int64(len(file)), 1, binary.LittleEndian.Uint32(file[fileSumAt:]), frameSnapshot, &Edit{
+	at := frame.Cursor{Offset: fileHeader, Next: 1, Chain: binary.LittleEndian.Uint32(file[fileSumAt:])}
+	fr, at := encodeFrame(id, at, frame.Snapshot, &Edit{
 		AddSegments: []Segment{{Num: 1, Kind: filename.Journal}},
 		AddRuns:     []Run{{ID: 2, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 2, Size: 64}}}}},
 		NextFile:    3, SetKeyspaces: []Keyspace{{ID: 2, Name: "old"}},
 	})
 	file = append(file, fr...)
-	fr, _ = encodeFrame(id, int64(len(file)), 2, chain, frameEdit, goldenEdit())
+	fr, _ = encodeFrame(id, at, frame.Edit, goldenEdit())
 	file = append(file, fr...)
 
 	for name, c := range map[string]struct {
@@ -100,14 +102,14 @@ func TestGolden(t *testing.T) {
 
 	// The bytes are read back as they were meant.
 	layout := NewLayout()
-	end, err := scan(file, &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, f frame) error {
-		e, err := DecodeEdit(f.payload)
+	end, err := scan(file, &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, _ *frame.Header, payload []byte) error {
+		e, err := DecodeEdit(payload)
 		if err == nil {
 			layout, err = layout.Apply(e)
 		}
 		return err
 	})
-	if err != nil || end.number != 2 || layout.Run(5).Refs[0].Records != 10 || !layout.Segment(3).IsDead(1000000*Granule) {
+	if err != nil || end.Next != 3 || layout.Run(5).Refs[0].Records != 10 || !layout.Segment(3).IsDead(1000000*Granule) {
 		t.Errorf("read back: %v\n%s", err, layout)
 	}
 	for n := range len(file) {

@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -45,11 +46,11 @@ type Log struct {
 	mu      sync.Mutex
 	super   Super
 	layout  *Layout
-	file    vfs.File // nil if read-only or closed
-	end     tail
-	last    int64 // where the last frame begins that Open found
-	limit   int64 // size from which the next snapshot begins a new file
-	stopped error // why nothing is written any more
+	file    vfs.File     // nil if read-only or closed
+	end     frame.Cursor // of the good frames
+	last    int64        // where the last frame begins that Open found
+	limit   int64        // size from which the next snapshot begins a new file
+	stopped error        // why nothing is written any more
 
 	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
 	previous entry.FileNum // the manifest that goes then
@@ -78,7 +79,7 @@ func Open(o Options) (*Log, error) {
 		return nil, err
 	}
 	l.limit = max(o.FileBytes, 2*snapshot)
-	l.recovered.CutBytes = size - l.end.offset
+	l.recovered.CutBytes = size - l.end.Offset
 	if o.ReadOnly {
 		return l, nil
 	}
@@ -103,11 +104,8 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("read %s: %w", name, err)
 	}
-	l.end, err = scan(p, &l.super, func(off int64, f frame) error {
-		if (f.kind == frameSnapshot) != (off == fileHeader) || f.kind != frameSnapshot && f.kind != frameEdit {
-			return errs.NewCorruption(name, off, "frame of kind %d", f.kind)
-		}
-		e, err := DecodeEdit(f.payload)
+	l.end, err = scan(p, &l.super, func(off int64, h *frame.Header, payload []byte) error {
+		e, err := DecodeEdit(payload)
 		if errors.Is(err, errs.ErrFormat) {
 			return fmt.Errorf("%s at %d: %w", name, off, err)
 		}
@@ -118,8 +116,8 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 		if err != nil {
 			return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
 		}
-		if f.kind == frameSnapshot {
-			snapshot = f.size
+		if h.Kind == frame.Snapshot {
+			snapshot = h.Size
 		}
 		l.last = off
 		l.layout = next
@@ -140,7 +138,7 @@ func (l *Log) mend(settled bool) error {
 	}
 	l.file = f
 	if l.recovered.CutBytes > 0 {
-		if err := f.Truncate(l.end.offset); err != nil {
+		if err := f.Truncate(l.end.Offset); err != nil {
 			return err
 		}
 	}
@@ -165,7 +163,7 @@ func (l *Log) mend(settled bool) error {
 // writing failed, the system takes it for written, and another sync alone would
 // not make it durable. The frames before it had to be durable before it was written.
 func (l *Log) rewriteLast() error {
-	p := make([]byte, l.end.offset-l.last)
+	p := make([]byte, l.end.Offset-l.last)
 	if n, err := l.file.ReadAt(p, l.last); n < len(p) {
 		return err
 	}
@@ -211,7 +209,7 @@ func (l *Log) writeSuper(slots int) error {
 		err = l.o.FS.SyncDir(l.o.Dir)
 	}
 	if slots > 0 {
-		l.super.End, l.super.EndFrame = uint64(l.end.offset), l.end.number
+		l.super.Durable = l.end.Next - 1
 	}
 	for ; err == nil && slots > 0; slots-- {
 		if err = l.super.writeSlot(f); err == nil {
@@ -250,11 +248,11 @@ func (l *Log) Append(e *Edit) (*Layout, error) {
 	return l.appendLocked(e)
 }
 
-// Vouch records that a segment of the journal is durable up to a frame, unless
+// Register records that a segment of the journal is durable up to a frame, unless
 // an end that is recorded says so of that frame or a later one. Errors are those
 // of Append. The layout that follows is not worth installing anywhere: the next
 // edit's has the end too.
-func (l *Log) Vouch(segment entry.FileNum, frame uint64) error {
+func (l *Log) Register(segment entry.FileNum, frame uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.layout.ends {
@@ -278,19 +276,19 @@ func (l *Log) appendLocked(e *Edit) (*Layout, error) {
 		return nil, err
 	}
 	id := manifestIdentity(l.super.UUID, l.super.Manifest)
-	p, sum := encodeFrame(id, l.end.offset, l.end.number+1, l.end.chain, frameEdit, e)
+	p, end := encodeFrame(id, l.end, frame.Edit, e)
 	if len(p) > math.MaxInt32 {
 		return nil, conflicting("an edit of %d bytes", len(p))
 	}
-	if _, err = l.file.WriteAt(p, l.end.offset); err != nil {
+	if _, err = l.file.WriteAt(p, l.end.Offset); err != nil {
 		return nil, l.retractLocked(err)
 	}
 	if err = l.file.SyncData(); err != nil {
 		return nil, l.stopLocked(err)
 	}
-	l.end = tail{offset: l.end.offset + int64(len(p)), number: l.end.number + 1, chain: sum}
+	l.end = end
 	l.layout = next
-	if l.end.offset >= l.limit {
+	if l.end.Offset >= l.limit {
 		l.renewLocked()
 	}
 	return next, nil
@@ -320,12 +318,12 @@ func (l *Log) renewLocked() {
 		f, end, err = writeManifest(l.o, &l.super, num+1, old, l.layout)
 	}
 	if err != nil {
-		l.limit = l.end.offset + l.o.FileBytes
+		l.limit = l.end.Offset + l.o.FileBytes
 		return
 	}
 	err = l.file.Close()
 	l.file, l.end, l.super.Manifest = f, end, num
-	l.limit = max(l.o.FileBytes, 2*end.offset)
+	l.limit = max(l.o.FileBytes, 2*end.Offset)
 	if err != nil {
 		l.stopped = err
 		return
@@ -346,7 +344,7 @@ func (l *Log) Close() error {
 	if l.stopped == nil {
 		err = l.settleLocked()
 	}
-	if err == nil && l.stopped == nil && (l.super.End != uint64(l.end.offset) || l.super.EndFrame != l.end.number) {
+	if err == nil && l.stopped == nil && l.super.Durable != l.end.Next-1 {
 		err = l.writeSuper(1)
 	}
 	err = errors.Join(err, l.file.Close())

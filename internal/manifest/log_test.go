@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -94,7 +95,7 @@ func TestCreateOpenAppend(t *testing.T) {
 		t.Errorf("reopened: %+v\n%s\nwant\n%s", l.Recovered(), l.Layout(), want)
 	}
 	s := l.Super()
-	if s.UUID != testStore.UUID || s.Seed != testStore.Seed || s.Created != testStore.Created || s.Major != 1 {
+	if s.UUID != testStore.UUID || s.Seed != testStore.Seed || s.Created != testStore.Created || s.Major != FormatMajor {
 		t.Errorf("super %+v", s)
 	}
 	mustClose(t, l)
@@ -194,7 +195,7 @@ func TestTornTailIsCut(t *testing.T) {
 
 // superOf makes a SUPER that knows no end, as before a first Close.
 func superOf() []byte {
-	s := Super{Major: 1, UUID: testStore.UUID, Seed: testStore.Seed, Created: testStore.Created, Manifest: 1, Epoch: 2}
+	s := Super{Major: FormatMajor, UUID: testStore.UUID, Seed: testStore.Seed, Created: testStore.Created, Manifest: 1, Epoch: 2}
 	a := s.encode(0)
 	s.Epoch = 1
 	return append(a, s.encode(slotSize)...)
@@ -270,7 +271,7 @@ func TestFlipsInAStoreThatWasKilled(t *testing.T) {
 // lastFrame is the offset of the last frame of a manifest.
 func lastFrame(t *testing.T, file []byte) (last int) {
 	t.Helper()
-	_, err := scan(file, &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ frame) error { last = int(off); return nil })
+	_, err := scan(file, &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ *frame.Header, _ []byte) error { last = int(off); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,8 +287,9 @@ func TestFramesAreChained(t *testing.T) {
 	for _, c := range []struct {
 		number uint64
 		chain  uint32
-	}{{6, 12345}, {7, le.Uint32(a[at+12:])}, {5, 0}} {
-		fr, _ := encodeFrame(manifestIdentity(testStore.UUID, 1), int64(at), c.number, c.chain, frameEdit, &Edit{LastVersion: 50})
+	}{{6, 12345}, {7, le.Uint32(a[at+20:])}, {5, 0}} {
+		cur := frame.Cursor{Offset: int64(at), Next: c.number, Chain: c.chain}
+		fr, _ := encodeFrame(manifestIdentity(testStore.UUID, 1), cur, frame.Edit, &Edit{LastVersion: 50})
 		put(t, fsys, path, append(slices.Clone(a[:at]), fr...))
 		if _, err := Open(o); !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("frame %d with chain %d: %v", c.number, c.chain, err)
@@ -348,9 +350,10 @@ func TestDamagedSuperIsMended(t *testing.T) {
 	}
 }
 
-func TestLaterFormats(t *testing.T) {
+func TestOtherFormats(t *testing.T) {
 	for name, change := range map[string]func(*Super){
-		"format 2.3": func(s *Super) { s.Major, s.Minor = 2, 3 },
+		"format 3.3": func(s *Super) { s.Major, s.Minor = 3, 3 },
+		"format 1.0": func(s *Super) { s.Major, s.Minor = 1, 0 },
 		"0x20":       func(s *Super) { s.Required = 0x20 },
 	} {
 		fsys, o, _, _ := filled(t, true)
@@ -638,19 +641,14 @@ func FuzzLog(f *testing.F) {
 	id := manifestIdentity(testStore.UUID, 1)
 	build := func(payloads [][]byte) []byte {
 		p := encodeFileHeader(testStore.UUID, 1, 0)
-		chain := le.Uint32(p[fileSumAt:])
+		at := frame.Cursor{Offset: fileHeader, Next: 1, Chain: le.Uint32(p[fileSumAt:])}
 		for i, payload := range payloads {
-			kind := uint32(frameEdit)
+			kind := frame.Edit
 			if i == 0 {
-				kind = frameSnapshot
+				kind = frame.Snapshot
 			}
-			fr, _ := encodeFrame(id, int64(len(p)), uint64(i+1), chain, kind, &Edit{})
-			le.PutUint32(fr[8:], uint32(len(payload)))
-			fr = append(fr[:frameHeader], payload...)
-			fr = append(fr, make([]byte, -len(fr)&7)...)
-			le.PutUint32(fr[4:], id.Sum(int64(len(p))+frameHeader, fr[frameHeader:]))
-			chain = id.Sum(int64(len(p)), fr[4:frameHeader])
-			le.PutUint32(fr, chain)
+			var fr []byte
+			fr, at = finishFrame(append(make([]byte, frame.HeaderSize), payload...), id, at, kind)
 			p = append(p, fr...)
 		}
 		return p

@@ -17,7 +17,7 @@ import (
 
 // The format that this release writes. It reads every minor of its major.
 const (
-	FormatMajor = 1
+	FormatMajor = 2
 	FormatMinor = 0
 )
 
@@ -43,8 +43,7 @@ type Super struct {
 	Created      int64  // Unix milliseconds
 	Manifest     entry.FileNum
 	Epoch        uint64 // counts the writes of SUPER; the slot with the greater one counts
-	End          uint64 // the manifest is at least this long
-	EndFrame     uint64 // number of the last frame before End
+	Durable      uint64 // number of a frame of the manifest that is durable; 0 = not recorded
 }
 
 func (s *Super) identity() checksum.Identity {
@@ -68,8 +67,7 @@ func (s *Super) encode(offset int64) []byte {
 	le.PutUint64(p[56:], uint64(s.Created))
 	le.PutUint64(p[64:], uint64(s.Manifest))
 	le.PutUint64(p[72:], s.Epoch)
-	le.PutUint64(p[80:], s.End)
-	le.PutUint64(p[88:], s.EndFrame)
+	le.PutUint64(p[80:], s.Durable)
 	le.PutUint32(p[slotSumAt:], s.slotSum(offset, p))
 	return p
 }
@@ -93,7 +91,7 @@ func decodeSlot(p []byte, offset int64) (s Super, ok bool) {
 		Required: le.Uint64(p[16:]), Optional: le.Uint64(p[24:]), UUID: [16]byte(p[32:48]),
 		Seed: le.Uint64(p[48:]), Created: int64(le.Uint64(p[56:])),
 		Manifest: entry.FileNum(le.Uint64(p[64:])), Epoch: le.Uint64(p[72:]),
-		End: le.Uint64(p[80:]), EndFrame: le.Uint64(p[88:]),
+		Durable: le.Uint64(p[80:]),
 	}
 	return s, s.slotSum(offset, p) == le.Uint32(p[slotSumAt:])
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
 )
 
 // Verify reads SUPER and the manifest again and calls report for all damage,
@@ -39,15 +40,15 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 	if p, err = readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64); err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	end, err := scan(p, &l.super, func(off int64, f frame) error { return nil })
+	end, err := scan(p, &l.super, func(int64, *frame.Header, []byte) error { return nil })
 	var c *errs.Corruption
 	switch {
 	case errors.As(err, &c):
 		report(c)
 	case err != nil:
 		return err
-	case end.offset < l.end.offset:
-		report(errs.NewCorruption(name, end.offset, "ends here; it was written up to %d", l.end.offset))
+	case end.Offset < l.end.Offset:
+		report(errs.NewCorruption(name, end.Offset, "ends here; it was written up to %d", l.end.Offset))
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	for _, at := range []struct {
 		file   string
 		offset int64
-	}{{"SUPER", 20}, {"SUPER", slotSize + 20}, {"MANIFEST-000001", 10}, {"MANIFEST-000001", l.end.offset - 1}} {
+	}{{"SUPER", 20}, {"SUPER", slotSize + 20}, {"MANIFEST-000001", 10}, {"MANIFEST-000001", l.end.Offset - 1}} {
 		flip := func() {
 			f, err := fs.OpenReadWrite(filepath.Join("/s", at.file))
 			if err != nil {

@@ -112,6 +112,9 @@ func (w *wire) tlv() (tag uint16, required bool, value []byte, more bool) {
 		return 0, false, nil, false
 	}
 	if len(w.p) < tlvHeader {
+		if allZero(w.p) {
+			return 0, false, nil, false // padding of the frame
+		}
 		w.fail("%d bytes are too short for a field", len(w.p))
 		return 0, false, nil, false
 	}

@@ -343,7 +343,8 @@ func (b *beholder) removal(err error) {
 	if b.d.what != "removal of "+b.d.file || path.Ext(b.d.file) != ".log" {
 		return
 	}
-	if c, ok := errors.AsType[*brock.CorruptionError](err); !ok || c.File != b.d.file {
+	var c *brock.CorruptionError
+	if !errors.As(err, &c) || c.File != b.d.file {
 		b.errorf("open: %v", err)
 	}
 }

@@ -116,7 +116,8 @@ func TestRemovedSegmentIsMissed(t *testing.T) {
 						_ = db.Close()
 						continue
 					}
-					if c, ok := errors.AsType[*brock.CorruptionError](err); !ok || c.File != name {
+					var c *brock.CorruptionError
+					if !errors.As(err, &c) || c.File != name {
 						t.Errorf("without %s: %v", name, err)
 					}
 				}
@@ -255,7 +256,8 @@ func TestReplayedSegmentThatCannotBeRecorded(t *testing.T) {
 	killed := mem.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
 	must(t, "remove", killed.Remove("db/000001.log"))
 	o.FS = killed
-	if c, ok := errors.AsType[*brock.CorruptionError](openError(o)); !ok || c.File != "000001.log" {
+	var c *brock.CorruptionError
+	if !errors.As(openError(o), &c) || c.File != "000001.log" {
 		t.Errorf("opened without the segment: %v", openError(o))
 	}
 	s.close()

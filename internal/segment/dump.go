@@ -28,7 +28,7 @@ func Dump(d *dump.Writer, b []byte) {
 	d.Field(80, sumOffset-80, "reserved", "")
 	d.U32(sumOffset, "checksum")
 	for off := HeaderSize; off+frame.HeaderSize <= len(b); {
-		if k := frame.Kind(b[off+12]); k < frame.Group || k > frame.Seal {
+		if k := frame.Kind(b[off+12]); k != frame.Group && k != frame.Seal {
 			return
 		}
 		d.Section("frame")

@@ -30,7 +30,7 @@ const (
 	// SealSize is the length of the frame that Seal appends.
 	SealSize = frame.HeaderSize + sealPayload
 
-	formatVersion = 1
+	formatVersion = 2
 	sealPayload   = 40
 	sumOffset     = HeaderSize - 4
 )

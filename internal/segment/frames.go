@@ -27,9 +27,7 @@ type Frames struct {
 	id     checksum.Identity
 	end    int64 // nothing is read from here on
 	values bool  // verify values that have their own checksum
-	off    int64 // of the next frame
-	next   uint64
-	chain  uint32
+	at     frame.Cursor
 	totals frame.Totals
 	sealed bool
 
@@ -47,28 +45,27 @@ type Found struct {
 
 // newFrames starts at the first frame of the segment with the header h.
 func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, end int64, values bool) *Frames {
-	return &Frames{f: f, name: name, id: id, end: end, values: values, off: HeaderSize, next: h.FirstFrame, chain: h.Chain}
+	return &Frames{f: f, name: name, id: id, end: end, values: values,
+		at: frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame, Chain: h.Chain}}
 }
 
 // Next returns the next frame, or io.EOF at the end. Damage of any kind is an
 // *errs.Corruption with file and offset, after which Next returns the same
 // again; other errors come from reading, or are errs.ErrFormat.
 func (s *Frames) Next() (Found, error) {
-	if s.off == s.end {
+	if s.at.Offset == s.end {
 		return Found{}, io.EOF
 	}
 	found, err := s.read()
 	if err != nil {
 		if errors.Is(err, frame.ErrFrame) {
-			err = &errs.Corruption{File: s.name, Offset: s.off, Reason: fmt.Sprintf("frame %d", s.next), Err: err}
+			err = &errs.Corruption{File: s.name, Offset: s.at.Offset, Reason: fmt.Sprintf("frame %d", s.at.Next), Err: err}
 		} else if errors.Is(err, errs.ErrFormat) {
-			err = fmt.Errorf("%s at %d: %w", s.name, s.off, err)
+			err = fmt.Errorf("%s at %d: %w", s.name, s.at.Offset, err)
 		}
 		return Found{}, err
 	}
-	s.off += found.Header.Size
-	s.next++
-	s.chain = found.Header.Sum
+	s.at.Advance(&found.Header)
 	s.totals.Add(found.Totals)
 	s.sealed = found.Header.Kind == frame.Seal
 	return found, nil
@@ -78,24 +75,27 @@ func (s *Frames) read() (Found, error) {
 	if s.sealed {
 		return Found{}, fmt.Errorf("%w: data after the seal", frame.ErrFrame)
 	}
-	left := s.end - s.off
+	left := s.end - s.at.Offset
 	if left < frame.HeaderSize {
 		return Found{}, fmt.Errorf("%w: %d bytes are left", frame.ErrFrame, left)
 	}
-	head, err := s.bytes(s.off, frame.HeaderSize)
+	head, err := s.bytes(s.at.Offset, frame.HeaderSize)
 	if err != nil {
 		return Found{}, err
 	}
-	h, err := frame.Decode(head, s.id, s.off)
+	h, err := frame.Decode(head, s.id, s.at.Offset)
 	if err != nil {
 		return Found{}, err
 	}
-	if h.Size > left || h.Number != s.next || h.Chain != s.chain {
+	if h.Size > left || !s.at.Continues(&h) {
 		return Found{}, fmt.Errorf("%w: frame %d of %d bytes after frame %08x, want frame %d after %08x, %d bytes are left",
-			frame.ErrFrame, h.Number, h.Size, h.Chain, s.next, s.chain, left)
+			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Next, s.at.Chain, left)
 	}
-	found := Found{Header: h, Offset: s.off}
-	if found.Payload, err = s.bytes(s.off+frame.HeaderSize, h.PayloadSize()); err != nil {
+	if h.Kind != frame.Group && h.Kind != frame.Seal {
+		return Found{}, fmt.Errorf("%w: %v in a segment", frame.ErrFrame, h.Kind)
+	}
+	found := Found{Header: h, Offset: s.at.Offset}
+	if found.Payload, err = s.bytes(s.at.Offset+frame.HeaderSize, h.PayloadSize()); err != nil {
 		return Found{}, err
 	}
 	if err := s.verify(&found); err != nil {
@@ -145,14 +145,8 @@ func (s *Frames) bytes(off, n int64) ([]byte, error) {
 	return s.buf[:n], nil
 }
 
-// Offset is where the next frame begins.
-func (s *Frames) Offset() int64 { return s.off }
-
-// NextNumber is the number that the next frame must have.
-func (s *Frames) NextNumber() uint64 { return s.next }
-
-// Chain is the header checksum of the last frame.
-func (s *Frames) Chain() uint32 { return s.chain }
+// At is the place behind the last frame.
+func (s *Frames) At() frame.Cursor { return s.at }
 
 // Totals sums up the records so far.
 func (s *Frames) Totals() frame.Totals { return s.totals }

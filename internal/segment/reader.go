@@ -292,7 +292,7 @@ func (r *Reader) Frames(values bool) *Frames {
 func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
 	s := r.Frames(values)
 	for {
-		start := s.Offset()
+		start := s.At().Offset
 		found, err := s.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -308,13 +308,13 @@ func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) 
 		}
 	}
 	if r.header.Kind == filename.Value && !s.Sealed() {
-		return s.Totals(), errs.NewCorruption(r.name, s.Offset(), "no seal at the end")
+		return s.Totals(), errs.NewCorruption(r.name, s.At().Offset, "no seal at the end")
 	}
 	return s.Totals(), nil
 }
 
 func (r *Reader) eachRecord(found *Found, fn func(off int64, rec *entry.Record) error) (err error) {
-	if !found.Header.Kind.HasRecords() {
+	if found.Header.Kind != frame.Group {
 		return nil
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)

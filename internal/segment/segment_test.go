@@ -288,12 +288,12 @@ func TestFindTail(t *testing.T) {
 	}
 	for i := range 9 {
 		tail, err := FindTail(c, filename.Journal, 3, ends[i]+8, uint64(i+2))
-		want := Tail{Frames: 8 - i, End: ends[9], Used: ends[9]}
+		want := frame.Tail{Frames: 8 - i, End: ends[9], Used: ends[9]}
 		for k := i + 2; k < 10; k++ {
 			want.Durable = max(want.Durable, uint64(k-k%4))
 		}
 		if i == 8 {
-			want = Tail{End: ends[8] + 8, Used: ends[9] - 1} // no header found; the value's last byte
+			want = frame.Tail{End: ends[8] + 8, Used: ends[9] - 1} // no header found; the value's last byte
 			want.Used = tail.Used
 		}
 		if err != nil || tail != want {
@@ -327,10 +327,12 @@ func TestHeader(t *testing.T) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
-	page[4] = 2
-	sumHeader(page)
-	if _, err := DecodeHeader(page, uuid, filename.Journal, 9); !errors.Is(err, errs.ErrFormat) {
-		t.Errorf("newer version: %v", err)
+	for _, version := range []byte{formatVersion - 1, formatVersion + 1} {
+		page[4] = version
+		sumHeader(page)
+		if _, err := DecodeHeader(page, uuid, filename.Journal, 9); !errors.Is(err, errs.ErrFormat) {
+			t.Errorf("version %d: %v", version, err)
+		}
 	}
 }
 

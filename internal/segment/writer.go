@@ -156,7 +156,7 @@ func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, er
 		if v != 0 {
 			v += entry.Version(i)
 		}
-		if f.Kind.HasRecords() {
+		if f.Kind == frame.Group {
 			crc, err = frame.Place(crc, p, v, w.id, offset+size-frame.HeaderSize, &totals)
 		} else {
 			crc = checksum.Extend(crc, p)
@@ -213,6 +213,8 @@ func (w *Writer) Sync() error {
 
 // BlockSize is the unit in which a file is best filled and written back.
 const BlockSize = pageio.BlockSize
+
+var zeros [64 << 10]byte
 
 // Fill writes zeros from the end of the file up to size, for frames to
 // overwrite. A sync need then not record a new length or new blocks, which space

@@ -98,7 +98,7 @@ func (s *Spill) merge(ctx context.Context, n, level int, unsynced bool) error {
 
 // versioned gives all entries of an Iterator a version: parts have one each while
 // they are merged, so that the entries of a key come newest first, and none
-// afterwards.
+// afterwards; and entries that are read beside committed ones have another.
 type versioned struct {
 	iterator.Iterator
 	version entry.Version

@@ -201,12 +201,15 @@ func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err 
 
 // Iterators walk the parts, newest first, without what ranges cover, all range
 // deletes so far; entries with one key hide those of later iterators. Their entries
-// are valid until Discard, as far as any are.
-func (s *Spill) Iterators(ranges *tombstone.Set) []iterator.Iterator {
+// have version v, and are valid until Discard, as far as any are.
+func (s *Spill) Iterators(ranges *tombstone.Set, v entry.Version) []iterator.Iterator {
 	s.lent = true
 	sources := make([]iterator.Iterator, len(s.parts))
 	for i, p := range s.parts {
 		sources[i] = uncovered(p, ranges, nil)
+		if v != 0 {
+			sources[i] = &versioned{Iterator: sources[i], version: v}
+		}
 	}
 	return sources
 }

@@ -85,7 +85,7 @@ func compare(t *testing.T, s *Spill, model map[string]written) {
 		}
 	}
 	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(model)), func(k string) bool { return model[k].gone })
-	it := iterator.Merge(s.Iterators(s.ranges))
+	it := iterator.Merge(s.Iterators(s.ranges, 0))
 	defer it.Close()
 	i := 0
 	for ok := it.First(); ok; ok = it.Next() {

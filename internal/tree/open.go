@@ -71,14 +71,13 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		}
 		_, known := startOf(layout)
 		t.journal = journal.New(journal.Config{
-			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, SegmentBytes: cfg.SegmentBytes, SegmentLimit: t.segmentLimit, NextNum: t.nextFile,
-			Recycle: t.spares.take, Begin: result.Begin, NoMap: cfg.NoMap, NoSpace: t.journalFull,
-			Files: t.files, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
-			Vouch: t.vouch, Known: known, Newest: newestWithFrames(result.Segments),
+			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Owner: journalOwner{t},
+			Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
+			Registered: known, Newest: newestWithFrames(result.Segments),
 		})
 		// What the replay has made durable. Where there is no space for the edit,
 		// the first Sync tries again.
-		if err := t.journal.Vouch(); err != nil && !outOfSpace(err) {
+		if err := t.journal.Register(); err != nil && !outOfSpace(err) {
 			return nil, rec, err
 		}
 	}

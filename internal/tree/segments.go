@@ -80,11 +80,24 @@ func knownAfter(layout *manifest.Layout) (nums []entry.FileNum) {
 	return nums
 }
 
-// vouch has the manifest know that a journal segment has durable frames. Only the
+// journalOwner is the tree as its journal knows it.
+type journalOwner struct{ *Tree }
+
+func (o journalOwner) NextNum() entry.FileNum { return o.nextFile() }
+
+func (o journalOwner) SegmentLimit() int64 { return o.segmentLimit() }
+
+func (o journalOwner) Recycle() (name string, ok bool) { return o.spares.take() }
+
+func (o journalOwner) DiskFull() { o.journalFull() }
+
+// Register has the manifest know that a journal segment has durable frames. Only the
 // frame is told, as by durableEnds, and it does without the mutex recording: other
 // edits say no less of the segment, whichever comes first, and rely on nothing
 // that this one says. So the leader waits for no more than an edit under way.
-func (t *Tree) vouch(s journal.SegmentInfo) error { return t.log.Vouch(s.Num, s.LastFrame) }
+func (o journalOwner) Register(s journal.SegmentInfo) error {
+	return o.log.Register(s.Num, s.LastFrame)
+}
 
 // newestWithFrames is the last of the segments that a replay found that has
 // frames; without one it is zero.

@@ -104,9 +104,9 @@ func (s *spilled) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) 
 }
 
 // Iterators walk the pending writes that ranges, all range deletes so far, don't
-// cover; entries of one key hide those of later iterators.
-func (s *spilled) Iterators(ranges *tombstone.Set) []iterator.Iterator {
-	return s.files.Iterators(ranges)
+// cover, as version v; entries of one key hide those of later iterators.
+func (s *spilled) Iterators(ranges *tombstone.Set, v entry.Version) []iterator.Iterator {
+	return s.files.Iterators(ranges, v)
 }
 
 // Entries is how many keys the finished Spill writes.
@@ -150,7 +150,7 @@ func (s *spilled) findVoids(below *View) {
 	if out.Run.Deletes < uint64(least) {
 		return
 	}
-	v := &voider{least: least, mine: iterator.Merge(s.files.Iterators(nil)), upTo: entry.MaxVersion - 1}
+	v := &voider{least: least, mine: iterator.Merge(s.files.Iterators(nil, 0)), upTo: entry.MaxVersion - 1}
 	if err := v.find(below); err == nil { // else whoever needs what can't be read is told
 		s.voids.voids = v.found
 	}
@@ -173,9 +173,9 @@ func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
 	}
 	s.voids.cut(keys, func(lo, hi []byte) bool { return true })
 	for i := range s.voids.voids {
-		s.voids.voids[i] = tombstone.Void(s.voids.voids[i].Lo, s.voids.voids[i].Hi, v)
+		s.voids.voids[i] = tombstone.Emptied(s.voids.voids[i].Lo, s.voids.voids[i].Hi, v)
 	}
-	return tombstone.Voids(s.voids.voids...)
+	return tombstone.EmptiedSet(s.voids.voids...)
 }
 
 const (
@@ -204,7 +204,7 @@ func (s *spilled) check(ctx context.Context, p *Pin, c *conflict.Check) (err err
 
 // overwritten reports whether a key that the Spill writes is newer than since.
 func (s *spilled) overwritten(ctx context.Context, v *View, since entry.Version) (bool, error) {
-	it := iterator.Merge(s.files.Iterators(nil))
+	it := iterator.Merge(s.files.Iterators(nil, 0))
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {

@@ -6,7 +6,7 @@
 //
 // The commit leader's calls come first, then merging or flushing, each held over
 // a whole piece of work, then recording, held over the sync of an edit, then mu,
-// held over assignments only. The leader's own edit (vouch) takes none of them.
+// held over assignments only. The leader's own edit (Register) takes none of them.
 // Readers take no lock: they pin a View (readers.go).
 package tree
 

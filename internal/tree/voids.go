@@ -186,12 +186,12 @@ func (t *Tree) search(m *table, below *View, upTo entry.Version) {
 		d.voids = slices.DeleteFunc(d.voids, func(v tombstone.Tombstone) bool { return !many(v.Lo, v.Hi, least) })
 	}
 	for i := range d.voids {
-		d.voids[i].Version = upTo + 1 // see tombstone.Void
+		d.voids[i].Version = upTo + 1 // see tombstone.Emptied
 	}
 	d.upTo = upTo
 	d.searched += fresh
 	d.due.Store(d.searched + t.voidStep()<<d.misses.Load())
-	n := &noted{Set: tombstone.Voids(d.voids...), view: below.id}
+	n := &noted{Set: tombstone.EmptiedSet(d.voids...), view: below.id}
 	if last := m.voids.Load(); last != nil {
 		n.before = &noted{Set: last.Set, view: last.view}
 	}

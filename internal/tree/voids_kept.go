@@ -21,7 +21,7 @@ func (t *Tree) flushedVoids(sealed *table, runs []*sortedRun) *tombstone.Set {
 	if err := v.find(&View{runs: runs}); err != nil || v.found == nil {
 		return nil
 	}
-	return tombstone.Voids(v.found...)
+	return tombstone.EmptiedSet(v.found...)
 }
 
 // keptVoids are those of merged runs that go on.
@@ -59,5 +59,5 @@ func (r *sortedRun) sparing(voids *tombstone.Set, least int) (kept *tombstone.Se
 	for i := range flat {
 		flat[i] = all[i].Tombstone
 	}
-	return tombstone.Voids(flat...)
+	return tombstone.EmptiedSet(flat...)
 }

@@ -10,35 +10,35 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Vouch adds an end unless what is recorded says as much, whoever recorded it,
+// Register adds an end unless what is recorded says as much, whoever recorded it,
 // and is found by the next Open.
-func TestVouch(t *testing.T) {
+func TestRegister(t *testing.T) {
 	fs := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	l := mustCreate(t, Options{FS: fs, Dir: "db"})
-	edits := func() uint64 { return l.end.number }
-	vouch := func(segment, frame, want uint64) {
+	edits := func() uint64 { return l.end.Next - 1 }
+	register := func(segment, frame, want uint64) {
 		t.Helper()
 		before := edits()
-		if err := l.Vouch(entry.FileNum(segment), frame); err != nil || edits() != before+want {
+		if err := l.Register(entry.FileNum(segment), frame); err != nil || edits() != before+want {
 			t.Errorf("segment %d, frame %d: %v, %d edits", segment, frame, err, edits()-before)
 		}
 	}
-	vouch(3, 5, 1)
-	vouch(3, 5, 0)
-	vouch(3, 4, 0)
+	register(3, 5, 1)
+	register(3, 5, 0)
+	register(3, 4, 0)
 	// Work that ends says more of it.
 	mustAppend(t, l, &Edit{FlushedTo: 3, JournalEnds: []JournalEnd{{Segment: 3, Offset: 9000, Frame: 8, Chain: 1}}})
-	vouch(3, 8, 0)
-	vouch(4, 9, 1)
+	register(3, 8, 0)
+	register(4, 9, 1)
 	mustAppend(t, l, &Edit{JournalEnds: []JournalEnd{{Segment: 4, Offset: 5000, Frame: 10, Chain: 1}}})
 
 	fs.Inject(faultfs.Fault{Kinds: faultfs.Write, Err: faultfs.ErrNoSpace, Short: true})
-	if err := l.Vouch(6, 11); !errors.Is(err, errs.ErrNoSpace) || errors.Is(err, errs.ErrStopped) {
+	if err := l.Register(6, 11); !errors.Is(err, errs.ErrNoSpace) || errors.Is(err, errs.ErrStopped) {
 		t.Errorf("on a full disk: %v", err)
 	}
-	vouch(6, 11, 1)
+	register(6, 11, 1)
 	mustClose(t, l)
-	if err := l.Vouch(6, 12); !errors.Is(err, errs.ErrClosed) {
+	if err := l.Register(6, 12); !errors.Is(err, errs.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 	l, err := Open(Options{FS: fs, Dir: "db"})

@@ -16,8 +16,8 @@ type manifest struct {
 	err  error
 }
 
-// vouch checks that what it is told of is durable, name included.
-func (m *manifest) vouch(s SegmentInfo) error {
+// register checks that what it is told of is durable, name included.
+func (m *manifest) register(s SegmentInfo) error {
 	if m.err != nil {
 		return m.err
 	}
@@ -34,7 +34,7 @@ func (m *manifest) vouch(s SegmentInfo) error {
 func TestSyncedSegmentsAreKnown(t *testing.T) {
 	h := newHistory(t, newDisk(), 4000)
 	m := &manifest{h: h}
-	h.j.c.Vouch = m.vouch
+	h.owner.register = m.register
 	for i := range 200 {
 		h.must(h.append(0, 10, 300))
 		if i%5 == 0 {
@@ -85,14 +85,14 @@ func TestFlushedSegmentsAreKnown(t *testing.T) {
 	h.must(err)
 	for _, known := range []uint64{0, 1, 2} {
 		m := &manifest{h: &history{t: t, d: d}}
-		j := New(Config{FS: d, Dir: "db", UUID: uuid, NextNum: h.j.c.NextNum, Begin: res.Begin, Vouch: m.vouch, Known: known, Newest: res.Segments[0]})
+		j := New(Config{FS: d, Dir: "db", UUID: uuid, Owner: &owner{num: h.owner.num, register: m.register}, Begin: res.Begin, Registered: known, Newest: res.Segments[0]})
 		h.must(j.Sync())
 		if want := map[bool]int{true: 1}[known == 0]; len(m.told) != want {
 			t.Errorf("frame %d is known: told %v", known, m.told)
 		}
 	}
 	m := &manifest{h: &history{t: t, d: d}}
-	j := New(Config{FS: d, Dir: "db", UUID: uuid, NextNum: h.j.c.NextNum, Begin: res.Begin, Vouch: m.vouch, Newest: res.Segments[0]})
+	j := New(Config{FS: d, Dir: "db", UUID: uuid, Owner: &owner{num: h.owner.num, register: m.register}, Begin: res.Begin, Newest: res.Segments[0]})
 	j.Forget(res.Begin.LastSegment)
 	h.must(j.Sync())
 	g, _ := group(2, 0, 10)
@@ -114,9 +114,8 @@ func TestRefusedSync(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
 		h := newHistory(t, newDisk(), int64(3000+rnd.IntN(5000)))
 		m := &manifest{h: h}
-		h.j.c.Vouch = m.vouch
-		told, retracted := 0, 0
-		h.j.c.NoSpace = func() { told++ }
+		h.owner.register = m.register
+		retracted := 0
 		for i := range 40 {
 			h.must(h.append(uint32(i), rnd.IntN(300), 10+rnd.IntN(600)))
 			if rnd.IntN(8) == 0 {
@@ -145,8 +144,8 @@ func TestRefusedSync(t *testing.T) {
 		}
 		m.err = nil
 		h.sync()
-		if told < retracted {
-			t.Errorf("%d refused, told of %d", retracted, told)
+		if h.owner.full < retracted {
+			t.Errorf("%d refused, told of %d", retracted, h.owner.full)
 		}
 		if _, n := h.check(h.d.crash(rnd, 0), "synced"); n != len(h.groups) {
 			t.Errorf("seed %d: %d groups of %d", seed, n, len(h.groups))
@@ -157,11 +156,11 @@ func TestRefusedSync(t *testing.T) {
 }
 
 // Any other failure to tell stops the journal, and so does one to take back.
-func TestFailedVouchStops(t *testing.T) {
+func TestFailedRegisterStops(t *testing.T) {
 	for _, cause := range []error{errDisk, errors.Join(errs.ErrStopped, errFull)} {
 		h := newHistory(t, newDisk(), 1<<20)
 		m := &manifest{h: h, err: cause}
-		h.j.c.Vouch = m.vouch
+		h.owner.register = m.register
 		h.must(h.append(0, 10))
 		for _, err := range []error{h.j.Sync(), h.j.Retract(), h.append(0, 1), h.j.Close()} {
 			if !errors.Is(err, errs.ErrStopped) {
@@ -171,7 +170,7 @@ func TestFailedVouchStops(t *testing.T) {
 	}
 	h := newHistory(t, newDisk(), 1<<20)
 	m := &manifest{h: h, err: errFull}
-	h.j.c.Vouch = m.vouch
+	h.owner.register = m.register
 	h.must(h.append(0, 10))
 	if err := h.j.Sync(); !errors.Is(err, errs.ErrNoSpace) {
 		t.Error(err)

@@ -6,14 +6,14 @@ package journal
 // misses the frame, and the file. That is one edit for each segment, after its
 // first sync: the manifest never names what a crash may take.
 
-// Vouch has the manifest know of the newest segment that has frames, which must
+// Register has the manifest know of the newest segment that has frames, which must
 // be durable, unless it does already. After an error it may be called again.
-func (j *Journal) Vouch() error {
+func (j *Journal) Register() error {
 	s := j.newest()
-	if j.c.Vouch == nil || j.known.Load() >= s.FirstFrame {
+	if j.known.Load() >= s.FirstFrame {
 		return nil
 	}
-	if err := j.c.Vouch(s); err != nil {
+	if err := j.c.Owner.Register(s); err != nil {
 		return err
 	}
 	raise(&j.known, s.LastFrame)

@@ -1,0 +1,95 @@
+package brock
+
+import (
+	"context"
+	"sync"
+
+	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/conflict"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pending"
+)
+
+// writes are what a transaction or batch writes, and what its commit needs.
+type writes struct {
+	pending.Writes
+	limit     int64              // bytes of memory from which on they go to files
+	written   conflict.Keyspaces // keyspaces that are written to
+	addressed conflict.Keyspaces // keyspaces that a Serializable transaction may have read
+	reads     conflict.ReadSet
+	request   commit.Request
+}
+
+var writesPool = sync.Pool{New: func() any { return new(writes) }}
+
+func newWrites() *writes { return writesPool.Get().(*writes) }
+
+// recycle gives w to later transactions. Nothing may refer to it any more.
+func (w *writes) recycle() {
+	small := w.Writes.Reset()
+	w.written.Reset()
+	w.addressed.Reset()
+	w.reads.Reset()
+	w.request = commit.Request{}
+	if small {
+		writesPool.Put(w)
+	}
+}
+
+// maxTxnMemory bounds what a transaction holds in memory: if nothing is in files,
+// all of it goes into one memtable.
+const maxTxnMemory = 1 << 30
+
+// minReadSet is how much of what a transaction reads is always noted exactly, in bytes.
+const minReadSet = 64 << 10
+
+// txnMemory is the memory that a transaction's writes may take, if it asks for
+// so much; 0 = it doesn't say.
+func (db *DB) txnMemory(asked int64) int64 {
+	if asked > 0 {
+		return asked
+	}
+	limit := db.opts.MemoryLimit
+	if limit == 0 {
+		limit = DefaultMemoryLimit
+	}
+	return min(limit/8, maxTxnMemory)
+}
+
+// spillIfLarge writes what is in memory to files once that is too much.
+func (w *writes) spillIfLarge(ctx context.Context, db *DB) error {
+	if w.InMemory() <= w.limit {
+		return nil
+	}
+	return w.Spill(never(ctx), db.tree)
+}
+
+// commit commits w if c holds, and counts that. A nil ctx never ends. Writes in
+// files are durable when it returns, others if synced.
+func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bool) (v entry.Version, err error) {
+	if err := db.writable(); err != nil {
+		return 0, err
+	}
+	ctx = never(ctx)
+	begin := db.monotonic()
+	var entries, bytes int64
+	if files := w.Files(); files == nil {
+		payload, records := w.Payload()
+		entries, bytes = int64(records), int64(len(payload))
+		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.Ranges().Len(), Check: c, Synced: synced}
+		v, err = db.commits.Commit(ctx, &w.request)
+	} else if err = w.SpillRest(ctx, db.tree); err == nil {
+		v, err = db.commits.CommitAlone(ctx, files, c)
+		entries, bytes = files.Entries(), files.Bytes()
+	}
+	db.counters.addCommit(db.monotonic()-begin, err, entries, bytes)
+	return v, err
+}
+
+// never is ctx, or for nil one that never ends.
+func never(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
+}
