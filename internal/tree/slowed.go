@@ -27,8 +27,8 @@ type slowed struct {
 func (s *slowed) tell(t *Tree, writer bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := t.views.current.Load()
-	sealed, runs := len(v.tables)-1, len(v.runs)
+	v := t.views.Current()
+	sealed, runs := len(v.Tables)-1, len(v.Runs)
 	switch begun := !s.since.IsZero(); {
 	case begun && sealed < freeTables && runs <= freeRuns && t.space.brake() == 0 && (!s.space || t.space.calm()):
 		s.endLocked(t)
