@@ -175,7 +175,7 @@ func (t *Tree) replay(layout *manifest.Layout, v *view.View, rec *Recovery) (jou
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
 		v.Active().Replayed = true
-		return t.add(v.Active(), payload, pos)
+		return t.add(v.Active(), payload, pos, 0)
 	})
 	if err != nil {
 		return result, err
