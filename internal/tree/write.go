@@ -7,7 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -96,7 +96,7 @@ func (t *Tree) add(to *view.Table, payload []byte, at entry.Position) error {
 		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 		// A shorter record would share its granule with others, and could not be
 		// told dead by it.
-		if r.Own && r.Size >= manifest.Granule {
+		if r.Own && r.Size >= layout.Granule {
 			e.Separated = true
 			to.Separated.Add(1)
 			to.SeparatedBytes.Add(int64(len(r.Value)))
