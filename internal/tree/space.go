@@ -6,7 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -64,7 +64,7 @@ func (t *Tree) state(v *view.View) policy.State {
 
 // stateOf is what follows from v and from what was found to be damaged.
 func (t *Tree) stateOf(v *view.View) policy.State {
-	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: t.damagedSegments(), Hidden: make(map[manifest.RunID]uint64)}
+	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: t.damagedSegments(), Hidden: make(map[layout.RunID]uint64)}
 	for _, m := range v.Tables {
 		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
 		s.Memtables.Older += uint64(m.Replaced.Load() + m.Outdated.Load())
@@ -75,7 +75,7 @@ func (t *Tree) stateOf(v *view.View) policy.State {
 		}
 		if r.Tombstones() != nil {
 			if s.Ranged == nil {
-				s.Ranged = make(map[manifest.RunID]uint64)
+				s.Ranged = make(map[layout.RunID]uint64)
 			}
 			s.Ranged[r.ID] = uint64(r.Ranged)
 		}
@@ -147,7 +147,7 @@ func (t *Tree) retains(key []byte) bool {
 // retainsAny reports whether older versions of any key are kept for some time.
 func (t *Tree) retainsAny() bool {
 	return t.retains(entry.AppendKeyspace(nil, entry.DefaultKeyspace)) ||
-		slices.ContainsFunc(t.layout().Keyspaces(), func(k manifest.Keyspace) bool { return k.Options.Versions > 1 || k.Options.Age > 0 })
+		slices.ContainsFunc(t.layout().Keyspaces(), func(k layout.Keyspace) bool { return k.Options.Versions > 1 || k.Options.Age > 0 })
 }
 
 // hiddenBy is how many bytes of older values the run of a flushed memtable hides.

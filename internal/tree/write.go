@@ -7,7 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -122,7 +122,7 @@ func (a *addition) record(r *entry.Record) error {
 	e := entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 	// A shorter record would share its granule with others, and could not be
 	// told dead by it.
-	if r.Own && r.Size >= manifest.Granule {
+	if r.Own && r.Size >= layout.Granule {
 		e.Separated, e.Raw = true, r.Raw
 		e.Handle = entry.Handle{Segment: a.at.Segment, Offset: uint64(a.at.Offset), Length: uint64(len(r.Value))}
 		a.to.Separated.Add(1)

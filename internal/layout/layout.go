@@ -1,4 +1,8 @@
-package manifest
+// Package layout says which files make up the store at one moment, and what is
+// known about them: runs, segments, keyspaces, and which versions stay. An Edit
+// leads from one Layout to the next. The package computes; it reads no file and
+// writes none (package manifest does).
+package layout
 
 import (
 	"cmp"
@@ -39,8 +43,8 @@ type Usage struct {
 	Moved   uint64 // entries that refer to those
 }
 
-// NewLayout returns the layout of a store that has nothing.
-func NewLayout() *Layout { return &Layout{nextFile: 1, nextKeyspace: firstKeyspace} }
+// New returns the layout of a store that has nothing.
+func New() *Layout { return &Layout{nextFile: 1, nextKeyspace: firstKeyspace} }
 
 // Runs lists the runs, newest first.
 func (l *Layout) Runs() []*Run { return l.runs }
@@ -205,21 +209,63 @@ func (l *Layout) Files() iter.Seq[filename.Name] {
 	}
 }
 
-// State says where the records of s are.
-func (s *Segment) State() SegmentState {
-	st := s.state
-	st.Num = s.Num
-	return st
+// Keyspaces lists the keyspaces that have a name, ascending by number.
+func (l *Layout) Keyspaces() []Keyspace { return l.keyspaces }
+
+// Keyspace finds a keyspace that has a name; nil if there is none.
+func (l *Layout) Keyspace(id entry.KeyspaceID) *Keyspace {
+	if i, ok := l.findKeyspace(id); ok {
+		return &l.keyspaces[i]
+	}
+	return nil
 }
 
-// DeadRecords and DeadBytes count what no entry owns any more.
-func (s *Segment) DeadRecords() uint64 { return s.dead.count }
+// NextKeyspace is greater than the number of every keyspace there ever was.
+func (l *Layout) NextKeyspace() uint64 { return l.nextKeyspace }
 
-// DeadBytes is the sum of the dead records' value lengths.
-func (s *Segment) DeadBytes() uint64 { return s.dead.bytes }
+// Dropped reports whether there was a keyspace of this number, which is gone.
+func (l *Layout) Dropped(id entry.KeyspaceID) bool {
+	return id != entry.DefaultKeyspace && uint64(id) < l.nextKeyspace && l.Keyspace(id) == nil
+}
 
-// IsDead reports whether the record at offset is dead.
-func (s *Segment) IsDead(offset uint64) bool { return s.dead.has(offset / Granule) }
+func (l *Layout) findKeyspace(id entry.KeyspaceID) (int, bool) {
+	return slices.BinarySearchFunc(l.keyspaces, id, func(k Keyspace, id entry.KeyspaceID) int { return cmp.Compare(k.ID, id) })
+}
 
-// Dead walks the start granules of the dead records in ascending order.
-func (s *Segment) Dead() iter.Seq[uint32] { return s.dead.all() }
+// leastFloor is the version below which the history of all keyspaces may be gone.
+func (l *Layout) leastFloor() entry.Version {
+	least := l.floor
+	for i := range l.keyspaces {
+		least = min(least, l.keyspaces[i].floor)
+	}
+	return least
+}
+
+// Snapshot returns the edit that makes l out of nothing.
+func (l *Layout) Snapshot() *Edit {
+	e := &Edit{
+		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Floor: l.floor,
+		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Unknown: l.unknown,
+	}
+	if l.nextKeyspace > firstKeyspace {
+		e.NextKeyspace = l.nextKeyspace
+	}
+	for _, k := range l.keyspaces {
+		if k.floor != 0 {
+			e.KeyspaceFloors = append(e.KeyspaceFloors, KeyspaceFloor{ID: k.ID, Version: k.floor})
+		}
+	}
+	for _, r := range l.runs {
+		e.AddRuns = append(e.AddRuns, *r)
+	}
+	for _, s := range l.segments {
+		e.AddSegments = append(e.AddSegments, *s)
+		if s.dead.count > 0 || s.dead.bytes > 0 {
+			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.all())})
+		}
+		if s.state != (SegmentState{}) {
+			e.States = append(e.States, s.state)
+		}
+	}
+	return e
+}

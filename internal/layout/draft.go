@@ -1,4 +1,4 @@
-package manifest
+package layout
 
 import (
 	"cmp"
@@ -20,23 +20,26 @@ const maxClock = 512
 // maxFileNum leaves room above the greatest number that a file may have.
 const maxFileNum = 1 << 62
 
-// Apply returns the layout after e, which must not be written to afterwards. An
-// edit that doesn't fit gives an error that wraps ErrConflictingEdit. Apply does
-// nothing but compute: what an Append accepts, a replay accepts.
+// draft is a layout that an edit is being applied to. Older layouts share its
+// slices, so each is cloned before it is written to.
+type draft struct{ Layout }
+
+// Apply returns the layout after e, which must not be written to afterwards. It
+// returns an error that wraps ErrConflictingEdit if e doesn't fit. Apply does
+// nothing but compute: what the manifest accepts once, it accepts when it is read.
 func (l *Layout) Apply(e *Edit) (*Layout, error) {
-	n := *l
-	n.cleanClose = e.CleanClose
-	steps := []func(*Edit) error{
-		n.addSegments, n.changeRuns, n.bury, n.moveSegments, n.dropSegments, n.use, n.advance, n.changeKeyspaces,
-	}
-	for _, step := range steps {
+	d := &draft{*l}
+	d.cleanClose = e.CleanClose
+	for _, step := range []func(*Edit) error{
+		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces,
+	} {
 		if err := step(e); err != nil {
 			return nil, err
 		}
 	}
-	n.sampleClock(e.Clock)
-	n.unknown = appendNew(n.unknown, e.Unknown...)
-	return &n, nil
+	d.sampleClock(e.Clock)
+	d.unknown = appendNew(d.unknown, e.Unknown...)
+	return &d.Layout, nil
 }
 
 func conflicting(format string, args ...any) error {
@@ -48,35 +51,35 @@ func appendNew[T any](s []T, more ...T) []T {
 	return append(s[:len(s):len(s)], more...)
 }
 
-func (l *Layout) addSegments(e *Edit) error {
+func (d *draft) addSegments(e *Edit) error {
 	if len(e.AddSegments) == 0 {
 		return nil
 	}
-	l.segments = slices.Clone(l.segments)
+	d.segments = slices.Clone(d.segments)
 	for i := range e.AddSegments {
 		s := e.AddSegments[i]
 		if s.Kind != filename.Journal && s.Kind != filename.Value {
 			return conflicting("segment %d is of kind %v", s.Num, s.Kind)
 		}
-		if err := l.number(s.Num); err != nil {
+		if err := d.number(s.Num); err != nil {
 			return err
 		}
 		s.state, s.dead = SegmentState{}, deadSet{}
-		l.segments = append(l.segments, &s)
+		d.segments = append(d.segments, &s)
 	}
-	slices.SortFunc(l.segments, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
-	if i := repeated(l.segments, func(s *Segment) entry.FileNum { return s.Num }); i >= 0 {
-		return conflicting("segment %d added, which is there", l.segments[i].Num)
+	slices.SortFunc(d.segments, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
+	if i := repeated(d.segments, func(s *Segment) entry.FileNum { return s.Num }); i >= 0 {
+		return conflicting("segment %d added, which is there", d.segments[i].Num)
 	}
 	return nil
 }
 
 // number checks a file number and raises nextFile above it.
-func (l *Layout) number(n entry.FileNum) error {
+func (d *draft) number(n entry.FileNum) error {
 	if n == 0 || n > maxFileNum {
 		return conflicting("file number %d", n)
 	}
-	l.nextFile = max(l.nextFile, n+1)
+	d.nextFile = max(d.nextFile, n+1)
 	return nil
 }
 
@@ -90,7 +93,7 @@ func repeated[T any, K comparable](list []T, key func(T) K) int {
 	return -1
 }
 
-func (l *Layout) changeRuns(e *Edit) error {
+func (d *draft) changeRuns(e *Edit) error {
 	if len(e.DropRuns) == 0 && len(e.AddRuns) == 0 {
 		return nil
 	}
@@ -98,33 +101,33 @@ func (l *Layout) changeRuns(e *Edit) error {
 	for _, id := range e.DropRuns {
 		dropped[id] = true
 	}
-	runs := make([]*Run, 0, len(l.runs)+len(e.AddRuns))
-	for _, r := range l.runs {
+	runs := make([]*Run, 0, len(d.runs)+len(e.AddRuns))
+	for _, r := range d.runs {
 		if !dropped[r.ID] {
 			runs = append(runs, r)
 		}
 	}
-	if len(dropped) != len(e.DropRuns) || len(l.runs)-len(runs) != len(dropped) {
+	if len(dropped) != len(e.DropRuns) || len(d.runs)-len(runs) != len(dropped) {
 		return conflicting("a run is dropped which is not there: one of %d", e.DropRuns)
 	}
-	l.runs = runs
+	d.runs = runs
 	for i := range e.AddRuns {
 		r := &e.AddRuns[i]
-		if err := l.fits(r); err != nil {
+		if err := d.fits(r); err != nil {
 			return err
 		}
-		l.runs = append(l.runs, r)
+		d.runs = append(d.runs, r)
 	}
-	return l.distinctRuns()
+	return d.distinctRuns()
 }
 
 // fits checks a run by itself.
-func (l *Layout) fits(r *Run) error {
+func (d *draft) fits(r *Run) error {
 	if len(r.Files) == 0 {
 		return conflicting("run %d has no files", r.ID)
 	}
 	for _, f := range r.Files {
-		if err := l.number(f.Num); err != nil {
+		if err := d.number(f.Num); err != nil {
 			return err
 		}
 	}
@@ -143,10 +146,10 @@ func (l *Layout) fits(r *Run) error {
 }
 
 // distinctRuns sorts the runs; no two may share id, order or a file.
-func (l *Layout) distinctRuns() error {
-	ids := make(map[RunID]bool, len(l.runs))
+func (d *draft) distinctRuns() error {
+	ids := make(map[RunID]bool, len(d.runs))
 	files := make(map[entry.FileNum]bool)
-	for _, r := range l.runs {
+	for _, r := range d.runs {
 		if ids[r.ID] {
 			return conflicting("run %d added, which is there", r.ID)
 		}
@@ -158,51 +161,51 @@ func (l *Layout) distinctRuns() error {
 			files[f.Num] = true
 		}
 	}
-	slices.SortFunc(l.runs, func(a, b *Run) int { return cmp.Compare(b.Order, a.Order) })
-	if i := repeated(l.runs, func(r *Run) uint64 { return r.Order }); i >= 0 {
-		return conflicting("runs %d and %d have one order", l.runs[i].ID, l.runs[i-1].ID)
+	slices.SortFunc(d.runs, func(a, b *Run) int { return cmp.Compare(b.Order, a.Order) })
+	if i := repeated(d.runs, func(r *Run) uint64 { return r.Order }); i >= 0 {
+		return conflicting("runs %d and %d have one order", d.runs[i].ID, d.runs[i-1].ID)
 	}
 	return nil
 }
 
 // bury adds dead records.
-func (l *Layout) bury(e *Edit) error {
+func (d *draft) bury(e *Edit) error {
 	if len(e.Dead) == 0 {
 		return nil
 	}
-	l.segments = slices.Clone(l.segments)
+	d.segments = slices.Clone(d.segments)
 	for i := range e.Dead {
-		d := &e.Dead[i]
-		at, found := l.findSegment(d.Segment)
+		dead := &e.Dead[i]
+		at, found := d.findSegment(dead.Segment)
 		if !found {
-			return conflicting("dead records in segment %d, which is not there", d.Segment)
+			return conflicting("dead records in segment %d, which is not there", dead.Segment)
 		}
-		for i := 1; i < len(d.Granules); i++ {
-			if d.Granules[i] <= d.Granules[i-1] {
-				return conflicting("the dead granules of segment %d don't ascend", d.Segment)
+		for i := 1; i < len(dead.Granules); i++ {
+			if dead.Granules[i] <= dead.Granules[i-1] {
+				return conflicting("the dead granules of segment %d don't ascend", dead.Segment)
 			}
 		}
-		s := *l.segments[at]
-		if n := len(d.Granules); n > 0 && uint64(d.Granules[n-1])*Granule >= s.FileBytes {
-			return conflicting("dead granule %d is beyond the end of segment %d", d.Granules[n-1], s.Num)
+		s := *d.segments[at]
+		if n := len(dead.Granules); n > 0 && uint64(dead.Granules[n-1])*Granule >= s.FileBytes {
+			return conflicting("dead granule %d is beyond the end of segment %d", dead.Granules[n-1], s.Num)
 		}
-		dead, dup, ok := s.dead.with(d.Granules, d.Bytes)
+		grown, dup, ok := s.dead.with(dead.Granules, dead.Bytes)
 		if !ok {
 			return conflicting("granule %d of segment %d is dead already", dup, s.Num)
 		}
-		s.dead = dead
-		l.segments[at] = &s
+		s.dead = grown
+		d.segments[at] = &s
 	}
 	return nil
 }
 
-func (l *Layout) moveSegments(e *Edit) error {
+func (d *draft) moveSegments(e *Edit) error {
 	if len(e.States) == 0 {
 		return nil
 	}
-	l.segments = slices.Clone(l.segments)
+	d.segments = slices.Clone(d.segments)
 	for _, st := range e.States {
-		at, found := l.findSegment(st.Num)
+		at, found := d.findSegment(st.Num)
 		if !found {
 			return conflicting("segment %d changes state and is not there", st.Num)
 		}
@@ -212,11 +215,11 @@ func (l *Layout) moveSegments(e *Edit) error {
 		case st.Status == Relocated && (st.Map == 0 || st.Target <= st.Num):
 			return conflicting("segment %d is relocated to segment %d with remap %d", st.Num, st.Target, st.Map)
 		}
-		s := *l.segments[at]
+		s := *d.segments[at]
 		s.state = st
-		l.segments[at] = &s
+		d.segments[at] = &s
 		if st.Status == Relocated {
-			if err := l.number(st.Map); err != nil {
+			if err := d.number(st.Map); err != nil {
 				return err
 			}
 		}
@@ -224,7 +227,7 @@ func (l *Layout) moveSegments(e *Edit) error {
 	return nil
 }
 
-func (l *Layout) dropSegments(e *Edit) error {
+func (d *draft) dropSegments(e *Edit) error {
 	if len(e.DropSegments) == 0 {
 		return nil
 	}
@@ -232,156 +235,127 @@ func (l *Layout) dropSegments(e *Edit) error {
 	for _, num := range e.DropSegments {
 		dropped[num] = true
 	}
-	kept := make([]*Segment, 0, len(l.segments))
-	for _, s := range l.segments {
+	kept := make([]*Segment, 0, len(d.segments))
+	for _, s := range d.segments {
 		if !dropped[s.Num] {
 			kept = append(kept, s)
 		}
 	}
-	if len(dropped) != len(e.DropSegments) || len(l.segments)-len(kept) != len(dropped) {
+	if len(dropped) != len(e.DropSegments) || len(d.segments)-len(kept) != len(dropped) {
 		return conflicting("a segment is dropped which is not there: one of %d", e.DropSegments)
 	}
-	l.segments = kept
+	d.segments = kept
 	return nil
 }
 
 // use counts anew who needs which segment, and checks that all of them are there.
-func (l *Layout) use(*Edit) error {
-	l.usage = make([]Usage, len(l.segments))
-	for _, r := range l.runs {
+func (d *draft) use(*Edit) error {
+	d.usage = make([]Usage, len(d.segments))
+	for _, r := range d.runs {
 		for _, ref := range r.Refs {
-			at, found := l.findSegment(ref.Segment)
+			at, found := d.findSegment(ref.Segment)
 			if !found {
 				return conflicting("run %d refers to segment %d, which is not there", r.ID, ref.Segment)
 			}
-			u := &l.usage[at]
-			if ref.Records > l.segments[at].Records-l.segments[at].dead.count-u.Records {
+			u := &d.usage[at]
+			if ref.Records > d.segments[at].Records-d.segments[at].dead.count-u.Records {
 				return conflicting("more entries than records: segment %d has %d, %d are dead, runs refer to %d",
-					ref.Segment, l.segments[at].Records, l.segments[at].dead.count, u.Records+ref.Records)
+					ref.Segment, d.segments[at].Records, d.segments[at].dead.count, u.Records+ref.Records)
 			}
 			u.Runs++
 			u.Records += ref.Records
 			u.Bytes += ref.Bytes
 		}
 	}
-	for i, s := range l.segments {
+	for i, s := range d.segments {
 		if s.dead.count > s.Records {
 			return conflicting("segment %d has %d records, %d are dead", s.Num, s.Records, s.dead.count)
 		}
 		if s.state.Status == Relocated {
-			at, found := l.findSegment(s.state.Target)
+			at, found := d.findSegment(s.state.Target)
 			if !found {
-				return conflicting("segment %d is relocated to segment %d, which is not there", l.segments[i].Num, s.state.Target)
+				return conflicting("segment %d is relocated to segment %d, which is not there", d.segments[i].Num, s.state.Target)
 			}
-			l.usage[at].Sources++
-			l.usage[at].Moved += l.usage[i].Records
+			d.usage[at].Sources++
+			d.usage[at].Moved += d.usage[i].Records
 		}
 	}
 	return nil
 }
 
 // advance raises the numbers that only grow.
-func (l *Layout) advance(e *Edit) error {
-	if e.LastVersion != 0 && e.LastVersion < l.lastVersion ||
-		e.Floor != 0 && e.Floor < l.floor ||
-		e.FlushedTo != 0 && e.FlushedTo < l.flushedTo {
+func (d *draft) advance(e *Edit) error {
+	if e.LastVersion != 0 && e.LastVersion < d.lastVersion ||
+		e.Floor != 0 && e.Floor < d.floor ||
+		e.FlushedTo != 0 && e.FlushedTo < d.flushedTo {
 		return conflicting("last version, floor or flushed segment goes back: %d, %d, %d after %d, %d, %d",
-			e.LastVersion, e.Floor, e.FlushedTo, l.lastVersion, l.floor, l.flushedTo)
+			e.LastVersion, e.Floor, e.FlushedTo, d.lastVersion, d.floor, d.flushedTo)
 	}
-	l.lastVersion = max(l.lastVersion, e.LastVersion)
-	l.floor = max(l.floor, e.Floor)
-	l.flushedTo = max(l.flushedTo, e.FlushedTo)
-	l.nextFile = max(l.nextFile, e.NextFile, l.flushedTo+1)
+	d.lastVersion = max(d.lastVersion, e.LastVersion)
+	d.floor = max(d.floor, e.Floor)
+	d.flushedTo = max(d.flushedTo, e.FlushedTo)
+	d.nextFile = max(d.nextFile, e.NextFile, d.flushedTo+1)
 	if e.NextFile > maxFileNum || e.FlushedTo > maxFileNum {
 		return conflicting("file number %d", max(e.NextFile, e.FlushedTo))
 	}
-	return l.advanceEnds(e)
+	return d.advanceEnds(e)
 }
 
-func (l *Layout) advanceEnds(e *Edit) error {
+func (d *draft) advanceEnds(e *Edit) error {
 	if len(e.JournalEnds) == 0 && e.FlushedTo == 0 {
 		return nil
 	}
-	old := l.ends
-	l.ends = slices.Clone(old)
+	old := d.ends
+	d.ends = slices.Clone(old)
 	for _, j := range e.JournalEnds {
-		if err := l.number(j.Segment); err != nil {
+		if err := d.number(j.Segment); err != nil {
 			return err
 		}
 		at, found := slices.BinarySearchFunc(old, j.Segment, func(x JournalEnd, n entry.FileNum) int { return cmp.Compare(x.Segment, n) })
 		switch {
 		case !found:
-			l.ends = append(l.ends, j)
-		case j.Offset < l.ends[at].Offset || j.Frame < l.ends[at].Frame:
+			d.ends = append(d.ends, j)
+		case j.Offset < d.ends[at].Offset || j.Frame < d.ends[at].Frame:
 			return conflicting("the durable end of journal segment %d goes back", j.Segment)
 		default:
-			l.ends[at] = j
+			d.ends[at] = j
 		}
 	}
-	slices.SortFunc(l.ends, func(a, b JournalEnd) int { return cmp.Compare(a.Segment, b.Segment) })
-	if i := repeated(l.ends, func(j JournalEnd) entry.FileNum { return j.Segment }); i >= 0 {
-		return conflicting("journal segment %d has two durable ends", l.ends[i].Segment)
+	slices.SortFunc(d.ends, func(a, b JournalEnd) int { return cmp.Compare(a.Segment, b.Segment) })
+	if i := repeated(d.ends, func(j JournalEnd) entry.FileNum { return j.Segment }); i >= 0 {
+		return conflicting("journal segment %d has two durable ends", d.ends[i].Segment)
 	}
 	flushed := 0
 	// The end of the last flushed segment stays: there the replay begins.
-	for flushed+1 < len(l.ends) && l.ends[flushed+1].Segment <= l.flushedTo {
+	for flushed+1 < len(d.ends) && d.ends[flushed+1].Segment <= d.flushedTo {
 		flushed++
 	}
-	l.ends = l.ends[flushed:]
+	d.ends = d.ends[flushed:]
 	return nil
 }
 
 // sampleClock keeps samples of ever newer versions, forgets those that only
 // history below all floors needs, and thins the older half when there are many.
-func (l *Layout) sampleClock(samples []ClockSample) {
-	l.clock = slices.Clone(l.clock)
+func (d *draft) sampleClock(samples []ClockSample) {
+	d.clock = slices.Clone(d.clock)
 	for _, c := range samples {
-		if n := len(l.clock); n == 0 || c.Version > l.clock[n-1].Version {
-			l.clock = append(l.clock, c)
+		if n := len(d.clock); n == 0 || c.Version > d.clock[n-1].Version {
+			d.clock = append(d.clock, c)
 		}
 	}
 	old := 0
-	floor := l.leastFloor()
-	for old+1 < len(l.clock) && l.clock[old+1].Version <= floor {
+	floor := d.leastFloor()
+	for old+1 < len(d.clock) && d.clock[old+1].Version <= floor {
 		old++
 	}
-	l.clock = l.clock[old:]
-	if len(l.clock) > maxClock {
-		kept := l.clock[:0]
-		for i, c := range l.clock {
+	d.clock = d.clock[old:]
+	if len(d.clock) > maxClock {
+		kept := d.clock[:0]
+		for i, c := range d.clock {
 			if i%2 == 0 || i > maxClock/2 {
 				kept = append(kept, c)
 			}
 		}
-		l.clock = kept
+		d.clock = kept
 	}
-}
-
-// Snapshot returns the edit that makes l out of nothing.
-func (l *Layout) Snapshot() *Edit {
-	e := &Edit{
-		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Floor: l.floor,
-		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Unknown: l.unknown,
-	}
-	if l.nextKeyspace > firstKeyspace {
-		e.NextKeyspace = l.nextKeyspace
-	}
-	for _, k := range l.keyspaces {
-		if k.floor != 0 {
-			e.KeyspaceFloors = append(e.KeyspaceFloors, KeyspaceFloor{ID: k.ID, Version: k.floor})
-		}
-	}
-	for _, r := range l.runs {
-		e.AddRuns = append(e.AddRuns, *r)
-	}
-	for _, s := range l.segments {
-		e.AddSegments = append(e.AddSegments, *s)
-		if s.dead.count > 0 || s.dead.bytes > 0 {
-			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.all())})
-		}
-		if s.state != (SegmentState{}) {
-			e.States = append(e.States, s.state)
-		}
-	}
-	return e
 }
