@@ -46,7 +46,7 @@ type many struct {
 
 // look finds the items of keys, up to the first error, and has their values
 // brought near.
-func (m *many) look(keys [][]byte) (err error) {
+func (m *many) look(keys [][]byte) error {
 	m.wait()
 	m.items, m.slots = m.items[:0], m.slots[:0]
 	for _, key := range keys {
@@ -63,8 +63,8 @@ func (m *many) look(keys [][]byte) (err error) {
 			m.slots = append(m.slots, s)
 		}
 	}
-	bringNear(m.txn.values(), m.slots, &err, m)
-	return err
+	bringNear(m.txn.values(), m.slots, m)
+	return nil
 }
 
 // wait waits for the values of the batch.

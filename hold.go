@@ -41,7 +41,7 @@ func (it *Iterator) release() {
 	}
 	t := it.txn
 	if it.jumps.bytes > 0 {
-		t.pin.Scattered(it.jumps.bytes)
+		t.db.tree.Jumped(it.jumps.bytes)
 	}
 	t.mu.Lock()
 	if it.listed {

@@ -186,6 +186,10 @@ func (it *Iterator) open() bool {
 	return !it.closed.Load() && it.txn.state.Load() == txnOpen && !it.txn.db.closed.Load()
 }
 
+// mapped is the file that a memory fault is blamed on where nothing below
+// knows better.
+const mapped = "a mapped file"
+
 // step moves the walk on in the direction of the last move.
 func (it *Iterator) step() bool {
 	defer pageio.Guard(pageio.Arm(), &it.err, mapped)

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Isolation says what a transaction is checked for when it commits. Whatever
@@ -75,7 +76,7 @@ func newTxn(db *DB) *Txn {
 // transaction is what all Txns of a transaction share.
 type transaction struct {
 	db     *DB
-	pin    *tree.Pin
+	pin    *view.Pin
 	writes *writes // nil in a read-only transaction
 	rare   *rare   // nil: none of it
 
@@ -260,10 +261,10 @@ const sampleReads = 256
 func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
 	t.gets++
 	if (t.gets+t.phase)%sampleReads != 0 {
-		return pinGet(t.pin, stored, e)
+		return t.pin.Get(stored, e)
 	}
 	begin := t.db.monotonic()
-	found, err := pinGet(t.pin, stored, e)
+	found, err := t.pin.Get(stored, e)
 	t.db.counters.read.observe(t.db.monotonic() - begin)
 	return found, err
 }
@@ -277,7 +278,7 @@ func (t *transaction) values() values {
 }
 
 // value reads a value that is separated, or compressed among the pending writes;
-// see tree.Pin.Value for dst.
+// see view.Pin.Value for dst.
 func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
 		return t.values().value(e.Key, e, dst)

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pageio"
 )
 
 // window holds the entries ahead of an iterator, and has their separated values
@@ -153,7 +152,7 @@ func (w *window) fill() {
 	if w.it.closed.Load() { // by the filter
 		return
 	}
-	far := bringNear(w.it.txn.values(), w.fetch, &w.it.err, w.it)
+	far := bringNear(w.it.txn.values(), w.fetch, w.it)
 	if w.adaptive && 2*far > w.count-first && len(w.slots) < farWindow {
 		w.grow(farWindow)
 	}
@@ -170,8 +169,7 @@ func (s *slot) take(e *entry.Entry) {
 // bringNear has the separated values of slots read that the disk must be asked
 // for, touches the others, and returns how many are read. The goroutines have
 // ended when no slot is pending; until then they keep owner, which holds their source.
-func bringNear(from values, slots []*slot, errp *error, owner any) (read int) {
-	defer pageio.Guard(pageio.Arm(), errp, mapped)
+func bringNear(from values, slots []*slot, owner any) (read int) {
 	far := slots[:0]
 	for _, s := range slots {
 		if !from.touch(&s.entry) {

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -103,7 +104,7 @@ func create(o Options, c CreateOptions) error {
 	s := Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
 	}
-	f, end, err := writeManifest(o, &s, firstManifest, 0, NewLayout())
+	f, end, err := writeManifest(o, &s, firstManifest, 0, layout.New())
 	if err != nil {
 		return err
 	}
@@ -180,13 +181,13 @@ func harmless(base string) bool { return strings.HasPrefix(base, ".") || base ==
 // leaves it: no edit was ever appended.
 func unusedManifest(o Options, base string) bool {
 	info, err := o.FS.Stat(filepath.Join(o.Dir, base))
-	p, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, NewLayout().Snapshot())
+	p, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, layout.New().Snapshot())
 	return err == nil && info.Size <= int64(fileHeader+len(p))
 }
 
 // writeManifest makes the manifest num with a snapshot of the layout, durable
 // with its name. On an error nothing of it stays.
-func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *Layout) (f vfs.File, end frame.Cursor, err error) {
+func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *layout.Layout) (f vfs.File, end frame.Cursor, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
 	f, err = o.FS.Create(path)
 	if err != nil {

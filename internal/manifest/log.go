@@ -1,3 +1,6 @@
+// Package manifest records in files which runs and segments make up the store:
+// SUPER, and the log of edits that lead to its layout. docs/format.md, "SUPER"
+// and "MANIFEST", has the formats.
 package manifest
 
 import (
@@ -12,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -45,7 +49,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	super   Super
-	layout  *Layout
+	layout  *layout.Layout
 	file    vfs.File     // nil if read-only or closed
 	end     frame.Cursor // of the good frames
 	last    int64        // where the last frame begins that Open found
@@ -73,7 +77,7 @@ func Open(o Options) (*Log, error) {
 		}
 		return nil, err
 	}
-	l := &Log{o: o, super: s, layout: NewLayout()}
+	l := &Log{o: o, super: s, layout: layout.New()}
 	size, snapshot, err := l.replay()
 	if err != nil {
 		return nil, err
@@ -109,7 +113,7 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 		if errors.Is(err, errs.ErrFormat) {
 			return fmt.Errorf("%s at %d: %w", name, off, err)
 		}
-		var next *Layout
+		var next *layout.Layout
 		if err == nil {
 			next, err = l.layout.Apply(e)
 		}
@@ -227,7 +231,7 @@ func (l *Log) Super() Super {
 }
 
 // Layout is the layout after the last edit.
-func (l *Log) Layout() *Layout {
+func (l *Log) Layout() *layout.Layout {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.layout
@@ -242,7 +246,7 @@ func (l *Log) Recovered() Recovery { return l.recovered }
 // (errs.ErrNoSpace): it may be appended again. After any other failed write, and
 // after a failed sync, nobody knows whether e is durable: this and every later
 // Append give errs.ErrStopped.
-func (l *Log) Append(e *Edit) (*Layout, error) {
+func (l *Log) Append(e *layout.Edit) (*layout.Layout, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.appendLocked(e)
@@ -255,16 +259,16 @@ func (l *Log) Append(e *Edit) (*Layout, error) {
 func (l *Log) Register(segment entry.FileNum, frame uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.layout.ends {
+	for _, e := range l.layout.JournalEnds() {
 		if e.Frame >= frame {
 			return nil
 		}
 	}
-	_, err := l.appendLocked(&Edit{JournalEnds: []JournalEnd{{Segment: segment, Frame: frame}}})
+	_, err := l.appendLocked(&layout.Edit{JournalEnds: []layout.JournalEnd{{Segment: segment, Frame: frame}}})
 	return err
 }
 
-func (l *Log) appendLocked(e *Edit) (*Layout, error) {
+func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if err := l.writableLocked(); err != nil {
 		return nil, err
 	}
@@ -278,7 +282,7 @@ func (l *Log) appendLocked(e *Edit) (*Layout, error) {
 	id := manifestIdentity(l.super.UUID, l.super.Manifest)
 	p, end := encodeFrame(id, l.end, frame.Edit, e)
 	if len(p) > math.MaxInt32 {
-		return nil, conflicting("an edit of %d bytes", len(p))
+		return nil, fmt.Errorf("%w: an edit of %d bytes", layout.ErrConflictingEdit, len(p))
 	}
 	if _, err = l.file.WriteAt(p, l.end.Offset); err != nil {
 		return nil, l.retractLocked(err)

@@ -25,6 +25,16 @@ func (w *wire) fail(format string, args ...any) {
 	w.p = nil
 }
 
+func (w *wire) byte() byte {
+	if len(w.p) == 0 {
+		w.fail("a byte is missing")
+		return 0
+	}
+	b := w.p[0]
+	w.p = w.p[1:]
+	return b
+}
+
 func (w *wire) uvarint() uint64 {
 	v, n := binary.Uvarint(w.p)
 	if n <= 0 {
@@ -86,7 +96,7 @@ func (w *wire) end() error {
 
 const (
 	tlvHeader   = 8
-	tlvRequired = 1 // flag: who doesn't know the tag must not go on
+	tlvRequired = 1 // flag: a reader that doesn't know the tag must not go on
 )
 
 // appendTLV appends a field whose value is written by fill.
@@ -96,13 +106,6 @@ func appendTLV(dst []byte, tag uint16, flags uint16, fill func([]byte) []byte) [
 	at := len(dst)
 	dst = fill(append(dst, 0, 0, 0, 0))
 	binary.LittleEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
-	return dst
-}
-
-func appendUnknown(dst []byte, list []TLV) []byte {
-	for _, u := range list {
-		dst = appendTLV(dst, u.Tag, 0, func(b []byte) []byte { return append(b, u.Value...) })
-	}
 	return dst
 }
 

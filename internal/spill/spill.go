@@ -21,7 +21,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/iterator"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/run/meta"
@@ -51,11 +51,11 @@ type Config struct {
 // by others beside it.
 type Spill struct {
 	cfg     Config
-	parts   []*part         // sorted runs, newest first
-	retired []*part         // merged, but what was handed out of them is in use
-	lent    bool            // something of the parts was handed out
-	ranges  *tombstone.Set  // range deletes; the n-th record of all has version n here
-	dead    manifest.Deaths // records of overwritten values
+	parts   []*part        // sorted runs, newest first
+	retired []*part        // merged, but what was handed out of them is in use
+	lent    bool           // something of the parts was handed out
+	ranges  *tombstone.Set // range deletes; the n-th record of all has version n here
+	dead    layout.Deaths  // records of overwritten values
 	values  []compact.ValueSegment
 	bytes   int64 // of records added
 	runs    int64 // bytes of runs written
@@ -132,7 +132,7 @@ func (s *Spill) addRecord(w *run.Writer, rec []byte) error {
 		return err
 	}
 	e := entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
-	if r.Own && r.Size >= manifest.Granule {
+	if r.Own && r.Size >= layout.Granule {
 		e.Value, e.Separated, e.Raw = nil, true, r.Raw
 		if e.Handle, err = s.addValue(rec[:r.Size], uint64(len(r.Value))); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/faultfs"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -41,9 +41,7 @@ func (s *store) settle() {
 
 // scan tells the store of so many bytes that iterators jumped to.
 func (s *store) scan(bytes uint64) {
-	p := s.pin(0)
-	defer p.Release()
-	p.Scattered(bytes)
+	s.tree.Jumped(bytes)
 }
 
 // all checks that n pairs of values are there.
@@ -75,7 +73,7 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 			s.must(s.commit(false, set("busy", bulk("busy", s.cfg.MemtableBytes/idleShare+1))))
 		}
 	})
-	price := s.tree.views.current.Load().unsorted.Price
+	price := s.tree.views.Current().Unclustered.Price
 	before := s.tree.layout().Segments()
 	interrupt = true
 	s.scan(price + 5)
@@ -142,7 +140,7 @@ func TestClusteringLeavesDamageAlone(t *testing.T) {
 	if len(*works) != 2 || (*works)[0].Err == nil || (*works)[1].Err != nil {
 		t.Errorf("work %+v", *works)
 	}
-	if st := s.tree.layout().Segment(first.Num); st == nil || st.State().Status != manifest.Live || len(s.tree.layout().Segments()) != 2 {
+	if st := s.tree.layout().Segment(first.Num); st == nil || st.State().Status != layout.Live || len(s.tree.layout().Segments()) != 2 {
 		t.Errorf("segments %v", s.tree.layout().Segments())
 	}
 	s.noLeftovers(mem)

@@ -14,8 +14,9 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -27,7 +28,7 @@ type gauntlet struct {
 	seed   uint64
 	mem    *vfs.Mem
 	states []map[string]string // by version
-	pins   []*Pin
+	pins   []*view.Pin
 
 	busy     string // "collect", "merge" or "flush" while one goes on, "commit", or ""
 	inside   bool   // something goes on in the middle of it
@@ -104,7 +105,7 @@ func (g *gauntlet) crashClone(op faultfs.Op) {
 }
 
 // compare holds all that a reader finds against the model.
-func (g *gauntlet) compare(s *store, p *Pin, version int, what string) {
+func (g *gauntlet) compare(s *store, p *view.Pin, version int, what string) {
 	g.t.Helper()
 	want := maps.Clone(g.states[version])
 	it := p.Iterator()
@@ -196,7 +197,7 @@ func (g *gauntlet) mergeSome() {
 			return
 		}
 		first := g.rng.IntN(len(runs))
-		var ids []manifest.RunID
+		var ids []layout.RunID
 		for _, r := range runs[first : first+1+g.rng.IntN(len(runs)-first)] {
 			ids = append(ids, r.ID)
 		}
@@ -324,7 +325,7 @@ func TestCollectionAgainstModel(t *testing.T) {
 // noLeftovers checks that there are no files but those that are needed.
 func (s *store) noLeftovers(mem *vfs.Mem) {
 	s.t.Helper()
-	s.tree.reclaim()
+	s.tree.views.Reclaim()
 	needed := map[string]bool{"SUPER": true, "LOCK": true}
 	for name := range s.tree.layout().Files() {
 		needed[name.String()] = true
@@ -383,7 +384,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	if len(reports) != 2 || !errors.As(reports[0], &c) || c.File != nameOf(first).String() || reports[1] != nil {
 		t.Errorf("reports %v", reports)
 	}
-	if st := s.tree.layout().Segment(first.Num).State(); st.Status != manifest.Live {
+	if st := s.tree.layout().Segment(first.Num).State(); st.Status != layout.Live {
 		t.Errorf("the damaged segment is %+v", st)
 	}
 	p = s.pin(0)
@@ -399,7 +400,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	s.close()
 }
 
-func nameOf(s *manifest.Segment) filename.Name { return filename.New(s.Kind, s.Num) }
+func nameOf(s *layout.Segment) filename.Name { return filename.New(s.Kind, s.Num) }
 
 // damage changes a byte of a file.
 func damage(t *testing.T, fs vfs.FS, path string, off int64) {

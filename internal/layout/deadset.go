@@ -1,0 +1,143 @@
+package layout
+
+import (
+	"iter"
+	"math/bits"
+	"slices"
+)
+
+const (
+	blockBits  = 14 // a block of a dead set covers 1 << blockBits granules: 1 MB of a segment
+	blockMask  = 1<<blockBits - 1
+	blockWords = 1 << blockBits / 64
+	sparseMax  = blockWords * 64 / 16 // so many offsets take as much memory as the bitmap
+)
+
+// deadSet is an exact, immutable set of granules; the zero value is empty.
+// Sets that come from one another share the blocks that are alike.
+type deadSet struct {
+	blocks []*deadBlock // by granule >> blockBits; nil = empty
+	count  uint64
+	bytes  uint64
+}
+
+// deadBlock is a sorted list while it is short, then a bitmap.
+type deadBlock struct {
+	sparse []uint16
+	bitmap *[blockWords]uint64
+	count  int
+}
+
+// with returns the set that also has the granules, which ascend strictly. ok is
+// false, and dup one of them, if the set has it already.
+func (s deadSet) with(granules []uint32, bytes uint64) (grown deadSet, dup uint32, ok bool) {
+	if len(granules) == 0 {
+		s.bytes += bytes
+		return s, 0, true
+	}
+	grown = deadSet{count: s.count + uint64(len(granules)), bytes: s.bytes + bytes}
+	need := int(granules[len(granules)-1]>>blockBits) + 1
+	grown.blocks = make([]*deadBlock, max(need, len(s.blocks)))
+	copy(grown.blocks, s.blocks)
+	for len(granules) > 0 {
+		i := granules[0] >> blockBits
+		n := 1
+		for n < len(granules) && granules[n]>>blockBits == i {
+			n++
+		}
+		b, at, ok := grown.blocks[i].with(granules[:n])
+		if !ok {
+			return deadSet{}, at, false
+		}
+		grown.blocks[i] = b
+		granules = granules[n:]
+	}
+	return grown, 0, true
+}
+
+func (b *deadBlock) with(granules []uint32) (grown *deadBlock, dup uint32, ok bool) {
+	if b == nil {
+		b = new(deadBlock)
+	}
+	grown = &deadBlock{count: b.count + len(granules)}
+	if grown.count > sparseMax {
+		grown.bitmap = b.expanded()
+		for _, g := range granules {
+			word, bit := &grown.bitmap[g&blockMask/64], uint64(1)<<(g%64)
+			if *word&bit != 0 {
+				return nil, g, false
+			}
+			*word |= bit
+		}
+		return grown, 0, true
+	}
+	grown.sparse = make([]uint16, 0, grown.count)
+	old := b.sparse
+	for _, g := range granules {
+		at := uint16(g & blockMask)
+		for len(old) > 0 && old[0] < at {
+			grown.sparse = append(grown.sparse, old[0])
+			old = old[1:]
+		}
+		if len(old) > 0 && old[0] == at {
+			return nil, g, false
+		}
+		grown.sparse = append(grown.sparse, at)
+	}
+	grown.sparse = append(grown.sparse, old...)
+	return grown, 0, true
+}
+
+func (b *deadBlock) expanded() *[blockWords]uint64 {
+	words := new([blockWords]uint64)
+	if b.bitmap != nil {
+		*words = *b.bitmap
+	}
+	for _, at := range b.sparse {
+		words[at/64] |= 1 << (at % 64)
+	}
+	return words
+}
+
+func (s *deadSet) has(granule uint64) bool {
+	i := granule >> blockBits
+	if i >= uint64(len(s.blocks)) || s.blocks[i] == nil {
+		return false
+	}
+	b, at := s.blocks[i], uint16(granule&blockMask)
+	if b.bitmap != nil {
+		return b.bitmap[at/64]>>(at%64)&1 != 0
+	}
+	_, found := slices.BinarySearch(b.sparse, at)
+	return found
+}
+
+// all walks the granules in ascending order.
+func (s *deadSet) all() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for i, b := range s.blocks {
+			if b != nil && !b.walk(uint32(i)<<blockBits, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (b *deadBlock) walk(base uint32, yield func(uint32) bool) bool {
+	for _, at := range b.sparse {
+		if !yield(base + uint32(at)) {
+			return false
+		}
+	}
+	if b.bitmap == nil {
+		return true
+	}
+	for i, word := range b.bitmap {
+		for ; word != 0; word &= word - 1 {
+			if !yield(base + uint32(i*64+bits.TrailingZeros64(word))) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,271 @@
+// Package layout says which files make up the store at one moment, and what is
+// known about them: runs, segments, keyspaces, and which versions stay. An Edit
+// leads from one Layout to the next. The package computes; it reads no file and
+// writes none (package manifest does).
+package layout
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+// Layout is the set of files that make up the store at one moment, and what is
+// known about them. It never changes: Apply makes the next one. What its methods
+// return is shared and must not be written to. Any number of goroutines may use
+// a Layout.
+type Layout struct {
+	runs     []*Run     // newest first
+	segments []*Segment // ascending by number
+	usage    []Usage    // of segments, in their order
+
+	flushedTo    entry.FileNum
+	ends         []JournalEnd // ascending by segment
+	lastVersion  entry.Version
+	floor        entry.Version
+	clock        []ClockSample // ascending by version
+	nextFile     entry.FileNum
+	keyspaces    []Keyspace // ascending by id
+	nextKeyspace uint64
+	cleanClose   bool
+	unknown      []TLV
+}
+
+// Usage says who needs a segment.
+type Usage struct {
+	Runs    int    // runs that refer to it
+	Records uint64 // entries in them that refer to it
+	Bytes   uint64 // of their values
+	Sources int    // relocated segments whose records it holds
+	Moved   uint64 // entries that refer to those
+}
+
+// New returns the layout of a store that has nothing.
+func New() *Layout { return &Layout{nextFile: 1, nextKeyspace: firstKeyspace} }
+
+// Runs lists the runs, newest first.
+func (l *Layout) Runs() []*Run { return l.runs }
+
+// Run finds a run; nil if there is none.
+func (l *Layout) Run(id RunID) *Run {
+	for _, r := range l.runs {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// NextOrder is the order that makes a run newer than all others.
+func (l *Layout) NextOrder() uint64 {
+	if len(l.runs) == 0 {
+		return 1
+	}
+	return l.runs[0].Order + 1
+}
+
+// Segments lists the segments, ascending by number.
+func (l *Layout) Segments() []*Segment { return l.segments }
+
+// Segment finds a segment; nil if there is none.
+func (l *Layout) Segment(num entry.FileNum) *Segment {
+	if i, ok := l.findSegment(num); ok {
+		return l.segments[i]
+	}
+	return nil
+}
+
+// Usage says who needs the segment.
+func (l *Layout) Usage(num entry.FileNum) Usage {
+	if i, ok := l.findSegment(num); ok {
+		return l.usage[i]
+	}
+	return Usage{}
+}
+
+func (l *Layout) findSegment(num entry.FileNum) (int, bool) {
+	return slices.BinarySearchFunc(l.segments, num, func(s *Segment, n entry.FileNum) int { return cmp.Compare(s.Num, n) })
+}
+
+// Unaccounted is how many records of the segment are neither referred to by a
+// run, be it through a relocated segment, nor dead. It is 0 unless somebody
+// forgot to report a dead one. The records of a relocated segment are accounted
+// for where they are now.
+func (l *Layout) Unaccounted(num entry.FileNum) uint64 {
+	i, ok := l.findSegment(num)
+	if !ok || l.segments[i].state.Status == Relocated {
+		return 0
+	}
+	s := l.segments[i]
+	return s.Records - s.dead.count - l.usage[i].Records - l.usage[i].Moved
+}
+
+// Unreferenced lists the segments that no run needs: neither by itself nor
+// through a relocated segment.
+func (l *Layout) Unreferenced() []entry.FileNum {
+	return l.unreferencedWithout(nil)
+}
+
+// FreedBy lists the segments that nobody would need any more if these runs were
+// dropped and nothing put in their place, and the sum of their file sizes.
+func (l *Layout) FreedBy(runs ...RunID) (segments []entry.FileNum, fileBytes uint64) {
+	before := l.Unreferenced()
+	for _, num := range l.unreferencedWithout(runs) {
+		if _, already := slices.BinarySearch(before, num); !already {
+			segments = append(segments, num)
+			fileBytes += l.Segment(num).FileBytes
+		}
+	}
+	return segments, fileBytes
+}
+
+func (l *Layout) unreferencedWithout(dropped []RunID) []entry.FileNum {
+	needed := make(map[entry.FileNum]bool)
+	var need func(num entry.FileNum)
+	need = func(num entry.FileNum) {
+		if needed[num] {
+			return
+		}
+		needed[num] = true
+		if s := l.Segment(num); s.state.Status == Relocated {
+			need(s.state.Target)
+		}
+	}
+	for _, r := range l.runs {
+		if slices.Contains(dropped, r.ID) {
+			continue
+		}
+		for _, ref := range r.Refs {
+			need(ref.Segment)
+		}
+	}
+	var free []entry.FileNum
+	for _, s := range l.segments {
+		if !needed[s.Num] {
+			free = append(free, s.Num)
+		}
+	}
+	return free
+}
+
+// FlushedTo is the last journal segment whose entries are all in runs; recovery
+// replays the ones after it.
+func (l *Layout) FlushedTo() entry.FileNum { return l.flushedTo }
+
+// JournalEnds lists how far journal segments were known to be durable, ascending:
+// first, if it was recorded, that of the last segment up to FlushedTo, behind
+// which the replay begins; then those of the segments after it.
+func (l *Layout) JournalEnds() []JournalEnd { return l.ends }
+
+// LastVersion is the greatest version that was ever recorded.
+func (l *Layout) LastVersion() entry.Version { return l.lastVersion }
+
+// Floor is the version below which history of the default keyspace may be gone.
+func (l *Layout) Floor() entry.Version { return l.floor }
+
+// NextFile is greater than every file number that the manifest ever named.
+func (l *Layout) NextFile() entry.FileNum { return l.nextFile }
+
+// CleanClose reports whether the last session closed in order.
+func (l *Layout) CleanClose() bool { return l.cleanClose }
+
+// Clock lists the samples of versions and times, ascending by version.
+func (l *Layout) Clock() []ClockSample { return l.clock }
+
+// VersionAt is the newest sampled version that was committed by the time, 0 if
+// no sample is that old. Times may go back: every sample counts.
+func (l *Layout) VersionAt(unixMilli int64) entry.Version {
+	for _, c := range slices.Backward(l.clock) {
+		if c.UnixMilli <= unixMilli {
+			return c.Version
+		}
+	}
+	return 0
+}
+
+// Files walks the names of all files of runs, segments and remaps that the
+// layout needs. Journal segments after FlushedTo are not among them.
+func (l *Layout) Files() iter.Seq[filename.Name] {
+	return func(yield func(filename.Name) bool) {
+		for _, r := range l.runs {
+			for _, f := range r.Files {
+				if !yield(filename.New(filename.Run, f.Num)) {
+					return
+				}
+			}
+		}
+		for _, s := range l.segments {
+			name := filename.New(s.Kind, s.Num)
+			if s.state.Status == Relocated {
+				name = filename.New(filename.Remap, s.state.Map)
+			}
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// Keyspaces lists the keyspaces that have a name, ascending by number.
+func (l *Layout) Keyspaces() []Keyspace { return l.keyspaces }
+
+// Keyspace finds a keyspace that has a name; nil if there is none.
+func (l *Layout) Keyspace(id entry.KeyspaceID) *Keyspace {
+	if i, ok := l.findKeyspace(id); ok {
+		return &l.keyspaces[i]
+	}
+	return nil
+}
+
+// NextKeyspace is greater than the number of every keyspace there ever was.
+func (l *Layout) NextKeyspace() uint64 { return l.nextKeyspace }
+
+// Dropped reports whether there was a keyspace of this number, which is gone.
+func (l *Layout) Dropped(id entry.KeyspaceID) bool {
+	return id != entry.DefaultKeyspace && uint64(id) < l.nextKeyspace && l.Keyspace(id) == nil
+}
+
+func (l *Layout) findKeyspace(id entry.KeyspaceID) (int, bool) {
+	return slices.BinarySearchFunc(l.keyspaces, id, func(k Keyspace, id entry.KeyspaceID) int { return cmp.Compare(k.ID, id) })
+}
+
+// leastFloor is the version below which the history of all keyspaces may be gone.
+func (l *Layout) leastFloor() entry.Version {
+	least := l.floor
+	for i := range l.keyspaces {
+		least = min(least, l.keyspaces[i].floor)
+	}
+	return least
+}
+
+// Snapshot returns the edit that makes l out of nothing.
+func (l *Layout) Snapshot() *Edit {
+	e := &Edit{
+		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Floor: l.floor,
+		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Unknown: l.unknown,
+	}
+	if l.nextKeyspace > firstKeyspace {
+		e.NextKeyspace = l.nextKeyspace
+	}
+	for _, k := range l.keyspaces {
+		if k.floor != 0 {
+			e.KeyspaceFloors = append(e.KeyspaceFloors, KeyspaceFloor{ID: k.ID, Version: k.floor})
+		}
+	}
+	for _, r := range l.runs {
+		e.AddRuns = append(e.AddRuns, *r)
+	}
+	for _, s := range l.segments {
+		e.AddSegments = append(e.AddSegments, *s)
+		if s.dead.count > 0 || s.dead.bytes > 0 {
+			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.all())})
+		}
+		if s.state != (SegmentState{}) {
+			e.States = append(e.States, s.state)
+		}
+	}
+	return e
+}
