@@ -176,7 +176,7 @@ func (t *Tree) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journ
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
 		v.Active().Replayed = true
-		return t.add(v.Active(), payload, pos)
+		return t.add(v.Active(), payload, pos, 0)
 	})
 	if err != nil {
 		return result, err

@@ -112,25 +112,25 @@ const (
 	deleteBytes = 1 << 10  // a delete counts as a record of so many bytes more
 )
 
-// sample adds to the active memtable's estimates what the records of payload
-// replace, before they are added to it. Only the commit leader calls it.
-func (t *Tree) sample(payload []byte) {
-	every := min(max(int64(t.space.measured.Load().Live/sampleShare), sampleLeast), sampleMost)
-	for len(payload) > 0 {
-		size, _ := entry.RawSize(payload)
-		weight := int64(size)
-		switch entry.Kind(payload[0]) {
-		case entry.Delete:
-			weight += deleteBytes
-		case entry.RangeDelete:
-			t.lookAtRange(payload[:size])
-		}
-		if t.space.unsampled += weight; t.space.unsampled >= every {
-			stands := t.space.unsampled / every * every
-			t.space.unsampled -= stands
-			t.look(payload[:size], float64(stands)/float64(weight))
-		}
-		payload = payload[size:]
+// sampleEvery is the number of bytes of records for which one sample is taken.
+func (t *Tree) sampleEvery() int64 {
+	return min(max(int64(t.space.measured.Load().Live/sampleShare), sampleLeast), sampleMost)
+}
+
+// sample adds to the active memtable's estimates what a record replaces, before it
+// is added to it. Only the commit leader calls it.
+func (t *Tree) sample(r *entry.Record, every int64) {
+	weight := int64(r.Size)
+	switch r.Kind {
+	case entry.Delete:
+		weight += deleteBytes
+	case entry.RangeDelete:
+		t.lookAtRange(r)
+	}
+	if t.space.unsampled += weight; t.space.unsampled >= every {
+		stands := t.space.unsampled / every * every
+		t.space.unsampled -= stands
+		t.look(r, float64(stands)/float64(weight))
 	}
 }
 
@@ -160,9 +160,8 @@ func (t *Tree) hiddenBy(m *view.Table) int64 {
 
 // look finds what a record replaces, and counts it so many times. What can't be
 // read is not counted: whoever asks for it will be told.
-func (t *Tree) look(record []byte, times float64) {
-	r, err := entry.DecodeRecord(record)
-	if err != nil || t.retains(r.Key) {
+func (t *Tree) look(r *entry.Record, times float64) {
+	if t.retains(r.Key) {
 		return
 	}
 	h := hash.Sum(t.cfg.Seed, r.Key)
@@ -185,9 +184,8 @@ func (t *Tree) look(record []byte, times float64) {
 
 // lookAtRange counts what a range delete hides in runs. What tombstones cover
 // already was counted for them.
-func (t *Tree) lookAtRange(record []byte) {
-	r, err := entry.DecodeRecord(record)
-	if err != nil || t.retains(r.Key) {
+func (t *Tree) lookAtRange(r *entry.Record) {
+	if t.retains(r.Key) {
 		return
 	}
 	t.leader.Enter()
