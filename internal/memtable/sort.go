@@ -27,7 +27,7 @@ func (a *arena) compare(x, y pair) int {
 // pairs the passes go from the least digit to the greatest (Knuth, TAOCP vol. 3,
 // 5.2.5); groups that remain equal are sorted again, as by the most significant
 // digit first (McIlroy, Bostic and McIlroy, "Engineering Radix Sort", Computing
-// Systems 1993, sec. 3).
+// Systems 1993).
 //
 // Keys of one table are alike: decimal digits differ in 4 bits of a byte, letters
 // in 5. A pass over a byte would waste most of its 256 buckets, so a pass takes
