@@ -69,7 +69,7 @@ func (db *DB) read(s *space, key []byte, fn func(*tree.Pin, *direct) error) (boo
 	defer directPool.Put(d)
 	d.key = pending.AppendKey(d.key[:0], s.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err := pinGet(p, d.key, &d.entry)
+	found, err := p.Get(d.key, &d.entry)
 	if err != nil || !found {
 		return false, err
 	}

@@ -33,16 +33,8 @@ func (it *Iterator) release() {
 	it.finishSpan()
 	it.item.lent.poison()
 	it.valid, it.item.e, it.item.ahead = false, nil, nil
-	if it.window != nil {
-		if it.window.stop(); !it.filters { // else a move of it is going on
-			it.window.leave()
-		}
-		it.window = nil
-	}
+	it.scan.Close()
 	t := it.txn
-	if it.jumps.bytes > 0 {
-		t.pin.Scattered(it.jumps.bytes)
-	}
 	t.mu.Lock()
 	if it.listed {
 		it.unlink()
@@ -53,7 +45,7 @@ func (it *Iterator) release() {
 		o.release()
 		return
 	}
-	it.walk.src.Close()
+	it.scan.Source().Close()
 	t.drop()
 }
 
@@ -73,7 +65,7 @@ func (it *Iterator) unlink() {
 // orphaned takes it off the list of its transaction, which ends, and returns
 // what it still holds.
 func (it *Iterator) orphaned() *orphan {
-	it.orphan = &orphan{src: it.walk.src, txn: it.txn}
+	it.orphan = &orphan{src: it.scan.Source(), txn: it.txn}
 	it.unlink()
 	return it.orphan
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/scan"
 	"github.com/brockdb/brock/internal/tree"
 )
 
@@ -213,7 +214,7 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 	}
 	t.keep(it, stored)
 	it.own.Key = stored
-	it.place(t.transaction, &it.own)
+	it.place(t.transaction, &it.own, nil)
 	return it, nil
 }
 
@@ -260,27 +261,27 @@ const sampleReads = 256
 func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
 	t.gets++
 	if (t.gets+t.phase)%sampleReads != 0 {
-		return pinGet(t.pin, stored, e)
+		return t.pin.Get(stored, e)
 	}
 	begin := t.db.monotonic()
-	found, err := pinGet(t.pin, stored, e)
+	found, err := t.pin.Get(stored, e)
 	t.db.counters.read.observe(t.db.monotonic() - begin)
 	return found, err
 }
 
 // values is where the separated values of the transaction are read.
-func (t *transaction) values() values {
+func (t *transaction) values() scan.Values {
 	if t.rare == nil {
-		return values{pin: t.pin}
+		return scan.Values{Pin: t.pin}
 	}
-	return values{t.pin, t.rare.spill}
+	return scan.Values{Pin: t.pin, Files: t.rare.spill}
 }
 
 // value reads a value that is separated, or compressed among the pending writes;
 // see tree.Pin.Value for dst.
 func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
-		return t.values().value(e.Key, e, dst)
+		return t.values().Value(e.Key, e, dst)
 	}
 	return t.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
 }
@@ -293,6 +294,12 @@ func (t *transaction) now() uint64 {
 	t.clock.CompareAndSwap(0, max(t.db.now(), 1))
 	return t.clock.Load()
 }
+
+// expiryClock is a transaction as the clock of its scans.
+type expiryClock transaction
+
+// Now is the transaction's time for expiry.
+func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
 
 // lend is b as a copy that is poisoned at the end.
 func (t *transaction) lend(b []byte) []byte {
