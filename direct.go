@@ -7,7 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/pending"
-	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // The operations here are transactions of one call each.
@@ -25,7 +25,7 @@ func (db *DB) Get(key []byte) ([]byte, error) { return db.get(db.main, key) }
 
 func (db *DB) get(s *space, key []byte) ([]byte, error) {
 	var value []byte
-	found, err := db.read(s, key, func(p *tree.Pin, d *direct) error {
+	found, err := db.read(s, key, func(p *view.Pin, d *direct) error {
 		v := d.entry.Value
 		if d.entry.Separated {
 			var err error
@@ -50,10 +50,10 @@ func (db *DB) Has(key []byte) (bool, error) {
 }
 
 // found is enough to know of a key that was found.
-func found(*tree.Pin, *direct) error { return nil }
+func found(*view.Pin, *direct) error { return nil }
 
 // read looks key up and calls fn, while what it found is valid.
-func (db *DB) read(s *space, key []byte, fn func(*tree.Pin, *direct) error) (bool, error) {
+func (db *DB) read(s *space, key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
 	if err := db.usable(); err != nil {
 		return false, err
 	}

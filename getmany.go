@@ -50,7 +50,7 @@ type many struct {
 
 // look finds the items of keys, up to the first error, and has their values
 // brought near.
-func (m *many) look(keys [][]byte) (err error) {
+func (m *many) look(keys [][]byte) error {
 	m.wait()
 	m.items, m.ahead = m.items[:0], m.ahead[:0]
 	for _, key := range keys {
@@ -66,7 +66,8 @@ func (m *many) look(keys [][]byte) (err error) {
 			m.ahead = append(m.ahead, it.ahead)
 		}
 	}
-	return scan.Fetch(m.txn.values(), m.ahead, m)
+	scan.Fetch(m.txn.values(), m.ahead, m)
+	return nil
 }
 
 // wait waits for the values of the batch.

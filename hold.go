@@ -33,8 +33,10 @@ func (it *Iterator) release() {
 	it.finishSpan()
 	it.item.lent.poison()
 	it.valid, it.item.e, it.item.ahead = false, nil, nil
-	it.scan.Close()
 	t := it.txn
+	if jumped := it.scan.Close(); jumped > 0 {
+		t.db.tree.Jumped(jumped)
+	}
 	t.mu.Lock()
 	if it.listed {
 		it.unlink()

@@ -19,6 +19,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -273,7 +274,7 @@ func (o *opening) onWork(w tree.Work) {
 }
 
 // onLongRead passes on that a transaction keeps what was replaced.
-func (o *opening) onLongRead(h tree.Held) {
+func (o *opening) onLongRead(h view.LongReader) {
 	info := ReaderInfo{Version: uint64(h.Version), Begun: originString(h.Origin), For: h.For, FileBytes: h.FileBytes, MemoryBytes: h.MemoryBytes}
 	if call := o.options.Events.LongReader; call != nil {
 		call(info)

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // View runs fn in a read-only transaction, and returns its error.
@@ -143,7 +143,7 @@ func (db *DB) beginByHand(ctx context.Context, o *TxnOptions) (*Txn, error) {
 // leak is what a leaked transaction holds.
 type leak struct {
 	db  *DB
-	pin *tree.Pin
+	pin *view.Pin
 }
 
 func (l *leak) release() {

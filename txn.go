@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/scan"
 	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Isolation says what a transaction is checked for when it commits. Whatever
@@ -76,7 +77,7 @@ func newTxn(db *DB) *Txn {
 // transaction is what all Txns of a transaction share.
 type transaction struct {
 	db     *DB
-	pin    *tree.Pin
+	pin    *view.Pin
 	writes *writes // nil in a read-only transaction
 	rare   *rare   // nil: none of it
 
@@ -278,7 +279,7 @@ func (t *transaction) values() scan.Values {
 }
 
 // value reads a value that is separated, or compressed among the pending writes;
-// see tree.Pin.Value for dst.
+// see view.Pin.Value for dst.
 func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
 		return t.values().Value(e.Key, e, dst)

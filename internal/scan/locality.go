@@ -2,7 +2,7 @@ package scan
 
 import (
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // locality counts the bytes of values that a scan jumped to: they lie elsewhere
@@ -17,7 +17,7 @@ const nearby = 64 << 10
 
 // pass notes that the separated value of e was read, and reports whether it lies
 // elsewhere than the one before; the first one does not.
-func (l *locality) pass(p *tree.Pin, e *entry.Entry) (jumped bool) {
+func (l *locality) pass(p *view.Pin, e *entry.Entry) (jumped bool) {
 	low, high := &l.at, &e.Handle
 	if low.Offset > high.Offset {
 		low, high = high, low

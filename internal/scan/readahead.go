@@ -168,7 +168,7 @@ func (r *readahead) fill() {
 	if r.scan.closed { // by the filter
 		return
 	}
-	far := fetch(r.scan.Values(), r.fetch, r.scan)
+	far := Fetch(r.scan.Values(), r.fetch, r.scan)
 	if r.adaptive && 2*far > r.count-first && len(r.ring) < farLength {
 		r.grow(farLength)
 	}
@@ -182,18 +182,11 @@ func (a *Ahead) take(e *entry.Entry) {
 	a.entry.Key = a.key
 }
 
-// Fetch has the separated values of list read that the disk must be asked for, and
-// touches the others. The goroutines that read have ended once each of list was
-// waited for; until then they keep owner, which holds from.
-func Fetch(from Values, list []*Ahead, owner any) (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	fetch(from, list, owner)
-	return nil
-}
-
-// fetch is Fetch below a guard. It returns how many values are read, and changes
-// the order of list.
-func fetch(from Values, list []*Ahead, owner any) (read int) {
+// Fetch has the separated values of list read that the disk must be asked for,
+// touches the others, and returns how many are read. It changes the order of list.
+// The goroutines that read have ended once each of list was waited for; until then
+// they keep owner, which holds from.
+func Fetch(from Values, list []*Ahead, owner any) (read int) {
 	far := list[:0]
 	for _, a := range list {
 		if !from.touch(&a.entry) {

@@ -10,12 +10,12 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
-	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Config says what is scanned.
 type Config struct {
-	Pin       *tree.Pin       // must stay held until Close, and the source's Close
+	Pin       *view.Pin       // must stay held until Close, and the source's Close
 	Writes    *pending.Writes // the transaction's own; nil: it has none
 	Clock     Clock
 	Lo, Hi    []byte        // stored keys in [Lo, Hi)
@@ -35,7 +35,7 @@ type Clock interface{ Now() uint64 }
 // not be copied once it was begun.
 type Scan struct {
 	walk      walk
-	pin       *tree.Pin
+	pin       *view.Pin
 	writes    *pending.Writes
 	filter    func(key []byte, meta byte) bool
 	prefix    int
@@ -181,8 +181,9 @@ func (s *Scan) Values() Values {
 	return Values{s.pin, s.writes.Files()}
 }
 
-// Close ends the scan, but for its source. The filter may call it.
-func (s *Scan) Close() {
+// Close ends the scan, but for its source, and returns how many bytes of values it
+// has jumped to. The filter may call it.
+func (s *Scan) Close() (jumped uint64) {
 	s.closed = true
 	if r := s.readahead; r != nil {
 		if r.stop(); !s.filtering { // else a move of it is going on
@@ -190,9 +191,7 @@ func (s *Scan) Close() {
 		}
 		s.readahead = nil
 	}
-	if s.locality.jumped > 0 {
-		s.pin.Scattered(s.locality.jumped)
-	}
+	return s.locality.jumped
 }
 
 // Source is what the scan reads, which its user closes before the pin is released.

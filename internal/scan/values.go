@@ -4,16 +4,17 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Values reads separated values: the store's, and those of a transaction's own
 // writes in files. It is used by any number of goroutines.
 type Values struct {
-	Pin   *tree.Pin
+	Pin   *view.Pin
 	Files *tree.Spill // nil: no own write is in a file
 }
 
-// Value is like that of tree.Pin.
+// Value is like that of view.Pin.
 func (v Values) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	if v.owns(e) {
 		return v.Files.Value(key, e, dst)
@@ -21,7 +22,7 @@ func (v Values) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	return v.Pin.Value(key, e, dst)
 }
 
-// touch is like tree.Pin.Touch.
+// touch is like view.Pin.Touch.
 func (v Values) touch(e *entry.Entry) bool { return v.owns(e) || v.Pin.Touch(e) }
 
 func (v Values) owns(e *entry.Entry) bool { return e.Version == tombstone.Pending && v.Files != nil }

@@ -142,7 +142,7 @@ func incompressible(i, n int) []byte {
 
 // What runs in goroutines of the store: readers of values, and background work.
 const (
-	stackOfReader = "bringNear"
+	stackOfReader = "readAll"
 	stackOfWork   = "jobs.(*Pool).work"
 )
 

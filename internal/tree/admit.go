@@ -19,12 +19,12 @@ const (
 	maxBrake    = 8                     // delays for garbage at most
 )
 
-// Admit slows a committer of a payload down while background work lags behind,
+// Throttle slows a committer of a payload down while background work lags behind,
 // the more the further it lags, and lets it wait only where memory would
 // otherwise grow without bound. It refuses one that there is no space for. It
 // returns early with the context's error. A nil payload stands for a large
 // transaction that has none.
-func (t *Tree) Admit(ctx context.Context, payload []byte) error {
+func (t *Tree) Throttle(ctx context.Context, payload []byte) error {
 	n := len(payload)
 	if payload == nil {
 		n = admitWindow
@@ -34,9 +34,9 @@ func (t *Tree) Admit(ctx context.Context, payload []byte) error {
 			return err
 		}
 	}
-	v := t.views.current.Load()
-	sealed := len(v.tables) - 1
-	if sealed <= freeTables && len(v.runs) <= freeRuns && t.space.brake() == 0 {
+	v := t.views.Current()
+	sealed := len(v.Tables) - 1
+	if sealed <= freeTables && len(v.Runs) <= freeRuns && t.space.brake() == 0 {
 		return nil
 	}
 	return t.slow(ctx, n)
@@ -50,18 +50,16 @@ func (t *Tree) slow(ctx context.Context, n int) error {
 		t.stats.stalled.Add(int64(time.Since(begin)))
 	}()
 	for {
-		t.mu.Lock()
-		v, changed := t.views.current.Load(), t.changed
-		t.mu.Unlock()
-		sealed := len(v.tables) - 1
-		if t.closed.Load() {
+		v, changed := t.views.Await()
+		sealed := len(v.Tables) - 1
+		if t.views.Closed() {
 			return errs.ErrClosed
 		}
 		if err := t.failed(); err != nil {
 			return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
 		}
 		if sealed < maxTables {
-			excess := max(float64(sealed-freeTables), float64((len(v.runs)-freeRuns)/2), min(steepBrake*t.space.brake(), maxBrake))
+			excess := max(float64(sealed-freeTables), float64((len(v.Runs)-freeRuns)/2), min(steepBrake*t.space.brake(), maxBrake))
 			if excess <= 0 {
 				return nil
 			}

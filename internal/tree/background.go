@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -20,8 +21,7 @@ type background struct {
 	flush   *jobs.Task
 	merge   *jobs.Task
 	collect *jobs.Task
-	fold    *jobs.Task // seals the memtable, so that it is flushed
-	tidy    *jobs.Task
+	fold    *jobs.Task    // seals the memtable, so that it is flushed
 	voids   *jobs.Task    // looks for what deletes have emptied
 	idle    *jobs.Delayed // folds down what is left once writers are silent
 	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
@@ -52,7 +52,6 @@ func (t *Tree) prepareBackground() {
 	t.work.collect = pool.Task(jobs.Cleanup, "collect", t.runCollect)
 	t.work.voids = pool.Task(jobs.Brief, "voids", t.runVoids)
 	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
-	t.work.tidy = pool.Task(jobs.Cleanup, "release", func(context.Context) error { t.reclaim(); return nil })
 	settle := pool.Task(jobs.Compaction, "settle", t.runSettle)
 	t.full.poll = pool.Delayed(pool.Task(jobs.Flush, "space", t.runPoll), pollEvery)
 	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
@@ -87,16 +86,6 @@ func (t *Tree) kick() {
 	t.work.idle.Touch()
 }
 
-// reclaimSoon releases what the last reader of an old View has let go of, on a
-// goroutine that no reader waits for.
-func (t *Tree) reclaimSoon() {
-	if t.cfg.ReadOnly || t.closed.Load() {
-		t.reclaim()
-		return
-	}
-	t.work.tidy.Kick()
-}
-
 func (t *Tree) runFlush(ctx context.Context) error {
 	t.work.flushing.Lock()
 	defer t.work.flushing.Unlock()
@@ -122,10 +111,10 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for t.failed() == nil {
-		v := t.views.current.Load()
+		v := t.views.Current()
 		state := t.state(v)
 		state.Idle = idle
-		plan := policy.Decide(v.layout, state, t.cfg.Policy)
+		plan := policy.Decide(v.Layout, state, t.cfg.Policy)
 		if plan.Compaction == nil {
 			return nil
 		}
@@ -168,7 +157,7 @@ func (t *Tree) runSettle(ctx context.Context) error {
 // once memory is full.
 func (t *Tree) ended(ctx context.Context, err error, flush bool) {
 	switch {
-	case ctx.Err() != nil || t.closed.Load():
+	case ctx.Err() != nil || t.views.Closed():
 	case outOfSpace(err):
 		t.noRoom(err, flush)
 	default:
@@ -179,10 +168,10 @@ func (t *Tree) ended(ctx context.Context, err error, flush bool) {
 // sealIfAny seals the active memtable unless it is empty. It runs in the place
 // of a commit leader.
 func (t *Tree) sealIfAny() error {
-	if t.closed.Load() {
+	if t.views.Closed() {
 		return errs.ErrClosed
 	}
-	if t.views.current.Load().active().Empty() {
+	if t.views.Current().Active().Empty() {
 		return nil
 	}
 	return t.seal()
@@ -199,16 +188,16 @@ const (
 // is in a run; or to hold keyspaces that were dropped. Before, it has the last deletes
 // searched for voids, for as long as they stay in memory.
 func (t *Tree) sealIfHiding() error {
-	v := t.views.current.Load()
-	active := v.active()
-	if active.deletes.added.Load() > 0 {
+	v := t.views.Current()
+	active := v.Active()
+	if active.Deletes.Added.Load() > 0 {
 		t.work.voids.Kick()
 	}
 	var values, entries uint64
-	for _, r := range v.layout.Runs() {
+	for _, r := range v.Layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
-	hidden := uint64(active.separatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	small := active.Tombstones() == nil && active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare
 	if small && hidden+t.droppedFrom(active) < idleHidden {
 		return nil
@@ -221,10 +210,10 @@ func (t *Tree) Flush(ctx context.Context) error {
 	if t.cfg.ReadOnly {
 		return errs.ErrReadOnly
 	}
-	var last *table // of those sealed; what is sealed later is not waited for
+	var last *view.Table // of those sealed; what is sealed later is not waited for
 	err := t.cfg.Exclusive(func() error {
 		err := t.sealIfAny()
-		if tables := t.views.current.Load().tables; len(tables) > 1 {
+		if tables := t.views.Current().Tables; len(tables) > 1 {
 			last = tables[1]
 		}
 		return err
@@ -232,7 +221,7 @@ func (t *Tree) Flush(ctx context.Context) error {
 	if err != nil || last == nil {
 		return err
 	}
-	return t.await(ctx, func(v *View) bool { return !slices.Contains(v.tables, last) })
+	return t.await(ctx, func(v *view.View) bool { return !slices.Contains(v.Tables, last) })
 }
 
 // Compact flushes, then merges all runs into one, and returns when that is done.
@@ -259,14 +248,12 @@ func (t *Tree) Compact(ctx context.Context) error {
 
 // await waits until the current View is as wanted, background work has failed,
 // a flush finds no space, or ctx has ended.
-func (t *Tree) await(ctx context.Context, done func(v *View) bool) error {
+func (t *Tree) await(ctx context.Context, done func(v *view.View) bool) error {
 	failures := t.full.failures.Load()
 	for {
-		t.mu.Lock()
-		v, changed := t.views.current.Load(), t.changed
-		t.mu.Unlock()
+		v, changed := t.views.Await()
 		switch err := t.failed(); {
-		case t.closed.Load():
+		case t.views.Closed():
 			return errs.ErrClosed
 		case done(v):
 			return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -13,14 +14,12 @@ import (
 // records where it ends, and closes the manifest. The commit pipeline has been
 // closed before. Files are closed when the last reader has let go of them.
 func (t *Tree) Close() error {
-	if t.closed.Swap(true) {
+	if !t.views.Close() {
 		return nil
 	}
 	t.close(errs.ErrClosed)
 	t.spilling.Lock() // who writes a transaction's files ends first; who comes later sees that the store is closed
-	t.mu.Lock()
-	t.wakeLocked()
-	t.mu.Unlock()
+	t.views.Wake()
 	t.spilling.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())
 	t.work.merging.Lock() // Compact, Reclaim and CatchUp do their work on the goroutine of their caller
@@ -34,10 +33,8 @@ func (t *Tree) Close() error {
 		err = errors.Join(err, t.closeJournal())
 	}
 	err = errors.Join(err, t.log.Close())
-	t.mu.Lock()
-	t.views.install(&View{layout: t.layout()})
-	t.mu.Unlock()
-	t.reclaim()
+	t.views.Install(func(next *view.View) { *next = view.View{Layout: next.Layout} })
+	t.views.Reclaim()
 	t.removeSpares(true)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Clustering has values lie in the order of keys after scans have shown that
@@ -21,26 +22,11 @@ import (
 // clustering takes its price off, also one that came to nothing. So it never
 // writes more than a few times what was scanned, and nothing if nobody scans.
 
-// jumpBytes is how much of a value's length counts for a jump to it: a read from
-// somewhere else costs about as much as so many bytes more from the same place,
-// and a large value is not worth moving for it.
-const jumpBytes = 4 << 10
-
-// Jump tells how many bytes count as scattered because an iterator had to jump
-// to the value of e; 0 if it lies where nothing can be done about that.
-func (p *Pin) Jump(e *entry.Entry) uint64 {
-	if _, found := slices.BinarySearch(p.view.unsorted.Segments, e.Handle.Segment); !found {
-		return 0
-	}
-	return min(e.Handle.Length, jumpBytes)
-}
-
-// Scattered adds what Jump has told, and has the store look, when it is idle,
-// whether clustering is worth it by now.
-func (p *Pin) Scattered(bytes uint64) {
-	t := p.tree
+// Jumped adds bytes that iterators had to jump to, as Pin.Jump tells them, and has
+// the store look, when it is idle, whether clustering is worth it by now.
+func (t *Tree) Jumped(bytes uint64) {
 	total := t.scattered.Add(bytes)
-	if u := &t.views.current.Load().unsorted; u.Price > 0 && total >= u.Price && !t.cfg.ReadOnly && !t.clusterFailed.Load() {
+	if u := &t.views.Current().Unclustered; u.Price > 0 && total >= u.Price && !t.cfg.ReadOnly && !t.clusterFailed.Load() {
 		t.work.idle.Arm()
 	}
 }
@@ -50,10 +36,10 @@ func (p *Pin) Scattered(bytes uint64) {
 func (t *Tree) cluster(ctx context.Context) (again bool) {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
-	v := t.views.current.Load()
+	v := t.views.Current()
 	state := t.state(v)
 	state.Idle, state.JumpedBytes = true, t.scattered.Load()
-	plan := policy.Decide(v.layout, state, t.cfg.Policy).Compaction
+	plan := policy.Decide(v.Layout, state, t.cfg.Policy).Compaction
 	if plan == nil || len(plan.Cluster) == 0 || t.failed() != nil || t.clusterFailed.Load() {
 		return false
 	}
@@ -78,7 +64,7 @@ func (t *Tree) cluster(ctx context.Context) (again bool) {
 func (t *Tree) pay(price uint64) {
 	for {
 		had := t.scattered.Load()
-		left := min(had-min(price, had), t.views.current.Load().unsorted.Whole)
+		left := min(had-min(price, had), t.views.Current().Unclustered.Whole)
 		if t.scattered.CompareAndSwap(had, left) {
 			return
 		}
@@ -88,14 +74,14 @@ func (t *Tree) pay(price uint64) {
 var errWritersAreBack = errors.New("clustering gave way to writers")
 
 // sort has a merge move what is live in some segments of v.
-func (t *Tree) sort(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *View) {
+func (t *Tree) sort(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View) {
 	begun := t.stats.journalBytes.Load()
 	patience := int64(t.cfg.MemtableBytes) / idleShare
 	busy := func() bool { return t.stats.journalBytes.Load()-begun > patience }
 	for _, num := range segments {
 		// One after the other now, instead of here and there for each value. (A
 		// collection may have taken the segment away since the plan was made.)
-		if f := v.segments.find(num); f != nil && f.moved == nil {
+		if f := v.Segments.Find(num); f != nil && f.Moved == nil {
 			_ = f.Preload(func() bool { return ctx.Err() != nil || busy() }) // Value meets what is wrong
 		}
 	}
@@ -107,7 +93,7 @@ func (t *Tree) sort(ctx context.Context, in *compact.Input, segments []entry.Fil
 		if busy() {
 			return entry.Stored{}, errWritersAreBack
 		}
-		value, err := v.stored(key, e)
+		value, err := v.Stored(key, e)
 		if err != nil && errors.Is(err, errs.ErrCorrupt) {
 			err = &compact.Damaged{Segment: e.Handle.Segment, Err: err}
 		}

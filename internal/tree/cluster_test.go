@@ -41,9 +41,7 @@ func (s *store) settle() {
 
 // scan tells the store of so many bytes that iterators jumped to.
 func (s *store) scan(bytes uint64) {
-	p := s.pin(0)
-	defer p.Release()
-	p.Scattered(bytes)
+	s.tree.Jumped(bytes)
 }
 
 // all checks that n pairs of values are there.
@@ -75,7 +73,7 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 			s.must(s.commit(false, set("busy", bulk("busy", s.cfg.MemtableBytes/idleShare+1))))
 		}
 	})
-	price := s.tree.views.current.Load().unsorted.Price
+	price := s.tree.views.Current().Unclustered.Price
 	before := s.tree.layout().Segments()
 	interrupt = true
 	s.scan(price + 5)

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -77,24 +78,31 @@ func (t *Tree) noteDamage(d *compact.Damaged) {
 	t.damaged = append(t.damaged[:len(t.damaged):len(t.damaged)], d.Segment)
 }
 
+// damagedSegments can't be collected.
+func (t *Tree) damagedSegments() []entry.FileNum {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.damaged
+}
+
 // collectNext does the next collection, and reports whether there was one to do.
 func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err error) {
-	hold, err := t.hold()
+	hold, err := t.views.Hold()
 	if err != nil {
 		return false, err
 	}
-	defer t.reclaim() // what this replaces
-	layout := hold.view.layout
-	state := t.state(hold.view)
+	defer t.views.Reclaim() // what this replaces
+	layout := hold.View().Layout
+	state := t.state(hold.View())
 	state.Idle, state.Reclaim = o == atIdle, o == onRequest
 	plan := policy.Decide(layout, state, t.cfg.Policy).Collect
 	if plan == nil || t.failed() != nil {
 		hold.Release()
 		return false, nil
 	}
-	view, release := hold.narrow(func(part *View) {
-		part.tables, part.runs = nil, nil
-		part.segments = part.segments.without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
+	part, release := hold.Narrow(func(part *view.View) {
+		part.Tables, part.Runs = nil, nil
+		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
 	})
 	defer release()
 	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}
@@ -102,7 +110,7 @@ func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err err
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: int(t.cfg.Memory / collectShare), Pace: t.pacer(o)}
 	for _, num := range plan.Victims {
-		c.Victims = append(c.Victims, compact.Victim{Reader: view.segments.find(num).Reader, Segment: layout.Segment(num)})
+		c.Victims = append(c.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: layout.Segment(num)})
 	}
 	t.space.copying.Store(int64(plan.Bytes))
 	defer t.space.copying.Store(0)
@@ -127,52 +135,6 @@ func (t *Tree) writeRemap(source, target entry.FileNum, moves []segment.Move) (c
 }
 
 func (t *Tree) discardRemap(m compact.Remap) { t.removeFile(filename.New(filename.Remap, m.Number)) }
-
-// dead translates records that died in the relocated segment to the target.
-func (r *relocation) dead(list manifest.Dead) (manifest.Dead, error) {
-	moved := manifest.Dead{Segment: r.target.num, Bytes: list.Bytes}
-	for _, g := range list.Granules {
-		h := entry.Handle{Segment: list.Segment, Offset: uint64(g) * manifest.Granule}
-		if err := r.resolve(&h); err != nil {
-			return moved, err
-		}
-		moved.Granules = append(moved.Granules, uint32(h.Offset/manifest.Granule))
-	}
-	return moved, nil
-}
-
-// rest lists, as dead records of the target, all that was moved and that a layout
-// doesn't know to be dead.
-func (r *relocation) rest(layout *manifest.Layout) manifest.Dead {
-	rest := manifest.Dead{Segment: r.target.num, Bytes: layout.Usage(r.Header().Source).Bytes}
-	target := layout.Segment(r.target.num)
-	for to := range r.Places() {
-		if !target.IsDead(to) {
-			rest.Granules = append(rest.Granules, uint32(to/manifest.Granule))
-		}
-	}
-	return rest
-}
-
-// diedSince lists, as dead records of the target, what died in a relocated
-// segment after one layout and up to another.
-func (f *valueFile) diedSince(since, layout *manifest.Layout) (manifest.Dead, error) {
-	before, now := since.Segment(f.num), layout.Segment(f.num)
-	if now == nil { // all of it: it was dropped
-		all := manifest.Dead{Segment: f.moved.target.num, Bytes: before.Bytes - before.DeadBytes()}
-		for to := range f.moved.Places() {
-			all.Granules = append(all.Granules, uint32(to/manifest.Granule))
-		}
-		return all, nil
-	}
-	dead := manifest.Dead{Segment: f.num, Bytes: now.DeadBytes() - before.DeadBytes()}
-	for g := range now.Dead() {
-		if !before.IsDead(uint64(g) * manifest.Granule) {
-			dead.Granules = append(dead.Granules, g)
-		}
-	}
-	return f.moved.dead(dead)
-}
 
 const (
 	collectRate = 128 << 20        // bytes a second, read and written, while clients write
@@ -211,13 +173,11 @@ func (t *Tree) pacer(o occasion) func(context.Context, int) error {
 
 // yield lets a flush go first, for some time.
 func (t *Tree) yield(ctx context.Context) error {
-	t.mu.Lock()
-	v, changed := t.views.current.Load(), t.changed
-	t.mu.Unlock()
+	v, changed := t.views.Await()
 	switch {
-	case t.closed.Load():
+	case t.views.Closed():
 		return errs.ErrClosed
-	case len(v.tables)-1 <= freeTables:
+	case len(v.Tables)-1 <= freeTables:
 		return nil
 	}
 	t.work.flush.Kick()
@@ -244,7 +204,7 @@ func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 		}
 	}
 	t.work.pass()
-	t.reclaim()
+	t.views.Reclaim()
 	t.removeSpares(false)
 	t.survey()
 	return max(before-t.fileBytes(), 0), err
@@ -275,10 +235,10 @@ func (t *Tree) collectAndHeal(ctx context.Context) (did bool, err error) {
 
 // wasteful reports whether a Reclaim would do more, as of now.
 func (t *Tree) wasteful() bool {
-	v := t.views.current.Load()
+	v := t.views.Current()
 	state := t.state(v)
 	state.Reclaim = true
-	plan := policy.Decide(v.layout, state, t.cfg.Policy)
+	plan := policy.Decide(v.Layout, state, t.cfg.Policy)
 	return t.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
@@ -288,10 +248,10 @@ func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
 	t.work.merging.Lock()
 	defer t.work.merging.Unlock()
 	for {
-		v := t.views.current.Load()
+		v := t.views.Current()
 		state := t.state(v)
 		state.Reclaim, state.Collecting = true, true
-		plan := policy.Decide(v.layout, state, t.cfg.Policy).Compaction
+		plan := policy.Decide(v.Layout, state, t.cfg.Policy).Compaction
 		if plan == nil {
 			return did, nil
 		}

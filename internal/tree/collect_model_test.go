@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -27,7 +28,7 @@ type gauntlet struct {
 	seed   uint64
 	mem    *vfs.Mem
 	states []map[string]string // by version
-	pins   []*Pin
+	pins   []*view.Pin
 
 	busy     string // "collect", "merge" or "flush" while one goes on, "commit", or ""
 	inside   bool   // something goes on in the middle of it
@@ -104,7 +105,7 @@ func (g *gauntlet) crashClone(op faultfs.Op) {
 }
 
 // compare holds all that a reader finds against the model.
-func (g *gauntlet) compare(s *store, p *Pin, version int, what string) {
+func (g *gauntlet) compare(s *store, p *view.Pin, version int, what string) {
 	g.t.Helper()
 	want := maps.Clone(g.states[version])
 	it := p.Iterator()
@@ -324,7 +325,7 @@ func TestCollectionAgainstModel(t *testing.T) {
 // noLeftovers checks that there are no files but those that are needed.
 func (s *store) noLeftovers(mem *vfs.Mem) {
 	s.t.Helper()
-	s.tree.reclaim()
+	s.tree.views.Reclaim()
 	needed := map[string]bool{"SUPER": true, "LOCK": true}
 	for name := range s.tree.layout().Files() {
 		needed[name.String()] = true

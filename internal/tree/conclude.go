@@ -10,18 +10,19 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // change is what a finished piece of work takes out of the View.
 type change struct {
-	tables []*table
-	runs   []*sortedRun
-	unread []*sortedRun     // of runs, those of which nothing was left
-	since  *manifest.Layout // what a collection knew when it began
-	voids  *tombstone.Set   // of the run that is added, see sortedRun
-	noted  *noted           // of a memtable: what of them was known while the run was made
-	hidden int64            // likewise
-	drops  uint64           // of keyspaces, when it began
+	tables []*view.Table
+	runs   []*view.Run
+	unread []*view.Run        // of runs, those of which nothing was left
+	since  *manifest.Layout   // what a collection knew when it began
+	voids  *tombstone.Set     // of the run that is added, see sortedRun
+	noted  *view.EmptiedSince // of a memtable: what of them was known while the run was made
+	hidden int64              // likewise
+	drops  uint64             // of keyspaces, when it began
 }
 
 // conclude makes finished work true: it opens what was written, records the
@@ -49,9 +50,9 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 	}
 	older := t.below(c.runs)
 	for _, r := range added.runs {
-		r.weighRanges(older)
-		if r.voids = c.voids; r.voids != nil && len(older) == 0 {
-			r.voids = r.sparing(c.voids, t.leastVoid())
+		r.WeighRanges(older)
+		if r.Emptied = c.voids; r.Emptied != nil && len(older) == 0 {
+			r.Emptied = sparing(r, c.voids, t.leastVoid())
 		}
 	}
 	next, err := t.log.Append(edit)
@@ -68,11 +69,11 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 		// Before the View lets go of the files, which may then be used again.
 		t.forget(edit.FlushedTo)
 	}
-	t.mu.Lock()
-	unwanted := t.installLocked(added, c, edit, next)
-	t.mu.Unlock()
+	var unwanted []*view.Segment
+	t.views.Install(func(v *view.View) { unwanted = t.change(v, added, c, edit, next) })
+	t.views.Wake()
 	for _, f := range unwanted {
-		f.release()
+		f.Discard()
 	}
 	t.slowed.tell(t, false)
 	t.awaitExpiry()
@@ -82,8 +83,8 @@ func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err
 
 // below are the runs that are older than inputs of a merge, or than a new run if
 // there are none.
-func (t *Tree) below(inputs []*sortedRun) []*sortedRun {
-	runs := t.views.current.Load().runs
+func (t *Tree) below(inputs []*view.Run) []*view.Run {
+	runs := t.views.Current().Runs
 	if len(inputs) == 0 {
 		return runs
 	}
@@ -111,7 +112,7 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 			edit.AddRuns[i].Order = layout.NextOrder()
 		}
 	}
-	t.floors.record(edit, layout)
+	t.views.Floors.Record(edit, layout)
 	// A Spill's version is recorded before it is published.
 	visible := max(t.Visible(), edit.LastVersion, layout.LastVersion())
 	edit.LastVersion = visible
@@ -127,7 +128,7 @@ func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compa
 func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, c change) (lists []manifest.Dead, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a remap")
 	var deaths manifest.Deaths
-	current := t.views.current.Load()
+	current := t.views.Current()
 	for _, dead := range out.Dead.Lists() {
 		isNew := slices.ContainsFunc(edit.AddSegments, func(s manifest.Segment) bool { return s.Num == dead.Segment })
 		s := layout.Segment(dead.Segment)
@@ -135,19 +136,19 @@ func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compac
 		case s == nil && !isNew: // it goes as a whole
 			continue
 		case s != nil && s.State().Status == manifest.Relocated:
-			if dead, err = current.segments.find(dead.Segment).moved.dead(dead); err != nil {
+			if dead, err = current.Segments.Find(dead.Segment).Moved.Dead(dead); err != nil {
 				return nil, err
 			}
 		}
 		deaths.Take(dead)
 	}
 	for _, num := range segmentsOf(c.unread, layout) {
-		if f := current.segments.find(num); f.moved != nil { // collected meanwhile
-			deaths.Take(f.moved.rest(layout))
+		if f := current.Segments.Find(num); f.Moved != nil { // collected meanwhile
+			deaths.Take(f.Moved.Rest(layout))
 		}
 	}
 	for _, f := range added.remaps {
-		dead, err := f.diedSince(c.since, layout)
+		dead, err := f.DiedSince(c.since, layout)
 		if err != nil {
 			return nil, err
 		}
@@ -170,9 +171,9 @@ func dropUnreferenced(edit *manifest.Edit, layout *manifest.Layout) error {
 
 // outputs are opened files that no View holds yet.
 type outputs struct {
-	runs   []*sortedRun
-	files  []*valueFile
-	remaps []*valueFile
+	runs   []*view.Run
+	files  []*view.Segment
+	remaps []*view.Segment
 }
 
 // discard closes the files, but leaves them on the disk.
@@ -184,7 +185,7 @@ func (o *outputs) discard() {
 		f.Reader.Close()
 	}
 	for _, f := range o.remaps {
-		f.moved.Close()
+		f.Moved.Close()
 	}
 }
 
@@ -231,56 +232,53 @@ func (t *Tree) openOutputs(edit *manifest.Edit, out *compact.Output) (added outp
 	return added, nil
 }
 
-// installLocked makes the View after an edit current. What it takes out is
+// change makes the View after an edit of the current one. What it takes out is
 // removed from the disk when the last reader has let go of it. Added files that
 // nobody needs after all are returned, to be released without the mutex.
-func (t *Tree) installLocked(added outputs, c change, edit *manifest.Edit, layout *manifest.Layout) (unwanted []*valueFile) {
-	next := t.views.current.Load().edit()
-	next.tables = slices.DeleteFunc(next.tables, func(m *table) bool { return slices.Contains(c.tables, m) })
+func (t *Tree) change(next *view.View, added outputs, c change, edit *manifest.Edit, layout *manifest.Layout) (unwanted []*view.Segment) {
+	next.Tables = slices.DeleteFunc(next.Tables, func(m *view.Table) bool { return slices.Contains(c.tables, m) })
 	at := 0 // flushed runs are the newest; merged ones go where their inputs were
 	if len(c.runs) > 0 {
-		at = slices.Index(next.runs, c.runs[0])
-		next.runs = slices.DeleteFunc(next.runs, func(r *sortedRun) bool { return slices.Contains(c.runs, r) })
+		at = slices.Index(next.Runs, c.runs[0])
+		next.Runs = slices.DeleteFunc(next.Runs, func(r *view.Run) bool { return slices.Contains(c.runs, r) })
 	}
 	for _, m := range c.tables {
-		if noted := m.voids.Load(); noted != c.noted { // some were found meanwhile, see searchView
+		if noted := m.Emptied.Load(); noted != c.noted { // some were found meanwhile, see searchView
 			for _, r := range added.runs {
-				r.voids = tombstone.Union(noted.all(), r.voids)
+				r.Emptied = tombstone.Union(noted.All(), r.Emptied)
 			}
 		}
 	}
 	for _, r := range added.runs {
-		r.order, r.hidden = layout.Run(r.id).Order, c.hidden
+		r.Order, r.Hidden = layout.Run(r.ID).Order, c.hidden
 	}
 	if c.drops != t.drops.Load() { // it did not leave everything out
 		eachDropped(layout, func(lo, hi []byte) { noteDropped(added.runs, lo, hi) })
 	}
-	next.runs = slices.Insert(next.runs, at, added.runs...)
+	next.Runs = slices.Insert(next.Runs, at, added.runs...)
 	for _, r := range c.runs {
-		r.obsolete = true
+		r.Retire()
 	}
 	gone := func(num entry.FileNum) bool {
 		return num <= layout.FlushedTo() && layout.Segment(num) == nil || slices.Contains(edit.DropSegments, num) ||
 			slices.ContainsFunc(edit.States, func(s manifest.SegmentState) bool { return s.Num == num })
 	}
-	for _, f := range next.segments.files {
-		if gone(f.num) {
-			f.obsolete = true
+	for _, f := range next.Segments.Files {
+		if gone(f.Num) {
+			f.Retire()
 		}
 	}
-	next.segments = next.segments.without(gone)
+	next.Segments = next.Segments.Without(gone)
 	for _, f := range slices.Concat(added.files, added.remaps) {
-		if layout.Segment(f.num) == nil {
-			f.obsolete = true
+		if layout.Segment(f.Num) == nil {
+			f.Retire()
 			unwanted = append(unwanted, f)
 		} else {
-			next.segments = next.segments.with(f)
+			next.Segments = next.Segments.With(f)
 		}
 	}
-	next.layout = layout
-	t.measureLocked(next)
-	next.unsorted = policy.FindUnclustered(layout, policy.State{Damaged: t.damaged}, t.cfg.Policy)
-	t.views.install(next)
-	t.wakeLocked()
+	next.Layout = layout
+	t.measure(next)
+	next.Unclustered = policy.FindUnclustered(layout, policy.State{Damaged: t.damagedSegments()}, t.cfg.Policy)
 	return unwanted
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // uncovered returns the inputs of a merge that must be read, and the others, that
@@ -16,10 +17,10 @@ import (
 // nothing of them, and each segment that they refer to is theirs alone, so that it
 // goes as a whole: nobody need know which of its records have died, unless it is
 // collected meanwhile (Tree.garbage).
-func uncovered(inputs []*sortedRun, rules *compact.Rules, layout *manifest.Layout) (read, unread []*sortedRun) {
+func uncovered(inputs []*view.Run, rules *compact.Rules, layout *manifest.Layout) (read, unread []*view.Run) {
 	covered := make(map[manifest.RunID]bool)
 	for _, r := range inputs {
-		covered[r.id] = coveredBy(rules, layout, r.Meta().First, r.Meta().Last, r.MaxVersion())
+		covered[r.ID] = coveredBy(rules, layout, r.Meta().First, r.Meta().Last, r.MaxVersion())
 	}
 	for again := true; again; {
 		again = false
@@ -30,16 +31,16 @@ func uncovered(inputs []*sortedRun, rules *compact.Rules, layout *manifest.Layou
 			}
 		}
 		for _, r := range inputs {
-			if covered[r.id] && slices.ContainsFunc(layout.Run(r.id).Refs, func(ref meta.Ref) bool {
+			if covered[r.ID] && slices.ContainsFunc(layout.Run(r.ID).Refs, func(ref meta.Ref) bool {
 				// A target has what was moved from several segments.
 				return shared[ref.Segment] || layout.Segment(ref.Segment).State().Status == manifest.Relocated
 			}) {
-				covered[r.id], again = false, true
+				covered[r.ID], again = false, true
 			}
 		}
 	}
 	for _, r := range inputs {
-		if covered[r.id] {
+		if covered[r.ID] {
 			unread = append(unread, r)
 		} else {
 			read = append(read, r)
@@ -49,9 +50,9 @@ func uncovered(inputs []*sortedRun, rules *compact.Rules, layout *manifest.Layou
 }
 
 // segmentsOf lists the segments that runs of a layout refer to, each once.
-func segmentsOf(runs []*sortedRun, layout *manifest.Layout) (nums []entry.FileNum) {
+func segmentsOf(runs []*view.Run, layout *manifest.Layout) (nums []entry.FileNum) {
 	for _, r := range runs {
-		for _, ref := range layout.Run(r.id).Refs {
+		for _, ref := range layout.Run(r.ID).Refs {
 			nums = append(nums, ref.Segment)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // What a dropped keyspace has left behind is estimated once, for each run there is:
@@ -15,18 +15,18 @@ import (
 
 // noteDropped estimates what is left of the keyspaces from one number to another.
 func (t *Tree) noteDropped(first, last entry.KeyspaceID) {
-	hold, err := t.hold()
+	hold, err := t.views.Hold()
 	if err != nil {
 		return // closed: the next Open does it
 	}
 	defer hold.Release()
-	noteDropped(hold.view.runs, entry.AppendKeyspace(nil, first), entry.AfterKeyspace(last))
+	noteDropped(hold.View().Runs, entry.AppendKeyspace(nil, first), entry.AfterKeyspace(last))
 }
 
 // noteDroppedBefore estimates what is left of all keyspaces that were dropped.
 func (t *Tree) noteDroppedBefore() {
-	v := t.views.current.Load()
-	eachDropped(v.layout, func(lo, hi []byte) { noteDropped(v.runs, lo, hi) })
+	v := t.views.Current()
+	eachDropped(v.Layout, func(lo, hi []byte) { noteDropped(v.Runs, lo, hi) })
 }
 
 // eachDropped calls fn for the ranges of stored keys that are of dropped keyspaces.
@@ -44,47 +44,39 @@ func eachDropped(layout *manifest.Layout, fn func(lo, hi []byte)) {
 	gap(layout.NextKeyspace())
 }
 
-func noteDropped(runs []*sortedRun, lo, hi []byte) {
+func noteDropped(runs []*view.Run, lo, hi []byte) {
 	for _, r := range runs {
-		r.dropped.Add(r.leftBy(lo, hi))
+		r.Dropped.Add(r.BytesIn(lo, hi))
 	}
 }
 
 // droppedFrom estimates what a memtable has of keyspaces that were dropped.
-func (t *Tree) droppedFrom(m *table) (n uint64) {
-	hold, err := t.hold()
+func (t *Tree) droppedFrom(m *view.Table) (n uint64) {
+	hold, err := t.views.Hold()
 	if err != nil {
 		return 0 // closed
 	}
 	defer hold.Release()
-	if m.Len() == 0 || !slices.Contains(hold.view.tables, m) {
+	if m.Len() == 0 || !slices.Contains(hold.View().Tables, m) {
 		return 0
 	}
-	all := float64(m.bytes.Load() + m.separatedBytes.Load())
-	eachDropped(hold.view.layout, func(lo, hi []byte) {
+	all := float64(m.InlineBytes.Load() + m.SeparatedBytes.Load())
+	eachDropped(hold.View().Layout, func(lo, hi []byte) {
 		entries, _ := m.Size(lo, hi)
 		n += uint64(all * float64(entries) / float64(m.Len()))
 	})
 	return n
 }
 
-// leftBy estimates the bytes that a range has; 0 if it can't be told.
-func (r *sortedRun) leftBy(lo, hi []byte) (n int64) {
-	var fault error
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	_, size, separated := r.Size(lo, hi)
-	return int64(size + separated)
-}
-
 // dropped is what policy wants to know of dropped keyspaces.
 func (t *Tree) dropped() map[manifest.RunID]uint64 {
 	var left map[manifest.RunID]uint64
-	for _, r := range t.views.current.Load().runs {
-		if n := r.dropped.Load(); n > 0 {
+	for _, r := range t.views.Current().Runs {
+		if n := r.Dropped.Load(); n > 0 {
 			if left == nil {
 				left = make(map[manifest.RunID]uint64)
 			}
-			left[r.id] = uint64(n)
+			left[r.ID] = uint64(n)
 		}
 	}
 	return left

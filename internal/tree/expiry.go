@@ -5,23 +5,13 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // What has expired is invisible at once. It leaves the files when an alarm rings
 // that is set for the time at which policy thinks that worth it: as promised if
 // the store rests by then, later while clients write, since their writes bring
 // merges anyway. Where nothing expires no alarm is set.
-
-// expires notes that an entry of the memtable expires at this time; it reports
-// whether none did before. Only whoever adds entries calls it.
-func (m *table) expires(at uint64) (earlier bool) {
-	least := m.leastExpiry.Load()
-	if least != 0 && least <= at {
-		return false
-	}
-	m.leastExpiry.Store(at)
-	return true
-}
 
 // idle reports whether writers have been silent for so long that what is left
 // is being folded down, or was.
@@ -41,8 +31,8 @@ func (t *Tree) awaitExpiry() {
 }
 
 // awaitTable is awaitExpiry for an entry that is added: it looks at nothing else.
-func (t *Tree) awaitTable(m *table) {
-	t.setAlarm(policy.MemtableExpiryDue(m.leastExpiry.Load(), false))
+func (t *Tree) awaitTable(m *view.Table) {
+	t.setAlarm(policy.MemtableExpiryDue(m.LeastExpiry.Load(), false))
 }
 
 // leastAlarm is a wait that fits into what Expiring.Late leaves of the promise,
@@ -50,7 +40,7 @@ func (t *Tree) awaitTable(m *table) {
 const leastAlarm = 5 * time.Second
 
 func (t *Tree) setAlarm(due uint64) {
-	if t.cfg.ReadOnly || t.closed.Load() || t.work.expiry == nil || t.failed() != nil {
+	if t.cfg.ReadOnly || t.views.Closed() || t.work.expiry == nil || t.failed() != nil {
 		return
 	}
 	wait := leastAlarm
@@ -64,17 +54,17 @@ func (t *Tree) setAlarm(due uint64) {
 // expiryDue is when something is to be done because of expiry, in Unix
 // milliseconds; 0 = never.
 func (t *Tree) expiryDue(idle bool) uint64 {
-	v := t.views.current.Load()
-	due := policy.ExpiryDue(v.layout, idle)
-	if at := v.active().expiryDue(idle); at != 0 && (due == 0 || at < due) {
+	v := t.views.Current()
+	due := policy.ExpiryDue(v.Layout, idle)
+	if at := tableExpiryDue(v.Active(), idle); at != 0 && (due == 0 || at < due) {
 		due = at
 	}
 	return due
 }
 
-// expiryDue is when a memtable is to be flushed because of expiry; 0 = never.
-func (m *table) expiryDue(idle bool) uint64 {
-	least := m.leastExpiry.Load()
+// tableExpiryDue is when a memtable is to be flushed because of expiry; 0 = never.
+func tableExpiryDue(m *view.Table, idle bool) uint64 {
+	least := m.LeastExpiry.Load()
 	if least == 0 {
 		return 0
 	}
@@ -102,7 +92,7 @@ func (t *Tree) runExpire(ctx context.Context) error {
 	if due := t.expiryDue(idle); due == 0 || due > t.unixMilli() {
 		return nil
 	}
-	if at := t.views.current.Load().active().expiryDue(idle); at != 0 && at <= t.unixMilli() {
+	if at := tableExpiryDue(t.views.Current().Active(), idle); at != 0 && at <= t.unixMilli() {
 		if err := t.cfg.Exclusive(t.sealIfAny); err != nil {
 			return err
 		}

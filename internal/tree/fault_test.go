@@ -87,10 +87,10 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 		faults.Inject(faultfs.Fault{Nth: n, Err: errDisk})
 		hold := s.pin(0)
 		out, err := compact.Execute(context.Background(), compact.Input{
-			Entries: hold.view.tables[1].Sorted(),
+			Entries: hold.View().Tables[1].Sorted(),
 			Rules:   compact.Rules{Watermark: s.last},
 			Extract: func(entry.FileNum) bool { return true },
-			Value:   hold.view.stored,
+			Value:   hold.View().Stored,
 			Run:     s.tree.newRunWriter(true, nil),
 			Values:  s.tree.newValueWriter, ValueBytes: 3000,
 		})

@@ -7,9 +7,9 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Opening of files, each with what happens when no View holds it any more.
@@ -37,7 +37,7 @@ func readFiles(n int) int {
 
 // openSegment opens a finished segment, whose records end at end; stamp is their
 // version, if they don't say it themselves.
-func (t *Tree) openSegment(kind filename.Kind, num entry.FileNum, end int64, stamp entry.Version) (*valueFile, error) {
+func (t *Tree) openSegment(kind filename.Kind, num entry.FileNum, end int64, stamp entry.Version) (*view.Segment, error) {
 	r, err := segment.Open(t.segmentConfig(), kind, num, segment.OpenOptions{End: end, NoMap: t.cfg.NoMap, Stamp: stamp})
 	if err != nil {
 		return nil, err
@@ -45,36 +45,33 @@ func (t *Tree) openSegment(kind filename.Kind, num entry.FileNum, end int64, sta
 	return t.valueFile(r, kind, num), nil
 }
 
-// valueFile is a segment whose file goes with the last View if it is obsolete by then.
-func (t *Tree) valueFile(r *segment.Reader, kind filename.Kind, num entry.FileNum) *valueFile {
-	f := &valueFile{Reader: r, num: num}
-	f.release = func() {
+// valueFile makes r part of a View. Its file goes with the last View that holds it
+// if it is retired by then; a journal segment may be kept for use as another one.
+func (t *Tree) valueFile(r *segment.Reader, kind filename.Kind, num entry.FileNum) *view.Segment {
+	return view.NewSegment(r, num, func(retired bool) {
 		t.noteRelease(r.Close())
-		if f.obsolete && !(kind == filename.Journal && t.spare(r.End()) && t.spares.offer(num, r.End())) {
+		if retired && !(kind == filename.Journal && t.spare(r.End()) && t.spares.offer(num, r.End())) {
 			t.removeFile(filename.New(kind, num))
 		}
-	}
-	return f
+	})
 }
 
 // openRemap opens what leads from a relocated segment to its target.
-func (t *Tree) openRemap(num entry.FileNum, source entry.FileNum, target *valueFile) (*valueFile, error) {
+func (t *Tree) openRemap(num entry.FileNum, source entry.FileNum, target *view.Segment) (*view.Segment, error) {
 	m, err := segment.OpenRemap(t.segmentConfig(), num, t.cfg.NoMap)
 	if err != nil {
 		return nil, err
 	}
-	if h := m.Header(); h.Source != source || h.Target != target.num {
-		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, source, target.num)
+	if h := m.Header(); h.Source != source || h.Target != target.Num {
+		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, source, target.Num)
 		return nil, errors.Join(err, m.Close())
 	}
-	f := &valueFile{num: source, moved: &relocation{Remap: m, target: target}}
-	f.release = func() {
+	return view.NewRelocated(m, target, func(retired bool) {
 		t.noteRelease(m.Close())
-		if f.obsolete {
+		if retired {
 			t.removeFile(filename.New(filename.Remap, num))
 		}
-	}
-	return f, nil
+	}), nil
 }
 
 // newRunWriter begins a run. At the bottom it gets no filter: every get that
@@ -95,39 +92,32 @@ func (t *Tree) newRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
 }
 
 // openRun opens a run that a layout names.
-func (t *Tree) openRun(m *manifest.Run) (*sortedRun, error) {
+func (t *Tree) openRun(m *manifest.Run) (*view.Run, error) {
 	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap, Cache: t.chunks, Files: t.files}, m.Run)
 	if err != nil {
 		return nil, err
 	}
-	s := &sortedRun{Reader: r, id: m.ID, order: m.Order, hidden: noHidden}
-	s.release = func() {
+	return view.NewRun(r, m.ID, m.Order, func(retired bool) {
 		t.noteRelease(r.Close())
-		if s.obsolete {
+		if retired {
 			for _, f := range m.Files {
 				t.removeFile(filename.New(filename.Run, f.Num))
 			}
 		}
-	}
-	return s, nil
+	}), nil
 }
 
 // openWritten opens a run that was just written. Nobody knows it yet: what
 // reading it for the first time costs is not for a client to pay, if that is little.
-func (t *Tree) openWritten(m *manifest.Run) (*sortedRun, error) {
+func (t *Tree) openWritten(m *manifest.Run) (*view.Run, error) {
 	s, err := t.openRun(m)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.warm(); err != nil {
+	if err := s.Warm(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
-}
-
-func (s *sortedRun) warm() (err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	return s.Warm()
 }
 
 // removeFile removes a file that the manifest no longer names. If it fails, the

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // flushOldest writes the oldest sealed memtable into a run, and reports whether
@@ -21,25 +22,25 @@ import (
 // it is and is a value segment from now on; the values of the others move, in
 // key order, to a new one, and the file is free.
 func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
-	hold, err := t.hold()
+	hold, err := t.views.Hold()
 	if err != nil {
 		return false, err
 	}
-	defer t.reclaim() // what this replaces
-	view, release := hold.narrow(func(part *View) {
-		part.tables = part.tables[max(1, len(part.tables)-1):]
-		part.segments = part.segments.without(func(num entry.FileNum) bool { return part.layout.Segment(num) != nil })
+	defer t.views.Reclaim() // what this replaces
+	part, release := hold.Narrow(func(part *view.View) {
+		part.Tables = part.Tables[max(1, len(part.Tables)-1):]
+		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return part.Layout.Segment(num) != nil })
 	})
 	defer release()
-	if len(view.tables) == 0 {
+	if len(part.Tables) == 0 {
 		return false, nil
 	}
-	sealed := view.tables[0]
+	sealed := part.Tables[0]
 	work := Work{Kind: "flush", Reason: "memtable sealed", BytesIn: sealed.Bytes()}
 	begin := time.Now()
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	drops := t.drops.Load()
-	rules := t.rules(len(view.runs) == 0)
+	rules := t.rules(len(part.Runs) == 0)
 	rules.Tombstones = sealed.Tombstones()
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
@@ -52,7 +53,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Entries: sealed.Sorted(),
 		Rules:   rules,
 		Extract: census.moves,
-		Value:   view.stored,
+		Value:   part.Stored,
 		Run:     t.newRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
 		Values:  t.newValueWriter, ValueBytes: t.segmentLimit(),
 	})
@@ -61,8 +62,8 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	}
 	sealed.Shadowed(out.Dead.Add)
 	edit := &manifest.Edit{
-		FlushedTo:   sealed.last,
-		JournalEnds: []manifest.JournalEnd{{Segment: sealed.last, Offset: uint64(t.journalSize(sealed.last)), Frame: sealed.end.NextFrame - 1, Chain: sealed.end.Chain}},
+		FlushedTo:   sealed.Last,
+		JournalEnds: []manifest.JournalEnd{{Segment: sealed.Last, Offset: uint64(t.journalSize(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
 		AddRuns:     t.newRuns(out.Run, manifest.Upper),
 	}
 	for _, s := range census {
@@ -72,8 +73,8 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	found, noted := t.flushedVoids(sealed, view.runs), sealed.voids.Load()
-	change := change{tables: []*table{sealed}, voids: tombstone.Union(noted.all(), found), noted: noted, hidden: t.hiddenBy(sealed), drops: drops}
+	found, noted := t.flushedVoids(sealed, part.Runs), sealed.Emptied.Load()
+	change := change{tables: []*view.Table{sealed}, voids: tombstone.Union(noted.All(), found), noted: noted, hidden: t.hiddenBy(sealed), drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
@@ -118,9 +119,9 @@ func (c census) of(num entry.FileNum) *count {
 
 // census counts, in a pass of its own, what the flush of a memtable will leave
 // alive in each journal segment, and decides which of them to keep.
-func (t *Tree) census(sealed *table, rules compact.Rules) census {
+func (t *Tree) census(sealed *view.Table, rules compact.Rules) census {
 	c := make(census)
-	if sealed.separated.Load() == 0 {
+	if sealed.Separated.Load() == 0 {
 		return c
 	}
 	compact.Each(sealed.Sorted(), rules, func(e *entry.Entry, kept bool) {

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -92,7 +93,7 @@ func (t *Tree) room() int64 {
 	free := t.free()
 	room := free
 	if t.cfg.DiskLimit > 0 {
-		v := t.views.current.Load()
+		v := t.views.Current()
 		if room = max(t.left(), t.reserve(v)); free >= 0 {
 			room = min(room, free)
 		}
@@ -100,7 +101,7 @@ func (t *Tree) room() int64 {
 	if room < 0 {
 		return 0
 	}
-	return max(room-t.views.current.Load().memory()-slack-t.full.promised.Load(), 1)
+	return max(room-flushBytes(t.views.Current())-slack-t.full.promised.Load(), 1)
 }
 
 // promise keeps from sets and other work what a merge or collection under way
@@ -144,14 +145,14 @@ func (t *Tree) left() int64 {
 	return min(left, below)
 }
 
-// memory is what flushing the memtables of a View may write, at any one time.
+// flushBytes is what flushing the memtables of a View may write, at any one time.
 // The values of a journal segment that is not kept are copied before it goes.
-func (v *View) memory() (n int64) {
+func flushBytes(v *view.View) (n int64) {
 	const tiny = 4 << 20 // of which all is copied
 	copied := int64(0)
-	for _, m := range v.tables {
-		n += m.bytes.Load() + int64(m.Len())*entryBytes
-		values := m.separatedBytes.Load()
+	for _, m := range v.Tables {
+		n += m.InlineBytes.Load() + int64(m.Len())*entryBytes
+		values := m.SeparatedBytes.Load()
 		copied = max(copied, min(values, max(values/2, tiny)))
 	}
 	return n + copied
@@ -161,12 +162,12 @@ func (v *View) memory() (n int64) {
 const entryBytes = 48
 
 // reserve is what is kept from sets.
-func (t *Tree) reserve(v *View) int64 {
+func (t *Tree) reserve(v *view.View) int64 {
 	var runs, segments, largest uint64
-	for _, r := range v.layout.Runs() {
+	for _, r := range v.Layout.Runs() {
 		runs += r.FileBytes()
 	}
-	for _, s := range v.layout.Segments() {
+	for _, s := range v.Layout.Segments() {
 		if s.State().Status == manifest.Live {
 			segments += s.FileBytes
 			largest = max(largest, s.FileBytes)
@@ -175,7 +176,7 @@ func (t *Tree) reserve(v *View) int64 {
 	merge := min(runs/2, uint64(t.cfg.RunFileBytes)/2)
 	collection := min(largest/2, uint64(t.cfg.SegmentBytes)/2)
 	work := max(int64(merge+collection), t.full.promised.Load())
-	return v.memory() + work + int64(segments/slackShare) + slack
+	return flushBytes(v) + work + int64(segments/slackShare) + slack
 }
 
 // spend counts bytes that were written, and looks from time to time.
@@ -198,7 +199,7 @@ func (t *Tree) survey() {
 
 func (t *Tree) surveyLocked() {
 	s := &t.full
-	v := t.views.current.Load()
+	v := t.views.Current()
 	left, keep := t.left(), t.reserve(v)
 	if left >= 0 && left < 2*keep && t.spares.tighten(true) {
 		t.removeSpares(false)
@@ -234,8 +235,8 @@ func (t *Tree) surveyLocked() {
 
 // foldable reports whether a good part of the reserve is there for what is in
 // memory, so that a flush makes it smaller.
-func (t *Tree) foldable(v *View, keep int64) bool {
-	return v.active().Len() > 0 && v.memory() >= keep/4
+func (t *Tree) foldable(v *view.View, keep int64) bool {
+	return v.Active().Len() > 0 && flushBytes(v) >= keep/4
 }
 
 func (t *Tree) tellSpace(s Space) {
@@ -283,7 +284,7 @@ func (t *Tree) worthTrying(free int64) bool {
 	case s.unable.Load() == nil:
 		return false
 	}
-	return s.tried >= retryPolls && (free < 0 || free > t.views.current.Load().memory())
+	return s.tried >= retryPolls && (free < 0 || free > flushBytes(t.views.Current()))
 }
 
 // outOfSpace reports whether an error is want of space that passes: nothing was
@@ -304,9 +305,7 @@ func (t *Tree) noRoom(err error, flush bool) {
 	s.waiting, s.tried, s.then = true, 0, t.free()
 	t.surveyLocked()
 	s.mu.Unlock()
-	t.mu.Lock()
-	t.wakeLocked()
-	t.mu.Unlock()
+	t.views.Wake()
 }
 
 // foundRoom notes that a flush has.
@@ -346,21 +345,19 @@ func (t *Tree) refuse(reason error) error {
 func (t *Tree) askForSpace(ctx context.Context, payload []byte) error {
 	begin := time.Now()
 	for t.full.refusing.Load() {
-		t.mu.Lock()
-		v, changed := t.views.current.Load(), t.changed
-		t.mu.Unlock()
+		v, changed := t.views.Await()
 		var refusal error
 		if !frees(payload) {
 			refusal = t.tooLittle()
-		} else if t.full.left.Load() > v.memory()+int64(len(payload)) {
+		} else if t.full.left.Load() > flushBytes(v)+int64(len(payload)) {
 			return nil
 		}
 		switch {
-		case t.closed.Load():
+		case t.views.Closed():
 			return errs.ErrClosed
 		case t.failed() != nil || t.full.unable.Load() != nil:
 			return t.refuse(refusal)
-		case len(v.tables) > 1 || t.foldable(v, t.full.keep.Load()):
+		case len(v.Tables) > 1 || t.foldable(v, t.full.keep.Load()):
 			t.work.flush.Kick()
 		case t.full.promised.Load() == 0 || time.Since(begin) > patience:
 			return t.refuse(refusal)

@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
 // A reader that is held for an hour of overwrites keeps the files of its own View
 // and nothing else: what is written meanwhile is as if it were not there.
 func TestLongReaderKeepsItsViewAlone(t *testing.T) {
-	var told []Held
+	var told []view.LongReader
 	s := newStore(t, vfs.NewMem(), func(s *store) {
-		s.cfg.OnLongRead = func(h Held) { told = append(told, h) }
+		s.cfg.OnLongRead = func(h view.LongReader) { told = append(told, h) }
 	})
 	defer s.close()
 	round := func(n int) {
@@ -56,8 +57,8 @@ func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 		t.Errorf("told after %s, want %s", got, want)
 	}
 	pin.Release()
-	s.tree.reclaim()
-	if h := s.tree.Stats().Held; h != (Held{}) {
+	s.tree.views.Reclaim()
+	if h := s.tree.Stats().Held; h != (view.LongReader{}) {
 		t.Errorf("held when nobody reads: %+v", h)
 	}
 }

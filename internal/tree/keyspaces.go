@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Keyspaces lists the keyspaces that have a name, ascending by number. The list
@@ -25,7 +26,7 @@ func (t *Tree) CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest
 		k.ID = entry.KeyspaceID(next)
 		// It has been empty for ever, but history that is asked for is kept from now on.
 		begin := t.Visible()
-		t.floors.add(k.ID, begin)
+		t.views.Floors.Add(k.ID, begin)
 		return &manifest.Edit{
 			SetKeyspaces:   []manifest.Keyspace{k},
 			KeyspaceFloors: []manifest.KeyspaceFloor{{ID: k.ID, Version: begin}},
@@ -34,7 +35,7 @@ func (t *Tree) CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest
 	})
 	if err != nil {
 		if k.ID != entry.DefaultKeyspace {
-			t.floors.remove(k.ID)
+			t.views.Floors.Remove(k.ID)
 		}
 		return manifest.Keyspace{}, err
 	}
@@ -69,7 +70,7 @@ func (t *Tree) DropKeyspace(id entry.KeyspaceID) error {
 	if err != nil {
 		return err
 	}
-	t.floors.remove(id)
+	t.views.Floors.Remove(id)
 	t.drops.Add(1)
 	t.noteDropped(id, id)
 	t.kick()
@@ -82,10 +83,10 @@ func (t *Tree) recordKeyspaces(make func(*manifest.Layout) (*manifest.Edit, erro
 	if t.cfg.ReadOnly {
 		return errs.ErrReadOnly
 	}
-	defer t.reclaim()
+	defer t.views.Reclaim()
 	t.recording.Lock()
 	defer t.recording.Unlock()
-	if t.closed.Load() {
+	if t.views.Closed() {
 		return errs.ErrClosed
 	}
 	edit, err := make(t.layout())
@@ -99,31 +100,6 @@ func (t *Tree) recordKeyspaces(make func(*manifest.Layout) (*manifest.Edit, erro
 		}
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	next := t.views.current.Load().edit()
-	next.layout = layout
-	t.views.install(next)
+	t.views.Install(func(next *view.View) { next.Layout = layout })
 	return nil
-}
-
-// Holds reports whether there was a keyspace of this number, other than the
-// default one, when the Pin was acquired.
-func (p *Pin) Holds(id entry.KeyspaceID) bool { return p.view.layout.Keyspace(id) != nil }
-
-// Floor is the version below which history of a keyspace may be missing: in what
-// the Pin holds or, of a Pin that asked for its version, in what its commit is
-// checked against. The View alone does not tell the latter: a merge under way may
-// be dropping deletes that no reader had announced an interest in when it began.
-// But it has raised the floors before it looked at readers, and this Pin was
-// announced before it looked at the floors.
-func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
-	floor := p.floors[id]
-	if id == entry.DefaultKeyspace {
-		return max(floor, p.view.layout.Floor())
-	}
-	if k := p.view.layout.Keyspace(id); k != nil {
-		return max(floor, k.Floor())
-	}
-	return entry.MaxVersion // it was made, or dropped, at another time
 }

@@ -57,7 +57,7 @@ func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 		ops = append(ops, set(string(entry.AppendKeyspace(nil, k.ID))+fmt.Sprintf("k%03d", i), bulk("v", size)), set(fmt.Sprintf("\x00k%03d", i), nil))
 	}
 	s.must(s.commit(false, ops...))
-	active := s.tree.views.current.Load().active()
+	active := s.tree.views.Current().Active()
 	if left := s.tree.droppedFrom(active); left != 0 {
 		t.Errorf("%d bytes are of dropped keyspaces before the drop", left)
 	}

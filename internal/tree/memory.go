@@ -1,6 +1,9 @@
 package tree
 
-import "github.com/brockdb/brock/internal/run"
+import (
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/view"
+)
 
 // What of Config.Memory the parts of a tree may take. The memtables, the greatest
 // part, are bounded by their size (MemtableBytes) and number (maxTables); where
@@ -41,25 +44,11 @@ type Memory struct {
 }
 
 // Memory asks every run.
-func (t *Tree) memory(v *View) Memory {
+func (t *Tree) memory(v *view.View) Memory {
 	m := Memory{Known: t.files.Bits.Bytes(), Chunks: t.chunks.Bytes()}
-	for _, r := range v.runs {
+	for _, r := range v.Runs {
 		m.Filters += r.FilterBytes()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	seen := make(map[*table]bool)
-	for _, r := range t.views.retired {
-		for _, m := range r.view.tables {
-			seen[m] = true
-		}
-	}
-	for _, m := range t.views.current.Load().tables {
-		seen[m] = true
-	}
-	for table := range seen {
-		m.Memtables += table.Table.Bytes()
-		m.Tables++
-	}
+	m.Tables, m.Memtables = t.views.Memtables()
 	return m
 }

@@ -12,25 +12,26 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // merge replaces runs that follow each other in age by one. Values stay where
 // they are: a merge moves keys and handles; only a clustering (cluster.go) moves
 // values too.
 func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
-	hold, err := t.hold()
+	hold, err := t.views.Hold()
 	if err != nil {
 		return err
 	}
-	defer t.reclaim() // what this replaces
-	view, release := hold.narrow(func(part *View) {
-		part.tables = nil
+	defer t.views.Reclaim() // what this replaces
+	part, release := hold.Narrow(func(part *view.View) {
+		part.Tables = nil
 		if len(plan.Cluster) == 0 {
-			part.segments = part.segments.without(part.unmoved())
+			part.Segments = part.Segments.Without(part.Unmoved())
 		}
 	})
 	defer release()
-	inputs, bottom, err := consecutive(view.runs, plan.Runs)
+	inputs, bottom, err := consecutive(part.Runs, plan.Runs)
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
@@ -42,28 +43,28 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 	order := uint64(0)
 	for i, r := range inputs {
 		tombstones[len(inputs)-1-i] = r.Tombstones()
-		order = max(order, r.order)
+		order = max(order, r.Order)
 		expiries[i] = r.Meta().Expiry
 	}
 	drops := t.drops.Load()
 	rules := t.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
-	read, unread := uncovered(inputs, &rules, view.layout)
+	read, unread := uncovered(inputs, &rules, part.Layout)
 	var sources []iterator.Iterator
 	for _, r := range read {
 		sources = append(sources, r.Iterator())
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
-	defer t.promise(int64(plan.Writes(view.layout)))()
+	defer t.promise(int64(plan.Writes(part.Layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
 		Run:     t.newRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
 		Rules:   rules,
-		Heal:    view.healing(),
+		Heal:    part.Healing(),
 	}
 	if len(plan.Cluster) > 0 {
 		work.Kind, work.Segments = "clustering", len(plan.Cluster)
-		t.sort(ctx, &input, plan.Cluster, view)
+		t.sort(ctx, &input, plan.Cluster, part)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {
@@ -87,15 +88,15 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 
 // stillHidden is how many bytes of older values a merged run hides: what its
 // inputs hid, without what the merge has found.
-func stillHidden(inputs, unread []*sortedRun, out *compact.Output, bottom bool) (hidden int64) {
+func stillHidden(inputs, unread []*view.Run, out *compact.Output, bottom bool) (hidden int64) {
 	if bottom {
 		return 0
 	}
 	for _, r := range inputs {
-		if r.hidden == noHidden {
-			return noHidden
+		if r.Hidden == view.Unknown {
+			return view.Unknown
 		}
-		hidden += r.hidden
+		hidden += r.Hidden
 	}
 	for _, dead := range out.Dead.Lists() {
 		hidden -= int64(dead.Bytes)
@@ -108,9 +109,9 @@ func stillHidden(inputs, unread []*sortedRun, out *compact.Output, bottom bool) 
 
 // consecutive finds the runs with these ids, which must lie next to each other,
 // and says whether nothing lies below them.
-func consecutive(runs []*sortedRun, ids []manifest.RunID) (inputs []*sortedRun, bottom bool, err error) {
+func consecutive(runs []*view.Run, ids []manifest.RunID) (inputs []*view.Run, bottom bool, err error) {
 	for i, r := range runs {
-		if !slices.Contains(ids, r.id) {
+		if !slices.Contains(ids, r.ID) {
 			continue
 		}
 		if len(inputs) > 0 && runs[i-1] != inputs[len(inputs)-1] {

@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Recovery says what Open found.
@@ -35,21 +36,23 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
 	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
-	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes), changed: make(chan struct{})}
+	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes)}
 	t.files = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
 	t.files.Bits = pageio.NewBitMemory(cfg.Memory / bitsShare)
 	t.closing, t.close = context.WithCancelCause(context.Background())
 	t.full.left.Store(-1)
-	t.views.readers.freed = t.reclaimSoon
-	t.views.now = cfg.Now
-	t.leader = t.views.readers.reserve()
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
-	t.floors.init(layout)
-	view := &View{layout: layout, unsorted: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
+	sets := view.Config{Seed: cfg.Seed, Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
+	if cfg.ReadOnly {
+		sets.Jobs = nil
+	}
+	t.views = view.NewSet(sets, layout)
+	t.leader = t.views.Reserve()
+	first := &view.View{Layout: layout, Unclustered: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
 	defer func() {
 		if err != nil {
-			view.each(func(s *shared) { s.release() })
+			first.Close()
 		}
 	}()
 	names, err := t.list()
@@ -57,14 +60,14 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		return nil, rec, err
 	}
 	t.numbers.Store(uint64(highest(names, layout)))
-	if err := t.openLayout(layout, view); err != nil {
+	if err := t.openLayout(layout, first); err != nil {
 		return nil, rec, err
 	}
-	result, err := t.replay(layout, view, &rec)
+	result, err := t.replay(layout, first, &rec)
 	if err != nil {
 		return nil, rec, err
 	}
-	t.published.Store(uint64(max(layout.LastVersion(), result.Begin.LastVersion)))
+	t.views.Publish(max(layout.LastVersion(), result.Begin.LastVersion))
 	if !cfg.ReadOnly {
 		if rec.Removed, err = t.removeLeftovers(names, layout, result); err != nil {
 			return nil, rec, err
@@ -82,34 +85,33 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		}
 	}
 	t.prepareBackground()
-	t.measureLocked(view) // nobody else has the tree yet
-	t.views.install(view)
+	t.views.Install(func(next *view.View) { *next = *first; t.measure(next) })
 	t.noteDroppedBefore()
 	return t, rec, nil
 }
 
 // openLayout opens the runs and segments that the manifest names.
-func (t *Tree) openLayout(layout *manifest.Layout, view *View) error {
+func (t *Tree) openLayout(layout *manifest.Layout, v *view.View) error {
 	for _, m := range layout.Runs() {
 		r, err := t.openRun(m)
 		if err != nil {
 			return missing(err, "a run that the manifest names")
 		}
-		view.runs = append(view.runs, r)
+		v.Runs = append(v.Runs, r)
 	}
-	for i, r := range view.runs {
-		r.weighRanges(view.runs[i+1:])
+	for i, r := range v.Runs {
+		r.WeighRanges(v.Runs[i+1:])
 	}
-	if err := t.openSegments(layout, view); err != nil {
+	if err := t.openSegments(layout, v); err != nil {
 		return err
 	}
-	return t.openRemaps(layout, view)
+	return t.openRemaps(layout, v)
 }
 
 // openSegments opens the segments that have their records.
-func (t *Tree) openSegments(layout *manifest.Layout, view *View) error {
-	var files []*valueFile
-	defer func() { view.segments = newSegmentIndex(files) }()
+func (t *Tree) openSegments(layout *manifest.Layout, v *view.View) error {
+	var files []*view.Segment
+	defer func() { v.Segments = view.NewSegments(files) }()
 	for _, s := range layout.Segments() {
 		if s.State().Status != manifest.Live {
 			continue
@@ -124,16 +126,16 @@ func (t *Tree) openSegments(layout *manifest.Layout, view *View) error {
 }
 
 // openRemaps opens what leads to the records of relocated segments.
-func (t *Tree) openRemaps(layout *manifest.Layout, view *View) error {
-	var remaps []*valueFile
-	defer func() { view.segments = view.segments.with(remaps...) }()
+func (t *Tree) openRemaps(layout *manifest.Layout, v *view.View) error {
+	var remaps []*view.Segment
+	defer func() { v.Segments = v.Segments.With(remaps...) }()
 	for _, s := range layout.Segments() {
 		st := s.State()
 		if st.Status != manifest.Relocated {
 			continue
 		}
-		target := view.segments.find(st.Target)
-		if target == nil || target.moved != nil {
+		target := v.Segments.Find(st.Target)
+		if target == nil || target.Moved != nil {
 			return fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)
 		}
 		f, err := t.openRemap(st.Map, s.Num, target)
@@ -158,29 +160,29 @@ func missing(err error, what string) error {
 
 // replay reads the journal into memtables. A memtable ends where a segment
 // ends, once it is full.
-func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journal.ReplayResult, error) {
-	view.tables = []*table{t.newTable()}
+func (t *Tree) replay(layout *manifest.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
+	v.Tables = []*view.Table{t.newTable()}
 	var at entry.FileNum
 	begin, durable := startOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
 		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, Known: knownAfter(layout), ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap, Files: t.files,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
-		if pos.Segment != at && int(view.active().Bytes()) >= t.cfg.MemtableBytes {
-			view.tables = append([]*table{t.newTable()}, view.tables...)
+		if pos.Segment != at && int(v.Active().Bytes()) >= t.cfg.MemtableBytes {
+			v.Tables = append([]*view.Table{t.newTable()}, v.Tables...)
 		}
 		at = pos.Segment
 		rec.Frames++
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
-		view.active().replayed = true
-		return t.add(view.active(), payload, pos)
+		v.Active().Replayed = true
+		return t.add(v.Active(), payload, pos)
 	})
 	if err != nil {
 		return result, err
 	}
 	rec.CutBytes, rec.CutFrames = result.CutBytes, result.CutFrames
-	var files []*valueFile
-	defer func() { view.segments = view.segments.with(files...) }()
+	var files []*view.Segment
+	defer func() { v.Segments = v.Segments.With(files...) }()
 	for _, s := range result.Segments {
 		f, err := t.openSegment(filename.Journal, s.Num, s.End, 0)
 		if err != nil {
@@ -189,8 +191,8 @@ func (t *Tree) replay(layout *manifest.Layout, view *View, rec *Recovery) (journ
 		files = append(files, f)
 		t.replayed = append(t.replayed, s)
 	}
-	for _, m := range view.tables {
-		m.end = t.pointAfter(m.last)
+	for _, m := range v.Tables {
+		m.End = t.pointAfter(m.Last)
 	}
 	return result, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -61,7 +62,7 @@ type wanderer struct {
 	rng    *rand.Rand
 	mem    *vfs.Mem
 	past   past
-	pins   []*Pin
+	pins   []*view.Pin
 	synced entry.Version // this and all before it survive a crash
 	big    bool          // some values are large enough for segments to be kept
 	steps  []string
@@ -86,7 +87,7 @@ func (w *wanderer) wants(version entry.Version) string {
 	return out.String()
 }
 
-func (w *wanderer) has(p *Pin) string {
+func (w *wanderer) has(p *view.Pin) string {
 	w.t.Helper()
 	var out bytes.Buffer
 	for _, key := range w.keys() {
@@ -98,7 +99,7 @@ func (w *wanderer) has(p *Pin) string {
 }
 
 // walked is has by an iterator.
-func (w *wanderer) walked(p *Pin) string {
+func (w *wanderer) walked(p *view.Pin) string {
 	w.t.Helper()
 	var out bytes.Buffer
 	var last string
@@ -185,7 +186,7 @@ func (w *wanderer) step() {
 		w.seal()
 	case n < 64:
 		w.steps = append(w.steps, "flush one")
-		tables := w.tree.views.current.Load().tables
+		tables := w.tree.views.Current().Tables
 		newest := tables[len(tables)-1].MaxVersion()
 		did, err := w.tree.flushOldest(ctx)
 		w.must(err)
@@ -199,7 +200,7 @@ func (w *wanderer) step() {
 		w.mergeSome()
 	case n < 84 && len(w.pins) < 6:
 		at := entry.Version(0)
-		if visible, floor := w.tree.Visible(), w.tree.floors.least(); w.rng.IntN(2) == 0 && visible > floor {
+		if visible, floor := w.tree.Visible(), w.tree.views.Floors.Least(); w.rng.IntN(2) == 0 && visible > floor {
 			at = max(1, floor+entry.Version(w.rng.IntN(int(visible-floor))))
 		}
 		p := w.pin(at)

@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/testkit/script"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -51,7 +52,7 @@ func TestScripts(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".txt")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := &player{pins: map[string]*Pin{}}
+			p := &player{pins: map[string]*view.Pin{}}
 			script.Run(t, path, p.play)
 			if p.store != nil {
 				for _, pin := range p.pins {
@@ -67,7 +68,7 @@ func TestScripts(t *testing.T) {
 type player struct {
 	store *store
 	mem   *vfs.Mem
-	pins  map[string]*Pin
+	pins  map[string]*view.Pin
 }
 
 func (p *player) play(t *testing.T, c *script.Case) string {
@@ -110,9 +111,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		_, err := p.store.tree.healAll(context.Background())
 		return outcome(err)
 	case "scatter":
-		pin := p.store.pin(0)
-		pin.Scattered(uint64(c.Int(t, "bytes", 0)))
-		pin.Release()
+		p.store.tree.Jumped(uint64(c.Int(t, "bytes", 0)))
 	case "pin":
 		pin, err := p.store.tree.Acquire(entry.Version(c.Int(t, "at", 0)))
 		if err != nil {
@@ -125,7 +124,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 		p.pins[name].Release()
 		delete(p.pins, name)
 	case "get":
-		return p.reading(c, func(pin *Pin) string { return p.get(pin, c) })
+		return p.reading(c, func(pin *view.Pin) string { return p.get(pin, c) })
 	case "history":
 		return p.reading(c, p.history)
 	case "changed":
@@ -149,7 +148,7 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "layout":
 		return p.layout()
 	case "files":
-		p.store.tree.reclaim()
+		p.store.tree.views.Reclaim()
 		names, err := p.mem.List("/s")
 		p.store.must(err)
 		return strings.Join(names, "\n")
@@ -231,7 +230,7 @@ func (p *player) parse(text string) op {
 }
 
 // reading calls fn with the reader that the command names.
-func (p *player) reading(c *script.Case, fn func(*Pin) string) string {
+func (p *player) reading(c *script.Case, fn func(*view.Pin) string) string {
 	if name := c.String("pin", ""); name != "" {
 		return fn(p.pins[name])
 	}
@@ -243,7 +242,7 @@ func (p *player) reading(c *script.Case, fn func(*Pin) string) string {
 	return fn(pin)
 }
 
-func (p *player) get(pin *Pin, c *script.Case) string {
+func (p *player) get(pin *view.Pin, c *script.Case) string {
 	var out strings.Builder
 	for _, a := range c.Args {
 		if a.Key != "key" {
@@ -260,7 +259,7 @@ func (p *player) get(pin *Pin, c *script.Case) string {
 	return out.String()
 }
 
-func (p *player) history(pin *Pin) string {
+func (p *player) history(pin *view.Pin) string {
 	var out strings.Builder
 	it := pin.Iterator()
 	defer it.Close()
@@ -305,21 +304,21 @@ func (p *player) changed(c *script.Case) string {
 
 func (p *player) layout() string {
 	var out strings.Builder
-	v := p.store.tree.views.current.Load()
-	for _, m := range v.tables {
+	v := p.store.tree.views.Current()
+	for _, m := range v.Tables {
 		fmt.Fprintf(&out, "memtable: %d entries", m.Len())
 		if d := m.Tombstones(); d != nil {
 			fmt.Fprintf(&out, ", tombstones: %s", tombstones(d.All()))
 		}
 		out.WriteByte('\n')
 	}
-	for i, r := range v.layout.Runs() {
+	for i, r := range v.Layout.Runs() {
 		tier := "upper"
 		if r.Tier == manifest.Base {
 			tier = "base"
 		}
 		fmt.Fprintf(&out, "run %d: %s, %d entries, %d deletes, versions %d to %d", r.ID, tier, r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
-		if d := v.runs[i].Tombstones(); d != nil {
+		if d := v.Runs[i].Tombstones(); d != nil {
 			fmt.Fprintf(&out, ", tombstones: %s", tombstones(d.All()))
 		}
 		for _, ref := range r.Refs {
@@ -327,7 +326,7 @@ func (p *player) layout() string {
 		}
 		out.WriteByte('\n')
 	}
-	for _, s := range v.layout.Segments() {
+	for _, s := range v.Layout.Segments() {
 		fmt.Fprintf(&out, "segment %d: %s, %d records, %d dead", s.Num, s.Kind, s.Records, s.DeadRecords())
 		if st := s.State(); st.Status == manifest.Relocated {
 			fmt.Fprintf(&out, ", moved to segment %d", st.Target)
@@ -335,15 +334,15 @@ func (p *player) layout() string {
 		out.WriteByte('\n')
 	}
 	var reading []string
-	for _, f := range v.segments.files {
-		if v.layout.Segment(f.num) == nil {
-			reading = append(reading, fmt.Sprint(f.num))
+	for _, f := range v.Segments.Files {
+		if v.Layout.Segment(f.Num) == nil {
+			reading = append(reading, fmt.Sprint(f.Num))
 		}
 	}
 	if len(reading) > 0 {
 		fmt.Fprintf(&out, "journal of the memtables: %s\n", strings.Join(reading, " "))
 	}
-	fmt.Fprintf(&out, "history from version %d\n", v.layout.Floor())
+	fmt.Fprintf(&out, "history from version %d\n", v.Layout.Floor())
 	return out.String() + p.store.check()
 }
 

@@ -14,7 +14,7 @@ type Stall struct {
 }
 
 // slowed tells Config.OnStall of the times in which writers are slowed: one
-// begins with the first writer that meets Admit's limits, and ends when work has
+// begins with the first writer that meets Throttle's limits, and ends when work has
 // caught up to well below them, so that it spans the waits of many.
 type slowed struct {
 	mu     sync.Mutex // held over OnStall, which so is told in order
@@ -27,8 +27,8 @@ type slowed struct {
 func (s *slowed) tell(t *Tree, writer bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := t.views.current.Load()
-	sealed, runs := len(v.tables)-1, len(v.runs)
+	v := t.views.Current()
+	sealed, runs := len(v.Tables)-1, len(v.Runs)
 	switch begun := !s.since.IsZero(); {
 	case begun && sealed < freeTables && runs <= freeRuns && t.space.brake() == 0 && (!s.space || t.space.calm()):
 		s.endLocked(t)

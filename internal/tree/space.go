@@ -1,16 +1,14 @@
 package tree
 
 import (
-	"bytes"
 	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
-	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // space follows how the store's garbage compares with its budget, from one View
@@ -51,36 +49,35 @@ func (s *space) calm() bool {
 	return policy.CollectionPace(s.fill()) == 0 || !s.measured.Load().Reducible
 }
 
-// measureLocked brings space up to date with a View that is about to be installed.
-func (t *Tree) measureLocked(v *View) {
+// measure brings space up to date with a View that is about to be installed.
+func (t *Tree) measure(v *view.View) {
 	older := t.space.older.Load()
-	t.space.measured.Store(&measure{policy.Measure(v.layout, t.stateLocked(v), t.cfg.Policy), older})
+	t.space.measured.Store(&measure{policy.Measure(v.Layout, t.stateOf(v), t.cfg.Policy), older})
 }
 
 // state is what policy must know of v beside its layout, to make a plan.
-func (t *Tree) state(v *View) policy.State {
-	t.mu.Lock()
-	s := t.stateLocked(v)
-	t.mu.Unlock()
+func (t *Tree) state(v *view.View) policy.State {
+	s := t.stateOf(v)
 	s.DiskSpace, s.Dropped, s.Now = t.room(), t.dropped(), t.unixMilli()
 	return s
 }
 
-func (t *Tree) stateLocked(v *View) policy.State {
-	s := policy.State{Sealed: len(v.tables) - 1, Damaged: t.damaged, Hidden: make(map[manifest.RunID]uint64)}
-	for _, m := range v.tables {
-		s.Memtables.Values += uint64(m.separatedBytes.Load())
-		s.Memtables.Older += uint64(m.replaced.Load() + m.outdated.Load())
+// stateOf is what follows from v and from what was found to be damaged.
+func (t *Tree) stateOf(v *view.View) policy.State {
+	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: t.damagedSegments(), Hidden: make(map[manifest.RunID]uint64)}
+	for _, m := range v.Tables {
+		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
+		s.Memtables.Older += uint64(m.Replaced.Load() + m.Outdated.Load())
 	}
-	for _, r := range v.runs {
-		if r.hidden >= 0 {
-			s.Hidden[r.id] = uint64(r.hidden)
+	for _, r := range v.Runs {
+		if r.Hidden >= 0 {
+			s.Hidden[r.ID] = uint64(r.Hidden)
 		}
 		if r.Tombstones() != nil {
 			if s.Ranged == nil {
 				s.Ranged = make(map[manifest.RunID]uint64)
 			}
-			s.Ranged[r.id] = uint64(r.ranged)
+			s.Ranged[r.ID] = uint64(r.Ranged)
 		}
 	}
 	return s
@@ -89,10 +86,10 @@ func (t *Tree) stateLocked(v *View) policy.State {
 // segmentLimit is the length at which a segment that begins now ends. It follows
 // what is live in segments, unless values are mostly in runs.
 func (t *Tree) segmentLimit() int64 {
-	v := t.views.current.Load()
-	live := max(t.space.measured.Load().Live, uint64(v.active().separatedBytes.Load()))
-	inline := uint64(v.active().bytes.Load())
-	for _, r := range v.layout.Runs() {
+	v := t.views.Current()
+	live := max(t.space.measured.Load().Live, uint64(v.Active().SeparatedBytes.Load()))
+	inline := uint64(v.Active().InlineBytes.Load())
+	for _, r := range v.Layout.Runs() {
 		inline += r.FileBytes()
 	}
 	if inline > live {
@@ -104,17 +101,15 @@ func (t *Tree) segmentLimit() int64 {
 // spare reports whether there is room for a file of this size that waits to be
 // used again.
 func (t *Tree) spare(size int64) bool {
-	return !t.closed.Load() && t.space.fill() < spareFill && size <= t.segmentLimit()
+	return !t.views.Closed() && t.space.fill() < spareFill && size <= t.segmentLimit()
 }
 
 const (
-	spareFill     = 0.5       // share of the budget
-	sampleLeast   = 32 << 10  // bytes of records that one look stands for:
-	sampleMost    = 1 << 20   //
-	sampleShare   = 2048      // a share of what is live, so that few looks go to disk
-	deleteBytes   = 1 << 10   // a delete counts as a record of so many bytes more
-	mostStretches = 64        // of a range, between tombstones
-	noHidden      = int64(-1) // of a run of which nothing is known
+	spareFill   = 0.5      // share of the budget
+	sampleLeast = 32 << 10 // bytes of records that one look stands for:
+	sampleMost  = 1 << 20  //
+	sampleShare = 2048     // a share of what is live, so that few looks go to disk
+	deleteBytes = 1 << 10  // a delete counts as a record of so many bytes more
 )
 
 // sample adds to the active memtable's estimates what the records of payload
@@ -156,22 +151,11 @@ func (t *Tree) retainsAny() bool {
 }
 
 // hiddenBy is how many bytes of older values the run of a flushed memtable hides.
-func (t *Tree) hiddenBy(m *table) int64 {
-	if m.replayed || t.retainsAny() {
-		return noHidden
+func (t *Tree) hiddenBy(m *view.Table) int64 {
+	if m.Replayed || t.retainsAny() {
+		return view.Unknown
 	}
-	return m.replaced.Load()
-}
-
-// weighRanges estimates what the range tombstones of r hide in older runs.
-func (r *sortedRun) weighRanges(older []*sortedRun) {
-	flat := tombstone.Flatten(entry.MaxVersion, r.Tombstones())
-	each := len(flat)/mostStretches + 1
-	for i := 0; i < len(flat); i += each {
-		for _, o := range older {
-			r.ranged += o.leftBy(flat[i].Lo, flat[i].Hi) * int64(each)
-		}
-	}
+	return m.Replaced.Load()
 }
 
 // look finds what a record replaces, and counts it so many times. What can't be
@@ -182,11 +166,11 @@ func (t *Tree) look(record []byte, times float64) {
 		return
 	}
 	h := hash.Sum(t.cfg.Seed, r.Key)
-	active, before := t.views.current.Load().active(), entry.Version(max(r.Version, 1)-1)
+	active, before := t.views.Current().Active(), entry.Version(max(r.Version, 1)-1)
 	var e entry.Entry
-	to := &active.outdated
+	to := &active.Outdated
 	if !active.Get(r.Key, h, before, &e) {
-		to = &active.replaced
+		to = &active.Replaced
 		if !t.lookBelow(r.Key, h, before, &e) {
 			return
 		}
@@ -206,49 +190,16 @@ func (t *Tree) lookAtRange(record []byte) {
 	if err != nil || t.retains(r.Key) {
 		return
 	}
-	n := int64(0)
-	func() {
-		defer pageio.Guard(pageio.Arm(), &err, mapped)
-		defer t.leave(t.leader)
-		n = t.lead().uncovered(r.Key, r.Value, r.Version-1)
-	}()
-	t.views.current.Load().active().replaced.Add(n)
+	t.leader.Enter()
+	n := t.leader.Unhidden(r.Key, r.Value, r.Version-1)
+	t.leader.Leave()
+	t.views.Current().Active().Replaced.Add(n)
 	t.space.older.Add(n)
 }
 
-// uncovered is how much runs have in [lo, hi) that no tombstone up to v hides, or
-// less if there are very many of these.
-func (v *View) uncovered(lo, hi []byte, at entry.Version) (n int64) {
-	cover := v.cover(at, false)
-	for range mostStretches {
-		next := hi
-		covered := false
-		if cover != nil {
-			covered = cover.Newest(lo) > 0
-			if _, end := cover.Stretch(); end != nil && bytes.Compare(end, hi) < 0 {
-				next = end
-			}
-		}
-		for _, r := range v.runs {
-			if !covered {
-				_, inline, separated := r.Size(lo, next)
-				n += int64(inline + separated)
-			}
-		}
-		if lo = next; bytes.Compare(lo, hi) >= 0 {
-			break
-		}
-	}
-	return n
-}
-
 func (t *Tree) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
-	var err error
-	found := false
-	func() {
-		defer pageio.Guard(pageio.Arm(), &err, mapped)
-		defer t.leave(t.leader)
-		found, err = t.lead().get(key, h, at, e)
-	}()
+	t.leader.Enter()
+	defer t.leader.Leave()
+	found, err := t.leader.GetAt(key, h, at, e)
 	return found && err == nil
 }

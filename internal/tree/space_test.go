@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -33,7 +34,7 @@ func (s *store) overwrite(from, to int) {
 func TestLoadHidesNothing(t *testing.T) {
 	s := spaceStore(t, 4000)
 	defer s.close()
-	if n := len(s.tree.views.current.Load().tables); n != 1 || s.tree.space.older.Load() != 0 || s.tree.space.brake() != 0 {
+	if n := len(s.tree.views.Current().Tables); n != 1 || s.tree.space.older.Load() != 0 || s.tree.space.brake() != 0 {
 		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.space.older.Load(), s.tree.space.brake())
 	}
 	for _, info := range s.tree.journal.Segments() {
@@ -57,7 +58,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 		}
 	}
 	state := func() (memtables, runs int64) {
-		v := s.tree.views.current.Load()
+		v := s.tree.views.Current()
 		st := s.tree.state(v)
 		for _, n := range st.Hidden {
 			runs += int64(n)
@@ -76,7 +77,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	for i := range 2 * again {
 		s.must(s.commit(false, del(fmt.Sprintf("key%06d", again+i))))
 	}
-	if n := len(s.tree.views.current.Load().tables); n != 2 {
+	if n := len(s.tree.views.Current().Tables); n != 2 {
 		t.Errorf("%d memtables: none was sealed for what it hides", n)
 	}
 	tables, _ = state()
@@ -141,9 +142,9 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	s.mustOpen()
 	defer s.close()
 	s.flush()
-	v := s.tree.views.current.Load()
-	if hidden := s.tree.state(v).Hidden; len(v.runs) != 2 || len(hidden) != 0 {
-		t.Errorf("of %d runs it is known that they hide %v", len(v.runs), hidden)
+	v := s.tree.views.Current()
+	if hidden := s.tree.state(v).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
+		t.Errorf("of %d runs it is known that they hide %v", len(v.Runs), hidden)
 	}
 }
 
@@ -158,10 +159,10 @@ func TestWorkKeepsOnlyWhatItReads(t *testing.T) {
 	s.overwrite(0, 600)
 	s.flush()
 	s.must(s.tree.Compact(context.Background()))
-	hold, err := s.tree.hold()
+	hold, err := s.tree.views.Hold()
 	s.must(err)
-	part, release := hold.narrow(func(part *View) {
-		part.tables, part.segments = nil, part.segments.without(part.unmoved())
+	part, release := hold.Narrow(func(part *view.View) {
+		part.Tables, part.Segments = nil, part.Segments.Without(part.Unmoved())
 	})
 	if did, err := s.tree.collectAll(context.Background(), onRequest); !did || err != nil {
 		t.Fatalf("collected %v, %v", did, err)
@@ -170,7 +171,7 @@ func TestWorkKeepsOnlyWhatItReads(t *testing.T) {
 	s.overwrite(0, 1000)
 	s.flush()
 	s.must(s.tree.Compact(context.Background()))
-	it := part.iterator() // of runs that were replaced
+	it := part.Iterator() // of runs that were replaced
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		n++

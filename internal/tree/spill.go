@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/spill"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -43,7 +44,7 @@ type spilled struct {
 	files   *spill.Spill
 	began   time.Time
 	checked entry.Version // conflicts up to this version were looked for
-	voids   deletes       // what the transaction leaves empty, as of then
+	voids   view.Deletes  // what the transaction leaves empty, as of then
 	end     sync.Once
 }
 
@@ -64,7 +65,7 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 	t := s.tree
 	t.spilling.RLock()
 	defer t.spilling.RUnlock()
-	if t.closed.Load() {
+	if t.views.Closed() {
 		return errs.ErrClosed
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -123,7 +124,7 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 	}
 	t := s.tree
 	for range maxEmptyings {
-		if v := t.views.current.Load(); len(v.tables) == 1 && v.active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
+		if v := t.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
 			break
 		}
 		if err := t.Flush(ctx); err != nil {
@@ -135,16 +136,16 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 		return err
 	}
 	defer p.Release()
-	s.checked = p.version
+	s.checked = p.Version()
 	if err := s.check(ctx, p, &c); err != nil {
 		return err
 	}
-	s.findVoids(p.view)
+	s.findVoids(p.View())
 	return nil
 }
 
 // findVoids looks for voids that the deletes of the transaction will make.
-func (s *spilled) findVoids(below *View) {
+func (s *spilled) findVoids(below *view.View) {
 	least := s.tree.leastVoid()
 	out := s.files.Output()
 	if out.Run.Deletes < uint64(least) {
@@ -152,18 +153,18 @@ func (s *spilled) findVoids(below *View) {
 	}
 	v := &voider{least: least, mine: iterator.Merge(s.files.Iterators(nil, 0)), upTo: entry.MaxVersion - 1}
 	if err := v.find(below); err == nil { // else whoever needs what can't be read is told
-		s.voids.voids = v.found
+		s.voids.Ranges = v.found
 	}
 }
 
 // voidsAt are those that hold once the transaction is version v.
 func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
-	if len(s.voids.voids) == 0 {
+	if len(s.voids.Ranges) == 0 {
 		return nil
 	}
 	var keys [][]byte // that were committed meanwhile
 	_, err := s.tree.touchedSince(s.checked, func(lo, hi []byte) (bool, error) {
-		if hi == nil && s.voids.void(lo) {
+		if hi == nil && s.voids.Has(lo) {
 			keys = append(keys, bytes.Clone(lo))
 		}
 		return len(keys) > mostVoids, nil
@@ -171,11 +172,11 @@ func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
 	if err != nil || len(keys) > mostVoids {
 		return nil
 	}
-	s.voids.cut(keys, func(lo, hi []byte) bool { return true })
-	for i := range s.voids.voids {
-		s.voids.voids[i] = tombstone.Void(s.voids.voids[i].Lo, s.voids.voids[i].Hi, v)
+	s.voids.Cut(keys, func(lo, hi []byte) bool { return true })
+	for i := range s.voids.Ranges {
+		s.voids.Ranges[i] = tombstone.Emptied(s.voids.Ranges[i].Lo, s.voids.Ranges[i].Hi, v)
 	}
-	return tombstone.Voids(s.voids.voids...)
+	return tombstone.EmptiedSet(s.voids.Ranges...)
 }
 
 const (
@@ -184,17 +185,17 @@ const (
 )
 
 // check returns errs.ErrConflict if c does not hold for what was committed up to p.
-func (s *spilled) check(ctx context.Context, p *Pin, c *conflict.Check) (err error) {
+func (s *spilled) check(ctx context.Context, p *view.Pin, c *conflict.Check) (err error) {
 	if c.AsksNothing() {
 		return nil
 	}
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	var changed bool
 	if c.Isolation == conflict.SnapshotIsolation {
-		changed, err = s.overwritten(ctx, p.view, c.Since)
+		changed, err = s.overwritten(ctx, p, c.Since)
 	} else {
 		c.Reads.Prepare() // now, rather than with other commits waiting
-		changed, err = c.Reads.Check(p.view, c.Since)
+		changed, err = c.Reads.Check(p, c.Since)
 	}
 	if err == nil && changed {
 		return errs.ErrConflict
@@ -203,7 +204,7 @@ func (s *spilled) check(ctx context.Context, p *Pin, c *conflict.Check) (err err
 }
 
 // overwritten reports whether a key that the Spill writes is newer than since.
-func (s *spilled) overwritten(ctx context.Context, v *View, since entry.Version) (bool, error) {
+func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Version) (bool, error) {
 	it := iterator.Merge(s.files.Iterators(nil, 0))
 	defer it.Close()
 	n := 0
@@ -212,7 +213,7 @@ func (s *spilled) overwritten(ctx context.Context, v *View, since entry.Version)
 			return false, context.Cause(ctx)
 		}
 		key := it.Entry().Key
-		newest, found, err := v.Newest(key, hash.Sum(s.tree.cfg.Seed, key), since)
+		newest, found, err := p.Newest(key, hash.Sum(s.tree.cfg.Seed, key), since)
 		if err != nil || found && newest > since {
 			return err == nil, err
 		}
@@ -221,7 +222,7 @@ func (s *spilled) overwritten(ctx context.Context, v *View, since entry.Version)
 		return false, err
 	}
 	for _, t := range s.files.Ranges() {
-		if changed, err := v.ChangedSince(t.Lo, t.Hi, since); changed || err != nil {
+		if changed, err := p.ChangedSince(t.Lo, t.Hi, since); changed || err != nil {
 			return changed && err == nil, err
 		}
 	}
@@ -252,7 +253,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
 		work.Entries = r.Entries
 	}
-	err = t.conclude(edit, &out, change{voids: s.voidsAt(v), hidden: noHidden})
+	err = t.conclude(edit, &out, change{voids: s.voidsAt(v), hidden: view.Unknown})
 	if err == nil || t.failed() != nil {
 		s.files.Keep()
 	}
@@ -277,11 +278,11 @@ func (s *spilled) checkSince(c *conflict.Check) error {
 	return err
 }
 
-// touchedSince is the View's, for the commit leader.
+// touchedSince is Pin.TouchedSince, for the commit leader.
 func (t *Tree) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	defer t.leave(t.leader)
-	return t.lead().touchedSince(since, touches)
+	t.leader.Enter()
+	defer t.leader.Leave()
+	return t.leader.TouchedSince(since, touches)
 }
 
 // flushAll brings everything that was committed into runs. It runs in the place
@@ -324,6 +325,6 @@ func (s *spilled) discard() {
 	s.end.Do(func() {
 		s.tree.spilling.RLock()
 		defer s.tree.spilling.RUnlock()
-		s.files.Discard(!s.tree.closed.Load())
+		s.files.Discard(!s.tree.views.Closed())
 	})
 }

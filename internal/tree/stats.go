@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // Work is a finished piece of background work.
@@ -98,11 +99,11 @@ type Stats struct {
 	JournalBytes    int64 // appended since Open
 	Stalls          int64
 	Stalled         time.Duration
-	FreeBytes       int64 // left by disk and limit, as last looked at; -1 = not known
-	ReserveBytes    int64 // of it, kept for deletes and for work that frees some
-	Refused         int64 // commits, for want of space
-	Readers         int   // pins held
-	Held            Held  // by readers
+	FreeBytes       int64           // left by disk and limit, as last looked at; -1 = not known
+	ReserveBytes    int64           // of it, kept for deletes and for work that frees some
+	Refused         int64           // commits, for want of space
+	Readers         int             // pins held
+	Held            view.LongReader // by readers
 	Memory          Memory
 	OpenFiles       int // descriptors, for reading and of the journal
 	MappedFiles     int
@@ -123,24 +124,24 @@ func (t *Tree) Stats() Stats {
 		FreeBytes: t.full.left.Load(), ReserveBytes: t.full.keep.Load(), Refused: t.stats.refused.Load(),
 		ReleaseFailures: t.stats.releaseFailures.Load(),
 	}
-	s.Readers, _, _, _ = t.views.readers.active()
-	s.Held = t.held()
+	s.Readers = t.views.Readers()
+	s.Held = t.views.LongReader()
 	s.OpenFiles, s.MappedFiles = t.files.Count(), t.files.Mapped()
 	if t.journal != nil {
 		s.OpenFiles += t.journal.Open()
 	}
-	hold, err := t.Acquire(0)
+	hold, err := t.views.Acquire(0)
 	if err != nil {
 		return s
 	}
 	defer hold.Release()
-	s.Memory = t.memory(hold.view)
-	for _, m := range hold.view.tables {
+	s.Memory = t.memory(hold.View())
+	for _, m := range hold.View().Tables {
 		s.Memtables++
 		s.MemtableEntries += int64(m.Len())
 		s.MemtableBytes += m.Bytes()
 	}
-	layout := hold.view.layout
+	layout := hold.View().Layout
 	var live, expired uint64
 	now := t.unixMilli()
 	for _, r := range layout.Runs() {
@@ -155,10 +156,10 @@ func (t *Tree) Stats() Stats {
 		}
 	}
 	live += uint64(s.RunBytes)
-	for _, f := range hold.view.segments.files {
-		if f.moved != nil {
+	for _, f := range hold.View().Segments.Files {
+		if f.Moved != nil {
 			s.Remaps++
-			s.RemapBytes += f.moved.Size()
+			s.RemapBytes += f.Moved.Size()
 		}
 	}
 	for _, f := range layout.Segments() {

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -172,7 +173,7 @@ func (s *store) close() {
 	s.must(s.tree.Close())
 }
 
-func (s *store) pin(at entry.Version) *Pin {
+func (s *store) pin(at entry.Version) *view.Pin {
 	s.t.Helper()
 	p, err := s.tree.Acquire(at)
 	s.must(err)
@@ -180,7 +181,7 @@ func (s *store) pin(at entry.Version) *Pin {
 }
 
 // lookup is what p finds under key.
-func (s *store) lookup(p *Pin, key string) (value []byte, version entry.Version, found bool) {
+func (s *store) lookup(p *view.Pin, key string) (value []byte, version entry.Version, found bool) {
 	s.t.Helper()
 	var e entry.Entry
 	found, err := p.Get([]byte(key), &e)

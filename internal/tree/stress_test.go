@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -68,7 +69,7 @@ func (c *crowd) fail(format string, args ...any) {
 }
 
 // read checks everything that one pin shows.
-func (c *crowd) read(p *Pin, rng *rand.Rand) error {
+func (c *crowd) read(p *view.Pin, rng *rand.Rand) error {
 	var e entry.Entry
 	for n := range stressKeys {
 		i := (n + rng.IntN(stressKeys)) % stressKeys
@@ -102,7 +103,7 @@ func (c *crowd) read(p *Pin, rng *rand.Rand) error {
 	return it.Err()
 }
 
-func (c *crowd) same(p *Pin, i int, e *entry.Entry, found bool, want op) error {
+func (c *crowd) same(p *view.Pin, i int, e *entry.Entry, found bool, want op) error {
 	c.reads.Add(1)
 	if wanted := want.kind != entry.Delete && p.Version() > 0; found != wanted {
 		return fmt.Errorf("%s at version %d: found %v, want %v", want.key, p.Version(), found, wanted)
@@ -126,7 +127,7 @@ func (c *crowd) write(transactions int) error {
 		if c.done.Load() {
 			return nil
 		}
-		if err := c.tree.Admit(context.Background(), make([]byte, 100)); err != nil {
+		if err := c.tree.Throttle(context.Background(), make([]byte, 100)); err != nil {
 			return err
 		}
 		if err := c.lead(); err != nil {
@@ -188,7 +189,7 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 	for n := range 4 {
 		group.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(n), 1))
-			var held []*Pin
+			var held []*view.Pin
 			for {
 				p, err := c.tree.Acquire(0)
 				if err != nil {

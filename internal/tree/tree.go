@@ -1,13 +1,14 @@
-// Package tree owns the store's current View: the memtables, runs and segments
-// that together are the data. It reads them, flushes and merges them in the
-// background, and installs what came of that without stopping anybody.
+// Package tree is the store's life: it opens the files, flushes memtables,
+// compacts runs and collects segments in the background, and installs what came of
+// that as the next View, without stopping anybody.
 //
 // # Lock order
 //
 // The commit leader's calls come first, then merging or flushing, each held over
-// a whole piece of work, then recording, held over the sync of an edit, then mu,
-// held over assignments only. The leader's own edit (Register) takes none of them.
-// Readers take no lock: they pin a View (readers.go).
+// a whole piece of work, then recording, held over the sync of an edit, then the
+// mutex of view.Set, then mu; these two are held over assignments only. The
+// leader's own edit (Register) takes none of them. Readers take no lock: they pin a
+// View (package view).
 package tree
 
 import (
@@ -27,6 +28,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -60,7 +62,7 @@ type Config struct {
 	OnFailure func(error) // told once of the error that ends background work; may be nil
 	// OnLongRead is told of a reader that keeps what was replaced for more than a
 	// minute, and again when that time has doubled; may be nil.
-	OnLongRead func(Held)
+	OnLongRead func(view.LongReader)
 }
 
 // Retention says what history a key keeps beside its newest version; a version
@@ -75,7 +77,7 @@ type Tree struct {
 	cfg     Config
 	log     *manifest.Log
 	journal *journal.Journal // nil if read-only
-	views   views
+	views   *view.Set
 	stats   counters
 	work    background
 	spares  recycle
@@ -86,13 +88,10 @@ type Tree struct {
 	full    full
 	coder   codec.Coder // of compressed values
 
-	published     atomic.Uint64 // newest visible version
-	floors        floors        // history below them may be gone
-	drops         atomic.Uint64 // of keyspaces, since Open
-	numbers       atomic.Uint64 // last file number given out
-	clusterFailed atomic.Bool   // by a disk that is full, or alike: there is no other one
-	scattered     atomic.Uint64 // bytes of unsorted values that iterators jumped to; clustering takes its price off
-	closed        atomic.Bool
+	drops         atomic.Uint64   // of keyspaces, since Open
+	numbers       atomic.Uint64   // last file number given out
+	clusterFailed atomic.Bool     // by a disk that is full, or alike: there is no other one
+	scattered     atomic.Uint64   // bytes of unsorted values that iterators jumped to; clustering takes its price off
 	spilling      sync.RWMutex    // held for reading while a transaction writes or removes files
 	closing       context.Context // ends when Close begins
 	close         context.CancelCauseFunc
@@ -104,15 +103,12 @@ type Tree struct {
 		after time.Duration
 	}
 
-	releasing sync.Mutex // held while what no View holds any more is closed and removed
-
-	mu       sync.Mutex            // guards the installation and release of Views, and:
-	changed  chan struct{}         // closed and replaced when work has made room
+	mu       sync.Mutex            // guards:
 	replayed []journal.SegmentInfo // journal segments from before Open, not yet in runs
 	damaged  []entry.FileNum       // segments that can't be collected
 
 	// The commit leader's.
-	leader       *slot         // where it announces that it looks at a View
+	leader       *view.Pin     // with which it looks at a View
 	writing      entry.FileNum // journal segment that Apply last followed
 	searches     bool          // for voids are due with the next Publish
 	journalBytes int64         // applied to the active memtable
@@ -124,17 +120,15 @@ func (t *Tree) now() time.Time { return t.cfg.Now() }
 func (t *Tree) unixMilli() uint64 { return uint64(max(t.now().UnixMilli(), 0)) }
 
 // layout is that of the current View.
-func (t *Tree) layout() *manifest.Layout { return t.views.current.Load().layout }
+func (t *Tree) layout() *manifest.Layout { return t.views.Current().Layout }
 
 // nextFile gives out a file number that was never used before.
 func (t *Tree) nextFile() entry.FileNum { return entry.FileNum(t.numbers.Add(1)) }
 
 func (t *Tree) lastFile() entry.FileNum { return entry.FileNum(t.numbers.Load()) }
 
-func (t *Tree) newTable() *table {
-	m := &table{Table: memtable.New(memtable.Options{Seed: t.cfg.Seed, Limit: t.cfg.MemtableBytes})}
-	m.release = m.Table.Release
-	return m
+func (t *Tree) newTable() *view.Table {
+	return view.NewTable(memtable.Options{Seed: t.cfg.Seed, Limit: t.cfg.MemtableBytes})
 }
 
 // path is where a file of the store lies.
@@ -154,15 +148,7 @@ func (t *Tree) fail(err error) {
 	if t.failure.CompareAndSwap(nil, &err) && t.cfg.OnFailure != nil {
 		t.cfg.OnFailure(err)
 	}
-	t.mu.Lock()
-	t.wakeLocked()
-	t.mu.Unlock()
-}
-
-// wakeLocked has those who wait for work look again.
-func (t *Tree) wakeLocked() {
-	close(t.changed)
-	t.changed = make(chan struct{})
+	t.views.Wake()
 }
 
 // failed is why background work has ended; nil while it goes on.
@@ -171,17 +157,4 @@ func (t *Tree) failed() error {
 		return *err
 	}
 	return nil
-}
-
-// reclaim closes what no View holds any more, now: when it returns, that has gone,
-// whoever found it first.
-func (t *Tree) reclaim() {
-	t.releasing.Lock()
-	defer t.releasing.Unlock()
-	t.mu.Lock()
-	release := t.views.reclaim()
-	t.mu.Unlock()
-	for _, fn := range release {
-		fn()
-	}
 }

@@ -10,7 +10,12 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 )
+
+// mapped is the file that a memory fault is blamed on where nothing below
+// knows better.
+const mapped = "a mapped file"
 
 // voider walks the deletes of a memtable, or of a transaction, and, beside them, the
 // keys below. It looks at no more keys than are deleted, and some of those between.
@@ -19,7 +24,7 @@ type voider struct {
 	least int
 	seed  uint64
 	mine  iterator.Iterator // of what deletes
-	table *table            // that it walks; nil = a transaction's writes
+	table *view.Table       // that it walks; nil = a transaction's writes
 	upTo  entry.Version
 
 	seedEvery int
@@ -42,9 +47,9 @@ type voider struct {
 	passed  []byte // scratch: a key that a walk leaves
 }
 
-func (v *voider) find(below *View) (err error) {
+func (v *voider) find(below *view.View) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	v.older, v.cover = below.iterator(), below.cover(entry.MaxVersion-1, true)
+	v.older, v.cover = below.Iterator(), below.Cover(entry.MaxVersion-1, true)
 	defer v.mine.Close()
 	defer v.older.Close()
 	if v.seeds == nil {
@@ -141,7 +146,7 @@ func (v *voider) begin(e *entry.Entry) {
 // end makes a void of the row, if it is long enough: up to just behind its last key.
 func (v *voider) end() {
 	if v.keys >= v.least || v.goesOn && v.keys > 0 {
-		if d := tombstone.Void(bytes.Clone(v.lo), append(bytes.Clone(v.hi), 0), v.version); d.Valid() {
+		if d := tombstone.Emptied(bytes.Clone(v.lo), append(bytes.Clone(v.hi), 0), v.version); d.Valid() {
 			v.found = append(v.found, d)
 			v.hidden += int64(v.keys)
 		}

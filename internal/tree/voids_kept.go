@@ -7,28 +7,29 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // What becomes of voids when a memtable is flushed, and when runs are merged.
 
 // flushedVoids are those of a sealed memtable that is about to be a run, beside those
 // that are noted.
-func (t *Tree) flushedVoids(sealed *table, runs []*sortedRun) *tombstone.Set {
-	if sealed.deletes.added.Load() < int64(t.leastVoid()) {
+func (t *Tree) flushedVoids(sealed *view.Table, runs []*view.Run) *tombstone.Set {
+	if sealed.Deletes.Added.Load() < int64(t.leastVoid()) {
 		return nil
 	}
 	v := &voider{least: t.leastVoid(), seed: t.cfg.Seed, mine: sealed.Iterator(), table: sealed, upTo: entry.MaxVersion - 1}
-	if err := v.find(&View{runs: runs}); err != nil || v.found == nil {
+	if err := v.find(&view.View{Runs: runs}); err != nil || v.found == nil {
 		return nil
 	}
-	return tombstone.Voids(v.found...)
+	return tombstone.EmptiedSet(v.found...)
 }
 
 // keptVoids are those of merged runs that go on.
-func keptVoids(inputs []*sortedRun) *tombstone.Set {
+func keptVoids(inputs []*view.Run) *tombstone.Set {
 	sets := make([]*tombstone.Set, 0, len(inputs))
 	for i := range inputs {
-		sets = append(sets, inputs[len(inputs)-1-i].voids)
+		sets = append(sets, inputs[len(inputs)-1-i].Emptied)
 	}
 	return tombstone.Union(sets...)
 }
@@ -38,7 +39,7 @@ func keptVoids(inputs []*sortedRun) *tombstone.Set {
 // and for history. There are at most mostVoids. Where nothing of r is newer than a
 // void, that is so as of the last version of r too: then a chunk in which two voids
 // meet need not be walked for what is newer than the older one.
-func (r *sortedRun) sparing(voids *tombstone.Set, least int) (kept *tombstone.Set) {
+func sparing(r *view.Run, voids *tombstone.Set, least int) (kept *tombstone.Set) {
 	var fault error
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
 	type sized struct {
@@ -59,5 +60,5 @@ func (r *sortedRun) sparing(voids *tombstone.Set, least int) (kept *tombstone.Se
 	for i := range flat {
 		flat[i] = all[i].Tombstone
 	}
-	return tombstone.Voids(flat...)
+	return tombstone.EmptiedSet(flat...)
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
 // keysOf are the keys that a Pin shows, with voids skipped or not.
-func (s *store) keysOf(p *Pin, voids bool) (keys string, skipped bool) {
+func (s *store) keysOf(p *view.Pin, voids bool) (keys string, skipped bool) {
 	s.t.Helper()
 	var out strings.Builder
 	it := p.Iterator()
@@ -48,7 +49,7 @@ func (s *store) keysOf(p *Pin, voids bool) (keys string, skipped bool) {
 }
 
 // keysBack are what keysOf shows, walked from the end, with voids skipped.
-func (s *store) keysBack(p *Pin) string {
+func (s *store) keysBack(p *view.Pin) string {
 	s.t.Helper()
 	var keys []string
 	it := p.Iterator()
@@ -103,7 +104,7 @@ func TestVoidsHideNothing(t *testing.T) {
 			s.must(s.commit(false, ops...))
 			version++
 		}
-		var pins []*Pin
+		var pins []*view.Pin
 		for range 60 {
 			switch n := rng.IntN(17); {
 			case n == 16: // a transaction larger than its memory
@@ -254,7 +255,7 @@ func TestVoidsAreFoundWhileOthersWrite(t *testing.T) {
 				default:
 					s.tree.CatchUp()
 					s.tree.searchIf(func() bool { // as the task, once it is told
-						return slices.ContainsFunc(s.tree.views.current.Load().tables, s.tree.due)
+						return slices.ContainsFunc(s.tree.views.Current().Tables, s.tree.due)
 					})
 				}
 			}
@@ -546,14 +547,14 @@ func TestVoidsOutliveMergesForReaders(t *testing.T) {
 	old := s.pin(0)
 	s.must(s.commit(false, dels...))
 	s.flush()
-	merge := func() *sortedRun {
+	merge := func() *view.Run {
 		t.Helper()
 		var ids []manifest.RunID
 		for _, r := range s.tree.layout().Runs() {
 			ids = append(ids, r.ID)
 		}
 		s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}))
-		return s.tree.views.current.Load().runs[0]
+		return s.tree.views.Current().Runs[0]
 	}
 	for range 2 { // of one run, too
 		r := merge()
@@ -563,7 +564,7 @@ func TestVoidsOutliveMergesForReaders(t *testing.T) {
 		if steps := s.steps(); steps > 10 {
 			t.Errorf("%d steps past %d deletes that are kept for a reader", steps, n)
 		}
-		for _, p := range []*Pin{old, s.pin(0)} {
+		for _, p := range []*view.Pin{old, s.pin(0)} {
 			want, _ := s.keysOf(p, false)
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("at %d: got %.80s, want %.80s", p.Version(), got, want)
@@ -574,8 +575,8 @@ func TestVoidsOutliveMergesForReaders(t *testing.T) {
 		}
 	}
 	old.Release()
-	if r := merge(); r.voids != nil || r.Meta().Entries != 2 {
-		t.Errorf("%d entries and %d voids are left", r.Meta().Entries, r.voids.Len())
+	if r := merge(); r.Emptied != nil || r.Meta().Entries != 2 {
+		t.Errorf("%d entries and %d voids are left", r.Meta().Entries, r.Emptied.Len())
 	}
 }
 
@@ -597,8 +598,8 @@ func TestSearchGoesOnFromAVoidOnce(t *testing.T) {
 	}
 	s.must(s.commit(false, ops...))
 	s.tree.CatchUp()
-	m := s.tree.views.current.Load().active()
-	known := m.deletes.voids
+	m := s.tree.views.Current().Active()
+	known := m.Deletes.Ranges
 	if len(known) != 1 {
 		t.Fatalf("%d voids", len(known))
 	}
@@ -613,8 +614,8 @@ func TestSearchGoesOnFromAVoidOnce(t *testing.T) {
 	for i := 0; i < len(ops); i += s.tree.seedEvery() {
 		seeds = append(seeds, []byte(ops[i].key))
 	}
-	v := &voider{least: s.tree.leastVoid(), seed: s.cfg.Seed, mine: m.Iterator(), table: m, since: m.deletes.upTo + 1, upTo: s.last, seedEvery: s.tree.seedEvery(), seeds: seeds, known: known}
-	s.must(v.find(&View{runs: s.tree.views.current.Load().runs}))
+	v := &voider{least: s.tree.leastVoid(), seed: s.cfg.Seed, mine: m.Iterator(), table: m, since: m.Deletes.UpTo + 1, upTo: s.last, seedEvery: s.tree.seedEvery(), seeds: seeds, known: known}
+	s.must(v.find(&view.View{Runs: s.tree.views.Current().Runs}))
 	if v.hidden < n/2-300 || v.hidden > n/2 || len(v.found) != 1 {
 		t.Errorf("%d keys in %d voids, want %d in one", v.hidden, len(v.found), n/2)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // The commit leader's part: Prepare, Apply and Publish are called by one
@@ -18,12 +19,12 @@ import (
 // its journal segments, and a new one begun. Full is also one that hides much
 // garbage, unless another already waits for its flush.
 func (t *Tree) Prepare(n int) error {
-	v := t.views.current.Load()
-	active := v.active()
+	v := t.views.Current()
+	active := v.Active()
 	if active.Empty() {
 		return nil
 	}
-	if older := active.replaced.Load() + active.outdated.Load(); len(v.tables) == 1 && uint64(older) >= t.space.measured.Load().SealAfter() {
+	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= t.space.measured.Load().SealAfter() {
 		return t.seal()
 	}
 	if int(active.Bytes()) < t.cfg.MemtableBytes && t.journalBytes < t.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
@@ -39,15 +40,13 @@ func (t *Tree) seal() error {
 	if err != nil {
 		return err
 	}
-	t.mu.Lock()
-	next := t.views.current.Load().edit()
-	next.active().end = end
-	next.tables = append([]*table{t.newTable()}, next.tables...)
-	t.measureLocked(next)
-	t.views.install(next)
-	t.mu.Unlock()
+	next := t.views.Install(func(next *view.View) {
+		next.Active().End = end
+		next.Tables = append([]*view.Table{t.newTable()}, next.Tables...)
+		t.measure(next)
+	})
 	t.journalBytes = 0
-	if next.tables[1].deletes.added.Load() > 0 {
+	if next.Tables[1].Deletes.Added.Load() > 0 {
 		t.work.voids.Kick() // the last ones have not been searched
 	}
 	t.kick()
@@ -67,11 +66,11 @@ func (t *Tree) Apply(payload []byte, at entry.Position) error {
 	t.journalBytes += int64(len(payload))
 	t.stats.journalBytes.Add(int64(len(payload)))
 	t.sample(payload)
-	return t.add(t.views.current.Load().active(), payload, at)
+	return t.add(t.views.Current().Active(), payload, at)
 }
 
 // add decodes records and adds them to a memtable.
-func (t *Tree) add(to *table, payload []byte, at entry.Position) error {
+func (t *Tree) add(to *view.Table, payload []byte, at entry.Position) error {
 	var e entry.Entry
 	bytes, expires, deletes := int64(0), uint64(0), int64(0)
 	for offset := uint64(at.Offset); len(payload) > 0; {
@@ -99,8 +98,8 @@ func (t *Tree) add(to *table, payload []byte, at entry.Position) error {
 		// told dead by it.
 		if r.Own && r.Size >= manifest.Granule {
 			e.Separated = true
-			to.separated.Add(1)
-			to.separatedBytes.Add(int64(len(r.Value)))
+			to.Separated.Add(1)
+			to.SeparatedBytes.Add(int64(len(r.Value)))
 			e.Handle = entry.Handle{Segment: at.Segment, Offset: offset, Length: uint64(len(r.Value))}
 			e.Raw = r.Raw
 		} else if e.Value = r.Value; r.Raw != 0 {
@@ -116,15 +115,15 @@ func (t *Tree) add(to *table, payload []byte, at entry.Position) error {
 		payload = payload[r.Size:]
 		offset += uint64(r.Size)
 	}
-	to.last = max(to.last, at.Segment)
-	to.bytes.Add(bytes)
+	to.Last = max(to.Last, at.Segment)
+	to.InlineBytes.Add(bytes)
 	if deletes > 0 {
-		to.deletes.added.Add(deletes)
+		to.Deletes.Added.Add(deletes)
 	}
 	if t.work.voids != nil && t.due(to) { // if not, it is a replay; Start looks
 		t.searches = true
 	}
-	if expires != 0 && to.expires(expires) {
+	if expires != 0 && to.Expires(expires) {
 		t.awaitTable(to)
 	}
 	return nil
@@ -138,19 +137,17 @@ func (t *Tree) follow(num entry.FileNum) error {
 		return err
 	}
 	f := t.valueFile(r, filename.Journal, num)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	next := t.views.current.Load().edit()
-	next.segments = next.segments.with(f)
-	t.measureLocked(next)
-	t.views.install(next)
+	t.views.Install(func(next *view.View) {
+		next.Segments = next.Segments.With(f)
+		t.measure(next)
+	})
 	t.writing = num
 	return nil
 }
 
 // Publish makes everything up to v visible.
 func (t *Tree) Publish(v entry.Version) {
-	t.published.Store(uint64(v))
+	t.views.Publish(v)
 	if t.searches {
 		t.searches = false
 		t.work.voids.Kick()
@@ -158,4 +155,4 @@ func (t *Tree) Publish(v entry.Version) {
 }
 
 // Visible is the newest published version.
-func (t *Tree) Visible() entry.Version { return entry.Version(t.published.Load()) }
+func (t *Tree) Visible() entry.Version { return t.views.Visible() }

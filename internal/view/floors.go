@@ -1,0 +1,90 @@
+package view
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// Floors are, for each keyspace, the version below which history may be gone.
+// They only rise, and a floor rises before a View is installed in which anything
+// below it is missing. So a reader who takes a View and then finds the floors at or
+// below its version has all of it in that View.
+type Floors struct {
+	lowest  atomic.Uint64 // of all
+	highest atomic.Uint64 // of all
+	mu      sync.Mutex    // guards:
+	of      map[entry.KeyspaceID]entry.Version
+}
+
+func (f *Floors) init(layout *manifest.Layout) {
+	f.of = map[entry.KeyspaceID]entry.Version{entry.DefaultKeyspace: layout.Floor()}
+	for _, k := range layout.Keyspaces() {
+		f.of[k.ID] = k.Floor()
+	}
+	f.updateLocked()
+}
+
+// Least is the version below which the history of all keyspaces may be gone.
+func (f *Floors) Least() entry.Version { return entry.Version(f.lowest.Load()) }
+
+// most is the version from which on no history is gone.
+func (f *Floors) most() entry.Version { return entry.Version(f.highest.Load()) }
+
+// all are the floors of this moment.
+func (f *Floors) all() map[entry.KeyspaceID]entry.Version {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.of)
+}
+
+// Raise raises the floor of a keyspace that there is.
+func (f *Floors) Raise(id entry.KeyspaceID, to entry.Version) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at, found := f.of[id]; found && at < to {
+		f.of[id] = to
+		f.updateLocked()
+	}
+}
+
+// Add begins the floor of a new keyspace.
+func (f *Floors) Add(id entry.KeyspaceID, at entry.Version) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.of[id] = at
+	f.updateLocked()
+}
+
+// Remove ends the floor of a dropped keyspace.
+func (f *Floors) Remove(id entry.KeyspaceID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.of, id)
+	f.updateLocked()
+}
+
+func (f *Floors) updateLocked() {
+	lowest := f.of[entry.DefaultKeyspace]
+	highest := lowest
+	for _, at := range f.of {
+		lowest, highest = min(lowest, at), max(highest, at)
+	}
+	f.lowest.Store(uint64(lowest))
+	f.highest.Store(uint64(highest))
+}
+
+// Record has an edit of the layout say how far the floors have risen.
+func (f *Floors) Record(edit *manifest.Edit, layout *manifest.Layout) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	edit.Floor = max(edit.Floor, f.of[entry.DefaultKeyspace])
+	for _, k := range layout.Keyspaces() {
+		if at := f.of[k.ID]; at > k.Floor() {
+			edit.KeyspaceFloors = append(edit.KeyspaceFloors, manifest.KeyspaceFloor{ID: k.ID, Version: at})
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package view
+
+import (
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// LongReader describes the oldest reader, and what readers keep from going away:
+// Views that were replaced, and with them files and memtables that the store
+// itself no longer needs.
+type LongReader struct {
+	Version     entry.Version // that the oldest reader reads; 0 = there is none
+	Origin      uintptr       // the program counter where that reader began; 0 = it didn't say
+	For         time.Duration // since a View that it holds was replaced; 0 = it holds the current one
+	FileBytes   int64         // in files that only old Views need
+	MemoryBytes int64         // in memtables that only old Views need
+}
+
+// LongReader looks at all readers, and at everything that old Views hold.
+func (s *Set) LongReader() (l LongReader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, l.Version, _, l.Origin = s.readers.active()
+	if view, since := s.oldestLocked(); view != 0 {
+		l.For = max(s.cfg.Now().Sub(since), 1)
+	}
+	seen := make(map[*shared]bool)
+	s.current.Load().each(func(r *shared) { seen[r] = true })
+	fresh := func(r *shared) bool {
+		old := seen[r]
+		seen[r] = true
+		return !old
+	}
+	for _, r := range s.retired {
+		for _, m := range r.view.Tables {
+			if fresh(&m.shared) {
+				l.MemoryBytes += m.Bytes()
+			}
+		}
+		for _, run := range r.view.Runs {
+			if fresh(&run.shared) {
+				l.FileBytes += int64(run.Meta().FileBytes())
+			}
+		}
+		for _, f := range r.view.Segments.Files {
+			if fresh(&f.shared) {
+				l.FileBytes += f.size()
+			}
+		}
+	}
+	return l
+}
+
+// OldestReader returns the number of the View that the oldest reader holds and when
+// it was replaced; 0 if it is the current one or there is no reader.
+func (s *Set) OldestReader() (view uint64, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.oldestLocked()
+}
+
+func (s *Set) oldestLocked() (view uint64, since time.Time) {
+	readers, _, view, _ := s.readers.active()
+	for _, r := range s.retired {
+		if readers > 0 && r.view.ID == view {
+			return view, r.since
+		}
+	}
+	return 0, time.Time{}
+}

@@ -1,0 +1,65 @@
+package view
+
+import (
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/tombstone"
+)
+
+// Run is an open run. What is estimated of it is set before it is installed,
+// but for Dropped.
+type Run struct {
+	*run.Reader
+	shared
+	ID      manifest.RunID
+	Order   uint64       // age: greater is newer
+	Dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
+
+	Emptied *tombstone.Set // ranges in which deletes left nothing of it and of older runs
+	Hidden  int64          // bytes of separated values of older runs that it replaces, estimated; or Unknown
+	Ranged  int64          // bytes of older runs that its range tombstones hide, estimated
+}
+
+// Unknown stands for an estimate that nobody could make.
+const Unknown = int64(-1)
+
+// NewRun makes r part of a View. The function release is called once no View
+// holds the run any more: it closes r and, if the run was retired, removes its files.
+func NewRun(r *run.Reader, id manifest.RunID, order uint64, release func(retired bool)) *Run {
+	s := &Run{Reader: r, ID: id, Order: order, Hidden: Unknown}
+	s.release = release
+	return s
+}
+
+// Warm reads what the first reader would otherwise wait for.
+func (r *Run) Warm() (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	return r.Reader.Warm()
+}
+
+// BytesIn estimates the bytes that [lo, hi) has in the run, separated values
+// included; it is 0 if the run can't be read.
+func (r *Run) BytesIn(lo, hi []byte) (n int64) {
+	var fault error
+	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	_, size, separated := r.Size(lo, hi)
+	return int64(size + separated)
+}
+
+// mostStretches bounds how many parts of a range are looked at for an estimate.
+const mostStretches = 64
+
+// WeighRanges estimates what the range tombstones of r hide in older runs.
+func (r *Run) WeighRanges(older []*Run) {
+	flat := tombstone.Flatten(entry.MaxVersion, r.Tombstones())
+	each := len(flat)/mostStretches + 1
+	for i := 0; i < len(flat); i += each {
+		for _, o := range older {
+			r.Ranged += o.BytesIn(flat[i].Lo, flat[i].Hi) * int64(each)
+		}
+	}
+}

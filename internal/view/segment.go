@@ -1,0 +1,183 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// Segment is an open segment, or what leads to where its records are now.
+type Segment struct {
+	*segment.Reader // nil if relocated
+	shared
+	Num   entry.FileNum
+	Moved *Relocation // nil unless relocated
+}
+
+// NewSegment makes r part of a View. The function release is called once no View
+// holds the segment any more: it closes r and, if the segment was retired, removes
+// the file.
+func NewSegment(r *segment.Reader, num entry.FileNum, release func(retired bool)) *Segment {
+	f := &Segment{Reader: r, Num: num}
+	f.release = release
+	return f
+}
+
+// NewRelocated makes a remap stand for the segment whose records it leads to target.
+func NewRelocated(m *segment.Remap, target *Segment, release func(retired bool)) *Segment {
+	f := &Segment{Num: m.Header().Source, Moved: &Relocation{Remap: m, Target: target}}
+	f.release = release
+	return f
+}
+
+// size is the length of the file.
+func (f *Segment) size() int64 {
+	if f.Moved != nil {
+		return f.Moved.Size()
+	}
+	return f.End()
+}
+
+// stored reads the value of e, whose record is at h.
+func (f *Segment) stored(h entry.Handle, key []byte, e *entry.Entry) (entry.Stored, error) {
+	v, err := f.Stored(h, key, e.Version)
+	if err == nil && v.Raw != e.Raw {
+		return entry.Stored{}, errs.NewCorruption(filename.Of(f.Header().Kind, f.Num), int64(h.Offset),
+			"compressed value of %d bytes, want %d", v.Raw, e.Raw)
+	}
+	return v, err
+}
+
+// Relocation is where the records of a collected segment are. Every View that
+// has it has the target too.
+type Relocation struct {
+	*segment.Remap
+	Target *Segment
+}
+
+// resolve makes h lead to where its record is in the target. A pageio.Guard must
+// be on.
+func (r *Relocation) resolve(h *entry.Handle) error {
+	to, ok := r.Lookup(h.Offset)
+	if !ok {
+		return errs.NewCorruption(r.Name(), -1, "the record at %d of segment %d is needed, but was not moved", h.Offset, h.Segment)
+	}
+	h.Segment, h.Offset = r.Target.Num, to
+	return nil
+}
+
+// resolved is resolve for those who have no guard on.
+func (r *Relocation) resolved(h entry.Handle) (to entry.Handle, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.Name())
+	err = r.resolve(&h)
+	return h, err
+}
+
+// Dead translates records that died in the relocated segment to the target. A
+// pageio.Guard must be on.
+func (r *Relocation) Dead(list manifest.Dead) (manifest.Dead, error) {
+	moved := manifest.Dead{Segment: r.Target.Num, Bytes: list.Bytes}
+	for _, g := range list.Granules {
+		h := entry.Handle{Segment: list.Segment, Offset: uint64(g) * manifest.Granule}
+		if err := r.resolve(&h); err != nil {
+			return moved, err
+		}
+		moved.Granules = append(moved.Granules, uint32(h.Offset/manifest.Granule))
+	}
+	return moved, nil
+}
+
+// Rest lists, as dead records of the target, all that was moved and that a layout
+// doesn't know to be dead. A pageio.Guard must be on.
+func (r *Relocation) Rest(layout *manifest.Layout) manifest.Dead {
+	rest := manifest.Dead{Segment: r.Target.Num, Bytes: layout.Usage(r.Header().Source).Bytes}
+	target := layout.Segment(r.Target.Num)
+	for to := range r.Places() {
+		if !target.IsDead(to) {
+			rest.Granules = append(rest.Granules, uint32(to/manifest.Granule))
+		}
+	}
+	return rest
+}
+
+// DiedSince lists, as dead records of the target, what died in a relocated
+// segment after one layout and up to another. A pageio.Guard must be on.
+func (f *Segment) DiedSince(since, layout *manifest.Layout) (manifest.Dead, error) {
+	before, now := since.Segment(f.Num), layout.Segment(f.Num)
+	if now == nil { // all of it: it was dropped
+		all := manifest.Dead{Segment: f.Moved.Target.Num, Bytes: before.Bytes - before.DeadBytes()}
+		for to := range f.Moved.Places() {
+			all.Granules = append(all.Granules, uint32(to/manifest.Granule))
+		}
+		return all, nil
+	}
+	dead := manifest.Dead{Segment: f.Num, Bytes: now.DeadBytes() - before.DeadBytes()}
+	for g := range now.Dead() {
+		if !before.IsDead(uint64(g) * manifest.Granule) {
+			dead.Granules = append(dead.Granules, g)
+		}
+	}
+	return f.Moved.Dead(dead)
+}
+
+// Segments finds an open segment by number: an immutable hash table with open
+// addressing, because every read of a separated value goes through it.
+type Segments struct {
+	Files   []*Segment // in order of number
+	buckets []*Segment // a power of two, at most half full
+}
+
+// indexFactor is 2^64 divided by the golden ratio (multiplicative hashing: Knuth,
+// TAOCP vol. 3, 6.4).
+const indexFactor = 0x9e3779b97f4a7c15
+
+// NewSegments makes an index of files.
+func NewSegments(files []*Segment) Segments {
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b *Segment) int { return cmp.Compare(a.Num, b.Num) })
+	size := 4
+	for size < 2*len(files) {
+		size *= 2
+	}
+	x := Segments{Files: files, buckets: make([]*Segment, size)}
+	for _, f := range files {
+		i := x.home(f.Num)
+		for x.buckets[i] != nil {
+			i = (i + 1) & (size - 1)
+		}
+		x.buckets[i] = f
+	}
+	return x
+}
+
+func (x *Segments) home(num entry.FileNum) int {
+	return int(uint64(num)*indexFactor>>32) & (len(x.buckets) - 1)
+}
+
+// Find returns the segment with this number, or nil.
+func (x *Segments) Find(num entry.FileNum) *Segment {
+	if len(x.buckets) == 0 {
+		return nil
+	}
+	for i := x.home(num); ; i = (i + 1) & (len(x.buckets) - 1) {
+		if f := x.buckets[i]; f == nil || f.Num == num {
+			return f
+		}
+	}
+}
+
+// With returns an index that has f too.
+func (x *Segments) With(f ...*Segment) Segments {
+	return NewSegments(append(slices.Clone(x.Files), f...))
+}
+
+// Without returns an index that lacks the given segments.
+func (x *Segments) Without(gone func(entry.FileNum) bool) Segments {
+	return NewSegments(slices.DeleteFunc(slices.Clone(x.Files), func(f *Segment) bool { return gone(f.Num) }))
+}

@@ -1,0 +1,169 @@
+package view
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/memtable"
+)
+
+// newTestSet returns a Set whose View has one table.
+func newTestSet() *Set {
+	s := NewSet(Config{Now: time.Now}, manifest.NewLayout())
+	s.Install(func(next *View) {
+		*next = View{Layout: manifest.NewLayout(), Tables: []*Table{newTestTable()}}
+	})
+	return s
+}
+
+func newTestTable() *Table { return NewTable(memtable.Options{Limit: 1 << 16}) }
+
+// put adds an entry and publishes it.
+func put(tb testing.TB, s *Set, key string, version entry.Version) {
+	tb.Helper()
+	e := entry.Entry{Key: []byte(key), Value: []byte("value"), Version: version, Kind: entry.Set}
+	if err := s.Current().Active().Add(hash.Sum(0, e.Key), &e); err != nil {
+		tb.Fatal(err)
+	}
+	s.Publish(version)
+}
+
+// replace installs a View with another table, and returns the table that went.
+func replace(s *Set) (old *Table) {
+	s.Install(func(next *View) {
+		old = next.Tables[0]
+		next.Tables[0] = newTestTable()
+	})
+	return old
+}
+
+// While the commit leader looks at a View, nothing of it is released.
+func TestReservedPinHoldsTheViewItReads(t *testing.T) {
+	s := newTestSet()
+	put(t, s, "a", 1)
+	leader := s.Reserve()
+	leader.Enter()
+	old := replace(s)
+	s.Reclaim()
+	var e entry.Entry
+	if found, err := leader.GetAt([]byte("a"), hash.Sum(0, []byte("a")), entry.MaxVersion, &e); !found || err != nil {
+		t.Fatalf("the memtable that the leader reads was released: %v", err)
+	}
+	if n := s.Readers(); n != 0 {
+		t.Errorf("the leader counts as %d readers of a version", n)
+	}
+	leader.Leave()
+	s.Reclaim()
+	if old.Len() != 0 {
+		t.Error("the memtable was not released after the leader had left")
+	}
+}
+
+// A part of a View holds what it names, and nothing else of the View.
+func TestNarrowHoldsOnlyItsPart(t *testing.T) {
+	s := newTestSet()
+	put(t, s, "a", 1)
+	first := s.Current().Tables[0]
+	s.Install(func(next *View) { next.Tables = append([]*Table{newTestTable()}, next.Tables...) })
+	put(t, s, "b", 2)
+	second := s.Current().Tables[0]
+	hold, err := s.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, release := hold.Narrow(func(part *View) { part.Tables = part.Tables[1:] })
+	s.Install(func(next *View) { next.Tables = []*Table{newTestTable()} })
+	s.Reclaim()
+	if first.Len() == 0 || second.Len() != 0 {
+		t.Errorf("the part has %d entries, the rest %d", first.Len(), second.Len())
+	}
+	release()
+	if first.Len() != 0 {
+		t.Error("the part was not released")
+	}
+}
+
+// A retired resource is told so when its last holder lets go of it, once.
+func TestRetiredIsToldAtTheEnd(t *testing.T) {
+	s := newTestSet()
+	var told []bool
+	r := NewRun(nil, 1, 1, func(retired bool) { told = append(told, retired) })
+	s.Install(func(next *View) { next.Runs = []*Run{r} })
+	pin, err := s.Acquire(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Retire()
+	s.Install(func(next *View) { next.Runs = nil })
+	s.Reclaim()
+	if len(told) > 0 {
+		t.Fatal("released while a reader holds it")
+	}
+	pin.Release()
+	s.Reclaim()
+	if len(told) != 1 || !told[0] {
+		t.Errorf("told %v", told)
+	}
+}
+
+// What a leaked Pin held is released once the collector has found it.
+func TestLeakedPinIsFound(t *testing.T) {
+	s := newTestSet()
+	put(t, s, "a", 1)
+	leaked, err := s.Acquire(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := replace(s)
+	s.Reclaim()
+	if old.Len() == 0 {
+		t.Fatal("released while the pin was held")
+	}
+	runtime.KeepAlive(leaked) // and no longer
+	found := make(chan struct{})
+	s.readers.leaked = func() { close(found) }
+	for wait := true; wait; {
+		runtime.GC()
+		select {
+		case <-found:
+			wait = false
+		default:
+			runtime.Gosched()
+		}
+	}
+	s.Reclaim()
+	if old.Len() != 0 {
+		t.Error("the memtable is still held")
+	}
+}
+
+// A floor that rises is seen by every reader that comes later.
+func TestFloors(t *testing.T) {
+	s := newTestSet()
+	put(t, s, "a", 5)
+	s.Floors.Add(2, 4)
+	s.Floors.Raise(entry.DefaultKeyspace, 3)
+	s.Floors.Raise(3, 5) // there is no such keyspace
+	if least, most := s.Floors.Least(), s.Floors.most(); least != 3 || most != 4 {
+		t.Errorf("floors from %d to %d", least, most)
+	}
+	if _, err := s.Acquire(2); err == nil {
+		t.Error("a version below all floors can be read")
+	}
+	p, err := s.Acquire(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Release()
+	if floor := p.Floor(entry.DefaultKeyspace); floor != 3 {
+		t.Errorf("the floor is %d", floor)
+	}
+	s.Floors.Remove(2)
+	if most := s.Floors.most(); most != 3 {
+		t.Errorf("the highest floor is %d after its keyspace was dropped", most)
+	}
+}

@@ -1,0 +1,119 @@
+// Package view holds the store's current View: the memtables, runs and segments
+// that together are the data. Readers pin it without a lock; a writer installs
+// the next one without stopping anybody.
+//
+// # Ownership
+//
+// Each View that was installed, and each part of one that work holds, counts as
+// one holder of its tables, runs and segments. When the last holder is gone, the
+// resource's release function is called, and removes the files if the resource
+// was retired before.
+package view
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
+)
+
+// View is what a reader sees: the memtables, the runs and the segments that
+// their handles lead to, each newest first. A View never changes; writers
+// install the next one. (The newest memtable grows, but what a reader may see
+// of it was there before.)
+type View struct {
+	ID          uint64 // counts the installed Views
+	Tables      []*Table
+	Runs        []*Run   // those of Layout
+	Segments    Segments // those of Layout, and of the tables' journal
+	Layout      *manifest.Layout
+	Unclustered policy.Unclustered
+}
+
+// Active is the memtable that takes writes.
+func (v *View) Active() *Table { return v.Tables[0] }
+
+// Clone returns a copy whose slices may be changed freely.
+func (v *View) Clone() *View {
+	return &View{
+		Tables:      slices.Clone(v.Tables),
+		Runs:        slices.Clone(v.Runs),
+		Segments:    v.Segments,
+		Layout:      v.Layout,
+		Unclustered: v.Unclustered,
+	}
+}
+
+// Close releases all that a View names which was never installed.
+func (v *View) Close() { v.each((*shared).Discard) }
+
+// shared counts the Views that hold a resource. Only a Set touches the count,
+// under its mutex: readers hold Views, by their slots.
+type shared struct {
+	views   int
+	retired bool
+	release func(retired bool) // called once, when no View holds it any more
+}
+
+// Retire has the files of a resource go with the last View that holds it. It is
+// called before a View without the resource is installed.
+func (s *shared) Retire() { s.retired = true }
+
+// Discard closes a resource that no View holds, and removes its files if it was
+// retired.
+func (s *shared) Discard() { s.release(s.retired) }
+
+// each calls fn for the shared part of every resource of v.
+func (v *View) each(fn func(s *shared)) {
+	for _, t := range v.Tables {
+		fn(&t.shared)
+	}
+	for _, r := range v.Runs {
+		fn(&r.shared)
+	}
+	for _, f := range v.Segments.Files {
+		fn(&f.shared)
+	}
+}
+
+// drop takes the View off its resources. It returns what is to be called, without
+// the Set's mutex, for those that no View holds any more. The caller holds the mutex.
+func (v *View) drop() (release []func()) {
+	v.each(func(s *shared) {
+		if s.views--; s.views == 0 {
+			release = append(release, s.Discard)
+		}
+	})
+	return release
+}
+
+// Heal makes a handle lead to where its record is now.
+func (v *View) Heal(h *entry.Handle) error {
+	if f := v.Segments.Find(h.Segment); f != nil && f.Moved != nil {
+		return f.Moved.resolve(h)
+	}
+	return nil
+}
+
+// Healing is Heal, or nil if no segment of the View is relocated.
+func (v *View) Healing() func(*entry.Handle) error {
+	for _, f := range v.Segments.Files {
+		if f.Moved != nil {
+			return v.Heal
+		}
+	}
+	return nil
+}
+
+// Unmoved returns a function that tells the segments that no handle is led on
+// from, or to.
+func (v *View) Unmoved() func(entry.FileNum) bool {
+	moved := make(map[entry.FileNum]bool)
+	for _, f := range v.Segments.Files {
+		if f.Moved != nil {
+			moved[f.Num], moved[f.Moved.Target.Num] = true, true
+		}
+	}
+	return func(num entry.FileNum) bool { return !moved[num] }
+}
