@@ -11,7 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -463,7 +463,7 @@ func TestVoidsOfLaterViews(t *testing.T) {
 			defer s.close()
 			var ids []entry.KeyspaceID
 			for _, name := range []string{"a", "b", "c"} {
-				k, err := s.tree.CreateKeyspace(name, manifest.KeyspaceOptions{Versions: 1})
+				k, err := s.tree.CreateKeyspace(name, layout.KeyspaceOptions{Versions: 1})
 				s.must(err)
 				ids = append(ids, k.ID)
 			}
@@ -485,7 +485,7 @@ func TestVoidsOfLaterViews(t *testing.T) {
 				t.Fatal(want)
 			}
 			c.gone(s, ids[1])
-			s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []manifest.RunID{s.tree.layout().Runs()[0].ID}, Reason: "test"}))
+			s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.tree.layout().Runs()[0].ID}, Reason: "test"}))
 			s.must(s.tree.runVoids(context.Background()))
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("a reader who began before sees %s, want %s", got, want)
@@ -549,7 +549,7 @@ func TestVoidsOutliveMergesForReaders(t *testing.T) {
 	s.flush()
 	merge := func() *view.Run {
 		t.Helper()
-		var ids []manifest.RunID
+		var ids []layout.RunID
 		for _, r := range s.tree.layout().Runs() {
 			ids = append(ids, r.ID)
 		}

@@ -14,7 +14,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 )
 
@@ -27,7 +27,7 @@ type View struct {
 	Tables      []*Table
 	Runs        []*Run   // those of Layout
 	Segments    Segments // those of Layout, and of the tables' journal
-	Layout      *manifest.Layout
+	Layout      *layout.Layout
 	Unclustered policy.Unclustered
 }
 
