@@ -2,11 +2,12 @@ package layout
 
 import (
 	"cmp"
-	"github.com/brockdb/brock/internal/entry"
 	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
 )
 
-// Deaths collects dead records in any order and makes the Dead lists of an edit.
+// Deaths gathers dead records in any order and makes the Dead lists of an edit.
 // The zero value is empty and ready.
 type Deaths struct {
 	segments map[entry.FileNum]*Dead
@@ -39,7 +40,8 @@ func (d *Deaths) Take(list Dead) {
 	d.segments[list.Segment] = &list
 }
 
-// Lists returns the lists, ascending by segment; d is to be dropped afterwards.
+// Lists returns the lists, ascending by segment. They share memory with d, which
+// must not be used afterwards.
 func (d *Deaths) Lists() []Dead {
 	lists := make([]Dead, 0, len(d.segments))
 	for _, s := range d.segments {

@@ -10,11 +10,13 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
-// ErrConflictingEdit says that an edit doesn't fit the layout: it names what
-// isn't there, adds what is, or says dead twice. The wrapping error says which.
+// ErrConflictingEdit says that an edit doesn't fit the layout: it names something
+// that isn't there, adds something that is, or names a dead record again. The
+// wrapping error says which.
 var ErrConflictingEdit = errors.New("edit does not fit the layout")
 
-// maxClock bounds the clock samples of a layout; beyond it the older half is thinned.
+// maxClock is how many clock samples a layout keeps. Beyond it the older half is
+// thinned.
 const maxClock = 512
 
 // maxFileNum leaves room above the greatest number that a file may have.
@@ -64,6 +66,7 @@ func (d *draft) addSegments(e *Edit) error {
 		if err := d.number(s.Num); err != nil {
 			return err
 		}
+		// In a snapshot Dead and States say what s has; here it would count twice.
 		s.state, s.dead = SegmentState{}, deadSet{}
 		d.segments = append(d.segments, &s)
 	}
@@ -83,6 +86,22 @@ func (d *draft) number(n entry.FileNum) error {
 	return nil
 }
 
+// without returns a list without the elements that have the keys gone. ok is false
+// if one of them is not in the list, or is named twice.
+func without[T any, K comparable](list []T, gone []K, key func(T) K) (kept []T, ok bool) {
+	drop := make(map[K]bool, len(gone))
+	for _, k := range gone {
+		drop[k] = true
+	}
+	kept = make([]T, 0, len(list))
+	for _, x := range list {
+		if !drop[key(x)] {
+			kept = append(kept, x)
+		}
+	}
+	return kept, len(drop) == len(gone) && len(list)-len(kept) == len(drop)
+}
+
 // repeated finds the first element of a sorted list that has the key of the one before; -1: none.
 func repeated[T any, K comparable](list []T, key func(T) K) int {
 	for i := 1; i < len(list); i++ {
@@ -97,17 +116,9 @@ func (d *draft) changeRuns(e *Edit) error {
 	if len(e.DropRuns) == 0 && len(e.AddRuns) == 0 {
 		return nil
 	}
-	dropped := make(map[RunID]bool, len(e.DropRuns))
-	for _, id := range e.DropRuns {
-		dropped[id] = true
-	}
-	runs := make([]*Run, 0, len(d.runs)+len(e.AddRuns))
-	for _, r := range d.runs {
-		if !dropped[r.ID] {
-			runs = append(runs, r)
-		}
-	}
-	if len(dropped) != len(e.DropRuns) || len(d.runs)-len(runs) != len(dropped) {
+	// A compaction may put a run in the place of one that it drops, so drop first.
+	runs, ok := without(d.runs, e.DropRuns, func(r *Run) RunID { return r.ID })
+	if !ok {
 		return conflicting("a run is dropped which is not there: one of %d", e.DropRuns)
 	}
 	d.runs = runs
@@ -121,7 +132,7 @@ func (d *draft) changeRuns(e *Edit) error {
 	return d.distinctRuns()
 }
 
-// fits checks a run by itself.
+// fits checks a run alone, and raises nextFile above its files.
 func (d *draft) fits(r *Run) error {
 	if len(r.Files) == 0 {
 		return conflicting("run %d has no files", r.ID)
@@ -231,24 +242,16 @@ func (d *draft) dropSegments(e *Edit) error {
 	if len(e.DropSegments) == 0 {
 		return nil
 	}
-	dropped := make(map[entry.FileNum]bool, len(e.DropSegments))
-	for _, num := range e.DropSegments {
-		dropped[num] = true
-	}
-	kept := make([]*Segment, 0, len(d.segments))
-	for _, s := range d.segments {
-		if !dropped[s.Num] {
-			kept = append(kept, s)
-		}
-	}
-	if len(dropped) != len(e.DropSegments) || len(d.segments)-len(kept) != len(dropped) {
+	kept, ok := without(d.segments, e.DropSegments, func(s *Segment) entry.FileNum { return s.Num })
+	if !ok {
 		return conflicting("a segment is dropped which is not there: one of %d", e.DropSegments)
 	}
 	d.segments = kept
 	return nil
 }
 
-// use counts anew who needs which segment, and checks that all of them are there.
+// use counts anew which segments runs and relocated segments need, and checks that
+// all of these are there.
 func (d *draft) use(*Edit) error {
 	d.usage = make([]Usage, len(d.segments))
 	for _, r := range d.runs {
@@ -258,6 +261,7 @@ func (d *draft) use(*Edit) error {
 				return conflicting("run %d refers to segment %d, which is not there", r.ID, ref.Segment)
 			}
 			u := &d.usage[at]
+			// A subtraction, as a damaged count could overflow a sum.
 			if ref.Records > d.segments[at].Records-d.segments[at].dead.count-u.Records {
 				return conflicting("more entries than records: segment %d has %d, %d are dead, runs refer to %d",
 					ref.Segment, d.segments[at].Records, d.segments[at].dead.count, u.Records+ref.Records)
@@ -326,7 +330,7 @@ func (d *draft) advanceEnds(e *Edit) error {
 		return conflicting("journal segment %d has two durable ends", d.ends[i].Segment)
 	}
 	flushed := 0
-	// The end of the last flushed segment stays: there the replay begins.
+	// The end of the last flushed segment stays, as the replay begins there.
 	for flushed+1 < len(d.ends) && d.ends[flushed+1].Segment <= d.flushedTo {
 		flushed++
 	}
@@ -334,8 +338,8 @@ func (d *draft) advanceEnds(e *Edit) error {
 	return nil
 }
 
-// sampleClock keeps samples of ever newer versions, forgets those that only
-// history below all floors needs, and thins the older half when there are many.
+// sampleClock adds samples of newer versions, forgets those that only history below
+// all floors needs, and thins the older half when there are many.
 func (d *draft) sampleClock(samples []ClockSample) {
 	d.clock = slices.Clone(d.clock)
 	for _, c := range samples {
@@ -343,6 +347,7 @@ func (d *draft) sampleClock(samples []ClockSample) {
 			d.clock = append(d.clock, c)
 		}
 	}
+	// The newest sample at or below the floor stays: it says when the floor was new.
 	old := 0
 	floor := d.leastFloor()
 	for old+1 < len(d.clock) && d.clock[old+1].Version <= floor {
@@ -350,6 +355,8 @@ func (d *draft) sampleClock(samples []ClockSample) {
 	}
 	d.clock = d.clock[old:]
 	if len(d.clock) > maxClock {
+		// So the distance between samples grows with their age, and few samples
+		// reach back far.
 		kept := d.clock[:0]
 		for i, c := range d.clock {
 			if i%2 == 0 || i > maxClock/2 {

@@ -1,8 +1,9 @@
 package layout
 
 import (
-	"github.com/brockdb/brock/internal/entry"
 	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
 )
 
 // changeKeyspaces adds, replaces and drops keyspaces. No number comes back.
@@ -11,6 +12,8 @@ func (d *draft) changeKeyspaces(e *Edit) error {
 		return nil
 	}
 	d.keyspaces = slices.Clone(d.keyspaces)
+	// A number is new if no edit before this one used it. This one may set several
+	// keyspaces, in any order.
 	unused := d.nextKeyspace
 	for i := range e.SetKeyspaces {
 		if err := d.setKeyspace(&e.SetKeyspaces[i], unused); err != nil {
@@ -59,8 +62,8 @@ func (d *draft) setKeyspace(k *Keyspace, unused uint64) error {
 	return nil
 }
 
-// distinctNames sees to it that no two keyspaces have one name; only those that
-// the edit has set may be to blame.
+// distinctNames checks that no two keyspaces have one name. Only those that the edit
+// has set can have made it so.
 func (d *draft) distinctNames(e *Edit) error {
 	set := make(map[string]entry.KeyspaceID, len(e.SetKeyspaces))
 	for _, k := range e.SetKeyspaces {

@@ -12,9 +12,9 @@ const MaxKeyspaceName = 255
 // firstKeyspace is the number of the first keyspace that has a name.
 const firstKeyspace = uint64(entry.DefaultKeyspace) + 1
 
-// Keyspace is a named part of the store. A keyspace that is dropped is no longer
-// in the layout, and its number, which is below NextKeyspace, says for ever that
-// whatever entries of it there still are belong to nobody.
+// Keyspace is a named set of keys. A dropped keyspace is no longer in the layout.
+// Its number stays below NextKeyspace and is never used again, so entries that are
+// left of it can be told: they belong to nobody.
 type Keyspace struct {
 	ID      entry.KeyspaceID
 	Name    string
@@ -25,13 +25,13 @@ type Keyspace struct {
 
 // KeyspaceOptions says how the entries of a keyspace are kept.
 type KeyspaceOptions struct {
-	ValueThreshold int64         // values of at least so many bytes stay out of the tree; <0 = none
-	TTL            time.Duration // of entries that don't say; 0 = for ever
-	Versions       int64         // newest versions of a key that are kept; 0 = the latest only
-	Age            time.Duration // for which the whole state is kept; 0 = not at all
+	ValueThreshold int64         // values of at least this many bytes are separated; <0 = none
+	TTL            time.Duration // of entries without an expiry of their own; 0 = for ever
+	Versions       int64         // keep this many newest versions of a key; 0 = one
+	Age            time.Duration // keep the state of each moment for this long; 0 = not at all
 	Codec          int64         // of values; 0 = none
-	CompressAbove  int64         // values of at least so many bytes are compressed
-	Unknown        []TLV         // what this release doesn't know and must keep
+	CompressAbove  int64         // values of at least this many bytes are compressed
+	Unknown        []TLV         // fields of later releases, which must be kept
 }
 
 // KeyspaceFloor is the version below which history of a keyspace may be gone.

@@ -90,10 +90,10 @@ func (l *Layout) findSegment(num entry.FileNum) (int, bool) {
 	return slices.BinarySearchFunc(l.segments, num, func(s *Segment, n entry.FileNum) int { return cmp.Compare(s.Num, n) })
 }
 
-// Unaccounted is how many records of the segment are neither referred to by a
-// run, be it through a relocated segment, nor dead. It is 0 unless somebody
-// forgot to report a dead one. The records of a relocated segment are accounted
-// for where they are now.
+// Unaccounted counts the records of a segment that are not dead and that no run
+// refers to, not even through a relocated segment. Unless it is 0, an edit failed
+// to name a dead record. The records of a relocated segment are accounted for in
+// the segment that has them now.
 func (l *Layout) Unaccounted(num entry.FileNum) uint64 {
 	i, ok := l.findSegment(num)
 	if !ok || l.segments[i].state.Status == Relocated {
@@ -103,14 +103,14 @@ func (l *Layout) Unaccounted(num entry.FileNum) uint64 {
 	return s.Records - s.dead.count - l.usage[i].Records - l.usage[i].Moved
 }
 
-// Unreferenced lists the segments that no run needs: neither by itself nor
-// through a relocated segment.
+// Unreferenced lists the segments that no run needs, neither directly nor through
+// a relocated segment.
 func (l *Layout) Unreferenced() []entry.FileNum {
 	return l.unreferencedWithout(nil)
 }
 
-// FreedBy lists the segments that nobody would need any more if these runs were
-// dropped and nothing put in their place, and the sum of their file sizes.
+// FreedBy lists the segments that no run would need any more if these runs were
+// dropped and nothing put in their place. It returns the sum of their file sizes, too.
 func (l *Layout) FreedBy(runs ...RunID) (segments []entry.FileNum, fileBytes uint64) {
 	before := l.Unreferenced()
 	for _, num := range l.unreferencedWithout(runs) {
@@ -123,6 +123,8 @@ func (l *Layout) FreedBy(runs ...RunID) (segments []entry.FileNum, fileBytes uin
 }
 
 func (l *Layout) unreferencedWithout(dropped []RunID) []entry.FileNum {
+	// A run's handles name the source of a relocation, whose records are in the
+	// target: it needs both.
 	needed := make(map[entry.FileNum]bool)
 	var need func(num entry.FileNum)
 	need = func(num entry.FileNum) {
@@ -155,9 +157,9 @@ func (l *Layout) unreferencedWithout(dropped []RunID) []entry.FileNum {
 // replays the ones after it.
 func (l *Layout) FlushedTo() entry.FileNum { return l.flushedTo }
 
-// JournalEnds lists how far journal segments were known to be durable, ascending:
-// first, if it was recorded, that of the last segment up to FlushedTo, behind
-// which the replay begins; then those of the segments after it.
+// JournalEnds lists how far journal segments are known to be durable, ascending by
+// segment. The first may be that of the last segment up to FlushedTo, behind which
+// the replay begins. The others are those of the segments after it.
 func (l *Layout) JournalEnds() []JournalEnd { return l.ends }
 
 // LastVersion is the greatest version that was ever recorded.
@@ -175,8 +177,8 @@ func (l *Layout) CleanClose() bool { return l.cleanClose }
 // Clock lists the samples of versions and times, ascending by version.
 func (l *Layout) Clock() []ClockSample { return l.clock }
 
-// VersionAt is the newest sampled version that was committed by the time, 0 if
-// no sample is that old. Times may go back: every sample counts.
+// VersionAt is the newest sampled version that was committed by the time; 0 if no
+// sample is that old. Clocks may go back, so it looks at every sample.
 func (l *Layout) VersionAt(unixMilli int64) entry.Version {
 	for _, c := range slices.Backward(l.clock) {
 		if c.UnixMilli <= unixMilli {
@@ -186,8 +188,8 @@ func (l *Layout) VersionAt(unixMilli int64) entry.Version {
 	return 0
 }
 
-// Files walks the names of all files of runs, segments and remaps that the
-// layout needs. Journal segments after FlushedTo are not among them.
+// Files walks the names of all files of runs, segments and remaps that the layout
+// needs. Journal segments after FlushedTo are not among them.
 func (l *Layout) Files() iter.Seq[filename.Name] {
 	return func(yield func(filename.Name) bool) {
 		for _, r := range l.runs {

@@ -2,20 +2,20 @@ package layout
 
 import (
 	"fmt"
+
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// RunID names a run; no id is used twice in a store. The number of its first
-// file serves.
+// RunID names a run: the number of its first file. No id is used twice in a store.
 type RunID uint64
 
-// Tier is the rank of a run: Upper runs lie above the Base.
+// Tier is the rank of a run. All tiers lie above the base run, which is the largest.
 type Tier uint8
 
-// The tiers; numbers between are for merged upper runs.
+// The tiers. Numbers between are for runs that a compaction made of upper runs.
 const (
-	Upper Tier = 0
-	Base  Tier = 255
+	Upper Tier = 0   // as a flush makes it
+	Base  Tier = 255 // nothing lies below it
 )
 
 // Run is one sorted run of the store.
@@ -24,7 +24,7 @@ type Run struct {
 	Tier  Tier
 	Order uint64 // age: greater is newer; unique among the runs of a layout
 	meta.Run
-	Unknown []TLV // what this release doesn't know and must keep
+	Unknown []TLV // fields of later releases, which must be kept
 }
 
 // String is the tier in one word.
@@ -38,7 +38,7 @@ func (t Tier) String() string {
 	return fmt.Sprintf("tier%d", uint8(t))
 }
 
-// TLV is a field that this release doesn't know.
+// TLV is a field of a later release, which this one doesn't know.
 type TLV struct {
 	Tag   uint16
 	Value []byte

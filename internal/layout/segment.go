@@ -1,13 +1,14 @@
 package layout
 
 import (
+	"iter"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
-	"iter"
 )
 
-// Granule is the unit in which dead records are named: a separated record is at
-// least this long, so each has a start granule of its own.
+// Granule is the unit in which dead records are named, in bytes. A separated record
+// is at least this long, so no two begin in one granule.
 const Granule = 64
 
 // Segment is a segment that entries of runs refer to.
@@ -17,8 +18,8 @@ type Segment struct {
 	FileBytes uint64        // size of the file
 	Records   uint64        // records that entries own or once owned
 	Bytes     uint64        // of their values (Handle.Length)
-	Stamp     entry.Version // of all records, which say 0 in the file; 0 = they say their own
-	Unknown   []TLV         // what this release doesn't know and must keep
+	Stamp     entry.Version // version of all records, whose file says 0; 0 = records have their own
+	Unknown   []TLV         // fields of later releases, which must be kept
 
 	state SegmentState
 	dead  deadSet
@@ -33,7 +34,7 @@ const (
 	Relocated SegmentStatus = 1 // in another segment, found through a remap file
 )
 
-// SegmentState moves a segment to another state.
+// SegmentState is a state of a segment. In an Edit it is the new one.
 type SegmentState struct {
 	Num    entry.FileNum
 	Status SegmentStatus
@@ -55,7 +56,7 @@ func (s *Segment) State() SegmentState {
 	return st
 }
 
-// DeadRecords and DeadBytes count what no entry owns any more.
+// DeadRecords counts the records that no entry owns any more.
 func (s *Segment) DeadRecords() uint64 { return s.dead.count }
 
 // DeadBytes is the sum of the dead records' value lengths.

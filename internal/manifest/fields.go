@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/layout"
 )
@@ -91,7 +90,7 @@ func (fs fields[T]) read(w *wire, v *T, unknown *[]layout.TLV) {
 // readOne reads the value of one field. It keeps a field that this release
 // doesn't know, unless it is required.
 func (fs fields[T]) readOne(v *T, unknown *[]layout.TLV, tag uint16, required bool, value []byte) error {
-	for i := range fs {
+	for i := range fs { // at most 17: a map would be slower
 		if fs[i].tag == tag {
 			w := wire{p: value}
 			fs[i].get(&w, v)
@@ -101,6 +100,8 @@ func (fs fields[T]) readOne(v *T, unknown *[]layout.TLV, tag uint16, required bo
 	if required {
 		return fmt.Errorf("%w: the manifest has field %d of a later release, which must be understood", errs.ErrFormat, tag)
 	}
+	// It is written again with each snapshot, so a store may go back to an older
+	// release and lose nothing.
 	*unknown = append(*unknown, layout.TLV{Tag: tag, Value: slices.Clone(value)})
 	return nil
 }
@@ -110,15 +111,6 @@ func getNumber[N ~uint64](w *wire) N                      { return N(w.uvarint()
 func getNumber32[N ~uint32](w *wire) N                    { return N(w.uint32()) }
 func putSigned[N ~int64](b []byte, n N) []byte            { return binary.AppendVarint(b, int64(n)) }
 func getSigned[N ~int64](w *wire) N                       { return N(w.varint()) }
-
-func (w *wire) version() entry.Version {
-	v := entry.Version(w.uvarint())
-	if v > entry.MaxVersion {
-		w.fail("version %d", v)
-		return 0
-	}
-	return v
-}
 
 func putBytes[S ~string | ~[]byte](b []byte, s S) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)

@@ -83,6 +83,7 @@ func putSegment(b []byte, s layout.Segment) []byte {
 }
 
 func getSegment(w *wire) layout.Segment {
+	// The calls run from left to right, in the order of the bytes.
 	s := layout.Segment{Num: entry.FileNum(w.uvarint()), Kind: filename.Kind(w.byte())}
 	if s.Kind != filename.Journal && s.Kind != filename.Value {
 		w.fail("segment of %v", s.Kind)
@@ -204,6 +205,7 @@ func putExpiry(b []byte, r *layout.Run) []byte {
 }
 
 func getExpiry(w *wire, r *layout.Run) {
+	// Times are written as distances, which take fewer bytes.
 	r.Expiry = make([]entry.Expiring, w.count(4))
 	last := uint64(0)
 	for i := range r.Expiry {

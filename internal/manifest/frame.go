@@ -24,7 +24,8 @@ func manifestIdentity(uuid [16]byte, num entry.FileNum) checksum.Identity {
 	return checksum.New(uuid, byte(filename.Manifest), uint64(num))
 }
 
-// encodeFileHeader begins the manifest num; its checksum is the chain's first link.
+// encodeFileHeader makes the header of the manifest num. Its checksum is the Chain
+// of the first frame.
 func encodeFileHeader(uuid [16]byte, num, previous entry.FileNum) []byte {
 	p := make([]byte, fileHeader)
 	le := binary.LittleEndian

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
 )
 
 // errEdit says that bytes are not an edit; the wrapping error says why.
 var errEdit = errors.New("bad edit")
 
-// wire decodes fields from the front of a byte slice. After the first error it
+// wire decodes values from the front of a byte slice. After the first error it
 // returns zeros, so that a decoder checks err once, at its end.
 type wire struct {
 	p   []byte
@@ -54,6 +56,15 @@ func (w *wire) uint32() uint32 {
 	return uint32(v)
 }
 
+func (w *wire) version() entry.Version {
+	v := entry.Version(w.uvarint())
+	if v > entry.MaxVersion {
+		w.fail("version %d", v)
+		return 0
+	}
+	return v
+}
+
 func (w *wire) varint() int64 {
 	v, n := binary.Varint(w.p)
 	if n <= 0 {
@@ -76,7 +87,8 @@ func (w *wire) bytes() []byte {
 	return slices.Clone(b)
 }
 
-// count reads how many elements follow; each is at least min bytes long.
+// count reads how many elements follow, of at least min bytes each. So a damaged
+// count can't make the caller allocate more than a few times the field's length.
 func (w *wire) count(min int) int {
 	n := w.uvarint()
 	if n > uint64(len(w.p)/min) {
@@ -86,7 +98,7 @@ func (w *wire) count(min int) int {
 	return int(n)
 }
 
-// end reports the first error; bytes left over are one.
+// end returns the first error. Bytes that are left over are an error.
 func (w *wire) end() error {
 	if w.err == nil && len(w.p) != 0 {
 		w.fail("%d bytes too many", len(w.p))

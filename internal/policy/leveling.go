@@ -27,12 +27,22 @@ func (v *survey) leveling() *Compaction {
 		return compact(runs, layout.Base, "the upper runs weigh far more than the base")
 	case v.stale():
 		return compact(runs, layout.Base, "the upper runs hide garbage")
-	case v.state.Idle && len(runs) > 1 && (worthIdle(v.runs, weight, size) || v.mayHide()):
-		return compact(runs, layout.Base, "idle")
 	case v.state.Idle:
-		if alike := alike(uppers); len(alike) >= idleRowRuns {
-			return compact(alike, layout.Upper, "idle, the base is too big")
-		}
+		return v.idle(weight, size)
+	}
+	return nil
+}
+
+// idle chooses the idle compaction, of upper runs of some weight over a base of
+// some size: of all runs if that is worth rewriting the base, else of the newest.
+func (v *survey) idle(weight, base uint64) *Compaction {
+	runs := v.layout.Runs()
+	if len(runs) > 1 && (worthIdle(v.runs, weight, base) || v.mayHide()) {
+		return compact(runs, layout.Base, "idle")
+	}
+	uppers, _ := split(runs)
+	if row := alike(uppers); len(row) >= idleRowRuns {
+		return compact(row, layout.Upper, "idle, the base is too big")
 	}
 	return nil
 }
