@@ -176,7 +176,7 @@ func (t *Tree) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journ
 	var at entry.FileNum
 	begin, durable := startOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, Known: knownAfter(layout), ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap, Files: t.files.open,
+		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, Registered: knownAfter(layout), ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap, Files: t.files.open,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
 		if pos.Segment != at && int(v.Active().Bytes()) >= t.cfg.MemtableBytes {
 			v.Tables = append([]*view.Table{t.newTable()}, v.Tables...)
