@@ -87,8 +87,8 @@ func (t *Tree) runVoids(context.Context) error {
 
 // searchIf searches all memtables, if that is still needed once it may.
 func (t *Tree) searchIf(needed func() bool) {
-	t.work.searching.Lock()
-	defer t.work.searching.Unlock()
+	t.turns.searching.Lock()
+	defer t.turns.searching.Unlock()
 	if !needed() {
 		return
 	}

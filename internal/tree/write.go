@@ -24,7 +24,7 @@ func (t *Tree) Prepare(n int) error {
 	if active.Empty() {
 		return nil
 	}
-	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= t.space.measured.Load().SealAfter() {
+	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= t.budget.measured.Load().SealAfter() {
 		return t.seal()
 	}
 	if int(active.Bytes()) < t.cfg.MemtableBytes && t.journalBytes < t.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
@@ -43,13 +43,13 @@ func (t *Tree) seal() error {
 	next := t.views.Install(func(next *view.View) {
 		next.Active().End = end
 		next.Tables = append([]*view.Table{t.newTable()}, next.Tables...)
-		t.measure(next)
+		t.budget.measure(next)
 	})
 	t.journalBytes = 0
 	if next.Tables[1].Deletes.Added.Load() > 0 {
-		t.work.voids.Kick() // the last ones have not been searched
+		t.tasks.search.Kick() // the last ones have not been searched
 	}
-	t.kick()
+	t.tasks.kick()
 	return nil
 }
 
@@ -61,11 +61,11 @@ func (t *Tree) Apply(payload []byte, at entry.Position) error {
 			return err
 		}
 	}
-	t.work.idle.Touch()
-	t.spend(len(payload))
+	t.tasks.idle.Touch()
+	t.disk.spend(len(payload))
 	t.journalBytes += int64(len(payload))
-	t.stats.journalBytes.Add(int64(len(payload)))
-	return t.add(t.views.Current().Active(), payload, at, t.sampleEvery())
+	t.count.journalBytes.Add(int64(len(payload)))
+	return t.add(t.views.Current().Active(), payload, at, t.sampler.every())
 }
 
 // add adds the records of payload to a memtable. On the way it estimates what they
@@ -79,7 +79,7 @@ func (t *Tree) add(to *view.Table, payload []byte, at entry.Position, every int6
 		}
 		// Before it is added, so that a sample finds what the record replaces.
 		if every > 0 {
-			t.sample(&r, every)
+			t.sampler.sample(&r, every)
 		}
 		if err := a.record(&r); err != nil {
 			return err
@@ -88,11 +88,11 @@ func (t *Tree) add(to *view.Table, payload []byte, at entry.Position, every int6
 		a.at.Offset += int64(r.Size)
 	}
 	a.finish()
-	if t.work.voids != nil && t.due(to) { // if not, it is a replay; Start looks
+	if t.tasks.search != nil && t.due(to) { // if not, it is a replay; Start looks
 		t.searches = true
 	}
 	if a.expires != 0 && to.Expires(a.expires) {
-		t.awaitTable(to)
+		t.expiry.awaitTable(to)
 	}
 	return nil
 }
@@ -157,10 +157,10 @@ func (t *Tree) follow(num entry.FileNum) error {
 	if err != nil {
 		return err
 	}
-	f := t.valueFile(r, filename.Journal, num)
+	f := t.files.segment(r, filename.Journal, num)
 	t.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
-		t.measure(next)
+		t.budget.measure(next)
 	})
 	t.writing = num
 	return nil
@@ -171,7 +171,7 @@ func (t *Tree) Publish(v entry.Version) {
 	t.views.Publish(v)
 	if t.searches {
 		t.searches = false
-		t.work.voids.Kick()
+		t.tasks.search.Kick()
 	}
 }
 
