@@ -21,7 +21,7 @@ type Set struct {
 	bytes int
 	min   entry.Version
 	max   entry.Version
-	ahead entry.Version // 1: of voids, which readers see from the version before on
+	ahead entry.Version // 1: of emptied ranges, which readers see from the version before on
 }
 
 // node is some tombstones that arrived one after the other.

@@ -249,30 +249,30 @@ func BenchmarkWith(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/tombstone")
 }
 
-// Voids of one version, apart and in order, make the set that they would make one by
+// Emptied ranges of one version, apart and in order, make the set that they would make one by
 // one, which keeps nothing of the slice.
-func TestVoidsAtOnce(t *testing.T) {
+func TestEmptiedSetAtOnce(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "k%03d", i) }
 	for _, gap := range []int{0, 1} { // they touch, or not
 		for n := range 40 {
-			var voids []Tombstone
+			var ranges []Tombstone
 			for i := range n {
-				voids = append(voids, Void(key(3*i), key(3*i+3-gap), 7))
+				ranges = append(ranges, Emptied(key(3*i), key(3*i+3-gap), 7))
 			}
-			want := New(voids...)
-			got := Voids(voids...)
-			clear(voids)
+			want := New(ranges...)
+			got := EmptiedSet(ranges...)
+			clear(ranges)
 			if got.Len() != n || got.Bytes() != want.Bytes() || got.MinVersion() != want.MinVersion() || got.MaxVersion() != want.MaxVersion() || !slices.EqualFunc(got.All(), want.All(), func(a, b Tombstone) bool { return Compare(a, b) == 0 }) {
-				t.Fatalf("%d voids are %v, want %v", n, got.All(), want.All())
+				t.Fatalf("%d ranges are %v, want %v", n, got.All(), want.All())
 			}
 			later := Tombstone{Lo: key(5), Hi: key(50), Version: 20}
 			for i := range 3*n + 2 {
 				for _, at := range []entry.Version{6, 7, 8, 20} {
 					if v := got.Newest(key(i), at); v != want.Newest(key(i), at) {
-						t.Fatalf("%d voids: %d at %d: version %d", n, i, at, v)
+						t.Fatalf("%d ranges: %d at %d: version %d", n, i, at, v)
 					}
 					if v := got.With(later).Newest(key(i), at); v != want.With(later).Newest(key(i), at) {
-						t.Fatalf("%d voids and a later one: %d at %d: version %d", n, i, at, v)
+						t.Fatalf("%d ranges and a later one: %d at %d: version %d", n, i, at, v)
 					}
 				}
 			}

@@ -174,9 +174,9 @@ func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
 	}
 	s.voids.Cut(keys, func(lo, hi []byte) bool { return true })
 	for i := range s.voids.Ranges {
-		s.voids.Ranges[i] = tombstone.Void(s.voids.Ranges[i].Lo, s.voids.Ranges[i].Hi, v)
+		s.voids.Ranges[i] = tombstone.Emptied(s.voids.Ranges[i].Lo, s.voids.Ranges[i].Hi, v)
 	}
-	return tombstone.Voids(s.voids.Ranges...)
+	return tombstone.EmptiedSet(s.voids.Ranges...)
 }
 
 const (

@@ -146,7 +146,7 @@ func (v *voider) begin(e *entry.Entry) {
 // end makes a void of the row, if it is long enough: up to just behind its last key.
 func (v *voider) end() {
 	if v.keys >= v.least || v.goesOn && v.keys > 0 {
-		if d := tombstone.Void(bytes.Clone(v.lo), append(bytes.Clone(v.hi), 0), v.version); d.Valid() {
+		if d := tombstone.Emptied(bytes.Clone(v.lo), append(bytes.Clone(v.hi), 0), v.version); d.Valid() {
 			v.found = append(v.found, d)
 			v.hidden += int64(v.keys)
 		}

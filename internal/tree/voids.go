@@ -146,12 +146,12 @@ func (t *Tree) search(m *view.Table, below *view.View, upTo entry.Version) {
 		d.Ranges = slices.DeleteFunc(d.Ranges, func(v tombstone.Tombstone) bool { return !many(v.Lo, v.Hi, least) })
 	}
 	for i := range d.Ranges {
-		d.Ranges[i].Version = upTo + 1 // see tombstone.Void
+		d.Ranges[i].Version = upTo + 1 // see tombstone.Emptied
 	}
 	d.UpTo = upTo
 	d.Searched += fresh
 	d.Due.Store(d.Searched + t.voidStep()<<d.Misses.Load())
-	n := &view.EmptiedSince{Set: tombstone.Voids(d.Ranges...), View: below.ID}
+	n := &view.EmptiedSince{Set: tombstone.EmptiedSet(d.Ranges...), View: below.ID}
 	if last := m.Emptied.Load(); last != nil {
 		n.Before = &view.EmptiedSince{Set: last.Set, View: last.View}
 	}

@@ -22,7 +22,7 @@ func (t *Tree) flushedVoids(sealed *view.Table, runs []*view.Run) *tombstone.Set
 	if err := v.find(&view.View{Runs: runs}); err != nil || v.found == nil {
 		return nil
 	}
-	return tombstone.Voids(v.found...)
+	return tombstone.EmptiedSet(v.found...)
 }
 
 // keptVoids are those of merged runs that go on.
@@ -60,5 +60,5 @@ func sparing(r *view.Run, voids *tombstone.Set, least int) (kept *tombstone.Set)
 	for i := range flat {
 		flat[i] = all[i].Tombstone
 	}
-	return tombstone.Voids(flat...)
+	return tombstone.EmptiedSet(flat...)
 }

@@ -7,20 +7,19 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Void says that nothing is left of the keys in [lo, hi) as of a version: each
-// was deleted by itself. Readers at that version, and later ones, need not look at
-// any entry there up to it. It keeps the bounds.
-func Void(lo, hi []byte, v entry.Version) Tombstone {
+// Emptied says that deletes have left nothing of the keys in [lo, hi) as of version v:
+// readers at v, and later ones, may skip every entry there up to v. It keeps the bounds.
+func Emptied(lo, hi []byte, v entry.Version) Tombstone {
 	return Tombstone{Lo: lo, Hi: hi, Version: v + 1}
 }
 
-// Voids returns the set of voids of which Void made the tombstones. In a Cover it
-// counts as they say: what a tombstone of version v+1 covers has version v at most,
-// and a reader at v may skip it.
-func Voids(voids ...Tombstone) *Set {
-	s := level(voids)
+// EmptiedSet returns the set of ranges that Emptied made. In a Cover it counts as they
+// say: what a tombstone of version v+1 covers has version v at most, and a reader at v
+// may skip it.
+func EmptiedSet(ranges ...Tombstone) *Set {
+	s := level(ranges)
 	if s == nil {
-		s = New(voids...)
+		s = New(ranges...)
 	}
 	if s != nil {
 		s.ahead = 1

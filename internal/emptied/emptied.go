@@ -1,0 +1,138 @@
+// Package emptied finds and remembers ranges of keys in which deletes have left
+// nothing visible, so that seeks skip them.
+//
+// # What a range says
+//
+// Invariant: a Range [Lo, Hi) as of version v says that no reader at v or later
+// sees an entry in it whose version is v or less. This holds in the View in which
+// the range was found, and in later ones. Four things follow:
+//
+//   - Later writes have greater versions. They are visible, whatever is known here.
+//   - A reader at an older version does not use the range.
+//   - Flushes and compactions make later Views. They change nothing that is known.
+//   - A reader of an older View does not use the range: it may still see there what
+//     a compaction has dropped since, because that expired or its keyspace was
+//     dropped. So each View has its own Known, and inherits from the View before.
+//
+// A Range looks like a range tombstone, and iterators skip it in the same way. But
+// it deletes nothing, is not recorded, and history and conflict checks ignore it.
+//
+// # Where ranges come from
+//
+//   - A Tracker counts deletes and searches around the late ones. This finds what is
+//     deleted in the order of keys, before a seek has to walk it.
+//   - A seek that had to walk past many deleted keys notes them (Known.Note).
+//   - A transaction larger than its memory is searched before it commits.
+package emptied
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
+)
+
+// Range is a range of keys that is emptied as of a version; tombstone.Emptied makes one.
+type Range = tombstone.Tombstone
+
+// mostRanges is how many ranges are remembered of searches, and of seeks.
+const mostRanges = 1 << 10
+
+// Known are the ranges that are known in one View. AppendTo may be called at any time,
+// all other methods under the lock that guards the installation of Views.
+type Known struct {
+	searched atomic.Pointer[searched]
+	noted    atomic.Pointer[tombstone.Set]
+}
+
+// searched are the ranges of the last search, and those of the search before: readers
+// pinned between both searches are too old for the last one.
+type searched struct{ last, before *tombstone.Set }
+
+// Inherit makes k know what an older View knows.
+func (k *Known) Inherit(older *Known) {
+	k.searched.Store(older.searched.Load())
+	k.noted.Store(older.noted.Load())
+}
+
+// AppendTo appends the ranges for a tombstone.Cover.
+func (k *Known) AppendTo(sets []*tombstone.Set) []*tombstone.Set {
+	if noted := k.noted.Load(); noted != nil {
+		sets = append(sets, noted)
+	}
+	if s := k.searched.Load(); s != nil && (s.last != nil || s.before != nil) {
+		sets = append(sets, s.last, s.before) // a Cover leaves nil out
+	}
+	return sets
+}
+
+// Note adds a range that a reader of this View, or of an older one, has walked past.
+// It keeps the bounds.
+func (k *Known) Note(r Range) {
+	if !r.Valid() {
+		return
+	}
+	old := k.noted.Load()
+	switch {
+	case old == nil:
+		k.noted.Store(tombstone.EmptiedSet(r))
+	case old.Len() < mostRanges:
+		k.noted.Store(old.With(r))
+	default: // the newer half, each place once
+		flat := tombstone.Flatten(entry.MaxVersion, old)
+		slices.SortFunc(flat, func(a, b Range) int { return tombstone.Compare(b, a) })
+		k.noted.Store(tombstone.EmptiedSet(append(flat[:min(len(flat), mostRanges/2)], r)...))
+	}
+}
+
+// publish makes known what a search has found.
+func (k *Known) publish(found *tombstone.Set) {
+	next := &searched{last: found}
+	if old := k.searched.Load(); old != nil {
+		next.before = old.last
+	}
+	k.searched.Store(next)
+}
+
+// within reports whether one of some ranges, which are in order, has a key.
+func within(ranges []Range, key []byte) bool {
+	i := sort.Search(len(ranges), func(i int) bool { return bytes.Compare(ranges[i].Hi, key) > 0 })
+	return i < len(ranges) && bytes.Compare(ranges[i].Lo, key) <= 0
+}
+
+// Cut takes keys out of ranges, both in order. It leaves those parts, beside ranges
+// without such a key, that are worth it.
+func Cut(ranges []Range, keys [][]byte, worth func(lo, hi []byte) bool) (parts []Range) {
+	slices.SortFunc(keys, bytes.Compare)
+	for _, r := range ranges {
+		lo, whole := r.Lo, true
+		for ; len(keys) > 0 && bytes.Compare(keys[0], r.Hi) < 0; keys = keys[1:] {
+			if bytes.Compare(keys[0], lo) < 0 {
+				continue // before the range, or once more the last key
+			}
+			if part := (Range{Lo: lo, Hi: bytes.Clone(keys[0]), Version: r.Version}); part.Valid() && worth(part.Lo, part.Hi) {
+				parts = append(parts, part)
+			}
+			lo, whole = append(bytes.Clone(keys[0]), 0), false
+		}
+		if part := (Range{Lo: lo, Hi: r.Hi, Version: r.Version}); whole || part.Valid() && worth(part.Lo, part.Hi) {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// join adds a range to some of the same version, which are in order, and makes one
+// range of those that meet.
+func join(ranges []Range, r Range) []Range {
+	from := sort.Search(len(ranges), func(i int) bool { return bytes.Compare(ranges[i].Hi, r.Lo) >= 0 })
+	to := from
+	for ; to < len(ranges) && bytes.Compare(ranges[to].Lo, r.Hi) <= 0; to++ {
+		r.Lo = slices.MinFunc([][]byte{r.Lo, ranges[to].Lo}, bytes.Compare)
+		r.Hi = slices.MaxFunc([][]byte{r.Hi, ranges[to].Hi}, bytes.Compare)
+	}
+	return slices.Replace(ranges, from, to, r)
+}
