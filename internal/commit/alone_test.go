@@ -30,8 +30,8 @@ func TestCommitAlone(t *testing.T) {
 		}
 		return nil
 	}), conflict.Check{})
-	if v != 8 || err != nil || m.published != 8 || p.Stats().Durable != 8 {
-		t.Errorf("version %d, %v, published %d, durable %d", v, err, m.published, p.Stats().Durable)
+	if v != 8 || err != nil || m.published != 8 || p.leader.durable.Load() != 8 {
+		t.Errorf("version %d, %v, published %d, durable %d", v, err, m.published, p.leader.durable.Load())
 	}
 	fault := errors.New("no room")
 	for _, want := range []error{fault, errs.ErrConflict} {

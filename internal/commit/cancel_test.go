@@ -35,12 +35,12 @@ func TestCancelBeforeCommit(t *testing.T) {
 	m.wantSteps(t, "")
 }
 
-func TestCancelInAdmit(t *testing.T) {
+func TestCancelWhileThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		m.admit = func(ctx context.Context, n int) error {
+		m.throttle = func(ctx context.Context, n int) error {
 			if n != 32 {
-				t.Errorf("admit %d bytes", n)
+				t.Errorf("throttle %d bytes", n)
 			}
 			<-ctx.Done()
 			return ctx.Err()

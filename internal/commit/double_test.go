@@ -26,14 +26,14 @@ type memory struct {
 	trace     bool
 	offset    int64
 
-	admit   func(ctx context.Context, n int) error
-	prepare func(n int) error
-	append_ func() error
-	sync_   func() error
-	retract func() error
-	apply   func(payload []byte) error
-	newest  func(key []byte) error
-	catchUp func()
+	throttle func(ctx context.Context, n int) error
+	prepare  func(n int) error
+	append_  func() error
+	sync_    func() error
+	retract  func() error
+	apply    func(payload []byte) error
+	newest   func(key []byte) error
+	catchUp  func()
 }
 
 // deleted is a range that was deleted.
@@ -56,9 +56,9 @@ func (m *memory) step(format string, args ...any) {
 	}
 }
 
-func (m *memory) Admit(ctx context.Context, payload []byte) error {
-	if m.admit != nil {
-		return m.admit(ctx, len(payload))
+func (m *memory) Throttle(ctx context.Context, payload []byte) error {
+	if m.throttle != nil {
+		return m.throttle(ctx, len(payload))
 	}
 	return nil
 }

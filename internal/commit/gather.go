@@ -7,31 +7,32 @@ import (
 
 // Bounds of gathering.
 const (
-	stillTurns = 2                      // turns of the scheduler that bring nobody end it
-	slowTurn   = 100 * time.Microsecond // a turn that took longer was spent on somebody else's work
+	stillTurns = 2                      // turns of the scheduler without a new member that end it
+	slowTurn   = 100 * time.Microsecond // a longer turn was spent on other work
 	hurryMin   = 256                    // groups that are not held open after a slow turn
-	hurryMax   = 1 << 16                // as many after one slow turn upon the other
+	hurryMax   = 1 << 16                // and after many slow turns in a row; the number doubles
 )
 
-// gathering is when to wait for company; it passes on with the leadership.
+// gathering decides when a group is held open for company. It passes on with the leadership.
 type gathering struct {
-	company int // how many shared the group before
-	hurried int // so many groups are not held open
-	hurry   int // what hurried is set to by a slow turn, if it is more than hurryMin
+	now     func() time.Time // nil: no group is held open
+	company int              // transactions in the group before
+	hurried int              // groups left that are not held open
+	hurry   int              // what a slow turn sets hurried to, if it is more than hurryMin
 }
 
-// gather holds g open for a moment if other committers are about. Those whose
-// group has just been finished are awake but have not run yet; let them, and
-// they bring their next transaction to this group instead of to a second one
-// that would alternate with it. That doubles the commits a sync with 64
-// writers. A lone writer does not wait: there is nobody to wait for.
+// gather holds g open for a moment if other committers are active. Those whose
+// group has just been finished are awake but have not run yet. If they run now,
+// they bring their next transaction to this group, rather than to a second group
+// that would alternate with it. With 64 writers that doubles the commits a sync.
+// A lone writer does not wait.
 //
-// In a process that is busy with other work a turn of the scheduler may take
+// In a process that is busy with other work, one turn of the scheduler may take
 // many milliseconds, during which nobody commits. So the first slow turn ends
-// the gathering, of this group and of many after it.
+// the gathering, of this group and of the next 256 to 65,536.
 func (p *Pipeline) gather(g *group) {
-	a := &p.leader.gathering
-	if p.cfg.Now == nil {
+	a := &p.gathering
+	if a.now == nil {
 		return
 	}
 	if a.hurried > 0 {
@@ -45,9 +46,9 @@ func (p *Pipeline) gather(g *group) {
 		return
 	}
 	for still := 0; still < stillTurns; {
-		began := p.cfg.Now()
+		began := a.now()
 		runtime.Gosched()
-		if p.cfg.Now().Sub(began) > slowTurn {
+		if a.now().Sub(began) > slowTurn {
 			a.hurried = max(a.hurry, hurryMin)
 			a.hurry = min(2*a.hurried, hurryMax)
 			return

@@ -12,8 +12,9 @@ import (
 func TestGather(t *testing.T) {
 	now := time.Unix(0, 0)
 	turn := time.Microsecond
-	p := New(Config{Store: void{}, Journal: void{}, Now: func() time.Time { now = now.Add(turn); return now }})
-	a := &p.leader.gathering
+	store := new(void)
+	p := New(Config{Store: store, Journal: new(void), Now: func() time.Time { now = now.Add(turn); return now }})
+	a := &p.gathering
 
 	// next leads a group while another committer is ready to run.
 	next := func() {
@@ -42,9 +43,9 @@ func TestGather(t *testing.T) {
 	joined := false
 	for range 1000 {
 		a.company = 2
-		groups := p.Stats().Groups
+		groups := store.groups
 		next()
-		joined = joined || p.Stats().Groups == groups+1
+		joined = joined || store.groups == groups+1
 	}
 	if !joined {
 		t.Error("nobody ever joined")

@@ -2,6 +2,12 @@ package commit
 
 import "slices"
 
+// Limits of one group.
+const (
+	MaxTransactions = 1<<16 - 1 // as many as a frame can count
+	MaxBytes        = 8 << 20   // of payload, unless one transaction alone is larger
+)
+
 // group is the transactions that are written together, or one exclusive turn.
 // All fields are guarded by Pipeline.mu until the group is taken; from then on
 // members and result belong to its leader.

@@ -89,9 +89,8 @@ func TestGroupIsAppendedSyncedAppliedPublished(t *testing.T) {
 			apply 32 bytes at 32
 			apply 64 bytes at 64
 			publish 3`)
-		want := Stats{Groups: 2, Transactions: 3, Records: 4, Bytes: 128, Syncs: 1, Visible: 3, Durable: 3}
-		if got := p.Stats(); got != want {
-			t.Errorf("stats %+v, want %+v", got, want)
+		if l := &p.leader; l.visible.Load() != 3 || l.durable.Load() != 3 {
+			t.Errorf("visible %d, durable %d, want 3", l.visible.Load(), l.durable.Load())
 		}
 		if v := m.keys["d"][0]; v.version != 3 || !v.deleted {
 			t.Errorf("d is %+v", v)
@@ -312,21 +311,19 @@ func TestHooks(t *testing.T) {
 	m := newMemory()
 	now := time.Unix(0, 0)
 	var syncs []time.Duration
-	var groups []string
 	p := New(Config{
 		Store: m, Journal: m,
-		Now:     func() time.Time { now = now.Add(time.Millisecond); return now },
-		OnSync:  func(took time.Duration) { syncs = append(syncs, took) },
-		OnGroup: func(transactions, bytes int) { groups = append(groups, fmt.Sprint(transactions, bytes)) },
+		Now:    func() time.Time { now = now.Add(time.Millisecond); return now },
+		OnSync: func(took time.Duration) { syncs = append(syncs, took) },
 	})
 	r := request(0, conflict.LastWriterWins, "a")
 	r.Synced = true
 	commit(t, p, r)
 	commit(t, p, request(0, conflict.LastWriterWins, "b", "c"))
-	if got := fmt.Sprint(syncs, groups); got != "[1ms] [1 32 1 64]" {
+	if got := fmt.Sprint(syncs); got != "[1ms]" {
 		t.Errorf("got %s", got)
 	}
-	if s := p.Stats(); s.SyncTime != time.Millisecond || s.Syncs != 1 || s.Durable != 1 || s.Visible != 2 {
-		t.Errorf("stats %+v", s)
+	if l := &p.leader; l.durable.Load() != 1 || l.visible.Load() != 2 {
+		t.Errorf("durable %d, visible %d", l.durable.Load(), l.visible.Load())
 	}
 }

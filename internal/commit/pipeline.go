@@ -1,115 +1,91 @@
-// Package commit is the road of every write: transactions that commit at the
-// same time become one group, which is checked for conflicts, appended to the
-// journal, synced, applied and published as one.
+// Package commit is the way of every write: transactions that commit at the same
+// time become one group. The group is checked for conflicts, appended to the
+// journal, synced, applied and published as one (group commit: DeWitt et al.,
+// "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, sec. 5).
 //
 // # How it runs
 //
-// A committer joins the last waiting group. If nobody leads, it leads that
+// A committer joins the last waiting group. If there is no leader, it leads that
 // group at once; else it waits. The leader writes its group alone, hands
-// leadership to a member of the next group, and returns: there is no goroutine
-// of the pipeline's own. While a group is written and synced, the next fills.
+// leadership to a member of the next group, and returns: the pipeline has no
+// goroutine of its own. While one group is written and synced, the next one fills.
 //
 // # Invariants
 //
-//   - There is at most one leader. Pipeline.busy is true exactly from the moment
-//     somebody becomes leader until it hands on to nobody. Leadership passes
-//     under mu: all that the leader touches needs no other lock.
+//   - There is at most one leader. Pipeline.busy is true from the moment a committer
+//     becomes leader until it finds no group to hand leadership to. Leadership passes
+//     under mu: what only leaders touch needs no other lock.
 //   - Groups are taken in the order in which they were begun. A request is in one
-//     group; it leaves it only by withdrawing before the group is taken, or by
-//     the group being finished. Each taken request gets exactly one result.
-//   - Versions are given out by the leader to the requests that pass, each one
-//     greater than the last; a version whose append failed was never published
-//     and never will be, because that stops the pipeline, or, if the journal
-//     refused the group whole for want of space, left nothing of it. The same
-//     holds for a group whose sync was refused so: it is taken back.
-//   - For every group: conflicts, append, sync (if a member that passed asked),
-//     apply, publish, wake. So what is visible is a prefix of the journal, and
-//     nothing that needed a sync is visible before it. The groups' steps never
-//     interleave. (An append during the sync before it would gain little: it
-//     could be published only after that sync, and the requests that would
-//     have formed the one large next group would be split over two syncs.)
-//   - Once an append, a sync or an apply has failed, nothing is written any more:
-//     the disk may hold any part of it, and a repeated sync would lie.
-//   - No code of the user runs in a leader. Should it panic none the less, the
-//     pipeline stops and all waiters get an error, rather than wait for ever.
+//     group. It leaves the group by withdrawing before the group is taken, or when
+//     the group is finished. Each taken request gets exactly one result.
+//   - The leader numbers the requests that pass: each version is greater than the
+//     last. A version whose append failed is never published. Either the failure
+//     stops the pipeline, or a full disk refused the whole group and left nothing of
+//     it: then its versions are given out again. The same holds for a group whose
+//     sync a full disk refused: it is taken back.
+//   - The steps of a group are: check, append, sync (if a member that passed asked
+//     for it), apply, publish, wake. So what is visible is a prefix of the journal, and
+//     nothing that needed a sync is visible before it. Steps of two groups never
+//     interleave. To append during the sync before would gain little: the group could
+//     be published only after that sync, and requests that would have formed one large
+//     group would be split over two syncs.
+//   - After a failed append, sync or apply nothing is written any more: the disk may
+//     hold any part of the group, and a repeated sync may report success without it.
+//   - No code of the user runs in a leader. Should a leader panic, the pipeline stops
+//     and all waiters get an error rather than wait for ever.
 //
 // # Lock order
 //
 // mu is a leaf: nothing is called and nothing is waited for while it is held.
-// The leader calls Store and Journal with no lock held; a function given to Do
-// runs as leader, so it may lock what it likes, but it may not commit.
+// The leader calls Store and Journal with no lock held. A function given to Do
+// runs as leader: it may lock what it likes, but it may not commit.
 package commit
 
 import (
 	"context"
+	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/invariant"
 )
 
-// Limits of one group.
-const (
-	MaxTransactions = 1<<16 - 1 // as many as a frame can count
-	MaxBytes        = 8 << 20   // of payload, unless one transaction alone is larger
-)
-
-// Store is what is written to. Admit and CatchUp are called by all committers, at
-// any time; the others only by the leader, so never two at a time.
-type Store interface {
-	conflict.Changes
-	// Admit may make a committer wait until the store can take the payload, or
-	// refuse it; nil stands for a large transaction that has none.
-	Admit(ctx context.Context, payload []byte) error
-	// Prepare makes room for n bytes of payload. If it fails, nothing of the
-	// group is written, but the pipeline goes on.
-	Prepare(n int) error
-	// Apply adds the records of one transaction, which begin at this position.
-	Apply(payload []byte, at entry.Position) error
-	// Publish makes all versions up to v visible.
-	Publish(v entry.Version)
-	// CatchUp does, after a commit, what the store is late with because of it.
-	CatchUp()
-}
-
-// Config is what a Pipeline needs; Now and the functions may be nil. OnSync and
-// OnGroup are called by the leader, so they must be quick.
+// Config is what a Pipeline needs; Now and OnSync may be nil.
 type Config struct {
 	Store    Store
 	Journal  Journal
-	Last     entry.Version                 // newest version already used
-	HashSeed uint64                        // of the store's key hashes
-	Now      func() time.Time              // times syncs and turns of the scheduler; without it groups are not held open for company
-	OnSync   func(took time.Duration)      // after each sync, if there is a clock
-	OnGroup  func(transactions, bytes int) // after each group that was published
+	Last     entry.Version            // newest version already used
+	HashSeed uint64                   // of the store's key hashes
+	Now      func() time.Time         // times syncs and turns of the scheduler; without it groups are not held open for company
+	OnSync   func(took time.Duration) // called by the leader after each sync, so it must be quick; needs Now
 }
 
 // Pipeline commits transactions. Its methods may be called at any time from any
 // goroutine, except from a function that runs in Do.
 type Pipeline struct {
+	store Store
+
 	mu      sync.Mutex
 	queue   queue
 	busy    bool  // there is a leader
 	closed  bool  // no new requests
 	stopped error // no new groups; changed by the leader only
 
-	cfg     Config
-	leader  leader        // belongs to whoever leads
-	visible atomic.Uint64 // newest published version
-	durable atomic.Uint64 // newest version known to be durable; of what was there before, the journal is asked
-	counts  counters
+	leader    leader    // belongs to the committer that leads
+	gathering gathering // passes on with it
 }
 
 // New returns a pipeline that continues after version cfg.Last.
 func New(cfg Config) *Pipeline {
-	p := &Pipeline{cfg: cfg}
-	p.leader.last = cfg.Last
-	p.leader.writes.store, p.leader.writes.seed = cfg.Store, cfg.HashSeed
-	p.visible.Store(uint64(cfg.Last))
+	p := &Pipeline{store: cfg.Store}
+	l := &p.leader
+	l.store, l.journal, l.now, l.onSync = cfg.Store, cfg.Journal, cfg.Now, cfg.OnSync
+	l.last = cfg.Last
+	l.visible.Store(uint64(cfg.Last))
+	l.writes.store, l.writes.seed = cfg.Store, cfg.HashSeed
+	p.gathering.now = cfg.Now
 	return p
 }
 
@@ -137,12 +113,12 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if err := p.cfg.Store.Admit(ctx, r.Payload); err != nil {
+	if err := p.store.Throttle(ctx, r.Payload); err != nil {
 		return 0, err
 	}
 	v, err := p.submit(ctx, r)
 	if err == nil {
-		p.cfg.Store.CatchUp()
+		p.store.CatchUp()
 	}
 	return v, err
 }
@@ -152,7 +128,7 @@ func (p *Pipeline) Sync(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if p.durable.Load() >= p.visible.Load() {
+	if p.leader.durable.Load() >= p.leader.visible.Load() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.refusalLocked()
@@ -164,12 +140,10 @@ func (p *Pipeline) Sync(ctx context.Context) error {
 // Do runs fn between two groups: while it runs, nothing is checked, written or
 // published. It returns fn's error, which stops nothing.
 func (p *Pipeline) Do(fn func() error) error {
-	p.mu.Lock()
-	if err := p.refusalLocked(); err != nil {
-		p.mu.Unlock()
+	g, err := p.turn()
+	if err != nil {
 		return err
 	}
-	g := p.turnLocked()
 	defer p.release(g)
 	if p.stopped != nil {
 		return p.stopped
@@ -234,6 +208,56 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 		<-wake
 	}
 	return r.version, r.err
+}
+
+// lead writes g, wakes its members and hands leadership on.
+func (p *Pipeline) lead(g *group) {
+	p.gather(g)
+	p.mu.Lock()
+	p.takeLocked(g)
+	p.mu.Unlock()
+	p.gathering.company = len(g.members)
+
+	// Members wait until release, so they get a result even if write panics.
+	err := errPanicked
+	defer func() {
+		if err != nil {
+			for _, r := range g.members {
+				r.version, r.err = 0, err
+			}
+			p.stopOn(err)
+		}
+		p.leader.reset()
+		p.release(g)
+	}()
+	err = p.write(g)
+}
+
+func (p *Pipeline) write(g *group) error {
+	if p.stopped != nil {
+		return p.stopped
+	}
+	return p.leader.write(g.members)
+}
+
+// stopOn ends all writing if err says so.
+func (p *Pipeline) stopOn(err error) {
+	if !errors.Is(err, errs.ErrStopped) {
+		return
+	}
+	p.mu.Lock()
+	p.stopped = err
+	p.mu.Unlock()
+}
+
+// turn is turnLocked, unless the pipeline takes no requests any more.
+func (p *Pipeline) turn() (*group, error) {
+	p.mu.Lock()
+	if err := p.refusalLocked(); err != nil {
+		p.mu.Unlock()
+		return nil, err
+	}
+	return p.turnLocked(), nil
 }
 
 // turnLocked waits for an exclusive turn: it returns, with mu unlocked, as the

@@ -90,7 +90,7 @@ func (w *writes) Newest(key []byte, hash uint64, since entry.Version) (entry.Ver
 	w.rangeBefore()
 	v := w.ranges.Newest(key, entry.MaxVersion)
 	if len(w.keys) > 0 {
-		if i := w.table[w.slot(key, hash)]; i != 0 {
+		if i := w.table[w.bucket(key, hash)]; i != 0 {
 			v = max(v, w.keys[i-1].version)
 		}
 	}
@@ -143,7 +143,7 @@ func (w *writes) hashBefore() {
 		}
 		eachKey(r.Payload, func(key []byte) {
 			h := hash.Sum(w.seed, key)
-			s := w.slot(key, h)
+			s := w.bucket(key, h)
 			if w.table[s] == 0 {
 				w.keys = append(w.keys, written{hash: h, key: key})
 				w.table[s] = uint32(len(w.keys))
@@ -154,8 +154,8 @@ func (w *writes) hashBefore() {
 	w.hashed = len(w.before)
 }
 
-// slot is where key is in the table, or where it would be put.
-func (w *writes) slot(key []byte, hash uint64) uint64 {
+// bucket is where key is in the table, or where it would be put.
+func (w *writes) bucket(key []byte, hash uint64) uint64 {
 	mask := uint64(len(w.table) - 1)
 	for s := hash & mask; ; s = (s + 1) & mask {
 		i := w.table[s]
@@ -165,7 +165,7 @@ func (w *writes) slot(key []byte, hash uint64) uint64 {
 	}
 }
 
-// grow makes the table at least n slots long.
+// grow makes the table at least n buckets long.
 func (w *writes) grow(n int) {
 	size := max(64, 2*len(w.table))
 	for size < n {
@@ -173,7 +173,7 @@ func (w *writes) grow(n int) {
 	}
 	w.table = make([]uint32, size)
 	for i, k := range w.keys {
-		w.table[w.slot(k.key, k.hash)] = uint32(i + 1)
+		w.table[w.bucket(k.key, k.hash)] = uint32(i + 1)
 	}
 }
 

@@ -53,6 +53,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 		d.Note("directory: %v", err)
 		return
 	}
+	// Chunks and the filters between them are shown as they lie in the file.
 	filters := append(dir.parts[:len(dir.parts):len(dir.parts)], dir.filter)
 	for i := range dir.chunks {
 		r := &dir.chunks[i]
@@ -68,57 +69,66 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 	}
 	d.Section("directory")
 	_ = chunk.Sections(b, func(tag uint16, off int, p []byte) (bool, error) {
-		at := int(ft.dirOffset) + off
-		switch tag {
-		case secChunks:
-			d.Field(at-8, 8, "chunks", "section %d, %d bytes", tag, len(p))
-			for i := range dir.chunks {
-				dumpRecord(d, at+i*recordSize)
-			}
-		case secKeys:
-			d.Field(at-8, 8, "keys", "section %d, %d bytes", tag, len(p))
-			key := at + 8*len(dir.chunks)
-			for i := range dir.chunks {
-				d.U32(at+8*i, "  first key length")
-				d.U32(at+8*i+4, "  last key length")
-			}
-			for i := range dir.chunks {
-				r := &dir.chunks[i]
-				d.Bytes(key, len(r.first), "  first key")
-				key += len(r.first)
-				if binary.LittleEndian.Uint32(p[8*i+4:]) != sameKey {
-					d.Bytes(key, len(r.last), "  last key")
-					key += len(r.last)
-				}
-			}
-		case secFilter:
-			d.Field(at-8, 8, "filter", "section %d, %d bytes", tag, len(p))
-			d.U32(at, "  kind")
-			d.U32(at+4, "  checksum")
-			d.U64(at+8, "  offset")
-			d.U64(at+16, "  words")
-		case secRanges:
-			d.Field(at-8, 8, "range tombstones", "section %d, %d bytes", tag, len(p))
-			dumpTombstones(d, at, dir.tombstones)
-		case secOwner:
-			d.Field(at-8, 8, "owner", "section %d, %d bytes", tag, len(p))
-			d.Field(at, len(p), "  uuid", "%x", p)
-		case secFilters:
-			d.Field(at-8, 8, "filters", "section %d, %d bytes", tag, len(p))
-			d.U32(at, "  kind")
-			d.U32(at+4, "  number")
-			for i := range dir.parts {
-				part := at + 8 + i*filterRecordSize
-				d.U32(part, "  chunks")
-				d.U32(part+4, "  checksum")
-				d.U64(part+8, "  offset")
-				d.U64(part+16, "  words")
-			}
-		default:
-			d.Field(at-8, 8, "section", "%d, %d bytes", tag, len(p))
-		}
+		dumpSection(d, dir, tag, int(ft.dirOffset)+off, p)
 		return true, nil
 	})
+}
+
+var sectionNames = map[uint16]string{secChunks: "chunks", secKeys: "keys", secFilter: "filter", secRanges: "range tombstones",
+	secOwner: "owner", secFilters: "filters"}
+
+// dumpSection shows one section of a directory; its payload p lies at offset at.
+func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
+	name, known := sectionNames[tag]
+	if !known {
+		d.Field(at-8, 8, "section", "%d, %d bytes", tag, len(p))
+		return
+	}
+	d.Field(at-8, 8, name, "section %d, %d bytes", tag, len(p))
+	switch tag {
+	case secChunks:
+		for i := range dir.chunks {
+			dumpRecord(d, at+i*recordSize)
+		}
+	case secKeys:
+		dumpKeys(d, dir, at, p)
+	case secFilter:
+		d.U32(at, "  kind")
+		d.U32(at+4, "  checksum")
+		d.U64(at+8, "  offset")
+		d.U64(at+16, "  words")
+	case secRanges:
+		dumpTombstones(d, at, dir.tombstones)
+	case secOwner:
+		d.Field(at, len(p), "  uuid", "%x", p)
+	case secFilters:
+		d.U32(at, "  kind")
+		d.U32(at+4, "  number")
+		for i := range dir.parts {
+			part := at + 8 + i*filterRecordSize
+			d.U32(part, "  chunks")
+			d.U32(part+4, "  checksum")
+			d.U64(part+8, "  offset")
+			d.U64(part+16, "  words")
+		}
+	}
+}
+
+func dumpKeys(d *dump.Writer, dir *directory, at int, p []byte) {
+	key := at + 8*len(dir.chunks)
+	for i := range dir.chunks {
+		d.U32(at+8*i, "  first key length")
+		d.U32(at+8*i+4, "  last key length")
+	}
+	for i := range dir.chunks {
+		r := &dir.chunks[i]
+		d.Bytes(key, len(r.first), "  first key")
+		key += len(r.first)
+		if binary.LittleEndian.Uint32(p[8*i+4:]) != sameKey {
+			d.Bytes(key, len(r.last), "  last key")
+			key += len(r.last)
+		}
+	}
 }
 
 func dumpFilter(d *dump.Writer, f *filterRecord) {

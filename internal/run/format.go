@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/checksum"
@@ -109,67 +110,74 @@ func appendRecord(b []byte, r *record) []byte {
 // lie in order before end, and their keys to be in order.
 func decodeDirectory(b []byte, end uint64) (*directory, error) {
 	d := new(directory)
-	var chunks, keys []byte
-	err := chunk.Sections(b, func(tag uint16, _ int, p []byte) (bool, error) {
+	var chunks, lengths []byte
+	err := chunk.Sections(b, func(tag uint16, _ int, p []byte) (known bool, err error) {
 		switch tag {
 		case secChunks:
 			chunks = p
 		case secKeys:
-			keys = p
+			lengths = p
 		case secFilter:
-			return true, d.decodeFilter(p, end)
+			err = d.decodeFilter(p, end)
 		case secFilters:
-			return true, d.decodeFilters(p, end)
+			err = d.decodeFilters(p, end)
 		case secRanges:
-			var err error
 			d.tombstones, err = decodeTombstones(p)
-			return true, err
 		default:
 			return false, nil
 		}
-		return true, nil
+		return true, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	n := len(chunks) / recordSize
-	if len(chunks)%recordSize != 0 || n == 0 && len(d.tombstones) == 0 || len(keys) < 8*n {
-		return nil, fmt.Errorf("%d bytes of chunks, %d of keys", len(chunks), len(keys))
+	if len(chunks)%recordSize != 0 || n == 0 && len(d.tombstones) == 0 || len(lengths) < 8*n {
+		return nil, fmt.Errorf("%d bytes of chunks, %d of keys", len(chunks), len(lengths))
 	}
 	d.chunks = make([]record, n)
-	lens, blob := keys[:8*n], keys[8*n:]
-	take := func(n uint32) ([]byte, bool) {
-		if uint64(n) > uint64(len(blob)) || n > entry.MaxKey {
-			return nil, false
-		}
-		k := blob[:n:n]
-		blob = blob[n:]
-		return k, true
-	}
-	next := uint64(0)
+	names := lengths[8*n:]
+	next, before := uint64(0), []byte(nil)
 	for i := range d.chunks {
 		r := &d.chunks[i]
-		if next, err = r.decode(chunks[i*recordSize:], next, end); err != nil {
+		if next, err = r.decode(chunks[i*recordSize:], next, end); err == nil {
+			names, err = r.decodeKeys(lengths[8*i:], names, before)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("chunk %d: %w", i, err)
 		}
-		var ok bool
-		if r.first, ok = take(binary.LittleEndian.Uint32(lens[8*i:])); !ok {
-			return nil, fmt.Errorf("chunk %d: first key too long", i)
-		}
-		r.last = r.first
-		if l := binary.LittleEndian.Uint32(lens[8*i+4:]); l != sameKey {
-			if r.last, ok = take(l); !ok {
-				return nil, fmt.Errorf("chunk %d: last key too long", i)
-			}
-		}
-		if len(r.first) == 0 || bytes.Compare(r.first, r.last) > 0 || i > 0 && bytes.Compare(d.chunks[i-1].last, r.first) > 0 {
-			return nil, fmt.Errorf("chunk %d: keys out of order", i)
-		}
-		if r.Prefix > len(r.first) || !bytes.HasPrefix(r.last, r.first[:r.Prefix]) {
-			return nil, fmt.Errorf("chunk %d: prefix of %d bytes", i, r.Prefix)
-		}
+		before = r.last
 	}
 	return d, nil
+}
+
+// decodeKeys takes the chunk's first and last key from the front of names and
+// returns the rest; lengths begins with theirs. They are checked to be in order,
+// not before the last key of the chunk before, and to have the chunk's prefix.
+func (r *record) decodeKeys(lengths, names, before []byte) (rest []byte, err error) {
+	take := func(n uint32) (key []byte) {
+		if uint64(n) > uint64(len(names)) || n > entry.MaxKey {
+			return nil
+		}
+		key, names = names[:n:n], names[n:]
+		return key
+	}
+	if r.first = take(binary.LittleEndian.Uint32(lengths)); r.first == nil {
+		return nil, errors.New("first key too long")
+	}
+	r.last = r.first
+	if n := binary.LittleEndian.Uint32(lengths[4:]); n != sameKey {
+		if r.last = take(n); r.last == nil {
+			return nil, errors.New("last key too long")
+		}
+	}
+	if len(r.first) == 0 || bytes.Compare(r.first, r.last) > 0 || bytes.Compare(before, r.first) > 0 {
+		return nil, errors.New("keys out of order")
+	}
+	if r.Prefix > len(r.first) || !bytes.HasPrefix(r.last, r.first[:r.Prefix]) {
+		return nil, fmt.Errorf("prefix of %d bytes", r.Prefix)
+	}
+	return names, nil
 }
 
 // decode decodes a chunk's record and checks that the chunk lies in [from, to);

@@ -25,29 +25,34 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		if bytes.Compare(lo, first) <= 0 && (hi == nil || bytes.Compare(last, hi) < 0) {
 			return true, nil
 		}
-		if !it.open(i) {
-			return false, it.err
-		}
-		var ok bool
-		if bytes.Compare(lo, first) <= 0 {
-			ok = it.Cursor.First()
-		} else {
-			ok = it.Cursor.SeekGE(lo[r.dir[i].Prefix:])
-		}
-		for ; ok; ok = it.Cursor.Next() {
-			e := it.Entry()
-			if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
-				break
-			}
-			if e.Version > since {
-				return true, nil
-			}
-		}
-		if err := it.Cursor.Err(); err != nil {
-			return false, err
+		if changed, err := it.changedSince(i, lo, hi, since); changed || err != nil {
+			return changed, err
 		}
 	}
 	return false, nil
+}
+
+// changedSince is ChangedSince for chunk i, whose keys don't all lie in the range.
+func (it *cursor) changedSince(i int, lo, hi []byte, since entry.Version) (bool, error) {
+	if !it.open(i) {
+		return false, it.err
+	}
+	ok := false
+	if bytes.Compare(lo, it.r.keys.first(i)) <= 0 {
+		ok = it.Cursor.First()
+	} else {
+		ok = it.Cursor.SeekGE(lo[it.r.dir[i].Prefix:])
+	}
+	for ; ok; ok = it.Cursor.Next() {
+		e := it.Entry()
+		if hi != nil && bytes.Compare(e.Key, hi) >= 0 {
+			break
+		}
+		if e.Version > since {
+			return true, nil
+		}
+	}
+	return false, it.Cursor.Err()
 }
 
 // EachSince calls fn for the key of every entry newer than since until it returns

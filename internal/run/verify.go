@@ -18,52 +18,68 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 	for i := range r.files {
 		r.verifyFile(i, report)
 	}
-	refs := map[entry.FileNum]meta.Ref{}
-	last := entry.Entry{}
+	v := verifier{Reader: r, report: report, refs: map[entry.FileNum]meta.Ref{}}
 	for i := range r.chunks {
-		c, err := r.load(i)
-		if err != nil {
-			reportError(r.fileOf(i).name, r.dir[i].offset, err, report)
-			continue
-		}
-		fail := func(reason string) {
-			report(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
-		}
-		first := true
-		c.Check(&r.fileOf(i).owner, r.keys.first(i)[:c.Prefix], report, func(e *entry.Entry, newest bool) uint64 {
-			if first && (!bytes.Equal(e.Key, r.keys.first(i)) || last.Key != nil && entry.Compare(&last, e) >= 0) {
-				fail("first entry is not the one in the directory, or out of order")
-			}
-			first = false
-			if e.Separated {
-				f := refs[e.Handle.Segment]
-				refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}
-			}
-			last = entry.Entry{Key: append(last.Key[:0], e.Key...), Version: e.Version}
-			if !newest {
-				return 0
-			}
-			h := hash.Sum(r.seed, e.Key)
-			if !r.MayContain(e.Key, h) {
-				fail("filter lacks a key")
-			}
-			return h
-		})
-		if !first && !bytes.Equal(last.Key, r.keys.last(i)) {
-			fail("last entry is not the one in the directory")
-		}
-		if t, err := c.Trailer(); err == nil && t.Stats != r.dir[i].Stats {
-			fail("statistics are not those in the directory")
-		}
+		v.chunk(i)
 	}
-	have := make([]meta.Ref, 0, len(refs))
-	for _, f := range refs {
+	have := make([]meta.Ref, 0, len(v.refs))
+	for _, f := range v.refs {
 		have = append(have, f)
 	}
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
 		report(errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says"))
 	}
+}
+
+// verifier walks the chunks of a run.
+type verifier struct {
+	*Reader
+	report func(*errs.Corruption)
+	last   entry.Entry                // met before, of the chunk before, too; without its value
+	refs   map[entry.FileNum]meta.Ref // of the entries met
+}
+
+// chunk verifies chunk i.
+func (v *verifier) chunk(i int) {
+	c, err := v.load(i)
+	if err != nil {
+		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
+		return
+	}
+	fail := func(reason string) {
+		v.report(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
+	}
+	first := true
+	c.Check(&v.fileOf(i).owner, v.keys.first(i)[:c.Prefix], v.report, func(e *entry.Entry, newest bool) uint64 {
+		if first && (!bytes.Equal(e.Key, v.keys.first(i)) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
+			fail("first entry is not the one in the directory, or out of order")
+		}
+		first = false
+		v.count(e)
+		if !newest {
+			return 0
+		}
+		h := hash.Sum(v.seed, e.Key)
+		if !v.MayContain(e.Key, h) {
+			fail("filter lacks a key")
+		}
+		return h
+	})
+	if !first && !bytes.Equal(v.last.Key, v.keys.last(i)) {
+		fail("last entry is not the one in the directory")
+	}
+	if t, err := c.Trailer(); err == nil && t.Stats != v.dir[i].Stats {
+		fail("statistics are not those in the directory")
+	}
+}
+
+func (v *verifier) count(e *entry.Entry) {
+	if e.Separated {
+		f := v.refs[e.Handle.Segment]
+		v.refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}
+	}
+	v.last = entry.Entry{Key: append(v.last.Key[:0], e.Key...), Version: e.Version}
 }
 
 // verifyFile reads a file's directory, footer and filter again.

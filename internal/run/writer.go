@@ -80,7 +80,7 @@ func (w *Writer) Add(e *entry.Entry) error {
 	if w.err != nil || w.done {
 		return w.failed()
 	}
-	if !e.Kind.Known() || len(e.Key) == 0 || len(e.Key) > entry.MaxKey || len(e.Value) > entry.MaxValue || e.Version > entry.MaxVersion {
+	if !writable(e) {
 		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
 			errs.ErrInvalid, e.Kind, len(e.Key), len(e.Value), e.Version))
 	}
@@ -110,6 +110,11 @@ func (w *Writer) Add(e *entry.Entry) error {
 		w.cfg.Expiries.Add(e)
 	}
 	return nil
+}
+
+// writable reports whether e is within the format's limits.
+func writable(e *entry.Entry) bool {
+	return e.Kind.Known() && len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && len(e.Value) <= entry.MaxValue && e.Version <= entry.MaxVersion
 }
 
 // AddTombstone adds a range tombstone, in any order and at any time before

@@ -14,38 +14,20 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// The same key lives once in each keyspace, and one commit writes to all.
-func TestKeyspaces(t *testing.T) {
+// In of a transaction or batch that is in a keyspace leads to any other, and In of
+// nil back to the default one.
+func TestInLeadsToAnyKeyspace(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	a, z := keyspace(t, db, "a"), keyspace(t, db, "z")
 	must(t, db.Update(func(txn *brock.Txn) error {
-		return errors.Join(put(txn, "k=default", "only=1"), put(txn.In(z), "k=z"), put(txn.In(a), "k=a"), put(txn.In(a).In(nil), "last=2"))
+		return errors.Join(put(txn.In(a).In(nil), "k=1", "l=1"), put(txn.In(a).In(z), "k=2"))
 	}))
 	wantEqual(t, "version", db.Version(), 1)
-	for range 3 {
-		wantEqual(t, "contents", contents(t, db), "k=default last=2 only=1; a: k=a; z: k=z")
-		must(t, db.Compact(t.Context()))
-	}
-	if again := keyspace(t, db, "a"); again != a {
-		t.Error("two handles of one keyspace")
-	}
-	wantEqual(t, "direct", string(must2(z.Get(b("k")))), "z")
-	wantEqual(t, "has", must2(z.Has(b("only"))), false)
-	must(t, z.Set(b("k2"), b("2")))
-	must(t, z.Delete(b("k")))
-	must(t, a.CompareAndSet(b("k"), b("a2"), 1))
-	wantErr(t, "compare", a.CompareAndSet(b("k"), b("a3"), 1), brock.ErrVersionMismatch)
-	must(t, a.CompareAndSet(b("new"), b("1"), 0))
-	must(t, a.CompareAndDelete(b("new"), db.Version()))
 	batch := db.NewBatch()
-	must(t, errors.Join(batch.Set(b("b"), b("0")), batch.In(a).Set(b("b"), b("a")), batch.In(z).Delete(b("k2")), batch.In(z).In(nil).Delete(b("last"))))
-	wantEqual(t, "batch", batch.In(a).Len(), 4)
+	must(t, errors.Join(batch.In(z).Set(b("b"), b("3")), batch.In(z).In(nil).Delete(b("l"))))
+	wantEqual(t, "writes, whichever keyspace is asked", batch.In(a).Len(), 2)
 	must(t, batch.In(z).Commit(t.Context()))
-	w := z.NewWriter(t.Context())
-	must(t, errors.Join(w.Set(b("w"), b("1")), w.Close()))
-	must(t, a.Update(func(txn *brock.Txn) error { return put(txn, "u=1") }))
-	must(t, a.View(func(txn *brock.Txn) error { wantEqual(t, "view", show(txn.All()), "b=a k=a2 u=1"); return nil }))
-	wantEqual(t, "contents", contents(t, db), "b=0 k=default only=1; a: b=a k=a2 u=1; z: w=1")
+	wantEqual(t, "contents", contents(t, db), "k=1; a: ; z: b=3 k=2")
 }
 
 // Keyspaces and their options are there after a Close, and after a crash too.
@@ -139,84 +121,6 @@ func TestKeyspaceOptions(t *testing.T) {
 	}
 }
 
-// What Age retains is readable in the keyspace that has it, for as long as it
-// has it; whoever asks another is told that the version is gone, never given
-// something else. A keyspace has no history from before it was made.
-func TestReadAtOfKeyspaces(t *testing.T) {
-	fs := vfs.NewMem()
-	now := newClock(1_000_000)
-	o := brock.Options{Dir: "/s", FS: fs, Now: now.now}
-	db, err := brock.Open(o)
-	must(t, err)
-	set(t, db, "k=-1")
-	set(t, db, "k=0")
-	aged := keyspace(t, db, "aged", brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}})
-	counted := keyspace(t, db, "counted", brock.KeyspaceOptions{Versions: brock.Retention{Versions: 10}})
-	for i := 1; i <= 3; i++ {
-		must(t, db.Update(func(txn *brock.Txn) error {
-			kv := fmt.Sprint("k=", i)
-			return errors.Join(put(txn, kv), put(txn.In(aged), kv), put(txn.In(counted), kv))
-		}))
-		must(t, db.Flush(t.Context())) // takes a sample of the clock
-		now.add(time.Minute)
-	}
-	gone := brock.ErrVersionGone.Error()
-	for _, step := range []func(context.Context) error{db.Flush, db.Compact, db.Compact} {
-		must(t, step(t.Context()))
-		for at := uint64(2); at <= 5; at++ {
-			wantAged, wantOther := fmt.Sprint(at-2), gone
-			if at == 2 {
-				wantAged = "-" // it was just made
-			}
-			if at == 5 {
-				wantOther = "3"
-			}
-			must(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: at}, func(txn *brock.Txn) error {
-				wantEqual(t, fmt.Sprint("aged at ", at), get(txn.In(aged), "k"), wantAged)
-				wantEqual(t, fmt.Sprint("counted at ", at), get(txn.In(counted), "k"), wantOther)
-				wantEqual(t, fmt.Sprint("default at ", at), get(txn, "k"), wantOther)
-				wantEqual(t, fmt.Sprint("default at ", at, " by In"), get(txn.In(aged).In(nil), "k"), wantOther)
-				if wantOther == gone {
-					wantErr(t, "iterator", last(txn.All()), brock.ErrVersionGone)
-				}
-				return nil
-			}))
-		}
-	}
-	_, err = db.Begin(t.Context(), brock.TxnOptions{ReadAt: 1})
-	wantErr(t, "before all floors", err, brock.ErrVersionGone)
-	must(t, db.View(func(txn *brock.Txn) error {
-		wantEqual(t, "versions", show(txn.In(counted).Versions(b("k"))), "k=3 k=2 k=1")
-		return nil
-	}))
-
-	// Floors outlive the session.
-	must(t, db.Close())
-	db, err = brock.Open(o)
-	must(t, err)
-	aged, counted = keyspace(t, db, "aged"), keyspace(t, db, "counted")
-	must(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: 3}, func(txn *brock.Txn) error {
-		wantEqual(t, "aged", get(txn.In(aged), "k"), "1")
-		wantEqual(t, "counted", get(txn.In(counted), "k"), gone)
-		return nil
-	}))
-	// More retention brings nothing back, less lets go.
-	must(t, counted.SetOptions(brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}}))
-	must(t, aged.SetOptions(brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Millisecond}}))
-	now.add(time.Minute)
-	must(t, counted.Set(b("x"), nil))
-	must(t, db.Compact(t.Context()))
-	must(t, counted.Set(b("x"), nil))
-	must(t, db.Compact(t.Context()))
-	must(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: 5}, func(txn *brock.Txn) error {
-		wantEqual(t, "counted", get(txn.In(counted), "k"), "3")
-		return nil
-	}))
-	err = db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: 4}, func(txn *brock.Txn) error { return last(txn.In(aged).All()) })
-	wantErr(t, "aged", err, brock.ErrVersionGone)
-	must(t, db.Close())
-}
-
 // An iterator never leaves its keyspace, whichever way it goes, whatever its
 // bounds: keyspaces whose prefixes are neighbours, of one byte and of two.
 func TestIteratorsStayInTheirKeyspace(t *testing.T) {
@@ -274,40 +178,6 @@ func TestIteratorsStayInTheirKeyspace(t *testing.T) {
 			}
 		}
 		must(t, db.Compact(t.Context()))
-	}
-}
-
-// What was read in a keyspace conflicts with writes to that one only, keys,
-// absent keys and ranges alike.
-func TestConflictsOfKeyspaces(t *testing.T) {
-	db := openTest(t, brock.Options{})
-	a, z := keyspace(t, db, "a"), keyspace(t, db, "z")
-	set(t, db, "k=1")
-	must(t, errors.Join(a.Set(b("k"), b("1")), z.Set(b("k"), b("1"))))
-	for _, c := range []struct {
-		name     string
-		read     func(txn *brock.Txn) error
-		write    *brock.Keyspace
-		key      string
-		conflict bool
-	}{
-		{"key", func(txn *brock.Txn) error { _, err := txn.In(a).Get(b("k")); return err }, a, "k", true},
-		{"key of another", func(txn *brock.Txn) error { _, err := txn.In(a).Get(b("k")); return err }, z, "k", false},
-		{"key of the default", func(txn *brock.Txn) error { _, err := txn.In(a).Get(b("k")); return err }, nil, "k", false},
-		{"absent", func(txn *brock.Txn) error { _, err := txn.In(a).Has(b("new1")); return err }, a, "new1", true},
-		{"absent, of another", func(txn *brock.Txn) error { _, err := txn.In(a).Has(b("new2")); return err }, z, "new2", false},
-		{"scan", func(txn *brock.Txn) error { return last(txn.In(a).All()) }, a, "zz", true},
-		{"scan backward", func(txn *brock.Txn) error { return last(txn.In(a).Items(brock.IteratorOptions{Reverse: true})) }, a, "0", true},
-		{"scan of another", func(txn *brock.Txn) error { return last(txn.In(a).All()) }, z, "0", false},
-		{"scan of the one before", func(txn *brock.Txn) error { return last(txn.All()) }, a, "0", false},
-	} {
-		txn := db.NewTransaction(true)
-		must(t, c.read(txn))
-		must(t, db.Update(func(other *brock.Txn) error { return other.In(c.write).Set(b(c.key), b("new")) }))
-		must(t, txn.Set(b("result of "+c.name), nil))
-		if err := txn.Commit(); c.conflict != errors.Is(err, brock.ErrConflict) || !c.conflict && err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
 	}
 }
 
@@ -401,62 +271,6 @@ func TestDropKeyspace(t *testing.T) {
 	must(t, err)
 	wantEqual(t, "contents", contents(t, db), "; ks: new=1; other: k=other")
 	must(t, db.Close())
-}
-
-// What is in the journal of a dropped keyspace stays dropped when it is replayed.
-func TestDroppedKeyspaceStaysDropped(t *testing.T) {
-	for _, mode := range []vfs.CrashMode{vfs.Lost, vfs.All} {
-		fs := vfs.NewMem()
-		o := brock.Options{Dir: "/s", FS: fs, Durability: brock.Buffered}
-		db, err := brock.Open(o)
-		must(t, err)
-		ks := keyspace(t, db, "ks")
-		must(t, errors.Join(ks.Set(b("k"), b("old")), db.Set(b("before"), b("1"))))
-		must(t, ks.Drop(t.Context()))
-		o.FS = fs.CrashClone(vfs.CrashOptions{Mode: mode})
-		must(t, db.Close())
-		db, err = brock.Open(o)
-		must(t, err)
-		ks = keyspace(t, db, "ks")
-		wantEqual(t, "what was committed before the drop", contents(t, db), "before=1; ks: ")
-		must(t, ks.Set(b("new"), b("1")))
-		must(t, db.Compact(t.Context()))
-		wantEqual(t, "contents", contents(t, db), "before=1; ks: new=1")
-		wantEqual(t, "entries", db.Metrics().Tree.RunEntries, 2)
-		must(t, db.Close())
-	}
-}
-
-// Who has read a keyspace that was dropped since can't commit: what changed in it
-// meanwhile is gone with it.
-func TestDropConflictsWithReaders(t *testing.T) {
-	for _, memory := range []int64{0, 1} {
-		db := openTest(t, brock.Options{})
-		ks, log := keyspace(t, db, "ks"), keyspace(t, db, "log")
-		must(t, ks.Set(b("k"), b("1")))
-		begin := func(i brock.Isolation) *brock.Txn {
-			txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true, Isolation: i, MaxMemory: memory})
-			must(t, err)
-			return txn
-		}
-		reader, snapshot, other := begin(brock.Serializable), begin(brock.SnapshotIsolation), begin(brock.Serializable)
-		wantEqual(t, "k", get(reader.In(ks), "k"), "1")
-		wantEqual(t, "k", get(snapshot.In(ks), "k"), "1")
-		wantEqual(t, "k", get(other.In(log), "k"), "-")
-		// Seen by somebody together, these prove that reader can't have come first.
-		must(t, db.Update(func(txn *brock.Txn) error { return errors.Join(put(txn.In(ks), "k=2"), put(txn, "changed=1")) }))
-		wantEqual(t, "result", must2(log.Has(b("reader"))), false)
-		must(t, ks.Drop(t.Context()))
-		must(t, db.Compact(t.Context()))
-		conflicts := db.Metrics().Conflicts
-		must(t, put(reader.In(log), "reader=1"))
-		must(t, put(snapshot, "snapshot=1"))
-		must(t, put(other, "other=1"))
-		wantErr(t, "commit of a reader", reader.Commit(), brock.ErrConflict)
-		wantEqual(t, "conflicts", db.Metrics().Conflicts, conflicts+1)
-		must(t, snapshot.Commit())
-		must(t, other.Commit())
-	}
 }
 
 // Transactions that write to a keyspace while it is dropped and made again are
@@ -556,92 +370,6 @@ func TestKeyspaceMisuse(t *testing.T) {
 	wantErr(t, "closed: options", ks.SetOptions(brock.KeyspaceOptions{}), brock.ErrClosed)
 	_, err = db.Keyspace("ks")
 	wantErr(t, "closed: open", err, brock.ErrClosed)
-}
-
-// Clear and DropAll are commits: atomic, seen by later readers only, undone by
-// nothing, and the keyspaces stay.
-func TestClearKeyspace(t *testing.T) {
-	fs := vfs.NewMem()
-	db := must2(brock.Open(brock.Options{Dir: "/s", FS: fs}))
-	defer func() { db.Close() }()
-	a, z := keyspace(t, db, "a"), keyspace(t, db, "z")
-	must(t, db.Update(func(txn *brock.Txn) error {
-		return errors.Join(put(txn, "k=1"), put(txn.In(a), "k=2", "l=3"), put(txn.In(z), "k=4", "\xff\xff=5"))
-	}))
-	old := db.NewTransaction(false)
-	defer old.Discard()
-	must(t, a.DeleteRange(b("l"), nil))
-	wantEqual(t, "range", contents(t, db), "k=1; a: k=2; z: k=4 \xff\xff=5")
-	must(t, z.Clear(t.Context()))
-	for range 2 {
-		wantEqual(t, "cleared", contents(t, db), "k=1; a: k=2; z: ")
-		must(t, db.Compact(t.Context()))
-	}
-	must(t, z.Set(b("m"), b("6")))
-	must(t, db.Update(func(txn *brock.Txn) error {
-		return errors.Join(txn.In(a).DeleteRange(nil, nil), put(txn.In(a), "n=7"))
-	}))
-	wantEqual(t, "with others", contents(t, db), "k=1; a: n=7; z: m=6")
-	must(t, db.DropAll(t.Context()))
-	for range 3 {
-		wantEqual(t, "all", contents(t, db), "; a: ; z: ")
-		must(t, db.Compact(t.Context()))
-	}
-	wantEqual(t, "old reader", show(old.All())+"; "+show(old.In(a).All())+"; "+show(old.In(z).All()), "k=1; k=2 l=3; k=4 \xff\xff=5")
-	old.Discard()
-	must(t, db.Verify(t.Context(), nil))
-	must(t, db.Close())
-	db = must2(brock.Open(brock.Options{Dir: "/s", FS: fs}))
-	wantEqual(t, "reopened", contents(t, db), "; a: ; z: ")
-}
-
-// Each keyspace keeps what its own retention says below a range delete.
-func TestRangeDeletesKeepHistoryByKeyspace(t *testing.T) {
-	db := openTest(t, brock.Options{})
-	kept := must2(db.Keyspace("kept", brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}}))
-	bare := keyspace(t, db, "bare")
-	for _, ks := range []*brock.Keyspace{kept, bare} {
-		must(t, ks.Set(b("k"), b("1")))
-		must(t, ks.Set(b("k"), b("2")))
-		must(t, ks.Clear(t.Context()))
-		must(t, ks.Set(b("k"), b("3")))
-	}
-	must(t, db.Compact(t.Context()))
-	must(t, db.View(func(txn *brock.Txn) error {
-		wantEqual(t, "kept", show(txn.In(kept).Versions(b("k"))), "k=3 k! k=2 k=1")
-		wantEqual(t, "bare", show(txn.In(bare).Versions(b("k"))), "k=3")
-		return nil
-	}))
-	for at, want := range []string{1: "k=1", 2: "k=2", 3: "", 4: "k=3"} {
-		if at > 0 {
-			txn := must2(db.Begin(t.Context(), brock.TxnOptions{ReadAt: uint64(at)}))
-			wantEqual(t, "kept", show(txn.In(kept).All()), want)
-			_, err := txn.In(bare).Get(b("k"))
-			wantErr(t, "bare", err, brock.ErrVersionGone)
-			txn.Discard()
-		}
-	}
-}
-
-// A spilled transaction that writes to a keyspace that was dropped is refused whole.
-func TestSpillToDroppedKeyspace(t *testing.T) {
-	db := openTest(t, brock.Options{})
-	a := keyspace(t, db, "a")
-	txn := must2(db.Begin(t.Context(), brock.TxnOptions{Update: true, MaxMemory: 1}))
-	defer txn.Discard()
-	must(t, put(txn, "k=1"))
-	must(t, txn.In(a).DeleteRange(nil, nil))
-	must(t, put(txn.In(a), "k=2"))
-	batch := db.NewBatch()
-	must(t, batch.In(a).Set(b("k"), b("3")))
-	must(t, a.Drop(t.Context()))
-	wantErr(t, "commit", txn.Commit(), brock.ErrKeyspaceNotFound)
-	wantErr(t, "batch", batch.Commit(t.Context()), brock.ErrKeyspaceNotFound)
-	wantEqual(t, "contents", contents(t, db), "")
-	set(t, db, "k=4")
-	must(t, db.Compact(t.Context()))
-	must(t, db.Verify(t.Context(), nil))
-	wantEqual(t, "contents", contents(t, db), "k=4")
 }
 
 // A keyspace compresses as its own options say, also after it was opened again.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -380,4 +381,32 @@ func TestContexts(t *testing.T) {
 	ok, err := db.Has(b("c"))
 	must(t, err)
 	wantEqual(t, "written", ok, false)
+}
+
+func TestDeleteRangeRefusals(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	version := db.Version()
+	must(t, db.DeleteRange(b("b"), b("a")))
+	must(t, db.DeleteRange(nil, []byte{}))
+	must(t, db.DropPrefix(t.Context()))
+	wantEqual(t, "the delete of nothing is no commit", db.Version(), version)
+	long := bytes.Repeat([]byte("x"), brock.MaxKeySize+1)
+	wantErr(t, "long bound", db.DeleteRange(nil, long), brock.ErrKeyTooLarge)
+	wantErr(t, "long prefix", db.DropPrefix(t.Context(), long), brock.ErrKeyTooLarge)
+	must(t, db.DropPrefix(t.Context(), long[1:]))
+	must(t, db.View(func(txn *brock.Txn) error {
+		wantErr(t, "view", txn.DeleteRange(nil, nil), brock.ErrReadOnly)
+		return nil
+	}))
+	txn := db.NewTransaction(true)
+	wantErr(t, "long bound", txn.DeleteRange(long, nil), brock.ErrKeyTooLarge)
+	must(t, txn.DeleteRange(nil, nil))
+	must(t, txn.Commit())
+	wantErr(t, "done", txn.DeleteRange(nil, nil), brock.ErrTxnDone)
+	batch := db.NewBatch()
+	must(t, db.Close())
+	wantErr(t, "closed", db.DeleteRange(nil, nil), brock.ErrClosed)
+	wantErr(t, "closed", batch.DeleteRange(nil, nil), brock.ErrClosed)
+	wantErr(t, "closed", db.DropAll(t.Context()), brock.ErrClosed)
+	wantErr(t, "zero batch", new(brock.Batch).DeleteRange(nil, nil), brock.ErrClosed)
 }

@@ -77,41 +77,6 @@ func TestUpdateEndsOnce(t *testing.T) {
 	wantErr(t, "cancelled between runs", err, context.Canceled)
 }
 
-func TestVersions(t *testing.T) {
-	db := openTest(t, brock.Options{})
-	wantEqual(t, "empty store", db.Version(), 0)
-	set(t, db, "k=1", "other=1")
-	set(t, db, "k=2")
-	set(t, db, "k")
-	wantEqual(t, "after three", db.Version(), 3)
-	txn := db.NewTransaction(true)
-	defer txn.Discard()
-	wantEqual(t, "ReadVersion", txn.ReadVersion(), 3)
-	wantEqual(t, "Versions", show(txn.Versions(b("k"))), "k! k=2 k=1")
-	must(t, put(txn, "k=4"))
-	wantEqual(t, "with a write of its own", show(txn.Versions(b("k"))), "k=4 k! k=2 k=1")
-	for it := range txn.Versions(b("k")) {
-		wantEqual(t, "pending version", it.Version(), 0)
-		break
-	}
-	must(t, txn.Commit())
-	wantEqual(t, "CommitVersion", txn.CommitVersion(), 4)
-	for at, want := range map[uint64]string{1: "k=1 other=1", 2: "k=2 other=1", 3: "other=1", 4: "k=4 other=1"} {
-		must(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: at}, func(txn *brock.Txn) error {
-			wantEqual(t, fmt.Sprint("at ", at), show(txn.All()), want)
-			return nil
-		}))
-	}
-	_, err := db.Begin(t.Context(), brock.TxnOptions{ReadAt: 5})
-	wantErr(t, "a version to come", err, brock.ErrInvalid)
-	must(t, db.View(func(txn *brock.Txn) error {
-		wantEqual(t, "since 1", show(txn.Items(brock.IteratorOptions{Since: 1})), "k=4")
-		wantEqual(t, "all since 1", show(txn.Items(brock.IteratorOptions{Since: 1, AllVersions: true})), "k=4 k! k=2")
-		wantEqual(t, "all, reverse", show(txn.Items(brock.IteratorOptions{AllVersions: true, Reverse: true})), "other=1 k=1 k=2 k! k=4")
-		return nil
-	}))
-}
-
 // An update that reads an old version is checked against all that came after it,
 // deletes too, whatever was flushed and merged meanwhile.
 func TestUpdateOfAnOldVersion(t *testing.T) {
@@ -141,30 +106,6 @@ func TestUpdateOfAnOldVersion(t *testing.T) {
 	must(t, update(brock.TxnOptions{}, "c"))
 	wantErr(t, "written since", update(brock.TxnOptions{Isolation: brock.SnapshotIsolation}, "c"), brock.ErrConflict)
 	must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "d", get(txn, "d"), "by c"); return nil }))
-}
-
-// Retention by count keeps versions of keys, not states; who holds one has it
-// for himself.
-func TestVersionsAreNoStates(t *testing.T) {
-	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Versions: 3}}})
-	set(t, db, "a=1")
-	set(t, db, "a=2")
-	set(t, db, "a=3")
-	set(t, db, "a=4")
-	holder := db.NewTransaction(false)
-	set(t, db, "a=5")
-	must(t, db.Compact(t.Context()))
-	must(t, db.View(func(txn *brock.Txn) error {
-		wantEqual(t, "versions", show(txn.Versions(b("a"))), "a=5 a=4 a=3")
-		return nil
-	}))
-	for _, at := range []uint64{3, holder.ReadVersion()} {
-		_, err := db.Begin(t.Context(), brock.TxnOptions{ReadAt: at})
-		wantErr(t, "a state of the past", err, brock.ErrVersionGone)
-	}
-	wantEqual(t, "the state that is held", get(holder, "a"), "4")
-	wantEqual(t, "its versions", show(holder.Versions(b("a"))), "a=4 a=3 a=2 a=1")
-	holder.Discard()
 }
 
 func TestLastWriteOfATransactionWins(t *testing.T) {
@@ -202,69 +143,16 @@ func TestReadPendingWritesStay(t *testing.T) {
 	wantEqual(t, "now", get(txn, "k"), "other")
 }
 
-func TestExpiry(t *testing.T) {
-	now := newClock(1_700_000_000_000)
-	db := openTest(t, brock.Options{
-		Now:              now.now,
-		KeyspaceDefaults: brock.KeyspaceOptions{TTL: time.Hour},
-	})
-	must(t, db.Update(func(txn *brock.Txn) error {
-		must(t, txn.SetEntry(brock.NewEntry(b("ttl"), b("1")).WithTTL(1500*time.Microsecond)))
-		must(t, txn.SetEntry(brock.NewEntry(b("at"), b("1")).WithExpiry(now.now().Add(time.Second))))
-		must(t, txn.SetEntry(brock.NewEntry(b("past"), b("1")).WithExpiry(time.Unix(-5, 0))))
-		must(t, txn.SetEntry(brock.NewEntry(b("default"), b("1")).WithMeta(7)))
-		wantEqual(t, "pending and expired", get(txn, "past"), "-")
-		return nil
-	}))
-	at := func(d time.Duration, want string) {
-		t.Helper()
-		now.ms.Store(1_700_000_000_000 + d.Milliseconds())
-		must(t, db.View(func(txn *brock.Txn) error {
-			wantEqual(t, "scan", show(txn.All()), want)
-			return nil
-		}))
-	}
-	at(time.Millisecond, "at=1 default=1 ttl=1")
-	at(2*time.Millisecond, "at=1 default=1")
-	at(999*time.Millisecond, "at=1 default=1")
-	at(time.Second, "default=1")
-	must(t, db.View(func(txn *brock.Txn) error {
-		it, err := txn.Get(b("default"))
-		must(t, err)
-		wantEqual(t, "meta", it.Meta(), 7)
-		wantEqual(t, "expires", it.ExpiresAt().UnixMilli(), 1_700_000_000_000+3_600_000)
-		wantEqual(t, "value is copied to", string(must2(it.ValueCopy(b("xxxx")))), "1")
-		now.add(2 * time.Hour) // the clock is read once a transaction
-		_, err = txn.Get(b("default"))
-		return err
-	}))
-	at(time.Hour, "")
-	ok, err := db.Has(b("default"))
-	must(t, err)
-	wantEqual(t, "Has", ok, false)
-	must(t, db.CompareAndSet(b("default"), b("2"), 0))
-	_, err = db.Get(b("default"))
-	must(t, err)
-}
-
-func TestCompareAnd(t *testing.T) {
+// Of many that replace the same version one wins.
+func TestOneCompareAndSetWins(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	k := b("k")
-	must(t, db.CompareAndSet(k, b("1"), 0))
-	wantErr(t, "not absent", db.CompareAndSet(k, b("2"), 0), brock.ErrVersionMismatch)
-	wantErr(t, "is a conflict", db.CompareAndSet(k, b("2"), 9), brock.ErrConflict)
-	must(t, db.CompareAndSet(k, b("2"), 1))
-	wantErr(t, "old version", db.CompareAndDelete(k, 1), brock.ErrVersionMismatch)
-	must(t, db.CompareAndDelete(k, 2))
-	wantErr(t, "deleted", db.CompareAndDelete(k, 2), brock.ErrVersionMismatch)
-	must(t, db.CompareAndSet(k, b("3"), 0))
-	wantErr(t, "empty key", db.CompareAndSet(nil, nil, 0), brock.ErrEmptyKey)
-
+	must(t, db.Set(k, b("1")))
 	var work sync.WaitGroup
 	var wins sync.Map
 	for i := range 8 {
 		work.Go(func() {
-			err := db.CompareAndSet(k, b(fmt.Sprint(i)), 4)
+			err := db.CompareAndSet(k, b(fmt.Sprint(i)), 1)
 			if err == nil {
 				wins.Store(i, true)
 			} else {
@@ -276,29 +164,6 @@ func TestCompareAnd(t *testing.T) {
 	n := 0
 	wins.Range(func(any, any) bool { n++; return true })
 	wantEqual(t, "winners", n, 1)
-}
-
-func TestGetMany(t *testing.T) {
-	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 1}})
-	set(t, db, "a=1", "c=3")
-	must(t, db.View(func(txn *brock.Txn) error {
-		var items []*brock.Item
-		for it, err := range txn.GetMany([][]byte{b("c"), b("b"), b("a"), b("c")}) {
-			must(t, err)
-			items = append(items, it)
-		}
-		got := ""
-		for _, it := range items {
-			if it == nil {
-				got += "- "
-			} else {
-				got += string(it.Key()) + string(must2(it.Value())) + " "
-			}
-		}
-		wantEqual(t, "items", got, "c3 - a1 c3 ")
-		wantErr(t, "bad key", last(txn.GetMany([][]byte{nil, b("a")})), brock.ErrEmptyKey)
-		return nil
-	}))
 }
 
 // Items stay what they were, however many come after them.

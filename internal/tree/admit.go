@@ -19,12 +19,12 @@ const (
 	maxBrake    = 8                     // delays for garbage at most
 )
 
-// Admit slows a committer of a payload down while background work lags behind,
+// Throttle slows a committer of a payload down while background work lags behind,
 // the more the further it lags, and lets it wait only where memory would
 // otherwise grow without bound. It refuses one that there is no space for. It
 // returns early with the context's error. A nil payload stands for a large
 // transaction that has none.
-func (t *Tree) Admit(ctx context.Context, payload []byte) error {
+func (t *Tree) Throttle(ctx context.Context, payload []byte) error {
 	n := len(payload)
 	if payload == nil {
 		n = admitWindow

@@ -107,7 +107,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 			s.must(s.commit(false, set("a", []byte("1"))))
 		}
 		wait.Go(func() {
-			if err := s.tree.Admit(context.Background(), nil); !errors.Is(err, errs.ErrClosed) {
+			if err := s.tree.Throttle(context.Background(), nil); !errors.Is(err, errs.ErrClosed) {
 				t.Errorf("admission: %v", err)
 			}
 		})
@@ -121,7 +121,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 	})
 }
 
-func TestAdmissionHonoursItsContext(t *testing.T) {
+func TestThrottleHonoursItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 1 })
 		defer s.close()
@@ -131,12 +131,12 @@ func TestAdmissionHonoursItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
 		begin := time.Now()
-		err := s.tree.Admit(ctx, nil)
+		err := s.tree.Throttle(ctx, nil)
 		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took != 3*time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}
 		s.flush()
-		if err := s.tree.Admit(ctx, nil); err != nil {
+		if err := s.tree.Throttle(ctx, nil); err != nil {
 			t.Errorf("after the flush: %v", err)
 		}
 	})

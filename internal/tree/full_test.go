@@ -36,7 +36,7 @@ func TestReserveIsForDeletes(t *testing.T) {
 	s.must(jobs.Drain(ctx))
 	pass := func(payload []byte, what string, want error) {
 		t.Helper()
-		if err := s.tree.Admit(ctx, payload); !errors.Is(err, want) {
+		if err := s.tree.Throttle(ctx, payload); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
 	}

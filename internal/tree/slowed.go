@@ -14,7 +14,7 @@ type Stall struct {
 }
 
 // slowed tells Config.OnStall of the times in which writers are slowed: one
-// begins with the first writer that meets Admit's limits, and ends when work has
+// begins with the first writer that meets Throttle's limits, and ends when work has
 // caught up to well below them, so that it spans the waits of many.
 type slowed struct {
 	mu     sync.Mutex // held over OnStall, which so is told in order

@@ -127,7 +127,7 @@ func (c *crowd) write(transactions int) error {
 		if c.done.Load() {
 			return nil
 		}
-		if err := c.tree.Admit(context.Background(), make([]byte, 100)); err != nil {
+		if err := c.tree.Throttle(context.Background(), make([]byte, 100)); err != nil {
 			return err
 		}
 		if err := c.lead(); err != nil {

@@ -83,7 +83,7 @@ func (k *checker) walk(prefix []byte) {
 		k.fail(it.Err())
 		return
 	}
-	for ; k.block < len(k.t.starts)/4; k.block++ {
+	for ; k.block < k.t.fences(); k.block++ {
 		if k.t.start(k.block) != k.c.End || k.t.word(k.block) != ^uint64(0) {
 			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))
 		}

@@ -47,15 +47,6 @@ func (p *Pages) test(i int) bool { return p.bits[uint(i)>>6].Load()&(1<<(i&63)) 
 
 func (p *Pages) set(i int) { p.bits[uint(i)>>6].Or(1 << (i & 63)) }
 
-// Trailer is the verified trailer of a chunk.
-type Trailer struct {
-	shift  int    // a fence stands every 1<<shift bytes
-	words  []byte // u64 for each fence: key word of the first entry behind it
-	starts []byte // u32 for each fence: offset / 8 of that entry
-	sums   []byte // u32 for each page of entries and index
-	Stats  Stats
-}
-
 func (c *Chunk) corrupt(off int, format string, args ...any) error {
 	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
 }
@@ -273,38 +264,22 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 				}
 			}
 			w := binary.LittleEndian.Uint64(c.Data[off:])
-			if w&flagSlow == 0 {
-				start := off + headSize
-				end := start + int(w>>8&maxSuffix)
-				if end > c.End {
-					return Absent, c.corrupt(off, "%v", errEntry)
+			if w&flagSlow != 0 {
+				if res, mine, err := c.getSlow(off, suffix, at, e); mine || err != nil {
+					return res, err
 				}
-				if end > (off|(PageSize-1))+1 {
-					if err := c.Verify(off, end); err != nil {
-						return Absent, err
-					}
-				}
-				if string(c.Data[start:end]) != string(suffix) {
-					continue
-				}
-				stop := end + int(w>>16&maxInline)
-				if v := c.version(w); v <= at && stop <= (off|(PageSize-1))+1 && stop <= c.End {
-					*e = entry.Entry{Version: v, Kind: entry.Kind(w & kindMask), Value: c.Data[end:stop:stop]}
-					if e.Kind == entry.Set {
-						return Found, nil
-					}
-				}
-				return c.newest(off, at, e)
+				continue
 			}
-			start, end, _, err := c.fill(off, e)
-			if err != nil {
-				return Absent, err
+			// The plainest form is compared here, without decoding it.
+			start := off + headSize
+			end := start + int(w>>8&maxSuffix)
+			if end > (off|(PageSize-1))+1 || end > c.End {
+				if err := c.verifySuffix(off, end); err != nil {
+					return Absent, err
+				}
 			}
 			if string(c.Data[start:end]) == string(suffix) {
-				if e.Version <= at {
-					return Found, nil
-				}
-				return c.newest(off, at, e)
+				return c.found(off, end, w, at, e)
 			}
 		}
 		if !hashindex.Full(bucket) {
@@ -315,6 +290,41 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 		}
 	}
 	return Absent, nil
+}
+
+// verifySuffix checks an entry whose suffix ends beyond its first page, or the
+// chunk's entries.
+func (c *Chunk) verifySuffix(off, end int) error {
+	if end > c.End {
+		return c.corrupt(off, "%v", errEntry)
+	}
+	return c.Verify(off, end)
+}
+
+// found is what Get returns for its key's newest entry at off, of the plainest
+// form, with the header word w and a suffix up to end.
+func (c *Chunk) found(off, end int, w uint64, at entry.Version, e *entry.Entry) (Result, error) {
+	stop := end + int(w>>16&maxInline)
+	if v := c.version(w); v <= at && stop <= (off|(PageSize-1))+1 && stop <= c.End {
+		*e = entry.Entry{Version: v, Kind: entry.Kind(w & kindMask), Value: c.Data[end:stop:stop]}
+		if e.Kind == entry.Set {
+			return Found, nil
+		}
+	}
+	return c.newest(off, at, e)
+}
+
+// getSlow is Get for an entry of another form; mine says that the key is its.
+func (c *Chunk) getSlow(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
+	start, end, _, err := c.fill(off, e)
+	if err != nil || string(c.Data[start:end]) != string(suffix) {
+		return Absent, false, err
+	}
+	if e.Version <= at {
+		return Found, true, nil
+	}
+	res, err = c.newest(off, at, e)
+	return res, true, err
 }
 
 // First looks for the newest version not newer than at of the chunk's first key,
@@ -380,7 +390,7 @@ func (c *Chunk) seek(suffix []byte) (int, error) {
 		return 0, err
 	}
 	word := Word(suffix)
-	n := len(t.starts) / 4
+	n := t.fences()
 	var failed error
 	// The first fence whose first entry is not less than suffix.
 	i := sort.Search(n, func(p int) bool {
@@ -403,72 +413,4 @@ func (c *Chunk) seek(suffix []byte) (int, error) {
 		return HeaderSize, failed
 	}
 	return t.start(i - 1), nil
-}
-
-func (t *Trailer) word(p int) uint64 { return binary.LittleEndian.Uint64(t.words[8*p:]) }
-
-func (t *Trailer) start(p int) int { return int(binary.LittleEndian.Uint32(t.starts[4*p:])) << 3 }
-
-// parseTrailer decodes a trailer whose checksum has been verified, and compares
-// it with the layout. Fence offsets are checked to ascend and to lie in their
-// pages or after them.
-func parseTrailer(b []byte, l *Layout) (*Trailer, error) {
-	if len(b) < 16 || int(binary.LittleEndian.Uint32(b[4:])) != len(b) || binary.LittleEndian.Uint64(b[8:]) != uint64(l.End) {
-		return nil, errTrailer
-	}
-	t := new(Trailer)
-	prefix, index := false, false
-	err := Sections(b[16:], func(tag uint16, _ int, p []byte) (bool, error) {
-		switch tag {
-		case secPrefix:
-			prefix = len(p) == l.Prefix
-		case secFence:
-			if len(p) < 8 {
-				return true, errTrailer
-			}
-			shift := binary.LittleEndian.Uint32(p)
-			if shift < minFenceShift || shift > maxFenceShift {
-				return true, errTrailer
-			}
-			t.shift = int(shift)
-			n := l.fences(t.shift)
-			if p = p[8:]; len(p) != 12*n {
-				return true, errTrailer
-			}
-			t.words, t.starts = p[:8*n:8*n], p[8*n:]
-		case secChecksums:
-			if len(p) != 4*l.pages() {
-				return true, errTrailer
-			}
-			t.sums = p
-		case secIndex:
-			index = len(p) == 8 && binary.LittleEndian.Uint32(p) == indexNarrow && int(binary.LittleEndian.Uint32(p[4:])) == l.Buckets
-		case secStat:
-			if len(p) < 16+StatsSize {
-				return true, errTrailer
-			}
-			if entry.Version(binary.LittleEndian.Uint64(p)) != l.VersionBase || entry.FileNum(binary.LittleEndian.Uint64(p[8:])) != l.SegmentBase {
-				return true, errTrailer
-			}
-			t.Stats = DecodeStats(p[16:]).Stamped(l.Stamp)
-		default:
-			return false, nil
-		}
-		return true, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if !prefix || !index && l.Buckets != 0 || t.sums == nil || t.starts == nil {
-		return nil, errTrailer
-	}
-	prev := HeaderSize
-	for p := range len(t.starts) / 4 {
-		off := t.start(p)
-		if off < prev || off > l.End || off < p<<t.shift || p == 0 && off != HeaderSize {
-			return nil, errTrailer
-		}
-		prev = off
-	}
-	return t, nil
 }

@@ -287,7 +287,7 @@ func (it *Cursor) SeekPart(part float64) bool {
 		it.err = err
 		return false
 	}
-	fences := len(t.starts) / 4
+	fences := t.fences()
 	it.seekTo(t.start(min(int(part*float64(fences)), fences-1)))
 	return it.Next()
 }
