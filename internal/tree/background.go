@@ -22,7 +22,7 @@ type background struct {
 	merge   *jobs.Task
 	collect *jobs.Task
 	fold    *jobs.Task    // seals the memtable, so that it is flushed
-	voids   *jobs.Task    // looks for what deletes have emptied
+	search  *jobs.Task    // finds what deletes have emptied
 	idle    *jobs.Delayed // folds down what is left once writers are silent
 	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
 
@@ -31,7 +31,7 @@ type background struct {
 	merging  sync.Mutex // taken before flushing
 
 	collecting sync.Mutex
-	searching  sync.Mutex // for voids
+	searching  sync.Mutex // for what deletes have emptied; taken last
 }
 
 // pass returns once all the work that went on has ended, and with it its hold of
@@ -50,7 +50,7 @@ func (t *Tree) prepareBackground() {
 	t.work.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
 	t.work.merge = pool.Task(jobs.Compaction, "merge", func(ctx context.Context) error { return t.runMerge(ctx, false) })
 	t.work.collect = pool.Task(jobs.Cleanup, "collect", t.runCollect)
-	t.work.voids = pool.Task(jobs.Brief, "voids", t.runVoids)
+	t.work.search = pool.Task(jobs.Brief, "search", t.runSearch)
 	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	settle := pool.Task(jobs.Compaction, "settle", t.runSettle)
 	t.full.poll = pool.Delayed(pool.Task(jobs.Flush, "space", t.runPoll), pollEvery)
@@ -65,8 +65,8 @@ const maxReplayed = 4
 // Start lets background work begin, once whatever cfg.Exclusive needs is there.
 func (t *Tree) Start() {
 	t.survey()
-	if len(t.replayed) > 0 {
-		t.work.voids.Kick()
+	if t.emptied.Published(); t.emptied.Behind() { // after a replay
+		t.work.search.Kick()
 	}
 	if len(t.replayed) > maxReplayed {
 		t.work.fold.Kick()
@@ -186,12 +186,12 @@ const (
 // much garbage: in its own journal, in the segments of values that its entries
 // delete or replace, or below a range tombstone, which frees nothing before it
 // is in a run; or to hold keyspaces that were dropped. Before, it has the last deletes
-// searched for voids, for as long as they stay in memory.
+// searched, for as long as they stay in memory.
 func (t *Tree) sealIfHiding() error {
 	v := t.views.Current()
 	active := v.Active()
-	if active.Deletes.Added.Load() > 0 {
-		t.work.voids.Kick()
+	if t.emptied.Behind() {
+		t.work.search.Kick()
 	}
 	var values, entries uint64
 	for _, r := range v.Layout.Runs() {

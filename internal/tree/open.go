@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -41,6 +42,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.files.Bits = pageio.NewBitMemory(cfg.Memory / bitsShare)
 	t.closing, t.close = context.WithCancelCause(context.Background())
 	t.full.left.Store(-1)
+	t.emptied = emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})
 	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
 	layout := log.Layout()
 	sets := view.Config{Seed: cfg.Seed, Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
@@ -85,7 +87,11 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		}
 	}
 	t.prepareBackground()
-	t.views.Install(func(next *view.View) { *next = *first; t.measure(next) })
+	t.views.Install(func(next *view.View) {
+		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
+		next.Layout, next.Unclustered = first.Layout, first.Unclustered
+		t.measure(next)
+	})
 	t.noteDroppedBefore()
 	return t, rec, nil
 }

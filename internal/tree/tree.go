@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
@@ -86,7 +87,8 @@ type Tree struct {
 	slowed  slowed
 	space   space
 	full    full
-	coder   codec.Coder // of compressed values
+	emptied *emptied.Tracker // of what deletes leave for seeks to skip
+	coder   codec.Coder      // of compressed values
 
 	drops         atomic.Uint64   // of keyspaces, since Open
 	numbers       atomic.Uint64   // last file number given out
@@ -110,7 +112,6 @@ type Tree struct {
 	// The commit leader's.
 	leader       *view.Pin     // with which it looks at a View
 	writing      entry.FileNum // journal segment that Apply last followed
-	searches     bool          // for voids are due with the next Publish
 	journalBytes int64         // applied to the active memtable
 }
 

@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 
+	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -40,14 +41,14 @@ func (t *Tree) seal() error {
 	if err != nil {
 		return err
 	}
-	next := t.views.Install(func(next *view.View) {
+	t.views.Install(func(next *view.View) {
 		next.Active().End = end
 		next.Tables = append([]*view.Table{t.newTable()}, next.Tables...)
 		t.measure(next)
 	})
 	t.journalBytes = 0
-	if next.Tables[1].Deletes.Added.Load() > 0 {
-		t.work.voids.Kick() // the last ones have not been searched
+	if t.emptied.Behind() {
+		t.work.search.Kick()
 	}
 	t.kick()
 	return nil
@@ -72,7 +73,7 @@ func (t *Tree) Apply(payload []byte, at entry.Position) error {
 // add decodes records and adds them to a memtable.
 func (t *Tree) add(to *view.Table, payload []byte, at entry.Position) error {
 	var e entry.Entry
-	bytes, expires, deletes := int64(0), uint64(0), int64(0)
+	bytes, expires, count := int64(0), uint64(0), emptied.Count{}
 	for offset := uint64(at.Offset); len(payload) > 0; {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
@@ -90,8 +91,8 @@ func (t *Tree) add(to *view.Table, payload []byte, at entry.Position) error {
 		if !r.Kind.Known() {
 			return fmt.Errorf("segment %d at %d: %w: record of kind %d", at.Segment, offset, errs.ErrFormat, r.Kind)
 		}
-		if r.Kind == entry.Delete {
-			deletes++
+		if count.Entries++; r.Kind == entry.Delete {
+			count.Deletes++
 		}
 		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 		// A shorter record would share its granule with others, and could not be
@@ -117,12 +118,7 @@ func (t *Tree) add(to *view.Table, payload []byte, at entry.Position) error {
 	}
 	to.Last = max(to.Last, at.Segment)
 	to.InlineBytes.Add(bytes)
-	if deletes > 0 {
-		to.Deletes.Added.Add(deletes)
-	}
-	if t.work.voids != nil && t.due(to) { // if not, it is a replay; Start looks
-		t.searches = true
-	}
+	t.emptied.Added(count)
 	if expires != 0 && to.Expires(expires) {
 		t.awaitTable(to)
 	}
@@ -148,9 +144,8 @@ func (t *Tree) follow(num entry.FileNum) error {
 // Publish makes everything up to v visible.
 func (t *Tree) Publish(v entry.Version) {
 	t.views.Publish(v)
-	if t.searches {
-		t.searches = false
-		t.work.voids.Kick()
+	if t.emptied.Published() {
+		t.work.search.Kick()
 	}
 }
 
