@@ -11,11 +11,11 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/codec"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // MaxKeyspaceName is the length of the longest name of a keyspace, in bytes.
-const MaxKeyspaceName = manifest.MaxKeyspaceName
+const MaxKeyspaceName = layout.MaxKeyspaceName
 
 var (
 	errKeyspaceName    = fmt.Errorf("brock: a keyspace's name has 1 to %d bytes: %w", MaxKeyspaceName, ErrInvalid)
@@ -37,7 +37,7 @@ func (db *DB) loadKeyspaces() {
 	}
 }
 
-func (db *DB) addKeyspace(k *manifest.Keyspace) *Keyspace {
+func (db *DB) addKeyspace(k *layout.Keyspace) *Keyspace {
 	ks := &Keyspace{db: db, name: k.Name, space: db.newSpace(k.ID, loadedOptions(&k.Options))}
 	db.keyspaces.byName[k.Name] = ks
 	return ks
@@ -192,14 +192,14 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 }
 
 // recordedOptions and loadedOptions are options on their way to the manifest and back.
-func recordedOptions(o *KeyspaceOptions) manifest.KeyspaceOptions {
-	return manifest.KeyspaceOptions{
+func recordedOptions(o *KeyspaceOptions) layout.KeyspaceOptions {
+	return layout.KeyspaceOptions{
 		ValueThreshold: int64(o.ValueThreshold), TTL: o.TTL, Versions: int64(o.Versions.Versions), Age: o.Versions.Age,
 		Codec: int64(o.Compression.codec()), CompressAbove: int64(o.CompressAbove),
 	}
 }
 
-func loadedOptions(o *manifest.KeyspaceOptions) KeyspaceOptions {
+func loadedOptions(o *layout.KeyspaceOptions) KeyspaceOptions {
 	return KeyspaceOptions{
 		ValueThreshold: small(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: small(o.Versions), Age: o.Age},
 		Compression: compressionBy(codec.Codec(o.Codec)), CompressAbove: max(small(o.CompressAbove), 0),

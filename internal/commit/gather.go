@@ -45,6 +45,7 @@ func (p *Pipeline) gather(g *group) {
 	if !waited && a.company <= 1 {
 		return
 	}
+	// Yield rather than sleep: the other committers are ready to run.
 	for still := 0; still < stillTurns; {
 		began := a.now()
 		runtime.Gosched()

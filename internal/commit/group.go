@@ -83,6 +83,7 @@ func (q *queue) unlink(g *group) {
 	for at := q.head; at != g; at = at.next {
 		before = at
 	}
+	// A group that withdrawals have emptied may be anywhere in the queue.
 	if before == nil {
 		q.head = g.next
 	} else {
@@ -96,6 +97,7 @@ func (q *queue) unlink(g *group) {
 
 // recycle keeps an unlinked group for later use.
 func (q *queue) recycle(g *group) {
+	// The channel is left out: a late waiter may still hold it.
 	clear(g.members)
 	*g = group{members: g.members[:0], next: q.free}
 	q.free = g

@@ -37,6 +37,7 @@ type leader struct {
 // it has got so far; if it is an ErrStopped, nothing can be written any more.
 func (l *leader) write(members []*Request) error {
 	l.decide(members)
+	// Only now is the length of what will be written known.
 	if len(l.passed) > 0 {
 		if err := l.store.Prepare(l.bytes); err != nil {
 			return err
@@ -55,7 +56,7 @@ func (l *leader) decide(members []*Request) {
 			continue
 		}
 		l.synced = l.synced || r.Synced
-		if r.Records == 0 {
+		if r.Records == 0 { // it only wants a sync
 			continue
 		}
 		l.passed = append(l.passed, r)
@@ -106,6 +107,7 @@ func (l *leader) append() (entry.Position, error) {
 	case err == nil:
 		l.last += entry.Version(len(l.passed))
 	case refused(err):
+		// Members that only want a sync still get theirs, of what was there before.
 		l.refuse(err)
 		err = nil
 	}
@@ -145,7 +147,7 @@ func (l *leader) retract(members []*Request, err error) error {
 	return nil
 }
 
-// refuse gives err to all who passed; those who only want a sync get theirs.
+// refuse gives err to all who passed, and lets nobody pass.
 func (l *leader) refuse(err error) {
 	for _, r := range l.passed {
 		r.version, r.err = 0, err
@@ -159,6 +161,7 @@ func (l *leader) writeAlone(a Alone, c conflict.Check) (entry.Version, error) {
 	if err := c.Dropped(); err != nil {
 		return 0, err
 	}
+	// If a is refused, v is given out again: nothing was written with it.
 	v := l.last + 1
 	if err := a.Commit(v, c); err != nil {
 		return 0, err

@@ -89,20 +89,18 @@ func New(cfg Config) *Pipeline {
 	return p
 }
 
-// Commit writes r and returns its version; it is then visible and, if r.Synced,
-// durable. If r conflicts, the error is errs.ErrConflict and nothing is written.
-// A request without records returns its Check.Since: it saw a snapshot and
-// changed nothing, so there is nothing to check.
+// Commit writes r and returns its version. When it returns, r is visible and, if
+// r.Synced, durable. For a request without records it returns r.Check.Since: that
+// saw a snapshot and changed nothing, so there is nothing to check.
 //
-// If the error is errs.ErrNoSpace and not errs.ErrStopped, nothing was written,
-// and a later Commit may succeed.
+// Commit returns errs.ErrConflict if r.Check does not hold. It returns errs.ErrNoSpace
+// that is not errs.ErrStopped if the disk is full: a later Commit may succeed. It
+// returns ctx.Err() if ctx ends before a leader takes the request; from then on ctx is
+// ignored. In all three cases nothing was written.
 //
-// ctx is honoured until a leader takes the request: if that ends with
-// ctx.Err(), nothing was written. Later the result is waited for.
-//
-// After a failed write or sync this and every later Commit returns an error
-// that is errs.ErrStopped and the cause. Whether the requests of the group that
-// failed will be there when the store is opened again is not known.
+// After a failed write or sync this and every later Commit returns an error that is
+// errs.ErrStopped and the cause. Whether a reopened store has the requests of the group
+// that failed is not known.
 func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error) {
 	if r.Records == 0 {
 		return r.Check.Since, nil
@@ -133,6 +131,7 @@ func (p *Pipeline) Sync(ctx context.Context) error {
 		defer p.mu.Unlock()
 		return p.refusalLocked()
 	}
+	// An empty request joins a group, whose sync covers all that was committed before.
 	_, err := p.submit(ctx, &Request{Synced: true})
 	return err
 }
@@ -182,6 +181,7 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 		p.mu.Unlock()
 		return 0, err
 	}
+	// Only the last group has room, so that requests are taken in order of arrival.
 	g := p.queue.tail
 	if g == nil || !g.hasRoom(len(r.Payload)) {
 		g = p.queue.push()
@@ -205,7 +205,7 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 		if p.withdraw(g, r) {
 			return 0, ctx.Err()
 		}
-		<-wake
+		<-wake // too late: the leader has r, and may be writing it
 	}
 	return r.version, r.err
 }
@@ -265,6 +265,7 @@ func (p *Pipeline) turn() (*group, error) {
 func (p *Pipeline) turnLocked() *group {
 	g := p.queue.push()
 	g.alone = true
+	// Requests that come later need a group behind this one: hasRoom refuses them.
 	if p.busy {
 		wake := g.wait()
 		p.mu.Unlock()
@@ -288,15 +289,16 @@ func (p *Pipeline) withdraw(g *group, r *Request) bool {
 		return true
 	}
 	p.queue.unlink(g)
+	// An empty group that was to lead next must not keep the leadership.
 	if g.called {
-		<-g.wake // the token: nobody else is left who could have received it
+		<-g.wake // the token; there is no other member to receive it
 		p.handOnLocked()
 	}
 	p.queue.recycle(g)
 	return true
 }
 
-// takeLocked closes g, which is the next group, to those who come or go.
+// takeLocked closes g, which is the next group: nobody may join or withdraw any more.
 func (p *Pipeline) takeLocked(g *group) {
 	p.queue.unlink(g)
 	g.taken = true
@@ -304,6 +306,7 @@ func (p *Pipeline) takeLocked(g *group) {
 
 // release ends the leadership of a group whose results are set.
 func (p *Pipeline) release(g *group) {
+	// One close wakes all members, however many there are. An exclusive turn has none.
 	if g.wake != nil && !g.alone {
 		close(g.wake)
 	}
@@ -320,6 +323,8 @@ func (p *Pipeline) handOnLocked() {
 		p.busy = false
 		return
 	}
+	// Members of a group that was not led at once wait, so the channel is there. It
+	// has room for the one token that it ever gets.
 	g.called = true
 	g.wake <- struct{}{}
 }

@@ -13,8 +13,8 @@ import (
 
 // writes is the conflict.Changes that a transaction of a group is checked against: what
 // the store holds, and what the transactions before it in the group write. The
-// latter is indexed only when somebody asks for it: by hash for keys, by order
-// for ranges.
+// group's part is indexed only when a check asks for it, so that groups without
+// checks pay nothing: by hash for keys, by order for ranges.
 type writes struct {
 	store conflict.Changes
 	seed  uint64
@@ -86,6 +86,7 @@ func (w *writes) overwritten(r *Request) (bool, error) {
 
 // Newest returns the newest version of key, if it is newer than since.
 func (w *writes) Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error) {
+	// The group is asked first: all its versions are newer than the store's.
 	w.hashBefore()
 	w.rangeBefore()
 	v := w.ranges.Newest(key, entry.MaxVersion)
@@ -138,11 +139,13 @@ func (w *writes) rangeBefore() {
 // hashBefore brings the table up to date.
 func (w *writes) hashBefore() {
 	for _, r := range w.before[w.hashed:] {
+		// At most half full, so that probes stay short.
 		if n := 2 * (len(w.keys) + r.Records); n > len(w.table) {
 			w.grow(n)
 		}
 		eachKey(r.Payload, func(key []byte) {
 			h := hash.Sum(w.seed, key)
+			// A later transaction's version replaces an earlier one's.
 			s := w.bucket(key, h)
 			if w.table[s] == 0 {
 				w.keys = append(w.keys, written{hash: h, key: key})
@@ -183,6 +186,7 @@ func (w *writes) sortBefore() {
 	for _, r := range w.before[w.sorted:] {
 		begin := len(w.order)
 		eachKey(r.Payload, func(key []byte) { w.order = append(w.order, key) })
+		// Join the new stretch with those before it that are less than twice as long.
 		for n := len(w.ends); n > 0; n = len(w.ends) {
 			previous := 0
 			if n > 1 {
@@ -199,8 +203,8 @@ func (w *writes) sortBefore() {
 	w.sorted = len(w.before)
 }
 
-// keptKeys is the size of an index that is kept for the next group: clearing a
-// larger one would cost each small group more than making a new one.
+// keptKeys bounds the index that is kept for the next group, in keys: to clear a
+// larger one would cost each small group more than to make a new one.
 const keptKeys = 1 << 12
 
 // reset forgets the group, so that nothing keeps its payloads alive.

@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/segment"
 )
 
@@ -35,7 +35,7 @@ type Collection struct {
 // Victim is a segment, and what the manifest knows of it.
 type Victim struct {
 	*segment.Reader
-	Segment *manifest.Segment
+	Segment *layout.Segment
 }
 
 // Remap is a finished remap.
@@ -123,13 +123,13 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	v := w.Victims[victim]
 	found := uint64(0)
 	want := v.Segment.Records - v.Segment.DeadRecords()
-	w.moves[victim] = make([]segment.Move, 0, min(want, uint64(v.End())/manifest.Granule))
+	w.moves[victim] = make([]segment.Move, 0, min(want, uint64(v.End())/layout.Granule))
 	w.out.Bytes += uint64(v.End())
 	paced := int64(0)
 	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
 		// Records without a checksum of their own, and those too short for a
 		// granule, have their values in runs: no handle leads to them.
-		if !rec.Own || rec.Size < manifest.Granule || v.Segment.IsDead(uint64(off)) {
+		if !rec.Own || rec.Size < layout.Granule || v.Segment.IsDead(uint64(off)) {
 			return nil
 		}
 		if w.memory+liveBytes+len(rec.Key) > w.Memory {

@@ -12,7 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/vfs"
 )
@@ -33,15 +33,15 @@ func newSource(t *testing.T, fs vfs.FS, seed uint64) *source {
 	if err := fs.MkdirAll("/v"); err != nil {
 		t.Fatal(err)
 	}
-	edit := &manifest.Edit{}
+	edit := &layout.Edit{}
 	for range 3 {
 		s.next++
 		w, err := segment.NewValueWriter(s.cfg, s.next)
 		if err != nil {
 			t.Fatal(err)
 		}
-		seg := manifest.Segment{Num: s.next, Kind: filename.Value}
-		var deaths manifest.Deaths
+		seg := layout.Segment{Num: s.next, Kind: filename.Value}
+		var deaths layout.Deaths
 		for i := range 320 {
 			e := entry.Entry{Key: fmt.Appendf(nil, "key%05d", rng.IntN(1000)), Value: bytes.Repeat([]byte{byte(i)}, 64+rng.IntN(4000)),
 				Version: entry.Version(1000*int(s.next) + i), Kind: entry.Set, Expires: rng.Uint64N(2), Meta: byte(i)}
@@ -63,7 +63,7 @@ func newSource(t *testing.T, fs vfs.FS, seed uint64) *source {
 		seg.FileBytes = uint64(stats.Size)
 		edit.AddSegments, edit.Dead = append(edit.AddSegments, seg), append(edit.Dead, deaths.Lists()...)
 	}
-	layout, err := manifest.NewLayout().Apply(edit)
+	layout, err := layout.New().Apply(edit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestCollectRefusesDamage(t *testing.T) {
 	for g := range s.victims[0].Segment.Dead() {
 		off := int64(-1)
 		_, err := s.victims[0].Scan(false, func(o int64, _ *entry.Record) error {
-			if o/manifest.Granule == int64(g) {
+			if o/layout.Granule == int64(g) {
 				off = o
 			}
 			return nil

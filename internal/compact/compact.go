@@ -12,7 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/run/meta"
@@ -49,14 +49,14 @@ type ValueSegment struct {
 
 // Output is what came of it: new files, synced, and the garbage they leave behind.
 type Output struct {
-	Run      meta.Run        // without files if nothing was kept
-	Values   []ValueSegment  // new value segments
-	Remaps   []Remap         // of collected segments
-	Dead     manifest.Deaths // records of older segments that lost their entry
-	Read     uint64          // entries read
-	Dropped  uint64          // entries not written
-	Extracts uint64          // values moved
-	Bytes    uint64          // of collected segments, read
+	Run      meta.Run       // without files if nothing was kept
+	Values   []ValueSegment // new value segments
+	Remaps   []Remap        // of collected segments
+	Dead     layout.Deaths  // records of older segments that lost their entry
+	Read     uint64         // entries read
+	Dropped  uint64         // entries not written
+	Extracts uint64         // values moved
+	Bytes    uint64         // of collected segments, read
 }
 
 // checkEvery is how many entries pass between two looks at the context.

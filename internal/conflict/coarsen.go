@@ -15,9 +15,9 @@ func (s *ReadSet) bound() {
 	}
 }
 
-// coarsen replaces all keys and ranges by ranges that cover several neighbours
-// each, and what lies between them: so nothing that was read is missed, and some
-// changes of what was not are taken for conflicts.
+// coarsen replaces all keys and ranges by ranges that each cover several neighbours
+// and what lies between them. So nothing that was read is missed, and some changes of
+// what was not read are taken for conflicts.
 func (s *ReadSet) coarsen() {
 	s.mergeRanges()
 	slices.SortFunc(s.keys, func(a, b key) int { return bytes.Compare(s.text(a.at), s.text(b.at)) })
@@ -43,6 +43,7 @@ func (s *ReadSet) coarsen() {
 			end()
 		}
 	}
+	// Merge the sorted keys and ranges into one sequence of ranges.
 	var after []byte
 	keys, ranges := s.keys, s.ranges
 	for len(keys)+len(ranges) > 0 {

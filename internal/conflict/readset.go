@@ -24,8 +24,8 @@ type Changes interface {
 // anything or not. It copies what it is given. The zero value is empty. It is
 // used by one goroutine at a time.
 type ReadSet struct {
-	// Limit bounds the memory of keys and ranges, about, in bytes; 0 = nothing
-	// does. A set that outgrows it becomes coarser: some ranges that cover more.
+	// Limit bounds the memory of keys and ranges, about, in bytes; 0 = no limit. A
+	// set that outgrows it becomes coarser: fewer ranges, which cover more.
 	Limit int
 
 	bytes  []byte // of keys and bounds
@@ -51,7 +51,7 @@ type span struct {
 	endless bool // no hi
 }
 
-// fewKeys are compared one by one by Touches rather than looked up in an index.
+// fewKeys is the number of keys up to which Touches compares with each, without an index.
 const fewKeys = 4
 
 // Reset empties the set and keeps its memory for the next transaction.
@@ -78,8 +78,9 @@ func (s *ReadSet) store(text []byte) piece {
 	return piece{from, len(s.bytes)}
 }
 
-// AddKey notes that k, whose store hash is given, was read.
+// AddKey notes that k was read. hash is its hash under the store's seed.
 func (s *ReadSet) AddKey(k []byte, hash uint64) {
+	// A key that is read again at once, as by get and set, is common.
 	if n := len(s.keys); n > 0 && s.keys[n-1].hash == hash && bytes.Equal(s.text(s.keys[n-1].at), k) {
 		return
 	}
@@ -95,6 +96,7 @@ func (s *ReadSet) AddRange(lo, hi []byte) {
 	}
 	if n := len(s.ranges); n > 0 {
 		r := &s.ranges[n-1]
+		// A walk adds its range piece by piece.
 		meets := (r.endless || bytes.Compare(lo, s.text(r.hi)) <= 0) && (hi == nil || bytes.Compare(s.text(r.lo), hi) <= 0)
 		if meets {
 			s.extend(r, lo, hi)
@@ -120,7 +122,8 @@ func (s *ReadSet) extend(r *span, lo, hi []byte) {
 	case hi == nil:
 		r.endless = true
 	case bytes.Compare(hi, s.text(r.hi)) > 0:
-		if r.hi.to == len(s.bytes) { // a walk that goes on extends the same bound again and again
+		// A walk extends the same bound again and again: reuse its bytes if they are the last.
+		if r.hi.to == len(s.bytes) {
 			s.bytes = s.bytes[:r.hi.from]
 		}
 		r.hi = s.store(hi)
@@ -138,6 +141,7 @@ func (s *ReadSet) Check(c Changes, since entry.Version) (conflict bool, err erro
 			return true, nil
 		}
 	}
+	// Keys come first: each costs a lookup or two, a range may cost a walk.
 	s.mergeRanges()
 	for i := range s.ranges {
 		r := &s.ranges[i]
@@ -156,7 +160,7 @@ func (s *ReadSet) upper(r *span) []byte {
 	return s.text(r.hi)
 }
 
-// Prepare makes what Touches needs, which else the first one does.
+// Prepare makes the index that Touches needs; otherwise the first Touches makes it.
 func (s *ReadSet) Prepare() {
 	s.mergeRanges()
 	if len(s.keys) > fewKeys {
@@ -170,6 +174,7 @@ func (s *ReadSet) Touches(lo, hi []byte) bool {
 	if hi == nil {
 		return s.touchesKey(lo) || s.touchesRange(lo)
 	}
+	// A range that was read meets [lo, hi) if it begins in there, or has lo in it.
 	in := func(k []byte) bool { return bytes.Compare(lo, k) <= 0 && bytes.Compare(k, hi) < 0 }
 	return slices.ContainsFunc(s.keys, func(o key) bool { return in(s.text(o.at)) }) ||
 		slices.ContainsFunc(s.ranges, func(r span) bool { return in(s.text(r.lo)) }) || s.touchesRange(lo)
@@ -211,6 +216,7 @@ func (s *ReadSet) indexKeys() {
 		}
 		s.indexed = 0
 	}
+	// Linear probing, at most half full.
 	mask := uint64(len(s.index) - 1)
 	for ; s.indexed < len(s.keys); s.indexed++ {
 		i := s.sum(s.text(s.keys[s.indexed].at)) & mask
@@ -225,6 +231,7 @@ func (s *ReadSet) touchesRange(k []byte) bool {
 	if len(s.ranges) == 0 {
 		return false
 	}
+	// Merged ranges are apart from each other, so only one can have k in it.
 	s.mergeRanges()
 	i, found := slices.BinarySearchFunc(s.ranges, k, func(r span, k []byte) int {
 		return bytes.Compare(s.text(r.lo), k)
@@ -241,7 +248,7 @@ func (s *ReadSet) mergeRanges() {
 		return
 	}
 	slices.SortFunc(s.ranges, func(a, b span) int { return bytes.Compare(s.text(a.lo), s.text(b.lo)) })
-	n := 0
+	n := 0 // the last range that is kept
 	for _, r := range s.ranges[1:] {
 		last := &s.ranges[n]
 		switch {

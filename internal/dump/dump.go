@@ -20,14 +20,14 @@ const (
 	minZeros = 16 // a run of zeros from this length is written as one line
 )
 
-// Writer dumps the bytes of one buffer from front to back. It is lenient, as
-// what it shows may be damaged: fields beyond the end are shown as such, bytes
-// that no field covers are shown bare, and write errors are kept for Err.
-// A Writer is used by one goroutine.
+// Writer dumps the bytes of one buffer from front to back. What it shows may be
+// damaged: it marks fields beyond the end, shows bytes that no field covers
+// without a name, and keeps the first write error for Close. One goroutine may use
+// a Writer.
 type Writer struct {
 	w    io.Writer
 	data []byte
-	base int64 // what is added to offsets that are shown
+	base int64 // of data in its file: added to the offsets that are shown
 	next int   // first byte of data not yet shown
 	err  error
 }
@@ -42,14 +42,15 @@ func New(w io.Writer, data []byte, base int64) *Writer {
 func (d *Writer) Section(name string) { d.printf("# %s\n", name) }
 
 // Field shows the n bytes at off with their name and their meaning, formatted
-// as by fmt.Sprintf. Bytes between the last field and off are shown bare first;
-// going back is allowed, for fields that overlap.
+// as by fmt.Sprintf. Before it come the bytes between the last field and off. Fields
+// may overlap.
 func (d *Writer) Field(off, n int, name, format string, args ...any) {
 	d.gap(off)
 	comment := name
 	if format != "" {
 		comment += " = " + fmt.Sprintf(format, args...)
 	}
+	// Lengths come from the data, and damaged ones may be anything.
 	have := min(max(n, 0), len(d.data)-off)
 	if off < 0 || off > len(d.data) {
 		off, have = len(d.data), 0
@@ -117,6 +118,7 @@ func (d *Writer) lines(off, n int, comment string) {
 		d.line(off, "", comment)
 	}
 	for end := off + n; off < end; comment = "" {
+		// A page of zeros is one line, so that the rest can be found.
 		if z := zeros(d.data[off:end]); z >= minZeros {
 			if comment == "" {
 				comment = "zeros"

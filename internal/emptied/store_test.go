@@ -270,12 +270,13 @@ func (r *reader) forward(from []byte, most int) (s scan) {
 		s.steps++
 		hidden := cover != nil && e.Version < cover.Newest(e.Key)
 		switch {
-		case hidden || e.Version <= r.version && !bytes.Equal(e.Key, last) && e.Kind == entry.Delete:
+		case e.Version > r.version || bytes.Equal(e.Key, last):
+		case hidden || e.Kind == entry.Delete:
 			if passed++; passed == testBegins {
 				begin = bytes.Clone(e.Key)
 			}
 			last = bytes.Clone(e.Key)
-		case e.Version <= r.version && !bytes.Equal(e.Key, last):
+		default:
 			end(bytes.Clone(e.Key))
 			last = bytes.Clone(e.Key)
 			if e.Live(r.clock) {

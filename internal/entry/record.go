@@ -215,11 +215,8 @@ func DecodeRecord(src []byte) (Record, error) {
 	r.Own = word&flagOwn != 0
 	klen := uint64(binary.LittleEndian.Uint16(src[2:]))
 	vlen := uint64(binary.LittleEndian.Uint32(src[4:]))
-	if vlen == longValue {
-		return r, fmt.Errorf("%w: value longer than this release reads", ErrRecord)
-	}
-	if word>>63 != 0 {
-		return r, fmt.Errorf("%w: unknown flag", ErrRecord)
+	if vlen == longValue || word>>63 != 0 {
+		return r, fmt.Errorf("%w: unknown flag, or a value longer than this release reads", ErrRecord)
 	}
 	pos := uint64(HeaderSize)
 	if word&flagExt != 0 {
@@ -237,14 +234,12 @@ func DecodeRecord(src []byte) (Record, error) {
 	if klen > MaxKey {
 		return r, fmt.Errorf("%w: key of %d bytes", ErrRecord, klen)
 	}
-	table := uint64(0)
-	if word&flagPieces != 0 {
-		if !r.Own || vlen < PieceSize {
-			return r, fmt.Errorf("%w: piece table without its value", ErrRecord)
-		}
+	table, pieces := uint64(0), word&flagPieces != 0
+	if pieces != (r.Own && vlen >= PieceSize) {
+		return r, fmt.Errorf("%w: value of %d bytes, own checksum %v, piece table %v", ErrRecord, vlen, r.Own, pieces)
+	}
+	if pieces {
 		table = 4 * uint64(pieceCount(int(vlen)))
-	} else if r.Own && vlen >= PieceSize {
-		return r, fmt.Errorf("%w: value without its piece table", ErrRecord)
 	}
 	size := (pos + klen + table + vlen + 7) &^ 7
 	if size > uint64(len(src)) {

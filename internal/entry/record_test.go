@@ -202,6 +202,33 @@ func TestCompressedRecordsThatCannotBe(t *testing.T) {
 	}
 }
 
+// Flags and lengths that contradict each other are refused.
+func TestRecordsThatCannotBe(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		value int
+		own   bool
+		flags uint64 // that are flipped
+	}{
+		{"piece table for no value", 0, true, flagPieces},
+		{"piece table for a small value", PieceSize - 1, true, flagPieces},
+		{"piece table without own checksum", PieceSize, false, flagPieces},
+		{"large value without piece table", PieceSize, true, flagPieces},
+		{"piece table of a value without own checksum", PieceSize, true, flagOwn},
+		{"unknown flag", 10, true, 1 << 63},
+		{"codec without a length", 10, true, 1 << codecShift},
+	} {
+		rec := AppendRecord(nil, &Entry{Key: []byte("key"), Value: make([]byte, c.value), Version: 9, Kind: Set}, c.own)
+		if _, err := DecodeRecord(rec); err != nil {
+			t.Fatal(c.name, err)
+		}
+		binary.LittleEndian.PutUint64(rec[16:], binary.LittleEndian.Uint64(rec[16:])^c.flags)
+		if r, err := DecodeRecord(append(rec, make([]byte, 64)...)); !errors.Is(err, ErrRecord) {
+			t.Errorf("%s: %+v, %v", c.name, r, err)
+		}
+	}
+}
+
 func FuzzDecodeRecord(f *testing.F) {
 	for _, s := range samples() {
 		if len(s.e.Key) < 1000 && len(s.e.Value) < 1000 {

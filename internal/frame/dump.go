@@ -28,6 +28,7 @@ func Dump(d *dump.Writer, b []byte, off int) (end int) {
 	d.U32(off+40, "unsynced")
 	d.U32(off+44, "reserved")
 	end = min(max(off+size, off+HeaderSize), len(b))
+	// Where the next frame begins is known even if this one's payload makes no sense.
 	if kind == Seal {
 		for i, name := range []string{"records", "own bytes", "small bytes", "lowest version", "greatest version"} {
 			d.U64(off+HeaderSize+8*i, name)
@@ -60,6 +61,7 @@ func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
 	d.U32(pos+8, "value checksum")
 	d.U32(pos+12, "head checksum")
 	d.Field(pos+16, 8, "word", "version %d, codec %v, length before it %d, own checksum %v, expires %d", r.Version, r.Codec, r.Raw, r.Own, r.Expires)
+	// Record has the parts, not where they lie: they follow each other in this order.
 	key := entry.HeaderSize
 	if rec[23]&0x20 != 0 { // an extension, which begins with its length
 		key += int(rec[entry.HeaderSize]) | int(rec[entry.HeaderSize+1])<<8

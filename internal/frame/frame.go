@@ -69,6 +69,7 @@ func (h *Header) PayloadSize() int64 { return h.Size - HeaderSize }
 // Durable is the greatest frame number that this frame proves to have been
 // durable when it was written; 0 is none.
 func (h *Header) Durable() uint64 {
+	// MaxUint32 stands for more frames than fit, so it proves nothing.
 	if h.Unsynced == math.MaxUint32 || uint64(h.Unsynced) >= h.Number {
 		return 0
 	}
@@ -89,6 +90,7 @@ func (h *Header) Put(dst []byte, id checksum.Identity, offset int64) {
 	binary.LittleEndian.PutUint64(dst[32:], h.Number)
 	binary.LittleEndian.PutUint32(dst[40:], h.Unsynced)
 	binary.LittleEndian.PutUint32(dst[44:], 0)
+	// The sum covers all of the header but itself, so it comes last.
 	h.Sum = id.Sum(offset, dst[4:])
 	binary.LittleEndian.PutUint32(dst, h.Sum)
 }
@@ -118,6 +120,7 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 		Number:       binary.LittleEndian.Uint64(src[32:]),
 		Unsynced:     binary.LittleEndian.Uint32(src[40:]),
 	}
+	// The checksum is right, so this is what was written: by us, or by a later release.
 	if h.Size < HeaderSize || h.Number == 0 || h.FirstVersion > entry.MaxVersion {
 		return h, fmt.Errorf("%w: %v of %d bytes, number %d, version %d", ErrFrame, h.Kind, h.Size, h.Number, h.FirstVersion)
 	}
@@ -127,10 +130,10 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 	return h, nil
 }
 
-// Plausible reports quickly whether a header might begin at src, which must
-// have HeaderSize bytes, for a search over bytes that are mostly something
-// else. It never denies what Decode accepts and Put wrote.
-func Plausible(src []byte) bool {
+// plausible reports quickly whether a header might begin at src, which must have
+// HeaderSize bytes. A search over bytes that are mostly something else need then
+// not sum up most of them. plausible is true for everything that Put wrote.
+func plausible(src []byte) bool {
 	return Kind(src[12]).known() && src[13]&0xf0 == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
 		src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
 }

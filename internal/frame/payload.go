@@ -41,13 +41,13 @@ func (t *Totals) count(v entry.Version) {
 	t.Min, t.Max = min(t.Min, v), max(t.Max, v)
 }
 
-// Place prepares encoded records for offset of the file id: it gives them the
-// version v, unless that is 0, places those with their own checksum, and returns the plain payload checksum, begun as
-// crc, continued over all bytes that it covers. The records must be whole and
-// made by entry.AppendRecord; that is checked as far as their lengths go, before
-// anything beyond them is touched.
+// Place prepares encoded records for offset of the file id. It gives them the
+// version v, unless that is 0, and places those with their own checksum. It returns
+// crc, the plain payload checksum so far, continued over all bytes that it covers.
+// The records must be whole and made by entry.AppendRecord. Place checks their
+// lengths before it touches anything beyond them.
 func Place(crc uint32, records []byte, v entry.Version, id checksum.Identity, offset int64, t *Totals) (uint32, error) {
-	covered := 0 // the bytes before it are in crc, or are not to be
+	covered := 0 // bytes before it are in crc, or must not be
 	for pos := 0; pos < len(records); {
 		rec := records[pos:]
 		if len(rec) < minRecord {
@@ -62,6 +62,8 @@ func Place(crc uint32, records []byte, v entry.Version, id checksum.Identity, of
 		}
 		t.count(versionOf(rec))
 		if isOwn(rec) {
+			// A value's own checksum covers it: a large value is read for one
+			// checksum only, when it is encoded.
 			entry.Place(rec, id, offset+int64(pos), head)
 			crc = checksum.Extend(crc, records[covered:pos+head])
 			covered = pos + size
@@ -74,16 +76,16 @@ func Place(crc uint32, records []byte, v entry.Version, id checksum.Identity, of
 	return checksum.Extend(crc, records[covered:]), nil
 }
 
-// Verify checks the payload of the frame h; the payload lies at offset of the
-// file id. With values, the values that have their own checksum are
-// checked too. Only after it returned nil may the records be used.
+// Verify checks the payload of the frame h. The payload lies at offset of the file
+// id. With values, it checks values that have their own checksum, too. The payload
+// must not be used unless Verify returns nil.
 func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, values bool) (Totals, error) {
 	var t Totals
 	if int64(len(payload)) != h.PayloadSize() {
 		return t, fmt.Errorf("%w: %d bytes of payload, want %d", ErrFrame, len(payload), h.PayloadSize())
 	}
 	var crc uint32
-	if h.Kind == Group {
+	if h.Kind == Group { // lengths of records say which bytes the checksum covers
 		var err error
 		if crc, err = t.walk(payload, id, offset, values); err != nil {
 			return t, err
@@ -100,7 +102,8 @@ func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, valu
 	return t, nil
 }
 
-// walk decodes every record, but trusts only lengths, and those only within payload.
+// walk decodes every record and returns the plain checksum. Until the checksum is
+// compared it trusts lengths only, and those only within payload.
 func (t *Totals) walk(payload []byte, id checksum.Identity, offset int64, values bool) (crc uint32, err error) {
 	covered := 0
 	for pos := 0; pos < len(payload); {
@@ -129,7 +132,8 @@ func (t *Totals) walk(payload []byte, id checksum.Identity, offset int64, values
 	return checksum.Extend(crc, payload[covered:]), nil
 }
 
-// zeroPadded checks the bytes behind the value, which no checksum covers.
+// zeroPadded checks the bytes behind the value. No checksum covers them, so a
+// flipped bit there would pass.
 func zeroPadded(rec []byte, head, valueLen int) bool {
 	end := head + valueLen
 	if valueLen >= entry.PieceSize {

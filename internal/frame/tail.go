@@ -56,7 +56,7 @@ func (t *Tail) search(b []byte, off, size int64, id checksum.Identity, next uint
 			continue
 		}
 		if h, ok := laterFrame(b[pos:], id, off+int64(pos), next); ok {
-			// The payload is not searched: only a whole value could look like a frame.
+			// No frame begins inside the payload of another.
 			end := min(off+int64(pos)+h.Size, size)
 			t.Frames++
 			t.Durable = max(t.Durable, h.Durable())
@@ -75,7 +75,7 @@ func (t *Tail) search(b []byte, off, size int64, id checksum.Identity, next uint
 
 // laterFrame decodes the header at the start of b, which lies at off.
 func laterFrame(b []byte, id checksum.Identity, off int64, next uint64) (Header, bool) {
-	if !Plausible(b) {
+	if !plausible(b) {
 		return Header{}, false
 	}
 	h, err := Decode(b, id, off)

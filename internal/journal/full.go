@@ -12,13 +12,13 @@ import (
 )
 
 // A full disk refuses a group, and stops nothing (docs/adr, 21). Nothing of that
-// group may come back, and no good frame may follow a bad one: so the segment
-// ends, durably, with the frame before, as one that a crash left does, and the
-// next frame begins another. In that it can't be taken for what was refused: the
-// number of the file is in every checksum.
+// group may come back, and no good frame may follow a bad one. So the segment
+// ends, durably, with the frame before, as after a crash, and the next frame begins
+// another segment. There it can't be mistaken for the refused frame: the number of
+// the file is in every checksum.
 //
-// Only a write may fail so. After a failed sync nobody knows what the disk
-// holds, also if it failed for want of space: that stops the journal.
+// Only a write may fail in this way. A failed sync stops the journal even if the
+// disk is full: nobody knows what the disk holds.
 
 // refuse returns the error of an Append that failed before anything was written,
 // or after it was cut off again, or of a Sync that the manifest was not told of.
@@ -30,9 +30,9 @@ func (j *Journal) refuse(err error) error {
 	return vfs.NoSpace(err)
 }
 
-// cutBack ends cur behind its last whole frame, if a full disk is the cause; a
-// segment that has no frame goes as a whole. It returns cause, or an
-// errs.ErrStopped if there was another one, or if that doesn't succeed.
+// cutBack ends cur behind its last whole frame if the cause is a full disk; a
+// segment without frames is removed. It returns cause. For any other cause, or if it
+// can't end the segment, it returns an errs.ErrStopped.
 func (j *Journal) cutBack(cause error) error {
 	if err := j.cur.CutBack(); err != nil {
 		// If it can't be cut off, recovery takes it for a torn tail.
@@ -41,6 +41,7 @@ func (j *Journal) cutBack(cause error) error {
 	if !vfs.IsNoSpace(cause) {
 		return j.stop(cause)
 	}
+	// Without this sync a crash could bring the refused frame back.
 	if err := j.syncFile(j.cur); err != nil {
 		return j.stop(fmt.Errorf("%w; cut off what was written: %w", cause, err))
 	}
@@ -57,8 +58,8 @@ func (j *Journal) endHere() {
 	}
 }
 
-// drop removes cur, which has no frames. Should it come back, the segment that
-// is begun in its stead is newer, and counts.
+// drop removes cur, which has no frames. If a crash brings it back, Replay prefers
+// the segment that was begun in its place, as that has a greater number.
 func (j *Journal) drop() {
 	o := j.cur
 	_ = o.Close()
@@ -70,6 +71,6 @@ func (j *Journal) drop() {
 	j.live = j.live[:len(j.live)-1]
 }
 
-// Economize says whether nothing is to be written ahead of its time, because the
-// disk is nearly full. It may be called at any time.
+// Economize says whether to fill no files ahead, because the disk is nearly full.
+// It may be called at any time.
 func (j *Journal) Economize(on bool) { j.lean.Store(on) }

@@ -20,12 +20,13 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// A file is filled with zeros ahead of its end, in steps that double it.
 const (
-	leastFill      = 64 << 10  // step in which a file is filled with zeros ahead of its end; it doubles the file
-	mostFill       = 1 << 20   // up to this step: a sync has to wait for it
+	leastFill      = 64 << 10  // the smallest step, in bytes
+	mostFill       = 1 << 20   // the largest step: a sync has to wait for it
+	smallSync      = 256 << 10 // most bytes between two syncs for which a file is filled in steps
 	bulkFill       = 4 << 20   // bytes without a sync from which on whole blocks are filled
-	smallSync      = 256 << 10 // files are filled while syncs come at least every so many bytes
-	writebackEvery = 4 << 20   // bytes appended without a sync between two hints
+	writebackEvery = 4 << 20   // bytes appended between two hints to write back
 )
 
 // Config is what a Journal needs.
@@ -59,36 +60,6 @@ type Owner interface {
 	DiskFull()
 }
 
-// Point is a place between two frames of the journal, where a segment ends. Its
-// zero value is the journal's beginning.
-type Point struct {
-	NextFrame   uint64        // number of the frame that follows; 0 means 1
-	Chain       uint32        // header checksum of the frame before
-	LastVersion entry.Version // greatest version before
-	LastSegment entry.FileNum // the segment that ends here; 0 = none
-}
-
-func (p Point) next() uint64 { return max(p.NextFrame, 1) }
-
-// End is how far the journal goes.
-type End struct {
-	Segment entry.FileNum // the segment being written, or the last one
-	Offset  int64         // the end of its last frame
-	Frame   uint64        // number of the last frame; 0 = none
-	Durable uint64        // number of the last frame known to be durable
-}
-
-// SegmentInfo describes one segment of the journal.
-type SegmentInfo struct {
-	Num        entry.FileNum
-	End        int64  // behind the last frame
-	FirstFrame uint64 // number of its first frame
-	LastFrame  uint64 // number of its last frame, FirstFrame-1 if it has none
-	Chain      uint32 // header checksum of its last frame, or of the one before FirstFrame
-	Sealed     bool   // it doesn't grow any more
-	frame.Totals
-}
-
 // Journal appends to the chain. Append, Sync, Rotate and Close are called by one
 // goroutine at a time (the leader of a commit group); all else may be called at
 // any time by any goroutine.
@@ -96,7 +67,7 @@ type Journal struct {
 	c       Config
 	files   segment.Config
 	cur     *open // nil between Rotate and the next Append
-	hinted  int64 // cur is being written back up to here
+	hinted  int64 // the system was asked to write cur back up to here
 	bulk    int64 // bytes appended since the last sync
 	synced  int64 // bytes that the last sync made durable; 0 = there was none
 	syncing sync.Mutex
@@ -104,7 +75,7 @@ type Journal struct {
 	known   atomic.Uint64 // greatest number of a frame that is registered
 	before  Point         // point when the last frame was appended
 	failure atomic.Pointer[error]
-	lean    atomic.Bool // nothing is written ahead
+	lean    atomic.Bool // no file is filled ahead
 
 	mu     sync.Mutex // guards what follows
 	point  Point
@@ -122,7 +93,7 @@ type open struct {
 }
 
 // New returns the journal that goes on at c.Begin. It creates no file before the
-// first Append. Everything before c.Begin must be durable: Replay sees to it.
+// first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
 	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, point: c.Begin}
 	j.point.NextFrame = c.Begin.next()
@@ -137,9 +108,9 @@ func New(c Config) *Journal {
 // transaction, first+1 to the next, and their checksums.
 //
 // The records may be read as soon as Append returns; they are durable after the next
-// Sync. What is no group is refused with errs.ErrInvalid, and a group that
-// the disk has no room for with errs.ErrNoSpace: nothing of it is written, and
-// the next one may succeed. After any other error the journal has stopped, see Err.
+// Sync. Append returns errs.ErrInvalid for what is no group, and errs.ErrNoSpace if
+// the disk is full: then nothing of the group is written, and the next one may
+// succeed. After any other error the journal has stopped, see Err.
 func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Position, error) {
 	if err := j.Err(); err != nil {
 		return entry.Position{}, err
@@ -154,10 +125,10 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	if err := j.room(size); err != nil {
 		return entry.Position{}, j.refuse(err)
 	}
-	j.before = j.point
+	j.before = j.point // for Retract
 	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), Unsynced: j.unsynced(), First: first, Payload: transactions}
 	off, err := j.cur.Append(f)
-	if errors.Is(err, errs.ErrInvalid) {
+	if errors.Is(err, errs.ErrInvalid) { // found before anything was written
 		return entry.Position{}, err
 	}
 	if err != nil {
@@ -172,6 +143,7 @@ func (j *Journal) unsynced() uint64 { return j.point.NextFrame - 1 - j.durable.L
 
 // room makes cur a segment into which a frame of this size fits.
 func (j *Journal) room(size int64) error {
+	// A segment never passes its limit, which is how long its readers' mapping is.
 	if j.cur != nil && j.cur.End()+size+segment.SealSize > j.cur.limit {
 		if err := j.seal(); err != nil {
 			return err
@@ -188,8 +160,9 @@ func (j *Journal) room(size int64) error {
 	return nil
 }
 
-// fill makes the file longer than end, if commits are such that it pays: small
-// and synced, or so many that nobody waits for a sync.
+// fill makes the file longer than end where that pays: where commits are small and
+// synced, so that a sync need not record a new length each time, and where much is
+// written without a sync.
 func (j *Journal) fill(end int64) error {
 	if j.lean.Load() {
 		return nil
@@ -197,13 +170,14 @@ func (j *Journal) fill(end int64) error {
 	if j.bulk >= bulkFill {
 		size := (end + segment.BlockSize - 1) / segment.BlockSize * segment.BlockSize
 		if size >= j.cur.limit {
-			return nil // the segment ends somewhere in this block: zeros behind it would be written for nothing
+			return nil // the segment ends in this block, so zeros behind it would be wasted
 		}
 		return j.cur.Fill(size)
 	}
 	if j.synced == 0 || j.synced > smallSync || j.bulk > smallSync || end-j.cur.Allocated() > mostFill {
 		return nil
 	}
+	// Steps that double the file keep the zeros in proportion to what is written.
 	size := max(end, j.cur.Allocated()+min(j.cur.Allocated(), mostFill))
 	size = (size + leastFill - 1) / leastFill * leastFill
 	return j.cur.Fill(min(size, j.cur.limit))
@@ -214,6 +188,8 @@ func (j *Journal) begin(size int64) error {
 	if err := j.bound(); err != nil {
 		return err
 	}
+	// The header names the segment and the frame before, so that Replay can tell
+	// which file continues the chain.
 	h := segment.Header{
 		Kind:        filename.Journal,
 		Number:      j.c.Owner.NextNum(),
@@ -223,6 +199,7 @@ func (j *Journal) begin(size int64) error {
 		PrevVersion: j.point.LastVersion,
 	}
 	create := func() (*segment.Writer, error) { return segment.Create(j.files, h) }
+	// Overwriting a file costs less than having new blocks allocated.
 	if old, ok := j.c.Owner.Recycle(); ok {
 		create = func() (*segment.Writer, error) { return segment.Recycle(j.files, h, old) }
 	}
@@ -243,7 +220,7 @@ func (j *Journal) begin(size int64) error {
 // appended notes that a frame of this size was appended to cur.
 func (j *Journal) appended(size int64) {
 	j.bulk += size
-	// Only whole blocks: what fills the last one would be written twice.
+	// Only whole blocks: the last one would be written again with the next frame.
 	if to := j.cur.End() / segment.BlockSize * segment.BlockSize; to-j.hinted >= writebackEvery {
 		j.cur.StartWriteback(j.hinted, to-j.hinted)
 		j.hinted = to
@@ -267,8 +244,8 @@ func (j *Journal) note(sealed bool) {
 	}
 }
 
-// seal ends cur. Its file stays open until it was synced: a file opened anew
-// might not be told of a failure to write it back.
+// seal ends cur. Its file stays open until it was synced: a descriptor opened later
+// might not report that an earlier write back has failed.
 func (j *Journal) seal() error {
 	if err := j.cur.Seal(j.unsynced()); err != nil {
 		if err = j.cutBack(err); errors.Is(err, errs.ErrStopped) {
@@ -280,7 +257,7 @@ func (j *Journal) seal() error {
 	return nil
 }
 
-// bound makes sealed segments durable here and now if too many wait for that.
+// bound syncs the sealed segments at once if too many of their files are open.
 func (j *Journal) bound() error {
 	j.mu.Lock()
 	unsynced := len(j.sealed)
@@ -289,16 +266,6 @@ func (j *Journal) bound() error {
 		return nil
 	}
 	return j.SyncSealed()
-}
-
-// Open is how many files are open for writing.
-func (j *Journal) Open() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.cur == nil {
-		return len(j.sealed)
-	}
-	return len(j.sealed) + 1
 }
 
 // Rotate seals the segment being written, if there is one, so that the next
@@ -314,70 +281,4 @@ func (j *Journal) Rotate() (Point, error) {
 		}
 	}
 	return j.point, nil
-}
-
-// End returns how far the journal goes.
-func (j *Journal) End() End {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	e := End{Segment: j.point.LastSegment, Frame: j.point.NextFrame - 1, Durable: j.durable.Load()}
-	if n := len(j.live); n > 0 {
-		e.Offset = j.live[n-1].End
-	}
-	return e
-}
-
-// Segments describes the segments begun by this Journal and not yet forgotten, in order.
-func (j *Journal) Segments() []SegmentInfo {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return append([]SegmentInfo(nil), j.live...)
-}
-
-// Forget drops the sealed segments up to number last, whose records are durable
-// in runs: they are no longer in Segments, and their files are closed, synced
-// or not. It must return before such a file is used for anything else.
-func (j *Journal) Forget(last entry.FileNum) {
-	j.syncing.Lock()
-	defer j.syncing.Unlock()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if last >= j.c.Begin.LastSegment {
-		raise(&j.known, j.c.Begin.next()-1)
-	}
-	for len(j.live) > 0 && j.live[0].Num <= last && j.live[0].Sealed {
-		raise(&j.known, j.live[0].LastFrame)
-		j.live = j.live[1:]
-	}
-	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
-		_ = j.sealed[0].Close() // what it holds is durable elsewhere
-		raise(&j.durable, j.sealed[0].Next()-1)
-		j.sealed = j.sealed[1:]
-	}
-}
-
-// OpenReader opens a segment of Segments. The reader of a segment that still
-// grows sees each group as soon as its Append has returned.
-func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
-	j.mu.Lock()
-	var found *open
-	for _, o := range append(j.sealed[:len(j.sealed):len(j.sealed)], j.cur) {
-		if o != nil && o.Number() == num {
-			found = o
-		}
-	}
-	var end int64
-	for _, s := range j.live {
-		if s.Num == num {
-			end = s.End
-		}
-	}
-	j.mu.Unlock()
-	if found != nil {
-		return found.OpenReader(found.limit, j.c.NoMap)
-	}
-	if end == 0 {
-		return nil, fmt.Errorf("%w: journal has no segment %d", errs.ErrInvalid, num)
-	}
-	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap})
 }

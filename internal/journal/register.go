@@ -1,13 +1,13 @@
 package journal
 
-// A segment is a file that can get lost, and the last one has no other that
-// names it. So before anything in a segment counts as durable for those who
-// asked, the manifest says that one of its frames is (docs/adr, 29): Replay then
-// misses the frame, and the file. That is one edit for each segment, after its
-// first sync: the manifest never names what a crash may take.
+// A segment is a file that can get lost, and no other file names the last one. So
+// before a frame counts as durable, the manifest says that its segment has durable
+// frames (docs/adr, 29): then Replay misses the frame, and the file. That is one edit
+// for each segment, after its first sync: the manifest never names what a crash may
+// take away.
 
-// Register has the manifest know of the newest segment that has frames, which must
-// be durable, unless it does already. After an error it may be called again.
+// Register tells the manifest of the newest segment that has frames, unless it knows
+// of it. The frames must be durable. After an error it may be called again.
 func (j *Journal) Register() error {
 	s := j.newest()
 	if j.known.Load() >= s.FirstFrame {
@@ -16,6 +16,7 @@ func (j *Journal) Register() error {
 	if err := j.c.Owner.Register(s); err != nil {
 		return err
 	}
+	// All frames before are known with it: the chain names each.
 	raise(&j.known, s.LastFrame)
 	return nil
 }
@@ -32,9 +33,9 @@ func (j *Journal) newest() SegmentInfo {
 	return j.c.Newest
 }
 
-// Retract takes back what the last Append wrote, durably, after a Sync that a
-// full disk refused: the segment ends before it, and the number of its frame is
-// that of the next one. It must not have been read. After an error the journal has stopped.
+// Retract takes back what the last Append wrote, durably, after a Sync that a full
+// disk refused: the segment ends before it, and the next frame gets its number.
+// Nobody may have read it. After an error the journal has stopped.
 func (j *Journal) Retract() error {
 	if err := j.Err(); err != nil {
 		return err
@@ -42,6 +43,7 @@ func (j *Journal) Retract() error {
 	if err := j.cur.Retract(); err != nil {
 		return j.stop(err)
 	}
+	// The refused Sync may have made the frame durable, so the cut must be durable too.
 	if err := j.syncFile(j.cur); err != nil {
 		return j.stop(err)
 	}

@@ -59,12 +59,13 @@ type candidate struct {
 	broken  error // what is wrong at the end of the part that counts
 }
 
-// Replay calls fn for each group of the journal behind c.Begin, in order, with
-// its position and payload, which is valid until fn returns; the frame's checksums, those
-// of values too, were verified. It returns where the journal ends: at a torn
-// tail as docs/format.md ("Frame") defines it. A frame that had been durable
-// and is missing or damaged is an *errs.Corruption; a file of another store is
-// errs.ErrForeign. Unless c.ReadOnly, what was replayed is durable when it returns.
+// Replay calls fn for each group of the journal behind c.Begin, in order, with its
+// position and payload. The payload is valid until fn returns; its checksums, also
+// those of values, were verified. Replay returns where the journal ends: before a
+// torn tail, if there is one (docs/format.md, "Torn tails"). It returns
+// *errs.Corruption if a frame that had been durable is missing or damaged, and
+// errs.ErrForeign for a file of another store. Unless c.ReadOnly, what was
+// replayed is durable when it returns.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
 	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, fn: fn, point: c.Begin}
 	r.point.NextFrame = c.Begin.next()
@@ -111,8 +112,8 @@ func (r *replay) list() error {
 	return nil
 }
 
-// next is the segment that continues the chain exactly at point. The newest, should
-// there be two: an older one was then given up by an earlier recovery.
+// next is the segment that continues the chain exactly at point. If there are two,
+// an earlier recovery gave up the older one, and the newer one counts.
 func (r *replay) next() *candidate {
 	for _, c := range slices.Backward(r.found) {
 		h := &c.header
@@ -164,9 +165,11 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 // judge decides whether the chain ends at a torn tail, and counts what is cut.
 func (r *replay) judge() error {
 	durable := r.c.Durable
+	// Frames behind the end of the chain count for nothing, but each says how many
+	// frames had been durable when it was written.
 	for _, c := range r.found {
 		if c.visited && c != r.last {
-			continue // where it ends was decided when the next segment was begun
+			continue // a later segment continues the chain at its end, which decides it
 		}
 		from := int64(segment.HeaderSize)
 		if c == r.last {
@@ -179,13 +182,14 @@ func (r *replay) judge() error {
 			return err
 		}
 		durable = max(durable, t.Durable)
+		// Zeros were never written, and bytes of another life are no loss.
 		r.out.CutFrames += t.Frames
 		if r.stale(c) {
 			t.Used = t.End
 		}
 		r.out.CutBytes += t.Used - from
 	}
-	if r.point.NextFrame <= durable {
+	if r.point.NextFrame <= durable { // the rule of frame.Tail
 		return r.corruption(durable)
 	}
 	return nil
@@ -212,7 +216,9 @@ func (r *replay) missing() (first entry.FileNum) {
 	return first
 }
 
-// corruption says where the frame should have been that is missing.
+// corruption says where the missing frame should have been: in a file that is not
+// there, behind the damage that ended the chain, in a file with a damaged header,
+// or else behind the last good frame.
 func (r *replay) corruption(durable uint64) error {
 	reason := fmt.Sprintf("frame %d is missing, but frame %d had been durable", r.point.NextFrame, durable)
 	if num := r.missing(); num != 0 {

@@ -35,6 +35,7 @@ func (d *doubt) add(f *segment.Found, seg int) {
 	if n := len(d.marks); n == 0 || d.marks[n-1].segment != seg || m.offset-d.marks[n-1].offset >= markEvery {
 		d.marks = append(d.marks, m)
 	}
+	// A frame that proves an earlier one durable takes that out of doubt.
 	d.proven = max(d.proven, f.Header.Durable())
 	for len(d.marks) > 1 && d.marks[1].frame <= d.proven+1 {
 		d.marks = d.marks[1:]
@@ -71,6 +72,7 @@ func (r *replay) secure() error {
 	if len(r.out.Segments) == 0 {
 		return nil
 	}
+	// The names of the files may not be durable either.
 	return r.c.FS.SyncDir(r.c.Dir)
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Sync makes everything appended so far durable, and has the manifest know of
-// the segment that it ends in (Register). If a full disk refuses that, the error is
-// errs.ErrNoSpace: what was appended since the last Sync may be durable or not,
-// and the next Sync, or a Retract, may follow. After any other error the journal
-// has stopped, and as much is known.
+// Sync makes everything appended so far durable, and registers the segment that it
+// ends in. If a full disk refuses that, Sync returns errs.ErrNoSpace: what was
+// appended since the last Sync may be durable or not, and the next Sync, or a
+// Retract, may follow. After any other error the journal has stopped; then, too,
+// the last appends may be durable or not.
 func (j *Journal) Sync() error {
 	if err := j.Err(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (j *Journal) Sync() error {
 		return j.refuse(err)
 	}
 	if pending {
-		// Not before: a frame may be taken back until here.
+		// Not earlier: until here Retract may take the last frame back.
 		raise(&j.durable, last)
 		j.bulk, j.synced = 0, j.bulk
 	}
@@ -36,6 +36,7 @@ func (j *Journal) Sync() error {
 }
 
 func (j *Journal) syncAll() error {
+	// In order, so that no durable frame follows one that is not.
 	if err := j.SyncSealed(); err != nil {
 		return err
 	}
@@ -67,6 +68,7 @@ func (j *Journal) SyncSealed() error {
 		if err != nil {
 			return j.stop(err)
 		}
+		// Only Forget removes segments too, and it holds syncing.
 		raise(&j.durable, o.Next()-1)
 		j.mu.Lock()
 		j.sealed = j.sealed[1:]
@@ -140,6 +142,7 @@ func (j *Journal) Close() error {
 	if err == nil {
 		err = j.SyncSealed()
 	}
+	// From here on Append and Sync return errs.ErrClosed, or the failure if there was one.
 	closed := errs.ErrClosed
 	j.failure.CompareAndSwap(nil, &closed)
 	j.syncing.Lock()

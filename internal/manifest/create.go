@@ -13,10 +13,11 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
-// CreateOptions says what a new store is to be.
+// CreateOptions is the identity of a new store.
 type CreateOptions struct {
 	UUID    [16]byte // random; names the store in every file
 	Seed    uint64   // random; of the key hash
@@ -27,10 +28,10 @@ type CreateOptions struct {
 const firstManifest = 1
 
 // Create makes a store in o.Dir and opens its log. A crash at any moment leaves
-// a directory in which Create can begin again, or a whole store. It gives
+// a directory in which Create can begin again, or a whole store. It returns
 // errs.ErrExist if there is a store, errs.ErrForeign if the directory holds
 // other things, and *errs.Corruption if it holds files of a store that has lost
-// its SUPER. The caller has the store's lock.
+// its SUPER. The caller holds the store's lock.
 func Create(o Options, c CreateOptions) (*Log, error) {
 	if o.ReadOnly {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrReadOnly)
@@ -66,8 +67,8 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 }
 
 // MakeDir makes a directory and those above it, durably. Each is made only when
-// the name of the one above is durable, so that after a crash at any moment only
-// the last one's name may not be: that is made durable in any case.
+// the name of the one above is durable. So after a crash at any moment at most the
+// name of the last one is not durable, and the next MakeDir syncs that.
 func MakeDir(fsys vfs.FS, dir string) error {
 	var missing []string // the deepest first
 	at := dir
@@ -82,7 +83,8 @@ func MakeDir(fsys vfs.FS, dir string) error {
 		missing = append(missing, at)
 		at = filepath.Dir(at)
 	}
-	// Who may not read the directory above can't have made this one.
+	// Without permission to read the directory above, this process can't have made
+	// the one below.
 	if err := fsys.SyncDir(filepath.Dir(at)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
@@ -97,13 +99,13 @@ func MakeDir(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// create writes the manifest, then SUPER: the sync of SUPER's first slot and of
-// the directory makes the store.
+// create writes the manifest, then SUPER. The store exists when SUPER's first slot
+// and the directory are synced.
 func create(o Options, c CreateOptions) error {
 	s := Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
 	}
-	f, end, err := writeManifest(o, &s, firstManifest, 0, NewLayout())
+	f, end, err := writeManifest(o, &s, firstManifest, 0, layout.New())
 	if err != nil {
 		return err
 	}
@@ -115,6 +117,7 @@ func create(o Options, c CreateOptions) error {
 		return err
 	}
 	err = s.writeSlot(f)
+	// Only then the second slot: from the first slot on, a crash leaves a whole store.
 	if err == nil {
 		err = o.FS.SyncDir(o.Dir)
 	}
@@ -124,10 +127,10 @@ func create(o Options, c CreateOptions) error {
 	return errors.Join(err, f.Close())
 }
 
-// Look says, without the store's lock and without writing, whether Open would
-// refuse the directory for good: errs.ErrForeign and errs.ErrFormat. It gives
-// errs.ErrNotExist if there is no store but may be one. Damage isn't looked for:
-// what seems so may be another process at work.
+// Look says whether Open would refuse the directory for good. It needs no lock and
+// writes nothing. It returns errs.ErrForeign, errs.ErrFormat, or errs.ErrNotExist
+// if there is no store and Create may make one. It doesn't look for damage: what
+// seems damaged may be another process at work.
 func Look(o Options) error {
 	_, err := ReadSuper(o.FS, o.Dir)
 	switch {
@@ -176,17 +179,17 @@ func vacant(o Options) (remains []string, err error) {
 // harmless names may lie in the directory of a new store.
 func harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
 
-// unusedManifest reports whether the first manifest is no longer than Create
-// leaves it: no edit was ever appended.
+// unusedManifest reports whether the first manifest is as short as Create leaves
+// it. Then no edit was ever appended to it.
 func unusedManifest(o Options, base string) bool {
 	info, err := o.FS.Stat(filepath.Join(o.Dir, base))
-	p, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, NewLayout().Snapshot())
+	p, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, layout.New().Snapshot())
 	return err == nil && info.Size <= int64(fileHeader+len(p))
 }
 
-// writeManifest makes the manifest num with a snapshot of the layout, durable
-// with its name. On an error nothing of it stays.
-func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *Layout) (f vfs.File, end frame.Cursor, err error) {
+// writeManifest makes the manifest num with a snapshot of the layout, and syncs it
+// and its name. On an error it removes the file.
+func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *layout.Layout) (f vfs.File, end frame.Cursor, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
 	f, err = o.FS.Create(path)
 	if err != nil {

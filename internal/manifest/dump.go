@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // DumpSuper annotates the SUPER file b that d shows. No checksum is checked.
@@ -72,20 +73,17 @@ func dumpFrame(d *dump.Writer, b []byte, off int) int {
 
 // tagName is the name that docs/format.md has for the tag.
 func tagName(tag uint16) string {
-	names := [...]string{tagAddSegment: "addSegment", tagDropRun: "dropRun", tagAddRun: "addRun", tagDead: "dead",
-		tagSegmentState: "segmentState", tagDropSegment: "dropSegment", tagFlushedTo: "flushedTo", tagJournalEnd: "journalEnd",
-		tagLastVersion: "lastVersion", tagFloor: "floor", tagClock: "clock", tagNextFile: "nextFile",
-		tagSetKeyspace: "setKeyspace", tagDropKeyspace: "dropKeyspace", tagCleanClose: "cleanClose",
-		tagKeyspaceFloor: "keyspaceFloor", tagNextKeyspace: "nextKeyspace"}
-	if int(tag) < len(names) && names[tag] != "" {
-		return names[tag]
+	for i := range editFields {
+		if editFields[i].tag == tag {
+			return editFields[i].name
+		}
 	}
 	return "unknown"
 }
 
 func describe(tag uint16, value []byte) string {
-	var e Edit
-	if err := e.decodeField(tag, false, value); err != nil {
+	var e layout.Edit
+	if err := editFields.readOne(&e, &e.Unknown, tag, false, value); err != nil {
 		return err.Error()
 	}
 	switch {

@@ -2,364 +2,224 @@ package manifest
 
 import (
 	"encoding/binary"
-	"fmt"
-	"slices"
+	"time"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// The fields of an edit, as docs/format.md, "MANIFEST", describes them.
-const (
-	tagAddSegment    = 1
-	tagDropRun       = 2
-	tagAddRun        = 3
-	tagDead          = 4
-	tagSegmentState  = 5
-	tagDropSegment   = 6
-	tagFlushedTo     = 7
-	tagJournalEnd    = 8
-	tagLastVersion   = 9
-	tagFloor         = 10
-	tagClock         = 11
-	tagNextFile      = 12
-	tagSetKeyspace   = 13
-	tagDropKeyspace  = 14
-	tagCleanClose    = 15
-	tagKeyspaceFloor = 16
-	tagNextKeyspace  = 17
+// The tables follow docs/format.md, "MANIFEST". Their order is the one in which
+// fields are written; tags alone say what a field is.
 
-	// The fields within addRun.
-	tagRunFiles      = 1
-	tagRunBounds     = 2
-	tagRunCounts     = 3
-	tagRunRefs       = 4
-	tagRunTombstones = 5
-	tagRunStamp      = 8
-	tagRunExpiry     = 9
-
-	// The fields within addSegment.
-	tagSegmentStamp = 8
-)
-
-// AppendEdit appends the encoding of e to dst.
-func AppendEdit(dst []byte, e *Edit) []byte {
-	uv := binary.AppendUvarint
-	must := func(tag uint16, fill func([]byte) []byte) { dst = appendTLV(dst, tag, tlvRequired, fill) }
-	may := func(tag uint16, fill func([]byte) []byte) { dst = appendTLV(dst, tag, 0, fill) }
-	number := func(n uint64) func([]byte) []byte {
-		return func(b []byte) []byte { return uv(b, n) }
-	}
-	for i := range e.AddSegments {
-		must(tagAddSegment, e.AddSegments[i].append)
-	}
-	for _, id := range e.DropRuns {
-		must(tagDropRun, number(uint64(id)))
-	}
-	for i := range e.AddRuns {
-		must(tagAddRun, e.AddRuns[i].append)
-	}
-	for i := range e.Dead {
-		must(tagDead, e.Dead[i].append)
-	}
-	for _, s := range e.States {
-		must(tagSegmentState, func(b []byte) []byte {
-			return uv(uv(uv(uv(b, uint64(s.Num)), uint64(s.Status)), uint64(s.Map)), uint64(s.Target))
-		})
-	}
-	for _, n := range e.DropSegments {
-		must(tagDropSegment, number(uint64(n)))
-	}
-	if e.FlushedTo != 0 {
-		must(tagFlushedTo, number(uint64(e.FlushedTo)))
-	}
-	for _, j := range e.JournalEnds {
-		must(tagJournalEnd, func(b []byte) []byte {
-			return uv(uv(uv(uv(b, uint64(j.Segment)), j.Offset), j.Frame), uint64(j.Chain))
-		})
-	}
-	if e.LastVersion != 0 {
-		must(tagLastVersion, number(uint64(e.LastVersion)))
-	}
-	if e.Floor != 0 {
-		must(tagFloor, number(uint64(e.Floor)))
-	}
-	for _, c := range e.Clock {
-		may(tagClock, func(b []byte) []byte { return binary.AppendVarint(uv(b, uint64(c.Version)), c.UnixMilli) })
-	}
-	if e.NextFile != 0 {
-		must(tagNextFile, number(uint64(e.NextFile)))
-	}
-	for _, k := range e.SetKeyspaces {
-		must(tagSetKeyspace, func(b []byte) []byte {
-			b = append(uv(uv(b, uint64(k.ID)), uint64(len(k.Name))), k.Name...)
-			return k.Options.append(b)
-		})
-	}
-	for _, id := range e.DropKeyspaces {
-		must(tagDropKeyspace, number(uint64(id)))
-	}
-	for _, f := range e.KeyspaceFloors {
-		must(tagKeyspaceFloor, func(b []byte) []byte { return uv(uv(b, uint64(f.ID)), uint64(f.Version)) })
-	}
-	if e.NextKeyspace != 0 {
-		must(tagNextKeyspace, number(uint64(e.NextKeyspace)))
-	}
-	if e.CleanClose {
-		may(tagCleanClose, func(b []byte) []byte { return b })
-	}
-	return appendUnknown(dst, e.Unknown)
+var editFields = fields[layout.Edit]{
+	list(1, must, "addSegment", func(e *layout.Edit) *[]layout.Segment { return &e.AddSegments }, putSegment, getSegment),
+	list(2, must, "dropRun", func(e *layout.Edit) *[]layout.RunID { return &e.DropRuns }, putNumber, getNumber),
+	list(3, must, "addRun", func(e *layout.Edit) *[]layout.Run { return &e.AddRuns }, putRun, getRun),
+	list(4, must, "dead", func(e *layout.Edit) *[]layout.Dead { return &e.Dead }, putDead, getDead),
+	list(5, must, "segmentState", func(e *layout.Edit) *[]layout.SegmentState { return &e.States }, putState, getState),
+	list(6, must, "dropSegment", func(e *layout.Edit) *[]entry.FileNum { return &e.DropSegments }, putNumber, getNumber),
+	value(7, must, "flushedTo", func(e *layout.Edit) *entry.FileNum { return &e.FlushedTo }, putNumber, getNumber),
+	list(8, must, "journalEnd", func(e *layout.Edit) *[]layout.JournalEnd { return &e.JournalEnds }, putJournalEnd, getJournalEnd),
+	value(9, must, "lastVersion", func(e *layout.Edit) *entry.Version { return &e.LastVersion }, putNumber, (*wire).version),
+	value(10, must, "floor", func(e *layout.Edit) *entry.Version { return &e.Floor }, putNumber, (*wire).version),
+	list(11, may, "clock", func(e *layout.Edit) *[]layout.ClockSample { return &e.Clock }, putClock, getClock),
+	value(12, must, "nextFile", func(e *layout.Edit) *entry.FileNum { return &e.NextFile }, putNumber, getNumber),
+	list(13, must, "setKeyspace", func(e *layout.Edit) *[]layout.Keyspace { return &e.SetKeyspaces }, putKeyspace, getKeyspace),
+	list(14, must, "dropKeyspace", func(e *layout.Edit) *[]entry.KeyspaceID { return &e.DropKeyspaces }, putNumber, getNumber32),
+	list(16, must, "keyspaceFloor", func(e *layout.Edit) *[]layout.KeyspaceFloor { return &e.KeyspaceFloors }, putFloor, getFloor),
+	value(17, must, "nextKeyspace", func(e *layout.Edit) *uint64 { return &e.NextKeyspace }, putNumber, getNumber),
+	value(15, may, "cleanClose", func(e *layout.Edit) *bool { return &e.CleanClose },
+		func(b []byte, _ bool) []byte { return b }, func(*wire) bool { return true }),
 }
 
-// DecodeEdit decodes a whole edit; src may be overwritten afterwards. It gives
+var runFields = fields[layout.Run]{
+	parts(1, must, "files", always, putFiles, getFiles),
+	parts(2, must, "bounds", always,
+		func(b []byte, r *layout.Run) []byte { return putBytes(putBytes(b, r.First), r.Last) },
+		func(w *wire, r *layout.Run) { r.First, r.Last = w.bytes(), w.bytes() }),
+	parts(3, must, "counts", always, putCounts, getCounts),
+	parts(4, must, "refs", func(r *layout.Run) bool { return len(r.Refs) > 0 }, putRefs, getRefs),
+	value(5, must, "tombstones", func(r *layout.Run) *uint64 { return &r.Tombstones }, putNumber, getNumber),
+	value(8, must, "stamp", func(r *layout.Run) *entry.Version { return &r.Stamp }, putNumber, (*wire).version),
+	parts(9, may, "expiry", func(r *layout.Run) bool { return len(r.Expiry) > 0 }, putExpiry, getExpiry),
+}
+
+var segmentFields = fields[layout.Segment]{
+	value(8, must, "stamp", func(s *layout.Segment) *entry.Version { return &s.Stamp }, putNumber, (*wire).version),
+}
+
+var keyspaceFields = fields[layout.KeyspaceOptions]{
+	value(1, may, "threshold", func(o *layout.KeyspaceOptions) *int64 { return &o.ValueThreshold }, putSigned, getSigned),
+	value(2, must, "ttl", func(o *layout.KeyspaceOptions) *time.Duration { return &o.TTL }, putSigned, getSigned),
+	value(3, must, "versions", func(o *layout.KeyspaceOptions) *int64 { return &o.Versions }, putSigned, getSigned),
+	value(4, must, "age", func(o *layout.KeyspaceOptions) *time.Duration { return &o.Age }, putSigned, getSigned),
+	value(5, may, "codec", func(o *layout.KeyspaceOptions) *int64 { return &o.Codec }, putSigned, getSigned),
+	value(6, may, "compress above", func(o *layout.KeyspaceOptions) *int64 { return &o.CompressAbove }, putSigned, getSigned),
+}
+
+func always(*layout.Run) bool { return true }
+
+// AppendEdit appends the encoding of e to dst.
+func AppendEdit(dst []byte, e *layout.Edit) []byte { return editFields.append(dst, e, e.Unknown) }
+
+// DecodeEdit decodes a whole edit; src may be overwritten afterwards. It returns
 // errs.ErrFormat for a field of a later release that must be understood.
-func DecodeEdit(src []byte) (*Edit, error) {
-	e := new(Edit)
+func DecodeEdit(src []byte) (*layout.Edit, error) {
+	e := new(layout.Edit)
 	w := wire{p: src}
-	for {
-		tag, required, value, more := w.tlv()
-		if !more {
-			break
-		}
-		if err := e.decodeField(tag, required, value); err != nil {
-			return nil, fmt.Errorf("field %d: %w", tag, err)
-		}
-	}
+	editFields.read(&w, e, &e.Unknown)
 	if w.err != nil {
 		return nil, w.err
 	}
 	return e, nil
 }
 
-func (e *Edit) decodeField(tag uint16, required bool, value []byte) error {
-	w := wire{p: value}
-	switch tag {
-	case tagAddSegment:
-		e.AddSegments = append(e.AddSegments, decodeSegment(&w))
-	case tagDropRun:
-		e.DropRuns = append(e.DropRuns, RunID(w.uvarint()))
-	case tagAddRun:
-		e.AddRuns = append(e.AddRuns, decodeRun(&w))
-	case tagDead:
-		e.Dead = append(e.Dead, decodeDead(&w))
-	case tagSegmentState:
-		s := SegmentState{Num: entry.FileNum(w.uvarint())}
-		status := w.uvarint()
-		if status > uint64(Relocated) {
-			w.fail("segment state %d", status)
-		}
-		s.Status = SegmentStatus(status)
-		s.Map, s.Target = entry.FileNum(w.uvarint()), entry.FileNum(w.uvarint())
-		e.States = append(e.States, s)
-	case tagDropSegment:
-		e.DropSegments = append(e.DropSegments, entry.FileNum(w.uvarint()))
-	case tagFlushedTo:
-		e.FlushedTo = entry.FileNum(w.uvarint())
-	case tagJournalEnd:
-		e.JournalEnds = append(e.JournalEnds, JournalEnd{
-			Segment: entry.FileNum(w.uvarint()), Offset: w.uvarint(), Frame: w.uvarint(), Chain: w.uint32(),
-		})
-	case tagLastVersion:
-		e.LastVersion = w.version()
-	case tagFloor:
-		e.Floor = w.version()
-	case tagClock:
-		e.Clock = append(e.Clock, ClockSample{Version: w.version(), UnixMilli: w.varint()})
-	case tagNextFile:
-		e.NextFile = entry.FileNum(w.uvarint())
-	case tagSetKeyspace:
-		e.SetKeyspaces = append(e.SetKeyspaces, decodeKeyspace(&w))
-	case tagDropKeyspace:
-		e.DropKeyspaces = append(e.DropKeyspaces, entry.KeyspaceID(w.uint32()))
-	case tagKeyspaceFloor:
-		e.KeyspaceFloors = append(e.KeyspaceFloors, KeyspaceFloor{ID: entry.KeyspaceID(w.uint32()), Version: w.version()})
-	case tagNextKeyspace:
-		e.NextKeyspace = w.uvarint()
-	case tagCleanClose:
-		e.CleanClose = true
-	default:
-		return keepUnknown(&e.Unknown, tag, required, value)
-	}
-	return w.end()
+func putSegment(b []byte, s layout.Segment) []byte {
+	b = append(putNumber(b, s.Num), byte(s.Kind))
+	b = putNumbers(b, s.FileBytes, s.Records, s.Bytes)
+	return segmentFields.append(b, &s, s.Unknown)
 }
 
-func keepUnknown(list *[]TLV, tag uint16, required bool, value []byte) error {
-	if required {
-		return fmt.Errorf("%w: the manifest has field %d of a later release, which must be understood", errs.ErrFormat, tag)
-	}
-	*list = append(*list, TLV{Tag: tag, Value: slices.Clone(value)})
-	return nil
-}
-
-// rest decodes the fields at the end of w with field.
-func (w *wire) rest(field func(tag uint16, required bool, value []byte) error) {
-	for {
-		tag, required, value, more := w.tlv()
-		if !more {
-			return
-		}
-		if err := field(tag, required, value); err != nil {
-			w.err, w.p = err, nil
-		}
-	}
-}
-
-func (w *wire) version() entry.Version {
-	v := entry.Version(w.uvarint())
-	if v > entry.MaxVersion {
-		w.fail("version %d", v)
-		return 0
-	}
-	return v
-}
-
-func (s *Segment) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(s.Num))
-	b = append(b, byte(s.Kind))
-	b = binary.AppendUvarint(b, s.FileBytes)
-	b = binary.AppendUvarint(b, s.Records)
-	b = binary.AppendUvarint(b, s.Bytes)
-	b = appendStamp(b, tagSegmentStamp, s.Stamp)
-	return appendUnknown(b, s.Unknown)
-}
-
-func appendStamp(b []byte, tag uint16, v entry.Version) []byte {
-	if v == 0 {
-		return b
-	}
-	return appendTLV(b, tag, tlvRequired, func(b []byte) []byte { return binary.AppendUvarint(b, uint64(v)) })
-}
-
-func decodeSegment(w *wire) Segment {
-	s := Segment{Num: entry.FileNum(w.uvarint())}
-	if len(w.p) == 0 {
-		w.fail("segment without kind")
-		return s
-	}
-	s.Kind = filename.Kind(w.p[0])
-	w.p = w.p[1:]
+func getSegment(w *wire) layout.Segment {
+	// The calls run from left to right, in the order of the bytes.
+	s := layout.Segment{Num: entry.FileNum(w.uvarint()), Kind: filename.Kind(w.byte())}
 	if s.Kind != filename.Journal && s.Kind != filename.Value {
 		w.fail("segment of %v", s.Kind)
 	}
 	s.FileBytes, s.Records, s.Bytes = w.uvarint(), w.uvarint(), w.uvarint()
-	w.rest(func(tag uint16, required bool, value []byte) error {
-		if tag != tagSegmentStamp {
-			return keepUnknown(&s.Unknown, tag, required, value)
-		}
-		w := wire{p: value}
-		s.Stamp = w.version()
-		return w.end()
-	})
+	segmentFields.read(w, &s, &s.Unknown)
 	return s
 }
 
-func (r *Run) append(b []byte) []byte {
-	uv := binary.AppendUvarint
-	b = append(uv(b, uint64(r.ID)), byte(r.Tier))
-	b = uv(b, r.Order)
-	b = appendTLV(b, tagRunFiles, tlvRequired, func(b []byte) []byte {
-		b = uv(b, uint64(len(r.Files)))
-		for _, f := range r.Files {
-			b = uv(uv(uv(b, uint64(f.Num)), f.Size), uint64(f.Checksum))
-		}
-		return b
-	})
-	b = appendTLV(b, tagRunBounds, tlvRequired, func(b []byte) []byte {
-		b = append(uv(b, uint64(len(r.First))), r.First...)
-		return append(uv(b, uint64(len(r.Last))), r.Last...)
-	})
-	b = appendTLV(b, tagRunCounts, tlvRequired, func(b []byte) []byte {
-		for _, n := range []uint64{r.Entries, r.Deletes, r.KeyBytes, r.ValueBytes, r.SeparatedBytes,
-			uint64(r.MinVersion), uint64(r.MaxVersion), r.MinExpiry} {
-			b = uv(b, n)
-		}
-		return b
-	})
-	if len(r.Refs) > 0 {
-		b = appendTLV(b, tagRunRefs, tlvRequired, func(b []byte) []byte {
-			b = uv(b, uint64(len(r.Refs)))
-			for _, f := range r.Refs {
-				b = uv(uv(uv(b, uint64(f.Segment)), f.Records), f.Bytes)
-			}
-			return b
-		})
-	}
-	if r.Tombstones > 0 {
-		b = appendTLV(b, tagRunTombstones, tlvRequired, func(b []byte) []byte { return uv(b, r.Tombstones) })
-	}
-	b = appendStamp(b, tagRunStamp, r.Stamp)
-	if len(r.Expiry) > 0 {
-		b = appendTLV(b, tagRunExpiry, 0, func(b []byte) []byte {
-			b = uv(b, uint64(len(r.Expiry)))
-			last := uint64(0)
-			for _, x := range r.Expiry {
-				b = uv(uv(uv(uv(b, x.At-last), x.Late), x.Entries), x.Bytes)
-				last = x.At
-			}
-			return b
-		})
-	}
-	return appendUnknown(b, r.Unknown)
+func putState(b []byte, s layout.SegmentState) []byte {
+	return putNumbers(b, uint64(s.Num), uint64(s.Status), uint64(s.Map), uint64(s.Target))
 }
 
-func decodeRun(w *wire) Run {
-	r := Run{ID: RunID(w.uvarint())}
-	if len(w.p) == 0 {
-		w.fail("run without tier")
-		return r
+func getState(w *wire) layout.SegmentState {
+	s := layout.SegmentState{Num: entry.FileNum(w.uvarint())}
+	status := w.uvarint()
+	if status > uint64(layout.Relocated) {
+		w.fail("segment state %d", status)
 	}
-	r.Tier = Tier(w.p[0])
-	w.p = w.p[1:]
-	r.Order = w.uvarint()
-	w.rest(r.decodeField)
+	s.Status = layout.SegmentStatus(status)
+	s.Map, s.Target = entry.FileNum(w.uvarint()), entry.FileNum(w.uvarint())
+	return s
+}
+
+func putJournalEnd(b []byte, j layout.JournalEnd) []byte {
+	return putNumbers(b, uint64(j.Segment), j.Offset, j.Frame, uint64(j.Chain))
+}
+
+func getJournalEnd(w *wire) layout.JournalEnd {
+	return layout.JournalEnd{Segment: entry.FileNum(w.uvarint()), Offset: w.uvarint(), Frame: w.uvarint(), Chain: w.uint32()}
+}
+
+func putClock(b []byte, c layout.ClockSample) []byte {
+	return binary.AppendVarint(putNumber(b, c.Version), c.UnixMilli)
+}
+
+func getClock(w *wire) layout.ClockSample {
+	return layout.ClockSample{Version: w.version(), UnixMilli: w.varint()}
+}
+
+func putKeyspace(b []byte, k layout.Keyspace) []byte {
+	return keyspaceFields.append(putBytes(putNumber(b, k.ID), k.Name), &k.Options, k.Options.Unknown)
+}
+
+func getKeyspace(w *wire) layout.Keyspace {
+	k := layout.Keyspace{ID: entry.KeyspaceID(w.uint32()), Name: string(w.bytes())}
+	keyspaceFields.read(w, &k.Options, &k.Options.Unknown)
+	return k
+}
+
+func putFloor(b []byte, f layout.KeyspaceFloor) []byte {
+	return putNumbers(b, uint64(f.ID), uint64(f.Version))
+}
+
+func getFloor(w *wire) layout.KeyspaceFloor {
+	return layout.KeyspaceFloor{ID: entry.KeyspaceID(w.uint32()), Version: w.version()}
+}
+
+func putRun(b []byte, r layout.Run) []byte {
+	b = append(putNumber(b, r.ID), byte(r.Tier))
+	return runFields.append(putNumber(b, r.Order), &r, r.Unknown)
+}
+
+func getRun(w *wire) layout.Run {
+	r := layout.Run{ID: layout.RunID(w.uvarint()), Tier: layout.Tier(w.byte()), Order: w.uvarint()}
+	runFields.read(w, &r, &r.Unknown)
 	return r
 }
 
-func (r *Run) decodeField(tag uint16, required bool, value []byte) error {
-	w := wire{p: value}
-	switch tag {
-	case tagRunFiles:
-		r.Files = make([]meta.File, w.count(3))
-		for i := range r.Files {
-			r.Files[i] = meta.File{Num: entry.FileNum(w.uvarint()), Size: w.uvarint(), Checksum: w.uint32()}
-		}
-	case tagRunBounds:
-		r.First, r.Last = w.bytes(), w.bytes()
-	case tagRunCounts:
-		r.Entries, r.Deletes, r.KeyBytes, r.ValueBytes, r.SeparatedBytes =
-			w.uvarint(), w.uvarint(), w.uvarint(), w.uvarint(), w.uvarint()
-		r.MinVersion, r.MaxVersion, r.MinExpiry = w.version(), w.version(), w.uvarint()
-	case tagRunRefs:
-		r.Refs = make([]meta.Ref, w.count(3))
-		for i := range r.Refs {
-			r.Refs[i] = meta.Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
-		}
-	case tagRunTombstones:
-		r.Tombstones = w.uvarint()
-	case tagRunStamp:
-		r.Stamp = w.version()
-	case tagRunExpiry:
-		r.Expiry = make([]entry.Expiring, w.count(4))
-		last := uint64(0)
-		for i := range r.Expiry {
-			step := w.uvarint()
-			if step == 0 || last+step < last {
-				w.fail("times of expiry are not in order")
-			}
-			last += step
-			r.Expiry[i] = entry.Expiring{At: last, Late: w.uvarint(), Entries: w.uvarint(), Bytes: w.uvarint()}
-		}
-	default:
-		return keepUnknown(&r.Unknown, tag, required, value)
+func putFiles(b []byte, r *layout.Run) []byte {
+	b = putNumbers(b, uint64(len(r.Files)))
+	for _, f := range r.Files {
+		b = putNumbers(b, uint64(f.Num), f.Size, uint64(f.Checksum))
 	}
-	return w.end()
+	return b
 }
 
-func (d *Dead) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(d.Segment))
-	b = binary.AppendUvarint(b, d.Bytes)
+func getFiles(w *wire, r *layout.Run) {
+	r.Files = make([]meta.File, w.count(3))
+	for i := range r.Files {
+		r.Files[i] = meta.File{Num: entry.FileNum(w.uvarint()), Size: w.uvarint(), Checksum: w.uint32()}
+	}
+}
+
+func putCounts(b []byte, r *layout.Run) []byte {
+	return putNumbers(b, r.Entries, r.Deletes, r.KeyBytes, r.ValueBytes, r.SeparatedBytes,
+		uint64(r.MinVersion), uint64(r.MaxVersion), r.MinExpiry)
+}
+
+func getCounts(w *wire, r *layout.Run) {
+	r.Entries, r.Deletes, r.KeyBytes, r.ValueBytes, r.SeparatedBytes =
+		w.uvarint(), w.uvarint(), w.uvarint(), w.uvarint(), w.uvarint()
+	r.MinVersion, r.MaxVersion, r.MinExpiry = w.version(), w.version(), w.uvarint()
+}
+
+func putRefs(b []byte, r *layout.Run) []byte {
+	b = putNumbers(b, uint64(len(r.Refs)))
+	for _, f := range r.Refs {
+		b = putNumbers(b, uint64(f.Segment), f.Records, f.Bytes)
+	}
+	return b
+}
+
+func getRefs(w *wire, r *layout.Run) {
+	r.Refs = make([]meta.Ref, w.count(3))
+	for i := range r.Refs {
+		r.Refs[i] = meta.Ref{Segment: entry.FileNum(w.uvarint()), Records: w.uvarint(), Bytes: w.uvarint()}
+	}
+}
+
+func putExpiry(b []byte, r *layout.Run) []byte {
+	b = putNumbers(b, uint64(len(r.Expiry)))
+	last := uint64(0)
+	for _, x := range r.Expiry {
+		b = putNumbers(b, x.At-last, x.Late, x.Entries, x.Bytes)
+		last = x.At
+	}
+	return b
+}
+
+func getExpiry(w *wire, r *layout.Run) {
+	// Times are written as distances, which take fewer bytes.
+	r.Expiry = make([]entry.Expiring, w.count(4))
+	last := uint64(0)
+	for i := range r.Expiry {
+		step := w.uvarint()
+		if step == 0 || last+step < last {
+			w.fail("times of expiry are not in order")
+		}
+		last += step
+		r.Expiry[i] = entry.Expiring{At: last, Late: w.uvarint(), Entries: w.uvarint(), Bytes: w.uvarint()}
+	}
+}
+
+func putDead(b []byte, d layout.Dead) []byte {
+	b = putNumbers(b, uint64(d.Segment), d.Bytes)
 	last := uint32(0)
 	for _, g := range d.Granules {
 		b = binary.AppendUvarint(b, uint64(g-last))
@@ -368,8 +228,10 @@ func (d *Dead) append(b []byte) []byte {
 	return b
 }
 
-func decodeDead(w *wire) Dead {
-	d := Dead{Segment: entry.FileNum(w.uvarint()), Bytes: w.uvarint()}
+func getDead(w *wire) layout.Dead {
+	d := layout.Dead{Segment: entry.FileNum(w.uvarint()), Bytes: w.uvarint()}
+	// Lists have up to millions of granules. The last byte of each varint is
+	// below 0x80, so counting these gives the length without decoding twice.
 	n := 0
 	for _, b := range w.p {
 		if b < 0x80 {

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 const (
@@ -23,7 +24,8 @@ func manifestIdentity(uuid [16]byte, num entry.FileNum) checksum.Identity {
 	return checksum.New(uuid, byte(filename.Manifest), uint64(num))
 }
 
-// encodeFileHeader begins the manifest num; its checksum is the chain's first link.
+// encodeFileHeader makes the header of the manifest num. Its checksum is the Chain
+// of the first frame.
 func encodeFileHeader(uuid [16]byte, num, previous entry.FileNum) []byte {
 	p := make([]byte, fileHeader)
 	le := binary.LittleEndian
@@ -58,7 +60,7 @@ func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (chain uint32,
 }
 
 // encodeFrame makes the frame of e at the place at, and returns where the next one goes.
-func encodeFrame(id checksum.Identity, at frame.Cursor, kind frame.Kind, e *Edit) (p []byte, next frame.Cursor) {
+func encodeFrame(id checksum.Identity, at frame.Cursor, kind frame.Kind, e *layout.Edit) (p []byte, next frame.Cursor) {
 	return finishFrame(AppendEdit(make([]byte, frame.HeaderSize, 512), e), id, at, kind)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -29,9 +30,9 @@ func TestFullDiskAtEveryWrite(t *testing.T) {
 				what := fmt.Sprintf("write %d, %d times, short %v", nth, times, short)
 				for made, tries := 0, 0; made < edits; tries++ {
 					n := l.Layout().NextFile()
-					next, err := l.Append(&Edit{
-						AddSegments: []Segment{{Num: n, Kind: filename.Value, FileBytes: 1 << 20, Records: 1}},
-						LastVersion: entry.Version(n), Unknown: []TLV{{Tag: 999, Value: make([]byte, 700)}},
+					next, err := l.Append(&layout.Edit{
+						AddSegments: []layout.Segment{{Num: n, Kind: filename.Value, FileBytes: 1 << 20, Records: 1}},
+						LastVersion: entry.Version(n), Unknown: []layout.TLV{{Tag: 999, Value: make([]byte, 700)}},
 					})
 					switch {
 					case err == nil:
@@ -72,7 +73,7 @@ func TestSyncWithoutSpaceStops(t *testing.T) {
 	l := mustCreate(t, Options{FS: full, Dir: "db"})
 	full.Inject(faultfs.Fault{Kinds: faultfs.Syncs, Err: faultfs.ErrNoSpace})
 	for range 2 {
-		if _, err := l.Append(&Edit{LastVersion: 1}); !errors.Is(err, errs.ErrStopped) || !errors.Is(err, errs.ErrNoSpace) {
+		if _, err := l.Append(&layout.Edit{LastVersion: 1}); !errors.Is(err, errs.ErrStopped) || !errors.Is(err, errs.ErrNoSpace) {
 			t.Errorf("append: %v", err)
 		}
 	}
@@ -83,7 +84,7 @@ func TestSyncWithoutSpaceStops(t *testing.T) {
 		l := mustCreate(t, Options{FS: full, Dir: "db"})
 		full.Inject(faultfs.Fault{Kinds: faultfs.Write, Err: faultfs.ErrNoSpace, Short: true}, faultfs.Fault{Kinds: kinds, Err: faultfs.ErrNoSpace})
 		for range 2 {
-			if _, err := l.Append(&Edit{LastVersion: 1}); !errors.Is(err, errs.ErrStopped) || !errors.Is(err, errs.ErrNoSpace) {
+			if _, err := l.Append(&layout.Edit{LastVersion: 1}); !errors.Is(err, errs.ErrStopped) || !errors.Is(err, errs.ErrNoSpace) {
 				t.Errorf("%v fails: append: %v", kinds, err)
 			}
 		}

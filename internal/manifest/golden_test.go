@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -21,38 +22,38 @@ var rewrite = flag.Bool("rewrite", false, "write golden files anew")
 var goldenUUID = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
 // goldenEdit has every field once.
-func goldenEdit() *Edit {
-	return &Edit{
-		AddSegments: []Segment{
+func goldenEdit() *layout.Edit {
+	return &layout.Edit{
+		AddSegments: []layout.Segment{
 			{Num: 3, Kind: filename.Journal, FileBytes: 268435456, Records: 1000, Bytes: 200000000},
-			{Num: 6, Kind: filename.Value, FileBytes: 5000, Records: 3, Bytes: 4000, Unknown: []TLV{{Tag: 300, Value: []byte("later")}}},
+			{Num: 6, Kind: filename.Value, FileBytes: 5000, Records: 3, Bytes: 4000, Unknown: []layout.TLV{{Tag: 300, Value: []byte("later")}}},
 			{Num: 7, Kind: filename.Value, FileBytes: 100, Stamp: 41},
 		},
-		DropRuns: []RunID{2},
-		AddRuns: []Run{{ID: 4, Order: 10, Run: meta.Run{
+		DropRuns: []layout.RunID{2},
+		AddRuns: []layout.Run{{ID: 4, Order: 10, Run: meta.Run{
 			Files: []meta.File{{Num: 4, Size: 4096}}, First: []byte("\x00a"), Last: []byte("\x00z"), Entries: 1, KeyBytes: 2, MinVersion: 41, MaxVersion: 41, Stamp: 41,
-		}}, {ID: 5, Tier: Base, Order: 9, Run: meta.Run{
+		}}, {ID: 5, Tier: layout.Base, Order: 9, Run: meta.Run{
 			Files: []meta.File{{Num: 5, Size: 4096, Checksum: 0xdeadbeef}}, First: []byte("\x00apple"), Last: []byte("\x00pear"),
 			Entries: 12, Deletes: 2, KeyBytes: 80, ValueBytes: 90, SeparatedBytes: 3000, MinVersion: 4, MaxVersion: 40, MinExpiry: 1800000000000,
 			Expiry:     []entry.Expiring{{At: 1800000000000, Late: 90000, Entries: 2, Bytes: 300}, {At: 1800000016384, Late: 500, Entries: 1, Bytes: 20}},
 			Tombstones: 2, Refs: []meta.Ref{{Segment: 3, Records: 10, Bytes: 3000}},
-		}, Unknown: []TLV{{Tag: 301, Value: []byte{7}}}}},
-		Dead:         []Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
-		States:       []SegmentState{{Num: 6, Status: Relocated, Map: 8, Target: 7}},
+		}, Unknown: []layout.TLV{{Tag: 301, Value: []byte{7}}}}},
+		Dead:         []layout.Dead{{Segment: 3, Bytes: 700, Granules: []uint32{64, 65, 1000000}}},
+		States:       []layout.SegmentState{{Num: 6, Status: layout.Relocated, Map: 8, Target: 7}},
 		DropSegments: []entry.FileNum{1},
 		FlushedTo:    3,
-		JournalEnds:  []JournalEnd{{Segment: 4, Offset: 8192, Frame: 77, Chain: 0xcafe}},
+		JournalEnds:  []layout.JournalEnd{{Segment: 4, Offset: 8192, Frame: 77, Chain: 0xcafe}},
 		LastVersion:  41,
 		Floor:        20,
-		Clock:        []ClockSample{{Version: 41, UnixMilli: 1700000000123}},
+		Clock:        []layout.ClockSample{{Version: 41, UnixMilli: 1700000000123}},
 		NextFile:     9,
-		SetKeyspaces: []Keyspace{{ID: 3, Name: "users", Options: KeyspaceOptions{ValueThreshold: -1, TTL: time.Hour, Codec: 2, CompressAbove: 1000,
-			Versions: 5, Age: time.Second, Unknown: []TLV{{Tag: 303, Value: []byte{9}}}}}},
+		SetKeyspaces: []layout.Keyspace{{ID: 3, Name: "users", Options: layout.KeyspaceOptions{ValueThreshold: -1, TTL: time.Hour, Codec: 2, CompressAbove: 1000,
+			Versions: 5, Age: time.Second, Unknown: []layout.TLV{{Tag: 303, Value: []byte{9}}}}}},
 		DropKeyspaces:  []entry.KeyspaceID{2},
-		KeyspaceFloors: []KeyspaceFloor{{ID: 3, Version: 21}},
+		KeyspaceFloors: []layout.KeyspaceFloor{{ID: 3, Version: 21}},
 		NextKeyspace:   5,
 		CleanClose:     true,
-		Unknown:        []TLV{{Tag: 302, Value: []byte("kept")}},
+		Unknown:        []layout.TLV{{Tag: 302, Value: []byte("kept")}},
 	}
 }
 
@@ -66,10 +67,10 @@ func TestGolden(t *testing.T) {
 	id := manifestIdentity(goldenUUID, 2)
 	file := encodeFileHeader(goldenUUID, 2, 1)
 	at := frame.Cursor{Offset: fileHeader, Next: 1, Chain: binary.LittleEndian.Uint32(file[fileSumAt:])}
-	fr, at := encodeFrame(id, at, frame.Snapshot, &Edit{
-		AddSegments: []Segment{{Num: 1, Kind: filename.Journal}},
-		AddRuns:     []Run{{ID: 2, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 2, Size: 64}}}}},
-		NextFile:    3, SetKeyspaces: []Keyspace{{ID: 2, Name: "old"}},
+	fr, at := encodeFrame(id, at, frame.Snapshot, &layout.Edit{
+		AddSegments: []layout.Segment{{Num: 1, Kind: filename.Journal}},
+		AddRuns:     []layout.Run{{ID: 2, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 2, Size: 64}}}}},
+		NextFile:    3, SetKeyspaces: []layout.Keyspace{{ID: 2, Name: "old"}},
 	})
 	file = append(file, fr...)
 	fr, _ = encodeFrame(id, at, frame.Edit, goldenEdit())
@@ -101,16 +102,16 @@ func TestGolden(t *testing.T) {
 	}
 
 	// The bytes are read back as they were meant.
-	layout := NewLayout()
+	made := layout.New()
 	end, err := scan(file, &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, _ *frame.Header, payload []byte) error {
 		e, err := DecodeEdit(payload)
 		if err == nil {
-			layout, err = layout.Apply(e)
+			made, err = made.Apply(e)
 		}
 		return err
 	})
-	if err != nil || end.Next != 3 || layout.Run(5).Refs[0].Records != 10 || !layout.Segment(3).IsDead(1000000*Granule) {
-		t.Errorf("read back: %v\n%s", err, layout)
+	if err != nil || end.Next != 3 || made.Run(5).Refs[0].Records != 10 || !made.Segment(3).IsDead(1000000*layout.Granule) {
+		t.Errorf("read back: %v\n%s", err, made)
 	}
 	for n := range len(file) {
 		d := dump.New(&bytes.Buffer{}, file[:n], 0)

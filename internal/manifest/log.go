@@ -1,3 +1,6 @@
+// Package manifest records in files which runs and segments make up the store:
+// SUPER, and the log of edits that lead to its layout. docs/format.md, "SUPER"
+// and "MANIFEST", has the formats.
 package manifest
 
 import (
@@ -12,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -31,7 +35,7 @@ func (o *Options) dirs() []string {
 	return []string{o.Dir, o.ValueDir}
 }
 
-// Recovery says what Open found and mended.
+// Recovery says what Open found and repaired.
 type Recovery struct {
 	CutBytes    int64 // of the manifest's torn tail
 	SuperMended bool  // a slot of SUPER was damaged or behind, and was written again
@@ -45,7 +49,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	super   Super
-	layout  *Layout
+	layout  *layout.Layout
 	file    vfs.File     // nil if read-only or closed
 	end     frame.Cursor // of the good frames
 	last    int64        // where the last frame begins that Open found
@@ -56,10 +60,10 @@ type Log struct {
 	previous entry.FileNum // the manifest that goes then
 }
 
-// Open reads SUPER and the manifest that it names. It gives errs.ErrNotExist if
-// there is no store or one whose creation was not finished, and for a damaged
-// one an error that ReadSuper names or *errs.Corruption. A torn tail is cut.
-// Unless read-only, the caller has the store's lock.
+// Open reads SUPER and the manifest that it names, and cuts a torn tail. It returns
+// errs.ErrNotExist if there is no store, or one whose creation was not finished,
+// and else the errors of ReadSuper, or *errs.Corruption for a damaged manifest.
+// Unless read-only, the caller holds the store's lock.
 func Open(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
 		o.FileBytes = 4 << 20
@@ -67,17 +71,19 @@ func Open(o Options) (*Log, error) {
 	s, settled, err := readSuper(o.FS, o.Dir)
 	if err != nil {
 		if errors.Is(err, errs.ErrNotExist) {
+			// Other files of a store without SUPER are damage, and no fresh start.
 			if _, refused := vacant(o); refused != nil && !errors.Is(refused, errs.ErrForeign) && !notThere(refused) {
 				return nil, refused
 			}
 		}
 		return nil, err
 	}
-	l := &Log{o: o, super: s, layout: NewLayout()}
+	l := &Log{o: o, super: s, layout: layout.New()}
 	size, snapshot, err := l.replay()
 	if err != nil {
 		return nil, err
 	}
+	// A snapshot that nearly fills the file would be written with every few edits.
 	l.limit = max(o.FileBytes, 2*snapshot)
 	l.recovered.CutBytes = size - l.end.Offset
 	if o.ReadOnly {
@@ -109,7 +115,7 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 		if errors.Is(err, errs.ErrFormat) {
 			return fmt.Errorf("%s at %d: %w", name, off, err)
 		}
-		var next *Layout
+		var next *layout.Layout
 		if err == nil {
 			next, err = l.layout.Apply(e)
 		}
@@ -126,10 +132,11 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 	return int64(len(p)), snapshot, err
 }
 
-// mend makes the files fit for appending: it cuts the torn tail, makes durable
-// what was read (a process may have been killed before its sync, and from now on
-// files are removed because of what was read), brings both slots of SUPER up to
-// date and removes manifests that are no longer named.
+// mend prepares the files for appending. It cuts the torn tail, makes durable what
+// was read, brings both slots of SUPER up to date, and removes manifests that
+// SUPER doesn't name. The sync comes first: the process before may have been
+// killed between a write and its sync, and from now on files are removed because
+// of what was read.
 func (l *Log) mend(settled bool) error {
 	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
 	f, err := l.o.FS.OpenReadWrite(path)
@@ -159,9 +166,10 @@ func (l *Log) mend(settled bool) error {
 	return l.removeOld()
 }
 
-// rewriteLast writes the last frame again, as it is: if the sync after its first
-// writing failed, the system takes it for written, and another sync alone would
-// not make it durable. The frames before it had to be durable before it was written.
+// rewriteLast writes the last frame again, as it is. If the sync after its first
+// write failed, the system may take the pages for written, and another sync would
+// not write them (docs/adr, 15). The frames before it are durable: each was synced
+// before the next was written.
 func (l *Log) rewriteLast() error {
 	p := make([]byte, l.end.Offset-l.last)
 	if n, err := l.file.ReadAt(p, l.last); n < len(p) {
@@ -171,8 +179,8 @@ func (l *Log) rewriteLast() error {
 	return err
 }
 
-// removeOld removes manifests of this store other than the current one, and
-// files with such a name that hold nothing.
+// removeOld removes the other manifests of this store, and files with such a name
+// that hold nothing. It keeps manifests of other stores.
 func (l *Log) removeOld() error {
 	names, err := l.o.FS.List(l.o.Dir)
 	if err != nil {
@@ -198,8 +206,8 @@ func (l *Log) removeOld() error {
 	return nil
 }
 
-// writeSuper makes durable what SUPER says and that it is there, then writes as
-// many slots, in turn.
+// writeSuper makes durable what SUPER says and its name, then writes that many
+// slots, in turn.
 func (l *Log) writeSuper(slots int) error {
 	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
 	if err != nil {
@@ -227,7 +235,7 @@ func (l *Log) Super() Super {
 }
 
 // Layout is the layout after the last edit.
-func (l *Log) Layout() *Layout {
+func (l *Log) Layout() *layout.Layout {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.layout
@@ -237,40 +245,40 @@ func (l *Log) Layout() *Layout {
 func (l *Log) Recovered() Recovery { return l.recovered }
 
 // Append makes e true: when it returns nil, e is durable and the returned layout
-// is the store's. An edit that doesn't fit is refused (ErrConflictingEdit) and
-// changes nothing, and so does one that the disk has no room for
-// (errs.ErrNoSpace): it may be appended again. After any other failed write, and
-// after a failed sync, nobody knows whether e is durable: this and every later
-// Append give errs.ErrStopped.
-func (l *Log) Append(e *Edit) (*Layout, error) {
+// is the store's. It returns layout.ErrConflictingEdit for an edit that doesn't
+// fit, and errs.ErrNoSpace if the disk is full. Then nothing has changed, and the
+// edit may be appended again. After any other failed write, and after a failed
+// sync, nobody knows whether e is durable: this and every later Append return
+// errs.ErrStopped.
+func (l *Log) Append(e *layout.Edit) (*layout.Layout, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.appendLocked(e)
 }
 
-// Register records that a segment of the journal is durable up to a frame, unless
-// an end that is recorded says so of that frame or a later one. Errors are those
-// of Append. The layout that follows is not worth installing anywhere: the next
-// edit's has the end too.
+// Register records that a segment of the journal is durable up to a frame. It does
+// nothing if that frame or a later one is recorded. Errors are those of Append. The
+// new layout need not be installed: the layout of the next edit has the end, too.
 func (l *Log) Register(segment entry.FileNum, frame uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.layout.ends {
+	for _, e := range l.layout.JournalEnds() {
 		if e.Frame >= frame {
 			return nil
 		}
 	}
-	_, err := l.appendLocked(&Edit{JournalEnds: []JournalEnd{{Segment: segment, Frame: frame}}})
+	_, err := l.appendLocked(&layout.Edit{JournalEnds: []layout.JournalEnd{{Segment: segment, Frame: frame}}})
 	return err
 }
 
-func (l *Log) appendLocked(e *Edit) (*Layout, error) {
+func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if err := l.writableLocked(); err != nil {
 		return nil, err
 	}
 	if err := l.settleLocked(); err != nil {
 		return nil, err
 	}
+	// Apply before writing: an edit that doesn't fit would be damage to the next Open.
 	next, err := l.layout.Apply(e)
 	if err != nil {
 		return nil, err
@@ -278,7 +286,7 @@ func (l *Log) appendLocked(e *Edit) (*Layout, error) {
 	id := manifestIdentity(l.super.UUID, l.super.Manifest)
 	p, end := encodeFrame(id, l.end, frame.Edit, e)
 	if len(p) > math.MaxInt32 {
-		return nil, conflicting("an edit of %d bytes", len(p))
+		return nil, fmt.Errorf("%w: an edit of %d bytes", layout.ErrConflictingEdit, len(p))
 	}
 	if _, err = l.file.WriteAt(p, l.end.Offset); err != nil {
 		return nil, l.retractLocked(err)
@@ -306,14 +314,15 @@ func (l *Log) writableLocked() error {
 	return nil
 }
 
-// renewLocked goes on in a new manifest that begins with a snapshot. As long as
-// SUPER doesn't name it, a failure only postpones it: the old one is whole.
+// renewLocked goes on in a new manifest that begins with a snapshot. Until SUPER
+// names it, a failure only postpones the switch: the old manifest is whole.
 // Nothing is appended to the new one before both slots name it, so a slot that
 // is damaged later never leads to an old state.
 func (l *Log) renewLocked() {
 	old := l.super.Manifest
 	num := old + 1
 	f, end, err := writeManifest(l.o, &l.super, num, old, l.layout)
+	// A failed try may have left a file that could not be removed.
 	for ; errors.Is(err, fs.ErrExist) && num < old+16; num++ {
 		f, end, err = writeManifest(l.o, &l.super, num+1, old, l.layout)
 	}
@@ -329,11 +338,12 @@ func (l *Log) renewLocked() {
 		return
 	}
 	l.slots, l.previous = 2, old
-	_ = l.settleLocked() // the edit is durable; the next one will see what has failed
+	// The edit is durable, whatever happens here: the next Append returns the error.
+	_ = l.settleLocked()
 }
 
-// Close records in SUPER where the manifest ends, so that damage to its last
-// frame can't pass for a torn tail, and closes the file. It is idempotent.
+// Close records in SUPER the number of the last frame, so that damage to it can't
+// pass for a torn tail, and closes the file. Another Close does nothing.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -28,7 +29,7 @@ func mustCreate(t *testing.T, o Options) *Log {
 	return l
 }
 
-func mustAppend(t *testing.T, l *Log, e *Edit) {
+func mustAppend(t *testing.T, l *Log, e *layout.Edit) {
 	t.Helper()
 	if _, err := l.Append(e); err != nil {
 		t.Fatal(err)
@@ -83,7 +84,7 @@ func TestCreateOpenAppend(t *testing.T) {
 	want := l.Layout()
 	mustClose(t, l)
 	mustClose(t, l)
-	if _, err := l.Append(&Edit{}); !errors.Is(err, errs.ErrClosed) {
+	if _, err := l.Append(&layout.Edit{}); !errors.Is(err, errs.ErrClosed) {
 		t.Errorf("append after close: %v", err)
 	}
 	l, err := Open(o)
@@ -106,13 +107,13 @@ func TestEditThatDoesNotFitChangesNothing(t *testing.T) {
 	l := mustCreate(t, o)
 	path := filepath.Join("db", "MANIFEST-000001")
 	before := get(t, o.FS, path)
-	if _, err := l.Append(&Edit{DropRuns: []RunID{7}}); !errors.Is(err, ErrConflictingEdit) {
+	if _, err := l.Append(&layout.Edit{DropRuns: []layout.RunID{7}}); !errors.Is(err, layout.ErrConflictingEdit) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(before, get(t, o.FS, path)) {
 		t.Error("the refused edit was written")
 	}
-	mustAppend(t, l, &Edit{LastVersion: 1})
+	mustAppend(t, l, &layout.Edit{LastVersion: 1})
 	mustClose(t, l)
 }
 
@@ -140,14 +141,14 @@ func TestNewManifestWhenTheOldIsFull(t *testing.T) {
 }
 
 // filled is a closed store with edits, and its files.
-func filled(t *testing.T, clean bool) (fsys *vfs.Mem, o Options, want *Layout, previous *Layout) {
+func filled(t *testing.T, clean bool) (fsys *vfs.Mem, o Options, want *layout.Layout, previous *layout.Layout) {
 	t.Helper()
 	fsys = vfs.NewMem()
 	o = Options{FS: fsys, Dir: "db"}
 	l := mustCreate(t, o)
 	for i := range 5 {
 		previous = l.Layout()
-		mustAppend(t, l, &Edit{LastVersion: entry.Version(i + 1), AddSegments: []Segment{{Num: entry.FileNum(i + 1), Kind: filename.Value}}})
+		mustAppend(t, l, &layout.Edit{LastVersion: entry.Version(i + 1), AddSegments: []layout.Segment{{Num: entry.FileNum(i + 1), Kind: filename.Value}}})
 	}
 	want = l.Layout()
 	if clean {
@@ -183,7 +184,7 @@ func TestTornTailIsCut(t *testing.T) {
 		if l, err = Open(o); err != nil || l.Layout().String() != wantLayout.String() {
 			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
 		}
-		mustAppend(t, l, &Edit{LastVersion: 77})
+		mustAppend(t, l, &layout.Edit{LastVersion: 77})
 		mustClose(t, l)
 		if l, err = Open(o); err != nil || l.Layout().LastVersion() != 77 || l.Recovered().CutBytes != 0 {
 			t.Fatalf("%d of %d bytes, after the cut: %v", n, len(whole), err)
@@ -289,7 +290,7 @@ func TestFramesAreChained(t *testing.T) {
 		chain  uint32
 	}{{6, 12345}, {7, le.Uint32(a[at+20:])}, {5, 0}} {
 		cur := frame.Cursor{Offset: int64(at), Next: c.number, Chain: c.chain}
-		fr, _ := encodeFrame(manifestIdentity(testStore.UUID, 1), cur, frame.Edit, &Edit{LastVersion: 50})
+		fr, _ := encodeFrame(manifestIdentity(testStore.UUID, 1), cur, frame.Edit, &layout.Edit{LastVersion: 50})
 		put(t, fsys, path, append(slices.Clone(a[:at]), fr...))
 		if _, err := Open(o); !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("frame %d with chain %d: %v", c.number, c.chain, err)
@@ -303,7 +304,7 @@ func TestEitherSlotLeadsToTheNewestState(t *testing.T) {
 	o := Options{FS: fsys, Dir: "db", FileBytes: 3000}
 	l := mustCreate(t, o)
 	for n := range entry.Version(100) {
-		mustAppend(t, l, &Edit{LastVersion: n + 1})
+		mustAppend(t, l, &layout.Edit{LastVersion: n + 1})
 		whole := get(t, fsys, "db/SUPER")
 		for slot := range 2 {
 			p := slices.Clone(whole)
@@ -469,7 +470,7 @@ func TestManifestOfAnotherStore(t *testing.T) {
 
 // crashScript creates a store and appends edits, with a new manifest between; it
 // returns the layouts that were acknowledged, ever newer.
-func crashScript(o Options, acknowledged func(*Layout)) error {
+func crashScript(o Options, acknowledged func(*layout.Layout)) error {
 	l, err := Open(o)
 	if errors.Is(err, errs.ErrNotExist) {
 		l, err = Create(o, testStore)
@@ -480,9 +481,9 @@ func crashScript(o Options, acknowledged func(*Layout)) error {
 	acknowledged(l.Layout())
 	for range 6 {
 		n := l.Layout().NextFile()
-		next, err := l.Append(&Edit{
-			AddSegments: []Segment{{Num: n, Kind: filename.Value, FileBytes: 1 << 20, Records: 1}},
-			LastVersion: entry.Version(n), Unknown: []TLV{{Tag: 999, Value: make([]byte, 700)}},
+		next, err := l.Append(&layout.Edit{
+			AddSegments: []layout.Segment{{Num: n, Kind: filename.Value, FileBytes: 1 << 20, Records: 1}},
+			LastVersion: entry.Version(n), Unknown: []layout.TLV{{Tag: 999, Value: make([]byte, 700)}},
 		})
 		if err != nil {
 			return errors.Join(err, l.Close())
@@ -514,7 +515,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 		return nil
 	}
 	o := Options{FS: step, Dir: "db", FileBytes: 2000}
-	err := crashScript(o, func(l *Layout) { acked = len(l.Segments()) })
+	err := crashScript(o, func(l *layout.Layout) { acked = len(l.Segments()) })
 	if err != nil || acked != 6 {
 		t.Fatalf("the script ended at %d: %v", acked, err)
 	}
@@ -552,7 +553,7 @@ func checkAfterCrash(t *testing.T, mem *vfs.Mem, least, most int, what string, d
 	if err != nil || len(lost.Layout().Segments()) != seen {
 		t.Fatalf("%s: after a second crash, %d edits that were seen are not there: %v", what, seen, err)
 	}
-	if _, err := l.Append(&Edit{LastVersion: 1000}); err != nil {
+	if _, err := l.Append(&layout.Edit{LastVersion: 1000}); err != nil {
 		t.Fatalf("%s: append: %v", what, err)
 	}
 	lost, err = Open(Options{FS: mem.CrashClone(vfs.CrashOptions{}), Dir: "db", ReadOnly: true})
@@ -583,7 +584,7 @@ func TestFailureOfEveryCall(t *testing.T) {
 				return nil
 			}
 			acked := -1
-			err := crashScript(Options{FS: step, Dir: "db", FileBytes: 2000}, func(l *Layout) { acked = len(l.Segments()) })
+			err := crashScript(Options{FS: step, Dir: "db", FileBytes: 2000}, func(l *layout.Layout) { acked = len(l.Segments()) })
 			if err != nil && !errors.Is(err, failure) {
 				t.Fatalf("call %d fails: %v", n, err)
 			}
@@ -604,13 +605,13 @@ func TestFailStop(t *testing.T) {
 	l := mustCreate(t, o)
 	disk := errors.New("the disk is gone")
 	step.before = func(int) error { return disk }
-	_, err := l.Append(&Edit{LastVersion: 1})
+	_, err := l.Append(&layout.Edit{LastVersion: 1})
 	step.before = nil
 	for range 2 {
 		if !errors.Is(err, errs.ErrStopped) || !errors.Is(err, disk) {
 			t.Errorf("append: %v", err)
 		}
-		_, err = l.Append(&Edit{LastVersion: 2})
+		_, err = l.Append(&layout.Edit{LastVersion: 2})
 	}
 	if l.Layout().LastVersion() != 0 {
 		t.Error("the failed edit is in the layout")
@@ -626,7 +627,7 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 	if err != nil || l.Layout().String() != want.String() {
 		t.Fatal(err)
 	}
-	if _, err := l.Append(&Edit{}); !errors.Is(err, errs.ErrReadOnly) {
+	if _, err := l.Append(&layout.Edit{}); !errors.Is(err, errs.ErrReadOnly) {
 		t.Errorf("append: %v", err)
 	}
 	mustClose(t, l)
@@ -656,7 +657,7 @@ func FuzzLog(f *testing.F) {
 	h := newHistory(9)
 	a, b := AppendEdit(nil, h.edit()), AppendEdit(nil, h.edit())
 	f.Add([]byte{}, a, b, uint32(0), byte(0))
-	f.Add(AppendEdit(nil, NewLayout().Snapshot()), b, a, uint32(100), byte(3))
+	f.Add(AppendEdit(nil, layout.New().Snapshot()), b, a, uint32(100), byte(3))
 	f.Fuzz(func(t *testing.T, first, second, third []byte, at uint32, flip byte) {
 		p := build([][]byte{first, second, third})
 		if flip != 0 {
@@ -694,7 +695,7 @@ func BenchmarkAppend(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		e := &Edit{LastVersion: entry.Version(i + 1), JournalEnds: []JournalEnd{{Segment: 9, Offset: uint64(i), Frame: uint64(i), Chain: rng.Uint32()}}}
+		e := &layout.Edit{LastVersion: entry.Version(i + 1), JournalEnds: []layout.JournalEnd{{Segment: 9, Offset: uint64(i), Frame: uint64(i), Chain: rng.Uint32()}}}
 		if _, err := l.Append(e); err != nil {
 			b.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -27,10 +28,10 @@ func TestRegister(t *testing.T) {
 	register(3, 5, 0)
 	register(3, 4, 0)
 	// Work that ends says more of it.
-	mustAppend(t, l, &Edit{FlushedTo: 3, JournalEnds: []JournalEnd{{Segment: 3, Offset: 9000, Frame: 8, Chain: 1}}})
+	mustAppend(t, l, &layout.Edit{FlushedTo: 3, JournalEnds: []layout.JournalEnd{{Segment: 3, Offset: 9000, Frame: 8, Chain: 1}}})
 	register(3, 8, 0)
 	register(4, 9, 1)
-	mustAppend(t, l, &Edit{JournalEnds: []JournalEnd{{Segment: 4, Offset: 5000, Frame: 10, Chain: 1}}})
+	mustAppend(t, l, &layout.Edit{JournalEnds: []layout.JournalEnd{{Segment: 4, Offset: 5000, Frame: 10, Chain: 1}}})
 
 	fs.Inject(faultfs.Fault{Kinds: faultfs.Write, Err: faultfs.ErrNoSpace, Short: true})
 	if err := l.Register(6, 11); !errors.Is(err, errs.ErrNoSpace) || errors.Is(err, errs.ErrStopped) {
@@ -46,7 +47,7 @@ func TestRegister(t *testing.T) {
 		t.Fatal(err)
 	}
 	ends := l.Layout().JournalEnds()
-	if n := len(ends); n != 3 || ends[n-1] != (JournalEnd{Segment: 6, Frame: 11}) {
+	if n := len(ends); n != 3 || ends[n-1] != (layout.JournalEnd{Segment: 6, Frame: 11}) {
 		t.Errorf("%+v", ends)
 	}
 	mustClose(t, l)

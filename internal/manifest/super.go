@@ -2,10 +2,7 @@ package manifest
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/checksum"
@@ -21,23 +18,21 @@ const (
 	FormatMinor = 0
 )
 
-// Features that a store may need or have; no release has defined any yet.
-const (
-	knownRequired = 0 // required bits that this release understands
-)
+// knownRequired are the required features that this release understands: none.
+const knownRequired = 0
 
 const (
 	superMagic = "BROCKSUP"
 	superSize  = 2 * slotSize
 	slotSize   = 4096
-	slotSumAt  = 508 // within the first 512 bytes, which a disk writes whole
+	slotSumAt  = 508 // in the first 512 bytes, which a disk writes whole
 )
 
 // Super is what SUPER says: the identity of the store and where its manifest is.
 type Super struct {
 	Major, Minor uint16
-	Required     uint64 // features without which nobody may open the store
-	Optional     uint64 // features that may be ignored
+	Required     uint64 // features that a reader must know
+	Optional     uint64 // features that a reader may ignore
 	UUID         [16]byte
 	Seed         uint64 // of the key hash
 	Created      int64  // Unix milliseconds
@@ -50,10 +45,11 @@ func (s *Super) identity() checksum.Identity {
 	return checksum.New(s.UUID, byte(filename.Super), 0)
 }
 
-// slotOffset is where a slot with the epoch belongs.
+// slotOffset is where the slot of an epoch belongs. Writes take turns, so that a
+// crash can tear only the older slot.
 func slotOffset(epoch uint64) int64 { return int64(epoch%2) * slotSize }
 
-// encode makes the slot for the offset.
+// encode makes the slot for an offset.
 func (s *Super) encode(offset int64) []byte {
 	p := make([]byte, slotSize)
 	le := binary.LittleEndian
@@ -96,7 +92,7 @@ func decodeSlot(p []byte, offset int64) (s Super, ok bool) {
 	return s, s.slotSum(offset, p) == le.Uint32(p[slotSumAt:])
 }
 
-// supported refuses stores of later formats.
+// supported refuses stores of other formats, and of features that it doesn't know.
 func (s *Super) supported() error {
 	if s.Major != FormatMajor {
 		return fmt.Errorf("%w: the store has format %d.%d, this release reads %d.x", errs.ErrFormat, s.Major, s.Minor, FormatMajor)
@@ -108,16 +104,17 @@ func (s *Super) supported() error {
 	return nil
 }
 
-// ReadSuper reads and checks SUPER in dir. It gives errs.ErrNotExist if there is
-// no file or it was never written, errs.ErrForeign if it is not ours,
-// errs.ErrFormat if it is of a later format, and *errs.Corruption if no slot is
+// ReadSuper reads and checks SUPER in dir. It returns errs.ErrNotExist if there is
+// no file or it was never written, errs.ErrForeign if another program wrote it,
+// errs.ErrFormat if it is of another format, and *errs.Corruption if no slot is
 // whole. One damaged slot does no harm.
 func ReadSuper(fsys vfs.FS, dir string) (Super, error) {
 	s, _, err := readSuper(fsys, dir)
 	return s, err
 }
 
-// readSuper also reports whether both slots are whole and say the same manifest.
+// readSuper also reports whether SUPER is settled: both slots are whole and name
+// the same manifest.
 func readSuper(fsys vfs.FS, dir string) (s Super, settled bool, err error) {
 	name := filename.Of(filename.Super, 0)
 	p, err := readFile(fsys, filepath.Join(dir, name), superSize+1)
@@ -127,28 +124,14 @@ func readSuper(fsys vfs.FS, dir string) (s Super, settled bool, err error) {
 	if err != nil {
 		return Super{}, false, err
 	}
+	// Create makes the file before it writes the first slot.
 	if allZero(p) && len(p) <= superSize {
 		return Super{}, false, fmt.Errorf("%w: %s in %s was never written", errs.ErrNotExist, name, dir)
 	}
+	// A crash may have left a shorter file, of one slot or of half a slot.
 	p = append(p, make([]byte, max(0, superSize-len(p)))...)
-	a, okA := decodeSlot(p[:slotSize], 0)
-	b, okB := decodeSlot(p[slotSize:superSize], slotSize)
-	switch {
-	case okA && okB && a.UUID != b.UUID:
-		return Super{}, false, errs.NewCorruption(name, 0, "the slots belong to two stores")
-	case okA && okB:
-		s, settled = a, a.Manifest == b.Manifest
-		if b.Epoch > a.Epoch {
-			s = b
-		}
-	case okA:
-		s = a
-	case okB:
-		s = b
-	case string(p[:8]) != superMagic && string(p[slotSize:slotSize+8]) != superMagic:
-		return Super{}, false, fmt.Errorf("%w: %s in %s is another program's", errs.ErrForeign, name, dir)
-	default:
-		return Super{}, false, errs.NewCorruption(name, 0, "neither slot has a valid checksum")
+	if s, settled, err = chooseSlot(dir, p[:slotSize], p[slotSize:superSize]); err != nil {
+		return Super{}, false, err
 	}
 	if err := s.supported(); err != nil {
 		return Super{}, false, err
@@ -156,47 +139,37 @@ func readSuper(fsys vfs.FS, dir string) (s Super, settled bool, err error) {
 	return s, settled, nil
 }
 
-// writeSlot writes s under its next epoch and syncs it. Tried again after a
-// failed write, it writes the same slot: the other one is whole.
+// chooseSlot returns the valid slot with the greater epoch.
+func chooseSlot(dir string, first, second []byte) (s Super, settled bool, err error) {
+	name := filename.Of(filename.Super, 0)
+	a, okA := decodeSlot(first, 0)
+	b, okB := decodeSlot(second, slotSize)
+	switch {
+	case okA && okB && a.UUID != b.UUID:
+		return Super{}, false, errs.NewCorruption(name, 0, "the slots belong to two stores")
+	case okA && okB && b.Epoch > a.Epoch:
+		return b, a.Manifest == b.Manifest, nil
+	case okA && okB:
+		return a, a.Manifest == b.Manifest, nil
+	case okA: // a crash or a flipped bit took the other slot
+		return a, false, nil
+	case okB:
+		return b, false, nil
+	case string(first[:8]) != superMagic && string(second[:8]) != superMagic:
+		return Super{}, false, fmt.Errorf("%w: %s in %s is another program's", errs.ErrForeign, name, dir)
+	}
+	return Super{}, false, errs.NewCorruption(name, 0, "neither slot has a valid checksum")
+}
+
+// writeSlot writes s under its next epoch and syncs it.
 func (s *Super) writeSlot(f vfs.File) error {
 	s.Epoch++
 	off := slotOffset(s.Epoch)
 	if _, err := f.WriteAt(s.encode(off), off); err != nil {
+		// Half a slot may be there. The next try must write the same one, as the
+		// other is whole.
 		s.Epoch--
 		return written(err)
 	}
 	return f.Sync()
-}
-
-// readFile reads a file whole, or its first limit bytes.
-func readFile(fsys vfs.FS, path string, limit int64) (p []byte, err error) {
-	f, err := fsys.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	p = make([]byte, min(size, limit))
-	n, err := f.ReadAt(p, 0)
-	if n < len(p) && (err == nil || errors.Is(err, io.EOF)) {
-		return nil, errs.NewCorruption(filepath.Base(path), int64(n), "the file ends here and should have %d bytes", len(p))
-	}
-	if n < len(p) {
-		return nil, err
-	}
-	return p, nil
-}
-
-func notThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-
-func allZero(p []byte) bool {
-	for _, b := range p {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/brockdb/brock/internal/frame"
 )
 
-// Verify reads SUPER and the manifest again and calls report for all damage,
-// also that which Open can do without: one slot of SUPER is enough to open a
-// store, but two are written. Its error says why it could not go on.
+// Verify reads SUPER and the manifest again and calls report for all damage, also
+// for damage that Open bears: a store opens with one slot of SUPER, but it should
+// have two. Its error says why it could not go on.
 func (l *Log) Verify(report func(*errs.Corruption)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -30,7 +30,7 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		}
 	}
 	// A crash may have torn the slot that was being written, and only a writer
-	// mends it: for a reader that is no damage.
+	// repairs it. So a reader doesn't report it.
 	if !l.o.ReadOnly || len(bad) > 1 {
 		for _, c := range bad {
 			report(c)
@@ -40,6 +40,7 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 	if p, err = readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64); err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
+	// Edits were applied when the log was opened. Here checksums and the chain are enough.
 	end, err := scan(p, &l.super, func(int64, *frame.Header, []byte) error { return nil })
 	var c *errs.Corruption
 	switch {

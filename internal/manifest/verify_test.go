@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -17,7 +18,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := l.Append(&Edit{LastVersion: 7, NextFile: 9}); err != nil {
+	if _, err := l.Append(&layout.Edit{LastVersion: 7, NextFile: 9}); err != nil {
 		t.Fatal(err)
 	}
 	found := func() (files []string) {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
 )
 
 // errEdit says that bytes are not an edit; the wrapping error says why.
 var errEdit = errors.New("bad edit")
 
-// wire decodes fields from the front of a byte slice. After the first error it
+// wire decodes values from the front of a byte slice. After the first error it
 // returns zeros, so that a decoder checks err once, at its end.
 type wire struct {
 	p   []byte
@@ -23,6 +25,16 @@ func (w *wire) fail(format string, args ...any) {
 		w.err = fmt.Errorf("%w: %s", errEdit, fmt.Sprintf(format, args...))
 	}
 	w.p = nil
+}
+
+func (w *wire) byte() byte {
+	if len(w.p) == 0 {
+		w.fail("a byte is missing")
+		return 0
+	}
+	b := w.p[0]
+	w.p = w.p[1:]
+	return b
 }
 
 func (w *wire) uvarint() uint64 {
@@ -42,6 +54,15 @@ func (w *wire) uint32() uint32 {
 		return 0
 	}
 	return uint32(v)
+}
+
+func (w *wire) version() entry.Version {
+	v := entry.Version(w.uvarint())
+	if v > entry.MaxVersion {
+		w.fail("version %d", v)
+		return 0
+	}
+	return v
 }
 
 func (w *wire) varint() int64 {
@@ -66,7 +87,8 @@ func (w *wire) bytes() []byte {
 	return slices.Clone(b)
 }
 
-// count reads how many elements follow; each is at least min bytes long.
+// count reads how many elements follow, of at least min bytes each. So a damaged
+// count can't make the caller allocate more than a few times the field's length.
 func (w *wire) count(min int) int {
 	n := w.uvarint()
 	if n > uint64(len(w.p)/min) {
@@ -76,7 +98,7 @@ func (w *wire) count(min int) int {
 	return int(n)
 }
 
-// end reports the first error; bytes left over are one.
+// end returns the first error. Bytes that are left over are an error.
 func (w *wire) end() error {
 	if w.err == nil && len(w.p) != 0 {
 		w.fail("%d bytes too many", len(w.p))
@@ -86,7 +108,7 @@ func (w *wire) end() error {
 
 const (
 	tlvHeader   = 8
-	tlvRequired = 1 // flag: who doesn't know the tag must not go on
+	tlvRequired = 1 // flag: a reader that doesn't know the tag must not go on
 )
 
 // appendTLV appends a field whose value is written by fill.
@@ -96,13 +118,6 @@ func appendTLV(dst []byte, tag uint16, flags uint16, fill func([]byte) []byte) [
 	at := len(dst)
 	dst = fill(append(dst, 0, 0, 0, 0))
 	binary.LittleEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
-	return dst
-}
-
-func appendUnknown(dst []byte, list []TLV) []byte {
-	for _, u := range list {
-		dst = appendTLV(dst, u.Tag, 0, func(b []byte) []byte { return append(b, u.Value...) })
-	}
 	return dst
 }
 

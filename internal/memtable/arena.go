@@ -1,16 +1,15 @@
 package memtable
 
 import (
+	"errors"
 	"sync/atomic"
 	"unsafe" // entries are read in place: slice headers and bounds checks would double the cost of a get
 )
 
-// ref is the place of a record in the arena, in units of 8 bytes; 0 is none.
-type ref uint32
+// ErrFull says that a table's address space of 4 GiB has no room for an entry.
+var ErrFull = errors.New("brock: memtable is full")
 
 const (
-	refBits      = 29 // 4 GiB
-	refLimit     = 1 << refBits
 	granuleShift = 17 // 1 MB in units of 8 bytes
 	granuleUnits = 1 << granuleShift
 	firstBlock   = 4 << 10
@@ -21,8 +20,8 @@ const (
 // granules of the ref space, though the first ones are smaller than a granule,
 // so a ref is found through one table.
 //
-// One writer allocates; at may be called by anyone for a ref that was published
-// to him by an atomic store. A new block is in the table before any ref into it.
+// One writer allocates. Any goroutine may call at for a ref that an atomic store
+// has published. A new block is in the table before any ref into it.
 type arena struct {
 	granules atomic.Pointer[[]granule]
 	blocks   [][]byte // as allocated, to free them
@@ -40,9 +39,10 @@ type granule struct {
 	before int64
 }
 
-func (a *arena) at(r ref) unsafe.Pointer {
+// at is the record at r; or the memory of an outside value, if r is its.
+func (a *arena) at(r ref) *record {
 	g := *a.granules.Load()
-	return unsafe.Add(g[r>>granuleShift].base, uintptr(r&(granuleUnits-1))*8)
+	return (*record)(unsafe.Add(g[r>>granuleShift].base, uintptr(r&(granuleUnits-1))*8))
 }
 
 // used is the number of bytes in records before r, and in outside values.
@@ -81,7 +81,7 @@ func (a *arena) grow(n int) error {
 	if start == 0 {
 		start = 1 // so that no record has the ref 0
 	} else {
-		(*record)(a.at(a.next)).older.Store(uint32(start))
+		a.at(a.next).older.Store(uint32(start))
 	}
 	a.next, a.end = start, start&^(granuleUnits-1)+ref(len(mem)-headerSize)/8
 	return nil

@@ -104,7 +104,7 @@ func BenchmarkSorted(b *testing.B) {
 		tab := newLoad(n).table(b, n)
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				tab.view.Store(&view{})
+				tab.view.Store(&view{arena: &tab.arena})
 				tab.Sorted()
 			}
 			perEntry(b, n)

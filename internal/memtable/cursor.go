@@ -11,8 +11,8 @@ import (
 // pos[k] is always the first entry of level k that is not before the current
 // one, in both directions: so a step either way needs no other state.
 type cursor struct {
-	table  *Table
 	view   *view
+	marks  *marks
 	levels [3][]pair // the view's, without the empty ones
 	count  int
 	pos    [3]int
@@ -24,8 +24,8 @@ type cursor struct {
 
 var _ iterator.Iterator = (*cursor)(nil)
 
-func newCursor(t *Table, v *view) *cursor {
-	c := &cursor{table: t, view: v, level: -1}
+func newCursor(v *view, m *marks) *cursor {
+	c := &cursor{view: v, marks: m, level: -1}
 	for _, level := range v.levels {
 		if len(level) > 0 {
 			c.levels[c.count] = level
@@ -59,7 +59,7 @@ func (c *cursor) SeekLT(key []byte) bool {
 
 func (c *cursor) seek(key []byte) {
 	for k := range c.count {
-		c.pos[k] = c.table.seek(c.view, c.levels[k], key)
+		c.pos[k] = c.view.seek(c.levels[k], key)
 	}
 }
 
@@ -89,7 +89,7 @@ func (c *cursor) least() bool {
 			best = k
 			continue
 		}
-		switch x := c.table.arena.compare(c.levels[k][c.pos[k]], c.levels[best][c.pos[best]]); {
+		switch x := c.view.arena.compare(c.levels[k][c.pos[k]], c.levels[best][c.pos[best]]); {
 		case x < 0:
 			best, ties = k, 0
 		case x == 0:
@@ -110,7 +110,7 @@ func (c *cursor) before() bool {
 			best = k
 			continue
 		}
-		switch x := c.table.arena.compare(c.levels[k][c.pos[k]-1], c.levels[best][c.pos[best]-1]); {
+		switch x := c.view.arena.compare(c.levels[k][c.pos[k]-1], c.levels[best][c.pos[best]-1]); {
 		case x > 0:
 			best, ties = k, 0
 		case x == 0:
@@ -132,7 +132,8 @@ func (c *cursor) arrive(level int, ties uint8) bool {
 		return false
 	}
 	p := c.levels[level][c.pos[level]]
-	c.table.read((*record)(c.table.arena.at(p.place)), &c.entry)
+	a := c.view.arena
+	a.read(a.at(p.place), &c.entry)
 	return true
 }
 

@@ -7,8 +7,16 @@ import (
 	"sync/atomic"
 	"unsafe" // records are laid out and read in place in the arena
 
-	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
+)
+
+// ref is the place of a record in the arena, in units of 8 bytes; 0 is none.
+type ref uint32
+
+const (
+	refBits  = 29 // 4 GiB
+	refLimit = 1 << refBits
+	refMask  = refLimit - 1
 )
 
 // record heads an entry in the arena. The key follows its fields at keyStart;
@@ -90,100 +98,6 @@ func compareRecords(a, b *record) int {
 	return cmp.Compare(b.version(), a.version())
 }
 
-// write puts e into the arena, linked to nothing.
-func (t *Table) write(e *entry.Entry) (ref, *record, error) {
-	word := uint64(e.Version)<<8 | uint64(e.Kind)&kindMask
-	n, length := keyStart+len(e.Key), len(e.Value)
-	if e.Expires != 0 {
-		word |= flagExpires
-		n += 8
-	}
-	var outside ref
-	switch {
-	case e.Separated:
-		word |= flagSeparated
-		n += 16
-		if e.Raw != 0 {
-			word |= flagRaw
-			n += 4
-		}
-		length = int(e.Handle.Length)
-	case length >= outsideSize:
-		word |= flagOutside
-		n += 4
-		at, p, err := t.arena.place(length)
-		if err != nil {
-			return 0, nil, err
-		}
-		outside = at
-		copy(unsafe.Slice((*byte)(p), length), e.Value)
-	default:
-		n += length
-	}
-	place, err := t.arena.reserve(n)
-	if err != nil {
-		return 0, nil, err
-	}
-	r := (*record)(t.arena.at(place))
-	r.word = word
-	r.key = uint32(e.Meta)<<24 | uint32(len(e.Key))
-	r.value = uint32(length)
-	data := r.bytes(keyStart, n-keyStart)
-	data = data[copy(data, e.Key):]
-	if e.Expires != 0 {
-		binary.LittleEndian.PutUint64(data, e.Expires)
-		data = data[8:]
-	}
-	switch {
-	case e.Separated:
-		binary.LittleEndian.PutUint64(data, uint64(e.Handle.Segment))
-		binary.LittleEndian.PutUint64(data[8:], e.Handle.Offset)
-		if e.Raw != 0 {
-			binary.LittleEndian.PutUint32(data[16:], e.Raw)
-		}
-	case outside != 0:
-		binary.LittleEndian.PutUint32(data, uint32(outside))
-	default:
-		copy(data, e.Value)
-	}
-	return place, r, nil
-}
-
-// read makes e the entry at r; its key and value lie in the arena.
-func (t *Table) read(r *record, e *entry.Entry) {
-	n := r.keyLen()
-	e.Key = r.bytes(keyStart, n)[:n:n]
-	e.Version = r.version()
-	e.Kind = entry.Kind(r.word & kindMask)
-	e.Meta = byte(r.key >> 24)
-	e.Expires, e.Raw, e.Codec = 0, 0, codec.None
-	e.Separated = false
-	off := keyStart + n
-	if r.word&flagExpires != 0 {
-		e.Expires = binary.LittleEndian.Uint64(r.bytes(off, 8))
-		off += 8
-	}
-	length := int(r.value)
-	switch {
-	case r.word&flagSeparated != 0:
-		e.Value = nil
-		e.Handle = r.handle()
-		e.Separated = true
-		if r.word&flagRaw != 0 {
-			e.Raw = binary.LittleEndian.Uint32(r.bytes(off+16, 4))
-		}
-		return
-	case r.word&flagOutside != 0:
-		at := ref(binary.LittleEndian.Uint32(r.bytes(off, 4)))
-		e.Value = unsafe.Slice((*byte)(t.arena.at(at)), length)
-	case e.Kind == entry.Delete:
-		e.Value = nil
-	default:
-		e.Value = r.bytes(off, length)[:length:length]
-	}
-	e.Handle = entry.Handle{}
-}
-
 // handle is where the value of a separated record lies.
 func (r *record) handle() entry.Handle {
 	off := keyStart + r.keyLen()
@@ -196,4 +110,15 @@ func (r *record) handle() entry.Handle {
 		Offset:  binary.LittleEndian.Uint64(b[8:]),
 		Length:  uint64(r.value),
 	}
+}
+
+// commonLen is how many bytes a and b share at their start.
+func commonLen(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
 }

@@ -6,19 +6,21 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Few entries of a table are newer than a tombstone, as a rule, and these came
-// last: those that must not be skipped are found among them.
+// A range tombstone hides older entries. Usually few entries of a table are newer
+// than a tombstone, and these came last: the next entry that it doesn't hide is
+// looked for among them, instead of walking over all that it hides.
 
-// skipMax is how many newer entries are looked at rather than all older ones.
+// skipMax is how many newer entries are looked at; with more, the cursor walks.
 const skipMax = 1 << 15
 
 // skipSort is how often they are looked at one by one before they are sorted.
 const skipSort = 4
 
-// newer are the entries of a cursor's view that are not older than a version.
+// newer is what a cursor remembers of the entries of its view that are not older
+// than a version.
 type newer struct {
 	version entry.Version
-	asked   int    // how often
+	asked   int    // how often they were looked for
 	sorted  []pair // by key; nil = not yet
 }
 
@@ -43,7 +45,7 @@ func (c *cursor) SkipGE(key []byte, v entry.Version) bool {
 	return c.SeekGE(to)
 }
 
-// SkipLT mirrors SkipGE.
+// SkipLT seeks backward, unless too many entries are newer than v.
 func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 	if c.level < 0 || bytes.Compare(c.entry.Key, key) < 0 {
 		return c.Prev()
@@ -69,8 +71,8 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 func (c *cursor) since(from []byte, v entry.Version, fn func(key []byte) bool) bool {
 	few := c.look(v, func(_ ref, r *record) { fn(r.keyBytes()) })
 	if few && c.newer.sorted != nil {
-		for _, p := range c.newer.sorted[c.table.seek(c.view, c.newer.sorted, from):] {
-			if !fn((*record)(c.table.arena.at(p.place)).keyBytes()) {
+		for _, p := range c.newer.sorted[c.view.seek(c.newer.sorted, from):] {
+			if !fn(c.view.arena.at(p.place).keyBytes()) {
 				break
 			}
 		}
@@ -82,8 +84,8 @@ func (c *cursor) since(from []byte, v entry.Version, fn func(key []byte) bool) b
 func (c *cursor) sinceBack(from []byte, v entry.Version, fn func(key []byte)) bool {
 	few := c.look(v, func(_ ref, r *record) { fn(r.keyBytes()) })
 	if few && c.newer.sorted != nil {
-		if i := c.table.seek(c.view, c.newer.sorted, append(bytes.Clone(from), 0)); i > 0 {
-			fn((*record)(c.table.arena.at(c.newer.sorted[i-1].place)).keyBytes())
+		if i := c.view.seek(c.newer.sorted, append(bytes.Clone(from), 0)); i > 0 {
+			fn(c.view.arena.at(c.newer.sorted[i-1].place).keyBytes())
 		}
 	}
 	return few
@@ -93,7 +95,6 @@ func (c *cursor) sinceBack(from []byte, v entry.Version, fn func(key []byte)) bo
 // order of arrival, unless it has sorted them because it was asked often. It reports
 // false, and does neither, if these are many.
 func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
-	t := c.table
 	if v == 0 {
 		return false
 	}
@@ -102,9 +103,9 @@ func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
 	} else if c.newer.sorted != nil {
 		return true
 	}
-	m, ok := t.lastMark(v - 1)
+	m, ok := c.marks.last(v - 1)
 	switch {
-	case !ok || entry.Version(t.newest.Load()) < v || m.place >= c.view.end:
+	case !ok || entry.Version(c.marks.newest.Load()) < v || m.place >= c.view.end:
 		return true
 	case c.view.count-m.count > skipMax:
 		return false
@@ -112,7 +113,7 @@ func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
 	c.newer.asked++
 	sorts := c.newer.asked > skipSort
 	pairs := []pair{}
-	t.walk(m.place, c.view.end, func(p ref, r *record) bool {
+	c.view.arena.walk(m.place, c.view.end, func(p ref, r *record) bool {
 		switch {
 		case r.version() < v:
 		case sorts:
@@ -123,7 +124,7 @@ func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
 		return true
 	})
 	if sorts {
-		s := sorter{arena: &t.arena}
+		s := sorter{arena: c.view.arena}
 		c.newer.sorted = s.sorted(pairs, len(c.view.prefix))
 		if c.newer.sorted == nil {
 			c.newer.sorted = []pair{}

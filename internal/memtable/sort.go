@@ -7,8 +7,27 @@ import (
 	"slices"
 )
 
+// pair is one entry of a sorted view: where it is, and the key's 8 bytes after
+// the view's common prefix, which decide most comparisons.
+type pair struct {
+	word  uint64
+	place ref
+}
+
+// compare orders pairs of the same view; 0 says that one shadows the other.
+func (a *arena) compare(x, y pair) int {
+	if x.word != y.word {
+		return cmp.Compare(x.word, y.word)
+	}
+	return compareRecords(a.at(x.place), a.at(y.place))
+}
+
 // sorter sorts pairs into entry.Compare order: by radix on those bits of their
-// words that differ at all, by comparison what is left.
+// words that differ at all, and by comparison what is left. Within a group of
+// pairs the passes go from the least digit to the greatest (Knuth, TAOCP vol. 3,
+// 5.2.5); groups that remain equal are sorted again, as by the most significant
+// digit first (McIlroy, Bostic and McIlroy, "Engineering Radix Sort", Computing
+// Systems 1993).
 //
 // Keys of one table are alike: decimal digits differ in 4 bits of a byte, letters
 // in 5. A pass over a byte would waste most of its 256 buckets, so a pass takes
@@ -99,7 +118,7 @@ func (s *sorter) radix(pairs []pair, differ uint64) (used uint64) {
 	}
 	from, to := pairs, s.spare[:len(pairs)]
 	for i := n - 1; i >= 0; i-- {
-		scatter(from, to, digits[i], &counts[i])
+		distribute(from, to, digits[i], &counts[i])
 		from, to = to, from
 	}
 	if n%2 == 1 {
@@ -135,7 +154,9 @@ func topField(mask uint64, n int) uint64 {
 	return (1<<run - 1) << (top - run)
 }
 
-func scatter(from, to []pair, d digit, counts *[256]uint32) {
+// distribute moves pairs into the order of their digit, stably; counts says how
+// many have each value of it.
+func distribute(from, to []pair, d digit, counts *[256]uint32) {
 	var sum uint32
 	for i, c := range counts {
 		counts[i] = sum
@@ -150,10 +171,10 @@ func scatter(from, to []pair, d digit, counts *[256]uint32) {
 
 // sortEqual sorts pairs that have the same word.
 func (s *sorter) sortEqual(pairs []pair, depth int) {
-	first := (*record)(s.arena.at(pairs[0].place)).keyBytes()
+	first := s.arena.at(pairs[0].place).keyBytes()
 	common, same := len(first), true
 	for _, p := range pairs[1:] {
-		key := (*record)(s.arena.at(p.place)).keyBytes()
+		key := s.arena.at(p.place).keyBytes()
 		if len(key) == len(first) && bytes.Equal(key, first) {
 			continue
 		}
@@ -166,7 +187,7 @@ func (s *sorter) sortEqual(pairs []pair, depth int) {
 	case common >= depth+8:
 		word := pairs[0].word
 		for i, p := range pairs {
-			pairs[i].word = keyWord((*record)(s.arena.at(p.place)).keyBytes(), common)
+			pairs[i].word = keyWord(s.arena.at(p.place).keyBytes(), common)
 		}
 		s.sort(pairs, common)
 		for i := range pairs {

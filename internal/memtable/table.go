@@ -1,11 +1,10 @@
 // Package memtable holds the newest entries in memory: an append-only arena of
 // records, a hash table that finds a key's versions, and sorted views that are
-// built only when someone walks in order.
+// built only for iterators.
 package memtable
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -15,20 +14,18 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	keyhash "github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// ErrFull says that a table's address space of 4 GiB has no room for an entry.
-var ErrFull = errors.New("brock: memtable is full")
-
-// MaxBytes is what a table surely holds: while Bytes and the size of the next
-// entries, 64 bytes more for each, stay below it, Add doesn't fail with ErrFull.
+// MaxBytes (2 GiB - 1) is what a table surely holds: while Bytes and the size of the
+// next entries, 64 bytes more for each, stay below it, Add doesn't return ErrFull.
 const MaxBytes = math.MaxInt32
 
 // Options configure a Table.
 type Options struct {
 	Seed  uint64 // of the hashes given to Add, which invariant builds check
-	Limit int    // bytes at which the owner means to seal it; sizes the arena's blocks; 0 = 64 MB
+	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0 = 64 MB
 }
 
 // Table is a set of entries and range tombstones. One goroutine calls Add and
@@ -37,28 +34,26 @@ type Options struct {
 // by calls that begin after its Add returned. Keys and values handed out lie in
 // the arena and are valid until Release.
 //
-// The methods that look entries up know nothing of tombstones: whoever asks them
-// asks Tombstones too.
+// The methods that look entries up know nothing of tombstones: ask Tombstones,
+// too.
 type Table struct {
 	seed  uint64
 	limit int64
 	arena arena
-	slots atomic.Pointer[slots]
+	byKey atomic.Pointer[buckets] // nil while there are no entries
 
 	// What is published: entries added << refBits | the end of the last record.
 	extent atomic.Uint64
-	newest atomic.Uint64 // greatest version of an entry
-	oldest atomic.Uint64 // least version of an entry
-	marks  atomic.Pointer[[]mark]
+	marks  marks
 
 	tombstones atomic.Pointer[tombstone.Set] // nil: there are none
 
-	keys     int      // distinct keys; the writer's
-	shadowed []ref    // records replaced by a later Add of the same key and version
-	spent    []*slots // outgrown tables, which a reader may still hold
+	keys     int        // distinct keys; the writer's
+	shadowed []ref      // records replaced by a later Add of the same key and version
+	spent    []*buckets // outgrown hash tables, which a reader may still use
 
-	folding sync.Mutex
-	view    atomic.Pointer[view]
+	extending sync.Mutex // held while a new view is made
+	view      atomic.Pointer[view]
 }
 
 // New returns an empty table.
@@ -68,7 +63,7 @@ func New(o Options) *Table {
 	}
 	t := &Table{seed: o.Seed, limit: int64(o.Limit)}
 	t.arena.blockMax = min(max(o.Limit/16, 1<<20), largestBlock)
-	t.view.Store(&view{})
+	t.view.Store(&view{arena: &t.arena})
 	return t
 }
 
@@ -76,43 +71,44 @@ func New(o Options) *Table {
 // same key and version the later one replaces the earlier. After an error the
 // table is as it was.
 func (t *Table) Add(hash uint64, e *entry.Entry) error {
-	if len(e.Key) == 0 || len(e.Key) > entry.MaxKey || e.Version > entry.MaxVersion ||
-		len(e.Value) > entry.MaxValue || e.Separated && e.Handle.Length > entry.MaxValue {
+	if !valid(e) {
 		return fmt.Errorf("%w: key of %d and value of %d bytes at version %d",
 			errs.ErrInvalid, len(e.Key), e.ValueLen(), e.Version)
 	}
 	if invariant.Enabled {
 		invariant.Check(hash == keyhash.Sum(t.seed, e.Key), "a key was added with the hash of another")
 	}
-	s, err := t.room()
+	b, err := t.room()
 	if err != nil {
 		return err
 	}
-	slot, head := t.find(s, hash, e.Key)
-	place, r, err := t.write(e)
+	bucket, head := b.find(&t.arena, hash, e.Key)
+	place, r, err := t.arena.write(e)
 	if err != nil {
 		return err
 	}
-	count := t.extent.Load()>>refBits + 1
-	if count%markEvery == 1 {
-		t.mark(place, count-1)
+	// Readers go by extent, stored last, or by the bucket: both lead to a record
+	// that is complete and marked.
+	count := t.extent.Load() >> refBits
+	if count%markEvery == 0 {
+		t.marks.add(place, count)
 	}
-	v := uint64(e.Version)
-	if v > t.newest.Load() || count == 1 {
-		t.newest.Store(v)
-	}
-	if v < t.oldest.Load() || count == 1 {
-		t.oldest.Store(v)
-	}
+	t.marks.widen(uint64(e.Version), count == 0)
 	if t.link(head, place, r) {
-		s.words[slot].Store(hash&^refMask | uint64(place))
+		b.words[bucket].Store(hash&^refMask | uint64(place))
 	}
-	t.extent.Store(count<<refBits | uint64(t.arena.next))
+	t.extent.Store((count+1)<<refBits | uint64(t.arena.next))
 	return nil
 }
 
+// valid reports whether e is within the limits of keys, values and versions.
+func valid(e *entry.Entry) bool {
+	return len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && e.Version <= entry.MaxVersion &&
+		len(e.Value) <= entry.MaxValue && (!e.Separated || e.Handle.Length <= entry.MaxValue)
+}
+
 // DeleteRange adds a tombstone for the keys in [lo, hi), which are copied.
-// Whoever asks for Tombstones after it has returned finds it.
+// A call of Tombstones that begins after it has returned finds it.
 func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 	d := tombstone.Tombstone{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi), Version: v}
 	if !d.Valid() {
@@ -125,35 +121,35 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 // Tombstones are those added so far; nil if there are none.
 func (t *Table) Tombstones() *tombstone.Set { return t.tombstones.Load() }
 
-// room returns the slots, with room for one more key.
-func (t *Table) room() (*slots, error) {
-	s := t.slots.Load()
-	if s != nil && t.keys < s.limit {
-		return s, nil
+// room returns the buckets, with room for one more key.
+func (t *Table) room() (*buckets, error) {
+	old := t.byKey.Load()
+	if old != nil && t.keys < old.limit {
+		return old, nil
 	}
-	var g *slots
+	var b *buckets
 	var err error
-	if s == nil {
-		g, err = newSlots(firstSlots)
+	if old == nil {
+		b, err = newBuckets(firstBuckets)
 	} else {
-		g, err = s.grown(t.nextSlots(s))
+		b, err = old.grown(t.nextBuckets(old))
 	}
 	if err != nil {
 		return nil, err
 	}
-	if s != nil {
-		t.spent = append(t.spent, s)
+	if old != nil {
+		t.spent = append(t.spent, old)
 	}
-	t.slots.Store(g)
-	return g, nil
+	t.byKey.Store(b)
+	return b, nil
 }
 
-// nextSlots is the size that slots grow to: four times, while a table of such
-// records would need that before it is sealed, for moving them is a good part of
-// the cost of an Add; then twice.
-func (t *Table) nextSlots(s *slots) int {
-	n := len(s.words)
-	if each := max(t.arena.used(t.arena.next)/int64(t.keys), 1); int64(4*s.limit) <= t.limit/each {
+// nextBuckets is how many buckets there will be: four times as many, while a
+// table of such records would need that before it is sealed, as moving them is a
+// good part of the cost of an Add; then twice.
+func (t *Table) nextBuckets(b *buckets) int {
+	n := len(b.words)
+	if each := max(t.arena.used(t.arena.next)/int64(t.keys), 1); int64(4*b.limit) <= t.limit/each {
 		return 4 * n
 	}
 	return 2 * n
@@ -166,7 +162,7 @@ func (t *Table) link(head, place ref, r *record) bool {
 		t.keys++
 		return true
 	}
-	v, before := r.version(), (*record)(t.arena.at(head))
+	v, before := r.version(), t.arena.at(head)
 	if v > before.version() {
 		r.older.Store(uint32(head))
 		return true
@@ -179,7 +175,7 @@ func (t *Table) link(head, place ref, r *record) bool {
 	for {
 		next := ref(before.older.Load())
 		if next != 0 {
-			n := (*record)(t.arena.at(next))
+			n := t.arena.at(next)
 			if n.version() > v {
 				before = n
 				continue
@@ -195,36 +191,18 @@ func (t *Table) link(head, place ref, r *record) bool {
 	}
 }
 
-// find returns the newest version of key and its slot; without one, 0 and the
-// empty slot that would take it.
-func (t *Table) find(s *slots, hash uint64, key []byte) (slot uint64, head ref) {
-	mask := uint64(len(s.words) - 1)
-	for i := hash >> s.shift; ; i = (i + 1) & mask {
-		w := s.words[i].Load()
-		if w == 0 {
-			return i, 0
-		}
-		if (w^hash)&^refMask == 0 {
-			head = ref(w & refMask)
-			if bytes.Equal((*record)(t.arena.at(head)).keyBytes(), key) {
-				return i, head
-			}
-		}
-	}
-}
-
 // Get makes dst the newest version of key that is not newer than at, and reports
 // whether there is one. hash is the key's.
 func (t *Table) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry) bool {
-	s := t.slots.Load()
-	if s == nil {
+	b := t.byKey.Load()
+	if b == nil {
 		return false
 	}
-	_, head := t.find(s, hash, key)
+	_, head := b.find(&t.arena, hash, key)
 	for head != 0 {
-		r := (*record)(t.arena.at(head))
+		r := t.arena.at(head)
 		if r.version() <= at {
-			t.read(r, dst)
+			t.arena.read(r, dst)
 			return true
 		}
 		head = ref(r.older.Load())
@@ -234,15 +212,15 @@ func (t *Table) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry)
 
 // Newest returns the greatest version of key, and whether there is one.
 func (t *Table) Newest(key []byte, hash uint64) (entry.Version, bool) {
-	s := t.slots.Load()
-	if s == nil {
+	b := t.byKey.Load()
+	if b == nil {
 		return 0, false
 	}
-	_, head := t.find(s, hash, key)
+	_, head := b.find(&t.arena, hash, key)
 	if head == 0 {
 		return 0, false
 	}
-	return (*record)(t.arena.at(head)).version(), true
+	return t.arena.at(head).version(), true
 }
 
 // Len is the number of entries added, shadowed ones included.
@@ -254,22 +232,22 @@ func (t *Table) Empty() bool { return t.Len() == 0 && t.Tombstones() == nil }
 // tombstoneBytes is about what a tombstone takes beside its bounds.
 const tombstoneBytes = 512
 
-// Bytes is the memory in use: records, values, hash slots and tombstones, but
+// Bytes is the memory in use: records, values, hash buckets and tombstones, but
 // not views.
 func (t *Table) Bytes() int64 {
 	n := t.arena.used(ref(t.extent.Load() & refMask))
 	if d := t.Tombstones(); d != nil {
 		n += int64(d.Bytes()) + int64(d.Len())*tombstoneBytes
 	}
-	if s := t.slots.Load(); s != nil {
-		n += int64(len(s.mem))
+	if b := t.byKey.Load(); b != nil {
+		n += int64(len(b.mem))
 	}
 	return n
 }
 
 // MinVersion is the least version of what was added; 0 if the table is empty.
 func (t *Table) MinVersion() entry.Version {
-	v, d := entry.Version(t.oldest.Load()), t.Tombstones()
+	v, d := entry.Version(t.marks.oldest.Load()), t.Tombstones()
 	if d == nil || v != 0 && v < d.MinVersion() {
 		return v
 	}
@@ -278,15 +256,15 @@ func (t *Table) MinVersion() entry.Version {
 
 // MaxVersion is the greatest version of what was added; 0 if the table is empty.
 func (t *Table) MaxVersion() entry.Version {
-	return max(entry.Version(t.newest.Load()), t.Tombstones().MaxVersion())
+	return max(entry.Version(t.marks.newest.Load()), t.Tombstones().MaxVersion())
 }
 
 // Shadowed calls fn for the handle of each separated value whose entry was
-// replaced by a later Add of the same key and version: nobody owns these values
-// any more. The writer has stopped.
+// replaced by a later Add of the same key and version: these values are garbage.
+// The writer has stopped.
 func (t *Table) Shadowed(fn func(entry.Handle)) {
 	for _, p := range t.shadowed {
-		if r := (*record)(t.arena.at(p)); r.word&flagSeparated != 0 {
+		if r := t.arena.at(p); r.word&flagSeparated != 0 {
 			fn(r.handle())
 		}
 	}
@@ -295,33 +273,53 @@ func (t *Table) Shadowed(fn func(entry.Handle)) {
 // Release frees the table's memory. Nobody may use the table, its iterators, or
 // keys and values from it afterwards.
 func (t *Table) Release() {
-	t.view.Store(&view{})
-	for _, s := range t.spent {
-		free(s.mem)
+	t.view.Store(&view{arena: &t.arena})
+	for _, b := range t.spent {
+		free(b.mem)
 	}
-	if s := t.slots.Load(); s != nil {
-		free(s.mem)
+	if b := t.byKey.Load(); b != nil {
+		free(b.mem)
 	}
 	t.spent, t.shadowed = nil, nil
-	t.slots.Store(nil)
+	t.byKey.Store(nil)
 	t.tombstones.Store(nil)
 	t.extent.Store(0)
 	t.arena.release()
 }
 
-// walk calls fn for each record from the place from to end, in order of arrival,
-// until fn returns false.
-func (t *Table) walk(from, end ref, fn func(ref, *record) bool) {
-	for p := max(from, 1); p != end; {
-		r := (*record)(t.arena.at(p))
-		if r.keyLen() == 0 {
-			p = ref(r.older.Load())
-			invariant.Check(p != 0, "the walk met the end of a block that has no successor")
-			continue
-		}
-		if !fn(p, r) {
-			return
-		}
-		p += ref(r.size() / 8)
+// extend returns a view of everything published.
+func (t *Table) extend() *view {
+	extent := t.extent.Load()
+	if v := t.view.Load(); v.end >= ref(extent&refMask) {
+		return v
 	}
+	t.extending.Lock()
+	defer t.extending.Unlock()
+	return t.extendLocked()
+}
+
+func (t *Table) extendLocked() *view {
+	extent := t.extent.Load()
+	v := t.view.Load()
+	if v.end < ref(extent&refMask) {
+		v = v.extended(ref(extent&refMask), int(extent>>refBits))
+		t.view.Store(v)
+	}
+	return v
+}
+
+// Iterator walks the entries of the table, all versions. It sees what was added
+// before this call, and perhaps a little more. Creating it may sort what was
+// added since the last one was created; neither this nor the walk makes the
+// writer wait.
+func (t *Table) Iterator() iterator.Iterator { return newCursor(t.extend(), &t.marks) }
+
+// Sorted is Iterator for a table that gets no more entries: it sorts all into
+// one array first.
+func (t *Table) Sorted() iterator.Iterator {
+	t.extending.Lock()
+	defer t.extending.Unlock()
+	v := t.extendLocked().flat()
+	t.view.Store(v)
+	return newCursor(v, &t.marks)
 }

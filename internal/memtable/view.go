@@ -2,23 +2,16 @@ package memtable
 
 import (
 	"bytes"
-	"cmp"
 
-	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/entry"
 )
-
-// pair is one entry of a sorted view: where it is, and the key's 8 bytes after
-// the view's common prefix, which decide most comparisons.
-type pair struct {
-	word  uint64
-	place ref
-}
 
 // view is the table's entries in entry.Compare order as of some moment, in three
 // sorted arrays, so that few new entries don't move many old ones. Each entry is
 // in one array; if a newer array has the same key and version, the older array's
 // entry is shadowed. A view never changes.
 type view struct {
+	arena  *arena
 	levels [3][]pair // main, mid, tail: oldest first
 	prefix []byte    // what all keys begin with
 	end    ref       // the view holds the records before it
@@ -30,53 +23,52 @@ const (
 	midMax  = 32 << 10
 )
 
-// fold returns a view of everything published.
-func (t *Table) fold() *view {
-	extent := t.extent.Load()
-	if v := t.view.Load(); v.end >= ref(extent&refMask) {
-		return v
-	}
-	t.folding.Lock()
-	defer t.folding.Unlock()
-	return t.foldLocked()
-}
-
-func (t *Table) foldLocked() *view {
-	extent := t.extent.Load()
-	old := t.view.Load()
-	if old.end >= ref(extent&refMask) {
-		return old
-	}
-	v := &view{levels: old.levels, end: ref(extent & refMask), count: int(extent >> refBits)}
+// extended is a view of the first count records, up to end. Fresh entries go
+// to the smallest level that has room for them, and with it, when it is full, to
+// the next one: so an entry is moved a few times only, however often views are
+// asked for.
+func (old *view) extended(end ref, count int) *view {
+	v := &view{arena: old.arena, levels: old.levels, end: end, count: count}
 	var fresh []pair
-	fresh, v.prefix = t.collect(old, v)
+	fresh, v.prefix = old.collect(v)
 	if cut := len(old.prefix) - len(v.prefix); cut > 0 {
+		// The old view's arrays are its readers': the words change in copies.
 		for i, level := range v.levels {
 			v.levels[i] = append([]pair(nil), level...)
 			shorten(v.levels[i], old.prefix, cut)
 		}
 	}
-	s := sorter{arena: &t.arena}
+	s := sorter{arena: v.arena}
 	fresh = s.sorted(fresh, len(v.prefix))
 	main, mid, tail := &v.levels[0], &v.levels[1], &v.levels[2]
 	switch {
 	case len(*tail)+len(fresh) <= tailMax:
-		*tail = t.merge(*tail, fresh)
+		*tail = v.arena.merge(*tail, fresh)
 	case len(*mid)+len(*tail)+len(fresh) <= max(midMax, len(*main)/16):
-		*mid, *tail = t.merge(*mid, t.merge(*tail, fresh)), nil
+		*mid, *tail = v.arena.merge(*mid, v.arena.merge(*tail, fresh)), nil
 	default:
-		*main, *mid, *tail = t.merge(*main, t.merge(*mid, t.merge(*tail, fresh))), nil, nil
+		*main, *mid, *tail = v.arena.merge(*main, v.arena.merge(*mid, v.arena.merge(*tail, fresh))), nil, nil
 	}
-	t.view.Store(v)
 	return v
+}
+
+// flat is the view with all entries in one array.
+func (v *view) flat() *view {
+	if len(v.levels[1])+len(v.levels[2]) == 0 {
+		return v
+	}
+	f := *v
+	l := &f.levels
+	l[0], l[1], l[2] = v.arena.merge(l[0], v.arena.merge(l[1], l[2])), nil, nil
+	return &f
 }
 
 // collect returns the entries that v has and old has not, in order of arrival,
 // and the common prefix of all of v.
-func (t *Table) collect(old, v *view) (fresh []pair, prefix []byte) {
+func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
 	fresh = make([]pair, 0, v.count-old.count)
 	prefix = old.prefix
-	t.walk(old.end, v.end, func(p ref, r *record) bool {
+	v.arena.walk(old.end, v.end, func(p ref, r *record) bool {
 		key := r.keyBytes()
 		if old.count == 0 && len(fresh) == 0 {
 			prefix = key
@@ -100,26 +92,8 @@ func shorten(pairs []pair, prefix []byte, cut int) {
 	}
 }
 
-func commonLen(a, b []byte) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
-}
-
-// compare orders pairs of the same view; 0 says that one shadows the other.
-func (a *arena) compare(x, y pair) int {
-	if x.word != y.word {
-		return cmp.Compare(x.word, y.word)
-	}
-	return compareRecords((*record)(a.at(x.place)), (*record)(a.at(y.place)))
-}
-
 // merge returns the entries of both, and of equal ones the newer.
-func (t *Table) merge(older, newer []pair) []pair {
+func (a *arena) merge(older, newer []pair) []pair {
 	if len(older) == 0 {
 		return newer
 	}
@@ -128,15 +102,15 @@ func (t *Table) merge(older, newer []pair) []pair {
 	}
 	// Keys in order come all behind those before. Views that have the beginning of
 	// the array don't look behind their end, and only the latest one is added to.
-	if t.arena.compare(older[len(older)-1], newer[0]) < 0 {
+	if a.compare(older[len(older)-1], newer[0]) < 0 {
 		return append(older, newer...)
 	}
-	if t.arena.compare(newer[len(newer)-1], older[0]) < 0 {
+	if a.compare(newer[len(newer)-1], older[0]) < 0 {
 		return append(append(make([]pair, 0, len(older)+len(newer)), newer...), older...)
 	}
 	out := make([]pair, 0, len(older)+len(newer))
 	for len(older) > 0 && len(newer) > 0 {
-		switch c := t.arena.compare(older[0], newer[0]); {
+		switch c := a.compare(older[0], newer[0]); {
 		case c < 0:
 			out = append(out, older[0])
 			older = older[1:]
@@ -151,21 +125,21 @@ func (t *Table) merge(older, newer []pair) []pair {
 }
 
 // seek is the number of entries of pairs whose key is less than key.
-func (t *Table) seek(v *view, pairs []pair, key []byte) int {
+func (v *view) seek(pairs []pair, key []byte) int {
 	head := key[:min(len(key), len(v.prefix))]
 	if c := bytes.Compare(head, v.prefix); c < 0 {
 		return 0
 	} else if c > 0 {
 		return len(pairs)
 	}
-	word := keyWord(key, len(v.prefix))
+	a, word := v.arena, keyWord(key, len(v.prefix))
 	lo, hi := 0, len(pairs)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
 		p := pairs[mid]
 		less := p.word < word
 		if p.word == word {
-			less = bytes.Compare((*record)(t.arena.at(p.place)).keyBytes(), key) < 0
+			less = bytes.Compare(a.at(p.place).keyBytes(), key) < 0
 		}
 		if less {
 			lo = mid + 1
@@ -176,22 +150,32 @@ func (t *Table) seek(v *view, pairs []pair, key []byte) int {
 	return lo
 }
 
-// Iterator walks the entries of the table, all versions. It sees what was added
-// before this call, and perhaps a little more. Creating it may sort what was
-// added since the last one was created; neither this nor the walk makes the
-// writer wait.
-func (t *Table) Iterator() iterator.Iterator { return newCursor(t, t.fold()) }
-
-// Sorted is Iterator for a table that gets no more entries: it sorts all into
-// one array first.
-func (t *Table) Sorted() iterator.Iterator {
-	t.folding.Lock()
-	defer t.folding.Unlock()
-	v := *t.foldLocked()
-	l := &v.levels
-	if len(l[1])+len(l[2]) > 0 {
-		l[0], l[1], l[2] = t.merge(l[0], t.merge(l[1], l[2])), nil, nil
-		t.view.Store(&v)
+// within is the number of entries in [lo, hi); a nil hi is no bound.
+func (v *view) within(lo, hi []byte) int {
+	n := 0
+	for _, level := range v.levels {
+		n += len(v.cut(level, lo, hi))
 	}
-	return newCursor(t, &v)
+	return n
+}
+
+// changed reports whether an entry in [lo, hi) is newer than since.
+func (v *view) changed(lo, hi []byte, since entry.Version) bool {
+	for _, level := range v.levels {
+		for _, p := range v.cut(level, lo, hi) {
+			if v.arena.at(p.place).version() > since {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cut is the part of a level in [lo, hi).
+func (v *view) cut(level []pair, lo, hi []byte) []pair {
+	from, to := v.seek(level, lo), len(level)
+	if hi != nil {
+		to = v.seek(level, hi)
+	}
+	return level[min(from, to):to]
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // Compression is what the keyspaces of a store share to compress values.
@@ -54,7 +54,7 @@ func (c *Encoder) compress(e *entry.Entry, buf []byte) []byte {
 	small := *e
 	small.Value, small.Codec, small.Raw = buf, c.Codec, uint32(raw)
 	// A record that is too short for a handle would be inline.
-	if got := entry.RecordSize(&small, true); got > size-raw/8 || got < manifest.Granule {
+	if got := entry.RecordSize(&small, true); got > size-raw/8 || got < layout.Granule {
 		c.trial.missed()
 		return buf
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // Unclustered says which segments hold values in the order of their arrival, so
@@ -21,7 +21,7 @@ type Unclustered struct {
 }
 
 // FindUnclustered tells which of a layout's values are unclustered.
-func FindUnclustered(l *manifest.Layout, s State, o Options) Unclustered {
+func FindUnclustered(l *layout.Layout, s State, o Options) Unclustered {
 	u, _ := unclustered(l, s, o.withDefaults())
 	return u
 }
@@ -36,13 +36,13 @@ func (v *survey) clustering() *Compaction {
 	if u.Price == 0 || v.state.JumpedBytes < u.Price {
 		return nil
 	}
-	c := compact(v.layout.Runs(), manifest.Base, "scans jump")
+	c := compact(v.layout.Runs(), layout.Base, "scans jump")
 	c.Cluster, c.Price = batch, u.Price
 	return c
 }
 
 // unclustered also chooses the segments that the next clustering moves.
-func unclustered(l *manifest.Layout, s State, o Options) (u Unclustered, batch []entry.FileNum) {
+func unclustered(l *layout.Layout, s State, o Options) (u Unclustered, batch []entry.FileNum) {
 	if o.NoClustering {
 		return u, nil
 	}
@@ -66,11 +66,11 @@ func unclustered(l *manifest.Layout, s State, o Options) (u Unclustered, batch [
 
 // unclusteredSegments lists the segments that the journal left and, if they are
 // many, small value segments: values of one key range lie in all of them.
-func unclusteredSegments(l *manifest.Layout, s State, o Options) []segment {
+func unclusteredSegments(l *layout.Layout, s State, o Options) []segment {
 	var journals, small []segment
 	live := uint64(0)
 	for _, m := range l.Segments() {
-		if m.State().Status == manifest.Live {
+		if m.State().Status == layout.Live {
 			live += weighSegment(m).live
 		}
 	}
@@ -78,7 +78,7 @@ func unclusteredSegments(l *manifest.Layout, s State, o Options) []segment {
 	for _, m := range l.Segments() {
 		g := weighSegment(m)
 		switch {
-		case g.live == 0 || g.records == 0 || m.State().Status != manifest.Live || slices.Contains(s.Damaged, g.num):
+		case g.live == 0 || g.records == 0 || m.State().Status != layout.Live || slices.Contains(s.Damaged, g.num):
 		case m.Kind == filename.Journal:
 			journals = append(journals, g)
 		case g.live < whole/unclusteredFraction:

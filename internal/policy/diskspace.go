@@ -1,6 +1,6 @@
 package policy
 
-import "github.com/brockdb/brock/internal/manifest"
+import "github.com/brockdb/brock/internal/layout"
 
 // Work that doesn't fit on the disk is not begun: it would fill the disk and
 // fail, for nothing.
@@ -11,11 +11,11 @@ func (v *survey) fits(c *Compaction) bool {
 }
 
 // Writes estimates how many bytes the compaction writes, rather more than less.
-func (c *Compaction) Writes(l *manifest.Layout) (n uint64) {
+func (c *Compaction) Writes(l *layout.Layout) (n uint64) {
 	for _, id := range c.Runs {
 		n += l.Run(id).FileBytes()
 	}
-	if c.Into == manifest.Base {
+	if c.Into == layout.Base {
 		n -= c.drops(l)
 	}
 	for _, num := range c.Cluster {
@@ -26,7 +26,7 @@ func (c *Compaction) Writes(l *manifest.Layout) (n uint64) {
 
 // drops estimates what a compaction into the base leaves out: each delete, and
 // one entry for it.
-func (c *Compaction) drops(l *manifest.Layout) uint64 {
+func (c *Compaction) drops(l *layout.Layout) uint64 {
 	var bytes, entries, deletes uint64
 	for _, id := range c.Runs {
 		r := l.Run(id)
@@ -40,7 +40,7 @@ func (c *Compaction) drops(l *manifest.Layout) uint64 {
 func (v *survey) smaller() *Compaction {
 	uppers, _ := split(v.layout.Runs())
 	for n := len(uppers); n >= idleRowRuns; n-- {
-		if c := compact(uppers[:n], manifest.Upper, "there is no disk space for more"); v.fits(c) {
+		if c := compact(uppers[:n], layout.Upper, "there is no disk space for more"); v.fits(c) {
 			return c
 		}
 	}

@@ -5,27 +5,27 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // What doesn't fit is not planned, but what fits instead; with no Room named,
 // all does.
 func TestPlansFitTheRoom(t *testing.T) {
-	l := manifest.NewLayout()
-	e := &manifest.Edit{NextFile: 100, LastVersion: 1000}
+	l := layout.New()
+	e := &layout.Edit{NextFile: 100, LastVersion: 1000}
 	for i := range 8 { // seven upper runs of 1 MB over a base of 20
-		r := manifest.Run{ID: manifest.RunID(10 + i), Order: uint64(i + 1), Run: meta.Run{
+		r := layout.Run{ID: layout.RunID(10 + i), Order: uint64(i + 1), Run: meta.Run{
 			Files: []meta.File{{Num: entry.FileNum(10 + i), Size: 1 << 20}}, First: []byte("a"), Last: []byte("b"), Entries: 1000, MinVersion: 1, MaxVersion: 9}}
 		if i == 0 {
-			r.Tier, r.Files[0].Size, r.Entries = manifest.Base, 20<<20, 20000
+			r.Tier, r.Files[0].Size, r.Entries = layout.Base, 20<<20, 20000
 		}
 		e.AddRuns = append(e.AddRuns, r)
 	}
 	for i := range 2 { // segments, of which 60 and 90 % are garbage
 		n := uint64(1000)
-		s := manifest.Segment{Num: entry.FileNum(30 + i), Kind: filename.Value, FileBytes: 10 << 20, Records: n, Bytes: 10 << 20}
-		dead := manifest.Dead{Segment: s.Num, Bytes: 6<<20 + uint64(i)*(3<<20)}
+		s := layout.Segment{Num: entry.FileNum(30 + i), Kind: filename.Value, FileBytes: 10 << 20, Records: n, Bytes: 10 << 20}
+		dead := layout.Dead{Segment: s.Num, Bytes: 6<<20 + uint64(i)*(3<<20)}
 		for g := range uint32(600 + 300*i) {
 			dead.Granules = append(dead.Granules, 64+g)
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // What has expired stays in its run until a compaction passes. A store at rest
@@ -15,7 +15,7 @@ import (
 
 // expiryDue is when, in Unix milliseconds, what has expired in a run is worth a
 // compaction of it; 0 = never.
-func expiryDue(r *manifest.Run, idle bool) (due uint64) {
+func expiryDue(r *layout.Run, idle bool) (due uint64) {
 	cost := r.FileBytes()
 	much := max(cost/expiryMuchFraction, (cost+r.SeparatedBytes)/expiryMuchDataFraction)
 	steps := r.Expiry
@@ -49,7 +49,7 @@ func later(at, wait uint64) uint64 {
 
 // ExpiryDue is the first time, in Unix milliseconds, at which Decide plans a
 // compaction because of what has expired, in a store that is idle or not; 0 = never.
-func ExpiryDue(l *manifest.Layout, idle bool) (due uint64) {
+func ExpiryDue(l *layout.Layout, idle bool) (due uint64) {
 	for _, r := range l.Runs() {
 		if at := expiryDue(r, idle); at != 0 && (due == 0 || at < due) {
 			due = at
@@ -70,8 +70,8 @@ func MemtableExpiryDue(least uint64, idle bool) uint64 {
 // expired chooses the compaction that is due for what has expired by now; nil if
 // none is. It goes down to the base if that weighs little more, since then no
 // deletes need to take the place of what it drops.
-func expired(runs []*manifest.Run, s State) *Compaction {
-	due := func(r *manifest.Run) bool {
+func expired(runs []*layout.Run, s State) *Compaction {
+	due := func(r *layout.Run) bool {
 		at := expiryDue(r, s.Idle)
 		return at != 0 && at <= s.Now
 	}
@@ -89,9 +89,9 @@ func expired(runs []*manifest.Run, s State) *Compaction {
 	if rest <= max(expiryReachFactor*row, idleTinyBytes) {
 		end = len(runs)
 	}
-	tier := manifest.Upper
+	tier := layout.Upper
 	if end == len(runs) {
-		tier = manifest.Base
+		tier = layout.Base
 	}
 	return compact(runs[first:end], tier, "entries have expired")
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -24,7 +24,7 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compacti
 		return meta.Run{ValueBytes: size, Entries: 1e6, Expiry: x.List()}
 	}
 	m := meta(nil)
-	s.add(nil, manifest.Base, 1, m)
+	s.add(nil, layout.Base, 1, m)
 	for m.Expiry != nil {
 		oldest := begin + ((now-begin)/every+1)*every
 		due := ExpiryDue(s.layout, idle)
@@ -36,13 +36,13 @@ func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compacti
 		}
 		now = due
 		p := Decide(s.layout, State{Now: now, Idle: idle}, Options{})
-		if p.Compaction == nil || p.Compaction.Into != manifest.Base {
+		if p.Compaction == nil || p.Compaction.Into != layout.Base {
 			t.Fatalf("due, but not compacted: %+v", p.Compaction)
 		}
 		compactions++
 		longest = max(longest, now-min(oldest, now))
 		m = meta(m.Expiry)
-		s.add([]manifest.RunID{s.layout.Runs()[0].ID}, manifest.Base, 1, m)
+		s.add([]layout.RunID{s.layout.Runs()[0].ID}, layout.Base, 1, m)
 	}
 	if ExpiryDue(s.layout, idle) != 0 {
 		t.Error("something is due in a run where nothing expires")
@@ -106,9 +106,9 @@ func TestExpiredRuns(t *testing.T) {
 					m.Expiry = gone
 				}
 			}
-			tier := manifest.Upper
+			tier := layout.Upper
 			if i == len(c.sizes)-1 {
-				tier = manifest.Base
+				tier = layout.Base
 			}
 			s.add(nil, tier, uint64(len(c.sizes)-i), m)
 		}
@@ -116,7 +116,7 @@ func TestExpiredRuns(t *testing.T) {
 		switch {
 		case c.count == 0 && m == nil:
 		case m == nil || len(m.Runs) != c.count || m.Runs[0] != s.layout.Runs()[c.first].ID ||
-			(m.Into == manifest.Base) != (c.first+c.count == len(c.sizes)):
+			(m.Into == layout.Base) != (c.first+c.count == len(c.sizes)):
 			t.Errorf("%s: %+v", c.what, m)
 		}
 		if p := Decide(s.layout, State{Now: 1000 + expiryGraceMillis, DiskSpace: mb}, Options{}); p.Compaction != nil && p.Compaction.Reason == m.Reason {
@@ -140,7 +140,7 @@ func TestExpiryAtTheEnds(t *testing.T) {
 		{meta.Run{MinExpiry: ^uint64(0), Expiry: []entry.Expiring{{At: ^uint64(0), Late: 1 << 60, Entries: 1}}}, ^uint64(0)},
 	} {
 		s := newStore(t)
-		s.add(nil, manifest.Base, 1, c.meta)
+		s.add(nil, layout.Base, 1, c.meta)
 		if got := ExpiryDue(s.layout, true); got != c.want {
 			t.Errorf("%+v: due at %d, want %d", c.meta, got, c.want)
 		}

@@ -3,7 +3,7 @@ package policy
 import (
 	"math"
 
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // Garbage is how a store's garbage compares with its budget, a share of what is
@@ -21,7 +21,7 @@ type Garbage struct {
 }
 
 // Measure compares the garbage of a store with its budget.
-func Measure(l *manifest.Layout, s State, o Options) Garbage {
+func Measure(l *layout.Layout, s State, o Options) Garbage {
 	v := newSurvey(l, s, o.withDefaults())
 	g := Garbage{Live: v.needed(), Excess: v.excess(), Budget: v.budget()}
 	g.Reducible = s.Sealed > 0 || v.collection() != nil || v.stale()

@@ -3,7 +3,7 @@ package policy
 import (
 	"slices"
 
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -28,15 +28,15 @@ func (v *survey) healing() *Compaction {
 	if !blocked && !quiet && !v.state.Reclaim {
 		return nil
 	}
-	tier := manifest.Upper
+	tier := layout.Upper
 	if end == len(runs) {
-		tier = manifest.Base
+		tier = layout.Base
 	}
 	return compact(runs[first:end], tier, "handles lead through remaps")
 }
 
-func (v *survey) refersToRelocated(r *manifest.Run) bool {
+func (v *survey) refersToRelocated(r *layout.Run) bool {
 	return slices.ContainsFunc(r.Refs, func(f meta.Ref) bool {
-		return v.layout.Segment(f.Segment).State().Status == manifest.Relocated
+		return v.layout.Segment(f.Segment).State().Status == layout.Relocated
 	})
 }

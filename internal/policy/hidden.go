@@ -1,6 +1,6 @@
 package policy
 
-import "github.com/brockdb/brock/internal/manifest"
+import "github.com/brockdb/brock/internal/layout"
 
 // Garbage that upper runs hide becomes known when a compaction meets the new and
 // the old entry of a key. State.Hidden has it for runs that were flushed since
@@ -30,10 +30,10 @@ func (v *survey) stale() bool {
 // surely hide far more than it costs to find it. Deletes hide a value each; sets
 // are thought to overwrite in proportion to the records that are known to be
 // dead. In a store that is only added to there are none.
-func (v *survey) staleUnknown(unknown []*manifest.Run, base *manifest.Run) bool {
+func (v *survey) staleUnknown(unknown []*layout.Run, base *layout.Run) bool {
 	var records, dead uint64
 	for _, s := range v.layout.Segments() {
-		if s.State().Status == manifest.Live {
+		if s.State().Status == layout.Live {
 			records, dead = records+s.Records, dead+s.DeadRecords()
 		}
 	}
@@ -62,7 +62,7 @@ func (v *survey) hiddenAtWorst() uint64 {
 
 // unknown lists the runs of which State doesn't say what they hide. The oldest
 // hides nothing.
-func (v *survey) unknown() (unknown []*manifest.Run) {
+func (v *survey) unknown() (unknown []*layout.Run) {
 	runs := v.layout.Runs()
 	for _, r := range runs[:max(len(runs), 1)-1] {
 		if _, known := v.state.Hidden[r.ID]; !known {
@@ -75,7 +75,7 @@ func (v *survey) unknown() (unknown []*manifest.Run) {
 // hides estimates how many bytes of the base's values upper runs hide, if percent
 // of their sets replace others. A range tombstone of which nothing is known may
 // hide everything.
-func (v *survey) hides(uppers []*manifest.Run, base *manifest.Run, percent uint64) uint64 {
+func (v *survey) hides(uppers []*layout.Run, base *layout.Run, percent uint64) uint64 {
 	if base.Entries == 0 {
 		return 0
 	}

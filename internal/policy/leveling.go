@@ -1,6 +1,6 @@
 package policy
 
-import "github.com/brockdb/brock/internal/manifest"
+import "github.com/brockdb/brock/internal/layout"
 
 // leveling chooses the compaction that keeps runs few and garbage known; nil if
 // none is worth it.
@@ -20,19 +20,29 @@ func (v *survey) leveling() *Compaction {
 	many := len(uppers) >= v.options.UpperRuns
 	switch {
 	case many && (base == nil || atLeast(weight, size, share)):
-		return compact(runs, manifest.Base, "the upper runs weigh as much as the base")
+		return compact(runs, layout.Base, "the upper runs weigh as much as the base")
 	case many:
-		return compact(cheapest(uppers, v.options.UpperRuns), manifest.Upper, "too many upper runs")
+		return compact(cheapest(uppers, v.options.UpperRuns), layout.Upper, "too many upper runs")
 	case base != nil && len(uppers) > 1 && atLeast(weight, size, heavyUpperFactor*share):
-		return compact(runs, manifest.Base, "the upper runs weigh far more than the base")
+		return compact(runs, layout.Base, "the upper runs weigh far more than the base")
 	case v.stale():
-		return compact(runs, manifest.Base, "the upper runs hide garbage")
-	case v.state.Idle && len(runs) > 1 && (worthIdle(v.runs, weight, size) || v.mayHide()):
-		return compact(runs, manifest.Base, "idle")
+		return compact(runs, layout.Base, "the upper runs hide garbage")
 	case v.state.Idle:
-		if alike := alike(uppers); len(alike) >= idleRowRuns {
-			return compact(alike, manifest.Upper, "idle, the base is too big")
-		}
+		return v.idle(weight, size)
+	}
+	return nil
+}
+
+// idle chooses the idle compaction, of upper runs of some weight over a base of
+// some size: of all runs if that is worth rewriting the base, else of the newest.
+func (v *survey) idle(weight, base uint64) *Compaction {
+	runs := v.layout.Runs()
+	if len(runs) > 1 && (worthIdle(v.runs, weight, base) || v.mayHide()) {
+		return compact(runs, layout.Base, "idle")
+	}
+	uppers, _ := split(runs)
+	if row := alike(uppers); len(row) >= idleRowRuns {
+		return compact(row, layout.Upper, "idle, the base is too big")
 	}
 	return nil
 }
@@ -47,7 +57,7 @@ func atLeast(a, b uint64, percent int) bool {
 // its sets may replace (most sets are of new keys). What may be freed is bounded,
 // so that runs of handles to large values don't have the base rewritten all the
 // time.
-func weigh(r, base *manifest.Run) uint64 {
+func weigh(r, base *layout.Run) uint64 {
 	size := r.FileBytes()
 	if base == nil || base.Entries == 0 {
 		return size
@@ -62,7 +72,7 @@ func weigh(r, base *manifest.Run) uint64 {
 // cheapest is the row of upper runs whose compaction removes most runs for each
 // byte written. Rows that are short beside the limit don't count: to compact the
 // two smallest each time would rewrite them again and again.
-func cheapest(uppers []*manifest.Run, limit int) []*manifest.Run {
+func cheapest(uppers []*layout.Run, limit int) []*layout.Run {
 	least := max(2, limit/cheapestRunsFraction)
 	best, bestCost := uppers, 0.0
 	for i := range uppers {
@@ -89,7 +99,7 @@ func worthIdle(total, weight, base uint64) bool {
 
 // alike are the newest upper runs, up to one that is far heavier than all
 // before it: that is not rewritten for them.
-func alike(uppers []*manifest.Run) []*manifest.Run {
+func alike(uppers []*layout.Run) []*layout.Run {
 	sum := uint64(0)
 	for i, r := range uppers {
 		if i > 0 && r.FileBytes() > idleNeighbourFactor*sum {
@@ -107,7 +117,7 @@ func (v *survey) dropping() *Compaction {
 	if v.state.atRest() {
 		share, least = idleDroppedPercent, idleDroppedBytes
 	}
-	var worst *manifest.Run
+	var worst *layout.Run
 	dropped := v.state.Dropped
 	for _, r := range v.layout.Runs() {
 		n := dropped[r.ID]
@@ -118,5 +128,5 @@ func (v *survey) dropping() *Compaction {
 	if worst == nil {
 		return nil
 	}
-	return compact([]*manifest.Run{worst}, worst.Tier, "keyspaces were dropped")
+	return compact([]*layout.Run{worst}, worst.Tier, "keyspaces were dropped")
 }

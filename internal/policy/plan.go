@@ -2,7 +2,7 @@ package policy
 
 import (
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // Options trades reads, writes and disk space against each other. The zero value is good.
@@ -60,11 +60,11 @@ type State struct {
 	Damaged     []entry.FileNum // segments of which some live records cannot be read
 	// Dropped estimates how many bytes of keys and values, inline and separated,
 	// each run holds for dropped keyspaces; a run without any is not in it.
-	Dropped map[manifest.RunID]uint64
+	Dropped map[layout.RunID]uint64
 
-	Memtables Replaced                  // of all memtables together
-	Hidden    map[manifest.RunID]uint64 // Replaced.Older of the runs for which it is known
-	Ranged    map[manifest.RunID]uint64 // bytes of older runs that a run's range tombstones hide, about; missing = perhaps all
+	Memtables Replaced                // of all memtables together
+	Hidden    map[layout.RunID]uint64 // Replaced.Older of the runs for which it is known
+	Ranged    map[layout.RunID]uint64 // bytes of older runs that a run's range tombstones hide, about; missing = perhaps all
 }
 
 // atRest reports whether nobody writes, or space is worth more than writes.
@@ -87,15 +87,15 @@ type Plan struct {
 
 // Compaction replaces runs that follow each other in age by one.
 type Compaction struct {
-	Runs    []manifest.RunID // newest first
-	Into    manifest.Tier
+	Runs    []layout.RunID // newest first
+	Into    layout.Tier
 	Reason  string
 	Cluster []entry.FileNum // segments whose values move to new ones, in key order; ascending
 	Price   uint64          // of the clustering: by how much State.JumpedBytes goes down
 }
 
 // compact returns the compaction of runs into a tier.
-func compact(runs []*manifest.Run, into manifest.Tier, reason string) *Compaction {
+func compact(runs []*layout.Run, into layout.Tier, reason string) *Compaction {
 	c := &Compaction{Into: into, Reason: reason}
 	for _, r := range runs {
 		c.Runs = append(c.Runs, r.ID)

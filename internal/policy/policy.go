@@ -19,10 +19,10 @@
 // Each file is one decision, and tuning.go has all numbers that they use.
 package policy
 
-import "github.com/brockdb/brock/internal/manifest"
+import "github.com/brockdb/brock/internal/layout"
 
 // Decide chooses what to do.
-func Decide(l *manifest.Layout, s State, o Options) Plan {
+func Decide(l *layout.Layout, s State, o Options) Plan {
 	// Journal segments of memtables are not in a layout before their flush,
 	// which adds segment and run together. So a segment that no run needs is
 	// needed by nobody.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/testkit/script"
 )
@@ -17,15 +17,15 @@ import (
 // store is a layout that tests change as flushes and compactions would.
 type store struct {
 	t       testing.TB
-	layout  *manifest.Layout
+	layout  *layout.Layout
 	next    entry.FileNum
 	written uint64 // by flushes and compactions
 	flushed uint64
 }
 
-func newStore(t testing.TB) *store { return &store{t: t, layout: manifest.NewLayout(), next: 1} }
+func newStore(t testing.TB) *store { return &store{t: t, layout: layout.New(), next: 1} }
 
-func (s *store) apply(e *manifest.Edit) {
+func (s *store) apply(e *layout.Edit) {
 	s.t.Helper()
 	l, err := s.layout.Apply(e)
 	if err != nil {
@@ -34,20 +34,20 @@ func (s *store) apply(e *manifest.Edit) {
 	s.layout = l
 }
 
-func (s *store) add(drop []manifest.RunID, tier manifest.Tier, order uint64, m meta.Run) {
+func (s *store) add(drop []layout.RunID, tier layout.Tier, order uint64, m meta.Run) {
 	s.t.Helper()
 	s.next++
 	size := m.ValueBytes // tests keep the file size here until the file has a number
 	m.ValueBytes = 0
 	m.Files = []meta.File{{Num: s.next, Size: size}}
-	s.apply(&manifest.Edit{DropRuns: drop, AddRuns: []manifest.Run{{ID: manifest.RunID(s.next), Tier: tier, Order: order, Run: m}}})
+	s.apply(&layout.Edit{DropRuns: drop, AddRuns: []layout.Run{{ID: layout.RunID(s.next), Tier: tier, Order: order, Run: m}}})
 	s.written += size
 }
 
 func (s *store) flush(m meta.Run) {
 	s.t.Helper()
 	s.flushed += m.ValueBytes
-	s.add(nil, manifest.Upper, s.layout.NextOrder(), m)
+	s.add(nil, layout.Upper, s.layout.NextOrder(), m)
 }
 
 // do carries out a compaction of runs without common keys.
@@ -70,7 +70,7 @@ func (s *store) do(m *Compaction) {
 			sum.SeparatedBytes += r.SeparatedBytes
 		}
 	}
-	if m.Into == manifest.Base && last != len(s.layout.Runs())-1 {
+	if m.Into == layout.Base && last != len(s.layout.Runs())-1 {
 		s.t.Fatalf("compaction into the base without the oldest run: %d", m.Runs)
 	}
 	s.add(m.Runs, m.Into, order, sum)
@@ -100,7 +100,7 @@ func (s *store) sizes() string {
 	return strings.TrimSpace(b.String())
 }
 
-func (p Plan) text(l *manifest.Layout) string {
+func (p Plan) text(l *layout.Layout) string {
 	var b strings.Builder
 	if p.Flush {
 		b.WriteString("flush\n")
@@ -156,7 +156,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		SegmentBytes: uint64(c.Int(t, "segment", 0)) << 20}
 	st := State{Sealed: c.Int(t, "sealed", 0), Compacting: c.Has("merging"), Idle: c.Has("idle"), Collecting: c.Has("collecting"), Reclaim: c.Has("reclaim")}
 	st.Memtables = Replaced{Values: uint64(c.Int(t, "values", 0)) << 20, Older: uint64(c.Int(t, "older", 0)) << 20}
-	st.Hidden = make(map[manifest.RunID]uint64)
+	st.Hidden = make(map[layout.RunID]uint64)
 	for _, a := range c.Args {
 		if a.Key != "hidden" {
 			continue
@@ -165,7 +165,7 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		if _, err := fmt.Sscanf(strings.Join(a.Values, " "), "%d %d", &id, &mb); err != nil {
 			t.Fatalf("%s: %v", c.Pos, err)
 		}
-		st.Hidden[manifest.RunID(id)] = mb << 20
+		st.Hidden[layout.RunID(id)] = mb << 20
 	}
 	o.NoClustering = c.Has("noclustering")
 	st.JumpedBytes = uint64(c.Int(t, "jumped", 0)) << 20
@@ -173,9 +173,9 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 		st.Damaged = []entry.FileNum{entry.FileNum(n)}
 	}
 	if list := c.String("dropped", ""); list != "" {
-		st.Dropped = map[manifest.RunID]uint64{}
+		st.Dropped = map[layout.RunID]uint64{}
 		for _, one := range strings.Split(list, ",") {
-			var id manifest.RunID
+			var id layout.RunID
 			var mb uint64
 			if _, err := fmt.Sscanf(one, "%d:%d", &id, &mb); err != nil {
 				t.Fatalf("%s: %q: %v", c.Pos, one, err)
@@ -195,13 +195,13 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 				t.Fatalf("%s: %q: %v", c.Pos, line, err)
 			}
 			m := meta.Run{ValueBytes: mb << 20, Entries: entries, Deletes: deletes, SeparatedBytes: separated << 20}
-			tiers := map[string]manifest.Tier{"upper": manifest.Upper, "base": manifest.Base}
+			tiers := map[string]layout.Tier{"upper": layout.Upper, "base": layout.Base}
 			s.next = entry.FileNum(i)
 			s.add(nil, tiers[tier], uint64(len(lines)-i), m)
 		}
 		return ""
 	case "segment":
-		s.apply(&manifest.Edit{AddSegments: []manifest.Segment{{Num: entry.FileNum(c.Int(t, "num", 0)), Kind: filename.Value}}})
+		s.apply(&layout.Edit{AddSegments: []layout.Segment{{Num: entry.FileNum(c.Int(t, "num", 0)), Kind: filename.Value}}})
 		return ""
 	case "files":
 		s.files(t, c)
@@ -238,9 +238,9 @@ func (s *store) command(t *testing.T, c *script.Case) string {
 // files adds segments, each line "value|journal|kept number mb dead=percent moved=n".
 func (s *store) files(t *testing.T, c *script.Case) {
 	*s = *newStore(t)
-	run := manifest.Run{ID: 1, Tier: manifest.Base, Order: 1}
+	run := layout.Run{ID: 1, Tier: layout.Base, Order: 1}
 	run.Files = []meta.File{{Num: 1, Size: uint64(c.Int(t, "run", 1)) << 20}}
-	e := &manifest.Edit{}
+	e := &layout.Edit{}
 	for line := range strings.Lines(c.Input) {
 		var kind string
 		var num, target entry.FileNum
@@ -249,7 +249,7 @@ func (s *store) files(t *testing.T, c *script.Case) {
 			t.Fatalf("%s: %q: %v", c.Pos, line, err)
 		}
 		records := mb << 10
-		seg := manifest.Segment{Num: num, Kind: filename.Value, FileBytes: mb << 20, Records: records, Bytes: records * 1000}
+		seg := layout.Segment{Num: num, Kind: filename.Value, FileBytes: mb << 20, Records: records, Bytes: records * 1000}
 		switch kind {
 		case "journal":
 			seg.Kind, seg.Bytes = filename.Journal, records*500 // the rest is in runs
@@ -258,19 +258,19 @@ func (s *store) files(t *testing.T, c *script.Case) {
 		}
 		each := seg.Bytes / records
 		died := records * dead / 100
-		d := manifest.Dead{Segment: num, Bytes: died * each}
+		d := layout.Dead{Segment: num, Bytes: died * each}
 		for i := range died {
 			d.Granules = append(d.Granules, uint32(i*16))
 		}
 		e.AddSegments, e.Dead = append(e.AddSegments, seg), append(e.Dead, d)
 		if target != 0 {
-			e.States = append(e.States, manifest.SegmentState{Num: num, Status: manifest.Relocated, Map: 100 + num, Target: target})
+			e.States = append(e.States, layout.SegmentState{Num: num, Status: layout.Relocated, Map: 100 + num, Target: target})
 		}
 		if n := records - died; !strings.Contains(line, "target") && n > 0 {
 			run.Refs = append(run.Refs, meta.Ref{Segment: num, Records: n, Bytes: n * each})
 		}
 	}
-	e.AddRuns = []manifest.Run{run}
+	e.AddRuns = []layout.Run{run}
 	s.apply(e)
 }
 
@@ -297,7 +297,7 @@ func TestRandomHistories(t *testing.T) {
 // and again: the base is not rewritten each time.
 func TestIdleWritesLittle(t *testing.T) {
 	s := newStore(t)
-	s.add(nil, manifest.Base, 1, meta.Run{ValueBytes: 10 << 30, Entries: 1e8})
+	s.add(nil, layout.Base, 1, meta.Run{ValueBytes: 10 << 30, Entries: 1e8})
 	before := s.written
 	for range 200 {
 		s.flush(meta.Run{ValueBytes: 1 << 20, Entries: 1e4})

@@ -6,13 +6,13 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // survey is what all decisions know of a store: its state, and how much of its
 // files is live and how much is garbage.
 type survey struct {
-	layout  *manifest.Layout
+	layout  *layout.Layout
 	state   State
 	options Options
 
@@ -36,11 +36,11 @@ type segment struct {
 	score   float64
 }
 
-func newSurvey(l *manifest.Layout, s State, o Options) *survey {
+func newSurvey(l *layout.Layout, s State, o Options) *survey {
 	v := &survey{layout: l, state: s, options: o, runs: fileBytes(l.Runs())}
 	targets := make(map[entry.FileNum]bool)
 	for _, m := range l.Segments() {
-		if st := m.State(); st.Status == manifest.Relocated {
+		if st := m.State(); st.Status == layout.Relocated {
 			v.relocated++
 			if !targets[st.Target] {
 				targets[st.Target] = true
@@ -70,7 +70,7 @@ func newSurvey(l *manifest.Layout, s State, o Options) *survey {
 // collectable reports whether a collection may empty a segment. The target of a
 // relocated segment waits until that is healed, so that a read follows one remap
 // only. A segment without live records is not collected but dropped.
-func (v *survey) collectable(m *manifest.Segment, g segment) bool {
+func (v *survey) collectable(m *layout.Segment, g segment) bool {
 	return v.layout.Usage(m.Num).Sources == 0 && g.records > 0 &&
 		g.garbage*100 >= m.FileBytes*victimLeastPercent && !slices.Contains(v.state.Damaged, m.Num)
 }
@@ -78,7 +78,7 @@ func (v *survey) collectable(m *manifest.Segment, g segment) bool {
 // weighSegment tells what is live in a segment's file. A value segment has
 // nothing but records of values; a journal segment also has records whose
 // values are kept in runs.
-func weighSegment(m *manifest.Segment) segment {
+func weighSegment(m *layout.Segment) segment {
 	g := segment{num: m.Num, records: m.Records - min(m.DeadRecords(), m.Records), died: m.DeadRecords() > 0}
 	overhead := uint64(0)
 	if m.Records > 0 {
@@ -126,7 +126,7 @@ func (v *survey) idleBound() uint64 {
 }
 
 // fileBytes is the size of all files of runs.
-func fileBytes(runs []*manifest.Run) (n uint64) {
+func fileBytes(runs []*layout.Run) (n uint64) {
 	for _, r := range runs {
 		n += r.FileBytes()
 	}
@@ -134,8 +134,8 @@ func fileBytes(runs []*manifest.Run) (n uint64) {
 }
 
 // split tells the upper runs from the base; base is nil if there is none yet.
-func split(runs []*manifest.Run) (uppers []*manifest.Run, base *manifest.Run) {
-	if n := len(runs); n > 0 && runs[n-1].Tier == manifest.Base {
+func split(runs []*layout.Run) (uppers []*layout.Run, base *layout.Run) {
+	if n := len(runs); n > 0 && runs[n-1].Tier == layout.Base {
 		return runs[:n-1], runs[n-1]
 	}
 	return runs, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
-// DefaultCacheBytes bounds a cache of chunks when nothing else is said.
+// DefaultCacheBytes (64 MB) is the usual bound of a cache of chunks.
 const DefaultCacheBytes = 64 << 20
 
 // Cache keeps the chunks last read of files that are not mapped. Readers may
@@ -55,6 +55,7 @@ func (c *Cache) get(key *chunk.Chunk) *chunk.Chunk {
 func (c *Cache) add(key, ch *chunk.Chunk) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Another goroutine has read it meanwhile.
 	if c.byKey[key] != nil {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 // Dump writes an annotated dump of a whole run file. Damage is shown, not
 // refused, as far as footer and directory still lead to what there is.
 func Dump(w io.Writer, file []byte) error {
+	// The footer is at the end and leads to the directory, which leads to the rest.
 	d := dump.New(w, file, 0)
 	at := len(file) - footerSize
 	if at < 0 {

@@ -15,7 +15,8 @@ import (
 // a large run in one piece would take memory for all of its keys, so there each
 // filter is for the keys of some chunks that follow each other.
 
-// DefaultFilterKeys is for how many keys a filter is made at most, and a few more.
+// DefaultFilterKeys (256 Ki) is the number of keys at which a filter is written. A
+// filter also has the other keys of its last chunk.
 const DefaultFilterKeys = 1 << 18
 
 // pageWords makes filters between chunks end on a page.
@@ -69,8 +70,8 @@ func (f *filterRecord) decodePlace(p []byte, end uint64) error {
 	return nil
 }
 
-// decodeFilter decodes the section of a filter for the whole run. One of another
-// kind is as good as none.
+// decodeFilter decodes the section of a filter for the whole run. A filter of an
+// unknown kind is left out: gets are slower without it, and right.
 func (d *directory) decodeFilter(p []byte, end uint64) error {
 	if len(p) < filterRecordSize || binary.LittleEndian.Uint32(p) != filterWords {
 		return nil
@@ -113,6 +114,7 @@ func (w *Writer) cutFilter() error {
 
 // writePart writes the filter of the chunks since the last one, whole pages.
 func (w *Writer) writePart() error {
+	// Chunks begin on pages, so a filter between two of them fills whole pages.
 	n := (filter.Words(len(w.hashes)) + pageWords - 1) / pageWords * pageWords
 	f, err := w.writeWords(max(n, pageWords))
 	if err != nil {
@@ -125,7 +127,7 @@ func (w *Writer) writePart() error {
 	return nil
 }
 
-// writeFilter writes what filters are still to be written.
+// writeFilter writes the filter of the chunks that have none yet.
 func (w *Writer) writeFilter() error {
 	switch {
 	case w.cfg.NoFilter || w.filtered == w.chunks:
@@ -174,7 +176,7 @@ func (r *Reader) readFilters() (err error) {
 		}
 	}
 	if len(r.parts) > 0 {
-		// What no filter is for may be there: empty ones hold nothing back.
+		// Chunks without a filter get an empty one, which may contain every key.
 		r.parts = append(r.parts, make([]filter.Filter, len(r.dir)-len(r.parts))...)
 	}
 	return nil
@@ -214,7 +216,8 @@ func (r *Reader) FilterBytes() (n int64) {
 	return n
 }
 
-// MayContain is false only if no version of the key, which has this hash, is in the run.
+// MayContain reports whether the run may hold a version of the key, which has this
+// hash. False is certain; true is wrong for about 1.5 % of absent keys.
 func (r *Reader) MayContain(key []byte, hash uint64) bool {
 	if r.parts == nil {
 		return r.filter.MayContain(hash)

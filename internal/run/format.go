@@ -66,6 +66,8 @@ func appendDirectory(b []byte, d *directory) []byte {
 	}
 	b = chunk.EndSection(b, at)
 
+	// Lengths come first, then keys. A last key that equals the first, of a chunk
+	// with one key, is not repeated.
 	b, at = chunk.AppendSection(b, secKeys, chunk.Required)
 	for i := range d.chunks {
 		r := &d.chunks[i]
@@ -136,6 +138,7 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		return nil, fmt.Errorf("%d bytes of chunks, %d of keys", len(chunks), len(lengths))
 	}
 	d.chunks = make([]record, n)
+	// Records must follow each other in the file, and their keys in order.
 	names := lengths[8*n:]
 	next, before := uint64(0), []byte(nil)
 	for i := range d.chunks {
@@ -190,6 +193,8 @@ func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
 	if r.offset < from || r.offset > to || r.offset%chunk.PageSize != 0 {
 		return 0, fmt.Errorf("at %d", r.offset)
 	}
+	// Each length is compared with what is left before lengths are added, so that no
+	// sum of hostile numbers wraps around.
 	room := to - r.offset
 	if stop <= chunk.HeaderSize || stop%8 != 0 || stop > room || trailer%chunk.PageSize != 0 || trailer == 0 {
 		return 0, fmt.Errorf("%d bytes of entries, trailer of %d", stop, trailer)
@@ -248,6 +253,7 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 	if got := id.Sum(offset, b[4:]); got != f.checksum {
 		return nil, errs.NewCorruption(name, offset, "footer: checksum %#x, want %#x", got, f.checksum)
 	}
+	// The checksum is right, so it is a footer; a format that is not ours is no damage.
 	if m := binary.LittleEndian.Uint32(b[4:]); m != footerMagic {
 		return nil, errs.NewCorruption(name, offset, "footer: magic %#x", m)
 	}

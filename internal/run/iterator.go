@@ -88,6 +88,7 @@ func (it *cursor) Prev() bool {
 
 // SeekGE moves to the first entry whose key is key or greater.
 func (it *cursor) SeekGE(key []byte) bool {
+	// Between two chunks, or before the first one: no need to search in the chunk.
 	i := it.r.keys.search(key)
 	if !it.open(i) {
 		return false
@@ -115,6 +116,7 @@ func (it *cursor) SeekLT(key []byte) bool {
 	if !it.open(i) {
 		return false
 	}
+	// The last entry less than key is the one before the first that is not less.
 	if !it.Cursor.SeekGE(key[it.Chunk().Prefix:]) && it.Cursor.Err() != nil {
 		return it.at(false)
 	}
@@ -124,6 +126,8 @@ func (it *cursor) SeekLT(key []byte) bool {
 // SkipGE leaves out, by what the directory says of them, chunks without newer
 // entries.
 func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
+	// What the directory doesn't tell is walked over entry by entry: the caller skips
+	// hidden entries itself.
 	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
 		return it.Next()
 	}
@@ -142,7 +146,7 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 	return it.open(i) && it.at(it.Cursor.First())
 }
 
-// SkipLT mirrors SkipGE.
+// SkipLT leaves out chunks without newer entries on the way back.
 func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
 		return it.Prev()

@@ -19,6 +19,8 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		if hi != nil && bytes.Compare(first, hi) >= 0 {
 			break
 		}
+		// The directory decides for most chunks: without newer versions, or with all
+		// keys in the range.
 		if r.dir[i].MaxVersion <= since {
 			continue
 		}
@@ -88,6 +90,7 @@ func (r *Reader) Size(lo, hi []byte) (entries, size, separated uint64) {
 		if hi != nil && bytes.Compare(first, hi) >= 0 {
 			break
 		}
+		// Chunks at both ends count by the part of their bytes that lies in the range.
 		from, to := 0.0, 1.0
 		if bytes.Compare(lo, first) > 0 {
 			from = r.position(i, lo)
@@ -135,6 +138,7 @@ func (r *Reader) Split(n int) [][]byte {
 	for i := range r.dir {
 		size := int64(r.dir[i].Layout.Size())
 		for ; next < pieces && total*next/pieces < sum+size; next++ {
+			// With many chunks a piece, their first keys cut well enough.
 			part := float64(total*next/pieces-sum) / float64(size)
 			if len(r.dir) < 4*n && it.open(i) && it.Cursor.SeekPart(part) {
 				cut(it.Entry().Key)

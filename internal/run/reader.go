@@ -30,14 +30,14 @@ type OpenConfig struct {
 	UUID  [16]byte
 	Seed  uint64 // of the store's key hash; only Verify needs it
 	NoMap bool   // read whole chunks into Cache instead of mapping the files
-	Cache *Cache // shared by readers; nil: one of the default size for this run
+	Cache *Cache // shared by readers; nil = one of DefaultCacheBytes for this run
 
-	Files *pageio.Files // opens the files; nil: each by itself, without a limit
+	Files *pageio.Files // opens the files; nil = without a limit of open ones
 }
 
-// Reader reads a run. Any number of goroutines may use it. What its methods hand
-// out of a mapped run is valid until Close; a fault in the mapping (the device
-// fails) panics, and is the business of pageio.Guard around the call.
+// Reader reads a run. Any number of goroutines may use it. Keys and values that its
+// methods return are valid until Close. Where the files are mapped, a fault in the
+// mapping (the device fails) panics: call its methods below pageio.Guard.
 type Reader struct {
 	keys   keys
 	chunks []chunk.Chunk
@@ -84,6 +84,7 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	if err := r.readFilters(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
+	// Tombstones of all files make one set: a reader asks once.
 	for _, f := range r.files {
 		for _, t := range f.dir.tombstones {
 			r.tombstones = r.tombstones.With(t)
@@ -118,6 +119,8 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 	if err != nil {
 		return err
 	}
+	// The footer's checksum covers the directory's: a file of another run that was
+	// copied here, though sound, is refused.
 	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.uuid != cfg.UUID || ft.num != m.Num {
 		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
@@ -132,8 +135,7 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 	return nil
 }
 
-// stamp gives all entries and tombstones their version, unless it is 0: then they
-// say it themselves.
+// stamp gives all entries and tombstones the version v; 0 = they have their own.
 func (d *directory) stamp(v entry.Version, name string) error {
 	for i := range d.chunks {
 		r := &d.chunks[i]
@@ -179,6 +181,7 @@ func readDirectory(f *pageio.File, name string, id checksum.Identity, size int64
 
 // check compares what the directories say with what the manifest says.
 func (r *Reader) check() error {
+	// Refs and bytes are not compared: Verify reads all entries for them.
 	var s chunk.Stats
 	for i := range r.dir {
 		s.Merge(&r.dir[i].Stats)
@@ -203,6 +206,8 @@ func (r *Reader) check() error {
 
 func (r *Reader) makeChunks() {
 	r.chunks = make([]chunk.Chunk, len(r.dir))
+	// Mapped files share one set of verified pages; of others, each chunk is verified
+	// whole when it is read.
 	for k, f := range r.files {
 		end := len(r.dir)
 		if k+1 < len(r.files) {
@@ -231,7 +236,7 @@ func (r *Reader) makeChunks() {
 func (r *Reader) Meta() *meta.Run { return &r.meta }
 
 // Tombstones are the run's range tombstones; nil if there are none. Get and the
-// iterators know nothing of them: whoever asks these asks Tombstones too.
+// iterators know nothing of them: ask Tombstones, too.
 func (r *Reader) Tombstones() *tombstone.Set { return r.tombstones }
 
 // MinVersion is the least version of an entry or tombstone.
@@ -263,6 +268,7 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 		}
 	}
 	res, err := c.Get(key[c.Prefix:], hash, at, dst)
+	// Older versions of a chunk's last key may fill several chunks more.
 	for res == chunk.Newer {
 		if i++; i == len(r.chunks) || !bytes.Equal(r.keys.first(i), key) {
 			return false, nil
@@ -289,6 +295,7 @@ func (r *Reader) load(i int) (*chunk.Chunk, error) {
 	if l := r.cache.get(c); l != nil {
 		return l, nil
 	}
+	// Two goroutines may read a chunk at the same time; the cache keeps the first.
 	l := &chunk.Chunk{Layout: c.Layout, Page: c.Page, Place: c.Place, Data: make([]byte, c.Layout.Size())}
 	if err := r.fileOf(i).ReadFull(l.Data, c.Place.Offset); err != nil {
 		return nil, err
@@ -304,8 +311,8 @@ func (r *Reader) load(i int) (*chunk.Chunk, error) {
 const warmBytes = 256 << 10
 
 // Warm reads and verifies a small run whole, so that its first reader finds it
-// as the later ones do. It is for who has just written the run, whose pages are
-// in memory; of a large one its readers verify what they need.
+// as the later ones do. Call it right after the run was written, while its pages
+// are in memory. Of a larger run it does nothing: readers verify what they need.
 func (r *Reader) Warm() error {
 	if r.meta.FileBytes() > warmBytes {
 		return nil

@@ -35,6 +35,7 @@ func decodeTombstones(p []byte) ([]tombstone.Tombstone, error) {
 	if n == 0 || n > uint64(len(heads)/tombstoneSize) {
 		return nil, fmt.Errorf("%d tombstones in %d bytes", n, len(p))
 	}
+	// A length beyond the end makes a nil bound, which Valid refuses.
 	bounds := heads[n*tombstoneSize:]
 	take := func(n uint32) []byte {
 		if uint64(n) > uint64(len(bounds)) {

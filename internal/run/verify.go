@@ -60,6 +60,7 @@ func (v *verifier) chunk(i int) {
 		if !newest {
 			return 0
 		}
+		// Filter and index are asked with the hash that gets will use.
 		h := hash.Sum(v.seed, e.Key)
 		if !v.MayContain(e.Key, h) {
 			fail("filter lacks a key")

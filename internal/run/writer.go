@@ -18,7 +18,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// DefaultFileBytes is where a run's file ends and its next one begins.
+// DefaultFileBytes (256 MB) is the length at which a run's file ends and its next
+// one begins.
 const DefaultFileBytes = 256 << 20
 
 // WriterConfig says where a run is written and for which store.
@@ -28,16 +29,16 @@ type WriterConfig struct {
 	UUID      [16]byte
 	Seed      uint64               // of the store's key hash
 	NextNum   func() entry.FileNum // the number of each file
-	FileBytes int64                // bound of a file's chunks and directory, but for one filter; 0 = DefaultFileBytes
+	FileBytes int64                // bound of a file's chunks and directory, beside one filter; 0 = DefaultFileBytes (256 MB)
 	NoFilter  bool                 // for runs that every get asks anyway
-	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil = it isn't wanted
-	Unsynced  bool                 // for runs that no crash has to survive: Finish syncs nothing
+	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil = not recorded
+	Unsynced  bool                 // Finish syncs nothing, as the run need not survive a crash
 
-	FilterKeys int // for how many keys a filter is made, about; 0 = DefaultFilterKeys
+	FilterKeys int // keys of one filter, about; 0 = DefaultFilterKeys (256 Ki)
 }
 
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
-// Abort. After an error, which sticks, its files are gone.
+// Abort. After an error all calls return that error, and its files are removed.
 type Writer struct {
 	cfg      WriterConfig
 	b        *chunk.Builder
@@ -86,6 +87,7 @@ func (w *Writer) Add(e *entry.Entry) error {
 	}
 	h := hash.Sum(w.cfg.Seed, e.Key)
 	done := w.b.Add(e, h)
+	// A full chunk is written; the entry is the first of the next one.
 	if done == chunk.Full {
 		if err := w.flush(); err != nil {
 			return err
@@ -145,6 +147,7 @@ func (w *Writer) count(h *entry.Handle) {
 
 // flush writes the chunk that is being built.
 func (w *Writer) flush() error {
+	// Files end between chunks: a chunk never lies in two.
 	size := int64(w.b.Size())
 	if w.file != nil && w.offset+size+w.dirBytes > w.cfg.FileBytes {
 		if err := w.finishFile(); err != nil {
@@ -161,6 +164,7 @@ func (w *Writer) flush() error {
 		return err
 	}
 	w.stats.Merge(&info.Stats)
+	// The builder reuses its memory for the next chunk, so the keys are copied.
 	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
 	r.first, r.last = slices.Clone(info.First), slices.Clone(info.Last)
 	if w.meta.First == nil {
@@ -207,6 +211,7 @@ func (w *Writer) finishFile() error {
 	if err := w.write(dir); err != nil {
 		return err
 	}
+	// The file is closed even if the flush or the sync fails, and then removed.
 	f, flushed := w.file, w.out.Flush()
 	w.file = nil
 	if flushed == nil && !w.cfg.Unsynced {
@@ -240,6 +245,7 @@ func (w *Writer) Finish() (meta.Run, error) {
 			return meta.Run{}, w.fail(err)
 		}
 	}
+	// Tombstones and the filter of the whole run are in the last file.
 	slices.SortFunc(w.ranges, tombstone.Compare)
 	w.ranges = slices.CompactFunc(w.ranges, func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 })
 	w.dir.tombstones = w.ranges

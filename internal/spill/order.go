@@ -17,8 +17,8 @@ type place struct {
 }
 
 // newestByKey returns where the newest record of each key begins, in the order of
-// keys, without those that a later range delete covers: the last of the records is
-// the transaction's last-th, and range deletes have such numbers as versions.
+// keys, without those that a later range delete covers. Records and range deletes of a
+// transaction are numbered together; last is the number of the last record.
 func newestByKey(records []byte, last int, cover *tombstone.Cover) []int {
 	places := make([]place, 0, len(records)/entry.HeaderSize/2)
 	first := key(records)
@@ -31,6 +31,7 @@ func newestByKey(records []byte, last int, cover *tombstone.Cover) []int {
 	if cover != nil {
 		places = uncoveredPlaces(records, places, last, cover)
 	}
+	// Most comparisons end with one word: the eight bytes behind the shared prefix.
 	for i := range places {
 		places[i].word = chunk.Word(key(records[places[i].at:])[shared:])
 	}
@@ -38,6 +39,7 @@ func newestByKey(records []byte, last int, cover *tombstone.Cover) []int {
 		if a.word != b.word {
 			return cmp.Compare(a.word, b.word)
 		}
+		// Of one key, the record that was added last comes first.
 		return cmp.Or(bytes.Compare(key(records[a.at:]), key(records[b.at:])), b.at-a.at)
 	})
 	sorted := make([]int, 0, len(places))

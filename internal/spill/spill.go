@@ -1,7 +1,7 @@
 // Package spill keeps the pending writes of one transaction that outgrew its
-// memory: keys and small values in sorted runs, large values in value segments,
-// all in files of their own that no manifest names. What is in them says version
-// 0, as nobody knows yet when the transaction will commit.
+// memory: keys and small values in runs, large values in value segments, all in
+// files that no manifest names. Their entries have version 0, as the transaction's
+// version is not known before it commits.
 //
 // A Spill ends in one of two ways: Finish makes one durable run of it, which an
 // edit of the manifest may then add to the store with a stamp, its version; or
@@ -13,7 +13,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/compact"
@@ -21,7 +20,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/iterator"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/run/meta"
@@ -39,7 +38,7 @@ type Config struct {
 	Seed         uint64               // of the store's key hash
 	NextNum      func() entry.FileNum // the number of each file
 	SegmentBytes int64                // length at which a value segment ends
-	RunFileBytes int64                // likewise for a file of a run
+	RunFileBytes int64                // length at which a file of a run ends
 	FilterKeys   int                  // for how many keys a filter of a run is made; 0 = run.DefaultFilterKeys
 	NoMap        bool                 // read files without mapping them
 	Coder        *codec.Coder         // of compressed values
@@ -47,39 +46,24 @@ type Config struct {
 	Files        *pageio.Files        // opens what is read; nil: without a limit
 }
 
-// Spill is used by one goroutine at a time, save for Value, which may be called
-// by others beside it.
+// Spill is used by one goroutine at a time; other goroutines may call Value meanwhile.
 type Spill struct {
 	cfg     Config
-	parts   []*part         // sorted runs, newest first
-	retired []*part         // merged, but what was handed out of them is in use
-	lent    bool            // something of the parts was handed out
-	ranges  *tombstone.Set  // range deletes; the n-th record of all has version n here
-	dead    manifest.Deaths // records of overwritten values
-	values  []compact.ValueSegment
+	parts   []*part        // newest first
+	retired []*part        // compacted, but what was handed out of them may be in use
+	lent    bool           // something of the parts was handed out
+	ranges  *tombstone.Set // range deletes; the n-th record of all has version n here
+	dead    layout.Deaths  // records of overwritten values
+	values  values
 	bytes   int64 // of records added
 	runs    int64 // bytes of runs written
 	err     error // the first failure; nothing can be added after it
 	kept    bool  // the files belong to the store
-
-	writer  *segment.ValueWriter // the segment being filled
-	written uint64               // bytes of its values
-
-	mu       sync.RWMutex // guards the map, which Value reads
-	segments map[entry.FileNum]*segment.Reader
-}
-
-// part is one sorted run, of a level: the number of merges behind it. What range
-// deletes up to its last record cover is not in it.
-type part struct {
-	*run.Reader
-	level int
-	last  entry.Version // the number of the newest record that went into it
 }
 
 // New returns an empty Spill; it creates no file before there is something to write.
 func New(cfg Config) *Spill {
-	return &Spill{cfg: cfg, segments: map[entry.FileNum]*segment.Reader{}}
+	return &Spill{cfg: cfg, values: values{cfg: cfg, readers: map[entry.FileNum]*segment.Reader{}}}
 }
 
 // Add writes records, encoded with version 0 one after the other, the later of
@@ -101,6 +85,7 @@ func (s *Spill) add(ctx context.Context, records []byte, last int) error {
 	if len(sorted) == 0 {
 		return nil
 	}
+	// Neither run nor values are synced before Finish: a crash ends the transaction.
 	w := s.newRun(true)
 	for _, at := range sorted {
 		if err := s.addRecord(w, records[at:]); err != nil {
@@ -108,11 +93,9 @@ func (s *Spill) add(ctx context.Context, records []byte, last int) error {
 			return err
 		}
 	}
-	if s.writer != nil { // readers will follow handles
-		if err := s.writer.Flush(); err != nil {
-			w.Abort()
-			return err
-		}
+	if err := s.values.flush(); err != nil { // readers will follow handles
+		w.Abort()
+		return err
 	}
 	meta, err := w.Finish()
 	if err != nil {
@@ -121,7 +104,7 @@ func (s *Spill) add(ctx context.Context, records []byte, last int) error {
 	if err := s.open(meta, 0, 0, entry.Version(last)); err != nil {
 		return err
 	}
-	return s.mergeLevels(ctx)
+	return s.compactLevels(ctx)
 }
 
 // addRecord writes the record at the start of rec: its value, if it has its own
@@ -132,9 +115,9 @@ func (s *Spill) addRecord(w *run.Writer, rec []byte) error {
 		return err
 	}
 	e := entry.Entry{Key: r.Key, Value: r.Value, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
-	if r.Own && r.Size >= manifest.Granule {
+	if r.Own && r.Size >= layout.Granule {
 		e.Value, e.Separated, e.Raw = nil, true, r.Raw
-		if e.Handle, err = s.addValue(rec[:r.Size], uint64(len(r.Value))); err != nil {
+		if e.Handle, err = s.values.add(rec[:r.Size], uint64(len(r.Value))); err != nil {
 			return err
 		}
 	}
@@ -165,6 +148,7 @@ func (s *Spill) open(m meta.Run, n, level int, last entry.Version) error {
 // retire takes the newest n parts away.
 func (s *Spill) retire(n int) {
 	for _, p := range s.parts[:n] {
+		// Bytes that were handed out stay valid until Discard, so the mapping stays too.
 		if s.lent {
 			s.retired = append(s.retired, p)
 			continue
@@ -182,6 +166,7 @@ func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err 
 	defer pageio.Guard(pageio.Arm(), &err, "a file of a transaction")
 	deleted := s.ranges.Newest(key, entry.MaxVersion)
 	for _, p := range s.parts {
+		// Parts are ordered by age: this one and all behind it are older than the delete.
 		if p.last < deleted {
 			break
 		}
@@ -206,7 +191,7 @@ func (s *Spill) Iterators(ranges *tombstone.Set, v entry.Version) []iterator.Ite
 	s.lent = true
 	sources := make([]iterator.Iterator, len(s.parts))
 	for i, p := range s.parts {
-		sources[i] = uncovered(p, ranges, nil)
+		sources[i] = p.uncovered(ranges, nil)
 		if v != 0 {
 			sources[i] = &versioned{Iterator: sources[i], version: v}
 		}
@@ -240,17 +225,7 @@ func (s *Spill) Ranges() []tombstone.Tombstone { return tombstone.Flatten(entry.
 // under key. It is never nil, and valid until Discard; but a compressed value is
 // decoded into dst if its capacity is enough, else into memory of its own.
 func (s *Spill) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
-	s.mu.RLock()
-	r := s.segments[e.Handle.Segment]
-	s.mu.RUnlock()
-	if r == nil {
-		return nil, errs.NewCorruption(filename.Of(filename.Value, e.Handle.Segment), int64(e.Handle.Offset), "a transaction has no such segment")
-	}
-	v, err := r.Stored(e.Handle, key, 0)
-	if err != nil || v.Raw == 0 {
-		return v.Bytes, err
-	}
-	return r.Decode(s.cfg.Coder, dst, v, e.Handle.Offset)
+	return s.values.get(key, e, dst)
 }
 
 // Entries is how many entries the parts have.
@@ -265,18 +240,12 @@ func (s *Spill) Entries() (n int64) {
 func (s *Spill) Bytes() int64 { return s.bytes }
 
 // Written is the length of all files that were written.
-func (s *Spill) Written() int64 {
-	n := s.runs
-	for _, v := range s.values {
-		n += v.Size
-	}
-	return n
-}
+func (s *Spill) Written() int64 { return s.runs + s.values.size() }
 
 // Output is what Finish has finished: one run, its value segments, and their
 // records that no entry leads to.
 func (s *Spill) Output() compact.Output {
-	out := compact.Output{Values: slices.Clone(s.values)}
+	out := compact.Output{Values: slices.Clone(s.values.finished)}
 	if len(s.parts) > 0 {
 		out.Run = *s.parts[0].Meta()
 	}
@@ -301,14 +270,21 @@ func (s *Spill) Discard(remove bool) {
 		}
 	}
 	for _, p := range s.retired {
+		// They were compacted, so the store never gets them.
 		_ = p.Close()
 		if remove {
 			s.removeRun(p.Meta())
 		}
 	}
-	s.discardValues(remove && !s.kept)
-	s.parts, s.retired, s.values = nil, nil, nil
+	s.values.discard(remove && !s.kept)
+	s.parts, s.retired = nil, nil
 	if s.err == nil {
 		s.err = errs.ErrTxnDone
+	}
+}
+
+func (s *Spill) removeRun(m *meta.Run) {
+	for _, f := range m.Files {
+		s.cfg.remove(s.cfg.Dir, filename.Run, f.Num)
 	}
 }

@@ -275,7 +275,7 @@ func checkStamp(t *testing.T, s *Spill, m meta.Run) {
 		if !e.Separated {
 			continue
 		}
-		f, err := segment.Open(s.segmentConfig(), filename.Value, e.Handle.Segment, segment.OpenOptions{Stamp: stamp})
+		f, err := segment.Open(s.values.segmentConfig(), filename.Value, e.Handle.Segment, segment.OpenOptions{Stamp: stamp})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,130 +2,164 @@ package spill
 
 import (
 	"path/filepath"
+	"sync"
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// addValue appends a record with its own checksum to the value segment that is
-// being filled. A segment ends before the record that would make it too long, so
-// that its length never passes SegmentBytes unless it has one record only.
-func (s *Spill) addValue(rec []byte, length uint64) (entry.Handle, error) {
+// values are the value segments of a Spill. Only get may be called beside other methods.
+type values struct {
+	cfg      Config
+	finished []compact.ValueSegment
+	writer   *segment.ValueWriter // of the segment being filled; nil: there is none
+	written  uint64               // bytes of its values
+
+	mu      sync.RWMutex // guards the map, which get reads
+	readers map[entry.FileNum]*segment.Reader
+}
+
+// add appends a record with its own checksum to the segment that is being filled.
+// A segment ends before the record that would make it too long, so that its length
+// never passes SegmentBytes unless it has one record only.
+func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
 	const ends = 2 * segment.SealSize // the seal, and the header of a further frame
-	full := func() bool { return s.writer.Size()+int64(len(rec))+ends > s.cfg.SegmentBytes }
-	if s.writer != nil && full() {
-		if err := s.finishValues(); err != nil {
+	full := func() bool { return v.writer.Size()+int64(len(rec))+ends > v.cfg.SegmentBytes }
+	if v.writer != nil && full() {
+		if err := v.finish(); err != nil {
 			return entry.Handle{}, err
 		}
 	}
-	if s.writer == nil {
-		if err := s.beginValues(); err != nil {
+	if v.writer == nil {
+		w, err := segment.NewValueWriter(v.segmentConfig(), v.cfg.NextNum())
+		if err != nil {
 			return entry.Handle{}, err
 		}
+		v.writer = w
 	}
+	// A segment that is too long can't be read while it is written: its readers'
+	// mapping ends at SegmentBytes.
 	single := full()
-	h, err := s.writer.Append(rec, length)
+	h, err := v.writer.Append(rec, length)
 	if err != nil {
 		return h, err
 	}
-	s.written += length
+	v.written += length
 	if single {
-		err = s.finishValues()
+		err = v.finish()
 	} else {
-		err = s.readValues(h.Segment)
+		err = v.openUnfinished(h.Segment)
 	}
 	return h, err
 }
 
-func (s *Spill) segmentConfig() segment.Config {
-	return segment.Config{FS: s.cfg.FS, Dir: s.cfg.ValueDir, UUID: s.cfg.UUID, Files: s.cfg.Files}
+func (v *values) segmentConfig() segment.Config {
+	return segment.Config{FS: v.cfg.FS, Dir: v.cfg.ValueDir, UUID: v.cfg.UUID, Files: v.cfg.Files}
 }
 
-func (s *Spill) beginValues() (err error) {
-	s.writer, err = segment.NewValueWriter(s.segmentConfig(), s.cfg.NextNum())
-	return err
-}
-
-// readValues lets Value read the segment that is being filled.
-func (s *Spill) readValues(num entry.FileNum) error {
-	if s.reader(num) != nil {
+// openUnfinished lets get read the segment that is being filled.
+func (v *values) openUnfinished(num entry.FileNum) error {
+	if v.reader(num) != nil {
 		return nil
 	}
-	r, err := s.writer.OpenReader(s.cfg.SegmentBytes, s.cfg.NoMap)
+	r, err := v.writer.OpenReader(v.cfg.SegmentBytes, v.cfg.NoMap)
 	if err != nil {
 		return err
 	}
-	s.setReader(num, r)
+	v.setReader(num, r)
 	return nil
 }
 
-func (s *Spill) reader(num entry.FileNum) *segment.Reader {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.segments[num]
+func (v *values) reader(num entry.FileNum) *segment.Reader {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.readers[num]
 }
 
-func (s *Spill) setReader(num entry.FileNum, r *segment.Reader) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.segments[num] = r
+func (v *values) setReader(num entry.FileNum, r *segment.Reader) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.readers[num] = r
 }
 
-// finishValues makes the segment that is being filled durable.
-func (s *Spill) finishValues() error {
-	if s.writer == nil {
+// flush writes what was added, so that get finds it.
+func (v *values) flush() error {
+	if v.writer == nil {
 		return nil
 	}
-	stats, err := s.writer.Finish()
+	return v.writer.Flush()
+}
+
+// finish makes the segment that is being filled durable.
+func (v *values) finish() error {
+	if v.writer == nil {
+		return nil
+	}
+	stats, err := v.writer.Finish()
 	if err != nil {
 		return err
 	}
-	s.values = append(s.values, compact.ValueSegment{Stats: stats, ValueBytes: s.written})
-	s.writer, s.written = nil, 0
-	if s.reader(stats.Number) != nil {
+	v.finished = append(v.finished, compact.ValueSegment{Stats: stats, ValueBytes: v.written})
+	v.writer, v.written = nil, 0
+	if v.reader(stats.Number) != nil {
 		return nil
 	}
-	r, err := segment.Open(s.segmentConfig(), filename.Value, stats.Number, segment.OpenOptions{End: stats.Size, NoMap: s.cfg.NoMap})
+	r, err := segment.Open(v.segmentConfig(), filename.Value, stats.Number, segment.OpenOptions{End: stats.Size, NoMap: v.cfg.NoMap})
 	if err != nil {
 		return err
 	}
-	s.setReader(stats.Number, r)
+	v.setReader(stats.Number, r)
 	return nil
 }
 
-// discardValues closes the value segments and, with remove, removes them.
-func (s *Spill) discardValues(remove bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.segments {
+// get returns a value, as Spill.Value says.
+func (v *values) get(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+	r := v.reader(e.Handle.Segment)
+	if r == nil {
+		return nil, errs.NewCorruption(filename.Of(filename.Value, e.Handle.Segment), int64(e.Handle.Offset), "a transaction has no such segment")
+	}
+	stored, err := r.Stored(e.Handle, key, 0)
+	if err != nil || stored.Raw == 0 {
+		return stored.Bytes, err
+	}
+	return r.Decode(v.cfg.Coder, dst, stored, e.Handle.Offset)
+}
+
+// size is the length of the segments that are finished.
+func (v *values) size() (n int64) {
+	for _, f := range v.finished {
+		n += f.Size
+	}
+	return n
+}
+
+// discard closes the segments and, with remove, removes them.
+func (v *values) discard(remove bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, r := range v.readers {
 		_ = r.Close()
 	}
-	clear(s.segments)
-	if s.writer != nil {
-		_ = s.writer.Close()
+	clear(v.readers)
+	if v.writer != nil {
+		_ = v.writer.Close()
 		if remove {
-			s.remove(s.cfg.ValueDir, filename.Value, s.writer.Number())
+			v.cfg.remove(v.cfg.ValueDir, filename.Value, v.writer.Number())
 		}
-		s.writer = nil
+		v.writer = nil
 	}
-	if !remove {
-		return
+	if remove {
+		for _, f := range v.finished {
+			v.cfg.remove(v.cfg.ValueDir, filename.Value, f.Number)
+		}
 	}
-	for _, v := range s.values {
-		s.remove(s.cfg.ValueDir, filename.Value, v.Number)
-	}
-}
-
-func (s *Spill) removeRun(m *meta.Run) {
-	for _, f := range m.Files {
-		s.remove(s.cfg.Dir, filename.Run, f.Num)
-	}
+	v.finished = nil
 }
 
 // remove removes a file that nothing names. If it fails, the next Open tries again.
-func (s *Spill) remove(dir string, kind filename.Kind, num entry.FileNum) {
-	_ = s.cfg.FS.Remove(filepath.Join(dir, filename.Of(kind, num)))
+func (c *Config) remove(dir string, kind filename.Kind, num entry.FileNum) {
+	_ = c.FS.Remove(filepath.Join(dir, filename.Of(kind, num)))
 }

@@ -100,7 +100,7 @@ func TestWriterOnManyGoroutines(t *testing.T) {
 	wantEqual(t, "entries", db.Metrics().Entries, 200)
 }
 
-// The first error of a Writer stays, also when the disk works again.
+// A Writer keeps its first error, also when the disk works again.
 func TestWriterErrorsStay(t *testing.T) {
 	faults := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	db := openTest(t, brock.Options{Dir: "/", FS: faults})
@@ -115,7 +115,8 @@ func TestWriterErrorsStay(t *testing.T) {
 	wantErr(t, "Close again", w.Close(), brock.ErrNoSpace)
 }
 
-// A Writer whose context has ended refuses, and its Close tells of the lost write.
+// A Writer refuses writes once its context has ended, and its Close reports the
+// write that was lost.
 func TestWriterIsCancelled(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	ctx, cancel := context.WithCancel(t.Context())

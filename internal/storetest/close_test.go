@@ -8,7 +8,8 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// What a transaction handed out stays readable after a Close, until its Discard.
+// Values that a transaction handed out stay readable after DB.Close, until the
+// transaction ends.
 func TestValuesOutliveClose(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		db := openTest(t, brock.Options{Dir: dir, KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 100}})

@@ -36,8 +36,8 @@ func compressible(t testing.TB) []byte {
 	return all
 }
 
-// BenchmarkCompression loads a store of text or random values, lets it be merged,
-// and reads values of it at random: by Get, which copies, and in a transaction.
+// BenchmarkCompression loads a store of text or random values, compacts it, and
+// reads values at random: by Get, which copies, and in a transaction.
 // "disk" is the bytes in files for each byte of value.
 func BenchmarkCompression(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -14,12 +14,12 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// squeezable is n bytes that get smaller, different for each i.
+// squeezable returns n bytes that compress well, different for each i.
 func squeezable(i, n int) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "value %d, ", i), n/8+1)[:n]
 }
 
-// readEveryWay reads key in all ways that there are, and compares with want.
+// readEveryWay reads key with every call that returns values, and compares with want.
 func readEveryWay(t *testing.T, db *brock.DB, key, want []byte) {
 	t.Helper()
 	same := func(how string, got []byte, err error) {
@@ -53,7 +53,7 @@ func readEveryWay(t *testing.T, db *brock.DB, key, want []byte) {
 func readItem(t *testing.T, it *brock.Item, same func(how string, got []byte, err error)) {
 	t.Helper()
 	before := it.ValueSize()
-	for range 2 { // the second may come from what the first kept
+	for range 2 { // the second read may use what the first one kept
 		got, err := it.ValueCopy(nil)
 		same("ValueCopy", got, err)
 		room := make([]byte, 3, len(got)+10)
@@ -75,10 +75,10 @@ func readItem(t *testing.T, it *brock.Item, same func(how string, got []byte, er
 	}
 }
 
-// Values of all sizes around the bounds, such that get smaller and such that
-// don't, written in every way and under all options, are read in every way: as
-// pending writes, from memory, from files, moved by a flush, and after the
-// options have changed.
+// Values come back as they were written: values of all sizes around the limits,
+// compressible or not, written by every call and with every compression, and read
+// by every call as pending writes, from memory, from files, after a flush has
+// moved them, and after the options have changed.
 func TestCompressedValuesComeBack(t *testing.T) {
 	sizes := []int{0, 1, 39, 40, 64, 511, 512, 1023, 1024, 5000, 65_535, 65_536, 100_000}
 	if testing.Short() {
@@ -151,7 +151,7 @@ func TestCompressedValuesComeBack(t *testing.T) {
 	}
 	must(t, mixed.Compact(context.Background()))
 	readAll()
-	// Half of it dies, so that the rest is moved, as it is stored.
+	// Half of the values die, so that Reclaim moves the others as they are stored.
 	for k := range want {
 		if len(k)%2 == 0 {
 			must(t, mixed.Delete([]byte(k)))
@@ -166,7 +166,7 @@ func TestCompressedValuesComeBack(t *testing.T) {
 	readAll()
 }
 
-// KeysOnly and ValueSize need no segment, also of compressed values.
+// KeysOnly and ValueSize read no segment, also for compressed values.
 func TestSizesOfCompressedValuesAreKnown(t *testing.T) {
 	mem := vfs.NewMem()
 	o := brock.Options{Dir: "db", FS: mem, KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.Zstd}}
@@ -207,8 +207,8 @@ func overwriteSegments(t *testing.T, fs vfs.FS, dir string) {
 	}
 }
 
-// Every flipped bit of a compressed value is an error of the reads of that value,
-// before anything is decoded, and found by Verify; nothing else is harmed.
+// A flipped bit of a compressed value makes reads of that value fail before
+// anything is decoded. Verify finds it. Other values stay readable.
 func TestDamagedCompressedValue(t *testing.T) {
 	for _, c := range []brock.Compression{brock.S2, brock.Zstd} {
 		dir := t.TempDir()

@@ -7,8 +7,8 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// On real data, in memory and in runs, estimates are right within a tenth, and
-// parts differ by a factor of two at most.
+// In memory and in runs, EstimateSize is right within 10 %, and the parts that
+// Split makes differ by a factor of two at most.
 func TestEstimatesOfRealData(t *testing.T) {
 	const n, size = 20_000, 120
 	db := openTest(t, brock.Options{Durability: brock.Buffered, KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 100}})

@@ -12,8 +12,8 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// TestWriteStall writes faster than memtables can be flushed: flushes wait until
-// a writer was slowed.
+// TestWriteStall writes faster than memtables can be flushed: each flush waits
+// until a writer was throttled. Both events, begin and end, must come.
 func TestWriteStall(t *testing.T) {
 	var (
 		mu     sync.Mutex

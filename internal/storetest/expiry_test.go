@@ -12,9 +12,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// In a store at rest, expired data leaves the files within a minute or, if that
-// is more, a twentieth of the time to live; nothing needs to be called. Time is
-// the bubble's, so that timers and expiry go by the same clock.
+// In a store at rest, expired data leaves the files without a call: within a
+// minute, or within 1/20 of the time to live if that is longer. Time is the time
+// of the synctest bubble, so that timers and expiry use the same clock.
 func TestExpiredDataLeavesByItself(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Second, 5 * time.Minute, time.Hour, 30 * 24 * time.Hour} {
 		for _, size := range []int{20, 2000} { // inline, separated
@@ -25,7 +25,7 @@ func TestExpiredDataLeavesByItself(t *testing.T) {
 	}
 }
 
-// History by age keeps a delete in the place of what has expired, not its value.
+// Retention by age keeps a delete in the place of an expired entry, not its value.
 func TestRetentionKeepsNoExpiredValues(t *testing.T) {
 	for _, ttl := range []time.Duration{time.Minute, time.Hour} {
 		t.Run(fmt.Sprint(ttl), func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestRetentionKeepsNoExpiredValues(t *testing.T) {
 	}
 }
 
-// What expired while the store was closed leaves it soon after the next Open.
+// Data that expired while the store was closed leaves it within a minute after Open.
 func TestExpiredWhileClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := brock.Options{Dir: "/s", FS: vfs.NewMem(), Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}}
@@ -65,8 +65,8 @@ func TestExpiredWhileClosed(t *testing.T) {
 	})
 }
 
-// A store where nothing expires has no timer of expiry, whatever else it does; one
-// that waits for something to expire has that timer alone, and no goroutine.
+// A store without expiring entries never sets the timer of expiry. A store that
+// waits for an entry to expire has that one timer, and no goroutine.
 func TestTimerOfExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must2(brock.Open(brock.Options{InMemory: true, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20}}))
@@ -97,7 +97,7 @@ func TestTimerOfExpiry(t *testing.T) {
 	})
 }
 
-// The same by real files and the real clock.
+// Expired data leaves real files by the real clock, too.
 func TestExpiredFilesShrink(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -137,7 +137,7 @@ func TestExpiredFilesShrink(t *testing.T) {
 	}
 }
 
-// storedBytes is what a store takes, on disk and in memtables.
+// storedBytes is how many bytes a store takes, on disk and in memtables.
 func storedBytes(db *brock.DB) int64 {
 	m := db.Metrics().Tree
 	return m.RunBytes + m.SegmentBytes + m.RemapBytes + m.MemtableBytes
@@ -168,7 +168,7 @@ func expiresByItself(t *testing.T, ttl time.Duration, size int, o brock.Options)
 	}
 	<-time.After(time.Until(last) + max(time.Minute, ttl/20))
 	synctest.Wait()
-	// What stays, and what a file and a memtable take at least.
+	// Allow for the entries that stay, and for the least size of a file and a memtable.
 	if left := storedBytes(db); left > 2*stays*int64(size+100)+200_000 {
 		t.Errorf("%d bytes are left:\n%v", left, db.Metrics())
 	}

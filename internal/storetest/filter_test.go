@@ -7,12 +7,12 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// A filter may end its iterator or transaction, with a window that is asked for, one
-// that comes by itself, or none: the walk ends.
+// A filter may end its iterator or transaction, and the walk ends with it: without
+// readahead, with Prefetch, and with readahead that the iterator has begun itself.
 func TestFilterEndsTheWalk(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	must(t, db.Update(func(txn *brock.Txn) error {
-		for i := range 300 { // values lie in another order, far from each other
+		for i := range 300 { // values lie far from each other, so that readahead begins
 			must(t, txn.Set(fmt.Appendf(nil, "k%03d", i), fmt.Appendf(nil, "%20000d", i)))
 		}
 		return nil
@@ -40,7 +40,7 @@ func TestFilterEndsTheWalk(t *testing.T) {
 					}})
 					shown := 0
 					for it.Rewind(); it.Valid(); it.Next() {
-						if shown++; shown < 10 { // later on a window that came by itself goes
+						if shown++; shown < 10 { // without reads of values readahead ends
 							it.Item().Value()
 						}
 					}

@@ -35,7 +35,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// must2 is v, where an error can only be a fault of the test.
+// must2 returns v, and panics on an error.
 func must2[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -51,7 +51,7 @@ func wantErr(t testing.TB, what string, err, target error) {
 	}
 }
 
-// b is a string as a key or value.
+// b makes a key or value of a string.
 func b(s string) []byte { return []byte(s) }
 
 // set commits pairs written "key=value", or "key" for a delete.
@@ -74,7 +74,7 @@ func put(txn *brock.Txn, pairs ...string) error {
 	return nil
 }
 
-// get is the value of key, "-" if there is none, or the error.
+// get returns the value of key, "-" if there is none, or the error's text.
 func get(txn *brock.Txn, key string) string {
 	it, err := txn.Get(b(key))
 	if err == brock.ErrKeyNotFound {
@@ -118,7 +118,7 @@ func wantEqual[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// clock is a time that a test sets while a store works.
+// clock is a clock that a test sets.
 type clock struct{ ms atomic.Int64 }
 
 func newClock(ms int64) *clock {
@@ -130,7 +130,7 @@ func newClock(ms int64) *clock {
 func (c *clock) now() time.Time      { return time.UnixMilli(c.ms.Load()) }
 func (c *clock) add(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// incompressible is n bytes of noise, different for each i.
+// incompressible returns n random bytes, different for each i.
 func incompressible(i, n int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(i), 7))
 	v := make([]byte, n)
@@ -140,14 +140,14 @@ func incompressible(i, n int) []byte {
 	return v
 }
 
-// What runs in goroutines of the store: readers of values, and background work.
+// Functions that goroutines of the store run: readahead of values, background work.
 const (
 	stackOfReader = "bringNear"
 	stackOfWork   = "jobs.(*Pool).work"
 )
 
-// noGoroutines checks that none is left that runs one of the functions. The
-// runtime's own goroutines, of which there may be one or another, don't count.
+// noGoroutines checks that no goroutine runs one of the functions. Other
+// goroutines, as those of the runtime, don't count.
 func noGoroutines(t *testing.T, functions ...string) {
 	t.Helper()
 	runs := func(stacks string) bool {
@@ -160,7 +160,7 @@ func noGoroutines(t *testing.T, functions ...string) {
 		if !runs(stacks) {
 			return
 		}
-		runtime.Gosched() // they have done their work and are about to end
+		runtime.Gosched() // a goroutine may have done its work and be about to end
 	}
 	t.Errorf("goroutines are left:\n%s", stacks)
 }

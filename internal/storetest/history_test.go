@@ -38,7 +38,7 @@ func TestIsolationCases(t *testing.T) {
 	}
 }
 
-// historyStore is a store as the cases ask for it.
+// historyStore is a store with the interface that history.Cases run on.
 type historyStore struct {
 	db        *brock.DB
 	isolation brock.Isolation
@@ -93,9 +93,9 @@ func (s session) Commit() (conflict bool, err error) {
 	return false, err
 }
 
-// TestHistories has concurrent transactions read and lengthen lists, by key and
-// by range, in one keyspace or in three, while memtables are flushed and runs
-// merged all the time, and looks for anomalies that their level forbids.
+// TestHistories runs concurrent transactions that read and lengthen lists, by key
+// and by range, in one keyspace or in three. Flushes and compactions run all the
+// time. The history must have no anomaly that the isolation level forbids.
 func TestHistories(t *testing.T) {
 	for name, forbids := range map[string]history.Level{"serializable": history.StrictSerializable, "snapshot": history.SnapshotIsolation,
 		"serializable over keyspaces": history.StrictSerializable} {
@@ -140,7 +140,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// underFlushes runs fn while the store flushes and merges without a pause.
+// underFlushes runs fn while the store flushes and compacts without a pause.
 func underFlushes(t *testing.T, db *brock.DB, fn func()) {
 	done := make(chan struct{})
 	var background sync.WaitGroup
@@ -237,8 +237,8 @@ func (l *lists) transaction(r *rand.Rand, id, age int) error {
 	return nil
 }
 
-// encodeList writes numbers, and something after them, so that some values are
-// separated and some are not.
+// encodeList writes numbers, and padding of random length after them, so that some
+// values are separated and some are inline.
 func encodeList(list []int, r *rand.Rand) []byte {
 	return []byte(strings.Trim(fmt.Sprint(list), "[]") + "|" + strings.Repeat("-", r.IntN(1200)))
 }
@@ -270,8 +270,8 @@ func getList(txn *brock.Txn, key string) ([]int, error) {
 	return decodeList(it)
 }
 
-// TestLastWriterWinsIsAtomic writes the same number to all keys, without checks:
-// whatever wins, wins everywhere, and no reader sees two, or goes back.
+// TestLastWriterWinsIsAtomic has transactions write one number each to all keys. A
+// reader sees the same number in all keys, and never an older one than before.
 func TestLastWriterWinsIsAtomic(t *testing.T) {
 	db := openTest(t, brock.Options{Tuning: brock.Tuning{MemtableSize: 64 << 10}, Durability: brock.Buffered})
 	keys := []string{"a", "b", "c", "d", "e"}

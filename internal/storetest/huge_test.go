@@ -25,7 +25,7 @@ var (
 // hugeLimit is the MemoryLimit of TestHugeTransaction.
 const hugeLimit = 64 << 20
 
-// anonymous is the memory of the process that no file backs, in bytes; 0 = not known here.
+// anonymous returns the bytes of memory that no file backs; 0 = not known on this system.
 func anonymous() (n int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -39,8 +39,7 @@ func anonymous() (n int64) {
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/(1<<20)) }
 
-// watch samples anonymous memory until the function it returns is called, which
-// returns the peak.
+// watch samples anonymous memory until stop is called. stop returns the peak.
 func watch() (stop func() int64) {
 	done := make(chan struct{})
 	peak := make(chan int64)
@@ -61,9 +60,9 @@ func watch() (stop func() int64) {
 	return func() int64 { close(done); return <-peak }
 }
 
-// One transaction, much larger than the memory that it may take, while somebody
-// else writes: with -hugekeys 10000000, or -hugekeys 2500000 -hugevalue 4096, it
-// is the one that README and decision 26 speak of.
+// A transaction may be much larger than the memory that it takes, while another
+// client writes. With -hugekeys 10000000, or -hugekeys 2500000 -hugevalue 4096,
+// this measures what README and decision 26 report.
 func TestHugeTransaction(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -83,7 +82,7 @@ func TestHugeTransaction(t *testing.T) {
 	must(t, err)
 	defer txn.Discard()
 	key, value := make([]byte, 16), make([]byte, *hugeValue)
-	number := func(i int) { // a permutation, so that every part has keys of all the range
+	number := func(i int) { // a permutation, so that each spilled part has keys of the whole range
 		copy(key, "huge")
 		binary.BigEndian.PutUint64(key[8:], uint64(i)*0x9e3779b97f4a7c15)
 		if len(value) >= 8 {

@@ -21,15 +21,15 @@ type version struct {
 	version    uint64 // 0 = pending
 	deleted    bool
 	expires    time.Time
-	ranged     bool   // the delete of all keys from key
-	upper      string // up to this
+	ranged     bool // a delete of the keys key <= k < upper
+	upper      string
 }
 
 // model is what a transaction must see: committed versions, newest first per
 // key, and pending writes.
 type model struct {
 	committed []version
-	ranges    []version // deletes of ranges
+	ranges    []version // range deletes
 	ownWrites
 	now time.Time
 }
@@ -37,7 +37,7 @@ type model struct {
 // ownWrites is what a transaction has written.
 type ownWrites struct {
 	own     map[string]version
-	deletes []version // of ranges
+	deletes []version // range deletes
 }
 
 func (p *ownWrites) write(v version) {
@@ -51,7 +51,7 @@ func (p *ownWrites) write(v version) {
 
 func (v version) covers(key string) bool { return v.ranged && v.key <= key && key < v.upper }
 
-// list is the model's answer, in the direction of travel.
+// list is what an iterator must show, in the order in which it walks.
 func (m *model) list(o *brock.IteratorOptions, at uint64) (out []version) {
 	keys := map[string]bool{}
 	for _, v := range m.committed {
@@ -100,7 +100,7 @@ func (m *model) key(k string, o *brock.IteratorOptions, at uint64) (out []versio
 		if v.key != k || v.version > at {
 			continue
 		}
-		mark := uint64(0) // the newest delete of a range between both
+		mark := uint64(0) // the newest range delete between both
 		for _, d := range m.ranges {
 			if d.covers(k) && d.version > v.version && d.version < above {
 				mark = max(mark, d.version)
@@ -229,8 +229,8 @@ func randomOptions(r *rand.Rand, top uint64) brock.IteratorOptions {
 	return o
 }
 
-// Any iterator over any history, with any writes of its own transaction, agrees
-// with the model on every walk.
+// Iterators with random options, over random histories and the writes of their own
+// transaction, show what the model shows on random walks.
 func TestIteratorAgreesWithModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	for round := range 400 {
@@ -249,17 +249,17 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 6, Versions: brock.Retention{Versions: 1000}},
 	})
 	m := fill(t, db, r, 1+r.IntN(30), now)
-	merged := true // the tree may have dropped what only AllVersions and ReadAt show
+	compacted := true // then what only AllVersions and ReadAt show may be gone
 	switch r.IntN(4) {
 	case 0:
 		must(t, db.Flush(t.Context()))
 	case 1:
 		must(t, db.Compact(t.Context()))
 	default:
-		merged = false
+		compacted = false
 	}
 	at := db.Version()
-	if !merged {
+	if !compacted {
 		at = 1 + r.Uint64N(at)
 	}
 	mayWrite := r.IntN(3) > 0
@@ -273,7 +273,7 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 	}
 	for range 8 {
 		o := randomOptions(r, at)
-		o.AllVersions = o.AllVersions && !merged
+		o.AllVersions = o.AllVersions && !compacted
 		it := txn.NewIterator(o)
 		w := walker{t: t, it: it, o: o, m: m, at: at}
 		for range 40 {
@@ -356,7 +356,7 @@ func (w *walker) step(r *rand.Rand) {
 	}
 }
 
-// Point reads agree with the model too.
+// Get, Has and Versions show what the model shows, too.
 func TestGetAgreesWithModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	for round := range 100 {
@@ -401,7 +401,7 @@ func TestGetAgreesWithModel(t *testing.T) {
 	}
 }
 
-// Long histories are skipped, in both directions. After 16 older versions of a
+// Iterators skip long histories, in both directions. After 16 older versions of a
 // key an iterator seeks past the rest.
 func TestLongHistories(t *testing.T) {
 	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}}})
@@ -454,12 +454,12 @@ func TestSequencesCloseThemselves(t *testing.T) {
 	wantEqual(t, "pinned", pinned(db), false)
 }
 
-// What can't be read ends the loop with an error, never as an end.
+// A read error ends the loop and shows in Err. It never looks like the end.
 func TestIteratorErrorsAreNotLost(t *testing.T) {
 	const n = 10_000
 	for _, update := range []bool{false, true} {
 		faults := faultfs.New(vfs.NewMem(), faultfs.Options{})
-		noMap := faultfs.Fault{Kinds: faultfs.Map, Times: faultfs.Always} // then files are read piece by piece
+		noMap := faultfs.Fault{Kinds: faultfs.Map, Times: faultfs.Always} // so that files are read chunk by chunk
 		faults.Inject(noMap)
 		db := openTest(t, brock.Options{Dir: "/", FS: faults})
 		must(t, db.Update(func(txn *brock.Txn) error {

@@ -49,7 +49,7 @@ func TestKeyspacesAreDurable(t *testing.T) {
 			o.FS = fs.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
 		}
 		must(t, db.Close())
-		o.KeyspaceDefaults = brock.KeyspaceOptions{TTL: time.Second} // concerns only new ones
+		o.KeyspaceDefaults = brock.KeyspaceOptions{TTL: time.Second} // only for new keyspaces
 		db, err = brock.Open(o)
 		must(t, err)
 		wantEqual(t, "names", names(db), "own plain")
@@ -121,8 +121,8 @@ func TestKeyspaceOptions(t *testing.T) {
 	}
 }
 
-// An iterator never leaves its keyspace, whichever way it goes, whatever its
-// bounds: keyspaces whose prefixes are neighbours, of one byte and of two.
+// An iterator never leaves its keyspace, in any direction and with any bounds. The
+// keyspaces have neighbouring prefixes, of one byte and of two.
 func TestIteratorsStayInTheirKeyspace(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	var list []*brock.Keyspace
@@ -181,8 +181,8 @@ func TestIteratorsStayInTheirKeyspace(t *testing.T) {
 	}
 }
 
-// A dropped keyspace is gone at once for all who come later, with a typed error;
-// transactions that began before read on; what was written to it can't commit.
+// Calls on a dropped keyspace return ErrKeyspaceNotFound at once. Transactions that
+// began before the drop read on, but those that have written to it can't commit.
 func TestDropKeyspace(t *testing.T) {
 	fs := vfs.NewMem()
 	o := brock.Options{Dir: "/s", FS: fs}
@@ -273,8 +273,8 @@ func TestDropKeyspace(t *testing.T) {
 	must(t, db.Close())
 }
 
-// Transactions that write to a keyspace while it is dropped and made again are
-// in it whole or refused, and never in its successor.
+// A transaction that writes to a keyspace while others drop it and make it anew is
+// in it as a whole or refused, and never in its successor.
 func TestDropBesideWriters(t *testing.T) {
 	db := openTest(t, brock.Options{Tuning: brock.Tuning{MemtableSize: 64 << 10}})
 	const writers = 4
@@ -372,7 +372,7 @@ func TestKeyspaceMisuse(t *testing.T) {
 	wantErr(t, "closed: open", err, brock.ErrClosed)
 }
 
-// A keyspace compresses as its own options say, also after it was opened again.
+// A keyspace compresses by its own options, also after the store was opened again.
 func TestCompressionOfKeyspaces(t *testing.T) {
 	o := brock.Options{Dir: "/s", FS: vfs.NewMem(), KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.S2}}
 	db := must2(brock.Open(o))

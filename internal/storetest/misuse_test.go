@@ -14,7 +14,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// calls are all that can be asked of a transaction that may have ended.
+// calls are the calls of a transaction.
 var calls = map[string]func(txn *brock.Txn) error{
 	"Get":      func(txn *brock.Txn) error { _, err := txn.Get(b("a")); return err },
 	"Has":      func(txn *brock.Txn) error { _, err := txn.Has(b("a")); return err },
@@ -90,7 +90,7 @@ func TestEndedTransactions(t *testing.T) {
 	}
 }
 
-// wantEnded allows ErrTxnDone too: the call before has ended the transaction.
+// wantEnded also takes ErrTxnDone: an earlier call may have ended the transaction.
 func wantEnded(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, brock.ErrTxnDone) {
@@ -268,7 +268,8 @@ func collect(t *testing.T, ok func() bool) {
 	}
 }
 
-// What leaks lets go of its pin when it is collected.
+// A transaction or iterator that was never ended releases its pin when the garbage
+// collector finds it.
 func TestLeaks(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	set(t, db, "a=1", "b=2")
@@ -285,7 +286,7 @@ func TestLeaks(t *testing.T) {
 	wantEqual(t, "leaked", db.Metrics().Leaked, 2)
 }
 
-// A close beside readers and writers gives each of them an answer.
+// Readers and writers that run beside Close get a result or ErrClosed.
 func TestConcurrentClose(t *testing.T) {
 	for range 20 {
 		db := openTest(t, brock.Options{})
@@ -328,8 +329,8 @@ func TestConcurrentClose(t *testing.T) {
 	}
 }
 
-// One read-only transaction feeds iterators on many goroutines, and may end
-// before them.
+// Iterators of one read-only transaction run on many goroutines. The transaction
+// may end before them.
 func TestIteratorsOnManyGoroutines(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	for i := range 200 {

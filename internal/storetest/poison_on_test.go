@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// Under brockdebug, what was handed out is overwritten as its life ends, and
-// not before.
+// With -tags brockdebug, keys and values are overwritten when their lifetime ends,
+// and not before.
 func TestPoison(t *testing.T) {
 	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 4}})
 	set(t, db, "a=1", "b=separated")

@@ -59,7 +59,7 @@ func size(t *testing.T, f vfs.File) int64 {
 	return n
 }
 
-// content is every file of dir with its bytes.
+// content returns the names and bytes of all files in dir.
 func content(t *testing.T, fsys vfs.FS) string {
 	t.Helper()
 	names, err := fsys.List(dir)
@@ -88,8 +88,8 @@ func manifestName(t *testing.T, fsys vfs.FS) string {
 
 var superName = filepath.Join(dir, filename.Of(filename.Super, 0))
 
-// TestOpenRefuses opens what can't be opened, for writing and for reading: the
-// error is the documented one, says where and what, and every file is as before.
+// TestOpenRefuses opens directories that can't be opened, for writing and for
+// reading. The error is the documented one and names the file, and no file changes.
 func TestOpenRefuses(t *testing.T) {
 	flip := func(at int) func([]byte) { return func(p []byte) { p[at] ^= 0x40 } }
 	for name, c := range map[string]struct {
@@ -183,7 +183,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// withoutLock leaves out a LOCK that is empty, which a refused store may keep.
+// withoutLock leaves out an empty LOCK: a refused Open may leave one.
 func withoutLock(content string) string {
 	return strings.Replace(content, "LOCK \"\"\n", "", 1)
 }
@@ -245,7 +245,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestReadOnlyDirectory opens a store whose files nobody may change.
+// TestReadOnlyDirectory opens a store in a directory without write permission.
 func TestReadOnlyDirectory(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		mem := vfs.NewMem()
@@ -280,8 +280,8 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 }
 
-// TestFailedSyncStopsWrites fails one sync of the journal: the commit and all
-// later ones say so, what was acknowledged stays readable, and a new Open goes on.
+// TestFailedSyncStopsWrites fails one sync of the journal. That commit and all later
+// ones return ErrStopped, acknowledged data stays readable, and the next Open works.
 func TestFailedSyncStopsWrites(t *testing.T) {
 	for _, fault := range []error{faultfs.ErrIO, faultfs.ErrNoSpace} {
 		mem := vfs.NewMem()
@@ -316,8 +316,8 @@ func TestFailedSyncStopsWrites(t *testing.T) {
 	}
 }
 
-// TestFailedFlushStopsWrites fails the making of runs: an event tells at once,
-// writers hear of it when memory is full.
+// TestFailedFlushStopsWrites makes the creation of runs fail. An event reports it at
+// once. Writers get ErrStopped when memory is full.
 func TestFailedFlushStopsWrites(t *testing.T) {
 	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	failed := make(chan error, 1)

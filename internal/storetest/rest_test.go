@@ -18,8 +18,8 @@ import (
 
 var restSeed = flag.Uint64("restseed", 0, "the one history of TestRestAfterAnything to run; 0 = some")
 
-// Whatever was done to a store: at rest, all its work comes to an end, and then it
-// has no goroutine and no timer, for ever.
+// After any history a store at rest finishes its background work. Then it has no
+// goroutine and no timer, for a year.
 func TestRestAfterAnything(t *testing.T) {
 	first, n := uint64(1), uint64(40)
 	if testing.Short() {
@@ -35,7 +35,7 @@ func TestRestAfterAnything(t *testing.T) {
 	}
 }
 
-// restless is a store of which everything is asked at random.
+// restless does random calls on a store.
 type restless struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -65,7 +65,7 @@ func restAfterAnything(t *testing.T, seed uint64) {
 	}
 	r.mem.SetCapacity(0)
 	r.discardAll()
-	<-time.After(time.Second) // the store looks for room
+	<-time.After(time.Second) // the store polls for disk space
 	must(t, r.db.Set([]byte("last"), nil))
 	<-time.After(restTTL + restTTL/10)
 	synctest.Wait()
@@ -83,7 +83,7 @@ func restAfterAnything(t *testing.T, seed uint64) {
 	must(t, r.db.Close())
 }
 
-// passes checks an error: there is none, or one that random histories meet.
+// passes checks that err is nil or one that random histories meet.
 func (r *restless) passes(what string, err error) {
 	r.t.Helper()
 	if err != nil && (errors.Is(err, brock.ErrStopped) || !errors.Is(err, brock.ErrNoSpace) && !errors.Is(err, brock.ErrConflict) && !errors.Is(err, brock.ErrKeyspaceNotFound)) {
@@ -93,7 +93,7 @@ func (r *restless) passes(what string, err error) {
 
 func (r *restless) key() []byte { return fmt.Appendf(nil, "key%04d", r.rng.IntN(1500)) }
 
-// keyspace is the default one, or one of two, which is made if need be.
+// keyspace is the default one, or one of two others, made if it is not there.
 func (r *restless) keyspace() *brock.Keyspace {
 	n := r.rng.IntN(4)
 	if n > 1 {
@@ -104,7 +104,7 @@ func (r *restless) keyspace() *brock.Keyspace {
 	return ks
 }
 
-// write is a transaction of some writes, in files if there is little memory.
+// write commits a transaction of random writes, in files if memory is small.
 func (r *restless) write(memory int64) {
 	to := r.keyspace()
 	err := r.db.UpdateContext(context.Background(), brock.TxnOptions{MaxMemory: memory}, func(txn *brock.Txn) error {
@@ -140,7 +140,7 @@ func (r *restless) step() {
 		r.write(0)
 	case n < 64:
 		r.write(4000)
-	case n < 70: // jumps, perhaps
+	case n < 70: // may jump, and so lead to clustering
 		txn := r.db.NewTransaction(false)
 		for it, err := range txn.All() {
 			r.passes("scan", err)

@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// How the program's memory is collected is the program's business: a store bounds
-// what it takes itself and changes no setting of the runtime.
+// A store changes no setting of Go's garbage collector: those are the program's. It
+// bounds the memory that it takes itself.
 func TestRuntimeIsLeftAlone(t *testing.T) {
 	settings := func() (s [2]uint64) {
 		samples := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/gc/gomemlimit:bytes"}}

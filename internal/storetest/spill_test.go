@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// A transaction whose writes are in files reads them as any other, and is one
-// version of the store once it is committed.
+// A transaction whose writes are in files reads its own writes as any other does. Its
+// commit is one version of the store.
 func TestSpilledTransaction(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	set(t, db, "a=0", "k0001=old", "z=0")
@@ -83,8 +83,8 @@ func fillSpilled(txn *brock.Txn, n int) error {
 	return nil
 }
 
-// Whatever ends a transaction other than its commit, its files go; those of one
-// that was neither committed nor discarded go with the next Open.
+// The files of a spilled transaction are removed when it ends without a commit. Those
+// of a transaction that never ended are removed by the next Open.
 func TestSpillLeavesNothing(t *testing.T) {
 	fs := vfs.NewMem()
 	o := brock.Options{Dir: "/s", FS: fs, Tuning: brock.Tuning{SegmentSize: 64 << 10}}
@@ -133,7 +133,7 @@ func TestSpillLeavesNothing(t *testing.T) {
 	must(t, db.Close())
 }
 
-// A disk without room for a transaction's files fails that transaction only.
+// If the disk is too full for a transaction's files, only that transaction fails.
 func TestSpillOnAFullDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	fs := faultfs.New(mem, faultfs.Options{})
@@ -161,8 +161,8 @@ func TestSpillOnAFullDisk(t *testing.T) {
 	must(t, db.Verify(t.Context(), nil))
 }
 
-// Wherever the disk is full while such a transaction commits, it is refused whole,
-// and the store goes on.
+// If the disk is full at any moment of a spilled commit, the commit is refused as a
+// whole and the store goes on.
 func TestSpilledCommitOnAFullDisk(t *testing.T) {
 	fs := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	db, err := brock.Open(brock.Options{Dir: "/s", FS: fs, Tuning: brock.Tuning{SegmentSize: 64 << 10}})

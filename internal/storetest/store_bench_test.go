@@ -11,9 +11,9 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// The benchmarks here run on a real store in the file system: n keys of 22 bytes
-// with random values, loaded in random order, then compacted and quiet. Values
-// stay as they were loaded, unless a benchmark says otherwise.
+// The benchmarks in this file use a store in the file system: n keys of 22 bytes
+// with random values, loaded in random order, then compacted. Clustering is off,
+// unless a benchmark says otherwise, and no background work runs.
 
 type storeShape struct{ keys, value, threshold int }
 
@@ -97,7 +97,7 @@ func BenchmarkStoreScan(b *testing.B) {
 				b.Run(bench.name, func(b *testing.B) {
 					b.ReportAllocs()
 					must(b, db.View(func(txn *brock.Txn) error {
-						for it := range txn.All() { // maps and verifies
+						for it := range txn.All() { // maps files, and verifies checksums for the first time
 							it.Value()
 						}
 						b.ResetTimer()
@@ -124,12 +124,12 @@ func BenchmarkStoreScan(b *testing.B) {
 	}
 }
 
-// BenchmarkStoreSorted compares values as they were loaded with values that were
-// sorted after a scan: scans of all, and seeks to a key with 50 pairs from there.
-func BenchmarkStoreSorted(b *testing.B) {
+// BenchmarkStoreClustered compares values as they were loaded with values that were
+// clustered after a scan: whole scans, and seeks that read 50 pairs.
+func BenchmarkStoreClustered(b *testing.B) {
 	shape := storeShape{1 << 18, 1024, 512}
 	b.Run("as loaded", func(b *testing.B) { shape.benchScans(b, shape.open(b)) })
-	b.Run("sorted", func(b *testing.B) {
+	b.Run("clustered", func(b *testing.B) {
 		sorted := make(chan brock.WorkInfo, 1)
 		db := shape.openWith(b, brock.Options{Maintenance: brock.Maintenance{IdleAfter: 1}, Events: brock.Events{Compaction: func(w brock.WorkInfo) {
 			if w.Reason == "scans jump" {
@@ -143,7 +143,7 @@ func BenchmarkStoreSorted(b *testing.B) {
 }
 
 func (s storeShape) benchScans(b *testing.B, db *brock.DB) {
-	s.scan(b, db, nil, 1<<30) // maps and verifies
+	s.scan(b, db, nil, 1<<30) // maps files, and verifies checksums for the first time
 	b.Run("scan", func(b *testing.B) {
 		b.ReportAllocs()
 		for n := b.N; n > 0; n -= s.keys {
@@ -179,8 +179,8 @@ func (s storeShape) scan(b *testing.B, db *brock.DB, from []byte, n int) {
 	}))
 }
 
-// BenchmarkStoreFirstScan scans with values what the process has not read yet,
-// but the system's page cache has.
+// BenchmarkStoreFirstScan scans keys and values that the process has not read yet,
+// but that are in the system's page cache.
 func BenchmarkStoreFirstScan(b *testing.B) {
 	shape := storeShapes[len(storeShapes)-1]
 	db := shape.open(b)

@@ -10,9 +10,9 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// BenchmarkValueThreshold is what DefaultValueThreshold was chosen by (see
-// docs/adr): a load in which every key is written twice, until all background
-// work is done, then reads of what is in memory. One iteration is one load.
+// BenchmarkValueThreshold compares separated with inline values: it is why
+// DefaultValueThreshold is what it is (see docs/adr). One iteration writes every
+// key twice, waits for all background work, and then reads from memory.
 func BenchmarkValueThreshold(b *testing.B) {
 	for _, value := range []int{128, 256, 512, 1024} {
 		for _, threshold := range []int{value, 2 * value} { // separated, inline

@@ -14,9 +14,9 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// Transfers between accounts by transactions of all kinds, in memory and in files,
-// that overwrite keys or delete whole ranges and write them anew, in two keyspaces,
-// beside flushes and merges: nothing is lost and nothing is made, whoever looks.
+// Transactions move amounts between accounts in two keyspaces. They are in memory or
+// in files; they overwrite keys, or delete whole ranges and write them anew, while
+// flushes and compactions run. Every reader sees the same sum.
 func TestTransfersOfAllKinds(t *testing.T) {
 	const accounts, each = 40, 100
 	rounds := 250

@@ -12,7 +12,7 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// Counters that many goroutines increment lose nothing.
+// No increment of a counter by many goroutines is lost.
 func TestUpdateRetriesConflicts(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	var work sync.WaitGroup
@@ -77,8 +77,8 @@ func TestUpdateEndsOnce(t *testing.T) {
 	wantErr(t, "cancelled between runs", err, context.Canceled)
 }
 
-// An update that reads an old version is checked against all that came after it,
-// deletes too, whatever was flushed and merged meanwhile.
+// An update with ReadAt conflicts with every later write of what it has read, deletes
+// included, wherever flushes and compactions have moved them.
 func TestUpdateOfAnOldVersion(t *testing.T) {
 	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}}})
 	set(t, db, "a=1", "b=1", "c=1")
@@ -125,7 +125,7 @@ func TestLastWriteOfATransactionWins(t *testing.T) {
 	}))
 }
 
-// What was read of a pending write stays, whatever is written after it.
+// A key and value read from a pending write stay valid after further writes.
 func TestReadPendingWritesStay(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	txn := db.NewTransaction(true)
@@ -143,7 +143,7 @@ func TestReadPendingWritesStay(t *testing.T) {
 	wantEqual(t, "now", get(txn, "k"), "other")
 }
 
-// Of many that replace the same version one wins.
+// Of several CompareAndSets of the same version one succeeds.
 func TestOneCompareAndSetWins(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	k := b("k")
@@ -166,7 +166,7 @@ func TestOneCompareAndSetWins(t *testing.T) {
 	wantEqual(t, "winners", n, 1)
 }
 
-// Items stay what they were, however many come after them.
+// Items of a transaction stay valid, however many follow them.
 func TestManyItemsStay(t *testing.T) {
 	db := openTest(t, brock.Options{})
 	for i := range 300 {

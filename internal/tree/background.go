@@ -8,7 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -238,7 +238,7 @@ func (t *Tree) Compact(ctx context.Context) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	ids := make([]manifest.RunID, len(runs))
+	ids := make([]layout.RunID, len(runs))
 	for i, r := range runs {
 		ids[i] = r.ID
 	}

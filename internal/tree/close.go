@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
@@ -46,9 +46,9 @@ func (t *Tree) closeJournal() error {
 	}
 	t.recording.Lock()
 	defer t.recording.Unlock()
-	edit := &manifest.Edit{CleanClose: true, LastVersion: max(t.Visible(), t.layout().LastVersion()), NextFile: t.lastFile() + 1}
+	edit := &layout.Edit{CleanClose: true, LastVersion: max(t.Visible(), t.layout().LastVersion()), NextFile: t.lastFile() + 1}
 	if segments := t.journalSegments(); len(segments) > 0 {
-		edit.JournalEnds = []manifest.JournalEnd{endOf(segments[len(segments)-1])}
+		edit.JournalEnds = []layout.JournalEnd{endOf(segments[len(segments)-1])}
 	}
 	_, err := t.log.Append(edit)
 	return vfs.NoSpace(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/faultfs"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -140,7 +140,7 @@ func TestClusteringLeavesDamageAlone(t *testing.T) {
 	if len(*works) != 2 || (*works)[0].Err == nil || (*works)[1].Err != nil {
 		t.Errorf("work %+v", *works)
 	}
-	if st := s.tree.layout().Segment(first.Num); st == nil || st.State().Status != manifest.Live || len(s.tree.layout().Segments()) != 2 {
+	if st := s.tree.layout().Segment(first.Num); st == nil || st.State().Status != layout.Live || len(s.tree.layout().Segments()) != 2 {
 		t.Errorf("segments %v", s.tree.layout().Segments())
 	}
 	s.noLeftovers(mem)

@@ -11,7 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
@@ -92,10 +92,10 @@ func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err err
 		return false, err
 	}
 	defer t.views.Reclaim() // what this replaces
-	layout := hold.View().Layout
+	l := hold.View().Layout
 	state := t.state(hold.View())
 	state.Idle, state.Reclaim = o == atIdle, o == onRequest
-	plan := policy.Decide(layout, state, t.cfg.Policy).Collect
+	plan := policy.Decide(l, state, t.cfg.Policy).Collect
 	if plan == nil || t.failed() != nil {
 		hold.Release()
 		return false, nil
@@ -110,7 +110,7 @@ func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err err
 	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
 	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: int(t.cfg.Memory / collectShare), Pace: t.pacer(o)}
 	for _, num := range plan.Victims {
-		c.Victims = append(c.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: layout.Segment(num)})
+		c.Victims = append(c.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
 	t.space.copying.Store(int64(plan.Bytes))
 	defer t.space.copying.Store(0)
@@ -119,7 +119,7 @@ func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err err
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
-	if err := t.conclude(new(manifest.Edit), &out, change{since: layout}); err != nil {
+	if err := t.conclude(new(layout.Edit), &out, change{since: l}); err != nil {
 		return true, fmt.Errorf("collect: %w", err)
 	}
 	work.done(&out)

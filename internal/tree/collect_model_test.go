@@ -14,7 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -197,7 +197,7 @@ func (g *gauntlet) mergeSome() {
 			return
 		}
 		first := g.rng.IntN(len(runs))
-		var ids []manifest.RunID
+		var ids []layout.RunID
 		for _, r := range runs[first : first+1+g.rng.IntN(len(runs)-first)] {
 			ids = append(ids, r.ID)
 		}
@@ -384,7 +384,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	if len(reports) != 2 || !errors.As(reports[0], &c) || c.File != nameOf(first).String() || reports[1] != nil {
 		t.Errorf("reports %v", reports)
 	}
-	if st := s.tree.layout().Segment(first.Num).State(); st.Status != manifest.Live {
+	if st := s.tree.layout().Segment(first.Num).State(); st.Status != layout.Live {
 		t.Errorf("the damaged segment is %+v", st)
 	}
 	p = s.pin(0)
@@ -400,7 +400,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	s.close()
 }
 
-func nameOf(s *manifest.Segment) filename.Name { return filename.New(s.Kind, s.Num) }
+func nameOf(s *layout.Segment) filename.Name { return filename.New(s.Kind, s.Num) }
 
 // damage changes a byte of a file.
 func damage(t *testing.T, fs vfs.FS, path string, off int64) {

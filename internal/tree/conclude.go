@@ -6,7 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -16,10 +16,10 @@ import (
 type change struct {
 	tables []*view.Table
 	runs   []*view.Run
-	unread []*view.Run      // of runs, those of which nothing was left
-	since  *manifest.Layout // what a collection knew when it began
-	hidden int64            // see view.Run, of the one that is added
-	drops  uint64           // of keyspaces, when it began
+	unread []*view.Run    // of runs, those of which nothing was left
+	since  *layout.Layout // what a collection knew when it began
+	hidden int64          // of the run that is added, see view.Run
+	drops  uint64         // of keyspaces, when it began
 }
 
 // conclude makes finished work true: it opens what was written, records the
@@ -27,7 +27,7 @@ type change struct {
 // replaced. If it fails before the edit was written, or there is no space for
 // that, the new files are removed; if the edit fails otherwise, nobody knows which
 // files count, and all stay.
-func (t *Tree) conclude(edit *manifest.Edit, out *compact.Output, c change) (err error) {
+func (t *Tree) conclude(edit *layout.Edit, out *compact.Output, c change) (err error) {
 	added, err := t.openOutputs(edit, out)
 	if err != nil {
 		t.removeOutputs(out)
@@ -90,62 +90,62 @@ func (t *Tree) below(inputs []*view.Run) []*view.Run {
 
 // complete fills in what every edit records: garbage, versions, times, numbers,
 // and how far the journal is durable.
-func (t *Tree) complete(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, c change) (err error) {
+func (t *Tree) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (err error) {
 	for _, s := range out.Values {
-		edit.AddSegments = append(edit.AddSegments, manifest.Segment{
+		edit.AddSegments = append(edit.AddSegments, layout.Segment{
 			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
 		})
 	}
 	for _, m := range out.Remaps {
-		if layout.Segment(m.Source) != nil { // or all of it has died meanwhile
-			edit.States = append(edit.States, manifest.SegmentState{Num: m.Source, Status: manifest.Relocated, Map: m.Number, Target: m.Target})
+		if l.Segment(m.Source) != nil { // or all of it has died meanwhile
+			edit.States = append(edit.States, layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target})
 		}
 	}
-	if edit.Dead, err = t.garbage(edit, layout, out, added, c); err != nil {
+	if edit.Dead, err = t.garbage(edit, l, out, added, c); err != nil {
 		return err
 	}
 	for i := range edit.AddRuns {
 		if edit.AddRuns[i].Order == 0 {
-			edit.AddRuns[i].Order = layout.NextOrder()
+			edit.AddRuns[i].Order = l.NextOrder()
 		}
 	}
-	t.views.Floors.Record(edit, layout)
+	t.views.Floors.Record(edit, l)
 	// A Spill's version is recorded before it is published.
-	visible := max(t.Visible(), edit.LastVersion, layout.LastVersion())
+	visible := max(t.Visible(), edit.LastVersion, l.LastVersion())
 	edit.LastVersion = visible
-	edit.Clock = []manifest.ClockSample{{Version: visible, UnixMilli: t.now().UnixMilli()}}
+	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: t.now().UnixMilli()}}
 	edit.NextFile = t.lastFile() + 1
-	edit.JournalEnds = append(edit.JournalEnds, t.durableEnds(max(edit.FlushedTo, layout.FlushedTo()))...)
+	edit.JournalEnds = append(edit.JournalEnds, t.durableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
 	return nil
 }
 
 // garbage lists the records that are dead after an edit and were not before. A
 // record that was moved, perhaps while the work went on that found it dead, is
 // dead where it is now.
-func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compact.Output, added *outputs, c change) (lists []manifest.Dead, err error) {
+func (t *Tree) garbage(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (lists []layout.Dead, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a remap")
-	var deaths manifest.Deaths
+	var deaths layout.Deaths
 	current := t.views.Current()
 	for _, dead := range out.Dead.Lists() {
-		isNew := slices.ContainsFunc(edit.AddSegments, func(s manifest.Segment) bool { return s.Num == dead.Segment })
-		s := layout.Segment(dead.Segment)
+		isNew := slices.ContainsFunc(edit.AddSegments, func(s layout.Segment) bool { return s.Num == dead.Segment })
+		s := l.Segment(dead.Segment)
 		switch {
 		case s == nil && !isNew: // it goes as a whole
 			continue
-		case s != nil && s.State().Status == manifest.Relocated:
+		case s != nil && s.State().Status == layout.Relocated:
 			if dead, err = current.Segments.Find(dead.Segment).Moved.Dead(dead); err != nil {
 				return nil, err
 			}
 		}
 		deaths.Take(dead)
 	}
-	for _, num := range segmentsOf(c.unread, layout) {
+	for _, num := range segmentsOf(c.unread, l) {
 		if f := current.Segments.Find(num); f.Moved != nil { // collected meanwhile
-			deaths.Take(f.Moved.Rest(layout))
+			deaths.Take(f.Moved.Rest(l))
 		}
 	}
 	for _, f := range added.remaps {
-		dead, err := f.DiedSince(c.since, layout)
+		dead, err := f.DiedSince(c.since, l)
 		if err != nil {
 			return nil, err
 		}
@@ -156,13 +156,13 @@ func (t *Tree) garbage(edit *manifest.Edit, layout *manifest.Layout, out *compac
 
 // dropUnreferenced adds to the edit the segments that nobody will need after it;
 // which of their records have died is of no interest.
-func dropUnreferenced(edit *manifest.Edit, layout *manifest.Layout) error {
-	next, err := layout.Apply(edit)
+func dropUnreferenced(edit *layout.Edit, l *layout.Layout) error {
+	next, err := l.Apply(edit)
 	if err != nil {
 		return err
 	}
 	edit.DropSegments = append(edit.DropSegments, next.Unreferenced()...)
-	edit.Dead = slices.DeleteFunc(edit.Dead, func(d manifest.Dead) bool { return slices.Contains(edit.DropSegments, d.Segment) })
+	edit.Dead = slices.DeleteFunc(edit.Dead, func(d layout.Dead) bool { return slices.Contains(edit.DropSegments, d.Segment) })
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (t *Tree) removeOutputs(out *compact.Output) {
 	}
 }
 
-func (t *Tree) openOutputs(edit *manifest.Edit, out *compact.Output) (added outputs, err error) {
+func (t *Tree) openOutputs(edit *layout.Edit, out *compact.Output) (added outputs, err error) {
 	defer func() {
 		if err != nil {
 			added.discard()
@@ -232,7 +232,7 @@ func (t *Tree) openOutputs(edit *manifest.Edit, out *compact.Output) (added outp
 // change makes the View after an edit of the current one. What it takes out is
 // removed from the disk when the last reader has let go of it. Added files that
 // nobody needs after all are returned, to be released without the mutex.
-func (t *Tree) change(next *view.View, added outputs, c change, edit *manifest.Edit, layout *manifest.Layout) (unwanted []*view.Segment) {
+func (t *Tree) change(next *view.View, added outputs, c change, edit *layout.Edit, l *layout.Layout) (unwanted []*view.Segment) {
 	next.Tables = slices.DeleteFunc(next.Tables, func(m *view.Table) bool { return slices.Contains(c.tables, m) })
 	at := 0 // flushed runs are the newest; merged ones go where their inputs were
 	if len(c.runs) > 0 {
@@ -240,18 +240,18 @@ func (t *Tree) change(next *view.View, added outputs, c change, edit *manifest.E
 		next.Runs = slices.DeleteFunc(next.Runs, func(r *view.Run) bool { return slices.Contains(c.runs, r) })
 	}
 	for _, r := range added.runs {
-		r.Order, r.Hidden = layout.Run(r.ID).Order, c.hidden
+		r.Order, r.Hidden = l.Run(r.ID).Order, c.hidden
 	}
 	if c.drops != t.drops.Load() { // it did not leave everything out
-		eachDropped(layout, func(lo, hi []byte) { noteDropped(added.runs, lo, hi) })
+		eachDropped(l, func(lo, hi []byte) { noteDropped(added.runs, lo, hi) })
 	}
 	next.Runs = slices.Insert(next.Runs, at, added.runs...)
 	for _, r := range c.runs {
 		r.Retire()
 	}
 	gone := func(num entry.FileNum) bool {
-		return num <= layout.FlushedTo() && layout.Segment(num) == nil || slices.Contains(edit.DropSegments, num) ||
-			slices.ContainsFunc(edit.States, func(s manifest.SegmentState) bool { return s.Num == num })
+		return num <= l.FlushedTo() && l.Segment(num) == nil || slices.Contains(edit.DropSegments, num) ||
+			slices.ContainsFunc(edit.States, func(s layout.SegmentState) bool { return s.Num == num })
 	}
 	for _, f := range next.Segments.Files {
 		if gone(f.Num) {
@@ -260,15 +260,15 @@ func (t *Tree) change(next *view.View, added outputs, c change, edit *manifest.E
 	}
 	next.Segments = next.Segments.Without(gone)
 	for _, f := range slices.Concat(added.files, added.remaps) {
-		if layout.Segment(f.Num) == nil {
+		if l.Segment(f.Num) == nil {
 			f.Retire()
 			unwanted = append(unwanted, f)
 		} else {
 			next.Segments = next.Segments.With(f)
 		}
 	}
-	next.Layout = layout
+	next.Layout = l
 	t.measure(next)
-	next.Unclustered = policy.FindUnclustered(layout, policy.State{Damaged: t.damagedSegments()}, t.cfg.Policy)
+	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: t.damagedSegments()}, t.cfg.Policy)
 	return unwanted
 }

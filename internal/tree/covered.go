@@ -6,7 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
@@ -17,23 +17,23 @@ import (
 // nothing of them, and each segment that they refer to is theirs alone, so that it
 // goes as a whole: nobody need know which of its records have died, unless it is
 // collected meanwhile (Tree.garbage).
-func uncovered(inputs []*view.Run, rules *compact.Rules, layout *manifest.Layout) (read, unread []*view.Run) {
-	covered := make(map[manifest.RunID]bool)
+func uncovered(inputs []*view.Run, rules *compact.Rules, l *layout.Layout) (read, unread []*view.Run) {
+	covered := make(map[layout.RunID]bool)
 	for _, r := range inputs {
-		covered[r.ID] = coveredBy(rules, layout, r.Meta().First, r.Meta().Last, r.MaxVersion())
+		covered[r.ID] = coveredBy(rules, l, r.Meta().First, r.Meta().Last, r.MaxVersion())
 	}
 	for again := true; again; {
 		again = false
 		shared := make(map[entry.FileNum]bool)
-		for _, r := range layout.Runs() {
+		for _, r := range l.Runs() {
 			for _, ref := range r.Refs {
 				shared[ref.Segment] = shared[ref.Segment] || !covered[r.ID]
 			}
 		}
 		for _, r := range inputs {
-			if covered[r.ID] && slices.ContainsFunc(layout.Run(r.ID).Refs, func(ref meta.Ref) bool {
+			if covered[r.ID] && slices.ContainsFunc(l.Run(r.ID).Refs, func(ref meta.Ref) bool {
 				// A target has what was moved from several segments.
-				return shared[ref.Segment] || layout.Segment(ref.Segment).State().Status == manifest.Relocated
+				return shared[ref.Segment] || l.Segment(ref.Segment).State().Status == layout.Relocated
 			}) {
 				covered[r.ID], again = false, true
 			}
@@ -50,7 +50,7 @@ func uncovered(inputs []*view.Run, rules *compact.Rules, layout *manifest.Layout
 }
 
 // segmentsOf lists the segments that runs of a layout refer to, each once.
-func segmentsOf(runs []*view.Run, layout *manifest.Layout) (nums []entry.FileNum) {
+func segmentsOf(runs []*view.Run, layout *layout.Layout) (nums []entry.FileNum) {
 	for _, r := range runs {
 		for _, ref := range layout.Run(r.ID).Refs {
 			nums = append(nums, ref.Segment)
@@ -62,7 +62,7 @@ func segmentsOf(runs []*view.Run, layout *manifest.Layout) (nums []entry.FileNum
 
 // coveredBy reports whether nothing with a stored key from first to last and a
 // version up to newest outlives a merge by these rules.
-func coveredBy(rules *compact.Rules, layout *manifest.Layout, first, last []byte, newest entry.Version) bool {
+func coveredBy(rules *compact.Rules, layout *layout.Layout, first, last []byte, newest entry.Version) bool {
 	at := first
 	for bytes.Compare(at, last) <= 0 {
 		id, ok := entry.KeyspaceOf(at)

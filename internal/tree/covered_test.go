@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/faultfs"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
@@ -141,7 +141,7 @@ func TestCoveredRunsOfSegmentsCollectedMeanwhile(t *testing.T) {
 		}
 		s.flush()
 		runs := s.tree.layout().Runs()
-		s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []manifest.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}))
+		s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}))
 		if n := len(s.tree.layout().Runs()); n != at+1 {
 			t.Fatalf("%d runs", n)
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -30,7 +30,7 @@ func (t *Tree) noteDroppedBefore() {
 }
 
 // eachDropped calls fn for the ranges of stored keys that are of dropped keyspaces.
-func eachDropped(layout *manifest.Layout, fn func(lo, hi []byte)) {
+func eachDropped(layout *layout.Layout, fn func(lo, hi []byte)) {
 	next := uint64(entry.DefaultKeyspace) + 1 // the first that may be
 	gap := func(end uint64) {
 		if next < end {
@@ -69,12 +69,12 @@ func (t *Tree) droppedFrom(m *view.Table) (n uint64) {
 }
 
 // dropped is what policy wants to know of dropped keyspaces.
-func (t *Tree) dropped() map[manifest.RunID]uint64 {
-	var left map[manifest.RunID]uint64
+func (t *Tree) dropped() map[layout.RunID]uint64 {
+	var left map[layout.RunID]uint64
 	for _, r := range t.views.Current().Runs {
 		if n := r.Dropped.Load(); n > 0 {
 			if left == nil {
-				left = make(map[manifest.RunID]uint64)
+				left = make(map[layout.RunID]uint64)
 			}
 			left[r.ID] = uint64(n)
 		}

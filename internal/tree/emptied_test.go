@@ -11,7 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -24,10 +24,22 @@ func (s *store) keysOf(p *view.Pin, emptied bool) (keys string, skipped bool) {
 	it := p.Iterator()
 	defer it.Close()
 	cover := p.Cover(emptied)
-	last := ""
+	last, passed, begin := "", 0, ""
 	for ok := it.First(); ok; {
 		e := it.Entry()
 		hidden := cover != nil && e.Version < cover.Newest(e.Key)
+		switch {
+		case !emptied || e.Version > p.Version() || string(e.Key) == last:
+		case hidden || e.Kind == entry.Delete:
+			if passed++; passed == 4 {
+				begin = string(e.Key)
+			}
+		default:
+			if passed >= 20 { // as a walk does, which waits for more
+				p.Emptied([]byte(begin), e.Key)
+			}
+			passed = 0
+		}
 		switch {
 		case e.Version > p.Version() || string(e.Key) == last:
 		case hidden && emptied:
@@ -438,7 +450,7 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 			defer s.close()
 			var ids []entry.KeyspaceID
 			for _, name := range []string{"a", "b", "c"} {
-				k, err := s.tree.CreateKeyspace(name, manifest.KeyspaceOptions{Versions: 1})
+				k, err := s.tree.CreateKeyspace(name, layout.KeyspaceOptions{Versions: 1})
 				s.must(err)
 				ids = append(ids, k.ID)
 			}
@@ -460,7 +472,7 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 				t.Fatal(want)
 			}
 			c.gone(s, ids[1])
-			s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []manifest.RunID{s.tree.layout().Runs()[0].ID}, Reason: "test"}))
+			s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.tree.layout().Runs()[0].ID}, Reason: "test"}))
 			s.must(s.tree.runSearch(context.Background()))
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("a reader who began before sees %s, want %s", got, want)
@@ -490,7 +502,7 @@ func TestEmptiedRangesOutliveCompactionsForReaders(t *testing.T) {
 	s.flush()
 	merge := func() *view.Run {
 		t.Helper()
-		var ids []manifest.RunID
+		var ids []layout.RunID
 		for _, r := range s.tree.layout().Runs() {
 			ids = append(ids, r.ID)
 		}

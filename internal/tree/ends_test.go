@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
@@ -23,7 +23,7 @@ func TestDurableEndOfAGrowingSegment(t *testing.T) {
 	for i, sync := range []bool{true, false, true, false} {
 		s.must(s.commit(sync, set(fmt.Sprint("journal", i), []byte("x"))))
 		runs := s.tree.layout().Runs()
-		if err := s.tree.merge(context.Background(), &policy.Compaction{Runs: []manifest.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}); err != nil {
+		if err := s.tree.merge(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}); err != nil {
 			t.Fatalf("merge %d: %v", i, err)
 		}
 	}

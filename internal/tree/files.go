@@ -6,7 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
@@ -92,7 +92,7 @@ func (t *Tree) newRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
 }
 
 // openRun opens a run that a layout names.
-func (t *Tree) openRun(m *manifest.Run) (*view.Run, error) {
+func (t *Tree) openRun(m *layout.Run) (*view.Run, error) {
 	r, err := run.Open(run.OpenConfig{FS: t.cfg.FS, Dir: t.cfg.Dir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NoMap: t.cfg.NoMap, Cache: t.chunks, Files: t.files}, m.Run)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (t *Tree) openRun(m *manifest.Run) (*view.Run, error) {
 
 // openWritten opens a run that was just written. Nobody knows it yet: what
 // reading it for the first time costs is not for a client to pay, if that is little.
-func (t *Tree) openWritten(m *manifest.Run) (*view.Run, error) {
+func (t *Tree) openWritten(m *layout.Run) (*view.Run, error) {
 	s, err := t.openRun(m)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
@@ -61,14 +61,14 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		return false, fmt.Errorf("flush: %w", err)
 	}
 	sealed.Shadowed(out.Dead.Add)
-	edit := &manifest.Edit{
+	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
-		JournalEnds: []manifest.JournalEnd{{Segment: sealed.Last, Offset: uint64(t.journalSize(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
-		AddRuns:     t.newRuns(out.Run, manifest.Upper),
+		JournalEnds: []layout.JournalEnd{{Segment: sealed.Last, Offset: uint64(t.journalSize(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
+		AddRuns:     t.newRuns(out.Run, layout.Upper),
 	}
 	for _, s := range census {
 		if s.keep {
-			edit.AddSegments = append(edit.AddSegments, manifest.Segment{
+			edit.AddSegments = append(edit.AddSegments, layout.Segment{
 				Num: s.num, Kind: filename.Journal, FileBytes: uint64(t.journalSize(s.num)), Records: s.records, Bytes: s.bytes,
 			})
 		}
@@ -146,11 +146,11 @@ func (t *Tree) census(sealed *view.Table, rules compact.Rules) census {
 }
 
 // newRuns makes a run of what a writer finished, none if it is empty.
-func (t *Tree) newRuns(m meta.Run, tier manifest.Tier) []manifest.Run {
+func (t *Tree) newRuns(m meta.Run, tier layout.Tier) []layout.Run {
 	if len(m.Files) == 0 {
 		return nil
 	}
-	return []manifest.Run{{ID: manifest.RunID(m.Files[0].Num), Tier: tier, Run: m}}
+	return []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: tier, Run: m}}
 }
 
 func outputBytes(out *compact.Output) int64 {

@@ -11,7 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
@@ -168,7 +168,7 @@ func (t *Tree) reserve(v *view.View) int64 {
 		runs += r.FileBytes()
 	}
 	for _, s := range v.Layout.Segments() {
-		if s.State().Status == manifest.Live {
+		if s.State().Status == layout.Live {
 			segments += s.FileBytes
 			largest = max(largest, s.FileBytes)
 		}

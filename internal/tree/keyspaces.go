@@ -6,20 +6,20 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 )
 
 // Keyspaces lists the keyspaces that have a name, ascending by number. The list
 // must not be written to.
-func (t *Tree) Keyspaces() []manifest.Keyspace { return t.layout().Keyspaces() }
+func (t *Tree) Keyspaces() []layout.Keyspace { return t.layout().Keyspaces() }
 
 // CreateKeyspace makes a keyspace with a number that no other ever had. It is
 // durable on return. A name that is taken is errs.ErrInvalid.
-func (t *Tree) CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest.Keyspace, error) {
-	k := manifest.Keyspace{Name: name, Options: o}
-	err := t.recordKeyspaces(func(layout *manifest.Layout) (*manifest.Edit, error) {
-		next := layout.NextKeyspace()
+func (t *Tree) CreateKeyspace(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
+	k := layout.Keyspace{Name: name, Options: o}
+	err := t.recordKeyspaces(func(l *layout.Layout) (*layout.Edit, error) {
+		next := l.NextKeyspace()
 		if next > uint64(entry.MaxKeyspaceID) {
 			return nil, fmt.Errorf("%d keyspaces were made, and their numbers are used up: %w", next-1, errs.ErrUnsupported)
 		}
@@ -27,31 +27,31 @@ func (t *Tree) CreateKeyspace(name string, o manifest.KeyspaceOptions) (manifest
 		// It has been empty for ever, but history that is asked for is kept from now on.
 		begin := t.Visible()
 		t.views.Floors.Add(k.ID, begin)
-		return &manifest.Edit{
-			SetKeyspaces:   []manifest.Keyspace{k},
-			KeyspaceFloors: []manifest.KeyspaceFloor{{ID: k.ID, Version: begin}},
-			LastVersion:    max(begin, layout.LastVersion()), // that of a Spill is recorded before it is published
+		return &layout.Edit{
+			SetKeyspaces:   []layout.Keyspace{k},
+			KeyspaceFloors: []layout.KeyspaceFloor{{ID: k.ID, Version: begin}},
+			LastVersion:    max(begin, l.LastVersion()), // that of a Spill is recorded before it is published
 		}, nil
 	})
 	if err != nil {
 		if k.ID != entry.DefaultKeyspace {
 			t.views.Floors.Remove(k.ID)
 		}
-		return manifest.Keyspace{}, err
+		return layout.Keyspace{}, err
 	}
 	return k, nil
 }
 
 // SetKeyspace replaces the options of a keyspace. What is retained from now on
 // follows them; what is gone stays gone. It is durable on return.
-func (t *Tree) SetKeyspace(id entry.KeyspaceID, o manifest.KeyspaceOptions) error {
-	return t.recordKeyspaces(func(layout *manifest.Layout) (*manifest.Edit, error) {
-		k := layout.Keyspace(id)
+func (t *Tree) SetKeyspace(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
+	return t.recordKeyspaces(func(l *layout.Layout) (*layout.Edit, error) {
+		k := l.Keyspace(id)
 		if k == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}
 		o.Unknown = k.Options.Unknown
-		return &manifest.Edit{SetKeyspaces: []manifest.Keyspace{{ID: id, Name: k.Name, Options: o}}}, nil
+		return &layout.Edit{SetKeyspaces: []layout.Keyspace{{ID: id, Name: k.Name, Options: o}}}, nil
 	})
 }
 
@@ -61,11 +61,11 @@ func (t *Tree) SetKeyspace(id entry.KeyspaceID, o manifest.KeyspaceOptions) erro
 // go on seeing the keyspace. The caller sees to it that nothing is written to it
 // any more, and that what was committed before is durable.
 func (t *Tree) DropKeyspace(id entry.KeyspaceID) error {
-	err := t.recordKeyspaces(func(layout *manifest.Layout) (*manifest.Edit, error) {
-		if layout.Keyspace(id) == nil {
+	err := t.recordKeyspaces(func(l *layout.Layout) (*layout.Edit, error) {
+		if l.Keyspace(id) == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}
-		return &manifest.Edit{DropKeyspaces: []entry.KeyspaceID{id}}, nil
+		return &layout.Edit{DropKeyspaces: []entry.KeyspaceID{id}}, nil
 	})
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (t *Tree) DropKeyspace(id entry.KeyspaceID) error {
 
 // recordKeyspaces records an edit that changes no files. One that a full disk
 // refuses is ErrNoSpace, and all is as before.
-func (t *Tree) recordKeyspaces(make func(*manifest.Layout) (*manifest.Edit, error)) error {
+func (t *Tree) recordKeyspaces(make func(*layout.Layout) (*layout.Edit, error)) error {
 	if t.cfg.ReadOnly {
 		return errs.ErrReadOnly
 	}
@@ -93,13 +93,13 @@ func (t *Tree) recordKeyspaces(make func(*manifest.Layout) (*manifest.Edit, erro
 	if err != nil {
 		return err
 	}
-	layout, err := t.log.Append(edit)
+	l, err := t.log.Append(edit)
 	if err != nil {
-		if !errors.Is(err, manifest.ErrConflictingEdit) && !outOfSpace(err) {
+		if !errors.Is(err, layout.ErrConflictingEdit) && !outOfSpace(err) {
 			t.fail(err)
 		}
 		return err
 	}
-	t.views.Install(func(next *view.View) { next.Layout = layout })
+	t.views.Install(func(next *view.View) { next.Layout = l })
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -31,7 +31,7 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 	if err := spill.Commit(v, conflict.Check{}); err != nil {
 		t.Fatal(err)
 	}
-	k, err := s.tree.CreateKeyspace("early", manifest.KeyspaceOptions{Versions: 1})
+	k, err := s.tree.CreateKeyspace("early", layout.KeyspaceOptions{Versions: 1})
 	if err != nil {
 		t.Fatalf("before the version of the spill is published: %v", err)
 	}
@@ -49,7 +49,7 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	defer s.close()
-	k, err := s.tree.CreateKeyspace("short-lived", manifest.KeyspaceOptions{Versions: 1})
+	k, err := s.tree.CreateKeyspace("short-lived", layout.KeyspaceOptions{Versions: 1})
 	s.must(err)
 	const n, size = 500, 100
 	var ops []op

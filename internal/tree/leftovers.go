@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/journal"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/segment"
 )
 
@@ -36,7 +36,7 @@ func (t *Tree) list() ([]filename.Name, error) {
 }
 
 // highest is the last file number that may be in use. Manifests are numbered by themselves.
-func highest(names []filename.Name, layout *manifest.Layout) entry.FileNum {
+func highest(names []filename.Name, layout *layout.Layout) entry.FileNum {
 	last := layout.NextFile() - 1
 	for _, n := range names {
 		if n.Kind != filename.Manifest {
@@ -49,7 +49,7 @@ func highest(names []filename.Name, layout *manifest.Layout) entry.FileNum {
 // removeLeftovers removes files that neither the manifest nor the journal needs
 // and that this store has written, whole or in part. Whatever else has such a
 // name stays.
-func (t *Tree) removeLeftovers(names []filename.Name, layout *manifest.Layout, result journal.ReplayResult) (removed int, err error) {
+func (t *Tree) removeLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int, err error) {
 	needed := make(map[filename.Name]bool)
 	for name := range layout.Files() {
 		needed[name] = true

@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
@@ -70,11 +70,11 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
-	tier := manifest.Upper
+	tier := layout.Upper
 	if bottom {
-		tier = manifest.Base
+		tier = layout.Base
 	}
-	edit := &manifest.Edit{DropRuns: plan.Runs, AddRuns: t.newRuns(out.Run, tier)}
+	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: t.newRuns(out.Run, tier)}
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
@@ -109,7 +109,7 @@ func stillHidden(inputs, unread []*view.Run, out *compact.Output, bottom bool) (
 
 // consecutive finds the runs with these ids, which must lie next to each other,
 // and says whether nothing lies below them.
-func consecutive(runs []*view.Run, ids []manifest.RunID) (inputs []*view.Run, bottom bool, err error) {
+func consecutive(runs []*view.Run, ids []layout.RunID) (inputs []*view.Run, bottom bool, err error) {
 	for i, r := range runs {
 		if !slices.Contains(ids, r.ID) {
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
@@ -97,7 +98,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 }
 
 // openLayout opens the runs and segments that the manifest names.
-func (t *Tree) openLayout(layout *manifest.Layout, v *view.View) error {
+func (t *Tree) openLayout(layout *layout.Layout, v *view.View) error {
 	for _, m := range layout.Runs() {
 		r, err := t.openRun(m)
 		if err != nil {
@@ -115,11 +116,11 @@ func (t *Tree) openLayout(layout *manifest.Layout, v *view.View) error {
 }
 
 // openSegments opens the segments that have their records.
-func (t *Tree) openSegments(layout *manifest.Layout, v *view.View) error {
+func (t *Tree) openSegments(l *layout.Layout, v *view.View) error {
 	var files []*view.Segment
 	defer func() { v.Segments = view.NewSegments(files) }()
-	for _, s := range layout.Segments() {
-		if s.State().Status != manifest.Live {
+	for _, s := range l.Segments() {
+		if s.State().Status != layout.Live {
 			continue
 		}
 		f, err := t.openSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
@@ -132,12 +133,12 @@ func (t *Tree) openSegments(layout *manifest.Layout, v *view.View) error {
 }
 
 // openRemaps opens what leads to the records of relocated segments.
-func (t *Tree) openRemaps(layout *manifest.Layout, v *view.View) error {
+func (t *Tree) openRemaps(l *layout.Layout, v *view.View) error {
 	var remaps []*view.Segment
 	defer func() { v.Segments = v.Segments.With(remaps...) }()
-	for _, s := range layout.Segments() {
+	for _, s := range l.Segments() {
 		st := s.State()
-		if st.Status != manifest.Relocated {
+		if st.Status != layout.Relocated {
 			continue
 		}
 		target := v.Segments.Find(st.Target)
@@ -166,7 +167,7 @@ func missing(err error, what string) error {
 
 // replay reads the journal into memtables. A memtable ends where a segment
 // ends, once it is full.
-func (t *Tree) replay(layout *manifest.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
+func (t *Tree) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
 	v.Tables = []*view.Table{t.newTable()}
 	var at entry.FileNum
 	begin, durable := startOf(layout)
@@ -181,7 +182,7 @@ func (t *Tree) replay(layout *manifest.Layout, v *view.View, rec *Recovery) (jou
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
 		v.Active().Replayed = true
-		return t.add(v.Active(), payload, pos)
+		return t.add(v.Active(), payload, pos, 0)
 	})
 	if err != nil {
 		return result, err

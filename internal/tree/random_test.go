@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -284,7 +284,7 @@ func (w *wanderer) mergeSome() {
 	}
 	from := w.rng.IntN(len(runs))
 	to := from + 1 + w.rng.IntN(len(runs)-from)
-	var ids []manifest.RunID
+	var ids []layout.RunID
 	for _, r := range runs[from:to] {
 		ids = append(ids, r.ID)
 	}

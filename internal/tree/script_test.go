@@ -14,7 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/testkit/script"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
@@ -314,7 +314,7 @@ func (p *player) layout() string {
 	}
 	for i, r := range v.Layout.Runs() {
 		tier := "upper"
-		if r.Tier == manifest.Base {
+		if r.Tier == layout.Base {
 			tier = "base"
 		}
 		fmt.Fprintf(&out, "run %d: %s, %d entries, %d deletes, versions %d to %d", r.ID, tier, r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
@@ -328,7 +328,7 @@ func (p *player) layout() string {
 	}
 	for _, s := range v.Layout.Segments() {
 		fmt.Fprintf(&out, "segment %d: %s, %d records, %d dead", s.Num, s.Kind, s.Records, s.DeadRecords())
-		if st := s.State(); st.Status == manifest.Relocated {
+		if st := s.State(); st.Status == layout.Relocated {
 			fmt.Fprintf(&out, ", moved to segment %d", st.Target)
 		}
 		out.WriteByte('\n')

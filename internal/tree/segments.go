@@ -5,7 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/journal"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // The journal segments that are not yet in runs: those that Open found, and those
@@ -41,8 +41,8 @@ func (t *Tree) forget(last entry.FileNum) {
 }
 
 // endOf is the end of a segment that is durable as a whole.
-func endOf(s journal.SegmentInfo) manifest.JournalEnd {
-	return manifest.JournalEnd{Segment: s.Num, Offset: uint64(s.End), Frame: s.LastFrame, Chain: s.Chain}
+func endOf(s journal.SegmentInfo) layout.JournalEnd {
+	return layout.JournalEnd{Segment: s.Num, Offset: uint64(s.End), Frame: s.LastFrame, Chain: s.Chain}
 }
 
 // pointAfter is the place in the journal where a replayed segment ends.
@@ -57,7 +57,7 @@ func (t *Tree) pointAfter(num entry.FileNum) journal.Point {
 
 // startOf says where the part of the journal begins that is not yet in runs, and
 // which of its frames are known to have been durable.
-func startOf(layout *manifest.Layout) (begin journal.Point, durable uint64) {
+func startOf(layout *layout.Layout) (begin journal.Point, durable uint64) {
 	begin.LastSegment = layout.FlushedTo()
 	begin.LastVersion = layout.LastVersion()
 	for _, e := range layout.JournalEnds() {
@@ -71,7 +71,7 @@ func startOf(layout *manifest.Layout) (begin journal.Point, durable uint64) {
 
 // knownAfter lists the journal segments that are not in runs and had durable
 // frames, as far as the manifest knows.
-func knownAfter(layout *manifest.Layout) (nums []entry.FileNum) {
+func knownAfter(layout *layout.Layout) (nums []entry.FileNum) {
 	for _, e := range layout.JournalEnds() {
 		if e.Segment > layout.FlushedTo() {
 			nums = append(nums, e.Segment)
@@ -113,8 +113,8 @@ func newestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
 // durableEnds says how far the journal after a segment is known to be durable.
 // Of a segment that still grows only the frame is told, not its place: that may
 // lie before the end by the next time, and an end never goes back.
-func (t *Tree) durableEnds(after entry.FileNum) []manifest.JournalEnd {
-	var ends []manifest.JournalEnd
+func (t *Tree) durableEnds(after entry.FileNum) []layout.JournalEnd {
+	var ends []layout.JournalEnd
 	durable := t.journal.End().Durable
 	t.mu.Lock()
 	replayed := t.replayed
@@ -130,7 +130,7 @@ func (t *Tree) durableEnds(after entry.FileNum) []manifest.JournalEnd {
 		case s.Sealed && s.LastFrame <= durable:
 			ends = append(ends, endOf(s))
 		default:
-			ends = append(ends, manifest.JournalEnd{Segment: s.Num, Frame: min(durable, s.LastFrame)})
+			ends = append(ends, layout.JournalEnd{Segment: s.Num, Frame: min(durable, s.LastFrame)})
 		}
 	}
 	return ends

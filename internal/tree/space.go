@@ -6,7 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -64,7 +64,7 @@ func (t *Tree) state(v *view.View) policy.State {
 
 // stateOf is what follows from v and from what was found to be damaged.
 func (t *Tree) stateOf(v *view.View) policy.State {
-	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: t.damagedSegments(), Hidden: make(map[manifest.RunID]uint64)}
+	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: t.damagedSegments(), Hidden: make(map[layout.RunID]uint64)}
 	for _, m := range v.Tables {
 		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
 		s.Memtables.Older += uint64(m.Replaced.Load() + m.Outdated.Load())
@@ -75,7 +75,7 @@ func (t *Tree) stateOf(v *view.View) policy.State {
 		}
 		if r.Tombstones() != nil {
 			if s.Ranged == nil {
-				s.Ranged = make(map[manifest.RunID]uint64)
+				s.Ranged = make(map[layout.RunID]uint64)
 			}
 			s.Ranged[r.ID] = uint64(r.Ranged)
 		}
@@ -112,25 +112,25 @@ const (
 	deleteBytes = 1 << 10  // a delete counts as a record of so many bytes more
 )
 
-// sample adds to the active memtable's estimates what the records of payload
-// replace, before they are added to it. Only the commit leader calls it.
-func (t *Tree) sample(payload []byte) {
-	every := min(max(int64(t.space.measured.Load().Live/sampleShare), sampleLeast), sampleMost)
-	for len(payload) > 0 {
-		size, _ := entry.RawSize(payload)
-		weight := int64(size)
-		switch entry.Kind(payload[0]) {
-		case entry.Delete:
-			weight += deleteBytes
-		case entry.RangeDelete:
-			t.lookAtRange(payload[:size])
-		}
-		if t.space.unsampled += weight; t.space.unsampled >= every {
-			stands := t.space.unsampled / every * every
-			t.space.unsampled -= stands
-			t.look(payload[:size], float64(stands)/float64(weight))
-		}
-		payload = payload[size:]
+// sampleEvery is the number of bytes of records for which one sample is taken.
+func (t *Tree) sampleEvery() int64 {
+	return min(max(int64(t.space.measured.Load().Live/sampleShare), sampleLeast), sampleMost)
+}
+
+// sample adds to the active memtable's estimates what a record replaces, before it
+// is added to it. Only the commit leader calls it.
+func (t *Tree) sample(r *entry.Record, every int64) {
+	weight := int64(r.Size)
+	switch r.Kind {
+	case entry.Delete:
+		weight += deleteBytes
+	case entry.RangeDelete:
+		t.lookAtRange(r)
+	}
+	if t.space.unsampled += weight; t.space.unsampled >= every {
+		stands := t.space.unsampled / every * every
+		t.space.unsampled -= stands
+		t.look(r, float64(stands)/float64(weight))
 	}
 }
 
@@ -147,7 +147,7 @@ func (t *Tree) retains(key []byte) bool {
 // retainsAny reports whether older versions of any key are kept for some time.
 func (t *Tree) retainsAny() bool {
 	return t.retains(entry.AppendKeyspace(nil, entry.DefaultKeyspace)) ||
-		slices.ContainsFunc(t.layout().Keyspaces(), func(k manifest.Keyspace) bool { return k.Options.Versions > 1 || k.Options.Age > 0 })
+		slices.ContainsFunc(t.layout().Keyspaces(), func(k layout.Keyspace) bool { return k.Options.Versions > 1 || k.Options.Age > 0 })
 }
 
 // hiddenBy is how many bytes of older values the run of a flushed memtable hides.
@@ -160,9 +160,8 @@ func (t *Tree) hiddenBy(m *view.Table) int64 {
 
 // look finds what a record replaces, and counts it so many times. What can't be
 // read is not counted: whoever asks for it will be told.
-func (t *Tree) look(record []byte, times float64) {
-	r, err := entry.DecodeRecord(record)
-	if err != nil || t.retains(r.Key) {
+func (t *Tree) look(r *entry.Record, times float64) {
+	if t.retains(r.Key) {
 		return
 	}
 	h := hash.Sum(t.cfg.Seed, r.Key)
@@ -185,9 +184,8 @@ func (t *Tree) look(record []byte, times float64) {
 
 // lookAtRange counts what a range delete hides in runs. What tombstones cover
 // already was counted for them.
-func (t *Tree) lookAtRange(record []byte) {
-	r, err := entry.DecodeRecord(record)
-	if err != nil || t.retains(r.Key) {
+func (t *Tree) lookAtRange(r *entry.Record) {
+	if t.retains(r.Key) {
 		return
 	}
 	t.leader.Enter()

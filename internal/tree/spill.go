@@ -14,7 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/spill"
 	"github.com/brockdb/brock/internal/tombstone"
@@ -240,7 +240,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	for i := range out.Values {
 		out.Values[i].Stamp = v
 	}
-	edit := &manifest.Edit{AddRuns: t.newRuns(out.Run, manifest.Upper), LastVersion: v}
+	edit := &layout.Edit{AddRuns: t.newRuns(out.Run, layout.Upper), LastVersion: v}
 	for i := range edit.AddRuns {
 		r := &edit.AddRuns[i]
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v

@@ -6,7 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -141,10 +141,10 @@ func (t *Tree) Stats() Stats {
 		s.MemtableEntries += int64(m.Len())
 		s.MemtableBytes += m.Bytes()
 	}
-	layout := hold.View().Layout
+	l := hold.View().Layout
 	var live, expired uint64
 	now := t.unixMilli()
-	for _, r := range layout.Runs() {
+	for _, r := range l.Runs() {
 		s.Runs++
 		s.RunFiles += len(r.Files)
 		s.RunEntries += int64(r.Entries)
@@ -162,8 +162,8 @@ func (t *Tree) Stats() Stats {
 			s.RemapBytes += f.Moved.Size()
 		}
 	}
-	for _, f := range layout.Segments() {
-		if f.State().Status != manifest.Live {
+	for _, f := range l.Segments() {
+		if f.State().Status != layout.Live {
 			continue
 		}
 		s.Segments++

@@ -24,6 +24,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/pageio"
@@ -121,7 +122,7 @@ func (t *Tree) now() time.Time { return t.cfg.Now() }
 func (t *Tree) unixMilli() uint64 { return uint64(max(t.now().UnixMilli(), 0)) }
 
 // layout is that of the current View.
-func (t *Tree) layout() *manifest.Layout { return t.views.Current().Layout }
+func (t *Tree) layout() *layout.Layout { return t.views.Current().Layout }
 
 // nextFile gives out a file number that was never used before.
 func (t *Tree) nextFile() entry.FileNum { return entry.FileNum(t.numbers.Add(1)) }

@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -66,63 +66,84 @@ func (t *Tree) Apply(payload []byte, at entry.Position) error {
 	t.spend(len(payload))
 	t.journalBytes += int64(len(payload))
 	t.stats.journalBytes.Add(int64(len(payload)))
-	t.sample(payload)
-	return t.add(t.views.Current().Active(), payload, at)
+	return t.add(t.views.Current().Active(), payload, at, t.sampleEvery())
 }
 
-// add decodes records and adds them to a memtable.
-func (t *Tree) add(to *view.Table, payload []byte, at entry.Position) error {
-	var e entry.Entry
-	bytes, expires, count := int64(0), uint64(0), emptied.Count{}
-	for offset := uint64(at.Offset); len(payload) > 0; {
+// add adds the records of payload to a memtable. On the way it estimates what they
+// replace, from one sample every so many bytes of records; 0 = no samples.
+func (t *Tree) add(to *view.Table, payload []byte, at entry.Position, every int64) error {
+	a := addition{to: to, at: at, seed: t.cfg.Seed}
+	for len(payload) > 0 {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
-			return fmt.Errorf("segment %d at %d: %w", at.Segment, offset, err)
+			return a.wrap(err)
 		}
-		if r.Kind == entry.RangeDelete {
-			if err := to.DeleteRange(r.Key, r.Value, r.Version); err != nil {
-				return err
-			}
-			bytes += int64(len(r.Key) + len(r.Value))
-			payload = payload[r.Size:]
-			offset += uint64(r.Size)
-			continue
+		// Before it is added, so that a sample finds what the record replaces.
+		if every > 0 {
+			t.sample(&r, every)
 		}
-		if !r.Kind.Known() {
-			return fmt.Errorf("segment %d at %d: %w: record of kind %d", at.Segment, offset, errs.ErrFormat, r.Kind)
-		}
-		if count.Entries++; r.Kind == entry.Delete {
-			count.Deletes++
-		}
-		e = entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
-		// A shorter record would share its granule with others, and could not be
-		// told dead by it.
-		if r.Own && r.Size >= manifest.Granule {
-			e.Separated = true
-			to.Separated.Add(1)
-			to.SeparatedBytes.Add(int64(len(r.Value)))
-			e.Handle = entry.Handle{Segment: at.Segment, Offset: offset, Length: uint64(len(r.Value))}
-			e.Raw = r.Raw
-		} else if e.Value = r.Value; r.Raw != 0 {
-			return errs.NewCorruption(filename.Of(filename.Journal, at.Segment), int64(offset), "compressed value in a record of %d bytes", r.Size)
-		}
-		if e.Expires != 0 && (expires == 0 || e.Expires < expires) {
-			expires = e.Expires
-		}
-		bytes += int64(len(e.Key) + len(e.Value))
-		if err := to.Add(hash.Sum(t.cfg.Seed, r.Key), &e); err != nil {
+		if err := a.record(&r); err != nil {
 			return err
 		}
 		payload = payload[r.Size:]
-		offset += uint64(r.Size)
+		a.at.Offset += int64(r.Size)
 	}
-	to.Last = max(to.Last, at.Segment)
-	to.InlineBytes.Add(bytes)
-	t.emptied.Added(count)
-	if expires != 0 && to.Expires(expires) {
+	a.finish()
+	t.emptied.Added(a.count)
+	if a.expires != 0 && to.Expires(a.expires) {
 		t.awaitTable(to)
 	}
 	return nil
+}
+
+// addition is the records of one payload on their way into a memtable.
+type addition struct {
+	to      *view.Table
+	at      entry.Position // of the next record
+	seed    uint64         // of key hashes
+	inline  int64          // bytes of keys and of values that go into the table
+	expires uint64         // when the first entry does; 0 = none
+	count   emptied.Count
+}
+
+// record adds one record.
+func (a *addition) record(r *entry.Record) error {
+	if r.Kind == entry.RangeDelete {
+		a.inline += int64(len(r.Key) + len(r.Value))
+		return a.to.DeleteRange(r.Key, r.Value, r.Version)
+	}
+	if !r.Kind.Known() {
+		return a.wrap(fmt.Errorf("%w: record of kind %d", errs.ErrFormat, r.Kind))
+	}
+	if a.count.Entries++; r.Kind == entry.Delete {
+		a.count.Deletes++
+	}
+	e := entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
+	// A shorter record would share its granule with others, and could not be
+	// told dead by it.
+	if r.Own && r.Size >= layout.Granule {
+		e.Separated, e.Raw = true, r.Raw
+		e.Handle = entry.Handle{Segment: a.at.Segment, Offset: uint64(a.at.Offset), Length: uint64(len(r.Value))}
+		a.to.Separated.Add(1)
+		a.to.SeparatedBytes.Add(int64(len(r.Value)))
+	} else if e.Value = r.Value; r.Raw != 0 {
+		return errs.NewCorruption(filename.Of(filename.Journal, a.at.Segment), a.at.Offset, "compressed value in a record of %d bytes", r.Size)
+	}
+	if e.Expires != 0 && (a.expires == 0 || e.Expires < a.expires) {
+		a.expires = e.Expires
+	}
+	a.inline += int64(len(e.Key) + len(e.Value))
+	return a.to.Add(hash.Sum(a.seed, r.Key), &e)
+}
+
+// finish brings the table's counters up to date.
+func (a *addition) finish() {
+	a.to.Last = max(a.to.Last, a.at.Segment)
+	a.to.InlineBytes.Add(a.inline)
+}
+
+func (a *addition) wrap(err error) error {
+	return fmt.Errorf("segment %d at %d: %w", a.at.Segment, a.at.Offset, err)
 }
 
 // follow opens the journal segment that is being written, so that readers can

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // Floors are, for each keyspace, the version below which history may be gone.
@@ -20,7 +20,7 @@ type Floors struct {
 	of      map[entry.KeyspaceID]entry.Version
 }
 
-func (f *Floors) init(layout *manifest.Layout) {
+func (f *Floors) init(layout *layout.Layout) {
 	f.of = map[entry.KeyspaceID]entry.Version{entry.DefaultKeyspace: layout.Floor()}
 	for _, k := range layout.Keyspaces() {
 		f.of[k.ID] = k.Floor()
@@ -78,13 +78,13 @@ func (f *Floors) updateLocked() {
 }
 
 // Record has an edit of the layout say how far the floors have risen.
-func (f *Floors) Record(edit *manifest.Edit, layout *manifest.Layout) {
+func (f *Floors) Record(edit *layout.Edit, l *layout.Layout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	edit.Floor = max(edit.Floor, f.of[entry.DefaultKeyspace])
-	for _, k := range layout.Keyspaces() {
+	for _, k := range l.Keyspaces() {
 		if at := f.of[k.ID]; at > k.Floor() {
-			edit.KeyspaceFloors = append(edit.KeyspaceFloors, manifest.KeyspaceFloor{ID: k.ID, Version: at})
+			edit.KeyspaceFloors = append(edit.KeyspaceFloors, layout.KeyspaceFloor{ID: k.ID, Version: at})
 		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/tombstone"
@@ -15,7 +15,7 @@ import (
 type Run struct {
 	*run.Reader
 	shared
-	ID      manifest.RunID
+	ID      layout.RunID
 	Order   uint64       // age: greater is newer
 	Dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
 
@@ -28,7 +28,7 @@ const Unknown = int64(-1)
 
 // NewRun makes r part of a View. The function release is called once no View
 // holds the run any more: it closes r and, if the run was retired, removes its files.
-func NewRun(r *run.Reader, id manifest.RunID, order uint64, release func(retired bool)) *Run {
+func NewRun(r *run.Reader, id layout.RunID, order uint64, release func(retired bool)) *Run {
 	s := &Run{Reader: r, ID: id, Order: order, Hidden: Unknown}
 	s.release = release
 	return s

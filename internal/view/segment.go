@@ -7,7 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/segment"
 )
@@ -81,26 +81,26 @@ func (r *Relocation) resolved(h entry.Handle) (to entry.Handle, err error) {
 
 // Dead translates records that died in the relocated segment to the target. A
 // pageio.Guard must be on.
-func (r *Relocation) Dead(list manifest.Dead) (manifest.Dead, error) {
-	moved := manifest.Dead{Segment: r.Target.Num, Bytes: list.Bytes}
+func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
+	moved := layout.Dead{Segment: r.Target.Num, Bytes: list.Bytes}
 	for _, g := range list.Granules {
-		h := entry.Handle{Segment: list.Segment, Offset: uint64(g) * manifest.Granule}
+		h := entry.Handle{Segment: list.Segment, Offset: uint64(g) * layout.Granule}
 		if err := r.resolve(&h); err != nil {
 			return moved, err
 		}
-		moved.Granules = append(moved.Granules, uint32(h.Offset/manifest.Granule))
+		moved.Granules = append(moved.Granules, uint32(h.Offset/layout.Granule))
 	}
 	return moved, nil
 }
 
 // Rest lists, as dead records of the target, all that was moved and that a layout
 // doesn't know to be dead. A pageio.Guard must be on.
-func (r *Relocation) Rest(layout *manifest.Layout) manifest.Dead {
-	rest := manifest.Dead{Segment: r.Target.Num, Bytes: layout.Usage(r.Header().Source).Bytes}
-	target := layout.Segment(r.Target.Num)
+func (r *Relocation) Rest(l *layout.Layout) layout.Dead {
+	rest := layout.Dead{Segment: r.Target.Num, Bytes: l.Usage(r.Header().Source).Bytes}
+	target := l.Segment(r.Target.Num)
 	for to := range r.Places() {
 		if !target.IsDead(to) {
-			rest.Granules = append(rest.Granules, uint32(to/manifest.Granule))
+			rest.Granules = append(rest.Granules, uint32(to/layout.Granule))
 		}
 	}
 	return rest
@@ -108,18 +108,18 @@ func (r *Relocation) Rest(layout *manifest.Layout) manifest.Dead {
 
 // DiedSince lists, as dead records of the target, what died in a relocated
 // segment after one layout and up to another. A pageio.Guard must be on.
-func (f *Segment) DiedSince(since, layout *manifest.Layout) (manifest.Dead, error) {
-	before, now := since.Segment(f.Num), layout.Segment(f.Num)
+func (f *Segment) DiedSince(since, l *layout.Layout) (layout.Dead, error) {
+	before, now := since.Segment(f.Num), l.Segment(f.Num)
 	if now == nil { // all of it: it was dropped
-		all := manifest.Dead{Segment: f.Moved.Target.Num, Bytes: before.Bytes - before.DeadBytes()}
+		all := layout.Dead{Segment: f.Moved.Target.Num, Bytes: before.Bytes - before.DeadBytes()}
 		for to := range f.Moved.Places() {
-			all.Granules = append(all.Granules, uint32(to/manifest.Granule))
+			all.Granules = append(all.Granules, uint32(to/layout.Granule))
 		}
 		return all, nil
 	}
-	dead := manifest.Dead{Segment: f.Num, Bytes: now.DeadBytes() - before.DeadBytes()}
+	dead := layout.Dead{Segment: f.Num, Bytes: now.DeadBytes() - before.DeadBytes()}
 	for g := range now.Dead() {
-		if !before.IsDead(uint64(g) * manifest.Granule) {
+		if !before.IsDead(uint64(g) * layout.Granule) {
 			dead.Granules = append(dead.Granules, g)
 		}
 	}

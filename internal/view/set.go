@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/jobs"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 )
 
 // Config is what a Set needs.
@@ -51,7 +51,7 @@ type retiredView struct {
 }
 
 // NewSet returns a Set without a View: Install the first one before all else.
-func NewSet(cfg Config, layout *manifest.Layout) *Set {
+func NewSet(cfg Config, layout *layout.Layout) *Set {
 	s := &Set{cfg: cfg, changed: make(chan struct{})}
 	s.Floors.init(layout)
 	s.readers.leaked = s.reclaimSoon

@@ -7,15 +7,15 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/memtable"
 )
 
 // newTestSet returns a Set whose View has one table.
 func newTestSet() *Set {
-	s := NewSet(Config{Now: time.Now}, manifest.NewLayout())
+	s := NewSet(Config{Now: time.Now}, layout.New())
 	s.Install(func(next *View) {
-		*next = View{Layout: manifest.NewLayout(), Tables: []*Table{newTestTable()}}
+		*next = View{Layout: layout.New(), Tables: []*Table{newTestTable()}}
 	})
 	return s
 }

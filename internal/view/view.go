@@ -15,7 +15,7 @@ import (
 
 	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 )
 
@@ -28,7 +28,7 @@ type View struct {
 	Tables      []*Table
 	Runs        []*Run   // those of Layout
 	Segments    Segments // those of Layout, and of the tables' journal
-	Layout      *manifest.Layout
+	Layout      *layout.Layout
 	Unclustered policy.Unclustered
 	Known       emptied.Known // ranges that seeks skip
 }

@@ -18,7 +18,7 @@ type Builder struct {
 	buf     []byte // header and entries; later the whole chunk; of mem
 	first   []byte // first key
 	last    []byte // last key, set by Finish
-	guess   int    // prefix length to begin the next chunk with
+	guess   int    // prefix length with which the next chunk begins
 	shrinks int    // how often this chunk's prefix was cut
 	prev    int    // offset of the last entry, 0 if there is none
 	items   []hashindex.Item
@@ -35,7 +35,8 @@ type Builder struct {
 	hasVersion  bool          // there is a short entry
 	hasSegment  bool          // there is a short entry with a handle
 
-	// Megabytes, which the collector would let as much grow beside as there is.
+	// Off the Go heap: with megabytes on it, the collector would let garbage grow by
+	// as much again.
 	mem, spare offheap.Buffer
 }
 
@@ -102,6 +103,7 @@ func suffixAt(buf []byte, off int) (start, end int) {
 // last entry is marked as followed by one, also when the chunk is full.
 func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 	p := b.layout.Prefix
+	// The first entry sets the prefix, and fits whatever its size.
 	if b.prev == 0 {
 		older, ok := b.follows(e)
 		if !ok {
@@ -117,7 +119,9 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 	if shares {
 		word = Word(e.Key[p:])
 	}
-	if !shares || word <= b.lastWord { // else the order is clear
+	// A greater word proves the order; only equal or smaller ones need a comparison
+	// of whole keys.
+	if !shares || word <= b.lastWord {
 		var ok bool
 		if older, ok = b.follows(e); !ok {
 			return Disorder
@@ -166,6 +170,8 @@ func (b *Builder) compareLast(key []byte) int {
 		}
 		return bytes.Compare(key, b.last)
 	}
+	// The last key shares the prefix, so the first byte that differs within it
+	// decides.
 	p := b.layout.Prefix
 	if n := CommonPrefix(key, b.first[:p]); n < p {
 		return bytes.Compare(key[n:], b.first[n:p])
@@ -191,7 +197,7 @@ func (b *Builder) restart() {
 	b.prev, b.block = 0, -1
 }
 
-// need is an upper bound of the room that e takes in whichever form.
+// need is an upper bound of the bytes that e takes, in any form.
 func (b *Builder) need(e *entry.Entry) int {
 	return align8(wideHand + len(e.Key) - b.layout.Prefix + max(len(e.Value), rawSize))
 }
@@ -209,6 +215,8 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	if len(b.buf)+entries*(align8(grow)+wideHand)+grow+b.need(e) > MaxEntries && !b.fits(grow, e) {
 		return false
 	}
+	// Entries are decoded from the old buffer and appended to the spare one. Hashes
+	// come from the index items, as older versions have none.
 	old := Chunk{Layout: b.layout, Data: b.buf}
 	old.End = len(b.buf)
 	key := append([]byte(nil), b.first[:b.layout.Prefix]...)
@@ -273,10 +281,12 @@ func inlineLen(buf []byte, off int, w uint64) int {
 func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	off := len(b.buf)
 	suffix := e.Key[b.layout.Prefix:]
+	// The first entry that begins in a block is the block's fence.
 	if block := off >> fenceShift; block != b.block {
 		b.fences = append(b.fences, fence{word, uint64(off), block})
 		b.block = block
 	}
+	// Only the newest version of a key is indexed: older ones follow it.
 	if !older {
 		if len(b.items) == cap(b.items) {
 			b.items = slices.Grow(b.items, len(b.items)+64) // append's steps would leave more behind
@@ -369,6 +379,8 @@ func (b *Builder) short(e *entry.Entry, suffix []byte) bool {
 	if len(suffix) > maxSuffix || len(e.Value) > maxInline || e.Expires > maxExpiry {
 		return false
 	}
+	// The header has 32 bits of the version and 16 of the segment. The bases must
+	// stay within that distance of all short entries, also of those before.
 	lo, hi := e.Version, e.Version
 	if b.hasVersion {
 		lo, hi = min(lo, b.layout.VersionBase), max(hi, b.maxVersion)
@@ -436,6 +448,7 @@ func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
 	index := b.layout.IndexStart()
 	b.zeroExtend(b.layout.TrailerStart())
 	hashindex.Build(b.buf[index:][:b.layout.Buckets*hashindex.BucketSize], b.items)
+	// The trailer comes last, as it has the checksums of all pages before it.
 	b.appendTrailer(id, offset)
 	trailer := b.buf[b.layout.TrailerStart():]
 	b.layout.TrailerSize = len(trailer)
@@ -463,6 +476,8 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	t = EndSection(t, at)
 
 	t, at = AppendSection(t, secFence, Required)
+	// A block in which no entry begins has the fence of the next block that has one;
+	// after the last, the end of the entries.
 	n := l.fences(fenceShift)
 	t = binary.LittleEndian.AppendUint32(t, fenceShift)
 	t = binary.LittleEndian.AppendUint32(t, uint32(n))

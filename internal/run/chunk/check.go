@@ -22,6 +22,7 @@ func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption)
 		}
 		report(bad)
 	}
+	// What was verified before may have changed on the disk since.
 	c.trailer.Store(nil)
 	t, err := c.Trailer()
 	if err == nil {
@@ -83,6 +84,7 @@ func (k *checker) walk(prefix []byte) {
 		k.fail(it.Err())
 		return
 	}
+	// Blocks behind the last entry's beginning have fences that lead to the end.
 	for ; k.block < k.t.fences(); k.block++ {
 		if k.t.start(k.block) != k.c.End || k.t.word(k.block) != ^uint64(0) {
 			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))

@@ -16,14 +16,14 @@ import (
 type Chunk struct {
 	Layout
 	Data  []byte // the whole chunk
-	Pages *Pages // which of its file's pages have been verified; nil: all
+	Pages *Pages // pages of its file that have been verified; nil = all
 	Page  int    // number of the chunk's first page in the file
 	Place Place
 
 	trailer atomic.Pointer[Trailer]
 }
 
-// Place is where a chunk lies and what its trailer's checksum is.
+// Place is where a chunk lies and the checksum of its trailer.
 type Place struct {
 	ID              checksum.Identity
 	File            string
@@ -38,7 +38,7 @@ type Pages struct {
 }
 
 // NewPages returns a Pages for a file of size bytes. prime makes a range of the
-// file resident, so that touching the mapping there does not block in a fault.
+// file resident, so that touching the mapping there does not block in a page fault.
 func NewPages(size int64, prime func(off int64, n int) error) *Pages {
 	return &Pages{bits: make([]atomic.Uint64, (size>>pageShift+64)>>6), prime: prime}
 }
@@ -63,6 +63,8 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 		}
 	}
 	b := c.Data[start:][:c.TrailerSize]
+	// The directory has the checksum, too: a trailer of another chunk, or of this
+	// place in an older file, is found.
 	sum := binary.LittleEndian.Uint32(b)
 	if got := c.Place.ID.Sum(c.Place.Offset+int64(start), b[4:]); got != sum || sum != c.Place.TrailerChecksum {
 		return nil, c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.Place.TrailerChecksum)
@@ -85,6 +87,7 @@ func (c *Chunk) Verify(lo, hi int) error {
 		if c.Pages.test(c.Page + p) {
 			continue
 		}
+		// Pages that follow each other are read in one go, up to maxPrime.
 		n := 1
 		for p+n <= end && n < maxPrime && !c.Pages.test(c.Page+p+n) {
 			n++
@@ -151,6 +154,7 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 	}
 	w := binary.LittleEndian.Uint64(c.Data[off:])
 	if w&flagSlow != 0 {
+		// Meta, expiry and handle may lie on the next page.
 		if start = off + headLen(w); start > c.End {
 			return 0, 0, 0, c.corrupt(off, "%v", errEntry)
 		}
@@ -192,6 +196,8 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 	if raw {
 		value = rawSize
 	}
+	// Lengths are checked before anything at their ends is touched: the page's
+	// checksum proves only that the bytes are as written.
 	e.Kind, e.Separated = entry.Kind(w&kindMask), w&flagSep != 0
 	if !e.Kind.Known() {
 		return 0, 0, 0, c.corrupt(off, "entry of kind %d", e.Kind)
@@ -249,6 +255,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 				return Absent, err
 			}
 		}
+		// One in 2^15 fingerprints matches by chance: the entry decides.
 		bucket := (*[hashindex.BucketSize]byte)(c.Data[o:])
 		for m := hashindex.Match(bucket, fp); m != 0; m &= m - 1 {
 			off := hashindex.Slot(bucket, m)
@@ -282,6 +289,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 				return c.found(off, end, w, at, e)
 			}
 		}
+		// A key goes to the next bucket only if this one was full.
 		if !hashindex.Full(bucket) {
 			return Absent, nil
 		}
@@ -305,6 +313,8 @@ func (c *Chunk) verifySuffix(off, end int) error {
 // form, with the header word w and a suffix up to end.
 func (c *Chunk) found(off, end int, w uint64, at entry.Version, e *entry.Entry) (Result, error) {
 	stop := end + int(w>>16&maxInline)
+	// A value on the verified page of its header is handed out as it is; newest
+	// verifies further pages and walks to older versions.
 	if v := c.version(w); v <= at && stop <= (off|(PageSize-1))+1 && stop <= c.End {
 		*e = entry.Entry{Version: v, Kind: entry.Kind(w & kindMask), Value: c.Data[end:stop:stop]}
 		if e.Kind == entry.Set {
@@ -346,6 +356,7 @@ func (c *Chunk) newest(off int, at entry.Version, e *entry.Entry) (Result, error
 		if c.Data[off]&flagOlder == 0 {
 			return Absent, nil
 		}
+		// Versions of a key may go on in the next chunk, which the run's reader opens.
 		if next >= c.End {
 			return Newer, nil
 		}
@@ -355,6 +366,7 @@ func (c *Chunk) newest(off int, at entry.Version, e *entry.Entry) (Result, error
 
 func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (Result, error) {
 	off, err := c.seek(suffix)
+	// A chunk that has only older versions of the last chunk's key has no index.
 	for err == nil && off < c.End {
 		var start, end, next int
 		start, end, next, err = c.fill(off, e)
@@ -394,6 +406,7 @@ func (c *Chunk) seek(suffix []byte) (int, error) {
 	var failed error
 	// The first fence whose first entry is not less than suffix.
 	i := sort.Search(n, func(p int) bool {
+		// Only a fence with the same word costs a look at its entry.
 		if w := t.word(p); w != word {
 			return w > word
 		}

@@ -100,6 +100,8 @@ func (it *Cursor) Next() bool {
 			return false
 		}
 	}
+	// The plainest form is decoded here; all that doesn't fit it goes to decode,
+	// which also finds what is wrong.
 	w := binary.LittleEndian.Uint64(it.data[off:])
 	if w&flagSlow != 0 {
 		return it.nextSlow(off, w)
@@ -212,7 +214,8 @@ func (it *Cursor) Prev() bool {
 			return false
 		}
 	}
-	// Going on backward, the entry is the one below the last; after a walk forward it is searched.
+	// A walk that goes on backward takes the entry below the last one; after a walk
+	// forward it is searched for.
 	at := uint32(it.off >> 3)
 	if it.top <= 0 || it.top > len(it.stack) || it.stack[it.top-1] >= at || it.top < len(it.stack) && it.stack[it.top] < at {
 		it.top, _ = slices.BinarySearch(it.stack, at)
@@ -230,6 +233,7 @@ func (it *Cursor) loadBlock() bool {
 		it.err = err
 		return false
 	}
+	// The fence of the block before may lead to this entry, or beyond it.
 	p := (it.off - 1) >> t.shift
 	for p > 0 && t.start(p) >= it.off {
 		p--
@@ -262,6 +266,7 @@ func (it *Cursor) SeekGE(suffix []byte) bool {
 		it.err = err
 		return false
 	}
+	// Entries up to the key are skipped by their words alone, as far as that goes.
 	word := Word(suffix)
 	for {
 		it.skipLess(word)
@@ -280,7 +285,8 @@ func (it *Cursor) SeekGE(suffix []byte) bool {
 }
 
 // SeekPart moves to an entry before which about this part of the entries lies,
-// by bytes; part is from 0 to 1.
+// by bytes; part is from 0 to 1. It runs off the end if that lies within a last
+// entry longer than the distance of two fences.
 func (it *Cursor) SeekPart(part float64) bool {
 	t, err := it.chunk.Trailer()
 	if err != nil {

@@ -72,7 +72,7 @@ var (
 )
 
 // Owner is the run file that a chunk is part of. Every chunk begins with it, so
-// that a file says from its first bytes whose it is.
+// that the first bytes of a file tell which store it belongs to.
 type Owner struct {
 	UUID [16]byte // of the store
 	Num  entry.FileNum
@@ -160,6 +160,7 @@ func (s Stats) Stamped(v entry.Version) Stats {
 
 // Merge adds t to s.
 func (s *Stats) Merge(t *Stats) {
+	// Empty Stats have no least version: their 0 must not win.
 	if t.Entries == 0 {
 		return
 	}
@@ -181,7 +182,7 @@ func (s *Stats) Merge(t *Stats) {
 }
 
 // Word is the first 8 bytes of key, zeros after its end, as a number that sorts
-// as the bytes do; equal words say nothing.
+// as the bytes do. Keys with equal words must be compared whole.
 func Word(key []byte) uint64 {
 	if len(key) >= 8 {
 		return binary.BigEndian.Uint64(key)
@@ -197,6 +198,8 @@ func Word(key []byte) uint64 {
 func CommonPrefix(a, b []byte) int {
 	n := min(len(a), len(b))
 	i := 0
+	// Words of 8 bytes, the first byte lowest: the lowest bit that differs tells
+	// the first byte that does.
 	for ; i+8 <= n; i += 8 {
 		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
 			return i + bits.TrailingZeros64(x)>>3

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Required marks a section that must not be skipped by who does not know it.
+// Required marks a section that readers must not skip: one that doesn't know it
+// refuses the chunk or directory.
 const Required = 1
 
 const sectionHead = 8 // u16 tag, u16 flags, u32 length

@@ -1,11 +1,13 @@
-// Package filter is the Bloom filter of a run: for each key five bits of one
-// 64-bit word, so that a probe costs one cache line, and probes of several runs
-// can be under way together.
+// Package filter is the filter of a run: a blocked Bloom filter (Putze, Sanders
+// and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", WEA 2007)
+// with blocks of one 64-bit word. Each key sets five bits of one word, so a probe
+// costs one cache line, and probes of several runs can wait for memory together.
 package filter
 
 import "encoding/binary"
 
-// KeysPerWord sets the size: about 16 bits a key, and so about 1.5 % false answers.
+// KeysPerWord sets the size: about 16 bits a key, and so about 1.5 % false
+// positives.
 const KeysPerWord = 4
 
 const wordBytes = 8
@@ -22,10 +24,10 @@ func Mask(hash uint64) uint64 {
 func Index(hash uint64, n int) int { return int(hash >> 32 * uint64(n) >> 32) }
 
 // Filter is the words of a filter as a file has them, so that it may be read in
-// place. An empty one holds nothing back.
+// place. An empty one may contain every key.
 type Filter []byte
 
-// New returns a filter of so many words.
+// New returns an empty filter with this number of words.
 func New(words int) Filter { return make(Filter, words*wordBytes) }
 
 // Add enters a key; the filter must not be empty.

@@ -3,10 +3,11 @@
 //
 // A table is an array of 64-byte buckets of 16 slots. A slot is a fingerprint of
 // 15 bits above the entry's offset in units of 8 bytes (17 bits, never 0); 0 is
-// an empty slot, and a bucket fills from its first slot. What finds its bucket
-// full goes to the next one (after the last, the first), so a probe ends at a
-// bucket with an empty last slot. The index only locates: keys are compared in
-// the entry. docs/format.md, "Run", has the table.
+// an empty slot, and a bucket fills from its first slot. An item whose bucket is
+// full goes to the next one (after the last, the first): open addressing with
+// linear probing over buckets (Knuth, TAOCP vol. 3, 6.4, "External searching").
+// So a probe ends at a bucket with an empty last slot. The index only locates:
+// keys are compared in the entry. docs/format.md, "Run", has the table.
 package hashindex
 
 import (
@@ -75,7 +76,8 @@ func insert(bucket []byte, slot uint32) bool {
 	return false
 }
 
-// Home is the bucket of n where the probe for hash begins.
+// Home is the bucket of n where the probe for hash begins: a multiplication takes
+// the place of a division by n.
 func Home(hash uint64, n int) int {
 	return int(hash >> 32 * uint64(n) >> 32)
 }
@@ -91,6 +93,8 @@ func Match(bucket *[BucketSize]byte, fingerprint uint32) uint64 {
 		tops   = 1<<63 | 1<<31
 		prints = uint64(^uint32(offsetMask)) * ones
 	)
+	// Two slots a word: x has a half of zeros where the fingerprint is equal, and
+	// subtracting 1 sets that half's top bit.
 	f := uint64(fingerprint) * ones
 	var m uint64
 	for i := range BucketSize / 8 {

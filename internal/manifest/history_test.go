@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -21,7 +22,7 @@ type history struct {
 	order        uint64
 	version      entry.Version
 	segments     map[entry.FileNum]*naiveSegment
-	runs         map[RunID]*naiveRun
+	runs         map[layout.RunID]*naiveRun
 	keyspaces    []entry.KeyspaceID
 	nextKeyspace entry.KeyspaceID
 }
@@ -38,13 +39,13 @@ type naiveRun struct {
 
 func newHistory(seed uint64) *history {
 	return &history{rng: rand.New(rand.NewPCG(seed, 1)), next: 1, order: 1, version: 1,
-		segments: map[entry.FileNum]*naiveSegment{}, runs: map[RunID]*naiveRun{}}
+		segments: map[entry.FileNum]*naiveSegment{}, runs: map[layout.RunID]*naiveRun{}}
 }
 
 func (h *history) num() entry.FileNum { h.next++; return entry.FileNum(h.next) }
 
-func (h *history) edit() *Edit {
-	var e *Edit
+func (h *history) edit() *layout.Edit {
+	var e *layout.Edit
 	switch n := h.rng.IntN(10); {
 	case n < 5 || len(h.runs) == 0:
 		e = h.flush()
@@ -57,24 +58,24 @@ func (h *history) edit() *Edit {
 	}
 	h.version += entry.Version(h.rng.IntN(100))
 	e.LastVersion = h.version
-	e.Clock = []ClockSample{{h.version, int64(h.version) * 7}}
+	e.Clock = []layout.ClockSample{{Version: h.version, UnixMilli: int64(h.version) * 7}}
 	if h.rng.IntN(4) == 0 {
-		e.Unknown = []TLV{{Tag: 1000 + uint16(h.rng.IntN(3)), Value: []byte{1, 2, byte(h.rng.IntN(9))}}}
+		e.Unknown = []layout.TLV{{Tag: 1000 + uint16(h.rng.IntN(3)), Value: []byte{1, 2, byte(h.rng.IntN(9))}}}
 	}
-	e.JournalEnds = []JournalEnd{{Segment: h.num(), Offset: 4096 + h.rng.Uint64N(1e6), Frame: h.next, Chain: h.rng.Uint32()}}
+	e.JournalEnds = []layout.JournalEnd{{Segment: h.num(), Offset: 4096 + h.rng.Uint64N(1e6), Frame: h.next, Chain: h.rng.Uint32()}}
 	e.CleanClose = h.rng.IntN(5) == 0
 	return e
 }
 
 // keyspace makes, changes or drops a keyspace.
-func (h *history) keyspace() *Edit {
+func (h *history) keyspace() *layout.Edit {
 	n := len(h.keyspaces)
 	if n > 0 && h.rng.IntN(3) == 0 {
-		e := &Edit{DropKeyspaces: h.keyspaces[:1]}
+		e := &layout.Edit{DropKeyspaces: h.keyspaces[:1]}
 		h.keyspaces = h.keyspaces[1:]
 		return e
 	}
-	k := Keyspace{Options: KeyspaceOptions{TTL: time.Duration(h.rng.IntN(9)), Age: -1}}
+	k := layout.Keyspace{Options: layout.KeyspaceOptions{TTL: time.Duration(h.rng.IntN(9)), Age: -1}}
 	if n > 0 && h.rng.IntN(2) == 0 {
 		k.ID = h.keyspaces[h.rng.IntN(n)]
 	} else {
@@ -83,7 +84,7 @@ func (h *history) keyspace() *Edit {
 		h.keyspaces = append(h.keyspaces, k.ID)
 	}
 	k.Name = fmt.Sprint("ks", k.ID)
-	return &Edit{SetKeyspaces: []Keyspace{k}, KeyspaceFloors: []KeyspaceFloor{{ID: k.ID, Version: h.version}}}
+	return &layout.Edit{SetKeyspaces: []layout.Keyspace{k}, KeyspaceFloors: []layout.KeyspaceFloor{{ID: k.ID, Version: h.version}}}
 }
 
 // meta describes a run that has these handles.
@@ -106,15 +107,15 @@ func (h *history) meta(handles []entry.Handle) meta.Run {
 	return m
 }
 
-func (h *history) flush() *Edit {
-	e := &Edit{FlushedTo: h.num()}
-	seg := Segment{Num: h.num(), Kind: filename.Journal, FileBytes: 64 << 20}
+func (h *history) flush() *layout.Edit {
+	e := &layout.Edit{FlushedTo: h.num()}
+	seg := layout.Segment{Num: h.num(), Kind: filename.Journal, FileBytes: 64 << 20}
 	s := &naiveSegment{live: map[uint32]uint64{}, dead: map[uint32]uint64{}}
 	var handles []entry.Handle
-	var deaths Deaths
+	var deaths layout.Deaths
 	stride := 1 + h.rng.IntN(2000)
 	for g := h.rng.IntN(100); g < 1<<20 && len(handles) < 500; g += 1 + h.rng.IntN(stride) {
-		x := entry.Handle{Segment: seg.Num, Offset: uint64(g)*Granule + 8*h.rng.Uint64N(8), Length: 100 + h.rng.Uint64N(900)}
+		x := entry.Handle{Segment: seg.Num, Offset: uint64(g)*layout.Granule + 8*h.rng.Uint64N(8), Length: 100 + h.rng.Uint64N(900)}
 		seg.Records++
 		seg.Bytes += x.Length
 		if h.rng.IntN(8) == 0 {
@@ -126,24 +127,24 @@ func (h *history) flush() *Edit {
 		}
 	}
 	h.segments[seg.Num] = s
-	e.AddSegments = []Segment{seg}
+	e.AddSegments = []layout.Segment{seg}
 	e.Dead = deaths.Lists()
 	h.order++
-	h.addRun(e, Run{Tier: Upper, Order: h.order}, handles)
+	h.addRun(e, layout.Run{Tier: layout.Upper, Order: h.order}, handles)
 	return e
 }
 
-func (h *history) addRun(e *Edit, r Run, handles []entry.Handle) {
+func (h *history) addRun(e *layout.Edit, r layout.Run, handles []entry.Handle) {
 	r.Run = h.meta(handles)
-	r.ID = RunID(r.Files[0].Num)
+	r.ID = layout.RunID(r.Files[0].Num)
 	h.runs[r.ID] = &naiveRun{order: r.Order, handles: handles}
 	e.AddRuns = append(e.AddRuns, r)
 }
 
-func (h *history) merge() *Edit {
-	e := new(Edit)
+func (h *history) merge() *layout.Edit {
+	e := new(layout.Edit)
 	var keep []entry.Handle
-	var deaths Deaths
+	var deaths layout.Deaths
 	order := uint64(0)
 	for id, r := range h.runs {
 		if len(e.DropRuns) > 0 && h.rng.IntN(2) == 0 {
@@ -152,7 +153,7 @@ func (h *history) merge() *Edit {
 		order = max(order, r.order)
 		e.DropRuns = append(e.DropRuns, id)
 		for _, x := range r.handles {
-			g := uint32(x.Offset / Granule)
+			g := uint32(x.Offset / layout.Granule)
 			s := h.segments[x.Segment]
 			if h.rng.IntN(3) == 0 {
 				deaths.Add(x)
@@ -166,7 +167,7 @@ func (h *history) merge() *Edit {
 	}
 	e.Dead = deaths.Lists()
 	if len(keep) > 0 {
-		h.addRun(e, Run{Tier: Base, Order: order}, keep)
+		h.addRun(e, layout.Run{Tier: layout.Base, Order: order}, keep)
 	}
 	for num, s := range h.segments {
 		if len(s.live) == 0 && !h.isTarget(num) {
@@ -186,24 +187,24 @@ func (h *history) isTarget(num entry.FileNum) bool {
 	return false
 }
 
-func (h *history) relocate() *Edit {
-	e := new(Edit)
+func (h *history) relocate() *layout.Edit {
+	e := new(layout.Edit)
 	for num, s := range h.segments {
 		if s.target != 0 {
 			continue
 		}
-		t := Segment{Num: h.num(), Kind: filename.Value, FileBytes: 1 << 20, Records: uint64(len(s.live))}
+		t := layout.Segment{Num: h.num(), Kind: filename.Value, FileBytes: 1 << 20, Records: uint64(len(s.live))}
 		h.segments[t.Num] = &naiveSegment{live: map[uint32]uint64{0: 0}, dead: map[uint32]uint64{}}
 		s.target = t.Num
-		e.AddSegments = []Segment{t}
-		e.States = []SegmentState{{Num: num, Status: Relocated, Map: h.num(), Target: t.Num}}
+		e.AddSegments = []layout.Segment{t}
+		e.States = []layout.SegmentState{{Num: num, Status: layout.Relocated, Map: h.num(), Target: t.Num}}
 		break
 	}
 	return e
 }
 
 // check compares a layout with the maps.
-func (h *history) check(t *testing.T, l *Layout) {
+func (h *history) check(t *testing.T, l *layout.Layout) {
 	t.Helper()
 	if len(l.Runs()) != len(h.runs) || len(l.Segments()) != len(h.segments) {
 		t.Fatalf("%d runs and %d segments, want %d and %d", len(l.Runs()), len(l.Segments()), len(h.runs), len(h.segments))
@@ -221,7 +222,7 @@ func (h *history) check(t *testing.T, l *Layout) {
 		var bytes uint64
 		for g, n := range want.dead {
 			bytes += n
-			if !s.IsDead(uint64(g)*Granule + 8) {
+			if !s.IsDead(uint64(g)*layout.Granule + 8) {
 				t.Fatalf("segment %d: granule %d is not dead", s.Num, g)
 			}
 		}
@@ -231,7 +232,7 @@ func (h *history) check(t *testing.T, l *Layout) {
 				s.Num, s.DeadRecords(), s.DeadBytes(), len(got), len(want.dead), bytes)
 		}
 		for g := range want.live {
-			if s.IsDead(uint64(g) * Granule) {
+			if s.IsDead(uint64(g) * layout.Granule) {
 				t.Fatalf("segment %d: granule %d is dead", s.Num, g)
 			}
 		}

@@ -1,4 +1,4 @@
-package manifest
+package layout
 
 import (
 	"iter"
@@ -10,7 +10,7 @@ const (
 	blockBits  = 14 // a block of a dead set covers 1 << blockBits granules: 1 MB of a segment
 	blockMask  = 1<<blockBits - 1
 	blockWords = 1 << blockBits / 64
-	sparseMax  = blockWords * 64 / 16 // so many offsets take as much memory as the bitmap
+	sparseMax  = blockWords * 64 / 16 // offsets in a list that is as long as the bitmap
 )
 
 // deadSet is an exact, immutable set of granules; the zero value is empty.
@@ -36,6 +36,8 @@ func (s deadSet) with(granules []uint32, bytes uint64) (grown deadSet, dup uint3
 		return s, 0, true
 	}
 	grown = deadSet{count: s.count + uint64(len(granules)), bytes: s.bytes + bytes}
+	// Blocks that no granule falls in are shared with s: only the slice of pointers
+	// and the blocks that change are copied.
 	need := int(granules[len(granules)-1]>>blockBits) + 1
 	grown.blocks = make([]*deadBlock, max(need, len(s.blocks)))
 	copy(grown.blocks, s.blocks)
@@ -71,6 +73,7 @@ func (b *deadBlock) with(granules []uint32) (grown *deadBlock, dup uint32, ok bo
 		}
 		return grown, 0, true
 	}
+	// Both lists ascend: merge them.
 	grown.sparse = make([]uint16, 0, grown.count)
 	old := b.sparse
 	for _, g := range granules {

@@ -12,26 +12,26 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// spaceEvents collects Events.Space.
-type spaceEvents struct {
+// diskSpaceEvents collects the events of disk space.
+type diskSpaceEvents struct {
 	mu   sync.Mutex
 	list []brock.SpaceInfo
 }
 
-func (s *spaceEvents) add(i brock.SpaceInfo) {
+func (s *diskSpaceEvents) add(i brock.SpaceInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, i)
 }
 
-func (s *spaceEvents) take() (list []brock.SpaceInfo) {
+func (s *diskSpaceEvents) take() (list []brock.SpaceInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list, s.list = s.list, nil
 	return list
 }
 
-// fillUp writes until the store refuses, and returns how many keys there are.
+// fillUp writes until the store refuses a write, and returns how many keys there are.
 func fillUp(t *testing.T, db *brock.DB, from, size int) (n int) {
 	t.Helper()
 	for n = from; ; n++ {
@@ -53,7 +53,7 @@ func valueOf(i, size int) []byte {
 	return v
 }
 
-// holds checks that just the keys from up to below to are there.
+// holds checks that the keys from <= key < to are there, and no others.
 func holds(t *testing.T, db *brock.DB, from, to, size int) {
 	t.Helper()
 	must(t, db.View(func(txn *brock.Txn) error {
@@ -96,8 +96,8 @@ func resumes(t *testing.T, write func() error) time.Duration {
 	}
 }
 
-// TestFullDisk fills a disk: sets are refused before it is full, reads and
-// deletes go on, and when there is room again so do sets, by themselves.
+// TestFullDisk fills a disk: the store refuses sets before the disk is full, and
+// goes on with reads and deletes. It takes sets again when there is disk space.
 func TestFullDisk(t *testing.T) {
 	for _, size := range []int{100, 3000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestFullDisk(t *testing.T) {
 			mem := vfs.NewMem()
 			const capacity = 12 << 20
 			mem.SetCapacity(capacity)
-			var events spaceEvents
+			var events diskSpaceEvents
 			o := brock.Options{Dir: dir, FS: mem, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
 				Events: brock.Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 			db, err := brock.Open(o)
@@ -145,8 +145,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFullStoreFreesItself deletes most of what is in a full store, which then
-// gives the space back without help from outside, at once if asked to.
+// TestFullStoreFreesItself deletes most of what is in a full store. The store then
+// frees disk space without help: in the background, and at once by Reclaim.
 func TestFullStoreFreesItself(t *testing.T) {
 	for _, size := range []int{100, 3000} {
 		for _, limit := range []bool{false, true} {
@@ -170,7 +170,7 @@ func TestFullStoreFreesItself(t *testing.T) {
 				kept := n - n/10
 				asked := 0
 				for i := range kept {
-					// So many deletes in so small a store may take more than its reserve.
+					// The deletes may take more than the reserve of so small a store.
 					for db.Delete(fmt.Appendf(nil, "key %06d", i)) != nil {
 						if asked++; asked > 20 {
 							t.Fatal("deletes are refused, and Reclaim doesn't help")
@@ -183,7 +183,7 @@ func TestFullStoreFreesItself(t *testing.T) {
 				_, err = db.Reclaim(t.Context())
 				must(t, err)
 				if used := mem.Used(); used > capacity/3 {
-					t.Errorf("%d bytes are used, space was asked for %d times", used, asked)
+					t.Errorf("%d bytes are used, Reclaim was called %d times", used, asked)
 				}
 				holds(t, db, kept, n, size)
 				took := resumes(t, func() error { return db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, size)) })
@@ -201,9 +201,9 @@ func TestFullStoreFreesItself(t *testing.T) {
 	}
 }
 
-// TestOthersFillTheDisk takes all of the space away, reserve and all: what is
-// asked for is refused, nothing acknowledged is lost, and everything goes on
-// when the space is back, also work that has failed meanwhile.
+// TestOthersFillTheDisk takes all disk space away, the store's reserve too. The
+// store refuses writes and loses nothing that it acknowledged. When there is disk
+// space again everything goes on, also background work that has failed.
 func TestOthersFillTheDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	o := brock.Options{Dir: dir, FS: mem, Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10},
@@ -216,7 +216,7 @@ func TestOthersFillTheDisk(t *testing.T) {
 			must(t, db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, 700)))
 			n++
 		}
-		mem.SetCapacity(1) // others have the rest
+		mem.SetCapacity(1) // the disk is full of other data
 		n = fillUp(t, db, n, 700)
 		wantErr(t, "Flush", db.Flush(t.Context()), brock.ErrNoSpace)
 		if _, err := db.Reclaim(t.Context()); round > 0 {
@@ -250,12 +250,12 @@ func reopenFull(t *testing.T, db *brock.DB, o brock.Options) *brock.DB {
 	return db
 }
 
-// TestFlushWithoutSpaceWaits has the making of runs fail on a disk that says
-// nothing of how full it is: writers hear of it when memory is full, at once, and
-// go on when there is room again.
-func TestFlushWithoutSpaceWaits(t *testing.T) {
+// TestFlushOnAFullDiskWaits makes the creation of runs fail, on a disk that does
+// not report its free bytes. Writers get ErrNoSpace at once when memory is full,
+// and go on when runs can be made again.
+func TestFlushOnAFullDiskWaits(t *testing.T) {
 	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
-	var events spaceEvents
+	var events diskSpaceEvents
 	db, err := brock.Open(brock.Options{
 		Dir: dir, FS: faulty, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 64 << 10},
 		Events: brock.Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }},

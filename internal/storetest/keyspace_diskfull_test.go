@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// A full disk refuses to make, change and drop keyspaces; it stops nothing, and
-// what was refused has not happened.
+// On a full disk, making, changing and dropping a keyspace fails with ErrNoSpace and
+// has no effect. The store goes on.
 func TestKeyspacesOnAFullDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	fs := faultfs.New(mem, faultfs.Options{})

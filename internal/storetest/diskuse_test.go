@@ -18,16 +18,16 @@ import (
 )
 
 var (
-	spaceTimes = flag.Int("space", 2, "how many times the space tests overwrite their data")
-	spaceKeys  = flag.Int("spacekeys", 12_000, "how many keys they have")
+	overwrites = flag.Int("overwrites", 2, "how many times the tests of disk use overwrite their data")
+	usageKeys  = flag.Int("usagekeys", 12_000, "how many keys they have")
 )
 
-// The space tests run at about a fiftieth of the defaults' sizes.
-var spaceTuning = brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 4 << 20, RunFileSize: 4 << 20}
+// The tests run with sizes of about 1/50 of the defaults.
+var usageTuning = brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 4 << 20, RunFileSize: 4 << 20}
 
-const spaceValue = 4 << 10
+const usageValue = 4 << 10
 
-type spaceStore struct {
+type diskUse struct {
 	*brock.DB
 	t    *testing.T
 	fs   *vfs.Mem
@@ -35,43 +35,43 @@ type spaceStore struct {
 	live map[uint64]int // value length by key
 }
 
-func newSpaceStore(t *testing.T, m brock.Maintenance) *spaceStore {
+func newDiskUse(t *testing.T, m brock.Maintenance) *diskUse {
 	t.Helper()
-	s := &spaceStore{t: t, fs: vfs.NewMem(), rng: rand.New(rand.NewPCG(3, 4)), live: map[uint64]int{}}
+	s := &diskUse{t: t, fs: vfs.NewMem(), rng: rand.New(rand.NewPCG(3, 4)), live: map[uint64]int{}}
 	t.Cleanup(func() { _ = s.Close() })
 	s.open(m)
 	return s
 }
 
-func (s *spaceStore) open(m brock.Maintenance) {
+func (s *diskUse) open(m brock.Maintenance) {
 	s.t.Helper()
-	db, err := brock.Open(brock.Options{Dir: "/s", FS: s.fs, Durability: brock.Buffered, Tuning: spaceTuning, Maintenance: m})
+	db, err := brock.Open(brock.Options{Dir: "/s", FS: s.fs, Durability: brock.Buffered, Tuning: usageTuning, Maintenance: m})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.DB = db
 }
 
-func spaceKey(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
+func usageKey(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
 
-func (s *spaceStore) set(i uint64, n int) {
+func (s *diskUse) set(i uint64, n int) {
 	s.t.Helper()
 	v := make([]byte, n)
 	binary.BigEndian.PutUint64(v, s.rng.Uint64())
-	if err := s.Set(spaceKey(i), v); err != nil {
+	if err := s.Set(usageKey(i), v); err != nil {
 		s.t.Fatal(err)
 	}
 	s.live[i] = n
 }
 
-func (s *spaceStore) load() {
-	for _, i := range s.rng.Perm(*spaceKeys) {
-		s.set(uint64(i), spaceValue)
+func (s *diskUse) load() {
+	for _, i := range s.rng.Perm(*usageKeys) {
+		s.set(uint64(i), usageValue)
 	}
 }
 
-// liveBytes is what keys and values take, with their records and entries.
-func (s *spaceStore) liveBytes() int64 {
+// liveBytes is how many bytes live keys and values take, with records and entries.
+func (s *diskUse) liveBytes() int64 {
 	var n int64
 	for _, v := range s.live {
 		n += int64(v) + 8 + 24 + 40
@@ -80,7 +80,7 @@ func (s *spaceStore) liveBytes() int64 {
 }
 
 // disk is the length of all files.
-func (s *spaceStore) disk() int64 {
+func (s *diskUse) disk() int64 {
 	s.t.Helper()
 	names, err := s.fs.List("/s")
 	if err != nil {
@@ -95,16 +95,16 @@ func (s *spaceStore) disk() int64 {
 	return n
 }
 
-func (s *spaceStore) ratio() float64 { return float64(s.disk()) / float64(s.liveBytes()) }
+func (s *diskUse) ratio() float64 { return float64(s.disk()) / float64(s.liveBytes()) }
 
-// settled waits until the store has tidied up after the last write: until its
-// files are at most 1.25 times what is live, and some.
-func (s *spaceStore) settled() {
+// shrunk waits until background work has freed the disk space of what is dead:
+// until the files take at most 1.25 times the live bytes, plus 20 MB.
+func (s *diskUse) shrunk() {
 	s.t.Helper()
-	s.settledWithin(20 << 20) // of the 64 MB that are promised
+	s.shrunkWithin(20 << 20) // of the 64 MB that are promised
 }
 
-func (s *spaceStore) settledWithin(some int64) {
+func (s *diskUse) shrunkWithin(some int64) {
 	s.t.Helper()
 	bound := 1.25 + float64(some)/float64(s.liveBytes())
 	look := time.NewTicker(10 * time.Millisecond)
@@ -126,46 +126,46 @@ func (s *spaceStore) settledWithin(some int64) {
 	s.t.Logf("quiet: %d MB, %.2f times what is live", s.disk()>>20, r)
 }
 
-// Random overwrites with nothing else: disk use stays bounded all the time, and
-// shrinks by itself afterwards.
-func TestSpaceUnderOverwrites(t *testing.T) {
+// During random overwrites the files stay within a bound. Afterwards they shrink
+// without a call.
+func TestDiskUseUnderOverwrites(t *testing.T) {
 	for _, garbage := range []float64{0, 0.25} {
 		t.Run(fmt.Sprintf("ratio %v", garbage), func(t *testing.T) {
-			s := newSpaceStore(t, brock.Maintenance{GarbageRatio: garbage, IdleAfter: 100 * time.Millisecond})
+			s := newDiskUse(t, brock.Maintenance{GarbageRatio: garbage, IdleAfter: 100 * time.Millisecond})
 			s.load()
 			worst, sum, n := 0.0, 0.0, 0
-			for i := range *spaceTimes * *spaceKeys {
-				s.set(s.rng.Uint64N(uint64(*spaceKeys)), spaceValue)
-				if i%256 == 0 && i > *spaceKeys/2 {
+			for i := range *overwrites * *usageKeys {
+				s.set(s.rng.Uint64N(uint64(*usageKeys)), usageValue)
+				if i%256 == 0 && i > *usageKeys/2 {
 					r := s.ratio()
 					worst, sum, n = max(worst, r), sum+r, n+1
 				}
 			}
 			m := s.Metrics()
-			t.Logf("overwritten %d times: disk %.2f times live on average, %.2f at worst; written %.2f times\n%s", *spaceTimes, sum/float64(max(n, 1)), worst, m.WriteAmp(), m)
+			t.Logf("overwritten %d times: disk %.2f times live on average, %.2f at worst; written %.2f times\n%s", *overwrites, sum/float64(max(n, 1)), worst, m.WriteAmp(), m)
 			if bound := 1.5 + float64(48<<20)/float64(s.liveBytes()); worst > bound {
 				t.Errorf("disk is %.2f times what is live, want at most %.2f", worst, bound)
 			}
-			s.settled()
+			s.shrunk()
 		})
 	}
 }
 
-// Nine of ten keys deleted: their space comes back with no call, also when the
-// deletes fill but a part of a memtable, and a key stays deleted.
-func TestSpaceAfterDeletes(t *testing.T) {
-	s := newSpaceStore(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
+// After 9 of 10 keys are deleted their disk space is freed without a call, also if
+// the deletes fill only part of a memtable. The keys stay deleted.
+func TestDiskUseAfterDeletes(t *testing.T) {
+	s := newDiskUse(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 	s.load()
-	for i := range uint64(*spaceKeys) {
+	for i := range uint64(*usageKeys) {
 		if i%10 == 0 {
 			continue
 		}
-		if err := s.Delete(spaceKey(i)); err != nil {
+		if err := s.Delete(usageKey(i)); err != nil {
 			t.Fatal(err)
 		}
 		delete(s.live, i)
 	}
-	s.settled()
+	s.shrunk()
 	err := s.View(func(txn *brock.Txn) error {
 		n := 0
 		for item, err := range txn.All() {
@@ -191,31 +191,31 @@ func TestSpaceAfterDeletes(t *testing.T) {
 	}
 }
 
-// A store whose keys all sit in one memtable finds its garbage, too.
-func TestSpaceOfOneMemtable(t *testing.T) {
-	s := newSpaceStore(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
+// The disk space of garbage is freed also if all keys fit in one memtable.
+func TestDiskUseOfOneMemtable(t *testing.T) {
+	s := newDiskUse(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 	for range 1000 {
 		s.set(1, 64<<10)
 	}
-	s.settled()
+	s.shrunk()
 }
 
-// A store that is opened and then left alone finds the garbage that it was closed
-// with: of what lay in runs, and in the journal.
-func TestSpaceAfterReopening(t *testing.T) {
+// A store that is opened and left alone collects the garbage that it was closed
+// with: of values in segments that runs name, and in the journal.
+func TestDiskUseAfterReopening(t *testing.T) {
 	never := brock.Maintenance{IdleAfter: time.Hour, GarbageRatio: 4}
 	for _, where := range []string{"runs", "journal"} {
 		t.Run(where, func(t *testing.T) {
-			s := newSpaceStore(t, never)
+			s := newDiskUse(t, never)
 			s.load()
 			if err := s.Compact(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			for i := range *spaceKeys {
-				if i%8 != 0 { // newly written segments are live, old ones are garbage
-					s.set(uint64(i), spaceValue)
+			for i := range *usageKeys {
+				if i%8 != 0 { // new segments are live, old ones are garbage
+					s.set(uint64(i), usageValue)
 				}
-				if where == "runs" && i%(*spaceKeys/3) == 0 {
+				if where == "runs" && i%(*usageKeys/3) == 0 {
 					if err := s.Flush(context.Background()); err != nil {
 						t.Fatal(err)
 					}
@@ -228,14 +228,15 @@ func TestSpaceAfterReopening(t *testing.T) {
 				t.Fatalf("closed with %.2f times what is live: there is nothing to find", s.ratio())
 			}
 			s.open(brock.Maintenance{IdleAfter: 50 * time.Millisecond})
-			s.settled()
+			s.shrunk()
 		})
 	}
 }
 
-// What a long reader has kept goes when it ends, with no write after it.
-func TestSpaceAfterALongReader(t *testing.T) {
-	s := newSpaceStore(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
+// The disk space that a long reader has pinned is freed when it ends, without a
+// later write.
+func TestDiskUseAfterALongReader(t *testing.T) {
+	s := newDiskUse(t, brock.Maintenance{IdleAfter: 50 * time.Millisecond})
 	s.load()
 	reader := s.NewTransaction(false)
 	defer reader.Discard()
@@ -245,23 +246,23 @@ func TestSpaceAfterALongReader(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v, err := item.Value(); err != nil || len(v) != spaceValue {
+			if v, err := item.Value(); err != nil || len(v) != usageValue {
 				t.Fatalf("key %x: %d bytes, %v", item.Key(), len(v), err)
 			}
 			n++
 		}
-		if n != *spaceKeys {
-			t.Errorf("the reader has %d keys, want %d", n, *spaceKeys)
+		if n != *usageKeys {
+			t.Errorf("the reader has %d keys, want %d", n, *usageKeys)
 		}
 	}
 	read()
 	kept := s.liveBytes()
-	for i := range uint64(*spaceKeys) {
-		s.set(i, spaceValue)
+	for i := range uint64(*usageKeys) {
+		s.set(i, usageValue)
 	}
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	for m := s.Metrics().Tree; m.PinnedBytes < kept/2; m = s.Metrics().Tree { // until the store has tidied up, but for the reader
+	for m := s.Metrics().Tree; m.PinnedBytes < kept/2; m = s.Metrics().Tree { // until only the reader keeps garbage
 		<-look.C
 	}
 	if s.ratio() < 1.75 {
@@ -269,14 +270,14 @@ func TestSpaceAfterALongReader(t *testing.T) {
 	}
 	read()
 	reader.Discard()
-	s.settled()
+	s.shrunk()
 }
 
-// Reclaim leaves little garbage, and says how much it freed.
+// Reclaim leaves little garbage, and returns how many bytes it has freed.
 func TestReclaim(t *testing.T) {
-	s := newSpaceStore(t, brock.Maintenance{GarbageRatio: 1, IdleAfter: time.Hour})
+	s := newDiskUse(t, brock.Maintenance{GarbageRatio: 1, IdleAfter: time.Hour})
 	s.load()
-	for i := range uint64(*spaceKeys) {
+	for i := range uint64(*usageKeys) {
 		if i%3 == 0 {
 			s.set(i, 1000)
 		}
@@ -300,8 +301,8 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// Reclaim returns when its bound holds, also while work in the background does
-// part of the same.
+// When Reclaim returns its bound holds, also if background work collects at the same
+// time.
 func TestReclaimBesideBackgroundWork(t *testing.T) {
 	for round := range 5 {
 		db := must2(brock.Open(brock.Options{InMemory: true, MemoryLimit: 8 << 20, Tuning: brock.Tuning{MemtableSize: 128 << 10, SegmentSize: 64 << 10, RunFileSize: 256 << 10}}))
@@ -325,13 +326,13 @@ func TestReclaimBesideBackgroundWork(t *testing.T) {
 	}
 }
 
-// Collections beside writers, deletes, readers that stay and each other: what is
-// read is always a value of its key, and in the end the last one.
+// Several collections run beside writers, deletes and long readers. A read always
+// returns a value of its key, and in the end the last one.
 func TestReclaimBesideEverything(t *testing.T) {
-	s := newSpaceStore(t, brock.Maintenance{GarbageRatio: 0.1, IdleAfter: 20 * time.Millisecond})
+	s := newDiskUse(t, brock.Maintenance{GarbageRatio: 0.1, IdleAfter: 20 * time.Millisecond})
 	const keys, writers = 400, 2
 	value := func(key, round uint64) []byte {
-		v := binary.BigEndian.AppendUint64(spaceKey(key), round)
+		v := binary.BigEndian.AppendUint64(usageKey(key), round)
 		return append(v, make([]byte, 600+key%7*500)...)
 	}
 	last := make([]uint64, keys) // round of the last write; 0 = deleted. Each key has one writer.
@@ -344,9 +345,9 @@ func TestReclaimBesideEverything(t *testing.T) {
 				key := rng.Uint64N(keys/writers)*writers + w
 				err := error(nil)
 				if rng.IntN(5) == 0 {
-					err, last[key] = s.Delete(spaceKey(key)), 0
+					err, last[key] = s.Delete(usageKey(key)), 0
 				} else {
-					err, last[key] = s.Set(spaceKey(key), value(key, round)), round
+					err, last[key] = s.Set(usageKey(key), value(key, round)), round
 				}
 				if err != nil {
 					t.Error(err)
@@ -370,7 +371,7 @@ func TestReclaimBesideEverything(t *testing.T) {
 	})
 	check := func() error {
 		return s.View(func(txn *brock.Txn) error {
-			for range 2 { // the second time through files that were replaced meanwhile
+			for range 2 { // the second time from files that were replaced since
 				for item, err := range txn.All() {
 					if err != nil {
 						return err
@@ -405,7 +406,7 @@ func TestReclaimBesideEverything(t *testing.T) {
 	close(done)
 	others.Wait()
 	for key, round := range last {
-		v, err := s.Get(spaceKey(uint64(key)))
+		v, err := s.Get(usageKey(uint64(key)))
 		if round == 0 && !errors.Is(err, brock.ErrKeyNotFound) || round != 0 && (err != nil || !bytes.Equal(v, value(uint64(key), round))) {
 			t.Errorf("key %d, last written in round %d: %d bytes, %v", key, round, len(v), err)
 		}
@@ -418,20 +419,20 @@ func TestReclaimBesideEverything(t *testing.T) {
 	}
 }
 
-// The space of a dropped keyspace comes back by itself, with no call and no
-// further write, also if the store was closed, or killed, right after the drop.
-func TestSpaceAfterDrop(t *testing.T) {
+// The disk space of a dropped keyspace is freed without a call or a further write,
+// also if the store was closed, or killed, right after the drop.
+func TestDiskUseAfterDrop(t *testing.T) {
 	for _, end := range []string{"", "close", "crash"} {
-		for _, size := range []int{100, spaceValue} { // inline and separated
+		for _, size := range []int{100, usageValue} { // inline and separated
 			t.Run(fmt.Sprintf("%s/%d", end, size), func(t *testing.T) {
-				s := newSpaceStore(t, brock.Maintenance{IdleAfter: 100 * time.Millisecond})
+				s := newDiskUse(t, brock.Maintenance{IdleAfter: 100 * time.Millisecond})
 				ks := keyspace(t, s.DB, "dropped")
-				for i := range uint64(*spaceKeys * spaceValue / size / 3) {
-					if err := ks.Set(spaceKey(i), make([]byte, size)); err != nil {
+				for i := range uint64(*usageKeys * usageValue / size / 3) {
+					if err := ks.Set(usageKey(i), make([]byte, size)); err != nil {
 						t.Fatal(err)
 					}
-					if i%8 == 0 && i/8 < uint64(*spaceKeys)/8 {
-						s.set(i, spaceValue)
+					if i%8 == 0 && i/8 < uint64(*usageKeys)/8 {
+						s.set(i, usageValue)
 					}
 				}
 				before := s.disk()
@@ -448,7 +449,7 @@ func TestSpaceAfterDrop(t *testing.T) {
 					must(t, err)
 					t.Cleanup(func() { _ = db.Close() })
 					s.DB = db
-					if end == "crash" { // of what wasn't synced before the drop
+					if end == "crash" { // loses what was not synced before the drop
 						s.live = map[uint64]int{}
 						must(t, db.View(func(txn *brock.Txn) error {
 							for item, err := range txn.All() {
@@ -459,7 +460,7 @@ func TestSpaceAfterDrop(t *testing.T) {
 						}))
 					}
 				}
-				s.settledWithin(6 << 20)
+				s.shrunkWithin(6 << 20)
 				t.Logf("%d MB before, %d MB after", before>>20, s.disk()>>20)
 			})
 		}

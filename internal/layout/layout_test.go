@@ -1,8 +1,8 @@
-package manifest
+package layout
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,47 +11,9 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/run/meta"
 )
-
-func snapshotBytes(l *Layout) []byte { return AppendEdit(nil, l.Snapshot()) }
-
-func TestRandomEditsAddUp(t *testing.T) {
-	for seed := range uint64(6) {
-		h := newHistory(seed)
-		l := NewLayout()
-		for step := range 60 {
-			e := h.edit()
-			decoded, err := DecodeEdit(AppendEdit(nil, e))
-			if err != nil {
-				t.Fatalf("seed %d, step %d: %v", seed, step, err)
-			}
-			before := snapshotBytes(l)
-			next, err := l.Apply(decoded)
-			if err != nil {
-				t.Fatalf("seed %d, step %d: %v", seed, step, err)
-			}
-			if !bytes.Equal(before, snapshotBytes(l)) {
-				t.Fatalf("seed %d, step %d: Apply changed the old layout", seed, step)
-			}
-			direct, err := l.Apply(e)
-			if err != nil || !bytes.Equal(snapshotBytes(direct), snapshotBytes(next)) {
-				t.Fatalf("seed %d, step %d: the decoded edit differs from the edit (%v)", seed, step, err)
-			}
-			l = next
-			h.check(t, l)
-			again, err := NewLayout().Apply(l.Snapshot())
-			if err != nil {
-				t.Fatalf("seed %d, step %d: snapshot: %v", seed, step, err)
-			}
-			if !bytes.Equal(snapshotBytes(again), snapshotBytes(l)) || again.String() != l.String() {
-				t.Fatalf("seed %d, step %d: the snapshot makes another layout:\n%s\nwant\n%s", seed, step, again, l)
-			}
-		}
-	}
-}
 
 func TestDeadSetAgainstMap(t *testing.T) {
 	for seed := range uint64(8) {
@@ -99,7 +61,7 @@ func TestDeadSetAgainstMap(t *testing.T) {
 // base is a layout with two runs, a relocated segment and its target.
 func base(t *testing.T) *Layout {
 	t.Helper()
-	l, err := NewLayout().Apply(&Edit{
+	l, err := New().Apply(&Edit{
 		AddSegments: []Segment{
 			{Num: 3, Kind: filename.Journal, FileBytes: 6400, Records: 10, Bytes: 1000},
 			{Num: 4, Kind: filename.Journal, FileBytes: 640, Records: 2, Bytes: 200},
@@ -187,11 +149,11 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		"flushed segment over the limit": {FlushedTo: math.MaxUint64},
 	} {
 		l := base(t)
-		before := snapshotBytes(l)
+		before := fmt.Sprintf("%+v", l.Snapshot())
 		if _, err := l.Apply(e); !errors.Is(err, ErrConflictingEdit) {
 			t.Errorf("%s: error %v", name, err)
 		}
-		if !bytes.Equal(before, snapshotBytes(l)) {
+		if fmt.Sprintf("%+v", l.Snapshot()) != before {
 			t.Errorf("%s: the layout changed", name)
 		}
 	}
@@ -265,7 +227,7 @@ func TestJournalEnds(t *testing.T) {
 }
 
 func TestClockIsBounded(t *testing.T) {
-	l := NewLayout()
+	l := New()
 	var err error
 	for v := range entry.Version(5000) {
 		if l, err = l.Apply(&Edit{Clock: []ClockSample{{Version: v + 1, UnixMilli: int64(v+1) * 10}}}); err != nil {
@@ -289,64 +251,6 @@ func TestClockIsBounded(t *testing.T) {
 	}
 }
 
-func TestUnknownFields(t *testing.T) {
-	p := AppendEdit(nil, &Edit{LastVersion: 7})
-	p = appendTLV(p, 500, 0, func(b []byte) []byte { return append(b, "later"...) })
-	e, err := DecodeEdit(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.AddRuns = []Run{{ID: 1, Run: meta.Run{Files: []meta.File{{Num: 2}}}, Unknown: []TLV{{Tag: 77, Value: []byte("run's")}}}}
-	e.AddSegments = []Segment{{Num: 1, Kind: filename.Value, Unknown: []TLV{{Tag: 78, Value: []byte("segment's")}}}}
-	l, err := NewLayout().Apply(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := DecodeEdit(snapshotBytes(l))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(back.Unknown) != 1 || back.Unknown[0].Tag != 500 || string(back.Unknown[0].Value) != "later" ||
-		string(back.AddRuns[0].Unknown[0].Value) != "run's" || string(back.AddSegments[0].Unknown[0].Value) != "segment's" {
-		t.Errorf("unknown fields are lost: %+v", back)
-	}
-	for name, p := range map[string][]byte{
-		"edit": appendTLV(nil, 500, tlvRequired, func(b []byte) []byte { return b }),
-		"run": appendTLV(nil, tagAddRun, tlvRequired, func(b []byte) []byte {
-			return appendTLV(append(b, 1, 0, 1), 77, tlvRequired, func(b []byte) []byte { return b })
-		}),
-	} {
-		if _, err := DecodeEdit(p); !errors.Is(err, errs.ErrFormat) {
-			t.Errorf("required unknown field of the %s: %v", name, err)
-		}
-	}
-}
-
-func FuzzEdit(f *testing.F) {
-	h := newHistory(1)
-	for range 20 {
-		f.Add(AppendEdit(nil, h.edit()))
-	}
-	f.Fuzz(func(t *testing.T, p []byte) {
-		e, err := DecodeEdit(p)
-		if err != nil {
-			return
-		}
-		again, err := DecodeEdit(AppendEdit(nil, e))
-		if err != nil || !bytes.Equal(AppendEdit(nil, again), AppendEdit(nil, e)) {
-			t.Fatalf("an edit does not survive its encoding: %v", err)
-		}
-		l, err := NewLayout().Apply(e)
-		if err != nil {
-			return
-		}
-		s, err := NewLayout().Apply(l.Snapshot())
-		if err != nil || s.String() != l.String() {
-			t.Fatalf("a layout does not survive its snapshot: %v\n%s\nwant\n%s", err, s, l)
-		}
-	})
-}
-
 // A dropped keyspace is known by its number for ever, through snapshots too, and
 // the number serves no other.
 func TestDroppedKeyspaces(t *testing.T) {
@@ -362,7 +266,7 @@ func TestDroppedKeyspaces(t *testing.T) {
 		}
 		l = next
 	}
-	again, err := NewLayout().Apply(l.Snapshot())
+	again, err := New().Apply(l.Snapshot())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// An update of an old version that begins while a flush is dropping history,
-// deletes with it, is told that the version is gone, or finds its conflicts; also
-// where another keyspace still has that version.
+// An update with ReadAt begins while a flush drops history, deletes included. It
+// gets ErrVersionGone or finds its conflicts, also where another keyspace still
+// has the version.
 func TestUpdateOfAVersionBeingDropped(t *testing.T) {
 	var armed atomic.Bool
 	var begin func() error

@@ -1,4 +1,8 @@
-package manifest
+// Package layout says which files make up the store at one moment, and what is
+// known about them: runs, segments, keyspaces, and which versions stay. An Edit
+// leads from one Layout to the next. The package computes; it reads no file and
+// writes none (package manifest does).
+package layout
 
 import (
 	"cmp"
@@ -39,8 +43,8 @@ type Usage struct {
 	Moved   uint64 // entries that refer to those
 }
 
-// NewLayout returns the layout of a store that has nothing.
-func NewLayout() *Layout { return &Layout{nextFile: 1, nextKeyspace: firstKeyspace} }
+// New returns the layout of a store that has nothing.
+func New() *Layout { return &Layout{nextFile: 1, nextKeyspace: firstKeyspace} }
 
 // Runs lists the runs, newest first.
 func (l *Layout) Runs() []*Run { return l.runs }
@@ -86,10 +90,10 @@ func (l *Layout) findSegment(num entry.FileNum) (int, bool) {
 	return slices.BinarySearchFunc(l.segments, num, func(s *Segment, n entry.FileNum) int { return cmp.Compare(s.Num, n) })
 }
 
-// Unaccounted is how many records of the segment are neither referred to by a
-// run, be it through a relocated segment, nor dead. It is 0 unless somebody
-// forgot to report a dead one. The records of a relocated segment are accounted
-// for where they are now.
+// Unaccounted counts the records of a segment that are not dead and that no run
+// refers to, not even through a relocated segment. Unless it is 0, an edit failed
+// to name a dead record. The records of a relocated segment are accounted for in
+// the segment that has them now.
 func (l *Layout) Unaccounted(num entry.FileNum) uint64 {
 	i, ok := l.findSegment(num)
 	if !ok || l.segments[i].state.Status == Relocated {
@@ -99,14 +103,14 @@ func (l *Layout) Unaccounted(num entry.FileNum) uint64 {
 	return s.Records - s.dead.count - l.usage[i].Records - l.usage[i].Moved
 }
 
-// Unreferenced lists the segments that no run needs: neither by itself nor
-// through a relocated segment.
+// Unreferenced lists the segments that no run needs, neither directly nor through
+// a relocated segment.
 func (l *Layout) Unreferenced() []entry.FileNum {
 	return l.unreferencedWithout(nil)
 }
 
-// FreedBy lists the segments that nobody would need any more if these runs were
-// dropped and nothing put in their place, and the sum of their file sizes.
+// FreedBy lists the segments that no run would need any more if these runs were
+// dropped and nothing put in their place. It returns the sum of their file sizes, too.
 func (l *Layout) FreedBy(runs ...RunID) (segments []entry.FileNum, fileBytes uint64) {
 	before := l.Unreferenced()
 	for _, num := range l.unreferencedWithout(runs) {
@@ -119,6 +123,8 @@ func (l *Layout) FreedBy(runs ...RunID) (segments []entry.FileNum, fileBytes uin
 }
 
 func (l *Layout) unreferencedWithout(dropped []RunID) []entry.FileNum {
+	// A run's handles name the source of a relocation, whose records are in the
+	// target: it needs both.
 	needed := make(map[entry.FileNum]bool)
 	var need func(num entry.FileNum)
 	need = func(num entry.FileNum) {
@@ -151,9 +157,9 @@ func (l *Layout) unreferencedWithout(dropped []RunID) []entry.FileNum {
 // replays the ones after it.
 func (l *Layout) FlushedTo() entry.FileNum { return l.flushedTo }
 
-// JournalEnds lists how far journal segments were known to be durable, ascending:
-// first, if it was recorded, that of the last segment up to FlushedTo, behind
-// which the replay begins; then those of the segments after it.
+// JournalEnds lists how far journal segments are known to be durable, ascending by
+// segment. The first may be that of the last segment up to FlushedTo, behind which
+// the replay begins. The others are those of the segments after it.
 func (l *Layout) JournalEnds() []JournalEnd { return l.ends }
 
 // LastVersion is the greatest version that was ever recorded.
@@ -171,8 +177,8 @@ func (l *Layout) CleanClose() bool { return l.cleanClose }
 // Clock lists the samples of versions and times, ascending by version.
 func (l *Layout) Clock() []ClockSample { return l.clock }
 
-// VersionAt is the newest sampled version that was committed by the time, 0 if
-// no sample is that old. Times may go back: every sample counts.
+// VersionAt is the newest sampled version that was committed by the time; 0 if no
+// sample is that old. Clocks may go back, so it looks at every sample.
 func (l *Layout) VersionAt(unixMilli int64) entry.Version {
 	for _, c := range slices.Backward(l.clock) {
 		if c.UnixMilli <= unixMilli {
@@ -182,8 +188,8 @@ func (l *Layout) VersionAt(unixMilli int64) entry.Version {
 	return 0
 }
 
-// Files walks the names of all files of runs, segments and remaps that the
-// layout needs. Journal segments after FlushedTo are not among them.
+// Files walks the names of all files of runs, segments and remaps that the layout
+// needs. Journal segments after FlushedTo are not among them.
 func (l *Layout) Files() iter.Seq[filename.Name] {
 	return func(yield func(filename.Name) bool) {
 		for _, r := range l.runs {
@@ -205,21 +211,63 @@ func (l *Layout) Files() iter.Seq[filename.Name] {
 	}
 }
 
-// State says where the records of s are.
-func (s *Segment) State() SegmentState {
-	st := s.state
-	st.Num = s.Num
-	return st
+// Keyspaces lists the keyspaces that have a name, ascending by number.
+func (l *Layout) Keyspaces() []Keyspace { return l.keyspaces }
+
+// Keyspace finds a keyspace that has a name; nil if there is none.
+func (l *Layout) Keyspace(id entry.KeyspaceID) *Keyspace {
+	if i, ok := l.findKeyspace(id); ok {
+		return &l.keyspaces[i]
+	}
+	return nil
 }
 
-// DeadRecords and DeadBytes count what no entry owns any more.
-func (s *Segment) DeadRecords() uint64 { return s.dead.count }
+// NextKeyspace is greater than the number of every keyspace there ever was.
+func (l *Layout) NextKeyspace() uint64 { return l.nextKeyspace }
 
-// DeadBytes is the sum of the dead records' value lengths.
-func (s *Segment) DeadBytes() uint64 { return s.dead.bytes }
+// Dropped reports whether there was a keyspace of this number, which is gone.
+func (l *Layout) Dropped(id entry.KeyspaceID) bool {
+	return id != entry.DefaultKeyspace && uint64(id) < l.nextKeyspace && l.Keyspace(id) == nil
+}
 
-// IsDead reports whether the record at offset is dead.
-func (s *Segment) IsDead(offset uint64) bool { return s.dead.has(offset / Granule) }
+func (l *Layout) findKeyspace(id entry.KeyspaceID) (int, bool) {
+	return slices.BinarySearchFunc(l.keyspaces, id, func(k Keyspace, id entry.KeyspaceID) int { return cmp.Compare(k.ID, id) })
+}
 
-// Dead walks the start granules of the dead records in ascending order.
-func (s *Segment) Dead() iter.Seq[uint32] { return s.dead.all() }
+// leastFloor is the version below which the history of all keyspaces may be gone.
+func (l *Layout) leastFloor() entry.Version {
+	least := l.floor
+	for i := range l.keyspaces {
+		least = min(least, l.keyspaces[i].floor)
+	}
+	return least
+}
+
+// Snapshot returns the edit that makes l out of nothing.
+func (l *Layout) Snapshot() *Edit {
+	e := &Edit{
+		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Floor: l.floor,
+		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Unknown: l.unknown,
+	}
+	if l.nextKeyspace > firstKeyspace {
+		e.NextKeyspace = l.nextKeyspace
+	}
+	for _, k := range l.keyspaces {
+		if k.floor != 0 {
+			e.KeyspaceFloors = append(e.KeyspaceFloors, KeyspaceFloor{ID: k.ID, Version: k.floor})
+		}
+	}
+	for _, r := range l.runs {
+		e.AddRuns = append(e.AddRuns, *r)
+	}
+	for _, s := range l.segments {
+		e.AddSegments = append(e.AddSegments, *s)
+		if s.dead.count > 0 || s.dead.bytes > 0 {
+			e.Dead = append(e.Dead, Dead{Segment: s.Num, Bytes: s.dead.bytes, Granules: slices.Collect(s.dead.all())})
+		}
+		if s.state != (SegmentState{}) {
+			e.States = append(e.States, s.state)
+		}
+	}
+	return e
+}

@@ -15,8 +15,8 @@ import (
 // once a level.
 const fanIn = 10
 
-// mergeLevels merges parts while there are enough of one level.
-func (s *Spill) mergeLevels(ctx context.Context) error {
+// compactLevels compacts parts while there are enough of one level.
+func (s *Spill) compactLevels(ctx context.Context) error {
 	for len(s.parts) > 0 {
 		n, level := 0, s.parts[0].level
 		for n < len(s.parts) && s.parts[n].level == level {
@@ -25,7 +25,8 @@ func (s *Spill) mergeLevels(ctx context.Context) error {
 		if n < fanIn {
 			return nil
 		}
-		if err := s.merge(ctx, n, level+1, true); err != nil {
+		// Not synced: Finish writes everything once more.
+		if err := s.compact(ctx, n, level+1, true); err != nil {
 			return err
 		}
 	}
@@ -50,26 +51,28 @@ func (s *Spill) Finish(ctx context.Context) error {
 var errFinished = errors.New("spill is finished")
 
 func (s *Spill) finish(ctx context.Context) error {
-	if err := s.finishValues(); err != nil {
+	if err := s.values.finish(); err != nil {
 		return err
 	}
 	if s.bytes == 0 {
 		return errs.ErrInvalid
 	}
-	return s.merge(ctx, len(s.parts), 0, false)
+	return s.compact(ctx, len(s.parts), 0, false)
 }
 
-// merge makes one part of the newest n, without what they have overwritten and
-// range deletes cover. The last one has the range deletes.
-func (s *Spill) merge(ctx context.Context, n, level int, unsynced bool) error {
+// compact makes one part of the newest n, without what they have overwritten and
+// range deletes cover. The last run, which is synced, has the range deletes.
+func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error {
 	sources := make([]iterator.Iterator, n)
 	last := entry.Version(0)
 	for i, p := range s.parts[:n] {
-		sources[i] = &versioned{Iterator: uncovered(p, s.ranges, s.drop), version: p.last}
+		sources[i] = &versioned{Iterator: p.uncovered(s.ranges, &s.dead), version: p.last}
 		last = max(last, p.last)
 	}
 	w := s.newRun(unsynced)
 	if !unsynced {
+		// What they cover of the transaction itself is gone by now: they have the
+		// version of its entries, and cover what is older.
 		for _, t := range s.Ranges() {
 			t.Version = 0
 			if err := w.AddTombstone(t); err != nil {
@@ -94,20 +97,4 @@ func (s *Spill) merge(ctx context.Context, n, level int, unsynced bool) error {
 		return nil
 	}
 	return s.open(out.Run, n, level, last)
-}
-
-// versioned gives all entries of an Iterator a version: parts have one each while
-// they are merged, so that the entries of a key come newest first, and none
-// afterwards; and entries that are read beside committed ones have another.
-type versioned struct {
-	iterator.Iterator
-	version entry.Version
-	copy    entry.Entry
-}
-
-// Entry is a copy, as the Iterator's own entry belongs to that.
-func (it *versioned) Entry() *entry.Entry {
-	it.copy = *it.Iterator.Entry()
-	it.copy.Version = it.version
-	return &it.copy
 }

@@ -37,7 +37,7 @@ func descriptorsIn(t *testing.T, dir string) int {
 	return n
 }
 
-// noMapFS maps no file, as a system does that has run out of mappings.
+// noMapFS refuses to map files, as a system does that has run out of mappings.
 type noMapFS struct{ vfs.FS }
 
 type noMapFile struct{ vfs.File }
@@ -52,8 +52,8 @@ func (n noMapFS) Open(name string) (vfs.File, error) {
 	return noMapFile{f}, nil
 }
 
-// A store of very many files is read at random and in order, collected, merged,
-// verified, killed and opened again with few descriptors.
+// A store of thousands of files needs few descriptors: to read it at random and in
+// order, to collect, compact and verify it, and to open it after a crash.
 func TestOpenFilesAreBounded(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("descriptors are told by /proc")
@@ -75,8 +75,8 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	}
 }
 
-// manyFiles is a store whose files are small. The value of each key tells the
-// key and how often it was written.
+// manyFiles is a store whose files are small. The value of each key holds the key
+// and the round in which it was written.
 type manyFiles struct {
 	*testing.T
 	options brock.Options
@@ -151,7 +151,7 @@ func (s *manyFiles) open() {
 
 func manyKey(i int) []byte { return fmt.Appendf(nil, "key-%06d", i) }
 
-// write gives every stride-th key a value.
+// write sets every stride-th key.
 func (s *manyFiles) write(round, stride int) {
 	for at := 0; at < s.keys; {
 		b := s.db.NewBatch()

@@ -1,20 +1,9 @@
-package manifest
+package layout
 
 import (
 	"fmt"
 	"strings"
 )
-
-// String is the tier in one word.
-func (t Tier) String() string {
-	switch t {
-	case Upper:
-		return "upper"
-	case Base:
-		return "base"
-	}
-	return fmt.Sprintf("tier%d", uint8(t))
-}
 
 // String lists the layout, a line for each run and segment, for tests and tools.
 // It shows sizes and counts, no keys.

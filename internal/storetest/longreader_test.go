@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// A transaction that stays open is told of, with the place where it began,
-// whichever way that was.
+// The event LongReader and the metrics name a transaction that stays open, and the
+// line of code where it began, by any call.
 func TestLongReader(t *testing.T) {
 	var clock atomic.Int64
 	told := make(chan brock.ReaderInfo, 10)

@@ -1,0 +1,36 @@
+package journal
+
+import (
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/frame"
+)
+
+// Point is a place between two frames of the journal where a segment ends. The
+// zero value is the journal's beginning.
+type Point struct {
+	NextFrame   uint64        // number of the frame that follows; 0 means 1
+	Chain       uint32        // header checksum of the frame before
+	LastVersion entry.Version // greatest version before
+	LastSegment entry.FileNum // the segment that ends here; 0 = none
+}
+
+func (p Point) next() uint64 { return max(p.NextFrame, 1) }
+
+// End is how far the journal goes.
+type End struct {
+	Segment entry.FileNum // the segment being written, or the last one
+	Offset  int64         // the end of its last frame
+	Frame   uint64        // number of the last frame; 0 = none
+	Durable uint64        // number of the last frame known to be durable
+}
+
+// SegmentInfo describes one segment of the journal.
+type SegmentInfo struct {
+	Num        entry.FileNum
+	End        int64  // behind the last frame
+	FirstFrame uint64 // number of its first frame
+	LastFrame  uint64 // number of its last frame, FirstFrame-1 if it has none
+	Chain      uint32 // header checksum of its last frame, or of the one before FirstFrame
+	Sealed     bool   // it doesn't grow any more
+	frame.Totals
+}

@@ -1,0 +1,89 @@
+package journal
+
+import (
+	"fmt"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// End returns how far the journal goes.
+func (j *Journal) End() End {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := End{Segment: j.point.LastSegment, Frame: j.point.NextFrame - 1, Durable: j.durable.Load()}
+	if n := len(j.live); n > 0 {
+		e.Offset = j.live[n-1].End
+	}
+	return e
+}
+
+// Segments describes, in order, the segments that this Journal has begun and not forgotten.
+func (j *Journal) Segments() []SegmentInfo {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]SegmentInfo(nil), j.live...)
+}
+
+// Forget drops the sealed segments up to number last, whose records are durable
+// in runs: they are no longer in Segments, and their files are closed, synced
+// or not. It must return before such a file is used for anything else.
+func (j *Journal) Forget(last entry.FileNum) {
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	// What is in runs needs no segment, so the manifest need not know of it either.
+	if last >= j.c.Begin.LastSegment {
+		raise(&j.known, j.c.Begin.next()-1)
+	}
+	// The segment being written stays: its later frames are in no run.
+	for len(j.live) > 0 && j.live[0].Num <= last && j.live[0].Sealed {
+		raise(&j.known, j.live[0].LastFrame)
+		j.live = j.live[1:]
+	}
+	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {
+		_ = j.sealed[0].Close() // what it holds is durable elsewhere
+		raise(&j.durable, j.sealed[0].Next()-1)
+		j.sealed = j.sealed[1:]
+	}
+}
+
+// OpenReader opens a segment of Segments. The reader of a segment that still
+// grows sees each group as soon as its Append has returned.
+func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
+	j.mu.Lock()
+	var found *open
+	for _, o := range append(j.sealed[:len(j.sealed):len(j.sealed)], j.cur) {
+		if o != nil && o.Number() == num {
+			found = o
+		}
+	}
+	var end int64
+	for _, s := range j.live {
+		if s.Num == num {
+			end = s.End
+		}
+	}
+	j.mu.Unlock()
+	// While the file is open for writing, the reader shares the writer's end.
+	if found != nil {
+		return found.OpenReader(found.limit, j.c.NoMap)
+	}
+	if end == 0 {
+		return nil, fmt.Errorf("%w: journal has no segment %d", errs.ErrInvalid, num)
+	}
+	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap})
+}
+
+// Open returns how many files are open for writing.
+func (j *Journal) Open() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.cur == nil {
+		return len(j.sealed)
+	}
+	return len(j.sealed) + 1
+}

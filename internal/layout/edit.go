@@ -1,0 +1,43 @@
+package layout
+
+import "github.com/brockdb/brock/internal/entry"
+
+// Edit is one step from a Layout to the next. It takes effect whole or not at all.
+// Zero fields change nothing. Apply takes the parts in the order of the fields,
+// whatever order they have in the file.
+type Edit struct {
+	AddSegments    []Segment
+	DropRuns       []RunID
+	AddRuns        []Run
+	Dead           []Dead // at most one for each segment
+	States         []SegmentState
+	DropSegments   []entry.FileNum
+	FlushedTo      entry.FileNum // journal segments up to this one are wholly in runs
+	JournalEnds    []JournalEnd  // how far live journal segments are durable
+	LastVersion    entry.Version // greatest version in runs and durable journal
+	Floor          entry.Version // of the default keyspace: below this version history may be gone
+	Clock          []ClockSample
+	NextFile       entry.FileNum // every number used so far is less
+	SetKeyspaces   []Keyspace    // added, or replaced if the id exists
+	DropKeyspaces  []entry.KeyspaceID
+	KeyspaceFloors []KeyspaceFloor // of keyspaces other than the default one
+	NextKeyspace   uint64          // every number of a keyspace used so far is less
+	CleanClose     bool            // the last edit of a session that closed in order
+	Unknown        []TLV           // fields of later releases, which must be kept
+}
+
+// JournalEnd is a point up to which a journal segment is durable. It registers the
+// segment: from then on the segment is missed if it is lost. Of a segment that
+// still grows only Frame is known.
+type JournalEnd struct {
+	Segment entry.FileNum
+	Offset  uint64
+	Frame   uint64 // number of the last frame before Offset
+	Chain   uint32 // header checksum of that frame
+}
+
+// ClockSample says that a version was the newest at a time.
+type ClockSample struct {
+	Version   entry.Version
+	UnixMilli int64
+}

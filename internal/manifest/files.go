@@ -1,0 +1,61 @@
+package manifest
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// readFile reads a file whole, or its first limit bytes.
+func readFile(fsys vfs.FS, path string, limit int64) (p []byte, err error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	p = make([]byte, min(size, limit))
+	n, err := f.ReadAt(p, 0)
+	// A short read without another error means that the file lost its end just now.
+	if n < len(p) && (err == nil || errors.Is(err, io.EOF)) {
+		return nil, errs.NewCorruption(filepath.Base(path), int64(n), "the file ends here and should have %d bytes", len(p))
+	}
+	if n < len(p) {
+		return nil, err
+	}
+	return p, nil
+}
+
+func notThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+func allZero(p []byte) bool {
+	for _, b := range p {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// unwritten is the error of a write for which the disk was full. It is never the
+// error of a sync: after a failed sync nobody knows what the disk holds.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error { return u.error }
+
+// written wraps the error of a write for which the disk was full in unwritten.
+func written(err error) error {
+	if vfs.IsNoSpace(err) {
+		return unwritten{vfs.NoSpace(err)}
+	}
+	return err
+}
+
+func isUnwritten(err error) bool { return errors.As(err, new(unwritten)) }

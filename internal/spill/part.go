@@ -1,0 +1,77 @@
+package spill
+
+import (
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/tombstone"
+)
+
+// part is one run of a Spill. What range deletes up to its last record cover is
+// not in it.
+type part struct {
+	*run.Reader
+	level int           // number of compactions behind it
+	last  entry.Version // number of the newest record that went into it
+}
+
+// uncovered walks the part without the entries that later range deletes cover. It
+// adds the values of those that it meets to dead, unless that is nil.
+func (p *part) uncovered(ranges *tombstone.Set, dead *layout.Deaths) iterator.Iterator {
+	if ranges.MaxVersion() <= p.last {
+		return p.Iterator()
+	}
+	return &filtered{p.Iterator(), tombstone.NewCover(entry.MaxVersion, ranges), p.last, dead}
+}
+
+// filtered leaves out what a cover hides.
+type filtered struct {
+	iterator.Iterator
+	cover *tombstone.Cover
+	last  entry.Version // the entries' number
+	dead  *layout.Deaths
+}
+
+func (it *filtered) First() bool { return it.skip(it.Iterator.First(), it.Iterator.Next) }
+func (it *filtered) SeekGE(key []byte) bool {
+	return it.skip(it.Iterator.SeekGE(key), it.Iterator.Next)
+}
+func (it *filtered) Next() bool { return it.skip(it.Iterator.Next(), it.Iterator.Next) }
+func (it *filtered) Last() bool { return it.skip(it.Iterator.Last(), it.Iterator.Prev) }
+func (it *filtered) SeekLT(key []byte) bool {
+	return it.skip(it.Iterator.SeekLT(key), it.Iterator.Prev)
+}
+func (it *filtered) Prev() bool                              { return it.skip(it.Iterator.Prev(), it.Iterator.Prev) }
+func (it *filtered) SkipGE(key []byte, v entry.Version) bool { return it.Next() }
+func (it *filtered) SkipLT(key []byte, v entry.Version) bool { return it.Prev() }
+
+// skip moves on while the entry is covered. ok says whether there is an entry.
+func (it *filtered) skip(ok bool, move func() bool) bool {
+	for ; ok; ok = move() {
+		e := it.Iterator.Entry()
+		if it.cover.Newest(e.Key) <= it.last {
+			break
+		}
+		if it.dead != nil && e.Separated {
+			it.dead.Add(e.Handle)
+		}
+	}
+	return ok
+}
+
+// versioned gives all entries of an Iterator one version. While parts are compacted,
+// each has its own, so that the entries of a key come newest first; the result has
+// version 0. Pending entries that are read beside committed ones have another.
+type versioned struct {
+	iterator.Iterator
+	version entry.Version
+	copy    entry.Entry
+}
+
+// Entry is a copy, as the Iterator's own entry belongs to that.
+func (it *versioned) Entry() *entry.Entry {
+	it.copy = *it.Iterator.Entry()
+	it.copy.Version = it.version
+	return &it.copy
+}
