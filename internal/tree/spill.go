@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/conflict"
+	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
@@ -43,8 +44,8 @@ type spilled struct {
 	tree    *Tree
 	files   *spill.Spill
 	began   time.Time
-	checked entry.Version // conflicts up to this version were looked for
-	voids   view.Deletes  // what the transaction leaves empty, as of then
+	checked entry.Version   // conflicts up to this version were looked for
+	emptied []emptied.Range // what the transaction leaves empty, as of then
 	end     sync.Once
 }
 
@@ -139,44 +140,36 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 	if err := s.check(ctx, p, &c); err != nil {
 		return err
 	}
-	s.findVoids(p.View())
+	if s.files.Output().Run.Deletes > 0 {
+		s.emptied = t.emptied.SearchWrites(iterator.Merge(s.files.Iterators(nil, 0)), p.View())
+	}
 	return nil
 }
 
-// findVoids looks for voids that the deletes of the transaction will make.
-func (s *spilled) findVoids(below *view.View) {
-	least := s.tree.leastVoid()
-	out := s.files.Output()
-	if out.Run.Deletes < uint64(least) {
-		return
-	}
-	v := &voider{least: least, mine: iterator.Merge(s.files.Iterators(nil, 0)), upTo: entry.MaxVersion - 1}
-	if err := v.find(below); err == nil { // else whoever needs what can't be read is told
-		s.voids.Ranges = v.found
-	}
-}
-
-// voidsAt are those that hold once the transaction is version v.
-func (s *spilled) voidsAt(v entry.Version) *tombstone.Set {
-	if len(s.voids.Ranges) == 0 {
-		return nil
+// leavesEmpty are the ranges in which nothing is left once the transaction is version v.
+func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
+	if len(s.emptied) == 0 {
+		return none
 	}
 	var keys [][]byte // that were committed meanwhile
 	_, err := s.tree.touchedSince(s.checked, func(lo, hi []byte) (bool, error) {
-		if hi == nil && s.voids.Has(lo) {
+		if hi == nil {
 			keys = append(keys, bytes.Clone(lo))
 		}
-		return len(keys) > mostVoids, nil
+		return len(keys) > mostTouched, nil
 	})
-	if err != nil || len(keys) > mostVoids {
-		return nil
+	if err != nil || len(keys) > mostTouched {
+		return none
 	}
-	s.voids.Cut(keys, func(lo, hi []byte) bool { return true })
-	for i := range s.voids.Ranges {
-		s.voids.Ranges[i] = tombstone.Emptied(s.voids.Ranges[i].Lo, s.voids.Ranges[i].Hi, v)
-	}
-	return tombstone.EmptiedSet(s.voids.Ranges...)
+	return emptied.Committed(s.emptied, keys, v)
 }
+
+// mostTouched is after how many keys of others a transaction's deletes are not worth
+// looking at any more.
+const mostTouched = 1 << 14
+
+// mapped is the file that a memory fault is blamed on where nothing below knows better.
+const mapped = "a mapped file"
 
 const (
 	maxEmptyings = 4  // flushes before a Commit, while others go on writing
@@ -252,7 +245,10 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
 		work.EntriesIn = int64(r.Entries)
 	}
-	err = t.conclude(edit, &out, change{voids: s.voidsAt(v), hidden: view.Unknown})
+	leaves := s.leavesEmpty(v)
+	if err = t.conclude(edit, &out, change{hidden: view.Unknown}); err == nil {
+		t.views.Learn(leaves)
+	}
 	if err == nil || t.life.failed() != nil {
 		s.files.Keep()
 	}
