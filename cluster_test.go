@@ -153,7 +153,7 @@ func TestOnlyScansOfValuesSort(t *testing.T) {
 		}
 		return nil
 	}))
-	wantEqual(t, "scattered bytes", s.Metrics().Tree.ScatteredBytes, 0)
+	wantEqual(t, "scattered bytes", s.Metrics().Tree.JumpedBytes, 0)
 	s = newClusterStore(t, func(o *Options) { o.Maintenance.NoClustering = true })
 	wantEqual(t, "scattered bytes, clustering turned off", s.scan(0, false), 0)
 }

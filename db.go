@@ -174,7 +174,7 @@ func (db *DB) Metrics() Metrics {
 	db.counters.fill(&m)
 	m.CompressedFrom, m.CompressedTo = db.compression.Bytes()
 	if db.usable() == nil {
-		m.Tree = treeMetrics(db.tree.Stats())
+		m.Tree = TreeMetrics(db.tree.Metrics())
 	}
 	return m
 }

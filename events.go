@@ -1,8 +1,6 @@
 package brock
 
 import (
-	"fmt"
-	"runtime"
 	"time"
 )
 
@@ -39,16 +37,6 @@ type ReaderInfo struct {
 	For         time.Duration // since something that it reads was replaced
 	FileBytes   int64         // in files that only open transactions need
 	MemoryBytes int64         // in memtables that only open transactions need
-}
-
-// originString names the place of a program counter.
-func originString(pc uintptr) string {
-	fn := runtime.FuncForPC(pc)
-	if fn == nil {
-		return ""
-	}
-	file, line := fn.FileLine(pc)
-	return fmt.Sprintf("%s (%s:%d)", fn.Name(), file, line)
 }
 
 // StallInfo describes the begin or the end of a time in which writers are slowed.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/brockdb/brock/internal/tree"
 )
 
 // Metrics is a snapshot of what one open store has done since Open, and what it
@@ -55,9 +53,9 @@ type TreeMetrics struct {
 	CompactedBytes  int64 // written by compactions
 	Collections     int64
 	CollectedBytes  int64 // written by collections
-	Clusterings     int64 // times that values were sorted because scans jumped among them
+	Clusterings     int64 // times that values were put in key order because scans jumped among them
 	ClusteredBytes  int64 // written by them
-	ScatteredBytes  int64 // of values that scans jumped to, and nothing was done for yet
+	JumpedBytes     int64 // of values that scans jumped to, and nothing was done for yet
 	Remaps          int   // collected segments that entries are still led on from
 	RemapBytes      int64 // in the files that do so
 	Spills          int64 // transactions larger than their memory that were committed
@@ -67,72 +65,24 @@ type TreeMetrics struct {
 	StallTime       time.Duration
 	FreeBytes       int64 // left by the disk or DiskLimit when it was last looked at; -1 = not known
 	ReserveBytes    int64 // of them, kept for deletes and for work that frees space
-	Refused         int64 // commits, for want of space
-	Memory          MemoryMetrics
+	Refused         int64 // commits, because the disk is full
+	// Memory says what takes the memory that Options.MemoryLimit bounds, in bytes. Mapped
+	// files are not in it: the system takes their memory back as it needs it.
+	Memory struct {
+		Memtables int64 // those that a transaction still holds included
+		Tables    int   // memtables
+		Known     int64 // which pages and values are in memory and were checked
+		Chunks    int64 // parts of runs that are not mapped
+		Filters   int64 // of runs that are not mapped
+	}
 	OpenFiles       int           // file descriptors, for reading and of the journal; see Tuning.OpenFiles
 	MappedFiles     int           // files that are read through a mapping
+	ReleaseFailures int64         // files that could not be closed or removed; the next Open removes them
 	PinnedVersion   uint64        // oldest version that a transaction still reads; 0 = none
 	PinnedBy        string        // where that transaction began: function, file and line
 	PinnedFor       time.Duration // since something that it reads was replaced; 0 = nothing was
 	PinnedBytes     int64         // in files that only open transactions need
 	PinnedMemory    int64         // in memtables that only open transactions need
-}
-
-// treeMetrics are the statistics of a tree.
-func treeMetrics(s tree.Stats) TreeMetrics {
-	return TreeMetrics{
-		Version:         uint64(s.Version),
-		Memtables:       s.Memtables,
-		MemtableEntries: s.MemtableEntries,
-		MemtableBytes:   s.MemtableBytes,
-		Runs:            s.Runs,
-		RunFiles:        s.RunFiles,
-		RunEntries:      s.RunEntries,
-		RunBytes:        s.RunBytes,
-		Segments:        s.Segments,
-		SegmentBytes:    s.SegmentBytes,
-		LiveBytes:       s.LiveBytes,
-		DeadBytes:       s.DeadBytes,
-		ExpiredBytes:    s.ExpiredBytes,
-		ExpiryWait:      s.ExpiryWait,
-		Flushes:         s.Flushes,
-		FlushedBytes:    s.FlushedBytes,
-		Compactions:     s.Merges,
-		CompactedBytes:  s.MergedBytes,
-		Collections:     s.Collections,
-		CollectedBytes:  s.MovedBytes,
-		Clusterings:     s.Clusterings,
-		ClusteredBytes:  s.SortedBytes,
-		ScatteredBytes:  s.ScatteredBytes,
-		Remaps:          s.Remaps,
-		RemapBytes:      s.RemapBytes,
-		Spills:          s.Spills,
-		SpilledBytes:    s.SpilledBytes,
-		JournalBytes:    s.JournalBytes,
-		Stalls:          s.Stalls,
-		StallTime:       s.Stalled,
-		FreeBytes:       s.FreeBytes,
-		ReserveBytes:    s.ReserveBytes,
-		Refused:         s.Refused,
-		Memory:          MemoryMetrics(s.Memory),
-		OpenFiles:       s.OpenFiles,
-		MappedFiles:     s.MappedFiles,
-		PinnedVersion:   uint64(s.Held.Version),
-		PinnedBy:        originString(s.Held.Origin),
-		PinnedFor:       s.Held.For,
-		PinnedBytes:     s.Held.FileBytes,
-		PinnedMemory:    s.Held.MemoryBytes,
-	}
-}
-
-// MemoryMetrics says what takes the memory that Options.MemoryLimit bounds, in
-// bytes. Mapped files are not in it: the system takes their memory back as it needs it.
-type MemoryMetrics struct {
-	Memtables int64 // those that a transaction still holds included
-	Tables    int   // memtables
-	Known     int64 // which pages and values are in memory and were checked
-	Chunks    int64 // parts of runs that are not mapped
-	Filters   int64 // of runs that are not mapped
 }
 
 // WriteAmp is the bytes written to files per byte of the records committed.
@@ -174,7 +124,7 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "memory      memtables %s, known pages %s, chunks %s, filters %s\n",
 		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Filters))
 	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
-	fmt.Fprintf(&b, "clustered   %d times, %s; scattered since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.ScatteredBytes))
+	fmt.Fprintf(&b, "clustered   %d times, %s; jumped to since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.JumpedBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
 	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
 	if t.FreeBytes >= 0 {

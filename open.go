@@ -208,12 +208,12 @@ func (o *opening) openTree() (tree.Recovery, error) {
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			NoClustering: o.options.Maintenance.NoClustering,
 		},
-		Exclusive:  func(fn func() error) error { return o.db.commits.Do(fn) },
-		OnWork:     o.onWork,
-		OnStall:    o.onStall,
-		OnLongRead: o.onLongRead,
-		OnSpace:    o.onSpace,
-		OnFailure:  o.onFailure,
+		Exclusive:    func(fn func() error) error { return o.db.commits.Do(fn) },
+		OnWork:       o.onWork,
+		OnStall:      o.onStall,
+		OnLongReader: o.onLongReader,
+		OnSpace:      o.onSpace,
+		OnFailure:    o.onFailure,
 	}, o.log)
 	o.tree = t
 	return recovery, err
@@ -246,10 +246,6 @@ func (o *opening) assemble() {
 
 // onWork passes finished background work to Events and Logger.
 func (o *opening) onWork(w tree.Work) {
-	info := WorkInfo{
-		Reason: w.Reason, EntriesIn: int64(w.Entries), Runs: int64(w.Runs), Segments: int64(w.Segments),
-		BytesIn: w.BytesIn, BytesOut: w.BytesOut, Took: w.Took, Err: w.Err,
-	}
 	call := o.options.Events.Compaction
 	switch w.Kind {
 	case "flush":
@@ -266,16 +262,16 @@ func (o *opening) onWork(w tree.Work) {
 		}
 	}
 	if call != nil {
-		call(info)
+		call(WorkInfo(w.WorkInfo))
 	}
 	if log := o.options.Logger; log != nil {
-		log.Debug(w.Kind, "reason", w.Reason, "entries", w.Entries, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+		log.Debug(w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
 	}
 }
 
-// onLongRead passes on that a transaction keeps what was replaced.
-func (o *opening) onLongRead(h view.LongReader) {
-	info := ReaderInfo{Version: uint64(h.Version), Begun: originString(h.Origin), For: h.For, FileBytes: h.FileBytes, MemoryBytes: h.MemoryBytes}
+// onLongReader passes on that a transaction keeps what was replaced.
+func (o *opening) onLongReader(h view.LongReader) {
+	info := ReaderInfo(h)
 	if call := o.options.Events.LongReader; call != nil {
 		call(info)
 	}
@@ -299,14 +295,14 @@ func (o *opening) onStall(s tree.Stall) {
 }
 
 // onSpace passes on that writes are refused for want of space, or no longer.
-func (o *opening) onSpace(s tree.Space) {
+func (o *opening) onSpace(s tree.DiskSpace) {
 	if call := o.options.Events.Space; call != nil {
-		call(SpaceInfo{Full: s.Full, Left: s.Left, Reserve: s.Reserve, Err: s.Reason})
+		call(SpaceInfo(s))
 	}
 	switch log := o.options.Logger; {
 	case log == nil:
 	case s.Full:
-		log.Warn("out of space: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Reason)
+		log.Warn("out of space: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
 	default:
 		log.Warn("there is space again", "left", s.Left, "reserve", s.Reserve)
 	}

@@ -330,7 +330,7 @@ func (b *bounds) keyspaces() error {
 	return forget()
 }
 
-// readers: what a reader that is held costs writers. Two stores are overwritten in
+// readers: what a long reader costs writers. Two stores are overwritten in
 // turn, one of them with a reader from before.
 func (b *bounds) readers() error {
 	const size, pieces, slice = 1000, 30, 200 * time.Millisecond
@@ -348,9 +348,9 @@ func (b *bounds) readers() error {
 			return err
 		}
 	}
-	held := stores[1].NewTransaction(false)
-	defer held.Discard()
-	if _, err := held.Get(boundKey(nil, 0)); err != nil {
+	reader := stores[1].NewTransaction(false)
+	defer reader.Discard()
+	if _, err := reader.Get(boundKey(nil, 0)); err != nil {
 		return err
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -372,10 +372,10 @@ func (b *bounds) readers() error {
 		}
 	}
 	alone, beside := median(rates[0]), median(rates[1])
-	b.report("writers lose beside a reader that is held", max(0, 100*(1-beside/alone)), 5, "%")
+	b.report("writers lose beside a long reader", max(0, 100*(1-beside/alone)), 5, "%")
 	m := stores[1].Metrics().Tree
-	fmt.Fprintf(b.out, "  %.0f and %.0f sets/s; held: %d MB in files, %d MB in memory, by %s\n", alone, beside, m.PinnedBytes>>20, m.PinnedMemory>>20, m.PinnedBy)
-	held.Discard()
+	fmt.Fprintf(b.out, "  %.0f and %.0f sets/s; the reader keeps %d MB in files, %d MB in memory; it began in %s\n", alone, beside, m.PinnedBytes>>20, m.PinnedMemory>>20, m.PinnedBy)
+	reader.Discard()
 	return errors.Join(ends[0](), ends[1]())
 }
 

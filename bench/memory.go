@@ -141,7 +141,7 @@ func (t *memoryTask) options() brock.Options {
 	return brock.Options{Dir: filepath.Join(t.Dir, "store"), Durability: brock.Buffered, MemoryLimit: t.Limit}
 }
 
-// write loads, overwrites, merges, collects and scans; then it leaves a journal
+// write loads, overwrites, compacts, collects and scans; then it leaves a journal
 // behind.
 func (t *memoryTask) write(m *memorySampler) error {
 	db, err := brock.Open(t.options())
@@ -154,7 +154,7 @@ func (t *memoryTask) write(m *memorySampler) error {
 		{"load", func() error { return t.put(db, 0, 1, t.Keys) }},
 		{"overwrite", func() error { return t.put(db, 1, 3, t.Keys/2) }},
 		{"flush", func() error { return db.Flush(ctx) }},
-		{"merge", func() error { return db.Compact(ctx) }},
+		{"compact", func() error { return db.Compact(ctx) }},
 		{"collect", func() error { _, err := db.Reclaim(ctx); return err }},
 		{"scan", func() error { return t.scan(db) }},
 		{"get", func() error { return t.get(db) }},

@@ -18,7 +18,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	t.Log(&out)
-	for _, phase := range []string{"load", "overwrite", "merge", "collect", "scan", "get", "replay", "close"} {
+	for _, phase := range []string{"load", "overwrite", "compact", "collect", "scan", "get", "replay", "close"} {
 		if !strings.Contains(out.String(), "\n  "+phase+" ") {
 			t.Errorf("no figure of phase %s in:\n%s", phase, out.String())
 		}

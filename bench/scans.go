@@ -8,7 +8,7 @@ func scanWorkloads() []Workload {
 	perEntry := []Figure{{"ns/entry", Less}, {"CPU ns/entry", Less}, {"allocs/entry", Unrated}}
 	return []Workload{
 		{
-			Name: "scankeys", Title: "values of %d B, all keys in order, values left alone",
+			Name: "scankeys", Title: "values of %d B, all keys in order, no value read",
 			Figures: perEntry, Kind: Loaded,
 			Run: func(c *Cell) ([]float64, error) { return timeScan(c, c.Store.ScanKeys) },
 		},

@@ -23,7 +23,7 @@ type spaceWork struct {
 func spaceWorks() []spaceWork {
 	return []spaceWork{
 		{name: "delete", title: "load, then delete 90 % in random order", load: true, run: (*churn).deleteMost},
-		{name: "uniform", title: "random overwrites, all keys alike", load: true, run: (*churn).overwriteUniform},
+		{name: "uniform", title: "random overwrites, keys drawn evenly", load: true, run: (*churn).overwriteUniform},
 		{name: "zipf", title: "random overwrites, Zipf 1.1", load: true, run: (*churn).overwriteZipf},
 		{name: "ttl", title: "new keys that expire", ttl: true, run: (*churn).expire},
 		{name: "queue", title: "append at the tail, delete at the head", load: true, run: (*churn).queue},

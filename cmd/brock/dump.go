@@ -16,7 +16,7 @@ type dumpCommand struct {
 	store
 	keyspaceFlag
 	Path   string       `arg:"" default:"-" help:"A new .jsonl, .csv or .tsv file, or - for standard output."`
-	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format, if not as the file's name says; of standard output: jsonl."`
+	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard output."`
 }
 
 // Run writes what one transaction sees. An existing file is not touched.
@@ -32,7 +32,7 @@ func (c *dumpCommand) Run(a *app) error {
 	if byName, ok := pairs.FormatOf(c.Path); ok && c.Format == "" {
 		format = byName
 	} else if c.Format == "" {
-		return fmt.Errorf("%w: %s does not end in .jsonl, .csv or .tsv; --format says which is meant", errUsage, c.Path)
+		return fmt.Errorf("%w: %s does not end in .jsonl, .csv or .tsv; name the format by --format", errUsage, c.Path)
 	}
 	f, err := os.OpenFile(c.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 type gcCommand struct {
 	store
-	JSON bool `help:"As JSON."`
+	JSON bool `help:"Print JSON."`
 }
 
 // collected is what gc has done.
@@ -24,8 +24,8 @@ type collected struct {
 	Collections int64         `json:"collections"`
 }
 
-// Run gives back the space of what nobody can see any more. A store that is in
-// use looks after itself; this is for one that is not opened for long.
+// Run frees the disk space of what no reader can see. A store in use does so by
+// itself; the command is for a store that will not be opened for long.
 func (c *gcCommand) Run(a *app) error {
 	var r collected
 	work := a.progress.Start("gc", 0)

@@ -12,7 +12,7 @@ type getCommand struct {
 	Key string `arg:"" help:"The key."`
 	keySyntax
 	keyspaceFlag
-	JSON bool `help:"A line of JSON with key, value and attributes instead of the raw value."`
+	JSON bool `help:"Print a line of JSON with key, value and attributes, instead of the raw value."`
 }
 
 // Run writes the value as it is: nothing is added to it.

@@ -8,7 +8,7 @@ import (
 
 // keyspaceFlag says in which keyspace a command works.
 type keyspaceFlag struct {
-	Keyspace string `help:"The keyspace; the default one if none is named." placeholder:"NAME"`
+	Keyspace string `help:"Name of the keyspace; default: the default keyspace." placeholder:"NAME"`
 }
 
 // find is the keyspace, which must be there; nil is the default one.

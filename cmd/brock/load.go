@@ -12,8 +12,8 @@ import (
 type loadCommand struct {
 	store
 	keyspaceFlag
-	Path   string       `arg:"" help:"A .jsonl, .csv or .tsv file (with a header key,value or, without, keys in the first column); a directory, whose paths become keys and contents values; or - for standard input."`
-	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format of the file, if not as its name says; of standard input: jsonl."`
+	Path   string       `arg:"" help:"A .jsonl, .csv or .tsv file, a directory, or - for standard input. CSV and TSV have a header key,value; without one, keys are in the first column. Of a directory, paths become keys and contents values."`
+	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard input."`
 }
 
 // Run writes the pairs in groups. If a line is wrong, those before it stay.

@@ -4,7 +4,7 @@
 //	brock try PATH        the same on a directory, .jsonl, .csv or .tsv of yours
 //	brock load DIR FILE   fills a store; dump is the way back
 //	brock get DIR KEY     prints a value; set, del and scan do what they say
-//	brock gc DIR          gives the space of garbage back now
+//	brock gc DIR          frees the disk space of garbage now
 //	brock verify DIR      reads every byte and checks every checksum
 //	brock inspect FILE    shows what the bytes of a store's file mean
 //
@@ -27,18 +27,18 @@ import (
 
 // commands is the command line; each field is a command with a file of its own.
 type commands struct {
-	Try     tryCommand     `cmd:"" help:"Load, read back, scan, update, kill and verify a fresh store, and report."`
+	Try     tryCommand     `cmd:"" help:"Load, read, scan, update, kill and verify a fresh store, and report."`
 	Get     getCommand     `cmd:"" help:"Write the value of a key to standard output."`
-	Set     setCommand     `cmd:"" help:"Write one pair; makes the store if there is none."`
+	Set     setCommand     `cmd:"" help:"Write one pair. Makes the store if there is none."`
 	Del     delCommand     `cmd:"" help:"Delete keys."`
-	Scan    scanCommand    `cmd:"" help:"List pairs in order of their keys."`
-	Load    loadCommand    `cmd:"" help:"Write the pairs of a file or directory; makes the store if there is none."`
+	Scan    scanCommand    `cmd:"" help:"List pairs in the order of their keys."`
+	Load    loadCommand    `cmd:"" help:"Write the pairs of a file or directory. Makes the store if there is none."`
 	Dump    dumpCommand    `cmd:"" help:"Write all pairs in a form that load reads."`
-	Stats   statsCommand   `cmd:"" help:"Describe a store: what it holds, and in which files."`
-	Gc      gcCommand      `cmd:"" help:"Give the space of garbage back now; a store in use does it by itself."`
+	Stats   statsCommand   `cmd:"" help:"Show what a store holds, and in which files."`
+	Gc      gcCommand      `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
 	Verify  verifyCommand  `cmd:"" help:"Check every checksum and cross-reference."`
-	Inspect inspectCommand `cmd:"" help:"Show the bytes of a store's file with their meaning."`
-	Version versionCommand `cmd:"" help:"Print versions."`
+	Inspect inspectCommand `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
+	Version versionCommand `cmd:"" help:"Print the versions of the program and of its file format."`
 
 	TryWriter tryWriterCommand `cmd:"" hidden:"" help:"The process that try kills."`
 }

@@ -16,18 +16,18 @@ import (
 
 type scanCommand struct {
 	store
-	Prefix  string `help:"Only keys that begin so."`
+	Prefix  string `help:"Only keys that begin with this."`
 	From    string `help:"Only keys from this one on."`
 	To      string `help:"Only keys before this one."`
 	Reverse bool   `help:"From the greatest key to the least."`
-	Limit   int    `help:"At most so many; 0 is all."`
-	Keys    bool   `help:"Keys only; values are not even read."`
+	Limit   int    `help:"At most this many pairs; 0 = all."`
+	Keys    bool   `help:"Keys only. Values are not read."`
 	keySyntax
 	keyspaceFlag
-	JSON bool `help:"A line of JSON a pair, exact and complete; else long values are cut and odd bytes quoted."`
+	JSON bool `help:"Print a line of JSON for each pair, exact and complete. By default long values are cut and unprintable bytes quoted."`
 }
 
-// Run prints a line a pair.
+// Run prints a line for each pair.
 func (c *scanCommand) Run(a *app) error {
 	o, err := c.options()
 	if err != nil {

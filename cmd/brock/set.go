@@ -13,8 +13,8 @@ type setCommand struct {
 	Value string `arg:"" help:"The value; - reads it from standard input."`
 	keySyntax
 	keyspaceFlag
-	TTL  time.Duration `name:"ttl" help:"Time to live, as 90s or 24h."`
-	Meta uint8         `help:"The application's byte."`
+	TTL  time.Duration `name:"ttl" help:"Time to live, such as 90s or 24h."`
+	Meta uint8         `help:"The application's byte, 0 to 255."`
 }
 
 // Run returns when the pair is durable.

@@ -15,7 +15,7 @@ import (
 
 type statsCommand struct {
 	store
-	JSON bool `help:"As JSON."`
+	JSON bool `help:"Print JSON."`
 }
 
 // stats describes a store at rest.

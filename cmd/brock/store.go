@@ -13,7 +13,7 @@ import (
 // store is the argument of most commands.
 type store struct {
 	Dir      string `arg:"" help:"Directory of the store."`
-	ValueDir string `help:"Directory of its journal and value segments, if another." placeholder:"DIR"`
+	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
 }
 
 // read opens the store read-only for fn: nothing is written, and other readers

@@ -19,12 +19,12 @@ import (
 
 type tryCommand struct {
 	Path    string        `arg:"" optional:"" help:"A directory, or a .jsonl, .csv or .tsv file; without it, the source tree of the Go toolchain."`
-	Dir     string        `help:"Make the store below this directory, on the disk that you want to try, instead of the temporary one."`
-	Keep    bool          `help:"Keep the store; else it is removed, unless something failed."`
-	Rounds  int           `default:"10" help:"How often a process is killed while it writes; half as often more while it recovers."`
+	Dir     string        `help:"Make the store below this directory, on the disk that you want to try; default: the system's temporary directory." placeholder:"DIR"`
+	Keep    bool          `help:"Keep the store. By default it is removed, unless something failed."`
+	Rounds  int           `default:"10" help:"How often a process is killed while it writes; half as many more are killed while they recover."`
 	Updates time.Duration `default:"2s" help:"How long concurrent transactions run."`
-	Seed    uint64        `help:"Of everything that is random; 0 chooses one."`
-	JSON    bool          `help:"Report as JSON."`
+	Seed    uint64        `help:"Seed of everything random; 0 = draw one."`
+	JSON    bool          `help:"Print the report as JSON."`
 }
 
 // errNoSource is a toolchain that was installed without its sources.
@@ -115,7 +115,7 @@ func (c *tryCommand) makeDir(size int64) (string, error) {
 	}
 	const slack = 512 << 20 // journal and manifest segments, and what the steps add
 	if free, err := vfs.OS().Free(parent); err == nil && free >= 0 && free < 2*size+slack {
-		return "", fmt.Errorf("%s are free in %s, and the trial may need %s; --dir says where else", human.Bytes(free), parent, human.Bytes(2*size+slack))
+		return "", fmt.Errorf("%s are free in %s, and the trial may need %s; choose another place by --dir", human.Bytes(free), parent, human.Bytes(2*size+slack))
 	}
 	return os.MkdirTemp(parent, "brock-try-")
 }

@@ -9,7 +9,7 @@ import (
 
 type verifyCommand struct {
 	store
-	JSON bool `help:"A line of JSON a problem, then one with the count."`
+	JSON bool `help:"Print a line of JSON for each problem, then one with their number."`
 }
 
 // problem is one place that is damaged, as JSON.

@@ -9,7 +9,7 @@ import (
 )
 
 type versionCommand struct {
-	JSON bool `help:"As JSON."`
+	JSON bool `help:"Print JSON."`
 }
 
 // build is what the program was built from. Fields are empty where the builder

@@ -1,6 +1,6 @@
 // Package codec is how single values are compressed: s2 blocks and zstd frames
-// behind one pair of calls. A compressed value says nothing of its own length;
-// whoever keeps it keeps that too.
+// behind one pair of calls. A compressed value doesn't tell its own length: keep it
+// beside the value.
 package codec
 
 import (
@@ -39,15 +39,15 @@ func (c Codec) String() string {
 	return fmt.Sprintf("codec %d", uint8(c))
 }
 
-// MaxLength bounds the values that are compressed, and so the memory that a
-// length which lies can ask for.
+// MaxLength (64 MiB) bounds the values that are compressed, and so the memory that a
+// damaged length can ask for.
 const MaxLength = 64 << 20
 
 // ErrDamaged says that bytes don't decode to a value of the given length.
 var ErrDamaged = errors.New("value does not decode")
 
-// Coder encodes and decodes. Its zero value is ready, and any number of
-// goroutines may use it; what zstd needs is made when it is first asked for.
+// Coder encodes and decodes. Its zero value is ready, and any number of goroutines
+// may use it. Memory for zstd is taken when it is first used.
 type Coder struct {
 	encoding sync.Once
 	encoder  *zstd.Encoder
@@ -79,8 +79,8 @@ func (d *Coder) Encode(dst []byte, c Codec, src []byte) []byte {
 }
 
 // Decode returns the value of length bytes that src encodes by c, in dst if its
-// capacity is enough. It allocates no more than that, whatever src says, and
-// fails with ErrDamaged if src is anything else.
+// capacity is enough. It allocates no more than length, whatever src says, and
+// returns ErrDamaged if src is anything else.
 func (d *Coder) Decode(dst []byte, c Codec, src []byte, length int) ([]byte, error) {
 	if length <= 0 || length > MaxLength {
 		return nil, fmt.Errorf("%w: to %d bytes", ErrDamaged, length)
@@ -101,6 +101,7 @@ func (d *Coder) Decode(dst []byte, c Codec, src []byte, length int) ([]byte, err
 	default:
 		return nil, fmt.Errorf("%w: by %v", ErrDamaged, c)
 	}
+	// The capacity is the limit for both decoders: src can't make them allocate more.
 	if cap(dst) < length {
 		dst = make([]byte, length)
 	}

@@ -49,8 +49,8 @@ type Handle struct {
 	Length  uint64
 }
 
-// Entry is one version of one key. Which memory Key and Value point to, and for
-// how long, is said by whoever hands the Entry out.
+// Entry is one version of one key. The function that returns or fills an Entry says
+// which memory Key and Value point to, and for how long.
 type Entry struct {
 	Key       []byte // stored key: keyspace prefix, then the user's key
 	Value     []byte // inline value, as Codec says; nil when separated or deleted
@@ -63,7 +63,7 @@ type Entry struct {
 	// Codec is how Value is compressed. Runs hold only values that are not, so
 	// of separated ones the record at Handle knows it.
 	Codec codec.Codec
-	Raw   uint32 // length of a compressed value before that; 0 = it is not compressed
+	Raw   uint32 // length of a compressed value before compression; 0 = it is not compressed
 }
 
 // ValueLen is the length of the value, wherever it is and however it is stored.

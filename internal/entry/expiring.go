@@ -15,10 +15,10 @@ type Expiring struct {
 }
 
 // Expiries gathers when the entries of a run expire, in steps whose ends are
-// multiples of their widths, which are powers of two. Late is a fixed share of
-// the time to live, which no entry tells: it is taken from the time that was
-// left when the entry was first counted, and handed on from run to run. A step
-// is at most half of Late wide, so there are some hundreds of them.
+// multiples of their widths, which are powers of two. Late is 1/40 of the time to
+// live. No entry has that: it is taken from the time that was left when the entry
+// was first counted, and inherited from run to run. A step is at most half of Late
+// wide, so there are some hundreds of them.
 type Expiries struct {
 	now   uint64
 	ends  []uint64 // ascending: where spans end; each begins after the one before
@@ -27,11 +27,11 @@ type Expiries struct {
 	steps map[uint64]*Expiring
 }
 
-// span is a time in which all that expires inherits the same Late.
+// span is a range of time in which all entries that expire inherit the same Late.
 type span struct {
 	late     uint64    // what is inherited; 0 = nothing
 	step     *Expiring // the one counted in last; nil = none was
-	from, to uint64    // that counts what expires after from, up to to
+	from, to uint64    // step counts what expires after from, up to to
 }
 
 const (
@@ -39,8 +39,8 @@ const (
 	leastStep = 16_384 // milliseconds; a power of two
 )
 
-// NewExpiries returns an empty one; now is the time in Unix milliseconds, before
-// lists what was gathered of the runs that the entries come from.
+// NewExpiries returns an empty one; now is the time in Unix milliseconds, before has
+// the lists of the runs that the entries come from.
 func NewExpiries(now uint64, before ...[]Expiring) *Expiries {
 	x := &Expiries{now: now, steps: make(map[uint64]*Expiring)}
 	for _, list := range before {
@@ -48,6 +48,7 @@ func NewExpiries(now uint64, before ...[]Expiring) *Expiries {
 			x.ends = append(x.ends, list[i].begin(), list[i].At)
 		}
 	}
+	// Between two ends of steps of any list, all entries inherit the same.
 	x.ends = append(x.ends, ^uint64(0))
 	slices.Sort(x.ends)
 	x.ends = slices.Compact(x.ends)
@@ -59,10 +60,10 @@ func NewExpiries(now uint64, before ...[]Expiring) *Expiries {
 	return x
 }
 
-// inherited is the least Late of the steps that such an entry may have been
-// counted in; 0 if there is none. Of each list that is the first step that ends
-// after it: steps nest, as powers of two do, and a narrower one has less Late, so
-// this one never allows more than the entry's own.
+// inherited is the least Late of the steps that may have counted an entry with this
+// expiry; 0 if there is none. In each list that is the first step that ends after
+// it: steps nest, as powers of two do, and a narrower step has less Late, so this
+// one never allows more than the entry's own.
 func inherited(lists [][]Expiring, expires uint64) (late uint64) {
 	for _, list := range lists {
 		i, _ := slices.BinarySearchFunc(list, expires, func(s Expiring, t uint64) int { return cmp.Compare(s.At, t) })
@@ -73,7 +74,7 @@ func inherited(lists [][]Expiring, expires uint64) (late uint64) {
 	return late
 }
 
-// begin is when a step begins: what it counts expires after that.
+// begin is when a step begins: it counts what expires after that.
 func (s *Expiring) begin() uint64 { return s.At - min(stepWidth(s.Late), s.At) }
 
 // Add counts e, if it expires.
@@ -81,6 +82,7 @@ func (x *Expiries) Add(e *Entry) {
 	if e.Expires == 0 {
 		return
 	}
+	// Entries that follow each other often expire in the same step.
 	if s := x.last; s.step == nil || e.Expires <= s.from || e.Expires > s.to {
 		x.find(e.Expires)
 	}
@@ -92,7 +94,7 @@ func (x *Expiries) Add(e *Entry) {
 	}
 }
 
-// find makes last the span of what expires then, and step in it the step.
+// find makes last the span that expires lies in, and sets its step.
 func (x *Expiries) find(expires uint64) {
 	i, _ := slices.BinarySearch(x.ends, expires)
 	s := &x.spans[i]
@@ -100,6 +102,7 @@ func (x *Expiries) find(expires uint64) {
 	if s.step != nil && expires > s.from && expires <= s.to {
 		return
 	}
+	// The time that is left shrinks from run to run; an inherited Late doesn't.
 	late := max(s.late, (expires-min(x.now, expires))/lateShare)
 	width := stepWidth(late)
 	from := (expires - 1) / width * width

@@ -15,9 +15,9 @@ import (
 // The record is described in docs/format.md, "Record".
 const (
 	HeaderSize = 24            // bytes before extension, key and value
-	PieceSize  = 64 << 10      // a value of at least this many bytes has a checksum a piece
-	MaxKey     = 1<<20 + 16    // the longest prefix, and what a user may choose
-	MaxValue   = math.MaxInt32 // 2 GB less one byte
+	PieceSize  = 64 << 10      // values from 64 KiB on have one checksum for each piece of 64 KiB
+	MaxKey     = 1<<20 + 16    // 1 MiB for the user's key, and 16 bytes for its keyspace's prefix
+	MaxValue   = math.MaxInt32 // 2 GiB - 1
 
 	flagOwn    = 1 << 60 // the value has a checksum of its own, outside the frame's
 	flagExt    = 1 << 61 // an extension follows the header
@@ -47,7 +47,7 @@ type Record struct {
 	Kind    Kind
 	Meta    byte
 	Codec   codec.Codec // how Value is compressed, also one that this release does not know
-	Raw     uint32      // length of a compressed value before that; 0 = it is not compressed
+	Raw     uint32      // length of a compressed value before compression; 0 = it is not compressed
 	Own     bool        // Value has its own checksum: it may be read through a Handle
 
 	valueStart int // offset of the value (or of its piece table, if any) in the record
@@ -99,6 +99,7 @@ func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 	if ext {
 		word |= flagExt
 	}
+	// Checksums of large values are computed below, piece by piece.
 	if own {
 		word |= flagOwn
 		if len(e.Value) >= PieceSize {
@@ -183,6 +184,8 @@ func Place(rec []byte, id checksum.Identity, offset int64, head int) {
 	if binary.LittleEndian.Uint64(rec[16:])&flagOwn == 0 {
 		return
 	}
+	// Checksums are made before the place is known; a mask of it binds them to it, so
+	// that a record at a wrong place is found.
 	mask := id.Mask(offset)
 	binary.LittleEndian.PutUint32(rec[8:], binary.LittleEndian.Uint32(rec[8:])^mask)
 	binary.LittleEndian.PutUint32(rec[12:], headSum(rec, head)^mask)
@@ -241,6 +244,7 @@ func DecodeRecord(src []byte) (Record, error) {
 	if pieces {
 		table = 4 * uint64(pieceCount(int(vlen)))
 	}
+	// No sum wraps around: each length has at most 32 bits.
 	size := (pos + klen + table + vlen + 7) &^ 7
 	if size > uint64(len(src)) {
 		return r, fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, size, len(src))
@@ -255,10 +259,11 @@ func DecodeRecord(src []byte) (Record, error) {
 	return r, nil
 }
 
-// StoredAgain is the value of a record of this key, version and length of value,
-// if it is one of the plainest kind, that was decoded and verified before. Any
-// other needs DecodeRecord, which also says what is wrong.
+// StoredAgain returns the value of a record that was decoded and verified before, if
+// it has this key, version and length of value and none of the rarer fields. For
+// other records ok is false: call DecodeRecord, which also says what is wrong.
 func StoredAgain(rec, key []byte, v Version, length uint64) (value Stored, ok bool) {
+	// One comparison of the whole flag word: no extension, no codec, no pieces.
 	if len(rec) < HeaderSize || binary.LittleEndian.Uint64(rec[16:]) != uint64(v)|flagOwn ||
 		binary.LittleEndian.Uint16(rec[2:]) != uint16(len(key)) || uint64(binary.LittleEndian.Uint32(rec[4:])) != length {
 		return value, false
@@ -292,6 +297,7 @@ func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 		}
 		r.Expires = binary.LittleEndian.Uint64(src[8:])
 	}
+	// Optional fields that this release doesn't know stand before it.
 	if fields&extRaw != 0 {
 		at := 8 + 8*uint64(bits.OnesCount16(fields&extOptional))
 		if at+8 > size {

@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 )
 
-// Kind is a set of kinds of operations.
+// Kind is a set of kinds of file operations.
 type Kind uint32
 
 // The kinds of operations, and some sets of them.
@@ -59,7 +59,7 @@ func (k Kind) String() string {
 // Op is one operation that is about to be done.
 type Op struct {
 	N      int    // its number, from 1
-	Kind   Kind   // just one
+	Kind   Kind   // exactly one
 	Path   string // the file or directory; of a Rename, the old name
 	To     string // the new name of a Rename
 	Offset int64  // of a Read, Write, Preallocate or Writeback; the size of a Truncate or Map
@@ -81,39 +81,39 @@ func (o Op) String() string {
 	return s
 }
 
-// What faults return. ErrNoSpace is what vfs.IsNoSpace recognises.
+// Errors that faults may return. vfs.IsNoSpace recognises ErrNoSpace.
 var (
 	ErrIO      = errors.New("input/output error (injected)")
 	ErrNoSpace = fmt.Errorf("no space left on device (injected): %w", errs.ErrNoSpace)
 	ErrFiles   = errors.New("too many open files (injected)")
 )
 
-// Always as Fault.Times means every time.
+// Always, as Fault.Times, makes every operation fail from Fault.Nth on.
 const Always = -1
 
 // Fault says which operations fail, and how. The zero value fails the next
 // operation, whatever it is, with ErrIO.
 //
-// The operation that fails has not been done, with these exceptions: a Write may
-// be cut short; a Close closes; and after a failed sync, what was to be
-// synced counts as clean though it isn't durable, as in common file systems: later
-// syncs succeed, and a crash of a vfs.Mem loses it.
+// An operation that fails is not done, with three exceptions. A Write may be cut
+// short. A Close closes. After a failed sync the data counts as clean though it is
+// not durable, as in common file systems: later syncs succeed, and a crash of a
+// vfs.Mem loses the data.
 type Fault struct {
 	Kinds Kind   // 0 = Any
 	Path  string // a part of the base name; "" = any
-	Nth   int    // the first one of these that fails, from 1, counted from now; 0 = 1
-	Times int    // how many fail from there on; 0 = 1
+	Nth   int    // the first matching operation that fails, counted from 1 = the next; 0 = 1
+	Times int    // how many matching operations fail from there on; 0 = 1
 	Err   error  // what they return, within an *fs.PathError; nil = ErrIO
 	Short bool   // a Write writes the first half before it fails
 }
 
-// planned is a Fault and how many operations it has met.
+// planned is a Fault and the number of operations that have matched it.
 type planned struct {
 	Fault
 	met int
 }
 
-// strikes counts the operation if the fault is about such, and reports whether it fails.
+// strikes counts the operation if it matches the fault, and reports whether it fails.
 func (p *planned) strikes(o Op) bool {
 	if p.Kinds != 0 && p.Kinds&o.Kind == 0 || !strings.Contains(filepath.Base(o.Path), p.Path) {
 		return false

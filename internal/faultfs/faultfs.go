@@ -1,9 +1,9 @@
-// Package faultfs is a vfs.FS over another one that counts its operations, shows
-// each to the test before it is done, and fails or falsifies those it is told to.
+// Package faultfs is a vfs.FS over another one. It counts operations, shows each to
+// the test before it is done, and makes chosen ones fail or return damaged bytes.
 //
-// To try all failures of some work, let the Nth operation fail for N = 1, 2, 3
-// and so on until a run meets no fault. To try all crashes, clone a vfs.Mem in
-// Options.Before.
+// To try all failures of some work, let the Nth operation fail for N = 1, 2, 3 and
+// so on, until a run ends without a failed operation. To try all crashes, clone a
+// vfs.Mem in Options.Before.
 package faultfs
 
 import (
@@ -18,9 +18,9 @@ import (
 
 // Options of New. The zero value is good.
 type Options struct {
-	// Before is called before each operation, failing ones too, by the goroutine
-	// that does it and without locks; it may block to delay the operation.
-	// It is called by several goroutines at once if they work at once.
+	// Before is called before each operation, failing ones too, in the goroutine
+	// that does the operation and without locks. It may block, to delay the
+	// operation. Several goroutines may call it at once.
 	Before func(Op)
 }
 
@@ -43,12 +43,12 @@ type count struct {
 	base string // base name of the path
 }
 
-// New returns base with no faults yet.
+// New returns a file system over base, without faults.
 func New(base vfs.FS, o Options) *FS {
 	return &FS{base: base, before: o.Before, counts: map[count]int{}}
 }
 
-// Inject adds faults. If several strike one operation, the first one counts.
+// Inject adds faults. If several strike one operation, the first one is used.
 func (f *FS) Inject(faults ...Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,8 +71,8 @@ func (f *FS) Struck() int {
 	return f.struck
 }
 
-// Count returns how many operations of these kinds, on files whose base name
-// contains part, there were so far.
+// Count returns how many operations of these kinds there were so far on files whose
+// base name contains part.
 func (f *FS) Count(kinds Kind, part string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +109,7 @@ func (f *FS) begin(o Op) *planned {
 	return hit
 }
 
-// fail is begin for operations that a fault just keeps from being done.
+// fail is begin for operations that a fault prevents and does not change.
 func (f *FS) fail(o Op) error {
 	if p := f.begin(o); p != nil {
 		return p.failure(o)

@@ -117,7 +117,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestEveryOperationFails strikes each operation of the work once, then from it on.
+// TestEveryOperationFails makes each operation of the work fail once, then it and all
+// that follow.
 func TestEveryOperationFails(t *testing.T) {
 	for _, times := range []int{1, Always} {
 		for n := 1; ; n++ {
@@ -264,7 +265,7 @@ func TestRot(t *testing.T) {
 	}
 }
 
-// TestCrashBeforeEachOperation is how crash tests use the package.
+// TestCrashBeforeEachOperation shows how crash tests use the package.
 func TestCrashBeforeEachOperation(t *testing.T) {
 	mem := vfs.NewMem()
 	var crashes []*vfs.Mem

@@ -6,7 +6,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// file is an open file; Name is that of the file below.
+// file is an open file. Its Name is that of the file below.
 type file struct {
 	vfs.File
 	fs *FS
@@ -75,7 +75,7 @@ func (f *file) sync(kind Kind, do func() error) error {
 	return do()
 }
 
-// DropUnsynced lets one FS stand on another.
+// DropUnsynced makes an FS over another FS work.
 func (f *file) DropUnsynced() {
 	if d, ok := f.File.(interface{ DropUnsynced() }); ok {
 		d.DropUnsynced()

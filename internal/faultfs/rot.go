@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Damage falsifies the bytes p that were read at off.
+// Damage changes the bytes p that were read at off.
 type Damage func(off int64, p []byte)
 
 type rot struct {
@@ -16,8 +16,8 @@ type rot struct {
 	damage Damage
 }
 
-// Rot lets all reads of files whose base name contains part meet the damage, by
-// ReadAt and in mappings made from now on, while what is stored stays as it is.
+// Rot damages all reads of files whose base name contains part: by ReadAt, and by
+// mappings made from now on. The stored bytes stay as they are.
 func (f *FS) Rot(part string, d Damage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,8 +44,8 @@ func Flip(at int64, mask byte) Damage {
 	}
 }
 
-// Replace makes reads of a range see data: zeros, what was there before (a stale
-// block), or what belongs elsewhere (a misdirected one).
+// Replace makes reads of a range return data: zeros, an older content (a stale
+// block), or the bytes of another place (a misdirected write).
 func Replace(at int64, data []byte) Damage {
 	return func(off int64, p []byte) {
 		from := max(at, off)
@@ -59,7 +59,7 @@ func Replace(at int64, data []byte) Damage {
 func (f *file) rotten(m vfs.Mapping, rot []Damage) (vfs.Mapping, error) {
 	size, err := f.File.Size()
 	if err == nil && size < int64(len(m.Data())) {
-		err = errors.ErrUnsupported // what isn't there yet can't be copied
+		err = errors.ErrUnsupported // bytes beyond the end can't be copied
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Close())

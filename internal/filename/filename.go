@@ -96,8 +96,8 @@ func (k Kind) suffix() string {
 	return ".unknown"
 }
 
-// Parse reads a base name. It accepts exactly what String returns, so that no
-// two names mean one file; ok is false for every other name: it isn't ours.
+// Parse reads a base name. It accepts exactly what String returns, so that no two
+// names mean one file. For every other name, of a file that isn't ours, ok is false.
 func Parse(base string) (name Name, ok bool) {
 	switch base {
 	case lockName:

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Level is an isolation level that a history is held against.
+// Level is an isolation level that Check looks for breaches of.
 type Level uint8
 
-// The levels. Each also forbids what real time forbids: a transaction sees all
-// that was committed before it began, and is seen by all that begin after it.
+// The levels. At each of them real time counts, too: a transaction sees all commits
+// that ended before it began.
 const (
-	SnapshotIsolation  Level = iota // cycles need two anti-dependencies in a row
-	StrictSerializable              // no cycles
+	SnapshotIsolation  Level = iota // allows cycles with two rw edges in a row
+	StrictSerializable              // allows no cycles
 )
 
-// Kind is the name of an anomaly, as Adya and Elle have it.
+// Kind is the name of an anomaly: Adya's (Weak Consistency, MIT 1999) and Elle's.
 type Kind string
 
-// The anomalies of single reads, and a fault of the test.
+// The anomalies of single reads, and Ambiguous, a fault of the test.
 const (
 	Ambiguous         Kind = "ambiguous append"   // the same value twice to one key
 	Internal          Kind = "internal"           // contradicts the transaction's own operations before
@@ -30,8 +30,8 @@ const (
 	IncompatibleOrder Kind = "incompatible order" // two reads of which neither is a prefix of the other
 )
 
-// The anomalies that are cycles of transactions. If real time is needed to close
-// the cycle, "-realtime" follows.
+// The anomalies that are cycles of transactions. "-realtime" follows if the cycle
+// has an edge of real time.
 const (
 	WriteCycle       Kind = "G0"            // ww only
 	InformationCycle Kind = "G1c"           // ww and wr
@@ -44,16 +44,16 @@ const (
 // Anomaly is one way in which a history breaks its level.
 type Anomaly struct {
 	Kind Kind
-	Txns []int // who takes part: indexes into the history; for a cycle, in its order
+	Txns []int // indexes into the history; for a cycle, in its order
 	Text string
 }
 
 // String is the kind and the explanation.
 func (a Anomaly) String() string { return string(a.Kind) + ": " + a.Text }
 
-// Check returns the anomalies of h that level forbids: all those of single
-// reads, or, if there are none, one shortest cycle of the worst kind for each
-// knot of transactions.
+// Check returns the anomalies of h that level forbids: all anomalies of single
+// reads. If there are none it returns, for each knot of transactions, a shortest
+// cycle of the worst kind.
 func Check(h []Txn, level Level) []Anomaly {
 	o := observe(h)
 	if len(o.anomalies) > 0 {
@@ -69,7 +69,7 @@ func Check(h []Txn, level Level) []Anomaly {
 	return out
 }
 
-// observed is what the reads of a history say, each for itself.
+// observed is what the reads of a history say, each read by itself.
 type observed struct {
 	txns      []Txn
 	writers   map[string]map[int]writer // key -> value -> who appended it
@@ -88,7 +88,7 @@ func (o *observed) report(k Kind, txns []int, format string, args ...any) {
 	o.anomalies = append(o.anomalies, Anomaly{k, txns, fmt.Sprintf(format, args...)})
 }
 
-// observe finds out who wrote what in which order.
+// observe finds which transaction wrote which value, and in which order.
 func observe(h []Txn) *observed {
 	o := &observed{
 		txns:      h,
@@ -139,8 +139,8 @@ func (o *observed) indexAppends(i int, x Txn) {
 	}
 }
 
-// adoptUnknown takes transactions of unknown end for committed if a committed
-// one has read from them, and so on from those.
+// adoptUnknown counts transactions of unknown end as committed if a committed one
+// has read from them, and repeats this for those.
 func (o *observed) adoptUnknown() {
 	var visit func(i int)
 	visit = func(i int) {
@@ -161,7 +161,7 @@ func (o *observed) adoptUnknown() {
 	}
 }
 
-// checkInternal holds each read against the operations before it.
+// checkInternal compares each read with the transaction's own operations before it.
 func (o *observed) checkInternal(i int, x Txn) {
 	known := map[string][]int{} // list as of the last read, and the appends since
 	whole := map[string]bool{}  // there was such a read
@@ -179,8 +179,8 @@ func (o *observed) checkInternal(i int, x Txn) {
 	}
 }
 
-// externalReads returns, for each key, what x's first read of it says of others:
-// the list without x's own appends.
+// externalReads returns x's first read of each key, without x's own appends: what it
+// has seen of others.
 func (x Txn) externalReads() []Op {
 	var out []Op
 	own := map[string]int{}
@@ -217,8 +217,8 @@ func (o *observed) checkRead(i int, r Op) {
 	}
 }
 
-// findOrder sets the order of each key to the longest list that was read, of
-// which all others must be the beginning.
+// findOrder sets the order of each key to the longest list that was read. All other
+// lists must be a prefix of it.
 func (o *observed) findOrder() {
 	by := map[string]int{}
 	each := func(fn func(i int, r Op)) {
@@ -246,7 +246,7 @@ func hasSuffix(list, end []int) bool {
 	return len(list) >= len(end) && slices.Equal(list[len(list)-len(end):], end)
 }
 
-// Text is the anomalies, a line each.
+// Text returns the anomalies, a line each.
 func Text(as []Anomaly) string {
 	var b strings.Builder
 	for _, a := range as {

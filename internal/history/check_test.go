@@ -210,7 +210,7 @@ func TestShortestCycle(t *testing.T) {
 	}
 }
 
-// serializable tries every order: the truth that Check is held against.
+// serializable tries every order of the transactions. Check must agree with it.
 func serializable(h []Txn) bool {
 	var rest []int
 	var optional []int

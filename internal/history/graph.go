@@ -13,7 +13,7 @@ type dependency uint8
 const (
 	ww dependency = 1 << iota // the other appended the next value
 	wr                        // the other read what this appended last
-	rw                        // the other appended what this did not see yet
+	rw                        // the other appended a value that this one did not see
 	rt                        // this had ended when the other began
 )
 
@@ -24,7 +24,7 @@ type edge struct {
 	at  int // the value appended, for ww and rw; the last value read, for wr
 }
 
-// graph is the committed transactions and what orders them.
+// graph holds the committed transactions and the edges that order them.
 type graph struct {
 	out [][]edge
 }
@@ -44,8 +44,8 @@ func (g *graph) add(from int, e edge) {
 	g.out[from] = append(g.out[from], e)
 }
 
-// addWrites chains the appends of each key. Those that nobody has read come
-// after all that were read, in an order that is not known.
+// addWrites adds an edge from each append to the next one of its key. Appends that
+// nobody has read come after all others, in unknown order.
 func (g *graph) addWrites(o *observed) {
 	for _, key := range slices.Sorted(maps.Keys(o.writers)) {
 		order := o.order[key]
@@ -105,9 +105,9 @@ func (o *observed) unread(key string) []int {
 	return out
 }
 
-// addRealTime orders what did not overlap. An edge that follows from two others
-// is left out: frontier is those that have ended before now, less those before
-// which another of them began and ended.
+// addRealTime orders transactions that did not overlap. It leaves out an edge that
+// follows from two others: frontier holds the transactions that have ended, without
+// those that had ended before another one of frontier began.
 func (g *graph) addRealTime(o *observed) {
 	type event struct {
 		at, txn int
@@ -146,8 +146,8 @@ func (g *graph) addRealTime(o *observed) {
 	}
 }
 
-// knots returns the sets of two or more transactions each of which comes, by
-// some way, before all others of its set (Tarjan, 1972).
+// knots returns the strongly connected components of two or more transactions
+// (Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1972).
 func (g *graph) knots() [][]int {
 	var (
 		out   [][]int
@@ -192,8 +192,8 @@ func (g *graph) knots() [][]int {
 	return out
 }
 
-// shape is what the cycles of a kind look like: a first dependency and any
-// number of others.
+// shape describes the cycles of a kind: the dependency of the first edge, and those
+// of the other edges.
 type shape struct {
 	kind        Kind
 	first       dependency
@@ -256,7 +256,7 @@ func (g *graph) shortest(knot []int, s shape) (from int, path []edge) {
 func (g *graph) back(origin int, e edge, in map[int]bool, s shape, limit int) []edge {
 	type state struct {
 		txn int
-		rw  bool // it was reached by an rw, so another may not follow
+		rw  bool // reached by an rw edge, so another rw may not follow
 	}
 	type step struct {
 		via      edge

@@ -10,19 +10,19 @@ type Levels uint8
 
 // The levels of the cases.
 const (
-	Serializable Levels = 1 << iota // checked for what it read
-	Snapshot                        // checked for what it wrote
-	LastWins                        // not checked
+	Serializable Levels = 1 << iota // the commit checks what was read
+	Snapshot                        // the commit checks what was written
+	LastWins                        // the commit checks nothing
 	AllLevels    = Serializable | Snapshot | LastWins
 )
 
 // Verb is what a step does.
 type Verb uint8
 
-// The verbs. A transaction begins with its first step and reads from its
-// snapshot of then, with its own writes; only Commit can be refused.
+// The verbs. A transaction begins with its first step. It reads from its snapshot of
+// that moment, with its own writes. Only Commit can be refused.
 const (
-	Begin    Verb = iota // nothing but begin
+	Begin    Verb = iota // begins the transaction, and does nothing else
 	Get                  // Key; Want is the value, "" = absent
 	Scan                 // the keys from Key up to but without Value ("" = all); Want is "key=value key=value"
 	Set                  // Key to Value
@@ -31,8 +31,8 @@ const (
 	Rollback             // never fails
 )
 
-// Step is one operation of the transaction Txn. A step of transaction 0 is one
-// of its own, begun just for it: it shows what is committed.
+// Step is one operation of the transaction Txn. Each step of transaction 0 is a new
+// transaction: it shows what is committed.
 type Step struct {
 	Txn        int
 	Do         Verb
@@ -42,15 +42,15 @@ type Step struct {
 	At         Levels // the step is left out at other levels; 0 = all
 }
 
-// Case is one interleaving and what must come of it. All its transactions but 0
-// have the same level. Before the first step the store holds 1=10 and 2=20 only.
+// Case is one interleaving and its results. All its transactions but 0 have the same
+// level. Before the first step the store holds 1=10 and 2=20.
 type Case struct {
 	Name  string
 	Steps []Step
 }
 
-// Cases are those of Kleppmann's Hermitage, for a store that never blocks and
-// refuses at commit, and some on ranges, absent keys and deletes.
+// Cases are those of Kleppmann's Hermitage (2014), for a store that never blocks and
+// refuses at commit, and some about ranges, absent keys and deletes.
 var Cases = []Case{
 	{"G0 dirty write", []Step{
 		set(1, "1", "11"), set(2, "1", "12"), set(1, "2", "21"), commit(1),

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// simple is a Store of whole copies. It can be told to check for less than it
-// was asked for, so that the cases can be seen to fail.
+// simple is a Store that copies everything. It can check for less than a level
+// demands, so that the cases fail.
 type simple struct {
 	now     int
 	state   map[string]string
@@ -109,7 +109,7 @@ func TestCasesHoldOnASimpleStore(t *testing.T) {
 	}
 }
 
-// A store that checks less, or otherwise, than it was asked for fails.
+// The cases find a store that checks less, or something else, than a level demands.
 func TestCasesTellLevelsApart(t *testing.T) {
 	for _, asked := range levels {
 		for _, given := range levels {

@@ -1,23 +1,22 @@
-// Package history judges what concurrent transactions have read and appended:
-// it finds the anomalies that their isolation level forbids, and holds the
-// textbook ones as cases to run. Only tests use it.
+// Package history checks what concurrent transactions have read and appended. It
+// finds the anomalies that their isolation level forbids, and has the textbook
+// anomalies as cases to run. Only tests use it.
 //
-// The histories are of lists: a transaction appends unique numbers to lists, one
-// list a key, and reads whole lists. A list shows the order in which it was
-// written, so the order of all versions follows from the reads alone, and with
-// it who must have come before whom (Kingsbury and Alvaro, "Elle", VLDB 2020).
-// A store of plain values takes part by reading a list and writing it longer;
-// an absent key is the empty list, so a scanned range is a read of each key that
-// could be in it.
+// A transaction appends unique numbers to lists, one list a key, and reads whole
+// lists. A list shows the order in which it was written. So the reads alone give
+// the order of all versions, and with it which transaction must come before which
+// (Kingsbury and Alvaro, "Elle", VLDB 2020). A store of plain values reads a list
+// and writes it longer. An absent key is the empty list, so a scan of a range is a
+// read of each key that could be in it.
 package history
 
 import "sync"
 
-// Status is what the client knows of a transaction's end.
+// Status is what the client knows about a transaction's end.
 type Status uint8
 
-// The ends. A transaction whose end is unknown (its Commit was interrupted by a
-// crash, say) counts as committed if one of its appends was read by another.
+// The values of Status. A transaction with status Unknown, as after a crash during
+// its Commit, counts as committed if another one has read one of its appends.
 const (
 	Unknown Status = iota
 	Committed
@@ -29,7 +28,7 @@ type Op struct {
 	Key   string
 	Read  bool
 	Value int   // appended to Key; unique among the appends to it
-	List  []int // what was read; the transaction's own appends are in it
+	List  []int // what was read, with the transaction's own appends
 }
 
 // Append is an operation that appends value to the list of key.
@@ -43,11 +42,11 @@ type Txn struct {
 	Ops    []Op
 	Status Status
 	Begin  int // point in time before its first operation
-	End    int // point in time after its end; of no meaning if Status is Unknown
+	End    int // point in time after its end; not used if Status is Unknown
 }
 
-// Recorder collects transactions from many goroutines. Its clock counts begins
-// and ends, so it orders just those transactions that did not overlap.
+// Recorder collects transactions from many goroutines. Its clock counts begins and
+// ends, so it orders transactions that did not overlap.
 type Recorder struct {
 	mu   sync.Mutex
 	now  int
@@ -64,7 +63,7 @@ func (r *Recorder) Begin() *Txn {
 	return x
 }
 
-// End records that x has ended so; x must not be changed afterwards.
+// End records the end of x. The caller must not change x afterwards.
 func (r *Recorder) End(x *Txn, s Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,8 +71,8 @@ func (r *Recorder) End(x *Txn, s Status) {
 	x.End, x.Status = r.now, s
 }
 
-// History returns what was recorded, in order of the begins. Transactions
-// without End are Unknown. All goroutines that record must have finished.
+// History returns the transactions in the order of their begins. Those without End
+// are Unknown. All goroutines that record must have finished.
 func (r *Recorder) History() []Txn {
 	r.mu.Lock()
 	defer r.mu.Unlock()

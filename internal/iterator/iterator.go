@@ -21,12 +21,12 @@ type Iterator interface {
 	SeekLT(key []byte) bool
 	Next() bool
 	Prev() bool
-	// SkipGE, at an entry older than v, is Next, but leaves entries out that are
-	// before key and older than v: as many as can be told at once, perhaps none,
-	// and perhaps more of them in the moves that follow, until one goes back.
+	// SkipGE is called at an entry older than v. It moves as Next does, but may leave
+	// out entries that are before key and older than v: none, some or all of them.
+	// The moves that follow may leave out more of them, until one goes back.
 	SkipGE(key []byte, v entry.Version) bool
-	// SkipLT, at an entry older than v, is Prev, but leaves entries out whose keys
-	// are key or greater and that are older than v: likewise.
+	// SkipLT is called at an entry older than v. It moves as Prev does, but may leave
+	// out entries whose keys are key or greater and that are older than v.
 	SkipLT(key []byte, v entry.Version) bool
 	// Entry is the entry at the position; it is only called after a move that
 	// returned true. The Entry and its Key are overwritten by the next move;

@@ -11,7 +11,7 @@ import (
 
 // Merge walks all entries of the sources, which it owns from now on. Of entries
 // with the same key and version it yields only the one of the earliest source:
-// give the newest source first. A failure of a source is a failure of the merge.
+// give the newest source first. When a source fails, the merge fails.
 func Merge(sources []Iterator) Iterator {
 	switch len(sources) {
 	case 0:
@@ -26,7 +26,8 @@ func Merge(sources []Iterator) Iterator {
 	return m
 }
 
-// merge is a tree of losers. The leaves are the sources; each inner node keeps
+// merge is a tree of losers (Knuth, TAOCP vol. 3, 5.4.1). The leaves are the
+// sources; each inner node keeps
 // the source that lost the match between the winners of its two sides, so that
 // only the winner's path is played again when the winner moves on.
 //
@@ -96,6 +97,7 @@ func (m *merge) arrive(h *head, ok bool) bool {
 func (m *merge) playAll() bool {
 	m.prefix = m.prefix[:0]
 	started := false
+	// Words are taken after what all keys share, so that they tell keys apart.
 	for i := range m.heads {
 		if h := &m.heads[i]; h.done {
 			continue
@@ -108,7 +110,7 @@ func (m *merge) playAll() bool {
 	}
 	m.setWords()
 	m.winner, m.second = m.play(1), -1
-	return m.settle()
+	return m.skipDoubles()
 }
 
 // play returns the winner of the matches at and below a node.
@@ -125,8 +127,8 @@ func (m *merge) play(node int) int32 {
 	return a
 }
 
-// settle moves past entries that an earlier source has too.
-func (m *merge) settle() bool {
+// skipDoubles moves past entries that an earlier source has too.
+func (m *merge) skipDoubles() bool {
 	for {
 		h := &m.heads[m.winner]
 		if !h.double {
@@ -187,7 +189,7 @@ func (m *merge) SkipGE(key []byte, v entry.Version) bool {
 		func(s Iterator) bool { return s.SkipGE(key, v) })
 }
 
-// SkipLT mirrors SkipGE.
+// SkipLT has every source leave out what it can on the way back.
 func (m *merge) SkipLT(key []byte, v entry.Version) bool {
 	if !m.at || !m.backward {
 		return m.Prev()
@@ -197,6 +199,7 @@ func (m *merge) SkipLT(key []byte, v entry.Version) bool {
 }
 
 func (m *merge) skip(leaves func(*head) bool, move func(Iterator) bool) bool {
+	// All other sources may have moved, so every match is played again.
 	m.skipped = true
 	for i := range m.heads {
 		h := &m.heads[i]
@@ -217,10 +220,10 @@ func (m *merge) advance() bool {
 	// Runs of entries from one source are common: while the winner beats the
 	// best of the others, no match needs to be played again.
 	if m.second >= 0 && !m.loses(m.winner, m.second) {
-		return m.settle()
+		return m.skipDoubles()
 	}
 	m.replay()
-	return m.settle()
+	return m.skipDoubles()
 }
 
 // replay plays the matches on the path of the winner, which has moved.
@@ -252,6 +255,7 @@ func (m *merge) runnerUp() int32 {
 // both have the same entry, the later source loses, and is marked.
 func (m *merge) loses(a, b int32) bool {
 	x, y := &m.heads[a], &m.heads[b]
+	// Words decide most matches, without a look at the keys.
 	if x.word != y.word {
 		return x.word > y.word
 	}
@@ -272,6 +276,8 @@ func (m *merge) loses(a, b int32) bool {
 // turn changes direction at the current entry: every other source moves to its
 // entry on the other side of it, then the current source moves on.
 func (m *merge) turn() bool {
+	// A source that has left entries out may be anywhere: it seeks. Others are at the
+	// neighbour of the current entry, so one step leads to the other side.
 	m.backward = !m.backward
 	var current entry.Entry
 	if m.skipped {
@@ -327,6 +333,7 @@ func (m *merge) setWord(h *head) {
 		m.setWords()
 		return
 	}
+	// Complemented, the greatest key has the least word, and wins.
 	w := keyWord(key[len(m.prefix):])
 	if m.backward {
 		w = ^w

@@ -18,14 +18,16 @@ type Alarm struct {
 func (p *Pool) Alarm(t *Task) *Alarm { return &Alarm{task: t} }
 
 // maxAlarm bounds one wait, since the system's clock may be set and timers may
-// sleep with the machine: an alarm may ring early, and whoever is woken looks.
+// sleep with the machine. So an alarm may ring early: its task must look whether
+// there is something to do.
 const maxAlarm = time.Hour
 
-// Set has the alarm ring once after d, or when it was set to ring before that.
-// It may ring earlier. It's cheap if that is so already.
+// Set has the alarm ring once: after d, or earlier if it was set to ring earlier.
+// Calls that change nothing take no lock.
 func (a *Alarm) Set(d time.Duration) {
 	d = min(max(d, 0), maxAlarm)
 	p := a.task.pool
+	// 0 means that it doesn't ring.
 	at := max(int64(time.Since(p.began)+d), 1)
 	if now := a.at.Load(); now != 0 && now <= at {
 		return

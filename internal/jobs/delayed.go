@@ -23,17 +23,16 @@ func (p *Pool) Delayed(t *Task, delay time.Duration) *Delayed {
 	return &Delayed{task: t, delay: delay}
 }
 
-// Arm begins the delay unless it goes on already: the kick comes, at the latest,
-// as if this were the last Touch, but calls in a row don't put it off. It's as
-// cheap as Touch.
+// Arm begins the delay unless a timer runs already. Unlike Touch it doesn't put off
+// a kick that is to come. It costs as little as Touch.
 func (d *Delayed) Arm() {
 	if !d.armed.Load() {
 		d.arm()
 	}
 }
 
-// Touch begins the delay anew. It's cheap enough to be called for each write:
-// while the timer runs, it reads one shared word and seldom writes it.
+// Touch begins the delay anew. It may be called for each write: while the timer
+// runs, it reads two shared words and seldom writes them.
 func (d *Delayed) Touch() {
 	if !d.touched.Load() {
 		d.touched.Store(true)
@@ -85,6 +84,7 @@ func (d *Delayed) fire() {
 		p.mu.Unlock()
 		return
 	}
+	// One timer for any number of touches: it is set again here, not by Touch.
 	if d.touched.Swap(false) {
 		d.timer.Reset(d.delay)
 		p.mu.Unlock()

@@ -15,7 +15,7 @@ type Priority int
 
 // The priorities.
 const (
-	Brief Priority = iota // takes milliseconds, and waits for nothing
+	Brief Priority = iota // takes milliseconds, and has a worker of its own
 	Flush
 	Compaction
 	Cleanup
@@ -41,10 +41,10 @@ func (p Priority) String() string {
 // Options says how a Pool works. The zero value is good.
 type Options struct {
 	// Workers is how many tasks may run at once; 0 = 2, at least 1. With two or
-	// more, the last free one is kept for Flush: a flush never waits for a merge.
+	// more, the last free one is kept for Flush: a flush never waits for a compaction.
 	// One Brief task may run besides.
 	Workers int
-	// Manual pools run nothing by themselves: a test calls Step and Idle.
+	// Manual pools run nothing by themselves: tests call Step, Idle and Ring.
 	Manual bool
 	// OnError gets the error of each run of a task that failed, on the
 	// goroutine of the task; nil = errors are dropped. It may call Kick, not
@@ -133,6 +133,8 @@ func (p *Pool) takeLocked() *Task {
 	if p.closed || p.paused > 0 {
 		return nil
 	}
+	// A task that runs already stays in the queue until it has ended, and lets others
+	// pass.
 	for priority := range p.queue {
 		if !p.roomLocked(Priority(priority)) {
 			continue
@@ -183,6 +185,8 @@ func (p *Pool) countLocked(priority Priority, n int) {
 
 // work runs t and then whatever else may run, until there is nothing.
 func (p *Pool) work(t *Task) {
+	// One goroutine runs task after task, and ends when the queue is empty: a quiet
+	// pool has none.
 	for t != nil {
 		_ = p.runOne(t)
 		p.mu.Lock()
@@ -194,6 +198,7 @@ func (p *Pool) work(t *Task) {
 }
 
 func (p *Pool) runOne(t *Task) error {
+	// Errors of tasks that Close has cancelled tell nothing.
 	err := t.run(p.ctx)
 	if err != nil && p.o.OnError != nil && !(p.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		p.o.OnError(t.name, err)
@@ -261,6 +266,7 @@ func (p *Pool) waitingLocked() int {
 func (p *Pool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Timers are stopped, too: nothing of a closed pool stays behind.
 	p.closed = true
 	p.cancel()
 	for i := range p.queue {

@@ -64,18 +64,18 @@ type Owner interface {
 // goroutine at a time (the leader of a commit group); all else may be called at
 // any time by any goroutine.
 type Journal struct {
-	c       Config
-	files   segment.Config
-	cur     *open // nil between Rotate and the next Append
-	hinted  int64 // the system was asked to write cur back up to here
-	bulk    int64 // bytes appended since the last sync
-	synced  int64 // bytes that the last sync made durable; 0 = there was none
-	syncing sync.Mutex
-	durable atomic.Uint64
-	known   atomic.Uint64 // greatest number of a frame that is registered
-	before  Point         // point when the last frame was appended
-	failure atomic.Pointer[error]
-	lean    atomic.Bool // no file is filled ahead
+	c          Config
+	files      segment.Config
+	cur        *open // nil between Rotate and the next Append
+	hinted     int64 // the system was asked to write cur back up to here
+	bulk       int64 // bytes appended since the last sync
+	synced     int64 // bytes that the last sync made durable; 0 = there was none
+	syncing    sync.Mutex
+	durable    atomic.Uint64
+	registered atomic.Uint64 // greatest number of a frame that is registered
+	before     Point         // point when the last frame was appended
+	failure    atomic.Pointer[error]
+	lean       atomic.Bool // no file is filled ahead
 
 	mu     sync.Mutex // guards what follows
 	point  Point
@@ -98,7 +98,7 @@ func New(c Config) *Journal {
 	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, point: c.Begin}
 	j.point.NextFrame = c.Begin.next()
 	j.durable.Store(j.point.NextFrame - 1)
-	j.known.Store(c.Registered)
+	j.registered.Store(c.Registered)
 	return j
 }
 

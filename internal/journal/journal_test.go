@@ -220,7 +220,7 @@ func TestMissingSegments(t *testing.T) {
 		d := h.d.kill()
 		delete(d.files, "db/"+filename.Of(filename.Journal, num))
 		for _, known := range [][]entry.FileNum{nil, {2, 4, 6, 8}, {8}} {
-			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Durable: end.Frame, Known: known, ReadOnly: true},
+			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Durable: end.Frame, Registered: known, ReadOnly: true},
 				func(entry.Position, []byte, frame.Header) error { return nil })
 			blamed := num
 			if num == 8 && known == nil {

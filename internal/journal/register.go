@@ -10,14 +10,14 @@ package journal
 // of it. The frames must be durable. After an error it may be called again.
 func (j *Journal) Register() error {
 	s := j.newest()
-	if j.known.Load() >= s.FirstFrame {
+	if j.registered.Load() >= s.FirstFrame {
 		return nil
 	}
 	if err := j.c.Owner.Register(s); err != nil {
 		return err
 	}
-	// All frames before are known with it: the chain names each.
-	raise(&j.known, s.LastFrame)
+	// All frames before are registered with it: the chain names each.
+	raise(&j.registered, s.LastFrame)
 	return nil
 }
 

@@ -17,14 +17,14 @@ import (
 
 // ReplayConfig is what Replay needs.
 type ReplayConfig struct {
-	FS       vfs.FS
-	Dir      string
-	UUID     [16]byte
-	Begin    Point           // after the last segment whose records are in runs; zero: replay all
-	Durable  uint64          // greatest frame number known to be durable from elsewhere
-	Known    []entry.FileNum // segments behind Begin that are known to have had durable frames
-	ReadOnly bool            // write and sync nothing; no Journal may go on from the result
-	NoMap    bool            // use no mapping
+	FS         vfs.FS
+	Dir        string
+	UUID       [16]byte
+	Begin      Point           // after the last segment whose records are in runs; zero: replay all
+	Durable    uint64          // greatest frame number known to be durable from elsewhere
+	Registered []entry.FileNum // segments behind Begin that, as the manifest says, had durable frames
+	ReadOnly   bool            // write and sync nothing; no Journal may go on from the result
+	NoMap      bool            // use no mapping
 
 	Files *pageio.Files // opens what is read; nil: without a limit
 }
@@ -201,7 +201,7 @@ func (r *replay) stale(c *candidate) bool { return c.header.Recycled > 0 || c.ba
 // missing is the first segment behind the end of the chain that the manifest or
 // another segment names and that is not there; 0 = none.
 func (r *replay) missing() (first entry.FileNum) {
-	named := slices.Clone(r.c.Known)
+	named := slices.Clone(r.c.Registered)
 	for _, c := range r.found {
 		if c.bad == nil {
 			named = append(named, c.header.Predecessor)

@@ -37,11 +37,11 @@ func (j *Journal) Forget(last entry.FileNum) {
 	defer j.mu.Unlock()
 	// What is in runs needs no segment, so the manifest need not know of it either.
 	if last >= j.c.Begin.LastSegment {
-		raise(&j.known, j.c.Begin.next()-1)
+		raise(&j.registered, j.c.Begin.next()-1)
 	}
 	// The segment being written stays: its later frames are in no run.
 	for len(j.live) > 0 && j.live[0].Num <= last && j.live[0].Sealed {
-		raise(&j.known, j.live[0].LastFrame)
+		raise(&j.registered, j.live[0].LastFrame)
 		j.live = j.live[1:]
 	}
 	for len(j.sealed) > 0 && j.sealed[0].Number() <= last {

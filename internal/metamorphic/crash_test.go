@@ -29,7 +29,7 @@ func (p *crashPoint) String() string {
 
 func modeName(m vfs.CrashMode) string { return []string{"lost", "all", "prefix", "chaos"}[m] }
 
-// least is how many commits must have survived.
+// least is the number of commits that must have survived.
 func (p *crashPoint) least() int {
 	if p.mode == vfs.All {
 		return p.acked
@@ -46,8 +46,8 @@ type crashes struct {
 	points []*crashPoint
 }
 
-// take clones what a crash now would leave. What was promised is looked up
-// before, what was asked for afterwards.
+// take clones what a crash now would leave. It reads the promises before the clone
+// and the number of commits asked for after it, as commits go on meanwhile.
 func (c *crashes) take(where string, mode vfs.CrashMode, seed uint64) {
 	p := c.ledger.promise()
 	clone := c.mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: seed})
@@ -66,8 +66,8 @@ func (c *crashes) takeAll(where string, n int) {
 	}
 }
 
-// before takes crash points before whatever changes the file system: what only
-// reads leaves what the next change finds.
+// before takes crash points before operations that change the file system. A crash
+// before a read leaves the same as one before the next change.
 func (c *crashes) before(op faultfs.Op) {
 	if op.Kind&(faultfs.Changes|faultfs.Syncs|faultfs.Lock) != 0 {
 		c.takeAll(op.String(), op.N)
@@ -86,7 +86,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			c.ledger = s.ledger
 			sc.run(s)
 			if sc.clusters && s.clusterings == 0 {
-				t.Error("nothing was sorted")
+				t.Error("nothing was clustered")
 			}
 			c.takeAll("the end", 1<<20)
 			e := &examiner{t: t, script: sc, ledger: s.ledger, o: s.o}
@@ -105,7 +105,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// examiner opens what crashes left and holds it against what was promised.
+// examiner opens what crashes have left and compares it with the promises.
 type examiner struct {
 	t      *testing.T
 	script script
@@ -138,7 +138,7 @@ func (e *examiner) examine(p *crashPoint, index int) {
 	}
 	rng := rand.New(rand.NewPCG(uint64(index), 99))
 	again := &crashes{mem: p.fs, ledger: e.ledger}
-	fs := p.fs.CrashClone(vfs.CrashOptions{Mode: vfs.All}) // p.fs stays for those after
+	fs := p.fs.CrashClone(vfs.CrashOptions{Mode: vfs.All}) // later checks need p.fs unchanged
 	again.mem = fs
 	n, at := 0, 1+rng.IntN(30)
 	hooked := faultfs.New(fs, faultfs.Options{Before: func(op faultfs.Op) {
@@ -158,7 +158,7 @@ func (e *examiner) examine(p *crashPoint, index int) {
 	if db == nil {
 		return
 	}
-	again.mu.Lock() // background work goes on
+	again.mu.Lock() // background work still runs
 	recovering := again.points
 	again.mu.Unlock()
 	if seen >= 0 && seen != k {
@@ -177,7 +177,7 @@ func (e *examiner) examine(p *crashPoint, index int) {
 		q := *p
 		q.fs, q.where = r.fs, fmt.Sprintf("%s; then %s, seed %d, before %s", p.where, modeName(r.mode), r.seed, r.where)
 		if r.mode != vfs.All {
-			q.acked = q.safe // the first crash may have been one of the process only
+			q.acked = q.safe // after a crash of the process alone all acknowledged commits are there; not after this one
 		}
 		if db, _ := e.open(&q, r.fs); db != nil {
 			if err := db.Verify(context.Background(), nil); err != nil {
@@ -188,8 +188,8 @@ func (e *examiner) examine(p *crashPoint, index int) {
 	}
 }
 
-// open opens a crashed store and checks what is in it. It returns nil if there
-// is none, or after an error.
+// open opens a crashed store and checks its content. It returns nil if there is no
+// store, or after an error.
 func (e *examiner) open(p *crashPoint, fs vfs.FS) (*brock.DB, int) {
 	e.t.Helper()
 	db, err := brock.Open(e.options(fs, p))
@@ -205,7 +205,7 @@ func (e *examiner) open(p *crashPoint, fs vfs.FS) (*brock.DB, int) {
 	return db, k
 }
 
-// check compares what is in db with what may be there.
+// check finds the last commit in db, and compares the content with the ledger.
 func (e *examiner) check(p *crashPoint, db *brock.DB) (k int, ok bool) {
 	e.t.Helper()
 	got, err := dump(db)
@@ -250,8 +250,8 @@ func (e *examiner) readOnly(p *crashPoint) int {
 	return k
 }
 
-// goOn writes on in a store that was recovered up to commit k, crashes it, and
-// closes it: what was cut off must never come back.
+// goOn writes to a store that was recovered up to commit k, crashes it, and closes
+// it. Commits that the recovery has cut off must never come back.
 func (e *examiner) goOn(p *crashPoint, db *brock.DB, fs *vfs.Mem, k int) {
 	want := e.ledger.state(k, p.now)
 	fork := func(i int) {

@@ -23,16 +23,16 @@ type victim struct {
 	mem    *vfs.Mem
 	o      brock.Options
 	ledger *ledger
-	least  int // commits that must be there or be missed loudly
-	tail   int // of them, those up to the journal's last segment's first sync
+	least  int // commits that must be there, or whose loss must be an error
+	tail   int // those of them up to the first sync of the journal's last segment
 	killed bool
 	files  []string
-	// stale are contents that files had earlier.
+	// stale holds earlier contents of files.
 	stale map[string][]byte
 }
 
-// newVictim makes a store with files of all kinds, and leaves it as after a
-// Close or, killed, as it is when the process dies.
+// newVictim makes a store with files of all kinds. It closes the store or, if
+// killed, leaves it as a dying process does.
 func newVictim(t *testing.T, killed bool) *victim {
 	v := &victim{mem: vfs.NewMem(), stale: map[string][]byte{}}
 	s := newSession(t, v.mem, brock.Options{Tuning: small})
@@ -61,7 +61,7 @@ func newVictim(t *testing.T, killed bool) *victim {
 	v.least = s.ledger.promise().acked
 	if killed {
 		v.killed = true
-		v.least-- // the last frame can't be told from a torn tail
+		v.least-- // damage to the last frame looks like a torn tail
 		v.mem = v.mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
 	}
 	s.close()
@@ -88,14 +88,14 @@ func content(t *testing.T, m *vfs.Mem, name string) []byte {
 	return p
 }
 
-// damage is one way to damage a store. file is "" if several files suffer.
+// damage is one way to damage a store. file is "" for damage to several files.
 type damage struct {
 	what string
 	file string
 	do   func(t *testing.T, m *vfs.Mem)
 }
 
-// replace sets the content of a file, which is made if it isn't there.
+// replace sets the content of a file, and makes the file if needed.
 func replace(t *testing.T, m *vfs.Mem, name string, p []byte) {
 	name = path.Join("db", name)
 	_ = m.Remove(name)
@@ -117,8 +117,8 @@ func flip(name string, at int, bit int) damage {
 	})
 }
 
-// flips damages single bits: of all bytes near the begin and the end of each
-// file, and n others.
+// flips flips single bits: in all bytes near the beginning and the end of each
+// file, and in n others.
 func (v *victim) flips(t *testing.T, n int) (all []damage) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	total := 0
@@ -137,7 +137,7 @@ func (v *victim) flips(t *testing.T, n int) (all []damage) {
 	return all
 }
 
-// coarse are damages of whole pages and files.
+// coarse returns damages of whole pages and files.
 func (v *victim) coarse(t *testing.T) (all []damage) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	garbage := func(n int) []byte {
@@ -212,7 +212,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// beholder looks at one damaged store.
+// beholder opens one damaged store and checks what it shows.
 type beholder struct {
 	t     *testing.T
 	v     *victim
@@ -221,7 +221,7 @@ type beholder struct {
 	noMap bool
 }
 
-// withoutMap is m as a file system that can't map.
+// withoutMap returns m as a file system that can't map files.
 func withoutMap(m vfs.FS) vfs.FS {
 	fs := faultfs.New(m, faultfs.Options{})
 	fs.Inject(faultfs.Fault{Kinds: faultfs.Map, Times: faultfs.Always, Err: errors.ErrUnsupported})
@@ -233,7 +233,7 @@ func (b *beholder) errorf(format string, args ...any) {
 	b.t.Errorf("%s: %s", b.d.what, fmt.Sprintf(format, args...))
 }
 
-// behold returns what came of it in one word.
+// behold opens and reads the store, and returns the outcome in one word.
 func (b *beholder) behold() (outcome string) {
 	watch := time.AfterFunc(30*time.Second, func() {
 		debug.SetTraceback("all")
@@ -316,7 +316,7 @@ func (b *beholder) look(m *vfs.Mem, mode brock.OpenMode) string {
 	return "harmless"
 }
 
-// typed checks an error. Damage to one file is blamed on that one, if strict.
+// typed checks that an error is a typed one. If strict, it must name the damaged file.
 func (b *beholder) typed(what string, err error, strict bool) {
 	b.t.Helper()
 	var c *brock.CorruptionError
@@ -337,7 +337,7 @@ func (b *beholder) typed(what string, err error, strict bool) {
 	}
 }
 
-// removal checks that Open misses a file of the journal by name.
+// removal checks that Open names the journal file that was removed.
 func (b *beholder) removal(err error) {
 	b.t.Helper()
 	if b.d.what != "removal of "+b.d.file || path.Ext(b.d.file) != ".log" {
@@ -349,7 +349,7 @@ func (b *beholder) removal(err error) {
 	}
 }
 
-// read reads everything in every way. It reports whether it met no damage.
+// read reads everything, by every kind of read. It reports whether no read failed.
 func (b *beholder) read(db *brock.DB) (clean bool) {
 	want, ok := b.expected(db)
 	if !ok {
@@ -412,8 +412,8 @@ func (b *beholder) read(db *brock.DB) (clean bool) {
 	return clean
 }
 
-// expected is what the store must hold, or not be able to read: of a killed
-// store the last commit may be lost, which its marker tells.
+// expected returns what the store must hold. After a kill the last commit may be
+// lost: the marker says which commit is the last one.
 func (b *beholder) expected(db *brock.DB) (map[string]string, bool) {
 	p := b.v.ledger.promise()
 	marked, err := db.Get([]byte(marker))
@@ -427,7 +427,7 @@ func (b *beholder) expected(db *brock.DB) (map[string]string, bool) {
 	}
 	least := b.v.least
 	if b.v.killed && !strings.HasPrefix(b.d.what, "bit") {
-		least = b.v.tail // nothing else tells how long the last segment was
+		least = b.v.tail // nothing else says how long the last segment was
 	}
 	k, err := commitOf(map[string]string{marker: string(marked)})
 	if err != nil || k < least || k > p.acked {

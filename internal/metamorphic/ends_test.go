@@ -11,10 +11,10 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// A merge that ends while the memtable of a crashed session waits for its flush
-// records how far the journal is durable. That must not be more of the crashed
-// session's last segment than there is, or the flush no longer fits.
-func TestMergeBeforeFlushOfCrashedSession(t *testing.T) {
+// A compaction that ends while the memtable of a crashed session waits for its flush
+// records how far the journal is durable. It must not record more of the crashed
+// session's last segment than there is, or the flush is refused.
+func TestCompactionBeforeFlushOfCrashedSession(t *testing.T) {
 	mem := vfs.NewMem()
 	hold := make(chan struct{})
 	s := newSession(t, faultfs.New(mem, faultfs.Options{Before: nthRun(7, func() { <-hold })}), brock.Options{Tuning: small})
@@ -23,7 +23,7 @@ func TestMergeBeforeFlushOfCrashedSession(t *testing.T) {
 		s.commit(synced, put(key(i), "x"))
 		s.flush()
 	}
-	// A memtable's worth, in a segment that is never sealed.
+	// Fill one memtable, with a journal segment that is never sealed.
 	for i := 0; s.db.Metrics().Tree.MemtableBytes < s.o.Tuning.MemtableSize; i++ {
 		s.commit(buffered, put(key(i), text(key(i), 1, 500)))
 	}
@@ -32,18 +32,18 @@ func TestMergeBeforeFlushOfCrashedSession(t *testing.T) {
 	close(hold)
 	s.close()
 
-	merging, committed, merged := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	first, second := nthRun(1, func() { close(merging); <-committed }), nthRun(2, func() { <-merged })
+	compacting, committed, compacted := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	first, second := nthRun(1, func() { close(compacting); <-committed }), nthRun(2, func() { <-compacted })
 	var once sync.Once
 	s.o.FS = faultfs.New(crashed, faultfs.Options{Before: func(op faultfs.Op) {
 		first(op)
 		second(op)
 		if op.Kind == faultfs.SyncData && strings.Contains(op.Path, "MANIFEST") {
-			once.Do(func() { close(merged) })
+			once.Do(func() { close(compacted) })
 		}
 	}})
 	s.open()
-	<-merging
+	<-compacting
 	must(t, "commit", s.db.Set([]byte("a"), []byte("1")))
 	close(committed)
 	must(t, "flush", s.db.Flush(context.Background()))

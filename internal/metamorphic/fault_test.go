@@ -20,7 +20,7 @@ import (
 type faultKind struct {
 	name  string
 	fault faultfs.Fault
-	// reads says that reading goes on while the fault lasts.
+	// reads: reads must succeed while the fault lasts.
 	reads bool
 }
 
@@ -54,10 +54,10 @@ func TestFaultAtEveryOperation(t *testing.T) {
 				case testing.Short() || sc.big:
 					step = 7
 				}
-				for nth := 1 + rand.IntN(step); ; nth += step { // a failure says which
+				for nth := 1 + rand.IntN(step); ; nth += step { // a failure names nth
 					r := &faultRun{t: t, script: sc, kind: kind, nth: nth}
 					if !r.run() {
-						break // met no fault
+						break // no operation has failed: the script has fewer
 					}
 					points++
 					if t.Failed() {
@@ -108,7 +108,7 @@ func (r *faultRun) run() bool {
 	r.fs.Inject(fault)
 	r.s = newSession(r.t, r.fs, r.script.options)
 	r.s.failed = r.failed
-	r.s.opened = r.settle
+	r.s.opened = r.resolve
 	r.s.hurt = func() bool { return r.fs.Struck() > 0 }
 	r.script.run(r.s)
 	struck := r.fs.Struck() > 0
@@ -138,14 +138,14 @@ func (r *faultRun) run() bool {
 	return struck
 }
 
-// failed looks at an error of the script, and then reads.
+// failed checks an error of the script, and that reads still work.
 func (r *faultRun) failed(what string, err error) {
 	r.lastErr = fmt.Errorf("%s: %w", what, err)
 	r.typed(what, err)
 	r.read(r.kind.reads)
 }
 
-// typed checks that an error can be told from others.
+// typed checks that an error is a typed one.
 func (r *faultRun) typed(what string, err error) {
 	var path *fs.PathError
 	known := errors.As(err, &path)
@@ -163,7 +163,7 @@ func (r *faultRun) typed(what string, err error) {
 	}
 }
 
-// read compares what the store shows with what was acknowledged.
+// read compares the store with the acknowledged commits.
 func (r *faultRun) read(mustWork bool) {
 	if r.s.db == nil {
 		return
@@ -183,9 +183,9 @@ func (r *faultRun) read(mustWork bool) {
 	}
 }
 
-// settle finds out, in a store that was opened again, what became of a commit
-// that had failed.
-func (r *faultRun) settle(db *brock.DB) {
+// resolve finds out, in a store that was opened again, whether a commit that
+// returned an error is there.
+func (r *faultRun) resolve(db *brock.DB) {
 	got, err := dump(db)
 	if err != nil {
 		r.typed("read", err)
@@ -197,7 +197,7 @@ func (r *faultRun) settle(db *brock.DB) {
 		r.errorf("opened again, the store goes to commit %d, %v; %d were acknowledged, %d asked for", k, err, p.acked, p.asked)
 		return
 	}
-	r.s.ledger.settle(k)
+	r.s.ledger.resolve(k)
 	if d := differ(got, r.s.ledger.state(k, p.now)); d != "" {
 		r.errorf("opened again: commit %d: %s", k, d)
 	}
@@ -212,7 +212,7 @@ func (r *faultRun) reopen() {
 		r.errorf("open on a healthy disk: %v", err)
 		return
 	}
-	r.settle(db)
+	r.resolve(db)
 	if err := db.Verify(context.Background(), nil); err != nil {
 		r.errorf("verify: %v", err)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // fullRun writes, deletes and collects on a disk that fills up and empties at
-// random, and crashes in between. What was acknowledged must be there, and
-// nothing else: a write that was refused has not happened.
+// random, and crashes in between. The store must hold exactly what it acknowledged:
+// a refused write has not happened.
 type fullRun struct {
 	t     *testing.T
 	rng   *rand.Rand
@@ -24,7 +24,7 @@ type fullRun struct {
 	db    *brock.DB
 	o     brock.Options
 	model map[string]string
-	side  map[string]string // of the other keyspace; nil: there is none
+	side  map[string]string // content of the other keyspace; nil: there is none
 	n     int               // steps
 	works works
 
@@ -80,7 +80,7 @@ func (r *fullRun) open() {
 	r.db = db
 }
 
-// passes checks an error: there is none, or want of space, which stops nothing.
+// passes checks that err is nil, or ErrNoSpace without ErrStopped.
 func (r *fullRun) passes(what string, err error) bool {
 	if err != nil && (!errors.Is(err, brock.ErrNoSpace) || errors.Is(err, brock.ErrStopped)) {
 		r.errorf("%s: %v", what, err)
@@ -119,8 +119,8 @@ func (r *fullRun) step() {
 	}
 }
 
-// write is a transaction of some sets and deletes, in memory or in files; it
-// happens whole or not at all.
+// write commits a transaction of sets and deletes, in memory or in files. It happens
+// as a whole or not at all.
 func (r *fullRun) write() {
 	next, side := maps.Clone(r.model), maps.Clone(r.side)
 	b := r.db.NewBatch()
@@ -184,7 +184,7 @@ func (r *fullRun) keyspace() *brock.Keyspace {
 	return nil
 }
 
-// turnSide makes the other keyspace, or drops it.
+// turnSide makes or drops the other keyspace.
 func (r *fullRun) turnSide() {
 	if r.side == nil {
 		if _, err := r.db.Keyspace(sideKeyspace); r.passes("make a keyspace", err) {
@@ -197,7 +197,7 @@ func (r *fullRun) turnSide() {
 	}
 }
 
-// compare holds everything that is there against what was acknowledged.
+// compare checks that the store holds exactly what was acknowledged.
 func (r *fullRun) compare() {
 	r.t.Helper()
 	there := false
@@ -238,7 +238,7 @@ func (r *fullRun) compareAll(txn *brock.Txn, want map[string]string) {
 	}
 }
 
-// crash goes on with what a crash leaves, on a disk that is as full as before.
+// crash opens what a crash leaves, on a disk that is as full as before.
 func (r *fullRun) crash() {
 	mode := vfs.CrashMode(r.rng.IntN(4))
 	clone := r.mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: r.rng.Uint64()})
@@ -249,7 +249,7 @@ func (r *fullRun) crash() {
 	r.compare()
 }
 
-// recovers makes room: writing goes on by itself, and all is well.
+// recovers frees disk space: writes succeed again without a call, and nothing is lost.
 func (r *fullRun) recovers() {
 	r.mem.SetCapacity(0)
 	limit := r.o.DiskLimit > 0
@@ -258,7 +258,7 @@ func (r *fullRun) recovers() {
 		if r.passes("set", err) {
 			break
 		}
-		if limit { // that is no matter of room on the disk: some of the data must go
+		if limit { // more disk space does not help: some of the data must go
 			for i := range 400 {
 				if r.passes("delete", r.db.Delete(fmt.Appendf(nil, "key %03d", i))) {
 					delete(r.model, fmt.Sprintf("key %03d", i))

@@ -16,9 +16,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// TestHistoriesAcrossCrashes has clients lengthen lists while memtables are
-// flushed and runs merged, lets the power fail or the process die under them,
-// and goes on with what is left. The whole must look like one history.
+// TestHistoriesAcrossCrashes has clients lengthen lists while flushes and
+// compactions run. The power fails or the process dies, and the clients go on with
+// what is left. All of it together must be one serializable history.
 func TestHistoriesAcrossCrashes(t *testing.T) {
 	first, n := uint64(1), 48
 	switch {
@@ -72,7 +72,7 @@ func (c *clients) run() int {
 	var commits atomic.Int64
 	c.work(db, 120, func() {
 		if commits.Add(1) == int64(after) {
-			// The crash is a moment of the history: what ended before it began is certain.
+			// The crash has a time in the history: what had ended before it is certain.
 			crashed = c.begin()
 			left = mem.CrashClone(vfs.CrashOptions{Mode: c.mode, Seed: c.seed})
 		}
@@ -106,7 +106,7 @@ func (c *clients) run() int {
 	return len(h)
 }
 
-// work has clients run transactions, beside flushes and merges.
+// work has clients run transactions, beside flushes and compactions.
 func (c *clients) work(db *brock.DB, each int, committed func()) {
 	var background, users sync.WaitGroup
 	stop := make(chan struct{})
@@ -250,9 +250,9 @@ func (c *clients) lengthen(txn *brock.Txn, x *history.Txn, key string) error {
 	return txn.Set([]byte(key), []byte(text))
 }
 
-// cut makes unknown what the crash may have taken: all that had not ended when
-// it came and, unless it was synced or the process only died, all before.
-// Commits are lost from some version on.
+// cut sets the status of transactions that the crash may have lost to unknown. Those
+// are the ones that had not ended before it and, after a loss of power, those that
+// were not synced. Commits are lost from some version on, never one in between.
 func (c *clients) cut(db *brock.DB, crashed *history.Txn) {
 	survived := map[int]bool{}
 	must(c.t, "read after the crash", db.View(func(txn *brock.Txn) error {
@@ -271,7 +271,7 @@ func (c *clients) cut(db *brock.DB, crashed *history.Txn) {
 		return nil
 	}))
 	durable := c.o.Durability == brock.Synced || c.mode == vfs.All
-	first, last := uint64(1<<63), uint64(0) // version lost, version left
+	first, last := uint64(1<<63), uint64(0) // first version lost, last version left
 	for _, x := range c.all {
 		v := c.versions[x]
 		for _, op := range x.Ops {
@@ -293,7 +293,7 @@ func (c *clients) cut(db *brock.DB, crashed *history.Txn) {
 	crashed.Status = history.Aborted
 }
 
-// final reads everything once more, so that no append goes unseen.
+// final reads all lists once more, so that the history has every append.
 func (c *clients) final(db *brock.DB) {
 	x := c.begin()
 	must(c.t, "read at the end", db.View(func(txn *brock.Txn) error { return scanLists(txn, x, false) }))

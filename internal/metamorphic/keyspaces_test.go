@@ -20,8 +20,8 @@ import (
 
 var keyspaceSeed = flag.Uint64("keyspaceseed", 0, "the one program of keyspaces to run; 0 = many")
 
-// The model of a store with keyspaces: what each holds, by its name; the default
-// one is "".
+// The model of a store with keyspaces: the content of each by name. The default one
+// is "".
 type shelves map[string]map[string]string
 
 func (s shelves) clone() shelves {
@@ -43,7 +43,7 @@ func (s shelves) String() string {
 	return b.String()
 }
 
-// readShelves is all that one transaction sees, both ways.
+// readShelves reads all that one transaction sees, in both directions.
 func readShelves(txn *brock.Txn, keyspaces []*brock.Keyspace) (shelves, error) {
 	s := shelves{}
 	for _, ks := range append([]*brock.Keyspace{nil}, keyspaces...) {
@@ -94,7 +94,7 @@ type keyspaceProgram struct {
 	o      brock.Options
 	db     *brock.DB
 	now    shelves
-	past   []shelves // after each commit since the last that is safe; that one first
+	past   []shelves // states after each commit since the last safe one, which comes first
 	read   []*shelvesReader
 	writes []*shelvesWriter
 	works  works
@@ -139,7 +139,7 @@ func (p *keyspaceProgram) open() {
 	p.db = db
 }
 
-// keyspace is one of few, the default one too, made if it is not there.
+// keyspace returns one of a few keyspaces, and makes it if needed.
 func (p *keyspaceProgram) keyspace() *brock.Keyspace {
 	name := pick(p.rng, "", "a", "a", "b", "c", "\xff", strings.Repeat("long", 60))
 	if name == "" {
@@ -157,7 +157,7 @@ func (p *keyspaceProgram) keyspace() *brock.Keyspace {
 		p.note("make %.5q", name)
 		p.now[name] = map[string]string{}
 		for _, s := range p.past {
-			s[name] = map[string]string{} // it is durable, whatever is lost
+			s[name] = map[string]string{} // to make a keyspace is durable at once
 		}
 	}
 	return ks
@@ -174,7 +174,7 @@ func (p *keyspaceProgram) key() string {
 	return pick(p.rng, "\x00", "k", "l", "m", "\xff", "\xff\xff") + fmt.Sprint(p.rng.IntN(12))
 }
 
-// committed notes that the model is as the store is now.
+// committed notes that a commit has brought the store to the state of the model.
 func (p *keyspaceProgram) committed(safe bool) {
 	if safe {
 		p.past = nil
@@ -184,7 +184,7 @@ func (p *keyspaceProgram) committed(safe bool) {
 
 func (p *keyspaceProgram) safe() { p.past = []shelves{p.now.clone()} }
 
-// commit writes in several keyspaces at once, perhaps by way of files.
+// commit writes to several keyspaces at once, in memory or by way of files.
 func (p *keyspaceProgram) commit() {
 	synced := p.rng.IntN(3) == 0
 	o := brock.TxnOptions{Update: true, Durability: brock.Buffered, MaxMemory: pick[int64](p.rng, 0, 0, 0, 1, 1500)}
@@ -226,7 +226,7 @@ func (p *keyspaceProgram) commit() {
 		p.must("set", txn.In(ks).Set([]byte(k), []byte(v)))
 		pairs[k] = v
 	}
-	if p.rng.IntN(4) == 0 { // what it sees is what it will be
+	if p.rng.IntN(4) == 0 { // the transaction must see its own writes
 		got, err := readShelves(txn, slices.Collect(p.db.Keyspaces()))
 		p.must("read in the transaction", err)
 		if got.String() != p.now.String() {
@@ -422,8 +422,8 @@ func (p *keyspaceProgram) run(ops int) {
 	p.must("close", p.db.Close())
 }
 
-// TestKeyspacePrograms makes, writes to and drops keyspaces at random, beside
-// readers and writers that began before, and over flushes, merges and crashes.
+// TestKeyspacePrograms makes, writes to and drops keyspaces at random, with older
+// readers and writers open, and over flushes, compactions and crashes.
 func TestKeyspacePrograms(t *testing.T) {
 	first, n := uint64(1), uint64(120)
 	if testing.Short() || raced {
@@ -444,8 +444,8 @@ func TestKeyspacePrograms(t *testing.T) {
 	}
 }
 
-// Whichever file operation a crash comes before, each step on keyspaces is done
-// whole or not at all, those before it are done, and a keyspace made anew is empty.
+// After a crash before any file operation, each step on keyspaces is there as a
+// whole or not at all, all steps before it are there, and a new keyspace is empty.
 func TestKeyspacesCrashAtEveryOperation(t *testing.T) {
 	type point struct {
 		fs   *vfs.Mem

@@ -20,9 +20,9 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// A real process writes to a real directory, and is killed again and again. What
-// it does is a function of a seed and a number alone: so whoever knows how many
-// commits were acknowledged knows every byte that the store must have.
+// A real process writes to a real directory, and is killed again and again. What it
+// writes depends only on a seed and the number of the step. So the number of
+// acknowledged steps says every byte that the store must have.
 
 var killsFlag = flag.Int("kills", 0, "how often TestKilled kills its writer; 0 = a few times")
 
@@ -41,19 +41,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// doomedOptions has all kinds of background work go on all the time.
+// doomedOptions makes all kinds of background work run all the time.
 func doomedOptions(dir string) brock.Options {
 	return brock.Options{Dir: dir, KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.S2, CompressAbove: 200}, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20, RunFileSize: 1 << 20}}
 }
 
 // change is one write of a commit.
 type change struct {
-	keyspace   bool // the other one
+	keyspace   bool // the other keyspace, not the default one
 	key, value []byte
 	upper      []byte // not nil: all keys from key up to it are deleted
 }
 
-// A doomedStep is a commit or something that happens to the other keyspace.
+// A doomedStep is a commit, or makes or drops the other keyspace.
 type doomedStep uint8
 
 const (
@@ -65,7 +65,7 @@ const (
 
 const otherKeyspace = "other"
 
-// kind tells what the n-th step is, and whether there is the other keyspace before it.
+// kind returns what the n-th step is, and whether the other keyspace exists before it.
 func kind(n uint64) (s doomedStep, there bool) {
 	const life, made, cleared = 60, 10, 40 // of the keyspace
 	switch at := n % life; {
@@ -80,7 +80,7 @@ func kind(n uint64) (s doomedStep, there bool) {
 	}
 }
 
-// changes are the writes of the n-th commit, and whether it is synced.
+// changes returns the writes of the n-th commit, and whether it is synced.
 func changes(n uint64) (list []change, synced bool) {
 	rng := rand.New(rand.NewPCG(doomedSeed, n))
 	_, there := kind(n)
@@ -105,7 +105,7 @@ func changes(n uint64) (list []change, synced bool) {
 
 func doomedKey(i int) []byte { return fmt.Appendf(nil, "key %05d", i) }
 
-// filling is a value of any size up to 120 KB, most of them small.
+// filling returns a value of up to 120 KB; most are small.
 func filling(rng *rand.Rand) []byte {
 	length := rng.IntN(100)
 	switch rng.IntN(20) {
@@ -124,7 +124,7 @@ func filling(rng *rand.Rand) []byte {
 	return value
 }
 
-// doomed commits until it is killed, and says so of each commit on its output.
+// doomed commits until it is killed, and prints the number of each commit.
 func doomed(dir string) error {
 	var from uint64
 	if _, err := fmt.Sscan(os.Getenv(doomedFrom), &from); err != nil {
@@ -168,7 +168,7 @@ func perform(db *brock.DB, n uint64) error {
 		o.Durability = brock.Synced
 	}
 	if n%5 == 0 {
-		o.MaxMemory = 1 + int64(n%2)*20_000 // the larger ones go through files
+		o.MaxMemory = 1 + int64(n%2)*20_000 // larger transactions go through files
 	}
 	return db.UpdateContext(context.Background(), o, func(txn *brock.Txn) error {
 		for _, c := range list {
@@ -193,8 +193,8 @@ func perform(db *brock.DB, n uint64) error {
 	})
 }
 
-// kept is what a store must have: pairs of the default keyspace, and of the other
-// one, nil if that is not there.
+// kept is what a store must have: the pairs of the default keyspace and of the other
+// one, which is nil if it does not exist.
 type kept struct{ pairs, others map[string][]byte }
 
 // apply does what the n-th step does to a store.
@@ -224,9 +224,8 @@ func (k *kept) apply(n uint64) {
 	}
 }
 
-// TestKilled kills a process that commits, at any moment, and holds the store that
-// it leaves against what it acknowledged: all of that is there, in order, and of
-// the commit under way either everything or nothing, buffered or not.
+// TestKilled kills a process that commits, at any moment. Every acknowledged commit
+// must be there, buffered or not, and the one under way as a whole or not at all.
 func TestKilled(t *testing.T) {
 	kills := *killsFlag
 	if kills == 0 {
@@ -244,7 +243,7 @@ func TestKilled(t *testing.T) {
 		}
 		o := doomedOptions(dir)
 		if kill%3 == 0 {
-			o.Mode = brock.ReadOnly // sees the same, and leaves the recovery to the next
+			o.Mode = brock.ReadOnly // a read-only Open shows the same, and leaves the recovery to the next Open
 		}
 		db, err := brock.Open(o)
 		if n == 0 && o.Mode == brock.ReadOnly && errors.Is(err, brock.ErrNotExist) {
@@ -295,15 +294,15 @@ func runDoomed(t *testing.T, dir string, from uint64, after time.Duration) uint6
 		}
 		next++
 	}
-	_ = cmd.Wait() // it was killed, or says why it ended
+	_ = cmd.Wait() // it was killed, or has printed why it ended
 	if complaint.Len() > 0 {
 		t.Fatalf("the writer ended by itself: %s", complaint.Bytes())
 	}
 	return next
 }
 
-// differs says how the store's content differs from want, walking it forwards,
-// backwards, and with point reads; "" if it doesn't.
+// differs says how the store's content differs from want, by scans in both
+// directions and by point reads; "" if it does not differ.
 func differs(t *testing.T, db *brock.DB, want kept) (diff string) {
 	t.Helper()
 	ks := other(db)

@@ -11,14 +11,14 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// marker is written by every commit, so that a store tells up to which it goes.
+// marker is a key that every commit writes: its value is the number of the commit.
 const marker = "~commit"
 
 // write is one write of a commit.
 type write struct {
 	key, value string
 	del        bool
-	upper      string // with del: all keys from key up to it
+	upper      string // with del: delete all keys key <= k < upper
 	ttl        time.Duration
 }
 
@@ -32,11 +32,11 @@ func fading(key, value string, ttl time.Duration) write {
 	return write{key: key, value: value, ttl: ttl}
 }
 
-// fate is what the client knows of a commit.
+// fate is what the client knows about a commit.
 type fate uint8
 
 const (
-	pending fate = iota // asked for
+	pending fate = iota // not answered yet
 	acked               // done
 	unknown             // it failed: it may be there or not
 	refused             // it failed, and the store went on without it
@@ -48,13 +48,13 @@ type commit struct {
 	fate   fate
 }
 
-// ledger is what one client asked of a store, one commit after the other, and
-// what it was promised.
+// ledger is the list of commits that one client has asked for, one after the other,
+// and what the store has promised about each.
 type ledger struct {
 	mu      sync.Mutex
 	commits []commit
 	created bool  // an Open succeeded
-	safe    int   // so many commits survive a power loss
+	safe    int   // commits that survive a loss of power
 	now     int64 // of the stepped clock, Unix milliseconds
 }
 
@@ -72,7 +72,7 @@ func (l *ledger) tick(d time.Duration) {
 	l.now += d.Milliseconds()
 }
 
-// begin notes that a commit is asked for; it returns its number, from 1.
+// begin adds a commit and returns its number, from 1.
 func (l *ledger) begin(writes []write) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *ledger) begin(writes []write) int {
 	return n
 }
 
-// end notes what became of the commit n.
+// end notes the fate of commit n.
 func (l *ledger) end(n int, f fate, synced bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,8 +99,8 @@ func (l *ledger) end(n int, f fate, synced bool) {
 	}
 }
 
-// settle notes that a store was found to go to the commit n.
-func (l *ledger) settle(n int) {
+// resolve notes that a store was opened and that commit n is its last.
+func (l *ledger) resolve(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.commits {
@@ -113,7 +113,7 @@ func (l *ledger) settle(n int) {
 	}
 }
 
-// saved notes that all that was acknowledged is safe from a power loss.
+// saved notes that all acknowledged commits survive a loss of power.
 func (l *ledger) saved() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,12 +124,12 @@ func (l *ledger) saved() {
 	}
 }
 
-// promise is what must hold of a store found after a crash.
+// promise is what must hold for a store after a crash.
 type promise struct {
 	created bool
-	safe    int // commits that survived a power loss
-	acked   int // commits that survived the death of the process
-	asked   int // no more than these can be there
+	safe    int // commits that survive a loss of power
+	acked   int // commits that survive the death of the process
+	asked   int // commits that were asked for: no more can be there
 	now     int64
 }
 
@@ -145,7 +145,7 @@ func (l *ledger) promise() promise {
 	return p
 }
 
-// state is what is visible after the first n commits, at the time now.
+// state returns what is visible after the first n commits, at the time now.
 func (l *ledger) state(n int, now int64) map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,7 +230,7 @@ func commitOf(dump map[string]string) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// differ says in what got differs from want; "" if in nothing.
+// differ says how got differs from want; "" if it does not differ.
 func differ(got, want map[string]string) string {
 	for k, v := range want {
 		g, ok := got[k]

@@ -16,9 +16,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// TestFaultUnderLoad lets an operation fail while many clients write and the
-// store flushes and merges: all of them get to an end, and what was acknowledged
-// is there when the store is opened again, on the same disk or after a loss of power.
+// TestFaultUnderLoad makes an operation fail while many clients write and the store
+// flushes and compacts. Every call returns, and acknowledged data is there when the
+// store is opened again, on the same disk or after a loss of power.
 func TestFaultUnderLoad(t *testing.T) {
 	first, n := uint64(1), 150
 	switch {
@@ -45,7 +45,7 @@ type load struct {
 	seed  uint64
 	o     brock.Options
 	mu    sync.Mutex
-	acked [8]int // greatest number that a client has written for certain
+	acked [8]int // greatest number of an acknowledged write of each client
 	asked [8]int
 }
 
@@ -104,8 +104,8 @@ func (l *load) run() (struck bool) {
 	return fs.Struck() > 0
 }
 
-// user writes ever greater numbers under its own keys, all together, until it
-// can't any more, and reads them.
+// user commits growing numbers, the same under all its keys, until a commit fails,
+// and reads them.
 func (l *load) user(db *brock.DB, i int, rng *rand.Rand) {
 	for n := 1; n <= 40; n++ {
 		l.mu.Lock()
@@ -139,7 +139,8 @@ func numbered(n, size int) []byte {
 	return append(fmt.Appendf(nil, "%06d", n), make([]byte, size)...)
 }
 
-// read finds one number under all keys of a user, between two bounds, or a typed error.
+// read checks that all keys of a user have one number between two bounds, or that the
+// error is a typed one.
 func (l *load) read(db *brock.DB, i, least, most int) {
 	n := -1
 	err := db.View(func(txn *brock.Txn) error {

@@ -2,5 +2,5 @@
 
 package metamorphic
 
-// raced says that everything takes ten times as long.
+// raced: the race detector is on, and everything takes ten times as long.
 const raced = true

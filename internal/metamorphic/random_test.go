@@ -84,7 +84,7 @@ func runProgram(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// rest checks that work ends when nobody writes.
+// rest checks that background work ends when nobody writes.
 func (w *world) rest() {
 	i := w.o.Maintenance.IdleAfter
 	if i == 0 || w.rng.IntN(2) == 0 {
@@ -189,7 +189,7 @@ func (w *world) bulk() {
 	w.committed(w.synced(), writes...)
 }
 
-// fill writes so much that memtables and segments get full.
+// fill writes enough to fill memtables and segments.
 func (w *world) fill() {
 	n, size := 20+w.rng.IntN(60), pick(w.rng, 100, 400, 900)
 	w.note("fill with %d of %d bytes", n, size)
@@ -267,7 +267,7 @@ func (w *world) begin() {
 	}
 	o := brock.TxnOptions{
 		Update: true, Isolation: brock.Isolation(w.rng.IntN(3)), Durability: brock.Durability(w.rng.IntN(3)),
-		MaxMemory: pick[int64](w.rng, 0, 0, 1, 500, 5000), // the lesser ones spill with one write or a few
+		MaxMemory: pick[int64](w.rng, 0, 0, 1, 500, 5000), // the small ones spill after one write or a few
 	}
 	if w.rng.IntN(8) == 0 && w.m.Last() > 2 {
 		o.ReadAt = w.m.Last() - 1
@@ -277,7 +277,7 @@ func (w *world) begin() {
 		return
 	}
 	w.must("begin", err)
-	at := w.db.Version() // after a crash perhaps of a commit that is lost, but never reused
+	at := w.db.Version() // after a crash it may be a lost commit's, which is never used again
 	if o.ReadAt != 0 {
 		at = o.ReadAt
 	}
@@ -328,7 +328,7 @@ func (w *world) txnGet(x *openTxn) {
 	}
 }
 
-// bounds chooses bounds and what the model makes of them.
+// bounds chooses bounds for a store and for the model.
 func (w *world) bounds() (o brock.IteratorOptions, r model.Range) {
 	if w.rng.IntN(2) == 0 {
 		r.Lower = w.key()
@@ -356,7 +356,7 @@ func (w *world) bounds() (o brock.IteratorOptions, r model.Range) {
 	return o, r
 }
 
-// txnScan walks some way in an update, whose own writes are part of it.
+// txnScan walks part of a range in an update, own writes included.
 func (w *world) txnScan(x *openTxn) {
 	o, r := w.bounds()
 	if w.anyHazy(x.at) {
@@ -403,7 +403,7 @@ func (w *world) commit() {
 	spills := w.db.Metrics().Tree.Spills
 	err := x.txn.Commit()
 	w.drop(x)
-	spilled := w.db.Metrics().Tree.Spills > spills // and is durable whatever was asked for
+	spilled := w.db.Metrics().Tree.Spills > spills // a spilled commit is always durable
 	switch {
 	case errors.Is(err, brock.ErrConflict) && conflict:
 		w.conflicts++
@@ -459,7 +459,7 @@ func (w *world) verify() {
 	w.checkAll("verified")
 }
 
-// tick moves the clock. Transactions look at it once, so they are ended.
+// tick moves the clock. A transaction reads the clock once, so open ones are ended.
 func (w *world) tick() {
 	w.endAll()
 	d := int64(w.rng.IntN(8000))
@@ -478,7 +478,7 @@ func (w *world) sizes() {
 	lo, hi := bounds(r)
 	n := 1 + w.rng.IntN(9)
 	w.note("size and split %.10q-%.10q by %d", r.Lower, r.Upper, n)
-	// A merge may end between the questions, and leave less.
+	// A compaction may end between the calls, and leave less.
 	before, beforeBytes := w.db.EstimateSize(nil, nil)
 	entries, bytes := w.db.EstimateSize(lo, hi)
 	all, allBytes := w.db.EstimateSize(nil, nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/brockdb/brock/internal/model"
 )
 
-// openIterator is an iterator of a read-only transaction, with all that it
-// may ever show.
+// openIterator is an iterator of a read-only transaction, and the list of what it
+// must show.
 type openIterator struct {
 	it   *brock.Iterator
 	o    brock.IteratorOptions
@@ -32,7 +32,7 @@ func (w *world) beginReader() {
 	}
 	txn, err := w.db.Begin(context.Background(), o)
 	if errors.Is(err, brock.ErrVersionGone) {
-		return // readAt looks at whether that may be
+		return // readAt checks whether the version may be gone
 	}
 	w.must("begin", err)
 	w.note("read at %d", at)
@@ -103,7 +103,7 @@ func (w *world) newIterator(x *openTxn) {
 	w.note("reader at %d: iterator %.10q-%.10q reverse %v limit %d since %d prefetch %d", x.at, r.Lower, r.Upper, o.Reverse, o.Limit, o.Since, o.Prefetch)
 	it.it = x.txn.NewIterator(it.o)
 	it.at = len(it.want)
-	clear(o.Lower) // they were copied, or are not needed any more
+	clear(o.Lower) // the iterator has copied them, or needs them no more
 	clear(o.Upper)
 	clear(o.Prefix)
 	x.its = append(x.its, it)
@@ -116,7 +116,7 @@ func (w *world) rewind(it *openIterator) {
 	w.atItem("rewind", it)
 }
 
-// atItem compares what the iterator is at.
+// atItem compares the item that the iterator is at.
 func (w *world) atItem(what string, it *openIterator) {
 	w.t.Helper()
 	valid := it.at < len(it.want) && (it.o.Limit == 0 || it.left > 0)
@@ -150,7 +150,7 @@ func (w *world) iteratorStep(x *openTxn, it *openIterator) {
 		for range 1 + w.rng.IntN(6) {
 			it.it.Prev()
 			switch it.at {
-			case len(it.want): // at no item it stays there
+			case len(it.want): // an iterator at no item stays there
 			case 0:
 				it.at = len(it.want)
 			default:
@@ -172,8 +172,8 @@ func (w *world) iteratorStep(x *openTxn, it *openIterator) {
 	}
 }
 
-// history compares all versions of some keys with the model: what is shown
-// must have been, and what must be retained has to be shown.
+// history compares all versions of some keys with the model. The store may show only
+// versions of the model, and must show those that have to be retained.
 func (w *world) history(x *openTxn) {
 	o, r := w.bounds()
 	o.Limit, o.Prefetch, o.AllVersions = 0, 0, true
@@ -200,11 +200,11 @@ func (w *world) history(x *openTxn) {
 		}
 		e := all[i]
 		if !e.Deleted && item.Deleted() && e.Expires != 0 && int64(e.Expires) <= w.latest {
-			e = model.Entry{Key: e.Key, Version: e.Version, Deleted: true} // its value went when it had expired
+			e = model.Entry{Key: e.Key, Version: e.Version, Deleted: true} // an expired entry may have become a delete
 		}
 		if !e.Deleted && item.Deleted() && w.m.RangeDeletedAt(e.Key, e.Version) && !required(e) {
-			// The value went, as it was replaced; that its transaction had deleted
-			// the range before is still known.
+			// The value was replaced and is gone. What remains is the range delete
+			// that its transaction wrote before it.
 			e = model.Entry{Key: e.Key, Version: e.Version, Deleted: true}
 		}
 		w.same(fmt.Sprintf("history at %d", x.at), item, e)
@@ -213,8 +213,8 @@ func (w *world) history(x *openTxn) {
 	skip(func(model.Entry) bool { return false })
 }
 
-// required tells which versions must be retained: what a reader at a version
-// finds, and the newest ones of each key down to one that ends its history.
+// required returns which entries must be retained: those that a reader at a version
+// finds, and the newest of each key down to one that ends its history.
 func (w *world) required(at uint64) func(model.Entry) bool {
 	n := max(1, w.o.KeyspaceDefaults.Versions.Versions)
 	return func(e model.Entry) bool {
@@ -235,7 +235,8 @@ func (w *world) required(at uint64) func(model.Entry) bool {
 	}
 }
 
-// readAt reads some version: as it was, or, if it need not be retained, not at all.
+// readAt reads an older version. It must be as it was, or may be gone if it need not
+// be retained.
 func (w *world) readAt() {
 	if w.m.Last() < 2 {
 		return
@@ -260,7 +261,7 @@ func (w *world) readAt() {
 	}
 }
 
-// visibleSince is when the version at was the newest for the last time.
+// visibleSince returns the last time at which version at was the newest.
 func (w *world) visibleSince(at uint64) int64 {
 	for v := at + 1; v <= w.m.Last(); v++ {
 		if w.times[v] != 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// lives are what stores do until they are killed; what they end with asks for
-// durability, so no segment of the journal may get lost without a word.
+// lives are what stores do until they are killed. Each ends with a durable commit or
+// sync, so the loss of any segment of the journal must be an error.
 var lives = []struct {
 	name string
 	run  func(s *session)
@@ -81,7 +81,7 @@ var lives = []struct {
 	}},
 }
 
-// kill goes on with what a crash leaves.
+// kill crashes the store and goes on with what the crash leaves.
 func (s *session) kill(mode vfs.CrashMode) {
 	mem := s.o.FS.(*vfs.Mem).CrashClone(vfs.CrashOptions{Mode: mode, Seed: 7})
 	must(s.t, "close", s.db.Close())
@@ -89,14 +89,15 @@ func (s *session) kill(mode vfs.CrashMode) {
 	s.open()
 }
 
-// Whichever journal segment of a killed store is gone, Open says so by its name.
+// If a journal segment of a killed store is missing, Open returns an error with its
+// name.
 func TestRemovedSegmentIsMissed(t *testing.T) {
 	for _, life := range lives {
 		t.Run(life.name, func(t *testing.T) {
 			s := newSession(t, vfs.NewMem(), brock.Options{Tuning: small})
 			s.open()
 			life.run(s)
-			// Work in the background may have to do with some of them.
+			// Background work may remove some of them.
 			mem := s.o.FS.(*vfs.Mem).CrashClone(vfs.CrashOptions{Mode: vfs.All})
 			s.close()
 			segments := 0
@@ -129,8 +130,8 @@ func TestRemovedSegmentIsMissed(t *testing.T) {
 	}
 }
 
-// needed reports whether an Open keeps the file: a flush that was under way may
-// have left it.
+// needed reports whether Open keeps the file. A flush that was under way may have
+// left a file that Open removes.
 func needed(t *testing.T, o brock.Options, mem *vfs.Mem, name string) bool {
 	m := mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
 	o.FS = m
@@ -141,10 +142,10 @@ func needed(t *testing.T, o brock.Options, mem *vfs.Mem, name string) bool {
 	return err == nil
 }
 
-// A manifest that has no room for the edit that a new segment needs refuses the
-// commit with ErrNoSpace, and nothing of it is seen again; Sync is refused too.
+// If the disk is too full to register a new segment in the manifest, the commit
+// fails with ErrNoSpace and nothing of it is ever seen. Sync fails, too.
 func TestSegmentThatCannotBeRecorded(t *testing.T) {
-	for _, before := range []int{0, 3} { // commits in the segment that nobody had asked to be durable
+	for _, before := range []int{0, 3} { // buffered commits in the segment
 		t.Run(fmt.Sprint(before), func(t *testing.T) {
 			mem := vfs.NewMem()
 			fs := faultfs.New(mem, faultfs.Options{})
@@ -173,7 +174,7 @@ func TestSegmentThatCannotBeRecorded(t *testing.T) {
 			if m := s.db.Metrics(); m.Tree.Refused == 0 {
 				t.Error("nothing was counted as refused")
 			}
-			s.commit(buffered, put("later", "x")) // asks for nothing
+			s.commit(buffered, put("later", "x")) // needs no registered segment
 			compare := func(what string, db *brock.DB) {
 				t.Helper()
 				got, err := dump(db)
@@ -204,7 +205,8 @@ func TestSegmentThatCannotBeRecorded(t *testing.T) {
 	}
 }
 
-// The word costs one edit a segment, and none a commit; an empty store needs none.
+// To register a segment costs one edit a segment, none a commit, and none in an
+// empty store.
 func TestOneEditForASegment(t *testing.T) {
 	mem := vfs.NewMem()
 	fs := faultfs.New(mem, faultfs.Options{})
@@ -233,8 +235,8 @@ func TestOneEditForASegment(t *testing.T) {
 	s.close()
 }
 
-// Where the disk is too full for an Open to record what it replayed, Sync does
-// not call that durable before it is known.
+// If the disk is too full for Open to record what it has replayed, Sync fails until
+// it is recorded.
 func TestReplayedSegmentThatCannotBeRecorded(t *testing.T) {
 	mem := vfs.NewMem()
 	s := newSession(t, mem, brock.Options{Tuning: small})
@@ -271,9 +273,9 @@ func openError(o brock.Options) error {
 	return err
 }
 
-// Edits are refused now and then, by leaders and by flushes, while several write,
-// sync and verify: each sees its own last commit that succeeded, and so does an
-// Open after a loss of power.
+// Some edits fail, of leaders and of flushes, while several clients write, sync and
+// verify. Each client sees its own last acknowledged commit, and so does an Open
+// after a loss of power.
 func TestRefusedEditsUnderLoad(t *testing.T) {
 	mem := vfs.NewMem()
 	fs := faultfs.New(mem, faultfs.Options{})

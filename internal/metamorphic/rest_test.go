@@ -9,10 +9,10 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// works counts pieces of background work, those that failed too.
+// works counts pieces of background work, failed ones too.
 type works struct{ atomic.Int64 }
 
-// count has the events of a store counted, beside what they did.
+// count counts the events of a store, and then calls the handlers that were set.
 func (n *works) count(e *brock.Events) {
 	count := func(brock.WorkInfo) { n.Add(1) }
 	e.Flush, e.Compaction, e.Collection, e.Spill = count, count, count, count
@@ -24,9 +24,9 @@ const (
 	restLate  = 20 * time.Second
 )
 
-// rest waits until no work was done for some time, and reports what goes on if
-// that never comes. Nobody writes. If the store is alone in this process, it is
-// checked that no goroutine of it works.
+// rest waits until no background work was done for restAfter, and reports the work if
+// it never ends. Nobody writes. If the store is the only one in this process, no
+// goroutine may do background work then.
 func (n *works) rest(idleAfter time.Duration, alone bool) (restless string) {
 	begin := time.Now()
 	since, before := begin, n.Load()

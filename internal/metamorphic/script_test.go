@@ -12,16 +12,16 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// session runs a script: it is the one client of a store, and notes in the
-// ledger what it asked for and what it was promised.
+// session runs a script. It is the one client of a store, and notes in the ledger
+// what it asked for and what the store has promised.
 type session struct {
 	t      testing.TB
 	o      brock.Options
 	ledger *ledger
 	db     *brock.DB // nil while closed
-	// failed is told of every error; a script then just goes on.
+	// failed is called with every error; the script goes on.
 	failed func(what string, err error)
-	opened func(db *brock.DB) // told of every store that was opened; may be nil
+	opened func(db *brock.DB) // called with every store that was opened; may be nil
 
 	hurt func() bool // something has failed, so that waiting may be in vain; may be nil
 
@@ -80,13 +80,13 @@ func (s *session) commit(d brock.Durability, writes ...write) {
 	s.update(brock.TxnOptions{Durability: d}, d == brock.Synced, writes)
 }
 
-// spill writes in one transaction that holds so many bytes in memory; it is
-// durable at once.
+// spill writes in one transaction that holds at most memory bytes in memory. Its
+// commit is durable at once.
 func (s *session) spill(memory int64, writes ...write) {
 	s.update(brock.TxnOptions{Durability: brock.Buffered, MaxMemory: memory}, true, writes)
 }
 
-// abandon writes so in a transaction that is then discarded.
+// abandon writes in such a transaction, and discards it.
 func (s *session) abandon(memory int64, writes ...write) {
 	if s.db == nil {
 		return
@@ -165,7 +165,7 @@ func apply(to writer, w write) error {
 	return to.SetEntry(&brock.Entry{Key: []byte(w.key), Value: []byte(w.value), TTL: w.ttl})
 }
 
-// try does what saves all if it succeeds.
+// try does something that makes all commits durable if it succeeds.
 func (s *session) try(what string, do func(*brock.DB, context.Context) error) {
 	if s.db == nil {
 		return
@@ -183,14 +183,14 @@ func (s *session) reclaim() {
 	s.try("reclaim", func(db *brock.DB, ctx context.Context) error { _, err := db.Reclaim(ctx); return err })
 }
 
-// scanned reads all values, in both directions. If they need to be sorted, it
-// gives the store a moment for it; the store may not be able to.
+// scanned reads all values, in both directions. If their order makes scans jump, it
+// waits a moment for the store to cluster them, which may fail.
 func (s *session) scanned(jumping bool) {
 	if s.db == nil {
 		return
 	}
 	before := s.db.Metrics().Tree.Clusterings
-	_ = s.db.View(func(txn *brock.Txn) error { // what it finds is checked elsewhere
+	_ = s.db.View(func(txn *brock.Txn) error { // other tests check what it finds
 		for i := range 8 {
 			for item, err := range txn.Items(brock.IteratorOptions{Reverse: i%2 == 1}) {
 				if err == nil {
@@ -221,7 +221,7 @@ func (s *session) sync() { s.try("sync", (*brock.DB).Sync) }
 
 func (s *session) tick(d time.Duration) { s.ledger.tick(d) }
 
-// text is n bytes that tell key and generation, and don't repeat.
+// text returns n bytes that hold key and generation and don't repeat.
 func text(key string, generation, n int) string {
 	rng := rand.New(rand.NewPCG(uint64(generation), uint64(len(key))))
 	var b strings.Builder
@@ -241,7 +241,7 @@ type script struct {
 	options brock.Options
 	run     func(s *session)
 
-	clusters bool // values are sorted in it
+	clusters bool // the script makes the store cluster values
 }
 
 // small are the smallest files that options allow.
@@ -357,7 +357,7 @@ var scripts = []script{
 		s.flush()
 		s.reopen()
 		s.compact()
-		s.commit(synced, delRange("a", "~")) // everything: the runs can go as they are
+		s.commit(synced, delRange("a", "~")) // deletes everything: the runs need not be read
 		s.flush()
 		s.commit(buffered, put(key(7), text(key(7), 3, 2000)))
 		s.commit(synced, delRange("a", key(7)))
@@ -485,7 +485,7 @@ var scripts = []script{
 		for i := range 8 {
 			s.commit(buffered, []write{del(key(i)), put(key(i), text(key(i), 2, 900+i))}[i%2])
 		}
-		s.compact() // makes the first segment mostly garbage, which then is collected
+		s.compact() // makes the first segment mostly garbage, and collects it
 		s.commit(synced, del(key(8)), put(key(9), text(key(9), 3, 2000)))
 		s.flush()
 		s.reopen()
@@ -502,7 +502,7 @@ var scripts = []script{
 		s.commit(buffered, put(key(4), "after"), del(key(1)))
 		s.abandon(1, put(key(4), "never"), put(key(5), text("c", 1, 3000)))
 		var writes []write
-		for i := range 12 { // as many parts as are merged, and more
+		for i := range 12 { // more spilled parts than one merge takes
 			writes = append(writes, put(key(i), text(key(i), i, 30+400*(i%3))))
 		}
 		s.spill(1, writes...)
@@ -525,11 +525,11 @@ var scripts = []script{
 		s.commit(buffered, put(key(3), "after"))
 		s.abandon(1, delRange("a", "~"), put(key(6), "never"))
 		var writes []write
-		for i := range 12 { // what is merged in between is covered later, in part
+		for i := range 12 { // merged parts, of which later range deletes hide some keys
 			writes = append(writes, put(key(i), strings.Repeat(text(key(i), i, 100), 10)))
 		}
 		s.spill(1, append(writes, delRange(key(3), key(9)), fading(key(4), text(key(4), 5, 900), time.Minute), delRange(key(10), key(11)))...)
-		s.spill(1, delRange(key(20), key(24)), delRange(key(22), key(26))) // nothing but these
+		s.spill(1, delRange(key(20), key(24)), delRange(key(22), key(26))) // range deletes alone
 		s.reopen()
 		s.compact()
 		s.tick(2 * time.Minute)
@@ -552,11 +552,11 @@ var scripts = []script{
 		s.compact()
 		s.close()
 	}},
-	{name: "sorted values", clusters: true, options: brock.Options{Tuning: small, Maintenance: brock.Maintenance{IdleAfter: time.Millisecond}}, run: func(s *session) {
+	{name: "clustered values", clusters: true, options: brock.Options{Tuning: small, Maintenance: brock.Maintenance{IdleAfter: time.Millisecond}}, run: func(s *session) {
 		s.open()
 		for i := range 9 {
 			s.commit(buffered, put(key(i), text(key(i), 1, 2000)), put(key(18-i), text(key(18-i), 1, 2000)))
-			s.flush() // leaves a segment each time
+			s.flush() // makes a segment each time
 		}
 		s.commit(synced, del(key(3)), put(key(4), text(key(4), 2, 1000)))
 		s.scanned(true)
@@ -574,18 +574,18 @@ var scripts = []script{
 		for i := range 5 {
 			s.commit(buffered, put(key(i), text(key(i), 1, 1<<20)))
 		}
-		s.flush() // keeps the journal segment: it is all values
+		s.flush() // keeps the journal segment, which is mostly values
 		for i := range 10 {
 			s.commit(buffered, put("same", text("same", i, 1<<20)))
 		}
-		s.flush() // keeps nothing of it: the file waits to be used again
+		s.flush() // keeps no values: the file is used again
 		s.commit(synced, put("a", "1"))
 		s.commit(buffered, put("b", text("b", 1, 2000)))
 		for i := range 5 {
 			s.commit(buffered, put(key(i), text(key(i), 2, 1<<20)))
 		}
 		s.flush()
-		s.compact() // the first segment has no live value any more
+		s.compact() // leaves no live value in the first segment
 		s.commit(synced, put("c", "1"))
 		s.close()
 	}},

@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Files that a store hasn't written are neither read nor removed, whatever
-// their names. Its own under a wrong name may go, but are never read.
+// A store neither reads nor removes files that it has not written, whatever their
+// names. Its own files under wrong names may be removed, but are never read.
 func TestStrangers(t *testing.T) {
 	other := newVictim(t, false)
 	home := newVictim(t, false)
@@ -21,7 +21,7 @@ func TestStrangers(t *testing.T) {
 		"000099.run": []byte("not a run"), "000098.val": bytes.Repeat([]byte("not values "), 1000),
 		"000097.log": []byte("not a journal"), "000096.map": []byte("not a map"), "MANIFEST-000095": []byte("not a manifest"),
 	}
-	foreign := map[string][]byte{} // of another store
+	foreign := map[string][]byte{} // files of another store
 	copies := map[string][]byte{}  // the store's own under other names
 	for _, name := range other.files {
 		if name == "SUPER" {
@@ -40,7 +40,7 @@ func TestStrangers(t *testing.T) {
 				db, err := brock.Open(o)
 				if err != nil {
 					if name == "foreign" && errors.Is(err, brock.ErrForeign) {
-						continue // refused, and left as it was
+						continue // Open refuses the directory and changes nothing
 					}
 					t.Errorf("with %s: open: %v", file, err)
 					continue

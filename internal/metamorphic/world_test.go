@@ -15,11 +15,11 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// world is a store and the model of it, to which a random program does the same.
+// world is a store and its model. A random program does the same to both.
 type world struct {
 	t    testing.TB
 	rng  *rand.Rand
-	name string // the command that brings it back
+	name string // the command that runs it again
 	log  []string
 
 	mem   *vfs.Mem // nil if the store is in memory
@@ -28,7 +28,7 @@ type world struct {
 	o     brock.Options
 	db    *brock.DB
 	m     model.Store
-	safe  uint64 // versions that survive a power loss
+	safe  uint64 // versions that survive a loss of power
 
 	now, latest int64            // clock, and its latest time ever
 	clock       atomic.Int64     // now, for background work
@@ -117,7 +117,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 }
 
 func (w *world) open() {
-	// May change with each opening.
+	// Options that may change with each Open.
 	w.o.KeyspaceDefaults.Compression = pick(w.rng, brock.NoCompression, brock.S2, brock.Zstd)
 	w.o.KeyspaceDefaults.CompressAbove = pick(w.rng, 0, 1, 200)
 	if w.mem != nil {
@@ -129,7 +129,7 @@ func (w *world) open() {
 	w.db = db
 }
 
-// key is one of few keys, with hard ones among them.
+// key returns one of a few keys, some of them difficult.
 func (w *world) key() string {
 	switch n := w.rng.IntN(40); {
 	case n < 30:
@@ -153,13 +153,13 @@ func (w *world) value() string {
 		n = 70_000
 	}
 	v := text(fmt.Sprint(len(w.log)), len(w.log), n)
-	if w.rng.IntN(2) == 0 { // some that can be compressed
+	if w.rng.IntN(2) == 0 { // compressible
 		v = strings.Repeat(v[:min(n, 20)], n/20+1)
 	}
 	return v[:n]
 }
 
-// write chooses a write and how it is made by an Entry, if it is.
+// write chooses a write, and its Entry if it is made by one.
 func (w *world) write() (model.Write, *brock.Entry) {
 	if w.rng.IntN(20) == 0 {
 		return w.rangeWrite(), nil
@@ -167,7 +167,7 @@ func (w *world) write() (model.Write, *brock.Entry) {
 	return w.pointWrite()
 }
 
-// rangeWrite is the delete of some range, seldom of everything.
+// rangeWrite returns a range delete, seldom of everything.
 func (w *world) rangeWrite() model.Write {
 	r := &model.Range{}
 	if w.rng.IntN(6) > 0 {
@@ -179,7 +179,7 @@ func (w *world) rangeWrite() model.Write {
 	return model.Write{Range: r}
 }
 
-// bounds are those of r as the store takes them.
+// bounds returns the bounds of r as the store takes them.
 func bounds(r model.Range) (lo, hi []byte) {
 	if r.Lower != "" {
 		lo = []byte(r.Lower)
@@ -250,7 +250,7 @@ func (w *world) apply(to setter, m model.Write, e *brock.Entry) {
 	clear(e.Value)
 }
 
-// committed notes writes that were committed just now.
+// committed applies writes to the model that the store has just committed.
 func (w *world) committed(synced bool, writes ...model.Write) {
 	w.commits++
 	v := w.db.Version()
@@ -266,13 +266,13 @@ func (w *world) committed(synced bool, writes ...model.Write) {
 
 func (w *world) synced() bool { return w.o.Durability == brock.Synced }
 
-// hazy reports whether clock steps leave open if a reader finds e: it had
-// expired once, and may have been dropped then.
+// hazy reports whether a reader may or may not find e because the clock went back: e
+// had expired before, and may have been dropped then.
 func (w *world) hazy(e model.Entry) bool {
 	return e.Expires != 0 && int64(e.Expires) <= w.latest && int64(e.Expires) > w.now
 }
 
-// anyHazy reports whether a reader at a version may or may not find some entry.
+// anyHazy reports whether a reader at a version may meet a hazy entry.
 func (w *world) anyHazy(at uint64) bool {
 	if w.now == w.latest {
 		return false
@@ -360,7 +360,7 @@ func (w *world) discard(x *openTxn) {
 		}
 	}
 	x.txn.Discard()
-	for _, it := range x.its { // those left open let go when they are next used
+	for _, it := range x.its { // open iterators release their pins at their next use
 		it.it.Next()
 		if it.it.Valid() || it.it.Err() == nil {
 			w.fatalf("an iterator goes on after its transaction")
@@ -408,7 +408,7 @@ func (w *world) reopen() {
 	w.checkAll("opened again")
 }
 
-// crash opens what a crash leaves.
+// crash crashes the store and opens what is left.
 func (w *world) crash() {
 	if w.mem == nil {
 		return
@@ -433,8 +433,8 @@ func (w *world) crash() {
 	w.safe = w.m.Last()
 }
 
-// forget finds out which commits survived a crash, at least those up to least,
-// and has the model forget the others.
+// forget finds out which commits have survived a crash, and has the model forget the
+// others. Those up to least must have survived.
 func (w *world) forget(least uint64) {
 	got := map[string]uint64{}
 	w.must("read after a crash", w.db.View(func(txn *brock.Txn) error {

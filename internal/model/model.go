@@ -1,7 +1,7 @@
-// Package model says what a store must answer: every version of every key, kept
-// in memory in the plainest way, with no regard to speed. Tests do to it what
-// they do to the store and compare. It knows nothing of Brock, so that a
-// mistake there can't be repeated here.
+// Package model says what a store must answer. It keeps every version of every key
+// in memory, in the plainest way, without regard to speed. Tests do the same to it
+// and to the store, and compare. It uses nothing of Brock, so that it can't repeat
+// a mistake of Brock's.
 package model
 
 import (
@@ -18,7 +18,7 @@ type Entry struct {
 	Expires uint64 // Unix milliseconds from when it's invisible; 0 = never
 	Meta    byte
 	Deleted bool
-	Ranged  bool // Deleted by the delete of a range
+	Ranged  bool // Deleted by a range delete
 	Latest  bool // versions before it may be dropped at once
 }
 
@@ -28,8 +28,8 @@ func (e Entry) Visible(now uint64) bool {
 	return !e.Deleted && (e.Expires == 0 || e.Expires > now)
 }
 
-// Write is one write of a commit: it sets Key to Value, or deletes it, or deletes
-// all keys of Range.
+// Write is one write of a commit. It sets Key to Value, deletes Key, or deletes all
+// keys of Range.
 type Write struct {
 	Range   *Range // nil: the write is of Key
 	Key     string
@@ -40,7 +40,7 @@ type Write struct {
 	Latest  bool // as in Entry
 }
 
-// Keys is the range of the keys that w writes.
+// Keys returns the range of the keys that w writes.
 func (w Write) Keys() Range {
 	if w.Range != nil {
 		return *w.Range
@@ -48,8 +48,8 @@ func (w Write) Keys() Range {
 	return Key(w.Key)
 }
 
-// Store holds everything that was ever committed. It's used by one goroutine at
-// a time; the zero Store is empty.
+// Store holds everything that was ever committed. One goroutine at a time may use
+// it. The zero Store is empty.
 type Store struct {
 	versions map[string][]Entry // oldest first, one for each version
 	sorted   []string           // the keys of versions in order
@@ -57,7 +57,7 @@ type Store struct {
 	last     uint64
 }
 
-// rangeDelete deletes what the keys of a range had before a version.
+// rangeDelete deletes the versions of a range of keys before its own version.
 type rangeDelete struct {
 	Range
 	version uint64
@@ -73,8 +73,8 @@ func (s *Store) Commit(writes ...Write) uint64 {
 	return s.last
 }
 
-// CommitAt applies the writes as the given version, which may lie anywhere in
-// the past. It replaces what the keys have at that very version.
+// CommitAt applies the writes as the given version, which may be an old one. It
+// replaces what the keys have at that version.
 func (s *Store) CommitAt(version uint64, writes ...Write) {
 	s.last = max(s.last, version)
 	for _, w := range writes {
@@ -127,8 +127,8 @@ func compareVersion(e Entry, version uint64) int {
 	return 0
 }
 
-// Forget drops every version after the given one, as a crash does with commits
-// that were not yet on the disk. The next commit is version+1.
+// Forget drops every version after the given one, as a crash drops commits that
+// were not durable. The next commit is version+1.
 func (s *Store) Forget(version uint64) {
 	for key, list := range s.versions {
 		at, _ := slices.BinarySearchFunc(list, version+1, compareVersion)
@@ -143,7 +143,7 @@ func (s *Store) Forget(version uint64) {
 	s.last = min(s.last, version)
 }
 
-// Clone returns a copy that changes by itself.
+// Clone returns an independent copy.
 func (s *Store) Clone() *Store {
 	c := &Store{versions: make(map[string][]Entry, len(s.versions)), sorted: slices.Clone(s.sorted), deletes: slices.Clone(s.deletes), last: s.last}
 	for key, list := range s.versions {
@@ -152,8 +152,8 @@ func (s *Store) Clone() *Store {
 	return c
 }
 
-// Newest returns the newest version of key that is not after at, whatever it
-// is: a value, an expired one or a delete.
+// Newest returns the newest version of key that is not after at: a value, an expired
+// value or a delete.
 func (s *Store) Newest(key string, at uint64) (Entry, bool) {
 	if list := s.Versions(key, at); len(list) > 0 {
 		return list[0], true
@@ -170,9 +170,9 @@ func (s *Store) Get(key string, at, now uint64) (Entry, bool) {
 	return e, true
 }
 
-// Versions returns all versions of key that are not after at, newest first,
-// with deletes and expired ones. The delete of a range is one of the key's if it
-// hides a version and no newer delete of a range hides the same.
+// Versions returns all versions of key that are not after at, newest first, with
+// deletes and expired ones. A range delete counts as a delete of the key if it hides
+// a version that no newer range delete hides.
 func (s *Store) Versions(key string, at uint64) []Entry {
 	var list []Entry
 	for _, e := range slices.Backward(s.versions[key]) {
@@ -191,8 +191,8 @@ func (s *Store) Versions(key string, at uint64) []Entry {
 	return list
 }
 
-// rangeDeleted is the newest delete of a range that holds key, of those between
-// two versions; 0 if there is none.
+// rangeDeleted returns the version of the newest range delete of key between two
+// versions; 0 if there is none.
 func (s *Store) rangeDeleted(key string, after, before uint64) (v uint64) {
 	for _, d := range s.deletes {
 		if d.version > after && d.version < before && d.Contains(key) {
@@ -202,14 +202,14 @@ func (s *Store) rangeDeleted(key string, after, before uint64) (v uint64) {
 	return v
 }
 
-// RangeDeletedAt reports whether the commit of a version deleted a range with key,
-// which it may have set again.
+// RangeDeletedAt reports whether the commit of a version deleted a range with key. The
+// commit may have set key again.
 func (s *Store) RangeDeletedAt(key string, version uint64) bool {
 	return s.rangeDeleted(key, version-1, version+1) == version
 }
 
-// ChangedSince reports whether a key in the range has a version after since, or
-// any part of it was deleted as a range since then.
+// ChangedSince reports whether a key in the range has a version after since, or a
+// range delete after since meets the range.
 func (s *Store) ChangedSince(r Range, since uint64) bool {
 	if slices.ContainsFunc(s.deletes, func(d rangeDelete) bool { return d.version > since && d.meets(r) }) {
 		return true
@@ -225,7 +225,7 @@ func (s *Store) ChangedSince(r Range, since uint64) bool {
 	return false
 }
 
-// Range is the keys from Lower on and before Upper.
+// Range is the keys Lower <= key < Upper.
 type Range struct {
 	Lower, Upper string // Upper "" = no bound
 }

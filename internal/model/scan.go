@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Scan says what to walk over. The zero Scan is all visible values in key order.
+// Scan says what to walk over. The zero Scan walks all visible values in key order.
 type Scan struct {
 	Range
 	Reverse     bool   // from the greatest key down
 	AllVersions bool   // all versions with deletes and expired ones, newest first; in reverse, oldest first
 	Since       uint64 // only versions after this one
-	Limit       int    // stop after so many entries; 0 = none
+	Limit       int    // number of entries after which the walk ends; 0 = no limit
 }
 
 // Scan walks over what a reader of version at sees at the time now. The store

@@ -58,16 +58,16 @@ func (t *Txn) own(key string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Scan walks over what the transaction sees at the time now: visible values
-// only, its own writes merged in. A walk to the end reads the whole range; one
-// that stops early or reaches its limit reads up to the last key it got.
+// Scan walks over the visible values that the transaction sees at the time now, with
+// its own writes. A walk to the end reads the whole range. One that stops early or
+// reaches its limit reads up to the last key that it got.
 func (t *Txn) Scan(r Range, reverse bool, limit int, now uint64) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		merged := t.store.Clone()
-		merged.Forget(t.at)
-		merged.CommitAt(t.at+1, t.writes...)
+		both := t.store.Clone()
+		both.Forget(t.at)
+		both.CommitAt(t.at+1, t.writes...)
 		left := limit
-		for e := range merged.Scan(Scan{Range: r, Reverse: reverse}, t.at+1, now) {
+		for e := range both.Scan(Scan{Range: r, Reverse: reverse}, t.at+1, now) {
 			if e.Version > t.at {
 				e.Version = 0
 			}
@@ -81,7 +81,7 @@ func (t *Txn) Scan(r Range, reverse bool, limit int, now uint64) iter.Seq[Entry]
 	}
 }
 
-// upTo is the part of r that a walk has covered when it stands at key.
+// upTo returns the part of r that a walk has covered when it stands at key.
 func upTo(r Range, key string, reverse bool) Range {
 	if reverse {
 		return Range{Lower: key, Upper: r.Upper}
@@ -89,8 +89,9 @@ func upTo(r Range, key string, reverse bool) Range {
 	return Range{Lower: r.Lower, Upper: key + "\x00"}
 }
 
-// Conflict reports whether a commit now must be refused: something that the
-// transaction read has changed since. One that writes nothing never conflicts.
+// Conflict reports whether a commit now must be refused, because something that the
+// transaction has read has changed since. A transaction without writes never
+// conflicts.
 func (t *Txn) Conflict() bool {
 	return len(t.writes) > 0 && slices.ContainsFunc(t.reads, func(r Range) bool {
 		return t.store.ChangedSince(r, t.at)

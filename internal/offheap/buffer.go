@@ -1,14 +1,14 @@
 package offheap
 
-// Buffer is a block that grows. The zero value is empty. Its owner frees it; one
-// that is forgotten is never given back.
+// Buffer is a block that grows. The zero value is empty. Its owner must call Free:
+// the collector doesn't.
 type Buffer struct {
 	block []byte
-	heap  bool // it is of the Go heap, for want of other memory
+	heap  bool // the block is on the Go heap, as the system had no other memory
 }
 
-// Grow returns a slice of at least n bytes of capacity that begins with those of
-// used, a slice of what Grow returned before, or empty. That is not to be touched
+// Grow returns a slice with a capacity of at least n bytes that begins with those of
+// used, which is empty or a slice of what Grow returned before. Don't touch used
 // afterwards.
 func (b *Buffer) Grow(used []byte, n int) []byte {
 	if n <= cap(b.block) {

@@ -5,13 +5,13 @@ package offheap
 
 import "fmt"
 
-// minMapped is the size from which a block is memory of its own; for less, the
-// Go heap costs fewer pages and no system call.
+// minMapped is the size from which a block is a mapping of its own. For smaller ones
+// the Go heap costs fewer pages and no system call.
 const minMapped = 64 << 10
 
-// Alloc returns n zero bytes, aligned to 8. They stay until Free; on systems
-// without anonymous mappings, and in race builds, whose detector sees the Go heap
-// only, they are of the Go heap.
+// Alloc returns n zero bytes, aligned to 8, which stay until Free. On systems without
+// anonymous mappings they are on the Go heap; also in race builds, whose detector
+// sees only the Go heap.
 func Alloc(n int) ([]byte, error) {
 	if n < minMapped {
 		n = max(n, 0)
@@ -24,8 +24,8 @@ func Alloc(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Free gives back a block just as Alloc returned it. Nobody may touch it, or a
-// slice of it, afterwards.
+// Free gives back a block, exactly as Alloc returned it. Don't touch it, or a slice
+// of it, afterwards.
 func Free(b []byte) error {
 	if len(b) < minMapped {
 		return nil

@@ -13,9 +13,9 @@ import (
 const BlockSize = 2 << 20
 
 // Appender writes a file from front to back, whole blocks at a time. It is used
-// by one goroutine, and ended by Flush or Drop, which give back its block: that
-// is not of the Go heap, where the collector would let as much garbage grow
-// beside it.
+// by one goroutine, and ended by Flush or Drop, which give back its block. That
+// lies off the Go heap, on which the collector would let garbage grow by as much
+// again.
 type Appender struct {
 	f     vfs.File
 	at    int64  // where block goes in the file

@@ -27,8 +27,8 @@ func NewBits(n int64) Bits {
 	return Bits{n: n, blocks: make([]atomic.Pointer[bitBlock], (n+blockBits-1)/blockBits)}
 }
 
-// BitMemory bounds the memory that several Bits take together: some of them are
-// emptied when it is full, so they must hold nothing but what can be found out again.
+// BitMemory bounds the memory that several Bits take together. Some of them are
+// emptied when it is full, so keep in them only what can be found out again.
 type BitMemory struct {
 	limit int64
 	used  atomic.Int64
@@ -61,13 +61,15 @@ func (m *BitMemory) NewBits(n int64) Bits {
 // Bytes is how much memory is used.
 func (m *BitMemory) Bytes() int64 { return m.used.Load() }
 
-// take notes a new block, and empties sets if that was one too many.
+// take counts a new block, and empties sets if there are too many.
 func (m *BitMemory) take() {
 	if m == nil || m.used.Add(bitBlockBytes) <= m.limit || m.limit == 0 || !m.mu.TryLock() {
 		return
 	}
 	defer m.mu.Unlock()
-	for _, b := range m.sets { // in an order that differs each time
+	// The order of a map differs each time, so no file is always the one to pay. A
+	// quarter of the limit is freed, so that this is seldom done.
+	for _, b := range m.sets {
 		b.Clear()
 		if m.used.Load() <= m.limit*3/4 {
 			break

@@ -12,15 +12,15 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Options say how a file is read. The zero value is good.
+// Options says how a file is read. The zero value is good.
 type Options struct {
 	Size  int64 // how many bytes are read; 0 = the length that the file has now
 	Grows bool  // the file may be shorter than Size: bytes become readable as it grows
 	NoMap bool  // read by pread only
 }
 
-// File reads the first Size bytes of a file. Its methods may run together;
-// nothing may follow Close, and no memory of the mapping may be touched then.
+// File reads the first Size bytes of a file. Its methods may run together. After
+// Close call none of them, and don't touch memory of the mapping.
 type File struct {
 	files   *Files
 	path    string
@@ -28,14 +28,14 @@ type File struct {
 	size    int64
 	mapping vfs.Mapping
 	data    []byte // of mapping; nil without
-	cold    Bits   // pieces of probeSize in which a page was asked for that is not in memory
+	cold    Bits   // pieces of probeSize in which Probe has met a page that is not in memory
 
 	descriptor atomic.Pointer[descriptor] // perhaps closed by now
 	opening    sync.Mutex                 // held while it is opened again
 }
 
-// NewBits returns an empty set of the numbers in [0, n) in the memory that the
-// store has for what is known of its files.
+// NewBits returns an empty set of the numbers in [0, n), in the memory of
+// Files.Bits.
 func (f *File) NewBits(n int64) Bits { return f.files.Bits.NewBits(n) }
 
 // Name is the base name of the file.
@@ -44,14 +44,12 @@ func (f *File) Name() string { return f.name }
 // Size is the size that Open was given.
 func (f *File) Size() int64 { return f.size }
 
-// Mapped is the mapping of the first Size bytes, or nil. What is beyond the
-// written end must not be touched, and what isn't known to be good memory only
-// under Guard.
+// Mapped is the mapping of the first Size bytes, or nil. Don't touch it beyond the
+// written end, and touch it only under Guard.
 func (f *File) Mapped() []byte { return f.data }
 
-// ReadFull reads len(p) bytes at off by pread. A range that ends beyond the
-// file is an *errs.Corruption, and so is a file that no longer is there when it
-// must be opened again.
+// ReadFull reads len(p) bytes at off by pread. It returns an *errs.Corruption if the
+// range ends beyond the file, or the file is gone when it must be opened again.
 func (f *File) ReadFull(p []byte, off int64) error {
 	if err := f.check(off, int64(len(p))); err != nil {
 		return err
@@ -75,9 +73,9 @@ func (f *File) readFrom(d *descriptor, p []byte, off int64) error {
 	return err
 }
 
-// Bytes returns the n bytes at off, which nobody may change: from the mapping,
-// valid until Close, or from fresh memory. A range that isn't within Size is
-// an *errs.Corruption, found before anything is allocated.
+// Bytes returns the n bytes at off, which must not be changed: from the mapping,
+// valid until Close, or from fresh memory. It returns an *errs.Corruption, before
+// anything is allocated, if the range isn't within Size.
 func (f *File) Bytes(off int64, n int) ([]byte, error) {
 	if err := f.check(off, int64(n)); err != nil {
 		return nil, err
@@ -101,8 +99,8 @@ var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 // Prime reads n bytes at off by pread and forgets them, so that they are in
 // memory when the mapping is touched: a page fault would stop a whole processor
 // of the Go scheduler for the length of a disk access, a system call doesn't.
-// Without a mapping it does nothing, nor if the file can't be opened again: the
-// mapping still has all of it.
+// Without a mapping it does nothing. It also does nothing if the file can't be
+// opened again, as the mapping still has all of it.
 func (f *File) Prime(off int64, n int) error {
 	if err := f.check(off, int64(n)); err != nil || f.data == nil {
 		return err
@@ -130,9 +128,10 @@ const (
 )
 
 // Probe puts into resident the numbers of those pages around off that are in
-// memory now; one call covers a megabyte, and costs far less than the Primes it
-// saves. Where the page at off is not, it is not asked again: most others there
-// will have to be read as well. Where nothing is known, it adds nothing.
+// memory now. One call covers a megabyte, and costs far less than the Primes it
+// saves. If the page at off is not in memory, that megabyte is not asked for again:
+// most of its other pages will have to be read as well. Where the system doesn't
+// tell, Probe adds nothing.
 func (f *File) Probe(off int64, resident *Bits) {
 	m, ok := f.mapping.(vfs.Resident)
 	if !ok || f.check(off, 0) != nil || f.cold.Test(off/probeSize) {

@@ -12,22 +12,22 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Files opens the files of one store for reading and keeps at most so many of
-// them open: a file whose descriptor was given up is opened again when it is
-// needed. Mappings outlive their descriptors. Any number of goroutines may use it.
+// Files opens the files of one store for reading and keeps a limited number of
+// descriptors: a file whose descriptor was closed is opened again when it is needed.
+// Mappings outlive their descriptors. Any number of goroutines may use it.
 //
-// A file must keep its name, and the name its file, until File.Close. Should
-// someone replace it none the less, checksums will not fit: they are bound to
-// the store, the file and the place.
+// A file must keep its name, and the name its file, until File.Close. If it is
+// replaced none the less, checksums find it: they are bound to the store, the file
+// and the place.
 type Files struct {
-	Bits *BitMemory // of what is known of the files; nil = unbounded
+	Bits *BitMemory // bounds the memory of File.NewBits; nil = unbounded
 
 	fs       vfs.FS
 	limit    int
 	mappings int64 // of the process, at most
 
-	mapped  atomic.Int64 // files that are
-	waiting atomic.Int32 // goroutines that may wait for room
+	mapped  atomic.Int64 // files that are mapped
+	waiting atomic.Int32 // goroutines that may wait for a descriptor
 
 	mu      sync.Mutex // guards:
 	room    sync.Cond  // a descriptor has become idle, or was closed
@@ -36,7 +36,7 @@ type Files struct {
 	opening int
 }
 
-// MaxMappings is how many files a process maps; those beyond are read by pread.
+// MaxMappings (32,768) is how many files a process maps; others are read by pread.
 // Linux allows 65,530 mappings, and the Go runtime, which ends the process when
 // it gets none, needs some too.
 const MaxMappings = 1 << 15
@@ -54,8 +54,8 @@ func NewFiles(fs vfs.FS, limit int) *Files {
 	return s
 }
 
-// descriptor is an open file. Readers enter and leave; it is closed only while
-// nobody is in, and nobody can enter afterwards.
+// descriptor is an open file. Readers enter and leave. It is closed only while no
+// reader is in, and none can enter afterwards.
 type descriptor struct {
 	vfs.File
 	readers atomic.Int64 // far below zero: closed for good
@@ -88,7 +88,9 @@ func (s *Files) leave(d *descriptor) {
 
 // open opens a file; the caller has entered the descriptor.
 func (s *Files) open(path string) (*descriptor, error) {
-	s.waiting.Add(1) // before the search, so that whoever leaves after it sees it
+	// Counted before the search: a reader that leaves after the search sees it, and
+	// wakes this goroutine.
+	s.waiting.Add(1)
 	s.mu.Lock()
 	for len(s.ring)+s.opening >= s.limit && !s.evictLocked() {
 		s.room.Wait()
@@ -97,6 +99,7 @@ func (s *Files) open(path string) (*descriptor, error) {
 	s.opening++
 	s.mu.Unlock()
 
+	// Without the lock, as opening may take as long as a disk access.
 	f, err := s.fs.Open(path)
 
 	s.mu.Lock()
@@ -112,7 +115,9 @@ func (s *Files) open(path string) (*descriptor, error) {
 	return d, nil
 }
 
-// evictLocked closes a descriptor that nobody uses, of those not used for long.
+// evictLocked closes a descriptor that no reader is in and that was not used for
+// long, found by the clock algorithm (Corbato, "A Paging Experiment with the Multics
+// System", 1968): the hand takes the mark of used ones, and comes by again.
 func (s *Files) evictLocked() bool {
 	for range 2 * len(s.ring) {
 		s.hand++
@@ -137,7 +142,7 @@ func (s *Files) forgetLocked(d *descriptor) {
 	s.room.Broadcast()
 }
 
-// close closes a descriptor that nobody is in, unless that was done already.
+// close closes a descriptor that no reader is in, unless that was done already.
 func (s *Files) close(d *descriptor) error {
 	if d == nil || !d.retire() {
 		return nil
@@ -158,10 +163,10 @@ func (s *Files) Count() int {
 	return len(s.ring) + s.opening
 }
 
-// Open opens the file at path, and maps it if it can: a mapping that fails, for
-// want of memory or of address space too, isn't an error, nor is it that there
-// are MaxMappings; reading goes on without. A file shorter than o.Size is an
-// *errs.Corruption.
+// Open opens the file at path, and maps it if it can. A mapping that fails, also for
+// want of memory or address space, or because there are MaxMappings, is no error:
+// the file is read by pread. It returns an *errs.Corruption if the file is shorter
+// than o.Size.
 func (s *Files) Open(path string, o Options) (*File, error) {
 	f := &File{files: s, path: path, name: filepath.Base(path), size: o.Size}
 	d, err := s.open(path)
@@ -180,7 +185,7 @@ func (s *Files) Open(path string, o Options) (*File, error) {
 	return f, nil
 }
 
-// measure finds the size of the file, or compares it with the one that is wanted.
+// measure finds the size of the file, or checks that it is at least o.Size.
 func (f *File) measure(d *descriptor, o Options) error {
 	if o.Grows {
 		return nil
@@ -209,7 +214,7 @@ func (f *File) mapFile(d *descriptor) {
 		return
 	}
 	f.files.mapped.Add(1)
-	// Read-ahead would read megabytes for one entry; who scans asks for it.
+	// The system's readahead would read megabytes for one entry; scans ask for it.
 	_ = m.Advise(vfs.Random)
 	f.mapping, f.data = m, m.Data()
 	f.cold = NewBits(f.size/probeSize + 1)
@@ -220,6 +225,7 @@ func (f *File) enter() (*descriptor, error) {
 	if d := f.descriptor.Load(); d != nil && d.enter() {
 		return d, nil
 	}
+	// One goroutine opens the file again; the others use its descriptor.
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	if d := f.descriptor.Load(); d != nil && d.enter() {

@@ -7,16 +7,15 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 )
 
-// Armed is what Arm found, for Guard to restore.
+// Armed is the state before Arm, for Guard to restore.
 type Armed struct{ before bool }
 
 // Arm makes memory faults of this goroutine panic, which Guard then turns into
 // an error. It is only called in the argument of a deferred Guard.
 func Arm() Armed { return Armed{debug.SetPanicOnFault(true)} }
 
-// Guard turns a fault in mapped memory, as when the file was truncated by
-// someone or its disk can't be read, into an *errs.Corruption in *errp that
-// names the file. Other panics pass. Every function that touches a mapping
+// Guard turns a fault in mapped memory (the file was truncated, or its disk can't be
+// read) into an *errs.Corruption in *errp that names the file. Other panics pass. Every function that touches a mapping
 // begins with, or is called below one that begins with,
 //
 //	defer pageio.Guard(pageio.Arm(), &err, file)

@@ -1,5 +1,7 @@
 package policy
 
+import "time"
+
 // This file is the table of all numbers that policy decides by, in groups by
 // decision. A line says what a number does; a group says what its numbers trade
 // against each other. Sizes end in Bytes, times in Millis, shares in Percent or,
@@ -124,3 +126,64 @@ const (
 	memtableExpiryMillis     = 40_000     // flush a memtable 40 s after its first expiry,
 	memtableExpiryBusyMillis = 600_000    // or 10 minutes while clients write, as more may expire by then
 )
+
+// The rest are numbers of those who carry out the work.
+
+// Throttling: how far background work may lag behind writers. Smaller numbers
+// make reads fast and memory small under load, larger ones writers.
+const (
+	ThrottleTables        = 1                     // 1 sealed memtable costs writers nothing,
+	ThrottleMostTables    = 4                     // at 4 they wait for a flush
+	ThrottleRuns          = 12                    // 12 runs cost them nothing, every 2 more a delay
+	ThrottleDelay         = 20 * time.Millisecond // one full delay,
+	ThrottleDelayBytes    = 1 << 20               // which 1 MB of payload pays for
+	ThrottleBudgetDelays  = 2                     // 2 delays where the garbage budget is used up,
+	ThrottleGarbageDelays = 8                     // and at most 8 for garbage
+)
+
+// Sampling of what writes replace. More looks make the estimate better and go to
+// the disk more often.
+const (
+	SampleFraction    = 2048     // one look for 1/2048 of what is live,
+	SampleLeastBytes  = 32 << 10 // but at least 32 KB of records
+	SampleMostBytes   = 1 << 20  // and at most 1 MB
+	SampleDeleteBytes = 1 << 10  // a delete counts as 1 KB more than its record
+)
+
+// Disk space. A larger reserve leaves more for work that frees space, and less for
+// writers.
+const (
+	ReserveSlackBytes    = 256 << 10              // of the reserve, 256 KB for edits and the ends of files,
+	ReserveSlackFraction = 512                    // and 1/512 of the segments: edits name what is dead
+	SurveyLeastBytes     = 64 << 10               // look at the disk after 64 KB written at least
+	SurveyMostBytes      = 64 << 20               // and 64 MB at most
+	DiskPoll             = 200 * time.Millisecond // while something waits for room, look this often
+	DiskPatience         = time.Second            // sets wait 1 s for compactions and collections under way
+	RetryPolls           = 5                      // polls before a flush is retried without evidence of free space
+	RetryGrownBytes      = 64 << 10               // evidence: 64 KB more are free
+)
+
+// Journal segments that wait to be used again.
+const (
+	SpareFiles       = 2       // 2 files at most,
+	SpareLeastBytes  = 8 << 20 // of at least 8 MB, or 1/4 of a segment: below there is nothing to gain
+	SpareLeastShare  = 4
+	SpareBudgetShare = 0.5 // none where half of the garbage budget is used up
+)
+
+// Collection gives way to writers, unless somebody waits for it.
+const (
+	CollectionRate      = 128 << 20        // 128 MB a second, read and written, while clients write
+	CollectionFlushWait = time.Second      // wait 1 s at most for a memtable that is to be flushed
+	CollectionLeastWait = time.Millisecond // shorter waits are put together
+)
+
+// The memtable of a store at rest is sealed if that frees much, or if it is large.
+const (
+	IdleSealHiddenBytes = 16 << 20 // it may hide 16 MB of garbage,
+	IdleSealFraction    = 16       // or is filled to 1/16
+	ReplayedSegments    = 4        // Open leaves at most 4 journal segments in memory, or seals them
+)
+
+// Expiry.
+const ExpiryLeastWait = 5 * time.Second // between two looks: work that fails again and again must not be all there is

@@ -35,12 +35,12 @@ const (
 	sumOffset     = HeaderSize - 4
 )
 
-// Config says where segments lie and whose they are.
+// Config says where segments lie and which store they belong to.
 type Config struct {
 	FS    vfs.FS
 	Dir   string
 	UUID  [16]byte
-	Files *pageio.Files // opens what is read; nil: each file by itself, without a limit
+	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
 }
 
 // open opens a file of the kind for reading.
@@ -52,11 +52,12 @@ func (c *Config) open(k filename.Kind, n entry.FileNum, o pageio.Options) (*page
 	return files.Open(c.path(k, n), o)
 }
 
-// path is the path of a segment's file, id what its checksums are bound to.
+// path is the path of a segment's file.
 func (c *Config) path(k filename.Kind, n entry.FileNum) string {
 	return filepath.Join(c.Dir, filename.Of(k, n))
 }
 
+// id is the identity that a segment's checksums are bound to.
 func (c *Config) id(k filename.Kind, n entry.FileNum) checksum.Identity {
 	return checksum.New(c.UUID, byte(k), uint64(n))
 }
@@ -73,8 +74,8 @@ type Header struct {
 	PrevVersion entry.Version // journal: greatest version in all segments before
 }
 
-// ErrHeader says that a header is not (yet) there or damaged; ErrNumber that it
-// is the whole header of a file with another number, as a recycled file has it.
+// ErrHeader says that a header is damaged or not written yet. ErrNumber says that it
+// is a whole header of a file with another number, as in a file that was recycled.
 var (
 	ErrHeader = errors.New("bad segment header")
 	ErrNumber = errors.New("segment header of another file")
@@ -106,8 +107,8 @@ func (h *Header) encode(p []byte, uuid [16]byte) {
 }
 
 // DecodeHeader reads the header p of the segment of this kind and number in the
-// store uuid. Errors are ErrHeader, ErrNumber, errs.ErrForeign (a
-// whole header of another store) or errs.ErrFormat (of a newer release).
+// store uuid. It returns ErrHeader, ErrNumber, errs.ErrForeign (a whole header of
+// another store) or errs.ErrFormat (of a newer release).
 func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
 	h := Header{Kind: kind}
 	if len(p) < HeaderSize {
@@ -116,6 +117,8 @@ func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.File
 	if string(p[:4]) != magic(kind) {
 		return h, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, p[:4], magic(kind))
 	}
+	// The checksum is computed for the store and number that the header names: if it
+	// is right, a header that doesn't belong here is whole, and not damage.
 	h.Number = entry.FileNum(binary.LittleEndian.Uint64(p[16:]))
 	owner := [16]byte(p[64:80])
 	sum := binary.LittleEndian.Uint32(p[sumOffset:])

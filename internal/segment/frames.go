@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	window   = 1 << 20  // read at once
-	bigFrame = 16 << 20 // larger frames are read through the mapping, if there is one
+	readBytes = 1 << 20  // read at once
+	bigFrame  = 16 << 20 // larger frames are read through the mapping, if there is one
 )
 
 // Frames reads the frames of one segment in order, verifying each against its
@@ -49,9 +49,9 @@ func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, end 
 		at: frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame, Chain: h.Chain}}
 }
 
-// Next returns the next frame, or io.EOF at the end. Damage of any kind is an
-// *errs.Corruption with file and offset, after which Next returns the same
-// again; other errors come from reading, or are errs.ErrFormat.
+// Next returns the next frame, or io.EOF at the end. It returns an *errs.Corruption
+// with file and offset for damage of any kind, and then the same again; errs.ErrFormat
+// for a frame of a newer release; other errors come from reading.
 func (s *Frames) Next() (Found, error) {
 	if s.at.Offset == s.end {
 		return Found{}, io.EOF
@@ -87,6 +87,7 @@ func (s *Frames) read() (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
+	// A whole frame that doesn't continue the chain is of an earlier use of the file.
 	if h.Size > left || !s.at.Continues(&h) {
 		return Found{}, fmt.Errorf("%w: frame %d of %d bytes after frame %08x, want frame %d after %08x, %d bytes are left",
 			frame.ErrFrame, h.Number, h.Size, h.Chain, s.at.Next, s.at.Chain, left)
@@ -107,7 +108,7 @@ func (s *Frames) read() (Found, error) {
 	return found, nil
 }
 
-// verify is apart for the guard: a big payload is in the mapping.
+// verify is a function of its own for the guard: a big payload is in the mapping.
 func (s *Frames) verify(found *Found) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, s.name)
 	found.Totals, err = found.Header.Verify(found.Payload, s.id, found.Offset+frame.HeaderSize, s.values)
@@ -126,7 +127,8 @@ func (s *Frames) bytes(off, n int64) ([]byte, error) {
 	if n > math.MaxInt {
 		return nil, fmt.Errorf("%w: %s: frame of %d bytes", errs.ErrUnsupported, s.name, n)
 	}
-	want := min(max(n, window), s.end-off)
+	// What was read beyond the last frame is kept, so that each byte is read once.
+	want := min(max(n, readBytes), s.end-off)
 	kept := 0
 	if at := off - s.bufOff; at >= 0 && at < int64(len(s.buf)) {
 		kept = copy(s.buf, s.buf[at:])

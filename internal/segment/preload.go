@@ -2,9 +2,9 @@ package segment
 
 const preloadBytes = 1 << 20
 
-// Preload reads what is not in memory of the segment, in order, so that values
-// may then be read in any order; it stops when stop reports true, which is asked
-// for every megabyte. Where files are not mapped it does nothing.
+// Preload reads the parts of the segment that are not in memory, in order, so that
+// values may then be read in any order. It asks stop before every megabyte, and ends
+// when that reports true. Where files are not mapped it does nothing.
 func (r *Reader) Preload(stop func() bool) error {
 	end := r.end.Load()
 	for off := int64(0); off < end && r.file.Mapped() != nil && !stop(); off += preloadBytes {

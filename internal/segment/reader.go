@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	granule  = 64   // at most one record of this length or more begins in each
+	granule  = 64   // bytes; at most one record of 64 bytes or more begins in each
 	pageSize = 4096 // unit of residency
 
-	mostTouched = 2048 // bytes of a record; processors find out by themselves that more is read
+	mostTouched = 2048 // bytes of a record; processors prefetch what follows by themselves
 	beforeValue = 64   // bytes of most records come before the value
 )
 
@@ -33,22 +33,22 @@ type Reader struct {
 	file     *pageio.File
 	name     string
 	header   Header
-	stamp    entry.Version // of all records, which say 0; 0 = they say their own
+	stamp    entry.Version // of all records, whose version is 0 in the file; 0 = they have their own
 	id       checksum.Identity
 	end      *atomic.Int64 // shared with the writer while the segment grows
-	verified pageio.Bits   // by granule: the record that begins there was checked
-	resident pageio.Bits   // by page: was read into memory once
+	verified pageio.Bits   // by granule: the record that begins there was verified
+	resident pageio.Bits   // by page: it was read into memory once
 }
 
-// OpenOptions say how much of a segment is to be read, and how.
+// OpenOptions says how much of a segment is read, and how.
 type OpenOptions struct {
 	End   int64         // end of the last frame, as it was recorded; 0 = the file's length
 	NoMap bool          // use no mapping
-	Stamp entry.Version // of all records, which say 0 in the file; 0 = they say their own
+	Stamp entry.Version // of all records, whose version is 0 in the file; 0 = they have their own
 }
 
-// Open opens the segment of this kind and number and checks its header. A file
-// shorter than o.End, or with a header that isn't its own, is an *errs.Corruption.
+// Open opens the segment of this kind and number and checks its header. It returns
+// an *errs.Corruption if the file is shorter than o.End, or its header isn't its own.
 func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Reader, error) {
 	f, err := c.open(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
 	if err != nil {
@@ -93,8 +93,8 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	return r, nil
 }
 
-// ReadHeader reads the header of a segment. A file too short for one, and one
-// that holds something else, are ErrHeader or ErrNumber; see DecodeHeader.
+// ReadHeader reads the header of a segment. It returns ErrHeader or ErrNumber if the
+// file is too short for one, or holds something else; see DecodeHeader.
 func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
 	f, err := c.FS.Open(c.path(kind, number))
 	if err != nil {
@@ -127,10 +127,12 @@ func headerError(name string, err error) error {
 }
 
 // Stored returns the value of the record at h, which must be that of version v
-// of key, as it is stored. Header, key and value are verified when the record is
-// read for the first time; without a mapping every time, in a buffer of the
-// caller's own. Every mismatch is an *errs.Corruption.
+// of key, as it is stored: a slice of the mapping, or a buffer of the caller's own.
+// Header, key and value are verified when the record is read for the first time;
+// without a mapping, every time. Every mismatch returns an *errs.Corruption.
 func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+	// The handle comes from a file that may be damaged: its numbers are checked
+	// before anything is read.
 	end := uint64(r.end.Load())
 	if h.Offset&7 != 0 || h.Offset < HeaderSize || h.Offset > end || h.Length > end-h.Offset {
 		return value, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
@@ -150,6 +152,7 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	rec := data[off:end]
+	// A verified record was primed before, so its pages were resident once.
 	if r.verified.Test(off / granule) {
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
 			return value, nil
@@ -162,14 +165,15 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	if value, err = r.decode(rec, off, h.Length, key, v, true); err != nil {
 		return value, err
 	}
+	// Two smaller records may begin in one granule: these are verified each time.
 	if h.Length+uint64(len(key))+entry.HeaderSize >= granule {
 		r.verified.Set(off / granule)
 	}
 	return value, nil
 }
 
-// record returns the record of this encoded length at offset, and its bytes, like
-// those of Value; it must have its own checksum, which is verified.
+// record returns the record of this encoded length at offset, and its bytes. It
+// must have its own checksum, which is verified.
 func (r *Reader) record(offset int64, size int) (rec entry.Record, raw []byte, err error) {
 	end := r.end.Load()
 	if offset&7 != 0 || offset < HeaderSize || size < 0 || offset > end || int64(size) > end-offset {
@@ -192,15 +196,16 @@ func (r *Reader) record(offset int64, size int) (rec entry.Record, raw []byte, e
 	return rec, raw, nil
 }
 
-// Touch has the processor bring the record at h near, or its first kilobytes, if
-// its value was read before, or its pages are known to be in memory; of others it
-// returns false.
+// Touch has the processor load the record at h, or its first 2 KB, into its caches,
+// if the record was verified before or its pages are known to be in memory. For
+// other records it does nothing and returns false.
 func (r *Reader) Touch(h entry.Handle) bool {
 	data := r.file.Mapped()
 	off := h.Offset
 	if off >= uint64(len(data)) || h.Length > uint64(len(data))-off {
 		return false
 	}
+	// A page that isn't resident would fault, and a fault takes as long as a read.
 	if !r.verified.Test(int64(off/granule)) && !(r.resident.Test(int64(off/pageSize)) && r.resident.Test(int64((off+h.Length)/pageSize))) {
 		return false
 	}
@@ -220,6 +225,8 @@ func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entr
 	if err != nil {
 		return entry.Stored{}, &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
 	}
+	// The record must be the one that the handle was made for: a handle that leads to
+	// another record is damage, too.
 	if d.Version != v-r.stamp || uint64(len(d.Value)) != length || !bytes.Equal(d.Key, key) {
 		return entry.Stored{}, errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
 			r.stamp+d.Version, len(d.Value), v, length)
@@ -236,10 +243,10 @@ func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entr
 	return d.Stored(), nil
 }
 
-// Decode returns the value of which v, of a record at offset of this segment, is
-// the stored form: in dst if its capacity is enough, or in memory of its own. v
-// must have been verified. One that does not decode is an *errs.Corruption; by a
-// codec that this release does not know, it is an errs.ErrFormat too.
+// Decode returns the value whose stored form, in a record at offset of this segment,
+// is v: in dst if its capacity is enough, or in memory of its own. v must have been
+// verified. It returns an *errs.Corruption if v does not decode; one that wraps
+// errs.ErrFormat if this release does not know its codec.
 func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset uint64) (value []byte, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	if !v.Codec.Known() {
@@ -263,6 +270,7 @@ func (r *Reader) prime(off, n int64) error {
 	if first > last {
 		return nil
 	}
+	// The system may have them in memory already; to ask costs less than to read.
 	r.file.Probe(first*pageSize, &r.resident)
 	for first <= last && r.resident.Test(first) {
 		first++
@@ -300,8 +308,9 @@ func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) 
 		if err == nil {
 			err = r.eachRecord(&found, fn)
 		}
+		// A frame that the writer has taken back meanwhile is no damage.
 		if errors.Is(err, errs.ErrCorrupt) && start >= r.end.Load() {
-			break // the writer has taken this frame back
+			break
 		}
 		if err != nil {
 			return s.Totals(), err

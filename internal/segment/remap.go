@@ -31,7 +31,7 @@ type Move struct {
 	To   uint64 // offset in the target
 }
 
-// RemapHeader says whose records went where.
+// RemapHeader says which segment's records went to which other one.
 type RemapHeader struct {
 	Number  entry.FileNum
 	Source  entry.FileNum
@@ -41,8 +41,11 @@ type RemapHeader struct {
 }
 
 // Remap leads from the places that a segment's records had to those that they
-// have now. It may be used by any number of goroutines, and takes no memory
-// where files can be mapped.
+// have now. It is a bit for each granule of the source in which a moved record
+// begins, ranks (the number of bits set before each block of 512), and the new
+// places in order: rank by table and population count (Jacobson, "Space-efficient
+// Static Trees and Graphs", FOCS 1989). It may be used by any number of goroutines,
+// and takes no memory where files can be mapped.
 type Remap struct {
 	file   *pageio.File
 	header RemapHeader
@@ -91,6 +94,7 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (size int64, err error) {
 // encode makes header page and body.
 func (h *RemapHeader) encode(uuid [16]byte, moves []Move) (page, body []byte, err error) {
 	body = make([]byte, h.bodySize())
+	// Offsets are in units of 8 bytes, so 4 bytes hold places up to 32 GiB.
 	starts := body[h.rankSize():]
 	places := starts[h.blocks*blockBytes:]
 	for i, m := range moves {
@@ -160,8 +164,8 @@ func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, s
 	return binary.LittleEndian.Uint32(page[8:]), nil
 }
 
-// OpenRemap opens the remap of this number, reads it once and checks all of it.
-// What is wrong with it is an *errs.Corruption.
+// OpenRemap opens the remap of this number, reads it once and checks all of it. It
+// returns an *errs.Corruption if anything is wrong.
 func OpenRemap(c Config, number entry.FileNum, noMap bool) (*Remap, error) {
 	f, err := c.open(filename.Remap, number, pageio.Options{NoMap: noMap})
 	if err != nil {
@@ -227,6 +231,7 @@ func (m *Remap) Lookup(from uint64) (to uint64, ok bool) {
 	if g/8 >= uint64(len(m.starts)) {
 		return 0, false
 	}
+	// The record's rank is the block's, and the bits before its own in the block.
 	block, word := g/remapBlock, g/64
 	w := binary.LittleEndian.Uint64(m.starts[word*8:])
 	if w>>(g%64)&1 == 0 {
@@ -257,10 +262,10 @@ func (m *Remap) Verify(c Config) error {
 	return again.Close()
 }
 
-// Header says whose records went where.
+// Header is the remap's header.
 func (m *Remap) Header() RemapHeader { return m.header }
 
-// Name is the base name of the file, Size its length.
+// Name is the base name of the file.
 func (m *Remap) Name() string { return m.file.Name() }
 
 // Size is the length of the file.

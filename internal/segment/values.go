@@ -24,12 +24,12 @@ type ValueWriter struct {
 	w       *Writer
 	buf     []byte   // the records of the frame being filled
 	payload [][]byte // holds buf for Append
-	hinted  int64    // written back up to here
+	hinted  int64    // StartWriteback was called up to here
 	closed  bool     // the file is
 	stopped error    // the first error; it ends all
 }
 
-// Stats is what became of a segment.
+// Stats describes a finished segment.
 type Stats struct {
 	Number entry.FileNum
 	Size   int64 // of the file, to be given to Open as its end
@@ -45,8 +45,8 @@ func NewValueWriter(c Config, number entry.FileNum) (*ValueWriter, error) {
 	return &ValueWriter{w: w, payload: make([][]byte, 1)}, nil
 }
 
-// Add appends e, whose value is e.Value, and returns where it will be. The
-// handle may be followed when Finish has returned.
+// Add appends e, whose value is e.Value, and returns where it will be. The handle
+// may be used when Finish has returned.
 func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
@@ -63,8 +63,8 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 	return h, v.flushFull()
 }
 
-// Append appends a record with its own checksum, of entry.AppendRecord and
-// not yet placed, whose value has this length. It may be reused at once.
+// Append appends a record with its own checksum, made by entry.AppendRecord and not
+// yet placed, whose value has this length. rec may be reused at once.
 func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
@@ -74,8 +74,8 @@ func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
 	return h, v.flushFull()
 }
 
-// Flush writes what was added so far, so that an OpenReader's reader can follow
-// its handles; nothing is durable by it.
+// Flush writes what was added so far, so that readers of OpenReader find it. It
+// makes nothing durable.
 func (v *ValueWriter) Flush() error {
 	if v.stopped == nil {
 		v.stopped = v.flush()
@@ -89,8 +89,9 @@ func (v *ValueWriter) OpenReader(limit int64, noMap bool) (*Reader, error) {
 }
 
 // Copy appends the record of this encoded length at offset of r, with the version
-// that r's stamp gives it, after its checksums were verified: what is damaged there is an *errs.Corruption that
-// names r's file, and leaves v as it was. The record must have its own checksum.
+// that r's stamp gives it, after its checksums were verified. The record must have
+// its own checksum. If it is damaged, Copy returns an *errs.Corruption that names
+// r's file, and v is as it was.
 func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (h entry.Handle, err error) {
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
@@ -110,6 +111,8 @@ func (v *ValueWriter) take(r *Reader, offset int64, size int) (length uint64, er
 	if err != nil {
 		return 0, err
 	}
+	// The value's checksum is kept, only unbound from its old place: damage that
+	// happens between reading and writing is found when the copy is read.
 	at := len(v.buf)
 	v.buf = append(v.buf, raw...)
 	entry.Unplace(v.buf[at:], r.id, offset)
@@ -134,8 +137,9 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	if err == nil {
 		err = v.w.Sync()
 	}
+	// The owner may go on to the next segment, and keep v for Abort: the buffer goes.
 	v.closed = true
-	v.buf = nil // its owner may go on to the next segment, and keep v for Abort
+	v.buf = nil
 	if err = errors.Join(err, v.w.Close()); err == nil {
 		err = v.w.cfg.FS.SyncDir(v.w.cfg.Dir)
 	}
@@ -159,8 +163,8 @@ func (v *ValueWriter) Close() error {
 	return v.w.Close()
 }
 
-// Abort closes and removes the segment; it may follow Finish, as long as nobody
-// has opened what that finished.
+// Abort closes and removes the segment. It may follow Finish, if the finished
+// segment was not opened.
 func (v *ValueWriter) Abort() error {
 	return errors.Join(v.Close(), v.w.cfg.FS.Remove(v.w.path))
 }
@@ -189,6 +193,7 @@ func (v *ValueWriter) flush() error {
 	if err != nil {
 		return err
 	}
+	// Writing back while the segment grows keeps the last sync short.
 	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
 		v.w.StartWriteback(v.hinted, to-v.hinted)
 		v.hinted = to

@@ -16,10 +16,10 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Writer appends frames to one segment. It is used by one goroutine at a time;
-// only End may be called, and Readers opened by OpenReader used, beside it.
-// After an error of Append or Seal only CutBack and Close may be called, after
-// one of Sync, CutBack or Retract only Close.
+// Writer appends frames to one segment. It is used by one goroutine at a time.
+// Other goroutines may call End, and use Readers that OpenReader returned. After an
+// error of Append or Seal call only CutBack and Close; after an error of Sync,
+// CutBack or Retract only Close.
 type Writer struct {
 	cfg       Config
 	header    Header
@@ -56,10 +56,10 @@ func Create(c Config, h Header) (*Writer, error) {
 	return begin(c, h, path, f, 0)
 }
 
-// Recycle renames the file old in c.Dir, which nobody may be using, to the
-// segment's name and overwrites its header; h.Recycled is set from the old one.
-// What is behind the header stays until frames overwrite it. If it fails, neither
-// of the files is there, or the old one still is.
+// Recycle renames the file old in c.Dir, which must not be in use, to the segment's
+// name and overwrites its header; h.Recycled is set from the old one. What follows
+// the header stays until frames overwrite it. After an error the old file is still
+// there, or neither of them is.
 func Recycle(c Config, h Header, old string) (*Writer, error) {
 	path := c.path(h.Kind, h.Number)
 	if err := c.FS.Rename(filepath.Join(c.Dir, old), path); err != nil {
@@ -75,6 +75,8 @@ func Recycle(c Config, h Header, old string) (*Writer, error) {
 		return nil, discard(c, path, f, err)
 	}
 	page := make([]byte, HeaderSize)
+	// The count is for people who look at a file; a header that can't be read is no
+	// reason not to use the file again.
 	h.Recycled = 1
 	if _, err := f.ReadAt(page, 0); err == nil {
 		if was, err := DecodeHeader(page, c.UUID, h.Kind, h.Number); errors.Is(err, ErrNumber) {
@@ -127,6 +129,7 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 		return 0, err
 	}
 	h.Put(w.frameHeader[:], w.id, start)
+	// One write for all: a torn frame is found by its checksums, wherever it is torn.
 	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
 	n, err := w.f.WriteVec(w.vec, start)
 	clear(w.vec)
@@ -140,6 +143,7 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	w.next++
 	w.chain = h.Sum
 	w.totals.Add(totals)
+	// Readers see the frame from here on.
 	w.allocated = max(w.allocated, start+h.Size)
 	w.end.Store(start + h.Size)
 	return start + frame.HeaderSize, nil
@@ -194,14 +198,15 @@ func (w *Writer) Seal(unsynced uint64) error {
 	return nil
 }
 
-// Sync makes the file durable, but not its name: the directory is the caller's.
+// Sync makes the file durable, but not its name: the caller syncs the directory.
 // A sealed file is cut to its end first.
 func (w *Writer) Sync() error {
 	if !w.sealed {
 		return w.f.SyncData()
 	}
 	if w.allocated > w.end.Load() {
-		// Some file systems need space to give some back. Zeros harm nobody.
+		// Some file systems need disk space to give some back. Zeros behind the seal are
+		// never read.
 		err := w.f.Truncate(w.end.Load())
 		if err != nil && !vfs.IsNoSpace(err) {
 			return err
@@ -217,10 +222,10 @@ const BlockSize = pageio.BlockSize
 var zeros [64 << 10]byte
 
 // Fill writes zeros from the end of the file up to size, for frames to
-// overwrite. A sync need then not record a new length or new blocks, which space
-// reserved by File.Preallocate does not achieve; and as each write ends with a
-// pageio.BlockSize, the system keeps the file in large pages (docs/adr, 17).
-// A full disk is no error here.
+// overwrite. A later sync then need not record a new length or new blocks, as it
+// must after File.Preallocate. Each write ends at a multiple of pageio.BlockSize, so
+// the system keeps the file in large pages (docs/adr, 17). A full disk is no error
+// here: the file stays shorter.
 func (w *Writer) Fill(size int64) error {
 	for w.allocated < size {
 		end := min(size, (w.allocated/pageio.BlockSize+1)*pageio.BlockSize)
@@ -251,8 +256,8 @@ func (w *Writer) CutBack() error {
 	return nil
 }
 
-// Retract ends the segment without a seal before the frame of the last Append,
-// which nobody may have read: CutBack, with that frame as the one that failed.
+// Retract ends the segment without a seal before the frame of the last Append, as
+// CutBack does after a failed one. No reader may have read that frame.
 func (w *Writer) Retract() error {
 	w.next--
 	w.chain, w.totals = w.before.chain, w.before.totals
@@ -278,7 +283,7 @@ func (w *Writer) End() int64 { return w.end.Load() }
 // Allocated is the length of the file.
 func (w *Writer) Allocated() int64 { return w.allocated }
 
-// Next is the number of the next frame; Chain is the checksum of the last one.
+// Next is the number of the next frame.
 func (w *Writer) Next() uint64 { return w.next }
 
 // Chain is the header checksum of the last frame.

@@ -8,14 +8,14 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Cover is what the tombstones of several sets, up to a version, cover: for
-// those who ask for one key after the other. It remembers the stretch of keys
-// around the last one in which the answer is the same. It is used by one
-// goroutine at a time.
+// Cover is what the tombstones of several sets, up to a version, cover. It is made
+// for walks that ask for one key after the other: it remembers the stretch of keys
+// around the last one in which the answer is the same. It is used by one goroutine
+// at a time.
 type Cover struct {
 	sets    []*Set
 	at      entry.Version
-	pending *Set // of the reader itself, newer than all
+	pending *Set // the reader's own, newer than all others; nil = none
 
 	known   bool
 	lo, hi  []byte // [lo, hi): where version holds; nil is no bound
@@ -28,6 +28,7 @@ func NewCover(at entry.Version, sets ...*Set) *Cover {
 	if len(sets) == 0 {
 		return nil
 	}
+	// The newest set first: once a version is found, older sets are passed over.
 	slices.SortFunc(sets, func(a, b *Set) int { return cmp.Compare(b.max, a.max) })
 	return &Cover{sets: sets, at: at}
 }
@@ -79,6 +80,7 @@ func (c *Cover) Stretch() (lo, hi []byte) { return c.lo, c.hi }
 // look finds the answer for key, and the stretch where it holds. The newest
 // tombstones are asked first: what is older than the answer does not limit it.
 func (c *Cover) look(key []byte) {
+	// The stretch begins without bounds; each set that is asked narrows it.
 	c.known, c.lo, c.hi, c.version = true, nil, nil, 0
 	if c.pending != nil {
 		for _, n := range c.pending.roots {

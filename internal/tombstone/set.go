@@ -10,11 +10,12 @@ import (
 // Set is a set of tombstones, which never changes: With makes the next one. The
 // nil Set is empty. Any number of goroutines may use a Set.
 //
-// It is a forest. A leaf is one tombstone; a node above lays its children over
-// each other, so that one search finds the newest of many tombstones at a key.
-// Only where that one is newer than the reader are the children asked. Adding n
-// tombstones makes some n·log n spans in all, however they overlap: cutting each
-// range at the bounds of all others would make n².
+// It is a forest, grown as in the logarithmic method (Bentley and Saxe, "Decomposable
+// Searching Problems I", J. Algorithms 1980). A leaf is one tombstone; a node above
+// lays its children over each other, so that one search finds the newest of many
+// tombstones at a key. Its children are searched only where that one is newer than
+// the reader's version. Adding n tombstones makes about n·log n spans in all, however
+// they overlap: cutting each range at the bounds of all others would make n².
 type Set struct {
 	roots []*node // in order of arrival, ever lighter
 	count int
@@ -53,6 +54,8 @@ func (s *Set) With(t Tombstone) *Set {
 		n.count, n.bytes = s.count+1, s.bytes+n.bytes
 		n.min, n.max = min(s.min, t.Version), max(s.max, t.Version)
 	}
+	// Four roots of one weight become one, so there are few roots and old ones are
+	// seldom joined again.
 	n.roots = append(n.roots, &node{spans: spans{t}, min: t.Version, max: t.Version, weight: 1})
 	for k := len(n.roots) - fanout; k >= 0 && n.roots[k].weight == n.roots[len(n.roots)-1].weight; k = len(n.roots) - fanout {
 		n.roots = append(n.roots[:k], join(n.roots[k:]))
@@ -143,6 +146,8 @@ func (n *node) newest(key []byte, at, v entry.Version) entry.Version {
 	if n.max <= v || n.min > at {
 		return v
 	}
+	// The span has the newest of all below it: older ones count only for a reader
+	// that doesn't see it.
 	i, covered := n.spans.find(key)
 	switch {
 	case !covered:

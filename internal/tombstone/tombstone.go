@@ -17,8 +17,8 @@ type Tombstone struct {
 	Version entry.Version
 }
 
-// Valid reports whether the bounds and the version are those of a tombstone; one
-// that is not committed yet has version 0.
+// Valid reports whether bounds and version are within their limits. A tombstone that
+// is not committed yet has version 0, which is valid.
 func (t *Tombstone) Valid() bool {
 	return len(t.Lo) > 0 && len(t.Lo) <= entry.MaxKey && len(t.Hi) <= entry.MaxKey &&
 		bytes.Compare(t.Lo, t.Hi) < 0 && t.Version <= entry.MaxVersion
@@ -79,6 +79,8 @@ func over(a, b spans) spans {
 			*t, *of = (*of)[0], (*of)[1:]
 		}
 	}
+	// Both lists are walked as in a merge; what is left of a span after it was cut
+	// stays in x or y.
 	for {
 		next(&x, &a)
 		next(&y, &b)

@@ -14,29 +14,18 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// background is the tree's work: what there is, and when it runs. Tasks run
-// themselves again as long as they find something to do, so that one kick after
-// every change is enough.
-type background struct {
-	flush   *jobs.Task
-	merge   *jobs.Task
-	collect *jobs.Task
-	fold    *jobs.Task    // seals the memtable, so that it is flushed
-	search  *jobs.Task    // finds what deletes have emptied
-	idle    *jobs.Delayed // folds down what is left once writers are silent
-	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
-
-	// Several tasks flush or merge; each kind of work is done by one at a time.
-	flushing sync.Mutex
-	merging  sync.Mutex // taken before flushing
-
+// turns are the locks of background work. Several tasks flush or compact; each kind
+// of work is done by one at a time.
+type turns struct {
+	merging    sync.Mutex // taken before flushing
+	flushing   sync.Mutex
 	collecting sync.Mutex
 	searching  sync.Mutex // for what deletes have emptied; taken last
 }
 
 // pass returns once all the work that went on has ended, and with it its hold of
 // Views that are not the current one.
-func (b *background) pass() {
+func (b *turns) pass() {
 	for _, work := range []*sync.Mutex{&b.merging, &b.flushing, &b.collecting, &b.searching} {
 		func() {
 			work.Lock()
@@ -47,48 +36,32 @@ func (b *background) pass() {
 
 func (t *Tree) prepareBackground() {
 	pool := t.cfg.Jobs
-	t.work.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
-	t.work.merge = pool.Task(jobs.Compaction, "merge", func(ctx context.Context) error { return t.runMerge(ctx, false) })
-	t.work.collect = pool.Task(jobs.Cleanup, "collect", t.runCollect)
-	t.work.search = pool.Task(jobs.Brief, "search", t.runSearch)
-	t.work.fold = pool.Task(jobs.Flush, "fold", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
-	settle := pool.Task(jobs.Compaction, "settle", t.runSettle)
-	t.full.poll = pool.Delayed(pool.Task(jobs.Flush, "space", t.runPoll), pollEvery)
-	t.work.idle = pool.Delayed(settle, t.cfg.IdleAfter)
-	t.work.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", t.runExpire))
+	t.tasks.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
+	t.tasks.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return t.runMerge(ctx, false) })
+	t.tasks.collect = pool.Task(jobs.Cleanup, "collect", t.runCollect)
+	t.tasks.search = pool.Task(jobs.Brief, "search", t.runSearch)
+	t.tasks.seal = pool.Task(jobs.Flush, "seal", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
+	t.tasks.poll = pool.Delayed(pool.Task(jobs.Flush, "poll", t.disk.poll), policy.DiskPoll)
+	t.tasks.idle = pool.Delayed(pool.Task(jobs.Compaction, "idle", t.runSettle), t.cfg.IdleAfter)
+	t.tasks.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", t.runExpire))
 }
-
-// maxReplayed is how many journal segments an Open may leave in memory: a
-// store that is opened again and again for a few writes must not collect them.
-const maxReplayed = 4
 
 // Start lets background work begin, once whatever cfg.Exclusive needs is there.
 func (t *Tree) Start() {
-	t.survey()
+	t.disk.survey()
 	if t.emptied.Published(); t.emptied.Behind() { // after a replay
-		t.work.search.Kick()
+		t.tasks.search.Kick()
 	}
-	if len(t.replayed) > maxReplayed {
-		t.work.fold.Kick()
+	if len(t.unflushed.found()) > policy.ReplayedSegments {
+		t.tasks.seal.Kick()
 	}
-	t.kick()
-	t.awaitExpiry()
-}
-
-// kick looks for work after a change.
-func (t *Tree) kick() {
-	if t.cfg.ReadOnly {
-		return
-	}
-	t.work.flush.Kick()
-	t.work.merge.Kick()
-	t.work.collect.Kick()
-	t.work.idle.Touch()
+	t.tasks.kick()
+	t.expiry.await()
 }
 
 func (t *Tree) runFlush(ctx context.Context) error {
-	t.work.flushing.Lock()
-	defer t.work.flushing.Unlock()
+	t.turns.flushing.Lock()
+	defer t.turns.flushing.Unlock()
 	for {
 		did, err := t.flushOldest(ctx)
 		if err != nil {
@@ -98,9 +71,9 @@ func (t *Tree) runFlush(ctx context.Context) error {
 		if !did {
 			break
 		}
-		t.foundRoom()
-		t.work.merge.Kick()
-		t.work.collect.Kick()
+		t.disk.flushed()
+		t.tasks.compact.Kick()
+		t.tasks.collect.Kick()
 	}
 	// Flushed or not, sealed segments are made durable here and not by the next
 	// commit that wants to be.
@@ -108,13 +81,10 @@ func (t *Tree) runFlush(ctx context.Context) error {
 }
 
 func (t *Tree) runMerge(ctx context.Context, idle bool) error {
-	t.work.merging.Lock()
-	defer t.work.merging.Unlock()
-	for t.failed() == nil {
-		v := t.views.Current()
-		state := t.state(v)
-		state.Idle = idle
-		plan := policy.Decide(v.Layout, state, t.cfg.Policy)
+	t.turns.merging.Lock()
+	defer t.turns.merging.Unlock()
+	for t.life.failed() == nil {
+		plan := t.planner.decide(t.views.Current(), func(s *policy.State) { s.Idle = idle })
 		if plan.Compaction == nil {
 			return nil
 		}
@@ -122,7 +92,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 			t.ended(ctx, err, false)
 			return err
 		}
-		t.work.collect.Kick()
+		t.tasks.collect.Kick()
 	}
 	return nil // what failed was reported, and would fail again
 }
@@ -131,7 +101,7 @@ func (t *Tree) runMerge(ctx context.Context, idle bool) error {
 // memory and in upper runs is folded down, so that reads are as fast as they
 // can be and nothing is left to do.
 func (t *Tree) runSettle(ctx context.Context) error {
-	defer t.awaitExpiry() // it comes sooner to a store at rest
+	defer t.expiry.await() // it comes sooner to a store at rest
 	if err := t.cfg.Exclusive(t.sealIfHiding); err != nil {
 		return err
 	}
@@ -148,7 +118,7 @@ func (t *Tree) runSettle(ctx context.Context) error {
 		}
 		again = again || t.cluster(ctx)
 	}
-	t.removeSpares(false)
+	t.files.removeSpares(false)
 	return nil
 }
 
@@ -158,10 +128,10 @@ func (t *Tree) runSettle(ctx context.Context) error {
 func (t *Tree) ended(ctx context.Context, err error, flush bool) {
 	switch {
 	case ctx.Err() != nil || t.views.Closed():
-	case outOfSpace(err):
-		t.noRoom(err, flush)
+	case isFull(err):
+		t.disk.workFailed(err, flush)
 	default:
-		t.fail(err)
+		t.life.fail(err)
 	}
 }
 
@@ -177,11 +147,6 @@ func (t *Tree) sealIfAny() error {
 	return t.seal()
 }
 
-const (
-	idleHidden = 16 << 20 // garbage that a memtable may hide in an idle store
-	idleShare  = 16       // a memtable filled to less than 1/idleShare may stay in memory
-)
-
 // sealIfHiding is sealIfAny for a memtable of some size, or one that may hide
 // much garbage: in its own journal, in the segments of values that its entries
 // delete or replace, or below a range tombstone, which frees nothing before it
@@ -191,15 +156,15 @@ func (t *Tree) sealIfHiding() error {
 	v := t.views.Current()
 	active := v.Active()
 	if t.emptied.Behind() {
-		t.work.search.Kick()
+		t.tasks.search.Kick()
 	}
 	var values, entries uint64
 	for _, r := range v.Layout.Runs() {
 		values, entries = values+r.SeparatedBytes, entries+r.Entries
 	}
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
-	small := active.Tombstones() == nil && active.Bytes() < int64(t.cfg.MemtableBytes)/idleShare
-	if small && hidden+t.droppedFrom(active) < idleHidden {
+	small := active.Tombstones() == nil && active.Bytes() < int64(t.cfg.MemtableBytes)/policy.IdleSealFraction
+	if small && hidden+droppedFrom(t.views, active) < policy.IdleSealHiddenBytes {
 		return nil
 	}
 	return t.sealIfAny()
@@ -229,11 +194,10 @@ func (t *Tree) Compact(ctx context.Context) error {
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
-	t.work.merging.Lock()
-	defer t.work.merging.Unlock()
+	ctx, end := t.life.until(ctx)
+	defer end()
+	t.turns.merging.Lock()
+	defer t.turns.merging.Unlock()
 	runs := t.layout().Runs()
 	if len(runs) == 0 {
 		return nil
@@ -242,34 +206,59 @@ func (t *Tree) Compact(ctx context.Context) error {
 	for i, r := range runs {
 		ids[i] = r.ID
 	}
-	defer t.work.collect.Kick()
+	defer t.tasks.collect.Kick()
 	return vfs.NoSpace(t.merge(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}))
 }
 
 // await waits until the current View is as wanted, background work has failed,
 // a flush finds no space, or ctx has ended.
 func (t *Tree) await(ctx context.Context, done func(v *view.View) bool) error {
-	failures := t.full.failures.Load()
+	failures := t.disk.failures.Load()
 	for {
 		v, changed := t.views.Await()
-		switch err := t.failed(); {
+		switch err := t.life.failed(); {
 		case t.views.Closed():
 			return errs.ErrClosed
 		case done(v):
 			return nil
 		case err != nil:
 			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
-		case t.full.failures.Load() > failures:
-			if err := t.full.unable.Load(); err != nil {
+		case t.disk.failures.Load() > failures:
+			if err := t.disk.unable.Load(); err != nil {
 				return *err
 			}
-			failures = t.full.failures.Load()
+			failures = t.disk.failures.Load()
 		}
-		t.work.flush.Kick()
+		t.tasks.flush.Kick()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-changed:
 		}
 	}
+}
+
+// runExpire does what is due. At rest it goes on to collect what that frees;
+// while clients write, that comes with their next rest.
+func (t *Tree) runExpire(ctx context.Context) error {
+	if t.life.failed() != nil {
+		return nil // it would fail again, and was reported
+	}
+	idle := t.expiry.idle()
+	defer t.expiry.await()
+	if due := t.expiry.due(idle); due == 0 || due > t.cfg.unixMilli() {
+		return nil
+	}
+	if at := tableExpiryDue(t.views.Current().Active(), idle); at != 0 && at <= t.cfg.unixMilli() {
+		if err := t.cfg.Exclusive(t.sealIfAny); err != nil {
+			return err
+		}
+	}
+	if idle {
+		return t.runSettle(ctx)
+	}
+	if err := t.runFlush(ctx); err != nil {
+		return err
+	}
+	return t.runMerge(ctx, false)
 }

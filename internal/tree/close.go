@@ -17,25 +17,25 @@ func (t *Tree) Close() error {
 	if !t.views.Close() {
 		return nil
 	}
-	t.close(errs.ErrClosed)
+	t.life.cancel(errs.ErrClosed)
 	t.spilling.Lock() // who writes a transaction's files ends first; who comes later sees that the store is closed
 	t.views.Wake()
 	t.spilling.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())
-	t.work.merging.Lock() // Compact, Reclaim and CatchUp do their work on the goroutine of their caller
-	defer t.work.merging.Unlock()
-	t.work.searching.Lock()
-	defer t.work.searching.Unlock()
-	t.work.collecting.Lock()
-	defer t.work.collecting.Unlock()
-	t.slowed.end(t)
+	t.turns.merging.Lock() // Compact, Reclaim and CatchUp do their work on the goroutine of their caller
+	defer t.turns.merging.Unlock()
+	t.turns.searching.Lock()
+	defer t.turns.searching.Unlock()
+	t.turns.collecting.Lock()
+	defer t.turns.collecting.Unlock()
+	t.throttle.end()
 	if !t.cfg.ReadOnly {
 		err = errors.Join(err, t.closeJournal())
 	}
 	err = errors.Join(err, t.log.Close())
 	t.views.Install(func(next *view.View) { *next = view.View{Layout: next.Layout} })
 	t.views.Reclaim()
-	t.removeSpares(true)
+	t.files.removeSpares(true)
 	return err
 }
 
@@ -46,8 +46,8 @@ func (t *Tree) closeJournal() error {
 	}
 	t.recording.Lock()
 	defer t.recording.Unlock()
-	edit := &layout.Edit{CleanClose: true, LastVersion: max(t.Visible(), t.layout().LastVersion()), NextFile: t.lastFile() + 1}
-	if segments := t.journalSegments(); len(segments) > 0 {
+	edit := &layout.Edit{CleanClose: true, LastVersion: max(t.Visible(), t.layout().LastVersion()), NextFile: t.files.last() + 1}
+	if segments := t.unflushed.segments(); len(segments) > 0 {
 		edit.JournalEnds = []layout.JournalEnd{endOf(segments[len(segments)-1])}
 	}
 	_, err := t.log.Append(edit)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -58,7 +59,7 @@ func TestClosedTreeLetsGoOfFilesWithItsLastReader(t *testing.T) {
 	}
 	young.Release()
 	fs.checkClosed(t)
-	if n := s.tree.stats.releaseFailures.Load(); n > 0 {
+	if n := s.tree.files.failures.Load(); n > 0 {
 		t.Errorf("%d files could not be released", n)
 	}
 	s.mustOpen()
@@ -103,7 +104,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		for range maxTables {
+		for range policy.ThrottleMostTables {
 			s.must(s.commit(false, set("a", []byte("1"))))
 		}
 		wait.Go(func() {
@@ -125,7 +126,7 @@ func TestThrottleHonoursItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 1 })
 		defer s.close()
-		for range maxTables + 1 {
+		for range policy.ThrottleMostTables + 1 {
 			s.must(s.commit(false, set("a", []byte("1"))))
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -189,7 +190,7 @@ func TestCloseWaitsForCompact(t *testing.T) {
 	<-merging
 	closed := make(chan error, 1)
 	go func() { closed <- s.tree.Close() }()
-	<-s.tree.closing.Done()
+	<-s.tree.life.closing.Done()
 	select {
 	case <-closed:
 		t.Error("Close did not wait for Compact")
@@ -227,7 +228,7 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 		s.must(s.commit(false, del(fmt.Sprint("key ", i))))
 	}
 	s.must(s.tree.Flush(t.Context()))
-	s.tree.work.searching.Lock()
+	s.tree.turns.searching.Lock()
 	hold, err := s.tree.views.Hold()
 	s.must(err)
 	done := make(chan error)
@@ -243,7 +244,7 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 		}
 	}
 	hold.Release()
-	s.tree.work.searching.Unlock()
+	s.tree.turns.searching.Unlock()
 	s.must(<-done)
 	names, err := s.fs.List("/s")
 	s.must(err)

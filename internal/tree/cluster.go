@@ -27,20 +27,17 @@ import (
 func (t *Tree) Jumped(bytes uint64) {
 	total := t.scattered.Add(bytes)
 	if u := &t.views.Current().Unclustered; u.Price > 0 && total >= u.Price && !t.cfg.ReadOnly && !t.clusterFailed.Load() {
-		t.work.idle.Arm()
+		t.tasks.idle.Arm()
 	}
 }
 
 // cluster does one clustering if it is worth it, and reports whether to look for
 // more work. What goes wrong with it harms nobody: the store is as good as before.
 func (t *Tree) cluster(ctx context.Context) (again bool) {
-	t.work.merging.Lock()
-	defer t.work.merging.Unlock()
-	v := t.views.Current()
-	state := t.state(v)
-	state.Idle, state.JumpedBytes = true, t.scattered.Load()
-	plan := policy.Decide(v.Layout, state, t.cfg.Policy).Compaction
-	if plan == nil || len(plan.Cluster) == 0 || t.failed() != nil || t.clusterFailed.Load() {
+	t.turns.merging.Lock()
+	defer t.turns.merging.Unlock()
+	plan := t.planner.decide(t.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = true, t.scattered.Load() }).Compaction
+	if plan == nil || len(plan.Cluster) == 0 || t.life.failed() != nil || t.clusterFailed.Load() {
 		return false
 	}
 	err := t.merge(ctx, plan)
@@ -50,7 +47,7 @@ func (t *Tree) cluster(ctx context.Context) (again bool) {
 	case err == nil:
 		return true
 	case errors.As(err, &damage):
-		t.noteDamage(damage)
+		t.damaged.add(damage.Segment)
 		return true
 	case errors.Is(err, errWritersAreBack) || ctx.Err() != nil:
 	default:
@@ -75,9 +72,9 @@ var errWritersAreBack = errors.New("clustering gave way to writers")
 
 // sort has a merge move what is live in some segments of v.
 func (t *Tree) sort(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View) {
-	begun := t.stats.journalBytes.Load()
-	patience := int64(t.cfg.MemtableBytes) / idleShare
-	busy := func() bool { return t.stats.journalBytes.Load()-begun > patience }
+	begun := t.count.journalBytes.Load()
+	patience := int64(t.cfg.MemtableBytes) / policy.IdleSealFraction
+	busy := func() bool { return t.count.journalBytes.Load()-begun > patience }
 	for _, num := range segments {
 		// One after the other now, instead of here and there for each value. (A
 		// collection may have taken the segment away since the plan was made.)
@@ -99,5 +96,5 @@ func (t *Tree) sort(ctx context.Context, in *compact.Input, segments []entry.Fil
 		}
 		return value, err
 	}
-	in.Values, in.ValueBytes = t.newValueWriter, t.segmentLimit()
+	in.Values, in.ValueBytes = t.files.newValueWriter, t.budget.segmentLimit()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -70,7 +71,7 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 	s, mem, works := scattered(t, n, func(op faultfs.Op) {
 		if interrupt && op.Kind == faultfs.Create && strings.HasSuffix(op.Path, ".val") {
 			interrupt = false
-			s.must(s.commit(false, set("busy", bulk("busy", s.cfg.MemtableBytes/idleShare+1))))
+			s.must(s.commit(false, set("busy", bulk("busy", s.cfg.MemtableBytes/policy.IdleSealFraction+1))))
 		}
 	})
 	price := s.tree.views.Current().Unclustered.Price
@@ -105,7 +106,7 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 func TestClusteringNeedsRoom(t *testing.T) {
 	const n = 10
 	s, _, works := scattered(t, n, nil)
-	used := s.tree.ownBytes()
+	used := s.tree.files.bytes()
 	s.close()
 	s.cfg.DiskLimit = used + 4<<10
 	s.mustOpen()
@@ -133,7 +134,7 @@ func TestClusteringLeavesDamageAlone(t *testing.T) {
 	s, mem, works := scattered(t, n, nil)
 	first := s.tree.layout().Segments()[0]
 	s.close()
-	damage(t, mem, s.tree.path(nameOf(first)), 4096+48+500)
+	damage(t, mem, s.tree.files.path(nameOf(first)), 4096+48+500)
 	s.mustOpen()
 	s.scan(1 << 20)
 	s.settle()

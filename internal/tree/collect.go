@@ -32,7 +32,7 @@ import (
 func (t *Tree) runCollect(ctx context.Context) error {
 	did, err := t.collectAll(ctx, whileBusy)
 	if did {
-		t.work.merge.Kick() // remaps may want to be healed
+		t.tasks.compact.Kick() // remaps may want to be healed
 	}
 	return err
 }
@@ -50,39 +50,25 @@ const (
 // anything was. An error ends it, but not background work: the store is as good
 // as before, and it is tried again after the next change.
 func (t *Tree) collectAll(ctx context.Context, o occasion) (did bool, err error) {
-	t.work.collecting.Lock()
-	defer t.work.collecting.Unlock()
+	t.turns.collecting.Lock()
+	defer t.turns.collecting.Unlock()
 	for {
 		found, err := t.collectNext(ctx, o)
 		if !found {
 			return did, err
 		}
 		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
-			t.noteDamage(d)
+			t.damaged.add(d.Segment)
 			continue
 		}
 		if err != nil {
-			if outOfSpace(err) {
-				t.noRoom(err, false)
+			if isFull(err) {
+				t.disk.workFailed(err, false)
 			}
 			return did, vfs.NoSpace(err)
 		}
 		did = true
 	}
-}
-
-// noteDamage has a segment stay as it is, so that nothing of it gets lost.
-func (t *Tree) noteDamage(d *compact.Damaged) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.damaged = append(t.damaged[:len(t.damaged):len(t.damaged)], d.Segment)
-}
-
-// damagedSegments can't be collected.
-func (t *Tree) damagedSegments() []entry.FileNum {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.damaged
 }
 
 // collectNext does the next collection, and reports whether there was one to do.
@@ -93,10 +79,8 @@ func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err err
 	}
 	defer t.views.Reclaim() // what this replaces
 	l := hold.View().Layout
-	state := t.state(hold.View())
-	state.Idle, state.Reclaim = o == atIdle, o == onRequest
-	plan := policy.Decide(l, state, t.cfg.Policy).Collect
-	if plan == nil || t.failed() != nil {
+	plan := t.planner.decide(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
+	if plan == nil || t.life.failed() != nil {
 		hold.Release()
 		return false, nil
 	}
@@ -105,16 +89,16 @@ func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err err
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
 	})
 	defer release()
-	work := Work{Kind: "collection", Reason: plan.Reason, Segments: len(plan.Victims)}
+	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
-	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
-	c := compact.Collection{Target: t.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: int(t.cfg.Memory / collectShare), Pace: t.pacer(o)}
+	defer func() { t.count.report(work, begin, err) }()
+	c := compact.Collection{Target: t.files.newValueWriter, Remap: t.writeRemap, Discard: t.discardRemap, Memory: int(t.cfg.Memory / collectShare), Pace: t.pacer(o)}
 	for _, num := range plan.Victims {
 		c.Victims = append(c.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
-	t.space.copying.Store(int64(plan.Bytes))
-	defer t.space.copying.Store(0)
-	defer t.promise(int64(plan.Bytes))()
+	t.budget.copying.Store(int64(plan.Bytes))
+	defer t.budget.copying.Store(0)
+	defer t.disk.promise(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, c)
 	if err != nil {
 		return true, fmt.Errorf("collect: %w", err)
@@ -128,19 +112,13 @@ func (t *Tree) collectNext(ctx context.Context, o occasion) (found bool, err err
 }
 
 func (t *Tree) writeRemap(source, target entry.FileNum, moves []segment.Move) (compact.Remap, error) {
-	m := compact.Remap{Number: t.nextFile(), Source: source, Target: target}
-	size, err := segment.WriteRemap(t.segmentConfig(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
+	m := compact.Remap{Number: t.files.next(), Source: source, Target: target}
+	size, err := segment.WriteRemap(t.files.segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
 	m.Size = size
 	return m, err
 }
 
-func (t *Tree) discardRemap(m compact.Remap) { t.removeFile(filename.New(filename.Remap, m.Number)) }
-
-const (
-	collectRate = 128 << 20        // bytes a second, read and written, while clients write
-	collectWait = time.Second      // at most, for a memtable that is to be flushed
-	settleWait  = time.Millisecond // shorter waits are put together
-)
+func (t *Tree) discardRemap(m compact.Remap) { t.files.remove(filename.New(filename.Remap, m.Number)) }
 
 // pacer returns what keeps a collection out of the way of writers, unless
 // somebody waits for it: it waits while memtables wait for their flush, and goes
@@ -150,24 +128,24 @@ func (t *Tree) pacer(o occasion) func(context.Context, int) error {
 	if o == onRequest {
 		return nil
 	}
-	written := t.stats.journalBytes.Load()
+	written := t.count.journalBytes.Load()
 	var owed time.Duration
 	return func(ctx context.Context, n int) error {
-		now := t.stats.journalBytes.Load()
+		now := t.count.journalBytes.Load()
 		quiet := now == written
 		written = now
-		leisure := 1 - policy.CollectionPace(t.space.fill())
+		leisure := 1 - policy.CollectionPace(t.budget.fill())
 		if leisure == 0 {
 			return nil
 		}
 		if err := t.yield(ctx); quiet || err != nil {
 			return err
 		}
-		if owed += time.Duration(leisure * float64(n) / collectRate * float64(time.Second)); owed < settleWait {
+		if owed += time.Duration(leisure * float64(n) / policy.CollectionRate * float64(time.Second)); owed < policy.CollectionLeastWait {
 			return nil
 		}
 		defer func() { owed = 0 }()
-		return wait(ctx, owed, t.closing.Done())
+		return wait(ctx, owed, t.life.closing.Done())
 	}
 }
 
@@ -177,11 +155,11 @@ func (t *Tree) yield(ctx context.Context) error {
 	switch {
 	case t.views.Closed():
 		return errs.ErrClosed
-	case len(v.Tables)-1 <= freeTables:
+	case len(v.Tables)-1 <= policy.ThrottleTables:
 		return nil
 	}
-	t.work.flush.Kick()
-	return wait(ctx, collectWait, changed)
+	t.tasks.flush.Kick()
+	return wait(ctx, policy.CollectionFlushWait, changed)
 }
 
 // Reclaim gives back the space of everything that nobody can see any more, as
@@ -193,29 +171,28 @@ func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 	before := t.fileBytes()
 	for again := true; again; {
 		full := t.Compact(ctx)
-		if full != nil && !outOfSpace(full) {
+		if full != nil && !isFull(full) {
 			return 0, full
 		}
-		if again, err = t.collectAndHeal(ctx); err != nil && !outOfSpace(err) {
+		if again, err = t.collectAndHeal(ctx); err != nil && !isFull(err) {
 			return 0, err
 		}
 		if err = errors.Join(full, err); err == nil {
 			break
 		}
 	}
-	t.work.pass()
+	t.turns.pass()
 	t.views.Reclaim()
-	t.removeSpares(false)
-	t.survey()
+	t.files.removeSpares(false)
+	t.disk.survey()
 	return max(before-t.fileBytes(), 0), err
 }
 
 // collectAndHeal is what Reclaim does behind the merge, and reports whether there
 // was anything to do.
 func (t *Tree) collectAndHeal(ctx context.Context) (did bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
+	ctx, end := t.life.until(ctx)
+	defer end()
 	for again := true; again; {
 		if again, err = t.collectAll(ctx, onRequest); err != nil {
 			return did || again, err
@@ -235,23 +212,17 @@ func (t *Tree) collectAndHeal(ctx context.Context) (did bool, err error) {
 
 // wasteful reports whether a Reclaim would do more, as of now.
 func (t *Tree) wasteful() bool {
-	v := t.views.Current()
-	state := t.state(v)
-	state.Reclaim = true
-	plan := policy.Decide(v.Layout, state, t.cfg.Policy)
-	return t.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
+	plan := t.planner.decide(t.views.Current(), func(s *policy.State) { s.Reclaim = true })
+	return t.life.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
 // healAll merges runs until no handle leads through a remap, and reports whether
 // there was one.
 func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
-	t.work.merging.Lock()
-	defer t.work.merging.Unlock()
+	t.turns.merging.Lock()
+	defer t.turns.merging.Unlock()
 	for {
-		v := t.views.Current()
-		state := t.state(v)
-		state.Reclaim, state.Collecting = true, true
-		plan := policy.Decide(v.Layout, state, t.cfg.Policy).Compaction
+		plan := t.planner.decide(t.views.Current(), func(s *policy.State) { s.Reclaim, s.Collecting = true, true }).Compaction
 		if plan == nil {
 			return did, nil
 		}
@@ -264,6 +235,6 @@ func (t *Tree) healAll(ctx context.Context) (did bool, err error) {
 
 // fileBytes is the length of all files of runs, segments and remaps.
 func (t *Tree) fileBytes() int64 {
-	s := t.Stats()
+	s := t.Metrics()
 	return s.RunBytes + s.SegmentBytes + s.RemapBytes
 }

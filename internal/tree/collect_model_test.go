@@ -190,8 +190,8 @@ func (g *gauntlet) flushNow() { g.during("flush", g.flush) }
 
 func (g *gauntlet) mergeSome() {
 	g.during("merge", func() {
-		g.tree.work.merging.Lock()
-		defer g.tree.work.merging.Unlock()
+		g.tree.turns.merging.Lock()
+		defer g.tree.turns.merging.Unlock()
 		runs := g.tree.layout().Runs()
 		if len(runs) == 0 {
 			return
@@ -330,7 +330,7 @@ func (s *store) noLeftovers(mem *vfs.Mem) {
 	for name := range s.tree.layout().Files() {
 		needed[name.String()] = true
 	}
-	for _, j := range s.tree.journalSegments() {
+	for _, j := range s.tree.unflushed.segments() {
 		needed[filename.Of(filename.Journal, j.Num)] = true
 	}
 	names, err := mem.List("/s")
@@ -375,7 +375,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	_, err := p.Get([]byte("a9"), &e)
 	s.must(err)
 	p.Release()
-	damage(t, mem, s.tree.path(nameOf(first)), int64(e.Handle.Offset)+500)
+	damage(t, mem, s.tree.files.path(nameOf(first)), int64(e.Handle.Offset)+500)
 	did, err := s.tree.collectAll(context.Background(), atIdle)
 	if !did || err != nil || s.failure != nil {
 		t.Errorf("collected %v, %v, %v", did, err, s.failure)

@@ -52,16 +52,16 @@ func (t *Tree) conclude(edit *layout.Edit, out *compact.Output, c change) (err e
 	next, err := t.log.Append(edit)
 	if err != nil {
 		added.discard()
-		if outOfSpace(err) {
+		if isFull(err) {
 			t.removeOutputs(out)
 		} else {
-			t.fail(err)
+			t.life.fail(err)
 		}
 		return err
 	}
 	if edit.FlushedTo != 0 {
 		// Before the View lets go of the files, which may then be used again.
-		t.forget(edit.FlushedTo)
+		t.unflushed.forget(edit.FlushedTo)
 	}
 	var unwanted []*view.Segment
 	t.views.Install(func(v *view.View) { unwanted = t.change(v, added, c, edit, next) })
@@ -72,9 +72,9 @@ func (t *Tree) conclude(edit *layout.Edit, out *compact.Output, c change) (err e
 	if len(older) == 0 {
 		t.pruneEmptied()
 	}
-	t.slowed.tell(t, false)
-	t.awaitExpiry()
-	t.tellHeld()
+	t.throttle.look(false)
+	t.expiry.await()
+	t.longReaders.look()
 	return nil
 }
 
@@ -113,9 +113,9 @@ func (t *Tree) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output
 	// A Spill's version is recorded before it is published.
 	visible := max(t.Visible(), edit.LastVersion, l.LastVersion())
 	edit.LastVersion = visible
-	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: t.now().UnixMilli()}}
-	edit.NextFile = t.lastFile() + 1
-	edit.JournalEnds = append(edit.JournalEnds, t.durableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
+	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: t.cfg.Now().UnixMilli()}}
+	edit.NextFile = t.files.last() + 1
+	edit.JournalEnds = append(edit.JournalEnds, t.unflushed.durableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
 	return nil
 }
 
@@ -189,13 +189,13 @@ func (o *outputs) discard() {
 // removeOutputs removes files that the manifest surely does not name.
 func (t *Tree) removeOutputs(out *compact.Output) {
 	for _, f := range out.Run.Files {
-		t.removeFile(filename.New(filename.Run, f.Num))
+		t.files.remove(filename.New(filename.Run, f.Num))
 	}
 	for _, s := range out.Values {
-		t.removeFile(filename.New(filename.Value, s.Number))
+		t.files.remove(filename.New(filename.Value, s.Number))
 	}
 	for _, m := range out.Remaps {
-		t.removeFile(filename.New(filename.Remap, m.Number))
+		t.files.remove(filename.New(filename.Remap, m.Number))
 	}
 }
 
@@ -206,21 +206,21 @@ func (t *Tree) openOutputs(edit *layout.Edit, out *compact.Output) (added output
 		}
 	}()
 	for i := range edit.AddRuns {
-		r, err := t.openWritten(&edit.AddRuns[i])
+		r, err := t.files.openWritten(&edit.AddRuns[i])
 		if err != nil {
 			return added, err
 		}
 		added.runs = append(added.runs, r)
 	}
 	for _, s := range out.Values {
-		f, err := t.openSegment(filename.Value, s.Number, s.Size, s.Stamp)
+		f, err := t.files.openSegment(filename.Value, s.Number, s.Size, s.Stamp)
 		if err != nil {
 			return added, err
 		}
 		added.files = append(added.files, f)
 	}
 	for _, m := range out.Remaps {
-		f, err := t.openRemap(m.Number, m.Source, added.files[0])
+		f, err := t.files.openRemap(m.Number, m.Source, added.files[0])
 		if err != nil {
 			return added, err
 		}
@@ -243,7 +243,7 @@ func (t *Tree) change(next *view.View, added outputs, c change, edit *layout.Edi
 		r.Order, r.Hidden = l.Run(r.ID).Order, c.hidden
 	}
 	if c.drops != t.drops.Load() { // it did not leave everything out
-		eachDropped(l, func(lo, hi []byte) { noteDropped(added.runs, lo, hi) })
+		noteAllDropped(added.runs, l)
 	}
 	next.Runs = slices.Insert(next.Runs, at, added.runs...)
 	for _, r := range c.runs {
@@ -268,7 +268,7 @@ func (t *Tree) change(next *view.View, added outputs, c change, edit *layout.Edi
 		}
 	}
 	next.Layout = l
-	t.measure(next)
-	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: t.damagedSegments()}, t.cfg.Policy)
+	t.budget.measure(next)
+	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: t.damaged.list()}, t.cfg.Policy)
 	return unwanted
 }

@@ -31,7 +31,7 @@ func TestCoveredRunsAreNotRead(t *testing.T) {
 			var merges []Work
 			s := newStore(t, vfs.NewMem(), func(s *store) {
 				s.cfg.OnWork = func(w Work) {
-					if w.Kind == "merge" {
+					if w.Kind == "compaction" {
 						merges = append(merges, w)
 					}
 				}

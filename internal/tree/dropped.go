@@ -13,20 +13,19 @@ import (
 // never asked for twice. What is in the memtable is estimated when the store rests:
 // to count it takes to sort it, and nobody who drops a keyspace waits for that.
 
-// noteDropped estimates what is left of the keyspaces from one number to another.
-func (t *Tree) noteDropped(first, last entry.KeyspaceID) {
-	hold, err := t.views.Hold()
+// noteDropped estimates what is left of a keyspace.
+func noteDropped(views *view.Set, id entry.KeyspaceID) {
+	hold, err := views.Hold()
 	if err != nil {
 		return // closed: the next Open does it
 	}
 	defer hold.Release()
-	noteDropped(hold.View().Runs, entry.AppendKeyspace(nil, first), entry.AfterKeyspace(last))
+	addDropped(hold.View().Runs, entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id))
 }
 
-// noteDroppedBefore estimates what is left of all keyspaces that were dropped.
-func (t *Tree) noteDroppedBefore() {
-	v := t.views.Current()
-	eachDropped(v.Layout, func(lo, hi []byte) { noteDropped(v.Runs, lo, hi) })
+// noteAllDropped estimates what runs have of all keyspaces that were dropped.
+func noteAllDropped(runs []*view.Run, l *layout.Layout) {
+	eachDropped(l, func(lo, hi []byte) { addDropped(runs, lo, hi) })
 }
 
 // eachDropped calls fn for the ranges of stored keys that are of dropped keyspaces.
@@ -44,15 +43,15 @@ func eachDropped(layout *layout.Layout, fn func(lo, hi []byte)) {
 	gap(layout.NextKeyspace())
 }
 
-func noteDropped(runs []*view.Run, lo, hi []byte) {
+func addDropped(runs []*view.Run, lo, hi []byte) {
 	for _, r := range runs {
 		r.Dropped.Add(r.BytesIn(lo, hi))
 	}
 }
 
 // droppedFrom estimates what a memtable has of keyspaces that were dropped.
-func (t *Tree) droppedFrom(m *view.Table) (n uint64) {
-	hold, err := t.views.Hold()
+func droppedFrom(views *view.Set, m *view.Table) (n uint64) {
+	hold, err := views.Hold()
 	if err != nil {
 		return 0 // closed
 	}
@@ -68,10 +67,10 @@ func (t *Tree) droppedFrom(m *view.Table) (n uint64) {
 	return n
 }
 
-// dropped is what policy wants to know of dropped keyspaces.
-func (t *Tree) dropped() map[layout.RunID]uint64 {
+// droppedIn is what policy wants to know of dropped keyspaces: bytes in runs.
+func droppedIn(v *view.View) map[layout.RunID]uint64 {
 	var left map[layout.RunID]uint64
-	for _, r := range t.views.Current().Runs {
+	for _, r := range v.Runs {
 		if n := r.Dropped.Load(); n > 0 {
 			if left == nil {
 				left = make(map[layout.RunID]uint64)

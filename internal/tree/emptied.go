@@ -22,8 +22,8 @@ func (t *Tree) runSearch(context.Context) error {
 // needed once it may. The order matters: what was counted is visible, and what is
 // visible is in the View.
 func (t *Tree) searchIf(needed func() bool) {
-	t.work.searching.Lock()
-	defer t.work.searching.Unlock()
+	t.turns.searching.Lock()
+	defer t.turns.searching.Unlock()
 	if !needed() {
 		return
 	}
@@ -39,8 +39,8 @@ func (t *Tree) searchIf(needed func() bool) {
 
 // pruneEmptied forgets the ranges of which a compaction into the base has left little.
 func (t *Tree) pruneEmptied() {
-	t.work.searching.Lock()
-	defer t.work.searching.Unlock()
+	t.turns.searching.Lock()
+	defer t.turns.searching.Unlock()
 	hold, err := t.views.Hold()
 	if err != nil {
 		return // closed

@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run/meta"
-	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -36,11 +35,11 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	}
 	t.searchIf(t.emptied.Behind) // while the deletes are still in memory
 	sealed := part.Tables[0]
-	work := Work{Kind: "flush", Reason: "memtable sealed", BytesIn: sealed.Bytes()}
+	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
-	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
+	defer func() { t.count.report(work, begin, err) }()
 	drops := t.drops.Load()
-	rules := t.rules(len(part.Runs) == 0)
+	rules := t.retention.rules(len(part.Runs) == 0)
 	rules.Tombstones = sealed.Tombstones()
 	census := t.census(sealed, rules)
 	if census.keepsAny() {
@@ -54,8 +53,8 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 		Rules:   rules,
 		Extract: census.moves,
 		Value:   part.Stored,
-		Run:     t.newRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
-		Values:  t.newValueWriter, ValueBytes: t.segmentLimit(),
+		Run:     t.files.newRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
+		Values:  t.files.newValueWriter, ValueBytes: t.budget.segmentLimit(),
 	})
 	if err != nil {
 		return false, fmt.Errorf("flush: %w", err)
@@ -63,17 +62,17 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	sealed.Shadowed(out.Dead.Add)
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
-		JournalEnds: []layout.JournalEnd{{Segment: sealed.Last, Offset: uint64(t.journalSize(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
-		AddRuns:     t.newRuns(out.Run, layout.Upper),
+		JournalEnds: []layout.JournalEnd{{Segment: sealed.Last, Offset: uint64(t.unflushed.size(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
+		AddRuns:     newRuns(out.Run, layout.Upper),
 	}
 	for _, s := range census {
 		if s.keep {
 			edit.AddSegments = append(edit.AddSegments, layout.Segment{
-				Num: s.num, Kind: filename.Journal, FileBytes: uint64(t.journalSize(s.num)), Records: s.records, Bytes: s.bytes,
+				Num: s.num, Kind: filename.Journal, FileBytes: uint64(t.unflushed.size(s.num)), Records: s.records, Bytes: s.bytes,
 			})
 		}
 	}
-	change := change{tables: []*view.Table{sealed}, hidden: t.hiddenBy(sealed), drops: drops}
+	change := change{tables: []*view.Table{sealed}, hidden: t.sampler.hiddenBy(sealed), drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
@@ -140,33 +139,15 @@ func (t *Tree) census(sealed *view.Table, rules compact.Rules) census {
 		s.bytes += h.Length
 	})
 	for _, s := range c {
-		s.keep = policy.KeepSegment(s.live, uint64(t.journalSize(s.num)))
+		s.keep = policy.KeepSegment(s.live, uint64(t.unflushed.size(s.num)))
 	}
 	return c
 }
 
 // newRuns makes a run of what a writer finished, none if it is empty.
-func (t *Tree) newRuns(m meta.Run, tier layout.Tier) []layout.Run {
+func newRuns(m meta.Run, tier layout.Tier) []layout.Run {
 	if len(m.Files) == 0 {
 		return nil
 	}
 	return []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: tier, Run: m}}
-}
-
-func outputBytes(out *compact.Output) int64 {
-	var n int64
-	for _, f := range out.Run.Files {
-		n += int64(f.Size)
-	}
-	for _, s := range out.Values {
-		n += s.Size
-	}
-	for _, m := range out.Remaps {
-		n += m.Size
-	}
-	return n
-}
-
-func (t *Tree) newValueWriter() (*segment.ValueWriter, error) {
-	return segment.NewValueWriter(t.segmentConfig(), t.nextFile())
 }

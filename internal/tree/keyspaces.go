@@ -72,8 +72,8 @@ func (t *Tree) DropKeyspace(id entry.KeyspaceID) error {
 	}
 	t.views.Floors.Remove(id)
 	t.drops.Add(1)
-	t.noteDropped(id, id)
-	t.kick()
+	noteDropped(t.views, id)
+	t.tasks.kick()
 	return nil
 }
 
@@ -95,8 +95,8 @@ func (t *Tree) recordKeyspaces(make func(*layout.Layout) (*layout.Edit, error)) 
 	}
 	l, err := t.log.Append(edit)
 	if err != nil {
-		if !errors.Is(err, layout.ErrConflictingEdit) && !outOfSpace(err) {
-			t.fail(err)
+		if !errors.Is(err, layout.ErrConflictingEdit) && !isFull(err) {
+			t.life.fail(err)
 		}
 		return err
 	}

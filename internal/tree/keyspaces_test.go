@@ -58,7 +58,7 @@ func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	}
 	s.must(s.commit(false, ops...))
 	active := s.tree.views.Current().Active()
-	if left := s.tree.droppedFrom(active); left != 0 {
+	if left := droppedFrom(s.tree.views, active); left != 0 {
 		t.Errorf("%d bytes are of dropped keyspaces before the drop", left)
 	}
 	s.must(s.commit(false, ops...))
@@ -67,7 +67,7 @@ func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	if got := active.Between(nil, nil); got != sorted {
 		t.Errorf("the drop has sorted %d entries", got-sorted)
 	}
-	if left := s.tree.droppedFrom(active); left < n*size {
+	if left := droppedFrom(s.tree.views, active); left < n*size {
 		t.Errorf("%d bytes are left in memory, want %d at least", left, n*size)
 	}
 }

@@ -13,28 +13,6 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// list returns the names of the store's own files.
-func (t *Tree) list() ([]filename.Name, error) {
-	var names []filename.Name
-	dirs := []string{t.cfg.Dir}
-	if t.cfg.ValueDir != t.cfg.Dir {
-		dirs = append(dirs, t.cfg.ValueDir)
-	}
-	for _, dir := range dirs {
-		bases, err := t.cfg.FS.List(dir)
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", dir, err)
-		}
-		for _, base := range bases {
-			name, ok := filename.Parse(base)
-			if ok && (name.Kind.InValueDir() && dir == t.cfg.ValueDir || !name.Kind.InValueDir() && dir == t.cfg.Dir) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names, nil
-}
-
 // highest is the last file number that may be in use. Manifests are numbered by themselves.
 func highest(names []filename.Name, layout *layout.Layout) entry.FileNum {
 	last := layout.NextFile() - 1
@@ -49,7 +27,7 @@ func highest(names []filename.Name, layout *layout.Layout) entry.FileNum {
 // removeLeftovers removes files that neither the manifest nor the journal needs
 // and that this store has written, whole or in part. Whatever else has such a
 // name stays.
-func (t *Tree) removeLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int, err error) {
+func (f *files) removeLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int, err error) {
 	needed := make(map[filename.Name]bool)
 	for name := range layout.Files() {
 		needed[name] = true
@@ -63,10 +41,10 @@ func (t *Tree) removeLeftovers(names []filename.Name, layout *layout.Layout, res
 		default:
 			continue
 		}
-		if needed[name] || !t.ours(name) {
+		if needed[name] || !f.ours(name) {
 			continue
 		}
-		if err := t.cfg.FS.Remove(t.path(name)); err != nil {
+		if err := f.cfg.FS.Remove(f.path(name)); err != nil {
 			return removed, fmt.Errorf("remove %s: %w", name, err)
 		}
 		removed++
@@ -76,15 +54,15 @@ func (t *Tree) removeLeftovers(names []filename.Name, layout *layout.Layout, res
 
 // ours reports whether a file was written by this store, or never got any
 // content: what a crash leaves of a file that was just created.
-func (t *Tree) ours(name filename.Name) bool {
-	f, err := t.cfg.FS.Open(t.path(name))
+func (f *files) ours(name filename.Name) bool {
+	file, err := f.cfg.FS.Open(f.path(name))
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer file.Close()
 	head := make([]byte, segment.HeaderSize)
-	n, err := f.ReadAt(head, 0)
-	return (err == nil || errors.Is(err, io.EOF)) && headerIsOurs(head[:n], t.cfg.UUID)
+	n, err := file.ReadAt(head, 0)
+	return (err == nil || errors.Is(err, io.EOF)) && headerIsOurs(head[:n], f.cfg.UUID)
 }
 
 // headerIsOurs reports whether a file that begins with head belongs to the store

@@ -33,11 +33,11 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 	defer release()
 	inputs, bottom, err := consecutive(part.Runs, plan.Runs)
 	if err != nil {
-		return fmt.Errorf("merge: %w", err)
+		return fmt.Errorf("compact: %w", err)
 	}
-	work := Work{Kind: "merge", Reason: plan.Reason, Runs: len(inputs)}
+	work := Work{Kind: "compaction", WorkInfo: WorkInfo{Reason: plan.Reason, Runs: int64(len(inputs))}}
 	begin := time.Now()
-	defer func() { work.Took = time.Since(begin); t.report(work, err) }()
+	defer func() { t.count.report(work, begin, err) }()
 	expiries := make([][]entry.Expiring, len(inputs))
 	tombstones := make([]*tombstone.Set, len(inputs))
 	order := uint64(0)
@@ -47,7 +47,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 		expiries[i] = r.Meta().Expiry
 	}
 	drops := t.drops.Load()
-	rules := t.rules(bottom)
+	rules := t.retention.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
 	read, unread := uncovered(inputs, &rules, part.Layout)
 	var sources []iterator.Iterator
@@ -55,32 +55,32 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 		sources = append(sources, r.Iterator())
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
-	defer t.promise(int64(plan.Writes(part.Layout)))()
+	defer t.disk.promise(int64(plan.Writes(part.Layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
-		Run:     t.newRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
+		Run:     t.files.newRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
 		Rules:   rules,
 		Heal:    part.Healing(),
 	}
 	if len(plan.Cluster) > 0 {
-		work.Kind, work.Segments = "clustering", len(plan.Cluster)
+		work.Kind, work.Segments = "clustering", int64(len(plan.Cluster))
 		t.sort(ctx, &input, plan.Cluster, part)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {
-		return fmt.Errorf("merge: %w", err)
+		return fmt.Errorf("compact: %w", err)
 	}
 	tier := layout.Upper
 	if bottom {
 		tier = layout.Base
 	}
-	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: t.newRuns(out.Run, tier)}
+	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: newRuns(out.Run, tier)}
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
 	change := change{runs: inputs, unread: unread, hidden: stillHidden(inputs, unread, &out, bottom), drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
-		return fmt.Errorf("merge: %w", err)
+		return fmt.Errorf("compact: %w", err)
 	}
 	work.done(&out)
 	return nil

@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,9 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
-	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -38,31 +35,19 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
 	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
-	t = &Tree{cfg: cfg, log: log, chunks: run.NewCache(cfg.CacheBytes)}
-	t.files = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
-	t.files.Bits = pageio.NewBitMemory(cfg.Memory / bitsShare)
-	t.closing, t.close = context.WithCancelCause(context.Background())
-	t.full.left.Store(-1)
-	t.emptied = emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})
-	t.spares.least = min(minRecycledSize, cfg.SegmentBytes/4)
+	t = newTree(&cfg, log)
 	layout := log.Layout()
-	sets := view.Config{Seed: cfg.Seed, Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
-	if cfg.ReadOnly {
-		sets.Jobs = nil
-	}
-	t.views = view.NewSet(sets, layout)
-	t.leader = t.views.Reserve()
 	first := &view.View{Layout: layout, Unclustered: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
 	defer func() {
 		if err != nil {
 			first.Close()
 		}
 	}()
-	names, err := t.list()
+	names, err := t.files.list()
 	if err != nil {
 		return nil, rec, err
 	}
-	t.numbers.Store(uint64(highest(names, layout)))
+	t.files.numbers.Store(uint64(highest(names, layout)))
 	if err := t.openLayout(layout, first); err != nil {
 		return nil, rec, err
 	}
@@ -72,18 +57,19 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	t.views.Publish(max(layout.LastVersion(), result.Begin.LastVersion))
 	if !cfg.ReadOnly {
-		if rec.Removed, err = t.removeLeftovers(names, layout, result); err != nil {
+		if rec.Removed, err = t.files.removeLeftovers(names, layout, result); err != nil {
 			return nil, rec, err
 		}
 		_, known := startOf(layout)
 		t.journal = journal.New(journal.Config{
-			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Owner: journalOwner{t},
-			Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
+			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Owner: journalOwner{t.files, t.budget, t.disk, log},
+			Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files.open, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
 			Registered: known, Newest: newestWithFrames(result.Segments),
 		})
+		t.disk.journal, t.unflushed.journal = t.journal, t.journal
 		// What the replay has made durable. Where there is no space for the edit,
 		// the first Sync tries again.
-		if err := t.journal.Register(); err != nil && !outOfSpace(err) {
+		if err := t.journal.Register(); err != nil && !isFull(err) {
 			return nil, rec, err
 		}
 	}
@@ -91,16 +77,40 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
 		next.Layout, next.Unclustered = first.Layout, first.Unclustered
-		t.measure(next)
+		t.budget.measure(next)
 	})
-	t.noteDroppedBefore()
+	noteAllDropped(t.views.Current().Runs, t.layout())
 	return t, rec, nil
+}
+
+// newTree joins the parts of a Tree. Each is given what it needs of those before it.
+func newTree(cfg *Config, log *manifest.Log) *Tree {
+	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: &counters{onWork: cfg.OnWork}, damaged: new(damaged), unflushed: new(unflushed)}
+	sets := view.Config{Seed: cfg.Seed, Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
+	if cfg.ReadOnly {
+		sets.Jobs = nil
+	}
+	t.views = view.NewSet(sets, log.Layout())
+	t.leader = t.views.Reserve()
+	t.emptied = emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})
+	t.life = newLifetime(t.views, cfg.OnFailure)
+	t.budget = &garbageBudget{views: t.views, damaged: t.damaged, policy: cfg.Policy, segmentBytes: cfg.SegmentBytes}
+	t.files = newFiles(cfg, &spares{budget: t.budget, least: min(policy.SpareLeastBytes, cfg.SegmentBytes/policy.SpareLeastShare)})
+	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, life: t.life, tasks: t.tasks, count: t.count}
+	t.disk.left.Store(-1)
+	t.planner = &planner{cfg: cfg, damaged: t.damaged, disk: t.disk}
+	t.retention = &retention{views: t.views, defaults: cfg.Retention, now: cfg.Now}
+	t.throttle = &throttle{views: t.views, budget: t.budget, disk: t.disk, life: t.life, count: t.count, tell: cfg.OnStall}
+	t.expiry = &expiry{cfg: cfg, views: t.views, life: t.life, tasks: t.tasks}
+	t.longReaders = &longReaders{views: t.views, now: cfg.Now, tell: cfg.OnLongReader}
+	t.sampler = &sampler{views: t.views, leader: t.leader, budget: t.budget, seed: cfg.Seed, retention: cfg.Retention}
+	return t
 }
 
 // openLayout opens the runs and segments that the manifest names.
 func (t *Tree) openLayout(layout *layout.Layout, v *view.View) error {
 	for _, m := range layout.Runs() {
-		r, err := t.openRun(m)
+		r, err := t.files.openRun(m)
 		if err != nil {
 			return missing(err, "a run that the manifest names")
 		}
@@ -123,7 +133,7 @@ func (t *Tree) openSegments(l *layout.Layout, v *view.View) error {
 		if s.State().Status != layout.Live {
 			continue
 		}
-		f, err := t.openSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
+		f, err := t.files.openSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
 		if err != nil {
 			return missing(err, "a segment that the manifest names")
 		}
@@ -145,7 +155,7 @@ func (t *Tree) openRemaps(l *layout.Layout, v *view.View) error {
 		if target == nil || target.Moved != nil {
 			return fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)
 		}
-		f, err := t.openRemap(st.Map, s.Num, target)
+		f, err := t.files.openRemap(st.Map, s.Num, target)
 		if err != nil {
 			return missing(err, "a remap that the manifest names")
 		}
@@ -172,7 +182,7 @@ func (t *Tree) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journ
 	var at entry.FileNum
 	begin, durable := startOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, Known: knownAfter(layout), ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap, Files: t.files,
+		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Begin: begin, Durable: durable, Registered: knownAfter(layout), ReadOnly: t.cfg.ReadOnly, NoMap: t.cfg.NoMap, Files: t.files.open,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
 		if pos.Segment != at && int(v.Active().Bytes()) >= t.cfg.MemtableBytes {
 			v.Tables = append([]*view.Table{t.newTable()}, v.Tables...)
@@ -191,15 +201,15 @@ func (t *Tree) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journ
 	var files []*view.Segment
 	defer func() { v.Segments = v.Segments.With(files...) }()
 	for _, s := range result.Segments {
-		f, err := t.openSegment(filename.Journal, s.Num, s.End, 0)
+		f, err := t.files.openSegment(filename.Journal, s.Num, s.End, 0)
 		if err != nil {
 			return result, err
 		}
 		files = append(files, f)
-		t.replayed = append(t.replayed, s)
+		t.unflushed.replayed = append(t.unflushed.replayed, s)
 	}
 	for _, m := range v.Tables {
-		m.End = t.pointAfter(m.Last)
+		m.End = t.unflushed.pointAfter(m.Last)
 	}
 	return result, nil
 }

@@ -246,10 +246,10 @@ func (w *wanderer) rest() {
 		w.must(it.Err())
 		it.Close()
 		p.Release()
-		left, set := w.tree.work.expiry.Left()
-		due := w.tree.expiryDue(true) // also for what was replaced within a transaction
+		left, set := w.tree.tasks.expiry.Left()
+		due := w.tree.expiry.due(true) // also for what was replaced within a transaction
 		wait := time.Duration(int64(due)-w.clock) * time.Millisecond
-		if set != (due != 0) || expires && !set || left > max(wait, leastAlarm) {
+		if set != (due != 0) || expires && !set || left > max(wait, policy.ExpiryLeastWait) {
 			w.t.Fatalf("something expires: %v, due in %v, but the alarm is set: %v, and rings in %v\nafter %v", expires, wait, set, left, w.steps)
 		}
 		w.clock += w.rng.Int64N(100_000)
@@ -269,7 +269,7 @@ func (w *wanderer) workAtRest() {
 			w.must(err)
 			worked = ok
 		}
-		if w.tree.idle() && (w.tree.expiryDue(true) == 0 || w.tree.expiryDue(true) > uint64(w.clock)) {
+		if w.tree.expiry.idle() && (w.tree.expiry.due(true) == 0 || w.tree.expiry.due(true) > uint64(w.clock)) {
 			return
 		}
 	}

@@ -24,7 +24,7 @@ func TestWorkHoldsNoVersion(t *testing.T) {
 	if n := s.tree.layout().Runs()[0].Entries; n != 1 {
 		t.Errorf("%d entries were kept", n)
 	}
-	if n := s.tree.Stats().Readers; n != 0 {
+	if n := s.tree.views.Readers(); n != 0 {
 		t.Errorf("%d readers are counted", n)
 	}
 	if _, _, found := s.lookup(work, "a"); !found {
@@ -46,7 +46,7 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	if _, err := s.tree.Acquire(2); !errors.Is(err, errs.ErrVersionGone) {
 		t.Errorf("a version gone: %v", err)
 	}
-	if n := s.tree.Stats().Readers; n != 0 {
+	if n := s.tree.views.Readers(); n != 0 {
 		t.Errorf("%d readers are left of refused ones", n)
 	}
 	s.pin(3).Release()
@@ -100,7 +100,7 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	if e, _, found := s.lookup(reader, "a"); !found || string(e) != "old" || held.Len() == 0 {
 		t.Errorf("the reader finds %q, %v", e, found)
 	}
-	if n := s.tree.Stats().Memory.Tables; n > 3 {
+	if n := s.tree.Metrics().Memory.Tables; n > 3 {
 		t.Errorf("%d memtables are in memory", n)
 	}
 	reader.Release()
@@ -113,7 +113,7 @@ func TestWorkOnFilesKeepsNoMemtable(t *testing.T) {
 	}
 	release()
 	s.tree.views.Reclaim()
-	if n := s.tree.Stats().Memory.Tables; n != 1 {
+	if n := s.tree.Metrics().Memory.Tables; n != 1 {
 		t.Errorf("%d memtables are in memory once nobody reads", n)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/testkit/script"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
@@ -130,9 +131,9 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "changed":
 		return p.changed(c)
 	case "due":
-		due := p.store.tree.expiryDue(p.store.tree.idle())
-		wait := max(time.Duration(int64(due)-p.store.clock)*time.Millisecond, leastAlarm)
-		if left, set := p.store.tree.work.expiry.Left(); set != (due != 0) || left > wait {
+		due := p.store.tree.expiry.due(p.store.tree.expiry.idle())
+		wait := max(time.Duration(int64(due)-p.store.clock)*time.Millisecond, policy.ExpiryLeastWait)
+		if left, set := p.store.tree.tasks.expiry.Left(); set != (due != 0) || left > wait {
 			t.Errorf("%s: due at %d, in %v, but alarm set: %v, rings in %v", c.Pos, due, wait, set, left)
 		}
 		if due == 0 {
@@ -361,11 +362,11 @@ func (p *player) recovered() string {
 
 func (p *player) abandon() {
 	e := entry.Entry{Key: []byte("k"), Value: []byte("v"), Version: 1, Kind: entry.Set}
-	run := p.store.tree.newRunWriter(false, nil)
+	run := p.store.tree.files.newRunWriter(false, nil)
 	p.store.must(run.Add(&e))
 	_, err := run.Finish()
 	p.store.must(err)
-	values, err := p.store.tree.newValueWriter()
+	values, err := p.store.tree.files.newValueWriter()
 	p.store.must(err)
 	_, err = values.Add(&e)
 	p.store.must(err)

@@ -52,9 +52,9 @@ type spilled struct {
 // NewSpill returns an empty Spill.
 func (t *Tree) NewSpill() *Spill {
 	s := &spilled{tree: t, began: time.Now(), files: spill.New(spill.Config{
-		FS: t.cfg.FS, Dir: t.cfg.Dir, ValueDir: t.cfg.ValueDir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NextNum: t.nextFile,
+		FS: t.cfg.FS, Dir: t.cfg.Dir, ValueDir: t.cfg.ValueDir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NextNum: t.files.next,
 		SegmentBytes: t.cfg.SegmentBytes, RunFileBytes: t.cfg.RunFileBytes, FilterKeys: filterKeys(t.cfg.Memory), NoMap: t.cfg.NoMap,
-		Coder: &t.coder, Cache: t.chunks, Files: t.files,
+		Coder: &t.coder, Cache: t.files.chunks, Files: t.files.open,
 	})}
 	h := &Spill{spilled: s}
 	h.cleanup = runtime.AddCleanup(h, (*spilled).discard, s)
@@ -69,9 +69,8 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 	if t.views.Closed() {
 		return errs.ErrClosed
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(t.closing, func() { cancel(errs.ErrClosed) })()
+	ctx, end := t.life.until(ctx)
+	defer end()
 	return vfs.NoSpace(fn(ctx))
 }
 
@@ -82,14 +81,14 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 // sticks, the Spill can only be read and discarded.
 func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	return s.work(ctx, func(ctx context.Context) error {
-		if s.tree.full.refusing.Load() {
-			if err := s.tree.askForSpace(ctx, nil); err != nil {
+		if s.tree.disk.refusing.Load() {
+			if err := s.tree.disk.admit(ctx, nil); err != nil {
 				return err
 			}
 		}
 		before := s.files.Written()
 		err := s.files.Add(ctx, records, last, ranges)
-		s.tree.spend(int(s.files.Written() - before))
+		s.tree.disk.spend(int(s.files.Written() - before))
 		return err
 	})
 }
@@ -228,8 +227,8 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 // An error that is not ErrStopped has written nothing.
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	t := s.tree
-	work := Work{Kind: "spill", Reason: "transaction larger than its memory", BytesIn: s.files.Bytes(), BytesOut: s.files.Written()}
-	defer func() { work.Took = time.Since(s.began); t.report(work, err) }()
+	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.files.Bytes(), BytesOut: s.files.Written()}}
+	defer func() { t.count.report(work, s.began, err) }()
 	if err := s.checkSince(&c); err != nil {
 		return err
 	}
@@ -240,17 +239,17 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	for i := range out.Values {
 		out.Values[i].Stamp = v
 	}
-	edit := &layout.Edit{AddRuns: t.newRuns(out.Run, layout.Upper), LastVersion: v}
+	edit := &layout.Edit{AddRuns: newRuns(out.Run, layout.Upper), LastVersion: v}
 	for i := range edit.AddRuns {
 		r := &edit.AddRuns[i]
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
-		work.Entries = r.Entries
+		work.EntriesIn = int64(r.Entries)
 	}
 	leaves := s.leavesEmpty(v)
 	if err = t.conclude(edit, &out, change{hidden: view.Unknown}); err == nil {
 		t.views.Learn(leaves)
 	}
-	if err == nil || t.failed() != nil {
+	if err == nil || t.life.failed() != nil {
 		s.files.Keep()
 	}
 	return err
@@ -284,19 +283,19 @@ func (t *Tree) touchedSince(since entry.Version, touches func(lo, hi []byte) (bo
 // flushAll brings everything that was committed into runs. It runs in the place
 // of a commit leader.
 func (t *Tree) flushAll() error {
-	if err := t.failed(); err != nil {
+	if err := t.life.failed(); err != nil {
 		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
 	}
 	if err := t.sealIfAny(); err != nil {
 		return err
 	}
-	t.work.flushing.Lock()
-	defer t.work.flushing.Unlock()
+	t.turns.flushing.Lock()
+	defer t.turns.flushing.Unlock()
 	for {
-		did, err := t.flushOldest(t.closing)
+		did, err := t.flushOldest(t.life.closing)
 		if err != nil {
-			t.ended(t.closing, err, true)
-			if outOfSpace(err) {
+			t.ended(t.life.closing, err, true)
+			if isFull(err) {
 				return vfs.NoSpace(err)
 			}
 			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
@@ -304,7 +303,7 @@ func (t *Tree) flushAll() error {
 		if !did {
 			return nil
 		}
-		t.foundRoom()
+		t.disk.flushed()
 	}
 }
 

@@ -237,7 +237,7 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 		func() error { return c.tree.Flush(context.Background()) },
 		func() error { return c.tree.Compact(context.Background()) },
 		func() error {
-			c.tree.Stats()
+			c.tree.Metrics()
 			c.tree.Size(nil, nil)
 			c.tree.Split(nil, nil, 3)
 			return c.tree.Verify(context.Background(), func(d *errs.Corruption) { c.fail("verify: %w", d) })
@@ -261,8 +261,8 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 		t.Fatal(failed)
 	default:
 	}
-	s := c.tree.Stats()
-	t.Logf("%d reads, %d flushes, %d merges, %d failures to release", c.reads.Load(), s.Flushes, s.Merges, s.ReleaseFailures)
+	s := c.tree.Metrics()
+	t.Logf("%d reads, %d flushes, %d merges, %d failures to release", c.reads.Load(), s.Flushes, s.Compactions, s.ReleaseFailures)
 	if err != nil || c.failure != nil {
 		t.Fatal(err, c.failure)
 	}

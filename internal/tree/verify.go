@@ -21,5 +21,5 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 	if err := view.Reported(t.log.Verify(report), report); err != nil {
 		return err
 	}
-	return part.Verify(ctx, t.segmentConfig(), &t.coder, report)
+	return part.Verify(ctx, t.files.segments(), &t.coder, report)
 }

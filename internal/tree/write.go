@@ -25,7 +25,7 @@ func (t *Tree) Prepare(n int) error {
 	if active.Empty() {
 		return nil
 	}
-	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= t.space.measured.Load().SealAfter() {
+	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= t.budget.measured.Load().SealAfter() {
 		return t.seal()
 	}
 	if int(active.Bytes()) < t.cfg.MemtableBytes && t.journalBytes < t.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
@@ -44,13 +44,13 @@ func (t *Tree) seal() error {
 	t.views.Install(func(next *view.View) {
 		next.Active().End = end
 		next.Tables = append([]*view.Table{t.newTable()}, next.Tables...)
-		t.measure(next)
+		t.budget.measure(next)
 	})
 	t.journalBytes = 0
 	if t.emptied.Behind() {
-		t.work.search.Kick()
+		t.tasks.search.Kick()
 	}
-	t.kick()
+	t.tasks.kick()
 	return nil
 }
 
@@ -62,11 +62,11 @@ func (t *Tree) Apply(payload []byte, at entry.Position) error {
 			return err
 		}
 	}
-	t.work.idle.Touch()
-	t.spend(len(payload))
+	t.tasks.idle.Touch()
+	t.disk.spend(len(payload))
 	t.journalBytes += int64(len(payload))
-	t.stats.journalBytes.Add(int64(len(payload)))
-	return t.add(t.views.Current().Active(), payload, at, t.sampleEvery())
+	t.count.journalBytes.Add(int64(len(payload)))
+	return t.add(t.views.Current().Active(), payload, at, t.sampler.every())
 }
 
 // add adds the records of payload to a memtable. On the way it estimates what they
@@ -80,7 +80,7 @@ func (t *Tree) add(to *view.Table, payload []byte, at entry.Position, every int6
 		}
 		// Before it is added, so that a sample finds what the record replaces.
 		if every > 0 {
-			t.sample(&r, every)
+			t.sampler.sample(&r, every)
 		}
 		if err := a.record(&r); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (t *Tree) add(to *view.Table, payload []byte, at entry.Position, every int6
 	a.finish()
 	t.emptied.Added(a.count)
 	if a.expires != 0 && to.Expires(a.expires) {
-		t.awaitTable(to)
+		t.expiry.awaitTable(to)
 	}
 	return nil
 }
@@ -153,10 +153,10 @@ func (t *Tree) follow(num entry.FileNum) error {
 	if err != nil {
 		return err
 	}
-	f := t.valueFile(r, filename.Journal, num)
+	f := t.files.segment(r, filename.Journal, num)
 	t.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
-		t.measure(next)
+		t.budget.measure(next)
 	})
 	t.writing = num
 	return nil
@@ -166,7 +166,7 @@ func (t *Tree) follow(num entry.FileNum) error {
 func (t *Tree) Publish(v entry.Version) {
 	t.views.Publish(v)
 	if t.emptied.Published() {
-		t.work.search.Kick()
+		t.tasks.search.Kick()
 	}
 }
 

@@ -1,17 +1,17 @@
 package view
 
 import (
+	"fmt"
+	"runtime"
 	"time"
-
-	"github.com/brockdb/brock/internal/entry"
 )
 
 // LongReader describes the oldest reader, and what readers keep from going away:
 // Views that were replaced, and with them files and memtables that the store
 // itself no longer needs.
 type LongReader struct {
-	Version     entry.Version // that the oldest reader reads; 0 = there is none
-	Origin      uintptr       // the program counter where that reader began; 0 = it didn't say
+	Version     uint64        // that the oldest reader reads; 0 = there is none
+	Begun       string        // where that reader began: function, file and line; empty if it didn't say
 	For         time.Duration // since a View that it holds was replaced; 0 = it holds the current one
 	FileBytes   int64         // in files that only old Views need
 	MemoryBytes int64         // in memtables that only old Views need
@@ -21,7 +21,8 @@ type LongReader struct {
 func (s *Set) LongReader() (l LongReader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, l.Version, _, l.Origin = s.readers.active()
+	_, version, _, origin := s.readers.active()
+	l.Version, l.Begun = uint64(version), place(origin)
 	if view, since := s.oldestLocked(); view != 0 {
 		l.For = max(s.cfg.Now().Sub(since), 1)
 	}
@@ -50,6 +51,16 @@ func (s *Set) LongReader() (l LongReader) {
 		}
 	}
 	return l
+}
+
+// place names a program counter; empty for none.
+func place(pc uintptr) string {
+	fn := runtime.FuncForPC(pc)
+	if fn == nil {
+		return ""
+	}
+	file, line := fn.FileLine(pc)
+	return fmt.Sprintf("%s (%s:%d)", fn.Name(), file, line)
 }
 
 // OldestReader returns the number of the View that the oldest reader holds and when

@@ -1,5 +1,5 @@
-// Package script runs data-driven tests: text files of commands with the
-// results they had, which a reader of a change can see change.
+// Package script runs data-driven tests: text files of commands and their results.
+// A reviewer sees in the diff how behaviour changes.
 //
 // A case is a command line (a word, then key or key=value or key=(a, b)
 // arguments), optional input lines, a line "----", and the result up to the next

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -23,8 +24,8 @@ func payloadOf(ops ...op) (payload []byte) {
 // deletes; a quiet store that has room has no timer, one that has none looks.
 func TestReserveIsForDeletes(t *testing.T) {
 	mem := vfs.NewMem()
-	var told []Space
-	s := newStore(t, mem, func(s *store) { s.cfg.OnSpace = func(i Space) { told = append(told, i) } })
+	var told []DiskSpace
+	s := newStore(t, mem, func(s *store) { s.cfg.OnSpace = func(i DiskSpace) { told = append(told, i) } })
 	defer s.close()
 	jobs := s.tree.cfg.Jobs
 	ctx := context.Background()
@@ -42,16 +43,16 @@ func TestReserveIsForDeletes(t *testing.T) {
 	}
 	sets, deletes := payloadOf(set("a", []byte("1"))), payloadOf(del("a"), del("b"))
 	pass(sets, "a set, with all the space there is", nil)
-	mem.SetCapacity(mem.Used() + slack - 8192)
-	s.tree.survey()
+	mem.SetCapacity(mem.Used() + policy.ReserveSlackBytes - 8192)
+	s.tree.disk.survey()
 	pass(deletes, "deletes", nil)
 	pass(sets, "a set", errs.ErrNoSpace)
 	pass(payloadOf(del("b"), set("a", nil)), "a set beside a delete", errs.ErrNoSpace)
 	if len(told) != 1 || !told[0].Full || told[0].Left >= told[0].Reserve {
 		t.Errorf("told %+v", told)
 	}
-	if s.tree.Stats().Refused != 2 {
-		t.Errorf("%d are counted as refused", s.tree.Stats().Refused)
+	if s.tree.Metrics().Refused != 2 {
+		t.Errorf("%d are counted as refused", s.tree.Metrics().Refused)
 	}
 	for range 3 { // it looks, and looks again
 		if jobs.Idle() == 0 {
@@ -60,7 +61,7 @@ func TestReserveIsForDeletes(t *testing.T) {
 		s.must(jobs.Drain(ctx))
 	}
 	pass(sets, "a set later", errs.ErrNoSpace)
-	mem.SetCapacity(mem.Used() + 4*slack)
+	mem.SetCapacity(mem.Used() + 4*policy.ReserveSlackBytes)
 	jobs.Idle()
 	s.must(jobs.Drain(ctx))
 	pass(sets, "a set, when there is room again", nil)

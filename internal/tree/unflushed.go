@@ -2,29 +2,40 @@ package tree
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// The journal segments that are not yet in runs: those that Open found, and those
-// written since.
+// unflushed knows the journal segments that are not yet in runs: those that Open
+// found, and those written since.
+type unflushed struct {
+	journal *journal.Journal // nil if read-only
 
-// journalSegments describes the segments that are not yet in runs, in order.
-func (t *Tree) journalSegments() []journal.SegmentInfo {
-	t.mu.Lock()
-	replayed := t.replayed
-	t.mu.Unlock()
-	if t.journal == nil {
-		return replayed
-	}
-	return append(replayed[:len(replayed):len(replayed)], t.journal.Segments()...)
+	mu       sync.Mutex            // guards:
+	replayed []journal.SegmentInfo // from before Open; never written to, but replaced
 }
 
-// journalSize is the length of a journal segment up to its last frame.
-func (t *Tree) journalSize(num entry.FileNum) int64 {
-	for _, s := range t.journalSegments() {
+func (u *unflushed) found() []journal.SegmentInfo {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.replayed
+}
+
+// segments describes them, in order.
+func (u *unflushed) segments() []journal.SegmentInfo {
+	found := u.found()
+	if u.journal == nil {
+		return found
+	}
+	return append(found[:len(found):len(found)], u.journal.Segments()...)
+}
+
+// size is the length of a journal segment up to its last frame.
+func (u *unflushed) size(num entry.FileNum) int64 {
+	for _, s := range u.segments() {
 		if s.Num == num {
 			return s.End
 		}
@@ -33,11 +44,11 @@ func (t *Tree) journalSize(num entry.FileNum) int64 {
 }
 
 // forget drops the segments up to number last, whose records are in runs.
-func (t *Tree) forget(last entry.FileNum) {
-	t.journal.Forget(last)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.replayed = slices.DeleteFunc(slices.Clone(t.replayed), func(s journal.SegmentInfo) bool { return s.Num <= last })
+func (u *unflushed) forget(last entry.FileNum) {
+	u.journal.Forget(last)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.replayed = slices.DeleteFunc(slices.Clone(u.replayed), func(s journal.SegmentInfo) bool { return s.Num <= last })
 }
 
 // endOf is the end of a segment that is durable as a whole.
@@ -46,8 +57,8 @@ func endOf(s journal.SegmentInfo) layout.JournalEnd {
 }
 
 // pointAfter is the place in the journal where a replayed segment ends.
-func (t *Tree) pointAfter(num entry.FileNum) journal.Point {
-	for _, s := range t.replayed {
+func (u *unflushed) pointAfter(num entry.FileNum) journal.Point {
+	for _, s := range u.found() {
 		if s.Num == num {
 			return journal.Point{NextFrame: s.LastFrame + 1, Chain: s.Chain, LastVersion: s.Max, LastSegment: num}
 		}
@@ -80,25 +91,6 @@ func knownAfter(layout *layout.Layout) (nums []entry.FileNum) {
 	return nums
 }
 
-// journalOwner is the tree as its journal knows it.
-type journalOwner struct{ *Tree }
-
-func (o journalOwner) NextNum() entry.FileNum { return o.nextFile() }
-
-func (o journalOwner) SegmentLimit() int64 { return o.segmentLimit() }
-
-func (o journalOwner) Recycle() (name string, ok bool) { return o.spares.take() }
-
-func (o journalOwner) DiskFull() { o.journalFull() }
-
-// Register has the manifest know that a journal segment has durable frames. Only the
-// frame is told, as by durableEnds, and it does without the mutex recording: other
-// edits say no less of the segment, whichever comes first, and rely on nothing
-// that this one says. So the leader waits for no more than an edit under way.
-func (o journalOwner) Register(s journal.SegmentInfo) error {
-	return o.log.Register(s.Num, s.LastFrame)
-}
-
 // newestWithFrames is the last of the segments that a replay found that has
 // frames; without one it is zero.
 func newestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
@@ -113,18 +105,15 @@ func newestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
 // durableEnds says how far the journal after a segment is known to be durable.
 // Of a segment that still grows only the frame is told, not its place: that may
 // lie before the end by the next time, and an end never goes back.
-func (t *Tree) durableEnds(after entry.FileNum) []layout.JournalEnd {
+func (u *unflushed) durableEnds(after entry.FileNum) []layout.JournalEnd {
 	var ends []layout.JournalEnd
-	durable := t.journal.End().Durable
-	t.mu.Lock()
-	replayed := t.replayed
-	t.mu.Unlock()
-	for _, s := range replayed {
+	durable := u.journal.End().Durable
+	for _, s := range u.found() {
 		if s.Num > after && s.FirstFrame <= durable {
 			ends = append(ends, endOf(s))
 		}
 	}
-	for _, s := range t.journal.Segments() {
+	for _, s := range u.journal.Segments() {
 		switch {
 		case s.Num <= after || s.FirstFrame > durable:
 		case s.Sealed && s.LastFrame <= durable:

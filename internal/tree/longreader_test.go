@@ -2,6 +2,8 @@ package tree
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 	var told []view.LongReader
 	s := newStore(t, vfs.NewMem(), func(s *store) {
-		s.cfg.OnLongRead = func(h view.LongReader) { told = append(told, h) }
+		s.cfg.OnLongReader = func(h view.LongReader) { told = append(told, h) }
 	})
 	defer s.close()
 	round := func(n int) {
@@ -25,19 +27,20 @@ func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 		s.must(s.tree.Compact(t.Context()))
 	}
 	round(0)
-	alone := s.tree.Stats()
+	alone := s.tree.Metrics()
 	pin := s.pin(0)
-	pin.From(4711)
+	pc, _, _, _ := runtime.Caller(0)
+	pin.From(pc)
 	for n := range 60 {
 		s.clock += time.Minute.Milliseconds()
 		round(n + 1)
 	}
-	st := s.tree.Stats()
+	st := s.tree.Metrics()
 	if st.RunEntries != alone.RunEntries || st.RunBytes > alone.RunBytes+4096 {
 		t.Errorf("%d entries in %d bytes of runs, without the reader %d in %d", st.RunEntries, st.RunBytes, alone.RunEntries, alone.RunBytes)
 	}
-	h := st.Held
-	if h.Version != pin.Version() || h.Origin != 4711 || h.For != 59*time.Minute {
+	h := s.tree.views.LongReader()
+	if h.Version != uint64(pin.Version()) || !strings.Contains(h.Begun, "TestLongReaderKeepsItsViewAlone") || h.For != 59*time.Minute {
 		t.Errorf("held: %+v", h)
 	}
 	if most := alone.RunBytes + alone.SegmentBytes; h.FileBytes == 0 || h.FileBytes > most {
@@ -58,7 +61,7 @@ func TestLongReaderKeepsItsViewAlone(t *testing.T) {
 	}
 	pin.Release()
 	s.tree.views.Reclaim()
-	if h := s.tree.Stats().Held; h != (view.LongReader{}) {
+	if h := s.tree.views.LongReader(); h != (view.LongReader{}) {
 		t.Errorf("held when nobody reads: %+v", h)
 	}
 }

@@ -1,0 +1,55 @@
+package tree
+
+import (
+	"time"
+
+	"github.com/brockdb/brock/internal/jobs"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Config is what a Tree needs; all fields are set unless said otherwise.
+type Config struct {
+	FS            vfs.FS
+	Dir           string
+	ValueDir      string
+	UUID          [16]byte
+	Seed          uint64    // of the key hash
+	ReadOnly      bool      // nothing is written, no work is done in the background
+	Memory        int64     // bytes that all parts together may take; 0 = no bound
+	MemtableBytes int       // arena bytes at which a memtable is sealed
+	JournalBytes  int64     // journal bytes at which the memtable is sealed
+	SegmentBytes  int64     // bytes at which a journal segment ends
+	RunFileBytes  int64     // bytes at which a file of a run ends
+	NoMap         bool      // read files without mapping them
+	OpenFiles     int       // file descriptors, at most; 0 = no limit
+	CacheBytes    int64     // of run chunks, where files are not mapped; 0 = a default
+	Retention     Retention // of the default keyspace
+	Now           func() time.Time
+	Policy        policy.Options
+	Jobs          *jobs.Pool
+	DiskLimit     int64         // bytes of all files; 0 = none
+	IdleAfter     time.Duration // silence of writers after which idle compaction begins
+	// Exclusive runs fn in the place of a commit leader, so that it may seal.
+	Exclusive func(fn func() error) error
+
+	// What is told, in the order in which it happens; each may be nil.
+	OnWork    func(Work)      // every finished piece of background work
+	OnStall   func(Stall)     // writers begin to be throttled, or no longer are
+	OnSpace   func(DiskSpace) // writes begin to be refused because the disk is full, or no longer are
+	OnFailure func(error)     // the error that ends background work, once
+	// OnLongReader is told of a reader that keeps what was replaced for more than a
+	// minute, and again when that time has doubled.
+	OnLongReader func(view.LongReader)
+}
+
+// unixMilli is the time by which entries expire.
+func (c *Config) unixMilli() uint64 { return uint64(max(c.Now().UnixMilli(), 0)) }
+
+// Retention says what history a key keeps beside its newest version; a version
+// stays while either rule holds.
+type Retention struct {
+	Versions int           // keep the N newest versions; 0 means 1
+	Age      time.Duration // keep what was visible at some time within this age
+}

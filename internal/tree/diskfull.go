@@ -1,0 +1,153 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/vfs"
+)
+
+// What happens while the disk is full: writers are refused, work waits, and a
+// timer looks for room.
+
+// pollLocked has poll look again, as long as somebody waits for disk space.
+func (d *diskSpace) pollLocked() {
+	if !d.polling && (d.refusing.Load() || d.waiting) {
+		d.polling = true
+		d.tasks.poll.Touch()
+	}
+}
+
+// poll looks whether there is room again, and lets work begin that waits for it.
+func (d *diskSpace) poll(context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.polling = false
+	free := d.files.free()
+	switch {
+	case !d.waiting:
+	case d.worthTryingLocked(free):
+		d.waiting = false
+		d.tasks.kick()
+	case free < 0 && d.unable.Load() == nil:
+		d.waiting = false // compactions and collections are tried again after the next change
+	}
+	d.surveyLocked()
+	return nil
+}
+
+// worthTryingLocked reports whether work that found no room may find some: space
+// has come, or it is not known to be gone (a quota is nowhere to be seen).
+func (d *diskSpace) worthTryingLocked(free int64) bool {
+	d.tried++
+	switch {
+	case free > d.then+policy.RetryGrownBytes:
+		return true
+	case d.unable.Load() == nil:
+		return false
+	}
+	return d.tried >= policy.RetryPolls && (free < 0 || free > flushBytes(d.views.Current()))
+}
+
+// workFailed notes that work has found no room. Its partial files are gone.
+func (d *diskSpace) workFailed(err error, flush bool) {
+	if flush {
+		err = vfs.NoSpace(err)
+		d.unable.Store(&err)
+		d.failures.Add(1)
+	}
+	d.mu.Lock()
+	d.waiting, d.tried, d.then = true, 0, d.files.free()
+	d.surveyLocked()
+	d.mu.Unlock()
+	d.views.Wake()
+}
+
+// flushed notes that a flush has found room.
+func (d *diskSpace) flushed() {
+	if d.unable.Swap(nil) != nil {
+		d.survey()
+	}
+}
+
+// journalFull is called when the disk had no room for a commit. The next commit
+// finds out for itself whether it has room, unless the disk tells before.
+func (d *diskSpace) journalFull() {
+	d.refused.Store(true)
+	d.survey()
+	_ = d.refuse(errs.ErrNoSpace)
+}
+
+// refuse counts a refusal for this reason, and returns it; nil is none.
+func (d *diskSpace) refuse(reason error) error {
+	if reason == nil {
+		return nil
+	}
+	d.count.refused.Add(1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.told && d.lacking() { // there may be space by now
+		d.told = true
+		d.tell(DiskSpace{Full: true, Left: d.left.Load(), Reserve: d.reserve.Load(), Err: reason})
+	}
+	return reason
+}
+
+// admit decides on a payload while no more than the reserve is left. One that
+// only deletes may have it. Others wait for a flush that may give some back, and
+// for a moment for other work under way; they are refused at once if there is none.
+func (d *diskSpace) admit(ctx context.Context, payload []byte) error {
+	begin := time.Now()
+	for d.refusing.Load() {
+		v, changed := d.views.Await()
+		var refusal error
+		if !frees(payload) {
+			refusal = d.tooLittle()
+		} else if d.left.Load() > flushBytes(v)+int64(len(payload)) {
+			return nil
+		}
+		switch {
+		case d.views.Closed():
+			return errs.ErrClosed
+		case d.life.failed() != nil || d.unable.Load() != nil:
+			return d.refuse(refusal)
+		case len(v.Tables) > 1 || d.flushHelps(v):
+			d.tasks.flush.Kick()
+		case d.promised.Load() == 0 || time.Since(begin) > policy.DiskPatience:
+			return d.refuse(refusal)
+		}
+		if err := wait(ctx, policy.DiskPoll, changed); err != nil {
+			return err
+		}
+		d.survey()
+	}
+	return nil
+}
+
+func (d *diskSpace) tooLittle() error {
+	of := "on the disk"
+	if d.cfg.DiskLimit > 0 {
+		of = "below DiskLimit or on the disk"
+	}
+	return fmt.Errorf("%w: %d bytes are left %s, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), of, d.reserve.Load())
+}
+
+// frees reports whether none of the encoded records in payload is a set; where
+// there is no payload, that is not known.
+func frees(payload []byte) bool {
+	if payload == nil {
+		return false
+	}
+	for len(payload) > 0 {
+		if k := entry.Kind(payload[0]); k == entry.Set || k == entry.SetLatest {
+			return false
+		}
+		size, _ := entry.RawSize(payload)
+		payload = payload[size:]
+	}
+	return true
+}

@@ -1,0 +1,211 @@
+package tree
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/vfs"
+)
+
+// diskSpace divides what the disk, or Config.DiskLimit, leaves.
+//
+// The last of it, the reserve, is for deletes and for work that frees some: when
+// no more than that is left, sets are refused. It is no file, but a distance
+// that is kept: as much as it takes to flush what is in memory, to collect one
+// segment and to compact the runs once half of what they hold was deleted.
+//
+// Where the disk is full in spite of that, work that found no room leaves all as
+// it was, and is done again when there is some. Only then is there a timer: it
+// looks a few times a second whether there is room again.
+type diskSpace struct {
+	cfg     *Config
+	views   *view.Set
+	files   *files
+	life    *lifetime
+	tasks   *tasks
+	count   *counters
+	journal *journal.Journal // set once it is open; nil if read-only
+
+	refusing atomic.Bool           // sets are refused
+	refused  atomic.Bool           // the journal was, since its last append
+	credit   atomic.Int64          // bytes to be written until the next survey
+	unable   atomic.Pointer[error] // why the last flush found no room; nil if it did
+	failures atomic.Int64          // flushes that found none
+	promised atomic.Int64          // bytes that compactions and collections under way will write, at most
+	left     atomic.Int64          // bytes, as of the last survey; -1 = not known
+	reserve  atomic.Int64          // bytes, as of the last survey
+
+	mu      sync.Mutex // held over surveys and Config.OnSpace, and guards:
+	polling bool       // poll will look
+	waiting bool       // work found no room
+	tried   int        // polls since
+	then    int64      // bytes that were free
+	told    bool       // OnSpace, that writes are refused
+}
+
+// lacking reports whether writes are refused because the disk is full, or may be.
+func (d *diskSpace) lacking() bool {
+	return d.refusing.Load() || d.refused.Load() || d.unable.Load() != nil
+}
+
+// available is what a compaction or collection may write, as policy wants to know
+// it: what is left, without what other work, flushes and deletes will need. Up to
+// the reserve the limit is no bound: what frees space must not be kept from it.
+func (d *diskSpace) available() int64 {
+	v := d.views.Current()
+	free := d.files.free()
+	available := free
+	if d.cfg.DiskLimit > 0 {
+		if available = max(d.measureLeft(), d.measureReserve(v)); free >= 0 {
+			available = min(available, free)
+		}
+	}
+	if available < 0 {
+		return 0
+	}
+	return max(available-flushBytes(v)-policy.ReserveSlackBytes-d.promised.Load(), 1)
+}
+
+// promise keeps from sets and other work what a compaction or collection under way
+// is going to write; the caller gives it back.
+func (d *diskSpace) promise(bytes int64) (release func()) {
+	d.promised.Add(bytes)
+	d.credit.Store(0) // look with the next write
+	return func() {
+		d.promised.Add(-bytes)
+		d.credit.Store(0)
+		if d.refusing.Load() {
+			d.survey()
+		}
+	}
+}
+
+// measureLeft is what disk and limit leave; -1 = not known.
+func (d *diskSpace) measureLeft() int64 {
+	left := d.files.free()
+	if d.cfg.DiskLimit <= 0 {
+		return left
+	}
+	below := max(d.cfg.DiskLimit-d.files.bytes(), 0)
+	if left < 0 {
+		return below
+	}
+	return min(left, below)
+}
+
+// flushBytes is what flushing the memtables of a View may write, at any one time.
+// The values of a journal segment that is not kept are copied before it goes.
+func flushBytes(v *view.View) (n int64) {
+	const tiny = 4 << 20 // of which all is copied
+	copied := int64(0)
+	for _, m := range v.Tables {
+		n += m.InlineBytes.Load() + int64(m.Len())*entryBytes
+		values := m.SeparatedBytes.Load()
+		copied = max(copied, min(values, max(values/2, tiny)))
+	}
+	return n + copied
+}
+
+// entryBytes is what an entry takes in a run, beside key and value.
+const entryBytes = 48
+
+// measureReserve is what is kept from sets.
+func (d *diskSpace) measureReserve(v *view.View) int64 {
+	var runs, segments, largest uint64
+	for _, r := range v.Layout.Runs() {
+		runs += r.FileBytes()
+	}
+	for _, s := range v.Layout.Segments() {
+		if s.State().Status == layout.Live {
+			segments += s.FileBytes
+			largest = max(largest, s.FileBytes)
+		}
+	}
+	compaction := min(runs/2, uint64(d.cfg.RunFileBytes)/2)
+	collection := min(largest/2, uint64(d.cfg.SegmentBytes)/2)
+	work := max(int64(compaction+collection), d.promised.Load())
+	return flushBytes(v) + work + int64(segments/policy.ReserveSlackFraction) + policy.ReserveSlackBytes
+}
+
+// spend counts bytes that were written, and looks from time to time.
+func (d *diskSpace) spend(n int) {
+	if d.credit.Add(-int64(n)) < 0 {
+		d.survey()
+	}
+	if d.refused.Load() && d.refused.Swap(false) {
+		d.survey()
+	}
+}
+
+// survey finds out how much is left, and what follows from it.
+func (d *diskSpace) survey() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.surveyLocked()
+}
+
+func (d *diskSpace) surveyLocked() {
+	v := d.views.Current()
+	left, reserve := d.measureLeft(), d.measureReserve(v)
+	if left >= 0 && left < 2*reserve && d.files.spares.tighten(true) {
+		// Files that wait to be used again are the first to go.
+		d.files.removeSpares(false)
+		left = d.measureLeft()
+	}
+	d.left.Store(left)
+	d.reserve.Store(reserve)
+	known := left >= 0
+	tight := known && left < 2*reserve
+	d.files.spares.tighten(tight)
+	d.journal.Economize(tight)
+	d.credit.Store(1 << 62)
+	if known {
+		d.credit.Store(min(max((left-reserve)/3, policy.SurveyLeastBytes), policy.SurveyMostBytes))
+	}
+	if tight && d.flushHelps(v) {
+		d.tasks.seal.Kick()
+	}
+	d.refuseLocked(known && left < reserve, known && left < reserve+reserve/16)
+	d.pollLocked()
+}
+
+// refuseLocked begins to refuse sets when less than the reserve is left, and ends
+// it a little above, so that it does not change with every write.
+func (d *diskSpace) refuseLocked(below, nearly bool) {
+	switch was := d.refusing.Load(); {
+	case !was && below:
+		d.refusing.Store(true)
+		d.tasks.kick()
+	case was && !nearly:
+		d.refusing.Store(false)
+		d.refused.Store(false)
+	}
+	if d.told && !d.lacking() {
+		d.told = false
+		d.tell(DiskSpace{Left: d.left.Load(), Reserve: d.reserve.Load()})
+	}
+}
+
+// flushHelps reports whether a good part of the reserve is there for what is in
+// memory, so that a flush makes it smaller.
+func (d *diskSpace) flushHelps(v *view.View) bool {
+	return v.Active().Len() > 0 && flushBytes(v) >= d.reserve.Load()/4
+}
+
+func (d *diskSpace) tell(s DiskSpace) {
+	if d.cfg.OnSpace != nil {
+		d.cfg.OnSpace(s)
+	}
+}
+
+// isFull reports whether an error is want of disk space that passes: nothing was
+// changed, and what was to be done can be done later.
+func isFull(err error) bool {
+	return vfs.IsNoSpace(err) && !errors.Is(err, errs.ErrStopped)
+}

@@ -1,0 +1,145 @@
+package tree
+
+import (
+	"time"
+
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// Metrics describes the store now, and what was done since Open. The root hands it
+// out as its TreeMetrics, by a conversion: the fields and their order are the same,
+// and are explained there.
+type Metrics struct {
+	Version         uint64
+	Memtables       int
+	MemtableEntries int64
+	MemtableBytes   int64
+	Runs            int
+	RunFiles        int
+	RunEntries      int64
+	RunBytes        int64
+	Segments        int
+	SegmentBytes    int64
+	LiveBytes       int64
+	DeadBytes       int64
+	ExpiredBytes    int64
+	ExpiryWait      time.Duration
+	Flushes         int64
+	FlushedBytes    int64
+	Compactions     int64
+	CompactedBytes  int64
+	Collections     int64
+	CollectedBytes  int64
+	Clusterings     int64
+	ClusteredBytes  int64
+	JumpedBytes     int64
+	Remaps          int
+	RemapBytes      int64
+	Spills          int64
+	SpilledBytes    int64
+	JournalBytes    int64
+	Stalls          int64
+	StallTime       time.Duration
+	FreeBytes       int64
+	ReserveBytes    int64
+	Refused         int64
+	Memory          struct {
+		Memtables int64
+		Tables    int
+		Known     int64
+		Chunks    int64
+		Filters   int64
+	}
+	OpenFiles       int
+	MappedFiles     int
+	ReleaseFailures int64
+	PinnedVersion   uint64
+	PinnedBy        string
+	PinnedFor       time.Duration
+	PinnedBytes     int64
+	PinnedMemory    int64
+}
+
+// Metrics costs a look at every run and segment.
+func (t *Tree) Metrics() (m Metrics) {
+	m.Version = uint64(t.Visible())
+	t.count.addTo(&m)
+	m.JumpedBytes = int64(t.scattered.Load())
+	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
+	m.ReleaseFailures = t.files.failures.Load()
+	reader := t.views.LongReader()
+	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
+	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
+	m.OpenFiles, m.MappedFiles = t.files.open.Count(), t.files.open.Mapped()
+	if t.journal != nil {
+		m.OpenFiles += t.journal.Open()
+	}
+	m.ExpiryWait = t.expiry.wait()
+	hold, err := t.views.Acquire(0)
+	if err != nil {
+		return m
+	}
+	defer hold.Release()
+	m.Memory.Known, m.Memory.Chunks = t.files.open.Bits.Bytes(), t.files.chunks.Bytes()
+	m.Memory.Tables, m.Memory.Memtables = t.views.Memtables()
+	m.addView(hold.View(), t.cfg.unixMilli())
+	for _, s := range t.unflushed.segments() {
+		m.Segments++
+		m.SegmentBytes += s.End
+		m.LiveBytes += s.End
+	}
+	return m
+}
+
+// addTo reports what was counted since Open.
+func (c *counters) addTo(m *Metrics) {
+	m.Flushes, m.FlushedBytes = c.flushes.load()
+	m.Compactions, m.CompactedBytes = c.compactions.load()
+	m.Collections, m.CollectedBytes = c.collections.load()
+	m.Clusterings, m.ClusteredBytes = c.clusterings.load()
+	m.Spills, m.SpilledBytes = c.spills.load()
+	m.JournalBytes, m.Refused = c.journalBytes.Load(), c.refused.Load()
+	m.Stalls, m.StallTime = c.stalls.Load(), time.Duration(c.stalled.Load())
+}
+
+func (c *counted) load() (times, bytes int64) { return c.times.Load(), c.bytes.Load() }
+
+// addView reports what a View holds at some time, in Unix milliseconds.
+func (m *Metrics) addView(v *view.View, now uint64) {
+	for _, t := range v.Tables {
+		m.Memtables++
+		m.MemtableEntries += int64(t.Len())
+		m.MemtableBytes += t.Bytes()
+	}
+	for _, r := range v.Runs {
+		m.Memory.Filters += r.FilterBytes()
+	}
+	for _, r := range v.Layout.Runs() {
+		m.Runs++
+		m.RunFiles += len(r.Files)
+		m.RunEntries += int64(r.Entries)
+		m.RunBytes += int64(r.FileBytes())
+		for _, x := range r.Expiry {
+			if x.At <= now {
+				m.ExpiredBytes += int64(x.Bytes)
+			}
+		}
+	}
+	m.LiveBytes += m.RunBytes
+	for _, f := range v.Segments.Files {
+		if f.Moved != nil {
+			m.Remaps++
+			m.RemapBytes += f.Moved.Size()
+		}
+	}
+	for _, s := range v.Layout.Segments() {
+		if s.State().Status != layout.Live {
+			continue
+		}
+		m.Segments++
+		m.SegmentBytes += int64(s.FileBytes)
+		m.DeadBytes += int64(s.DeadBytes())
+		m.LiveBytes += int64(s.FileBytes - min(s.DeadBytes(), s.FileBytes))
+	}
+}

@@ -1,0 +1,115 @@
+package tree
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// sampler estimates what new entries replace: the commit leader looks at some of
+// them. It is the leader's.
+type sampler struct {
+	views     *view.Set
+	leader    *view.Pin
+	budget    *garbageBudget
+	seed      uint64 // of the key hash
+	retention Retention
+
+	unsampled int64 // bytes of records since the last one that was looked at
+}
+
+// every is the number of bytes of records for which one sample is taken. Few of the
+// looks may go to the disk: the more is live, the rarer they are.
+func (s *sampler) every() int64 {
+	live := int64(s.budget.measured.Load().Live)
+	return min(max(live/policy.SampleFraction, policy.SampleLeastBytes), policy.SampleMostBytes)
+}
+
+// sample adds to the active memtable's estimates what a record replaces, before it
+// is added to it.
+func (s *sampler) sample(r *entry.Record, every int64) {
+	weight := int64(r.Size)
+	switch r.Kind {
+	case entry.Delete:
+		weight += policy.SampleDeleteBytes
+	case entry.RangeDelete:
+		s.lookAtRange(r)
+	}
+	if s.unsampled += weight; s.unsampled >= every {
+		stands := s.unsampled / every * every
+		s.unsampled -= stands
+		s.look(r, float64(stands)/float64(weight))
+	}
+}
+
+// retains reports whether older versions of a key are kept for some time: what
+// replaces them makes no garbage.
+func (s *sampler) retains(key []byte) bool {
+	id, ok := entry.KeyspaceOf(key)
+	if k := s.views.Current().Layout.Keyspace(id); ok && k != nil {
+		return k.Options.Versions > 1 || k.Options.Age > 0
+	}
+	return s.retention.Versions > 1 || s.retention.Age > 0
+}
+
+// retainsAny reports whether older versions of any key are kept for some time.
+func (s *sampler) retainsAny() bool {
+	return s.retains(entry.AppendKeyspace(nil, entry.DefaultKeyspace)) ||
+		slices.ContainsFunc(s.views.Current().Layout.Keyspaces(), func(k layout.Keyspace) bool { return k.Options.Versions > 1 || k.Options.Age > 0 })
+}
+
+// hiddenBy is how many bytes of older values the run of a flushed memtable hides.
+func (s *sampler) hiddenBy(m *view.Table) int64 {
+	if m.Replayed || s.retainsAny() {
+		return view.Unknown
+	}
+	return m.Replaced.Load()
+}
+
+// look finds what a record replaces, and counts it so many times. What can't be
+// read is not counted: the reader who asks for it gets the error.
+func (s *sampler) look(r *entry.Record, times float64) {
+	if s.retains(r.Key) {
+		return
+	}
+	h := hash.Sum(s.seed, r.Key)
+	active, before := s.views.Current().Active(), entry.Version(max(r.Version, 1)-1)
+	var e entry.Entry
+	to := &active.Outdated
+	if !active.Get(r.Key, h, before, &e) {
+		to = &active.Replaced
+		if !s.lookBelow(r.Key, h, before, &e) {
+			return
+		}
+	}
+	if !e.Separated || e.Kind == entry.Delete {
+		return
+	}
+	n := int64(float64(e.Handle.Length) * times)
+	to.Add(n)
+	s.budget.older.Add(n)
+}
+
+// lookAtRange counts what a range delete hides in runs. What tombstones cover
+// already was counted for them.
+func (s *sampler) lookAtRange(r *entry.Record) {
+	if s.retains(r.Key) {
+		return
+	}
+	s.leader.Enter()
+	n := s.leader.Unhidden(r.Key, r.Value, r.Version-1)
+	s.leader.Leave()
+	s.views.Current().Active().Replaced.Add(n)
+	s.budget.older.Add(n)
+}
+
+func (s *sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
+	s.leader.Enter()
+	defer s.leader.Leave()
+	found, err := s.leader.GetAt(key, h, at, e)
+	return found && err == nil
+}

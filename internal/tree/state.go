@@ -1,0 +1,70 @@
+package tree
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// damaged knows the segments that can't be read as a whole. They stay as they are,
+// so that nothing more of them gets lost.
+type damaged struct {
+	mu   sync.Mutex
+	nums []entry.FileNum // never written to, but replaced
+}
+
+func (d *damaged) add(num entry.FileNum) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.nums = append(slices.Clone(d.nums), num)
+}
+
+func (d *damaged) list() []entry.FileNum {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.nums
+}
+
+// stateOf is what policy must know beside the layout, as far as it follows from v
+// and from what was found to be damaged.
+func stateOf(v *view.View, d *damaged) policy.State {
+	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: d.list(), Hidden: make(map[layout.RunID]uint64)}
+	for _, m := range v.Tables {
+		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
+		s.Memtables.Older += uint64(m.Replaced.Load() + m.Outdated.Load())
+	}
+	for _, r := range v.Runs {
+		if r.Hidden >= 0 {
+			s.Hidden[r.ID] = uint64(r.Hidden)
+		}
+		if r.Tombstones() != nil {
+			if s.Ranged == nil {
+				s.Ranged = make(map[layout.RunID]uint64)
+			}
+			s.Ranged[r.ID] = uint64(r.Ranged)
+		}
+	}
+	return s
+}
+
+// planner asks policy what is to be done.
+type planner struct {
+	cfg     *Config
+	damaged *damaged
+	disk    *diskSpace
+}
+
+// decide returns the plan for a View. ask, unless nil, adds to the state on which
+// occasion that is.
+func (p *planner) decide(v *view.View, ask func(*policy.State)) policy.Plan {
+	s := stateOf(v, p.damaged)
+	s.DiskSpace, s.Dropped, s.Now = p.disk.available(), droppedIn(v), p.cfg.unixMilli()
+	if ask != nil {
+		ask(&s)
+	}
+	return policy.Decide(v.Layout, s, p.cfg.Policy)
+}

@@ -1,0 +1,30 @@
+package tree
+
+import "github.com/brockdb/brock/internal/jobs"
+
+// tasks are the background work that there is. Each looks by itself what is to be
+// done, and runs again as long as it finds something, so that one kick after
+// every change is enough. There are none before Open has made them.
+type tasks struct {
+	readOnly bool // then there is no background work
+
+	flush   *jobs.Task
+	compact *jobs.Task
+	collect *jobs.Task
+	seal    *jobs.Task    // seals the memtable, so that it is flushed
+	search  *jobs.Task    // looks for what deletes have emptied
+	idle    *jobs.Delayed // idle compaction, once writers are silent
+	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
+	poll    *jobs.Delayed // looks whether a full disk has room again
+}
+
+// kick looks for work after a change.
+func (t *tasks) kick() {
+	if t.readOnly {
+		return
+	}
+	t.flush.Kick()
+	t.compact.Kick()
+	t.collect.Kick()
+	t.idle.Touch()
+}

@@ -1,0 +1,144 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// throttle slows writers down while background work lags behind, and tells
+// Config.OnStall of the times in which it does: one begins with the first writer
+// that meets the limits, and ends when work has caught up to well below them, so
+// that it spans the waits of many.
+type throttle struct {
+	views  *view.Set
+	budget *garbageBudget
+	disk   *diskSpace
+	life   *lifetime
+	count  *counters
+	tell   func(Stall) // may be nil
+
+	mu      sync.Mutex // held over tell, so that calls come in order, and guards:
+	since   time.Time  // zero while writers are not throttled
+	reason  string
+	garbage bool // they were, to begin with, for garbage
+}
+
+// admit slows a committer of a payload down, the more the further work lags, and
+// lets it wait only where memory would otherwise grow without bound. It refuses
+// one that there is no disk space for. It returns early with the context's error. A
+// nil payload stands for a large transaction that has none.
+func (t *throttle) admit(ctx context.Context, payload []byte) error {
+	n := len(payload)
+	if payload == nil {
+		n = policy.ThrottleDelayBytes
+	}
+	if t.disk.refusing.Load() {
+		if err := t.disk.admit(ctx, payload); err != nil {
+			return err
+		}
+	}
+	if !t.lags(t.views.Current()) {
+		return nil
+	}
+	return t.slow(ctx, n)
+}
+
+// lags reports whether work lags so far behind that writers are slowed.
+func (t *throttle) lags(v *view.View) bool {
+	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.throttle() > 0
+}
+
+func (t *throttle) slow(ctx context.Context, n int) error {
+	t.look(true)
+	begin := time.Now()
+	defer func() {
+		t.count.stalls.Add(1)
+		t.count.stalled.Add(int64(time.Since(begin)))
+	}()
+	for {
+		v, changed := t.views.Await()
+		if t.views.Closed() {
+			return errs.ErrClosed
+		}
+		if err := t.life.stopped(); err != nil {
+			return err
+		}
+		if len(v.Tables)-1 < policy.ThrottleMostTables {
+			delays := t.delays(v)
+			if delays <= 0 {
+				return nil
+			}
+			share := min(1, float64(n)/policy.ThrottleDelayBytes)
+			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
+		}
+		if err := t.disk.unable.Load(); err != nil {
+			return t.disk.refuse(*err)
+		}
+		if err := wait(ctx, time.Second, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// delays is how many full delays a payload of ThrottleDelayBytes costs: for what
+// lags most of memtables, runs and garbage.
+func (t *throttle) delays(v *view.View) float64 {
+	tables := float64(len(v.Tables) - 1 - policy.ThrottleTables)
+	runs := float64((len(v.Runs) - policy.ThrottleRuns) / 2)
+	garbage := min(policy.ThrottleBudgetDelays*t.budget.throttle(), policy.ThrottleGarbageDelays)
+	return max(tables, runs, garbage)
+}
+
+// look finds out whether a time of throttling has begun, if a writer asks, or ended.
+func (t *throttle) look(writer bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.views.Current()
+	if begun := !t.since.IsZero(); begun {
+		if !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.calm()) {
+			t.endLocked()
+		}
+		return
+	}
+	if writer && t.lags(v) {
+		t.beginLocked(len(v.Tables)-1, len(v.Runs))
+	}
+}
+
+func (t *throttle) beginLocked(sealed, runs int) {
+	t.since, t.garbage = time.Now(), false
+	switch {
+	case sealed > policy.ThrottleTables:
+		t.reason = fmt.Sprintf("%d memtables wait to be flushed", sealed)
+	case runs > policy.ThrottleRuns:
+		t.reason = fmt.Sprintf("%d runs wait to be compacted", runs)
+	default:
+		t.garbage = true
+		t.reason = "garbage waits to be collected"
+	}
+	if t.tell != nil {
+		t.tell(Stall{Begin: true, Reason: t.reason})
+	}
+}
+
+// end ends such a time because the store closes.
+func (t *throttle) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.since.IsZero() {
+		t.endLocked()
+	}
+}
+
+func (t *throttle) endLocked() {
+	if t.tell != nil {
+		t.tell(Stall{Reason: t.reason, Took: time.Since(t.since)})
+	}
+	t.since = time.Time{}
+}

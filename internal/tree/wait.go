@@ -1,0 +1,22 @@
+package tree
+
+import (
+	"context"
+	"time"
+)
+
+// wait returns after d, or when changed is closed, or with the context's error.
+func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+	case <-changed:
+	}
+	return nil
+}
