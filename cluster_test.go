@@ -84,7 +84,7 @@ func (s *clusterStore) scanIn(txn *Txn, time int, reverse bool) uint64 {
 		}
 		n++
 	}
-	jumped := it.jumps.bytes
+	jumped := it.scan.Close()
 	must(s.t, it.Close())
 	wantEqual(s.t, "items", n, clusterKeys)
 	return jumped

@@ -1,6 +1,10 @@
 package brock
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/brockdb/brock/internal/scan"
+)
 
 // getManyBatch is how many keys GetMany looks up before it yields their items.
 const getManyBatch = 64
@@ -40,15 +44,15 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 // many is a GetMany under way.
 type many struct {
 	txn   *Txn
-	items []*Item // found in the batch, nil for the absent
-	slots []*slot // of those whose values are separated
+	items []*Item       // found in the batch, nil for the absent
+	ahead []*scan.Ahead // of those whose values are separated
 }
 
 // look finds the items of keys, up to the first error, and has their values
 // brought near.
 func (m *many) look(keys [][]byte) error {
 	m.wait()
-	m.items, m.slots = m.items[:0], m.slots[:0]
+	m.items, m.ahead = m.items[:0], m.ahead[:0]
 	for _, key := range keys {
 		it, err := m.txn.Get(key)
 		if err == ErrKeyNotFound {
@@ -58,19 +62,18 @@ func (m *many) look(keys [][]byte) error {
 		}
 		m.items = append(m.items, it)
 		if it != nil && it.e.Separated {
-			s := &slot{entry: *it.e}
-			it.ahead = s
-			m.slots = append(m.slots, s)
+			it.ahead = scan.NewAhead(it.e)
+			m.ahead = append(m.ahead, it.ahead)
 		}
 	}
-	bringNear(m.txn.values(), m.slots, m)
+	scan.Fetch(m.txn.values(), m.ahead, m)
 	return nil
 }
 
 // wait waits for the values of the batch.
 func (m *many) wait() {
-	for _, s := range m.slots {
-		s.pending.Wait()
+	for _, a := range m.ahead {
+		a.Wait()
 	}
 }
 

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/iterator"
 )
 
 // openTest opens an empty store, in memory unless o.Dir says otherwise, that is
@@ -65,21 +62,4 @@ func wantEqual[T comparable](t testing.TB, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
-}
-
-// counting counts the moves of a source.
-type counting struct {
-	iterator.Iterator
-	moves int
-}
-
-func (c *counting) Next() bool { c.moves++; return c.Iterator.Next() }
-func (c *counting) Prev() bool { c.moves++; return c.Iterator.Prev() }
-func (c *counting) SkipGE(key []byte, v entry.Version) bool {
-	c.moves++
-	return c.Iterator.SkipGE(key, v)
-}
-func (c *counting) SkipLT(key []byte, v entry.Version) bool {
-	c.moves++
-	return c.Iterator.SkipLT(key, v)
 }

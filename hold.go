@@ -33,15 +33,9 @@ func (it *Iterator) release() {
 	it.finishSpan()
 	it.item.lent.poison()
 	it.valid, it.item.e, it.item.ahead = false, nil, nil
-	if it.window != nil {
-		if it.window.stop(); !it.filters { // else a move of it is going on
-			it.window.leave()
-		}
-		it.window = nil
-	}
 	t := it.txn
-	if it.jumps.bytes > 0 {
-		t.db.tree.Jumped(it.jumps.bytes)
+	if jumped := it.scan.Close(); jumped > 0 {
+		t.db.tree.Jumped(jumped)
 	}
 	t.mu.Lock()
 	if it.listed {
@@ -53,7 +47,7 @@ func (it *Iterator) release() {
 		o.release()
 		return
 	}
-	it.walk.src.Close()
+	it.scan.Source().Close()
 	t.drop()
 }
 
@@ -73,7 +67,7 @@ func (it *Iterator) unlink() {
 // orphaned takes it off the list of its transaction, which ends, and returns
 // what it still holds.
 func (it *Iterator) orphaned() *orphan {
-	it.orphan = &orphan{src: it.walk.src, txn: it.txn}
+	it.orphan = &orphan{src: it.scan.Source(), txn: it.txn}
 	it.unlink()
 	return it.orphan
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/invariant"
 	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/scan"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -17,10 +18,10 @@ type Item struct {
 	txn   *transaction
 	lent  lentKeys     // of an iterator's item
 	e     *entry.Entry // own, or the iterator's; nil once an iterator left it
-	ahead *slot        // where the value is read ahead, if it is
+	ahead *scan.Ahead  // where the value is read ahead, if it is
 	own   entry.Entry
 
-	fetched int32 // separated values that an iterator's item was asked for
+	asked bool // an iterator's item was asked for its value, which was not read ahead
 }
 
 // Key is the item's key. It is valid as long as the item is.
@@ -83,11 +84,9 @@ func (it *Item) value(dst []byte) ([]byte, error) {
 	case e.Kind == entry.Delete:
 		return nil, ErrKeyNotFound
 	case it.ahead != nil:
-		return it.ahead.wait(it.txn.values())
+		return it.ahead.Value(it.txn.values())
 	case e.Separated || e.Raw != 0:
-		if e != &it.own {
-			it.fetched++
-		}
+		it.asked = true
 		return it.txn.value(e, dst)
 	case e.Value == nil:
 		return empty, nil
@@ -194,4 +193,6 @@ func (it *Item) Deleted() bool { return it.e != nil && it.e.Kind == entry.Delete
 func (it *Item) OnlyLatest() bool { return it.e != nil && it.e.Kind == entry.SetLatest }
 
 // place makes e, which belongs to an iterator of txn, the item.
-func (it *Item) place(txn *transaction, e *entry.Entry) { it.txn, it.e, it.ahead = txn, e, nil }
+func (it *Item) place(txn *transaction, e *entry.Entry, ahead *scan.Ahead) {
+	it.txn, it.e, it.ahead = txn, e, ahead
+}

@@ -3,12 +3,11 @@ package brock
 import (
 	"bytes"
 	"iter"
-	"math"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/scan"
 )
 
 // IteratorOptions bounds and shapes an iteration over the keyspace that its Txn
@@ -32,7 +31,7 @@ func (o *IteratorOptions) validate() error {
 	switch {
 	case o.Limit < 0:
 		return &OptionError{Field: "Limit", Reason: "is negative"}
-	case o.Prefetch > maxPrefetch:
+	case o.Prefetch > scan.MaxPrefetch:
 		return &OptionError{Field: "Prefetch", Reason: "is above 1024"}
 	}
 	return nil
@@ -54,9 +53,9 @@ type Iterator struct {
 	txn    *transaction // nil in a zero Iterator
 	space  *space
 	opts   IteratorOptions
-	walk   walk
+	scan   scan.Scan
 	tracks bool // what is covered counts as read
-	plain  bool // nothing stands between walk and item: Next may take the short way
+	plain  bool // no limit and no context: Next may take the short way
 
 	item    Item
 	valid   bool
@@ -64,14 +63,9 @@ type Iterator struct {
 	left    int  // of Limit
 	err     error
 	covered span
-	filters bool    // the filter is being called
-	window  *window // values read ahead, if asked for, or if jumps are many
-	jumps   jumps
-	asked   int32 // item.fetched when it was looked at last
-	far     int32 // values that a window would have helped with; below zero: not yet
 	scratch []byte
 
-	firstKey, firstScratch [32]byte // where walk.key and scratch begin
+	firstScratch [32]byte // where scratch begins
 
 	closed     atomic.Bool
 	next, prev *Iterator // in the transaction's list of open iterators
@@ -89,33 +83,28 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 		it.closed.Store(true)
 		return it
 	}
-	w := &it.walk
-	w.key = it.firstKey[:0]
-	w.txn, w.at, w.since, w.all = t.transaction, t.at, min(entry.Version(o.Since), entry.MaxVersion), o.AllVersions
-	w.lo, w.hi = o.bounds(t.space)
-	w.store, w.storeCover = t.pin.Iterator(), t.pin.Cover(!w.all)
-	w.source(nil, w.storeCover)
-	it.tracks = t.writes != nil && t.isolation == Serializable
-	if o.Prefetch > 0 && !o.KeysOnly {
-		it.window = newWindow(it, o.Prefetch)
+	c := scan.Config{
+		Pin: t.pin, Clock: (*expiryClock)(t.transaction), At: t.at, Since: entry.Version(o.Since), All: o.AllVersions,
+		Filter: o.Filter, Prefix: len(t.space.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly,
 	}
-	if o.Prefetch != 0 || o.KeysOnly {
-		it.far = math.MinInt32 // never adapts
+	c.Lo, c.Hi = o.bounds(t.space)
+	if t.writes != nil {
+		c.Writes = &t.writes.Writes
+		it.tracks = t.isolation == Serializable
 	}
-	it.plain = it.isPlain()
+	it.scan.Begin(&c)
+	it.plain = o.Limit == 0 && t.ctx() == nil
 	return it
-}
-
-func (it *Iterator) isPlain() bool {
-	return it.window == nil && it.opts.Filter == nil && it.opts.Limit == 0 && it.txn.ctx() == nil
 }
 
 // Rewind moves to the first item in the direction of travel.
 func (it *Iterator) Rewind() {
 	if it.opts.Reverse {
-		it.position(it.walk.hi, true)
+		_, hi := it.scan.Bounds()
+		it.position(hi, true)
 	} else {
-		it.position(it.walk.lo, false)
+		lo, _ := it.scan.Bounds()
+		it.position(lo, false)
 	}
 }
 
@@ -146,27 +135,21 @@ func (it *Iterator) position(key []byte, turned bool) {
 	it.item.lent.poison()
 	it.err, it.turned, it.left = nil, turned, it.opts.Limit
 	if it.tracks {
-		it.covered.begin(key, it.walk.lo, it.walk.hi)
+		lo, hi := it.scan.Bounds()
+		it.covered.begin(key, lo, hi)
 	}
-	if w := it.txn.writes; w != nil {
-		it.walk.refresh(&w.Writes)
-	}
-	ok := it.seekRaw(key, turned)
-	if it.window != nil {
-		ok = it.window.begin(ok, turned)
-	}
-	it.land(ok)
+	it.land(it.scan.Seek(key, turned))
 }
 
 // Next moves to the next item in the direction of travel.
 func (it *Iterator) Next() {
-	if it.item.fetched != it.asked {
-		it.passed()
+	if it.item.asked {
+		it.leaveAsked()
 	}
 	if it.plain && it.valid && it.turned == it.opts.Reverse && it.open() {
 		it.item.lent.poison()
-		if it.step() {
-			it.item.e = it.walk.entry
+		if it.scan.Move(it.turned) {
+			it.item.e, it.item.ahead = it.scan.Entry(), it.scan.Ahead()
 			return
 		}
 		it.land(false)
@@ -186,33 +169,25 @@ func (it *Iterator) open() bool {
 	return !it.closed.Load() && it.txn.state.Load() == txnOpen && !it.txn.db.closed.Load()
 }
 
-// mapped is the file that a memory fault is blamed on where nothing below
-// knows better.
-const mapped = "a mapped file"
-
-// step moves the walk on in the direction of the last move.
-func (it *Iterator) step() bool {
-	defer pageio.Guard(pageio.Arm(), &it.err, mapped)
-	switch w := &it.walk; {
-	case it.turned:
-		return w.prev()
-	case w.backward:
-		return w.next()
-	default:
-		return w.forwards(w.src.Next())
-	}
-}
-
 // Prev moves to the item before, against the direction of travel. At no item,
 // also past the end, it stays there.
 func (it *Iterator) Prev() {
-	if it.item.fetched != it.asked {
-		it.passed()
+	if it.item.asked {
+		it.leaveAsked()
 	}
 	if it.valid && it.opts.Limit > 0 {
 		it.left++
 	}
 	it.move(!it.opts.Reverse)
+}
+
+// leaveAsked has the scan know, before it moves, that the item's value was read.
+func (it *Iterator) leaveAsked() {
+	it.item.asked = false
+	if it.valid && it.item.e.Separated && it.usable() {
+		it.scan.Asked()
+		it.item.place(it.txn, it.scan.Entry(), it.scan.Ahead())
+	}
 }
 
 func (it *Iterator) move(turned bool) {
@@ -224,79 +199,20 @@ func (it *Iterator) move(turned bool) {
 		it.cover()
 		it.turned = turned
 	}
-	if w := it.window; w != nil {
-		if w.adaptive && w.idle() {
-			it.land(it.unadapt(turned))
-		} else {
-			it.land(w.move(turned))
-		}
-		return
-	}
-	it.land(it.moveRaw(turned))
+	it.land(it.scan.Move(turned))
 }
-
-// seekRaw moves the sources to the first entry that the filter accepts, from the
-// stored key on or, turned, before it.
-func (it *Iterator) seekRaw(key []byte, turned bool) bool {
-	return it.accepted(it.seekSources(key, turned), turned)
-}
-
-// moveRaw moves the sources to the next entry that the filter accepts.
-func (it *Iterator) moveRaw(turned bool) bool {
-	return it.accepted(it.moveSources(turned), turned)
-}
-
-// accepted moves on while the filter refuses what the sources are at.
-func (it *Iterator) accepted(ok, turned bool) bool {
-	if it.opts.Filter == nil {
-		return ok
-	}
-	for ok {
-		e := it.raw()
-		it.filters = true
-		accepted := it.opts.Filter(userKey(e.Key), e.Meta)
-		it.filters = false
-		if accepted {
-			return !it.closed.Load() // the filter may have ended the transaction
-		}
-		ok = !it.closed.Load() && it.moveSources(turned)
-	}
-	return false
-}
-
-func (it *Iterator) seekSources(key []byte, turned bool) (ok bool) {
-	defer pageio.Guard(pageio.Arm(), &it.err, mapped)
-	if turned {
-		return it.walk.seekLT(key)
-	}
-	return it.walk.seekGE(key)
-}
-
-func (it *Iterator) moveSources(turned bool) (ok bool) {
-	defer pageio.Guard(pageio.Arm(), &it.err, mapped)
-	if turned {
-		return it.walk.prev()
-	}
-	return it.walk.next()
-}
-
-// raw is the entry that the sources are at.
-func (it *Iterator) raw() *entry.Entry { return it.walk.entry }
 
 // land makes what a move came to the item; ok says that there is something.
 func (it *Iterator) land(ok bool) {
 	switch {
-	case ok && it.window != nil:
-		it.window.show(&it.item)
 	case ok:
-		it.item.place(it.txn, it.raw())
+		it.item.place(it.txn, it.scan.Entry(), it.scan.Ahead())
 	case it.closed.Load():
 	default:
-		if it.err == nil {
-			it.err = it.walk.src.Err()
-		}
+		it.err = it.scan.Err()
 		if it.tracks {
-			it.covered.end(it.walk.lo, it.walk.hi, it.turned)
+			lo, hi := it.scan.Bounds()
+			it.covered.end(lo, hi, it.turned)
 		}
 		it.item.e, it.item.ahead = nil, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/scan"
 	"github.com/brockdb/brock/internal/tree"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -214,7 +215,7 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 	}
 	t.keep(it, stored)
 	it.own.Key = stored
-	it.place(t.transaction, &it.own)
+	it.place(t.transaction, &it.own, nil)
 	return it, nil
 }
 
@@ -270,18 +271,18 @@ func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
 }
 
 // values is where the separated values of the transaction are read.
-func (t *transaction) values() values {
+func (t *transaction) values() scan.Values {
 	if t.rare == nil {
-		return values{pin: t.pin}
+		return scan.Values{Pin: t.pin}
 	}
-	return values{t.pin, t.rare.spill}
+	return scan.Values{Pin: t.pin, Files: t.rare.spill}
 }
 
 // value reads a value that is separated, or compressed among the pending writes;
 // see view.Pin.Value for dst.
 func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
-		return t.values().value(e.Key, e, dst)
+		return t.values().Value(e.Key, e, dst)
 	}
 	return t.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
 }
@@ -294,6 +295,12 @@ func (t *transaction) now() uint64 {
 	t.clock.CompareAndSwap(0, max(t.db.now(), 1))
 	return t.clock.Load()
 }
+
+// expiryClock is a transaction as the clock of its scans.
+type expiryClock transaction
+
+// Now is the transaction's time for expiry.
+func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
 
 // lend is b as a copy that is poisoned at the end.
 func (t *transaction) lend(b []byte) []byte {

@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,16 +53,10 @@ func documents(t *testing.T, fn func(name, text string)) {
 // maxDocumentLine is the longest line of a document, in characters.
 const maxDocumentLine = 100
 
-// notWrapped are documents with longer lines, until someone wraps them.
-var notWrapped = []string{"docs/format.md", "docs/testing.md"}
-
 // TestDocumentsAreWrapped keeps the lines of documents short, so that diffs can
 // be read. Tables, code and links that are too long by themselves may be longer.
 func TestDocumentsAreWrapped(t *testing.T) {
 	documents(t, func(name, text string) {
-		if slices.Contains(notWrapped, name) {
-			return
-		}
 		fenced := false
 		for i, line := range strings.Split(text, "\n") {
 			if strings.HasPrefix(strings.TrimLeft(line, " "), "```") {

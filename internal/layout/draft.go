@@ -159,7 +159,7 @@ func (d *draft) fits(r *Run) error {
 // distinctRuns sorts the runs; no two may share id, order or a file.
 func (d *draft) distinctRuns() error {
 	ids := make(map[RunID]bool, len(d.runs))
-	files := make(map[entry.FileNum]bool)
+	files := make(map[entry.FileNum]bool) // a file in two runs would be removed with one of them
 	for _, r := range d.runs {
 		if ids[r.ID] {
 			return conflicting("run %d added, which is there", r.ID)
@@ -196,7 +196,7 @@ func (d *draft) bury(e *Edit) error {
 				return conflicting("the dead granules of segment %d don't ascend", dead.Segment)
 			}
 		}
-		s := *d.segments[at]
+		s := *d.segments[at] // a copy: older layouts have the original
 		if n := len(dead.Granules); n > 0 && uint64(dead.Granules[n-1])*Granule >= s.FileBytes {
 			return conflicting("dead granule %d is beyond the end of segment %d", dead.Granules[n-1], s.Num)
 		}
@@ -281,6 +281,7 @@ func (d *draft) use(*Edit) error {
 				return conflicting("segment %d is relocated to segment %d, which is not there", d.segments[i].Num, s.state.Target)
 			}
 			d.usage[at].Sources++
+			// Handles still name the source, but the records are the target's.
 			d.usage[at].Moved += d.usage[i].Records
 		}
 	}

@@ -34,7 +34,7 @@ type Layout struct {
 	unknown      []TLV
 }
 
-// Usage says who needs a segment.
+// Usage counts what needs a segment.
 type Usage struct {
 	Runs    int    // runs that refer to it
 	Records uint64 // entries in them that refer to it
@@ -61,6 +61,7 @@ func (l *Layout) Run(id RunID) *Run {
 
 // NextOrder is the order that makes a run newer than all others.
 func (l *Layout) NextOrder() uint64 {
+	// Runs are newest first, so the first has the greatest order.
 	if len(l.runs) == 0 {
 		return 1
 	}
@@ -78,7 +79,7 @@ func (l *Layout) Segment(num entry.FileNum) *Segment {
 	return nil
 }
 
-// Usage says who needs the segment.
+// Usage counts what needs the segment.
 func (l *Layout) Usage(num entry.FileNum) Usage {
 	if i, ok := l.findSegment(num); ok {
 		return l.usage[i]
@@ -112,6 +113,7 @@ func (l *Layout) Unreferenced() []entry.FileNum {
 // FreedBy lists the segments that no run would need any more if these runs were
 // dropped and nothing put in their place. It returns the sum of their file sizes, too.
 func (l *Layout) FreedBy(runs ...RunID) (segments []entry.FileNum, fileBytes uint64) {
+	// Segments that are free already are not freed by the runs.
 	before := l.Unreferenced()
 	for _, num := range l.unreferencedWithout(runs) {
 		if _, already := slices.BinarySearch(before, num); !already {
@@ -180,6 +182,7 @@ func (l *Layout) Clock() []ClockSample { return l.clock }
 // VersionAt is the newest sampled version that was committed by the time; 0 if no
 // sample is that old. Clocks may go back, so it looks at every sample.
 func (l *Layout) VersionAt(unixMilli int64) entry.Version {
+	// Samples ascend by version, not by time: take the newest that fits.
 	for _, c := range slices.Backward(l.clock) {
 		if c.UnixMilli <= unixMilli {
 			return c.Version
@@ -200,6 +203,7 @@ func (l *Layout) Files() iter.Seq[filename.Name] {
 			}
 		}
 		for _, s := range l.segments {
+			// A relocated segment's own file is gone; handles go through its remap.
 			name := filename.New(s.Kind, s.Num)
 			if s.state.Status == Relocated {
 				name = filename.New(filename.Remap, s.state.Map)

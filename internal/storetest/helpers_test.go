@@ -142,7 +142,7 @@ func incompressible(i, n int) []byte {
 
 // Functions that goroutines of the store run: readahead of values, background work.
 const (
-	stackOfReader = "bringNear"
+	stackOfReader = "readAll"
 	stackOfWork   = "jobs.(*Pool).work"
 )
 

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/vfs"
@@ -28,97 +27,6 @@ func TestInLeadsToAnyKeyspace(t *testing.T) {
 	wantEqual(t, "writes, whichever keyspace is asked", batch.In(a).Len(), 2)
 	must(t, batch.In(z).Commit(t.Context()))
 	wantEqual(t, "contents", contents(t, db), "k=1; a: ; z: b=3 k=2")
-}
-
-// Keyspaces and their options are there after a Close, and after a crash too.
-func TestKeyspacesAreDurable(t *testing.T) {
-	fs := vfs.NewMem()
-	o := brock.Options{Dir: "/s", FS: fs, KeyspaceDefaults: brock.KeyspaceOptions{TTL: time.Hour, Versions: brock.Retention{Versions: 2, Age: time.Minute}}}
-	db, err := brock.Open(o)
-	must(t, err)
-	wantEqual(t, "defaults", keyspace(t, db, "plain").Options(), db.Options().KeyspaceDefaults)
-	own := brock.KeyspaceOptions{ValueThreshold: -1, TTL: -1, Versions: brock.Retention{Age: -1}}
-	want := brock.KeyspaceOptions{ValueThreshold: -1, Versions: brock.Retention{Versions: 2}, Compression: brock.NoCompression, CompressAbove: brock.DefaultCompressAbove}
-	wantEqual(t, "own", keyspace(t, db, "own", own).Options(), want)
-	must(t, keyspace(t, db, "gone").Drop(t.Context()))
-	must(t, keyspace(t, db, "own").Set(b("k"), b("v")))
-	must(t, keyspace(t, db, "plain").SetOptions(brock.KeyspaceOptions{ValueThreshold: 7}))
-	changed := brock.KeyspaceOptions{ValueThreshold: 7, TTL: time.Hour, Versions: brock.Retention{Versions: 2, Age: time.Minute}, Compression: brock.NoCompression, CompressAbove: brock.DefaultCompressAbove}
-	for _, crash := range []bool{true, false} {
-		if crash {
-			o.FS = fs.CrashClone(vfs.CrashOptions{Mode: vfs.Lost})
-		}
-		must(t, db.Close())
-		o.KeyspaceDefaults = brock.KeyspaceOptions{TTL: time.Second} // only for new keyspaces
-		db, err = brock.Open(o)
-		must(t, err)
-		wantEqual(t, "names", names(db), "own plain")
-		wantEqual(t, "own", keyspace(t, db, "own").Options(), want)
-		wantEqual(t, "plain", keyspace(t, db, "plain").Options(), changed)
-		wantEqual(t, "data", contents(t, db), "; own: k=v; plain: ")
-	}
-	wantEqual(t, "replaced", keyspace(t, db, "plain", brock.KeyspaceOptions{ValueThreshold: 8}).Options().ValueThreshold, 8)
-	must(t, db.Close())
-
-	o.Mode = brock.ReadOnly
-	db, err = brock.Open(o)
-	must(t, err)
-	wantEqual(t, "data read-only", contents(t, db), "; own: k=v; plain: ")
-	plain := keyspace(t, db, "plain")
-	wantEqual(t, "replaced", plain.Options().ValueThreshold, 8)
-	_, err = db.Keyspace("new")
-	wantErr(t, "a new one", err, brock.ErrKeyspaceNotFound)
-	_, err = db.Keyspace("plain", brock.KeyspaceOptions{ValueThreshold: 9})
-	wantErr(t, "other options", err, brock.ErrReadOnly)
-	keyspace(t, db, "plain", plain.Options())
-	wantErr(t, "drop", plain.Drop(t.Context()), brock.ErrReadOnly)
-	wantErr(t, "set", plain.Set(b("k"), nil), brock.ErrReadOnly)
-	wantErr(t, "options", plain.SetOptions(brock.KeyspaceOptions{}), brock.ErrReadOnly)
-	must(t, db.Close())
-}
-
-// Each keyspace has a threshold, a time to live and retention of its own.
-func TestKeyspaceOptions(t *testing.T) {
-	now := newClock(1_000_000)
-	db := openTest(t, brock.Options{Now: now.now})
-	all := keyspace(t, db, "all", brock.KeyspaceOptions{ValueThreshold: -1, Versions: brock.Retention{Versions: 100}})
-	brief := keyspace(t, db, "brief", brock.KeyspaceOptions{ValueThreshold: 100, TTL: time.Second})
-	for i := range 5 {
-		for _, ks := range []*brock.Keyspace{nil, all, brief} {
-			must(t, db.Update(func(txn *brock.Txn) error { return txn.In(ks).Set(b("k"), []byte(strings.Repeat(fmt.Sprint(i), 300))) }))
-		}
-	}
-	must(t, db.Compact(t.Context()))
-	count := func(ks *brock.Keyspace) (n int) {
-		must(t, db.View(func(txn *brock.Txn) error {
-			for range txn.In(ks).Versions(b("k")) {
-				n++
-			}
-			return nil
-		}))
-		return n
-	}
-	wantEqual(t, "versions", fmt.Sprint(count(nil), count(all), count(brief)), "1 5 1")
-	if m := db.Metrics(); m.Tree.SegmentBytes == 0 {
-		t.Error("no value of 300 bytes is out of the tree")
-	}
-	now.add(time.Minute)
-	wantEqual(t, "expired", must2(brief.Has(b("k"))), false)
-	wantEqual(t, "not expired", must2(all.Has(b("k"))), true)
-	must(t, brief.SetOptions(brock.KeyspaceOptions{}))
-	must(t, brief.Set(b("k"), nil))
-	now.add(time.Hour)
-	wantEqual(t, "not expired now", must2(brief.Has(b("k"))), true)
-	must(t, all.SetOptions(brock.KeyspaceOptions{}))
-	must(t, db.Compact(t.Context()))
-	must(t, all.Set(b("other"), nil))
-	must(t, db.Compact(t.Context()))
-	wantEqual(t, "versions", count(all), 1)
-	wantErr(t, "options", brief.SetOptions(brock.KeyspaceOptions{Versions: brock.Retention{Versions: -1}}), brock.ErrInvalid)
-	var o *brock.OptionError
-	if _, err := db.Keyspace("x", brock.KeyspaceOptions{TTL: 1}); !errors.As(err, &o) || o.Field != "TTL" {
-		t.Errorf("a TTL of a nanosecond: %v", err)
-	}
 }
 
 // An iterator never leaves its keyspace, in any direction and with any bounds. The

@@ -62,10 +62,11 @@ import (
 // The store:
 //
 //	keyspace NAME [threshold=N] [versions=N] [age=D] [ttl=D]    opens it, "the same" if it is the one of that name
-//	change NAME [...], drop NAME, clear NAME
-//	dropall, dropprefix PREFIX..., flush, compact, verify, version, entries (in runs), spills, conflicts
+//	change NAME [the same], options NAME, drop NAME, clear NAME
+//	dropall, dropprefix PREFIX..., flush, compact, verify, version, conflicts, entries (in runs)
+//	separated                          whether segments have values
 //	wait D                             the clock moves on
-//	close, reopen [readonly], crash [all]    crash keeps what is durable; all: everything that was written
+//	close, reopen [readonly] [ttl=D ...], crash [all] [ttl=D ...]    with other defaults; crash keeps what is durable; all: everything that was written
 func TestScripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {

@@ -48,6 +48,10 @@ var errorNames = []struct {
 }
 
 func errorName(err error) string {
+	var option *brock.OptionError
+	if errors.As(err, &option) {
+		return "ErrInvalid: " + option.Field
+	}
 	for _, e := range errorNames {
 		if errors.Is(err, e.err) {
 			return e.name
@@ -382,6 +386,13 @@ func (p *player) store(s step, w words) (mine bool, result string, err error) {
 		if ks == before {
 			return true, "the same", nil
 		}
+	case "options":
+		o := p.keyspace(s.words[0]).Options()
+		compression := map[brock.Compression]string{brock.NoCompression: "no", brock.S2: "S2", brock.Zstd: "Zstd"}[o.Compression]
+		return true, fmt.Sprintf("threshold %d, ttl %v, versions %d, age %v, %s compression above %d",
+			o.ValueThreshold, o.TTL, o.Versions.Versions, o.Versions.Age, compression, o.CompressAbove), nil
+	case "separated":
+		return true, fmt.Sprint(m.Tree.SegmentBytes > 0), nil
 	case "change":
 		return true, "", p.keyspace(s.words[0]).SetOptions(w.keyspace())
 	case "drop":
@@ -406,8 +417,6 @@ func (p *player) store(s step, w words) (mine bool, result string, err error) {
 		return true, fmt.Sprint(p.db.Version()), nil
 	case "entries":
 		return true, fmt.Sprint(m.Tree.RunEntries), nil
-	case "spills":
-		return true, fmt.Sprint(m.Tree.Spills), nil
 	case "conflicts":
 		return true, fmt.Sprint(m.Conflicts), nil
 	case "wait":
@@ -428,6 +437,9 @@ func (p *player) store(s step, w words) (mine bool, result string, err error) {
 		p.options.FS, p.options.Mode = p.mem, brock.ReadWrite
 		if w.has("readonly") {
 			p.options.Mode = brock.ReadOnly
+		}
+		if len(w.values) > 0 {
+			p.options.KeyspaceDefaults = w.keyspace()
 		}
 		p.open()
 	default:

@@ -1,4 +1,4 @@
-package brock
+package scan
 
 import (
 	"bytes"
@@ -17,13 +17,12 @@ type walk struct {
 	store  iterator.Iterator // the store's part of src
 	own    iterator.Iterator // the transaction's own writes in src; nil: there are none
 	ownLen int               // writes that own knows of
-	txn    *transaction      // its clock, for entries that expire
+	clock  Clock             // for entries that expire
 	lo, hi []byte            // stored keys, [lo, hi)
 	at     entry.Version     // nothing newer
 	since  entry.Version     // and nothing up to this
 	all    bool
-	cover  *tombstone.Cover // what range deletes hide, nil: nothing; unused with all
-	marks  *markers         // with all: src, which shows what they hide
+	cover  *tombstone.Cover // what range deletes hide, nil: nothing; with all, src shows that
 
 	storeCover *tombstone.Cover // what range deletes of the store hide
 
@@ -42,8 +41,7 @@ func (w *walk) source(own iterator.Iterator, cover *tombstone.Cover) {
 		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
 	}
 	if w.all && cover != nil {
-		w.marks = &markers{Iterator: w.src, at: w.at, cover: cover}
-		w.src = w.marks
+		w.src = &history{Iterator: w.src, at: w.at, cover: cover}
 	}
 }
 
@@ -83,6 +81,13 @@ func (w *walk) seekLT(key []byte) bool {
 	}
 	w.key = w.key[:0]
 	return w.backwards(w.src.SeekLT(key))
+}
+
+func (w *walk) move(turned bool) bool {
+	if turned {
+		return w.prev()
+	}
+	return w.next()
 }
 
 func (w *walk) next() bool {
@@ -191,20 +196,15 @@ func sameKey(a, b []byte) bool {
 
 // backwards goes back to the next entry to show. ok says that src is at an entry.
 func (w *walk) backwards(ok bool) bool {
-	w.backward = !w.all
+	if w.all {
+		return w.backwardsAll(ok)
+	}
+	w.backward = true
 	hidden := 0
 	for ok {
 		e := w.src.Entry()
-		if (len(w.lo) > 1 || e.Key[0] < w.lo[0]) && bytes.Compare(e.Key, w.lo) < 0 {
+		if w.before(e.Key) {
 			break
-		}
-		if w.all {
-			if sees(w.at, e.Version) && w.shows(e) {
-				w.entry = e
-				return true
-			}
-			ok = w.src.Prev()
-			continue
 		}
 		var found bool
 		if found, ok = w.newest(e); w.src.Err() != nil {
@@ -223,6 +223,28 @@ func (w *walk) backwards(ok bool) bool {
 	}
 	w.entry = nil
 	return false
+}
+
+// backwardsAll is backwards for every version.
+func (w *walk) backwardsAll(ok bool) bool {
+	for ; ok; ok = w.src.Prev() {
+		e := w.src.Entry()
+		if w.before(e.Key) {
+			break
+		}
+		if sees(w.at, e.Version) && w.shows(e) {
+			w.entry = e
+			return true
+		}
+	}
+	w.entry = nil
+	return false
+}
+
+// before reports whether key is before the bounds. A bound of one byte, the first
+// of a keyspace, is compared most often.
+func (w *walk) before(key []byte) bool {
+	return (len(w.lo) > 1 || key[0] < w.lo[0]) && bytes.Compare(key, w.lo) < 0
 }
 
 // skipHiddenBack goes back from the entry that src is at, unless it must be met,
@@ -270,5 +292,5 @@ func (w *walk) shows(e *entry.Entry) bool {
 	case e.Expires == 0:
 		return e.Kind != entry.Delete
 	}
-	return e.Live(w.txn.now())
+	return e.Live(w.clock.Now())
 }

@@ -19,7 +19,7 @@ func separated(t *testing.T, order []int) *DB {
 	must(t, err)
 	must(t, db.Update(func(txn *Txn) error {
 		for _, i := range order {
-			if err := txn.Set(windowKey(i), windowValue(i)); err != nil {
+			if err := txn.Set(separatedKey(i), separatedValue(i)); err != nil {
 				return err
 			}
 		}
@@ -29,12 +29,15 @@ func separated(t *testing.T, order []int) *DB {
 	return openTest(t, o)
 }
 
-func windowKey(i int) []byte   { return fmt.Appendf(nil, "key %06d", i) }
-func windowValue(i int) []byte { return b(strings.Repeat(fmt.Sprintf("%06d", i), 20)) }
+func separatedKey(i int) []byte   { return fmt.Appendf(nil, "key %06d", i) }
+func separatedValue(i int) []byte { return b(strings.Repeat(fmt.Sprintf("%06d", i), 20)) }
 
-// TestWindowComesAndGoes asks for values in phases: there is a window while it
+// readsAhead reports whether the separated value of the item is read ahead.
+func readsAhead(it *Iterator) bool { return it.scan.Ahead() != nil }
+
+// TestReadaheadComesAndGoes asks for values in phases: values are read ahead while it
 // helps, and every key and value is right all along.
-func TestWindowComesAndGoes(t *testing.T) {
+func TestReadaheadComesAndGoes(t *testing.T) {
 	const n = 4000
 	db := separated(t, rand.New(rand.NewPCG(1, 1)).Perm(n))
 	for _, o := range []IteratorOptions{{}, {Reverse: true}, {KeysOnly: true}, {Prefetch: -1}, {Prefetch: 5}} {
@@ -47,18 +50,18 @@ func TestWindowComesAndGoes(t *testing.T) {
 				if o.Reverse {
 					at = n - 1 - i
 				}
-				wantEqual(t, "key", string(it.Item().Key()), string(windowKey(at)))
+				wantEqual(t, "key", string(it.Item().Key()), string(separatedKey(at)))
 				ask := i < 100 || i > 500
 				if ask {
 					v, err := it.Item().Value()
 					must(t, err)
-					wantEqual(t, "value", string(v), string(windowValue(at)))
+					wantEqual(t, "value", string(v), string(separatedValue(at)))
 				}
 				switch i {
 				case 50, 2800:
-					wantEqual(t, fmt.Sprintf("%+v: window at %d", o, i), it.window != nil, adapts || o.Prefetch > 0)
+					wantEqual(t, fmt.Sprintf("%+v: reads ahead at %d", o, i), readsAhead(it), adapts || o.Prefetch > 0)
 				case 400, 900:
-					wantEqual(t, fmt.Sprintf("%+v: window at %d", o, i), it.window != nil, o.Prefetch > 0)
+					wantEqual(t, fmt.Sprintf("%+v: reads ahead at %d", o, i), readsAhead(it), o.Prefetch > 0)
 				}
 				if t.Failed() {
 					break
@@ -72,9 +75,9 @@ func TestWindowComesAndGoes(t *testing.T) {
 	noGoroutines(t, stackOfReader)
 }
 
-// Values that lie in the order in which they are asked for need no window, and
+// Values that lie in the order in which they are asked for need not be read ahead, and
 // nobody counts a jump, in either direction.
-func TestNoWindowForWhatLiesInOrder(t *testing.T) {
+func TestNoReadaheadForWhatLiesInOrder(t *testing.T) {
 	const n = 4000
 	order := make([]int, n)
 	for i := range order {
@@ -87,16 +90,18 @@ func TestNoWindowForWhatLiesInOrder(t *testing.T) {
 			for it.Rewind(); it.Valid(); it.Next() {
 				_, err := it.Item().Value()
 				must(t, err)
+				if readsAhead(it) != (o.Prefetch > 0) {
+					t.Errorf("%+v: read ahead at %q", o, it.Item().Key())
+				}
 			}
-			wantEqual(t, "jumps", it.jumps.bytes, 0)
-			wantEqual(t, "window", it.window != nil, o.Prefetch > 0)
+			wantEqual(t, "bytes jumped to", it.scan.Close(), 0)
 			return it.Close()
 		}))
 	}
 }
 
-// A window goes where values begin to follow each other, and few jumps make none.
-func TestWindowGoesWhereValuesLieInOrder(t *testing.T) {
+// Reading ahead ends where values begin to follow each other, and few jumps begin none.
+func TestReadaheadEndsWhereValuesLieInOrder(t *testing.T) {
 	const n, mixed, block = 4000, 1000, 50
 	order := rand.New(rand.NewPCG(3, 1)).Perm(mixed)
 	for i := range n - mixed {
@@ -110,14 +115,16 @@ func TestWindowGoesWhereValuesLieInOrder(t *testing.T) {
 			for it.Rewind(); it.Valid(); it.Next() {
 				v, err := it.Item().Value()
 				must(t, err)
-				wantEqual(t, "value", string(v), string(windowValue(i)))
-				if i == mixed-100 {
-					wantEqual(t, "window where values jump", it.window != nil, true)
+				wantEqual(t, "value", string(v), string(separatedValue(i)))
+				switch i {
+				case mixed - 100:
+					wantEqual(t, "reads ahead where values jump", readsAhead(it), true)
+				case n - 1:
+					wantEqual(t, "reads ahead where they don't", readsAhead(it), o.Prefetch > 0)
 				}
 				i++
 			}
 			wantEqual(t, "items", i, n)
-			wantEqual(t, "window where they don't", it.window != nil, o.Prefetch > 0)
 			return it.Close()
 		}))
 	}
@@ -131,24 +138,17 @@ func TestWindowGoesWhereValuesLieInOrder(t *testing.T) {
 	db = separated(t, order)
 	must(t, db.View(func(txn *Txn) error {
 		it := txn.NewIterator(IteratorOptions{})
-		jumps := 0
 		for it.Rewind(); it.Valid(); it.Next() {
 			_, err := it.Item().Value()
 			must(t, err)
-			wantEqual(t, "window for few jumps", it.window != nil, false)
-			if it.far == orderPerJump {
-				jumps++
-			}
-		}
-		if jumps < n/block/2 {
-			t.Errorf("there were %d jumps", jumps)
+			wantEqual(t, "reads ahead for few jumps", readsAhead(it), false)
 		}
 		return it.Close()
 	}))
 }
 
-// What a window leaves to the next one is clean, and no two iterators ever share one.
-func TestWindowsAreUsedAgain(t *testing.T) {
+// What one iterator read ahead never shows in another that uses its memory again.
+func TestReadaheadsAreUsedAgain(t *testing.T) {
 	const n = 2000
 	db := separated(t, rand.New(rand.NewPCG(1, 1)).Perm(n))
 	var wg sync.WaitGroup
@@ -163,7 +163,7 @@ func TestWindowsAreUsedAgain(t *testing.T) {
 					for i := range 60 + round {
 						for at, it := range map[int]*Iterator{i: a, n - 1 - i: b} {
 							v, err := it.Item().Value()
-							if string(it.Item().Key()) != string(windowKey(at)) || string(v) != string(windowValue(at)) || err != nil {
+							if string(it.Item().Key()) != string(separatedKey(at)) || string(v) != string(separatedValue(at)) || err != nil {
 								t.Errorf("item %d is %q with %q, %v", at, it.Item().Key(), v, err)
 							}
 							it.Next()
@@ -202,7 +202,7 @@ func TestReadersEndWithTheirIterator(t *testing.T) {
 	txn := db.NewTransaction(false)
 	var keys [][]byte
 	for i := range 200 {
-		keys = append(keys, windowKey(i))
+		keys = append(keys, separatedKey(i))
 	}
 	for it, err := range txn.GetMany(keys) {
 		must(t, err)
@@ -216,7 +216,7 @@ func TestReadersEndWithTheirIterator(t *testing.T) {
 
 // What runs in goroutines of the store: readers of values, and background work.
 const (
-	stackOfReader = "bringNear"
+	stackOfReader = "readAll"
 	stackOfWork   = "jobs.(*Pool).work"
 )
 
@@ -246,7 +246,7 @@ func TestGetManyReadsAhead(t *testing.T) {
 		var keys [][]byte
 		for i := range n {
 			at := i * 389 % (2 * n) // every other one is absent
-			keys = append(keys, windowKey(at))
+			keys = append(keys, separatedKey(at))
 		}
 		var items []*Item
 		for it, err := range txn.GetMany(keys) {
@@ -260,10 +260,10 @@ func TestGetManyReadsAhead(t *testing.T) {
 			if it == nil {
 				continue
 			}
-			wantEqual(t, "key", string(it.Key()), string(windowKey(at)))
+			wantEqual(t, "key", string(it.Key()), string(separatedKey(at)))
 			v, err := it.Value()
 			must(t, err)
-			wantEqual(t, "value", string(v), string(windowValue(at)))
+			wantEqual(t, "value", string(v), string(separatedValue(at)))
 		}
 		return nil
 	}))

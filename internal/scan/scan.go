@@ -1,0 +1,198 @@
+// Package scan walks what a transaction sees, in the order of keys: the version of
+// each key that counts, or all of them, its own writes too, without what deletes
+// and expiry hide; and it reads separated values ahead of its user.
+package scan
+
+import (
+	"math"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// Config says what is scanned.
+type Config struct {
+	Pin       *view.Pin       // must stay held until Close, and the source's Close
+	Writes    *pending.Writes // the transaction's own; nil: it has none
+	Clock     Clock
+	Lo, Hi    []byte        // stored keys in [Lo, Hi)
+	At, Since entry.Version // versions after Since up to At
+	All       bool          // every version and delete, newest first
+	Filter    func(key []byte, meta byte) bool
+	Prefix    int  // length of the keyspace's prefix, which Filter is not shown
+	Prefetch  int  // values read ahead; 0 = as many as pays, <0 = none
+	KeysOnly  bool // no value is read ahead
+}
+
+// Clock tells the time of expiry in Unix milliseconds: the same to all scans of a
+// transaction.
+type Clock interface{ Now() uint64 }
+
+// Scan is at an entry or at none. It is used by one goroutine at a time. It must
+// not be copied once it was begun.
+type Scan struct {
+	walk      walk
+	pin       *view.Pin
+	writes    *pending.Writes
+	filter    func(key []byte, meta byte) bool
+	prefix    int
+	all       bool
+	turned    bool // the last move went backward, in keys
+	direct    bool // nothing stands between walk and user: no filter, no readahead
+	filtering bool // the filter is being called
+	closed    bool
+	far       int32 // values that reading ahead would have helped with; below zero: not yet
+	readahead *readahead
+	locality  locality
+	err       error
+
+	firstKey [32]byte // where walk.key begins
+}
+
+// Begin makes a zero Scan one of c, at no entry.
+func (s *Scan) Begin(c *Config) {
+	s.pin, s.writes, s.filter, s.prefix, s.all = c.Pin, c.Writes, c.Filter, c.Prefix, c.All
+	w := &s.walk
+	w.key, w.clock, w.lo, w.hi = s.firstKey[:0], c.Clock, c.Lo, c.Hi
+	w.at, w.since, w.all = c.At, min(c.Since, entry.MaxVersion), c.All
+	w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
+	w.source(nil, w.storeCover)
+	switch {
+	case c.Prefetch > 0 && !c.KeysOnly:
+		s.readahead = newReadahead(s, c.Prefetch)
+		s.far = math.MinInt32 // never adapts
+	case c.Prefetch != 0 || c.KeysOnly:
+		s.far = math.MinInt32
+	}
+	s.simplify()
+}
+
+func (s *Scan) simplify() { s.direct = s.filter == nil && s.readahead == nil }
+
+// Bounds are the stored bounds.
+func (s *Scan) Bounds() (lo, hi []byte) { return s.walk.lo, s.walk.hi }
+
+// mapped is the file a fault is blamed on where nothing below knows better.
+const mapped = "a mapped file"
+
+// Seek moves to the first entry from the stored key on or, turned, to the last one
+// before it. It sees all that the transaction has written by now.
+func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
+	defer pageio.Guard(pageio.Arm(), &s.err, mapped)
+	s.err, s.turned = nil, turned
+	if s.writes != nil {
+		s.walk.refresh(s.writes)
+	}
+	ok = s.seek(key, turned)
+	if s.readahead != nil {
+		return s.readahead.begin(ok, turned)
+	}
+	return ok
+}
+
+// Move moves to the next entry or, turned, to the one before. It is only called
+// at an entry.
+func (s *Scan) Move(turned bool) (ok bool) {
+	// The one guard of a move: nothing below has its own.
+	defer pageio.Guard(pageio.Arm(), &s.err, mapped)
+	s.turned = turned
+	if s.direct {
+		switch w := &s.walk; {
+		case turned:
+			return w.prev()
+		case w.backward:
+			return w.next()
+		default:
+			return w.forwards(w.src.Next())
+		}
+	}
+	if s.readahead == nil {
+		return s.move(turned)
+	}
+	if s.readahead.adaptive && s.readahead.idle() {
+		return s.unadapt(turned)
+	}
+	return s.readahead.move(turned)
+}
+
+// seek moves the walk to the first entry that the filter accepts, from the stored
+// key on or, turned, before it.
+func (s *Scan) seek(key []byte, turned bool) bool {
+	if turned {
+		return s.accepted(s.walk.seekLT(key), true)
+	}
+	return s.accepted(s.walk.seekGE(key), false)
+}
+
+// move moves the walk to the next entry that the filter accepts.
+func (s *Scan) move(turned bool) bool { return s.accepted(s.walk.move(turned), turned) }
+
+// accepted moves on while the filter refuses what the walk is at. The filter is
+// the user's: it may end the transaction.
+func (s *Scan) accepted(ok, turned bool) bool {
+	if s.filter == nil {
+		return ok
+	}
+	for ok {
+		e := s.walk.entry
+		s.filtering = true
+		accepted := s.filter(e.Key[s.prefix:len(e.Key):len(e.Key)], e.Meta)
+		s.filtering = false
+		if accepted {
+			return !s.closed
+		}
+		ok = !s.closed && s.walk.move(turned)
+	}
+	return false
+}
+
+// Entry is the entry that the scan is at, until the next move or Asked.
+func (s *Scan) Entry() *entry.Entry {
+	if s.readahead != nil {
+		return s.readahead.current()
+	}
+	return s.walk.entry
+}
+
+// Ahead is the entry's value if that is read ahead, else nil.
+func (s *Scan) Ahead() *Ahead {
+	if s.readahead == nil {
+		return nil
+	}
+	return s.readahead.ahead()
+}
+
+// Err says why the scan is at no entry: nil at the end.
+func (s *Scan) Err() error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.walk.src.Err()
+}
+
+// Values reads the separated values of the scan's entries.
+func (s *Scan) Values() Values {
+	if s.writes == nil {
+		return Values{Pin: s.pin}
+	}
+	return Values{s.pin, s.writes.Files()}
+}
+
+// Close ends the scan, but for its source, and returns how many bytes of values it
+// has jumped to. The filter may call it.
+func (s *Scan) Close() (jumped uint64) {
+	s.closed = true
+	if r := s.readahead; r != nil {
+		if r.stop(); !s.filtering { // else a move of it is going on
+			r.leave()
+		}
+		s.readahead = nil
+	}
+	return s.locality.jumped
+}
+
+// Source is what the scan reads, which its user closes before the pin is released.
+func (s *Scan) Source() iterator.Iterator { return s.walk.src }

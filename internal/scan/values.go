@@ -1,0 +1,28 @@
+package scan
+
+import (
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// Values reads separated values: the store's, and those of a transaction's own
+// writes in files. It is used by any number of goroutines.
+type Values struct {
+	Pin   *view.Pin
+	Files *tree.Spill // nil: no own write is in a file
+}
+
+// Value is like that of view.Pin.
+func (v Values) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+	if v.owns(e) {
+		return v.Files.Value(key, e, dst)
+	}
+	return v.Pin.Value(key, e, dst)
+}
+
+// touch is like view.Pin.Touch.
+func (v Values) touch(e *entry.Entry) bool { return v.owns(e) || v.Pin.Touch(e) }
+
+func (v Values) owns(e *entry.Entry) bool { return e.Version == tombstone.Pending && v.Files != nil }
