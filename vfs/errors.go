@@ -8,10 +8,11 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 )
 
-// LockedError reports that someone else holds a lock. It is brock.ErrLocked.
+// LockedError reports that a lock is held by another handle. errors.Is(err,
+// brock.ErrLocked) is true.
 type LockedError struct {
 	Name   string // the lock file
-	Owner  string // what the holder left as its name; empty if not known
+	Owner  string // name that the holder has left; empty if not known
 	Shared bool   // the holders share the lock
 }
 
@@ -35,7 +36,7 @@ func IsNoSpace(err error) bool {
 	return errors.Is(err, errs.ErrNoSpace) || isNoSpace(err)
 }
 
-// NoSpace returns err, as one that is also brock.ErrNoSpace if IsNoSpace(err).
+// NoSpace returns err, wrapped with brock.ErrNoSpace if IsNoSpace(err).
 func NoSpace(err error) error {
 	if IsNoSpace(err) && !errors.Is(err, errs.ErrNoSpace) {
 		return fmt.Errorf("%w: %w", errs.ErrNoSpace, err)

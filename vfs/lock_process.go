@@ -29,6 +29,7 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	}
 	locks.Lock()
 	defer locks.Unlock()
+	// Names stand for files here: links to one file are not recognised.
 	switch n := locks.holders[name]; {
 	case shared && n >= 0:
 		locks.holders[name] = n + 1

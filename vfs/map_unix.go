@@ -31,6 +31,7 @@ func mapFile(f *os.File, size int64) (Mapping, error) {
 			return nil, errors.ErrUnsupported
 		}
 	}
+	// The descriptor can't be closed, and its number not be reused, during Control.
 	c, err := f.SyscallConn()
 	if err != nil {
 		return nil, err

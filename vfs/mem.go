@@ -12,16 +12,16 @@ import (
 	"sync"
 )
 
-// Mem is a file system in memory that knows what a crash would leave of it: for
-// each file and each directory it keeps what is durable apart from what is
-// current, and what changed in between. CrashClone makes a crash of it.
+// Mem is a file system in memory that knows what a crash would leave of it. For
+// each file and directory it keeps the current state, the durable state, and the
+// changes in between. CrashClone returns a copy as after a crash.
 //
-// Making one costs next to nothing. All names lie below one root, which "", "."
-// and "/" mean; it always exists. Other directories must be made, and are durable
-// when the directory above them was synced. No times are kept.
+// An empty Mem takes next to no memory. All names lie below one root, which "",
+// "." and "/" mean; it always exists. Other directories must be made, and are
+// durable once the directory above them was synced. No times are kept.
 //
-// Files map when all of the mapping is within the file and nobody has the file
-// open for writing. A mapping doesn't see later writes.
+// A file can be mapped if the mapping ends within it and it is not open for
+// writing. A mapping doesn't see later writes.
 //
 // SetCapacity makes it a disk that can be full.
 type Mem struct {
@@ -52,7 +52,7 @@ type memNode struct {
 	dir  *memDir
 }
 
-// nameChange says what a name means since seq.
+// nameChange is what a name means from the change seq on.
 type nameChange struct {
 	seq  uint64
 	name string
@@ -73,7 +73,7 @@ func setName(names map[string]memNode, name string, n memNode) {
 	}
 }
 
-// clean gives each file one name.
+// clean brings the ways to write a name into one form.
 func clean(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
 
 // find returns what a clean name means.
@@ -175,6 +175,7 @@ func (m *Mem) Rename(from, to string) error {
 	if n == (memNode{}) {
 		return pathError("rename", from, fs.ErrNotExist)
 	}
+	// POSIX: two names of one file stay as they are.
 	old := toDir.entries[toBase]
 	if n == old {
 		return nil
@@ -182,6 +183,7 @@ func (m *Mem) Rename(from, to string) error {
 	if n.dir != nil || old.dir != nil {
 		return pathError("rename", from, errors.ErrUnsupported) // a store renames files only
 	}
+	// Two changes of one number: a crash between directories may still leave one.
 	seq := m.next()
 	toDir.put(seq, toBase, n)
 	fromDir.put(seq, fromBase, memNode{})
@@ -242,6 +244,7 @@ func (m *Mem) SyncDir(dir string) error {
 	if d == nil {
 		return pathError("syncdir", dir, fs.ErrNotExist)
 	}
+	// Names become durable, not what is in the files that they mean.
 	for _, c := range d.pending {
 		setName(d.durable, c.name, c.node)
 	}
@@ -249,9 +252,9 @@ func (m *Mem) SyncDir(dir string) error {
 	return nil
 }
 
-// DropUnsynced does what a failed sync of a file or directory does on common
-// file systems: what wasn't durable stays visible, but later syncs take it for
-// written, so that a crash loses it.
+// DropUnsynced does what a failed sync of a file or directory does on common file
+// systems: unsynced changes stay visible, but later syncs take them for written, so
+// that a crash loses them.
 func (m *Mem) DropUnsynced(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -299,6 +302,7 @@ func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
 		n.file = &memFile{}
 		d.put(m.next(), base, n)
 	}
+	// Locks are of the Mem, not of the file: a crash clone has none.
 	key := clean(name)
 	l := m.locks[key]
 	if l == nil {

@@ -17,7 +17,7 @@ type content struct {
 
 type chunk struct {
 	data *[chunkSize]byte
-	own  bool // no one else has data, so it may be written
+	own  bool // no other content has data, so it may be written
 }
 
 // clone returns a copy that shares all chunks with c.
@@ -37,7 +37,7 @@ func (c *content) share(i int) *[chunkSize]byte {
 	return c.chunks[i].data
 }
 
-// set makes data, which others hold too, chunk i.
+// set makes data, which other contents share, chunk i.
 func (c *content) set(i int, data *[chunkSize]byte) {
 	if i >= len(c.chunks) {
 		if data == nil {
@@ -53,6 +53,7 @@ func (c *content) writable(i int) *[chunkSize]byte {
 	if i >= len(c.chunks) {
 		c.chunks = append(c.chunks, make([]chunk, i+1-len(c.chunks))...)
 	}
+	// Copy on write: others may share the chunk.
 	k := &c.chunks[i]
 	if !k.own {
 		fresh := new([chunkSize]byte)
@@ -70,6 +71,7 @@ func (c *content) readAt(p []byte, off int64) int {
 		return 0
 	}
 	p = p[:min(int64(len(p)), c.size-off)]
+	// Missing chunks are read as zeros, as holes of files are.
 	for done := 0; done < len(p); {
 		i, from := int((off+int64(done))/chunkSize), int((off+int64(done))%chunkSize)
 		part := p[done:min(len(p), done+chunkSize-from)]
@@ -93,6 +95,7 @@ func (c *content) apply(ch *change) {
 		if len(p.data) == 0 {
 			continue // torn off before its first byte
 		}
+		// Whole chunks are shared with the change, not copied.
 		if p.from == 0 && len(p.data) == chunkSize {
 			c.set(p.chunk, (*[chunkSize]byte)(p.data))
 		} else {
@@ -109,6 +112,7 @@ func (c *content) resize(size int64) {
 		clear(c.chunks[keep:])
 		c.chunks = c.chunks[:keep]
 	}
+	// Bytes beyond the end are zeros, so that a file that grows again reads zeros.
 	tail, last := size%chunkSize, size/chunkSize
 	if tail > 0 && last < int64(len(c.chunks)) && c.chunks[last].data != nil {
 		clear(c.writable(int(last))[tail:])
@@ -129,8 +133,7 @@ func (c *content) flatten() []byte {
 	return flat
 }
 
-// change is what a write or a change of size did to a file since it was synced.
-// It is immutable.
+// change is a write or a change of size that is not synced yet. It is immutable.
 type change struct {
 	seq    uint64 // its place among all changes of the file system
 	size   int64  // of the file, afterwards

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// CrashMode says what a crash leaves of what wasn't synced.
+// CrashMode says what a crash leaves of changes that were not synced.
 type CrashMode int
 
 // The crash modes.
 const (
-	// Lost leaves nothing but what is durable: power fails before anything
-	// else was written.
+	// Lost leaves only what is durable: power fails before anything else was
+	// written.
 	Lost CrashMode = iota
-	// All leaves everything, but what wasn't durable still isn't: the process
-	// dies, the system goes on.
+	// All leaves everything, durable or not as before: the process dies, the system
+	// goes on.
 	All
-	// Prefix leaves what came before some moment, in the order of the calls,
-	// and a part of the write of that moment.
+	// Prefix leaves all changes before some moment, in the order of the calls, and
+	// perhaps a part of the write of that moment.
 	Prefix
 	// Chaos leaves any subset: of the changes of each name, of the 4 KiB
 	// blocks that were written, of the 512 B sectors of some blocks, and one of
@@ -26,7 +26,7 @@ const (
 	Chaos
 )
 
-// CrashOptions choose one of the possible crashes.
+// CrashOptions chooses one of the possible crashes.
 type CrashOptions struct {
 	Mode CrashMode
 	Seed uint64 // for Prefix and Chaos; the same seed makes the same choices
@@ -37,6 +37,8 @@ type CrashOptions struct {
 func (m *Mem) CrashClone(o CrashOptions) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// All choices come from one source of random numbers, in a fixed order: a seed
+	// makes the same crash each time.
 	c := &crash{
 		mode: o.Mode, rng: rand.New(rand.NewPCG(o.Seed, 0x42726f636b)),
 		files: map[*memFile]*memFile{}, dirs: map[*memDir]*memDir{},
@@ -94,6 +96,7 @@ func (c *crash) chooseMoment(root *memDir) {
 		}
 	}
 	visit(memNode{dir: root})
+	// Each number of changes is as likely; the one after may be torn.
 	order := slices.Sorted(maps.Keys(all))
 	k := c.rng.IntN(len(order) + 1)
 	if k > 0 {
@@ -128,6 +131,7 @@ func (c *crash) dir(d *memDir) *memDir {
 		}
 		return to
 	}
+	// What the crash leaves is durable from then on.
 	left := maps.Clone(d.durable)
 	switch c.mode {
 	case Prefix:
@@ -137,6 +141,7 @@ func (c *crash) dir(d *memDir) *memDir {
 			}
 		}
 	case Chaos:
+		// Names change apart from each other: each is left in one of its states.
 		states := map[string][]memNode{} // what each changed name meant, oldest first
 		for _, p := range d.pending {
 			if states[p.name] == nil {
@@ -163,8 +168,8 @@ func (c *crash) names(from map[string]memNode) map[string]memNode {
 	return to
 }
 
-// upTo chooses how many of n changes are left: all of them with the chance that
-// was chosen for this crash, else none or some.
+// upTo chooses how many of n changes are left: all with the probability keep, else
+// none or some.
 func (c *crash) upTo(n int) int {
 	switch {
 	case c.rng.Float64() < c.keep:
@@ -213,6 +218,7 @@ func (c *crash) prefix(left *content, pending []change) {
 
 // tear applies the front of a write, which ends at a sector.
 func (c *crash) tear(left *content, ch *change) {
+	// Disks write sectors whole, so a write is torn between two of them.
 	pieces := ch.pieces[:c.rng.IntN(len(ch.pieces)+1)]
 	part := change{pieces: slices.Clone(pieces)}
 	if len(pieces) > 0 {
@@ -223,7 +229,7 @@ func (c *crash) tear(left *content, ch *change) {
 	left.apply(&part)
 }
 
-const tornBlocks = 8 // one block in so many is torn
+const tornBlocks = 8 // 1/8 of the blocks are torn
 
 // chaos leaves of each block that was changed what some number of the changes
 // made of it; of a torn block, each sector all or nothing.
@@ -239,11 +245,15 @@ func (c *crash) chaos(left *content, pending []change) {
 			}
 		}
 	}
+	// A size that is larger than what was written leaves zeros, as on file systems
+	// that write sizes before data.
 	size := left.size
 	if k := c.upTo(len(pending)); k > 0 {
 		size = pending[k-1].size
 	}
 	for _, k := range slices.Sorted(maps.Keys(blocks)) {
+		// The block is left as of one moment; a torn one, with each sector as before all
+		// changes or after them.
 		var counts [chunkSize / sectorSize]int
 		n := c.upTo(len(pending))
 		torn := c.rng.IntN(tornBlocks) == 0

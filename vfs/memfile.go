@@ -11,10 +11,10 @@ import (
 // it even if there is nothing in it.
 const maxMemFile = 64 << 30
 
-// memFile is a file, whatever its names. It is guarded by the mutex of its Mem.
+// memFile is a file, with any number of names. The mutex of its Mem guards it.
 type memFile struct {
 	now     content  // what is read
-	durable content  // what a crash leaves at least
+	durable content  // what a crash leaves in any case
 	pending []change // from durable to now, oldest first
 	dropped bool     // pending lacks changes that a failed sync dropped
 	writers int      // handles open for writing
@@ -40,6 +40,7 @@ func (f *memFile) change(c change) {
 
 // sync makes all changes durable, by whole chunks as they are now.
 func (f *memFile) sync() {
+	// Chunks are shared with the current content, so a sync copies nothing.
 	for i := range f.pending {
 		c := &f.pending[i]
 		if c.resize {
@@ -135,6 +136,7 @@ func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 	if err := h.fits("write", off, int64(len(joined))); err != nil {
 		return 0, err
 	}
+	// A full disk takes what fits: a short write, as a system makes it.
 	fit := min(int64(len(joined)), max(0, h.m.grows(h.f)-off))
 	if fit > 0 {
 		h.f.write(h.m.next(), joined[:fit], off)
@@ -215,6 +217,7 @@ func (h *memHandle) Map(size int64) (Mapping, error) {
 	if err := h.check("map", false, size); err != nil {
 		return nil, err
 	}
+	// Data doesn't follow writes, so a file that may still be written isn't mapped.
 	if size > h.f.now.size || h.f.writers > 0 {
 		return nil, pathError("map", h.name, errors.ErrUnsupported)
 	}

@@ -9,19 +9,19 @@ import (
 
 var errMemFull = fmt.Errorf("no space left in memory: %w", errs.ErrNoSpace)
 
-// SetCapacity makes the file system as big as so many bytes; 0 = no bound, at
-// first too. It may be changed at any time, also to less than what is there:
-// then, as when other programs have filled a disk, no file can grow.
+// SetCapacity sets the size of the disk in bytes; 0, as in a new Mem, = no bound. It
+// may be changed at any time, also to less than files take: then no file can grow,
+// as on a disk that other programs have filled.
 //
-// Files take whole blocks of 4096 bytes, holes too, and as long as they have a name.
-// What doesn't fit is cut off: a write beyond the capacity is a short write. Names cost nothing.
+// Files take whole blocks of 4096 bytes, also for holes, until their last name is
+// removed. A write beyond the capacity is a short write. Names take nothing.
 func (m *Mem) SetCapacity(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.capacity = bytes
 }
 
-// Used is how many bytes all files take.
+// Used is how many bytes all files take, in whole blocks.
 func (m *Mem) Used() int64 {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -40,7 +40,7 @@ func (d *memDir) used() int64 {
 	return n
 }
 
-// blocks is what a file of this size takes.
+// blocks is how many bytes a file of this size takes.
 func blocks(size int64) int64 { return (size + chunkSize - 1) / chunkSize * chunkSize }
 
 // free is what is left of the capacity, -1 without one; the mutex is held.
@@ -51,7 +51,7 @@ func (m *Mem) free() int64 {
 	return max(m.capacity-m.root.used(), 0)
 }
 
-// grows says to which size at most a file may grow; the mutex is held.
+// grows is the greatest size to which a file may grow; the mutex is held.
 func (m *Mem) grows(f *memFile) int64 {
 	free := m.free()
 	if free < 0 {

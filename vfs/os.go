@@ -58,6 +58,8 @@ func (osFS) Stat(name string) (Info, error) {
 }
 
 func (osFS) SyncDir(dir string) error {
+	// Systems that can't sync directories make names durable by themselves, or not at
+	// all.
 	if !dirsSync {
 		_, err := os.Stat(dir)
 		return err
@@ -88,6 +90,7 @@ func (osFS) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Only the holder writes its name, so the name is never of two.
 	held, err := tryLock(f, shared)
 	if held && !shared {
 		if err = signLock(f, owner); err != nil {
@@ -123,8 +126,8 @@ func signLock(f *os.File, owner string) error {
 	return err
 }
 
-// whoLocked says who refused us the lock. If a shared lock is to be had where
-// an exclusive one is not, the holders are readers, whose names nobody knows.
+// whoLocked returns a LockedError with the name of the holder. If a shared lock can
+// be had though an exclusive one can't, the holders are readers, which leave no name.
 func whoLocked(f *os.File, shared bool) error {
 	e := &LockedError{Name: f.Name()}
 	if !shared {
@@ -147,8 +150,8 @@ type osLock struct {
 	shared bool
 }
 
-// Close gives the lock up. The name goes first, so that no one reads the name
-// of a holder that left; failing to remove it harms nobody.
+// Close gives the lock up. It removes the name first, so that nobody reads the name
+// of a holder that has left; if that fails, the next holder overwrites it.
 func (l *osLock) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -57,6 +57,8 @@ func writeVec(f *os.File, bufs [][]byte, off int64) (written int, err error) {
 		if err != nil {
 			return written, pathError("writevec", f.Name(), err)
 		}
+		// Whole buffers are done; the rest of one in which the call ended is written
+		// alone, and the next call takes what follows.
 		off, written = off+int64(n), written+n
 		for len(bufs) > 0 && n >= len(bufs[0]) { // also skips empty ones
 			n -= len(bufs[0])
@@ -68,7 +70,7 @@ func writeVec(f *os.File, bufs [][]byte, off int64) (written int, err error) {
 			}
 			continue
 		}
-		rest := bufs[0][n:] // the call ended within a buffer
+		rest := bufs[0][n:]
 		n, err = f.WriteAt(rest, off)
 		off, written = off+int64(n), written+n
 		if err != nil {

@@ -55,11 +55,12 @@ type gatherBuffer [gatherSize]byte
 
 var gatherPool = sync.Pool{New: func() any { return new(gatherBuffer) }}
 
-// gather writes buffers where the system can't: small ones are copied together
-// first, as a call costs more than the copy.
+// gather writes buffers on systems without a gathering write: small ones are copied
+// together first, as a call costs more than the copy.
 func gather(w io.WriterAt, bufs [][]byte, off int64) (written int, err error) {
 	scratch := gatherPool.Get().(*gatherBuffer)
 	defer gatherPool.Put(scratch)
+	// After an error nothing more is written: written is a prefix.
 	put := func(p []byte) {
 		if err == nil && len(p) > 0 {
 			var n int

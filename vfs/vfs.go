@@ -3,9 +3,9 @@
 // (Mem). A store touches files through an FS only, so that a test, or an
 // application, can put anything behind it.
 //
-// Errors are those of io/fs: errors.Is(err, fs.ErrNotExist), fs.ErrExist,
-// fs.ErrPermission and fs.ErrClosed work. What a platform doesn't have returns
-// an error that is errors.ErrUnsupported. IsNoSpace recognises a full disk.
+// Errors are those of io/fs: errors.Is works with fs.ErrNotExist, fs.ErrExist,
+// fs.ErrPermission and fs.ErrClosed. Calls that a platform doesn't have return
+// errors.ErrUnsupported, perhaps wrapped. IsNoSpace recognises a full disk.
 package vfs
 
 import (
@@ -20,18 +20,18 @@ import (
 // of its directory; until then a crash may leave the old state, the new one, or,
 // after a rename, both names or neither.
 type FS interface {
-	// Create makes a file and opens it for reading and writing. It fails with
-	// fs.ErrExist if the name is there, be it as a symbolic link. Only the
-	// owner may read and write the file.
+	// Create makes a file and opens it for reading and writing. It returns
+	// fs.ErrExist if the name exists, also as a symbolic link. Only the owner may
+	// read and write the file.
 	Create(name string) (File, error)
 	// Open opens an existing file for reading.
 	Open(name string) (File, error)
 	// OpenReadWrite opens an existing file for reading and writing.
 	OpenReadWrite(name string) (File, error)
-	// Remove removes a file or an empty directory. Open files of that name
-	// stay usable, except on Windows, where they may keep it from going.
+	// Remove removes a file or an empty directory. Open files of that name stay
+	// usable; on Windows the call may fail while there are any.
 	Remove(name string) error
-	// Rename gives a file another name, replacing what had it.
+	// Rename gives a file another name, and replaces the file that had it.
 	Rename(from, to string) error
 	// MkdirAll makes a directory, and those above it, unless they exist. Only
 	// the owner may enter what it makes.
@@ -42,12 +42,11 @@ type FS interface {
 	Stat(name string) (Info, error)
 	// SyncDir makes the names in a directory durable, where that takes a call.
 	SyncDir(dir string) error
-	// Lock takes the advisory lock that is the file name, or fails at once
-	// with a *LockedError. An exclusive lock creates the file and leaves owner
-	// (if empty, this process and host) in it as text for the one who is
-	// refused; a shared one needs the file and writes nothing. Locks conflict
-	// within a process too. Closing gives the lock up, as does the end of the
-	// process; the file stays.
+	// Lock takes an advisory lock on the file name, or returns a *LockedError at
+	// once. An exclusive lock creates the file and writes owner (if empty, process
+	// and host) into it as text, for LockedError.Owner of others. A shared lock
+	// needs the file and writes nothing. Locks of one process conflict, too. Close
+	// gives the lock up, as does the end of the process; the file stays.
 	Lock(name string, shared bool, owner string) (io.Closer, error)
 	// Free returns how many bytes can still be written in a directory's file
 	// system; -1 if that is not known.
@@ -61,13 +60,12 @@ type Info struct {
 	ModTime time.Time // zero where the file system keeps none
 }
 
-// File is an open file. Its methods may run together, except that a caller must
-// not write a range while others read or write it, and that nothing may follow
-// Close.
+// File is an open file. Its methods may run together, with two exceptions: don't
+// write a range while others read or write it, and call nothing after Close.
 type File interface {
-	// ReadAt reads as io.ReaderAt says: io.EOF if fewer bytes are there.
+	// ReadAt returns io.EOF if the file ends before len(p) bytes, as io.ReaderAt says.
 	io.ReaderAt
-	// WriteAt writes as io.WriterAt says; it extends the file if need be.
+	// WriteAt extends the file if need be.
 	io.WriterAt
 	io.Closer
 	// Name is the name by which the file was opened.
@@ -77,14 +75,16 @@ type File interface {
 	WriteVec(bufs [][]byte, off int64) (int, error)
 	// Truncate sets the size; new bytes are zero.
 	Truncate(size int64) error
-	// Preallocate reserves disk space for a range, and extends the file by
-	// zero bytes if the range ends beyond it. Where that can't be done the
-	// error is errors.ErrUnsupported, and nothing has happened.
+	// Preallocate reserves disk space for a range, and extends the file by zero
+	// bytes if the range ends beyond it. Where that can't be done it changes nothing
+	// and returns errors.ErrUnsupported.
 	Preallocate(off, n int64) error
-	// Sync makes the content and the size durable, down to the medium. After
-	// a failed Sync nobody can tell what is durable: a second one proves nothing.
+	// Sync makes content and size durable, down to the medium. After a failed Sync
+	// it is not known what is durable, and a second Sync that succeeds proves
+	// nothing (Rebello et al., "Can Applications Recover from fsync Failures?",
+	// USENIX ATC 2020).
 	Sync() error
-	// SyncData is Sync without what reading back doesn't need, as the times.
+	// SyncData is Sync without what reading back doesn't need, such as times.
 	SyncData() error
 	// StartWriteback asks the system to begin writing a range in the
 	// background. It is a hint and promises nothing.
@@ -92,15 +92,15 @@ type File interface {
 	// Size returns the size of the file now.
 	Size() (int64, error)
 	// Map maps the first size bytes for reading. Where size exceeds the size
-	// of the file, bytes become readable as the file grows; touching a byte
-	// beyond its end is a memory fault. Implementations may refuse with
-	// errors.ErrUnsupported, always or just for files that may still grow.
+	// of the file, bytes become readable as the file grows; touching a byte beyond
+	// its end is a memory fault. Implementations may return errors.ErrUnsupported,
+	// always or only for files that may still grow.
 	Map(size int64) (Mapping, error)
 }
 
 // Mapping is a part of a file seen as memory. It outlives the File.
 type Mapping interface {
-	// Data is the mapped memory. Nobody may write to it, nor touch it after Close.
+	// Data is the mapped memory. Don't write to it, and don't touch it after Close.
 	Data() []byte
 	// Advise tells the system how Data will be read.
 	Advise(Advice) error
@@ -113,9 +113,9 @@ type Advice int
 
 // The advices.
 const (
-	Normal     Advice = iota // some read-ahead
-	Random                   // no read-ahead
-	Sequential               // much read-ahead
+	Normal     Advice = iota // some readahead
+	Random                   // no readahead
+	Sequential               // much readahead
 	WillNeed                 // read it all soon
 	DontNeed                 // memory may be given back
 )

@@ -109,6 +109,7 @@ func Parse(base string) (name Name, ok bool) {
 		num, ok := parseNumber(base[len(manifestPrefix):])
 		return Name{Kind: Manifest, Number: num}, ok
 	}
+	// All suffixes have four bytes.
 	if len(base) < minDigits+4 {
 		return Name{}, false
 	}
@@ -130,6 +131,7 @@ func parseNumber(s string) (entry.FileNum, bool) {
 	}
 	var n uint64
 	for i := range len(s) {
+		// Bytes below '0' wrap around, and are refused, too.
 		d := uint64(s[i]) - '0'
 		if d > 9 || n > (1<<64-1-d)/10 {
 			return 0, false

@@ -57,6 +57,7 @@ func (a *arena) used(r ref) int64 {
 // reserve makes room for a record of n bytes and returns its place. The bytes
 // are zero.
 func (a *arena) reserve(n int) (ref, error) {
+	// Records begin at multiples of 8, for the atomic words in them.
 	units := ref((n + 7) / 8)
 	if a.next+units > a.end {
 		if err := a.grow(n); err != nil {
@@ -71,6 +72,8 @@ func (a *arena) reserve(n int) (ref, error) {
 // grow begins a block with room for a record of n bytes, and leaves a jump to it
 // at the end of the current one.
 func (a *arena) grow(n int) error {
+	// Small tables stay small: the first block has 4 KB, each next one four times as
+	// much, up to blockMax.
 	size := min(max(a.blockLen*4, firstBlock), a.blockMax)
 	room := max(size, n+2*headerSize) // the zero ref and the jump need room too
 	start, mem, err := a.block(room)
@@ -116,6 +119,7 @@ func (a *arena) block(n int) (ref, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	// Appending to the table in place is safe: readers know only its front.
 	start, before := ref(len(table))<<granuleShift, int64(0)
 	if a.next != 0 {
 		before = a.used(a.next) - a.outside.Load()

@@ -47,6 +47,7 @@ func (b *buckets) grown(n int) (*buckets, error) {
 		if w == 0 {
 			continue
 		}
+		// The bucket has the hash's leading bits, all that its place depends on.
 		j := w >> g.shift
 		for g.words[j].Load() != 0 {
 			j = (j + 1) & mask
@@ -65,6 +66,7 @@ func (b *buckets) find(a *arena, hash uint64, key []byte) (at uint64, head ref) 
 		if w == 0 {
 			return i, 0
 		}
+		// The bits kept of the hash agree: compare the keys.
 		if (w^hash)&^refMask == 0 {
 			head = ref(w & refMask)
 			if bytes.Equal(a.at(head).keyBytes(), key) {

@@ -80,6 +80,7 @@ func (c *cursor) Prev() bool { return c.level >= 0 && c.before() }
 
 // least makes the least entry at pos the current one.
 func (c *cursor) least() bool {
+	// Of equal entries the newest level's is current; the ties move on with it.
 	best, ties := -1, uint8(0)
 	for k := range c.count {
 		if c.pos[k] == len(c.levels[k]) {
@@ -101,6 +102,7 @@ func (c *cursor) least() bool {
 
 // before makes the greatest entry before pos the current one.
 func (c *cursor) before() bool {
+	// As least, among the entries that lie before pos.
 	best, ties := -1, uint8(0)
 	for k := range c.count {
 		if c.pos[k] == 0 {

@@ -28,6 +28,7 @@ func (a *arena) write(e *entry.Entry) (ref, *record, error) {
 		}
 		length = int(e.Handle.Length)
 	case length >= outsideSize:
+		// A block of its own: records' blocks would otherwise end far from full.
 		word |= flagOutside
 		n += 4
 		at, p, err := a.place(length)
@@ -43,6 +44,7 @@ func (a *arena) write(e *entry.Entry) (ref, *record, error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	// No reader knows the place yet.
 	r := a.at(place)
 	r.word = word
 	r.key = uint32(e.Meta)<<24 | uint32(len(e.Key))
@@ -108,6 +110,7 @@ func (a *arena) read(r *record, e *entry.Entry) {
 func (a *arena) walk(from, end ref, fn func(ref, *record) bool) {
 	for p := max(from, 1); p != end; {
 		r := a.at(p)
+		// A record without a key is the jump at the end of a block.
 		if r.keyLen() == 0 {
 			p = ref(r.older.Load())
 			invariant.Check(p != 0, "the walk met the end of a block that has no successor")

@@ -80,6 +80,7 @@ func (t *Table) Size(lo, hi []byte) (entries, bytes uint64) {
 // [lo, hi) into parts of about the same size; a nil hi is no bound. It looks at
 // most entries, not at all: what was added last may lie in another part.
 func (t *Table) Split(lo, hi []byte, n int) [][]byte {
+	// The longest level has nearly all entries, so its parts are about those of all.
 	v := t.extend()
 	var longest []pair
 	for _, level := range v.levels {

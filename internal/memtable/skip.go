@@ -29,6 +29,7 @@ func (c *cursor) SkipGE(key []byte, v entry.Version) bool {
 	if c.level < 0 || bytes.Compare(c.entry.Key, key) >= 0 {
 		return c.Next()
 	}
+	// The next entry that must not be left out: the least newer key, or key itself.
 	to := key
 	few := c.since(c.entry.Key, v, func(k []byte) bool {
 		if bytes.Compare(k, c.entry.Key) <= 0 {
@@ -110,6 +111,7 @@ func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
 	case c.view.count-m.count > skipMax:
 		return false
 	}
+	// Looking is cheap once, and sorting pays only for a walk that skips often.
 	c.newer.asked++
 	sorts := c.newer.asked > skipSort
 	pairs := []pair{}

@@ -81,6 +81,7 @@ func (s *sorter) sort(pairs []pair, depth int) {
 		s.sortEqual(pairs, depth)
 		return
 	}
+	// Groups that agree in all bits that were used need further ones.
 	used := s.radix(pairs, differ)
 	for len(pairs) > 1 {
 		n := 1
@@ -97,6 +98,8 @@ func (s *sorter) sort(pairs []pair, depth int) {
 // radix sorts pairs, stably, by the leading bits of differ, and returns these.
 func (s *sorter) radix(pairs []pair, differ uint64) (used uint64) {
 	var digits [8]digit
+	// log2 n bits would tell all apart if they were spread evenly; 4 more, as they
+	// are not.
 	n, want := 0, bits.Len(uint(len(pairs)))+4
 	for want > 0 && differ != 0 {
 		d, mask := nextDigit(differ)
@@ -109,6 +112,7 @@ func (s *sorter) radix(pairs []pair, differ uint64) (used uint64) {
 			break
 		}
 	}
+	// The counts of all passes in one walk over the pairs.
 	counts := s.counts[:n]
 	clear(counts)
 	for _, p := range pairs {
@@ -130,6 +134,8 @@ func (s *sorter) radix(pairs []pair, differ uint64) (used uint64) {
 // nextDigit takes up to digitBits of the highest bits set in mask, in at most
 // two fields, and returns them as a digit and as a mask.
 func nextDigit(mask uint64) (digit, uint64) {
+	// Two fields join to one digit, so that a pass sorts by 8 bits even where keys
+	// differ in 4 bits of each byte.
 	high := topField(mask, digitBits)
 	width := bits.OnesCount64(high)
 	d := digit{highShift: uint8(bits.TrailingZeros64(high)), highMask: 1<<width - 1}
@@ -171,6 +177,7 @@ func distribute(from, to []pair, d digit, counts *[256]uint32) {
 
 // sortEqual sorts pairs that have the same word.
 func (s *sorter) sortEqual(pairs []pair, depth int) {
+	// How far do the keys agree beyond the word?
 	first := s.arena.at(pairs[0].place).keyBytes()
 	common, same := len(first), true
 	for _, p := range pairs[1:] {
@@ -185,6 +192,7 @@ func (s *sorter) sortEqual(pairs []pair, depth int) {
 	case same:
 		s.sortVersions(pairs)
 	case common >= depth+8:
+		// They are sorted by later words, and get their own back.
 		word := pairs[0].word
 		for i, p := range pairs {
 			pairs[i].word = keyWord(s.arena.at(p.place).keyBytes(), common)

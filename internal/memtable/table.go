@@ -127,6 +127,7 @@ func (t *Table) room() (*buckets, error) {
 	if old != nil && t.keys < old.limit {
 		return old, nil
 	}
+	// Readers may still probe the outgrown table, so it is freed with the Table.
 	var b *buckets
 	var err error
 	if old == nil {
@@ -162,11 +163,13 @@ func (t *Table) link(head, place ref, r *record) bool {
 		t.keys++
 		return true
 	}
+	// Commits come in order of versions, so the new entry is nearly always the newest.
 	v, before := r.version(), t.arena.at(head)
 	if v > before.version() {
 		r.older.Store(uint32(head))
 		return true
 	}
+	// The same key and version: the later one takes the place of the earlier.
 	if v == before.version() {
 		r.older.Store(before.older.Load())
 		t.shadowed = append(t.shadowed, head)
@@ -273,6 +276,7 @@ func (t *Table) Shadowed(fn func(entry.Handle)) {
 // Release frees the table's memory. Nobody may use the table, its iterators, or
 // keys and values from it afterwards.
 func (t *Table) Release() {
+	// A view would lead to freed records.
 	t.view.Store(&view{arena: &t.arena})
 	for _, b := range t.spent {
 		free(b.mem)

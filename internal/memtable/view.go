@@ -66,6 +66,7 @@ func (v *view) flat() *view {
 // collect returns the entries that v has and old has not, in order of arrival,
 // and the common prefix of all of v.
 func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
+	// The prefix only gets shorter; words taken before are shifted, not read again.
 	fresh = make([]pair, 0, v.count-old.count)
 	prefix = old.prefix
 	v.arena.walk(old.end, v.end, func(p ref, r *record) bool {
@@ -133,6 +134,7 @@ func (v *view) seek(pairs []pair, key []byte) int {
 		return len(pairs)
 	}
 	a, word := v.arena, keyWord(key, len(v.prefix))
+	// Words decide most steps; keys are read only where they are equal.
 	lo, hi := 0, len(pairs)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)

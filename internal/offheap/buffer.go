@@ -14,6 +14,7 @@ func (b *Buffer) Grow(used []byte, n int) []byte {
 	if n <= cap(b.block) {
 		return b.block[:len(used)]
 	}
+	// Builders can't fail for want of this memory: the Go heap takes its place.
 	next := Buffer{}
 	var err error
 	if next.block, err = Alloc(n); err != nil {

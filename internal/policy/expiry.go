@@ -79,6 +79,8 @@ func expired(runs []*layout.Run, s State) *Compaction {
 	if first < 0 {
 		return nil
 	}
+	// All runs from the newest to the oldest that are due, with those between: a
+	// compaction takes runs that follow each other.
 	end := first + 1
 	for i := first; i < len(runs); i++ {
 		if due(runs[i]) {

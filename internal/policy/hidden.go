@@ -79,6 +79,7 @@ func (v *survey) hides(uppers []*layout.Run, base *layout.Run, percent uint64) u
 	if base.Entries == 0 {
 		return 0
 	}
+	// Entries are taken to have values of the base's average size.
 	all := base.SeparatedBytes + base.FileBytes()
 	sum, ranged, perEntry := uint64(0), uint64(0), base.SeparatedBytes/base.Entries
 	for _, r := range uppers {

@@ -36,8 +36,8 @@ type Tree struct {
 	life    *lifetime
 	tasks   *tasks
 	count   *counters
-	coder   codec.Coder      // of compressed values
 	emptied *emptied.Tracker // of what deletes leave for seeks to skip
+	coder   codec.Coder      // of compressed values
 
 	damaged     *damaged
 	budget      *garbageBudget
