@@ -88,13 +88,27 @@ func (k *Known) Note(r Range) {
 	}
 }
 
-// publish makes known what a search has found.
-func (k *Known) publish(found *tombstone.Set) {
-	next := &searched{last: found}
-	if old := k.searched.Load(); old != nil {
-		next.before = old.last
+// Change is what becomes known in the current View, or is forgotten. The zero Change
+// is none.
+type Change struct {
+	searched *searched // nil = as before
+	notes    []Range
+
+	pruned      bool // was becomes remain, unless others were noted meanwhile
+	was, remain *tombstone.Set
+}
+
+// Apply applies c, of which k is the current View's.
+func (k *Known) Apply(c Change) {
+	if c.searched != nil {
+		k.searched.Store(c.searched)
 	}
-	k.searched.Store(next)
+	if c.pruned {
+		k.noted.CompareAndSwap(c.was, c.remain)
+	}
+	for _, r := range c.notes {
+		k.Note(r)
+	}
 }
 
 // within reports whether one of some ranges, which are in order, has a key.

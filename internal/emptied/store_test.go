@@ -113,7 +113,7 @@ func (s *store) commit(ops ...entry.Entry) {
 }
 
 func (s *store) search() {
-	s.tracker.Search(s.view, s.version, s.tracker.Count()).Publish(&s.view.known)
+	s.view.known.Apply(s.tracker.Search(s.view, s.version, s.tracker.Count()))
 }
 
 func (s *store) seal() {
@@ -147,7 +147,7 @@ func (s *store) commitSpilled(meanwhile func(), ops ...entry.Entry) {
 	run := newTable()
 	add(run, s.version, ops)
 	s.install(s.view.tables, append([]*memtable.Table{run}, s.view.runs...))
-	Committed(found, touched, s.version).Publish(&s.view.known)
+	s.view.known.Apply(Committed(found, touched, s.version))
 }
 
 // compact merges all runs into one, and drops what no reader sees.
@@ -195,7 +195,7 @@ func (s *store) compact() {
 	}
 	out.Iterator().Close() // Between counts what an iterator has met
 	s.install(s.view.tables, []*memtable.Table{out})
-	s.tracker.Prune(s.view, &s.view.known).Publish(&s.view.known)
+	s.view.known.Apply(s.tracker.Prune(s.view, &s.view.known))
 }
 
 // reader holds a View and a version.
@@ -270,12 +270,13 @@ func (r *reader) forward(from []byte, most int) (s scan) {
 		s.steps++
 		hidden := cover != nil && e.Version < cover.Newest(e.Key)
 		switch {
-		case hidden || e.Version <= r.version && !bytes.Equal(e.Key, last) && e.Kind == entry.Delete:
+		case e.Version > r.version || bytes.Equal(e.Key, last):
+		case hidden || e.Kind == entry.Delete:
 			if passed++; passed == testBegins {
 				begin = bytes.Clone(e.Key)
 			}
 			last = bytes.Clone(e.Key)
-		case e.Version <= r.version && !bytes.Equal(e.Key, last):
+		default:
 			end(bytes.Clone(e.Key))
 			last = bytes.Clone(e.Key)
 			if e.Live(r.clock) {

@@ -54,8 +54,9 @@ type Tracker struct {
 	added Count // what is not published yet; for the commit leader alone
 
 	// For searches alone, of which one runs at a time:
-	upTo   entry.Version // the last search has met all commits up to this one
-	ranges []Range       // as of upTo, in order and apart from each other
+	upTo   entry.Version  // the last search has met all commits up to this one
+	ranges []Range        // as of upTo, in order and apart from each other
+	last   *tombstone.Set // the same
 }
 
 // Count counts entries of memtables.
@@ -132,18 +133,17 @@ func (t *Tracker) Count() Count { return t.published.load() }
 
 // Search searches the memtables of a View for what deletes have emptied up to a
 // version: one that was published before the View was pinned, and after all that was
-// counted. What it returns is to be published in the current View.
-func (t *Tracker) Search(view Source, published entry.Version, counted Count) (f Found) {
+// counted. What it returns is to be applied to the current View.
+func (t *Tracker) Search(view Source, published entry.Version, counted Count) (c Change) {
 	if t.Waiting().Deletes < int64(t.least) && len(t.ranges) == 0 {
-		return f
+		return c
 	}
-	f.changed = true
 	if runs := view.RunsUpTo(); runs > t.upTo {
 		// A range is lifted to a later version only by a search that meets all sets
 		// between the two. Here some are in a run already: of a memtable that was
 		// flushed unsearched, or of a transaction that committed without the journal.
 		// The ranges stay true, but are not lifted any more.
-		f.stale, t.ranges, t.upTo = t.ranges, nil, runs
+		c.notes, t.ranges, t.upTo = t.ranges, nil, runs
 	}
 	for i, m := range slices.Backward(view.Memtables()) {
 		if upTo := min(published, m.MaxVersion()); upTo > t.upTo {
@@ -151,26 +151,8 @@ func (t *Tracker) Search(view Source, published entry.Version, counted Count) (f
 		}
 	}
 	t.searched.store(counted)
-	t.any.Store(len(t.ranges) > 0)
-	f.ranges = tombstone.EmptiedSet(t.ranges...)
-	return f
-}
-
-// Found is what a search has found.
-type Found struct {
-	changed bool
-	ranges  *tombstone.Set
-	stale   []Range
-}
-
-// Publish makes it known in the current View, under the lock that guards Views.
-func (f Found) Publish(k *Known) {
-	if f.changed {
-		k.publish(f.ranges)
-	}
-	for _, r := range f.stale {
-		k.Note(r)
-	}
+	t.publish(&c)
+	return c
 }
 
 // search searches the i-th memtable, of which all up to a version is published and
@@ -233,11 +215,11 @@ func (t *Tracker) SearchWrites(writes iterator.Iterator, view Source) []Range {
 
 // Committed returns the ranges of SearchWrites that hold once the transaction is version
 // v. Touched are the keys that others have committed since the View of that search.
-func Committed(found []Range, touched [][]byte, v entry.Version) (f Found) {
+func Committed(found []Range, touched [][]byte, v entry.Version) (c Change) {
 	for _, r := range Cut(found, touched, func(lo, hi []byte) bool { return true }) {
-		f.stale = append(f.stale, tombstone.Emptied(r.Lo, r.Hi, v))
+		c.notes = append(c.notes, tombstone.Emptied(r.Lo, r.Hi, v))
 	}
-	return f
+	return c
 }
 
 // largest leaves out ranges with few entries until there are at most so many.
@@ -249,24 +231,21 @@ func (t *Tracker) largest(ranges []Range, most int, view Source) []Range {
 }
 
 // Prune forgets the ranges in which a View has few entries left, as a compaction has
-// dropped what they spared. k is of that View; the result is to be published.
-func (t *Tracker) Prune(view Source, k *Known) (p Pruned) {
+// dropped what they spared. k is of that View.
+func (t *Tracker) Prune(view Source, k *Known) (c Change) {
 	few := func(r Range) bool { return view.Entries(r.Lo, r.Hi) < t.least }
 	t.ranges = slices.DeleteFunc(t.ranges, few)
-	t.any.Store(len(t.ranges) > 0)
-	p.ranges = tombstone.EmptiedSet(t.ranges...)
-	if p.before = k.noted.Load(); p.before != nil {
-		p.noted = tombstone.EmptiedSet(slices.DeleteFunc(p.before.All(), few)...)
+	t.publish(&c)
+	c.searched.before = nil
+	if c.was = k.noted.Load(); c.was != nil {
+		c.pruned, c.remain = true, tombstone.EmptiedSet(slices.DeleteFunc(c.was.All(), few)...)
 	}
-	return p
+	return c
 }
 
-// Pruned are the ranges that are left.
-type Pruned struct{ ranges, before, noted *tombstone.Set }
-
-// Publish makes them the only ones that are known in the current View, under the lock
-// that guards Views; but not those of seeks if others were noted meanwhile.
-func (p Pruned) Publish(k *Known) {
-	k.searched.Store(&searched{last: p.ranges})
-	k.noted.CompareAndSwap(p.before, p.noted)
+// publish makes the ranges part of a Change.
+func (t *Tracker) publish(c *Change) {
+	c.searched = &searched{last: tombstone.EmptiedSet(t.ranges...), before: t.last}
+	t.last = c.searched.last
+	t.any.Store(t.last != nil)
 }

@@ -20,7 +20,7 @@ type turns struct {
 	merging    sync.Mutex // taken before flushing
 	flushing   sync.Mutex
 	collecting sync.Mutex
-	searching  sync.Mutex // for what deletes have emptied
+	searching  sync.Mutex // for what deletes have emptied; taken last
 }
 
 // pass returns once all the work that went on has ended, and with it its hold of
@@ -39,7 +39,7 @@ func (t *Tree) prepareBackground() {
 	t.tasks.flush = pool.Task(jobs.Flush, "flush", t.runFlush)
 	t.tasks.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return t.runMerge(ctx, false) })
 	t.tasks.collect = pool.Task(jobs.Cleanup, "collect", t.runCollect)
-	t.tasks.search = pool.Task(jobs.Brief, "search", t.runVoids)
+	t.tasks.search = pool.Task(jobs.Brief, "search", t.runSearch)
 	t.tasks.seal = pool.Task(jobs.Flush, "seal", func(context.Context) error { return t.cfg.Exclusive(t.sealIfAny) })
 	t.tasks.poll = pool.Delayed(pool.Task(jobs.Flush, "poll", t.disk.poll), policy.DiskPoll)
 	t.tasks.idle = pool.Delayed(pool.Task(jobs.Compaction, "idle", t.runSettle), t.cfg.IdleAfter)
@@ -49,7 +49,7 @@ func (t *Tree) prepareBackground() {
 // Start lets background work begin, once whatever cfg.Exclusive needs is there.
 func (t *Tree) Start() {
 	t.disk.survey()
-	if len(t.unflushed.found()) > 0 {
+	if t.emptied.Published(); t.emptied.Behind() { // after a replay
 		t.tasks.search.Kick()
 	}
 	if len(t.unflushed.found()) > policy.ReplayedSegments {
@@ -151,11 +151,11 @@ func (t *Tree) sealIfAny() error {
 // much garbage: in its own journal, in the segments of values that its entries
 // delete or replace, or below a range tombstone, which frees nothing before it
 // is in a run; or to hold keyspaces that were dropped. Before, it has the last deletes
-// searched for voids, for as long as they stay in memory.
+// searched, for as long as they stay in memory.
 func (t *Tree) sealIfHiding() error {
 	v := t.views.Current()
 	active := v.Active()
-	if active.Deletes.Added.Load() > 0 {
+	if t.emptied.Behind() {
 		t.tasks.search.Kick()
 	}
 	var values, entries uint64

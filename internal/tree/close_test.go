@@ -227,6 +227,7 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 	for i := range 50 {
 		s.must(s.commit(false, del(fmt.Sprint("key ", i))))
 	}
+	s.must(s.tree.Flush(t.Context()))
 	s.tree.turns.searching.Lock()
 	hold, err := s.tree.views.Hold()
 	s.must(err)

@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
-	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -17,12 +16,10 @@ import (
 type change struct {
 	tables []*view.Table
 	runs   []*view.Run
-	unread []*view.Run        // of runs, those of which nothing was left
-	since  *layout.Layout     // what a collection knew when it began
-	voids  *tombstone.Set     // of the run that is added, see sortedRun
-	noted  *view.EmptiedSince // of a memtable: what of them was known while the run was made
-	hidden int64              // likewise
-	drops  uint64             // of keyspaces, when it began
+	unread []*view.Run    // of runs, those of which nothing was left
+	since  *layout.Layout // what a collection knew when it began
+	hidden int64          // of the run that is added, see view.Run
+	drops  uint64         // of keyspaces, when it began
 }
 
 // conclude makes finished work true: it opens what was written, records the
@@ -51,9 +48,6 @@ func (t *Tree) conclude(edit *layout.Edit, out *compact.Output, c change) (err e
 	older := t.below(c.runs)
 	for _, r := range added.runs {
 		r.WeighRanges(older)
-		if r.Emptied = c.voids; r.Emptied != nil && len(older) == 0 {
-			r.Emptied = sparing(r, c.voids, t.leastVoid())
-		}
 	}
 	next, err := t.log.Append(edit)
 	if err != nil {
@@ -74,6 +68,9 @@ func (t *Tree) conclude(edit *layout.Edit, out *compact.Output, c change) (err e
 	t.views.Wake()
 	for _, f := range unwanted {
 		f.Discard()
+	}
+	if len(older) == 0 {
+		t.pruneEmptied()
 	}
 	t.throttle.look(false)
 	t.expiry.await()
@@ -241,13 +238,6 @@ func (t *Tree) change(next *view.View, added outputs, c change, edit *layout.Edi
 	if len(c.runs) > 0 {
 		at = slices.Index(next.Runs, c.runs[0])
 		next.Runs = slices.DeleteFunc(next.Runs, func(r *view.Run) bool { return slices.Contains(c.runs, r) })
-	}
-	for _, m := range c.tables {
-		if noted := m.Emptied.Load(); noted != c.noted { // some were found meanwhile, see searchView
-			for _, r := range added.runs {
-				r.Emptied = tombstone.Union(noted.All(), r.Emptied)
-			}
-		}
 	}
 	for _, r := range added.runs {
 		r.Order, r.Hidden = l.Run(r.ID).Order, c.hidden

@@ -11,7 +11,6 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run/meta"
-	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -34,6 +33,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 	if len(part.Tables) == 0 {
 		return false, nil
 	}
+	t.searchIf(t.emptied.Behind) // while the deletes are still in memory
 	sealed := part.Tables[0]
 	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
@@ -72,8 +72,7 @@ func (t *Tree) flushOldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	found, noted := t.flushedVoids(sealed, part.Runs), sealed.Emptied.Load()
-	change := change{tables: []*view.Table{sealed}, voids: tombstone.Union(noted.All(), found), noted: noted, hidden: t.sampler.hiddenBy(sealed), drops: drops}
+	change := change{tables: []*view.Table{sealed}, hidden: t.sampler.hiddenBy(sealed), drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

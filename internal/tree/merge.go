@@ -78,7 +78,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
-	change := change{runs: inputs, voids: keptVoids(inputs), unread: unread, hidden: stillHidden(inputs, unread, &out, bottom), drops: drops}
+	change := change{runs: inputs, unread: unread, hidden: stillHidden(inputs, unread, &out, bottom), drops: drops}
 	if err := t.conclude(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}

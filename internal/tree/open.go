@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -73,7 +74,11 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		}
 	}
 	t.prepareBackground()
-	t.views.Install(func(next *view.View) { *next = *first; t.budget.measure(next) })
+	t.views.Install(func(next *view.View) {
+		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
+		next.Layout, next.Unclustered = first.Layout, first.Unclustered
+		t.budget.measure(next)
+	})
 	noteAllDropped(t.views.Current().Runs, t.layout())
 	return t, rec, nil
 }
@@ -87,6 +92,7 @@ func newTree(cfg *Config, log *manifest.Log) *Tree {
 	}
 	t.views = view.NewSet(sets, log.Layout())
 	t.leader = t.views.Reserve()
+	t.emptied = emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})
 	t.life = newLifetime(t.views, cfg.OnFailure)
 	t.budget = &garbageBudget{views: t.views, damaged: t.damaged, policy: cfg.Policy, segmentBytes: cfg.SegmentBytes}
 	t.files = newFiles(cfg, &spares{budget: t.budget, least: min(policy.SpareLeastBytes, cfg.SegmentBytes/policy.SpareLeastShare)})

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
@@ -35,7 +36,8 @@ type Tree struct {
 	life    *lifetime
 	tasks   *tasks
 	count   *counters
-	coder   codec.Coder // of compressed values
+	emptied *emptied.Tracker // of what deletes leave for seeks to skip
+	coder   codec.Coder      // of compressed values
 
 	damaged     *damaged
 	budget      *garbageBudget
@@ -58,7 +60,6 @@ type Tree struct {
 	// The commit leader's.
 	leader       *view.Pin     // with which it looks at a View
 	writing      entry.FileNum // journal segment that Apply last followed
-	searches     bool          // for voids are due with the next Publish
 	journalBytes int64         // applied to the active memtable
 }
 

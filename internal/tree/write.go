@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 
+	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -40,14 +41,14 @@ func (t *Tree) seal() error {
 	if err != nil {
 		return err
 	}
-	next := t.views.Install(func(next *view.View) {
+	t.views.Install(func(next *view.View) {
 		next.Active().End = end
 		next.Tables = append([]*view.Table{t.newTable()}, next.Tables...)
 		t.budget.measure(next)
 	})
 	t.journalBytes = 0
-	if next.Tables[1].Deletes.Added.Load() > 0 {
-		t.tasks.search.Kick() // the last ones have not been searched
+	if t.emptied.Behind() {
+		t.tasks.search.Kick()
 	}
 	t.tasks.kick()
 	return nil
@@ -88,9 +89,7 @@ func (t *Tree) add(to *view.Table, payload []byte, at entry.Position, every int6
 		a.at.Offset += int64(r.Size)
 	}
 	a.finish()
-	if t.tasks.search != nil && t.due(to) { // if not, it is a replay; Start looks
-		t.searches = true
-	}
+	t.emptied.Added(a.count)
 	if a.expires != 0 && to.Expires(a.expires) {
 		t.expiry.awaitTable(to)
 	}
@@ -104,7 +103,7 @@ type addition struct {
 	seed    uint64         // of key hashes
 	inline  int64          // bytes of keys and of values that go into the table
 	expires uint64         // when the first entry does; 0 = none
-	deletes int64
+	count   emptied.Count
 }
 
 // record adds one record.
@@ -116,8 +115,8 @@ func (a *addition) record(r *entry.Record) error {
 	if !r.Kind.Known() {
 		return a.wrap(fmt.Errorf("%w: record of kind %d", errs.ErrFormat, r.Kind))
 	}
-	if r.Kind == entry.Delete {
-		a.deletes++
+	if a.count.Entries++; r.Kind == entry.Delete {
+		a.count.Deletes++
 	}
 	e := entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
 	// A shorter record would share its granule with others, and could not be
@@ -141,9 +140,6 @@ func (a *addition) record(r *entry.Record) error {
 func (a *addition) finish() {
 	a.to.Last = max(a.to.Last, a.at.Segment)
 	a.to.InlineBytes.Add(a.inline)
-	if a.deletes > 0 {
-		a.to.Deletes.Added.Add(a.deletes)
-	}
 }
 
 func (a *addition) wrap(err error) error {
@@ -169,8 +165,7 @@ func (t *Tree) follow(num entry.FileNum) error {
 // Publish makes everything up to v visible.
 func (t *Tree) Publish(v entry.Version) {
 	t.views.Publish(v)
-	if t.searches {
-		t.searches = false
+	if t.emptied.Published() {
 		t.tasks.search.Kick()
 	}
 }

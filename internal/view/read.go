@@ -88,20 +88,17 @@ func (v *View) Iterator() iterator.Iterator {
 // ranges that deletes have emptied; nil if there are none.
 func (v *View) Cover(at entry.Version, emptied bool) *tombstone.Cover {
 	var sets []*tombstone.Set
+	if emptied {
+		sets = v.Known.AppendTo(sets)
+	}
 	for _, t := range v.Tables {
 		if d := t.Tombstones(); d != nil {
 			sets = append(sets, d)
-		}
-		if emptied {
-			sets = append(sets, t.Emptied.Load().in(v)...)
 		}
 	}
 	for _, r := range v.Runs {
 		if d := r.Tombstones(); d != nil {
 			sets = append(sets, d)
-		}
-		if emptied && r.Emptied != nil {
-			sets = append(sets, r.Emptied)
 		}
 	}
 	return tombstone.NewCover(at, sets...)

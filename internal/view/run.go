@@ -19,9 +19,8 @@ type Run struct {
 	Order   uint64       // age: greater is newer
 	Dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
 
-	Emptied *tombstone.Set // ranges in which deletes left nothing of it and of older runs
-	Hidden  int64          // bytes of separated values of older runs that it replaces, estimated; or Unknown
-	Ranged  int64          // bytes of older runs that its range tombstones hide, estimated
+	Hidden int64 // bytes of separated values of older runs that it replaces, estimated; or Unknown
+	Ranged int64 // bytes of older runs that its range tombstones hide, estimated
 }
 
 // Unknown stands for an estimate that nobody could make.

@@ -26,9 +26,6 @@ type Table struct {
 	Replaced atomic.Int64 // in older memtables and runs
 	Outdated atomic.Int64 // in this one
 	Replayed bool         // it has entries that no sample was taken of
-
-	Deletes Deletes
-	Emptied atomic.Pointer[EmptiedSince] // what the last searches have found; nil = none yet
 }
 
 // NewTable returns an empty table. Its memory is given back when no View holds it.

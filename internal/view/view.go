@@ -13,6 +13,7 @@ package view
 import (
 	"slices"
 
+	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
@@ -29,6 +30,7 @@ type View struct {
 	Segments    Segments // those of Layout, and of the tables' journal
 	Layout      *layout.Layout
 	Unclustered policy.Unclustered
+	Known       emptied.Known // ranges that seeks skip
 }
 
 // Active is the memtable that takes writes.
@@ -36,13 +38,15 @@ func (v *View) Active() *Table { return v.Tables[0] }
 
 // Clone returns a copy whose slices may be changed freely.
 func (v *View) Clone() *View {
-	return &View{
+	next := &View{
 		Tables:      slices.Clone(v.Tables),
 		Runs:        slices.Clone(v.Runs),
 		Segments:    v.Segments,
 		Layout:      v.Layout,
 		Unclustered: v.Unclustered,
 	}
+	next.Known.Inherit(&v.Known)
+	return next
 }
 
 // Close releases all that a View names which was never installed.

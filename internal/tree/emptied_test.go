@@ -17,21 +17,33 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// keysOf are the keys that a Pin shows, with voids skipped or not.
-func (s *store) keysOf(p *view.Pin, voids bool) (keys string, skipped bool) {
+// keysOf are the keys that a Pin shows, with emptied ranges skipped or not.
+func (s *store) keysOf(p *view.Pin, emptied bool) (keys string, skipped bool) {
 	s.t.Helper()
 	var out strings.Builder
 	it := p.Iterator()
 	defer it.Close()
-	cover := p.Cover(voids)
-	last := ""
+	cover := p.Cover(emptied)
+	last, passed, begin := "", 0, ""
 	for ok := it.First(); ok; {
 		e := it.Entry()
 		hidden := cover != nil && e.Version < cover.Newest(e.Key)
 		switch {
+		case !emptied || e.Version > p.Version() || string(e.Key) == last:
+		case hidden || e.Kind == entry.Delete:
+			if passed++; passed == 4 {
+				begin = string(e.Key)
+			}
+		default:
+			if passed >= 20 { // as a walk does, which waits for more
+				p.Emptied([]byte(begin), e.Key)
+			}
+			passed = 0
+		}
+		switch {
 		case e.Version > p.Version() || string(e.Key) == last:
-		case hidden && voids:
-			// As a walk does: what is hidden by a void is left out all at once.
+		case hidden && emptied:
+			// As a walk does: what is hidden by one range is left out all at once.
 			_, end := cover.Stretch()
 			last, skipped = string(e.Key), true
 			ok = it.SkipGE(end, cover.Newest(e.Key))
@@ -48,7 +60,7 @@ func (s *store) keysOf(p *view.Pin, voids bool) (keys string, skipped bool) {
 	return out.String(), skipped
 }
 
-// keysBack are what keysOf shows, walked from the end, with voids skipped.
+// keysBack are what keysOf shows, walked from the end, with emptied ranges skipped.
 func (s *store) keysBack(p *view.Pin) string {
 	s.t.Helper()
 	var keys []string
@@ -87,9 +99,9 @@ func (s *store) keysBack(p *view.Pin) string {
 	return strings.Join(keys, "")
 }
 
-// Whatever was deleted in whatever order, beside whatever else: who skips voids
-// sees what all others see, at every version that is pinned.
-func TestVoidsHideNothing(t *testing.T) {
+// Whatever was deleted in whatever order, beside whatever else: who skips emptied
+// ranges sees what all others see, at every version that is pinned.
+func TestEmptiedRangesHideNothing(t *testing.T) {
 	total, seeds := 0, 60
 	if testing.Short() {
 		seeds = 15
@@ -179,10 +191,10 @@ func TestVoidsHideNothing(t *testing.T) {
 				pins[i].Release()
 				pins = append(pins[:i], pins[i+1:]...)
 			default:
-				s.must(s.tree.runVoids(context.Background()))
+				s.must(s.tree.runSearch(context.Background()))
 			}
 			if rng.IntN(2) == 0 {
-				s.must(s.tree.runVoids(context.Background()))
+				s.must(s.tree.runSearch(context.Background()))
 			}
 			now := s.pin(0)
 			for _, p := range append(pins[:len(pins):len(pins)], now) {
@@ -233,7 +245,7 @@ func (s *store) commitSpilled(meanwhile func(), ops ...op) {
 
 // While one commits, others search and read: none sees less because of it, and
 // nothing that was emptied meanwhile is missed.
-func TestVoidsAreFoundWhileOthersWrite(t *testing.T) {
+func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
 	const n = 4000
 	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 256 << 10 })
 	defer s.close()
@@ -255,7 +267,7 @@ func TestVoidsAreFoundWhileOthersWrite(t *testing.T) {
 				default:
 					s.tree.CatchUp()
 					s.tree.searchIf(func() bool { // as the task, once it is told
-						return slices.ContainsFunc(s.tree.views.Current().Tables, s.tree.due)
+						return s.tree.emptied.Waiting().Deletes >= int64(s.step())
 					})
 				}
 			}
@@ -291,7 +303,7 @@ func TestVoidsAreFoundWhileOthersWrite(t *testing.T) {
 			}
 			s.tree.CatchUp()
 		}
-		if steps, most := s.steps(), 3*int(s.tree.voidStep())*2; steps > most {
+		if steps, most := s.steps(), 3*s.step()*2; steps > most {
 			t.Errorf("round %d: %d steps past %d deletes, want %d at most", round, steps, n, most)
 		}
 		s.seal()
@@ -305,7 +317,7 @@ func TestVoidsAreFoundWhileOthersWrite(t *testing.T) {
 
 // Who deletes very much at once leaves nothing to walk over, and hides nothing that
 // others have committed while he did.
-func TestSpilledDeletesAreAVoid(t *testing.T) {
+func TestSpilledDeletesAreSkipped(t *testing.T) {
 	const n = 3000
 	for _, others := range [][]op{nil, {set("k01000", []byte("w")), del("k02000")}} {
 		s := newStore(t, vfs.NewMem(), nil)
@@ -333,33 +345,8 @@ func TestSpilledDeletesAreAVoid(t *testing.T) {
 	}
 }
 
-// Deletes in the order of keys become one void each memtable, while they go on and
-// after the flush, and nobody pays for them one by one.
-func TestDeletesInOrderAreAVoid(t *testing.T) {
-	for _, down := range []bool{false, true} {
-		s := newStore(t, vfs.NewMem(), nil)
-		const n = 3000
-		for i := range n + 2 {
-			s.must(s.commit(false, set(fmt.Sprintf("k%05d", i), []byte("v"))))
-		}
-		s.flush()
-		for i := range n {
-			if down {
-				i = n - 1 - i
-			}
-			s.must(s.commit(false, del(fmt.Sprintf("k%05d", i+1))))
-			s.must(s.tree.runVoids(context.Background()))
-		}
-		for _, flushed := range []bool{false, true} {
-			steps := s.steps()
-			if steps > 400 {
-				t.Errorf("down %v, flushed %v: %d steps past %d deletes", down, flushed, steps, n)
-			}
-			s.flush()
-		}
-		s.close()
-	}
-}
+// step is after how many deletes they are searched.
+func (s *store) step() int { return max(s.cfg.MemtableBytes>>14, 64) }
 
 // steps is how many entries are met by who looks for all that is not deleted.
 func (s *store) steps() (steps int) {
@@ -383,7 +370,7 @@ func (s *store) steps() (steps int) {
 
 // However many keys were deleted in order, in whatever regions and by commits of
 // whatever size: once the last commit has returned, who seeks past them meets no
-// more than voidStep of them, though no task has run in the background.
+// more than a step of them, though no task has run in the background.
 func TestSeekAfterDeletes(t *testing.T) {
 	const n = 12000
 	up := func(i int) int { return i }
@@ -428,7 +415,7 @@ func TestSeekAfterDeletes(t *testing.T) {
 				s.tree.CatchUp()
 			}
 			// A deleted key has up to three entries.
-			most := 3 * int(s.tree.voidStep())
+			most := 3 * s.step()
 			ops = nil
 			for i := range n {
 				if ops = append(ops, del(key(c.order(i)))); len(ops) < c.batch && i < n-1 {
@@ -450,7 +437,7 @@ func TestSeekAfterDeletes(t *testing.T) {
 
 // A merge drops what has expired, and keyspaces that are gone; who holds a View in
 // which they are goes on to see them, whatever is found to be empty afterwards.
-func TestVoidsOfLaterViews(t *testing.T) {
+func TestEmptiedRangesOfLaterViews(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		gone func(s *store, b entry.KeyspaceID)
@@ -486,7 +473,7 @@ func TestVoidsOfLaterViews(t *testing.T) {
 			}
 			c.gone(s, ids[1])
 			s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.tree.layout().Runs()[0].ID}, Reason: "test"}))
-			s.must(s.tree.runVoids(context.Background()))
+			s.must(s.tree.runSearch(context.Background()))
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("a reader who began before sees %s, want %s", got, want)
 			}
@@ -497,43 +484,9 @@ func TestVoidsOfLaterViews(t *testing.T) {
 	}
 }
 
-// Whatever is set in a void, and deleted again, in order or not: most of the void goes
-// on, and what is in it is found.
-func TestVoidsOutliveSets(t *testing.T) {
-	const n = 8000
-	for _, c := range []struct{ step, sets int }{{1, 500}, {197, 40}} { // in order, and all over
-		s := newStore(t, vfs.NewMem(), nil)
-		key := func(i int) string { return fmt.Sprintf("k%05d", i*c.step%n) }
-		var sets, dels []op
-		for i := range n {
-			sets, dels = append(sets, set(key(i), []byte("v"))), append(dels, del(key(i)))
-		}
-		s.must(s.commit(false, sets...))
-		s.flush()
-		s.must(s.commit(false, dels...))
-		s.tree.CatchUp()
-		for _, ops := range [][]op{sets[:c.sets], dels[:c.sets], sets[:20], dels[:20]} {
-			for _, o := range ops {
-				s.must(s.commit(false, o))
-			}
-			s.must(s.tree.runVoids(context.Background()))
-			p := s.pin(0)
-			want, _ := s.keysOf(p, false)
-			if got, _ := s.keysOf(p, true); got != want {
-				t.Fatalf("every %d: got %s\nwant %s", c.step, got, want)
-			}
-			p.Release()
-			if steps := s.steps(); steps > 3*c.sets+100 {
-				t.Errorf("every %d: %d steps past %d deletes", c.step, steps, n)
-			}
-		}
-		s.close()
-	}
-}
-
 // Deletes that a merge into the base leaves for a reader of an older version go on
-// to be skipped by all later ones; when nothing is left, nor is a void.
-func TestVoidsOutliveMergesForReaders(t *testing.T) {
+// to be skipped by all later ones; when nothing is left, nor is an emptied range.
+func TestEmptiedRangesOutliveCompactionsForReaders(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	defer s.close()
 	const n = 6000
@@ -575,48 +528,10 @@ func TestVoidsOutliveMergesForReaders(t *testing.T) {
 		}
 	}
 	old.Release()
-	if r := merge(); r.Emptied != nil || r.Meta().Entries != 2 {
-		t.Errorf("%d entries and %d voids are left", r.Meta().Entries, r.Emptied.Len())
-	}
-}
-
-// However many deletes come behind a void and what goes on from it, these are walked once.
-func TestSearchGoesOnFromAVoidOnce(t *testing.T) {
-	s := newStore(t, vfs.NewMem(), nil)
-	defer s.close()
-	const n = 8000
-	key := func(i int) string { return fmt.Sprintf("k%05d", i) }
-	var ops []op
-	for i := range n {
-		ops = append(ops, set(key(i), []byte("v")))
-	}
-	s.must(s.commit(false, ops...))
-	s.flush()
-	ops = nil
-	for i := range 200 {
-		ops = append(ops, del(key(i)))
-	}
-	s.must(s.commit(false, ops...))
-	s.tree.CatchUp()
-	m := s.tree.views.Current().Active()
-	known := m.Deletes.Ranges
-	if len(known) != 1 {
-		t.Fatalf("%d voids", len(known))
-	}
-	ops = nil
-	for i := 200; i < n; i++ {
-		if i < n/2 || i%2 == 0 {
-			ops = append(ops, del(key(i)))
-		}
-	}
-	s.must(s.commit(false, ops...))
-	var seeds [][]byte
-	for i := 0; i < len(ops); i += s.tree.seedEvery() {
-		seeds = append(seeds, []byte(ops[i].key))
-	}
-	v := &voider{least: s.tree.leastVoid(), seed: s.cfg.Seed, mine: m.Iterator(), table: m, since: m.Deletes.UpTo + 1, upTo: s.last, seedEvery: s.tree.seedEvery(), seeds: seeds, known: known}
-	s.must(v.find(&view.View{Runs: s.tree.views.Current().Runs}))
-	if v.hidden < n/2-300 || v.hidden > n/2 || len(v.found) != 1 {
-		t.Errorf("%d keys in %d voids, want %d in one", v.hidden, len(v.found), n/2)
+	r := merge()
+	p := s.pin(0)
+	defer p.Release()
+	if r.Meta().Entries != 2 || p.Cover(true) != nil {
+		t.Errorf("%d entries, and emptied ranges: %v", r.Meta().Entries, p.Cover(true))
 	}
 }
