@@ -401,7 +401,7 @@ func (c *Chunk) seek(suffix []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	word := Word(suffix)
+	word := entry.Word(suffix)
 	n := t.fences()
 	var failed error
 	// The first fence whose first entry is not less than suffix.
