@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -71,7 +72,7 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 	defer directPool.Put(d)
 	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err := p.Get(d.key, &d.entry)
+	found, err := p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
 	if err != nil || !found {
 		return false, err
 	}

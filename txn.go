@@ -239,8 +239,8 @@ func (t *Txn) Has(key []byte) (bool, error) {
 // find looks a stored key up, in the pending writes first, and notes that it was read.
 func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
+	h := hash.Sum(t.db.encoding.seed, stored)
 	if w := t.writes; w != nil {
-		h := hash.Sum(t.db.encoding.seed, stored)
 		var err error
 		if found, err = w.Get(stored, h, e); err != nil {
 			return false, err
@@ -251,7 +251,7 @@ func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	}
 	if !found {
 		var err error
-		if found, err = t.lookup(stored, e); !found || err != nil {
+		if found, err = t.lookup(stored, h, e); !found || err != nil {
 			return false, err
 		}
 	}
@@ -264,13 +264,13 @@ func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 // sampleReads is how many point reads share one measurement of their latency.
 const sampleReads = 256
 
-func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
+func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, error) {
 	t.gets++
 	if (t.gets+t.phase)%sampleReads != 0 {
-		return t.pin.Get(stored, e)
+		return t.pin.Get(stored, h, e)
 	}
 	begin := t.db.monotonic()
-	found, err := t.pin.Get(stored, e)
+	found, err := t.pin.Get(stored, h, e)
 	t.db.counters.read.observe(t.db.monotonic() - begin)
 	return found, err
 }

@@ -63,16 +63,21 @@ func (p *player) store(s step, w words) (mine bool, result string, err error) {
 	m := p.db.Metrics()
 	switch s.verb {
 	case "keyspace":
+		name := s.words[0]
+		if as := w.values["as"]; as != "" {
+			name = as
+			delete(w.values, "as")
+		}
 		var o []brock.KeyspaceOptions
 		if len(w.values) > 0 {
 			o = append(o, w.keyspace())
 		}
-		before := p.keyspaces[s.words[0]]
+		before := p.keyspaces[name]
 		ks, err := p.db.Keyspace(s.words[0], o...)
 		if err != nil {
 			return true, "", err
 		}
-		p.keyspaces[s.words[0]] = ks
+		p.keyspaces[name] = ks
 		if ks == before {
 			return true, "the same", nil
 		}
