@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
@@ -41,7 +42,7 @@ type Spill struct {
 
 // spilled is what a Spill holds, which is given back if that is leaked.
 type spilled struct {
-	tree    *Tree
+	store   *spills
 	files   *spill.Spill
 	began   time.Time
 	checked entry.Version   // conflicts up to this version were looked for
@@ -49,27 +50,45 @@ type spilled struct {
 	end     sync.Once
 }
 
-// NewSpill returns an empty Spill.
-func (t *Tree) NewSpill() *Spill {
-	s := &spilled{tree: t, began: time.Now(), files: spill.New(spill.Config{
-		FS: t.cfg.FS, Dir: t.cfg.Dir, ValueDir: t.cfg.ValueDir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NextNum: t.files.next,
-		SegmentBytes: t.cfg.SegmentBytes, RunFileBytes: t.cfg.RunFileBytes, FilterKeys: filterKeys(t.cfg.Memory), NoMap: t.cfg.NoMap,
-		Coder: &t.coder, Cache: t.files.chunks, Files: t.files.open,
+// spills makes Spills, and has the store stay open while they work.
+type spills struct {
+	cfg        *Config
+	views      *view.Set
+	files      *files
+	coder      *codec.Coder
+	leader     *view.Pin
+	emptied    *emptied.Tracker
+	disk       *diskSpace
+	life       *lifetime
+	count      *counters
+	writer     *writer
+	flusher    *flusher
+	installer  *installer
+	background *background
+
+	mu sync.RWMutex // held for reading while a transaction writes or removes files
+}
+
+// begin returns an empty Spill.
+func (s *spills) begin() *Spill {
+	h := &spilled{store: s, began: time.Now(), files: spill.New(spill.Config{
+		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.files.next,
+		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: filterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
+		Coder: s.coder, Cache: s.files.chunks, Files: s.files.open,
 	})}
-	h := &Spill{spilled: s}
-	h.cleanup = runtime.AddCleanup(h, (*spilled).discard, s)
-	return h
+	handle := &Spill{spilled: h}
+	handle.cleanup = runtime.AddCleanup(handle, (*spilled).discard, h)
+	return handle
 }
 
 // work runs fn while the store surely stays open; ctx also ends with the store.
 func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
-	t := s.tree
-	t.spilling.RLock()
-	defer t.spilling.RUnlock()
-	if t.views.Closed() {
+	s.store.mu.RLock()
+	defer s.store.mu.RUnlock()
+	if s.store.views.Closed() {
 		return errs.ErrClosed
 	}
-	ctx, end := t.life.until(ctx)
+	ctx, end := s.store.life.until(ctx)
 	defer end()
 	return vfs.NoSpace(fn(ctx))
 }
@@ -81,14 +100,14 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 // sticks, the Spill can only be read and discarded.
 func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	return s.work(ctx, func(ctx context.Context) error {
-		if s.tree.disk.refusing.Load() {
-			if err := s.tree.disk.admit(ctx, nil); err != nil {
+		if s.store.disk.refusing.Load() {
+			if err := s.store.disk.admit(ctx, nil); err != nil {
 				return err
 			}
 		}
 		before := s.files.Written()
 		err := s.files.Add(ctx, records, last, ranges)
-		s.tree.disk.spend(int(s.files.Written() - before))
+		s.store.disk.spend(int(s.files.Written() - before))
 		return err
 	})
 }
@@ -122,16 +141,15 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 	if err := s.work(ctx, s.files.Finish); err != nil {
 		return fmt.Errorf("spill: %w", err)
 	}
-	t := s.tree
 	for range maxEmptyings {
-		if v := t.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
+		if v := s.store.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(s.store.cfg.MemtableBytes)/emptyShare {
 			break
 		}
-		if err := t.Flush(ctx); err != nil {
+		if err := s.store.background.flush(ctx); err != nil {
 			return err
 		}
 	}
-	p, err := t.Acquire(0)
+	p, err := s.store.views.Acquire(0)
 	if err != nil {
 		return err
 	}
@@ -141,7 +159,7 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 		return err
 	}
 	if s.files.Output().Run.Deletes > 0 {
-		s.emptied = t.emptied.SearchWrites(iterator.Merge(s.files.Iterators(nil, 0)), p.View())
+		s.emptied = s.store.emptied.SearchWrites(iterator.Merge(s.files.Iterators(nil, 0)), p.View())
 	}
 	return nil
 }
@@ -152,7 +170,7 @@ func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 		return none
 	}
 	var keys [][]byte // that were committed meanwhile
-	_, err := s.tree.touchedSince(s.checked, func(lo, hi []byte) (bool, error) {
+	_, err := s.touchedSince(func(lo, hi []byte) (bool, error) {
 		if hi == nil {
 			keys = append(keys, bytes.Clone(lo))
 		}
@@ -205,7 +223,7 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 			return false, context.Cause(ctx)
 		}
 		key := it.Entry().Key
-		newest, found, err := p.Newest(key, hash.Sum(s.tree.cfg.Seed, key), since)
+		newest, found, err := p.Newest(key, hash.Sum(s.store.cfg.Seed, key), since)
 		if err != nil || found && newest > since {
 			return err == nil, err
 		}
@@ -226,13 +244,12 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 // since Prepare. It runs in the place of a commit leader.
 // An error that is not ErrStopped has written nothing.
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
-	t := s.tree
 	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.files.Bytes(), BytesOut: s.files.Written()}}
-	defer func() { t.count.report(work, s.began, err) }()
+	defer func() { s.store.count.report(work, s.began, err) }()
 	if err := s.checkSince(&c); err != nil {
 		return err
 	}
-	if err := t.flushAll(); err != nil {
+	if err := s.flushAll(); err != nil {
 		return err
 	}
 	out := s.files.Output()
@@ -246,10 +263,10 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		work.EntriesIn = int64(r.Entries)
 	}
 	leaves := s.leavesEmpty(v)
-	if err = t.conclude(edit, &out, change{hidden: view.Unknown}); err == nil {
-		t.views.Learn(leaves)
+	if err = s.store.installer.install(edit, &out, change{hidden: view.Unknown}); err == nil {
+		s.store.views.Learn(leaves)
 	}
-	if err == nil || t.life.failed() != nil {
+	if err == nil || s.store.life.failed() != nil {
 		s.files.Keep()
 	}
 	return err
@@ -266,45 +283,11 @@ func (s *spilled) checkSince(c *conflict.Check) error {
 	if c.Isolation == conflict.Serializable {
 		touches = func(lo, hi []byte) (bool, error) { return c.Reads.Touches(lo, hi), nil }
 	}
-	touched, err := s.tree.touchedSince(s.checked, touches)
+	touched, err := s.touchedSince(touches)
 	if err == nil && touched {
 		return errs.ErrConflict
 	}
 	return err
-}
-
-// touchedSince is Pin.TouchedSince, for the commit leader.
-func (t *Tree) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
-	t.leader.Enter()
-	defer t.leader.Leave()
-	return t.leader.TouchedSince(since, touches)
-}
-
-// flushAll brings everything that was committed into runs. It runs in the place
-// of a commit leader.
-func (t *Tree) flushAll() error {
-	if err := t.life.failed(); err != nil {
-		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
-	}
-	if err := t.sealIfAny(); err != nil {
-		return err
-	}
-	t.turns.flushing.Lock()
-	defer t.turns.flushing.Unlock()
-	for {
-		did, err := t.flushOldest(t.life.closing)
-		if err != nil {
-			t.ended(t.life.closing, err, true)
-			if isFull(err) {
-				return vfs.NoSpace(err)
-			}
-			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
-		}
-		if !did {
-			return nil
-		}
-		t.disk.flushed()
-	}
 }
 
 // Discard gives up the files, save those that belong to the store. Nothing that
@@ -318,8 +301,28 @@ func (s *Spill) Discard() {
 // else may have it open by now.
 func (s *spilled) discard() {
 	s.end.Do(func() {
-		s.tree.spilling.RLock()
-		defer s.tree.spilling.RUnlock()
-		s.files.Discard(!s.tree.views.Closed())
+		s.store.mu.RLock()
+		defer s.store.mu.RUnlock()
+		s.files.Discard(!s.store.views.Closed())
 	})
+}
+
+// touchedSince is view.Pin.TouchedSince, for what was committed since Prepare. It runs
+// in the place of a commit leader.
+func (s *spilled) touchedSince(touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
+	s.store.leader.Enter()
+	defer s.store.leader.Leave()
+	return s.store.leader.TouchedSince(s.checked, touches)
+}
+
+// flushAll brings everything that was committed into runs. It runs in the place of a
+// commit leader.
+func (s *spilled) flushAll() error {
+	if err := s.store.life.stopped(); err != nil {
+		return err
+	}
+	if err := s.store.writer.sealAny(); err != nil {
+		return err
+	}
+	return s.store.flusher.all(s.store.life.closing)
 }
