@@ -17,7 +17,7 @@ import (
 // addressing another.
 type Batch struct {
 	*batch
-	space *space
+	keyspace *keyspaceState
 }
 
 // batch is what all Batches of a batch share.
@@ -33,7 +33,7 @@ var errBatchSpent = fmt.Errorf("brock: batch was committed, and not reset: %w", 
 func (db *DB) NewBatch() *Batch {
 	b := &batch{db: db}
 	b.writes.limit = db.txnMemory(0)
-	return &Batch{b, db.main}
+	return &Batch{b, db.main.state}
 }
 
 // In is the same batch, addressing the keyspace ks; nil is the default one. Of
@@ -44,11 +44,11 @@ func (b *Batch) In(ks *Keyspace) *Batch {
 	case b.batch == nil:
 		return b
 	case ks == nil:
-		return &Batch{b.batch, b.db.main}
+		return &Batch{b.batch, b.db.main.state}
 	case ks.db != b.db:
 		return &Batch{b.batch, refusing(errKeyspaceForeign)}
 	}
-	return &Batch{b.batch, ks.space}
+	return &Batch{b.batch, ks.state}
 }
 
 // Set adds a pair. Key and value are copied. What refuses leaves the batch as it was.
@@ -97,10 +97,10 @@ func (b *Batch) add(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	c := b.space.encoder.Load()
+	c := b.keyspace.encoder.Load()
 	e := w.entry(c, b.db.now)
 	b.writes.Add(c, &e)
-	b.space.note(&b.writes.written)
+	b.keyspace.note(&b.writes.written)
 	return nil
 }
 
@@ -109,10 +109,10 @@ func (b *Batch) takes() error {
 	if err := b.usable(); err != nil {
 		return err
 	}
-	if b.space.refused != nil {
-		return b.space.refused
+	if b.keyspace.refused != nil {
+		return b.keyspace.refused
 	}
-	if err := b.space.usable(); err != nil {
+	if err := b.keyspace.usable(); err != nil {
 		return err
 	}
 	return b.writes.Err()

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/commit"
-	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/tree"
 )
 
@@ -17,13 +15,12 @@ type DB struct {
 	opts      Options
 	tree      *tree.Tree
 	commits   *commit.Pipeline // nil in a read-only store
-	main      *space           // the default keyspace
+	main      Keyspace         // the default keyspace
 	keyspaces keyspaces
-	seed      uint64        // of key hashes
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters
 
-	compression pending.Compression
+	encoding encoding
 
 	began time.Time // with a monotonic reading
 
@@ -31,20 +28,6 @@ type DB struct {
 	closeOnce sync.Once
 	closeErr  error
 	closers   []func() error // what Open opened beside tree and commits, in the order of closing
-}
-
-// newDB joins a tree and a pipeline to a store; Open has opened them. opts
-// have their defaults, and seed is the store's. closers run last, at Close.
-func newDB(opts Options, t *tree.Tree, c *commit.Pipeline, seed uint64, closers ...func() error) *DB {
-	clock := opts.Now
-	if clock == nil {
-		clock = time.Now
-	}
-	db := &DB{opts: opts, tree: t, commits: c, closers: closers, began: time.Now()}
-	db.seed, db.now = seed, func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
-	db.main = db.newSpace(entry.DefaultKeyspace, opts.KeyspaceDefaults)
-	db.loadKeyspaces()
-	return db
 }
 
 // Close waits for the commits that are under way, makes everything committed
@@ -172,52 +155,11 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 func (db *DB) Metrics() Metrics {
 	var m Metrics
 	db.counters.fill(&m)
-	m.CompressedFrom, m.CompressedTo = db.compression.Bytes()
+	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
 	if db.usable() == nil {
 		m.Tree = TreeMetrics(db.tree.Metrics())
 	}
 	return m
-}
-
-// EstimateSize estimates the entries in [lo, hi) of the default keyspace, in
-// memory and in files, and the bytes of their keys and values as stored, without
-// reading them; nil bounds are open.
-// Versions and deletes count until they are merged away.
-func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
-	if db.usable() != nil {
-		return 0, 0
-	}
-	return db.estimateSize(db.main, lo, hi)
-}
-
-func (db *DB) estimateSize(s *space, lo, hi []byte) (entries, bytes int64) {
-	slo, shi := s.bounds(lo, hi)
-	n, size, separated := db.tree.Size(slo, shi)
-	return int64(n), int64(size + separated)
-}
-
-// Split returns at most n-1 keys, in order, that cut [lo, hi) of the default
-// keyspace into parts of about the same size; nil bounds are open.
-func (db *DB) Split(lo, hi []byte, n int) [][]byte {
-	if db.usable() != nil {
-		return nil
-	}
-	return db.split(db.main, lo, hi, n)
-}
-
-func (db *DB) split(s *space, lo, hi []byte, n int) [][]byte {
-	if n < 2 {
-		return nil
-	}
-	slo, shi := s.bounds(lo, hi)
-	keys := db.tree.Split(slo, shi, n)
-	out := make([][]byte, 0, len(keys))
-	for _, k := range keys {
-		if u := userKey(k); len(u) > 0 {
-			out = append(out, append([]byte(nil), u...))
-		}
-	}
-	return out
 }
 
 // monotonic times what happens; unlike Options.Now it is not for stepping.

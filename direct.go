@@ -21,11 +21,12 @@ type direct struct {
 var directPool = sync.Pool{New: func() any { return new(direct) }}
 
 // Get returns a copy of key's newest value, or ErrKeyNotFound.
-func (db *DB) Get(key []byte) ([]byte, error) { return db.get(db.main, key) }
+func (db *DB) Get(key []byte) ([]byte, error) { return db.main.Get(key) }
 
-func (db *DB) get(s *space, key []byte) ([]byte, error) {
+// Get returns a copy of key's newest value, or ErrKeyNotFound.
+func (k *Keyspace) Get(key []byte) ([]byte, error) {
 	var value []byte
-	found, err := db.read(s, key, func(p *view.Pin, d *direct) error {
+	found, err := k.read(key, func(p *view.Pin, d *direct) error {
 		v := d.entry.Value
 		if d.entry.Separated {
 			var err error
@@ -45,21 +46,22 @@ func (db *DB) get(s *space, key []byte) ([]byte, error) {
 }
 
 // Has reports whether key has a value, which is not read.
-func (db *DB) Has(key []byte) (bool, error) {
-	return db.read(db.main, key, found)
+func (db *DB) Has(key []byte) (bool, error) { return db.main.Has(key) }
+
+// Has reports whether key has a value, which is not read.
+func (k *Keyspace) Has(key []byte) (bool, error) {
+	return k.read(key, func(*view.Pin, *direct) error { return nil })
 }
 
-// found is enough to know of a key that was found.
-func found(*view.Pin, *direct) error { return nil }
-
 // read looks key up and calls fn, while what it found is valid.
-func (db *DB) read(s *space, key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
-	if err := db.usable(); err != nil {
+func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
+	if err := k.usable(); err != nil {
 		return false, err
 	}
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
+	db := k.db
 	p, err := db.tree.Acquire(0)
 	if err != nil {
 		return false, err
@@ -67,7 +69,7 @@ func (db *DB) read(s *space, key []byte, fn func(*view.Pin, *direct) error) (boo
 	defer p.Release()
 	d := directPool.Get().(*direct)
 	defer directPool.Put(d)
-	d.key = pending.AppendKey(d.key[:0], s.prefix, key)
+	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
 	found, err := p.Get(d.key, &d.entry)
 	if err != nil || !found {
@@ -80,16 +82,26 @@ func (db *DB) read(s *space, key []byte, fn func(*view.Pin, *direct) error) (boo
 }
 
 // Set writes one pair.
-func (db *DB) Set(key, value []byte) error {
-	return db.write(db.main, &write{key: key, value: value, kind: entry.Set})
+func (db *DB) Set(key, value []byte) error { return db.main.Set(key, value) }
+
+// Set writes one pair.
+func (k *Keyspace) Set(key, value []byte) error {
+	return k.write(&write{key: key, value: value, kind: entry.Set})
 }
 
 // Delete deletes one key, whether or not it is there.
-func (db *DB) Delete(key []byte) error {
-	return db.write(db.main, &write{key: key, kind: entry.Delete})
+func (db *DB) Delete(key []byte) error { return db.main.Delete(key) }
+
+// Delete deletes one key, whether or not it is there.
+func (k *Keyspace) Delete(key []byte) error {
+	return k.write(&write{key: key, kind: entry.Delete})
 }
 
-func (db *DB) write(s *space, wr *write) error {
+func (k *Keyspace) write(wr *write) error {
+	if err := k.usable(); err != nil {
+		return err
+	}
+	db := k.db
 	if err := db.writable(); err != nil {
 		return err
 	}
@@ -98,33 +110,40 @@ func (db *DB) write(s *space, wr *write) error {
 	}
 	w := newWrites()
 	defer w.recycle()
-	c := s.encoder.Load()
+	c := k.state.encoder.Load()
 	e := wr.entry(c, db.now)
 	w.Add(c, &e)
-	s.note(&w.written)
+	k.state.note(&w.written)
 	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.synced(DefaultDurability))
 	return err
 }
 
 // CompareAndSet writes a pair if the key's version is still version, 0 meaning
-// that it has no value; else it is ErrVersionMismatch.
+// that it has no value; else it returns ErrVersionMismatch.
 func (db *DB) CompareAndSet(key, value []byte, version uint64) error {
-	return db.compareAndWrite(nil, &write{key: key, value: value, kind: entry.Set}, version)
+	return db.main.CompareAndSet(key, value, version)
 }
 
-// CompareAndDelete deletes a key if its version is still version; else it is
+// CompareAndSet is DB.CompareAndSet for a key of the keyspace.
+func (k *Keyspace) CompareAndSet(key, value []byte, version uint64) error {
+	return k.compareAndWrite(&write{key: key, value: value, kind: entry.Set}, version)
+}
+
+// CompareAndDelete deletes a key if its version is still version; else it returns
 // ErrVersionMismatch.
 func (db *DB) CompareAndDelete(key []byte, version uint64) error {
-	return db.compareAndWrite(nil, &write{key: key, kind: entry.Delete}, version)
+	return db.main.CompareAndDelete(key, version)
 }
 
-// compareAndWrite writes to ks, nil being the default keyspace. It runs again after a conflict: then somebody wrote the key, and
-// the comparison fails, unless what they wrote is gone again.
-func (db *DB) compareAndWrite(ks *Keyspace, wr *write, version uint64) error {
-	err := db.update(nil, TxnOptions{Update: true}, func(t *Txn) error {
-		if ks != nil {
-			t = t.In(ks)
-		}
+// CompareAndDelete is DB.CompareAndDelete for a key of the keyspace.
+func (k *Keyspace) CompareAndDelete(key []byte, version uint64) error {
+	return k.compareAndWrite(&write{key: key, kind: entry.Delete}, version)
+}
+
+// compareAndWrite runs again after a conflict: then the key was written by another,
+// and the comparison fails, unless what was written is gone again.
+func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
+	err := k.Update(func(t *Txn) error {
 		var now uint64
 		switch it, err := t.Get(wr.key); {
 		case err == nil:

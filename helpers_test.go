@@ -2,7 +2,6 @@ package brock
 
 import (
 	"errors"
-	"strings"
 	"testing"
 )
 
@@ -36,26 +35,6 @@ func wantErr(t testing.TB, what string, err, target error) {
 
 // b is a string as a key or value.
 func b(s string) []byte { return []byte(s) }
-
-// set commits pairs written "key=value", or "key" for a delete.
-func set(t testing.TB, db *DB, pairs ...string) {
-	t.Helper()
-	must(t, db.Update(func(txn *Txn) error { return put(txn, pairs...) }))
-}
-
-func put(txn *Txn, pairs ...string) error {
-	for _, p := range pairs {
-		key, value, found := strings.Cut(p, "=")
-		err := txn.Delete(b(key))
-		if found {
-			err = txn.Set(b(key), b(value))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func wantEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()

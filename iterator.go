@@ -38,7 +38,7 @@ func (o *IteratorOptions) validate() error {
 }
 
 // bounds are the stored bounds in a keyspace.
-func (o *IteratorOptions) bounds(s *space) (lo, hi []byte) {
+func (o *IteratorOptions) bounds(s *keyspaceState) (lo, hi []byte) {
 	lo, hi = s.bounds(o.Lower, o.Upper)
 	if len(o.Prefix) > 0 {
 		lo, hi = s.within(o.Prefix, lo, hi)
@@ -50,12 +50,12 @@ func (o *IteratorOptions) bounds(s *space) (lo, hi []byte) {
 // transaction's own writes too, up to the last Rewind or Seek. It is used by one
 // goroutine at a time, and ended by Close. A new Iterator is at no item.
 type Iterator struct {
-	txn    *transaction // nil in a zero Iterator
-	space  *space
-	opts   IteratorOptions
-	scan   scan.Scan
-	tracks bool // what is covered counts as read
-	plain  bool // no limit and no context: Next may take the short way
+	txn      *transaction // nil in a zero Iterator
+	keyspace *keyspaceState
+	opts     IteratorOptions
+	scan     scan.Scan
+	tracks   bool // what is covered counts as read
+	plain    bool // no limit and no context: Next may take the short way
 
 	item    Item
 	valid   bool
@@ -75,7 +75,7 @@ type Iterator struct {
 
 // NewIterator returns an iterator of what the transaction sees. Close it.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
-	it := &Iterator{txn: t.transaction, space: t.space, opts: o}
+	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, opts: o}
 	if it.err = o.validate(); it.err == nil {
 		it.err = t.usable()
 	}
@@ -85,9 +85,9 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	c := scan.Config{
 		Pin: t.pin, Clock: (*expiryClock)(t.transaction), At: t.at, Since: entry.Version(o.Since), All: o.AllVersions,
-		Filter: o.Filter, Prefix: len(t.space.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly,
+		Filter: o.Filter, Prefix: len(t.keyspace.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly,
 	}
-	c.Lo, c.Hi = o.bounds(t.space)
+	c.Lo, c.Hi = o.bounds(t.keyspace)
 	if t.writes != nil {
 		c.Writes = &t.writes.Writes
 		it.tracks = t.isolation == Serializable
@@ -118,7 +118,7 @@ func (it *Iterator) Seek(key []byte) {
 	if it.scratch == nil {
 		it.scratch = it.firstScratch[:]
 	}
-	it.scratch = pending.AppendKey(it.scratch[:0], it.space.prefix, key)
+	it.scratch = pending.AppendKey(it.scratch[:0], it.keyspace.prefix, key)
 	if it.opts.Reverse {
 		it.scratch = append(it.scratch, 0) // the least key that is greater
 	}
@@ -227,6 +227,25 @@ func (it *Iterator) leave() {
 	it.cover()
 	it.item.lent.poison()
 	it.valid, it.item.e, it.item.ahead = false, nil, nil
+}
+
+// cover extends what is covered to the item the iterator is at.
+func (it *Iterator) cover() {
+	if it.tracks {
+		it.covered.extend(it.item.e.Key, it.turned)
+	}
+}
+
+// finishSpan notes the span as read, and ends it.
+func (it *Iterator) finishSpan() {
+	if !it.tracks || !it.covered.active {
+		return
+	}
+	if it.valid {
+		it.cover()
+	}
+	it.txn.writes.reads.AddRange(it.covered.lo, it.covered.hi)
+	it.covered.active = false
 }
 
 // usable checks before every move that the iterator may still read.

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"sync"
 
-	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/layout"
 )
 
@@ -29,17 +27,17 @@ type keyspaces struct {
 	byName map[string]*Keyspace
 }
 
-// loadKeyspaces takes up the keyspaces that the engine knows.
-func (db *DB) loadKeyspaces() {
-	db.keyspaces.byName = make(map[string]*Keyspace)
+// load takes up the keyspaces that the tree knows.
+func (l *keyspaces) load(db *DB) {
+	l.byName = make(map[string]*Keyspace)
 	for _, k := range db.tree.Keyspaces() {
-		db.addKeyspace(&k)
+		l.add(db, &k)
 	}
 }
 
-func (db *DB) addKeyspace(k *layout.Keyspace) *Keyspace {
-	ks := &Keyspace{db: db, name: k.Name, space: db.newSpace(k.ID, loadedOptions(&k.Options))}
-	db.keyspaces.byName[k.Name] = ks
+func (l *keyspaces) add(db *DB, k *layout.Keyspace) *Keyspace {
+	ks := &Keyspace{db: db, name: k.Name, state: newKeyspaceState(k.ID, loadedOptions(&k.Options), &db.encoding)}
+	l.byName[k.Name] = ks
 	return ks
 }
 
@@ -58,7 +56,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if name == "" || len(name) > MaxKeyspaceName {
 		return nil, errKeyspaceName
 	}
-	options, err := db.chosenOptions(o)
+	options, err := db.opts.chosenOptions(o)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +67,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	case ks != nil && (len(o) == 0 || ks.Options() == options):
 		return ks, nil
 	case ks != nil:
-		return ks, db.setOptionsLocked(ks, options)
+		return ks, ks.setOptionsLocked(options)
 	case db.commits == nil:
 		return nil, ErrKeyspaceNotFound
 	}
@@ -77,18 +75,18 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return db.addKeyspace(&k), nil
+	return db.keyspaces.add(db, &k), nil
 }
 
 // chosenOptions are what a caller has given, defaults filled in.
-func (db *DB) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error) {
+func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error) {
 	if len(o) > 1 {
 		return KeyspaceOptions{}, errTwoOptions
 	}
 	if len(o) == 0 {
-		return db.opts.KeyspaceDefaults, nil
+		return opts.KeyspaceDefaults, nil
 	}
-	options := o[0].over(&db.opts.KeyspaceDefaults)
+	options := o[0].over(&opts.KeyspaceDefaults)
 	return options, options.validate("")
 }
 
@@ -121,26 +119,27 @@ func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 	if err := k.usable(); err != nil {
 		return err
 	}
-	options, err := k.db.chosenOptions([]KeyspaceOptions{o})
+	options, err := k.db.opts.chosenOptions([]KeyspaceOptions{o})
 	if err != nil {
 		return err
 	}
 	k.db.keyspaces.mu.Lock()
 	defer k.db.keyspaces.mu.Unlock()
-	return k.db.setOptionsLocked(k, options)
+	return k.setOptionsLocked(options)
 }
 
-func (db *DB) setOptionsLocked(k *Keyspace, o KeyspaceOptions) error {
+func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
+	db := k.db
 	if err := db.writable(); err != nil {
 		return err
 	}
-	if err := k.space.usable(); err != nil {
+	if err := k.state.usable(); err != nil {
 		return err
 	}
-	if err := db.tree.SetKeyspace(k.space.id, recordedOptions(&o)); err != nil {
+	if err := db.tree.SetKeyspace(k.state.id, recordedOptions(&o)); err != nil {
 		return err
 	}
-	db.keep(k.space, o)
+	k.state.keep(o, &db.encoding)
 	return nil
 }
 
@@ -170,7 +169,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	// From here on the leader lets nothing pass that writes to it. What it let
 	// pass is in the journal, and is durable before the drop is.
 	err := db.commits.Do(func() error {
-		if k.space.dropped.Swap(true) {
+		if k.state.dropped.Swap(true) {
 			return ErrKeyspaceNotFound
 		}
 		return nil
@@ -181,53 +180,12 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := db.commits.Sync(context.Background()); err != nil {
 		return err
 	}
-	if err := db.tree.DropKeyspace(k.space.id); err != nil {
+	if err := db.tree.DropKeyspace(k.state.id); err != nil {
 		if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrStopped) {
-			k.space.dropped.Store(false) // nothing of it was written
+			k.state.dropped.Store(false) // nothing of it was written
 		}
 		return err
 	}
 	delete(db.keyspaces.byName, k.name)
 	return nil
 }
-
-// recordedOptions and loadedOptions are options on their way to the manifest and back.
-func recordedOptions(o *KeyspaceOptions) layout.KeyspaceOptions {
-	return layout.KeyspaceOptions{
-		ValueThreshold: int64(o.ValueThreshold), TTL: o.TTL, Versions: int64(o.Versions.Versions), Age: o.Versions.Age,
-		Codec: int64(o.Compression.codec()), CompressAbove: int64(o.CompressAbove),
-	}
-}
-
-func loadedOptions(o *layout.KeyspaceOptions) KeyspaceOptions {
-	return KeyspaceOptions{
-		ValueThreshold: small(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: small(o.Versions), Age: o.Age},
-		Compression: compressionBy(codec.Codec(o.Codec)), CompressAbove: max(small(o.CompressAbove), 0),
-	}
-}
-
-// codec is what values are compressed with.
-func (c Compression) codec() codec.Codec {
-	switch c {
-	case S2:
-		return codec.S2
-	case Zstd:
-		return codec.Zstd
-	}
-	return codec.None
-}
-
-// compressionBy is the compression with a codec; one of a later release is none
-// for what this one writes.
-func compressionBy(c codec.Codec) Compression {
-	switch c {
-	case codec.S2:
-		return S2
-	case codec.Zstd:
-		return Zstd
-	}
-	return NoCompression
-}
-
-// small is n as an int of any machine; beyond, nothing changes.
-func small(n int64) int { return int(max(min(n, math.MaxInt32), -1)) }

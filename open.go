@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
@@ -242,6 +243,21 @@ func (o *opening) assemble() {
 	db = newDB(o.options, o.tree, pipeline, seed, closers...)
 	o.db = db
 	o.tree.Start()
+}
+
+// newDB joins a tree and a pipeline to a store; Open has opened them. opts
+// have their defaults, and seed is the store's. closers run last, at Close.
+func newDB(opts Options, t *tree.Tree, c *commit.Pipeline, seed uint64, closers ...func() error) *DB {
+	clock := opts.Now
+	if clock == nil {
+		clock = time.Now
+	}
+	db := &DB{opts: opts, tree: t, commits: c, closers: closers, began: time.Now()}
+	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
+	db.encoding.seed = seed
+	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, opts.KeyspaceDefaults, &db.encoding)}
+	db.keyspaces.load(db)
+	return db
 }
 
 // onWork passes finished background work to Events and Logger.

@@ -205,71 +205,67 @@ func (o KeyspaceOptions) over(base *KeyspaceOptions) KeyspaceOptions {
 	return o
 }
 
-// validate reports the first field that can't be, by its name after field.
-func (o *KeyspaceOptions) validate(field string) error {
-	bad := func(name, reason string) error { return &OptionError{Field: field + name, Reason: reason} }
-	switch {
-	case o.TTL < 0:
-		return bad("TTL", "is negative")
-	case o.TTL > 0 && o.TTL < time.Millisecond:
-		return bad("TTL", "is below a millisecond")
-	case o.Compression > Zstd:
-		return bad("Compression", "is unknown")
-	case o.CompressAbove < 0:
-		return bad("CompressAbove", "is negative")
-	case o.Versions.Versions < 0:
-		return bad("Versions.Versions", "is negative")
-	case o.Versions.Age < 0:
-		return bad("Versions.Age", "is negative")
+// check refuses a field if bad: the reason follows the field's name.
+type check struct {
+	bad           bool
+	field, reason string
+}
+
+// refusal is an *OptionError of the first check that is bad, nil if there is none.
+func refusal(checks []check) error {
+	for _, c := range checks {
+		if c.bad {
+			return &OptionError{Field: c.field, Reason: c.reason}
+		}
 	}
 	return nil
+}
+
+// validate reports the first field that can't be, by its name after field.
+func (o *KeyspaceOptions) validate(field string) error {
+	return refusal([]check{
+		{o.TTL < 0, field + "TTL", "is negative"},
+		{o.TTL > 0 && o.TTL < time.Millisecond, field + "TTL", "is below a millisecond"},
+		{o.Compression > Zstd, field + "Compression", "is unknown"},
+		{o.CompressAbove < 0, field + "CompressAbove", "is negative"},
+		{o.Versions.Versions < 0, field + "Versions.Versions", "is negative"},
+		{o.Versions.Age < 0, field + "Versions.Age", "is negative"},
+	})
 }
 
 // validate reports the first field that can't be, as an *OptionError. The
 // options have their defaults already.
 func (o *Options) validate() error {
-	bad := func(field, reason string) error { return &OptionError{Field: field, Reason: reason} }
-	switch {
-	case o.InMemory && o.Dir != "":
-		return bad("Dir", "must be empty for an InMemory store")
-	case o.InMemory && o.ValueDir != "":
-		return bad("ValueDir", "must be empty for an InMemory store")
-	case o.InMemory && o.FS != nil:
-		return bad("FS", "must be nil for an InMemory store")
-	case o.InMemory && o.MustExist:
-		return bad("MustExist", "an InMemory store is always new")
-	case o.InMemory && o.Mode == ReadOnly:
-		return bad("Mode", "an InMemory store is always new, so nothing could be read")
-	case !o.InMemory && o.Dir == "":
-		return bad("Dir", "is empty")
-	case o.Mode > ReadOnly:
-		return bad("Mode", "is unknown")
-	case o.MustExist && o.MustBeNew:
-		return bad("MustBeNew", "contradicts MustExist")
-	case o.MustBeNew && o.Mode == ReadOnly:
-		return bad("MustBeNew", "contradicts ReadOnly")
-	case o.LockWait < 0:
-		return bad("LockWait", "is negative")
-	case o.Durability > Buffered:
-		return bad("Durability", "is unknown")
-	case o.DiskLimit < 0 || o.DiskLimit > 0 && o.DiskLimit < minDiskLimit:
-		return bad("DiskLimit", "is below 1 MB")
-	case o.MemoryLimit < minMemoryLimit:
-		return bad("MemoryLimit", "is below 4 MB")
-	case !(o.Maintenance.GarbageRatio >= 0.05 && o.Maintenance.GarbageRatio <= 4):
-		return bad("Maintenance.GarbageRatio", "is not between 0.05 and 4")
-	case o.Maintenance.IdleAfter < 0:
-		return bad("Maintenance.IdleAfter", "is negative")
-	case o.Tuning.MemtableSize < minMemtableSize:
-		return bad("Tuning.MemtableSize", "is below 64 KB")
-	case o.Tuning.MemtableSize > o.MemoryLimit:
-		return bad("Tuning.MemtableSize", "is above MemoryLimit")
-	case o.Tuning.SegmentSize < minFileSize || o.Tuning.SegmentSize > maxFileSize:
-		return bad("Tuning.SegmentSize", "is not between 64 KB and 2 GB")
-	case o.Tuning.RunFileSize < minFileSize || o.Tuning.RunFileSize > maxFileSize:
-		return bad("Tuning.RunFileSize", "is not between 64 KB and 2 GB")
-	case o.Tuning.OpenFiles < minOpenFiles:
-		return bad("Tuning.OpenFiles", "is below 64")
+	m, t := &o.Maintenance, &o.Tuning
+	inMemory := []check{
+		{o.Dir != "", "Dir", "must be empty for an InMemory store"},
+		{o.ValueDir != "", "ValueDir", "must be empty for an InMemory store"},
+		{o.FS != nil, "FS", "must be nil for an InMemory store"},
+		{o.MustExist, "MustExist", "an InMemory store is always new"},
+		{o.Mode == ReadOnly, "Mode", "an InMemory store is always new, so nothing could be read"},
+	}
+	all := []check{
+		{!o.InMemory && o.Dir == "", "Dir", "is empty"},
+		{o.Mode > ReadOnly, "Mode", "is unknown"},
+		{o.MustExist && o.MustBeNew, "MustBeNew", "contradicts MustExist"},
+		{o.MustBeNew && o.Mode == ReadOnly, "MustBeNew", "contradicts ReadOnly"},
+		{o.LockWait < 0, "LockWait", "is negative"},
+		{o.Durability > Buffered, "Durability", "is unknown"},
+		{o.DiskLimit != 0 && o.DiskLimit < minDiskLimit, "DiskLimit", "is below 1 MB"},
+		{o.MemoryLimit < minMemoryLimit, "MemoryLimit", "is below 4 MB"},
+		{!(m.GarbageRatio >= 0.05 && m.GarbageRatio <= 4), "Maintenance.GarbageRatio", "is not between 0.05 and 4"}, // nor NaN
+		{m.IdleAfter < 0, "Maintenance.IdleAfter", "is negative"},
+		{t.MemtableSize < minMemtableSize, "Tuning.MemtableSize", "is below 64 KB"},
+		{t.MemtableSize > o.MemoryLimit, "Tuning.MemtableSize", "is above MemoryLimit"},
+		{t.SegmentSize < minFileSize || t.SegmentSize > maxFileSize, "Tuning.SegmentSize", "is not between 64 KB and 2 GB"},
+		{t.RunFileSize < minFileSize || t.RunFileSize > maxFileSize, "Tuning.RunFileSize", "is not between 64 KB and 2 GB"},
+		{t.OpenFiles < minOpenFiles, "Tuning.OpenFiles", "is below 64"},
+	}
+	if o.InMemory {
+		all = append(inMemory, all...)
+	}
+	if err := refusal(all); err != nil {
+		return err
 	}
 	return o.KeyspaceDefaults.validate("KeyspaceDefaults.")
 }

@@ -19,14 +19,14 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	lo, hi = t.space.bounds(lo, hi)
+	lo, hi = t.keyspace.bounds(lo, hi)
 	if bytes.Compare(lo, hi) >= 0 {
 		return nil
 	}
 	if err := t.writes.Err(); err != nil {
 		return err
 	}
-	t.space.note(&t.writes.written)
+	t.keyspace.note(&t.writes.written)
 	t.writes.DeleteRange(lo, hi)
 	return t.spillIfLarge()
 }
@@ -40,7 +40,7 @@ func (b *Batch) DeleteRange(lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	return b.deleteStored(b.space.bounds(lo, hi))
+	return b.deleteStored(b.keyspace.bounds(lo, hi))
 }
 
 // deleteStored adds the delete of the stored keys in [lo, hi). It keeps the bounds.
@@ -49,45 +49,34 @@ func (b *Batch) deleteStored(lo, hi []byte) error {
 		return nil
 	}
 	b.writes.DeleteRange(lo, hi)
-	b.space.note(&b.writes.written)
+	b.keyspace.note(&b.writes.written)
 	return b.spillIfLarge()
 }
 
 // DeleteRange deletes every key in [lo, hi), nil being open, at once and by one
 // record, however many there are. Readers that began before still see them; the
-// space comes back by itself.
-func (db *DB) DeleteRange(lo, hi []byte) error {
-	b := db.NewBatch()
-	if err := b.DeleteRange(lo, hi); err != nil {
-		return err
-	}
-	return b.Commit(context.Background())
-}
+// disk space comes back by itself.
+func (db *DB) DeleteRange(lo, hi []byte) error { return db.main.DeleteRange(lo, hi) }
 
 // DeleteRange is DB.DeleteRange for keys of the keyspace.
 func (k *Keyspace) DeleteRange(lo, hi []byte) error {
+	return k.deleteRange(context.Background(), lo, hi)
+}
+
+func (k *Keyspace) deleteRange(ctx context.Context, lo, hi []byte) error {
 	if err := k.usable(); err != nil {
 		return err
 	}
 	b := k.db.NewBatch().In(k)
 	if err := b.DeleteRange(lo, hi); err != nil {
-		return err
-	}
-	return b.Commit(context.Background())
-}
-
-// Clear deletes every key of the keyspace, as DeleteRange does: it is a commit,
-// which readers and histories see as any other. The keyspace stays.
-func (k *Keyspace) Clear(ctx context.Context) error {
-	if err := k.usable(); err != nil {
-		return err
-	}
-	b := k.db.NewBatch().In(k)
-	if err := b.DeleteRange(nil, nil); err != nil {
 		return err
 	}
 	return b.Commit(ctx)
 }
+
+// Clear deletes every key of the keyspace, as DeleteRange does: it is a commit,
+// which readers and histories see as any other. The keyspace stays.
+func (k *Keyspace) Clear(ctx context.Context) error { return k.deleteRange(ctx, nil, nil) }
 
 // DropPrefix deletes every key that begins with one of the prefixes, as
 // DeleteRange does, all at once. An empty prefix is that of every key of the
@@ -102,7 +91,7 @@ func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 			return ErrKeyTooLarge
 		}
 		o := IteratorOptions{Prefix: p}
-		if err := b.deleteStored(o.bounds(b.space)); err != nil {
+		if err := b.deleteStored(o.bounds(b.keyspace)); err != nil {
 			return err
 		}
 	}

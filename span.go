@@ -42,22 +42,3 @@ func (s *span) end(lo, hi []byte, turned bool) {
 		s.hi = append(s.hi[:0], hi...)
 	}
 }
-
-// cover extends what is covered to the item the iterator is at.
-func (it *Iterator) cover() {
-	if it.tracks {
-		it.covered.extend(it.item.e.Key, it.turned)
-	}
-}
-
-// finishSpan notes the span as read, and ends it.
-func (it *Iterator) finishSpan() {
-	if !it.tracks || !it.covered.active {
-		return
-	}
-	if it.valid {
-		it.cover()
-	}
-	it.txn.writes.reads.AddRange(it.covered.lo, it.covered.hi)
-	it.covered.active = false
-}

@@ -60,7 +60,7 @@ func (o *TxnOptions) validate() error {
 // transaction addressing another.
 type Txn struct {
 	*transaction
-	space *space // that its keys are of
+	keyspace *keyspaceState // that its keys are of
 }
 
 // newTxn is a transaction and its Txn in one piece of memory.
@@ -69,7 +69,7 @@ func newTxn(db *DB) *Txn {
 		first       Txn
 		transaction transaction
 	})
-	t.first = Txn{&t.transaction, db.main}
+	t.first = Txn{&t.transaction, db.main.state}
 	t.transaction.db = db
 	return &t.first
 }
@@ -130,7 +130,7 @@ func (t *Txn) usable() error {
 	if err := t.transaction.usable(); err != nil {
 		return err
 	}
-	return t.space.refused
+	return t.keyspace.refused
 }
 
 // usable returns nil while the transaction can go on.
@@ -171,6 +171,9 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 		return t
 	}
 	s := t.address(ks)
+	if s == t.keyspace {
+		return t
+	}
 	if t.writes != nil && t.isolation == Serializable && s.refused == nil {
 		s.note(&t.writes.addressed)
 	}
@@ -178,14 +181,14 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 }
 
 // address is the keyspace ks, or stands in for it.
-func (t *transaction) address(ks *Keyspace) *space {
-	s := t.db.main
+func (t *transaction) address(ks *Keyspace) *keyspaceState {
+	s := t.db.main.state
 	switch {
 	case ks == nil:
 	case ks.db != t.db:
 		return refusing(errKeyspaceForeign)
 	default:
-		s = ks.space
+		s = ks.state
 	}
 	switch {
 	case t.usable() != nil: // whatever is done says so
@@ -235,7 +238,7 @@ func (t *Txn) Has(key []byte) (bool, error) {
 func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	if w := t.writes; w != nil {
-		h := hash.Sum(t.db.seed, stored)
+		h := hash.Sum(t.db.encoding.seed, stored)
 		var err error
 		if found, err = w.Get(stored, h, e); err != nil {
 			return false, err
@@ -284,7 +287,7 @@ func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
 	if e.Separated {
 		return t.values().Value(e.Key, e, dst)
 	}
-	return t.db.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
+	return t.db.encoding.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
 }
 
 // now is the time for expiry, read from the clock once a transaction.
@@ -343,10 +346,10 @@ func (t *Txn) write(w *write) error {
 	if err := t.writes.Err(); err != nil {
 		return err
 	}
-	c := t.space.encoder.Load()
+	c := t.keyspace.encoder.Load()
 	e := w.entry(c, t.now)
 	t.writes.Add(c, &e)
-	t.space.note(&t.writes.written)
+	t.keyspace.note(&t.writes.written)
 	return t.spillIfLarge()
 }
 

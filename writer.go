@@ -18,7 +18,7 @@ import (
 // written after the last successful Flush may or may not be there.
 type Writer struct {
 	db  *DB
-	ks  *Keyspace // it writes to; nil = the default one
+	ks  *Keyspace // it writes to
 	ctx context.Context
 
 	mu      sync.Mutex
@@ -38,13 +38,18 @@ const writerGroup = 1 << 20
 var errWriterClosed = fmt.Errorf("brock: writer is closed: %w", ErrInvalid)
 
 // NewWriter returns a bulk writer. When ctx ends, its calls return ctx's error.
-func (db *DB) NewWriter(ctx context.Context) *Writer { return db.newWriter(ctx, nil) }
+func (db *DB) NewWriter(ctx context.Context) *Writer { return db.main.NewWriter(ctx) }
 
-func (db *DB) newWriter(ctx context.Context, ks *Keyspace) *Writer {
+// NewWriter returns a bulk writer to the keyspace. When ctx ends, its calls
+// return ctx's error.
+func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
+	if k.db == nil {
+		return new(Writer)
+	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	w := &Writer{db: db, ks: ks, ctx: ctx, filling: db.NewBatch().In(ks)}
+	w := &Writer{db: k.db, ks: k, ctx: ctx, filling: k.db.NewBatch().In(k)}
 	w.idle.L = &w.mu
 	return w
 }

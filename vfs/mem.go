@@ -183,7 +183,7 @@ func (m *Mem) Rename(from, to string) error {
 	if n.dir != nil || old.dir != nil {
 		return pathError("rename", from, errors.ErrUnsupported) // a store renames files only
 	}
-	// Two changes of one number: a crash between directories may still leave one.
+	// Two changes of one number: Prefix leaves both or none, Chaos perhaps one.
 	seq := m.next()
 	toDir.put(seq, toBase, n)
 	fromDir.put(seq, fromBase, memNode{})

@@ -307,7 +307,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-func TestHooks(t *testing.T) {
+func TestOnSync(t *testing.T) {
 	m := newMemory()
 	now := time.Unix(0, 0)
 	var syncs []time.Duration

@@ -11,7 +11,7 @@ func promise(ttl uint64) uint64 { return max(60_000, ttl/20) }
 
 const grace = 20_000
 
-// However often a run is merged with others, every entry that expires is in one
+// However often a run is compacted with others, every entry that expires is in one
 // step that ends when it has expired or later, and whose Late ends before what
 // was promised; and yet Late does not shrink with the time that is left.
 func TestExpiries(t *testing.T) {
@@ -73,7 +73,7 @@ func TestExpiries(t *testing.T) {
 }
 
 // What was said of an entry when it had long to live is not forgotten when it
-// has not: a run is not merged for each of its last minutes.
+// has not: a run is not compacted for each of its last minutes.
 func TestLateIsHandedOn(t *testing.T) {
 	const day = 86_400_000
 	x := NewExpiries(1e12)
@@ -114,7 +114,7 @@ func TestExpiriesAtTheEnd(t *testing.T) {
 }
 
 // What it takes to count an entry, of those that expire at any time of a day: in
-// a flush, and in a merge of seven runs.
+// a flush, and in a compaction of seven runs.
 func BenchmarkExpiries(b *testing.B) {
 	const day = 86_400_000
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -133,7 +133,7 @@ func BenchmarkExpiries(b *testing.B) {
 	}
 	list := fill(b, len(times)).List()
 	b.Run("flush", func(b *testing.B) { fill(b, b.N) })
-	b.Run("merge", func(b *testing.B) { fill(b, b.N, list, list, list, list, list, list, list) })
+	b.Run("compaction", func(b *testing.B) { fill(b, b.N, list, list, list, list, list, list, list) })
 	b.Run("never", func(b *testing.B) {
 		x, e := NewExpiries(1e12), Entry{}
 		for range b.N {

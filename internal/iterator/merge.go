@@ -3,7 +3,6 @@ package iterator
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"math"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -105,7 +104,7 @@ func (m *merge) playAll() bool {
 			m.prefix = append(m.prefix, h.entry.Key...)
 			started = true
 		} else {
-			m.prefix = m.prefix[:commonLen(m.prefix, h.entry.Key)]
+			m.prefix = m.prefix[:entry.CommonPrefix(m.prefix, h.entry.Key)]
 		}
 	}
 	m.setWords()
@@ -329,12 +328,12 @@ func beside(s Iterator, e *entry.Entry, backward bool) bool {
 func (m *merge) setWord(h *head) {
 	key := h.entry.Key
 	if len(key) < len(m.prefix) || string(key[:len(m.prefix)]) != string(m.prefix) {
-		m.prefix = m.prefix[:commonLen(m.prefix, key)]
+		m.prefix = m.prefix[:entry.CommonPrefix(m.prefix, key)]
 		m.setWords()
 		return
 	}
 	// Complemented, the greatest key has the least word, and wins.
-	w := keyWord(key[len(m.prefix):])
+	w := entry.Word(key[len(m.prefix):])
 	if m.backward {
 		w = ^w
 	}
@@ -358,29 +357,6 @@ func (m *merge) Close() {
 		m.heads[i].source.Close()
 	}
 	m.at = false
-}
-
-// keyWord is the first 8 bytes of key as a number that sorts as they do, padded
-// with zeros.
-func keyWord(key []byte) uint64 {
-	if len(key) >= 8 {
-		return binary.BigEndian.Uint64(key)
-	}
-	var w uint64
-	for i, b := range key {
-		w |= uint64(b) << (56 - 8*i)
-	}
-	return w
-}
-
-func commonLen(a, b []byte) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
 }
 
 // empty has no entries.

@@ -57,26 +57,26 @@ func TestKicksAreShared(t *testing.T) {
 	})
 }
 
-func TestFlushNeverWaitsForMerges(t *testing.T) {
+func TestFlushNeverWaitsForCompactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{Workers: 2})
-		merge, cleanup, flush := newGate(), newGate(), newGate()
+		compaction, cleanup, flush := newGate(), newGate(), newGate()
 		p.Task(Cleanup, "cleanup", cleanup.run).Kick()
 		synctest.Wait()
-		p.Task(Compaction, "merge", merge.run).Kick()
+		p.Task(Compaction, "compaction", compaction.run).Kick()
 		synctest.Wait()
-		if cleanup.runs.Load() != 1 || merge.runs.Load() != 0 {
+		if cleanup.runs.Load() != 1 || compaction.runs.Load() != 0 {
 			t.Error("both workers are taken by work that is no flush")
 		}
 		p.Task(Flush, "flush", flush.run).Kick()
 		<-flush.began
-		if got := p.Waiting(); !slices.Equal(got, []string{"merge"}) {
+		if got := p.Waiting(); !slices.Equal(got, []string{"compaction"}) {
 			t.Errorf("waiting: %v", got)
 		}
 		close(flush.leave)
 		close(cleanup.leave)
-		<-merge.began
-		close(merge.leave)
+		<-compaction.began
+		close(compaction.leave)
 		if err := p.Close(bg); err != nil {
 			t.Fatal(err)
 		}
@@ -284,17 +284,17 @@ func TestManual(t *testing.T) {
 		return p.Task(pr, name, func(context.Context) error { ran = append(ran, name); return err })
 	}
 	no := errors.New("no")
-	merge := task(Compaction, "merge", no)
-	merge.Kick()
+	compaction := task(Compaction, "compaction", no)
+	compaction.Kick()
 	task(Flush, "flush", nil).Kick()
 	p.Delayed(task(Cleanup, "late", nil), time.Nanosecond).Touch()
-	if len(ran) != 0 || !slices.Equal(p.Waiting(), []string{"flush", "merge"}) {
+	if len(ran) != 0 || !slices.Equal(p.Waiting(), []string{"flush", "compaction"}) {
 		t.Fatalf("ran %v, waiting %v", ran, p.Waiting())
 	}
 	if name, ok, err := p.Step(); name != "flush" || !ok || err != nil {
 		t.Errorf("step: %q, %v, %v", name, ok, err)
 	}
-	if name, ok, err := p.Step(); name != "merge" || !ok || err != no {
+	if name, ok, err := p.Step(); name != "compaction" || !ok || err != no {
 		t.Errorf("step: %q, %v, %v", name, ok, err)
 	}
 	if _, ok, _ := p.Step(); ok {
@@ -303,11 +303,11 @@ func TestManual(t *testing.T) {
 	if n := p.Idle(); n != 1 {
 		t.Errorf("%d delayed", n)
 	}
-	merge.Kick()
+	compaction.Kick()
 	if err := p.Drain(bg); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(ran, []string{"flush", "merge", "merge", "late"}) {
+	if !slices.Equal(ran, []string{"flush", "compaction", "compaction", "late"}) {
 		t.Errorf("ran %v", ran)
 	}
 }

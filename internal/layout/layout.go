@@ -107,24 +107,6 @@ func (l *Layout) Unaccounted(num entry.FileNum) uint64 {
 // Unreferenced lists the segments that no run needs, neither directly nor through
 // a relocated segment.
 func (l *Layout) Unreferenced() []entry.FileNum {
-	return l.unreferencedWithout(nil)
-}
-
-// FreedBy lists the segments that no run would need any more if these runs were
-// dropped and nothing put in their place. It returns the sum of their file sizes, too.
-func (l *Layout) FreedBy(runs ...RunID) (segments []entry.FileNum, fileBytes uint64) {
-	// Segments that are free already are not freed by the runs.
-	before := l.Unreferenced()
-	for _, num := range l.unreferencedWithout(runs) {
-		if _, already := slices.BinarySearch(before, num); !already {
-			segments = append(segments, num)
-			fileBytes += l.Segment(num).FileBytes
-		}
-	}
-	return segments, fileBytes
-}
-
-func (l *Layout) unreferencedWithout(dropped []RunID) []entry.FileNum {
 	// A run's handles name the source of a relocation, whose records are in the
 	// target: it needs both.
 	needed := make(map[entry.FileNum]bool)
@@ -139,9 +121,6 @@ func (l *Layout) unreferencedWithout(dropped []RunID) []entry.FileNum {
 		}
 	}
 	for _, r := range l.runs {
-		if slices.Contains(dropped, r.ID) {
-			continue
-		}
 		for _, ref := range r.Refs {
 			need(ref.Segment)
 		}

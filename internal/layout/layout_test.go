@@ -179,16 +179,17 @@ func TestWhoNeedsASegment(t *testing.T) {
 	for _, c := range []struct {
 		drop []RunID
 		want []entry.FileNum
-		size uint64
 	}{
-		{nil, nil, 0},
-		{[]RunID{2}, nil, 0},
-		{[]RunID{1}, []entry.FileNum{4, 5}, 640 + 1<<20},
-		{[]RunID{1, 2}, []entry.FileNum{3, 4, 5}, 6400 + 640 + 1<<20},
+		{[]RunID{2}, []entry.FileNum{6}},
+		{[]RunID{1}, []entry.FileNum{4, 5, 6}},
+		{[]RunID{1, 2}, []entry.FileNum{3, 4, 5, 6}},
 	} {
-		got, size := l.FreedBy(c.drop...)
-		if !slices.Equal(got, c.want) || size != c.size {
-			t.Errorf("FreedBy(%d) = %d, %d; want %d, %d", c.drop, got, size, c.want, c.size)
+		next, err := l.Apply(&Edit{DropRuns: c.drop})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := next.Unreferenced(); !slices.Equal(got, c.want) {
+			t.Errorf("unreferenced without the runs %d: %d, want %d", c.drop, got, c.want)
 		}
 	}
 	var names []string

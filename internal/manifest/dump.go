@@ -6,7 +6,6 @@ import (
 
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/frame"
-	"github.com/brockdb/brock/internal/layout"
 )
 
 // DumpSuper annotates the SUPER file b that d shows. No checksum is checked.
@@ -60,9 +59,10 @@ func dumpFrame(d *dump.Writer, b []byte, off int) int {
 		if !more {
 			break
 		}
-		d.Field(at, tlvHeader, "field", "%d %s, required %v, %d bytes", tag, tagName(tag), required, len(value))
+		name, text := describe(tag, value)
+		d.Field(at, tlvHeader, "field", "%d %s, required %v, %d bytes", tag, name, required, len(value))
 		if len(value) > 0 {
-			d.Field(at+tlvHeader, len(value), tagName(tag), "%s", describe(tag, value))
+			d.Field(at+tlvHeader, len(value), name, "%s", text)
 		}
 	}
 	if len(w.p) > 0 {
@@ -71,49 +71,17 @@ func dumpFrame(d *dump.Writer, b []byte, off int) int {
 	return end
 }
 
-// tagName is the name that docs/format.md has for the tag.
-func tagName(tag uint16) string {
+// describe returns the name that docs/format.md has for the tag, and what the value means.
+func describe(tag uint16, value []byte) (name, text string) {
 	for i := range editFields {
-		if editFields[i].tag == tag {
-			return editFields[i].name
+		if f := &editFields[i]; f.tag == tag {
+			w := wire{p: value}
+			text = f.show(&w)
+			if err := w.end(); err != nil {
+				text = err.Error()
+			}
+			return f.name, text
 		}
 	}
-	return "unknown"
-}
-
-func describe(tag uint16, value []byte) string {
-	var e layout.Edit
-	if err := editFields.readOne(&e, &e.Unknown, tag, false, value); err != nil {
-		return err.Error()
-	}
-	switch {
-	case len(e.AddSegments) > 0:
-		s := e.AddSegments[0]
-		return fmt.Sprintf("%d %v, file of %d bytes, %d records, values of %d bytes", s.Num, s.Kind, s.FileBytes, s.Records, s.Bytes)
-	case len(e.DropRuns) > 0:
-		return fmt.Sprint(e.DropRuns[0])
-	case len(e.AddRuns) > 0:
-		r := e.AddRuns[0]
-		return fmt.Sprintf("%d %v order %d, %d entries, %d tombstones, versions %d to %d, files %v, refs %v", r.ID, r.Tier, r.Order, r.Entries, r.Tombstones, r.MinVersion, r.MaxVersion, r.Files, r.Refs)
-	case len(e.Dead) > 0:
-		return fmt.Sprintf("%d records of segment %d, values of %d bytes", len(e.Dead[0].Granules), e.Dead[0].Segment, e.Dead[0].Bytes)
-	case len(e.States) > 0:
-		return fmt.Sprintf("%+v", e.States[0])
-	case len(e.DropSegments) > 0:
-		return fmt.Sprint(e.DropSegments[0])
-	case len(e.JournalEnds) > 0:
-		return fmt.Sprintf("%+v", e.JournalEnds[0])
-	case len(e.Clock) > 0:
-		return fmt.Sprintf("%+v", e.Clock[0])
-	case len(e.SetKeyspaces) > 0:
-		k := e.SetKeyspaces[0]
-		return fmt.Sprintf("%d %q, %+v", k.ID, k.Name, k.Options)
-	case len(e.DropKeyspaces) > 0:
-		return fmt.Sprint(e.DropKeyspaces[0])
-	case len(e.KeyspaceFloors) > 0:
-		return fmt.Sprintf("%+v", e.KeyspaceFloors[0])
-	case len(e.Unknown) > 0 || e.CleanClose:
-		return ""
-	}
-	return fmt.Sprint(uint64(e.FlushedTo) | uint64(e.LastVersion) | uint64(e.Floor) | uint64(e.NextFile) | e.NextKeyspace)
+	return "unknown", ""
 }

@@ -15,6 +15,7 @@ type field[T any] struct {
 	name string                        // as in docs/format.md
 	put  func(dst []byte, v *T) []byte // appends the field as often as v has it
 	get  func(w *wire, v *T)           // reads the value of one
+	show func(w *wire) string          // reads it and says what it means
 }
 
 // fields are all fields of a T, in the order in which they are written.
@@ -37,16 +38,18 @@ func list[T, E any](tag, flags uint16, name string, of func(*T) *[]E, put func([
 			}
 			return dst
 		},
-		get: func(w *wire, v *T) { l := of(v); *l = append(*l, get(w)) },
+		get:  func(w *wire, v *T) { l := of(v); *l = append(*l, get(w)) },
+		show: func(w *wire) string { return fmt.Sprintf("%+v", get(w)) },
 	}
 }
 
 // value is a field that v has unless its value is zero.
 func value[T any, E comparable](tag, flags uint16, name string, of func(*T) *E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
-	return parts(tag, flags, name,
+	f := parts(tag, flags, name,
 		func(v *T) bool { return *of(v) != *new(E) },
 		func(b []byte, v *T) []byte { return put(b, *of(v)) },
 		func(w *wire, v *T) { *of(v) = get(w) })
+	return f.shown(func(w *wire) string { return fmt.Sprint(get(w)) })
 }
 
 // parts is a field that has several values of v, or a whole list, if there says so.
@@ -61,6 +64,12 @@ func parts[T any](tag, flags uint16, name string, there func(*T) bool, put func(
 		},
 		get: get,
 	}
+}
+
+// shown returns f with another way to say what it means.
+func (f field[T]) shown(show func(*wire) string) field[T] {
+	f.show = show
+	return f
 }
 
 // append appends the fields of v, and those that only a later release knows.

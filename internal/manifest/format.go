@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -16,7 +17,7 @@ import (
 var editFields = fields[layout.Edit]{
 	list(1, must, "addSegment", func(e *layout.Edit) *[]layout.Segment { return &e.AddSegments }, putSegment, getSegment),
 	list(2, must, "dropRun", func(e *layout.Edit) *[]layout.RunID { return &e.DropRuns }, putNumber, getNumber),
-	list(3, must, "addRun", func(e *layout.Edit) *[]layout.Run { return &e.AddRuns }, putRun, getRun),
+	list(3, must, "addRun", func(e *layout.Edit) *[]layout.Run { return &e.AddRuns }, putRun, getRun).shown(showRun),
 	list(4, must, "dead", func(e *layout.Edit) *[]layout.Dead { return &e.Dead }, putDead, getDead),
 	list(5, must, "segmentState", func(e *layout.Edit) *[]layout.SegmentState { return &e.States }, putState, getState),
 	list(6, must, "dropSegment", func(e *layout.Edit) *[]entry.FileNum { return &e.DropSegments }, putNumber, getNumber),
@@ -151,6 +152,12 @@ func getRun(w *wire) layout.Run {
 	r := layout.Run{ID: layout.RunID(w.uvarint()), Tier: layout.Tier(w.byte()), Order: w.uvarint()}
 	runFields.read(w, &r, &r.Unknown)
 	return r
+}
+
+// showRun shows the files, too: their numbers lead from a run to what is in the folder.
+func showRun(w *wire) string {
+	r := getRun(w)
+	return fmt.Sprintf("%v %+v", r, r.Files)
 }
 
 func putFiles(b []byte, r *layout.Run) []byte {

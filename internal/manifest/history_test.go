@@ -14,7 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// history makes random edits that fit one another, as flushes, merges and
+// history makes random edits that fit one another, as flushes, compactions and
 // relocations would, and keeps what they must add up to in plain maps.
 type history struct {
 	rng          *rand.Rand
@@ -50,7 +50,7 @@ func (h *history) edit() *layout.Edit {
 	case n < 5 || len(h.runs) == 0:
 		e = h.flush()
 	case n < 8:
-		e = h.merge()
+		e = h.compact()
 	case n < 9:
 		e = h.relocate()
 	default:
@@ -141,7 +141,7 @@ func (h *history) addRun(e *layout.Edit, r layout.Run, handles []entry.Handle) {
 	e.AddRuns = append(e.AddRuns, r)
 }
 
-func (h *history) merge() *layout.Edit {
+func (h *history) compact() *layout.Edit {
 	e := new(layout.Edit)
 	var keep []entry.Handle
 	var deaths layout.Deaths

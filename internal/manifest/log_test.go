@@ -547,7 +547,7 @@ func checkAfterCrash(t *testing.T, mem *vfs.Mem, least, most int, what string, d
 		t.Fatalf("%s: %d edits are there, want %d to %d", what, n, least, most)
 	}
 	step.after = nil
-	// Whoever saw this state may remove files for it: it must be durable.
+	// After this Open, files may have been removed because of this state: it must be durable.
 	seen := len(l.Layout().Segments())
 	lost, err := Open(Options{FS: mem.CrashClone(vfs.CrashOptions{}), Dir: "db", ReadOnly: true})
 	if err != nil || len(lost.Layout().Segments()) != seen {

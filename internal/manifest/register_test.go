@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Register adds an end unless what is recorded says as much, whoever recorded it,
-// and is found by the next Open.
+// TestRegister: an end is added unless a recorded one says as much, and the next
+// Open finds it.
 func TestRegister(t *testing.T) {
 	fs := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	l := mustCreate(t, Options{FS: fs, Dir: "db"})

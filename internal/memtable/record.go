@@ -76,20 +76,6 @@ func (r *record) size() int {
 	return (n + 7) &^ 7
 }
 
-// keyWord is the 8 bytes of key from skip on as a number that sorts as they do,
-// padded with zeros.
-func keyWord(key []byte, skip int) uint64 {
-	key = key[min(skip, len(key)):]
-	if len(key) >= 8 {
-		return binary.BigEndian.Uint64(key)
-	}
-	var w uint64
-	for i, b := range key {
-		w |= uint64(b) << (56 - 8*i)
-	}
-	return w
-}
-
 // compareRecords orders by key, then newest first; equal entries compare as 0.
 func compareRecords(a, b *record) int {
 	if c := bytes.Compare(a.keyBytes(), b.keyBytes()); c != 0 {
@@ -110,15 +96,4 @@ func (r *record) handle() entry.Handle {
 		Offset:  binary.LittleEndian.Uint64(b[8:]),
 		Length:  uint64(r.value),
 	}
-}
-
-// commonLen is how many bytes a and b share at their start.
-func commonLen(a, b []byte) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
 }

@@ -119,7 +119,7 @@ func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
 		switch {
 		case r.version() < v:
 		case sorts:
-			pairs = append(pairs, pair{keyWord(r.keyBytes(), len(c.view.prefix)), p})
+			pairs = append(pairs, pair{entry.Word(r.keyBytes()[len(c.view.prefix):]), p})
 		default:
 			fn(p, r)
 		}

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
 )
 
 // pair is one entry of a sorted view: where it is, and the key's 8 bytes after
@@ -186,7 +188,7 @@ func (s *sorter) sortEqual(pairs []pair, depth int) {
 			continue
 		}
 		same = false
-		common = commonLen(key, first[:common])
+		common = entry.CommonPrefix(key, first[:common])
 	}
 	switch {
 	case same:
@@ -195,7 +197,7 @@ func (s *sorter) sortEqual(pairs []pair, depth int) {
 		// They are sorted by later words, and get their own back.
 		word := pairs[0].word
 		for i, p := range pairs {
-			pairs[i].word = keyWord(s.arena.at(p.place).keyBytes(), common)
+			pairs[i].word = entry.Word(s.arena.at(p.place).keyBytes()[common:])
 		}
 		s.sort(pairs, common)
 		for i := range pairs {

@@ -74,11 +74,11 @@ func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
 		if old.count == 0 && len(fresh) == 0 {
 			prefix = key
 		} else if !bytes.HasPrefix(key, prefix) {
-			n := commonLen(key, prefix)
+			n := entry.CommonPrefix(key, prefix)
 			shorten(fresh, prefix, len(prefix)-n)
 			prefix = prefix[:n]
 		}
-		fresh = append(fresh, pair{keyWord(key, len(prefix)), p})
+		fresh = append(fresh, pair{entry.Word(key[len(prefix):]), p})
 		return true
 	})
 	return fresh, prefix
@@ -87,7 +87,7 @@ func (old *view) collect(v *view) (fresh []pair, prefix []byte) {
 // shorten rewrites words taken after prefix to be taken after cut bytes less of
 // it. Every key has the whole prefix, so no key is read.
 func shorten(pairs []pair, prefix []byte, cut int) {
-	head := keyWord(prefix, len(prefix)-cut)
+	head := entry.Word(prefix[len(prefix)-cut:])
 	for i := range pairs {
 		pairs[i].word = head | pairs[i].word>>(8*min(cut, 8))
 	}
@@ -133,7 +133,7 @@ func (v *view) seek(pairs []pair, key []byte) int {
 	} else if c > 0 {
 		return len(pairs)
 	}
-	a, word := v.arena, keyWord(key, len(v.prefix))
+	a, word := v.arena, entry.Word(key[len(v.prefix):])
 	// Words decide most steps; keys are read only where they are equal.
 	lo, hi := 0, len(pairs)
 	for lo < hi {

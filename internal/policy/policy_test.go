@@ -147,8 +147,9 @@ func TestScripts(t *testing.T) {
 //	segment: adds a segment that no run needs, or the run given with refs
 //	files: makes a new store of one run that refers to the segments of the input, each with a value in
 //	 each KB; moved=n puts what is live in it into segment n
-//	decide: prints the plan; dropped=run:mb,... says what of runs is of dropped keyspaces
-//	space: prints what Measure says; hidden=(run, mb) tells of a run, values= and older= of memtables; scatter: what FindUnclustered tells
+//	decide: prints the plan; dropped=run:mb,... are bytes of runs that are of dropped keyspaces
+//	measure: prints Measure; hidden=(run, mb) are older values that a run hides, values= and older= are State.Memtables
+//	unclustered: prints FindUnclustered
 //	load: flushes n runs of mb each, doing all plans between; prints sizes and rewrites
 //	keep: prints KeepSegment
 func (s *store) command(t *testing.T, c *script.Case) string {

@@ -3,7 +3,7 @@ package run
 import (
 	"bytes"
 
-	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/entry"
 )
 
 // keys is the first and last key of every chunk of a run, laid out for search:
@@ -46,9 +46,9 @@ func newKeys(chunks []record) keys {
 		}
 	}
 	first, last := k.first(0), k.last(len(chunks)-1)
-	k.prefix = first[:chunk.CommonPrefix(first, last)]
+	k.prefix = first[:entry.CommonPrefix(first, last)]
 	for i := range chunks {
-		k.words[i] = chunk.Word(k.last(i)[len(k.prefix):])
+		k.words[i] = entry.Word(k.last(i)[len(k.prefix):])
 	}
 	return k
 }
@@ -73,7 +73,7 @@ func (k *keys) search(key []byte) int {
 		return len(k.words)
 	}
 	// Without branches on the words: the outcome of each step is a coin toss.
-	word := chunk.Word(key[p:])
+	word := entry.Word(key[p:])
 	words := k.words
 	base, n := 0, len(words)
 	for n > 0 {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -25,7 +24,7 @@ func newestByKey(records []byte, last int, cover *tombstone.Cover) []int {
 	shared := len(first)
 	for at, size := 0, 0; at < len(records); at += size {
 		size, _ = entry.RawSize(records[at:])
-		shared = min(shared, chunk.CommonPrefix(first[:shared], key(records[at:])))
+		shared = min(shared, entry.CommonPrefix(first[:shared], key(records[at:])))
 		places = append(places, place{at: at})
 	}
 	if cover != nil {
@@ -33,7 +32,7 @@ func newestByKey(records []byte, last int, cover *tombstone.Cover) []int {
 	}
 	// Most comparisons end with one word: the eight bytes behind the shared prefix.
 	for i := range places {
-		places[i].word = chunk.Word(key(records[places[i].at:])[shared:])
+		places[i].word = entry.Word(key(records[places[i].at:])[shared:])
 	}
 	slices.SortFunc(places, func(a, b place) int {
 		if a.word != b.word {

@@ -61,7 +61,8 @@ import (
 //
 // The store:
 //
-//	keyspace NAME [threshold=N] [versions=N] [age=D] [ttl=D]    opens it, "the same" if it is the one of that name
+//	keyspace NAME [as=WORD] [threshold=N] [versions=N] [age=D] [ttl=D]    opens it; steps call it WORD, or else
+//	                                   NAME; "the same" if that was this keyspace before
 //	change NAME [the same], options NAME, drop NAME, clear NAME
 //	dropall, dropprefix PREFIX..., flush, compact, verify, version, conflicts, entries (in runs)
 //	separated                          whether segments have values

@@ -24,26 +24,27 @@ import (
 )
 
 // A transaction that outgrew its memory commits without the journal: its keys are
-// a run already, and one edit adds that to the store. For a read to stop at the
-// first hit, all that is older must lie below it: so memtables are flushed first,
-// and nobody else commits from then until the edit is recorded. In other words:
+// in a run already, and one edit adds that run to the store. A read stops at the
+// first hit, so all that is older must lie below the run. Therefore the memtables are
+// flushed first, and nothing else is committed until the edit is recorded:
 //
 //   - When the edit is recorded, all commits of the journal are older than the
 //     transaction, and all of them are in runs: what a replay finds is newer.
 //   - Its run is newer than all others, in order and in version.
 //   - Before the edit nothing names its files, after it the manifest does.
 
-// Spill is a transaction's writes in files. It is used by one goroutine at a
-// time, save for Value. It ends with Discard, also after a Commit.
+// Spill is a transaction's writes in files. One goroutine uses it at a time; others
+// may call Value meanwhile. It ends with Discard, also after a Commit.
 type Spill struct {
 	*spilled
 	cleanup runtime.Cleanup
 }
 
-// spilled is what a Spill holds, which is given back if that is leaked.
+// spilled is what a Spill holds. It is given back even if the Spill is leaked.
 type spilled struct {
-	store   *spills
-	files   *spill.Spill
+	*spill.Spill // the files; what the store has a part in is defined here
+	store        *spills
+
 	began   time.Time
 	checked entry.Version   // conflicts up to this version were looked for
 	emptied []emptied.Range // what the transaction leaves empty, as of then
@@ -71,7 +72,7 @@ type spills struct {
 
 // begin returns an empty Spill.
 func (s *spills) begin() *Spill {
-	h := &spilled{store: s, began: time.Now(), files: spill.New(spill.Config{
+	h := &spilled{store: s, began: time.Now(), Spill: spill.New(spill.Config{
 		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.files.next,
 		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: filterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
 		Coder: s.coder, Cache: s.files.chunks, Files: s.files.open,
@@ -81,23 +82,21 @@ func (s *spills) begin() *Spill {
 	return handle
 }
 
-// work runs fn while the store surely stays open; ctx also ends with the store.
+// work runs fn, and keeps the store open meanwhile; fn's context also ends with the store.
 func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
-	s.store.mu.RLock()
-	defer s.store.mu.RUnlock()
-	if s.store.views.Closed() {
+	t := s.store
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.views.Closed() {
 		return errs.ErrClosed
 	}
-	ctx, end := s.store.life.until(ctx)
+	ctx, end := t.life.until(ctx)
 	defer end()
 	return vfs.NoSpace(fn(ctx))
 }
 
-// Add writes encoded records of version 0, which may be reused afterwards; the
-// later of two with one key is the newer. The last is the transaction's last-th
-// record, and ranges are its range deletes so far, with such numbers as versions. A
-// full disk is ErrNoSpace, and the reserve is not for them. After an error, which
-// sticks, the Spill can only be read and discarded.
+// Add is that of the files. It returns ErrNoSpace if the disk is full: pending writes
+// may not use the reserve.
 func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	return s.work(ctx, func(ctx context.Context) error {
 		if s.store.disk.refusing.Load() {
@@ -105,51 +104,31 @@ func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tom
 				return err
 			}
 		}
-		before := s.files.Written()
-		err := s.files.Add(ctx, records, last, ranges)
-		s.store.disk.spend(int(s.files.Written() - before))
+		before := s.Written()
+		err := s.Spill.Add(ctx, records, last, ranges)
+		s.store.disk.spend(int(s.Written() - before))
 		return err
 	})
 }
 
-// Get finds the pending write of a key with this hash and fills dst; its Version
-// is 0, and dst.Value valid until Discard. A range delete gives a delete of the key.
-func (s *spilled) Get(key []byte, h uint64, dst *entry.Entry) (bool, error) {
-	return s.files.Get(key, h, dst)
-}
-
-// Value returns the value of a separated entry that Get or an iterator found.
-func (s *spilled) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
-	return s.files.Value(key, e, dst)
-}
-
-// Iterators walk the pending writes that ranges, all range deletes so far, don't
-// cover, as version v; entries of one key hide those of later iterators.
-func (s *spilled) Iterators(ranges *tombstone.Set, v entry.Version) []iterator.Iterator {
-	return s.files.Iterators(ranges, v)
-}
-
-// Entries is how many keys the finished Spill writes.
-func (s *spilled) Entries() int64 { return s.files.Entries() }
-
-// Bytes is the length of the records added.
-func (s *spilled) Bytes() int64 { return s.files.Bytes() }
-
-// Prepare does what a Commit needs and others need not wait for: the files are
-// made durable, memtables are flushed, and c is checked against what was committed so far.
+// Prepare does the part of a commit that others need not wait for: it makes the files
+// durable, flushes memtables, and checks c against what was committed so far.
 func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
-	if err := s.work(ctx, s.files.Finish); err != nil {
+	if err := s.work(ctx, s.Finish); err != nil {
 		return fmt.Errorf("spill: %w", err)
 	}
+	// Others go on writing, so the memtable is never quite empty. What is left is
+	// flushed in the turn of Commit.
+	t := s.store
 	for range maxEmptyings {
-		if v := s.store.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(s.store.cfg.MemtableBytes)/emptyShare {
+		if v := t.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
 			break
 		}
-		if err := s.store.background.flush(ctx); err != nil {
+		if err := t.background.flush(ctx); err != nil {
 			return err
 		}
 	}
-	p, err := s.store.views.Acquire(0)
+	p, err := t.views.Acquire(0)
 	if err != nil {
 		return err
 	}
@@ -158,8 +137,8 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 	if err := s.check(ctx, p, &c); err != nil {
 		return err
 	}
-	if s.files.Output().Run.Deletes > 0 {
-		s.emptied = s.store.emptied.SearchWrites(iterator.Merge(s.files.Iterators(nil, 0)), p.View())
+	if s.Output().Run.Deletes > 0 {
+		s.emptied = t.emptied.SearchWrites(iterator.Merge(s.Iterators(nil, 0)), p.View())
 	}
 	return nil
 }
@@ -215,7 +194,7 @@ func (s *spilled) check(ctx context.Context, p *view.Pin, c *conflict.Check) (er
 
 // overwritten reports whether a key that the Spill writes is newer than since.
 func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Version) (bool, error) {
-	it := iterator.Merge(s.files.Iterators(nil, 0))
+	it := iterator.Merge(s.Iterators(nil, 0))
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -231,7 +210,7 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	if err := it.Err(); err != nil {
 		return false, err
 	}
-	for _, t := range s.files.Ranges() {
+	for _, t := range s.Ranges() {
 		if changed, err := p.ChangedSince(t.Lo, t.Hi, since); changed || err != nil {
 			return changed && err == nil, err
 		}
@@ -239,20 +218,21 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	return false, nil
 }
 
-// Commit adds what Prepare has made to the store, as version v, durable when it
-// returns, and visible once v is published. It checks c against what was committed
-// since Prepare. It runs in the place of a commit leader.
-// An error that is not ErrStopped has written nothing.
+// Commit adds what Prepare has made to the store, as version v. It is durable when
+// Commit returns, and visible once v is published. Before, c is checked against what was
+// committed since Prepare. Commit runs in the place of a commit leader. After an error
+// that is not ErrStopped nothing was written.
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
-	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.files.Bytes(), BytesOut: s.files.Written()}}
-	defer func() { s.store.count.report(work, s.began, err) }()
+	t := s.store
+	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.Bytes(), BytesOut: s.Written()}}
+	defer func() { t.count.report(work, s.began, err) }()
 	if err := s.checkSince(&c); err != nil {
 		return err
 	}
 	if err := s.flushAll(); err != nil {
 		return err
 	}
-	out := s.files.Output()
+	out := s.Output()
 	for i := range out.Values {
 		out.Values[i].Stamp = v
 	}
@@ -263,23 +243,24 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		work.EntriesIn = int64(r.Entries)
 	}
 	leaves := s.leavesEmpty(v)
-	if err = s.store.installer.install(edit, &out, change{hidden: view.Unknown}); err == nil {
-		s.store.views.Learn(leaves)
+	if err = t.installer.install(edit, &out, change{hidden: view.Unknown}); err == nil {
+		t.views.Learn(leaves)
 	}
-	if err == nil || s.store.life.failed() != nil {
-		s.files.Keep()
+	// After a failed edit the manifest may name the files: the next Open will tell.
+	if err == nil || t.life.failed() != nil {
+		s.Keep()
 	}
 	return err
 }
 
 // checkSince returns errs.ErrConflict if c does not hold for what was committed
-// since Prepare. That is little beside what the transaction has read or written, so
-// each change is looked up in it, rather than the other way round.
+// since Prepare. There are few such changes beside what the transaction has read or
+// written. So each change is looked up there, rather than the other way round.
 func (s *spilled) checkSince(c *conflict.Check) error {
 	if c.AsksNothing() {
 		return nil
 	}
-	touches := s.files.Writes
+	touches := s.Writes
 	if c.Isolation == conflict.Serializable {
 		touches = func(lo, hi []byte) (bool, error) { return c.Reads.Touches(lo, hi), nil }
 	}
@@ -288,23 +269,6 @@ func (s *spilled) checkSince(c *conflict.Check) error {
 		return errs.ErrConflict
 	}
 	return err
-}
-
-// Discard gives up the files, save those that belong to the store. Nothing that
-// was read of them is valid afterwards. It may be called more than once.
-func (s *Spill) Discard() {
-	s.cleanup.Stop()
-	s.discard()
-}
-
-// discard leaves the files of a store that is closed to the next Open: somebody
-// else may have it open by now.
-func (s *spilled) discard() {
-	s.end.Do(func() {
-		s.store.mu.RLock()
-		defer s.store.mu.RUnlock()
-		s.files.Discard(!s.store.views.Closed())
-	})
 }
 
 // touchedSince is view.Pin.TouchedSince, for what was committed since Prepare. It runs
@@ -325,4 +289,21 @@ func (s *spilled) flushAll() error {
 		return err
 	}
 	return s.store.flusher.all(s.store.life.closing)
+}
+
+// Discard gives up the files, save those that belong to the store. Nothing that
+// was read of them is valid afterwards. It may be called more than once.
+func (s *Spill) Discard() {
+	s.cleanup.Stop()
+	s.discard()
+}
+
+// discard removes no files of a closed store, as another process may have it open by
+// now. The next Open removes them.
+func (s *spilled) discard() {
+	s.end.Do(func() {
+		s.store.mu.RLock()
+		defer s.store.mu.RUnlock()
+		s.Spill.Discard(!s.store.views.Closed())
+	})
 }

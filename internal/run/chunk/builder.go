@@ -110,14 +110,14 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 			return Disorder
 		}
 		b.begin(e.Key)
-		b.append(e, Word(e.Key[b.layout.Prefix:]), hash, older)
+		b.append(e, entry.Word(e.Key[b.layout.Prefix:]), hash, older)
 		return added(older)
 	}
 	older := false
 	shares := len(e.Key) >= p && string(e.Key[:p]) == string(b.first[:p])
 	var word uint64
 	if shares {
-		word = Word(e.Key[p:])
+		word = entry.Word(e.Key[p:])
 	}
 	// A greater word proves the order; only equal or smaller ones need a comparison
 	// of whole keys.
@@ -134,7 +134,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 		if !b.shrink(e) {
 			return Full
 		}
-		word = Word(e.Key[b.layout.Prefix:])
+		word = entry.Word(e.Key[b.layout.Prefix:])
 	}
 	if len(b.buf)+b.need(e) > MaxEntries {
 		return Full
@@ -173,7 +173,7 @@ func (b *Builder) compareLast(key []byte) int {
 	// The last key shares the prefix, so the first byte that differs within it
 	// decides.
 	p := b.layout.Prefix
-	if n := CommonPrefix(key, b.first[:p]); n < p {
+	if n := entry.CommonPrefix(key, b.first[:p]); n < p {
 		return bytes.Compare(key[n:], b.first[n:p])
 	}
 	return bytes.Compare(key[p:], b.lastSuffix())
@@ -205,7 +205,7 @@ func (b *Builder) need(e *entry.Entry) int {
 // shrink cuts the prefix to what e shares and writes the entries again. After
 // many cuts it takes half, so that hostile keys cost a few rewrites only.
 func (b *Builder) shrink(e *entry.Entry) bool {
-	p := CommonPrefix(e.Key, b.first[:b.layout.Prefix])
+	p := entry.CommonPrefix(e.Key, b.first[:b.layout.Prefix])
 	if b.shrinks++; b.shrinks > 16 {
 		p = min(p, b.layout.Prefix/2)
 	}
@@ -236,10 +236,10 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 		key = append(key[:prefix], old.Data[start:end]...)
 		x.Key = key
 		if len(items) > 0 && int(items[0].Offset) == off {
-			b.append(&x, Word(key[p:]), items[0].Hash, false)
+			b.append(&x, entry.Word(key[p:]), items[0].Hash, false)
 			items = items[1:]
 		} else {
-			b.append(&x, Word(key[p:]), 0, true)
+			b.append(&x, entry.Word(key[p:]), 0, true)
 		}
 		b.buf[b.prev] |= old.Data[off] & flagOlder
 		off = next
@@ -456,7 +456,7 @@ func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
 	binary.LittleEndian.PutUint32(trailer, sum)
 
 	if b.stats.Keys > 1 { // one key says nothing of the next ones
-		b.guess = CommonPrefix(b.first, b.last)
+		b.guess = entry.CommonPrefix(b.first, b.last)
 	}
 	b.prev = 0
 	info = Info{Layout: b.layout, Stats: b.stats, First: b.first, Last: b.last, TrailerChecksum: sum}
@@ -527,7 +527,7 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	b.trailer = t
 }
 
-const indexNarrow = 1 // kind of a table of 32-bit slots
+const indexNarrow = 1 // kind of index: buckets of 32-bit slots
 
 // zeroExtend makes the buffer n bytes long.
 func (b *Builder) zeroExtend(n int) {

@@ -99,7 +99,7 @@ func (k *checker) walk(prefix []byte) {
 // fence compares the fences up to the entry with it, the first behind them.
 func (k *checker) fence(it *Cursor) {
 	for ; k.block <= it.Offset()>>k.t.shift; k.block++ {
-		if k.t.start(k.block) != it.Offset() || k.t.word(k.block) != Word(it.e.Key[it.plen:]) {
+		if k.t.start(k.block) != it.Offset() || k.t.word(k.block) != entry.Word(it.e.Key[it.plen:]) {
 			k.fail(k.c.corrupt(k.c.TrailerStart(), "fence %d is wrong", k.block))
 		}
 	}

@@ -261,7 +261,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 			off := hashindex.Slot(bucket, m)
 			if off < HeaderSize || off >= c.End {
 				if off == 0 {
-					continue // an empty slot looks like the fingerprint 0
+					continue // an unused slot of a bucket looks like the fingerprint 0
 				}
 				return Absent, c.corrupt(o, "index leads to %d", off)
 			}
@@ -401,7 +401,7 @@ func (c *Chunk) seek(suffix []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	word := Word(suffix)
+	word := entry.Word(suffix)
 	n := t.fences()
 	var failed error
 	// The first fence whose first entry is not less than suffix.

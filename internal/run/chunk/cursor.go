@@ -267,14 +267,14 @@ func (it *Cursor) SeekGE(suffix []byte) bool {
 		return false
 	}
 	// Entries up to the key are skipped by their words alone, as far as that goes.
-	word := Word(suffix)
+	word := entry.Word(suffix)
 	for {
 		it.skipLess(word)
 		if !it.Next() {
 			break
 		}
 		have := it.e.Key[it.plen:]
-		if w := Word(have); w > word || w == word && bytes.Compare(have, suffix) >= 0 {
+		if w := entry.Word(have); w > word || w == word && bytes.Compare(have, suffix) >= 0 {
 			return true
 		}
 	}

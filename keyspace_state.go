@@ -9,10 +9,10 @@ import (
 	"github.com/brockdb/brock/internal/pending"
 )
 
-// space is a keyspace as transactions see it: what its stored keys begin with,
-// and how its entries are kept. A stored key is the keyspace's prefix and the
+// keyspaceState is a keyspace as transactions see it: what its stored keys begin
+// with, and how its entries are kept. A stored key is the keyspace's prefix and the
 // user's key; what is below this package knows stored keys only.
-type space struct {
+type keyspaceState struct {
 	prefix  []byte // not above any of its stored keys
 	past    []byte // the bound after the last of them
 	id      entry.KeyspaceID
@@ -23,32 +23,37 @@ type space struct {
 	options atomic.Pointer[KeyspaceOptions] // in force
 }
 
-func (db *DB) newSpace(id entry.KeyspaceID, o KeyspaceOptions) *space {
-	s := &space{id: id, prefix: entry.AppendKeyspace(nil, id), past: entry.AfterKeyspace(id)}
-	db.keep(s, o)
+// encoding is what the keyspaces of a store share to make records.
+type encoding struct {
+	seed        uint64 // of key hashes
+	compression pending.Compression
+}
+
+func newKeyspaceState(id entry.KeyspaceID, o KeyspaceOptions, c *encoding) *keyspaceState {
+	s := &keyspaceState{id: id, prefix: entry.AppendKeyspace(nil, id), past: entry.AfterKeyspace(id)}
+	s.keep(o, c)
 	return s
 }
 
 // keep has the entries of s kept as o says, from now on.
-func (db *DB) keep(s *space, o KeyspaceOptions) {
+func (s *keyspaceState) keep(o KeyspaceOptions, c *encoding) {
 	s.options.Store(&o)
-	c := &pending.Encoder{
+	s.encoder.Store(&pending.Encoder{
 		Prefix:        s.prefix,
 		Threshold:     o.ValueThreshold,
 		TTL:           o.TTL,
-		Seed:          db.seed,
+		Seed:          c.seed,
 		Codec:         o.Compression.codec(),
 		CompressAbove: max(o.CompressAbove, 1),
-		Compression:   &db.compression,
-	}
-	s.encoder.Store(c)
+		Compression:   &c.compression,
+	})
 }
 
 // refusing stands in for a keyspace that can't be used.
-func refusing(err error) *space { return &space{refused: err} }
+func refusing(err error) *keyspaceState { return &keyspaceState{refused: err} }
 
 // usable is why nothing can be read from s or written to it, nil if all can.
-func (s *space) usable() error {
+func (s *keyspaceState) usable() error {
 	if s.dropped.Load() {
 		return ErrKeyspaceNotFound
 	}
@@ -56,19 +61,19 @@ func (s *space) usable() error {
 }
 
 // note adds s to the keyspaces k, unless it is the default one: that can't be dropped.
-func (s *space) note(k *conflict.Keyspaces) {
+func (s *keyspaceState) note(k *conflict.Keyspaces) {
 	if s.id != entry.DefaultKeyspace {
 		k.Add(&s.dropped)
 	}
 }
 
 // stored is the stored form of key in memory of its own.
-func (s *space) stored(key []byte) []byte {
+func (s *keyspaceState) stored(key []byte) []byte {
 	return pending.AppendKey(make([]byte, 0, len(s.prefix)+len(key)), s.prefix, key)
 }
 
 // bounds turns user bounds, nil meaning open, into stored ones.
-func (s *space) bounds(lo, hi []byte) (slo, shi []byte) {
+func (s *keyspaceState) bounds(lo, hi []byte) (slo, shi []byte) {
 	slo, shi = s.prefix, s.past
 	if lo != nil {
 		slo = s.stored(lo)
@@ -80,7 +85,7 @@ func (s *space) bounds(lo, hi []byte) (slo, shi []byte) {
 }
 
 // within narrows stored bounds to the keys that begin with the user's prefix.
-func (s *space) within(prefix, lo, hi []byte) (slo, shi []byte) {
+func (s *keyspaceState) within(prefix, lo, hi []byte) (slo, shi []byte) {
 	p := s.stored(prefix)
 	if bytes.Compare(p, lo) > 0 {
 		lo = p

@@ -14,16 +14,12 @@ import (
 
 // View runs fn in a read-only transaction, and returns its error.
 func (db *DB) View(fn func(txn *Txn) error) error {
-	return db.view(nil, TxnOptions{}, fn)
+	return db.ViewContext(nil, TxnOptions{}, fn)
 }
 
 // ViewContext is View, with options; ctx governs the transaction.
 func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = false
-	return db.view(ctx, o, fn)
-}
-
-func (db *DB) view(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	t, err := db.begin(ctx, &o, entryOf(fn))
 	if err != nil {
 		return err
@@ -32,21 +28,33 @@ func (db *DB) view(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) e
 	return fn(t)
 }
 
+// View is DB.View with a transaction that addresses the keyspace.
+func (k *Keyspace) View(fn func(txn *Txn) error) error {
+	if err := k.usable(); err != nil {
+		return err
+	}
+	return k.db.View(func(txn *Txn) error { return fn(txn.In(k)) })
+}
+
 // Update runs fn in a transaction and commits it if fn returns nil. If the
 // commit conflicts, fn is run again in a new transaction, DefaultRetries times
 // at most, so it should have no other effects.
 func (db *DB) Update(fn func(txn *Txn) error) error {
-	return db.update(nil, TxnOptions{Update: true}, fn)
+	return db.UpdateContext(nil, TxnOptions{}, fn)
+}
+
+// Update is DB.Update with a transaction that addresses the keyspace.
+func (k *Keyspace) Update(fn func(txn *Txn) error) error {
+	if err := k.usable(); err != nil {
+		return err
+	}
+	return k.db.Update(func(txn *Txn) error { return fn(txn.In(k)) })
 }
 
 // UpdateContext is Update, with options; ctx governs every run and the waits
 // between them.
 func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = true
-	return db.update(ctx, o, fn)
-}
-
-func (db *DB) update(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	retries := o.Retries
 	switch {
 	case o.ReadAt != 0: // what conflicted will do so again
@@ -205,7 +213,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	t.holds.Store(1)
 	t.state.Store(txnOpen)
 	if t.readAt {
-		t.space = t.address(nil)
+		t.keyspace = t.address(nil)
 	}
 	return t, nil
 }

@@ -1,0 +1,39 @@
+package brock
+
+// EstimateSize estimates the entries in [lo, hi) of the default keyspace, in
+// memory and in files, and the bytes of their keys and values as stored, without
+// reading them; nil bounds are open. Old versions and deletes count until a
+// compaction drops them.
+func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
+	return db.main.EstimateSize(lo, hi)
+}
+
+// EstimateSize is DB.EstimateSize for keys of the keyspace; with nil bounds, of
+// all of it.
+func (k *Keyspace) EstimateSize(lo, hi []byte) (entries, bytes int64) {
+	if k.usable() != nil {
+		return 0, 0
+	}
+	n, size, separated := k.db.tree.Size(k.state.bounds(lo, hi))
+	return int64(n), int64(size + separated)
+}
+
+// Split returns at most n-1 keys, in order, that cut [lo, hi) of the default
+// keyspace into parts of about the same size; nil bounds are open.
+func (db *DB) Split(lo, hi []byte, n int) [][]byte { return db.main.Split(lo, hi, n) }
+
+// Split is DB.Split for keys of the keyspace.
+func (k *Keyspace) Split(lo, hi []byte, n int) [][]byte {
+	if k.usable() != nil || n < 2 {
+		return nil
+	}
+	lo, hi = k.state.bounds(lo, hi)
+	keys := k.db.tree.Split(lo, hi, n)
+	out := make([][]byte, 0, len(keys))
+	for _, key := range keys {
+		if u := userKey(key); len(u) > 0 {
+			out = append(out, append([]byte(nil), u...))
+		}
+	}
+	return out
+}
