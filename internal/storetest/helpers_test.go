@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -14,6 +15,16 @@ import (
 
 	"github.com/brockdb/brock"
 )
+
+var seedFlag = flag.Uint64("seed", 0, "seed of tests that otherwise draw a new one; it is in their messages")
+
+// newSeed is the seed of a random test: a new one each time unless -seed gives it.
+func newSeed() uint64 {
+	if *seedFlag != 0 {
+		return *seedFlag
+	}
+	return uint64(time.Now().UnixNano())
+}
 
 // openTest opens an empty store, in memory unless o.Dir says otherwise, and
 // closes it when the test ends.

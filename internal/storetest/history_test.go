@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/history"
@@ -100,7 +99,7 @@ func TestHistories(t *testing.T) {
 	for name, forbids := range map[string]history.Level{"serializable": history.StrictSerializable, "snapshot": history.SnapshotIsolation,
 		"serializable over keyspaces": history.StrictSerializable} {
 		t.Run(name, func(t *testing.T) {
-			seed := uint64(time.Now().UnixNano())
+			seed := newSeed()
 			db := openTest(t, brock.Options{Tuning: brock.Tuning{MemtableSize: 64 << 10}})
 			var recorder history.Recorder
 			level, _, _ := strings.Cut(name, " ")
