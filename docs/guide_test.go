@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -842,4 +843,44 @@ func TestComingFromOthers(t *testing.T) {
 	if deleted != 4 {
 		t.Errorf("%d keys deleted while walking, want 4", deleted)
 	}
+}
+
+// TestValuesAreReadOnly writes to a value where files are mapped, which faults.
+func TestValuesAreReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	db, err := brock.Open(brock.Options{Dir: dir})
+	check(t, err)
+	check(t, db.Set([]byte("k"), make([]byte, 1<<20)))
+	check(t, db.Close())
+	db, err = brock.Open(brock.Options{Dir: dir})
+	check(t, err)
+	defer db.Close()
+	if db.Metrics().Tree.MappedFiles == 0 {
+		t.Skip("files are not mapped here")
+	}
+	faulted, copies := false, false
+	check(t, db.View(func(txn *brock.Txn) error {
+		item, err := txn.Get([]byte("k"))
+		check(t, err)
+		value, err := item.Value()
+		check(t, err)
+		again, err := item.Value()
+		check(t, err)
+		if copies = &value[0] != &again[0]; copies { // built with brockdebug
+			return nil
+		}
+		faulted = faults(func() { value[0] = 1 })
+		return nil
+	}))
+	if !faulted && !copies {
+		t.Error("a value was written to")
+	}
+}
+
+// faults reports whether fn touches memory that it must not touch.
+func faults(fn func()) (faulted bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { faulted = recover() != nil }()
+	fn()
+	return false
 }

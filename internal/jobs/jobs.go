@@ -114,7 +114,7 @@ func (t *Task) Kick() {
 	p.startLocked()
 }
 
-// startLocked starts as many workers as there is work and room for.
+// startLocked starts workers, as many as may run and have work.
 func (p *Pool) startLocked() {
 	if p.o.Manual {
 		return

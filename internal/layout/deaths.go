@@ -15,29 +15,28 @@ type Deaths struct {
 
 // Add notes that the entry that owned the record at h is gone.
 func (d *Deaths) Add(h entry.Handle) {
-	s := d.segments[h.Segment]
-	if s == nil {
-		if d.segments == nil {
-			d.segments = make(map[entry.FileNum]*Dead)
-		}
-		s = &Dead{Segment: h.Segment}
-		d.segments[h.Segment] = s
-	}
+	s := d.of(h.Segment)
 	s.Granules = append(s.Granules, uint32(h.Offset/Granule))
 	s.Bytes += h.Length
 }
 
 // Take adds a list of records of one segment, which must not be dead in d yet.
 func (d *Deaths) Take(list Dead) {
-	if s := d.segments[list.Segment]; s != nil {
-		s.Granules = append(s.Granules, list.Granules...)
-		s.Bytes += list.Bytes
-		return
+	s := d.of(list.Segment)
+	s.Granules = append(s.Granules, list.Granules...)
+	s.Bytes += list.Bytes
+}
+
+func (d *Deaths) of(segment entry.FileNum) *Dead {
+	s := d.segments[segment]
+	if s == nil {
+		if d.segments == nil {
+			d.segments = make(map[entry.FileNum]*Dead)
+		}
+		s = &Dead{Segment: segment}
+		d.segments[segment] = s
 	}
-	if d.segments == nil {
-		d.segments = make(map[entry.FileNum]*Dead)
-	}
-	d.segments[list.Segment] = &list
+	return s
 }
 
 // Lists returns the lists, ascending by segment. They share memory with d, which
@@ -45,7 +44,7 @@ func (d *Deaths) Take(list Dead) {
 func (d *Deaths) Lists() []Dead {
 	lists := make([]Dead, 0, len(d.segments))
 	for _, s := range d.segments {
-		slices.Sort(s.Granules)
+		slices.Sort(s.Granules) // compactions find the dead in key order
 		lists = append(lists, *s)
 	}
 	slices.SortFunc(lists, func(a, b Dead) int { return cmp.Compare(a.Segment, b.Segment) })

@@ -9,9 +9,9 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// What doesn't fit is not planned, but what fits instead; with no Room named,
-// all does.
-func TestPlansFitTheRoom(t *testing.T) {
+// Work that does not fit is not planned, but smaller work that fits; without a limit
+// all of it is.
+func TestPlansFitTheDisk(t *testing.T) {
 	l := layout.New()
 	e := &layout.Edit{NextFile: 100, LastVersion: 1000}
 	for i := range 8 { // seven upper runs of 1 MB over a base of 20
@@ -38,7 +38,7 @@ func TestPlansFitTheRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		room               int64
+		space              int64
 		state              State
 		compacted, victims int
 	}{
@@ -49,7 +49,7 @@ func TestPlansFitTheRoom(t *testing.T) {
 		{3<<20 + 100, State{}, 3, 1},
 		{1 << 10, State{}, 0, 0},
 	} {
-		c.state.DiskSpace = c.room
+		c.state.DiskSpace = c.space
 		p := Decide(l, c.state, Options{})
 		compacted, victims := 0, 0
 		if p.Compaction != nil {
@@ -58,11 +58,11 @@ func TestPlansFitTheRoom(t *testing.T) {
 		if p.Collect != nil {
 			victims = len(p.Collect.Victims)
 		}
-		if c.room > 0 && p.Compaction != nil && p.Compaction.Writes(l) > uint64(c.room) {
-			t.Errorf("disk space for %d, the compaction writes %d", c.room, p.Compaction.Writes(l))
+		if c.space > 0 && p.Compaction != nil && p.Compaction.Writes(l) > uint64(c.space) {
+			t.Errorf("disk space for %d, the compaction writes %d", c.space, p.Compaction.Writes(l))
 		}
 		if compacted != c.compacted || victims != c.victims {
-			t.Errorf("disk space for %d, idle %v: %d runs are compacted, %d segments collected; want %d and %d", c.room, c.state.Idle, compacted, victims, c.compacted, c.victims)
+			t.Errorf("disk space for %d, idle %v: %d runs are compacted, %d segments collected; want %d and %d", c.space, c.state.Idle, compacted, victims, c.compacted, c.victims)
 		}
 	}
 }

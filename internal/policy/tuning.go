@@ -127,7 +127,7 @@ const (
 	memtableExpiryBusyMillis = 600_000    // or 10 minutes while clients write, as more may expire by then
 )
 
-// The rest are numbers of those who carry out the work.
+// The rest are numbers of internal/tree, which carries out the work.
 
 // Throttling: how far background work may lag behind writers. Smaller numbers
 // make reads fast and memory small under load, larger ones writers.
@@ -157,7 +157,7 @@ const (
 	ReserveSlackFraction = 512                    // and 1/512 of the segments: edits name what is dead
 	SurveyLeastBytes     = 64 << 10               // look at the disk after 64 KB written at least
 	SurveyMostBytes      = 64 << 20               // and 64 MB at most
-	DiskPoll             = 200 * time.Millisecond // while something waits for room, look this often
+	DiskPoll             = 200 * time.Millisecond // while something waits for disk space, look this often
 	DiskPatience         = time.Second            // sets wait 1 s for compactions and collections under way
 	RetryPolls           = 5                      // polls before a flush is retried without evidence of free space
 	RetryGrownBytes      = 64 << 10               // evidence: 64 KB more are free

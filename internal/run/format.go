@@ -195,12 +195,12 @@ func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
 	}
 	// Each length is compared with what is left before lengths are added, so that no
 	// sum of hostile numbers wraps around.
-	room := to - r.offset
-	if stop <= chunk.HeaderSize || stop%8 != 0 || stop > room || trailer%chunk.PageSize != 0 || trailer == 0 {
+	left := to - r.offset
+	if stop <= chunk.HeaderSize || stop%8 != 0 || stop > left || trailer%chunk.PageSize != 0 || trailer == 0 {
 		return 0, fmt.Errorf("%d bytes of entries, trailer of %d", stop, trailer)
 	}
-	if uint64(buckets)*64+uint64(trailer)+stop+2*chunk.PageSize > room+2*chunk.PageSize {
-		return 0, fmt.Errorf("%d buckets in %d bytes", buckets, room)
+	if uint64(buckets)*64+uint64(trailer)+stop+2*chunk.PageSize > left+2*chunk.PageSize {
+		return 0, fmt.Errorf("%d buckets in %d bytes", buckets, left)
 	}
 	r.Layout = chunk.Layout{
 		End: int(stop), Buckets: int(buckets), TrailerSize: int(trailer),
@@ -210,8 +210,8 @@ func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
 	}
 	r.trailerChecksum = binary.LittleEndian.Uint32(p[28:])
 	r.Stats = chunk.DecodeStats(p[48:])
-	if uint64(r.Layout.Size()) > room {
-		return 0, fmt.Errorf("%d bytes, %d are left", r.Layout.Size(), room)
+	if uint64(r.Layout.Size()) > left {
+		return 0, fmt.Errorf("%d bytes, %d are left", r.Layout.Size(), left)
 	}
 	return r.offset + uint64(r.Layout.Size()), nil
 }

@@ -34,7 +34,7 @@ func (f *countedFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-// Whoever reads a small run after Warm finds all of it in memory and verified.
+// After Warm all of a small run is in memory and verified.
 func TestWarmLeavesNothingToRead(t *testing.T) {
 	for _, noMap := range []bool{false, true} {
 		dir := t.TempDir()

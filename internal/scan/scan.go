@@ -57,7 +57,7 @@ func (s *Scan) Begin(c *Config) {
 	s.pin, s.writes, s.filter, s.prefix, s.all = c.Pin, c.Writes, c.Filter, c.Prefix, c.All
 	w := &s.walk
 	w.key, w.clock, w.lo, w.hi = s.firstKey[:0], c.Clock, c.Lo, c.Hi
-	w.at, w.since, w.all = c.At, min(c.Since, entry.MaxVersion), c.All
+	w.pin, w.at, w.since, w.all = c.Pin, c.At, min(c.Since, entry.MaxVersion), c.All
 	w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
 	w.source(nil, w.storeCover)
 	switch {

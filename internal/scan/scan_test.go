@@ -1,7 +1,9 @@
 package scan
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -186,5 +188,161 @@ func TestOwnWritesAreASource(t *testing.T) {
 	s.set(&own, "aa")
 	if !n.Move(false) || string(n.Entry().Key[1:]) != "b" {
 		t.Errorf("after a comes %q, though aa was written after the seek", n.Entry().Key)
+	}
+}
+
+// walkAll walks all keys and counts the moves.
+func (s *store) walkAll(c Config, turned bool) (keys []string, moves int) {
+	s.t.Helper()
+	scan := s.begin(c)
+	count := &counting{Iterator: scan.walk.store}
+	if scan.walk.store = count; !c.All {
+		scan.walk.src = count
+	}
+	from := stored("")
+	if turned {
+		from = []byte{1}
+	}
+	for ok := scan.Seek(from, turned); ok; ok = scan.Move(turned) {
+		keys = append(keys, string(scan.Entry().Key[1:]))
+	}
+	must(s.t, scan.Err())
+	return keys, count.moves
+}
+
+// What a walk has passed because it was deleted, in no order, the next one skips, in
+// both directions, and sees what is set there later. A walk for which there may be
+// another reason notes nothing.
+func TestWalksNoteWhatDeletesHaveEmptied(t *testing.T) {
+	const n = 3000
+	own := &pending.Writes{Indexed: true}
+	own.DeleteRange(stored("k002990"), stored("zz"))
+	for _, c := range []struct {
+		name   string
+		first  Config
+		turned bool
+		notes  bool
+	}{
+		{name: "forward", notes: true},
+		{name: "back", turned: true, notes: true},
+		{name: "with a filter", first: Config{Filter: func(key []byte, _ byte) bool { return key[0] == 'a' }}, notes: true},
+		{name: "with own writes", first: Config{Writes: own}},
+		{name: "since a version", first: Config{Since: 1}},
+		{name: "all versions", first: Config{All: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStore(t)
+			var all pending.Writes
+			for i := range n {
+				s.set(&all, fmt.Sprintf("k%06d", i))
+			}
+			s.set(&all, "a", "z")
+			s.commit(&all)
+			must(t, s.Flush(t.Context()))
+			for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(n) {
+				var one pending.Writes
+				if key := fmt.Sprintf("k%06d", i); i%2 == 0 {
+					one.Add(&s.encoder, &entry.Entry{Key: []byte(key), Kind: entry.Delete})
+				} else {
+					one.DeleteRange(stored(key), stored(key+"\x00"))
+				}
+				s.commit(&one)
+			}
+			s.walkAll(c.first, c.turned)
+			for _, turned := range []bool{c.turned, !c.turned} {
+				keys, moves := s.walkAll(Config{}, turned)
+				if len(keys) != 2 || c.notes != (moves < 5*rowBegins) {
+					t.Errorf("turned %v: %d keys after %d moves", turned, len(keys), moves)
+				}
+				if !c.notes {
+					return // this one was a walk of the first kind
+				}
+			}
+			var later pending.Writes
+			s.set(&later, "k001500")
+			s.commit(&later)
+			for _, turned := range []bool{false, true} {
+				if keys, _ := s.walkAll(Config{}, turned); len(keys) != 3 {
+					t.Errorf("turned %v: %v", turned, keys)
+				}
+			}
+		})
+	}
+}
+
+// Where a key has expired between deleted ones, readers whose clock stands still see
+// it: it is not part of what a walk notes.
+func TestExpiredKeysAreNotNoted(t *testing.T) {
+	s := newStore(t)
+	var all pending.Writes
+	for i := range 2 * rowNoted {
+		key := fmt.Appendf(nil, "k%06d", i)
+		e := entry.Entry{Key: key, Value: key, Kind: entry.Set}
+		if i == rowNoted+9 {
+			e.Expires = 10
+		}
+		all.Add(&s.encoder, &e)
+	}
+	s.commit(&all)
+	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(2 * rowNoted) {
+		if i != rowNoted+9 {
+			var one pending.Writes
+			one.Add(&s.encoder, &entry.Entry{Key: fmt.Appendf(nil, "k%06d", i), Kind: entry.Delete})
+			s.commit(&one)
+		}
+	}
+	for _, turned := range []bool{false, true} {
+		if keys, _ := s.walkAll(Config{Clock: clock(20)}, turned); len(keys) != 0 {
+			t.Errorf("turned %v: %v have expired", turned, keys)
+		}
+	}
+	for _, turned := range []bool{false, true} {
+		if keys, _ := s.walkAll(Config{Clock: clock(5)}, turned); len(keys) != 1 {
+			t.Errorf("turned %v: %v", turned, keys)
+		}
+	}
+}
+
+type clock uint64
+
+func (c clock) Now() uint64 { return uint64(c) }
+
+// failing fails after some moves.
+type failing struct {
+	iterator.Iterator
+	left int
+}
+
+func (f *failing) Next() bool {
+	f.left--
+	return f.left > 0 && f.Iterator.Next()
+}
+
+func (f *failing) Err() error {
+	if f.left <= 0 {
+		return errors.New("a read has failed")
+	}
+	return f.Iterator.Err()
+}
+
+// A walk that fails does not know what comes behind the deleted keys it has passed.
+func TestWalksThatFailNoteNothing(t *testing.T) {
+	s := newStore(t)
+	var all pending.Writes
+	s.set(&all, "z")
+	s.commit(&all)
+	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(4 * rowNoted) {
+		var one pending.Writes
+		one.Add(&s.encoder, &entry.Entry{Key: fmt.Appendf(nil, "k%06d", i), Kind: entry.Delete})
+		s.commit(&one)
+	}
+	scan := s.begin(Config{})
+	scan.walk.store = &failing{Iterator: scan.walk.store, left: 2 * rowNoted}
+	scan.walk.src = scan.walk.store
+	if scan.Seek(stored(""), false) || scan.Err() == nil {
+		t.Fatal("the walk has not failed")
+	}
+	if keys, _ := s.walkAll(Config{}, false); len(keys) != 1 {
+		t.Errorf("%v", keys)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // walk is what a transaction sees of a pin's entries, and of its own, within bounds:
@@ -25,6 +26,8 @@ type walk struct {
 	cover  *tombstone.Cover // what range deletes hide, nil: nothing; with all, src shows that
 
 	storeCover *tombstone.Cover // what range deletes of the store hide
+	pin        *view.Pin        // of the store's part
+	row        row              // of deleted keys that a move passes
 
 	entry    *entry.Entry
 	key      []byte      // the last key met; unused with all
@@ -125,7 +128,7 @@ const (
 
 // forwards goes on to the next entry to show. ok says that src is at an entry.
 func (w *walk) forwards(ok bool) bool {
-	w.backward = false
+	w.backward, w.row.keys = false, 0
 	hidden := 0
 	for older := 0; ok; ok = w.src.Next() {
 		if older == patience {
@@ -158,14 +161,18 @@ func (w *walk) forwards(ok bool) bool {
 			w.key = append(w.key[:0], e.Key...)
 			if w.cover != nil && e.Version < w.cover.Newest(e.Key) {
 				hidden++
+				w.row.passes(e.Key)
 				continue
 			}
 		}
 		if w.shows(e) {
+			w.rowEnds(e.Key)
 			w.entry = e
 			return true
 		}
+		w.passOver(e)
 	}
+	w.rowEndsAtBound()
 	w.entry = nil
 	return false
 }
@@ -199,7 +206,7 @@ func (w *walk) backwards(ok bool) bool {
 	if w.all {
 		return w.backwardsAll(ok)
 	}
-	w.backward = true
+	w.backward, w.row.keys = true, 0
 	hidden := 0
 	for ok {
 		e := w.src.Entry()
@@ -211,16 +218,23 @@ func (w *walk) backwards(ok bool) bool {
 			break
 		}
 		if found && w.cover != nil && w.saved.Version < w.cover.Newest(w.key) {
+			w.row.passes(w.key)
 			if hidden++; ok && hidden > hiddenPatience {
 				ok = w.skipHiddenBack()
 			}
 			continue
 		}
-		if found && w.shows(&w.saved) {
+		if !found {
+			continue
+		}
+		if w.shows(&w.saved) {
+			w.rowEnds(w.key)
 			w.entry, w.ahead = &w.saved, ok
 			return true
 		}
+		w.passOver(&w.saved)
 	}
+	w.rowEndsAtBound()
 	w.entry = nil
 	return false
 }

@@ -527,7 +527,7 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	b.trailer = t
 }
 
-const indexNarrow = 1 // kind of a table of 32-bit slots
+const indexNarrow = 1 // kind of index: buckets of 32-bit slots
 
 // zeroExtend makes the buffer n bytes long.
 func (b *Builder) zeroExtend(n int) {

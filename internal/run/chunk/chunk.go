@@ -261,7 +261,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 			off := hashindex.Slot(bucket, m)
 			if off < HeaderSize || off >= c.End {
 				if off == 0 {
-					continue // an empty slot looks like the fingerprint 0
+					continue // an unused slot of a bucket looks like the fingerprint 0
 				}
 				return Absent, c.corrupt(o, "index leads to %d", off)
 			}

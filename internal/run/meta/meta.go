@@ -58,12 +58,14 @@ func (r *Run) FileBytes() uint64 {
 func (r *Run) AddTombstones(list []tombstone.Tombstone) {
 	for i := range list {
 		t := &list[i]
+		// Seeks and compactions choose runs by their bounds, so a tombstone's count.
 		if r.First == nil || bytes.Compare(t.Lo, r.First) < 0 {
 			r.First = t.Lo
 		}
 		if bytes.Compare(t.Hi, r.Last) > 0 {
 			r.Last = t.Hi
 		}
+		// Without entries and tombstones MinVersion is 0, which is no version yet.
 		if r.Entries == 0 && r.Tombstones == 0 || t.Version < r.MinVersion {
 			r.MinVersion = t.Version
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 // A file system with a capacity takes what fits, says what is left, and goes on
-// when there is room again; a crash doesn't change its size.
+// when there is disk space again; a crash doesn't change its size.
 func TestMemCapacity(t *testing.T) {
 	m := NewMem()
 	must(t, m.MkdirAll("/d"))
