@@ -11,7 +11,7 @@ import (
 // made before it.
 func newTree(cfg *Config, log *manifest.Log) *Tree {
 	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: &counters{onWork: cfg.OnWork}, damaged: new(damaged), unflushed: new(unflushed)}
-	sets := view.Config{Seed: cfg.Seed, Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
+	sets := view.Config{Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
 	if cfg.ReadOnly {
 		sets.Jobs = nil
 	}
