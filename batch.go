@@ -8,13 +8,13 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Batch is a group of writes that are made together or not at all, and that read
-// nothing, so that they never conflict. A later write to a key wins. It
-// holds the records as the journal will, the more of them in files the larger it
-// is. It needs no end: a Batch that is not committed is just forgotten.
+// Batch is a group of writes that are committed together or not at all. It reads
+// nothing, so it never conflicts. Of several writes to a key the last one wins. A
+// large Batch keeps its writes in files. A Batch that is not committed needs no end.
+// It belongs to one goroutine at a time.
 //
-// It addresses one keyspace, the default one at first; In is the same batch
-// addressing another.
+// A Batch addresses one keyspace, the default one at first. In returns the same
+// batch addressing another.
 type Batch struct {
 	*batch
 	keyspace *keyspaceState
@@ -36,9 +36,9 @@ func (db *DB) NewBatch() *Batch {
 	return &Batch{b, db.main.state}
 }
 
-// In is the same batch, addressing the keyspace ks; nil is the default one. Of
-// another store's it is an error of the calls that follow, of one that was dropped
-// an error of them or of Commit.
+// In returns the same batch, addressing the keyspace ks; nil is the default one. If
+// ks is of another store, the calls that follow return ErrInvalid; if it was
+// dropped, they or Commit return ErrKeyspaceNotFound.
 func (b *Batch) In(ks *Keyspace) *Batch {
 	switch {
 	case b.batch == nil:
@@ -51,7 +51,8 @@ func (b *Batch) In(ks *Keyspace) *Batch {
 	return &Batch{b.batch, ks.state}
 }
 
-// Set adds a pair. Key and value are copied. What refuses leaves the batch as it was.
+// Set adds a pair. Key and value are copied. After an error that is ErrInvalid the
+// batch is as it was.
 func (b *Batch) Set(key, value []byte) error {
 	return b.write(&write{key: key, value: value, kind: entry.Set})
 }
@@ -128,7 +129,7 @@ func (b *batch) spillIfLarge() error {
 	return err
 }
 
-// Len is the number of writes.
+// Len returns the number of writes.
 func (b *Batch) Len() int {
 	if b.batch == nil {
 		return 0
@@ -136,7 +137,7 @@ func (b *Batch) Len() int {
 	return b.writes.Len()
 }
 
-// Size is what the writes take in the journal, in bytes.
+// Size returns the bytes that the writes take in the journal.
 func (b *Batch) Size() int64 {
 	if b.batch == nil {
 		return 0
@@ -144,9 +145,9 @@ func (b *Batch) Size() int64 {
 	return b.writes.Bytes()
 }
 
-// Commit makes the writes, with the store's durability. If ctx ends before that
-// has begun, nothing is written. Whatever Commit returns, the batch must be
-// Reset before it is used again.
+// Commit commits the writes, with the durability of Options. If ctx ends before the
+// commit begins, nothing is written. Reset the batch before it is used again,
+// whatever Commit returns.
 func (b *Batch) Commit(ctx context.Context) error {
 	if err := b.usable(); err != nil {
 		return err
@@ -170,7 +171,7 @@ func (b *batch) discardFiles() {
 	}
 }
 
-// Reset empties the batch, and keeps its memory for what comes.
+// Reset empties the batch, and keeps its memory for later writes.
 func (b *Batch) Reset() {
 	if b.batch == nil {
 		return

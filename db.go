@@ -33,10 +33,11 @@ type DB struct {
 // Close waits for the commits that are under way, makes everything committed
 // durable, stops all background work and releases the store's lock.
 //
-// It doesn't wait for transactions: what they and the DB are asked from now on is
-// ErrClosed, but what they handed out stays valid until they are discarded, and
-// the memory they read from is only then given back. Close is safe twice, also
-// at once; each call returns when the store is closed, with the same result.
+// It does not wait for transactions. Their methods and those of the DB return
+// ErrClosed from now on, but what they handed out stays valid until they are
+// discarded; only then is the memory that they read from given back. Close may be
+// called more than once, also at the same time: each call returns the same result
+// once the store is closed.
 func (db *DB) Close() error {
 	db.closeOnce.Do(func() {
 		db.closed.Store(true)
@@ -78,10 +79,10 @@ func (db *DB) writable() error {
 	return nil
 }
 
-// Options are the options in force, defaults filled in.
+// Options returns the options in force, defaults filled in.
 func (db *DB) Options() Options { return db.opts }
 
-// Version is the newest version that a transaction which begins now reads; 0 for
+// Version returns the version that a transaction which begins now reads. It is 0 for
 // an empty or closed store.
 func (db *DB) Version() uint64 {
 	if db.usable() != nil {
@@ -90,8 +91,9 @@ func (db *DB) Version() uint64 {
 	return uint64(db.tree.Visible())
 }
 
-// Sync makes everything committed so far safe from a power loss. On a full disk it
-// may be ErrNoSpace: then what is committed stays so, and Sync may be called again.
+// Sync returns when everything committed so far survives a power loss. On a full
+// disk it may return ErrNoSpace: what is committed stays committed, and Sync may be
+// called again.
 func (db *DB) Sync(ctx context.Context) error {
 	if err := db.writable(); err != nil {
 		return err
@@ -99,8 +101,8 @@ func (db *DB) Sync(ctx context.Context) error {
 	return db.commits.Sync(ctx)
 }
 
-// Flush writes the entries in memory out to the tree's files. Nothing needs it
-// for durability; it shortens the next Open.
+// Flush writes the entries in memory to files of the tree. Durability does not need
+// it. It shortens the next Open.
 func (db *DB) Flush(ctx context.Context) error {
 	if err := db.writable(); err != nil {
 		return err
@@ -108,8 +110,8 @@ func (db *DB) Flush(ctx context.Context) error {
 	return db.tree.Flush(ctx)
 }
 
-// Compact flushes, and merges everything into one sorted run: reads get as fast
-// as they can, and what overwrites and deletes left behind is dropped.
+// Compact flushes, and merges all runs into one. Reads get as fast as they can, and
+// entries that were overwritten or deleted are dropped.
 func (db *DB) Compact(ctx context.Context) error {
 	if err := db.writable(); err != nil {
 		return err
@@ -117,11 +119,10 @@ func (db *DB) Compact(ctx context.Context) error {
 	return db.tree.Compact(ctx)
 }
 
-// Reclaim gives back the space of whatever nobody can see any more, now: it
-// flushes, merges everything, and moves what is live out of files with garbage,
-// until garbage is at most a fifth of what is live. It returns by how many bytes
-// the files shrank. Nothing needs it: a store does the same by itself when it is
-// written to, and when it rests.
+// Reclaim makes the files as small as they can be: it flushes, merges all runs into
+// one, and moves live values out of segments with garbage until garbage is at most
+// 1/5 of the live data. It returns by how many bytes the files shrank. A store also
+// does this by itself while clients write and when it is idle.
 func (db *DB) Reclaim(ctx context.Context) (int64, error) {
 	if err := db.writable(); err != nil {
 		return 0, err
@@ -129,9 +130,10 @@ func (db *DB) Reclaim(ctx context.Context) (int64, error) {
 	return db.tree.Reclaim(ctx)
 }
 
-// Verify reads every file, checks every checksum and cross-reference, and calls
-// report, unless nil, for each problem, one at a time. It returns the first
-// problem, an ErrCorrupt, or why it could not go on; nil means that all is well.
+// Verify reads every file, and checks every checksum and cross-reference. It calls
+// report, unless nil, for each problem, one at a time. It returns the first problem,
+// for which errors.Is reports ErrCorrupt, or the error that kept it from going on,
+// or nil if all is well.
 func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 	if err := db.usable(); err != nil {
 		return err
@@ -151,7 +153,8 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 	return err
 }
 
-// Metrics is what this store has done and holds. It may be called at any time.
+// Metrics returns what the store has done since Open and what it holds now. It may be
+// called at any time.
 func (db *DB) Metrics() Metrics {
 	var m Metrics
 	db.counters.fill(&m)

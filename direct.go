@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -45,10 +46,10 @@ func (k *Keyspace) Get(key []byte) ([]byte, error) {
 	return value, err
 }
 
-// Has reports whether key has a value, which is not read.
+// Has reports whether key has a value. It does not read the value.
 func (db *DB) Has(key []byte) (bool, error) { return db.main.Has(key) }
 
-// Has reports whether key has a value, which is not read.
+// Has reports whether key has a value. It does not read the value.
 func (k *Keyspace) Has(key []byte) (bool, error) {
 	return k.read(key, func(*view.Pin, *direct) error { return nil })
 }
@@ -71,7 +72,7 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 	defer directPool.Put(d)
 	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err := p.Get(d.key, &d.entry)
+	found, err := p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
 	if err != nil || !found {
 		return false, err
 	}
@@ -118,8 +119,8 @@ func (k *Keyspace) write(wr *write) error {
 	return err
 }
 
-// CompareAndSet writes a pair if the key's version is still version, 0 meaning
-// that it has no value; else it returns ErrVersionMismatch.
+// CompareAndSet writes a pair if version is still the version of the key; 0 means
+// that the key has no value. Else it returns ErrVersionMismatch.
 func (db *DB) CompareAndSet(key, value []byte, version uint64) error {
 	return db.main.CompareAndSet(key, value, version)
 }
@@ -129,7 +130,7 @@ func (k *Keyspace) CompareAndSet(key, value []byte, version uint64) error {
 	return k.compareAndWrite(&write{key: key, value: value, kind: entry.Set}, version)
 }
 
-// CompareAndDelete deletes a key if its version is still version; else it returns
+// CompareAndDelete deletes a key if version is still its version. Else it returns
 // ErrVersionMismatch.
 func (db *DB) CompareAndDelete(key []byte, version uint64) error {
 	return db.main.CompareAndDelete(key, version)

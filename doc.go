@@ -1,9 +1,9 @@
 // Package brock is an embedded, ordered, transactional key-value store in pure Go.
 //
-// Keys live in a small sorted tree, large values in the journal's own segments.
-// Every commit has a version, and a transaction reads one version from its begin
-// to its end, without ever waiting for writers. Transactions are serializable,
-// and a commit is durable when it returns, unless their options say less.
+// Keys and small values live in a sorted tree, large values in segments, most of them
+// in those of the journal. Every commit has a version. A transaction reads one
+// version from its begin to its end, and never waits for writers. By default
+// transactions are serializable, and a commit is durable when it returns.
 //
 //	db, err := brock.Open(brock.DefaultOptions("/tmp/db"))
 //	...
@@ -20,8 +20,8 @@
 //
 // # Keyspaces
 //
-// A Keyspace is a part of the store with keys and options of its own. One
-// transaction reads and writes any number of them:
+// A Keyspace is a named set of keys with options of its own. One transaction may read
+// and write any number of them:
 //
 //	users, err := db.Keyspace("users")
 //	...
@@ -34,27 +34,27 @@
 //
 // # Lifetimes
 //
-// A []byte that is handed out is read-only, and valid
+// A []byte that the package returns is read-only, and valid
 //
 //   - from Txn.Get and GetMany (key and value) until the transaction ends;
 //   - from an Iterator, and from the sequences of a Txn, until its next move
 //     (the key) or the transaction's end (the value);
-//   - from DB.Get, KeyCopy and ValueCopy for ever: it is the caller's.
+//   - from DB.Get, KeyCopy and ValueCopy for ever: it belongs to the caller.
 //
-// Slices that are handed in are copied before the call returns. Built with the
-// tag brockdebug, the package overwrites what it handed out as soon as its life
-// is over, so that a use after it shows in tests.
+// Slices that are passed in are copied before the call returns. Built with the tag
+// brockdebug, the package overwrites what it has returned as soon as it is no longer
+// valid, so that tests show its misuse.
 //
 // # Concurrency
 //
-// A DB, a Keyspace and a Writer may be used by any number of goroutines at once. A Txn, an
-// Iterator, an Item and a Batch belong to one goroutine at a time; but each of
-// the iterators of a read-only transaction may be on a goroutine of its own.
+// A DB, a Keyspace and a Writer may be used by any number of goroutines. A Txn, an
+// Iterator, an Item and a Batch belong to one goroutine at a time; but each iterator
+// of a read-only transaction may have a goroutine of its own.
 //
 // # Errors
 //
-// Test errors with errors.Is and errors.As. Wrong use returns an error as well
-// (ErrInvalid, ErrTxnDone, ErrClosed, ErrReadOnly): the package does not panic
-// for it, and never ends the process. A panic in a function given to View or
-// Update discards the transaction and goes on to the caller.
+// Test errors with errors.Is and errors.As. Misuse returns an error (ErrInvalid,
+// ErrTxnDone, ErrClosed, ErrReadOnly): the package does not panic, and never ends the
+// process. A panic in a function given to View or Update discards the transaction and
+// goes on to the caller.
 package brock

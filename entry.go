@@ -10,28 +10,28 @@ import (
 // Entry is a pair to write, with its attributes.
 type Entry struct {
 	Key, Value []byte
-	Meta       byte          // the application's, kept beside the key
-	TTL        time.Duration // time to live from now; 0 = see ExpiresAt
-	ExpiresAt  time.Time     // when it vanishes, to the millisecond; zero = the keyspace's TTL
-	OnlyLatest bool          // versions before it may be dropped at once, whatever is retained
+	Meta       byte          // a byte of the application, kept beside the key
+	TTL        time.Duration // time to live from now; 0 = use ExpiresAt
+	ExpiresAt  time.Time     // when it expires, to the millisecond; zero = use the keyspace's TTL
+	OnlyLatest bool          // older versions of the key may be dropped at once, whatever Retention says
 }
 
 // NewEntry returns an Entry of key and value; both are copied when it is set.
 func NewEntry(key, value []byte) *Entry { return &Entry{Key: key, Value: value} }
 
-// WithMeta sets the application's byte and returns e.
+// WithMeta sets Meta and returns e.
 func (e *Entry) WithMeta(meta byte) *Entry {
 	e.Meta = meta
 	return e
 }
 
-// WithTTL sets the time to live and returns e.
+// WithTTL sets TTL and returns e.
 func (e *Entry) WithTTL(ttl time.Duration) *Entry {
 	e.TTL = ttl
 	return e
 }
 
-// WithExpiry sets the time at which the entry vanishes and returns e.
+// WithExpiry sets ExpiresAt and returns e.
 func (e *Entry) WithExpiry(at time.Time) *Entry {
 	e.ExpiresAt = at
 	return e

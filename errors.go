@@ -9,28 +9,28 @@ import (
 
 // The errors of the package; test for them with errors.Is.
 var (
-	ErrKeyNotFound      = errs.ErrKeyNotFound      // no value that this reader may see
-	ErrKeyspaceNotFound = errs.ErrKeyspaceNotFound // the keyspace was dropped, or is to be opened in a read-only store that has none of that name
-	ErrConflict         = errs.ErrConflict         // run the transaction again; nothing was written
-	ErrVersionMismatch  = errs.ErrVersionMismatch  // from CompareAndSet and CompareAndDelete; also an ErrConflict
+	ErrKeyNotFound      = errs.ErrKeyNotFound      // the key has no value that this reader sees
+	ErrKeyspaceNotFound = errs.ErrKeyspaceNotFound // the keyspace was dropped, or a read-only store has none of that name
+	ErrConflict         = errs.ErrConflict         // what the transaction read or wrote has changed: nothing was written, run it again
+	ErrVersionMismatch  = errs.ErrVersionMismatch  // CompareAndSet or CompareAndDelete found another version; errors.Is reports ErrConflict too
 	ErrReadOnly         = errs.ErrReadOnly         // a write in a read-only transaction or store
 	ErrTxnDone          = errs.ErrTxnDone          // the transaction was committed or discarded
 	ErrClosed           = errs.ErrClosed           // the store is closed
-	ErrLocked           = errs.ErrLocked           // someone has the store open; the text says who, errors.As a *vfs.LockedError
-	ErrInvalid          = errs.ErrInvalid          // an argument or option that can't be; OptionError names the field
-	ErrExist            = errs.ErrExist            // Options.MustBeNew, and there is a store
-	ErrNotExist         = errs.ErrNotExist         // Options.MustExist or ReadOnly, and there is none
-	ErrCorrupt          = errs.ErrCorrupt          // damaged data; CorruptionError says where
-	ErrFormat           = errs.ErrFormat           // written by a newer release
+	ErrLocked           = errs.ErrLocked           // another process has the store open; errors.As finds a *vfs.LockedError, which names it
+	ErrInvalid          = errs.ErrInvalid          // an argument or option is invalid; OptionError names the field
+	ErrExist            = errs.ErrExist            // Options.MustBeNew is set, and the store exists
+	ErrNotExist         = errs.ErrNotExist         // Options.MustExist or ReadOnly is set, and there is no store
+	ErrCorrupt          = errs.ErrCorrupt          // data is damaged; CorruptionError says where
+	ErrFormat           = errs.ErrFormat           // the store was written by a newer release
 	ErrForeign          = errs.ErrForeign          // the directory holds something else
-	ErrNoSpace          = errs.ErrNoSpace          // no disk space, or no more below DiskLimit: nothing was written, unless it is ErrStopped too; deletes may go on, and all does when there is space
-	ErrVersionGone      = errs.ErrVersionGone      // TxnOptions.ReadAt is older than what is retained
-	ErrUnsupported      = errs.ErrUnsupported      // not on this platform, or not in this mode
-	ErrStopped          = errs.ErrStopped          // a write or sync failed earlier: reads go on, writes don't before the store is opened again
+	ErrNoSpace          = errs.ErrNoSpace          // the disk is full, or DiskLimit is reached: nothing was written, unless the error is ErrStopped too; deletes may still work, and writes work again once there is space
+	ErrVersionGone      = errs.ErrVersionGone      // TxnOptions.ReadAt is older than the versions that are retained
+	ErrUnsupported      = errs.ErrUnsupported      // not possible on this platform or in this mode
+	ErrStopped          = errs.ErrStopped          // a write or sync failed earlier: reads go on, but nothing is written until the store is opened again
 )
 
-// The refusals of a key or value. All are ErrInvalid, and a transaction or
-// batch that returned one can be used on.
+// Errors of a key or value that can't be stored. For all of them errors.Is reports
+// ErrInvalid, and the transaction or batch can still be used.
 var (
 	ErrEmptyKey      = fmt.Errorf("brock: empty key: %w", ErrInvalid)
 	ErrKeyTooLarge   = fmt.Errorf("brock: key larger than %d bytes: %w", MaxKeySize, ErrInvalid)
@@ -43,19 +43,26 @@ var (
 	errIteratorClosed = fmt.Errorf("brock: iterator is closed: %w", ErrInvalid)
 )
 
-// What a key and a value may measure, in bytes. A key has at least one byte; a
-// value may be empty, which is not the same as absent.
+// The greatest lengths of a key and a value, in bytes. A key has at least one byte.
+// A value may be empty, which is not the same as absent.
 const (
-	MaxKeySize   = 1 << 20
-	MaxValueSize = entry.MaxValue
+	MaxKeySize   = 1 << 20   // 1 MiB
+	MaxValueSize = 1<<31 - 1 // 2 GiB - 1
 )
 
-// CorruptionError reports damaged data: File and Offset say where (offset -1:
-// the file as a whole), Reason what is wrong, Err what led here, if anything.
-// It is an ErrCorrupt, and never holds a key or a value.
+// A record holds just that: one of these is no constant if they differ.
+const (
+	_ uint = entry.MaxValue - MaxValueSize
+	_ uint = MaxValueSize - entry.MaxValue
+)
+
+// CorruptionError reports damaged data. File and Offset say where it is; Offset -1
+// means the file as a whole. Reason says what is wrong, and Err, unless nil, is its
+// cause. errors.Is reports ErrCorrupt. It never holds a key or a value.
 type CorruptionError = errs.Corruption
 
-// OptionError reports an option that can't be, by the field's name. It is an ErrInvalid.
+// OptionError reports an invalid option by the name of its field. errors.Is reports
+// ErrInvalid.
 type OptionError struct {
 	Field  string // as in "KeyspaceDefaults.ValueThreshold"
 	Reason string
@@ -66,7 +73,7 @@ func (e *OptionError) Error() string {
 	return "brock: option " + e.Field + ": " + e.Reason
 }
 
-// Is makes every OptionError an ErrInvalid.
+// Is reports whether target is ErrInvalid.
 func (e *OptionError) Is(target error) bool { return target == ErrInvalid }
 
 // checkKey refuses keys that can't be stored.

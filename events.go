@@ -1,56 +1,146 @@
 package brock
 
 import (
+	"errors"
+	"log/slog"
 	"time"
+
+	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/internal/view"
 )
 
-// Events are calls about what happens in the background. They come from the
-// goroutine that does the work, so they should return soon, and must neither
-// write to the store nor close it. Nil fields are skipped.
+// Events are functions that a store calls when something happens in the background.
+// The goroutine that does the work calls them, so they should return soon, and must
+// neither write to the store nor close it. Nil fields are skipped.
 type Events struct {
-	Flush           func(WorkInfo)         // a memtable was written out, or could not be
-	Compaction      func(WorkInfo)         // runs were merged, or could not be
-	Collection      func(WorkInfo)         // live values were moved out of files with garbage, or could not be
-	Spill           func(WorkInfo)         // a transaction larger than its memory was committed, or could not be
-	WriteStall      func(StallInfo)        // writers are slowed, and no longer
-	Space           func(SpaceInfo)        // writes are refused for want of space, and no longer
-	Corruption      func(*CorruptionError) // damage met by a background job
-	BackgroundError func(error)            // writes have stopped, and why
-	LongReader      func(ReaderInfo)       // a transaction has kept what was replaced for more than a minute; again when that time has doubled
+	Flush           func(WorkInfo)         // a memtable was written to files, or that failed
+	Compaction      func(WorkInfo)         // runs were merged, or that failed
+	Collection      func(WorkInfo)         // live values were moved out of segments with garbage, or that failed
+	Spill           func(WorkInfo)         // a transaction larger than its memory was committed, or that failed
+	WriteStall      func(StallInfo)        // writers begin or cease to be throttled
+	DiskSpace       func(DiskSpaceInfo)    // the disk is full and writes are refused, or no longer
+	Corruption      func(*CorruptionError) // background work has found damaged data
+	BackgroundError func(error)            // nothing is written any more, for this reason
+	LongReader      func(ReaderInfo)       // a transaction has kept replaced data for more than a minute; called again each time that this time has doubled
 }
 
 // WorkInfo describes a finished piece of background work.
 type WorkInfo struct {
-	Reason            string // why it was done
-	EntriesIn, Runs   int64  // entries read; runs written
-	Segments          int64  // files whose live values were moved
-	BytesIn, BytesOut int64
-	Took              time.Duration
-	Err               error // nil when it succeeded
+	Reason            string        // why it was done
+	EntriesIn, Runs   int64         // entries read; runs written
+	Segments          int64         // segments whose live values were moved
+	BytesIn, BytesOut int64         // bytes read and written
+	Took              time.Duration // from begin to end
+	Err               error         // nil if it succeeded
 }
 
-// ReaderInfo describes the oldest open transaction, and what it and others keep
-// from being removed. Metrics has the same at any time.
+// ReaderInfo describes a long reader: the oldest open transaction, and the data that
+// is kept only for open transactions. Metrics has the same at any time.
 type ReaderInfo struct {
-	Version     uint64        // that it reads
-	Begun       string        // where: function, file and line
-	For         time.Duration // since something that it reads was replaced
+	Version     uint64        // the version that it reads
+	Begun       string        // where it began: function, file and line
+	For         time.Duration // time since data that it reads was first replaced
 	FileBytes   int64         // in files that only open transactions need
 	MemoryBytes int64         // in memtables that only open transactions need
 }
 
-// StallInfo describes the begin or the end of a time in which writers are slowed.
+// StallInfo describes the begin or the end of a time in which writers are throttled.
 type StallInfo struct {
-	Begin  bool
-	Reason string
-	Took   time.Duration // at its end: how long it lasted
+	Begin  bool          // true at the begin, false at the end
+	Reason string        // why writers are throttled
+	Took   time.Duration // at the end: how long it lasted
 }
 
-// SpaceInfo says that writes are refused because the disk is full, or
-// Options.DiskLimit is reached, or that they are taken again.
-type SpaceInfo struct {
-	Full    bool
-	Left    int64 // bytes, by the disk or the limit, whichever leaves less; -1 = not known
-	Reserve int64 // of them, kept for deletes and for work that frees space
-	Err     error // what was refused first; nil when it is over
+// DiskSpaceInfo says that writes are refused, because the disk is full or
+// Options.DiskLimit is reached, or that they are accepted again.
+type DiskSpaceInfo struct {
+	Full    bool  // writes are refused
+	Left    int64 // bytes left on the disk or below the limit, the smaller of both; -1 = not known
+	Reserve int64 // bytes of Left that are kept for deletes and for work that frees disk space
+	Err     error // the first refusal; nil if writes are accepted again
+}
+
+// reporter passes what happens in the background to Events and a logger.
+type reporter struct {
+	Events
+	*slog.Logger // nil: silent
+}
+
+// onWork passes finished background work to Events and Logger.
+func (r *reporter) onWork(w tree.Work) {
+	call := r.Compaction
+	switch w.Kind {
+	case "flush":
+		call = r.Flush
+	case "spill":
+		call = r.Spill
+	case "collection":
+		call = r.Collection
+	}
+	if w.Segments > 0 { // unlike other work, this goes on with something else
+		var c *CorruptionError
+		if errors.As(w.Err, &c) && r.Corruption != nil {
+			r.Corruption(c)
+		}
+	}
+	if call != nil {
+		call(WorkInfo(w.WorkInfo))
+	}
+	if log := r.Logger; log != nil {
+		log.Debug(w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+	}
+}
+
+// onLongReader passes on that a transaction keeps what was replaced.
+func (r *reporter) onLongReader(h view.LongReader) {
+	info := ReaderInfo(h)
+	if call := r.LongReader; call != nil {
+		call(info)
+	}
+	if log := r.Logger; log != nil {
+		log.Warn("a transaction keeps what was replaced", "begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
+	}
+}
+
+// onStall passes on that writers are throttled, or no longer.
+func (r *reporter) onStall(s tree.Stall) {
+	if call := r.WriteStall; call != nil {
+		call(StallInfo(s))
+	}
+	switch log := r.Logger; {
+	case log == nil:
+	case s.Begin:
+		log.Warn("writers are throttled", "reason", s.Reason)
+	default:
+		log.Warn("writers are no longer throttled", "reason", s.Reason, "took", s.Took)
+	}
+}
+
+// onDiskSpace passes on that writes are refused because the disk is full, or no
+// longer.
+func (r *reporter) onDiskSpace(s tree.DiskSpace) {
+	if call := r.DiskSpace; call != nil {
+		call(DiskSpaceInfo(s))
+	}
+	switch log := r.Logger; {
+	case log == nil:
+	case s.Full:
+		log.Warn("disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
+	default:
+		log.Warn("the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
+	}
+}
+
+// onFailure passes on why background work, and soon writing, has ended.
+func (r *reporter) onFailure(err error) {
+	var c *CorruptionError
+	if errors.As(err, &c) && r.Corruption != nil {
+		r.Corruption(c)
+	}
+	if call := r.BackgroundError; call != nil {
+		call(err)
+	}
+	if log := r.Logger; log != nil {
+		log.Error("background work has ended", "error", err)
+	}
 }

@@ -9,9 +9,9 @@ import (
 // getManyBatch is how many keys GetMany looks up before it yields their items.
 const getManyBatch = 64
 
-// GetMany yields the items of keys in their order: nil for an absent key. The
-// separated values of some dozens of keys are read at the same time, so that many
-// cost little more of a disk's time than one. The first error ends it.
+// GetMany yields the items of keys in their order, nil for an absent key. It reads the
+// separated values of up to 64 keys at the same time, which a disk does almost as fast
+// as one. The first error ends it.
 func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		if len(keys) == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// Item is one version of one key, as a transaction or iterator found it. Its
-// value is fetched when asked for.
+// Item is one version of one key, as a transaction or iterator found it. Its value is
+// read when it is asked for.
 type Item struct {
 	txn   *transaction
 	lent  lentKeys     // of an iterator's item
@@ -24,7 +24,7 @@ type Item struct {
 	asked bool // an iterator's item was asked for its value, which was not read ahead
 }
 
-// Key is the item's key. It is valid as long as the item is.
+// Key returns the item's key, which is valid as long as the item is.
 func (it *Item) Key() []byte {
 	if it.e == nil {
 		return nil
@@ -42,10 +42,10 @@ func (it *Item) Key() []byte {
 // KeyCopy appends the key to dst[:0] and returns it; it is the caller's.
 func (it *Item) KeyCopy(dst []byte) []byte { return append(dst[:0], it.Key()...) }
 
-// Value is the item's value: without a copy where that can be, read-only, never
-// nil without an error, and valid as the package comment says. The value of a
-// deleted item is ErrKeyNotFound. A compressed value is decoded into new memory
-// (ValueCopy and ValueFunc need none), which an item of Txn.Get keeps.
+// Value returns the item's value. It is read-only, not copied where possible, never
+// nil without an error, and valid as the package comment says. For a delete it
+// returns ErrKeyNotFound. A compressed value is decoded into new memory, which an
+// item of Txn.Get keeps; ValueCopy and ValueFunc need no new memory.
 func (it *Item) Value() ([]byte, error) {
 	if err := it.usable(); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	return fn(v)
 }
 
-// ValueSize is the length of the value, known without reading it.
+// ValueSize returns the length of the value without reading it.
 func (it *Item) ValueSize() int64 {
 	if it.e == nil {
 		return 0
@@ -157,8 +157,8 @@ func (it *Item) ValueSize() int64 {
 	return int64(it.e.ValueLen())
 }
 
-// Version is the number of the commit that wrote the item; 0 for a write of this
-// transaction, which has none yet.
+// Version returns the version of the commit that wrote the item. It is 0 for a write
+// of this transaction, which is not committed yet.
 func (it *Item) Version() uint64 {
 	if it.e == nil {
 		return 0
@@ -169,7 +169,7 @@ func (it *Item) Version() uint64 {
 	return uint64(it.e.Version)
 }
 
-// ExpiresAt is when the item vanishes; zero is never.
+// ExpiresAt returns when the item expires; the zero time is never.
 func (it *Item) ExpiresAt() time.Time {
 	if it.e == nil || it.e.Expires == 0 {
 		return time.Time{}
@@ -177,7 +177,7 @@ func (it *Item) ExpiresAt() time.Time {
 	return time.UnixMilli(int64(it.e.Expires))
 }
 
-// Meta is the application's byte.
+// Meta returns the byte that the application has stored with the entry.
 func (it *Item) Meta() byte {
 	if it.e == nil {
 		return 0
@@ -185,8 +185,8 @@ func (it *Item) Meta() byte {
 	return it.e.Meta
 }
 
-// Deleted reports whether the item marks a delete; only Versions and
-// IteratorOptions.AllVersions show those.
+// Deleted reports whether the item is a delete. Only Txn.Versions and
+// IteratorOptions.AllVersions show deletes.
 func (it *Item) Deleted() bool { return it.e != nil && it.e.Kind == entry.Delete }
 
 // OnlyLatest reports whether the item was written with Entry.OnlyLatest.

@@ -10,21 +10,22 @@ import (
 	"github.com/brockdb/brock/internal/scan"
 )
 
-// IteratorOptions bounds and shapes an iteration over the keyspace that its Txn
-// addresses. The zero value walks every key of that forward. Bounds and prefix are copied.
+// IteratorOptions says what an Iterator walks of the keyspace that its Txn
+// addresses. The zero value walks all keys forward. Bounds and prefix are copied.
 type IteratorOptions struct {
-	Lower, Upper []byte                           // keys in [Lower, Upper); nil = open
-	Prefix       []byte                           // and with this prefix
-	Reverse      bool                             // from the greatest key to the least
-	KeysOnly     bool                             // never read a value, unless Item.Value asks for it
-	Prefetch     int                              // separated values read ahead; 0 = as many as pays, none if few are asked for; <0 = none
-	Limit        int                              // stop after this many items from Rewind or Seek; 0 = never
-	AllVersions  bool                             // every retained version and delete, newest first (in Reverse: last)
-	Since        uint64                           // only items of versions after this
-	Filter       func(key []byte, meta byte) bool // only items it accepts; the value is not read for it
+	Lower, Upper []byte                           // only keys in [Lower, Upper); nil = no bound
+	Prefix       []byte                           // only keys that begin with Prefix
+	Reverse      bool                             // walk from the greatest key to the least
+	KeysOnly     bool                             // read no value before Item.Value asks for it
+	Prefetch     int                              // separated values to read ahead, at most 1024; 0 = as many as is faster; <0 = none
+	Limit        int                              // end this many items after Rewind or Seek; 0 = no limit
+	AllVersions  bool                             // all retained versions and deletes of each key, newest first (with Reverse: last)
+	Since        uint64                           // only items whose version is greater
+	Filter       func(key []byte, meta byte) bool // only items for which it returns true; it is called before a value is read
 }
 
-// DefaultIteratorOptions is the zero IteratorOptions.
+// DefaultIteratorOptions is the zero IteratorOptions. Programs written for Badger
+// use the name.
 var DefaultIteratorOptions = IteratorOptions{}
 
 func (o *IteratorOptions) validate() error {
@@ -46,9 +47,9 @@ func (o *IteratorOptions) bounds(s *keyspaceState) (lo, hi []byte) {
 	return lo, hi
 }
 
-// Iterator walks keys in order, each with what its transaction sees of it: the
-// transaction's own writes too, up to the last Rewind or Seek. It is used by one
-// goroutine at a time, and ended by Close. A new Iterator is at no item.
+// Iterator walks the keys that its transaction sees, in order. It sees the writes
+// that the transaction itself made before the last Rewind or Seek. It is used by one
+// goroutine at a time. A new Iterator is at no item. End it by Close.
 type Iterator struct {
 	txn      *transaction // nil in a zero Iterator
 	keyspace *keyspaceState
@@ -73,7 +74,7 @@ type Iterator struct {
 	orphan     *orphan
 }
 
-// NewIterator returns an iterator of what the transaction sees. Close it.
+// NewIterator returns an iterator over what the transaction sees. Close it.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, opts: o}
 	if it.err = o.validate(); it.err == nil {
@@ -108,8 +109,8 @@ func (it *Iterator) Rewind() {
 	}
 }
 
-// Seek moves to the first item whose key is key or comes after it in the
-// direction of travel. An empty key is Rewind.
+// Seek moves to the item of key or, without one, to the next item in the direction
+// of travel. With an empty key it is Rewind.
 func (it *Iterator) Seek(key []byte) {
 	if len(key) == 0 || it.txn == nil || it.closed.Load() {
 		it.Rewind()
@@ -169,8 +170,8 @@ func (it *Iterator) open() bool {
 	return !it.closed.Load() && it.txn.state.Load() == txnOpen && !it.txn.db.closed.Load()
 }
 
-// Prev moves to the item before, against the direction of travel. At no item,
-// also past the end, it stays there.
+// Prev moves to the previous item, against the direction of travel. If the iterator
+// is at no item, for instance past the end, it stays there.
 func (it *Iterator) Prev() {
 	if it.item.asked {
 		it.leaveAsked()
@@ -274,22 +275,22 @@ func (it *Iterator) ValidForPrefix(prefix []byte) bool {
 	return it.Valid() && bytes.HasPrefix(it.item.Key(), prefix)
 }
 
-// Item is the item the iterator is at, valid until the next move. At no item
-// its value is an error and its key nil.
+// Item returns the item that the iterator is at, which is valid until the next move.
+// If the iterator is at no item, Key returns nil and Value an error.
 func (it *Iterator) Item() *Item { return &it.item }
 
-// Err says why Valid turned false: nil at the end.
+// Err returns why the iterator is at no item: nil at the end.
 func (it *Iterator) Err() error { return it.err }
 
-// Close ends the iterator and returns Err. It is safe twice.
+// Close ends the iterator and returns Err. It may be called twice.
 func (it *Iterator) Close() error {
 	err := it.err
 	it.release()
 	return err
 }
 
-// Items yields the items that o asks for. An error comes last, with a nil item.
-// An item is valid until the next is asked for.
+// Items yields the items that o asks for. An error is yielded last, with a nil item.
+// An item is valid until the next one is yielded.
 func (t *Txn) Items(o IteratorOptions) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		it := t.NewIterator(o)
@@ -305,20 +306,20 @@ func (t *Txn) Items(o IteratorOptions) iter.Seq2[*Item, error] {
 	}
 }
 
-// All yields every item, in the order of keys.
+// All yields all items in the order of keys.
 func (t *Txn) All() iter.Seq2[*Item, error] { return t.Items(IteratorOptions{}) }
 
 // Prefix yields the items whose keys begin with p.
 func (t *Txn) Prefix(p []byte) iter.Seq2[*Item, error] { return t.Items(IteratorOptions{Prefix: p}) }
 
-// Range yields the items with keys in [lo, hi); nil is open.
+// Range yields the items with keys in [lo, hi); nil is no bound.
 func (t *Txn) Range(lo, hi []byte) iter.Seq2[*Item, error] {
 	return t.Items(IteratorOptions{Lower: lo, Upper: hi})
 }
 
-// Versions yields the retained versions of key, newest first, deletes included, and
-// what has expired as long as it is there (Item.ExpiresAt); a write of this
-// transaction comes before them.
+// Versions yields the retained versions of key, newest first. They include deletes
+// (Item.Deleted) and expired entries that were not yet removed (Item.ExpiresAt). A
+// write of this transaction comes first.
 func (t *Txn) Versions(key []byte) iter.Seq2[*Item, error] {
 	if err := checkKey(key); err != nil {
 		return func(yield func(*Item, error) bool) { yield(nil, err) }

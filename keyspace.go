@@ -1,12 +1,12 @@
 package brock
 
-// Keyspace is a named part of a store with keys, options and an end of its own:
-// what others call a bucket or a column family. Its keys never meet those of
-// another keyspace, or of the default one, which is what DB and a fresh Txn
-// address; but one transaction reads and writes any number of keyspaces
-// (Txn.In), as one commit. A Keyspace is safe for concurrent use.
+// Keyspace is a named set of keys with options of its own: what others call a bucket
+// or a column family. The same key in two keyspaces is two keys. DB and a new Txn
+// address the default keyspace, which has no name. One transaction may read and
+// write any number of keyspaces (Txn.In) and commits them together. A Keyspace may be
+// used by any number of goroutines.
 //
-// After a Drop its calls return ErrKeyspaceNotFound.
+// After Drop its methods return ErrKeyspaceNotFound.
 type Keyspace struct {
 	db    *DB
 	name  string
@@ -24,10 +24,10 @@ func (k *Keyspace) usable() error {
 	return k.state.usable()
 }
 
-// Name is the keyspace's name.
+// Name returns the keyspace's name.
 func (k *Keyspace) Name() string { return k.name }
 
-// Options are the options in force, defaults filled in.
+// Options returns the options in force, defaults filled in.
 func (k *Keyspace) Options() KeyspaceOptions {
 	if k.state == nil {
 		return KeyspaceOptions{}

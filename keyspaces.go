@@ -12,7 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// MaxKeyspaceName is the length of the longest name of a keyspace, in bytes.
+// MaxKeyspaceName is the greatest length of a keyspace's name, in bytes.
 const MaxKeyspaceName = layout.MaxKeyspaceName
 
 var (
@@ -41,14 +41,13 @@ func (l *keyspaces) add(db *DB, k *layout.Keyspace) *Keyspace {
 	return ks
 }
 
-// Keyspace opens the keyspace of that name, any bytes up to MaxKeyspaceName, or
-// makes it: durably, with these options or, without any, with
-// Options.KeyspaceDefaults. A keyspace that is there keeps its options unless
-// some are given: these replace them, as SetOptions does. Zero fields are those
-// of Options.KeyspaceDefaults.
+// Keyspace returns the keyspace of this name: 1 to MaxKeyspaceName bytes of any kind.
+// If there is none, it is created, durably, with the options given or else with
+// Options.KeyspaceDefaults. If there is one and options are given, they replace its
+// own, as SetOptions does. Zero fields mean Options.KeyspaceDefaults.
 //
-// In a read-only store it is ErrKeyspaceNotFound if there is none of that name,
-// and ErrReadOnly if other options are given.
+// A read-only store returns ErrKeyspaceNotFound if there is none of this name, and
+// ErrReadOnly if other options are given.
 func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err := db.usable(); err != nil {
 		return nil, err
@@ -90,7 +89,7 @@ func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error)
 	return options, options.validate("")
 }
 
-// Keyspaces yields the named keyspaces in the order of their names.
+// Keyspaces yields the named keyspaces in order of their names.
 func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 	return func(yield func(*Keyspace) bool) {
 		for _, k := range db.keyspaces.list() {
@@ -112,9 +111,9 @@ func (l *keyspaces) list() []*Keyspace {
 	return list
 }
 
-// SetOptions changes the options, durably, for what is written from now on and
-// for what is retained from now on: history that is gone stays gone. Zero fields
-// are those of Options.KeyspaceDefaults.
+// SetOptions changes the options, durably: how later writes are kept, and which
+// versions are retained from now on. History that is gone stays gone. Zero fields
+// mean Options.KeyspaceDefaults.
 func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 	if err := k.usable(); err != nil {
 		return err
@@ -143,16 +142,18 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	return nil
 }
 
-// Drop ends the keyspace with all that is in it, at once and durably, whatever
-// its size; the space is given back in the background. Its name is free for a
-// new keyspace, which has nothing of it. Open transactions go on reading it as it
-// was, but can't commit any more: one that writes to it gets ErrKeyspaceNotFound, as
-// every later call does, a Serializable one that addressed it ErrConflict. A crash meanwhile leaves it whole or dropped.
+// Drop removes the keyspace and all that is in it, at once and durably, whatever its
+// size. Its disk space is freed in the background, and its name is free for a new,
+// empty keyspace. Open transactions still read the keyspace as it was, but Commit
+// returns ErrKeyspaceNotFound if the transaction wrote to it, and ErrConflict if the
+// transaction is Serializable and addressed it. A crash leaves the keyspace whole or
+// dropped.
 //
-// Drop first makes durable what was committed before it. Once it has begun, ctx
-// is not looked at. ErrNoSpace leaves the keyspace as it was, though calls
-// meanwhile may have found it dropped. After an error other than that and ctx's
-// the next Open tells whether it is there; until then nothing can be written to it.
+// Drop first makes durable what was committed before. It looks at ctx only before it
+// begins. If it returns ErrNoSpace, the keyspace is as it was, though calls at the
+// same time may have found it dropped. After another error than that and ctx's,
+// nothing can be written to the keyspace until the next Open, which finds it whole or
+// dropped.
 func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := k.usable(); err != nil {
 		return err

@@ -14,19 +14,19 @@ type Metrics struct {
 	Reads     int64 // point reads
 	Iterators int64 // iterators made
 	Commits   int64 // transactions, batches and writer groups written
-	Entries   int64 // entries written by them
+	Entries   int64 // entries that these commits wrote
 	Bytes     int64 // bytes of their records: keys, values as stored, and 24 to 31 bytes an entry
 	Conflicts int64 // commits refused
 	Retries   int64 // runs of an Update after the first
 
 	CompressedFrom int64 // bytes of values that were compressed
-	CompressedTo   int64 // what is stored of them
+	CompressedTo   int64 // bytes that are stored of them
 
 	Leaked int64 // transactions never discarded, found by the garbage collector
 
-	ReadLatency   Histogram // of a sample of the point reads
-	CommitLatency Histogram // from Commit to its return
-	SyncLatency   Histogram // of the journal's syncs
+	ReadLatency   Histogram // of one in 256 point reads of transactions
+	CommitLatency Histogram // from the call of Commit to its return
+	SyncLatency   Histogram // of syncs of the journal
 
 	Tree TreeMetrics
 }
@@ -43,39 +43,39 @@ type TreeMetrics struct {
 	RunBytes        int64 // in the files of the runs
 	Segments        int
 	SegmentBytes    int64         // in journal and value segments
-	LiveBytes       int64         // of SegmentBytes and RunBytes, what entries still need
-	DeadBytes       int64         // of SegmentBytes, values that no entry needs any more
-	ExpiredBytes    int64         // of LiveBytes, keys and values in runs that have expired, and wait for a compaction
-	ExpiryWait      time.Duration // until the store looks for what has expired; 0 = nothing expires
+	LiveBytes       int64         // the part of SegmentBytes and RunBytes that entries still need
+	DeadBytes       int64         // the part of SegmentBytes that no entry needs any more
+	ExpiredBytes    int64         // the part of LiveBytes that has expired and waits for a compaction
+	ExpiryWait      time.Duration // time until the store looks for expired entries; 0 = nothing expires
 	Flushes         int64
 	FlushedBytes    int64 // written by flushes
 	Compactions     int64
 	CompactedBytes  int64 // written by compactions
 	Collections     int64
-	CollectedBytes  int64 // written by collections
-	Clusterings     int64 // times that values were put in key order because scans jumped among them
-	ClusteredBytes  int64 // written by them
-	JumpedBytes     int64 // of values that scans jumped to, and nothing was done for yet
-	Remaps          int   // collected segments that entries are still led on from
-	RemapBytes      int64 // in the files that do so
-	Spills          int64 // transactions larger than their memory that were committed
-	SpilledBytes    int64 // written by them
-	JournalBytes    int64 // appended to the journal
-	Stalls          int64
-	StallTime       time.Duration
-	FreeBytes       int64 // left by the disk or DiskLimit when it was last looked at; -1 = not known
-	ReserveBytes    int64 // of them, kept for deletes and for work that frees space
-	Refused         int64 // commits, because the disk is full
+	CollectedBytes  int64         // written by collections
+	Clusterings     int64         // times that values were put in key order because scans had jumped among them
+	ClusteredBytes  int64         // written by clusterings
+	JumpedBytes     int64         // bytes of values that scans have jumped to since the last clustering
+	Remaps          int           // collected segments that entries still refer to, which a remap file leads on
+	RemapBytes      int64         // in remap files
+	Spills          int64         // transactions larger than their memory that were committed
+	SpilledBytes    int64         // written by spills
+	JournalBytes    int64         // appended to the journal
+	Stalls          int64         // times that writers were throttled
+	StallTime       time.Duration // for how long in sum
+	FreeBytes       int64         // bytes left on the disk or below DiskLimit when last looked at; -1 = not known
+	ReserveBytes    int64         // the part of FreeBytes that is kept for deletes and for work that frees disk space
+	Refused         int64         // commits refused because the disk is full
 	// Memory says what takes the memory that Options.MemoryLimit bounds, in bytes. Mapped
 	// files are not in it: the system takes their memory back as it needs it.
 	Memory struct {
-		Memtables int64 // those that a transaction still holds included
-		Tables    int   // memtables
-		Known     int64 // which pages and values are in memory and were checked
-		Chunks    int64 // parts of runs that are not mapped
+		Memtables int64 // bytes of memtables, including those that a transaction still reads
+		Tables    int   // number of memtables
+		Known     int64 // bytes that note which pages and values are in memory and were checked
+		Chunks    int64 // cached chunks of runs that are not mapped
 		Filters   int64 // of runs that are not mapped
 	}
-	OpenFiles       int           // file descriptors, for reading and of the journal; see Tuning.OpenFiles
+	OpenFiles       int           // file descriptors in use; see Tuning.OpenFiles
 	MappedFiles     int           // files that are read through a mapping
 	ReleaseFailures int64         // files that could not be closed or removed; the next Open removes them
 	PinnedVersion   uint64        // oldest version that a transaction still reads; 0 = none
@@ -103,7 +103,7 @@ func ratio(a, b int64) float64 {
 	return float64(a) / float64(b)
 }
 
-// String is a report of a dozen lines for people.
+// String is a report of about 20 lines to read.
 func (m Metrics) String() string {
 	var b strings.Builder
 	t := &m.Tree
@@ -126,11 +126,11 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
 	fmt.Fprintf(&b, "clustered   %d times, %s; jumped to since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.JumpedBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())
-	fmt.Fprintf(&b, "stalls      %d, %v\n", t.Stalls, t.StallTime)
+	fmt.Fprintf(&b, "stalls      %d, writers were throttled for %v\n", t.Stalls, t.StallTime)
 	if t.FreeBytes >= 0 {
-		fmt.Fprintf(&b, "space       %s left, of it in reserve %s; commits refused %d\n", sizeString(t.FreeBytes), sizeString(t.ReserveBytes), t.Refused)
+		fmt.Fprintf(&b, "disk space  %s left, of it in reserve %s; commits refused %d\n", sizeString(t.FreeBytes), sizeString(t.ReserveBytes), t.Refused)
 	}
-	fmt.Fprintf(&b, "held        oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
+	fmt.Fprintf(&b, "pinned      oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
 	if t.PinnedFor > 0 {
 		fmt.Fprintf(&b, "            %s in files, %s in memory, for %v by %s\n", sizeString(t.PinnedBytes), sizeString(t.PinnedMemory), t.PinnedFor.Round(time.Second), t.PinnedBy)
 	}

@@ -20,19 +20,18 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tree"
-	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
 
 // Open opens the store in o.Dir, creating it unless told otherwise, and recovers
 // it if its last session did not end with Close. It needs no flag after a crash.
 //
-// A directory that another process has open is ErrLocked, one that holds other
-// things is ErrForeign, a store of a later format ErrFormat; damage is a
-// *CorruptionError. A store that is refused is left as it was.
+// It returns ErrLocked if another process has the store open, ErrForeign if the
+// directory holds something else, ErrFormat for a store of a later format, and a
+// *CorruptionError for damage. A store that is refused is left as it was.
 func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) }
 
-// OpenContext is Open; ctx bounds the wait for the lock.
+// OpenContext is Open; ctx may end the wait for the lock.
 func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -190,6 +189,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		clock = time.Now
 	}
 	o.jobs = jobs.New(jobs.Options{Workers: workers})
+	report := &reporter{o.options.Events, o.options.Logger}
 	t, recovery, err := tree.Open(tree.Config{
 		FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
 		ReadOnly:      o.options.Mode == ReadOnly,
@@ -210,11 +210,11 @@ func (o *opening) openTree() (tree.Recovery, error) {
 			NoClustering: o.options.Maintenance.NoClustering,
 		},
 		Exclusive:    func(fn func() error) error { return o.db.commits.Do(fn) },
-		OnWork:       o.onWork,
-		OnStall:      o.onStall,
-		OnLongReader: o.onLongReader,
-		OnSpace:      o.onSpace,
-		OnFailure:    o.onFailure,
+		OnWork:       report.onWork,
+		OnStall:      report.onStall,
+		OnLongReader: report.onLongReader,
+		OnSpace:      report.onDiskSpace,
+		OnFailure:    report.onFailure,
 	}, o.log)
 	o.tree = t
 	return recovery, err
@@ -258,82 +258,4 @@ func newDB(opts Options, t *tree.Tree, c *commit.Pipeline, seed uint64, closers 
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, opts.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.load(db)
 	return db
-}
-
-// onWork passes finished background work to Events and Logger.
-func (o *opening) onWork(w tree.Work) {
-	call := o.options.Events.Compaction
-	switch w.Kind {
-	case "flush":
-		call = o.options.Events.Flush
-	case "spill":
-		call = o.options.Events.Spill
-	case "collection":
-		call = o.options.Events.Collection
-	}
-	if w.Segments > 0 { // unlike other work, this goes on with something else
-		var c *CorruptionError
-		if errors.As(w.Err, &c) && o.options.Events.Corruption != nil {
-			o.options.Events.Corruption(c)
-		}
-	}
-	if call != nil {
-		call(WorkInfo(w.WorkInfo))
-	}
-	if log := o.options.Logger; log != nil {
-		log.Debug(w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
-	}
-}
-
-// onLongReader passes on that a transaction keeps what was replaced.
-func (o *opening) onLongReader(h view.LongReader) {
-	info := ReaderInfo(h)
-	if call := o.options.Events.LongReader; call != nil {
-		call(info)
-	}
-	if log := o.options.Logger; log != nil {
-		log.Warn("a transaction keeps what was replaced", "begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
-	}
-}
-
-// onStall passes on that writers are slowed, or no longer.
-func (o *opening) onStall(s tree.Stall) {
-	if call := o.options.Events.WriteStall; call != nil {
-		call(StallInfo(s))
-	}
-	switch log := o.options.Logger; {
-	case log == nil:
-	case s.Begin:
-		log.Warn("writers are slowed", "reason", s.Reason)
-	default:
-		log.Warn("writers are no longer slowed", "reason", s.Reason, "took", s.Took)
-	}
-}
-
-// onSpace passes on that writes are refused for want of space, or no longer.
-func (o *opening) onSpace(s tree.DiskSpace) {
-	if call := o.options.Events.Space; call != nil {
-		call(SpaceInfo(s))
-	}
-	switch log := o.options.Logger; {
-	case log == nil:
-	case s.Full:
-		log.Warn("out of space: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
-	default:
-		log.Warn("there is space again", "left", s.Left, "reserve", s.Reserve)
-	}
-}
-
-// onFailure passes on why background work, and soon writing, has ended.
-func (o *opening) onFailure(err error) {
-	var c *CorruptionError
-	if errors.As(err, &c) && o.options.Events.Corruption != nil {
-		o.options.Events.Corruption(c)
-	}
-	if call := o.options.Events.BackgroundError; call != nil {
-		call(err)
-	}
-	if log := o.options.Logger; log != nil {
-		log.Error("background work has ended", "error", err)
-	}
 }

@@ -9,36 +9,36 @@ import (
 
 // Options configures a store. The zero value with a Dir is a good configuration.
 type Options struct {
-	Dir      string // keys, manifest and, by default, values
-	ValueDir string // journal and value segments, perhaps on another disk; "" = Dir
+	Dir      string // directory of keys, manifest and, by default, values
+	ValueDir string // directory of journal and value segments, which may be on another disk; "" = Dir
 
-	Mode      OpenMode      // ReadWrite unless said otherwise
+	Mode      OpenMode      // default ReadWrite
 	InMemory  bool          // everything in memory, gone at Close; Dir and FS must be empty
-	MustExist bool          // ErrNotExist instead of creating a store
-	MustBeNew bool          // ErrExist instead of opening one
-	LockWait  time.Duration // how long to wait while another process has the store; 0 = not at all
+	MustExist bool          // Open returns ErrNotExist instead of creating a store
+	MustBeNew bool          // Open returns ErrExist instead of opening a store that exists
+	LockWait  time.Duration // how long Open waits while another process has the store open; 0 = not at all
 
 	FS     vfs.FS           // the file system; nil = the operating system's
-	Logger *slog.Logger     // what happens in the background; nil = silent
-	Events Events           // the same as calls; nil fields are skipped
-	Now    func() time.Time // the clock of expiry; nil = time.Now
+	Logger *slog.Logger     // logs what happens in the background; nil = silent
+	Events Events           // calls for what happens in the background; nil fields are skipped
+	Now    func() time.Time // clock for expiry; nil = time.Now
 
-	Durability  Durability // of commits that don't choose; DefaultDurability = Synced
-	DiskLimit   int64      // bytes of all files: ErrNoSpace before they are more, as on a full disk; work in the background may exceed it for a while; 0 = none, at least 1 MB
-	MemoryLimit int64      // bytes of memory that is not mapped from files, whatever the size of the store; up to 32 MB more for the rest; 0 = DefaultMemoryLimit, at least 4 MB
+	Durability  Durability // of commits whose transaction does not choose; DefaultDurability = Synced
+	DiskLimit   int64      // bytes that all files may take: beyond, commits return ErrNoSpace, as on a full disk; background work may exceed it for a while; 0 = no limit, at least 1 MB
+	MemoryLimit int64      // bytes of memory for memtables and caches, mapped files not counted; all else takes up to 32 MB more; 0 = DefaultMemoryLimit, at least 4 MB
 
-	KeyspaceDefaults KeyspaceOptions // how the default keyspace's entries are kept; what a named one doesn't choose when it is made
-	Maintenance      Maintenance     // how the store looks after its space
-	Tuning           Tuning          // for experts; zero fields follow from MemoryLimit
+	KeyspaceDefaults KeyspaceOptions // options of the default keyspace, and defaults of named ones
+	Maintenance      Maintenance     // background work that keeps files small
+	Tuning           Tuning          // sizes for experts; zero fields have good defaults
 }
 
-// OpenMode says what a store may be opened for.
+// OpenMode says what a store is opened for.
 type OpenMode uint8
 
 // The modes.
 const (
-	ReadWrite OpenMode = iota // one process, which holds the lock alone
-	ReadOnly                  // any number of processes; nothing at all is written
+	ReadWrite OpenMode = 0 // one process, which holds the lock alone
+	ReadOnly  OpenMode = 1 // any number of processes; nothing is written, no lock file either
 )
 
 // Durability says what a nil error from a commit means.
@@ -46,82 +46,82 @@ type Durability uint8
 
 // The durabilities.
 const (
-	DefaultDurability Durability = iota // the transaction's: the store's; the store's: Synced
-	Synced                              // survives a power loss; commits share their syncs
-	Buffered                            // survives a crash of the process, and a power loss after the next Sync
+	DefaultDurability Durability = 0 // transaction: use Options.Durability; store: Synced
+	Synced            Durability = 1 // the commit survives a power loss; concurrent commits share one sync
+	Buffered          Durability = 2 // the commit survives a crash of the process; a power loss only after the next Sync
 )
 
-// KeyspaceOptions says how the entries of a keyspace are kept. Those of a named
-// keyspace are stored with it; there a negative TTL or Age is none, for stores
-// whose KeyspaceDefaults have one.
+// KeyspaceOptions says how the entries of a keyspace are kept. The options of a
+// named keyspace are stored with it. Its zero fields mean Options.KeyspaceDefaults;
+// use a negative TTL or Age for none where the defaults have one.
 type KeyspaceOptions struct {
-	ValueThreshold int           // values of at least this many bytes stay out of the tree; 0 = DefaultValueThreshold, <0 = only those of 1 MiB and more
-	TTL            time.Duration // time to live of entries that don't say; 0 = for ever, millisecond resolution
-	Versions       Retention     // older versions kept; zero = the latest only
-	Compression    Compression   // of single values that stay out of the tree; zero = none
-	CompressAbove  int           // values of at least this many bytes are compressed; 0 = DefaultCompressAbove
+	ValueThreshold int           // length in bytes from which a value is stored in a segment, out of the tree; 0 = DefaultValueThreshold, <0 = only from 1 MiB
+	TTL            time.Duration // time to live of entries that set none; 0 = for ever; resolution 1 ms
+	Versions       Retention     // which older versions are kept; zero = only the latest version
+	Compression    Compression   // of values that are stored out of the tree; zero = none
+	CompressAbove  int           // length in bytes from which compression is tried; 0 = DefaultCompressAbove
 }
 
 // Compression says how the values of a keyspace are compressed when they are
-// written: each by itself, and only where that saves an eighth of it. It may
-// change between two openings; values are read however they were written.
+// written: each value by itself, and only if that saves at least 1/8 of it. It may
+// change at any time: each value is read as it was written.
 //
-// Values that don't get smaller are soon no longer tried but now and then, so
-// they cost next to nothing. A value that did is decoded when it is read, into
-// memory of its own, where others are handed out as they lie in a mapped file.
+// When values don't get smaller, only one in 64 is tried, so that they cost little.
+// A compressed value is decoded into new memory when it is read; other values are
+// handed out where they lie in a mapped file.
 type Compression uint8
 
 // The compressions.
 const (
-	DefaultCompression Compression = iota // that of Options.KeyspaceDefaults; there: NoCompression
-	NoCompression
-	S2   // fast: text takes half of its space
-	Zstd // takes several times as long for another quarter
+	DefaultCompression Compression = 0 // use Options.KeyspaceDefaults; there: NoCompression
+	NoCompression      Compression = 1
+	S2                 Compression = 2 // fast: text takes half of its space
+	Zstd               Compression = 3 // several times slower; saves another quarter
 )
 
-// Retention keeps an old version of a key while either rule holds. What an open
-// transaction reads is kept in any case.
+// Retention says which old versions of a key are kept: those that Versions or Age
+// asks for. What an open transaction reads is kept in any case.
 //
-// Only Age keeps whole states of the store, to be read by TxnOptions.ReadAt: that
-// may be any version which was the newest within Age, or which a transaction
-// holds. Versions keeps the history of each key for itself, back to its last
-// delete; it is shown by Txn.Versions and IteratorOptions.AllVersions.
+// Age keeps whole states of the store, which TxnOptions.ReadAt can read: each
+// version that was the newest within Age, or that an open transaction reads.
+// Versions keeps the history of each key by itself, back to its last delete;
+// Txn.Versions and IteratorOptions.AllVersions show it.
 type Retention struct {
-	Versions int           // it is among this many newest of its key; 0 and 1 = the latest only
-	Age      time.Duration // it was the newest at most this long ago; 0 = no such rule
+	Versions int           // keep the N newest versions of each key; 0 and 1 = only the latest
+	Age      time.Duration // keep versions that were the newest at most this long ago; 0 = none
 }
 
-// Maintenance says how a store looks after its space, which it does by itself.
+// Maintenance configures the background work by which a store keeps its files
+// small.
 type Maintenance struct {
-	// GarbageRatio bounds, while clients write, what the files take that nobody
-	// needs, as a share of the live data; 0 = 0.5, at least 0.05 and at most 4.
-	// Less takes less space, moves live values more often, and slows writers
-	// more when they overwrite as fast as they can; docs/benchmarking.md has the
-	// measured cost. Below 64 MB of live data it is less exact.
+	// GarbageRatio is the garbage budget: the bytes in files that no entry needs, as
+	// a share of the live data, while clients write; 0 = 0.5, from 0.05 to 4. A
+	// smaller ratio takes less disk space, moves live values more often, and
+	// throttles writers that overwrite at full speed more; docs/benchmarking.md
+	// has the measured cost. Below 64 MB of live data it is less exact.
 	GarbageRatio float64
-	// IdleAfter is for how long nothing is written before the store tidies up:
-	// then little garbage stays, whatever GarbageRatio is; 0 = 2 s.
+	// IdleAfter is how long no client writes before idle compaction and collection
+	// begin, which leave little garbage, whatever GarbageRatio is; 0 = 2 s.
 	IdleAfter time.Duration
-	// NoClustering has values stay where they are, however scans jump. Otherwise
-	// a store that rests sorts values once scans have shown that they lie in the
-	// order in which they were written.
+	// NoClustering leaves values where they are. Otherwise an idle store puts the
+	// values of segments in key order once scans have jumped among them.
 	NoClustering bool
 }
 
-// Tuning holds sizes that the defaults choose well for nearly everyone.
+// Tuning holds sizes whose defaults are good for nearly every store.
 type Tuning struct {
-	MemtableSize int64 // bytes of entries in memory before they are flushed; 0 = an eighth of MemoryLimit
-	SegmentSize  int64 // bytes of a journal or value segment; 0 = 256 MB
-	RunFileSize  int64 // bytes of a run's file; 0 = 256 MB
-	OpenFiles    int   // file descriptors that the store has open, at most, however many files it has; 0 = 256, at least 64
+	MemtableSize int64 // bytes of a memtable, which is flushed when it is full; 0 = 1/8 of MemoryLimit, at least 64 KB
+	SegmentSize  int64 // bytes of a journal or value segment; 0 = 256 MB, from 64 KB to 2 GB
+	RunFileSize  int64 // bytes of a file of a run; 0 = 256 MB, from 64 KB to 2 GB
+	OpenFiles    int   // most file descriptors that the store has open at once; 0 = 256, at least 64
 }
 
-// The defaults that depend on nothing else.
+// Defaults and bounds of options.
 const (
-	DefaultMemoryLimit    = 256 << 20
-	DefaultValueThreshold = 512
-	DefaultCompressAbove  = 1 << 10
-	DefaultRetries        = 16 // of Update, after conflicts
+	DefaultMemoryLimit    = 256 << 20 // 256 MiB
+	DefaultValueThreshold = 512       // bytes
+	DefaultCompressAbove  = 1 << 10   // 1 KiB
+	DefaultRetries        = 16        // runs of Update after the first one, on conflicts
 	DefaultGarbageRatio   = 0.5
 	defaultIdleAfter      = 2 * time.Second
 	defaultFileSize       = 256 << 20

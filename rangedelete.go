@@ -5,10 +5,10 @@ import (
 	"context"
 )
 
-// DeleteRange deletes every key in [lo, hi), nil being open, by one record,
-// however many there are: those that were committed before and those that this
-// transaction has written so far. What it writes later stays. It reads nothing,
-// so it conflicts with nothing by itself.
+// DeleteRange deletes all keys in [lo, hi) by one record, however many there are;
+// nil is no bound. It deletes keys that were committed before, and keys that this
+// transaction has written so far; what the transaction writes later stays. It reads
+// nothing, so it conflicts with nothing by itself.
 func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if err := t.usable(); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	return t.spillIfLarge()
 }
 
-// DeleteRange adds the delete of every key in [lo, hi), nil being open: of those
+// DeleteRange adds the delete of all keys in [lo, hi), nil being no bound: those
 // committed before the batch, and those that the batch has written so far.
 func (b *Batch) DeleteRange(lo, hi []byte) error {
 	if err := b.takes(); err != nil {
@@ -53,9 +53,9 @@ func (b *Batch) deleteStored(lo, hi []byte) error {
 	return b.spillIfLarge()
 }
 
-// DeleteRange deletes every key in [lo, hi), nil being open, at once and by one
-// record, however many there are. Readers that began before still see them; the
-// disk space comes back by itself.
+// DeleteRange deletes all keys in [lo, hi) at once and by one record, however many
+// there are; nil is no bound. Readers that began before still see them. The disk
+// space is freed in the background.
 func (db *DB) DeleteRange(lo, hi []byte) error { return db.main.DeleteRange(lo, hi) }
 
 // DeleteRange is DB.DeleteRange for keys of the keyspace.
@@ -74,13 +74,12 @@ func (k *Keyspace) deleteRange(ctx context.Context, lo, hi []byte) error {
 	return b.Commit(ctx)
 }
 
-// Clear deletes every key of the keyspace, as DeleteRange does: it is a commit,
-// which readers and histories see as any other. The keyspace stays.
+// Clear deletes all keys of the keyspace, as DeleteRange does. It is a commit like any
+// other, for readers and in histories. The keyspace stays.
 func (k *Keyspace) Clear(ctx context.Context) error { return k.deleteRange(ctx, nil, nil) }
 
-// DropPrefix deletes every key that begins with one of the prefixes, as
-// DeleteRange does, all at once. An empty prefix is that of every key of the
-// default keyspace.
+// DropPrefix deletes all keys of the default keyspace that begin with one of the
+// prefixes, in one commit, as DeleteRange does. An empty prefix means all keys.
 func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 	b := db.NewBatch()
 	if err := b.takes(); err != nil {
@@ -98,8 +97,8 @@ func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 	return b.Commit(ctx)
 }
 
-// DropAll deletes every key of every keyspace, as DeleteRange does, all at once.
-// The keyspaces stay.
+// DropAll deletes all keys of all keyspaces in one commit, as DeleteRange does. The
+// keyspaces stay.
 func (db *DB) DropAll(ctx context.Context) error {
 	if err := db.writable(); err != nil {
 		return err

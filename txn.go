@@ -14,25 +14,25 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Isolation says what a transaction is checked for when it commits. Whatever
-// it is, all reads of a transaction see the same version of the store.
+// Isolation says what a transaction is checked for when it commits. At each level
+// all reads of a transaction see the same version of the store.
 type Isolation uint8
 
 // The isolation levels.
 const (
-	Serializable      Isolation = iota // nothing it read has changed: keys, absent keys, and the ranges its iterators covered; of very many, ranges that cover them
-	SnapshotIsolation                  // no key it writes was written since it began; write skew is possible
-	LastWriterWins                     // nothing is checked
+	Serializable      Isolation = 0 // nothing that it read has changed: keys, absent keys, and ranges that its iterators covered; very many keys count as ranges that cover them
+	SnapshotIsolation Isolation = 1 // no key that it writes was written since it began; write skew is possible
+	LastWriterWins    Isolation = 2 // nothing is checked
 )
 
-// TxnOptions configures a transaction. The zero value is a read-only one.
+// TxnOptions configures a transaction. The zero value is a read-only transaction.
 type TxnOptions struct {
-	Update     bool       // it may write
-	Isolation  Isolation  // of an update
-	Durability Durability // of an update's commit; zero = the store's
-	ReadAt     uint64     // read this version, see Retention.Age; an update is checked against all that came after; 0 = the newest
-	MaxMemory  int64      // bytes of an update's writes held in memory, the rest is in files, and of what it read; 0 = an eighth of MemoryLimit, at most 1 GiB
-	Retries    int        // UpdateContext without ReadAt: runs after the first, on ErrConflict; 0 = DefaultRetries, <0 = none
+	Update     bool       // the transaction may write
+	Isolation  Isolation  // what an update is checked for
+	Durability Durability // of an update's commit; zero = use Options.Durability
+	ReadAt     uint64     // version to read, see Retention.Age; an update is checked against all commits after it; 0 = the newest
+	MaxMemory  int64      // bytes of memory for an update's writes, beyond which they go to files, and as many for what it read; 0 = 1/8 of MemoryLimit, at most 1 GiB
+	Retries    int        // of UpdateContext without ReadAt: runs after the first one, on ErrConflict; 0 = DefaultRetries, <0 = none
 }
 
 func (o *TxnOptions) validate() error {
@@ -49,14 +49,15 @@ func (o *TxnOptions) validate() error {
 	return nil
 }
 
-// Txn is a transaction: one version of the store and, in an update, writes that
-// only it sees until they are committed together. It belongs to one goroutine at
-// a time; the iterators of a read-only transaction may each have their own.
+// Txn is a transaction. It reads one version of the store. The writes of an update
+// are seen by the transaction alone until they are committed together. It belongs
+// to one goroutine at a time; but each iterator of a read-only transaction may have
+// a goroutine of its own.
 //
-// Every Txn is ended by Commit or Discard. Its methods then return ErrTxnDone,
-// and ErrClosed after the store was closed; no misuse does worse than that.
+// End every Txn by Commit or Discard. Its methods then return ErrTxnDone, and
+// ErrClosed after the store was closed. No misuse does worse than that.
 //
-// It addresses one keyspace, the default one at first; In is the same
+// A Txn addresses one keyspace, the default one at first. In returns the same
 // transaction addressing another.
 type Txn struct {
 	*transaction
@@ -158,14 +159,15 @@ func (t *transaction) ctx() context.Context {
 	return t.rare.ctx
 }
 
-// In is the same transaction, addressing the keyspace ks; nil is the default
-// one. It ends with the transaction: Commit and Discard are the same on either.
+// In returns the same transaction, addressing the keyspace ks; nil is the default
+// one. Commit and Discard of either end both.
 //
-// What can't be read is an error of the calls that follow: ErrVersionGone if the
-// transaction's TxnOptions.ReadAt is older than what is retained in ks, or than
-// ks; ErrKeyspaceNotFound if ks was dropped before the transaction began. One
-// that was dropped later is read as it was, but the transaction can't commit any
-// more: ErrKeyspaceNotFound if it wrote to it, else, if it is Serializable, ErrConflict.
+// If ks can't be read, the calls that follow return the error: ErrVersionGone if
+// TxnOptions.ReadAt is older than the versions that ks retains, or than ks itself;
+// ErrKeyspaceNotFound if ks was dropped before the transaction began. A keyspace
+// that is dropped later is still read as it was, but Commit returns
+// ErrKeyspaceNotFound if the transaction wrote to it, and ErrConflict if the
+// transaction is Serializable and addressed it.
 func (t *Txn) In(ks *Keyspace) *Txn {
 	if t.transaction == nil {
 		return t
@@ -222,7 +224,7 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 	return it, nil
 }
 
-// Has reports whether key has a value, which is not read.
+// Has reports whether key has a value. It does not read the value.
 func (t *Txn) Has(key []byte) (bool, error) {
 	if err := t.usable(); err != nil {
 		return false, err
@@ -237,8 +239,8 @@ func (t *Txn) Has(key []byte) (bool, error) {
 // find looks a stored key up, in the pending writes first, and notes that it was read.
 func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
+	h := hash.Sum(t.db.encoding.seed, stored)
 	if w := t.writes; w != nil {
-		h := hash.Sum(t.db.encoding.seed, stored)
 		var err error
 		if found, err = w.Get(stored, h, e); err != nil {
 			return false, err
@@ -249,7 +251,7 @@ func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	}
 	if !found {
 		var err error
-		if found, err = t.lookup(stored, e); !found || err != nil {
+		if found, err = t.lookup(stored, h, e); !found || err != nil {
 			return false, err
 		}
 	}
@@ -262,13 +264,13 @@ func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 // sampleReads is how many point reads share one measurement of their latency.
 const sampleReads = 256
 
-func (t *transaction) lookup(stored []byte, e *entry.Entry) (bool, error) {
+func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, error) {
 	t.gets++
 	if (t.gets+t.phase)%sampleReads != 0 {
-		return t.pin.Get(stored, e)
+		return t.pin.Get(stored, h, e)
 	}
 	begin := t.db.monotonic()
-	found, err := t.pin.Get(stored, e)
+	found, err := t.pin.Get(stored, h, e)
 	t.db.counters.read.observe(t.db.monotonic() - begin)
 	return found, err
 }
@@ -312,9 +314,9 @@ func (t *transaction) lend(b []byte) []byte {
 	return t.lent.lend(b)
 }
 
-// Set writes a pair. Key and value are copied. What it refuses as ErrInvalid leaves
-// the transaction as it was; any other error, such as ErrNoSpace for what memory
-// can't hold, leaves only Discard.
+// Set writes a pair. Key and value are copied. After an error that is ErrInvalid
+// the transaction is as it was. After another error, such as ErrNoSpace when writes
+// go to files, it can only be discarded.
 func (t *Txn) Set(key, value []byte) error {
 	return t.write(&write{key: key, value: value, kind: entry.Set})
 }
@@ -365,12 +367,12 @@ func (t *transaction) spillIfLarge() error {
 	return err
 }
 
-// Commit makes the writes durable, as the transaction's Durability says, and
-// visible, all at once. ErrConflict means that nothing was written and that the
-// transaction can be run again. Whatever Commit returns, the transaction is over.
+// Commit makes all writes visible at once, and durable as the transaction's
+// Durability says. It returns ErrConflict if nothing was written and the
+// transaction should be run again. The transaction has ended in any case.
 //
-// If the context ended before the commit began, the error is the context's and
-// nothing was written; from then on the commit is waited for.
+// If the context ends before the commit begins, Commit returns the context's error
+// and nothing was written. Once the commit has begun, Commit waits for it.
 func (t *Txn) Commit() error {
 	if t.transaction == nil {
 		return ErrTxnDone
@@ -410,8 +412,8 @@ func (t *transaction) check() conflict.Check {
 	}
 }
 
-// Discard ends the transaction and closes the iterators left open; pending
-// writes are forgotten. It is always safe, also after Commit and twice.
+// Discard ends the transaction, forgets its writes and closes its iterators. It may
+// be called at any time, also after Commit and twice.
 func (t *Txn) Discard() {
 	if t.transaction != nil && t.state.CompareAndSwap(txnOpen, txnDone) {
 		t.end(txnDone)
@@ -466,7 +468,7 @@ func (t *transaction) drop() {
 	}
 }
 
-// ReadVersion is the version that the transaction reads.
+// ReadVersion returns the version that the transaction reads.
 func (t *Txn) ReadVersion() uint64 {
 	if t.transaction == nil {
 		return 0
@@ -474,8 +476,8 @@ func (t *Txn) ReadVersion() uint64 {
 	return uint64(t.at)
 }
 
-// CommitVersion is the version of the transaction's writes after a Commit that
-// wrote something; 0 before and otherwise.
+// CommitVersion returns the version of the transaction's writes after a Commit that
+// wrote something, else 0.
 func (t *Txn) CommitVersion() uint64 {
 	if t.transaction == nil {
 		return 0
@@ -483,7 +485,7 @@ func (t *Txn) CommitVersion() uint64 {
 	return uint64(t.committed)
 }
 
-// Context is the context that Begin, ViewContext or UpdateContext was given.
+// Context returns the context that Begin, ViewContext or UpdateContext was given.
 func (t *Txn) Context() context.Context {
 	if t.transaction == nil {
 		return context.Background()

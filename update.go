@@ -17,7 +17,8 @@ func (db *DB) View(fn func(txn *Txn) error) error {
 	return db.ViewContext(nil, TxnOptions{}, fn)
 }
 
-// ViewContext is View, with options; ctx governs the transaction.
+// ViewContext is View with options. When ctx ends, the transaction's methods return
+// its error.
 func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = false
 	t, err := db.begin(ctx, &o, entryOf(fn))
@@ -51,8 +52,8 @@ func (k *Keyspace) Update(fn func(txn *Txn) error) error {
 	return k.db.Update(func(txn *Txn) error { return fn(txn.In(k)) })
 }
 
-// UpdateContext is Update, with options; ctx governs every run and the waits
-// between them.
+// UpdateContext is Update with options. When ctx ends, the methods of the
+// transaction, and the waits between two runs, return its error.
 func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = true
 	retries := o.Retries
@@ -112,9 +113,8 @@ func backOff(ctx context.Context, run int) error {
 	}
 }
 
-// NewTransaction starts a transaction by hand: read-only, or an update. It must
-// be ended by Commit or Discard, so defer txn.Discard(). If it could not begin,
-// its methods say why.
+// NewTransaction begins a transaction, read-only or an update. End it by Commit or
+// Discard: defer txn.Discard(). If it could not begin, its methods return the error.
 func (db *DB) NewTransaction(update bool) *Txn {
 	t, err := db.beginByHand(nil, &TxnOptions{Update: update})
 	if err != nil {
@@ -124,8 +124,8 @@ func (db *DB) NewTransaction(update bool) *Txn {
 	return t
 }
 
-// Begin starts a transaction by hand, as NewTransaction does; ctx governs it
-// until it ends: its methods return ctx's error once that is done.
+// Begin begins a transaction, as NewTransaction does. When ctx ends, the
+// transaction's methods return its error.
 func (db *DB) Begin(ctx context.Context, o TxnOptions) (*Txn, error) {
 	return db.beginByHand(ctx, &o)
 }

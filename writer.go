@@ -8,14 +8,14 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Writer writes in bulk: any number of writes, in any order, at full speed and
-// in bounded memory. It is not atomic: it commits in groups as they fill, while
-// the next fills. The writes of one goroutine are made in their order. Nothing is
-// certain before Flush or Close returns nil; then it is as durable as the store's
-// Durability says.
+// Writer writes in bulk: any number of writes, in any order, in bounded memory. It is
+// not atomic: it commits groups of writes as they fill. The writes of one goroutine
+// are committed in their order. They are committed once Flush or Close has returned
+// nil, and then as durable as Options.Durability says. It may be used by any number
+// of goroutines.
 //
-// The first error is returned by the next call and by every later one; what was
-// written after the last successful Flush may or may not be there.
+// After an error, all later calls return it. Writes since the last successful Flush
+// may be committed or not.
 type Writer struct {
 	db  *DB
 	ks  *Keyspace // it writes to
@@ -169,8 +169,8 @@ func (w *Writer) flushLocked() error {
 	return w.err
 }
 
-// Close flushes and ends the writer. It returns the writer's first error, also
-// when it is called again.
+// Close flushes and ends the writer. It returns the writer's first error, each time
+// that it is called.
 func (w *Writer) Close() error {
 	if w.db == nil {
 		return ErrClosed

@@ -791,7 +791,7 @@ func monitoring(dir string, alarm func(string, error)) (*brock.DB, error) {
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Events: brock.Events{
 			BackgroundError: func(err error) { alarm("writes have stopped", err) },
-			Space:           func(s brock.SpaceInfo) { alarm("disk full", s.Err) },
+			DiskSpace:       func(s brock.DiskSpaceInfo) { alarm("disk full", s.Err) },
 			LongReader:      func(r brock.ReaderInfo) { alarm("long transaction", errors.New(r.Begun)) },
 		},
 	})

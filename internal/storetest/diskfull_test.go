@@ -15,16 +15,16 @@ import (
 // diskSpaceEvents collects the events of disk space.
 type diskSpaceEvents struct {
 	mu   sync.Mutex
-	list []brock.SpaceInfo
+	list []brock.DiskSpaceInfo
 }
 
-func (s *diskSpaceEvents) add(i brock.SpaceInfo) {
+func (s *diskSpaceEvents) add(i brock.DiskSpaceInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = append(s.list, i)
 }
 
-func (s *diskSpaceEvents) take() (list []brock.SpaceInfo) {
+func (s *diskSpaceEvents) take() (list []brock.DiskSpaceInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list, s.list = s.list, nil
@@ -107,7 +107,7 @@ func TestFullDisk(t *testing.T) {
 			mem.SetCapacity(capacity)
 			var events diskSpaceEvents
 			o := brock.Options{Dir: dir, FS: mem, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
-				Events: brock.Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
+				Events: brock.Events{DiskSpace: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 			db, err := brock.Open(o)
 			must(t, err)
 			n := fillUp(t, db, 0, size)
@@ -258,7 +258,7 @@ func TestFlushOnAFullDiskWaits(t *testing.T) {
 	var events diskSpaceEvents
 	db, err := brock.Open(brock.Options{
 		Dir: dir, FS: faulty, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 64 << 10},
-		Events: brock.Events{Space: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }},
+		Events: brock.Events{DiskSpace: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }},
 	})
 	must(t, err)
 	faulty.Inject(faultfs.Fault{Kinds: faultfs.Create, Path: ".run", Times: faultfs.Always, Err: faultfs.ErrNoSpace})

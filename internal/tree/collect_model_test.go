@@ -372,7 +372,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	s.must(s.tree.Compact(context.Background()))
 	var e entry.Entry
 	p := s.pin(0)
-	_, err := p.Get([]byte("a9"), &e)
+	_, err := p.Get([]byte("a9"), hashOf(s.tree, "a9"), &e)
 	s.must(err)
 	p.Release()
 	damage(t, mem, s.tree.files.path(nameOf(first)), int64(e.Handle.Offset)+500)

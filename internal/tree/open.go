@@ -86,7 +86,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 // newTree joins the parts of a Tree. Each is given what it needs of those before it.
 func newTree(cfg *Config, log *manifest.Log) *Tree {
 	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: &counters{onWork: cfg.OnWork}, damaged: new(damaged), unflushed: new(unflushed)}
-	sets := view.Config{Seed: cfg.Seed, Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
+	sets := view.Config{Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
 	if cfg.ReadOnly {
 		sets.Jobs = nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/view"
@@ -180,11 +181,14 @@ func (s *store) pin(at entry.Version) *view.Pin {
 	return p
 }
 
+// hashOf is the hash of key in the tree.
+func hashOf(t *Tree, key string) uint64 { return hash.Sum(t.cfg.Seed, []byte(key)) }
+
 // lookup is what p finds under key.
 func (s *store) lookup(p *view.Pin, key string) (value []byte, version entry.Version, found bool) {
 	s.t.Helper()
 	var e entry.Entry
-	found, err := p.Get([]byte(key), &e)
+	found, err := p.Get([]byte(key), hashOf(s.tree, key), &e)
 	s.must(err)
 	if !found || !e.Live(uint64(s.clock)) {
 		return nil, 0, false

@@ -74,7 +74,7 @@ func (c *crowd) read(p *view.Pin, rng *rand.Rand) error {
 	for n := range stressKeys {
 		i := (n + rng.IntN(stressKeys)) % stressKeys
 		want := stressValue(i, p.Version())
-		found, err := p.Get([]byte(want.key), &e)
+		found, err := p.Get([]byte(want.key), hashOf(c.tree, want.key), &e)
 		if err != nil {
 			return err
 		}

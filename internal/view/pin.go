@@ -5,7 +5,6 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/tombstone"
@@ -176,15 +175,15 @@ func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
 	return entry.MaxVersion // it was made, or dropped, at another time
 }
 
-// Get finds the newest version of key at or below the Pin's and fills dst; a
-// delete or an expired value is found like any other, what a range tombstone
-// covers is not. dst.Key is unspecified, dst.Value is valid until Release.
-func (p *Pin) Get(key []byte, dst *entry.Entry) (found bool, err error) {
+// Get finds the newest version of key, which has the hash h, at or below the Pin's
+// version and fills dst. A delete or an expired value is found like any other, what a
+// range tombstone covers is not. dst.Key is unspecified, dst.Value is valid until Release.
+func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	return p.view.get(key, hash.Sum(p.set.cfg.Seed, key), p.version, dst)
+	return p.view.get(key, h, p.version, dst)
 }
 
-// GetAt is Get for a key with this hash, at another version.
+// GetAt is Get at another version.
 func (p *Pin) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry) (found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	return p.view.get(key, h, at, dst)

@@ -15,7 +15,6 @@ import (
 
 // Config is what a Set needs.
 type Config struct {
-	Seed  uint64           // of the key hash
 	Now   func() time.Time // tells since when a View is replaced
 	Coder *codec.Coder     // of compressed values
 	// Jobs runs the release of what the last reader has let go of, so that no
