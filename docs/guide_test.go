@@ -619,6 +619,41 @@ func TestPieces(t *testing.T) {
 	}
 }
 
+func counting(db *brock.DB) (int64, error) {
+	parts := append(db.Split(nil, nil, 4), nil) // where parts end; the last is open
+	failed := make([]error, len(parts))
+	var count atomic.Int64
+	err := db.View(func(txn *brock.Txn) error {
+		var wg sync.WaitGroup
+		var lo []byte
+		for i, hi := range parts {
+			it := txn.NewIterator(brock.IteratorOptions{Lower: lo, Upper: hi, KeysOnly: true})
+			wg.Go(func() {
+				for it.Rewind(); it.Valid(); it.Next() {
+					count.Add(1)
+				}
+				failed[i] = it.Close() // returns why Valid turned false; nil at the end
+			})
+			lo = hi
+		}
+		wg.Wait() // the iterators end before the transaction does
+		return errors.Join(failed...)
+	})
+	return count.Load(), err
+}
+
+func TestReadingInParallel(t *testing.T) {
+	db := memory(t)
+	check(t, bulk(t.Context(), db))
+	check(t, db.Flush(t.Context()))
+	if parts := len(db.Split(nil, nil, 4)); parts != 3 {
+		t.Errorf("%d keys cut the store, want 3", parts)
+	}
+	if n, err := counting(db); n != 10_000 || err != nil {
+		t.Errorf("counted %d keys, %v; want 10000", n, err)
+	}
+}
+
 func keyspaces(db *brock.DB) error {
 	sessions, err := db.Keyspace("sessions", brock.KeyspaceOptions{TTL: time.Hour})
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package commit is the way of every write: transactions that commit at the same
 // time become one group. The group is checked for conflicts, appended to the
 // journal, synced, applied and published as one (group commit: DeWitt et al.,
-// "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, sec. 5).
+// "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984).
 //
 // # How it runs
 //
