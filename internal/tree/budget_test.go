@@ -37,7 +37,7 @@ func TestLoadHidesNothing(t *testing.T) {
 	if n := len(s.tree.views.Current().Tables); n != 1 || s.tree.budget.older.Load() != 0 || s.tree.budget.throttle() != 0 {
 		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.budget.older.Load(), s.tree.budget.throttle())
 	}
-	for _, info := range s.tree.journal.Segments() {
+	for _, info := range s.tree.unflushed.journal.Segments() {
 		if info.End > 9<<20 {
 			t.Errorf("segment %d has %d bytes", info.Num, info.End)
 		}
@@ -87,7 +87,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	tables, runs = state()
 	near("after a merge", tables+runs, 0)
 	live := uint64(0)
-	for _, seg := range s.tree.layout().Segments() {
+	for _, seg := range s.tree.views.Current().Layout.Segments() {
 		live += seg.Bytes - seg.DeadBytes()
 	}
 	if want := uint64(keys-2*again) * spaceValue; live != want {
@@ -121,8 +121,8 @@ func TestHiddenByRangeDeletes(t *testing.T) {
 	s.must(s.commit(false, delRange(key(500), key(3000))))
 	near("beside these", 3000*spaceValue)
 	s.flush()
-	s.must(s.tree.runMerge(context.Background(), true))
-	layout := s.tree.layout()
+	s.must(s.tree.compactor.run(context.Background(), true))
+	layout := s.tree.views.Current().Layout
 	live := uint64(0)
 	for _, seg := range layout.Segments() {
 		live += seg.Bytes - seg.DeadBytes()
@@ -164,7 +164,7 @@ func TestWorkKeepsOnlyWhatItReads(t *testing.T) {
 	part, release := hold.Narrow(func(part *view.View) {
 		part.Tables, part.Segments = nil, part.Segments.Without(part.Unmoved())
 	})
-	if did, err := s.tree.collectAll(context.Background(), onRequest); !did || err != nil {
+	if did, err := s.tree.collector.all(context.Background(), onRequest); !did || err != nil {
 		t.Fatalf("collected %v, %v", did, err)
 	}
 	s.noLeftovers(mem)
@@ -267,7 +267,7 @@ func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
 					s.close() // what its run hides is not known any more
 					s.mustOpen()
 				}
-				s.must(s.tree.runMerge(context.Background(), false))
+				s.must(s.tree.compactor.run(context.Background(), false))
 			}
 			for i := range 20 {
 				key := fmt.Sprintf("k%05d", i)

@@ -154,7 +154,7 @@ func TestFlushIsNotKeptBusyByWriters(t *testing.T) {
 		synctest.Wait()
 		s.must(s.commit(false, set("a", []byte("2"))))
 		s.must(s.commit(false, set("a", []byte("3"))))
-		did, err := s.tree.flushOldest(context.Background())
+		did, err := s.tree.flusher.oldest(context.Background())
 		if !did || err != nil {
 			t.Fatal(did, err)
 		}
@@ -209,7 +209,7 @@ func TestCloseWaitsForCompact(t *testing.T) {
 	if problems := s.check(); problems != "" {
 		t.Error(problems)
 	}
-	if !s.log.Recovered().SuperMended && !s.tree.layout().CleanClose() {
+	if !s.log.Recovered().SuperMended && !s.tree.views.Current().Layout.CleanClose() {
 		t.Error("the close was not clean")
 	}
 	s.close()
@@ -228,7 +228,7 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 		s.must(s.commit(false, del(fmt.Sprint("key ", i))))
 	}
 	s.must(s.tree.Flush(t.Context()))
-	s.tree.turns.searching.Lock()
+	s.tree.searcher.mu.Lock()
 	hold, err := s.tree.views.Hold()
 	s.must(err)
 	done := make(chan error)
@@ -236,7 +236,7 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 		_, err := s.tree.Reclaim(t.Context())
 		done <- err
 	}()
-	for len(s.tree.layout().Runs()) > 0 { // until all is merged away
+	for len(s.tree.views.Current().Layout.Runs()) > 0 { // until all is merged away
 		select {
 		case err := <-done:
 			t.Fatalf("Reclaim has returned before what it freed has gone (%v)", err)
@@ -244,7 +244,7 @@ func TestReclaimWaitsForOtherWork(t *testing.T) {
 		}
 	}
 	hold.Release()
-	s.tree.turns.searching.Unlock()
+	s.tree.searcher.mu.Unlock()
 	s.must(<-done)
 	names, err := s.fs.List("/s")
 	s.must(err)

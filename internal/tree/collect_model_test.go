@@ -190,9 +190,9 @@ func (g *gauntlet) flushNow() { g.during("flush", g.flush) }
 
 func (g *gauntlet) mergeSome() {
 	g.during("merge", func() {
-		g.tree.turns.merging.Lock()
-		defer g.tree.turns.merging.Unlock()
-		runs := g.tree.layout().Runs()
+		g.tree.compactor.mu.Lock()
+		defer g.tree.compactor.mu.Unlock()
+		runs := g.tree.views.Current().Layout.Runs()
 		if len(runs) == 0 {
 			return
 		}
@@ -205,7 +205,7 @@ func (g *gauntlet) mergeSome() {
 		if g.rng.IntN(3) == 0 {
 			plan.Cluster = g.someSegments()
 		}
-		err := g.tree.merge(context.Background(), plan)
+		err := g.tree.compactor.compact(context.Background(), plan, g.tree.clustering.move)
 		if len(plan.Cluster) > 0 && errors.Is(err, errWritersAreBack) {
 			return
 		}
@@ -219,7 +219,7 @@ func (g *gauntlet) mergeSome() {
 // someSegments picks segments whose values may be moved; like a plan that is out
 // of date, it may name one that another job has taken away by then.
 func (g *gauntlet) someSegments() (nums []entry.FileNum) {
-	for _, s := range g.tree.layout().Segments() {
+	for _, s := range g.tree.views.Current().Layout.Segments() {
 		if g.rng.IntN(2) == 0 {
 			nums = append(nums, s.Num)
 		}
@@ -230,7 +230,7 @@ func (g *gauntlet) someSegments() (nums []entry.FileNum) {
 func (g *gauntlet) collectNow() (did bool) {
 	g.during("collect", func() {
 		var err error
-		did, err = g.tree.collectAll(context.Background(), []occasion{atIdle, onRequest}[g.rng.IntN(2)])
+		did, err = g.tree.collector.all(context.Background(), []occasion{atIdle, onRequest}[g.rng.IntN(2)])
 		g.must(err)
 	})
 	if did {
@@ -266,7 +266,7 @@ func (g *gauntlet) step() {
 	case n < 31:
 		g.collectNow()
 	case n < 32:
-		g.during("flush", func() { _, err := g.tree.healAll(context.Background()); g.must(err) })
+		g.during("flush", func() { _, err := g.tree.compactor.heal(context.Background()); g.must(err) })
 	case n < 34:
 		g.pins = append(g.pins, g.pin(0))
 	case n < 35:
@@ -327,7 +327,7 @@ func (s *store) noLeftovers(mem *vfs.Mem) {
 	s.t.Helper()
 	s.tree.views.Reclaim()
 	needed := map[string]bool{"SUPER": true, "LOCK": true}
-	for name := range s.tree.layout().Files() {
+	for name := range s.tree.views.Current().Layout.Files() {
 		needed[name.String()] = true
 	}
 	for _, j := range s.tree.unflushed.segments() {
@@ -362,7 +362,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 		}
 		s.flush()
 	}
-	first := s.tree.layout().Segments()[0]
+	first := s.tree.views.Current().Layout.Segments()[0]
 	for _, prefix := range []string{"a", "b"} {
 		for i := range 8 {
 			s.must(s.commit(true, del(fmt.Sprint(prefix, i))))
@@ -376,7 +376,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	s.must(err)
 	p.Release()
 	damage(t, mem, s.tree.files.path(nameOf(first)), int64(e.Handle.Offset)+500)
-	did, err := s.tree.collectAll(context.Background(), atIdle)
+	did, err := s.tree.collector.all(context.Background(), atIdle)
 	if !did || err != nil || s.failure != nil {
 		t.Errorf("collected %v, %v, %v", did, err, s.failure)
 	}
@@ -384,7 +384,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	if len(reports) != 2 || !errors.As(reports[0], &c) || c.File != nameOf(first).String() || reports[1] != nil {
 		t.Errorf("reports %v", reports)
 	}
-	if st := s.tree.layout().Segment(first.Num).State(); st.Status != layout.Live {
+	if st := s.tree.views.Current().Layout.Segment(first.Num).State(); st.Status != layout.Live {
 		t.Errorf("the damaged segment is %+v", st)
 	}
 	p = s.pin(0)
@@ -394,7 +394,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 		}
 	}
 	p.Release()
-	if did, err := s.tree.collectAll(context.Background(), atIdle); did || err != nil || len(reports) != 2 {
+	if did, err := s.tree.collector.all(context.Background(), atIdle); did || err != nil || len(reports) != 2 {
 		t.Errorf("tried again: %v, %v", did, err)
 	}
 	s.close()

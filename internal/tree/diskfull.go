@@ -151,3 +151,16 @@ func frees(payload []byte) bool {
 	}
 	return true
 }
+
+// workEnded notes that background work has failed: for good, as a file cannot be
+// written or read, or for now, as the disk is full. Reads go on; writers are told
+// once memory is full.
+func (d *diskSpace) workEnded(ctx context.Context, err error, flush bool) {
+	switch {
+	case ctx.Err() != nil || d.views.Closed():
+	case isFull(err):
+		d.workFailed(err, flush)
+	default:
+		d.life.fail(err)
+	}
+}

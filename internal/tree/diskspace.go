@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -24,13 +23,13 @@ import (
 // it was, and is done again when there is some. Only then is there a timer: it
 // looks a few times a second whether there is room again.
 type diskSpace struct {
-	cfg     *Config
-	views   *view.Set
-	files   *files
-	life    *lifetime
-	tasks   *tasks
-	count   *counters
-	journal *journal.Journal // set once it is open; nil if read-only
+	cfg       *Config
+	views     *view.Set
+	files     *files
+	unflushed *unflushed
+	life      *lifetime
+	tasks     *tasks
+	count     *counters
 
 	refusing atomic.Bool           // sets are refused
 	refused  atomic.Bool           // the journal was, since its last append
@@ -163,7 +162,7 @@ func (d *diskSpace) surveyLocked() {
 	known := left >= 0
 	tight := known && left < 2*reserve
 	d.files.spares.tighten(tight)
-	d.journal.Economize(tight)
+	d.unflushed.journal.Economize(tight)
 	d.credit.Store(1 << 62)
 	if known {
 		d.credit.Store(min(max((left-reserve)/3, policy.SurveyLeastBytes), policy.SurveyMostBytes))

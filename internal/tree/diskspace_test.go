@@ -97,7 +97,7 @@ func TestNoRoomAtEveryWriteOfWork(t *testing.T) {
 		faults.Inject(full)
 		var failed error
 		for range 5 { // each try meets a few of the failures
-			err := s.tree.runFlush(context.Background())
+			err := s.tree.flusher.run(context.Background())
 			if err == nil {
 				_, err = s.tree.Reclaim(context.Background())
 			}

@@ -183,7 +183,7 @@ func TestEmptiedRangesHideNothing(t *testing.T) {
 			case n == 8:
 				s.seal()
 			case n == 9:
-				s.must(s.tree.runMerge(context.Background(), rng.IntN(2) == 0))
+				s.must(s.tree.compactor.run(context.Background(), rng.IntN(2) == 0))
 			case n == 10:
 				pins = append(pins, s.pin(0))
 			case n == 11 && len(pins) > 0:
@@ -191,10 +191,10 @@ func TestEmptiedRangesHideNothing(t *testing.T) {
 				pins[i].Release()
 				pins = append(pins[:i], pins[i+1:]...)
 			default:
-				s.must(s.tree.runSearch(context.Background()))
+				s.must(s.tree.searcher.run(context.Background()))
 			}
 			if rng.IntN(2) == 0 {
-				s.must(s.tree.runSearch(context.Background()))
+				s.must(s.tree.searcher.run(context.Background()))
 			}
 			now := s.pin(0)
 			for _, p := range append(pins[:len(pins):len(pins)], now) {
@@ -266,8 +266,8 @@ func TestEmptiedRangesAreFoundWhileOthersWrite(t *testing.T) {
 					return
 				default:
 					s.tree.CatchUp()
-					s.tree.searchIf(func() bool { // as the task, once it is told
-						return s.tree.emptied.Waiting().Deletes >= int64(s.step())
+					s.tree.searcher.searchIf(func() bool { // as the task, once it is told
+						return s.tree.searcher.emptied.Waiting().Deletes >= int64(s.step())
 					})
 				}
 			}
@@ -472,8 +472,8 @@ func TestEmptiedRangesOfLaterViews(t *testing.T) {
 				t.Fatal(want)
 			}
 			c.gone(s, ids[1])
-			s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.tree.layout().Runs()[0].ID}, Reason: "test"}))
-			s.must(s.tree.runSearch(context.Background()))
+			s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{s.tree.views.Current().Layout.Runs()[0].ID}, Reason: "test"}, nil))
+			s.must(s.tree.searcher.run(context.Background()))
 			if got, _ := s.keysOf(p, true); got != want {
 				t.Errorf("a reader who began before sees %s, want %s", got, want)
 			}
@@ -503,10 +503,10 @@ func TestEmptiedRangesOutliveCompactionsForReaders(t *testing.T) {
 	merge := func() *view.Run {
 		t.Helper()
 		var ids []layout.RunID
-		for _, r := range s.tree.layout().Runs() {
+		for _, r := range s.tree.views.Current().Layout.Runs() {
 			ids = append(ids, r.ID)
 		}
-		s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}))
+		s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
 		return s.tree.views.Current().Runs[0]
 	}
 	for range 2 { // of one run, too

@@ -34,7 +34,7 @@ func TestEveryFailureOfWorkIsSurvived(t *testing.T) {
 		}
 		s.seal()
 		faults.Inject(faultfs.Fault{Nth: n, Err: errDisk})
-		flushed := s.tree.runFlush(context.Background())
+		flushed := s.tree.flusher.run(context.Background())
 		merged := error(nil)
 		if flushed == nil {
 			merged = s.tree.Compact(context.Background())

@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -10,58 +9,61 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Keyspaces lists the keyspaces that have a name, ascending by number. The list
-// must not be written to.
-func (t *Tree) Keyspaces() []layout.Keyspace { return t.layout().Keyspaces() }
+// keyspaces makes, changes and drops keyspaces: each is one edit that changes no files.
+type keyspaces struct {
+	views     *view.Set
+	installer *installer
+	tasks     *tasks
+}
 
-// CreateKeyspace makes a keyspace with a number that no other ever had. It is
+// create makes a keyspace with a number that no other ever had. It is
 // durable on return. A name that is taken is errs.ErrInvalid.
-func (t *Tree) CreateKeyspace(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
-	k := layout.Keyspace{Name: name, Options: o}
-	err := t.recordKeyspaces(func(l *layout.Layout) (*layout.Edit, error) {
+func (k *keyspaces) create(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
+	made := layout.Keyspace{Name: name, Options: o}
+	err := k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
 		next := l.NextKeyspace()
 		if next > uint64(entry.MaxKeyspaceID) {
 			return nil, fmt.Errorf("%d keyspaces were made, and their numbers are used up: %w", next-1, errs.ErrUnsupported)
 		}
-		k.ID = entry.KeyspaceID(next)
+		made.ID = entry.KeyspaceID(next)
 		// It has been empty for ever, but history that is asked for is kept from now on.
-		begin := t.Visible()
-		t.views.Floors.Add(k.ID, begin)
+		begin := k.views.Visible()
+		k.views.Floors.Add(made.ID, begin)
 		return &layout.Edit{
-			SetKeyspaces:   []layout.Keyspace{k},
-			KeyspaceFloors: []layout.KeyspaceFloor{{ID: k.ID, Version: begin}},
+			SetKeyspaces:   []layout.Keyspace{made},
+			KeyspaceFloors: []layout.KeyspaceFloor{{ID: made.ID, Version: begin}},
 			LastVersion:    max(begin, l.LastVersion()), // that of a Spill is recorded before it is published
 		}, nil
 	})
 	if err != nil {
-		if k.ID != entry.DefaultKeyspace {
-			t.views.Floors.Remove(k.ID)
+		if made.ID != entry.DefaultKeyspace {
+			k.views.Floors.Remove(made.ID)
 		}
 		return layout.Keyspace{}, err
 	}
-	return k, nil
+	return made, nil
 }
 
-// SetKeyspace replaces the options of a keyspace. What is retained from now on
+// set replaces the options of a keyspace. What is retained from now on
 // follows them; what is gone stays gone. It is durable on return.
-func (t *Tree) SetKeyspace(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
-	return t.recordKeyspaces(func(l *layout.Layout) (*layout.Edit, error) {
-		k := l.Keyspace(id)
-		if k == nil {
+func (k *keyspaces) set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
+	return k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
+		old := l.Keyspace(id)
+		if old == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}
-		o.Unknown = k.Options.Unknown
-		return &layout.Edit{SetKeyspaces: []layout.Keyspace{{ID: id, Name: k.Name, Options: o}}}, nil
+		o.Unknown = old.Options.Unknown
+		return &layout.Edit{SetKeyspaces: []layout.Keyspace{{ID: id, Name: old.Name, Options: o}}}, nil
 	})
 }
 
-// DropKeyspace takes a keyspace out of the layout, which is all it takes: from
-// then on its entries are garbage wherever they are, and whatever flush or merge
+// drop takes a keyspace out of the layout, which is all it takes: from
+// then on its entries are garbage wherever they are, and whatever flush or compaction
 // meets them drops them. It is durable on return. Pins that were acquired before
 // go on seeing the keyspace. The caller sees to it that nothing is written to it
 // any more, and that what was committed before is durable.
-func (t *Tree) DropKeyspace(id entry.KeyspaceID) error {
-	err := t.recordKeyspaces(func(l *layout.Layout) (*layout.Edit, error) {
+func (k *keyspaces) drop(id entry.KeyspaceID) error {
+	err := k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
 		if l.Keyspace(id) == nil {
 			return nil, errs.ErrKeyspaceNotFound
 		}
@@ -70,36 +72,9 @@ func (t *Tree) DropKeyspace(id entry.KeyspaceID) error {
 	if err != nil {
 		return err
 	}
-	t.views.Floors.Remove(id)
-	t.drops.Add(1)
-	noteDropped(t.views, id)
-	t.tasks.kick()
-	return nil
-}
-
-// recordKeyspaces records an edit that changes no files. One that a full disk
-// refuses is ErrNoSpace, and all is as before.
-func (t *Tree) recordKeyspaces(make func(*layout.Layout) (*layout.Edit, error)) error {
-	if t.cfg.ReadOnly {
-		return errs.ErrReadOnly
-	}
-	defer t.views.Reclaim()
-	t.recording.Lock()
-	defer t.recording.Unlock()
-	if t.views.Closed() {
-		return errs.ErrClosed
-	}
-	edit, err := make(t.layout())
-	if err != nil {
-		return err
-	}
-	l, err := t.log.Append(edit)
-	if err != nil {
-		if !errors.Is(err, layout.ErrConflictingEdit) && !isFull(err) {
-			t.life.fail(err)
-		}
-		return err
-	}
-	t.views.Install(func(next *view.View) { next.Layout = l })
+	k.views.Floors.Remove(id)
+	k.installer.drops.Add(1)
+	noteDropped(k.views, id)
+	k.tasks.kick()
 	return nil
 }

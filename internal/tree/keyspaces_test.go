@@ -35,10 +35,10 @@ func TestCreateKeyspaceBesideASpill(t *testing.T) {
 	if err != nil {
 		t.Fatalf("before the version of the spill is published: %v", err)
 	}
-	if last := s.tree.layout().LastVersion(); last != v {
+	if last := s.tree.views.Current().Layout.LastVersion(); last != v {
 		t.Fatalf("last version %d, want %d", last, v)
 	}
-	if floor := s.tree.layout().Keyspace(k.ID).Floor(); floor >= v {
+	if floor := s.tree.views.Current().Layout.Keyspace(k.ID).Floor(); floor >= v {
 		t.Fatalf("a floor of %d is above what is published", floor)
 	}
 	s.tree.Publish(v)

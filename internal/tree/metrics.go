@@ -3,6 +3,7 @@ package tree
 import (
 	"time"
 
+	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -65,15 +66,15 @@ type Metrics struct {
 func (t *Tree) Metrics() (m Metrics) {
 	m.Version = uint64(t.Visible())
 	t.count.addTo(&m)
-	m.JumpedBytes = int64(t.scattered.Load())
+	m.JumpedBytes = int64(t.clustering.jumped.Load())
 	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
 	m.ReleaseFailures = t.files.failures.Load()
 	reader := t.views.LongReader()
 	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
 	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
 	m.OpenFiles, m.MappedFiles = t.files.open.Count(), t.files.open.Mapped()
-	if t.journal != nil {
-		m.OpenFiles += t.journal.Open()
+	if journal := t.unflushed.journal; journal != nil {
+		m.OpenFiles += journal.Open()
 	}
 	m.ExpiryWait = t.expiry.wait()
 	hold, err := t.views.Acquire(0)
@@ -84,11 +85,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	m.Memory.Known, m.Memory.Chunks = t.files.open.Bits.Bytes(), t.files.chunks.Bytes()
 	m.Memory.Tables, m.Memory.Memtables = t.views.Memtables()
 	m.addView(hold.View(), t.cfg.unixMilli())
-	for _, s := range t.unflushed.segments() {
-		m.Segments++
-		m.SegmentBytes += s.End
-		m.LiveBytes += s.End
-	}
+	m.addJournal(t.unflushed.segments())
 	return m
 }
 
@@ -104,6 +101,15 @@ func (c *counters) addTo(m *Metrics) {
 }
 
 func (c *counted) load() (times, bytes int64) { return c.times.Load(), c.bytes.Load() }
+
+// addJournal reports what is in the journal and not yet in runs.
+func (m *Metrics) addJournal(segments []journal.SegmentInfo) {
+	for _, s := range segments {
+		m.Segments++
+		m.SegmentBytes += s.End
+		m.LiveBytes += s.End
+	}
+}
 
 // addView reports what a View holds at some time, in Unix milliseconds.
 func (m *Metrics) addView(v *view.View, now uint64) {

@@ -188,14 +188,14 @@ func (w *wanderer) step() {
 		w.steps = append(w.steps, "flush one")
 		tables := w.tree.views.Current().Tables
 		newest := tables[len(tables)-1].MaxVersion()
-		did, err := w.tree.flushOldest(ctx)
+		did, err := w.tree.flusher.oldest(ctx)
 		w.must(err)
 		if did {
 			w.synced = max(w.synced, newest)
 		}
 	case n < 68:
 		w.steps = append(w.steps, "settle")
-		w.must(w.tree.runSettle(ctx))
+		w.must(w.tree.background.idle(ctx))
 	case n < 76:
 		w.mergeSome()
 	case n < 84 && len(w.pins) < 6:
@@ -278,7 +278,7 @@ func (w *wanderer) workAtRest() {
 
 // mergeSome merges some runs that follow each other.
 func (w *wanderer) mergeSome() {
-	runs := w.tree.layout().Runs()
+	runs := w.tree.views.Current().Layout.Runs()
 	if len(runs) == 0 {
 		return
 	}
@@ -289,7 +289,7 @@ func (w *wanderer) mergeSome() {
 		ids = append(ids, r.ID)
 	}
 	w.steps = append(w.steps, fmt.Sprint("merge ", ids))
-	w.must(w.tree.merge(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}))
+	w.must(w.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: ids, Reason: "test"}, nil))
 }
 
 func (w *wanderer) releaseAll() {

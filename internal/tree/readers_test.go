@@ -21,7 +21,7 @@ func TestWorkHoldsNoVersion(t *testing.T) {
 	s.must(s.commit(false, set("a", []byte("2"))))
 	s.must(s.commit(false, set("a", []byte("3"))))
 	s.flush()
-	if n := s.tree.layout().Runs()[0].Entries; n != 1 {
+	if n := s.tree.views.Current().Layout.Runs()[0].Entries; n != 1 {
 		t.Errorf("%d entries were kept", n)
 	}
 	if n := s.tree.views.Readers(); n != 0 {

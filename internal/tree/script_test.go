@@ -99,17 +99,17 @@ func (p *player) play(t *testing.T, c *script.Case) string {
 	case "flush":
 		p.store.flush()
 	case "merge":
-		return outcome(p.store.tree.runMerge(context.Background(), false))
+		return outcome(p.store.tree.compactor.run(context.Background(), false))
 	case "settle":
-		return outcome(p.store.tree.runSettle(context.Background()))
+		return outcome(p.store.tree.background.idle(context.Background()))
 	case "compact":
 		p.store.flush()
 		return outcome(p.store.tree.Compact(context.Background()))
 	case "collect":
-		_, err := p.store.tree.collectAll(context.Background(), atIdle)
+		_, err := p.store.tree.collector.all(context.Background(), atIdle)
 		return outcome(err)
 	case "heal":
-		_, err := p.store.tree.healAll(context.Background())
+		_, err := p.store.tree.compactor.heal(context.Background())
 		return outcome(err)
 	case "scatter":
 		p.store.tree.Jumped(uint64(c.Int(t, "bytes", 0)))

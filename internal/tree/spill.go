@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
@@ -42,7 +43,7 @@ type Spill struct {
 // spilled is what a Spill holds. It is given back even if the Spill is leaked.
 type spilled struct {
 	*spill.Spill // the files; what the store has a part in is defined here
-	tree         *Tree
+	store        *spills
 
 	began   time.Time
 	checked entry.Version   // conflicts up to this version were looked for
@@ -50,23 +51,42 @@ type spilled struct {
 	end     sync.Once
 }
 
-// NewSpill returns an empty Spill.
-func (t *Tree) NewSpill() *Spill {
-	s := &spilled{tree: t, began: time.Now(), Spill: spill.New(spill.Config{
-		FS: t.cfg.FS, Dir: t.cfg.Dir, ValueDir: t.cfg.ValueDir, UUID: t.cfg.UUID, Seed: t.cfg.Seed, NextNum: t.files.next,
-		SegmentBytes: t.cfg.SegmentBytes, RunFileBytes: t.cfg.RunFileBytes, FilterKeys: filterKeys(t.cfg.Memory), NoMap: t.cfg.NoMap,
-		Coder: &t.coder, Cache: t.files.chunks, Files: t.files.open,
+// spills makes Spills, and has the store stay open while they work.
+type spills struct {
+	cfg        *Config
+	views      *view.Set
+	files      *files
+	coder      *codec.Coder
+	leader     *view.Pin
+	emptied    *emptied.Tracker
+	disk       *diskSpace
+	life       *lifetime
+	count      *counters
+	writer     *writer
+	flusher    *flusher
+	installer  *installer
+	background *background
+
+	mu sync.RWMutex // held for reading while a transaction writes or removes files
+}
+
+// begin returns an empty Spill.
+func (s *spills) begin() *Spill {
+	h := &spilled{store: s, began: time.Now(), Spill: spill.New(spill.Config{
+		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.files.next,
+		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: filterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
+		Coder: s.coder, Cache: s.files.chunks, Files: s.files.open,
 	})}
-	h := &Spill{spilled: s}
-	h.cleanup = runtime.AddCleanup(h, (*spilled).discard, s)
-	return h
+	handle := &Spill{spilled: h}
+	handle.cleanup = runtime.AddCleanup(handle, (*spilled).discard, h)
+	return handle
 }
 
 // work runs fn, and keeps the store open meanwhile; fn's context also ends with the store.
 func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
-	t := s.tree
-	t.spilling.RLock()
-	defer t.spilling.RUnlock()
+	t := s.store
+	t.mu.RLock()
+	defer t.mu.RUnlock()
 	if t.views.Closed() {
 		return errs.ErrClosed
 	}
@@ -79,14 +99,14 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 // may not use the reserve.
 func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	return s.work(ctx, func(ctx context.Context) error {
-		if s.tree.disk.refusing.Load() {
-			if err := s.tree.disk.admit(ctx, nil); err != nil {
+		if s.store.disk.refusing.Load() {
+			if err := s.store.disk.admit(ctx, nil); err != nil {
 				return err
 			}
 		}
 		before := s.Written()
 		err := s.Spill.Add(ctx, records, last, ranges)
-		s.tree.disk.spend(int(s.Written() - before))
+		s.store.disk.spend(int(s.Written() - before))
 		return err
 	})
 }
@@ -99,16 +119,16 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 	}
 	// Others go on writing, so the memtable is never quite empty. What is left is
 	// flushed in the turn of Commit.
-	t := s.tree
+	t := s.store
 	for range maxEmptyings {
 		if v := t.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
 			break
 		}
-		if err := t.Flush(ctx); err != nil {
+		if err := t.background.flush(ctx); err != nil {
 			return err
 		}
 	}
-	p, err := t.Acquire(0)
+	p, err := t.views.Acquire(0)
 	if err != nil {
 		return err
 	}
@@ -129,7 +149,7 @@ func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 		return none
 	}
 	var keys [][]byte // that were committed meanwhile
-	_, err := s.tree.touchedSince(s.checked, func(lo, hi []byte) (bool, error) {
+	_, err := s.touchedSince(func(lo, hi []byte) (bool, error) {
 		if hi == nil {
 			keys = append(keys, bytes.Clone(lo))
 		}
@@ -182,7 +202,7 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 			return false, context.Cause(ctx)
 		}
 		key := it.Entry().Key
-		newest, found, err := p.Newest(key, hash.Sum(s.tree.cfg.Seed, key), since)
+		newest, found, err := p.Newest(key, hash.Sum(s.store.cfg.Seed, key), since)
 		if err != nil || found && newest > since {
 			return err == nil, err
 		}
@@ -203,13 +223,13 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 // committed since Prepare. Commit runs in the place of a commit leader. After an error
 // that is not ErrStopped nothing was written.
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
-	t := s.tree
+	t := s.store
 	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.Bytes(), BytesOut: s.Written()}}
 	defer func() { t.count.report(work, s.began, err) }()
 	if err := s.checkSince(&c); err != nil {
 		return err
 	}
-	if err := t.flushAll(); err != nil {
+	if err := s.flushAll(); err != nil {
 		return err
 	}
 	out := s.Output()
@@ -223,7 +243,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 		work.EntriesIn = int64(r.Entries)
 	}
 	leaves := s.leavesEmpty(v)
-	if err = t.conclude(edit, &out, change{hidden: view.Unknown}); err == nil {
+	if err = t.installer.install(edit, &out, change{hidden: view.Unknown}); err == nil {
 		t.views.Learn(leaves)
 	}
 	// After a failed edit the manifest may name the files: the next Open will tell.
@@ -244,45 +264,31 @@ func (s *spilled) checkSince(c *conflict.Check) error {
 	if c.Isolation == conflict.Serializable {
 		touches = func(lo, hi []byte) (bool, error) { return c.Reads.Touches(lo, hi), nil }
 	}
-	touched, err := s.tree.touchedSince(s.checked, touches)
+	touched, err := s.touchedSince(touches)
 	if err == nil && touched {
 		return errs.ErrConflict
 	}
 	return err
 }
 
-// touchedSince is Pin.TouchedSince, for the commit leader.
-func (t *Tree) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
-	t.leader.Enter()
-	defer t.leader.Leave()
-	return t.leader.TouchedSince(since, touches)
+// touchedSince is view.Pin.TouchedSince, for what was committed since Prepare. It runs
+// in the place of a commit leader.
+func (s *spilled) touchedSince(touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
+	s.store.leader.Enter()
+	defer s.store.leader.Leave()
+	return s.store.leader.TouchedSince(s.checked, touches)
 }
 
-// flushAll brings everything that was committed into runs. It runs in the place
-// of a commit leader.
-func (t *Tree) flushAll() error {
-	if err := t.life.failed(); err != nil {
-		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
-	}
-	if err := t.sealIfAny(); err != nil {
+// flushAll brings everything that was committed into runs. It runs in the place of a
+// commit leader.
+func (s *spilled) flushAll() error {
+	if err := s.store.life.stopped(); err != nil {
 		return err
 	}
-	t.turns.flushing.Lock()
-	defer t.turns.flushing.Unlock()
-	for {
-		did, err := t.flushOldest(t.life.closing)
-		if err != nil {
-			t.ended(t.life.closing, err, true)
-			if isFull(err) {
-				return vfs.NoSpace(err)
-			}
-			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
-		}
-		if !did {
-			return nil
-		}
-		t.disk.flushed()
+	if err := s.store.writer.sealAny(); err != nil {
+		return err
 	}
+	return s.store.flusher.all(s.store.life.closing)
 }
 
 // Discard gives up the files, save those that belong to the store. Nothing that
@@ -296,8 +302,8 @@ func (s *Spill) Discard() {
 // now. The next Open removes them.
 func (s *spilled) discard() {
 	s.end.Do(func() {
-		s.tree.spilling.RLock()
-		defer s.tree.spilling.RUnlock()
-		s.Spill.Discard(!s.tree.views.Closed())
+		s.store.mu.RLock()
+		defer s.store.mu.RUnlock()
+		s.Spill.Discard(!s.store.views.Closed())
 	})
 }

@@ -112,13 +112,13 @@ func (s *store) commit(sync bool, ops ...op) error {
 	if err := s.tree.Prepare(len(payload)); err != nil {
 		return err
 	}
-	at, err := s.tree.journal.Append(v, [][]byte{payload})
+	at, err := s.tree.unflushed.journal.Append(v, [][]byte{payload})
 	if err != nil {
 		return err
 	}
 	s.last = v
 	if sync {
-		if err := s.tree.journal.Sync(); err != nil {
+		if err := s.tree.unflushed.journal.Sync(); err != nil {
 			return err
 		}
 	}
@@ -160,13 +160,13 @@ func (s *store) must(err error) {
 
 func (s *store) seal() {
 	s.t.Helper()
-	s.must(s.tree.sealIfAny())
+	s.must(s.tree.writer.sealAny())
 }
 
 func (s *store) flush() {
 	s.t.Helper()
 	s.seal()
-	s.must(s.tree.runFlush(context.Background()))
+	s.must(s.tree.flusher.run(context.Background()))
 }
 
 func (s *store) close() {
@@ -204,7 +204,7 @@ func (s *store) check() string {
 	var out strings.Builder
 	err := s.tree.Verify(context.Background(), func(c *errs.Corruption) { fmt.Fprintln(&out, c) })
 	s.must(err)
-	layout := s.tree.layout()
+	layout := s.tree.views.Current().Layout
 	for _, seg := range layout.Segments() {
 		if n := layout.Unaccounted(seg.Num); n != 0 {
 			fmt.Fprintf(&out, "segment %d: %d records are unaccounted for\n", seg.Num, int64(n))

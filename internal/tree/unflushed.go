@@ -12,7 +12,7 @@ import (
 // unflushed knows the journal segments that are not yet in runs: those that Open
 // found, and those written since.
 type unflushed struct {
-	journal *journal.Journal // nil if read-only
+	journal *journal.Journal // set once it is open; nil if read-only
 
 	mu       sync.Mutex            // guards:
 	replayed []journal.SegmentInfo // from before Open; never written to, but replaced

@@ -86,6 +86,15 @@ func (p *Pin) sample(lo, hi []byte, n int) (keys [][]byte) {
 	return keys
 }
 
+// Unhidden estimates how many bytes runs have in [lo, hi) that no range tombstone
+// up to version at hides. It is less if there are very many of these, and 0 if
+// the runs can't be read.
+func (p *Pin) Unhidden(lo, hi []byte, at entry.Version) (n int64) {
+	var fault error
+	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	return p.view.unhidden(lo, hi, at)
+}
+
 // unhidden is how many bytes runs have in [lo, hi) that no range tombstone up to
 // version at hides; or less if there are very many of these. A pageio.Guard must
 // be on.

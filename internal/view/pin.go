@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"runtime"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -9,10 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/tombstone"
 )
-
-// mapped is the file that a memory fault is blamed on where nothing below
-// knows better.
-const mapped = "a mapped file"
 
 // Pin is a reader's hold on one View and one version. While it is held, none
 // of the memory and files that the View names goes away. Its methods may be
@@ -34,8 +31,7 @@ type Pin struct {
 // already have been dropped in every keyspace (Pin.Floor tells of each), ErrInvalid
 // for one not yet published, and ErrClosed after Close.
 func (s *Set) Acquire(at entry.Version) (*Pin, error) {
-	p := s.readers.pin()
-	p.set = s
+	p := s.pin()
 	low := at
 	if at == 0 {
 		low = s.Visible()
@@ -65,6 +61,24 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 	return p, nil
 }
 
+// pin returns an idle Pin that owns a slot.
+func (s *Set) pin() *Pin {
+	if p, _ := s.pins.Get().(*Pin); p != nil {
+		return p
+	}
+	p := &Pin{slot: s.readers.take(), set: s}
+	// A Pin that the pool lets go gives its slot back; one that is leaked while
+	// it is held keeps it, and what it pins, until the garbage collector finds it.
+	runtime.AddCleanup(p, s.recycle, p.slot)
+	return p
+}
+
+func (s *Set) recycle(slot *readerSlot) {
+	if s.readers.giveBack(slot) {
+		s.reclaimSoon()
+	}
+}
+
 // readable returns nil if a View pinned before has all that a reader of this
 // version may see; 0 means that it does. Visible is what was published before the
 // View was pinned: one that was published since may be missing in it.
@@ -87,8 +101,7 @@ func (s *Set) readable(at, visible entry.Version) error {
 // Hold pins the current View but no version: work that goes on for long must
 // not keep other work from dropping history. It returns ErrClosed after Close.
 func (s *Set) Hold() (*Pin, error) {
-	p := s.readers.pin()
-	p.set = s
+	p := s.pin()
 	p.Enter()
 	if s.closed.Load() {
 		p.Release()
@@ -100,7 +113,7 @@ func (s *Set) Hold() (*Pin, error) {
 // Reserve returns a Pin for one who looks at the View again and again, as the
 // commit leader does: it holds something only between Enter and Leave, and is
 // never released.
-func (s *Set) Reserve() *Pin { return &Pin{slot: s.readers.reserve(), set: s} }
+func (s *Set) Reserve() *Pin { return &Pin{slot: s.readers.take(), set: s} }
 
 // Enter has a reserved Pin hold the current View, but no version.
 func (p *Pin) Enter() {
@@ -117,7 +130,7 @@ func (p *Pin) Release() {
 	s := p.set
 	p.view, p.floors = nil, nil
 	s.leave(p.slot)
-	s.readers.pool.Put(p)
+	s.pins.Put(p)
 }
 
 // Narrow gives up the hold for one on a part of its View: on what choose leaves in
@@ -254,13 +267,4 @@ func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, er
 func (p *Pin) TouchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	return p.view.touchedSince(since, touches)
-}
-
-// Unhidden estimates how many bytes runs have in [lo, hi) that no range tombstone
-// up to version at hides. It is less if there are very many of these, and 0 if
-// the runs can't be read.
-func (p *Pin) Unhidden(lo, hi []byte, at entry.Version) (n int64) {
-	var fault error
-	defer pageio.Guard(pageio.Arm(), &fault, mapped)
-	return p.view.unhidden(lo, hi, at)
 }

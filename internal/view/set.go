@@ -34,6 +34,7 @@ type Set struct {
 	published atomic.Uint64 // newest visible version
 	closed    atomic.Bool
 	readers   readers
+	pins      sync.Pool  // *Pin with a slot, idle
 	tidy      *jobs.Task // Reclaim; nil without Jobs
 
 	releasing sync.Mutex // held while what no View holds any more is released; taken before mu
@@ -53,7 +54,6 @@ type retiredView struct {
 func NewSet(cfg Config, layout *layout.Layout) *Set {
 	s := &Set{cfg: cfg, changed: make(chan struct{})}
 	s.Floors.init(layout)
-	s.readers.leaked = s.reclaimSoon
 	if cfg.Jobs != nil {
 		s.tidy = cfg.Jobs.Task(jobs.Cleanup, "release", func(context.Context) error { s.Reclaim(); return nil })
 	}
@@ -145,6 +145,36 @@ func (s *Set) reclaimSoon() {
 		return
 	}
 	s.tidy.Kick()
+}
+
+// take makes the current View that of an announced slot, which then holds it (a
+// hazard pointer: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free
+// Objects", IEEE TPDS 2004).
+//
+// Invariant: a slot announces, then names a View, and only then looks whether
+// that is current. So one who has replaced a View, and then finds no busy slot that
+// names it, knows that nobody uses it or ever will.
+func (s *Set) take(slot *readerSlot) *View {
+	for {
+		v := s.current.Load()
+		if slot.view.Load() == v.ID { // named since before it was seen to be current
+			return v
+		}
+		slot.view.Store(v.ID)
+		if s.current.Load() == v {
+			return v
+		}
+	}
+}
+
+// leave ends what was announced in a slot. Its reader may have been the last to
+// hold a replaced View: then that is released.
+func (s *Set) leave(slot *readerSlot) {
+	view := slot.view.Load()
+	slot.version.Store(0)
+	if view != s.current.Load().ID {
+		s.reclaimSoon()
+	}
 }
 
 // Close refuses new readers; those that there are go on. It reports whether this

@@ -124,16 +124,9 @@ func TestLeakedPinIsFound(t *testing.T) {
 		t.Fatal("released while the pin was held")
 	}
 	runtime.KeepAlive(leaked) // and no longer
-	found := make(chan struct{})
-	s.readers.leaked = func() { close(found) }
-	for wait := true; wait; {
+	for s.Readers() > 0 {     // until the collector has found it
 		runtime.GC()
-		select {
-		case <-found:
-			wait = false
-		default:
-			runtime.Gosched()
-		}
+		runtime.Gosched()
 	}
 	s.Reclaim()
 	if old.Len() != 0 {

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -30,85 +29,35 @@ func (s *readerSlot) reads() (version entry.Version, busy bool) {
 	return entry.Version(v - 1), v != 0
 }
 
-// take makes the current View that of an announced slot, which then holds it (a
-// hazard pointer: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free
-// Objects", IEEE TPDS 2004).
-//
-// Invariant: a slot announces, then names a View, and only then looks whether
-// that is current. So one who has replaced a View, and then finds no busy slot that
-// names it, knows that nobody uses it or ever will.
-func (s *Set) take(slot *readerSlot) *View {
-	for {
-		v := s.current.Load()
-		if slot.view.Load() == v.ID { // named since before it was seen to be current
-			return v
-		}
-		slot.view.Store(v.ID)
-		if s.current.Load() == v {
-			return v
-		}
-	}
-}
-
-// leave ends what was announced in a slot. Its reader may have been the last to
-// hold a replaced View: then that is released.
-func (s *Set) leave(slot *readerSlot) {
-	view := slot.view.Load()
-	slot.version.Store(0)
-	if view != s.current.Load().ID {
-		s.reclaimSoon()
-	}
-}
-
 // readers knows every reader's slot. Readers only store to their own; one who
 // releases a View or drops versions looks at all.
 type readers struct {
-	pool   sync.Pool // *Pin with a slot
-	leaked func()    // called when the garbage collector has found a Pin that was leaked
-
 	mu    sync.Mutex // guards:
 	slots []*readerSlot
 	free  []*readerSlot
 }
 
-// reserve returns a slot that is never given back.
-func (r *readers) reserve() *readerSlot {
+// take returns an idle slot, for a reader who gives it back.
+func (r *readers) take() *readerSlot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if n := len(r.free); n > 0 {
+		s := r.free[n-1]
+		r.free = r.free[:n-1]
+		return s
+	}
 	s := new(readerSlot)
 	r.slots = append(r.slots, s)
 	return s
 }
 
-// pin returns an idle Pin that owns a slot.
-func (r *readers) pin() *Pin {
-	if p, _ := r.pool.Get().(*Pin); p != nil {
-		return p
-	}
+// giveBack takes a slot back, and reports whether its reader had leaked it.
+func (r *readers) giveBack(s *readerSlot) (leaked bool) {
+	leaked = s.version.Swap(0) != 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var s *readerSlot
-	if n := len(r.free); n > 0 {
-		s, r.free = r.free[n-1], r.free[:n-1]
-	} else {
-		s = new(readerSlot)
-		r.slots = append(r.slots, s)
-	}
-	p := &Pin{slot: s}
-	// A Pin that the pool lets go gives its slot back; one that is leaked while
-	// it is held keeps it, and what it pins, until the collector finds it.
-	runtime.AddCleanup(p, r.recycle, s)
-	return p
-}
-
-func (r *readers) recycle(s *readerSlot) {
-	leaked := s.version.Swap(0) != 0
-	r.mu.Lock()
 	r.free = append(r.free, s)
-	r.mu.Unlock()
-	if leaked {
-		r.leaked()
-	}
+	return leaked
 }
 
 // oldest returns the oldest version that any reader has announced, or the given

@@ -12,35 +12,35 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// uncovered returns the inputs of a merge that must be read, and the others, that
-// go unread: range tombstones of newer inputs, or the end of their keyspaces, leave
+// splitUnread returns the inputs of a compaction that must be read, and the others,
+// that go unread: range tombstones of newer inputs, or the end of their keyspaces, leave
 // nothing of them, and each segment that they refer to is theirs alone, so that it
 // goes as a whole: nobody need know which of its records have died, unless it is
-// collected meanwhile (Tree.garbage).
-func uncovered(inputs []*view.Run, rules *compact.Rules, l *layout.Layout) (read, unread []*view.Run) {
-	covered := make(map[layout.RunID]bool)
+// collected meanwhile (deaths).
+func splitUnread(inputs []*view.Run, rules *compact.Rules, l *layout.Layout) (read, unread []*view.Run) {
+	unneeded := make(map[layout.RunID]bool)
 	for _, r := range inputs {
-		covered[r.ID] = coveredBy(rules, l, r.Meta().First, r.Meta().Last, r.MaxVersion())
+		unneeded[r.ID] = nothingOutlives(rules, l, r.Meta().First, r.Meta().Last, r.MaxVersion())
 	}
 	for again := true; again; {
 		again = false
 		shared := make(map[entry.FileNum]bool)
 		for _, r := range l.Runs() {
 			for _, ref := range r.Refs {
-				shared[ref.Segment] = shared[ref.Segment] || !covered[r.ID]
+				shared[ref.Segment] = shared[ref.Segment] || !unneeded[r.ID]
 			}
 		}
 		for _, r := range inputs {
-			if covered[r.ID] && slices.ContainsFunc(l.Run(r.ID).Refs, func(ref meta.Ref) bool {
+			if unneeded[r.ID] && slices.ContainsFunc(l.Run(r.ID).Refs, func(ref meta.Ref) bool {
 				// A target has what was moved from several segments.
 				return shared[ref.Segment] || l.Segment(ref.Segment).State().Status == layout.Relocated
 			}) {
-				covered[r.ID], again = false, true
+				unneeded[r.ID], again = false, true
 			}
 		}
 	}
 	for _, r := range inputs {
-		if covered[r.ID] {
+		if unneeded[r.ID] {
 			unread = append(unread, r)
 		} else {
 			read = append(read, r)
@@ -60,9 +60,9 @@ func segmentsOf(runs []*view.Run, layout *layout.Layout) (nums []entry.FileNum) 
 	return slices.Compact(nums)
 }
 
-// coveredBy reports whether nothing with a stored key from first to last and a
-// version up to newest outlives a merge by these rules.
-func coveredBy(rules *compact.Rules, layout *layout.Layout, first, last []byte, newest entry.Version) bool {
+// nothingOutlives reports whether nothing with a stored key from first to last and a
+// version up to newest outlives a compaction by these rules.
+func nothingOutlives(rules *compact.Rules, layout *layout.Layout, first, last []byte, newest entry.Version) bool {
 	at := first
 	for bytes.Compare(at, last) <= 0 {
 		id, ok := entry.KeyspaceOf(at)
@@ -88,7 +88,7 @@ func coveredBy(rules *compact.Rules, layout *layout.Layout, first, last []byte, 
 	return true
 }
 
-// tombstoneOver is the end of the stretch of keys around key that is covered by a
+// tombstoneOver is the end of the stretch of keys around key that is unneeded by a
 // tombstone newer than one version and not newer than another; nil if none is.
 func tombstoneOver(set *tombstone.Set, key []byte, above, upTo entry.Version) []byte {
 	cover := tombstone.NewCover(upTo, set)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -13,17 +14,86 @@ import (
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/vfs"
 )
 
-// merge replaces runs that follow each other in age by one. Values stay where
-// they are: a merge moves keys and handles; only a clustering (cluster.go) moves
-// values too.
-func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
-	hold, err := t.views.Hold()
+// compactor replaces runs that follow each other in age by one.
+type compactor struct {
+	views     *view.Set
+	files     *files
+	retention *retention
+	planner   *planner
+	installer *installer
+	disk      *diskSpace
+	life      *lifetime
+	count     *counters
+	tasks     *tasks
+
+	mu sync.Mutex // held over a compaction; taken before that of flusher
+}
+
+// mover has a compaction move values too, out of some segments of a View.
+type mover func(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View)
+
+// run compacts what policy plans; idle while writers are silent.
+func (c *compactor) run(ctx context.Context, idle bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.life.failed() == nil {
+		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle = idle })
+		if plan.Compaction == nil {
+			return nil
+		}
+		if err := c.compact(ctx, plan.Compaction, nil); err != nil {
+			c.disk.workEnded(ctx, err, false)
+			return err
+		}
+		c.tasks.collect.Kick()
+	}
+	return nil // what failed was reported, and would fail again
+}
+
+// heal compacts runs until no handle leads through a remap, and reports whether
+// there was one.
+func (c *compactor) heal(ctx context.Context) (did bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Reclaim, s.Collecting = true, true }).Compaction
+		if plan == nil {
+			return did, nil
+		}
+		if err := c.compact(ctx, plan, nil); err != nil {
+			return did, vfs.NoSpace(err)
+		}
+		did = true
+	}
+}
+
+// all compacts all runs into one.
+func (c *compactor) all(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	runs := c.views.Current().Layout.Runs()
+	if len(runs) == 0 {
+		return nil
+	}
+	ids := make([]layout.RunID, len(runs))
+	for i, r := range runs {
+		ids[i] = r.ID
+	}
+	defer c.tasks.collect.Kick()
+	return vfs.NoSpace(c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil))
+}
+
+// compact carries out a plan. Values stay where they are: a compaction moves keys
+// and handles; only a clustering, which passes move, moves values too.
+func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move mover) (err error) {
+	hold, err := c.views.Hold()
 	if err != nil {
 		return err
 	}
-	defer t.views.Reclaim() // what this replaces
+	defer c.views.Reclaim() // what this replaces
 	part, release := hold.Narrow(func(part *view.View) {
 		part.Tables = nil
 		if len(plan.Cluster) == 0 {
@@ -37,7 +107,7 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 	}
 	work := Work{Kind: "compaction", WorkInfo: WorkInfo{Reason: plan.Reason, Runs: int64(len(inputs))}}
 	begin := time.Now()
-	defer func() { t.count.report(work, begin, err) }()
+	defer func() { c.count.report(work, begin, err) }()
 	expiries := make([][]entry.Expiring, len(inputs))
 	tombstones := make([]*tombstone.Set, len(inputs))
 	order := uint64(0)
@@ -46,25 +116,25 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 		order = max(order, r.Order)
 		expiries[i] = r.Meta().Expiry
 	}
-	drops := t.drops.Load()
-	rules := t.retention.rules(bottom)
+	drops := c.installer.drops.Load()
+	rules := c.retention.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
-	read, unread := uncovered(inputs, &rules, part.Layout)
+	read, unread := splitUnread(inputs, &rules, part.Layout)
 	var sources []iterator.Iterator
 	for _, r := range read {
 		sources = append(sources, r.Iterator())
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
-	defer t.disk.promise(int64(plan.Writes(part.Layout)))()
+	defer c.disk.promise(int64(plan.Writes(part.Layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
-		Run:     t.files.newRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
+		Run:     c.files.newRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
 		Rules:   rules,
 		Heal:    part.Healing(),
 	}
 	if len(plan.Cluster) > 0 {
 		work.Kind, work.Segments = "clustering", int64(len(plan.Cluster))
-		t.sort(ctx, &input, plan.Cluster, part)
+		move(ctx, &input, plan.Cluster, part)
 	}
 	out, err := compact.Execute(ctx, input)
 	if err != nil {
@@ -79,15 +149,15 @@ func (t *Tree) merge(ctx context.Context, plan *policy.Compaction) (err error) {
 		edit.AddRuns[i].Order = order
 	}
 	change := change{runs: inputs, unread: unread, hidden: stillHidden(inputs, unread, &out, bottom), drops: drops}
-	if err := t.conclude(edit, &out, change); err != nil {
+	if err := c.installer.install(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
 	work.done(&out)
 	return nil
 }
 
-// stillHidden is how many bytes of older values a merged run hides: what its
-// inputs hid, without what the merge has found.
+// stillHidden is how many bytes of older values a compacted run hides: what its
+// inputs hid, without what the compaction has found.
 func stillHidden(inputs, unread []*view.Run, out *compact.Output, bottom bool) (hidden int64) {
 	if bottom {
 		return 0

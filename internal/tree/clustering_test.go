@@ -34,7 +34,7 @@ func scattered(t *testing.T, n int, before func(faultfs.Op)) (s *store, mem *vfs
 
 func (s *store) settle() {
 	s.t.Helper()
-	s.must(s.tree.runSettle(context.Background()))
+	s.must(s.tree.background.idle(context.Background()))
 	if s.failure != nil {
 		s.t.Fatal(s.failure)
 	}
@@ -75,14 +75,14 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 		}
 	})
 	price := s.tree.views.Current().Unclustered.Price
-	before := s.tree.layout().Segments()
+	before := s.tree.views.Current().Layout.Segments()
 	interrupt = true
 	s.scan(price + 5)
 	s.settle()
-	if len(*works) != 1 || (*works)[0].Err == nil || s.tree.scattered.Load() != 5 {
-		t.Errorf("work %+v, %d bytes are still scattered", *works, s.tree.scattered.Load())
+	if len(*works) != 1 || (*works)[0].Err == nil || s.tree.clustering.jumped.Load() != 5 {
+		t.Errorf("work %+v, %d bytes are still scattered", *works, s.tree.clustering.jumped.Load())
 	}
-	after := s.tree.layout().Segments()
+	after := s.tree.views.Current().Layout.Segments()
 	if len(after) < len(before) || after[0].Num != before[0].Num {
 		t.Errorf("segments %v, %v before", after, before)
 	}
@@ -112,8 +112,8 @@ func TestClusteringNeedsRoom(t *testing.T) {
 	s.mustOpen()
 	s.scan(1 << 20)
 	s.settle()
-	if len(*works) != 0 || s.tree.scattered.Load() != 1<<20 {
-		t.Errorf("work %+v with no room, %d bytes are still scattered", *works, s.tree.scattered.Load())
+	if len(*works) != 0 || s.tree.clustering.jumped.Load() != 1<<20 {
+		t.Errorf("work %+v with no room, %d bytes are still scattered", *works, s.tree.clustering.jumped.Load())
 	}
 	s.all(n)
 	s.close()
@@ -132,7 +132,7 @@ func TestClusteringNeedsRoom(t *testing.T) {
 func TestClusteringLeavesDamageAlone(t *testing.T) {
 	const n = 10
 	s, mem, works := scattered(t, n, nil)
-	first := s.tree.layout().Segments()[0]
+	first := s.tree.views.Current().Layout.Segments()[0]
 	s.close()
 	damage(t, mem, s.tree.files.path(nameOf(first)), 4096+48+500)
 	s.mustOpen()
@@ -141,8 +141,8 @@ func TestClusteringLeavesDamageAlone(t *testing.T) {
 	if len(*works) != 2 || (*works)[0].Err == nil || (*works)[1].Err != nil {
 		t.Errorf("work %+v", *works)
 	}
-	if st := s.tree.layout().Segment(first.Num); st == nil || st.State().Status != layout.Live || len(s.tree.layout().Segments()) != 2 {
-		t.Errorf("segments %v", s.tree.layout().Segments())
+	if st := s.tree.views.Current().Layout.Segment(first.Num); st == nil || st.State().Status != layout.Live || len(s.tree.views.Current().Layout.Segments()) != 2 {
+		t.Errorf("segments %v", s.tree.views.Current().Layout.Segments())
 	}
 	s.noLeftovers(mem)
 	s.close()

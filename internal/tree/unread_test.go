@@ -47,7 +47,7 @@ func TestCoveredRunsAreNotRead(t *testing.T) {
 			merges = nil
 			s.flush()
 			size := int64(0)
-			for _, r := range s.tree.layout().Runs() {
+			for _, r := range s.tree.views.Current().Layout.Runs() {
 				size += int64(r.FileBytes())
 			}
 			s.must(s.tree.Compact(context.Background()))
@@ -73,7 +73,7 @@ func TestCoveredRunsAreNotRead(t *testing.T) {
 				t.Errorf("%d keys are left", left)
 			}
 			if !c.read {
-				for _, seg := range s.tree.layout().Segments() {
+				for _, seg := range s.tree.views.Current().Layout.Segments() {
 					if seg.Bytes > 2000 {
 						t.Errorf("segment %d of %d bytes is left", seg.Num, seg.Bytes)
 					}
@@ -93,7 +93,7 @@ func TestCoveredRunsWithHistoryAreRead(t *testing.T) {
 	s.must(s.commit(true, delRange("a", "z"), set("k", []byte("2"))))
 	s.flush()
 	s.must(s.tree.Compact(context.Background()))
-	if n := s.tree.layout().Runs()[0].Entries; n != 2 {
+	if n := s.tree.views.Current().Layout.Runs()[0].Entries; n != 2 {
 		t.Errorf("%d entries, want both versions", n)
 	}
 }
@@ -112,7 +112,7 @@ func TestCoveredRunsOfSharedSegmentsAreRead(t *testing.T) {
 	if out := s.check(); out != "" {
 		t.Error(out)
 	}
-	for _, seg := range s.tree.layout().Segments() {
+	for _, seg := range s.tree.views.Current().Layout.Segments() {
 		if seg.Records != 40 || seg.DeadRecords() != 20 {
 			t.Errorf("segment %d: %d of %d records dead", seg.Num, seg.DeadRecords(), seg.Records)
 		}
@@ -140,18 +140,18 @@ func TestCoveredRunsOfSegmentsCollectedMeanwhile(t *testing.T) {
 			s.must(s.commit(false, del(key(prefix, i))))
 		}
 		s.flush()
-		runs := s.tree.layout().Runs()
-		s.must(s.tree.merge(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}))
-		if n := len(s.tree.layout().Runs()); n != at+1 {
+		runs := s.tree.views.Current().Layout.Runs()
+		s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil))
+		if n := len(s.tree.views.Current().Layout.Runs()); n != at+1 {
 			t.Fatalf("%d runs", n)
 		}
 	}
 	s.must(s.commit(false, delRange("a", "b")))
 	s.flush()
 	during = func() {
-		did, err := s.tree.collectAll(context.Background(), onRequest)
+		did, err := s.tree.collector.all(context.Background(), onRequest)
 		s.must(err)
-		if targets := len(s.tree.layout().Segments()); !did || targets != 3 {
+		if targets := len(s.tree.views.Current().Layout.Segments()); !did || targets != 3 {
 			t.Errorf("collected: %v, %d segments", did, targets)
 		}
 	}
@@ -165,7 +165,7 @@ func TestCoveredRunsOfSegmentsCollectedMeanwhile(t *testing.T) {
 	if _, err := s.tree.Reclaim(context.Background()); err != nil {
 		t.Error(err)
 	}
-	segments := s.tree.layout().Segments()
+	segments := s.tree.views.Current().Layout.Segments()
 	if len(segments) != 1 || segments[0].Records != 20 {
 		t.Errorf("%d segments, the first of %d records", len(segments), segments[0].Records)
 	}

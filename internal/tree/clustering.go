@@ -1,0 +1,116 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// clustering has values lie in the order of keys after scans have shown that
+// this would have helped: a compaction of all runs that, as a flush does, takes values
+// out of segments and writes them to new ones, in the order in which it meets
+// their keys. So it is exact in what flushes are exact in, needs no remap, and a
+// View has either the old run and the old segments or the new ones.
+//
+// It is paid with reads. Iterators count what they had to jump to; each
+// clustering takes its price off, also one that came to nothing. So it never
+// writes more than a few times what was scanned, and nothing if nobody scans.
+type clustering struct {
+	cfg       *Config
+	views     *view.Set
+	files     *files
+	budget    *garbageBudget
+	planner   *planner
+	compactor *compactor
+	damaged   *damaged
+	life      *lifetime
+	count     *counters
+	tasks     *tasks
+
+	failed atomic.Bool   // by a full disk or the like: there is no other one
+	jumped atomic.Uint64 // bytes of unclustered values that iterators jumped to; each clustering takes its price off
+}
+
+// add adds bytes that iterators had to jump to, as Pin.Jump tells them, and has
+// the store look, when it is idle, whether clustering is worth it by now.
+func (c *clustering) add(bytes uint64) {
+	total := c.jumped.Add(bytes)
+	if u := &c.views.Current().Unclustered; u.Price > 0 && total >= u.Price && !c.cfg.ReadOnly && !c.failed.Load() {
+		c.tasks.idle.Arm()
+	}
+}
+
+// run does one clustering if it is worth it, and reports whether to look for
+// more work. What goes wrong with it harms nobody: the store is as good as before.
+func (c *clustering) run(ctx context.Context) (again bool) {
+	c.compactor.mu.Lock()
+	defer c.compactor.mu.Unlock()
+	plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = true, c.jumped.Load() }).Compaction
+	if plan == nil || len(plan.Cluster) == 0 || c.life.failed() != nil || c.failed.Load() {
+		return false
+	}
+	err := c.compactor.compact(ctx, plan, c.move)
+	c.pay(plan.Price)
+	var damage *compact.Damaged
+	switch {
+	case err == nil:
+		return true
+	case errors.As(err, &damage):
+		c.damaged.add(damage.Segment)
+		return true
+	case errors.Is(err, errWritersAreBack) || ctx.Err() != nil:
+	default:
+		c.failed.Store(true) // a full disk must not be filled again and again
+	}
+	return false
+}
+
+// pay takes the price of a clustering off what was scanned. More than all that
+// is left to cluster is worth is forgotten: values that come later were not scanned.
+func (c *clustering) pay(price uint64) {
+	for {
+		had := c.jumped.Load()
+		left := min(had-min(price, had), c.views.Current().Unclustered.Whole)
+		if c.jumped.CompareAndSwap(had, left) {
+			return
+		}
+	}
+}
+
+var errWritersAreBack = errors.New("clustering gave way to writers")
+
+// move has a compaction move what is live in some segments of v.
+func (c *clustering) move(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View) {
+	begun := c.count.journalBytes.Load()
+	patience := int64(c.cfg.MemtableBytes) / policy.IdleSealFraction
+	busy := func() bool { return c.count.journalBytes.Load()-begun > patience }
+	for _, num := range segments {
+		// One after the other now, instead of here and there for each value. (A
+		// collection may have taken the segment away since the plan was made.)
+		if f := v.Segments.Find(num); f != nil && f.Moved == nil {
+			_ = f.Preload(func() bool { return ctx.Err() != nil || busy() }) // Value meets what is wrong
+		}
+	}
+	in.Extract = func(num entry.FileNum) bool {
+		_, found := slices.BinarySearch(segments, num)
+		return found
+	}
+	in.Value = func(key []byte, e *entry.Entry) (entry.Stored, error) {
+		if busy() {
+			return entry.Stored{}, errWritersAreBack
+		}
+		value, err := v.Stored(key, e)
+		if err != nil && errors.Is(err, errs.ErrCorrupt) {
+			err = &compact.Damaged{Segment: e.Handle.Segment, Err: err}
+		}
+		return value, err
+	}
+	in.Values, in.ValueBytes = c.files.newValueWriter, c.budget.segmentLimit()
+}

@@ -1,0 +1,181 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/vfs"
+)
+
+// collector moves what is live in segments with much garbage to a new one, and
+// changes nothing in runs: their handles go on naming the old segments, and Views
+// lead them on through remaps, until compactions have rewritten them.
+//
+// Compactions go on beside it. What died in a victim while its records were copied is
+// known when the edit is made, and recorded as dead in the target; a compaction
+// that began before the edit and ends after it finds handles of a victim dead, which
+// then are translated (deaths). So a record is never both needed and dead,
+// and what was deleted at any moment stays deleted: no entry is ever written.
+type collector struct {
+	cfg       *Config
+	views     *view.Set
+	files     *files
+	planner   *planner
+	installer *installer
+	budget    *garbageBudget
+	disk      *diskSpace
+	damaged   *damaged
+	life      *lifetime
+	count     *counters
+	tasks     *tasks
+
+	mu sync.Mutex // held over collections
+}
+
+// run collects what is worth it while clients may be busy.
+func (c *collector) run(ctx context.Context) error {
+	did, err := c.all(ctx, whileBusy)
+	if did {
+		c.tasks.compact.Kick() // remaps may want to be healed
+	}
+	return err
+}
+
+// occasion says for what a collection is.
+type occasion int
+
+const (
+	whileBusy occasion = iota
+	atIdle
+	onRequest
+)
+
+// all collects until nothing more is worth it, and reports whether
+// anything was. An error ends it, but not background work: the store is as good
+// as before, and it is tried again after the next change.
+func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		found, err := c.next(ctx, o)
+		if !found {
+			return did, err
+		}
+		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
+			c.damaged.add(d.Segment)
+			continue
+		}
+		if err != nil {
+			if isFull(err) {
+				c.disk.workFailed(err, false)
+			}
+			return did, vfs.NoSpace(err)
+		}
+		did = true
+	}
+}
+
+// next does the next collection, and reports whether there was one to do.
+func (c *collector) next(ctx context.Context, o occasion) (found bool, err error) {
+	hold, err := c.views.Hold()
+	if err != nil {
+		return false, err
+	}
+	defer c.views.Reclaim() // what this replaces
+	l := hold.View().Layout
+	plan := c.planner.decide(hold.View(), func(s *policy.State) { s.Idle, s.Reclaim = o == atIdle, o == onRequest }).Collect
+	if plan == nil || c.life.failed() != nil {
+		hold.Release()
+		return false, nil
+	}
+	part, release := hold.Narrow(func(part *view.View) {
+		part.Tables, part.Runs = nil, nil
+		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
+	})
+	defer release()
+	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
+	begin := time.Now()
+	defer func() { c.count.report(work, begin, err) }()
+	job := compact.Collection{Target: c.files.newValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
+	for _, num := range plan.Victims {
+		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
+	}
+	c.budget.copying.Store(int64(plan.Bytes))
+	defer c.budget.copying.Store(0)
+	defer c.disk.promise(int64(plan.Bytes))()
+	out, err := compact.Collect(ctx, job)
+	if err != nil {
+		return true, fmt.Errorf("collect: %w", err)
+	}
+	if err := c.installer.install(new(layout.Edit), &out, change{since: l}); err != nil {
+		return true, fmt.Errorf("collect: %w", err)
+	}
+	work.done(&out)
+	work.BytesIn = int64(out.Bytes)
+	return true, nil
+}
+
+func (c *collector) writeRemap(source, target entry.FileNum, moves []segment.Move) (compact.Remap, error) {
+	m := compact.Remap{Number: c.files.next(), Source: source, Target: target}
+	size, err := segment.WriteRemap(c.files.segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
+	m.Size = size
+	return m, err
+}
+
+func (c *collector) discardRemap(m compact.Remap) {
+	c.files.remove(filename.New(filename.Remap, m.Number))
+}
+
+// pacer returns what keeps a collection out of the way of writers, unless
+// somebody waits for it: it waits while memtables wait for their flush, and goes
+// slowly while something is committed. The nearer garbage is to its budget, the
+// faster it goes.
+func (c *collector) pacer(o occasion) func(context.Context, int) error {
+	if o == onRequest {
+		return nil
+	}
+	written := c.count.journalBytes.Load()
+	var owed time.Duration
+	return func(ctx context.Context, n int) error {
+		now := c.count.journalBytes.Load()
+		quiet := now == written
+		written = now
+		leisure := 1 - policy.CollectionPace(c.budget.fill())
+		if leisure == 0 {
+			return nil
+		}
+		if err := c.yield(ctx); quiet || err != nil {
+			return err
+		}
+		if owed += time.Duration(leisure * float64(n) / policy.CollectionRate * float64(time.Second)); owed < policy.CollectionLeastWait {
+			return nil
+		}
+		defer func() { owed = 0 }()
+		return wait(ctx, owed, c.life.closing.Done())
+	}
+}
+
+// yield lets a flush go first, for some time.
+func (c *collector) yield(ctx context.Context) error {
+	v, changed := c.views.Await()
+	switch {
+	case c.views.Closed():
+		return errs.ErrClosed
+	case len(v.Tables)-1 <= policy.ThrottleTables:
+		return nil
+	}
+	c.tasks.flush.Kick()
+	return wait(ctx, policy.CollectionFlushWait, changed)
+}

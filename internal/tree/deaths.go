@@ -1,0 +1,56 @@
+package tree
+
+import (
+	"slices"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// deaths lists the records that are dead after an edit and were not before. A
+// record that was moved, perhaps while the work went on that found it dead, is
+// dead where it is now.
+func deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (lists []layout.Dead, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, "a remap")
+	var dead layout.Deaths
+	for _, list := range out.Dead.Lists() {
+		isNew := slices.ContainsFunc(edit.AddSegments, func(s layout.Segment) bool { return s.Num == list.Segment })
+		s := l.Segment(list.Segment)
+		switch {
+		case s == nil && !isNew: // it goes as a whole
+			continue
+		case s != nil && s.State().Status == layout.Relocated:
+			if list, err = current.Segments.Find(list.Segment).Moved.Dead(list); err != nil {
+				return nil, err
+			}
+		}
+		dead.Take(list)
+	}
+	for _, num := range segmentsOf(c.unread, l) {
+		if f := current.Segments.Find(num); f.Moved != nil { // collected meanwhile
+			dead.Take(f.Moved.Rest(l))
+		}
+	}
+	for _, f := range added.remaps {
+		list, err := f.DiedSince(c.since, l)
+		if err != nil {
+			return nil, err
+		}
+		dead.Take(list)
+	}
+	return dead.Lists(), nil
+}
+
+// dropUnreferenced adds to the edit the segments that nobody will need after it;
+// which of their records have died is of no interest.
+func dropUnreferenced(edit *layout.Edit, l *layout.Layout) error {
+	next, err := l.Apply(edit)
+	if err != nil {
+		return err
+	}
+	edit.DropSegments = append(edit.DropSegments, next.Unreferenced()...)
+	edit.Dead = slices.DeleteFunc(edit.Dead, func(d layout.Dead) bool { return slices.Contains(edit.DropSegments, d.Segment) })
+	return nil
+}

@@ -1,0 +1,231 @@
+package tree
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/vfs"
+)
+
+// change is what a finished piece of work takes out of the View.
+type change struct {
+	tables []*view.Table
+	runs   []*view.Run
+	unread []*view.Run    // of runs, those of which nothing was left
+	since  *layout.Layout // what a collection knew when it began
+	hidden int64          // of the run that is added, see view.Run
+	drops  uint64         // of keyspaces, when it began
+}
+
+// installer makes edits true: it records them, one at a time, and installs the View
+// that follows.
+type installer struct {
+	cfg         *Config
+	log         *manifest.Log
+	views       *view.Set
+	files       *files
+	life        *lifetime
+	unflushed   *unflushed
+	budget      *garbageBudget
+	damaged     *damaged
+	searcher    *searcher
+	throttle    *throttle
+	expiry      *expiry
+	longReaders *longReaders
+
+	drops     atomic.Uint64 // of keyspaces, since Open
+	recording sync.Mutex    // held while an edit is made, recorded and installed
+}
+
+// install makes finished work true: it opens what was written, records the
+// edit, which is the commit point, and installs the View without what was
+// replaced. If it fails before the edit was written, or there is no space for
+// that, the new files are removed; if the edit fails otherwise, nobody knows which
+// files count, and all stay.
+func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (err error) {
+	added, err := in.files.openOutputs(edit, out)
+	if err != nil {
+		in.files.removeOutputs(out)
+		return err
+	}
+	in.recording.Lock()
+	defer in.recording.Unlock()
+	layout := in.views.Current().Layout
+	err = in.complete(edit, layout, out, &added, c)
+	if err == nil {
+		err = dropUnreferenced(edit, layout)
+	}
+	if err != nil {
+		added.discard()
+		in.files.removeOutputs(out)
+		return err
+	}
+	older := in.below(c.runs)
+	for _, r := range added.runs {
+		r.WeighRanges(older)
+	}
+	next, err := in.log.Append(edit)
+	if err != nil {
+		added.discard()
+		if isFull(err) {
+			in.files.removeOutputs(out)
+		} else {
+			in.life.fail(err)
+		}
+		return err
+	}
+	if edit.FlushedTo != 0 {
+		// Before the View lets go of the files, which may then be used again.
+		in.unflushed.forget(edit.FlushedTo)
+	}
+	var unwanted []*view.Segment
+	in.views.Install(func(v *view.View) { unwanted = in.change(v, added, c, edit, next) })
+	in.views.Wake()
+	for _, f := range unwanted {
+		f.Discard()
+	}
+	if len(older) == 0 {
+		in.searcher.prune()
+	}
+	in.throttle.look(false)
+	in.expiry.await()
+	in.longReaders.look()
+	return nil
+}
+
+// below are the runs that are older than inputs of a compaction, or than a new run if
+// there are none.
+func (in *installer) below(inputs []*view.Run) []*view.Run {
+	runs := in.views.Current().Runs
+	if len(inputs) == 0 {
+		return runs
+	}
+	return runs[slices.Index(runs, inputs[len(inputs)-1])+1:]
+}
+
+// complete fills in what every edit records: garbage, versions, times, numbers,
+// and how far the journal is durable.
+func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (err error) {
+	for _, s := range out.Values {
+		edit.AddSegments = append(edit.AddSegments, layout.Segment{
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
+		})
+	}
+	for _, m := range out.Remaps {
+		if l.Segment(m.Source) != nil { // or all of it has died meanwhile
+			edit.States = append(edit.States, layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target})
+		}
+	}
+	if edit.Dead, err = deaths(in.views.Current(), edit, l, out, added, c); err != nil {
+		return err
+	}
+	for i := range edit.AddRuns {
+		if edit.AddRuns[i].Order == 0 {
+			edit.AddRuns[i].Order = l.NextOrder()
+		}
+	}
+	in.views.Floors.Record(edit, l)
+	// A Spill's version is recorded before it is published.
+	visible := max(in.views.Visible(), edit.LastVersion, l.LastVersion())
+	edit.LastVersion = visible
+	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: in.cfg.Now().UnixMilli()}}
+	edit.NextFile = in.files.last() + 1
+	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.durableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
+	return nil
+}
+
+// change makes the View after an edit of the current one. What it takes out is
+// removed from the disk when the last reader has let go of it. Added files that
+// nobody needs after all are returned, to be released without the mutex.
+func (in *installer) change(next *view.View, added outputs, c change, edit *layout.Edit, l *layout.Layout) (unwanted []*view.Segment) {
+	next.Tables = slices.DeleteFunc(next.Tables, func(m *view.Table) bool { return slices.Contains(c.tables, m) })
+	at := 0 // flushed runs are the newest; compacted ones go where their inputs were
+	if len(c.runs) > 0 {
+		at = slices.Index(next.Runs, c.runs[0])
+		next.Runs = slices.DeleteFunc(next.Runs, func(r *view.Run) bool { return slices.Contains(c.runs, r) })
+	}
+	for _, r := range added.runs {
+		r.Order, r.Hidden = l.Run(r.ID).Order, c.hidden
+	}
+	if c.drops != in.drops.Load() { // it did not leave everything out
+		noteAllDropped(added.runs, l)
+	}
+	next.Runs = slices.Insert(next.Runs, at, added.runs...)
+	for _, r := range c.runs {
+		r.Retire()
+	}
+	gone := func(num entry.FileNum) bool {
+		return num <= l.FlushedTo() && l.Segment(num) == nil || slices.Contains(edit.DropSegments, num) ||
+			slices.ContainsFunc(edit.States, func(s layout.SegmentState) bool { return s.Num == num })
+	}
+	for _, f := range next.Segments.Files {
+		if gone(f.Num) {
+			f.Retire()
+		}
+	}
+	next.Segments = next.Segments.Without(gone)
+	for _, f := range slices.Concat(added.files, added.remaps) {
+		if l.Segment(f.Num) == nil {
+			f.Retire()
+			unwanted = append(unwanted, f)
+		} else {
+			next.Segments = next.Segments.With(f)
+		}
+	}
+	next.Layout = l
+	in.budget.measure(next)
+	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.list()}, in.cfg.Policy)
+	return unwanted
+}
+
+// record records an edit that changes no files. One that a full disk
+// refuses is ErrNoSpace, and all is as before.
+func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) error {
+	if in.cfg.ReadOnly {
+		return errs.ErrReadOnly
+	}
+	defer in.views.Reclaim()
+	in.recording.Lock()
+	defer in.recording.Unlock()
+	if in.views.Closed() {
+		return errs.ErrClosed
+	}
+	edit, err := make(in.views.Current().Layout)
+	if err != nil {
+		return err
+	}
+	l, err := in.log.Append(edit)
+	if err != nil {
+		if !errors.Is(err, layout.ErrConflictingEdit) && !isFull(err) {
+			in.life.fail(err)
+		}
+		return err
+	}
+	in.views.Install(func(next *view.View) { next.Layout = l })
+	return nil
+}
+
+// end makes the journal durable and records its end.
+func (in *installer) end() error {
+	if err := in.unflushed.journal.Close(); err != nil {
+		return err
+	}
+	in.recording.Lock()
+	defer in.recording.Unlock()
+	edit := &layout.Edit{CleanClose: true, LastVersion: max(in.views.Visible(), in.views.Current().Layout.LastVersion()), NextFile: in.files.last() + 1}
+	if segments := in.unflushed.segments(); len(segments) > 0 {
+		edit.JournalEnds = []layout.JournalEnd{endOf(segments[len(segments)-1])}
+	}
+	_, err := in.log.Append(edit)
+	return vfs.NoSpace(err)
+}

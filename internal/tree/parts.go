@@ -1,0 +1,80 @@
+package tree
+
+import (
+	"github.com/brockdb/brock/internal/emptied"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// newTree joins the parts of a Tree. Each is given those that it needs, which are
+// made before it.
+func newTree(cfg *Config, log *manifest.Log) *Tree {
+	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: &counters{onWork: cfg.OnWork}, damaged: new(damaged), unflushed: new(unflushed)}
+	sets := view.Config{Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
+	if cfg.ReadOnly {
+		sets.Jobs = nil
+	}
+	t.views = view.NewSet(sets, log.Layout())
+	t.leader = t.views.Reserve()
+	t.life = newLifetime(t.views, cfg.OnFailure)
+	t.decisions()
+	t.work()
+	return t
+}
+
+// decisions makes what decides, and the files, which the budget of garbage lets keep
+// some that wait to be used again.
+func (t *Tree) decisions() {
+	cfg := t.cfg
+	t.budget = &garbageBudget{views: t.views, damaged: t.damaged, policy: cfg.Policy, segmentBytes: cfg.SegmentBytes}
+	t.files = newFiles(cfg, &spares{budget: t.budget, least: min(policy.SpareLeastBytes, cfg.SegmentBytes/policy.SpareLeastShare)})
+	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, count: t.count}
+	t.disk.left.Store(-1)
+	t.planner = &planner{cfg: cfg, damaged: t.damaged, disk: t.disk}
+	t.retention = &retention{views: t.views, defaults: cfg.Retention, now: cfg.Now}
+	t.throttle = &throttle{views: t.views, budget: t.budget, disk: t.disk, life: t.life, count: t.count, tell: cfg.OnStall}
+	t.expiry = &expiry{cfg: cfg, views: t.views, life: t.life, tasks: t.tasks}
+	t.longReaders = &longReaders{views: t.views, now: cfg.Now, tell: cfg.OnLongReader}
+	t.sampler = &sampler{views: t.views, leader: t.leader, budget: t.budget, seed: cfg.Seed, retention: cfg.Retention}
+}
+
+// work makes what writes: first the leader's writer, then the work in the background.
+func (t *Tree) work() {
+	cfg := t.cfg
+	t.searcher = &searcher{views: t.views, emptied: emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})}
+	t.writer = &writer{
+		cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, budget: t.budget, sampler: t.sampler,
+		disk: t.disk, tasks: t.tasks, expiry: t.expiry, emptied: t.searcher.emptied, count: t.count,
+	}
+	t.installer = &installer{
+		cfg: cfg, log: t.log, views: t.views, files: t.files, life: t.life, unflushed: t.unflushed, budget: t.budget, damaged: t.damaged,
+		searcher: t.searcher, throttle: t.throttle, expiry: t.expiry, longReaders: t.longReaders,
+	}
+	t.keyspaces = &keyspaces{views: t.views, installer: t.installer, tasks: t.tasks}
+	t.flusher = &flusher{
+		views: t.views, files: t.files, unflushed: t.unflushed, retention: t.retention, budget: t.budget, sampler: t.sampler,
+		searcher: t.searcher, installer: t.installer, disk: t.disk, count: t.count, tasks: t.tasks,
+	}
+	t.compactor = &compactor{
+		views: t.views, files: t.files, retention: t.retention, planner: t.planner, installer: t.installer,
+		disk: t.disk, life: t.life, count: t.count, tasks: t.tasks,
+	}
+	t.clustering = &clustering{
+		cfg: cfg, views: t.views, files: t.files, budget: t.budget, planner: t.planner, compactor: t.compactor,
+		damaged: t.damaged, life: t.life, count: t.count, tasks: t.tasks,
+	}
+	t.collector = &collector{
+		cfg: cfg, views: t.views, files: t.files, planner: t.planner, installer: t.installer, budget: t.budget,
+		disk: t.disk, damaged: t.damaged, life: t.life, count: t.count, tasks: t.tasks,
+	}
+	t.background = &background{
+		cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, planner: t.planner,
+		disk: t.disk, expiry: t.expiry, writer: t.writer, searcher: t.searcher,
+		flusher: t.flusher, compactor: t.compactor, collector: t.collector, clustering: t.clustering,
+	}
+	t.spills = &spills{
+		cfg: cfg, views: t.views, files: t.files, coder: &t.coder, leader: t.leader, emptied: t.searcher.emptied, disk: t.disk,
+		life: t.life, count: t.count, writer: t.writer, flusher: t.flusher, installer: t.installer, background: t.background,
+	}
+}

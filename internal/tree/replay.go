@@ -1,0 +1,49 @@
+package tree
+
+import (
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// replay reads the journal into memtables. A memtable ends where a segment
+// ends, once it is full.
+func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
+	v.Tables = []*view.Table{newTable(w.cfg)}
+	var at entry.FileNum
+	begin, durable := startOf(layout)
+	result, err := journal.Replay(journal.ReplayConfig{
+		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: knownAfter(layout), ReadOnly: w.cfg.ReadOnly, NoMap: w.cfg.NoMap, Files: w.files.open,
+	}, func(pos entry.Position, payload []byte, h frame.Header) error {
+		if pos.Segment != at && int(v.Active().Bytes()) >= w.cfg.MemtableBytes {
+			v.Tables = append([]*view.Table{newTable(w.cfg)}, v.Tables...)
+		}
+		at = pos.Segment
+		rec.Frames++
+		rec.Entries += int64(h.Records)
+		rec.Bytes += h.Size
+		v.Active().Replayed = true
+		return w.add(v.Active(), payload, pos, 0)
+	})
+	if err != nil {
+		return result, err
+	}
+	rec.CutBytes, rec.CutFrames = result.CutBytes, result.CutFrames
+	var files []*view.Segment
+	defer func() { v.Segments = v.Segments.With(files...) }()
+	for _, s := range result.Segments {
+		f, err := w.files.openSegment(filename.Journal, s.Num, s.End, 0)
+		if err != nil {
+			return result, err
+		}
+		files = append(files, f)
+		w.unflushed.replayed = append(w.unflushed.replayed, s)
+	}
+	for _, m := range v.Tables {
+		m.End = w.unflushed.pointAfter(m.Last)
+	}
+	return result, nil
+}

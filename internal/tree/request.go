@@ -1,0 +1,143 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// flush writes everything committed so far into runs, and returns when that is done.
+func (b *background) flush(ctx context.Context) error {
+	if b.cfg.ReadOnly {
+		return errs.ErrReadOnly
+	}
+	var last *view.Table // of those sealed; what is sealed later is not waited for
+	err := b.cfg.Exclusive(func() error {
+		err := b.writer.sealAny()
+		if tables := b.views.Current().Tables; len(tables) > 1 {
+			last = tables[1]
+		}
+		return err
+	})
+	if err != nil || last == nil {
+		return err
+	}
+	return b.await(ctx, func(v *view.View) bool { return !slices.Contains(v.Tables, last) })
+}
+
+// await waits until the current View is as wanted, background work has failed,
+// a flush finds no space, or ctx has ended.
+func (b *background) await(ctx context.Context, done func(v *view.View) bool) error {
+	failures := b.disk.failures.Load()
+	for {
+		v, changed := b.views.Await()
+		switch err := b.life.failed(); {
+		case b.views.Closed():
+			return errs.ErrClosed
+		case done(v):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
+		case b.disk.failures.Load() > failures:
+			if err := b.disk.unable.Load(); err != nil {
+				return *err
+			}
+			failures = b.disk.failures.Load()
+		}
+		b.tasks.flush.Kick()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+	}
+}
+
+// compact flushes, then compacts all runs into one, and returns when that is done.
+func (b *background) compact(ctx context.Context) error {
+	if err := b.flush(ctx); err != nil {
+		return err
+	}
+	ctx, end := b.life.until(ctx)
+	defer end()
+	return b.compactor.all(ctx)
+}
+
+// reclaim gives back the space of everything that nobody can see any more, as
+// far as that is worth the work: it flushes, compacts all runs, and collects until
+// garbage is at most a fifth of what is live. It returns by how much the files
+// shrank. Where there is no space for one of these, it goes on with the next, and
+// begins again if that has given some back.
+func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
+	before := b.fileBytes()
+	for again := true; again; {
+		full := b.compact(ctx)
+		if full != nil && !isFull(full) {
+			return 0, full
+		}
+		if again, err = b.collectAndHeal(ctx); err != nil && !isFull(err) {
+			return 0, err
+		}
+		if err = errors.Join(full, err); err == nil {
+			break
+		}
+	}
+	b.pass()
+	b.views.Reclaim()
+	b.files.removeSpares(false)
+	b.disk.survey()
+	return max(before-b.fileBytes(), 0), err
+}
+
+// collectAndHeal is what reclaim does behind the compaction, and reports whether there
+// was anything to do.
+func (b *background) collectAndHeal(ctx context.Context) (did bool, err error) {
+	ctx, end := b.life.until(ctx)
+	defer end()
+	for again := true; again; {
+		if again, err = b.collector.all(ctx, onRequest); err != nil {
+			return did || again, err
+		}
+		healed, err := b.compactor.heal(ctx)
+		again = again || healed
+		if err != nil {
+			return did || again, err
+		}
+		did = did || again
+		// Work in the background may have healed what stood in the way of the
+		// collection: then neither has found anything, and there is more to do.
+		again = again || b.wasteful()
+	}
+	return did, nil
+}
+
+// wasteful reports whether a reclaim would do more, as of now.
+func (b *background) wasteful() bool {
+	plan := b.planner.decide(b.views.Current(), func(s *policy.State) { s.Reclaim = true })
+	return b.life.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
+}
+
+// pass returns once all the work that went on has ended, and with it its hold of
+// Views that are not the current one.
+func (b *background) pass() {
+	for _, work := range []*sync.Mutex{&b.compactor.mu, &b.flusher.mu, &b.collector.mu, &b.searcher.mu} {
+		func() {
+			work.Lock()
+			defer work.Unlock()
+		}()
+	}
+}
+
+// fileBytes is the length of all files of runs, segments and remaps.
+func (b *background) fileBytes() int64 {
+	var m Metrics
+	m.addView(b.views.Current(), 0)
+	m.addJournal(b.unflushed.segments())
+	return m.RunBytes + m.SegmentBytes + m.RemapBytes
+}

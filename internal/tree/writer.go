@@ -1,0 +1,174 @@
+package tree
+
+import (
+	"github.com/brockdb/brock/internal/emptied"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// writer adds committed records to the active memtable. It is the commit leader's:
+// prepare, apply and publish are called by one goroutine at a time, in this order,
+// once a group.
+type writer struct {
+	cfg       *Config
+	views     *view.Set
+	files     *files
+	unflushed *unflushed
+	budget    *garbageBudget
+	sampler   *sampler
+	disk      *diskSpace
+	tasks     *tasks
+	expiry    *expiry
+	emptied   *emptied.Tracker
+	count     *counters
+
+	segment      entry.FileNum // journal segment that apply last followed
+	journalBytes int64         // applied to the active memtable
+}
+
+func newTable(cfg *Config) *view.Table {
+	return view.NewTable(memtable.Options{Seed: cfg.Seed, Limit: cfg.MemtableBytes})
+}
+
+// prepare makes room for n bytes of records: a full memtable is sealed, with
+// its journal segments, and a new one begun. Full is also one that hides much
+// garbage, unless another already waits for its flush.
+func (w *writer) prepare(n int) error {
+	v := w.views.Current()
+	active := v.Active()
+	if active.Empty() {
+		return nil
+	}
+	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= w.budget.measured.Load().SealAfter() {
+		return w.seal()
+	}
+	if int(active.Bytes()) < w.cfg.MemtableBytes && w.journalBytes < w.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
+		return nil
+	}
+	return w.seal()
+}
+
+// seal ends the active memtable and its journal segments and begins new ones.
+// Only the leader, or a function that runs in its place, may call it.
+func (w *writer) seal() error {
+	end, err := w.unflushed.journal.Rotate()
+	if err != nil {
+		return err
+	}
+	w.views.Install(func(next *view.View) {
+		next.Active().End = end
+		next.Tables = append([]*view.Table{newTable(w.cfg)}, next.Tables...)
+		w.budget.measure(next)
+	})
+	w.journalBytes = 0
+	if w.emptied.Behind() {
+		w.tasks.search.Kick()
+	}
+	w.tasks.kick()
+	return nil
+}
+
+// apply adds the records of payload, which begins at this place of the
+// journal, to the memtable. Readers see them once they are published.
+func (w *writer) apply(payload []byte, at entry.Position) error {
+	if at.Segment != w.segment {
+		if err := w.follow(at.Segment); err != nil {
+			return err
+		}
+	}
+	w.tasks.idle.Touch()
+	w.disk.spend(len(payload))
+	w.journalBytes += int64(len(payload))
+	w.count.journalBytes.Add(int64(len(payload)))
+	return w.add(w.views.Current().Active(), payload, at, w.sampler.every())
+}
+
+// add adds the records of payload to a memtable. On the way it estimates what they
+// replace, from one sample every so many bytes of records; 0 = no samples.
+func (w *writer) add(to *view.Table, payload []byte, at entry.Position, every int64) error {
+	a := addition{to: to, at: at, seed: w.cfg.Seed}
+	for len(payload) > 0 {
+		r, err := entry.DecodeRecord(payload)
+		if err != nil {
+			return a.wrap(err)
+		}
+		// Before it is added, so that a sample finds what the record replaces.
+		if every > 0 {
+			w.sampler.sample(&r, every)
+		}
+		if err := a.record(&r); err != nil {
+			return err
+		}
+		payload = payload[r.Size:]
+		a.at.Offset += int64(r.Size)
+	}
+	a.finish()
+	w.emptied.Added(a.count)
+	if a.expires != 0 && to.Expires(a.expires) {
+		w.expiry.awaitTable(to)
+	}
+	return nil
+}
+
+// follow opens the journal segment that is being written, so that readers can
+// follow handles into it.
+func (w *writer) follow(num entry.FileNum) error {
+	r, err := w.unflushed.journal.OpenReader(num)
+	if err != nil {
+		return err
+	}
+	f := w.files.segment(r, filename.Journal, num)
+	w.views.Install(func(next *view.View) {
+		next.Segments = next.Segments.With(f)
+		w.budget.measure(next)
+	})
+	w.segment = num
+	return nil
+}
+
+// publish makes everything up to v visible.
+func (w *writer) publish(v entry.Version) {
+	w.views.Publish(v)
+	if w.emptied.Published() {
+		w.tasks.search.Kick()
+	}
+}
+
+// sealAny seals the active memtable unless it is empty. It runs in the place
+// of a commit leader.
+func (w *writer) sealAny() error {
+	if w.views.Closed() {
+		return errs.ErrClosed
+	}
+	if w.views.Current().Active().Empty() {
+		return nil
+	}
+	return w.seal()
+}
+
+// sealIdle is sealAny for a memtable of some size, or one that may hide
+// much garbage: in its own journal, in the segments of values that its entries
+// delete or replace, or below a range tombstone, which frees nothing before it
+// is in a run; or to hold keyspaces that were dropped. Before, it has the last deletes
+// searched, for as long as they stay in memory.
+func (w *writer) sealIdle() error {
+	v := w.views.Current()
+	active := v.Active()
+	if w.emptied.Behind() {
+		w.tasks.search.Kick()
+	}
+	var values, entries uint64
+	for _, r := range v.Layout.Runs() {
+		values, entries = values+r.SeparatedBytes, entries+r.Entries
+	}
+	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
+	small := active.Tombstones() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
+	if small && hidden+droppedFrom(w.views, active) < policy.IdleSealHiddenBytes {
+		return nil
+	}
+	return w.sealAny()
+}
