@@ -48,12 +48,12 @@ type Options struct {
 	Manual bool
 	// OnError gets the error of each run of a task that failed, on the
 	// goroutine of the task; nil = errors are dropped. It may call Kick, not
-	// Pause, Drain or Close. Errors that follow from Close are not reported.
+	// Drain or Close. Errors that follow from Close are not reported.
 	OnError func(task string, err error)
 }
 
 // Pool runs tasks. Its methods may be called by any goroutine, but a task must
-// not wait for its own pool (Pause, Drain, Close).
+// not wait for its own pool (Drain, Close).
 type Pool struct {
 	o      Options
 	ctx    context.Context // cancelled by Close
@@ -64,7 +64,6 @@ type Pool struct {
 	running int // tasks that run now
 	brief   int // of them, those that are Brief,
 	low     int // and those that are neither Brief nor Flush
-	paused  int // Pause calls without their Resume
 	closed  bool
 	delayed map[*Delayed]struct{} // with a run to come
 	alarms  map[*Alarm]struct{}   // that are set
@@ -130,7 +129,7 @@ func (p *Pool) startLocked() {
 
 // takeLocked takes the first task that may run now off the queue.
 func (p *Pool) takeLocked() *Task {
-	if p.closed || p.paused > 0 {
+	if p.closed {
 		return nil
 	}
 	// A task that runs already stays in the queue until it has ended, and lets others
@@ -212,31 +211,6 @@ func (p *Pool) endLocked(t *Task) {
 	p.countLocked(t.priority, -1)
 	close(p.changed)
 	p.changed = make(chan struct{})
-}
-
-// Pause lets running tasks end and starts no other until Resume; it returns
-// when none runs. Kicks are kept. If ctx ends first, the pool is not paused.
-func (p *Pool) Pause(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.paused++
-	err := p.waitLocked(ctx, func() bool { return p.running == 0 })
-	if err != nil {
-		p.resumeLocked()
-	}
-	return err
-}
-
-// Resume undoes one Pause that returned nil.
-func (p *Pool) Resume() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.resumeLocked()
-}
-
-func (p *Pool) resumeLocked() {
-	p.paused = max(p.paused-1, 0)
-	p.startLocked()
 }
 
 // Drain waits until nothing runs and nothing waits to run; delayed runs that are

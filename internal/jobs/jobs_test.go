@@ -90,18 +90,18 @@ func TestOrderByPriority(t *testing.T) {
 		add := func(pr Priority, name string) {
 			p.Task(pr, name, func(context.Context) error { order = append(order, name); return nil }).Kick()
 		}
-		if err := p.Pause(bg); err != nil {
-			t.Fatal(err)
-		}
+		busy := newGate()
+		p.Task(Flush, "busy", busy.run).Kick()
+		<-busy.began
 		add(Cleanup, "c")
 		add(Compaction, "m1")
 		add(Flush, "f")
 		add(Compaction, "m2")
 		synctest.Wait()
 		if len(order) != 0 {
-			t.Error("a paused pool ran something")
+			t.Error("a busy worker ran something else")
 		}
-		p.Resume()
+		close(busy.leave)
 		if err := p.Drain(bg); err != nil {
 			t.Fatal(err)
 		}
@@ -138,28 +138,6 @@ func TestAtMostSoManyWorkers(t *testing.T) {
 			t.Errorf("%d tasks at once, want at most %d", most.Load(), workers)
 		}
 	}
-}
-
-func TestPauseWaitsAndGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := New(Options{})
-		g, other := newGate(), newGate()
-		p.Task(Flush, "g", g.run).Kick()
-		<-g.began
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		if err := p.Pause(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("pause beside a task that does not end: %v", err)
-		}
-		p.Task(Flush, "other", other.run).Kick()
-		<-other.began // the pool is not paused
-		close(g.leave)
-		close(other.leave)
-		if err := p.Pause(bg); err != nil {
-			t.Fatal(err)
-		}
-		p.Resume()
-	})
 }
 
 func TestCloseCancelsAndWaits(t *testing.T) {

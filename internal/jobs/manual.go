@@ -1,7 +1,7 @@
 package jobs
 
 // Step runs the first waiting task of a manual pool on the caller's goroutine.
-// ok is false if none waits, or the pool is paused or closed.
+// ok is false if none waits, or the pool is closed.
 func (p *Pool) Step() (task string, ok bool, err error) {
 	p.mu.Lock()
 	t := p.takeLocked()

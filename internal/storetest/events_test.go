@@ -20,7 +20,7 @@ func TestWriteStall(t *testing.T) {
 		stalls []brock.StallInfo
 		log    bytes.Buffer
 	)
-	slowed := make(chan struct{})
+	throttled := make(chan struct{})
 	db := openTest(t, brock.Options{
 		Durability: brock.Buffered,
 		Tuning:     brock.Tuning{MemtableSize: 64 << 10},
@@ -30,17 +30,17 @@ func TestWriteStall(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if s.Begin && len(stalls) == 0 {
-					close(slowed)
+					close(throttled)
 				}
 				stalls = append(stalls, s)
 			},
-			Flush: func(brock.WorkInfo) { <-slowed },
+			Flush: func(brock.WorkInfo) { <-throttled },
 		},
 	})
 	for i := 0; ; i++ {
 		must(t, db.Set(fmt.Appendf(nil, "key %d", i), make([]byte, 400)))
 		select {
-		case <-slowed:
+		case <-throttled:
 		default:
 			continue
 		}
@@ -56,7 +56,7 @@ func TestWriteStall(t *testing.T) {
 			t.Errorf("call %d: %+v", i, s)
 		}
 	}
-	for _, text := range []string{"level=WARN msg=\"writers are slowed\"", "no longer slowed"} {
+	for _, text := range []string{"level=WARN msg=\"writers are throttled\"", "no longer throttled"} {
 		if !strings.Contains(log.String(), text) {
 			t.Errorf("the log lacks %q:\n%s", text, log.String())
 		}

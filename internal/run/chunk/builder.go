@@ -476,31 +476,7 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	t = EndSection(t, at)
 
 	t, at = AppendSection(t, secFence, Required)
-	// A block in which no entry begins has the fence of the next block that has one;
-	// after the last, the end of the entries.
-	n := l.fences(fenceShift)
-	t = binary.LittleEndian.AppendUint32(t, fenceShift)
-	t = binary.LittleEndian.AppendUint32(t, uint32(n))
-	for i, p := 0, 0; p < n; p++ {
-		for i < len(b.fences) && b.fences[i].block < p {
-			i++
-		}
-		word := ^uint64(0)
-		if i < len(b.fences) {
-			word = b.fences[i].word
-		}
-		t = binary.LittleEndian.AppendUint64(t, word)
-	}
-	for i, p := 0, 0; p < n; p++ {
-		for i < len(b.fences) && b.fences[i].block < p {
-			i++
-		}
-		off := uint64(l.End)
-		if i < len(b.fences) {
-			off = b.fences[i].off
-		}
-		t = binary.LittleEndian.AppendUint32(t, uint32(off>>3))
-	}
+	t = b.appendFences(t)
 	t = EndSection(t, at)
 
 	t, at = AppendSection(t, secChecksums, Required)
@@ -525,6 +501,31 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	b.zeroExtend(start + size)
 	copy(b.buf[start:], t)
 	b.trailer = t
+}
+
+// appendFences appends the payload of the fence section. A block in which no
+// entry begins has the fence of the next block that has one; after the last, the
+// end of the entries.
+func (b *Builder) appendFences(t []byte) []byte {
+	n := b.layout.fences(fenceShift)
+	t = binary.LittleEndian.AppendUint32(t, fenceShift)
+	t = binary.LittleEndian.AppendUint32(t, uint32(n))
+	end := fence{word: ^uint64(0), off: uint64(b.layout.End), block: n}
+	each := func(fn func(f fence)) {
+		for i, p := 0, 0; p < n; p++ {
+			for i < len(b.fences) && b.fences[i].block < p {
+				i++
+			}
+			if i < len(b.fences) {
+				fn(b.fences[i])
+			} else {
+				fn(end)
+			}
+		}
+	}
+	each(func(f fence) { t = binary.LittleEndian.AppendUint64(t, f.word) })
+	each(func(f fence) { t = binary.LittleEndian.AppendUint32(t, uint32(f.off>>3)) })
+	return t
 }
 
 const indexNarrow = 1 // kind of index: buckets of 32-bit slots
