@@ -46,7 +46,7 @@ func (w *Writes) Reset() (small bool) {
 	w.first.reset()
 	w.memory = &w.first
 	w.before, w.ranges, w.files, w.failed = 0, nil, nil, nil
-	return cap(w.first.arena) <= MaxPooled && len(w.first.slots) <= MaxPooled/4
+	return cap(w.first.arena) <= MaxPooled && len(w.first.buckets) <= MaxPooled/4
 }
 
 // Err returns why the writes can't be committed and nothing can be added: an
