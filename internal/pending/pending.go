@@ -99,11 +99,12 @@ func (w *Writes) begin() *memory {
 }
 
 // Add appends a write to the keyspace of c: a pair or a delete that can be stored,
-// under the user's key. Key and value are copied.
+// under the user's key. Key and value are copied; e itself is changed.
 func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 	m := w.begin()
 	at := len(m.arena)
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
+	e.Key = w.key
 	m.arena = w.encode(m.arena, c, e)
 	// The key is hashed once, here; the index keeps the hash.
 	if w.Indexed {
