@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -34,9 +36,9 @@ type collector struct {
 	files     *files
 	planner   *planner
 	installer *installer
-	budget    *garbageBudget
+	budget    *garbage.Budget
 	disk      *diskSpace
-	damaged   *damaged
+	damaged   *garbage.Damaged
 	life      *lifetime
 	count     *counters
 	tasks     *tasks
@@ -74,7 +76,7 @@ func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
 			return did, err
 		}
 		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
-			c.damaged.add(d.Segment)
+			c.damaged.Add(d.Segment)
 			continue
 		}
 		if err != nil {
@@ -112,8 +114,8 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
-	c.budget.copying.Store(int64(plan.Bytes))
-	defer c.budget.copying.Store(0)
+	c.budget.Copying.Store(int64(plan.Bytes))
+	defer c.budget.Copying.Store(0)
 	defer c.disk.promise(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, job)
 	if err != nil {
@@ -152,7 +154,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 		now := c.count.journalBytes.Load()
 		quiet := now == written
 		written = now
-		leisure := 1 - policy.CollectionPace(c.budget.fill())
+		leisure := 1 - policy.CollectionPace(c.budget.Fill())
 		if leisure == 0 {
 			return nil
 		}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
@@ -119,7 +121,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	drops := c.installer.drops.Load()
 	rules := c.retention.rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
-	read, unread := splitUnread(inputs, &rules, part.Layout)
+	read, unread := garbage.SplitUnread(inputs, &rules, part.Layout)
 	var sources []iterator.Iterator
 	for _, r := range read {
 		sources = append(sources, r.Iterator())

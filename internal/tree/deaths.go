@@ -3,6 +3,8 @@ package tree
 import (
 	"slices"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
@@ -28,7 +30,7 @@ func deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compac
 		}
 		dead.Take(list)
 	}
-	for _, num := range segmentsOf(c.unread, l) {
+	for _, num := range garbage.SegmentsOf(c.unread, l) {
 		if f := current.Segments.Find(num); f.Moved != nil { // collected meanwhile
 			dead.Take(f.Moved.Rest(l))
 		}

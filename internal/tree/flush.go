@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -21,8 +23,8 @@ type flusher struct {
 	files     *files
 	unflushed *unflushed
 	retention *retention
-	budget    *garbageBudget
-	sampler   *sampler
+	budget    *garbage.Budget
+	sampler   *garbage.Sampler
 	searcher  *searcher
 	installer *installer
 	disk      *diskSpace
@@ -94,7 +96,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 		Extract: census.moves,
 		Value:   part.Stored,
 		Run:     f.files.newRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
-		Values:  f.files.newValueWriter, ValueBytes: f.budget.segmentLimit(),
+		Values:  f.files.newValueWriter, ValueBytes: f.budget.SegmentLimit(),
 	})
 	if err != nil {
 		return false, fmt.Errorf("flush: %w", err)
@@ -112,7 +114,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 			})
 		}
 	}
-	change := change{tables: []*view.Table{sealed}, hidden: f.sampler.hiddenBy(sealed), drops: drops}
+	change := change{tables: []*view.Table{sealed}, hidden: f.sampler.HiddenBy(sealed), drops: drops}
 	if err := f.installer.install(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

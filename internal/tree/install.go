@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -36,8 +38,8 @@ type installer struct {
 	files       *files
 	life        *lifetime
 	unflushed   *unflushed
-	budget      *garbageBudget
-	damaged     *damaged
+	budget      *garbage.Budget
+	damaged     *garbage.Damaged
 	searcher    *searcher
 	throttle    *throttle
 	expiry      *expiry
@@ -158,7 +160,7 @@ func (in *installer) change(next *view.View, added outputs, c change, edit *layo
 		r.Order, r.Hidden = l.Run(r.ID).Order, c.hidden
 	}
 	if c.drops != in.drops.Load() { // it did not leave everything out
-		noteAllDropped(added.runs, l)
+		garbage.NoteAllDropped(added.runs, l)
 	}
 	next.Runs = slices.Insert(next.Runs, at, added.runs...)
 	for _, r := range c.runs {
@@ -183,8 +185,8 @@ func (in *installer) change(next *view.View, added outputs, c change, edit *layo
 		}
 	}
 	next.Layout = l
-	in.budget.measure(next)
-	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.list()}, in.cfg.Policy)
+	in.budget.Measure(next)
+	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.List()}, in.cfg.Policy)
 	return unwanted
 }
 

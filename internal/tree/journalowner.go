@@ -2,6 +2,7 @@ package tree
 
 import (
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 )
@@ -9,14 +10,14 @@ import (
 // journalOwner is the store as its journal knows it.
 type journalOwner struct {
 	files  *files
-	budget *garbageBudget
+	budget *garbage.Budget
 	disk   *diskSpace
 	log    *manifest.Log
 }
 
 func (o journalOwner) NextNum() entry.FileNum { return o.files.next() }
 
-func (o journalOwner) SegmentLimit() int64 { return o.budget.segmentLimit() }
+func (o journalOwner) SegmentLimit() int64 { return o.budget.SegmentLimit() }
 
 func (o journalOwner) Recycle() (name string, ok bool) { return o.files.spares.take() }
 

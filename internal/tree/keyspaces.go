@@ -3,6 +3,8 @@ package tree
 import (
 	"fmt"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/layout"
@@ -74,7 +76,7 @@ func (k *keyspaces) drop(id entry.KeyspaceID) error {
 	}
 	k.views.Floors.Remove(id)
 	k.installer.drops.Add(1)
-	noteDropped(k.views, id)
+	garbage.NoteDropped(k.views, id)
 	k.tasks.kick()
 	return nil
 }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
@@ -65,8 +66,8 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
 		next.Layout, next.Unclustered = first.Layout, first.Unclustered
-		t.budget.measure(next)
+		t.budget.Measure(next)
 	})
-	noteAllDropped(first.Runs, layout)
+	garbage.NoteAllDropped(first.Runs, layout)
 	return t, rec, nil
 }

@@ -3,6 +3,8 @@ package tree
 import (
 	"sync"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/policy"
@@ -11,7 +13,7 @@ import (
 // spares are journal segments that nothing needs any more: overwriting them
 // costs less than allocating new blocks and pages.
 type spares struct {
-	budget *garbageBudget
+	budget *garbage.Budget
 	least  int64 // bytes of a file that is kept
 
 	mu     sync.Mutex // guards:
@@ -22,7 +24,7 @@ type spares struct {
 
 // offer keeps the file for later, or returns false.
 func (r *spares) offer(num entry.FileNum, size int64) bool {
-	if size < r.least || !r.budget.affords(size) {
+	if size < r.least || !r.budget.Affords(size) {
 		return false
 	}
 	r.mu.Lock()

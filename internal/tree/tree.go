@@ -19,6 +19,8 @@ package tree
 import (
 	"context"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -42,17 +44,17 @@ type Tree struct {
 	life      *lifetime
 	tasks     *tasks
 	count     *counters
-	damaged   *damaged
+	damaged   *garbage.Damaged
 
 	// What is decided:
-	budget      *garbageBudget
+	budget      *garbage.Budget
 	disk        *diskSpace
 	planner     *planner
 	retention   *retention
 	throttle    *throttle
 	expiry      *expiry
 	longReaders *longReaders
-	sampler     *sampler
+	sampler     *garbage.Sampler
 
 	// What is done:
 	searcher   *searcher

@@ -5,6 +5,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -18,8 +19,8 @@ type writer struct {
 	views     *view.Set
 	files     *files
 	unflushed *unflushed
-	budget    *garbageBudget
-	sampler   *sampler
+	budget    *garbage.Budget
+	sampler   *garbage.Sampler
 	disk      *diskSpace
 	tasks     *tasks
 	expiry    *expiry
@@ -43,7 +44,7 @@ func (w *writer) prepare(n int) error {
 	if active.Empty() {
 		return nil
 	}
-	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= w.budget.measured.Load().SealAfter() {
+	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= w.budget.SealAfter() {
 		return w.seal()
 	}
 	if int(active.Bytes()) < w.cfg.MemtableBytes && w.journalBytes < w.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
@@ -62,7 +63,7 @@ func (w *writer) seal() error {
 	w.views.Install(func(next *view.View) {
 		next.Active().End = end
 		next.Tables = append([]*view.Table{newTable(w.cfg)}, next.Tables...)
-		w.budget.measure(next)
+		w.budget.Measure(next)
 	})
 	w.journalBytes = 0
 	if w.emptied.Behind() {
@@ -84,7 +85,7 @@ func (w *writer) apply(payload []byte, at entry.Position) error {
 	w.disk.spend(len(payload))
 	w.journalBytes += int64(len(payload))
 	w.count.journalBytes.Add(int64(len(payload)))
-	return w.add(w.views.Current().Active(), payload, at, w.sampler.every())
+	return w.add(w.views.Current().Active(), payload, at, w.sampler.Every())
 }
 
 // add adds the records of payload to a memtable. On the way it estimates what they
@@ -98,7 +99,7 @@ func (w *writer) add(to *view.Table, payload []byte, at entry.Position, every in
 		}
 		// Before it is added, so that a sample finds what the record replaces.
 		if every > 0 {
-			w.sampler.sample(&r, every)
+			w.sampler.Sample(&r, every)
 		}
 		if err := a.record(&r); err != nil {
 			return err
@@ -124,7 +125,7 @@ func (w *writer) follow(num entry.FileNum) error {
 	f := w.files.segment(r, filename.Journal, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
-		w.budget.measure(next)
+		w.budget.Measure(next)
 	})
 	w.segment = num
 	return nil
@@ -167,7 +168,7 @@ func (w *writer) sealIdle() error {
 	}
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	small := active.Tombstones() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
-	if small && hidden+droppedFrom(w.views, active) < policy.IdleSealHiddenBytes {
+	if small && hidden+garbage.DroppedFrom(w.views, active) < policy.IdleSealHiddenBytes {
 		return nil
 	}
 	return w.sealAny()
