@@ -98,6 +98,7 @@ func (b *Batch) add(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
+	// Encoded at once: the caller's key and value are free when this returns.
 	c := b.keyspace.encoder.Load()
 	e := w.entry(c, b.db.now)
 	b.writes.Add(c, &e)

@@ -46,6 +46,7 @@ func (db *DB) Close() error {
 				db.closeErr = err
 			}
 		}
+		// Commits end first: then nobody writes to the tree that is closed.
 		if db.commits != nil {
 			keep(db.commits.Sync(context.Background()))
 			keep(db.commits.Close())

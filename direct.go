@@ -35,6 +35,8 @@ func (k *Keyspace) Get(key []byte) ([]byte, error) {
 				return err
 			}
 		}
+		// The bytes may lie in a mapped file, which only the pin keeps: the caller
+		// gets a copy.
 		if value = v; d.entry.Raw == 0 { // else it was decoded into memory of its own
 			value = append(make([]byte, 0, len(v)), v...)
 		}
@@ -68,6 +70,7 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 		return false, err
 	}
 	defer p.Release()
+	// Without a Txn there is nothing to allocate: key and entry come from a pool.
 	d := directPool.Get().(*direct)
 	defer directPool.Put(d)
 	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
@@ -109,6 +112,7 @@ func (k *Keyspace) write(wr *write) error {
 	if err := wr.check(); err != nil {
 		return err
 	}
+	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
 	defer w.recycle()
 	c := k.state.encoder.Load()
@@ -145,6 +149,8 @@ func (k *Keyspace) CompareAndDelete(key []byte, version uint64) error {
 // and the comparison fails, unless what was written is gone again.
 func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
 	err := k.Update(func(t *Txn) error {
+		// The read makes the comparison hold at the commit too: the transaction is
+		// Serializable.
 		var now uint64
 		switch it, err := t.Get(wr.key); {
 		case err == nil:

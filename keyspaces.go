@@ -70,6 +70,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	case db.commits == nil:
 		return nil, ErrKeyspaceNotFound
 	}
+	// The lock is held over the sync, so that a name is created once.
 	k, err := db.tree.CreateKeyspace(name, recordedOptions(&options))
 	if err != nil {
 		return nil, err

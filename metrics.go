@@ -227,6 +227,7 @@ type counters struct {
 
 // addReads adds to the stripe that chance, any number, leads to.
 func (c *counters) addReads(gets, iterators int64, chance uint32) {
+	// Chance spreads the transactions over the stripes, so that two rarely meet.
 	s := &c.reads[chance%stripes]
 	s.gets.Add(gets)
 	if iterators > 0 {

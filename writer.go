@@ -75,6 +75,8 @@ func (w *Writer) write(wr *write) error {
 	if w.db == nil {
 		return ErrClosed
 	}
+	// The lock is held while the record is made, so that the writes of one goroutine
+	// stay in their order.
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.usableLocked(); err != nil {
@@ -129,6 +131,7 @@ func (w *Writer) run() {
 		w.full = nil
 		w.idle.Broadcast()
 		if w.err == nil {
+			// The next group fills meanwhile.
 			w.mu.Unlock()
 			err := b.commit(w.ctx, false)
 			w.mu.Lock()
@@ -163,6 +166,7 @@ func (w *Writer) flushLocked() error {
 	for w.running {
 		w.idle.Wait()
 	}
+	// The groups were committed without a sync: one at the end serves them all.
 	if w.err == nil && w.db.synced(DefaultDurability) {
 		w.err = w.db.Sync(w.ctx)
 	}

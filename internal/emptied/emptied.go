@@ -38,8 +38,10 @@ import (
 // Range is a range of keys that is emptied as of a version; tombstone.Emptied makes one.
 type Range = tombstone.Tombstone
 
-// mostRanges is how many ranges are remembered of searches, and of seeks.
-const mostRanges = 1 << 10
+const (
+	mostRanges = 1 << 10 // that are remembered of searches, and of seeks
+	mostNoted  = 1 << 20 // bytes of the bounds of those of seeks
+)
 
 // Known are the ranges that are known in one View. AppendTo may be called at any time,
 // all other methods under the lock that guards the installation of Views.
@@ -79,13 +81,25 @@ func (k *Known) Note(r Range) {
 	switch {
 	case old == nil:
 		k.noted.Store(tombstone.EmptiedSet(r))
-	case old.Len() < mostRanges:
+	case old.Len() < mostRanges && old.Bytes() < mostNoted:
 		k.noted.Store(old.With(r))
-	default: // the newer half, each place once
-		flat := tombstone.Flatten(entry.MaxVersion, old)
-		slices.SortFunc(flat, func(a, b Range) int { return tombstone.Compare(b, a) })
-		k.noted.Store(tombstone.EmptiedSet(append(flat[:min(len(flat), mostRanges/2)], r)...))
+	default:
+		k.noted.Store(newerHalf(old).With(r))
 	}
+}
+
+// newerHalf leaves the ranges with the newest versions, each place once, until half of
+// what may be remembered is left.
+func newerHalf(s *tombstone.Set) *tombstone.Set {
+	flat, bytes := tombstone.Flatten(entry.MaxVersion, s), 0
+	slices.SortFunc(flat, func(a, b Range) int { return tombstone.Compare(b, a) })
+	for i, r := range flat {
+		if bytes += len(r.Lo) + len(r.Hi); i > 0 && (i >= mostRanges/2 || bytes > mostNoted/2) {
+			flat = flat[:i]
+			break
+		}
+	}
+	return tombstone.EmptiedSet(flat...)
 }
 
 // Change is what becomes known in the current View, or is forgotten. The zero Change

@@ -145,6 +145,7 @@ func (t *Tracker) Search(view Source, published entry.Version, counted Count) (c
 		// The ranges stay true, but are not lifted any more.
 		c.notes, t.ranges, t.upTo = t.ranges, nil, runs
 	}
+	// The oldest first: a search of one lifts ranges over all that is older.
 	for i, m := range slices.Backward(view.Memtables()) {
 		if upTo := min(published, m.MaxVersion()); upTo > t.upTo {
 			t.search(view, i, m, upTo)
@@ -174,6 +175,7 @@ func (t *Tracker) search(view Source, i int, m *memtable.Table, upTo entry.Versi
 			alive = append(alive, key)
 		}
 	})
+	// Ranges may only be lifted without the keys that have a value again.
 	if len(alive) > 0 {
 		t.ranges = Cut(t.ranges, alive, func(lo, hi []byte) bool { return view.Entries(lo, hi) > t.least })
 	}
@@ -186,6 +188,7 @@ func (t *Tracker) search(view Source, i int, m *memtable.Table, upTo entry.Versi
 		if w.find(view.Below(i, upTo)) != nil {
 			w.found, w.hidden = nil, 0 // the reader who needs what can't be read gets the error
 		}
+		// Deletes of which a quarter is in ranges have an order that is worth searching.
 		switch {
 		case 4*w.hidden >= fresh:
 			t.misses.Store(0)

@@ -44,6 +44,7 @@ func (m *memory) index(offset int, key []byte, seed uint64) {
 	if 2*(m.live+1) > len(m.slots) {
 		m.rehash()
 	}
+	// The older record stays where it is, as something may refer to it.
 	slot, i := m.find(key, h)
 	if i >= 0 {
 		m.recs[i].dead = true
@@ -110,6 +111,8 @@ func (m *memory) order(deleted func(i int) bool) []uint32 {
 			fresh = append(fresh, uint32(i))
 		}
 	}
+	// Only what is new is sorted, then merged with what was sorted before: writing and
+	// iterating in turn stays linear.
 	slices.SortFunc(fresh, m.compare)
 	merged := make([]uint32, 0, m.live)
 	for _, i := range m.sorted {

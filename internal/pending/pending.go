@@ -105,6 +105,7 @@ func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 	at := len(m.arena)
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
 	m.arena = w.encode(m.arena, c, e)
+	// The key is hashed once, here; the index keeps the hash.
 	if w.Indexed {
 		m.index(at, w.key, c.Seed)
 	}
@@ -139,6 +140,8 @@ func grow(b []byte, n int) []byte {
 // Get finds the write of a stored key with the hash h. A range delete gives a
 // delete of the key.
 func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err error) {
+	// The newest word on the key decides: a range delete, a write in memory, or else
+	// what is in files, which is older.
 	m, i := w.begin(), -1
 	if m.live > 0 {
 		_, i = m.find(key, h)
