@@ -70,7 +70,7 @@ func newReadahead(s *Scan, n int) *readahead {
 	return r
 }
 
-// leave gives the window back, when no value is being read any more.
+// leave gives r back to other scans, when no value is being read any more.
 func (r *readahead) leave() {
 	r.stop()
 	for _, a := range r.ring {

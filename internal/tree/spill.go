@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/files"
+
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/emptied"
@@ -55,7 +57,7 @@ type spilled struct {
 type spills struct {
 	cfg        *Config
 	views      *view.Set
-	files      *files
+	files      *files.Opener
 	coder      *codec.Coder
 	leader     *view.Pin
 	emptied    *emptied.Tracker
@@ -73,9 +75,9 @@ type spills struct {
 // begin returns an empty Spill.
 func (s *spills) begin() *Spill {
 	h := &spilled{store: s, began: time.Now(), Spill: spill.New(spill.Config{
-		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.files.next,
-		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: filterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
-		Coder: s.coder, Cache: s.files.chunks, Files: s.files.open,
+		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.files.Next,
+		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: files.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
+		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
 	})}
 	handle := &Spill{spilled: h}
 	handle.cleanup = runtime.AddCleanup(handle, (*spilled).discard, h)
@@ -236,7 +238,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	for i := range out.Values {
 		out.Values[i].Stamp = v
 	}
-	edit := &layout.Edit{AddRuns: newRuns(out.Run, layout.Upper), LastVersion: v}
+	edit := &layout.Edit{AddRuns: files.NewRuns(out.Run, layout.Upper), LastVersion: v}
 	for i := range edit.AddRuns {
 		r := &edit.AddRuns[i]
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v
