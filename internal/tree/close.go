@@ -33,6 +33,6 @@ func (t *Tree) Close() error {
 	err = errors.Join(err, t.log.Close())
 	t.views.Install(func(next *view.View) { *next = view.View{Layout: next.Layout} })
 	t.views.Reclaim()
-	t.files.removeSpares(true)
+	t.files.RemoveSpares(true)
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/files"
+
 	"github.com/brockdb/brock/internal/garbage"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -22,7 +24,7 @@ import (
 // compactor replaces runs that follow each other in age by one.
 type compactor struct {
 	views     *view.Set
-	files     *files
+	files     *files.Opener
 	retention *retention
 	planner   *planner
 	installer *installer
@@ -130,7 +132,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	defer c.disk.promise(int64(plan.Writes(part.Layout)))()
 	input := compact.Input{
 		Entries: iterator.Merge(sources),
-		Run:     c.files.newRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
+		Run:     c.files.NewRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
 		Rules:   rules,
 		Heal:    part.Healing(),
 	}
@@ -146,7 +148,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	if bottom {
 		tier = layout.Base
 	}
-	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: newRuns(out.Run, tier)}
+	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: files.NewRuns(out.Run, tier)}
 	for i := range edit.AddRuns {
 		edit.AddRuns[i].Order = order
 	}
