@@ -152,7 +152,7 @@ func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 	}
 	var keys [][]byte // that were committed meanwhile
 	_, err := s.touchedSince(func(lo, hi []byte) (bool, error) {
-		if hi == nil {
+		if hi == nil && emptied.Within(s.emptied, lo) {
 			keys = append(keys, bytes.Clone(lo))
 		}
 		return len(keys) > mostTouched, nil
@@ -163,9 +163,9 @@ func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 	return emptied.Committed(s.emptied, keys, v)
 }
 
-// mostTouched is after how many keys of others a transaction's deletes are not worth
-// looking at any more.
-const mostTouched = 1 << 14
+// mostTouched is how many keys of others may be cut out of the ranges of a transaction,
+// while all commits wait. With more of them nothing is known of what it has emptied.
+const mostTouched = 1 << 10
 
 // mapped is the file that a memory fault is blamed on where nothing below knows better.
 const mapped = "a mapped file"
