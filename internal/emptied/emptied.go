@@ -125,8 +125,8 @@ func (k *Known) Apply(c Change) {
 	}
 }
 
-// within reports whether one of some ranges, which are in order, has a key.
-func within(ranges []Range, key []byte) bool {
+// Within reports whether one of some ranges, which are in order, has a key.
+func Within(ranges []Range, key []byte) bool {
 	i := sort.Search(len(ranges), func(i int) bool { return bytes.Compare(ranges[i].Hi, key) > 0 })
 	return i < len(ranges) && bytes.Compare(ranges[i].Lo, key) <= 0
 }

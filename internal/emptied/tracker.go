@@ -171,7 +171,7 @@ func (t *Tracker) search(view Source, i int, m *memtable.Table, upTo entry.Versi
 				seeds = append(seeds, key)
 			}
 			fresh++
-		case within(t.ranges, key) && !(m.Get(key, hash.Sum(t.seed, key), upTo, &e) && e.Kind == entry.Delete):
+		case Within(t.ranges, key) && !(m.Get(key, hash.Sum(t.seed, key), upTo, &e) && e.Kind == entry.Delete):
 			alive = append(alive, key)
 		}
 	})

@@ -3,6 +3,8 @@ package tree
 import (
 	"context"
 
+	"github.com/brockdb/brock/internal/files"
+
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -12,7 +14,7 @@ import (
 type background struct {
 	cfg        *Config
 	views      *view.Set
-	files      *files
+	files      *files.Opener
 	unflushed  *unflushed
 	life       *lifetime
 	tasks      *tasks
@@ -64,6 +66,7 @@ func (b *background) idle(ctx context.Context) error {
 	if err := b.flusher.run(ctx); err != nil {
 		return err
 	}
+	// A compaction finds garbage to collect, and a collection leaves remaps to heal.
 	for again := true; again; {
 		if err := b.compactor.run(ctx, true); err != nil {
 			return err
@@ -74,7 +77,7 @@ func (b *background) idle(ctx context.Context) error {
 		}
 		again = again || b.clustering.run(ctx)
 	}
-	b.files.removeSpares(false)
+	b.files.RemoveSpares(false)
 	return nil
 }
 

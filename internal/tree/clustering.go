@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/files"
+
 	"github.com/brockdb/brock/internal/garbage"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -27,7 +29,7 @@ import (
 type clustering struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files
+	files     *files.Opener
 	budget    *garbage.Budget
 	planner   *planner
 	compactor *compactor
@@ -114,5 +116,5 @@ func (c *clustering) move(ctx context.Context, in *compact.Input, segments []ent
 		}
 		return value, err
 	}
-	in.Values, in.ValueBytes = c.files.newValueWriter, c.budget.SegmentLimit()
+	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.SegmentLimit()
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/files"
+
 	"github.com/brockdb/brock/internal/garbage"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -33,7 +35,7 @@ import (
 type collector struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files
+	files     *files.Opener
 	planner   *planner
 	installer *installer
 	budget    *garbage.Budget
@@ -103,6 +105,7 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 		return false, nil
 	}
 	part, release := hold.Narrow(func(part *view.View) {
+		// Only the victims are read: flushes and compactions go on beside it.
 		part.Tables, part.Runs = nil, nil
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
 	})
@@ -110,7 +113,7 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.count.report(work, begin, err) }()
-	job := compact.Collection{Target: c.files.newValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
+	job := compact.Collection{Target: c.files.NewValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / files.CollectShare), Pace: c.pacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
@@ -130,14 +133,14 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 }
 
 func (c *collector) writeRemap(source, target entry.FileNum, moves []segment.Move) (compact.Remap, error) {
-	m := compact.Remap{Number: c.files.next(), Source: source, Target: target}
-	size, err := segment.WriteRemap(c.files.segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
+	m := compact.Remap{Number: c.files.Next(), Source: source, Target: target}
+	size, err := segment.WriteRemap(c.files.Segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
 	m.Size = size
 	return m, err
 }
 
 func (c *collector) discardRemap(m compact.Remap) {
-	c.files.remove(filename.New(filename.Remap, m.Number))
+	c.files.Remove(filename.New(filename.Remap, m.Number))
 }
 
 // pacer returns what keeps a collection out of the way of writers, unless
@@ -155,7 +158,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 		quiet := now == written
 		written = now
 		leisure := 1 - policy.CollectionPace(c.budget.Fill())
-		if leisure == 0 {
+		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
 		}
 		if err := c.yield(ctx); quiet || err != nil {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/files"
+
 	"github.com/brockdb/brock/internal/garbage"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -20,7 +22,7 @@ import (
 // flusher writes sealed memtables into runs.
 type flusher struct {
 	views     *view.Set
-	files     *files
+	files     *files.Opener
 	unflushed *unflushed
 	retention *retention
 	budget    *garbage.Budget
@@ -68,6 +70,8 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	}
 	defer f.views.Reclaim() // what this replaces
 	part, release := hold.Narrow(func(part *view.View) {
+		// The oldest sealed memtable, if there is one beside the active one, and the
+		// journal segments that have its values.
 		part.Tables = part.Tables[max(1, len(part.Tables)-1):]
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return part.Layout.Segment(num) != nil })
 	})
@@ -95,17 +99,18 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 		Rules:   rules,
 		Extract: census.moves,
 		Value:   part.Stored,
-		Run:     f.files.newRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
-		Values:  f.files.newValueWriter, ValueBytes: f.budget.SegmentLimit(),
+		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
+		Values:  f.files.NewValueWriter, ValueBytes: f.budget.SegmentLimit(),
 	})
 	if err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}
 	sealed.Shadowed(out.Dead.Add)
+	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
 		JournalEnds: []layout.JournalEnd{{Segment: sealed.Last, Offset: uint64(f.unflushed.size(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
-		AddRuns:     newRuns(out.Run, layout.Upper),
+		AddRuns:     files.NewRuns(out.Run, layout.Upper),
 	}
 	for _, s := range census {
 		if s.keep {

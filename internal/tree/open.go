@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
@@ -24,7 +25,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
-	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
+	cfg.Policy.MovedRecords = files.MovedRecords(cfg.Memory)
 	t = newTree(&cfg, log)
 	layout := log.Layout()
 	first := &view.View{Layout: layout, Unclustered: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
@@ -33,12 +34,12 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 			first.Close()
 		}
 	}()
-	names, err := t.files.list()
+	names, err := t.files.List()
 	if err != nil {
 		return nil, rec, err
 	}
-	t.files.numbers.Store(uint64(highest(names, layout)))
-	if err := t.files.openLayout(layout, first); err != nil {
+	t.files.CountFrom(names, layout)
+	if err := t.files.OpenLayout(layout, first); err != nil {
 		return nil, rec, err
 	}
 	result, err := t.writer.replay(layout, first, &rec)
@@ -47,13 +48,13 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	t.views.Publish(max(layout.LastVersion(), result.Begin.LastVersion))
 	if !cfg.ReadOnly {
-		if rec.Removed, err = t.files.removeLeftovers(names, layout, result); err != nil {
+		if rec.Removed, err = t.files.RemoveLeftovers(names, layout, result); err != nil {
 			return nil, rec, err
 		}
 		_, known := startOf(layout)
 		t.unflushed.journal = journal.New(journal.Config{
 			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Owner: journalOwner{t.files, t.budget, t.disk, log},
-			Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files.open, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
+			Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(cfg.OpenFiles),
 			Registered: known, Newest: newestWithFrames(result.Segments),
 		})
 		// What the replay has made durable. Where there is no space for the edit,

@@ -2,9 +2,9 @@ package tree
 
 import (
 	"github.com/brockdb/brock/internal/emptied"
+	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -29,7 +29,10 @@ func newTree(cfg *Config, log *manifest.Log) *Tree {
 func (t *Tree) decisions() {
 	cfg := t.cfg
 	t.budget = garbage.NewBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes)
-	t.files = newFiles(cfg, &spares{budget: t.budget, least: min(policy.SpareLeastBytes, cfg.SegmentBytes/policy.SpareLeastShare)})
+	t.files = files.New(files.Config{
+		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Seed: cfg.Seed, NoMap: cfg.NoMap, OpenFiles: cfg.OpenFiles,
+		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, SegmentBytes: cfg.SegmentBytes, RunFileBytes: cfg.RunFileBytes,
+	}, t.budget)
 	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, count: t.count}
 	t.disk.left.Store(-1)
 	t.planner = &planner{cfg: cfg, damaged: t.damaged, disk: t.disk}

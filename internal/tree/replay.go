@@ -16,7 +16,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 	var at entry.FileNum
 	begin, durable := startOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: knownAfter(layout), ReadOnly: w.cfg.ReadOnly, NoMap: w.cfg.NoMap, Files: w.files.open,
+		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: knownAfter(layout), ReadOnly: w.cfg.ReadOnly, NoMap: w.cfg.NoMap, Files: w.files.Open,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
 		if pos.Segment != at && int(v.Active().Bytes()) >= w.cfg.MemtableBytes {
 			v.Tables = append([]*view.Table{newTable(w.cfg)}, v.Tables...)
@@ -35,7 +35,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 	var files []*view.Segment
 	defer func() { v.Segments = v.Segments.With(files...) }()
 	for _, s := range result.Segments {
-		f, err := w.files.openSegment(filename.Journal, s.Num, s.End, 0)
+		f, err := w.files.OpenSegment(filename.Journal, s.Num, s.End, 0)
 		if err != nil {
 			return result, err
 		}

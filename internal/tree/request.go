@@ -90,7 +90,7 @@ func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
 	}
 	b.pass()
 	b.views.Reclaim()
-	b.files.removeSpares(false)
+	b.files.RemoveSpares(false)
 	b.disk.survey()
 	return max(before-b.fileBytes(), 0), err
 }

@@ -19,6 +19,8 @@ package tree
 import (
 	"context"
 
+	"github.com/brockdb/brock/internal/files"
+
 	"github.com/brockdb/brock/internal/garbage"
 
 	"github.com/brockdb/brock/internal/codec"
@@ -39,7 +41,7 @@ type Tree struct {
 	log       *manifest.Log
 	views     *view.Set
 	leader    *view.Pin // with which the commit leader looks at a View
-	files     *files
+	files     *files.Opener
 	unflushed *unflushed
 	life      *lifetime
 	tasks     *tasks
@@ -209,5 +211,5 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 	if err := view.Reported(t.log.Verify(report), report); err != nil {
 		return err
 	}
-	return part.Verify(ctx, t.files.segments(), &t.coder, report)
+	return part.Verify(ctx, t.files.Segments(), &t.coder, report)
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/policy"
@@ -17,7 +18,7 @@ import (
 type writer struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files
+	files     *files.Opener
 	unflushed *unflushed
 	budget    *garbage.Budget
 	sampler   *garbage.Sampler
@@ -56,6 +57,7 @@ func (w *writer) prepare(n int) error {
 // seal ends the active memtable and its journal segments and begins new ones.
 // Only the leader, or a function that runs in its place, may call it.
 func (w *writer) seal() error {
+	// A journal segment belongs to one memtable, so that it can go with its flush.
 	end, err := w.unflushed.journal.Rotate()
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func (w *writer) follow(num entry.FileNum) error {
 	if err != nil {
 		return err
 	}
-	f := w.files.segment(r, filename.Journal, num)
+	f := w.files.Segment(r, filename.Journal, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
 		w.budget.Measure(next)
