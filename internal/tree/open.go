@@ -15,6 +15,7 @@ type Recovery struct {
 	CutBytes  int64 // of the journal's torn tail
 	CutFrames int   // whole frames behind it, which cannot count
 	Removed   int   // files that nothing refers to
+	Manifest  manifest.Recovery
 }
 
 // Open opens the files that the manifest names, replays the journal and removes
@@ -25,6 +26,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
 	t = newTree(&cfg, log)
+	rec.Manifest = log.Recovered()
 	layout := log.Layout()
 	first := &view.View{Layout: layout, Unclustered: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
 	defer func() {
