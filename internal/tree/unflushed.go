@@ -107,7 +107,7 @@ func newestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
 // lie before the end by the next time, and an end never goes back.
 func (u *unflushed) durableEnds(after entry.FileNum) []layout.JournalEnd {
 	var ends []layout.JournalEnd
-	durable := u.journal.End().Durable
+	durable := u.journal.Durable()
 	for _, s := range u.found() {
 		if s.Num > after && s.FirstFrame <= durable {
 			ends = append(ends, endOf(s))
