@@ -15,7 +15,7 @@ type background struct {
 	cfg        *Config
 	views      *view.Set
 	files      *files.Opener
-	unflushed  *unflushed
+	unflushed  *files.Unflushed
 	life       *lifetime
 	tasks      *tasks
 	planner    *planner
@@ -48,7 +48,7 @@ func (b *background) start() {
 	if b.searcher.emptied.Published(); b.searcher.emptied.Behind() { // after a replay
 		b.tasks.search.Kick()
 	}
-	if len(b.unflushed.found()) > policy.ReplayedSegments {
+	if len(b.unflushed.Found()) > policy.ReplayedSegments {
 		b.tasks.seal.Kick()
 	}
 	b.tasks.kick()

@@ -19,7 +19,7 @@ type writer struct {
 	cfg       *Config
 	views     *view.Set
 	files     *files.Opener
-	unflushed *unflushed
+	unflushed *files.Unflushed
 	budget    *garbage.Budget
 	sampler   *garbage.Sampler
 	disk      *diskSpace
@@ -58,7 +58,7 @@ func (w *writer) prepare(n int) error {
 // Only the leader, or a function that runs in its place, may call it.
 func (w *writer) seal() error {
 	// A journal segment belongs to one memtable, so that it can go with its flush.
-	end, err := w.unflushed.journal.Rotate()
+	end, err := w.unflushed.Journal.Rotate()
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (w *writer) add(to *view.Table, payload []byte, at entry.Position, every in
 // follow opens the journal segment that is being written, so that readers can
 // follow handles into it.
 func (w *writer) follow(num entry.FileNum) error {
-	r, err := w.unflushed.journal.OpenReader(num)
+	r, err := w.unflushed.Journal.OpenReader(num)
 	if err != nil {
 		return err
 	}
