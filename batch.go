@@ -183,7 +183,7 @@ func (b *Batch) Reset() {
 	b.spent = false
 }
 
-// BatchSet writes entries as one batch.
+// BatchSet writes entries in one commit, as a Batch does.
 func (db *DB) BatchSet(entries []*Entry) error {
 	b := db.NewBatch()
 	for _, e := range entries {

@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/tree"
 )
 
-// DB is an open store.
+// DB is an open store. Any number of goroutines may use it. End it by Close.
 type DB struct {
 	opts      Options
 	tree      *tree.Tree

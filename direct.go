@@ -21,10 +21,11 @@ type direct struct {
 
 var directPool = sync.Pool{New: func() any { return new(direct) }}
 
-// Get returns a copy of key's newest value, or ErrKeyNotFound.
+// Get returns a copy of key's newest value, or ErrKeyNotFound. The copy belongs to the
+// caller.
 func (db *DB) Get(key []byte) ([]byte, error) { return db.main.Get(key) }
 
-// Get returns a copy of key's newest value, or ErrKeyNotFound.
+// Get is DB.Get for a key of the keyspace.
 func (k *Keyspace) Get(key []byte) ([]byte, error) {
 	var value []byte
 	found, err := k.read(key, func(p *view.Pin, d *direct) error {
@@ -85,18 +86,20 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 	return true, fn(p, d)
 }
 
-// Set writes one pair.
+// Set writes one pair, in a commit of its own, with the durability of Options. Key and
+// value are copied.
 func (db *DB) Set(key, value []byte) error { return db.main.Set(key, value) }
 
-// Set writes one pair.
+// Set is DB.Set for a key of the keyspace.
 func (k *Keyspace) Set(key, value []byte) error {
 	return k.write(&write{key: key, value: value, kind: entry.Set})
 }
 
-// Delete deletes one key, whether or not it is there.
+// Delete deletes one key, whether or not it has a value, in a commit of its own, with
+// the durability of Options.
 func (db *DB) Delete(key []byte) error { return db.main.Delete(key) }
 
-// Delete deletes one key, whether or not it is there.
+// Delete is DB.Delete for a key of the keyspace.
 func (k *Keyspace) Delete(key []byte) error {
 	return k.write(&write{key: key, kind: entry.Delete})
 }

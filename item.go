@@ -39,7 +39,7 @@ func (it *Item) Key() []byte {
 	return it.lent.lend(key)
 }
 
-// KeyCopy appends the key to dst[:0] and returns it; it is the caller's.
+// KeyCopy appends the key to dst[:0] and returns it. The copy belongs to the caller.
 func (it *Item) KeyCopy(dst []byte) []byte { return append(dst[:0], it.Key()...) }
 
 // Value returns the item's value. It is read-only, not copied where possible, never
@@ -98,7 +98,8 @@ func (it *Item) value(dst []byte) ([]byte, error) {
 // empty is every empty value: found, so not nil.
 var empty = []byte{}
 
-// ValueCopy appends the value to dst[:0] and returns it; it is the caller's.
+// ValueCopy appends the value to dst[:0] and returns it. The copy belongs to the
+// caller.
 func (it *Item) ValueCopy(dst []byte) ([]byte, error) {
 	if err := it.usable(); err != nil {
 		return nil, err

@@ -277,7 +277,8 @@ func (it *Iterator) usable() bool {
 // Valid reports whether the iterator is at an item.
 func (it *Iterator) Valid() bool { return it.valid && !it.closed.Load() }
 
-// ValidForPrefix reports whether it is at an item whose key begins with prefix.
+// ValidForPrefix reports whether the iterator is at an item whose key begins with
+// prefix.
 func (it *Iterator) ValidForPrefix(prefix []byte) bool {
 	return it.Valid() && bytes.HasPrefix(it.item.Key(), prefix)
 }

@@ -335,7 +335,7 @@ func (t *Txn) SetEntry(e *Entry) error {
 	return t.write(&w)
 }
 
-// Delete deletes key, whether or not it is there.
+// Delete deletes key, whether or not it has a value.
 func (t *Txn) Delete(key []byte) error {
 	return t.write(&write{key: key, kind: entry.Delete})
 }

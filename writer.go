@@ -37,11 +37,10 @@ const writerGroup = 1 << 20
 
 var errWriterClosed = fmt.Errorf("brock: writer is closed: %w", ErrInvalid)
 
-// NewWriter returns a bulk writer. When ctx ends, its calls return ctx's error.
+// NewWriter returns a bulk writer. When ctx ends, its methods return ctx's error.
 func (db *DB) NewWriter(ctx context.Context) *Writer { return db.main.NewWriter(ctx) }
 
-// NewWriter returns a bulk writer to the keyspace. When ctx ends, its calls
-// return ctx's error.
+// NewWriter is DB.NewWriter for keys of the keyspace.
 func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 	if k.db == nil {
 		return new(Writer)
@@ -146,7 +145,8 @@ func (w *Writer) run() {
 	w.idle.Broadcast()
 }
 
-// Flush waits until everything written so far is committed.
+// Flush returns when everything written so far is committed, and durable as
+// Options.Durability says.
 func (w *Writer) Flush() error {
 	if w.db == nil {
 		return ErrClosed

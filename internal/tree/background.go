@@ -66,6 +66,7 @@ func (b *background) idle(ctx context.Context) error {
 	if err := b.flusher.run(ctx); err != nil {
 		return err
 	}
+	// A compaction finds garbage to collect, and a collection leaves remaps to heal.
 	for again := true; again; {
 		if err := b.compactor.run(ctx, true); err != nil {
 			return err

@@ -70,6 +70,8 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	}
 	defer f.views.Reclaim() // what this replaces
 	part, release := hold.Narrow(func(part *view.View) {
+		// The oldest sealed memtable, if there is one beside the active one, and the
+		// journal segments that have its values.
 		part.Tables = part.Tables[max(1, len(part.Tables)-1):]
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return part.Layout.Segment(num) != nil })
 	})
@@ -104,6 +106,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 		return false, fmt.Errorf("flush: %w", err)
 	}
 	sealed.Shadowed(out.Dead.Add)
+	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
 		JournalEnds: []layout.JournalEnd{{Segment: sealed.Last, Offset: uint64(f.unflushed.size(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},

@@ -62,6 +62,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 		in.files.RemoveOutputs(out)
 		return err
 	}
+	// From here on no other edit comes between: what is dead now is dead in the edit.
 	in.recording.Lock()
 	defer in.recording.Unlock()
 	layout := in.views.Current().Layout
@@ -74,6 +75,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 		in.files.RemoveOutputs(out)
 		return err
 	}
+	// Estimated before the run is installed, as readers of the estimate take no lock.
 	older := in.below(c.runs)
 	for _, r := range added.Runs {
 		r.WeighRanges(older)

@@ -41,6 +41,7 @@ func (s *searcher) searchIf(needed func() bool) {
 	if !needed() {
 		return
 	}
+	// Count, version, View: each has all that the one before it has.
 	counted := s.emptied.Count()
 	visible := s.views.Visible()
 	hold, err := s.views.Hold()

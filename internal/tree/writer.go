@@ -57,6 +57,7 @@ func (w *writer) prepare(n int) error {
 // seal ends the active memtable and its journal segments and begins new ones.
 // Only the leader, or a function that runs in its place, may call it.
 func (w *writer) seal() error {
+	// A journal segment belongs to one memtable, so that it can go with its flush.
 	end, err := w.unflushed.journal.Rotate()
 	if err != nil {
 		return err
