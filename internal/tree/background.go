@@ -45,7 +45,7 @@ func (b *background) prepare() {
 // start lets background work begin, once whatever cfg.Exclusive needs is there.
 func (b *background) start() {
 	b.disk.survey()
-	if b.searcher.emptied.Published(); b.searcher.emptied.Behind() { // after a replay
+	if b.searcher.emptied.Published(&b.views.Current().Known); b.searcher.behind() { // after a replay
 		b.tasks.search.Kick()
 	}
 	if len(b.unflushed.Found()) > policy.ReplayedSegments {

@@ -79,7 +79,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	if len(part.Tables) == 0 {
 		return false, nil
 	}
-	f.searcher.searchIf(f.searcher.emptied.Behind) // while the deletes are still in memory
+	f.searcher.searchIf(f.searcher.behind) // while the deletes are still in memory
 	sealed := part.Tables[0]
 	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()

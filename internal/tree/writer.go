@@ -68,7 +68,7 @@ func (w *writer) seal() error {
 		w.budget.Measure(next)
 	})
 	w.journalBytes = 0
-	if w.emptied.Behind() {
+	if w.emptied.Behind(&w.views.Current().Known) {
 		w.tasks.search.Kick()
 	}
 	w.tasks.kick()
@@ -136,7 +136,7 @@ func (w *writer) follow(num entry.FileNum) error {
 // publish makes everything up to v visible.
 func (w *writer) publish(v entry.Version) {
 	w.views.Publish(v)
-	if w.emptied.Published() {
+	if w.emptied.Published(&w.views.Current().Known) {
 		w.tasks.search.Kick()
 	}
 }
@@ -161,7 +161,7 @@ func (w *writer) sealAny() error {
 func (w *writer) sealIdle() error {
 	v := w.views.Current()
 	active := v.Active()
-	if w.emptied.Behind() {
+	if w.emptied.Behind(&w.views.Current().Known) {
 		w.tasks.search.Kick()
 	}
 	var values, entries uint64
