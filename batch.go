@@ -98,6 +98,7 @@ func (b *Batch) add(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
+	// Encoded at once: the caller's key and value are free when this returns.
 	c := b.keyspace.encoder.Load()
 	e := w.entry(c, b.db.now)
 	b.writes.Add(c, &e)
@@ -182,7 +183,7 @@ func (b *Batch) Reset() {
 	b.spent = false
 }
 
-// BatchSet writes entries as one batch.
+// BatchSet writes entries in one commit, as a Batch does.
 func (db *DB) BatchSet(entries []*Entry) error {
 	b := db.NewBatch()
 	for _, e := range entries {

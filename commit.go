@@ -31,6 +31,7 @@ func (w *writes) recycle() {
 	w.addressed.Reset()
 	w.reads.Reset()
 	w.request = commit.Request{}
+	// A pool would keep the memory of one large transaction for ever.
 	if small {
 		writesPool.Put(w)
 	}
@@ -73,6 +74,8 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 	ctx = never(ctx)
 	begin := db.monotonic()
 	var entries, bytes int64
+	// Writes in files don't pass the journal: they commit in a turn of their own, by one
+	// edit of the manifest.
 	if files := w.Files(); files == nil {
 		payload, records := w.Payload()
 		entries, bytes = int64(records), int64(len(payload))

@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/tree"
 )
 
-// DB is an open store.
+// DB is an open store. Any number of goroutines may use it. End it by Close.
 type DB struct {
 	opts      Options
 	tree      *tree.Tree
@@ -46,6 +46,7 @@ func (db *DB) Close() error {
 				db.closeErr = err
 			}
 		}
+		// Commits end first: then nobody writes to the tree that is closed.
 		if db.commits != nil {
 			keep(db.commits.Sync(context.Background()))
 			keep(db.commits.Close())

@@ -21,10 +21,11 @@ type direct struct {
 
 var directPool = sync.Pool{New: func() any { return new(direct) }}
 
-// Get returns a copy of key's newest value, or ErrKeyNotFound.
+// Get returns a copy of key's newest value, or ErrKeyNotFound. The copy belongs to the
+// caller.
 func (db *DB) Get(key []byte) ([]byte, error) { return db.main.Get(key) }
 
-// Get returns a copy of key's newest value, or ErrKeyNotFound.
+// Get is DB.Get for a key of the keyspace.
 func (k *Keyspace) Get(key []byte) ([]byte, error) {
 	var value []byte
 	found, err := k.read(key, func(p *view.Pin, d *direct) error {
@@ -35,6 +36,8 @@ func (k *Keyspace) Get(key []byte) ([]byte, error) {
 				return err
 			}
 		}
+		// The bytes may lie in a mapped file, which only the pin keeps: the caller
+		// gets a copy.
 		if value = v; d.entry.Raw == 0 { // else it was decoded into memory of its own
 			value = append(make([]byte, 0, len(v)), v...)
 		}
@@ -68,6 +71,7 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 		return false, err
 	}
 	defer p.Release()
+	// Without a Txn there is nothing to allocate: key and entry come from a pool.
 	d := directPool.Get().(*direct)
 	defer directPool.Put(d)
 	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
@@ -82,18 +86,20 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 	return true, fn(p, d)
 }
 
-// Set writes one pair.
+// Set writes one pair, in a commit of its own, with the durability of Options. Key and
+// value are copied.
 func (db *DB) Set(key, value []byte) error { return db.main.Set(key, value) }
 
-// Set writes one pair.
+// Set is DB.Set for a key of the keyspace.
 func (k *Keyspace) Set(key, value []byte) error {
 	return k.write(&write{key: key, value: value, kind: entry.Set})
 }
 
-// Delete deletes one key, whether or not it is there.
+// Delete deletes one key, whether or not it has a value, in a commit of its own, with
+// the durability of Options.
 func (db *DB) Delete(key []byte) error { return db.main.Delete(key) }
 
-// Delete deletes one key, whether or not it is there.
+// Delete is DB.Delete for a key of the keyspace.
 func (k *Keyspace) Delete(key []byte) error {
 	return k.write(&write{key: key, kind: entry.Delete})
 }
@@ -109,6 +115,7 @@ func (k *Keyspace) write(wr *write) error {
 	if err := wr.check(); err != nil {
 		return err
 	}
+	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
 	defer w.recycle()
 	c := k.state.encoder.Load()
@@ -145,6 +152,8 @@ func (k *Keyspace) CompareAndDelete(key []byte, version uint64) error {
 // and the comparison fails, unless what was written is gone again.
 func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
 	err := k.Update(func(t *Txn) error {
+		// The read makes the comparison hold at the commit too: the transaction is
+		// Serializable.
 		var now uint64
 		switch it, err := t.Get(wr.key); {
 		case err == nil:

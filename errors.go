@@ -56,9 +56,14 @@ const (
 	_ uint = MaxValueSize - entry.MaxValue
 )
 
-// CorruptionError reports damaged data. File and Offset say where it is; Offset -1
-// means the file as a whole. Reason says what is wrong, and Err, unless nil, is its
-// cause. errors.Is reports ErrCorrupt. It never holds a key or a value.
+// CorruptionError reports damaged data. Its fields are
+//
+//	File   string // name within its directory
+//	Offset int64  // of what is damaged; -1 = the file as a whole
+//	Reason string // what is wrong
+//	Err    error  // the cause, or nil
+//
+// errors.Is reports ErrCorrupt. It never holds a key or a value.
 type CorruptionError = errs.Corruption
 
 // OptionError reports an invalid option by the name of its field. errors.Is reports

@@ -25,6 +25,7 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 		t.holds.Add(1) // yield may end the transaction while values are read
 		defer m.end()
 		for len(keys) > 0 {
+			// All values of a batch are on their way before the first is yielded.
 			n := min(getManyBatch, len(keys))
 			err := m.look(keys[:n])
 			for _, it := range m.items {

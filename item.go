@@ -39,7 +39,7 @@ func (it *Item) Key() []byte {
 	return it.lent.lend(key)
 }
 
-// KeyCopy appends the key to dst[:0] and returns it; it is the caller's.
+// KeyCopy appends the key to dst[:0] and returns it. The copy belongs to the caller.
 func (it *Item) KeyCopy(dst []byte) []byte { return append(dst[:0], it.Key()...) }
 
 // Value returns the item's value. It is read-only, not copied where possible, never
@@ -98,11 +98,13 @@ func (it *Item) value(dst []byte) ([]byte, error) {
 // empty is every empty value: found, so not nil.
 var empty = []byte{}
 
-// ValueCopy appends the value to dst[:0] and returns it; it is the caller's.
+// ValueCopy appends the value to dst[:0] and returns it. The copy belongs to the
+// caller.
 func (it *Item) ValueCopy(dst []byte) ([]byte, error) {
 	if err := it.usable(); err != nil {
 		return nil, err
 	}
+	// A value that has to be decoded is decoded into dst: no second copy.
 	direct := it.decodes()
 	v, err := it.value(dst)
 	if err != nil || direct {
@@ -139,6 +141,7 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 		}
 		return fn(v)
 	}
+	// fn may use the value until it returns: so it is decoded into pooled memory.
 	buf := valuePool.Get().(*[]byte)
 	defer recycleValue(buf)
 	v, err := it.value(*buf)
@@ -218,6 +221,7 @@ const (
 // are for the next call too, unless they are kept.
 func (t *Txn) scratch(key []byte) (*Item, []byte) {
 	n := len(t.keyspace.prefix) + len(key)
+	// Most transactions get one item with a short key: that allocates nothing more.
 	if !t.taken && n <= len(t.firstKey) {
 		return &t.first, pending.AppendKey(t.firstKey[:0:n], t.keyspace.prefix, key)
 	}
@@ -231,6 +235,7 @@ func (t *Txn) scratch(key []byte) (*Item, []byte) {
 
 func (r *results) scratch(prefix, key []byte) (*Item, []byte) {
 	if len(r.items) == 0 {
+		// Blocks, not one slice that grows: items that were handed out never move.
 		r.block = min(2*r.block, maxItems)
 		r.items = make([]Item, r.block)
 	}

@@ -80,6 +80,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	if it.err = o.validate(); it.err == nil {
 		it.err = t.usable()
 	}
+	// Once it is adopted, the iterator holds the pin, even if the transaction ends.
 	if it.err != nil || !t.adopt(it) {
 		it.closed.Store(true)
 		return it
@@ -132,6 +133,7 @@ func (it *Iterator) position(key []byte, turned bool) {
 	if !it.usable() {
 		return
 	}
+	// A seek learns nothing of the keys between, so it ends what was covered.
 	it.finishSpan()
 	it.item.lent.poison()
 	it.err, it.turned, it.left = nil, turned, it.opts.Limit
@@ -147,6 +149,7 @@ func (it *Iterator) Next() {
 	if it.item.asked {
 		it.leaveAsked()
 	}
+	// The short way: nothing but the scan decides what comes next.
 	if it.plain && it.valid && it.turned == it.opts.Reverse && it.open() {
 		it.item.lent.poison()
 		if it.scan.Move(it.turned) {
@@ -157,6 +160,8 @@ func (it *Iterator) Next() {
 		return
 	}
 	if it.valid && it.opts.Limit > 0 {
+		// The scan does not move: what comes after the limit is not read, and can't
+		// conflict.
 		if it.left--; it.left <= 0 {
 			it.leave()
 			return
@@ -196,6 +201,7 @@ func (it *Iterator) move(turned bool) {
 		return
 	}
 	it.item.lent.poison()
+	// What was covered on one side ends at this item; from here it grows on the other.
 	if turned != it.turned {
 		it.cover()
 		it.turned = turned
@@ -210,6 +216,7 @@ func (it *Iterator) land(ok bool) {
 		it.item.place(it.txn, it.scan.Entry(), it.scan.Ahead())
 	case it.closed.Load():
 	default:
+		// At a bound the transaction has learnt that nothing lies before it.
 		it.err = it.scan.Err()
 		if it.tracks {
 			lo, hi := it.scan.Bounds()
@@ -270,7 +277,8 @@ func (it *Iterator) usable() bool {
 // Valid reports whether the iterator is at an item.
 func (it *Iterator) Valid() bool { return it.valid && !it.closed.Load() }
 
-// ValidForPrefix reports whether it is at an item whose key begins with prefix.
+// ValidForPrefix reports whether the iterator is at an item whose key begins with
+// prefix.
 func (it *Iterator) ValidForPrefix(prefix []byte) bool {
 	return it.Valid() && bytes.HasPrefix(it.item.Key(), prefix)
 }

@@ -13,7 +13,13 @@ import (
 )
 
 // MaxKeyspaceName is the greatest length of a keyspace's name, in bytes.
-const MaxKeyspaceName = layout.MaxKeyspaceName
+const MaxKeyspaceName = 255
+
+// The manifest holds just that: one of these is no constant if they differ.
+const (
+	_ uint = layout.MaxKeyspaceName - MaxKeyspaceName
+	_ uint = MaxKeyspaceName - layout.MaxKeyspaceName
+)
 
 var (
 	errKeyspaceName    = fmt.Errorf("brock: a keyspace's name has 1 to %d bytes: %w", MaxKeyspaceName, ErrInvalid)
@@ -70,6 +76,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	case db.commits == nil:
 		return nil, ErrKeyspaceNotFound
 	}
+	// The lock is held over the sync, so that a name is created once.
 	k, err := db.tree.CreateKeyspace(name, recordedOptions(&options))
 	if err != nil {
 		return nil, err

@@ -15,6 +15,8 @@ func (t *transaction) adopt(it *Iterator) bool {
 		it.err = ErrTxnDone
 		return false
 	}
+	// Under the lock, so that the end of the transaction either finds the iterator in
+	// the list or refuses it here.
 	t.holds.Add(1)
 	t.iterators++
 	it.next, it.listed = t.open, true
@@ -41,6 +43,8 @@ func (it *Iterator) release() {
 	if it.listed {
 		it.unlink()
 	}
+	// If the transaction has ended meanwhile, source and hold belong to the orphan,
+	// which the garbage collector may be releasing at this moment.
 	o := it.orphan
 	t.mu.Unlock()
 	if o != nil {

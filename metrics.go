@@ -85,13 +85,13 @@ type TreeMetrics struct {
 	PinnedMemory    int64         // in memtables that only open transactions need
 }
 
-// WriteAmp is the bytes written to files per byte of the records committed.
+// WriteAmp returns the bytes written to files per byte of the records committed.
 func (m *Metrics) WriteAmp() float64 {
 	t := &m.Tree
 	return ratio(t.JournalBytes+t.FlushedBytes+t.CompactedBytes+t.CollectedBytes+t.ClusteredBytes+t.SpilledBytes, m.Bytes)
 }
 
-// SpaceAmp is the bytes in files per byte that entries still need.
+// SpaceAmp returns the bytes in files per byte that entries still need.
 func (m *Metrics) SpaceAmp() float64 {
 	return ratio(m.Tree.RunBytes+m.Tree.SegmentBytes+m.Tree.RemapBytes, m.Tree.LiveBytes)
 }
@@ -157,8 +157,8 @@ type Histogram struct {
 	Buckets [48]int64
 }
 
-// Quantile is an upper bound of the q-th part of the durations, at most twice
-// the true one; q is from 0 to 1.
+// Quantile returns an upper bound of the q-quantile of the durations, at most twice
+// the true one. q is from 0 to 1.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := int64(q * float64(h.Count))
 	for i, n := range h.Buckets {
@@ -179,7 +179,7 @@ func (h *Histogram) last() time.Duration {
 	return 0
 }
 
-// String gives count, mean and the usual quantiles.
+// String returns count, mean and the usual quantiles.
 func (h Histogram) String() string {
 	if h.Count == 0 {
 		return "none measured"
@@ -227,6 +227,7 @@ type counters struct {
 
 // addReads adds to the stripe that chance, any number, leads to.
 func (c *counters) addReads(gets, iterators int64, chance uint32) {
+	// Chance spreads the transactions over the stripes, so that two rarely meet.
 	s := &c.reads[chance%stripes]
 	s.gets.Add(gets)
 	if iterators > 0 {

@@ -164,6 +164,7 @@ func (o *opening) openManifest() error {
 	case !errors.Is(err, errs.ErrNotExist) || o.options.MustExist || mo.ReadOnly:
 		return err
 	}
+	// The seed is random, so that nobody can choose keys whose hashes collide.
 	var random [24]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return err
@@ -241,6 +242,7 @@ func (o *opening) assemble() {
 		Now:      time.Now,
 		OnSync:   func(took time.Duration) { db.counters.sync.observe(took) },
 	})
+	// Background work asks the pipeline for turns, through the DB: so it starts last.
 	db = newDB(o.options, o.tree, pipeline, seed, closers...)
 	o.db = db
 	o.tree.Start()

@@ -201,6 +201,7 @@ func (o KeyspaceOptions) over(base *KeyspaceOptions) KeyspaceOptions {
 	if o.Versions.Age == 0 {
 		o.Versions.Age = base.Versions.Age
 	}
+	// A negative value was given to have none where base has one.
 	o.TTL, o.Versions.Age = max(o.TTL, 0), max(o.Versions.Age, 0)
 	return o
 }
@@ -261,6 +262,7 @@ func (o *Options) validate() error {
 		{t.RunFileSize < minFileSize || t.RunFileSize > maxFileSize, "Tuning.RunFileSize", "is not between 64 KB and 2 GB"},
 		{t.OpenFiles < minOpenFiles, "Tuning.OpenFiles", "is below 64"},
 	}
+	// For a store in memory the checks of its own come first: they say more.
 	if o.InMemory {
 		all = append(inMemory, all...)
 	}

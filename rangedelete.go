@@ -26,6 +26,7 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if err := t.writes.Err(); err != nil {
 		return err
 	}
+	// The write is noted before it is made: the commit refuses a dropped keyspace.
 	t.keyspace.note(&t.writes.written)
 	t.writes.DeleteRange(lo, hi)
 	return t.spillIfLarge()

@@ -210,6 +210,8 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
+	// Item and key lie in memory of the transaction, and are only kept if the key is
+	// found: absent keys cost no memory.
 	it, stored := t.scratch(key)
 	found, err := t.find(stored, &it.own)
 	if err != nil {
@@ -240,6 +242,8 @@ func (t *Txn) Has(key []byte) (bool, error) {
 func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	h := hash.Sum(t.db.encoding.seed, stored)
+	// Own writes hide what is committed. To find one is no read that could conflict:
+	// nobody else can change it.
 	if w := t.writes; w != nil {
 		var err error
 		if found, err = w.Get(stored, h, e); err != nil {
@@ -297,6 +301,7 @@ func (t *transaction) now() uint64 {
 	if now := t.clock.Load(); now != 0 {
 		return now
 	}
+	// Iterators on several goroutines may get here at once: all must see one time.
 	t.clock.CompareAndSwap(0, max(t.db.now(), 1))
 	return t.clock.Load()
 }
@@ -330,7 +335,7 @@ func (t *Txn) SetEntry(e *Entry) error {
 	return t.write(&w)
 }
 
-// Delete deletes key, whether or not it is there.
+// Delete deletes key, whether or not it has a value.
 func (t *Txn) Delete(key []byte) error {
 	return t.write(&write{key: key, kind: entry.Delete})
 }
@@ -345,6 +350,7 @@ func (t *Txn) write(w *write) error {
 	if err := w.check(); err != nil {
 		return err
 	}
+	// After a failure to write them to files, pending writes may be incomplete.
 	if err := t.writes.Err(); err != nil {
 		return err
 	}
@@ -358,6 +364,8 @@ func (t *Txn) write(w *write) error {
 // spillIfLarge writes what is in memory to files once that is too much.
 func (t *transaction) spillIfLarge() error {
 	err := t.writes.spillIfLarge(t.ctx(), t.db)
+	// The files are read until the last iterator has ended, long after the writes are
+	// recycled, so the transaction keeps them too.
 	if files := t.writes.Files(); files != nil {
 		if t.rare == nil {
 			t.rare = new(rare)
@@ -385,6 +393,8 @@ func (t *Txn) Commit() error {
 		return ErrTxnDone
 	}
 	w := t.writes
+	// Without writes the transaction has seen one version and changed nothing: there
+	// is nothing to check.
 	if w == nil || w.Len() == 0 {
 		t.end(txnCommitted)
 		return nil
@@ -425,8 +435,10 @@ func (t *transaction) end(state uint32) {
 	if t.rare != nil && t.rare.leakage {
 		t.rare.cleanup.Stop()
 	}
+	// From now on every call is refused, so nobody begins to use what is released.
 	t.state.Store(state)
 	t.closeIterators()
+	// Counters are shared by all transactions: each adds to them once, at its end.
 	t.db.counters.addReads(int64(t.gets), int64(t.iterators), t.phase)
 	t.lent.poison()
 	if w := t.writes; w != nil {

@@ -64,6 +64,8 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 		retries = DefaultRetries
 	}
 	for run := 0; ; run++ {
+		// An error of fn itself is the caller's, even if it is ErrConflict: only a
+		// conflict of the commit runs fn again.
 		committing, err := db.updateOnce(ctx, &o, fn)
 		if !committing || run >= retries || !errors.Is(err, ErrConflict) {
 			return err
@@ -98,6 +100,7 @@ const (
 )
 
 func backOff(ctx context.Context, run int) error {
+	// Chance keeps transactions that conflict from meeting again and again.
 	bound := min(firstBackOff<<min(run, 16), lastBackOff)
 	timer := time.NewTimer(rand.N(bound))
 	defer timer.Stop()
@@ -188,6 +191,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		// A context that never ends need not be asked by every call.
 		if ctx.Done() == nil && ctx == context.Background() {
 			ctx = nil
 		}
@@ -196,6 +200,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	if err != nil {
 		return nil, err
 	}
+	// From here on nothing fails, so that the pin always has an owner.
 	p.From(origin)
 	t := newTxn(db)
 	t.pin, t.at, t.isolation, t.readAt = p, p.Version(), o.Isolation, o.ReadAt != 0
@@ -212,6 +217,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	t.phase = rand.Uint32()
 	t.holds.Store(1)
 	t.state.Store(txnOpen)
+	// The default keyspace may lack history of this version, though another has it.
 	if t.readAt {
 		t.keyspace = t.address(nil)
 	}

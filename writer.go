@@ -37,11 +37,10 @@ const writerGroup = 1 << 20
 
 var errWriterClosed = fmt.Errorf("brock: writer is closed: %w", ErrInvalid)
 
-// NewWriter returns a bulk writer. When ctx ends, its calls return ctx's error.
+// NewWriter returns a bulk writer. When ctx ends, its methods return ctx's error.
 func (db *DB) NewWriter(ctx context.Context) *Writer { return db.main.NewWriter(ctx) }
 
-// NewWriter returns a bulk writer to the keyspace. When ctx ends, its calls
-// return ctx's error.
+// NewWriter is DB.NewWriter for keys of the keyspace.
 func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 	if k.db == nil {
 		return new(Writer)
@@ -75,6 +74,8 @@ func (w *Writer) write(wr *write) error {
 	if w.db == nil {
 		return ErrClosed
 	}
+	// The lock is held while the record is made, so that the writes of one goroutine
+	// stay in their order.
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.usableLocked(); err != nil {
@@ -129,6 +130,7 @@ func (w *Writer) run() {
 		w.full = nil
 		w.idle.Broadcast()
 		if w.err == nil {
+			// The next group fills meanwhile.
 			w.mu.Unlock()
 			err := b.commit(w.ctx, false)
 			w.mu.Lock()
@@ -143,7 +145,8 @@ func (w *Writer) run() {
 	w.idle.Broadcast()
 }
 
-// Flush waits until everything written so far is committed.
+// Flush returns when everything written so far is committed, and durable as
+// Options.Durability says.
 func (w *Writer) Flush() error {
 	if w.db == nil {
 		return ErrClosed
@@ -163,6 +166,7 @@ func (w *Writer) flushLocked() error {
 	for w.running {
 		w.idle.Wait()
 	}
+	// The groups were committed without a sync: one at the end serves them all.
 	if w.err == nil && w.db.synced(DefaultDurability) {
 		w.err = w.db.Sync(w.ctx)
 	}

@@ -241,6 +241,10 @@ func (b *bounds) deletes() error {
 			return err
 		}
 		b.report(what+"at once", millis(took), max(5, d.first*float64(b.keys)/1e6), "ms")
+		if took, err = firstSeek(db, want); err != nil {
+			return err
+		}
+		b.report("  and the second one", millis(took), 1, "ms")
 		if _, err := rest(); err != nil {
 			return err
 		}

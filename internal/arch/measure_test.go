@@ -3,6 +3,7 @@ package arch
 import (
 	"go/ast"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,7 @@ import (
 )
 
 // measure returns the values of each kind, by name of a package, type, file or
-// function.
+// function, and beside them the "lines" of code of each package and of "all".
 func measure(t *testing.T) map[string]map[string]int {
 	values := map[string]map[string]int{"knot": knots(t)}
 	for _, k := range []string{"share", "methods", "file", "function", "complexity"} {
@@ -46,9 +47,12 @@ func measure(t *testing.T) map[string]map[string]int {
 			values["complexity"][name] = max(values["complexity"][name], complexity(fn))
 		}
 	}
-	for pkg, code := range values["share"] {
+	values["lines"] = maps.Clone(values["share"])
+	values["lines"]["all"] = all
+	for pkg, code := range values["lines"] {
 		values["share"][pkg] = (100*code + all - 1) / all
 	}
+	delete(values["share"], "all")
 	complex := 0
 	for _, n := range values["complexity"] {
 		if n > complexAbove {

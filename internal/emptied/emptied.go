@@ -38,8 +38,10 @@ import (
 // Range is a range of keys that is emptied as of a version; tombstone.Emptied makes one.
 type Range = tombstone.Tombstone
 
-// mostRanges is how many ranges are remembered of searches, and of seeks.
-const mostRanges = 1 << 10
+const (
+	mostRanges = 1 << 10 // that are remembered of searches, and of seeks
+	mostNoted  = 1 << 20 // bytes of the bounds of those of seeks
+)
 
 // Known are the ranges that are known in one View. AppendTo may be called at any time,
 // all other methods under the lock that guards the installation of Views.
@@ -56,6 +58,12 @@ type searched struct{ last, before *tombstone.Set }
 func (k *Known) Inherit(older *Known) {
 	k.searched.Store(older.searched.Load())
 	k.noted.Store(older.noted.Load())
+}
+
+// any reports whether there may be ranges.
+func (k *Known) any() bool {
+	s := k.searched.Load()
+	return s != nil && s.last != nil || k.noted.Load() != nil
 }
 
 // AppendTo appends the ranges for a tombstone.Cover.
@@ -79,13 +87,25 @@ func (k *Known) Note(r Range) {
 	switch {
 	case old == nil:
 		k.noted.Store(tombstone.EmptiedSet(r))
-	case old.Len() < mostRanges:
+	case old.Len() < mostRanges && old.Bytes() < mostNoted:
 		k.noted.Store(old.With(r))
-	default: // the newer half, each place once
-		flat := tombstone.Flatten(entry.MaxVersion, old)
-		slices.SortFunc(flat, func(a, b Range) int { return tombstone.Compare(b, a) })
-		k.noted.Store(tombstone.EmptiedSet(append(flat[:min(len(flat), mostRanges/2)], r)...))
+	default:
+		k.noted.Store(newerHalf(old).With(r))
 	}
+}
+
+// newerHalf leaves the ranges with the newest versions, each place once, until half of
+// what may be remembered is left.
+func newerHalf(s *tombstone.Set) *tombstone.Set {
+	flat, bytes := tombstone.Flatten(entry.MaxVersion, s), 0
+	slices.SortFunc(flat, func(a, b Range) int { return tombstone.Compare(b, a) })
+	for i, r := range flat {
+		if bytes += len(r.Lo) + len(r.Hi); i > 0 && (i >= mostRanges/2 || bytes > mostNoted/2) {
+			flat = flat[:i]
+			break
+		}
+	}
+	return tombstone.EmptiedSet(flat...)
 }
 
 // Change is what becomes known in the current View, or is forgotten. The zero Change
@@ -111,8 +131,8 @@ func (k *Known) Apply(c Change) {
 	}
 }
 
-// within reports whether one of some ranges, which are in order, has a key.
-func within(ranges []Range, key []byte) bool {
+// Within reports whether one of some ranges, which are in order, has a key.
+func Within(ranges []Range, key []byte) bool {
 	i := sort.Search(len(ranges), func(i int) bool { return bytes.Compare(ranges[i].Hi, key) > 0 })
 	return i < len(ranges) && bytes.Compare(ranges[i].Lo, key) <= 0
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 var seeds = flag.Int("seeds", 0, "histories of TestEmptiedRangesHideNothing; 0 = a few")
@@ -189,4 +190,23 @@ func (h *history) spill() {
 			h.commit(set(rng.IntN(historyKeys)), del(rng.IntN(historyKeys)))
 		}
 	}, ops...)
+}
+
+// However many ranges are noted, of however long keys, memory stays bounded; and the
+// newest ones stay.
+func TestNotesAreBounded(t *testing.T) {
+	for _, size := range []int{10, 10_000} {
+		var k Known
+		for i := range 5000 {
+			lo := fmt.Appendf(nil, "%0*d", size, 2*i)
+			k.Note(tombstone.Emptied(lo, append(lo, 'a'), entry.Version(i)))
+			n := k.noted.Load()
+			if n.Len() > mostRanges || n.Bytes() > mostNoted+2*(size+1) {
+				t.Fatalf("keys of %d bytes: %d ranges, %d bytes", size, n.Len(), n.Bytes())
+			}
+			if n.Newest(lo, entry.MaxVersion) == 0 {
+				t.Fatal("the last note is not known")
+			}
+		}
+	}
 }

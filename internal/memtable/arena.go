@@ -4,6 +4,9 @@ import (
 	"errors"
 	"sync/atomic"
 	"unsafe" // entries are read in place: slice headers and bounds checks would double the cost of a get
+
+	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/offheap"
 )
 
 // ErrFull says that a table's address space of 4 GiB has no room for an entry.
@@ -115,7 +118,7 @@ func (a *arena) block(n int) (ref, []byte, error) {
 	if len(table)+count > refLimit/granuleUnits {
 		return 0, nil, ErrFull
 	}
-	mem, err := allocate((n + 7) &^ 7)
+	mem, err := offheap.Alloc((n + 7) &^ 7)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -131,6 +134,12 @@ func (a *arena) block(n int) (ref, []byte, error) {
 	a.blocks = append(a.blocks, mem)
 	a.granules.Store(&table)
 	return start, mem, nil
+}
+
+// free gives back memory of offheap.Alloc. It can only fail for other memory.
+func free(mem []byte) {
+	err := offheap.Free(mem)
+	invariant.Check(err == nil, "free memory of a memtable: %v", err)
 }
 
 func (a *arena) release() {

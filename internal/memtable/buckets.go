@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"unsafe" // a hash table is a typed view of allocated bytes
+
+	"github.com/brockdb/brock/internal/offheap"
 )
 
 // buckets is a hash table with open addressing and linear probing (Knuth, TAOCP
@@ -22,7 +24,7 @@ type buckets struct {
 const firstBuckets = 128
 
 func newBuckets(n int) (*buckets, error) {
-	mem, err := allocate(n * 8)
+	mem, err := offheap.Alloc(n * 8)
 	if err != nil {
 		return nil, err
 	}

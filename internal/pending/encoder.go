@@ -30,15 +30,13 @@ func AppendKey(dst, prefix, key []byte) []byte {
 	return append(dst, key...)
 }
 
-// encode appends the record of u, under the stored key in w.key, to dst.
-func (w *Writes) encode(dst []byte, c *Encoder, u *entry.Entry) []byte {
-	e := *u
-	e.Key = w.key
-	own := c.separates(u)
-	if own && c.Codec != codec.None && len(u.Value) >= c.CompressAbove {
-		w.packed = c.compress(&e, w.packed)
+// encode appends the record of e, which has its stored key, to dst.
+func (w *Writes) encode(dst []byte, c *Encoder, e *entry.Entry) []byte {
+	own := c.separates(e)
+	if own && c.Codec != codec.None && len(e.Value) >= c.CompressAbove {
+		w.packed = c.compress(e, w.packed)
 	}
-	dst = entry.AppendRecord(grow(dst, entry.RecordSize(&e, own)), &e, own)
+	dst = entry.AppendRecord(grow(dst, entry.RecordSize(e, own)), e, own)
 	if cap(w.packed) > MaxPooled {
 		w.packed = nil
 	}

@@ -16,71 +16,72 @@ type memory struct {
 	count int    // how many
 	lent  bool   // something of it was handed out
 
-	recs   []record // of the arena, if they are indexed
-	slots  []uint32 // hash table of a power of two: 1 + index of the key's newest record, 0 = free
-	live   int      // keys in slots
-	sorted []uint32 // live records by key, for iterators; replaced, never changed
-	upTo   int      // records that sorted knows of
+	recs    []record // of the arena, if they are indexed
+	buckets []uint32 // hash table of a power of two: 1 + index of the key's newest record, 0 = free
+	live    int      // keys in buckets
+	sorted  []uint32 // live records by key, for iterators; replaced, never changed
+	upTo    int      // records that sorted knows of
 }
 
 type record struct {
 	offset int
 	hash   uint64
 	dead   bool // a later write to the key supersedes it
-	ranged bool // a range delete: it is in no slot
+	ranged bool // a range delete: it is in no bucket
 }
 
-const minSlots = 16
+const minBuckets = 16
 
 // reset empties it and keeps its memory.
 func (m *memory) reset() {
-	clear(m.slots)
-	*m = memory{arena: m.arena[:0], recs: m.recs[:0], slots: m.slots}
+	clear(m.buckets)
+	*m = memory{arena: m.arena[:0], recs: m.recs[:0], buckets: m.buckets}
 }
 
 // index enters the record of key, which begins at offset in the arena.
 func (m *memory) index(offset int, key []byte, seed uint64) {
 	h := hash.Sum(seed, key)
-	if 2*(m.live+1) > len(m.slots) {
+	if 2*(m.live+1) > len(m.buckets) {
 		m.rehash()
 	}
-	slot, i := m.find(key, h)
+	// The older record stays where it is, as something may refer to it.
+	bucket, i := m.find(key, h)
 	if i >= 0 {
 		m.recs[i].dead = true
 	} else {
 		m.live++
 	}
 	m.recs = append(m.recs, record{offset: offset, hash: h})
-	m.slots[slot] = uint32(len(m.recs))
+	m.buckets[bucket] = uint32(len(m.recs))
 }
 
-// find returns the record of a stored key and its slot; or -1, and the slot where it belongs.
-func (m *memory) find(key []byte, h uint64) (slot, rec int) {
-	mask := len(m.slots) - 1
-	for slot = int(h) & mask; ; slot = (slot + 1) & mask {
-		i := int(m.slots[slot]) - 1
+// find returns the record of a stored key and its bucket; or -1, and the bucket where it belongs.
+func (m *memory) find(key []byte, h uint64) (bucket, rec int) {
+	mask := len(m.buckets) - 1
+	for bucket = int(h) & mask; ; bucket = (bucket + 1) & mask {
+		i := int(m.buckets[bucket]) - 1
 		if i < 0 {
-			return slot, -1
+			return bucket, -1
 		}
 		if m.recs[i].hash == h && bytes.Equal(m.record(i).Key, key) {
-			return slot, i
+			return bucket, i
 		}
 	}
 }
 
 // rehash doubles the table.
 func (m *memory) rehash() {
-	n := max(2*len(m.slots), minSlots)
-	m.slots = make([]uint32, n)
+	n := max(2*len(m.buckets), minBuckets)
+	m.buckets = make([]uint32, n)
 	for i := range m.recs {
 		if m.recs[i].dead || m.recs[i].ranged {
 			continue
 		}
-		slot := int(m.recs[i].hash) & (n - 1)
-		for m.slots[slot] != 0 {
-			slot = (slot + 1) & (n - 1)
+		bucket := int(m.recs[i].hash) & (n - 1)
+		for m.buckets[bucket] != 0 {
+			bucket = (bucket + 1) & (n - 1)
 		}
-		m.slots[slot] = uint32(i + 1)
+		m.buckets[bucket] = uint32(i + 1)
 	}
 }
 
@@ -110,6 +111,8 @@ func (m *memory) order(deleted func(i int) bool) []uint32 {
 			fresh = append(fresh, uint32(i))
 		}
 	}
+	// Only what is new is sorted, then merged with what was sorted before: writing and
+	// iterating in turn stays linear.
 	slices.SortFunc(fresh, m.compare)
 	merged := make([]uint32, 0, m.live)
 	for _, i := range m.sorted {

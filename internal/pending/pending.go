@@ -46,7 +46,7 @@ func (w *Writes) Reset() (small bool) {
 	w.first.reset()
 	w.memory = &w.first
 	w.before, w.ranges, w.files, w.failed = 0, nil, nil, nil
-	return cap(w.first.arena) <= MaxPooled && len(w.first.slots) <= MaxPooled/4
+	return cap(w.first.arena) <= MaxPooled && len(w.first.buckets) <= MaxPooled/4
 }
 
 // Err returns why the writes can't be committed and nothing can be added: an
@@ -99,12 +99,14 @@ func (w *Writes) begin() *memory {
 }
 
 // Add appends a write to the keyspace of c: a pair or a delete that can be stored,
-// under the user's key. Key and value are copied.
+// under the user's key. Key and value are copied; e itself is changed.
 func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 	m := w.begin()
 	at := len(m.arena)
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
+	e.Key = w.key
 	m.arena = w.encode(m.arena, c, e)
+	// The key is hashed once, here; the index keeps the hash.
 	if w.Indexed {
 		m.index(at, w.key, c.Seed)
 	}
@@ -139,6 +141,8 @@ func grow(b []byte, n int) []byte {
 // Get finds the write of a stored key with the hash h. A range delete gives a
 // delete of the key.
 func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err error) {
+	// The newest word on the key decides: a range delete, a write in memory, or else
+	// what is in files, which is older.
 	m, i := w.begin(), -1
 	if m.live > 0 {
 		_, i = m.find(key, h)

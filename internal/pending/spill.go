@@ -17,6 +17,7 @@ func (w *Writes) Spill(ctx context.Context, t *tree.Tree) error {
 	if w.failed = w.files.Add(ctx, m.arena, w.Len(), w.ranges); w.failed != nil {
 		return w.failed
 	}
+	// Readers of what was in memory keep it; they see nothing that comes later.
 	w.before = w.Len()
 	if m.lent {
 		w.memory = new(memory)

@@ -105,6 +105,7 @@ func (h *history) Prev() bool {
 	} else if h.Iterator.Err() != nil {
 		return false
 	}
+	// src has passed the place of the mark, which lies between both entries.
 	h.behind = true
 	return h.put(version, newer) || h.valid
 }
@@ -141,6 +142,8 @@ func (h *history) put(version, newer entry.Version) bool {
 	if version == tombstone.Pending {
 		return false
 	}
+	// A tombstone newer than the neighbour hides that one too: its mark stands before
+	// it, and here the next older tombstone counts.
 	v := h.cover.Newest(h.key)
 	if v >= newer {
 		v = h.cover.Before(h.key, min(newer, tombstone.Pending))

@@ -70,7 +70,7 @@ func newReadahead(s *Scan, n int) *readahead {
 	return r
 }
 
-// leave gives the window back, when no value is being read any more.
+// leave gives r back to other scans, when no value is being read any more.
 func (r *readahead) leave() {
 	r.stop()
 	for _, a := range r.ring {
@@ -95,6 +95,8 @@ func (r *readahead) grow(n int) {
 		}
 	}
 	r.ring, r.head = r.all[:n], 0
+	// New memory for keys, in one piece: the user of an earlier scan may still hold its
+	// keys.
 	keys := make([]byte, (n-had)*aheadKey)
 	for i, a := range r.ring[had:] {
 		a.key = keys[i*aheadKey : i*aheadKey : (i+1)*aheadKey]
@@ -111,6 +113,7 @@ func (r *readahead) begin(ok, turned bool) bool {
 
 // move goes on to the next entry in the direction turned.
 func (r *readahead) move(turned bool) bool {
+	// The walk is at the far end: it has to come back before it can turn.
 	if turned != r.turned {
 		return r.begin(r.turn() && r.scan.move(turned), turned)
 	}
@@ -124,6 +127,7 @@ func (r *readahead) move(turned bool) bool {
 		}
 	}
 	r.head, r.count = (r.head+1)%len(r.ring), r.count-1
+	// Half a ring at a time, so that a refill asks for many values at once.
 	if r.count <= len(r.ring)/2 {
 		r.fill()
 	}
@@ -168,6 +172,7 @@ func (r *readahead) fill() {
 	if r.scan.closed { // by the filter
 		return
 	}
+	// Entries that are mostly on the disk need more of them on their way.
 	far := Fetch(r.scan.Values(), r.fetch, r.scan)
 	if r.adaptive && 2*far > r.count-first && len(r.ring) < farLength {
 		r.grow(farLength)
@@ -197,6 +202,7 @@ func Fetch(from Values, list []*Ahead, owner any) (read int) {
 		a.reading = true
 		a.pending.Add(1)
 	}
+	// Values in memory are left to the reader: a goroutine costs more than they do.
 	if len(far) > 0 {
 		readAll(from, slices.Clone(far), owner) // list is soon for other ones
 	}

@@ -83,6 +83,8 @@ const mapped = "a mapped file"
 func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &s.err, mapped)
 	s.err, s.turned = nil, turned
+	// Only a seek takes up new writes, so that a walk in progress does not change
+	// under its user.
 	if s.writes != nil {
 		s.walk.refresh(s.writes)
 	}
@@ -138,6 +140,7 @@ func (s *Scan) accepted(ok, turned bool) bool {
 	}
 	for ok {
 		e := s.walk.entry
+		// Close must not give readahead back while a refill of it is on the stack.
 		s.filtering = true
 		accepted := s.filter(e.Key[s.prefix:len(e.Key):len(e.Key)], e.Meta)
 		s.filtering = false

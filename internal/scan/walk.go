@@ -41,6 +41,7 @@ type walk struct {
 func (w *walk) source(own iterator.Iterator, cover *tombstone.Cover) {
 	w.src, w.own, w.cover = w.store, own, cover
 	if own != nil {
+		// Own entries have the greatest version, so each comes first of its key.
 		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
 	}
 	if w.all && cover != nil {
@@ -112,8 +113,10 @@ func (w *walk) prev() bool {
 	case w.all:
 		return w.backwards(w.src.Prev())
 	}
+	// Going back from the entry shown, newer versions of its key come first: the reader
+	// does not see them.
 	ok := w.src.Prev()
-	for ok && bytes.Equal(w.src.Entry().Key, w.key) { // newer than at
+	for ok && bytes.Equal(w.src.Entry().Key, w.key) {
 		ok = w.src.Prev()
 	}
 	return w.backwards(ok)
@@ -131,6 +134,7 @@ func (w *walk) forwards(ok bool) bool {
 	w.backward, w.row.keys = false, 0
 	hidden := 0
 	for older := 0; ok; ok = w.src.Next() {
+		// A key with a long history is left by a seek rather than step by step.
 		if older == patience {
 			w.key = append(w.key, 0)
 			ok = w.src.SeekGE(w.key)
@@ -140,6 +144,8 @@ func (w *walk) forwards(ok bool) bool {
 			}
 		}
 		e := w.src.Entry()
+		// One hidden key after the other tells of a deleted range: runs know where it
+		// ends.
 		if hidden > hiddenPatience {
 			hidden = 0
 			if e = w.skipHidden(e); e == nil {
@@ -157,6 +163,7 @@ func (w *walk) forwards(ok bool) bool {
 				older++
 				continue
 			}
+			// The first version that is seen decides what the key shows.
 			older = 0
 			w.key = append(w.key[:0], e.Key...)
 			if w.cover != nil && e.Version < w.cover.Newest(e.Key) {
@@ -213,6 +220,7 @@ func (w *walk) backwards(ok bool) bool {
 		if w.before(e.Key) {
 			break
 		}
+		// Versions come oldest first: which one counts is known before the next key.
 		var found bool
 		if found, ok = w.newest(e); w.src.Err() != nil {
 			break

@@ -56,7 +56,7 @@ func TestWriteStall(t *testing.T) {
 			t.Errorf("call %d: %+v", i, s)
 		}
 	}
-	for _, text := range []string{`level=WARN msg="writers are throttled"`, "no longer throttled"} {
+	for _, text := range []string{"level=WARN msg=\"writers are throttled\"", "no longer throttled"} {
 		if !strings.Contains(log.String(), text) {
 			t.Errorf("the log lacks %q:\n%s", text, log.String())
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -34,10 +36,10 @@ func (s *store) overwrite(from, to int) {
 func TestLoadHidesNothing(t *testing.T) {
 	s := spaceStore(t, 4000)
 	defer s.close()
-	if n := len(s.tree.views.Current().Tables); n != 1 || s.tree.budget.older.Load() != 0 || s.tree.budget.throttle() != 0 {
-		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.budget.older.Load(), s.tree.budget.throttle())
+	if n := len(s.tree.views.Current().Tables); n != 1 || s.tree.budget.Older() != 0 || s.tree.budget.Throttle() != 0 {
+		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.budget.Older(), s.tree.budget.Throttle())
 	}
-	for _, info := range s.tree.unflushed.journal.Segments() {
+	for _, info := range s.tree.unflushed.Journal.Segments() {
 		if info.End > 9<<20 {
 			t.Errorf("segment %d has %d bytes", info.Num, info.End)
 		}
@@ -59,7 +61,7 @@ func TestHiddenGarbageIsKnown(t *testing.T) {
 	}
 	state := func() (memtables, runs int64) {
 		v := s.tree.views.Current()
-		st := stateOf(v, s.tree.damaged)
+		st := garbage.StateOf(v, s.tree.damaged)
 		for _, n := range st.Hidden {
 			runs += int64(n)
 		}
@@ -108,7 +110,7 @@ func TestHiddenByRangeDeletes(t *testing.T) {
 	key := func(i int) string { return fmt.Sprintf("key%06d", i) }
 	near := func(what string, want int64) {
 		t.Helper()
-		if got := s.tree.budget.older.Load(); got < want*9/10 || got > want*11/10 {
+		if got := s.tree.budget.Older(); got < want*9/10 || got > want*11/10 {
 			t.Errorf("%s: %d bytes hidden, want about %d", what, got, want)
 		}
 	}
@@ -143,7 +145,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	defer s.close()
 	s.flush()
 	v := s.tree.views.Current()
-	if hidden := stateOf(v, s.tree.damaged).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
+	if hidden := garbage.StateOf(v, s.tree.damaged).Hidden; len(v.Runs) != 2 || len(hidden) != 0 {
 		t.Errorf("of %d runs it is known that they hide %v", len(v.Runs), hidden)
 	}
 }
@@ -191,7 +193,7 @@ func TestRetainedVersionsAreNotHidden(t *testing.T) {
 	for range 3 {
 		s.overwrite(0, 500)
 	}
-	if n := s.tree.budget.older.Load(); n != 0 {
+	if n := s.tree.budget.Older(); n != 0 {
 		t.Errorf("%d bytes are thought to be garbage", n)
 	}
 }
@@ -200,14 +202,14 @@ func TestRetainedVersionsAreNotHidden(t *testing.T) {
 func TestBrakeNeedsSomethingToWaitFor(t *testing.T) {
 	s := spaceStore(t, 200)
 	defer s.close()
-	s.tree.budget.older.Add(1 << 30)
-	if s.tree.budget.throttle() != 0 {
-		t.Errorf("writers are slowed by %v, and no work would end it", s.tree.budget.throttle())
+	s.tree.budget.Copying.Add(1 << 30)
+	if s.tree.budget.Throttle() != 0 {
+		t.Errorf("writers are slowed by %v, and no work would end it", s.tree.budget.Throttle())
 	}
-	s.tree.budget.older.Add(-1 << 30)
+	s.tree.budget.Copying.Add(-1 << 30)
 	s.seal()
-	s.tree.budget.older.Add(1 << 30)
-	if s.tree.budget.throttle() == 0 {
+	s.tree.budget.Copying.Add(1 << 30)
+	if s.tree.budget.Throttle() == 0 {
 		t.Error("writers are not slowed")
 	}
 }
@@ -222,7 +224,7 @@ func TestGarbageSlowsOnce(t *testing.T) {
 	defer s.close()
 	at := func(excess uint64, writer bool) {
 		space := policy.Garbage{Live: 200 << 20, Excess: excess << 20, Budget: 100 << 20, Reducible: true}
-		s.tree.budget.measured.Store(&measure{space, s.tree.budget.older.Load()})
+		s.tree.budget.Set(space)
 		s.tree.throttle.look(writer)
 	}
 	for range 3 {

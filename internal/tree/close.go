@@ -16,7 +16,9 @@ func (t *Tree) Close() error {
 		return nil
 	}
 	t.life.cancel(errs.ErrClosed)
-	t.spills.mu.Lock() // who writes a transaction's files ends first; who comes later sees that the store is closed
+	// A transaction that writes files ends first; a later one sees that the store is
+	// closed.
+	t.spills.mu.Lock()
 	t.views.Wake()
 	t.spills.mu.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())
@@ -33,6 +35,6 @@ func (t *Tree) Close() error {
 	err = errors.Join(err, t.log.Close())
 	t.views.Install(func(next *view.View) { *next = view.View{Layout: next.Layout} })
 	t.views.Reclaim()
-	t.files.removeSpares(true)
+	t.files.RemoveSpares(true)
 	return err
 }

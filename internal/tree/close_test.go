@@ -59,7 +59,7 @@ func TestClosedTreeLetsGoOfFilesWithItsLastReader(t *testing.T) {
 	}
 	young.Release()
 	fs.checkClosed(t)
-	if n := s.tree.files.failures.Load(); n > 0 {
+	if n := s.tree.files.Failures.Load(); n > 0 {
 		t.Errorf("%d files could not be released", n)
 	}
 	s.mustOpen()

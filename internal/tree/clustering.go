@@ -6,6 +6,10 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/files"
+
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -25,11 +29,11 @@ import (
 type clustering struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files
-	budget    *garbageBudget
+	files     *files.Opener
+	budget    *garbage.Budget
 	planner   *planner
 	compactor *compactor
-	damaged   *damaged
+	damaged   *garbage.Damaged
 	life      *lifetime
 	count     *counters
 	tasks     *tasks
@@ -63,7 +67,7 @@ func (c *clustering) run(ctx context.Context) (again bool) {
 	case err == nil:
 		return true
 	case errors.As(err, &damage):
-		c.damaged.add(damage.Segment)
+		c.damaged.Add(damage.Segment)
 		return true
 	case errors.Is(err, errWritersAreBack) || ctx.Err() != nil:
 	default:
@@ -112,5 +116,5 @@ func (c *clustering) move(ctx context.Context, in *compact.Input, segments []ent
 		}
 		return value, err
 	}
-	in.Values, in.ValueBytes = c.files.newValueWriter, c.budget.segmentLimit()
+	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.SegmentLimit()
 }

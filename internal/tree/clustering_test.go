@@ -106,7 +106,7 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 func TestClusteringNeedsRoom(t *testing.T) {
 	const n = 10
 	s, _, works := scattered(t, n, nil)
-	used := s.tree.files.bytes()
+	used := s.tree.files.Bytes()
 	s.close()
 	s.cfg.DiskLimit = used + 4<<10
 	s.mustOpen()
@@ -134,7 +134,7 @@ func TestClusteringLeavesDamageAlone(t *testing.T) {
 	s, mem, works := scattered(t, n, nil)
 	first := s.tree.views.Current().Layout.Segments()[0]
 	s.close()
-	damage(t, mem, s.tree.files.path(nameOf(first)), 4096+48+500)
+	damage(t, mem, s.tree.files.Path(nameOf(first)), 4096+48+500)
 	s.mustOpen()
 	s.scan(1 << 20)
 	s.settle()

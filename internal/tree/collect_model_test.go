@@ -330,7 +330,7 @@ func (s *store) noLeftovers(mem *vfs.Mem) {
 	for name := range s.tree.views.Current().Layout.Files() {
 		needed[name.String()] = true
 	}
-	for _, j := range s.tree.unflushed.segments() {
+	for _, j := range s.tree.unflushed.Segments() {
 		needed[filename.Of(filename.Journal, j.Num)] = true
 	}
 	names, err := mem.List("/s")
@@ -375,7 +375,7 @@ func TestDamagedSegmentIsNotCollected(t *testing.T) {
 	_, err := p.Get([]byte("a9"), hashOf(s.tree, "a9"), &e)
 	s.must(err)
 	p.Release()
-	damage(t, mem, s.tree.files.path(nameOf(first)), int64(e.Handle.Offset)+500)
+	damage(t, mem, s.tree.files.Path(nameOf(first)), int64(e.Handle.Offset)+500)
 	did, err := s.tree.collector.all(context.Background(), atIdle)
 	if !did || err != nil || s.failure != nil {
 		t.Errorf("collected %v, %v, %v", did, err, s.failure)

@@ -8,6 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/files"
+
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -31,12 +35,12 @@ import (
 type collector struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files
+	files     *files.Opener
 	planner   *planner
 	installer *installer
-	budget    *garbageBudget
+	budget    *garbage.Budget
 	disk      *diskSpace
-	damaged   *damaged
+	damaged   *garbage.Damaged
 	life      *lifetime
 	count     *counters
 	tasks     *tasks
@@ -74,7 +78,7 @@ func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
 			return did, err
 		}
 		if d := (*compact.Damaged)(nil); errors.As(err, &d) {
-			c.damaged.add(d.Segment)
+			c.damaged.Add(d.Segment)
 			continue
 		}
 		if err != nil {
@@ -101,6 +105,7 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 		return false, nil
 	}
 	part, release := hold.Narrow(func(part *view.View) {
+		// Only the victims are read: flushes and compactions go on beside it.
 		part.Tables, part.Runs = nil, nil
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
 	})
@@ -108,12 +113,12 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	work := Work{Kind: "collection", WorkInfo: WorkInfo{Reason: plan.Reason, Segments: int64(len(plan.Victims))}}
 	begin := time.Now()
 	defer func() { c.count.report(work, begin, err) }()
-	job := compact.Collection{Target: c.files.newValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / collectShare), Pace: c.pacer(o)}
+	job := compact.Collection{Target: c.files.NewValueWriter, Remap: c.writeRemap, Discard: c.discardRemap, Memory: int(c.cfg.Memory / files.CollectShare), Pace: c.pacer(o)}
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
-	c.budget.copying.Store(int64(plan.Bytes))
-	defer c.budget.copying.Store(0)
+	c.budget.Copying.Store(int64(plan.Bytes))
+	defer c.budget.Copying.Store(0)
 	defer c.disk.promise(int64(plan.Bytes))()
 	out, err := compact.Collect(ctx, job)
 	if err != nil {
@@ -128,14 +133,14 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 }
 
 func (c *collector) writeRemap(source, target entry.FileNum, moves []segment.Move) (compact.Remap, error) {
-	m := compact.Remap{Number: c.files.next(), Source: source, Target: target}
-	size, err := segment.WriteRemap(c.files.segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
+	m := compact.Remap{Number: c.files.Next(), Source: source, Target: target}
+	size, err := segment.WriteRemap(c.files.Segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
 	m.Size = size
 	return m, err
 }
 
 func (c *collector) discardRemap(m compact.Remap) {
-	c.files.remove(filename.New(filename.Remap, m.Number))
+	c.files.Remove(filename.New(filename.Remap, m.Number))
 }
 
 // pacer returns what keeps a collection out of the way of writers, unless
@@ -152,8 +157,8 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 		now := c.count.journalBytes.Load()
 		quiet := now == written
 		written = now
-		leisure := 1 - policy.CollectionPace(c.budget.fill())
-		if leisure == 0 {
+		leisure := 1 - policy.CollectionPace(c.budget.Fill())
+		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
 		}
 		if err := c.yield(ctx); quiet || err != nil {

@@ -3,6 +3,10 @@ package tree
 import (
 	"slices"
 
+	"github.com/brockdb/brock/internal/files"
+
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
@@ -12,7 +16,7 @@ import (
 // deaths lists the records that are dead after an edit and were not before. A
 // record that was moved, perhaps while the work went on that found it dead, is
 // dead where it is now.
-func deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (lists []layout.Dead, err error) {
+func deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compact.Output, added *files.Outputs, c change) (lists []layout.Dead, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a remap")
 	var dead layout.Deaths
 	for _, list := range out.Dead.Lists() {
@@ -28,12 +32,12 @@ func deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compac
 		}
 		dead.Take(list)
 	}
-	for _, num := range segmentsOf(c.unread, l) {
+	for _, num := range garbage.SegmentsOf(c.unread, l) {
 		if f := current.Segments.Find(num); f.Moved != nil { // collected meanwhile
 			dead.Take(f.Moved.Rest(l))
 		}
 	}
-	for _, f := range added.remaps {
+	for _, f := range added.Remaps {
 		list, err := f.DiedSince(c.since, l)
 		if err != nil {
 			return nil, err

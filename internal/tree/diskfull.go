@@ -27,7 +27,7 @@ func (d *diskSpace) poll(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.polling = false
-	free := d.files.free()
+	free := d.files.Free()
 	switch {
 	case !d.waiting:
 	case d.worthTryingLocked(free):
@@ -61,7 +61,7 @@ func (d *diskSpace) workFailed(err error, flush bool) {
 		d.failures.Add(1)
 	}
 	d.mu.Lock()
-	d.waiting, d.tried, d.then = true, 0, d.files.free()
+	d.waiting, d.tried, d.then = true, 0, d.files.Free()
 	d.surveyLocked()
 	d.mu.Unlock()
 	d.views.Wake()

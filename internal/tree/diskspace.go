@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/files"
+
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
@@ -25,8 +27,8 @@ import (
 type diskSpace struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files
-	unflushed *unflushed
+	files     *files.Opener
+	unflushed *files.Unflushed
 	life      *lifetime
 	tasks     *tasks
 	count     *counters
@@ -58,7 +60,7 @@ func (d *diskSpace) lacking() bool {
 // the reserve the limit is no bound: what frees space must not be kept from it.
 func (d *diskSpace) available() int64 {
 	v := d.views.Current()
-	free := d.files.free()
+	free := d.files.Free()
 	available := free
 	if d.cfg.DiskLimit > 0 {
 		if available = max(d.measureLeft(), d.measureReserve(v)); free >= 0 {
@@ -87,11 +89,11 @@ func (d *diskSpace) promise(bytes int64) (release func()) {
 
 // measureLeft is what disk and limit leave; -1 = not known.
 func (d *diskSpace) measureLeft() int64 {
-	left := d.files.free()
+	left := d.files.Free()
 	if d.cfg.DiskLimit <= 0 {
 		return left
 	}
-	below := max(d.cfg.DiskLimit-d.files.bytes(), 0)
+	below := max(d.cfg.DiskLimit-d.files.Bytes(), 0)
 	if left < 0 {
 		return below
 	}
@@ -152,17 +154,17 @@ func (d *diskSpace) survey() {
 func (d *diskSpace) surveyLocked() {
 	v := d.views.Current()
 	left, reserve := d.measureLeft(), d.measureReserve(v)
-	if left >= 0 && left < 2*reserve && d.files.spares.tighten(true) {
+	if left >= 0 && left < 2*reserve && d.files.Spares.Tighten(true) {
 		// Files that wait to be used again are the first to go.
-		d.files.removeSpares(false)
+		d.files.RemoveSpares(false)
 		left = d.measureLeft()
 	}
 	d.left.Store(left)
 	d.reserve.Store(reserve)
 	known := left >= 0
 	tight := known && left < 2*reserve
-	d.files.spares.tighten(tight)
-	d.unflushed.journal.Economize(tight)
+	d.files.Spares.Tighten(tight)
+	d.unflushed.Journal.Economize(tight)
 	d.credit.Store(1 << 62)
 	if known {
 		d.credit.Store(min(max((left-reserve)/3, policy.SurveyLeastBytes), policy.SurveyMostBytes))

@@ -91,8 +91,8 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 			Rules:   compact.Rules{Watermark: s.last},
 			Extract: func(entry.FileNum) bool { return true },
 			Value:   hold.View().Stored,
-			Run:     s.tree.files.newRunWriter(true, nil),
-			Values:  s.tree.files.newValueWriter, ValueBytes: 3000,
+			Run:     s.tree.files.NewRunWriter(true, nil),
+			Values:  s.tree.files.NewValueWriter, ValueBytes: 3000,
 		})
 		hit := faults.Struck() > 0
 		faults.Heal()

@@ -6,6 +6,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/files"
+
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -33,11 +37,11 @@ type installer struct {
 	cfg         *Config
 	log         *manifest.Log
 	views       *view.Set
-	files       *files
+	files       *files.Opener
 	life        *lifetime
-	unflushed   *unflushed
-	budget      *garbageBudget
-	damaged     *damaged
+	unflushed   *files.Unflushed
+	budget      *garbage.Budget
+	damaged     *garbage.Damaged
 	searcher    *searcher
 	throttle    *throttle
 	expiry      *expiry
@@ -53,11 +57,12 @@ type installer struct {
 // that, the new files are removed; if the edit fails otherwise, nobody knows which
 // files count, and all stay.
 func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (err error) {
-	added, err := in.files.openOutputs(edit, out)
+	added, err := in.files.OpenOutputs(edit, out)
 	if err != nil {
-		in.files.removeOutputs(out)
+		in.files.RemoveOutputs(out)
 		return err
 	}
+	// From here on no other edit comes between: what is dead now is dead in the edit.
 	in.recording.Lock()
 	defer in.recording.Unlock()
 	layout := in.views.Current().Layout
@@ -66,19 +71,20 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 		err = dropUnreferenced(edit, layout)
 	}
 	if err != nil {
-		added.discard()
-		in.files.removeOutputs(out)
+		added.Discard()
+		in.files.RemoveOutputs(out)
 		return err
 	}
+	// Estimated before the run is installed, as readers of the estimate take no lock.
 	older := in.below(c.runs)
-	for _, r := range added.runs {
+	for _, r := range added.Runs {
 		r.WeighRanges(older)
 	}
 	next, err := in.log.Append(edit)
 	if err != nil {
-		added.discard()
+		added.Discard()
 		if isFull(err) {
-			in.files.removeOutputs(out)
+			in.files.RemoveOutputs(out)
 		} else {
 			in.life.fail(err)
 		}
@@ -86,7 +92,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 	}
 	if edit.FlushedTo != 0 {
 		// Before the View lets go of the files, which may then be used again.
-		in.unflushed.forget(edit.FlushedTo)
+		in.unflushed.Forget(edit.FlushedTo)
 	}
 	var unwanted []*view.Segment
 	in.views.Install(func(v *view.View) { unwanted = in.change(v, added, c, edit, next) })
@@ -115,7 +121,7 @@ func (in *installer) below(inputs []*view.Run) []*view.Run {
 
 // complete fills in what every edit records: garbage, versions, times, numbers,
 // and how far the journal is durable.
-func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *outputs, c change) (err error) {
+func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *files.Outputs, c change) (err error) {
 	for _, s := range out.Values {
 		edit.AddSegments = append(edit.AddSegments, layout.Segment{
 			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
@@ -139,28 +145,28 @@ func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.
 	visible := max(in.views.Visible(), edit.LastVersion, l.LastVersion())
 	edit.LastVersion = visible
 	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: in.cfg.Now().UnixMilli()}}
-	edit.NextFile = in.files.last() + 1
-	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.durableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
+	edit.NextFile = in.files.Last() + 1
+	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
 	return nil
 }
 
 // change makes the View after an edit of the current one. What it takes out is
 // removed from the disk when the last reader has let go of it. Added files that
 // nobody needs after all are returned, to be released without the mutex.
-func (in *installer) change(next *view.View, added outputs, c change, edit *layout.Edit, l *layout.Layout) (unwanted []*view.Segment) {
+func (in *installer) change(next *view.View, added files.Outputs, c change, edit *layout.Edit, l *layout.Layout) (unwanted []*view.Segment) {
 	next.Tables = slices.DeleteFunc(next.Tables, func(m *view.Table) bool { return slices.Contains(c.tables, m) })
 	at := 0 // flushed runs are the newest; compacted ones go where their inputs were
 	if len(c.runs) > 0 {
 		at = slices.Index(next.Runs, c.runs[0])
 		next.Runs = slices.DeleteFunc(next.Runs, func(r *view.Run) bool { return slices.Contains(c.runs, r) })
 	}
-	for _, r := range added.runs {
+	for _, r := range added.Runs {
 		r.Order, r.Hidden = l.Run(r.ID).Order, c.hidden
 	}
 	if c.drops != in.drops.Load() { // it did not leave everything out
-		noteAllDropped(added.runs, l)
+		garbage.NoteAllDropped(added.Runs, l)
 	}
-	next.Runs = slices.Insert(next.Runs, at, added.runs...)
+	next.Runs = slices.Insert(next.Runs, at, added.Runs...)
 	for _, r := range c.runs {
 		r.Retire()
 	}
@@ -174,7 +180,7 @@ func (in *installer) change(next *view.View, added outputs, c change, edit *layo
 		}
 	}
 	next.Segments = next.Segments.Without(gone)
-	for _, f := range slices.Concat(added.files, added.remaps) {
+	for _, f := range slices.Concat(added.Files, added.Remaps) {
 		if l.Segment(f.Num) == nil {
 			f.Retire()
 			unwanted = append(unwanted, f)
@@ -183,8 +189,8 @@ func (in *installer) change(next *view.View, added outputs, c change, edit *layo
 		}
 	}
 	next.Layout = l
-	in.budget.measure(next)
-	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.list()}, in.cfg.Policy)
+	in.budget.Measure(next)
+	next.Unclustered = policy.FindUnclustered(l, policy.State{Damaged: in.damaged.List()}, in.cfg.Policy)
 	return unwanted
 }
 
@@ -217,15 +223,20 @@ func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) err
 
 // end makes the journal durable and records its end.
 func (in *installer) end() error {
-	if err := in.unflushed.journal.Close(); err != nil {
+	if err := in.unflushed.Journal.Close(); err != nil {
 		return err
 	}
 	in.recording.Lock()
 	defer in.recording.Unlock()
-	edit := &layout.Edit{CleanClose: true, LastVersion: max(in.views.Visible(), in.views.Current().Layout.LastVersion()), NextFile: in.files.last() + 1}
-	if segments := in.unflushed.segments(); len(segments) > 0 {
-		edit.JournalEnds = []layout.JournalEnd{endOf(segments[len(segments)-1])}
+	edit := &layout.Edit{CleanClose: true, LastVersion: max(in.views.Visible(), in.views.Current().Layout.LastVersion()), NextFile: in.files.Last() + 1}
+	if segments := in.unflushed.Segments(); len(segments) > 0 {
+		edit.JournalEnds = []layout.JournalEnd{files.EndOf(segments[len(segments)-1])}
 	}
 	_, err := in.log.Append(edit)
 	return vfs.NoSpace(err)
+}
+
+// done notes what came of a piece of work.
+func (w *Work) done(out *compact.Output) {
+	w.EntriesIn, w.Dropped, w.BytesOut = int64(out.Read), out.Dropped, files.OutputBytes(out)
 }

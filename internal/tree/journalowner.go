@@ -2,23 +2,25 @@ package tree
 
 import (
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 )
 
 // journalOwner is the store as its journal knows it.
 type journalOwner struct {
-	files  *files
-	budget *garbageBudget
+	files  *files.Opener
+	budget *garbage.Budget
 	disk   *diskSpace
 	log    *manifest.Log
 }
 
-func (o journalOwner) NextNum() entry.FileNum { return o.files.next() }
+func (o journalOwner) NextNum() entry.FileNum { return o.files.Next() }
 
-func (o journalOwner) SegmentLimit() int64 { return o.budget.segmentLimit() }
+func (o journalOwner) SegmentLimit() int64 { return o.budget.SegmentLimit() }
 
-func (o journalOwner) Recycle() (name string, ok bool) { return o.files.spares.take() }
+func (o journalOwner) Recycle() (name string, ok bool) { return o.files.Spares.Take() }
 
 func (o journalOwner) DiskFull() { o.disk.journalFull() }
 

@@ -3,6 +3,8 @@ package tree
 import (
 	"fmt"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/layout"
@@ -73,8 +75,9 @@ func (k *keyspaces) drop(id entry.KeyspaceID) error {
 		return err
 	}
 	k.views.Floors.Remove(id)
+	// Work that goes on has begun without knowing of it: see installer.change.
 	k.installer.drops.Add(1)
-	noteDropped(k.views, id)
+	garbage.NoteDropped(k.views, id)
 	k.tasks.kick()
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/layout"
@@ -58,7 +60,7 @@ func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	}
 	s.must(s.commit(false, ops...))
 	active := s.tree.views.Current().Active()
-	if left := droppedFrom(s.tree.views, active); left != 0 {
+	if left := garbage.DroppedFrom(s.tree.views, active); left != 0 {
 		t.Errorf("%d bytes are of dropped keyspaces before the drop", left)
 	}
 	s.must(s.commit(false, ops...))
@@ -67,7 +69,7 @@ func TestDropLeavesTheMemtableUnsorted(t *testing.T) {
 	if got := active.Between(nil, nil); got != sorted {
 		t.Errorf("the drop has sorted %d entries", got-sorted)
 	}
-	if left := droppedFrom(s.tree.views, active); left < n*size {
+	if left := garbage.DroppedFrom(s.tree.views, active); left < n*size {
 		t.Errorf("%d bytes are left in memory, want %d at least", left, n*size)
 	}
 }

@@ -68,12 +68,12 @@ func (t *Tree) Metrics() (m Metrics) {
 	t.count.addTo(&m)
 	m.JumpedBytes = int64(t.clustering.jumped.Load())
 	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
-	m.ReleaseFailures = t.files.failures.Load()
+	m.ReleaseFailures = t.files.Failures.Load()
 	reader := t.views.LongReader()
 	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
 	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
-	m.OpenFiles, m.MappedFiles = t.files.open.Count(), t.files.open.Mapped()
-	if journal := t.unflushed.journal; journal != nil {
+	m.OpenFiles, m.MappedFiles = t.files.Open.Count(), t.files.Open.Mapped()
+	if journal := t.unflushed.Journal; journal != nil {
 		m.OpenFiles += journal.Open()
 	}
 	m.ExpiryWait = t.expiry.wait()
@@ -82,10 +82,10 @@ func (t *Tree) Metrics() (m Metrics) {
 		return m
 	}
 	defer hold.Release()
-	m.Memory.Known, m.Memory.Chunks = t.files.open.Bits.Bytes(), t.files.chunks.Bytes()
+	m.Memory.Known, m.Memory.Chunks = t.files.Open.Bits.Bytes(), t.files.Chunks.Bytes()
 	m.Memory.Tables, m.Memory.Memtables = t.views.Memtables()
 	m.addView(hold.View(), t.cfg.unixMilli())
-	m.addJournal(t.unflushed.segments())
+	m.addJournal(t.unflushed.Segments())
 	return m
 }
 

@@ -1,6 +1,8 @@
 package tree
 
 import (
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
@@ -24,7 +26,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
 	}
-	cfg.Policy.MovedRecords = movedRecords(cfg.Memory)
+	cfg.Policy.MovedRecords = files.MovedRecords(cfg.Memory)
 	t = newTree(&cfg, log)
 	rec.Manifest = log.Recovered()
 	layout := log.Layout()
@@ -34,12 +36,12 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 			first.Close()
 		}
 	}()
-	names, err := t.files.list()
+	names, err := t.files.List()
 	if err != nil {
 		return nil, rec, err
 	}
-	t.files.numbers.Store(uint64(highest(names, layout)))
-	if err := t.files.openLayout(layout, first); err != nil {
+	t.files.CountFrom(names, layout)
+	if err := t.files.OpenLayout(layout, first); err != nil {
 		return nil, rec, err
 	}
 	result, err := t.writer.replay(layout, first, &rec)
@@ -48,18 +50,18 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	t.views.Publish(max(layout.LastVersion(), result.Begin.LastVersion))
 	if !cfg.ReadOnly {
-		if rec.Removed, err = t.files.removeLeftovers(names, layout, result); err != nil {
+		if rec.Removed, err = t.files.RemoveLeftovers(names, layout, result); err != nil {
 			return nil, rec, err
 		}
-		_, known := startOf(layout)
-		t.unflushed.journal = journal.New(journal.Config{
+		_, known := files.StartOf(layout)
+		t.unflushed.Journal = journal.New(journal.Config{
 			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Owner: journalOwner{t.files, t.budget, t.disk, log},
-			Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files.open, MaxUnsynced: unsyncedFiles(cfg.OpenFiles),
-			Registered: known, Newest: newestWithFrames(result.Segments),
+			Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(cfg.OpenFiles),
+			Registered: known, Newest: files.NewestWithFrames(result.Segments),
 		})
 		// What the replay has made durable. Where there is no space for the edit,
 		// the first Sync tries again.
-		if err := t.unflushed.journal.Register(); err != nil && !isFull(err) {
+		if err := t.unflushed.Journal.Register(); err != nil && !isFull(err) {
 			return nil, rec, err
 		}
 	}
@@ -67,8 +69,8 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
 		next.Layout, next.Unclustered = first.Layout, first.Unclustered
-		t.budget.measure(next)
+		t.budget.Measure(next)
 	})
-	noteAllDropped(first.Runs, layout)
+	garbage.NoteAllDropped(first.Runs, layout)
 	return t, rec, nil
 }

@@ -2,15 +2,16 @@ package tree
 
 import (
 	"github.com/brockdb/brock/internal/emptied"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/manifest"
-	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
 
 // newTree joins the parts of a Tree. Each is given those that it needs, which are
 // made before it.
 func newTree(cfg *Config, log *manifest.Log) *Tree {
-	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: &counters{onWork: cfg.OnWork}, damaged: new(damaged), unflushed: new(unflushed)}
+	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: &counters{onWork: cfg.OnWork}, damaged: new(garbage.Damaged), unflushed: new(files.Unflushed)}
 	sets := view.Config{Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
 	if cfg.ReadOnly {
 		sets.Jobs = nil
@@ -27,8 +28,11 @@ func newTree(cfg *Config, log *manifest.Log) *Tree {
 // some that wait to be used again.
 func (t *Tree) decisions() {
 	cfg := t.cfg
-	t.budget = &garbageBudget{views: t.views, damaged: t.damaged, policy: cfg.Policy, segmentBytes: cfg.SegmentBytes}
-	t.files = newFiles(cfg, &spares{budget: t.budget, least: min(policy.SpareLeastBytes, cfg.SegmentBytes/policy.SpareLeastShare)})
+	t.budget = garbage.NewBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes)
+	t.files = files.New(files.Config{
+		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Seed: cfg.Seed, NoMap: cfg.NoMap, OpenFiles: cfg.OpenFiles,
+		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, SegmentBytes: cfg.SegmentBytes, RunFileBytes: cfg.RunFileBytes,
+	}, t.budget)
 	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, count: t.count}
 	t.disk.left.Store(-1)
 	t.planner = &planner{cfg: cfg, damaged: t.damaged, disk: t.disk}
@@ -36,7 +40,7 @@ func (t *Tree) decisions() {
 	t.throttle = &throttle{views: t.views, budget: t.budget, disk: t.disk, life: t.life, count: t.count, tell: cfg.OnStall}
 	t.expiry = &expiry{cfg: cfg, views: t.views, life: t.life, tasks: t.tasks}
 	t.longReaders = &longReaders{views: t.views, now: cfg.Now, tell: cfg.OnLongReader}
-	t.sampler = &sampler{views: t.views, leader: t.leader, budget: t.budget, seed: cfg.Seed, retention: cfg.Retention}
+	t.sampler = garbage.NewSampler(t.views, t.leader, t.budget, cfg.Seed, cfg.Retention.Versions > 1 || cfg.Retention.Age > 0)
 }
 
 // work makes what writes: first the leader's writer, then the work in the background.

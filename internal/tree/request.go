@@ -90,7 +90,7 @@ func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
 	}
 	b.pass()
 	b.views.Reclaim()
-	b.files.removeSpares(false)
+	b.files.RemoveSpares(false)
 	b.disk.survey()
 	return max(before-b.fileBytes(), 0), err
 }
@@ -138,6 +138,6 @@ func (b *background) pass() {
 func (b *background) fileBytes() int64 {
 	var m Metrics
 	m.addView(b.views.Current(), 0)
-	m.addJournal(b.unflushed.segments())
+	m.addJournal(b.unflushed.Segments())
 	return m.RunBytes + m.SegmentBytes + m.RemapBytes
 }

@@ -362,11 +362,11 @@ func (p *player) recovered() string {
 
 func (p *player) abandon() {
 	e := entry.Entry{Key: []byte("k"), Value: []byte("v"), Version: 1, Kind: entry.Set}
-	run := p.store.tree.files.newRunWriter(false, nil)
+	run := p.store.tree.files.NewRunWriter(false, nil)
 	p.store.must(run.Add(&e))
 	_, err := run.Finish()
 	p.store.must(err)
-	values, err := p.store.tree.files.newValueWriter()
+	values, err := p.store.tree.files.NewValueWriter()
 	p.store.must(err)
 	_, err = values.Add(&e)
 	p.store.must(err)

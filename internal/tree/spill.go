@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/files"
+
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/emptied"
@@ -55,7 +57,7 @@ type spilled struct {
 type spills struct {
 	cfg        *Config
 	views      *view.Set
-	files      *files
+	files      *files.Opener
 	coder      *codec.Coder
 	leader     *view.Pin
 	emptied    *emptied.Tracker
@@ -73,9 +75,9 @@ type spills struct {
 // begin returns an empty Spill.
 func (s *spills) begin() *Spill {
 	h := &spilled{store: s, began: time.Now(), Spill: spill.New(spill.Config{
-		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.files.next,
-		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: filterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
-		Coder: s.coder, Cache: s.files.chunks, Files: s.files.open,
+		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.files.Next,
+		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: files.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
+		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
 	})}
 	handle := &Spill{spilled: h}
 	handle.cleanup = runtime.AddCleanup(handle, (*spilled).discard, h)
@@ -150,7 +152,7 @@ func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 	}
 	var keys [][]byte // that were committed meanwhile
 	_, err := s.touchedSince(func(lo, hi []byte) (bool, error) {
-		if hi == nil {
+		if hi == nil && emptied.Within(s.emptied, lo) {
 			keys = append(keys, bytes.Clone(lo))
 		}
 		return len(keys) > mostTouched, nil
@@ -161,9 +163,9 @@ func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 	return emptied.Committed(s.emptied, keys, v)
 }
 
-// mostTouched is after how many keys of others a transaction's deletes are not worth
-// looking at any more.
-const mostTouched = 1 << 14
+// mostTouched is how many keys of others may be cut out of the ranges of a transaction,
+// while all commits wait. With more of them nothing is known of what it has emptied.
+const mostTouched = 1 << 10
 
 // mapped is the file that a memory fault is blamed on where nothing below knows better.
 const mapped = "a mapped file"
@@ -236,7 +238,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	for i := range out.Values {
 		out.Values[i].Stamp = v
 	}
-	edit := &layout.Edit{AddRuns: newRuns(out.Run, layout.Upper), LastVersion: v}
+	edit := &layout.Edit{AddRuns: files.NewRuns(out.Run, layout.Upper), LastVersion: v}
 	for i := range edit.AddRuns {
 		r := &edit.AddRuns[i]
 		r.Stamp, r.MinVersion, r.MaxVersion = v, v, v

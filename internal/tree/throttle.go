@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -17,7 +19,7 @@ import (
 // that it spans the waits of many.
 type throttle struct {
 	views  *view.Set
-	budget *garbageBudget
+	budget *garbage.Budget
 	disk   *diskSpace
 	life   *lifetime
 	count  *counters
@@ -51,7 +53,7 @@ func (t *throttle) admit(ctx context.Context, payload []byte) error {
 
 // lags reports whether work lags so far behind that writers are slowed.
 func (t *throttle) lags(v *view.View) bool {
-	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.throttle() > 0
+	return len(v.Tables)-1 > policy.ThrottleTables || len(v.Runs) > policy.ThrottleRuns || t.budget.Throttle() > 0
 }
 
 func (t *throttle) slow(ctx context.Context, n int) error {
@@ -91,7 +93,7 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 func (t *throttle) delays(v *view.View) float64 {
 	tables := float64(len(v.Tables) - 1 - policy.ThrottleTables)
 	runs := float64((len(v.Runs) - policy.ThrottleRuns) / 2)
-	garbage := min(policy.ThrottleBudgetDelays*t.budget.throttle(), policy.ThrottleGarbageDelays)
+	garbage := min(policy.ThrottleBudgetDelays*t.budget.Throttle(), policy.ThrottleGarbageDelays)
 	return max(tables, runs, garbage)
 }
 
@@ -101,7 +103,7 @@ func (t *throttle) look(writer bool) {
 	defer t.mu.Unlock()
 	v := t.views.Current()
 	if begun := !t.since.IsZero(); begun {
-		if !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.calm()) {
+		if !t.lags(v) && len(v.Tables)-1 < policy.ThrottleTables && (!t.garbage || t.budget.Calm()) {
 			t.endLocked()
 		}
 		return

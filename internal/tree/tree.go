@@ -19,6 +19,10 @@ package tree
 import (
 	"context"
 
+	"github.com/brockdb/brock/internal/files"
+
+	"github.com/brockdb/brock/internal/garbage"
+
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -37,22 +41,22 @@ type Tree struct {
 	log       *manifest.Log
 	views     *view.Set
 	leader    *view.Pin // with which the commit leader looks at a View
-	files     *files
-	unflushed *unflushed
+	files     *files.Opener
+	unflushed *files.Unflushed
 	life      *lifetime
 	tasks     *tasks
 	count     *counters
-	damaged   *damaged
+	damaged   *garbage.Damaged
 
 	// What is decided:
-	budget      *garbageBudget
+	budget      *garbage.Budget
 	disk        *diskSpace
 	planner     *planner
 	retention   *retention
 	throttle    *throttle
 	expiry      *expiry
 	longReaders *longReaders
-	sampler     *sampler
+	sampler     *garbage.Sampler
 
 	// What is done:
 	searcher   *searcher
@@ -71,7 +75,7 @@ type Tree struct {
 func (t *Tree) Start() { t.background.start() }
 
 // Journal is what the commit pipeline appends to; nil if the Tree is read-only.
-func (t *Tree) Journal() *journal.Journal { return t.unflushed.journal }
+func (t *Tree) Journal() *journal.Journal { return t.unflushed.Journal }
 
 // The commit leader's calls. Prepare, Apply and Publish are called by one goroutine at
 // a time, in this order, once a group.
@@ -207,5 +211,5 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 	if err := view.Reported(t.log.Verify(report), report); err != nil {
 		return err
 	}
-	return part.Verify(ctx, t.files.segments(), &t.coder, report)
+	return part.Verify(ctx, t.files.Segments(), &t.coder, report)
 }

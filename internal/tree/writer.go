@@ -5,6 +5,8 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -16,10 +18,10 @@ import (
 type writer struct {
 	cfg       *Config
 	views     *view.Set
-	files     *files
-	unflushed *unflushed
-	budget    *garbageBudget
-	sampler   *sampler
+	files     *files.Opener
+	unflushed *files.Unflushed
+	budget    *garbage.Budget
+	sampler   *garbage.Sampler
 	disk      *diskSpace
 	tasks     *tasks
 	expiry    *expiry
@@ -43,7 +45,7 @@ func (w *writer) prepare(n int) error {
 	if active.Empty() {
 		return nil
 	}
-	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= w.budget.measured.Load().SealAfter() {
+	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= w.budget.SealAfter() {
 		return w.seal()
 	}
 	if int(active.Bytes()) < w.cfg.MemtableBytes && w.journalBytes < w.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
@@ -55,17 +57,18 @@ func (w *writer) prepare(n int) error {
 // seal ends the active memtable and its journal segments and begins new ones.
 // Only the leader, or a function that runs in its place, may call it.
 func (w *writer) seal() error {
-	end, err := w.unflushed.journal.Rotate()
+	// A journal segment belongs to one memtable, so that it can go with its flush.
+	end, err := w.unflushed.Journal.Rotate()
 	if err != nil {
 		return err
 	}
 	w.views.Install(func(next *view.View) {
 		next.Active().End = end
 		next.Tables = append([]*view.Table{newTable(w.cfg)}, next.Tables...)
-		w.budget.measure(next)
+		w.budget.Measure(next)
 	})
 	w.journalBytes = 0
-	if w.emptied.Behind() {
+	if w.emptied.Behind(&w.views.Current().Known) {
 		w.tasks.search.Kick()
 	}
 	w.tasks.kick()
@@ -84,7 +87,7 @@ func (w *writer) apply(payload []byte, at entry.Position) error {
 	w.disk.spend(len(payload))
 	w.journalBytes += int64(len(payload))
 	w.count.journalBytes.Add(int64(len(payload)))
-	return w.add(w.views.Current().Active(), payload, at, w.sampler.every())
+	return w.add(w.views.Current().Active(), payload, at, w.sampler.Every())
 }
 
 // add adds the records of payload to a memtable. On the way it estimates what they
@@ -98,7 +101,7 @@ func (w *writer) add(to *view.Table, payload []byte, at entry.Position, every in
 		}
 		// Before it is added, so that a sample finds what the record replaces.
 		if every > 0 {
-			w.sampler.sample(&r, every)
+			w.sampler.Sample(&r, every)
 		}
 		if err := a.record(&r); err != nil {
 			return err
@@ -117,14 +120,14 @@ func (w *writer) add(to *view.Table, payload []byte, at entry.Position, every in
 // follow opens the journal segment that is being written, so that readers can
 // follow handles into it.
 func (w *writer) follow(num entry.FileNum) error {
-	r, err := w.unflushed.journal.OpenReader(num)
+	r, err := w.unflushed.Journal.OpenReader(num)
 	if err != nil {
 		return err
 	}
-	f := w.files.segment(r, filename.Journal, num)
+	f := w.files.Segment(r, filename.Journal, num)
 	w.views.Install(func(next *view.View) {
 		next.Segments = next.Segments.With(f)
-		w.budget.measure(next)
+		w.budget.Measure(next)
 	})
 	w.segment = num
 	return nil
@@ -133,7 +136,7 @@ func (w *writer) follow(num entry.FileNum) error {
 // publish makes everything up to v visible.
 func (w *writer) publish(v entry.Version) {
 	w.views.Publish(v)
-	if w.emptied.Published() {
+	if w.emptied.Published(&w.views.Current().Known) {
 		w.tasks.search.Kick()
 	}
 }
@@ -158,7 +161,7 @@ func (w *writer) sealAny() error {
 func (w *writer) sealIdle() error {
 	v := w.views.Current()
 	active := v.Active()
-	if w.emptied.Behind() {
+	if w.emptied.Behind(&w.views.Current().Known) {
 		w.tasks.search.Kick()
 	}
 	var values, entries uint64
@@ -167,7 +170,7 @@ func (w *writer) sealIdle() error {
 	}
 	hidden := uint64(active.SeparatedBytes.Load()) + uint64(active.Len())*(values/max(entries, 1))
 	small := active.Tombstones() == nil && active.Bytes() < int64(w.cfg.MemtableBytes)/policy.IdleSealFraction
-	if small && hidden+droppedFrom(w.views, active) < policy.IdleSealHiddenBytes {
+	if small && hidden+garbage.DroppedFrom(w.views, active) < policy.IdleSealHiddenBytes {
 		return nil
 	}
 	return w.sealAny()

@@ -30,7 +30,7 @@ func (v *View) RunsUpTo() (upTo entry.Version) {
 }
 
 // Below walks what is older than the i-th memtable, and tells what range deletes and
-// emptied ranges up to a version hide of it. A pageio.Guard must be on.
+// emptied ranges up to a version hide of it. A pageio.Guard must be on while it moves.
 func (v *View) Below(i int, upTo entry.Version) (iterator.Iterator, *tombstone.Cover) {
 	older := &View{Tables: v.Tables[i+1:], Runs: v.Runs}
 	older.Known.Inherit(&v.Known)

@@ -174,7 +174,7 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 		} else {
 			value = u(32)
 		}
-		end = start + int(w>>32)
+		end = start + int(min(w>>32, uint64(c.End))) // a longer one must not wrap around
 	} else {
 		start = off + headSize
 		*e = entry.Entry{Version: c.version(w)}

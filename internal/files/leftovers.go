@@ -1,4 +1,4 @@
-package tree
+package files
 
 import (
 	"bytes"
@@ -13,6 +13,11 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
+// CountFrom has numbers go on after those of the files that there are.
+func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
+	f.numbers.Store(uint64(highest(names, l)))
+}
+
 // highest is the last file number that may be in use. Manifests are numbered by themselves.
 func highest(names []filename.Name, layout *layout.Layout) entry.FileNum {
 	last := layout.NextFile() - 1
@@ -24,10 +29,10 @@ func highest(names []filename.Name, layout *layout.Layout) entry.FileNum {
 	return last
 }
 
-// removeLeftovers removes files that neither the manifest nor the journal needs
+// RemoveLeftovers removes files that neither the manifest nor the journal needs
 // and that this store has written, whole or in part. Whatever else has such a
 // name stays.
-func (f *files) removeLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int, err error) {
+func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int, err error) {
 	needed := make(map[filename.Name]bool)
 	for name := range layout.Files() {
 		needed[name] = true
@@ -41,10 +46,11 @@ func (f *files) removeLeftovers(names []filename.Name, layout *layout.Layout, re
 		default:
 			continue
 		}
+		// The directories may hold files of other programs or stores.
 		if needed[name] || !f.ours(name) {
 			continue
 		}
-		if err := f.cfg.FS.Remove(f.path(name)); err != nil {
+		if err := f.cfg.FS.Remove(f.Path(name)); err != nil {
 			return removed, fmt.Errorf("remove %s: %w", name, err)
 		}
 		removed++
@@ -54,8 +60,8 @@ func (f *files) removeLeftovers(names []filename.Name, layout *layout.Layout, re
 
 // ours reports whether a file was written by this store, or never got any
 // content: what a crash leaves of a file that was just created.
-func (f *files) ours(name filename.Name) bool {
-	file, err := f.cfg.FS.Open(f.path(name))
+func (f *Opener) ours(name filename.Name) bool {
+	file, err := f.cfg.FS.Open(f.Path(name))
 	if err != nil {
 		return false
 	}

@@ -1,17 +1,19 @@
-package tree
+package files
 
 import (
 	"sync"
+
+	"github.com/brockdb/brock/internal/garbage"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/policy"
 )
 
-// spares are journal segments that nothing needs any more: overwriting them
+// Spares are journal segments that nothing needs any more: overwriting them
 // costs less than allocating new blocks and pages.
-type spares struct {
-	budget *garbageBudget
+type Spares struct {
+	budget *garbage.Budget
 	least  int64 // bytes of a file that is kept
 
 	mu     sync.Mutex // guards:
@@ -21,8 +23,9 @@ type spares struct {
 }
 
 // offer keeps the file for later, or returns false.
-func (r *spares) offer(num entry.FileNum, size int64) bool {
-	if size < r.least || !r.budget.affords(size) {
+func (r *Spares) offer(num entry.FileNum, size int64) bool {
+	// A small file saves nothing, and none may take disk space that garbage needs.
+	if size < r.least || !r.budget.Affords(size) {
 		return false
 	}
 	r.mu.Lock()
@@ -34,8 +37,8 @@ func (r *spares) offer(num entry.FileNum, size int64) bool {
 	return true
 }
 
-// take gives out a file in the value directory that nobody uses.
-func (r *spares) take() (base string, ok bool) {
+// Take gives out a file in the value directory that nobody uses.
+func (r *Spares) Take() (base string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.names) == 0 {
@@ -46,9 +49,9 @@ func (r *spares) take() (base string, ok bool) {
 	return name.String(), true
 }
 
-// tighten says whether none are to be kept, for want of space, and reports
+// Tighten says whether none are to be kept, for want of space, and reports
 // whether there are any.
-func (r *spares) tighten(on bool) bool {
+func (r *Spares) Tighten(on bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tight = on
@@ -56,7 +59,7 @@ func (r *spares) tighten(on bool) bool {
 }
 
 // drain gives out all that is left, for removal; closed, it takes no more.
-func (r *spares) drain(closed bool) []filename.Name {
+func (r *Spares) drain(closed bool) []filename.Name {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = r.closed || closed

@@ -1,4 +1,4 @@
-package tree
+package garbage
 
 import (
 	"bytes"
@@ -12,12 +12,12 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// splitUnread returns the inputs of a compaction that must be read, and the others,
+// SplitUnread returns the inputs of a compaction that must be read, and the others,
 // that go unread: range tombstones of newer inputs, or the end of their keyspaces, leave
 // nothing of them, and each segment that they refer to is theirs alone, so that it
 // goes as a whole: nobody need know which of its records have died, unless it is
-// collected meanwhile (deaths).
-func splitUnread(inputs []*view.Run, rules *compact.Rules, l *layout.Layout) (read, unread []*view.Run) {
+// collected meanwhile (package tree).
+func SplitUnread(inputs []*view.Run, rules *compact.Rules, l *layout.Layout) (read, unread []*view.Run) {
 	unneeded := make(map[layout.RunID]bool)
 	for _, r := range inputs {
 		unneeded[r.ID] = nothingOutlives(rules, l, r.Meta().First, r.Meta().Last, r.MaxVersion())
@@ -49,8 +49,8 @@ func splitUnread(inputs []*view.Run, rules *compact.Rules, l *layout.Layout) (re
 	return read, unread
 }
 
-// segmentsOf lists the segments that runs of a layout refer to, each once.
-func segmentsOf(runs []*view.Run, layout *layout.Layout) (nums []entry.FileNum) {
+// SegmentsOf lists the segments that runs of a layout refer to, each once.
+func SegmentsOf(runs []*view.Run, layout *layout.Layout) (nums []entry.FileNum) {
 	for _, r := range runs {
 		for _, ref := range layout.Run(r.ID).Refs {
 			nums = append(nums, ref.Segment)

@@ -1,4 +1,4 @@
-package tree
+package files
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// openLayout opens the runs and segments that the manifest names.
-func (f *files) openLayout(layout *layout.Layout, v *view.View) error {
+// OpenLayout opens the runs and segments that the manifest names.
+func (f *Opener) OpenLayout(layout *layout.Layout, v *view.View) error {
 	for _, m := range layout.Runs() {
 		r, err := f.openRun(m)
 		if err != nil {
@@ -30,14 +30,14 @@ func (f *files) openLayout(layout *layout.Layout, v *view.View) error {
 }
 
 // openSegments opens the segments that have their records.
-func (f *files) openSegments(l *layout.Layout, v *view.View) error {
+func (f *Opener) openSegments(l *layout.Layout, v *view.View) error {
 	var files []*view.Segment
 	defer func() { v.Segments = view.NewSegments(files) }()
 	for _, s := range l.Segments() {
 		if s.State().Status != layout.Live {
 			continue
 		}
-		opened, err := f.openSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
+		opened, err := f.OpenSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
 		if err != nil {
 			return missing(err, "a segment that the manifest names")
 		}
@@ -47,7 +47,7 @@ func (f *files) openSegments(l *layout.Layout, v *view.View) error {
 }
 
 // openRemaps opens what leads to the records of relocated segments.
-func (f *files) openRemaps(l *layout.Layout, v *view.View) error {
+func (f *Opener) openRemaps(l *layout.Layout, v *view.View) error {
 	var remaps []*view.Segment
 	defer func() { v.Segments = v.Segments.With(remaps...) }()
 	for _, s := range l.Segments() {
@@ -59,7 +59,7 @@ func (f *files) openRemaps(l *layout.Layout, v *view.View) error {
 		if target == nil || target.Moved != nil {
 			return fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)
 		}
-		opened, err := f.openRemap(st.Map, s.Num, target)
+		opened, err := f.OpenRemap(st.Map, s.Num, target)
 		if err != nil {
 			return missing(err, "a remap that the manifest names")
 		}

@@ -1,4 +1,4 @@
-package tree
+package garbage
 
 import (
 	"slices"
@@ -13,8 +13,8 @@ import (
 // never asked for twice. What is in the memtable is estimated when the store rests:
 // to count it takes to sort it, and nobody who drops a keyspace waits for that.
 
-// noteDropped estimates what is left of a keyspace.
-func noteDropped(views *view.Set, id entry.KeyspaceID) {
+// NoteDropped estimates what is left of a keyspace.
+func NoteDropped(views *view.Set, id entry.KeyspaceID) {
 	hold, err := views.Hold()
 	if err != nil {
 		return // closed: the next Open does it
@@ -23,8 +23,8 @@ func noteDropped(views *view.Set, id entry.KeyspaceID) {
 	addDropped(hold.View().Runs, entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id))
 }
 
-// noteAllDropped estimates what runs have of all keyspaces that were dropped.
-func noteAllDropped(runs []*view.Run, l *layout.Layout) {
+// NoteAllDropped estimates what runs have of all keyspaces that were dropped.
+func NoteAllDropped(runs []*view.Run, l *layout.Layout) {
 	eachDropped(l, func(lo, hi []byte) { addDropped(runs, lo, hi) })
 }
 
@@ -49,8 +49,8 @@ func addDropped(runs []*view.Run, lo, hi []byte) {
 	}
 }
 
-// droppedFrom estimates what a memtable has of keyspaces that were dropped.
-func droppedFrom(views *view.Set, m *view.Table) (n uint64) {
+// DroppedFrom estimates what a memtable has of keyspaces that were dropped.
+func DroppedFrom(views *view.Set, m *view.Table) (n uint64) {
 	hold, err := views.Hold()
 	if err != nil {
 		return 0 // closed
@@ -67,8 +67,8 @@ func droppedFrom(views *view.Set, m *view.Table) (n uint64) {
 	return n
 }
 
-// droppedIn is what policy wants to know of dropped keyspaces: bytes in runs.
-func droppedIn(v *view.View) map[layout.RunID]uint64 {
+// DroppedIn is what policy wants to know of dropped keyspaces: bytes in runs.
+func DroppedIn(v *view.View) map[layout.RunID]uint64 {
 	var left map[layout.RunID]uint64
 	for _, r := range v.Runs {
 		if n := r.Dropped.Load(); n > 0 {

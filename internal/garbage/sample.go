@@ -1,4 +1,4 @@
-package tree
+package garbage
 
 import (
 	"slices"
@@ -10,28 +10,28 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// sampler estimates what new entries replace: the commit leader looks at some of
+// Sampler estimates what new entries replace: the commit leader looks at some of
 // them. It is the leader's.
-type sampler struct {
-	views     *view.Set
-	leader    *view.Pin
-	budget    *garbageBudget
-	seed      uint64 // of the key hash
-	retention Retention
+type Sampler struct {
+	views  *view.Set
+	leader *view.Pin
+	budget *Budget
+	seed   uint64 // of the key hash
+	keeps  bool   // the default keyspace retains older versions
 
 	unsampled int64 // bytes of records since the last one that was looked at
 }
 
-// every is the number of bytes of records for which one sample is taken. Few of the
+// Every is the number of bytes of records for which one sample is taken. Few of the
 // looks may go to the disk: the more is live, the rarer they are.
-func (s *sampler) every() int64 {
+func (s *Sampler) Every() int64 {
 	live := int64(s.budget.measured.Load().Live)
 	return min(max(live/policy.SampleFraction, policy.SampleLeastBytes), policy.SampleMostBytes)
 }
 
-// sample adds to the active memtable's estimates what a record replaces, before it
+// Sample adds to the active memtable's estimates what a record replaces, before it
 // is added to it.
-func (s *sampler) sample(r *entry.Record, every int64) {
+func (s *Sampler) Sample(r *entry.Record, every int64) {
 	weight := int64(r.Size)
 	switch r.Kind {
 	case entry.Delete:
@@ -46,24 +46,30 @@ func (s *sampler) sample(r *entry.Record, every int64) {
 	}
 }
 
+// NewSampler returns a Sampler of the commit leader, whose Pin it looks with; keeps
+// says whether the default keyspace retains older versions.
+func NewSampler(views *view.Set, leader *view.Pin, budget *Budget, seed uint64, keeps bool) *Sampler {
+	return &Sampler{views: views, leader: leader, budget: budget, seed: seed, keeps: keeps}
+}
+
 // retains reports whether older versions of a key are kept for some time: what
 // replaces them makes no garbage.
-func (s *sampler) retains(key []byte) bool {
+func (s *Sampler) retains(key []byte) bool {
 	id, ok := entry.KeyspaceOf(key)
 	if k := s.views.Current().Layout.Keyspace(id); ok && k != nil {
 		return k.Options.Versions > 1 || k.Options.Age > 0
 	}
-	return s.retention.Versions > 1 || s.retention.Age > 0
+	return s.keeps
 }
 
 // retainsAny reports whether older versions of any key are kept for some time.
-func (s *sampler) retainsAny() bool {
+func (s *Sampler) retainsAny() bool {
 	return s.retains(entry.AppendKeyspace(nil, entry.DefaultKeyspace)) ||
 		slices.ContainsFunc(s.views.Current().Layout.Keyspaces(), func(k layout.Keyspace) bool { return k.Options.Versions > 1 || k.Options.Age > 0 })
 }
 
-// hiddenBy is how many bytes of older values the run of a flushed memtable hides.
-func (s *sampler) hiddenBy(m *view.Table) int64 {
+// HiddenBy is how many bytes of older values the run of a flushed memtable hides.
+func (s *Sampler) HiddenBy(m *view.Table) int64 {
 	if m.Replayed || s.retainsAny() {
 		return view.Unknown
 	}
@@ -72,7 +78,7 @@ func (s *sampler) hiddenBy(m *view.Table) int64 {
 
 // look finds what a record replaces, and counts it so many times. What can't be
 // read is not counted: the reader who asks for it gets the error.
-func (s *sampler) look(r *entry.Record, times float64) {
+func (s *Sampler) look(r *entry.Record, times float64) {
 	if s.retains(r.Key) {
 		return
 	}
@@ -96,7 +102,7 @@ func (s *sampler) look(r *entry.Record, times float64) {
 
 // lookAtRange counts what a range delete hides in runs. What tombstones cover
 // already was counted for them.
-func (s *sampler) lookAtRange(r *entry.Record) {
+func (s *Sampler) lookAtRange(r *entry.Record) {
 	if s.retains(r.Key) {
 		return
 	}
@@ -107,7 +113,7 @@ func (s *sampler) lookAtRange(r *entry.Record) {
 	s.budget.older.Add(n)
 }
 
-func (s *sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
+func (s *Sampler) lookBelow(key []byte, h uint64, at entry.Version, e *entry.Entry) bool {
 	s.leader.Enter()
 	defer s.leader.Leave()
 	found, err := s.leader.GetAt(key, h, at, e)

@@ -1,4 +1,4 @@
-package tree
+package garbage
 
 import (
 	"slices"
@@ -10,29 +10,31 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// damaged knows the segments that can't be read as a whole. They stay as they are,
+// Damaged knows the segments that can't be read as a whole. They stay as they are,
 // so that nothing more of them gets lost.
-type damaged struct {
+type Damaged struct {
 	mu   sync.Mutex
 	nums []entry.FileNum // never written to, but replaced
 }
 
-func (d *damaged) add(num entry.FileNum) {
+// Add notes one more.
+func (d *Damaged) Add(num entry.FileNum) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.nums = append(slices.Clone(d.nums), num)
 }
 
-func (d *damaged) list() []entry.FileNum {
+// List returns them; it must not be written to.
+func (d *Damaged) List() []entry.FileNum {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.nums
 }
 
-// stateOf is what policy must know beside the layout, as far as it follows from v
+// StateOf is what policy must know beside the layout, as far as it follows from v
 // and from what was found to be damaged.
-func stateOf(v *view.View, d *damaged) policy.State {
-	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: d.list(), Hidden: make(map[layout.RunID]uint64)}
+func StateOf(v *view.View, d *Damaged) policy.State {
+	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: d.List(), Hidden: make(map[layout.RunID]uint64)}
 	for _, m := range v.Tables {
 		s.Memtables.Values += uint64(m.SeparatedBytes.Load())
 		s.Memtables.Older += uint64(m.Replaced.Load() + m.Outdated.Load())

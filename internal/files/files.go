@@ -1,0 +1,256 @@
+// Package files numbers, opens and removes the files of a store. What it opens says
+// what happens when no View holds it any more.
+package files
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/garbage"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Config is what an Opener needs.
+type Config struct {
+	FS           vfs.FS
+	Dir          string
+	ValueDir     string
+	UUID         [16]byte
+	Seed         uint64 // of the key hash
+	NoMap        bool   // read files without mapping them
+	OpenFiles    int    // file descriptors, at most; 0 = no limit
+	CacheBytes   int64  // of run chunks, where files are not mapped; 0 = a default
+	Memory       int64  // bytes that all parts of the store may take; 0 = no bound
+	SegmentBytes int64  // bytes at which a journal segment ends
+	RunFileBytes int64  // bytes at which a file of a run ends
+}
+
+// Opener numbers, opens and removes the store's files. What it opens says what
+// happens when no View holds it any more.
+type Opener struct {
+	cfg    Config
+	Open   *pageio.Files // what is read
+	Chunks *run.Cache    // of runs whose files are not mapped
+	Spares *Spares
+
+	numbers  atomic.Uint64 // last file number given out
+	Failures atomic.Int64  // files that could not be closed or removed
+}
+
+// writtenFiles is how many descriptors are kept for what is written, locked and
+// listed: manifest, SUPER, lock, the journal's segment, one run, value segment
+// and remap for each piece of work that goes on, directories that are synced.
+const writtenFiles = 24
+
+// Unsynced is the part of n descriptors that sealed journal segments may have
+// while they wait for their sync; 0 stands for no limit.
+func Unsynced(n int) int { return n / 4 }
+
+// readFiles is the part of n descriptors that is for reading.
+func readFiles(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return max(n-Unsynced(n)-writtenFiles, 1)
+}
+
+// New returns an Opener of the files of a store, which may be none.
+func New(cfg Config, budget *garbage.Budget) *Opener {
+	spare := &Spares{budget: budget, least: min(policy.SpareLeastBytes, cfg.SegmentBytes/policy.SpareLeastShare)}
+	f := &Opener{cfg: cfg, Spares: spare, Chunks: run.NewCache(cfg.CacheBytes)}
+	f.Open = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
+	f.Open.Bits = pageio.NewBitMemory(cfg.Memory / bitsShare)
+	return f
+}
+
+// Next gives out a file number that was never used before.
+func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
+
+// Last is the last file number given out.
+func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
+
+// Path is where a file of the store lies.
+func (f *Opener) Path(name filename.Name) string {
+	if name.Kind.InValueDir() {
+		return filepath.Join(f.cfg.ValueDir, name.String())
+	}
+	return filepath.Join(f.cfg.Dir, name.String())
+}
+
+// List returns the names of the store's own files.
+func (f *Opener) List() ([]filename.Name, error) {
+	var names []filename.Name
+	dirs := []string{f.cfg.Dir}
+	if f.cfg.ValueDir != f.cfg.Dir {
+		dirs = append(dirs, f.cfg.ValueDir)
+	}
+	for _, dir := range dirs {
+		bases, err := f.cfg.FS.List(dir)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", dir, err)
+		}
+		for _, base := range bases {
+			name, ok := filename.Parse(base)
+			if ok && (name.Kind.InValueDir() && dir == f.cfg.ValueDir || !name.Kind.InValueDir() && dir == f.cfg.Dir) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// Bytes is the length of all files of the store.
+func (f *Opener) Bytes() (n int64) {
+	names, err := f.List()
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		if info, err := f.cfg.FS.Stat(f.Path(name)); err == nil { // or it has gone meanwhile
+			n += info.Size
+		}
+	}
+	return n
+}
+
+// Free is what the disk has left, or that of two disks which has less; -1 = not known.
+func (f *Opener) Free() int64 {
+	free, err := f.cfg.FS.Free(f.cfg.Dir)
+	if err != nil {
+		return -1
+	}
+	if f.cfg.ValueDir == f.cfg.Dir {
+		return free
+	}
+	values, err := f.cfg.FS.Free(f.cfg.ValueDir)
+	if err != nil {
+		return -1
+	}
+	return min(free, values)
+}
+
+// Remove removes a file that the manifest no longer names. If it fails, the
+// next Open tries again.
+func (f *Opener) Remove(name filename.Name) { f.released(f.cfg.FS.Remove(f.Path(name))) }
+
+// released counts failures to give something back; nothing depends on them.
+func (f *Opener) released(err error) {
+	if err != nil {
+		f.Failures.Add(1)
+	}
+}
+
+// RemoveSpares gives the space of files that wait to be used again back.
+func (f *Opener) RemoveSpares(closing bool) {
+	for _, name := range f.Spares.drain(closing) {
+		f.Remove(name)
+	}
+}
+
+// Segments is what readers and writers of segments need.
+func (f *Opener) Segments() segment.Config {
+	return segment.Config{FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Files: f.Open}
+}
+
+// OpenSegment opens a finished segment, whose records end at end; stamp is their
+// version, if they don't say it themselves.
+func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, end int64, stamp entry.Version) (*view.Segment, error) {
+	r, err := segment.Open(f.Segments(), kind, num, segment.OpenOptions{End: end, NoMap: f.cfg.NoMap, Stamp: stamp})
+	if err != nil {
+		return nil, err
+	}
+	return f.Segment(r, kind, num), nil
+}
+
+// Segment makes r part of a View. Its file goes with the last View that holds it
+// if it is retired by then; a journal segment may be kept for use as another one.
+func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *view.Segment {
+	return view.NewSegment(r, num, func(retired bool) {
+		f.released(r.Close())
+		if retired && !(kind == filename.Journal && f.Spares.offer(num, r.End())) {
+			f.Remove(filename.New(kind, num))
+		}
+	})
+}
+
+// OpenRemap opens what leads from a relocated segment to its target.
+func (f *Opener) OpenRemap(num entry.FileNum, source entry.FileNum, target *view.Segment) (*view.Segment, error) {
+	m, err := segment.OpenRemap(f.Segments(), num, f.cfg.NoMap)
+	if err != nil {
+		return nil, err
+	}
+	if h := m.Header(); h.Source != source || h.Target != target.Num {
+		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, source, target.Num)
+		return nil, errors.Join(err, m.Close())
+	}
+	return view.NewRelocated(m, target, func(retired bool) {
+		f.released(m.Close())
+		if retired {
+			f.Remove(filename.New(filename.Remap, num))
+		}
+	}), nil
+}
+
+// NewValueWriter begins a value segment.
+func (f *Opener) NewValueWriter() (*segment.ValueWriter, error) {
+	return segment.NewValueWriter(f.Segments(), f.Next())
+}
+
+// NewRunWriter begins a run. At the bottom it gets no filter: every get that
+// comes so far asks its index anyway.
+func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
+	return run.NewWriter(run.WriterConfig{
+		FS:        f.cfg.FS,
+		Dir:       f.cfg.Dir,
+		UUID:      f.cfg.UUID,
+		Seed:      f.cfg.Seed,
+		NextNum:   f.Next,
+		FileBytes: f.cfg.RunFileBytes,
+		NoFilter:  bottom,
+		Expiries:  expiries,
+
+		FilterKeys: FilterKeys(f.cfg.Memory),
+	})
+}
+
+// openRun opens a run that a layout names.
+func (f *Opener) openRun(m *layout.Run) (*view.Run, error) {
+	r, err := run.Open(run.OpenConfig{
+		FS: f.cfg.FS, Dir: f.cfg.Dir, UUID: f.cfg.UUID, Seed: f.cfg.Seed, NoMap: f.cfg.NoMap, Cache: f.Chunks, Files: f.Open,
+	}, m.Run)
+	if err != nil {
+		return nil, err
+	}
+	return view.NewRun(r, m.ID, m.Order, func(retired bool) {
+		f.released(r.Close())
+		if retired {
+			for _, file := range m.Files {
+				f.Remove(filename.New(filename.Run, file.Num))
+			}
+		}
+	}), nil
+}
+
+// openWritten opens a run that was just written. Nobody knows it yet: what
+// reading it for the first time costs is not for a client to pay, if that is little.
+func (f *Opener) openWritten(m *layout.Run) (*view.Run, error) {
+	r, err := f.openRun(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Warm(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
