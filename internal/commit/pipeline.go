@@ -159,13 +159,6 @@ func (p *Pipeline) Close() error {
 	return nil
 }
 
-// Err returns the error that stopped the pipeline, nil as long as it runs.
-func (p *Pipeline) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stopped
-}
-
 func (p *Pipeline) refusalLocked() error {
 	if p.closed {
 		return errs.ErrClosed

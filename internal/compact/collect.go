@@ -150,6 +150,7 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	if err != nil {
 		return damaged(v.Segment.Num, err)
 	}
+	// What the manifest does not know of must not get lost with the segment.
 	if found != want {
 		return damaged(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
 			"%d records are not dead, the manifest knows of %d", found, want))

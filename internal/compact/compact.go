@@ -71,8 +71,9 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 			w.abort()
 		}
 	}()
-	defer pageio.Guard(pageio.Arm(), &err, "a run that is merged")
+	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted")
 	rules := newRetention(in.Rules)
+	// One guard around all moves: the iterator reads mapped memory.
 	for ok := in.Entries.First(); ok; ok = in.Entries.Next() {
 		if out.Read++; out.Read%checkEvery == 0 && ctx.Err() != nil {
 			return out, context.Cause(ctx)

@@ -7,11 +7,11 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// Rules say which entries a flush or merge may drop. They are decided once,
+// Rules say which entries a flush or compaction may drop. They are decided once,
 // before the work begins, and hold for all of it.
 type Rules struct {
 	// Watermark is the oldest version that a reader may still ask for: nothing
-	// within the retained age is below it. Who reads an older one already has a
+	// within the retained age is below it. A reader of an older one already has a
 	// View of its own, in which it stays.
 	Watermark entry.Version
 	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
@@ -20,7 +20,7 @@ type Rules struct {
 	Keyspaces map[entry.KeyspaceID]History
 	// Dropped says which keyspaces are gone: their entries and tombstones are
 	// garbage, whatever lies below them. Nobody can ask for them any more: a reader
-	// who began earlier has a View of his own. nil: none are.
+	// that began earlier has a View of its own. nil: none are.
 	Dropped func(id entry.KeyspaceID) bool
 	// Checked is the oldest version that an open transaction reads. Its commit will
 	// be checked against every later delete, so these stay.
@@ -68,7 +68,7 @@ type retention struct {
 	first    bool             // no entry seen yet
 
 	covers *tombstone.Cover // of all tombstones; nil: there are none
-	hides  *tombstone.Cover // of those that all readers of keyspace see; likewise
+	hides  *tombstone.Cover // of those that all readers of keyspace see; nil: there are none
 }
 
 func newRetention(r Rules) *retention {
@@ -99,6 +99,7 @@ func (t *retention) judge(e *entry.Entry) verdict {
 		t.cover(e)
 	}
 	t.newer = e.Version
+	// Above the watermark a reader may ask for any version: only its value may go.
 	if e.Version > t.history.Watermark {
 		t.kept++
 		if e.Kind != entry.Delete && !e.Live(t.rules.Now) {

@@ -46,6 +46,7 @@ func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, r
 		default:
 			continue
 		}
+		// The directories may hold files of other programs or stores.
 		if needed[name] || !f.ours(name) {
 			continue
 		}

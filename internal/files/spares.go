@@ -24,6 +24,7 @@ type Spares struct {
 
 // offer keeps the file for later, or returns false.
 func (r *Spares) offer(num entry.FileNum, size int64) bool {
+	// A small file saves nothing, and none may take disk space that garbage needs.
 	if size < r.least || !r.budget.Affords(size) {
 		return false
 	}

@@ -76,6 +76,7 @@ func (b *Budget) Calm() bool {
 // what is live in segments, unless values are mostly in runs.
 func (b *Budget) SegmentLimit() int64 {
 	v := b.views.Current()
+	// In a young store nearly all that is live is in the active memtable's journal.
 	live := max(b.measured.Load().Live, uint64(v.Active().SeparatedBytes.Load()))
 	inline := uint64(v.Active().InlineBytes.Load())
 	for _, r := range v.Layout.Runs() {

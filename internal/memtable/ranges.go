@@ -95,7 +95,11 @@ func (t *Table) Split(lo, hi []byte, n int) [][]byte {
 			continue
 		}
 		key := t.arena.at(longest[at].place).keyBytes()
-		if len(keys) == 0 || !bytes.Equal(keys[len(keys)-1], key) {
+		last := t.arena.at(longest[0].place).keyBytes() // no cut before the first key
+		if len(keys) > 0 {
+			last = keys[len(keys)-1]
+		}
+		if !bytes.Equal(last, key) {
 			keys = append(keys, bytes.Clone(key))
 		}
 	}

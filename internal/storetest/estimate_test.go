@@ -77,3 +77,15 @@ func TestEstimateAndSplit(t *testing.T) {
 	wantEqual(t, "Split of a range", fmt.Sprintf("%s", db.Split(b("10"), b("20"), 2)), "[15]")
 	wantEqual(t, "Split in one", len(db.Split(nil, nil, 1)), 0)
 }
+
+// A key with many versions does not cut off an empty part.
+func TestSplitCutsBehindTheFirstKey(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	for range 5 {
+		must(t, db.Set(b("k"), b("v")))
+	}
+	wantEqual(t, "Split", len(db.Split(b("k"), nil, 3)), 0)
+	must(t, db.Set(b("l"), b("v")))
+	must(t, db.Set(b("l"), b("w")))
+	wantEqual(t, "Split of two keys", fmt.Sprintf("%s", db.Split(b("k"), nil, 7)), "[l]")
+}

@@ -16,7 +16,9 @@ func (t *Tree) Close() error {
 		return nil
 	}
 	t.life.cancel(errs.ErrClosed)
-	t.spills.mu.Lock() // who writes a transaction's files ends first; who comes later sees that the store is closed
+	// A transaction that writes files ends first; a later one sees that the store is
+	// closed.
+	t.spills.mu.Lock()
 	t.views.Wake()
 	t.spills.mu.Unlock()
 	err := t.cfg.Jobs.Close(context.Background())

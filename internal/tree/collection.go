@@ -105,6 +105,7 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 		return false, nil
 	}
 	part, release := hold.Narrow(func(part *view.View) {
+		// Only the victims are read: flushes and compactions go on beside it.
 		part.Tables, part.Runs = nil, nil
 		part.Segments = part.Segments.Without(func(num entry.FileNum) bool { return !slices.Contains(plan.Victims, num) })
 	})
@@ -157,7 +158,7 @@ func (c *collector) pacer(o occasion) func(context.Context, int) error {
 		quiet := now == written
 		written = now
 		leisure := 1 - policy.CollectionPace(c.budget.Fill())
-		if leisure == 0 {
+		if leisure == 0 { // the budget is nearly used up: writers wait for this
 			return nil
 		}
 		if err := c.yield(ctx); quiet || err != nil {

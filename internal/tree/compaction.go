@@ -99,6 +99,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	}
 	defer c.views.Reclaim() // what this replaces
 	part, release := hold.Narrow(func(part *view.View) {
+		// Memtables, and segments that no handle is healed for, may go meanwhile.
 		part.Tables = nil
 		if len(plan.Cluster) == 0 {
 			part.Segments = part.Segments.Without(part.Unmoved())
@@ -112,30 +113,10 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	work := Work{Kind: "compaction", WorkInfo: WorkInfo{Reason: plan.Reason, Runs: int64(len(inputs))}}
 	begin := time.Now()
 	defer func() { c.count.report(work, begin, err) }()
-	expiries := make([][]entry.Expiring, len(inputs))
-	tombstones := make([]*tombstone.Set, len(inputs))
-	order := uint64(0)
-	for i, r := range inputs {
-		tombstones[len(inputs)-1-i] = r.Tombstones()
-		order = max(order, r.Order)
-		expiries[i] = r.Meta().Expiry
-	}
+	// Counted before the rules are made: a keyspace that is dropped later may be left in.
 	drops := c.installer.drops.Load()
-	rules := c.retention.rules(bottom)
-	rules.Tombstones = tombstone.Union(tombstones...)
-	read, unread := garbage.SplitUnread(inputs, &rules, part.Layout)
-	var sources []iterator.Iterator
-	for _, r := range read {
-		sources = append(sources, r.Iterator())
-		work.BytesIn += int64(r.Meta().FileBytes())
-	}
+	input, unread := c.input(inputs, bottom, part, &work)
 	defer c.disk.promise(int64(plan.Writes(part.Layout)))()
-	input := compact.Input{
-		Entries: iterator.Merge(sources),
-		Run:     c.files.NewRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
-		Rules:   rules,
-		Heal:    part.Healing(),
-	}
 	if len(plan.Cluster) > 0 {
 		work.Kind, work.Segments = "clustering", int64(len(plan.Cluster))
 		move(ctx, &input, plan.Cluster, part)
@@ -150,7 +131,8 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	}
 	edit := &layout.Edit{DropRuns: plan.Runs, AddRuns: files.NewRuns(out.Run, tier)}
 	for i := range edit.AddRuns {
-		edit.AddRuns[i].Order = order
+		// The new run is as old as its newest input: newer runs stay above it.
+		edit.AddRuns[i].Order = inputs[0].Order
 	}
 	change := change{runs: inputs, unread: unread, hidden: stillHidden(inputs, unread, &out, bottom), drops: drops}
 	if err := c.installer.install(edit, &out, change); err != nil {
@@ -158,6 +140,30 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	}
 	work.done(&out)
 	return nil
+}
+
+// input is what a compaction reads and writes, and the runs that need not be read.
+func (c *compactor) input(inputs []*view.Run, bottom bool, part *view.View, work *Work) (in compact.Input, unread []*view.Run) {
+	expiries := make([][]entry.Expiring, len(inputs))
+	tombstones := make([]*tombstone.Set, len(inputs)) // oldest first
+	for i, r := range inputs {
+		tombstones[len(inputs)-1-i] = r.Tombstones()
+		expiries[i] = r.Meta().Expiry
+	}
+	rules := c.retention.rules(bottom)
+	rules.Tombstones = tombstone.Union(tombstones...)
+	read, unread := garbage.SplitUnread(inputs, &rules, part.Layout)
+	var sources []iterator.Iterator
+	for _, r := range read {
+		sources = append(sources, r.Iterator())
+		work.BytesIn += int64(r.Meta().FileBytes())
+	}
+	return compact.Input{
+		Entries: iterator.Merge(sources),
+		Run:     c.files.NewRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
+		Rules:   rules,
+		Heal:    part.Healing(),
+	}, unread
 }
 
 // stillHidden is how many bytes of older values a compacted run hides: what its

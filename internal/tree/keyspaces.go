@@ -75,6 +75,7 @@ func (k *keyspaces) drop(id entry.KeyspaceID) error {
 		return err
 	}
 	k.views.Floors.Remove(id)
+	// Work that goes on has begun without knowing of it: see installer.change.
 	k.installer.drops.Add(1)
 	garbage.NoteDropped(k.views, id)
 	k.tasks.kick()

@@ -26,7 +26,7 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 		}
 	}
 	for _, r := range v.Runs {
-		if r.MaxVersion() <= since {
+		if r.MaxVersion() <= since { // what the reader has read lies in such runs
 			continue
 		}
 		newest = r.Tombstones().Newest(key, entry.MaxVersion)

@@ -26,6 +26,7 @@ func (s *Set) LongReader() (l LongReader) {
 	if view, since := s.oldestLocked(); view != 0 {
 		l.For = max(s.cfg.Now().Sub(since), 1)
 	}
+	// Each resource counts once, and only if the current View is without it.
 	seen := make(map[*shared]bool)
 	s.current.Load().each(func(r *shared) { seen[r] = true })
 	fresh := func(r *shared) bool {

@@ -16,6 +16,7 @@ import (
 // newer than all in older ones: only the place that it is in must still be asked.
 func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bool, error) {
 	for _, t := range v.Tables {
+		// A range delete in this table hides what is older in it too, by version.
 		deleted := entry.Version(0)
 		if d := t.Tombstones(); d != nil {
 			deleted = d.Newest(key, at)

@@ -85,6 +85,7 @@ func (s *Set) Install(change func(next *View)) *View {
 }
 
 func (s *Set) installLocked(next *View) {
+	// Counted before the old View can be let go of: what both hold stays open.
 	next.each(func(r *shared) { r.views++ })
 	s.last++
 	next.ID = s.last
