@@ -86,7 +86,8 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 	o.assemble()
 	if log := o.options.Logger; log != nil {
 		log.Info("store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,
-			"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed)
+			"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
+			"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
 	}
 	return o.db, nil
 }

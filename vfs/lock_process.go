@@ -13,9 +13,8 @@ import (
 // processes from each other.
 var locks = struct {
 	sync.Mutex
-	holders map[string]int        // by name: how many share it; -1 exclusive
-	mine    map[*os.File]heldLock // what each file holds
-}{holders: map[string]int{}, mine: map[*os.File]heldLock{}}
+	held map[*os.File]heldLock
+}{held: map[*os.File]heldLock{}}
 
 type heldLock struct {
 	name   string
@@ -30,33 +29,17 @@ func tryLock(f *os.File, shared bool) (bool, error) {
 	locks.Lock()
 	defer locks.Unlock()
 	// Names stand for files here: links to one file are not recognised.
-	switch n := locks.holders[name]; {
-	case shared && n >= 0:
-		locks.holders[name] = n + 1
-	case !shared && n == 0:
-		locks.holders[name] = -1
-	default:
-		return false, nil
+	for _, l := range locks.held {
+		if l.name == name && !(l.shared && shared) {
+			return false, nil
+		}
 	}
-	locks.mine[f] = heldLock{name, shared}
+	locks.held[f] = heldLock{name, shared}
 	return true, nil
 }
 
 func unlock(f *os.File) {
 	locks.Lock()
 	defer locks.Unlock()
-	l, held := locks.mine[f]
-	if !held {
-		return
-	}
-	delete(locks.mine, f)
-	n := 0
-	if l.shared {
-		n = locks.holders[l.name] - 1
-	}
-	if n == 0 {
-		delete(locks.holders, l.name)
-	} else {
-		locks.holders[l.name] = n
-	}
+	delete(locks.held, f)
 }

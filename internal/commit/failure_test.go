@@ -12,6 +12,13 @@ import (
 
 var errDisk = errors.New("disk on fire")
 
+// Err returns the error that stopped the pipeline, nil as long as it runs.
+func (p *Pipeline) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopped
+}
+
 // A failed append, sync or apply is the error of the whole group and of all that
 // come later; nothing of the group becomes visible.
 func TestFailureStopsThePipeline(t *testing.T) {

@@ -159,13 +159,6 @@ func (p *Pipeline) Close() error {
 	return nil
 }
 
-// Err returns the error that stopped the pipeline, nil as long as it runs.
-func (p *Pipeline) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stopped
-}
-
 func (p *Pipeline) refusalLocked() error {
 	if p.closed {
 		return errs.ErrClosed
@@ -182,10 +175,7 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 		return 0, err
 	}
 	// Only the last group has room, so that requests are taken in order of arrival.
-	g := p.queue.tail
-	if g == nil || !g.hasRoom(len(r.Payload)) {
-		g = p.queue.push()
-	}
+	g := p.queue.room(len(r.Payload))
 	g.add(r)
 	if !p.busy {
 		p.busy, g.called = true, true
@@ -318,7 +308,7 @@ func (p *Pipeline) release(g *group) {
 
 // handOnLocked makes a member of the next group leader, if there is one.
 func (p *Pipeline) handOnLocked() {
-	g := p.queue.head
+	g := p.queue.head()
 	if g == nil {
 		p.busy = false
 		return

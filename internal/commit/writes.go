@@ -21,9 +21,8 @@ type writes struct {
 
 	before []*Request // the transactions before, in version order
 
-	hashed int      // how many of before are in table
-	table  []uint32 // open addressing: index of a written key plus 1; a power of two long
-	keys   []written
+	hashed int                      // how many of before are in keys
+	keys   map[uint64]entry.Version // newest version of a written key, by the key's hash
 
 	ranged int            // how many of before are in ranges
 	ranges *tombstone.Set // their range deletes; nil: they have none
@@ -31,12 +30,6 @@ type writes struct {
 	sorted int      // how many of before are in order
 	order  [][]byte // keys in stretches, each sorted and at least twice as long as the next
 	ends   []int    // of the stretches
-}
-
-type written struct {
-	hash    uint64
-	key     []byte // points into a payload
-	version entry.Version
 }
 
 // check returns nil if r may be committed after the store's transactions and
@@ -89,13 +82,7 @@ func (w *writes) Newest(key []byte, hash uint64, since entry.Version) (entry.Ver
 	// The group is asked first: all its versions are newer than the store's.
 	w.hashBefore()
 	w.rangeBefore()
-	v := w.ranges.Newest(key, entry.MaxVersion)
-	if len(w.keys) > 0 {
-		if i := w.table[w.bucket(key, hash)]; i != 0 {
-			v = max(v, w.keys[i-1].version)
-		}
-	}
-	if v > 0 {
+	if v := max(w.ranges.Newest(key, entry.MaxVersion), w.keys[hash]); v > 0 {
 		return v, true, nil
 	}
 	return w.store.Newest(key, hash, since)
@@ -136,48 +123,17 @@ func (w *writes) rangeBefore() {
 	w.ranged = len(w.before)
 }
 
-// hashBefore brings the table up to date.
+// hashBefore brings the hashes up to date. Two keys with one hash are taken for one:
+// among a million keys in one of 10^13 cases. That is a conflict too many, which is
+// allowed, never one too few.
 func (w *writes) hashBefore() {
+	if w.keys == nil {
+		w.keys = make(map[uint64]entry.Version)
+	}
 	for _, r := range w.before[w.hashed:] {
-		// At most half full, so that probes stay short.
-		if n := 2 * (len(w.keys) + r.Records); n > len(w.table) {
-			w.grow(n)
-		}
-		eachKey(r.Payload, func(key []byte) {
-			h := hash.Sum(w.seed, key)
-			// A later transaction's version replaces an earlier one's.
-			s := w.bucket(key, h)
-			if w.table[s] == 0 {
-				w.keys = append(w.keys, written{hash: h, key: key})
-				w.table[s] = uint32(len(w.keys))
-			}
-			w.keys[w.table[s]-1].version = r.version
-		})
+		eachKey(r.Payload, func(key []byte) { w.keys[hash.Sum(w.seed, key)] = r.version })
 	}
 	w.hashed = len(w.before)
-}
-
-// bucket is where key is in the table, or where it would be put.
-func (w *writes) bucket(key []byte, hash uint64) uint64 {
-	mask := uint64(len(w.table) - 1)
-	for s := hash & mask; ; s = (s + 1) & mask {
-		i := w.table[s]
-		if i == 0 || w.keys[i-1].hash == hash && bytes.Equal(w.keys[i-1].key, key) {
-			return s
-		}
-	}
-}
-
-// grow makes the table at least n buckets long.
-func (w *writes) grow(n int) {
-	size := max(64, 2*len(w.table))
-	for size < n {
-		size *= 2
-	}
-	w.table = make([]uint32, size)
-	for i, k := range w.keys {
-		w.table[w.bucket(k.key, k.hash)] = uint32(i + 1)
-	}
 }
 
 // sortBefore brings the order up to date. Each key is sorted again only when
@@ -205,19 +161,15 @@ func (w *writes) sortBefore() {
 
 // keptKeys bounds the index that is kept for the next group, in keys: to clear a
 // larger one would cost each small group more than to make a new one.
-const keptKeys = 1 << 12
+const keptKeys = 1 << 13
 
 // reset forgets the group, so that nothing keeps its payloads alive.
 func (w *writes) reset() {
-	if max(len(w.table), cap(w.keys), cap(w.order)) > 4*keptKeys {
+	if max(len(w.keys), cap(w.order)) > keptKeys {
 		*w = writes{store: w.store, seed: w.seed}
 		return
 	}
-	if w.hashed > 0 {
-		clear(w.table)
-		clear(w.keys)
-		w.keys = w.keys[:0]
-	}
+	clear(w.keys)
 	clear(w.order)
 	w.before, w.order, w.ends, w.ranges = nil, w.order[:0], w.ends[:0], nil
 	w.hashed, w.sorted, w.ranged = 0, 0, 0

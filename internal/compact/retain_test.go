@@ -90,7 +90,7 @@ func TestRetentionOfKeyspaces(t *testing.T) {
 func visibleAt(versions []entry.Entry, deletes []tombstone.Tombstone, v entry.Version, now uint64) string {
 	deleted := entry.Version(0)
 	for _, d := range deletes {
-		if d.Version <= v && d.Covers([]byte("k")) {
+		if d.Version <= v && string(d.Lo) <= "k" && "k" < string(d.Hi) {
 			deleted = max(deleted, d.Version)
 		}
 	}

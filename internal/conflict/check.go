@@ -1,6 +1,7 @@
 package conflict
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -58,12 +59,9 @@ type Keyspaces []*atomic.Bool
 
 // Add adds the keyspace with this flag, once.
 func (k *Keyspaces) Add(dropped *atomic.Bool) {
-	for _, have := range *k {
-		if have == dropped {
-			return
-		}
+	if !slices.Contains(*k, dropped) {
+		*k = append(*k, dropped)
 	}
-	*k = append(*k, dropped)
 }
 
 // Reset empties k and keeps its memory.
@@ -73,10 +71,5 @@ func (k *Keyspaces) Reset() {
 }
 
 func (k Keyspaces) anyDropped() bool {
-	for _, dropped := range k {
-		if dropped.Load() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(k, (*atomic.Bool).Load)
 }

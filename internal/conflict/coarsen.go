@@ -1,9 +1,6 @@
 package conflict
 
-import (
-	"bytes"
-	"slices"
-)
+import "slices"
 
 // coarseness is how many neighbours become one range when a set is too large.
 const coarseness = 8
@@ -19,44 +16,19 @@ func (s *ReadSet) bound() {
 // and what lies between them. So nothing that was read is missed, and some changes of
 // what was not read are taken for conflicts.
 func (s *ReadSet) coarsen() {
+	// A key is the range up to the next key there can be.
+	for _, k := range s.keys {
+		next := s.store(s.text(k.at))
+		s.bytes = append(s.bytes, 0)
+		next.to++
+		s.ranges = append(s.ranges, span{lo: k.at, hi: next})
+	}
+	s.sorted = false
 	s.mergeRanges()
-	slices.SortFunc(s.keys, func(a, b key) int { return bytes.Compare(s.text(a.at), s.text(b.at)) })
 	c := ReadSet{Limit: s.Limit, sorted: true}
-	var cover span // of c, being extended; its texts are those of lo and hi
-	var lo, hi []byte
-	members := 0
-	end := func() {
-		if members > 0 {
-			cover.lo, cover.hi = c.store(lo), c.store(hi)
-			c.ranges = append(c.ranges, cover)
-		}
-		cover, members = span{}, 0
+	for group := range slices.Chunk(s.ranges, coarseness) {
+		last := group[len(group)-1] // ranges are apart from each other, so it ends last
+		c.ranges = append(c.ranges, span{lo: c.store(s.text(group[0].lo)), hi: c.store(s.text(last.hi)), endless: last.endless})
 	}
-	add := func(from, to []byte, endless bool) {
-		if members == 0 {
-			lo, hi = append(lo[:0], from...), append(hi[:0], to...)
-		} else if bytes.Compare(to, hi) > 0 {
-			hi = append(hi[:0], to...)
-		}
-		cover.endless = cover.endless || endless
-		if members++; members == coarseness && !cover.endless {
-			end()
-		}
-	}
-	// Merge the sorted keys and ranges into one sequence of ranges.
-	var after []byte
-	keys, ranges := s.keys, s.ranges
-	for len(keys)+len(ranges) > 0 {
-		if len(ranges) == 0 || len(keys) > 0 && bytes.Compare(s.text(keys[0].at), s.text(ranges[0].lo)) < 0 {
-			after = append(append(after[:0], s.text(keys[0].at)...), 0)
-			add(after[:len(after)-1], after, false)
-			keys = keys[1:]
-			continue
-		}
-		add(s.text(ranges[0].lo), s.text(ranges[0].hi), ranges[0].endless)
-		ranges = ranges[1:]
-	}
-	end()
-	c.sorted = false // a group's last range may reach beyond the next group's first
 	*s = c
 }

@@ -33,8 +33,8 @@ type ReadSet struct {
 	ranges []span
 	sorted bool // ranges are in order and apart from each other
 
-	index   []int32 // open-addressing table of keys by hash; number + 1, 0 = empty
-	indexed int     // keys that are in the index
+	index   map[uint64]struct{} // hashes of the first indexed keys, for Touches
+	indexed int
 }
 
 // piece is a part of ReadSet.bytes.
@@ -51,24 +51,15 @@ type span struct {
 	endless bool // no hi
 }
 
-// fewKeys is the number of keys up to which Touches compares with each, without an index.
-const fewKeys = 4
-
 // Reset empties the set and keeps its memory for the next transaction.
 func (s *ReadSet) Reset() {
 	s.bytes, s.keys, s.ranges = s.bytes[:0], s.keys[:0], s.ranges[:0]
-	clear(s.index)
-	s.index, s.indexed = s.index[:0], 0
+	s.index, s.indexed = nil, 0
 	s.sorted = false
 }
 
 // Empty reports whether nothing was read.
 func (s *ReadSet) Empty() bool { return len(s.keys) == 0 && len(s.ranges) == 0 }
-
-// Bytes is the memory that the set uses.
-func (s *ReadSet) Bytes() int {
-	return cap(s.bytes) + 24*cap(s.keys) + 40*cap(s.ranges) + 4*cap(s.index)
-}
 
 func (s *ReadSet) text(p piece) []byte { return s.bytes[p.from:p.to:p.to] }
 
@@ -94,22 +85,18 @@ func (s *ReadSet) AddRange(lo, hi []byte) {
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return
 	}
-	if n := len(s.ranges); n > 0 {
-		r := &s.ranges[n-1]
-		// A walk adds its range piece by piece.
-		meets := (r.endless || bytes.Compare(lo, s.text(r.hi)) <= 0) && (hi == nil || bytes.Compare(s.text(r.lo), hi) <= 0)
-		if meets {
-			s.extend(r, lo, hi)
-			s.sorted = false
-			s.bound()
-			return
-		}
+	if n := len(s.ranges); n > 0 && s.meets(&s.ranges[n-1], lo, hi) {
+		s.extend(&s.ranges[n-1], lo, hi) // a walk adds its range piece by piece
+	} else {
+		s.ranges = append(s.ranges, span{lo: s.store(lo), hi: s.store(hi), endless: hi == nil})
 	}
-	r := span{lo: s.store(lo), endless: hi == nil}
-	r.hi = s.store(hi)
-	s.ranges = append(s.ranges, r)
 	s.sorted = false
 	s.bound()
+}
+
+// meets reports whether r and [lo, hi) are one range together.
+func (s *ReadSet) meets(r *span, lo, hi []byte) bool {
+	return (r.endless || bytes.Compare(lo, s.text(r.hi)) <= 0) && (hi == nil || bytes.Compare(s.text(r.lo), hi) <= 0)
 }
 
 // extend makes r reach from lo to hi, if it doesn't.
@@ -163,9 +150,7 @@ func (s *ReadSet) upper(r *span) []byte {
 // Prepare makes the index that Touches needs; otherwise the first Touches makes it.
 func (s *ReadSet) Prepare() {
 	s.mergeRanges()
-	if len(s.keys) > fewKeys {
-		s.indexKeys()
-	}
+	s.indexKeys()
 }
 
 // Touches reports whether any of [lo, hi) was read, by itself or in a range;
@@ -180,18 +165,15 @@ func (s *ReadSet) Touches(lo, hi []byte) bool {
 		slices.ContainsFunc(s.ranges, func(r span) bool { return in(s.text(r.lo)) }) || s.touchesRange(lo)
 }
 
+// touchesKey may take a key for another with the same hash: among a million keys in
+// one of 10^13 cases. That is a conflict too many, which is allowed, never one too few.
 func (s *ReadSet) touchesKey(k []byte) bool {
-	if len(s.keys) <= fewKeys {
-		return slices.ContainsFunc(s.keys, func(o key) bool { return bytes.Equal(s.text(o.at), k) })
+	if len(s.keys) == 0 {
+		return false
 	}
 	s.indexKeys()
-	mask := uint64(len(s.index) - 1)
-	for i := s.sum(k) & mask; s.index[i] != 0; i = (i + 1) & mask {
-		if bytes.Equal(s.text(s.keys[s.index[i]-1].at), k) {
-			return true
-		}
-	}
-	return false
+	_, found := s.index[s.sum(k)]
+	return found
 }
 
 // sum is the hash of the index. Its seed is a store hash, which nobody outside
@@ -200,30 +182,11 @@ func (s *ReadSet) sum(k []byte) uint64 { return hash.Sum(s.keys[0].hash, k) }
 
 // indexKeys brings the index up to date.
 func (s *ReadSet) indexKeys() {
-	if s.indexed == len(s.keys) {
-		return
+	if s.index == nil {
+		s.index = make(map[uint64]struct{}, len(s.keys))
 	}
-	if 2*len(s.keys) > len(s.index) {
-		size := 64
-		for size < 4*len(s.keys) {
-			size *= 2
-		}
-		if size <= cap(s.index) {
-			s.index = s.index[:size]
-			clear(s.index)
-		} else {
-			s.index = make([]int32, size)
-		}
-		s.indexed = 0
-	}
-	// Linear probing, at most half full.
-	mask := uint64(len(s.index) - 1)
 	for ; s.indexed < len(s.keys); s.indexed++ {
-		i := s.sum(s.text(s.keys[s.indexed].at)) & mask
-		for s.index[i] != 0 {
-			i = (i + 1) & mask
-		}
-		s.index[i] = int32(s.indexed + 1)
+		s.index[s.sum(s.text(s.keys[s.indexed].at))] = struct{}{}
 	}
 }
 

@@ -9,6 +9,7 @@
 package dump
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -62,17 +63,17 @@ func (d *Writer) Field(off, n int, name, format string, args ...any) {
 	d.next = max(d.next, off+have)
 }
 
-// U8 shows the byte at off as a number.
-func (d *Writer) U8(off int, name string) { d.number(off, 1, name) }
+// U8 shows the bytes from off on as numbers, one for each name.
+func (d *Writer) U8(off int, names ...string) { d.numbers(off, 1, names) }
 
-// U16 shows the little-endian number of 2 bytes at off.
-func (d *Writer) U16(off int, name string) { d.number(off, 2, name) }
+// U16 shows the little-endian numbers of 2 bytes from off on, one for each name.
+func (d *Writer) U16(off int, names ...string) { d.numbers(off, 2, names) }
 
-// U32 shows the little-endian number of 4 bytes at off.
-func (d *Writer) U32(off int, name string) { d.number(off, 4, name) }
+// U32 shows the little-endian numbers of 4 bytes from off on, one for each name.
+func (d *Writer) U32(off int, names ...string) { d.numbers(off, 4, names) }
 
-// U64 shows the little-endian number of 8 bytes at off.
-func (d *Writer) U64(off int, name string) { d.number(off, 8, name) }
+// U64 shows the little-endian numbers of 8 bytes from off on, one for each name.
+func (d *Writer) U64(off int, names ...string) { d.numbers(off, 8, names) }
 
 // Bytes shows the n bytes at off as a quoted string.
 func (d *Writer) Bytes(off, n int, name string) {
@@ -94,14 +95,17 @@ func (d *Writer) Close() error {
 	return d.err
 }
 
-func (d *Writer) number(off, n int, name string) {
-	if off < 0 || off > len(d.data)-n {
-		d.Field(off, n, name, "")
-		return
+func (d *Writer) numbers(off, n int, names []string) {
+	for _, name := range names {
+		if off < 0 || off > len(d.data)-n {
+			d.Field(off, n, name, "")
+		} else {
+			var b [8]byte
+			copy(b[:], d.data[off:off+n])
+			d.Field(off, n, name, "%d", binary.LittleEndian.Uint64(b[:]))
+		}
+		off += n
 	}
-	var b [8]byte
-	copy(b[:], d.data[off:off+n])
-	d.Field(off, n, name, "%d", binary.LittleEndian.Uint64(b[:]))
 }
 
 // gap shows the bytes from the last field to off.
@@ -140,8 +144,8 @@ func (d *Writer) lines(off, n int, comment string) {
 
 const column = len("00000000  ") + perLine*3 // where comments start
 
-func (d *Writer) line(off int, bytes, comment string) {
-	s := fmt.Sprintf("%08x  %-*s%s", d.base+int64(off), perLine*3, bytes, comment)
+func (d *Writer) line(off int, text, comment string) {
+	s := fmt.Sprintf("%08x  %-*s%s", d.base+int64(off), perLine*3, text, comment)
 	d.printf("%s\n", strings.TrimRight(s, " "))
 }
 
@@ -152,11 +156,4 @@ func (d *Writer) printf(format string, args ...any) {
 }
 
 // zeros returns how many zero bytes p starts with.
-func zeros(p []byte) int {
-	for i, b := range p {
-		if b != 0 {
-			return i
-		}
-	}
-	return len(p)
-}
+func zeros(p []byte) int { return len(p) - len(bytes.TrimLeft(p, "\x00")) }

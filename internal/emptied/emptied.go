@@ -60,6 +60,12 @@ func (k *Known) Inherit(older *Known) {
 	k.noted.Store(older.noted.Load())
 }
 
+// any reports whether there may be ranges.
+func (k *Known) any() bool {
+	s := k.searched.Load()
+	return s != nil && s.last != nil || k.noted.Load() != nil
+}
+
 // AppendTo appends the ranges for a tombstone.Cover.
 func (k *Known) AppendTo(sets []*tombstone.Set) []*tombstone.Set {
 	if noted := k.noted.Load(); noted != nil {

@@ -106,14 +106,14 @@ func (s *store) commit(ops ...entry.Entry) {
 		}
 	}
 	s.tracker.Added(n)
-	s.tracker.Published()
+	s.tracker.Published(&s.view.known)
 	if s.tracker.Late() {
 		s.search()
 	}
 }
 
 func (s *store) search() {
-	s.view.known.Apply(s.tracker.Search(s.view, s.version, s.tracker.Count()))
+	s.view.known.Apply(s.tracker.Search(s.view, &s.view.known, s.version, s.tracker.Count()))
 }
 
 func (s *store) seal() {
@@ -123,7 +123,7 @@ func (s *store) seal() {
 // flush makes runs of all memtables.
 func (s *store) flush() {
 	s.seal()
-	if !s.hasty && s.tracker.Behind() {
+	if !s.hasty && s.tracker.Behind(&s.view.known) {
 		s.search()
 	}
 	for n := len(s.view.tables); n > 1; n-- {

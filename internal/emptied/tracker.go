@@ -49,7 +49,6 @@ type Tracker struct {
 	published counter      // what came to memtables and is published
 	searched  counter      // of it, what the last search has met
 	misses    atomic.Int32 // searches in a row that have found little, up to maxMisses
-	any       atomic.Bool  // there are ranges
 
 	added Count // what is not published yet; for the commit leader alone
 
@@ -94,8 +93,8 @@ func (t *Tracker) Added(n Count) {
 }
 
 // Published counts what was added. The commit leader calls it once that is visible,
-// and starts the background task if it returns true.
-func (t *Tracker) Published() (due bool) {
+// and starts the background task if it returns true. k is of the current View.
+func (t *Tracker) Published(k *Known) (due bool) {
 	if t.added.Entries == 0 {
 		return false
 	}
@@ -103,7 +102,7 @@ func (t *Tracker) Published() (due bool) {
 	t.published.store(Count{n.Entries + t.added.Entries, n.Deletes + t.added.Deletes})
 	t.added = Count{}
 	n = t.Waiting()
-	return n.Deletes >= t.step<<t.misses.Load() || t.any.Load() && n.Entries >= freshEvery
+	return n.Deletes >= t.step<<t.misses.Load() || k.any() && n.Entries >= freshEvery
 }
 
 // Waiting is what was published and not searched.
@@ -112,10 +111,11 @@ func (t *Tracker) Waiting() Count {
 	return Count{n.Entries - searched.Entries, n.Deletes - searched.Deletes}
 }
 
-// Behind reports whether a memtable should be searched before it is flushed.
-func (t *Tracker) Behind() bool {
+// Behind reports whether a memtable should be searched before it is flushed; k is of
+// the current View.
+func (t *Tracker) Behind(k *Known) bool {
 	n := t.Waiting()
-	return n.Deletes > 0 || t.any.Load() && n.Entries > 0
+	return n.Deletes > 0 || k.any() && n.Entries > 0
 }
 
 // Late reports whether a committer is to search in place of the background task.
@@ -133,9 +133,10 @@ func (t *Tracker) Count() Count { return t.published.load() }
 
 // Search searches the memtables of a View for what deletes have emptied up to a
 // version: one that was published before the View was pinned, and after all that was
-// counted. What it returns is to be applied to the current View.
-func (t *Tracker) Search(view Source, published entry.Version, counted Count) (c Change) {
-	if t.Waiting().Deletes < int64(t.least) && len(t.ranges) == 0 {
+// counted. k is of that View. What it returns is to be applied to the current View.
+func (t *Tracker) Search(view Source, k *Known, published entry.Version, counted Count) (c Change) {
+	noted := k.noted.Load().All()
+	if t.Waiting().Deletes < int64(t.least) && len(t.ranges)+len(noted) == 0 {
 		return c
 	}
 	if runs := view.RunsUpTo(); runs > t.upTo {
@@ -148,12 +149,23 @@ func (t *Tracker) Search(view Source, published entry.Version, counted Count) (c
 	// The oldest first: a search of one lifts ranges over all that is older.
 	for i, m := range slices.Backward(view.Memtables()) {
 		if upTo := min(published, m.MaxVersion()); upTo > t.upTo {
+			t.adopt(noted, upTo)
 			t.search(view, i, m, upTo)
 		}
 	}
 	t.searched.store(counted)
 	t.publish(&c)
 	return c
+}
+
+// adopt makes ranges of what seeks have noted since the last search, up to the version
+// that the next one goes up to: it meets all sets since, and lifts them, too.
+func (t *Tracker) adopt(noted []Range, upTo entry.Version) {
+	for _, r := range noted {
+		if v := r.Version - 1; v >= t.upTo && v <= upTo {
+			t.ranges = join(t.ranges, r)
+		}
+	}
 }
 
 // search searches the i-th memtable, of which all up to a version is published and
@@ -250,5 +262,4 @@ func (t *Tracker) Prune(view Source, k *Known) (c Change) {
 func (t *Tracker) publish(c *Change) {
 	c.searched = &searched{last: tombstone.EmptiedSet(t.ranges...), before: t.last}
 	t.last = c.searched.last
-	t.any.Store(t.last != nil)
 }

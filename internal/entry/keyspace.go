@@ -15,7 +15,6 @@ const MaxKeyspaceID KeyspaceID = math.MaxUint32
 const (
 	longPrefix = 0xf8 // first bytes from here on are followed by 1, 2, 3 or 4 more
 	pastPrefix = 0xfc // no stored key begins with this or more
-	maxPrefix  = 5    // bytes of the longest prefix
 )
 
 // AppendKeyspace appends the prefix of the keyspace's stored keys to dst. No

@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+const maxPrefix = 5 // bytes of the longest prefix
+
 func keyspaceIDs() []KeyspaceID {
 	var ids []KeyspaceID
 	for id := KeyspaceID(0); id < 70000; id++ {

@@ -12,10 +12,7 @@ import (
 // with the same key and version it yields only the one of the earliest source:
 // give the newest source first. When a source fails, the merge fails.
 func Merge(sources []Iterator) Iterator {
-	switch len(sources) {
-	case 0:
-		return empty{}
-	case 1:
+	if len(sources) == 1 {
 		return sources[0]
 	}
 	m := &merge{heads: make([]head, len(sources)), losers: make([]int32, len(sources))}
@@ -73,7 +70,7 @@ func (m *merge) restart(backward bool, move func(Iterator) bool) bool {
 			return false
 		}
 	}
-	return m.playAll()
+	return len(m.heads) > 0 && m.playAll()
 }
 
 // arrive takes the entry of a source that was just moved. It returns false if
@@ -358,18 +355,3 @@ func (m *merge) Close() {
 	}
 	m.at = false
 }
-
-// empty has no entries.
-type empty struct{}
-
-func (empty) First() bool                       { return false }
-func (empty) Last() bool                        { return false }
-func (empty) SeekGE([]byte) bool                { return false }
-func (empty) SeekLT([]byte) bool                { return false }
-func (empty) Next() bool                        { return false }
-func (empty) Prev() bool                        { return false }
-func (empty) SkipGE([]byte, entry.Version) bool { return false }
-func (empty) SkipLT([]byte, entry.Version) bool { return false }
-func (empty) Entry() *entry.Entry               { return nil }
-func (empty) Err() error                        { return nil }
-func (empty) Close()                            {}

@@ -4,8 +4,10 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -22,21 +24,6 @@ const (
 
 	priorities
 )
-
-// String is the priority in one word.
-func (p Priority) String() string {
-	switch p {
-	case Brief:
-		return "brief"
-	case Flush:
-		return "flush"
-	case Compaction:
-		return "compaction"
-	case Cleanup:
-		return "cleanup"
-	}
-	return "priority"
-}
 
 // Options says how a Pool works. The zero value is good.
 type Options struct {
@@ -73,10 +60,7 @@ type Pool struct {
 
 // New returns a Pool; it owns no goroutine before the first Kick.
 func New(o Options) *Pool {
-	if o.Workers == 0 {
-		o.Workers = 2
-	}
-	o.Workers = max(o.Workers, 1)
+	o.Workers = max(cmp.Or(o.Workers, 2), 1)
 	p := &Pool{o: o, delayed: make(map[*Delayed]struct{}), alarms: make(map[*Alarm]struct{}), began: time.Now(), changed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -140,7 +124,7 @@ func (p *Pool) takeLocked() *Task {
 		}
 		for i, t := range p.queue[priority] {
 			if !t.running {
-				p.removeLocked(priority, i)
+				p.queue[priority] = slices.Delete(p.queue[priority], i, i+1)
 				p.beginLocked(t)
 				return t
 			}
@@ -158,13 +142,6 @@ func (p *Pool) roomLocked(priority Priority) bool {
 		return false
 	}
 	return priority == Flush || p.o.Workers == 1 || p.low < p.o.Workers-1
-}
-
-func (p *Pool) removeLocked(priority, i int) {
-	q := p.queue[priority]
-	copy(q[i:], q[i+1:])
-	q[len(q)-1] = nil
-	p.queue[priority] = q[:len(q)-1]
 }
 
 func (p *Pool) beginLocked(t *Task) {
@@ -243,9 +220,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	// Timers are stopped, too: nothing of a closed pool stays behind.
 	p.closed = true
 	p.cancel()
-	for i := range p.queue {
-		p.queue[i] = nil
-	}
+	clear(p.queue[:])
 	for d := range p.delayed {
 		d.stopLocked()
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -222,4 +223,23 @@ func (h *handle) Size() (int64, error) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
 	return int64(len(h.f.data)), nil
+}
+
+// End is how far the journal goes.
+type End struct {
+	Segment entry.FileNum // the segment being written, or the last one
+	Offset  int64         // the end of its last frame
+	Frame   uint64        // number of the last frame; 0 = none
+	Durable uint64        // number of the last frame known to be durable
+}
+
+// End returns how far the journal goes.
+func (j *Journal) End() End {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := End{Segment: j.point.LastSegment, Frame: j.point.NextFrame - 1, Durable: j.durable.Load()}
+	if n := len(j.live); n > 0 {
+		e.Offset = j.live[n-1].End
+	}
+	return e
 }

@@ -16,14 +16,6 @@ type Point struct {
 
 func (p Point) next() uint64 { return max(p.NextFrame, 1) }
 
-// End is how far the journal goes.
-type End struct {
-	Segment entry.FileNum // the segment being written, or the last one
-	Offset  int64         // the end of its last frame
-	Frame   uint64        // number of the last frame; 0 = none
-	Durable uint64        // number of the last frame known to be durable
-}
-
 // SegmentInfo describes one segment of the journal.
 type SegmentInfo struct {
 	Num        entry.FileNum

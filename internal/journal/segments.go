@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -9,22 +10,14 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// End returns how far the journal goes.
-func (j *Journal) End() End {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	e := End{Segment: j.point.LastSegment, Frame: j.point.NextFrame - 1, Durable: j.durable.Load()}
-	if n := len(j.live); n > 0 {
-		e.Offset = j.live[n-1].End
-	}
-	return e
-}
+// Durable is the number of the last frame known to be durable.
+func (j *Journal) Durable() uint64 { return j.durable.Load() }
 
 // Segments describes, in order, the segments that this Journal has begun and not forgotten.
 func (j *Journal) Segments() []SegmentInfo {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return append([]SegmentInfo(nil), j.live...)
+	return slices.Clone(j.live)
 }
 
 // Forget drops the sealed segments up to number last, whose records are durable

@@ -152,12 +152,6 @@ func (l *Layout) Floor() entry.Version { return l.floor }
 // NextFile is greater than every file number that the manifest ever named.
 func (l *Layout) NextFile() entry.FileNum { return l.nextFile }
 
-// CleanClose reports whether the last session closed in order.
-func (l *Layout) CleanClose() bool { return l.cleanClose }
-
-// Clock lists the samples of versions and times, ascending by version.
-func (l *Layout) Clock() []ClockSample { return l.clock }
-
 // VersionAt is the newest sampled version that was committed by the time; 0 if no
 // sample is that old. Clocks may go back, so it looks at every sample.
 func (l *Layout) VersionAt(unixMilli int64) entry.Version {

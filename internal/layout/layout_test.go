@@ -235,7 +235,7 @@ func TestClockIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(l.Clock()); n < maxClock/2 || n > maxClock {
+	if n := len(l.clock); n < maxClock/2 || n > maxClock {
 		t.Errorf("%d samples", n)
 	}
 	if v := l.VersionAt(50000); v != 5000 {
@@ -247,8 +247,8 @@ func TestClockIsBounded(t *testing.T) {
 	if v := l.VersionAt(0); v != 0 {
 		t.Errorf("version before all is %d", v)
 	}
-	if l, err = l.Apply(&Edit{Floor: 4990}); err != nil || l.Clock()[0].Version != 4990 {
-		t.Errorf("samples below the floor stay: %+v, %v", l.Clock()[0], err)
+	if l, err = l.Apply(&Edit{Floor: 4990}); err != nil || l.clock[0].Version != 4990 {
+		t.Errorf("samples below the floor stay: %+v, %v", l.clock[0], err)
 	}
 }
 

@@ -39,27 +39,3 @@ func (s Segment) String() string {
 func (d Dead) String() string {
 	return fmt.Sprintf("%d records of segment %d, values of %d bytes", len(d.Granules), d.Segment, d.Bytes)
 }
-
-// String lists the layout, a line for each run and segment, for tests and tools.
-// It shows sizes and counts, no keys.
-func (l *Layout) String() string {
-	var b strings.Builder
-	for _, r := range l.runs {
-		fmt.Fprintln(&b, r)
-	}
-	for i, s := range l.segments {
-		fmt.Fprintf(&b, "%v runs=%d\n", s, l.usage[i].Runs)
-	}
-	fmt.Fprintf(&b, "flushed=%d version=%d floor=%d next=%d", l.flushedTo, l.lastVersion, l.floor, l.nextFile)
-	if l.cleanClose {
-		b.WriteString(" clean")
-	}
-	b.WriteByte('\n')
-	for _, j := range l.ends {
-		fmt.Fprintf(&b, "journal %d durable to %d, frame %d\n", j.Segment, j.Offset, j.Frame)
-	}
-	for _, k := range l.keyspaces {
-		fmt.Fprintf(&b, "keyspace %d %q floor=%d\n", k.ID, k.Name, k.floor)
-	}
-	return b.String()
-}

@@ -111,7 +111,7 @@ func TestGolden(t *testing.T) {
 		return err
 	})
 	if err != nil || end.Next != 3 || made.Run(5).Refs[0].Records != 10 || !made.Segment(3).IsDead(1000000*layout.Granule) {
-		t.Errorf("read back: %v\n%s", err, made)
+		t.Errorf("read back: %v\n%s", err, text(made))
 	}
 	for n := range len(file) {
 		d := dump.New(&bytes.Buffer{}, file[:n], 0)

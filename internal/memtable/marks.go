@@ -12,7 +12,6 @@ import (
 // is. One writer adds; any goroutine may ask.
 type marks struct {
 	newest atomic.Uint64 // greatest version of an entry
-	oldest atomic.Uint64 // least version of an entry
 	list   atomic.Pointer[[]mark]
 }
 
@@ -36,13 +35,10 @@ func (m *marks) add(place ref, count uint64) {
 	m.list.Store(&list)
 }
 
-// widen takes in the version of a new entry, perhaps the first one.
-func (m *marks) widen(v uint64, first bool) {
-	if v > m.newest.Load() || first {
+// widen takes in the version of a new entry.
+func (m *marks) widen(v uint64) {
+	if v > m.newest.Load() {
 		m.newest.Store(v)
-	}
-	if v < m.oldest.Load() || first {
-		m.oldest.Store(v)
 	}
 }
 

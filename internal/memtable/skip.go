@@ -22,6 +22,7 @@ type newer struct {
 	version entry.Version
 	asked   int    // how often they were looked for
 	sorted  []pair // by key; nil = not yet
+	after   []byte // the least key after the one looked for; reused
 }
 
 // SkipGE seeks, unless too many entries are newer than v.
@@ -31,14 +32,10 @@ func (c *cursor) SkipGE(key []byte, v entry.Version) bool {
 	}
 	// The next entry that must not be left out: the least newer key, or key itself.
 	to := key
-	few := c.since(c.entry.Key, v, func(k []byte) bool {
-		if bytes.Compare(k, c.entry.Key) <= 0 {
-			return true
-		}
-		if bytes.Compare(k, to) < 0 {
+	few := c.since(c.entry.Key, v, func(k []byte) {
+		if bytes.Compare(k, c.entry.Key) > 0 && bytes.Compare(k, to) < 0 {
 			to = k
 		}
-		return false
 	})
 	if !few {
 		return c.Next()
@@ -52,7 +49,7 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 		return c.Prev()
 	}
 	var to []byte
-	few := c.sinceBack(c.entry.Key, v, func(k []byte) {
+	few := c.since(c.entry.Key, v, func(k []byte) {
 		if bytes.Compare(k, key) >= 0 && bytes.Compare(k, c.entry.Key) <= 0 && (to == nil || bytes.Compare(k, to) > 0) {
 			to = k
 		}
@@ -67,26 +64,15 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 }
 
 // since calls fn for the keys of entries of the view whose version is v or greater:
-// for all, in any order, or for those from a key on, in order, until fn returns false.
+// for all, in any order, or only for the last one up to key and the first one after it.
 // It reports false, and calls nothing, if these are many.
-func (c *cursor) since(from []byte, v entry.Version, fn func(key []byte) bool) bool {
+func (c *cursor) since(key []byte, v entry.Version, fn func(key []byte)) bool {
 	few := c.look(v, func(_ ref, r *record) { fn(r.keyBytes()) })
-	if few && c.newer.sorted != nil {
-		for _, p := range c.newer.sorted[c.view.seek(c.newer.sorted, from):] {
-			if !fn(c.view.arena.at(p.place).keyBytes()) {
-				break
-			}
-		}
-	}
-	return few
-}
-
-// sinceBack mirrors since: it calls fn for all, or for the last one up to a key.
-func (c *cursor) sinceBack(from []byte, v entry.Version, fn func(key []byte)) bool {
-	few := c.look(v, func(_ ref, r *record) { fn(r.keyBytes()) })
-	if few && c.newer.sorted != nil {
-		if i := c.view.seek(c.newer.sorted, append(bytes.Clone(from), 0)); i > 0 {
-			fn(c.view.arena.at(c.newer.sorted[i-1].place).keyBytes())
+	if sorted := c.newer.sorted; few && sorted != nil {
+		c.newer.after = append(append(c.newer.after[:0], key...), 0)
+		i := c.view.seek(sorted, c.newer.after)
+		for _, p := range sorted[max(i-1, 0):min(i+1, len(sorted))] {
+			fn(c.view.arena.at(p.place).keyBytes())
 		}
 	}
 	return few
@@ -100,7 +86,7 @@ func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
 		return false
 	}
 	if v != c.newer.version {
-		c.newer = newer{version: v}
+		c.newer = newer{version: v, after: c.newer.after}
 	} else if c.newer.sorted != nil {
 		return true
 	}

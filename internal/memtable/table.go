@@ -5,6 +5,7 @@ package memtable
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -58,9 +59,7 @@ type Table struct {
 
 // New returns an empty table.
 func New(o Options) *Table {
-	if o.Limit <= 0 {
-		o.Limit = 64 << 20
-	}
+	o.Limit = cmp.Or(o.Limit, 64<<20)
 	t := &Table{seed: o.Seed, limit: int64(o.Limit)}
 	t.arena.blockMax = min(max(o.Limit/16, 1<<20), largestBlock)
 	t.view.Store(&view{arena: &t.arena})
@@ -93,7 +92,7 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	if count%markEvery == 0 {
 		t.marks.add(place, count)
 	}
-	t.marks.widen(uint64(e.Version), count == 0)
+	t.marks.widen(uint64(e.Version))
 	if t.link(head, place, r) {
 		b.words[bucket].Store(hash&^refMask | uint64(place))
 	}
@@ -246,15 +245,6 @@ func (t *Table) Bytes() int64 {
 		n += int64(len(b.mem))
 	}
 	return n
-}
-
-// MinVersion is the least version of what was added; 0 if the table is empty.
-func (t *Table) MinVersion() entry.Version {
-	v, d := entry.Version(t.marks.oldest.Load()), t.Tombstones()
-	if d == nil || v != 0 && v < d.MinVersion() {
-		return v
-	}
-	return d.MinVersion()
 }
 
 // MaxVersion is the greatest version of what was added; 0 if the table is empty.

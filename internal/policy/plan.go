@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/layout"
 )
@@ -28,22 +30,15 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.UpperRuns == 0 {
-		o.UpperRuns = defaultUpperRuns
-	}
-	o.UpperRuns = max(o.UpperRuns, leastUpperRuns)
+	o.UpperRuns = max(cmp.Or(o.UpperRuns, defaultUpperRuns), leastUpperRuns)
 	if o.BaseShare <= 0 {
 		o.BaseShare = defaultBaseShare
 	}
 	if o.GarbageShare <= 0 {
 		o.GarbageShare = defaultGarbageShare
 	}
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = defaultSegmentBytes
-	}
-	if o.MovedRecords == 0 {
-		o.MovedRecords = defaultMovedRecords
-	}
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, defaultSegmentBytes)
+	o.MovedRecords = cmp.Or(o.MovedRecords, defaultMovedRecords)
 	return o
 }
 

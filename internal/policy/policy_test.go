@@ -86,7 +86,7 @@ func (s *store) rest(st State, o Options) (compactions int) {
 		}
 		compactions++
 		if compactions > 20 {
-			s.t.Fatalf("the policy does not come to rest:\n%s", s.layout)
+			s.t.Fatalf("the policy does not come to rest:\n%v", s.layout.Runs())
 		}
 		s.do(p.Compaction)
 	}
@@ -288,7 +288,7 @@ func TestRandomHistories(t *testing.T) {
 				Deletes: rng.Uint64N(entries + 1), SeparatedBytes: entries * rng.Uint64N(2000)})
 			s.rest(State{Idle: rng.IntN(8) == 0}, o)
 			if n := len(s.layout.Runs()); n > o.UpperRuns {
-				t.Fatalf("seed %d, step %d: %d runs, at most %d upper ones are wanted:\n%s", seed, step, n, o.UpperRuns, s.layout)
+				t.Fatalf("seed %d, step %d: %d runs, at most %d upper ones are wanted:\n%v", seed, step, n, o.UpperRuns, s.layout.Runs())
 			}
 		}
 	}
@@ -305,6 +305,6 @@ func TestIdleWritesLittle(t *testing.T) {
 		s.rest(State{Idle: true}, Options{})
 	}
 	if ratio := float64(s.written-before) / float64(s.flushed); ratio > 8 {
-		t.Errorf("each byte was written %.1f times:\n%s", ratio, s.layout)
+		t.Errorf("each byte was written %.1f times:\n%v", ratio, s.layout.Runs())
 	}
 }

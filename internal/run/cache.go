@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"container/list"
 	"sync"
 
@@ -28,10 +29,7 @@ type cached struct {
 // NewCache returns a Cache of at most limit bytes (0 = DefaultCacheBytes), or of
 // one chunk if that is longer.
 func NewCache(limit int64) *Cache {
-	if limit <= 0 {
-		limit = DefaultCacheBytes
-	}
-	return &Cache{limit: limit, byKey: map[*chunk.Chunk]*list.Element{}}
+	return &Cache{limit: cmp.Or(limit, DefaultCacheBytes), byKey: map[*chunk.Chunk]*list.Element{}}
 }
 
 // Bytes is how much the chunks take.

@@ -30,15 +30,12 @@ func Dump(w io.Writer, file []byte) error {
 		dumpContents(d, file, ft, id)
 	}
 	d.Section("footer")
-	d.U32(at, "checksum")
-	d.U32(at+4, "magic \"BRKR\"")
-	d.U16(at+8, "format")
-	d.U16(at+10, "required features")
+	d.U32(at, "checksum", "magic \"BRKR\"")
+	d.U16(at+8, "format", "required features")
 	d.U32(at+12, "reserved")
 	d.Field(at+16, 8, "directory at", "%d", dirOffset)
 	d.U64(at+24, "directory length")
-	d.U32(at+32, "directory checksum")
-	d.U32(at+36, "reserved")
+	d.U32(at+32, "directory checksum", "reserved")
 	d.Field(at+40, 16, "uuid", "%x", file[at+40:at+56])
 	d.U64(at+56, "file number")
 	return d.Close()
@@ -94,23 +91,18 @@ func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
 	case secKeys:
 		dumpKeys(d, dir, at, p)
 	case secFilter:
-		d.U32(at, "  kind")
-		d.U32(at+4, "  checksum")
-		d.U64(at+8, "  offset")
-		d.U64(at+16, "  words")
+		d.U32(at, "  kind", "  checksum")
+		d.U64(at+8, "  offset", "  words")
 	case secRanges:
 		dumpTombstones(d, at, dir.tombstones)
 	case secOwner:
 		d.Field(at, len(p), "  uuid", "%x", p)
 	case secFilters:
-		d.U32(at, "  kind")
-		d.U32(at+4, "  number")
+		d.U32(at, "  kind", "  number")
 		for i := range dir.parts {
 			part := at + 8 + i*filterRecordSize
-			d.U32(part, "  chunks")
-			d.U32(part+4, "  checksum")
-			d.U64(part+8, "  offset")
-			d.U64(part+16, "  words")
+			d.U32(part, "  chunks", "  checksum")
+			d.U64(part+8, "  offset", "  words")
 		}
 	}
 }
@@ -118,8 +110,7 @@ func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
 func dumpKeys(d *dump.Writer, dir *directory, at int, p []byte) {
 	key := at + 8*len(dir.chunks)
 	for i := range dir.chunks {
-		d.U32(at+8*i, "  first key length")
-		d.U32(at+8*i+4, "  last key length")
+		d.U32(at+8*i, "  first key length", "  last key length")
 	}
 	for i := range dir.chunks {
 		r := &dir.chunks[i]
@@ -146,8 +137,7 @@ func dumpTombstones(d *dump.Writer, at int, list []tombstone.Tombstone) {
 	at += 8
 	for range list {
 		d.U64(at, "  version")
-		d.U32(at+8, "  length of the lower bound")
-		d.U32(at+12, "  length of the upper bound")
+		d.U32(at+8, "  length of the lower bound", "  length of the upper bound")
 		at += tombstoneSize
 	}
 	for _, t := range list {
@@ -158,13 +148,8 @@ func dumpTombstones(d *dump.Writer, at int, list []tombstone.Tombstone) {
 }
 
 func dumpRecord(d *dump.Writer, at int) {
-	d.U64(at, "  offset")
-	d.U64(at+8, "  end of entries")
-	d.U32(at+16, "  buckets")
-	d.U32(at+20, "  trailer length")
-	d.U32(at+24, "  prefix length")
-	d.U32(at+28, "  trailer checksum")
-	d.U64(at+32, "  version base")
-	d.U64(at+40, "  segment base")
+	d.U64(at, "  offset", "  end of entries")
+	d.U32(at+16, "  buckets", "  trailer length", "  prefix length", "  trailer checksum")
+	d.U64(at+32, "  version base", "  segment base")
 	chunk.DumpStats(d, at+48)
 }

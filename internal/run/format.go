@@ -24,7 +24,6 @@ const (
 	secChunks  = 16
 	secKeys    = 17
 	secFilter  = 18
-	secForeign = 19 // reserved: chunks in files of other runs
 	secRanges  = 20 // range tombstones
 	secOwner   = 21 // of a file without chunks
 	secFilters = 22

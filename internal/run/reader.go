@@ -239,9 +239,6 @@ func (r *Reader) Meta() *meta.Run { return &r.meta }
 // iterators know nothing of them: ask Tombstones, too.
 func (r *Reader) Tombstones() *tombstone.Set { return r.tombstones }
 
-// MinVersion is the least version of an entry or tombstone.
-func (r *Reader) MinVersion() entry.Version { return r.meta.MinVersion }
-
 // MaxVersion is the greatest version of an entry or tombstone.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
 

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -66,12 +67,8 @@ type Writer struct {
 
 // NewWriter returns a Writer; it creates no file before there is something to write.
 func NewWriter(cfg WriterConfig) *Writer {
-	if cfg.FileBytes <= 0 {
-		cfg.FileBytes = DefaultFileBytes
-	}
-	if cfg.FilterKeys <= 0 {
-		cfg.FilterKeys = DefaultFilterKeys
-	}
+	cfg.FileBytes = cmp.Or(cfg.FileBytes, DefaultFileBytes)
+	cfg.FilterKeys = cmp.Or(cfg.FilterKeys, DefaultFilterKeys)
 	return &Writer{cfg: cfg, b: chunk.NewBuilder(), refs: map[entry.FileNum]*meta.Ref{}}
 }
 

@@ -27,8 +27,7 @@ type values struct {
 // never passes SegmentBytes unless it has one record only.
 func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
 	const ends = 2 * segment.SealSize // the seal, and the header of a further frame
-	full := func() bool { return v.writer.Size()+int64(len(rec))+ends > v.cfg.SegmentBytes }
-	if v.writer != nil && full() {
+	if v.writer != nil && v.writer.Size()+int64(len(rec))+ends > v.cfg.SegmentBytes {
 		if err := v.finish(); err != nil {
 			return entry.Handle{}, err
 		}
@@ -39,50 +38,24 @@ func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
 			return entry.Handle{}, err
 		}
 		v.writer = w
+		// get reads the segment while it is filled.
+		r, err := w.OpenReader(max(v.cfg.SegmentBytes, w.Size()+int64(len(rec))+ends), v.cfg.NoMap)
+		if err != nil {
+			return entry.Handle{}, err
+		}
+		v.mu.Lock()
+		v.readers[w.Number()] = r
+		v.mu.Unlock()
 	}
-	// A segment that is too long can't be read while it is written: its readers'
-	// mapping ends at SegmentBytes.
-	single := full()
 	h, err := v.writer.Append(rec, length)
-	if err != nil {
-		return h, err
-	}
-	v.written += length
-	if single {
-		err = v.finish()
-	} else {
-		err = v.openUnfinished(h.Segment)
+	if err == nil {
+		v.written += length
 	}
 	return h, err
 }
 
 func (v *values) segmentConfig() segment.Config {
 	return segment.Config{FS: v.cfg.FS, Dir: v.cfg.ValueDir, UUID: v.cfg.UUID, Files: v.cfg.Files}
-}
-
-// openUnfinished lets get read the segment that is being filled.
-func (v *values) openUnfinished(num entry.FileNum) error {
-	if v.reader(num) != nil {
-		return nil
-	}
-	r, err := v.writer.OpenReader(v.cfg.SegmentBytes, v.cfg.NoMap)
-	if err != nil {
-		return err
-	}
-	v.setReader(num, r)
-	return nil
-}
-
-func (v *values) reader(num entry.FileNum) *segment.Reader {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.readers[num]
-}
-
-func (v *values) setReader(num entry.FileNum, r *segment.Reader) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.readers[num] = r
 }
 
 // flush writes what was added, so that get finds it.
@@ -104,20 +77,14 @@ func (v *values) finish() error {
 	}
 	v.finished = append(v.finished, compact.ValueSegment{Stats: stats, ValueBytes: v.written})
 	v.writer, v.written = nil, 0
-	if v.reader(stats.Number) != nil {
-		return nil
-	}
-	r, err := segment.Open(v.segmentConfig(), filename.Value, stats.Number, segment.OpenOptions{End: stats.Size, NoMap: v.cfg.NoMap})
-	if err != nil {
-		return err
-	}
-	v.setReader(stats.Number, r)
 	return nil
 }
 
 // get returns a value, as Spill.Value says.
 func (v *values) get(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
-	r := v.reader(e.Handle.Segment)
+	v.mu.RLock()
+	r := v.readers[e.Handle.Segment]
+	v.mu.RUnlock()
 	if r == nil {
 		return nil, errs.NewCorruption(filename.Of(filename.Value, e.Handle.Segment), int64(e.Handle.Offset), "a transaction has no such segment")
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -336,4 +337,26 @@ func TestFailedFlushStopsWrites(t *testing.T) {
 	wantErr(t, "the event", <-failed, faultfs.ErrIO)
 	wantErr(t, "Flush", db.Flush(t.Context()), brock.ErrStopped)
 	must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "length", len(get(txn, "key 0")), 400); return nil }))
+}
+
+// TestOpenTellsWhatItCut leaves half an edit at the end of the manifest, and damages a
+// slot of SUPER. The store opens, and its log says what was cut and repaired.
+func TestOpenTellsWhatItCut(t *testing.T) {
+	mem := stored(t)
+	super, err := manifest.ReadSuper(mem, dir)
+	must(t, err)
+	f, err := mem.OpenReadWrite(filepath.Join(dir, filename.Of(filename.Manifest, super.Manifest)))
+	must(t, err)
+	_, err = f.WriteAt([]byte("half an edit"), size(t, f))
+	must(t, errors.Join(err, f.Close()))
+	edit(t, mem, filepath.Join(dir, filename.Of(filename.Super, 0)), func(p []byte) { p[50] ^= 1 })
+	for _, want := range []string{"cutManifestBytes=12 mendedSuper=true", "cutManifestBytes=0 mendedSuper=false"} {
+		var log bytes.Buffer
+		db, err := brock.Open(brock.Options{Dir: dir, FS: mem, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		must(t, err)
+		must(t, db.Close())
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in the log:\n%s", want, &log)
+		}
+	}
 }

@@ -90,14 +90,6 @@ func (s *Set) Bytes() int {
 	return s.bytes
 }
 
-// MinVersion is the least version of a tombstone; 0 if there is none.
-func (s *Set) MinVersion() entry.Version {
-	if s == nil {
-		return 0
-	}
-	return s.min
-}
-
 // MaxVersion is the greatest version of a tombstone; 0 if there is none.
 func (s *Set) MaxVersion() entry.Version {
 	if s == nil {

@@ -24,11 +24,6 @@ func (t *Tombstone) Valid() bool {
 		bytes.Compare(t.Lo, t.Hi) < 0 && t.Version <= entry.MaxVersion
 }
 
-// Covers reports whether key lies in the range.
-func (t *Tombstone) Covers(key []byte) bool {
-	return bytes.Compare(t.Lo, key) <= 0 && bytes.Compare(key, t.Hi) < 0
-}
-
 // Compare orders tombstones by version, then by bounds: the order in which runs
 // keep them.
 func Compare(a, b Tombstone) int {

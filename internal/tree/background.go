@@ -15,7 +15,7 @@ type background struct {
 	cfg        *Config
 	views      *view.Set
 	files      *files.Opener
-	unflushed  *unflushed
+	unflushed  *files.Unflushed
 	life       *lifetime
 	tasks      *tasks
 	planner    *planner
@@ -45,10 +45,10 @@ func (b *background) prepare() {
 // start lets background work begin, once whatever cfg.Exclusive needs is there.
 func (b *background) start() {
 	b.disk.survey()
-	if b.searcher.emptied.Published(); b.searcher.emptied.Behind() { // after a replay
+	if b.searcher.emptied.Published(&b.views.Current().Known); b.searcher.behind() { // after a replay
 		b.tasks.search.Kick()
 	}
-	if len(b.unflushed.found()) > policy.ReplayedSegments {
+	if len(b.unflushed.Found()) > policy.ReplayedSegments {
 		b.tasks.seal.Kick()
 	}
 	b.tasks.kick()

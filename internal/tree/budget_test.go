@@ -39,7 +39,7 @@ func TestLoadHidesNothing(t *testing.T) {
 	if n := len(s.tree.views.Current().Tables); n != 1 || s.tree.budget.Older() != 0 || s.tree.budget.Throttle() != 0 {
 		t.Errorf("%d memtables, %d bytes hidden, brake %v after a load", n, s.tree.budget.Older(), s.tree.budget.Throttle())
 	}
-	for _, info := range s.tree.unflushed.journal.Segments() {
+	for _, info := range s.tree.unflushed.Journal.Segments() {
 		if info.End > 9<<20 {
 			t.Errorf("segment %d has %d bytes", info.Num, info.End)
 		}

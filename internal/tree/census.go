@@ -3,6 +3,7 @@ package tree
 import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -44,7 +45,7 @@ func (c census) of(num entry.FileNum) *count {
 
 // censusOf counts, in a pass of its own, what the flush of a memtable will leave
 // alive in each journal segment, and decides which of them to keep.
-func censusOf(sealed *view.Table, rules compact.Rules, journal *unflushed) census {
+func censusOf(sealed *view.Table, rules compact.Rules, journal *files.Unflushed) census {
 	c := make(census)
 	if sealed.Separated.Load() == 0 {
 		return c
@@ -66,7 +67,7 @@ func censusOf(sealed *view.Table, rules compact.Rules, journal *unflushed) censu
 		s.bytes += h.Length
 	})
 	for _, s := range c {
-		s.keep = policy.KeepSegment(s.live, uint64(journal.size(s.num)))
+		s.keep = policy.KeepSegment(s.live, uint64(journal.Size(s.num)))
 	}
 	return c
 }

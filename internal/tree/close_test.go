@@ -209,7 +209,7 @@ func TestCloseWaitsForCompact(t *testing.T) {
 	if problems := s.check(); problems != "" {
 		t.Error(problems)
 	}
-	if !s.log.Recovered().SuperMended && !s.tree.views.Current().Layout.CleanClose() {
+	if !s.log.Recovered().SuperMended && !s.tree.views.Current().Layout.Snapshot().CleanClose {
 		t.Error("the close was not clean")
 	}
 	s.close()

@@ -330,7 +330,7 @@ func (s *store) noLeftovers(mem *vfs.Mem) {
 	for name := range s.tree.views.Current().Layout.Files() {
 		needed[name.String()] = true
 	}
-	for _, j := range s.tree.unflushed.segments() {
+	for _, j := range s.tree.unflushed.Segments() {
 		needed[filename.Of(filename.Journal, j.Num)] = true
 	}
 	names, err := mem.List("/s")

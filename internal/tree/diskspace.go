@@ -28,7 +28,7 @@ type diskSpace struct {
 	cfg       *Config
 	views     *view.Set
 	files     *files.Opener
-	unflushed *unflushed
+	unflushed *files.Unflushed
 	life      *lifetime
 	tasks     *tasks
 	count     *counters
@@ -164,7 +164,7 @@ func (d *diskSpace) surveyLocked() {
 	known := left >= 0
 	tight := known && left < 2*reserve
 	d.files.Spares.Tighten(tight)
-	d.unflushed.journal.Economize(tight)
+	d.unflushed.Journal.Economize(tight)
 	d.credit.Store(1 << 62)
 	if known {
 		d.credit.Store(min(max((left-reserve)/3, policy.SurveyLeastBytes), policy.SurveyMostBytes))

@@ -23,7 +23,7 @@ import (
 type flusher struct {
 	views     *view.Set
 	files     *files.Opener
-	unflushed *unflushed
+	unflushed *files.Unflushed
 	retention *retention
 	budget    *garbage.Budget
 	sampler   *garbage.Sampler
@@ -55,7 +55,7 @@ func (f *flusher) run(ctx context.Context) error {
 	}
 	// Flushed or not, sealed segments are made durable here and not by the next
 	// commit that wants to be.
-	return f.unflushed.journal.SyncSealed()
+	return f.unflushed.Journal.SyncSealed()
 }
 
 // oldest writes the oldest sealed memtable into a run, and reports whether
@@ -79,7 +79,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	if len(part.Tables) == 0 {
 		return false, nil
 	}
-	f.searcher.searchIf(f.searcher.emptied.Behind) // while the deletes are still in memory
+	f.searcher.searchIf(f.searcher.behind) // while the deletes are still in memory
 	sealed := part.Tables[0]
 	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
@@ -90,7 +90,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	census := censusOf(sealed, rules, f.unflushed)
 	if census.keepsAny() {
 		// The manifest must not name what a power loss would take.
-		if err := f.unflushed.journal.SyncSealed(); err != nil {
+		if err := f.unflushed.Journal.SyncSealed(); err != nil {
 			return false, fmt.Errorf("flush: %w", err)
 		}
 	}
@@ -109,13 +109,13 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
-		JournalEnds: []layout.JournalEnd{{Segment: sealed.Last, Offset: uint64(f.unflushed.size(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
+		JournalEnds: []layout.JournalEnd{{Segment: sealed.Last, Offset: uint64(f.unflushed.Size(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
 		AddRuns:     files.NewRuns(out.Run, layout.Upper),
 	}
 	for _, s := range census {
 		if s.keep {
 			edit.AddSegments = append(edit.AddSegments, layout.Segment{
-				Num: s.num, Kind: filename.Journal, FileBytes: uint64(f.unflushed.size(s.num)), Records: s.records, Bytes: s.bytes,
+				Num: s.num, Kind: filename.Journal, FileBytes: uint64(f.unflushed.Size(s.num)), Records: s.records, Bytes: s.bytes,
 			})
 		}
 	}

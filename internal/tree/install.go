@@ -39,7 +39,7 @@ type installer struct {
 	views       *view.Set
 	files       *files.Opener
 	life        *lifetime
-	unflushed   *unflushed
+	unflushed   *files.Unflushed
 	budget      *garbage.Budget
 	damaged     *garbage.Damaged
 	searcher    *searcher
@@ -92,7 +92,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 	}
 	if edit.FlushedTo != 0 {
 		// Before the View lets go of the files, which may then be used again.
-		in.unflushed.forget(edit.FlushedTo)
+		in.unflushed.Forget(edit.FlushedTo)
 	}
 	var unwanted []*view.Segment
 	in.views.Install(func(v *view.View) { unwanted = in.change(v, added, c, edit, next) })
@@ -146,7 +146,7 @@ func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.
 	edit.LastVersion = visible
 	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: in.cfg.Now().UnixMilli()}}
 	edit.NextFile = in.files.Last() + 1
-	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.durableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
+	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
 	return nil
 }
 
@@ -223,14 +223,14 @@ func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) err
 
 // end makes the journal durable and records its end.
 func (in *installer) end() error {
-	if err := in.unflushed.journal.Close(); err != nil {
+	if err := in.unflushed.Journal.Close(); err != nil {
 		return err
 	}
 	in.recording.Lock()
 	defer in.recording.Unlock()
 	edit := &layout.Edit{CleanClose: true, LastVersion: max(in.views.Visible(), in.views.Current().Layout.LastVersion()), NextFile: in.files.Last() + 1}
-	if segments := in.unflushed.segments(); len(segments) > 0 {
-		edit.JournalEnds = []layout.JournalEnd{endOf(segments[len(segments)-1])}
+	if segments := in.unflushed.Segments(); len(segments) > 0 {
+		edit.JournalEnds = []layout.JournalEnd{files.EndOf(segments[len(segments)-1])}
 	}
 	_, err := in.log.Append(edit)
 	return vfs.NoSpace(err)

@@ -73,7 +73,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
 	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
 	m.OpenFiles, m.MappedFiles = t.files.Open.Count(), t.files.Open.Mapped()
-	if journal := t.unflushed.journal; journal != nil {
+	if journal := t.unflushed.Journal; journal != nil {
 		m.OpenFiles += journal.Open()
 	}
 	m.ExpiryWait = t.expiry.wait()
@@ -85,7 +85,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	m.Memory.Known, m.Memory.Chunks = t.files.Open.Bits.Bytes(), t.files.Chunks.Bytes()
 	m.Memory.Tables, m.Memory.Memtables = t.views.Memtables()
 	m.addView(hold.View(), t.cfg.unixMilli())
-	m.addJournal(t.unflushed.segments())
+	m.addJournal(t.unflushed.Segments())
 	return m
 }
 

@@ -17,6 +17,7 @@ type Recovery struct {
 	CutBytes  int64 // of the journal's torn tail
 	CutFrames int   // whole frames behind it, which cannot count
 	Removed   int   // files that nothing refers to
+	Manifest  manifest.Recovery
 }
 
 // Open opens the files that the manifest names, replays the journal and removes
@@ -27,6 +28,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	cfg.Policy.MovedRecords = files.MovedRecords(cfg.Memory)
 	t = newTree(&cfg, log)
+	rec.Manifest = log.Recovered()
 	layout := log.Layout()
 	first := &view.View{Layout: layout, Unclustered: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
 	defer func() {
@@ -51,15 +53,15 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		if rec.Removed, err = t.files.RemoveLeftovers(names, layout, result); err != nil {
 			return nil, rec, err
 		}
-		_, known := startOf(layout)
-		t.unflushed.journal = journal.New(journal.Config{
+		_, known := files.StartOf(layout)
+		t.unflushed.Journal = journal.New(journal.Config{
 			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Owner: journalOwner{t.files, t.budget, t.disk, log},
 			Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(cfg.OpenFiles),
-			Registered: known, Newest: newestWithFrames(result.Segments),
+			Registered: known, Newest: files.NewestWithFrames(result.Segments),
 		})
 		// What the replay has made durable. Where there is no space for the edit,
 		// the first Sync tries again.
-		if err := t.unflushed.journal.Register(); err != nil && !isFull(err) {
+		if err := t.unflushed.Journal.Register(); err != nil && !isFull(err) {
 			return nil, rec, err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // newTree joins the parts of a Tree. Each is given those that it needs, which are
 // made before it.
 func newTree(cfg *Config, log *manifest.Log) *Tree {
-	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: &counters{onWork: cfg.OnWork}, damaged: new(garbage.Damaged), unflushed: new(unflushed)}
+	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: &counters{onWork: cfg.OnWork}, damaged: new(garbage.Damaged), unflushed: new(files.Unflushed)}
 	sets := view.Config{Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
 	if cfg.ReadOnly {
 		sets.Jobs = nil

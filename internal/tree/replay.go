@@ -3,6 +3,7 @@ package tree
 import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
@@ -14,9 +15,9 @@ import (
 func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
 	v.Tables = []*view.Table{newTable(w.cfg)}
 	var at entry.FileNum
-	begin, durable := startOf(layout)
+	begin, durable := files.StartOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: knownAfter(layout), ReadOnly: w.cfg.ReadOnly, NoMap: w.cfg.NoMap, Files: w.files.Open,
+		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: files.KnownAfter(layout), ReadOnly: w.cfg.ReadOnly, NoMap: w.cfg.NoMap, Files: w.files.Open,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
 		if pos.Segment != at && int(v.Active().Bytes()) >= w.cfg.MemtableBytes {
 			v.Tables = append([]*view.Table{newTable(w.cfg)}, v.Tables...)
@@ -40,10 +41,10 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 			return result, err
 		}
 		files = append(files, f)
-		w.unflushed.replayed = append(w.unflushed.replayed, s)
+		w.unflushed.Replay(s)
 	}
 	for _, m := range v.Tables {
-		m.End = w.unflushed.pointAfter(m.Last)
+		m.End = w.unflushed.PointAfter(m.Last)
 	}
 	return result, nil
 }

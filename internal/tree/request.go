@@ -138,6 +138,6 @@ func (b *background) pass() {
 func (b *background) fileBytes() int64 {
 	var m Metrics
 	m.addView(b.views.Current(), 0)
-	m.addJournal(b.unflushed.segments())
+	m.addJournal(b.unflushed.Segments())
 	return m.RunBytes + m.SegmentBytes + m.RemapBytes
 }

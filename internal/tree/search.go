@@ -25,9 +25,12 @@ func (s *searcher) catchUp() {
 
 // run is the background task.
 func (s *searcher) run(context.Context) error {
-	s.searchIf(s.emptied.Behind)
+	s.searchIf(s.behind)
 	return nil
 }
+
+// behind reports whether there is anything to search.
+func (s *searcher) behind() bool { return s.emptied.Behind(&s.views.Current().Known) }
 
 // searchIf searches the memtables for what deletes have emptied, if that is still
 // needed once it may. The order matters: what was counted is visible, and what is
@@ -46,7 +49,7 @@ func (s *searcher) searchIf(needed func() bool) {
 		return // closed
 	}
 	defer hold.Release()
-	s.views.Learn(s.emptied.Search(hold.View(), visible, counted))
+	s.views.Learn(s.emptied.Search(hold.View(), &hold.View().Known, visible, counted))
 }
 
 // prune forgets the ranges of which a compaction into the base has left little.

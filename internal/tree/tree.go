@@ -42,7 +42,7 @@ type Tree struct {
 	views     *view.Set
 	leader    *view.Pin // with which the commit leader looks at a View
 	files     *files.Opener
-	unflushed *unflushed
+	unflushed *files.Unflushed
 	life      *lifetime
 	tasks     *tasks
 	count     *counters
@@ -75,7 +75,7 @@ type Tree struct {
 func (t *Tree) Start() { t.background.start() }
 
 // Journal is what the commit pipeline appends to; nil if the Tree is read-only.
-func (t *Tree) Journal() *journal.Journal { return t.unflushed.journal }
+func (t *Tree) Journal() *journal.Journal { return t.unflushed.Journal }
 
 // The commit leader's calls. Prepare, Apply and Publish are called by one goroutine at
 // a time, in this order, once a group.

@@ -329,7 +329,7 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	clear(buf[n:end])
 	b.buf = b.buf[:off+end]
 	b.prev, b.lastVersion, b.lastWord = off, e.Version, word
-	b.count(e, older)
+	b.stats.add(e, older)
 }
 
 // grow makes room for n bytes in all: twice as many as before, in few steps up to
@@ -404,31 +404,6 @@ func (b *Builder) short(e *entry.Entry, suffix []byte) bool {
 	}
 	b.layout.VersionBase, b.maxVersion, b.hasVersion = lo, hi, true
 	return true
-}
-
-func (b *Builder) count(e *entry.Entry, older bool) {
-	s := &b.stats
-	if s.Entries == 0 {
-		s.MinVersion, s.MaxVersion = e.Version, e.Version
-	}
-	s.Entries++
-	if !older {
-		s.Keys++
-	}
-	if e.Kind == entry.Delete {
-		s.Deletes++
-	}
-	s.KeyBytes += uint64(len(e.Key))
-	if e.Separated {
-		s.SeparatedBytes += e.Handle.Length
-	} else {
-		s.ValueBytes += uint64(len(e.Value))
-	}
-	s.MinVersion = min(s.MinVersion, e.Version)
-	s.MaxVersion = max(s.MaxVersion, e.Version)
-	if e.Expires != 0 && (s.MinExpiry == 0 || e.Expires < s.MinExpiry) {
-		s.MinExpiry = e.Expires
-	}
 }
 
 // Size is an upper bound of the size of the chunk if it was finished now.

@@ -75,7 +75,7 @@ func (k *checker) walk(prefix []byte) {
 		if !same {
 			k.index(e, hash, first, at)
 		}
-		k.count(e)
+		k.stats.add(e, same)
 		k.key = append(k.key[:0], e.Key...)
 		prev = entry.Entry{Key: k.key, Version: e.Version}
 		older, first = it.Older(), false
@@ -115,18 +115,6 @@ func (k *checker) index(e *entry.Entry, hash uint64, first bool, at func(string,
 	} else if !first && (res != Found || got.Version != e.Version) {
 		at("index does not lead to it")
 	}
-}
-
-func (k *checker) count(e *entry.Entry) {
-	one := Stats{Entries: 1, KeyBytes: uint64(len(e.Key)), ValueBytes: uint64(len(e.Value)),
-		MinVersion: e.Version, MaxVersion: e.Version, MinExpiry: e.Expires}
-	if e.Kind == entry.Delete {
-		one.Deletes = 1
-	}
-	if e.Separated {
-		one.SeparatedBytes = e.Handle.Length
-	}
-	k.stats.Merge(&one)
 }
 
 // String is for messages.

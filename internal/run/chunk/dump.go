@@ -15,8 +15,7 @@ func Dump(d *dump.Writer, file []byte, off int, l Layout) {
 	if off < 0 || l.Size() > len(file)-off {
 		return
 	}
-	d.U32(off, "magic \"BRKC\"")
-	d.U32(off+4, "format")
+	d.U32(off, "magic \"BRKC\"", "format")
 	d.U64(off+8, "file number")
 	d.Field(off+16, 16, "uuid", "%x", file[off+16:off+32])
 	// Without Pages nothing is verified: damage is shown, not refused.
@@ -64,9 +63,7 @@ func dumpEntry(d *dump.Writer, c *Chunk, base, off int) (next int, ok bool) {
 	at := base + off + headSize
 	switch {
 	case w&flagWide != 0:
-		d.U64(at, "  version")
-		d.U64(at+8, "  expiry")
-		d.U64(at+16, "  meta")
+		d.U64(at, "  version", "  expiry", "  meta")
 		if e.Separated {
 			d.Field(at+24, 24, "  handle", "%+v", e.Handle)
 		} else {
@@ -91,13 +88,11 @@ func dumpEntry(d *dump.Writer, c *Chunk, base, off int) (next int, ok bool) {
 	return next, true
 }
 
-var sectionNames = map[uint16]string{secPrefix: "prefix", secFence: "fences", secChecksums: "page checksums", secIndex: "index", secStat: "statistics",
-	secRangeDel: "range deletes", secCodec: "codec"}
+var sectionNames = map[uint16]string{secPrefix: "prefix", secFence: "fences", secChecksums: "page checksums", secIndex: "index", secStat: "statistics"}
 
 func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout) {
 	d.Section("trailer")
-	d.U32(at, "checksum")
-	d.U32(at+4, "length")
+	d.U32(at, "checksum", "length")
 	d.U64(at+8, "end of entries")
 	_ = Sections(file[at+16:at+l.TrailerSize], func(tag uint16, off int, p []byte) (bool, error) {
 		pos := at + 16 + off
@@ -106,8 +101,7 @@ func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout) {
 		case tag == secPrefix:
 			d.Bytes(pos, len(p), "  prefix")
 		case tag == secFence && len(p) >= 8:
-			d.U32(pos, "  shift")
-			d.U32(pos+4, "  fences")
+			d.U32(pos, "  shift", "  fences")
 			p, pos = p[8:], pos+8
 			n := len(p) / 12
 			for i := range n {
@@ -121,11 +115,9 @@ func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout) {
 				d.Field(pos+4*i, 4, "  page", "%d", i)
 			}
 		case tag == secIndex:
-			d.U32(pos, "  kind")
-			d.U32(pos+4, "  buckets")
+			d.U32(pos, "  kind", "  buckets")
 		case tag == secStat && len(p) >= 16+StatsSize:
-			d.U64(pos, "  version base")
-			d.U64(pos+8, "  segment base")
+			d.U64(pos, "  version base", "  segment base")
 			DumpStats(d, pos+16)
 		}
 		return true, nil
@@ -134,7 +126,6 @@ func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout) {
 
 // DumpStats shows the encoded Stats at off.
 func DumpStats(d *dump.Writer, off int) {
-	for i, name := range []string{"entries", "keys", "deletes", "key bytes", "value bytes", "separated bytes", "least version", "greatest version", "least expiry"} {
-		d.U64(off+8*i, "  "+name)
-	}
+	d.U64(off, "  entries", "  keys", "  deletes", "  key bytes", "  value bytes", "  separated bytes",
+		"  least version", "  greatest version", "  least expiry")
 }

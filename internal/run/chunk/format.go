@@ -61,8 +61,6 @@ const (
 	secChecksums = 3
 	secIndex     = 4
 	secStat      = 5
-	secRangeDel  = 6 // reserved: range tombstones
-	secCodec     = 7 // reserved: how compressed or encrypted entries are read
 )
 
 var (
@@ -155,6 +153,31 @@ func (s Stats) Stamped(v entry.Version) Stats {
 	s.MinVersion += v
 	s.MaxVersion += v
 	return s
+}
+
+// add counts e; older says that it is not the first version of its key.
+func (s *Stats) add(e *entry.Entry, older bool) {
+	if s.Entries == 0 {
+		s.MinVersion, s.MaxVersion = e.Version, e.Version
+	}
+	s.Entries++
+	if !older {
+		s.Keys++
+	}
+	if e.Kind == entry.Delete {
+		s.Deletes++
+	}
+	s.KeyBytes += uint64(len(e.Key))
+	if e.Separated {
+		s.SeparatedBytes += e.Handle.Length
+	} else {
+		s.ValueBytes += uint64(len(e.Value))
+	}
+	s.MinVersion = min(s.MinVersion, e.Version)
+	s.MaxVersion = max(s.MaxVersion, e.Version)
+	if e.Expires != 0 && (s.MinExpiry == 0 || e.Expires < s.MinExpiry) {
+		s.MinExpiry = e.Expires
+	}
 }
 
 // Merge adds t to s.

@@ -1,4 +1,4 @@
-package tree
+package files
 
 import (
 	"slices"
@@ -9,33 +9,41 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// unflushed knows the journal segments that are not yet in runs: those that Open
+// Unflushed knows the journal segments that are not yet in runs: those that Open
 // found, and those written since.
-type unflushed struct {
-	journal *journal.Journal // set once it is open; nil if read-only
+type Unflushed struct {
+	Journal *journal.Journal // set once it is open; nil if read-only
 
 	mu       sync.Mutex            // guards:
 	replayed []journal.SegmentInfo // from before Open; never written to, but replaced
 }
 
-func (u *unflushed) found() []journal.SegmentInfo {
+// Found lists those from before Open.
+func (u *Unflushed) Found() []journal.SegmentInfo {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.replayed
 }
 
-// segments describes them, in order.
-func (u *unflushed) segments() []journal.SegmentInfo {
-	found := u.found()
-	if u.journal == nil {
-		return found
-	}
-	return append(found[:len(found):len(found)], u.journal.Segments()...)
+// Replay adds a segment that Open has found.
+func (u *Unflushed) Replay(s journal.SegmentInfo) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.replayed = append(u.replayed, s)
 }
 
-// size is the length of a journal segment up to its last frame.
-func (u *unflushed) size(num entry.FileNum) int64 {
-	for _, s := range u.segments() {
+// Segments describes them, in order.
+func (u *Unflushed) Segments() []journal.SegmentInfo {
+	found := u.Found()
+	if u.Journal == nil {
+		return found
+	}
+	return append(found[:len(found):len(found)], u.Journal.Segments()...)
+}
+
+// Size is the length of a journal segment up to its last frame.
+func (u *Unflushed) Size(num entry.FileNum) int64 {
+	for _, s := range u.Segments() {
 		if s.Num == num {
 			return s.End
 		}
@@ -43,22 +51,22 @@ func (u *unflushed) size(num entry.FileNum) int64 {
 	return 0
 }
 
-// forget drops the segments up to number last, whose records are in runs.
-func (u *unflushed) forget(last entry.FileNum) {
-	u.journal.Forget(last)
+// Forget drops the segments up to number last, whose records are in runs.
+func (u *Unflushed) Forget(last entry.FileNum) {
+	u.Journal.Forget(last)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.replayed = slices.DeleteFunc(slices.Clone(u.replayed), func(s journal.SegmentInfo) bool { return s.Num <= last })
 }
 
-// endOf is the end of a segment that is durable as a whole.
-func endOf(s journal.SegmentInfo) layout.JournalEnd {
+// EndOf is the end of a segment that is durable as a whole.
+func EndOf(s journal.SegmentInfo) layout.JournalEnd {
 	return layout.JournalEnd{Segment: s.Num, Offset: uint64(s.End), Frame: s.LastFrame, Chain: s.Chain}
 }
 
-// pointAfter is the place in the journal where a replayed segment ends.
-func (u *unflushed) pointAfter(num entry.FileNum) journal.Point {
-	for _, s := range u.found() {
+// PointAfter is the place in the journal where a replayed segment ends.
+func (u *Unflushed) PointAfter(num entry.FileNum) journal.Point {
+	for _, s := range u.Found() {
 		if s.Num == num {
 			return journal.Point{NextFrame: s.LastFrame + 1, Chain: s.Chain, LastVersion: s.Max, LastSegment: num}
 		}
@@ -66,9 +74,9 @@ func (u *unflushed) pointAfter(num entry.FileNum) journal.Point {
 	return journal.Point{}
 }
 
-// startOf says where the part of the journal begins that is not yet in runs, and
+// StartOf says where the part of the journal begins that is not yet in runs, and
 // which of its frames are known to have been durable.
-func startOf(layout *layout.Layout) (begin journal.Point, durable uint64) {
+func StartOf(layout *layout.Layout) (begin journal.Point, durable uint64) {
 	begin.LastSegment = layout.FlushedTo()
 	begin.LastVersion = layout.LastVersion()
 	for _, e := range layout.JournalEnds() {
@@ -80,9 +88,9 @@ func startOf(layout *layout.Layout) (begin journal.Point, durable uint64) {
 	return begin, durable
 }
 
-// knownAfter lists the journal segments that are not in runs and had durable
+// KnownAfter lists the journal segments that are not in runs and had durable
 // frames, as far as the manifest knows.
-func knownAfter(layout *layout.Layout) (nums []entry.FileNum) {
+func KnownAfter(layout *layout.Layout) (nums []entry.FileNum) {
 	for _, e := range layout.JournalEnds() {
 		if e.Segment > layout.FlushedTo() {
 			nums = append(nums, e.Segment)
@@ -91,9 +99,9 @@ func knownAfter(layout *layout.Layout) (nums []entry.FileNum) {
 	return nums
 }
 
-// newestWithFrames is the last of the segments that a replay found that has
+// NewestWithFrames is the last of the segments that a replay found that has
 // frames; without one it is zero.
-func newestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
+func NewestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
 	for _, s := range slices.Backward(segments) {
 		if s.LastFrame >= s.FirstFrame {
 			return s
@@ -102,22 +110,22 @@ func newestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
 	return journal.SegmentInfo{}
 }
 
-// durableEnds says how far the journal after a segment is known to be durable.
+// DurableEnds says how far the journal after a segment is known to be durable.
 // Of a segment that still grows only the frame is told, not its place: that may
 // lie before the end by the next time, and an end never goes back.
-func (u *unflushed) durableEnds(after entry.FileNum) []layout.JournalEnd {
+func (u *Unflushed) DurableEnds(after entry.FileNum) []layout.JournalEnd {
 	var ends []layout.JournalEnd
-	durable := u.journal.End().Durable
-	for _, s := range u.found() {
+	durable := u.Journal.Durable()
+	for _, s := range u.Found() {
 		if s.Num > after && s.FirstFrame <= durable {
-			ends = append(ends, endOf(s))
+			ends = append(ends, EndOf(s))
 		}
 	}
-	for _, s := range u.journal.Segments() {
+	for _, s := range u.Journal.Segments() {
 		switch {
 		case s.Num <= after || s.FirstFrame > durable:
 		case s.Sealed && s.LastFrame <= durable:
-			ends = append(ends, endOf(s))
+			ends = append(ends, EndOf(s))
 		default:
 			ends = append(ends, layout.JournalEnd{Segment: s.Num, Frame: min(durable, s.LastFrame)})
 		}
