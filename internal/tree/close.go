@@ -24,10 +24,10 @@ func (t *Tree) Close() error {
 	err := t.cfg.Jobs.Close(context.Background())
 	t.compactor.mu.Lock() // Compact, Reclaim and CatchUp do their work on the goroutine of their caller
 	defer t.compactor.mu.Unlock()
-	t.searcher.mu.Lock()
-	defer t.searcher.mu.Unlock()
 	t.collector.mu.Lock()
 	defer t.collector.mu.Unlock()
+	t.searcher.mu.Lock() // last: an installation may be waiting for it
+	defer t.searcher.mu.Unlock()
 	t.throttle.end()
 	if !t.cfg.ReadOnly {
 		err = errors.Join(err, t.installer.end())
