@@ -19,7 +19,6 @@ type group struct {
 	called  bool       // it has a leader, or a token for one lies in wake
 	taken   bool       // its leader has begun: nobody may join or leave
 	wake    chan struct{}
-	next    *group
 }
 
 // wait returns the channel on which a member waits: it receives a value if it
@@ -56,49 +55,47 @@ func (g *group) remove(r *Request) bool {
 // queue is the groups that wait for their turn, first come first served. Only
 // the last one has room. Groups are reused; their channels are not.
 type queue struct {
-	head, tail *group
-	free       *group
+	groups []*group
+	free   []*group
+}
+
+// head is the group whose turn is next; nil: none waits.
+func (q *queue) head() *group {
+	if len(q.groups) == 0 {
+		return nil
+	}
+	return q.groups[0]
+}
+
+// room returns the last group if n more bytes have room in it, else a new one.
+func (q *queue) room(n int) *group {
+	if last := len(q.groups) - 1; last >= 0 && q.groups[last].hasRoom(n) {
+		return q.groups[last]
+	}
+	return q.push()
 }
 
 // push appends an empty group.
 func (q *queue) push() *group {
-	g := q.free
-	if g != nil {
-		q.free, g.next = g.next, nil
-	} else {
-		g = new(group)
+	if len(q.free) == 0 {
+		q.free = append(q.free, new(group))
 	}
-	if q.head == nil {
-		q.head = g
-	} else {
-		q.tail.next = g
-	}
-	q.tail = g
+	g := q.free[len(q.free)-1]
+	q.free = q.free[:len(q.free)-1]
+	q.groups = append(q.groups, g)
 	return g
 }
 
-// unlink removes g, wherever it is in the queue.
+// unlink removes g, which withdrawals may have emptied anywhere in the queue.
 func (q *queue) unlink(g *group) {
-	var before *group
-	for at := q.head; at != g; at = at.next {
-		before = at
-	}
-	// A group that withdrawals have emptied may be anywhere in the queue.
-	if before == nil {
-		q.head = g.next
-	} else {
-		before.next = g.next
-	}
-	if q.tail == g {
-		q.tail = before
-	}
-	g.next = nil
+	i := slices.Index(q.groups, g)
+	q.groups = slices.Delete(q.groups, i, i+1)
 }
 
 // recycle keeps an unlinked group for later use.
 func (q *queue) recycle(g *group) {
 	// The channel is left out: a late waiter may still hold it.
 	clear(g.members)
-	*g = group{members: g.members[:0], next: q.free}
-	q.free = g
+	*g = group{members: g.members[:0]}
+	q.free = append(q.free, g)
 }

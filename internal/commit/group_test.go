@@ -301,7 +301,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("Sync: %v", err)
 		}
 		p.Close()
-		if p.busy || p.queue.head != nil {
+		if p.busy || len(p.queue.groups) > 0 {
 			t.Error("the pipeline is not at rest")
 		}
 	})

@@ -175,10 +175,7 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 		return 0, err
 	}
 	// Only the last group has room, so that requests are taken in order of arrival.
-	g := p.queue.tail
-	if g == nil || !g.hasRoom(len(r.Payload)) {
-		g = p.queue.push()
-	}
+	g := p.queue.room(len(r.Payload))
 	g.add(r)
 	if !p.busy {
 		p.busy, g.called = true, true
@@ -311,7 +308,7 @@ func (p *Pipeline) release(g *group) {
 
 // handOnLocked makes a member of the next group leader, if there is one.
 func (p *Pipeline) handOnLocked() {
-	g := p.queue.head
+	g := p.queue.head()
 	if g == nil {
 		p.busy = false
 		return

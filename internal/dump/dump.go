@@ -9,6 +9,7 @@
 package dump
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -143,8 +144,8 @@ func (d *Writer) lines(off, n int, comment string) {
 
 const column = len("00000000  ") + perLine*3 // where comments start
 
-func (d *Writer) line(off int, bytes, comment string) {
-	s := fmt.Sprintf("%08x  %-*s%s", d.base+int64(off), perLine*3, bytes, comment)
+func (d *Writer) line(off int, text, comment string) {
+	s := fmt.Sprintf("%08x  %-*s%s", d.base+int64(off), perLine*3, text, comment)
 	d.printf("%s\n", strings.TrimRight(s, " "))
 }
 
@@ -155,11 +156,4 @@ func (d *Writer) printf(format string, args ...any) {
 }
 
 // zeros returns how many zero bytes p starts with.
-func zeros(p []byte) int {
-	for i, b := range p {
-		if b != 0 {
-			return i
-		}
-	}
-	return len(p)
-}
+func zeros(p []byte) int { return len(p) - len(bytes.TrimLeft(p, "\x00")) }

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -139,12 +140,7 @@ func zeroPadded(rec []byte, head, valueLen int) bool {
 	if valueLen >= entry.PieceSize {
 		end += 4 * ((valueLen + entry.PieceSize - 1) / entry.PieceSize)
 	}
-	for _, b := range rec[end:] {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
+	return len(bytes.TrimLeft(rec[end:], "\x00")) == 0
 }
 
 // isOwn and versionOf read the word at 16 of an encoded record: docs/format.md, "Record".

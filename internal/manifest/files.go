@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -35,14 +36,7 @@ func readFile(fsys vfs.FS, path string, limit int64) (p []byte, err error) {
 
 func notThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-func allZero(p []byte) bool {
-	for _, b := range p {
-		if b != 0 {
-			return false
-		}
-	}
-	return true
-}
+func allZero(p []byte) bool { return len(bytes.TrimLeft(p, "\x00")) == 0 }
 
 // unwritten is the error of a write for which the disk was full. It is never the
 // error of a sync: after a failed sync nobody knows what the disk holds.

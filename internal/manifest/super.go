@@ -28,9 +28,11 @@ const (
 	slotSumAt  = 508 // in the first 512 bytes, which a disk writes whole
 )
 
-// Super is what SUPER says: the identity of the store and where its manifest is.
+// Super is what SUPER says: the identity of the store and where its manifest is. A
+// slot has the fields in this order, behind the magic.
 type Super struct {
 	Major, Minor uint16
+	_            uint32
 	Required     uint64 // features that a reader must know
 	Optional     uint64 // features that a reader may ignore
 	UUID         [16]byte
@@ -52,19 +54,9 @@ func slotOffset(epoch uint64) int64 { return int64(epoch%2) * slotSize }
 // encode makes the slot for an offset.
 func (s *Super) encode(offset int64) []byte {
 	p := make([]byte, slotSize)
-	le := binary.LittleEndian
 	copy(p, superMagic)
-	le.PutUint16(p[8:], s.Major)
-	le.PutUint16(p[10:], s.Minor)
-	le.PutUint64(p[16:], s.Required)
-	le.PutUint64(p[24:], s.Optional)
-	copy(p[32:48], s.UUID[:])
-	le.PutUint64(p[48:], s.Seed)
-	le.PutUint64(p[56:], uint64(s.Created))
-	le.PutUint64(p[64:], uint64(s.Manifest))
-	le.PutUint64(p[72:], s.Epoch)
-	le.PutUint64(p[80:], s.Durable)
-	le.PutUint32(p[slotSumAt:], s.slotSum(offset, p))
+	_, _ = binary.Encode(p[len(superMagic):], binary.LittleEndian, s) // p is long enough
+	binary.LittleEndian.PutUint32(p[slotSumAt:], s.slotSum(offset, p))
 	return p
 }
 
@@ -78,18 +70,11 @@ func (s *Super) slotSum(offset int64, p []byte) uint32 {
 // decodeSlot reads the slot p from the offset; ok is false if its magic or
 // checksum is wrong.
 func decodeSlot(p []byte, offset int64) (s Super, ok bool) {
-	le := binary.LittleEndian
 	if len(p) < slotSize || string(p[:8]) != superMagic {
 		return Super{}, false
 	}
-	s = Super{
-		Major: le.Uint16(p[8:]), Minor: le.Uint16(p[10:]),
-		Required: le.Uint64(p[16:]), Optional: le.Uint64(p[24:]), UUID: [16]byte(p[32:48]),
-		Seed: le.Uint64(p[48:]), Created: int64(le.Uint64(p[56:])),
-		Manifest: entry.FileNum(le.Uint64(p[64:])), Epoch: le.Uint64(p[72:]),
-		Durable: le.Uint64(p[80:]),
-	}
-	return s, s.slotSum(offset, p) == le.Uint32(p[slotSumAt:])
+	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s)
+	return s, s.slotSum(offset, p) == binary.LittleEndian.Uint32(p[slotSumAt:])
 }
 
 // supported refuses stores of other formats, and of features that it doesn't know.

@@ -12,13 +12,13 @@ import (
 // Iterator walks the newest write of each key, without what range deletes cover.
 // It knows nothing of what is written later, and is valid as long as the Writes are.
 func (w *Writes) Iterator() iterator.Iterator {
-	m := w.begin()
+	m := &w.memory
 	m.lent = true
 	var deleted func(i int) bool
 	if w.ranges != nil {
 		deleted = func(i int) bool { return w.deletedSince(m.record(i).Key, i) }
 	}
-	mine := &memoryIterator{memory: m, order: m.order(deleted), i: -1}
+	mine := &memoryIterator{memory: *m, order: m.order(deleted), i: -1}
 	if w.files == nil {
 		return mine
 	}
@@ -28,7 +28,7 @@ func (w *Writes) Iterator() iterator.Iterator {
 
 // memoryIterator walks the writes that were in memory when it was made.
 type memoryIterator struct {
-	memory *memory
+	memory memory // a copy: what is written later doesn't concern it
 	order  []uint32
 	i      int
 	entry  entry.Entry

@@ -21,8 +21,7 @@ type Writes struct {
 	// are none; without it there is no Get and no Iterator.
 	Indexed bool
 
-	memory *memory
-	first  memory         // where memory points at first
+	memory memory
 	before int            // records in files
 	ranges *tombstone.Set // all range deletes; the n-th record has version n here
 	files  *tree.Spill    // what is older than memory; nil: nothing is
@@ -38,15 +37,10 @@ const MaxPooled = 1 << 20
 // ones is small enough for a pool. Nothing that was read is valid any more. The
 // caller discards the files.
 func (w *Writes) Reset() (small bool) {
-	w.Indexed = false
-	if w.memory == nil {
-		return true
-	}
 	invariant.Poison(w.memory.arena)
-	w.first.reset()
-	w.memory = &w.first
-	w.before, w.ranges, w.files, w.failed = 0, nil, nil, nil
-	return cap(w.first.arena) <= MaxPooled && len(w.first.buckets) <= MaxPooled/4
+	w.memory.reset()
+	w.Indexed, w.before, w.ranges, w.files, w.failed = false, 0, nil, nil, nil
+	return cap(w.memory.arena) <= MaxPooled && len(w.memory.buckets) <= MaxPooled/4
 }
 
 // Err returns why the writes can't be committed and nothing can be added: an
@@ -54,18 +48,11 @@ func (w *Writes) Reset() (small bool) {
 func (w *Writes) Err() error { return w.failed }
 
 // Len is the number of writes so far, the superseded ones included.
-func (w *Writes) Len() int {
-	if w.memory == nil {
-		return 0
-	}
-	return w.before + w.memory.count
-}
+func (w *Writes) Len() int { return w.before + w.memory.count }
 
 // Bytes is the length of their records.
 func (w *Writes) Bytes() (n int64) {
-	if w.memory != nil {
-		n = int64(len(w.memory.arena))
-	}
+	n = int64(len(w.memory.arena))
 	if w.files != nil {
 		n += w.files.Bytes()
 	}
@@ -74,9 +61,6 @@ func (w *Writes) Bytes() (n int64) {
 
 // InMemory is about the memory that the writes take, in bytes.
 func (w *Writes) InMemory() int64 {
-	if w.memory == nil {
-		return 0
-	}
 	n := int64(len(w.memory.arena))
 	if w.Indexed {
 		n += writeOverhead * int64(w.memory.count)
@@ -91,17 +75,10 @@ const writeOverhead = 48
 // Ranges are the range deletes so far; their versions say nothing to others.
 func (w *Writes) Ranges() *tombstone.Set { return w.ranges }
 
-func (w *Writes) begin() *memory {
-	if w.memory == nil {
-		w.memory = &w.first
-	}
-	return w.memory
-}
-
 // Add appends a write to the keyspace of c: a pair or a delete that can be stored,
 // under the user's key. Key and value are copied; e itself is changed.
 func (w *Writes) Add(c *Encoder, e *entry.Entry) {
-	m := w.begin()
+	m := &w.memory
 	at := len(m.arena)
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
 	e.Key = w.key
@@ -116,7 +93,7 @@ func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 // DeleteRange appends the delete of the stored keys in [lo, hi), which it keeps.
 // The records that it covers stay where they are.
 func (w *Writes) DeleteRange(lo, hi []byte) {
-	m := w.begin()
+	m := &w.memory
 	if w.Indexed {
 		m.recs = append(m.recs, record{offset: len(m.arena), ranged: true})
 	}
@@ -143,7 +120,7 @@ func grow(b []byte, n int) []byte {
 func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err error) {
 	// The newest word on the key decides: a range delete, a write in memory, or else
 	// what is in files, which is older.
-	m, i := w.begin(), -1
+	m, i := &w.memory, -1
 	if m.live > 0 {
 		_, i = m.find(key, h)
 	}
@@ -174,7 +151,7 @@ func (w *Writes) deletedSince(key []byte, i int) bool {
 // was read before is not valid any more. It is asked for once, when nothing is in
 // files.
 func (w *Writes) Payload() (payload []byte, records int) {
-	m := w.begin()
+	m := &w.memory
 	if w.ranges == nil && (!w.Indexed || m.live == m.count) {
 		return m.arena, m.count
 	}

@@ -10,19 +10,18 @@ import (
 // commit. After an error, which Err returns from then on, the writes can only be
 // discarded.
 func (w *Writes) Spill(ctx context.Context, t *tree.Tree) error {
-	m := w.begin()
 	if w.files == nil {
 		w.files = t.NewSpill()
 	}
-	if w.failed = w.files.Add(ctx, m.arena, w.Len(), w.ranges); w.failed != nil {
+	if w.failed = w.files.Add(ctx, w.memory.arena, w.Len(), w.ranges); w.failed != nil {
 		return w.failed
 	}
 	// Readers of what was in memory keep it; they see nothing that comes later.
 	w.before = w.Len()
-	if m.lent {
-		w.memory = new(memory)
+	if w.memory.lent {
+		w.memory = memory{}
 	} else {
-		m.reset()
+		w.memory.reset()
 	}
 	return nil
 }
