@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/brockdb/brock"
@@ -194,11 +195,18 @@ func (w *world) history(x *openTxn) {
 	for item, err := range x.txn.Items(o) {
 		w.must("history", err)
 		key, version := string(item.Key()), item.Version()
-		skip(func(e model.Entry) bool { return e.Key == key && e.Version == version })
+		place := version // of the item in all
+		if item.Deleted() && w.m.RangeDeletedAt(key, version) {
+			place = w.newestMark(all, key, version)
+		}
+		skip(func(e model.Entry) bool { return e.Key == key && e.Version == place })
 		if i == len(all) {
 			w.fatalf("history at %d: %.40q version %d is out of place", x.at, key, version)
 		}
 		e := all[i]
+		if place != version && !required(e) {
+			e.Version = version
+		}
 		if !e.Deleted && item.Deleted() && e.Expires != 0 && int64(e.Expires) <= w.latest {
 			e = model.Entry{Key: e.Key, Version: e.Version, Deleted: true} // an expired entry may have become a delete
 		}
@@ -211,6 +219,22 @@ func (w *world) history(x *openTxn) {
 		i++
 	}
 	skip(func(model.Entry) bool { return false })
+}
+
+// newestMark returns the version at which the history has the range delete of a version.
+// Of several range deletes between two versions of a key the newest is shown. If that is
+// gone, an older one is shown in its place.
+func (w *world) newestMark(all []model.Entry, key string, version uint64) uint64 {
+	nearest := model.Entry{Version: math.MaxUint64}
+	for _, e := range all {
+		if e.Key == key && e.Version >= version && e.Version < nearest.Version {
+			nearest = e
+		}
+	}
+	if nearest.Deleted && w.m.RangeDeletedAt(key, nearest.Version) {
+		return nearest.Version
+	}
+	return version
 }
 
 // required returns which entries must be retained: those that a reader at a version
