@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,26 +58,20 @@ func writeVec(f *os.File, bufs [][]byte, off int64) (written int, err error) {
 		if err != nil {
 			return written, pathError("writevec", f.Name(), err)
 		}
-		// Whole buffers are done; the rest of one in which the call ended is written
-		// alone, and the next call takes what follows.
+		// Whole buffers are done; the next call begins with the rest of one in which
+		// this one ended.
 		off, written = off+int64(n), written+n
+		before := len(bufs)
 		for len(bufs) > 0 && n >= len(bufs[0]) { // also skips empty ones
 			n -= len(bufs[0])
 			bufs = bufs[1:]
 		}
-		if n == 0 {
-			if len(bufs) > 0 && len(batch) > 0 && &batch[0] == &bufs[0] {
-				return written, pathError("writevec", f.Name(), io.ErrShortWrite)
-			}
-			continue
+		switch {
+		case n > 0:
+			bufs = slices.Concat([][]byte{bufs[0][n:]}, bufs[1:])
+		case len(bufs) == before:
+			return written, pathError("writevec", f.Name(), io.ErrShortWrite)
 		}
-		rest := bufs[0][n:]
-		n, err = f.WriteAt(rest, off)
-		off, written = off+int64(n), written+n
-		if err != nil {
-			return written, err
-		}
-		bufs = bufs[1:]
 	}
 	return written, nil
 }

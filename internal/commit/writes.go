@@ -61,18 +61,17 @@ func (w *writes) overwritten(r *Request) (bool, error) {
 		if err != nil {
 			return false, err
 		}
+		rest = rest[rec.Size:]
 		if rec.Kind == entry.RangeDelete {
 			if changed, err := w.ChangedSince(rec.Key, rec.Value, since); changed || err != nil {
 				return changed, err
 			}
-			rest = rest[rec.Size:]
 			continue
 		}
 		v, ok, err := w.Newest(rec.Key, hash.Sum(w.seed, rec.Key), since)
 		if err != nil || ok && v > since {
 			return true, err
 		}
-		rest = rest[rec.Size:]
 	}
 	return false, nil
 }

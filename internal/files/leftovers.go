@@ -34,7 +34,7 @@ func highest(names []filename.Name, layout *layout.Layout) entry.FileNum {
 // name stays.
 func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int, err error) {
 	needed := make(map[filename.Name]bool)
-	for name := range layout.Files() {
+	for _, name := range layout.Files() {
 		needed[name] = true
 	}
 	for _, s := range result.Segments {

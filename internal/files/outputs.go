@@ -94,3 +94,18 @@ func NewRuns(m meta.Run, tier layout.Tier) []layout.Run {
 	}
 	return []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: tier, Run: m}}
 }
+
+// Describe adds to the edit the value segments that were written, and where those
+// went that were collected.
+func Describe(edit *layout.Edit, l *layout.Layout, out *compact.Output) {
+	for _, s := range out.Values {
+		edit.AddSegments = append(edit.AddSegments, layout.Segment{
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
+		})
+	}
+	for _, m := range out.Remaps {
+		if l.Segment(m.Source) != nil { // or all of it has died meanwhile
+			edit.States = append(edit.States, layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target})
+		}
+	}
+}

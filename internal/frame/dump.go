@@ -9,9 +9,7 @@ import (
 // it ends. The payload of a Snapshot or an Edit is left to the caller. No
 // checksum is checked, and a frame that is cut off is shown as far as it goes.
 func Dump(d *dump.Writer, b []byte, off int) (end int) {
-	d.U32(off, "header checksum")
-	d.U32(off+4, "payload checksum")
-	d.U32(off+8, "length in units of 8")
+	d.U32(off, "header checksum", "payload checksum", "length in units of 8")
 	kind := Kind(0)
 	size := HeaderSize
 	if off+HeaderSize <= len(b) {
@@ -21,12 +19,9 @@ func Dump(d *dump.Writer, b []byte, off int) (end int) {
 	d.Field(off+12, 1, "kind", "%v", kind)
 	d.U8(off+13, "flags")
 	d.U16(off+14, "transactions")
-	d.U32(off+16, "records")
-	d.U32(off+20, "chain")
-	d.U64(off+24, "first version")
-	d.U64(off+32, "number")
-	d.U32(off+40, "unsynced")
-	d.U32(off+44, "reserved")
+	d.U32(off+16, "records", "chain")
+	d.U64(off+24, "first version", "number")
+	d.U32(off+40, "unsynced", "reserved")
 	end = min(max(off+size, off+HeaderSize), len(b))
 	// Where the next frame begins is known even if this one's payload makes no sense.
 	if kind == Seal {
@@ -57,9 +52,7 @@ func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
 	d.Field(pos, 1, "record kind", "%d", r.Kind)
 	d.U8(pos+1, "meta")
 	d.U16(pos+2, "key length")
-	d.U32(pos+4, "value length")
-	d.U32(pos+8, "value checksum")
-	d.U32(pos+12, "head checksum")
+	d.U32(pos+4, "value length", "value checksum", "head checksum")
 	d.Field(pos+16, 8, "word", "version %d, codec %v, length before it %d, own checksum %v, expires %d", r.Version, r.Codec, r.Raw, r.Own, r.Expires)
 	// Record has the parts, not where they lie: they follow each other in this order.
 	key := entry.HeaderSize

@@ -35,12 +35,12 @@ type Options struct {
 	Manual bool
 	// OnError gets the error of each run of a task that failed, on the
 	// goroutine of the task; nil = errors are dropped. It may call Kick, not
-	// Drain or Close. Errors that follow from Close are not reported.
+	// Close. Errors that follow from Close are not reported.
 	OnError func(task string, err error)
 }
 
 // Pool runs tasks. Its methods may be called by any goroutine, but a task must
-// not wait for its own pool (Drain, Close).
+// not close its own pool.
 type Pool struct {
 	o      Options
 	ctx    context.Context // cancelled by Close
@@ -190,27 +190,6 @@ func (p *Pool) endLocked(t *Task) {
 	p.changed = make(chan struct{})
 }
 
-// Drain waits until nothing runs and nothing waits to run; delayed runs that are
-// still to come don't count. A manual pool's tasks are run by Drain itself.
-func (p *Pool) Drain(ctx context.Context) error {
-	for p.o.Manual && ctx.Err() == nil {
-		if _, ok, _ := p.Step(); !ok {
-			break
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.waitLocked(ctx, func() bool { return p.running == 0 && p.waitingLocked() == 0 })
-}
-
-func (p *Pool) waitingLocked() int {
-	n := 0
-	for _, q := range p.queue {
-		n += len(q)
-	}
-	return n
-}
-
 // Close forgets what waits, cancels the context of what runs, and waits for
 // that to end. If ctx ends first, its error is returned and the tasks end
 // later; Close may be called again. Nothing starts after Close.
@@ -227,12 +206,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	for a := range p.alarms {
 		a.stopLocked()
 	}
-	return p.waitLocked(ctx, func() bool { return p.running == 0 })
-}
-
-// waitLocked waits until done reports true; mu is free while it waits.
-func (p *Pool) waitLocked(ctx context.Context, done func() bool) error {
-	for !done() {
+	for p.running > 0 {
 		changed := p.changed
 		p.mu.Unlock()
 		var err error

@@ -48,9 +48,7 @@ func TestKicksAreShared(t *testing.T) {
 			t.Errorf("%d runs beside the first", n-1)
 		}
 		close(g.leave)
-		if err := p.Drain(bg); err != nil {
-			t.Fatal(err)
-		}
+		synctest.Wait()
 		if n := g.runs.Load(); n != 2 {
 			t.Errorf("%d runs, want 2", n)
 		}
@@ -102,9 +100,7 @@ func TestOrderByPriority(t *testing.T) {
 			t.Error("a busy worker ran something else")
 		}
 		close(busy.leave)
-		if err := p.Drain(bg); err != nil {
-			t.Fatal(err)
-		}
+		synctest.Wait()
 		if !slices.Equal(order, []string{"f", "m1", "m2", "c"}) {
 			t.Errorf("order %v", order)
 		}
@@ -131,7 +127,7 @@ func TestAtMostSoManyWorkers(t *testing.T) {
 		for runs.Load() < 50 {
 			runtime.Gosched()
 		}
-		if err := p.Drain(bg); err != nil {
+		if err := p.Close(bg); err != nil {
 			t.Fatal(err)
 		}
 		if int(most.Load()) > workers {
@@ -282,8 +278,8 @@ func TestManual(t *testing.T) {
 		t.Errorf("%d delayed", n)
 	}
 	compaction.Kick()
-	if err := p.Drain(bg); err != nil {
-		t.Fatal(err)
+	for ok := true; ok; {
+		_, ok, _ = p.Step()
 	}
 	if !slices.Equal(ran, []string{"flush", "compaction", "compaction", "late"}) {
 		t.Errorf("ran %v", ran)

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -108,7 +109,7 @@ func (r *replay) list() error {
 		}
 		r.found = append(r.found, cand)
 	}
-	slices.SortFunc(r.found, func(a, b *candidate) int { return int(min(1, max(-1, int64(a.num-b.num)))) })
+	slices.SortFunc(r.found, func(a, b *candidate) int { return cmp.Compare(a.num, b.num) })
 	return nil
 }
 

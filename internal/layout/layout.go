@@ -6,7 +6,6 @@ package layout
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -110,19 +109,11 @@ func (l *Layout) Unreferenced() []entry.FileNum {
 	// A run's handles name the source of a relocation, whose records are in the
 	// target: it needs both.
 	needed := make(map[entry.FileNum]bool)
-	var need func(num entry.FileNum)
-	need = func(num entry.FileNum) {
-		if needed[num] {
-			return
-		}
-		needed[num] = true
-		if s := l.Segment(num); s.state.Status == Relocated {
-			need(s.state.Target)
-		}
-	}
 	for _, r := range l.runs {
 		for _, ref := range r.Refs {
-			need(ref.Segment)
+			for num := ref.Segment; num != 0 && !needed[num]; num = l.Segment(num).state.Target {
+				needed[num] = true
+			}
 		}
 	}
 	var free []entry.FileNum
@@ -164,28 +155,23 @@ func (l *Layout) VersionAt(unixMilli int64) entry.Version {
 	return 0
 }
 
-// Files walks the names of all files of runs, segments and remaps that the layout
+// Files lists the names of all files of runs, segments and remaps that the layout
 // needs. Journal segments after FlushedTo are not among them.
-func (l *Layout) Files() iter.Seq[filename.Name] {
-	return func(yield func(filename.Name) bool) {
-		for _, r := range l.runs {
-			for _, f := range r.Files {
-				if !yield(filename.New(filename.Run, f.Num)) {
-					return
-				}
-			}
-		}
-		for _, s := range l.segments {
-			// A relocated segment's own file is gone; handles go through its remap.
-			name := filename.New(s.Kind, s.Num)
-			if s.state.Status == Relocated {
-				name = filename.New(filename.Remap, s.state.Map)
-			}
-			if !yield(name) {
-				return
-			}
+func (l *Layout) Files() (names []filename.Name) {
+	for _, r := range l.runs {
+		for _, f := range r.Files {
+			names = append(names, filename.New(filename.Run, f.Num))
 		}
 	}
+	for _, s := range l.segments {
+		// A relocated segment's own file is gone; handles go through its remap.
+		if s.state.Status == Relocated {
+			names = append(names, filename.New(filename.Remap, s.state.Map))
+		} else {
+			names = append(names, filename.New(s.Kind, s.Num))
+		}
+	}
+	return names
 }
 
 // Keyspaces lists the keyspaces that have a name, ascending by number.

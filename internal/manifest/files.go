@@ -37,19 +37,3 @@ func readFile(fsys vfs.FS, path string, limit int64) (p []byte, err error) {
 func notThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 func allZero(p []byte) bool { return len(bytes.TrimLeft(p, "\x00")) == 0 }
-
-// unwritten is the error of a write for which the disk was full. It is never the
-// error of a sync: after a failed sync nobody knows what the disk holds.
-type unwritten struct{ error }
-
-func (u unwritten) Unwrap() error { return u.error }
-
-// written wraps the error of a write for which the disk was full in unwritten.
-func written(err error) error {
-	if vfs.IsNoSpace(err) {
-		return unwritten{vfs.NoSpace(err)}
-	}
-	return err
-}
-
-func isUnwritten(err error) bool { return errors.As(err, new(unwritten)) }

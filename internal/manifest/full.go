@@ -6,11 +6,18 @@ import (
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/vfs"
 )
 
 // A full disk refuses an edit, and stops nothing (docs/adr, 21): the write that
 // failed is taken back before anything else is written. Any other failed write,
 // and every failed sync, stops the log.
+
+// unwritten is the error of a write to SUPER for which the disk was full. It is never
+// the error of a sync: after a failed sync nobody knows what the disk holds.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error { return u.error }
 
 // stopLocked ends all writing, and returns the error that says so.
 func (l *Log) stopLocked(cause error) error {
@@ -21,7 +28,7 @@ func (l *Log) stopLocked(cause error) error {
 // retractLocked takes back a frame whose write has failed. The next frame will have
 // its place and its number, so no part of it may be found by a later Open.
 func (l *Log) retractLocked(cause error) error {
-	if cause = written(cause); !isUnwritten(cause) {
+	if !vfs.IsNoSpace(cause) {
 		return l.stopLocked(cause)
 	}
 	// The truncation must be durable before the next frame is written: a crash
@@ -33,7 +40,7 @@ func (l *Log) retractLocked(cause error) error {
 	if err != nil {
 		return l.stopLocked(errors.Join(cause, err))
 	}
-	return fmt.Errorf("manifest: %w", cause)
+	return fmt.Errorf("manifest: %w", vfs.NoSpace(cause))
 }
 
 // settleLocked writes the slots of SUPER that don't name the manifest yet. There
@@ -44,7 +51,7 @@ func (l *Log) settleLocked() error {
 		return nil
 	}
 	switch err := l.writeSuper(l.slots); {
-	case isUnwritten(err):
+	case errors.As(err, new(unwritten)):
 		return fmt.Errorf("manifest: %w", err)
 	case err != nil:
 		return l.stopLocked(err)

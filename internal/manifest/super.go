@@ -154,7 +154,10 @@ func (s *Super) writeSlot(f vfs.File) error {
 		// Half a slot may be there. The next try must write the same one, as the
 		// other is whole.
 		s.Epoch--
-		return written(err)
+		if vfs.IsNoSpace(err) {
+			return unwritten{vfs.NoSpace(err)}
+		}
+		return err
 	}
 	return f.Sync()
 }

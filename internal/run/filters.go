@@ -103,15 +103,6 @@ func (d *directory) decodeFilters(p []byte, end uint64) error {
 	return nil
 }
 
-// cutFilter writes the filter of the chunks since the last one, if they have
-// enough keys.
-func (w *Writer) cutFilter() error {
-	if len(w.hashes) < w.cfg.FilterKeys {
-		return nil
-	}
-	return w.writePart()
-}
-
 // writePart writes the filter of the chunks since the last one, whole pages.
 func (w *Writer) writePart() error {
 	// Chunks begin on pages, so a filter between two of them fills whole pages.

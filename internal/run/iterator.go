@@ -96,12 +96,8 @@ func (it *cursor) SeekGE(key []byte) bool {
 	if bytes.Compare(key, it.r.keys.first(i)) <= 0 {
 		return it.at(it.Cursor.First())
 	}
-	if it.Cursor.SeekGE(key[it.Chunk().Prefix:]) {
-		it.valid = true
-		return true
-	}
 	it.valid = true
-	return it.nextChunk()
+	return it.Cursor.SeekGE(key[it.Chunk().Prefix:]) || it.nextChunk()
 }
 
 // SeekLT moves to the last entry whose key is less than key.

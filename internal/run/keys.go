@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"sort"
 
 	"github.com/brockdb/brock/internal/entry"
 )
@@ -97,16 +98,7 @@ func (k *keys) searchEqual(base int, key []byte) int {
 		end += step
 	}
 	n := min(end, len(k.words)) - base
-	for n > 0 {
-		half := n / 2
-		if bytes.Compare(k.last(base+half), key) < 0 {
-			base += half + 1
-			n -= half + 1
-		} else {
-			n = half
-		}
-	}
-	return base
+	return base + sort.Search(n, func(i int) bool { return bytes.Compare(k.last(base+i), key) >= 0 })
 }
 
 // hasPrefix reports whether key begins with the first n bytes of chunk i's keys.

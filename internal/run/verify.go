@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -22,10 +23,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 	for i := range r.chunks {
 		v.chunk(i)
 	}
-	have := make([]meta.Ref, 0, len(v.refs))
-	for _, f := range v.refs {
-		have = append(have, f)
-	}
+	have := slices.Collect(maps.Values(v.refs))
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
 		report(errs.NewCorruption(r.files[0].name, -1, "entries refer to other segments than the manifest says"))

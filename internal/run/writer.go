@@ -171,7 +171,10 @@ func (w *Writer) flush() error {
 	w.dir.chunks = append(w.dir.chunks, r)
 	w.dirBytes += int64(recordSize + 8 + len(r.first) + len(r.last))
 	w.chunks++
-	return w.cutFilter()
+	if len(w.hashes) < w.cfg.FilterKeys {
+		return nil
+	}
+	return w.writePart()
 }
 
 func (w *Writer) write(b []byte) error {

@@ -245,12 +245,9 @@ func (s *Spill) Written() int64 { return s.runs + s.values.size() }
 // Output is what Finish has finished: one run, its value segments, and their
 // records that no entry leads to.
 func (s *Spill) Output() compact.Output {
-	out := compact.Output{Values: slices.Clone(s.values.finished)}
+	out := compact.Output{Values: slices.Clone(s.values.finished), Dead: s.dead}
 	if len(s.parts) > 0 {
 		out.Run = *s.parts[0].Meta()
-	}
-	for _, list := range s.dead.Lists() {
-		out.Dead.Take(list)
 	}
 	return out
 }

@@ -327,7 +327,7 @@ func (s *store) noLeftovers(mem *vfs.Mem) {
 	s.t.Helper()
 	s.tree.views.Reclaim()
 	needed := map[string]bool{"SUPER": true, "LOCK": true}
-	for name := range s.tree.views.Current().Layout.Files() {
+	for _, name := range s.tree.views.Current().Layout.Files() {
 		needed[name.String()] = true
 	}
 	for _, j := range s.tree.unflushed.Segments() {

@@ -25,7 +25,7 @@ import (
 type compactor struct {
 	views     *view.Set
 	files     *files.Opener
-	retention *retention
+	retention *garbage.Retention
 	planner   *planner
 	installer *installer
 	disk      *diskSpace
@@ -150,7 +150,7 @@ func (c *compactor) input(inputs []*view.Run, bottom bool, part *view.View, work
 		tombstones[len(inputs)-1-i] = r.Tombstones()
 		expiries[i] = r.Meta().Expiry
 	}
-	rules := c.retention.rules(bottom)
+	rules := c.retention.Rules(bottom)
 	rules.Tombstones = tombstone.Union(tombstones...)
 	read, unread := garbage.SplitUnread(inputs, &rules, part.Layout)
 	var sources []iterator.Iterator

@@ -13,7 +13,6 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -24,7 +23,7 @@ type flusher struct {
 	views     *view.Set
 	files     *files.Opener
 	unflushed *files.Unflushed
-	retention *retention
+	retention *garbage.Retention
 	budget    *garbage.Budget
 	sampler   *garbage.Sampler
 	searcher  *searcher
@@ -85,10 +84,10 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	begin := time.Now()
 	defer func() { f.count.report(work, begin, err) }()
 	drops := f.installer.drops.Load()
-	rules := f.retention.rules(len(part.Runs) == 0)
+	rules := f.retention.Rules(len(part.Runs) == 0)
 	rules.Tombstones = sealed.Tombstones()
-	census := censusOf(sealed, rules, f.unflushed)
-	if census.keepsAny() {
+	census, kept := f.unflushed.CensusOf(sealed, rules)
+	if len(kept) > 0 {
 		// The manifest must not name what a power loss would take.
 		if err := f.unflushed.Journal.SyncSealed(); err != nil {
 			return false, fmt.Errorf("flush: %w", err)
@@ -97,7 +96,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: sealed.Sorted(),
 		Rules:   rules,
-		Extract: census.moves,
+		Extract: census.Moves,
 		Value:   part.Stored,
 		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
 		Values:  f.files.NewValueWriter, ValueBytes: f.budget.SegmentLimit(),
@@ -111,13 +110,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 		FlushedTo:   sealed.Last,
 		JournalEnds: []layout.JournalEnd{{Segment: sealed.Last, Offset: uint64(f.unflushed.Size(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
 		AddRuns:     files.NewRuns(out.Run, layout.Upper),
-	}
-	for _, s := range census {
-		if s.keep {
-			edit.AddSegments = append(edit.AddSegments, layout.Segment{
-				Num: s.num, Kind: filename.Journal, FileBytes: uint64(f.unflushed.Size(s.num)), Records: s.records, Bytes: s.bytes,
-			})
-		}
+		AddSegments: kept,
 	}
 	change := change{tables: []*view.Table{sealed}, hidden: f.sampler.HiddenBy(sealed), drops: drops}
 	if err := f.installer.install(edit, &out, change); err != nil {

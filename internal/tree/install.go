@@ -13,7 +13,6 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
@@ -45,7 +44,7 @@ type installer struct {
 	searcher    *searcher
 	throttle    *throttle
 	expiry      *expiry
-	longReaders *longReaders
+	longReaders *view.LongReaders
 
 	drops     atomic.Uint64 // of keyspaces, since Open
 	recording sync.Mutex    // held while an edit is made, recorded and installed
@@ -68,7 +67,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 	layout := in.views.Current().Layout
 	err = in.complete(edit, layout, out, &added, c)
 	if err == nil {
-		err = dropUnreferenced(edit, layout)
+		err = files.DropUnreferenced(edit, layout)
 	}
 	if err != nil {
 		added.Discard()
@@ -105,7 +104,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 	}
 	in.throttle.look(false)
 	in.expiry.await()
-	in.longReaders.look()
+	in.longReaders.Look()
 	return nil
 }
 
@@ -122,17 +121,8 @@ func (in *installer) below(inputs []*view.Run) []*view.Run {
 // complete fills in what every edit records: garbage, versions, times, numbers,
 // and how far the journal is durable.
 func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *files.Outputs, c change) (err error) {
-	for _, s := range out.Values {
-		edit.AddSegments = append(edit.AddSegments, layout.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
-		})
-	}
-	for _, m := range out.Remaps {
-		if l.Segment(m.Source) != nil { // or all of it has died meanwhile
-			edit.States = append(edit.States, layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target})
-		}
-	}
-	if edit.Dead, err = deaths(in.views.Current(), edit, l, out, added, c); err != nil {
+	files.Describe(edit, l, out)
+	if edit.Dead, err = added.Deaths(in.views.Current(), edit, l, out, c.unread, c.since); err != nil {
 		return err
 	}
 	for i := range edit.AddRuns {

@@ -36,10 +36,10 @@ func (t *Tree) decisions() {
 	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, count: t.count}
 	t.disk.left.Store(-1)
 	t.planner = &planner{cfg: cfg, damaged: t.damaged, disk: t.disk}
-	t.retention = &retention{views: t.views, defaults: cfg.Retention, now: cfg.Now}
+	t.retention = &garbage.Retention{Views: t.views, Versions: cfg.Retention.Versions, Age: cfg.Retention.Age, Now: cfg.Now}
 	t.throttle = &throttle{views: t.views, budget: t.budget, disk: t.disk, life: t.life, count: t.count, tell: cfg.OnStall}
 	t.expiry = &expiry{cfg: cfg, views: t.views, life: t.life, tasks: t.tasks}
-	t.longReaders = &longReaders{views: t.views, now: cfg.Now, tell: cfg.OnLongReader}
+	t.longReaders = &view.LongReaders{Views: t.views, Now: cfg.Now, Tell: cfg.OnLongReader}
 	t.sampler = garbage.NewSampler(t.views, t.leader, t.budget, cfg.Seed, cfg.Retention.Versions > 1 || cfg.Retention.Age > 0)
 }
 

@@ -52,10 +52,10 @@ type Tree struct {
 	budget      *garbage.Budget
 	disk        *diskSpace
 	planner     *planner
-	retention   *retention
+	retention   *garbage.Retention
 	throttle    *throttle
 	expiry      *expiry
-	longReaders *longReaders
+	longReaders *view.LongReaders
 	sampler     *garbage.Sampler
 
 	// What is done:

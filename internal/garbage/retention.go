@@ -1,4 +1,4 @@
-package tree
+package garbage
 
 import (
 	"math"
@@ -9,18 +9,21 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// retention decides which old versions stay.
-type retention struct {
-	views    *view.Set
-	defaults Retention // of the default keyspace
-	now      func() time.Time
+// Retention decides which old versions stay.
+type Retention struct {
+	Views *view.Set
+	Now   func() time.Time
+
+	// Of the default keyspace:
+	Versions int           // keep the N newest versions; 0 means 1
+	Age      time.Duration // keep what was visible at some time within this age
 }
 
-// rules are what a flush or compaction that begins now may drop.
-func (t *retention) rules(bottom bool) compact.Rules {
-	now := t.now().UnixMilli()
-	layout := t.views.Current().Layout
-	visible := t.views.Visible()
+// Rules are what a flush or compaction that begins now may drop.
+func (t *Retention) Rules(bottom bool) compact.Rules {
+	now := t.Now().UnixMilli()
+	layout := t.Views.Current().Layout
+	visible := t.Views.Visible()
 	watermark := func(age time.Duration) entry.Version {
 		if age <= 0 {
 			return visible
@@ -28,8 +31,8 @@ func (t *retention) rules(bottom bool) compact.Rules {
 		return min(visible, layout.VersionAt(now-age.Milliseconds()))
 	}
 	r := compact.Rules{
-		Watermark: watermark(t.defaults.Age),
-		Versions:  t.defaults.Versions,
+		Watermark: watermark(t.Age),
+		Versions:  t.Versions,
 		Bottom:    bottom,
 		Now:       uint64(max(now, 0)),
 		Keyspaces: make(map[entry.KeyspaceID]compact.History),
@@ -37,12 +40,12 @@ func (t *retention) rules(bottom bool) compact.Rules {
 	}
 	// From now on, a reader who asks for an older version is told that it is gone.
 	// One who asked before holds a View that has it, whatever later ones drop.
-	t.views.Floors.Raise(entry.DefaultKeyspace, r.Watermark)
+	t.Views.Floors.Raise(entry.DefaultKeyspace, r.Watermark)
 	for _, k := range layout.Keyspaces() {
 		h := compact.History{Watermark: watermark(k.Options.Age), Versions: int(min(k.Options.Versions, math.MaxInt32))}
-		t.views.Floors.Raise(k.ID, h.Watermark)
+		t.Views.Floors.Raise(k.ID, h.Watermark)
 		r.Keyspaces[k.ID] = h
 	}
-	r.Checked = t.views.Oldest(visible)
+	r.Checked = t.Views.Oldest(visible)
 	return r
 }

@@ -1,9 +1,7 @@
-package tree
+package files
 
 import (
 	"slices"
-
-	"github.com/brockdb/brock/internal/files"
 
 	"github.com/brockdb/brock/internal/garbage"
 
@@ -13,10 +11,11 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// deaths lists the records that are dead after an edit and were not before. A
+// Deaths lists the records that are dead after an edit and were not before. A
 // record that was moved, perhaps while the work went on that found it dead, is
-// dead where it is now.
-func deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compact.Output, added *files.Outputs, c change) (lists []layout.Dead, err error) {
+// dead where it is now. unread are the inputs that were not read; since is what a
+// collection knew when it began.
+func (o *Outputs) Deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compact.Output, unread []*view.Run, since *layout.Layout) (lists []layout.Dead, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a remap")
 	var dead layout.Deaths
 	for _, list := range out.Dead.Lists() {
@@ -32,13 +31,13 @@ func deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compac
 		}
 		dead.Take(list)
 	}
-	for _, num := range garbage.SegmentsOf(c.unread, l) {
+	for _, num := range garbage.SegmentsOf(unread, l) {
 		if f := current.Segments.Find(num); f.Moved != nil { // collected meanwhile
 			dead.Take(f.Moved.Rest(l))
 		}
 	}
-	for _, f := range added.Remaps {
-		list, err := f.DiedSince(c.since, l)
+	for _, f := range o.Remaps {
+		list, err := f.DiedSince(since, l)
 		if err != nil {
 			return nil, err
 		}
@@ -47,9 +46,9 @@ func deaths(current *view.View, edit *layout.Edit, l *layout.Layout, out *compac
 	return dead.Lists(), nil
 }
 
-// dropUnreferenced adds to the edit the segments that nobody will need after it;
+// DropUnreferenced adds to the edit the segments that nobody will need after it;
 // which of their records have died is of no interest.
-func dropUnreferenced(edit *layout.Edit, l *layout.Layout) error {
+func DropUnreferenced(edit *layout.Edit, l *layout.Layout) error {
 	next, err := l.Apply(edit)
 	if err != nil {
 		return err

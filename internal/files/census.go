@@ -1,0 +1,67 @@
+package files
+
+import (
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// Census counts the separated values of a memtable in each of its journal segments,
+// and says which of these stay as they are when the memtable is flushed.
+type Census map[entry.FileNum]*count
+
+// count is what one journal segment has of a memtable.
+type count struct {
+	records uint64 // all, dead or not
+	bytes   uint64 // of their values
+	live    uint64 // encoded records of those that outlive the flush
+	keep    bool   // the segment stays as it is
+}
+
+// Moves reports whether values leave the segment.
+func (c Census) Moves(num entry.FileNum) bool {
+	s := c[num]
+	return s != nil && !s.keep
+}
+
+func (c Census) add(h entry.Handle) *count {
+	s := c[h.Segment]
+	if s == nil {
+		s = new(count)
+		c[h.Segment] = s
+	}
+	s.records++
+	s.bytes += h.Length
+	return s
+}
+
+// CensusOf counts what the flush of a memtable will leave alive in each journal
+// segment, and decides which of them to keep: kept has these as value segments.
+func (u *Unflushed) CensusOf(sealed *view.Table, rules compact.Rules) (c Census, kept []layout.Segment) {
+	c = make(Census)
+	if sealed.Separated.Load() == 0 {
+		return c, nil
+	}
+	// A pass of its own: the flush must know which segments stay before it copies
+	// the first value out of one.
+	compact.Each(sealed.Sorted(), rules, func(e *entry.Entry, outlives bool) {
+		if !e.Separated {
+			return
+		}
+		s := c.add(e.Handle)
+		if outlives {
+			s.live += uint64(entry.RecordSize(e, true))
+		}
+	})
+	sealed.Shadowed(func(h entry.Handle) { c.add(h) })
+	for num, s := range c {
+		size := uint64(u.Size(num))
+		if s.keep = policy.KeepSegment(s.live, size); s.keep {
+			kept = append(kept, layout.Segment{Num: num, Kind: filename.Journal, FileBytes: size, Records: s.records, Bytes: s.bytes})
+		}
+	}
+	return c, kept
+}
