@@ -117,6 +117,8 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
+	// Until the victims go there are two copies: both count as garbage, and the disk
+	// space of the second is kept from sets.
 	c.budget.Copying.Store(int64(plan.Bytes))
 	defer c.budget.Copying.Store(0)
 	defer c.disk.promise(int64(plan.Bytes))()

@@ -83,6 +83,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
 	defer func() { f.count.report(work, begin, err) }()
+	// Counted before the rules are made: a keyspace that is dropped later may be left in.
 	drops := f.installer.drops.Load()
 	rules := f.retention.Rules(len(part.Runs) == 0)
 	rules.Tombstones = sealed.Tombstones()

@@ -93,25 +93,25 @@ func (w *writer) apply(payload []byte, at entry.Position) error {
 // add adds the records of payload to a memtable. On the way it estimates what they
 // replace, from one sample every so many bytes of records; 0 = no samples.
 func (w *writer) add(to *view.Table, payload []byte, at entry.Position, every int64) error {
-	a := addition{to: to, at: at, seed: w.cfg.Seed}
+	a := view.Addition{To: to, At: at, Seed: w.cfg.Seed}
 	for len(payload) > 0 {
 		r, err := entry.DecodeRecord(payload)
 		if err != nil {
-			return a.wrap(err)
+			return a.Wrap(err)
 		}
 		// Before it is added, so that a sample finds what the record replaces.
 		if every > 0 {
 			w.sampler.Sample(&r, every)
 		}
-		if err := a.record(&r); err != nil {
+		if err := a.Record(&r); err != nil {
 			return err
 		}
 		payload = payload[r.Size:]
-		a.at.Offset += int64(r.Size)
+		a.At.Offset += int64(r.Size)
 	}
-	a.finish()
-	w.emptied.Added(a.count)
-	if a.expires != 0 && to.Expires(a.expires) {
+	a.Finish()
+	w.emptied.Added(a.Count)
+	if a.Expires != 0 && to.Expires(a.Expires) {
 		w.expiry.awaitTable(to)
 	}
 	return nil

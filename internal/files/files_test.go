@@ -1,0 +1,53 @@
+package files
+
+import (
+	"testing"
+
+	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/run"
+)
+
+// A crash leaves files of this store, or empty ones. Others must stay.
+func TestHeaderIsOurs(t *testing.T) {
+	uuid := [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+	mine := append([]byte("BROCK"), uuid[:]...)
+	for _, c := range []struct {
+		name string
+		head []byte
+		ours bool
+	}{
+		{"empty", nil, true},
+		{"zeros", make([]byte, 64), true},
+		{"this store", mine, true},
+		{"cut short", mine[:len(mine)-1], false},
+		{"another program", []byte("some text"), false},
+	} {
+		if got := headerIsOurs(c.head, uuid); got != c.ours {
+			t.Errorf("%s: ours = %v, want %v", c.name, got, c.ours)
+		}
+	}
+}
+
+func TestMemoryShares(t *testing.T) {
+	if MovedRecords(0) != maxMoved || MovedRecords(1<<20) != 1<<20/bytesPerMove || MovedRecords(1<<40) != maxMoved {
+		t.Errorf("moved records: %d, %d, %d", MovedRecords(0), MovedRecords(1<<20), MovedRecords(1<<40))
+	}
+	if FilterKeys(0) != run.DefaultFilterKeys || FilterKeys(1) != 1<<12 || FilterKeys(1<<50) != run.DefaultFilterKeys {
+		t.Errorf("filter keys: %d, %d, %d", FilterKeys(0), FilterKeys(1), FilterKeys(1<<50))
+	}
+}
+
+// A segment without frames says nothing of the journal's end.
+func TestNewestWithFrames(t *testing.T) {
+	segments := []journal.SegmentInfo{
+		{Num: 3, FirstFrame: 1, LastFrame: 4},
+		{Num: 5, FirstFrame: 5, LastFrame: 5},
+		{Num: 7, FirstFrame: 6, LastFrame: 5},
+	}
+	if got := NewestWithFrames(segments); got.Num != 5 {
+		t.Errorf("newest with frames is %d, want 5", got.Num)
+	}
+	if got := NewestWithFrames(segments[2:]); got.Num != 0 {
+		t.Errorf("newest of none is %d, want 0", got.Num)
+	}
+}
