@@ -95,15 +95,7 @@ func (b *Batch) add(w *write) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	if err := w.check(); err != nil {
-		return err
-	}
-	// Encoded at once: the caller's key and value are free when this returns.
-	c := b.keyspace.encoder.Load()
-	e := w.entry(c, b.db.now)
-	b.writes.Add(c, &e)
-	b.keyspace.note(&b.writes.written)
-	return nil
+	return b.writes.add(b.keyspace, w, b.db.now)
 }
 
 // takes returns nil while the batch takes writes to its keyspace.

@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"bytes"
 	"context"
 	"sync"
 
@@ -37,6 +38,32 @@ func (w *writes) recycle() {
 	}
 }
 
+// add adds wr to the writes of the keyspace k. Key and value are copied.
+func (w *writes) add(k *keyspaceState, wr *write, now func() uint64) error {
+	if err := wr.check(); err != nil {
+		return err
+	}
+	// Encoded at once: the caller's key and value are free when this returns.
+	c := k.encoder.Load()
+	e := wr.entry(c, now)
+	w.Add(c, &e)
+	k.note(&w.written)
+	return nil
+}
+
+// deleteRange adds the delete of the keys in [lo, hi) of the keyspace k; nil is no
+// bound.
+func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
+	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
+		return ErrKeyTooLarge
+	}
+	if lo, hi = k.bounds(lo, hi); bytes.Compare(lo, hi) < 0 {
+		w.DeleteRange(lo, hi)
+		k.note(&w.written)
+	}
+	return nil
+}
+
 // maxTxnMemory bounds what a transaction holds in memory: if nothing is in files,
 // all of it goes into one memtable.
 const maxTxnMemory = 1 << 30
@@ -50,11 +77,7 @@ func (db *DB) txnMemory(asked int64) int64 {
 	if asked > 0 {
 		return asked
 	}
-	limit := db.opts.MemoryLimit
-	if limit == 0 {
-		limit = DefaultMemoryLimit
-	}
-	return min(limit/8, maxTxnMemory)
+	return min(db.opts.MemoryLimit/8, maxTxnMemory)
 }
 
 // spillIfLarge writes what is in memory to files once that is too much.

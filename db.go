@@ -2,6 +2,8 @@ package brock
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +21,7 @@ type DB struct {
 	keyspaces keyspaces
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters
+	log       *slog.Logger // never nil
 
 	encoding encoding
 
@@ -27,7 +30,7 @@ type DB struct {
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
-	closers   []func() error // what Open opened beside tree and commits, in the order of closing
+	lock      io.Closer // nil in a read-only store without a lock file
 }
 
 // Close waits for the commits that are under way, makes everything committed
@@ -54,8 +57,8 @@ func (db *DB) Close() error {
 		if db.tree != nil {
 			keep(db.tree.Close())
 		}
-		for _, c := range db.closers {
-			keep(c())
+		if db.lock != nil {
+			keep(db.lock.Close())
 		}
 	})
 	return db.closeErr
@@ -111,7 +114,7 @@ func (db *DB) Flush(ctx context.Context) error {
 	return db.tree.Flush(ctx)
 }
 
-// Compact flushes, and merges all runs into one. Reads get as fast as they can, and
+// Compact flushes, and compacts all runs into one. Reads get as fast as they can, and
 // entries that were overwritten or deleted are dropped.
 func (db *DB) Compact(ctx context.Context) error {
 	if err := db.writable(); err != nil {
@@ -120,8 +123,8 @@ func (db *DB) Compact(ctx context.Context) error {
 	return db.tree.Compact(ctx)
 }
 
-// Reclaim makes the files as small as they can be: it flushes, merges all runs into
-// one, and moves live values out of segments with garbage until garbage is at most
+// Reclaim makes the files as small as they can be: it flushes, compacts all runs
+// into one, and moves live values out of segments with garbage until garbage is at most
 // 1/5 of the live data. It returns by how many bytes the files shrank. A store also
 // does this by itself while clients write and when it is idle.
 func (db *DB) Reclaim(ctx context.Context) (int64, error) {

@@ -112,16 +112,12 @@ func (k *Keyspace) write(wr *write) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
-	if err := wr.check(); err != nil {
-		return err
-	}
 	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
 	defer w.recycle()
-	c := k.state.encoder.Load()
-	e := wr.entry(c, db.now)
-	w.Add(c, &e)
-	k.state.note(&w.written)
+	if err := w.add(k.state, wr, db.now); err != nil {
+		return err
+	}
 	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.synced(DefaultDurability))
 	return err
 }

@@ -14,7 +14,7 @@ import (
 // neither write to the store nor close it. Nil fields are skipped.
 type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written to files, or that failed
-	Compaction      func(WorkInfo)         // runs were merged, or that failed
+	Compaction      func(WorkInfo)         // runs were compacted, or that failed
 	Collection      func(WorkInfo)         // live values were moved out of segments with garbage, or that failed
 	Spill           func(WorkInfo)         // a transaction larger than its memory was committed, or that failed
 	WriteStall      func(StallInfo)        // writers begin or cease to be throttled
@@ -63,7 +63,7 @@ type DiskSpaceInfo struct {
 // reporter passes what happens in the background to Events and a logger.
 type reporter struct {
 	Events
-	*slog.Logger // nil: silent
+	log *slog.Logger // never nil
 }
 
 // onWork passes finished background work to Events and Logger.
@@ -86,9 +86,7 @@ func (r *reporter) onWork(w tree.Work) {
 	if call != nil {
 		call(WorkInfo(w.WorkInfo))
 	}
-	if log := r.Logger; log != nil {
-		log.Debug(w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
-	}
+	r.log.Debug(w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
 }
 
 // onLongReader passes on that a transaction keeps what was replaced.
@@ -97,9 +95,7 @@ func (r *reporter) onLongReader(h view.LongReader) {
 	if call := r.LongReader; call != nil {
 		call(info)
 	}
-	if log := r.Logger; log != nil {
-		log.Warn("a transaction keeps what was replaced", "begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
-	}
+	r.log.Warn("a transaction keeps what was replaced", "begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 }
 
 // onStall passes on that writers are throttled, or no longer.
@@ -107,12 +103,10 @@ func (r *reporter) onStall(s tree.Stall) {
 	if call := r.WriteStall; call != nil {
 		call(StallInfo(s))
 	}
-	switch log := r.Logger; {
-	case log == nil:
-	case s.Begin:
-		log.Warn("writers are throttled", "reason", s.Reason)
-	default:
-		log.Warn("writers are no longer throttled", "reason", s.Reason, "took", s.Took)
+	if s.Begin {
+		r.log.Warn("writers are throttled", "reason", s.Reason)
+	} else {
+		r.log.Warn("writers are no longer throttled", "reason", s.Reason, "took", s.Took)
 	}
 }
 
@@ -122,12 +116,10 @@ func (r *reporter) onDiskSpace(s tree.DiskSpace) {
 	if call := r.DiskSpace; call != nil {
 		call(DiskSpaceInfo(s))
 	}
-	switch log := r.Logger; {
-	case log == nil:
-	case s.Full:
-		log.Warn("disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
-	default:
-		log.Warn("the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
+	if s.Full {
+		r.log.Warn("disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
+	} else {
+		r.log.Warn("the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
 	}
 }
 
@@ -140,7 +132,5 @@ func (r *reporter) onFailure(err error) {
 	if call := r.BackgroundError; call != nil {
 		call(err)
 	}
-	if log := r.Logger; log != nil {
-		log.Error("background work has ended", "error", err)
-	}
+	r.log.Error("background work has ended", "error", err)
 }

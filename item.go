@@ -163,10 +163,7 @@ func (it *Item) ValueSize() int64 {
 // Version returns the version of the commit that wrote the item. It is 0 for a write
 // of this transaction, which is not committed yet.
 func (it *Item) Version() uint64 {
-	if it.e == nil {
-		return 0
-	}
-	if it.e.Version == tombstone.Pending {
+	if it.e == nil || it.e.Version == tombstone.Pending {
 		return 0
 	}
 	return uint64(it.e.Version)

@@ -70,7 +70,6 @@ type Iterator struct {
 
 	closed     atomic.Bool
 	next, prev *Iterator // in the transaction's list of open iterators
-	listed     bool
 	orphan     *orphan
 }
 

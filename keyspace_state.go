@@ -108,7 +108,8 @@ func userKey(stored []byte) []byte {
 	return stored[entry.PrefixLen(stored[0]):len(stored):len(stored)]
 }
 
-// afterPrefix is the least key above all that begin with the stored prefix p.
+// afterPrefix is the least key above all that begin with p, user's or stored; nil if
+// there is none, which no stored prefix has.
 func afterPrefix(p []byte) []byte {
 	for i := len(p) - 1; i >= 0; i-- {
 		if p[i] != 0xff {
@@ -117,5 +118,5 @@ func afterPrefix(p []byte) []byte {
 			return hi
 		}
 	}
-	return nil // not reached: no stored key begins with 0xff
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 
@@ -99,23 +100,14 @@ func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error)
 // Keyspaces yields the named keyspaces in order of their names.
 func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 	return func(yield func(*Keyspace) bool) {
-		for _, k := range db.keyspaces.list() {
-			if !yield(k) {
-				return
-			}
-		}
+		slices.Values(db.keyspaces.list())(yield)
 	}
 }
 
 func (l *keyspaces) list() []*Keyspace {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := make([]*Keyspace, 0, len(l.byName))
-	for _, k := range l.byName {
-		list = append(list, k)
-	}
-	slices.SortFunc(list, func(a, b *Keyspace) int { return cmp.Compare(a.name, b.name) })
-	return list
+	return slices.SortedFunc(maps.Values(l.byName), func(a, b *Keyspace) int { return cmp.Compare(a.name, b.name) })
 }
 
 // SetOptions changes the options, durably: how later writes are kept, and which

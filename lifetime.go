@@ -19,7 +19,7 @@ func (t *transaction) adopt(it *Iterator) bool {
 	// the list or refuses it here.
 	t.holds.Add(1)
 	t.iterators++
-	it.next, it.listed = t.open, true
+	it.next = t.open
 	if t.open != nil {
 		t.open.prev = it
 	}
@@ -40,12 +40,12 @@ func (it *Iterator) release() {
 		t.db.tree.Jumped(jumped)
 	}
 	t.mu.Lock()
-	if it.listed {
-		it.unlink()
-	}
 	// If the transaction has ended meanwhile, source and hold belong to the orphan,
 	// which the garbage collector may be releasing at this moment.
 	o := it.orphan
+	if o == nil {
+		it.unlink()
+	}
 	t.mu.Unlock()
 	if o != nil {
 		o.release()
@@ -65,7 +65,7 @@ func (it *Iterator) unlink() {
 	if it.next != nil {
 		it.next.prev = it.prev
 	}
-	it.next, it.prev, it.listed = nil, nil, false
+	it.next, it.prev = nil, nil
 }
 
 // orphaned takes it off the list of its transaction, which ends, and returns

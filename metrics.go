@@ -159,24 +159,15 @@ type Histogram struct {
 
 // Quantile returns an upper bound of the q-quantile of the durations, at most twice
 // the true one. q is from 0 to 1.
-func (h *Histogram) Quantile(q float64) time.Duration {
+func (h *Histogram) Quantile(q float64) (bound time.Duration) {
 	rank := int64(q * float64(h.Count))
 	for i, n := range h.Buckets {
-		if rank < n {
-			return 1 << i
+		if n > 0 && rank >= 0 {
+			bound = 1 << i
 		}
 		rank -= n
 	}
-	return h.last()
-}
-
-func (h *Histogram) last() time.Duration {
-	for i := len(h.Buckets) - 1; i >= 0; i-- {
-		if h.Buckets[i] > 0 {
-			return 1 << i
-		}
-	}
-	return 0
+	return bound
 }
 
 // String returns count, mean and the usual quantiles.
@@ -185,7 +176,7 @@ func (h Histogram) String() string {
 		return "none measured"
 	}
 	mean := h.Sum / time.Duration(h.Count)
-	return fmt.Sprintf("%d measured, mean %v, p50 < %v, p99 < %v, all < %v", h.Count, mean, h.Quantile(0.5), h.Quantile(0.99), h.last())
+	return fmt.Sprintf("%d measured, mean %v, p50 < %v, p99 < %v, all < %v", h.Count, mean, h.Quantile(0.5), h.Quantile(0.99), h.Quantile(1))
 }
 
 // histogram is a Histogram that many goroutines add to.

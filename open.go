@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"math"
 	"path/filepath"
 	"time"
@@ -37,15 +39,19 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	op := opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS}
+	op := opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS, clock: o.Now, logger: o.Logger}
 	if o.InMemory {
 		op.fs, op.dir = vfs.NewMem(), "/"
 	}
 	if op.fs == nil {
 		op.fs = vfs.OS()
 	}
-	if op.valueDir == "" {
-		op.valueDir = op.dir
+	op.valueDir = cmp.Or(op.valueDir, op.dir)
+	if op.clock == nil {
+		op.clock = time.Now
+	}
+	if op.logger == nil {
+		op.logger = slog.New(slog.DiscardHandler)
 	}
 	db, err := op.open(ctx)
 	if err != nil {
@@ -60,9 +66,10 @@ type opening struct {
 	fs       vfs.FS
 	dir      string
 	valueDir string
+	clock    func() time.Time
+	logger   *slog.Logger
 	lock     io.Closer
 	log      *manifest.Log
-	jobs     *jobs.Pool
 	tree     *tree.Tree
 	db       *DB
 }
@@ -84,11 +91,9 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 		return nil, err
 	}
 	o.assemble()
-	if log := o.options.Logger; log != nil {
-		log.Info("store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,
-			"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
-			"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
-	}
+	o.logger.Info("store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,
+		"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
+		"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
 	return o.db, nil
 }
 
@@ -136,12 +141,10 @@ func (o *opening) acquireLock(ctx context.Context) error {
 		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):
 			return err
 		}
-		timer := time.NewTimer(lockPoll)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
-		case <-timer.C:
+		case <-time.After(lockPoll):
 		}
 	}
 }
@@ -155,11 +158,11 @@ func (o *opening) openManifest() error {
 	mo := o.manifestOptions()
 	log, err := manifest.Open(mo)
 	switch {
-	case err == nil && o.options.MustBeNew:
-		o.log = log
-		return ErrExist
 	case err == nil:
 		o.log = log
+		if o.options.MustBeNew {
+			return ErrExist
+		}
 		return nil
 	case !errors.Is(err, errs.ErrNotExist) || o.options.MustExist || mo.ReadOnly:
 		return err
@@ -181,17 +184,12 @@ func (o *opening) openManifest() error {
 // are in no memtable, but have to be read again by the Open after a crash.
 const journalPerMemtable = 512 << 20
 
-// workers lets a flush, a merge and a collection go on at the same time.
+// workers lets a flush, a compaction and a collection go on at the same time.
 const workers = 3
 
 func (o *opening) openTree() (tree.Recovery, error) {
 	super := o.log.Super()
-	clock := o.options.Now
-	if clock == nil {
-		clock = time.Now
-	}
-	o.jobs = jobs.New(jobs.Options{Workers: workers})
-	report := &reporter{o.options.Events, o.options.Logger}
+	report := &reporter{o.options.Events, o.logger}
 	t, recovery, err := tree.Open(tree.Config{
 		FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
 		ReadOnly:      o.options.Mode == ReadOnly,
@@ -203,8 +201,8 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		CacheBytes:    o.options.MemoryLimit / 4,
 		OpenFiles:     o.options.Tuning.OpenFiles,
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
-		Now:           clock,
-		Jobs:          o.jobs,
+		Now:           o.clock,
+		Jobs:          jobs.New(jobs.Options{Workers: workers}),
 		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
 		Policy: policy.Options{
@@ -224,41 +222,25 @@ func (o *opening) openTree() (tree.Recovery, error) {
 
 // assemble joins tree and commit pipeline to the store.
 func (o *opening) assemble() {
-	closers := []func() error{}
-	if o.lock != nil {
-		closers = append(closers, o.lock.Close)
-	}
 	seed := o.log.Super().Seed
+	db := &DB{opts: o.options, tree: o.tree, lock: o.lock, log: o.logger, began: time.Now()}
+	clock := o.clock
+	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
+	db.encoding.seed = seed
+	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, o.options.KeyspaceDefaults, &db.encoding)}
+	db.keyspaces.load(db)
+	o.db = db
 	if o.options.Mode == ReadOnly {
-		o.db = newDB(o.options, o.tree, nil, seed, closers...)
 		return
 	}
-	var db *DB
-	pipeline := commit.New(commit.Config{
+	db.commits = commit.New(commit.Config{
 		Store:    o.tree,
 		Journal:  o.tree.Journal(),
 		Last:     o.tree.Visible(),
 		HashSeed: seed,
 		Now:      time.Now,
-		OnSync:   func(took time.Duration) { db.counters.sync.observe(took) },
+		OnSync:   db.counters.sync.observe,
 	})
 	// Background work asks the pipeline for turns, through the DB: so it starts last.
-	db = newDB(o.options, o.tree, pipeline, seed, closers...)
-	o.db = db
 	o.tree.Start()
-}
-
-// newDB joins a tree and a pipeline to a store; Open has opened them. opts
-// have their defaults, and seed is the store's. closers run last, at Close.
-func newDB(opts Options, t *tree.Tree, c *commit.Pipeline, seed uint64, closers ...func() error) *DB {
-	clock := opts.Now
-	if clock == nil {
-		clock = time.Now
-	}
-	db := &DB{opts: opts, tree: t, commits: c, closers: closers, began: time.Now()}
-	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
-	db.encoding.seed = seed
-	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, opts.KeyspaceDefaults, &db.encoding)}
-	db.keyspaces.load(db)
-	return db
 }

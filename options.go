@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -142,65 +143,29 @@ func DefaultOptions(dir string) Options {
 // withDefaults fills in the zero fields that have a default. FS, Logger, Events
 // and Now stay nil, so that the result can be printed and compared.
 func (o Options) withDefaults() Options {
-	if o.Durability == DefaultDurability {
-		o.Durability = Synced
-	}
-	if o.MemoryLimit == 0 {
-		o.MemoryLimit = DefaultMemoryLimit
-	}
-	if o.KeyspaceDefaults.ValueThreshold == 0 {
-		o.KeyspaceDefaults.ValueThreshold = DefaultValueThreshold
-	}
-	if o.KeyspaceDefaults.Versions.Versions == 0 {
-		o.KeyspaceDefaults.Versions.Versions = 1
-	}
-	if o.KeyspaceDefaults.Compression == DefaultCompression {
-		o.KeyspaceDefaults.Compression = NoCompression
-	}
-	if o.KeyspaceDefaults.CompressAbove == 0 {
-		o.KeyspaceDefaults.CompressAbove = DefaultCompressAbove
-	}
-	if o.Maintenance.GarbageRatio == 0 {
-		o.Maintenance.GarbageRatio = DefaultGarbageRatio
-	}
-	if o.Maintenance.IdleAfter == 0 {
-		o.Maintenance.IdleAfter = defaultIdleAfter
-	}
-	if o.Tuning.MemtableSize == 0 {
-		o.Tuning.MemtableSize = max(o.MemoryLimit/8, minMemtableSize)
-	}
-	if o.Tuning.SegmentSize == 0 {
-		o.Tuning.SegmentSize = defaultFileSize
-	}
-	if o.Tuning.RunFileSize == 0 {
-		o.Tuning.RunFileSize = defaultFileSize
-	}
-	if o.Tuning.OpenFiles == 0 {
-		o.Tuning.OpenFiles = defaultOpenFiles
-	}
+	o.Durability = cmp.Or(o.Durability, Synced)
+	o.MemoryLimit = cmp.Or(o.MemoryLimit, DefaultMemoryLimit)
+	o.KeyspaceDefaults.ValueThreshold = cmp.Or(o.KeyspaceDefaults.ValueThreshold, DefaultValueThreshold)
+	o.KeyspaceDefaults.Versions.Versions = cmp.Or(o.KeyspaceDefaults.Versions.Versions, 1)
+	o.KeyspaceDefaults.Compression = cmp.Or(o.KeyspaceDefaults.Compression, NoCompression)
+	o.KeyspaceDefaults.CompressAbove = cmp.Or(o.KeyspaceDefaults.CompressAbove, DefaultCompressAbove)
+	o.Maintenance.GarbageRatio = cmp.Or(o.Maintenance.GarbageRatio, DefaultGarbageRatio)
+	o.Maintenance.IdleAfter = cmp.Or(o.Maintenance.IdleAfter, defaultIdleAfter)
+	o.Tuning.MemtableSize = cmp.Or(o.Tuning.MemtableSize, max(o.MemoryLimit/8, minMemtableSize))
+	o.Tuning.SegmentSize = cmp.Or(o.Tuning.SegmentSize, defaultFileSize)
+	o.Tuning.RunFileSize = cmp.Or(o.Tuning.RunFileSize, defaultFileSize)
+	o.Tuning.OpenFiles = cmp.Or(o.Tuning.OpenFiles, defaultOpenFiles)
 	return o
 }
 
 // over fills in the zero fields from base, which has its defaults.
 func (o KeyspaceOptions) over(base *KeyspaceOptions) KeyspaceOptions {
-	if o.ValueThreshold == 0 {
-		o.ValueThreshold = base.ValueThreshold
-	}
-	if o.TTL == 0 {
-		o.TTL = base.TTL
-	}
-	if o.Compression == DefaultCompression {
-		o.Compression = base.Compression
-	}
-	if o.CompressAbove == 0 {
-		o.CompressAbove = base.CompressAbove
-	}
-	if o.Versions.Versions == 0 {
-		o.Versions.Versions = base.Versions.Versions
-	}
-	if o.Versions.Age == 0 {
-		o.Versions.Age = base.Versions.Age
-	}
+	o.ValueThreshold = cmp.Or(o.ValueThreshold, base.ValueThreshold)
+	o.TTL = cmp.Or(o.TTL, base.TTL)
+	o.Compression = cmp.Or(o.Compression, base.Compression)
+	o.CompressAbove = cmp.Or(o.CompressAbove, base.CompressAbove)
+	o.Versions.Versions = cmp.Or(o.Versions.Versions, base.Versions.Versions)
+	o.Versions.Age = cmp.Or(o.Versions.Age, base.Versions.Age)
 	// A negative value was given to have none where base has one.
 	o.TTL, o.Versions.Age = max(o.TTL, 0), max(o.Versions.Age, 0)
 	return o

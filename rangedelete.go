@@ -1,34 +1,18 @@
 package brock
 
-import (
-	"bytes"
-	"context"
-)
+import "context"
 
 // DeleteRange deletes all keys in [lo, hi) by one record, however many there are;
 // nil is no bound. It deletes keys that were committed before, and keys that this
 // transaction has written so far; what the transaction writes later stays. It reads
 // nothing, so it conflicts with nothing by itself.
 func (t *Txn) DeleteRange(lo, hi []byte) error {
-	if err := t.usable(); err != nil {
+	if err := t.takes(); err != nil {
 		return err
 	}
-	if t.writes == nil {
-		return ErrReadOnly
-	}
-	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
-		return ErrKeyTooLarge
-	}
-	lo, hi = t.keyspace.bounds(lo, hi)
-	if bytes.Compare(lo, hi) >= 0 {
-		return nil
-	}
-	if err := t.writes.Err(); err != nil {
+	if err := t.writes.deleteRange(t.keyspace, lo, hi); err != nil {
 		return err
 	}
-	// The write is noted before it is made: the commit refuses a dropped keyspace.
-	t.keyspace.note(&t.writes.written)
-	t.writes.DeleteRange(lo, hi)
 	return t.spillIfLarge()
 }
 
@@ -38,19 +22,9 @@ func (b *Batch) DeleteRange(lo, hi []byte) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
-		return ErrKeyTooLarge
+	if err := b.writes.deleteRange(b.keyspace, lo, hi); err != nil {
+		return err
 	}
-	return b.deleteStored(b.keyspace.bounds(lo, hi))
-}
-
-// deleteStored adds the delete of the stored keys in [lo, hi). It keeps the bounds.
-func (b *Batch) deleteStored(lo, hi []byte) error {
-	if bytes.Compare(lo, hi) >= 0 {
-		return nil
-	}
-	b.writes.DeleteRange(lo, hi)
-	b.keyspace.note(&b.writes.written)
 	return b.spillIfLarge()
 }
 
@@ -83,15 +57,8 @@ func (k *Keyspace) Clear(ctx context.Context) error { return k.deleteRange(ctx, 
 // prefixes, in one commit, as DeleteRange does. An empty prefix means all keys.
 func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 	b := db.NewBatch()
-	if err := b.takes(); err != nil {
-		return err
-	}
 	for _, p := range prefixes {
-		if len(p) > MaxKeySize {
-			return ErrKeyTooLarge
-		}
-		o := IteratorOptions{Prefix: p}
-		if err := b.deleteStored(o.bounds(b.keyspace)); err != nil {
+		if err := b.DeleteRange(p, afterPrefix(p)); err != nil {
 			return err
 		}
 	}

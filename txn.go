@@ -341,24 +341,25 @@ func (t *Txn) Delete(key []byte) error {
 }
 
 func (t *Txn) write(w *write) error {
+	if err := t.takes(); err != nil {
+		return err
+	}
+	if err := t.writes.add(t.keyspace, w, t.now); err != nil {
+		return err
+	}
+	return t.spillIfLarge()
+}
+
+// takes returns nil while the transaction takes writes to its keyspace.
+func (t *Txn) takes() error {
 	if err := t.usable(); err != nil {
 		return err
 	}
 	if t.writes == nil {
 		return ErrReadOnly
 	}
-	if err := w.check(); err != nil {
-		return err
-	}
 	// After a failure to write them to files, pending writes may be incomplete.
-	if err := t.writes.Err(); err != nil {
-		return err
-	}
-	c := t.keyspace.encoder.Load()
-	e := w.entry(c, t.now)
-	t.writes.Add(c, &e)
-	t.keyspace.note(&t.writes.written)
-	return t.spillIfLarge()
+	return t.writes.Err()
 }
 
 // spillIfLarge writes what is in memory to files once that is too much.
@@ -502,8 +503,5 @@ func (t *Txn) Context() context.Context {
 	if t.transaction == nil {
 		return context.Background()
 	}
-	if ctx := t.ctx(); ctx != nil {
-		return ctx
-	}
-	return context.Background()
+	return never(t.ctx())
 }

@@ -102,16 +102,10 @@ const (
 func backOff(ctx context.Context, run int) error {
 	// Chance keeps transactions that conflict from meeting again and again.
 	bound := min(firstBackOff<<min(run, 16), lastBackOff)
-	timer := time.NewTimer(rand.N(bound))
-	defer timer.Stop()
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done()
-	}
 	select {
-	case <-timer.C:
+	case <-time.After(rand.N(bound)):
 		return nil
-	case <-done:
+	case <-never(ctx).Done():
 		return ctx.Err()
 	}
 }
@@ -161,9 +155,7 @@ func (l *leak) release() {
 	version := l.pin.Version()
 	l.pin.Release()
 	l.db.counters.leaked.Add(1)
-	if log := l.db.opts.Logger; log != nil {
-		log.Warn("a transaction was never discarded", "version", version)
-	}
+	l.db.log.Warn("a transaction was never discarded", "version", version)
 }
 
 // entryOf is the program counter of fn, which names it. A func value points to

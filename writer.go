@@ -71,9 +71,6 @@ func (w *Writer) SetEntry(e *Entry) error {
 func (w *Writer) Delete(key []byte) error { return w.write(&write{key: key, kind: entry.Delete}) }
 
 func (w *Writer) write(wr *write) error {
-	if w.db == nil {
-		return ErrClosed
-	}
 	// The lock is held while the record is made, so that the writes of one goroutine
 	// stay in their order.
 	w.mu.Lock()
@@ -92,6 +89,8 @@ func (w *Writer) write(wr *write) error {
 
 func (w *Writer) usableLocked() error {
 	switch {
+	case w.db == nil:
+		return ErrClosed
 	case w.err != nil:
 		return w.err
 	case w.closed:
@@ -148,9 +147,6 @@ func (w *Writer) run() {
 // Flush returns when everything written so far is committed, and durable as
 // Options.Durability says.
 func (w *Writer) Flush() error {
-	if w.db == nil {
-		return ErrClosed
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.usableLocked(); err != nil {
