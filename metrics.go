@@ -159,7 +159,8 @@ type Histogram struct {
 
 // Quantile returns an upper bound of the q-quantile of the durations, at most twice
 // the true one. q is from 0 to 1.
-func (h *Histogram) Quantile(q float64) (bound time.Duration) {
+func (h *Histogram) Quantile(q float64) time.Duration {
+	var bound time.Duration
 	rank := int64(q * float64(h.Count))
 	for i, n := range h.Buckets {
 		if n > 0 && rank >= 0 {

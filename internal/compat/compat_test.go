@@ -118,7 +118,7 @@ func list(t *testing.T, db *brock.DB) string {
 	return b.String()
 }
 
-// listKeys lists a keyspace: so many of the newest versions of each key, back to
+// listKeys lists a keyspace: the newest versions of each key, at most that many, back to
 // its last delete. What an iterator shows, Get must find too.
 func listKeys(b *strings.Builder, txn *brock.Txn, versions int) error {
 	last, left := "", 0

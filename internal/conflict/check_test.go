@@ -7,7 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 )
 
-// A dropped keyspace refuses whoever wrote to it, and is a conflict for those who
+// A dropped keyspace refuses transactions that wrote to it, and is a conflict for those who
 // only read it.
 func TestCheckDropped(t *testing.T) {
 	var kept, gone atomic.Bool

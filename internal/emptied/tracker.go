@@ -42,8 +42,8 @@ type Options struct {
 // finds that the task is late does its work. Searches, and Prune, exclude each other:
 // their callers see to that.
 type Tracker struct {
-	least int    // a range has at least so many deleted keys: a few are walked faster than skipped
-	step  int64  // deletes after which a search is due; a seek walks so many in about 1 ms
+	least int    // deleted keys that a range has at least: a few are walked faster than skipped
+	step  int64  // deletes after which a search is due; a seek walks that number in about 1 ms
 	seed  uint64 // of the key hash
 
 	published counter      // what came to memtables and is published
@@ -237,7 +237,7 @@ func Committed(found []Range, touched [][]byte, v entry.Version) (c Change) {
 	return c
 }
 
-// largest leaves out ranges with few entries until there are at most so many.
+// largest leaves out ranges with few entries until there are at most that many: most.
 func (t *Tracker) largest(ranges []Range, most int, view Source) []Range {
 	for least := t.least; len(ranges) > most; least *= 2 {
 		ranges = slices.DeleteFunc(ranges, func(r Range) bool { return view.Entries(r.Lo, r.Hi) <= least })

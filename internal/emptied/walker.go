@@ -28,7 +28,7 @@ type walker struct {
 	seedEvery int           // late deletes for each seed
 	since     entry.Version // a delete is late if it has this version or a newer one
 	known     []Range       // that hold up to upTo, in order
-	resumed   int           // so many of known were walked on from
+	resumed   int           // how many of known were walked on from
 
 	found  []Range
 	hidden int64 // keys in found that were not in known

@@ -58,7 +58,7 @@ func (b *Budget) Fill() float64 {
 	return m.Fill(uint64(max(b.older.Load()-m.older, 0) + b.Copying.Load()))
 }
 
-// Throttle says how much writers must be slowed so that the budget lasts: 1 is one
+// Throttle says how much writers must be throttled so that the budget lasts: 1 is one
 // full delay; 0 if nothing that could be waited for would help.
 func (b *Budget) Throttle() float64 {
 	if m := b.measured.Load(); !m.Reducible {

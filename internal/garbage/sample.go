@@ -76,7 +76,7 @@ func (s *Sampler) HiddenBy(m *view.Table) int64 {
 	return m.Replaced.Load()
 }
 
-// look finds what a record replaces, and counts it so many times. What can't be
+// look finds what a record replaces, and counts it times times: the sample stands for others. What can't be
 // read is not counted: the reader who asks for it gets the error.
 func (s *Sampler) look(r *entry.Record, times float64) {
 	if s.retains(r.Key) {

@@ -20,7 +20,7 @@ const (
 func Sum(seed uint64, key []byte) uint64 {
 	n := len(key)
 	// Every factor depends on the seed: a constant one could be chosen as a
-	// zero by whoever picks the keys, and all of them would collide.
+	// zero by somebody who picks the keys, and all of them would collide.
 	s := mum(seed^k0, k1)
 	h := s ^ mum(seed^k2, uint64(n)^k1)
 	for len(key) > 16 {

@@ -40,7 +40,7 @@ func CollectionPace(fill float64) float64 {
 	return min(1, max(0, (100*fill-collectPercent)/(fullPacePercent-collectPercent)))
 }
 
-// Throttle says how much writers must be slowed down at this Fill: 0 = not at
+// Throttle says how much writers must be throttled at this Fill: 0 = not at
 // all, 1 = as much as where the budget is used up. It grows beyond 1.
 func Throttle(fill float64) float64 {
 	return max(0, (100*fill-throttlePercent)/(100-throttlePercent))

@@ -9,7 +9,7 @@ func KeepSegment(live, total uint64) bool {
 }
 
 // SegmentBytes is the length, at most limit, at which a segment should end in a
-// store with so many live bytes. A segment is collected as a whole, so it must be
+// store with that many live bytes. A segment is collected as a whole, so it must be
 // small beside all of them.
 func SegmentBytes(live uint64, limit int64) int64 {
 	return min(max(int64(live/segmentFraction)/segmentStepBytes*segmentStepBytes, segmentLeastBytes), limit)

@@ -4,15 +4,15 @@ package prefetch
 
 import "unsafe"
 
-// Bytes asks for b, of which whoever reads it soon should not ask for more than
-// a few kilobytes: the processor has room for so much.
+// Bytes asks the processor for b, which will be read soon. Ask for a few kilobytes at
+// most: the processor has room for no more.
 func Bytes(b []byte) {
 	if len(b) > 0 {
 		lines(unsafe.Pointer(unsafe.SliceData(b)), len(b))
 	}
 }
 
-// lines asks for the lines that p, and so many bytes from there on, are in.
+// lines asks for the cache lines that hold the n bytes from p on.
 //
 //go:noescape
 func lines(p unsafe.Pointer, n int)

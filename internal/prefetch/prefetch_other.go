@@ -2,6 +2,6 @@
 
 package prefetch
 
-// Bytes asks for b, of which whoever reads it soon should not ask for more than
-// a few kilobytes: the processor has room for so much.
+// Bytes asks the processor for b, which will be read soon. Ask for a few kilobytes at
+// most: the processor has room for no more.
 func Bytes([]byte) {}

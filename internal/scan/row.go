@@ -16,7 +16,7 @@ type row struct {
 
 const (
 	rowBegins = 64  // keys in a row before a range begins: most rows end before, and copy no key
-	rowNoted  = 512 // keys in a row that are noted; to walk so many takes some 0.1 ms
+	rowNoted  = 512 // keys in a row that are noted; to walk them takes some 0.1 ms
 )
 
 // passes counts a key that a delete of any kind hides.

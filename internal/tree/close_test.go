@@ -93,7 +93,7 @@ func TestFailedOpenClosesItsFiles(t *testing.T) {
 	}
 }
 
-// Whoever waits for work is told that the tree closes, though no work will end.
+// Those who wait for work are told that the tree closes, though no work will end.
 func TestCloseEndsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes = 1 })

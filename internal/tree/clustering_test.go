@@ -12,9 +12,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// scattered is a store with a segment of two values for each of n flushes, the
+// unclustered is a store with a segment of two values for each of n flushes, the
 // keys of which lie across each other, and the events of its clusterings.
-func scattered(t *testing.T, n int, before func(faultfs.Op)) (s *store, mem *vfs.Mem, works *[]Work) {
+func unclustered(t *testing.T, n int, before func(faultfs.Op)) (s *store, mem *vfs.Mem, works *[]Work) {
 	t.Helper()
 	mem, works = vfs.NewMem(), new([]Work)
 	s = newStore(t, faultfs.New(mem, faultfs.Options{Before: before}), func(s *store) {
@@ -28,11 +28,11 @@ func scattered(t *testing.T, n int, before func(faultfs.Op)) (s *store, mem *vfs
 		s.must(s.commit(true, set(fmt.Sprintf("a%02d", n-i), bulk("a", 1000)), set(fmt.Sprintf("b%02d", i), bulk("b", 1000))))
 		s.flush()
 	}
-	s.settle()
+	s.rest()
 	return s, mem, works
 }
 
-func (s *store) settle() {
+func (s *store) rest() {
 	s.t.Helper()
 	s.must(s.tree.background.idle(context.Background()))
 	if s.failure != nil {
@@ -40,7 +40,7 @@ func (s *store) settle() {
 	}
 }
 
-// scan tells the store of so many bytes that iterators jumped to.
+// scan tells the store of bytes that iterators jumped to.
 func (s *store) scan(bytes uint64) {
 	s.tree.Jumped(bytes)
 }
@@ -68,7 +68,7 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 	const n = 10
 	var s *store
 	interrupt := false
-	s, mem, works := scattered(t, n, func(op faultfs.Op) {
+	s, mem, works := unclustered(t, n, func(op faultfs.Op) {
 		if interrupt && op.Kind == faultfs.Create && strings.HasSuffix(op.Path, ".val") {
 			interrupt = false
 			s.must(s.commit(false, set("busy", bulk("busy", s.cfg.MemtableBytes/policy.IdleSealFraction+1))))
@@ -78,9 +78,9 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 	before := s.tree.views.Current().Layout.Segments()
 	interrupt = true
 	s.scan(price + 5)
-	s.settle()
+	s.rest()
 	if len(*works) != 1 || (*works)[0].Err == nil || s.tree.clustering.jumped.Load() != 5 {
-		t.Errorf("work %+v, %d bytes are still scattered", *works, s.tree.clustering.jumped.Load())
+		t.Errorf("work %+v, %d jumped bytes are left", *works, s.tree.clustering.jumped.Load())
 	}
 	after := s.tree.views.Current().Layout.Segments()
 	if len(after) < len(before) || after[0].Num != before[0].Num {
@@ -88,12 +88,12 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 	}
 	s.noLeftovers(mem)
 	s.all(n)
-	s.settle()
+	s.rest()
 	if len(*works) != 1 {
 		t.Error("tried again, and nobody has paid")
 	}
 	s.scan(2 * price)
-	s.settle()
+	s.rest()
 	if len(*works) != 2 || (*works)[1].Err != nil {
 		t.Errorf("work %+v", *works)
 	}
@@ -105,22 +105,22 @@ func TestClusteringGivesWayToWriters(t *testing.T) {
 // A clustering needs room for what it moves, and waits for it.
 func TestClusteringNeedsRoom(t *testing.T) {
 	const n = 10
-	s, _, works := scattered(t, n, nil)
+	s, _, works := unclustered(t, n, nil)
 	used := s.tree.files.Bytes()
 	s.close()
 	s.cfg.DiskLimit = used + 4<<10
 	s.mustOpen()
 	s.scan(1 << 20)
-	s.settle()
+	s.rest()
 	if len(*works) != 0 || s.tree.clustering.jumped.Load() != 1<<20 {
-		t.Errorf("work %+v with no room, %d bytes are still scattered", *works, s.tree.clustering.jumped.Load())
+		t.Errorf("work %+v with no room, %d jumped bytes are left", *works, s.tree.clustering.jumped.Load())
 	}
 	s.all(n)
 	s.close()
 	s.cfg.DiskLimit = 0
 	s.mustOpen()
 	s.scan(1 << 20)
-	s.settle()
+	s.rest()
 	if len(*works) != 1 || (*works)[0].Err != nil {
 		t.Errorf("work %+v", *works)
 	}
@@ -131,13 +131,13 @@ func TestClusteringNeedsRoom(t *testing.T) {
 // A value that can't be read stays where it is, with all of its segment.
 func TestClusteringLeavesDamageAlone(t *testing.T) {
 	const n = 10
-	s, mem, works := scattered(t, n, nil)
+	s, mem, works := unclustered(t, n, nil)
 	first := s.tree.views.Current().Layout.Segments()[0]
 	s.close()
 	damage(t, mem, s.tree.files.Path(nameOf(first)), 4096+48+500)
 	s.mustOpen()
 	s.scan(1 << 20)
-	s.settle()
+	s.rest()
 	if len(*works) != 2 || (*works)[0].Err == nil || (*works)[1].Err != nil {
 		t.Errorf("work %+v", *works)
 	}
@@ -153,11 +153,11 @@ func TestClusteringLeavesDamageAlone(t *testing.T) {
 func TestFailedClusteringHarmsNobody(t *testing.T) {
 	const n = 10
 	for nth := 1; ; nth++ {
-		s, mem, works := scattered(t, n, nil)
+		s, mem, works := unclustered(t, n, nil)
 		fs := s.fs.(*faultfs.FS)
 		fs.Inject(faultfs.Fault{Kinds: faultfs.Opens | faultfs.Write | faultfs.Truncate | faultfs.Syncs, Path: ".val", Nth: nth, Err: faultfs.ErrNoSpace})
 		s.scan(1 << 20)
-		s.settle()
+		s.rest()
 		struck := fs.Struck() > 0
 		fs.Heal()
 		if !struck {
@@ -170,7 +170,7 @@ func TestFailedClusteringHarmsNobody(t *testing.T) {
 		s.noLeftovers(mem)
 		s.all(n)
 		s.scan(1 << 20)
-		s.settle()
+		s.rest()
 		if failed := len(*works) > 0 && (*works)[0].Err != nil; len(*works) > 1 {
 			t.Errorf("operation %d: failed %v, tried again: %+v", nth, failed, *works)
 		}
