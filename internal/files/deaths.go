@@ -3,9 +3,8 @@ package files
 import (
 	"slices"
 
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/view"

@@ -3,10 +3,9 @@ package files
 import (
 	"sync"
 
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/policy"
 )
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/files"
-
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"

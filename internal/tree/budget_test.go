@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"

@@ -6,13 +6,11 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/files"
-
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )

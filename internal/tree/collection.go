@@ -8,14 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brockdb/brock/internal/files"
-
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/segment"

@@ -7,12 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brockdb/brock/internal/files"
-
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"

@@ -5,9 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/files"
-
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"

@@ -6,13 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brockdb/brock/internal/files"
-
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"

@@ -3,10 +3,9 @@ package tree
 import (
 	"fmt"
 
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 )

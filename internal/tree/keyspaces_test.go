@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )

@@ -8,13 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brockdb/brock/internal/files"
-
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/layout"

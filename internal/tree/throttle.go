@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )

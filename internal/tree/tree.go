@@ -19,13 +19,11 @@ package tree
 import (
 	"context"
 
-	"github.com/brockdb/brock/internal/files"
-
-	"github.com/brockdb/brock/internal/garbage"
-
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
