@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/tree"
 )
 
@@ -24,6 +25,7 @@ type DB struct {
 	log       *slog.Logger // never nil
 
 	encoding encoding
+	direct   *pending.Room // for writes that are a commit of one call each
 
 	began time.Time // with a monotonic reading
 
