@@ -113,7 +113,7 @@ func (b *batch) wrote(err error) error {
 	if err == nil {
 		err = b.writes.spillIfLarge(nil, b.db)
 	}
-	if err != nil && b.writes.Err() != nil {
+	if err != nil && b != nil && b.writes.Err() != nil {
 		b.discardFiles()
 	}
 	return err
