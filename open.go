@@ -153,7 +153,7 @@ func (o *opening) manifestOptions() manifest.Options {
 // openManifest opens the log of edits, or creates the store.
 func (o *opening) openManifest() error {
 	mo := o.manifestOptions()
-	log, err := manifest.Open(mo)
+	log, err := manifest.Load(mo)
 	switch {
 	case err == nil:
 		o.log = log
