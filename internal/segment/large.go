@@ -2,6 +2,7 @@ package segment
 
 import (
 	"io"
+	"math"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -11,10 +12,13 @@ import (
 // Its key is much shorter, so its value has pieces.
 const largeRecord = 4 << 20
 
-// copyLarge is Copy for a record of more than largeRecord bytes: head and pieces are
-// verified in private memory, as they will be written.
-func (v *ValueWriter) copyLarge(r *Reader, offset int64, size int) (entry.Handle, error) {
-	head, rec, err := r.head(offset, size)
+// copyLarge is copy for a record of more than largeRecord bytes: head and pieces are
+// verified in the memory that they are written from.
+func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
+	head, rec, err := r.head(offset, bound)
+	if err == nil {
+		err = fits(&rec)
+	}
 	if err != nil {
 		return entry.Handle{}, err
 	}
@@ -26,7 +30,7 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, size int) (entry.Handle
 		entry.SetVersion(head, r.stamp)
 	}
 	value := &pieces{r: r, rec: &rec, at: offset + int64(len(head))}
-	h, err := v.large(head, size, value, rec.ValueSize)
+	h, err := v.large(head, rec.Size, value, rec.ValueSize)
 	// What can't be read is no failure of this segment: the next frame overwrites what
 	// was written of this one.
 	if value.err == nil {
@@ -35,14 +39,15 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, size int) (entry.Handle
 	return h, err
 }
 
-// head returns what comes before the value of the record of this encoded length at
-// offset, in memory of its own, decoded and verified.
-func (r *Reader) head(offset int64, size int) ([]byte, entry.Record, error) {
+// head returns what comes before the value of the record at offset, of at most bound
+// bytes, in memory of its own, decoded and verified.
+func (r *Reader) head(offset int64, bound uint64) ([]byte, entry.Record, error) {
 	var rec entry.Record
 	end := r.end.Load()
-	if offset&7 != 0 || offset < HeaderSize || offset > end || int64(size) > end-offset {
-		return nil, rec, errs.NewCorruption(r.name, offset, "record of %d bytes, the segment ends at %d", size, end)
+	if offset&7 != 0 || offset < HeaderSize || offset > end {
+		return nil, rec, errs.NewCorruption(r.name, offset, "record at this place, the segment ends at %d", end)
 	}
+	size := int(min(bound, uint64(end-offset), math.MaxInt))
 	var first [entry.HeadStart]byte
 	if err := r.file.ReadFull(first[:], offset); err != nil {
 		return nil, rec, err
@@ -55,7 +60,7 @@ func (r *Reader) head(offset int64, size int) ([]byte, entry.Record, error) {
 	if err != nil {
 		return nil, rec, &errs.Corruption{File: r.name, Offset: offset, Reason: "record", Err: err}
 	}
-	if !rec.VerifyHead(head, r.id, offset) || !rec.VerifyTable(head, r.id, offset) || rec.Size != size {
+	if !rec.VerifyHead(head, r.id, offset) || !rec.VerifyTable(head, r.id, offset) {
 		return nil, rec, errs.NewCorruption(r.name, offset, "record: a checksum does not match")
 	}
 	return head[:rec.HeadSize()], rec, nil

@@ -165,7 +165,14 @@ func TestCopy(t *testing.T) {
 		var moved []entry.Handle
 		for i := range entries {
 			size := entry.RecordSize(&entries[i], true)
-			moved = append(moved, must(to.Copy(r, int64(handles[i].Offset), size))(t))
+			if i%2 == 0 {
+				moved = append(moved, must(to.Copy(r, int64(handles[i].Offset), size))(t))
+			} else {
+				moved = append(moved, must(to.Move(r, handles[i], entries[i].Key, entries[i].Version))(t))
+			}
+			if _, err := to.Move(r, handles[i], entries[i].Key, entries[i].Version+1); !errors.Is(err, errs.ErrCorrupt) {
+				t.Errorf("record %d of another version: %v", i, err)
+			}
 			bad := bytes.Clone(clean)
 			bad[handles[i].Offset+uint64(size)/2] ^= 1
 			damaged := must(Open(Config{FS: image{data: bad}, UUID: c.UUID}, filename.Value, 5, OpenOptions{NoMap: true}))(t)
