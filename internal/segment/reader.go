@@ -96,7 +96,15 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 // ReadHeader reads the header of a segment. It returns ErrHeader or ErrNumber if the
 // file is too short for one, or holds something else; see DecodeHeader.
 func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
-	f, err := c.FS.Open(c.path(kind, number))
+	h, err := readHeader(c, c.path(kind, number), kind, number)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", filename.Of(kind, number), err)
+	}
+	return h, err
+}
+
+func readHeader(c Config, path string, kind filename.Kind, number entry.FileNum) (Header, error) {
+	f, err := c.FS.Open(path)
 	if err != nil {
 		return Header{}, err
 	}
@@ -108,11 +116,7 @@ func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, err
 	if err = errors.Join(err, f.Close()); err != nil {
 		return Header{}, err
 	}
-	h, err := DecodeHeader(page[:n], c.UUID, kind, number)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", filename.Of(kind, number), err)
-	}
-	return h, err
+	return DecodeHeader(page[:n], c.UUID, kind, number)
 }
 
 // headerError reports a header that should have been whole.
