@@ -51,13 +51,11 @@ func (w *writer) prepare(n int) error {
 	if active.Empty() {
 		return nil
 	}
-	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= w.budget.SealAfter() {
+	older := uint64(active.Replaced.Load() + active.Outdated.Load())
+	if w.full(active, int64(n)) || len(v.Tables) == 1 && older >= w.budget.SealAfter() {
 		return w.seal()
 	}
-	if !w.full(active, int64(n)) {
-		return nil
-	}
-	return w.seal()
+	return nil
 }
 
 // full reports whether a memtable is to be sealed before n more bytes of records.
