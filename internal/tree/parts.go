@@ -48,7 +48,7 @@ func (t *Tree) work() {
 	cfg := t.cfg
 	t.searcher = &searcher{views: t.views, emptied: emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})}
 	t.writer = &writer{
-		cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, budget: t.budget, sampler: t.sampler,
+		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, budget: t.budget, sampler: t.sampler,
 		disk: t.disk, tasks: t.tasks, expiry: t.expiry, emptied: t.searcher.emptied, count: t.count,
 	}
 	t.installer = &installer{
