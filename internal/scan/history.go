@@ -41,6 +41,7 @@ func (h *history) SeekLT(key []byte) bool { return h.moved(h.back(h.Iterator.See
 
 func (h *history) SkipGE([]byte, entry.Version) bool { return h.Next() }
 func (h *history) SkipLT([]byte, entry.Version) bool { return h.Prev() }
+func (h *history) SkipNewer(entry.Version) bool      { return h.Next() }
 
 func (h *history) Entry() *entry.Entry {
 	if h.marked {
