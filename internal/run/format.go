@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/run/chunk"
-	"github.com/brockdb/brock/internal/tombstone"
 )
 
 const (
@@ -24,8 +23,7 @@ const (
 	secChunks  = 16
 	secKeys    = 17
 	secFilter  = 18
-	secRanges  = 20 // range tombstones
-	secOwner   = 21 // of a file without chunks
+	secRanges  = 20 // number of range tombstones
 	secFilters = 22
 
 	filterWords = 1 // kind of the filter of package filter
@@ -48,18 +46,11 @@ type directory struct {
 	filter filterRecord // of the whole run; no words: none
 	parts  []filterRecord
 
-	tombstones []tombstone.Tombstone // of the whole run, in the order of tombstone.Compare
-	owner      [16]byte              // uuid of the store; only written if there are no chunks
+	ranges ranges // of the whole run
 }
 
 func appendDirectory(b []byte, d *directory) []byte {
-	var at int
-	if len(d.chunks) == 0 {
-		// The file begins here: with whose it is, as chunks do.
-		b, at = chunk.AppendSection(b, secOwner, 0)
-		b = chunk.EndSection(append(b, d.owner[:]...), at)
-	}
-	b, at = chunk.AppendSection(b, secChunks, chunk.Required)
+	b, at := chunk.AppendSection(b, secChunks, chunk.Required)
 	for i := range d.chunks {
 		b = appendRecord(b, &d.chunks[i])
 	}
@@ -87,9 +78,9 @@ func appendDirectory(b []byte, d *directory) []byte {
 	b = chunk.EndSection(b, at)
 
 	b = appendFilters(b, d)
-	if len(d.tombstones) > 0 {
+	if (d.ranges != ranges{}) {
 		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
-		b = chunk.EndSection(appendTombstones(b, d.tombstones), at)
+		b = chunk.EndSection(d.ranges.append(b), at)
 	}
 	return b
 }
@@ -123,7 +114,7 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		case secFilters:
 			err = d.decodeFilters(p, end)
 		case secRanges:
-			d.tombstones, err = decodeTombstones(p)
+			err = d.ranges.decode(p)
 		default:
 			return false, nil
 		}
@@ -133,7 +124,7 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		return nil, err
 	}
 	n := len(chunks) / recordSize
-	if len(chunks)%recordSize != 0 || n == 0 && len(d.tombstones) == 0 || len(lengths) < 8*n {
+	if len(chunks)%recordSize != 0 || n == 0 || len(lengths) < 8*n {
 		return nil, fmt.Errorf("%d bytes of chunks, %d of keys", len(chunks), len(lengths))
 	}
 	d.chunks = make([]record, n)

@@ -19,7 +19,6 @@ import (
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/filter"
 	"github.com/brockdb/brock/internal/run/meta"
-	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -44,8 +43,8 @@ type Reader struct {
 	filter filter.Filter   // of all keys; empty: none
 	parts  []filter.Filter // of the keys of each chunk; nil: none
 
-	tombstones *tombstone.Set // nil: the run has none
-	newest     entry.Version  // of an entry
+	tombstones *Tombstones   // nil: the run has none
+	newest     entry.Version // of an entry
 
 	meta  meta.Run
 	files []*file
@@ -78,23 +77,23 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 		}
 	}
-	if err := r.check(); err != nil {
+	if r.cache == nil && !r.Mapped() {
+		r.cache = NewCache(0)
+	}
+	err := r.splitTombstones()
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
 	if err := r.readFilters(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
-	// Tombstones of all files make one set: a reader asks once.
-	for _, f := range r.files {
-		for _, t := range f.dir.tombstones {
-			r.tombstones = r.tombstones.With(t)
-		}
-	}
-	if r.cache == nil && !r.Mapped() {
-		r.cache = NewCache(0)
-	}
-	r.keys = newKeys(r.dir)
 	r.makeChunks()
+	if r.tombstones != nil {
+		r.tombstones.spans.makeChunks()
+	}
 	return r, nil
 }
 
@@ -135,7 +134,7 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 	return nil
 }
 
-// stamp gives all entries and tombstones the version v; 0 = they have their own.
+// stamp gives all entries the version v; 0 = they have their own.
 func (d *directory) stamp(v entry.Version, name string) error {
 	for i := range d.chunks {
 		r := &d.chunks[i]
@@ -143,13 +142,6 @@ func (d *directory) stamp(v entry.Version, name string) error {
 			return errs.NewCorruption(name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
 		}
 		r.Layout.Stamp, r.Stats = v, r.Stats.Stamped(v)
-	}
-	for i := range d.tombstones {
-		t := &d.tombstones[i]
-		if v != 0 && t.Version != 0 {
-			return errs.NewCorruption(name, -1, "a range tombstone has version %d, but the manifest says that all are %d", t.Version, v)
-		}
-		t.Version += v
 	}
 	return nil
 }
@@ -192,10 +184,14 @@ func (r *Reader) check() error {
 	if n := len(r.dir); n > 0 {
 		m.First, m.Last = r.dir[0].first, r.dir[n-1].last
 	}
-	for _, f := range r.files {
-		m.AddTombstones(f.dir.tombstones)
-	}
 	w := &r.meta
+	if t := r.tombstones; t != nil {
+		// Their bounds are not compared: Verify reads all of them.
+		if len(r.dir) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
+			return errs.NewCorruption(r.files[0].name, -1, "keys are beyond the bounds that the manifest knows")
+		}
+		m.AddTombstones(&meta.Run{First: w.First, Last: w.Last, Tombstones: t.flat + t.ranges.history, MinVersion: t.min, MaxVersion: t.max})
+	}
 	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.Tombstones != w.Tombstones ||
 		m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
 		!bytes.Equal(w.First, m.First) || !bytes.Equal(w.Last, m.Last) {
@@ -204,14 +200,16 @@ func (r *Reader) check() error {
 	return nil
 }
 
+// makeChunks makes what reads the chunks in r.dir.
 func (r *Reader) makeChunks() {
+	r.keys = newKeys(r.dir)
 	r.chunks = make([]chunk.Chunk, len(r.dir))
 	// Mapped files share one set of verified pages; of others, each chunk is verified
 	// whole when it is read.
 	for k, f := range r.files {
 		end := len(r.dir)
 		if k+1 < len(r.files) {
-			end = r.files[k+1].first
+			end = min(end, r.files[k+1].first)
 		}
 		m := f.Mapped()
 		var pages *chunk.Pages
@@ -237,7 +235,7 @@ func (r *Reader) Meta() *meta.Run { return &r.meta }
 
 // Tombstones are the run's range tombstones; nil if there are none. Get and the
 // iterators know nothing of them: ask Tombstones, too.
-func (r *Reader) Tombstones() *tombstone.Set { return r.tombstones }
+func (r *Reader) Tombstones() *Tombstones { return r.tombstones }
 
 // MaxVersion is the greatest version of an entry or tombstone.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
@@ -336,12 +334,9 @@ func (r *Reader) fileOf(i int) *file {
 
 // Close closes the files. Nothing that the Reader handed out may be in use.
 func (r *Reader) Close() error {
-	if r.cache != nil {
-		keys := make([]*chunk.Chunk, len(r.chunks))
-		for i := range r.chunks {
-			keys[i] = &r.chunks[i]
-		}
-		r.cache.forget(keys)
+	r.forget()
+	if r.tombstones != nil {
+		r.tombstones.spans.forget()
 	}
 	var err error
 	for _, f := range r.files {
@@ -349,4 +344,15 @@ func (r *Reader) Close() error {
 	}
 	r.files = nil
 	return err
+}
+
+// forget takes the chunks out of the cache.
+func (r *Reader) forget() {
+	if r.cache != nil {
+		keys := make([]*chunk.Chunk, len(r.chunks))
+		for i := range r.chunks {
+			keys[i] = &r.chunks[i]
+		}
+		r.cache.forget(keys)
+	}
 }

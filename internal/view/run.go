@@ -3,7 +3,6 @@ package view
 import (
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
@@ -54,11 +53,14 @@ const mostStretches = 64
 
 // WeighRanges estimates what the range tombstones of r hide in older runs.
 func (r *Run) WeighRanges(older []*Run) {
-	flat := tombstone.Flatten(entry.MaxVersion, r.Tombstones())
-	each := len(flat)/mostStretches + 1
-	for i := 0; i < len(flat); i += each {
-		for _, o := range older {
-			r.Ranged += o.BytesIn(flat[i].Lo, flat[i].Hi) * int64(each)
-		}
+	if r.Tombstones() == nil {
+		return
 	}
+	var fault error
+	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	r.Tombstones().Some(mostStretches, func(t tombstone.Tombstone, each int64) {
+		for _, o := range older {
+			r.Ranged += o.BytesIn(t.Lo, t.Hi) * each
+		}
+	})
 }
