@@ -206,6 +206,53 @@ func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
 	return r.offset + uint64(r.Layout.Size()), nil
 }
 
+// A run keeps range tombstones as entries, in chunks of their own behind all others: so
+// they are checked, cached and searched as entries are, and none is in memory because
+// the run is open. docs/format.md, "Range tombstones", has their keys.
+//
+// Each such entry is a span: its key ends with the upper bound, its value is the lower
+// one. So the first entry behind a key is the span that covers it, if any does.
+const (
+	tagFlat = 0xfd // a span that is all what readers need at its place
+	tagNode = 0xff // of a node, which lays tombstones over each other that they need all
+
+	nodeFanout = 16 // node i of level k has the 16^k tombstones from i·16^k on
+)
+
+// isTombstones reports whether a chunk with this first key has tombstones.
+func isTombstones(first []byte) bool { return first[0] >= tagFlat }
+
+// flatPrefix is what the keys of flat spans begin with.
+func flatPrefix(dst []byte) []byte { return append(dst, tagFlat) }
+
+// nodePrefix is what the keys of the spans of a node begin with.
+func nodePrefix(dst []byte, level, node int) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, tagNode, byte(level)), uint32(node))
+}
+
+// ranges is what a directory says of the tombstones of a run.
+type ranges struct {
+	flat    uint64 // spans
+	history uint64 // tombstones in nodes
+}
+
+const rangesSize = 16
+
+func (r *ranges) append(b []byte) []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, r.flat), r.history)
+}
+
+func (r *ranges) decode(p []byte) error {
+	if len(p) < rangesSize {
+		return fmt.Errorf("range tombstones in %d bytes", len(p))
+	}
+	*r = ranges{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])}
+	if r.flat == 0 && r.history == 0 || r.flat > 1<<40 || r.history > 1<<31 {
+		return fmt.Errorf("%d and %d range tombstones", r.flat, r.history)
+	}
+	return nil
+}
+
 // footer is the last footerSize bytes of a file.
 type footer struct {
 	checksum  uint32 // of the rest, bound to its place

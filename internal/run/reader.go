@@ -10,6 +10,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -43,8 +44,13 @@ type Reader struct {
 	filter filter.Filter   // of all keys; empty: none
 	parts  []filter.Filter // of the keys of each chunk; nil: none
 
-	tombstones *Tombstones   // nil: the run has none
-	newest     entry.Version // of an entry
+	oldest, newest entry.Version // of an entry
+
+	// The chunks that have range tombstones are read as those of another run in the
+	// same files, see Tombstones; nil: there are none.
+	spans    *Reader
+	ranges   ranges    // how many these are
+	searches sync.Pool // of what searches them
 
 	meta  meta.Run
 	files []*file
@@ -80,7 +86,7 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	if r.cache == nil && !r.Mapped() {
 		r.cache = NewCache(0)
 	}
-	err := r.splitTombstones()
+	err := r.split()
 	if err == nil {
 		err = r.check()
 	}
@@ -91,8 +97,8 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
 	r.makeChunks()
-	if r.tombstones != nil {
-		r.tombstones.spans.makeChunks()
+	if r.spans != nil {
+		r.spans.makeChunks()
 	}
 	return r, nil
 }
@@ -171,6 +177,34 @@ func readDirectory(f *pageio.File, name string, id checksum.Identity, size int64
 	return d, ft, nil
 }
 
+// split makes r.spans of the chunks that have range tombstones, the last ones.
+func (r *Reader) split() error {
+	last := r.files[len(r.files)-1]
+	n := len(r.dir)
+	for n > 0 && isTombstones(r.dir[n-1].first) {
+		n--
+	}
+	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
+		return errs.NewCorruption(last.name, -1, "directory: %d range tombstones in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
+	}
+	if n == len(r.dir) {
+		return nil
+	}
+	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges}
+	r.dir = r.dir[:n:n]
+	var s chunk.Stats
+	for i := range r.spans.dir {
+		s.Merge(&r.spans.dir[i].Stats)
+	}
+	r.spans.oldest, r.spans.newest = s.MinVersion, s.MaxVersion
+	for _, f := range r.files {
+		of := *f
+		of.first = max(f.first-n, 0)
+		r.spans.files = append(r.spans.files, &of)
+	}
+	return nil
+}
+
 // check compares what the directories say with what the manifest says.
 func (r *Reader) check() error {
 	// Refs and bytes are not compared: Verify reads all entries for them.
@@ -180,17 +214,17 @@ func (r *Reader) check() error {
 	}
 	var m meta.Run
 	setStats(&m, &s)
-	r.newest = s.MaxVersion
+	r.oldest, r.newest = s.MinVersion, s.MaxVersion
 	if n := len(r.dir); n > 0 {
 		m.First, m.Last = r.dir[0].first, r.dir[n-1].last
 	}
 	w := &r.meta
-	if t := r.tombstones; t != nil {
+	if t := r.spans; t != nil {
 		// Their bounds are not compared: Verify reads all of them.
 		if len(r.dir) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
 			return errs.NewCorruption(r.files[0].name, -1, "keys are beyond the bounds that the manifest knows")
 		}
-		m.AddTombstones(&meta.Run{First: w.First, Last: w.Last, Tombstones: t.flat + t.ranges.history, MinVersion: t.min, MaxVersion: t.max})
+		m.AddTombstones(&meta.Run{First: w.First, Last: w.Last, Tombstones: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
 	}
 	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.Tombstones != w.Tombstones ||
 		m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
@@ -232,10 +266,6 @@ func (r *Reader) makeChunks() {
 
 // Meta is what Open was given.
 func (r *Reader) Meta() *meta.Run { return &r.meta }
-
-// Tombstones are the run's range tombstones; nil if there are none. Get and the
-// iterators know nothing of them: ask Tombstones, too.
-func (r *Reader) Tombstones() *Tombstones { return r.tombstones }
 
 // MaxVersion is the greatest version of an entry or tombstone.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
@@ -335,8 +365,8 @@ func (r *Reader) fileOf(i int) *file {
 // Close closes the files. Nothing that the Reader handed out may be in use.
 func (r *Reader) Close() error {
 	r.forget()
-	if r.tombstones != nil {
-		r.tombstones.spans.forget()
+	if r.spans != nil {
+		r.spans.forget()
 	}
 	var err error
 	for _, f := range r.files {

@@ -2,63 +2,14 @@ package run
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/offheap"
 	"github.com/brockdb/brock/internal/tombstone"
 )
-
-// A run keeps range tombstones as entries, in chunks of their own behind all others: so
-// they are checked, cached and searched as entries are, and none is in memory because
-// the run is open. docs/format.md, "Range tombstones", has their keys.
-//
-// Each such entry is a span: its key ends with the upper bound, its value is the lower
-// one. So the first entry behind a key is the span that covers it, if any does.
-const (
-	tagFlat = 0xfd // a span that is all what readers need at its place
-	tagNode = 0xff // of a node, which lays tombstones over each other that they need all
-
-	nodeFanout = 16 // node i of level k has the 16^k tombstones from i·16^k on
-)
-
-// isTombstones reports whether a chunk with this first key has tombstones.
-func isTombstones(first []byte) bool { return first[0] >= tagFlat }
-
-// flatPrefix is what the keys of flat spans begin with.
-func flatPrefix(dst []byte) []byte { return append(dst, tagFlat) }
-
-// nodePrefix is what the keys of the spans of a node begin with.
-func nodePrefix(dst []byte, level, node int) []byte {
-	return binary.BigEndian.AppendUint32(append(dst, tagNode, byte(level)), uint32(node))
-}
-
-// ranges is what a directory says of the tombstones of a run.
-type ranges struct {
-	flat    uint64 // spans
-	history uint64 // tombstones in nodes
-}
-
-const rangesSize = 16
-
-func (r *ranges) append(b []byte) []byte {
-	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, r.flat), r.history)
-}
-
-func (r *ranges) decode(p []byte) error {
-	if len(p) < rangesSize {
-		return fmt.Errorf("range tombstones in %d bytes", len(p))
-	}
-	*r = ranges{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])}
-	if r.flat == 0 && r.history == 0 || r.flat > 1<<40 || r.history > 1<<31 {
-		return fmt.Errorf("%d and %d range tombstones", r.flat, r.history)
-	}
-	return nil
-}
 
 // AddTombstone adds a range tombstone that is all what readers need at its place. They
 // come behind all entries, in the order of keys and apart from each other. t may be
@@ -126,58 +77,37 @@ func (w *Writer) countTombstone(t tombstone.Tombstone) {
 }
 
 // Tombstones are the range tombstones of a run. Any number of goroutines may use them,
-// below a pageio.Guard, until the run is closed.
+// below a pageio.Guard, until the run is closed. The zero Tombstones are empty.
 type Tombstones struct {
-	ranges
-	spans    *Reader // of the chunks that have them
-	min, max entry.Version
-	searches sync.Pool // of *search
+	spans  *Reader // of the chunks that have them; nil: there are none
+	copier *search // the only one of what Copier has returned; nil: any number
 }
 
-var _ tombstone.Source = (*Tombstones)(nil)
+var _ tombstone.Source = Tombstones{}
 
-// splitTombstones makes Tombstones of the chunks that have them, the last ones, and
-// leaves the others to r.
-func (r *Reader) splitTombstones() error {
-	last := r.files[len(r.files)-1]
-	n := len(r.dir)
-	for n > 0 && isTombstones(r.dir[n-1].first) {
-		n--
-	}
-	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
-		return errs.NewCorruption(last.name, -1, "directory: %d range tombstones in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
-	}
-	if n == len(r.dir) {
-		return nil
-	}
-	// The chunks are read as those of another run in the same files.
-	spans := &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:]}
-	var s chunk.Stats
-	for i := range spans.dir {
-		s.Merge(&spans.dir[i].Stats)
-	}
-	for _, f := range r.files {
-		of := *f
-		of.first = max(f.first-n, 0)
-		spans.files = append(spans.files, &of)
-	}
-	spans.newest = s.MaxVersion
-	r.dir = r.dir[:n:n]
-	r.tombstones = &Tombstones{ranges: last.dir.ranges, spans: spans, min: s.MinVersion, max: s.MaxVersion}
-	return nil
-}
+// Tombstones are the run's range tombstones. Get and the iterators know nothing of them:
+// ask Tombstones, too.
+func (r *Reader) Tombstones() Tombstones { return Tombstones{spans: r.spans} }
+
+// Empty reports whether there are none.
+func (t Tombstones) Empty() bool { return t.spans == nil }
 
 // Versions are the least and the greatest version of a tombstone.
-func (t *Tombstones) Versions() (least, greatest entry.Version) { return t.min, t.max }
+func (t Tombstones) Versions() (least, greatest entry.Version) {
+	if t.Empty() {
+		return tombstone.Pending, 0
+	}
+	return t.spans.oldest, t.spans.newest
+}
 
 // Find is the method of a tombstone.Source.
-func (t *Tombstones) Find(key []byte, at entry.Version, around *tombstone.Stretch) (entry.Version, error) {
-	if t.min > at {
+func (t Tombstones) Find(key []byte, at entry.Version, around *tombstone.Stretch) (entry.Version, error) {
+	if t.Empty() || t.spans.oldest > at {
 		return 0, nil
 	}
 	s := t.search()
-	defer t.searches.Put(s)
-	if t.history > 0 {
+	defer t.release(s)
+	if t.spans.ranges.history > 0 {
 		if v, err := s.history(t, key, at, around); v > 0 || err != nil {
 			return v, err
 		}
@@ -189,11 +119,8 @@ func (t *Tombstones) Find(key []byte, at entry.Version, around *tombstone.Stretc
 	return v, err
 }
 
-// Newest is Find without a stretch. The nil Tombstones are empty.
-func (t *Tombstones) Newest(key []byte, at entry.Version) (entry.Version, error) {
-	if t == nil {
-		return 0, nil
-	}
+// Newest is Find without a stretch.
+func (t Tombstones) Newest(key []byte, at entry.Version) (entry.Version, error) {
 	return t.Find(key, at, nil)
 }
 
@@ -203,11 +130,34 @@ type search struct {
 	prefix, key []byte // scratch
 }
 
-func (t *Tombstones) search() *search {
-	if s, _ := t.searches.Get().(*search); s != nil {
+func (t Tombstones) search() *search {
+	if t.copier != nil {
+		return t.copier
+	}
+	if s, _ := t.spans.searches.Get().(*search); s != nil {
 		return s
 	}
 	return &search{cursor: cursor{r: t.spans, i: -1}}
+}
+
+func (t Tombstones) release(s *search) {
+	if t.copier == nil {
+		t.spans.searches.Put(s)
+	}
+}
+
+// Copier returns the same tombstones for one who writes them elsewhere, as Reader.Copier
+// does for entries. One goroutine uses it, in one call at a time, and closes it.
+func (t Tombstones) Copier() Tombstones {
+	s := &search{cursor: cursor{r: t.spans, i: -1, own: new(offheap.Buffer)}}
+	return Tombstones{t.spans, s}
+}
+
+// Close gives a Copier's memory back; all else belongs to the Reader.
+func (t Tombstones) Close() {
+	if t.copier != nil {
+		t.copier.Close()
+	}
 }
 
 // find returns the version of the span over key among those whose keys begin with prefix,
@@ -232,8 +182,8 @@ func (s *search) find(prefix, key []byte, around *tombstone.Stretch) (entry.Vers
 }
 
 // history is Find for the nodes.
-func (s *search) history(t *Tombstones, key []byte, at entry.Version, around *tombstone.Stretch) (v entry.Version, err error) {
-	if at >= t.max {
+func (s *search) history(t Tombstones, key []byte, at entry.Version, around *tombstone.Stretch) (v entry.Version, err error) {
+	if at >= t.spans.newest {
 		return s.find(nodePrefix(s.prefix[:0], tombstone.Top, 0), key, around)
 	}
 	// The first n tombstones are those up to at. They are the nodes that the digits of n
@@ -252,8 +202,8 @@ func (s *search) history(t *Tombstones, key []byte, at entry.Version, around *to
 }
 
 // upTo is how many tombstones of the history have a version up to at.
-func (s *search) upTo(t *Tombstones, at entry.Version) (int, error) {
-	lo, hi := 0, int(t.ranges.history)
+func (s *search) upTo(t Tombstones, at entry.Version) (int, error) {
+	lo, hi := 0, int(t.spans.ranges.history)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
 		s.key = nodePrefix(s.key[:0], 0, mid)
@@ -261,7 +211,7 @@ func (s *search) upTo(t *Tombstones, at entry.Version) (int, error) {
 			if err := s.Err(); err != nil {
 				return 0, err
 			}
-			return 0, t.corrupt("%d of %d is missing", mid, t.ranges.history)
+			return 0, t.corrupt("%d of %d is missing", mid, t.spans.ranges.history)
 		}
 		if s.Entry().Version <= at {
 			lo = mid + 1
@@ -272,13 +222,13 @@ func (s *search) upTo(t *Tombstones, at entry.Version) (int, error) {
 	return lo, nil
 }
 
-// Since is the method of a tombstone.Source. The nil Tombstones have none.
-func (t *Tombstones) Since(v entry.Version, fn func(tombstone.Tombstone) error) error {
-	if t == nil || t.max <= v {
+// Since is the method of a tombstone.Source.
+func (t Tombstones) Since(v entry.Version, fn func(tombstone.Tombstone) error) error {
+	if t.Empty() || t.spans.newest <= v {
 		return nil
 	}
 	s := t.search()
-	defer t.searches.Put(s)
+	defer t.release(s)
 	// The tombstones of the history are its nodes of level 0.
 	for _, prefix := range [][]byte{flatPrefix(nil), nodePrefix(nil, 0, 0)[:2]} {
 		for ok := s.SeekGE(prefix); ok && bytes.HasPrefix(s.Entry().Key, prefix); ok = s.Next() {
@@ -303,12 +253,15 @@ func (t *Tombstones) Since(v entry.Version, fn func(tombstone.Tombstone) error) 
 
 // Some calls fn for some of the tombstones, n at most and spread evenly, if they can be
 // read. Each stands for as many. The bounds are valid until fn returns.
-func (t *Tombstones) Some(n int, fn func(d tombstone.Tombstone, each int64)) {
-	total := int(t.flat + t.ranges.history)
+func (t Tombstones) Some(n int, fn func(d tombstone.Tombstone, each int64)) {
+	if t.Empty() {
+		return
+	}
+	total := int(t.spans.ranges.flat + t.spans.ranges.history)
 	s := t.search()
-	defer t.searches.Put(s)
+	defer t.release(s)
 	last := flatPrefix(nil)
-	if t.flat == 0 {
+	if t.spans.ranges.flat == 0 {
 		last = nodePrefix(nil, 0, 0)[:2]
 	}
 	if total <= n {
@@ -347,20 +300,20 @@ func prefixLen(key []byte) int {
 	return 6 // tag, level, node
 }
 
-func (t *Tombstones) corrupt(format string, args ...any) error {
+func (t Tombstones) corrupt(format string, args ...any) error {
 	return errs.NewCorruption(t.spans.files[0].name, -1, "range tombstones: "+format, args...)
 }
 
 // ChangedSince reports whether a tombstone newer than since covers a key in [lo, hi); a
-// nil hi is no bound. It reads at most two chunks. The nil Tombstones have none.
-func (t *Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
-	if t == nil || t.max <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
+// nil hi is no bound. It reads at most two chunks.
+func (t Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	if t.Empty() || t.spans.newest <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return false, nil
 	}
 	s := t.search()
-	defer t.searches.Put(s)
+	defer t.release(s)
 	prefixes := [][]byte{flatPrefix(nil)}
-	if t.history > 0 {
+	if t.spans.ranges.history > 0 {
 		prefixes = append(prefixes, nodePrefix(nil, tombstone.Top, 0))
 	}
 	for _, prefix := range prefixes {
@@ -401,7 +354,10 @@ func after(prefix []byte) []byte {
 
 // verify is Verify for the tombstones: that spans are apart from each other, and as many
 // as the directory says.
-func (t *Tombstones) verify(report func(*errs.Corruption)) {
+func (t Tombstones) verify(report func(*errs.Corruption)) {
+	if t.Empty() {
+		return
+	}
 	v := verifier{Reader: t.spans, report: report}
 	for i := range t.spans.chunks {
 		v.chunk(i)
@@ -409,7 +365,7 @@ func (t *Tombstones) verify(report func(*errs.Corruption)) {
 	var have ranges
 	var last []byte // key of the span before
 	s := t.search()
-	defer t.searches.Put(s)
+	defer t.release(s)
 	for ok := s.First(); ok; ok = s.Next() {
 		e := s.Entry()
 		n := prefixLen(e.Key)
@@ -425,7 +381,7 @@ func (t *Tombstones) verify(report func(*errs.Corruption)) {
 			have.history++
 		}
 	}
-	if s.Err() == nil && have != t.ranges {
-		reportError(t.spans.files[0].name, 0, t.corrupt("%v, the directory says %v", have, t.ranges), report)
+	if s.Err() == nil && have != t.spans.ranges {
+		reportError(t.spans.files[0].name, 0, t.corrupt("%v, the directory says %v", have, t.spans.ranges), report)
 	}
 }

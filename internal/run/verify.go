@@ -23,9 +23,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 	for i := range r.chunks {
 		v.chunk(i)
 	}
-	if r.tombstones != nil {
-		r.tombstones.verify(report)
-	}
+	r.Tombstones().verify(report)
 	have := slices.Collect(maps.Values(v.refs))
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {

@@ -29,7 +29,6 @@ type compactor struct {
 	disk      *diskSpace
 	life      *lifetime
 	count     *counters
-	tasks     *tasks
 
 	mu sync.Mutex // held over a compaction; taken before that of flusher
 }
@@ -50,7 +49,6 @@ func (c *compactor) run(ctx context.Context, idle bool) error {
 			c.disk.workEnded(ctx, err, false)
 			return err
 		}
-		c.tasks.collect.Kick()
 	}
 	return nil // what failed was reported, and would fail again
 }
@@ -84,7 +82,6 @@ func (c *compactor) all(ctx context.Context) error {
 	for i, r := range runs {
 		ids[i] = r.ID
 	}
-	defer c.tasks.collect.Kick()
 	return vfs.NoSpace(c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil))
 }
 
@@ -113,7 +110,11 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	defer func() { c.count.report(work, begin, err) }()
 	// Counted before the rules are made: a keyspace that is dropped later may be left in.
 	drops := c.installer.drops.Load()
-	input, unread, err := c.input(inputs, bottom, part, &work)
+	tombstones, done := view.TombstonesOf(inputs)
+	defer done()
+	rules := c.retention.Rules(bottom)
+	rules.Tombstones = tombstones
+	input, unread, err := c.input(inputs, &rules, part, &work)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
@@ -144,26 +145,22 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 }
 
 // input is what a compaction reads and writes, and the runs that need not be read.
-func (c *compactor) input(inputs []*view.Run, bottom bool, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
+func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped) // tombstones are looked up
 	expiries := make([][]entry.Expiring, len(inputs))
-	rules := c.retention.Rules(bottom)
 	for i, r := range inputs {
 		expiries[i] = r.Meta().Expiry
-		if t := r.Tombstones(); t != nil {
-			rules.Tombstones = append(rules.Tombstones, t)
-		}
 	}
-	read, unread := garbage.SplitUnread(inputs, &rules, part.Layout)
+	read, unread := garbage.SplitUnread(inputs, rules, part.Layout)
 	var sources []iterator.Iterator
 	for _, r := range read {
-		sources = append(sources, r.Iterator())
+		sources = append(sources, r.Copier())
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
 	return compact.Input{
 		Entries: iterator.Merge(sources),
-		Run:     c.files.NewRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
-		Rules:   rules,
+		Run:     c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...)),
+		Rules:   *rules,
 		Heal:    part.Healing(),
 	}, unread, nil
 }

@@ -321,7 +321,7 @@ func (p *player) layout() string {
 			tier = "base"
 		}
 		fmt.Fprintf(&out, "run %d: %s, %d entries, %d deletes, versions %d to %d", r.ID, tier, r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
-		if d := v.Runs[i].Tombstones(); d != nil {
+		if d := v.Runs[i].Tombstones(); !d.Empty() {
 			fmt.Fprintf(&out, ", tombstones: %s", tombstones(runTombstones(d)))
 		}
 		for _, ref := range r.Refs {
@@ -350,7 +350,7 @@ func (p *player) layout() string {
 }
 
 // runTombstones are those of a run, in the order of tombstone.Compare.
-func runTombstones(d *run.Tombstones) (list []tombstone.Tombstone) {
+func runTombstones(d run.Tombstones) (list []tombstone.Tombstone) {
 	_ = d.Since(0, func(t tombstone.Tombstone) error {
 		list = append(list, tombstone.Tombstone{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
 		return nil
