@@ -344,10 +344,7 @@ func (t *Txn) write(w *write) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
-	if err := t.writes.add(t.keyspace, w, t.now); err != nil {
-		return err
-	}
-	return t.spillIfLarge()
+	return t.wrote(t.writes.add(t.ctx(), t.db, t.keyspace, w, t.now))
 }
 
 // takes returns nil while the transaction takes writes to its keyspace.
@@ -362,9 +359,12 @@ func (t *Txn) takes() error {
 	return t.writes.Err()
 }
 
-// spillIfLarge writes what is in memory to files once that is too much.
-func (t *transaction) spillIfLarge() error {
-	err := t.writes.spillIfLarge(t.ctx(), t.db)
+// wrote ends a write that has returned err: what is in memory goes to files once that
+// is too much.
+func (t *transaction) wrote(err error) error {
+	if err == nil {
+		err = t.writes.spillIfLarge(t.ctx(), t.db)
+	}
 	// The files are read until the last iterator has ended, long after the writes are
 	// recycled, so the transaction keeps them too.
 	if files := t.writes.Files(); files != nil {
