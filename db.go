@@ -3,7 +3,6 @@ package brock
 import (
 	"context"
 	"io"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,7 @@ type DB struct {
 	keyspaces keyspaces
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters
-	log       *slog.Logger // never nil
+	report    *reporter
 
 	encoding encoding
 
@@ -38,7 +37,8 @@ type DB struct {
 //
 // It does not wait for transactions. Their methods and those of the DB return
 // ErrClosed from now on, but what they handed out stays valid until they are
-// discarded; only then is the memory that they read from given back. Close may be
+// discarded; only then is the memory that they read from given back. What waits to be
+// told to Events and Logger is told, if each call ends within a second. Close may be
 // called more than once, also at the same time: each call returns the same result
 // once the store is closed.
 func (db *DB) Close() error {
@@ -59,6 +59,9 @@ func (db *DB) Close() error {
 		}
 		if db.lock != nil {
 			keep(db.lock.Close())
+		}
+		if db.report != nil {
+			db.report.calls.Drain(lastCall)
 		}
 	})
 	return db.closeErr
@@ -162,6 +165,9 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 func (db *DB) Metrics() Metrics {
 	var m Metrics
 	db.counters.fill(&m)
+	if db.report != nil {
+		m.EventsDropped = db.report.calls.Dropped()
+	}
 	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
 	if db.usable() == nil {
 		m.Tree = TreeMetrics(db.tree.Metrics())

@@ -1,17 +1,25 @@
 package brock
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"time"
 
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/tree"
 	"github.com/brockdb/brock/internal/view"
 )
 
 // Events are functions that a store calls when something happens in the background.
-// The goroutine that does the work calls them, so they should return soon, and must
-// neither write to the store nor close it. Nil fields are skipped.
+// They are called one at a time, in the order in which it happened, on a goroutine of
+// their own: nothing waits for them, and they may call all methods of the DB, Close too.
+// Options.Logger is served in the same way, each message after the call that it belongs
+// to. Nil fields are skipped.
+//
+// Behind a call that takes long, the newest 1,024 events wait; Metrics.EventsDropped
+// counts those that were dropped. Close has the events that wait delivered, but drops
+// them if one call takes more than a second. A function that panics ends the program.
 type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written to files, or that failed
 	Compaction      func(WorkInfo)         // runs were compacted, or that failed
@@ -60,13 +68,40 @@ type DiskSpaceInfo struct {
 	Err     error // the first refusal; nil if writes are accepted again
 }
 
-// reporter passes what happens in the background to Events and a logger.
+// reporter passes what happens in the background to Events and a logger. It calls
+// neither where something happens: locks are held there, or commits wait.
 type reporter struct {
 	Events
-	log *slog.Logger // never nil
+	log   *slog.Logger // nil: silent
+	calls jobs.Calls
 }
 
-// onWork passes finished background work to Events and Logger.
+// lastCall is how long Close waits for one event to be delivered.
+const lastCall = time.Second
+
+// tell has call called, unless it is nil, and a message logged.
+func tell[Info any](r *reporter, call func(Info), info Info, level slog.Level, message string, args ...any) {
+	if call != nil {
+		r.calls.Add(func() { call(info) })
+	}
+	r.say(level, message, args...)
+}
+
+// say has a message logged, with the time of this call.
+func (r *reporter) say(level slog.Level, message string, args ...any) {
+	if r.log == nil {
+		return
+	}
+	record := slog.NewRecord(time.Now(), level, message, 0)
+	record.Add(args...)
+	r.calls.Add(func() {
+		if ctx := context.Background(); r.log.Enabled(ctx, level) {
+			_ = r.log.Handler().Handle(ctx, record) // as slog does
+		}
+	})
+}
+
+// onWork passes on that background work was finished.
 func (r *reporter) onWork(w tree.Work) {
 	call := r.Compaction
 	switch w.Kind {
@@ -78,59 +113,47 @@ func (r *reporter) onWork(w tree.Work) {
 		call = r.Collection
 	}
 	if w.Segments > 0 { // unlike other work, this goes on with something else
-		var c *CorruptionError
-		if errors.As(w.Err, &c) && r.Corruption != nil {
-			r.Corruption(c)
-		}
+		r.onDamage(w.Err)
 	}
-	if call != nil {
-		call(WorkInfo(w.WorkInfo))
+	tell(r, call, WorkInfo(w.WorkInfo), slog.LevelDebug, w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
+}
+
+// onDamage passes on what damage err reports, if it does.
+func (r *reporter) onDamage(err error) {
+	var c *CorruptionError
+	if errors.As(err, &c) && r.Corruption != nil {
+		r.calls.Add(func() { r.Corruption(c) })
 	}
-	r.log.Debug(w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
 }
 
 // onLongReader passes on that a transaction keeps what was replaced.
 func (r *reporter) onLongReader(h view.LongReader) {
 	info := ReaderInfo(h)
-	if call := r.LongReader; call != nil {
-		call(info)
-	}
-	r.log.Warn("a transaction keeps what was replaced", "begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
+	tell(r, r.LongReader, info, slog.LevelWarn, "a transaction keeps what was replaced",
+		"begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 }
 
 // onStall passes on that writers are throttled, or no longer.
 func (r *reporter) onStall(s tree.Stall) {
-	if call := r.WriteStall; call != nil {
-		call(StallInfo(s))
-	}
 	if s.Begin {
-		r.log.Warn("writers are throttled", "reason", s.Reason)
+		tell(r, r.WriteStall, StallInfo(s), slog.LevelWarn, "writers are throttled", "reason", s.Reason)
 	} else {
-		r.log.Warn("writers are no longer throttled", "reason", s.Reason, "took", s.Took)
+		tell(r, r.WriteStall, StallInfo(s), slog.LevelWarn, "writers are no longer throttled", "reason", s.Reason, "took", s.Took)
 	}
 }
 
 // onDiskSpace passes on that writes are refused because the disk is full, or no
 // longer.
 func (r *reporter) onDiskSpace(s tree.DiskSpace) {
-	if call := r.DiskSpace; call != nil {
-		call(DiskSpaceInfo(s))
-	}
 	if s.Full {
-		r.log.Warn("disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
+		tell(r, r.DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
 	} else {
-		r.log.Warn("the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
+		tell(r, r.DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
 	}
 }
 
 // onFailure passes on why background work, and soon writing, has ended.
 func (r *reporter) onFailure(err error) {
-	var c *CorruptionError
-	if errors.As(err, &c) && r.Corruption != nil {
-		r.Corruption(c)
-	}
-	if call := r.BackgroundError; call != nil {
-		call(err)
-	}
-	r.log.Error("background work has ended", "error", err)
+	r.onDamage(err)
+	tell(r, r.BackgroundError, err, slog.LevelError, "background work has ended", "error", err)
 }

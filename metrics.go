@@ -22,7 +22,8 @@ type Metrics struct {
 	CompressedFrom int64 // bytes of values that were compressed
 	CompressedTo   int64 // bytes that are stored of them
 
-	Leaked int64 // transactions never discarded, found by the garbage collector
+	Leaked        int64 // transactions never discarded, found by the garbage collector
+	EventsDropped int64 // calls of Events and Logger that were not made, as earlier ones took long
 
 	ReadLatency   Histogram // of one in 256 point reads of transactions
 	CommitLatency Histogram // from the call of Commit to its return
@@ -131,6 +132,9 @@ func (m Metrics) String() string {
 		fmt.Fprintf(&b, "disk space  %s left, of it in reserve %s; commits refused %d\n", sizeString(t.FreeBytes), sizeString(t.ReserveBytes), t.Refused)
 	}
 	fmt.Fprintf(&b, "pinned      oldest version read %d, leaked transactions %d\n", t.PinnedVersion, m.Leaked)
+	if m.EventsDropped > 0 {
+		fmt.Fprintf(&b, "events      %d dropped\n", m.EventsDropped)
+	}
 	if t.PinnedFor > 0 {
 		fmt.Fprintf(&b, "            %s in files, %s in memory, for %v by %s\n", sizeString(t.PinnedBytes), sizeString(t.PinnedMemory), t.PinnedFor.Round(time.Second), t.PinnedBy)
 	}

@@ -39,7 +39,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	op := opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS, clock: o.Now, logger: o.Logger}
+	op := opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS, clock: o.Now}
 	if o.InMemory {
 		op.fs, op.dir = vfs.NewMem(), "/"
 	}
@@ -49,9 +49,6 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	op.valueDir = cmp.Or(op.valueDir, op.dir)
 	if op.clock == nil {
 		op.clock = time.Now
-	}
-	if op.logger == nil {
-		op.logger = slog.New(slog.DiscardHandler)
 	}
 	db, err := op.open(ctx)
 	if err != nil {
@@ -67,10 +64,10 @@ type opening struct {
 	dir      string
 	valueDir string
 	clock    func() time.Time
-	logger   *slog.Logger
 	lock     io.Closer
 	log      *manifest.Log
 	tree     *tree.Tree
+	report   *reporter
 	db       *DB
 }
 
@@ -91,7 +88,7 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 		return nil, err
 	}
 	o.assemble()
-	o.logger.Info("store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,
+	o.report.say(slog.LevelInfo, "store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,
 		"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
 		"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
 	return o.db, nil
@@ -156,7 +153,7 @@ func (o *opening) manifestOptions() manifest.Options {
 // openManifest opens the log of edits, or creates the store.
 func (o *opening) openManifest() error {
 	mo := o.manifestOptions()
-	log, err := manifest.Open(mo)
+	log, err := manifest.Load(mo)
 	switch {
 	case err == nil:
 		o.log = log
@@ -189,7 +186,7 @@ const workers = 3
 
 func (o *opening) openTree() (tree.Recovery, error) {
 	super := o.log.Super()
-	report := &reporter{o.options.Events, o.logger}
+	report := &reporter{Events: o.options.Events, log: o.options.Logger}
 	t, recovery, err := tree.Open(tree.Config{
 		FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
 		ReadOnly:      o.options.Mode == ReadOnly,
@@ -216,14 +213,14 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		OnSpace:      report.onDiskSpace,
 		OnFailure:    report.onFailure,
 	}, o.log)
-	o.tree = t
+	o.tree, o.report = t, report
 	return recovery, err
 }
 
 // assemble joins tree and commit pipeline to the store.
 func (o *opening) assemble() {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, tree: o.tree, lock: o.lock, log: o.logger, began: time.Now()}
+	db := &DB{opts: o.options, tree: o.tree, lock: o.lock, report: o.report, began: time.Now()}
 	clock := o.clock
 	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
 	db.encoding.seed = seed

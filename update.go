@@ -3,6 +3,7 @@ package brock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"time"
@@ -155,7 +156,7 @@ func (l *leak) release() {
 	version := l.pin.Version()
 	l.pin.Release()
 	l.db.counters.leaked.Add(1)
-	l.db.log.Warn("a transaction was never discarded", "version", version)
+	l.db.report.say(slog.LevelWarn, "a transaction was never discarded", "version", version)
 }
 
 // entryOf is the program counter of fn, which names it. A func value points to

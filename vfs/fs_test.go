@@ -97,10 +97,20 @@ func TestNames(t *testing.T) {
 			t.Error("removed a directory that isn't empty")
 		}
 		put(t, f, in("a"), "two")
+		is("rename over a file", f.Rename(in("a"), in("b")), fs.ErrExist)
+		is("rename over a directory", f.Rename(in("a"), in("x")), fs.ErrExist)
+		if got := text(t, f, in("b")) + text(t, f, in("a")); got != "onetwo" {
+			t.Errorf("after refused renames: %s", got)
+		}
+		must(t, f.Remove(in("b")))
 		must(t, f.Rename(in("a"), in("b")))
 		if got := text(t, f, in("b")) + text(t, f, in("a")); got != "twoabsent" {
 			t.Errorf("after a rename: %s", got)
 		}
+		_, err = f.Open(in("x"))
+		is("open a directory", err, fs.ErrInvalid)
+		_, err = f.OpenReadWrite(in("x"))
+		is("open a directory to write", err, fs.ErrInvalid)
 		names, err := f.List(dir)
 		if err != nil || !slices.Equal(names, []string{"b", "x"}) {
 			t.Errorf("list: %v, %v", names, err)

@@ -175,12 +175,10 @@ func (m *Mem) Rename(from, to string) error {
 	if n == (memNode{}) {
 		return pathError("rename", from, fs.ErrNotExist)
 	}
-	// POSIX: two names of one file stay as they are.
-	old := toDir.entries[toBase]
-	if n == old {
-		return nil
+	if _, exists := toDir.entries[toBase]; exists {
+		return pathError("rename", to, fs.ErrExist)
 	}
-	if n.dir != nil || old.dir != nil {
+	if n.dir != nil {
 		return pathError("rename", from, errors.ErrUnsupported) // a store renames files only
 	}
 	// Two changes of one number: Prefix leaves both or none, Chaos perhaps one.

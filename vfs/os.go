@@ -16,7 +16,7 @@ func OS() FS { return osFS{} }
 type osFS struct{}
 
 func (osFS) Create(name string) (File, error) {
-	return open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL|noFollow)
+	return open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 }
 
 func (osFS) Open(name string) (File, error) { return open(name, os.O_RDONLY) }
@@ -24,16 +24,58 @@ func (osFS) Open(name string) (File, error) { return open(name, os.O_RDONLY) }
 func (osFS) OpenReadWrite(name string) (File, error) { return open(name, os.O_RDWR) }
 
 func open(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag, 0o600)
+	f, err := openRegular(name, flag)
 	if err != nil {
 		return nil, err
 	}
 	return osFile{f}, nil
 }
 
+// errNotRegular is the error of opening what has no bytes of its own.
+var errNotRegular = fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
+
+// openRegular opens a regular file, or fails at once. The look before keeps it from
+// touching a device, the one after tells whether the name meant another file then.
+func openRegular(name string, flag int) (*os.File, error) {
+	was, err := os.Lstat(name)
+	switch {
+	case err == nil && flag&os.O_EXCL != 0:
+		return nil, pathError("create", name, fs.ErrExist)
+	case err == nil && !was.Mode().IsRegular():
+		return nil, pathError("open", name, errNotRegular)
+	case err != nil && (flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)):
+		return nil, err
+	}
+	f, err := os.OpenFile(name, flag|openFlags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	is, err := f.Stat()
+	if err == nil && (!is.Mode().IsRegular() || was != nil && !os.SameFile(was, is)) {
+		err = pathError("open", name, errNotRegular)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
-func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFS) Rename(from, to string) error {
+	err := renameNew(from, to)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	// Two renames to one name are kept apart by the lock of the store.
+	switch _, err := os.Lstat(to); {
+	case err == nil:
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrExist}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return os.Rename(from, to)
+}
 
 func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o700) }
 
@@ -82,11 +124,11 @@ func (osFS) Free(dir string) (int64, error) {
 const maxOwner = 256 // bytes of a lock file that are shown
 
 func (osFS) Lock(name string, shared bool, owner string) (io.Closer, error) {
-	flag := os.O_RDWR | os.O_CREATE | noFollow
+	flag := os.O_RDWR | os.O_CREATE
 	if shared {
-		flag = os.O_RDONLY | noFollow
+		flag = os.O_RDONLY
 	}
-	f, err := os.OpenFile(name, flag, 0o600)
+	f, err := openRegular(name, flag)
 	if err != nil {
 		return nil, err
 	}

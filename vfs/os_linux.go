@@ -45,6 +45,19 @@ func startWriteback(f *os.File, off, n int64) {
 	})
 }
 
+// renameNew renames a file unless the new name exists. It returns
+// errors.ErrUnsupported where kernel or file system can't tell.
+func renameNew(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if err == unix.EINVAL || err == unix.ENOSYS {
+		return errors.ErrUnsupported
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	return nil
+}
+
 const maxVec = 1024 // buffers a pwritev takes
 
 func writeVec(f *os.File, bufs [][]byte, off int64) (written int, err error) {

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestModesAndLinks(t *testing.T) {
@@ -37,16 +40,55 @@ func TestModesAndLinks(t *testing.T) {
 	}
 }
 
+// TestIrregularFiles puts what is no regular file under a name. Each call fails at
+// once: none waits for the other end of a pipe, or follows a link.
+func TestIrregularFiles(t *testing.T) {
+	dir := t.TempDir()
+	in := func(base string) string { return filepath.Join(dir, base) }
+	put(t, OS(), in("file"), "x")
+	must(t, unix.Mkfifo(in("pipe"), 0o600))
+	must(t, os.Mkdir(in("directory"), 0o700))
+	must(t, os.Symlink("file", in("link")))
+	must(t, os.Symlink("nothing", in("dangling")))
+	must(t, os.Symlink("loop", in("loop")))
+	socket, err := net.Listen("unix", in("socket"))
+	must(t, err)
+	defer socket.Close()
+	names := []string{"pipe", "directory", "link", "dangling", "loop", "socket"}
+	for _, base := range names {
+		_, err := OS().Open(in(base))
+		_, err2 := OS().OpenReadWrite(in(base))
+		if !errors.Is(err, fs.ErrInvalid) || !errors.Is(err2, fs.ErrInvalid) {
+			t.Errorf("%s is opened: %v, %v", base, err, err2)
+		}
+		if _, err := OS().Create(in(base)); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s is created over: %v", base, err)
+		}
+		if err := OS().Rename(in("file"), in(base)); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s is renamed over: %v", base, err)
+		}
+		for _, shared := range []bool{true, false} {
+			if _, err := OS().Lock(in(base), shared, ""); err == nil {
+				t.Errorf("%s is locked", base)
+			}
+		}
+		if _, err := os.Lstat(in(base)); err != nil {
+			t.Errorf("%s is gone: %v", base, err)
+		}
+	}
+}
+
 func TestNoSpaceErrors(t *testing.T) {
 	for _, err := range []error{syscall.ENOSPC, syscall.EDQUOT, &fs.PathError{Op: "write", Err: syscall.ENOSPC}} {
 		if !IsNoSpace(err) {
 			t.Errorf("%v isn't recognised", err)
 		}
 	}
-	file, err := OS().OpenReadWrite("/dev/full")
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip(err)
 	}
+	file := osFile{full}
 	defer file.Close()
 	if _, err := file.WriteVec([][]byte{[]byte("a"), []byte("b")}, 0); !IsNoSpace(err) {
 		t.Errorf("write to a full device: %v", err)

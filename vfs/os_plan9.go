@@ -1,8 +1,8 @@
 package vfs
 
 const (
-	noFollow = 0
-	dirsSync = false // there is no call for it
+	openFlags = 0
+	dirsSync  = false // there is no call for it
 )
 
 func isNoSpace(error) bool { return false } // errors are text of the file server

@@ -14,6 +14,8 @@ func syncData(f *os.File) error { return f.Sync() }
 // extending the file, or writes the zeros.
 func preallocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
+func renameNew(string, string) error { return errors.ErrUnsupported }
+
 func startWriteback(*os.File, int64, int64) {}
 
 func writeVec(f *os.File, bufs [][]byte, off int64) (int, error) { return gather(f, bufs, off) }

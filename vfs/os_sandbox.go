@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	noFollow = 0
-	dirsSync = false // wasm hosts have no call for it
+	openFlags = 0
+	dirsSync  = false // wasm hosts have no call for it
 )
 
 func isNoSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) }

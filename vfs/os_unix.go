@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	noFollow = unix.O_NOFOLLOW
-	dirsSync = true // a directory is synced like a file
+	openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK // a link is refused, and a pipe doesn't wait for its other end
+	dirsSync  = true                              // a directory is synced like a file
 )
 
 func isNoSpace(err error) bool {

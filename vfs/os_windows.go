@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	noFollow = 0
-	dirsSync = false // the journal of NTFS keeps names; there is no call for it
+	openFlags = 0
+	dirsSync  = false // the journal of NTFS keeps names; there is no call for it
 )
 
 func isNoSpace(err error) bool {

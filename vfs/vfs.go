@@ -24,14 +24,16 @@ type FS interface {
 	// fs.ErrExist if the name exists, also as a symbolic link. Only the owner may
 	// read and write the file.
 	Create(name string) (File, error)
-	// Open opens an existing file for reading.
+	// Open opens an existing file for reading. It returns an error at once, which is
+	// fs.ErrInvalid, for what is no regular file: a directory, a symbolic link, a pipe.
 	Open(name string) (File, error)
-	// OpenReadWrite opens an existing file for reading and writing.
+	// OpenReadWrite opens an existing file for reading and writing, as Open does.
 	OpenReadWrite(name string) (File, error)
 	// Remove removes a file or an empty directory. Open files of that name stay
 	// usable; on Windows the call may fail while there are any.
 	Remove(name string) error
-	// Rename gives a file another name, and replaces the file that had it.
+	// Rename gives a file another name. It returns fs.ErrExist if that exists: no
+	// rename replaces a file.
 	Rename(from, to string) error
 	// MkdirAll makes a directory, and those above it, unless they exist. Only
 	// the owner may enter what it makes.

@@ -22,6 +22,7 @@ type void struct{ groups int }
 func (*void) Throttle(context.Context, []byte) error                            { return nil }
 func (*void) Prepare(int) error                                                 { return nil }
 func (*void) Apply([]byte, entry.Position) error                                { return nil }
+func (*void) SortSince(entry.Version)                                           {}
 func (*void) CatchUp()                                                          {}
 func (v *void) Publish(entry.Version)                                           { v.groups++ }
 func (*void) Newest([]byte, uint64, entry.Version) (entry.Version, bool, error) { return 0, false, nil }

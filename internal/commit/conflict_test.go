@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -184,6 +185,31 @@ func TestWritesAgreeWithANaiveSearch(t *testing.T) {
 				}
 			}
 			w.reset()
+		}
+	}
+}
+
+// A committer who asks for changes in ranges has them sorted before the turn: the leader
+// sorts nothing.
+func TestRangesAreSortedBeforeTheTurn(t *testing.T) {
+	m := newMemory()
+	p := start(m)
+	for _, test := range []struct {
+		txn   txn
+		sorts bool
+	}{
+		{txn: txn{keys: []string{"b"}, writes: []string{"x"}}},
+		{txn: txn{ranges: [][2]string{{"a", "c"}}, writes: []string{"x"}}, sorts: true},
+		{txn: txn{iso: conflict.SnapshotIsolation, writes: []string{"y"}}},
+		{txn: txn{iso: conflict.SnapshotIsolation, writes: []string{"y~z"}}, sorts: true},
+		{txn: txn{iso: conflict.LastWriterWins, writes: []string{"y~z"}}},
+	} {
+		m.trace, m.steps = true, nil
+		if _, err := p.Commit(t.Context(), test.txn.request(m.published)); err != nil {
+			t.Fatalf("%+v: %v", test.txn, err)
+		}
+		if sorts := strings.HasPrefix(m.steps[0], "sort since"); sorts != test.sorts {
+			t.Errorf("%+v: %q", test.txn, m.steps)
 		}
 	}
 }

@@ -147,6 +147,12 @@ func (m *memory) Apply(payload []byte, at entry.Position) error {
 	return nil
 }
 
+func (m *memory) SortSince(since entry.Version) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.step("sort since %d", since)
+}
+
 func (m *memory) CatchUp() {
 	if m.catchUp != nil {
 		m.catchUp()

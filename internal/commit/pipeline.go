@@ -114,6 +114,9 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 	if err := p.store.Throttle(ctx, r.Payload); err != nil {
 		return 0, err
 	}
+	if r.Check.AsksRanges(r.Ranges) {
+		p.store.SortSince(r.Check.Since)
+	}
 	v, err := p.submit(ctx, r)
 	if err == nil {
 		p.store.CatchUp()

@@ -7,13 +7,15 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Store is what is written to. All committers call Throttle and CatchUp, at any
-// time; only the leader calls the others, so never two at a time.
+// Store is what is written to. All committers call Throttle, SortSince and CatchUp, at
+// any time; only the leader calls the others, so never two at a time.
 type Store interface {
 	conflict.Changes
 	// Throttle may make a committer wait until the store can take the payload, or
 	// refuse it; nil stands for a large transaction that has none.
 	Throttle(ctx context.Context, payload []byte) error
+	// SortSince makes ChangedSince cheap, however much is newer than since.
+	SortSince(since entry.Version)
 	// Prepare makes room for n bytes of payload. If it fails, nothing of the
 	// group is written, but the pipeline goes on.
 	Prepare(n int) error

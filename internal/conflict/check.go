@@ -39,6 +39,15 @@ func (c *Check) AsksNothing() bool {
 	return true
 }
 
+// AsksRanges reports whether the check of a transaction, which deletes this many
+// ranges, asks for changes in ranges.
+func (c *Check) AsksRanges(deletes int) bool {
+	if c.Isolation == SnapshotIsolation {
+		return deletes > 0
+	}
+	return c.Isolation == Serializable && c.Reads != nil && len(c.Reads.ranges) > 0
+}
+
 // Dropped returns errs.ErrKeyspaceNotFound if a keyspace was dropped that the
 // transaction writes to. It returns errs.ErrConflict for one that it may have
 // read: what changed there before the drop may be gone, so nobody can tell any

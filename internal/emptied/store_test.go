@@ -141,7 +141,9 @@ func (s *store) commitSpilled(meanwhile func(), ops ...entry.Entry) {
 	s.flush()
 	var touched [][]byte
 	for _, r := range s.view.runs {
-		r.Arrivals(checked, s.version, func(key []byte, _ entry.Kind) { touched = append(touched, key) })
+		for key := range r.Arrivals(checked, s.version) {
+			touched = append(touched, key)
+		}
 	}
 	s.version++
 	run := newTable()

@@ -176,7 +176,7 @@ func (t *Tracker) search(view Source, i int, m *memtable.Table, upTo entry.Versi
 	fresh, every := int64(0), t.least/8
 	var seeds, alive [][]byte
 	var e entry.Entry
-	m.Arrivals(t.upTo, upTo, func(key []byte, kind entry.Kind) {
+	for key, kind := range m.Arrivals(t.upTo, upTo) {
 		switch {
 		case kind == entry.Delete:
 			if uint32(fresh)*goldenRatio <= math.MaxUint32/uint32(every) {
@@ -186,7 +186,7 @@ func (t *Tracker) search(view Source, i int, m *memtable.Table, upTo entry.Versi
 		case Within(t.ranges, key) && !(m.Get(key, hash.Sum(t.seed, key), upTo, &e) && e.Kind == entry.Delete):
 			alive = append(alive, key)
 		}
-	})
+	}
 	// Ranges may only be lifted without the keys that have a value again.
 	if len(alive) > 0 {
 		t.ranges = Cut(t.ranges, alive, func(lo, hi []byte) bool { return view.Entries(lo, hi) > t.least })

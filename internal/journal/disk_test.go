@@ -69,6 +69,9 @@ func (d *disk) Rename(from, to string) error {
 	if d.files[from] == nil {
 		return fs.ErrNotExist
 	}
+	if d.files[to] != nil {
+		return fs.ErrExist
+	}
 	d.files[to] = d.files[from]
 	delete(d.files, from)
 	return nil

@@ -198,12 +198,16 @@ func (j *Journal) begin(size int64) error {
 		Predecessor: j.point.LastSegment,
 		PrevVersion: j.point.LastVersion,
 	}
-	create := func() (*segment.Writer, error) { return segment.Create(j.files, h) }
-	// Overwriting a file costs less than having new blocks allocated.
+	var w *segment.Writer
+	var err error
+	// Overwriting a file costs less than having new blocks allocated. One that can't
+	// be used again stays where it is, and the next Open judges it.
 	if old, ok := j.c.Owner.Recycle(); ok {
-		create = func() (*segment.Writer, error) { return segment.Recycle(j.files, h, old) }
+		w, err = segment.Recycle(j.files, h, old)
 	}
-	w, err := create()
+	if w == nil {
+		w, err = segment.Create(j.files, h)
+	}
 	if err != nil {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
 	}

@@ -381,6 +381,7 @@ func (h *history) fillRecycler(rnd *rand.Rand) {
 		h.must(err)
 	}
 	h.owner.num += 2
+	_ = h.d.Remove("db/spare") // a crash may have brought it back
 	h.must(h.d.Rename("past/"+filename.Of(filename.Journal, h.owner.num), "db/spare"))
 	h.owner.spare = "spare"
 }

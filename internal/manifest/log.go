@@ -50,7 +50,8 @@ type Log struct {
 	mu      sync.Mutex
 	super   Super
 	layout  *layout.Layout
-	file    vfs.File     // nil if read-only or closed
+	settled bool         // SUPER's slots agreed when it was read
+	file    vfs.File     // nil if read-only, not mended yet, or closed
 	end     frame.Cursor // of the good frames
 	last    int64        // where the last frame begins that Open found
 	limit   int64        // size from which the next snapshot begins a new file
@@ -60,11 +61,12 @@ type Log struct {
 	previous entry.FileNum // the manifest that goes then
 }
 
-// Open reads SUPER and the manifest that it names, and cuts a torn tail. It returns
-// errs.ErrNotExist if there is no store, or one whose creation was not finished,
-// and else the errors of ReadSuper, or *errs.Corruption for a damaged manifest.
-// Unless read-only, the caller holds the store's lock.
-func Open(o Options) (*Log, error) {
+// Load reads SUPER and the manifest that it names, up to a torn tail, and changes
+// nothing. It returns errs.ErrNotExist if there is no store, or one whose creation was
+// not finished, and else the errors of ReadSuper, or *errs.Corruption for a damaged
+// manifest. Unless read-only, the caller holds the store's lock, and calls Mend before
+// it appends.
+func Load(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
 		o.FileBytes = 4 << 20
 	}
@@ -78,7 +80,7 @@ func Open(o Options) (*Log, error) {
 		}
 		return nil, err
 	}
-	l := &Log{o: o, super: s, layout: layout.New()}
+	l := &Log{o: o, super: s, settled: settled, layout: layout.New()}
 	size, snapshot, err := l.replay()
 	if err != nil {
 		return nil, err
@@ -86,14 +88,18 @@ func Open(o Options) (*Log, error) {
 	// A snapshot that nearly fills the file would be written with every few edits.
 	l.limit = max(o.FileBytes, 2*snapshot)
 	l.recovered.CutBytes = size - l.end.Offset
-	if o.ReadOnly {
-		return l, nil
+	l.recovered.SuperMended = !settled && !o.ReadOnly
+	return l, nil
+}
+
+// Open is Load and, unless read-only, Mend.
+func Open(o Options) (*Log, error) {
+	l, err := Load(o)
+	if err != nil || o.ReadOnly {
+		return l, err
 	}
-	if err := l.mend(settled); err != nil {
-		if l.file != nil {
-			err = errors.Join(err, l.file.Close())
-		}
-		return nil, fmt.Errorf("open the manifest: %w", err)
+	if err := l.Mend(); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
@@ -132,12 +138,25 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 	return int64(len(p)), snapshot, err
 }
 
-// mend prepares the files for appending. It cuts the torn tail, makes durable what
-// was read, brings both slots of SUPER up to date, and removes manifests that
-// SUPER doesn't name. The sync comes first: the process before may have been
-// killed between a write and its sync, and from now on files are removed because
-// of what was read.
-func (l *Log) mend(settled bool) error {
+// Mend prepares the files for appending, once; until then nothing of the store was
+// changed. It cuts the torn tail, makes durable what was read, brings both slots of
+// SUPER up to date, and removes manifests that SUPER doesn't name. The sync comes first:
+// the process before may have been killed between a write and its sync, and from now on
+// files are removed because of what was read. After an error only Close may be called.
+func (l *Log) Mend() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		return nil
+	}
+	if err := l.mendLocked(); err != nil {
+		l.stopped = err
+		return fmt.Errorf("open the manifest: %w", err)
+	}
+	return nil
+}
+
+func (l *Log) mendLocked() error {
 	path := filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest))
 	f, err := l.o.FS.OpenReadWrite(path)
 	if err != nil {
@@ -155,9 +174,8 @@ func (l *Log) mend(settled bool) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	l.recovered.SuperMended = !settled
 	slots := 2
-	if settled {
+	if l.settled {
 		slots = 0
 	}
 	if err := l.writeSuper(slots); err != nil {

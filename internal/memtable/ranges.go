@@ -2,56 +2,72 @@ package memtable
 
 import (
 	"bytes"
+	"iter"
 
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// scanMax is how many fresh entries are scanned rather than sorted into a view.
+// scanMax is how many fresh entries are looked at one by one rather than sorted first.
 const scanMax = 1 << 10
 
 // ChangedSince reports whether any entry of a key in [lo, hi) is newer than
-// since; a nil hi is no bound.
+// since; a nil hi is no bound. It sorts nothing, as a commit leader asks: it looks at
+// the entries that came since and are in no view yet, one by one. SortSince keeps
+// these few.
 func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
-	if entry.Version(t.marks.newest.Load()) <= since {
-		return false
-	}
-	extent := t.extent.Load()
-	m, ok := t.marks.last(since)
-	if extent == 0 || !ok {
-		return false
-	}
-	end := ref(extent & refMask)
+	m, end, _ := t.fresh(since)
 	if m.place >= end {
 		return false
 	}
-	fresh := int(extent>>refBits) - m.count
-	// Many are cheaper to find in a view, if extending it makes nobody wait.
-	if fresh > scanMax && t.extending.TryLock() {
-		v := t.extendLocked()
-		t.extending.Unlock()
-		if n := v.within(lo, hi); n <= fresh {
-			return v.changed(lo, hi, since)
+	from := m.place
+	if v := t.view.Load(); v.end > from && v.within(lo, hi) <= v.count-m.count {
+		if v.changed(lo, hi, since) {
+			return true
 		}
+		from = v.end
+	}
+	if from >= end {
+		return false
 	}
 	found := false
-	t.arena.walk(m.place, end, func(_ ref, r *record) bool {
+	t.arena.walk(from, end, func(_ ref, r *record) bool {
 		found = r.version() > since && inRange(r.keyBytes(), lo, hi)
 		return !found
 	})
 	return found
 }
 
-// Arrivals calls fn for each entry with a version after since and up to another one,
-// in the order of their arrival. The key is valid until Release.
-func (t *Table) Arrivals(since, upTo entry.Version, fn func(key []byte, kind entry.Kind)) {
+// SortSince prepares the table for ChangedSince: if many entries are newer than since,
+// those in no view yet are sorted into one.
+func (t *Table) SortSince(since entry.Version) {
+	m, _, count := t.fresh(since)
+	if count-max(m.count, t.view.Load().count) > scanMax {
+		t.extend()
+	}
+}
+
+// fresh returns the mark from which on entries may be newer than since, and where the
+// entries end and how many there are. If none is newer, the mark is not before the end.
+func (t *Table) fresh(since entry.Version) (m mark, end ref, count int) {
 	extent := t.extent.Load()
-	m, ok := t.marks.last(since)
-	if end := ref(extent & refMask); extent != 0 && ok && m.place < end {
+	if extent == 0 || entry.Version(t.marks.newest.Load()) <= since {
+		return mark{}, 0, 0
+	}
+	m, _ = t.marks.last(since) // there are entries, so there is a mark
+	return m, ref(extent & refMask), int(extent >> refBits)
+}
+
+// Arrivals are the entries with a version after since and up to another one, in the
+// order in which they were added. A key is valid until Release.
+func (t *Table) Arrivals(since, upTo entry.Version) iter.Seq2[[]byte, entry.Kind] {
+	return func(yield func([]byte, entry.Kind) bool) {
+		m, end, _ := t.fresh(since)
+		if m.place >= end {
+			return
+		}
 		t.arena.walk(m.place, end, func(_ ref, r *record) bool {
-			if v := r.version(); v > since && v <= upTo {
-				fn(r.keyBytes(), entry.Kind(r.word&kindMask))
-			}
-			return true
+			v := r.version()
+			return v <= since || v > upTo || yield(r.keyBytes(), entry.Kind(r.word&kindMask))
 		})
 	}
 }

@@ -37,6 +37,11 @@ func (a *arena) compare(x, y pair) int {
 // many bits are sorted by as should tell the entries apart; the small groups
 // that remain equal are sorted by insertion, the large ones again, by further
 // bits or by a later word of their keys.
+//
+// A group knows how many bytes its keys share and never looks at them again. Each
+// later word may split off a single key, as of paths in nested directories; so
+// after maxWords of them a group is sorted by comparison. Whatever the keys are,
+// each is read maxWords + O(log n) times at most.
 type sorter struct {
 	arena  *arena
 	spare  []pair
@@ -46,7 +51,16 @@ type sorter struct {
 const (
 	smallGroup = 24
 	digitBits  = 8
+	maxWords   = 16
 )
+
+// group is entries whose keys share their first depth bytes; words are taken
+// after these. It is the outcome of sorting by that many earlier words.
+type group struct {
+	pairs []pair
+	depth int
+	words int
+}
 
 // digit is the part of a word that one pass sorts by: two fields, joined.
 type digit struct {
@@ -58,40 +72,44 @@ func (d *digit) of(word uint64) uint8 {
 	return uint8(word>>(d.lowShift&63)&d.lowMask | word>>(d.highShift&63)&d.highMask)
 }
 
-// sorted sorts pairs, whose words are taken after depth bytes of their keys and
-// which are in order of arrival, and drops the shadowed ones.
+// sorted sorts pairs, whose words are taken after depth bytes that all keys share
+// and which are in order of arrival, and drops the shadowed ones.
 func (s *sorter) sorted(pairs []pair, depth int) []pair {
 	if len(pairs) > smallGroup {
 		s.spare = make([]pair, len(pairs))
 	}
-	s.sort(pairs, depth)
-	return slices.CompactFunc(pairs, func(a, b pair) bool {
-		return a.word == b.word && s.arena.compare(a, b) == 0
+	s.sort(group{pairs: pairs, depth: depth})
+	return slices.CompactFunc(pairs, func(x, y pair) bool {
+		if x.word != y.word {
+			return false
+		}
+		a, b := s.arena.at(x.place), s.arena.at(y.place)
+		return a.version() == b.version() && bytes.Equal(a.keyBytes(), b.keyBytes())
 	})
 }
 
-func (s *sorter) sort(pairs []pair, depth int) {
-	if len(pairs) <= smallGroup {
-		s.insertionSort(pairs)
+func (s *sorter) sort(g group) {
+	if len(g.pairs) <= smallGroup {
+		s.insertionSort(g)
 		return
 	}
-	first, differ := pairs[0].word, uint64(0)
-	for _, p := range pairs {
+	first, differ := g.pairs[0].word, uint64(0)
+	for _, p := range g.pairs {
 		differ |= p.word ^ first
 	}
 	if differ == 0 {
-		s.sortEqual(pairs, depth)
+		s.sortEqual(g)
 		return
 	}
 	// Groups that agree in all bits that were used need further ones.
-	used := s.radix(pairs, differ)
-	for len(pairs) > 1 {
+	used := s.radix(g.pairs, differ)
+	for pairs := g.pairs; len(pairs) > 1; {
 		n := 1
 		for n < len(pairs) && (pairs[n].word^pairs[0].word)&used == 0 {
 			n++
 		}
 		if n > 1 {
-			s.sort(pairs[:n], depth)
+			s.sort(group{pairs[:n], g.depth, g.words})
 		}
 		pairs = pairs[n:]
 	}
@@ -177,49 +195,58 @@ func distribute(from, to []pair, d digit, counts *[256]uint32) {
 	}
 }
 
-// sortEqual sorts pairs that have the same word.
-func (s *sorter) sortEqual(pairs []pair, depth int) {
-	// How far do the keys agree beyond the word?
-	first := s.arena.at(pairs[0].place).keyBytes()
-	common, same := len(first), true
-	for _, p := range pairs[1:] {
-		key := s.arena.at(p.place).keyBytes()
-		if len(key) == len(first) && bytes.Equal(key, first) {
-			continue
-		}
-		same = false
-		common = entry.CommonPrefix(key, first[:common])
-	}
+// sortEqual sorts a group whose words are the same.
+func (s *sorter) sortEqual(g group) {
+	common, same := s.common(g)
 	switch {
 	case same:
-		s.sortVersions(pairs)
-	case common >= depth+8:
+		s.sortVersions(g)
+	case common < 8 || g.words == maxWords: // some keys end within the word, or there are too many words
+		slices.SortFunc(g.pairs, g.order(s))
+	default:
 		// They are sorted by later words, and get their own back.
-		word := pairs[0].word
-		for i, p := range pairs {
-			pairs[i].word = entry.Word(s.arena.at(p.place).keyBytes()[common:])
+		word, next := g.pairs[0].word, group{g.pairs, g.depth + common, g.words + 1}
+		for i, p := range g.pairs {
+			g.pairs[i].word = entry.Word(s.rest(p, next.depth))
 		}
-		s.sort(pairs, common)
-		for i := range pairs {
-			pairs[i].word = word
+		s.sort(next)
+		for i := range g.pairs {
+			g.pairs[i].word = word
 		}
-	default: // some keys end within the word
-		slices.SortFunc(pairs, s.order)
+	}
+}
+
+// common is how many bytes behind depth the keys of a group share, and whether they
+// are the same.
+func (s *sorter) common(g group) (n int, same bool) {
+	// A long key is not compared to its end only to find that another is short.
+	first := s.rest(g.pairs[0], g.depth)
+	for limit := 64; ; limit *= 4 {
+		n, same = min(limit, len(first)), true
+		for _, p := range g.pairs[1:] {
+			rest := s.rest(p, g.depth)
+			same = same && len(rest) == len(first)
+			n = entry.CommonPrefix(rest, first[:n])
+		}
+		if n < limit {
+			return n, same && n == len(first)
+		}
 	}
 }
 
 // sortVersions sorts entries of one key, which normally came oldest first.
-func (s *sorter) sortVersions(pairs []pair) {
-	slices.Reverse(pairs)
-	if !slices.IsSortedFunc(pairs, s.order) {
-		slices.SortFunc(pairs, s.order)
+func (s *sorter) sortVersions(g group) {
+	slices.Reverse(g.pairs)
+	if order := g.order(s); !slices.IsSortedFunc(g.pairs, order) {
+		slices.SortFunc(g.pairs, order)
 	}
 }
 
-func (s *sorter) insertionSort(pairs []pair) {
+func (s *sorter) insertionSort(g group) {
+	pairs := g.pairs
 	for i := 1; i < len(pairs); i++ {
 		p, j := pairs[i], i
-		for j > 0 && s.order(p, pairs[j-1]) < 0 {
+		for j > 0 && s.compare(p, pairs[j-1], g.depth) < 0 {
 			pairs[j] = pairs[j-1]
 			j--
 		}
@@ -227,10 +254,26 @@ func (s *sorter) insertionSort(pairs []pair) {
 	}
 }
 
-// order is compare, and of equal entries the later arrival comes first.
-func (s *sorter) order(a, b pair) int {
-	if c := s.arena.compare(a, b); c != 0 {
+// rest is the key without its first depth bytes.
+func (s *sorter) rest(p pair, depth int) []byte { return s.arena.at(p.place).keyBytes()[depth:] }
+
+// order is sorter.compare within the group.
+func (g group) order(s *sorter) func(x, y pair) int {
+	return func(x, y pair) int { return s.compare(x, y, g.depth) }
+}
+
+// compare orders by key, of which the first depth bytes are the same, then newest
+// first; of equal entries the later arrival comes first.
+func (s *sorter) compare(x, y pair, depth int) int {
+	if x.word != y.word {
+		return cmp.Compare(x.word, y.word)
+	}
+	if c := bytes.Compare(s.rest(x, depth), s.rest(y, depth)); c != 0 {
 		return c
 	}
-	return cmp.Compare(b.place, a.place)
+	a, b := s.arena.at(x.place), s.arena.at(y.place)
+	if c := cmp.Compare(b.version(), a.version()); c != 0 {
+		return c
+	}
+	return cmp.Compare(y.place, x.place)
 }

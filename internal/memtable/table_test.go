@@ -69,6 +69,7 @@ var keyMakers = map[string]func(*rand.Rand) []byte{
 	"deep": func(r *rand.Rand) []byte {
 		return fmt.Appendf(nil, "table%c/a long path that all share/%c/%05d", 'a'+rune(r.IntN(3)), 'a'+rune(r.IntN(2)), r.IntN(2000))
 	},
+	"nested": func(r *rand.Rand) []byte { return nested(r.IntN(100)) },
 	"shrinking": func(r *rand.Rand) []byte { // mostly one prefix, seldom a shorter one
 		return append([]byte("0123456789abcdef"[:16-min(r.IntN(100)/6, r.IntN(100)/6)]), binaryKey(r, 1+r.IntN(3), 256)...)
 	},
@@ -257,6 +258,9 @@ func checkChanged(t *testing.T, r *rand.Rand, tab *Table, m *model, maker func(*
 		want := slices.ContainsFunc(m.entries, func(e entry.Entry) bool {
 			return e.Version > since && bytes.Compare(e.Key, lo) >= 0 && (hi == nil || bytes.Compare(e.Key, hi) < 0)
 		})
+		if r.IntN(10) == 0 {
+			tab.SortSince(since)
+		}
 		if got := tab.ChangedSince(lo, hi, since); got != want {
 			t.Fatalf("ChangedSince(%q, %q, %d) = %v", lo, hi, since, got)
 		}
@@ -408,12 +412,12 @@ func TestViewsOfKeysInOrder(t *testing.T) {
 			}
 		}
 		n := 1000
-		m.Arrivals(1000, 3000, func(k []byte, kind entry.Kind) {
+		for k, kind := range m.Arrivals(1000, 3000) {
 			if !bytes.Equal(k, key(n)) || kind != entry.Delete {
 				t.Errorf("arrival %d is %s", n, k)
 			}
 			n++
-		})
+		}
 		if n != 3000 {
 			t.Errorf("arrivals up to %d", n)
 		}

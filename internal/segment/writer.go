@@ -56,11 +56,16 @@ func Create(c Config, h Header) (*Writer, error) {
 	return begin(c, h, path, f, 0)
 }
 
-// Recycle renames the file old in c.Dir, which must not be in use, to the segment's
-// name and overwrites its header; h.Recycled is set from the old one. What follows
-// the header stays until frames overwrite it. After an error the old file is still
-// there, or neither of them is.
+// Recycle renames the file old in c.Dir, a segment of this store and kind that is not
+// in use, to the new segment's name and overwrites its header; h.Recycled is set from
+// the old one. What follows the header stays until frames overwrite it. After an error
+// the old file is still there, or neither of them is.
 func Recycle(c Config, h Header, old string) (*Writer, error) {
+	was, err := readHeader(c, filepath.Join(c.Dir, old), h.Kind, h.Number)
+	if err != nil && !errors.Is(err, ErrNumber) { // the number is its own, of course
+		return nil, fmt.Errorf("%s can't be used again: %w", old, err)
+	}
+	h.Recycled = was.Recycled + 1
 	path := c.path(h.Kind, h.Number)
 	if err := c.FS.Rename(filepath.Join(c.Dir, old), path); err != nil {
 		return nil, err
@@ -73,15 +78,6 @@ func Recycle(c Config, h Header, old string) (*Writer, error) {
 	size, err := f.Size()
 	if err != nil {
 		return nil, discard(c, path, f, err)
-	}
-	page := make([]byte, HeaderSize)
-	// The count is for people who look at a file; a header that can't be read is no
-	// reason not to use the file again.
-	h.Recycled = 1
-	if _, err := f.ReadAt(page, 0); err == nil {
-		if was, err := DecodeHeader(page, c.UUID, h.Kind, h.Number); errors.Is(err, ErrNumber) {
-			h.Recycled = was.Recycled + 1
-		}
 	}
 	return begin(c, h, path, f, size)
 }

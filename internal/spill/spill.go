@@ -191,7 +191,7 @@ func (s *Spill) Iterators(ranges *tombstone.Set, v entry.Version) []iterator.Ite
 	s.lent = true
 	sources := make([]iterator.Iterator, len(s.parts))
 	for i, p := range s.parts {
-		sources[i] = p.uncovered(ranges, nil)
+		sources[i] = p.uncovered(p.Iterator(), ranges, nil)
 		if v != 0 {
 			sources[i] = &versioned{Iterator: sources[i], version: v}
 		}

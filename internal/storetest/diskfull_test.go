@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,22 +11,18 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// diskSpaceEvents collects the events of disk space.
-type diskSpaceEvents struct {
-	mu   sync.Mutex
-	list []brock.DiskSpaceInfo
-}
+// diskSpaceEvents are the events of disk space that were not looked at yet.
+type diskSpaceEvents chan brock.DiskSpaceInfo
 
-func (s *diskSpaceEvents) add(i brock.DiskSpaceInfo) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list = append(s.list, i)
-}
+func (s diskSpaceEvents) add(i brock.DiskSpaceInfo) { s <- i }
 
-func (s *diskSpaceEvents) take() (list []brock.DiskSpaceInfo) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list, s.list = s.list, nil
+// until waits for one that tells whether the disk is full, and returns all up to it.
+func (s diskSpaceEvents) until(full bool) (list []brock.DiskSpaceInfo) {
+	for i := range s {
+		if list = append(list, i); i.Full == full {
+			break
+		}
+	}
 	return list
 }
 
@@ -105,7 +100,7 @@ func TestFullDisk(t *testing.T) {
 			mem := vfs.NewMem()
 			const capacity = 12 << 20
 			mem.SetCapacity(capacity)
-			var events diskSpaceEvents
+			events := make(diskSpaceEvents, 100)
 			o := brock.Options{Dir: dir, FS: mem, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
 				Events: brock.Events{DiskSpace: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 			db, err := brock.Open(o)
@@ -114,8 +109,7 @@ func TestFullDisk(t *testing.T) {
 			if data := n * size; data < capacity/4 {
 				t.Errorf("full with %d bytes of values", data)
 			}
-			list := events.take()
-			if len(list) == 0 || !list[len(list)-1].Full || !errors.Is(list[len(list)-1].Err, brock.ErrNoSpace) {
+			if list := events.until(true); !errors.Is(list[len(list)-1].Err, brock.ErrNoSpace) {
 				t.Errorf("events %+v", list)
 			}
 			m := db.Metrics().Tree
@@ -131,9 +125,7 @@ func TestFullDisk(t *testing.T) {
 			if took > time.Second {
 				t.Errorf("writing resumed after %v", took)
 			}
-			if list := events.take(); len(list) == 0 || list[len(list)-1].Full {
-				t.Errorf("events %+v", list)
-			}
+			events.until(false)
 			holds(t, db, 1, n+1, size)
 			must(t, db.Verify(t.Context(), nil))
 			must(t, db.Close())
@@ -255,7 +247,7 @@ func reopenFull(t *testing.T, db *brock.DB, o brock.Options) *brock.DB {
 // and go on when runs can be made again.
 func TestFlushOnAFullDiskWaits(t *testing.T) {
 	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
-	var events diskSpaceEvents
+	events := make(diskSpaceEvents, 100)
 	db, err := brock.Open(brock.Options{
 		Dir: dir, FS: faulty, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 64 << 10},
 		Events: brock.Events{DiskSpace: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }},
@@ -272,7 +264,7 @@ func TestFlushOnAFullDiskWaits(t *testing.T) {
 	}
 	wantErr(t, "Flush", db.Flush(t.Context()), brock.ErrNoSpace)
 	holds(t, db, 0, n, 400)
-	if list := events.take(); len(list) != 1 || !list[0].Full {
+	if list := events.until(true); len(list) != 1 {
 		t.Errorf("events %+v", list)
 	}
 	tried := faulty.Struck()

@@ -153,7 +153,7 @@ func (c *compactor) input(inputs []*view.Run, bottom bool, part *view.View, work
 	read, unread := garbage.SplitUnread(inputs, &rules, part.Layout)
 	var sources []iterator.Iterator
 	for _, r := range read {
-		sources = append(sources, r.Iterator())
+		sources = append(sources, r.Copier())
 		work.BytesIn += int64(r.Meta().FileBytes())
 	}
 	return compact.Input{

@@ -34,7 +34,8 @@ type Config struct {
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(fn func() error) error
 
-	// What is told, in the order in which it happens; each may be nil.
+	// What is told, in the order in which it happens; each may be nil. None may wait:
+	// commits do, and locks are held.
 	OnWork    func(Work)      // every finished piece of background work
 	OnStall   func(Stall)     // writers begin to be throttled, or no longer are
 	OnSpace   func(DiskSpace) // writes begin to be refused because the disk is full, or no longer are

@@ -96,7 +96,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 		Entries: sealed.Sorted(),
 		Rules:   rules,
 		Extract: census.Moves,
-		Value:   part.Stored,
+		Move:    part.Move,
 		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
 		Values:  f.files.NewValueWriter, ValueBytes: f.budget.SegmentLimit(),
 	})

@@ -20,8 +20,9 @@ type Recovery struct {
 	Manifest  manifest.Recovery
 }
 
-// Open opens the files that the manifest names, replays the journal and removes
-// what a crash left over. The caller holds the store's lock.
+// Open opens the files that the manifest names, replays the journal, mends the
+// manifest and removes what a crash left over. The caller holds the store's lock. Until
+// all was read and found good, no byte and no name is changed.
 func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
@@ -50,6 +51,9 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	}
 	t.views.Publish(max(layout.LastVersion(), result.Begin.LastVersion))
 	if !cfg.ReadOnly {
+		if err := log.Mend(); err != nil {
+			return nil, rec, err
+		}
 		if rec.Removed, err = t.files.RemoveLeftovers(names, layout, result); err != nil {
 			return nil, rec, err
 		}

@@ -185,6 +185,7 @@ func (s *spilled) check(ctx context.Context, p *view.Pin, c *conflict.Check) (er
 		changed, err = s.overwritten(ctx, p, c.Since)
 	} else {
 		c.Reads.Prepare() // now, rather than with other commits waiting
+		p.SortSince(c.Since)
 		changed, err = c.Reads.Check(p, c.Since)
 	}
 	if err == nil && changed {

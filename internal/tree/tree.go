@@ -122,6 +122,15 @@ func (t *Tree) Throttle(ctx context.Context, payload []byte) error {
 // searches for what deletes have emptied if the task that does so is late.
 func (t *Tree) CatchUp() { t.searcher.catchUp() }
 
+// SortSince is called by a committer who has read ranges, or deletes some, with no lock
+// held: what the leader asks ChangedSince then costs it little, however much came since.
+func (t *Tree) SortSince(since entry.Version) {
+	if p, err := t.views.Hold(); err == nil { // of a closed store nothing is asked
+		p.SortSince(since)
+		p.Release()
+	}
+}
+
 // Acquire pins the current View for reads at the version at; 0 means the newest
 // published one. It returns ErrVersionGone for a version whose history may
 // already have been dropped in every keyspace (Pin.Floor tells of each), ErrInvalid

@@ -66,6 +66,14 @@ func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, e
 	return false, nil
 }
 
+// sortSince has memtables sort what is newer than since, if that is much, so that
+// changedSince looks it up.
+func (v *View) sortSince(since entry.Version) {
+	for _, m := range v.Tables {
+		m.SortSince(since)
+	}
+}
+
 func (v *View) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
 	for _, m := range v.Tables {
 		if m.MaxVersion() <= since {
@@ -109,15 +117,12 @@ func rangesTouched(set *tombstone.Set, since entry.Version, touches func(lo, hi 
 	return false, nil
 }
 
-// touchedSince looks at the keys that are newer than since.
+// touchedSince looks at the keys that are newer than since, in the order of their
+// arrival: a commit leader asks, so nothing is sorted.
 func (t *Table) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (bool, error) {
-	it := t.Iterator()
-	defer it.Close()
-	for ok := it.First(); ok; ok = it.Next() {
-		if e := it.Entry(); e.Version > since {
-			if touched, err := touches(e.Key, nil); touched || err != nil {
-				return touched, err
-			}
+	for key := range t.Arrivals(since, entry.MaxVersion) {
+		if touched, err := touches(key, nil); touched || err != nil {
+			return touched, err
 		}
 	}
 	return false, nil

@@ -261,6 +261,10 @@ func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, er
 	return p.view.changedSince(lo, hi, since)
 }
 
+// SortSince makes calls of ChangedSince cheap, the commit leader's too, if much is
+// newer than since. It may take long, so the leader never calls it.
+func (p *Pin) SortSince(since entry.Version) { p.view.sortSince(since) }
+
 // TouchedSince reports whether touches accepts a key, or the bounds of a range
 // tombstone, that is newer than since. It looks at all changes, of which there
 // should be few.

@@ -1,0 +1,96 @@
+package jobs
+
+import (
+	"sync"
+	"time"
+)
+
+// Calls makes calls one at a time, in the order in which they were added. Each has a
+// goroutine, so that there is none while no call waits. Nobody but Drain waits for a
+// call. The zero value is ready. A call that panics ends the program, as in any
+// goroutine.
+type Calls struct {
+	mu       sync.Mutex
+	waiting  []func()      // oldest first
+	returned chan struct{} // closed when the call that is made has ended; nil: none is made
+	dropped  int64
+}
+
+// maxCalls is how many calls wait at most. When one more is added, the oldest is
+// dropped: what happened last is what matters to one who is late.
+const maxCalls = 1024
+
+// Add has call called after all calls that were added before. It never waits.
+func (c *Calls) Add(call func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == maxCalls {
+		c.takeLocked()
+		c.dropped++
+	}
+	c.waiting = append(c.waiting, call)
+	if c.returned == nil {
+		c.startLocked()
+	}
+}
+
+func (c *Calls) takeLocked() func() {
+	call := c.waiting[0]
+	c.waiting[0] = nil
+	c.waiting = c.waiting[1:]
+	return call
+}
+
+// startLocked makes the next call.
+func (c *Calls) startLocked() {
+	c.returned = make(chan struct{})
+	call := c.takeLocked()
+	go func() {
+		// Deferred, so that a call which ends its goroutine does not stop the others.
+		defer c.goOn()
+		call()
+	}()
+}
+
+// goOn makes the next call after one has ended.
+func (c *Calls) goOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.returned)
+	if c.returned = nil; len(c.waiting) > 0 {
+		c.startLocked()
+	} else {
+		c.waiting = nil
+	}
+}
+
+// Drain returns when all calls have ended. If one takes longer than patience, Drain
+// gives up, and drops those that wait. So it ends even if it is called by a call.
+func (c *Calls) Drain(patience time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.returned != nil {
+		returned, late := c.returned, time.NewTimer(patience)
+		c.mu.Unlock()
+		gaveUp := false
+		select {
+		case <-returned:
+			late.Stop()
+		case <-late.C:
+			gaveUp = true
+		}
+		c.mu.Lock()
+		if gaveUp {
+			c.dropped += int64(len(c.waiting))
+			c.waiting = nil
+			return
+		}
+	}
+}
+
+// Dropped is how many calls were never made.
+func (c *Calls) Dropped() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped
+}
