@@ -22,7 +22,7 @@ type IteratorOptions struct {
 	Limit        int                              // end this many items after Rewind or Seek; 0 = no limit
 	AllVersions  bool                             // all retained versions and deletes of each key, newest first (with Reverse: last)
 	Since        uint64                           // only items whose version is greater
-	Filter       func(key []byte, meta byte) bool // only items for which it returns true; it is called before a value is read
+	Filter       func(key []byte, meta byte) bool // only items for which it returns true; it is called before a value is read, also for keys that are read ahead, and what it was shown counts as read
 }
 
 // DefaultIteratorOptions is the zero IteratorOptions. Programs written for Badger
@@ -64,7 +64,7 @@ type Iterator struct {
 	turned  bool // the last move went backward, in keys
 	left    int  // of Limit
 	err     error
-	covered span
+	covered scan.Span
 	scratch []byte
 
 	firstScratch [32]byte // where scratch begins
@@ -95,7 +95,9 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	if t.writes != nil {
 		c.Writes = &t.writes.Writes
-		it.tracks = t.isolation == Serializable
+		if it.tracks = t.isolation == Serializable; it.tracks {
+			c.Shown = &it.covered
+		}
 	}
 	it.scan.Begin(&c)
 	it.plain = o.Limit == 0 && t.ctx() == nil
@@ -153,7 +155,7 @@ func (it *Iterator) position(key []byte, turned bool) {
 	it.err, it.turned, it.left = nil, turned, it.opts.Limit
 	if it.tracks {
 		lo, hi := it.scan.Bounds()
-		it.covered.begin(key, lo, hi)
+		it.covered.Begin(key, lo, hi)
 	}
 	it.land(it.scan.Seek(key, turned))
 }
@@ -234,7 +236,7 @@ func (it *Iterator) land(ok bool) {
 		it.err = it.scan.Err()
 		if it.tracks {
 			lo, hi := it.scan.Bounds()
-			it.covered.end(lo, hi, it.turned)
+			it.covered.End(lo, hi, it.turned)
 		}
 		it.item.e, it.item.ahead = nil, nil
 	}
@@ -254,20 +256,20 @@ func (it *Iterator) leave() {
 // cover extends what is covered to the item the iterator is at.
 func (it *Iterator) cover() {
 	if it.tracks {
-		it.covered.extend(it.item.e.Key, it.turned)
+		it.covered.Extend(it.item.e.Key, it.turned)
 	}
 }
 
 // finishSpan notes the span as read, and ends it.
 func (it *Iterator) finishSpan() {
-	if !it.tracks || !it.covered.active {
+	if !it.tracks || !it.covered.Active {
 		return
 	}
 	if it.valid {
 		it.cover()
 	}
-	it.txn.writes.reads.AddRange(it.covered.lo, it.covered.hi)
-	it.covered.active = false
+	it.txn.writes.reads.AddRange(it.covered.Lo, it.covered.Hi)
+	it.covered.Active = false
 }
 
 // usable checks before every move that the iterator may still read.
