@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"context"
 	"math/rand/v2"
 	"sync"
 
@@ -89,7 +90,9 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (found bo
 }
 
 // Set writes one pair, in a commit of its own, with the durability of Options. Key and
-// value are copied.
+// value are copied. While Sets of many goroutines take much memory, Set waits for its
+// turn. A value of more than 1/8 of MemoryLimit is written to a file of its own; it is
+// durable when Set returns.
 func (db *DB) Set(key, value []byte) error { return db.main.Set(key, value) }
 
 // Set is DB.Set for a key of the keyspace.
@@ -106,6 +109,10 @@ func (k *Keyspace) Delete(key []byte) error {
 	return k.write(&write{key: key, kind: entry.Delete})
 }
 
+// leastWaiting is the length in bytes of a key and its value from which on a write waits
+// while others of its kind take too much memory. Below it, the goroutines take as much.
+const leastWaiting = 16 << 10
+
 func (k *Keyspace) write(wr *write) error {
 	if err := k.usable(); err != nil {
 		return err
@@ -114,10 +121,23 @@ func (k *Keyspace) write(wr *write) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
+	n := int64(len(wr.key) + len(wr.value))
+	if n > db.direct.Size() { // it never has room; a batch writes the value to a file at once
+		b := db.NewBatch().In(k)
+		if err := b.write(wr); err != nil {
+			return err
+		}
+		return b.Commit(context.Background())
+	}
+	if n >= leastWaiting {
+		db.direct.Enter(n)
+		defer db.direct.Leave(n)
+	}
 	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
 	defer w.recycle()
-	if err := w.add(k.state, wr, db.now); err != nil {
+	w.limit = db.direct.Size()
+	if err := w.add(nil, db, k.state, wr, db.now); err != nil {
 		return err
 	}
 	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.synced(DefaultDurability))

@@ -327,9 +327,8 @@ func (t *transaction) lend(b []byte) []byte {
 }
 
 // Set writes a pair. Key and value are copied. After an error that is ErrInvalid
-// or ErrCorrupt (key or value can't be read, see the package comment) the transaction
-// is as it was. After another error, such as ErrNoSpace when writes go to files, it can
-// only be discarded.
+// the transaction is as it was. After another error, such as ErrNoSpace when writes
+// go to files, it can only be discarded.
 func (t *Txn) Set(key, value []byte) error {
 	return t.write(&write{key: key, value: value, kind: entry.Set})
 }
@@ -352,10 +351,7 @@ func (t *Txn) write(w *write) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
-	if err := t.writes.add(t.keyspace, w, t.now); err != nil {
-		return err
-	}
-	return t.spillIfLarge()
+	return t.wrote(t.writes.add(t.ctx(), t.db, t.keyspace, w, t.now))
 }
 
 // takes returns nil while the transaction takes writes to its keyspace.
@@ -370,9 +366,12 @@ func (t *Txn) takes() error {
 	return t.writes.Err()
 }
 
-// spillIfLarge writes what is in memory to files once that is too much.
-func (t *transaction) spillIfLarge() error {
-	err := t.writes.spillIfLarge(t.ctx(), t.db)
+// wrote ends a write that has returned err: what is in memory goes to files once that
+// is too much.
+func (t *transaction) wrote(err error) error {
+	if err == nil {
+		err = t.writes.spillIfLarge(t.ctx(), t.db)
+	}
 	// The files are read until the last iterator has ended, long after the writes are
 	// recycled, so the transaction keeps them too.
 	if files := t.writes.Files(); files != nil {
