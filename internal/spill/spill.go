@@ -123,11 +123,11 @@ func (s *Spill) AddLarge(ctx context.Context, e *entry.Entry, last int, ranges *
 	return s.err
 }
 
-func (s *Spill) addLarge(ctx context.Context, e *entry.Entry, last int) (err error) {
-	// The value may be one that was read, and lie in a mapped file.
-	defer pageio.Guard(pageio.Arm(), &err, "the value to write")
+func (s *Spill) addLarge(ctx context.Context, e *entry.Entry, last int) error {
 	s.bytes += int64(entry.RecordSize(e, true))
-	return s.addPart(ctx, last, func(w *run.Writer) error {
+	return s.addPart(ctx, last, func(w *run.Writer) (err error) {
+		// The value may be one that was read, and lie in a mapped file.
+		defer pageio.Guard(pageio.Arm(), &err, "the value to write")
 		h, err := s.values.addLarge(e)
 		if err != nil {
 			return err
