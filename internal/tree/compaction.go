@@ -146,7 +146,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 
 // input is what a compaction reads and writes, and the runs that need not be read.
 func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped) // tombstones are looked up
+	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // tombstones are looked up
 	expiries := make([][]entry.Expiring, len(inputs))
 	for i, r := range inputs {
 		expiries[i] = r.Meta().Expiry
