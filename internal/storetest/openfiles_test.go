@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -50,6 +51,19 @@ func (n noMapFS) Open(name string) (vfs.File, error) {
 		return nil, err
 	}
 	return noMapFile{f}, nil
+}
+
+func (n noMapFS) OpenDirs(names ...string) (vfs.Dirs, error) {
+	held, err := n.FS.OpenDirs(names...)
+	if err != nil {
+		return nil, err
+	}
+	return noMapDirs{noMapFS{held}, held}, nil
+}
+
+type noMapDirs struct {
+	noMapFS
+	io.Closer
 }
 
 // A store of thousands of files needs few descriptors: to read it at random and in
