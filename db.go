@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/tree"
 	"github.com/brockdb/brock/vfs"
 )
@@ -24,6 +25,7 @@ type DB struct {
 	report    *reporter
 
 	encoding encoding
+	direct   *pending.Room // for writes that are a commit of one call each
 
 	began time.Time // with a monotonic reading
 

@@ -20,6 +20,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/tree"
 	"github.com/brockdb/brock/vfs"
@@ -35,7 +36,7 @@ func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) 
 
 // OpenContext is Open; ctx may end the wait for the lock.
 func OpenContext(ctx context.Context, o Options) (*DB, error) {
-	o = o.withDefaults()
+	o = o.inForce()
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -244,6 +245,7 @@ func (o *opening) assemble() {
 	clock := o.clock
 	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
 	db.encoding.seed = seed
+	db.direct = pending.NewRoom(max(db.txnMemory(0), leastDirect))
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.load(db)
 	o.db = db

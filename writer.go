@@ -21,14 +21,16 @@ type Writer struct {
 	ks  *Keyspace // it writes to
 	ctx context.Context
 
-	mu      sync.Mutex
-	idle    sync.Cond
-	filling *Batch
-	full    *Batch   // waits for the goroutine that commits
-	spare   []*Batch // empty
-	running bool     // there is such a goroutine; it ends when nothing is full
-	closed  bool
-	err     error
+	mu        sync.Mutex
+	changed   sync.Cond // one of the following has
+	filling   *Batch
+	number    int64    // of the group that fills, counted from 1
+	committed int64    // groups that are, or have failed
+	full      *Batch   // waits for the goroutine that commits
+	spare     []*Batch // empty
+	running   bool     // there is such a goroutine; it ends when nothing is full
+	closed    bool
+	err       error
 }
 
 // writerGroup is the bytes from when on a Writer's group is committed. A Writer
@@ -48,8 +50,8 @@ func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	w := &Writer{db: k.db, ks: k, ctx: ctx, filling: k.db.NewBatch().In(k)}
-	w.idle.L = &w.mu
+	w := &Writer{db: k.db, ks: k, ctx: ctx, filling: k.db.NewBatch().In(k), number: 1}
+	w.changed.L = &w.mu
 	return w
 }
 
@@ -82,7 +84,7 @@ func (w *Writer) write(wr *write) error {
 		return err
 	}
 	if w.filling.Size() >= writerGroup {
-		w.handOverLocked()
+		w.handOverLocked(w.number)
 	}
 	return nil
 }
@@ -99,15 +101,16 @@ func (w *Writer) usableLocked() error {
 	return w.ctx.Err()
 }
 
-// handOverLocked gives the group that fills to the goroutine that commits, once
-// that has room for it.
-func (w *Writer) handOverLocked() {
-	for w.full != nil {
-		w.idle.Wait()
+// handOverLocked gives the n-th group to the goroutine that commits, once that has
+// room for it. Another caller may do that first.
+func (w *Writer) handOverLocked(n int64) {
+	for w.full != nil && w.number == n {
+		w.changed.Wait()
 	}
-	if w.filling == nil { // closed meanwhile
+	if w.number != n {
 		return
 	}
+	w.number++
 	w.full = w.filling
 	if n := len(w.spare); n > 0 {
 		w.filling, w.spare = w.spare[n-1], w.spare[:n-1]
@@ -127,7 +130,7 @@ func (w *Writer) run() {
 	for w.full != nil {
 		b := w.full
 		w.full = nil
-		w.idle.Broadcast()
+		w.changed.Broadcast()
 		if w.err == nil {
 			// The next group fills meanwhile.
 			w.mu.Unlock()
@@ -139,13 +142,14 @@ func (w *Writer) run() {
 		}
 		b.Reset()
 		w.spare = append(w.spare, b)
+		w.committed++
+		w.changed.Broadcast()
 	}
 	w.running = false
-	w.idle.Broadcast()
 }
 
-// Flush returns when everything written so far is committed, and durable as
-// Options.Durability says.
+// Flush returns when everything written before the call is committed, and durable as
+// Options.Durability says. It does not wait for what others write meanwhile.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,15 +160,24 @@ func (w *Writer) Flush() error {
 }
 
 func (w *Writer) flushLocked() error {
+	last := w.number - 1
 	if w.filling.Len() > 0 {
-		w.handOverLocked()
+		last = w.number
+		w.handOverLocked(last)
 	}
-	for w.running {
-		w.idle.Wait()
+	for w.committed < last {
+		w.changed.Wait()
 	}
-	// The groups were committed without a sync: one at the end serves them all.
-	if w.err == nil && w.db.synced(DefaultDurability) {
-		w.err = w.db.Sync(w.ctx)
+	if w.err != nil || !w.db.synced(DefaultDurability) {
+		return w.err
+	}
+	// The groups were committed without a sync: one at the end serves them all. The
+	// writes of others go on meanwhile.
+	w.mu.Unlock()
+	err := w.db.Sync(w.ctx)
+	w.mu.Lock()
+	if w.err == nil {
+		w.err = err
 	}
 	return w.err
 }

@@ -9,7 +9,6 @@ package compact
 import (
 	"context"
 
-	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/layout"
@@ -30,8 +29,9 @@ type Input struct {
 	Heal func(*entry.Handle) error
 	// Extract says whether separated values move out of a segment; nil: none do.
 	Extract func(segment entry.FileNum) bool
-	// Value reads a separated value, as it is stored; only called for those that move.
-	Value func(key []byte, e *entry.Entry) (entry.Stored, error)
+	// Move copies the record of a separated value to a segment, verified in the memory
+	// from which it is written; only called for those that move.
+	Move func(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error)
 	// Run writes the output run.
 	Run *run.Writer
 	// Values begins a value segment for the values that move; only called if any do.
@@ -133,30 +133,26 @@ func (w *worker) keep(ctx context.Context, e *entry.Entry) error {
 	if ctx.Err() != nil { // values may be large
 		return context.Cause(ctx)
 	}
-	value, err := w.in.Value(e.Key, e)
-	if err != nil {
-		return err
-	}
-	moved := *e
-	moved.Value, moved.Codec, moved.Separated = value.Bytes, value.Codec, false
 	if w.values != nil && w.values.Size() >= w.in.ValueBytes {
 		if err := w.finishValues(); err != nil {
 			return err
 		}
 	}
 	if w.values == nil {
+		var err error
 		if w.values, err = w.in.Values(); err != nil {
 			return err
 		}
 	}
-	handle, err := w.values.Add(&moved)
+	handle, err := w.in.Move(w.values, e.Key, e)
 	if err != nil {
 		return err
 	}
 	w.dead(e)
 	w.out.Extracts++
 	w.moved += handle.Length
-	moved.Value, moved.Codec, moved.Separated, moved.Handle = nil, codec.None, true, handle
+	moved := *e
+	moved.Handle = handle
 	return w.in.Run.Add(&moved)
 }
 

@@ -22,6 +22,10 @@ type Options struct {
 	// that does the operation and without locks. It may block, to delay the
 	// operation. Several goroutines may call it at once.
 	Before func(Op)
+	// OwnMaps makes every mapping memory of its own, which follows writes through
+	// this FS. It stands for pages that were read from the medium at different times:
+	// RotMaps damages what is mapped, and ReadAt goes on returning what was written.
+	OwnMaps bool
 }
 
 // FS is the file system with faults. Its methods may run together.
@@ -33,6 +37,7 @@ type FS struct {
 // faults are those of a file system, and of all directories of it that are held open.
 type faults struct {
 	before func(Op)
+	maps   map[*ownMap]struct{} // guarded by mu; nil without Options.OwnMaps
 
 	mu     sync.Mutex
 	n      int
@@ -50,7 +55,11 @@ type count struct {
 
 // New returns a file system over base, without faults.
 func New(base vfs.FS, o Options) *FS {
-	return &FS{base, &faults{before: o.Before, counts: map[count]int{}}}
+	f := &FS{base, &faults{before: o.Before, counts: map[count]int{}}}
+	if o.OwnMaps {
+		f.maps = map[*ownMap]struct{}{}
+	}
+	return f
 }
 
 // Inject adds faults. If several strike one operation, the first one is used.

@@ -44,7 +44,11 @@ func (f *file) WriteVec(bufs [][]byte, off int64) (int, error) {
 		}
 		return n, p.failure(op)
 	}
-	return f.File.WriteVec(bufs, off)
+	n, err := f.File.WriteVec(bufs, off)
+	if f.fs.maps != nil {
+		f.fs.updateMaps(f.Name(), slices.Concat(bufs...)[:n], off)
+	}
+	return n, err
 }
 
 func (f *file) Truncate(size int64) error {
@@ -98,6 +102,9 @@ func (f *file) Size() (int64, error) {
 func (f *file) Map(size int64) (vfs.Mapping, error) {
 	if err := f.fs.fail(f.op(Map, size, 0)); err != nil {
 		return nil, err
+	}
+	if f.fs.maps != nil {
+		return f.ownMap(size)
 	}
 	m, err := f.File.Map(size)
 	if err != nil {

@@ -5,18 +5,30 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/offheap"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
 // Iterator walks the entries of the run.
 func (r *Reader) Iterator() iterator.Iterator { return r.newCursor() }
 
+// Copier walks the entries of the run, as Iterator does, for those who write them
+// elsewhere: each page is read into memory of the Copier and verified there, so that
+// what is handed out is what was verified, whatever becomes of the file. An entry is
+// valid until the next move. Close gives the memory back, that of one chunk.
+func (r *Reader) Copier() iterator.Iterator {
+	it := r.newCursor()
+	it.own = new(offheap.Buffer)
+	return it
+}
+
 // cursor is the Iterator of a run: a chunk's cursor, moved from chunk to chunk.
 type cursor struct {
 	chunk.Cursor
 	r     *Reader
-	i     int  // chunk that it is on
-	valid bool // it is at an entry
+	own   *offheap.Buffer // for a copy of the chunk; nil: the Reader's memory is walked
+	i     int             // chunk that it is on
+	valid bool            // it is at an entry
 	err   error
 }
 
@@ -28,7 +40,7 @@ func (it *cursor) open(i int) bool {
 	if i < 0 || i >= len(it.r.chunks) {
 		return false
 	}
-	c, err := it.r.load(i)
+	c, err := it.load(i)
 	if err != nil {
 		it.err = err
 		return false
@@ -36,6 +48,18 @@ func (it *cursor) open(i int) bool {
 	it.i = i
 	it.Cursor.Open(c, it.r.keys.first(i)[:c.Prefix])
 	return true
+}
+
+// load returns chunk i: the Reader's, or a copy whose pages are read as they are verified.
+func (it *cursor) load(i int) (*chunk.Chunk, error) {
+	if it.own == nil {
+		return it.r.load(i)
+	}
+	c, f := &it.r.chunks[i], it.r.fileOf(i)
+	size := c.Layout.Size()
+	data := it.own.Grow(nil, size)[:size]
+	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
+	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(int64(size), read)}, nil
 }
 
 func (it *cursor) at(ok bool) bool {
@@ -168,5 +192,10 @@ func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }
 // Err says why a move returned false, nil at the end.
 func (it *cursor) Err() error { return it.err }
 
-// Close does nothing: the Reader owns all that the cursor points to.
-func (it *cursor) Close() { it.valid = false }
+// Close gives a Copier's memory back; all else belongs to the Reader.
+func (it *cursor) Close() {
+	it.valid = false
+	if it.own != nil {
+		it.own.Free()
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/checksum"
@@ -159,6 +160,7 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	// A verified record was primed before, so its pages were resident once.
 	if r.verified.Test(off / granule) {
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
+			pageio.Touch(value.Bytes) // what is handed out can be read now, all of it
 			return value, nil
 		}
 		return r.decode(rec, off, h.Length, key, v, false)
@@ -176,28 +178,32 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	return value, nil
 }
 
-// record returns the record of this encoded length at offset, and its bytes. It
-// must have its own checksum, which is verified.
-func (r *Reader) record(offset int64, size int) (rec entry.Record, raw []byte, err error) {
+// appendRecord reads the record at offset, of at most bound bytes, to the end of dst,
+// by pread, and verifies it there: what is written elsewhere is what was verified,
+// whatever becomes of the file. dst ends with the record. On an error it is as before.
+func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, entry.Record, error) {
 	end := r.end.Load()
-	if offset&7 != 0 || offset < HeaderSize || size < 0 || offset > end || int64(size) > end-offset {
-		return rec, nil, errs.NewCorruption(r.name, offset, "record of %d bytes, the segment ends at %d", size, end)
+	if offset&7 != 0 || offset < HeaderSize || offset > end {
+		return dst, entry.Record{}, errs.NewCorruption(r.name, offset, "record at this place, the segment ends at %d", end)
 	}
-	if r.file.Mapped() != nil {
-		if err := r.prime(offset, int64(size)); err != nil {
-			return rec, nil, err
-		}
+	bound = min(bound, uint64(end-offset))
+	if bound > math.MaxInt {
+		return dst, entry.Record{}, fmt.Errorf("%w: %s: record of %d bytes", errs.ErrUnsupported, r.name, bound)
 	}
-	if raw, err = r.file.Bytes(offset, size); err != nil {
-		return rec, nil, err
+	at := len(dst)
+	dst = slices.Grow(dst, int(bound))
+	raw := dst[at : at+int(bound)]
+	if err := r.file.ReadFull(raw, offset); err != nil {
+		return dst, entry.Record{}, err
 	}
-	if rec, err = entry.DecodeRecord(raw); err != nil {
-		return rec, nil, &errs.Corruption{File: r.name, Offset: offset, Reason: "record", Err: err}
+	rec, err := entry.DecodeRecord(raw)
+	if err != nil {
+		return dst, rec, &errs.Corruption{File: r.name, Offset: offset, Reason: "record", Err: err}
 	}
-	if !rec.VerifyHead(raw, r.id, offset) || !rec.VerifyValue(raw, r.id, offset) || rec.Size != size {
-		return rec, nil, errs.NewCorruption(r.name, offset, "record: a checksum does not match")
+	if err := r.verify(&rec, raw, offset); err != nil {
+		return dst, rec, err
 	}
-	return rec, raw, nil
+	return dst[:at+rec.Size], rec, nil
 }
 
 // Touch has the processor load the record at h, or its first 2 KB, into its caches,
@@ -229,22 +235,36 @@ func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entr
 	if err != nil {
 		return entry.Stored{}, &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
 	}
-	// The record must be the one that the handle was made for: a handle that leads to
-	// another record is damage, too.
-	if d.Version != v-r.stamp || uint64(len(d.Value)) != length || !bytes.Equal(d.Key, key) {
-		return entry.Stored{}, errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
-			r.stamp+d.Version, len(d.Value), v, length)
+	if err := r.match(&d, off, length, key, v); err != nil {
+		return entry.Stored{}, err
 	}
-	if !verify {
-		return d.Stored(), nil
-	}
-	if !d.VerifyHead(rec, r.id, off) {
-		return entry.Stored{}, errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
-	}
-	if !d.VerifyValue(rec, r.id, off) {
-		return entry.Stored{}, errs.NewCorruption(r.name, off, "record: checksum of the value does not match")
+	if verify {
+		if err := r.verify(&d, rec, off); err != nil {
+			return entry.Stored{}, err
+		}
 	}
 	return d.Stored(), nil
+}
+
+// match checks that the record at off is the one that a handle was made for: one
+// that leads to another record is damage, too.
+func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v entry.Version) error {
+	if d.Version != v-r.stamp || uint64(d.ValueSize) != length || !bytes.Equal(d.Key, key) {
+		return errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
+			r.stamp+d.Version, d.ValueSize, v, length)
+	}
+	return nil
+}
+
+// verify checks the checksums of the record d that rec, at off, begins with.
+func (r *Reader) verify(d *entry.Record, rec []byte, off int64) error {
+	if !d.VerifyHead(rec, r.id, off) {
+		return errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
+	}
+	if !d.VerifyValue(rec, r.id, off) {
+		return errs.NewCorruption(r.name, off, "record: checksum of the value does not match")
+	}
+	return nil
 }
 
 // Decode returns the value whose stored form, in a record at offset of this segment,

@@ -1,8 +1,10 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -63,6 +65,33 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 	return h, v.flushFull()
 }
 
+// AddLarge is Add for a value of any length, of which it keeps only pieces in memory.
+// Readers may read it at once.
+func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
+	if err := v.Flush(); err != nil {
+		return entry.Handle{}, err
+	}
+	size := entry.RecordSize(e, true)
+	h, err := v.large(entry.AppendHead(nil, e, true), size, bytes.NewReader(e.Value), len(e.Value))
+	v.stopped = err
+	return h, err
+}
+
+// large writes a record of this size in a frame of its own: its head, and the value
+// of n bytes that follows. Nothing waits to be written.
+func (v *ValueWriter) large(head []byte, size int, value io.Reader, n int) (entry.Handle, error) {
+	h := entry.Handle{Segment: v.w.Number(), Length: uint64(n)}
+	v.payload[0] = head
+	at, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload, rest: size - len(head), value: value})
+	v.payload[0] = nil
+	if err != nil {
+		return entry.Handle{}, err
+	}
+	h.Offset = uint64(at)
+	v.writeback()
+	return h, nil
+}
+
 // Append appends a record with its own checksum, made by entry.AppendRecord and not
 // yet placed, whose value has this length. rec may be reused at once.
 func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
@@ -89,37 +118,50 @@ func (v *ValueWriter) OpenReader(limit int64, noMap bool) (*Reader, error) {
 }
 
 // Copy appends the record of this encoded length at offset of r, with the version
-// that r's stamp gives it, after its checksums were verified. The record must have
-// its own checksum. If it is damaged, Copy returns an *errs.Corruption that names
-// r's file, and v is as it was.
-func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (h entry.Handle, err error) {
+// that r's stamp gives it. The record must have its own checksum; it is verified in
+// the memory from which it is written. If it is damaged, Copy returns an
+// *errs.Corruption that names r's file, and v is as it was.
+func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, error) {
+	return v.copy(r, offset, uint64(size), func(rec *entry.Record) error {
+		if rec.Size != size {
+			return errs.NewCorruption(r.name, offset, "record of %d bytes, want %d", rec.Size, size)
+		}
+		return nil
+	})
+}
+
+// Move is Copy of the record at h, which must be that of version at of key.
+func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
+	return v.copy(r, int64(h.Offset), recordBound(key, h.Length), func(rec *entry.Record) error {
+		return r.match(rec, int64(h.Offset), h.Length, key, at)
+	})
+}
+
+// copy appends the record at offset of r, of at most bound bytes, if fits accepts it.
+func (v *ValueWriter) copy(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
 	}
-	if h.Length, err = v.take(r, offset, size); err != nil {
-		return entry.Handle{}, err
+	if bound > largeRecord {
+		return v.copyLarge(r, offset, bound, fits)
 	}
-	h.Segment = v.w.Number()
-	h.Offset = uint64(v.Size()) - uint64(size)
-	return h, v.flushFull()
-}
-
-// take copies the record into the buffer and returns the length of its value.
-func (v *ValueWriter) take(r *Reader, offset int64, size int) (length uint64, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, r.name)
-	rec, raw, err := r.record(offset, size)
+	at := len(v.buf)
+	buf, rec, err := r.appendRecord(v.buf, offset, bound)
+	if err == nil {
+		err = fits(&rec)
+	}
 	if err != nil {
-		return 0, err
+		return entry.Handle{}, err
 	}
 	// The value's checksum is kept, only unbound from its old place: damage that
 	// happens between reading and writing is found when the copy is read.
-	at := len(v.buf)
-	v.buf = append(v.buf, raw...)
-	entry.Unplace(v.buf[at:], r.id, offset)
+	entry.Unplace(buf[at:], r.id, offset)
 	if r.stamp != 0 {
-		entry.SetVersion(v.buf[at:], r.stamp)
+		entry.SetVersion(buf[at:], r.stamp)
 	}
-	return uint64(len(rec.Value)), nil
+	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.Size()), Length: uint64(len(rec.Value))}
+	v.buf = buf
+	return h, v.flushFull()
 }
 
 // Size is how long the segment is so far.
@@ -193,13 +235,18 @@ func (v *ValueWriter) flush() error {
 	if err != nil {
 		return err
 	}
-	// Writing back while the segment grows keeps the last sync short.
-	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
-		v.w.StartWriteback(v.hinted, to-v.hinted)
-		v.hinted = to
-	}
+	v.writeback()
 	if v.buf = v.buf[:0]; cap(v.buf) > bufferKept {
 		v.buf = nil
 	}
 	return nil
+}
+
+// writeback has the system write what is whole: while the segment grows, so that the
+// last sync is short.
+func (v *ValueWriter) writeback() {
+	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
+		v.w.StartWriteback(v.hinted, to-v.hinted)
+		v.hinted = to
+	}
 }

@@ -66,7 +66,7 @@ func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error 
 	sources := make([]iterator.Iterator, n)
 	last := entry.Version(0)
 	for i, p := range s.parts[:n] {
-		sources[i] = &versioned{Iterator: p.uncovered(s.ranges, &s.dead), version: p.last}
+		sources[i] = &versioned{Iterator: p.uncovered(p.Copier(), s.ranges, &s.dead), version: p.last}
 		last = max(last, p.last)
 	}
 	w := s.newRun(unsynced)

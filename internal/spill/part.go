@@ -16,13 +16,13 @@ type part struct {
 	last  entry.Version // number of the newest record that went into it
 }
 
-// uncovered walks the part without the entries that later range deletes cover. It
-// adds the values of those that it meets to dead, unless that is nil.
-func (p *part) uncovered(ranges *tombstone.Set, dead *layout.Deaths) iterator.Iterator {
+// uncovered is walk, an iterator of the part, without the entries that later range
+// deletes cover. It adds the values of those that it meets to dead, unless that is nil.
+func (p *part) uncovered(walk iterator.Iterator, ranges *tombstone.Set, dead *layout.Deaths) iterator.Iterator {
 	if ranges.MaxVersion() <= p.last {
-		return p.Iterator()
+		return walk
 	}
-	return &filtered{p.Iterator(), tombstone.NewCover(entry.MaxVersion, ranges), p.last, dead}
+	return &filtered{walk, tombstone.NewCover(entry.MaxVersion, ranges), p.last, dead}
 }
 
 // filtered leaves out what a cover hides.

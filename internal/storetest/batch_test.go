@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
@@ -127,4 +129,44 @@ func TestWriterIsCancelled(t *testing.T) {
 	if err := w.Close(); err == nil {
 		t.Error("Close loses a write and says nothing")
 	}
+}
+
+// Flush waits for what was written before it, not for others who go on writing: three
+// groups at most, however many there are.
+func TestWriterFlushWaitsForItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pass := make(chan struct{})
+		gate := func(op faultfs.Op) {
+			if op.Kind == faultfs.Write && op.Len > 500_000 { // a group
+				<-pass
+			}
+		}
+		db := openTest(t, brock.Options{Dir: dir, FS: faultfs.New(vfs.NewMem(), faultfs.Options{Before: gate}), Durability: brock.Buffered})
+		w := db.NewWriter(t.Context())
+		var stop, flushed atomic.Bool
+		for g := range 4 {
+			go func() {
+				for i := 0; !stop.Load(); i++ {
+					must(t, w.Set(fmt.Appendf(nil, "%d/%d", g, i%100), make([]byte, 50_000)))
+				}
+			}()
+		}
+		synctest.Wait() // now one group is being committed, one is full, and one as well waits for that
+		go func() {
+			must(t, w.Flush())
+			flushed.Store(true)
+		}()
+		groups := 0
+		for synctest.Wait(); !flushed.Load() && groups < 20; synctest.Wait() {
+			pass <- struct{}{}
+			groups++
+		}
+		if groups > 3 {
+			t.Errorf("Flush has waited for %d groups", groups)
+		}
+		stop.Store(true)
+		close(pass)
+		synctest.Wait()
+		must(t, w.Close())
+	})
 }

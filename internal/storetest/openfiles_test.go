@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -45,25 +44,19 @@ type noMapFile struct{ vfs.File }
 
 func (f noMapFile) Map(int64) (vfs.Mapping, error) { return nil, errors.New("cannot allocate memory") }
 
-func (n noMapFS) Open(name string) (vfs.File, error) {
-	f, err := n.FS.Open(name)
+func (n noMapFS) OpenDirs(names ...string) (vfs.Dirs, error) {
+	held, err := n.FS.OpenDirs(names...)
+	return noMapDirs{held}, err
+}
+
+type noMapDirs struct{ vfs.Dirs }
+
+func (n noMapDirs) Open(name string) (vfs.File, error) {
+	f, err := n.Dirs.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	return noMapFile{f}, nil
-}
-
-func (n noMapFS) OpenDirs(names ...string) (vfs.Dirs, error) {
-	held, err := n.FS.OpenDirs(names...)
-	if err != nil {
-		return nil, err
-	}
-	return noMapDirs{noMapFS{held}, held}, nil
-}
-
-type noMapDirs struct {
-	noMapFS
-	io.Closer
 }
 
 // A store of thousands of files needs few descriptors: to read it at random and in

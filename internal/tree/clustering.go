@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -104,15 +105,15 @@ func (c *clustering) move(ctx context.Context, in *compact.Input, segments []ent
 		_, found := slices.BinarySearch(segments, num)
 		return found
 	}
-	in.Value = func(key []byte, e *entry.Entry) (entry.Stored, error) {
+	in.Move = func(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error) {
 		if busy() {
-			return entry.Stored{}, errWritersAreBack
+			return entry.Handle{}, errWritersAreBack
 		}
-		value, err := v.Stored(key, e)
+		moved, err := v.Move(to, key, e)
 		if err != nil && errors.Is(err, errs.ErrCorrupt) {
 			err = &compact.Damaged{Segment: e.Handle.Segment, Err: err}
 		}
-		return value, err
+		return moved, err
 	}
 	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.SegmentLimit()
 }

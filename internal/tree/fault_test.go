@@ -90,7 +90,7 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 			Entries: hold.View().Tables[1].Sorted(),
 			Rules:   compact.Rules{Watermark: s.last},
 			Extract: func(entry.FileNum) bool { return true },
-			Value:   hold.View().Stored,
+			Move:    hold.View().Move,
 			Run:     s.tree.files.NewRunWriter(true, nil),
 			Values:  s.tree.files.NewValueWriter, ValueBytes: 3000,
 		})

@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -54,6 +55,15 @@ func (v *View) Stored(key []byte, e *entry.Entry) (entry.Stored, error) {
 		return entry.Stored{}, err
 	}
 	return f.stored(h, key, e)
+}
+
+// Move copies the record of e's separated value to a new segment.
+func (v *View) Move(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error) {
+	f, h, err := v.locate(e)
+	if err != nil {
+		return h, err
+	}
+	return to.Move(f.Reader, h, key, e.Version)
 }
 
 // locate finds the segment that has e's separated value now, and the record there.

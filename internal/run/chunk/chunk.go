@@ -31,14 +31,15 @@ type Place struct {
 	TrailerChecksum uint32
 }
 
-// Pages remembers which pages of a mapped file have been verified.
+// Pages remembers which pages of a file have been verified.
 type Pages struct {
 	bits  []atomic.Uint64
 	prime func(off int64, n int) error
 }
 
-// NewPages returns a Pages for a file of size bytes. prime makes a range of the
-// file resident, so that touching the mapping there does not block in a page fault.
+// NewPages returns a Pages for a file, or chunk, of size bytes. prime is called before
+// bytes are verified: it makes that range of the file resident, so that touching a
+// mapping there does not block in a page fault, or reads it into Chunk.Data.
 func NewPages(size int64, prime func(off int64, n int) error) *Pages {
 	return &Pages{bits: make([]atomic.Uint64, (size>>pageShift+64)>>6), prime: prime}
 }

@@ -1,0 +1,194 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// rotStore is a store over mappings that a test damages after everything was read,
+// and verified, once.
+type rotStore struct {
+	*brock.DB
+	t    *testing.T
+	o    brock.Options
+	fs   *faultfs.FS
+	want map[string][]byte
+}
+
+func newRotStore(t *testing.T) *rotStore {
+	t.Helper()
+	s := &rotStore{t: t, fs: faultfs.New(vfs.OS(), faultfs.Options{OwnMaps: true}), want: map[string][]byte{}}
+	s.o = brock.Options{Dir: t.TempDir(), FS: s.fs, Durability: brock.Buffered,
+		Tuning:      brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20, RunFileSize: 1 << 20},
+		Maintenance: brock.Maintenance{IdleAfter: time.Hour, NoClustering: true}}
+	db, err := brock.Open(s.o)
+	must(t, err)
+	s.DB = db
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// rotKeys is how many keys a rotStore has; every third one has a separated value.
+const rotKeys = 1500
+
+func rotKey(i int) string { return fmt.Sprintf("key %06d", i) }
+
+// write sets some of the keys: those whose number is i modulo every.
+func (s *rotStore) write(i, every, round int) {
+	s.t.Helper()
+	w := s.NewWriter(context.Background())
+	for ; i < rotKeys; i += every {
+		n := 60
+		if i%3 == 0 {
+			n = 800
+		}
+		value := bytes.Repeat(fmt.Appendf(nil, "%06d %02d ", i, round), n/10)
+		s.want[rotKey(i)] = value
+		must(s.t, w.Set([]byte(rotKey(i)), value))
+	}
+	must(s.t, w.Close())
+}
+
+// read compares every key with what it must be, and returns how many reads failed.
+func (s *rotStore) read(what string) (failed int) {
+	s.t.Helper()
+	for key, want := range s.want {
+		got, err := s.Get([]byte(key))
+		switch {
+		case err != nil:
+			failed++
+			wantErr(s.t, what, err, brock.ErrCorrupt)
+		case !bytes.Equal(got, want):
+			s.t.Fatalf("%s: %s is %.30q, want %.30q", what, key, got, want)
+		}
+	}
+	return failed
+}
+
+// sound reads everything, as it must be able to, also after reopening with files
+// that nothing damages.
+func (s *rotStore) sound(what string) {
+	s.t.Helper()
+	s.fs.Heal()
+	must(s.t, s.Close())
+	o := s.o
+	o.FS = vfs.OS()
+	db, err := brock.Open(o)
+	must(s.t, err)
+	s.DB = db
+	wantEqual(s.t, what+": reads that failed after reopening", s.read(what), 0)
+	must(s.t, s.Verify(context.Background(), nil))
+}
+
+// copies are the kinds of work that copy data from one file to another: what they
+// copy of a value, how to prepare it, and how to do it.
+var copies = []struct {
+	name, copied string
+	prepare, do  func(s *rotStore) error
+}{
+	{"flush", "000603 0", func(s *rotStore) error { s.write(0, 1, 1); s.write(0, 2, 2); return nil },
+		func(s *rotStore) error { return s.Flush(context.Background()) }},
+	{"compaction", "000602 0", func(s *rotStore) error {
+		s.write(0, 1, 1)
+		must(s.t, s.Flush(context.Background()))
+		s.write(1, 7, 2)
+		return s.Flush(context.Background())
+	}, func(s *rotStore) error { return s.Compact(context.Background()) }},
+	{"collection", "000603 0", func(s *rotStore) error {
+		s.write(0, 1, 1)
+		must(s.t, s.Compact(context.Background()))
+		s.write(0, 2, 2)
+		return s.Compact(context.Background())
+	}, func(s *rotStore) error { _, err := s.Reclaim(context.Background()); return err }},
+}
+
+// What is copied to a new file was verified in the memory that it is written from.
+// Pages that were verified before, and came back from the medium with other
+// bytes, are not asked: here all of them have.
+func TestNothingIsCopiedFromPagesThatWereVerified(t *testing.T) {
+	for _, tc := range copies {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newRotStore(t)
+			must(t, tc.prepare(s))
+			wantEqual(t, "reads that failed", s.read("before"), 0)
+			s.fs.RotMaps("", faultfs.Invert)
+			must(t, tc.do(s))
+			s.sound(tc.name)
+		})
+	}
+}
+
+// Data that has rotted since it was verified is not copied: the work fails, and
+// what the store has stays as it is.
+func TestRotIsNotCopied(t *testing.T) {
+	for _, tc := range copies {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newRotStore(t)
+			must(t, tc.prepare(s))
+			wantEqual(t, "reads that failed", s.read("before"), 0)
+			rotten := []byte(tc.copied)
+			damage := func(_ int64, p []byte) {
+				for at := bytes.Index(p, rotten); at >= 0; at = bytes.Index(p, rotten) {
+					p[at+1] ^= 1
+				}
+			}
+			s.fs.Rot("", damage)
+			s.fs.RotMaps("", damage)
+			if err := tc.do(s); tc.name != "collection" { // which leaves a damaged segment alone
+				wantErr(t, tc.name, err, brock.ErrCorrupt)
+			}
+			wantErr(t, "verify", s.Verify(context.Background(), nil), brock.ErrCorrupt)
+			s.sound(tc.name)
+		})
+	}
+}
+
+// A transaction larger than its memory compacts its own files.
+func TestSpillsAreNotCopiedFromPagesThatWereVerified(t *testing.T) {
+	s := newRotStore(t)
+	txn, err := s.Begin(t.Context(), brock.TxnOptions{Update: true, MaxMemory: 4 << 10})
+	must(t, err)
+	defer txn.Discard()
+	for i := range rotKeys {
+		key := rotKey(i)
+		s.want[key] = bytes.Repeat([]byte(key), 8)
+		must(t, txn.Set([]byte(key), s.want[key]))
+		if i == rotKeys/2 || i == rotKeys-1 {
+			for k := i; k > i-rotKeys/3; k-- {
+				_, err := txn.Get([]byte(rotKey(k)))
+				must(t, err)
+			}
+			s.fs.RotMaps(".run", faultfs.Invert)
+		}
+	}
+	must(t, txn.Commit())
+	s.sound("spill")
+}
+
+// Clustering reads values again, too.
+func TestClusteringCopiesNoRot(t *testing.T) {
+	var once sync.Once
+	var fs *faultfs.FS
+	var armed bool
+	s := newClusterStore(t, func(o *brock.Options) {
+		fs = faultfs.New(o.FS, faultfs.Options{OwnMaps: true, Before: func(op faultfs.Op) {
+			if armed && op.Kind == faultfs.Create && bytes.HasSuffix([]byte(op.Path), []byte(".val")) {
+				once.Do(func() { fs.RotMaps("", faultfs.Invert) })
+			}
+		}})
+		o.FS = fs
+	})
+	armed = true
+	s.scan(0, false)
+	s.clustered()
+	s.scan(0, false)
+	must(t, s.Verify(t.Context(), nil))
+}
