@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 
@@ -162,7 +163,7 @@ func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
 		}
 		return t.write(wr)
 	})
-	if err == ErrConflict {
+	if errors.Is(err, ErrConflict) {
 		return ErrVersionMismatch
 	}
 	return err
