@@ -67,6 +67,9 @@ type KeyspaceOptions struct {
 // written: each value by itself, and only if that saves at least 1/8 of it. It may
 // change at any time: each value is read as it was written.
 //
+// A value that goes to a file at once, as it has no room in its transaction's memory
+// (TxnOptions.MaxMemory), is stored as it is.
+//
 // When values don't get smaller, only one in 64 is tried, so that they cost little.
 // A compressed value is decoded into new memory when it is read; other values are
 // handed out where they lie in a mapped file.

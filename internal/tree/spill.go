@@ -100,6 +100,16 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 // Add is that of the files. It returns ErrNoSpace if the disk is full: pending writes
 // may not use the reserve.
 func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Spill.Add(ctx, records, last, ranges) })
+}
+
+// AddLarge is that of the files, and fails as Add does.
+func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry, last int, ranges *tombstone.Set) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Spill.AddLarge(ctx, e, last, ranges) })
+}
+
+// write runs fn, which writes files, unless the disk is full.
+func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error) error {
 	return s.work(ctx, func(ctx context.Context) error {
 		if s.store.disk.refusing.Load() {
 			if err := s.store.disk.admit(ctx, nil); err != nil {
@@ -107,7 +117,7 @@ func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tom
 			}
 		}
 		before := s.Written()
-		err := s.Spill.Add(ctx, records, last, ranges)
+		err := fn(ctx)
 		s.store.disk.spend(int(s.Written() - before))
 		return err
 	})
@@ -211,14 +221,13 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	if err := it.Err(); err != nil {
 		return err
 	}
-	for _, t := range s.Ranges() {
-		if changed, err := p.ChangedSince(t.Lo, t.Hi, since); err != nil {
-			return err
-		} else if changed {
-			return conflict.RefuseRange(t.Lo, t.Hi)
+	return s.Ranges().EachRange(func(lo, hi []byte) error {
+		changed, err := p.ChangedSince(lo, hi, since)
+		if changed && err == nil {
+			err = conflict.RefuseRange(lo, hi)
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 // Commit adds what Prepare has made to the store, as version v. It is durable when
