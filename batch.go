@@ -83,19 +83,14 @@ func (b *Batch) usable() error {
 	return nil
 }
 
-func (b *Batch) write(w *write) error {
-	if err := b.add(w); err != nil {
-		return err
-	}
-	return b.spillIfLarge()
-}
+func (b *Batch) write(w *write) error { return b.wrote(b.add(w)) }
 
 // add is write without a bound.
 func (b *Batch) add(w *write) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	return b.writes.add(b.keyspace, w, b.db.now)
+	return b.writes.add(nil, b.db, b.keyspace, w, b.db.now)
 }
 
 // takes returns nil while the batch takes writes to its keyspace.
@@ -112,12 +107,14 @@ func (b *Batch) takes() error {
 	return b.writes.Err()
 }
 
-// spillIfLarge writes what is in memory to files once that is too much. A batch
-// for which that fails may just be forgotten.
-func (b *batch) spillIfLarge() error {
-	err := b.writes.spillIfLarge(nil, b.db)
-	if err != nil {
-		b.writes.Files().Discard()
+// wrote ends a write that has returned err: what is in memory goes to files once that
+// is too much. A batch for which that fails may just be forgotten.
+func (b *batch) wrote(err error) error {
+	if err == nil {
+		err = b.writes.spillIfLarge(nil, b.db)
+	}
+	if err != nil && b != nil && b.writes.Err() != nil {
+		b.discardFiles()
 	}
 	return err
 }

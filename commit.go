@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
 )
 
@@ -38,16 +39,22 @@ func (w *writes) recycle() {
 	}
 }
 
-// add adds wr to the writes of the keyspace k. Key and value are copied.
-func (w *writes) add(k *keyspaceState, wr *write, now func() uint64) error {
+// add adds wr to the writes of the keyspace k. Key and value are copied: to files, if
+// memory has no room for the value. After an error that is not ErrInvalid the writes
+// can only be discarded, and Err returns it.
+func (w *writes) add(ctx context.Context, db *DB, k *keyspaceState, wr *write, now func() uint64) (err error) {
 	if err := wr.check(); err != nil {
 		return err
 	}
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// Encoded at once: the caller's key and value are free when this returns.
 	c := k.encoder.Load()
 	e := wr.entry(c, now)
-	w.Add(c, &e)
 	k.note(&w.written)
+	if w.Large(&e, w.limit) {
+		return w.AddLarge(never(ctx), db.tree, c, &e)
+	}
+	w.Add(c, &e)
 	return nil
 }
 
@@ -57,7 +64,11 @@ func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	if lo, hi = k.bounds(lo, hi); bytes.Compare(lo, hi) < 0 {
+	lo, hi, err := k.bounds(lo, hi)
+	if err != nil {
+		return err
+	}
+	if bytes.Compare(lo, hi) < 0 {
 		w.DeleteRange(lo, hi)
 		k.note(&w.written)
 	}
@@ -67,6 +78,10 @@ func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
 // maxTxnMemory bounds what a transaction holds in memory: if nothing is in files,
 // all of it goes into one memtable.
 const maxTxnMemory = 1 << 30
+
+// leastDirect is the least memory for writes that are a commit of one call each: for the
+// longest key, and the longest value that is kept beside its key.
+const leastDirect = 2 << 20
 
 // minReadSet is how much of what a transaction reads is always noted exactly, in bytes.
 const minReadSet = 64 << 10

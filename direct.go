@@ -1,12 +1,14 @@
 package brock
 
 import (
+	"context"
 	"math/rand/v2"
 	"sync"
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -57,14 +59,15 @@ func (k *Keyspace) Has(key []byte) (bool, error) {
 	return k.read(key, func(*view.Pin, *direct) error { return nil })
 }
 
-// read looks key up and calls fn, while what it found is valid.
-func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
+// read looks key up and calls fn, while what it found is valid and below a guard.
+func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (found bool, err error) {
 	if err := k.usable(); err != nil {
 		return false, err
 	}
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	db := k.db
 	p, err := db.tree.Acquire(0)
 	if err != nil {
@@ -76,7 +79,7 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 	defer directPool.Put(d)
 	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err := p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
+	found, err = p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
 	if err != nil || !found {
 		return false, err
 	}
@@ -87,7 +90,9 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 }
 
 // Set writes one pair, in a commit of its own, with the durability of Options. Key and
-// value are copied.
+// value are copied. While Sets of many goroutines take much memory, Set waits for its
+// turn. A value of more than 1/8 of MemoryLimit is written to a file of its own; it is
+// durable when Set returns.
 func (db *DB) Set(key, value []byte) error { return db.main.Set(key, value) }
 
 // Set is DB.Set for a key of the keyspace.
@@ -104,6 +109,10 @@ func (k *Keyspace) Delete(key []byte) error {
 	return k.write(&write{key: key, kind: entry.Delete})
 }
 
+// leastWaiting is the length in bytes of a key and its value from which on a write waits
+// while others of its kind take too much memory. Below it, the goroutines take as much.
+const leastWaiting = 16 << 10
+
 func (k *Keyspace) write(wr *write) error {
 	if err := k.usable(); err != nil {
 		return err
@@ -112,10 +121,23 @@ func (k *Keyspace) write(wr *write) error {
 	if err := db.writable(); err != nil {
 		return err
 	}
+	n := int64(len(wr.key) + len(wr.value))
+	if n > db.direct.Size() { // it never has room; a batch writes the value to a file at once
+		b := db.NewBatch().In(k)
+		if err := b.write(wr); err != nil {
+			return err
+		}
+		return b.Commit(context.Background())
+	}
+	if n >= leastWaiting {
+		db.direct.Enter(n)
+		defer db.direct.Leave(n)
+	}
 	// One write that reads nothing needs no snapshot, no index and no check.
 	w := newWrites()
 	defer w.recycle()
-	if err := w.add(k.state, wr, db.now); err != nil {
+	w.limit = db.direct.Size()
+	if err := w.add(nil, db, k.state, wr, db.now); err != nil {
 		return err
 	}
 	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.synced(DefaultDurability))

@@ -149,10 +149,10 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 // dropped.
 //
 // Drop first makes durable what was committed before. It looks at ctx only before it
-// begins. If it returns ErrNoSpace, the keyspace is as it was, though calls at the
-// same time may have found it dropped. After another error than that and ctx's,
-// nothing can be written to the keyspace until the next Open, which finds it whole or
-// dropped.
+// begins. After an error that is not ErrStopped the keyspace is as it was, for all who
+// use it, though calls at the same time may have found it dropped. After ErrStopped
+// nothing is written to the store any more, and the next Open finds the keyspace whole
+// or dropped.
 func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := k.usable(); err != nil {
 		return err
@@ -178,12 +178,12 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		return err
 	}
 	if err := db.commits.Sync(context.Background()); err != nil {
+		k.state.dropped.Store(false) // the drop was not begun
 		return err
 	}
 	if err := db.tree.DropKeyspace(k.state.id); err != nil {
-		if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrStopped) {
-			k.state.dropped.Store(false) // nothing of it was written
-		}
+		// After ErrStopped nobody knows what the next Open will find.
+		k.state.dropped.Store(errors.Is(err, ErrStopped))
 		return err
 	}
 	delete(db.keyspaces.byName, k.name)

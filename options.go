@@ -67,6 +67,9 @@ type KeyspaceOptions struct {
 // written: each value by itself, and only if that saves at least 1/8 of it. It may
 // change at any time: each value is read as it was written.
 //
+// A value that goes to a file at once, as it has no room in its transaction's memory
+// (TxnOptions.MaxMemory), is stored as it is.
+//
 // When values don't get smaller, only one in 64 is tried, so that they cost little.
 // A compressed value is decoded into new memory when it is read; other values are
 // handed out where they lie in a mapped file.
@@ -135,13 +138,15 @@ const (
 	maxFileSize           = 1 << 31
 )
 
-// DefaultOptions is Options{Dir: dir} with every default filled in, to print or to edit.
+// DefaultOptions is Options{Dir: dir} with every default filled in, to print or to
+// edit. Sizes that follow from MemoryLimit stay zero, so that they fit when it is
+// changed: Open fills them in, and DB.Options tells them.
 func DefaultOptions(dir string) Options {
 	return Options{Dir: dir}.withDefaults()
 }
 
-// withDefaults fills in the zero fields that have a default. FS, Logger, Events
-// and Now stay nil, so that the result can be printed and compared.
+// withDefaults fills in the zero fields that have a default by themselves. FS,
+// Logger, Events and Now stay nil, so that the result can be printed and compared.
 func (o Options) withDefaults() Options {
 	o.Durability = cmp.Or(o.Durability, Synced)
 	o.MemoryLimit = cmp.Or(o.MemoryLimit, DefaultMemoryLimit)
@@ -151,10 +156,16 @@ func (o Options) withDefaults() Options {
 	o.KeyspaceDefaults.CompressAbove = cmp.Or(o.KeyspaceDefaults.CompressAbove, DefaultCompressAbove)
 	o.Maintenance.GarbageRatio = cmp.Or(o.Maintenance.GarbageRatio, DefaultGarbageRatio)
 	o.Maintenance.IdleAfter = cmp.Or(o.Maintenance.IdleAfter, defaultIdleAfter)
-	o.Tuning.MemtableSize = cmp.Or(o.Tuning.MemtableSize, max(o.MemoryLimit/8, minMemtableSize))
 	o.Tuning.SegmentSize = cmp.Or(o.Tuning.SegmentSize, defaultFileSize)
 	o.Tuning.RunFileSize = cmp.Or(o.Tuning.RunFileSize, defaultFileSize)
 	o.Tuning.OpenFiles = cmp.Or(o.Tuning.OpenFiles, defaultOpenFiles)
+	return o
+}
+
+// inForce is withDefaults, and fills in what follows from other fields.
+func (o Options) inForce() Options {
+	o = o.withDefaults()
+	o.Tuning.MemtableSize = cmp.Or(o.Tuning.MemtableSize, max(o.MemoryLimit/8, minMemtableSize))
 	return o
 }
 

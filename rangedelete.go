@@ -10,10 +10,7 @@ func (t *Txn) DeleteRange(lo, hi []byte) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
-	if err := t.writes.deleteRange(t.keyspace, lo, hi); err != nil {
-		return err
-	}
-	return t.spillIfLarge()
+	return t.wrote(t.writes.deleteRange(t.keyspace, lo, hi))
 }
 
 // DeleteRange adds the delete of all keys in [lo, hi), nil being no bound: those
@@ -22,10 +19,7 @@ func (b *Batch) DeleteRange(lo, hi []byte) error {
 	if err := b.takes(); err != nil {
 		return err
 	}
-	if err := b.writes.deleteRange(b.keyspace, lo, hi); err != nil {
-		return err
-	}
-	return b.spillIfLarge()
+	return b.wrote(b.writes.deleteRange(b.keyspace, lo, hi))
 }
 
 // DeleteRange deletes all keys in [lo, hi) at once and by one record, however many
@@ -58,6 +52,10 @@ func (k *Keyspace) Clear(ctx context.Context) error { return k.deleteRange(ctx, 
 func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 	b := db.NewBatch()
 	for _, p := range prefixes {
+		p, err := cloneKey(p)
+		if err != nil {
+			return err
+		}
 		if err := b.DeleteRange(p, afterPrefix(p)); err != nil {
 			return err
 		}

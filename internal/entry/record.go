@@ -50,6 +50,7 @@ type Record struct {
 	Raw     uint32      // length of a compressed value before compression; 0 = it is not compressed
 	Own     bool        // Value has its own checksum: it may be read through a Handle
 
+	ValueSize  int // length of Value, also where that is not in memory
 	valueStart int // offset of the value (or of its piece table, if any) in the record
 	pieces     []byte
 }
@@ -84,6 +85,16 @@ func RecordSize(e *Entry, own bool) int {
 // place is still unknown, so Place must be called before the record is written.
 // A compressed value must be own.
 func AppendRecord(dst []byte, e *Entry, own bool) []byte {
+	dst = append(AppendHead(dst, e, own), e.Value...)
+	for len(dst)&7 != 0 {
+		dst = append(dst, 0)
+	}
+	return dst
+}
+
+// AppendHead appends what comes before the value in the record of e, as
+// AppendRecord does. The value follows, and zeros up to a multiple of 8.
+func AppendHead(dst []byte, e *Entry, own bool) []byte {
 	start := len(dst)
 	var h [HeaderSize]byte
 	h[0] = byte(e.Kind)
@@ -137,10 +148,6 @@ func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 			v = v[n:]
 		}
 		binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:]))
-	}
-	dst = append(dst, e.Value...)
-	for len(dst)&7 != 0 {
-		dst = append(dst, 0)
 	}
 	return dst
 }
@@ -206,7 +213,16 @@ func headSum(rec []byte, head int) uint32 {
 // DecodeRecord decodes the record at the start of src, which may be longer. It
 // checks every length against len(src), but no checksum: the frame's, or
 // VerifyHead and VerifyValue, do that.
-func DecodeRecord(src []byte) (Record, error) {
+func DecodeRecord(src []byte) (Record, error) { return decode(src, uint64(len(src))) }
+
+// DecodeHead is DecodeRecord for a record of at most size bytes, of which src has all
+// that comes before the value. Value is nil; ValueSize is its length.
+func DecodeHead(src []byte, size int) (Record, error) {
+	return decode(src, uint64(size))
+}
+
+// decode decodes the record at the start of src, of which room bytes are in the file.
+func decode(src []byte, room uint64) (Record, error) {
 	var r Record
 	if len(src) < HeaderSize {
 		return r, fmt.Errorf("%w: %d bytes are too short for a header", ErrRecord, len(src))
@@ -246,16 +262,19 @@ func DecodeRecord(src []byte) (Record, error) {
 	}
 	// No sum wraps around: each length has at most 32 bits.
 	size := (pos + klen + table + vlen + 7) &^ 7
-	if size > uint64(len(src)) {
-		return r, fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, size, len(src))
+	if size > room || pos+klen+table > uint64(len(src)) {
+		return r, fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, size, room)
 	}
 	r.Key = src[pos : pos+klen : pos+klen]
 	pos += klen
 	r.valueStart = int(pos)
 	r.pieces = src[pos : pos+table : pos+table]
 	pos += table
-	r.Value = src[pos : pos+vlen : pos+vlen]
 	r.Size = int(size)
+	r.ValueSize = int(vlen)
+	if size <= uint64(len(src)) {
+		r.Value = src[pos : pos+vlen : pos+vlen]
+	}
 	return r, nil
 }
 
@@ -327,16 +346,42 @@ func (r *Record) VerifyValue(rec []byte, id checksum.Identity, offset int64) boo
 	if len(r.pieces) == 0 {
 		return checksum.Plain(r.Value) == want
 	}
-	if checksum.Plain(r.pieces) != want {
-		return false
-	}
-	for i := range pieceCount(len(r.Value)) {
-		piece := r.Value[i*PieceSize : min((i+1)*PieceSize, len(r.Value))]
-		if checksum.Plain(piece) != binary.LittleEndian.Uint32(r.pieces[4*i:]) {
+	return checksum.Plain(r.pieces) == want && r.VerifyPieces(0, r.Value)
+}
+
+// VerifyTable checks the checksums of the pieces of a value that has PieceSize bytes or
+// more, in a record that begins at offset of the file id.
+func (r *Record) VerifyTable(rec []byte, id checksum.Identity, offset int64) bool {
+	return len(r.pieces) > 0 && checksum.Plain(r.pieces) == binary.LittleEndian.Uint32(rec[8:])^id.Mask(offset)
+}
+
+// VerifyPieces checks the part of the value that begins at offset at, a multiple of
+// PieceSize, and ends with a piece.
+func (r *Record) VerifyPieces(at int, part []byte) bool {
+	for i := at / PieceSize; len(part) > 0; i++ {
+		n := min(len(part), PieceSize)
+		if checksum.Plain(part[:n]) != binary.LittleEndian.Uint32(r.pieces[4*i:]) {
 			return false
 		}
+		part = part[n:]
 	}
 	return true
 }
+
+// HeadSize is how many bytes of the record come before the value.
+func (r *Record) HeadSize() int { return r.valueStart + len(r.pieces) }
+
+// HeadBound is no less than HeadSize of the record that begins with first, and has
+// size bytes and a value with its own checksum. first has HeadStart bytes. Nothing in
+// it is trusted: the bound is never above size, nor far above MaxKey and the table of
+// pieces.
+func HeadBound(first []byte, size int) int {
+	const extension = 1 << 16
+	_, head := RawSize(first)
+	return min(min(head, HeaderSize+extension+MaxKey)+4*pieceCount(size), size)
+}
+
+// HeadStart is what HeadBound needs of a record, in bytes.
+const HeadStart = HeaderSize + 8
 
 func pieceCount(n int) int { return (n + PieceSize - 1) / PieceSize }

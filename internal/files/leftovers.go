@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
@@ -13,20 +14,30 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// CountFrom has numbers go on after those of the files that there are.
-func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
-	f.numbers.Store(uint64(highest(names, l)))
+// unrecorded is how many numbers may have been given out since the last edit that
+// recorded them. No store makes so many files between two edits.
+const unrecorded = 1 << 32
+
+// LastPossible is the greatest number that a file of the store can have. A file with a
+// greater one is a stranger's, whatever its name is: were numbers counted from it, they
+// would come to an end.
+func LastPossible(l *layout.Layout) entry.FileNum { return l.NextFile() + unrecorded }
+
+// WithoutStrays takes away the names that no file of the store can have.
+func WithoutStrays(names []filename.Name, l *layout.Layout) []filename.Name {
+	return slices.DeleteFunc(names, func(n filename.Name) bool { return n.Number > LastPossible(l) })
 }
 
-// highest is the last file number that may be in use. Manifests are numbered by themselves.
-func highest(names []filename.Name, layout *layout.Layout) entry.FileNum {
-	last := layout.NextFile() - 1
+// CountFrom has numbers go on after those of the files that there are. Manifests are
+// numbered by themselves.
+func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
+	last := l.NextFile() - 1
 	for _, n := range names {
 		if n.Kind != filename.Manifest {
 			last = max(last, n.Number)
 		}
 	}
-	return last
+	f.numbers.Store(uint64(last))
 }
 
 // RemoveLeftovers removes files that neither the manifest nor the journal needs

@@ -25,7 +25,7 @@ var testID = checksum.New([16]byte{1, 2, 3, 4}, 'J', 7)
 func build(t testing.TB, h Header, records []byte, offset int64) []byte {
 	t.Helper()
 	var totals Totals
-	crc, err := Place(0, records, 0, testID, offset+HeaderSize, &totals)
+	crc, err := Place(0, records, 0, 0, testID, offset+HeaderSize, &totals)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestNewerFrame(t *testing.T) {
 func TestPlaceRefusesWhatIsNoRecord(t *testing.T) {
 	good := records()
 	for _, n := range []int{1, 8, 24, 31, 40, len(good) - 1, len(good) - 8} {
-		if _, err := Place(0, good[:n], 0, testID, 0, new(Totals)); !errors.Is(err, entry.ErrRecord) {
+		if _, err := Place(0, good[:n], 0, 0, testID, 0, new(Totals)); !errors.Is(err, entry.ErrRecord) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -203,7 +203,7 @@ func FuzzDecode(f *testing.F) {
 		} else if !errors.Is(err, ErrFrame) {
 			t.Errorf("untyped error %v", err)
 		}
-		_, _ = Place(0, bytes.Clone(payload), 1, testID, 0, new(Totals))
+		_, _ = Place(0, bytes.Clone(payload), 0, 1, testID, 0, new(Totals))
 	})
 }
 
@@ -221,7 +221,7 @@ func BenchmarkPlace(b *testing.B) {
 		b.Run("place/"+c.name, func(b *testing.B) {
 			b.SetBytes(int64(len(recs)))
 			for b.Loop() {
-				if _, err := Place(0, recs, 7, testID, 4096, new(Totals)); err != nil {
+				if _, err := Place(0, recs, 0, 7, testID, 4096, new(Totals)); err != nil {
 					b.Fatal(err)
 				}
 			}

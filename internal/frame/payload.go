@@ -45,18 +45,19 @@ func (t *Totals) count(v entry.Version) {
 // Place prepares encoded records for offset of the file id. It gives them the
 // version v, unless that is 0, and places those with their own checksum. It returns
 // crc, the plain payload checksum so far, continued over all bytes that it covers.
-// The records must be whole and made by entry.AppendRecord. Place checks their
-// lengths before it touches anything beyond them.
-func Place(crc uint32, records []byte, v entry.Version, id checksum.Identity, offset int64, t *Totals) (uint32, error) {
+// The records must be whole and made by entry.AppendRecord; of the last one, which then
+// has its own checksum, rest bytes at its end, all of them value, may be missing.
+// Place checks their lengths before it touches anything beyond them.
+func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Identity, offset int64, t *Totals) (uint32, error) {
 	covered := 0 // bytes before it are in crc, or must not be
 	for pos := 0; pos < len(records); {
 		rec := records[pos:]
-		if len(rec) < minRecord {
+		if len(rec) < entry.HeaderSize || len(rec)+rest < minRecord {
 			return 0, fmt.Errorf("%w: %d bytes at %d", entry.ErrRecord, len(rec), pos)
 		}
 		size, head := entry.RawSize(rec)
-		if size > len(rec) || head > size {
-			return 0, fmt.Errorf("%w: %d bytes at %d, %d are left", entry.ErrRecord, size, pos, len(rec))
+		if size > len(rec)+rest || head > min(size, len(rec)) {
+			return 0, fmt.Errorf("%w: %d bytes at %d, %d are left", entry.ErrRecord, size, pos, len(rec)+rest)
 		}
 		if v != 0 {
 			entry.SetVersion(rec, v)
@@ -74,7 +75,7 @@ func Place(crc uint32, records []byte, v entry.Version, id checksum.Identity, of
 		}
 		pos += size
 	}
-	return checksum.Extend(crc, records[covered:]), nil
+	return checksum.Extend(crc, records[min(covered, len(records)):]), nil
 }
 
 // Verify checks the payload of the frame h. The payload lies at offset of the file

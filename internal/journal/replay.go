@@ -24,6 +24,7 @@ type ReplayConfig struct {
 	Begin      Point           // after the last segment whose records are in runs; zero: replay all
 	Durable    uint64          // greatest frame number known to be durable from elsewhere
 	Registered []entry.FileNum // segments behind Begin that, as the manifest says, had durable frames
+	Last       entry.FileNum   // files with a greater number are no segments of this journal; 0 = no bound
 	ReadOnly   bool            // write and sync nothing; no Journal may go on from the result
 	NoMap      bool            // use no mapping
 
@@ -99,7 +100,7 @@ func (r *replay) list() error {
 	}
 	for _, base := range names {
 		name, ok := filename.Parse(base)
-		if !ok || name.Kind != filename.Journal || name.Number <= r.c.Begin.LastSegment {
+		if !ok || name.Kind != filename.Journal || name.Number <= r.c.Begin.LastSegment || r.c.Last != 0 && name.Number > r.c.Last {
 			continue
 		}
 		cand := &candidate{num: name.Number}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
 )
@@ -21,8 +22,9 @@ func (u unwritten) Unwrap() error { return u.error }
 
 // stopLocked ends all writing, and returns the error that says so.
 func (l *Log) stopLocked(cause error) error {
-	l.stopped = cause
-	return l.writableLocked()
+	err := fmt.Errorf("%w: manifest: %w", errs.ErrStopped, vfs.NoSpace(cause))
+	l.stopped.Store(&err)
+	return err
 }
 
 // retractLocked takes back a frame whose write has failed. The next frame will have

@@ -10,6 +10,7 @@ import (
 	"math"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -50,12 +51,12 @@ type Log struct {
 	mu      sync.Mutex
 	super   Super
 	layout  *layout.Layout
-	settled bool         // SUPER's slots agreed when it was read
-	file    vfs.File     // nil if read-only, not mended yet, or closed
-	end     frame.Cursor // of the good frames
-	last    int64        // where the last frame begins that Open found
-	limit   int64        // size from which the next snapshot begins a new file
-	stopped error        // why nothing is written any more
+	settled bool                  // SUPER's slots agreed when it was read
+	file    vfs.File              // nil if read-only, not mended yet, or closed
+	end     frame.Cursor          // of the good frames
+	last    int64                 // where the last frame begins that Open found
+	limit   int64                 // size from which the next snapshot begins a new file
+	stopped atomic.Pointer[error] // why nothing is written any more
 
 	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
 	previous entry.FileNum // the manifest that goes then
@@ -150,7 +151,7 @@ func (l *Log) Mend() error {
 		return nil
 	}
 	if err := l.mendLocked(); err != nil {
-		l.stopped = err
+		_ = l.stopLocked(err)
 		return fmt.Errorf("open the manifest: %w", err)
 	}
 	return nil
@@ -324,10 +325,19 @@ func (l *Log) writableLocked() error {
 	switch {
 	case l.o.ReadOnly:
 		return errs.ErrReadOnly
-	case l.stopped != nil:
-		return fmt.Errorf("%w: manifest: %w", errs.ErrStopped, vfs.NoSpace(l.stopped))
+	case l.Err() != nil:
+		return l.Err()
 	case l.file == nil:
 		return errs.ErrClosed
+	}
+	return nil
+}
+
+// Err returns nil, or the errs.ErrStopped of the failure that stopped the log. It may
+// be called at any time, and waits for nobody.
+func (l *Log) Err() error {
+	if p := l.stopped.Load(); p != nil {
+		return *p
 	}
 	return nil
 }
@@ -352,7 +362,7 @@ func (l *Log) renewLocked() {
 	l.file, l.end, l.super.Manifest = f, end, num
 	l.limit = max(l.o.FileBytes, 2*end.Offset)
 	if err != nil {
-		l.stopped = err
+		_ = l.stopLocked(err)
 		return
 	}
 	l.slots, l.previous = 2, old
@@ -369,10 +379,10 @@ func (l *Log) Close() error {
 		return nil
 	}
 	var err error
-	if l.stopped == nil {
+	if l.Err() == nil {
 		err = l.settleLocked()
 	}
-	if err == nil && l.stopped == nil && l.super.Durable != l.end.Next-1 {
+	if err == nil && l.Err() == nil && l.super.Durable != l.end.Next-1 {
 		err = l.writeSuper(1)
 	}
 	err = errors.Join(err, l.file.Close())

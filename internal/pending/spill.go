@@ -3,6 +3,7 @@ package pending
 import (
 	"context"
 
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/tree"
 )
 
@@ -24,6 +25,26 @@ func (w *Writes) Spill(ctx context.Context, t *tree.Tree) error {
 		w.memory.reset()
 	}
 	return nil
+}
+
+// Large reports whether e has a value that is separated whatever its keyspace says, and
+// has no room beside what is in memory, of which there may be limit bytes.
+func (w *Writes) Large(e *entry.Entry, limit int64) bool {
+	return len(e.Value) >= maxInline && w.InMemory()+int64(len(e.Value)) > limit
+}
+
+// AddLarge is Add for a Large entry: its value is written from the caller's memory to a
+// file of t, as it is, and no copy of it is made. What is in memory goes to files
+// before it. Errors are those of Spill.
+func (w *Writes) AddLarge(ctx context.Context, t *tree.Tree, c *Encoder, e *entry.Entry) error {
+	if err := w.Spill(ctx, t); err != nil {
+		return err
+	}
+	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
+	e.Key = w.key
+	w.before++
+	w.failed = w.files.AddLarge(ctx, e, w.before, w.ranges)
+	return w.failed
 }
 
 // Files are the writes that are in files; nil if none are. They are discarded

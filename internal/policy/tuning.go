@@ -134,7 +134,8 @@ const (
 const (
 	ThrottleTables        = 1                     // 1 sealed memtable costs writers nothing,
 	ThrottleMostTables    = 4                     // at 4 they wait for a flush
-	ThrottleRuns          = 12                    // 12 runs cost them nothing, every 2 more a delay
+	ThrottleRuns          = 12                    // 12 runs cost them nothing, every 2 more a delay,
+	ThrottleRunsDelays    = 50                    // and at most 50
 	ThrottleDelay         = 20 * time.Millisecond // one full delay,
 	ThrottleDelayBytes    = 1 << 20               // which 1 MB of payload pays for
 	ThrottleBudgetDelays  = 2                     // 2 delays where the garbage budget is used up,

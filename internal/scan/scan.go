@@ -22,9 +22,10 @@ type Config struct {
 	At, Since entry.Version // versions after Since up to At
 	All       bool          // every version and delete, newest first
 	Filter    func(key []byte, meta byte) bool
-	Prefix    int  // length of the keyspace's prefix, which Filter is not shown
-	Prefetch  int  // values read ahead; 0 = as many as pays, <0 = none
-	KeysOnly  bool // no value is read ahead
+	Shown     *Span // is extended by what Filter is shown; nil: nobody asks
+	Prefix    int   // length of the keyspace's prefix, which Filter is not shown
+	Prefetch  int   // values read ahead; 0 = as many as pays, <0 = none
+	KeysOnly  bool  // no value is read ahead
 }
 
 // Clock tells the time of expiry in Unix milliseconds: the same to all scans of a
@@ -38,6 +39,7 @@ type Scan struct {
 	pin       *view.Pin
 	writes    *pending.Writes
 	filter    func(key []byte, meta byte) bool
+	shown     *Span // nil without a filter
 	prefix    int
 	all       bool
 	turned    bool // the last move went backward, in keys
@@ -55,6 +57,9 @@ type Scan struct {
 // Begin makes a zero Scan one of c, at no entry.
 func (s *Scan) Begin(c *Config) {
 	s.pin, s.writes, s.filter, s.prefix, s.all = c.Pin, c.Writes, c.Filter, c.Prefix, c.All
+	if c.Filter != nil {
+		s.shown = c.Shown
+	}
 	w := &s.walk
 	w.key, w.clock, w.lo, w.hi = s.firstKey[:0], c.Clock, c.Lo, c.Hi
 	w.pin, w.at, w.since, w.all = c.Pin, c.At, min(c.Since, entry.MaxVersion), c.All
@@ -75,13 +80,10 @@ func (s *Scan) simplify() { s.direct = s.filter == nil && s.readahead == nil }
 // Bounds are the stored bounds.
 func (s *Scan) Bounds() (lo, hi []byte) { return s.walk.lo, s.walk.hi }
 
-// mapped is the file a fault is blamed on where nothing below knows better.
-const mapped = "a mapped file"
-
 // Seek moves to the first entry from the stored key on or, turned, to the last one
 // before it. It sees all that the transaction has written by now.
 func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
-	defer pageio.Guard(pageio.Arm(), &s.err, mapped)
+	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	s.err, s.turned = nil, turned
 	// Only a seek takes up new writes, so that a walk in progress does not change
 	// under its user.
@@ -99,7 +101,7 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 // at an entry.
 func (s *Scan) Move(turned bool) (ok bool) {
 	// The one guard of a move: nothing below has its own.
-	defer pageio.Guard(pageio.Arm(), &s.err, mapped)
+	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	s.turned = turned
 	if s.direct {
 		switch w := &s.walk; {
@@ -140,6 +142,10 @@ func (s *Scan) accepted(ok, turned bool) bool {
 	}
 	for ok {
 		e := s.walk.entry
+		// Before the call: the filter may end the scan, or panic.
+		if s.shown != nil {
+			s.shown.Extend(e.Key, turned)
+		}
 		// Close must not give readahead back while a refill of it is on the stack.
 		s.filtering = true
 		accepted := s.filter(e.Key[s.prefix:len(e.Key):len(e.Key)], e.Meta)
@@ -148,6 +154,10 @@ func (s *Scan) accepted(ok, turned bool) bool {
 			return !s.closed
 		}
 		ok = !s.closed && s.walk.move(turned)
+	}
+	// A filter that is not called although the scan reads ahead shows that nothing follows.
+	if s.shown != nil {
+		s.shown.End(s.walk.lo, s.walk.hi, turned)
 	}
 	return false
 }

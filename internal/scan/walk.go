@@ -30,6 +30,7 @@ type walk struct {
 	row        row              // of deleted keys that a move passes
 
 	entry    *entry.Entry
+	touched  byte        // the last byte of its value
 	key      []byte      // the last key met; unused with all
 	backward bool        // entry is &saved, and src is before its key; never with all
 	ahead    bool        // when backward: src is at an entry
@@ -174,14 +175,23 @@ func (w *walk) forwards(ok bool) bool {
 		}
 		if w.shows(e) {
 			w.rowEnds(e.Key)
-			w.entry = e
-			return true
+			return w.show(e)
 		}
 		w.passOver(e)
 	}
 	w.rowEndsAtBound()
 	w.entry = nil
 	return false
+}
+
+// show makes e the entry, and reads as much of its value as proves that a short one can
+// be read: the user has no guard on.
+func (w *walk) show(e *entry.Entry) bool {
+	w.entry = e
+	if n := len(e.Value); n > 0 {
+		w.touched = e.Value[n-1]
+	}
+	return true
 }
 
 // skipHidden goes on from e, where src is, over what a range delete hides if it
@@ -237,8 +247,8 @@ func (w *walk) backwards(ok bool) bool {
 		}
 		if w.shows(&w.saved) {
 			w.rowEnds(w.key)
-			w.entry, w.ahead = &w.saved, ok
-			return true
+			w.ahead = ok
+			return w.show(&w.saved)
 		}
 		w.passOver(&w.saved)
 	}
@@ -255,8 +265,7 @@ func (w *walk) backwardsAll(ok bool) bool {
 			break
 		}
 		if sees(w.at, e.Version) && w.shows(e) {
-			w.entry = e
-			return true
+			return w.show(e)
 		}
 	}
 	w.entry = nil

@@ -158,6 +158,7 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	// A verified record was primed before, so its pages were resident once.
 	if r.verified.Test(off / granule) {
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
+			pageio.Touch(value.Bytes) // what is handed out can be read now, all of it
 			return value, nil
 		}
 		return r.decode(rec, off, h.Length, key, v, false)
@@ -246,9 +247,9 @@ func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entr
 // match checks that the record at off is the one that a handle was made for: one
 // that leads to another record is damage, too.
 func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v entry.Version) error {
-	if d.Version != v-r.stamp || uint64(len(d.Value)) != length || !bytes.Equal(d.Key, key) {
+	if d.Version != v-r.stamp || uint64(d.ValueSize) != length || !bytes.Equal(d.Key, key) {
 		return errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
-			r.stamp+d.Version, len(d.Value), v, length)
+			r.stamp+d.Version, d.ValueSize, v, length)
 	}
 	return nil
 }

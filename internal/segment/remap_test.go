@@ -145,11 +145,17 @@ func TestCopy(t *testing.T) {
 		{Key: key(0), Value: value(0, 70), Version: 9, Kind: entry.Set, Meta: 3, Expires: 12345},
 		{Key: key(1), Value: value(1, 200_000), Version: 8, Kind: entry.SetLatest},
 		{Key: bytes.Repeat([]byte("k"), 70_000), Value: value(2, 100), Version: 7, Kind: entry.Set, Expires: 1},
+		{Key: key(3), Value: value(3, largeRecord+entry.PieceSize+1), Version: 10, Kind: entry.Set, Meta: 4, Expires: 2},
+		{Key: bytes.Repeat([]byte("l"), 70_000), Value: value(4, largeRecord+pieceBytes), Version: 11, Kind: entry.Set},
 	}
 	w := must(NewValueWriter(c, 5))(t)
 	var handles []entry.Handle
 	for i := range entries {
-		handles = append(handles, must(w.Add(&entries[i]))(t))
+		add := w.Add
+		if len(entries[i].Value) > largeRecord {
+			add = w.AddLarge
+		}
+		handles = append(handles, must(add(&entries[i]))(t))
 	}
 	must(w.Finish())(t)
 	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
@@ -159,7 +165,14 @@ func TestCopy(t *testing.T) {
 		var moved []entry.Handle
 		for i := range entries {
 			size := entry.RecordSize(&entries[i], true)
-			moved = append(moved, must(to.Copy(r, int64(handles[i].Offset), size))(t))
+			if i%2 == 0 {
+				moved = append(moved, must(to.Copy(r, int64(handles[i].Offset), size))(t))
+			} else {
+				moved = append(moved, must(to.Move(r, handles[i], entries[i].Key, entries[i].Version))(t))
+			}
+			if _, err := to.Move(r, handles[i], entries[i].Key, entries[i].Version+1); !errors.Is(err, errs.ErrCorrupt) {
+				t.Errorf("record %d of another version: %v", i, err)
+			}
 			bad := bytes.Clone(clean)
 			bad[handles[i].Offset+uint64(size)/2] ^= 1
 			damaged := must(Open(Config{FS: image{data: bad}, UUID: c.UUID}, filename.Value, 5, OpenOptions{NoMap: true}))(t)
@@ -168,7 +181,7 @@ func TestCopy(t *testing.T) {
 			}
 		}
 		stats := must(to.Finish())(t)
-		if stats.Records != 3 || stats.Min != 7 || stats.Max != 9 {
+		if stats.Records != uint64(len(entries)) || stats.Min != 7 || stats.Max != 11 {
 			t.Errorf("stats %+v", stats)
 		}
 		n := must(Open(c, filename.Value, 6, OpenOptions{NoMap: noMap}))(t)

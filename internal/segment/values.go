@@ -1,8 +1,10 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -63,6 +65,33 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 	return h, v.flushFull()
 }
 
+// AddLarge is Add for a value of any length, of which it keeps only pieces in memory.
+// Readers may read it at once.
+func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
+	if err := v.Flush(); err != nil {
+		return entry.Handle{}, err
+	}
+	size := entry.RecordSize(e, true)
+	h, err := v.large(entry.AppendHead(nil, e, true), size, bytes.NewReader(e.Value), len(e.Value))
+	v.stopped = err
+	return h, err
+}
+
+// large writes a record of this size in a frame of its own: its head, and the value
+// of n bytes that follows. Nothing waits to be written.
+func (v *ValueWriter) large(head []byte, size int, value io.Reader, n int) (entry.Handle, error) {
+	h := entry.Handle{Segment: v.w.Number(), Length: uint64(n)}
+	v.payload[0] = head
+	at, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload, rest: size - len(head), value: value})
+	v.payload[0] = nil
+	if err != nil {
+		return entry.Handle{}, err
+	}
+	h.Offset = uint64(at)
+	v.writeback()
+	return h, nil
+}
+
 // Append appends a record with its own checksum, made by entry.AppendRecord and not
 // yet placed, whose value has this length. rec may be reused at once.
 func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
@@ -112,6 +141,9 @@ func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Versi
 func (v *ValueWriter) copy(r *Reader, offset int64, bound uint64, fits func(*entry.Record) error) (entry.Handle, error) {
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
+	}
+	if bound > largeRecord {
+		return v.copyLarge(r, offset, bound, fits)
 	}
 	at := len(v.buf)
 	buf, rec, err := r.appendRecord(v.buf, offset, bound)
@@ -203,13 +235,18 @@ func (v *ValueWriter) flush() error {
 	if err != nil {
 		return err
 	}
-	// Writing back while the segment grows keeps the last sync short.
-	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
-		v.w.StartWriteback(v.hinted, to-v.hinted)
-		v.hinted = to
-	}
+	v.writeback()
 	if v.buf = v.buf[:0]; cap(v.buf) > bufferKept {
 		v.buf = nil
 	}
 	return nil
+}
+
+// writeback has the system write what is whole: while the segment grows, so that the
+// last sync is short.
+func (v *ValueWriter) writeback() {
+	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
+		v.w.StartWriteback(v.hinted, to-v.hinted)
+		v.hinted = to
+	}
 }

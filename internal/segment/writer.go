@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"sync/atomic"
@@ -109,6 +110,9 @@ type Frame struct {
 	Unsynced     uint64        // frames before this one not yet known durable
 	First        entry.Version // of the records in Payload[0]; those in Payload[i] get First+i; 0 = they have versions
 	Payload      [][]byte      // each slice holds whole records; they are placed, and must not be changed during Append
+
+	rest  int       // bytes at the end of the last record that are not in Payload
+	value io.Reader // yields them, save the padding
 }
 
 // Append writes one frame at the end with one write, and returns the offset of
@@ -129,8 +133,12 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
 	n, err := w.f.WriteVec(w.vec, start)
 	clear(w.vec)
-	if err == nil && int64(n) != h.Size {
+	if err == nil && int64(n)+int64(f.rest) != h.Size {
 		err = fmt.Errorf("short write: %d of %d bytes", n, h.Size)
+	}
+	if err == nil && f.rest > 0 {
+		w.allocated = max(w.allocated, start+h.Size) // also if less is written, which Sync cuts off
+		err = w.writeRest(f.value, f.rest, start+int64(n))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
@@ -157,7 +165,11 @@ func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, er
 			v += entry.Version(i)
 		}
 		if f.Kind == frame.Group {
-			crc, err = frame.Place(crc, p, v, w.id, offset+size-frame.HeaderSize, &totals)
+			rest := 0
+			if i == len(f.Payload)-1 {
+				rest = f.rest
+			}
+			crc, err = frame.Place(crc, p, rest, v, w.id, offset+size-frame.HeaderSize, &totals)
 		} else {
 			crc = checksum.Extend(crc, p)
 		}
@@ -166,6 +178,7 @@ func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, er
 		}
 		size += int64(len(p))
 	}
+	size += int64(f.rest)
 	if size > frame.MaxSize || size&7 != 0 || totals.Records > math.MaxUint32 {
 		return frame.Header{}, totals, fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, totals.Records)
 	}
@@ -180,6 +193,30 @@ func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, er
 		Number:       w.next,
 		Unsynced:     uint32(min(f.Unsynced, math.MaxUint32)),
 	}, totals, nil
+}
+
+// pieceBytes is how much of a large value is in memory at a time, a multiple of
+// entry.PieceSize.
+const pieceBytes = 256 << 10
+
+// writeRest writes a value and its padding, size bytes in all, at off.
+func (w *Writer) writeRest(value io.Reader, size int, off int64) error {
+	buf := make([]byte, min(size, pieceBytes))
+	for size > 0 {
+		n, err := io.ReadFull(value, buf[:min(size, len(buf))])
+		if errors.Is(err, io.ErrUnexpectedEOF) && size-n < 8 || errors.Is(err, io.EOF) && size < 8 {
+			clear(buf[n:size])
+			n, err = size, nil
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := w.f.WriteAt(buf[:n], off); err != nil {
+			return err
+		}
+		off, size = off+int64(n), size-n
+	}
+	return nil
 }
 
 // Seal appends the seal; nothing can be appended afterwards. The file keeps its

@@ -85,15 +85,21 @@ func (s *Spill) add(ctx context.Context, records []byte, last int) error {
 	if len(sorted) == 0 {
 		return nil
 	}
+	return s.addPart(ctx, last, func(w *run.Writer) error {
+		for _, at := range sorted {
+			if err := s.addRecord(w, records[at:]); err != nil {
+				return err
+			}
+		}
+		return s.values.flush() // readers will follow handles
+	})
+}
+
+// addPart writes a part, of the last-th record and others before it.
+func (s *Spill) addPart(ctx context.Context, last int, fill func(w *run.Writer) error) error {
 	// Neither run nor values are synced before Finish: a crash ends the transaction.
 	w := s.newRun(true)
-	for _, at := range sorted {
-		if err := s.addRecord(w, records[at:]); err != nil {
-			w.Abort()
-			return err
-		}
-	}
-	if err := s.values.flush(); err != nil { // readers will follow handles
+	if err := fill(w); err != nil {
 		w.Abort()
 		return err
 	}
@@ -105,6 +111,29 @@ func (s *Spill) add(ctx context.Context, records []byte, last int) error {
 		return err
 	}
 	return s.compactLevels(ctx)
+}
+
+// AddLarge is Add for one entry with a large value, which it writes piece by piece
+// from where it is: nothing as long as the value is held in memory.
+func (s *Spill) AddLarge(ctx context.Context, e *entry.Entry, last int, ranges *tombstone.Set) error {
+	if s.err == nil {
+		s.ranges = ranges
+		s.err = s.addLarge(ctx, e, last)
+	}
+	return s.err
+}
+
+func (s *Spill) addLarge(ctx context.Context, e *entry.Entry, last int) error {
+	s.bytes += int64(entry.RecordSize(e, true))
+	return s.addPart(ctx, last, func(w *run.Writer) (err error) {
+		// The value may be one that was read, and lie in a mapped file.
+		defer pageio.Guard(pageio.Arm(), &err, "the value to write")
+		h, err := s.values.addLarge(e)
+		if err != nil {
+			return err
+		}
+		return w.Add(&entry.Entry{Key: e.Key, Expires: e.Expires, Kind: e.Kind, Meta: e.Meta, Separated: true, Handle: h})
+	})
 }
 
 // addRecord writes the record at the start of rec: its value, if it has its own

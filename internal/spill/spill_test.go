@@ -137,6 +137,14 @@ func TestSpillAgainstModel(t *testing.T) {
 					w.value = string(bytes.Repeat([]byte{byte(rng.Uint32())}, pick(rng, 0, 3, 10, 50, 300, 9000)))
 				}
 				key := testKey(rng.IntN(61))
+				if w.kind != entry.Delete && len(w.value) >= 300 && rng.IntN(3) == 0 {
+					if err := errors.Join(s.Add(context.Background(), records, last-1, ranges),
+						s.AddLarge(context.Background(), &entry.Entry{Key: []byte(key), Value: []byte(w.value), Kind: w.kind, Meta: w.meta}, last, ranges)); err != nil {
+						t.Fatalf("seed %d: %v", seed, err)
+					}
+					records, model[key] = nil, w
+					continue
+				}
 				records = entry.AppendRecord(records, &entry.Entry{Key: []byte(key), Value: []byte(w.value), Kind: w.kind, Meta: w.meta},
 					w.kind != entry.Delete && len(w.value) >= 10)
 				model[key] = w

@@ -26,32 +26,53 @@ type values struct {
 // A segment ends before the record that would make it too long, so that its length
 // never passes SegmentBytes unless it has one record only.
 func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
-	const ends = 2 * segment.SealSize // the seal, and the header of a further frame
-	if v.writer != nil && v.writer.Size()+int64(len(rec))+ends > v.cfg.SegmentBytes {
-		if err := v.finish(); err != nil {
-			return entry.Handle{}, err
-		}
-	}
-	if v.writer == nil {
-		w, err := segment.NewValueWriter(v.segmentConfig(), v.cfg.NextNum())
-		if err != nil {
-			return entry.Handle{}, err
-		}
-		v.writer = w
-		// get reads the segment while it is filled.
-		r, err := w.OpenReader(max(v.cfg.SegmentBytes, w.Size()+int64(len(rec))+ends), v.cfg.NoMap)
-		if err != nil {
-			return entry.Handle{}, err
-		}
-		v.mu.Lock()
-		v.readers[w.Number()] = r
-		v.mu.Unlock()
+	if err := v.room(int64(len(rec))); err != nil {
+		return entry.Handle{}, err
 	}
 	h, err := v.writer.Append(rec, length)
 	if err == nil {
 		v.written += length
 	}
 	return h, err
+}
+
+// addLarge appends the record of e, as add does, and keeps only pieces of it in memory.
+func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
+	if err := v.room(int64(entry.RecordSize(e, true))); err != nil {
+		return entry.Handle{}, err
+	}
+	h, err := v.writer.AddLarge(e)
+	if err == nil {
+		v.written += h.Length
+	}
+	return h, err
+}
+
+// room makes writer a segment with room for a record of n bytes.
+func (v *values) room(n int64) error {
+	const ends = 2 * segment.SealSize // the seal, and the header of a further frame
+	if v.writer != nil && v.writer.Size()+n+ends > v.cfg.SegmentBytes {
+		if err := v.finish(); err != nil {
+			return err
+		}
+	}
+	if v.writer != nil {
+		return nil
+	}
+	w, err := segment.NewValueWriter(v.segmentConfig(), v.cfg.NextNum())
+	if err != nil {
+		return err
+	}
+	v.writer = w
+	// get reads the segment while it is filled.
+	r, err := w.OpenReader(max(v.cfg.SegmentBytes, w.Size()+n+ends), v.cfg.NoMap)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.readers[w.Number()] = r
+	return nil
 }
 
 func (v *values) segmentConfig() segment.Config {

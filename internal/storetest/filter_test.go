@@ -54,3 +54,65 @@ func TestFilterEndsTheWalk(t *testing.T) {
 		}
 	}
 }
+
+// What a filter is shown counts as read by a Serializable transaction, also what was
+// read ahead of the item: each such key, and the gaps between. If there was no more to
+// show, that counts too.
+func TestFilterHasReadWhatItWasShown(t *testing.T) {
+	type walk struct {
+		prefetch, moves, back int
+		reverse               bool
+	}
+	var walks []walk
+	for _, prefetch := range []int{-1, 0, 2, 5, 64} {
+		for _, reverse := range []bool{false, true} {
+			for moves := range 4 {
+				walks = append(walks, walk{prefetch, moves, 0, reverse}, walk{prefetch, moves, 2, reverse})
+			}
+		}
+	}
+	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 1}})
+	reset := func() {
+		must(t, db.DropAll(t.Context()))
+		set(t, db, "d=1", "f=1", "h=1", "j=1", "l=1", "n=1", "p=1")
+	}
+	const others = "abcdefghijklmnopqrst" // keys that others write, bounds included
+	for _, w := range walks {
+		for _, other := range others {
+			reset()
+			txn := db.NewTransaction(true)
+			var least, greatest byte = 0xff, 0
+			calls := 0
+			it := txn.NewIterator(brock.IteratorOptions{Prefetch: w.prefetch, Reverse: w.reverse, Lower: b("b"), Upper: b("s"), Filter: func(key []byte, _ byte) bool {
+				calls++
+				least, greatest = min(least, key[0]), max(greatest, key[0])
+				return key[0] != 'h'
+			}})
+			it.Seek(b("j"))
+			for range w.moves {
+				it.Next()
+			}
+			for range w.back {
+				it.Prev()
+			}
+			// Where more was asked for than there is, the bound counts as read.
+			if greatest == 'p' && w.prefetch == 64 && !w.reverse {
+				greatest = 'r'
+			}
+			if least == 'd' && w.prefetch == 64 && w.reverse {
+				least = 'b'
+			}
+			it.Close()
+			must(t, txn.Set(b("x"), nil))
+			set(t, db, string(other)+"=2")
+			err := txn.Commit()
+			if covered := least <= byte(other) && byte(other) <= greatest; covered && err == nil {
+				t.Errorf("%+v: the filter was shown %d keys from %c to %c, and nobody minds %c", w, calls, least, greatest, other)
+			}
+			if outside := byte(other) < 'b' || byte(other) >= 's'; outside && err != nil {
+				t.Errorf("%+v: %c is out of bounds: %v", w, other, err)
+			}
+			txn.Discard()
+		}
+	}
+}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/brockdb/brock"
@@ -48,5 +49,30 @@ func TestKeyspacesOnAFullDisk(t *testing.T) {
 		db, err = brock.Open(o)
 		must(t, err)
 	}
+	must(t, db.Close())
+}
+
+// Drop makes what was committed before durable. If the manifest has no room for that,
+// the keyspace is as it was, through the handle that was used and through others.
+func TestDropThatCannotSync(t *testing.T) {
+	fs := faultfs.New(vfs.NewMem(), faultfs.Options{})
+	db, err := brock.Open(brock.Options{Dir: "/s", FS: fs, Durability: brock.Buffered})
+	must(t, err)
+	ks := keyspace(t, db, "a")
+	must(t, ks.Set(b("k"), b("1"))) // the journal has a segment that the manifest doesn't know
+	fs.Inject(faultfs.Fault{Kinds: faultfs.Write, Path: "MANIFEST", Err: faultfs.ErrNoSpace, Short: true})
+	if err := ks.Drop(t.Context()); !errors.Is(err, brock.ErrNoSpace) || errors.Is(err, brock.ErrStopped) {
+		t.Errorf("drop: %v", err)
+	}
+	fs.Heal()
+	wantEqual(t, "contents", contents(t, db), "; a: k=1")
+	for i, ks := range []*brock.Keyspace{ks, keyspace(t, db, "a")} {
+		must(t, ks.Set(b("k"), fmt.Append(nil, i)))
+		v, err := ks.Get(b("k"))
+		must(t, err)
+		wantEqual(t, "k", string(v), fmt.Sprint(i))
+	}
+	must(t, ks.Drop(t.Context()))
+	wantEqual(t, "contents after the drop", contents(t, db), "")
 	must(t, db.Close())
 }

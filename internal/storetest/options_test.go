@@ -48,15 +48,27 @@ func TestOptionsNameTheWrongField(t *testing.T) {
 	}
 }
 
+// Sizes follow the MemoryLimit that a program sets after DefaultOptions.
+func TestDefaultOptionsFitAnyMemoryLimit(t *testing.T) {
+	for _, limit := range []int64{4 << 20, 16 << 20, 1 << 30, 64 << 30} {
+		o := brock.DefaultOptions(dir)
+		o.MemoryLimit, o.FS = limit, vfs.NewMem()
+		db := openTest(t, o)
+		wantEqual(t, fmt.Sprintf("size of a memtable at a limit of %d", limit), db.Options().Tuning.MemtableSize, limit/8)
+		set(t, db, "a=1")
+	}
+}
+
 func TestDefaultOptions(t *testing.T) {
 	o := brock.DefaultOptions("dir")
 	wantEqual(t, "Dir", o.Dir, "dir")
 	wantEqual(t, "Durability", o.Durability, brock.Synced)
-	if o.MemoryLimit == 0 || o.Tuning.MemtableSize == 0 || o.KeyspaceDefaults.ValueThreshold == 0 {
+	if o.MemoryLimit == 0 || o.Tuning.SegmentSize == 0 || o.KeyspaceDefaults.ValueThreshold == 0 {
 		t.Errorf("defaults are missing: %+v", o)
 	}
 	o.FS = vfs.NewMem()
 	db := openTest(t, o)
+	o.Tuning.MemtableSize = o.MemoryLimit / 8
 	wantEqual(t, "options in use", fmt.Sprintf("%+v", db.Options()), fmt.Sprintf("%+v", o))
 	db = openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{TTL: time.Hour}})
 	wantEqual(t, "DB.Options", db.Options().KeyspaceDefaults.TTL, time.Hour)

@@ -339,6 +339,34 @@ func TestFailedSyncStopsWrites(t *testing.T) {
 	}
 }
 
+// After a failed write or sync of the manifest every commit returns ErrStopped, though
+// the journal is sound. What was acknowledged stays readable.
+func TestFailedManifestStopsWrites(t *testing.T) {
+	for _, kinds := range []faultfs.Kind{faultfs.Syncs, faultfs.Write} {
+		mem := vfs.NewMem()
+		faulty := faultfs.New(mem, faultfs.Options{})
+		db, err := brock.Open(brock.Options{Dir: dir, FS: faulty})
+		must(t, err)
+		set(t, db, "a=1")
+		faulty.Inject(faultfs.Fault{Kinds: kinds, Path: "MANIFEST"})
+		_, err = db.Keyspace("k")
+		wantErr(t, "make a keyspace", err, brock.ErrStopped)
+		faulty.Heal()
+		for i := range 3 {
+			err := db.Set(b("a"), b("2"))
+			wantErr(t, fmt.Sprintf("commit %d", i), err, brock.ErrStopped)
+			wantErr(t, fmt.Sprintf("commit %d", i), err, faultfs.ErrIO)
+		}
+		wantErr(t, "flush", db.Flush(t.Context()), brock.ErrStopped)
+		must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "a", get(txn, "a"), "1"); return nil }))
+		wantErr(t, "Close", db.Close(), brock.ErrStopped)
+		db, err = brock.Open(brock.Options{Dir: dir, FS: mem.CrashClone(vfs.CrashOptions{})})
+		must(t, err)
+		must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "a", get(txn, "a"), "1"); return nil }))
+		must(t, db.Close())
+	}
+}
+
 // TestFailedFlushStopsWrites makes the creation of runs fail. An event reports it at
 // once. Writers get ErrStopped when memory is full.
 func TestFailedFlushStopsWrites(t *testing.T) {

@@ -48,10 +48,7 @@ type collector struct {
 
 // run collects what is worth it while clients may be busy.
 func (c *collector) run(ctx context.Context) error {
-	did, err := c.all(ctx, whileBusy)
-	if did {
-		c.tasks.compact.Kick() // remaps may want to be healed
-	}
+	_, err := c.all(ctx, whileBusy)
 	return err
 }
 

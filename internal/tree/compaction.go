@@ -29,7 +29,6 @@ type compactor struct {
 	disk      *diskSpace
 	life      *lifetime
 	count     *counters
-	tasks     *tasks
 
 	mu sync.Mutex // held over a compaction; taken before that of flusher
 }
@@ -50,7 +49,6 @@ func (c *compactor) run(ctx context.Context, idle bool) error {
 			c.disk.workEnded(ctx, err, false)
 			return err
 		}
-		c.tasks.collect.Kick()
 	}
 	return nil // what failed was reported, and would fail again
 }
@@ -84,7 +82,6 @@ func (c *compactor) all(ctx context.Context) error {
 	for i, r := range runs {
 		ids[i] = r.ID
 	}
-	defer c.tasks.collect.Kick()
 	return vfs.NoSpace(c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil))
 }
 

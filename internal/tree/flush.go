@@ -28,7 +28,6 @@ type flusher struct {
 	installer *installer
 	disk      *diskSpace
 	count     *counters
-	tasks     *tasks
 
 	mu sync.Mutex // held over a flush
 }
@@ -47,8 +46,6 @@ func (f *flusher) run(ctx context.Context) error {
 			break
 		}
 		f.disk.flushed()
-		f.tasks.compact.Kick()
-		f.tasks.collect.Kick()
 	}
 	// Flushed or not, sealed segments are made durable here and not by the next
 	// commit that wants to be.

@@ -43,14 +43,15 @@ type installer struct {
 	throttle    *throttle
 	expiry      *expiry
 	longReaders *view.LongReaders
+	tasks       *tasks
 
 	drops     atomic.Uint64 // of keyspaces, since Open
 	recording sync.Mutex    // held while an edit is made, recorded and installed
 }
 
 // install makes finished work true: it opens what was written, records the
-// edit, which is the commit point, and installs the View without what was
-// replaced. If it fails before the edit was written, or there is no space for
+// edit, which is the commit point, installs the View without what was
+// replaced, and has the tasks look for what follows from it. If it fails before the edit was written, or there is no space for
 // that, the new files are removed; if the edit fails otherwise, nobody knows which
 // files count, and all stay.
 func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (err error) {
@@ -101,6 +102,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 		in.searcher.prune()
 	}
 	in.throttle.look(false)
+	in.tasks.kick()
 	in.expiry.await()
 	in.longReaders.Look()
 	return nil
@@ -206,6 +208,7 @@ func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) err
 		return err
 	}
 	in.views.Install(func(next *view.View) { next.Layout = l })
+	in.tasks.kick()
 	return nil
 }
 

@@ -77,6 +77,6 @@ func (k *keyspaces) drop(id entry.KeyspaceID) error {
 	// Work that goes on has begun without knowing of it: see installer.change.
 	k.installer.drops.Add(1)
 	garbage.NoteDropped(k.views, id)
-	k.tasks.kick()
+	k.tasks.kick() // the estimate is new
 	return nil
 }

@@ -41,6 +41,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if err != nil {
 		return nil, rec, err
 	}
+	names = files.WithoutStrays(names, layout)
 	t.files.CountFrom(names, layout)
 	if err := t.files.OpenLayout(layout, first); err != nil {
 		return nil, rec, err

@@ -48,21 +48,21 @@ func (t *Tree) work() {
 	cfg := t.cfg
 	t.searcher = &searcher{views: t.views, emptied: emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})}
 	t.writer = &writer{
-		cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, budget: t.budget, sampler: t.sampler,
+		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, budget: t.budget, sampler: t.sampler,
 		disk: t.disk, tasks: t.tasks, expiry: t.expiry, emptied: t.searcher.emptied, count: t.count,
 	}
 	t.installer = &installer{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, life: t.life, unflushed: t.unflushed, budget: t.budget, damaged: t.damaged,
-		searcher: t.searcher, throttle: t.throttle, expiry: t.expiry, longReaders: t.longReaders,
+		searcher: t.searcher, throttle: t.throttle, expiry: t.expiry, longReaders: t.longReaders, tasks: t.tasks,
 	}
 	t.keyspaces = &keyspaces{views: t.views, installer: t.installer, tasks: t.tasks}
 	t.flusher = &flusher{
 		views: t.views, files: t.files, unflushed: t.unflushed, retention: t.retention, budget: t.budget, sampler: t.sampler,
-		searcher: t.searcher, installer: t.installer, disk: t.disk, count: t.count, tasks: t.tasks,
+		searcher: t.searcher, installer: t.installer, disk: t.disk, count: t.count,
 	}
 	t.compactor = &compactor{
 		views: t.views, files: t.files, retention: t.retention, planner: t.planner, installer: t.installer,
-		disk: t.disk, life: t.life, count: t.count, tasks: t.tasks,
+		disk: t.disk, life: t.life, count: t.count,
 	}
 	t.clustering = &clustering{
 		cfg: cfg, views: t.views, files: t.files, budget: t.budget, planner: t.planner, compactor: t.compactor,

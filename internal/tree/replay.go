@@ -10,19 +10,23 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// replay reads the journal into memtables. A memtable ends where a segment
-// ends, once it is full.
+// replay reads the journal into memtables. A memtable ends where a segment ends, once
+// the leader would have sealed it before that segment. What the leader has put into one
+// memtable fits into one again, so no segment alone is too much.
 func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
 	v.Tables = []*view.Table{newTable(w.cfg)}
 	var at entry.FileNum
 	begin, durable := files.StartOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: files.KnownAfter(layout), ReadOnly: w.cfg.ReadOnly, NoMap: w.cfg.NoMap, Files: w.files.Open,
+		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: files.KnownAfter(layout), Last: files.LastPossible(layout), ReadOnly: w.cfg.ReadOnly, NoMap: w.cfg.NoMap, Files: w.files.Open,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
-		if pos.Segment != at && int(v.Active().Bytes()) >= w.cfg.MemtableBytes {
-			v.Tables = append([]*view.Table{newTable(w.cfg)}, v.Tables...)
+		if pos.Segment != at {
+			if err := w.sealReplayed(v, pos.Segment); err != nil {
+				return err
+			}
 		}
 		at = pos.Segment
+		w.journalBytes += int64(len(payload))
 		rec.Frames++
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
@@ -47,4 +51,17 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 		m.End = w.unflushed.PointAfter(m.Last)
 	}
 	return result, nil
+}
+
+// sealReplayed begins another memtable for a segment if the last one is full.
+func (w *writer) sealReplayed(v *view.View, next entry.FileNum) error {
+	info, err := w.cfg.FS.Stat(w.files.Path(filename.New(filename.Journal, next)))
+	if err != nil {
+		return err
+	}
+	if !v.Active().Empty() && w.full(v.Active(), info.Size) {
+		v.Tables = append([]*view.Table{newTable(w.cfg)}, v.Tables...)
+		w.journalBytes = 0
+	}
+	return nil
 }

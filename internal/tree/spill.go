@@ -99,6 +99,16 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 // Add is that of the files. It returns ErrNoSpace if the disk is full: pending writes
 // may not use the reserve.
 func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Spill.Add(ctx, records, last, ranges) })
+}
+
+// AddLarge is that of the files, and fails as Add does.
+func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry, last int, ranges *tombstone.Set) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Spill.AddLarge(ctx, e, last, ranges) })
+}
+
+// write runs fn, which writes files, unless the disk is full.
+func (s *spilled) write(ctx context.Context, fn func(ctx context.Context) error) error {
 	return s.work(ctx, func(ctx context.Context) error {
 		if s.store.disk.refusing.Load() {
 			if err := s.store.disk.admit(ctx, nil); err != nil {
@@ -106,7 +116,7 @@ func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tom
 			}
 		}
 		before := s.Written()
-		err := s.Spill.Add(ctx, records, last, ranges)
+		err := fn(ctx)
 		s.store.disk.spend(int(s.Written() - before))
 		return err
 	})

@@ -2,9 +2,11 @@ package tree
 
 import "github.com/brockdb/brock/internal/jobs"
 
-// tasks are the background work that there is. Each looks by itself what is to be
-// done, and runs again as long as it finds something, so that one kick after
-// every change is enough. There are none before Open has made them.
+// tasks are the background work that there is. What is to be done follows from the
+// state: each task looks for it by itself, and goes on as long as it finds something.
+// So whatever changes the state kicks all of them, and nobody has to know what follows
+// from the change: the installer does so for each edit, the writer for each memtable
+// that it seals. There are no tasks before Open has made them.
 type tasks struct {
 	readOnly bool // then there is no background work
 

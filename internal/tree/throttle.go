@@ -91,7 +91,7 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 // lags most of memtables, runs and garbage.
 func (t *throttle) delays(v *view.View) float64 {
 	tables := float64(len(v.Tables) - 1 - policy.ThrottleTables)
-	runs := float64((len(v.Runs) - policy.ThrottleRuns) / 2)
+	runs := float64(min((len(v.Runs)-policy.ThrottleRuns)/2, policy.ThrottleRunsDelays))
 	garbage := min(policy.ThrottleBudgetDelays*t.budget.Throttle(), policy.ThrottleGarbageDelays)
 	return max(tables, runs, garbage)
 }

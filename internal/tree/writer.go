@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
+	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -17,6 +18,7 @@ import (
 // once a group.
 type writer struct {
 	cfg       *Config
+	log       *manifest.Log
 	views     *view.Set
 	files     *files.Opener
 	unflushed *files.Unflushed
@@ -38,20 +40,27 @@ func newTable(cfg *Config) *view.Table {
 
 // prepare makes room for n bytes of records: a full memtable is sealed, with
 // its journal segments, and a new one begun. Full is also one that hides much
-// garbage, unless another already waits for its flush.
+// garbage, unless another already waits for its flush. Once the manifest has stopped,
+// nothing is written any more: what it says would never follow.
 func (w *writer) prepare(n int) error {
+	if err := w.log.Err(); err != nil {
+		return err
+	}
 	v := w.views.Current()
 	active := v.Active()
 	if active.Empty() {
 		return nil
 	}
-	if older := active.Replaced.Load() + active.Outdated.Load(); len(v.Tables) == 1 && uint64(older) >= w.budget.SealAfter() {
+	older := uint64(active.Replaced.Load() + active.Outdated.Load())
+	if w.full(active, int64(n)) || len(v.Tables) == 1 && older >= w.budget.SealAfter() {
 		return w.seal()
 	}
-	if int(active.Bytes()) < w.cfg.MemtableBytes && w.journalBytes < w.cfg.JournalBytes && int(active.Bytes())+n < memtable.MaxBytes {
-		return nil
-	}
-	return w.seal()
+	return nil
+}
+
+// full reports whether a memtable is to be sealed before n more bytes of records.
+func (w *writer) full(m *view.Table, n int64) bool {
+	return m.Bytes() >= int64(w.cfg.MemtableBytes) || w.journalBytes >= w.cfg.JournalBytes || m.Bytes()+n >= memtable.MaxBytes
 }
 
 // seal ends the active memtable and its journal segments and begins new ones.

@@ -1,0 +1,45 @@
+package scan
+
+import "bytes"
+
+// Span is the range of stored keys that a scan has covered since it was last
+// positioned: what its user has learnt, not what was read ahead. Its moving end is
+// only brought up to date when the direction changes and at the end. But a filter is
+// the user's: each key that it is shown is covered before.
+type Span struct {
+	Lo, Hi []byte // [Lo, Hi)
+	Active bool   // the scan was positioned
+}
+
+// Begin starts an empty span at key, or at the bound that lies nearer.
+func (s *Span) Begin(key, lo, hi []byte) {
+	switch {
+	case bytes.Compare(key, lo) < 0:
+		key = lo
+	case bytes.Compare(key, hi) > 0:
+		key = hi
+	}
+	s.Lo = append(s.Lo[:0], key...)
+	s.Hi = append(s.Hi[:0], key...)
+	s.Active = true
+}
+
+// Extend extends the span, which grew in the direction turned, to key.
+func (s *Span) Extend(key []byte, turned bool) {
+	if turned {
+		if bytes.Compare(key, s.Lo) < 0 {
+			s.Lo = append(s.Lo[:0], key...)
+		}
+	} else if bytes.Compare(key, s.Hi) >= 0 {
+		s.Hi = append(append(s.Hi[:0], key...), 0)
+	}
+}
+
+// End extends the span to the bound it ran into.
+func (s *Span) End(lo, hi []byte, turned bool) {
+	if turned {
+		s.Lo = append(s.Lo[:0], lo...)
+	} else {
+		s.Hi = append(s.Hi[:0], hi...)
+	}
+}

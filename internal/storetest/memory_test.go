@@ -1,0 +1,164 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/invariant"
+)
+
+// memoryAbove is what a store may take above its MemoryLimit, the rest of the process
+// included.
+const memoryAbove = 32 << 20
+
+// memoryShape is data or work of an odd shape, and the memory that it takes.
+type memoryShape struct {
+	name  string
+	limit int64 // MemoryLimit
+	// run works on an empty store, and returns how many bytes the program itself held.
+	run func(t *testing.T, db *brock.DB, short bool) (held int64)
+}
+
+var memoryShapes = []memoryShape{
+	{"large values", 16 << 20, largeValues},
+	{"values of a share of the memory", 16 << 20, sharedValues},
+}
+
+// In no shape of data or work do stores take more anonymous memory than they promise.
+// Each shape has a process of its own: RssAnon is that of all of it.
+func TestMemoryOfOddShapes(t *testing.T) {
+	if anonymous() == 0 {
+		t.Skip("the system doesn't tell")
+	}
+	if invariant.Enabled {
+		t.Skip("checks and the race detector take memory")
+	}
+	const shapeOf = "BROCK_TEST_SHAPE"
+	for _, s := range memoryShapes {
+		t.Run(s.name, func(t *testing.T) {
+			if os.Getenv(shapeOf) == "" {
+				cmd := exec.Command(os.Args[0], "-test.run", "^TestMemoryOfOddShapes$", "-test.v", fmt.Sprintf("-test.short=%v", testing.Short()))
+				cmd.Env = append(os.Environ(), shapeOf+"="+s.name)
+				out, err := cmd.CombinedOutput()
+				if t.Logf("%s", out); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if s.name == os.Getenv(shapeOf) {
+				s.measure(t)
+			}
+		})
+	}
+}
+
+func (s *memoryShape) measure(t *testing.T) {
+	db, err := brock.Open(brock.Options{Dir: t.TempDir(), MemoryLimit: s.limit, Durability: brock.Buffered})
+	must(t, err)
+	stop := watch()
+	begin := time.Now()
+	held := s.run(t, db, testing.Short())
+	must(t, db.Verify(t.Context(), nil))
+	must(t, db.Close())
+	peak := stop() - held
+	t.Logf("%s of anonymous memory beside what the program holds, %s are allowed; %v", megabytes(peak), megabytes(s.limit+memoryAbove), time.Since(begin))
+	if peak > s.limit+memoryAbove {
+		t.Errorf("%s are too much", megabytes(peak))
+	}
+}
+
+// atOnce runs fn on n goroutines.
+func atOnce(n int, fn func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { fn(i) })
+	}
+	all.Wait()
+}
+
+// largeValues sets values that are larger than MemoryLimit in every way, and moves and
+// reads them.
+func largeValues(t *testing.T, db *brock.DB, short bool) (held int64) {
+	value := bytes.Repeat([]byte("0123456789abcdef"), 40<<20/16)
+	if short {
+		value = value[:20<<20]
+	}
+	ways := []func(key []byte) error{
+		func(key []byte) error { return db.Set(key, value) },
+		func(key []byte) error {
+			return db.UpdateContext(t.Context(), brock.TxnOptions{Update: true, MaxMemory: 1 << 20}, func(txn *brock.Txn) error {
+				if err := txn.Set(append(key, "second"...), value); err != nil {
+					return err
+				}
+				return txn.Set(key, value)
+			})
+		},
+		func(key []byte) error {
+			b := db.NewBatch()
+			if err := b.SetEntry(brock.NewEntry(key, value).WithMeta(7)); err != nil {
+				return err
+			}
+			return b.Commit(t.Context())
+		},
+		func(key []byte) error {
+			w := db.NewWriter(t.Context())
+			if err := w.Set(key, value); err != nil {
+				return err
+			}
+			return w.Close()
+		},
+	}
+	if short {
+		ways = ways[:3]
+	}
+	atOnce(len(ways), func(i int) {
+		if err := ways[i](fmt.Appendf(nil, "way %d", i)); err != nil {
+			t.Errorf("way %d: %v", i, err)
+		}
+	})
+	same := func(key string) {
+		must(t, db.View(func(txn *brock.Txn) error {
+			it, err := txn.Get([]byte(key))
+			if err != nil {
+				return err
+			}
+			return it.ValueFunc(func(got []byte) error {
+				if !bytes.Equal(got, value) {
+					t.Errorf("%s: another value, of %d bytes", key, len(got))
+				}
+				return nil
+			})
+		}))
+	}
+	same("way 1")
+	must(t, db.Delete([]byte("way 1second")))
+	must2(db.Reclaim(context.Background()))
+	for i := range ways {
+		same(fmt.Sprintf("way %d", i))
+	}
+	return int64(len(value))
+}
+
+// sharedValues sets values from many goroutines of which each alone would fit into memory.
+func sharedValues(t *testing.T, db *brock.DB, short bool) (held int64) {
+	value := bytes.Repeat([]byte("0123456789abcdef"), 2<<20/16-10)
+	rounds := 8
+	if short {
+		rounds = 2
+	}
+	atOnce(64, func(i int) {
+		for j := range rounds {
+			if err := db.Set(fmt.Appendf(nil, "%d %d", i, j), value); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return int64(len(value))
+}
