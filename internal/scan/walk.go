@@ -168,6 +168,9 @@ func (w *walk) forwards(ok bool) bool {
 			older = 0
 			w.key = append(w.key[:0], e.Key...)
 			if w.cover != nil && e.Version < w.cover.Newest(e.Key) {
+				if w.cover.Err() != nil {
+					return w.failed()
+				}
 				hidden++
 				w.row.passes(e.Key)
 				continue
@@ -182,6 +185,20 @@ func (w *walk) forwards(ok bool) bool {
 	w.rowEndsAtBound()
 	w.entry = nil
 	return false
+}
+
+// failed ends a move that doesn't know what range deletes hide.
+func (w *walk) failed() bool {
+	w.entry, w.row.keys = nil, 0
+	return false
+}
+
+// err says why the last move came to no entry: nil at the end.
+func (w *walk) err() error {
+	if err := w.src.Err(); err != nil || w.cover == nil {
+		return err
+	}
+	return w.cover.Err()
 }
 
 // show makes e the entry, and reads as much of its value as proves that a short one can
@@ -236,6 +253,9 @@ func (w *walk) backwards(ok bool) bool {
 			break
 		}
 		if found && w.cover != nil && w.saved.Version < w.cover.Newest(w.key) {
+			if w.cover.Err() != nil {
+				return w.failed()
+			}
 			w.row.passes(w.key)
 			if hidden++; ok && hidden > hiddenPatience {
 				ok = w.skipHiddenBack()

@@ -47,15 +47,26 @@ func (f *failingMaps) wrap(file vfs.File, err error) (vfs.File, error) {
 	return mapsFile{file, f}, nil
 }
 
-func (f *failingMaps) Create(name string) (vfs.File, error) { return f.wrap(f.FS.Create(name)) }
-func (f *failingMaps) Open(name string) (vfs.File, error)   { return f.wrap(f.FS.Open(name)) }
-func (f *failingMaps) OpenReadWrite(name string) (vfs.File, error) {
-	return f.wrap(f.FS.OpenReadWrite(name))
+func (f *failingMaps) OpenDirs(names ...string) (vfs.Dirs, error) {
+	held, err := f.FS.OpenDirs(names...)
+	return mapsDirs{held, f}, err
 }
 
-func (f *failingMaps) SyncDir(string) error { return nil }
-func (f mapsFile) Sync() error              { return nil }
-func (f mapsFile) SyncData() error          { return nil }
+// mapsDirs is where the store opens its files.
+type mapsDirs struct {
+	vfs.Dirs
+	fs *failingMaps
+}
+
+func (d mapsDirs) Create(name string) (vfs.File, error) { return d.fs.wrap(d.Dirs.Create(name)) }
+func (d mapsDirs) Open(name string) (vfs.File, error)   { return d.fs.wrap(d.Dirs.Open(name)) }
+func (d mapsDirs) OpenReadWrite(name string) (vfs.File, error) {
+	return d.fs.wrap(d.Dirs.OpenReadWrite(name))
+}
+
+func (d mapsDirs) SyncDir(string) error { return nil }
+func (f mapsFile) Sync() error          { return nil }
+func (f mapsFile) SyncData() error      { return nil }
 
 func (f mapsFile) Map(size int64) (vfs.Mapping, error) {
 	m, err := f.File.Map(size)
