@@ -190,6 +190,9 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 	return it.open(i) && it.at(it.Cursor.Last())
 }
 
+// SkipNewer leaves out nothing: older versions of a key lie behind it.
+func (it *cursor) SkipNewer(entry.Version) bool { return it.Next() }
+
 // Entry is the entry at the position.
 func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }
 
