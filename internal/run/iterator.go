@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/offheap"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
@@ -62,7 +63,7 @@ func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
-	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(int64(size), read)}, nil
+	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewBits(chunk.PagesOf(int64(size))), read)}, nil
 }
 
 func (it *cursor) at(ok bool) bool {
