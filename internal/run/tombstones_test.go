@@ -1,12 +1,13 @@
 package run
 
 import (
-	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -16,7 +17,7 @@ func TestTombstonesExtendTheBounds(t *testing.T) {
 		first, last string
 		min, max    entry.Version
 	}{
-		{"\x00apple", "\x00fig" + string(bytes.Repeat([]byte("g"), 300)), 10, 1 << 50},
+		{"\x00apple", string(meta.Upper([]byte("\x00fig" + strings.Repeat("g", 300)))), 10, 1 << 50},
 		{"\x00", "\x01", 9, 1 << 55},
 		{"\x00", "\x01", 9, 1 << 55},
 	} {

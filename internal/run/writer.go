@@ -50,6 +50,7 @@ type Writer struct {
 	ref      *meta.Ref // the last one used
 	stats    chunk.Stats
 	meta     meta.Run
+	last     []byte // last key of the chunk before; nil: there is none
 	ranges   []tombstone.Tombstone
 	err      error
 	done     bool
@@ -161,15 +162,15 @@ func (w *Writer) flush() error {
 		return err
 	}
 	w.stats.Merge(&info.Stats)
-	// The builder reuses its memory for the next chunk, so the keys are copied.
 	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
-	r.first, r.last = slices.Clone(info.First), slices.Clone(info.Last)
+	r.bound = newBound(info.First, w.last, info.Prefix)
 	if w.meta.First == nil {
-		w.meta.First = r.first
+		w.meta.First = r.key
 	}
-	w.meta.Last = r.last
+	// The builder reuses its memory for the next chunk, so the key is copied.
+	w.last = append(w.last[:0], info.Last...)
 	w.dir.chunks = append(w.dir.chunks, r)
-	w.dirBytes += int64(recordSize + 8 + len(r.first) + len(r.last))
+	w.dirBytes += int64(recordSize + boundHead + len(r.key))
 	w.chunks++
 	if len(w.hashes) < w.cfg.FilterKeys {
 		return nil
@@ -261,6 +262,9 @@ func (w *Writer) Finish() (meta.Run, error) {
 		}
 	}
 	setStats(&w.meta, &w.stats)
+	if w.last != nil {
+		w.meta.Last = meta.Upper(w.last)
+	}
 	w.meta.AddTombstones(w.ranges)
 	for _, r := range w.refs {
 		w.meta.Refs = append(w.meta.Refs, *r)
@@ -311,7 +315,7 @@ func (w *Writer) fail(err error) error {
 // release gives the memory back.
 func (w *Writer) release() {
 	w.b.Release()
-	w.hashes, w.created, w.refs, w.ref, w.ranges = nil, nil, nil, nil, nil
+	w.hashes, w.created, w.refs, w.ref, w.ranges, w.last = nil, nil, nil, nil, nil, nil
 }
 
 func setStats(m *meta.Run, s *chunk.Stats) {

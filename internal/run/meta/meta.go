@@ -15,7 +15,7 @@ import (
 // its contents without reading it. Slices are shared and never written to.
 type Run struct {
 	Files          []File // in key order
-	First, Last    []byte // least and greatest stored key; a tombstone's bounds count as keys
+	First, Last    []byte // least and greatest stored key, a tombstone's bounds too; see Lower and Upper
 	Entries        uint64
 	Deletes        uint64 // entries that are deletes
 	Tombstones     uint64 // range tombstones
@@ -53,6 +53,28 @@ func (r *Run) FileBytes() uint64 {
 	return n
 }
 
+// BoundSize is the length in bytes beyond which the store does not remember a key. A
+// bound of a run is a little outside then, for which it suffices.
+const BoundSize = 128
+
+// Lower is key, or the beginning of a longer one, which is less.
+func Lower(key []byte) []byte { return key[:min(len(key), BoundSize):min(len(key), BoundSize)] }
+
+// Upper is key, or for a longer one a short key that is greater.
+func Upper(key []byte) []byte {
+	if len(key) <= BoundSize {
+		return bytes.Clone(key)
+	}
+	for n := BoundSize; n > 0; n-- {
+		if key[n-1] != 0xff {
+			up := bytes.Clone(key[:n])
+			up[n-1]++
+			return up
+		}
+	}
+	return bytes.Clone(key) // no stored key is like this
+}
+
 // AddTombstones counts tombstones, and extends bounds and versions by theirs.
 // Entries must have been counted before.
 func (r *Run) AddTombstones(list []tombstone.Tombstone) {
@@ -60,10 +82,10 @@ func (r *Run) AddTombstones(list []tombstone.Tombstone) {
 		t := &list[i]
 		// Seeks and compactions choose runs by their bounds, so a tombstone's count.
 		if r.First == nil || bytes.Compare(t.Lo, r.First) < 0 {
-			r.First = t.Lo
+			r.First = Lower(t.Lo)
 		}
 		if bytes.Compare(t.Hi, r.Last) > 0 {
-			r.Last = t.Hi
+			r.Last = Upper(t.Hi)
 		}
 		// Without entries and tombstones MinVersion is 0, which is no version yet.
 		if r.Entries == 0 && r.Tombstones == 0 || t.Version < r.MinVersion {
