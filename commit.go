@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
 )
 
@@ -41,10 +42,11 @@ func (w *writes) recycle() {
 // add adds wr to the writes of the keyspace k. Key and value are copied: to files, if
 // memory has no room for the value. After an error that is not ErrInvalid the writes
 // can only be discarded, and Err returns it.
-func (w *writes) add(ctx context.Context, db *DB, k *keyspaceState, wr *write, now func() uint64) error {
+func (w *writes) add(ctx context.Context, db *DB, k *keyspaceState, wr *write, now func() uint64) (err error) {
 	if err := wr.check(); err != nil {
 		return err
 	}
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// Encoded at once: the caller's key and value are free when this returns.
 	c := k.encoder.Load()
 	e := wr.entry(c, now)
@@ -62,7 +64,11 @@ func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
 	}
-	if lo, hi = k.bounds(lo, hi); bytes.Compare(lo, hi) < 0 {
+	lo, hi, err := k.bounds(lo, hi)
+	if err != nil {
+		return err
+	}
+	if bytes.Compare(lo, hi) < 0 {
 		w.DeleteRange(lo, hi)
 		k.note(&w.written)
 	}

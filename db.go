@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/tree"
+	"github.com/brockdb/brock/vfs"
 )
 
 // DB is an open store. Any number of goroutines may use it. End it by Close.
@@ -32,6 +33,7 @@ type DB struct {
 	closeOnce sync.Once
 	closeErr  error
 	lock      io.Closer // nil in a read-only store without a lock file
+	dirs      vfs.Dirs  // held open
 }
 
 // Close waits for the commits that are under way, makes everything committed
@@ -61,6 +63,9 @@ func (db *DB) Close() error {
 		}
 		if db.lock != nil {
 			keep(db.lock.Close())
+		}
+		if db.dirs != nil {
+			keep(db.dirs.Close())
 		}
 		if db.report != nil {
 			db.report.calls.Drain(lastCall)

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -58,14 +59,15 @@ func (k *Keyspace) Has(key []byte) (bool, error) {
 	return k.read(key, func(*view.Pin, *direct) error { return nil })
 }
 
-// read looks key up and calls fn, while what it found is valid.
-func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
+// read looks key up and calls fn, while what it found is valid and below a guard.
+func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (found bool, err error) {
 	if err := k.usable(); err != nil {
 		return false, err
 	}
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	db := k.db
 	p, err := db.tree.Acquire(0)
 	if err != nil {
@@ -77,7 +79,7 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 	defer directPool.Put(d)
 	d.key = pending.AppendKey(d.key[:0], k.state.prefix, key)
 	db.counters.addReads(1, 0, rand.Uint32())
-	found, err := p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
+	found, err = p.Get(d.key, hash.Sum(db.encoding.seed, d.key), &d.entry)
 	if err != nil || !found {
 		return false, err
 	}

@@ -41,6 +41,12 @@
 //     (the key) or the transaction's end (the value);
 //   - from DB.Get, KeyCopy and ValueCopy for ever: it belongs to the caller.
 //
+// A value from Item.Value or ValueFunc may lie in a mapped file, all of which could be
+// read when it was returned. If the file is cut or its disk fails after that, a read of
+// the slice ends the process. ValueCopy, KeyCopy and DB.Get return memory that no such
+// fault can reach. Faults that the package itself meets, in its files or in a slice that
+// it is given, return an error that is ErrCorrupt.
+//
 // Slices that are passed in are copied before the call returns. Built with the tag
 // brockdebug, the package overwrites what it has returned as soon as it is no longer
 // valid, so that tests show its misuse.

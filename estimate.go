@@ -3,7 +3,7 @@ package brock
 // EstimateSize estimates the entries in [lo, hi) of the default keyspace, in
 // memory and in files, and the bytes of their keys and values as stored, without
 // reading them; nil bounds are open. Old versions and deletes count until a
-// compaction drops them.
+// compaction drops them, and what can't be read does not.
 func (db *DB) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	return db.main.EstimateSize(lo, hi)
 }
@@ -14,7 +14,11 @@ func (k *Keyspace) EstimateSize(lo, hi []byte) (entries, bytes int64) {
 	if k.usable() != nil {
 		return 0, 0
 	}
-	n, size, separated := k.db.tree.Size(k.state.bounds(lo, hi))
+	lo, hi, err := k.state.bounds(lo, hi)
+	if err != nil {
+		return 0, 0
+	}
+	n, size, separated := k.db.tree.Size(lo, hi)
 	return int64(n), int64(size + separated)
 }
 
@@ -27,7 +31,10 @@ func (k *Keyspace) Split(lo, hi []byte, n int) [][]byte {
 	if k.usable() != nil || n < 2 {
 		return nil
 	}
-	lo, hi = k.state.bounds(lo, hi)
+	lo, hi, err := k.state.bounds(lo, hi)
+	if err != nil {
+		return nil
+	}
 	keys := k.db.tree.Split(lo, hi, n)
 	out := make([][]byte, 0, len(keys))
 	for _, key := range keys {

@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/scan"
 	"github.com/brockdb/brock/internal/tombstone"
@@ -21,7 +22,8 @@ type Item struct {
 	ahead *scan.Ahead  // where the value is read ahead, if it is
 	own   entry.Entry
 
-	asked bool // an iterator's item was asked for its value, which was not read ahead
+	asked   bool // an iterator's item was asked for its value, which was not read ahead
+	touched byte // the last byte of an inline value: it could be read
 }
 
 // Key returns the item's key, which is valid as long as the item is.
@@ -43,7 +45,8 @@ func (it *Item) Key() []byte {
 func (it *Item) KeyCopy(dst []byte) []byte { return append(dst[:0], it.Key()...) }
 
 // Value returns the item's value. It is read-only, not copied where possible, never
-// nil without an error, and valid as the package comment says. For a delete it
+// nil without an error, and valid as the package comment says. It may lie in a mapped
+// file: if the disk fails later, reading it ends the process; ValueCopy is safe. For a delete it
 // returns ErrKeyNotFound. A compressed value is decoded into new memory, which an
 // item of Txn.Get keeps; ValueCopy and ValueFunc need no new memory.
 func (it *Item) Value() ([]byte, error) {
@@ -91,8 +94,23 @@ func (it *Item) value(dst []byte) ([]byte, error) {
 	case e.Value == nil:
 		return empty, nil
 	default:
-		return e.Value[:len(e.Value):len(e.Value)], nil
+		v := e.Value[:len(e.Value):len(e.Value)]
+		if len(v) > onePage {
+			return v, touch(v)
+		}
+		return v, nil
 	}
+}
+
+// onePage is the length up to which a value can be read if its key and its last byte
+// can, which the call that found it has read.
+const onePage = 4 << 10
+
+// touch returns the fault that reading b meets.
+func touch(b []byte) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	pageio.Touch(b)
+	return nil
 }
 
 // empty is every empty value: found, so not nil.
@@ -100,10 +118,11 @@ var empty = []byte{}
 
 // ValueCopy appends the value to dst[:0] and returns it. The copy belongs to the
 // caller.
-func (it *Item) ValueCopy(dst []byte) ([]byte, error) {
+func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	if err := it.usable(); err != nil {
 		return nil, err
 	}
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// A value that has to be decoded is decoded into dst: no second copy.
 	direct := it.decodes()
 	v, err := it.value(dst)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/scan"
 )
@@ -39,12 +40,12 @@ func (o *IteratorOptions) validate() error {
 }
 
 // bounds are the stored bounds in a keyspace.
-func (o *IteratorOptions) bounds(s *keyspaceState) (lo, hi []byte) {
-	lo, hi = s.bounds(o.Lower, o.Upper)
-	if len(o.Prefix) > 0 {
-		lo, hi = s.within(o.Prefix, lo, hi)
+func (o *IteratorOptions) bounds(s *keyspaceState) (lo, hi []byte, err error) {
+	lo, hi, err = s.bounds(o.Lower, o.Upper)
+	if err == nil && len(o.Prefix) > 0 {
+		lo, hi, err = s.within(o.Prefix, lo, hi)
 	}
-	return lo, hi
+	return lo, hi, err
 }
 
 // Iterator walks the keys that its transaction sees, in order. It sees the writes
@@ -79,16 +80,19 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	if it.err = o.validate(); it.err == nil {
 		it.err = t.usable()
 	}
+	var lo, hi []byte
+	if it.err == nil {
+		lo, hi, it.err = o.bounds(t.keyspace)
+	}
 	// Once it is adopted, the iterator holds the pin, even if the transaction ends.
 	if it.err != nil || !t.adopt(it) {
 		it.closed.Store(true)
 		return it
 	}
 	c := scan.Config{
-		Pin: t.pin, Clock: (*expiryClock)(t.transaction), At: t.at, Since: entry.Version(o.Since), All: o.AllVersions,
+		Pin: t.pin, Lo: lo, Hi: hi, Clock: (*expiryClock)(t.transaction), At: t.at, Since: entry.Version(o.Since), All: o.AllVersions,
 		Filter: o.Filter, Prefix: len(t.keyspace.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly,
 	}
-	c.Lo, c.Hi = o.bounds(t.keyspace)
 	if t.writes != nil {
 		c.Writes = &t.writes.Writes
 		if it.tracks = t.isolation == Serializable; it.tracks {
@@ -118,14 +122,25 @@ func (it *Iterator) Seek(key []byte) {
 		it.Rewind()
 		return
 	}
-	if it.scratch == nil {
-		it.scratch = it.firstScratch[:]
+	if err := it.keep(key); err != nil {
+		it.leave()
+		it.err = err
+		return
 	}
-	it.scratch = pending.AppendKey(it.scratch[:0], it.keyspace.prefix, key)
 	if it.opts.Reverse {
 		it.scratch = append(it.scratch, 0) // the least key that is greater
 	}
 	it.position(it.scratch, it.opts.Reverse)
+}
+
+// keep makes scratch the stored form of key, which may lie in a mapped file.
+func (it *Iterator) keep(key []byte) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	if it.scratch == nil {
+		it.scratch = it.firstScratch[:]
+	}
+	it.scratch = pending.AppendKey(it.scratch[:0], it.keyspace.prefix, key)
+	return nil
 }
 
 // position moves to the first item from the stored key on or, with turned, to
@@ -228,9 +243,9 @@ func (it *Iterator) land(ok bool) {
 	it.valid = ok
 }
 
-// leave ends the walk at the item it is at, for Limit.
+// leave ends the walk at the item it is at.
 func (it *Iterator) leave() {
-	if !it.usable() {
+	if !it.usable() || !it.valid {
 		return
 	}
 	it.cover()
@@ -280,8 +295,13 @@ func (it *Iterator) Valid() bool { return it.valid && !it.closed.Load() }
 
 // ValidForPrefix reports whether the iterator is at an item whose key begins with
 // prefix.
-func (it *Iterator) ValidForPrefix(prefix []byte) bool {
-	return it.Valid() && bytes.HasPrefix(it.item.Key(), prefix)
+func (it *Iterator) ValidForPrefix(prefix []byte) (valid bool) {
+	if !it.Valid() {
+		return false
+	}
+	var fault error // then prefix lies in a mapped file that can't be read
+	defer pageio.Guard(pageio.Arm(), &fault, pageio.SomeFile)
+	return bytes.HasPrefix(it.item.Key(), prefix)
 }
 
 // Item returns the item that the iterator is at, which is valid until the next move.
@@ -330,7 +350,11 @@ func (t *Txn) Range(lo, hi []byte) iter.Seq2[*Item, error] {
 // (Item.Deleted) and expired entries that were not yet removed (Item.ExpiresAt). A
 // write of this transaction comes first.
 func (t *Txn) Versions(key []byte) iter.Seq2[*Item, error] {
-	if err := checkKey(key); err != nil {
+	err := checkKey(key)
+	if err == nil {
+		key, err = cloneKey(key)
+	}
+	if err != nil {
 		return func(yield func(*Item, error) bool) { yield(nil, err) }
 	}
 	return t.Items(IteratorOptions{Lower: key, Upper: append(bytes.Clone(key), 0), AllVersions: true})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
 )
 
@@ -73,7 +74,8 @@ func (s *keyspaceState) stored(key []byte) []byte {
 }
 
 // bounds turns user bounds, nil meaning open, into stored ones.
-func (s *keyspaceState) bounds(lo, hi []byte) (slo, shi []byte) {
+func (s *keyspaceState) bounds(lo, hi []byte) (slo, shi []byte, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	slo, shi = s.prefix, s.past
 	if lo != nil {
 		slo = s.stored(lo)
@@ -81,11 +83,12 @@ func (s *keyspaceState) bounds(lo, hi []byte) (slo, shi []byte) {
 	if hi != nil {
 		shi = s.stored(hi)
 	}
-	return slo, shi
+	return slo, shi, nil
 }
 
 // within narrows stored bounds to the keys that begin with the user's prefix.
-func (s *keyspaceState) within(prefix, lo, hi []byte) (slo, shi []byte) {
+func (s *keyspaceState) within(prefix, lo, hi []byte) (slo, shi []byte, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	p := s.stored(prefix)
 	if bytes.Compare(p, lo) > 0 {
 		lo = p
@@ -93,7 +96,13 @@ func (s *keyspaceState) within(prefix, lo, hi []byte) (slo, shi []byte) {
 	if end := afterPrefix(p); bytes.Compare(end, hi) < 0 {
 		hi = end
 	}
-	return lo, hi
+	return lo, hi, nil
+}
+
+// cloneKey is a copy of key, which may lie in a mapped file.
+func cloneKey(key []byte) (clone []byte, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	return bytes.Clone(key), nil
 }
 
 // userKey is the user's part of a stored key. Its capacity ends with it, so

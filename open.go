@@ -47,7 +47,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if op.fs == nil {
 		op.fs = vfs.OS()
 	}
-	op.valueDir = cmp.Or(op.valueDir, op.dir)
+	op.valueDir = filepath.Clean(cmp.Or(op.valueDir, op.dir))
 	if op.clock == nil {
 		op.clock = time.Now
 	}
@@ -61,7 +61,8 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 // opening is an Open under way.
 type opening struct {
 	options  Options
-	fs       vfs.FS
+	fs       vfs.FS // held, once that is there
+	held     vfs.Dirs
 	dir      string
 	valueDir string
 	clock    func() time.Time
@@ -78,6 +79,9 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 			o.abandon()
 		}
 	}()
+	if err := o.openDirs(); err != nil {
+		return nil, err
+	}
 	if err := o.acquireLock(ctx); err != nil {
 		return nil, err
 	}
@@ -103,6 +107,35 @@ func (o *opening) abandon() {
 	if o.lock != nil {
 		_ = o.lock.Close()
 	}
+	if o.held != nil {
+		_ = o.held.Close()
+	}
+}
+
+// openDirs opens the store's directories, which for a new store it makes. From then on
+// files are looked up in them only, whatever happens to their names.
+func (o *opening) openDirs() error {
+	readOnly := o.options.Mode == ReadOnly
+	// Taking the lock writes, and another program's lock file may have its name.
+	look := manifest.Look(o.manifestOptions())
+	absent := errors.Is(look, errs.ErrNotExist)
+	switch {
+	case absent && !readOnly && !o.options.MustExist:
+		if err := manifest.MakeDirs(o.manifestOptions()); err != nil {
+			return err
+		}
+	case look != nil && !(absent && readOnly):
+		return look
+	}
+	held, err := o.fs.OpenDirs(o.dir, o.valueDir)
+	if absent && errors.Is(err, fs.ErrNotExist) {
+		return look
+	}
+	if err != nil {
+		return err
+	}
+	o.fs, o.held = held, held
+	return nil
 }
 
 // lockPoll is how often a lock that another process holds is tried again.
@@ -111,19 +144,6 @@ const lockPoll = 20 * time.Millisecond
 // acquireLock takes the store's lock, for itself or with other readers.
 func (o *opening) acquireLock(ctx context.Context) error {
 	readOnly := o.options.Mode == ReadOnly
-	// Taking the lock writes, and another program's lock file may have its name.
-	err := manifest.Look(o.manifestOptions())
-	switch {
-	case err == nil, readOnly && errors.Is(err, errs.ErrNotExist):
-	case !errors.Is(err, errs.ErrNotExist), o.options.MustExist:
-		return err
-	default:
-		if _, err := o.fs.Stat(o.dir); errors.Is(err, fs.ErrNotExist) {
-			if err := manifest.MakeDir(o.fs, o.dir); err != nil {
-				return err
-			}
-		}
-	}
 	path := filepath.Join(o.dir, filename.Of(filename.Lock, 0))
 	deadline := time.Now().Add(o.options.LockWait)
 	for {
@@ -221,7 +241,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 // assemble joins tree and commit pipeline to the store.
 func (o *opening) assemble() {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, tree: o.tree, lock: o.lock, report: o.report, began: time.Now()}
+	db := &DB{opts: o.options, tree: o.tree, lock: o.lock, dirs: o.held, report: o.report, began: time.Now()}
 	clock := o.clock
 	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
 	db.encoding.seed = seed

@@ -52,6 +52,10 @@ func (k *Keyspace) Clear(ctx context.Context) error { return k.deleteRange(ctx, 
 func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 	b := db.NewBatch()
 	for _, p := range prefixes {
+		p, err := cloneKey(p)
+		if err != nil {
+			return err
+		}
 		if err := b.DeleteRange(p, afterPrefix(p)); err != nil {
 			return err
 		}

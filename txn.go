@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/scan"
 	"github.com/brockdb/brock/internal/tree"
 	"github.com/brockdb/brock/internal/view"
@@ -203,13 +204,14 @@ func (t *transaction) address(ks *Keyspace) *keyspaceState {
 }
 
 // Get returns the item of key, or ErrKeyNotFound.
-func (t *Txn) Get(key []byte) (*Item, error) {
+func (t *Txn) Get(key []byte) (item *Item, err error) {
 	if err := t.usable(); err != nil {
 		return nil, err
 	}
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// Item and key lie in memory of the transaction, and are only kept if the key is
 	// found: absent keys cost no memory.
 	it, stored := t.scratch(key)
@@ -220,6 +222,9 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 	if !found {
 		return nil, ErrKeyNotFound
 	}
+	if n := len(it.own.Value); n > 0 {
+		it.touched = it.own.Value[n-1]
+	}
 	t.keep(it, stored)
 	it.own.Key = stored
 	it.place(t.transaction, &it.own, nil)
@@ -227,18 +232,20 @@ func (t *Txn) Get(key []byte) (*Item, error) {
 }
 
 // Has reports whether key has a value. It does not read the value.
-func (t *Txn) Has(key []byte) (bool, error) {
+func (t *Txn) Has(key []byte) (found bool, err error) {
 	if err := t.usable(); err != nil {
 		return false, err
 	}
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	it, stored := t.scratch(key)
 	return t.find(stored, &it.own)
 }
 
 // find looks a stored key up, in the pending writes first, and notes that it was read.
+// A pageio.Guard must be on.
 func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	h := hash.Sum(t.db.encoding.seed, stored)

@@ -2,4 +2,6 @@
 
 package vfs
 
-func free(string) (int64, error) { return -1, nil }
+import "os"
+
+func free(*os.File) (int64, error) { return -1, nil }

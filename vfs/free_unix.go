@@ -2,11 +2,15 @@
 
 package vfs
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
 
-func free(dir string) (int64, error) {
+	"golang.org/x/sys/unix"
+)
+
+func free(dir *os.File) (int64, error) {
 	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
+	if err := unix.Fstatfs(int(dir.Fd()), &s); err != nil {
 		return -1, err
 	}
 	return int64(s.Bavail) * int64(s.Bsize), nil

@@ -7,7 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -289,8 +291,13 @@ func TestGather(t *testing.T) {
 func TestLocks(t *testing.T) {
 	each(t, func(t *testing.T, f FS, dir string) {
 		name := filepath.Join(dir, "LOCK")
-		if _, err := f.Lock(name, true, ""); !errors.Is(err, fs.ErrNotExist) {
+		if l, err := f.Lock(name, true, ""); err == nil {
+			must(t, l.Close())
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("shared lock of a missing file: %v", err)
+		}
+		if text(t, f, name) != "absent" {
+			t.Error("a shared lock made the file")
 		}
 		refused := func(shared bool, owner string, readers bool) {
 			t.Helper()
@@ -322,6 +329,120 @@ func TestLocks(t *testing.T) {
 			t.Errorf("the owner's name is %q", got)
 		}
 		must(t, again.Close())
+	})
+}
+
+// TestLockWithoutItsFile removes and replaces the file of a lock that is held: nobody
+// else gets in.
+func TestLockWithoutItsFile(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		if runtime.GOOS == "windows" {
+			t.Skip("a locked file can't be removed here")
+		}
+		name := filepath.Join(dir, "LOCK")
+		for _, first := range []bool{false, true} {
+			l, err := f.Lock(name, first, "")
+			must(t, err)
+			for _, replace := range []bool{false, true} {
+				_ = f.Remove(name)
+				if replace {
+					put(t, f, name, "replaced\n")
+				}
+				for _, shared := range []bool{false, true} {
+					second, err := f.Lock(name, shared, "")
+					if first && shared {
+						must(t, err)
+						must(t, second.Close())
+					} else if !errors.Is(err, errs.ErrLocked) {
+						t.Errorf("shared %v, then %v, file replaced %v: %v", first, shared, replace, err)
+					}
+				}
+			}
+			must(t, l.Close())
+		}
+	})
+}
+
+// TestHeldDirectories renames directories that are held open, puts others in their place,
+// and removes one.
+func TestHeldDirectories(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		in := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+		must(t, f.MkdirAll(in("a")))
+		must(t, f.MkdirAll(in("b")))
+		put(t, f, in("a", "file"), "of a")
+		put(t, f, in("other"), "x")
+		if _, err := f.OpenDirs(in("a"), in("none")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a missing directory: %v", err)
+		}
+		held, err := f.OpenDirs(in("a"), in("b"), in("a"))
+		must(t, err)
+		lock, err := held.Lock(in("a", "LOCK"), false, "")
+		must(t, err)
+		rename := os.Rename
+		if m, ok := f.(*Mem); ok {
+			rename = m.Rename
+		}
+		if err := rename(in("a"), in("moved")); err != nil {
+			t.Skip("open directories can't be renamed here:", err)
+		}
+		must(t, f.MkdirAll(in("a")))
+		put(t, f, in("a", "file"), "of another")
+		if other, err := f.Lock(in("a", "LOCK"), false, ""); err != nil {
+			t.Errorf("the other directory is locked: %v", err)
+		} else {
+			must(t, other.Close())
+		}
+		if _, err := f.Lock(in("moved", "LOCK"), false, ""); !errors.Is(err, errs.ErrLocked) {
+			t.Errorf("the directory that was renamed is not locked: %v", err)
+		}
+
+		put(t, held, in("a", "new"), "new")
+		must(t, held.Rename(in("a", "new"), in("a", "newer")))
+		must(t, held.SyncDir(in("a")))
+		names, err := held.List(in("a"))
+		if err != nil || !slices.Equal(names, []string{"LOCK", "file", "newer"}) {
+			t.Errorf("list: %v, %v", names, err)
+		}
+		file, err := held.OpenReadWrite(in("a", "file"))
+		must(t, err)
+		if file.Name() != in("a", "file") {
+			t.Errorf("name %q", file.Name())
+		}
+		must(t, file.Close())
+		if got := text(t, held, in("a", "file")) + text(t, f, in("moved", "newer")) + text(t, f, in("a", "newer")); got != "of anewabsent" {
+			t.Errorf("got %q", got)
+		}
+		if i, err := held.Stat(in("a", "file")); err != nil || i.Size != 4 {
+			t.Errorf("stat: %+v, %v", i, err)
+		}
+		if i, err := held.Stat(in("a")); err != nil || !i.IsDir {
+			t.Errorf("stat of the directory: %+v, %v", i, err)
+		}
+		must(t, held.MkdirAll(in("a")))
+		if _, err := held.Free(in("a")); err != nil {
+			t.Error(err)
+		}
+		must(t, held.Remove(in("a", "newer")))
+		for _, name := range []string{in("other"), in("b", "c", "d"), in("a", "newer")} {
+			_, err := held.Open(name)
+			_, err2 := held.Create(filepath.Join(name, "x"))
+			var p *fs.PathError
+			if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err2, fs.ErrNotExist) || !errors.As(err, &p) || p.Path != name {
+				t.Errorf("%s: %v, %v", name, err, err2)
+			}
+		}
+		if _, err := held.OpenDirs(in("a")); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("directories of directories: %v", err)
+		}
+		must(t, held.Close())
+		if _, err := held.Open(in("a", "file")); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("open after Close: %v", err)
+		}
+		if err := held.SyncDir(in("b")); dirsSync && !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("sync after Close: %v", err)
+		}
+		must(t, lock.Close())
 	})
 }
 

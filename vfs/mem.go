@@ -23,17 +23,26 @@ import (
 // A file can be mapped if the mapping ends within it and it is not open for
 // writing. A mapping doesn't see later writes.
 //
-// SetCapacity makes it a disk that can be full.
+// Directories can be renamed, too. SetCapacity makes it a disk that can be full.
 type Mem struct {
+	*memDisk
+	held   map[string]*memDir // directories held open, by clean name; nil = names are paths
+	closed bool               // they are held no more; guarded by mu
+}
+
+// memDisk is what all views of a Mem share.
+type memDisk struct {
 	mu       sync.RWMutex
 	root     *memDir
 	seq      uint64 // of the last change
-	locks    map[string]*memLocks
+	locks    map[*memDir]*memLocks
 	capacity int64 // in bytes; 0 = no bound
 }
 
 // NewMem returns an empty Mem.
-func NewMem() *Mem { return &Mem{root: newMemDir(), locks: map[string]*memLocks{}} }
+func NewMem() *Mem {
+	return &Mem{memDisk: &memDisk{root: newMemDir(), locks: map[*memDir]*memLocks{}}}
+}
 
 // memDir is a directory. Names get durable when it is synced.
 type memDir struct {
@@ -78,6 +87,9 @@ func clean(name string) string { return path.Clean("/" + filepath.ToSlash(name))
 
 // find returns what a clean name means.
 func (m *Mem) find(name string) memNode {
+	if m.held != nil {
+		return m.findHeld(name)
+	}
 	n := memNode{dir: m.root}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" {
@@ -91,15 +103,65 @@ func (m *Mem) find(name string) memNode {
 	return n
 }
 
+func (m *Mem) findHeld(name string) memNode {
+	if m.closed {
+		return memNode{}
+	}
+	if d := m.held[name]; d != nil {
+		return memNode{dir: d}
+	}
+	if d := m.held[path.Dir(name)]; d != nil {
+		return d.entries[path.Base(name)]
+	}
+	return memNode{}
+}
+
+// absent is the error for a name that find doesn't know.
+func (m *Mem) absent() error {
+	if m.closed {
+		return fs.ErrClosed
+	}
+	return fs.ErrNotExist
+}
+
+// OpenDirs implements FS.
+func (m *Mem) OpenDirs(names ...string) (Dirs, error) {
+	if m.held != nil {
+		return nil, errors.ErrUnsupported
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	held := &Mem{memDisk: m.memDisk, held: map[string]*memDir{}}
+	for _, name := range names {
+		d := m.find(clean(name)).dir
+		if d == nil {
+			return nil, pathError("open", name, fs.ErrNotExist)
+		}
+		held.held[clean(name)] = d
+	}
+	return memDirs{held}, nil
+}
+
+// memDirs is a Mem that holds directories open.
+type memDirs struct{ *Mem }
+
+// Close implements Dirs.
+func (d memDirs) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	return nil
+}
+
 // dirOf returns the directory that a name is or would be in, and its base name.
 func (m *Mem) dirOf(op, name string) (*memDir, string, error) {
 	dir, base := path.Split(clean(name))
 	if base == "" {
 		return nil, "", pathError(op, name, fs.ErrInvalid)
 	}
-	d := m.find(dir).dir
+	d := m.find(path.Clean(dir)).dir
 	if d == nil {
-		return nil, "", pathError(op, name, fs.ErrNotExist)
+		return nil, "", pathError(op, name, m.absent())
 	}
 	return d, base, nil
 }
@@ -137,7 +199,7 @@ func (m *Mem) open(name string, write bool) (File, error) {
 	case n.dir != nil:
 		return nil, pathError("open", name, fs.ErrInvalid)
 	}
-	return nil, pathError("open", name, fs.ErrNotExist)
+	return nil, pathError("open", name, m.absent())
 }
 
 // Remove implements FS.
@@ -178,8 +240,8 @@ func (m *Mem) Rename(from, to string) error {
 	if _, exists := toDir.entries[toBase]; exists {
 		return pathError("rename", to, fs.ErrExist)
 	}
-	if n.dir != nil {
-		return pathError("rename", from, errors.ErrUnsupported) // a store renames files only
+	if n.dir != nil && strings.HasPrefix(clean(to), clean(from)+"/") {
+		return pathError("rename", to, fs.ErrInvalid)
 	}
 	// Two changes of one number: Prefix leaves both or none, Chaos perhaps one.
 	seq := m.next()
@@ -192,6 +254,12 @@ func (m *Mem) Rename(from, to string) error {
 func (m *Mem) MkdirAll(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.held != nil {
+		if m.find(clean(dir)).dir == nil {
+			return pathError("mkdir", dir, m.absent())
+		}
+		return nil
+	}
 	d := m.root
 	for part := range strings.SplitSeq(clean(dir), "/") {
 		if part == "" {
@@ -216,7 +284,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 	defer m.mu.RUnlock()
 	d := m.find(clean(dir)).dir
 	if d == nil {
-		return nil, pathError("list", dir, fs.ErrNotExist)
+		return nil, pathError("list", dir, m.absent())
 	}
 	return slices.Sorted(maps.Keys(d.entries)), nil
 }
@@ -231,7 +299,7 @@ func (m *Mem) Stat(name string) (Info, error) {
 	case n.dir != nil:
 		return Info{IsDir: true}, nil
 	}
-	return Info{}, pathError("stat", name, fs.ErrNotExist)
+	return Info{}, pathError("stat", name, m.absent())
 }
 
 // SyncDir implements FS.
@@ -240,7 +308,7 @@ func (m *Mem) SyncDir(dir string) error {
 	defer m.mu.Unlock()
 	d := m.find(clean(dir)).dir
 	if d == nil {
-		return pathError("syncdir", dir, fs.ErrNotExist)
+		return pathError("syncdir", dir, m.absent())
 	}
 	// Names become durable, not what is in the files that they mean.
 	for _, c := range d.pending {
@@ -269,12 +337,12 @@ func (m *Mem) Free(dir string) (int64, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.find(clean(dir)).dir == nil {
-		return -1, pathError("free", dir, fs.ErrNotExist)
+		return -1, pathError("free", dir, m.absent())
 	}
 	return m.free(), nil
 }
 
-// memLocks are the holders of one lock.
+// memLocks are the holders of a directory's lock.
 type memLocks struct {
 	exclusive bool
 	owner     string
@@ -293,26 +361,22 @@ func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	if n.dir != nil {
 		return nil, pathError("lock", name, fs.ErrInvalid)
 	}
-	if n.file == nil {
-		if shared {
-			return nil, pathError("lock", name, fs.ErrNotExist)
-		}
-		n.file = &memFile{}
-		d.put(m.next(), base, n)
-	}
-	// Locks are of the Mem, not of the file: a crash clone has none.
-	key := clean(name)
-	l := m.locks[key]
+	// Locks are of the directory, whatever becomes of the file. A crash clone has none.
+	l := m.locks[d]
 	if l == nil {
 		l = &memLocks{}
-		m.locks[key] = l
+		m.locks[d] = l
 	}
 	if l.exclusive || l.shared > 0 && !shared {
 		return nil, &LockedError{Name: name, Owner: l.owner, Shared: l.shared > 0}
 	}
 	if shared {
 		l.shared++
-		return &memLock{m: m, key: key, shared: true}, nil
+		return &memLock{m: m, dir: d, shared: true}, nil
+	}
+	if n.file == nil {
+		n.file = &memFile{}
+		d.put(m.next(), base, n)
 	}
 	if owner == "" {
 		owner = "this process"
@@ -320,13 +384,13 @@ func (m *Mem) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	l.exclusive, l.owner = true, owner
 	n.file.resize(m.next(), 0)
 	n.file.write(m.next(), []byte(owner+"\n"), 0)
-	return &memLock{m: m, key: key, file: n.file}, nil
+	return &memLock{m: m, dir: d, file: n.file}, nil
 }
 
 // memLock is a lock that is held.
 type memLock struct {
 	m      *Mem
-	key    string
+	dir    *memDir
 	shared bool
 	file   *memFile // that has the owner's name; nil if shared
 	closed bool     // guarded by m.mu
@@ -339,7 +403,7 @@ func (l *memLock) Close() error {
 		return fs.ErrClosed
 	}
 	l.closed = true
-	held := l.m.locks[l.key]
+	held := l.m.locks[l.dir]
 	if l.shared {
 		held.shared--
 	} else {
@@ -347,7 +411,7 @@ func (l *memLock) Close() error {
 		l.file.resize(l.m.next(), 0)
 	}
 	if held.shared == 0 && !held.exclusive {
-		delete(l.m.locks, l.key)
+		delete(l.m.locks, l.dir)
 	}
 	return nil
 }

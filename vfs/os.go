@@ -3,32 +3,31 @@ package vfs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"strings"
-	"sync"
+	"slices"
 )
 
 // OS returns the file system of the operating system.
 func OS() FS { return osFS{} }
 
-type osFS struct{}
+// osFS looks names up by path or, if it has directories, in these.
+type osFS struct{ held *osDirs }
 
-func (osFS) Create(name string) (File, error) {
-	return open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+func (f osFS) Create(name string) (File, error) {
+	return f.open(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 }
 
-func (osFS) Open(name string) (File, error) { return open(name, os.O_RDONLY) }
+func (f osFS) Open(name string) (File, error) { return f.open(name, os.O_RDONLY) }
 
-func (osFS) OpenReadWrite(name string) (File, error) { return open(name, os.O_RDWR) }
+func (f osFS) OpenReadWrite(name string) (File, error) { return f.open(name, os.O_RDWR) }
 
-func open(name string, flag int) (File, error) {
-	f, err := openRegular(name, flag)
+func (f osFS) open(name string, flag int) (File, error) {
+	file, err := f.openRegular(name, flag)
 	if err != nil {
 		return nil, err
 	}
-	return osFile{f}, nil
+	return osFile{file}, nil
 }
 
 // errNotRegular is the error of opening what has no bytes of its own.
@@ -36,8 +35,12 @@ var errNotRegular = fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
 
 // openRegular opens a regular file, or fails at once. The look before keeps it from
 // touching a device, the one after tells whether the name meant another file then.
-func openRegular(name string, flag int) (*os.File, error) {
-	was, err := os.Lstat(name)
+func (f osFS) openRegular(name string, flag int) (*os.File, error) {
+	at, err := f.place("open", name)
+	if err != nil {
+		return nil, err
+	}
+	was, err := at.lstat()
 	switch {
 	case err == nil && flag&os.O_EXCL != 0:
 		return nil, pathError("create", name, fs.ErrExist)
@@ -46,165 +49,112 @@ func openRegular(name string, flag int) (*os.File, error) {
 	case err != nil && (flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)):
 		return nil, err
 	}
-	f, err := os.OpenFile(name, flag|openFlags, 0o600)
+	file, err := at.open(flag | openFlags)
 	if err != nil {
 		return nil, err
 	}
-	is, err := f.Stat()
+	is, err := file.Stat()
 	if err == nil && (!is.Mode().IsRegular() || was != nil && !os.SameFile(was, is)) {
 		err = pathError("open", name, errNotRegular)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(err, file.Close())
 	}
-	return f, nil
+	return file, nil
 }
 
-func (osFS) Remove(name string) error { return os.Remove(name) }
+func (f osFS) Remove(name string) error {
+	at, err := f.place("remove", name)
+	if err != nil {
+		return err
+	}
+	return at.remove()
+}
 
-func (osFS) Rename(from, to string) error {
-	err := renameNew(from, to)
+func (f osFS) Rename(from, to string) error {
+	a, err := f.place("rename", from)
+	if err != nil {
+		return err
+	}
+	b, err := f.place("rename", to)
+	if err != nil {
+		return err
+	}
+	err = renameNew(a, b)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	// Two renames to one name are kept apart by the lock of the store.
-	switch _, err := os.Lstat(to); {
+	switch _, err := b.lstat(); {
 	case err == nil:
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrExist}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	return os.Rename(from, to)
+	return a.rename(b)
 }
 
-func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o700) }
+func (f osFS) MkdirAll(dir string) error {
+	if f.held != nil {
+		_, err := f.held.dir("mkdir", dir)
+		return err
+	}
+	return os.MkdirAll(dir, 0o700)
+}
 
-func (osFS) List(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
+func (f osFS) List(dir string) ([]string, error) {
+	d, err := f.openDir("list", dir)
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
+	names, err := d.Readdirnames(-1)
+	if err = errors.Join(err, d.Close()); err != nil {
+		return nil, err
 	}
+	slices.Sort(names)
 	return names, nil
 }
 
-func (osFS) Stat(name string) (Info, error) {
-	i, err := os.Stat(name)
+func (f osFS) Stat(name string) (Info, error) {
+	i, err := f.stat(name)
 	if err != nil {
 		return Info{}, err
 	}
 	return Info{Size: i.Size(), IsDir: i.IsDir(), ModTime: i.ModTime()}, nil
 }
 
-func (osFS) SyncDir(dir string) error {
-	// Systems that can't sync directories make names durable by themselves, or not at
-	// all.
-	if !dirsSync {
-		_, err := os.Stat(dir)
-		return err
+func (f osFS) stat(name string) (fs.FileInfo, error) {
+	if f.held == nil {
+		return os.Stat(name)
 	}
-	d, err := os.Open(dir)
+	if d, err := f.held.dir("stat", name); err == nil {
+		return d.self.Stat()
+	}
+	at, err := f.held.place("stat", name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return at.lstat()
 }
 
-func (osFS) Free(dir string) (int64, error) {
-	n, err := free(dir)
+func (f osFS) SyncDir(dir string) error {
+	return f.withDir("syncdir", dir, func(d *os.File) error {
+		// Systems that can't sync directories make names durable by themselves, or not
+		// at all.
+		if !dirsSync {
+			return nil
+		}
+		return d.Sync()
+	})
+}
+
+func (f osFS) Free(dir string) (n int64, err error) {
+	err = f.withDir("free", dir, func(d *os.File) (err error) {
+		n, err = free(d)
+		return err
+	})
 	if err != nil {
 		return -1, pathError("free", dir, err)
 	}
 	return n, nil
-}
-
-const maxOwner = 256 // bytes of a lock file that are shown
-
-func (osFS) Lock(name string, shared bool, owner string) (io.Closer, error) {
-	flag := os.O_RDWR | os.O_CREATE
-	if shared {
-		flag = os.O_RDONLY
-	}
-	f, err := openRegular(name, flag)
-	if err != nil {
-		return nil, err
-	}
-	// Only the holder writes its name, so the name is never of two.
-	held, err := tryLock(f, shared)
-	if held && !shared {
-		if err = signLock(f, owner); err != nil {
-			unlock(f)
-		}
-	}
-	if !held && err == nil {
-		err = whoLocked(f, shared)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return &osLock{f: f, shared: shared}, nil
-}
-
-// signLock leaves the owner's name in the lock file. A full disk must not keep
-// a store from being opened, so the name may be missing.
-func signLock(f *os.File, owner string) error {
-	if owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		owner = fmt.Sprintf("pid %d on host %s", os.Getpid(), host)
-	}
-	err := f.Truncate(0)
-	if err == nil {
-		_, err = f.WriteAt([]byte(owner+"\n"), 0)
-	}
-	if IsNoSpace(err) {
-		return nil
-	}
-	return err
-}
-
-// whoLocked returns a LockedError with the name of the holder. If a shared lock can
-// be had though an exclusive one can't, the holders are readers, which leave no name.
-func whoLocked(f *os.File, shared bool) error {
-	e := &LockedError{Name: f.Name()}
-	if !shared {
-		if held, err := tryLock(f, true); held && err == nil {
-			unlock(f)
-			e.Shared = true
-			return e
-		}
-	}
-	text := make([]byte, maxOwner)
-	n, _ := f.ReadAt(text, 0)
-	e.Owner, _, _ = strings.Cut(string(text[:n]), "\n")
-	return e
-}
-
-// osLock is a lock that is held.
-type osLock struct {
-	mu     sync.Mutex
-	f      *os.File // nil once closed
-	shared bool
-}
-
-// Close gives the lock up. It removes the name first, so that nobody reads the name
-// of a holder that has left; if that fails, the next holder overwrites it.
-func (l *osLock) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.f == nil {
-		return fs.ErrClosed
-	}
-	f := l.f
-	l.f = nil
-	if !l.shared {
-		_ = f.Truncate(0)
-	}
-	unlock(f)
-	return f.Close()
 }

@@ -47,15 +47,27 @@ func startWriteback(f *os.File, off, n int64) {
 
 // renameNew renames a file unless the new name exists. It returns
 // errors.ErrUnsupported where kernel or file system can't tell.
-func renameNew(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+func renameNew(from, to place) error {
+	err := from.at(func(a int, old string) error {
+		return to.at(func(b int, new string) error {
+			return unix.Renameat2(a, old, b, new, unix.RENAME_NOREPLACE)
+		})
+	})
 	if err == unix.EINVAL || err == unix.ENOSYS {
 		return errors.ErrUnsupported
 	}
 	if err != nil {
-		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+		return &os.LinkError{Op: "rename", Old: from.path, New: to.path, Err: err}
 	}
 	return nil
+}
+
+// at calls fn with the descriptor of the directory and the name in it.
+func (p place) at(fn func(fd int, name string) error) error {
+	if p.dir == nil {
+		return fn(unix.AT_FDCWD, p.path)
+	}
+	return withFD(p.dir.self, func(fd int) error { return fn(fd, p.base()) })
 }
 
 const maxVec = 1024 // buffers a pwritev takes

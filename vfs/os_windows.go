@@ -17,8 +17,8 @@ func isNoSpace(err error) bool {
 		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
 }
 
-func free(dir string) (int64, error) {
-	name, err := windows.UTF16PtrFromString(dir)
+func free(dir *os.File) (int64, error) {
+	name, err := windows.UTF16PtrFromString(dir.Name())
 	if err != nil {
 		return -1, err
 	}

@@ -32,7 +32,7 @@ type FS interface {
 	// Remove removes a file or an empty directory. Open files of that name stay
 	// usable; on Windows the call may fail while there are any.
 	Remove(name string) error
-	// Rename gives a file another name. It returns fs.ErrExist if that exists: no
+	// Rename gives a file another name in the same directory. It returns fs.ErrExist if that exists: no
 	// rename replaces a file.
 	Rename(from, to string) error
 	// MkdirAll makes a directory, and those above it, unless they exist. Only
@@ -44,15 +44,35 @@ type FS interface {
 	Stat(name string) (Info, error)
 	// SyncDir makes the names in a directory durable, where that takes a call.
 	SyncDir(dir string) error
-	// Lock takes an advisory lock on the file name, or returns a *LockedError at
-	// once. An exclusive lock creates the file and writes owner (if empty, process
-	// and host) into it as text, for LockedError.Owner of others. A shared lock
-	// needs the file and writes nothing. Locks of one process conflict, too. Close
-	// gives the lock up, as does the end of the process; the file stays.
+	// Lock takes an advisory lock on the file name and, where the system can, on its
+	// directory: then nobody gets in by removing the file. It returns a *LockedError at
+	// once if another holds either of them. An exclusive lock creates the file and
+	// writes owner (if empty, process and host) into it as text, for LockedError.Owner
+	// of others. A shared lock writes nothing; without the file it locks the directory,
+	// or returns fs.ErrNotExist. Locks of one process conflict, too. Close gives the
+	// lock up, as does the end of the process; the file stays.
 	Lock(name string, shared bool, owner string) (io.Closer, error)
 	// Free returns how many bytes can still be written in a directory's file
 	// system; -1 if that is not known.
 	Free(dir string) (int64, error)
+	// OpenDirs opens directories, which must exist, and keeps them open. A Dirs has
+	// no OpenDirs of its own: it returns errors.ErrUnsupported.
+	OpenDirs(dirs ...string) (Dirs, error)
+}
+
+// Dirs is an FS of some directories that are held open, and of the files right in
+// them. It takes the names that the FS below takes, but it looks them up in the open
+// directories: a name means the same file after its directory was renamed, and never a
+// file of another directory that has taken its place. Errors and File.Name say the
+// name as it was given. Other names don't exist for it.
+//
+// Systems without a call that opens a file in an open directory (js, plan9) look names
+// up by path.
+type Dirs interface {
+	FS
+	// Close lets go of the directories. Calls return fs.ErrClosed from now on. Files
+	// and locks stay open.
+	io.Closer
 }
 
 // Info describes a file or directory.

@@ -35,6 +35,7 @@ const (
 	Size
 	Map
 	Close
+	OpenDir // of a directory that is held open
 
 	Any     Kind = 1<<iota - 1
 	Syncs        = Sync | SyncData | SyncDir
@@ -47,7 +48,7 @@ func (k Kind) String() string {
 	var names []string
 	for i, name := range [...]string{
 		"create", "open", "open-read-write", "remove", "rename", "mkdir", "list", "stat", "sync-dir", "lock", "free",
-		"read", "write", "truncate", "preallocate", "sync", "sync-data", "writeback", "size", "map", "close",
+		"read", "write", "truncate", "preallocate", "sync", "sync-data", "writeback", "size", "map", "close", "open-dir",
 	} {
 		if k&(1<<i) != 0 {
 			names = append(names, name)

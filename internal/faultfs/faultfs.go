@@ -30,14 +30,19 @@ type Options struct {
 
 // FS is the file system with faults. Its methods may run together.
 type FS struct {
-	base   vfs.FS
+	base vfs.FS
+	*faults
+}
+
+// faults are those of a file system, and of all directories of it that are held open.
+type faults struct {
 	before func(Op)
 	maps   map[*ownMap]struct{} // guarded by mu; nil without Options.OwnMaps
 
 	mu     sync.Mutex
 	n      int
 	counts map[count]int
-	faults []*planned
+	plans  []*planned
 	struck int
 	rot    []rot
 }
@@ -50,7 +55,7 @@ type count struct {
 
 // New returns a file system over base, without faults.
 func New(base vfs.FS, o Options) *FS {
-	f := &FS{base: base, before: o.Before, counts: map[count]int{}}
+	f := &FS{base, &faults{before: o.Before, counts: map[count]int{}}}
 	if o.OwnMaps {
 		f.maps = map[*ownMap]struct{}{}
 	}
@@ -58,23 +63,23 @@ func New(base vfs.FS, o Options) *FS {
 }
 
 // Inject adds faults. If several strike one operation, the first one is used.
-func (f *FS) Inject(faults ...Fault) {
+func (f *faults) Inject(faults ...Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fault := range faults {
-		f.faults = append(f.faults, &planned{Fault: fault})
+		f.plans = append(f.plans, &planned{Fault: fault})
 	}
 }
 
 // Heal removes all faults and all rot.
-func (f *FS) Heal() {
+func (f *faults) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.faults, f.rot = nil, nil
+	f.plans, f.rot = nil, nil
 }
 
 // Struck returns how many operations failed by a fault so far.
-func (f *FS) Struck() int {
+func (f *faults) Struck() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.struck
@@ -82,7 +87,7 @@ func (f *FS) Struck() int {
 
 // Count returns how many operations of these kinds there were so far on files whose
 // base name contains part.
-func (f *FS) Count(kinds Kind, part string) int {
+func (f *faults) Count(kinds Kind, part string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
@@ -95,7 +100,7 @@ func (f *FS) Count(kinds Kind, part string) int {
 }
 
 // begin announces and counts an operation. It returns the fault that strikes it.
-func (f *FS) begin(o Op) *planned {
+func (f *faults) begin(o Op) *planned {
 	f.mu.Lock()
 	f.n++
 	o.N = f.n
@@ -107,7 +112,7 @@ func (f *FS) begin(o Op) *planned {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var hit *planned
-	for _, p := range f.faults {
+	for _, p := range f.plans {
 		if p.strikes(o) && hit == nil {
 			hit = p
 		}
@@ -119,7 +124,7 @@ func (f *FS) begin(o Op) *planned {
 }
 
 // fail is begin for operations that a fault prevents and does not change.
-func (f *FS) fail(o Op) error {
+func (f *faults) fail(o Op) error {
 	if p := f.begin(o); p != nil {
 		return p.failure(o)
 	}
@@ -133,6 +138,26 @@ func (p *planned) failure(o Op) error {
 		err = ErrIO
 	}
 	return &fs.PathError{Op: o.Kind.String(), Path: o.Path, Err: err}
+}
+
+// OpenDirs implements vfs.FS. What is held open has the same faults.
+func (f *FS) OpenDirs(names ...string) (vfs.Dirs, error) {
+	for _, name := range names {
+		if err := f.fail(Op{Kind: OpenDir, Path: name}); err != nil {
+			return nil, err
+		}
+	}
+	held, err := f.base.OpenDirs(names...)
+	if err != nil {
+		return nil, err
+	}
+	return dirs{&FS{held, f.faults}, held}, nil
+}
+
+// dirs is directories held open.
+type dirs struct {
+	*FS
+	io.Closer
 }
 
 // Create implements vfs.FS.
@@ -163,7 +188,7 @@ func (f *FS) wrap(base vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &file{File: base, fs: f}, nil
+	return &file{File: base, fs: f.faults}, nil
 }
 
 // Remove implements vfs.FS.

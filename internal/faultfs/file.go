@@ -9,7 +9,7 @@ import (
 // file is an open file. Its Name is that of the file below.
 type file struct {
 	vfs.File
-	fs *FS
+	fs *faults
 }
 
 func (f *file) op(kind Kind, off, n int64) Op {

@@ -11,7 +11,7 @@ import (
 
 // ownMap is a mapping that is memory of its own.
 type ownMap struct {
-	fs   *FS
+	fs   *faults
 	name string
 	data []byte
 }
@@ -48,7 +48,7 @@ func (m *ownMap) Close() error {
 }
 
 // updateMaps writes p, which was written at off, to the mappings of a file.
-func (f *FS) updateMaps(name string, p []byte, off int64) {
+func (f *faults) updateMaps(name string, p []byte, off int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for m := range f.maps {
@@ -60,7 +60,7 @@ func (f *FS) updateMaps(name string, p []byte, off int64) {
 
 // RotMaps damages the present mappings of files whose base name contains part. Nobody
 // may read them meanwhile. It needs Options.OwnMaps.
-func (f *FS) RotMaps(part string, d Damage) {
+func (f *faults) RotMaps(part string, d Damage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for m := range f.maps {

@@ -18,13 +18,13 @@ type rot struct {
 
 // Rot damages all reads of files whose base name contains part: by ReadAt, and by
 // mappings made from now on. The stored bytes stay as they are.
-func (f *FS) Rot(part string, d Damage) {
+func (f *faults) Rot(part string, d Damage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.rot = append(f.rot, rot{part, d})
 }
 
-func (f *FS) rotOf(name string) (all []Damage) {
+func (f *faults) rotOf(name string) (all []Damage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.rot {

@@ -27,7 +27,7 @@ type CreateOptions struct {
 // firstManifest is the number of the manifest that Create makes.
 const firstManifest = 1
 
-// Create makes a store in o.Dir and opens its log. A crash at any moment leaves
+// Create makes a store in the directories, which exist, and opens its log. A crash at any moment leaves
 // a directory in which Create can begin again, or a whole store. It returns
 // errs.ErrExist if there is a store, errs.ErrForeign if the directory holds
 // other things, and *errs.Corruption if it holds files of a store that has lost
@@ -35,11 +35,6 @@ const firstManifest = 1
 func Create(o Options, c CreateOptions) (*Log, error) {
 	if o.ReadOnly {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrReadOnly)
-	}
-	for _, dir := range o.dirs() {
-		if err := MakeDir(o.FS, dir); err != nil {
-			return nil, fmt.Errorf("create a store: %w", err)
-		}
 	}
 	if _, err := ReadSuper(o.FS, o.Dir); err == nil {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrExist)
@@ -66,10 +61,20 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	return Open(o)
 }
 
-// MakeDir makes a directory and those above it, durably. Each is made only when
+// MakeDirs makes the directories of a new store, unless they exist.
+func MakeDirs(o Options) error {
+	for _, dir := range o.dirs() {
+		if err := makeDir(o.FS, dir); err != nil {
+			return fmt.Errorf("create a store: %w", err)
+		}
+	}
+	return nil
+}
+
+// makeDir makes a directory and those above it, durably. Each is made only when
 // the name of the one above is durable. So after a crash at any moment at most the
-// name of the last one is not durable, and the next MakeDir syncs that.
-func MakeDir(fsys vfs.FS, dir string) error {
+// name of the last one is not durable, and the next makeDir syncs that.
+func makeDir(fsys vfs.FS, dir string) error {
 	var missing []string // the deepest first
 	at := dir
 	for filepath.Dir(at) != at {

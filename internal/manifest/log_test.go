@@ -20,9 +20,17 @@ import (
 
 var testStore = CreateOptions{UUID: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, Seed: 0x1122334455667788, Created: 1700000000123}
 
+// makeStore makes the directories, then the store.
+func makeStore(o Options, c CreateOptions) (*Log, error) {
+	if err := MakeDirs(o); err != nil {
+		return nil, err
+	}
+	return Create(o, c)
+}
+
 func mustCreate(t *testing.T, o Options) *Log {
 	t.Helper()
-	l, err := Create(o, testStore)
+	l, err := makeStore(o, testStore)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +82,7 @@ func TestCreateOpenAppend(t *testing.T) {
 		t.Fatalf("open of nothing: %v", err)
 	}
 	l := mustCreate(t, o)
-	if _, err := Create(o, testStore); !errors.Is(err, errs.ErrExist) {
+	if _, err := makeStore(o, testStore); !errors.Is(err, errs.ErrExist) {
 		t.Fatalf("second create: %v", err)
 	}
 	h := newHistory(3)
@@ -353,8 +361,8 @@ func TestDamagedSuperIsMended(t *testing.T) {
 
 func TestOtherFormats(t *testing.T) {
 	for name, change := range map[string]func(*Super){
-		"format 3.3": func(s *Super) { s.Major, s.Minor = 3, 3 },
-		"format 1.0": func(s *Super) { s.Major, s.Minor = 1, 0 },
+		"format 4.3": func(s *Super) { s.Major, s.Minor = 4, 3 },
+		"format 2.0": func(s *Super) { s.Major, s.Minor = 2, 0 },
 		"0x20":       func(s *Super) { s.Required = 0x20 },
 	} {
 		fsys, o, _, _ := filled(t, true)
@@ -408,7 +416,7 @@ func TestDirectoriesThatAreNotTaken(t *testing.T) {
 			put(t, fsys, path, bytes.Repeat([]byte("text"), 1000))
 		}
 		o := Options{FS: fsys, Dir: "db", ValueDir: "values"}
-		if _, err := Create(o, testStore); !errors.Is(err, c.want) {
+		if _, err := makeStore(o, testStore); !errors.Is(err, c.want) {
 			t.Errorf("%s: create: %v", c.name, err)
 		}
 		if _, err := Open(o); err == nil || c.want == errs.ErrCorrupt && !errors.Is(err, c.want) {
@@ -427,14 +435,14 @@ func TestDirectoriesThatAreNotTaken(t *testing.T) {
 	if _, err := Open(o); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("lost manifest: %v", err)
 	}
-	if _, err := Create(o, testStore); !errors.Is(err, errs.ErrExist) {
+	if _, err := makeStore(o, testStore); !errors.Is(err, errs.ErrExist) {
 		t.Errorf("create over a store that lost its manifest: %v", err)
 	}
 	fsys, o, _, _ = filled(t, true)
 	if err := fsys.Remove("db/SUPER"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Create(o, testStore); !errors.Is(err, errs.ErrCorrupt) {
+	if _, err := makeStore(o, testStore); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("create over a store that lost SUPER: %v", err)
 	}
 }
@@ -444,7 +452,7 @@ func TestManifestOfAnotherStore(t *testing.T) {
 	other := vfs.NewMem()
 	c := testStore
 	c.UUID[0]++
-	l, err := Create(Options{FS: other, Dir: "db"}, c)
+	l, err := makeStore(Options{FS: other, Dir: "db"}, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,7 +481,7 @@ func TestManifestOfAnotherStore(t *testing.T) {
 func crashScript(o Options, acknowledged func(*layout.Layout)) error {
 	l, err := Open(o)
 	if errors.Is(err, errs.ErrNotExist) {
-		l, err = Create(o, testStore)
+		l, err = makeStore(o, testStore)
 	}
 	if err != nil {
 		return err
@@ -538,7 +546,7 @@ func checkAfterCrash(t *testing.T, mem *vfs.Mem, least, most int, what string, d
 	o := Options{FS: step, Dir: "db", FileBytes: 2000}
 	l, err := Open(o)
 	if errors.Is(err, errs.ErrNotExist) && least == 0 {
-		l, err = Create(o, testStore)
+		l, err = makeStore(o, testStore)
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -688,7 +696,7 @@ func FuzzLog(f *testing.F) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	l, err := Create(Options{FS: vfs.NewMem(), Dir: "db"}, testStore)
+	l, err := makeStore(Options{FS: vfs.NewMem(), Dir: "db"}, testStore)
 	if err != nil {
 		b.Fatal(err)
 	}

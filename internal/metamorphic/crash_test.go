@@ -77,10 +77,11 @@ func (c *crashes) before(op faultfs.Op) {
 func TestCrashAtEveryOperation(t *testing.T) {
 	for _, sc := range scripts {
 		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
 			mem := vfs.NewMem()
-			c := &crashes{mem: mem, seeds: 3}
-			if testing.Short() || sc.big {
-				c.seeds = 1
+			c := &crashes{mem: mem, seeds: 1}
+			if *everyFlag && !sc.big {
+				c.seeds = 3
 			}
 			s := newSession(t, faultfs.New(mem, faultfs.Options{Before: c.before}), sc.options)
 			c.ledger = s.ledger
@@ -92,8 +93,11 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			e := &examiner{t: t, script: sc, ledger: s.ledger, o: s.o}
 			e.o.Mode = brock.ReadWrite
 			for i, p := range c.points {
-				if sc.big && i%7 != 0 || raced && i%11 != 0 {
+				if sc.big && !*everyFlag && i%19 != 0 || raced && i%11 != 0 {
 					continue
+				}
+				if outOfTime(t) {
+					break
 				}
 				e.examine(p, i)
 				if t.Failed() {

@@ -35,7 +35,7 @@ var faultKinds = []faultKind{
 	{"no file handles", faultfs.Fault{Kinds: faultfs.Opens | faultfs.Map, Times: 3, Err: faultfs.ErrFiles}, false},
 }
 
-var everyFlag = flag.Bool("every", false, "let every operation fail, not each time others")
+var everyFlag = flag.Bool("every", false, "crash and fail at every operation, not each time at others")
 
 func TestFaultAtEveryOperation(t *testing.T) {
 	for _, sc := range scripts {
@@ -43,18 +43,11 @@ func TestFaultAtEveryOperation(t *testing.T) {
 			continue
 		}
 		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
 			points := 0
 			for _, kind := range faultKinds {
-				step := 3
-				switch {
-				case raced:
-					step = 31
-				case *everyFlag:
-					step = 1
-				case testing.Short() || sc.big:
-					step = 7
-				}
-				for nth := 1 + rand.IntN(step); ; nth += step { // a failure names nth
+				step := faultStep(sc)
+				for nth := 1 + rand.IntN(step); !outOfTime(t); nth += step { // a failure names nth
 					r := &faultRun{t: t, script: sc, kind: kind, nth: nth}
 					if !r.run() {
 						break // no operation has failed: the script has fewer
@@ -68,6 +61,21 @@ func TestFaultAtEveryOperation(t *testing.T) {
 			t.Logf("%d injection points", points)
 		})
 	}
+}
+
+// faultStep is how many operations of a script there are for each one that fails.
+func faultStep(sc script) int {
+	switch {
+	case *everyFlag:
+		return 1
+	case sc.big:
+		return 61
+	case raced:
+		return 31
+	case testing.Short():
+		return 13
+	}
+	return 7
 }
 
 // faultRun is one run of a script in which something fails.
@@ -90,7 +98,7 @@ func (r *faultRun) errorf(format string, args ...any) {
 
 // run reports whether a fault was met.
 func (r *faultRun) run() bool {
-	watch := time.AfterFunc(30*time.Second, func() {
+	watch := time.AfterFunc(2*time.Minute, func() {
 		debug.SetTraceback("all")
 		panic(fmt.Sprintf("script %q hangs after operation %d failed (%s)", r.script.name, r.nth, r.kind.name))
 	})

@@ -7,36 +7,42 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// handles is a Mem that knows which files and mappings are open.
+// handles is a Mem, or directories of one, that knows which files, mappings and
+// directories are open.
 type handles struct {
-	*vfs.Mem
+	vfs.FS
+	*opened
+}
+
+// opened is what is open.
+type opened struct {
 	mu   sync.Mutex
 	open map[any]string
 }
 
-func countHandles(m *vfs.Mem) *handles { return &handles{Mem: m, open: map[any]string{}} }
+func countHandles(m *vfs.Mem) *handles { return &handles{m, &opened{open: map[any]string{}}} }
 
 // leaks names what is open; "" if nothing is.
-func (h *handles) leaks() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (o *opened) leaks() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	s := ""
-	for _, name := range h.open {
+	for _, name := range o.open {
 		s += name + " "
 	}
 	return s
 }
 
-func (h *handles) add(id any, name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open[id] = name
+func (o *opened) add(id any, name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open[id] = name
 }
 
-func (h *handles) remove(id any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.open, id)
+func (o *opened) remove(id any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.open, id)
 }
 
 // DropUnsynced of a directory does nothing: a file system that can't write its
@@ -47,20 +53,40 @@ func (h *handles) wrap(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &handle{File: f, h: h}
+	w := &handle{File: f, h: h.opened}
 	h.add(w, f.Name())
 	return w, nil
 }
 
-func (h *handles) Create(name string) (vfs.File, error) { return h.wrap(h.Mem.Create(name)) }
-func (h *handles) Open(name string) (vfs.File, error)   { return h.wrap(h.Mem.Open(name)) }
+func (h *handles) Create(name string) (vfs.File, error) { return h.wrap(h.FS.Create(name)) }
+func (h *handles) Open(name string) (vfs.File, error)   { return h.wrap(h.FS.Open(name)) }
 func (h *handles) OpenReadWrite(name string) (vfs.File, error) {
-	return h.wrap(h.Mem.OpenReadWrite(name))
+	return h.wrap(h.FS.OpenReadWrite(name))
+}
+
+func (h *handles) OpenDirs(names ...string) (vfs.Dirs, error) {
+	held, err := h.FS.OpenDirs(names...)
+	if err != nil {
+		return nil, err
+	}
+	d := &heldDirs{handles{held, h.opened}, held}
+	h.add(d, fmt.Sprint("directories ", names))
+	return d, nil
+}
+
+type heldDirs struct {
+	handles
+	held vfs.Dirs
+}
+
+func (d *heldDirs) Close() error {
+	d.remove(d)
+	return d.held.Close()
 }
 
 type handle struct {
 	vfs.File
-	h *handles
+	h *opened
 }
 
 func (f *handle) DropUnsynced() { f.File.(interface{ DropUnsynced() }).DropUnsynced() }
@@ -82,7 +108,7 @@ func (f *handle) Map(size int64) (vfs.Mapping, error) {
 
 type mapped struct {
 	vfs.Mapping
-	h *handles
+	h *opened
 }
 
 func (m *mapped) Close() error {

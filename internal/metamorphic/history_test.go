@@ -28,7 +28,7 @@ func TestHistoriesAcrossCrashes(t *testing.T) {
 		n = 12
 	}
 	total := 0
-	for seed := first; seed < first+uint64(n); seed++ {
+	for seed := first; seed < first+uint64(n) && !outOfTime(t); seed++ {
 		h := &clients{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 8)), versions: map[*history.Txn]uint64{}}
 		total += h.run()
 		if t.Failed() {

@@ -432,7 +432,7 @@ func TestKeyspacePrograms(t *testing.T) {
 	if *keyspaceSeed != 0 {
 		first, n = *keyspaceSeed, 1
 	}
-	for seed := first; seed < first+n; seed++ {
+	for seed := first; seed < first+n && !outOfTime(t); seed++ {
 		rng := rand.New(rand.NewPCG(seed, 0x6b657973))
 		p := &keyspaceProgram{t: t, rng: rng, seed: seed, mem: vfs.NewMem(), o: brock.Options{
 			Dir: "db", Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: pick[int64](rng, 64<<10, 0)},

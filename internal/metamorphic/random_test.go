@@ -38,6 +38,9 @@ func TestPrograms(t *testing.T) {
 	var sum world
 	end := time.Now().Add(*forFlag)
 	for i := 0; *forFlag > 0 && time.Now().Before(end) || *forFlag == 0 && i < n; i++ {
+		if *forFlag == 0 && outOfTime(t) {
+			break
+		}
 		w := runProgram(t, first+uint64(i))
 		sum.commits += w.commits
 		sum.conflicts += w.conflicts

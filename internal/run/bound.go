@@ -44,6 +44,9 @@ func (b *bound) follows(a *bound) bool {
 // fits reports whether a chunk with the bound b may begin with first, after before; nil:
 // it is the first one.
 func (b *bound) fits(first, before []byte, prefix int) bool {
+	if before == nil {
+		return bytes.HasPrefix(first, b.key)
+	}
 	want := newBound(first, before, prefix)
 	return bytes.Equal(b.key, want.key) && b.apart == want.apart && b.again == want.again && b.long == want.long
 }

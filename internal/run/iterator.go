@@ -57,8 +57,11 @@ func (it *cursor) open(i int) bool {
 
 // load returns chunk i: the Reader's, or a copy whose pages are read as they are verified.
 func (it *cursor) load(i int) (*chunk.Chunk, error) {
-	if it.own == nil {
+	switch {
+	case it.own == nil:
 		return it.r.load(i)
+	case it.i == i: // its pages stay
+		return it.Chunk(), nil
 	}
 	c, f := &it.r.chunks[i], it.r.fileOf(i)
 	size := c.Layout.Size()
@@ -219,5 +222,6 @@ func (it *cursor) Close() {
 	it.valid = false
 	if it.own != nil {
 		it.own.Free()
+		it.i = -1
 	}
 }

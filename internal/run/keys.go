@@ -106,7 +106,7 @@ func (k *keys) searchEqual(base int, key []byte) (lo, hi int) {
 		end += step
 	}
 	n := min(end, len(k.words)) - base
-	lo = base + sort.Search(n, func(i int) bool { return k.compare(base+i+1, key) != after })
+	lo = base + sort.Search(n, func(i int) bool { return k.compare(base+i+1, key) != notBefore })
 	hi = lo + sort.Search(base+n-lo, func(i int) bool { return k.compare(lo+i+1, key) == before })
 	return lo, hi
 }
@@ -115,9 +115,9 @@ func (k *keys) searchEqual(base int, key []byte) (lo, hi int) {
 type place uint8
 
 const (
-	before  place = iota // before the chunk, or in the chunk before
-	after                // in the chunk or behind
-	unknown              // only the chunk's first key tells
+	before    place = iota // before the chunk, or in the chunk before
+	notBefore              // in the chunk or behind
+	unknown                // only the chunk's first key tells
 )
 
 func (k *keys) compare(i int, key []byte) place {
@@ -128,13 +128,13 @@ func (k *keys) compare(i int, key []byte) place {
 	if c := bytes.Compare(key, b); c < 0 || c == 0 && s.again {
 		return before
 	}
-	return after
+	return notBefore
 }
 
 // below reports whether all keys of chunk i, not the last one, are known to be less
 // than key.
 func (k *keys) below(i int, key []byte) bool {
-	return i+1 < len(k.spans) && k.compare(i+1, key) == after
+	return i+1 < len(k.spans) && k.compare(i+1, key) == notBefore
 }
 
 // hasPrefix reports whether key begins with the first n bytes, of those that are in

@@ -23,6 +23,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 	for i := range r.chunks {
 		v.chunk(i)
 	}
+	r.Tombstones().verify(report)
 	have := slices.Collect(maps.Values(v.refs))
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
@@ -70,7 +71,7 @@ func (v *verifier) chunk(i int) {
 		}
 		return h
 	})
-	if !first && bytes.Compare(v.last.Key, v.meta.Last) > 0 {
+	if !first && v.meta.Last != nil && bytes.Compare(v.last.Key, v.meta.Last) > 0 {
 		fail("last entry is beyond what the manifest says")
 	}
 	if t, err := c.Trailer(); err == nil && t.Stats != v.dir[i].Stats {
@@ -96,7 +97,7 @@ func (v *verifier) count(e *entry.Entry) {
 func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	f := r.files[i]
 	dir, _, err := readDirectory(f.File, f.name, f.id, f.Size())
-	if err == nil && (len(dir.chunks) != len(f.dir.chunks) || len(dir.tombstones) != len(f.dir.tombstones)) {
+	if err == nil && (len(dir.chunks) != len(f.dir.chunks) || dir.ranges != f.dir.ranges) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
 	if err == nil && dir.filter.words > 0 {

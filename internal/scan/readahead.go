@@ -277,7 +277,7 @@ func (s *Scan) jumped(e *entry.Entry) bool {
 
 // adapt begins to read ahead, because values lie far from each other.
 func (s *Scan) adapt() {
-	defer pageio.Guard(pageio.Arm(), &s.err, mapped)
+	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	s.far = 0
 	r := newReadahead(s, nearLength)
 	r.adaptive = true

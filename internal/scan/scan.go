@@ -80,13 +80,10 @@ func (s *Scan) simplify() { s.direct = s.filter == nil && s.readahead == nil }
 // Bounds are the stored bounds.
 func (s *Scan) Bounds() (lo, hi []byte) { return s.walk.lo, s.walk.hi }
 
-// mapped is the file a fault is blamed on where nothing below knows better.
-const mapped = "a mapped file"
-
 // Seek moves to the first entry from the stored key on or, turned, to the last one
 // before it. It sees all that the transaction has written by now.
 func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
-	defer pageio.Guard(pageio.Arm(), &s.err, mapped)
+	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	s.err, s.turned = nil, turned
 	// Only a seek takes up new writes, so that a walk in progress does not change
 	// under its user.
@@ -104,7 +101,7 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 // at an entry.
 func (s *Scan) Move(turned bool) (ok bool) {
 	// The one guard of a move: nothing below has its own.
-	defer pageio.Guard(pageio.Arm(), &s.err, mapped)
+	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	s.turned = turned
 	if s.direct {
 		switch w := &s.walk; {
@@ -186,7 +183,7 @@ func (s *Scan) Err() error {
 	if s.err != nil {
 		return s.err
 	}
-	return s.walk.src.Err()
+	return s.walk.err()
 }
 
 // Values reads the separated values of the scan's entries.

@@ -32,6 +32,9 @@ func newStore(t testing.TB) *store {
 	t.Helper()
 	fs := vfs.NewMem()
 	must(t, fs.MkdirAll("/s"))
+	if err := manifest.MakeDirs(manifest.Options{FS: fs, Dir: "/s"}); err != nil {
+		t.Fatal(err)
+	}
 	log, err := manifest.Create(manifest.Options{FS: fs, Dir: "/s"}, manifest.CreateOptions{Seed: testSeed, Created: 1})
 	must(t, err)
 	tr, _, err := tree.Open(tree.Config{

@@ -30,6 +30,7 @@ type walk struct {
 	row        row              // of deleted keys that a move passes
 
 	entry    *entry.Entry
+	touched  byte        // the last byte of its value
 	key      []byte      // the last key met; unused with all
 	backward bool        // entry is &saved, and src is before its key; never with all
 	ahead    bool        // when backward: src is at an entry
@@ -167,6 +168,9 @@ func (w *walk) forwards(ok bool) bool {
 			older = 0
 			w.key = append(w.key[:0], e.Key...)
 			if w.cover != nil && e.Version < w.cover.Newest(e.Key) {
+				if w.cover.Err() != nil {
+					return w.failed()
+				}
 				hidden++
 				w.row.passes(e.Key)
 				continue
@@ -174,14 +178,37 @@ func (w *walk) forwards(ok bool) bool {
 		}
 		if w.shows(e) {
 			w.rowEnds(e.Key)
-			w.entry = e
-			return true
+			return w.show(e)
 		}
 		w.passOver(e)
 	}
 	w.rowEndsAtBound()
 	w.entry = nil
 	return false
+}
+
+// failed ends a move that doesn't know what range deletes hide.
+func (w *walk) failed() bool {
+	w.entry, w.row.keys = nil, 0
+	return false
+}
+
+// err says why the last move came to no entry: nil at the end.
+func (w *walk) err() error {
+	if err := w.src.Err(); err != nil || w.cover == nil {
+		return err
+	}
+	return w.cover.Err()
+}
+
+// show makes e the entry, and reads as much of its value as proves that a short one can
+// be read: the user has no guard on.
+func (w *walk) show(e *entry.Entry) bool {
+	w.entry = e
+	if n := len(e.Value); n > 0 {
+		w.touched = e.Value[n-1]
+	}
+	return true
 }
 
 // skipHidden goes on from e, where src is, over what a range delete hides if it
@@ -226,6 +253,9 @@ func (w *walk) backwards(ok bool) bool {
 			break
 		}
 		if found && w.cover != nil && w.saved.Version < w.cover.Newest(w.key) {
+			if w.cover.Err() != nil {
+				return w.failed()
+			}
 			w.row.passes(w.key)
 			if hidden++; ok && hidden > hiddenPatience {
 				ok = w.skipHiddenBack()
@@ -237,8 +267,8 @@ func (w *walk) backwards(ok bool) bool {
 		}
 		if w.shows(&w.saved) {
 			w.rowEnds(w.key)
-			w.entry, w.ahead = &w.saved, ok
-			return true
+			w.ahead = ok
+			return w.show(&w.saved)
 		}
 		w.passOver(&w.saved)
 	}
@@ -255,8 +285,7 @@ func (w *walk) backwardsAll(ok bool) bool {
 			break
 		}
 		if sees(w.at, e.Version) && w.shows(e) {
-			w.entry = e
-			return true
+			return w.show(e)
 		}
 	}
 	w.entry = nil

@@ -160,6 +160,7 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	// A verified record was primed before, so its pages were resident once.
 	if r.verified.Test(off / granule) {
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
+			pageio.Touch(value.Bytes) // what is handed out can be read now, all of it
 			return value, nil
 		}
 		return r.decode(rec, off, h.Length, key, v, false)

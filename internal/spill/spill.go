@@ -123,11 +123,11 @@ func (s *Spill) AddLarge(ctx context.Context, e *entry.Entry, last int, ranges *
 	return s.err
 }
 
-func (s *Spill) addLarge(ctx context.Context, e *entry.Entry, last int) (err error) {
-	// The value may be one that was read, and lie in a mapped file.
-	defer pageio.Guard(pageio.Arm(), &err, "the value to write")
+func (s *Spill) addLarge(ctx context.Context, e *entry.Entry, last int) error {
 	s.bytes += int64(entry.RecordSize(e, true))
-	return s.addPart(ctx, last, func(w *run.Writer) error {
+	return s.addPart(ctx, last, func(w *run.Writer) (err error) {
+		// The value may be one that was read, and lie in a mapped file.
+		defer pageio.Guard(pageio.Arm(), &err, "the value to write")
 		h, err := s.values.addLarge(e)
 		if err != nil {
 			return err
@@ -247,8 +247,8 @@ func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
 	return s.ranges.ChangedSince(lo, hi, 0), nil
 }
 
-// Ranges are the range deletes, in order and apart from each other.
-func (s *Spill) Ranges() []tombstone.Tombstone { return tombstone.Flatten(entry.MaxVersion, s.ranges) }
+// Ranges are all range deletes; their versions say nothing to others.
+func (s *Spill) Ranges() *tombstone.Set { return s.ranges }
 
 // Value returns the value of e, a separated entry that Get or an iterator found
 // under key. It is never nil, and valid until Discard; but a compressed value is

@@ -44,8 +44,15 @@ type noMapFile struct{ vfs.File }
 
 func (f noMapFile) Map(int64) (vfs.Mapping, error) { return nil, errors.New("cannot allocate memory") }
 
-func (n noMapFS) Open(name string) (vfs.File, error) {
-	f, err := n.FS.Open(name)
+func (n noMapFS) OpenDirs(names ...string) (vfs.Dirs, error) {
+	held, err := n.FS.OpenDirs(names...)
+	return noMapDirs{held}, err
+}
+
+type noMapDirs struct{ vfs.Dirs }
+
+func (n noMapDirs) Open(name string) (vfs.File, error) {
+	f, err := n.Dirs.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ var restSeed = flag.Uint64("restseed", 0, "the one history of TestRestAfterAnyth
 func TestRestAfterAnything(t *testing.T) {
 	first, n := uint64(1), uint64(40)
 	if testing.Short() {
-		n = 12
+		n = 6
 	}
 	if *restSeed != 0 {
 		first, n = *restSeed, 1

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,16 +179,19 @@ func TestSpillsAreNotCopiedFromPagesThatWereVerified(t *testing.T) {
 func TestClusteringCopiesNoRot(t *testing.T) {
 	var once sync.Once
 	var fs *faultfs.FS
-	var armed bool
-	s := newClusterStore(t, func(o *brock.Options) {
+	var armed atomic.Bool
+	var s *clusterStore
+	s = newClusterStore(t, func(o *brock.Options) {
 		fs = faultfs.New(o.FS, faultfs.Options{OwnMaps: true, Before: func(op faultfs.Op) {
-			if armed && op.Kind == faultfs.Create && bytes.HasSuffix([]byte(op.Path), []byte(".val")) {
-				once.Do(func() { fs.RotMaps("", faultfs.Invert) })
+			if armed.Load() && op.Kind == faultfs.Create && strings.HasSuffix(op.Path, ".val") {
+				s.quiet.RLock() // the scan below may not have ended
+				defer s.quiet.RUnlock()
+				once.Do(func() { fs.RotMaps(".log", faultfs.Invert) }) // what is clustered; other segments stay in use
 			}
 		}})
 		o.FS = fs
 	})
-	armed = true
+	armed.Store(true)
 	s.scan(0, false)
 	s.clustered()
 	s.scan(0, false)

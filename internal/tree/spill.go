@@ -222,12 +222,17 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	if err := it.Err(); err != nil {
 		return false, err
 	}
-	for _, t := range s.Ranges() {
-		if changed, err := p.ChangedSince(t.Lo, t.Hi, since); changed || err != nil {
-			return changed && err == nil, err
+	err := s.Ranges().EachRange(func(lo, hi []byte) error {
+		changed, err := p.ChangedSince(lo, hi, since)
+		if changed && err == nil {
+			err = errs.ErrConflict
 		}
+		return err
+	})
+	if err == errs.ErrConflict {
+		return true, nil
 	}
-	return false, nil
+	return false, err
 }
 
 // Commit adds what Prepare has made to the store, as version v. It is durable when

@@ -44,7 +44,10 @@ func newStore(t testing.TB, fs vfs.FS, change func(*store)) *store {
 	if change != nil {
 		change(s)
 	}
-	if err := fs.MkdirAll("/s"); err != nil {
+	if err := manifest.MakeDirs(manifest.Options{FS: fs, Dir: "/s"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := manifest.MakeDirs(manifest.Options{FS: fs, Dir: "/s"}); err != nil {
 		t.Fatal(err)
 	}
 	log, err := manifest.Create(manifest.Options{FS: fs, Dir: "/s"}, manifest.CreateOptions{UUID: testUUID, Seed: 99, Created: 1})

@@ -16,8 +16,8 @@ import (
 // called from many goroutines; Release is called once, after all of them, and
 // the Pin must not be touched afterwards.
 //
-// A fault in mapped memory, as when a disk fails, becomes an *errs.Corruption here
-// and nowhere above, but for the moves of an Iterator.
+// A fault in mapped memory, as when a disk fails, becomes an *errs.Corruption here,
+// but for Get and the moves of an Iterator, whose callers have a pageio.Guard on.
 type Pin struct {
 	slot    *readerSlot
 	set     *Set
@@ -191,12 +191,12 @@ func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
 // Get finds the newest version of key, which has the hash h, at or below the Pin's
 // version and fills dst. A delete or an expired value is found like any other, what a
 // range tombstone covers is not. dst.Key is unspecified, dst.Value is valid until Release.
+// A pageio.Guard must be on: callers have one around the key and the value too.
 func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error) {
-	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	return p.view.get(key, h, p.version, dst)
 }
 
-// GetAt is Get at another version.
+// GetAt is Get at another version, with a guard of its own.
 func (p *Pin) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry) (found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	return p.view.get(key, h, at, dst)

@@ -1,0 +1,281 @@
+package storetest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
+)
+
+// failingMaps is the operating system's file system, without syncs. Its method fail
+// makes every mapping unreadable, as a disk does that fails.
+type failingMaps struct {
+	vfs.FS
+	mu     sync.Mutex
+	maps   map[*failingMap]bool // open ones
+	failed bool
+}
+
+type mapsFile struct {
+	vfs.File
+	fs *failingMaps
+}
+
+type failingMap struct {
+	vfs.Mapping
+	fs   *failingMaps
+	data []byte
+}
+
+func newFailingMaps() *failingMaps {
+	return &failingMaps{FS: vfs.OS(), maps: make(map[*failingMap]bool)}
+}
+
+func (f *failingMaps) wrap(file vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return mapsFile{file, f}, nil
+}
+
+func (f *failingMaps) OpenDirs(names ...string) (vfs.Dirs, error) {
+	held, err := f.FS.OpenDirs(names...)
+	return mapsDirs{held, f}, err
+}
+
+// mapsDirs is where the store opens its files.
+type mapsDirs struct {
+	vfs.Dirs
+	fs *failingMaps
+}
+
+func (d mapsDirs) Create(name string) (vfs.File, error) { return d.fs.wrap(d.Dirs.Create(name)) }
+func (d mapsDirs) Open(name string) (vfs.File, error)   { return d.fs.wrap(d.Dirs.Open(name)) }
+func (d mapsDirs) OpenReadWrite(name string) (vfs.File, error) {
+	return d.fs.wrap(d.Dirs.OpenReadWrite(name))
+}
+
+func (d mapsDirs) SyncDir(string) error { return nil }
+func (f mapsFile) Sync() error          { return nil }
+func (f mapsFile) SyncData() error      { return nil }
+
+func (f mapsFile) Map(size int64) (vfs.Mapping, error) {
+	m, err := f.File.Map(size)
+	if err != nil {
+		return nil, err
+	}
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	w := &failingMap{m, f.fs, m.Data()}
+	f.fs.maps[w] = true
+	return w, w.protect(f.fs.failed)
+}
+
+func (m *failingMap) protect(failed bool) error {
+	if failed {
+		return unix.Mprotect(m.data, unix.PROT_NONE)
+	}
+	return unix.Mprotect(m.data, unix.PROT_READ)
+}
+
+func (m *failingMap) Close() error {
+	m.fs.mu.Lock()
+	defer m.fs.mu.Unlock()
+	delete(m.fs.maps, m)
+	return m.Mapping.Close()
+}
+
+// fail makes all mappings, those to come too, unreadable, or readable again.
+func (f *failingMaps) fail(t testing.TB, failed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = failed
+	for m := range f.maps {
+		must(t, m.protect(failed))
+	}
+}
+
+// faultStore is a store with values of all kinds, all of them read before.
+type faultStore struct {
+	db     *brock.DB
+	fs     *failingMaps
+	held   *brock.Txn // keeps mapped
+	mapped []byte     // a value in a mapping
+}
+
+// faultValue says where a value lies, and how.
+type faultValue struct {
+	keyspace, key string
+	value         []byte
+}
+
+var faultValues = []faultValue{
+	{"plain", "inline", bytes.Repeat([]byte("i"), 100)},
+	{"plain", "separated", incompressible(1, 20_000)},
+	{"whole", "page", incompressible(2, 3000)},
+	{"whole", "pages", incompressible(3, 10_000)},
+	{"packed", "compressed", bytes.Repeat([]byte("abcdefgh"), 2000)},
+}
+
+func openFaultStore(t testing.TB) *faultStore {
+	s := &faultStore{fs: newFailingMaps()}
+	db, err := brock.Open(brock.Options{Dir: t.TempDir(), FS: s.fs, Durability: brock.Buffered, MemoryLimit: 4 << 20,
+		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 1024, Versions: brock.Retention{Versions: 2}}, Maintenance: brock.Maintenance{IdleAfter: time.Hour}})
+	must(t, err)
+	s.db = db
+	keyspace(t, db, "plain")
+	keyspace(t, db, "whole", brock.KeyspaceOptions{ValueThreshold: -1})
+	keyspace(t, db, "packed", brock.KeyspaceOptions{Compression: brock.S2, ValueThreshold: 1024})
+	for range 2 { // so that there are older versions
+		for _, v := range faultValues {
+			must(t, db.Set(b(v.key), v.value)) // as in "plain"
+			must(t, s.keyspace(t, v.keyspace).Set(b(v.key), v.value))
+		}
+	}
+	must(t, db.Flush(t.Context()))
+	if !s.sound(t) {
+		t.Fatal("the store is not what was written")
+	}
+	s.held = db.NewTransaction(false)
+	it, err := s.held.Get(b("separated"))
+	must(t, err)
+	s.mapped, err = it.Value()
+	must(t, err)
+	return s
+}
+
+func (s *faultStore) keyspace(t testing.TB, name string) *brock.Keyspace {
+	ks, err := s.db.Keyspace(name)
+	must(t, err)
+	return ks
+}
+
+// sound reports whether the store works and has all that was written.
+func (s *faultStore) sound(t testing.TB) bool {
+	for _, v := range faultValues {
+		ks, err := s.db.Keyspace(v.keyspace)
+		if err != nil {
+			return false
+		}
+		for _, get := range []func([]byte) ([]byte, error){ks.Get, s.db.Get} {
+			if got, err := get(b(v.key)); err != nil || !bytes.Equal(got, v.value) {
+				return false
+			}
+		}
+	}
+	return s.db.Set(b("other"), nil) == nil && s.db.Flush(t.Context()) == nil
+}
+
+// of returns receivers of a type that read the value v, and gives them up.
+func (s *faultStore) of(t testing.TB, v faultValue, r reflect.Type) (list []any, done func()) {
+	ks := s.keyspace(t, v.keyspace)
+	read, update := s.db.NewTransaction(false).In(ks), s.db.NewTransaction(true).In(ks)
+	w, bat := ks.NewWriter(t.Context()), s.db.NewBatch().In(ks)
+	done = func() { read.Discard(); update.Discard(); w.Close() }
+	item, err := read.Get(b(v.key))
+	must(t, err)
+	for _, o := range []brock.IteratorOptions{{Lower: b(v.key)}, {Lower: b(v.key), Prefetch: 4, AllVersions: true}} {
+		it := read.NewIterator(o)
+		it.Rewind()
+		if r == reflect.TypeFor[*brock.Iterator]() {
+			list = append(list, it)
+		} else if r == reflect.TypeFor[*brock.Item]() {
+			list = append(list, it.Item())
+		}
+	}
+	for _, x := range []any{s.db, ks, read, update, item, bat, w, brock.NewEntry(nil, nil)} {
+		if reflect.TypeOf(x) == r {
+			list = append(list, x)
+		}
+	}
+	return list, done
+}
+
+// faultErrors are what a call may return: the damage, or what an earlier call has led to.
+var faultErrors = []error{brock.ErrCorrupt, brock.ErrKeyNotFound, brock.ErrVersionMismatch, brock.ErrTxnDone, brock.ErrClosed,
+	brock.ErrStopped, brock.ErrInvalid, brock.ErrReadOnly, brock.ErrKeyspaceNotFound}
+
+const faultChild = "BROCK_FAULT_CHILD"
+
+// No public call ends the process, or returns wrong bytes, when nothing that is mapped
+// can be read any more, be it in the store or what the caller passes in. The calls are
+// made in a child process, which says what it is about to call.
+func TestFaultsUnderEveryCall(t *testing.T) {
+	if os.Getenv(faultChild) == "" {
+		c := exec.Command(os.Args[0], "-test.run=^TestFaultsUnderEveryCall$", fmt.Sprintf("-test.short=%v", testing.Short()))
+		c.Env = append(os.Environ(), faultChild+"=1")
+		out, err := c.CombinedOutput()
+		if err == nil {
+			return
+		}
+		last := ""
+		for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
+			if call, ok := strings.CutPrefix(s.Text(), "call "); ok {
+				last = call
+			}
+		}
+		if i := bytes.Index(out, []byte("fatal error")); i >= 0 {
+			t.Fatalf("the process died in %s:\n%.3000s", last, out[i:])
+		}
+		t.Fatalf("%v after %s:\n%s", err, last, out[max(0, len(out)-3000):])
+	}
+	s := openFaultStore(t)
+	for i, v := range faultValues {
+		if testing.Short() && i > 1 {
+			break
+		}
+		for _, mapped := range []bool{false, true} {
+			eachMethod(func(name string, r reflect.Type, m reflect.Method) {
+				list, done := s.of(t, v, r)
+				for i, receiver := range list {
+					s.callUnderFault(t, fmt.Sprintf("%s %d of %s, passing mapped memory: %v", name, i, v.key, mapped), v, mapped, receiver, m)
+				}
+				done()
+				if !s.sound(t) {
+					s.held.Discard()
+					s.db.Close()
+					s = openFaultStore(t)
+				}
+			})
+		}
+	}
+	s.held.Discard()
+	must(t, s.db.Close())
+}
+
+func (s *faultStore) callUnderFault(t testing.TB, name string, v faultValue, mapped bool, receiver any, m reflect.Method) {
+	c := everyCall{key: b(v.key), value: v.value}
+	if mapped {
+		c.key, c.value = s.mapped[:16], s.mapped
+	}
+	c.read = func(what string, got []byte) {
+		// What was handed out before the fault can't be read, but is never other bytes.
+		if equal, readable := readGuarded(got, v.value); readable && !equal && bytes.HasPrefix([]byte(what), []byte("Value")) && len(got) > 0 {
+			t.Errorf("%s: %s is not the value", name, what)
+		}
+	}
+	fmt.Println("call", name)
+	s.fs.fail(t, true)
+	defer s.fs.fail(t, false)
+	for range 2 {
+		errs := c.call(t, reflect.ValueOf(receiver), m)
+		for _, err := range errs {
+			if !slices.ContainsFunc(faultErrors, func(target error) bool { return errors.Is(err, target) }) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

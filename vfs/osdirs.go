@@ -1,0 +1,168 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// osDirs are directories held open, by the names that they had.
+type osDirs struct{ byName map[string]*osDir }
+
+// osDir is a directory held open.
+type osDir struct {
+	root *os.Root // to reach files in it
+	self *os.File // to sync it and to rename in it
+}
+
+// heldFS is an osFS that has directories.
+type heldFS struct{ osFS }
+
+func (f osFS) OpenDirs(names ...string) (Dirs, error) {
+	if f.held != nil {
+		return nil, errors.ErrUnsupported
+	}
+	held := heldFS{osFS{&osDirs{map[string]*osDir{}}}}
+	for _, name := range names {
+		name = filepath.Clean(name)
+		if held.held.byName[name] != nil {
+			continue
+		}
+		d, err := openOSDir(name)
+		if err != nil {
+			return nil, errors.Join(err, held.Close())
+		}
+		held.held.byName[name] = d
+	}
+	return held, nil
+}
+
+func openOSDir(name string) (*osDir, error) {
+	// Looked at first, as a pipe would wait for its other end.
+	if i, err := os.Stat(name); err != nil {
+		return nil, err
+	} else if !i.IsDir() {
+		return nil, pathError("open", name, errors.New("not a directory"))
+	}
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	self, err := root.Open(".")
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return &osDir{root, self}, nil
+}
+
+// Close implements Dirs.
+func (f heldFS) Close() (err error) {
+	for _, d := range f.held.byName {
+		err = errors.Join(err, d.root.Close(), d.self.Close())
+	}
+	return err
+}
+
+func (h *osDirs) dir(op, name string) (*osDir, error) {
+	if d := h.byName[filepath.Clean(name)]; d != nil {
+		return d, nil
+	}
+	return nil, pathError(op, name, fs.ErrNotExist)
+}
+
+func (h *osDirs) place(op, name string) (place, error) {
+	name = filepath.Clean(name)
+	d := h.byName[filepath.Dir(name)]
+	if d == nil {
+		return place{}, pathError(op, name, fs.ErrNotExist)
+	}
+	return place{path: name, dir: d}, nil
+}
+
+// openDir opens a directory to list it.
+func (f osFS) openDir(op, name string) (*os.File, error) {
+	if f.held == nil {
+		return os.Open(name)
+	}
+	d, err := f.held.dir(op, name)
+	if err != nil {
+		return nil, err
+	}
+	return d.root.Open(".")
+}
+
+// withDir calls fn with a directory that is open.
+func (f osFS) withDir(op, name string, fn func(*os.File) error) error {
+	if f.held != nil {
+		d, err := f.held.dir(op, name)
+		if err != nil {
+			return err
+		}
+		return fn(d.self)
+	}
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(d), d.Close())
+}
+
+// place is where a file's name is looked up: in a directory held open or, without one,
+// by its path.
+type place struct {
+	path string
+	dir  *osDir // may be nil
+}
+
+func (f osFS) place(op, name string) (place, error) {
+	if f.held == nil {
+		return place{path: name}, nil
+	}
+	return f.held.place(op, name)
+}
+
+func (p place) base() string { return filepath.Base(p.path) }
+
+// named makes an error say the whole path.
+func (p place) named(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		e.Path = p.path
+	}
+	return err
+}
+
+func (p place) lstat() (fs.FileInfo, error) {
+	if p.dir == nil {
+		return os.Lstat(p.path)
+	}
+	i, err := p.dir.root.Lstat(p.base())
+	return i, p.named(err)
+}
+
+func (p place) open(flag int) (*os.File, error) {
+	if p.dir == nil {
+		return os.OpenFile(p.path, flag, 0o600)
+	}
+	f, err := p.dir.root.OpenFile(p.base(), flag, 0o600)
+	return f, p.named(err)
+}
+
+func (p place) remove() error {
+	if p.dir == nil {
+		return os.Remove(p.path)
+	}
+	return p.named(p.dir.root.Remove(p.base()))
+}
+
+// rename renames p to a place in the same directory.
+func (p place) rename(to place) error {
+	switch {
+	case p.dir != to.dir:
+		return &os.LinkError{Op: "rename", Old: p.path, New: to.path, Err: errors.ErrUnsupported}
+	case p.dir == nil:
+		return os.Rename(p.path, to.path)
+	}
+	return p.dir.root.Rename(p.base(), to.base())
+}
