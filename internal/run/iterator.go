@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/offheap"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
@@ -67,7 +68,7 @@ func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
-	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(int64(size), read)}, nil
+	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewBits(chunk.PagesOf(int64(size))), read)}, nil
 }
 
 func (it *cursor) at(ok bool) bool {
@@ -210,6 +211,9 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 	}
 	return it.open(i) && it.at(it.Cursor.Last())
 }
+
+// SkipNewer leaves out nothing: older versions of a key lie behind it.
+func (it *cursor) SkipNewer(entry.Version) bool { return it.Next() }
 
 // Entry is the entry at the position.
 func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }

@@ -67,6 +67,7 @@ type file struct {
 	id    checksum.Identity
 	first int // its first chunk among the run's
 	dir   *directory
+	pages *chunk.Pages // that have been verified; nil: the file is not mapped
 }
 
 // Open opens the files of a run and reads their directories and the filter.
@@ -251,15 +252,14 @@ func (r *Reader) makeChunks() {
 			end = min(end, r.files[k+1].first)
 		}
 		m := f.Mapped()
-		var pages *chunk.Pages
 		if m != nil {
-			pages = chunk.NewPages(f.Size(), f.Prime)
+			f.pages = chunk.NewPages(f.Verified(chunk.PagesOf(f.Size())), f.Prime)
 		}
 		for i := f.first; i < end; i++ {
 			d, c := &r.dir[i], &r.chunks[i]
 			c.Layout = d.Layout
 			c.Page = int(d.offset / chunk.PageSize)
-			c.Pages = pages
+			c.Pages = f.pages
 			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum}
 			if m != nil {
 				size := uint64(d.Layout.Size())
@@ -421,6 +421,9 @@ func (r *Reader) Close() error {
 	}
 	var err error
 	for _, f := range r.files {
+		if f.pages != nil {
+			f.pages.Free()
+		}
 		err = errors.Join(err, f.Close())
 	}
 	r.files = nil

@@ -79,7 +79,7 @@ func (s *spills) begin() *Spill {
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
 	})}
 	handle := &Spill{spilled: h}
-	handle.cleanup = runtime.AddCleanup(handle, (*spilled).discard, h)
+	handle.cleanup = runtime.AddCleanup(handle, (*spilled).leaked, h)
 	return handle
 }
 
@@ -313,6 +313,14 @@ func (s *spilled) flushAll() error {
 func (s *Spill) Discard() {
 	s.cleanup.Stop()
 	s.discard()
+}
+
+// leaked is discard for a Spill that its user has lost. What it has handed out may be in
+// use: then its files stay open, and the next Open removes them.
+func (s *spilled) leaked() {
+	if !s.Lent() {
+		s.discard()
+	}
 }
 
 // discard removes no files of a closed store, as another process may have it open by
