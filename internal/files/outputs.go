@@ -8,14 +8,14 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// OutputBytes is the length of the files that were written.
+// OutputBytes is how many bytes were written.
 func OutputBytes(out *compact.Output) int64 {
 	var n int64
 	for _, f := range out.Run.Files {
 		n += int64(f.Size)
 	}
 	for _, s := range out.Values {
-		n += s.Size
+		n += s.Written
 	}
 	for _, m := range out.Remaps {
 		n += m.Size
