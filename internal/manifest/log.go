@@ -6,8 +6,8 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -58,6 +58,7 @@ type Log struct {
 	limit   int64                 // size from which the next snapshot begins a new file
 	stopped atomic.Pointer[error] // why nothing is written any more
 
+	unproved bool          // SUPER has to record that the last frame is durable
 	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
 	previous entry.FileNum // the manifest that goes then
 }
@@ -86,6 +87,9 @@ func Load(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := l.layout.Sound(); err != nil {
+		return nil, &errs.Corruption{File: filename.Of(filename.Manifest, s.Manifest), Offset: l.last, Reason: "what the edits lead to", Err: err}
+	}
 	// A snapshot that nearly fills the file would be written with every few edits.
 	l.limit = max(o.FileBytes, 2*snapshot)
 	l.recovered.CutBytes = size - l.end.Offset
@@ -108,35 +112,43 @@ func Open(o Options) (*Log, error) {
 // replay reads the manifest into the layout.
 func (l *Log) replay() (size, snapshot int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	p, err := readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64)
+	err = readManifest(&l.o, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
+		size = n
+		l.end, err = scan(f, n, &l.super, func(off int64, h *frame.Header, payload []byte) error {
+			if h.Kind == frame.Snapshot {
+				snapshot = h.Size
+			}
+			l.last = off
+			return l.replayEdit(name, off, payload)
+		})
+		return err
+	})
 	if notThere(err) {
 		c := errs.NewCorruption(name, -1, "SUPER names this manifest, and it is not there")
 		c.Err = err
 		return 0, 0, c
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("read %s: %w", name, err)
+		return 0, 0, fmt.Errorf("read the manifest: %w", err)
 	}
-	l.end, err = scan(p, &l.super, func(off int64, h *frame.Header, payload []byte) error {
-		e, err := DecodeEdit(payload)
-		if errors.Is(err, errs.ErrFormat) {
-			return fmt.Errorf("%s at %d: %w", name, off, err)
-		}
-		var next *layout.Layout
-		if err == nil {
-			next, err = l.layout.Apply(e)
-		}
-		if err != nil {
-			return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
-		}
-		if h.Kind == frame.Snapshot {
-			snapshot = h.Size
-		}
-		l.last = off
-		l.layout = next
-		return nil
-	})
-	return int64(len(p)), snapshot, err
+	return size, snapshot, nil
+}
+
+// replayEdit applies the edit in the payload of the frame at off.
+func (l *Log) replayEdit(name string, off int64, payload []byte) error {
+	e, err := DecodeEdit(payload)
+	if errors.Is(err, errs.ErrFormat) {
+		return fmt.Errorf("%s at %d: %w", name, off, err)
+	}
+	var next *layout.Layout
+	if err == nil {
+		next, err = l.layout.Apply(e)
+	}
+	if err != nil {
+		return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
+	}
+	l.layout = next
+	return nil
 }
 
 // Mend prepares the files for appending, once; until then nothing of the store was
@@ -304,7 +316,7 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	}
 	id := manifestIdentity(l.super.UUID, l.super.Manifest)
 	p, end := encodeFrame(id, l.end, frame.Edit, e)
-	if len(p) > math.MaxInt32 {
+	if len(p) > maxFrame {
 		return nil, fmt.Errorf("%w: an edit of %d bytes", layout.ErrConflictingEdit, len(p))
 	}
 	if _, err = l.file.WriteAt(p, l.end.Offset); err != nil {
@@ -317,6 +329,11 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	l.layout = next
 	if l.end.Offset >= l.limit {
 		l.renewLocked()
+	}
+	if provedByNothing(e) || l.unproved {
+		if err := l.proveLocked(); err != nil {
+			return nil, err
+		}
 	}
 	return next, nil
 }
