@@ -36,9 +36,9 @@ func readFile(fsys vfs.FS, path string, limit int64) (p []byte, err error) {
 	return p, nil
 }
 
-// readManifest calls fn with the manifest num and its length.
-func readManifest(o *Options, num entry.FileNum, fn func(f io.ReaderAt, size int64) error) error {
-	f, err := o.FS.Open(filepath.Join(o.Dir, filename.Of(filename.Manifest, num)))
+// readManifest calls fn with the manifest num in dir and its length.
+func readManifest(fsys vfs.FS, dir string, num entry.FileNum, fn func(f io.ReaderAt, size int64) error) error {
+	f, err := fsys.Open(filepath.Join(dir, filename.Of(filename.Manifest, num)))
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func Open(o Options) (*Log, error) {
 // replay reads the manifest into the layout.
 func (l *Log) replay() (size, snapshot int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	err = readManifest(&l.o, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
+	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
 		size = n
 		l.end, err = scan(f, n, &l.super, func(off int64, h *frame.Header, payload []byte) error {
 			if h.Kind == frame.Snapshot {
@@ -330,12 +330,38 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if l.end.Offset >= l.limit {
 		l.renewLocked()
 	}
-	if provedByNothing(e) || l.unproved {
+	if e.StandsAlone() || l.unproved {
 		if err := l.proveLocked(); err != nil {
 			return nil, err
 		}
 	}
 	return next, nil
+}
+
+// proveLocked records in SUPER that the last frame is durable: nothing behind it says
+// so, and damaged it would pass for a torn tail (docs/adr, 44). The edit is true already. So a write that was refused is tried again with the next edit and by Close;
+// one that failed stops the log.
+func (l *Log) proveLocked() error {
+	l.unproved = l.super.Durable != l.end.Next-1
+	if !l.unproved || l.slots > 0 { // before the next edit both slots are written
+		return nil
+	}
+	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
+	if err != nil {
+		return nil // nothing was written
+	}
+	before := l.super.Durable
+	l.super.Durable = l.end.Next - 1
+	err = errors.Join(l.super.writeSlot(f), f.Close())
+	switch {
+	case errors.As(err, new(unwritten)):
+		l.super.Durable = before
+		return nil
+	case err != nil:
+		return l.stopLocked(fmt.Errorf("record that an edit is durable: %w", err))
+	}
+	l.unproved = false
+	return nil
 }
 
 func (l *Log) writableLocked() error {
