@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -110,6 +111,9 @@ func create(o Options, c CreateOptions) error {
 	s := Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
 	}
+	if o.separate() {
+		s.Session = newSession()
+	}
 	f, end, err := writeManifest(o, &s, firstManifest, 0, layout.New())
 	if err != nil {
 		return err
@@ -133,13 +137,16 @@ func create(o Options, c CreateOptions) error {
 }
 
 // Look says whether Open would refuse the directory for good. It needs no lock and
-// writes nothing. It returns errs.ErrForeign, errs.ErrFormat, or errs.ErrNotExist
-// if there is no store and Create may make one. It doesn't look for damage: what
+// writes nothing. It returns errs.ErrForeign, errs.ErrFormat, errs.ErrInvalid if values
+// are elsewhere, or errs.ErrNotExist if there is no store and Create may make one. It doesn't look for damage: what
 // seems damaged may be another process at work.
 func Look(o Options) error {
-	_, err := ReadSuper(o.FS, o.Dir)
+	s, err := ReadSuper(o.FS, o.Dir)
+	if err == nil {
+		_, _, err = readValueSuper(&o, &s)
+	}
 	switch {
-	case errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
+	case errors.Is(err, errs.ErrInvalid), errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
 		return err
 	case !errors.Is(err, errs.ErrNotExist):
 		return nil
@@ -155,6 +162,9 @@ func Look(o Options) error {
 func vacant(o Options) (remains []string, err error) {
 	for i, dir := range o.dirs() {
 		names, err := o.FS.List(dir)
+		if notThere(err) {
+			continue // MakeDirs makes it
+		}
 		if err != nil {
 			return nil, fmt.Errorf("create a store: %w", err)
 		}
@@ -165,7 +175,11 @@ func vacant(o Options) (remains []string, err error) {
 			case !ours && i == 0 && !harmless(base):
 				return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, dir, base)
 			case !ours || name.Kind == filename.Lock:
-			case i == 0 && name.Kind == filename.Super: // all zeros: ReadSuper looked at it
+			case i > 0 && name.Kind == filename.Super:
+				if _, err := ReadSuper(o.FS, dir); !errors.Is(err, errs.ErrNotExist) {
+					return nil, fmt.Errorf("%w: %s belongs to another store", errs.ErrForeign, dir)
+				}
+			case name.Kind == filename.Super: // all zeros: ReadSuper looked at it
 				remains = append(remains, base)
 			case i == 0 && name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
 				remains = append([]string{base}, remains...)
@@ -184,12 +198,13 @@ func vacant(o Options) (remains []string, err error) {
 // harmless names may lie in the directory of a new store.
 func harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
 
-// unusedManifest reports whether the first manifest is as short as Create leaves
-// it. Then no edit was ever appended to it.
+// unusedManifest reports whether the first manifest is one of ours, or without content,
+// and as short as Create leaves it. Then no edit was ever appended to it.
 func unusedManifest(o Options, base string) bool {
-	info, err := o.FS.Stat(filepath.Join(o.Dir, base))
-	p, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, layout.New().Snapshot())
-	return err == nil && info.Size <= int64(fileHeader+len(p))
+	frame, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, layout.New().Snapshot())
+	most := fileHeader + len(frame)
+	p, err := readFile(o.FS, filepath.Join(o.Dir, base), int64(most)+1)
+	return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
 }
 
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it

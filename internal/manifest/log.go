@@ -30,10 +30,10 @@ type Options struct {
 }
 
 func (o *Options) dirs() []string {
-	if o.ValueDir == "" || o.ValueDir == o.Dir {
-		return []string{o.Dir}
+	if o.separate() {
+		return []string{o.Dir, o.ValueDir}
 	}
-	return []string{o.Dir, o.ValueDir}
+	return []string{o.Dir}
 }
 
 // Recovery says what Open found and repaired.
@@ -50,6 +50,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	super   Super
+	values  Super // the SUPER of the value directory
 	layout  *layout.Layout
 	settled bool                  // SUPER's slots agreed when it was read
 	file    vfs.File              // nil if read-only, not mended yet, or closed
@@ -58,14 +59,17 @@ type Log struct {
 	limit   int64                 // size from which the next snapshot begins a new file
 	stopped atomic.Pointer[error] // why nothing is written any more
 
+	valuesMade bool // the value directory has its SUPER
+
 	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
 	previous entry.FileNum // the manifest that goes then
 }
 
 // Load reads SUPER and the manifest that it names, up to a torn tail, and changes
 // nothing. It returns errs.ErrNotExist if there is no store, or one whose creation was
-// not finished, and else the errors of ReadSuper, or *errs.Corruption for a damaged
-// manifest. Unless read-only, the caller holds the store's lock, and calls Mend before
+// not finished, and else the errors of ReadSuper, *errs.Corruption for a damaged manifest,
+// errs.ErrForeign for a value directory that belongs to another store or another copy of
+// this one, and errs.ErrInvalid if values are elsewhere. Unless read-only, the caller holds the store's lock, and calls Mend before
 // it appends.
 func Load(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
@@ -82,6 +86,9 @@ func Load(o Options) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{o: o, super: s, settled: settled, layout: layout.New()}
+	if err := l.ownValueDir(); err != nil {
+		return nil, err
+	}
 	size, snapshot, err := l.replay()
 	if err != nil {
 		return nil, err
@@ -181,6 +188,11 @@ func (l *Log) mendLocked() error {
 	}
 	if err := l.writeSuper(slots); err != nil {
 		return err
+	}
+	if l.o.separate() {
+		if err := l.takeValueDirLocked(); err != nil {
+			return err
+		}
 	}
 	return l.removeOld()
 }

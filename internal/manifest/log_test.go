@@ -361,7 +361,7 @@ func TestDamagedSuperIsMended(t *testing.T) {
 
 func TestOtherFormats(t *testing.T) {
 	for name, change := range map[string]func(*Super){
-		"format 3.3": func(s *Super) { s.Major, s.Minor = 3, 3 },
+		"format 9.3": func(s *Super) { s.Major, s.Minor = 9, 3 },
 		"format 1.0": func(s *Super) { s.Major, s.Minor = 1, 0 },
 		"0x20":       func(s *Super) { s.Required = 0x20 },
 	} {
