@@ -111,8 +111,8 @@ type transaction struct {
 type rare struct {
 	ctx     context.Context // nil: never ends
 	err     error           // why the transaction never began
-	cleanup runtime.Cleanup // of one that may leak
-	leakage bool            // cleanup is set
+	leak    *leak           // of one that may leak; nil: its end is certain
+	cleanup runtime.Cleanup // of the leak
 	spill   *tree.Spill     // the pending writes that are in files
 }
 
@@ -278,7 +278,9 @@ const sampleReads = 256
 func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, error) {
 	t.gets++
 	if (t.gets+t.phase)%sampleReads != 0 {
-		return t.pin.Get(stored, h, e)
+		found, err := t.pin.Get(stored, h, e)
+		runtime.KeepAlive(t) // a leaked transaction must not end during its last call
+		return found, err
 	}
 	begin := t.db.monotonic()
 	found, err := t.pin.Get(stored, h, e)
@@ -318,6 +320,13 @@ type expiryClock transaction
 
 // Now is the transaction's time for expiry.
 func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
+
+// lends notes that memory of the pin is handed out.
+func (t *transaction) lends() {
+	if t.rare != nil && t.rare.leak != nil {
+		t.rare.leak.lent.Store(true)
+	}
+}
 
 // lend is b as a copy that is poisoned at the end.
 func (t *transaction) lend(b []byte) []byte {
@@ -440,7 +449,7 @@ func (t *Txn) Discard() {
 
 // end releases everything and leaves the transaction in state.
 func (t *transaction) end(state uint32) {
-	if t.rare != nil && t.rare.leakage {
+	if t.rare != nil && t.rare.leak != nil {
 		t.rare.cleanup.Stop()
 	}
 	// From now on every call is refused, so nobody begins to use what is released.

@@ -3,9 +3,9 @@ package brock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -141,22 +141,28 @@ func (db *DB) beginByHand(ctx context.Context, o *TxnOptions) (*Txn, error) {
 	if t.rare == nil {
 		t.rare = new(rare)
 	}
-	t.rare.cleanup = runtime.AddCleanup(t, (*leak).release, &leak{db: db, pin: t.pin})
-	t.rare.leakage = true
+	t.rare.leak = &leak{db: db, pin: t.pin}
+	t.rare.cleanup = runtime.AddCleanup(t, (*leak).release, t.rare.leak)
 	return t, nil
 }
 
-// leak is what a leaked transaction holds.
+// leak is what a transaction that was begun by hand holds, should it leak.
 type leak struct {
-	db  *DB
-	pin *view.Pin
+	db   *DB
+	pin  *view.Pin
+	lent atomic.Bool // it has handed out memory that its pin keeps
 }
 
 func (l *leak) release() {
-	version := l.pin.Version()
-	l.pin.Release()
+	info := LeakInfo{Version: uint64(l.pin.Version()), Begun: l.pin.Begun(), Kept: l.lent.Load()}
+	// A slice that was handed out doesn't keep its transaction alive, and may be in use.
+	if info.Kept {
+		l.pin.Keep()
+	} else {
+		l.pin.Release()
+	}
 	l.db.counters.leaked.Add(1)
-	l.db.report.say(slog.LevelWarn, "a transaction was never discarded", "version", version)
+	l.db.report.onLeak(info)
 }
 
 // entryOf is the program counter of fn, which names it. A func value points to

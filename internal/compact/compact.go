@@ -7,6 +7,7 @@
 package compact
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -16,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Input is one piece of work.
@@ -24,6 +26,8 @@ type Input struct {
 	// once. Execute closes it.
 	Entries iterator.Iterator
 	Rules   Rules
+	// Ranges are deleted by tombstones of version 0, which hide nothing of Entries.
+	Ranges *tombstone.Set
 	// Heal, unless nil, makes a handle lead where the record is now; it reports
 	// one that leads nowhere.
 	Heal func(*entry.Handle) error
@@ -88,6 +92,9 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 	}
 	if err := in.Entries.Err(); err != nil {
 		return out, err
+	}
+	if rules.failed != nil {
+		return out, rules.failed
 	}
 	return out, w.finish()
 }
@@ -167,10 +174,14 @@ func (w *worker) finish() error {
 	if err := w.finishValues(); err != nil {
 		return err
 	}
-	for _, t := range w.in.Rules.tombstones() {
-		if err := w.in.Run.AddTombstone(t); err != nil {
-			return err
-		}
+	if err := w.in.Rules.writeTombstones(w.in.Run); err != nil {
+		return err
+	}
+	err := w.in.Ranges.EachRange(func(lo, hi []byte) error {
+		return w.in.Run.AddTombstone(tombstone.Tombstone{Lo: lo, Hi: hi})
+	})
+	if err != nil {
+		return err
 	}
 	m, err := w.in.Run.Finish()
 	w.out.Run = m
@@ -212,5 +223,5 @@ func Each(entries iterator.Iterator, rules Rules, fn func(e *entry.Entry, kept b
 		e := entries.Entry()
 		fn(e, r.judge(e) == keep)
 	}
-	return entries.Err()
+	return cmp.Or(r.failed, entries.Err())
 }

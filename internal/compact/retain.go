@@ -2,6 +2,7 @@ package compact
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/tombstone"
@@ -30,7 +31,7 @@ type Rules struct {
 	Bottom bool
 	// Tombstones are the range tombstones of the inputs, each within one keyspace.
 	// An entry below one of them is dropped as if a delete of its key stood there.
-	Tombstones *tombstone.Set
+	Tombstones []tombstone.Source
 	// Now is the time in Unix milliseconds by which entries expire.
 	Now uint64
 }
@@ -69,10 +70,11 @@ type retention struct {
 
 	covers *tombstone.Cover // of all tombstones; nil: there are none
 	hides  *tombstone.Cover // of those that all readers of keyspace see; nil: there are none
+	failed error            // tombstones can't be read: verdicts since then are wrong
 }
 
 func newRetention(r Rules) *retention {
-	return &retention{rules: r, first: true, covers: tombstone.NewCover(entry.MaxVersion, r.Tombstones)}
+	return &retention{rules: r, first: true, covers: tombstone.NewCover(entry.MaxVersion, r.Tombstones...)}
 }
 
 // enter takes up the rules of the keyspace that key is the first of.
@@ -83,7 +85,7 @@ func (t *retention) enter(key []byte) {
 	}
 	t.keyspace, t.history = id, t.rules.Of(id)
 	t.dropped = ok && t.rules.Dropped != nil && t.rules.Dropped(id)
-	t.hides = tombstone.NewCover(t.history.Watermark, t.rules.Tombstones)
+	t.hides = tombstone.NewCover(t.history.Watermark, t.rules.Tombstones...)
 }
 
 func (t *retention) judge(e *entry.Entry) verdict {
@@ -135,7 +137,9 @@ func (t *retention) cover(e *entry.Entry) {
 	}
 	if t.hides != nil && between(t.hides, e, t.newer) > 0 {
 		t.ended = true
+		t.failed = cmp.Or(t.failed, t.hides.Err())
 	}
+	t.failed = cmp.Or(t.failed, t.covers.Err())
 }
 
 // between is the newest version of a tombstone over e that is less than newer; 0
@@ -149,35 +153,6 @@ func between(c *tombstone.Cover, e *entry.Entry, newer entry.Version) entry.Vers
 		return 0
 	}
 	return v
-}
-
-// tombstones returns those that are still needed. Of those that all readers see
-// the newest at each place does for all; and at the bottom, where everything
-// that they cover was dropped, only commits that are checked may ask for it.
-func (r *Rules) tombstones() []tombstone.Tombstone {
-	keyspaces := make(map[entry.KeyspaceID]*tombstone.Set)
-	for _, t := range r.Tombstones.All() {
-		id, ok := entry.KeyspaceOf(t.Lo)
-		if ok && r.Dropped != nil && r.Dropped(id) {
-			continue
-		}
-		keyspaces[id] = keyspaces[id].With(t)
-	}
-	var kept []tombstone.Tombstone
-	for id, set := range keyspaces {
-		watermark := r.Of(id).Watermark
-		for _, t := range tombstone.Flatten(watermark, set) {
-			if !r.Bottom || t.Version > r.Checked {
-				kept = append(kept, t)
-			}
-		}
-		for _, t := range set.All() {
-			if t.Version > watermark {
-				kept = append(kept, t)
-			}
-		}
-	}
-	return kept
 }
 
 // Of is what stays of the entries of a keyspace.

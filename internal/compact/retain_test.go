@@ -1,6 +1,7 @@
 package compact
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -122,11 +123,13 @@ func TestRetentionHidesNothing(t *testing.T) {
 			}
 			all = append(all, e)
 		}
+		var set *tombstone.Set
 		for range rng.IntN(5) * rng.IntN(2) {
 			lo := rng.IntN(3)
-			rules.Tombstones = rules.Tombstones.With(tombstone.Tombstone{
+			set = set.With(tombstone.Tombstone{
 				Lo: []byte{'i' + byte(lo)}, Hi: []byte{'j' + byte(lo) + byte(rng.IntN(2))}, Version: entry.Version(1 + rng.IntN(13))})
 		}
+		rules.Tombstones = sources(set)
 		below := entry.Entry{Key: []byte("k"), Version: 0, Kind: entry.Set} // in an older run
 		r := newRetention(rules)
 		for _, e := range all {
@@ -137,7 +140,7 @@ func TestRetentionHidesNothing(t *testing.T) {
 				kept = append(kept, entry.Entry{Key: e.Key, Version: e.Version, Kind: entry.Delete})
 			}
 		}
-		deletes, left := rules.Tombstones.All(), rules.tombstones()
+		deletes, left := set.All(), written(t, rules)
 		if !rules.Bottom {
 			all, kept = append(all, below), append(kept, below)
 		}
@@ -156,6 +159,7 @@ func TestRangeDeletesDropAsDeletesDo(t *testing.T) {
 		rules := Rules{Watermark: entry.Version(rng.IntN(14)), Now: 100, Bottom: rng.IntN(2) == 0, Versions: rng.IntN(4)}
 		rules.Checked = entry.Version(rng.IntN(int(rules.Watermark) + 1))
 		point, ranged := newRetention(rules), rules
+		var set *tombstone.Set
 		var entries []entry.Entry
 		lastRanged := false // one of several in a row counts
 		for v := entry.Version(12); v > 0; v-- {
@@ -165,26 +169,58 @@ func TestRangeDeletesDropAsDeletesDo(t *testing.T) {
 				entries, lastRanged = append(entries, e), false
 			case 2:
 				if e.Kind = entry.Delete; !lastRanged {
-					ranged.Tombstones = ranged.Tombstones.With(tombstone.Tombstone{Lo: []byte("a"), Hi: []byte("z"), Version: v})
+					set = set.With(tombstone.Tombstone{Lo: []byte("a"), Hi: []byte("z"), Version: v})
 					entries, lastRanged = append(entries, e), true
 				}
 			}
 		}
+		ranged.Tombstones = sources(set)
 		r := newRetention(ranged)
 		for _, e := range entries {
 			want := point.judge(&e)
-			if ranged.Tombstones.Newest(e.Key, e.Version) == e.Version {
+			if set.Newest(e.Key, e.Version) == e.Version {
 				continue
 			}
 			if got := r.judge(&e); got != want {
-				t.Fatalf("seed %d: version %d of %v with range deletes %v: %v, with deletes %v", seed, e.Version, entries, ranged.Tombstones.All(), got, want)
+				t.Fatalf("seed %d: version %d of %v with range deletes %v: %v, with deletes %v", seed, e.Version, entries, set.All(), got, want)
 			}
 		}
 		// A commit that is checked against what came after Checked finds the newest.
-		newest := ranged.Tombstones.MaxVersion()
-		got := tombstone.New(ranged.tombstones()...).MaxVersion()
+		newest := set.MaxVersion()
+		got := tombstone.New(written(t, ranged)...).MaxVersion()
 		if (newest > rules.Checked || !rules.Bottom) && got != newest || newest <= rules.Checked && rules.Bottom && got != 0 {
-			t.Fatalf("seed %d: of range deletes %v, %d is the newest kept by %+v", seed, ranged.Tombstones.All(), got, rules)
+			t.Fatalf("seed %d: of range deletes %v, %d is the newest kept by %+v", seed, set.All(), got, rules)
 		}
 	}
+}
+
+// sources is a set, if there is one.
+func sources(set *tombstone.Set) []tombstone.Source {
+	if set == nil {
+		return nil
+	}
+	return []tombstone.Source{set}
+}
+
+// collected is a tombstoneWriter that keeps what it gets.
+type collected []tombstone.Tombstone
+
+func (c *collected) AddTombstone(d tombstone.Tombstone) error {
+	*c = append(*c, tombstone.Tombstone{Lo: bytes.Clone(d.Lo), Hi: bytes.Clone(d.Hi), Version: d.Version})
+	return nil
+}
+
+func (c *collected) AddHistory(list []tombstone.Tombstone) error {
+	*c = append(*c, list...)
+	return nil
+}
+
+// written are the tombstones that a run has after a compaction by rules.
+func written(t *testing.T, rules Rules) []tombstone.Tombstone {
+	t.Helper()
+	var c collected
+	if err := rules.writeTombstones(&c); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -67,14 +67,14 @@ func (k *Known) any() bool {
 }
 
 // AppendTo appends the ranges for a tombstone.Cover.
-func (k *Known) AppendTo(sets []*tombstone.Set) []*tombstone.Set {
+func (k *Known) AppendTo(sources []tombstone.Source) []tombstone.Source {
 	if noted := k.noted.Load(); noted != nil {
-		sets = append(sets, noted)
+		sources = append(sources, noted)
 	}
 	if s := k.searched.Load(); s != nil && (s.last != nil || s.before != nil) {
-		sets = append(sets, s.last, s.before) // a Cover leaves nil out
+		sources = append(sources, s.last, s.before) // a Cover leaves nil out
 	}
-	return sets
+	return sources
 }
 
 // Note adds a range that a reader of this View, or of an older one, has walked past.
@@ -97,10 +97,15 @@ func (k *Known) Note(r Range) {
 // newerHalf leaves the ranges with the newest versions, each place once, until half of
 // what may be remembered is left.
 func newerHalf(s *tombstone.Set) *tombstone.Set {
-	flat, bytes := tombstone.Flatten(entry.MaxVersion, s), 0
+	var flat []Range
+	sum := 0
+	_ = tombstone.NewCover(entry.MaxVersion, s).Flatten([]byte{0}, nil, func(r Range) error {
+		flat = append(flat, Range{Lo: bytes.Clone(r.Lo), Hi: bytes.Clone(r.Hi), Version: r.Version})
+		return nil
+	})
 	slices.SortFunc(flat, func(a, b Range) int { return tombstone.Compare(b, a) })
 	for i, r := range flat {
-		if bytes += len(r.Lo) + len(r.Hi); i > 0 && (i >= mostRanges/2 || bytes > mostNoted/2) {
+		if sum += len(r.Lo) + len(r.Hi); i > 0 && (i >= mostRanges/2 || sum > mostNoted/2) {
 			flat = flat[:i]
 			break
 		}

@@ -73,6 +73,9 @@ func (w *walker) find(older iterator.Iterator, cover *tombstone.Cover) (err erro
 	if err := w.older.Err(); err != nil {
 		return err
 	}
+	if w.cover != nil && w.cover.Err() != nil {
+		return w.cover.Err()
+	}
 	return w.mine.Err()
 }
 

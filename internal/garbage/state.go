@@ -43,7 +43,7 @@ func StateOf(v *view.View, d *Damaged) policy.State {
 		if r.Hidden >= 0 {
 			s.Hidden[r.ID] = uint64(r.Hidden)
 		}
-		if r.Tombstones() != nil {
+		if !r.Tombstones().Empty() {
 			if s.Ranged == nil {
 				s.Ranged = make(map[layout.RunID]uint64)
 			}

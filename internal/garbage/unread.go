@@ -90,8 +90,8 @@ func nothingOutlives(rules *compact.Rules, layout *layout.Layout, first, last []
 
 // tombstoneOver is the end of the stretch of keys around key that is unneeded by a
 // tombstone newer than one version and not newer than another; nil if none is.
-func tombstoneOver(set *tombstone.Set, key []byte, above, upTo entry.Version) []byte {
-	cover := tombstone.NewCover(upTo, set)
+func tombstoneOver(sources []tombstone.Source, key []byte, above, upTo entry.Version) []byte {
+	cover := tombstone.NewCover(upTo, sources...)
 	if cover == nil || cover.Newest(key) <= above {
 		return nil
 	}

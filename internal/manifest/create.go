@@ -158,39 +158,32 @@ func Look(o Options) error {
 }
 
 // vacant lists the remains of an unfinished Create; any other file of a store
-// or of another program is an error.
+// or of another program is an error. A directory that is not there is vacant.
 func vacant(o Options) (remains []string, err error) {
-	for i, dir := range o.dirs() {
-		names, err := o.FS.List(dir)
-		if notThere(err) {
-			continue // MakeDirs makes it
+	names, err := o.FS.List(o.Dir)
+	if err != nil && !notThere(err) {
+		return nil, fmt.Errorf("create a store: %w", err)
+	}
+	var damage error
+	for _, base := range names {
+		name, ours := filename.Parse(base)
+		switch {
+		case !ours && !harmless(base):
+			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
+		case !ours || name.Kind == filename.Lock:
+		case name.Kind == filename.Super: // all zeros: ReadSuper looked at it
+			remains = append(remains, base)
+		case name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
+			remains = append([]string{base}, remains...)
+		default:
+			damage = lostSuper(o.Dir, base)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("create a store: %w", err)
-		}
-		var damage error
-		for _, base := range names {
-			name, ours := filename.Parse(base)
-			switch {
-			case !ours && i == 0 && !harmless(base):
-				return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, dir, base)
-			case !ours || name.Kind == filename.Lock:
-			case i > 0 && name.Kind == filename.Super:
-				if _, err := ReadSuper(o.FS, dir); !errors.Is(err, errs.ErrNotExist) {
-					return nil, fmt.Errorf("%w: %s belongs to another store", errs.ErrForeign, dir)
-				}
-			case name.Kind == filename.Super: // all zeros: ReadSuper looked at it
-				remains = append(remains, base)
-			case i == 0 && name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
-				remains = append([]string{base}, remains...)
-			default:
-				damage = errs.NewCorruption(filename.Of(filename.Super, 0), -1,
-					"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
-			}
-		}
-		if damage != nil {
-			return nil, damage
-		}
+	}
+	if damage == nil && o.separate() {
+		damage = vacantValueDir(&o)
+	}
+	if damage != nil {
+		return nil, damage
 	}
 	return remains, nil
 }

@@ -20,28 +20,6 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Options says where a store is and how its log is kept.
-type Options struct {
-	FS        vfs.FS
-	Dir       string
-	ValueDir  string // "" = Dir
-	ReadOnly  bool   // write nothing at all
-	FileBytes int64  // size from which a snapshot begins a new manifest; 0 = 4 MB
-}
-
-func (o *Options) dirs() []string {
-	if o.separate() {
-		return []string{o.Dir, o.ValueDir}
-	}
-	return []string{o.Dir}
-}
-
-// Recovery says what Open found and repaired.
-type Recovery struct {
-	CutBytes    int64 // of the manifest's torn tail
-	SuperMended bool  // a slot of SUPER was damaged or behind, and was written again
-}
-
 // Log is the log of edits of an open store. Edits are totally ordered: any
 // goroutine may append, one at a time.
 type Log struct {
@@ -50,7 +28,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	super   Super
-	values  Super // the SUPER of the value directory
+	values  valueDir
 	layout  *layout.Layout
 	settled bool                  // SUPER's slots agreed when it was read
 	file    vfs.File              // nil if read-only, not mended yet, or closed
@@ -58,8 +36,6 @@ type Log struct {
 	last    int64                 // where the last frame begins that Open found
 	limit   int64                 // size from which the next snapshot begins a new file
 	stopped atomic.Pointer[error] // why nothing is written any more
-
-	valuesMade bool // the value directory has its SUPER
 
 	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
 	previous entry.FileNum // the manifest that goes then
@@ -86,7 +62,7 @@ func Load(o Options) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{o: o, super: s, settled: settled, layout: layout.New()}
-	if err := l.ownValueDir(); err != nil {
+	if l.values, err = openValueDir(&o, &s); err != nil {
 		return nil, err
 	}
 	size, snapshot, err := l.replay()
@@ -256,6 +232,26 @@ func (l *Log) writeSuper(slots int) error {
 		}
 	}
 	return errors.Join(err, f.Close())
+}
+
+// takeValueDirLocked begins a session with the value directory, the first of which makes
+// its SUPER. Both slots of the store's SUPER say the same before the other is written:
+// one damaged slot does no harm.
+func (l *Log) takeValueDirLocked() error {
+	v := &l.values
+	if !v.made {
+		if err := v.create(l.o.FS, &l.super); err != nil {
+			return err
+		}
+		l.super.Before = l.super.Session
+		return l.writeSuper(2)
+	}
+	l.super.Before, l.super.Session = v.super.Session, newSession()
+	if err := l.writeSuper(2); err != nil {
+		return err
+	}
+	v.super.Session = l.super.Session
+	return v.write(l.o.FS, 1)
 }
 
 // Super is what SUPER says.

@@ -163,3 +163,9 @@ func (s *Super) writeSlot(f vfs.File) error {
 	}
 	return f.Sync()
 }
+
+// unwritten is the error of a write to SUPER for which the disk was full. It is never
+// the error of a sync: after a failed sync nobody knows what the disk holds.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error { return u.error }

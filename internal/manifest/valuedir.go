@@ -17,9 +17,6 @@ import (
 // copies of the store's directory only one agrees with the value directory: the one that
 // was opened last (docs/adr, 39).
 
-// separate reports whether values lie in a directory of their own.
-func (o *Options) separate() bool { return o.ValueDir != "" && o.ValueDir != o.Dir }
-
 // newSession draws the number of a session.
 func newSession() uint64 { return rand.Uint64() | 1 }
 
@@ -49,72 +46,81 @@ func readValueSuper(o *Options, s *Super) (v Super, made bool, err error) {
 	return v, true, nil
 }
 
-// ownValueDir checks that the value directory is this copy's. It needs the lock.
-func (l *Log) ownValueDir() (err error) {
-	o, s := &l.o, &l.super
-	l.values, l.valuesMade, err = readValueSuper(o, s)
+// valueDir is the value directory of an open store, if it has one of its own.
+type valueDir struct {
+	dir   string
+	super Super
+	made  bool // there is a SUPER
+}
+
+// openValueDir checks that the value directory is that of this copy of the store. It
+// needs the lock.
+func openValueDir(o *Options, s *Super) (valueDir, error) {
+	super, made, err := readValueSuper(o, s)
+	v := valueDir{o.ValueDir, super, made}
 	switch {
 	case err != nil || !o.separate():
-		return err
-	case l.valuesMade && l.values.Session != s.Session && l.values.Session != s.Before:
-		return fmt.Errorf("%w: another copy of %s has used the ValueDir %s since this one was closed", errs.ErrForeign, o.Dir, o.ValueDir)
-	case l.valuesMade:
-		return nil
+		return v, err
+	case made && super.Session != s.Session && super.Session != s.Before:
+		return v, fmt.Errorf("%w: another copy of %s has used the ValueDir %s since this one was closed", errs.ErrForeign, o.Dir, o.ValueDir)
+	case made:
+		return v, nil
 	}
-	// A crash while the store was made leaves nothing at all there.
-	names, err := o.FS.List(o.ValueDir)
-	if err != nil {
+	if s.Before != 0 {
+		return v, errs.NewCorruption(filename.Of(filename.Super, 0), -1,
+			"%s has none: it is not the ValueDir of %s, or its disk is not mounted", o.ValueDir, o.Dir)
+	}
+	return v, vacantValueDir(o) // as a crash leaves it while the store is made
+}
+
+// vacantValueDir returns an error if there is a file of a store in the value directory.
+// Files of other programs may be there.
+func vacantValueDir(o *Options) error {
+	_, err := ReadSuper(o.FS, o.ValueDir)
+	if err == nil {
+		return fmt.Errorf("%w: %s belongs to another store", errs.ErrForeign, o.ValueDir)
+	}
+	if !errors.Is(err, errs.ErrNotExist) {
 		return fmt.Errorf("ValueDir: %w", err)
 	}
-	empty := s.Before == 0
-	for _, base := range names {
-		name, ours := filename.Parse(base)
-		empty = empty && (!ours || name.Kind == filename.Lock || name.Kind == filename.Super)
+	names, err := o.FS.List(o.ValueDir)
+	if err != nil && !notThere(err) {
+		return fmt.Errorf("create a store: %w", err)
 	}
-	if !empty {
-		return errs.NewCorruption(filename.Of(filename.Super, 0), -1,
-			"%s has none: it is not the ValueDir of %s, or its disk is not mounted", o.ValueDir, o.Dir)
+	for _, base := range names {
+		if name, ours := filename.Parse(base); ours && name.Kind != filename.Lock && name.Kind != filename.Super {
+			return lostSuper(o.ValueDir, base)
+		}
 	}
 	return nil
 }
 
-// takeValueDirLocked begins a session with the value directory, the first of which makes
-// its SUPER. Both slots of the store's SUPER say the same before the other is written:
-// one damaged slot does no harm.
-func (l *Log) takeValueDirLocked() error {
-	v := &l.values
-	if !l.valuesMade {
-		*v = Super{Major: FormatMajor, Minor: FormatMinor, UUID: l.super.UUID, Seed: l.super.Seed, Created: l.super.Created, Session: l.super.Session}
-		if err := l.writeValueSuper(2); err != nil {
-			return err
-		}
-		l.super.Before = v.Session
-		return l.writeSuper(2)
-	}
-	l.super.Before, l.super.Session = v.Session, newSession()
-	if err := l.writeSuper(2); err != nil {
-		return err
-	}
-	v.Session = l.super.Session
-	return l.writeValueSuper(1)
+func lostSuper(dir, base string) error {
+	return errs.NewCorruption(filename.Of(filename.Super, 0), -1,
+		"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
 }
 
-// writeValueSuper writes that many slots of the SUPER of the value directory.
-func (l *Log) writeValueSuper(slots int) error {
-	path := filepath.Join(l.o.ValueDir, filename.Of(filename.Super, 0))
-	var f vfs.File
-	var err error
-	if f, err = l.o.FS.OpenReadWrite(path); notThere(err) {
-		f, err = l.o.FS.Create(path)
+// create makes the SUPER of the value directory of the store that s describes.
+func (v *valueDir) create(fsys vfs.FS, s *Super) error {
+	v.super = Super{Major: s.Major, Minor: s.Minor, UUID: s.UUID, Seed: s.Seed, Created: s.Created, Session: s.Session}
+	return v.write(fsys, 2)
+}
+
+// write writes that many slots, and makes them durable.
+func (v *valueDir) write(fsys vfs.FS, slots int) error {
+	path := filepath.Join(v.dir, filename.Of(filename.Super, 0))
+	f, err := fsys.OpenReadWrite(path)
+	if notThere(err) {
+		f, err = fsys.Create(path)
 	}
 	if err != nil {
 		return err
 	}
 	for ; err == nil && slots > 0; slots-- {
-		err = l.values.writeSlot(f)
+		err = v.super.writeSlot(f)
 	}
 	if err == nil {
-		err = l.o.FS.SyncDir(l.o.ValueDir)
+		err = fsys.SyncDir(v.dir)
 	}
 	return errors.Join(err, f.Close())
 }

@@ -43,7 +43,7 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 
 // verifySuper checks the SUPER of one of the directories.
 func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
-	if l.o.ReadOnly && !l.valuesMade && dir != l.o.Dir {
+	if l.o.ReadOnly && !l.values.made && dir != l.o.Dir {
 		return nil // a crash came before it was made
 	}
 	super := filename.Of(filename.Super, 0)

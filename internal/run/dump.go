@@ -9,7 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/run/chunk"
-	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Dump writes an annotated dump of a whole run file. Damage is shown, not
@@ -59,7 +58,11 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 			dumpFilter(d, &filters[0])
 			filters = filters[1:]
 		}
-		d.Section(fmt.Sprintf("chunk %d: %v", i, r.Stats))
+		name := "chunk"
+		if isTombstones(r.first) {
+			name = "chunk of range tombstones"
+		}
+		d.Section(fmt.Sprintf("%s %d: %v", name, i, r.Stats))
 		chunk.Dump(d, file, int(r.offset), r.Layout)
 	}
 	for i := range filters {
@@ -73,7 +76,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 }
 
 var sectionNames = map[uint16]string{secChunks: "chunks", secKeys: "keys", secFilter: "filter", secRanges: "range tombstones",
-	secOwner: "owner", secFilters: "filters"}
+	secFilters: "filters"}
 
 // dumpSection shows one section of a directory; its payload p lies at offset at.
 func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
@@ -94,9 +97,7 @@ func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
 		d.U32(at, "  kind", "  checksum")
 		d.U64(at+8, "  offset", "  words")
 	case secRanges:
-		dumpTombstones(d, at, dir.tombstones)
-	case secOwner:
-		d.Field(at, len(p), "  uuid", "%x", p)
+		d.U64(at, "  flat spans", "  tombstones in nodes")
 	case secFilters:
 		d.U32(at, "  kind", "  number")
 		for i := range dir.parts {
@@ -129,21 +130,6 @@ func dumpFilter(d *dump.Writer, f *filterRecord) {
 	}
 	for i := range int(f.words) {
 		d.Field(int(f.offset)+8*i, 8, "word", "%d", i)
-	}
-}
-
-func dumpTombstones(d *dump.Writer, at int, list []tombstone.Tombstone) {
-	d.U64(at, "  number")
-	at += 8
-	for range list {
-		d.U64(at, "  version")
-		d.U32(at+8, "  length of the lower bound", "  length of the upper bound")
-		at += tombstoneSize
-	}
-	for _, t := range list {
-		d.Bytes(at, len(t.Lo), "  from")
-		d.Bytes(at+len(t.Lo), len(t.Hi), "  up to")
-		at += len(t.Lo) + len(t.Hi)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/run/chunk"
-	"github.com/brockdb/brock/internal/tombstone"
 )
 
 const (
@@ -24,8 +23,7 @@ const (
 	secChunks  = 16
 	secKeys    = 17
 	secFilter  = 18
-	secRanges  = 20 // range tombstones
-	secOwner   = 21 // of a file without chunks
+	secRanges  = 20 // number of range tombstones
 	secFilters = 22
 
 	filterWords = 1 // kind of the filter of package filter
@@ -48,18 +46,11 @@ type directory struct {
 	filter filterRecord // of the whole run; no words: none
 	parts  []filterRecord
 
-	tombstones []tombstone.Tombstone // of the whole run, in the order of tombstone.Compare
-	owner      [16]byte              // uuid of the store; only written if there are no chunks
+	ranges ranges // of the whole run
 }
 
 func appendDirectory(b []byte, d *directory) []byte {
-	var at int
-	if len(d.chunks) == 0 {
-		// The file begins here: with whose it is, as chunks do.
-		b, at = chunk.AppendSection(b, secOwner, 0)
-		b = chunk.EndSection(append(b, d.owner[:]...), at)
-	}
-	b, at = chunk.AppendSection(b, secChunks, chunk.Required)
+	b, at := chunk.AppendSection(b, secChunks, chunk.Required)
 	for i := range d.chunks {
 		b = appendRecord(b, &d.chunks[i])
 	}
@@ -87,9 +78,9 @@ func appendDirectory(b []byte, d *directory) []byte {
 	b = chunk.EndSection(b, at)
 
 	b = appendFilters(b, d)
-	if len(d.tombstones) > 0 {
+	if (d.ranges != ranges{}) {
 		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
-		b = chunk.EndSection(appendTombstones(b, d.tombstones), at)
+		b = chunk.EndSection(d.ranges.append(b), at)
 	}
 	return b
 }
@@ -123,7 +114,7 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		case secFilters:
 			err = d.decodeFilters(p, end)
 		case secRanges:
-			d.tombstones, err = decodeTombstones(p)
+			err = d.ranges.decode(p)
 		default:
 			return false, nil
 		}
@@ -133,7 +124,7 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		return nil, err
 	}
 	n := len(chunks) / recordSize
-	if len(chunks)%recordSize != 0 || n == 0 && len(d.tombstones) == 0 || len(lengths) < 8*n {
+	if len(chunks)%recordSize != 0 || n == 0 || len(lengths) < 8*n {
 		return nil, fmt.Errorf("%d bytes of chunks, %d of keys", len(chunks), len(lengths))
 	}
 	d.chunks = make([]record, n)
@@ -213,6 +204,53 @@ func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
 		return 0, fmt.Errorf("%d bytes, %d are left", r.Layout.Size(), left)
 	}
 	return r.offset + uint64(r.Layout.Size()), nil
+}
+
+// A run keeps range tombstones as entries, in chunks of their own behind all others: so
+// they are checked, cached and searched as entries are, and none is in memory because
+// the run is open. docs/format.md, "Range tombstones", has their keys.
+//
+// Each such entry is a span: its key ends with the upper bound, its value is the lower
+// one. So the first entry behind a key is the span that covers it, if any does.
+const (
+	tagFlat = 0xfd // a span that is all what readers need at its place
+	tagNode = 0xff // of a node, which lays tombstones over each other that they need all
+
+	nodeFanout = 16 // node i of level k has the 16^k tombstones from i·16^k on
+)
+
+// isTombstones reports whether a chunk with this first key has tombstones.
+func isTombstones(first []byte) bool { return first[0] >= tagFlat }
+
+// flatPrefix is what the keys of flat spans begin with.
+func flatPrefix(dst []byte) []byte { return append(dst, tagFlat) }
+
+// nodePrefix is what the keys of the spans of a node begin with.
+func nodePrefix(dst []byte, level, node int) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, tagNode, byte(level)), uint32(node))
+}
+
+// ranges is what a directory says of the tombstones of a run.
+type ranges struct {
+	flat    uint64 // spans
+	history uint64 // tombstones in nodes
+}
+
+const rangesSize = 16
+
+func (r *ranges) append(b []byte) []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, r.flat), r.history)
+}
+
+func (r *ranges) decode(p []byte) error {
+	if len(p) < rangesSize {
+		return fmt.Errorf("range tombstones in %d bytes", len(p))
+	}
+	*r = ranges{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])}
+	if r.flat == 0 && r.history == 0 || r.flat > 1<<40 || r.history > 1<<31 {
+		return fmt.Errorf("%d and %d range tombstones", r.flat, r.history)
+	}
+	return nil
 }
 
 // footer is the last footerSize bytes of a file.

@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/offheap"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
@@ -52,14 +53,17 @@ func (it *cursor) open(i int) bool {
 
 // load returns chunk i: the Reader's, or a copy whose pages are read as they are verified.
 func (it *cursor) load(i int) (*chunk.Chunk, error) {
-	if it.own == nil {
+	switch {
+	case it.own == nil:
 		return it.r.load(i)
+	case it.i == i: // its pages stay
+		return it.Chunk(), nil
 	}
 	c, f := &it.r.chunks[i], it.r.fileOf(i)
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
-	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(int64(size), read)}, nil
+	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewBits(chunk.PagesOf(int64(size))), read)}, nil
 }
 
 func (it *cursor) at(ok bool) bool {
@@ -186,6 +190,9 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 	return it.open(i) && it.at(it.Cursor.Last())
 }
 
+// SkipNewer leaves out nothing: older versions of a key lie behind it.
+func (it *cursor) SkipNewer(entry.Version) bool { return it.Next() }
+
 // Entry is the entry at the position.
 func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }
 
@@ -197,5 +204,6 @@ func (it *cursor) Close() {
 	it.valid = false
 	if it.own != nil {
 		it.own.Free()
+		it.i = -1
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -19,7 +20,6 @@ import (
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/filter"
 	"github.com/brockdb/brock/internal/run/meta"
-	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -44,8 +44,13 @@ type Reader struct {
 	filter filter.Filter   // of all keys; empty: none
 	parts  []filter.Filter // of the keys of each chunk; nil: none
 
-	tombstones *tombstone.Set // nil: the run has none
-	newest     entry.Version  // of an entry
+	oldest, newest entry.Version // of an entry
+
+	// The chunks that have range tombstones are read as those of another run in the
+	// same files, see Tombstones; nil: there are none.
+	spans    *Reader
+	ranges   ranges    // how many these are
+	searches sync.Pool // of what searches them
 
 	meta  meta.Run
 	files []*file
@@ -62,6 +67,7 @@ type file struct {
 	id    checksum.Identity
 	first int // its first chunk among the run's
 	dir   *directory
+	pages *chunk.Pages // that have been verified; nil: the file is not mapped
 }
 
 // Open opens the files of a run and reads their directories and the filter.
@@ -78,23 +84,23 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 		}
 	}
-	if err := r.check(); err != nil {
+	if r.cache == nil && !r.Mapped() {
+		r.cache = NewCache(0)
+	}
+	err := r.split()
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
 	if err := r.readFilters(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 	}
-	// Tombstones of all files make one set: a reader asks once.
-	for _, f := range r.files {
-		for _, t := range f.dir.tombstones {
-			r.tombstones = r.tombstones.With(t)
-		}
-	}
-	if r.cache == nil && !r.Mapped() {
-		r.cache = NewCache(0)
-	}
-	r.keys = newKeys(r.dir)
 	r.makeChunks()
+	if r.spans != nil {
+		r.spans.makeChunks()
+	}
 	return r, nil
 }
 
@@ -135,7 +141,7 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 	return nil
 }
 
-// stamp gives all entries and tombstones the version v; 0 = they have their own.
+// stamp gives all entries the version v; 0 = they have their own.
 func (d *directory) stamp(v entry.Version, name string) error {
 	for i := range d.chunks {
 		r := &d.chunks[i]
@@ -143,13 +149,6 @@ func (d *directory) stamp(v entry.Version, name string) error {
 			return errs.NewCorruption(name, int64(r.offset), "chunk has versions up to %d, but the manifest says that all are %d", r.MaxVersion, v)
 		}
 		r.Layout.Stamp, r.Stats = v, r.Stats.Stamped(v)
-	}
-	for i := range d.tombstones {
-		t := &d.tombstones[i]
-		if v != 0 && t.Version != 0 {
-			return errs.NewCorruption(name, -1, "a range tombstone has version %d, but the manifest says that all are %d", t.Version, v)
-		}
-		t.Version += v
 	}
 	return nil
 }
@@ -179,6 +178,34 @@ func readDirectory(f *pageio.File, name string, id checksum.Identity, size int64
 	return d, ft, nil
 }
 
+// split makes r.spans of the chunks that have range tombstones, the last ones.
+func (r *Reader) split() error {
+	last := r.files[len(r.files)-1]
+	n := len(r.dir)
+	for n > 0 && isTombstones(r.dir[n-1].first) {
+		n--
+	}
+	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
+		return errs.NewCorruption(last.name, -1, "directory: %d range tombstones in %d chunks", last.dir.ranges.flat+last.dir.ranges.history, len(r.dir)-n)
+	}
+	if n == len(r.dir) {
+		return nil
+	}
+	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges}
+	r.dir = r.dir[:n:n]
+	var s chunk.Stats
+	for i := range r.spans.dir {
+		s.Merge(&r.spans.dir[i].Stats)
+	}
+	r.spans.oldest, r.spans.newest = s.MinVersion, s.MaxVersion
+	for _, f := range r.files {
+		of := *f
+		of.first = max(f.first-n, 0)
+		r.spans.files = append(r.spans.files, &of)
+	}
+	return nil
+}
+
 // check compares what the directories say with what the manifest says.
 func (r *Reader) check() error {
 	// Refs and bytes are not compared: Verify reads all entries for them.
@@ -188,14 +215,18 @@ func (r *Reader) check() error {
 	}
 	var m meta.Run
 	setStats(&m, &s)
-	r.newest = s.MaxVersion
+	r.oldest, r.newest = s.MinVersion, s.MaxVersion
 	if n := len(r.dir); n > 0 {
 		m.First, m.Last = r.dir[0].first, r.dir[n-1].last
 	}
-	for _, f := range r.files {
-		m.AddTombstones(f.dir.tombstones)
-	}
 	w := &r.meta
+	if t := r.spans; t != nil {
+		// Their bounds are not compared: Verify reads all of them.
+		if len(r.dir) > 0 && (bytes.Compare(w.First, m.First) > 0 || bytes.Compare(w.Last, m.Last) < 0) {
+			return errs.NewCorruption(r.files[0].name, -1, "keys are beyond the bounds that the manifest knows")
+		}
+		m.AddTombstones(&meta.Run{First: w.First, Last: w.Last, Tombstones: t.ranges.flat + t.ranges.history, MinVersion: t.oldest, MaxVersion: t.newest})
+	}
 	if m.Entries != w.Entries || m.Deletes != w.Deletes || m.Tombstones != w.Tombstones ||
 		m.MinVersion != w.MinVersion || m.MaxVersion != w.MaxVersion ||
 		!bytes.Equal(w.First, m.First) || !bytes.Equal(w.Last, m.Last) {
@@ -204,25 +235,26 @@ func (r *Reader) check() error {
 	return nil
 }
 
+// makeChunks makes what reads the chunks in r.dir.
 func (r *Reader) makeChunks() {
+	r.keys = newKeys(r.dir)
 	r.chunks = make([]chunk.Chunk, len(r.dir))
 	// Mapped files share one set of verified pages; of others, each chunk is verified
 	// whole when it is read.
 	for k, f := range r.files {
 		end := len(r.dir)
 		if k+1 < len(r.files) {
-			end = r.files[k+1].first
+			end = min(end, r.files[k+1].first)
 		}
 		m := f.Mapped()
-		var pages *chunk.Pages
 		if m != nil {
-			pages = chunk.NewPages(f.Size(), f.Prime)
+			f.pages = chunk.NewPages(f.Verified(chunk.PagesOf(f.Size())), f.Prime)
 		}
 		for i := f.first; i < end; i++ {
 			d, c := &r.dir[i], &r.chunks[i]
 			c.Layout = d.Layout
 			c.Page = int(d.offset / chunk.PageSize)
-			c.Pages = pages
+			c.Pages = f.pages
 			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum}
 			if m != nil {
 				size := uint64(d.Layout.Size())
@@ -234,10 +266,6 @@ func (r *Reader) makeChunks() {
 
 // Meta is what Open was given.
 func (r *Reader) Meta() *meta.Run { return &r.meta }
-
-// Tombstones are the run's range tombstones; nil if there are none. Get and the
-// iterators know nothing of them: ask Tombstones, too.
-func (r *Reader) Tombstones() *tombstone.Set { return r.tombstones }
 
 // MaxVersion is the greatest version of an entry or tombstone.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
@@ -336,6 +364,23 @@ func (r *Reader) fileOf(i int) *file {
 
 // Close closes the files. Nothing that the Reader handed out may be in use.
 func (r *Reader) Close() error {
+	r.forget()
+	if r.spans != nil {
+		r.spans.forget()
+	}
+	var err error
+	for _, f := range r.files {
+		if f.pages != nil {
+			f.pages.Free()
+		}
+		err = errors.Join(err, f.Close())
+	}
+	r.files = nil
+	return err
+}
+
+// forget takes the chunks out of the cache.
+func (r *Reader) forget() {
 	if r.cache != nil {
 		keys := make([]*chunk.Chunk, len(r.chunks))
 		for i := range r.chunks {
@@ -343,10 +388,4 @@ func (r *Reader) Close() error {
 		}
 		r.cache.forget(keys)
 	}
-	var err error
-	for _, f := range r.files {
-		err = errors.Join(err, f.Close())
-	}
-	r.files = nil
-	return err
 }

@@ -37,16 +37,12 @@ func openConfig(dir string, noMap bool) OpenConfig {
 func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, tombstones ...tombstone.Tombstone) meta.Run {
 	t.Helper()
 	w := NewWriter(cfg)
-	for _, ts := range tombstones {
-		if err := w.AddTombstone(ts); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for i := range entries {
 		if err := w.Add(&entries[i]); err != nil {
 			t.Fatalf("entry %d: %v", i, err)
 		}
 	}
+	addTombstones(t, w, tombstones)
 	m, err := w.Finish()
 	if err != nil {
 		t.Fatal(err)

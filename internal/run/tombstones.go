@@ -1,59 +1,387 @@
 package run
 
 import (
-	"encoding/binary"
+	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/offheap"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// tombstoneSize is the length of a tombstone in a directory, without its bounds.
-const tombstoneSize = 16
-
-func appendTombstones(b []byte, list []tombstone.Tombstone) []byte {
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(list)))
-	for i := range list {
-		t := &list[i]
-		b = binary.LittleEndian.AppendUint64(b, uint64(t.Version))
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(t.Lo)))
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(t.Hi)))
+// AddTombstone adds a range tombstone that is all what readers need at its place. They
+// come behind all entries, in the order of keys and apart from each other. t may be
+// reused at once.
+func (w *Writer) AddTombstone(t tombstone.Tombstone) error {
+	if err := w.addSpan(flatPrefix(w.key[:0]), t); err != nil {
+		return err
 	}
-	for i := range list {
-		b = append(append(b, list[i].Lo...), list[i].Hi...)
-	}
-	return b
+	w.countTombstone(t)
+	w.ranges.flat++
+	return nil
 }
 
-// decodeTombstones decodes the tombstones of a directory; their bounds point into p.
-func decodeTombstones(p []byte) ([]tombstone.Tombstone, error) {
-	if len(p) < 8 {
-		return nil, fmt.Errorf("tombstones of %d bytes", len(p))
+// AddHistory adds range tombstones of which readers may need several at one place. They
+// are newer than those that AddTombstone has added there. It is called once, as the
+// last before Finish, with tombstones in the order of versions.
+func (w *Writer) AddHistory(list []tombstone.Tombstone) error {
+	if !slices.IsSortedFunc(list, tombstone.Compare) {
+		return w.fail(fmt.Errorf("write run: %w: tombstones out of order", errs.ErrInvalid))
 	}
-	n := binary.LittleEndian.Uint64(p)
-	heads := p[8:]
-	if n == 0 || n > uint64(len(heads)/tombstoneSize) {
-		return nil, fmt.Errorf("%d tombstones in %d bytes", n, len(p))
+	return tombstone.Forest(list, nodeFanout, func(s tombstone.Span) error {
+		if s.Level == 0 {
+			w.countTombstone(s.Tombstone)
+			w.ranges.history++
+		}
+		return w.addSpan(nodePrefix(w.key[:0], s.Level, s.Node), s.Tombstone)
+	})
+}
+
+// addSpan adds the entry of t, whose key begins with prefix, a part of w.key.
+func (w *Writer) addSpan(prefix []byte, t tombstone.Tombstone) error {
+	if w.err != nil || w.done {
+		return w.failed()
 	}
-	// A length beyond the end makes a nil bound, which Valid refuses.
-	bounds := heads[n*tombstoneSize:]
-	take := func(n uint32) []byte {
-		if uint64(n) > uint64(len(bounds)) {
+	if !t.Valid() {
+		return w.fail(fmt.Errorf("write run: %w: tombstone of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
+	}
+	if !w.ranged {
+		// The chunks of entries end here, so that readers tell them apart.
+		if w.b.Len() > 0 {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		w.ranged = true
+	}
+	w.key = append(prefix, t.Hi...)
+	return w.add(&entry.Entry{Key: w.key, Value: t.Lo, Version: t.Version, Kind: entry.Set})
+}
+
+// countTombstone extends the run's bounds and versions.
+func (w *Writer) countTombstone(t tombstone.Tombstone) {
+	m := &w.tombstones
+	if m.Tombstones == 0 || bytes.Compare(t.Lo, m.First) < 0 {
+		m.First = append(m.First[:0], t.Lo...)
+	}
+	if bytes.Compare(t.Hi, m.Last) > 0 {
+		m.Last = append(m.Last[:0], t.Hi...)
+	}
+	if m.Tombstones == 0 || t.Version < m.MinVersion {
+		m.MinVersion = t.Version
+	}
+	m.MaxVersion = max(m.MaxVersion, t.Version)
+	m.Tombstones++
+}
+
+// Tombstones are the range tombstones of a run. Any number of goroutines may use them,
+// below a pageio.Guard, until the run is closed. The zero Tombstones are empty.
+type Tombstones struct {
+	spans  *Reader // of the chunks that have them; nil: there are none
+	copier *search // the only one of what Copier has returned; nil: any number
+}
+
+var _ tombstone.Source = Tombstones{}
+
+// Tombstones are the run's range tombstones. Get and the iterators know nothing of them:
+// ask Tombstones, too.
+func (r *Reader) Tombstones() Tombstones { return Tombstones{spans: r.spans} }
+
+// Empty reports whether there are none.
+func (t Tombstones) Empty() bool { return t.spans == nil }
+
+// Versions are the least and the greatest version of a tombstone.
+func (t Tombstones) Versions() (least, greatest entry.Version) {
+	if t.Empty() {
+		return tombstone.Pending, 0
+	}
+	return t.spans.oldest, t.spans.newest
+}
+
+// Find is the method of a tombstone.Source.
+func (t Tombstones) Find(key []byte, at entry.Version, around *tombstone.Stretch) (entry.Version, error) {
+	if t.Empty() || t.spans.oldest > at {
+		return 0, nil
+	}
+	s := t.search()
+	defer t.release(s)
+	if t.spans.ranges.history > 0 {
+		if v, err := s.history(t, key, at, around); v > 0 || err != nil {
+			return v, err
+		}
+	}
+	v, err := s.find(flatPrefix(s.prefix[:0]), key, around)
+	if v > at {
+		v = 0
+	}
+	return v, err
+}
+
+// Newest is Find without a stretch.
+func (t Tombstones) Newest(key []byte, at entry.Version) (entry.Version, error) {
+	return t.Find(key, at, nil)
+}
+
+// search is what finds spans, one after the other.
+type search struct {
+	cursor
+	prefix, key []byte // scratch
+}
+
+func (t Tombstones) search() *search {
+	if t.copier != nil {
+		return t.copier
+	}
+	if s, _ := t.spans.searches.Get().(*search); s != nil {
+		return s
+	}
+	return &search{cursor: cursor{r: t.spans, i: -1}}
+}
+
+func (t Tombstones) release(s *search) {
+	if t.copier == nil {
+		t.spans.searches.Put(s)
+	}
+}
+
+// Copier returns the same tombstones for one who writes them elsewhere, as Reader.Copier
+// does for entries. One goroutine uses it, in one call at a time, and closes it.
+func (t Tombstones) Copier() Tombstones {
+	s := &search{cursor: cursor{r: t.spans, i: -1, own: new(offheap.Buffer)}}
+	return Tombstones{t.spans, s}
+}
+
+// Close gives a Copier's memory back; all else belongs to the Reader.
+func (t Tombstones) Close() {
+	if t.copier != nil {
+		t.copier.Close()
+	}
+}
+
+// find returns the version of the span over key among those whose keys begin with prefix,
+// 0 if there is none, and limits around, unless that is nil, to the span or to the gap.
+func (s *search) find(prefix, key []byte, around *tombstone.Stretch) (entry.Version, error) {
+	s.key = append(append(append(s.key[:0], prefix...), key...), 0)
+	if s.SeekGE(s.key) {
+		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
+			if bytes.Compare(e.Value, key) <= 0 {
+				around.Within(e.Value, e.Key[len(prefix):])
+				return e.Version, nil
+			}
+			around.Within(nil, e.Value)
+		}
+	}
+	if s.Err() == nil && around != nil && s.SeekLT(s.key) {
+		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
+			around.Within(e.Key[len(prefix):], nil)
+		}
+	}
+	return 0, s.Err()
+}
+
+// history is Find for the nodes.
+func (s *search) history(t Tombstones, key []byte, at entry.Version, around *tombstone.Stretch) (v entry.Version, err error) {
+	if at >= t.spans.newest {
+		return s.find(nodePrefix(s.prefix[:0], tombstone.Top, 0), key, around)
+	}
+	// The first n tombstones are those up to at. They are the nodes that the digits of n
+	// stand for; the newest are asked first, and the first that covers the key counts.
+	n, err := s.upTo(t, at)
+	for level := 0; n > 0 && err == nil; level++ {
+		for n%nodeFanout != 0 {
+			n--
+			if v, err = s.find(nodePrefix(s.prefix[:0], level, n), key, around); v > 0 || err != nil {
+				return v, err
+			}
+		}
+		n /= nodeFanout
+	}
+	return 0, err
+}
+
+// upTo is how many tombstones of the history have a version up to at.
+func (s *search) upTo(t Tombstones, at entry.Version) (int, error) {
+	lo, hi := 0, int(t.spans.ranges.history)
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		s.key = nodePrefix(s.key[:0], 0, mid)
+		if !s.SeekGE(s.key) || !bytes.HasPrefix(s.Entry().Key, s.key) {
+			if err := s.Err(); err != nil {
+				return 0, err
+			}
+			return 0, t.corrupt("%d of %d is missing", mid, t.spans.ranges.history)
+		}
+		if s.Entry().Version <= at {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, nil
+}
+
+// Since is the method of a tombstone.Source.
+func (t Tombstones) Since(v entry.Version, fn func(tombstone.Tombstone) error) error {
+	if t.Empty() || t.spans.newest <= v {
+		return nil
+	}
+	s := t.search()
+	defer t.release(s)
+	// The tombstones of the history are its nodes of level 0.
+	for _, prefix := range [][]byte{flatPrefix(nil), nodePrefix(nil, 0, 0)[:2]} {
+		for ok := s.SeekGE(prefix); ok && bytes.HasPrefix(s.Entry().Key, prefix); ok = s.Next() {
+			e := s.Entry()
+			if e.Version <= v {
+				continue
+			}
+			d, ok := spanOf(e)
+			if !ok {
+				return t.corrupt("bad bounds")
+			}
+			if err := fn(d); err != nil {
+				return err
+			}
+		}
+		if s.Err() != nil {
+			return s.Err()
+		}
+	}
+	return nil
+}
+
+// Some calls fn for some of the tombstones, n at most and spread evenly, if they can be
+// read. Each stands for as many. The bounds are valid until fn returns.
+func (t Tombstones) Some(n int, fn func(d tombstone.Tombstone, each int64)) {
+	if t.Empty() {
+		return
+	}
+	total := int(t.spans.ranges.flat + t.spans.ranges.history)
+	s := t.search()
+	defer t.release(s)
+	last := flatPrefix(nil)
+	if t.spans.ranges.flat == 0 {
+		last = nodePrefix(nil, 0, 0)[:2]
+	}
+	if total <= n {
+		_ = t.Since(0, func(d tombstone.Tombstone) error {
+			fn(d, 1)
 			return nil
-		}
-		b := bounds[:n:n]
-		bounds = bounds[n:]
-		return b
+		})
+		return
 	}
-	list := make([]tombstone.Tombstone, n)
-	for i := range list {
-		h, t := heads[i*tombstoneSize:], &list[i]
-		t.Version = entry.Version(binary.LittleEndian.Uint64(h))
-		t.Lo = take(binary.LittleEndian.Uint32(h[8:]))
-		t.Hi = take(binary.LittleEndian.Uint32(h[12:]))
-		if !t.Valid() || i > 0 && tombstone.Compare(list[i-1], *t) >= 0 {
-			return nil, fmt.Errorf("tombstone %d: bad bounds or version, or out of order", i)
+	// Of a history the spans of its nodes are as good.
+	cuts := append([][]byte{last}, t.spans.Split(n)...)
+	for _, key := range cuts {
+		if s.SeekGE(key) {
+			if d, ok := spanOf(s.Entry()); ok {
+				fn(d, int64(total/len(cuts)))
+			}
 		}
 	}
-	return list, nil
+}
+
+// spanOf is the span that an entry is, and whether it is one.
+func spanOf(e *entry.Entry) (t tombstone.Tombstone, ok bool) {
+	n := prefixLen(e.Key)
+	if len(e.Key) <= n {
+		return t, false
+	}
+	t = tombstone.Tombstone{Lo: e.Value, Hi: e.Key[n:], Version: e.Version}
+	return t, t.Valid()
+}
+
+// prefixLen is how long the prefix of a span's key is.
+func prefixLen(key []byte) int {
+	if key[0] == tagFlat {
+		return 1
+	}
+	return 6 // tag, level, node
+}
+
+func (t Tombstones) corrupt(format string, args ...any) error {
+	return errs.NewCorruption(t.spans.files[0].name, -1, "range tombstones: "+format, args...)
+}
+
+// ChangedSince reports whether a tombstone newer than since covers a key in [lo, hi); a
+// nil hi is no bound. It reads at most two chunks.
+func (t Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	if t.Empty() || t.spans.newest <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
+		return false, nil
+	}
+	s := t.search()
+	defer t.release(s)
+	prefixes := [][]byte{flatPrefix(nil)}
+	if t.spans.ranges.history > 0 {
+		prefixes = append(prefixes, nodePrefix(nil, tombstone.Top, 0))
+	}
+	for _, prefix := range prefixes {
+		if changed, err := s.changedSince(prefix, lo, hi, since); changed || err != nil {
+			return changed, err
+		}
+	}
+	return false, nil
+}
+
+func (s *search) changedSince(prefix, lo, hi []byte, since entry.Version) (bool, error) {
+	// Spans that end in (lo, hi] have keys in the range. The one behind them may begin there.
+	from := append(append(bytes.Clone(prefix), lo...), 0)
+	to := append(append(bytes.Clone(prefix), hi...), 0)
+	if hi == nil {
+		to = after(prefix)
+	}
+	if changed, err := s.r.ChangedSince(from, to, since); changed || err != nil {
+		return changed, err
+	}
+	if hi == nil || !s.SeekGE(to) {
+		return false, s.Err()
+	}
+	e := s.Entry()
+	return bytes.HasPrefix(e.Key, prefix) && e.Version > since && bytes.Compare(e.Value, hi) < 0, nil
+}
+
+// after is the bound after all keys that begin with prefix, nil if there is none.
+func after(prefix []byte) []byte {
+	p := bytes.Clone(prefix)
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i]++; p[i] != 0 {
+			return p[:i+1]
+		}
+	}
+	return nil
+}
+
+// verify is Verify for the tombstones: that spans are apart from each other, and as many
+// as the directory says.
+func (t Tombstones) verify(report func(*errs.Corruption)) {
+	if t.Empty() {
+		return
+	}
+	v := verifier{Reader: t.spans, report: report}
+	for i := range t.spans.chunks {
+		v.chunk(i)
+	}
+	var have ranges
+	var last []byte // key of the span before
+	s := t.search()
+	defer t.release(s)
+	for ok := s.First(); ok; ok = s.Next() {
+		e := s.Entry()
+		n := prefixLen(e.Key)
+		if _, ok := spanOf(e); !ok || len(last) > n && bytes.Equal(last[:n], e.Key[:n]) && bytes.Compare(last[n:], e.Value) > 0 {
+			reportError(t.spans.files[0].name, 0, t.corrupt("bad bounds, or out of order"), report)
+			return
+		}
+		last = append(last[:0], e.Key...)
+		switch {
+		case e.Key[0] == tagFlat:
+			have.flat++
+		case e.Key[1] == 0:
+			have.history++
+		}
+	}
+	if s.Err() == nil && have != t.spans.ranges {
+		reportError(t.spans.files[0].name, 0, t.corrupt("%v, the directory says %v", have, t.spans.ranges), report)
+	}
 }

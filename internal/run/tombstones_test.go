@@ -3,12 +3,78 @@ package run
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/tombstone"
 )
+
+// allSee is the watermark of the tests: tombstones up to it are flat.
+const allSee = 10
+
+// addTombstones adds tombstones: those up to allSee flat, in their order, and the others
+// as a history.
+func addTombstones(t testing.TB, w *Writer, list []tombstone.Tombstone) {
+	t.Helper()
+	var history []tombstone.Tombstone
+	for _, d := range list {
+		if d.Version > allSee {
+			history = append(history, d)
+		} else if err := w.AddTombstone(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.SortFunc(history, tombstone.Compare)
+	if err := w.AddHistory(history); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allTombstones are those of a run, in the order of tombstone.Compare.
+func allTombstones(r *Reader) (list []tombstone.Tombstone, err error) {
+	err = r.Tombstones().Since(0, func(d tombstone.Tombstone) error {
+		list = append(list, tombstone.Tombstone{Lo: bytes.Clone(d.Lo), Hi: bytes.Clone(d.Hi), Version: d.Version})
+		return nil
+	})
+	slices.SortFunc(list, tombstone.Compare)
+	return list, err
+}
+
+// askTombstones asks a run for its tombstones, which are these: every answer must be right or
+// an error. It reports whether there was an error.
+func askTombstones(t *testing.T, r *Reader, want []tombstone.Tombstone) (failed bool) {
+	t.Helper()
+	set := tombstone.New(want...)
+	got, err := allTombstones(r)
+	if err != nil {
+		failed = true
+		checkKind(t, err)
+	} else if !slices.EqualFunc(got, set.All(), func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 }) {
+		t.Fatalf("tombstones %v, want %v", got, want)
+	}
+	for _, d := range want {
+		for _, key := range [][]byte{d.Lo, d.Hi, append(bytes.Clone(d.Lo), 0)} {
+			for _, at := range []entry.Version{d.Version - 1, d.Version, entry.MaxVersion} {
+				if at <= allSee {
+					continue
+				}
+				var around tombstone.Stretch
+				v, err := r.Tombstones().Find(key, at, &around)
+				if err != nil {
+					failed = true
+					checkKind(t, err)
+				} else if want := set.Newest(key, at); v != want {
+					t.Fatalf("newest over %q at %d: %d, want %d", key, at, v, want)
+				}
+			}
+		}
+	}
+	return failed
+}
 
 // A run's bounds of keys and versions are those of its tombstones too.
 func TestTombstonesExtendTheBounds(t *testing.T) {
@@ -17,15 +83,15 @@ func TestTombstonesExtendTheBounds(t *testing.T) {
 		min, max    entry.Version
 	}{
 		{"\x00apple", "\x00fig" + string(bytes.Repeat([]byte("g"), 300)), 10, 1 << 50},
-		{"\x00", "\x01", 9, 1 << 55},
-		{"\x00", "\x01", 9, 1 << 55},
+		{"\x00", "\x01", 8, 1 << 55},
+		{"\x00", "\x01", 8, 1 << 55},
 	} {
 		_, m := goldenFile(t, which)
 		if string(m.First) != want.first || string(m.Last) != want.last || m.MinVersion != want.min || m.MaxVersion != want.max {
 			t.Errorf("%s: %q to %q, versions %d to %d", goldens[which].name, m.First, m.Last, m.MinVersion, m.MaxVersion)
 		}
-		if n := tombstone.New(goldens[which].tombstones...).All(); m.Tombstones != uint64(len(n)) {
-			t.Errorf("%s: %d tombstones, want %d", goldens[which].name, m.Tombstones, len(n))
+		if n := len(goldens[which].tombstones); m.Tombstones != uint64(n) {
+			t.Errorf("%s: %d tombstones, want %d", goldens[which].name, m.Tombstones, n)
 		}
 	}
 }
@@ -50,8 +116,108 @@ func TestRunWithoutEntries(t *testing.T) {
 }
 
 func TestWriterRefusesBadTombstones(t *testing.T) {
-	w := NewWriter(writerConfig(t.TempDir()))
-	if err := w.AddTombstone(tombstone.Tombstone{Lo: []byte("b"), Hi: []byte("a"), Version: 1}); !errors.Is(err, errs.ErrInvalid) {
-		t.Error(err)
+	d := func(lo, hi string, v entry.Version) tombstone.Tombstone {
+		return tombstone.Tombstone{Lo: []byte(lo), Hi: []byte(hi), Version: v}
+	}
+	for name, add := range map[string]func(w *Writer) error{
+		"bounds": func(w *Writer) error { return w.AddTombstone(d("b", "a", 1)) },
+		"order": func(w *Writer) error {
+			_ = w.AddTombstone(d("c", "d", 1))
+			return w.AddTombstone(d("a", "b", 1))
+		},
+		"versions": func(w *Writer) error {
+			return w.AddHistory([]tombstone.Tombstone{d("a", "b", 2), d("a", "b", 1)})
+		},
+		"an entry behind them": func(w *Writer) error {
+			_ = w.AddTombstone(d("c", "d", 1))
+			return w.Add(&entry.Entry{Key: []byte("x"), Version: 1, Kind: entry.Set})
+		},
+		"an entry among them": func(w *Writer) error {
+			return w.Add(&entry.Entry{Key: []byte{tagFlat}, Version: 1, Kind: entry.Set})
+		},
+	} {
+		if err := add(NewWriter(writerConfig(t.TempDir()))); !errors.Is(err, errs.ErrInvalid) {
+			t.Error(name, err)
+		}
+	}
+}
+
+// Tombstones in a run answer as a Set in memory does, at every key and version, mapped or
+// not, in one file or in several: nested, apart, equal, and in any number.
+func TestTombstonesAnswerAsASet(t *testing.T) {
+	key := func(i int) []byte { return fmt.Appendf(nil, "\x00k%04d", i) }
+	const keys = 60
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var list []tombstone.Tombstone
+		for at := rng.IntN(8); at < keys && rng.IntN(20) > 0; {
+			to := at + 1 + rng.IntN(6)
+			list = append(list, tombstone.Tombstone{Lo: key(at), Hi: key(to), Version: entry.Version(1 + rng.IntN(allSee))})
+			at = to + rng.IntN(3)
+		}
+		v := entry.Version(allSee)
+		for range rng.IntN(1 << rng.IntN(10)) {
+			v += entry.Version(rng.IntN(3))
+			lo := rng.IntN(keys)
+			list = append(list, tombstone.Tombstone{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(1+rng.IntN(keys))), Version: max(v, allSee+1)})
+		}
+		if len(list) == 0 {
+			continue
+		}
+		slices.SortStableFunc(list[:], func(a, b tombstone.Tombstone) int { return bytes.Compare(a.Lo, b.Lo) })
+		list = dedupe(list)
+		dir := t.TempDir()
+		cfg := writerConfig(dir)
+		if seed%2 == 0 {
+			cfg.FileBytes = 1
+		}
+		m := writeRun(t, cfg, goldenEntries()[:int(seed)%3], list...)
+		r := openRun(t, openConfig(dir, seed%3 == 0), m)
+		r.Verify(func(c *errs.Corruption) { t.Error(seed, c) })
+		compareWithSet(t, rng, r, tombstone.New(list...), keys, key)
+	}
+}
+
+// dedupe leaves of equal tombstones one.
+func dedupe(list []tombstone.Tombstone) []tombstone.Tombstone {
+	var kept []tombstone.Tombstone
+	for _, d := range list {
+		if !slices.ContainsFunc(kept, func(o tombstone.Tombstone) bool { return tombstone.Compare(o, d) == 0 }) {
+			kept = append(kept, d)
+		}
+	}
+	return kept
+}
+
+func compareWithSet(t *testing.T, rng *rand.Rand, r *Reader, set *tombstone.Set, keys int, key func(i int) []byte) {
+	t.Helper()
+	for at := entry.Version(allSee); at < set.MaxVersion()+2; at += 1 + set.MaxVersion()/50 {
+		for i := range keys + 2 {
+			k := key(i)
+			var around tombstone.Stretch
+			v, err := r.Tombstones().Find(k, at, &around)
+			if want := set.Newest(k, at); v != want || err != nil {
+				t.Fatalf("over %q at %d: %d, %v, want %d", k, at, v, err, want)
+			}
+			lo, hi := around.Bounds()
+			for j := range keys + 2 {
+				if x := key(j); (lo == nil || bytes.Compare(lo, x) <= 0) && (hi == nil || bytes.Compare(x, hi) < 0) && set.Newest(x, at) != v {
+					t.Fatalf("at %d: %d at %q, %d at %q, both in [%q, %q)", at, v, k, set.Newest(x, at), x, lo, hi)
+				}
+			}
+			to := key(rng.IntN(keys + 2))
+			if rng.IntN(5) == 0 {
+				to = nil
+			}
+			changed, err := r.Tombstones().ChangedSince(k, to, at)
+			if want := set.ChangedSince(k, to, at); changed != want || err != nil {
+				t.Fatalf("[%q, %q) changed since %d: %v, %v", k, to, at, changed, err)
+			}
+		}
+	}
+	sum := int64(0)
+	r.Tombstones().Some(4, func(_ tombstone.Tombstone, each int64) { sum += each })
+	if n := int64(set.Len()); sum > n || sum < n/4 {
+		t.Errorf("some tombstones stand for %d of %d", sum, n)
 	}
 }

@@ -23,6 +23,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 	for i := range r.chunks {
 		v.chunk(i)
 	}
+	r.Tombstones().verify(report)
 	have := slices.Collect(maps.Values(v.refs))
 	meta.SortRefs(have)
 	if !slices.Equal(have, r.meta.Refs) {
@@ -85,7 +86,7 @@ func (v *verifier) count(e *entry.Entry) {
 func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	f := r.files[i]
 	dir, _, err := readDirectory(f.File, f.name, f.id, f.Size())
-	if err == nil && (len(dir.chunks) != len(f.dir.chunks) || len(dir.tombstones) != len(f.dir.tombstones)) {
+	if err == nil && (len(dir.chunks) != len(f.dir.chunks) || dir.ranges != f.dir.ranges) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
 	if err == nil && dir.filter.words > 0 {

@@ -15,7 +15,6 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/meta"
-	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -44,13 +43,12 @@ type Writer struct {
 	cfg      WriterConfig
 	b        *chunk.Builder
 	hashes   []uint64 // of the keys in chunks from filtered on
-	chunks   int      // written to all files
+	chunks   int      // of entries, written to all files
 	filtered int      // of them, those that have a filter
 	refs     map[entry.FileNum]*meta.Ref
 	ref      *meta.Ref // the last one used
 	stats    chunk.Stats
 	meta     meta.Run
-	ranges   []tombstone.Tombstone
 	err      error
 	done     bool
 
@@ -63,6 +61,11 @@ type Writer struct {
 	dir      directory
 	dirBytes int64 // estimate of the directory's size
 	created  []string
+
+	ranged     bool     // the chunk being built, and all later ones, have tombstones
+	ranges     ranges   // tombstones added
+	tombstones meta.Run // their bounds, versions and number
+	key        []byte   // scratch: of a span
 }
 
 // NewWriter returns a Writer; it creates no file before there is something to write.
@@ -82,6 +85,23 @@ func (w *Writer) Add(e *entry.Entry) error {
 		return w.fail(fmt.Errorf("write run: %w: kind %d, key of %d bytes, value of %d bytes, version %d",
 			errs.ErrInvalid, e.Kind, len(e.Key), len(e.Value), e.Version))
 	}
+	if w.ranged || isTombstones(e.Key) {
+		return w.fail(fmt.Errorf("write run: %w: entry behind tombstones", errs.ErrInvalid))
+	}
+	if err := w.add(e); err != nil {
+		return err
+	}
+	if e.Separated {
+		w.count(&e.Handle)
+	}
+	if w.cfg.Expiries != nil {
+		w.cfg.Expiries.Add(e)
+	}
+	return nil
+}
+
+// add adds an entry, or the entry of a span.
+func (w *Writer) add(e *entry.Entry) error {
 	h := hash.Sum(w.cfg.Seed, e.Key)
 	done := w.b.Add(e, h)
 	// A full chunk is written; the entry is the first of the next one.
@@ -95,18 +115,12 @@ func (w *Writer) Add(e *entry.Entry) error {
 	case chunk.Disorder, chunk.Full:
 		return w.fail(fmt.Errorf("write run: %w: entry of version %d out of order", errs.ErrInvalid, e.Version))
 	case chunk.NewKey:
-		if !w.cfg.NoFilter {
+		if !w.cfg.NoFilter && !w.ranged {
 			if len(w.hashes) == cap(w.hashes) {
 				w.hashes = slices.Grow(w.hashes, len(w.hashes)+64) // append's steps would leave more behind
 			}
 			w.hashes = append(w.hashes, h)
 		}
-	}
-	if e.Separated {
-		w.count(&e.Handle)
-	}
-	if w.cfg.Expiries != nil {
-		w.cfg.Expiries.Add(e)
 	}
 	return nil
 }
@@ -114,19 +128,6 @@ func (w *Writer) Add(e *entry.Entry) error {
 // writable reports whether e is within the format's limits.
 func writable(e *entry.Entry) bool {
 	return e.Kind.Known() && len(e.Key) > 0 && len(e.Key) <= entry.MaxKey && len(e.Value) <= entry.MaxValue && e.Version <= entry.MaxVersion
-}
-
-// AddTombstone adds a range tombstone, in any order and at any time before
-// Finish. The Writer keeps its bounds.
-func (w *Writer) AddTombstone(t tombstone.Tombstone) error {
-	if w.err != nil || w.done {
-		return w.failed()
-	}
-	if !t.Valid() {
-		return w.fail(fmt.Errorf("write run: %w: tombstone of bounds of %d and %d bytes, version %d", errs.ErrInvalid, len(t.Lo), len(t.Hi), t.Version))
-	}
-	w.ranges = append(w.ranges, t)
-	return nil
 }
 
 func (w *Writer) count(h *entry.Handle) {
@@ -160,16 +161,19 @@ func (w *Writer) flush() error {
 	if err := w.write(image); err != nil {
 		return err
 	}
-	w.stats.Merge(&info.Stats)
 	// The builder reuses its memory for the next chunk, so the keys are copied.
 	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
 	r.first, r.last = slices.Clone(info.First), slices.Clone(info.Last)
+	w.dir.chunks = append(w.dir.chunks, r)
+	w.dirBytes += int64(recordSize + 8 + len(r.first) + len(r.last))
+	if w.ranged {
+		return nil
+	}
+	w.stats.Merge(&info.Stats)
 	if w.meta.First == nil {
 		w.meta.First = r.first
 	}
 	w.meta.Last = r.last
-	w.dir.chunks = append(w.dir.chunks, r)
-	w.dirBytes += int64(recordSize + 8 + len(r.first) + len(r.last))
 	w.chunks++
 	if len(w.hashes) < w.cfg.FilterKeys {
 		return nil
@@ -204,7 +208,6 @@ func (w *Writer) create() error {
 
 // finishFile writes directory and footer and makes the file durable.
 func (w *Writer) finishFile() error {
-	w.dir.owner = w.cfg.UUID
 	dir := appendDirectory(nil, &w.dir)
 	foot := footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), dirSum: w.id.Sum(w.offset, dir), uuid: w.cfg.UUID, num: w.num}
 	dir = append(dir, foot.encode(w.id, w.offset+int64(len(dir)))...)
@@ -237,18 +240,11 @@ func (w *Writer) Finish() (meta.Run, error) {
 		}
 	}
 	w.done = true
-	if w.file == nil && len(w.ranges) == 0 {
+	if w.file == nil {
 		return meta.Run{}, nil
 	}
-	if w.file == nil {
-		if err := w.create(); err != nil {
-			return meta.Run{}, w.fail(err)
-		}
-	}
-	// Tombstones and the filter of the whole run are in the last file.
-	slices.SortFunc(w.ranges, tombstone.Compare)
-	w.ranges = slices.CompactFunc(w.ranges, func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 })
-	w.dir.tombstones = w.ranges
+	// The filter of the whole run is in the last file, which knows of the tombstones.
+	w.dir.ranges = w.ranges
 	if err := w.writeFilter(); err != nil {
 		return meta.Run{}, err
 	}
@@ -261,7 +257,7 @@ func (w *Writer) Finish() (meta.Run, error) {
 		}
 	}
 	setStats(&w.meta, &w.stats)
-	w.meta.AddTombstones(w.ranges)
+	w.meta.AddTombstones(&w.tombstones)
 	for _, r := range w.refs {
 		w.meta.Refs = append(w.meta.Refs, *r)
 	}
@@ -311,7 +307,7 @@ func (w *Writer) fail(err error) error {
 // release gives the memory back.
 func (w *Writer) release() {
 	w.b.Release()
-	w.hashes, w.created, w.refs, w.ref, w.ranges = nil, nil, nil, nil, nil
+	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
 }
 
 func setStats(m *meta.Run, s *chunk.Stats) {

@@ -2,6 +2,7 @@ package scan
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
@@ -41,6 +42,10 @@ func (h *history) SeekLT(key []byte) bool { return h.moved(h.back(h.Iterator.See
 
 func (h *history) SkipGE([]byte, entry.Version) bool { return h.Next() }
 func (h *history) SkipLT([]byte, entry.Version) bool { return h.Prev() }
+func (h *history) SkipNewer(entry.Version) bool      { return h.Next() }
+
+// Err says why a move came to no entry: nil at the end.
+func (h *history) Err() error { return cmp.Or(h.Iterator.Err(), h.cover.Err()) }
 
 func (h *history) Entry() *entry.Entry {
 	if h.marked {
@@ -133,7 +138,7 @@ func (h *history) arrive(ok bool, newer entry.Version) bool {
 		h.behind = false
 		h.put(h.leave(), newer)
 	}
-	return ok
+	return h.valid
 }
 
 // put makes the mark that belongs between an entry of h.key of this version and
@@ -147,6 +152,9 @@ func (h *history) put(version, newer entry.Version) bool {
 	v := h.cover.Newest(h.key)
 	if v >= newer {
 		v = h.cover.Before(h.key, min(newer, tombstone.Pending))
+	}
+	if h.cover.Err() != nil {
+		return h.moved(false)
 	}
 	if v <= version {
 		return false

@@ -183,7 +183,7 @@ func (s *Scan) Err() error {
 	if s.err != nil {
 		return s.err
 	}
-	return s.walk.src.Err()
+	return s.walk.err()
 }
 
 // Values reads the separated values of the scan's entries.

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // fanIn is how many parts of one level become one of the next. A read of pending
@@ -70,20 +71,16 @@ func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error 
 		last = max(last, p.last)
 	}
 	w := s.newRun(unsynced)
+	var ranges *tombstone.Set
 	if !unsynced {
-		// What they cover of the transaction itself is gone by now: they have the
+		// What they cover of the transaction itself is gone by now: they get the
 		// version of its entries, and cover what is older.
-		for _, t := range s.Ranges() {
-			t.Version = 0
-			if err := w.AddTombstone(t); err != nil {
-				w.Abort()
-				return err
-			}
-		}
+		ranges = s.ranges
 	}
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: &versioned{Iterator: iterator.Merge(sources)},
 		Rules:   compact.Rules{Watermark: entry.MaxVersion},
+		Ranges:  ranges,
 		Run:     w,
 	})
 	if err != nil {

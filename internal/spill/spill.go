@@ -247,8 +247,8 @@ func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
 	return s.ranges.ChangedSince(lo, hi, 0), nil
 }
 
-// Ranges are the range deletes, in order and apart from each other.
-func (s *Spill) Ranges() []tombstone.Tombstone { return tombstone.Flatten(entry.MaxVersion, s.ranges) }
+// Ranges are all range deletes; their versions say nothing to others.
+func (s *Spill) Ranges() *tombstone.Set { return s.ranges }
 
 // Value returns the value of e, a separated entry that Get or an iterator found
 // under key. It is never nil, and valid until Discard; but a compressed value is
@@ -284,6 +284,9 @@ func (s *Spill) Output() compact.Output {
 // Keep says that run and value segments belong to the store, or that nobody knows
 // whether they do: Discard leaves them.
 func (s *Spill) Keep() { s.kept = true }
+
+// Lent reports whether bytes of the files may have been handed out.
+func (s *Spill) Lent() bool { return s.lent }
 
 // Discard closes the files and, with remove, removes them, save those that
 // belong to the store. Nothing that was handed out is valid afterwards. It does

@@ -8,141 +8,181 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Cover is what the tombstones of several sets, up to a version, cover. It is made
+// Cover is what the tombstones of several sources, up to a version, cover. It is made
 // for walks that ask for one key after the other: it remembers the stretch of keys
 // around the last one in which the answer is the same. It is used by one goroutine
-// at a time.
+// at a time, and below a pageio.Guard if a source is in a file.
 type Cover struct {
-	sets    []*Set
+	parts   []*part // the newest first
 	at      entry.Version
-	pending *Set // the reader's own, newer than all others; nil = none
+	pending *part // the reader's own, newer than all others; nil = none
+	err     error
 
 	known   bool
-	lo, hi  []byte // [lo, hi): where version holds; nil is no bound
+	stretch Stretch // where version holds
+	version entry.Version
+}
+
+// part is one source, and what it last answered.
+type part struct {
+	Source
+	max     entry.Version
+	known   bool
+	stretch Stretch // where version holds
 	version entry.Version
 }
 
 // NewCover returns the Cover of the tombstones up to at; nil if there are none.
-func NewCover(at entry.Version, sets ...*Set) *Cover {
-	sets = slices.DeleteFunc(sets, func(s *Set) bool { return s == nil || s.min > at+s.ahead })
-	if len(sets) == 0 {
+func NewCover(at entry.Version, sources ...Source) *Cover {
+	c := &Cover{at: at}
+	for _, s := range sources {
+		if least, greatest := s.Versions(); least <= at {
+			c.parts = append(c.parts, &part{Source: s, max: greatest})
+		}
+	}
+	if len(c.parts) == 0 {
 		return nil
 	}
-	// The newest set first: once a version is found, older sets are passed over.
-	slices.SortFunc(sets, func(a, b *Set) int { return cmp.Compare(b.max, a.max) })
-	return &Cover{sets: sets, at: at}
+	// Once a version is found, older sources are passed over.
+	slices.SortStableFunc(c.parts, func(a, b *part) int { return cmp.Compare(b.max, a.max) })
+	return c
 }
 
 // Pending is the version of a reader's own tombstones: above all others.
 const Pending = entry.MaxVersion + 1
 
+// failed is what a Cover returns after an error: it hides everything.
+const failed = Pending + 1
+
 // WithPending returns a Cover in which the tombstones of own, whatever their
-// versions, count as Pending. c may be nil.
+// versions, count as Pending. c may be nil; of both, one at a time is used.
 func (c *Cover) WithPending(own *Set) *Cover {
-	n := &Cover{pending: own}
+	n := &Cover{at: entry.MaxVersion}
 	if c != nil {
-		n.sets, n.at = c.sets, c.at
+		n.parts, n.at = c.parts, c.at
 	}
-	if len(n.sets) == 0 && own == nil {
+	if own != nil {
+		n.pending = &part{Source: own}
+	}
+	if len(n.parts) == 0 && own == nil {
 		return nil
 	}
 	return n
 }
 
 // Newest returns the newest version of a tombstone that covers key; 0 if there
-// is none.
+// is none. After an error, which Err returns, it is above all versions.
 func (c *Cover) Newest(key []byte) entry.Version {
-	if c.known && (c.lo == nil || bytes.Compare(c.lo, key) <= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0) {
-		return c.version
+	if !c.known || !c.stretch.has(key) {
+		c.look(key)
 	}
-	c.look(key)
 	return c.version
 }
 
+// Err returns the error that a source met, if any.
+func (c *Cover) Err() error { return c.err }
+
 // Before returns the newest version less than v of a tombstone that covers key;
-// 0 if there is none. Unlike Newest it remembers nothing.
+// 0 if there is none. Unlike Newest it remembers nothing, and finds no emptied ranges.
+// After an error it is above all versions.
 func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 	if v == 0 {
 		return 0
 	}
-	for _, s := range c.sets {
-		if s.max > newest {
-			newest = max(newest, s.Newest(key, min(v-1, c.at+s.ahead)))
+	for _, p := range c.parts {
+		if p.max <= newest {
+			continue
+		}
+		found, err := p.Find(key, min(v-1, c.at), nil)
+		if err != nil {
+			c.err = err
+			return failed
+		}
+		if found < v {
+			newest = max(newest, found)
 		}
 	}
 	return newest
 }
 
 // Stretch returns the range [lo, hi) around the key that Newest was last asked
-// for in which it returns the same; nil is no bound.
-func (c *Cover) Stretch() (lo, hi []byte) { return c.lo, c.hi }
+// for in which it returns the same; nil is no bound. It is valid until Newest is
+// asked again.
+func (c *Cover) Stretch() (lo, hi []byte) { return c.stretch.Bounds() }
 
 // look finds the answer for key, and the stretch where it holds. The newest
 // tombstones are asked first: what is older than the answer does not limit it.
 func (c *Cover) look(key []byte) {
-	// The stretch begins without bounds; each set that is asked narrows it.
-	c.known, c.lo, c.hi, c.version = true, nil, nil, 0
-	if c.pending != nil {
-		for _, n := range c.pending.roots {
-			if i, covered := n.spans.find(key); covered {
-				c.version = Pending
-				c.within(n.spans[i].Lo, n.spans[i].Hi)
-				return
+	// The stretch begins without bounds; each source that is asked narrows it.
+	c.known, c.version = true, 0
+	c.stretch.reset()
+	if c.err != nil {
+		c.version = failed
+		return
+	}
+	if c.pending != nil && c.find(c.pending, key, entry.MaxVersion) > 0 {
+		c.version = Pending
+		return
+	}
+	for _, p := range c.parts {
+		if p.max > c.version {
+			c.version = max(c.version, c.find(p, key, c.at))
+		}
+	}
+}
+
+// find asks one source, unless it knows the answer, and narrows the stretch.
+func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
+	if !p.known || !p.stretch.has(key) {
+		p.stretch.reset()
+		v, err := p.Find(key, at, &p.stretch)
+		if err != nil {
+			c.err = err
+			return failed
+		}
+		p.known, p.version = true, v
+	}
+	c.stretch.Within(p.stretch.Bounds())
+	return p.version
+}
+
+// Flatten calls fn for the ranges from a key on that tombstones of the Cover, which
+// may be nil, cover: in order, apart from each other, each with the newest version
+// there, neighbours that touch with different ones. The bounds are valid until fn
+// returns. It ends at the bound to, nil for none, or with the first error.
+func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
+	if c == nil {
+		return nil
+	}
+	var t Tombstone // not passed to fn yet, as it may go on; version 0: none
+	at := bytes.Clone(from)
+	for to == nil || bytes.Compare(at, to) < 0 {
+		v := c.Newest(at)
+		if c.err != nil {
+			return c.err
+		}
+		_, hi := c.Stretch()
+		if hi == nil || to != nil && bytes.Compare(hi, to) > 0 {
+			hi = to
+		}
+		switch {
+		case v == t.Version && v > 0:
+			t.Hi = append(t.Hi[:0], hi...)
+		case t.Version > 0:
+			if err := fn(t); err != nil {
+				return err
 			}
+			fallthrough
+		default:
+			t.Lo, t.Hi, t.Version = append(t.Lo[:0], at...), append(t.Hi[:0], hi...), v
 		}
-		for _, n := range c.pending.roots {
-			c.gap(n.spans, key)
+		if hi == nil {
+			break
 		}
+		at = append(at[:0], hi...)
 	}
-	for _, s := range c.sets {
-		if s.max <= c.version {
-			continue
-		}
-		for _, n := range slices.Backward(s.roots) {
-			c.lookIn(n, key, c.at+s.ahead)
-		}
+	if t.Version > 0 {
+		return fn(t)
 	}
-}
-
-func (c *Cover) lookIn(n *node, key []byte, at entry.Version) {
-	if n.max <= c.version || n.min > at {
-		return
-	}
-	i, covered := n.spans.find(key)
-	if !covered {
-		c.gap(n.spans, key)
-		return
-	}
-	s := &n.spans[i]
-	c.within(s.Lo, s.Hi)
-	if s.Version <= at {
-		c.version = max(c.version, s.Version)
-		return
-	}
-	for _, child := range slices.Backward(n.children) {
-		c.lookIn(child, key, at)
-	}
-}
-
-// gap limits the stretch to the gap between spans that key is in.
-func (c *Cover) gap(s spans, key []byte) {
-	i, _ := s.find(key)
-	var lo, hi []byte
-	if i > 0 {
-		lo = s[i-1].Hi
-	}
-	if i < len(s) {
-		hi = s[i].Lo
-	}
-	c.within(lo, hi)
-}
-
-// within limits the stretch to [lo, hi).
-func (c *Cover) within(lo, hi []byte) {
-	if lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0) {
-		c.lo = lo
-	}
-	if hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0) {
-		c.hi = hi
-	}
+	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Set is a set of tombstones, which never changes: With makes the next one. The
-// nil Set is empty. Any number of goroutines may use a Set.
+// Set is a set of tombstones in memory, which never changes: With makes the next one.
+// The nil Set is empty. Any number of goroutines may use a Set.
 //
 // It is a forest, grown as in the logarithmic method (Bentley and Saxe, "Decomposable
 // Searching Problems I", J. Algorithms 1980). A leaf is one tombstone; a node above
@@ -16,62 +16,139 @@ import (
 // tombstones at a key. Its children are searched only where that one is newer than
 // the reader's version. Adding n tombstones makes about n·log n spans in all, however
 // they overlap: cutting each range at the bounds of all others would make n².
+//
+// The shape of the forest follows from the number of tombstones alone: node i of level
+// k has those from i·fanout^k on. So the nodes of a level are kept as one array, which
+// sets that were made one from the other share.
 type Set struct {
-	roots []*node // in order of arrival, ever lighter
-	count int
-	bytes int
-	min   entry.Version
-	max   entry.Version
-	ahead entry.Version // 1: of emptied ranges, which readers see from the version before on
+	list   list
+	levels []level // levels[k-1] is level k; the leaves are list
+	shared *int    // tombstones of the longest of the sets that share the arrays
+	bytes  int
+	min    entry.Version
+	max    entry.Version
+	ahead  entry.Version // 1: of emptied ranges, which readers see from the version before on
 }
 
-// node is some tombstones that arrived one after the other.
-type node struct {
-	spans    spans
-	min, max entry.Version // of all tombstones below it
-	weight   int           // how many
-	children []*node       // in order of arrival; none in a leaf
+// level is all nodes of one level, in the order of their tombstones.
+type level struct {
+	spans    []span
+	ends     []uint32   // where the spans of each node end
+	versions []versions // of the tombstones below each node
 }
 
-// fanout is how many nodes of one weight are laid over each other by one.
+type versions struct{ min, max entry.Version }
+
+// fanout is how many nodes of one level are laid over each other by one of the next.
 const fanout = 4
+
+// mostLevels bounds the work of one With: a node of the highest level has 4^7 = 16,384
+// tombstones, which are laid over each other in 2 ms at most.
+const mostLevels = 7
 
 // New returns the set of the tombstones; it keeps their bounds.
 func New(tombstones ...Tombstone) *Set {
-	var s *Set
+	if len(tombstones) == 0 {
+		return nil
+	}
+	s := &Set{shared: new(int), list: make(list, 0, len(tombstones))}
 	for _, t := range tombstones {
-		s = s.With(t)
+		s.add(t)
 	}
 	return s
 }
 
-// With returns the set that has t too; it keeps t's bounds.
+// With returns the set that has t too; it keeps t's bounds. Of sets that were made from
+// one another, one at a time may be asked for the next.
 func (s *Set) With(t Tombstone) *Set {
-	n := &Set{count: 1, bytes: len(t.Lo) + len(t.Hi), min: t.Version, max: t.Version}
+	n := &Set{shared: new(int)}
 	if s != nil {
-		n.ahead = s.ahead
-		n.roots = slices.Clone(s.roots)
-		n.count, n.bytes = s.count+1, s.bytes+n.bytes
-		n.min, n.max = min(s.min, t.Version), max(s.max, t.Version)
+		*n = *s
+		n.levels = slices.Clone(s.levels)
 	}
-	// Four roots of one weight become one, so there are few roots and old ones are
-	// seldom joined again.
-	n.roots = append(n.roots, &node{spans: spans{t}, min: t.Version, max: t.Version, weight: 1})
-	for k := len(n.roots) - fanout; k >= 0 && n.roots[k].weight == n.roots[len(n.roots)-1].weight; k = len(n.roots) - fanout {
-		n.roots = append(n.roots[:k], join(n.roots[k:]))
+	if *n.shared > len(n.list) {
+		// There is a longer set already, which has the rest of the arrays.
+		n.unshare()
 	}
+	n.add(t)
 	return n
 }
 
-// join lays nodes over each other.
-func join(children []*node) *node {
-	n := &node{children: slices.Clone(children), min: children[0].min, max: children[0].max}
-	for _, c := range children {
-		n.spans = over(n.spans, c.spans)
-		n.min, n.max = min(n.min, c.min), max(n.max, c.max)
-		n.weight += c.weight
+// unshare makes the next tombstone go to arrays of its own.
+func (s *Set) unshare() {
+	s.shared, s.list = new(int), slices.Clip(s.list)
+	for k := range s.levels {
+		l := &s.levels[k]
+		l.spans, l.ends, l.versions = slices.Clip(l.spans), slices.Clip(l.ends), slices.Clip(l.versions)
 	}
-	return n
+}
+
+// add changes s itself, of which nobody else knows yet.
+func (s *Set) add(t Tombstone) {
+	if len(s.list) == 0 {
+		s.min = t.Version
+	}
+	s.list = append(s.list, t)
+	s.min, s.max = min(s.min, t.Version), max(s.max, t.Version)
+	s.bytes += len(t.Lo) + len(t.Hi)
+	*s.shared = len(s.list)
+	for k, n := 1, len(s.list); k <= mostLevels && n%fanout == 0; k++ {
+		n /= fanout
+		s.join(k, n-1)
+	}
+}
+
+// join makes node i of level k of its children.
+func (s *Set) join(k, i int) {
+	if k > len(s.levels) {
+		s.levels = append(s.levels, level{})
+	}
+	var leaves [fanout][1]span
+	var spans []span
+	v := s.versions(k-1, i*fanout)
+	for j := range fanout {
+		child := i*fanout + j
+		below := s.versions(k-1, child)
+		v = versions{min(v.min, below.min), max(v.max, below.max)}
+		spans = s.list.over(spans, s.node(k-1, child, &leaves[j]))
+	}
+	l := &s.levels[k-1]
+	l.spans = append(l.spans, spans...)
+	l.ends = append(l.ends, uint32(len(l.spans)))
+	l.versions = append(l.versions, v)
+}
+
+// node returns the spans of node i of level k. That of a leaf is made in leaf.
+func (s *Set) node(k, i int, leaf *[1]span) []span {
+	if k == 0 {
+		leaf[0] = span{bound(2 * i), bound(2*i + 1), uint32(i)}
+		return leaf[:]
+	}
+	l, from := &s.levels[k-1], uint32(0)
+	if i > 0 {
+		from = l.ends[i-1]
+	}
+	return l.spans[from:l.ends[i]]
+}
+
+func (s *Set) versions(k, i int) versions {
+	if k == 0 {
+		v := s.list[i].Version
+		return versions{v, v}
+	}
+	return s.levels[k-1].versions[i]
+}
+
+// roots returns which nodes of level k have no parent.
+func (s *Set) roots(k int) (from, to int) {
+	to = len(s.list)
+	if k > 0 {
+		to = len(s.levels[k-1].ends)
+	}
+	if k < len(s.levels) {
+		from = len(s.levels[k].ends) * fanout
+	}
+	return from, to
 }
 
 // Len is the number of tombstones.
@@ -79,7 +156,7 @@ func (s *Set) Len() int {
 	if s == nil {
 		return 0
 	}
-	return s.count
+	return len(s.list)
 }
 
 // Bytes is the sum of the bounds' lengths.
@@ -90,6 +167,20 @@ func (s *Set) Bytes() int {
 	return s.bytes
 }
 
+// Memory is how many bytes the set takes beside the bounds.
+func (s *Set) Memory() (n int) {
+	if s == nil {
+		return 0
+	}
+	const tombstone, span, end, versions = 56, 12, 4, 16 // bytes of one
+	n = cap(s.list) * tombstone
+	for k := range s.levels {
+		l := &s.levels[k]
+		n += cap(l.spans)*span + cap(l.ends)*end + cap(l.versions)*versions
+	}
+	return n
+}
+
 // MaxVersion is the greatest version of a tombstone; 0 if there is none.
 func (s *Set) MaxVersion() entry.Version {
 	if s == nil {
@@ -98,59 +189,104 @@ func (s *Set) MaxVersion() entry.Version {
 	return s.max
 }
 
+// Versions are the least and the greatest version of a tombstone; of emptied ranges,
+// of a reader that may use one.
+func (s *Set) Versions() (least, greatest entry.Version) {
+	if s == nil {
+		return failed, 0
+	}
+	return s.min - s.ahead, s.max
+}
+
 // All returns the tombstones in the order of Compare, each once.
 func (s *Set) All() []Tombstone {
 	if s == nil {
 		return nil
 	}
-	all := make([]Tombstone, 0, s.count)
-	for _, r := range s.roots {
-		all = r.appendAll(all)
-	}
+	all := slices.Clone(s.list)
 	slices.SortFunc(all, Compare)
 	return slices.CompactFunc(all, func(a, b Tombstone) bool { return Compare(a, b) == 0 })
 }
 
-func (n *node) appendAll(all []Tombstone) []Tombstone {
-	if n.children == nil {
-		return append(all, n.spans[0])
+// Since calls fn for the tombstones newer than v.
+func (s *Set) Since(v entry.Version, fn func(Tombstone) error) error {
+	if s == nil || s.max <= v {
+		return nil
 	}
-	for _, c := range n.children {
-		all = c.appendAll(all)
+	for _, t := range s.list {
+		if t.Version > v {
+			if err := fn(t); err != nil {
+				return err
+			}
+		}
 	}
-	return all
+	return nil
 }
 
 // Newest returns the newest version, up to at, of a tombstone that covers key; 0
 // if there is none.
-func (s *Set) Newest(key []byte, at entry.Version) (v entry.Version) {
+func (s *Set) Newest(key []byte, at entry.Version) entry.Version { return s.newest(key, at, nil) }
+
+// Find is Newest as a Source has it; emptied ranges count as they say.
+func (s *Set) Find(key []byte, at entry.Version, around *Stretch) (entry.Version, error) {
+	return s.newest(key, at+s.ahead, around), nil
+}
+
+// newest is Newest, and limits around, unless that is nil.
+func (s *Set) newest(key []byte, at entry.Version, around *Stretch) (v entry.Version) {
 	if s == nil {
 		return 0
 	}
-	for _, n := range slices.Backward(s.roots) {
-		v = n.newest(key, at, v)
+	// The newest tombstones are asked first: what is older than the answer does not
+	// limit the stretch.
+	for k := range len(s.levels) + 1 {
+		from, to := s.roots(k)
+		for i := to - 1; i >= from; i-- {
+			v = s.look(k, i, key, at, v, around)
+		}
 	}
 	return v
 }
 
-// newest is the greater of v and what Newest finds in n.
-func (n *node) newest(key []byte, at, v entry.Version) entry.Version {
-	if n.max <= v || n.min > at {
+// look is the greater of v and what newest finds in node i of level k.
+func (s *Set) look(k, i int, key []byte, at, v entry.Version, around *Stretch) entry.Version {
+	if n := s.versions(k, i); n.max <= v || n.min > at {
 		return v
 	}
 	// The span has the newest of all below it: older ones count only for a reader
 	// that doesn't see it.
-	i, covered := n.spans.find(key)
-	switch {
-	case !covered:
+	var leaf [1]span
+	spans := s.node(k, i, &leaf)
+	j, covered := s.list.find(spans, key)
+	if !covered {
+		if around != nil {
+			s.gap(spans, j, around)
+		}
 		return v
-	case n.spans[i].Version <= at:
-		return max(v, n.spans[i].Version)
 	}
-	for _, c := range slices.Backward(n.children) {
-		v = c.newest(key, at, v)
+	t := spans[j]
+	if around != nil {
+		around.Within(s.list.bytes(t.lo), s.list.bytes(t.hi))
+	}
+	if newest := s.list.version(t); newest <= at {
+		return max(v, newest)
+	}
+	for child := i*fanout + fanout - 1; k > 0 && child >= i*fanout; child-- {
+		v = s.look(k-1, child, key, at, v, around)
 	}
 	return v
+}
+
+// gap limits a stretch to the gap before the j-th span.
+func (s *Set) gap(spans []span, j int, around *Stretch) {
+	var lo, hi []byte
+	if j > 0 {
+		lo = s.list.bytes(spans[j-1].hi)
+	}
+	if j < len(spans) {
+		hi = s.list.bytes(spans[j].lo)
+	}
+	around.Within(lo, hi)
 }
 
 // ChangedSince reports whether a tombstone newer than since covers a key in
@@ -159,64 +295,57 @@ func (s *Set) ChangedSince(lo, hi []byte, since entry.Version) bool {
 	if s == nil || s.max <= since || hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return false
 	}
-	for _, n := range slices.Backward(s.roots) {
-		if n.changedSince(lo, hi, since) {
+	for k := range len(s.levels) + 1 {
+		from, to := s.roots(k)
+		for i := to - 1; i >= from; i-- {
+			if s.changed(k, i, lo, hi, since) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// changed is ChangedSince for node i of level k.
+func (s *Set) changed(k, i int, lo, hi []byte, since entry.Version) bool {
+	var leaf [1]span
+	n := s.versions(k, i)
+	switch {
+	case n.max <= since || !s.list.overlaps(s.node(k, i, &leaf), lo, hi):
+		return false
+	case n.min > since || k == 0:
+		return true
+	}
+	for child := i*fanout + fanout - 1; child >= i*fanout; child-- {
+		if s.changed(k-1, child, lo, hi, since) {
 			return true
 		}
 	}
 	return false
 }
 
-func (n *node) changedSince(lo, hi []byte, since entry.Version) bool {
-	switch {
-	case n.max <= since || !n.spans.overlaps(lo, hi):
-		return false
-	case n.min > since:
-		return true
-	}
-	return slices.ContainsFunc(n.children, func(c *node) bool { return c.changedSince(lo, hi, since) })
-}
-
-// Union returns the set of all tombstones of the sets, which are given in the
-// order of their age, the oldest first.
-func Union(sets ...*Set) *Set {
-	sets = slices.DeleteFunc(sets, func(s *Set) bool { return s == nil })
-	if len(sets) == 0 {
+// EachRange calls fn for the ranges that are covered, whatever the versions: in order and
+// apart from each other, until it returns an error. The bounds are valid until fn returns.
+func (s *Set) EachRange(fn func(lo, hi []byte) error) error {
+	if s == nil {
 		return nil
 	}
-	union := sets[0]
-	for _, s := range sets[1:] {
-		for _, t := range s.All() {
-			union = union.With(t)
+	var lo, hi []byte // not passed to fn yet, as it may go on; no hi: none
+	err := NewCover(entry.MaxVersion, s).Flatten([]byte{0}, nil, func(t Tombstone) error {
+		if len(hi) > 0 && !bytes.Equal(hi, t.Lo) {
+			if err := fn(lo, hi); err != nil {
+				return err
+			}
+			hi = hi[:0]
 		}
-	}
-	return union
-}
-
-// Flatten returns, for every place, the newest of the tombstones up to at that
-// cover it, as ranges apart from each other and in order.
-func Flatten(at entry.Version, sets ...*Set) []Tombstone {
-	var flat spans
-	for _, s := range sets {
-		if s == nil {
-			continue
+		if len(hi) == 0 {
+			lo = append(lo[:0], t.Lo...)
 		}
-		for _, n := range s.roots {
-			flat = over(flat, n.flatten(at))
-		}
-	}
-	return flat
-}
-
-func (n *node) flatten(at entry.Version) (flat spans) {
-	switch {
-	case n.min > at:
+		hi = append(hi[:0], t.Hi...)
 		return nil
-	case n.max <= at:
-		return n.spans
+	})
+	if err == nil && len(hi) > 0 {
+		err = fn(lo, hi)
 	}
-	for _, c := range n.children {
-		flat = over(flat, c.flatten(at))
-	}
-	return flat
+	return err
 }

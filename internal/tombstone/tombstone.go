@@ -1,6 +1,6 @@
 // Package tombstone holds range tombstones: each deletes all older entries of a
-// range of keys. A Set of them says which one, of those that a reader sees,
-// counts at a key.
+// range of keys. A Source of them says which one, of those that a reader sees, counts
+// at a key: a Set, in memory, or a run, which has them in its files.
 package tombstone
 
 import (
@@ -30,86 +30,52 @@ func Compare(a, b Tombstone) int {
 	return cmp.Or(cmp.Compare(a.Version, b.Version), bytes.Compare(a.Lo, b.Lo), bytes.Compare(a.Hi, b.Hi))
 }
 
-// spans are ranges apart from each other, in order, each with the newest version
-// at its place; neighbours that touch have different versions.
-type spans []Tombstone
-
-// find is the index of the span that covers key and true; or of the first span
-// after key and false.
-func (s spans) find(key []byte) (i int, covered bool) {
-	lo, hi := 0, len(s)
-	for lo < hi {
-		mid := int(uint(lo+hi) / 2)
-		if bytes.Compare(s[mid].Hi, key) <= 0 {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo, lo < len(s) && bytes.Compare(s[lo].Lo, key) <= 0
+// Source is range tombstones that can be searched. Any number of goroutines may use it.
+// A Source in a file must be called below a pageio.Guard.
+type Source interface {
+	// Versions are the least and the greatest version of a tombstone; without any, the
+	// least is above all.
+	Versions() (least, greatest entry.Version)
+	// Find returns the newest version, up to at, of a tombstone that covers key; 0 if
+	// there is none. It limits s, unless that is nil, to keys of which it returns the same.
+	Find(key []byte, at entry.Version, s *Stretch) (entry.Version, error)
+	// Since calls fn for the tombstones that are newer than v, in any order, until it
+	// returns an error. The bounds are valid as long as the Source is.
+	Since(v entry.Version, fn func(Tombstone) error) error
 }
 
-// overlaps reports whether a span has a key in [lo, hi); a nil hi is no bound.
-func (s spans) overlaps(lo, hi []byte) bool {
-	i, covered := s.find(lo)
-	return covered || i < len(s) && (hi == nil || bytes.Compare(s[i].Lo, hi) < 0)
+// Stretch is a range of keys around one key. It keeps copies of its bounds; without
+// bounds, as the zero Stretch, it is all keys.
+type Stretch struct{ lo, hi []byte }
+
+// reset takes the bounds away.
+func (s *Stretch) reset() { s.lo, s.hi = s.lo[:0], s.hi[:0] }
+
+// Within limits s to keys in [lo, hi) too; nil is no bound. Nothing happens if s is nil.
+func (s *Stretch) Within(lo, hi []byte) {
+	if s == nil {
+		return
+	}
+	if lo != nil && (len(s.lo) == 0 || bytes.Compare(lo, s.lo) > 0) {
+		s.lo = append(s.lo[:0], lo...)
+	}
+	if hi != nil && (len(s.hi) == 0 || bytes.Compare(hi, s.hi) < 0) {
+		s.hi = append(s.hi[:0], hi...)
+	}
 }
 
-// add appends a range behind the others, joining it to the last one if it
-// continues that at the same version.
-func (s spans) add(t Tombstone) spans {
-	if n := len(s); n > 0 && s[n-1].Version == t.Version && bytes.Equal(s[n-1].Hi, t.Lo) {
-		s[n-1].Hi = t.Hi
-		return s
-	}
-	return append(s, t)
+// has reports whether key is in s.
+func (s *Stretch) has(key []byte) bool {
+	return (len(s.lo) == 0 || bytes.Compare(s.lo, key) <= 0) && (len(s.hi) == 0 || bytes.Compare(key, s.hi) < 0)
 }
 
-// over lays a over b: at each place the newer of both.
-func over(a, b spans) spans {
-	out := make(spans, 0, len(a)+len(b))
-	var x, y Tombstone // what is left of the current span of each; no Hi: none
-	next := func(t *Tombstone, of *spans) {
-		if t.Hi == nil && len(*of) > 0 {
-			*t, *of = (*of)[0], (*of)[1:]
-		}
+// Bounds are those of s, nil for none, until it changes.
+func (s *Stretch) Bounds() (lo, hi []byte) {
+	if len(s.lo) > 0 {
+		lo = s.lo
 	}
-	// Both lists are walked as in a merge; what is left of a span after it was cut
-	// stays in x or y.
-	for {
-		next(&x, &a)
-		next(&y, &b)
-		switch {
-		case x.Hi == nil && y.Hi == nil:
-			return out
-		case x.Hi == nil:
-			out, y = out.add(y), Tombstone{}
-			continue
-		case y.Hi == nil:
-			out, x = out.add(x), Tombstone{}
-			continue
-		}
-		first, second := &x, &y
-		if bytes.Compare(y.Lo, x.Lo) < 0 {
-			first, second = &y, &x
-		}
-		switch {
-		case bytes.Compare(first.Hi, second.Lo) <= 0: // apart
-			out, *first = out.add(*first), Tombstone{}
-		case bytes.Compare(first.Lo, second.Lo) < 0: // the part before the other
-			out = out.add(Tombstone{first.Lo, second.Lo, first.Version})
-			first.Lo = second.Lo
-		default: // both begin here: up to the nearer end, the newer one
-			end := first.Hi
-			if bytes.Compare(second.Hi, end) < 0 {
-				end = second.Hi
-			}
-			out = out.add(Tombstone{first.Lo, end, max(first.Version, second.Version)})
-			for _, t := range []*Tombstone{first, second} {
-				if t.Lo = end; bytes.Equal(t.Hi, end) {
-					*t = Tombstone{}
-				}
-			}
-		}
+	if len(s.hi) > 0 {
+		hi = s.hi
 	}
+	return lo, hi
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// list is what a Set must answer, from all its tombstones one by one.
-type list []Tombstone
+// plain is what a Set must answer, from all its tombstones one by one.
+type plain []Tombstone
 
 func covers(t Tombstone, key []byte) bool {
 	return bytes.Compare(t.Lo, key) <= 0 && bytes.Compare(key, t.Hi) < 0
 }
 
-func (l list) newest(key []byte, at entry.Version) (v entry.Version) {
+func (l plain) newest(key []byte, at entry.Version) (v entry.Version) {
 	for _, t := range l {
 		if t.Version <= at && covers(t, key) {
 			v = max(v, t.Version)
@@ -26,10 +26,32 @@ func (l list) newest(key []byte, at entry.Version) (v entry.Version) {
 	return v
 }
 
-func (l list) changedSince(lo, hi []byte, since entry.Version) bool {
+func (l plain) changedSince(lo, hi []byte, since entry.Version) bool {
 	return slices.ContainsFunc(l, func(t Tombstone) bool {
 		return t.Version > since && bytes.Compare(lo, t.Hi) < 0 && (hi == nil || bytes.Compare(t.Lo, hi) < 0)
 	})
+}
+
+// sources are those of the sets that are not empty.
+func sources(sets []*Set) (list []Source) {
+	for _, s := range sets {
+		if s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// flat is what a Cover makes of a set.
+func flat(t *testing.T, at entry.Version, s *Set) (flat []Tombstone) {
+	err := NewCover(at, sources([]*Set{s})...).Flatten([]byte{0}, nil, func(t Tombstone) error {
+		flat = append(flat, Tombstone{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return flat
 }
 
 func key(i int) []byte { return fmt.Appendf(nil, "k%02d", i) }
@@ -45,7 +67,7 @@ func TestSetAnswersAsAList(t *testing.T) {
 	const keys = 40
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		var l list
+		var l plain
 		var s *Set
 		v := entry.Version(1)
 		for range rng.IntN(120) {
@@ -59,9 +81,9 @@ func TestSetAnswersAsAList(t *testing.T) {
 			t.Fatalf("seed %d: %d of %d", seed, s.Len(), len(l))
 		}
 		for at := entry.Version(0); at < s.MaxVersion()+2; at++ {
-			flat := list(Flatten(at, s))
-			for i := 1; i < len(flat); i++ {
-				a, b := flat[i-1], flat[i]
+			flattened := plain(flat(t, at, s))
+			for i := 1; i < len(flattened); i++ {
+				a, b := flattened[i-1], flattened[i]
 				if c := bytes.Compare(a.Hi, b.Lo); c > 0 || c == 0 && a.Version == b.Version {
 					t.Fatalf("seed %d at %d: flat ranges %v, %v", seed, at, a, b)
 				}
@@ -69,8 +91,8 @@ func TestSetAnswersAsAList(t *testing.T) {
 			for i := range keys + 2 {
 				k := key(i)
 				want := l.newest(k, at)
-				if got, flattened := s.Newest(k, at), flat.newest(k, at); got != want || flattened != want {
-					t.Fatalf("seed %d: newest of %s at %d: %d, flattened %d, want %d", seed, k, at, got, flattened, want)
+				if got, also := s.Newest(k, at), flattened.newest(k, at); got != want || also != want {
+					t.Fatalf("seed %d: newest of %s at %d: %d, flattened %d, want %d", seed, k, at, got, also, want)
 				}
 				lo, hi := k, key(rng.IntN(keys+2))
 				if rng.IntN(5) == 0 {
@@ -96,8 +118,8 @@ func TestCoverAnswersAsAList(t *testing.T) {
 	const keys = 40
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		var l list
-		var own list
+		var l plain
+		var own plain
 		sets := make([]*Set, 1+rng.IntN(4))
 		var pending *Set
 		v := entry.Version(1)
@@ -115,7 +137,7 @@ func TestCoverAnswersAsAList(t *testing.T) {
 			}
 		}
 		at := entry.Version(rng.IntN(int(v) + 2))
-		c := NewCover(at, slices.Clone(sets)...)
+		c := NewCover(at, sources(sets)...)
 		if pending != nil {
 			c = c.WithPending(pending)
 		}
@@ -184,24 +206,16 @@ func TestManyOverlappingTombstones(t *testing.T) {
 			s = s.With(ts)
 		}
 		sum := 0
-		for _, r := range s.roots {
-			sum += countSpans(r)
+		for _, l := range s.levels {
+			sum += len(l.spans)
 		}
-		if sum > 2*n*8 {
+		if sum > 2*n*mostLevels {
 			t.Errorf("%s: %d tombstones are held as %d spans", name, n, sum)
 		}
 	}
 }
 
 func wide(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
-
-func countSpans(n *node) int {
-	sum := len(n.spans)
-	for _, c := range n.children {
-		sum += countSpans(c)
-	}
-	return sum
-}
 
 func TestValid(t *testing.T) {
 	for _, ts := range []Tombstone{

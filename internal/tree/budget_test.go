@@ -242,7 +242,7 @@ func TestGarbageSlowsOnce(t *testing.T) {
 // where nothing is known of what runs hide: older versions are kept, or the runs
 // are from before Open. The delete of a large range does, once.
 func TestSmallRangeDeletesLeaveTheBase(t *testing.T) {
-	const keys, size = 2000, 4000
+	const keys, size = 8000, 4000
 	for name, age := range map[string]time.Duration{"kept": time.Hour, "not kept": 0} {
 		t.Run(name, func(t *testing.T) {
 			bases := 0

@@ -13,8 +13,8 @@ import (
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
-	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
@@ -110,7 +110,14 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	defer func() { c.count.report(work, begin, err) }()
 	// Counted before the rules are made: a keyspace that is dropped later may be left in.
 	drops := c.installer.drops.Load()
-	input, unread := c.input(inputs, bottom, part, &work)
+	tombstones, done := view.TombstonesOf(inputs)
+	defer done()
+	rules := c.retention.Rules(bottom)
+	rules.Tombstones = tombstones
+	input, unread, err := c.input(inputs, &rules, part, &work)
+	if err != nil {
+		return fmt.Errorf("compact: %w", err)
+	}
 	defer c.disk.promise(int64(plan.Writes(part.Layout)))()
 	if len(plan.Cluster) > 0 {
 		work.Kind, work.Segments = "clustering", int64(len(plan.Cluster))
@@ -138,16 +145,13 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 }
 
 // input is what a compaction reads and writes, and the runs that need not be read.
-func (c *compactor) input(inputs []*view.Run, bottom bool, part *view.View, work *Work) (in compact.Input, unread []*view.Run) {
+func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // tombstones are looked up
 	expiries := make([][]entry.Expiring, len(inputs))
-	tombstones := make([]*tombstone.Set, len(inputs)) // oldest first
 	for i, r := range inputs {
-		tombstones[len(inputs)-1-i] = r.Tombstones()
 		expiries[i] = r.Meta().Expiry
 	}
-	rules := c.retention.Rules(bottom)
-	rules.Tombstones = tombstone.Union(tombstones...)
-	read, unread := garbage.SplitUnread(inputs, &rules, part.Layout)
+	read, unread := garbage.SplitUnread(inputs, rules, part.Layout)
 	var sources []iterator.Iterator
 	for _, r := range read {
 		sources = append(sources, r.Copier())
@@ -155,10 +159,10 @@ func (c *compactor) input(inputs []*view.Run, bottom bool, part *view.View, work
 	}
 	return compact.Input{
 		Entries: iterator.Merge(sources),
-		Run:     c.files.NewRunWriter(bottom, entry.NewExpiries(rules.Now, expiries...)),
-		Rules:   rules,
+		Run:     c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...)),
+		Rules:   *rules,
 		Heal:    part.Healing(),
-	}, unread
+	}, unread, nil
 }
 
 // stillHidden is how many bytes of older values a compacted run hides: what its

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
@@ -81,7 +82,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	// Counted before the rules are made: a keyspace that is dropped later may be left in.
 	drops := f.installer.drops.Load()
 	rules := f.retention.Rules(len(part.Runs) == 0)
-	rules.Tombstones = sealed.Tombstones()
+	rules.Tombstones = []tombstone.Source{sealed.Tombstones()}
 	census, kept := f.unflushed.CensusOf(sealed, rules)
 	if len(kept) > 0 {
 		// The manifest must not name what a power loss would take.

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/testkit/script"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
@@ -319,8 +321,8 @@ func (p *player) layout() string {
 			tier = "base"
 		}
 		fmt.Fprintf(&out, "run %d: %s, %d entries, %d deletes, versions %d to %d", r.ID, tier, r.Entries, r.Deletes, r.MinVersion, r.MaxVersion)
-		if d := v.Runs[i].Tombstones(); d != nil {
-			fmt.Fprintf(&out, ", tombstones: %s", tombstones(d.All()))
+		if d := v.Runs[i].Tombstones(); !d.Empty() {
+			fmt.Fprintf(&out, ", tombstones: %s", tombstones(runTombstones(d)))
 		}
 		for _, ref := range r.Refs {
 			fmt.Fprintf(&out, ", %d values in segment %d", ref.Records, ref.Segment)
@@ -345,6 +347,16 @@ func (p *player) layout() string {
 	}
 	fmt.Fprintf(&out, "history from version %d\n", v.Layout.Floor())
 	return out.String() + p.store.check()
+}
+
+// runTombstones are those of a run, in the order of tombstone.Compare.
+func runTombstones(d run.Tombstones) (list []tombstone.Tombstone) {
+	_ = d.Since(0, func(t tombstone.Tombstone) error {
+		list = append(list, tombstone.Tombstone{Lo: bytes.Clone(t.Lo), Hi: bytes.Clone(t.Hi), Version: t.Version})
+		return nil
+	})
+	slices.SortFunc(list, tombstone.Compare)
+	return list
 }
 
 func tombstones(list []tombstone.Tombstone) string {

@@ -79,7 +79,7 @@ func (s *spills) begin() *Spill {
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
 	})}
 	handle := &Spill{spilled: h}
-	handle.cleanup = runtime.AddCleanup(handle, (*spilled).discard, h)
+	handle.cleanup = runtime.AddCleanup(handle, (*spilled).leaked, h)
 	return handle
 }
 
@@ -222,12 +222,17 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	if err := it.Err(); err != nil {
 		return false, err
 	}
-	for _, t := range s.Ranges() {
-		if changed, err := p.ChangedSince(t.Lo, t.Hi, since); changed || err != nil {
-			return changed && err == nil, err
+	err := s.Ranges().EachRange(func(lo, hi []byte) error {
+		changed, err := p.ChangedSince(lo, hi, since)
+		if changed && err == nil {
+			err = errs.ErrConflict
 		}
+		return err
+	})
+	if err == errs.ErrConflict {
+		return true, nil
 	}
-	return false, nil
+	return false, err
 }
 
 // Commit adds what Prepare has made to the store, as version v. It is durable when
@@ -308,6 +313,14 @@ func (s *spilled) flushAll() error {
 func (s *Spill) Discard() {
 	s.cleanup.Stop()
 	s.discard()
+}
+
+// leaked is discard for a Spill that its user has lost. What it has handed out may be in
+// use: then its files stay open, and the next Open removes them.
+func (s *spilled) leaked() {
+	if !s.Lent() {
+		s.discard()
+	}
 }
 
 // discard removes no files of a closed store, as another process may have it open by

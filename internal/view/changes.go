@@ -29,7 +29,10 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 		if r.MaxVersion() <= since { // what the reader has read lies in such runs
 			continue
 		}
-		newest = r.Tombstones().Newest(key, entry.MaxVersion)
+		newest, err = r.Tombstones().Newest(key, entry.MaxVersion)
+		if err != nil {
+			return 0, false, err
+		}
 		if r.MayContain(key, h) {
 			found, err := r.Get(key, h, entry.MaxVersion, &e)
 			if err != nil {
@@ -56,8 +59,8 @@ func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, e
 		if r.MaxVersion() <= since {
 			continue
 		}
-		if r.Tombstones().ChangedSince(lo, hi, since) {
-			return true, nil
+		if changed, err := r.Tombstones().ChangedSince(lo, hi, since); changed || err != nil {
+			return changed, err
 		}
 		if changed, err := r.ChangedSince(lo, hi, since); changed || err != nil {
 			return changed, err
@@ -79,7 +82,7 @@ func (v *View) touchedSince(since entry.Version, touches func(lo, hi []byte) (bo
 		if m.MaxVersion() <= since {
 			continue
 		}
-		if touched, err := rangesTouched(m.Tombstones(), since, touches); touched || err != nil {
+		if touched, err := rangesTouched(m.Tombstones().Since, since, touches); touched || err != nil {
 			return touched, err
 		}
 		if touched, err := m.touchedSince(since, touches); touched || err != nil {
@@ -90,7 +93,7 @@ func (v *View) touchedSince(since entry.Version, touches func(lo, hi []byte) (bo
 		if r.MaxVersion() <= since {
 			continue
 		}
-		if touched, err := rangesTouched(r.Tombstones(), since, touches); touched || err != nil {
+		if touched, err := rangesTouched(r.Tombstones().Since, since, touches); touched || err != nil {
 			return touched, err
 		}
 		failed := r.EachSince(since, func(key []byte) bool {
@@ -104,18 +107,24 @@ func (v *View) touchedSince(since entry.Version, touches func(lo, hi []byte) (bo
 	return false, nil
 }
 
-// rangesTouched looks at the range tombstones that are newer than since.
-func rangesTouched(set *tombstone.Set, since entry.Version, touches func(lo, hi []byte) (bool, error)) (bool, error) {
-	for _, t := range set.All() {
-		if t.Version <= since {
-			continue
+// rangesTouched looks at the range tombstones of a tombstone.Source, whose method each
+// is, that are newer than since.
+func rangesTouched(each func(entry.Version, func(tombstone.Tombstone) error) error, since entry.Version, touches func(lo, hi []byte) (bool, error)) (bool, error) {
+	err := each(since, func(t tombstone.Tombstone) error {
+		touched, err := touches(t.Lo, t.Hi)
+		if touched && err == nil {
+			err = errTouched
 		}
-		if touched, err := touches(t.Lo, t.Hi); touched || err != nil {
-			return touched, err
-		}
+		return err
+	})
+	if err == errTouched {
+		return true, nil
 	}
-	return false, nil
+	return false, err
 }
+
+// errTouched ends a walk that has found what it looks for.
+var errTouched = errors.New("touched")
 
 // touchedSince looks at the keys that are newer than since, in the order of their
 // arrival: a commit leader asks, so nothing is sorted.

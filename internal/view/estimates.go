@@ -106,7 +106,7 @@ func (v *View) unhidden(lo, hi []byte, at entry.Version) (n int64) {
 		if cover != nil {
 			covered = cover.Newest(lo) > 0
 			if _, end := cover.Stretch(); end != nil && bytes.Compare(end, hi) < 0 {
-				next = end
+				next = bytes.Clone(end)
 			}
 		}
 		for _, r := range v.Runs {

@@ -31,8 +31,12 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 	}
 	base := len(v.Runs) - 1
 	for i, r := range v.Runs {
-		if d := r.Tombstones(); d != nil {
-			if deleted := d.Newest(key, at); deleted > 0 {
+		if d := r.Tombstones(); !d.Empty() {
+			deleted, err := d.Newest(key, at)
+			if err != nil {
+				return false, err
+			}
+			if deleted > 0 {
 				found, err := r.Get(key, h, at, dst)
 				return found && dst.Version >= deleted, err
 			}
@@ -98,19 +102,19 @@ func (v *View) Iterator() iterator.Iterator {
 // Cover is what range tombstones up to a version cover and, with emptied, the
 // ranges that deletes have emptied; nil if there are none.
 func (v *View) Cover(at entry.Version, emptied bool) *tombstone.Cover {
-	var sets []*tombstone.Set
+	var sources []tombstone.Source
 	if emptied {
-		sets = v.Known.AppendTo(sets)
+		sources = v.Known.AppendTo(sources)
 	}
 	for _, t := range v.Tables {
 		if d := t.Tombstones(); d != nil {
-			sets = append(sets, d)
+			sources = append(sources, d)
 		}
 	}
 	for _, r := range v.Runs {
-		if d := r.Tombstones(); d != nil {
-			sets = append(sets, d)
+		if d := r.Tombstones(); !d.Empty() {
+			sources = append(sources, d)
 		}
 	}
-	return tombstone.NewCover(at, sets...)
+	return tombstone.NewCover(at, sources...)
 }

@@ -3,7 +3,6 @@ package view
 import (
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
@@ -49,16 +48,33 @@ func (r *Run) BytesIn(lo, hi []byte) (n int64) {
 	return int64(size + separated)
 }
 
+// TombstonesOf are the range tombstones of runs, for one goroutine that writes them to
+// another run, until it calls done.
+func TombstonesOf(runs []*Run) (sources []tombstone.Source, done func()) {
+	var copies []run.Tombstones
+	for _, r := range runs {
+		if t := r.Tombstones(); !t.Empty() {
+			copies = append(copies, t.Copier())
+			sources = append(sources, copies[len(copies)-1])
+		}
+	}
+	return sources, func() {
+		for _, t := range copies {
+			t.Close()
+		}
+	}
+}
+
 // mostStretches bounds how many parts of a range are looked at for an estimate.
 const mostStretches = 64
 
 // WeighRanges estimates what the range tombstones of r hide in older runs.
 func (r *Run) WeighRanges(older []*Run) {
-	flat := tombstone.Flatten(entry.MaxVersion, r.Tombstones())
-	each := len(flat)/mostStretches + 1
-	for i := 0; i < len(flat); i += each {
+	var fault error
+	defer pageio.Guard(pageio.Arm(), &fault, mapped)
+	r.Tombstones().Some(mostStretches, func(t tombstone.Tombstone, each int64) {
 		for _, o := range older {
-			r.Ranged += o.BytesIn(flat[i].Lo, flat[i].Hi) * int64(each)
+			r.Ranged += o.BytesIn(t.Lo, t.Hi) * each
 		}
-	}
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Run describes one sorted run: what is needed to open it, and what is known of
@@ -18,7 +17,7 @@ type Run struct {
 	First, Last    []byte // least and greatest stored key; a tombstone's bounds count as keys
 	Entries        uint64
 	Deletes        uint64 // entries that are deletes
-	Tombstones     uint64 // range tombstones
+	Tombstones     uint64 // range tombstones, as written: laid over each other as far as readers allow
 	KeyBytes       uint64
 	ValueBytes     uint64        // inline values
 	SeparatedBytes uint64        // values in segments
@@ -53,25 +52,25 @@ func (r *Run) FileBytes() uint64 {
 	return n
 }
 
-// AddTombstones counts tombstones, and extends bounds and versions by theirs.
-// Entries must have been counted before.
-func (r *Run) AddTombstones(list []tombstone.Tombstone) {
-	for i := range list {
-		t := &list[i]
-		// Seeks and compactions choose runs by their bounds, so a tombstone's count.
-		if r.First == nil || bytes.Compare(t.Lo, r.First) < 0 {
-			r.First = t.Lo
-		}
-		if bytes.Compare(t.Hi, r.Last) > 0 {
-			r.Last = t.Hi
-		}
-		// Without entries and tombstones MinVersion is 0, which is no version yet.
-		if r.Entries == 0 && r.Tombstones == 0 || t.Version < r.MinVersion {
-			r.MinVersion = t.Version
-		}
-		r.MaxVersion = max(r.MaxVersion, t.Version)
-		r.Tombstones++
+// AddTombstones adds number, bounds and versions of tombstones. Entries must have been
+// counted before.
+func (r *Run) AddTombstones(t *Run) {
+	if t.Tombstones == 0 {
+		return
 	}
+	// Seeks and compactions choose runs by their bounds, so a tombstone's count.
+	if r.First == nil || bytes.Compare(t.First, r.First) < 0 {
+		r.First = t.First
+	}
+	if bytes.Compare(t.Last, r.Last) > 0 {
+		r.Last = t.Last
+	}
+	// Without entries MinVersion is 0, which is no version yet.
+	if r.Entries == 0 || t.MinVersion < r.MinVersion {
+		r.MinVersion = t.MinVersion
+	}
+	r.MaxVersion = max(r.MaxVersion, t.MaxVersion)
+	r.Tombstones = t.Tombstones
 }
 
 // SortRefs brings refs into the order of their segments.

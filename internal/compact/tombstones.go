@@ -1,0 +1,100 @@
+package compact
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
+)
+
+// tombstoneWriter is a run.Writer that has got all entries.
+type tombstoneWriter interface {
+	AddTombstone(t tombstone.Tombstone) error
+	AddHistory(list []tombstone.Tombstone) error
+}
+
+// writeTombstones adds those that are still needed to w. Of those
+// that all readers see the newest at each place does for all; and at the bottom, where
+// everything that they cover was dropped, only commits that are checked may ask for it.
+func (r *Rules) writeTombstones(w tombstoneWriter) error {
+	all := tombstone.NewCover(entry.MaxVersion, r.Tombstones...)
+	if all == nil {
+		return nil
+	}
+	for at := []byte{0}; at != nil; {
+		covered := all.Newest(at) > 0
+		if err := all.Err(); err != nil {
+			return err
+		}
+		if !covered {
+			// Nothing here: go on where something begins.
+			_, next := all.Stretch()
+			at = bytes.Clone(next)
+			continue
+		}
+		id, ok := entry.KeyspaceOf(at)
+		var end []byte
+		if ok {
+			end = entry.AfterKeyspace(id)
+		}
+		if err := r.writeFlat(w, at, end, id, ok); err != nil {
+			return err
+		}
+		at = end
+	}
+	return r.writeHistory(w)
+}
+
+// writeFlat writes what all readers of a keyspace see of its tombstones in [lo, hi).
+func (r *Rules) writeFlat(w tombstoneWriter, lo, hi []byte, id entry.KeyspaceID, known bool) error {
+	if known && r.Dropped != nil && r.Dropped(id) {
+		return nil
+	}
+	cover := tombstone.NewCover(r.Of(id).Watermark, r.Tombstones...)
+	return cover.Flatten(lo, hi, func(t tombstone.Tombstone) error {
+		if r.Bottom && t.Version <= r.Checked {
+			return nil
+		}
+		return w.AddTombstone(t)
+	})
+}
+
+// writeHistory writes the tombstones that some reader doesn't see.
+func (r *Rules) writeHistory(w tombstoneWriter) error {
+	least := r.Watermark
+	for _, h := range r.Keyspaces {
+		least = min(least, h.Watermark)
+	}
+	var history []tombstone.Tombstone
+	var kept keeper
+	for _, s := range r.Tombstones {
+		err := s.Since(least, func(t tombstone.Tombstone) error {
+			id, ok := entry.KeyspaceOf(t.Lo)
+			if t.Version > r.Of(id).Watermark && !(ok && r.Dropped != nil && r.Dropped(id)) {
+				history = append(history, tombstone.Tombstone{Lo: kept.keep(t.Lo), Hi: kept.keep(t.Hi), Version: t.Version})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(history, tombstone.Compare)
+	history = slices.CompactFunc(history, func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 })
+	return w.AddHistory(history)
+}
+
+// keeper keeps copies of keys, many in one block of memory.
+type keeper struct{ room []byte }
+
+const keeperBlock = 64 << 10
+
+func (k *keeper) keep(key []byte) []byte {
+	if len(key) > cap(k.room)-len(k.room) {
+		k.room = make([]byte, 0, max(keeperBlock, len(key)))
+	}
+	from := len(k.room)
+	k.room = append(k.room, key...)
+	return k.room[from:len(k.room):len(k.room)]
+}
