@@ -8,14 +8,15 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// OutputBytes is how many bytes were written.
+// OutputBytes is the length of the files that were written. Zeros that a value segment is
+// filled with don't count: they are overwritten before the system writes them.
 func OutputBytes(out *compact.Output) int64 {
 	var n int64
 	for _, f := range out.Run.Files {
 		n += int64(f.Size)
 	}
 	for _, s := range out.Values {
-		n += s.Written
+		n += s.Size
 	}
 	for _, m := range out.Remaps {
 		n += m.Size

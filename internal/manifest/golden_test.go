@@ -59,7 +59,7 @@ func goldenEdit() *layout.Edit {
 
 func TestGolden(t *testing.T) {
 	super := Super{Major: FormatMajor, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
-		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3}
+		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3, Session: 0x5e55, Before: 0x5e54}
 	slots := super.encode(0)
 	super.Epoch = 3
 	slots = append(slots, super.encode(slotSize)...)
@@ -103,7 +103,7 @@ func TestGolden(t *testing.T) {
 
 	// The bytes are read back as they were meant.
 	made := layout.New()
-	end, err := scan(file, &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, _ *frame.Header, payload []byte) error {
+	end, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, _ *frame.Header, payload []byte) error {
 		e, err := DecodeEdit(payload)
 		if err == nil {
 			made, err = made.Apply(e)

@@ -6,8 +6,8 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -20,28 +20,6 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Options says where a store is and how its log is kept.
-type Options struct {
-	FS        vfs.FS
-	Dir       string
-	ValueDir  string // "" = Dir
-	ReadOnly  bool   // write nothing at all
-	FileBytes int64  // size from which a snapshot begins a new manifest; 0 = 4 MB
-}
-
-func (o *Options) dirs() []string {
-	if o.ValueDir == "" || o.ValueDir == o.Dir {
-		return []string{o.Dir}
-	}
-	return []string{o.Dir, o.ValueDir}
-}
-
-// Recovery says what Open found and repaired.
-type Recovery struct {
-	CutBytes    int64 // of the manifest's torn tail
-	SuperMended bool  // a slot of SUPER was damaged or behind, and was written again
-}
-
 // Log is the log of edits of an open store. Edits are totally ordered: any
 // goroutine may append, one at a time.
 type Log struct {
@@ -50,6 +28,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	super   Super
+	values  valueDir
 	layout  *layout.Layout
 	settled bool                  // SUPER's slots agreed when it was read
 	file    vfs.File              // nil if read-only, not mended yet, or closed
@@ -58,14 +37,16 @@ type Log struct {
 	limit   int64                 // size from which the next snapshot begins a new file
 	stopped atomic.Pointer[error] // why nothing is written any more
 
+	unproved bool          // SUPER has to record that the last frame is durable
 	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
 	previous entry.FileNum // the manifest that goes then
 }
 
 // Load reads SUPER and the manifest that it names, up to a torn tail, and changes
 // nothing. It returns errs.ErrNotExist if there is no store, or one whose creation was
-// not finished, and else the errors of ReadSuper, or *errs.Corruption for a damaged
-// manifest. Unless read-only, the caller holds the store's lock, and calls Mend before
+// not finished, and else the errors of ReadSuper, *errs.Corruption for a damaged manifest,
+// errs.ErrForeign for a value directory that belongs to another store or another copy of
+// this one, and errs.ErrInvalid if values are elsewhere. Unless read-only, the caller holds the store's lock, and calls Mend before
 // it appends.
 func Load(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
@@ -82,9 +63,15 @@ func Load(o Options) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{o: o, super: s, settled: settled, layout: layout.New()}
+	if l.values, err = openValueDir(&o, &s); err != nil {
+		return nil, err
+	}
 	size, snapshot, err := l.replay()
 	if err != nil {
 		return nil, err
+	}
+	if err := l.layout.Sound(); err != nil {
+		return nil, &errs.Corruption{File: filename.Of(filename.Manifest, s.Manifest), Offset: l.last, Reason: "what the edits lead to", Err: err}
 	}
 	// A snapshot that nearly fills the file would be written with every few edits.
 	l.limit = max(o.FileBytes, 2*snapshot)
@@ -108,35 +95,43 @@ func Open(o Options) (*Log, error) {
 // replay reads the manifest into the layout.
 func (l *Log) replay() (size, snapshot int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	p, err := readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64)
+	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
+		size = n
+		l.end, err = scan(f, n, &l.super, func(off int64, h *frame.Header, payload []byte) error {
+			if h.Kind == frame.Snapshot {
+				snapshot = h.Size
+			}
+			l.last = off
+			return l.replayEdit(name, off, payload)
+		})
+		return err
+	})
 	if notThere(err) {
 		c := errs.NewCorruption(name, -1, "SUPER names this manifest, and it is not there")
 		c.Err = err
 		return 0, 0, c
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("read %s: %w", name, err)
+		return 0, 0, fmt.Errorf("read the manifest: %w", err)
 	}
-	l.end, err = scan(p, &l.super, func(off int64, h *frame.Header, payload []byte) error {
-		e, err := DecodeEdit(payload)
-		if errors.Is(err, errs.ErrFormat) {
-			return fmt.Errorf("%s at %d: %w", name, off, err)
-		}
-		var next *layout.Layout
-		if err == nil {
-			next, err = l.layout.Apply(e)
-		}
-		if err != nil {
-			return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
-		}
-		if h.Kind == frame.Snapshot {
-			snapshot = h.Size
-		}
-		l.last = off
-		l.layout = next
-		return nil
-	})
-	return int64(len(p)), snapshot, err
+	return size, snapshot, nil
+}
+
+// replayEdit applies the edit in the payload of the frame at off.
+func (l *Log) replayEdit(name string, off int64, payload []byte) error {
+	e, err := DecodeEdit(payload)
+	if errors.Is(err, errs.ErrFormat) {
+		return fmt.Errorf("%s at %d: %w", name, off, err)
+	}
+	var next *layout.Layout
+	if err == nil {
+		next, err = l.layout.Apply(e)
+	}
+	if err != nil {
+		return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
+	}
+	l.layout = next
+	return nil
 }
 
 // Mend prepares the files for appending, once; until then nothing of the store was
@@ -181,6 +176,11 @@ func (l *Log) mendLocked() error {
 	}
 	if err := l.writeSuper(slots); err != nil {
 		return err
+	}
+	if l.o.separate() {
+		if err := l.takeValueDirLocked(); err != nil {
+			return err
+		}
 	}
 	return l.removeOld()
 }
@@ -246,6 +246,26 @@ func (l *Log) writeSuper(slots int) error {
 	return errors.Join(err, f.Close())
 }
 
+// takeValueDirLocked begins a session with the value directory, the first of which makes
+// its SUPER. Both slots of the store's SUPER say the same before the other is written:
+// one damaged slot does no harm.
+func (l *Log) takeValueDirLocked() error {
+	v := &l.values
+	if !v.made {
+		if err := v.create(l.o.FS, &l.super); err != nil {
+			return err
+		}
+		l.super.Before = l.super.Session
+		return l.writeSuper(2)
+	}
+	l.super.Before, l.super.Session = v.super.Session, newSession()
+	if err := l.writeSuper(2); err != nil {
+		return err
+	}
+	v.super.Session = l.super.Session
+	return v.write(l.o.FS, 1)
+}
+
 // Super is what SUPER says.
 func (l *Log) Super() Super {
 	l.mu.Lock()
@@ -304,7 +324,7 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	}
 	id := manifestIdentity(l.super.UUID, l.super.Manifest)
 	p, end := encodeFrame(id, l.end, frame.Edit, e)
-	if len(p) > math.MaxInt32 {
+	if len(p) > maxFrame {
 		return nil, fmt.Errorf("%w: an edit of %d bytes", layout.ErrConflictingEdit, len(p))
 	}
 	if _, err = l.file.WriteAt(p, l.end.Offset); err != nil {
@@ -318,7 +338,38 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if l.end.Offset >= l.limit {
 		l.renewLocked()
 	}
+	if e.StandsAlone() || l.unproved {
+		if err := l.proveLocked(); err != nil {
+			return nil, err
+		}
+	}
 	return next, nil
+}
+
+// proveLocked records in SUPER that the last frame is durable: nothing behind it says
+// so, and damaged it would pass for a torn tail (docs/adr, 44). The edit is true already. So a write that was refused is tried again with the next edit and by Close;
+// one that failed stops the log.
+func (l *Log) proveLocked() error {
+	l.unproved = l.super.Durable != l.end.Next-1
+	if !l.unproved || l.slots > 0 { // before the next edit both slots are written
+		return nil
+	}
+	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
+	if err != nil {
+		return nil // nothing was written
+	}
+	before := l.super.Durable
+	l.super.Durable = l.end.Next - 1
+	err = errors.Join(l.super.writeSlot(f), f.Close())
+	switch {
+	case errors.As(err, new(unwritten)):
+		l.super.Durable = before
+		return nil
+	case err != nil:
+		return l.stopLocked(fmt.Errorf("record that an edit is durable: %w", err))
+	}
+	l.unproved = false
+	return nil
 }
 
 func (l *Log) writableLocked() error {

@@ -280,7 +280,7 @@ func TestFlipsInAStoreThatWasKilled(t *testing.T) {
 // lastFrame is the offset of the last frame of a manifest.
 func lastFrame(t *testing.T, file []byte) (last int) {
 	t.Helper()
-	_, err := scan(file, &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ *frame.Header, _ []byte) error { last = int(off); return nil })
+	_, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ *frame.Header, _ []byte) error { last = int(off); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,8 +361,8 @@ func TestDamagedSuperIsMended(t *testing.T) {
 
 func TestOtherFormats(t *testing.T) {
 	for name, change := range map[string]func(*Super){
-		"format 4.3": func(s *Super) { s.Major, s.Minor = 4, 3 },
-		"format 2.0": func(s *Super) { s.Major, s.Minor = 2, 0 },
+		"format 9.3": func(s *Super) { s.Major, s.Minor = 9, 3 },
+		"format 1.0": func(s *Super) { s.Major, s.Minor = 1, 0 },
 		"0x20":       func(s *Super) { s.Required = 0x20 },
 	} {
 		fsys, o, _, _ := filled(t, true)

@@ -33,9 +33,8 @@ type ValueWriter struct {
 
 // Stats describes a finished segment.
 type Stats struct {
-	Number  entry.FileNum
-	Size    int64 // of the file, to be given to Open as its end
-	Written int64 // bytes that were written for it: zeros ahead of frames too
+	Number entry.FileNum
+	Size   int64 // of the file, to be given to Open as its end
 	frame.Totals
 }
 
@@ -190,7 +189,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("finish segment %s: %w", v.w.Name(), err)
 	}
-	return Stats{Number: v.w.Number(), Size: v.w.End(), Written: v.w.written, Totals: v.w.Totals()}, nil
+	return Stats{Number: v.w.Number(), Size: v.w.End(), Totals: v.w.Totals()}, nil
 }
 
 // Number is the segment's number.

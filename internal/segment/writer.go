@@ -32,9 +32,8 @@ type Writer struct {
 	next      uint64        // number of the next frame
 	chain     uint32        // checksum of the last frame
 	totals    frame.Totals
-	written   int64 // bytes given to the file, zeros ahead too
-	before    mark  // the last Append
-	sealed    bool  // nothing can be appended
+	before    mark // the last Append
+	sealed    bool // nothing can be appended
 
 	frameHeader [frame.HeaderSize]byte
 	vec         [][]byte
@@ -99,7 +98,6 @@ func begin(c Config, h Header, path string, f vfs.File, size int64) (*Writer, er
 
 // wrote counts bytes that were written.
 func (w *Writer) wrote(n int) {
-	w.written += int64(n)
 	if w.cfg.Written != nil {
 		w.cfg.Written.Add(int64(n))
 	}

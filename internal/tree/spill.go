@@ -247,7 +247,6 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	out := s.Output()
 	for i := range out.Values {
 		out.Values[i].Stamp = v
-		work.BytesOut += out.Values[i].Written - out.Values[i].Size
 	}
 	edit := &layout.Edit{AddRuns: files.NewRuns(out.Run, layout.Upper), LastVersion: v}
 	for i := range edit.AddRuns {
