@@ -15,14 +15,14 @@ import (
 
 // View runs fn in a read-only transaction, and returns its error.
 func (db *DB) View(fn func(txn *Txn) error) error {
-	return db.ViewContext(nil, TxnOptions{}, fn)
+	return db.ViewContext(context.Background(), TxnOptions{}, fn)
 }
 
 // ViewContext is View with options. When ctx ends, the transaction's methods return
 // its error.
 func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = false
-	t, err := db.begin(ctx, &o, entryOf(fn))
+	t, err := db.beginFor(ctx, &o, fn)
 	if err != nil {
 		return err
 	}
@@ -35,6 +35,9 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 	if err := k.usable(); err != nil {
 		return err
 	}
+	if fn == nil {
+		return errNilFunction
+	}
 	return k.db.View(func(txn *Txn) error { return fn(txn.In(k)) })
 }
 
@@ -42,13 +45,16 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 // commit conflicts, fn is run again in a new transaction, DefaultRetries times
 // at most, so it should have no other effects.
 func (db *DB) Update(fn func(txn *Txn) error) error {
-	return db.UpdateContext(nil, TxnOptions{}, fn)
+	return db.UpdateContext(context.Background(), TxnOptions{}, fn)
 }
 
 // Update is DB.Update with a transaction that addresses the keyspace.
 func (k *Keyspace) Update(fn func(txn *Txn) error) error {
 	if err := k.usable(); err != nil {
 		return err
+	}
+	if fn == nil {
+		return errNilFunction
 	}
 	return k.db.Update(func(txn *Txn) error { return fn(txn.In(k)) })
 }
@@ -80,7 +86,7 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 
 // updateOnce reports, beside the error, whether it comes from the commit.
 func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) error) (committing bool, err error) {
-	t, err := db.begin(ctx, o, entryOf(fn))
+	t, err := db.beginFor(ctx, o, fn)
 	if err != nil {
 		return false, err
 	}
@@ -88,10 +94,7 @@ func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) e
 	if err := fn(t); err != nil {
 		return false, err
 	}
-	if t.state.Load() == txnCommitted { // by fn
-		return false, nil
-	}
-	return true, t.Commit()
+	return true, t.commit()
 }
 
 // The wait before the n-th rerun is random, up to a bound that doubles.
@@ -114,7 +117,7 @@ func backOff(ctx context.Context, run int) error {
 // NewTransaction begins a transaction, read-only or an update. End it by Commit or
 // Discard: defer txn.Discard(). If it could not begin, its methods return the error.
 func (db *DB) NewTransaction(update bool) *Txn {
-	t, err := db.beginByHand(nil, &TxnOptions{Update: update})
+	t, err := db.beginByHand(context.Background(), &TxnOptions{Update: update})
 	if err != nil {
 		t = newTxn(db)
 		t.rare = &rare{err: err}
@@ -168,15 +171,26 @@ func (l *leak) release() {
 // entryOf is the program counter of fn, which names it. A func value points to
 // one; package reflect says so too, but has what fn captures allocated for it.
 func entryOf(fn func(*Txn) error) uintptr {
-	if fn == nil {
-		return 0
-	}
 	return **(**uintptr)(unsafe.Pointer(&fn))
 }
 
-// begin starts a transaction that its caller surely ends. A nil ctx never ends;
-// origin is a program counter.
+// beginFor starts a transaction for fn, which does not end it: its caller does.
+func (db *DB) beginFor(ctx context.Context, o *TxnOptions, fn func(*Txn) error) (*Txn, error) {
+	if fn == nil {
+		return nil, errNilFunction
+	}
+	t, err := db.begin(ctx, o, entryOf(fn))
+	if err == nil {
+		t.managed = true
+	}
+	return t, err
+}
+
+// begin starts a transaction. Its origin is a program counter.
 func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -186,14 +200,12 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	if o.Update && db.commits == nil {
 		return nil, ErrReadOnly
 	}
-	if ctx != nil {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		// A context that never ends need not be asked by every call.
-		if ctx.Done() == nil && ctx == context.Background() {
-			ctx = nil
-		}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// A context that never ends need not be asked by every call.
+	if ctx.Done() == nil && ctx == context.Background() {
+		ctx = nil
 	}
 	p, err := db.tree.Acquire(entry.Version(o.ReadAt))
 	if err != nil {
