@@ -32,8 +32,8 @@ type DB struct {
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
-	lock      io.Closer // nil in a read-only store without a lock file
-	dirs      vfs.Dirs  // held open
+	locks     []io.Closer // of the directories; a read-only store may lack some
+	dirs      vfs.Dirs    // held open
 }
 
 // Close waits for the commits that are under way, makes everything committed
@@ -61,8 +61,8 @@ func (db *DB) Close() error {
 		if db.tree != nil {
 			keep(db.tree.Close())
 		}
-		if db.lock != nil {
-			keep(db.lock.Close())
+		for _, lock := range db.locks {
+			keep(lock.Close())
 		}
 		if db.dirs != nil {
 			keep(db.dirs.Close())
@@ -106,7 +106,7 @@ func (db *DB) Version() uint64 {
 }
 
 // workable returns nil while work that ends with ctx can be done.
-func (db *DB) workable(ctx context.Context) error {
+func workable(ctx context.Context, db *DB) error {
 	if ctx == nil {
 		return errNilContext
 	}
@@ -117,7 +117,7 @@ func (db *DB) workable(ctx context.Context) error {
 // disk it may return ErrNoSpace: what is committed stays committed, and Sync may be
 // called again.
 func (db *DB) Sync(ctx context.Context) error {
-	if err := db.workable(ctx); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return err
 	}
 	return db.commits.Sync(ctx)
@@ -126,7 +126,7 @@ func (db *DB) Sync(ctx context.Context) error {
 // Flush writes the entries in memory to files of the tree. Durability does not need
 // it. It shortens the next Open.
 func (db *DB) Flush(ctx context.Context) error {
-	if err := db.workable(ctx); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return err
 	}
 	return db.tree.Flush(ctx)
@@ -135,7 +135,7 @@ func (db *DB) Flush(ctx context.Context) error {
 // Compact flushes, and compacts all runs into one. Reads get as fast as they can, and
 // entries that were overwritten or deleted are dropped.
 func (db *DB) Compact(ctx context.Context) error {
-	if err := db.workable(ctx); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return err
 	}
 	return db.tree.Compact(ctx)
@@ -146,7 +146,7 @@ func (db *DB) Compact(ctx context.Context) error {
 // 1/5 of the live data. It returns by how many bytes the files shrank. A store also
 // does this by itself while clients write and when it is idle.
 func (db *DB) Reclaim(ctx context.Context) (int64, error) {
-	if err := db.workable(ctx); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return 0, err
 	}
 	return db.tree.Reclaim(ctx)

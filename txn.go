@@ -33,7 +33,7 @@ type TxnOptions struct {
 	Durability Durability // of an update's commit; zero = use Options.Durability
 	ReadAt     uint64     // version to read, see Retention.Age; an update is checked against all commits after it; 0 = the newest
 	MaxMemory  int64      // bytes of memory for an update's writes, beyond which they go to files, and as many for what it read; 0 = 1/8 of MemoryLimit, at most 1 GiB
-	Retries    int        // of UpdateContext without ReadAt: runs after the first one, on ErrConflict; 0 = DefaultRetries, <0 = none
+	Retries    int        // of UpdateContext without ReadAt: most runs after the first one, on ErrConflict; 0 = DefaultRetries, <0 = none
 }
 
 func (o *TxnOptions) validate() error {
@@ -196,9 +196,9 @@ func (t *transaction) address(ks *Keyspace) *keyspaceState {
 	}
 	switch {
 	case t.usable() != nil: // whatever is done says so
-	case s.dropped.Load() && !t.pin.Holds(s.id):
+	case s.Dropped.Load() && !t.pin.Holds(s.ID):
 		return refusing(ErrKeyspaceNotFound)
-	case t.readAt && t.at < t.pin.Floor(s.id):
+	case t.readAt && t.at < t.pin.Floor(s.ID):
 		return refusing(ErrVersionGone)
 	}
 	return s
@@ -394,7 +394,7 @@ func (t *transaction) wrote(err error) error {
 }
 
 // Commit makes all writes visible at once, and durable as the transaction's
-// Durability says. It returns ErrConflict if nothing was written and the
+// Durability says. It returns a *ConflictError if nothing was written and the
 // transaction should be run again. The transaction has ended in any case.
 //
 // If the context ends before the commit begins, Commit returns the context's error
@@ -428,8 +428,10 @@ func (t *transaction) commit() error {
 		return nil
 	}
 	t.closeIterators() // completes the ranges read
-	v, err := t.db.commit(t.ctx(), w, t.check(), t.synced)
+	c := t.check()
+	v, err := t.db.commit(t.ctx(), w, c, t.synced)
 	if err != nil {
+		err = explained(err, &c)
 		t.end(txnDone)
 		return err
 	}

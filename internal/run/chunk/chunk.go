@@ -403,6 +403,32 @@ func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (R
 	return Absent, err
 }
 
+// SharedPrefix is what the keys of the chunk share, and entries leave out.
+func (c *Chunk) SharedPrefix() ([]byte, error) {
+	t, err := c.Trailer()
+	if err != nil {
+		return nil, err
+	}
+	return t.prefix, nil
+}
+
+// CompareFirst compares key with the chunk's first key.
+func (c *Chunk) CompareFirst(key []byte) (int, error) {
+	prefix, err := c.SharedPrefix()
+	if err != nil {
+		return 0, err
+	}
+	if n := entry.CommonPrefix(key, prefix); n < len(prefix) {
+		return bytes.Compare(key[n:], prefix[n:]), nil
+	}
+	var first entry.Entry
+	start, end, _, err := c.fill(HeaderSize, &first)
+	if err != nil {
+		return 0, err
+	}
+	return bytes.Compare(key[len(prefix):], c.Data[start:end]), nil
+}
+
 // Position is which part of the chunk's entries, by bytes, comes before suffix,
 // to a page or so; one half if that cannot be read.
 func (c *Chunk) Position(suffix []byte) float64 {
