@@ -85,6 +85,14 @@ func (r *Rules) writeHistory(w tombstoneWriter) error {
 	return w.AddHistory(history)
 }
 
+// WriteRanges adds what a Cover, which may be nil, covers to w: by tombstones of version
+// 0, as a run has them whose version is not known yet.
+func WriteRanges(w tombstoneWriter, cover *tombstone.Cover) error {
+	return cover.EachRange([]byte{0}, func(lo, hi []byte) error {
+		return w.AddTombstone(tombstone.Tombstone{Lo: lo, Hi: hi})
+	})
+}
+
 // keeper keeps copies of keys, many in one block of memory.
 type keeper struct{ room []byte }
 

@@ -15,7 +15,7 @@ import (
 type Cover struct {
 	parts   []*part // the newest first
 	at      entry.Version
-	pending *part // the reader's own, newer than all others; nil = none
+	pending []*part // the reader's own, newer than all others
 	err     error
 
 	known   bool
@@ -56,15 +56,15 @@ const failed = Pending + 1
 
 // WithPending returns a Cover in which the tombstones of own, whatever their
 // versions, count as Pending. c may be nil; of both, one at a time is used.
-func (c *Cover) WithPending(own *Set) *Cover {
+func (c *Cover) WithPending(own ...Source) *Cover {
 	n := &Cover{at: entry.MaxVersion}
 	if c != nil {
 		n.parts, n.at = c.parts, c.at
 	}
-	if own != nil {
-		n.pending = &part{Source: own}
+	for _, s := range own {
+		n.pending = append(n.pending, &part{Source: s})
 	}
-	if len(n.parts) == 0 && own == nil {
+	if len(n.parts)+len(n.pending) == 0 {
 		return nil
 	}
 	return n
@@ -120,9 +120,11 @@ func (c *Cover) look(key []byte) {
 		c.version = failed
 		return
 	}
-	if c.pending != nil && c.find(c.pending, key, entry.MaxVersion) > 0 {
-		c.version = Pending
-		return
+	for _, p := range c.pending {
+		if c.find(p, key, entry.MaxVersion) > 0 {
+			c.version = Pending
+			return
+		}
 	}
 	for _, p := range c.parts {
 		if p.max > c.version {
@@ -185,4 +187,27 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 		return fn(t)
 	}
 	return nil
+}
+
+// EachRange calls fn for the ranges from a key on that are covered, whatever the versions,
+// as Flatten does: those that touch are one range.
+func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
+	var lo, hi []byte // not passed to fn yet, as it may go on; no hi: none
+	err := c.Flatten(from, nil, func(t Tombstone) error {
+		if len(hi) > 0 && !bytes.Equal(hi, t.Lo) {
+			if err := fn(lo, hi); err != nil {
+				return err
+			}
+			hi = hi[:0]
+		}
+		if len(hi) == 0 {
+			lo = append(lo[:0], t.Lo...)
+		}
+		hi = append(hi[:0], t.Hi...)
+		return nil
+	})
+	if err == nil && len(hi) > 0 {
+		err = fn(lo, hi)
+	}
+	return err
 }
