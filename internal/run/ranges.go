@@ -80,6 +80,12 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 	return nil
 }
 
+// Meets reports whether a chunk may have a key in [lo, hi), from the directory alone.
+func (r *Reader) Meets(lo, hi []byte) bool {
+	i := r.keys.search(lo)
+	return i < len(r.chunks) && bytes.Compare(r.keys.first(i), hi) < 0
+}
+
 // Size estimates what lies in [lo, hi), nil for no bound: entries, bytes of
 // their keys and inline values, and bytes of separated values. It uses the
 // directory and the fences of the chunks at both ends; of those that cannot be

@@ -19,7 +19,7 @@ type Cover struct {
 	err     error
 
 	known   bool
-	stretch Stretch // where version holds
+	lo, hi  []byte // [lo, hi): where version holds; nil is no bound; of the parts' stretches
 	version entry.Version
 }
 
@@ -73,9 +73,10 @@ func (c *Cover) WithPending(own ...Source) *Cover {
 // Newest returns the newest version of a tombstone that covers key; 0 if there
 // is none. After an error, which Err returns, it is above all versions.
 func (c *Cover) Newest(key []byte) entry.Version {
-	if !c.known || !c.stretch.has(key) {
-		c.look(key)
+	if c.known && (c.lo == nil || bytes.Compare(c.lo, key) <= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0) {
+		return c.version
 	}
+	c.look(key)
 	return c.version
 }
 
@@ -108,14 +109,13 @@ func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 // Stretch returns the range [lo, hi) around the key that Newest was last asked
 // for in which it returns the same; nil is no bound. It is valid until Newest is
 // asked again.
-func (c *Cover) Stretch() (lo, hi []byte) { return c.stretch.Bounds() }
+func (c *Cover) Stretch() (lo, hi []byte) { return c.lo, c.hi }
 
 // look finds the answer for key, and the stretch where it holds. The newest
 // tombstones are asked first: what is older than the answer does not limit it.
 func (c *Cover) look(key []byte) {
 	// The stretch begins without bounds; each source that is asked narrows it.
-	c.known, c.version = true, 0
-	c.stretch.reset()
+	c.known, c.version, c.lo, c.hi = true, 0, nil, nil
 	if c.err != nil {
 		c.version = failed
 		return
@@ -144,7 +144,14 @@ func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
 		}
 		p.known, p.version = true, v
 	}
-	c.stretch.Within(p.stretch.Bounds())
+	// Bounds may be long: they are not copied once more.
+	lo, hi := p.stretch.Bounds()
+	if lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0) {
+		c.lo = lo
+	}
+	if hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0) {
+		c.hi = hi
+	}
 	return p.version
 }
 

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/layout"
@@ -63,6 +64,19 @@ func TombstonesOf(runs []*Run) (sources []tombstone.Source, done func()) {
 			t.Close()
 		}
 	}
+}
+
+// OlderThan are the readers of the runs behind the last of some that follow each other;
+// all runs if these are none. The newest run comes first.
+func (v *View) OlderThan(runs []*Run) (older []*run.Reader) {
+	rest := v.Runs
+	if len(runs) > 0 {
+		rest = rest[slices.Index(rest, runs[len(runs)-1])+1:]
+	}
+	for _, r := range rest {
+		older = append(older, r.Reader)
+	}
+	return older
 }
 
 // mostStretches bounds how many parts of a range are looked at for an estimate.
