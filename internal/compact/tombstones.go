@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -66,7 +66,9 @@ func (r *Rules) hidesOlder(t tombstone.Tombstone) bool {
 	if r.Bottom || len(r.Older) == 0 {
 		return !r.Bottom
 	}
-	return slices.ContainsFunc(r.Older, func(o *run.Reader) bool { return o.Meets(t.Lo, t.Hi) })
+	return slices.ContainsFunc(r.Older, func(o *meta.Run) bool {
+		return bytes.Compare(o.First, t.Hi) < 0 && bytes.Compare(t.Lo, o.Last) <= 0
+	})
 }
 
 // writeHistory writes the tombstones that some reader doesn't see.

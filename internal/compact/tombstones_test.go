@@ -5,30 +5,14 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
-	"github.com/brockdb/brock/vfs"
 )
 
 // Range tombstones go where no older run can have a key of their range, once no reader and
 // no commit needs them.
 func TestTombstonesThatHideNothingGo(t *testing.T) {
-	fs, num := vfs.NewMem(), entry.FileNum(0)
-	w := run.NewWriter(run.WriterConfig{FS: fs, NextNum: func() entry.FileNum { num++; return num }, Unsynced: true})
-	for i := range 9 {
-		if err := w.Add(&entry.Entry{Key: fmt.Appendf(nil, "\x00k%d", i), Version: 1, Kind: entry.Set}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m, err := w.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
-	older, err := run.Open(run.OpenConfig{FS: fs, NoMap: true}, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer older.Close()
+	older := &meta.Run{First: []byte("\x00k0"), Last: []byte("\x00k8")}
 	d := func(lo, hi string, v entry.Version) tombstone.Tombstone {
 		return tombstone.Tombstone{Lo: []byte("\x00" + lo), Hi: []byte("\x00" + hi), Version: v}
 	}
@@ -38,8 +22,8 @@ func TestTombstonesThatHideNothingGo(t *testing.T) {
 		rules Rules
 		want  string
 	}{
-		{"readers of all versions", Rules{Watermark: 20, Checked: 20, Older: []*run.Reader{older}}, "[k2 k3)"},
-		{"a commit reads version 10", Rules{Watermark: 12, Checked: 10, Older: []*run.Reader{older}}, "[k2 k3)[zz zzz)[zzzz zzzzz)"},
+		{"readers of all versions", Rules{Watermark: 20, Checked: 20, Older: []*meta.Run{older}}, "[k2 k3)"},
+		{"a commit reads version 10", Rules{Watermark: 12, Checked: 10, Older: []*meta.Run{older}}, "[k2 k3)[zz zzz)[zzzz zzzzz)"},
 		{"the bottom", Rules{Watermark: 20, Checked: 20, Bottom: true}, ""},
 		{"nothing is known", Rules{Watermark: 20, Checked: 20}, "[a k0)[k2 k3)[k8x m)[z zz)[zz zzz)[zzzz zzzzz)"},
 	} {

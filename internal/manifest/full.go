@@ -14,12 +14,6 @@ import (
 // failed is taken back before anything else is written. Any other failed write,
 // and every failed sync, stops the log.
 
-// unwritten is the error of a write to SUPER for which the disk was full. It is never
-// the error of a sync: after a failed sync nobody knows what the disk holds.
-type unwritten struct{ error }
-
-func (u unwritten) Unwrap() error { return u.error }
-
 // stopLocked ends all writing, and returns the error that says so.
 func (l *Log) stopLocked(cause error) error {
 	err := fmt.Errorf("%w: manifest: %w", errs.ErrStopped, vfs.NoSpace(cause))

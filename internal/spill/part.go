@@ -47,6 +47,7 @@ func (it *filtered) SeekLT(key []byte) bool {
 func (it *filtered) Prev() bool                              { return it.skip(it.Iterator.Prev(), it.Iterator.Prev) }
 func (it *filtered) SkipGE(key []byte, v entry.Version) bool { return it.Next() }
 func (it *filtered) SkipLT(key []byte, v entry.Version) bool { return it.Prev() }
+func (it *filtered) SkipNewer(entry.Version) bool            { return it.Next() }
 
 // Err says why a move returned false, nil at the end.
 func (it *filtered) Err() error { return cmp.Or(it.Iterator.Err(), it.cover.Err()) }
@@ -76,6 +77,9 @@ type versioned struct {
 	version entry.Version
 	copy    entry.Entry
 }
+
+// SkipNewer leaves out nothing: a part has one version of a key.
+func (it *versioned) SkipNewer(entry.Version) bool { return it.Next() }
 
 // Entry is a copy, as the Iterator's own entry belongs to that.
 func (it *versioned) Entry() *entry.Entry {
