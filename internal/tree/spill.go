@@ -104,8 +104,8 @@ func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tom
 }
 
 // AddLarge is that of the files, and fails as Add does.
-func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry, last int, ranges *tombstone.Set) error {
-	return s.write(ctx, func(ctx context.Context) error { return s.Spill.AddLarge(ctx, e, last, ranges) })
+func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Spill.AddLarge(ctx, e) })
 }
 
 // write runs fn, which writes files, unless the disk is full.
@@ -226,7 +226,7 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	if err := it.Err(); err != nil {
 		return err
 	}
-	return s.Ranges().EachRange(func(lo, hi []byte) error {
+	return tombstone.NewCover(entry.MaxVersion, s.Ranges()...).EachRange([]byte{0}, func(lo, hi []byte) error {
 		changed, err := p.ChangedSince(lo, hi, since)
 		if changed && err == nil {
 			err = conflict.RefuseRange(lo, hi)
