@@ -28,6 +28,8 @@ type Options struct {
 	DiskLimit   int64      // bytes that all files may take: beyond, commits return ErrNoSpace, as on a full disk; background work may exceed it for a while; 0 = no limit, at least 1 MB
 	MemoryLimit int64      // bytes of memory for memtables and caches, mapped files not counted; all else takes up to 32 MB more; 0 = DefaultMemoryLimit, at least 4 MB
 
+	CopyValues bool // Item.Key, Value and ValueFunc copy what lies in files or memtables, so that a disk which fails later can't end the process; see the package comment
+
 	KeyspaceDefaults KeyspaceOptions // options of the default keyspace, and defaults of named ones
 	Maintenance      Maintenance     // background work that keeps files small
 	Tuning           Tuning          // sizes for experts; zero fields have good defaults
