@@ -229,6 +229,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 		t.writes = newWrites()
 		t.writes.Indexed = true
 		t.writes.limit = db.txnMemory(o.MaxMemory)
+		t.writes.reads.Seed = db.encoding.seed
 		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
 		t.synced = db.synced(o.Durability)
 	}

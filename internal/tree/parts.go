@@ -50,6 +50,7 @@ func (t *Tree) work() {
 	t.writer = &writer{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, budget: t.budget, sampler: t.sampler,
 		disk: t.disk, tasks: t.tasks, expiry: t.expiry, emptied: t.searcher.emptied, count: t.count,
+		tableBytes: int64(cfg.MemtableBytes),
 	}
 	t.installer = &installer{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, life: t.life, unflushed: t.unflushed, budget: t.budget, damaged: t.damaged,
