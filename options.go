@@ -34,6 +34,10 @@ type Options struct {
 	// long, a value 0.1 us more for each KB.
 	VerifyReads bool
 
+	// CopyValues has Item.Key, Value and ValueFunc copy what lies in files or memtables,
+	// so that a disk which fails later can't end the process; see the package comment.
+	CopyValues bool
+
 	KeyspaceDefaults KeyspaceOptions // options of the default keyspace, and defaults of named ones
 	Maintenance      Maintenance     // background work that keeps files small
 	Tuning           Tuning          // sizes for experts; zero fields have good defaults
