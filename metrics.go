@@ -90,12 +90,12 @@ type TreeMetrics struct {
 	PinnedMemory    int64         // in memtables that only open transactions need
 }
 
-// MemoryBytes is the sum of what Memory says. The process takes more: what the program
+// MemoryBytes returns the sum of what Tree.Memory says. The process takes more: what the program
 // holds and what open transactions write, and up to 32 MB for the Go runtime, garbage of
 // its heap and the buffers of background work.
-func (t *TreeMetrics) MemoryBytes() int64 {
-	m := &t.Memory
-	return m.Memtables + m.Known + m.Chunks + m.Filters + m.Indexes + m.Dead + m.Pending
+func (m *Metrics) MemoryBytes() int64 {
+	t := &m.Tree.Memory
+	return t.Memtables + t.Known + t.Chunks + t.Filters + t.Indexes + t.Dead + t.Pending
 }
 
 // WriteAmp returns the bytes written to files per byte of the records committed.
@@ -134,7 +134,7 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
 	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
-	fmt.Fprintf(&b, "memory      %s: memtables %s, known pages %s, chunks %s, filters %s, indexes %s\n", sizeString(t.MemoryBytes()),
+	fmt.Fprintf(&b, "memory      %s: memtables %s, known pages %s, chunks %s, filters %s, indexes %s\n", sizeString(m.MemoryBytes()),
 		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Filters), sizeString(t.Memory.Indexes))
 	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
 	fmt.Fprintf(&b, "clustered   %d times, %s; jumped to since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.JumpedBytes))

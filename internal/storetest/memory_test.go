@@ -74,7 +74,7 @@ func (s *memoryShape) measure(t *testing.T) {
 	must(t, db.Verify(t.Context(), nil))
 	debug.FreeOSMemory()
 	m := db.Metrics()
-	if known, is := m.Tree.MemoryBytes(), anonymous(); is-held-known > memoryAbove {
+	if known, is := m.MemoryBytes(), anonymous(); is-held-known > memoryAbove {
 		t.Errorf("at rest the process takes %s, the metrics know of %s, the program holds %s", megabytes(is), megabytes(known), megabytes(held))
 	}
 	must(t, db.Close())
