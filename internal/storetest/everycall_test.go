@@ -119,9 +119,7 @@ func (c *everyCall) use(what string, result any) (errs []error) {
 			errs = append(errs, err)
 		}
 	case *brock.Txn:
-		if r != nil {
-			r.Discard()
-		}
+		r.Discard() // of nil, too
 	case *brock.Writer:
 		if err := r.Close(); err != nil {
 			errs = append(errs, err)

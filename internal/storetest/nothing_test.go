@@ -100,7 +100,8 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 			}
 		},
 		"OpenContext": func() {
-			_, err := brock.OpenContext(nil, brock.Options{Dir: dir}) //nolint:staticcheck
+			db, err := brock.OpenContext(nil, brock.Options{Dir: dir}) //nolint:staticcheck
+			must(t, db.Close())
 			wantErr(t, "OpenContext without a context", err, brock.ErrInvalid)
 		},
 	}
