@@ -152,6 +152,15 @@ func (r *reporter) onDiskSpace(s tree.DiskSpace) {
 	}
 }
 
+// onRefusal passes on that background work was refused, or with nil that it goes on.
+func (r *reporter) onRefusal(work string, err error) {
+	if err != nil {
+		r.say(slog.LevelWarn, "background work was refused, and is tried again", "work", work, "error", err)
+	} else {
+		r.say(slog.LevelWarn, "background work is no longer refused", "work", work)
+	}
+}
+
 // onFailure passes on why background work, and soon writing, has ended.
 func (r *reporter) onFailure(err error) {
 	r.onDamage(err)

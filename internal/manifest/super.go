@@ -154,10 +154,7 @@ func (s *Super) writeSlot(f vfs.File) error {
 		// Half a slot may be there. The next try must write the same one, as the
 		// other is whole.
 		s.Epoch--
-		if vfs.IsNoSpace(err) {
-			return unwritten{vfs.NoSpace(err)}
-		}
-		return err
+		return unwrittenIf(err)
 	}
 	return f.Sync()
 }

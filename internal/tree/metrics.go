@@ -45,6 +45,8 @@ type Metrics struct {
 	FreeBytes       int64
 	ReserveBytes    int64
 	Refused         int64
+	WorkRefused     int64
+	WorkWaiting     string
 	Memory          struct {
 		Memtables int64
 		Tables    int
@@ -68,6 +70,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	t.count.addTo(&m)
 	m.JumpedBytes = int64(t.clustering.jumped.Load())
 	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
+	m.WorkRefused, m.WorkWaiting = t.cfg.Jobs.Failing()
 	m.ReleaseFailures = t.files.Failures.Load()
 	reader := t.views.LongReader()
 	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For

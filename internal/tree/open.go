@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
@@ -66,7 +67,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		})
 		// What the replay has made durable. Where there is no space for the edit,
 		// the first Sync tries again.
-		if err := t.unflushed.Journal.Register(); err != nil && !isFull(err) {
+		if err := t.unflushed.Journal.Register(); err != nil && !failure.Passes(err) {
 			return nil, rec, err
 		}
 	}
