@@ -20,6 +20,8 @@ type writes struct {
 	addressed conflict.Keyspaces // keyspaces that a Serializable transaction may have read
 	reads     conflict.ReadSet
 	request   commit.Request
+	yields    bool         // the transaction may be run again
+	turn      *commit.Turn // nil: it has none
 }
 
 var writesPool = sync.Pool{New: func() any { return new(writes) }}
@@ -32,7 +34,7 @@ func (w *writes) recycle() {
 	w.written.Reset()
 	w.addressed.Reset()
 	w.reads.Reset()
-	w.request = commit.Request{}
+	w.request, w.yields, w.turn = commit.Request{}, false, nil
 	// A pool would keep the memory of one large transaction for ever.
 	if small {
 		writesPool.Put(w)
@@ -117,7 +119,7 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 	if files := w.Files(); files == nil {
 		payload, records := w.Payload()
 		entries, bytes = int64(records), int64(len(payload))
-		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.Ranges().Len(), Check: c, Synced: synced}
+		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.Ranges().Len(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
 		v, err = db.commits.Commit(ctx, &w.request)
 	} else if err = w.SpillRest(ctx, db.tree); err == nil {
 		v, err = db.commits.CommitAlone(ctx, files, c)

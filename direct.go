@@ -2,6 +2,7 @@ package brock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 
@@ -184,7 +185,7 @@ func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
 		}
 		return t.write(wr)
 	})
-	if err == ErrConflict {
+	if errors.Is(err, ErrConflict) {
 		return ErrVersionMismatch
 	}
 	return err

@@ -37,8 +37,8 @@
 // A []byte that the package returns is read-only, and valid
 //
 //   - from Txn.Get and GetMany (key and value) until the transaction ends;
-//   - from an Iterator, and from the sequences of a Txn, until its next move
-//     (the key) or the transaction's end (the value);
+//   - from an Iterator, and from the sequences of a Txn, until the transaction's end,
+//     the key also no longer than until the next move;
 //   - from DB.Get, KeyCopy and ValueCopy for ever: it belongs to the caller.
 //
 // A value from Item.Value or ValueFunc may lie in a mapped file, all of which could be
@@ -46,6 +46,11 @@
 // the slice ends the process. ValueCopy, KeyCopy and DB.Get return memory that no such
 // fault can reach. Faults that the package itself meets, in its files or in a slice that
 // it is given, return an error that is ErrCorrupt.
+//
+// End each transaction: nothing else gives back what it keeps from being deleted. One
+// that is never ended, and that nobody can end any more, is found by the garbage
+// collector. If it has handed out values or had iterators, its memory and files stay
+// until the process ends, as slices may be in use; see Events.Leak.
 //
 // Slices that are passed in are copied before the call returns. Built with the tag
 // brockdebug, the package overwrites what it has returned as soon as it is no longer

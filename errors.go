@@ -1,8 +1,11 @@
 package brock
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 )
@@ -11,7 +14,7 @@ import (
 var (
 	ErrKeyNotFound      = errs.ErrKeyNotFound      // the key has no value that this reader sees
 	ErrKeyspaceNotFound = errs.ErrKeyspaceNotFound // the keyspace was dropped, or a read-only store has none of that name
-	ErrConflict         = errs.ErrConflict         // what the transaction read or wrote has changed: nothing was written, run it again
+	ErrConflict         = errs.ErrConflict         // what the transaction read or wrote has changed: nothing was written, run it again; errors.As finds a *ConflictError
 	ErrVersionMismatch  = errs.ErrVersionMismatch  // CompareAndSet or CompareAndDelete found another version; errors.Is reports ErrConflict too
 	ErrReadOnly         = errs.ErrReadOnly         // a write in a read-only transaction or store
 	ErrTxnDone          = errs.ErrTxnDone          // the transaction was committed or discarded
@@ -81,6 +84,65 @@ func (e *OptionError) Error() string {
 
 // Is reports whether target is ErrInvalid.
 func (e *OptionError) Is(target error) bool { return target == ErrInvalid }
+
+// ConflictError reports what a transaction was refused for: others have changed what it
+// has read, or what it writes. Nothing was written. errors.Is reports ErrConflict. Its
+// bytes belong to the receiver.
+type ConflictError struct {
+	Keyspace     string // "" = the default one
+	Key          []byte // the key that others have changed; nil: something in the range
+	Lower, Upper []byte // the range; nil = no bound: all of a keyspace if that was dropped
+	Runs         int    // how often Update ran its function; 1 for Commit
+
+	refusal *conflict.Refusal
+}
+
+// Error names the keyspace and how many runs there were. It holds no key.
+func (e *ConflictError) Error() string {
+	s := ErrConflict.Error()
+	if e.Keyspace != "" {
+		s += fmt.Sprintf(" in keyspace %q", e.Keyspace)
+	}
+	if e.Runs > 1 {
+		s += fmt.Sprintf(" in each of %d runs", e.Runs)
+	}
+	return s
+}
+
+// Is reports whether target is ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// explained makes a refusal of c a *ConflictError, and leaves other errors.
+func explained(err error, c *conflict.Check) error {
+	var r *conflict.Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	e := &ConflictError{Runs: 1, refusal: r}
+	if r.Dropped != nil {
+		e.Keyspace = r.Dropped.Name
+		return e
+	}
+	e.Keyspace = c.NameOf(r.Lo)
+	if !r.Range {
+		e.Key = bytes.Clone(userKey(r.Lo))
+		return e
+	}
+	e.Lower = bound(r.Lo)
+	// Many reads count as one range, which may end in a later keyspace.
+	if id, _ := entry.KeyspaceOf(r.Lo); bytes.HasPrefix(r.Hi, entry.AppendKeyspace(nil, id)) {
+		e.Upper = bound(r.Hi)
+	}
+	return e
+}
+
+// bound is the user's part of a stored bound; nil if there is none.
+func bound(stored []byte) []byte {
+	if key := userKey(stored); len(key) > 0 {
+		return bytes.Clone(key)
+	}
+	return nil
+}
 
 // checkKey refuses keys that can't be stored.
 func checkKey(key []byte) error {

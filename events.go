@@ -29,6 +29,7 @@ type Events struct {
 	DiskSpace       func(DiskSpaceInfo)    // the disk is full and writes are refused, or no longer
 	Corruption      func(*CorruptionError) // background work has found damaged data
 	BackgroundError func(error)            // nothing is written any more, for this reason
+	Leak            func(LeakInfo)         // the garbage collector has found a transaction that was never ended
 	LongReader      func(ReaderInfo)       // a transaction has kept replaced data for more than a minute; called again each time that this time has doubled
 }
 
@@ -50,6 +51,13 @@ type ReaderInfo struct {
 	For         time.Duration // time since data that it reads was first replaced
 	FileBytes   int64         // in files that only open transactions need
 	MemoryBytes int64         // in memtables that only open transactions need
+}
+
+// LeakInfo describes a transaction that was never ended and that nobody can end any more.
+type LeakInfo struct {
+	Version uint64 // that it read
+	Begun   string // where it began: function, file and line
+	Kept    bool   // it has handed out memory: the files and memtables that it read stay until the process ends
 }
 
 // StallInfo describes the begin or the end of a time in which writers are throttled.
@@ -131,6 +139,11 @@ func (r *reporter) onLongReader(h view.LongReader) {
 	info := ReaderInfo(h)
 	tell(r, r.LongReader, info, slog.LevelWarn, "a transaction keeps what was replaced",
 		"begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
+}
+
+// onLeak passes on that a transaction was never ended.
+func (r *reporter) onLeak(l LeakInfo) {
+	tell(r, r.Leak, l, slog.LevelWarn, "a transaction was never discarded", "begun", l.Begun, "version", l.Version, "kept", l.Kept)
 }
 
 // onStall passes on that writers are throttled, or no longer.

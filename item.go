@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -53,6 +54,14 @@ func (it *Item) Value() ([]byte, error) {
 	if err := it.usable(); err != nil {
 		return nil, err
 	}
+	if it.e.Raw == 0 {
+		it.txn.lends()
+	}
+	return it.look()
+}
+
+// look is Value for a usable item, whose transaction the caller keeps alive.
+func (it *Item) look() ([]byte, error) {
 	v, err := it.value(nil)
 	if err != nil {
 		return nil, err
@@ -132,7 +141,9 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	if dst == nil {
 		dst = empty
 	}
-	return append(dst[:0], v...), nil
+	dst = append(dst[:0], v...)
+	runtime.KeepAlive(it) // and with it the transaction, should that have leaked
+	return dst, nil
 }
 
 // decodes reports whether value decodes, into memory that nobody else uses.
@@ -154,11 +165,13 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 		return err
 	}
 	if !it.decodes() {
-		v, err := it.Value()
+		v, err := it.look()
 		if err != nil {
 			return err
 		}
-		return fn(v)
+		err = fn(v)
+		runtime.KeepAlive(it) // and with it the transaction, should that have leaked
+		return err
 	}
 	// fn may use the value until it returns: so it is decoded into pooled memory.
 	buf := valuePool.Get().(*[]byte)

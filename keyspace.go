@@ -9,7 +9,6 @@ package brock
 // After Drop its methods return ErrKeyspaceNotFound.
 type Keyspace struct {
 	db    *DB
-	name  string
 	state *keyspaceState
 }
 
@@ -25,7 +24,12 @@ func (k *Keyspace) usable() error {
 }
 
 // Name returns the keyspace's name.
-func (k *Keyspace) Name() string { return k.name }
+func (k *Keyspace) Name() string {
+	if k.state == nil {
+		return ""
+	}
+	return k.state.Name
+}
 
 // Options returns the options in force, defaults filled in.
 func (k *Keyspace) Options() KeyspaceOptions {

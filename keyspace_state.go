@@ -14,11 +14,10 @@ import (
 // with, and how its entries are kept. A stored key is the keyspace's prefix and the
 // user's key; what is below this package knows stored keys only.
 type keyspaceState struct {
+	conflict.Keyspace
 	prefix  []byte // not above any of its stored keys
 	past    []byte // the bound after the last of them
-	id      entry.KeyspaceID
-	dropped atomic.Bool
-	refused error // why nobody can use it, in a stand-in for a keyspace
+	refused error  // why nobody can use it, in a stand-in for a keyspace
 
 	encoder atomic.Pointer[pending.Encoder]
 	options atomic.Pointer[KeyspaceOptions] // in force
@@ -30,8 +29,9 @@ type encoding struct {
 	compression pending.Compression
 }
 
-func newKeyspaceState(id entry.KeyspaceID, o KeyspaceOptions, c *encoding) *keyspaceState {
-	s := &keyspaceState{id: id, prefix: entry.AppendKeyspace(nil, id), past: entry.AfterKeyspace(id)}
+func newKeyspaceState(id entry.KeyspaceID, name string, o KeyspaceOptions, c *encoding) *keyspaceState {
+	s := &keyspaceState{prefix: entry.AppendKeyspace(nil, id), past: entry.AfterKeyspace(id)}
+	s.ID, s.Name = id, name
 	s.keep(o, c)
 	return s
 }
@@ -55,7 +55,7 @@ func refusing(err error) *keyspaceState { return &keyspaceState{refused: err} }
 
 // usable is why nothing can be read from s or written to it, nil if all can.
 func (s *keyspaceState) usable() error {
-	if s.dropped.Load() {
+	if s.Dropped.Load() {
 		return ErrKeyspaceNotFound
 	}
 	return nil
@@ -63,8 +63,8 @@ func (s *keyspaceState) usable() error {
 
 // note adds s to the keyspaces k, unless it is the default one: that can't be dropped.
 func (s *keyspaceState) note(k *conflict.Keyspaces) {
-	if s.id != entry.DefaultKeyspace {
-		k.Add(&s.dropped)
+	if s.ID != entry.DefaultKeyspace {
+		k.Add(&s.Keyspace)
 	}
 }
 

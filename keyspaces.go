@@ -43,7 +43,7 @@ func (l *keyspaces) load(db *DB) {
 }
 
 func (l *keyspaces) add(db *DB, k *layout.Keyspace) *Keyspace {
-	ks := &Keyspace{db: db, name: k.Name, state: newKeyspaceState(k.ID, loadedOptions(&k.Options), &db.encoding)}
+	ks := &Keyspace{db: db, state: newKeyspaceState(k.ID, k.Name, loadedOptions(&k.Options), &db.encoding)}
 	l.byName[k.Name] = ks
 	return ks
 }
@@ -107,7 +107,7 @@ func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 func (l *keyspaces) list() []*Keyspace {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.SortedFunc(maps.Values(l.byName), func(a, b *Keyspace) int { return cmp.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(l.byName), func(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
 // SetOptions changes the options, durably: how later writes are kept, and which
@@ -134,7 +134,7 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 	if err := k.state.usable(); err != nil {
 		return err
 	}
-	if err := db.tree.SetKeyspace(k.state.id, recordedOptions(&o)); err != nil {
+	if err := db.tree.SetKeyspace(k.state.ID, recordedOptions(&o)); err != nil {
 		return err
 	}
 	k.state.keep(o, &db.encoding)
@@ -169,7 +169,7 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	// From here on the leader lets nothing pass that writes to it. What it let
 	// pass is in the journal, and is durable before the drop is.
 	err := db.commits.Do(func() error {
-		if k.state.dropped.Swap(true) {
+		if k.state.Dropped.Swap(true) {
 			return ErrKeyspaceNotFound
 		}
 		return nil
@@ -178,14 +178,14 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		return err
 	}
 	if err := db.commits.Sync(context.Background()); err != nil {
-		k.state.dropped.Store(false) // the drop was not begun
+		k.state.Dropped.Store(false) // the drop was not begun
 		return err
 	}
-	if err := db.tree.DropKeyspace(k.state.id); err != nil {
+	if err := db.tree.DropKeyspace(k.state.ID); err != nil {
 		// After ErrStopped nobody knows what the next Open will find.
-		k.state.dropped.Store(errors.Is(err, ErrStopped))
+		k.state.Dropped.Store(errors.Is(err, ErrStopped))
 		return err
 	}
-	delete(db.keyspaces.byName, k.name)
+	delete(db.keyspaces.byName, k.state.Name)
 	return nil
 }

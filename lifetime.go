@@ -19,6 +19,7 @@ func (t *transaction) adopt(it *Iterator) bool {
 	// the list or refuses it here.
 	t.holds.Add(1)
 	t.iterators++
+	t.lends() // its keys
 	it.next = t.open
 	if t.open != nil {
 		t.open.prev = it

@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -241,7 +242,7 @@ func (c *counters) addCommit(took time.Duration, err error, entries, bytes int64
 		c.commits.Add(1)
 		c.entries.Add(entries)
 		c.bytes.Add(bytes)
-	case err == ErrConflict:
+	case errors.Is(err, ErrConflict):
 		c.conflicts.Add(1)
 	}
 }

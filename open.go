@@ -248,7 +248,7 @@ func (o *opening) assemble() {
 	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
 	db.encoding.seed = seed
 	db.direct = pending.NewRoom(max(db.txnMemory(0), leastDirect))
-	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, o.options.KeyspaceDefaults, &db.encoding)}
+	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.load(db)
 	o.db = db
 	if o.options.Mode == ReadOnly {

@@ -33,7 +33,7 @@ type TxnOptions struct {
 	Durability Durability // of an update's commit; zero = use Options.Durability
 	ReadAt     uint64     // version to read, see Retention.Age; an update is checked against all commits after it; 0 = the newest
 	MaxMemory  int64      // bytes of memory for an update's writes, beyond which they go to files, and as many for what it read; 0 = 1/8 of MemoryLimit, at most 1 GiB
-	Retries    int        // of UpdateContext without ReadAt: runs after the first one, on ErrConflict; 0 = DefaultRetries, <0 = none
+	Retries    int        // of UpdateContext without ReadAt: most runs after the first one, on ErrConflict; 0 = DefaultRetries, <0 = none
 }
 
 func (o *TxnOptions) validate() error {
@@ -111,8 +111,8 @@ type transaction struct {
 type rare struct {
 	ctx     context.Context // nil: never ends
 	err     error           // why the transaction never began
-	cleanup runtime.Cleanup // of one that may leak
-	leakage bool            // cleanup is set
+	leak    *leak           // of one that may leak; nil: its end is certain
+	cleanup runtime.Cleanup // of the leak
 	spill   *tree.Spill     // the pending writes that are in files
 }
 
@@ -195,9 +195,9 @@ func (t *transaction) address(ks *Keyspace) *keyspaceState {
 	}
 	switch {
 	case t.usable() != nil: // whatever is done says so
-	case s.dropped.Load() && !t.pin.Holds(s.id):
+	case s.Dropped.Load() && !t.pin.Holds(s.ID):
 		return refusing(ErrKeyspaceNotFound)
-	case t.readAt && t.at < t.pin.Floor(s.id):
+	case t.readAt && t.at < t.pin.Floor(s.ID):
 		return refusing(ErrVersionGone)
 	}
 	return s
@@ -278,7 +278,9 @@ const sampleReads = 256
 func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, error) {
 	t.gets++
 	if (t.gets+t.phase)%sampleReads != 0 {
-		return t.pin.Get(stored, h, e)
+		found, err := t.pin.Get(stored, h, e)
+		runtime.KeepAlive(t) // a leaked transaction must not end during its last call
+		return found, err
 	}
 	begin := t.db.monotonic()
 	found, err := t.pin.Get(stored, h, e)
@@ -318,6 +320,13 @@ type expiryClock transaction
 
 // Now is the transaction's time for expiry.
 func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
+
+// lends notes that memory of the pin is handed out.
+func (t *transaction) lends() {
+	if t.rare != nil && t.rare.leak != nil {
+		t.rare.leak.lent.Store(true)
+	}
+}
 
 // lend is b as a copy that is poisoned at the end.
 func (t *transaction) lend(b []byte) []byte {
@@ -384,7 +393,7 @@ func (t *transaction) wrote(err error) error {
 }
 
 // Commit makes all writes visible at once, and durable as the transaction's
-// Durability says. It returns ErrConflict if nothing was written and the
+// Durability says. It returns a *ConflictError if nothing was written and the
 // transaction should be run again. The transaction has ended in any case.
 //
 // If the context ends before the commit begins, Commit returns the context's error
@@ -408,8 +417,10 @@ func (t *Txn) Commit() error {
 		return nil
 	}
 	t.closeIterators() // completes the ranges read
-	v, err := t.db.commit(t.ctx(), w, t.check(), t.synced)
+	c := t.check()
+	v, err := t.db.commit(t.ctx(), w, c, t.synced)
 	if err != nil {
+		err = explained(err, &c)
 		t.end(txnDone)
 		return err
 	}
@@ -440,7 +451,7 @@ func (t *Txn) Discard() {
 
 // end releases everything and leaves the transaction in state.
 func (t *transaction) end(state uint32) {
-	if t.rare != nil && t.rare.leakage {
+	if t.rare != nil && t.rare.leak != nil {
 		t.rare.cleanup.Stop()
 	}
 	// From now on every call is refused, so nobody begins to use what is released.

@@ -2,13 +2,12 @@ package brock
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"runtime"
-	"time"
+	"sync/atomic"
 	"unsafe"
 
+	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -38,9 +37,15 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 	return k.db.View(func(txn *Txn) error { return fn(txn.In(k)) })
 }
 
-// Update runs fn in a transaction and commits it if fn returns nil. If the
-// commit conflicts, fn is run again in a new transaction, DefaultRetries times
-// at most, so it should have no other effects.
+// Update runs fn in a transaction and commits it if fn returns nil. If the commit
+// conflicts, fn is run again in a new transaction, so it should have no other effects.
+//
+// From the second conflict on, calls that conflict over the same key or range run one
+// after the other, first come, first served. So a call gets through, however many
+// others there are: it gives up, with a *ConflictError, after DefaultRetries conflicts
+// with writes that take no turns, such as those of Set, batches and transactions begun
+// by hand. A turn ends after 100 ms, so that nobody waits for a slow function. fn must
+// not wait for another Update of what it has read.
 func (db *DB) Update(fn func(txn *Txn) error) error {
 	return db.UpdateContext(nil, TxnOptions{}, fn)
 }
@@ -64,51 +69,53 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 	case retries == 0:
 		retries = DefaultRetries
 	}
-	for run := 0; ; run++ {
-		// An error of fn itself is the caller's, even if it is ErrConflict: only a
-		// conflict of the commit runs fn again.
-		committing, err := db.updateOnce(ctx, &o, fn)
-		if !committing || run >= retries || !errors.Is(err, ErrConflict) {
+	refused, err := db.updateOnce(ctx, &o, fn, nil, retries > 0)
+	if refused == nil || retries <= 0 {
+		return err
+	}
+	return updateAgain(ctx, db, &o, fn, retries, refused)
+}
+
+// updateAgain runs fn again after the first conflict: once beside others, who may
+// have been ahead by chance, and then in turn.
+func updateAgain(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) error, retries int, refused *ConflictError) error {
+	turn := db.commits.Turns.New()
+	defer turn.End()
+	for run := 1; ; run++ {
+		db.counters.retries.Add(1)
+		if run > 1 {
+			if err := turn.Wait(never(ctx), refused.refusal); err != nil {
+				return err
+			}
+		}
+		var err error
+		if refused, err = db.updateOnce(ctx, o, fn, turn, run < retries); refused == nil {
 			return err
 		}
-		db.counters.retries.Add(1)
-		if err := backOff(ctx, run); err != nil {
-			return err
+		if refused.Runs = run + 1; run >= retries {
+			return refused
 		}
 	}
 }
 
-// updateOnce reports, beside the error, whether it comes from the commit.
-func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) error) (committing bool, err error) {
+// updateOnce returns, beside the error, that of the commit if it is a conflict. One of fn
+// itself is the caller's, even if it is ErrConflict. yields says that fn may run again.
+func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) error, turn *commit.Turn, yields bool) (*ConflictError, error) {
 	t, err := db.begin(ctx, o, entryOf(fn))
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer t.Discard()
+	t.writes.turn, t.writes.yields = turn, yields
 	if err := fn(t); err != nil {
-		return false, err
+		return nil, err
 	}
 	if t.state.Load() == txnCommitted { // by fn
-		return false, nil
+		return nil, nil
 	}
-	return true, t.Commit()
-}
-
-// The wait before the n-th rerun is random, up to a bound that doubles.
-const (
-	firstBackOff = 50 * time.Microsecond
-	lastBackOff  = 20 * time.Millisecond
-)
-
-func backOff(ctx context.Context, run int) error {
-	// Chance keeps transactions that conflict from meeting again and again.
-	bound := min(firstBackOff<<min(run, 16), lastBackOff)
-	select {
-	case <-time.After(rand.N(bound)):
-		return nil
-	case <-never(ctx).Done():
-		return ctx.Err()
-	}
+	err = t.Commit()
+	refused, _ := err.(*ConflictError)
+	return refused, err
 }
 
 // NewTransaction begins a transaction, read-only or an update. End it by Commit or
@@ -141,22 +148,28 @@ func (db *DB) beginByHand(ctx context.Context, o *TxnOptions) (*Txn, error) {
 	if t.rare == nil {
 		t.rare = new(rare)
 	}
-	t.rare.cleanup = runtime.AddCleanup(t, (*leak).release, &leak{db: db, pin: t.pin})
-	t.rare.leakage = true
+	t.rare.leak = &leak{db: db, pin: t.pin}
+	t.rare.cleanup = runtime.AddCleanup(t, (*leak).release, t.rare.leak)
 	return t, nil
 }
 
-// leak is what a leaked transaction holds.
+// leak is what a transaction that was begun by hand holds, should it leak.
 type leak struct {
-	db  *DB
-	pin *view.Pin
+	db   *DB
+	pin  *view.Pin
+	lent atomic.Bool // it has handed out memory that its pin keeps
 }
 
 func (l *leak) release() {
-	version := l.pin.Version()
-	l.pin.Release()
+	info := LeakInfo{Version: uint64(l.pin.Version()), Begun: l.pin.Begun(), Kept: l.lent.Load()}
+	// A slice that was handed out doesn't keep its transaction alive, and may be in use.
+	if info.Kept {
+		l.pin.Keep()
+	} else {
+		l.pin.Release()
+	}
 	l.db.counters.leaked.Add(1)
-	l.db.report.say(slog.LevelWarn, "a transaction was never discarded", "version", version)
+	l.db.report.onLeak(info)
 }
 
 // entryOf is the program counter of fn, which names it. A func value points to

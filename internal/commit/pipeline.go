@@ -65,6 +65,8 @@ type Config struct {
 // Pipeline commits transactions. Its methods may be called at any time from any
 // goroutine, except from a function that runs in Do.
 type Pipeline struct {
+	Turns Turns
+
 	store Store
 
 	mu      sync.Mutex
@@ -109,10 +111,14 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 	if invariant.Enabled {
 		checkPayload(r)
 	}
+	r.Turn.commits()
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	if err := p.store.Throttle(ctx, r.Payload); err != nil {
+		return 0, err
+	}
+	if err := p.Turns.yields(r); err != nil {
 		return 0, err
 	}
 	if r.Check.AsksRanges(r.Ranges) {

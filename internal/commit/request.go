@@ -15,6 +15,8 @@ type Request struct {
 	Ranges  int            // how many of them are range deletes
 	Check   conflict.Check // what must hold, else the request is refused
 	Synced  bool           // durable before Commit returns, else with the next sync
+	Yields  bool           // it may be run again: it is refused if another has its turn where it writes
+	Turn    *Turn          // its own; nil: it has none
 
 	version entry.Version // the result: set by the leader
 	err     error

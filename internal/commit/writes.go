@@ -6,7 +6,6 @@ import (
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/tombstone"
 )
@@ -33,47 +32,47 @@ type writes struct {
 }
 
 // check returns nil if r may be committed after the store's transactions and
-// those in before, errs.ErrConflict if not, or the error that left it open.
+// those in before, a conflict.Refusal if not, or the error that left it open.
 // From call to call before only grows, until reset.
 func (w *writes) check(r *Request, before []*Request) error {
 	w.before = before
-	var changed bool
-	var err error
 	switch c := &r.Check; {
 	case c.AsksNothing():
+		return nil
 	case c.Isolation == conflict.SnapshotIsolation:
-		changed, err = w.overwritten(r)
+		return w.overwritten(r)
 	default:
-		changed, err = c.Reads.Check(w, c.Since)
+		return c.Reads.Check(w, c.Since)
 	}
-	if err == nil && changed {
-		return errs.ErrConflict
-	}
-	return err
 }
 
-// overwritten reports whether a key that r writes is newer than what r could
-// see, or anything in a range that it deletes.
-func (w *writes) overwritten(r *Request) (bool, error) {
+// overwritten refuses r if a key that it writes is newer than what it could see, or
+// anything in a range that it deletes.
+func (w *writes) overwritten(r *Request) error {
 	since := r.Check.Since
 	for rest := r.Payload; len(rest) > 0; {
 		rec, err := entry.DecodeRecord(rest)
 		if err != nil {
-			return false, err
+			return err
 		}
 		rest = rest[rec.Size:]
 		if rec.Kind == entry.RangeDelete {
-			if changed, err := w.ChangedSince(rec.Key, rec.Value, since); changed || err != nil {
-				return changed, err
+			if changed, err := w.ChangedSince(rec.Key, rec.Value, since); err != nil {
+				return err
+			} else if changed {
+				return conflict.RefuseRange(rec.Key, rec.Value)
 			}
 			continue
 		}
 		v, ok, err := w.Newest(rec.Key, hash.Sum(w.seed, rec.Key), since)
-		if err != nil || ok && v > since {
-			return true, err
+		if err != nil {
+			return err
+		}
+		if ok && v > since {
+			return conflict.RefuseKey(rec.Key)
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // Newest returns the newest version of key, if it is newer than since.

@@ -49,27 +49,33 @@ func (c *Check) AsksRanges(deletes int) bool {
 }
 
 // Dropped returns errs.ErrKeyspaceNotFound if a keyspace was dropped that the
-// transaction writes to. It returns errs.ErrConflict for one that it may have
-// read: what changed there before the drop may be gone, so nobody can tell any
-// more whether that was a conflict. Only a commit leader may rely on the answer.
+// transaction writes to. It returns a Refusal for one that it may have read: what
+// changed there before the drop may be gone, so nobody can tell any more whether that
+// was a conflict. Only a commit leader may rely on the answer.
 func (c *Check) Dropped() error {
-	switch {
-	case c.Written.anyDropped():
+	if c.Written.dropped() != nil {
 		return errs.ErrKeyspaceNotFound
-	case c.Addressed.anyDropped():
-		return errs.ErrConflict
+	}
+	if k := c.Addressed.dropped(); k != nil {
+		return &Refusal{Dropped: k}
 	}
 	return nil
 }
 
-// Keyspaces are those keyspaces of a transaction that can be dropped. Each is
-// the flag that is set once it was.
-type Keyspaces []*atomic.Bool
+// Keyspace is a keyspace that can be dropped.
+type Keyspace struct {
+	ID      entry.KeyspaceID
+	Name    string
+	Dropped atomic.Bool // set once it was
+}
 
-// Add adds the keyspace with this flag, once.
-func (k *Keyspaces) Add(dropped *atomic.Bool) {
-	if !slices.Contains(*k, dropped) {
-		*k = append(*k, dropped)
+// Keyspaces are those keyspaces of a transaction that can be dropped.
+type Keyspaces []*Keyspace
+
+// Add adds a keyspace once.
+func (k *Keyspaces) Add(ks *Keyspace) {
+	if !slices.Contains(*k, ks) {
+		*k = append(*k, ks)
 	}
 }
 
@@ -79,6 +85,26 @@ func (k *Keyspaces) Reset() {
 	*k = (*k)[:0]
 }
 
-func (k Keyspaces) anyDropped() bool {
-	return slices.ContainsFunc(k, (*atomic.Bool).Load)
+// dropped returns one that was dropped, nil if none was.
+func (k Keyspaces) dropped() *Keyspace {
+	for _, ks := range k {
+		if ks.Dropped.Load() {
+			return ks
+		}
+	}
+	return nil
+}
+
+// NameOf is the name of the keyspace of a stored key that the transaction has read or
+// written; the default one has none.
+func (c *Check) NameOf(stored []byte) string {
+	id, _ := entry.KeyspaceOf(stored)
+	for _, list := range []Keyspaces{c.Addressed, c.Written} {
+		for _, ks := range list {
+			if ks.ID == id {
+				return ks.Name
+			}
+		}
+	}
+	return ""
 }

@@ -1,7 +1,7 @@
 package conflict
 
 import (
-	"sync/atomic"
+	"errors"
 	"testing"
 
 	"github.com/brockdb/brock/internal/errs"
@@ -10,10 +10,10 @@ import (
 // A dropped keyspace refuses transactions that wrote to it, and is a conflict for those who
 // only read it.
 func TestCheckDropped(t *testing.T) {
-	var kept, gone atomic.Bool
-	gone.Store(true)
+	var kept, gone Keyspace
+	gone.Dropped.Store(true)
 	for _, test := range []struct {
-		written, addressed *atomic.Bool
+		written, addressed *Keyspace
 		want               error
 	}{
 		{&kept, &kept, nil},
@@ -26,7 +26,7 @@ func TestCheckDropped(t *testing.T) {
 			c.Written.Add(test.written)
 			c.Addressed.Add(test.addressed)
 		}
-		if got := c.Dropped(); got != test.want || len(c.Written) != 1 || len(c.Addressed) != 1 {
+		if got := c.Dropped(); !errors.Is(got, test.want) || len(c.Written) != 1 || len(c.Addressed) != 1 {
 			t.Errorf("%v, want %v; %d written, %d addressed", got, test.want, len(c.Written), len(c.Addressed))
 		}
 	}

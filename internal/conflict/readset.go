@@ -117,27 +117,32 @@ func (s *ReadSet) extend(r *span, lo, hi []byte) {
 	}
 }
 
-// Check reports whether anything that was read has changed since a version.
-func (s *ReadSet) Check(c Changes, since entry.Version) (conflict bool, err error) {
+// Check returns a Refusal if anything that was read has changed since a version, or
+// the error that left it open.
+func (s *ReadSet) Check(c Changes, since entry.Version) error {
 	for i := range s.keys {
-		v, found, err := c.Newest(s.text(s.keys[i].at), s.keys[i].hash, since)
+		k := s.text(s.keys[i].at)
+		v, found, err := c.Newest(k, s.keys[i].hash, since)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if found && v > since {
-			return true, nil
+			return RefuseKey(k)
 		}
 	}
 	// Keys come first: each costs a lookup or two, a range may cost a walk.
 	s.mergeRanges()
 	for i := range s.ranges {
-		r := &s.ranges[i]
-		changed, err := c.ChangedSince(s.text(r.lo), s.upper(r), since)
-		if changed || err != nil {
-			return changed && err == nil, err
+		lo, hi := s.text(s.ranges[i].lo), s.upper(&s.ranges[i])
+		changed, err := c.ChangedSince(lo, hi, since)
+		if err != nil {
+			return err
+		}
+		if changed {
+			return RefuseRange(lo, hi)
 		}
 	}
-	return false, nil
+	return nil
 }
 
 func (s *ReadSet) upper(r *span) []byte {

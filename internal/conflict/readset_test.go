@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 )
 
@@ -39,6 +40,14 @@ func (c *changes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error)
 
 func addKey(s *ReadSet, key string) { s.AddKey([]byte(key), hash.Sum(1, []byte(key))) }
 
+// is reports whether err is a conflict, if there should be one, else nil.
+func is(err error, conflict bool) bool {
+	if conflict {
+		return errors.Is(err, errs.ErrConflict)
+	}
+	return err == nil
+}
+
 func TestCheck(t *testing.T) {
 	store := &changes{versions: map[string]entry.Version{"a": 3, "c": 5, "e": 9}}
 	for _, c := range []struct {
@@ -63,8 +72,8 @@ func TestCheck(t *testing.T) {
 	} {
 		var s ReadSet
 		c.read(&s)
-		if got, err := s.Check(store, c.since); got != c.want || err != nil {
-			t.Errorf("%s: %v, %v, want %v", c.name, got, err, c.want)
+		if err := s.Check(store, c.since); !is(err, c.want) {
+			t.Errorf("%s: %v, want a conflict: %v", c.name, err, c.want)
 		}
 	}
 }
@@ -76,8 +85,8 @@ func TestCheckReportsFailures(t *testing.T) {
 	addKey(&keys, "a")
 	ranges.AddRange(nil, nil)
 	for _, s := range []*ReadSet{&keys, &ranges} {
-		if conflict, err := s.Check(store, 0); conflict || !errors.Is(err, fault) {
-			t.Errorf("%v, %v", conflict, err)
+		if err := s.Check(store, 0); !errors.Is(err, fault) {
+			t.Errorf("%v, want %v", err, fault)
 		}
 	}
 }
@@ -95,7 +104,7 @@ func TestRepeatsAreMerged(t *testing.T) {
 	s.AddRange([]byte("b"), []byte("c"))
 	s.AddRange([]byte("y"), nil)
 	store := &changes{}
-	if _, err := s.Check(store, 0); err != nil || store.asked != 4 {
+	if err := s.Check(store, 0); err != nil || store.asked != 4 {
 		t.Errorf("%d questions (%v), want 1 key and 3 ranges", store.asked, err)
 	}
 	if len(s.bytes) > 30 {
@@ -156,8 +165,8 @@ func TestReadSetMatchesANaiveOne(t *testing.T) {
 		for k, v := range store.versions {
 			want = want || v > 5 && touched([]byte(k))
 		}
-		if got, err := s.Check(store, 5); got != want || err != nil {
-			t.Fatalf("Check = %v, %v, want %v", got, err, want)
+		if err := s.Check(store, 5); !is(err, want) {
+			t.Fatalf("Check = %v, want a conflict: %v", err, want)
 		}
 		for range 50 {
 			if k := word(); s.Touches(k, nil) != touched(k) {
@@ -224,10 +233,10 @@ func TestCoarseReadSet(t *testing.T) {
 		}
 		touched := func(k string) {
 			store := &changes{versions: map[string]entry.Version{k: 7}}
-			if conflict, err := s.Check(store, 6); !s.Touches([]byte(k), nil) || !conflict || err != nil {
-				t.Fatalf("seed %d: %q was read: touched %v, conflict %v, %v", seed, k, s.Touches([]byte(k), nil), conflict, err)
+			if err := s.Check(store, 6); !s.Touches([]byte(k), nil) || !is(err, true) {
+				t.Fatalf("seed %d: %q was read: touched %v, %v", seed, k, s.Touches([]byte(k), nil), err)
 			}
-			if conflict, _ := s.Check(store, 7); conflict {
+			if err := s.Check(store, 7); err != nil {
 				t.Fatalf("seed %d: %q has not changed, and is a conflict", seed, k)
 			}
 		}

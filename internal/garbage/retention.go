@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -22,13 +23,13 @@ type Retention struct {
 // Rules are what a flush or compaction that begins now may drop.
 func (t *Retention) Rules(bottom bool) compact.Rules {
 	now := t.Now().UnixMilli()
-	layout := t.Views.Current().Layout
+	l := t.Views.Current().Layout
 	visible := t.Views.Visible()
 	watermark := func(age time.Duration) entry.Version {
 		if age <= 0 {
 			return visible
 		}
-		return min(visible, layout.VersionAt(now-age.Milliseconds()))
+		return min(visible, l.VersionAt(now-age.Milliseconds()))
 	}
 	r := compact.Rules{
 		Watermark: watermark(t.Age),
@@ -36,16 +37,17 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 		Bottom:    bottom,
 		Now:       uint64(max(now, 0)),
 		Keyspaces: make(map[entry.KeyspaceID]compact.History),
-		Dropped:   layout.Dropped,
+		Dropped:   l.Dropped,
+	}
+	floors := []layout.KeyspaceFloor{{ID: entry.DefaultKeyspace, Version: r.Watermark}}
+	for _, k := range l.Keyspaces() {
+		h := compact.History{Watermark: watermark(k.Options.Age), Versions: int(min(k.Options.Versions, math.MaxInt32))}
+		floors = append(floors, layout.KeyspaceFloor{ID: k.ID, Version: h.Watermark})
+		r.Keyspaces[k.ID] = h
 	}
 	// From now on, a reader who asks for an older version is told that it is gone.
 	// One who asked before holds a View that has it, whatever later ones drop.
-	t.Views.Floors.Raise(entry.DefaultKeyspace, r.Watermark)
-	for _, k := range layout.Keyspaces() {
-		h := compact.History{Watermark: watermark(k.Options.Age), Versions: int(min(k.Options.Versions, math.MaxInt32))}
-		t.Views.Floors.Raise(k.ID, h.Watermark)
-		r.Keyspaces[k.ID] = h
-	}
+	t.Views.Floors.Raise(floors...)
 	r.Checked = t.Views.Oldest(visible)
 	return r
 }

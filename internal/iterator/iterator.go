@@ -28,6 +28,9 @@ type Iterator interface {
 	// SkipLT is called at an entry older than v. It moves as Prev does, but may leave
 	// out entries whose keys are key or greater and that are older than v.
 	SkipLT(key []byte, v entry.Version) bool
+	// SkipNewer is called at an entry newer than v. It moves as Next does, but may leave
+	// out versions of the entry's key that are newer than v: none, some or all of them.
+	SkipNewer(v entry.Version) bool
 	// Entry is the entry at the position; it is only called after a move that
 	// returned true. The Entry and its Key are overwritten by the next move;
 	// its inline Value stays valid as long as the source does.

@@ -194,6 +194,16 @@ func (m *merge) SkipLT(key []byte, v entry.Version) bool {
 		func(s Iterator) bool { return s.SkipLT(key, v) })
 }
 
+// SkipNewer has every source that is at the key leave out what it can of it.
+func (m *merge) SkipNewer(v entry.Version) bool {
+	if !m.at || m.backward {
+		return m.Next()
+	}
+	key := bytes.Clone(m.Entry().Key)
+	return m.skip(func(h *head) bool { return h.entry.Version > v && bytes.Equal(h.entry.Key, key) },
+		func(s Iterator) bool { return s.SkipNewer(v) })
+}
+
 func (m *merge) skip(leaves func(*head) bool, move func(Iterator) bool) bool {
 	// All other sources may have moved, so every match is played again.
 	m.skipped = true

@@ -57,6 +57,22 @@ func (s *source) SkipLT(key []byte, v entry.Version) bool {
 	return s.move(skipLT(s.entries, s.pos, key, v))
 }
 
+// SkipNewer leaves out all that it may, or half the time nothing.
+func (s *source) SkipNewer(v entry.Version) bool {
+	if !s.at || s.pos%2 == 0 {
+		return s.Next()
+	}
+	return s.move(skipNewer(s.entries, s.pos, v))
+}
+
+// skipNewer is the entry after i at which a SkipNewer must stop.
+func skipNewer(entries []entry.Entry, i int, v entry.Version) int {
+	key := entries[i].Key
+	for i++; i < len(entries) && bytes.Equal(entries[i].Key, key) && entries[i].Version > v; i++ {
+	}
+	return i
+}
+
 // skipGE is the entry after i at which a SkipGE must stop.
 func skipGE(entries []entry.Entry, i int, key []byte, v entry.Version) int {
 	for i++; i < len(entries) && bytes.Compare(entries[i].Key, key) < 0 && entries[i].Version < v; i++ {
@@ -283,6 +299,13 @@ func TestSkipsLeaveOutWhatTheyMay(t *testing.T) {
 					if ok = !back && it.Next(); back {
 						ok = it.Prev()
 					}
+					continue
+				}
+				if v := all[at].Version - 1 - entry.Version(r.IntN(int(all[at].Version))); !back && r.IntN(2) == 0 {
+					of := all[at].Key
+					hidden = append(hidden, func(e *entry.Entry) bool { return e.Version > v && bytes.Equal(e.Key, of) })
+					at++
+					ok = it.SkipNewer(v)
 					continue
 				}
 				k, v := key(r), all[at].Version+1+entry.Version(r.IntN(10))

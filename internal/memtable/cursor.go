@@ -76,6 +76,17 @@ func (c *cursor) Next() bool {
 	return c.least()
 }
 
+// SkipNewer seeks the version.
+func (c *cursor) SkipNewer(v entry.Version) bool {
+	if c.level < 0 || c.entry.Version <= v {
+		return c.Next()
+	}
+	for k := range c.count {
+		c.pos[k] = c.view.seekVersion(c.levels[k], c.entry.Key, v)
+	}
+	return c.least()
+}
+
 func (c *cursor) Prev() bool { return c.level >= 0 && c.before() }
 
 // least makes the least entry at pos the current one.

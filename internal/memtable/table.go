@@ -201,15 +201,44 @@ func (t *Table) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry)
 		return false
 	}
 	_, head := b.find(&t.arena, hash, key)
-	for head != 0 {
+	for newer := 0; head != 0; newer++ {
 		r := t.arena.at(head)
 		if r.version() <= at {
 			t.arena.read(r, dst)
 			return true
 		}
+		if newer == newerMax {
+			return t.getSorted(key, at, dst)
+		}
 		head = ref(r.older.Load())
 	}
 	return false
+}
+
+// newerMax is how many newer versions of a key Get passes one by one: the rest of a
+// long history is searched.
+const newerMax = 1 << 12
+
+// getSorted is Get by a sorted view.
+func (t *Table) getSorted(key []byte, at entry.Version, dst *entry.Entry) bool {
+	v := t.extend()
+	var newest *record
+	for _, level := range v.levels {
+		i := v.seekVersion(level, key, at)
+		if i == len(level) {
+			continue
+		}
+		r := t.arena.at(level[i].place)
+		// Of equal entries that of the last level counts.
+		if bytes.Equal(r.keyBytes(), key) && (newest == nil || r.version() >= newest.version()) {
+			newest = r
+		}
+	}
+	if newest == nil {
+		return false
+	}
+	t.arena.read(newest, dst)
+	return true
 }
 
 // Newest returns the greatest version of key, and whether there is one.

@@ -169,10 +169,19 @@ func checkMoves(t *testing.T, r *rand.Rand, it iterator.Iterator, m *model, make
 			// Anywhere up to where it must stop will do.
 			key, from, v := maker(r), i, max(m.entries[i].Version+1, m.entries[r.IntN(len(m.entries))].Version)
 			last, step, ok := i, 1, false
-			if r.IntN(2) == 0 {
+			switch at := m.entries[i]; r.IntN(3) {
+			case 0:
 				step, ok = -1, it.SkipLT(key, v)
-			} else {
+			case 1:
 				ok = it.SkipGE(key, v)
+			default:
+				v = at.Version - 1 - min(at.Version-1, entry.Version(r.IntN(10)))
+				ok, i = it.SkipNewer(v), i+1
+				for i < len(m.entries) && bytes.Equal(m.entries[i].Key, at.Key) && m.entries[i].Version > v {
+					i++
+				}
+				check("SkipNewer", ok)
+				continue
 			}
 			for last += step; last >= 0 && last < len(m.entries) && m.entries[last].Version < v && bytes.Compare(m.entries[last].Key, key) < 0 == (step > 0); last += step {
 			}
@@ -422,5 +431,35 @@ func TestViewsOfKeysInOrder(t *testing.T) {
 			t.Errorf("arrivals up to %d", n)
 		}
 		m.Release()
+	}
+}
+
+// A get of an old version of a key with a long history finds it, in whatever level of
+// the view it lies.
+func TestGetOfALongHistory(t *testing.T) {
+	const n = 3 * newerMax
+	tab := New(Options{Seed: seed})
+	defer tab.Release()
+	for i := 1; i <= n; i++ {
+		add(t, tab, entry.Entry{Key: []byte("k"), Version: entry.Version(2 * i), Value: fmt.Append(nil, i)})
+		if i%(n/8) == 0 {
+			add(t, tab, entry.Entry{Key: []byte("k"), Version: entry.Version(2 * i), Value: fmt.Append(nil, "later")})
+		}
+		if i%newerMax > 0 && i < n {
+			continue
+		}
+		for at := range 2*i + 2 {
+			want := fmt.Append(nil, at/2)
+			if at/2%(n/8) == 0 {
+				want = []byte("later")
+			}
+			e, ok := get(tab, "k", entry.Version(at))
+			if ok != (at > 1) || ok && (e.Version != entry.Version(at/2*2) || !bytes.Equal(e.Value, want)) {
+				t.Fatalf("Get at %d of %d versions: version %d, %s, %v", at, 2*i, e.Version, e.Value, ok)
+			}
+		}
+	}
+	if _, ok := get(tab, "j", entry.MaxVersion); ok {
+		t.Error("found a key that is not there")
 	}
 }

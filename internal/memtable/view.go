@@ -2,6 +2,7 @@ package memtable
 
 import (
 	"bytes"
+	"math"
 
 	"github.com/brockdb/brock/internal/entry"
 )
@@ -126,7 +127,10 @@ func (a *arena) merge(older, newer []pair) []pair {
 }
 
 // seek is the number of entries of pairs whose key is less than key.
-func (v *view) seek(pairs []pair, key []byte) int {
+func (v *view) seek(pairs []pair, key []byte) int { return v.seekVersion(pairs, key, math.MaxUint64) }
+
+// seekVersion is seek, and counts the entries of key that are newer than a version, too.
+func (v *view) seekVersion(pairs []pair, key []byte, upTo entry.Version) int {
 	head := key[:min(len(key), len(v.prefix))]
 	if c := bytes.Compare(head, v.prefix); c < 0 {
 		return 0
@@ -141,7 +145,9 @@ func (v *view) seek(pairs []pair, key []byte) int {
 		p := pairs[mid]
 		less := p.word < word
 		if p.word == word {
-			less = bytes.Compare(a.at(p.place).keyBytes(), key) < 0
+			r := a.at(p.place)
+			c := bytes.Compare(r.keyBytes(), key)
+			less = c < 0 || c == 0 && r.version() > upTo
 		}
 		if less {
 			lo = mid + 1

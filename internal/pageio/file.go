@@ -28,15 +28,17 @@ type File struct {
 	size    int64
 	mapping vfs.Mapping
 	data    []byte // of mapping; nil without
-	cold    Bits   // pieces of probeSize in which Probe has met a page that is not in memory
+
+	resident Bits // pages that were in memory, as far as is known since the epoch began
+	cold     Bits // pieces of probeSize in which a page was met that was not
 
 	descriptor atomic.Pointer[descriptor] // perhaps closed by now
 	opening    sync.Mutex                 // held while it is opened again
 }
 
-// NewBits returns an empty set of the numbers in [0, n), in the memory of
-// Files.Bits.
-func (f *File) NewBits(n int64) Bits { return f.files.Bits.NewBits(n) }
+// Verified returns an empty set of the numbers in [0, n), for what of the file was
+// verified: Files.Bits forgets it after a while.
+func (f *File) Verified(n int64) Bits { return f.files.Bits.verified(n) }
 
 // Name is the base name of the file.
 func (f *File) Name() string { return f.name }
@@ -96,15 +98,59 @@ type scratch [scratchSize]byte
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
-// Prime reads n bytes at off by pread and forgets them, so that they are in
-// memory when the mapping is touched: a page fault would stop a whole processor
-// of the Go scheduler for the length of a disk access, a system call doesn't.
-// Without a mapping it does nothing. It also does nothing if the file can't be
-// opened again, as the mapping still has all of it.
+// Prime makes sure that n bytes at off are in memory when the mapping is touched: a
+// page fault would stop a whole processor of the Go scheduler for the length of a disk
+// access, a system call doesn't. Those that may not be there are read by pread, and
+// counted in Files.Bits. Without a mapping it does nothing. It also does nothing if the
+// file can't be opened again, as the mapping still has all of it.
 func (f *File) Prime(off int64, n int) error {
-	if err := f.check(off, int64(n)); err != nil || f.data == nil {
+	if err := f.check(off, int64(n)); err != nil || f.data == nil || n == 0 {
 		return err
 	}
+	// Megabyte by megabyte, as the system is asked.
+	first, last := off/pageSize, (off+int64(n)-1)/pageSize
+	for first = f.absent(first, last); first <= last; first = f.absent(first, last) {
+		if err := f.prime(first, min(last, first|(probePages-1)), off, off+int64(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prime is Prime of what lies in [off, end) of pages first to last, of one megabyte.
+func (f *File) prime(first, last, off, end int64) error {
+	// The system may have them in memory already; to ask costs less than to read.
+	told := f.probe(first, last)
+	if first = f.absent(first, last); first > last {
+		return nil
+	}
+	if told {
+		f.files.Bits.missed(last - first + 1)
+	}
+	from, to := max(off, first*pageSize), min(end, (last+1)*pageSize)
+	if err := f.read(from, int(to-from)); err != nil {
+		return err
+	}
+	for p := first; p <= last; p++ {
+		f.resident.Set(p)
+	}
+	return nil
+}
+
+// Resident reports whether the page of off is known to be in memory.
+func (f *File) Resident(off int64) bool { return f.resident.Test(off / pageSize) }
+
+// absent is the first page from first to last that is not known to be in memory, or
+// last+1.
+func (f *File) absent(first, last int64) int64 {
+	for first <= last && f.resident.Test(first) {
+		first++
+	}
+	return first
+}
+
+// read reads n bytes at off by pread and forgets them.
+func (f *File) read(off int64, n int) error {
 	d, err := f.enter()
 	if err != nil {
 		return nil
@@ -125,38 +171,43 @@ func (f *File) Prime(off int64, n int) error {
 const (
 	pageSize  = 4096
 	probeSize = 1 << 20 // what one question about resident pages covers
+
+	probePages = probeSize / pageSize
 )
 
-// Probe puts into resident the numbers of those pages around off that are in
-// memory now. One call covers a megabyte, and costs far less than the Primes it
-// saves. If the page at off is not in memory, that megabyte is not asked for again:
-// most of its other pages will have to be read as well. Where the system doesn't
-// tell, Probe adds nothing.
-func (f *File) Probe(off int64, resident *Bits) {
+// probe notes which of the pages around first, and up to last, are in memory now. It reports whether the system has told. One question covers a megabyte, and costs
+// far less than the reads that it saves. If a page was not in memory, most others of its
+// megabyte will have to be read as well: from then on only the range itself is asked for.
+func (f *File) probe(first, last int64) (told bool) {
 	m, ok := f.mapping.(vfs.Resident)
-	if !ok || f.check(off, 0) != nil || f.cold.Test(off/probeSize) {
-		return
+	if !ok {
+		return false
 	}
-	first := off &^ (probeSize - 1)
-	var buf [probeSize / pageSize]byte
-	pages := buf[:min(probeSize, f.size-first+pageSize-1)/pageSize]
-	if m.Resident(first, pages) != nil {
-		return
+	begin, end := first&^(probePages-1), first|(probePages-1)
+	if f.cold.Test(first / probePages) {
+		begin, end = first, last
 	}
-	for i, p := range pages {
+	var buf [probePages]byte
+	found := buf[:min(end, (f.size-1)/pageSize)-begin+1]
+	if m.Resident(begin*pageSize, found) != nil {
+		return false
+	}
+	for i, p := range found {
 		if p&1 != 0 {
-			resident.Set(first/pageSize + int64(i))
+			f.resident.Set(begin + int64(i))
 		}
 	}
-	if i := (off - first) / pageSize; i < int64(len(pages)) && pages[i]&1 == 0 {
-		f.cold.Set(off / probeSize)
+	if found[first-begin]&1 == 0 {
+		f.cold.Set(first / probePages)
 	}
+	return true
 }
 
 // Close unmaps and closes the file.
 func (f *File) Close() error {
 	var err error
 	if f.mapping != nil {
+		f.resident.Free()
 		f.data = nil
 		err = f.mapping.Close()
 		mapped.Add(-1)

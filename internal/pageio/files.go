@@ -20,7 +20,7 @@ import (
 // replaced none the less, checksums find it: they are bound to the store, the file
 // and the place.
 type Files struct {
-	Bits *BitMemory // bounds the memory of File.NewBits; nil = unbounded
+	Bits *BitMemory // what is known of the files' pages; nil = without a bound, and for ever
 
 	fs       vfs.FS
 	limit    int
@@ -217,7 +217,7 @@ func (f *File) mapFile(d *descriptor) {
 	// The system's readahead would read megabytes for one entry; scans ask for it.
 	_ = m.Advise(vfs.Random)
 	f.mapping, f.data = m, m.Data()
-	f.cold = NewBits(f.size/probeSize + 1)
+	f.resident, f.cold = f.files.Bits.newBits(f.size/pageSize+1), NewBits(f.size/probeSize+1)
 }
 
 // enter returns the file's descriptor for one read, after which it is left.

@@ -1,10 +1,14 @@
 package pageio
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -43,8 +47,8 @@ func (m *halfMapping) Resident(off int64, pages []byte) error {
 	return nil
 }
 
-// A megabyte in which a page is not in memory is not asked about again: each of its
-// pages would cost another question.
+// Of a megabyte in which a page is not in memory, only the pages that are wanted are
+// asked about from then on. What is in memory is not read.
 func TestColdFilesAreAskedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "000001.val")
 	if err := os.WriteFile(path, make([]byte, 3*probeSize), 0o600); err != nil {
@@ -52,6 +56,7 @@ func TestColdFilesAreAskedOnce(t *testing.T) {
 	}
 	fs := &halfResident{FS: vfs.OS()}
 	files := NewFiles(fs, 0)
+	files.Bits = NewBitMemory(0)
 	f, err := files.Open(path, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -60,25 +65,83 @@ func TestColdFilesAreAskedOnce(t *testing.T) {
 	if f.Mapped() == nil {
 		t.Skip("files are not mapped here")
 	}
-	resident := NewBits(3 * probeSize / pageSize)
-	probe := func(page int64, want int) {
+	f.resident = NewBits(3 * probePages)
+	prime := func(page int64, pages int, want int) {
 		t.Helper()
-		f.Probe(page*pageSize, &resident)
-		if fs.asked != want {
+		if err := f.Prime(page*pageSize, pages*pageSize); err != nil {
+			t.Fatal(err)
+		}
+		if fs.asked != want || !f.Resident(page*pageSize) {
 			t.Errorf("after page %d: asked %d times, want %d", page, fs.asked, want)
 		}
 	}
-	probe(0, 1)
-	probe(2, 2) // as if it had been forgotten
-	probe(3, 3) // it is not there
-	probe(5, 3)
-	probe(7, 3)
-	probe(probeSize/pageSize+1, 4)
-	probe(probeSize/pageSize+3, 4)
-	probe(3*probeSize/pageSize-1, 5)
-	for i := range int64(3 * probeSize / pageSize) {
-		if resident.Test(i) != (i%2 == 0) {
-			t.Fatalf("page %d: resident %v", i, resident.Test(i))
+	prime(0, 1, 1)
+	prime(2, 1, 1)
+	prime(3, 1, 2) // it is not there
+	prime(3, 1, 2)
+	prime(5, 1, 3) // only that page
+	prime(7, 2, 4)
+	prime(probePages+1, 1, 5)
+	prime(probePages+2, 1, 5)
+	prime(2*probePages-1, 2, 7) // one question for each megabyte
+	if want := int64(6); files.Bits.misses.Load() != want {
+		t.Errorf("%d pages were not in memory, want %d", files.Bits.misses.Load(), want)
+	}
+}
+
+// What was verified is believed until as much was read that was not in memory as may
+// have taken its place, and for EpochTime if an alarm says so.
+func TestEpochs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "000001.val")
+	if err := os.WriteFile(path, make([]byte, 2*EpochPages*pageSize+probeSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := NewFiles(&halfResident{FS: vfs.OS()}, 0)
+	files.Bits = NewBitMemory(0)
+	f, err := files.Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Mapped() == nil {
+		t.Skip("files are not mapped here")
+	}
+	verified := f.Verified(100)
+	for page := range int64(2*EpochPages + probePages) {
+		begun := page == 0 || page == 2*EpochPages // half of them were in memory
+		if verified.Test(7) == begun {
+			t.Fatalf("page %d: verified is %v", page, !begun)
+		}
+		if begun {
+			verified.Set(7)
+		}
+		if err := f.Prime(page*pageSize, 1); err != nil {
+			t.Fatal(err)
 		}
 	}
+}
+
+func TestEpochsEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := jobs.New(jobs.Options{})
+		m := NewBitMemory(0)
+		b := m.newBits(10)
+		b.Set(1)
+		m.EndBy(pool.Alarm(pool.Task(jobs.Brief, "forget", func(context.Context) error { m.Forget(); return nil })))
+		for range 3 {
+			<-time.After(EpochTime - time.Second)
+			if !b.Test(1) {
+				t.Error("forgotten early")
+			}
+			<-time.After(2 * time.Second)
+			if b.Test(1) {
+				t.Error("believed for too long")
+			}
+			<-time.After(time.Hour) // nothing is verified: no timer
+			b.Set(1)
+		}
+		if err := pool.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -67,3 +67,4 @@ func (it *memoryIterator) Prev() bool {
 
 func (it *memoryIterator) SkipGE([]byte, entry.Version) bool { return it.Next() }
 func (it *memoryIterator) SkipLT([]byte, entry.Version) bool { return it.Prev() }
+func (it *memoryIterator) SkipNewer(entry.Version) bool      { return it.Next() }

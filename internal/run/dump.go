@@ -59,7 +59,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 			filters = filters[1:]
 		}
 		name := "chunk"
-		if isTombstones(r.first) {
+		if isTombstones(r.key) {
 			name = "chunk of range tombstones"
 		}
 		d.Section(fmt.Sprintf("%s %d: %v", name, i, r.Stats))
@@ -75,7 +75,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 	})
 }
 
-var sectionNames = map[uint16]string{secChunks: "chunks", secKeys: "keys", secFilter: "filter", secRanges: "range tombstones",
+var sectionNames = map[uint16]string{secChunks: "chunks", secBounds: "bounds", secFilter: "filter", secRanges: "range tombstones",
 	secFilters: "filters"}
 
 // dumpSection shows one section of a directory; its payload p lies at offset at.
@@ -91,8 +91,8 @@ func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
 		for i := range dir.chunks {
 			dumpRecord(d, at+i*recordSize)
 		}
-	case secKeys:
-		dumpKeys(d, dir, at, p)
+	case secBounds:
+		dumpBounds(d, dir, at)
 	case secFilter:
 		d.U32(at, "  kind", "  checksum")
 		d.U64(at+8, "  offset", "  words")
@@ -108,19 +108,14 @@ func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
 	}
 }
 
-func dumpKeys(d *dump.Writer, dir *directory, at int, p []byte) {
-	key := at + 8*len(dir.chunks)
+func dumpBounds(d *dump.Writer, dir *directory, at int) {
+	key := at + boundHead*len(dir.chunks)
 	for i := range dir.chunks {
-		d.U32(at+8*i, "  first key length", "  last key length")
+		d.U16(at+boundHead*i, "  length", "  bytes that tell it apart, and flags")
 	}
 	for i := range dir.chunks {
-		r := &dir.chunks[i]
-		d.Bytes(key, len(r.first), "  first key")
-		key += len(r.first)
-		if binary.LittleEndian.Uint32(p[8*i+4:]) != sameKey {
-			d.Bytes(key, len(r.last), "  last key")
-			key += len(r.last)
-		}
+		d.Bytes(key, len(dir.chunks[i].key), "  first key")
+		key += len(dir.chunks[i].key)
 	}
 }
 

@@ -213,6 +213,7 @@ func (r *Reader) MayContain(key []byte, hash uint64) bool {
 	if r.parts == nil {
 		return r.filter.MayContain(hash)
 	}
-	i := r.keys.search(key)
-	return i < len(r.parts) && r.parts[i].MayContain(hash)
+	// An error of the search is met again by who reads the key.
+	i, err := r.search(key)
+	return err != nil || i < len(r.parts) && r.parts[i].MayContain(hash)
 }

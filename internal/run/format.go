@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,14 +20,12 @@ const (
 
 	// Sections of a directory; numbers are apart from those of trailers.
 	secChunks  = 16
-	secKeys    = 17
+	secBounds  = 17
 	secFilter  = 18
 	secRanges  = 20 // number of range tombstones
 	secFilters = 22
 
 	filterWords = 1 // kind of the filter of package filter
-
-	sameKey = 1<<32 - 1 // length of a last key that equals the first
 )
 
 // record is a chunk in a directory.
@@ -37,7 +34,7 @@ type record struct {
 	chunk.Stats
 	offset          uint64
 	trailerChecksum uint32
-	first, last     []byte
+	bound
 }
 
 // directory is what a file says of its chunks.
@@ -56,27 +53,7 @@ func appendDirectory(b []byte, d *directory) []byte {
 	}
 	b = chunk.EndSection(b, at)
 
-	// Lengths come first, then keys. A last key that equals the first, of a chunk
-	// with one key, is not repeated.
-	b, at = chunk.AppendSection(b, secKeys, chunk.Required)
-	for i := range d.chunks {
-		r := &d.chunks[i]
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(r.first)))
-		n := uint32(sameKey)
-		if !bytes.Equal(r.first, r.last) {
-			n = uint32(len(r.last))
-		}
-		b = binary.LittleEndian.AppendUint32(b, n)
-	}
-	for i := range d.chunks {
-		r := &d.chunks[i]
-		b = append(b, r.first...)
-		if !bytes.Equal(r.first, r.last) {
-			b = append(b, r.last...)
-		}
-	}
-	b = chunk.EndSection(b, at)
-
+	b = appendBounds(b, d.chunks)
 	b = appendFilters(b, d)
 	if (d.ranges != ranges{}) {
 		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
@@ -98,17 +75,17 @@ func appendRecord(b []byte, r *record) []byte {
 }
 
 // decodeDirectory decodes a directory whose checksum has been verified and that
-// begins at offset end of its file. Keys point into b. The chunks are checked to
+// begins at offset end of its file. Bounds point into b. The chunks are checked to
 // lie in order before end, and their keys to be in order.
 func decodeDirectory(b []byte, end uint64) (*directory, error) {
 	d := new(directory)
-	var chunks, lengths []byte
+	var chunks, bounds []byte
 	err := chunk.Sections(b, func(tag uint16, _ int, p []byte) (known bool, err error) {
 		switch tag {
 		case secChunks:
 			chunks = p
-		case secKeys:
-			lengths = p
+		case secBounds:
+			bounds = p
 		case secFilter:
 			err = d.decodeFilter(p, end)
 		case secFilters:
@@ -124,53 +101,80 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 		return nil, err
 	}
 	n := len(chunks) / recordSize
-	if len(chunks)%recordSize != 0 || n == 0 || len(lengths) < 8*n {
-		return nil, fmt.Errorf("%d bytes of chunks, %d of keys", len(chunks), len(lengths))
+	if len(chunks)%recordSize != 0 || n == 0 {
+		return nil, fmt.Errorf("%d bytes of chunks", len(chunks))
 	}
 	d.chunks = make([]record, n)
-	// Records must follow each other in the file, and their keys in order.
-	names := lengths[8*n:]
-	next, before := uint64(0), []byte(nil)
+	// Records must follow each other in the file.
+	next := uint64(0)
 	for i := range d.chunks {
-		r := &d.chunks[i]
-		if next, err = r.decode(chunks[i*recordSize:], next, end); err == nil {
-			names, err = r.decodeKeys(lengths[8*i:], names, before)
-		}
-		if err != nil {
+		if next, err = d.chunks[i].decode(chunks[i*recordSize:], next, end); err != nil {
 			return nil, fmt.Errorf("chunk %d: %w", i, err)
 		}
-		before = r.last
 	}
-	return d, nil
+	return d, decodeBounds(bounds, d.chunks)
 }
 
-// decodeKeys takes the chunk's first and last key from the front of names and
-// returns the rest; lengths begins with theirs. They are checked to be in order,
-// not before the last key of the chunk before, and to have the chunk's prefix.
-func (r *record) decodeKeys(lengths, names, before []byte) (rest []byte, err error) {
-	take := func(n uint32) (key []byte) {
-		if uint64(n) > uint64(len(names)) || n > entry.MaxKey {
-			return nil
+const (
+	boundHead  = 4 // bytes of a bound beside its key
+	boundAgain = 1 << 14
+	boundLong  = 1 << 15
+)
+
+// appendBounds appends the section of a directory for the bounds of its chunks.
+func appendBounds(b []byte, chunks []record) []byte {
+	b, at := chunk.AppendSection(b, secBounds, chunk.Required)
+	for i := range chunks {
+		r := &chunks[i].bound
+		word := uint16(r.apart)
+		if r.again {
+			word |= boundAgain
 		}
-		key, names = names[:n:n], names[n:]
-		return key
+		if r.long {
+			word |= boundLong
+		}
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(r.key)))
+		b = binary.LittleEndian.AppendUint16(b, word)
 	}
-	if r.first = take(binary.LittleEndian.Uint32(lengths)); r.first == nil {
-		return nil, errors.New("first key too long")
+	for i := range chunks {
+		b = append(b, chunks[i].key...)
 	}
-	r.last = r.first
-	if n := binary.LittleEndian.Uint32(lengths[4:]); n != sameKey {
-		if r.last = take(n); r.last == nil {
-			return nil, errors.New("last key too long")
+	return chunk.EndSection(b, at)
+}
+
+// decodeBounds decodes the bounds of chunks, whose records are decoded already; keys
+// point into p. They are checked to be in order, and to have the chunk's prefix.
+func decodeBounds(p []byte, chunks []record) error {
+	if len(p) < boundHead*len(chunks) {
+		return fmt.Errorf("%d bytes of bounds for %d chunks", len(p), len(chunks))
+	}
+	heads, p := p, p[boundHead*len(chunks):]
+	for i := range chunks {
+		r := &chunks[i]
+		n := int(binary.LittleEndian.Uint16(heads[boundHead*i:]))
+		word := binary.LittleEndian.Uint16(heads[boundHead*i+2:])
+		r.apart, r.again, r.long = int(word&(boundAgain-1)), word&boundAgain != 0, word&boundLong != 0
+		if n > min(len(p), boundSize) || r.apart > n || r.apart == 0 || r.long && r.apart != boundSize {
+			return fmt.Errorf("chunk %d: bound of %d bytes, %d tell it apart", i, n, r.apart)
+		}
+		if r.Prefix > entry.MaxKey || min(r.Prefix, boundSize) > n {
+			return fmt.Errorf("chunk %d: bound of %d bytes, prefix of %d", i, n, r.Prefix)
+		}
+		r.key, p = p[:n:n], p[n:]
+		if i > 0 && !r.follows(&chunks[i-1].bound) {
+			return fmt.Errorf("chunk %d: %w", i, errDisorder)
 		}
 	}
-	if len(r.first) == 0 || bytes.Compare(r.first, r.last) > 0 || bytes.Compare(before, r.first) > 0 {
-		return nil, errors.New("keys out of order")
+	return nil
+}
+
+var errDisorder = errors.New("keys out of order")
+
+// forgetBounds lets go of the bytes that the directory was decoded from.
+func (d *directory) forgetBounds() {
+	for i := range d.chunks {
+		d.chunks[i].key = nil
 	}
-	if r.Prefix > len(r.first) || !bytes.HasPrefix(r.last, r.first[:r.Prefix]) {
-		return nil, fmt.Errorf("prefix of %d bytes", r.Prefix)
-	}
-	return names, nil
 }
 
 // decode decodes a chunk's record and checks that the chunk lies in [from, to);

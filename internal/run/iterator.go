@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/offheap"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
@@ -46,7 +47,12 @@ func (it *cursor) open(i int) bool {
 		return false
 	}
 	it.i = i
-	it.Cursor.Open(c, it.r.keys.first(i)[:c.Prefix])
+	prefix, err := it.r.prefix(i, c)
+	if err != nil {
+		it.err = err
+		return false
+	}
+	it.Cursor.Open(c, prefix)
 	return true
 }
 
@@ -62,7 +68,7 @@ func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
-	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(int64(size), read)}, nil
+	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewBits(chunk.PagesOf(int64(size))), read)}, nil
 }
 
 func (it *cursor) at(ok bool) bool {
@@ -113,15 +119,32 @@ func (it *cursor) Prev() bool {
 	return it.open(it.i-1) && it.at(it.Cursor.Last())
 }
 
+// find opens the chunk in which key is or would be, and says where key is, compared
+// with all keys that begin as the chunk's do: 0 is among them.
+func (it *cursor) find(key []byte) (order int, ok bool) {
+	i, err := it.r.search(key)
+	if err == nil && !it.open(i) {
+		return 0, false
+	}
+	if err == nil {
+		order, err = it.r.within(i, it.Chunk(), key)
+	}
+	if err != nil {
+		it.valid, it.err = false, err
+	}
+	return order, err == nil
+}
+
 // SeekGE moves to the first entry whose key is key or greater.
 func (it *cursor) SeekGE(key []byte) bool {
-	// Between two chunks, or before the first one: no need to search in the chunk.
-	i := it.r.keys.search(key)
-	if !it.open(i) {
+	order, ok := it.find(key)
+	switch {
+	case !ok:
 		return false
-	}
-	if bytes.Compare(key, it.r.keys.first(i)) <= 0 {
+	case order < 0:
 		return it.at(it.Cursor.First())
+	case order > 0:
+		return it.open(it.i+1) && it.at(it.Cursor.First())
 	}
 	it.valid = true
 	return it.Cursor.SeekGE(key[it.Chunk().Prefix:]) || it.nextChunk()
@@ -129,21 +152,21 @@ func (it *cursor) SeekGE(key []byte) bool {
 
 // SeekLT moves to the last entry whose key is less than key.
 func (it *cursor) SeekLT(key []byte) bool {
-	i := it.r.keys.search(key)
-	if i == len(it.r.chunks) {
-		return it.Last()
-	}
-	if bytes.Compare(key, it.r.keys.first(i)) <= 0 {
-		return it.open(i-1) && it.at(it.Cursor.Last())
-	}
-	if !it.open(i) {
+	order, ok := it.find(key)
+	switch {
+	case !ok:
 		return false
+	case order < 0:
+		return it.open(it.i-1) && it.at(it.Cursor.Last())
+	case order > 0:
+		return it.at(it.Cursor.Last())
 	}
 	// The last entry less than key is the one before the first that is not less.
 	if !it.Cursor.SeekGE(key[it.Chunk().Prefix:]) && it.Cursor.Err() != nil {
 		return it.at(false)
 	}
-	return it.at(it.Cursor.Prev())
+	it.valid = true
+	return it.Prev()
 }
 
 // SkipGE leaves out, by what the directory says of them, chunks without newer
@@ -159,7 +182,7 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 	}
 	i := it.i
 	for ; i < len(it.r.chunks) && it.r.dir[i].MaxVersion < v; i++ {
-		if bytes.Compare(it.r.keys.last(i), key) >= 0 {
+		if !it.r.keys.below(i, key) {
 			if bytes.Compare(it.Entry().Key, key) >= 0 {
 				return it.Next()
 			}
@@ -179,7 +202,7 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 	}
 	i := it.i
 	for ; i >= 0 && it.r.dir[i].MaxVersion < v; i-- {
-		if bytes.Compare(it.r.keys.first(i), key) < 0 {
+		if bytes.Compare(it.r.keys.from(i), key) < 0 {
 			if bytes.Compare(it.Entry().Key, key) < 0 {
 				return it.Prev()
 			}
@@ -188,6 +211,9 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 	}
 	return it.open(i) && it.at(it.Cursor.Last())
 }
+
+// SkipNewer leaves out nothing: older versions of a key lie behind it.
+func (it *cursor) SkipNewer(entry.Version) bool { return it.Next() }
 
 // Entry is the entry at the position.
 func (it *cursor) Entry() *entry.Entry { return it.Cursor.Entry() }

@@ -7,20 +7,24 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// keys is the first and last key of every chunk of a run, laid out for search:
-// without pointers, and with a number of 8 bytes for each last key, taken after the
-// prefix that all keys of the run share. The numbers of 1,000 chunks take 8 KB,
-// which stay in the nearest caches.
+// keys is the bounds of the chunks of a run, laid out for search: without pointers, and
+// with a number of 8 bytes for each chunk but the first, taken after a prefix that all
+// these bounds share. The numbers of 1,000 chunks take 8 KB, which stay in the nearest
+// caches. However long keys are, a chunk takes a bounded part of it.
 type keys struct {
-	prefix []byte   // of all keys
-	words  []uint64 // one for each chunk's last key
+	prefix []byte   // of the bounds of all chunks but the first
+	words  []uint64 // of the bounds of all chunks but the first
 	spans  []span
 	blob   []byte
 }
 
+// span is a bound whose key lies in the blob.
 type span struct {
-	first, last       uint64 // where they begin in blob
-	firstLen, lastLen uint32
+	at     uint32
+	length uint16
+	apart  uint16
+	again  bool
+	long   bool
 }
 
 func newKeys(chunks []record) keys {
@@ -29,49 +33,53 @@ func newKeys(chunks []record) keys {
 		return k
 	}
 	// One block of memory for all keys, and nothing in it for the collector to scan.
-	k.words = make([]uint64, len(chunks))
+	k.words = make([]uint64, len(chunks)-1)
 	k.spans = make([]span, len(chunks))
 	n := 0
 	for i := range chunks {
-		n += len(chunks[i].first) + len(chunks[i].last)
+		n += len(chunks[i].key)
 	}
 	k.blob = make([]byte, 0, n)
 	for i := range chunks {
-		r, s := &chunks[i], &k.spans[i]
-		s.first, s.firstLen = uint64(len(k.blob)), uint32(len(r.first))
-		k.blob = append(k.blob, r.first...)
-		s.last, s.lastLen = s.first, s.firstLen
-		if !bytes.Equal(r.first, r.last) {
-			s.last, s.lastLen = uint64(len(k.blob)), uint32(len(r.last))
-			k.blob = append(k.blob, r.last...)
-		}
+		b := &chunks[i].bound
+		k.spans[i] = span{uint32(len(k.blob)), uint16(len(b.key)), uint16(b.apart), b.again, b.long}
+		k.blob = append(k.blob, b.key...)
+		b.key = nil
 	}
-	first, last := k.first(0), k.last(len(chunks)-1)
-	k.prefix = first[:entry.CommonPrefix(first, last)]
-	for i := range chunks {
-		k.words[i] = entry.Word(k.last(i)[len(k.prefix):])
+	if len(k.words) > 0 {
+		first, last := k.apart(1), k.apart(len(k.words))
+		// Whoever begins with a long bound must have its word: see search.
+		k.prefix = first[:min(entry.CommonPrefix(first, last), boundSize-8)]
+	}
+	for i := range k.words {
+		k.words[i] = entry.Word(k.apart(i + 1)[len(k.prefix):])
 	}
 	return k
 }
 
-func (k *keys) first(i int) []byte {
+// from is the beginning of chunk i's first key, of at most boundSize bytes, with the
+// prefix that the chunk's keys share, as far as it goes.
+func (k *keys) from(i int) []byte {
 	s := &k.spans[i]
-	return k.blob[s.first:][:s.firstLen:s.firstLen]
+	return k.blob[s.at:][:s.length:s.length]
 }
 
-func (k *keys) last(i int) []byte {
+// apart is what tells chunk i's first key from the last one of the chunk before.
+func (k *keys) apart(i int) []byte {
 	s := &k.spans[i]
-	return k.blob[s.last:][:s.lastLen:s.lastLen]
+	return k.blob[s.at:][:s.apart:s.apart]
 }
 
-// search returns the first chunk whose last key is not less than key, or len().
-func (k *keys) search(key []byte) int {
+// search returns the chunk in which key is, or the two between which it is: bounds
+// from lo+1 to hi don't tell. Where it is not in the run, it would be there, or
+// before the next chunk.
+func (k *keys) search(key []byte) (lo, hi int) {
 	p := len(k.prefix)
 	if len(key) < p || string(key[:p]) != string(k.prefix) {
 		if bytes.Compare(key, k.prefix) < 0 {
-			return 0
+			return 0, 0
 		}
-		return len(k.words)
+		return len(k.words), len(k.words)
 	}
 	// Without branches on the words: the outcome of each step is a coin toss.
 	word := entry.Word(key[p:])
@@ -85,24 +93,54 @@ func (k *keys) search(key []byte) int {
 		n -= half
 	}
 	if base == len(words) || words[base] != word {
-		return base
+		return base, base
 	}
 	return k.searchEqual(base, key)
 }
 
-// searchEqual goes on among the last keys whose words equal that of key.
-func (k *keys) searchEqual(base int, key []byte) int {
+// searchEqual goes on among the bounds whose words equal that of key.
+func (k *keys) searchEqual(base int, key []byte) (lo, hi int) {
 	// Doubled steps: usually only a few words are equal.
 	end := base
 	for step := 1; end < len(k.words) && k.words[end] == k.words[base]; step *= 2 {
 		end += step
 	}
 	n := min(end, len(k.words)) - base
-	return base + sort.Search(n, func(i int) bool { return bytes.Compare(k.last(base+i), key) >= 0 })
+	lo = base + sort.Search(n, func(i int) bool { return k.compare(base+i+1, key) != notBefore })
+	hi = lo + sort.Search(base+n-lo, func(i int) bool { return k.compare(lo+i+1, key) == before })
+	return lo, hi
 }
 
-// hasPrefix reports whether key begins with the first n bytes of chunk i's keys.
+// place is where a key is, compared with the bound of a chunk.
+type place uint8
+
+const (
+	before    place = iota // before the chunk, or in the chunk before
+	notBefore              // in the chunk or behind
+	unknown                // only the chunk's first key tells
+)
+
+func (k *keys) compare(i int, key []byte) place {
+	s, b := &k.spans[i], k.apart(i)
+	if s.long && bytes.HasPrefix(key, b) {
+		return unknown
+	}
+	if c := bytes.Compare(key, b); c < 0 || c == 0 && s.again {
+		return before
+	}
+	return notBefore
+}
+
+// below reports whether all keys of chunk i, not the last one, are known to be less
+// than key.
+func (k *keys) below(i int, key []byte) bool {
+	return i+1 < len(k.spans) && k.compare(i+1, key) == notBefore
+}
+
+// hasPrefix reports whether key begins with the first n bytes, of those that are in
+// memory, of chunk i's keys.
 func (k *keys) hasPrefix(i int, key []byte, n int) bool {
-	at := k.spans[i].first
+	n = min(n, boundSize)
+	at := uint64(k.spans[i].at)
 	return len(key) >= n && string(key[:n]) == string(k.blob[at:at+uint64(n)])
 }

@@ -14,9 +14,10 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		return false, nil
 	}
 	it := r.newCursor()
-	for i := r.keys.search(lo); i < len(r.chunks); i++ {
-		first, last := r.keys.first(i), r.keys.last(i)
-		if hi != nil && bytes.Compare(first, hi) >= 0 {
+	i, err := r.search(lo)
+	for ; err == nil && i < len(r.chunks); i++ {
+		from := r.keys.from(i)
+		if hi != nil && bytes.Compare(from, hi) >= 0 {
 			break
 		}
 		// The directory decides for most chunks: without newer versions, or with all
@@ -24,14 +25,14 @@ func (r *Reader) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 		if r.dir[i].MaxVersion <= since {
 			continue
 		}
-		if bytes.Compare(lo, first) <= 0 && (hi == nil || bytes.Compare(last, hi) < 0) {
+		if bytes.Compare(lo, from) <= 0 && (hi == nil || r.keys.below(i, hi)) {
 			return true, nil
 		}
 		if changed, err := it.changedSince(i, lo, hi, since); changed || err != nil {
 			return changed, err
 		}
 	}
-	return false, nil
+	return false, err
 }
 
 // changedSince is ChangedSince for chunk i, whose keys don't all lie in the range.
@@ -39,8 +40,12 @@ func (it *cursor) changedSince(i int, lo, hi []byte, since entry.Version) (bool,
 	if !it.open(i) {
 		return false, it.err
 	}
+	order, err := it.r.within(i, it.Chunk(), lo)
+	if order > 0 || err != nil {
+		return false, err
+	}
 	ok := false
-	if bytes.Compare(lo, it.r.keys.first(i)) <= 0 {
+	if order < 0 {
 		ok = it.Cursor.First()
 	} else {
 		ok = it.Cursor.SeekGE(lo[it.r.dir[i].Prefix:])
@@ -85,8 +90,9 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 // directory and the fences of the chunks at both ends; of those that cannot be
 // read, half is taken.
 func (r *Reader) Size(lo, hi []byte) (entries, size, separated uint64) {
-	for i := r.keys.search(lo); i < len(r.chunks); i++ {
-		first, last := r.keys.first(i), r.keys.last(i)
+	i, _ := r.search(lo)
+	for ; i < len(r.chunks); i++ {
+		first := r.keys.from(i)
 		if hi != nil && bytes.Compare(first, hi) >= 0 {
 			break
 		}
@@ -95,7 +101,7 @@ func (r *Reader) Size(lo, hi []byte) (entries, size, separated uint64) {
 		if bytes.Compare(lo, first) > 0 {
 			from = r.position(i, lo)
 		}
-		if hi != nil && bytes.Compare(last, hi) >= 0 {
+		if hi != nil && !r.keys.below(i, hi) {
 			to = r.position(i, hi)
 		}
 		part, d := max(to-from, 0), &r.dir[i]
@@ -106,12 +112,19 @@ func (r *Reader) Size(lo, hi []byte) (entries, size, separated uint64) {
 	return entries, size, separated
 }
 
-// position is which part of chunk i, whose first key is less than key and whose
-// last is not, comes before key.
+// position is which part of chunk i comes before key.
 func (r *Reader) position(i int, key []byte) float64 {
 	c, err := r.load(i)
 	if err != nil {
 		return 0.5
+	}
+	switch order, err := r.within(i, c, key); {
+	case err != nil:
+		return 0.5
+	case order < 0:
+		return 0
+	case order > 0:
+		return 1
 	}
 	return c.Position(key[c.Prefix:])
 }
@@ -143,7 +156,7 @@ func (r *Reader) Split(n int) [][]byte {
 			if len(r.dir) < 4*n && it.open(i) && it.Cursor.SeekPart(part) {
 				cut(it.Entry().Key)
 			} else {
-				cut(r.keys.first(i))
+				cut(r.keys.from(i))
 			}
 		}
 		sum += size

@@ -67,6 +67,7 @@ type file struct {
 	id    checksum.Identity
 	first int // its first chunk among the run's
 	dir   *directory
+	pages *chunk.Pages // that have been verified; nil: the file is not mapped
 }
 
 // Open opens the files of a run and reads their directories and the filter.
@@ -100,6 +101,9 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	if r.spans != nil {
 		r.spans.makeChunks()
 	}
+	for _, f := range r.files {
+		f.dir.forgetBounds()
+	}
 	return r, nil
 }
 
@@ -130,7 +134,7 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
 	f.dir = dir
-	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && bytes.Compare(r.dir[n-1].last, f.dir.chunks[0].first) > 0 {
+	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.dir[n-1].bound) {
 		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}
 	if err := f.dir.stamp(stamp, name); err != nil {
@@ -181,7 +185,7 @@ func readDirectory(f *pageio.File, name string, id checksum.Identity, size int64
 func (r *Reader) split() error {
 	last := r.files[len(r.files)-1]
 	n := len(r.dir)
-	for n > 0 && isTombstones(r.dir[n-1].first) {
+	for n > 0 && isTombstones(r.dir[n-1].key) {
 		n--
 	}
 	if (n == len(r.dir)) != (last.dir.ranges == ranges{}) {
@@ -216,8 +220,10 @@ func (r *Reader) check() error {
 	setStats(&m, &s)
 	r.oldest, r.newest = s.MinVersion, s.MaxVersion
 	if n := len(r.dir); n > 0 {
-		m.First, m.Last = r.dir[0].first, r.dir[n-1].last
+		m.First = r.dir[0].key
 	}
+	// How far keys go is in the last chunk alone, which Verify reads.
+	m.Last = r.meta.Last
 	w := &r.meta
 	if t := r.spans; t != nil {
 		// Their bounds are not compared: Verify reads all of them.
@@ -246,15 +252,14 @@ func (r *Reader) makeChunks() {
 			end = min(end, r.files[k+1].first)
 		}
 		m := f.Mapped()
-		var pages *chunk.Pages
 		if m != nil {
-			pages = chunk.NewPages(f.Size(), f.Prime)
+			f.pages = chunk.NewPages(f.Verified(chunk.PagesOf(f.Size())), f.Prime)
 		}
 		for i := f.first; i < end; i++ {
 			d, c := &r.dir[i], &r.chunks[i]
 			c.Layout = d.Layout
 			c.Page = int(d.offset / chunk.PageSize)
-			c.Pages = pages
+			c.Pages = f.pages
 			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum}
 			if m != nil {
 				size := uint64(d.Layout.Size())
@@ -278,24 +283,28 @@ func (r *Reader) Mapped() bool {
 // Get finds the newest version of key that is not newer than at and fills in
 // dst; dst.Key becomes key. The filter is not asked.
 func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry) (bool, error) {
-	i := r.keys.search(key)
-	if i == len(r.chunks) {
-		return false, nil
+	i, err := r.search(key)
+	if err != nil || i >= len(r.chunks) {
+		return false, err
 	}
 	c := &r.chunks[i]
 	if !r.keys.hasPrefix(i, key, c.Prefix) {
 		return false, nil
 	}
 	if c.Data == nil {
-		var err error
 		if c, err = r.load(i); err != nil {
+			return false, err
+		}
+	}
+	if c.Prefix > boundSize {
+		if order, err := r.within(i, c, key); order != 0 || err != nil {
 			return false, err
 		}
 	}
 	res, err := c.Get(key[c.Prefix:], hash, at, dst)
 	// Older versions of a chunk's last key may fill several chunks more.
 	for res == chunk.Newer {
-		if i++; i == len(r.chunks) || !bytes.Equal(r.keys.first(i), key) {
+		if i++; i == len(r.chunks) || !r.keys.spans[i].again {
 			return false, nil
 		}
 		if c, err = r.load(i); err != nil {
@@ -308,6 +317,48 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 	}
 	dst.Key = key
 	return true, nil
+}
+
+// search returns the first chunk whose last key is not less than key, or the one
+// before it: then key is behind all of its keys.
+func (r *Reader) search(key []byte) (int, error) {
+	lo, hi := r.keys.search(key)
+	// Keys of chunks that are long and begin alike are compared where they lie.
+	for lo < hi {
+		mid := (lo + hi + 1) / 2
+		c, err := r.load(mid)
+		if err != nil {
+			return 0, err
+		}
+		order, err := c.CompareFirst(key)
+		if err != nil {
+			return 0, err
+		}
+		if order < 0 || order == 0 && r.keys.spans[mid].again {
+			hi = mid - 1
+		} else {
+			lo = mid
+		}
+	}
+	return lo, nil
+}
+
+// prefix is what the keys of chunk i share, which is loaded as c; valid as c is.
+func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
+	if c.Prefix <= boundSize {
+		return r.keys.from(i)[:c.Prefix], nil
+	}
+	return c.SharedPrefix()
+}
+
+// within is where key is, compared with all keys of chunk i, loaded as c: 0 says that it
+// begins as they do.
+func (r *Reader) within(i int, c *chunk.Chunk, key []byte) (int, error) {
+	p, err := r.prefix(i, c)
+	if err != nil || bytes.HasPrefix(key, p) {
+		return 0, err
+	}
+	return bytes.Compare(key, p), nil
 }
 
 // load returns chunk i with its bytes: those of the mapping, or a copy read and
@@ -370,6 +421,9 @@ func (r *Reader) Close() error {
 	}
 	var err error
 	for _, f := range r.files {
+		if f.pages != nil {
+			f.pages.Free()
+		}
 		err = errors.Join(err, f.Close())
 	}
 	r.files = nil

@@ -87,6 +87,7 @@ var shapes = []shape{
 	{name: "big values", keys: 60, key: func(r *rand.Rand, i int) string { return fmt.Sprint("big", i) }, versions: 2, value: 1 << 19, spread: 1000, extras: true},
 	{name: "huge values", keys: 6, key: func(r *rand.Rand, i int) string { return fmt.Sprint("huge", i) }, versions: 1, value: 3 << 20, spread: 1000},
 	{name: "huge keys", keys: 6, key: func(r *rand.Rand, i int) string { return string(bytes.Repeat([]byte{'x'}, entry.MaxKey-i)) }, versions: 2, value: 10, spread: 1000, extras: true},
+	{name: "long keys, many versions", keys: 5, key: func(r *rand.Rand, i int) string { return string(bytes.Repeat([]byte{'y'}, 2000)) + fmt.Sprint(i) }, versions: 1500, value: 2000, spread: 1 << 20},
 	{name: "empty values", keys: 2000, key: func(r *rand.Rand, i int) string { return fmt.Sprint(i) }, versions: 2, value: 1, spread: 1000},
 }
 
@@ -207,7 +208,7 @@ func TestMetaCountsContents(t *testing.T) {
 				refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: r.Records + 1, Bytes: r.Bytes + e.Handle.Length}
 			}
 		}
-		want.First, want.Last = all[0].Key, all[len(all)-1].Key
+		want.First, want.Last = meta.Lower(all[0].Key), meta.Upper(all[len(all)-1].Key)
 		for _, r := range refs {
 			want.Refs = append(want.Refs, r)
 		}

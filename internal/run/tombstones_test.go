@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -82,7 +84,7 @@ func TestTombstonesExtendTheBounds(t *testing.T) {
 		first, last string
 		min, max    entry.Version
 	}{
-		{"\x00apple", "\x00fig" + string(bytes.Repeat([]byte("g"), 300)), 10, 1 << 50},
+		{"\x00apple", string(meta.Upper([]byte("\x00fig" + strings.Repeat("g", 300)))), 10, 1 << 50},
 		{"\x00", "\x01", 8, 1 << 55},
 		{"\x00", "\x01", 8, 1 << 55},
 	} {

@@ -49,9 +49,14 @@ func (v *verifier) chunk(i int) {
 	fail := func(reason string) {
 		v.report(errs.NewCorruption(c.Place.File, c.Place.Offset, "%s", reason))
 	}
+	prefix, err := v.prefix(i, c)
+	if err != nil {
+		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
+		return
+	}
 	first := true
-	c.Check(&v.fileOf(i).owner, v.keys.first(i)[:c.Prefix], v.report, func(e *entry.Entry, newest bool) uint64 {
-		if first && (!bytes.Equal(e.Key, v.keys.first(i)) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
+	c.Check(&v.fileOf(i).owner, prefix, v.report, func(e *entry.Entry, newest bool) uint64 {
+		if first && (!v.bound(i).fits(e.Key, v.last.Key, c.Prefix) || v.last.Key != nil && entry.Compare(&v.last, e) >= 0) {
 			fail("first entry is not the one in the directory, or out of order")
 		}
 		first = false
@@ -66,12 +71,18 @@ func (v *verifier) chunk(i int) {
 		}
 		return h
 	})
-	if !first && !bytes.Equal(v.last.Key, v.keys.last(i)) {
-		fail("last entry is not the one in the directory")
+	if !first && v.meta.Last != nil && bytes.Compare(v.last.Key, v.meta.Last) > 0 {
+		fail("last entry is beyond what the manifest says")
 	}
 	if t, err := c.Trailer(); err == nil && t.Stats != v.dir[i].Stats {
 		fail("statistics are not those in the directory")
 	}
+}
+
+// bound is the bound of chunk i.
+func (v *verifier) bound(i int) *bound {
+	s := &v.keys.spans[i]
+	return &bound{key: v.keys.from(i), apart: int(s.apart), again: s.again, long: s.long}
 }
 
 func (v *verifier) count(e *entry.Entry) {

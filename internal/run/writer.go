@@ -49,6 +49,7 @@ type Writer struct {
 	ref      *meta.Ref // the last one used
 	stats    chunk.Stats
 	meta     meta.Run
+	last     []byte // last key of the chunk before; nil: there is none
 	err      error
 	done     bool
 
@@ -161,19 +162,20 @@ func (w *Writer) flush() error {
 	if err := w.write(image); err != nil {
 		return err
 	}
-	// The builder reuses its memory for the next chunk, so the keys are copied.
 	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
-	r.first, r.last = slices.Clone(info.First), slices.Clone(info.Last)
+	r.bound = newBound(info.First, w.last, info.Prefix)
 	w.dir.chunks = append(w.dir.chunks, r)
-	w.dirBytes += int64(recordSize + 8 + len(r.first) + len(r.last))
+	w.dirBytes += int64(recordSize + boundHead + len(r.key))
+	// The builder reuses its memory for the next chunk, so the key is copied.
+	w.last = append(w.last[:0], info.Last...)
 	if w.ranged {
 		return nil
 	}
 	w.stats.Merge(&info.Stats)
 	if w.meta.First == nil {
-		w.meta.First = r.first
+		w.meta.First = r.key
 	}
-	w.meta.Last = r.last
+	w.meta.Last = meta.Upper(w.last)
 	w.chunks++
 	if len(w.hashes) < w.cfg.FilterKeys {
 		return nil
@@ -307,7 +309,7 @@ func (w *Writer) fail(err error) error {
 // release gives the memory back.
 func (w *Writer) release() {
 	w.b.Release()
-	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
+	w.hashes, w.created, w.refs, w.ref, w.last = nil, nil, nil, nil, nil
 }
 
 func setStats(m *meta.Run, s *chunk.Stats) {

@@ -42,6 +42,7 @@ func (h *history) SeekLT(key []byte) bool { return h.moved(h.back(h.Iterator.See
 
 func (h *history) SkipGE([]byte, entry.Version) bool { return h.Next() }
 func (h *history) SkipLT([]byte, entry.Version) bool { return h.Prev() }
+func (h *history) SkipNewer(entry.Version) bool      { return h.Next() }
 
 // Err says why a move came to no entry: nil at the end.
 func (h *history) Err() error { return cmp.Or(h.Iterator.Err(), h.cover.Err()) }

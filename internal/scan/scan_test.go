@@ -108,6 +108,57 @@ func (c *counting) SkipLT(key []byte, v entry.Version) bool {
 	c.moves++
 	return c.Iterator.SkipLT(key, v)
 }
+func (c *counting) SkipNewer(v entry.Version) bool {
+	c.moves++
+	return c.Iterator.SkipNewer(v)
+}
+
+// A key with a long history costs a walk a few moves, in each direction, for readers
+// of any age.
+func TestLongHistoriesAreSkipped(t *testing.T) {
+	s := newStore(t)
+	var readers []*Scan
+	begin := func() {
+		scan := s.begin(Config{})
+		count := &counting{Iterator: scan.walk.src}
+		scan.walk.src = count
+		readers = append(readers, scan)
+	}
+	const versions = 4000
+	for i := range versions {
+		var w pending.Writes
+		if i == 0 {
+			s.set(&w, "a", "z")
+		}
+		s.set(&w, "hot")
+		s.commit(&w)
+		if i%1000 == 10 || i == versions-1 {
+			begin()
+		}
+	}
+	for _, scan := range readers {
+		count := scan.walk.src.(*counting)
+		at := func(what string, ok bool, want string) {
+			t.Helper()
+			if !ok || string(scan.Entry().Key[1:]) != want || want == "hot" && scan.Entry().Version != scan.pin.Version() {
+				t.Errorf("reader at %d, %s: %v, %+v; want %s", scan.pin.Version(), what, ok, scan.Entry(), want)
+			}
+			if count.moves > 60 {
+				t.Errorf("reader at %d, %s: %d moves", scan.pin.Version(), what, count.moves)
+			}
+			count.moves = 0
+		}
+		at("seek", scan.Seek(stored("b"), false), "hot")
+		at("next", scan.Move(false), "z")
+		at("back", scan.Move(true), "hot")
+		at("back again", scan.Move(true), "a")
+		at("forward again", scan.Move(false), "hot")
+		at("seek back", scan.Seek(stored("y"), true), "hot")
+		at("back", scan.Move(true), "a")
+		at("seek", scan.Seek(stored("b"), false), "hot")
+		at("turned", scan.Move(true), "a")
+	}
+}
 
 // A walk into a deleted range passes over it at once, in both directions,
 // wherever entries and tombstone are, and finds what was written since.

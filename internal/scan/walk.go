@@ -117,14 +117,18 @@ func (w *walk) prev() bool {
 	// Going back from the entry shown, newer versions of its key come first: the reader
 	// does not see them.
 	ok := w.src.Prev()
-	for ok && bytes.Equal(w.src.Entry().Key, w.key) {
+	for newer := 1; ok && bytes.Equal(w.src.Entry().Key, w.key); newer++ {
+		if newer == patience {
+			ok = w.src.SeekLT(w.key)
+			break
+		}
 		ok = w.src.Prev()
 	}
 	return w.backwards(ok)
 }
 
-// patience is after how many older versions of a key the rest is skipped by a
-// seek, and hiddenPatience after how many keys that a range delete hides.
+// patience is after how many versions of a key that don't count the rest is skipped
+// by a seek, and hiddenPatience after how many keys that a range delete hides.
 const (
 	patience       = 16
 	hiddenPatience = 4
@@ -134,15 +138,19 @@ const (
 func (w *walk) forwards(ok bool) bool {
 	w.backward, w.row.keys = false, 0
 	hidden := 0
-	for older := 0; ok; ok = w.src.Next() {
-		// A key with a long history is left by a seek rather than step by step.
-		if older == patience {
+	for older, newer := 0, 0; ok; ok = w.src.Next() {
+		// A key with a long history is left by a seek rather than step by step, and so is
+		// what was written since the reader began.
+		switch {
+		case older == patience:
 			w.key = append(w.key, 0)
 			ok = w.src.SeekGE(w.key)
 			older, w.key = 0, w.key[:0] // what was sought may be a key
-			if !ok {
-				break
-			}
+		case newer == patience:
+			ok, newer = w.skipNewer(), 0
+		}
+		if !ok {
+			break
 		}
 		e := w.src.Entry()
 		// One hidden key after the other tells of a deleted range: runs know where it
@@ -157,8 +165,10 @@ func (w *walk) forwards(ok bool) bool {
 			break
 		}
 		if !sees(w.at, e.Version) {
+			newer++
 			continue
 		}
+		newer = 0
 		if !w.all {
 			if sameKey(e.Key, w.key) {
 				older++
@@ -185,6 +195,12 @@ func (w *walk) forwards(ok bool) bool {
 	w.rowEndsAtBound()
 	w.entry = nil
 	return false
+}
+
+// skipNewer goes on over what is newer than the reader sees, if src is at such an entry.
+// It reports whether src is at an entry.
+func (w *walk) skipNewer() bool {
+	return sees(w.at, w.src.Entry().Version) || w.src.SkipNewer(w.at)
 }
 
 // failed ends a move that doesn't know what range deletes hide.
@@ -318,9 +334,12 @@ func (w *walk) skipHiddenBack() bool {
 // was such an entry, and whether src is at an entry.
 func (w *walk) newest(e *entry.Entry) (found, ok bool) {
 	w.key = append(w.key[:0], e.Key...)
-	for {
+	for older := 1; ; older++ {
 		if sees(w.at, e.Version) {
 			w.saved, found = *e, true
+		}
+		if older == patience {
+			return w.newestFromFront()
 		}
 		if ok = w.src.Prev(); !ok {
 			break
@@ -331,6 +350,22 @@ func (w *walk) newest(e *entry.Entry) (found, ok bool) {
 	}
 	w.saved.Key = w.key
 	return found, ok
+}
+
+// newestFromFront is newest for a key with a long history: that is passed by seeks,
+// from the newest version on.
+func (w *walk) newestFromFront() (found, ok bool) {
+	for ok = w.src.SeekGE(w.key); ok && sameKey(w.src.Entry().Key, w.key); ok = w.src.SkipNewer(w.at) {
+		if e := w.src.Entry(); sees(w.at, e.Version) {
+			w.saved, found = *e, true
+			w.saved.Key = w.key
+			break
+		}
+	}
+	if !ok && w.src.Err() != nil {
+		return false, false
+	}
+	return found, w.src.SeekLT(w.key)
 }
 
 // shows reports whether e, the newest of its key or, with all, any, is shown.

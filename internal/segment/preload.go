@@ -8,7 +8,7 @@ const preloadBytes = 1 << 20
 func (r *Reader) Preload(stop func() bool) error {
 	end := r.end.Load()
 	for off := int64(0); off < end && r.file.Mapped() != nil && !stop(); off += preloadBytes {
-		if err := r.prime(off, min(preloadBytes, end-off)); err != nil {
+		if err := r.file.Prime(off, int(min(preloadBytes, end-off))); err != nil {
 			return err
 		}
 	}

@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	granule  = 64   // bytes; at most one record of 64 bytes or more begins in each
-	pageSize = 4096 // unit of residency
+	granule = 64 // bytes; at most one record of 64 bytes or more begins in each
 
 	mostTouched = 2048 // bytes of a record; processors prefetch what follows by themselves
 	beforeValue = 64   // bytes of most records come before the value
@@ -37,8 +36,7 @@ type Reader struct {
 	stamp    entry.Version // of all records, whose version is 0 in the file; 0 = they have their own
 	id       checksum.Identity
 	end      *atomic.Int64 // shared with the writer while the segment grows
-	verified pageio.Bits   // by granule: the record that begins there was verified
-	resident pageio.Bits   // by page: it was read into memory once
+	verified pageio.Bits   // by granule: the record that begins there was verified, of late
 }
 
 // OpenOptions says how much of a segment is read, and how.
@@ -81,7 +79,7 @@ func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
 
 func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64) (*Reader, error) {
 	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end,
-		verified: file.NewBits(limit / granule), resident: file.NewBits(limit/pageSize + 1)}
+		verified: file.Verified(limit / granule)}
 	page := make([]byte, HeaderSize)
 	err := file.ReadFull(page, 0)
 	if err == nil {
@@ -133,8 +131,8 @@ func headerError(name string, err error) error {
 
 // Stored returns the value of the record at h, which must be that of version v
 // of key, as it is stored: a slice of the mapping, or a buffer of the caller's own.
-// Header, key and value are verified when the record is read for the first time;
-// without a mapping, every time. Every mismatch returns an *errs.Corruption.
+// Header, key and value are verified when the record is read for the first time of
+// an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an *errs.Corruption.
 func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	// The handle comes from a file that may be damaged: its numbers are checked
 	// before anything is read.
@@ -165,7 +163,7 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 		}
 		return r.decode(rec, off, h.Length, key, v, false)
 	}
-	if err := r.prime(off, int64(bound)); err != nil {
+	if err := r.file.Prime(off, int(bound)); err != nil {
 		return value, err
 	}
 	if value, err = r.decode(rec, off, h.Length, key, v, true); err != nil {
@@ -216,7 +214,7 @@ func (r *Reader) Touch(h entry.Handle) bool {
 		return false
 	}
 	// A page that isn't resident would fault, and a fault takes as long as a read.
-	if !r.verified.Test(int64(off/granule)) && !(r.resident.Test(int64(off/pageSize)) && r.resident.Test(int64((off+h.Length)/pageSize))) {
+	if !r.verified.Test(int64(off/granule)) && !(r.file.Resident(int64(off)) && r.file.Resident(int64(off+h.Length))) {
 		return false
 	}
 	prefetch.Bytes(data[off:min(off+h.Length+beforeValue, off+mostTouched, uint64(len(data)))])
@@ -284,34 +282,6 @@ func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset u
 	return value, nil
 }
 
-// prime brings the pages of [off, off+n) into memory, if that was not done yet:
-// a page fault would block a processor of the Go scheduler for as long as the read takes.
-func (r *Reader) prime(off, n int64) error {
-	first, last := off/pageSize, (off+n-1)/pageSize
-	for first <= last && r.resident.Test(first) {
-		first++
-	}
-	if first > last {
-		return nil
-	}
-	// The system may have them in memory already; to ask costs less than to read.
-	r.file.Probe(first*pageSize, &r.resident)
-	for first <= last && r.resident.Test(first) {
-		first++
-	}
-	if first > last {
-		return nil
-	}
-	from := max(off, first*pageSize)
-	if err := r.file.Prime(from, int(off+n-from)); err != nil {
-		return err
-	}
-	for p := first; p <= last; p++ {
-		r.resident.Set(p)
-	}
-	return nil
-}
-
 // Frames returns the segment's frames from the first one to the present end.
 // With values, values that have their own checksum are verified too.
 func (r *Reader) Frames(values bool) *Frames {
@@ -374,6 +344,5 @@ func (r *Reader) End() int64 { return r.end.Load() }
 // Close releases the file and its mapping; no value may be used afterwards.
 func (r *Reader) Close() error {
 	r.verified.Free()
-	r.resident.Free()
 	return r.file.Close()
 }

@@ -45,6 +45,7 @@ func (it *filtered) SeekLT(key []byte) bool {
 func (it *filtered) Prev() bool                              { return it.skip(it.Iterator.Prev(), it.Iterator.Prev) }
 func (it *filtered) SkipGE(key []byte, v entry.Version) bool { return it.Next() }
 func (it *filtered) SkipLT(key []byte, v entry.Version) bool { return it.Prev() }
+func (it *filtered) SkipNewer(entry.Version) bool            { return it.Next() }
 
 // skip moves on while the entry is covered. ok says whether there is an entry.
 func (it *filtered) skip(ok bool, move func() bool) bool {
@@ -68,6 +69,9 @@ type versioned struct {
 	version entry.Version
 	copy    entry.Entry
 }
+
+// SkipNewer leaves out nothing: a part has one version of a key.
+func (it *versioned) SkipNewer(entry.Version) bool { return it.Next() }
 
 // Entry is a copy, as the Iterator's own entry belongs to that.
 func (it *versioned) Entry() *entry.Entry {

@@ -285,6 +285,9 @@ func (s *Spill) Output() compact.Output {
 // whether they do: Discard leaves them.
 func (s *Spill) Keep() { s.kept = true }
 
+// Lent reports whether bytes of the files may have been handed out.
+func (s *Spill) Lent() bool { return s.lent }
+
 // Discard closes the files and, with remove, removes them, save those that
 // belong to the store. Nothing that was handed out is valid afterwards. It does
 // nothing the second time.

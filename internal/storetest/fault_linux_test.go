@@ -1,15 +1,11 @@
 package storetest
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -208,29 +204,12 @@ func (s *faultStore) of(t testing.TB, v faultValue, r reflect.Type) (list []any,
 var faultErrors = []error{brock.ErrCorrupt, brock.ErrKeyNotFound, brock.ErrVersionMismatch, brock.ErrTxnDone, brock.ErrClosed,
 	brock.ErrStopped, brock.ErrInvalid, brock.ErrReadOnly, brock.ErrKeyspaceNotFound}
 
-const faultChild = "BROCK_FAULT_CHILD"
-
 // No public call ends the process, or returns wrong bytes, when nothing that is mapped
 // can be read any more, be it in the store or what the caller passes in. The calls are
 // made in a child process, which says what it is about to call.
 func TestFaultsUnderEveryCall(t *testing.T) {
-	if os.Getenv(faultChild) == "" {
-		c := exec.Command(os.Args[0], "-test.run=^TestFaultsUnderEveryCall$", fmt.Sprintf("-test.short=%v", testing.Short()))
-		c.Env = append(os.Environ(), faultChild+"=1")
-		out, err := c.CombinedOutput()
-		if err == nil {
-			return
-		}
-		last := ""
-		for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
-			if call, ok := strings.CutPrefix(s.Text(), "call "); ok {
-				last = call
-			}
-		}
-		if i := bytes.Index(out, []byte("fatal error")); i >= 0 {
-			t.Fatalf("the process died in %s:\n%.3000s", last, out[i:])
-		}
-		t.Fatalf("%v after %s:\n%s", err, last, out[max(0, len(out)-3000):])
+	if !inChild(t) {
+		return
 	}
 	s := openFaultStore(t)
 	for i, v := range faultValues {

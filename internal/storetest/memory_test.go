@@ -29,6 +29,7 @@ type memoryShape struct {
 var memoryShapes = []memoryShape{
 	{"large values", 16 << 20, largeValues},
 	{"values of a share of the memory", 16 << 20, sharedValues},
+	{"long keys", 16 << 20, longKeys},
 }
 
 // In no shape of data or work do stores take more anonymous memory than they promise.
@@ -161,4 +162,36 @@ func sharedValues(t *testing.T, db *brock.DB, short bool) (held int64) {
 		}
 	})
 	return int64(len(value))
+}
+
+// longKeys sets few bytes under many bytes of keys, which differ at their beginning or
+// at their end, compacts and reads them.
+func longKeys(t *testing.T, db *brock.DB, short bool) (held int64) {
+	total := 96 << 20
+	if short {
+		total = 24 << 20
+	}
+	for _, size := range []int{16 << 10, 60 << 10} {
+		key := bytes.Repeat([]byte{'k'}, size)
+		n := total / size
+		for i := range n {
+			number := fmt.Sprintf("%08d", i*7919%n)
+			copy(key[i%2*(size-len(number)):], number)
+			must(t, db.Set(key, []byte("v")))
+			copy(key[i%2*(size-len(number)):], "kkkkkkkk")
+		}
+		must(t, db.Compact(t.Context()))
+		must(t, db.View(func(txn *brock.Txn) error {
+			found := 0
+			for range txn.All() {
+				found++
+			}
+			if found < n {
+				t.Errorf("%d keys of %d bytes, want %d", found, size, n)
+			}
+			return nil
+		}))
+		must(t, db.DropAll(t.Context()))
+	}
+	return 1 << 20
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brockdb/brock"
@@ -136,12 +137,7 @@ func TestRotIsNotCopied(t *testing.T) {
 			s := newRotStore(t)
 			must(t, tc.prepare(s))
 			wantEqual(t, "reads that failed", s.read("before"), 0)
-			rotten := []byte(tc.copied)
-			damage := func(_ int64, p []byte) {
-				for at := bytes.Index(p, rotten); at >= 0; at = bytes.Index(p, rotten) {
-					p[at+1] ^= 1
-				}
-			}
+			damage := flipIn(tc.copied)
 			s.fs.Rot("", damage)
 			s.fs.RotMaps("", damage)
 			if err := tc.do(s); tc.name != "collection" { // which leaves a damaged segment alone
@@ -151,6 +147,36 @@ func TestRotIsNotCopied(t *testing.T) {
 			s.sound(tc.name)
 		})
 	}
+}
+
+// flipIn flips a bit wherever text stands.
+func flipIn(text string) faultfs.Damage {
+	return func(_ int64, p []byte) {
+		for at := bytes.Index(p, []byte(text)); at >= 0; at = bytes.Index(p, []byte(text)) {
+			p[at+1] ^= 1
+		}
+	}
+}
+
+// What rots after it was read is found a minute later at most: nothing is believed for
+// longer. A store that nobody reads has no timer for this.
+func TestRotIsFoundInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRotStore(t)
+		s.write(0, 1, 1)
+		must(t, s.Compact(context.Background()))
+		s.write(0, 5, 2)
+		must(t, s.Flush(context.Background()))
+		wantEqual(t, "reads that failed", s.read("before"), 0)
+		s.fs.RotMaps("", flipIn("000600 0"))
+		s.fs.RotMaps("", flipIn("000602 0"))
+		s.fs.RotMaps("", flipIn("000603 0"))
+		<-time.After(2 * time.Minute)
+		if n := s.read("later"); n < 3 {
+			t.Errorf("%d reads failed, want 3 at least", n)
+		}
+		s.sound("rot in time")
+	})
 }
 
 // A transaction larger than its memory compacts its own files.

@@ -38,6 +38,8 @@ func (b *background) prepare() {
 	b.tasks.seal = pool.Task(jobs.Flush, "seal", func(context.Context) error { return b.cfg.Exclusive(b.writer.sealAny) })
 	b.tasks.poll = pool.Delayed(pool.Task(jobs.Flush, "poll", b.disk.poll), policy.DiskPoll)
 	b.tasks.idle = pool.Delayed(pool.Task(jobs.Compaction, "idle", b.idle), b.cfg.IdleAfter)
+	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { b.files.Open.Bits.Forget(); return nil })
+	b.files.Open.Bits.EndBy(pool.Alarm(forget))
 	b.tasks.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", b.expire))
 }
 

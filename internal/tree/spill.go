@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -78,7 +79,7 @@ func (s *spills) begin() *Spill {
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
 	})}
 	handle := &Spill{spilled: h}
-	handle.cleanup = runtime.AddCleanup(handle, (*spilled).discard, h)
+	handle.cleanup = runtime.AddCleanup(handle, (*spilled).leaked, h)
 	return handle
 }
 
@@ -183,55 +184,49 @@ const (
 	emptyShare   = 32 // part of a memtable that a Commit flushes itself, with everybody waiting
 )
 
-// check returns errs.ErrConflict if c does not hold for what was committed up to p.
+// check returns a conflict.Refusal if c does not hold for what was committed up to p.
 func (s *spilled) check(ctx context.Context, p *view.Pin, c *conflict.Check) (err error) {
 	if c.AsksNothing() {
 		return nil
 	}
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	var changed bool
+	p.SortSince(c.Since)
 	if c.Isolation == conflict.SnapshotIsolation {
-		changed, err = s.overwritten(ctx, p, c.Since)
-	} else {
-		c.Reads.Prepare() // now, rather than with other commits waiting
-		p.SortSince(c.Since)
-		changed, err = c.Reads.Check(p, c.Since)
+		return s.overwritten(ctx, p, c.Since)
 	}
-	if err == nil && changed {
-		return errs.ErrConflict
-	}
-	return err
+	c.Reads.Prepare() // now, rather than with other commits waiting
+	return c.Reads.Check(p, c.Since)
 }
 
-// overwritten reports whether a key that the Spill writes is newer than since.
-func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Version) (bool, error) {
+// overwritten returns a conflict.Refusal if a key that the Spill writes is newer than
+// since.
+func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Version) error {
 	it := iterator.Merge(s.Iterators(nil, 0))
 	defer it.Close()
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		if n++; n%1024 == 0 && ctx.Err() != nil {
-			return false, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		key := it.Entry().Key
 		newest, found, err := p.Newest(key, hash.Sum(s.store.cfg.Seed, key), since)
-		if err != nil || found && newest > since {
-			return err == nil, err
+		if err != nil {
+			return err
+		}
+		if found && newest > since {
+			return conflict.RefuseKey(key)
 		}
 	}
 	if err := it.Err(); err != nil {
-		return false, err
+		return err
 	}
-	err := s.Ranges().EachRange(func(lo, hi []byte) error {
+	return s.Ranges().EachRange(func(lo, hi []byte) error {
 		changed, err := p.ChangedSince(lo, hi, since)
 		if changed && err == nil {
-			err = errs.ErrConflict
+			err = conflict.RefuseRange(lo, hi)
 		}
 		return err
 	})
-	if err == errs.ErrConflict {
-		return true, nil
-	}
-	return false, err
 }
 
 // Commit adds what Prepare has made to the store, as version v. It is durable when
@@ -269,7 +264,7 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	return err
 }
 
-// checkSince returns errs.ErrConflict if c does not hold for what was committed
+// checkSince returns a conflict.Refusal if c does not hold for what was committed
 // since Prepare. There are few such changes beside what the transaction has read or
 // written. So each change is looked up there, rather than the other way round.
 func (s *spilled) checkSince(c *conflict.Check) error {
@@ -280,11 +275,19 @@ func (s *spilled) checkSince(c *conflict.Check) error {
 	if c.Isolation == conflict.Serializable {
 		touches = func(lo, hi []byte) (bool, error) { return c.Reads.Touches(lo, hi), nil }
 	}
-	touched, err := s.touchedSince(touches)
-	if err == nil && touched {
-		return errs.ErrConflict
-	}
-	return err
+	var refusal error
+	_, err := s.touchedSince(func(lo, hi []byte) (bool, error) {
+		touched, err := touches(lo, hi)
+		switch {
+		case err != nil || !touched:
+		case hi == nil:
+			refusal = conflict.RefuseKey(lo)
+		default:
+			refusal = conflict.RefuseRange(lo, hi)
+		}
+		return touched, err
+	})
+	return cmp.Or(err, refusal)
 }
 
 // touchedSince is view.Pin.TouchedSince, for what was committed since Prepare. It runs
@@ -312,6 +315,14 @@ func (s *spilled) flushAll() error {
 func (s *Spill) Discard() {
 	s.cleanup.Stop()
 	s.discard()
+}
+
+// leaked is discard for a Spill that its user has lost. What it has handed out may be in
+// use: then its files stay open, and the next Open removes them.
+func (s *spilled) leaked() {
+	if !s.Lent() {
+		s.discard()
+	}
 }
 
 // discard removes no files of a closed store, as another process may have it open by

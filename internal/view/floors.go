@@ -18,6 +18,7 @@ type Floors struct {
 	highest atomic.Uint64 // of all
 	mu      sync.Mutex    // guards:
 	of      map[entry.KeyspaceID]entry.Version
+	shared  bool // a reader has of: it changes in a copy
 }
 
 func (f *Floors) init(layout *layout.Layout) {
@@ -25,7 +26,7 @@ func (f *Floors) init(layout *layout.Layout) {
 	for _, k := range layout.Keyspaces() {
 		f.of[k.ID] = k.Floor()
 	}
-	f.updateLocked()
+	f.boundLocked()
 }
 
 // Least is the version below which the history of all keyspaces may be gone.
@@ -34,40 +35,56 @@ func (f *Floors) Least() entry.Version { return entry.Version(f.lowest.Load()) }
 // most is the version from which on no history is gone.
 func (f *Floors) most() entry.Version { return entry.Version(f.highest.Load()) }
 
-// all are the floors of this moment.
+// all are the floors of this moment; they must not be written to.
 func (f *Floors) all() map[entry.KeyspaceID]entry.Version {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.of)
+	f.shared = true
+	return f.of
 }
 
-// Raise raises the floor of a keyspace that there is.
-func (f *Floors) Raise(id entry.KeyspaceID, to entry.Version) {
+// ownLocked makes of one that no reader has.
+func (f *Floors) ownLocked() {
+	if f.shared {
+		f.of, f.shared = maps.Clone(f.of), false
+	}
+}
+
+// Raise raises the floors of those keyspaces that there are. To raise all of them
+// takes one call, as each one looks at all floors.
+func (f *Floors) Raise(to ...layout.KeyspaceFloor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if at, found := f.of[id]; found && at < to {
-		f.of[id] = to
-		f.updateLocked()
+	f.ownLocked()
+	for _, k := range to {
+		if at, found := f.of[k.ID]; found && at < k.Version {
+			f.of[k.ID] = k.Version
+		}
 	}
+	f.boundLocked()
 }
 
 // Add begins the floor of a new keyspace.
 func (f *Floors) Add(id entry.KeyspaceID, at entry.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.ownLocked()
 	f.of[id] = at
-	f.updateLocked()
+	f.lowest.Store(min(f.lowest.Load(), uint64(at)))
+	f.highest.Store(max(f.highest.Load(), uint64(at)))
 }
 
 // Remove ends the floor of a dropped keyspace.
 func (f *Floors) Remove(id entry.KeyspaceID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.ownLocked()
 	delete(f.of, id)
-	f.updateLocked()
+	f.boundLocked()
 }
 
-func (f *Floors) updateLocked() {
+// boundLocked finds the lowest and the highest floor.
+func (f *Floors) boundLocked() {
 	lowest := f.of[entry.DefaultKeyspace]
 	highest := lowest
 	for _, at := range f.of {

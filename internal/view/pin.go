@@ -133,6 +133,16 @@ func (p *Pin) Release() {
 	s.pins.Put(p)
 }
 
+// Keep gives up the hold on the version, but never that on the View: a reader has leaked,
+// and nobody knows whether what it has handed out is in use.
+func (p *Pin) Keep() {
+	s := p.set
+	s.mu.Lock()
+	s.kept[p.view.ID] = true
+	s.mu.Unlock()
+	p.Release()
+}
+
 // Narrow gives up the hold for one on a part of its View: on what choose leaves in
 // a copy. Long work must not keep, in memory and on the disk, what others flush
 // and collect meanwhile. The part is held until release is called.
@@ -159,6 +169,9 @@ func (p *Pin) View() *View { return p.view }
 
 // Version is the version that the Pin reads at.
 func (p *Pin) Version() entry.Version { return p.version }
+
+// Begun is where the reader began, as From was told: function, file and line.
+func (p *Pin) Begun() string { return place(p.slot.origin.Load()) }
 
 // From notes where the reader began, for LongReader: a program counter.
 func (p *Pin) From(pc uintptr) {

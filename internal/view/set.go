@@ -42,7 +42,8 @@ type Set struct {
 	mu      sync.Mutex // guards the holders of all resources, and:
 	last    uint64     // number of the newest View
 	retired []retiredView
-	changed chan struct{} // closed and replaced by Wake
+	kept    map[uint64]bool // numbers of Views that Pin.Keep holds
+	changed chan struct{}   // closed and replaced by Wake
 }
 
 type retiredView struct {
@@ -52,7 +53,7 @@ type retiredView struct {
 
 // NewSet returns a Set without a View: Install the first one before all else.
 func NewSet(cfg Config, layout *layout.Layout) *Set {
-	s := &Set{cfg: cfg, changed: make(chan struct{})}
+	s := &Set{cfg: cfg, kept: make(map[uint64]bool), changed: make(chan struct{})}
 	s.Floors.init(layout)
 	if cfg.Jobs != nil {
 		s.tidy = cfg.Jobs.Task(jobs.Cleanup, "release", func(context.Context) error { s.Reclaim(); return nil })
@@ -129,7 +130,7 @@ func (s *Set) unheld() (release []func()) {
 	}
 	held := s.readers.holds()
 	s.retired = slices.DeleteFunc(s.retired, func(r retiredView) bool {
-		if held[r.view.ID] {
+		if held[r.view.ID] || s.kept[r.view.ID] {
 			return false
 		}
 		release = append(release, r.view.drop()...)

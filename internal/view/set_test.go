@@ -2,6 +2,7 @@ package view
 
 import (
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -139,8 +140,11 @@ func TestFloors(t *testing.T) {
 	s := newTestSet()
 	put(t, s, "a", 5)
 	s.Floors.Add(2, 4)
-	s.Floors.Raise(entry.DefaultKeyspace, 3)
-	s.Floors.Raise(3, 5) // there is no such keyspace
+	before := s.Floors.all()
+	s.Floors.Raise(layout.KeyspaceFloor{ID: entry.DefaultKeyspace, Version: 3}, layout.KeyspaceFloor{ID: 3, Version: 5}) // there is no keyspace 3
+	if before[entry.DefaultKeyspace] != 0 || s.Floors.all()[entry.DefaultKeyspace] != 3 {
+		t.Error("what a reader has of the floors has changed")
+	}
 	if least, most := s.Floors.Least(), s.Floors.most(); least != 3 || most != 4 {
 		t.Errorf("floors from %d to %d", least, most)
 	}
@@ -159,4 +163,68 @@ func TestFloors(t *testing.T) {
 	if most := s.Floors.most(); most != 3 {
 		t.Errorf("the highest floor is %d after its keyspace was dropped", most)
 	}
+}
+
+// There are as many slots as readers at a time, not as many as there ever were, and
+// those of the others go while readers come, read and leave.
+func TestSlotsGoWithTheirReaders(t *testing.T) {
+	s := newTestSet()
+	put(t, s, "a", 1)
+	slots := func() int {
+		s.readers.mu.Lock()
+		defer s.readers.mu.Unlock()
+		for i, slot := range s.readers.slots {
+			if slot.index != i {
+				t.Fatalf("slot %d says that it is number %d", i, slot.index)
+			}
+		}
+		return cap(s.readers.slots)
+	}
+	const many, workers = 10_000, 4
+	pins := make([]*Pin, many)
+	acquire := func() *Pin {
+		p, err := s.Acquire(0)
+		if err != nil {
+			t.Error(err)
+		}
+		return p
+	}
+	for i := range pins {
+		pins[i] = acquire()
+	}
+	long, _ := s.Acquire(0)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range 5000 {
+				p := acquire()
+				if _, found, err := p.Newest([]byte("a"), hash.Sum(0, []byte("a")), 0); !found || err != nil {
+					t.Errorf("a reader finds nothing: %v", err)
+					return
+				}
+				p.Release()
+			}
+		})
+	}
+	for _, p := range pins {
+		p.Release()
+	}
+	clear(pins)
+	for slots() > many/10 && !t.Failed() {
+		m, e := newTestTable(), entry.Entry{Key: []byte("a"), Version: 1, Kind: entry.Set}
+		if err := m.Add(hash.Sum(0, e.Key), &e); err != nil {
+			t.Fatal(err)
+		}
+		s.Install(func(next *View) { next.Tables[0] = m })
+		s.Reclaim() // what the readers may be looking at, if a slot is missed
+		runtime.GC()
+	}
+	wg.Wait()
+	if n := s.Readers(); n != 1 {
+		t.Errorf("%d readers, want 1", n)
+	}
+	if oldest := s.Oldest(5); oldest != long.Version() {
+		t.Errorf("the oldest reader is at %d, want %d", oldest, long.Version())
+	}
+	long.Release()
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,7 +14,8 @@ type readerSlot struct {
 	version atomic.Uint64  // 1 + a version: nothing the reader may see is older; 0 = idle
 	view    atomic.Uint64  // the View that the reader holds, or one that an earlier reader held
 	origin  atomic.Uintptr // program counter where the last one that said so began
-	_       [104]byte
+	index   int            // in readers.slots
+	_       [96]byte
 }
 
 // noVersion is announced by those who need a View to stay, but no history:
@@ -30,33 +32,34 @@ func (s *readerSlot) reads() (version entry.Version, busy bool) {
 }
 
 // readers knows every reader's slot. Readers only store to their own; one who
-// releases a View or drops versions looks at all.
+// releases a View or drops versions looks at all. So there are as many slots as there
+// are Pins, in use or kept for the next reader, and the pool lets go of the latter.
 type readers struct {
 	mu    sync.Mutex // guards:
 	slots []*readerSlot
-	free  []*readerSlot
 }
 
 // take returns an idle slot, for a reader who gives it back.
 func (r *readers) take() *readerSlot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(r.free); n > 0 {
-		s := r.free[n-1]
-		r.free = r.free[:n-1]
-		return s
-	}
-	s := new(readerSlot)
+	s := &readerSlot{index: len(r.slots)}
 	r.slots = append(r.slots, s)
 	return s
 }
 
-// giveBack takes a slot back, and reports whether its reader had leaked it.
+// giveBack ends a slot, and reports whether its reader had leaked it.
 func (r *readers) giveBack(s *readerSlot) (leaked bool) {
 	leaked = s.version.Swap(0) != 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.free = append(r.free, s)
+	last := len(r.slots) - 1
+	r.slots[s.index] = r.slots[last]
+	r.slots[s.index].index = s.index
+	r.slots[last] = nil
+	if r.slots = r.slots[:last]; last < cap(r.slots)/4 {
+		r.slots = slices.Clip(slices.Clone(r.slots))
+	}
 	return leaked
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
@@ -31,33 +32,41 @@ type Place struct {
 	TrailerChecksum uint32
 }
 
-// Pages remembers which pages of a file have been verified.
+// Pages remembers which pages of a file have been verified, of late.
 type Pages struct {
-	bits  []atomic.Uint64
-	prime func(off int64, n int) error
+	verified pageio.Bits
+	prime    func(off int64, n int) error
 }
 
-// NewPages returns a Pages for a file, or chunk, of size bytes. prime is called before
-// bytes are verified: it makes that range of the file resident, so that touching a
-// mapping there does not block in a page fault, or reads it into Chunk.Data.
-func NewPages(size int64, prime func(off int64, n int) error) *Pages {
-	return &Pages{bits: make([]atomic.Uint64, (size>>pageShift+64)>>6), prime: prime}
+// NewPages returns a Pages for a file, or chunk, that keeps the numbers of its pages
+// in verified. prime is called before bytes are verified: it makes that range of the
+// file resident, so that touching a mapping there does not block in a page fault, or
+// reads it into Chunk.Data.
+func NewPages(verified pageio.Bits, prime func(off int64, n int) error) *Pages {
+	return &Pages{verified, prime}
 }
 
-func (p *Pages) test(i int) bool { return p.bits[uint(i)>>6].Load()&(1<<(i&63)) != 0 }
+// PagesOf is how many pages a file, or chunk, of size bytes has.
+func PagesOf(size int64) int64 { return (size + PageSize - 1) >> pageShift }
 
-func (p *Pages) set(i int) { p.bits[uint(i)>>6].Or(1 << (i & 63)) }
+// Free gives the memory back.
+func (p *Pages) Free() { p.verified.Free() }
+
+func (p *Pages) test(i int) bool { return p.verified.Test(int64(i)) }
+
+func (p *Pages) set(i int) { p.verified.Set(int64(i)) }
 
 func (c *Chunk) corrupt(off int, format string, args ...any) error {
 	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
 }
 
-// Trailer returns the trailer, verifying it on first use.
+// Trailer returns the trailer, verifying it if that was not done of late.
 func (c *Chunk) Trailer() (*Trailer, error) {
-	if t := c.trailer.Load(); t != nil {
+	// The bit of its first page stands for all of it.
+	start, t := c.TrailerStart(), c.trailer.Load()
+	if t != nil && c.verified(start) {
 		return t, nil
 	}
-	start := c.TrailerStart()
 	if c.Pages != nil {
 		if err := c.Pages.prime(c.Place.Offset+int64(start), c.TrailerSize); err != nil {
 			return nil, err
@@ -70,11 +79,16 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 	if got := c.Place.ID.Sum(c.Place.Offset+int64(start), b[4:]); got != sum || sum != c.Place.TrailerChecksum {
 		return nil, c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.Place.TrailerChecksum)
 	}
-	t, err := parseTrailer(b, &c.Layout)
-	if err != nil {
-		return nil, c.corrupt(start, "%v", err)
+	if t == nil {
+		var err error
+		if t, err = parseTrailer(b, &c.Layout); err != nil {
+			return nil, c.corrupt(start, "%v", err)
+		}
+		c.trailer.Store(t)
 	}
-	c.trailer.Store(t)
+	if c.Pages != nil {
+		c.Pages.set(c.Page + start>>pageShift)
+	}
 	return t, nil
 }
 
@@ -109,9 +123,13 @@ func (c *Chunk) verified(off int) bool {
 }
 
 func (c *Chunk) verifyPages(first, n int) error {
-	t, err := c.Trailer()
-	if err != nil {
-		return err
+	// A checksum that has rotted since fits no page, so it need not be verified again.
+	t := c.trailer.Load()
+	if t == nil {
+		var err error
+		if t, err = c.Trailer(); err != nil {
+			return err
+		}
 	}
 	if first < 0 || first+n > c.pages() {
 		return c.corrupt(first<<pageShift, "page %d of %d", first, c.pages())
@@ -383,6 +401,32 @@ func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (R
 		off = next
 	}
 	return Absent, err
+}
+
+// SharedPrefix is what the keys of the chunk share, and entries leave out.
+func (c *Chunk) SharedPrefix() ([]byte, error) {
+	t, err := c.Trailer()
+	if err != nil {
+		return nil, err
+	}
+	return t.prefix, nil
+}
+
+// CompareFirst compares key with the chunk's first key.
+func (c *Chunk) CompareFirst(key []byte) (int, error) {
+	prefix, err := c.SharedPrefix()
+	if err != nil {
+		return 0, err
+	}
+	if n := entry.CommonPrefix(key, prefix); n < len(prefix) {
+		return bytes.Compare(key[n:], prefix[n:]), nil
+	}
+	var first entry.Entry
+	start, end, _, err := c.fill(HeaderSize, &first)
+	if err != nil {
+		return 0, err
+	}
+	return bytes.Compare(key[len(prefix):], c.Data[start:end]), nil
 }
 
 // Position is which part of the chunk's entries, by bytes, comes before suffix,

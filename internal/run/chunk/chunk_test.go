@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/pageio"
 )
 
 const seed = 0x1234_5678_9abc_def1
@@ -29,7 +30,7 @@ type built struct {
 // open returns a Chunk that verifies pages on first touch, as on a mapped file.
 func (b *built) open() *Chunk {
 	prime := func(int64, int) error { return nil }
-	return &Chunk{Layout: b.Layout, Data: b.image, Pages: NewPages(b.offset+int64(len(b.image)), prime), Page: int(b.offset / PageSize),
+	return &Chunk{Layout: b.Layout, Data: b.image, Pages: NewPages(pageio.NewBits(PagesOf(b.offset+int64(len(b.image)))), prime), Page: int(b.offset / PageSize),
 		Place: Place{ID: owner.ID(), File: "000007.run", Offset: b.offset, TrailerChecksum: b.TrailerChecksum}}
 }
 

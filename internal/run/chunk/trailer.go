@@ -12,6 +12,7 @@ type Trailer struct {
 	words  []byte // u64 for each fence: key word of the first entry behind it
 	starts []byte // u32 for each fence: offset / 8 of that entry
 	sums   []byte // u32 for each page of entries and index
+	prefix []byte // that the keys share
 	Stats  Stats
 }
 
@@ -51,6 +52,7 @@ func (p *trailerParser) section(tag uint16, _ int, b []byte) (known bool, err er
 	switch tag {
 	case secPrefix:
 		p.prefix = len(b) == p.layout.Prefix
+		p.trailer.prefix = b
 	case secFence:
 		ok = p.fences(b)
 	case secChecksums:

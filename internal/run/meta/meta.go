@@ -14,7 +14,7 @@ import (
 // its contents without reading it. Slices are shared and never written to.
 type Run struct {
 	Files          []File // in key order
-	First, Last    []byte // least and greatest stored key; a tombstone's bounds count as keys
+	First, Last    []byte // least and greatest stored key, a tombstone's bounds too; see Lower and Upper
 	Entries        uint64
 	Deletes        uint64 // entries that are deletes
 	Tombstones     uint64 // range tombstones, as written: laid over each other as far as readers allow
@@ -52,6 +52,28 @@ func (r *Run) FileBytes() uint64 {
 	return n
 }
 
+// BoundSize is the length in bytes beyond which the store does not remember a key. A
+// bound of a run is a little outside then, for which it suffices.
+const BoundSize = 128
+
+// Lower is key, or the beginning of a longer one, which is less.
+func Lower(key []byte) []byte { return key[:min(len(key), BoundSize):min(len(key), BoundSize)] }
+
+// Upper is key, or for a longer one a short key that is greater.
+func Upper(key []byte) []byte {
+	if len(key) <= BoundSize {
+		return bytes.Clone(key)
+	}
+	for n := BoundSize; n > 0; n-- {
+		if key[n-1] != 0xff {
+			up := bytes.Clone(key[:n])
+			up[n-1]++
+			return up
+		}
+	}
+	return bytes.Clone(key) // no stored key is like this
+}
+
 // AddTombstones adds number, bounds and versions of tombstones. Entries must have been
 // counted before.
 func (r *Run) AddTombstones(t *Run) {
@@ -60,10 +82,10 @@ func (r *Run) AddTombstones(t *Run) {
 	}
 	// Seeks and compactions choose runs by their bounds, so a tombstone's count.
 	if r.First == nil || bytes.Compare(t.First, r.First) < 0 {
-		r.First = t.First
+		r.First = Lower(t.First)
 	}
 	if bytes.Compare(t.Last, r.Last) > 0 {
-		r.Last = t.Last
+		r.Last = Upper(t.Last)
 	}
 	// Without entries MinVersion is 0, which is no version yet.
 	if r.Entries == 0 || t.MinVersion < r.MinVersion {

@@ -1,0 +1,52 @@
+package run
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/run/meta"
+)
+
+// boundSize is how much of a key a directory has at most, in bytes.
+const boundSize = meta.BoundSize
+
+// bound is what a directory says of where a chunk begins: enough of its first key to
+// tell it from the last one of the chunk before, as the separators of a prefix B-tree
+// (Bayer and Unterauer, "Prefix B-Trees", 1977), and to have the prefix that the
+// chunk's keys share. What is longer than boundSize is in the chunk.
+type bound struct {
+	key   []byte // of the first key, from its beginning
+	apart int    // so many bytes of key are above the last key of the chunk before
+	again bool   // the first key is an older version of that key; then apart is all of it
+	long  bool   // key would have to be longer for that
+}
+
+// newBound returns the bound of a chunk with this first key and prefix; before is the
+// last key of the chunk before, nil if there is none.
+func newBound(first, before []byte, prefix int) bound {
+	b := bound{apart: len(first)}
+	if before != nil {
+		n := entry.CommonPrefix(before, first)
+		b.again = n == len(first) && n == len(before)
+		b.apart = min(n+1, len(first))
+	}
+	b.long = b.apart > boundSize
+	b.key = bytes.Clone(first[:min(max(b.apart, prefix), boundSize)])
+	b.apart = min(b.apart, boundSize)
+	return b
+}
+
+// follows reports whether b may be the bound of the chunk after that with the bound a.
+func (b *bound) follows(a *bound) bool {
+	return bytes.Compare(a.key[:a.apart], b.key[:b.apart]) <= 0
+}
+
+// fits reports whether a chunk with the bound b may begin with first, after before; nil:
+// it is the first one.
+func (b *bound) fits(first, before []byte, prefix int) bool {
+	if before == nil {
+		return bytes.HasPrefix(first, b.key)
+	}
+	want := newBound(first, before, prefix)
+	return bytes.Equal(b.key, want.key) && b.apart == want.apart && b.again == want.again && b.long == want.long
+}

@@ -1,0 +1,216 @@
+package storetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brockdb/brock"
+)
+
+// Many workers add to one durable counter. No call gives up, no addition is lost, and 99
+// of 100 calls are passed by no more than three times as many others as there are
+// workers.
+func TestContendedUpdatesTakeTurns(t *testing.T) {
+	const workers, calls = 64, 15
+	db := openTest(t, brock.Options{Dir: t.TempDir()})
+	var done atomic.Int64
+	passed := make([][]int64, workers)
+	var work sync.WaitGroup
+	for w := range workers {
+		work.Go(func() {
+			for range calls {
+				before := done.Load()
+				if err := db.Update(func(txn *brock.Txn) error { return addOne(txn, b("n")) }); err != nil {
+					t.Error(err)
+				}
+				passed[w] = append(passed[w], done.Add(1)-before)
+			}
+		})
+	}
+	work.Wait()
+	wantEqual(t, "sum", binary.BigEndian.Uint64(must2(db.Get(b("n")))), workers*calls)
+	all := slices.Sorted(slices.Values(slices.Concat(passed...)))
+	if n := all[len(all)*99/100]; n > 3*workers {
+		t.Errorf("one call in a hundred was passed by %d others", n)
+	}
+}
+
+// takeTurn calls Update for the key k, conflicts twice by writes of others, and calls fn
+// in the third run, which has its turn.
+func takeTurn(ctx context.Context, db *brock.DB, fn func(*brock.Txn) error) error {
+	runs := 0
+	return db.UpdateContext(ctx, brock.TxnOptions{}, func(txn *brock.Txn) error {
+		get(txn, "k")
+		if runs++; runs > 2 {
+			return fn(txn)
+		}
+		if err := db.Set(b("k"), b("other")); err != nil {
+			return err
+		}
+		return put(txn, "k=mine")
+	})
+}
+
+// However the call ends that has its turn, the next one goes on at once. If it does not
+// end, the next one waits for 100 ms.
+func TestATurnIsGivenUp(t *testing.T) {
+	mine := errors.New("mine")
+	for name, test := range map[string]struct {
+		wait time.Duration
+		end  func(cancel func(), txn *brock.Txn) error
+	}{
+		"commit": {0, func(_ func(), txn *brock.Txn) error { return put(txn, "k=mine") }},
+		"error":  {0, func(func(), *brock.Txn) error { return mine }},
+		"panic":  {0, func(func(), *brock.Txn) error { panic(mine) }},
+		"cancel": {0, func(cancel func(), txn *brock.Txn) error {
+			cancel()
+			return put(txn, "k=mine")
+		}},
+		"hang": {100 * time.Millisecond, func(_ func(), txn *brock.Txn) error {
+			<-time.After(time.Hour)
+			return put(txn, "k=mine")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := openTest(t, brock.Options{})
+				ctx, cancel := context.WithCancel(t.Context())
+				inTurn, goOn := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer func() { _ = recover() }()
+					_ = takeTurn(ctx, db, func(txn *brock.Txn) error {
+						if inTurn != nil {
+							close(inTurn)
+							<-goOn
+							inTurn = nil
+						}
+						return test.end(cancel, txn)
+					})
+				}()
+				<-inTurn
+				next := make(chan error, 1)
+				go func() {
+					next <- db.Update(func(txn *brock.Txn) error { return put(txn, "seen="+get(txn, "k"), "k=next") })
+				}()
+				synctest.Wait() // it waits for its turn
+				began := time.Now()
+				close(goOn)
+				must(t, <-next)
+				if took := time.Since(began); took != test.wait {
+					t.Errorf("the next call waited for %v, want %v", took, test.wait)
+				}
+				<-time.After(2 * time.Hour)
+			})
+		})
+	}
+}
+
+// A call that waits for its turn returns when its context ends, and holds nobody up.
+func TestACancelledCallLeavesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, brock.Options{})
+		began := time.Now()
+		must(t, takeTurn(t.Context(), db, func(txn *brock.Txn) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			waits, last := make(chan error, 1), make(chan error, 1)
+			add := func(txn *brock.Txn) error { return put(txn, "k="+get(txn, "k")+"+") }
+			go func() { waits <- db.UpdateContext(ctx, brock.TxnOptions{}, add) }()
+			synctest.Wait()
+			go func() { last <- db.Update(add) }()
+			synctest.Wait()
+			cancel()
+			wantErr(t, "cancelled", <-waits, context.Canceled)
+			// Without a turn, nothing holds up others, nor writes of other keys.
+			must(t, db.Set(b("k"), b("set")))
+			must(t, db.Update(func(txn *brock.Txn) error { return put(txn, "other="+get(txn, "other")) }))
+			return nil
+		}))
+		synctest.Wait()
+		wantEqual(t, "k", string(must2(db.Get(b("k")))), "set+")
+		wantEqual(t, "time", time.Since(began), 0)
+	})
+}
+
+// A ConflictError tells the keyspace, the key or range, and the runs.
+func TestConflictError(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	ks := must2(db.Keyspace("named"))
+	other := func(ks *brock.Keyspace, key string) {
+		must(t, db.UpdateContext(t.Context(), brock.TxnOptions{Isolation: brock.LastWriterWins}, func(txn *brock.Txn) error {
+			return txn.In(ks).Set(b(key), b("other"))
+		}))
+	}
+	walk := func(o brock.IteratorOptions) func(*brock.Txn) {
+		return func(txn *brock.Txn) {
+			for _, err := range txn.Items(o) {
+				must(t, err)
+			}
+		}
+	}
+	long := strings.Repeat("x", 5000)
+	for name, test := range map[string]struct {
+		o       brock.TxnOptions
+		ks      *brock.Keyspace
+		do      func(*brock.Txn)
+		changes string
+		want    brock.ConflictError
+	}{
+		"key":             {do: func(txn *brock.Txn) { get(txn, "a") }, changes: "a", want: brock.ConflictError{Key: b("a")}},
+		"key of another":  {ks: ks, do: func(txn *brock.Txn) { get(txn, "a") }, changes: "a", want: brock.ConflictError{Keyspace: "named", Key: b("a")}},
+		"written key":     {o: brock.TxnOptions{Isolation: brock.SnapshotIsolation}, ks: ks, do: func(txn *brock.Txn) { put(txn, "a=1") }, changes: "a", want: brock.ConflictError{Keyspace: "named", Key: b("a")}},
+		"range":           {do: walk(brock.IteratorOptions{Lower: b("b"), Upper: b("c")}), changes: "bb", want: brock.ConflictError{Lower: b("b"), Upper: b("c")}},
+		"all of another":  {ks: ks, do: walk(brock.IteratorOptions{}), changes: "c", want: brock.ConflictError{Keyspace: "named"}},
+		"deleted range":   {o: brock.TxnOptions{Isolation: brock.SnapshotIsolation}, do: func(txn *brock.Txn) { must(t, txn.DeleteRange(b("d"), b("e"))) }, changes: "dd", want: brock.ConflictError{Lower: b("d"), Upper: b("e")}},
+		"key, in files":   {o: brock.TxnOptions{MaxMemory: 1000}, do: func(txn *brock.Txn) { get(txn, "a"); put(txn, "f="+long) }, changes: "a", want: brock.ConflictError{Key: b("a")}},
+		"write, in files": {o: brock.TxnOptions{MaxMemory: 1000, Isolation: brock.SnapshotIsolation}, do: func(txn *brock.Txn) { put(txn, "f="+long) }, changes: "f", want: brock.ConflictError{Key: b("f")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := func(txn *brock.Txn) error {
+				test.do(txn.In(test.ks))
+				other(test.ks, test.changes)
+				return put(txn, "z=1")
+			}
+			test.o.Update, test.want.Runs = true, 1
+			txn := must2(db.Begin(t.Context(), test.o))
+			must(t, run(txn))
+			wantConflict(t, txn.Commit(), test.want)
+			test.o.Retries, test.want.Runs = 2, 3
+			wantConflict(t, db.UpdateContext(t.Context(), test.o, run), test.want)
+		})
+	}
+	txn := db.NewTransaction(true)
+	get(txn.In(ks), "a")
+	must(t, put(txn, "z=1"))
+	must(t, ks.Drop(t.Context()))
+	wantConflict(t, txn.Commit(), brock.ConflictError{Keyspace: "named", Runs: 1})
+}
+
+// wantConflict checks that err is a conflict as wanted, and that its text has no key.
+func wantConflict(t *testing.T, err error, want brock.ConflictError) {
+	t.Helper()
+	var got *brock.ConflictError
+	if !errors.As(err, &got) || !errors.Is(err, brock.ErrConflict) {
+		t.Fatalf("error %v, want a conflict", err)
+	}
+	show := func(e *brock.ConflictError) string {
+		return fmt.Sprintf("%q %q [%q, %q) %d", e.Keyspace, e.Key, e.Lower, e.Upper, e.Runs)
+	}
+	wantEqual(t, "conflict", show(got), show(&want))
+	text := brock.ErrConflict.Error()
+	if want.Keyspace != "" {
+		text += fmt.Sprintf(" in keyspace %q", want.Keyspace)
+	}
+	if want.Runs > 1 {
+		text += fmt.Sprintf(" in each of %d runs", want.Runs)
+	}
+	wantEqual(t, "text", err.Error(), text)
+}
