@@ -32,8 +32,8 @@ type DB struct {
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
-	lock      io.Closer // nil in a read-only store without a lock file
-	dirs      vfs.Dirs  // held open
+	locks     []io.Closer // of the directories; a read-only store may lack some
+	dirs      vfs.Dirs    // held open
 }
 
 // Close waits for the commits that are under way, makes everything committed
@@ -61,8 +61,8 @@ func (db *DB) Close() error {
 		if db.tree != nil {
 			keep(db.tree.Close())
 		}
-		if db.lock != nil {
-			keep(db.lock.Close())
+		for _, lock := range db.locks {
+			keep(lock.Close())
 		}
 		if db.dirs != nil {
 			keep(db.dirs.Close())

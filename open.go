@@ -30,9 +30,14 @@ import (
 // Open opens the store in o.Dir, creating it unless told otherwise, and recovers
 // it if its last session did not end with Close. It needs no flag after a crash.
 //
-// It returns ErrLocked if another process has the store open, ErrForeign if the
-// directory holds something else, ErrFormat for a store of a later format, and a
-// *CorruptionError for damage. A store that is refused is left as it was.
+// It returns ErrLocked if another process has the store open, ErrForeign if a directory
+// holds something else, another store, or the values of another copy of this one,
+// ErrFormat for a store of a later format, and a *CorruptionError for damage. A store
+// that is refused is left as it was, except that there may be an empty LOCK. If a write
+// fails, there may be a part of what Open repairs after a crash.
+//
+// The store goes on in its directories, whatever happens to their names. In a backup
+// copy both Dir and ValueDir.
 func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) }
 
 // OpenContext is Open; ctx may end the wait for the lock.
@@ -68,7 +73,7 @@ type opening struct {
 	dir      string
 	valueDir string
 	clock    func() time.Time
-	lock     io.Closer
+	locks    []io.Closer
 	log      *manifest.Log
 	tree     *tree.Tree
 	report   *reporter
@@ -84,7 +89,7 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 	if err := o.openDirs(); err != nil {
 		return nil, err
 	}
-	if err := o.acquireLock(ctx); err != nil {
+	if err := o.acquireLocks(ctx); err != nil {
 		return nil, err
 	}
 	if err := o.openManifest(); err != nil {
@@ -106,8 +111,8 @@ func (o *opening) abandon() {
 	if o.log != nil {
 		_ = o.log.Close()
 	}
-	if o.lock != nil {
-		_ = o.lock.Close()
+	for _, lock := range o.locks {
+		_ = lock.Close()
 	}
 	if o.held != nil {
 		_ = o.held.Close()
@@ -143,16 +148,30 @@ func (o *opening) openDirs() error {
 // lockPoll is how often a lock that another process holds is tried again.
 const lockPoll = 20 * time.Millisecond
 
-// acquireLock takes the store's lock, for itself or with other readers.
-func (o *opening) acquireLock(ctx context.Context) error {
-	readOnly := o.options.Mode == ReadOnly
-	path := filepath.Join(o.dir, filename.Of(filename.Lock, 0))
+// acquireLocks takes the locks of the store's directories, for itself or with other
+// readers.
+func (o *opening) acquireLocks(ctx context.Context) error {
+	dirs := []string{o.dir}
+	if o.valueDir != o.dir {
+		dirs = append(dirs, o.valueDir)
+	}
 	deadline := time.Now().Add(o.options.LockWait)
+	for _, dir := range dirs {
+		if err := o.acquireLock(ctx, dir, deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Time) error {
+	readOnly := o.options.Mode == ReadOnly
+	path := filepath.Join(dir, filename.Of(filename.Lock, 0))
 	for {
 		lock, err := o.fs.Lock(path, readOnly, "")
 		switch {
 		case err == nil:
-			o.lock = lock
+			o.locks = append(o.locks, lock)
 			return nil
 		case readOnly && errors.Is(err, fs.ErrNotExist):
 			// No lock file: a store that never was, or one on a medium that was
@@ -243,7 +262,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 // assemble joins tree and commit pipeline to the store.
 func (o *opening) assemble() {
 	seed := o.log.Super().Seed
-	db := &DB{opts: o.options, tree: o.tree, lock: o.lock, dirs: o.held, report: o.report, began: time.Now()}
+	db := &DB{opts: o.options, tree: o.tree, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
 	clock := o.clock
 	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
 	db.encoding.seed = seed

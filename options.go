@@ -11,7 +11,7 @@ import (
 // Options configures a store. The zero value with a Dir is a good configuration.
 type Options struct {
 	Dir      string // directory of keys, manifest and, by default, values
-	ValueDir string // directory of journal and value segments, which may be on another disk; "" = Dir
+	ValueDir string // directory of journal and value segments, which may be on another disk; belongs to this store alone, and every Open must name it; "" = Dir
 
 	Mode      OpenMode      // default ReadWrite
 	InMemory  bool          // everything in memory, gone at Close; Dir and FS must be empty

@@ -130,7 +130,7 @@ func TestCollect(t *testing.T) {
 		}
 		var bytesMoved uint64
 		for h, e := range s.entries {
-			to, ok := remaps[h.Segment].Lookup(h.Offset)
+			to, ok, _ := remaps[h.Segment].Lookup(h.Offset)
 			if !ok {
 				t.Fatalf("seed %d: the record at %d of segment %d did not move", seed, h.Offset, h.Segment)
 			}

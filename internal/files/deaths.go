@@ -32,7 +32,11 @@ func (o *Outputs) Deaths(current *view.View, edit *layout.Edit, l *layout.Layout
 	}
 	for _, num := range garbage.SegmentsOf(unread, l) {
 		if f := current.Segments.Find(num); f.Moved != nil { // collected meanwhile
-			dead.Take(f.Moved.Rest(l))
+			rest, err := f.Moved.Rest(l)
+			if err != nil {
+				return nil, err
+			}
+			dead.Take(rest)
 		}
 	}
 	for _, f := range o.Remaps {

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -110,6 +111,9 @@ func create(o Options, c CreateOptions) error {
 	s := Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
 	}
+	if o.separate() {
+		s.Session = newSession()
+	}
 	f, end, err := writeManifest(o, &s, firstManifest, 0, layout.New())
 	if err != nil {
 		return err
@@ -133,13 +137,16 @@ func create(o Options, c CreateOptions) error {
 }
 
 // Look says whether Open would refuse the directory for good. It needs no lock and
-// writes nothing. It returns errs.ErrForeign, errs.ErrFormat, or errs.ErrNotExist
-// if there is no store and Create may make one. It doesn't look for damage: what
+// writes nothing. It returns errs.ErrForeign, errs.ErrFormat, errs.ErrInvalid if values
+// are elsewhere, or errs.ErrNotExist if there is no store and Create may make one. It doesn't look for damage: what
 // seems damaged may be another process at work.
 func Look(o Options) error {
-	_, err := ReadSuper(o.FS, o.Dir)
+	s, err := ReadSuper(o.FS, o.Dir)
+	if err == nil {
+		_, _, err = readValueSuper(&o, &s)
+	}
 	switch {
-	case errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
+	case errors.Is(err, errs.ErrInvalid), errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
 		return err
 	case !errors.Is(err, errs.ErrNotExist):
 		return nil
@@ -151,32 +158,32 @@ func Look(o Options) error {
 }
 
 // vacant lists the remains of an unfinished Create; any other file of a store
-// or of another program is an error.
+// or of another program is an error. A directory that is not there is vacant.
 func vacant(o Options) (remains []string, err error) {
-	for i, dir := range o.dirs() {
-		names, err := o.FS.List(dir)
-		if err != nil {
-			return nil, fmt.Errorf("create a store: %w", err)
+	names, err := o.FS.List(o.Dir)
+	if err != nil && !notThere(err) {
+		return nil, fmt.Errorf("create a store: %w", err)
+	}
+	var damage error
+	for _, base := range names {
+		name, ours := filename.Parse(base)
+		switch {
+		case !ours && !harmless(base):
+			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
+		case !ours || name.Kind == filename.Lock:
+		case name.Kind == filename.Super: // all zeros: ReadSuper looked at it
+			remains = append(remains, base)
+		case name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
+			remains = append([]string{base}, remains...)
+		default:
+			damage = lostSuper(o.Dir, base)
 		}
-		var damage error
-		for _, base := range names {
-			name, ours := filename.Parse(base)
-			switch {
-			case !ours && i == 0 && !harmless(base):
-				return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, dir, base)
-			case !ours || name.Kind == filename.Lock:
-			case i == 0 && name.Kind == filename.Super: // all zeros: ReadSuper looked at it
-				remains = append(remains, base)
-			case i == 0 && name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
-				remains = append([]string{base}, remains...)
-			default:
-				damage = errs.NewCorruption(filename.Of(filename.Super, 0), -1,
-					"%s holds %s, a file of a store, and there is no SUPER: it is lost or this is not the store's directory", dir, base)
-			}
-		}
-		if damage != nil {
-			return nil, damage
-		}
+	}
+	if damage == nil && o.separate() {
+		damage = vacantValueDir(&o)
+	}
+	if damage != nil {
+		return nil, damage
 	}
 	return remains, nil
 }
@@ -184,12 +191,13 @@ func vacant(o Options) (remains []string, err error) {
 // harmless names may lie in the directory of a new store.
 func harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
 
-// unusedManifest reports whether the first manifest is as short as Create leaves
-// it. Then no edit was ever appended to it.
+// unusedManifest reports whether the first manifest is one of ours, or without content,
+// and as short as Create leaves it. Then no edit was ever appended to it.
 func unusedManifest(o Options, base string) bool {
-	info, err := o.FS.Stat(filepath.Join(o.Dir, base))
-	p, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, layout.New().Snapshot())
-	return err == nil && info.Size <= int64(fileHeader+len(p))
+	frame, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, layout.New().Snapshot())
+	most := fileHeader + len(frame)
+	p, err := readFile(o.FS, filepath.Join(o.Dir, base), int64(most)+1)
+	return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
 }
 
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it

@@ -19,8 +19,8 @@ func DumpSuper(d *dump.Writer, b []byte) {
 		d.Field(off+24, 8, "optional features", "%#x", binary.LittleEndian.Uint64(b[off+24:]))
 		d.Field(off+32, 16, "uuid", "")
 		d.Field(off+48, 8, "key hash seed", "%#x", binary.LittleEndian.Uint64(b[off+48:]))
-		d.U64(off+56, "created", "manifest", "epoch", "durable frame")
-		d.Field(off+88, slotSumAt-88, "reserved", "")
+		d.U64(off+56, "created", "manifest", "epoch", "durable frame", "session", "session before")
+		d.Field(off+104, slotSumAt-104, "reserved", "")
 		d.U32(off+slotSumAt, "checksum")
 		d.Field(off+slotSumAt+4, slotSize-slotSumAt-4, "reserved", "")
 	}

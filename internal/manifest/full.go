@@ -14,19 +14,6 @@ import (
 // (docs/adr, 21 and 38): a write that failed is taken back before anything else is
 // written. Any other failed write, and every failed sync, stops the log.
 
-// unwritten is the error of opening or writing SUPER that passes. It is never the error
-// of a sync: after a failed sync nobody knows what the disk holds.
-type unwritten struct{ error }
-
-func unwrittenIf(err error) error {
-	if failure.Passes(err) {
-		return unwritten{err}
-	}
-	return err
-}
-
-func (u unwritten) Unwrap() error { return u.error }
-
 // stopLocked ends all writing, and returns the error that says so.
 func (l *Log) stopLocked(cause error) error {
 	err := fmt.Errorf("%w: manifest: %w", errs.ErrStopped, cause)

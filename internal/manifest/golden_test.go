@@ -59,7 +59,7 @@ func goldenEdit() *layout.Edit {
 
 func TestGolden(t *testing.T) {
 	super := Super{Major: FormatMajor, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
-		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3}
+		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3, Session: 0x5e55, Before: 0x5e54}
 	slots := super.encode(0)
 	super.Epoch = 3
 	slots = append(slots, super.encode(slotSize)...)

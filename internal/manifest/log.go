@@ -21,28 +21,6 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Options says where a store is and how its log is kept.
-type Options struct {
-	FS        vfs.FS
-	Dir       string
-	ValueDir  string // "" = Dir
-	ReadOnly  bool   // write nothing at all
-	FileBytes int64  // size from which a snapshot begins a new manifest; 0 = 4 MB
-}
-
-func (o *Options) dirs() []string {
-	if o.ValueDir == "" || o.ValueDir == o.Dir {
-		return []string{o.Dir}
-	}
-	return []string{o.Dir, o.ValueDir}
-}
-
-// Recovery says what Open found and repaired.
-type Recovery struct {
-	CutBytes    int64 // of the manifest's torn tail
-	SuperMended bool  // a slot of SUPER was damaged or behind, and was written again
-}
-
 // Log is the log of edits of an open store. Edits are totally ordered: any
 // goroutine may append, one at a time.
 type Log struct {
@@ -51,6 +29,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	super   Super
+	values  valueDir
 	layout  *layout.Layout
 	settled bool                  // SUPER's slots agreed when it was read
 	file    vfs.File              // nil if read-only, not mended yet, or closed
@@ -65,8 +44,9 @@ type Log struct {
 
 // Load reads SUPER and the manifest that it names, up to a torn tail, and changes
 // nothing. It returns errs.ErrNotExist if there is no store, or one whose creation was
-// not finished, and else the errors of ReadSuper, or *errs.Corruption for a damaged
-// manifest. Unless read-only, the caller holds the store's lock, and calls Mend before
+// not finished, and else the errors of ReadSuper, *errs.Corruption for a damaged manifest,
+// errs.ErrForeign for a value directory that belongs to another store or another copy of
+// this one, and errs.ErrInvalid if values are elsewhere. Unless read-only, the caller holds the store's lock, and calls Mend before
 // it appends.
 func Load(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
@@ -83,6 +63,9 @@ func Load(o Options) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{o: o, super: s, settled: settled, layout: layout.New()}
+	if l.values, err = openValueDir(&o, &s); err != nil {
+		return nil, err
+	}
 	size, snapshot, err := l.replay()
 	if err != nil {
 		return nil, err
@@ -183,6 +166,11 @@ func (l *Log) mendLocked() error {
 	if err := l.writeSuper(slots); err != nil {
 		return err
 	}
+	if l.o.separate() {
+		if err := l.takeValueDirLocked(); err != nil {
+			return err
+		}
+	}
 	return l.removeOld()
 }
 
@@ -247,6 +235,26 @@ func (l *Log) writeSuper(slots int) error {
 		}
 	}
 	return errors.Join(err, f.Close())
+}
+
+// takeValueDirLocked begins a session with the value directory, the first of which makes
+// its SUPER. Both slots of the store's SUPER say the same before the other is written:
+// one damaged slot does no harm.
+func (l *Log) takeValueDirLocked() error {
+	v := &l.values
+	if !v.made {
+		if err := v.create(l.o.FS, &l.super); err != nil {
+			return err
+		}
+		l.super.Before = l.super.Session
+		return l.writeSuper(2)
+	}
+	l.super.Before, l.super.Session = v.super.Session, newSession()
+	if err := l.writeSuper(2); err != nil {
+		return err
+	}
+	v.super.Session = l.super.Session
+	return v.write(l.o.FS, 1)
 }
 
 // Super is what SUPER says.

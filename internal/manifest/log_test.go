@@ -361,8 +361,8 @@ func TestDamagedSuperIsMended(t *testing.T) {
 
 func TestOtherFormats(t *testing.T) {
 	for name, change := range map[string]func(*Super){
-		"format 4.3": func(s *Super) { s.Major, s.Minor = 4, 3 },
-		"format 2.0": func(s *Super) { s.Major, s.Minor = 2, 0 },
+		"format 9.3": func(s *Super) { s.Major, s.Minor = 9, 3 },
+		"format 1.0": func(s *Super) { s.Major, s.Minor = 1, 0 },
 		"0x20":       func(s *Super) { s.Required = 0x20 },
 	} {
 		fsys, o, _, _ := filled(t, true)

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
 )
@@ -36,11 +37,13 @@ type Super struct {
 	Required     uint64 // features that a reader must know
 	Optional     uint64 // features that a reader may ignore
 	UUID         [16]byte
-	Seed         uint64 // of the key hash
-	Created      int64  // Unix milliseconds
-	Manifest     entry.FileNum
-	Epoch        uint64 // counts the writes of SUPER; the slot with the greater one counts
-	Durable      uint64 // number of a frame of the manifest that is durable; 0 = not recorded
+	Seed         uint64        // of the key hash
+	Created      int64         // Unix milliseconds
+	Manifest     entry.FileNum // 0 in the SUPER of a value directory
+	Epoch        uint64        // counts the writes of SUPER; the slot with the greater one counts
+	Durable      uint64        // number of a frame of the manifest that is durable; 0 = not recorded
+	Session      uint64        // random, of the last session with a value directory; 0 = the store has none
+	Before       uint64        // session that the value directory may still name; 0 = its SUPER may not be made yet
 }
 
 func (s *Super) identity() checksum.Identity {
@@ -157,4 +160,17 @@ func (s *Super) writeSlot(f vfs.File) error {
 		return unwrittenIf(err)
 	}
 	return f.Sync()
+}
+
+// unwritten is the error of opening or writing SUPER that passes. It is never the error
+// of a sync: after a failed sync nobody knows what the disk holds.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error { return u.error }
+
+func unwrittenIf(err error) error {
+	if failure.Passes(err) {
+		return unwritten{err}
+	}
+	return err
 }

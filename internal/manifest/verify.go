@@ -17,27 +17,14 @@ import (
 func (l *Log) Verify(report func(*errs.Corruption)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	super := filename.Of(filename.Super, 0)
-	p, err := readFile(l.o.FS, filepath.Join(l.o.Dir, super), superSize)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", super, err)
-	}
-	p = append(p, make([]byte, superSize-len(p))...)
-	var bad []*errs.Corruption
-	for _, off := range []int64{0, slotSize} {
-		if s, ok := decodeSlot(p[off:off+slotSize], off); !ok || s.UUID != l.super.UUID {
-			bad = append(bad, errs.NewCorruption(super, off, "the slot has no valid checksum, or is another store's"))
-		}
-	}
-	// A crash may have torn the slot that was being written, and only a writer
-	// repairs it. So a reader doesn't report it.
-	if !l.o.ReadOnly || len(bad) > 1 {
-		for _, c := range bad {
-			report(c)
+	for _, dir := range l.o.dirs() {
+		if err := l.verifySuper(dir, report); err != nil {
+			return err
 		}
 	}
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	if p, err = readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64); err != nil {
+	p, err := readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64)
+	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	// Edits were applied when the log was opened. Here checksums and the chain are enough.
@@ -50,6 +37,33 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		return err
 	case end.Offset < l.end.Offset:
 		report(errs.NewCorruption(name, end.Offset, "ends here; it was written up to %d", l.end.Offset))
+	}
+	return nil
+}
+
+// verifySuper checks the SUPER of one of the directories.
+func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
+	if l.o.ReadOnly && !l.values.made && dir != l.o.Dir {
+		return nil // a crash came before it was made
+	}
+	super := filename.Of(filename.Super, 0)
+	p, err := readFile(l.o.FS, filepath.Join(dir, super), superSize)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", super, err)
+	}
+	p = append(p, make([]byte, superSize-len(p))...)
+	var bad []*errs.Corruption
+	for _, off := range []int64{0, slotSize} {
+		if s, ok := decodeSlot(p[off:off+slotSize], off); !ok || s.UUID != l.super.UUID {
+			bad = append(bad, errs.NewCorruption(super, off, "the slot in %s has no valid checksum, or is another store's", dir))
+		}
+	}
+	// A crash may have torn the slot that was being written, and only a writer
+	// repairs it. So a reader doesn't report it.
+	if !l.o.ReadOnly || len(bad) > 1 {
+		for _, c := range bad {
+			report(c)
+		}
 	}
 	return nil
 }

@@ -41,9 +41,11 @@ func CollectionPace(fill float64) float64 {
 }
 
 // Throttle says how much writers must be throttled at this Fill: 0 = not at
-// all, 1 = as much as where the budget is used up. It grows beyond 1.
+// all, 1 = as much as where the budget is used up. Beyond, it grows with the square,
+// for work that takes long, as a compaction of large runs does.
 func Throttle(fill float64) float64 {
-	return max(0, (100*fill-throttlePercent)/(100-throttlePercent))
+	t := max(0, (100*fill-throttlePercent)/(100-throttlePercent))
+	return max(t, t*t)
 }
 
 // SealAfter is how many bytes of older values a memtable may hide before it is

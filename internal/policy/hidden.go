@@ -20,10 +20,20 @@ func (v *survey) stale() bool {
 		// compaction it is known.
 		hidden += v.hiddenAtWorst()
 	}
-	if hidden >= max(v.budget()/upperHiddenFraction, upperHiddenBytes, v.runs) {
+	if hidden >= v.mostHidden() {
 		return true
 	}
 	return base != nil && v.staleUnknown(v.unknown(), base)
+}
+
+// mostHidden is how much upper runs may hide before a compaction looks for it: no less
+// than that reads, or no more than a share of the budget, whatever the runs weigh. But
+// where they weigh far more than that, a part of them: so the compaction writes a few
+// bytes at most for each one that it finds.
+func (v *survey) mostHidden() uint64 {
+	budget := v.budget()
+	least := max(budget/upperHiddenFraction, upperHiddenBytes)
+	return max(least, min(v.runs, max(budget/mostHiddenFraction, v.runs/mostHiddenFactor)))
 }
 
 // staleUnknown reports whether runs of which State doesn't tell what they hide

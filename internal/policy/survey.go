@@ -99,9 +99,12 @@ func (v *survey) needed() uint64 {
 }
 
 // excess is garbage, known or not. What lies between the values of segments of
-// which nothing has died doesn't count: it can wait while data is loaded.
+// which nothing has died doesn't count: it can wait while data is loaded. Nor does what
+// runs that weigh far more than the budget may hide: it is a small part of their data.
 func (v *survey) excess() uint64 {
-	return v.died + v.hidden + v.state.Memtables.Older + min(v.runs, v.needed()/runGarbageFraction)
+	most, budget := v.mostHidden(), v.budget()
+	hidden := v.hidden - min(v.hidden, max(most+most/2, budget)-budget)
+	return v.died + hidden + v.state.Memtables.Older + min(v.runs, v.needed()/runGarbageFraction)
 }
 
 // budget is how much excess there may be while clients write.

@@ -40,7 +40,9 @@ const (
 // rewrite the base more often.
 const (
 	upperHiddenFraction  = 10       // compact when upper runs hide 1/10 of the garbage budget,
-	upperHiddenBytes     = 1 << 20  // at least 1 MB, and no less than the compaction reads
+	upperHiddenBytes     = 1 << 20  // at least 1 MB, and no less than the compaction reads;
+	mostHiddenFraction   = 3        // but in any case when they hide 1/3 of it,
+	mostHiddenFactor     = 12       // unless the compaction reads 12x as much as it would find
 	unknownHiddenPercent = 10       // or, by an estimate from deletes and dead records, 10 % of the base's values,
 	unknownHiddenBytes   = 1 << 20  // at least 1 MB,
 	unknownGainFactor    = 2        // and 2x what the compaction reads
@@ -139,7 +141,7 @@ const (
 	ThrottleDelay         = 20 * time.Millisecond // one full delay,
 	ThrottleDelayBytes    = 1 << 20               // which 1 MB of payload pays for
 	ThrottleBudgetDelays  = 2                     // 2 delays where the garbage budget is used up,
-	ThrottleGarbageDelays = 8                     // and at most 8 for garbage
+	ThrottleGarbageDelays = 32                    // and at most 32 for garbage
 )
 
 // Sampling of what writes replace. More looks make the estimate better and go to

@@ -168,29 +168,46 @@ func (r *Reader) readFilters() (err error) {
 	}
 	if len(r.parts) > 0 {
 		// Chunks without a filter get an empty one, which may contain every key.
-		r.parts = append(r.parts, make([]filter.Filter, len(r.dir)-len(r.parts))...)
+		r.parts = append(r.parts, make([]summed, len(r.dir)-len(r.parts))...)
 	}
 	return nil
 }
 
+// summed is a filter in place, whose pages are verified as they are asked.
+type summed struct {
+	filter.Filter
+	pages *pageio.Summed // nil: the filter is empty
+}
+
+// mayContain is MayContain. A filter that has rotted contains every key: the chunks know.
+func (s *summed) mayContain(hash uint64) bool {
+	if s.pages == nil {
+		return true
+	}
+	at := s.At(hash)
+	if !s.pages.Verified(at) {
+		if _, err := s.pages.Bytes(int64(at), 1); err != nil {
+			return true
+		}
+	}
+	return s.MayContain(hash)
+}
+
 // readFilter reads and checks one filter.
-func (f *file) readFilter(at *filterRecord) (words filter.Filter, err error) {
+func (f *file) readFilter(at *filterRecord) (summed, error) {
 	if at.words > math.MaxInt32 {
-		return nil, errs.NewCorruption(f.name, int64(at.offset), "filter of %d words", at.words)
+		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter of %d words", at.words)
 	}
-	defer pageio.Guard(pageio.Arm(), &err, f.name)
-	n := int(at.words) * 8
-	if err := f.Prime(int64(at.offset), n); err != nil {
-		return nil, err
-	}
-	b, err := f.Bytes(int64(at.offset), n)
+	pages, crc, err := f.Sum(int64(at.offset), int64(at.words)*8)
 	if err != nil {
-		return nil, err
+		return summed{}, err
 	}
-	if got := f.id.Sum(int64(at.offset), b); got != at.checksum {
-		return nil, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
+	if got := crc ^ f.id.Mask(int64(at.offset)); got != at.checksum {
+		pages.Free()
+		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
 	}
-	return b, nil
+	f.filters = append(f.filters, pages)
+	return summed{pages.Data(), pages}, nil
 }
 
 // FilterBytes is what the filters take in memory that is not mapped.
@@ -211,9 +228,9 @@ func (r *Reader) FilterBytes() (n int64) {
 // hash. False is certain; true is wrong for about 1.5 % of absent keys.
 func (r *Reader) MayContain(key []byte, hash uint64) bool {
 	if r.parts == nil {
-		return r.filter.MayContain(hash)
+		return r.filter.mayContain(hash)
 	}
 	// An error of the search is met again by who reads the key.
 	i, err := r.search(key)
-	return err != nil || i < len(r.parts) && r.parts[i].MayContain(hash)
+	return err != nil || i < len(r.parts) && r.parts[i].mayContain(hash)
 }

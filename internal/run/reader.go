@@ -18,7 +18,6 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
-	"github.com/brockdb/brock/internal/run/filter"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/vfs"
 )
@@ -41,8 +40,8 @@ type OpenConfig struct {
 type Reader struct {
 	keys   keys
 	chunks []chunk.Chunk
-	filter filter.Filter   // of all keys; empty: none
-	parts  []filter.Filter // of the keys of each chunk; nil: none
+	filter summed   // of all keys; empty: none
+	parts  []summed // of the keys of each chunk; nil: none
 
 	oldest, newest entry.Version // of an entry
 
@@ -68,6 +67,8 @@ type file struct {
 	first int // its first chunk among the run's
 	dir   *directory
 	pages *chunk.Pages // that have been verified; nil: the file is not mapped
+
+	filters []*pageio.Summed
 }
 
 // Open opens the files of a run and reads their directories and the filter.
@@ -423,6 +424,9 @@ func (r *Reader) Close() error {
 	for _, f := range r.files {
 		if f.pages != nil {
 			f.pages.Free()
+		}
+		for _, s := range f.filters {
+			s.Free()
 		}
 		err = errors.Join(err, f.Close())
 	}

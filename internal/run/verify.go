@@ -101,14 +101,24 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
 	if err == nil && dir.filter.words > 0 {
-		_, err = f.readFilter(&dir.filter)
+		err = f.verifyFilter(&dir.filter)
 	}
 	for i := 0; err == nil && i < len(dir.parts); i++ {
-		_, err = f.readFilter(&dir.parts[i])
+		err = f.verifyFilter(&dir.parts[i])
 	}
 	if err != nil {
 		reportError(f.name, uint64(f.Size()), err, report)
 	}
+}
+
+// verifyFilter reads a filter again.
+func (f *file) verifyFilter(at *filterRecord) error {
+	again := &file{File: f.File, name: f.name, id: f.id}
+	s, err := again.readFilter(at)
+	if err == nil {
+		s.pages.Free()
+	}
+	return err
 }
 
 func reportError(name string, offset uint64, err error, report func(*errs.Corruption)) {

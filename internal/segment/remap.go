@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"math/bits"
 
@@ -49,9 +48,7 @@ type RemapHeader struct {
 type Remap struct {
 	file   *pageio.File
 	header RemapHeader
-	ranks  []byte
-	starts []byte
-	places []byte
+	body   *pageio.Summed // ranks, starts and places
 }
 
 func (h *RemapHeader) rankSize() int64 { return (int64(h.blocks)*rankBytes + 7) &^ 7 }
@@ -173,7 +170,7 @@ func OpenRemap(c Config, number entry.FileNum, noMap bool) (*Remap, error) {
 	}
 	m := &Remap{file: f}
 	if err := m.load(c, number); err != nil {
-		return nil, errors.Join(err, m.file.Close())
+		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
@@ -192,65 +189,116 @@ func (m *Remap) load(c Config, number entry.FileNum) (err error) {
 		return headerError(m.file.Name(), err)
 	}
 	h := &m.header
-	if err := m.file.Prime(HeaderSize, int(h.bodySize())); err != nil {
-		return err
-	}
-	body, err := m.file.Bytes(HeaderSize, int(h.bodySize()))
+	body, crc, err := m.file.Sum(HeaderSize, h.bodySize())
 	if err != nil {
 		return err
 	}
+	m.body = body
 	id := checksum.New(c.UUID, byte(filename.Remap), uint64(number))
-	if got := id.Sum(HeaderSize, body); got != sum {
+	if got := crc ^ id.Mask(HeaderSize); got != sum {
 		return errs.NewCorruption(m.file.Name(), HeaderSize, "checksum is %08x, want %08x", got, sum)
 	}
-	m.ranks = body[:h.rankSize()]
-	m.starts = body[h.rankSize():][:h.blocks*blockBytes]
-	m.places = body[int64(len(body))-int64(h.Records)*placeBytes:]
-	if at, ok := m.ranksFit(); !ok {
-		return errs.NewCorruption(m.file.Name(), HeaderSize, "the rank of block %d is not the number of records before it", at)
+	return m.ranksFit()
+}
+
+// ranksFit checks that ranks and bits lead to the places and nowhere else.
+func (m *Remap) ranksFit() error {
+	rank, c := uint32(0), m.Copier()
+	for b := range m.header.blocks {
+		have, err := c.ranks.Bytes(int64(b)*rankBytes, rankBytes)
+		if err == nil && binary.LittleEndian.Uint32(have) != rank {
+			err = errs.NewCorruption(m.file.Name(), HeaderSize, "the rank of block %d is not the number of records before it", b)
+		}
+		if err != nil {
+			return err
+		}
+		bits, err := c.starts.Bytes(m.header.rankSize()+int64(b)*blockBytes, blockBytes)
+		if err != nil {
+			return err
+		}
+		rank += ones(bits)
+	}
+	if uint64(rank) != m.header.Records {
+		return errs.NewCorruption(m.file.Name(), HeaderSize, "%d records begin in blocks, want %d", rank, m.header.Records)
 	}
 	return nil
 }
 
-// ranksFit checks that ranks and bits lead to the places and nowhere else.
-func (m *Remap) ranksFit() (at uint64, ok bool) {
-	rank := uint32(0)
-	for b := range m.header.blocks {
-		if binary.LittleEndian.Uint32(m.ranks[b*rankBytes:]) != rank {
-			return b, false
-		}
-		rank += ones(m.starts[b*blockBytes:][:blockBytes])
-	}
-	return m.header.blocks, uint64(rank) == m.header.Records
-}
-
 // Lookup returns where the record is that began at from in the source; ok is
 // false if no such record was moved. A pageio.Guard must be on.
-func (m *Remap) Lookup(from uint64) (to uint64, ok bool) {
-	g := from / granule
-	if g/8 >= uint64(len(m.starts)) {
-		return 0, false
-	}
-	// The record's rank is the block's, and the bits before its own in the block.
-	block, word := g/remapBlock, g/64
-	w := binary.LittleEndian.Uint64(m.starts[word*8:])
-	if w>>(g%64)&1 == 0 {
-		return 0, false
-	}
-	rank := binary.LittleEndian.Uint32(m.ranks[block*rankBytes:]) + uint32(bits.OnesCount64(w&(1<<(g%64)-1)))
-	rank += ones(m.starts[block*blockBytes : word*8])
-	return 8 * uint64(binary.LittleEndian.Uint32(m.places[uint64(rank)*placeBytes:])), true
+func (m *Remap) Lookup(from uint64) (to uint64, ok bool, err error) {
+	return m.header.lookup(from, m.body, m.body, m.body)
 }
 
-// Places are where the records are now.
-func (m *Remap) Places() iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		for p := m.places; len(p) > 0; p = p[placeBytes:] {
-			if !yield(8 * uint64(binary.LittleEndian.Uint32(p))) {
-				return
-			}
-		}
+// source is what a remap is read from.
+type source interface {
+	Bytes(off int64, n int) ([]byte, error)
+}
+
+// lookup is Lookup in the body that has ranks, starts and places.
+func (h *RemapHeader) lookup(from uint64, ranks, starts, places source) (to uint64, ok bool, err error) {
+	g := from / granule
+	if g/remapBlock >= h.blocks {
+		return 0, false, nil
 	}
+	// The record's rank is the block's, and the bits before its own in the block.
+	block, word := g/remapBlock, g%remapBlock/64
+	bits, err := starts.Bytes(h.rankSize()+int64(block)*blockBytes, blockBytes)
+	if err != nil {
+		return 0, false, err
+	}
+	w := binary.LittleEndian.Uint64(bits[word*8:])
+	if w>>(g%64)&1 == 0 {
+		return 0, false, nil
+	}
+	rank := ones(bits[:word*8]) + countBelow(w, g%64)
+	first, err := ranks.Bytes(int64(block)*rankBytes, rankBytes)
+	if err != nil {
+		return 0, false, err
+	}
+	rank += binary.LittleEndian.Uint32(first)
+	place, err := places.Bytes(h.place(int64(rank)), placeBytes)
+	if err != nil {
+		return 0, false, err
+	}
+	return 8 * uint64(binary.LittleEndian.Uint32(place)), true, nil
+}
+
+// countBelow counts the bits set below bit n.
+func countBelow(w, n uint64) uint32 { return uint32(bits.OnesCount64(w & (1<<n - 1))) }
+
+// place is where in the body the place of the i-th record lies.
+func (h *RemapHeader) place(i int64) int64 {
+	return h.rankSize() + int64(h.blocks)*blockBytes + i*placeBytes
+}
+
+// Copier returns a reader of the remap for those who write elsewhere what they find: it
+// verifies pages in memory of its own. One goroutine uses it.
+func (m *Remap) Copier() *RemapCopy {
+	return &RemapCopy{header: &m.header, ranks: m.body.Copier(), starts: m.body.Copier(), places: m.body.Copier()}
+}
+
+// RemapCopy holds one page or two of each part of a remap.
+type RemapCopy struct {
+	header                *RemapHeader
+	ranks, starts, places *pageio.SummedCopy
+}
+
+// Lookup is Remap.Lookup.
+func (c *RemapCopy) Lookup(from uint64) (to uint64, ok bool, err error) {
+	return c.header.lookup(from, c.ranks, c.starts, c.places)
+}
+
+// Places calls fn for where each of the records is now.
+func (c *RemapCopy) Places(fn func(to uint64)) error {
+	for i := range int64(c.header.Records) {
+		p, err := c.places.Bytes(c.header.place(i), placeBytes)
+		if err != nil {
+			return err
+		}
+		fn(8 * uint64(binary.LittleEndian.Uint32(p)))
+	}
+	return nil
 }
 
 // Verify reads the file again and compares it with its checksum.
@@ -272,4 +320,9 @@ func (m *Remap) Name() string { return m.file.Name() }
 func (m *Remap) Size() int64 { return m.file.Size() }
 
 // Close releases the file and its mapping; nothing may be looked up afterwards.
-func (m *Remap) Close() error { return m.file.Close() }
+func (m *Remap) Close() error {
+	if m.body != nil {
+		m.body.Free()
+	}
+	return m.file.Close()
+}

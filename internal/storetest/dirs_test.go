@@ -2,12 +2,16 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -130,5 +134,152 @@ func TestRemovedLock(t *testing.T) {
 			_, err := brock.Open(o)
 			wantErr(t, "a second open", err, brock.ErrLocked)
 		}
+	})
+}
+
+// copyDir copies the files of a directory into another one, which it makes.
+func (p place) copyDir(t *testing.T, from, to string) {
+	t.Helper()
+	names, err := p.fs.List(p.in(from))
+	must(t, err)
+	must(t, p.fs.MkdirAll(p.in(to)))
+	for _, name := range names {
+		writeFile(t, p.fs, p.in(filepath.Join(to, name)), string(readFile(t, p.fs, p.in(filepath.Join(from, name)))))
+	}
+}
+
+// contents is the names of the files in directories, and their bytes. It leaves out an
+// empty LOCK.
+func (p place) contents(t *testing.T, dirs ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, dir := range dirs {
+		names, err := p.fs.List(p.in(dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(&all, "no %s\n", dir)
+			continue
+		}
+		must(t, err)
+		for _, name := range names {
+			content := readFile(t, p.fs, p.in(filepath.Join(dir, name)))
+			if name == "LOCK" && len(content) == 0 {
+				continue // a refused Open may make one
+			}
+			fmt.Fprintf(&all, "%s/%s %d bytes %08x\n", dir, name, len(content), checksum.Plain(content))
+		}
+	}
+	return all.String()
+}
+
+// refused opens a store and wants an error, and nothing else.
+func (p place) refused(t *testing.T, what string, o brock.Options, want error, dirs ...string) {
+	t.Helper()
+	for _, mode := range []brock.OpenMode{brock.ReadWrite, brock.ReadOnly} {
+		before := p.contents(t, dirs...)
+		o.Mode = mode
+		db, err := brock.Open(o)
+		if err == nil {
+			must(t, db.Close())
+		}
+		wantErr(t, fmt.Sprintf("%s, mode %d", what, mode), err, want)
+		if after := p.contents(t, dirs...); after != before {
+			t.Fatalf("%s, mode %d: from\n%s\nto\n%s", what, mode, before, after)
+		}
+	}
+}
+
+// TestValueDirBelongsToOneStore gives the value directory of one store to others.
+func TestValueDirBelongsToOneStore(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		var l line
+		open := func() {
+			var err error
+			l.db, err = brock.Open(p.tiny("a", "values"))
+			must(t, err)
+		}
+		open()
+		_, err := brock.Open(p.tiny("b", "values"))
+		wantErr(t, "a second new store, the first one open", err, brock.ErrForeign)
+		l.work(t, 2)
+		must(t, l.db.Close())
+		other, err := brock.Open(p.tiny("c", "c.values"))
+		must(t, err)
+		set(t, other, "k=v")
+		must(t, other.Close())
+
+		all := []string{"a", "b", "c", "d", "values", "c.values"}
+		before := p.contents(t, all...)
+		for _, dir := range []string{"values", "a", "c.values"} {
+			_, err = brock.Open(brock.Options{Dir: p.in("d"), ValueDir: p.in(dir), FS: p.fs})
+			wantErr(t, "a new store over "+dir, err, brock.ErrForeign)
+		}
+		_, err = brock.Open(brock.Options{Dir: p.in("values"), FS: p.fs})
+		wantErr(t, "the value directory as a store", err, brock.ErrForeign)
+		if after := p.contents(t, all...); after != before {
+			t.Fatalf("from\n%s\nto\n%s", before, after)
+		}
+		p.refused(t, "the values of another store", p.tiny("a", "c.values"), brock.ErrForeign, all...)
+		p.refused(t, "another store's directory", p.tiny("a", "c"), brock.ErrForeign, all...)
+		p.refused(t, "without its values", p.tiny("a", ""), brock.ErrInvalid, all...)
+		must(t, p.fs.MkdirAll(p.in("empty")))
+		p.refused(t, "a disk that is not mounted", p.tiny("a", "empty"), brock.ErrCorrupt, append(all, "empty")...)
+		p.refused(t, "a directory that is not there", p.tiny("a", "none"), fs.ErrNotExist, append(all, "none")...)
+		plain, err := brock.Open(p.tiny("plain", ""))
+		must(t, err)
+		set(t, plain, "k=v")
+		must(t, plain.Close())
+		p.refused(t, "values that never were elsewhere", p.tiny("plain", "empty"), brock.ErrInvalid, "plain", "empty")
+		open()
+		l.check(t, "the store")
+		must(t, l.db.Close())
+	})
+}
+
+// TestCopiesOfADirectory opens a copy of a store's directory beside the same value
+// directory. The copy that was opened last goes on, and any other is refused.
+func TestCopiesOfADirectory(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		var l line
+		open := func(dir string) {
+			t.Helper()
+			var err error
+			l.db, err = brock.Open(p.tiny(dir, "values"))
+			must(t, err)
+		}
+		all := []string{"a", "backup", "values"}
+		open("a")
+		l.work(t, 1)
+		must(t, l.db.Close())
+		p.copyDir(t, "a", "backup")
+		open("a")
+		_, err := brock.Open(p.tiny("backup", "values"))
+		wantErr(t, "a copy, the store open", err, brock.ErrLocked)
+		l.work(t, 2)
+		must(t, l.db.Close())
+		p.refused(t, "an old copy", p.tiny("backup", "values"), brock.ErrForeign, all...)
+		open("a")
+		l.check(t, "the store")
+		must(t, l.db.Close())
+
+		// A copy that takes over is the store from then on.
+		p.copyDir(t, "a", "copy")
+		open("copy")
+		l.work(t, 1)
+		must(t, l.db.Close())
+		p.refused(t, "the original, which was left behind", p.tiny("a", "values"), brock.ErrForeign, append(all, "copy")...)
+		open("copy")
+		l.check(t, "the copy")
+		must(t, l.db.Close())
+
+		// Copies of both directories are a store of their own.
+		p.copyDir(t, "copy", "whole")
+		p.copyDir(t, "values", "whole.values")
+		second, err := brock.Open(p.tiny("whole", "whole.values"))
+		must(t, err)
+		defer second.Close()
+		open("copy")
+		l.work(t, 1)
+		must(t, l.db.Close())
+		must(t, second.Verify(t.Context(), nil))
 	})
 }

@@ -54,6 +54,16 @@ func writeFile(t *testing.T, fsys vfs.FS, name, content string) {
 	must(t, errors.Join(err, f.Close()))
 }
 
+func readFile(t *testing.T, fsys vfs.FS, name string) []byte {
+	t.Helper()
+	f, err := fsys.Open(name)
+	must(t, err)
+	p := make([]byte, size(t, f))
+	_, err = f.ReadAt(p, 0)
+	must(t, errors.Join(err, f.Close()))
+	return p
+}
+
 // edit changes the bytes of a file.
 func edit(t *testing.T, fsys vfs.FS, name string, change func(p []byte)) {
 	t.Helper()
@@ -84,11 +94,7 @@ func content(t *testing.T, fsys vfs.FS) string {
 	must(t, err)
 	var all bytes.Buffer
 	for _, name := range names {
-		f, err := fsys.Open(filepath.Join(dir, name))
-		must(t, err)
-		p := make([]byte, size(t, f))
-		_, err = f.ReadAt(p, 0)
-		must(t, errors.Join(err, f.Close()))
+		p := readFile(t, fsys, filepath.Join(dir, name))
 		if len(p) > 100 {
 			p = fmt.Appendf(nil, "%d bytes, %08x", len(p), checksum.Plain(p))
 		}

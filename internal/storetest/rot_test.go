@@ -24,11 +24,18 @@ type rotStore struct {
 	o    brock.Options
 	fs   *faultfs.FS
 	want map[string][]byte
+
+	before func(faultfs.Op)
 }
 
 func newRotStore(t *testing.T) *rotStore {
 	t.Helper()
-	s := &rotStore{t: t, fs: faultfs.New(vfs.OS(), faultfs.Options{OwnMaps: true}), want: map[string][]byte{}}
+	s := &rotStore{t: t, want: map[string][]byte{}}
+	s.fs = faultfs.New(vfs.OS(), faultfs.Options{OwnMaps: true, Before: func(op faultfs.Op) {
+		if s.before != nil {
+			s.before(op)
+		}
+	}})
 	s.o = brock.Options{Dir: t.TempDir(), FS: s.fs, Durability: brock.Buffered,
 		Tuning:      brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20, RunFileSize: 1 << 20},
 		Maintenance: brock.Maintenance{IdleAfter: time.Hour, NoClustering: true}}
@@ -147,6 +154,47 @@ func TestRotIsNotCopied(t *testing.T) {
 			s.sound(tc.name)
 		})
 	}
+}
+
+// Handles are healed, and deaths recorded, by remaps that are verified as they are read.
+func TestRemapsAreNotBelievedForEver(t *testing.T) {
+	s := newRotStore(t)
+	s.write(0, 1, 1)
+	must(t, s.Compact(context.Background()))
+	s.write(0, 2, 2)
+	must(t, s.Compact(context.Background()))
+	maps, rots := 0, 0
+	s.before = func(op faultfs.Op) {
+		switch {
+		case op.Kind == faultfs.Create && strings.HasSuffix(op.Path, ".map"):
+			maps++
+		case op.Kind == faultfs.Create && strings.HasSuffix(op.Path, ".run") && maps > 0:
+			rots++
+			s.fs.RotMaps(".map", faultfs.Invert)
+		}
+	}
+	must2(s.Reclaim(context.Background()))
+	if maps == 0 || rots == 0 {
+		t.Fatalf("%d remaps were written, and %d runs after them", maps, rots)
+	}
+	s.before = nil
+	s.sound("healing")
+}
+
+// Filters are verified again, too: none that has rotted hides a key.
+func TestFiltersAreNotBelievedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRotStore(t)
+		s.write(0, 1, 1)
+		must(t, s.Compact(context.Background()))
+		s.write(0, 2, 2)
+		must(t, s.Flush(context.Background()))
+		wantEqual(t, "reads that failed", s.read("before"), 0)
+		s.fs.RotMaps("", func(_ int64, p []byte) { clear(p) })
+		<-time.After(2 * time.Minute)
+		wantEqual(t, "reads that failed", s.read("later"), rotKeys)
+		s.sound("filters")
+	})
 }
 
 // flipIn flips a bit wherever text stands.

@@ -64,7 +64,20 @@ type Relocation struct {
 // resolve makes h lead to where its record is in the target. A pageio.Guard must
 // be on.
 func (r *Relocation) resolve(h *entry.Handle) error {
-	to, ok := r.Lookup(h.Offset)
+	return r.lead(h, r.Remap)
+}
+
+// lookup is what a remap is asked by.
+type lookup interface {
+	Lookup(from uint64) (to uint64, ok bool, err error)
+}
+
+// lead makes h lead to where from says that its record is.
+func (r *Relocation) lead(h *entry.Handle, from lookup) error {
+	to, ok, err := from.Lookup(h.Offset)
+	if err != nil {
+		return err
+	}
 	if !ok {
 		return errs.NewCorruption(r.Name(), -1, "the record at %d of segment %d is needed, but was not moved", h.Offset, h.Segment)
 	}
@@ -79,13 +92,14 @@ func (r *Relocation) resolved(h entry.Handle) (to entry.Handle, err error) {
 	return h, err
 }
 
-// Dead translates records that died in the relocated segment to the target. A
-// pageio.Guard must be on.
+// Dead translates records that died in the relocated segment to the target, to be
+// recorded: it reads the remap as a copy does.
 func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 	moved := layout.Dead{Segment: r.Target.Num, Bytes: list.Bytes}
+	c := r.Copier()
 	for _, g := range list.Granules {
 		h := entry.Handle{Segment: list.Segment, Offset: uint64(g) * layout.Granule}
-		if err := r.resolve(&h); err != nil {
+		if err := r.lead(&h, c); err != nil {
 			return moved, err
 		}
 		moved.Granules = append(moved.Granules, uint32(h.Offset/layout.Granule))
@@ -94,28 +108,28 @@ func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 }
 
 // Rest lists, as dead records of the target, all that was moved and that a layout
-// doesn't know to be dead. A pageio.Guard must be on.
-func (r *Relocation) Rest(l *layout.Layout) layout.Dead {
+// doesn't know to be dead.
+func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
 	rest := layout.Dead{Segment: r.Target.Num, Bytes: l.Usage(r.Header().Source).Bytes}
 	target := l.Segment(r.Target.Num)
-	for to := range r.Places() {
+	err := r.Copier().Places(func(to uint64) {
 		if !target.IsDead(to) {
 			rest.Granules = append(rest.Granules, uint32(to/layout.Granule))
 		}
-	}
-	return rest
+	})
+	return rest, err
 }
 
 // DiedSince lists, as dead records of the target, what died in a relocated
-// segment after one layout and up to another. A pageio.Guard must be on.
+// segment after one layout and up to another.
 func (f *Segment) DiedSince(since, l *layout.Layout) (layout.Dead, error) {
 	before, now := since.Segment(f.Num), l.Segment(f.Num)
 	if now == nil { // all of it: it was dropped
 		all := layout.Dead{Segment: f.Moved.Target.Num, Bytes: before.Bytes - before.DeadBytes()}
-		for to := range f.Moved.Places() {
+		err := f.Moved.Copier().Places(func(to uint64) {
 			all.Granules = append(all.Granules, uint32(to/layout.Granule))
-		}
-		return all, nil
+		})
+		return all, err
 	}
 	dead := layout.Dead{Segment: f.Num, Bytes: now.DeadBytes() - before.DeadBytes()}
 	for g := range now.Dead() {

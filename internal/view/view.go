@@ -84,14 +84,24 @@ func (v *View) Heal(h *entry.Handle) error {
 	return nil
 }
 
-// Healing is Heal, or nil if no segment of the View is relocated.
+// Healing returns Heal for one who writes the handles elsewhere: it verifies what it
+// reads in memory of its own. It is nil if no segment of the View is relocated.
 func (v *View) Healing() func(*entry.Handle) error {
+	copiers := map[entry.FileNum]lookup{}
 	for _, f := range v.Segments.Files {
 		if f.Moved != nil {
-			return v.Heal
+			copiers[f.Num] = f.Moved.Copier()
 		}
 	}
-	return nil
+	if len(copiers) == 0 {
+		return nil
+	}
+	return func(h *entry.Handle) error {
+		if from := copiers[h.Segment]; from != nil {
+			return v.Segments.Find(h.Segment).Moved.lead(h, from)
+		}
+		return nil
+	}
 }
 
 // Unmoved returns a function that tells the segments that no handle is led on

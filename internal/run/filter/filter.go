@@ -43,8 +43,11 @@ func (f Filter) Word(hash uint64) uint64 {
 	if len(f) == 0 {
 		return ^uint64(0)
 	}
-	return binary.LittleEndian.Uint64(f[Index(hash, len(f)/wordBytes)*wordBytes:])
+	return binary.LittleEndian.Uint64(f[f.At(hash):])
 }
+
+// At is where the word of this hash begins; the filter must not be empty.
+func (f Filter) At(hash uint64) int { return Index(hash, len(f)/wordBytes) * wordBytes }
 
 // MayContain is false only if no key with this hash was added.
 func (f Filter) MayContain(hash uint64) bool {

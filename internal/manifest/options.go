@@ -1,0 +1,28 @@
+package manifest
+
+import "github.com/brockdb/brock/vfs"
+
+// Options says where a store is and how its log is kept.
+type Options struct {
+	FS        vfs.FS
+	Dir       string
+	ValueDir  string // "" = Dir
+	ReadOnly  bool   // write nothing at all
+	FileBytes int64  // size from which a snapshot begins a new manifest; 0 = 4 MB
+}
+
+func (o *Options) dirs() []string {
+	if o.separate() {
+		return []string{o.Dir, o.ValueDir}
+	}
+	return []string{o.Dir}
+}
+
+// Recovery says what Open found and repaired.
+type Recovery struct {
+	CutBytes    int64 // of the manifest's torn tail
+	SuperMended bool  // a slot of SUPER was damaged or behind, and was written again
+}
+
+// separate reports whether values lie in a directory of their own.
+func (o *Options) separate() bool { return o.ValueDir != "" && o.ValueDir != o.Dir }
