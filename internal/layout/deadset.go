@@ -1,7 +1,9 @@
 package layout
 
 import (
+	"cmp"
 	"iter"
+	"math"
 	"math/bits"
 	"slices"
 )
@@ -16,9 +18,20 @@ const (
 // deadSet is an exact, immutable set of granules; the zero value is empty.
 // Sets that come from one another share the blocks that are alike.
 type deadSet struct {
-	blocks []*deadBlock // by granule >> blockBits; nil = empty
+	blocks []deadPlace // those that aren't empty, in order
 	count  uint64
 	bytes  uint64
+}
+
+// deadPlace is a block and the part of the segment that it covers.
+type deadPlace struct {
+	at uint32 // granule >> blockBits
+	*deadBlock
+}
+
+// find returns where the block of a part is among the blocks, or would be.
+func (s *deadSet) find(at uint32) (i int, found bool) {
+	return slices.BinarySearchFunc(s.blocks, at, func(p deadPlace, at uint32) int { return cmp.Compare(p.at, at) })
 }
 
 // deadBlock is a sorted list while it is short, then a bitmap.
@@ -36,24 +49,32 @@ func (s deadSet) with(granules []uint32, bytes uint64) (grown deadSet, dup uint3
 		return s, 0, true
 	}
 	grown = deadSet{count: s.count + uint64(len(granules)), bytes: s.bytes + bytes}
-	// Blocks that no granule falls in are shared with s: only the slice of pointers
-	// and the blocks that change are copied.
-	need := int(granules[len(granules)-1]>>blockBits) + 1
-	grown.blocks = make([]*deadBlock, max(need, len(s.blocks)))
-	copy(grown.blocks, s.blocks)
+	// Blocks that no granule falls in are shared with s: only the list of blocks and
+	// those that change are copied.
+	grown.blocks = make([]deadPlace, 0, len(s.blocks)+1)
+	old := s.blocks
 	for len(granules) > 0 {
-		i := granules[0] >> blockBits
+		at := granules[0] >> blockBits
 		n := 1
-		for n < len(granules) && granules[n]>>blockBits == i {
+		for n < len(granules) && granules[n]>>blockBits == at {
 			n++
 		}
-		b, at, ok := grown.blocks[i].with(granules[:n])
-		if !ok {
-			return deadSet{}, at, false
+		for len(old) > 0 && old[0].at < at {
+			grown.blocks = append(grown.blocks, old[0])
+			old = old[1:]
 		}
-		grown.blocks[i] = b
+		var before *deadBlock
+		if len(old) > 0 && old[0].at == at {
+			before, old = old[0].deadBlock, old[1:]
+		}
+		b, dup, ok := before.with(granules[:n])
+		if !ok {
+			return deadSet{}, dup, false
+		}
+		grown.blocks = append(grown.blocks, deadPlace{at, b})
 		granules = granules[n:]
 	}
+	grown.blocks = append(grown.blocks, old...)
 	return grown, 0, true
 }
 
@@ -103,23 +124,26 @@ func (b *deadBlock) expanded() *[blockWords]uint64 {
 }
 
 func (s *deadSet) has(granule uint64) bool {
-	i := granule >> blockBits
-	if i >= uint64(len(s.blocks)) || s.blocks[i] == nil {
+	if granule>>blockBits > math.MaxUint32 {
+		return false
+	}
+	i, found := s.find(uint32(granule >> blockBits))
+	if !found {
 		return false
 	}
 	b, at := s.blocks[i], uint16(granule&blockMask)
 	if b.bitmap != nil {
 		return b.bitmap[at/64]>>(at%64)&1 != 0
 	}
-	_, found := slices.BinarySearch(b.sparse, at)
+	_, found = slices.BinarySearch(b.sparse, at)
 	return found
 }
 
 // all walks the granules in ascending order.
 func (s *deadSet) all() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
-		for i, b := range s.blocks {
-			if b != nil && !b.walk(uint32(i)<<blockBits, yield) {
+		for _, b := range s.blocks {
+			if !b.walk(b.at<<blockBits, yield) {
 				return
 			}
 		}

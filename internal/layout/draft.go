@@ -44,6 +44,27 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 	return &d.Layout, nil
 }
 
+// spare is how many numbers a store must have left: there is no way back from the end.
+const spare = 1 << 32
+
+// Sound returns an error for a layout that no store comes to, though each of its edits
+// fits: history that begins behind the last version, or numbers that are used up.
+func (l *Layout) Sound() error {
+	floor := l.floor
+	for _, k := range l.keyspaces {
+		floor = max(floor, k.floor)
+	}
+	switch {
+	case floor > l.lastVersion:
+		return conflicting("history begins at version %d, and the last one is %d", floor, l.lastVersion)
+	case l.lastVersion > entry.MaxVersion-spare:
+		return conflicting("the last version is %d", l.lastVersion)
+	case l.nextFile > maxFileNum-spare:
+		return conflicting("the next file is %d", l.nextFile)
+	}
+	return nil
+}
+
 func conflicting(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrConflictingEdit, fmt.Sprintf(format, args...))
 }
@@ -141,6 +162,9 @@ func (d *draft) fits(r *Run) error {
 		if err := d.number(f.Num); err != nil {
 			return err
 		}
+	}
+	if r.ID > maxFileNum || r.Order > maxFileNum {
+		return conflicting("run %d has order %d", r.ID, r.Order)
 	}
 	if r.MinVersion > r.MaxVersion || slices.Compare(r.First, r.Last) > 0 {
 		return conflicting("the bounds of run %d are reversed", r.ID)

@@ -41,3 +41,14 @@ type ClockSample struct {
 	Version   entry.Version
 	UnixMilli int64
 }
+
+// StandsAlone reports whether e does what nothing but the manifest tells of: it commits
+// a transaction larger than its memory, or makes, changes or drops a keyspace.
+func (e *Edit) StandsAlone() bool {
+	for i := range e.AddRuns {
+		if e.AddRuns[i].Stamp != 0 {
+			return true
+		}
+	}
+	return len(e.SetKeyspaces) > 0 || len(e.DropKeyspaces) > 0
+}

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -32,6 +34,19 @@ func readFile(fsys vfs.FS, path string, limit int64) (p []byte, err error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// readManifest calls fn with the manifest num in dir and its length.
+func readManifest(fsys vfs.FS, dir string, num entry.FileNum, fn func(f io.ReaderAt, size int64) error) error {
+	f, err := fsys.Open(filepath.Join(dir, filename.Of(filename.Manifest, num)))
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err == nil {
+		err = fn(f, size)
+	}
+	return errors.Join(err, f.Close())
 }
 
 func notThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }

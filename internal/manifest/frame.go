@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -82,33 +85,77 @@ func finishFrame(p []byte, id checksum.Identity, at frame.Cursor, kind frame.Kin
 	return p, at
 }
 
-// decodeFrame decodes the whole frame at off; its payload points into file.
-func decodeFrame(id checksum.Identity, file []byte, off int64) (h frame.Header, payload []byte, err error) {
-	h, err = frame.Decode(file[off:], id, off)
+// maxFrame is the greatest frame that Append writes, and maxTail the most that can
+// lie behind the good frames: half of one that was being written.
+const (
+	maxFrame = math.MaxInt32
+	maxTail  = maxFrame
+)
+
+// reader reads the frames of one manifest of size bytes.
+type reader struct {
+	f    io.ReaderAt
+	size int64
+	id   checksum.Identity
+	buf  []byte
+}
+
+// bytes reads the n bytes at off, which are within the file; they are valid until the
+// next call. No more memory is taken than the largest frame that the file has.
+func (r *reader) bytes(off, n int64) ([]byte, error) {
+	r.buf = slices.Grow(r.buf[:0], int(n))[:n]
+	if got, err := r.f.ReadAt(r.buf, off); got < len(r.buf) {
+		if err == nil || errors.Is(err, io.EOF) {
+			return nil, errTail // the file lost its end just now
+		}
+		return nil, err
+	}
+	return r.buf, nil
+}
+
+// errTail says that the file has no whole frame at an offset.
+var errTail = fmt.Errorf("%w: the file ends", frame.ErrFrame)
+
+// frame reads and checks the whole frame at off.
+func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
+	if r.size-off < frame.HeaderSize {
+		return h, nil, errTail
+	}
+	p, err := r.bytes(off, frame.HeaderSize)
+	if err == nil {
+		h, err = frame.Decode(p, r.id, off)
+	}
 	if err != nil {
 		return h, nil, err
 	}
-	if left := int64(len(file)) - off; h.Size > left {
+	if left := r.size - off; h.Size > left || h.Size > maxFrame {
 		return h, nil, fmt.Errorf("%w: %d bytes, %d are left", frame.ErrFrame, h.Size, left)
 	}
-	payload = file[off+frame.HeaderSize : off+h.Size]
-	_, err = h.Verify(payload, id, off+frame.HeaderSize, false)
+	if payload, err = r.bytes(off+frame.HeaderSize, h.PayloadSize()); err == nil {
+		_, err = h.Verify(payload, r.id, off+frame.HeaderSize, false)
+	}
 	return h, payload, err
 }
 
-// scan walks the frames of the manifest that super names, up to a torn tail, and
-// returns where they end. It returns *errs.Corruption for damage; frame.Tail has
-// the rule that tells the two apart.
-func scan(file []byte, super *Super, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+// scan walks the frames of the manifest that super names, which f holds in size bytes,
+// up to a torn tail, and returns where they end. A payload is valid until fn returns.
+// It returns *errs.Corruption for damage; frame.Tail has the rule that tells the two
+// apart.
+func scan(f io.ReaderAt, size int64, super *Super, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
 	num := super.Manifest
-	name, id := filename.Of(filename.Manifest, num), manifestIdentity(super.UUID, num)
-	chain, err := decodeFileHeader(file, super.UUID, num)
+	name := filename.Of(filename.Manifest, num)
+	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, num)}
+	p, err := r.bytes(0, min(size, fileHeader))
+	if err != nil {
+		return frame.Cursor{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	chain, err := decodeFileHeader(p, super.UUID, num)
 	if err != nil {
 		return frame.Cursor{}, err
 	}
 	at := frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}
-	for at.Offset < int64(len(file)) {
-		h, payload, err := decodeFrame(id, file, at.Offset)
+	for at.Offset < size {
+		h, payload, err := r.frame(at.Offset)
 		if errors.Is(err, frame.ErrFrame) {
 			break
 		}
@@ -125,20 +172,22 @@ func scan(file []byte, super *Super, fn func(off int64, h *frame.Header, payload
 		}
 		at.Advance(&h)
 	}
-	return at, judgeTail(file, super, at)
+	return at, r.judgeTail(super, at)
 }
 
 // judgeTail returns an error if a frame that was durable is missing at the end
 // of the good frames. Frame 1 was: SUPER names a manifest after its sync.
-func judgeTail(file []byte, super *Super, end frame.Cursor) error {
-	num := super.Manifest
-	read := func(off, n int64) ([]byte, error) { return file[off : off+n], nil }
-	tail, err := frame.FindTail(manifestIdentity(super.UUID, num), end, int64(len(file)), read)
+func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
+	name := filename.Of(filename.Manifest, super.Manifest)
+	if r.size-end.Offset > maxTail {
+		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
+	}
+	tail, err := frame.FindTail(r.id, end, r.size, r.bytes)
 	if err != nil {
 		return err
 	}
 	if durable := max(1, super.Durable, tail.Durable); end.Next <= durable {
-		return errs.NewCorruption(filename.Of(filename.Manifest, num), end.Offset,
+		return errs.NewCorruption(name, end.Offset,
 			"frame %d is missing or damaged, but frame %d had been durable", end.Next, durable)
 	}
 	return nil

@@ -103,7 +103,7 @@ func TestGolden(t *testing.T) {
 
 	// The bytes are read back as they were meant.
 	made := layout.New()
-	end, err := scan(file, &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, _ *frame.Header, payload []byte) error {
+	end, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, _ *frame.Header, payload []byte) error {
 		e, err := DecodeEdit(payload)
 		if err == nil {
 			made, err = made.Apply(e)

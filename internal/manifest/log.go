@@ -6,8 +6,8 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -38,6 +38,7 @@ type Log struct {
 	limit   int64                 // size from which the next snapshot begins a new file
 	stopped atomic.Pointer[error] // why nothing is written any more
 
+	unproved bool          // SUPER has to record that the last frame is durable
 	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
 	previous entry.FileNum // the manifest that goes then
 }
@@ -70,6 +71,9 @@ func Load(o Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := l.layout.Sound(); err != nil {
+		return nil, &errs.Corruption{File: filename.Of(filename.Manifest, s.Manifest), Offset: l.last, Reason: "what the edits lead to", Err: err}
+	}
 	// A snapshot that nearly fills the file would be written with every few edits.
 	l.limit = max(o.FileBytes, 2*snapshot)
 	l.recovered.CutBytes = size - l.end.Offset
@@ -92,35 +96,43 @@ func Open(o Options) (*Log, error) {
 // replay reads the manifest into the layout.
 func (l *Log) replay() (size, snapshot int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	p, err := readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64)
+	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
+		size = n
+		l.end, err = scan(f, n, &l.super, func(off int64, h *frame.Header, payload []byte) error {
+			if h.Kind == frame.Snapshot {
+				snapshot = h.Size
+			}
+			l.last = off
+			return l.replayEdit(name, off, payload)
+		})
+		return err
+	})
 	if notThere(err) {
 		c := errs.NewCorruption(name, -1, "SUPER names this manifest, and it is not there")
 		c.Err = err
 		return 0, 0, c
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("read %s: %w", name, err)
+		return 0, 0, fmt.Errorf("read the manifest: %w", err)
 	}
-	l.end, err = scan(p, &l.super, func(off int64, h *frame.Header, payload []byte) error {
-		e, err := DecodeEdit(payload)
-		if errors.Is(err, errs.ErrFormat) {
-			return fmt.Errorf("%s at %d: %w", name, off, err)
-		}
-		var next *layout.Layout
-		if err == nil {
-			next, err = l.layout.Apply(e)
-		}
-		if err != nil {
-			return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
-		}
-		if h.Kind == frame.Snapshot {
-			snapshot = h.Size
-		}
-		l.last = off
-		l.layout = next
-		return nil
-	})
-	return int64(len(p)), snapshot, err
+	return size, snapshot, nil
+}
+
+// replayEdit applies the edit in the payload of the frame at off.
+func (l *Log) replayEdit(name string, off int64, payload []byte) error {
+	e, err := DecodeEdit(payload)
+	if errors.Is(err, errs.ErrFormat) {
+		return fmt.Errorf("%s at %d: %w", name, off, err)
+	}
+	var next *layout.Layout
+	if err == nil {
+		next, err = l.layout.Apply(e)
+	}
+	if err != nil {
+		return &errs.Corruption{File: name, Offset: off, Reason: "the edit can't be applied", Err: err}
+	}
+	l.layout = next
+	return nil
 }
 
 // Mend prepares the files for appending, once; until then nothing of the store was
@@ -315,7 +327,7 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	}
 	id := manifestIdentity(l.super.UUID, l.super.Manifest)
 	p, end := encodeFrame(id, l.end, frame.Edit, e)
-	if len(p) > math.MaxInt32 {
+	if len(p) > maxFrame {
 		return nil, fmt.Errorf("%w: an edit of %d bytes", layout.ErrConflictingEdit, len(p))
 	}
 	if _, err = l.file.WriteAt(p, l.end.Offset); err != nil {
@@ -329,7 +341,38 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	if l.end.Offset >= l.limit {
 		l.renewLocked()
 	}
+	if e.StandsAlone() || l.unproved {
+		if err := l.proveLocked(); err != nil {
+			return nil, err
+		}
+	}
 	return next, nil
+}
+
+// proveLocked records in SUPER that the last frame is durable: nothing behind it says
+// so, and damaged it would pass for a torn tail (docs/adr, 44). The edit is true already. So a write that was refused is tried again with the next edit and by Close;
+// one that failed stops the log.
+func (l *Log) proveLocked() error {
+	l.unproved = l.super.Durable != l.end.Next-1
+	if !l.unproved || l.slots > 0 { // before the next edit both slots are written
+		return nil
+	}
+	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
+	if err != nil {
+		return nil // nothing was written
+	}
+	before := l.super.Durable
+	l.super.Durable = l.end.Next - 1
+	err = errors.Join(l.super.writeSlot(f), f.Close())
+	switch {
+	case errors.As(err, new(unwritten)):
+		l.super.Durable = before
+		return nil
+	case err != nil:
+		return l.stopLocked(fmt.Errorf("record that an edit is durable: %w", err))
+	}
+	l.unproved = false
+	return nil
 }
 
 func (l *Log) writableLocked() error {

@@ -280,7 +280,7 @@ func TestFlipsInAStoreThatWasKilled(t *testing.T) {
 // lastFrame is the offset of the last frame of a manifest.
 func lastFrame(t *testing.T, file []byte) (last int) {
 	t.Helper()
-	_, err := scan(file, &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ *frame.Header, _ []byte) error { last = int(off); return nil })
+	_, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ *frame.Header, _ []byte) error { last = int(off); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,7 +21,7 @@ func TestTornTailRule(t *testing.T) {
 	const path = "db/MANIFEST-000001"
 	whole := get(t, fsys, path)
 	starts := []int64{0} // by frame number
-	_, err := scan(whole, &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ *frame.Header, _ []byte) error {
+	_, err := scan(bytes.NewReader(whole), int64(len(whole)), &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ *frame.Header, _ []byte) error {
 		starts = append(starts, off)
 		return nil
 	})

@@ -3,7 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"math"
+	"io"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/errs"
@@ -23,12 +23,12 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		}
 	}
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	p, err := readFile(l.o.FS, filepath.Join(l.o.Dir, name), math.MaxInt64)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
-	// Edits were applied when the log was opened. Here checksums and the chain are enough.
-	end, err := scan(p, &l.super, func(int64, *frame.Header, []byte) error { return nil })
+	var end frame.Cursor
+	err := readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
+		// Edits were applied when the log was opened. Here checksums and the chain are enough.
+		end, err = scan(f, size, &l.super, func(int64, *frame.Header, []byte) error { return nil })
+		return err
+	})
 	var c *errs.Corruption
 	switch {
 	case errors.As(err, &c):

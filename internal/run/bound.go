@@ -21,14 +21,13 @@ type bound struct {
 	long  bool   // key would have to be longer for that
 }
 
-// newBound returns the bound of a chunk with this first key and prefix; before is the
-// last key of the chunk before, nil if there is none.
-func newBound(first, before []byte, prefix int) bound {
-	b := bound{apart: len(first)}
-	if before != nil {
-		n := entry.CommonPrefix(before, first)
-		b.again = n == len(first) && n == len(before)
-		b.apart = min(n+1, len(first))
+// newBound returns the bound of a chunk with this first key and prefix. The key shares
+// so many bytes with the last one of the chunk before, or again is that key; shared is
+// -1 for the first chunk.
+func newBound(first []byte, shared int, again bool, prefix int) bound {
+	b := bound{apart: len(first), again: again}
+	if shared >= 0 {
+		b.apart = min(shared+1, len(first))
 	}
 	b.long = b.apart > boundSize
 	b.key = bytes.Clone(first[:min(max(b.apart, prefix), boundSize)])
@@ -47,6 +46,6 @@ func (b *bound) fits(first, before []byte, prefix int) bool {
 	if before == nil {
 		return bytes.HasPrefix(first, b.key)
 	}
-	want := newBound(first, before, prefix)
+	want := newBound(first, entry.CommonPrefix(first, before), bytes.Equal(first, before), prefix)
 	return bytes.Equal(b.key, want.key) && b.apart == want.apart && b.again == want.again && b.long == want.long
 }

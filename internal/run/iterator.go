@@ -19,7 +19,7 @@ func (r *Reader) Iterator() iterator.Iterator { return r.newCursor() }
 // valid until the next move. Close gives the memory back, that of one chunk.
 func (r *Reader) Copier() iterator.Iterator {
 	it := r.newCursor()
-	it.own = new(offheap.Buffer)
+	it.own, it.Mem = new(offheap.Buffer), new(offheap.Buffer)
 	return it
 }
 
@@ -226,6 +226,7 @@ func (it *cursor) Close() {
 	it.valid = false
 	if it.own != nil {
 		it.own.Free()
+		it.Cursor.Free()
 		it.i = -1
 	}
 }

@@ -59,7 +59,7 @@ func TestSearchFindsTheChunk(t *testing.T) {
 	for i, name := range names {
 		chunkOf = append(chunkOf, len(records))
 		for range 1 + i%3/2 {
-			records = append(records, record{bound: newBound([]byte(name), before, 0)})
+			records = append(records, record{bound: newBound([]byte(name), shared(before, name), string(before) == name, 0)})
 			before = []byte(name)
 		}
 	}
@@ -73,6 +73,13 @@ func TestSearchFindsTheChunk(t *testing.T) {
 			t.Errorf("%.20q of %d bytes may be in chunk %d to %d", name, len(name), lo, hi)
 		}
 	}
+}
+
+func shared(before []byte, name string) int {
+	if before == nil {
+		return -1
+	}
+	return entry.CommonPrefix(before, []byte(name))
 }
 
 func sortUnique(list *[]string) {

@@ -49,7 +49,6 @@ type Writer struct {
 	ref      *meta.Ref // the last one used
 	stats    chunk.Stats
 	meta     meta.Run
-	last     []byte // last key of the chunk before; nil: there is none
 	err      error
 	done     bool
 
@@ -163,11 +162,9 @@ func (w *Writer) flush() error {
 		return err
 	}
 	r := record{Layout: info.Layout, Stats: info.Stats, offset: uint64(w.offset) - uint64(len(image)), trailerChecksum: info.TrailerChecksum}
-	r.bound = newBound(info.First, w.last, info.Prefix)
+	r.bound = newBound(info.First, info.Shared, info.Again, info.Prefix)
 	w.dir.chunks = append(w.dir.chunks, r)
 	w.dirBytes += int64(recordSize + boundHead + len(r.key))
-	// The builder reuses its memory for the next chunk, so the key is copied.
-	w.last = append(w.last[:0], info.Last...)
 	if w.ranged {
 		return nil
 	}
@@ -175,7 +172,7 @@ func (w *Writer) flush() error {
 	if w.meta.First == nil {
 		w.meta.First = r.key
 	}
-	w.meta.Last = meta.Upper(w.last)
+	w.meta.Last = meta.Upper(info.Last)
 	w.chunks++
 	if len(w.hashes) < w.cfg.FilterKeys {
 		return nil
@@ -309,7 +306,7 @@ func (w *Writer) fail(err error) error {
 // release gives the memory back.
 func (w *Writer) release() {
 	w.b.Release()
-	w.hashes, w.created, w.refs, w.ref, w.last = nil, nil, nil, nil, nil
+	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil
 }
 
 func setStats(m *meta.Run, s *chunk.Stats) {

@@ -4,17 +4,27 @@ import (
 	"errors"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/pageio"
 )
 
+// maxTail is more than can lie behind the good frames of a segment: what was
+// preallocated, at most 2 GiB, and a frame that a crash has torn.
+const maxTail = 8 << 30
+
 // FindTail searches a segment from offset from on, where frame next was expected.
-// The segment's header may be damaged, or that of a recycled file.
+// The segment's header may be damaged, or that of a recycled file. It returns an
+// *errs.Corruption for a file that is longer than any write makes it.
 func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, next uint64) (frame.Tail, error) {
 	file, err := c.open(kind, number, pageio.Options{NoMap: true})
 	if err != nil {
 		return frame.Tail{}, err
+	}
+	if file.Size()-from > maxTail {
+		err := errs.NewCorruption(filename.Of(kind, number), from, "the frames end here, and no write leaves %d bytes behind them", file.Size()-from)
+		return frame.Tail{}, errors.Join(err, file.Close())
 	}
 	id := c.id(kind, number)
 	s := newFrames(file, filename.Of(kind, number), id, Header{FirstFrame: next}, file.Size(), false)

@@ -169,9 +169,9 @@ func sharedValues(t *testing.T, db *brock.DB, short bool) (held int64) {
 func longKeys(t *testing.T, db *brock.DB, short bool) (held int64) {
 	total := 96 << 20
 	if short {
-		total = 24 << 20
+		total = 16 << 20
 	}
-	for _, size := range []int{16 << 10, 60 << 10} {
+	for _, size := range []int{16 << 10, 60 << 10, 1 << 20} {
 		key := bytes.Repeat([]byte{'k'}, size)
 		n := total / size
 		for i := range n {

@@ -1,6 +1,10 @@
 package tree
 
 import (
+	"fmt"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
@@ -51,7 +55,11 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if err != nil {
 		return nil, rec, err
 	}
-	t.views.Publish(max(layout.LastVersion(), result.Begin.LastVersion))
+	last := max(layout.LastVersion(), result.Begin.LastVersion)
+	if last > entry.MaxVersion-1<<32 {
+		return nil, rec, fmt.Errorf("%w: the last version is %d, and few are left", errs.ErrUnsupported, last)
+	}
+	t.views.Publish(last)
 	if !cfg.ReadOnly {
 		if err := log.Mend(); err != nil {
 			return nil, rec, err

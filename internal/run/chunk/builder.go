@@ -16,14 +16,15 @@ import (
 // by Release.
 type Builder struct {
 	buf     []byte // header and entries; later the whole chunk; of mem
-	first   []byte // first key
-	last    []byte // last key, set by Finish
+	first   []byte // first key; of firstMem
+	last    []byte // last key, set by Finish; of lastMem
+	shared  int    // bytes that the first key shares with the last one of the chunk before; -1: there is none
+	again   bool   // the first key is that key
 	guess   int    // prefix length with which the next chunk begins
 	shrinks int    // how often this chunk's prefix was cut
 	prev    int    // offset of the last entry, 0 if there is none
 	items   []hashindex.Item
 	fences  []fence // one for each block in which an entry begins
-	trailer []byte
 	layout  Layout
 	stats   Stats
 
@@ -37,7 +38,8 @@ type Builder struct {
 
 	// Off the Go heap: with megabytes on it, the collector would let garbage grow by
 	// as much again.
-	mem, spare offheap.Buffer
+	mem, spare        offheap.Buffer
+	firstMem, lastMem offheap.Buffer
 }
 
 // NewBuilder returns a Builder at the start of its first chunk.
@@ -47,6 +49,8 @@ func NewBuilder() *Builder { return &Builder{guess: math.MaxInt} }
 func (b *Builder) Release() {
 	b.mem.Free()
 	b.spare.Free()
+	b.firstMem.Free()
+	b.lastMem.Free()
 	*b = Builder{guess: math.MaxInt}
 }
 
@@ -61,6 +65,8 @@ type Info struct {
 	Layout
 	Stats
 	First, Last     []byte
+	Shared          int  // bytes that First shares with the last key of the chunk before; -1: there is none
+	Again           bool // First is that key, in an older version
 	TrailerChecksum uint32
 }
 
@@ -109,7 +115,7 @@ func (b *Builder) Add(e *entry.Entry, hash uint64) Outcome {
 		if !ok {
 			return Disorder
 		}
-		b.begin(e.Key)
+		b.begin(e.Key, older)
 		b.append(e, entry.Word(e.Key[b.layout.Prefix:]), hash, older)
 		return added(older)
 	}
@@ -179,8 +185,12 @@ func (b *Builder) compareLast(key []byte) int {
 	return bytes.Compare(key[p:], b.lastSuffix())
 }
 
-func (b *Builder) begin(key []byte) {
-	b.first = append(b.first[:0], key...)
+func (b *Builder) begin(key []byte, again bool) {
+	b.shared, b.again = -1, again
+	if b.last != nil {
+		b.shared = entry.CommonPrefix(b.last, key)
+	}
+	b.first = append(b.firstMem.Grow(nil, len(key)), key...)
 	b.layout = Layout{Prefix: min(b.guess, len(key))}
 	b.stats = Stats{}
 	b.shrinks = 0
@@ -335,6 +345,9 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 // grow makes room for n bytes in all: twice as many as before, in few steps up to
 // the size of most chunks.
 func (b *Builder) grow(n int) {
+	if n <= cap(b.buf) {
+		return
+	}
 	n = max(n, 2*cap(b.buf))
 	if n > MaxEntries/16 {
 		n = max(n, usualSize)
@@ -409,7 +422,7 @@ func (b *Builder) short(e *entry.Entry, suffix []byte) bool {
 // Size is an upper bound of the size of the chunk if it was finished now.
 func (b *Builder) Size() int {
 	body := pageCeil(len(b.buf)) + pageCeil(hashindex.Buckets(len(b.items))*hashindex.BucketSize)
-	return body + pageCeil(body>>fenceShift*16+len(b.first)+PageSize)
+	return body + trailerBound(body, len(b.first))
 }
 
 // Finish completes the chunk that will be written at offset of the owner.
@@ -417,7 +430,7 @@ func (b *Builder) Size() int {
 func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
 	id := owner.ID()
 	owner.put(b.buf)
-	b.last = b.lastKey(b.last[:0])
+	b.last = b.lastKey(b.lastMem.Grow(nil, b.layout.Prefix+len(b.lastSuffix())))
 	b.layout.End = len(b.buf)
 	b.layout.Buckets = hashindex.Buckets(len(b.items))
 	index := b.layout.IndexStart()
@@ -434,7 +447,7 @@ func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
 		b.guess = entry.CommonPrefix(b.first, b.last)
 	}
 	b.prev = 0
-	info = Info{Layout: b.layout, Stats: b.stats, First: b.first, Last: b.last, TrailerChecksum: sum}
+	info = Info{Layout: b.layout, Stats: b.stats, First: b.first, Last: b.last, Shared: b.shared, Again: b.again, TrailerChecksum: sum}
 	b.stats.Entries = 0
 	return b.buf, info
 }
@@ -442,8 +455,9 @@ func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
 func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	start := len(b.buf)
 	l := &b.layout
-	t := binary.LittleEndian.AppendUint32(b.trailer[:0], 0) // checksum
-	t = binary.LittleEndian.AppendUint32(t, 0)              // length
+	b.grow(start + trailerBound(start, len(b.first))) // so that no append needs other memory
+	t := binary.LittleEndian.AppendUint32(b.buf, 0)   // checksum
+	t = binary.LittleEndian.AppendUint32(t, 0)        // length
 	t = binary.LittleEndian.AppendUint64(t, uint64(l.End))
 
 	t, at := AppendSection(t, secPrefix, Required)
@@ -471,12 +485,15 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	t = b.stats.Append(t)
 	t = EndSection(t, at)
 
-	size := pageCeil(len(t))
-	binary.LittleEndian.PutUint32(t[4:], uint32(size))
+	b.buf = t
+	size := pageCeil(len(t) - start)
 	b.zeroExtend(start + size)
-	copy(b.buf[start:], t)
-	b.trailer = t
+	binary.LittleEndian.PutUint32(b.buf[start+4:], uint32(size))
 }
+
+// trailerBound is no less than the length of a trailer behind body bytes, with the
+// prefix and one fence and checksum for each of their pieces.
+func trailerBound(body, prefix int) int { return pageCeil(body>>fenceShift*16 + prefix + PageSize) }
 
 // appendFences appends the payload of the fence section. A block in which no
 // entry begins has the fence of the next block that has one; after the last, the

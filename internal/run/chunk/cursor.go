@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/offheap"
 )
 
 // Cursor walks the entries of one chunk at a time. Its moves report whether it
@@ -22,6 +23,8 @@ type Cursor struct {
 	form  form   // of the last entry
 	err   error
 	e     entry.Entry
+
+	Mem *offheap.Buffer // for the key, until Free; nil: it is on the Go heap
 
 	stack    []uint32 // offsets / 8 of neighbouring entries, for Prev
 	stackEnd int      // where the entry after them begins
@@ -50,6 +53,14 @@ func (it *Cursor) Open(c *Chunk, prefix []byte) {
 	it.plen = len(prefix)
 }
 
+// Free gives Mem back. Open is the only call that may follow.
+func (it *Cursor) Free() {
+	if it.Mem != nil {
+		it.Mem.Free()
+		it.key = nil
+	}
+}
+
 // Chunk is the chunk that the cursor is on, or nil.
 func (it *Cursor) Chunk() *Chunk { return it.chunk }
 
@@ -68,7 +79,11 @@ func (it *Cursor) Offset() int { return it.off }
 // grow makes room for a key; any short suffix fits without another call.
 func (it *Cursor) grow(prefix, suffix int) {
 	if need := prefix + max(suffix, maxSuffix) + 8; len(it.key) < need {
-		it.key = append(it.key, make([]byte, need-len(it.key))...)
+		if it.Mem != nil {
+			it.key = it.Mem.Grow(it.key, need+need/4)
+		} else {
+			it.key = append(it.key, make([]byte, need-len(it.key))...)
+		}
 		it.key = it.key[:cap(it.key)]
 	}
 }
