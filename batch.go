@@ -137,10 +137,13 @@ func (b *Batch) Size() int64 {
 
 // Commit commits the writes, with the durability of Options. If ctx ends before the
 // commit begins, nothing is written. Reset the batch before it is used again,
-// whatever Commit returns.
+// whatever Commit returns, but ErrInvalid.
 func (b *Batch) Commit(ctx context.Context) error {
 	if err := b.usable(); err != nil {
 		return err
+	}
+	if ctx == nil {
+		return errNilContext
 	}
 	b.spent = true
 	if b.Len() == 0 {

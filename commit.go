@@ -119,7 +119,7 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 	if files := w.Files(); files == nil {
 		payload, records := w.Payload()
 		entries, bytes = int64(records), int64(len(payload))
-		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.Ranges().Len(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
+		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.InPayload(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
 		v, err = db.commits.Commit(ctx, &w.request)
 	} else if err = w.SpillRest(ctx, db.tree); err == nil {
 		v, err = db.commits.CommitAlone(ctx, files, c)

@@ -105,11 +105,19 @@ func (db *DB) Version() uint64 {
 	return uint64(db.tree.Visible())
 }
 
+// workable returns nil while work that ends with ctx can be done.
+func workable(ctx context.Context, db *DB) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	return db.writable()
+}
+
 // Sync returns when everything committed so far survives a power loss. On a full
 // disk it may return ErrNoSpace: what is committed stays committed, and Sync may be
 // called again.
 func (db *DB) Sync(ctx context.Context) error {
-	if err := db.writable(); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return err
 	}
 	return db.commits.Sync(ctx)
@@ -118,7 +126,7 @@ func (db *DB) Sync(ctx context.Context) error {
 // Flush writes the entries in memory to files of the tree. Durability does not need
 // it. It shortens the next Open.
 func (db *DB) Flush(ctx context.Context) error {
-	if err := db.writable(); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return err
 	}
 	return db.tree.Flush(ctx)
@@ -127,7 +135,7 @@ func (db *DB) Flush(ctx context.Context) error {
 // Compact flushes, and compacts all runs into one. Reads get as fast as they can, and
 // entries that were overwritten or deleted are dropped.
 func (db *DB) Compact(ctx context.Context) error {
-	if err := db.writable(); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return err
 	}
 	return db.tree.Compact(ctx)
@@ -138,7 +146,7 @@ func (db *DB) Compact(ctx context.Context) error {
 // 1/5 of the live data. It returns by how many bytes the files shrank. A store also
 // does this by itself while clients write and when it is idle.
 func (db *DB) Reclaim(ctx context.Context) (int64, error) {
-	if err := db.writable(); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return 0, err
 	}
 	return db.tree.Reclaim(ctx)
@@ -149,6 +157,9 @@ func (db *DB) Reclaim(ctx context.Context) (int64, error) {
 // for which errors.Is reports ErrCorrupt, or the error that kept it from going on,
 // or nil if all is well.
 func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
+	if ctx == nil {
+		return errNilContext
+	}
 	if err := db.usable(); err != nil {
 		return err
 	}

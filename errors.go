@@ -43,6 +43,9 @@ var (
 
 var (
 	errNilEntry       = fmt.Errorf("brock: nil entry: %w", ErrInvalid)
+	errNilContext     = fmt.Errorf("brock: nil context: %w", ErrInvalid)
+	errNilFunction    = fmt.Errorf("brock: nil function: %w", ErrInvalid)
+	errManaged        = fmt.Errorf("brock: Update commits the transaction, and View has nothing to commit: %w", ErrInvalid)
 	errNegativeTTL    = fmt.Errorf("brock: negative time to live: %w", ErrInvalid)
 	errIteratorClosed = fmt.Errorf("brock: iterator is closed: %w", ErrInvalid)
 )

@@ -164,6 +164,9 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	if err := it.usable(); err != nil {
 		return err
 	}
+	if fn == nil {
+		return errNilFunction
+	}
 	if !it.decodes() {
 		v, err := it.look()
 		if err != nil {

@@ -304,8 +304,8 @@ func (it *Iterator) ValidForPrefix(prefix []byte) (valid bool) {
 	return bytes.HasPrefix(it.item.Key(), prefix)
 }
 
-// Item returns the item that the iterator is at, which is valid until the next move.
-// If the iterator is at no item, Key returns nil and Value an error.
+// Item returns the item that the iterator is at. It is one and the same Item after each
+// move. If the iterator is at no item, Key returns nil and Value an error.
 func (it *Iterator) Item() *Item { return &it.item }
 
 // Err returns why the iterator is at no item: nil at the end.

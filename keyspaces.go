@@ -158,12 +158,12 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 		return err
 	}
 	db := k.db
-	if err := db.writable(); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return err
 	}
 	db.keyspaces.mu.Lock()
 	defer db.keyspaces.mu.Unlock()
-	if ctx != nil && ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	// From here on the leader lets nothing pass that writes to it. What it let

@@ -42,6 +42,9 @@ func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) 
 
 // OpenContext is Open; ctx may end the wait for the lock.
 func OpenContext(ctx context.Context, o Options) (*DB, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
 	o = o.inForce()
 	if err := o.validate(); err != nil {
 		return nil, err

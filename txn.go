@@ -90,6 +90,7 @@ type transaction struct {
 	iterators uint32
 	isolation Isolation
 	synced    bool
+	managed   bool // View or Update ends it
 	taken     bool // first is an item that was handed out
 	readAt    bool // at was asked for
 	clock     atomic.Uint64
@@ -398,12 +399,22 @@ func (t *transaction) wrote(err error) error {
 //
 // If the context ends before the commit begins, Commit returns the context's error
 // and nothing was written. Once the commit has begun, Commit waits for it.
+//
+// In a function that View or Update runs, Commit returns ErrInvalid and does nothing:
+// Update commits when the function has returned.
 func (t *Txn) Commit() error {
 	if t.transaction == nil {
 		return ErrTxnDone
 	}
-	if err := t.transaction.usable(); err != nil {
-		t.Discard()
+	if t.managed && t.state.Load() == txnOpen {
+		return errManaged
+	}
+	return t.commit()
+}
+
+func (t *transaction) commit() error {
+	if err := t.usable(); err != nil {
+		t.discard()
 		return err
 	}
 	if !t.state.CompareAndSwap(txnOpen, txnCommitting) {
@@ -442,9 +453,16 @@ func (t *transaction) check() conflict.Check {
 }
 
 // Discard ends the transaction, forgets its writes and closes its iterators. It may
-// be called at any time, also after Commit and twice.
+// be called at any time, also after Commit and twice. After a Discard in a function
+// that Update runs, Update commits nothing and returns ErrTxnDone.
 func (t *Txn) Discard() {
-	if t.transaction != nil && t.state.CompareAndSwap(txnOpen, txnDone) {
+	if t.transaction != nil {
+		t.discard()
+	}
+}
+
+func (t *transaction) discard() {
+	if t.state.CompareAndSwap(txnOpen, txnDone) {
 		t.end(txnDone)
 	}
 }

@@ -14,14 +14,14 @@ import (
 
 // View runs fn in a read-only transaction, and returns its error.
 func (db *DB) View(fn func(txn *Txn) error) error {
-	return db.ViewContext(nil, TxnOptions{}, fn)
+	return db.ViewContext(context.Background(), TxnOptions{}, fn)
 }
 
 // ViewContext is View with options. When ctx ends, the transaction's methods return
 // its error.
 func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = false
-	t, err := db.begin(ctx, &o, entryOf(fn))
+	t, err := beginFor(ctx, db, &o, fn)
 	if err != nil {
 		return err
 	}
@@ -33,6 +33,9 @@ func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) e
 func (k *Keyspace) View(fn func(txn *Txn) error) error {
 	if err := k.usable(); err != nil {
 		return err
+	}
+	if fn == nil {
+		return errNilFunction
 	}
 	return k.db.View(func(txn *Txn) error { return fn(txn.In(k)) })
 }
@@ -47,13 +50,16 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 // by hand. A turn ends after 100 ms, so that nobody waits for a slow function. fn must
 // not wait for another Update of what it has read.
 func (db *DB) Update(fn func(txn *Txn) error) error {
-	return db.UpdateContext(nil, TxnOptions{}, fn)
+	return db.UpdateContext(context.Background(), TxnOptions{}, fn)
 }
 
 // Update is DB.Update with a transaction that addresses the keyspace.
 func (k *Keyspace) Update(fn func(txn *Txn) error) error {
 	if err := k.usable(); err != nil {
 		return err
+	}
+	if fn == nil {
+		return errNilFunction
 	}
 	return k.db.Update(func(txn *Txn) error { return fn(txn.In(k)) })
 }
@@ -101,7 +107,7 @@ func updateAgain(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) e
 // updateOnce returns, beside the error, that of the commit if it is a conflict. One of fn
 // itself is the caller's, even if it is ErrConflict. yields says that fn may run again.
 func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) error, turn *commit.Turn, yields bool) (*ConflictError, error) {
-	t, err := db.begin(ctx, o, entryOf(fn))
+	t, err := beginFor(ctx, db, o, fn)
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +116,7 @@ func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) e
 	if err := fn(t); err != nil {
 		return nil, err
 	}
-	if t.state.Load() == txnCommitted { // by fn
-		return nil, nil
-	}
-	err = t.Commit()
+	err = t.commit()
 	refused, _ := err.(*ConflictError)
 	return refused, err
 }
@@ -121,7 +124,7 @@ func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) e
 // NewTransaction begins a transaction, read-only or an update. End it by Commit or
 // Discard: defer txn.Discard(). If it could not begin, its methods return the error.
 func (db *DB) NewTransaction(update bool) *Txn {
-	t, err := db.beginByHand(nil, &TxnOptions{Update: update})
+	t, err := db.beginByHand(context.Background(), &TxnOptions{Update: update})
 	if err != nil {
 		t = newTxn(db)
 		t.rare = &rare{err: err}
@@ -175,15 +178,26 @@ func (l *leak) release() {
 // entryOf is the program counter of fn, which names it. A func value points to
 // one; package reflect says so too, but has what fn captures allocated for it.
 func entryOf(fn func(*Txn) error) uintptr {
-	if fn == nil {
-		return 0
-	}
 	return **(**uintptr)(unsafe.Pointer(&fn))
 }
 
-// begin starts a transaction that its caller surely ends. A nil ctx never ends;
-// origin is a program counter.
+// beginFor starts a transaction for fn, which does not end it: its caller does.
+func beginFor(ctx context.Context, db *DB, o *TxnOptions, fn func(*Txn) error) (*Txn, error) {
+	if fn == nil {
+		return nil, errNilFunction
+	}
+	t, err := db.begin(ctx, o, entryOf(fn))
+	if err == nil {
+		t.managed = true
+	}
+	return t, err
+}
+
+// begin starts a transaction. Its origin is a program counter.
 func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -193,14 +207,12 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	if o.Update && db.commits == nil {
 		return nil, ErrReadOnly
 	}
-	if ctx != nil {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		// A context that never ends need not be asked by every call.
-		if ctx.Done() == nil && ctx == context.Background() {
-			ctx = nil
-		}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// A context that never ends need not be asked by every call.
+	if ctx.Done() == nil && ctx == context.Background() {
+		ctx = nil
 	}
 	p, err := db.tree.Acquire(entry.Version(o.ReadAt))
 	if err != nil {
@@ -217,6 +229,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 		t.writes = newWrites()
 		t.writes.Indexed = true
 		t.writes.limit = db.txnMemory(o.MaxMemory)
+		t.writes.reads.Seed = db.encoding.seed
 		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
 		t.synced = db.synced(o.Durability)
 	}

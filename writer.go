@@ -47,10 +47,10 @@ func (k *Keyspace) NewWriter(ctx context.Context) *Writer {
 	if k.db == nil {
 		return new(Writer)
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	w := &Writer{db: k.db, ks: k, ctx: ctx, filling: k.db.NewBatch().In(k), number: 1}
+	if ctx == nil {
+		w.err = errNilContext
+	}
 	w.changed.L = &w.mu
 	return w
 }

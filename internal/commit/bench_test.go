@@ -19,10 +19,14 @@ import (
 // what is measured is the pipeline.
 type void struct{ groups int }
 
-func (*void) Throttle(context.Context, []byte) error                            { return nil }
-func (*void) Prepare(int) error                                                 { return nil }
-func (*void) Apply([]byte, entry.Position) error                                { return nil }
-func (*void) SortSince(entry.Version)                                           {}
+func (*void) Throttle(context.Context, []byte) error                                   { return nil }
+func (*void) Prepare(int) error                                                        { return nil }
+func (*void) Apply([]byte, entry.Position) error                                       { return nil }
+func (*void) SortSince(entry.Version)                                                  {}
+func (*void) CheckReads(*conflict.ReadSet, entry.Version) (v entry.Version, err error) { return 0, nil }
+func (*void) EachArrival(entry.Version, func(lo, hi []byte) error) (all bool, err error) {
+	return true, nil
+}
 func (*void) CatchUp()                                                          {}
 func (v *void) Publish(entry.Version)                                           { v.groups++ }
 func (*void) Newest([]byte, uint64, entry.Version) (entry.Version, bool, error) { return 0, false, nil }

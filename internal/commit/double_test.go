@@ -25,7 +25,10 @@ type memory struct {
 	steps     []string // what was called, in order, when traced
 	trace     bool
 	offset    int64
+	asked     int  // questions of the leader, and keys that it was told of
+	flushed   bool // what is newer is in runs, so EachArrival knows nothing
 
+	checked  func(reads *conflict.ReadSet) // CheckReads has looked, and is about to return
 	throttle func(ctx context.Context, n int) error
 	prepare  func(n int) error
 	append_  func() error
@@ -166,7 +169,54 @@ func (m *memory) Publish(v entry.Version) {
 	m.published = v
 }
 
-func (m *memory) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
+func (m *memory) Newest(key []byte, h uint64, since entry.Version) (entry.Version, bool, error) {
+	m.asked++
+	return uncounted{m}.Newest(key, h, since)
+}
+
+func (m *memory) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+	m.asked++
+	return uncounted{m}.ChangedSince(lo, hi, since)
+}
+
+func (m *memory) CheckReads(reads *conflict.ReadSet, since entry.Version) (entry.Version, error) {
+	upTo := m.visible()
+	err := reads.Check(uncounted{m}, since)
+	if m.checked != nil {
+		m.checked(reads)
+	}
+	return upTo, err
+}
+
+func (m *memory) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error) {
+	if m.flushed {
+		return false, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.deletes {
+		if d.version > since {
+			m.asked++
+			if err := fn([]byte(d.lo), []byte(d.hi)); err != nil {
+				return true, err
+			}
+		}
+	}
+	for k, vs := range m.keys {
+		if vs[len(vs)-1].version > since {
+			m.asked++
+			if err := fn([]byte(k), nil); err != nil {
+				return true, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// uncounted is what others than the leader ask.
+type uncounted struct{ *memory }
+
+func (m uncounted) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.newest != nil {
@@ -186,7 +236,7 @@ func (m *memory) Newest(key []byte, _ uint64, _ entry.Version) (entry.Version, b
 	return newest, newest > 0, nil
 }
 
-func (m *memory) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
+func (m uncounted) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range m.deletes {
@@ -223,7 +273,7 @@ func (m *memory) visible() entry.Version {
 
 // reads is a set of keys and ranges; a range up to "" has no bound.
 func reads(keys []string, ranges [][2]string) *conflict.ReadSet {
-	s := new(conflict.ReadSet)
+	s := &conflict.ReadSet{Seed: testSeed}
 	for _, k := range keys {
 		s.AddKey([]byte(k), hash.Sum(testSeed, []byte(k)))
 	}

@@ -23,6 +23,8 @@
 //     stops the pipeline, or the whole group was refused, as by a full disk, and
 //     nothing of it is left: then its versions are given out again. The same holds for
 //     a group whose sync was refused: it is taken back.
+//   - The leader checks a bounded number of keys for a request that has read much: its
+//     committer has checked it before (ahead.go).
 //   - The steps of a group are: check, append, sync (if a member that passed asked
 //     for it), apply, publish, wake. So what is visible is a prefix of the journal, and
 //     nothing that needed a sync is visible before it. Steps of two groups never
@@ -124,7 +126,7 @@ func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error
 	if r.Check.AsksRanges(r.Ranges) {
 		p.store.SortSince(r.Check.Since)
 	}
-	v, err := p.submit(ctx, r)
+	v, err := p.submitChecked(ctx, r)
 	if err == nil {
 		p.store.CatchUp()
 	}

@@ -18,6 +18,7 @@ type Request struct {
 	Yields  bool           // it may be run again: it is refused if another has its turn where it writes
 	Turn    *Turn          // its own; nil: it has none
 
+	checked entry.Version // no conflict up to here; 0: unknown
 	version entry.Version // the result: set by the leader
 	err     error
 }

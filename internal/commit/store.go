@@ -7,8 +7,8 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Store is what is written to. All committers call Throttle, SortSince and CatchUp, at
-// any time; only the leader calls the others, so never two at a time.
+// Store is what is written to. All committers call Throttle, SortSince, CheckReads and
+// CatchUp, at any time; only the leader calls the others, so never two at a time.
 type Store interface {
 	conflict.Changes
 	// Throttle may make a committer wait until the store can take the payload, or
@@ -16,6 +16,13 @@ type Store interface {
 	Throttle(ctx context.Context, payload []byte) error
 	// SortSince makes ChangedSince cheap, however much is newer than since.
 	SortSince(since entry.Version)
+	// CheckReads returns a conflict.Refusal if anything that was read was written after
+	// since, and up to which version it has looked.
+	CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error)
+	// EachArrival calls fn with each key (without hi) and range delete newer than since,
+	// until fn returns an error, which it returns. It returns false if it doesn't know
+	// all of them at once.
+	EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error)
 	// Prepare makes room for n bytes of payload. If it fails, nothing of the
 	// group is written, but the pipeline goes on.
 	Prepare(n int) error

@@ -15,7 +15,7 @@ import (
 // group's part is indexed only when a check asks for it, so that groups without
 // checks pay nothing: by hash for keys, by order for ranges.
 type writes struct {
-	store conflict.Changes
+	store Store
 	seed  uint64
 
 	before []*Request // the transactions before, in version order
@@ -39,6 +39,8 @@ func (w *writes) check(r *Request, before []*Request) error {
 	switch c := &r.Check; {
 	case c.AsksNothing():
 		return nil
+	case r.checked > 0:
+		return w.checkSince(r)
 	case c.Isolation == conflict.SnapshotIsolation:
 		return w.overwritten(r)
 	default:

@@ -26,8 +26,8 @@ type Input struct {
 	// once. Execute closes it.
 	Entries iterator.Iterator
 	Rules   Rules
-	// Ranges are deleted by tombstones of version 0, which hide nothing of Entries.
-	Ranges *tombstone.Set
+	// Ranges are more range deletes, which hide nothing of Entries: see WriteRanges.
+	Ranges []tombstone.Source
 	// Heal, unless nil, makes a handle lead where the record is now; it reports
 	// one that leads nowhere.
 	Heal func(*entry.Handle) error
@@ -177,10 +177,7 @@ func (w *worker) finish() error {
 	if err := w.in.Rules.writeTombstones(w.in.Run); err != nil {
 		return err
 	}
-	err := w.in.Ranges.EachRange(func(lo, hi []byte) error {
-		return w.in.Run.AddTombstone(tombstone.Tombstone{Lo: lo, Hi: hi})
-	})
-	if err != nil {
+	if err := WriteRanges(w.in.Run, tombstone.NewCover(entry.MaxVersion, w.in.Ranges...)); err != nil {
 		return err
 	}
 	m, err := w.in.Run.Finish()

@@ -5,6 +5,7 @@ import (
 	"cmp"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -29,6 +30,9 @@ type Rules struct {
 	// Bottom says that nothing older lies below the inputs, so that a delete
 	// has nothing left to hide.
 	Bottom bool
+	// Older are the runs that lie below the inputs, unless Bottom. A range tombstone
+	// beyond the bounds of all of them has nothing left to hide.
+	Older []*meta.Run
 	// Tombstones are the range tombstones of the inputs, each within one keyspace.
 	// An entry below one of them is dropped as if a delete of its key stood there.
 	Tombstones []tombstone.Source

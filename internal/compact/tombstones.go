@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -14,9 +15,9 @@ type tombstoneWriter interface {
 	AddHistory(list []tombstone.Tombstone) error
 }
 
-// writeTombstones adds those that are still needed to w. Of those
-// that all readers see the newest at each place does for all; and at the bottom, where
-// everything that they cover was dropped, only commits that are checked may ask for it.
+// writeTombstones adds those that are still needed to w. Of those that all readers see
+// the newest at each place does for all; and where nothing older is left for it to hide,
+// only commits that are checked may ask for it.
 func (r *Rules) writeTombstones(w tombstoneWriter) error {
 	all := tombstone.NewCover(entry.MaxVersion, r.Tombstones...)
 	if all == nil {
@@ -53,10 +54,20 @@ func (r *Rules) writeFlat(w tombstoneWriter, lo, hi []byte, id entry.KeyspaceID,
 	}
 	cover := tombstone.NewCover(r.Of(id).Watermark, r.Tombstones...)
 	return cover.Flatten(lo, hi, func(t tombstone.Tombstone) error {
-		if r.Bottom && t.Version <= r.Checked {
+		if t.Version <= r.Checked && !r.hidesOlder(t) {
 			return nil
 		}
 		return w.AddTombstone(t)
+	})
+}
+
+// hidesOlder reports whether there may be something below the inputs that t hides.
+func (r *Rules) hidesOlder(t tombstone.Tombstone) bool {
+	if r.Bottom || len(r.Older) == 0 {
+		return !r.Bottom
+	}
+	return slices.ContainsFunc(r.Older, func(o *meta.Run) bool {
+		return bytes.Compare(o.First, t.Hi) < 0 && bytes.Compare(t.Lo, o.Last) <= 0
 	})
 }
 
@@ -83,6 +94,14 @@ func (r *Rules) writeHistory(w tombstoneWriter) error {
 	slices.SortFunc(history, tombstone.Compare)
 	history = slices.CompactFunc(history, func(a, b tombstone.Tombstone) bool { return tombstone.Compare(a, b) == 0 })
 	return w.AddHistory(history)
+}
+
+// WriteRanges adds what a Cover, which may be nil, covers to w: by tombstones of version
+// 0, as a run has them whose version is not known yet.
+func WriteRanges(w tombstoneWriter, cover *tombstone.Cover) error {
+	return cover.EachRange([]byte{0}, func(lo, hi []byte) error {
+		return w.AddTombstone(tombstone.Tombstone{Lo: lo, Hi: hi})
+	})
 }
 
 // keeper keeps copies of keys, many in one block of memory.

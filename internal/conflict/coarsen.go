@@ -25,7 +25,7 @@ func (s *ReadSet) coarsen() {
 	}
 	s.sorted = false
 	s.mergeRanges()
-	c := ReadSet{Limit: s.Limit, sorted: true}
+	c := ReadSet{Limit: s.Limit, Seed: s.Seed, sorted: true}
 	for group := range slices.Chunk(s.ranges, coarseness) {
 		last := group[len(group)-1] // ranges are apart from each other, so it ends last
 		c.ranges = append(c.ranges, span{lo: c.store(s.text(group[0].lo)), hi: c.store(s.text(last.hi)), endless: last.endless})

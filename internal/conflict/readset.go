@@ -4,6 +4,7 @@ package conflict
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -27,14 +28,14 @@ type ReadSet struct {
 	// Limit bounds the memory of keys and ranges, about, in bytes; 0 = no limit. A
 	// set that outgrows it becomes coarser: fewer ranges, which cover more.
 	Limit int
+	// Seed is that of the hashes of keys.
+	Seed uint64
 
 	bytes  []byte // of keys and bounds
 	keys   []key
 	ranges []span
 	sorted bool // ranges are in order and apart from each other
-
-	index   map[uint64]struct{} // hashes of the first indexed keys, for Touches
-	indexed int
+	hashed int  // keys that are in the order of their hashes, the first ones
 }
 
 // piece is a part of ReadSet.bytes.
@@ -54,8 +55,7 @@ type span struct {
 // Reset empties the set and keeps its memory for the next transaction.
 func (s *ReadSet) Reset() {
 	s.bytes, s.keys, s.ranges = s.bytes[:0], s.keys[:0], s.ranges[:0]
-	s.index, s.indexed = nil, 0
-	s.sorted = false
+	s.sorted, s.hashed = false, 0
 }
 
 // Empty reports whether nothing was read.
@@ -69,7 +69,10 @@ func (s *ReadSet) store(text []byte) piece {
 	return piece{from, len(s.bytes)}
 }
 
-// AddKey notes that k was read. hash is its hash under the store's seed.
+// Len is the number of keys and ranges, by which the cost of a Check grows.
+func (s *ReadSet) Len() int { return len(s.keys) + len(s.ranges) }
+
+// AddKey notes that k was read. hash is its hash under Seed.
 func (s *ReadSet) AddKey(k []byte, hash uint64) {
 	// A key that is read again at once, as by get and set, is common.
 	if n := len(s.keys); n > 0 && s.keys[n-1].hash == hash && bytes.Equal(s.text(s.keys[n-1].at), k) {
@@ -152,14 +155,27 @@ func (s *ReadSet) upper(r *span) []byte {
 	return s.text(r.hi)
 }
 
-// Prepare makes the index that Touches needs; otherwise the first Touches makes it.
+// Prepare brings keys and ranges into the order that Touches needs; otherwise the
+// first Touches does.
 func (s *ReadSet) Prepare() {
 	s.mergeRanges()
-	s.indexKeys()
+	s.orderKeys()
+}
+
+// Refuse returns a Refusal if any of [lo, hi) was read, by itself or in a range; without
+// hi, if lo was.
+func (s *ReadSet) Refuse(lo, hi []byte) error {
+	switch {
+	case !s.Touches(lo, hi):
+		return nil
+	case hi == nil:
+		return RefuseKey(lo)
+	}
+	return RefuseRange(lo, hi)
 }
 
 // Touches reports whether any of [lo, hi) was read, by itself or in a range;
-// without hi, whether lo was.
+// without hi, whether lo was. It looks keys up, but walks all for a range.
 func (s *ReadSet) Touches(lo, hi []byte) bool {
 	if hi == nil {
 		return s.touchesKey(lo) || s.touchesRange(lo)
@@ -170,28 +186,26 @@ func (s *ReadSet) Touches(lo, hi []byte) bool {
 		slices.ContainsFunc(s.ranges, func(r span) bool { return in(s.text(r.lo)) }) || s.touchesRange(lo)
 }
 
-// touchesKey may take a key for another with the same hash: among a million keys in
-// one of 10^13 cases. That is a conflict too many, which is allowed, never one too few.
 func (s *ReadSet) touchesKey(k []byte) bool {
 	if len(s.keys) == 0 {
 		return false
 	}
-	s.indexKeys()
-	_, found := s.index[s.sum(k)]
-	return found
+	s.orderKeys()
+	h := hash.Sum(s.Seed, k)
+	i, _ := slices.BinarySearchFunc(s.keys, h, func(o key, h uint64) int { return cmp.Compare(o.hash, h) })
+	for ; i < len(s.keys) && s.keys[i].hash == h; i++ {
+		if bytes.Equal(s.text(s.keys[i].at), k) {
+			return true
+		}
+	}
+	return false
 }
 
-// sum is the hash of the index. Its seed is a store hash, which nobody outside
-// can know, so nobody can choose keys that collide.
-func (s *ReadSet) sum(k []byte) uint64 { return hash.Sum(s.keys[0].hash, k) }
-
-// indexKeys brings the index up to date.
-func (s *ReadSet) indexKeys() {
-	if s.index == nil {
-		s.index = make(map[uint64]struct{}, len(s.keys))
-	}
-	for ; s.indexed < len(s.keys); s.indexed++ {
-		s.index[s.sum(s.text(s.keys[s.indexed].at))] = struct{}{}
+// orderKeys sorts the keys by their hashes: an index that takes no memory.
+func (s *ReadSet) orderKeys() {
+	if s.hashed < len(s.keys) {
+		slices.SortFunc(s.keys, func(a, b key) int { return cmp.Compare(a.hash, b.hash) })
+		s.hashed = len(s.keys)
 	}
 }
 

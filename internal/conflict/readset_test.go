@@ -70,7 +70,7 @@ func TestCheck(t *testing.T) {
 		{"range of nothing", func(s *ReadSet) { s.AddRange([]byte("c"), []byte("c")) }, 0, false},
 		{"empty hi is a bound", func(s *ReadSet) { s.AddRange(nil, []byte{}) }, 0, false},
 	} {
-		var s ReadSet
+		s := ReadSet{Seed: 1}
 		c.read(&s)
 		if err := s.Check(store, c.since); !is(err, c.want) {
 			t.Errorf("%s: %v, want a conflict: %v", c.name, err, c.want)
@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 func TestCheckReportsFailures(t *testing.T) {
 	fault := errors.New("disk")
 	store := &changes{versions: map[string]entry.Version{"a": 3}, err: fault}
-	var keys, ranges ReadSet
+	keys, ranges := ReadSet{Seed: 1}, ReadSet{Seed: 1}
 	addKey(&keys, "a")
 	ranges.AddRange(nil, nil)
 	for _, s := range []*ReadSet{&keys, &ranges} {
@@ -92,7 +92,7 @@ func TestCheckReportsFailures(t *testing.T) {
 }
 
 func TestRepeatsAreMerged(t *testing.T) {
-	var s ReadSet
+	s := ReadSet{Seed: 1}
 	for range 100 {
 		addKey(&s, "a")
 	}
@@ -116,7 +116,7 @@ func TestReadSetMatchesANaiveOne(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	var s ReadSet
+	s := ReadSet{Seed: 1}
 	word := func() []byte {
 		k := make([]byte, r.IntN(5))
 		for i := range k {
@@ -177,7 +177,7 @@ func TestReadSetMatchesANaiveOne(t *testing.T) {
 }
 
 func BenchmarkAddKey(b *testing.B) {
-	var s ReadSet
+	s := ReadSet{Seed: 1}
 	key := []byte("vsz=00016-k=0000000000")
 	for i := 0; b.Loop(); i++ {
 		if i%1000 == 0 {
@@ -191,7 +191,7 @@ func BenchmarkAddKey(b *testing.B) {
 func BenchmarkTouches(b *testing.B) {
 	for _, n := range []int{1, 8, 100, 10_000} {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
-			var s ReadSet
+			s := ReadSet{Seed: 1}
 			for i := range n {
 				addKey(&s, fmt.Sprintf("vsz=00016-k=%010d", i))
 			}
@@ -209,7 +209,7 @@ func BenchmarkTouches(b *testing.B) {
 func TestCoarseReadSet(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		s := ReadSet{Limit: 200 + r.IntN(3000)}
+		s := ReadSet{Seed: 1, Limit: 200 + r.IntN(3000)}
 		var keys []string
 		var ranges [][2]string
 		for range 1 + r.IntN(1500) {

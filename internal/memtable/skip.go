@@ -10,7 +10,9 @@ import (
 // than a tombstone, and these came last: the next entry that it doesn't hide is
 // looked for among them, instead of walking over all that it hides.
 
-// skipMax is how many newer entries are looked at; with more, the cursor walks.
+// skipMax is how many newer entries are looked at; with more, the cursor walks. So it
+// does where it has to pass fewer entries than that: a walk over many small ranges that
+// were deleted one by one then takes no more steps than there are entries.
 const skipMax = 1 << 15
 
 // skipSort is how often they are looked at one by one before they are sorted.
@@ -32,7 +34,7 @@ func (c *cursor) SkipGE(key []byte, v entry.Version) bool {
 	}
 	// The next entry that must not be left out: the least newer key, or key itself.
 	to := key
-	few := c.since(c.entry.Key, v, func(k []byte) {
+	few := c.since(c.entry.Key, v, c.ahead(key), func(k []byte) {
 		if bytes.Compare(k, c.entry.Key) > 0 && bytes.Compare(k, to) < 0 {
 			to = k
 		}
@@ -49,7 +51,7 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 		return c.Prev()
 	}
 	var to []byte
-	few := c.since(c.entry.Key, v, func(k []byte) {
+	few := c.since(c.entry.Key, v, -c.ahead(key), func(k []byte) {
 		if bytes.Compare(k, key) >= 0 && bytes.Compare(k, c.entry.Key) <= 0 && (to == nil || bytes.Compare(k, to) > 0) {
 			to = k
 		}
@@ -63,11 +65,20 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 	return c.SeekLT(append(bytes.Clone(to), 0))
 }
 
+// ahead is how many entries there are from the current one on and before key; less than
+// zero if key comes first.
+func (c *cursor) ahead(key []byte) (n int) {
+	for k := range c.count {
+		n += c.view.seek(c.levels[k], key) - c.pos[k]
+	}
+	return n
+}
+
 // since calls fn for the keys of entries of the view whose version is v or greater:
 // for all, in any order, or only for the last one up to key and the first one after it.
-// It reports false, and calls nothing, if these are many.
-func (c *cursor) since(key []byte, v entry.Version, fn func(key []byte)) bool {
-	few := c.look(v, func(_ ref, r *record) { fn(r.keyBytes()) })
+// It reports false, and calls nothing, if these are many, or more than most.
+func (c *cursor) since(key []byte, v entry.Version, most int, fn func(key []byte)) bool {
+	few := c.look(v, most, func(_ ref, r *record) { fn(r.keyBytes()) })
 	if sorted := c.newer.sorted; few && sorted != nil {
 		c.newer.after = append(append(c.newer.after[:0], key...), 0)
 		i := c.view.seek(sorted, c.newer.after)
@@ -80,8 +91,8 @@ func (c *cursor) since(key []byte, v entry.Version, fn func(key []byte)) bool {
 
 // look calls fn for every entry of the view whose version is v or greater, in the
 // order of arrival, unless it has sorted them because it was asked often. It reports
-// false, and does neither, if these are many.
-func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
+// false, and does neither, if these are many, or more than most.
+func (c *cursor) look(v entry.Version, most int, fn func(place ref, r *record)) bool {
 	if v == 0 {
 		return false
 	}
@@ -94,7 +105,7 @@ func (c *cursor) look(v entry.Version, fn func(place ref, r *record)) bool {
 	switch {
 	case !ok || entry.Version(c.marks.newest.Load()) < v || m.place >= c.view.end:
 		return true
-	case c.view.count-m.count > skipMax:
+	case c.view.count-m.count > min(skipMax, most):
 		return false
 	}
 	// Looking is cheap once, and sorting pays only for a walk that skips often.

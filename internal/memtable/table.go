@@ -48,6 +48,7 @@ type Table struct {
 	marks  marks
 
 	tombstones atomic.Pointer[tombstone.Set] // nil: there are none
+	bounds     arena                         // of the tombstones
 
 	keys     int        // distinct keys; the writer's
 	shadowed []ref      // records replaced by a later Add of the same key and version
@@ -62,6 +63,7 @@ func New(o Options) *Table {
 	o.Limit = cmp.Or(o.Limit, 64<<20)
 	t := &Table{seed: o.Seed, limit: int64(o.Limit)}
 	t.arena.blockMax = min(max(o.Limit/16, 1<<20), largestBlock)
+	t.bounds.blockMax = t.arena.blockMax
 	t.view.Store(&view{arena: &t.arena})
 	return t
 }
@@ -107,12 +109,21 @@ func valid(e *entry.Entry) bool {
 }
 
 // DeleteRange adds a tombstone for the keys in [lo, hi), which are copied.
-// A call of Tombstones that begins after it has returned finds it.
+// A call of Tombstones that begins after it has returned finds it. After an error the
+// table is as it was.
 func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
-	d := tombstone.Tombstone{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi), Version: v}
+	d := tombstone.Tombstone{Lo: lo, Hi: hi, Version: v}
 	if !d.Valid() {
 		return fmt.Errorf("%w: range of a bound of %d and one of %d bytes at version %d", errs.ErrInvalid, len(lo), len(hi), v)
 	}
+	// The bounds are copied as a record, but of an arena that nobody walks.
+	e := entry.Entry{Kind: entry.RangeDelete, Key: lo, Value: hi, Version: v}
+	_, r, err := t.bounds.write(&e)
+	if err != nil {
+		return err
+	}
+	t.bounds.read(r, &e)
+	d.Lo, d.Hi = e.Key, e.Value
 	t.tombstones.Store(t.Tombstones().With(d))
 	return nil
 }
@@ -260,15 +271,15 @@ func (t *Table) Len() int { return int(t.extent.Load() >> refBits) }
 // Empty reports whether nothing was added, neither entries nor tombstones.
 func (t *Table) Empty() bool { return t.Len() == 0 && t.Tombstones() == nil }
 
-// tombstoneBytes is about what a tombstone takes beside its bounds.
-const tombstoneBytes = 512
+// boundsBytes is what the record of a tombstone's bounds takes beside them, at most.
+const boundsBytes = headerSize + 8
 
 // Bytes is the memory in use: records, values, hash buckets and tombstones, but
 // not views.
 func (t *Table) Bytes() int64 {
 	n := t.arena.used(ref(t.extent.Load() & refMask))
 	if d := t.Tombstones(); d != nil {
-		n += int64(d.Bytes()) + int64(d.Len())*tombstoneBytes
+		n += int64(d.Bytes()) + int64(d.Len()*boundsBytes) + int64(d.Memory())
 	}
 	if b := t.byKey.Load(); b != nil {
 		n += int64(len(b.mem))
@@ -308,6 +319,7 @@ func (t *Table) Release() {
 	t.tombstones.Store(nil)
 	t.extent.Store(0)
 	t.arena.release()
+	t.bounds.release()
 }
 
 // extend returns a view of everything published.

@@ -23,7 +23,7 @@ type Writes struct {
 
 	memory memory
 	before int            // records in files
-	ranges *tombstone.Set // all range deletes; the n-th record has version n here
+	ranges *tombstone.Set // range deletes in memory; the n-th record has version n here
 	files  *tree.Spill    // what is older than memory; nil: nothing is
 	failed error          // why nothing can be added any more
 	key    []byte         // scratch for a stored key
@@ -61,7 +61,7 @@ func (w *Writes) Bytes() (n int64) {
 
 // InMemory is about the memory that the writes take, in bytes.
 func (w *Writes) InMemory() int64 {
-	n := int64(len(w.memory.arena))
+	n := int64(len(w.memory.arena)) + int64(w.ranges.Bytes()+w.ranges.Memory())
 	if w.Indexed {
 		n += writeOverhead * int64(w.memory.count)
 	}
@@ -72,8 +72,19 @@ func (w *Writes) InMemory() int64 {
 // index, and in the order by key.
 const writeOverhead = 48
 
-// Ranges are the range deletes so far; their versions say nothing to others.
-func (w *Writes) Ranges() *tombstone.Set { return w.ranges }
+// Ranges are the range deletes so far. Their versions say nothing to others.
+func (w *Writes) Ranges() (sources []tombstone.Source) {
+	if w.ranges != nil {
+		sources = append(sources, w.ranges)
+	}
+	if w.files != nil {
+		sources = append(sources, w.files.Ranges()...)
+	}
+	return sources
+}
+
+// InPayload is how many range deletes Payload has.
+func (w *Writes) InPayload() int { return w.ranges.Len() }
 
 // Add appends a write to the keyspace of c: a pair or a delete that can be stored,
 // under the user's key. Key and value are copied; e itself is changed.

@@ -18,7 +18,7 @@ func (w *Writes) Spill(ctx context.Context, t *tree.Tree) error {
 		return w.failed
 	}
 	// Readers of what was in memory keep it; they see nothing that comes later.
-	w.before = w.Len()
+	w.before, w.ranges = w.Len(), nil
 	if w.memory.lent {
 		w.memory = memory{}
 	} else {
@@ -43,7 +43,7 @@ func (w *Writes) AddLarge(ctx context.Context, t *tree.Tree, c *Encoder, e *entr
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
 	e.Key = w.key
 	w.before++
-	w.failed = w.files.AddLarge(ctx, e, w.before, w.ranges)
+	w.failed = w.files.AddLarge(ctx, e)
 	return w.failed
 }
 

@@ -124,6 +124,9 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 		first: len(r.dir),
 	}
 	f.id = f.owner.ID()
+	if f.Mapped() != nil {
+		f.pages = chunk.NewPages(f.Verified(chunk.PagesOf(f.Size())), f.Prime)
+	}
 	r.files = append(r.files, f)
 	dir, ft, err := readDirectory(f.File, name, f.id, int64(m.Size))
 	if err != nil {
@@ -253,9 +256,6 @@ func (r *Reader) makeChunks() {
 			end = min(end, r.files[k+1].first)
 		}
 		m := f.Mapped()
-		if m != nil {
-			f.pages = chunk.NewPages(f.Verified(chunk.PagesOf(f.Size())), f.Prime)
-		}
 		for i := f.first; i < end; i++ {
 			d, c := &r.dir[i], &r.chunks[i]
 			c.Layout = d.Layout

@@ -68,7 +68,7 @@ func (s *store) set(w *pending.Writes, keys ...string) {
 func (s *store) commit(w *pending.Writes) {
 	s.t.Helper()
 	payload, n := w.Payload()
-	_, err := s.commits.Commit(s.t.Context(), &commit.Request{Payload: payload, Records: n, Ranges: w.Ranges().Len(),
+	_, err := s.commits.Commit(s.t.Context(), &commit.Request{Payload: payload, Records: n, Ranges: w.InPayload(),
 		Check: conflict.Check{Isolation: conflict.LastWriterWins}})
 	must(s.t, err)
 }

@@ -60,8 +60,8 @@ func (w *walk) refresh(p *pending.Writes) {
 	}
 	w.ownLen = p.Len()
 	cover := w.storeCover
-	if p.Ranges() != nil {
-		cover = cover.WithPending(p.Ranges())
+	if own := p.Ranges(); len(own) > 0 {
+		cover = cover.WithPending(own...)
 	}
 	w.source(p.Iterator(), cover)
 }

@@ -62,21 +62,17 @@ func (s *Spill) finish(ctx context.Context) error {
 }
 
 // compact makes one part of the newest n, without what they have overwritten and
-// range deletes cover. The last run, which is synced, has the range deletes.
+// range deletes cover.
 func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error {
 	sources := make([]iterator.Iterator, n)
-	last := entry.Version(0)
+	var ranges []tombstone.Source // of newer parts
 	for i, p := range s.parts[:n] {
-		sources[i] = &versioned{Iterator: p.uncovered(p.Copier(), s.ranges, &s.dead), version: p.last}
-		last = max(last, p.last)
+		t := p.Tombstones().Copier()
+		defer t.Close()
+		sources[i] = &versioned{Iterator: uncovered(p.Copier(), ranges, &s.dead), version: entry.Version(n - i)}
+		ranges = append(ranges, t)
 	}
 	w := s.newRun(unsynced)
-	var ranges *tombstone.Set
-	if !unsynced {
-		// What they cover of the transaction itself is gone by now: they get the
-		// version of its entries, and cover what is older.
-		ranges = s.ranges
-	}
 	out, err := compact.Execute(ctx, compact.Input{
 		Entries: &versioned{Iterator: iterator.Merge(sources)},
 		Rules:   compact.Rules{Watermark: entry.MaxVersion},
@@ -93,5 +89,5 @@ func (s *Spill) compact(ctx context.Context, n, level int, unsynced bool) error 
 		s.retire(n)
 		return nil
 	}
-	return s.open(out.Run, n, level, last)
+	return s.open(out.Run, n, level)
 }

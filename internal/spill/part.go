@@ -1,35 +1,37 @@
 package spill
 
 import (
+	"cmp"
+
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// part is one run of a Spill. What range deletes up to its last record cover is
-// not in it.
+// part is one run of a Spill. What its range deletes cover is not in it: they are for
+// older parts.
 type part struct {
 	*run.Reader
-	level int           // number of compactions behind it
-	last  entry.Version // number of the newest record that went into it
+	written meta.Run // as the Writer has returned it
+	level   int      // number of compactions behind it
 }
 
-// uncovered is walk, an iterator of the part, without the entries that later range
-// deletes cover. It adds the values of those that it meets to dead, unless that is nil.
-func (p *part) uncovered(walk iterator.Iterator, ranges *tombstone.Set, dead *layout.Deaths) iterator.Iterator {
-	if ranges.MaxVersion() <= p.last {
-		return walk
+// uncovered is walk, an iterator of a part, without what newer range deletes cover. It
+// adds the values of the entries that it leaves out to dead, unless that is nil.
+func uncovered(walk iterator.Iterator, newer []tombstone.Source, dead *layout.Deaths) iterator.Iterator {
+	if cover := tombstone.NewCover(entry.MaxVersion, newer...); cover != nil {
+		return &filtered{walk, cover, dead}
 	}
-	return &filtered{walk, tombstone.NewCover(entry.MaxVersion, ranges), p.last, dead}
+	return walk
 }
 
 // filtered leaves out what a cover hides.
 type filtered struct {
 	iterator.Iterator
 	cover *tombstone.Cover
-	last  entry.Version // the entries' number
 	dead  *layout.Deaths
 }
 
@@ -47,12 +49,18 @@ func (it *filtered) SkipGE(key []byte, v entry.Version) bool { return it.Next() 
 func (it *filtered) SkipLT(key []byte, v entry.Version) bool { return it.Prev() }
 func (it *filtered) SkipNewer(entry.Version) bool            { return it.Next() }
 
+// Err says why a move returned false, nil at the end.
+func (it *filtered) Err() error { return cmp.Or(it.Iterator.Err(), it.cover.Err()) }
+
 // skip moves on while the entry is covered. ok says whether there is an entry.
 func (it *filtered) skip(ok bool, move func() bool) bool {
 	for ; ok; ok = move() {
 		e := it.Iterator.Entry()
-		if it.cover.Newest(e.Key) <= it.last {
+		if it.cover.Newest(e.Key) == 0 {
 			break
+		}
+		if it.cover.Err() != nil {
+			return false
 		}
 		if it.dead != nil && e.Separated {
 			it.dead.Add(e.Handle)

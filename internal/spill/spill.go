@@ -49,11 +49,10 @@ type Config struct {
 // Spill is used by one goroutine at a time; other goroutines may call Value meanwhile.
 type Spill struct {
 	cfg     Config
-	parts   []*part        // newest first
-	retired []*part        // compacted, but what was handed out of them may be in use
-	lent    bool           // something of the parts was handed out
-	ranges  *tombstone.Set // range deletes; the n-th record of all has version n here
-	dead    layout.Deaths  // records of overwritten values
+	parts   []*part       // newest first
+	retired []*part       // compacted, but what was handed out of them may be in use
+	lent    bool          // something of the parts was handed out
+	dead    layout.Deaths // records of overwritten values
 	values  values
 	bytes   int64 // of records added
 	runs    int64 // bytes of runs written
@@ -68,35 +67,36 @@ func New(cfg Config) *Spill {
 
 // Add writes records, encoded with version 0 one after the other, the later of
 // two with one key being the newer. They may be reused when it returns. The last
-// one is the transaction's last-th; ranges are all its range deletes so far, with
+// one is the transaction's last-th; ranges are the range deletes among them, with
 // the number of each as its version: they cover what was written before them.
 // After an error, which sticks, the Spill can only be read and discarded.
 func (s *Spill) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	if s.err == nil && len(records) > 0 {
-		s.ranges = ranges
-		s.err = s.add(ctx, records, last)
+		s.err = s.add(ctx, records, last, ranges)
 	}
 	return s.err
 }
 
-func (s *Spill) add(ctx context.Context, records []byte, last int) error {
+func (s *Spill) add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	s.bytes += int64(len(records))
-	sorted := newestByKey(records, last, tombstone.NewCover(entry.MaxVersion, s.ranges))
-	if len(sorted) == 0 {
-		return nil
-	}
-	return s.addPart(ctx, last, func(w *run.Writer) error {
+	cover := tombstone.NewCover(entry.MaxVersion, ranges)
+	sorted := newestByKey(records, last, cover)
+	return s.addPart(ctx, func(w *run.Writer) error {
 		for _, at := range sorted {
 			if err := s.addRecord(w, records[at:]); err != nil {
 				return err
 			}
 		}
+		// What they cover in this part is not in it: they are for older parts.
+		if err := compact.WriteRanges(w, cover); err != nil {
+			return err
+		}
 		return s.values.flush() // readers will follow handles
 	})
 }
 
-// addPart writes a part, of the last-th record and others before it.
-func (s *Spill) addPart(ctx context.Context, last int, fill func(w *run.Writer) error) error {
+// addPart writes a part.
+func (s *Spill) addPart(ctx context.Context, fill func(w *run.Writer) error) error {
 	// Neither run nor values are synced before Finish: a crash ends the transaction.
 	w := s.newRun(true)
 	if err := fill(w); err != nil {
@@ -107,7 +107,7 @@ func (s *Spill) addPart(ctx context.Context, last int, fill func(w *run.Writer) 
 	if err != nil {
 		return err
 	}
-	if err := s.open(meta, 0, 0, entry.Version(last)); err != nil {
+	if err := s.open(meta, 0, 0); err != nil {
 		return err
 	}
 	return s.compactLevels(ctx)
@@ -115,17 +115,16 @@ func (s *Spill) addPart(ctx context.Context, last int, fill func(w *run.Writer) 
 
 // AddLarge is Add for one entry with a large value, which it writes piece by piece
 // from where it is: nothing as long as the value is held in memory.
-func (s *Spill) AddLarge(ctx context.Context, e *entry.Entry, last int, ranges *tombstone.Set) error {
+func (s *Spill) AddLarge(ctx context.Context, e *entry.Entry) error {
 	if s.err == nil {
-		s.ranges = ranges
-		s.err = s.addLarge(ctx, e, last)
+		s.err = s.addLarge(ctx, e)
 	}
 	return s.err
 }
 
-func (s *Spill) addLarge(ctx context.Context, e *entry.Entry, last int) error {
+func (s *Spill) addLarge(ctx context.Context, e *entry.Entry) error {
 	s.bytes += int64(entry.RecordSize(e, true))
-	return s.addPart(ctx, last, func(w *run.Writer) (err error) {
+	return s.addPart(ctx, func(w *run.Writer) (err error) {
 		// The value may be one that was read, and lie in a mapped file.
 		defer pageio.Guard(pageio.Arm(), &err, "the value to write")
 		h, err := s.values.addLarge(e)
@@ -162,15 +161,19 @@ func (s *Spill) newRun(unsynced bool) *run.Writer {
 }
 
 // open opens a finished run in the place of the newest n parts.
-func (s *Spill) open(m meta.Run, n, level int, last entry.Version) error {
+func (s *Spill) open(written meta.Run, n, level int) error {
+	m := written
 	s.runs += int64(m.FileBytes())
+	// Here all has one version, as it will have in the store: so range tombstones are
+	// found.
+	m.Stamp, m.MinVersion, m.MaxVersion = 1, 1, 1
 	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, m)
 	if err != nil {
 		s.removeRun(&m)
 		return err
 	}
 	s.retire(n)
-	s.parts = slices.Concat([]*part{{r, level, last}}, s.parts)
+	s.parts = slices.Concat([]*part{{r, written, level}}, s.parts)
 	return nil
 }
 
@@ -193,37 +196,33 @@ func (s *Spill) retire(n int) {
 // delete of the key.
 func (s *Spill) Get(key []byte, hash uint64, dst *entry.Entry) (found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a file of a transaction")
-	deleted := s.ranges.Newest(key, entry.MaxVersion)
 	for _, p := range s.parts {
-		// Parts are ordered by age: this one and all behind it are older than the delete.
-		if p.last < deleted {
-			break
+		if p.MayContain(key, hash) {
+			if found, err := p.Get(key, hash, entry.MaxVersion, dst); found || err != nil {
+				dst.Version = 0
+				s.lent = s.lent || found
+				return found, err
+			}
 		}
-		if !p.MayContain(key, hash) {
-			continue
-		}
-		if found, err := p.Get(key, hash, entry.MaxVersion, dst); found || err != nil {
-			s.lent = s.lent || found
-			return found, err
+		// The part's range deletes cover all that is in older ones.
+		if deleted, err := p.Tombstones().Newest(key, entry.MaxVersion); deleted > 0 || err != nil {
+			*dst = entry.Entry{Kind: entry.Delete}
+			return err == nil, err
 		}
 	}
-	if deleted > 0 {
-		*dst = entry.Entry{Kind: entry.Delete}
-	}
-	return deleted > 0, nil
+	return false, nil
 }
 
-// Iterators walk the parts, newest first, without what ranges cover, all range
-// deletes so far; entries with one key hide those of later iterators. Their entries
-// have version v, and are valid until Discard, as far as any are.
+// Iterators walk the parts, newest first, without what later range deletes cover, also
+// those of ranges, which are not added yet; entries with one key hide those of later
+// iterators. Their entries have version v, and are valid until Discard, as far as any are.
 func (s *Spill) Iterators(ranges *tombstone.Set, v entry.Version) []iterator.Iterator {
 	s.lent = true
 	sources := make([]iterator.Iterator, len(s.parts))
+	newer := []tombstone.Source{ranges}
 	for i, p := range s.parts {
-		sources[i] = p.uncovered(p.Iterator(), ranges, nil)
-		if v != 0 {
-			sources[i] = &versioned{Iterator: sources[i], version: v}
-		}
+		sources[i] = &versioned{Iterator: uncovered(p.Iterator(), newer, nil), version: v}
+		newer = append(newer, p.Tombstones())
 	}
 	return sources
 }
@@ -243,12 +242,24 @@ func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
 		if writes || err != nil {
 			return writes, err
 		}
+		if writes, err := p.Tombstones().ChangedSince(lo, hi, 0); writes || err != nil {
+			return writes, err
+		}
 	}
-	return s.ranges.ChangedSince(lo, hi, 0), nil
+	return false, nil
 }
 
-// Ranges are all range deletes; their versions say nothing to others.
-func (s *Spill) Ranges() *tombstone.Set { return s.ranges }
+// Ranges are the range deletes. Their versions say nothing to others. They are valid
+// until Discard.
+func (s *Spill) Ranges() (sources []tombstone.Source) {
+	for _, p := range s.parts {
+		if t := p.Tombstones(); !t.Empty() {
+			s.lent = true
+			sources = append(sources, t)
+		}
+	}
+	return sources
+}
 
 // Value returns the value of e, a separated entry that Get or an iterator found
 // under key. It is never nil, and valid until Discard; but a compressed value is
@@ -276,7 +287,7 @@ func (s *Spill) Written() int64 { return s.runs + s.values.size() }
 func (s *Spill) Output() compact.Output {
 	out := compact.Output{Values: slices.Clone(s.values.finished), Dead: s.dead}
 	if len(s.parts) > 0 {
-		out.Run = *s.parts[0].Meta()
+		out.Run = s.parts[0].written
 	}
 	return out
 }

@@ -85,7 +85,7 @@ func compare(t *testing.T, s *Spill, model map[string]written) {
 		}
 	}
 	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(model)), func(k string) bool { return model[k].gone })
-	it := iterator.Merge(s.Iterators(s.ranges, 0))
+	it := iterator.Merge(s.Iterators(nil, 0))
 	defer it.Close()
 	i := 0
 	for ok := it.First(); ok; ok = it.Next() {
@@ -139,10 +139,10 @@ func TestSpillAgainstModel(t *testing.T) {
 				key := testKey(rng.IntN(61))
 				if w.kind != entry.Delete && len(w.value) >= 300 && rng.IntN(3) == 0 {
 					if err := errors.Join(s.Add(context.Background(), records, last-1, ranges),
-						s.AddLarge(context.Background(), &entry.Entry{Key: []byte(key), Value: []byte(w.value), Kind: w.kind, Meta: w.meta}, last, ranges)); err != nil {
+						s.AddLarge(context.Background(), &entry.Entry{Key: []byte(key), Value: []byte(w.value), Kind: w.kind, Meta: w.meta})); err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
-					records, model[key] = nil, w
+					records, ranges, model[key] = nil, nil, w
 					continue
 				}
 				records = entry.AppendRecord(records, &entry.Entry{Key: []byte(key), Value: []byte(w.value), Kind: w.kind, Meta: w.meta},
@@ -153,6 +153,7 @@ func TestSpillAgainstModel(t *testing.T) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			clear(records)
+			ranges = nil
 			if rng.IntN(10) == 0 {
 				compare(t, s, model)
 			}
@@ -193,7 +194,7 @@ func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
 // ranges are the ranges that s deletes.
 func ranges(s *Spill) (list []tombstone.Tombstone) {
-	_ = s.Ranges().EachRange(func(lo, hi []byte) error {
+	_ = tombstone.NewCover(entry.MaxVersion, s.Ranges()...).EachRange([]byte{0}, func(lo, hi []byte) error {
 		list = append(list, tombstone.Tombstone{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi)})
 		return nil
 	})

@@ -16,6 +16,7 @@ import (
 // reflection: a method that is added is called without being listed here.
 type everyCall struct {
 	key, value []byte // what []byte parameters are given, by turns
+	number     int    // what int and uint64 parameters are given
 	zero       bool   // give all parameters their zero value
 	read       func(what string, b []byte)
 }
@@ -24,6 +25,7 @@ type everyCall struct {
 var receivers = []reflect.Type{
 	reflect.TypeFor[*brock.DB](), reflect.TypeFor[*brock.Keyspace](), reflect.TypeFor[*brock.Txn](), reflect.TypeFor[*brock.Item](),
 	reflect.TypeFor[*brock.Iterator](), reflect.TypeFor[*brock.Batch](), reflect.TypeFor[*brock.Writer](), reflect.TypeFor[*brock.Entry](),
+	reflect.TypeFor[*brock.Metrics](), reflect.TypeFor[*brock.Histogram](), reflect.TypeFor[*brock.OptionError](), reflect.TypeFor[*brock.ConflictError](),
 }
 
 // argument is a value for the n-th parameter of a method.
@@ -59,13 +61,13 @@ func (c *everyCall) argument(t testing.TB, method reflect.Method, n int) reflect
 	case string:
 		return reflect.ValueOf("name")
 	case int, uint64:
-		return reflect.ValueOf(3).Convert(p)
+		return reflect.ValueOf(c.number).Convert(p)
 	}
 	if p == reflect.TypeFor[context.Context]() {
 		return reflect.ValueOf(t.Context())
 	}
 	switch p.Kind() {
-	case reflect.Struct, reflect.Bool, reflect.Slice, reflect.Int64, reflect.Uint8, reflect.Pointer: // options, and *Keyspace
+	case reflect.Struct, reflect.Bool, reflect.Slice, reflect.Int64, reflect.Uint8, reflect.Float64, reflect.Pointer, reflect.Interface: // options, and *Keyspace
 		return reflect.Zero(p)
 	}
 	t.Fatalf("%s: no value for a parameter of type %v: add one", method.Name, p)
@@ -117,7 +119,9 @@ func (c *everyCall) use(what string, result any) (errs []error) {
 			errs = append(errs, err)
 		}
 	case *brock.Txn:
-		r.Discard()
+		if r != nil {
+			r.Discard()
+		}
 	case *brock.Writer:
 		if err := r.Close(); err != nil {
 			errs = append(errs, err)

@@ -236,7 +236,7 @@ func TestFaultsUnderEveryCall(t *testing.T) {
 }
 
 func (s *faultStore) callUnderFault(t testing.TB, name string, v faultValue, mapped bool, receiver any, m reflect.Method) {
-	c := everyCall{key: b(v.key), value: v.value}
+	c := everyCall{key: b(v.key), value: v.value, number: 3}
 	if mapped {
 		c.key, c.value = s.mapped[:16], s.mapped
 	}

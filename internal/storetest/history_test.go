@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -45,7 +46,7 @@ type historyStore struct {
 }
 
 func (s historyStore) Begin(history.Levels) (history.Session, error) {
-	txn, err := s.db.Begin(nil, brock.TxnOptions{Update: true, Isolation: s.isolation, MaxMemory: s.memory}) //nolint:staticcheck // nil is no end
+	txn, err := s.db.Begin(context.Background(), brock.TxnOptions{Update: true, Isolation: s.isolation, MaxMemory: s.memory})
 	return session{txn}, err
 }
 
@@ -181,7 +182,7 @@ func (l *lists) transaction(r *rand.Rand, id, age int) error {
 	if r.IntN(8) == 0 {
 		o.MaxMemory = 1 // all writes go through files
 	}
-	txn, err := l.db.Begin(nil, o) //nolint:staticcheck // nil is no end
+	txn, err := l.db.Begin(context.Background(), o)
 	if err != nil {
 		return err
 	}

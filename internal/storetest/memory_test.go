@@ -29,6 +29,8 @@ type memoryShape struct {
 var memoryShapes = []memoryShape{
 	{"large values", 16 << 20, largeValues},
 	{"values of a share of the memory", 16 << 20, sharedValues},
+	{"range deletes", 16 << 20, manyRanges},
+	{"range deletes that a reader doesn't see", 16 << 20, unseenRanges},
 	{"long keys", 16 << 20, longKeys},
 }
 

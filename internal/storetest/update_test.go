@@ -61,7 +61,12 @@ func TestUpdateEndsOnce(t *testing.T) {
 	})
 	wantErr(t, "error of the function", err, mine)
 	wantEqual(t, "runs", runs, 1)
-	must(t, db.Update(func(txn *brock.Txn) error { must(t, put(txn, "b=1")); return txn.Commit() }))
+	must(t, db.Update(func(txn *brock.Txn) error {
+		must(t, put(txn, "b=0"))
+		wantErr(t, "commit inside", txn.Commit(), brock.ErrInvalid)
+		return put(txn, "b=1") // it goes on
+	}))
+	wantErr(t, "commit inside View", db.View((*brock.Txn).Commit), brock.ErrInvalid)
 	wantErr(t, "discarded inside", db.Update(func(txn *brock.Txn) error { txn.Discard(); return nil }), brock.ErrTxnDone)
 	must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "store", show(txn.All()), "b=1"); return nil }))
 

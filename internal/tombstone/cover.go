@@ -15,11 +15,11 @@ import (
 type Cover struct {
 	parts   []*part // the newest first
 	at      entry.Version
-	pending *part // the reader's own, newer than all others; nil = none
+	pending []*part // the reader's own, newer than all others
 	err     error
 
 	known   bool
-	stretch Stretch // where version holds
+	lo, hi  []byte // [lo, hi): where version holds; nil is no bound; of the parts' stretches
 	version entry.Version
 }
 
@@ -56,15 +56,15 @@ const failed = Pending + 1
 
 // WithPending returns a Cover in which the tombstones of own, whatever their
 // versions, count as Pending. c may be nil; of both, one at a time is used.
-func (c *Cover) WithPending(own *Set) *Cover {
+func (c *Cover) WithPending(own ...Source) *Cover {
 	n := &Cover{at: entry.MaxVersion}
 	if c != nil {
 		n.parts, n.at = c.parts, c.at
 	}
-	if own != nil {
-		n.pending = &part{Source: own}
+	for _, s := range own {
+		n.pending = append(n.pending, &part{Source: s})
 	}
-	if len(n.parts) == 0 && own == nil {
+	if len(n.parts)+len(n.pending) == 0 {
 		return nil
 	}
 	return n
@@ -73,9 +73,10 @@ func (c *Cover) WithPending(own *Set) *Cover {
 // Newest returns the newest version of a tombstone that covers key; 0 if there
 // is none. After an error, which Err returns, it is above all versions.
 func (c *Cover) Newest(key []byte) entry.Version {
-	if !c.known || !c.stretch.has(key) {
-		c.look(key)
+	if c.known && (c.lo == nil || bytes.Compare(c.lo, key) <= 0) && (c.hi == nil || bytes.Compare(key, c.hi) < 0) {
+		return c.version
 	}
+	c.look(key)
 	return c.version
 }
 
@@ -108,21 +109,22 @@ func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 // Stretch returns the range [lo, hi) around the key that Newest was last asked
 // for in which it returns the same; nil is no bound. It is valid until Newest is
 // asked again.
-func (c *Cover) Stretch() (lo, hi []byte) { return c.stretch.Bounds() }
+func (c *Cover) Stretch() (lo, hi []byte) { return c.lo, c.hi }
 
 // look finds the answer for key, and the stretch where it holds. The newest
 // tombstones are asked first: what is older than the answer does not limit it.
 func (c *Cover) look(key []byte) {
 	// The stretch begins without bounds; each source that is asked narrows it.
-	c.known, c.version = true, 0
-	c.stretch.reset()
+	c.known, c.version, c.lo, c.hi = true, 0, nil, nil
 	if c.err != nil {
 		c.version = failed
 		return
 	}
-	if c.pending != nil && c.find(c.pending, key, entry.MaxVersion) > 0 {
-		c.version = Pending
-		return
+	for _, p := range c.pending {
+		if c.find(p, key, entry.MaxVersion) > 0 {
+			c.version = Pending
+			return
+		}
 	}
 	for _, p := range c.parts {
 		if p.max > c.version {
@@ -142,7 +144,14 @@ func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
 		}
 		p.known, p.version = true, v
 	}
-	c.stretch.Within(p.stretch.Bounds())
+	// Bounds may be long: they are not copied once more.
+	lo, hi := p.stretch.Bounds()
+	if lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0) {
+		c.lo = lo
+	}
+	if hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0) {
+		c.hi = hi
+	}
 	return p.version
 }
 
@@ -185,4 +194,27 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 		return fn(t)
 	}
 	return nil
+}
+
+// EachRange calls fn for the ranges from a key on that are covered, whatever the versions,
+// as Flatten does: those that touch are one range.
+func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
+	var lo, hi []byte // not passed to fn yet, as it may go on; no hi: none
+	err := c.Flatten(from, nil, func(t Tombstone) error {
+		if len(hi) > 0 && !bytes.Equal(hi, t.Lo) {
+			if err := fn(lo, hi); err != nil {
+				return err
+			}
+			hi = hi[:0]
+		}
+		if len(hi) == 0 {
+			lo = append(lo[:0], t.Lo...)
+		}
+		hi = append(hi[:0], t.Hi...)
+		return nil
+	})
+	if err == nil && len(hi) > 0 {
+		err = fn(lo, hi)
+	}
+	return err
 }

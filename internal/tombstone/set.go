@@ -323,29 +323,3 @@ func (s *Set) changed(k, i int, lo, hi []byte, since entry.Version) bool {
 	}
 	return false
 }
-
-// EachRange calls fn for the ranges that are covered, whatever the versions: in order and
-// apart from each other, until it returns an error. The bounds are valid until fn returns.
-func (s *Set) EachRange(fn func(lo, hi []byte) error) error {
-	if s == nil {
-		return nil
-	}
-	var lo, hi []byte // not passed to fn yet, as it may go on; no hi: none
-	err := NewCover(entry.MaxVersion, s).Flatten([]byte{0}, nil, func(t Tombstone) error {
-		if len(hi) > 0 && !bytes.Equal(hi, t.Lo) {
-			if err := fn(lo, hi); err != nil {
-				return err
-			}
-			hi = hi[:0]
-		}
-		if len(hi) == 0 {
-			lo = append(lo[:0], t.Lo...)
-		}
-		hi = append(hi[:0], t.Hi...)
-		return nil
-	})
-	if err == nil && len(hi) > 0 {
-		err = fn(lo, hi)
-	}
-	return err
-}

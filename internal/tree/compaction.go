@@ -112,7 +112,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	tombstones, done := view.TombstonesOf(inputs)
 	defer done()
 	rules := c.retention.Rules(bottom)
-	rules.Tombstones = tombstones
+	rules.Tombstones, rules.Older = tombstones, part.OlderThan(inputs)
 	input, unread, err := c.input(inputs, &rules, part, &work)
 	if err != nil {
 		return fmt.Errorf("compact: %w", err)

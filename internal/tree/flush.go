@@ -94,7 +94,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	// Counted before the rules are made: a keyspace that is dropped later may be left in.
 	drops := f.installer.drops.Load()
 	rules := f.retention.Rules(len(part.Runs) == 0)
-	rules.Tombstones = []tombstone.Source{sealed.Tombstones()}
+	rules.Tombstones, rules.Older = []tombstone.Source{sealed.Tombstones()}, part.OlderThan(nil)
 	census, kept := f.unflushed.CensusOf(sealed, rules)
 	if len(kept) > 0 {
 		// The manifest must not name what a power loss would take.

@@ -2,8 +2,8 @@ package tree
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -103,8 +103,8 @@ func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tom
 }
 
 // AddLarge is that of the files, and fails as Add does.
-func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry, last int, ranges *tombstone.Set) error {
-	return s.write(ctx, func(ctx context.Context) error { return s.Spill.AddLarge(ctx, e, last, ranges) })
+func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
+	return s.write(ctx, func(ctx context.Context) error { return s.Spill.AddLarge(ctx, e) })
 }
 
 // write runs fn, which writes files, unless the disk is full.
@@ -160,17 +160,22 @@ func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 		return none
 	}
 	var keys [][]byte // that were committed meanwhile
-	_, err := s.touchedSince(func(lo, hi []byte) (bool, error) {
+	err := s.eachSince(func(lo, hi []byte) error {
 		if hi == nil && emptied.Within(s.emptied, lo) {
 			keys = append(keys, bytes.Clone(lo))
 		}
-		return len(keys) > mostTouched, nil
+		if len(keys) > mostTouched {
+			return errTooMany
+		}
+		return nil
 	})
-	if err != nil || len(keys) > mostTouched {
+	if err != nil {
 		return none
 	}
 	return emptied.Committed(s.emptied, keys, v)
 }
+
+var errTooMany = errors.New("too many keys were written meanwhile")
 
 // mostTouched is how many keys of others may be cut out of the ranges of a transaction,
 // while all commits wait. With more of them nothing is known of what it has emptied.
@@ -220,7 +225,7 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	if err := it.Err(); err != nil {
 		return err
 	}
-	return s.Ranges().EachRange(func(lo, hi []byte) error {
+	return tombstone.NewCover(entry.MaxVersion, s.Ranges()...).EachRange([]byte{0}, func(lo, hi []byte) error {
 		changed, err := p.ChangedSince(lo, hi, since)
 		if changed && err == nil {
 			err = conflict.RefuseRange(lo, hi)
@@ -271,31 +276,26 @@ func (s *spilled) checkSince(c *conflict.Check) error {
 	if c.AsksNothing() {
 		return nil
 	}
-	touches := s.Writes
 	if c.Isolation == conflict.Serializable {
-		touches = func(lo, hi []byte) (bool, error) { return c.Reads.Touches(lo, hi), nil }
+		return s.eachSince(c.Reads.Refuse)
 	}
-	var refusal error
-	_, err := s.touchedSince(func(lo, hi []byte) (bool, error) {
-		touched, err := touches(lo, hi)
-		switch {
-		case err != nil || !touched:
+	return s.eachSince(func(lo, hi []byte) error {
+		switch wrote, err := s.Writes(lo, hi); {
+		case err != nil || !wrote:
+			return err
 		case hi == nil:
-			refusal = conflict.RefuseKey(lo)
-		default:
-			refusal = conflict.RefuseRange(lo, hi)
+			return conflict.RefuseKey(lo)
 		}
-		return touched, err
+		return conflict.RefuseRange(lo, hi)
 	})
-	return cmp.Or(err, refusal)
 }
 
-// touchedSince is view.Pin.TouchedSince, for what was committed since Prepare. It runs
-// in the place of a commit leader.
-func (s *spilled) touchedSince(touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
+// eachSince is view.Pin.EachSince, for what was committed since Prepare. It runs in the
+// place of a commit leader.
+func (s *spilled) eachSince(fn func(lo, hi []byte) error) error {
 	s.store.leader.Enter()
 	defer s.store.leader.Leave()
-	return s.store.leader.TouchedSince(s.checked, touches)
+	return s.store.leader.EachSince(s.checked, fn)
 }
 
 // flushAll brings everything that was committed into runs. It runs in the place of a

@@ -20,6 +20,7 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/files"
@@ -107,7 +108,40 @@ func (t *Tree) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, e
 	return t.leader.ChangedSince(lo, hi, since)
 }
 
+// EachArrival calls fn with what is newer than since, as view.Pin.EachArrival does.
+// Only the commit leader may call it.
+func (t *Tree) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error) {
+	t.leader.Enter()
+	defer t.leader.Leave()
+	return t.leader.EachArrival(since, fn)
+}
+
 // Calls of committers and readers.
+
+// CheckReads checks what a transaction has read against what was committed after since,
+// or returns a conflict.Refusal. It returns up to which version it has looked. Many
+// committers may call it at once.
+func (t *Tree) CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error) {
+	p, err := t.views.Acquire(0)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release()
+	// What came since is mostly little beside the reads: each of it is looked up there.
+	// The other way round is a look at each of the reads.
+	n := 0
+	all, err := p.EachArrival(since, func(lo, hi []byte) error {
+		if n++; n > reads.Len() || hi != nil {
+			return errTooMany
+		}
+		return reads.Refuse(lo, hi)
+	})
+	if err == errTooMany || err == nil && !all {
+		p.SortSince(since)
+		err = reads.Check(p, since)
+	}
+	return p.Version(), err
+}
 
 // Throttle slows a committer of a payload down while background work lags behind,
 // the more the further it lags, and lets it wait only where memory would

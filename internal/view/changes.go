@@ -2,6 +2,7 @@ package view
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/tombstone"
@@ -77,62 +78,55 @@ func (v *View) sortSince(since entry.Version) {
 	}
 }
 
-func (v *View) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
-	for _, m := range v.Tables {
-		if m.MaxVersion() <= since {
-			continue
-		}
-		if touched, err := rangesTouched(m.Tombstones().Since, since, touches); touched || err != nil {
-			return touched, err
-		}
-		if touched, err := m.touchedSince(since, touches); touched || err != nil {
-			return touched, err
-		}
+// eachSince calls fn with each key, and with the bounds of each range tombstone, that is
+// newer than since, until fn returns an error.
+func (v *View) eachSince(since entry.Version, fn func(lo, hi []byte) error) error {
+	if err := v.eachArrival(since, fn); err != nil {
+		return err
 	}
 	for _, r := range v.Runs {
 		if r.MaxVersion() <= since {
 			continue
 		}
-		if touched, err := rangesTouched(r.Tombstones().Since, since, touches); touched || err != nil {
-			return touched, err
+		if err := r.Tombstones().Since(since, bounds(fn)); err != nil {
+			return err
 		}
+		var err error
 		failed := r.EachSince(since, func(key []byte) bool {
-			touched, err = touches(key, nil)
-			return !touched && err == nil
+			err = fn(key, nil)
+			return err == nil
 		})
-		if failed != nil || touched || err != nil {
-			return touched, errors.Join(failed, err)
+		if failed != nil || err != nil {
+			return errors.Join(failed, err)
 		}
 	}
-	return false, nil
+	return nil
 }
 
-// rangesTouched looks at the range tombstones of a tombstone.Source, whose method each
-// is, that are newer than since.
-func rangesTouched(each func(entry.Version, func(tombstone.Tombstone) error) error, since entry.Version, touches func(lo, hi []byte) (bool, error)) (bool, error) {
-	err := each(since, func(t tombstone.Tombstone) error {
-		touched, err := touches(t.Lo, t.Hi)
-		if touched && err == nil {
-			err = errTouched
+// eachArrival is eachSince for memtables, in the order of arrival: a commit leader asks,
+// so nothing is sorted.
+func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) error {
+	for _, m := range v.Tables {
+		if m.MaxVersion() <= since {
+			continue
 		}
-		return err
-	})
-	if err == errTouched {
-		return true, nil
+		if err := m.Tombstones().Since(since, bounds(fn)); err != nil {
+			return err
+		}
+		for key := range m.Arrivals(since, entry.MaxVersion) {
+			if err := fn(key, nil); err != nil {
+				return err
+			}
+		}
 	}
-	return false, err
+	return nil
 }
 
-// errTouched ends a walk that has found what it looks for.
-var errTouched = errors.New("touched")
+func bounds(fn func(lo, hi []byte) error) func(tombstone.Tombstone) error {
+	return func(t tombstone.Tombstone) error { return fn(t.Lo, t.Hi) }
+}
 
-// touchedSince looks at the keys that are newer than since, in the order of their
-// arrival: a commit leader asks, so nothing is sorted.
-func (t *Table) touchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (bool, error) {
-	for key := range t.Arrivals(since, entry.MaxVersion) {
-		if touched, err := touches(key, nil); touched || err != nil {
-			return touched, err
-		}
-	}
-	return false, nil
+// inTables reports whether all that is newer than since is in memtables.
+func (v *View) inTables(since entry.Version) bool {
+	return !slices.ContainsFunc(v.Runs, func(r *Run) bool { return r.MaxVersion() > since })
 }

@@ -42,16 +42,23 @@ func (p *Pin) Size(lo, hi []byte) (entries, bytes, separated uint64) {
 	return entries, bytes, separated
 }
 
-// samples is how many keys Split looks at for each part it is to make.
-const samples = 64
+const (
+	samples     = 64       // keys that Split looks at for each part, as far as it may look at so many:
+	mostSamples = 1 << 16  // keys in all, some 0.1 s of work,
+	mostSampled = 16 << 20 // and bytes of them, about
+)
 
 // Split returns at most n-1 stored keys, in order, that cut [lo, hi) into parts
-// of about the same size; a nil bound is open.
+// of about the same size; a nil bound is open. It makes no more parts than there are
+// entries, or than it may look at keys.
 func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
+	entries, size, _ := p.Size(nil, nil)
+	most := mostSampled / int(size/max(entries, 1)+1)
+	n = min(n, int(min(entries, mostSamples))+1, max(most, samples))
 	if n < 2 {
 		return nil
 	}
-	keys := p.sample(lo, hi, n*samples)
+	keys := p.sample(lo, hi, min(n*samples, mostSamples, max(most, n)))
 	slices.SortFunc(keys, bytes.Compare)
 	var cuts [][]byte
 	for i := 1; i < n && len(keys) > 0; i++ {

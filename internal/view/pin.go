@@ -278,10 +278,19 @@ func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, er
 // newer than since. It may take long, so the leader never calls it.
 func (p *Pin) SortSince(since entry.Version) { p.view.sortSince(since) }
 
-// TouchedSince reports whether touches accepts a key, or the bounds of a range
-// tombstone, that is newer than since. It looks at all changes, of which there
-// should be few.
-func (p *Pin) TouchedSince(since entry.Version, touches func(lo, hi []byte) (bool, error)) (touched bool, err error) {
+// EachSince calls fn with each key, and with the bounds of each range tombstone, that
+// is newer than since, until fn returns an error, which it returns. A key has a nil hi.
+func (p *Pin) EachSince(since entry.Version, fn func(lo, hi []byte) error) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	return p.view.touchedSince(since, touches)
+	return p.view.eachSince(since, fn)
+}
+
+// EachArrival is EachSince, but quick: it walks nothing that is older than since, and
+// returns false if it would have to, because something is in a run already.
+func (p *Pin) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, mapped)
+	if !p.view.inTables(since) {
+		return false, nil
+	}
+	return true, p.view.eachArrival(since, fn)
 }

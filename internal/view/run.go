@@ -1,11 +1,13 @@
 package view
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -63,6 +65,19 @@ func TombstonesOf(runs []*Run) (sources []tombstone.Source, done func()) {
 			t.Close()
 		}
 	}
+}
+
+// OlderThan describes the runs behind the last of some that follow each other; all runs
+// if these are none. The newest run comes first.
+func (v *View) OlderThan(runs []*Run) (older []*meta.Run) {
+	rest := v.Runs
+	if len(runs) > 0 {
+		rest = rest[slices.Index(rest, runs[len(runs)-1])+1:]
+	}
+	for _, r := range rest {
+		older = append(older, r.Meta())
+	}
+	return older
 }
 
 // mostStretches bounds how many parts of a range are looked at for an estimate.
