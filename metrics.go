@@ -44,9 +44,9 @@ type TreeMetrics struct {
 	RunEntries      int64
 	RunBytes        int64 // in the files of the runs
 	Segments        int
-	SegmentBytes    int64         // in journal and value segments
-	LiveBytes       int64         // the part of SegmentBytes and RunBytes that entries still need
-	DeadBytes       int64         // the part of SegmentBytes that no entry needs any more
+	SegmentBytes    int64         // in journal and value segments, with zeros that are written ahead of the journal
+	LiveBytes       int64         // the part of SegmentBytes and RunBytes that entries still need; estimated by samples of what was replaced since Open, all else counts as live until a compaction finds it
+	DeadBytes       int64         // the part of SegmentBytes that is known to be needed by no entry
 	ExpiredBytes    int64         // the part of LiveBytes that has expired and waits for a compaction
 	ExpiryWait      time.Duration // time until the store looks for expired entries; 0 = nothing expires
 	Flushes         int64
@@ -62,7 +62,7 @@ type TreeMetrics struct {
 	RemapBytes      int64         // in remap files
 	Spills          int64         // transactions larger than their memory that were committed
 	SpilledBytes    int64         // written by spills
-	JournalBytes    int64         // appended to the journal
+	JournalBytes    int64         // written to the journal: records, frames, headers, and zeros ahead of them
 	Stalls          int64         // times that writers were throttled
 	StallTime       time.Duration // for how long in sum
 	FreeBytes       int64         // bytes left on the disk or below DiskLimit when last looked at; -1 = not known

@@ -241,6 +241,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		RunFileBytes:  o.options.Tuning.RunFileSize,
 		Memory:        o.options.MemoryLimit,
 		CacheBytes:    o.options.MemoryLimit / 4,
+		VerifyReads:   o.options.VerifyReads,
 		OpenFiles:     o.options.Tuning.OpenFiles,
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           o.clock,

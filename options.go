@@ -28,6 +28,12 @@ type Options struct {
 	DiskLimit   int64      // bytes that all files may take: beyond, commits return ErrNoSpace, as on a full disk; background work may exceed it for a while; 0 = no limit, at least 1 MB
 	MemoryLimit int64      // bytes of memory for memtables and caches, mapped files not counted; all else takes up to 32 MB more; 0 = DefaultMemoryLimit, at least 4 MB
 
+	// VerifyReads has every page and every value verified each time that it is read, not
+	// only the first time in a minute or so, see docs/guarantees.md, "Damage": then no
+	// read returns what has rotted on the disk meanwhile. A get takes about twice as
+	// long, a value 0.1 us more for each KB.
+	VerifyReads bool
+
 	KeyspaceDefaults KeyspaceOptions // options of the default keyspace, and defaults of named ones
 	Maintenance      Maintenance     // background work that keeps files small
 	Tuning           Tuning          // sizes for experts; zero fields have good defaults

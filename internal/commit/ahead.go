@@ -2,7 +2,6 @@ package commit
 
 import (
 	"context"
-	"errors"
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
@@ -12,12 +11,9 @@ import (
 // leader, for whom all wait, then looks only at what was committed since: a bounded
 // number of keys. If there are more, the committer checks again.
 const (
-	manyReads    = 256     // keys and ranges from which on
-	mostArrivals = 1 << 10 // keys that a leader looks up in what was read
-	aheadTries   = 4       // then the leader checks all, lest the transaction wait for ever
+	manyReads  = 256 // keys and ranges from which on
+	aheadTries = 4   // then the leader checks all, lest the transaction wait for ever
 )
-
-var errStale = errors.New("too much was committed since the check")
 
 // submitChecked is submit for a request that may have read much.
 func (p *Pipeline) submitChecked(ctx context.Context, r *Request) (entry.Version, error) {
@@ -46,38 +42,4 @@ func (p *Pipeline) submitChecked(ctx context.Context, r *Request) (entry.Version
 	}
 	r.checked = 0
 	return p.submit(ctx, r)
-}
-
-// checkSince is check for a request that was checked before its turn. It returns
-// errStale if that was too long ago.
-func (w *writes) checkSince(r *Request) error {
-	n := 0
-	look := func(lo, hi []byte) error {
-		// A range costs a walk of all that was read.
-		if n++; n > mostArrivals || hi != nil {
-			return errStale
-		}
-		return r.Check.Reads.Refuse(lo, hi)
-	}
-	for _, before := range w.before {
-		for rest := before.Payload; len(rest) > 0; {
-			rec, err := entry.DecodeRecord(rest)
-			if err != nil {
-				return err
-			}
-			rest = rest[rec.Size:]
-			hi := []byte(nil)
-			if rec.Kind == entry.RangeDelete {
-				hi = rec.Value
-			}
-			if err := look(rec.Key, hi); err != nil {
-				return err
-			}
-		}
-	}
-	all, err := w.store.EachArrival(r.checked, look)
-	if err == nil && !all {
-		err = errStale
-	}
-	return err
 }

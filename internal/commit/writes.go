@@ -2,6 +2,7 @@ package commit
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 
 	"github.com/brockdb/brock/internal/conflict"
@@ -46,6 +47,45 @@ func (w *writes) check(r *Request, before []*Request) error {
 	default:
 		return c.Reads.Check(w, c.Since)
 	}
+}
+
+// mostArrivals is how many keys a leader looks up in what a request has read.
+const mostArrivals = 1 << 10
+
+var errStale = errors.New("too much was committed since the check")
+
+// checkSince is check for a request that was checked before its turn. It returns
+// errStale if that was too long ago.
+func (w *writes) checkSince(r *Request) error {
+	n := 0
+	look := func(lo, hi []byte) error {
+		// A range costs a walk of all that was read.
+		if n++; n > mostArrivals || hi != nil {
+			return errStale
+		}
+		return r.Check.Reads.Refuse(lo, hi)
+	}
+	for _, before := range w.before {
+		for rest := before.Payload; len(rest) > 0; {
+			rec, err := entry.DecodeRecord(rest)
+			if err != nil {
+				return err
+			}
+			rest = rest[rec.Size:]
+			hi := []byte(nil)
+			if rec.Kind == entry.RangeDelete {
+				hi = rec.Value
+			}
+			if err := look(rec.Key, hi); err != nil {
+				return err
+			}
+		}
+	}
+	all, err := w.store.EachArrival(r.checked, look)
+	if err == nil && !all {
+		err = errStale
+	}
+	return err
 }
 
 // overwritten refuses r if a key that it writes is newer than what it could see, or

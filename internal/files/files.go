@@ -29,6 +29,7 @@ type Config struct {
 	UUID         [16]byte
 	Seed         uint64 // of the key hash
 	NoMap        bool   // read files without mapping them
+	VerifyReads  bool   // verify what is mapped each time that it is read
 	OpenFiles    int    // file descriptors, at most; 0 = no limit
 	CacheBytes   int64  // of run chunks, where files are not mapped; 0 = a default
 	Memory       int64  // bytes that all parts of the store may take; 0 = no bound
@@ -70,7 +71,7 @@ func New(cfg Config, budget *garbage.Budget) *Opener {
 	spare := &Spares{budget: budget, least: min(policy.SpareLeastBytes, cfg.SegmentBytes/policy.SpareLeastShare)}
 	f := &Opener{cfg: cfg, Spares: spare, Chunks: run.NewCache(cfg.CacheBytes)}
 	f.Open = pageio.NewFiles(cfg.FS, readFiles(cfg.OpenFiles))
-	f.Open.Bits = pageio.NewBitMemory(cfg.Memory / bitsShare)
+	f.Open.Bits = pageio.NewBitMemory(cfg.Memory/bitsShare, cfg.VerifyReads)
 	return f
 }
 

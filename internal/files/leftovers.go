@@ -3,7 +3,6 @@ package files
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -41,9 +40,9 @@ func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
 }
 
 // RemoveLeftovers removes files that neither the manifest nor the journal needs
-// and that this store has written, whole or in part. Whatever else has such a
-// name stays.
-func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int, err error) {
+// and that this store has written, whole or in part, and says how many. Whatever else
+// has such a name stays. What can't be removed now, the next Open removes.
+func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int) {
 	needed := make(map[filename.Name]bool)
 	for _, name := range layout.Files() {
 		needed[name] = true
@@ -61,12 +60,13 @@ func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, r
 		if needed[name] || !f.ours(name) {
 			continue
 		}
-		if err := f.cfg.FS.Remove(f.Path(name)); err != nil {
-			return removed, fmt.Errorf("remove %s: %w", name, err)
+		err := f.cfg.FS.Remove(f.Path(name))
+		f.released(err)
+		if err == nil {
+			removed++
 		}
-		removed++
 	}
-	return removed, nil
+	return removed
 }
 
 // ours reports whether a file was written by this store, or never got any

@@ -8,7 +8,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// OutputBytes is the length of the files that were written.
+// OutputBytes is the length of the files that were written. Zeros that a value segment is
+// filled with don't count: they are overwritten before the system writes them.
 func OutputBytes(out *compact.Output) int64 {
 	var n int64
 	for _, f := range out.Run.Files {

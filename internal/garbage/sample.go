@@ -1,6 +1,7 @@
 package garbage
 
 import (
+	"math"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -92,7 +93,13 @@ func (s *Sampler) look(r *entry.Record, times float64) {
 			return
 		}
 	}
-	if !e.Separated || e.Kind == entry.Delete {
+	if e.Kind == entry.Delete {
+		return
+	}
+	if to == &active.Replaced {
+		active.ReplacedEntries.Add(int64(math.Round(times)))
+	}
+	if !e.Separated {
 		return
 	}
 	n := int64(float64(e.Handle.Length) * times)

@@ -77,6 +77,8 @@ type Journal struct {
 	before     Point         // point when the last frame was appended
 	failure    atomic.Pointer[error]
 	lean       atomic.Bool // no file is filled ahead
+	written    atomic.Int64
+	ahead      atomic.Int64
 
 	mu     sync.Mutex // guards what follows
 	point  Point
@@ -106,6 +108,7 @@ func (o *open) Close() error {
 // first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
 	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, point: c.Begin}
+	j.files.Written = &j.written
 	j.point.NextFrame = c.Begin.next()
 	j.durable.Store(j.point.NextFrame - 1)
 	j.registered.Store(c.Registered)
@@ -147,6 +150,13 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	j.appended(size)
 	return entry.Position{Segment: j.cur.Number(), Offset: off}, nil
 }
+
+// Written is how many bytes were written to the journal's files: frames, headers, and
+// zeros ahead of them.
+func (j *Journal) Written() int64 { return j.written.Load() }
+
+// Ahead is how many zeros lie behind the end of the newest segment.
+func (j *Journal) Ahead() int64 { return j.ahead.Load() }
 
 // unsynced counts the frames that are not yet known to be durable.
 func (j *Journal) unsynced() uint64 { return j.point.NextFrame - 1 - j.durable.Load() }
@@ -260,7 +270,9 @@ func (j *Journal) note(sealed bool) {
 	j.point.LastVersion = max(j.point.LastVersion, t.Max)
 	info := &j.live[len(j.live)-1]
 	info.End, info.LastFrame, info.Chain, info.Totals, info.Sealed = j.cur.End(), j.cur.Next()-1, j.cur.Chain(), t, sealed
+	j.ahead.Store(j.cur.Allocated() - j.cur.End())
 	if sealed {
+		j.ahead.Store(0) // they are cut off with the next sync
 		j.sealed = append(j.sealed, j.cur)
 		j.cur = nil
 	}

@@ -183,7 +183,8 @@ func (l *Log) mendLocked() error {
 			return err
 		}
 	}
-	return l.removeOld()
+	l.removeOld()
+	return nil
 }
 
 // rewriteLast writes the last frame again, as it is. If the sync after its first
@@ -200,12 +201,10 @@ func (l *Log) rewriteLast() error {
 }
 
 // removeOld removes the other manifests of this store, and files with such a name
-// that hold nothing. It keeps manifests of other stores.
-func (l *Log) removeOld() error {
-	names, err := l.o.FS.List(l.o.Dir)
-	if err != nil {
-		return err
-	}
+// that hold nothing. It keeps manifests of other stores, and what is no file. What can't
+// be removed now, the next Open removes.
+func (l *Log) removeOld() {
+	names, _ := l.o.FS.List(l.o.Dir)
 	for _, base := range names {
 		name, ours := filename.Parse(base)
 		if !ours || name.Kind != filename.Manifest || name.Number == l.super.Manifest {
@@ -214,16 +213,12 @@ func (l *Log) removeOld() error {
 		path := filepath.Join(l.o.Dir, base)
 		p, err := readFile(l.o.FS, path, fileHeader)
 		if err != nil {
-			return err
-		}
-		if _, err := decodeFileHeader(p, l.super.UUID, name.Number); err != nil && !allZero(p) {
 			continue
 		}
-		if err := l.o.FS.Remove(path); err != nil {
-			return err
+		if _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
+			_ = l.o.FS.Remove(path)
 		}
 	}
-	return nil
 }
 
 // writeSuper makes durable what SUPER says and its name, then writes that many

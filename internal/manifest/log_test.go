@@ -428,6 +428,14 @@ func TestDirectoriesThatAreNotTaken(t *testing.T) {
 			}
 		}
 	}
+	short := vfs.NewMem()
+	if err := short.MkdirAll("db"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, short, "db/MANIFEST-000001", []byte("MANIFEST-000007\n"))
+	if _, err := makeStore(Options{FS: short, Dir: "db"}, testStore); !errors.Is(err, errs.ErrCorrupt) || len(get(t, short, "db/MANIFEST-000001")) != 16 {
+		t.Errorf("another program's short manifest: %v", err)
+	}
 	fsys, o, _, _ := filled(t, true)
 	if err := fsys.Remove("db/MANIFEST-000001"); err != nil {
 		t.Fatal(err)

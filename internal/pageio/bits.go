@@ -39,6 +39,7 @@ func NewBits(n int64) Bits {
 // were read that were not in memory, as each has taken the place of another one.
 type BitMemory struct {
 	limit  int64
+	always bool // what was verified is not believed at all
 	used   atomic.Int64
 	misses atomic.Int64 // pages, since the epoch began
 	alarm  atomic.Pointer[jobs.Alarm]
@@ -56,9 +57,10 @@ const (
 )
 
 // NewBitMemory returns memory of limit bytes; 0 = any number. The table of a
-// set, a 512th of that when it is full, is not counted.
-func NewBitMemory(limit int64) *BitMemory {
-	return &BitMemory{limit: limit, sets: map[*atomic.Pointer[bitBlock]]Bits{}}
+// set, a 512th of that when it is full, is not counted. With always, sets of what was
+// verified stay empty, so that it is verified each time.
+func NewBitMemory(limit int64, always bool) *BitMemory {
+	return &BitMemory{limit: limit, always: always, sets: map[*atomic.Pointer[bitBlock]]Bits{}}
 }
 
 // EndBy has a, whose task calls Forget, end the epochs. Without it they end only by
@@ -95,7 +97,12 @@ func (m *BitMemory) missed(pages int64) {
 }
 
 // verified returns an empty set for what was verified.
-func (m *BitMemory) verified(n int64) Bits { return m.newBits(n) }
+func (m *BitMemory) verified(n int64) Bits {
+	if m != nil && m.always {
+		return Bits{}
+	}
+	return m.newBits(n)
+}
 
 // newBits returns an empty set for the numbers in [0, n), to be dropped by Free.
 func (m *BitMemory) newBits(n int64) Bits {

@@ -56,7 +56,7 @@ func TestColdFilesAreAskedOnce(t *testing.T) {
 	}
 	fs := &halfResident{FS: vfs.OS()}
 	files := NewFiles(fs, 0)
-	files.Bits = NewBitMemory(0)
+	files.Bits = NewBitMemory(0, false)
 	f, err := files.Open(path, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestEpochs(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := NewFiles(&halfResident{FS: vfs.OS()}, 0)
-	files.Bits = NewBitMemory(0)
+	files.Bits = NewBitMemory(0, false)
 	f, err := files.Open(path, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestEpochs(t *testing.T) {
 func TestEpochsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := jobs.New(jobs.Options{})
-		m := NewBitMemory(0)
+		m := NewBitMemory(0, false)
 		b := m.newBits(10)
 		b.Set(1)
 		m.EndBy(pool.Alarm(pool.Task(jobs.Brief, "forget", func(context.Context) error { m.Forget(); return nil })))

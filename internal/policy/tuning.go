@@ -129,6 +129,15 @@ const (
 	memtableExpiryBusyMillis = 600_000    // or 10 minutes while clients write, as more may expire by then
 )
 
+// Memtables that only old readers keep. A smaller share leaves more memory to others,
+// and makes memtables small, and runs many, beside fewer readers.
+const (
+	pinnedFraction     = 4        // they may take 1/4 of memory; from then on new memtables are halved,
+	pinnedStepFraction = 16       // again for each 1/16 more,
+	pinnedHalvings     = 4        // 4 times at most,
+	pinnedLeastBytes   = 64 << 10 // and not below 64 KB
+)
+
 // The rest are numbers of internal/tree, which carries out the work.
 
 // Throttling: how far background work may lag behind writers. Smaller numbers

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
@@ -41,6 +42,8 @@ type Config struct {
 	Dir   string
 	UUID  [16]byte
 	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
+
+	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
 }
 
 // open opens a file of the kind for reading.

@@ -91,8 +91,16 @@ func begin(c Config, h Header, path string, f vfs.File, size int64) (*Writer, er
 	if _, err := f.WriteAt(page, 0); err != nil {
 		return nil, discard(c, path, f, err)
 	}
+	w.wrote(HeaderSize)
 	w.end.Store(HeaderSize)
 	return w, nil
+}
+
+// wrote counts bytes that were written.
+func (w *Writer) wrote(n int) {
+	if w.cfg.Written != nil {
+		w.cfg.Written.Add(int64(n))
+	}
 }
 
 // discard removes a segment that has no header. What can't be removed now, the
@@ -132,6 +140,7 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	// One write for all: a torn frame is found by its checksums, wherever it is torn.
 	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
 	n, err := w.f.WriteVec(w.vec, start)
+	w.wrote(n)
 	clear(w.vec)
 	if err == nil && int64(n)+int64(f.rest) != h.Size {
 		err = fmt.Errorf("short write: %d of %d bytes", n, h.Size)
@@ -214,6 +223,7 @@ func (w *Writer) writeRest(value io.Reader, size int, off int64) error {
 		if _, err := w.f.WriteAt(buf[:n], off); err != nil {
 			return err
 		}
+		w.wrote(n)
 		off, size = off+int64(n), size-n
 	}
 	return nil
@@ -267,6 +277,7 @@ func (w *Writer) Fill(size int64) error {
 			vec = append(vec, zeros[:min(n, int64(len(zeros)))])
 		}
 		n, err := w.f.WriteVec(vec, w.allocated)
+		w.wrote(n)
 		w.allocated += int64(n)
 		if vfs.IsNoSpace(err) {
 			return nil

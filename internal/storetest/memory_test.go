@@ -32,6 +32,7 @@ var memoryShapes = []memoryShape{
 	{"range deletes", 16 << 20, manyRanges},
 	{"range deletes that a reader doesn't see", 16 << 20, unseenRanges},
 	{"long keys", 16 << 20, longKeys},
+	{"staggered readers", 4 << 20, staggeredReaders},
 }
 
 // In no shape of data or work do stores take more anonymous memory than they promise.
@@ -196,4 +197,34 @@ func longKeys(t *testing.T, db *brock.DB, short bool) (held int64) {
 		must(t, db.DropAll(t.Context()))
 	}
 	return 1 << 20
+}
+
+// staggeredReaders begins readers one after the other while a writer goes on. Each keeps
+// the memtables of its time: the one that was being filled, and up to four that waited for
+// their flush.
+func staggeredReaders(t *testing.T, db *brock.DB, short bool) (held int64) {
+	readers, pairs := 64, 4_000
+	if short {
+		readers = 24
+	}
+	value := make([]byte, 100)
+	for i := range readers {
+		b := db.NewBatch()
+		for j := range pairs {
+			must(t, b.Set(fmt.Appendf(nil, "%08d", i*pairs+j), value))
+			if b.Len() == 100 {
+				must(t, b.Commit(t.Context()))
+				b.Reset()
+			}
+		}
+		txn := db.NewTransaction(false)
+		defer txn.Discard()
+	}
+	must(t, db.Flush(t.Context()))
+	o := db.Options()
+	pinned, most := db.Metrics().Tree.PinnedMemory, o.MemoryLimit/2+5*int64(readers)*max(o.Tuning.MemtableSize/16, 64<<10)
+	if t.Logf("%d readers keep %s of memtables, %s are allowed", readers, megabytes(pinned), megabytes(most)); pinned > most {
+		t.Error("that is too much")
+	}
+	return pinned
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -195,6 +196,42 @@ func TestFiltersAreNotBelievedForEver(t *testing.T) {
 		wantEqual(t, "reads that failed", s.read("later"), rotKeys)
 		s.sound("filters")
 	})
+}
+
+// With VerifyReads no read returns what has rotted since the one before.
+func TestVerifyReads(t *testing.T) {
+	for _, damage := range []faultfs.Damage{
+		flipIn("000602 0"), flipIn("000603 0"), faultfs.Invert, func(_ int64, p []byte) { clear(p) },
+	} {
+		s := newRotStore(t)
+		must(t, s.Close())
+		s.o.VerifyReads = true
+		s.DB = must2(brock.Open(s.o))
+		s.write(0, 1, 1)
+		must(t, s.Compact(context.Background()))
+		s.write(0, 5, 2)
+		must(t, s.Flush(context.Background()))
+		wantEqual(t, "reads that failed", s.read("before"), 0)
+		s.fs.RotMaps("", damage)
+		if s.read("later") == 0 {
+			t.Error("no read failed")
+		}
+		must(t, s.View(func(txn *brock.Txn) error {
+			for _, reverse := range []bool{false, true} {
+				it := txn.NewIterator(brock.IteratorOptions{Reverse: reverse})
+				var err error
+				for it.Rewind(); it.Valid() && err == nil; it.Next() {
+					var v []byte
+					if v, err = it.Item().Value(); err == nil && !bytes.Equal(v, s.want[string(it.Item().Key())]) {
+						t.Fatalf("%q has %.30q", it.Item().Key(), v)
+					}
+				}
+				wantErr(t, "scan", errors.Join(err, it.Close()), brock.ErrCorrupt)
+			}
+			return nil
+		}))
+		s.sound("verified reads")
+	}
 }
 
 // flipIn flips a bit wherever text stands.

@@ -135,7 +135,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 		// The new run is as old as its newest input: newer runs stay above it.
 		edit.AddRuns[i].Order = inputs[0].Order
 	}
-	change := change{runs: inputs, unread: unread, hidden: stillHidden(inputs, unread, &out, bottom), drops: drops}
+	change := change{runs: inputs, unread: unread, hidden: stillHidden(inputs, unread, &out, bottom), stale: stillStale(inputs, &out, bottom), drops: drops}
 	if err := c.installer.install(edit, &out, change); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
@@ -183,6 +183,18 @@ func stillHidden(inputs, unread []*view.Run, out *compact.Output, bottom bool) (
 		hidden -= int64(r.Meta().SeparatedBytes)
 	}
 	return max(hidden, 0)
+}
+
+// stillStale is how many entries of older runs a compacted run replaces: those that its
+// inputs replaced, without those that were dropped.
+func stillStale(inputs []*view.Run, out *compact.Output, bottom bool) (stale int64) {
+	if bottom {
+		return 0
+	}
+	for _, r := range inputs {
+		stale += r.Stale
+	}
+	return max(stale-int64(out.Dropped), 0)
 }
 
 // consecutive finds the runs with these ids, which must lie next to each other,

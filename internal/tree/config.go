@@ -23,6 +23,7 @@ type Config struct {
 	SegmentBytes  int64     // bytes at which a journal segment ends
 	RunFileBytes  int64     // bytes at which a file of a run ends
 	NoMap         bool      // read files without mapping them
+	VerifyReads   bool      // verify what is mapped each time that it is read
 	OpenFiles     int       // file descriptors, at most; 0 = no limit
 	CacheBytes    int64     // of run chunks, where files are not mapped; 0 = a default
 	Retention     Retention // of the default keyspace

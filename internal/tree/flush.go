@@ -121,7 +121,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 		AddRuns:     files.NewRuns(out.Run, layout.Upper),
 		AddSegments: kept,
 	}
-	change := change{tables: []*view.Table{sealed}, hidden: f.sampler.HiddenBy(sealed), drops: drops}
+	change := change{tables: []*view.Table{sealed}, hidden: f.sampler.HiddenBy(sealed), stale: sealed.ReplacedEntries.Load(), drops: drops}
 	if err := f.installer.install(edit, &out, change); err != nil {
 		return false, fmt.Errorf("flush: %w", err)
 	}

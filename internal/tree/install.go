@@ -24,7 +24,8 @@ type change struct {
 	runs   []*view.Run
 	unread []*view.Run    // of runs, those of which nothing was left
 	since  *layout.Layout // what a collection knew when it began
-	hidden int64          // of the run that is added, see view.Run
+	hidden int64          // of the run that is added, see view.Run,
+	stale  int64          // and this, too
 	drops  uint64         // of keyspaces, when it began
 }
 
@@ -151,7 +152,7 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 		next.Runs = slices.DeleteFunc(next.Runs, func(r *view.Run) bool { return slices.Contains(c.runs, r) })
 	}
 	for _, r := range added.Runs {
-		r.Order, r.Hidden = l.Run(r.ID).Order, c.hidden
+		r.Order, r.Hidden, r.Stale = l.Run(r.ID).Order, c.hidden, c.stale
 	}
 	if c.drops != in.drops.Load() { // it did not leave everything out
 		garbage.NoteAllDropped(added.Runs, l)

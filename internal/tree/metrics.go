@@ -3,6 +3,7 @@ package tree
 import (
 	"time"
 
+	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/view"
@@ -78,6 +79,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	m.OpenFiles, m.MappedFiles = t.files.Open.Count(), t.files.Open.Mapped()
 	if journal := t.unflushed.Journal; journal != nil {
 		m.OpenFiles += journal.Open()
+		m.JournalBytes, m.SegmentBytes = journal.Written(), journal.Ahead()
 	}
 	m.ExpiryWait = t.expiry.wait()
 	hold, err := t.views.Acquire(0)
@@ -99,7 +101,7 @@ func (c *counters) addTo(m *Metrics) {
 	m.Collections, m.CollectedBytes = c.collections.load()
 	m.Clusterings, m.ClusteredBytes = c.clusterings.load()
 	m.Spills, m.SpilledBytes = c.spills.load()
-	m.JournalBytes, m.Refused = c.journalBytes.Load(), c.refused.Load()
+	m.Refused = c.refused.Load()
 	m.Stalls, m.StallTime = c.stalls.Load(), time.Duration(c.stalled.Load())
 }
 
@@ -135,7 +137,6 @@ func (m *Metrics) addView(v *view.View, now uint64) {
 			}
 		}
 	}
-	m.LiveBytes += m.RunBytes
 	for _, f := range v.Segments.Files {
 		if f.Moved != nil {
 			m.Remaps++
@@ -149,6 +150,7 @@ func (m *Metrics) addView(v *view.View, now uint64) {
 		m.Segments++
 		m.SegmentBytes += int64(s.FileBytes)
 		m.DeadBytes += int64(s.DeadBytes())
-		m.LiveBytes += int64(s.FileBytes - min(s.DeadBytes(), s.FileBytes))
 	}
+	runs, values := garbage.Live(v)
+	m.LiveBytes += runs + values
 }

@@ -64,9 +64,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		if err := log.Mend(); err != nil {
 			return nil, rec, err
 		}
-		if rec.Removed, err = t.files.RemoveLeftovers(names, layout, result); err != nil {
-			return nil, rec, err
-		}
+		rec.Removed = t.files.RemoveLeftovers(names, layout, result)
 		_, known := files.StartOf(layout)
 		t.unflushed.Journal = journal.New(journal.Config{
 			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Owner: journalOwner{t.files, t.budget, t.disk, log},

@@ -30,7 +30,7 @@ func (t *Tree) decisions() {
 	cfg := t.cfg
 	t.budget = garbage.NewBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes)
 	t.files = files.New(files.Config{
-		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Seed: cfg.Seed, NoMap: cfg.NoMap, OpenFiles: cfg.OpenFiles,
+		FS: cfg.FS, Dir: cfg.Dir, ValueDir: cfg.ValueDir, UUID: cfg.UUID, Seed: cfg.Seed, NoMap: cfg.NoMap, OpenFiles: cfg.OpenFiles, VerifyReads: cfg.VerifyReads,
 		CacheBytes: cfg.CacheBytes, Memory: cfg.Memory, SegmentBytes: cfg.SegmentBytes, RunFileBytes: cfg.RunFileBytes,
 	}, t.budget)
 	t.disk = &diskSpace{cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, count: t.count}
@@ -50,6 +50,7 @@ func (t *Tree) work() {
 	t.writer = &writer{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, budget: t.budget, sampler: t.sampler,
 		disk: t.disk, tasks: t.tasks, expiry: t.expiry, emptied: t.searcher.emptied, count: t.count,
+		tableBytes: int64(cfg.MemtableBytes),
 	}
 	t.installer = &installer{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, life: t.life, unflushed: t.unflushed, budget: t.budget, damaged: t.damaged,

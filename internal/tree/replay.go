@@ -14,7 +14,7 @@ import (
 // the leader would have sealed it before that segment. What the leader has put into one
 // memtable fits into one again, so no segment alone is too much.
 func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
-	v.Tables = []*view.Table{newTable(w.cfg)}
+	v.Tables = []*view.Table{newTable(w.cfg, w.tableBytes)}
 	var at entry.FileNum
 	begin, durable := files.StartOf(layout)
 	result, err := journal.Replay(journal.ReplayConfig{
@@ -60,7 +60,7 @@ func (w *writer) sealReplayed(v *view.View, next entry.FileNum) error {
 		return err
 	}
 	if !v.Active().Empty() && w.full(v.Active(), info.Size) {
-		v.Tables = append([]*view.Table{newTable(w.cfg)}, v.Tables...)
+		v.Tables = append([]*view.Table{newTable(w.cfg, w.tableBytes)}, v.Tables...)
 		w.journalBytes = 0
 	}
 	return nil

@@ -32,10 +32,11 @@ type writer struct {
 
 	segment      entry.FileNum // journal segment that apply last followed
 	journalBytes int64         // applied to the active memtable
+	tableBytes   int64         // at which the active memtable is full
 }
 
-func newTable(cfg *Config) *view.Table {
-	return view.NewTable(memtable.Options{Seed: cfg.Seed, Limit: cfg.MemtableBytes})
+func newTable(cfg *Config, limit int64) *view.Table {
+	return view.NewTable(memtable.Options{Seed: cfg.Seed, Limit: int(limit)})
 }
 
 // prepare makes room for n bytes of records: a full memtable is sealed, with
@@ -60,7 +61,7 @@ func (w *writer) prepare(n int) error {
 
 // full reports whether a memtable is to be sealed before n more bytes of records.
 func (w *writer) full(m *view.Table, n int64) bool {
-	return m.Bytes() >= int64(w.cfg.MemtableBytes) || w.journalBytes >= w.cfg.JournalBytes || m.Bytes()+n >= memtable.MaxBytes
+	return m.Bytes() >= w.tableBytes || w.journalBytes >= w.cfg.JournalBytes || m.Bytes()+n >= memtable.MaxBytes
 }
 
 // seal ends the active memtable and its journal segments and begins new ones.
@@ -71,9 +72,10 @@ func (w *writer) seal() error {
 	if err != nil {
 		return err
 	}
+	w.tableBytes = policy.MemtableBytes(int64(w.cfg.MemtableBytes), w.pinned(), w.cfg.Memory)
 	w.views.Install(func(next *view.View) {
 		next.Active().End = end
-		next.Tables = append([]*view.Table{newTable(w.cfg)}, next.Tables...)
+		next.Tables = append([]*view.Table{newTable(w.cfg, w.tableBytes)}, next.Tables...)
 		w.budget.Measure(next)
 	})
 	w.journalBytes = 0
@@ -82,6 +84,15 @@ func (w *writer) seal() error {
 	}
 	w.tasks.kick()
 	return nil
+}
+
+// pinned is what memtables take that only old Views hold, in bytes.
+func (w *writer) pinned() int64 {
+	_, bytes := w.views.Memtables()
+	for _, t := range w.views.Current().Tables {
+		bytes -= t.Bytes()
+	}
+	return bytes
 }
 
 // apply adds the records of payload, which begins at this place of the

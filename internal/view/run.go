@@ -21,6 +21,7 @@ type Run struct {
 	Dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
 
 	Hidden int64 // bytes of separated values of older runs that it replaces, estimated; or Unknown
+	Stale  int64 // entries of older runs that it replaces, as far as is known, estimated
 	Ranged int64 // bytes of older runs that its range tombstones hide, estimated
 }
 

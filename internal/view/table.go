@@ -26,6 +26,8 @@ type Table struct {
 	Replaced atomic.Int64 // in older memtables and runs
 	Outdated atomic.Int64 // in this one
 	Replayed bool         // it has entries that no sample was taken of
+
+	ReplacedEntries atomic.Int64 // entries that they replace in older memtables and runs, of all values
 }
 
 // NewTable returns an empty table. Its memory is given back when no View holds it.
