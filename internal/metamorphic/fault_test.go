@@ -174,8 +174,9 @@ func (r *faultRun) typed(what string, err error) {
 	if errors.Is(err, brock.ErrCorrupt) {
 		r.errorf("%s: %v: a fault passed for damage", what, err)
 	}
-	// Where nothing can be looked at, Open doesn't know that there is no store yet.
-	unseen := what == "open" && errors.Is(err, fs.ErrNotExist)
+	// Where nothing can be looked at, Open doesn't know that there is no store yet. And
+	// there is none where it could not be made.
+	unseen := what == "open" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, brock.ErrNotExist))
 	if r.kind.refused && !unseen && (errors.Is(err, brock.ErrStopped) || !errors.Is(err, brock.ErrRefused)) {
 		r.errorf("%s: %v: should be ErrRefused, and stop nothing", what, err)
 	}
