@@ -3,6 +3,7 @@ package brock
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,7 +62,7 @@ func (db *DB) Close() error {
 		if db.tree != nil {
 			keep(db.tree.Close())
 		}
-		for _, lock := range db.locks {
+		for _, lock := range slices.Backward(db.locks) {
 			keep(lock.Close())
 		}
 		if db.dirs != nil {

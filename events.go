@@ -174,6 +174,12 @@ func (r *reporter) onRefusal(work string, err error) {
 	}
 }
 
+// onScrubbed passes on that files which were verified at rest are damaged.
+func (r *reporter) onScrubbed(c *CorruptionError) {
+	r.onDamage(c)
+	r.say(slog.LevelError, "damaged data was found", "err", c)
+}
+
 // onFailure passes on why background work, and soon writing, has ended.
 func (r *reporter) onFailure(err error) {
 	r.onDamage(err)

@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"bytes"
 	"runtime"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ type Item struct {
 	own   entry.Entry
 
 	asked   bool // an iterator's item was asked for its value, which was not read ahead
+	copies  bool // Options.CopyValues
 	touched byte // the last byte of an inline value: it could be read
 }
 
@@ -34,6 +36,8 @@ func (it *Item) Key() []byte {
 	}
 	key := userKey(it.e.Key)
 	switch {
+	case it.copies && it.e != &it.own:
+		return bytes.Clone(key)
 	case !invariant.Poisons:
 		return key
 	case it.e == &it.own:
@@ -43,16 +47,25 @@ func (it *Item) Key() []byte {
 }
 
 // KeyCopy appends the key to dst[:0] and returns it. The copy belongs to the caller.
-func (it *Item) KeyCopy(dst []byte) []byte { return append(dst[:0], it.Key()...) }
+func (it *Item) KeyCopy(dst []byte) []byte {
+	if it.e == nil {
+		return dst[:0]
+	}
+	return append(dst[:0], userKey(it.e.Key)...)
+}
 
 // Value returns the item's value. It is read-only, not copied where possible, never
 // nil without an error, and valid as the package comment says. It may lie in a mapped
-// file: if the disk fails later, reading it ends the process; ValueCopy is safe. For a delete it
-// returns ErrKeyNotFound. A compressed value is decoded into new memory, which an
-// item of Txn.Get keeps; ValueCopy and ValueFunc need no new memory.
+// file: if the disk fails later, reading it ends the process; ValueCopy is safe, and so
+// is Value with Options.CopyValues. For a delete it returns ErrKeyNotFound. A compressed
+// value is decoded into new memory, which an item of Txn.Get keeps; ValueCopy and
+// ValueFunc need no new memory.
 func (it *Item) Value() ([]byte, error) {
 	if err := it.usable(); err != nil {
 		return nil, err
+	}
+	if it.copies {
+		return it.ValueCopy(nil)
 	}
 	if it.e.Raw == 0 {
 		it.txn.lends()
@@ -167,7 +180,7 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	if fn == nil {
 		return errNilFunction
 	}
-	if !it.decodes() {
+	if !it.decodes() && !it.copies {
 		v, err := it.look()
 		if err != nil {
 			return err
@@ -176,10 +189,10 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 		runtime.KeepAlive(it) // and with it the transaction, should that have leaked
 		return err
 	}
-	// fn may use the value until it returns: so it is decoded into pooled memory.
+	// fn may use the value until it returns, and no longer: pooled memory will do.
 	buf := valuePool.Get().(*[]byte)
 	defer recycleValue(buf)
-	v, err := it.value(*buf)
+	v, err := it.ValueCopy(*buf)
 	if err != nil {
 		return err
 	}
@@ -229,7 +242,7 @@ func (it *Item) OnlyLatest() bool { return it.e != nil && it.e.Kind == entry.Set
 
 // place makes e, which belongs to an iterator of txn, the item.
 func (it *Item) place(txn *transaction, e *entry.Entry, ahead *scan.Ahead) {
-	it.txn, it.e, it.ahead = txn, e, ahead
+	it.txn, it.e, it.ahead, it.copies = txn, e, ahead, txn.db.opts.CopyValues
 }
 
 // results are the items that a transaction has handed out after its first, and

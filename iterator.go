@@ -301,7 +301,7 @@ func (it *Iterator) ValidForPrefix(prefix []byte) (valid bool) {
 	}
 	var fault error // then prefix lies in a mapped file that can't be read
 	defer pageio.Guard(pageio.Arm(), &fault, pageio.SomeFile)
-	return bytes.HasPrefix(it.item.Key(), prefix)
+	return bytes.HasPrefix(userKey(it.item.e.Key), prefix)
 }
 
 // Item returns the item that the iterator is at. It is one and the same Item after each

@@ -82,6 +82,10 @@ type TreeMetrics struct {
 	OpenFiles       int           // file descriptors in use; see Tuning.OpenFiles
 	MappedFiles     int           // files that are read through a mapping
 	ReleaseFailures int64         // files that could not be closed or removed; the next Open removes them
+	ScrubbedBytes   int64         // verified at rest since Open, see Maintenance.ScrubEvery
+	Scrubs          int64         // times since Open that all files were verified so
+	LastScrub       time.Time     // when that was last; zero = never
+	Damaged         int64         // damaged places that were found so since Open
 	PinnedVersion   uint64        // oldest version that a transaction still reads; 0 = none
 	PinnedBy        string        // where that transaction began: function, file and line
 	PinnedFor       time.Duration // since something that it reads was replaced; 0 = nothing was

@@ -248,6 +248,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal}),
 		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
+		ScrubEvery:    o.scrubEvery(),
 		Policy: policy.Options{
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			NoClustering: o.options.Maintenance.NoClustering,
@@ -257,10 +258,19 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		OnStall:      report.onStall,
 		OnLongReader: report.onLongReader,
 		OnSpace:      report.onDiskSpace,
+		OnDamage:     report.onScrubbed,
 		OnFailure:    report.onFailure,
 	}, o.log)
 	o.tree, o.report = t, report
 	return recovery, err
+}
+
+// scrubEvery is Maintenance.ScrubEvery; 0 = never.
+func (o *opening) scrubEvery() time.Duration {
+	if o.options.InMemory {
+		return 0
+	}
+	return max(o.options.Maintenance.ScrubEvery, 0)
 }
 
 // assemble joins tree and commit pipeline to the store.

@@ -34,6 +34,10 @@ type Options struct {
 	// long, a value 0.1 us more for each KB.
 	VerifyReads bool
 
+	// CopyValues has Item.Key, Value and ValueFunc copy what lies in files or memtables,
+	// so that a disk which fails later can't end the process; see the package comment.
+	CopyValues bool
+
 	KeyspaceDefaults KeyspaceOptions // options of the default keyspace, and defaults of named ones
 	Maintenance      Maintenance     // background work that keeps files small
 	Tuning           Tuning          // sizes for experts; zero fields have good defaults
@@ -113,6 +117,12 @@ type Maintenance struct {
 	// IdleAfter is how long no client writes before idle compaction and collection
 	// begin, which leave little garbage, whatever GarbageRatio is; 0 = 2 s.
 	IdleAfter time.Duration
+	// ScrubEvery is the time in which every byte of every file is read and verified
+	// once, at rest and at a bounded rate, so that what rots on the disk is found while
+	// there is a backup; 0 = 30 days, negative = never. What is found goes to
+	// Events.Corruption, the Logger and Metrics. Stores in memory and read-only ones
+	// are not scrubbed.
+	ScrubEvery time.Duration
 	// NoClustering leaves values where they are. Otherwise an idle store puts the
 	// values of segments in key order once scans have jumped among them.
 	NoClustering bool
@@ -134,6 +144,7 @@ const (
 	DefaultRetries        = 16        // runs of Update after the first one, on conflicts
 	DefaultGarbageRatio   = 0.5
 	defaultIdleAfter      = 2 * time.Second
+	defaultScrubEvery     = 30 * 24 * time.Hour
 	defaultFileSize       = 256 << 20
 	defaultOpenFiles      = 256
 	minOpenFiles          = 64
@@ -162,6 +173,7 @@ func (o Options) withDefaults() Options {
 	o.KeyspaceDefaults.CompressAbove = cmp.Or(o.KeyspaceDefaults.CompressAbove, DefaultCompressAbove)
 	o.Maintenance.GarbageRatio = cmp.Or(o.Maintenance.GarbageRatio, DefaultGarbageRatio)
 	o.Maintenance.IdleAfter = cmp.Or(o.Maintenance.IdleAfter, defaultIdleAfter)
+	o.Maintenance.ScrubEvery = cmp.Or(o.Maintenance.ScrubEvery, defaultScrubEvery)
 	o.Tuning.SegmentSize = cmp.Or(o.Tuning.SegmentSize, defaultFileSize)
 	o.Tuning.RunFileSize = cmp.Or(o.Tuning.RunFileSize, defaultFileSize)
 	o.Tuning.OpenFiles = cmp.Or(o.Tuning.OpenFiles, defaultOpenFiles)

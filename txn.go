@@ -324,7 +324,7 @@ func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
 
 // lends notes that memory of the pin is handed out.
 func (t *transaction) lends() {
-	if t.rare != nil && t.rare.leak != nil {
+	if t.rare != nil && t.rare.leak != nil && !t.db.opts.CopyValues {
 		t.rare.leak.lent.Store(true)
 	}
 }

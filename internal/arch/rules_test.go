@@ -10,7 +10,7 @@ import (
 
 // allRules names the rules that exceptions.txt may lift: for a package, or for
 // "package.variable".
-var allRules = []string{"system", "unsafe", "panic", "init", "var", "log", "now", "timer", "go", "sleep"}
+var allRules = []string{"system", "unsafe", "panic", "init", "var", "log", "now", "timer", "go", "sleep", "mapped", "guard"}
 
 // cures say what to do instead.
 var cures = map[string]string{
@@ -23,6 +23,8 @@ var cures = map[string]string{
 	"now":    "time comes in through Options: take a func() time.Time",
 	"timer":  "timers live in package jobs: a quiet store has none",
 	"go":     "goroutines start in jobs or commit, and who starts one waits for it",
+	"mapped": "only run and segment read mapped files, and say who has a guard on: ask them",
+	"guard":  "bytes of a caller, and values, may lie in a mapped file: begin with defer pageio.Guard, or say what has one on, or why these bytes do not",
 	"sleep":  "wait for what you mean (a channel, synctest.Wait), not for time",
 }
 
@@ -79,6 +81,7 @@ func (c *checker) declarations() {
 			if d.Recv == nil && d.Name.Name == "init" {
 				c.forbid("init", c.pkg, d)
 			}
+			c.guard(d)
 		case *ast.GenDecl:
 			if d.Tok != token.VAR {
 				continue
@@ -100,6 +103,44 @@ func (c *checker) variable(v *ast.ValueSpec) {
 	}
 }
 
+// guard looks for functions of the public package that copy or compare bytes without a
+// guard of their own.
+func (c *checker) guard(d *ast.FuncDecl) {
+	if c.pkg != "." || d.Body == nil {
+		return
+	}
+	name := c.pkg + "."
+	if d.Recv != nil {
+		receiver := d.Recv.List[0].Type
+		if star, ok := receiver.(*ast.StarExpr); ok {
+			receiver = star.X
+		}
+		name += receiver.(*ast.Ident).Name + "."
+	}
+	var touches ast.Node
+	guarded := false
+	ast.Inspect(d.Body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		fn, _ := call.Fun.(*ast.Ident)
+		sel, _ := call.Fun.(*ast.SelectorExpr)
+		switch {
+		case isCall(call, "pageio", "Guard"):
+			guarded = true
+		case fn != nil && (fn.Name == "copy" || fn.Name == "append" && call.Ellipsis.IsValid()),
+			isCall(call, "pending", "AppendKey"),
+			sel != nil && isCall(call, "bytes", sel.Sel.Name):
+			touches = call
+		}
+		return true
+	})
+	if touches != nil && !guarded {
+		c.forbid("guard", name+d.Name.Name, touches)
+	}
+}
+
 func isCall(call *ast.CallExpr, pkg string, names ...string) bool {
 	sel, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || !slices.Contains(names, sel.Sel.Name) {
@@ -116,6 +157,9 @@ func (c *checker) node(n ast.Node) bool {
 			c.forbid("go", c.pkg, n)
 		}
 	case *ast.SelectorExpr:
+		if n.Sel.Name == "Mapped" && !c.free() {
+			c.forbid("mapped", c.pkg, n)
+		}
 		// A mention is as good as a call: now := time.Now.
 		if id, ok := n.X.(*ast.Ident); ok && id.Name == "time" && !c.free() {
 			switch n.Sel.Name {

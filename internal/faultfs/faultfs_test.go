@@ -65,7 +65,10 @@ func work(f vfs.FS) map[Kind][]error {
 		_ = lock.Close()
 	}
 	note(Rename, f.Rename("d/a.log", "d/b.log"))
-	note(Remove, f.Remove("d/b.log"))
+	if held, err := f.OpenDirs("d"); note(OpenDir, err) {
+		note(Remove, held.Remove("d/b.log"))
+		_ = held.Close()
+	}
 	return got
 }
 
@@ -102,7 +105,8 @@ func TestCounts(t *testing.T) {
 21 free d
 22 lock LOCK
 23 rename a.log to b.log
-24 remove b.log`
+24 open-dir d
+25 remove b.log`
 	if got := strings.Join(ops, "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -110,7 +114,7 @@ func TestCounts(t *testing.T) {
 		kinds Kind
 		part  string
 		want  int
-	}{{Any, "", 24}, {Write, "", 2}, {Close, ".log", 3}, {Syncs, "a.log", 2}, {Any, "LOCK", 1}, {Write, "b", 0}} {
+	}{{Any, "", 25}, {Write, "", 2}, {Close, ".log", 3}, {Syncs, "a.log", 2}, {Any, "LOCK", 1}, {Write, "b", 0}} {
 		if got := f.Count(tc.kinds, tc.part); got != tc.want {
 			t.Errorf("%d operations %v on %q, want %d", got, tc.kinds, tc.part, tc.want)
 		}
@@ -132,7 +136,7 @@ func TestEveryOperationFails(t *testing.T) {
 			f.Inject(Fault{Nth: n, Times: times})
 			got := work(f)
 			if hit.N == 0 {
-				if n != 25 || f.Struck() != 0 {
+				if n != 26 || f.Struck() != 0 {
 					t.Errorf("no operation %d, and %d struck", n, f.Struck())
 				}
 				break

@@ -50,8 +50,9 @@ type Opener struct {
 }
 
 // writtenFiles is how many descriptors are kept for what is written, locked and
-// listed: manifest, SUPER, lock, the journal's segment, one run, value segment
-// and remap for each piece of work that goes on, directories that are synced.
+// listed: manifest, SUPER, the journal's segment, one run, value segment and remap
+// for each piece of work that goes on, and four for each directory, which is held open
+// and locked.
 const writtenFiles = 24
 
 // Unsynced is the part of n descriptors that sealed journal segments may have

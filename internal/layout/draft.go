@@ -32,6 +32,9 @@ type draft struct{ Layout }
 func (l *Layout) Apply(e *Edit) (*Layout, error) {
 	d := &draft{*l}
 	d.cleanClose = e.CleanClose
+	if e.Scrub != (Scrub{}) {
+		d.scrub = e.Scrub
+	}
 	for _, step := range []func(*Edit) error{
 		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces,
 	} {

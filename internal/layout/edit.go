@@ -23,6 +23,7 @@ type Edit struct {
 	KeyspaceFloors []KeyspaceFloor // of keyspaces other than the default one
 	NextKeyspace   uint64          // every number of a keyspace used so far is less
 	CleanClose     bool            // the last edit of a session that closed in order
+	Scrub          Scrub           // how far files are verified
 	Unknown        []TLV           // fields of later releases, which must be kept
 }
 

@@ -30,6 +30,7 @@ type Layout struct {
 	keyspaces    []Keyspace // ascending by id
 	nextKeyspace uint64
 	cleanClose   bool
+	scrub        Scrub
 	unknown      []TLV
 }
 
@@ -210,7 +211,7 @@ func (l *Layout) leastFloor() entry.Version {
 func (l *Layout) Snapshot() *Edit {
 	e := &Edit{
 		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Floor: l.floor,
-		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Unknown: l.unknown,
+		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Scrub: l.scrub, Unknown: l.unknown,
 	}
 	if l.nextKeyspace > firstKeyspace {
 		e.NextKeyspace = l.nextKeyspace

@@ -31,6 +31,13 @@ var editFields = fields[layout.Edit]{
 	list(14, must, "dropKeyspace", func(e *layout.Edit) *[]entry.KeyspaceID { return &e.DropKeyspaces }, putNumber, getNumber32),
 	list(16, must, "keyspaceFloor", func(e *layout.Edit) *[]layout.KeyspaceFloor { return &e.KeyspaceFloors }, putFloor, getFloor),
 	value(17, must, "nextKeyspace", func(e *layout.Edit) *uint64 { return &e.NextKeyspace }, putNumber, getNumber),
+	value(18, may, "scrub", func(e *layout.Edit) *layout.Scrub { return &e.Scrub },
+		func(b []byte, s layout.Scrub) []byte {
+			return putNumbers(putSigned(putSigned(b, s.Began), s.Ended), uint64(s.UpTo), uint64(s.Until))
+		},
+		func(w *wire) layout.Scrub {
+			return layout.Scrub{Began: w.varint(), Ended: w.varint(), UpTo: entry.FileNum(w.uvarint()), Until: entry.FileNum(w.uvarint())}
+		}),
 	value(15, may, "cleanClose", func(e *layout.Edit) *bool { return &e.CleanClose },
 		func(b []byte, _ bool) []byte { return b }, func(*wire) bool { return true }),
 }

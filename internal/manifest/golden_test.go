@@ -53,6 +53,7 @@ func goldenEdit() *layout.Edit {
 		KeyspaceFloors: []layout.KeyspaceFloor{{ID: 3, Version: 21}},
 		NextKeyspace:   5,
 		CleanClose:     true,
+		Scrub:          layout.Scrub{Began: 1700000000000, Ended: 1690000000000, UpTo: 5, Until: 9},
 		Unknown:        []layout.TLV{{Tag: 302, Value: []byte("kept")}},
 	}
 }

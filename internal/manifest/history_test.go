@@ -64,6 +64,9 @@ func (h *history) edit() *layout.Edit {
 	}
 	e.JournalEnds = []layout.JournalEnd{{Segment: h.num(), Offset: 4096 + h.rng.Uint64N(1e6), Frame: h.next, Chain: h.rng.Uint32()}}
 	e.CleanClose = h.rng.IntN(5) == 0
+	if h.rng.IntN(4) == 0 {
+		e.Scrub = layout.Scrub{Began: h.rng.Int64N(1e12), Ended: h.rng.Int64N(1e12), UpTo: h.num(), Until: h.num()}
+	}
 	return e
 }
 

@@ -70,14 +70,14 @@ func (s *Super) slotSum(offset int64, p []byte) uint32 {
 	return crc ^ s.identity().Mask(offset)
 }
 
-// decodeSlot reads the slot p from the offset; ok is false if its magic or
-// checksum is wrong.
+// decodeSlot reads the slot p from the offset; ok is false if its magic or checksum is
+// wrong, or its epoch one that no store reaches and that could not be counted on.
 func decodeSlot(p []byte, offset int64) (s Super, ok bool) {
 	if len(p) < slotSize || string(p[:8]) != superMagic {
 		return Super{}, false
 	}
 	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s)
-	return s, s.slotSum(offset, p) == binary.LittleEndian.Uint32(p[slotSumAt:])
+	return s, s.slotSum(offset, p) == binary.LittleEndian.Uint32(p[slotSumAt:]) && s.Epoch < 1<<63
 }
 
 // supported refuses stores of other formats, and of features that it doesn't know.

@@ -126,9 +126,9 @@ var faultValues = []faultValue{
 	{"packed", "compressed", bytes.Repeat([]byte("abcdefgh"), 2000)},
 }
 
-func openFaultStore(t testing.TB) *faultStore {
+func openFaultStore(t testing.TB, copies bool) *faultStore {
 	s := &faultStore{fs: newFailingMaps()}
-	db, err := brock.Open(brock.Options{Dir: t.TempDir(), FS: s.fs, Durability: brock.Buffered, MemoryLimit: 4 << 20,
+	db, err := brock.Open(brock.Options{CopyValues: copies, Dir: t.TempDir(), FS: s.fs, Durability: brock.Buffered, MemoryLimit: 4 << 20,
 		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 1024, Versions: brock.Retention{Versions: 2}}, Maintenance: brock.Maintenance{IdleAfter: time.Hour}})
 	must(t, err)
 	s.db = db
@@ -211,7 +211,7 @@ func TestFaultsUnderEveryCall(t *testing.T) {
 	if !inChild(t) {
 		return
 	}
-	s := openFaultStore(t)
+	s := openFaultStore(t, false)
 	for i, v := range faultValues {
 		if testing.Short() && i > 1 {
 			break
@@ -226,7 +226,7 @@ func TestFaultsUnderEveryCall(t *testing.T) {
 				if !s.sound(t) {
 					s.held.Discard()
 					s.db.Close()
-					s = openFaultStore(t)
+					s = openFaultStore(t, false)
 				}
 			})
 		}
@@ -257,4 +257,46 @@ func (s *faultStore) callUnderFault(t testing.TB, name string, v faultValue, map
 			}
 		}
 	}
+}
+
+// With CopyValues, what was handed out is the caller's own, and a leaked transaction
+// keeps nothing.
+func TestCopiedValuesOutliveTheDisk(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	s := openFaultStore(t, true)
+	must(t, s.db.Set(b("memory"), b("m"))) // in a memtable
+	var keys, values [][]byte
+	func() { // is never discarded
+		txn := s.db.NewTransaction(false)
+		for ks := range s.db.Keyspaces() {
+			for it, err := range txn.In(ks).Items(brock.IteratorOptions{Prefetch: 2}) {
+				must(t, err)
+				keys, values = append(keys, it.Key()), append(values, must2(it.Value()))
+				it = must2(txn.In(ks).Get(it.Key()))
+				values = append(values, must2(it.Value()))
+				must(t, it.ValueFunc(func(v []byte) error {
+					s.fs.fail(t, true)
+					defer s.fs.fail(t, false)
+					wantEqual(t, "in ValueFunc", string(v), string(values[len(values)-1]))
+					return nil
+				}))
+			}
+		}
+	}()
+	collect(t, func() bool { return s.db.Metrics().Leaked == 1 })
+	s.fs.fail(t, true)
+	wantEqual(t, "pairs", len(keys), len(faultValues))
+	for i, key := range keys {
+		at := slices.IndexFunc(faultValues, func(v faultValue) bool { return v.key == string(key) })
+		for _, v := range values[2*i:][:2] {
+			if !bytes.Equal(v, faultValues[at].value) {
+				t.Errorf("%s: other bytes", key)
+			}
+		}
+	}
+	s.fs.fail(t, false)
+	s.held.Discard()
+	must(t, s.db.Close())
 }

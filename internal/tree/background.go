@@ -26,6 +26,7 @@ type background struct {
 	compactor  *compactor
 	collector  *collector
 	clustering *clustering
+	scrubber   *scrubber
 }
 
 // prepare makes the tasks.
@@ -40,6 +41,7 @@ func (b *background) prepare() {
 	b.tasks.idle = pool.Delayed(pool.Task(jobs.Compaction, "idle", b.idle), b.cfg.IdleAfter)
 	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { b.files.Open.Bits.Forget(); return nil })
 	b.files.Open.Bits.EndBy(pool.Alarm(forget))
+	b.tasks.scrub = pool.Alarm(pool.Task(jobs.Cleanup, "scrub", b.scrubber.run))
 	b.tasks.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", b.expire))
 }
 
@@ -54,6 +56,7 @@ func (b *background) start() {
 	}
 	b.tasks.kick()
 	b.expiry.await()
+	b.scrubber.start()
 }
 
 // idle runs once writers have been silent for a while: what lies in

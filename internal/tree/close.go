@@ -30,7 +30,7 @@ func (t *Tree) Close() error {
 	defer t.searcher.mu.Unlock()
 	t.throttle.end()
 	if !t.cfg.ReadOnly {
-		err = errors.Join(err, t.installer.end())
+		err = errors.Join(err, t.installer.end(t.scrubber.state))
 	}
 	err = errors.Join(err, t.log.Close())
 	t.views.Install(func(next *view.View) { *next = view.View{Layout: next.Layout} })

@@ -3,6 +3,7 @@ package tree
 import (
 	"time"
 
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -31,16 +32,18 @@ type Config struct {
 	Policy        policy.Options
 	Jobs          *jobs.Pool
 	DiskLimit     int64         // bytes of all files; 0 = none
+	ScrubEvery    time.Duration // in which every file is verified once; 0 = never
 	IdleAfter     time.Duration // silence of writers after which idle compaction begins
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(fn func() error) error
 
 	// What is told, in the order in which it happens; each may be nil. None may wait:
 	// commits do, and locks are held.
-	OnWork    func(Work)      // every finished piece of background work
-	OnStall   func(Stall)     // writers begin to be throttled, or no longer are
-	OnSpace   func(DiskSpace) // writes begin to be refused because the disk is full, or no longer are
-	OnFailure func(error)     // the error that ends background work, once
+	OnWork    func(Work)             // every finished piece of background work
+	OnStall   func(Stall)            // writers begin to be throttled, or no longer are
+	OnSpace   func(DiskSpace)        // writes begin to be refused because the disk is full, or no longer are
+	OnDamage  func(*errs.Corruption) // what a scrub has found
+	OnFailure func(error)            // the error that ends background work, once
 	// OnLongReader is told of a reader that keeps what was replaced for more than a
 	// minute, and again when that time has doubled.
 	OnLongReader func(view.LongReader)

@@ -213,14 +213,14 @@ func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) err
 	return nil
 }
 
-// end makes the journal durable and records its end.
-func (in *installer) end() error {
+// end makes the journal durable, and records its end and how far files are verified.
+func (in *installer) end(scrub layout.Scrub) error {
 	if err := in.unflushed.Journal.Close(); err != nil {
 		return err
 	}
 	in.recording.Lock()
 	defer in.recording.Unlock()
-	edit := &layout.Edit{CleanClose: true, LastVersion: max(in.views.Visible(), in.views.Current().Layout.LastVersion()), NextFile: in.files.Last() + 1}
+	edit := &layout.Edit{CleanClose: true, Scrub: scrub, LastVersion: max(in.views.Visible(), in.views.Current().Layout.LastVersion()), NextFile: in.files.Last() + 1}
 	if segments := in.unflushed.Segments(); len(segments) > 0 {
 		edit.JournalEnds = []layout.JournalEnd{files.EndOf(segments[len(segments)-1])}
 	}

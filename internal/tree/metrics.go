@@ -58,6 +58,10 @@ type Metrics struct {
 	OpenFiles       int
 	MappedFiles     int
 	ReleaseFailures int64
+	ScrubbedBytes   int64
+	Scrubs          int64
+	LastScrub       time.Time
+	Damaged         int64
 	PinnedVersion   uint64
 	PinnedBy        string
 	PinnedFor       time.Duration
@@ -73,6 +77,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
 	m.WorkRefused, m.WorkWaiting = t.cfg.Jobs.Failing()
 	m.ReleaseFailures = t.files.Failures.Load()
+	t.scrubber.addTo(&m)
 	reader := t.views.LongReader()
 	m.PinnedVersion, m.PinnedBy, m.PinnedFor = reader.Version, reader.Begun, reader.For
 	m.PinnedBytes, m.PinnedMemory = reader.FileBytes, reader.MemoryBytes
@@ -103,6 +108,14 @@ func (c *counters) addTo(m *Metrics) {
 	m.Spills, m.SpilledBytes = c.spills.load()
 	m.Refused = c.refused.Load()
 	m.Stalls, m.StallTime = c.stalls.Load(), time.Duration(c.stalled.Load())
+}
+
+// addTo reports what was done since Open, and when a pass ended last.
+func (s *scrubber) addTo(m *Metrics) {
+	m.ScrubbedBytes, m.Scrubs, m.Damaged = s.bytes.Load(), s.passes.Load(), s.damaged.Load()
+	if at := s.ended.Load(); at != 0 {
+		m.LastScrub = time.UnixMilli(at)
+	}
 }
 
 func (c *counted) load() (times, bytes int64) { return c.times.Load(), c.bytes.Load() }

@@ -73,10 +73,11 @@ func (t *Tree) work() {
 		cfg: cfg, views: t.views, files: t.files, planner: t.planner, installer: t.installer, budget: t.budget,
 		disk: t.disk, damaged: t.damaged, life: t.life, count: t.count, tasks: t.tasks,
 	}
+	t.scrubber = &scrubber{cfg: cfg, views: t.views, files: t.files, log: t.log, life: t.life, installer: t.installer, tasks: t.tasks}
 	t.background = &background{
 		cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, planner: t.planner,
 		disk: t.disk, expiry: t.expiry, writer: t.writer, searcher: t.searcher,
-		flusher: t.flusher, compactor: t.compactor, collector: t.collector, clustering: t.clustering,
+		flusher: t.flusher, compactor: t.compactor, collector: t.collector, clustering: t.clustering, scrubber: t.scrubber,
 	}
 	t.spills = &spills{
 		cfg: cfg, views: t.views, files: t.files, coder: &t.coder, leader: t.leader, emptied: t.searcher.emptied, disk: t.disk,

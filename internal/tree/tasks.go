@@ -16,6 +16,7 @@ type tasks struct {
 	seal    *jobs.Task    // seals the memtable, so that it is flushed
 	search  *jobs.Task    // looks for what deletes have emptied
 	idle    *jobs.Delayed // idle compaction, once writers are silent
+	scrub   *jobs.Alarm   // rings when files are to be verified
 	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
 	poll    *jobs.Delayed // looks whether a full disk has room again
 }

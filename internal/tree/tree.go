@@ -65,6 +65,7 @@ type Tree struct {
 	compactor  *compactor
 	clustering *clustering
 	collector  *collector
+	scrubber   *scrubber
 	background *background
 	keyspaces  *keyspaces
 	spills     *spills

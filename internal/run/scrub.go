@@ -1,0 +1,43 @@
+package run
+
+import (
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+)
+
+// Scrub reads the chunks of the file num from offset from on, by pread, and verifies
+// them, until that are most bytes or all. With the last chunk it verifies the rest of the
+// file. It returns where to go on; done says that there is no more.
+func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Corruption)) (to int64, done bool) {
+	to = from
+	for _, part := range []*Reader{r, r.spans} {
+		if part == nil {
+			continue
+		}
+		it := part.Copier().(*cursor)
+		defer it.Close()
+		for i := range part.chunks {
+			c := &part.chunks[i]
+			if part.fileOf(i).owner.Num != num || c.Place.Offset < to {
+				continue
+			}
+			if to-from >= most {
+				return to, false
+			}
+			l, err := it.load(i)
+			if err == nil {
+				err = l.VerifyAll()
+			}
+			if err != nil {
+				reportError(c.Place.File, uint64(c.Place.Offset), err, report)
+			}
+			to = c.Place.Offset + int64(c.Layout.Size())
+		}
+	}
+	for i, f := range r.files {
+		if f.owner.Num == num {
+			r.verifyFile(i, report)
+		}
+	}
+	return to, true
+}

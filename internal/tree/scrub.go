@@ -1,0 +1,214 @@
+package tree
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// scrubber verifies every file once in a while, whether anybody reads it or not: rot
+// is found while there may still be a backup. A pass takes half of Config.ScrubEvery. How
+// far it should be follows from the time alone, so that one that was closed for long
+// catches up. Its alarm rings when the next piece is due, and each hour.
+type scrubber struct {
+	cfg       *Config
+	views     *view.Set
+	files     *files.Opener
+	log       *manifest.Log
+	life      *lifetime
+	installer *installer
+	tasks     *tasks
+
+	// Only the task touches these; Close does when it has ended.
+	state    layout.Scrub
+	part     scrubbed // of the file after state.UpTo
+	recorded int64    // when state was recorded, in Unix milliseconds
+
+	bytes, passes, damaged atomic.Int64 // since Open
+	ended                  atomic.Int64 // state.Ended
+}
+
+// scrubbed is how much of a file was verified.
+type scrubbed struct {
+	num     entry.FileNum
+	bytes   int64
+	segment segment.Scrubbed
+}
+
+const (
+	scrubWait   = time.Second // between two pieces
+	scrubBegin  = time.Minute // after Open
+	scrubLeast  = 1 << 20     // bytes of a piece, as many while clients write
+	scrubMost   = 16 << 20    // bytes of a piece at rest
+	scrubRecord = time.Hour   // between two edits that record how far it is
+)
+
+// start has the alarm ring for the first time.
+func (s *scrubber) start() {
+	s.state = s.views.Current().Layout.Scrub()
+	s.ended.Store(s.state.Ended)
+	if s.cfg.ScrubEvery > 0 && !s.cfg.ReadOnly {
+		s.tasks.scrub.Set(scrubBegin)
+	}
+}
+
+// run verifies the next piece if it is due, and sets the alarm for the one after it.
+func (s *scrubber) run(ctx context.Context) error {
+	if s.life.failed() != nil {
+		return nil
+	}
+	wait, err := s.next(ctx)
+	if err == nil {
+		s.tasks.scrub.Set(wait)
+	} else if ctx.Err() == nil {
+		s.tasks.scrub.Set(scrubBegin) // files could not be read now: nothing is known of them
+	}
+	return nil
+}
+
+// scrubFile is a file to be verified.
+type scrubFile struct {
+	num  entry.FileNum
+	size int64
+	run  *view.Run     // one of its files
+	seg  *view.Segment // or its records; or the remap that stands for it
+}
+
+// scrubFiles lists the files of a View, in the order of their numbers.
+func scrubFiles(v *view.View) (list []scrubFile) {
+	for _, r := range v.Runs {
+		for _, f := range r.Meta().Files {
+			list = append(list, scrubFile{num: f.Num, size: int64(f.Size), run: r})
+		}
+	}
+	for _, f := range v.Segments.Files {
+		switch s := v.Layout.Segment(f.Num); {
+		case s == nil: // the journal: the next flush reads it, or the next Open
+		case f.Moved != nil:
+			list = append(list, scrubFile{num: f.Moved.Header().Number, size: f.Moved.Size(), seg: f})
+		default:
+			list = append(list, scrubFile{num: f.Num, size: int64(s.FileBytes), seg: f})
+		}
+	}
+	slices.SortFunc(list, func(a, b scrubFile) int { return cmp.Compare(a.num, b.num) })
+	return list
+}
+
+// next verifies a piece, and returns when the next one is due.
+func (s *scrubber) next(ctx context.Context) (wait time.Duration, err error) {
+	hold, err := s.views.Hold()
+	if err != nil {
+		return 0, err
+	}
+	defer s.views.Reclaim()
+	defer hold.Release()
+	now := s.cfg.Now().UnixMilli()
+	every := s.cfg.ScrubEvery.Milliseconds()
+	if st := &s.state; st.Began == 0 || st.UpTo >= st.Until && now >= st.Began+every || now < st.Began {
+		*st, s.part = layout.Scrub{Began: now, Ended: st.Ended, Until: s.files.Last() + 1}, scrubbed{}
+	}
+	if s.state.UpTo >= s.state.Until { // the next pass begins in time
+		return time.Duration(s.state.Began+every-now) * time.Millisecond, nil
+	}
+	total, did := int64(1), s.part.bytes
+	var file *scrubFile
+	list := scrubFiles(hold.View())
+	for i := range list {
+		f := &list[i]
+		switch {
+		case f.num <= s.state.UpTo:
+			did += f.size
+		case f.num < s.state.Until && file == nil:
+			file = f
+		}
+		total += f.size
+	}
+	due := int64(float64(total) * min(1, 2*float64(now-s.state.Began)/float64(every)))
+	if due <= did {
+		left := float64(did+1-due) / float64(total) * float64(every) / 2
+		return max(scrubWait, time.Duration(left)*time.Millisecond), nil
+	}
+	if file == nil {
+		return scrubWait, s.finish(now)
+	}
+	most := min(max(due-did, scrubLeast), scrubMost)
+	if s.tasks.idle.Armed() { // clients write
+		most = scrubLeast
+	}
+	return scrubWait, s.piece(ctx, file, most, now)
+}
+
+// piece verifies at most so many bytes of a file, or a chunk or frame more.
+func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (err error) {
+	if s.part.num != f.num {
+		s.part = scrubbed{num: f.num}
+	}
+	before, done := s.part.bytes, true
+	switch {
+	case f.run != nil:
+		s.part.bytes, done = f.run.Scrub(f.num, before, most, s.report)
+	case f.seg.Moved != nil:
+		err = f.seg.Moved.Verify(s.files.Segments())
+		s.part.bytes = f.size
+	default:
+		done, err = f.seg.Scrub(s.files.Segments(), &s.part.segment, most)
+		s.part.bytes = s.part.segment.Offset()
+	}
+	if done {
+		s.part.bytes = f.size
+	}
+	if err := view.Reported(err, s.report); err != nil {
+		return err
+	}
+	s.bytes.Add(s.part.bytes - before)
+	if ctx.Err() != nil || !done {
+		return context.Cause(ctx)
+	}
+	s.state.UpTo, s.part = f.num, scrubbed{}
+	if now-s.recorded < scrubRecord.Milliseconds() {
+		return nil
+	}
+	return s.record(now)
+}
+
+// report tells of damage.
+func (s *scrubber) report(c *errs.Corruption) {
+	s.damaged.Add(1)
+	if s.cfg.OnDamage != nil {
+		s.cfg.OnDamage(c)
+	}
+}
+
+// finish ends a pass with the manifest.
+func (s *scrubber) finish(now int64) error {
+	if err := view.Reported(s.log.Verify(s.report), s.report); err != nil {
+		return err
+	}
+	s.passes.Add(1)
+	s.ended.Store(now)
+	s.state.Ended, s.state.UpTo = now, s.state.Until
+	return s.record(now)
+}
+
+// record has the manifest know how far it is. Where that is refused, it
+// counts until Close.
+func (s *scrubber) record(now int64) error {
+	s.recorded = now
+	err := s.installer.record(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.state}, nil })
+	if errors.Is(err, errs.ErrClosed) || failure.Passes(err) {
+		return nil
+	}
+	return err
+}
