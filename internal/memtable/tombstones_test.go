@@ -2,6 +2,7 @@ package memtable
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -98,4 +99,39 @@ func TestTombstonesCount(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Readers search the tombstones that they have found while the writer adds others.
+func TestTombstonesWhileOthersAreAdded(t *testing.T) {
+	table := New(Options{})
+	t.Cleanup(table.Release)
+	const n = 5000
+	key := func(i int) []byte { return fmt.Appendf(nil, "\x00%08d", i) }
+	var readers sync.WaitGroup
+	for r := range 2 {
+		readers.Go(func() {
+			for seen := 0; seen < n; {
+				set := table.Tombstones()
+				seen = set.Len()
+				for i := r; i < seen+3; i += 1 + seen/20 {
+					// Tombstone i covers keys i and i+1, at version i+1; the newer one counts.
+					want := entry.Version(min(i+1, seen))
+					if i > seen {
+						want = 0
+					}
+					if got := set.Newest(key(i), entry.MaxVersion); got != want {
+						t.Errorf("with %d tombstones: %d over key %d, want %d", seen, got, i, want)
+						return
+					}
+				}
+			}
+		})
+	}
+	for i := range n {
+		if err := table.DeleteRange(key(i), key(i+2), entry.Version(i+1)); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	readers.Wait()
 }

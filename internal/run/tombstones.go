@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/offheap"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -166,6 +167,9 @@ func (s *search) find(prefix, key []byte, around *tombstone.Stretch) (entry.Vers
 	s.key = append(append(append(s.key[:0], prefix...), key...), 0)
 	if s.SeekGE(s.key) {
 		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
+			if len(e.Value) == 0 {
+				return 0, Tombstones{spans: s.r}.corrupt("a span without a lower bound")
+			}
 			if bytes.Compare(e.Value, key) <= 0 {
 				around.Within(e.Value, e.Key[len(prefix):])
 				return e.Version, nil
@@ -294,7 +298,7 @@ func spanOf(e *entry.Entry) (t tombstone.Tombstone, ok bool) {
 
 // prefixLen is how long the prefix of a span's key is.
 func prefixLen(key []byte) int {
-	if key[0] == tagFlat {
+	if len(key) > 0 && key[0] == tagFlat {
 		return 1
 	}
 	return 6 // tag, level, node
@@ -358,7 +362,7 @@ func (t Tombstones) verify(report func(*errs.Corruption)) {
 	if t.Empty() {
 		return
 	}
-	v := verifier{Reader: t.spans, report: report}
+	v := verifier{Reader: t.spans, report: report, refs: map[entry.FileNum]meta.Ref{}}
 	for i := range t.spans.chunks {
 		v.chunk(i)
 	}

@@ -297,3 +297,36 @@ func TestEmptiedSetAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Two sets that are made from one are apart from each other and from it.
+func TestSetsMadeFromOne(t *testing.T) {
+	for n := range 70 {
+		var one *Set
+		for i := range n {
+			one = one.With(Tombstone{Lo: wide(3 * i), Hi: wide(3*i + 2), Version: 1})
+		}
+		a, b := one, one
+		for i := range 20 {
+			a = a.With(Tombstone{Lo: wide(i), Hi: wide(1000), Version: entry.Version(10 + i)})
+			b = b.With(Tombstone{Lo: wide(0), Hi: wide(1000 - i), Version: entry.Version(50 - i)})
+		}
+		if one.Len() != n || n > 0 && one.MaxVersion() != 1 {
+			t.Fatalf("%d tombstones have become %d, up to %d", n, one.Len(), one.MaxVersion())
+		}
+		for i := range 3 * n {
+			want := entry.Version(0)
+			if i%3 < 2 {
+				want = 1
+			}
+			if v := one.Newest(wide(i), entry.MaxVersion); v != want {
+				t.Fatalf("of %d: %d over %d", n, v, i)
+			}
+			if v := a.Newest(wide(i), entry.MaxVersion); v != entry.Version(10+min(i, 19)) {
+				t.Fatalf("of %d and 20 more: %d over %d", n, v, i)
+			}
+			if v := b.Newest(wide(i), entry.MaxVersion); v != 50 {
+				t.Fatalf("of %d and 20 others: %d over %d", n, v, i)
+			}
+		}
+	}
+}
