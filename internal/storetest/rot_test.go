@@ -264,6 +264,23 @@ func TestRotIsFoundInTime(t *testing.T) {
 	})
 }
 
+// Where damage was found, readers verify again at once.
+func TestVerifyEndsTheEpoch(t *testing.T) {
+	s := newRotStore(t)
+	s.write(0, 1, 1)
+	must(t, s.Compact(context.Background()))
+	wantEqual(t, "reads that failed", s.read("before"), 0)
+	for _, text := range []string{"000602 0", "000603 0"} {
+		s.fs.Rot("", flipIn(text))
+		s.fs.RotMaps("", flipIn(text))
+	}
+	wantErr(t, "verify", s.Verify(context.Background(), nil), brock.ErrCorrupt)
+	if s.read("after") == 0 {
+		t.Error("no read failed")
+	}
+	s.sound("verified")
+}
+
 // A transaction larger than its memory compacts its own files.
 func TestSpillsAreNotCopiedFromPagesThatWereVerified(t *testing.T) {
 	s := newRotStore(t)

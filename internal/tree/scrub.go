@@ -183,8 +183,9 @@ func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (er
 	return s.record(now)
 }
 
-// report tells of damage.
+// report tells of damage, and has readers verify all again.
 func (s *scrubber) report(c *errs.Corruption) {
+	s.files.Open.Bits.Forget()
 	s.damaged.Add(1)
 	if s.cfg.OnDamage != nil {
 		s.cfg.OnDamage(c)

@@ -250,8 +250,13 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 	}
 	part, release := hold.Narrow(func(part *view.View) { part.Tables = nil })
 	defer release()
-	if err := view.Reported(t.log.Verify(report), report); err != nil {
+	// Where something has rotted, nothing that was verified before is believed.
+	found := func(c *errs.Corruption) {
+		t.files.Open.Bits.Forget()
+		report(c)
+	}
+	if err := view.Reported(t.log.Verify(found), found); err != nil {
 		return err
 	}
-	return part.Verify(ctx, t.files.Segments(), &t.coder, report)
+	return part.Verify(ctx, t.files.Segments(), &t.coder, found)
 }
