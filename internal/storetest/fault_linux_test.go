@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -280,7 +281,9 @@ func TestCutFilesUnderEveryCall(t *testing.T) {
 		must(t, err)
 		for _, name := range names {
 			if kind := filepath.Ext(name); kind == ".run" || kind == ".val" || kind == ".log" {
-				must(t, os.Truncate(filepath.Join(dir, name), 4096))
+				if err := os.Truncate(filepath.Join(dir, name), 4096); !errors.Is(err, fs.ErrNotExist) { // the store may remove files
+					must(t, err)
+				}
 			}
 		}
 		s.cut = true
