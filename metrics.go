@@ -76,6 +76,9 @@ type TreeMetrics struct {
 		Known     int64 // bytes that note which pages and values are in memory and were checked
 		Chunks    int64 // cached chunks of runs that are not mapped
 		Filters   int64 // of runs that are not mapped
+		Indexes   int64 // what runs know of their chunks, about
+		Dead      int64 // what segments know of records that no entry needs
+		Pending   int64 // keys and values of calls such as DB.Set that have not returned
 	}
 	OpenFiles       int           // file descriptors in use; see Tuning.OpenFiles
 	MappedFiles     int           // files that are read through a mapping
@@ -89,6 +92,14 @@ type TreeMetrics struct {
 	PinnedFor       time.Duration // since something that it reads was replaced; 0 = nothing was
 	PinnedBytes     int64         // in files that only open transactions need
 	PinnedMemory    int64         // in memtables that only open transactions need
+}
+
+// MemoryBytes returns the sum of what Tree.Memory says. The process takes more: what the program
+// holds and what open transactions write, and up to 32 MB for the Go runtime, garbage of
+// its heap and the buffers of background work.
+func (m *Metrics) MemoryBytes() int64 {
+	t := &m.Tree.Memory
+	return t.Memtables + t.Known + t.Chunks + t.Filters + t.Indexes + t.Dead + t.Pending
 }
 
 // WriteAmp returns the bytes written to files per byte of the records committed.
@@ -127,8 +138,8 @@ func (m Metrics) String() string {
 	fmt.Fprintf(&b, "written     journal %s, %d flushes %s, %d compactions %s\n", sizeString(t.JournalBytes), t.Flushes, sizeString(t.FlushedBytes), t.Compactions, sizeString(t.CompactedBytes))
 	fmt.Fprintf(&b, "collected   %d times, %s; remaps %d, %s\n", t.Collections, sizeString(t.CollectedBytes), t.Remaps, sizeString(t.RemapBytes))
 	fmt.Fprintf(&b, "spilled     %d transactions, %s\n", t.Spills, sizeString(t.SpilledBytes))
-	fmt.Fprintf(&b, "memory      memtables %s, known pages %s, chunks %s, filters %s\n",
-		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Filters))
+	fmt.Fprintf(&b, "memory      %s: memtables %s, known pages %s, chunks %s, filters %s, indexes %s\n", sizeString(m.MemoryBytes()),
+		sizeString(t.Memory.Memtables), sizeString(t.Memory.Known), sizeString(t.Memory.Chunks), sizeString(t.Memory.Filters), sizeString(t.Memory.Indexes))
 	fmt.Fprintf(&b, "files       %d open, %d mapped\n", t.OpenFiles, t.MappedFiles)
 	fmt.Fprintf(&b, "clustered   %d times, %s; jumped to since %s\n", t.Clusterings, sizeString(t.ClusteredBytes), sizeString(t.JumpedBytes))
 	fmt.Fprintf(&b, "amplified   writes %.2f, space %.2f\n", m.WriteAmp(), m.SpaceAmp())

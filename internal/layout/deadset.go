@@ -123,6 +123,18 @@ func (b *deadBlock) expanded() *[blockWords]uint64 {
 	return words
 }
 
+// memory is what the set takes, in bytes. Sets share blocks, so several take less.
+func (s *deadSet) memory() (n int64) {
+	const perBlock = 64 // a place and the block's fields
+	for _, p := range s.blocks {
+		n += perBlock + 2*int64(cap(p.sparse))
+		if p.bitmap != nil {
+			n += 8 * blockWords
+		}
+	}
+	return n
+}
+
 func (s *deadSet) has(granule uint64) bool {
 	if granule>>blockBits > math.MaxUint32 {
 		return false

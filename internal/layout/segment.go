@@ -49,6 +49,9 @@ type Dead struct {
 	Granules []uint32 // record offset / Granule, strictly ascending
 }
 
+// DeadMemory is what it takes to know which records are dead, in bytes.
+func (s *Segment) DeadMemory() int64 { return s.dead.memory() }
+
 // State says where the records of s are.
 func (s *Segment) State() SegmentState {
 	st := s.state

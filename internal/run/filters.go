@@ -224,6 +224,16 @@ func (r *Reader) FilterBytes() (n int64) {
 	return n
 }
 
+// IndexBytes is about what directories and bounds take in memory.
+func (r *Reader) IndexBytes() int64 {
+	const perChunk = 512 // its record, its Chunk and its parsed trailer
+	n := int64(len(r.dir)*perChunk + len(r.keys.blob))
+	if r.spans != nil {
+		n += r.spans.IndexBytes()
+	}
+	return n
+}
+
 // MayContain reports whether the run may hold a version of the key, which has this
 // hash. False is certain; true is wrong for about 1.5 % of absent keys.
 func (r *Reader) MayContain(key []byte, hash uint64) bool {

@@ -170,13 +170,6 @@ func decodeBounds(p []byte, chunks []record) error {
 
 var errDisorder = errors.New("keys out of order")
 
-// forgetBounds lets go of the bytes that the directory was decoded from.
-func (d *directory) forgetBounds() {
-	for i := range d.chunks {
-		d.chunks[i].key = nil
-	}
-}
-
 // decode decodes a chunk's record and checks that the chunk lies in [from, to);
 // it returns the chunk's end.
 func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {

@@ -61,12 +61,13 @@ type Reader struct {
 // file is one open file of a run.
 type file struct {
 	*pageio.File
-	name  string
-	owner chunk.Owner
-	id    checksum.Identity
-	first int // its first chunk among the run's
-	dir   *directory
-	pages *chunk.Pages // that have been verified; nil: the file is not mapped
+	name   string
+	owner  chunk.Owner
+	id     checksum.Identity
+	first  int        // its first chunk among the run's
+	dir    *directory // without its chunks: all files' are in Reader.dir
+	chunks int
+	pages  *chunk.Pages // that have been verified; nil: the file is not mapped
 
 	filters []*pageio.Summed
 }
@@ -101,9 +102,6 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	r.makeChunks()
 	if r.spans != nil {
 		r.spans.makeChunks()
-	}
-	for _, f := range r.files {
-		f.dir.forgetBounds()
 	}
 	return r, nil
 }
@@ -145,6 +143,7 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 		return err
 	}
 	r.dir = append(r.dir, f.dir.chunks...)
+	f.chunks, f.dir.chunks = len(f.dir.chunks), nil
 	return nil
 }
 

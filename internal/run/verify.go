@@ -97,7 +97,7 @@ func (v *verifier) count(e *entry.Entry) {
 func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	f := r.files[i]
 	dir, _, err := readDirectory(f.File, f.name, f.id, f.Size())
-	if err == nil && (len(dir.chunks) != len(f.dir.chunks) || dir.ranges != f.dir.ranges) {
+	if err == nil && (len(dir.chunks) != f.chunks || dir.ranges != f.dir.ranges) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
 	if err == nil && dir.filter.words > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ var memoryShapes = []memoryShape{
 	{"range deletes", 16 << 20, manyRanges},
 	{"range deletes that a reader doesn't see", 16 << 20, unseenRanges},
 	{"long keys", 16 << 20, longKeys},
+	{"keyspaces", 16 << 20, manyKeyspaces},
 	{"staggered readers", 4 << 20, staggeredReaders},
 }
 
@@ -70,6 +72,11 @@ func (s *memoryShape) measure(t *testing.T) {
 	begin := time.Now()
 	held := s.run(t, db, testing.Short())
 	must(t, db.Verify(t.Context(), nil))
+	debug.FreeOSMemory()
+	m := db.Metrics()
+	if known, is := m.MemoryBytes(), anonymous(); is-held-known > memoryAbove {
+		t.Errorf("at rest the process takes %s, the metrics know of %s, the program holds %s", megabytes(is), megabytes(known), megabytes(held))
+	}
 	must(t, db.Close())
 	peak := stop() - held
 	t.Logf("%s of anonymous memory beside what the program holds, %s are allowed; %v", megabytes(peak), megabytes(s.limit+memoryAbove), time.Since(begin))
@@ -172,7 +179,7 @@ func sharedValues(t *testing.T, db *brock.DB, short bool) (held int64) {
 func longKeys(t *testing.T, db *brock.DB, short bool) (held int64) {
 	total := 96 << 20
 	if short {
-		total = 16 << 20
+		total = 12 << 20
 	}
 	for _, size := range []int{16 << 10, 60 << 10, 1 << 20} {
 		key := bytes.Repeat([]byte{'k'}, size)
@@ -205,7 +212,7 @@ func longKeys(t *testing.T, db *brock.DB, short bool) (held int64) {
 func staggeredReaders(t *testing.T, db *brock.DB, short bool) (held int64) {
 	readers, pairs := 64, 4_000
 	if short {
-		readers = 24
+		readers, pairs = 24, 3_000
 	}
 	value := make([]byte, 100)
 	for i := range readers {
@@ -227,4 +234,20 @@ func staggeredReaders(t *testing.T, db *brock.DB, short bool) (held int64) {
 		t.Error("that is too much")
 	}
 	return pinned
+}
+
+// manyKeyspaces writes a little to each of many keyspaces.
+func manyKeyspaces(t *testing.T, db *brock.DB, short bool) (held int64) {
+	n := 2000
+	if short {
+		n = 200
+	}
+	value := make([]byte, 10_000)
+	for i := range n {
+		ks, err := db.Keyspace(fmt.Sprintf("keyspace %d", i), brock.KeyspaceOptions{})
+		must(t, err)
+		must(t, ks.Set([]byte("key"), value))
+	}
+	must(t, db.Compact(t.Context()))
+	return 0
 }

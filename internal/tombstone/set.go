@@ -43,7 +43,7 @@ type versions struct{ min, max entry.Version }
 const fanout = 4
 
 // mostLevels bounds the work of one With: a node of the highest level has 4^7 = 16,384
-// tombstones, which are laid over each other in 2 ms at most.
+// tombstones, which are laid over each other in some milliseconds.
 const mostLevels = 7
 
 // New returns the set of the tombstones; it keeps their bounds.

@@ -52,6 +52,9 @@ type Metrics struct {
 		Known     int64
 		Chunks    int64
 		Filters   int64
+		Indexes   int64
+		Dead      int64
+		Pending   int64
 	}
 	OpenFiles       int
 	MappedFiles     int
@@ -135,6 +138,7 @@ func (m *Metrics) addView(v *view.View, now uint64) {
 	}
 	for _, r := range v.Runs {
 		m.Memory.Filters += r.FilterBytes()
+		m.Memory.Indexes += r.IndexBytes()
 	}
 	for _, r := range v.Layout.Runs() {
 		m.Runs++
@@ -154,6 +158,7 @@ func (m *Metrics) addView(v *view.View, now uint64) {
 		}
 	}
 	for _, s := range v.Layout.Segments() {
+		m.Memory.Dead += s.DeadMemory()
 		if s.State().Status != layout.Live {
 			continue
 		}
