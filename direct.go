@@ -61,20 +61,26 @@ func (k *Keyspace) Has(key []byte) (bool, error) {
 }
 
 // read looks key up and calls fn, while what it found is valid and below a guard.
-func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (found bool, err error) {
+func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, error) {
 	if err := k.usable(); err != nil {
 		return false, err
 	}
 	if err := checkKey(key); err != nil {
 		return false, err
 	}
-	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	db := k.db
-	p, err := db.tree.Acquire(0)
+	p, err := k.db.tree.Acquire(0)
 	if err != nil {
 		return false, err
 	}
 	defer p.Release()
+	return k.readFrom(p, key, fn)
+}
+
+// readFrom is a function of its own because the compiler makes defers slow where there
+// are many, and many returns.
+func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct) error) (found bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	db := k.db
 	// Without a Txn there is nothing to allocate: key and entry come from a pool.
 	d := directPool.Get().(*direct)
 	defer directPool.Put(d)

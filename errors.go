@@ -27,6 +27,7 @@ var (
 	ErrFormat           = errs.ErrFormat           // the store was written by a newer release
 	ErrForeign          = errs.ErrForeign          // the directory holds something else, or belongs to another store
 	ErrNoSpace          = errs.ErrNoSpace          // the disk is full, or DiskLimit is reached: nothing was written, unless the error is ErrStopped too; deletes may still work, and writes work again once there is space
+	ErrRefused          = errs.ErrRefused          // the system refused a call, as for too many open files or a file that another program holds, or a read failed: nothing was written, unless the error is ErrStopped too; try again later, as the store does with its own work
 	ErrVersionGone      = errs.ErrVersionGone      // TxnOptions.ReadAt is older than the versions that are retained
 	ErrUnsupported      = errs.ErrUnsupported      // not possible on this platform or in this mode
 	ErrStopped          = errs.ErrStopped          // a write or sync failed earlier: reads go on, but nothing is written until the store is opened again

@@ -165,6 +165,15 @@ func (r *reporter) onDiskSpace(s tree.DiskSpace) {
 	}
 }
 
+// onRefusal passes on that background work was refused, or with nil that it goes on.
+func (r *reporter) onRefusal(work string, err error) {
+	if err != nil {
+		r.say(slog.LevelWarn, "background work was refused, and is tried again", "work", work, "error", err)
+	} else {
+		r.say(slog.LevelWarn, "background work is no longer refused", "work", work)
+	}
+}
+
 // onScrubbed passes on that files which were verified at rest are damaged.
 func (r *reporter) onScrubbed(c *CorruptionError) {
 	r.onDamage(c)

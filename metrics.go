@@ -68,6 +68,8 @@ type TreeMetrics struct {
 	FreeBytes       int64         // bytes left on the disk or below DiskLimit when last looked at; -1 = not known
 	ReserveBytes    int64         // the part of FreeBytes that is kept for deletes and for work that frees disk space
 	Refused         int64         // commits refused because the disk is full
+	WorkRefused     int64         // runs of background work that the system refused; they are tried again
+	WorkWaiting     string        // the background work that waits to be tried again, and why; "" = none
 	// Memory says what takes the memory that Options.MemoryLimit bounds, in bytes. Mapped
 	// files are not in it: the system takes their memory back as it needs it.
 	Memory struct {

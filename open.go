@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
@@ -55,13 +56,14 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if op.fs == nil {
 		op.fs = vfs.OS()
 	}
+	op.fs = failure.FS(op.fs)
 	op.valueDir = filepath.Clean(cmp.Or(op.valueDir, op.dir))
 	if op.clock == nil {
 		op.clock = time.Now
 	}
 	db, err := op.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", op.dir, vfs.NoSpace(err))
+		return nil, fmt.Errorf("open %s: %w", op.dir, err)
 	}
 	return db, nil
 }
@@ -243,7 +245,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		OpenFiles:     o.options.Tuning.OpenFiles,
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           o.clock,
-		Jobs:          jobs.New(jobs.Options{Workers: workers}),
+		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal}),
 		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
 		ScrubEvery:    o.scrubEvery(),

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 )
 
 var errPanicked = fmt.Errorf("%w: the leader of a commit group panicked", errs.ErrStopped)
@@ -67,7 +68,7 @@ func (l *leader) decide(members []*Request) {
 }
 
 // record makes the requests that passed durable, if one of them asked for that,
-// and then visible. A full disk refuses them, which is no error here.
+// and then visible. That they are refused is no error here.
 func (l *leader) record(members []*Request) error {
 	at, err := l.append()
 	if err != nil {
@@ -77,7 +78,7 @@ func (l *leader) record(members []*Request) error {
 	// from its committer.
 	if l.synced && l.durable.Load() < uint64(l.last) {
 		switch err := l.sync(); {
-		case refused(err):
+		case failure.Passes(err):
 			if err := l.retract(members, err); err != nil {
 				return err
 			}
@@ -106,7 +107,7 @@ func (l *leader) append() (entry.Position, error) {
 	switch {
 	case err == nil:
 		l.last += entry.Version(len(l.passed))
-	case refused(err):
+	case failure.Passes(err):
 		// Members that only want a sync still get theirs, of what was there before.
 		l.refuse(err)
 		err = nil
@@ -185,12 +186,6 @@ func (l *leader) reset() {
 	l.passed, l.payloads = l.passed[:0], l.payloads[:0]
 	l.bytes, l.synced = 0, false
 	l.writes.reset()
-}
-
-// refused reports whether an Append has written nothing, or a Sync done nothing
-// that counts, and neither has stopped anything.
-func refused(err error) bool {
-	return errors.Is(err, errs.ErrNoSpace) && !errors.Is(err, errs.ErrStopped)
 }
 
 // stopping makes an error one that stops the pipeline.

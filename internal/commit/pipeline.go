@@ -20,9 +20,9 @@
 //     the group is finished. Each taken request gets exactly one result.
 //   - The leader numbers the requests that pass: each version is greater than the
 //     last. A version whose append failed is never published. Either the failure
-//     stops the pipeline, or a full disk refused the whole group and left nothing of
-//     it: then its versions are given out again. The same holds for a group whose
-//     sync a full disk refused: it is taken back.
+//     stops the pipeline, or the whole group was refused, as by a full disk, and
+//     nothing of it is left: then its versions are given out again. The same holds for
+//     a group whose sync was refused: it is taken back.
 //   - The leader checks a bounded number of keys for a request that has read much: its
 //     committer has checked it before (ahead.go).
 //   - The steps of a group are: check, append, sync (if a member that passed asked
@@ -98,7 +98,8 @@ func New(cfg Config) *Pipeline {
 // saw a snapshot and changed nothing, so there is nothing to check.
 //
 // Commit returns errs.ErrConflict if r.Check does not hold. It returns errs.ErrNoSpace
-// that is not errs.ErrStopped if the disk is full: a later Commit may succeed. It
+// or errs.ErrRefused, and not errs.ErrStopped, if the disk is full or the system has
+// refused a call: a later Commit may succeed. It
 // returns ctx.Err() if ctx ends before a leader takes the request; from then on ctx is
 // ignored. In all three cases nothing was written.
 //

@@ -24,6 +24,7 @@ var (
 	ErrFormat           = errors.New("brock: unsupported on-disk format")
 	ErrForeign          = errors.New("brock: not a store of ours")
 	ErrNoSpace          = errors.New("brock: out of space")
+	ErrRefused          = errors.New("brock: refused by the system")
 	ErrVersionGone      = errors.New("brock: version is no longer retained")
 	ErrUnsupported      = errors.New("brock: not supported on this platform or mode")
 	ErrStopped          = errors.New("brock: writes are stopped after a failed write or sync")

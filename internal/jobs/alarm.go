@@ -80,7 +80,7 @@ func (a *Alarm) ring() {
 	a.stopLocked()
 	p.mu.Unlock()
 	if on {
-		a.task.Kick()
+		a.task.Hurry()
 	}
 }
 

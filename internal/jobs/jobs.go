@@ -37,6 +37,13 @@ type Options struct {
 	// goroutine of the task; nil = errors are dropped. It may call Kick, not
 	// Close. Errors that follow from Close are not reported.
 	OnError func(task string, err error)
+	// Passes says of the error of a task whether it may pass. If so, the pool runs the
+	// task again, after a pause that grows, until a run succeeds or fails otherwise.
+	// nil = no error does.
+	Passes func(err error) bool
+	// OnFailing is called, as OnError is, with the error of the first of such runs, and
+	// with nil when the task has succeeded again; nil = nobody is told.
+	OnFailing func(task string, err error)
 }
 
 // Pool runs tasks. Its methods may be called by any goroutine, but a task must
@@ -56,12 +63,15 @@ type Pool struct {
 	alarms  map[*Alarm]struct{}   // that are set
 	began   time.Time             // what the times of alarms count from
 	changed chan struct{}         // closed and replaced when something ends
+
+	failing  map[*Task]failing // whose last failure may pass
+	failures int64             // of that kind, in all
 }
 
 // New returns a Pool; it owns no goroutine before the first Kick.
 func New(o Options) *Pool {
 	o.Workers = max(cmp.Or(o.Workers, 2), 1)
-	p := &Pool{o: o, delayed: make(map[*Delayed]struct{}), alarms: make(map[*Alarm]struct{}), began: time.Now(), changed: make(chan struct{})}
+	p := &Pool{o: o, delayed: make(map[*Delayed]struct{}), alarms: make(map[*Alarm]struct{}), began: time.Now(), changed: make(chan struct{}), failing: make(map[*Task]failing)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -73,23 +83,28 @@ type Task struct {
 	name     string
 	priority Priority
 	run      func(context.Context) error
+	again    *Alarm // rings for the next try after a failure that may pass
 
 	// Guarded by pool.mu.
 	queued, running bool
+	waits           bool // for again
 }
 
 // Task makes a task that calls run, whose context ends with Close.
 func (p *Pool) Task(priority Priority, name string, run func(context.Context) error) *Task {
-	return &Task{pool: p, name: name, priority: min(max(priority, Brief), Cleanup), run: run}
+	t := &Task{pool: p, name: name, priority: min(max(priority, Brief), Cleanup), run: run}
+	t.again = p.Alarm(t)
+	return t
 }
 
 // Kick has the task run once more, from its start, after this call. Kicks that
-// come before that run begins share it. It never waits; after Close it does nothing.
+// come before that run begins share it; if the task waits for its next try after a
+// failure, that is the run. It never waits; after Close it does nothing.
 func (t *Task) Kick() {
 	p := t.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || t.queued {
+	if p.closed || t.queued || t.waits {
 		return
 	}
 	t.queued = true
@@ -174,8 +189,10 @@ func (p *Pool) work(t *Task) {
 }
 
 func (p *Pool) runOne(t *Task) error {
-	// Errors of tasks that Close has cancelled tell nothing.
+	began := time.Now()
 	err := t.run(p.ctx)
+	t.ended(err, began)
+	// Errors of tasks that Close has cancelled tell nothing.
 	if err != nil && p.o.OnError != nil && !(p.ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		p.o.OnError(t.name, err)
 	}

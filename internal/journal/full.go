@@ -5,44 +5,45 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/segment"
-	"github.com/brockdb/brock/vfs"
 )
 
-// A full disk refuses a group, and stops nothing (docs/adr, 21). Nothing of that
-// group may come back, and no good frame may follow a bad one. So the segment
-// ends, durably, with the frame before, as after a crash, and the next frame begins
-// another segment. There it can't be mistaken for the refused frame: the number of
-// the file is in every checksum.
+// A failure that passes, such as a full disk, refuses a group, and stops nothing
+// (docs/adr, 21 and 38). Nothing of that group may come back, and no good frame may
+// follow a bad one. So the segment ends, durably, with the frame before, as after a
+// crash, and the next frame begins another segment. There it can't be mistaken for the
+// refused frame: the number of the file is in every checksum.
 //
-// Only a write may fail in this way. A failed sync stops the journal even if the
-// disk is full: nobody knows what the disk holds.
+// A failed sync stops the journal even if the disk is full: nobody knows what the disk
+// holds.
 
 // refuse returns the error of an Append that failed before anything was written,
 // or after it was cut off again, or of a Sync that the manifest was not told of.
 func (j *Journal) refuse(err error) error {
-	if errors.Is(err, errs.ErrStopped) || !vfs.IsNoSpace(err) {
+	if !failure.Passes(err) {
 		return j.stop(err)
 	}
-	j.c.Owner.DiskFull()
-	return vfs.NoSpace(err)
+	if failure.IsFull(err) {
+		j.c.Owner.DiskFull()
+	}
+	return err
 }
 
-// cutBack ends cur behind its last whole frame if the cause is a full disk; a
-// segment without frames is removed. It returns cause. For any other cause, or if it
-// can't end the segment, it returns an errs.ErrStopped.
+// cutBack ends cur behind its last whole frame if the cause passes; a segment without
+// frames is removed. It returns cause. For any other cause, or if it can't end the
+// segment, it returns an errs.ErrStopped.
 func (j *Journal) cutBack(cause error) error {
 	if err := j.cur.CutBack(); err != nil {
 		// If it can't be cut off, recovery takes it for a torn tail.
 		return j.stop(errors.Join(cause, err))
 	}
-	if !vfs.IsNoSpace(cause) {
+	if !failure.Passes(cause) {
 		return j.stop(cause)
 	}
 	// Without this sync a crash could bring the refused frame back.
-	if err := j.syncFile(j.cur); err != nil {
+	if err := j.cur.Sync(); err != nil {
 		return j.stop(fmt.Errorf("%w; cut off what was written: %w", cause, err))
 	}
 	j.endHere()

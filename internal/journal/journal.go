@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -90,8 +91,17 @@ type Journal struct {
 type open struct {
 	*segment.Writer
 	limit  int64
-	named  bool          // its directory was synced
-	before entry.FileNum // the segment before it
+	named  bool            // its directory was synced
+	before entry.FileNum   // the segment before it
+	reader *segment.Reader // for the first call of OpenReader; guarded by Journal.mu
+}
+
+// Close closes the file, and the reader that nobody has asked for.
+func (o *open) Close() error {
+	if o.reader != nil {
+		_ = o.reader.Close()
+	}
+	return o.Writer.Close()
 }
 
 // New returns the journal that goes on at c.Begin. It creates no file before the
@@ -111,9 +121,9 @@ func New(c Config) *Journal {
 // transaction, first+1 to the next, and their checksums.
 //
 // The records may be read as soon as Append returns; they are durable after the next
-// Sync. Append returns errs.ErrInvalid for what is no group, and errs.ErrNoSpace if
-// the disk is full: then nothing of the group is written, and the next one may
-// succeed. After any other error the journal has stopped, see Err.
+// Sync. After errs.ErrInvalid, for what is no group, and after an error that passes (as
+// package failure says) nothing of the group is written, and the next one may succeed.
+// After any other error the journal has stopped, see Err.
 func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Position, error) {
 	if err := j.Err(); err != nil {
 		return entry.Position{}, err
@@ -221,11 +231,19 @@ func (j *Journal) begin(size int64) error {
 	if err != nil {
 		return fmt.Errorf("begin journal segment %s: %w", filename.Of(h.Kind, h.Number), err)
 	}
+	// The reader is opened now: a group can be refused before it is written, but not
+	// when it is durable and can't be read.
+	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize)
+	r, err := w.OpenReader(limit, j.c.NoMap)
+	if err != nil {
+		_ = w.Close()
+		_ = j.c.FS.Remove(filepath.Join(j.c.Dir, w.Name())) // or the next Open does
+		return fmt.Errorf("begin journal segment %s: %w", w.Name(), err)
+	}
 	j.hinted = 0
-	limit := j.c.Owner.SegmentLimit()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.cur = &open{Writer: w, limit: max(limit, segment.HeaderSize+size+segment.SealSize), before: j.point.LastSegment}
+	j.cur = &open{Writer: w, limit: limit, before: j.point.LastSegment, reader: r}
 	j.point.LastSegment = h.Number
 	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1, Chain: h.Chain})
 	return nil

@@ -33,8 +33,8 @@ func (j *Journal) newest() SegmentInfo {
 	return j.c.Newest
 }
 
-// Retract takes back what the last Append wrote, durably, after a Sync that a full
-// disk refused: the segment ends before it, and the next frame gets its number.
+// Retract takes back what the last Append wrote, durably, after a Sync that was
+// refused: the segment ends before it, and the next frame gets its number.
 // Nobody may have read it. After an error the journal has stopped.
 func (j *Journal) Retract() error {
 	if err := j.Err(); err != nil {
@@ -44,7 +44,7 @@ func (j *Journal) Retract() error {
 		return j.stop(err)
 	}
 	// The refused Sync may have made the frame durable, so the cut must be durable too.
-	if err := j.syncFile(j.cur); err != nil {
+	if err := j.cur.Sync(); err != nil {
 		return j.stop(err)
 	}
 	j.mu.Lock()

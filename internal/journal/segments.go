@@ -54,6 +54,12 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 			found = o
 		}
 	}
+	if found != nil && found.reader != nil {
+		r := found.reader
+		found.reader = nil
+		j.mu.Unlock()
+		return r, nil
+	}
 	var end int64
 	for _, s := range j.live {
 		if s.Num == num {

@@ -5,14 +5,13 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/vfs"
+	"github.com/brockdb/brock/internal/failure"
 )
 
 // Sync makes everything appended so far durable, and registers the segment that it
-// ends in. If a full disk refuses that, Sync returns errs.ErrNoSpace: what was
-// appended since the last Sync may be durable or not, and the next Sync, or a
-// Retract, may follow. After any other error the journal has stopped; then, too,
-// the last appends may be durable or not.
+// ends in. After an error that passes, what was appended since the last Sync may be
+// durable or not, and the next Sync, or a Retract, may follow. After any other error
+// the journal has stopped; then, too, the last appends may be durable or not.
 func (j *Journal) Sync() error {
 	if err := j.Err(); err != nil {
 		return err
@@ -41,15 +40,14 @@ func (j *Journal) syncAll() error {
 		return err
 	}
 	if j.cur != nil {
-		if err := j.syncFile(j.cur); err != nil {
-			return j.stop(err)
-		}
+		return j.syncFile(j.cur)
 	}
 	return nil
 }
 
 // SyncSealed makes all sealed segments durable, oldest first, and closes their
-// files; it may run in the background. Its error stops the journal.
+// files; it may run in the background. It may be called again after an error that
+// passes; any other stops the journal.
 func (j *Journal) SyncSealed() error {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
@@ -61,11 +59,10 @@ func (j *Journal) SyncSealed() error {
 		if o == nil {
 			return nil
 		}
-		err := j.syncFile(o)
-		if err == nil {
-			err = o.Close()
+		if err := j.syncFile(o); err != nil {
+			return err
 		}
-		if err != nil {
+		if err := o.Close(); err != nil {
 			return j.stop(err)
 		}
 		// Only Forget removes segments too, and it holds syncing.
@@ -85,17 +82,23 @@ func (j *Journal) firstSealed() *open {
 	return j.sealed[0]
 }
 
-// syncFile makes a segment durable, and its name the first time.
+// syncFile makes a segment durable, and its name the first time. Where that takes a
+// descriptor, there may be none for now; every other failure stops the journal.
 func (j *Journal) syncFile(o *open) error {
 	if err := o.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", o.Name(), err)
+		return j.stop(fmt.Errorf("sync %s: %w", o.Name(), err))
 	}
-	if !o.named {
-		if err := j.c.FS.SyncDir(j.c.Dir); err != nil {
-			return fmt.Errorf("sync directory of %s: %w", o.Name(), err)
+	if o.named {
+		return nil
+	}
+	if err := j.c.FS.SyncDir(j.c.Dir); err != nil {
+		err = fmt.Errorf("sync directory of %s: %w", o.Name(), err)
+		if failure.IsRefused(err) {
+			return err
 		}
-		o.named = true
+		return j.stop(err)
 	}
+	o.named = true
 	return nil
 }
 
@@ -113,7 +116,7 @@ func raise(a *atomic.Uint64, n uint64) {
 // unknown, and a sync that is tried again may succeed without the data. It
 // returns the error that all later calls get: that of the first failure.
 func (j *Journal) stop(cause error) error {
-	err := fmt.Errorf("%w: %w", errs.ErrStopped, vfs.NoSpace(cause))
+	err := fmt.Errorf("%w: %w", errs.ErrStopped, cause)
 	j.failure.CompareAndSwap(nil, &err)
 	return *j.failure.Load()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/layout"
@@ -225,10 +226,12 @@ func (l *Log) removeOld() {
 func (l *Log) writeSuper(slots int) error {
 	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
 	if err != nil {
-		return err
+		return unwrittenIf(err)
 	}
 	if err = f.Sync(); err == nil {
-		err = l.o.FS.SyncDir(l.o.Dir)
+		if err = l.o.FS.SyncDir(l.o.Dir); failure.IsRefused(err) {
+			err = unwritten{err}
+		}
 	}
 	if slots > 0 {
 		l.super.Durable = l.end.Next - 1
@@ -280,8 +283,8 @@ func (l *Log) Recovered() Recovery { return l.recovered }
 
 // Append makes e true: when it returns nil, e is durable and the returned layout
 // is the store's. It returns layout.ErrConflictingEdit for an edit that doesn't
-// fit, and errs.ErrNoSpace if the disk is full. Then nothing has changed, and the
-// edit may be appended again. After any other failed write, and after a failed
+// fit, and errors that pass (as package failure says). Then nothing has changed, and
+// the edit may be appended again. After any other failed write, and after a failed
 // sync, nobody knows whether e is durable: this and every later Append return
 // errs.ErrStopped.
 func (l *Log) Append(e *layout.Edit) (*layout.Layout, error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
 )
@@ -156,16 +157,20 @@ func (s *Super) writeSlot(f vfs.File) error {
 		// Half a slot may be there. The next try must write the same one, as the
 		// other is whole.
 		s.Epoch--
-		if vfs.IsNoSpace(err) {
-			return unwritten{vfs.NoSpace(err)}
-		}
-		return err
+		return unwrittenIf(err)
 	}
 	return f.Sync()
 }
 
-// unwritten is the error of a write to SUPER for which the disk was full. It is never
-// the error of a sync: after a failed sync nobody knows what the disk holds.
+// unwritten is the error of opening or writing SUPER that passes. It is never the error
+// of a sync: after a failed sync nobody knows what the disk holds.
 type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error { return u.error }
+
+func unwrittenIf(err error) error {
+	if failure.Passes(err) {
+		return unwritten{err}
+	}
+	return err
+}

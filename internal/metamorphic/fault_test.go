@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"runtime/debug"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,17 +23,23 @@ type faultKind struct {
 	fault faultfs.Fault
 	// reads: reads must succeed while the fault lasts.
 	reads bool
+	// refused: the operations change nothing, so the store must go on as it is.
+	refused bool
 }
 
 var faultKinds = []faultKind{
-	{"any once", faultfs.Fault{}, false},
-	{"any from then on", faultfs.Fault{Times: faultfs.Always}, false},
-	{"changes from then on", faultfs.Fault{Kinds: faultfs.Changes | faultfs.Syncs, Times: faultfs.Always}, true},
-	{"disk full from then on", faultfs.Fault{Kinds: faultfs.Create | faultfs.Write | faultfs.Preallocate, Times: faultfs.Always, Err: faultfs.ErrNoSpace, Short: true}, true},
-	{"disk full once", faultfs.Fault{Kinds: faultfs.Create | faultfs.Write | faultfs.Preallocate, Err: faultfs.ErrNoSpace}, true},
-	{"short write once", faultfs.Fault{Kinds: faultfs.Write, Short: true}, true},
-	{"sync once", faultfs.Fault{Kinds: faultfs.Syncs}, true},
-	{"no file handles", faultfs.Fault{Kinds: faultfs.Opens | faultfs.Map, Times: 3, Err: faultfs.ErrFiles}, false},
+	{name: "any once"},
+	{name: "any from then on", fault: faultfs.Fault{Times: faultfs.Always}},
+	{"changes from then on", faultfs.Fault{Kinds: faultfs.Changes | faultfs.Syncs, Times: faultfs.Always}, true, false},
+	{"disk full from then on", faultfs.Fault{Kinds: faultfs.Create | faultfs.Write | faultfs.Preallocate, Times: faultfs.Always, Err: faultfs.ErrNoSpace, Short: true}, true, false},
+	{"disk full once", faultfs.Fault{Kinds: faultfs.Create | faultfs.Write | faultfs.Preallocate, Err: faultfs.ErrNoSpace}, true, false},
+	{"short write once", faultfs.Fault{Kinds: faultfs.Write, Short: true}, true, false},
+	{"sync once", faultfs.Fault{Kinds: faultfs.Syncs}, true, false},
+	{"no file handles", faultfs.Fault{Kinds: faultfs.Opens | faultfs.SyncDir, Times: 12, Err: syscall.EMFILE}, false, true},
+	{"refused for a while", faultfs.Fault{Kinds: faultfs.Opens | faultfs.Rename | faultfs.Remove | faultfs.List | faultfs.Stat | faultfs.Size | faultfs.Free | faultfs.Map, Times: 20, Err: faultfs.ErrFiles}, false, true},
+	{"reads once", faultfs.Fault{Kinds: faultfs.Read}, false, true},
+	{"interrupted for a while", faultfs.Fault{Kinds: faultfs.Read | faultfs.Write, Times: 12, Err: syscall.EINTR, Short: true}, true, true},
+	{"writes interrupted for longer", faultfs.Fault{Kinds: faultfs.Write, Times: 40, Err: syscall.EAGAIN}, true, true},
 }
 
 var everyFlag = flag.Bool("every", false, "crash and fail at every operation, not each time at others")
@@ -122,6 +129,7 @@ func (r *faultRun) run() bool {
 	struck := r.fs.Struck() > 0
 	r.fs.Heal()
 	r.read(true)
+	r.goesOn()
 	lost := &crashPoint{promise: r.s.ledger.promise(), fs: r.mem.CrashClone(vfs.CrashOptions{}), where: "the end"}
 	if r.s.db != nil {
 		if err := r.s.db.Close(); err != nil {
@@ -157,7 +165,7 @@ func (r *faultRun) failed(what string, err error) {
 func (r *faultRun) typed(what string, err error) {
 	var path *fs.PathError
 	known := errors.As(err, &path)
-	for _, target := range []error{faultfs.ErrIO, faultfs.ErrNoSpace, faultfs.ErrFiles, brock.ErrStopped, brock.ErrNotExist} {
+	for _, target := range []error{faultfs.ErrIO, faultfs.ErrNoSpace, brock.ErrRefused, brock.ErrStopped, brock.ErrNotExist} {
 		known = known || errors.Is(err, target)
 	}
 	if !known {
@@ -165,6 +173,12 @@ func (r *faultRun) typed(what string, err error) {
 	}
 	if errors.Is(err, brock.ErrCorrupt) {
 		r.errorf("%s: %v: a fault passed for damage", what, err)
+	}
+	// Where nothing can be looked at, Open doesn't know that there is no store yet. And
+	// there is none where it could not be made.
+	unseen := what == "open" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, brock.ErrNotExist))
+	if r.kind.refused && !unseen && (errors.Is(err, brock.ErrStopped) || !errors.Is(err, brock.ErrRefused)) {
+		r.errorf("%s: %v: should be ErrRefused, and stop nothing", what, err)
 	}
 	if errors.Is(r.kind.fault.Err, faultfs.ErrNoSpace) && errors.Is(err, faultfs.ErrNoSpace) && !errors.Is(err, brock.ErrNoSpace) {
 		r.errorf("%s: %v: should be ErrNoSpace", what, err)
@@ -189,6 +203,22 @@ func (r *faultRun) read(mustWork bool) {
 	if d := differ(got, r.s.ledger.state(p.acked, p.now)); d != "" {
 		r.errorf("read: %s", d)
 	}
+}
+
+// goesOn checks that nothing has stopped because of calls that were refused: the same
+// handle writes, flushes and compacts.
+func (r *faultRun) goesOn() {
+	if r.s.db == nil || !r.kind.refused || r.s.o.Mode == brock.ReadOnly {
+		return
+	}
+	r.s.failed = func(what string, err error) { r.errorf("%s, with all well again: %v", what, err) }
+	r.s.commit(brock.Synced, put("goes on", "1"))
+	r.s.flush()
+	r.s.commit(brock.Buffered, put("goes on", "2"))
+	r.s.try("compact", (*brock.DB).Compact)
+	r.s.try("sync", (*brock.DB).Sync)
+	r.s.try("verify", func(db *brock.DB, ctx context.Context) error { return db.Verify(ctx, nil) })
+	r.read(true)
 }
 
 // resolve finds out, in a store that was opened again, whether a commit that

@@ -2,6 +2,7 @@ package metamorphic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -141,7 +142,11 @@ func (s *session) commitBy(synced bool, writes []write, do func([]write) error) 
 	s.ledger.mu.Unlock()
 	err := do(writes)
 	if err != nil {
-		s.ledger.end(n, unknown, false)
+		fate := refused
+		if errors.Is(err, brock.ErrStopped) {
+			fate = unknown
+		}
+		s.ledger.end(n, fate, false)
 		s.failed(fmt.Sprintf("commit %d", n), err)
 		return
 	}

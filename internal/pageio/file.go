@@ -30,7 +30,7 @@ type File struct {
 	data    []byte // of mapping; nil without
 
 	resident Bits // pages that were in memory, as far as is known since the epoch began
-	cold     Bits // pieces of probeSize in which a page was met that was not
+	cold     Bits // pieces of probeSize in which a page was met that was not, in this epoch
 
 	descriptor atomic.Pointer[descriptor] // perhaps closed by now
 	opening    sync.Mutex                 // held while it is opened again
@@ -120,12 +120,18 @@ func (f *File) Prime(off int64, n int) error {
 // prime is Prime of what lies in [off, end) of pages first to last, of one megabyte.
 func (f *File) prime(first, last, off, end int64) error {
 	// The system may have them in memory already; to ask costs less than to read.
+	cold, asked := f.cold.Test(first/probePages), last-first+1
 	told := f.probe(first, last)
-	if first = f.absent(first, last); first > last {
-		return nil
-	}
-	if told {
+	first = f.absent(first, last)
+	// What was not there when its megabyte was asked for first, and is now, was read
+	// meanwhile: the system reads ahead of our reads.
+	if told && cold {
+		f.files.Bits.missed(asked)
+	} else if told {
 		f.files.Bits.missed(last - first + 1)
+	}
+	if first > last {
+		return nil
 	}
 	from, to := max(off, first*pageSize), min(end, (last+1)*pageSize)
 	if err := f.read(from, int(to-from)); err != nil {
@@ -208,6 +214,7 @@ func (f *File) Close() error {
 	var err error
 	if f.mapping != nil {
 		f.resident.Free()
+		f.cold.Free()
 		f.data = nil
 		err = f.mapping.Close()
 		mapped.Add(-1)

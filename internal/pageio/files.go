@@ -217,7 +217,7 @@ func (f *File) mapFile(d *descriptor) {
 	// The system's readahead would read megabytes for one entry; scans ask for it.
 	_ = m.Advise(vfs.Random)
 	f.mapping, f.data = m, m.Data()
-	f.resident, f.cold = f.files.Bits.newBits(f.size/pageSize+1), NewBits(f.size/probeSize+1)
+	f.resident, f.cold = f.files.Bits.newBits(f.size/pageSize+1), f.files.Bits.newBits(f.size/probeSize+1)
 }
 
 // enter returns the file's descriptor for one read, after which it is left.

@@ -121,6 +121,76 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
+// aheadMapping is a mapping of which nothing is in memory but what was read, and 31
+// pages behind that, as systems read ahead.
+type aheadMapping struct {
+	vfs.Mapping
+	in map[int64]bool
+}
+
+type aheadFile struct {
+	vfs.File
+	in map[int64]bool
+}
+
+type readsAhead struct{ vfs.FS }
+
+func (r readsAhead) Open(name string) (vfs.File, error) {
+	f, err := r.FS.Open(name)
+	return &aheadFile{f, map[int64]bool{}}, err
+}
+
+func (f *aheadFile) Map(size int64) (vfs.Mapping, error) {
+	m, err := f.File.Map(size)
+	return &aheadMapping{m, f.in}, err
+}
+
+func (f *aheadFile) ReadAt(p []byte, off int64) (int, error) {
+	for i := range int64(32) {
+		f.in[off/pageSize+i] = true
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (m *aheadMapping) Resident(off int64, pages []byte) error {
+	for i := range pages {
+		pages[i] = 0
+		if m.in[off/pageSize+int64(i)] {
+			pages[i] = 1
+		}
+	}
+	return nil
+}
+
+// Pages that the system has read ahead take the place of others, too.
+func TestReadaheadCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "000001.val")
+	const size = EpochPages + 2*probePages
+	if err := os.WriteFile(path, make([]byte, size*pageSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := NewFiles(readsAhead{vfs.OS()}, 0)
+	files.Bits = NewBitMemory(0, false)
+	f, err := files.Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Mapped() == nil {
+		t.Skip("files are not mapped here")
+	}
+	verified := f.Verified(1)
+	verified.Set(0)
+	for page := range int64(size) {
+		if err := f.Prime(page*pageSize, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if verified.Test(0) {
+		t.Errorf("believed after %d pages that were not in memory", size)
+	}
+}
+
 func TestEpochsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := jobs.New(jobs.Options{})

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
@@ -108,6 +110,7 @@ func (f *failingMaps) fail(t testing.TB, failed bool) {
 type faultStore struct {
 	db     *brock.DB
 	fs     *failingMaps
+	cut    bool       // its files are too short
 	held   *brock.Txn // keeps mapped
 	mapped []byte     // a value in a mapping
 }
@@ -247,8 +250,10 @@ func (s *faultStore) callUnderFault(t testing.TB, name string, v faultValue, map
 		}
 	}
 	fmt.Println("call", name)
-	s.fs.fail(t, true)
-	defer s.fs.fail(t, false)
+	if !s.cut {
+		s.fs.fail(t, true)
+		defer s.fs.fail(t, false)
+	}
 	for range 2 {
 		errs := c.call(t, reflect.ValueOf(receiver), m)
 		for _, err := range errs {
@@ -256,6 +261,40 @@ func (s *faultStore) callUnderFault(t testing.TB, name string, v faultValue, map
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// The same for files that are cut: what is beyond their end can't be read at all.
+func TestCutFilesUnderEveryCall(t *testing.T) {
+	if !inChild(t) {
+		return
+	}
+	for _, v := range []faultValue{faultValues[1], faultValues[3]} {
+		s := openFaultStore(t, false)
+		lists := make(map[reflect.Type][]any)
+		for _, r := range receivers {
+			lists[r], _ = s.of(t, v, r)
+		}
+		dir := s.db.Options().Dir
+		names, err := vfs.OS().List(dir)
+		must(t, err)
+		for _, name := range names {
+			if kind := filepath.Ext(name); kind == ".run" || kind == ".val" || kind == ".log" {
+				must(t, os.Truncate(filepath.Join(dir, name), 4096))
+			}
+		}
+		s.cut = true
+		for _, mapped := range []bool{false, true} {
+			eachMethod(func(name string, r reflect.Type, m reflect.Method) {
+				for i, receiver := range lists[r] {
+					if m.Name != "Close" {
+						s.callUnderFault(t, fmt.Sprintf("%s %d of %s in a cut file, passing mapped memory: %v", name, i, v.key, mapped), v, mapped, receiver, m)
+					}
+				}
+			})
+		}
+		s.held.Discard()
+		s.db.Close()
 	}
 }
 

@@ -373,7 +373,7 @@ func TestFailedManifestStopsWrites(t *testing.T) {
 	}
 }
 
-// TestFailedFlushStopsWrites makes the creation of runs fail. An event reports it at
+// TestFailedFlushStopsWrites makes writes of runs fail. An event reports it at
 // once. Writers get ErrStopped when memory is full.
 func TestFailedFlushStopsWrites(t *testing.T) {
 	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
@@ -384,7 +384,7 @@ func TestFailedFlushStopsWrites(t *testing.T) {
 	})
 	must(t, err)
 	defer db.Close()
-	faulty.Inject(faultfs.Fault{Kinds: faultfs.Create, Path: ".run", Times: faultfs.Always})
+	faulty.Inject(faultfs.Fault{Kinds: faultfs.Write, Path: ".run", Times: faultfs.Always})
 	for i := 0; err == nil; i++ {
 		err = db.Set(fmt.Appendf(nil, "key %d", i), make([]byte, 400))
 	}

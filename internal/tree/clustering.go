@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/policy"
@@ -68,7 +69,7 @@ func (c *clustering) run(ctx context.Context) (again bool) {
 	case errors.As(err, &damage):
 		c.damaged.Add(damage.Segment)
 		return true
-	case errors.Is(err, errWritersAreBack) || ctx.Err() != nil:
+	case errors.Is(err, errWritersAreBack) || ctx.Err() != nil || failure.IsRefused(err):
 	default:
 		c.failed.Store(true) // a full disk must not be filled again and again
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
@@ -18,7 +19,6 @@ import (
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/vfs"
 )
 
 // collector moves what is live in segments with much garbage to a new one, and
@@ -77,10 +77,10 @@ func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
 			continue
 		}
 		if err != nil {
-			if isFull(err) {
-				c.disk.workFailed(err, false)
+			if failure.IsFull(err) {
+				c.disk.workWaits()
 			}
-			return did, vfs.NoSpace(err)
+			return did, err
 		}
 		did = true
 	}

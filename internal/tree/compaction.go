@@ -16,7 +16,6 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/vfs"
 )
 
 // compactor replaces runs that follow each other in age by one.
@@ -46,7 +45,7 @@ func (c *compactor) run(ctx context.Context, idle bool) error {
 			return nil
 		}
 		if err := c.compact(ctx, plan.Compaction, nil); err != nil {
-			c.disk.workEnded(ctx, err, false)
+			c.disk.workEnded(ctx, err)
 			return err
 		}
 	}
@@ -64,7 +63,7 @@ func (c *compactor) heal(ctx context.Context) (did bool, err error) {
 			return did, nil
 		}
 		if err := c.compact(ctx, plan, nil); err != nil {
-			return did, vfs.NoSpace(err)
+			return did, err
 		}
 		did = true
 	}
@@ -82,7 +81,7 @@ func (c *compactor) all(ctx context.Context) error {
 	for i, r := range runs {
 		ids[i] = r.ID
 	}
-	return vfs.NoSpace(c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil))
+	return c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil)
 }
 
 // compact carries out a plan. Values stay where they are: a compaction moves keys

@@ -7,8 +7,8 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/policy"
-	"github.com/brockdb/brock/vfs"
 )
 
 // What happens while the disk is full: writers are refused, work waits, and a
@@ -33,7 +33,7 @@ func (d *diskSpace) poll(context.Context) error {
 	case d.worthTryingLocked(free):
 		d.waiting = false
 		d.tasks.kick()
-	case free < 0 && d.unable.Load() == nil:
+	case free < 0 && !failure.IsFull(d.life.unflushed()):
 		d.waiting = false // compactions and collections are tried again after the next change
 	}
 	d.surveyLocked()
@@ -47,19 +47,14 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	switch {
 	case free > d.then+policy.RetryGrownBytes:
 		return true
-	case d.unable.Load() == nil:
+	case !failure.IsFull(d.life.unflushed()):
 		return false
 	}
 	return d.tried >= policy.RetryPolls && (free < 0 || free > flushBytes(d.views.Current()))
 }
 
-// workFailed notes that work has found no room. Its partial files are gone.
-func (d *diskSpace) workFailed(err error, flush bool) {
-	if flush {
-		err = vfs.NoSpace(err)
-		d.unable.Store(&err)
-		d.failures.Add(1)
-	}
+// workWaits notes that work has found no room. Its partial files are gone.
+func (d *diskSpace) workWaits() {
 	d.mu.Lock()
 	d.waiting, d.tried, d.then = true, 0, d.files.Free()
 	d.surveyLocked()
@@ -67,9 +62,9 @@ func (d *diskSpace) workFailed(err error, flush bool) {
 	d.views.Wake()
 }
 
-// flushed notes that a flush has found room.
+// flushed notes that a flush has been done.
 func (d *diskSpace) flushed() {
-	if d.unable.Swap(nil) != nil {
+	if d.life.unable.Swap(nil) != nil {
 		d.survey()
 	}
 }
@@ -82,10 +77,10 @@ func (d *diskSpace) journalFull() {
 	_ = d.refuse(errs.ErrNoSpace)
 }
 
-// refuse counts a refusal for this reason, and returns it; nil is none.
+// refuse counts a refusal for this reason, and returns it; only a full disk is one.
 func (d *diskSpace) refuse(reason error) error {
-	if reason == nil {
-		return nil
+	if !failure.IsFull(reason) {
+		return reason
 	}
 	d.count.refused.Add(1)
 	d.mu.Lock()
@@ -113,7 +108,7 @@ func (d *diskSpace) admit(ctx context.Context, payload []byte) error {
 		switch {
 		case d.views.Closed():
 			return errs.ErrClosed
-		case d.life.failed() != nil || d.unable.Load() != nil:
+		case d.life.failed() != nil || d.life.unflushed() != nil:
 			return d.refuse(refusal)
 		case len(v.Tables) > 1 || d.flushHelps(v):
 			d.tasks.flush.Kick()
@@ -152,14 +147,14 @@ func frees(payload []byte) bool {
 	return true
 }
 
-// workEnded notes that background work has failed: for good, as a file cannot be
-// written or read, or for now, as the disk is full. Reads go on; writers are told
-// once memory is full.
-func (d *diskSpace) workEnded(ctx context.Context, err error, flush bool) {
+// workEnded notes that background work has failed: for now, as the disk is full or the
+// system has refused a call, or for good. Reads go on; writers are told once memory is
+// full. The pool runs what was refused again.
+func (d *diskSpace) workEnded(ctx context.Context, err error) {
 	switch {
-	case ctx.Err() != nil || d.views.Closed():
-	case isFull(err):
-		d.workFailed(err, flush)
+	case ctx.Err() != nil || d.views.Closed() || failure.IsRefused(err):
+	case failure.IsFull(err):
+		d.workWaits()
 	default:
 		d.life.fail(err)
 	}

@@ -1,16 +1,14 @@
 package tree
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 
-	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/vfs"
 )
 
 // diskSpace divides what the disk, or Config.DiskLimit, leaves.
@@ -32,14 +30,12 @@ type diskSpace struct {
 	tasks     *tasks
 	count     *counters
 
-	refusing atomic.Bool           // sets are refused
-	refused  atomic.Bool           // the journal was, since its last append
-	credit   atomic.Int64          // bytes to be written until the next survey
-	unable   atomic.Pointer[error] // why the last flush found no room; nil if it did
-	failures atomic.Int64          // flushes that found none
-	promised atomic.Int64          // bytes that compactions and collections under way will write, at most
-	left     atomic.Int64          // bytes, as of the last survey; -1 = not known
-	reserve  atomic.Int64          // bytes, as of the last survey
+	refusing atomic.Bool  // sets are refused
+	refused  atomic.Bool  // the journal was, since its last append
+	credit   atomic.Int64 // bytes to be written until the next survey
+	promised atomic.Int64 // bytes that compactions and collections under way will write, at most
+	left     atomic.Int64 // bytes, as of the last survey; -1 = not known
+	reserve  atomic.Int64 // bytes, as of the last survey
 
 	mu      sync.Mutex // held over surveys and Config.OnSpace, and guards:
 	polling bool       // poll will look
@@ -51,7 +47,7 @@ type diskSpace struct {
 
 // lacking reports whether writes are refused because the disk is full, or may be.
 func (d *diskSpace) lacking() bool {
-	return d.refusing.Load() || d.refused.Load() || d.unable.Load() != nil
+	return d.refusing.Load() || d.refused.Load() || failure.IsFull(d.life.unflushed())
 }
 
 // available is what a compaction or collection may write, as policy wants to know
@@ -202,10 +198,4 @@ func (d *diskSpace) tell(s DiskSpace) {
 	if d.cfg.OnSpace != nil {
 		d.cfg.OnSpace(s)
 	}
-}
-
-// isFull reports whether an error is want of disk space that passes: nothing was
-// changed, and what was to be done can be done later.
-func isFull(err error) bool {
-	return vfs.IsNoSpace(err) && !errors.Is(err, errs.ErrStopped)
 }

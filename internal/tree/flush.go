@@ -9,12 +9,12 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/vfs"
 )
 
 // flusher writes sealed memtables into runs.
@@ -28,6 +28,7 @@ type flusher struct {
 	searcher  *searcher
 	installer *installer
 	disk      *diskSpace
+	life      *lifetime
 	count     *counters
 
 	mu sync.Mutex // held over a flush
@@ -37,20 +38,31 @@ type flusher struct {
 func (f *flusher) run(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for {
-		did, err := f.oldest(ctx)
-		if err != nil {
-			f.disk.workEnded(ctx, err, true)
-			return err
-		}
-		if !did {
-			break
-		}
-		f.disk.flushed()
+	if err := f.sealedLocked(ctx); err != nil {
+		return err
 	}
 	// Flushed or not, sealed segments are made durable here and not by the next
 	// commit that wants to be.
 	return f.unflushed.Journal.SyncSealed()
+}
+
+// sealedLocked flushes all that is sealed.
+func (f *flusher) sealedLocked(ctx context.Context) error {
+	run := f.life.flushing.Add(1)
+	for {
+		did, err := f.oldest(ctx)
+		if err != nil {
+			if failure.Passes(err) {
+				f.life.flushFailed(run, err)
+			}
+			f.disk.workEnded(ctx, err)
+			return err
+		}
+		f.disk.flushed()
+		if !did {
+			return nil
+		}
+	}
 }
 
 // oldest writes the oldest sealed memtable into a run, and reports whether
@@ -122,18 +134,9 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 func (f *flusher) all(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for {
-		did, err := f.oldest(ctx)
-		if err != nil {
-			f.disk.workEnded(ctx, err, true)
-			if isFull(err) {
-				return vfs.NoSpace(err)
-			}
-			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
-		}
-		if !did {
-			return nil
-		}
-		f.disk.flushed()
+	err := f.sealedLocked(ctx)
+	if err != nil && !failure.Passes(err) {
+		return fmt.Errorf("%w: %w", errs.ErrStopped, err)
 	}
+	return err
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/vfs"
 )
 
 // change is what a finished piece of work takes out of the View.
@@ -52,9 +52,9 @@ type installer struct {
 
 // install makes finished work true: it opens what was written, records the
 // edit, which is the commit point, installs the View without what was
-// replaced, and has the tasks look for what follows from it. If it fails before the edit was written, or there is no space for
-// that, the new files are removed; if the edit fails otherwise, nobody knows which
-// files count, and all stay.
+// replaced, and has the tasks look for what follows from it. If it fails before the
+// edit was written, or that was refused, the new files are removed; if the edit fails
+// otherwise, nobody knows which files count, and all stay.
 func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (err error) {
 	added, err := in.files.OpenOutputs(edit, out)
 	if err != nil {
@@ -82,7 +82,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 	next, err := in.log.Append(edit)
 	if err != nil {
 		added.Discard()
-		if isFull(err) {
+		if failure.Passes(err) {
 			in.files.RemoveOutputs(out)
 		} else {
 			in.life.fail(err)
@@ -185,8 +185,8 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 	return unwanted
 }
 
-// record records an edit that changes no files. One that a full disk
-// refuses is ErrNoSpace, and all is as before.
+// record records an edit that changes no files. After an error that is not ErrStopped
+// all is as before.
 func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) error {
 	if in.cfg.ReadOnly {
 		return errs.ErrReadOnly
@@ -203,7 +203,7 @@ func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) err
 	}
 	l, err := in.log.Append(edit)
 	if err != nil {
-		if !errors.Is(err, layout.ErrConflictingEdit) && !isFull(err) {
+		if !errors.Is(err, layout.ErrConflictingEdit) && !failure.Passes(err) {
 			in.life.fail(err)
 		}
 		return err
@@ -225,7 +225,7 @@ func (in *installer) end(scrub layout.Scrub) error {
 		edit.JournalEnds = []layout.JournalEnd{files.EndOf(segments[len(segments)-1])}
 	}
 	_, err := in.log.Append(edit)
-	return vfs.NoSpace(err)
+	return err
 }
 
 // done notes what came of a piece of work.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/vfs"
 )
 
 // lifetime tells all work whether the store closes, and whether background work
@@ -18,6 +17,10 @@ type lifetime struct {
 	cancel    context.CancelCauseFunc
 	failure   atomic.Pointer[error] // why background work has ended
 	onFailure func(error)           // may be nil
+
+	flushing atomic.Int64          // runs of flushes that have begun
+	unable   atomic.Pointer[error] // why the last of them is to be tried again; nil if it was done
+	since    atomic.Int64          // the run that has failed so last
 }
 
 func newLifetime(views *view.Set, onFailure func(error)) *lifetime {
@@ -28,7 +31,6 @@ func newLifetime(views *view.Set, onFailure func(error)) *lifetime {
 
 // fail ends background work; writes that need it will report err.
 func (l *lifetime) fail(err error) {
-	err = vfs.NoSpace(err)
 	if l.failure.CompareAndSwap(nil, &err) && l.onFailure != nil {
 		l.onFailure(err)
 	}
@@ -49,6 +51,22 @@ func (l *lifetime) stopped() error {
 		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
 	}
 	return nil
+}
+
+// unflushed is why what is in memory can't be flushed for now; nil if it can, as far as
+// is known.
+func (l *lifetime) unflushed() error {
+	if err := l.unable.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// flushFailed notes that this run of a flush has failed in a way that passes.
+func (l *lifetime) flushFailed(run int64, err error) {
+	l.unable.Store(&err)
+	l.since.Store(run)
+	l.views.Wake()
 }
 
 // until returns a context that also ends with the store. The caller calls end.

@@ -46,6 +46,8 @@ type Metrics struct {
 	FreeBytes       int64
 	ReserveBytes    int64
 	Refused         int64
+	WorkRefused     int64
+	WorkWaiting     string
 	Memory          struct {
 		Memtables int64
 		Tables    int
@@ -76,6 +78,7 @@ func (t *Tree) Metrics() (m Metrics) {
 	t.count.addTo(&m)
 	m.JumpedBytes = int64(t.clustering.jumped.Load())
 	m.FreeBytes, m.ReserveBytes = t.disk.left.Load(), t.disk.reserve.Load()
+	m.WorkRefused, m.WorkWaiting = t.cfg.Jobs.Failing()
 	m.ReleaseFailures = t.files.Failures.Load()
 	t.scrubber.addTo(&m)
 	reader := t.views.LongReader()

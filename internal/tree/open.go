@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
@@ -72,7 +73,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 		})
 		// What the replay has made durable. Where there is no space for the edit,
 		// the first Sync tries again.
-		if err := t.unflushed.Journal.Register(); err != nil && !isFull(err) {
+		if err := t.unflushed.Journal.Register(); err != nil && !failure.Passes(err) {
 			return nil, rec, err
 		}
 	}

@@ -59,7 +59,7 @@ func (t *Tree) work() {
 	t.keyspaces = &keyspaces{views: t.views, installer: t.installer, tasks: t.tasks}
 	t.flusher = &flusher{
 		views: t.views, files: t.files, unflushed: t.unflushed, retention: t.retention, budget: t.budget, sampler: t.sampler,
-		searcher: t.searcher, installer: t.installer, disk: t.disk, count: t.count,
+		searcher: t.searcher, installer: t.installer, disk: t.disk, life: t.life, count: t.count,
 	}
 	t.compactor = &compactor{
 		views: t.views, files: t.files, retention: t.retention, planner: t.planner, installer: t.installer,

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -31,10 +32,10 @@ func (b *background) flush(ctx context.Context) error {
 	return b.await(ctx, func(v *view.View) bool { return !slices.Contains(v.Tables, last) })
 }
 
-// await waits until the current View is as wanted, background work has failed,
-// a flush finds no space, or ctx has ended.
+// await waits until the current View is as wanted, background work has failed, a flush
+// that began later has failed for now, or ctx has ended.
 func (b *background) await(ctx context.Context, done func(v *view.View) bool) error {
-	failures := b.disk.failures.Load()
+	began := b.life.flushing.Load()
 	for {
 		v, changed := b.views.Await()
 		switch err := b.life.failed(); {
@@ -44,13 +45,11 @@ func (b *background) await(ctx context.Context, done func(v *view.View) bool) er
 			return nil
 		case err != nil:
 			return fmt.Errorf("%w: %w", errs.ErrStopped, err)
-		case b.disk.failures.Load() > failures:
-			if err := b.disk.unable.Load(); err != nil {
-				return *err
-			}
-			failures = b.disk.failures.Load()
 		}
-		b.tasks.flush.Kick()
+		if err := b.life.unflushed(); err != nil && b.life.since.Load() > began {
+			return err
+		}
+		b.tasks.flush.Hurry()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -78,10 +77,10 @@ func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
 	before := b.fileBytes()
 	for again := true; again; {
 		full := b.compact(ctx)
-		if full != nil && !isFull(full) {
+		if full != nil && !failure.IsFull(full) {
 			return 0, full
 		}
-		if again, err = b.collectAndHeal(ctx); err != nil && !isFull(err) {
+		if again, err = b.collectAndHeal(ctx); err != nil && !failure.IsFull(err) {
 			return 0, err
 		}
 		if err = errors.Join(full, err); err == nil {

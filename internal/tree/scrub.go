@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
@@ -202,12 +203,12 @@ func (s *scrubber) finish(now int64) error {
 	return s.record(now)
 }
 
-// record has the manifest know how far it is. Where there is no space for that, it
+// record has the manifest know how far it is. Where that is refused, it
 // counts until Close.
 func (s *scrubber) record(now int64) error {
 	s.recorded = now
 	err := s.installer.record(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.state}, nil })
-	if errors.Is(err, errs.ErrClosed) || isFull(err) {
+	if errors.Is(err, errs.ErrClosed) || failure.Passes(err) {
 		return nil
 	}
 	return err

@@ -22,7 +22,6 @@ import (
 	"github.com/brockdb/brock/internal/spill"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
-	"github.com/brockdb/brock/vfs"
 )
 
 // A transaction that outgrew its memory commits without the journal: its keys are
@@ -94,7 +93,7 @@ func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) 
 	}
 	ctx, end := t.life.until(ctx)
 	defer end()
-	return vfs.NoSpace(fn(ctx))
+	return fn(ctx)
 }
 
 // Add is that of the files. It returns ErrNoSpace if the disk is full: pending writes

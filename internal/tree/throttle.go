@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -57,7 +58,7 @@ func (t *throttle) lags(v *view.View) bool {
 
 func (t *throttle) slow(ctx context.Context, n int) error {
 	t.look(true)
-	begin := time.Now()
+	begin, began := time.Now(), t.life.flushing.Load()
 	defer func() {
 		t.count.stalls.Add(1)
 		t.count.stalled.Add(int64(time.Since(begin)))
@@ -78,8 +79,9 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 			share := min(1, float64(n)/policy.ThrottleDelayBytes)
 			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
 		}
-		if err := t.disk.unable.Load(); err != nil {
-			return t.disk.refuse(*err)
+		// A full disk stays so for longer than one try of a flush.
+		if err := t.life.unflushed(); failure.IsFull(err) || err != nil && t.life.since.Load() > began {
+			return t.disk.refuse(fmt.Errorf("memory is full and can't be flushed: %w", err))
 		}
 		if err := wait(ctx, time.Second, changed); err != nil {
 			return err

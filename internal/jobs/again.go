@@ -1,0 +1,71 @@
+package jobs
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// A task whose failure passes runs again after a pause, which doubles with each failure.
+// A pause is at least as long as the run was, so that work which fails late takes at
+// most half of the time.
+const (
+	leastPause = 10 * time.Millisecond
+	mostPause  = time.Second // of runs that fail at once
+)
+
+// failing is what the pool knows of a task whose last run has failed so. Guarded by
+// Pool.mu.
+type failing struct {
+	err   error // of the first run that failed
+	pause time.Duration
+}
+
+// Hurry is Kick for a task that may be waiting for its next try: it runs at once.
+func (t *Task) Hurry() {
+	t.pool.mu.Lock()
+	t.waits = false
+	t.pool.mu.Unlock()
+	t.Kick()
+}
+
+// ended looks at the result of a run that began at a time. If its failure passes, the
+// task runs again later.
+func (t *Task) ended(err error, began time.Time) {
+	p := t.pool
+	passes := err != nil && p.o.Passes != nil && p.o.Passes(err)
+	p.mu.Lock()
+	f, failed := p.failing[t]
+	t.waits = passes
+	if passes {
+		f.pause = min(max(2*f.pause, leastPause), mostPause)
+		if p.failures++; !failed {
+			f.err = err
+		}
+		p.failing[t] = f
+	} else {
+		delete(p.failing, t)
+	}
+	p.mu.Unlock()
+	if passes {
+		t.again.Set(max(f.pause, time.Since(began)))
+	} else {
+		t.again.Stop()
+	}
+	if begun, over := passes && !failed, failed && err == nil; (begun || over) && p.o.OnFailing != nil {
+		p.o.OnFailing(t.name, err)
+	}
+}
+
+// Failing returns how many runs have failed in a way that passes, and which tasks wait
+// for their next try because of that, with the reason.
+func (p *Pool) Failing() (runs int64, waiting string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var lines []string
+	for t, f := range p.failing {
+		lines = append(lines, t.name+": "+f.err.Error())
+	}
+	slices.Sort(lines)
+	return p.failures, strings.Join(lines, "; ")
+}

@@ -1,0 +1,20 @@
+//go:build !plan9
+
+package vfs
+
+import (
+	"errors"
+	"syscall"
+)
+
+// IsInterrupted reports whether err says that a call was cut short, as by a signal, and
+// may be made again for what it has not done.
+func IsInterrupted(err error) bool {
+	return errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN)
+}
+
+// IsOutOfFiles reports whether err says that the process or the system has no more file
+// descriptors.
+func IsOutOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
