@@ -33,8 +33,10 @@ type Writer struct {
 	err       error
 }
 
-// writerGroup is the bytes from when on a Writer's group is committed. A Writer
-// holds three groups at most: one fills, one is full, one is being committed.
+// writerGroup is the bytes from when on a Writer's group is committed, or a sixteenth of
+// a memtable if that is less: a memtable has whole groups, and should be able to be so
+// small. A Writer holds three groups at most: one fills, one is full, one is being
+// committed.
 const writerGroup = 1 << 20
 
 var errWriterClosed = fmt.Errorf("brock: writer is closed: %w", ErrInvalid)
@@ -83,7 +85,7 @@ func (w *Writer) write(wr *write) error {
 	if err := w.filling.add(wr); err != nil {
 		return err
 	}
-	if w.filling.Size() >= writerGroup {
+	if w.filling.Size() >= min(writerGroup, max(w.db.opts.Tuning.MemtableSize/16, minMemtableSize)) {
 		w.handOverLocked(w.number)
 	}
 	return nil

@@ -89,10 +89,11 @@ func nothingOutlives(rules *compact.Rules, layout *layout.Layout, first, last []
 }
 
 // tombstoneOver is the end of the stretch of keys around key that is unneeded by a
-// tombstone newer than one version and not newer than another; nil if none is.
+// tombstone newer than one version and not newer than another; nil if none is, or if a
+// source can't be read.
 func tombstoneOver(sources []tombstone.Source, key []byte, above, upTo entry.Version) []byte {
 	cover := tombstone.NewCover(upTo, sources...)
-	if cover == nil || cover.Newest(key) <= above {
+	if cover == nil || cover.Newest(key) <= above || cover.Err() != nil {
 		return nil
 	}
 	_, end := cover.Stretch()

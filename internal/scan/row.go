@@ -36,9 +36,9 @@ func (w *walk) rowEnds(key []byte) {
 }
 
 // rowEndsAtBound says that there is no further key within the bounds, if nothing has
-// failed.
+// failed: a walk that doesn't know what range deletes hide may have left anything out.
 func (w *walk) rowEndsAtBound() {
-	if w.row.keys >= rowNoted && w.src.Err() == nil {
+	if w.row.keys >= rowNoted && w.err() == nil {
 		w.note(nil)
 	}
 	w.row.keys = 0

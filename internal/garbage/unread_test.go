@@ -1,0 +1,36 @@
+package garbage
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
+)
+
+// unreadable is range tombstones that can't be read.
+type unreadable struct{}
+
+func (unreadable) Versions() (least, greatest entry.Version) { return 1, 4 }
+
+func (unreadable) Since(entry.Version, func(tombstone.Tombstone) error) error {
+	return errors.New("unreadable")
+}
+
+func (unreadable) Find([]byte, entry.Version, *tombstone.Stretch) (entry.Version, error) {
+	return 0, errors.New("unreadable")
+}
+
+// Nothing is unneeded because of tombstones that can't be read: a run that goes unread
+// takes its entries with it.
+func TestUnreadableTombstonesCoverNothing(t *testing.T) {
+	far := tombstone.New(tombstone.Tombstone{Lo: []byte("x"), Hi: []byte("z"), Version: 9})
+	for _, sources := range [][]tombstone.Source{{unreadable{}}, {far, unreadable{}}} {
+		if end := tombstoneOver(sources, []byte("b"), 1, 10); end != nil {
+			t.Errorf("%d sources: all up to %q is unneeded", len(sources), end)
+		}
+	}
+	if end := tombstoneOver([]tombstone.Source{far}, []byte("y"), 1, 10); string(end) != "z" {
+		t.Errorf("a tombstone up to z covers up to %q", end)
+	}
+}
