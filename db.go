@@ -47,6 +47,9 @@ type DB struct {
 // called more than once, also at the same time: each call returns the same result
 // once the store is closed.
 func (db *DB) Close() error {
+	if db == nil { // what Open returns with an error
+		return nil
+	}
 	db.closeOnce.Do(func() {
 		db.closed.Store(true)
 		keep := func(err error) {

@@ -454,9 +454,10 @@ func (t *transaction) check() conflict.Check {
 
 // Discard ends the transaction, forgets its writes and closes its iterators. It may
 // be called at any time, also after Commit and twice. After a Discard in a function
-// that Update runs, Update commits nothing and returns ErrTxnDone.
+// that Update runs, Update commits nothing and returns ErrTxnDone. Of a nil Txn, as Begin
+// returns with an error, it does nothing.
 func (t *Txn) Discard() {
-	if t.transaction != nil {
+	if t != nil && t.transaction != nil {
 		t.discard()
 	}
 }

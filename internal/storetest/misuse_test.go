@@ -103,6 +103,8 @@ func TestZeroValues(t *testing.T) {
 		wantErr(t, "zero Txn: "+call, fn(new(brock.Txn)), brock.ErrTxnDone)
 	}
 	new(brock.Txn).Discard()
+	(*brock.Txn)(nil).Discard()
+	must(t, (*brock.DB)(nil).Close())
 	var it brock.Iterator
 	it.Rewind()
 	it.Seek(b("a"))
