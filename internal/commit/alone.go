@@ -12,10 +12,12 @@ import (
 //
 // ctx is honoured until a.Commit is called.
 func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check) (_ entry.Version, err error) {
-	if err := a.Prepare(ctx, c); err != nil {
+	// Not behind Prepare: what others commit during the wait, a.Commit would have to look
+	// at and to flush, with everybody waiting.
+	if err := p.store.Throttle(ctx, nil); err != nil {
 		return 0, err
 	}
-	if err := p.store.Throttle(ctx, nil); err != nil {
+	if err := a.Prepare(ctx, c); err != nil {
 		return 0, err
 	}
 	g, err := p.turn()

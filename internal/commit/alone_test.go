@@ -18,6 +18,34 @@ type alone func(v entry.Version) error
 func (alone) Prepare(context.Context, conflict.Check) error     { return nil }
 func (fn alone) Commit(v entry.Version, _ conflict.Check) error { return fn(v) }
 
+// preparing is an alone whose Prepare is a function.
+type preparing struct {
+	alone
+	prepare func()
+}
+
+func (p preparing) Prepare(context.Context, conflict.Check) error {
+	p.prepare()
+	return nil
+}
+
+// Between Prepare and Commit nobody waits for anything but the turn: what others commit
+// meanwhile is looked at while everybody waits.
+func TestCommitAloneIsThrottledFirst(t *testing.T) {
+	m, throttled, prepared := newMemory(), false, false
+	m.throttle = func(context.Context, int) error {
+		throttled = true
+		if prepared {
+			t.Error("throttled after Prepare")
+		}
+		return nil
+	}
+	a := preparing{func(entry.Version) error { return nil }, func() { prepared = true }}
+	if _, err := start(m).CommitAlone(context.Background(), a, conflict.Check{}); err != nil || !throttled || !prepared {
+		t.Errorf("throttled %v, prepared %v, %v", throttled, prepared, err)
+	}
+}
+
 // A commit without the journal takes the next version and is published; what
 // comes later is newer.
 func TestCommitAlone(t *testing.T) {
