@@ -122,7 +122,7 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 		w.request = commit.Request{Payload: payload, Records: records, Ranges: w.InPayload(), Check: c, Synced: synced, Yields: w.yields, Turn: w.turn}
 		v, err = db.commits.Commit(ctx, &w.request)
 	} else if err = w.SpillRest(ctx, db.tree); err == nil {
-		v, err = db.commits.CommitAlone(ctx, files, c)
+		v, err = db.commits.CommitAlone(ctx, files, c, w.turn)
 		entries, bytes = files.Entries(), files.Bytes()
 	}
 	db.counters.addCommit(db.monotonic()-begin, err, entries, bytes)

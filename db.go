@@ -43,9 +43,9 @@ type DB struct {
 // It does not wait for transactions. Their methods and those of the DB return
 // ErrClosed from now on, but what they handed out stays valid until they are
 // discarded; only then is the memory that they read from given back. What waits to be
-// told to Events and Logger is told, if each call ends within a second. Close may be
-// called more than once, also at the same time: each call returns the same result
-// once the store is closed.
+// told to Events and Logger is told, if each call ends within a second, and all of them
+// within five. Close may be called more than once, also at the same time: each call
+// returns the same result once the store is closed.
 func (db *DB) Close() error {
 	if db == nil { // what Open returns with an error
 		return nil

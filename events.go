@@ -19,7 +19,7 @@ import (
 //
 // Behind a call that takes long, the newest 1,024 events wait; Metrics.EventsDropped
 // counts those that were dropped. Close has the events that wait delivered, but drops
-// them if one call takes more than a second. A function that panics ends the program.
+// them if one call takes more than a second, or all more than five. A function that panics ends the program.
 type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written to files, or that failed
 	Compaction      func(WorkInfo)         // runs were compacted, or that failed

@@ -64,13 +64,15 @@ func (c *Calls) goOn() {
 	}
 }
 
-// Drain returns when all calls have ended. If one takes longer than patience, Drain
-// gives up, and drops those that wait. So it ends even if it is called by a call.
+// Drain returns when all calls have ended. If one takes longer than patience, or all of
+// them five times that, Drain gives up, and drops those that wait. So it ends even if
+// it is called by a call.
 func (c *Calls) Drain(patience time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	end := time.Now().Add(5 * patience)
 	for c.returned != nil {
-		returned, late := c.returned, time.NewTimer(patience)
+		returned, late := c.returned, time.NewTimer(min(patience, time.Until(end)))
 		c.mu.Unlock()
 		gaveUp := false
 		select {

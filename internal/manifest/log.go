@@ -233,7 +233,7 @@ func (l *Log) writeSuper(slots int) error {
 			err = unwritten{err}
 		}
 	}
-	if slots > 0 {
+	if err == nil && slots > 0 {
 		l.super.Durable = l.end.Next - 1
 	}
 	for ; err == nil && slots > 0; slots-- {

@@ -210,14 +210,32 @@ func (s *Set) All() []Tombstone {
 
 // Since calls fn for the tombstones newer than v.
 func (s *Set) Since(v entry.Version, fn func(Tombstone) error) error {
-	if s == nil || s.max <= v {
+	if s == nil {
 		return nil
 	}
-	for _, t := range s.list {
-		if t.Version > v {
-			if err := fn(t); err != nil {
+	// The nodes of the highest level have the first tombstones.
+	for k := len(s.levels); k >= 0; k-- {
+		from, to := s.roots(k)
+		for i := from; i < to; i++ {
+			if err := s.since(k, i, v, fn); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// since is Since for the tombstones below node i of level k.
+func (s *Set) since(k, i int, v entry.Version, fn func(Tombstone) error) error {
+	if s.versions(k, i).max <= v {
+		return nil
+	}
+	if k == 0 {
+		return fn(s.list[i])
+	}
+	for j := range fanout {
+		if err := s.since(k-1, i*fanout+j, v, fn); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -88,6 +88,12 @@ func TestSetAnswersAsAList(t *testing.T) {
 					t.Fatalf("seed %d at %d: flat ranges %v, %v", seed, at, a, b)
 				}
 			}
+			var newer []Tombstone
+			_ = s.Since(at, func(t Tombstone) error { newer = append(newer, t); return nil })
+			want := slices.DeleteFunc(slices.Clone(l), func(t Tombstone) bool { return t.Version <= at })
+			if !slices.EqualFunc(newer, want, func(a, b Tombstone) bool { return Compare(a, b) == 0 }) {
+				t.Fatalf("seed %d: since %d: %v, want %v", seed, at, newer, want)
+			}
 			for i := range keys + 2 {
 				k := key(i)
 				want := l.newest(k, at)
