@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path"
 	"runtime/debug"
@@ -253,22 +254,27 @@ func (b *beholder) behold() (outcome string) {
 			b.errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	m := b.v.mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
-	b.d.do(b.t, m)
-	size := 0
-	for _, name := range list(b.t, m) {
-		size += len(content(b.t, m, name))
-	}
-	before := allocated()
-	defer func() {
-		if n := allocated() - before; n > uint64(64<<20+20*size) {
-			b.errorf("%d bytes were allocated", n)
+	// What tests beside this one allocate meanwhile is counted too, so that the least of
+	// some attempts counts.
+	least := uint64(math.MaxUint64)
+	for range 4 {
+		m := b.v.mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+		b.d.do(b.t, m)
+		size := 0
+		for _, name := range list(b.t, m) {
+			size += len(content(b.t, m, name))
 		}
-	}()
-	if b.heavy {
-		b.look(m.CrashClone(vfs.CrashOptions{Mode: vfs.All}), brock.ReadOnly)
+		before := allocated()
+		if b.heavy {
+			b.look(m.CrashClone(vfs.CrashOptions{Mode: vfs.All}), brock.ReadOnly)
+		}
+		outcome = b.look(m, brock.ReadWrite)
+		if least = min(least, allocated()-before); least <= uint64(64<<20+20*size) {
+			return outcome
+		}
 	}
-	return b.look(m, brock.ReadWrite)
+	b.errorf("%d bytes were allocated", least)
+	return outcome
 }
 
 func allocated() uint64 {

@@ -123,9 +123,9 @@ func FuzzOpen(f *testing.F) {
 		b.d.what = fmt.Sprintf("script %x, edit %x, %d", script, edit, how)
 		b.d.do = func(t *testing.T, m *vfs.Mem) {
 			b.mixed = forge(t, m, edit)
-			for n := 0; len(script) >= stepSize && n < 2*files; n++ {
-				mangle(t, m, script)
-				script, b.mixed = script[stepSize:], b.mixed || n > 0
+			for n := 0; n < min(2*files, len(script)/stepSize); n++ {
+				mangle(t, m, script[n*stepSize:])
+				b.mixed = b.mixed || n > 0
 			}
 		}
 		b.behold()
