@@ -173,7 +173,7 @@ func TestValueDir(t *testing.T) {
 	if err := json.Unmarshal([]byte(must(t, dir, "", "stats", "keys", "--value-dir=values", "--json")), &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.Files["journal"].Count != 1 || s.Files["super"].Count != 1 {
+	if s.Files["journal"].Count != 1 || s.Files["super"].Count != 2 || s.Files["lock"].Count != 2 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -256,6 +256,10 @@ func (l *Log) takeValueDirLocked() error {
 		l.super.Before = l.super.Session
 		return l.writeSuper(2)
 	}
+	// What was read may not be durable yet, and the store's SUPER will rely on it.
+	if err := v.secure(l.o.FS); err != nil {
+		return err
+	}
 	l.super.Before, l.super.Session = v.super.Session, newSession()
 	if err := l.writeSuper(2); err != nil {
 		return err

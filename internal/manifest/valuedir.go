@@ -106,6 +106,18 @@ func (v *valueDir) create(fsys vfs.FS, s *Super) error {
 	return v.write(fsys, 2)
 }
 
+// secure makes durable what the SUPER says, and its name.
+func (v *valueDir) secure(fsys vfs.FS) error {
+	f, err := fsys.OpenReadWrite(filepath.Join(v.dir, filename.Of(filename.Super, 0)))
+	if err != nil {
+		return err
+	}
+	if err = f.Sync(); err == nil {
+		err = fsys.SyncDir(v.dir)
+	}
+	return errors.Join(err, f.Close())
+}
+
 // write writes that many slots, and makes them durable.
 func (v *valueDir) write(fsys vfs.FS, slots int) error {
 	path := filepath.Join(v.dir, filename.Of(filename.Super, 0))

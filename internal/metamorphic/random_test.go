@@ -183,10 +183,15 @@ func (w *world) bulk() {
 	w.note("writer of %d", n)
 	bulk := w.db.NewWriter(context.Background())
 	var writes []model.Write
+	size := 0
 	for range n {
 		m, e := w.pointWrite()
 		w.apply(bulk, m, e)
 		writes = append(writes, m)
+		// All of it is one group, and so one version: a group is full with 64 KB.
+		if size += len(m.Key) + len(m.Value) + 100; size > 40<<10 {
+			break
+		}
 	}
 	w.must("writer", bulk.Close())
 	w.committed(w.synced(), writes...)
