@@ -3,6 +3,7 @@ package memtable
 import (
 	"bytes"
 	"math"
+	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
 )
@@ -111,6 +112,17 @@ func (a *arena) merge(older, newer []pair) []pair {
 		return append(append(make([]pair, 0, len(older)+len(newer)), newer...), older...)
 	}
 	out := make([]pair, 0, len(older)+len(newer))
+	if len(newer) < len(older)/16 {
+		// The places of a few are searched for; what is between them is copied at once.
+		for _, p := range newer {
+			i, same := slices.BinarySearchFunc(older, p, a.compare)
+			out = append(append(out, older[:i]...), p)
+			if older = older[i:]; same {
+				older = older[1:]
+			}
+		}
+		return append(out, older...)
+	}
 	for len(older) > 0 && len(newer) > 0 {
 		switch c := a.compare(older[0], newer[0]); {
 		case c < 0:

@@ -3,6 +3,7 @@ package metamorphic
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -228,6 +229,15 @@ func commitOf(dump map[string]string) (int, error) {
 		return 0, nil
 	}
 	return strconv.Atoi(text)
+}
+
+// ever reports whether a commit has given a key this value.
+func (l *ledger) ever(key, value string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.commits, func(c commit) bool {
+		return slices.ContainsFunc(c.writes, func(w write) bool { return w.key == key && w.value == value && !w.del })
+	})
 }
 
 // differ says how got differs from want; "" if it does not differ.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // row counts the keys, one behind the other, that a walk passes because they are
@@ -19,8 +20,14 @@ const (
 	rowNoted  = 128 // keys in a row that are noted; to walk them takes some 10 us, a note less than 1
 )
 
-// passes counts a key that a delete of any kind hides.
-func (r *row) passes(key []byte) {
+// passes counts a key that a delete of any kind hides, of version by. What the
+// transaction itself deletes others still see: it ends the row.
+func (w *walk) passes(key []byte, by entry.Version) {
+	if by == tombstone.Pending {
+		w.rowEnds(key)
+		return
+	}
+	r := &w.row
 	if r.keys++; r.keys == rowBegins {
 		r.begin = append(r.begin[:0], key...)
 	}
@@ -46,11 +53,11 @@ func (w *walk) rowEndsAtBound() {
 
 // note notes the row up to a key, or up to the bound.
 //
-// Deletes must be the only reason why nothing of it was shown, also to others: own
-// writes may be, and since.
+// Deletes must be the only reason why nothing of it was shown, also to others: since
+// may be.
 func (w *walk) note(key []byte) {
 	switch {
-	case w.own != nil || w.since > 0:
+	case w.since > 0:
 	case !w.backward && key == nil:
 		w.pin.Emptied(w.row.begin, w.hi)
 	case !w.backward:
@@ -66,7 +73,7 @@ func (w *walk) note(key []byte) {
 // readers with an older clock do not see.
 func (w *walk) passOver(e *entry.Entry) {
 	if e.Kind == entry.Delete {
-		w.row.passes(e.Key)
+		w.passes(e.Key, e.Version)
 	} else {
 		w.rowEnds(e.Key)
 	}

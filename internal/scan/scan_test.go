@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -280,7 +281,7 @@ func TestWalksNoteWhatDeletesHaveEmptied(t *testing.T) {
 		{name: "forward", notes: true},
 		{name: "back", turned: true, notes: true},
 		{name: "with a filter", first: Config{Filter: func(key []byte, _ byte) bool { return key[0] == 'a' }}, notes: true},
-		{name: "with own writes", first: Config{Writes: own}},
+		{name: "with own writes", first: Config{Writes: own}, notes: true},
 		{name: "since a version", first: Config{Since: 1}},
 		{name: "all versions", first: Config{All: true}},
 	} {
@@ -321,6 +322,90 @@ func TestWalksNoteWhatDeletesHaveEmptied(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A walk notes what others have deleted between the transaction's own writes, but not
+// what the transaction deletes: everybody else sees that, and so does it where it has
+// ended without a commit.
+func TestOwnDeletesAreNotNoted(t *testing.T) {
+	const n = 16 * rowNoted
+	key := func(i int) string { return fmt.Sprintf("k%06d", i) }
+	skips := 0
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 10))
+		s := newStore(t)
+		var all, gone pending.Writes
+		own := &pending.Writes{Indexed: true}
+		var live, mine [n]bool // what others see, and the transaction
+		for i := range n {
+			s.set(&all, key(i))
+			live[i] = true
+		}
+		s.commit(&all)
+		remove := func(w *pending.Writes, from, to int, ranges bool, shown ...*[n]bool) {
+			for i := from; i < to; i++ {
+				for _, m := range shown {
+					m[i] = false
+				}
+				if !ranges {
+					w.Add(&s.encoder, &entry.Entry{Key: []byte(key(i)), Kind: entry.Delete})
+				}
+			}
+			if ranges {
+				w.DeleteRange(stored(key(from)), stored(key(to)))
+			}
+		}
+		// Rows of deleted keys, with a few live ones between them.
+		for at := 0; at < n; {
+			to := min(n, at+rng.IntN(6*rowNoted))
+			remove(&gone, at, to, rng.IntN(3) == 0, &live)
+			at = to + 1 + rng.IntN(4)
+		}
+		s.commit(&gone)
+		mine = live
+		for range 6 {
+			at := rng.IntN(n - 20)
+			remove(own, at, at+1+rng.IntN(20), rng.IntN(2) == 0, &mine)
+			if at = rng.IntN(n); rng.IntN(2) == 0 {
+				s.set(own, key(at))
+				mine[at] = true
+			}
+		}
+		for i := range n {
+			// What the transaction deletes are live keys, mostly.
+			if mine[i] && rng.IntN(3) > 0 {
+				remove(own, i, i+1, rng.IntN(2) == 0, &mine)
+			}
+		}
+		check := func(c Config, want *[n]bool, turned bool) (moves int) {
+			t.Helper()
+			got, moves := s.walkAll(c, turned)
+			if turned {
+				slices.Reverse(got)
+			}
+			var keys []string
+			for i := range n {
+				if want[i] {
+					keys = append(keys, key(i))
+				}
+			}
+			if !slices.Equal(got, keys) {
+				t.Fatalf("seed %d, turned %v: %v, want %v", seed, turned, got, keys)
+			}
+			return moves
+		}
+		turned := rng.IntN(2) == 0
+		first := check(Config{Writes: own}, &mine, turned)
+		again := check(Config{Writes: own}, &mine, turned)
+		if again < first {
+			skips++
+		}
+		check(Config{}, &live, turned)
+		check(Config{}, &live, !turned)
+	}
+	if skips < 10 {
+		t.Errorf("only %d walks of 20 have noted something", skips)
 	}
 }
 

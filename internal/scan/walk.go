@@ -182,7 +182,7 @@ func (w *walk) forwards(ok bool) bool {
 					return w.failed()
 				}
 				hidden++
-				w.row.passes(e.Key)
+				w.passes(e.Key, w.cover.Newest(e.Key))
 				continue
 			}
 		}
@@ -234,6 +234,9 @@ func (w *walk) skipHidden(e *entry.Entry) *entry.Entry {
 	if e.Version >= v {
 		return e
 	}
+	if v == tombstone.Pending {
+		w.rowEnds(e.Key)
+	}
 	_, end := w.cover.Stretch()
 	if end == nil {
 		end = w.hi
@@ -272,7 +275,7 @@ func (w *walk) backwards(ok bool) bool {
 			if w.cover.Err() != nil {
 				return w.failed()
 			}
-			w.row.passes(w.key)
+			w.passes(w.key, w.cover.Newest(w.key))
 			if hidden++; ok && hidden > hiddenPatience {
 				ok = w.skipHiddenBack()
 			}
