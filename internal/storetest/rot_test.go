@@ -26,13 +26,23 @@ type rotStore struct {
 	fs   *faultfs.FS
 	want map[string][]byte
 
-	before func(faultfs.Op)
+	mu     sync.Mutex
+	before func(faultfs.Op) // guarded by mu, which is held while it runs
+}
+
+// watch has fn called before each operation on files, by one goroutine at a time.
+func (s *rotStore) watch(fn func(faultfs.Op)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = fn
 }
 
 func newRotStore(t *testing.T) *rotStore {
 	t.Helper()
 	s := &rotStore{t: t, want: map[string][]byte{}}
 	s.fs = faultfs.New(vfs.OS(), faultfs.Options{OwnMaps: true, Before: func(op faultfs.Op) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.before != nil {
 			s.before(op)
 		}
@@ -165,7 +175,7 @@ func TestRemapsAreNotBelievedForEver(t *testing.T) {
 	s.write(0, 2, 2)
 	must(t, s.Compact(context.Background()))
 	maps, rots := 0, 0
-	s.before = func(op faultfs.Op) {
+	s.watch(func(op faultfs.Op) {
 		switch {
 		case op.Kind == faultfs.Create && strings.HasSuffix(op.Path, ".map"):
 			maps++
@@ -173,12 +183,12 @@ func TestRemapsAreNotBelievedForEver(t *testing.T) {
 			rots++
 			s.fs.RotMaps(".map", faultfs.Invert)
 		}
-	}
+	})
 	must2(s.Reclaim(context.Background()))
 	if maps == 0 || rots == 0 {
 		t.Fatalf("%d remaps were written, and %d runs after them", maps, rots)
 	}
-	s.before = nil
+	s.watch(nil)
 	s.sound("healing")
 }
 

@@ -73,7 +73,7 @@ func TestScrubReadsEveryByte(t *testing.T) {
 		s.t = t
 		read := map[string]map[int64]bool{} // pages
 		s.openScrubbed(time.Hour, nil)
-		s.before = func(op faultfs.Op) {
+		s.watch(func(op faultfs.Op) {
 			if op.Kind == faultfs.Read {
 				if read[op.Path] == nil {
 					read[op.Path] = map[int64]bool{}
@@ -82,10 +82,10 @@ func TestScrubReadsEveryByte(t *testing.T) {
 					read[op.Path][p] = true
 				}
 			}
-		}
+		})
 		<-time.After(40 * time.Minute)
 		wantEqual(t, "passes", s.Metrics().Tree.Scrubs, 1)
-		s.before = nil
+		s.watch(nil)
 		names := must2(s.fs.List(s.o.Dir))
 		for _, name := range names {
 			if !strings.HasSuffix(name, ".run") && !strings.HasSuffix(name, ".val") && !strings.HasPrefix(name, "MANIFEST") && name != "SUPER" {
