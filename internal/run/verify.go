@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -41,6 +42,9 @@ type verifier struct {
 
 // chunk verifies chunk i.
 func (v *verifier) chunk(i int) {
+	if v.cache != nil { // what the file has counts, not what was read of it before
+		v.cache.forget([]*chunk.Chunk{&v.chunks[i]})
+	}
 	c, err := v.load(i)
 	if err != nil {
 		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)

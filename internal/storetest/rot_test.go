@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,6 +195,9 @@ func TestRemapsAreNotBelievedForEver(t *testing.T) {
 
 // Filters are verified again, too: none that has rotted hides a key.
 func TestFiltersAreNotBelievedForEver(t *testing.T) {
+	if strconv.IntSize == 32 {
+		t.Skip("mappings are damaged, and 32-bit programs map no files")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newRotStore(t)
 		s.write(0, 1, 1)
@@ -210,6 +214,9 @@ func TestFiltersAreNotBelievedForEver(t *testing.T) {
 
 // With VerifyReads no read returns what has rotted since the one before.
 func TestVerifyReads(t *testing.T) {
+	if strconv.IntSize == 32 {
+		t.Skip("mappings are damaged, and 32-bit programs map no files")
+	}
 	for _, damage := range []faultfs.Damage{
 		flipIn("000602 0"), flipIn("000603 0"), faultfs.Invert, func(_ int64, p []byte) { clear(p) },
 	} {
@@ -256,6 +263,9 @@ func flipIn(text string) faultfs.Damage {
 // What rots after it was read is found a minute later at most: nothing is believed for
 // longer. A store that nobody reads has no timer for this.
 func TestRotIsFoundInTime(t *testing.T) {
+	if strconv.IntSize == 32 {
+		t.Skip("mappings are damaged, and 32-bit programs map no files")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newRotStore(t)
 		s.write(0, 1, 1)

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/brockdb/brock/internal/memtable"
@@ -48,7 +49,7 @@ func TestReplaySealsAsTheLeader(t *testing.T) {
 // A memtable is sealed before records that it might have no room for, whatever the
 // limits are.
 func TestMemtableIsSealedBeforeItIsFull(t *testing.T) {
-	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes, s.cfg.JournalBytes = 1<<40, 1<<40 })
+	s := newStore(t, vfs.NewMem(), func(s *store) { s.cfg.MemtableBytes, s.cfg.JournalBytes = math.MaxInt, math.MaxInt })
 	defer s.close()
 	s.must(s.commit(false, set("k", bulk("v", 1000))))
 	m := s.tree.views.Current().Active()
