@@ -48,7 +48,7 @@ func TestMemoryOfOddShapes(t *testing.T) {
 	if strconv.IntSize == 32 {
 		t.Skip("32-bit programs map no files: what is read of a large value is memory")
 	}
-	if invariant.Enabled {
+	if invariant.Enabled || invariant.Poisons {
 		t.Skip("checks and the race detector take memory")
 	}
 	const shapeOf = "BROCK_TEST_SHAPE"
