@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
 )
 
 // now is the time at which fixtures are written, and at which they are read: what
@@ -48,20 +51,24 @@ func writeFixture(t *testing.T, dir string) {
 	record := func(store string, db *brock.DB) {
 		must(t, os.WriteFile(path(store)+".txt", []byte(list(t, db)), 0o600))
 	}
-	copied := false
+	var copied atomic.Bool
 	o := options(path("closed"))
-	o.Events.Collection = func(brock.WorkInfo) {
-		if maps, _ := filepath.Glob(filepath.Join(o.Dir, "*.map")); len(maps) > 0 && !copied {
-			copied = os.CopyFS(path("collected"), os.DirFS(o.Dir)) == nil
+	// The compaction that heals the handles waits while the files are copied.
+	o.FS = faultfs.New(vfs.OS(), faultfs.Options{Before: func(op faultfs.Op) {
+		if op.Kind != faultfs.Create || filepath.Ext(op.Path) != ".run" || copied.Load() {
+			return
 		}
-	}
+		if maps, _ := filepath.Glob(filepath.Join(o.Dir, "*.map")); len(maps) > 0 {
+			copied.Store(os.CopyFS(path("collected"), os.DirFS(o.Dir)) == nil)
+		}
+	}})
 	db, err := brock.Open(o)
 	must(t, err)
 	fillFiles(t, db)
 	record("collected", db)
 	_, err = db.Reclaim(t.Context())
 	must(t, err)
-	if !copied {
+	if !copied.Load() {
 		t.Fatal("Reclaim has moved no values")
 	}
 	fillJournal(t, db)
