@@ -13,8 +13,8 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// unrecorded is how many numbers may have been given out since the last edit that
-// recorded them. No store makes so many files between two edits.
+// unrecorded is the most file numbers that a store gives out between two edits, each of
+// which records the next number. It is far more than any store needs.
 const unrecorded = 1 << 32
 
 // LastPossible is the greatest number that a file of the store can have. A file with a

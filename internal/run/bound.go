@@ -16,14 +16,14 @@ const boundSize = meta.BoundSize
 // chunk's keys share. What is longer than boundSize is in the chunk.
 type bound struct {
 	key   []byte // of the first key, from its beginning
-	apart int    // so many bytes of key are above the last key of the chunk before
+	apart int    // length of the shortest prefix of key that sorts above the last key of the chunk before
 	again bool   // the first key is an older version of that key; then apart is all of it
 	long  bool   // key would have to be longer for that
 }
 
-// newBound returns the bound of a chunk with this first key and prefix. The key shares
-// so many bytes with the last one of the chunk before, or again is that key; shared is
-// -1 for the first chunk.
+// newBound returns the bound of a chunk with this first key and prefix. Shared is the
+// number of bytes that the key has in common with the last key of the chunk before, -1
+// for the first chunk. Again says that both are the same key.
 func newBound(first []byte, shared int, again bool, prefix int) bound {
 	b := bound{apart: len(first), again: again}
 	if shared >= 0 {

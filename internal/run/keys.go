@@ -48,7 +48,8 @@ func newKeys(chunks []record) keys {
 	}
 	if len(k.words) > 0 {
 		first, last := k.apart(1), k.apart(len(k.words))
-		// Whoever begins with a long bound must have its word: see search.
+		// The prefix ends 8 bytes before the end of a long bound, so that search can
+		// compare its whole word.
 		k.prefix = first[:min(entry.CommonPrefix(first, last), boundSize-8)]
 	}
 	for i := range k.words {

@@ -58,6 +58,13 @@ func newRotStore(t *testing.T) *rotStore {
 	return s
 }
 
+// needsMappings skips a test that damages mappings where there are none.
+func needsMappings(t *testing.T) {
+	if strconv.IntSize == 32 {
+		t.Skip("32-bit programs map no files")
+	}
+}
+
 // rotKeys is how many keys a rotStore has; every third one has a separated value.
 const rotKeys = 1500
 
@@ -195,9 +202,7 @@ func TestRemapsAreNotBelievedForEver(t *testing.T) {
 
 // Filters are verified again, too: none that has rotted hides a key.
 func TestFiltersAreNotBelievedForEver(t *testing.T) {
-	if strconv.IntSize == 32 {
-		t.Skip("mappings are damaged, and 32-bit programs map no files")
-	}
+	needsMappings(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := newRotStore(t)
 		s.write(0, 1, 1)
@@ -214,9 +219,7 @@ func TestFiltersAreNotBelievedForEver(t *testing.T) {
 
 // With VerifyReads no read returns what has rotted since the one before.
 func TestVerifyReads(t *testing.T) {
-	if strconv.IntSize == 32 {
-		t.Skip("mappings are damaged, and 32-bit programs map no files")
-	}
+	needsMappings(t)
 	for _, damage := range []faultfs.Damage{
 		flipIn("000602 0"), flipIn("000603 0"), faultfs.Invert, func(_ int64, p []byte) { clear(p) },
 	} {
@@ -263,9 +266,7 @@ func flipIn(text string) faultfs.Damage {
 // What rots after it was read is found a minute later at most: nothing is believed for
 // longer. A store that nobody reads has no timer for this.
 func TestRotIsFoundInTime(t *testing.T) {
-	if strconv.IntSize == 32 {
-		t.Skip("mappings are damaged, and 32-bit programs map no files")
-	}
+	needsMappings(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := newRotStore(t)
 		s.write(0, 1, 1)

@@ -12,8 +12,8 @@ const Top = 0xff
 
 // Forest calls fn for the spans of the nodes that lay tombstones over each other: node i
 // of level k those from i·fanout^k on, which are fanout^k. It does so in the order of
-// levels, nodes and keys, and ends with the first error. Of the levels between the
-// tombstones themselves and Top, only nodes with so many tombstones are made.
+// levels, nodes and keys, and ends with the first error. Between the tombstones
+// themselves and Top, a node is made only if it has all of its fanout^k tombstones.
 func Forest(tombstones []Tombstone, fanout int, fn func(Span) error) error {
 	l := list(tombstones)
 	leaves := make([]span, len(l))

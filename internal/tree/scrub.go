@@ -150,7 +150,8 @@ func (s *scrubber) next(ctx context.Context) (wait time.Duration, err error) {
 	return scrubWait, s.piece(ctx, file, most, now)
 }
 
-// piece verifies at most so many bytes of a file, or a chunk or frame more.
+// piece verifies the next bytes of a file: about most of them, as it ends behind a whole
+// chunk or frame.
 func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (err error) {
 	if s.part.num != f.num {
 		s.part = scrubbed{num: f.num}
