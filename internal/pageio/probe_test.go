@@ -89,23 +89,30 @@ func TestColdFilesAreAskedOnce(t *testing.T) {
 	}
 }
 
-// What was verified is believed until as much was read that was not in memory as may
-// have taken its place, and for EpochTime if an alarm says so.
-func TestEpochs(t *testing.T) {
+// openMapped opens a file of zeros, pages long, in epochs of its own.
+func openMapped(t *testing.T, fsys vfs.FS, pages int) *File {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "000001.val")
-	if err := os.WriteFile(path, make([]byte, 2*EpochPages*pageSize+probeSize), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, pages*pageSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	files := NewFiles(&halfResident{FS: vfs.OS()}, 0)
+	files := NewFiles(fsys, 0)
 	files.Bits = NewBitMemory(0, false)
 	f, err := files.Open(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { _ = f.Close() })
 	if f.Mapped() == nil {
 		t.Skip("files are not mapped here")
 	}
+	return f
+}
+
+// What was verified is believed until as much was read that was not in memory as may
+// have taken its place, and for EpochTime if an alarm says so.
+func TestEpochs(t *testing.T) {
+	f := openMapped(t, &halfResident{FS: vfs.OS()}, 2*EpochPages+probePages)
 	verified := f.Verified(100)
 	for page := range int64(2*EpochPages + probePages) {
 		begun := page == 0 || page == 2*EpochPages // half of them were in memory
@@ -164,21 +171,8 @@ func (m *aheadMapping) Resident(off int64, pages []byte) error {
 
 // Pages that the system has read ahead take the place of others, too.
 func TestReadaheadCounts(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "000001.val")
 	const size = EpochPages + 2*probePages
-	if err := os.WriteFile(path, make([]byte, size*pageSize), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	files := NewFiles(readsAhead{vfs.OS()}, 0)
-	files.Bits = NewBitMemory(0, false)
-	f, err := files.Open(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if f.Mapped() == nil {
-		t.Skip("files are not mapped here")
-	}
+	f := openMapped(t, readsAhead{vfs.OS()}, size)
 	verified := f.Verified(1)
 	verified.Set(0)
 	for page := range int64(size) {
