@@ -63,13 +63,13 @@ func (j *Journal) endHere() {
 // the segment that was begun in its place, as that has a greater number.
 func (j *Journal) drop() {
 	o := j.cur
-	_ = o.Close()
-	_ = j.c.FS.Remove(filepath.Join(j.c.Dir, filename.Of(filename.Journal, o.Number())))
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	j.cur = nil
 	j.point.LastSegment = o.before
 	j.live = j.live[:len(j.live)-1]
+	j.mu.Unlock()
+	_ = o.Close()
+	_ = j.c.FS.Remove(filepath.Join(j.c.Dir, filename.Of(filename.Journal, o.Number())))
 }
 
 // Economize says whether to fill no files ahead, because the disk is nearly full.

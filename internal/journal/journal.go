@@ -96,7 +96,8 @@ type open struct {
 	reader *segment.Reader // for the first call of OpenReader; guarded by Journal.mu
 }
 
-// Close closes the file, and the reader that nobody has asked for.
+// Close closes the file, and the reader that nobody has asked for. OpenReader must not
+// find o any more, or Journal.mu be held.
 func (o *open) Close() error {
 	if o.reader != nil {
 		_ = o.reader.Close()

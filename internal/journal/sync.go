@@ -62,14 +62,15 @@ func (j *Journal) SyncSealed() error {
 		if err := j.syncFile(o); err != nil {
 			return err
 		}
-		if err := o.Close(); err != nil {
-			return j.stop(err)
-		}
-		// Only Forget removes segments too, and it holds syncing.
-		raise(&j.durable, o.Next()-1)
+		// Only Forget removes segments too, and it holds syncing. OpenReader must not
+		// find the reader that Close is about to close.
 		j.mu.Lock()
 		j.sealed = j.sealed[1:]
 		j.mu.Unlock()
+		if err := o.Close(); err != nil {
+			return j.stop(err)
+		}
+		raise(&j.durable, o.Next()-1)
 	}
 }
 
