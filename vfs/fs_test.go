@@ -206,6 +206,7 @@ func TestWritesAgainstModel(t *testing.T) {
 			case 3:
 				must(t, file.SyncData())
 				file.StartWriteback(0, int64(off))
+				file.StartRead(0, int64(off))
 			default:
 				var bufs [][]byte
 				var all []byte

@@ -195,6 +195,9 @@ func (h *memHandle) SyncData() error { return h.Sync() }
 
 func (h *memHandle) StartWriteback(int64, int64) {}
 
+// StartRead does nothing: all is in memory.
+func (h *memHandle) StartRead(int64, int64) {}
+
 // DropUnsynced is Mem.DropUnsynced for a file that may have lost its name.
 func (h *memHandle) DropUnsynced() {
 	h.m.mu.Lock()

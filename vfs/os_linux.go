@@ -45,6 +45,12 @@ func startWriteback(f *os.File, off, n int64) {
 	})
 }
 
+func startRead(f *os.File, off, n int64) {
+	_ = withFD(f, func(fd int) error {
+		return unix.Fadvise(fd, off, n, unix.FADV_WILLNEED)
+	})
+}
+
 // renameNew renames a file unless the new name exists. It returns
 // errors.ErrUnsupported where kernel or file system can't tell.
 func renameNew(from, to place) error {

@@ -25,6 +25,7 @@ func (f osFile) Preallocate(off, n int64) error {
 }
 
 func (f osFile) StartWriteback(off, n int64) { startWriteback(f.File, off, n) }
+func (f osFile) StartRead(off, n int64)      { startRead(f.File, off, n) }
 
 func (f osFile) Size() (int64, error) {
 	i, err := f.Stat()

@@ -111,6 +111,9 @@ type File interface {
 	// StartWriteback asks the system to begin writing a range in the
 	// background. It is a hint and promises nothing.
 	StartWriteback(off, n int64)
+	// StartRead asks the system to begin reading a range in the background, so that a
+	// later ReadAt, or touch of a mapping, waits less. It is a hint and promises nothing.
+	StartRead(off, n int64)
 	// Size returns the size of the file now.
 	Size() (int64, error)
 	// Map maps the first size bytes for reading. Where size exceeds the size

@@ -32,6 +32,7 @@ const (
 	Sync
 	SyncData
 	Writeback
+	ReadStart // StartRead
 	Size
 	Map
 	Close
@@ -48,7 +49,7 @@ func (k Kind) String() string {
 	var names []string
 	for i, name := range [...]string{
 		"create", "open", "open-read-write", "remove", "rename", "mkdir", "list", "stat", "sync-dir", "lock", "free",
-		"read", "write", "truncate", "preallocate", "sync", "sync-data", "writeback", "size", "map", "close", "open-dir",
+		"read", "write", "truncate", "preallocate", "sync", "sync-data", "writeback", "read-start", "size", "map", "close", "open-dir",
 	} {
 		if k&(1<<i) != 0 {
 			names = append(names, name)
@@ -63,8 +64,8 @@ type Op struct {
 	Kind   Kind   // exactly one
 	Path   string // the file or directory; of a Rename, the old name
 	To     string // the new name of a Rename
-	Offset int64  // of a Read, Write, Preallocate or Writeback; the size of a Truncate or Map
-	Len    int64  // of a Read, Write, Preallocate or Writeback
+	Offset int64  // of a Read, ReadStart, Write, Preallocate or Writeback; the size of a Truncate or Map
+	Len    int64  // of a Read, ReadStart, Write, Preallocate or Writeback
 }
 
 // String is one line for a log or a failure message.
@@ -74,7 +75,7 @@ func (o Op) String() string {
 		s += " to " + filepath.Base(o.To)
 	}
 	switch o.Kind {
-	case Read, Write, Preallocate, Writeback:
+	case Read, ReadStart, Write, Preallocate, Writeback:
 		s += fmt.Sprintf(" at %d, %d bytes", o.Offset, o.Len)
 	case Truncate, Map:
 		s += fmt.Sprintf(" to %d", o.Offset)

@@ -86,6 +86,12 @@ func (f *file) DropUnsynced() {
 	}
 }
 
+func (f *file) StartRead(off, n int64) {
+	if f.fs.begin(f.op(ReadStart, off, n)) == nil {
+		f.File.StartRead(off, n)
+	}
+}
+
 func (f *file) StartWriteback(off, n int64) {
 	if f.fs.begin(f.op(Writeback, off, n)) == nil {
 		f.File.StartWriteback(off, n)

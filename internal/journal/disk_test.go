@@ -219,6 +219,7 @@ func (h *handle) Sync() error {
 func (h *handle) Name() string                   { return h.name }
 func (h *handle) SyncData() error                { return h.Sync() }
 func (h *handle) StartWriteback(_, _ int64)      {}
+func (h *handle) StartRead(_, _ int64)           {}
 func (h *handle) Close() error                   { return nil }
 func (h *handle) Map(int64) (vfs.Mapping, error) { return nil, errors.ErrUnsupported }
 

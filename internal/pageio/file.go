@@ -75,6 +75,21 @@ func (f *File) readFrom(d *descriptor, p []byte, off int64) error {
 	return err
 }
 
+// StartRead asks the system to begin reading n bytes at off, and waits for nothing: what
+// is read soon afterwards is on its way by then. Bytes that the file doesn't have are
+// left out. It is a hint: without a descriptor, or on an error, it does nothing.
+func (f *File) StartRead(off, n int64) {
+	if off < 0 || n <= 0 || off >= f.size {
+		return
+	}
+	d, err := f.enter()
+	if err != nil {
+		return
+	}
+	defer f.files.leave(d)
+	d.File.StartRead(off, min(n, f.size-off))
+}
+
 // Bytes returns the n bytes at off, which must not be changed: from the mapping,
 // valid until Close, or from fresh memory. It returns an *errs.Corruption, before
 // anything is allocated, if the range isn't within Size.
