@@ -182,13 +182,16 @@ func (j *Journal) room(size int64) error {
 }
 
 // fill makes the file longer than end where that pays: where commits are small and
-// synced, so that a sync need not record a new length each time, and where much is
-// written without a sync.
+// synced, so that a sync need not record a new length each time, and where many
+// values that stay in the file are written without a sync.
 func (j *Journal) fill(end int64) error {
 	if j.lean.Load() {
 		return nil
 	}
 	if j.bulk >= bulkFill {
+		if t := j.cur.Totals(); t.OwnBytes < t.SmallBytes {
+			return nil // few values stay here, so nobody reads this file through large pages
+		}
 		size := (end + segment.BlockSize - 1) / segment.BlockSize * segment.BlockSize
 		if size >= j.cur.limit {
 			return nil // the segment ends in this block, so zeros behind it would be wasted
