@@ -180,13 +180,17 @@ func (j *Journal) room(size int64) error {
 
 // fill is up to where the file is filled with zeros behind a frame of this size; 0 = it
 // isn't. It pays where commits are small and synced, so that a sync need not record a
-// new length each time, and where much is written without a sync.
+// new length each time, and where many values that stay in the file are written
+// without a sync.
 func (j *Journal) fill(size int64) int64 {
 	end, allocated := j.cur.End()+size, j.cur.Allocated()
 	if end <= allocated || j.lean.Load() {
 		return 0
 	}
 	if j.bulk >= bulkFill {
+		if t := j.cur.Totals(); t.OwnBytes < t.SmallBytes {
+			return 0 // few values stay here, so nobody reads this file through large pages
+		}
 		block := int64(segment.BlockSize)
 		if size < smallFrame {
 			block = smallBlock
