@@ -42,7 +42,8 @@ func (k *Keyspace) Get(key []byte) ([]byte, error) {
 		// The bytes may lie in a mapped file, which only the pin keeps: the caller
 		// gets a copy.
 		if value = v; !own {
-			value = append(make([]byte, 0, len(v)), v...)
+			value = make([]byte, len(v))
+			copy(value, v) // right behind make, so that nothing is zeroed before
 		}
 		return nil
 	})

@@ -102,7 +102,8 @@ func (v *View) Iterator() iterator.Iterator {
 // Cover is what range tombstones up to a version cover and, with emptied, the
 // ranges that deletes have emptied; nil if there are none.
 func (v *View) Cover(at entry.Version, emptied bool) *tombstone.Cover {
-	var sources []tombstone.Source
+	var few [4]tombstone.Source // NewCover keeps none of it
+	sources := few[:0]
 	if emptied {
 		sources = v.Known.AppendTo(sources)
 	}
