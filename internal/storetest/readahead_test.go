@@ -229,4 +229,3 @@ func TestGetManyAsksTheDiskAhead(t *testing.T) {
 		t.Errorf("%d waits and %d calls, though all is in memory", waits, starts)
 	}
 }
-
