@@ -20,10 +20,10 @@ import (
 type Item struct {
 	txn   *transaction
 	lent  lentKeys     // of an iterator's item
-	e     *entry.Entry // own, or the iterator's; nil once an iterator left it
+	e     *entry.Entry // nil once an iterator left it
 	ahead *scan.Ahead  // where the value is read ahead, if it is
-	own   entry.Entry
 
+	found   bool // by a point read: e stays until the transaction ends
 	asked   bool // an iterator's item was asked for its value, which was not read ahead
 	copies  bool // Options.CopyValues
 	touched byte // the last byte of an inline value: it could be read
@@ -36,11 +36,11 @@ func (it *Item) Key() []byte {
 	}
 	key := userKey(it.e.Key)
 	switch {
-	case it.copies && it.e != &it.own:
+	case it.copies && !it.found:
 		return bytes.Clone(key)
 	case !invariant.Poisons:
 		return key
-	case it.e == &it.own:
+	case it.found:
 		return it.txn.lend(key)
 	}
 	return it.lent.lend(key)
@@ -79,7 +79,7 @@ func (it *Item) look() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e := it.e; e.Raw != 0 && e == &it.own && it.ahead == nil {
+	if e := it.e; e.Raw != 0 && it.found && it.ahead == nil {
 		// The item keeps what was decoded, as an inline value.
 		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
 	}
@@ -245,14 +245,20 @@ func (it *Item) place(txn *transaction, e *entry.Entry, ahead *scan.Ahead) {
 	it.txn, it.e, it.ahead, it.copies = txn, e, ahead, txn.db.opts.CopyValues
 }
 
+// result is the item of a point read, and its entry.
+type result struct {
+	item  Item
+	entry entry.Entry
+}
+
 // results are the items that a transaction has handed out after its first, and
 // their keys. They come in blocks that only their users keep alive.
 type results struct {
-	items []Item // free
-	keys  []byte // the free part is between length and capacity
-	block int    // size of the last block of items
+	items []result // free
+	keys  []byte   // the free part is between length and capacity
+	block int      // size of the last block of items
 
-	firstItems [4]Item
+	firstItems [4]result
 	firstKeys  [256]byte
 }
 
@@ -264,7 +270,7 @@ const (
 
 // scratch returns a free item, and the stored form of key in free memory. Both
 // are for the next call too, unless they are kept.
-func (t *Txn) scratch(key []byte) (*Item, []byte) {
+func (t *Txn) scratch(key []byte) (*result, []byte) {
 	n := len(t.keyspace.prefix) + len(key)
 	// Most transactions get one item with a short key: that allocates nothing more.
 	if !t.taken && n <= len(t.firstKey) {
@@ -278,11 +284,11 @@ func (t *Txn) scratch(key []byte) (*Item, []byte) {
 	return t.more.scratch(t.keyspace.prefix, key)
 }
 
-func (r *results) scratch(prefix, key []byte) (*Item, []byte) {
+func (r *results) scratch(prefix, key []byte) (*result, []byte) {
 	if len(r.items) == 0 {
 		// Blocks, not one slice that grows: items that were handed out never move.
 		r.block = min(2*r.block, maxItems)
-		r.items = make([]Item, r.block)
+		r.items = make([]result, r.block)
 	}
 	n := len(prefix) + len(key)
 	if cap(r.keys)-len(r.keys) < n {
@@ -293,11 +299,11 @@ func (r *results) scratch(prefix, key []byte) (*Item, []byte) {
 }
 
 // keep ends the freedom of what scratch returned.
-func (t *transaction) keep(it *Item, stored []byte) {
-	if it == &t.first {
+func (t *transaction) keep(r *result, stored []byte) {
+	if r == &t.first {
 		t.taken = true
 		return
 	}
-	r := t.more
-	r.items, r.keys = r.items[1:], r.keys[:len(r.keys)+len(stored)]
+	m := t.more
+	m.items, m.keys = m.items[1:], m.keys[:len(m.keys)+len(stored)]
 }

@@ -54,15 +54,16 @@ func (o *IteratorOptions) bounds(s *keyspaceState) (lo, hi []byte, err error) {
 type Iterator struct {
 	txn      *transaction // nil in a zero Iterator
 	keyspace *keyspaceState
-	opts     IteratorOptions
 	scan     scan.Scan
+	reverse  bool // the direction of travel
 	tracks   bool // what is covered counts as read
 	plain    bool // no limit and no context: Next may take the short way
 
 	item    Item
 	valid   bool
 	turned  bool // the last move went backward, in keys
-	left    int  // of Limit
+	limit   int
+	left    int // of limit
 	err     error
 	covered scan.Span
 	scratch []byte
@@ -76,7 +77,7 @@ type Iterator struct {
 
 // NewIterator returns an iterator over what the transaction sees. Close it.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
-	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, opts: o}
+	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit}
 	if it.err = o.validate(); it.err == nil {
 		it.err = t.usable()
 	}
@@ -106,7 +107,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 
 // Rewind moves to the first item in the direction of travel.
 func (it *Iterator) Rewind() {
-	if it.opts.Reverse {
+	if it.reverse {
 		_, hi := it.scan.Bounds()
 		it.position(hi, true)
 	} else {
@@ -127,10 +128,10 @@ func (it *Iterator) Seek(key []byte) {
 		it.err = err
 		return
 	}
-	if it.opts.Reverse {
+	if it.reverse {
 		it.scratch = append(it.scratch, 0) // the least key that is greater
 	}
-	it.position(it.scratch, it.opts.Reverse)
+	it.position(it.scratch, it.reverse)
 }
 
 // keep makes scratch the stored form of key, which may lie in a mapped file.
@@ -152,7 +153,7 @@ func (it *Iterator) position(key []byte, turned bool) {
 	// A seek learns nothing of the keys between, so it ends what was covered.
 	it.finishSpan()
 	it.item.lent.poison()
-	it.err, it.turned, it.left = nil, turned, it.opts.Limit
+	it.err, it.turned, it.left = nil, turned, it.limit
 	if it.tracks {
 		lo, hi := it.scan.Bounds()
 		it.covered.Begin(key, lo, hi)
@@ -166,7 +167,7 @@ func (it *Iterator) Next() {
 		it.leaveAsked()
 	}
 	// The short way: nothing but the scan decides what comes next.
-	if it.plain && it.valid && it.turned == it.opts.Reverse && it.open() {
+	if it.plain && it.valid && it.turned == it.reverse && it.open() {
 		it.item.lent.poison()
 		if it.scan.Move(it.turned) {
 			it.item.e, it.item.ahead = it.scan.Entry(), it.scan.Ahead()
@@ -175,7 +176,7 @@ func (it *Iterator) Next() {
 		it.land(false)
 		return
 	}
-	if it.valid && it.opts.Limit > 0 {
+	if it.valid && it.limit > 0 {
 		// The scan does not move: what comes after the limit is not read, and can't
 		// conflict.
 		if it.left--; it.left <= 0 {
@@ -183,7 +184,7 @@ func (it *Iterator) Next() {
 			return
 		}
 	}
-	it.move(it.opts.Reverse)
+	it.move(it.reverse)
 }
 
 // open is usable for a transaction without a context.
@@ -197,10 +198,10 @@ func (it *Iterator) Prev() {
 	if it.item.asked {
 		it.leaveAsked()
 	}
-	if it.valid && it.opts.Limit > 0 {
+	if it.valid && it.limit > 0 {
 		it.left++
 	}
-	it.move(!it.opts.Reverse)
+	it.move(!it.reverse)
 }
 
 // leaveAsked has the scan know, before it moves, that the item's value was read.

@@ -104,7 +104,7 @@ type transaction struct {
 	// The first item found and its key lie in the Txn itself, so that a View
 	// with one Get allocates once; every byte of it counts there.
 	more     *results // the other items
-	first    Item
+	first    result
 	firstKey [48]byte
 }
 
@@ -215,21 +215,22 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	// Item and key lie in memory of the transaction, and are only kept if the key is
 	// found: absent keys cost no memory.
-	it, stored := t.scratch(key)
-	found, err := t.find(stored, &it.own)
+	r, stored := t.scratch(key)
+	found, err := t.find(stored, &r.entry)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, ErrKeyNotFound
 	}
-	if n := len(it.own.Value); n > 0 {
-		it.touched = it.own.Value[n-1]
+	if n := len(r.entry.Value); n > 0 {
+		r.item.touched = r.entry.Value[n-1]
 	}
-	t.keep(it, stored)
-	it.own.Key = stored
-	it.place(t.transaction, &it.own, nil)
-	return it, nil
+	t.keep(r, stored)
+	r.entry.Key = stored
+	r.item.place(t.transaction, &r.entry, nil)
+	r.item.found = true
+	return &r.item, nil
 }
 
 // Has reports whether key has a value. It does not read the value.
@@ -241,8 +242,8 @@ func (t *Txn) Has(key []byte) (found bool, err error) {
 		return false, err
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	it, stored := t.scratch(key)
-	return t.find(stored, &it.own)
+	r, stored := t.scratch(key)
+	return t.find(stored, &r.entry)
 }
 
 // find looks a stored key up, in the pending writes first, and notes that it was read.

@@ -216,6 +216,7 @@ func TestFaultsUnderEveryCall(t *testing.T) {
 	if invariant.Poisons {
 		t.Skip("with brockdebug what is handed out is copied once more, without a guard")
 	}
+	needsMappings(t)
 	if !inChild(t) {
 		return
 	}

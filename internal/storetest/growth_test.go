@@ -65,6 +65,18 @@ var growths = map[string]growth{
 			},
 		}
 	}},
+	"flushes": {50, func(t *testing.T, db *brock.DB, n int) map[string]func() {
+		for i := range n {
+			must(t, db.Set(wayKey(i%7), []byte("v")))
+			flushOne(t, db)()
+		}
+		txn := db.NewTransaction(false)
+		t.Cleanup(txn.Discard)
+		return map[string]func(){
+			"one more": flushOne(t, db), "a get": func() { must2(txn.Get(wayKey(3))) },
+			"a walk": walkOf(txn, false), "a walk back": walkOf(txn, true),
+		}
+	}},
 	"open transactions": {2000, func(t *testing.T, db *brock.DB, n int) map[string]func() {
 		set(t, db, "k=")
 		for range n {

@@ -13,9 +13,9 @@ import (
 // around the last one in which the answer is the same. It is used by one goroutine
 // at a time, and below a pageio.Guard if a source is in a file.
 type Cover struct {
-	parts   []*part // the newest first
+	parts   []part // the newest first
 	at      entry.Version
-	pending []*part // the reader's own, newer than all others
+	pending []part // the reader's own, newer than all others
 	err     error
 
 	known   bool
@@ -34,18 +34,22 @@ type part struct {
 
 // NewCover returns the Cover of the tombstones up to at; nil if there are none.
 func NewCover(at entry.Version, sources ...Source) *Cover {
-	c := &Cover{at: at}
-	for _, s := range sources {
+	// Most readers meet no tombstone: that takes no memory.
+	var parts []part
+	for i, s := range sources {
 		if least, greatest := s.Versions(); least <= at {
-			c.parts = append(c.parts, &part{Source: s, max: greatest})
+			if parts == nil {
+				parts = make([]part, 0, len(sources)-i)
+			}
+			parts = append(parts, part{Source: s, max: greatest})
 		}
 	}
-	if len(c.parts) == 0 {
+	if parts == nil {
 		return nil
 	}
 	// Once a version is found, older sources are passed over.
-	slices.SortStableFunc(c.parts, func(a, b *part) int { return cmp.Compare(b.max, a.max) })
-	return c
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.max, a.max) })
+	return &Cover{at: at, parts: parts}
 }
 
 // Pending is the version of a reader's own tombstones: above all others.
@@ -62,7 +66,7 @@ func (c *Cover) WithPending(own ...Source) *Cover {
 		n.parts, n.at = c.parts, c.at
 	}
 	for _, s := range own {
-		n.pending = append(n.pending, &part{Source: s})
+		n.pending = append(n.pending, part{Source: s})
 	}
 	if len(n.parts)+len(n.pending) == 0 {
 		return nil
@@ -90,7 +94,8 @@ func (c *Cover) Before(key []byte, v entry.Version) (newest entry.Version) {
 	if v == 0 {
 		return 0
 	}
-	for _, p := range c.parts {
+	for i := range c.parts {
+		p := &c.parts[i]
 		if p.max <= newest {
 			continue
 		}
@@ -120,14 +125,14 @@ func (c *Cover) look(key []byte) {
 		c.version = failed
 		return
 	}
-	for _, p := range c.pending {
-		if c.find(p, key, entry.MaxVersion) > 0 {
+	for i := range c.pending {
+		if c.find(&c.pending[i], key, entry.MaxVersion) > 0 {
 			c.version = Pending
 			return
 		}
 	}
-	for _, p := range c.parts {
-		if p.max > c.version {
+	for i := range c.parts {
+		if p := &c.parts[i]; p.max > c.version {
 			c.version = max(c.version, c.find(p, key, c.at))
 		}
 	}

@@ -58,7 +58,7 @@ func (v *View) Stored(key []byte, e *entry.Entry) (entry.Stored, error) {
 	if err != nil {
 		return entry.Stored{}, err
 	}
-	return f.stored(h, key, e)
+	return f.stored(nil, h, key, e)
 }
 
 // Move copies the record of e's separated value to a new segment.
@@ -102,7 +102,8 @@ func (v *View) Iterator() iterator.Iterator {
 // Cover is what range tombstones up to a version cover and, with emptied, the
 // ranges that deletes have emptied; nil if there are none.
 func (v *View) Cover(at entry.Version, emptied bool) *tombstone.Cover {
-	var sources []tombstone.Source
+	var few [4]tombstone.Source // NewCover keeps none of it
+	sources := few[:0]
 	if emptied {
 		sources = v.Known.AppendTo(sources)
 	}

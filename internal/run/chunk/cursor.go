@@ -19,7 +19,8 @@ type Cursor struct {
 	safe  int    // bytes from the current entry to here are verified
 	ahead int    // pages to verify at once
 	plen  int    // length of the prefix
-	key   []byte // prefix, current suffix, room to copy by words
+	most  int    // length of a suffix that key has room for
+	key   []byte // prefix, current suffix, room to copy by words; in room if it fits
 	form  form   // of the last entry
 	err   error
 	e     entry.Entry
@@ -29,6 +30,8 @@ type Cursor struct {
 	stack    []uint32 // offsets / 8 of neighbouring entries, for Prev
 	stackEnd int      // where the entry after them begins
 	top      int      // above the entry that Prev went to last
+
+	room [64]byte // most keys need no more
 }
 
 // form says which fields of an entry may be set beside Key, Kind and Version, so
@@ -76,16 +79,20 @@ func (it *Cursor) Older() bool { return it.data[it.off]&flagOlder != 0 }
 // Offset is where the current entry begins in the chunk.
 func (it *Cursor) Offset() int { return it.off }
 
-// grow makes room for a key; any short suffix fits without another call.
+// grow makes room for a key.
 func (it *Cursor) grow(prefix, suffix int) {
-	if need := prefix + max(suffix, maxSuffix) + 8; len(it.key) < need {
-		if it.Mem != nil {
-			it.key = it.Mem.Grow(it.key, need+need/4)
-		} else {
-			it.key = append(it.key, make([]byte, need-len(it.key))...)
-		}
-		it.key = it.key[:cap(it.key)]
+	need := prefix + suffix + 8
+	switch {
+	case need <= len(it.key):
+	case it.Mem != nil:
+		it.key = it.Mem.Grow(it.key, need+need/4)
+	case need <= len(it.room) && it.key == nil:
+		it.key = it.room[:]
+	default:
+		it.key = append(it.key, make([]byte, max(need, prefix+maxSuffix+8)-len(it.key))...)
 	}
+	it.key = it.key[:cap(it.key)]
+	it.most = len(it.key) - prefix - 8
 }
 
 // First moves to the first entry.
@@ -125,7 +132,7 @@ func (it *Cursor) Next() bool {
 	end := start + int(w>>8&maxSuffix)
 	stop := end + int(w>>16&maxInline)
 	kind := entry.Kind(w & kindMask)
-	if stop > it.safe || !kind.Known() {
+	if stop > it.safe || !kind.Known() || end-start > it.most {
 		return it.decode(off)
 	}
 	it.off, it.next = off, align8(stop)
@@ -148,7 +155,7 @@ func (it *Cursor) nextSlow(off int, w uint64) bool {
 	start := off + headSize + handSize
 	end := start + int(w>>8&maxSuffix)
 	kind := entry.Kind(w & kindMask)
-	if w&flagSlow != flagSep || end > it.safe || !kind.Known() {
+	if w&flagSlow != flagSep || end > it.safe || !kind.Known() || end-start > it.most {
 		return it.decode(off)
 	}
 	h := binary.LittleEndian.Uint64(it.data[off+headSize:])

@@ -1,0 +1,72 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/invariant"
+)
+
+// Reads in memory allocate a bounded number of times: a get once, an iterator a few
+// times, whatever it walks.
+func TestAllocations(t *testing.T) {
+	if raceEnabled || invariant.Enabled || invariant.Poisons {
+		t.Skip("pools and copies are not those of a release")
+	}
+	for _, size := range []int{16, 1000} {
+		db := openTest(t, brock.DefaultOptions(t.TempDir()))
+		w := db.NewWriter(context.Background())
+		key := func(i int) []byte { return fmt.Appendf(nil, "key-%011d", i) }
+		const pairs = 4000
+		for i := range pairs {
+			must(t, w.Set(key(i), incompressible(i, size)))
+		}
+		must(t, w.Close())
+		must(t, db.Compact(context.Background()))
+		k := key(pairs / 3)
+		count := func(what string, most float64, fn func(txn *brock.Txn) error) {
+			t.Helper()
+			run := func() { must(t, db.View(fn)) }
+			run() // values are verified, pools filled
+			if n := testing.AllocsPerRun(50, run); n > most {
+				t.Errorf("values of %d: %s allocates %v times, want %v", size, what, n, most)
+			}
+		}
+		count("a get", 1, func(txn *brock.Txn) error {
+			item, err := txn.Get(k)
+			if err != nil {
+				return err
+			}
+			_, err = item.Value()
+			return err
+		})
+		walk := func(o brock.IteratorOptions, items int) func(txn *brock.Txn) error {
+			return func(txn *brock.Txn) error {
+				it := txn.NewIterator(o)
+				defer it.Close()
+				for it.Seek(k); it.Valid() && items > 0; it.Next() {
+					items--
+					if !o.KeysOnly {
+						if _, err := it.Item().Value(); err != nil {
+							return err
+						}
+					}
+				}
+				return it.Err()
+			}
+		}
+		count("a seek", 3, walk(brock.IteratorOptions{}, 1))
+		count("a seek and 50 items", 4, walk(brock.IteratorOptions{}, 50))
+		count("a scan of values", 5, walk(brock.IteratorOptions{}, pairs))
+		count("a scan of keys", 5, walk(brock.IteratorOptions{KeysOnly: true}, pairs))
+		count("a scan back", 8, walk(brock.IteratorOptions{Reverse: true}, pairs))
+
+		// What was deleted a reader knows as a range, which costs each scan a little more.
+		for i := range 1000 {
+			must(t, db.Delete(key(i)))
+		}
+		count("a seek among deletes", 12, walk(brock.IteratorOptions{}, 50))
+	}
+}
