@@ -56,3 +56,7 @@ require (
 )
 
 replace github.com/brockdb/brock => ../
+
+// In the workspace an old version would be chosen, whose packages are also in
+// google.golang.org/genproto/googleapis/rpc.
+replace google.golang.org/genproto => google.golang.org/genproto v0.0.0-20250804133106-a7a43d27e69b
