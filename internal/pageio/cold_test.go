@@ -95,8 +95,8 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 	if err := f.ReadCold(p, 3000); err != nil {
 		t.Fatal(err)
 	}
-	if w.reads.Load() != 1 || w.starts.Load() != 0 {
-		t.Errorf("alone: %d reads and %d begun ahead, want 1 and 0", w.reads.Load(), w.starts.Load())
+	if w.reads.Load() != 1 || w.starts.Load() != 1 || f.files.cold.yields.Load() != 0 {
+		t.Errorf("alone: %d reads, %d begun ahead and %d yields, want 1, 1 and 0", w.reads.Load(), w.starts.Load(), f.files.cold.yields.Load())
 	}
 	w.evict()
 	age := func() {
@@ -133,7 +133,7 @@ func TestKnownAcrossMegabytes(t *testing.T) {
 	}
 }
 
-// Of readers that wait at the same time, all but the first have the system begin.
+// Of readers that wait at the same time, all but the first yield.
 func TestReadersBeginTogether(t *testing.T) {
 	w, f := openWatched(t, 100)
 	var waiting sync.WaitGroup
@@ -152,8 +152,8 @@ func TestReadersBeginTogether(t *testing.T) {
 		})
 	}
 	waiting.Wait()
-	if n := w.starts.Load(); n != 1 {
-		t.Errorf("%d of 2 reads were begun ahead, want 1", n)
+	if starts, yields := w.starts.Load(), f.files.cold.yields.Load(); starts != 2 || yields != 1 {
+		t.Errorf("of 2 reads, %d were begun ahead, and %d yielded; want 2 and 1", starts, yields)
 	}
 	close(release)
 	done.Wait()

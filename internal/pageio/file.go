@@ -220,9 +220,6 @@ func (f *File) read(off, n int64) error {
 		return nil
 	}
 	defer f.files.leave(d)
-	if n > scratchSize {
-		d.StartRead(off, n) // what is read piece by piece would be waited for as often
-	}
 	f.files.cold.begin(d, off, n)
 	defer f.files.cold.end()
 	p := scratchPool.Get().(*scratch)
