@@ -218,8 +218,8 @@ func (f *File) mapFile(d *descriptor) {
 		return
 	}
 	f.files.mapped.Add(1)
-	// The system's readahead would read megabytes for one entry; scans ask for it.
-	_ = m.Advise(vfs.Random)
+	// No advice that access is random: since Linux 6.3 it keeps the system from seeing
+	// which pages are used. Its readahead begins at page faults, of which there are none.
 	f.mapping, f.data = m, m.Data()
 	for g := range f.known {
 		f.known[g] = f.files.Bits.newBits(f.size/pageSize+1, g)
