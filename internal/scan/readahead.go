@@ -22,7 +22,7 @@ type readahead struct {
 	turned   bool     // the direction of the entries ahead
 	more     bool     // the walk is at an entry that is not in the ring yet
 	adaptive bool     // made and unmade as values are asked for
-	guessed  bool     // the ring has what a scan is expected to need: it is filled again once it is empty
+	guessed  bool     // the ring has as many entries as a scan is expected to need: it is filled again once it is empty
 	far      bool     // most values of the last refill were not in memory
 	unasked  int      // entries in a row whose separated value nobody asked for
 	ordered  int      // of the other ones, those in a row that followed each other
@@ -79,6 +79,9 @@ func (r *readahead) leave() {
 // grow adds entries until there are n.
 func (r *readahead) grow(n int) {
 	had := len(r.ring)
+	if had >= n {
+		return
+	}
 	r.ring = slices.Concat(r.ring[r.head:], r.ring[:r.head]) // the ring begins with its head
 	copy(r.all, r.ring)
 	if len(r.all) < n {
@@ -95,6 +98,12 @@ func (r *readahead) grow(n int) {
 	for i, a := range r.ring[had:] {
 		a.key = keys[i*aheadKey : i*aheadKey : (i+1)*aheadKey]
 	}
+}
+
+// resize makes it a ring of n entries, and forgets those that it has.
+func (r *readahead) resize(n int) {
+	r.head, r.ring = 0, r.ring[:min(n, len(r.ring))]
+	r.grow(n)
 }
 
 // begin starts from where the walk is; ok says that it is at an entry.
@@ -164,6 +173,7 @@ func (r *readahead) fill() {
 	}
 	if !r.scan.closed { // by the filter
 		r.far = 2*uint64(reads.Start()) > r.bytes-before
+		r.scan.waited = r.scan.waited || r.far
 	}
 }
 
@@ -179,12 +189,17 @@ func (a *Ahead) take(e *entry.Entry) {
 // begins: Entry is then another one, of the same content. Values that lie one after
 // the other come without it.
 func (s *Scan) Asked() {
+	s.asked++
 	if r := s.readahead; r != nil {
 		r.ring[r.head].asked = true
 		return
 	}
+	jumped := s.jumped(s.walk.entry)
+	if s.adapts && s.stream.pass(s.pin, s.walk.entry, jumped) {
+		s.waited = true
+	}
 	switch {
-	case s.jumped(s.walk.entry):
+	case jumped:
 		if s.far += orderPerJump; s.far >= jumpsToAdapt*orderPerJump {
 			s.adapt()
 		}
