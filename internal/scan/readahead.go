@@ -42,14 +42,15 @@ const (
 	aheadKey = 40 // bytes of key that an Ahead has room for at first
 
 	// How far Config.Prefetch = 0 reads ahead.
-	nearLength    = 16       // entries while values are in memory, and at first;
-	farLength     = 256      // entries at most once the disk is asked
-	jumpsToAdapt  = 4        // begin after this many values that lie elsewhere than those before;
-	orderPerJump  = 4        // one of them is forgotten after this many that follow each other
-	largeValue    = 16 << 10 // bytes from which a value counts as one that lies elsewhere
-	orderedToEnd  = 64       // end after this many values that follow each other,
-	unaskedToEnd  = 32       // or after this many values that nobody asked for;
-	jumpsToReturn = 1000     // then begin again after this many values elsewhere
+	nearLength    = 16           // entries while values are in memory, and at first;
+	farLength     = mostExpected // entries at most once the disk is asked
+	leastExpected = 3            // entries from which it pays to hold those that a scan is expected to need
+	jumpsToAdapt  = 4            // begin after this many values that lie elsewhere than those before;
+	orderPerJump  = 4            // one of them is forgotten after this many that follow each other
+	largeValue    = 16 << 10     // bytes from which a value counts as one that lies elsewhere
+	orderedToEnd  = 64           // end after this many values that follow each other,
+	unaskedToEnd  = 32           // or after this many values that nobody asked for;
+	jumpsToReturn = 1000         // then begin again after this many values elsewhere
 
 	// How many bytes of values a scan reads ahead, beside the next value.
 	aheadPerEntry = 32 << 10 // of the ring
@@ -241,4 +242,38 @@ func (s *Scan) unadapt(turned bool) bool {
 	ok := r.turn() && s.move(turned)
 	r.leave()
 	return ok
+}
+
+// note has the habit know how many values were read since the last seek.
+func (s *Scan) note() {
+	if s.habit == nil {
+		return
+	}
+	n := s.asked
+	if !s.waited {
+		n = min(n, 1) // reading ahead would have been of no use
+	}
+	s.habit.note(n)
+	s.asked, s.waited = 0, false
+}
+
+// expect makes the scan, which is about to seek, read ahead as many entries as it will
+// need: then all values that it needs are on their way before it waits for the first.
+func (s *Scan) expect() {
+	s.note()
+	n := s.habit.expect()
+	guessed := n >= leastExpected
+	switch r := s.readahead; {
+	case r != nil:
+		if !guessed {
+			n = nearLength
+		}
+		r.resize(n)
+		r.guessed = guessed
+	case guessed:
+		r := newReadahead(s, n)
+		r.adaptive, r.guessed = true, true
+		s.readahead = r
+		s.simplify()
+	}
 }
