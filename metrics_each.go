@@ -19,8 +19,11 @@ const (
 // for seconds, and "" for a number, as in OpenTelemetry. help is one sentence.
 //
 // Text becomes a number: waiting_work and pinned are 1 while WorkWaiting and PinnedBy say
-// something, else 0. A time is in seconds since 1970, 0 for none.
+// something, else 0. A time is in seconds since 1970, 0 for none. A nil fn is not called.
 func (m *Metrics) Each(fn func(name, unit, help string, kind MetricKind, v float64)) {
+	if fn == nil {
+		return
+	}
 	m.eachOfCalls(fn)
 	m.Tree.eachOfState(fn)
 	m.Tree.eachOfWork(fn)
@@ -33,6 +36,9 @@ func (m *Metrics) Each(fn func(name, unit, help string, kind MetricKind, v float
 // EachHistogram calls fn with each histogram. Names and units are as for Each. h belongs to
 // m.
 func (m *Metrics) EachHistogram(fn func(name, unit, help string, h *Histogram)) {
+	if fn == nil {
+		return
+	}
 	fn("read_latency", "s", "Time of one in 256 point reads of transactions.", &m.ReadLatency)
 	fn("commit_latency", "s", "Time from the call of Commit to its return.", &m.CommitLatency)
 	fn("sync_latency", "s", "Time of syncs of the journal.", &m.SyncLatency)
