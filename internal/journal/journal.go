@@ -189,7 +189,7 @@ func (j *Journal) fill(end int64) error {
 		return nil
 	}
 	if j.bulk >= bulkFill {
-		if t := j.cur.Totals(); t.OwnBytes < t.SmallBytes {
+		if t := j.cur.Totals(); t.OwnBytes <= t.SmallBytes {
 			return nil // few values stay here, so nobody reads this file through large pages
 		}
 		size := (end + segment.BlockSize - 1) / segment.BlockSize * segment.BlockSize
