@@ -218,6 +218,33 @@ func TestLengthOfEpochs(t *testing.T) {
 	}
 }
 
+// Pages that were verified are forgotten with each epoch, and those that a file doesn't
+// have are never verified.
+func TestPageBits(t *testing.T) {
+	m := NewBitMemory(0, false)
+	a, b := m.verifiedPages(65), NewPageBits(65)
+	for _, s := range []*PageBits{&a, &b} {
+		s.Set(64)
+		s.Set(200)
+		s.Set(-1)
+		if !s.Test(64) || s.Test(63) || s.Test(0) || s.Test(128) || s.Test(200) || s.Test(-1) {
+			t.Error("other pages are in the set than page 64")
+		}
+	}
+	m.missed(EpochPages)
+	if a.Test(64) || !b.Test(64) {
+		t.Error("a page is verified in the next epoch, or was forgotten without one")
+	}
+	a.Free()
+	b.Free()
+	if none := NewBitMemory(0, true).verifiedPages(10); len(m.pages) != 0 || none.Test(1) {
+		t.Error("a set is left")
+	}
+	none := PageBits{}
+	none.Set(0)
+	none.Free()
+}
+
 // Readers, the end of epochs and the limit of memory don't disturb one another.
 func TestManyReadersInManyEpochs(t *testing.T) {
 	const pages, readers = 2000, 8

@@ -40,6 +40,9 @@ type File struct {
 // verified: Files.Bits forgets it after a while.
 func (f *File) Verified(n int64) Bits { return f.files.Bits.verified(n) }
 
+// VerifiedPages is Verified for n pages of the file.
+func (f *File) VerifiedPages(n int64) PageBits { return f.files.Bits.verifiedPages(n) }
+
 // Name is the base name of the file.
 func (f *File) Name() string { return f.name }
 
