@@ -113,6 +113,7 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 		t.Fatal("unknown after one epoch")
 	}
 	age()
+	w.evict() // uses have been told
 	if !f.Known(0, 1) || f.Known(4096, 1) {
 		t.Fatal("a page is unknown one epoch after it was used, or known after two")
 	}
@@ -215,6 +216,34 @@ func TestLengthOfEpochs(t *testing.T) {
 	}
 	if n := run(1000, true); n != leastPages {
 		t.Errorf("epochs of %d pages, want %d", n, leastPages)
+	}
+}
+
+// Of pages that are used in one epoch after the other, the system is told.
+func TestUsedPagesAreTold(t *testing.T) {
+	const pages = 400
+	w, f := openWatched(t, pages)
+	use := func() int64 {
+		before := w.reads.Load()
+		for i := range int64(pages) {
+			if !f.Known(i*pageSize, 1) {
+				t.Fatalf("page %d is not known", i)
+			}
+		}
+		return w.reads.Load() - before
+	}
+	for i := range int64(pages) {
+		w.in[i] = true
+	}
+	if n := use() + use(); n != 0 {
+		t.Errorf("%d pages were read without an end of an epoch", n)
+	}
+	f.files.Bits.missed(EpochPages)
+	if n := use(); n < pages/useShare/2 || n > pages/useShare*2 {
+		t.Errorf("of %d pages that were used again, %d were read", pages, n)
+	}
+	if n := use(); n != 0 {
+		t.Errorf("%d pages were read again", n)
 	}
 }
 
