@@ -5,6 +5,7 @@
 //	brock load DIR FILE   fills a store; dump is the way back
 //	brock get DIR KEY     prints a value; set, del and scan do what they say
 //	brock gc DIR          frees the disk space of garbage now
+//	brock checkpoint DIR NEW  makes a copy that is a store, too
 //	brock verify DIR      reads every byte and checks every checksum
 //	brock inspect FILE    shows what the bytes of a store's file mean
 //
@@ -27,18 +28,19 @@ import (
 
 // commands is the command line; each field is a command with a file of its own.
 type commands struct {
-	Try     tryCommand     `cmd:"" help:"Load, read, scan, update, kill and verify a fresh store, and report."`
-	Get     getCommand     `cmd:"" help:"Write the value of a key to standard output."`
-	Set     setCommand     `cmd:"" help:"Write one pair. Makes the store if there is none."`
-	Del     delCommand     `cmd:"" help:"Delete keys."`
-	Scan    scanCommand    `cmd:"" help:"List pairs in the order of their keys."`
-	Load    loadCommand    `cmd:"" help:"Write the pairs of a file or directory. Makes the store if there is none."`
-	Dump    dumpCommand    `cmd:"" help:"Write all pairs in a form that load reads."`
-	Stats   statsCommand   `cmd:"" help:"Show what a store holds, and in which files."`
-	Gc      gcCommand      `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
-	Verify  verifyCommand  `cmd:"" help:"Check every checksum and cross-reference."`
-	Inspect inspectCommand `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
-	Version versionCommand `cmd:"" help:"Print the versions of the program and of its file format."`
+	Try        tryCommand        `cmd:"" help:"Load, read, scan, update, kill and verify a fresh store, and report."`
+	Get        getCommand        `cmd:"" help:"Write the value of a key to standard output."`
+	Set        setCommand        `cmd:"" help:"Write one pair. Makes the store if there is none."`
+	Del        delCommand        `cmd:"" help:"Delete keys."`
+	Scan       scanCommand       `cmd:"" help:"List pairs in the order of their keys."`
+	Load       loadCommand       `cmd:"" help:"Write the pairs of a file or directory. Makes the store if there is none."`
+	Dump       dumpCommand       `cmd:"" help:"Write all pairs in a form that load reads."`
+	Stats      statsCommand      `cmd:"" help:"Show what a store holds, and in which files."`
+	Gc         gcCommand         `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
+	Checkpoint checkpointCommand `cmd:"" help:"Make a copy of a store in a new directory. Files are shared where that is possible."`
+	Verify     verifyCommand     `cmd:"" help:"Check every checksum and cross-reference."`
+	Inspect    inspectCommand    `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
+	Version    versionCommand    `cmd:"" help:"Print the versions of the program and of its file format."`
 
 	TryWriter tryWriterCommand `cmd:"" hidden:"" help:"The process that try kills."`
 }
