@@ -36,9 +36,18 @@ func startWriteback(f *os.File, off, n int64) {
 	})
 }
 
+// startReadBytes is how much of a range the system begins to read at least: the rest of a
+// longer one it may leave out.
+const startReadBytes = 128 << 10
+
 func startRead(f *os.File, off, n int64) {
 	_ = withFD(f, func(fd int) error {
-		return unix.Fadvise(fd, off, n, unix.FADV_WILLNEED)
+		for ; n > 0; off, n = off+startReadBytes, n-startReadBytes {
+			if err := unix.Fadvise(fd, off, min(n, startReadBytes), unix.FADV_WILLNEED); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -10,9 +10,9 @@ import (
 // system has their pages in memory afterwards, which is noted.
 //
 // A read of some microseconds doesn't give its processor of the Go scheduler away, so
-// no more of them would be under way than there are such processors. If others of the
-// store are, the system is asked to begin this one, then the other goroutines run and
-// begin theirs.
+// no more of them would be under way than there are such processors. So the system is
+// asked to begin the read; then, if others of the store are under way, the other
+// goroutines run and begin theirs.
 func (f *File) ReadCold(p []byte, off int64) error {
 	if err := f.check(off, int64(len(p))); err != nil || len(p) == 0 {
 		return err
@@ -22,6 +22,9 @@ func (f *File) ReadCold(p []byte, off int64) error {
 		return err
 	}
 	defer f.files.leave(d)
+	if f.data == nil {
+		return f.readFrom(d, p, off) // it may be in memory, as far as is known
+	}
 	f.files.cold.begin(d, off, int64(len(p)))
 	defer f.files.cold.end()
 	if err := f.readFrom(d, p, off); err != nil {
@@ -53,9 +56,11 @@ const (
 	yieldOfReader = 50 * time.Microsecond
 )
 
-// begin counts the caller as reading, and has the n bytes at off of d on their way
-// if others read as well.
+// begin counts the caller as reading, has the n bytes at off of d on their way, and
+// yields if others read as well.
 func (r *readers) begin(d *descriptor, off, n int64) {
+	// Also if it is alone: a pread by itself would have the system read on behind it.
+	d.StartRead(off, n)
 	if r.reading.Add(1) == 1 {
 		return
 	}
@@ -63,7 +68,6 @@ func (r *readers) begin(d *descriptor, off, n int64) {
 	if !r.yield(now) {
 		return
 	}
-	d.StartRead(off, n)
 	runtime.Gosched()
 	r.yielded.Add(int64(time.Since(r.began) - now))
 	r.yields.Add(1)

@@ -95,8 +95,8 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 	if err := f.ReadCold(p, 3000); err != nil {
 		t.Fatal(err)
 	}
-	if w.reads.Load() != 1 || w.starts.Load() != 0 {
-		t.Errorf("alone: %d reads and %d begun ahead, want 1 and 0", w.reads.Load(), w.starts.Load())
+	if w.reads.Load() != 1 || w.starts.Load() != 1 || f.files.cold.yields.Load() != 0 {
+		t.Errorf("alone: %d reads, %d begun ahead and %d yields, want 1, 1 and 0", w.reads.Load(), w.starts.Load(), f.files.cold.yields.Load())
 	}
 	w.evict()
 	age := func() {
@@ -113,6 +113,7 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 		t.Fatal("unknown after one epoch")
 	}
 	age()
+	w.evict() // uses have been told
 	if !f.Known(0, 1) || f.Known(4096, 1) {
 		t.Fatal("a page is unknown one epoch after it was used, or known after two")
 	}
@@ -133,7 +134,7 @@ func TestKnownAcrossMegabytes(t *testing.T) {
 	}
 }
 
-// Of readers that wait at the same time, all but the first have the system begin.
+// Of readers that wait at the same time, all but the first yield.
 func TestReadersBeginTogether(t *testing.T) {
 	w, f := openWatched(t, 100)
 	var waiting sync.WaitGroup
@@ -152,8 +153,8 @@ func TestReadersBeginTogether(t *testing.T) {
 		})
 	}
 	waiting.Wait()
-	if n := w.starts.Load(); n != 1 {
-		t.Errorf("%d of 2 reads were begun ahead, want 1", n)
+	if starts, yields := w.starts.Load(), f.files.cold.yields.Load(); starts != 2 || yields != 1 {
+		t.Errorf("of 2 reads, %d were begun ahead, and %d yielded; want 2 and 1", starts, yields)
 	}
 	close(release)
 	done.Wait()
@@ -216,6 +217,61 @@ func TestLengthOfEpochs(t *testing.T) {
 	if n := run(1000, true); n != leastPages {
 		t.Errorf("epochs of %d pages, want %d", n, leastPages)
 	}
+}
+
+// Of pages that are used in one epoch after the other, the system is told.
+func TestUsedPagesAreTold(t *testing.T) {
+	const pages = 400
+	w, f := openWatched(t, pages)
+	use := func() int64 {
+		before := w.reads.Load()
+		for i := range int64(pages) {
+			if !f.Known(i*pageSize, 1) {
+				t.Fatalf("page %d is not known", i)
+			}
+		}
+		return w.reads.Load() - before
+	}
+	for i := range int64(pages) {
+		w.in[i] = true
+	}
+	if n := use() + use(); n != 0 {
+		t.Errorf("%d pages were read without an end of an epoch", n)
+	}
+	f.files.Bits.missed(EpochPages)
+	if n := use(); n < pages/useShare/2 || n > pages/useShare*2 {
+		t.Errorf("of %d pages that were used again, %d were read", pages, n)
+	}
+	if n := use(); n != 0 {
+		t.Errorf("%d pages were read again", n)
+	}
+}
+
+// Pages that were verified are forgotten with each epoch, and those that a file doesn't
+// have are never verified.
+func TestPageBits(t *testing.T) {
+	m := NewBitMemory(0, false)
+	a, b := m.verifiedPages(65), NewPageBits(65)
+	for _, s := range []*PageBits{&a, &b} {
+		s.Set(64)
+		s.Set(200)
+		s.Set(-1)
+		if !s.Test(64) || s.Test(63) || s.Test(0) || s.Test(128) || s.Test(200) || s.Test(-1) {
+			t.Error("other pages are in the set than page 64")
+		}
+	}
+	m.missed(EpochPages)
+	if a.Test(64) || !b.Test(64) {
+		t.Error("a page is verified in the next epoch, or was forgotten without one")
+	}
+	a.Free()
+	b.Free()
+	if none := NewBitMemory(0, true).verifiedPages(10); len(m.pages) != 0 || none.Test(1) {
+		t.Error("a set is left")
+	}
+	none := PageBits{}
+	none.Set(0)
+	none.Free()
 }
 
 // Readers, the end of epochs and the limit of memory don't disturb one another.

@@ -218,7 +218,8 @@ func (f *File) mapFile(d *descriptor) {
 		return
 	}
 	f.files.mapped.Add(1)
-	// The system's readahead would read megabytes for one entry; scans ask for it.
+	// A page fault, where a page has left memory that was believed to be there, would read
+	// megabytes around it, and so have more pages leave.
 	_ = m.Advise(vfs.Random)
 	f.mapping, f.data = m, m.Data()
 	for g := range f.known {

@@ -248,6 +248,18 @@ func (r *Reader) Touch(h entry.Handle) bool {
 	return true
 }
 
+// Range is where the record at h of a key lies, or the part of the file in which it may.
+func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
+	end := uint64(r.end.Load())
+	if h.Offset > end || h.Length > end-h.Offset {
+		return 0, 0 // what reads the record tells what is wrong
+	}
+	return int64(h.Offset), int64(min(recordBound(key, h.Length), end-h.Offset))
+}
+
+// Ahead is pageio.File.Ahead.
+func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n) }
+
 // recordBound is no less than the length of a record with this key and value.
 func recordBound(key []byte, value uint64) uint64 {
 	const extension, padding = 24, 7
