@@ -163,31 +163,50 @@ func TestReadersBeginTogether(t *testing.T) {
 	}
 }
 
-// Where a yield takes long, as others compute, readers do without for a while.
+// Where yields take long, as others compute, readers do without, if that is faster.
 func TestYieldsMustPay(t *testing.T) {
 	var r readers
 	now := time.Second
-	wants := func(want bool) {
+	r.reading.Store(10)
+	const limit = yieldTime + 10*yieldOfReader
+	// window has reads end in a window of this length, with yields of this time each, and
+	// says what readers do in the next one.
+	window := func(length time.Duration, reads int64, yield time.Duration, want bool) {
 		t.Helper()
+		r.reads.Add(reads)
+		if !r.plain.Load() {
+			r.yields.Add(reads)
+			r.yielded.Add(reads * int64(yield))
+		}
+		was := !r.plain.Load()
+		if got := r.yield(now + length - 1); got != was {
+			t.Errorf("yields: %v before the window ends, want %v", got, was)
+		}
+		now += length
 		if got := r.yield(now); got != want {
 			t.Errorf("yields: %v, want %v", got, want)
 		}
 	}
-	r.reading.Store(10)
-	wants(true)
-	r.yields.Add(10)
-	r.yielded.Add(int64(10 * (yieldTime + 9*yieldOfReader)))
-	now += yieldWindow
-	wants(true)
-	r.yields.Add(10)
-	r.yielded.Add(int64(10*(yieldTime+10*yieldOfReader)) + 100)
-	wants(true) // the window has not ended
-	now += yieldWindow
-	for range 4 {
-		wants(false)
-		now += plainWindow / 4
+	r.yield(now)
+	window(tryWindow, 100, limit, true)
+	window(tryWindow, 10, 20*limit, false) // they are tried for a short time
+	window(tryWindow, 100, 0, true)
+	window(tryWindow, 10, 20*limit, false) // and were better
+	window(plainWindow, 500, 0, true)
+	window(tryWindow, 90, limit+1, false)
+	window(plainWindow, 500, 0, true)
+	window(tryWindow, 200, limit+1, true) // they are slower
+	tries := 0
+	for ; r.yields.Load() == 0 && !r.plain.Load() && tries < 1000; tries++ {
+		r.reads.Add(200)
+		r.yields.Add(200)
+		r.yielded.Add(200 * int64(limit+1))
+		now += tryWindow
+		r.yield(now)
 	}
-	wants(true) // again
+	if tries < 10 || tries > 100 {
+		t.Errorf("plain reads are tried again after %d windows", tries)
+	}
 }
 
 // Epochs become longer while what was used long ago is in memory still, and shorter when
