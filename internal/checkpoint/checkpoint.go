@@ -38,7 +38,7 @@ type Target struct {
 
 // Absent returns errs.ErrExist if there is something under the name of a directory.
 func Absent(fsys vfs.FS, dir string) error {
-	_, err := fsys.Stat(dir)
+	_, err := fsys.Stat(filepath.Clean(dir)) // "" is the directory of the process
 	switch {
 	case err == nil:
 		return fmt.Errorf("%w: a checkpoint makes its directory", errs.ErrExist)

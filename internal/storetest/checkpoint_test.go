@@ -447,6 +447,7 @@ func TestCheckpointRefuses(t *testing.T) {
 			wantErr(t, name, db.Checkpoint(t.Context(), p.in(name)), brock.ErrExist)
 		}
 		wantEqual(t, "the directory", p.contents(t, "there"), before)
+		wantErr(t, "no name", db.Checkpoint(t.Context(), ""), brock.ErrExist)
 		ended, end := context.WithCancel(t.Context())
 		end()
 		wantErr(t, "an ended context", db.Checkpoint(ended, p.in("new")), context.Canceled)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"reflect"
 	"runtime/debug"
 	"testing"
@@ -59,6 +60,9 @@ func (c *everyCall) argument(t testing.TB, method reflect.Method, n int) reflect
 	case func(*brock.CorruptionError):
 		return reflect.ValueOf(func(*brock.CorruptionError) {})
 	case string:
+		if method.Name == "Checkpoint" { // it is made
+			return reflect.ValueOf(filepath.Join(t.TempDir(), "new"))
+		}
 		return reflect.ValueOf("name")
 	case int, uint64:
 		return reflect.ValueOf(c.number).Convert(p)
