@@ -32,17 +32,18 @@ func (db *DB) Get(key []byte) ([]byte, error) { return db.main.Get(key) }
 func (k *Keyspace) Get(key []byte) ([]byte, error) {
 	var value []byte
 	found, err := k.read(key, func(p *view.Pin, d *direct) error {
-		v := d.entry.Value
+		v, own := d.entry.Value, false
 		if d.entry.Separated {
 			var err error
-			if v, err = p.Value(d.key, &d.entry, nil); err != nil {
+			if v, own, err = p.OwnValue(d.key, &d.entry, nil); err != nil {
 				return err
 			}
 		}
 		// The bytes may lie in a mapped file, which only the pin keeps: the caller
 		// gets a copy.
-		if value = v; d.entry.Raw == 0 { // else it was decoded into memory of its own
-			value = append(make([]byte, 0, len(v)), v...)
+		if value = v; !own {
+			value = make([]byte, len(v))
+			copy(value, v) // right behind make, so that nothing is zeroed before
 		}
 		return nil
 	})

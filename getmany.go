@@ -2,16 +2,15 @@ package brock
 
 import (
 	"iter"
-
-	"github.com/brockdb/brock/internal/scan"
+	"slices"
 )
 
 // getManyBatch is how many keys GetMany looks up before it yields their items.
 const getManyBatch = 64
 
-// GetMany yields the items of keys in their order, nil for an absent key. It reads the
-// separated values of up to 64 keys at the same time, which a disk does almost as fast
-// as one. The first error ends it.
+// GetMany yields the items of keys in their order, nil for an absent key. It asks the disk
+// for the separated values of up to 64 keys at once, which it reads almost as fast as one.
+// The first error ends it.
 func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		if len(keys) == 0 {
@@ -21,14 +20,12 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 			yield(nil, err)
 			return
 		}
-		m := many{txn: t}
-		t.holds.Add(1) // yield may end the transaction while values are read
-		defer m.end()
-		for len(keys) > 0 {
+		var items []*Item
+		for batch := range slices.Chunk(keys, getManyBatch) {
 			// All values of a batch are on their way before the first is yielded.
-			n := min(getManyBatch, len(keys))
-			err := m.look(keys[:n])
-			for _, it := range m.items {
+			var err error
+			items, err = t.look(items[:0], batch)
+			for _, it := range items {
 				if !yield(it, nil) {
 					return
 				}
@@ -37,48 +34,26 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 				yield(nil, err)
 				return
 			}
-			keys = keys[n:]
 		}
 	}
 }
 
-// many is a GetMany under way.
-type many struct {
-	txn   *Txn
-	items []*Item       // found in the batch, nil for the absent
-	ahead []*scan.Ahead // of those whose values are separated
-}
-
-// look finds the items of keys, up to the first error, and has their values
-// brought near.
-func (m *many) look(keys [][]byte) error {
-	m.wait()
-	m.items, m.ahead = m.items[:0], m.ahead[:0]
+// look appends the items of keys, up to the first error, and has their values brought
+// near.
+func (t *Txn) look(items []*Item, keys [][]byte) ([]*Item, error) {
+	values := t.values()
+	reads := values.Pin.Reads()
 	for _, key := range keys {
-		it, err := m.txn.Get(key)
+		it, err := t.Get(key)
 		if err == ErrKeyNotFound {
 			it = nil
 		} else if err != nil {
-			return err
+			return items, err
 		}
-		m.items = append(m.items, it)
-		if it != nil && it.e.Separated {
-			it.ahead = scan.NewAhead(it.e)
-			m.ahead = append(m.ahead, it.ahead)
+		if items = append(items, it); it != nil && it.e.Separated && !values.Own(it.e) {
+			reads.Add(it.e)
 		}
 	}
-	scan.Fetch(m.txn.values(), m.ahead, m)
-	return nil
-}
-
-// wait waits for the values of the batch.
-func (m *many) wait() {
-	for _, a := range m.ahead {
-		a.Wait()
-	}
-}
-
-func (m *many) end() {
-	m.wait()
-	m.txn.drop()
+	reads.Start()
+	return items, nil
 }

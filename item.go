@@ -11,20 +11,18 @@ import (
 	"github.com/brockdb/brock/internal/invariant"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
-	"github.com/brockdb/brock/internal/scan"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Item is one version of one key, as a transaction or iterator found it. Its value is
 // read when it is asked for.
 type Item struct {
-	txn   *transaction
-	lent  lentKeys     // of an iterator's item
-	e     *entry.Entry // nil once an iterator left it
-	ahead *scan.Ahead  // where the value is read ahead, if it is
+	txn  *transaction
+	lent lentKeys     // of an iterator's item
+	e    *entry.Entry // nil once an iterator left it
 
 	found   bool // by a point read: e stays until the transaction ends
-	asked   bool // an iterator's item was asked for its value, which was not read ahead
+	asked   bool // an iterator's item was asked for its value
 	copies  bool // Options.CopyValues
 	touched byte // the last byte of an inline value: it could be read
 }
@@ -79,7 +77,7 @@ func (it *Item) look() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e := it.e; e.Raw != 0 && it.found && it.ahead == nil {
+	if e := it.e; e.Raw != 0 && it.found {
 		// The item keeps what was decoded, as an inline value.
 		e.Value, e.Codec, e.Separated, e.Raw = v, codec.None, false, 0
 	}
@@ -108,8 +106,6 @@ func (it *Item) value(dst []byte) ([]byte, error) {
 	switch e := it.e; {
 	case e.Kind == entry.Delete:
 		return nil, ErrKeyNotFound
-	case it.ahead != nil:
-		return it.ahead.Value(it.txn.values())
 	case e.Separated || e.Raw != 0:
 		it.asked = true
 		return it.txn.value(e, dst)
@@ -160,7 +156,7 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 }
 
 // decodes reports whether value decodes, into memory that nobody else uses.
-func (it *Item) decodes() bool { return it.e.Raw != 0 && it.ahead == nil }
+func (it *Item) decodes() bool { return it.e.Raw != 0 }
 
 // valuePool has memory for decoded values that are soon done with.
 var valuePool = sync.Pool{New: func() any { return new([]byte) }}
@@ -241,8 +237,8 @@ func (it *Item) Deleted() bool { return it.e != nil && it.e.Kind == entry.Delete
 func (it *Item) OnlyLatest() bool { return it.e != nil && it.e.Kind == entry.SetLatest }
 
 // place makes e, which belongs to an iterator of txn, the item.
-func (it *Item) place(txn *transaction, e *entry.Entry, ahead *scan.Ahead) {
-	it.txn, it.e, it.ahead, it.copies = txn, e, ahead, txn.db.opts.CopyValues
+func (it *Item) place(txn *transaction, e *entry.Entry) {
+	it.txn, it.e, it.copies = txn, e, txn.db.opts.CopyValues
 }
 
 // result is the item of a point read, and its entry.

@@ -170,7 +170,7 @@ func (it *Iterator) Next() {
 	if it.plain && it.valid && it.turned == it.reverse && it.open() {
 		it.item.lent.poison()
 		if it.scan.Move(it.turned) {
-			it.item.e, it.item.ahead = it.scan.Entry(), it.scan.Ahead()
+			it.item.e = it.scan.Entry()
 			return
 		}
 		it.land(false)
@@ -209,7 +209,7 @@ func (it *Iterator) leaveAsked() {
 	it.item.asked = false
 	if it.valid && it.item.e.Separated && it.usable() {
 		it.scan.Asked()
-		it.item.place(it.txn, it.scan.Entry(), it.scan.Ahead())
+		it.item.place(it.txn, it.scan.Entry())
 	}
 }
 
@@ -230,7 +230,7 @@ func (it *Iterator) move(turned bool) {
 func (it *Iterator) land(ok bool) {
 	switch {
 	case ok:
-		it.item.place(it.txn, it.scan.Entry(), it.scan.Ahead())
+		it.item.place(it.txn, it.scan.Entry())
 	case it.closed.Load():
 	default:
 		// At a bound the transaction has learnt that nothing lies before it.
@@ -239,7 +239,7 @@ func (it *Iterator) land(ok bool) {
 			lo, hi := it.scan.Bounds()
 			it.covered.End(lo, hi, it.turned)
 		}
-		it.item.e, it.item.ahead = nil, nil
+		it.item.e = nil
 	}
 	it.valid = ok
 }
@@ -251,7 +251,7 @@ func (it *Iterator) leave() {
 	}
 	it.cover()
 	it.item.lent.poison()
-	it.valid, it.item.e, it.item.ahead = false, nil, nil
+	it.valid, it.item.e = false, nil
 }
 
 // cover extends what is covered to the item the iterator is at.

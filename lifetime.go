@@ -35,7 +35,7 @@ func (it *Iterator) release() {
 	}
 	it.finishSpan()
 	it.item.lent.poison()
-	it.valid, it.item.e, it.item.ahead = false, nil, nil
+	it.valid, it.item.e = false, nil
 	t := it.txn
 	if jumped := it.scan.Close(); jumped > 0 {
 		t.db.tree.Jumped(jumped)

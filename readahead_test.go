@@ -32,8 +32,8 @@ func separated(t *testing.T, order []int) *DB {
 func separatedKey(i int) []byte   { return fmt.Appendf(nil, "key %06d", i) }
 func separatedValue(i int) []byte { return b(strings.Repeat(fmt.Sprintf("%06d", i), 20)) }
 
-// readsAhead reports whether the separated value of the item is read ahead.
-func readsAhead(it *Iterator) bool { return it.scan.Ahead() != nil }
+// readsAhead reports whether the iterator holds entries ahead.
+func readsAhead(it *Iterator) bool { return it.scan.ReadsAhead() }
 
 // TestReadaheadComesAndGoes asks for values in phases: values are read ahead while it
 // helps, and every key and value is right all along.
@@ -214,9 +214,9 @@ func TestReadersEndWithTheirIterator(t *testing.T) {
 	noGoroutines(t, stackOfReader)
 }
 
-// What runs in goroutines of the store: readers of values, and background work.
+// What may run in goroutines: scans, of which none does, and background work.
 const (
-	stackOfReader = "readAll"
+	stackOfReader = "brock/internal/scan."
 	stackOfWork   = "jobs.(*Pool).work"
 )
 

@@ -228,7 +228,7 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 	}
 	t.keep(r, stored)
 	r.entry.Key = stored
-	r.item.place(t.transaction, &r.entry, nil)
+	r.item.place(t.transaction, &r.entry)
 	r.item.found = true
 	return &r.item, nil
 }

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/brockdb/brock/bench/internal/kv"
 )
 
 const (
 	commitValue   = 128
 	commitPreload = 20_000
-	commitWarm    = 200 * time.Millisecond
-	commitTime    = time.Second
 )
 
 func commitWorkloads() []Workload {
@@ -19,7 +19,7 @@ func commitWorkloads() []Workload {
 		list = append(list, Workload{
 			Name:    fmt.Sprintf("commit%d", writers),
 			Title:   fmt.Sprintf("commits of one pair with %d B, durable on return, %d at once", commitValue, writers),
-			Figures: []Figure{{"commits/s", More}, {"p50 us", Less}, {"p99 us", Unrated}, {"CPU us/op", Unrated}},
+			Figures: []Figure{{Name: "commits/s", Better: More}, {Name: "p50 us", Better: Less}, {Name: "p99 us"}, {Name: "CPU us/op"}},
 			Kind:    Once,
 			Run:     func(c *Cell) ([]float64, error) { return runCommits(c, writers) },
 		})
@@ -28,8 +28,8 @@ func commitWorkloads() []Workload {
 }
 
 func runCommits(c *Cell, writers int) (figures []float64, err error) {
-	data := NewDataset(commitPreload, commitValue)
-	s, err := c.Maker.Open(Config{
+	data := NewDataset(min(commitPreload, 10*c.Ops), commitValue)
+	s, err := c.Maker.Open(kv.Config{
 		Dir: c.Dir, Sync: true, ValueSize: commitValue, DataBytes: data.RawBytes(), Writers: writers,
 	})
 	if err != nil {
@@ -43,15 +43,15 @@ func runCommits(c *Cell, writers int) (figures []float64, err error) {
 	if err := data.Load(s); err != nil {
 		return nil, err
 	}
-	if _, err := s.WaitQuiet(); err != nil {
+	if _, err := c.Waits.quiet(s); err != nil {
 		return nil, err
 	}
-	flushDisk()
-	return commitFor(s, data, writers, uint64(c.Round))
+	c.Waits.flushDisk()
+	return commitFor(s, data, writers, uint64(c.Slice), c.Waits)
 }
 
 // commitFor lets the writers commit for a second after a short run-up.
-func commitFor(s Store, data *Dataset, writers int, seed uint64) ([]float64, error) {
+func commitFor(s kv.Store, data *Dataset, writers int, seed uint64, waits Waits) ([]float64, error) {
 	keys := data.Sample(1<<16, seed, true)
 	var phase, next atomic.Uint64 // phase: 0 run-up, 1 measuring, 2 over
 	took := make([][]time.Duration, writers)
@@ -60,10 +60,10 @@ func commitFor(s Store, data *Dataset, writers int, seed uint64) ([]float64, err
 	settle()
 	go func() {
 		defer close(clock)
-		time.Sleep(commitWarm)
+		time.Sleep(waits.Warm)
 		before = used()
 		phase.Store(1)
-		time.Sleep(commitTime)
+		time.Sleep(waits.Slice)
 		phase.Store(2)
 		after = used()
 	}()
@@ -74,7 +74,7 @@ func commitFor(s Store, data *Dataset, writers int, seed uint64) ([]float64, err
 			if began == 2 {
 				return nil
 			}
-			if err := s.CommitOne(keys[i%uint64(len(keys))], data.Value(int(i))); err != nil {
+			if err := s.Set(keys[i%uint64(len(keys))], data.Value(int(i))); err != nil {
 				return err
 			}
 			if began == 1 && phase.Load() == 1 {
@@ -86,10 +86,7 @@ func commitFor(s Store, data *Dataset, writers int, seed uint64) ([]float64, err
 	if err != nil {
 		return nil, err
 	}
-	var all []time.Duration
-	for _, t := range took {
-		all = append(all, t...)
-	}
+	all := joined(took)
 	n := max(1, len(all))
 	return []float64{
 		float64(len(all)) / after.at.Sub(before.at).Seconds(),

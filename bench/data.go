@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/bench/internal/kv"
 )
 
 const (
-	keySize   = 22
-	batchSize = 1000
-	loaders   = 4
-	poolBytes = 16 << 20
+	keySize    = 22
+	batchPairs = 1000    // most pairs of a batch of a load
+	batchBytes = 4 << 20 // and most bytes of their values
+	loaders    = 4
+	poolBytes  = 16 << 20
 )
 
 // Dataset is the pairs of one store: keys of 22 bytes as in badger-bench, with
@@ -64,59 +68,75 @@ func (d *Dataset) Value(i int) []byte {
 }
 
 // Tally is what a scan of the whole store must come to.
-func (d *Dataset) Tally(values bool) Tally {
-	t := Tally{Entries: d.Keys}
+func (d *Dataset) Tally(values bool) kv.Tally {
+	t := kv.Tally{Entries: d.Keys}
 	var key []byte
 	for i := range d.Keys {
 		key = d.AppendKey(key[:0], i)
-		t.add(key)
+		t.Add(key)
 		if values {
-			t.add(d.Value(i))
+			t.Add(d.Value(i))
 		}
 	}
 	return t
 }
 
-// Load writes all pairs in random order, in batches of 1000 from 4 goroutines.
-func (d *Dataset) Load(s Store) error {
-	order := rand.New(rand.NewPCG(2, uint64(d.Keys))).Perm(d.Keys)
-	batches := make(chan []int, loaders)
-	errs := make(chan error, loaders)
-	var wg sync.WaitGroup
-	for range loaders {
-		wg.Go(func() {
-			var failed bool
-			for numbers := range batches {
-				if failed {
-					continue
-				}
-				if err := s.Load(d.batch(numbers)); err != nil {
-					errs <- err
-					failed = true
-				}
+// Load writes all pairs in random order, in batches from 4 goroutines.
+func (d *Dataset) Load(s kv.Store) error {
+	write, err := loader(s)
+	if err != nil {
+		return err
+	}
+	order := newPermutation(uint64(d.Keys), 2)
+	size := max(1, min(batchPairs, batchBytes/(d.ValueSize+1)))
+	var next atomic.Int64
+	return parallel(loaders, func(int) error {
+		batch := newLoadBatch(size)
+		for {
+			from := int(next.Add(int64(size))) - size
+			if from >= d.Keys {
+				return nil
 			}
-		})
-	}
-	for len(order) > 0 {
-		n := min(batchSize, len(order))
-		batches <- order[:n]
-		order = order[n:]
-	}
-	close(batches)
-	wg.Wait()
-	close(errs)
-	return <-errs
+			batch.reset()
+			for i := from; i < min(from+size, d.Keys); i++ {
+				batch.add(d, int(order.of(uint64(i))))
+			}
+			if err := write(batch.changes); err != nil {
+				return err
+			}
+		}
+	})
 }
 
-func (d *Dataset) batch(numbers []int) *Batch {
-	b := &Batch{Keys: make([][]byte, len(numbers)), Values: make([][]byte, len(numbers))}
-	keys := make([]byte, 0, len(numbers)*keySize)
-	for i, n := range numbers {
-		at := len(keys)
-		keys = d.AppendKey(keys, n)
-		b.Keys[i], b.Values[i] = keys[at:len(keys):len(keys)], d.Value(n)
+var errNoBatches = errors.New("the store takes no batches")
+
+// loader returns how a store wants many pairs.
+func loader(s kv.Store) (func([]kv.Change) error, error) {
+	switch s := s.(type) {
+	case kv.Loader:
+		return s.Load, nil
+	case kv.Batcher:
+		return s.Apply, nil
 	}
-	return b
+	return nil, errNoBatches
+}
+
+// loadBatch is a list of pairs, whose memory is used again.
+type loadBatch struct {
+	keys    []byte
+	changes []kv.Change
+}
+
+func newLoadBatch(size int) *loadBatch {
+	return &loadBatch{keys: make([]byte, 0, size*keySize), changes: make([]kv.Change, 0, size)}
+}
+
+func (b *loadBatch) reset() { b.keys, b.changes = b.keys[:0], b.changes[:0] }
+
+func (b *loadBatch) add(d *Dataset, i int) {
+	at := len(b.keys)
+	b.keys = d.AppendKey(b.keys, i)
+	b.changes = append(b.changes, kv.Change{Key: b.keys[at:len(b.keys):len(b.keys)], Value: d.Value(i)})
 }
 
 // Sample returns n keys, drawn evenly with the seed; missing ones if asked for.
@@ -138,8 +158,8 @@ func (d *Dataset) Sample(n int, seed uint64, missing bool) [][]byte {
 
 // lost counts the pairs that a store which was killed lacks: buffered writes
 // need not have left the process in every store.
-func (d *Dataset) lost(s Store) (int, error) {
-	got, err := s.ScanKeys()
+func (d *Dataset) lost(s kv.Store) (int, error) {
+	got, err := scan(s, nil, -1, false)
 	if err != nil || got.Entries == d.Keys {
 		return 0, errors.Join(err, d.Check(s))
 	}
@@ -147,14 +167,31 @@ func (d *Dataset) lost(s Store) (int, error) {
 }
 
 // Check reads the whole store and compares it with what it must hold.
-func (d *Dataset) Check(s Store) error {
-	want := d.Tally(true)
-	if got, err := s.ScanValues(); err != nil || got != want {
-		return fmt.Errorf("scan with values saw %v, want %v: %w", got, want, orMismatch(err))
-	}
-	want = d.Tally(false)
-	if got, err := s.ScanKeys(); err != nil || got != want {
-		return fmt.Errorf("scan of keys saw %v, want %v: %w", got, want, orMismatch(err))
+func (d *Dataset) Check(s kv.Store) error {
+	for _, values := range []bool{true, false} {
+		want := d.Tally(values)
+		if got, err := scan(s, nil, -1, values); err != nil || got != want {
+			return fmt.Errorf("scan (values: %v) saw %v, want %v: %w", values, got, want, orMismatch(err))
+		}
 	}
 	return nil
+}
+
+// scan walks a store that can be walked.
+func scan(s kv.Store, from []byte, limit int, values bool) (kv.Tally, error) {
+	if s, ok := s.(kv.Scanner); ok {
+		return s.Scan(from, limit, values)
+	}
+	return kv.Tally{}, errors.New("the store can't be scanned")
+}
+
+// parallel runs fn on n goroutines and returns their errors.
+func parallel(n int, fn func(worker int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for w := range n {
+		wg.Go(func() { errs[w] = fn(w) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }

@@ -10,12 +10,12 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/brockdb/brock/bench/internal/kv"
 )
 
 const (
 	reopenBytes = 64 << 20
-	settleTime  = 6 * time.Second // for what a store does once its clients are silent
-	idleTime    = 5 * time.Second
 	idleKeys    = 1000
 
 	childVariable = "BROCK_BENCH_CHILD"
@@ -26,21 +26,21 @@ func lifeWorkloads() []Workload {
 		{
 			Name:    "reopen",
 			Title:   "values of %d B, opening after kill -9 behind 64 MB of buffered writes, until the first get; then closing",
-			Figures: []Figure{{"open ms", Less}, {"close ms", Unrated}, {"disk MB", Unrated}, {"pairs lost", Unrated}},
+			Figures: []Figure{{Name: "open ms", Better: Less}, {Name: "close ms"}, {Name: "disk MB"}, {Name: "pairs lost"}},
 			Kind:    Fresh, Run: runReopen,
 		},
 		{
 			Name:  "empty",
 			Title: "an empty store: creating it, and the size of its files",
 			Figures: []Figure{
-				{"open ms", Less}, {"files KB", Less}, {"on disk KB", Unrated}, {"closed: files KB", Unrated}, {"on disk KB", Unrated},
+				{Name: "open ms", Better: Less}, {Name: "files KB", Better: Less}, {Name: "on disk KB"}, {Name: "closed: files KB"}, {Name: "on disk KB"},
 			},
 			Kind: Once, Run: runEmpty,
 		},
 		{
 			Name:    "idle",
 			Title:   "an open store that nobody uses, over 5 s, less what an empty Go program needs",
-			Figures: []Figure{{"goroutines", Less}, {"CPU us/s", Unrated}, {"wake-ups/s", Unrated}},
+			Figures: []Figure{{Name: "goroutines", Better: Less}, {Name: "CPU us/s"}, {Name: "wake-ups/s"}},
 			Kind:    Once, Run: runIdle,
 		},
 	}
@@ -48,11 +48,13 @@ func lifeWorkloads() []Workload {
 
 // childTask is what the process is asked to do when it is started as a child.
 type childTask struct {
-	Task   string // "write", "idle" or "memory"
+	Task   string // "write", "idle", "memory" or "cold"
 	Store  string // "" for none
-	Config Config
+	Config kv.Config
 	Keys   int
+	Waits  Waits
 	Memory memoryTask
+	Cold   ColdTask
 }
 
 // runChild does the task in the environment, if there is one, and never
@@ -70,6 +72,8 @@ func runChild() {
 		err = childWrite(t)
 	case t.Task == "memory":
 		err = childMemory(t.Memory)
+	case t.Task == "cold":
+		err = childCold(t)
 	default:
 		err = childIdle(t)
 	}
@@ -100,8 +104,8 @@ func child(t childTask) (*exec.Cmd, error) {
 // store that it left.
 func runReopen(c *Cell) ([]float64, error) {
 	data := NewDataset(max(1, min(c.Data.Keys, reopenBytes/(keySize+c.Data.ValueSize))), c.Data.ValueSize)
-	config := Config{Dir: c.Dir, ValueSize: data.ValueSize, DataBytes: data.RawBytes()}
-	cmd, err := child(childTask{Task: "write", Store: c.Maker.Name, Config: config, Keys: data.Keys})
+	config := kv.Config{Dir: c.Dir, ValueSize: data.ValueSize, DataBytes: data.RawBytes()}
+	cmd, err := child(childTask{Task: "write", Store: c.Maker.Name, Config: config, Keys: data.Keys, Waits: c.Waits})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +125,7 @@ func runReopen(c *Cell) ([]float64, error) {
 	if killErr != nil {
 		return nil, killErr
 	}
-	flushDisk()
+	c.Waits.flushDisk()
 	settle()
 	start := time.Now()
 	s, err := c.Maker.Open(config)
@@ -147,7 +151,7 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 
 // childWrite fills a store, says so with one byte, and waits to be killed.
 func childWrite(t childTask) error {
-	s, err := openNamed(t.Store, t.Config)
+	s, err := kv.Open(t.Store, t.Config)
 	if err != nil {
 		return err
 	}
@@ -156,25 +160,17 @@ func childWrite(t childTask) error {
 		return err
 	}
 	// Pebble hands most of its buffered log to the system a little later.
-	if _, err := waitIdle(); err != nil {
+	if _, err := t.Waits.idle(); err != nil {
 		return err
 	}
 	fmt.Print("w")
 	select {}
 }
 
-func openNamed(name string, c Config) (Store, error) {
-	picked, err := pickMakers(name)
-	if err != nil {
-		return nil, err
-	}
-	return picked[0].Open(c)
-}
-
 func runEmpty(c *Cell) ([]float64, error) {
 	settle()
 	start := time.Now()
-	s, err := c.Maker.Open(Config{Dir: c.Dir})
+	s, err := c.Maker.Open(kv.Config{Dir: c.Dir})
 	if err != nil {
 		return nil, err
 	}
@@ -198,11 +194,11 @@ type idleReport struct {
 }
 
 func runIdle(c *Cell) ([]float64, error) {
-	with, err := idleChild(childTask{Task: "idle", Store: c.Maker.Name, Config: Config{Dir: c.Dir, ValueSize: commitValue}, Keys: idleKeys})
+	with, err := idleChild(childTask{Task: "idle", Store: c.Maker.Name, Config: kv.Config{Dir: c.Dir, ValueSize: commitValue}, Keys: idleKeys, Waits: c.Waits})
 	if err != nil {
 		return nil, err
 	}
-	without, err := idleChild(childTask{Task: "idle"})
+	without, err := idleChild(childTask{Task: "idle", Waits: c.Waits})
 	return []float64{
 		float64(with.Goroutines - without.Goroutines),
 		max(0, float64((with.CPU-without.CPU).Nanoseconds())/1e3),
@@ -225,17 +221,17 @@ func idleChild(t childTask) (r idleReport, err error) {
 // childIdle opens a store with a few keys, lets it come to rest and watches
 // what the process still does.
 func childIdle(t childTask) error {
-	var s Store
+	var s kv.Store
 	if t.Store != "" {
 		var err error
-		if s, err = openNamed(t.Store, t.Config); err != nil {
+		if s, err = kv.Open(t.Store, t.Config); err != nil {
 			return err
 		}
 		data := NewDataset(t.Keys, t.Config.ValueSize)
 		if err := data.Load(s); err != nil {
 			return err
 		}
-		if _, err := s.WaitQuiet(); err != nil {
+		if _, err := t.Waits.quiet(s); err != nil {
 			return err
 		}
 		if err := getPresent(s, data.AppendKey(nil, rand.IntN(t.Keys))); err != nil {
@@ -243,14 +239,14 @@ func childIdle(t childTask) error {
 		}
 	}
 	debug.FreeOSMemory() // so that the runtime has nothing left to tidy up
-	time.Sleep(settleTime)
+	time.Sleep(t.Waits.Settle)
 	cpu, sleeps := processTimes()
-	time.Sleep(idleTime)
+	time.Sleep(t.Waits.Watch)
 	cpuAfter, sleepsAfter := processTimes()
 	r := idleReport{
 		Goroutines: runtime.NumGoroutine(),
-		CPU:        time.Duration(float64(cpuAfter-cpu) / idleTime.Seconds()),
-		Sleeps:     float64(sleepsAfter-sleeps) / idleTime.Seconds(),
+		CPU:        time.Duration(float64(cpuAfter-cpu) / t.Waits.Watch.Seconds()),
+		Sleeps:     float64(sleepsAfter-sleeps) / t.Waits.Watch.Seconds(),
 	}
 	if s != nil {
 		if err := s.Close(); err != nil {

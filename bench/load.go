@@ -7,8 +7,8 @@ func loadWorkloads() []Workload {
 		Name:  "load",
 		Title: "values of %d B, random order, batches of 1000 from 4 goroutines, buffered, until background work is done and the store is closed",
 		Figures: []Figure{
-			{"k/s", More}, {"seconds", Unrated}, {"CPU us/op", Less},
-			{"written/raw", Less}, {"files/raw", Less}, {"disk/raw", Unrated},
+			{Name: "k/s", Better: More}, {Name: "seconds"}, {Name: "CPU us/op", Better: Less},
+			{Name: "written/raw", Better: Less}, {Name: "files/raw", Better: Less}, {Name: "disk/raw"},
 		},
 		Kind: Fresh,
 		Run:  runLoad,
@@ -21,14 +21,14 @@ func runLoad(c *Cell) ([]float64, error) {
 		return nil, err
 	}
 	settle()
-	flushDisk()
+	c.Waits.flushDisk()
 	before := used()
 	err = c.Data.Load(s)
 	if err != nil {
 		s.Close()
 		return nil, err
 	}
-	quiet, err := s.WaitQuiet()
+	quiet, err := c.Waits.quiet(s)
 	waiting := time.Since(quiet) // the half second that shows that nothing is left to do
 	if err != nil {
 		s.Close()
@@ -39,7 +39,7 @@ func runLoad(c *Cell) ([]float64, error) {
 	}
 	took := time.Since(before.at) - waiting
 	cpu := used().cpu - before.cpu
-	flushDisk()
+	c.Waits.flushDisk()
 	written := bytesWritten() - before.written
 	apparent, allocated, err := diskSize(c.Dir)
 	n, raw := float64(c.Data.Keys), float64(c.Data.RawBytes())

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -26,51 +25,32 @@ type usage struct {
 	cpu     time.Duration // user and system, all threads
 	mallocs uint64
 	written int64 // bytes dirtied in files, in whole pages
+	read    int64 // bytes read from the disk
+	faults  int64 // page faults that read from the disk
 }
 
 func used() usage {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	cpu, _ := processTimes()
-	return usage{at: time.Now(), cpu: cpu, mallocs: m.Mallocs, written: bytesWritten()}
+	return usage{at: time.Now(), cpu: cpu, mallocs: m.Mallocs, written: bytesWritten(), read: bytesRead(), faults: majorFaults()}
+}
+
+// since returns what was used between an earlier moment and u, for each of n
+// calls: CPU microseconds, allocations, kB read and major faults.
+func (u usage) since(before usage, n int) (cpu, mallocs, kb, faults float64) {
+	f := float64(max(n, 1))
+	return perCall(u.cpu-before.cpu, n), float64(u.mallocs-before.mallocs) / f,
+		float64(u.read-before.read) / 1e3 / f, float64(u.faults-before.faults) / f
+}
+
+// perCall is d over n calls in microseconds.
+func perCall(d time.Duration, n int) float64 {
+	return float64(d.Nanoseconds()) / 1e3 / float64(max(n, 1))
 }
 
 // settle clears away what earlier work left to the collector.
 func settle() { runtime.GC() }
-
-const (
-	idlePoll  = 50 * time.Millisecond
-	idleShare = 10 // a poll in which the process used less than 1/idleShare of a core is idle
-	idlePolls = 10
-	idleLimit = 10 * time.Minute
-)
-
-var errNeverIdle = errors.New("background work did not end within ten minutes")
-
-// waitIdle waits until the process has used next to no CPU and dirtied no file
-// for half a second, and returns when that half second began.
-func waitIdle() (time.Time, error) {
-	start := time.Now()
-	since := start
-	cpu, _ := processTimes()
-	written := bytesWritten()
-	for quiet := 0; quiet < idlePolls; {
-		time.Sleep(idlePoll)
-		now := time.Now()
-		if now.Sub(start) > idleLimit {
-			return now, errNeverIdle
-		}
-		c, _ := processTimes()
-		w := bytesWritten()
-		if c-cpu > idlePoll/idleShare || w != written {
-			quiet, since = 0, now
-		} else {
-			quiet++
-		}
-		cpu, written = c, w
-	}
-	return since, nil
-}
 
 // latencies times each call of op on its own. The clock is read once a call.
 func latencies(n int, op func(i int) error) ([]time.Duration, error) {
@@ -98,16 +78,8 @@ func percentile(took []time.Duration, p float64) float64 {
 	return float64(took[i]) / 1e3
 }
 
-// parallel runs fn on n goroutines and returns the first error.
-func parallel(n int, fn func(worker int) error) error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for w := range n {
-		wg.Go(func() { errs[w] = fn(w) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
+// joined is all that was taken, by whatever goroutine.
+func joined(took [][]time.Duration) []time.Duration { return slices.Concat(took...) }
 
 // diskSize adds up the files of a directory: their lengths, and what the file
 // system keeps for them.
@@ -133,14 +105,27 @@ func diskSize(dir string) (apparent, allocated int64, err error) {
 	return apparent, allocated, err
 }
 
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
+// clockCost is what one reading of the clock takes, in nanoseconds.
+func clockCost() float64 {
+	const n = 100_000
+	start := time.Now()
+	for range n {
+		_ = time.Since(start)
 	}
-	v = slices.Sorted(slices.Values(v))
-	if n := len(v) / 2; len(v)%2 == 0 {
-		return (v[n-1] + v[n]) / 2
-	} else {
-		return v[n]
-	}
+	return float64(time.Since(start).Nanoseconds()) / n
 }
+
+// spin does the same work each time and says how many milliseconds it took: what
+// slows it down slows the stores down too.
+func spin() float64 {
+	const turns = 1 << 21
+	start := time.Now()
+	x := uint64(1)
+	for range turns {
+		x = mix(x)
+	}
+	spun = x
+	return float64(time.Since(start).Nanoseconds()) / 1e6
+}
+
+var spun uint64 // so that the compiler keeps the loop

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/bench/internal/kv"
 )
 
 // memoryPlan is what -memory measures: the anonymous memory of a process that
@@ -193,7 +194,7 @@ func (t *memoryTask) replay(m *memorySampler) error {
 // put writes n pairs in random order, those of every stride-th key.
 func (t *memoryTask) put(db *brock.DB, round, stride, n int) error {
 	const writers = 2
-	at := newPermutation(uint64(t.Keys))
+	at := newPermutation(uint64(t.Keys), 1)
 	var wg sync.WaitGroup
 	failures := make([]error, writers)
 	for w := range writers {
@@ -227,26 +228,6 @@ func bytes8(n uint64) (b [8]byte) {
 	return b
 }
 
-// permutation visits the numbers below n in an order without locality.
-type permutation struct{ n, step uint64 }
-
-func newPermutation(n uint64) permutation {
-	p := permutation{n: n, step: 0x9e3779b1}
-	for gcd(p.step, p.n) != 1 {
-		p.step++
-	}
-	return p
-}
-
-func (p permutation) of(i uint64) uint64 { return i % p.n * (p.step % p.n) % p.n }
-
-func gcd(a, b uint64) uint64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
-
 func appendMemoryKey(b []byte, n uint64) []byte { return fmt.Appendf(b, "key-%018d", n) }
 
 // scan reads the first pairs in order, each value whole.
@@ -259,7 +240,7 @@ func (t *memoryTask) scan(db *brock.DB) error {
 			if err != nil {
 				return errors.Join(err, it.Close())
 			}
-			touch(v)
+			kv.Touch(v)
 			found++
 		}
 		return it.Close()
@@ -282,7 +263,7 @@ func (t *memoryTask) get(db *brock.DB) error {
 				return err
 			}
 			v, err := item.Value()
-			touch(v)
+			kv.Touch(v)
 			return err
 		})
 		if err != nil {

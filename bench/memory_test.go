@@ -24,22 +24,3 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 	}
 }
-
-func TestPermutationVisitsAll(t *testing.T) {
-	for _, n := range []uint64{1, 2, 7, 1000, 0x9e3779b1} {
-		p := newPermutation(n)
-		if gcd(p.step, n) != 1 {
-			t.Errorf("step %d and %d have a common divisor", p.step, n)
-		}
-		if n > 1000 {
-			continue
-		}
-		seen := map[uint64]bool{}
-		for i := range n {
-			seen[p.of(i)] = true
-		}
-		if uint64(len(seen)) != n {
-			t.Errorf("%d of %d numbers are visited", len(seen), n)
-		}
-	}
-}

@@ -2,27 +2,28 @@ package main
 
 import (
 	"fmt"
-	"time"
+
+	"github.com/brockdb/brock/bench/internal/kv"
 )
 
 const manyReaders = 16
 
 func readWorkloads() []Workload {
-	timed := []Figure{{"p50 us", Less}, {"p99 us", Unrated}, {"CPU us/op", Less}, {"allocs/op", Unrated}}
+	timed := []Figure{{Name: "p50 us", Better: Less}, {Name: "p99 us"}, {Name: "CPU us/op", Better: Less}, {Name: "allocs/op"}}
 	return []Workload{
 		{
 			Name:    "get",
 			Title:   "values of %d B, random keys, a read transaction each, whole value touched, everything in memory",
 			Figures: timed, Kind: Loaded,
 			Run: func(c *Cell) ([]float64, error) {
-				keys := c.Data.Sample(c.Ops, uint64(c.Round), false)
+				keys := c.Data.Sample(c.Ops, uint64(c.Slice), false)
 				return timeCalls(len(keys), func(i int) error { return getPresent(c.Store, keys[i]) })
 			},
 		},
 		{
 			Name:    "get16",
 			Title:   "values of %d B, the same from 16 goroutines",
-			Figures: []Figure{{"k/s", More}, {"CPU us/op", Less}, {"allocs/op", Unrated}}, Kind: Loaded,
+			Figures: []Figure{{Name: "k/s", Better: More}, {Name: "CPU us/op", Better: Less}, {Name: "allocs/op"}}, Kind: Loaded,
 			Run: runGetMany,
 		},
 		{
@@ -30,9 +31,9 @@ func readWorkloads() []Workload {
 			Title:   "values of %d B, a missing key that lies between others",
 			Figures: timed, Kind: Loaded,
 			Run: func(c *Cell) ([]float64, error) {
-				keys := c.Data.Sample(c.Ops, uint64(c.Round), true)
+				keys := c.Data.Sample(c.Ops, uint64(c.Slice), true)
 				return timeCalls(len(keys), func(i int) error {
-					found, err := c.Store.Has(keys[i])
+					found, err := has(c.Store, keys[i])
 					if found {
 						err = fmt.Errorf("%q is there: %w", keys[i], errMismatch)
 					}
@@ -43,7 +44,7 @@ func readWorkloads() []Workload {
 	}
 }
 
-func getPresent(s Store, key []byte) error {
+func getPresent(s kv.Store, key []byte) error {
 	_, found, err := s.Get(key)
 	if err == nil && !found {
 		err = fmt.Errorf("%q is missing: %w", key, errMismatch)
@@ -60,17 +61,21 @@ func timeCalls(n int, op func(i int) error) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []float64{
-		percentile(took, 50), percentile(took, 99),
-		perCall(after.cpu-before.cpu, n), float64(after.mallocs-before.mallocs) / float64(n),
-	}, nil
+	cpu, mallocs, _, _ := after.since(before, n)
+	return []float64{percentile(took, 50), percentile(took, 99), cpu, mallocs}, nil
 }
 
-// perCall is d over n calls in microseconds.
-func perCall(d time.Duration, n int) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(n) }
+// has asks for a key without its value, if the store can be asked so.
+func has(s kv.Store, key []byte) (bool, error) {
+	if p, ok := s.(kv.Prober); ok {
+		return p.Has(key)
+	}
+	_, found, err := s.Get(key)
+	return found, err
+}
 
 func runGetMany(c *Cell) ([]float64, error) {
-	keys := c.Data.Sample(c.Ops, uint64(c.Round), false)
+	keys := c.Data.Sample(c.Ops, uint64(c.Slice), false)
 	settle()
 	before := used()
 	err := parallel(manyReaders, func(worker int) error {
@@ -83,8 +88,6 @@ func runGetMany(c *Cell) ([]float64, error) {
 	})
 	after := used()
 	n := len(keys)
-	return []float64{
-		float64(n) / after.at.Sub(before.at).Seconds() / 1e3,
-		perCall(after.cpu-before.cpu, n), float64(after.mallocs-before.mallocs) / float64(n),
-	}, err
+	cpu, mallocs, _, _ := after.since(before, n)
+	return []float64{float64(n) / after.at.Sub(before.at).Seconds() / 1e3, cpu, mallocs}, err
 }

@@ -7,144 +7,164 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/brockdb/brock/bench/internal/kv"
+	"github.com/brockdb/brock/bench/internal/result"
 )
 
 // Plan is what a run is to do.
 type Plan struct {
-	Makers    []Maker
+	Makers    []kv.Maker
 	Workloads []Workload
-	Sizes     []int // bytes of a value
-	Keys      int   // pairs; 0 = as each workload likes
-	Rounds    int
-	Ops       int    // timed calls a round
+	Sizes     []Size
+	Slices    int    // measurements of each workload on each store
+	Ops       int    // timed calls in a slice
+	Large     int64  // bytes that workloads with large values write
+	Cold      Colder // data larger than memory
 	Dir       string // a directory of our own, to be emptied
 	Log       io.Writer
+	Waits     Waits
 }
 
-// Result is one row of a table: a workload on a store.
-type Result struct {
-	Workload  string      `json:"workload"`
-	Store     string      `json:"store"`
-	ValueSize int         `json:"value_size,omitempty"`
-	Keys      int         `json:"keys,omitempty"`
-	Figures   []string    `json:"figures"`
-	Rounds    [][]float64 `json:"rounds"` // each round's values, in the order of Figures
-	Error     string      `json:"error,omitempty"`
-}
-
-// median returns the medians over the rounds.
-func (r *Result) median() []float64 {
-	m := make([]float64, len(r.Figures))
-	for i := range m {
-		column := make([]float64, len(r.Rounds))
-		for j, values := range r.Rounds {
-			column[j] = values[i]
-		}
-		m[i] = median(column)
-	}
-	return m
-}
-
-// Table is a workload with one value size: a Result for each store.
-type Table struct {
-	Workload Workload
-	Title    string
-	Rows     []*Result
-}
+// Size is a number of pairs with values of one size.
+type Size struct{ Bytes, Keys int }
 
 // runner carries a plan out.
 type runner struct {
 	Plan
-	loaded map[string]bool // directories in which a load has left its store
-	report func(*Table)
+	loaded   map[string]bool // directories in which a load has left its store
+	report   func(*result.Table)
+	progress *progress
 }
 
 // Run measures all that is planned, store beside store, and hands over each
-// table as soon as it is complete.
-func (p Plan) Run(report func(*Table)) error {
-	r := &runner{Plan: p, loaded: map[string]bool{}, report: report}
+// table as soon as it is complete. It returns what it had to leave out.
+func (p Plan) Run(report func(*result.Table)) (leftOut []string, err error) {
+	r := &runner{Plan: p, loaded: map[string]bool{}, report: report, progress: newProgress(p.Log)}
+	r.planSteps()
 	for _, size := range p.Sizes {
-		for _, w := range p.Workloads {
-			if w.Kind == Fresh {
-				r.fresh(w, NewDataset(r.keys(w, size), size), fmt.Sprintf(w.Title, size))
-			}
+		data := NewDataset(size.Keys, size.Bytes)
+		for _, w := range r.kind(Fresh) {
+			r.fresh(w, data)
 		}
-		if err := r.reads(size); err != nil {
-			return err
-		}
-	}
-	for _, w := range p.Workloads {
-		if w.Kind == Once {
-			r.fresh(w, nil, w.Title)
+		if err := errors.Join(r.reads(data), r.forget()); err != nil {
+			return leftOut, err
 		}
 	}
-	return nil
+	if len(r.kind(Cold)) > 0 {
+		why, err := r.cold()
+		if err := errors.Join(err, r.forget()); err != nil {
+			return leftOut, err
+		}
+		leftOut = append(leftOut, why...)
+	}
+	for _, w := range r.kind(Once) {
+		r.fresh(w, nil)
+	}
+	r.progress.end()
+	return leftOut, nil
 }
 
-func (r *runner) keys(w Workload, size int) int {
-	switch {
-	case r.Keys > 0:
-		return r.Keys
-	case w.Kind == Loaded || w.Kind == First:
-		return readKeys(size)
-	default:
-		return loadKeys(size)
+// planSteps tells the progress what is to come.
+func (r *runner) planSteps() {
+	for _, size := range r.Sizes {
+		n := len(r.makers(size.Bytes, Workload{}))
+		if len(r.kind(First, Loaded, Mixed)) > 0 && len(r.named("load")) == 0 {
+			r.progress.plan(stepName("load", size.Bytes), n)
+		}
+		for _, w := range r.kind(Fresh, Loaded, Mixed) {
+			r.progress.plan(stepName(w.Name, size.Bytes), r.Slices*len(r.makers(size.Bytes, w)))
+		}
+		for _, w := range r.kind(First) {
+			r.progress.plan(stepName(w.Name, size.Bytes), len(r.makers(size.Bytes, w)))
+		}
+	}
+	for _, w := range r.kind(Cold) {
+		r.progress.plan(stepName(w.Name, r.Cold.Size.Bytes), r.Slices*len(r.makers(r.Cold.Size.Bytes, w)))
+	}
+	for _, w := range r.kind(Once) {
+		r.progress.plan(stepName(w.Name, 0), r.Slices*len(r.makers(onceValue, w)))
 	}
 }
 
-// makers returns the stores that take part with values of this size.
-func (r *runner) makers(size int) []Maker {
-	var list []Maker
+func stepName(workload string, size int) string { return fmt.Sprintf("%s %d B", workload, size) }
+
+// onceValue is the size of values that a store must be made for to take part in
+// workloads without a size of their own.
+const onceValue = commitValue
+
+func (r *runner) kind(kinds ...Kind) []Workload {
+	return r.which(func(w Workload) bool { return slices.Contains(kinds, w.Kind) })
+}
+
+func (r *runner) named(name string) []Workload {
+	return r.which(func(w Workload) bool { return w.Name == name })
+}
+
+func (r *runner) which(want func(Workload) bool) (list []Workload) {
+	for _, w := range r.Workloads {
+		if want(w) {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// makers returns the stores that take part in a workload with values of this size.
+func (r *runner) makers(size int, w Workload) []kv.Maker {
+	var list []kv.Maker
 	for _, m := range r.Makers {
-		if size >= m.MinValue {
+		if size >= m.MinValue && (w.Stores == nil || slices.Contains(w.Stores, m.Name)) {
 			list = append(list, m)
 		}
 	}
 	return list
 }
 
-func newTable(w Workload, title string, makers []Maker, data *Dataset) *Table {
-	t := &Table{Workload: w, Title: title}
+func newTable(w Workload, makers []kv.Maker, data *Dataset) *result.Table {
+	t := &result.Table{Workload: w.Name, Title: w.Title, Columns: w.Figures}
+	if data != nil {
+		t.Title, t.ValueSize, t.Keys = fmt.Sprintf(w.Title, data.ValueSize), data.ValueSize, data.Keys
+	}
 	for _, m := range makers {
-		row := &Result{Workload: w.Name, Store: m.Name}
-		for _, f := range w.Figures {
-			row.Figures = append(row.Figures, f.Name)
-		}
-		if data != nil {
-			row.ValueSize, row.Keys = data.ValueSize, data.Keys
-			t.Title = fmt.Sprintf("%s (%s pairs)", title, group(data.Keys))
-		}
-		t.Rows = append(t.Rows, row)
+		t.Rows = append(t.Rows, &result.Row{Store: m.Name})
 	}
 	return t
 }
 
 // storeDir is where a loaded store lies.
-func (r *runner) storeDir(m Maker, data *Dataset) string {
+func (r *runner) storeDir(m kv.Maker, data *Dataset) string {
 	return filepath.Join(r.Dir, fmt.Sprintf("%s-%d-%d", m.Name, data.ValueSize, data.Keys))
+}
+
+func (r *runner) cell(m kv.Maker, data *Dataset, dir string) *Cell {
+	return &Cell{Maker: m, Data: data, Dir: dir, Ops: r.Ops, Large: r.Large, Waits: r.Waits}
 }
 
 // fresh runs a workload that makes its own stores, in turn; only one is open at
 // a time. The last load of each is kept for the reads.
-func (r *runner) fresh(w Workload, data *Dataset, title string) {
-	size := commitValue
+func (r *runner) fresh(w Workload, data *Dataset) {
+	size := onceValue
 	if data != nil {
 		size = data.ValueSize
 	}
-	t := newTable(w, title, r.makers(size), data)
-	for round := range r.Rounds {
-		for i, m := range r.makers(size) {
-			c := &Cell{Maker: m, Data: data, Round: round, Ops: r.Ops, Dir: filepath.Join(r.Dir, "fresh-"+m.Name)}
-			if keep := w.Name == "load" && round == r.Rounds-1; keep {
+	makers := r.makers(size, w)
+	t := newTable(w, makers, data)
+	for slice := range r.Slices {
+		for i, m := range makers {
+			keep := w.Name == "load" && slice == r.Slices-1 && len(r.kind(First, Loaded, Mixed)) > 0
+			c := r.cell(m, data, filepath.Join(r.Dir, "fresh-"+m.Name))
+			if keep {
 				c.Dir = r.storeDir(m, data)
 			}
+			c.Slice = slice
 			row := t.Rows[i]
 			if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 				row.Error = err.Error()
 				continue
 			}
-			r.measure(w, c, row)
-			if w.Name == "load" && round == r.Rounds-1 && row.Error == "" {
+			r.measure(w, c, t, row)
+			if keep && row.Error == "" {
 				r.loaded[c.Dir] = true
 			} else if err := os.RemoveAll(c.Dir); err != nil {
 				row.Error = err.Error()
@@ -154,47 +174,30 @@ func (r *runner) fresh(w Workload, data *Dataset, title string) {
 	r.report(t)
 }
 
-func (r *runner) measure(w Workload, c *Cell, row *Result) {
+// measure takes one slice; a row that has failed takes no more.
+func (r *runner) measure(w Workload, c *Cell, t *result.Table, row *result.Row) {
+	r.progress.begin(stepName(w.Name, t.ValueSize), fmt.Sprintf("%s %s, slice %d", w.Name, c.Maker.Name, c.Slice+1))
+	r.slice(t, row, func() ([]float64, error) { return w.Run(c) })
+}
+
+// slice adds what run measures to a row, and what others did meanwhile to the table.
+func (r *runner) slice(t *result.Table, row *result.Row, run func() ([]float64, error)) {
 	if row.Error != "" {
 		return
 	}
-	fmt.Fprintf(r.Log, "%s %s, round %d\n", w.Name, c.Maker.Name, c.Round+1)
-	values, err := w.Run(c)
+	t.Noise.Spin = append(t.Noise.Spin, spin())
+	n := watchNoise()
+	values, err := run()
 	if err != nil {
 		row.Error = err.Error()
 		return
 	}
-	row.Rounds = append(row.Rounds, values)
+	t.Noise.Other = append(t.Noise.Other, n.other())
+	row.Slices = append(row.Slices, values)
 }
 
-// reads runs the workloads that read, on stores loaded with values of one size.
-func (r *runner) reads(size int) error {
-	var tables, first []*Table
-	makers := r.makers(size)
-	data := NewDataset(r.keys(Workload{Kind: Loaded}, size), size)
-	for _, w := range r.Workloads {
-		switch w.Kind {
-		case First:
-			first = append(first, newTable(w, fmt.Sprintf(w.Title, size), makers, data))
-		case Loaded:
-			tables = append(tables, newTable(w, fmt.Sprintf(w.Title, size), makers, data))
-		}
-	}
-	if len(first)+len(tables) > 0 {
-		for _, m := range makers {
-			if err := r.load(m, data); err != nil {
-				return fmt.Errorf("load %s: %w", m.Name, err)
-			}
-		}
-		// Beside the files in the page cache a store may have all data in its own.
-		together := memoryAvailable() > int64(len(makers))*data.RawBytes()*3
-		if err := r.readGroups(first, tables, makers, data, together); err != nil {
-			return err
-		}
-		for _, t := range slices.Concat(first, tables) {
-			r.report(t)
-		}
-	}
+// forget removes the stores that loads have left.
+func (r *runner) forget() error {
 	for dir := range r.loaded {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
@@ -204,87 +207,16 @@ func (r *runner) reads(size int) error {
 	return nil
 }
 
-func (r *runner) load(m Maker, data *Dataset) error {
+func (r *runner) load(m kv.Maker, data *Dataset) error {
 	dir := r.storeDir(m, data)
 	if r.loaded[dir] {
 		return nil
 	}
-	fmt.Fprintf(r.Log, "loading %s for reading\n", m.Name)
+	r.progress.begin(stepName("load", data.ValueSize), "loading "+m.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	_, err := runLoad(&Cell{Maker: m, Data: data, Dir: dir})
+	_, err := runLoad(r.cell(m, data, dir))
 	r.loaded[dir] = err == nil
 	return err
-}
-
-// readGroups reads from all stores side by side, or from one after the other if
-// they don't fit into memory together.
-func (r *runner) readGroups(first, tables []*Table, makers []Maker, data *Dataset, together bool) error {
-	if together {
-		return r.readGroup(first, tables, makers, 0, data)
-	}
-	fmt.Fprintln(r.Log, "the stores don't fit into memory together: one after the other")
-	for i := range makers {
-		if err := r.readGroup(first, tables, makers[i:i+1], i, data); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readGroup opens the stores, whose rows begin with the given one, does what is
-// done first on each, and lets each do a slice of each workload in every round,
-// beginning with another store each time.
-func (r *runner) readGroup(first, tables []*Table, makers []Maker, firstRow int, data *Dataset) (err error) {
-	var open []*Cell
-	defer func() {
-		for _, c := range open {
-			err = errors.Join(err, c.Store.Close())
-		}
-	}()
-	for _, m := range makers {
-		c := &Cell{Maker: m, Data: data, Dir: r.storeDir(m, data), Ops: r.Ops}
-		if c.Store, err = m.Open(c.config()); err != nil {
-			return fmt.Errorf("open %s: %w", m.Name, err)
-		}
-		open = append(open, c)
-		if _, err := c.Store.WaitQuiet(); err != nil {
-			return fmt.Errorf("open %s: %w", m.Name, err)
-		}
-		for _, t := range first {
-			r.measure(t.Workload, c, t.Rows[firstRow+len(open)-1])
-		}
-		if err := r.warm(c); err != nil {
-			return fmt.Errorf("warm up %s: %w", m.Name, err)
-		}
-	}
-	if _, err := rest(); err != nil {
-		return err
-	}
-	flushDisk()
-	for _, t := range tables {
-		for round := range r.Rounds {
-			for i := range open {
-				at := (round + i) % len(open)
-				open[at].Round = round
-				r.measure(t.Workload, open[at], t.Rows[firstRow+at])
-			}
-		}
-	}
-	return nil
-}
-
-// warm checks all that an opened store holds, and reads so much that its caches
-// are filled. What the store does because of that, it does before anything is timed.
-func (r *runner) warm(c *Cell) error {
-	if err := c.Data.Check(c.Store); err != nil {
-		return err
-	}
-	for _, k := range c.Data.Sample(2*r.Ops, 1<<32, false) {
-		if err := getPresent(c.Store, k); err != nil {
-			return err
-		}
-	}
-	return nil
 }

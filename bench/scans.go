@@ -5,21 +5,21 @@ import "fmt"
 const seekPairs = 50
 
 func scanWorkloads() []Workload {
-	perEntry := []Figure{{"ns/entry", Less}, {"CPU ns/entry", Less}, {"allocs/entry", Unrated}}
+	perEntry := []Figure{{Name: "ns/entry", Better: Less}, {Name: "CPU ns/entry", Better: Less}, {Name: "allocs/entry"}}
 	return []Workload{
 		{
 			Name: "scankeys", Title: "values of %d B, all keys in order, no value read",
 			Figures: perEntry, Kind: Loaded,
-			Run: func(c *Cell) ([]float64, error) { return timeScan(c, c.Store.ScanKeys) },
+			Run: func(c *Cell) ([]float64, error) { return timeScan(c, false) },
 		},
 		{
 			Name: "scanvalues", Title: "values of %d B, all keys and values in order",
 			Figures: perEntry, Kind: Loaded,
-			Run: func(c *Cell) ([]float64, error) { return timeScan(c, c.Store.ScanValues) },
+			Run: func(c *Cell) ([]float64, error) { return timeScan(c, true) },
 		},
 		{
 			Name: "seek", Title: "values of %d B, new iterator, seek to a random key, 50 pairs with their values",
-			Figures: []Figure{{"p50 us", Less}, {"p99 us", Unrated}, {"CPU us/op", Less}, {"allocs/op", Unrated}},
+			Figures: []Figure{{Name: "p50 us", Better: Less}, {Name: "p99 us"}, {Name: "CPU us/op", Better: Less}, {Name: "allocs/op"}},
 			Kind:    Loaded,
 			Run:     runSeek,
 		},
@@ -28,10 +28,10 @@ func scanWorkloads() []Workload {
 
 // timeScan times one scan of the whole store. What it saw was checked once
 // before, by Dataset.Check; here the count must do.
-func timeScan(c *Cell, scan func() (Tally, error)) ([]float64, error) {
+func timeScan(c *Cell, values bool) ([]float64, error) {
 	settle()
 	before := used()
-	t, err := scan()
+	t, err := scan(c.Store, nil, -1, values)
 	after := used()
 	if err == nil && t.Entries != c.Data.Keys {
 		err = fmt.Errorf("scan saw %d entries of %d: %w", t.Entries, c.Data.Keys, errMismatch)
@@ -48,9 +48,9 @@ func timeScan(c *Cell, scan func() (Tally, error)) ([]float64, error) {
 }
 
 func runSeek(c *Cell) ([]float64, error) {
-	keys := c.Data.Sample(max(1, c.Ops/20), uint64(c.Round), false)
+	keys := c.Data.Sample(max(1, c.Ops/20), uint64(c.Slice), false)
 	return timeCalls(len(keys), func(i int) error {
-		t, err := c.Store.SeekN(keys[i], seekPairs)
+		t, err := scan(c.Store, keys[i], seekPairs, true)
 		if err == nil && t.Entries == 0 {
 			err = fmt.Errorf("no entry from %q on: %w", keys[i], errMismatch)
 		}

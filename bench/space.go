@@ -10,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/brockdb/brock/bench/internal/kv"
 )
 
 // spaceConfig is what the flags of `bench space` say.
@@ -29,7 +31,7 @@ func runSpace(args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("bench space", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		stores = flags.String("stores", "brock", "stores, with commas between: all, "+makerNames()+", badger-log-gc")
+		stores = flags.String("stores", "brock", "stores, with commas between: all, "+kv.Names(spaceMakers())+", badger-log-gc")
 		works  = flags.String("works", "all", "works, with commas between: delete, uniform, zipf, ttl, queue, large")
 		ratios = flags.String("ratios", "", "values of Brock's Maintenance.GarbageRatio, with commas between; none = its default")
 		size   = flags.Int64("mb", 256, "live data in MB")
@@ -64,13 +66,11 @@ func runSpace(args []string, stdout, stderr io.Writer) (err error) {
 	defer os.RemoveAll(dir)
 	removeWhenInterrupted(dir)
 
-	var makers []Maker
+	var makers []kv.Maker
 	for _, s := range pickedStores {
 		makers = append(makers, s.Maker)
 	}
-	e := environment(makers)
-	e.Command = append([]string{"space"}, args...)
-	e.print(stdout)
+	newRun(makers, dir).Print(stdout)
 	var plot plot
 	for _, w := range pickedWorks {
 		p := panel{title: w.name + ": " + w.title}
@@ -84,7 +84,7 @@ func runSpace(args []string, stdout, stderr io.Writer) (err error) {
 			fmt.Fprintf(stderr, "%s on %s...\n", w.name, s.label)
 			r, err := measureSpace(filepath.Join(dir, "store"), s, w, c)
 			switch {
-			case errors.Is(err, errNoTTL):
+			case errors.Is(err, kv.ErrNoTTL):
 				fmt.Fprintf(table, "%s\tno time to live\t\t\t\t\t\t\t\t\t\t\t\n", s.label)
 				continue
 			case err != nil:
@@ -121,7 +121,7 @@ func measureSpace(dir string, s spaceStore, w spaceWork, c spaceConfig) (r space
 		return r, err
 	}
 	defer os.RemoveAll(dir)
-	config := Config{Dir: dir, Sync: c.sync, ValueSize: c.valueSize, DataBytes: c.size, Overwrites: true, GarbageRatio: s.ratio}
+	config := kv.Config{Dir: dir, Sync: c.sync, ValueSize: c.valueSize, DataBytes: c.size, Overwrites: true, GarbageRatio: s.ratio}
 	store, err := s.Open(config)
 	if err != nil {
 		return r, err
@@ -129,7 +129,7 @@ func measureSpace(dir string, s spaceStore, w spaceWork, c spaceConfig) (r space
 	defer func() { err = errors.Join(err, store.Close()) }()
 	ch := newChurn(store, c, w)
 	if w.ttl {
-		if err := store.Change([]Change{{Key: []byte("probe"), Value: []byte("v"), TTL: time.Second}}); err != nil {
+		if err := applier(store).Apply([]kv.Change{{Key: []byte("probe"), Value: []byte("v"), TTL: time.Second}}); err != nil {
 			return r, err
 		}
 	}

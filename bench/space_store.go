@@ -5,68 +5,17 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
-)
 
-// collectEvery is how often Badger's collection is called. Its documents have it
-// called every few minutes, until it finds nothing; these runs last less.
-const (
-	collectEvery = 5 * time.Second
-	collectShare = 0.5 // of a log file that must be garbage, as in its documents
+	"github.com/brockdb/brock/bench/internal/kv"
 )
 
 // spaceMakers are the stores whose space can be looked at: all, and Badger with
 // its collection called.
-func spaceMakers() []Maker {
-	return append(Makers(), Maker{Name: "badger-log-gc", Module: badgerModule, MinValue: badgerLogThreshold, Open: openBadgerCollected})
-}
-
-// collectedBadger is a Badger store whose log is collected now and then.
-type collectedBadger struct {
-	*badgerStore
-	stop, stopped chan struct{}
-}
-
-func openBadgerCollected(c Config) (Store, error) {
-	s, err := openBadgerLog(c)
-	if err != nil {
-		return nil, err
-	}
-	b := &collectedBadger{badgerStore: s.(*badgerStore), stop: make(chan struct{}), stopped: make(chan struct{})}
-	go b.run()
-	return b, nil
-}
-
-func (b *collectedBadger) run() {
-	defer close(b.stopped)
-	tick := time.NewTicker(collectEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-b.stop:
-			return
-		case <-tick.C:
-		}
-		for b.db.RunValueLogGC(collectShare) == nil {
-			select {
-			case <-b.stop:
-				return
-			default:
-			}
-		}
-	}
-}
-
-// Close ends the collection first.
-func (b *collectedBadger) Close() error {
-	close(b.stop)
-	<-b.stopped
-	return b.badgerStore.Close()
-}
+func spaceMakers() []kv.Maker { return append(kv.Makers(), kv.BadgerCollected()) }
 
 // spaceStore is a store under test; ratio is Brock's Maintenance.GarbageRatio.
 type spaceStore struct {
-	Maker
+	kv.Maker
 	label string
 	ratio float64
 }
@@ -101,3 +50,15 @@ func pickSpaceStores(list, ratios string) ([]spaceStore, error) {
 	}
 	return picked, nil
 }
+
+// applier is a store that writes batches; one that can't says so when it is used.
+func applier(s kv.Store) kv.Batcher {
+	if b, ok := s.(kv.Batcher); ok {
+		return b
+	}
+	return noBatches{}
+}
+
+type noBatches struct{}
+
+func (noBatches) Apply([]kv.Change) error { return errNoBatches }

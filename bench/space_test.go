@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/brockdb/brock/bench/internal/kv"
 )
 
 // TestSpaceWorks runs every work on every store at a small scale: each checks
@@ -26,7 +28,7 @@ func TestSpaceWorks(t *testing.T) {
 				continue
 			}
 			r, err := measureSpace(filepath.Join(t.TempDir(), "store"), s, w, c)
-			if errors.Is(err, errNoTTL) {
+			if errors.Is(err, kv.ErrNoTTL) {
 				continue
 			}
 			if err != nil {
@@ -81,7 +83,7 @@ func TestSpaceCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := stores[0].Open(Config{Dir: t.TempDir()})
+	s, err := stores[0].Open(kv.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/brockdb/brock/bench/internal/kv"
 )
 
 // spaceWork is one way to make garbage. It is run by one goroutine; a churn
@@ -40,7 +42,8 @@ const (
 
 // churn writes to a store and knows what is live in it.
 type churn struct {
-	store  Store
+	store  kv.Store
+	write  kv.Batcher // the same store
 	data   *Dataset
 	keys   int
 	factor float64 // how often the data is written again
@@ -56,16 +59,16 @@ type churn struct {
 	ops     atomic.Int64
 	began   time.Time
 	pace    int64 // written when the work began
-	batch   []Change
+	batch   []kv.Change
 	keyBuf  []byte
 }
 
-func newChurn(s Store, c spaceConfig, w spaceWork) *churn {
+func newChurn(s kv.Store, c spaceConfig, w spaceWork) *churn {
 	size := c.valueSize
 	if w.large {
 		size = largestLarge
 	}
-	ch := &churn{store: s, data: NewDataset(1, size), factor: c.factor, rate: c.rate, ttl: c.ttl, large: w.large, rng: rand.New(rand.NewPCG(5, 6))}
+	ch := &churn{store: s, write: applier(s), data: NewDataset(1, size), factor: c.factor, rate: c.rate, ttl: c.ttl, large: w.large, rng: rand.New(rand.NewPCG(5, 6))}
 	mean := size + keySize
 	if w.large {
 		mean = (smallestLarge+largestLarge)/2 + keySize
@@ -95,7 +98,7 @@ func (c *churn) grow(n int) {
 func (c *churn) set(i int) error {
 	c.grow(i + 1)
 	v := c.value()
-	if err := c.change(Change{Key: c.key(i), Value: v}); err != nil {
+	if err := c.change(kv.Change{Key: c.key(i), Value: v}); err != nil {
 		return err
 	}
 	if c.sizes[i] >= 0 {
@@ -108,7 +111,7 @@ func (c *churn) set(i int) error {
 
 // remove deletes a key.
 func (c *churn) remove(i int) error {
-	if err := c.change(Change{Key: c.key(i), Delete: true}); err != nil {
+	if err := c.change(kv.Change{Key: c.key(i), Delete: true}); err != nil {
 		return err
 	}
 	c.live.Add(-int64(keySize) - int64(c.sizes[i]))
@@ -122,9 +125,9 @@ func (c *churn) key(i int) []byte {
 }
 
 // change writes, not faster than asked for.
-func (c *churn) change(ch Change) error {
+func (c *churn) change(ch kv.Change) error {
 	c.batch = append(c.batch[:0], ch)
-	if err := c.store.Change(c.batch); err != nil {
+	if err := c.write.Apply(c.batch); err != nil {
 		return err
 	}
 	n := c.written.Add(int64(len(ch.Key)+len(ch.Value))) - c.pace
@@ -210,7 +213,7 @@ func (c *churn) expire() error {
 	var alive []mortal
 	return c.times(func(i int) error {
 		v := c.value()
-		if err := c.change(Change{Key: c.key(i), Value: v, TTL: c.ttl}); err != nil {
+		if err := c.change(kv.Change{Key: c.key(i), Value: v, TTL: c.ttl}); err != nil {
 			return err
 		}
 		now := time.Now()
@@ -226,7 +229,7 @@ func (c *churn) expire() error {
 
 // check compares the store's keys with those that are live.
 func (c *churn) check() error {
-	got, err := c.store.ScanKeys()
+	got, err := scan(c.store, nil, -1, false)
 	if err != nil {
 		return err
 	}

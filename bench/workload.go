@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/bench/internal/kv"
+	"github.com/brockdb/brock/bench/internal/result"
 )
 
 // Workload is one thing to measure.
@@ -12,54 +16,59 @@ type Workload struct {
 	Title   string // %d stands for the bytes of a value, if there is a table for each size
 	Figures []Figure
 	Kind    Kind
-	// Run measures one store once and returns a value for each figure.
-	Run func(*Cell) ([]float64, error)
+	Stores  []string // the only stores that take part; nil = all
+	// Run measures one store once and returns a value for each figure. It is nil
+	// if the kind is Cold: then a process of its own runs the named task.
+	Run  func(*Cell) ([]float64, error)
+	Cold *ColdTask
 }
+
+// Figure is one column of a table.
+type Figure = result.Column
+
+const (
+	Unrated = result.Unrated
+	Less    = result.Less
+	More    = result.More
+)
 
 // Kind says on what a workload runs.
 type Kind int
 
 const (
-	Fresh  Kind = iota // an empty directory for each store and round; a table for each value size
-	First              // the same, but just opened and not read from yet; once in all
-	Loaded             // an open store with all data, read from and at rest; a table for each value size
+	Fresh  Kind = iota // an empty directory for each store and slice; a table for each value size
+	First              // a store with all data, just opened and not read from yet; once in all
+	Loaded             // the same, read from and at rest; a table for each value size
+	Mixed              // the same, and the workload changes it; these run last
+	Cold               // the same, in a process with less memory than data
 	Once               // an empty directory; one table only
 )
 
-// Figure is one column of a table.
-type Figure struct {
-	Name   string
-	Better Better
-}
-
-// Better says how a figure is compared with that of the first store.
-type Better int
-
-const (
-	Unrated Better = iota // not compared
-	Less                  // ratio = theirs / first
-	More                  // ratio = first / theirs
-)
-
-// Cell is one measurement: a workload on a store in a round.
+// Cell is one measurement: a workload on a store in a slice.
 type Cell struct {
-	Maker Maker
+	Maker kv.Maker
 	Data  *Dataset
-	Dir   string // an empty directory, or that of Store
-	Store Store  // only for First and Loaded
-	Round int
-	Ops   int  // how many calls to time
-	Keep  bool // Load leaves its store in Dir
+	Dir   string   // an empty directory, or that of Store
+	Store kv.Store // only for First, Loaded and Mixed
+	Slice int
+	Ops   int   // how many calls to time
+	Large int64 // bytes that a workload with large values writes
+	Waits Waits
+
+	inserted atomic.Int64 // pairs behind those of Data, by Mixed workloads
 }
 
 // config opens the cell's store without syncing.
-func (c *Cell) config() Config {
-	return Config{Dir: c.Dir, ValueSize: c.Data.ValueSize, DataBytes: c.Data.RawBytes()}
+func (c *Cell) config() kv.Config {
+	return kv.Config{Dir: c.Dir, ValueSize: c.Data.ValueSize, DataBytes: c.Data.RawBytes()}
 }
 
 // Workloads lists all, in the order of the report.
 func Workloads() []Workload {
-	return slices.Concat(loadWorkloads(), firstWorkloads(), readWorkloads(), scanWorkloads(), commitWorkloads(), lifeWorkloads())
+	return slices.Concat(
+		loadWorkloads(), overwriteWorkloads(), firstWorkloads(), readWorkloads(), scanWorkloads(), ycsbWorkloads(),
+		coldWorkloads(), commitWorkloads(), largeWorkloads(), lifeWorkloads(),
+	)
 }
 
 // pickWorkloads returns the workloads of a comma-separated list of names; a
@@ -81,28 +90,16 @@ func pickWorkloads(list string) ([]Workload, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no workload %q", name)
+			return nil, fmt.Errorf("no workload %q, but %s", name, workloadNames())
 		}
 	}
 	return picked, nil
 }
 
-// loadKeys is how many pairs are loaded unless -keys says otherwise.
-func loadKeys(valueSize int) int {
-	switch {
-	case valueSize <= 16:
-		return 2_000_000
-	case valueSize <= 1024:
-		return 1_000_000
-	default:
-		return max(1, 1<<30/valueSize)
+func workloadNames() string {
+	var names []string
+	for _, w := range Workloads() {
+		names = append(names, w.Name)
 	}
-}
-
-// readKeys is how many pairs are read from unless -keys says otherwise.
-func readKeys(valueSize int) int {
-	if valueSize <= 128 {
-		return 2_000_000
-	}
-	return loadKeys(valueSize)
+	return strings.Join(names, ", ")
 }

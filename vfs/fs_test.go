@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -364,6 +365,81 @@ func TestLockWithoutItsFile(t *testing.T) {
 	})
 }
 
+// TestLinks gives files more names, in one directory and from one that is held open to
+// another.
+func TestLinks(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		in := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+		must(t, f.MkdirAll(in("a")))
+		must(t, f.MkdirAll(in("b")))
+		put(t, f, in("a", "one"), "text")
+		put(t, f, in("a", "other"), "x")
+		held, err := f.OpenDirs(in("a"))
+		must(t, err)
+		both, err := held.OpenDirs(in("b"))
+		must(t, err)
+		if err := held.Link(in("a", "one"), in("b", "two")); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("link to a directory that is not held: %v", err)
+		}
+		err = both.Link(in("a", "one"), in("b", "two"))
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip("no links here")
+		}
+		must(t, err)
+		must(t, f.Link(in("b", "two"), in("a", "three")))
+		for _, name := range []string{in("a", "one"), in("b", "two"), in("a", "three")} {
+			if i, err := f.Stat(name); err != nil || i.Links != 3 || i.Size != 4 {
+				t.Errorf("%s: %+v, %v", name, i, err)
+			}
+		}
+		if err := both.Link(in("a", "other"), in("b", "two")); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("link to a name that is taken: %v", err)
+		}
+		if err := f.Link(in("a", "none"), in("b", "none")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("link of no file: %v", err)
+		}
+		must(t, both.Remove(in("a", "one")))
+		file, err := f.OpenReadWrite(in("a", "three"))
+		must(t, err)
+		_, err = file.WriteAt([]byte("T"), 0)
+		must(t, err)
+		must(t, file.Close())
+		if i, err := both.Stat(in("b", "two")); err != nil || i.Links != 2 || text(t, f, in("b", "two")) != "Text" {
+			t.Errorf("the other name: %+v, %v, %q", i, err, text(t, f, in("b", "two")))
+		}
+		must(t, both.Close())
+		must(t, held.SyncDir(in("a")))
+		must(t, held.Close())
+	})
+}
+
+// TestClones makes files that share blocks, where that can be done, and writes to one.
+func TestClones(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+		put(t, f, a, strings.Repeat("text", 2000))
+		err := f.Clone(a, b)
+		if errors.Is(err, errors.ErrUnsupported) {
+			if got := text(t, f, b); got != "absent" {
+				t.Errorf("a clone that was refused has left %q", got)
+			}
+			t.Skip("no clones here")
+		}
+		must(t, err)
+		file, err := f.OpenReadWrite(b)
+		must(t, err)
+		_, err = file.WriteAt([]byte("T"), 0)
+		must(t, err)
+		must(t, file.Close())
+		if text(t, f, a)[:4] != "text" || text(t, f, b)[:4] != "Text" || len(text(t, f, b)) != 8000 {
+			t.Error("the files are not apart")
+		}
+		if err := f.Clone(a, b); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("clone to a name that is taken: %v", err)
+		}
+	})
+}
+
 // TestHeldDirectories renames directories that are held open, puts others in their place,
 // and removes one.
 func TestHeldDirectories(t *testing.T) {
@@ -433,8 +509,14 @@ func TestHeldDirectories(t *testing.T) {
 				t.Errorf("%s: %v, %v", name, err, err2)
 			}
 		}
-		if _, err := held.OpenDirs(in("a")); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("directories of directories: %v", err)
+		more, err := held.OpenDirs(in("moved"), in("a")) // the other one has this name, but not for those who hold a
+		must(t, err)
+		if got := text(t, more, in("a", "file")) + text(t, more, in("moved", "file")); got != "of aof a" {
+			t.Errorf("more directories: got %q", got)
+		}
+		must(t, more.Close())
+		if got := text(t, held, in("a", "file")); got != "of a" {
+			t.Errorf("after more directories: got %q", got)
 		}
 		must(t, held.Close())
 		if _, err := held.Open(in("a", "file")); !errors.Is(err, fs.ErrClosed) {

@@ -35,6 +35,7 @@ type memDisk struct {
 	mu       sync.RWMutex
 	root     *memDir
 	seq      uint64 // of the last change
+	linked   bool   // a file may have two names
 	locks    map[*memDir]*memLocks
 	capacity int64 // in bytes; 0 = no bound
 }
@@ -126,14 +127,16 @@ func (m *Mem) absent() error {
 
 // OpenDirs implements FS.
 func (m *Mem) OpenDirs(names ...string) (Dirs, error) {
-	if m.held != nil {
-		return nil, errors.ErrUnsupported
-	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	held := &Mem{memDisk: m.memDisk, held: map[string]*memDir{}}
+	maps.Copy(held.held, m.held)
+	whole := &Mem{memDisk: m.memDisk}
 	for _, name := range names {
-		d := m.find(clean(name)).dir
+		if held.held[clean(name)] != nil {
+			continue
+		}
+		d := whole.find(clean(name)).dir
 		if d == nil {
 			return nil, pathError("open", name, fs.ErrNotExist)
 		}
@@ -250,6 +253,52 @@ func (m *Mem) Rename(from, to string) error {
 	return nil
 }
 
+// Link implements FS.
+func (m *Mem) Link(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.find(clean(from)).file
+	if f == nil {
+		return pathError("link", from, m.absent())
+	}
+	d, base, err := m.dirOf("link", to)
+	if err != nil {
+		return err
+	}
+	if _, exists := d.entries[base]; exists {
+		return pathError("link", to, fs.ErrExist)
+	}
+	m.linked = true
+	d.put(m.next(), base, memNode{file: f})
+	return nil
+}
+
+// Clone implements FS.
+func (m *Mem) Clone(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.find(clean(from)).file
+	if f == nil {
+		return pathError("clone", from, m.absent())
+	}
+	d, base, err := m.dirOf("clone", to)
+	if err != nil {
+		return err
+	}
+	if _, exists := d.entries[base]; exists {
+		return pathError("clone", to, fs.ErrExist)
+	}
+	copied := &memFile{}
+	if f.now.size > m.grows(copied) {
+		return pathError("clone", to, errMemFull)
+	}
+	p := make([]byte, f.now.size)
+	f.now.readAt(p, 0)
+	d.put(m.next(), base, memNode{file: copied})
+	copied.write(m.next(), p, 0)
+	return nil
+}
+
 // MkdirAll implements FS.
 func (m *Mem) MkdirAll(dir string) error {
 	m.mu.Lock()
@@ -295,11 +344,36 @@ func (m *Mem) Stat(name string) (Info, error) {
 	defer m.mu.RUnlock()
 	switch n := m.find(clean(name)); {
 	case n.file != nil:
-		return Info{Size: n.file.now.size}, nil
+		return Info{Size: n.file.now.size, Links: m.links(n.file)}, nil
 	case n.dir != nil:
 		return Info{IsDir: true}, nil
 	}
 	return Info{}, pathError("stat", name, m.absent())
+}
+
+// links counts the names of a file; the mutex is held.
+func (m *Mem) links(f *memFile) int {
+	if !m.linked {
+		return 1
+	}
+	n := 0
+	m.root.walk(func(other *memFile) {
+		if other == f {
+			n++
+		}
+	})
+	return n
+}
+
+// walk calls fn with the file of each name.
+func (d *memDir) walk(fn func(*memFile)) {
+	for _, n := range d.entries {
+		if n.dir != nil {
+			n.dir.walk(fn)
+		} else {
+			fn(n.file)
+		}
+	}
 }
 
 // SyncDir implements FS.

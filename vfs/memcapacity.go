@@ -25,18 +25,20 @@ func (m *Mem) SetCapacity(bytes int64) {
 func (m *Mem) Used() int64 {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.root.used()
+	return m.used()
 }
 
-func (d *memDir) used() int64 {
-	n := int64(0)
-	for _, node := range d.entries {
-		if node.dir != nil {
-			n += node.dir.used()
-		} else {
-			n += blocks(node.file.now.size)
+// used is Used; the mutex is held.
+func (m *Mem) used() (n int64) {
+	seen := map[*memFile]bool{}
+	m.root.walk(func(f *memFile) {
+		if !seen[f] {
+			n += blocks(f.now.size)
 		}
-	}
+		if m.linked {
+			seen[f] = true
+		}
+	})
 	return n
 }
 
@@ -48,7 +50,7 @@ func (m *Mem) free() int64 {
 	if m.capacity <= 0 {
 		return -1
 	}
-	return max(m.capacity-m.root.used(), 0)
+	return max(m.capacity-m.used(), 0)
 }
 
 // grows is the greatest size to which a file may grow; the mutex is held.

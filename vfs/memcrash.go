@@ -50,7 +50,7 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 		c.keep = []float64{0.1, 0.5, 0.9}[c.rng.IntN(3)]
 	}
 	clone := NewMem()
-	clone.seq, clone.capacity = m.seq, m.capacity
+	clone.seq, clone.capacity, clone.linked = m.seq, m.capacity, m.linked
 	clone.root = c.dir(m.root)
 	return clone
 }

@@ -436,3 +436,24 @@ func BenchmarkCrashClone(b *testing.B) {
 		})
 	}
 }
+
+// TestCrashOfLinks crashes with a second name that is not synced: it is there or not,
+// and what a sync of the file has made durable is so under both names.
+func TestCrashOfLinks(t *testing.T) {
+	m := NewMem()
+	put(t, m, "a", "text")
+	file, err := m.Open("a")
+	must(t, err)
+	must(t, file.Sync())
+	must(t, m.SyncDir("/"))
+	must(t, m.Link("a", "b"))
+	is(t, "lost", outcomes(m, Lost, files(t)), "a=text")
+	is(t, "chaos", outcomes(m, Chaos, files(t)), "a=text", "a=text b=text")
+	must(t, m.SyncDir("/"))
+	must(t, m.Remove("a"))
+	is(t, "synced", outcomes(m, Lost, files(t)), "a=text b=text")
+	clone := m.CrashClone(CrashOptions{Mode: All})
+	if i, err := clone.Stat("b"); err != nil || i.Links != 1 || m.Used() != chunkSize {
+		t.Errorf("%+v, %v, %d bytes used", i, err, m.Used())
+	}
+}

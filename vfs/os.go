@@ -94,6 +94,35 @@ func (f osFS) Rename(from, to string) error {
 	return a.rename(b)
 }
 
+func (f osFS) Link(from, to string) error {
+	a, err := f.place("link", from)
+	if err != nil {
+		return err
+	}
+	b, err := f.place("link", to)
+	if err != nil {
+		return err
+	}
+	return link(a, b)
+}
+
+func (f osFS) Clone(from, to string) error {
+	a, err := f.openRegular(from, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	b, err := f.openRegular(to, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(clone(a, b), b.Close())
+	if err != nil {
+		return errors.Join(err, f.Remove(to))
+	}
+	return nil
+}
+
 func (f osFS) MkdirAll(dir string) error {
 	if f.held != nil {
 		_, err := f.held.dir("mkdir", dir)
@@ -120,7 +149,7 @@ func (f osFS) Stat(name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Size: i.Size(), IsDir: i.IsDir(), ModTime: i.ModTime()}, nil
+	return Info{Size: i.Size(), Links: links(i), IsDir: i.IsDir(), ModTime: i.ModTime()}, nil
 }
 
 func (f osFS) stat(name string) (fs.FileInfo, error) {

@@ -9,26 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withFD calls fn with the descriptor of f, which can't be closed meanwhile,
-// and again when a signal interrupted it.
-func withFD(f *os.File, fn func(fd int) error) error {
-	c, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	failed := c.Control(func(fd uintptr) {
-		for {
-			if err = fn(int(fd)); err != unix.EINTR {
-				return
-			}
-		}
-	})
-	if failed != nil {
-		return failed
-	}
-	return err
-}
-
 func syncData(f *os.File) error { return withFD(f, unix.Fdatasync) }
 
 func preallocate(f *os.File, off, n int64) error {
@@ -39,15 +19,35 @@ func preallocate(f *os.File, off, n int64) error {
 	return err
 }
 
+// clone makes b a file of the same blocks as a.
+func clone(a, b *os.File) error {
+	err := withFD(a, func(from int) error {
+		return withFD(b, func(to int) error { return unix.IoctlFileClone(to, from) })
+	})
+	if err != nil {
+		return errors.ErrUnsupported // by this file system, or across two of them
+	}
+	return nil
+}
+
 func startWriteback(f *os.File, off, n int64) {
 	_ = withFD(f, func(fd int) error {
 		return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
 	})
 }
 
+// startReadBytes is how much of a range the system begins to read at least: the rest of a
+// longer one it may leave out.
+const startReadBytes = 128 << 10
+
 func startRead(f *os.File, off, n int64) {
 	_ = withFD(f, func(fd int) error {
-		return unix.Fadvise(fd, off, n, unix.FADV_WILLNEED)
+		for ; n > 0; off, n = off+startReadBytes, n-startReadBytes {
+			if err := unix.Fadvise(fd, off, min(n, startReadBytes), unix.FADV_WILLNEED); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -66,14 +66,6 @@ func renameNew(from, to place) error {
 		return &os.LinkError{Op: "rename", Old: from.path, New: to.path, Err: err}
 	}
 	return nil
-}
-
-// at calls fn with the descriptor of the directory and the name in it.
-func (p place) at(fn func(fd int, name string) error) error {
-	if p.dir == nil {
-		return fn(unix.AT_FDCWD, p.path)
-	}
-	return withFD(p.dir.self, func(fd int) error { return fn(fd, p.base()) })
 }
 
 const maxVec = 1024 // buffers a pwritev takes

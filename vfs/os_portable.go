@@ -14,6 +14,8 @@ func syncData(f *os.File) error { return f.Sync() }
 // extending the file, or writes the zeros.
 func preallocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
+func clone(a, b *os.File) error { return errors.ErrUnsupported }
+
 func renameNew(place, place) error { return errors.ErrUnsupported }
 
 func startWriteback(*os.File, int64, int64) {}

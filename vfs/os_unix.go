@@ -4,6 +4,8 @@ package vfs
 
 import (
 	"errors"
+	"io/fs"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,4 +17,12 @@ const (
 
 func isNoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// links counts the names of a file.
+func links(i fs.FileInfo) int {
+	if s, ok := i.Sys().(*syscall.Stat_t); ok {
+		return int(s.Nlink)
+	}
+	return 0
 }

@@ -3,12 +3,16 @@ package vfs
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 )
 
 // osDirs are directories held open, by the names that they had.
-type osDirs struct{ byName map[string]*osDir }
+type osDirs struct {
+	byName map[string]*osDir
+	opened []*osDir // those that Close closes
+}
 
 // osDir is a directory held open.
 type osDir struct {
@@ -20,10 +24,10 @@ type osDir struct {
 type heldFS struct{ osFS }
 
 func (f osFS) OpenDirs(names ...string) (Dirs, error) {
+	held := heldFS{osFS{&osDirs{byName: map[string]*osDir{}}}}
 	if f.held != nil {
-		return nil, errors.ErrUnsupported
+		maps.Copy(held.held.byName, f.held.byName)
 	}
-	held := heldFS{osFS{&osDirs{map[string]*osDir{}}}}
 	for _, name := range names {
 		name = filepath.Clean(name)
 		if held.held.byName[name] != nil {
@@ -34,6 +38,7 @@ func (f osFS) OpenDirs(names ...string) (Dirs, error) {
 			return nil, errors.Join(err, held.Close())
 		}
 		held.held.byName[name] = d
+		held.held.opened = append(held.held.opened, d)
 	}
 	return held, nil
 }
@@ -58,7 +63,7 @@ func openOSDir(name string) (*osDir, error) {
 
 // Close implements Dirs.
 func (f heldFS) Close() (err error) {
-	for _, d := range f.held.byName {
+	for _, d := range f.held.opened {
 		err = errors.Join(err, d.root.Close(), d.self.Close())
 	}
 	return err

@@ -35,6 +35,16 @@ type FS interface {
 	// Rename gives a file another name in the same directory. It returns fs.ErrExist if that exists: no
 	// rename replaces a file.
 	Rename(from, to string) error
+	// Link gives a file one more name, in the same or another directory, as a hard link:
+	// both names mean the same bytes. It returns fs.ErrExist if the new name exists. Where
+	// a file can't have that name, as on another disk, it changes nothing and returns an
+	// error, which may be errors.ErrUnsupported.
+	Link(from, to string) error
+	// Clone makes a file of the same bytes that shares their place on the disk with the
+	// first until one of them is written (reflink). It returns fs.ErrExist if the name
+	// exists, and errors.ErrUnsupported where the file system can't do that. The bytes are
+	// durable after a Sync of the new file.
+	Clone(from, to string) error
 	// MkdirAll makes a directory, and those above it, unless they exist. Only
 	// the owner may enter what it makes.
 	MkdirAll(dir string) error
@@ -55,8 +65,9 @@ type FS interface {
 	// Free returns how many bytes can still be written in a directory's file
 	// system; -1 if that is not known.
 	Free(dir string) (int64, error)
-	// OpenDirs opens directories, which must exist, and keeps them open. A Dirs has
-	// no OpenDirs of its own: it returns errors.ErrUnsupported.
+	// OpenDirs opens directories, which must exist, and keeps them open. That of a Dirs
+	// returns one that has these directories and its own, to link from one to another;
+	// its Close lets go of the new ones only.
 	OpenDirs(dirs ...string) (Dirs, error)
 }
 
@@ -78,6 +89,7 @@ type Dirs interface {
 // Info describes a file or directory.
 type Info struct {
 	Size    int64
+	Links   int // names of a file; 0 = not known
 	IsDir   bool
 	ModTime time.Time // zero where the file system keeps none
 }

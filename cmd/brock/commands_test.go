@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,7 +11,7 @@ import (
 )
 
 // TestScripts runs the command lines in testdata, each script in a directory of
-// its own. "file NAME" writes its input to a file.
+// its own. "file NAME" writes its input to a file, "ls" shows what is in the directory.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -24,6 +25,17 @@ func TestScripts(t *testing.T) {
 	}
 }
 
+func list(t *testing.T, dir string) (s string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		s += e.Name() + "\n"
+	}
+	return s
+}
+
 func runCase(t *testing.T, dir string, c *script.Case) string {
 	var args []string
 	for _, a := range c.Args {
@@ -32,9 +44,12 @@ func runCase(t *testing.T, dir string, c *script.Case) string {
 		}
 		args = append(args, a.Key)
 	}
-	if c.Cmd == "file" {
+	switch c.Cmd {
+	case "file":
 		writeFile(t, dir, args[0], c.Input)
 		return ""
+	case "ls":
+		return list(t, dir)
 	}
 	r := brockIn(t, dir, c.Input, append([]string{c.Cmd}, args...)...)
 	s := r.out

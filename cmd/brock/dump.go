@@ -6,17 +6,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/human"
 	"github.com/brockdb/brock/cmd/brock/internal/pairs"
+	"github.com/brockdb/brock/cmd/brock/internal/progress"
 )
 
 type dumpCommand struct {
 	store
-	keyspaceFlag
+	Keyspace *string `help:"Only the pairs of this keyspace; --keyspace= means the default one. Without it, the pairs of all keyspaces, and their options." placeholder:"NAME"`
+	Prefix   string  `help:"Only keys that begin with this."`
+	keySyntax
 	Path   string       `arg:"" default:"-" help:"A new .jsonl, .csv or .tsv file, or - for standard output."`
-	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard output."`
+	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard output. CSV and TSV hold the pairs of one keyspace."`
 }
 
 // Run writes what one transaction sees. An existing file is not touched.
@@ -25,50 +29,96 @@ func (c *dumpCommand) Run(a *app) error {
 	if format == "" {
 		format = pairs.JSONL
 	}
-	if c.Path == "-" {
-		_, err := c.dump(a, a.out, format)
+	prefix, err := c.key(c.Prefix)
+	if err != nil {
 		return err
 	}
+	d := dumping{app: a, only: c.Keyspace, prefix: prefix, format: format}
+	if c.Path == "-" {
+		return d.run(&c.store, a.out)
+	}
 	if byName, ok := pairs.FormatOf(c.Path); ok && c.Format == "" {
-		format = byName
+		d.format = byName
 	} else if c.Format == "" {
-		return fmt.Errorf("%w: %s does not end in .jsonl, .csv or .tsv; name the format by --format", errUsage, c.Path)
+		return wrongUsage("%s does not end in .jsonl, .csv or .tsv; name the format by --format", c.Path)
 	}
 	f, err := os.OpenFile(c.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	n, err := c.dump(a, f, format)
+	err = d.run(&c.store, f)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(c.Path))
 	}
-	fmt.Fprintf(a.err, "%s pairs written\n", human.Count(n))
+	fmt.Fprintf(a.err, "%s pairs written\n", human.Count(d.written))
 	return nil
 }
 
-func (c *dumpCommand) dump(a *app, to io.Writer, format pairs.Format) (n int64, err error) {
+// dumping is a dump under way.
+type dumping struct {
+	*app
+	only    *string // nil = all keyspaces
+	prefix  []byte
+	format  pairs.Format
+	work    *progress.Work
+	written int64
+}
+
+func (d *dumping) run(s *store, to io.Writer) error {
 	out := bufio.NewWriterSize(to, 1<<20)
-	w := pairs.NewWriter(format, out)
-	work := a.progress.Start("dump", 0)
-	err = c.read(a, func(db *brock.DB) error {
-		return c.view(a, db, func(txn *brock.Txn) error {
-			for item, err := range txn.Items(brock.IteratorOptions{Prefetch: 64}) {
-				if err != nil {
-					return err
-				}
-				p, err := pairs.Of(item)
-				if err != nil {
-					return err
-				}
-				if err := w.Write(p); err != nil {
-					return err
-				}
-				n++
-				work.Add(int64(len(p.Key) + len(p.Value)))
-			}
-			return nil
-		})
+	w := pairs.NewWriter(d.format, out)
+	d.work = d.progress.Start("dump", 0)
+	err := s.read(d.app, func(db *brock.DB) error {
+		return db.ViewContext(d.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return d.all(db, txn, w) })
 	})
-	work.End()
-	return n, errors.Join(err, w.Flush(), out.Flush())
+	d.work.End()
+	return errors.Join(err, w.Flush(), out.Flush())
+}
+
+// all writes the keyspaces that were asked for: a section for each but the default one.
+func (d *dumping) all(db *brock.DB, txn *brock.Txn, w pairs.Writer) error {
+	if d.only != nil {
+		ks, err := keyspaceFlag{*d.only}.find(db)
+		if err != nil {
+			return err
+		}
+		return d.pairs(txn.In(ks), w)
+	}
+	named := slices.Collect(db.Keyspaces())
+	sections, ok := w.(pairs.SectionWriter)
+	if !ok && len(named) > 0 {
+		return wrongUsage("the store has %d named keyspace(s), and %s holds the pairs of one: use --format=jsonl, --keyspace=NAME, or --keyspace= for the default one",
+			len(named), d.format)
+	}
+	if err := d.pairs(txn, w); err != nil {
+		return err
+	}
+	for _, ks := range named {
+		if err := sections.Begin(pairs.SectionOf(ks)); err != nil {
+			return err
+		}
+		if err := d.pairs(txn.In(ks), w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pairs writes those of the transaction's keyspace.
+func (d *dumping) pairs(txn *brock.Txn, w pairs.Writer) error {
+	for item, err := range txn.Items(brock.IteratorOptions{Prefix: d.prefix, Prefetch: 64}) {
+		if err != nil {
+			return err
+		}
+		p, err := pairs.Of(item)
+		if err != nil {
+			return err
+		}
+		if err := w.Write(p); err != nil {
+			return err
+		}
+		d.written++
+		d.work.Add(int64(len(p.Key) + len(p.Value)))
+	}
+	return nil
 }

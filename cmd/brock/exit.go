@@ -1,38 +1,80 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/pairs"
 )
 
-// The exit codes.
+// The exit codes. They stand in the help text and in docs/guide.md, too.
 const (
-	exitOK       = 0
-	exitFailed   = 1
-	exitUsage    = 2
-	exitNotFound = 3 // a key or keyspace, not a store
-	exitCorrupt  = 4
-	exitInUse    = 5
+	exitOK          = 0
+	exitFailed      = 1 // also: no store in the directory
+	exitUsage       = 2
+	exitNotFound    = 3 // a key or keyspace, not a store
+	exitCorrupt     = 4
+	exitInUse       = 5
+	exitInput       = 6 // what was read is refused: not a pair, a key that is too large, nothing at all
+	exitInterrupted = 130
 )
 
-// errUsage is a command line that parses and still makes no sense.
-var errUsage = errors.New("wrong usage")
+const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong usage, 3 key or keyspace not found, 4 damaged data, 5 store in use, 6 input refused, 130 interrupted.`
 
+// usageError is a command line that parses and still makes no sense.
+type usageError struct{ message string }
+
+// Error says what is wrong with it.
+func (e usageError) Error() string { return e.message }
+
+func wrongUsage(format string, args ...any) error {
+	return usageError{fmt.Sprintf(format, args...)}
+}
+
+// exitCode is what tells a script what happened.
 func exitCode(err error) int {
-	for _, c := range []struct {
-		err  error
-		code int
-	}{
-		{brock.ErrCorrupt, exitCorrupt},
-		{brock.ErrLocked, exitInUse},
-		{brock.ErrKeyNotFound, exitNotFound},
-		{brock.ErrKeyspaceNotFound, exitNotFound},
-		{errUsage, exitUsage},
-	} {
-		if errors.Is(err, c.err) {
-			return c.code
-		}
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, brock.ErrCorrupt):
+		return exitCorrupt
+	case errors.Is(err, brock.ErrLocked):
+		return exitInUse
+	case errors.Is(err, brock.ErrKeyNotFound), errors.Is(err, brock.ErrKeyspaceNotFound):
+		return exitNotFound
+	case errors.Is(err, pairs.ErrInput):
+		return exitInput
+	case errors.As(err, &usage), errors.Is(err, brock.ErrInvalid): // of a flag or an argument
+		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
 	}
 	return exitFailed
 }
+
+// message is an error in words for somebody who doesn't know the program's inside:
+// the names of packages in front of each part are left out.
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for i, line := range lines {
+		line = strings.ReplaceAll(strings.TrimPrefix(line, "brock: "), ": brock: ", ": ")
+		lines[i] = strings.TrimSuffix(line, ": invalid argument")
+	}
+	return strings.Join(lines, "\n       ")
+}
+
+// silent is an error of which everything has been said.
+type silent struct{ error }
+
+func (silent) Error() string   { return "" }
+func (s silent) Unwrap() error { return s.error }

@@ -47,8 +47,8 @@ func TestBackupOfGuide(t *testing.T) {
 	for _, c := range commands {
 		must(t, dir, "", strings.Fields(strings.ReplaceAll(c[1], "/data/", ""))...)
 	}
-	original := must(t, dir, "", "dump", "store", "--keyspace", "users")
-	loaded := must(t, dir, "", "dump", "copy", "--keyspace", "users")
+	original := must(t, dir, "", "dump", "store")
+	loaded := must(t, dir, "", "dump", "copy")
 	if original != loaded {
 		t.Errorf("the copy has\n%s\nwant\n%s", loaded, original)
 	}

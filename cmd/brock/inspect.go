@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -23,7 +22,7 @@ type inspectCommand struct {
 func (c *inspectCommand) Run(a *app) error {
 	name, ok := filename.Parse(filepath.Base(c.File))
 	if !ok {
-		return fmt.Errorf("%s: not the name of a store's file", c.File)
+		return wrongUsage("%s: not the name of a store's file", c.File)
 	}
 	content, err := os.ReadFile(c.File)
 	if err != nil {

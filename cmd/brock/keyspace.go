@@ -16,20 +16,17 @@ func (k keyspaceFlag) find(db *brock.DB) (*brock.Keyspace, error) {
 	if k.Keyspace == "" {
 		return nil, nil
 	}
+	return findKeyspace(db, k.Keyspace)
+}
+
+// findKeyspace makes none if there is none of the name.
+func findKeyspace(db *brock.DB, name string) (*brock.Keyspace, error) {
 	for ks := range db.Keyspaces() {
-		if ks.Name() == k.Keyspace {
+		if ks.Name() == name {
 			return ks, nil
 		}
 	}
-	return nil, fmt.Errorf("keyspace %q: %w", k.Keyspace, brock.ErrKeyspaceNotFound)
-}
-
-// open is find, but makes the keyspace if it is not there.
-func (k keyspaceFlag) open(db *brock.DB) (*brock.Keyspace, error) {
-	if k.Keyspace == "" {
-		return nil, nil
-	}
-	return db.Keyspace(k.Keyspace)
+	return nil, absentKeyspace{name, brock.ErrKeyspaceNotFound}
 }
 
 // view runs fn in a transaction that addresses the keyspace.
@@ -40,3 +37,15 @@ func (k keyspaceFlag) view(a *app, db *brock.DB, fn func(*brock.Txn) error) erro
 	}
 	return db.ViewContext(a.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return fn(txn.In(ks)) })
 }
+
+// absentKeyspace is brock.ErrKeyspaceNotFound with what to do about it.
+type absentKeyspace struct {
+	name string
+	error
+}
+
+func (e absentKeyspace) Error() string {
+	return fmt.Sprintf("no keyspace %q (brock keyspaces lists and creates them)", e.name)
+}
+
+func (e absentKeyspace) Unwrap() error { return e.error }

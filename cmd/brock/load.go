@@ -7,77 +7,139 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/human"
 	"github.com/brockdb/brock/cmd/brock/internal/pairs"
+	"github.com/brockdb/brock/cmd/brock/internal/progress"
 )
+
+// inputFlags say how a file of pairs is read.
+type inputFlags struct {
+	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard input."`
+	Key    string       `help:"The field of JSON objects, or the column of a table, that is the key; the object, or the row as one, is the value." placeholder:"FIELD"`
+	Header bool         `help:"The first line of a table names its columns. That is known by itself if they are key and value."`
+}
+
+func (f *inputFlags) form() pairs.Form {
+	return pairs.Form{Format: f.Format, Key: f.Key, Header: f.Header}
+}
 
 type loadCommand struct {
 	store
 	keyspaceFlag
-	Path   string       `arg:"" help:"A .jsonl, .csv or .tsv file, a directory, or - for standard input. CSV and TSV have a header key,value; without one, keys are in the first column. Of a directory, paths become keys and contents values."`
-	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard input."`
+	Path string `arg:"" help:"A .jsonl, .csv or .tsv file, a directory, or - for standard input. Tables have the columns key and value, or keys in their first column. Of a directory, paths become keys and contents values. A dump of all keyspaces creates those that are missing."`
+	inputFlags
 }
 
 // Run writes the pairs in groups. If a line is wrong, those before it stay.
 func (c *loadCommand) Run(a *app) error {
-	each, total, closeSource, err := c.source(a)
+	source, err := c.source(a)
 	if err != nil {
 		return err
 	}
-	defer closeSource()
-	work := a.progress.Start("load", total)
-	var stored int64
-	err = c.write(a, func(db *brock.DB) error {
-		ks, err := c.open(db)
+	defer source.Close()
+	l := loading{Source: source, app: a, work: a.progress.Start("load", source.Bytes()), into: c.Keyspace}
+	err = c.make(a, func(db *brock.DB) error {
+		ks, err := c.find(db)
 		if err != nil {
 			return err
 		}
-		w := db.NewWriter(a.ctx)
-		if ks != nil {
-			w = ks.NewWriter(a.ctx)
-		}
-		err = each(func(p pairs.Pair) error {
-			if err := w.SetEntry(p.Entry()); err != nil {
-				return fmt.Errorf("pair %s: %w", human.Count(stored+1), err)
-			}
-			work.Add(int64(len(p.Key) + len(p.Value)))
-			stored++
-			return nil
-		})
-		return errors.Join(err, w.Close())
+		return l.run(db, ks)
 	})
-	work.End()
-	var syntax *pairs.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("%w; pairs stored before it: %s", err, human.Count(stored))
+	l.work.End()
+	if errors.Is(err, pairs.ErrInput) {
+		return fmt.Errorf("%w; pairs stored before it: %s", err, human.Count(l.stored))
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "%s pairs stored\n", human.Count(stored))
+	if source.Headerless() {
+		fmt.Fprintf(a.err, "the first line was stored as a pair, too; --header says that it names columns\n")
+	}
+	fmt.Fprintf(a.err, "%s pairs stored\n", human.Count(l.stored))
 	return nil
 }
 
-// source opens what is to be loaded: how to walk it, its size if that is known,
-// and how to close it.
-func (c *loadCommand) source(a *app) (each func(func(pairs.Pair) error) error, total int64, end func(), err error) {
+// source opens what is to be loaded.
+func (c *loadCommand) source(a *app) (pairs.Source, error) {
 	if c.Path == "-" {
-		format := c.Format
-		if format == "" {
-			format = pairs.JSONL
-		}
-		r := pairs.NewReader(format, a.in, "standard input")
-		return func(fn func(pairs.Pair) error) error { return pairs.Each(r, fn) }, 0, func() {}, nil
+		return pairs.Stream(a.in, c.form(), "standard input"), nil
 	}
-	var s pairs.Source
-	if c.Format != "" {
-		s, err = pairs.OpenFile(c.Path, c.Format)
+	return pairs.Open(c.Path, c.form())
+}
+
+// loading is a load under way.
+type loading struct {
+	pairs.Source
+	*app
+	work   *progress.Work
+	into   string // the keyspace that the user named
+	db     *brock.DB
+	w      *brock.Writer
+	made   []madeKeyspace
+	stored int64
+}
+
+// madeKeyspace is a keyspace that was made for the load, without its time to live: pairs
+// that have none must not get one.
+type madeKeyspace struct {
+	*brock.Keyspace
+	options brock.KeyspaceOptions
+}
+
+func (l *loading) run(db *brock.DB, ks *brock.Keyspace) error {
+	l.db, l.w = db, db.NewWriter(l.ctx)
+	if ks != nil {
+		l.w = ks.NewWriter(l.ctx)
+	}
+	err := l.Each(l.add)
+	if l.w != nil {
+		err = errors.Join(err, l.w.Close())
+	}
+	for _, m := range l.made {
+		err = errors.Join(err, m.SetOptions(m.options))
+	}
+	return err
+}
+
+// add stores a pair, or begins a section.
+func (l *loading) add(p pairs.Pair, at pairs.Place) error {
+	var err error
+	if p.Section != nil {
+		err = l.begin(p.Section, at)
 	} else {
-		s, err = pairs.Open(c.Path)
+		err = l.w.SetEntry(p.Entry())
+		l.work.Add(int64(len(p.Key) + len(p.Value)))
+		l.stored++
 	}
+	if errors.Is(err, brock.ErrInvalid) {
+		if p.Section == nil {
+			l.stored--
+		}
+		return at.Refuse(message(err))
+	}
+	return err
+}
+
+// begin has the pairs that follow written to a keyspace, which is made if it is not there.
+func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
+	name := string(s.Name)
+	if l.into != "" {
+		return at.Refuse(fmt.Sprintf("pairs of keyspace %q follow: load the file without --keyspace", name))
+	}
+	w := l.w
+	l.w = nil // it is closed, whatever follows
+	if err := w.Close(); err != nil {
+		return err
+	}
+	ks, err := findKeyspace(l.db, name)
 	if err != nil {
-		return nil, 0, nil, err
+		o := s.Options.KeyspaceOptions
+		o.TTL = 0
+		if ks, err = l.db.Keyspace(name, o); err != nil {
+			return err
+		}
+		if s.Options.TTL != 0 {
+			l.made = append(l.made, madeKeyspace{ks, s.Options.KeyspaceOptions})
+		}
 	}
-	each = func(fn func(pairs.Pair) error) error {
-		return s.Each(func(p pairs.Pair, _ pairs.Place) error { return fn(p) })
-	}
-	return each, s.Bytes(), func() { _ = s.Close() }, nil
+	l.w = ks.NewWriter(l.ctx)
+	return nil
 }

@@ -8,8 +8,7 @@
 //	brock verify DIR      reads every byte and checks every checksum
 //	brock inspect FILE    shows what the bytes of a store's file mean
 //
-// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 key not found, 4 corrupt data,
-// 5 store in use.
+// brock help COMMAND has the rest, and the exit codes.
 package main
 
 import (
@@ -18,7 +17,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -27,19 +25,27 @@ import (
 
 // commands is the command line; each field is a command with a file of its own.
 type commands struct {
-	Try     tryCommand     `cmd:"" help:"Load, read, scan, update, kill and verify a fresh store, and report."`
-	Get     getCommand     `cmd:"" help:"Write the value of a key to standard output."`
-	Set     setCommand     `cmd:"" help:"Write one pair. Makes the store if there is none."`
-	Del     delCommand     `cmd:"" help:"Delete keys."`
-	Scan    scanCommand    `cmd:"" help:"List pairs in the order of their keys."`
-	Load    loadCommand    `cmd:"" help:"Write the pairs of a file or directory. Makes the store if there is none."`
-	Dump    dumpCommand    `cmd:"" help:"Write all pairs in a form that load reads."`
-	Stats   statsCommand   `cmd:"" help:"Show what a store holds, and in which files."`
-	Gc      gcCommand      `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
-	Verify  verifyCommand  `cmd:"" help:"Check every checksum and cross-reference."`
-	Inspect inspectCommand `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
-	Version versionCommand `cmd:"" help:"Print the versions of the program and of its file format."`
+	Try         tryCommand       `cmd:"" help:"Load, read, scan, update, kill and verify a fresh store, and report."`
+	Get         getCommand       `cmd:"" help:"Write the value of a key to standard output."`
+	Set         setCommand       `cmd:"" help:"Write one pair. Makes the store if there is none, but no keyspace."`
+	Del         delCommand       `cmd:"" help:"Delete keys, or all keys of a range."`
+	Scan        scanCommand      `cmd:"" help:"List pairs in the order of their keys."`
+	Count       countCommand     `cmd:"" help:"Count pairs."`
+	History     historyCommand   `cmd:"" help:"List the versions of a key that are kept, newest first."`
+	Load        loadCommand      `cmd:"" help:"Write the pairs of a file or directory. Makes the store if there is none."`
+	Dump        dumpCommand      `cmd:"" help:"Write all pairs of all keyspaces in a form that load reads."`
+	Keyspaces   keyspacesCommand `cmd:"" help:"List, create and drop keyspaces, and change their options."`
+	Stats       statsCommand     `cmd:"" help:"Show what a store holds, and in which files."`
+	Gc          gcCommand        `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
+	Verify      verifyCommand    `cmd:"" help:"Check every checksum and cross-reference."`
+	Inspect     inspectCommand   `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
+	Version     versionCommand   `cmd:"" help:"Print the versions of the program and of its file format."`
+	ShowVersion versionFlag      `name:"version" help:"Print the version."`
 
+	Help       helpCommand       `cmd:"" help:"Explain a command."`
+	Completion completionCommand `cmd:"" help:"Print what makes a shell complete command lines."`
+
+	Complete  completeCommand  `cmd:"" hidden:"" help:"What the shells ask."`
 	TryWriter tryWriterCommand `cmd:"" hidden:"" help:"The process that try kills."`
 }
 
@@ -50,6 +56,7 @@ type app struct {
 	out      io.Writer
 	err      io.Writer
 	progress *progress.Output
+	parser   *kong.Kong
 }
 
 func main() {
@@ -65,22 +72,20 @@ func (a *app) run(args []string) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	parser := kong.Must(&commands{},
+	a.parser = kong.Must(&commands{},
 		kong.Name("brock"),
-		kong.Description("Brock is an embedded key-value store. Begin with: brock try"),
+		kong.Description("Brock is an embedded key-value store. Begin with: brock try\n\n"+exitCodes),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(a.out, a.err),
 	)
-	line, err := parser.Parse(args)
-	if err != nil {
-		fmt.Fprintf(a.err, "brock: %v\nSee brock --help.\n", err)
-		return exitUsage
+	line, err := a.parser.Parse(args)
+	if err == nil {
+		err = line.Run(a)
+	} else {
+		err = wrongUsage("%v (see brock help)", err)
 	}
-	if err := line.Run(a); err != nil {
-		if message := err.Error(); message != "" {
-			fmt.Fprintln(a.err, "brock:", strings.TrimPrefix(message, "brock: "))
-		}
-		return exitCode(err)
+	if text := message(err); text != "" {
+		fmt.Fprintln(a.err, "brock:", text)
 	}
-	return exitOK
+	return exitCode(err)
 }

@@ -16,13 +16,10 @@ import (
 
 type scanCommand struct {
 	store
-	Prefix  string `help:"Only keys that begin with this."`
-	From    string `help:"Only keys from this one on."`
-	To      string `help:"Only keys before this one."`
-	Reverse bool   `help:"From the greatest key to the least."`
-	Limit   int    `help:"At most this many pairs; 0 = all."`
-	Keys    bool   `help:"Keys only. Values are not read."`
-	keySyntax
+	bounds
+	Reverse bool `help:"From the greatest key to the least."`
+	Limit   int  `help:"At most this many pairs; 0 = all."`
+	Keys    bool `help:"Keys only. Values are not read."`
 	keyspaceFlag
 	JSON bool `help:"Print a line of JSON for each pair, exact and complete. By default long values are cut and unprintable bytes quoted."`
 }
@@ -33,6 +30,7 @@ func (c *scanCommand) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	o.Reverse, o.Limit, o.KeysOnly = c.Reverse, c.Limit, c.Keys
 	out := bufio.NewWriter(a.out)
 	write := c.printer(out)
 	err = c.read(a, func(db *brock.DB) error {
@@ -49,22 +47,6 @@ func (c *scanCommand) Run(a *app) error {
 		})
 	})
 	return errors.Join(err, out.Flush())
-}
-
-func (c *scanCommand) options() (o brock.IteratorOptions, err error) {
-	o = brock.IteratorOptions{Reverse: c.Reverse, Limit: c.Limit, KeysOnly: c.Keys}
-	for _, bound := range []struct {
-		text string
-		key  *[]byte
-	}{{c.Prefix, &o.Prefix}, {c.From, &o.Lower}, {c.To, &o.Upper}} {
-		if bound.text == "" {
-			continue
-		}
-		if *bound.key, err = c.key(bound.text); err != nil {
-			return o, err
-		}
-	}
-	return o, nil
 }
 
 // printer is how the lines are written.
@@ -91,6 +73,14 @@ func (c *scanCommand) printer(out *bufio.Writer) func(*brock.Item) error {
 }
 
 func printItem(out io.Writer, item *brock.Item) error {
+	if _, err := fmt.Fprintf(out, "%s\t", printable(item.Key())); err != nil {
+		return err
+	}
+	return printValue(out, item)
+}
+
+// printValue ends a line with the value, or the beginning of a long one.
+func printValue(out io.Writer, item *brock.Item) error {
 	const most = 120 // bytes of a value that are shown
 	value, err := item.Value()
 	if err != nil {
@@ -100,7 +90,7 @@ func printItem(out io.Writer, item *brock.Item) error {
 	if len(value) > most {
 		value, rest = value[:most], fmt.Sprintf(" … of %s", human.Bytes(item.ValueSize()))
 	}
-	_, err = fmt.Fprintf(out, "%s\t%s%s\n", printable(item.Key()), printable(value), rest)
+	_, err = fmt.Fprintf(out, "%s%s\n", printable(value), rest)
 	return err
 }
 

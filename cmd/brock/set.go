@@ -29,8 +29,8 @@ func (c *setCommand) Run(a *app) error {
 			return err
 		}
 	}
-	return c.write(a, func(db *brock.DB) error {
-		ks, err := c.open(db)
+	return c.make(a, func(db *brock.DB) error {
+		ks, err := c.find(db)
 		if err != nil {
 			return err
 		}

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/filename"
 )
 
 // store is the argument of most commands.
@@ -22,19 +25,86 @@ func (s *store) read(a *app, fn func(*brock.DB) error) error {
 	return s.use(a, brock.Options{Mode: brock.ReadOnly}, fn)
 }
 
-// write opens the store for fn, and makes it if there is none.
-func (s *store) write(a *app, fn func(*brock.DB) error) error {
-	return s.use(a, brock.Options{}, fn)
+// change opens a store that is there for fn, to write to it.
+func (s *store) change(a *app, fn func(*brock.DB) error) error {
+	return s.use(a, brock.Options{MustExist: true}, fn)
+}
+
+// make opens the store for fn, and makes it if there is none. A store that it has made
+// is removed again if fn fails and has written nothing.
+func (s *store) make(a *app, fn func(*brock.DB) error) error {
+	err := s.change(a, fn)
+	if !errors.Is(err, brock.ErrNotExist) {
+		return err
+	}
+	made := s.absent()
+	empty := false
+	err = s.use(a, brock.Options{MustBeNew: true}, func(db *brock.DB) error {
+		err := fn(db)
+		empty = db.Version() == 0
+		return err
+	})
+	if err != nil && empty {
+		err = errors.Join(err, s.remove(made))
+	}
+	return err
+}
+
+// absent lists the directories of the store, and those above them, that are not there
+// yet, the deepest first.
+func (s *store) absent() (dirs []string) {
+	for _, dir := range []string{s.ValueDir, s.Dir} {
+		for ; dir != ""; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(dir); !os.IsNotExist(err) {
+				break
+			}
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// remove removes the files of a store that was made in vain, and the directories made
+// for it. A directory that has anything else stays.
+func (s *store) remove(made []string) (err error) {
+	for _, dir := range []string{s.ValueDir, s.Dir} {
+		if dir == "" {
+			continue
+		}
+		entries, listed := os.ReadDir(dir)
+		err = errors.Join(err, listed)
+		for _, e := range entries {
+			if _, ours := filename.Parse(e.Name()); ours {
+				err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+			}
+		}
+	}
+	for _, dir := range made {
+		_ = os.Remove(dir) // fails if it holds something else
+	}
+	return err
 }
 
 func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
 	o.Dir, o.ValueDir = s.Dir, s.ValueDir
 	db, err := brock.OpenContext(a.ctx, o)
+	if errors.Is(err, brock.ErrNotExist) {
+		return noStore{s.Dir, err}
+	}
 	if err != nil {
 		return err
 	}
 	return errors.Join(fn(db), db.Close())
 }
+
+// noStore is brock.ErrNotExist in plain words.
+type noStore struct {
+	dir string
+	error
+}
+
+func (e noStore) Error() string { return "no store in " + e.dir }
+func (e noStore) Unwrap() error { return e.error }
 
 // keySyntax says how keys are written on the command line.
 type keySyntax struct {
@@ -47,7 +117,7 @@ func (k keySyntax) key(s string) ([]byte, error) {
 	}
 	key, err := hex.DecodeString(s)
 	if err != nil {
-		return nil, fmt.Errorf("%w: key %q: %w", errUsage, s, err)
+		return nil, wrongUsage("--hex: %q is not hexadecimal", s)
 	}
 	return key, nil
 }
@@ -65,4 +135,53 @@ func writeLine(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
+}
+
+// bounds say which keys a command is about.
+type bounds struct {
+	Prefix string `help:"Only keys that begin with this."`
+	From   string `help:"Only keys from this one on."`
+	To     string `help:"Only keys before this one."`
+	keySyntax
+}
+
+// none reports whether the bounds leave all keys.
+func (b *bounds) none() bool { return b.Prefix == "" && b.From == "" && b.To == "" }
+
+// options are those of an iterator within the bounds.
+func (b *bounds) options() (o brock.IteratorOptions, err error) {
+	for _, bound := range []struct {
+		text string
+		key  *[]byte
+	}{{b.Prefix, &o.Prefix}, {b.From, &o.Lower}, {b.To, &o.Upper}} {
+		if bound.text == "" {
+			continue
+		}
+		if *bound.key, err = b.key(bound.text); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// interval are the bounds as one range; nil is no bound.
+func (b *bounds) interval() (lower, upper []byte, err error) {
+	o, err := b.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	lower, upper = o.Lower, o.Upper
+	if bytes.Compare(o.Prefix, lower) > 0 {
+		lower = o.Prefix
+	}
+	// What follows a prefix is that with its last byte one higher; 0xFF has none.
+	after := bytes.TrimRight(o.Prefix, "\xff")
+	if n := len(after); n > 0 {
+		after = bytes.Clone(after)
+		after[n-1]++
+		if upper == nil || bytes.Compare(after, upper) < 0 {
+			upper = after
+		}
+	}
+	return lower, upper, nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/filename"
@@ -144,7 +145,7 @@ func TestInspectShowsEveryFile(t *testing.T) {
 			t.Errorf("inspect %s does not show %s", e.Name(), want[name.Kind])
 		}
 	}
-	if r := brockIn(t, dir, "", "inspect", "photo.jpg"); r.code != exitFailed {
+	if r := brockIn(t, dir, "", "inspect", "photo.jpg"); r.code != exitUsage {
 		t.Errorf("a photo: exit code %d", r.code)
 	}
 }
@@ -178,32 +179,52 @@ func TestValueDir(t *testing.T) {
 	}
 }
 
-// TestRoundTrip dumps random pairs in each format, loads them, and dumps again.
-func TestRoundTrip(t *testing.T) {
+// fuzzer draws keys, values and names that trip parsers.
+type fuzzer struct{ *rand.Rand }
+
+func newFuzzer(t *testing.T) fuzzer {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	return fuzzer{rand.New(rand.NewPCG(seed, 0))}
+}
+
+func (f fuzzer) text(n int) (s []byte) {
+	alphabet := []string{"a", "b", "\"", ",", "\t", "\n", "\r", "\r\n", "\\", "é", "\uFFFD", "\uFEFF", "\xff", "\x00", " ", "=", "<", "\u2028", "key", "value", "null"}
+	for range n {
+		s = append(s, alphabet[f.IntN(len(alphabet))]...)
+	}
+	return s
+}
+
+// fill writes random pairs in one commit; nil is the default keyspace.
+func (f fuzzer) fill(t *testing.T, db *brock.DB, ks *brock.Keyspace, n int) {
+	t.Helper()
+	err := db.Update(func(txn *brock.Txn) error {
+		for range n {
+			e := brock.NewEntry(f.text(1+f.IntN(5)), f.text(f.IntN(40)))
+			if f.IntN(4) == 0 {
+				e.WithMeta(byte(f.IntN(256))).WithTTL(1e18)
+			}
+			if err := txn.In(ks).SetEntry(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRoundTrip dumps random pairs in each format, loads them, and dumps again.
+func TestRoundTrip(t *testing.T) {
+	f := newFuzzer(t)
 	dir := t.TempDir()
 	db, err := brock.Open(brock.Options{Dir: filepath.Join(dir, "s"), Durability: brock.Buffered})
 	if err != nil {
 		t.Fatal(err)
 	}
-	alphabet := []string{"a", "b", "\"", ",", "\t", "\n", "\r", "\r\n", "\\", "é", "\uFFFD", "\uFEFF", "\xff", "\x00", " ", "=", "<", "\u2028", "key", "value", "null"}
-	text := func(n int) (s []byte) {
-		for range n {
-			s = append(s, alphabet[random.IntN(len(alphabet))]...)
-		}
-		return s
-	}
-	for range 500 {
-		e := brock.NewEntry(text(1+random.IntN(5)), text(random.IntN(40)))
-		if random.IntN(4) == 0 {
-			e.WithMeta(byte(random.IntN(256))).WithTTL(1e18)
-		}
-		if err := db.Update(func(txn *brock.Txn) error { return txn.SetEntry(e) }); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.fill(t, db, nil, 500)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -217,6 +238,42 @@ func TestRoundTrip(t *testing.T) {
 		if got := must(t, dir, "", "dump", format); got != want {
 			t.Errorf("%s: %s", format, firstDifference(got, want))
 		}
+	}
+}
+
+// TestRoundTripOfKeyspaces does so with keyspaces of any name and options.
+func TestRoundTripOfKeyspaces(t *testing.T) {
+	f := newFuzzer(t)
+	dir := t.TempDir()
+	db, err := brock.Open(brock.Options{Dir: filepath.Join(dir, "s"), Durability: brock.Buffered})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.fill(t, db, nil, 50)
+	for i := range 20 {
+		o := brock.KeyspaceOptions{ValueThreshold: f.IntN(2000) - 1, Compression: brock.Compression(1 + f.IntN(3)), CompressAbove: f.IntN(100),
+			Versions: brock.Retention{Versions: f.IntN(5), Age: time.Duration(f.IntN(1e9)) * time.Millisecond}}
+		ks, err := db.Keyspace(string(f.text(1+f.IntN(9)))+string(rune('a'+i)), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.fill(t, db, ks, f.IntN(100))
+		if o.TTL = time.Duration(f.IntN(2)) * (time.Hour + time.Duration(f.IntN(1e6))*time.Millisecond); o.TTL > 0 {
+			if err := ks.SetOptions(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := must(t, dir, "", "dump", "s")
+	must(t, dir, want, "load", "copy", "-")
+	if got := must(t, dir, "", "dump", "copy"); got != want {
+		t.Error(firstDifference(got, want))
+	}
+	if got, want := must(t, dir, "", "keyspaces", "copy", "--json"), must(t, dir, "", "keyspaces", "s", "--json"); got != want || strings.Count(want, "\n") != 20 {
+		t.Errorf("keyspaces %s\nwant %s", got, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,7 +19,8 @@ import (
 )
 
 type tryCommand struct {
-	Path    string        `arg:"" optional:"" help:"A directory, or a .jsonl, .csv or .tsv file; without it, the source tree of the Go toolchain."`
+	Path string `arg:"" optional:"" help:"A directory, or a .jsonl, .csv or .tsv file; without it, the source tree of the Go toolchain."`
+	inputFlags
 	Dir     string        `help:"Make the store below this directory, on the disk that you want to try; default: the system's temporary directory." placeholder:"DIR"`
 	Keep    bool          `help:"Keep the store. By default it is removed, unless something failed."`
 	Rounds  int           `default:"10" help:"How often a process is killed while it writes; half as many more are killed while they recover."`
@@ -30,7 +32,7 @@ type tryCommand struct {
 // errNoSource is a toolchain that was installed without its sources.
 var errNoSource = errors.New("the Go toolchain's source tree is not on this machine; name a directory or a file: brock try PATH")
 
-var errInterrupted = errors.New("interrupted")
+var errInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
 
 // Run tries a fresh store, and reports each step as soon as it is done.
 func (c *tryCommand) Run(a *app) error {
@@ -65,7 +67,8 @@ func (c *tryCommand) Run(a *app) error {
 
 // finish prints the end of the report and removes the store.
 func (c *tryCommand) finish(a *app, r *trial.Report, failure error) error {
-	keep := c.Keep || failure != nil && failure != errInterrupted
+	refused := errors.Is(failure, pairs.ErrInput)
+	keep := c.Keep || failure != nil && failure != errInterrupted && !refused
 	var removed error
 	if !keep {
 		removed = os.RemoveAll(r.Dir)
@@ -77,6 +80,8 @@ func (c *tryCommand) finish(a *app, r *trial.Report, failure error) error {
 	switch {
 	case failure == errInterrupted:
 		verdict = "Interrupted"
+	case refused:
+		verdict = "The input was refused"
 	case failure != nil:
 		verdict = fmt.Sprintf("FAILED (--seed %d)", r.Seed)
 	}
@@ -90,7 +95,7 @@ func (c *tryCommand) finish(a *app, r *trial.Report, failure error) error {
 // source opens what the store is filled with, and says what it is.
 func (c *tryCommand) source() (name string, s pairs.Source, err error) {
 	if c.Path != "" {
-		s, err = pairs.Open(c.Path)
+		s, err = pairs.Open(c.Path, c.form())
 		return c.Path, s, err
 	}
 	root, err := exec.Command("go", "env", "GOROOT").Output()
@@ -101,7 +106,7 @@ func (c *tryCommand) source() (name string, s pairs.Source, err error) {
 	if _, err := os.Stat(filepath.Join(src, "runtime")); err != nil {
 		return "", nil, fmt.Errorf("%w (%w)", errNoSource, err)
 	}
-	s, err = pairs.Open(src)
+	s, err = pairs.Open(src, pairs.Form{})
 	return "the Go source tree, " + src, s, err
 }
 

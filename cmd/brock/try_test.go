@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/brockdb/brock"
 )
 
 // TestTry runs the whole trial, kills included, on sources of each kind.
@@ -20,13 +22,17 @@ func TestTry(t *testing.T) {
 	writeFile(t, dir, "f.csv", "\uFEFFa,1,x\r\n\"b\n\",\"2\n2\",y\na,3,z\n")
 	writeFile(t, dir, "ours.csv", "key,attributes,value\nYQ==,base64,/w==\nb,,2\n")
 	writeFile(t, dir, "f.tsv", "a\t1\n\nb\t2\t3\n")
+	writeFile(t, dir, "any.jsonl", "{\"id\":7}\n {\"id\":\"x\",\"y\":[]}\n")
+	writeFile(t, dir, "any.csv", "name,age\nAnn,7\n\"Bo\nb\",8\n")
 	for _, test := range []struct {
 		source string
 		pairs  int
-	}{{"tree", 4}, {"f.jsonl", 2}, {"f.csv", 2}, {"ours.csv", 2}, {"f.tsv", 2}} {
-		t.Run(test.source, func(t *testing.T) {
+		flags  string
+	}{{"tree", 4, ""}, {"f.jsonl", 2, ""}, {"f.csv", 2, ""}, {"ours.csv", 2, ""}, {"f.tsv", 2, ""},
+		{"any.jsonl", 2, "--key=id"}, {"any.csv", 2, "--key=name"}, {"any.csv", 2, "--header"}} {
+		t.Run(test.source+test.flags, func(t *testing.T) {
 			t.Parallel()
-			out := must(t, dir, "", "try", test.source, "--dir", t.TempDir(), "--rounds=2", "--updates=50ms", "--json")
+			out := must(t, dir, "", append(strings.Fields("try --rounds=2 --updates=50ms --json "+test.flags), test.source, "--dir", t.TempDir())...)
 			var r struct {
 				Passed bool
 				Dir    string
@@ -69,16 +75,28 @@ func TestTryRefuses(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct{ source, message string }{
-		{"nothing", "no such file"},
-		{"photo.jpg", "does not end in .jsonl, .csv or .tsv"},
-		{"bad.jsonl", "bad.jsonl:2: no \"key\""},
-		{"empty", "there is nothing in it"},
+	writeFile(t, dir, "any.jsonl", "{\"id\":1}\n")
+	writeFile(t, dir, "long.tsv", strings.Repeat("k", brock.MaxKeySize+1)+"\tv\n")
+	writeFile(t, dir, "dump.jsonl", "{\"keyspace\":\"k\"}\n")
+	for _, test := range []struct {
+		source, message string
+		code            int
+	}{
+		{"nothing", "no such file", exitFailed},
+		{"photo.jpg", "does not end in .jsonl, .csv or .tsv", exitInput},
+		{"bad.jsonl", "bad.jsonl:2: no \"key\"", exitInput},
+		{"any.jsonl", "--key FIELD takes any objects", exitInput},
+		{"long.tsv", "long.tsv:1: key larger than", exitInput},
+		{"dump.jsonl", "dump.jsonl:1: a dump of many keyspaces", exitInput},
+		{"empty", "there is nothing in it", exitInput},
 	} {
-		r := brockIn(t, dir, "", "try", test.source, "--dir", dir)
-		if r.code != exitFailed || !strings.Contains(r.err, test.message) {
-			t.Errorf("%s: exit code %d, %s", test.source, r.code, r.err)
+		r := brockIn(t, dir, "", "try", test.source, "--dir", "stores")
+		if r.code != test.code || !strings.Contains(r.err, test.message) || strings.Contains(r.out, "FAILED") {
+			t.Errorf("%s: exit code %d, %s%s", test.source, r.code, r.out, r.err)
 		}
+	}
+	if stores, _ := os.ReadDir(filepath.Join(dir, "stores")); len(stores) > 0 {
+		t.Errorf("%v is left", stores)
 	}
 }
 
@@ -106,7 +124,7 @@ func TestTryInterrupted(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	stores, err := os.ReadDir(filepath.Join(dir, "stores"))
-	if err != nil || len(stores) != 0 || cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(text, "Interrupted") {
+	if err != nil || len(stores) != 0 || cmd.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(text, "Interrupted") {
 		t.Errorf("exit code %d, %v is left, %v: %s", cmd.ProcessState.ExitCode(), stores, err, text)
 	}
 }

@@ -56,9 +56,3 @@ func (c *verifyCommand) Run(a *app) error {
 	}
 	return nil
 }
-
-// silent is an error of which everything has been said.
-type silent struct{ error }
-
-func (silent) Error() string   { return "" }
-func (s silent) Unwrap() error { return s.error }

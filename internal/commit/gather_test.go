@@ -2,6 +2,8 @@ package commit
 
 import (
 	"context"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,9 +68,47 @@ func TestGather(t *testing.T) {
 		t.Errorf("hurry grew to %d", a.hurry)
 	}
 	turn = time.Microsecond
-	a.hurried, a.company = 0, 2
-	next()
-	if a.hurry != 0 {
-		t.Errorf("hurry is %d after a quick turn", a.hurry)
+	for n := 0; a.hurry > 0; n++ {
+		if a.hurried, a.company = 0, 2; n > 100 {
+			t.Fatalf("hurry is %d after %d quick turns", a.hurry, n)
+		}
+		next()
+	}
+
+	if a.slow(slowTurn+2*memberTurn, 2) || !a.slow(slowTurn+2*memberTurn, 1) {
+		t.Error("a turn that brings members may take their time, and no more")
+	}
+}
+
+// Committers whose commits wait for nothing share groups too, on one processor: none of
+// them runs until it is stopped.
+func TestGatherBehindOneThatNeverBlocks(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	now := time.Unix(0, 0)
+	store := new(void)
+	p := New(Config{Store: store, Journal: new(void), Now: func() time.Time { now = now.Add(time.Microsecond); return now }})
+	const committers, commits = 16, 500
+	var all sync.WaitGroup
+	for range committers {
+		all.Go(func() {
+			for range commits {
+				if _, err := p.Commit(context.Background(), request(0, conflict.LastWriterWins, "a")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if most := committers * commits / 4; store.groups > most {
+		t.Errorf("%d commits of %d committers in %d groups, want at most %d", committers*commits, committers, store.groups, most)
+	}
+	// One that is alone looks for company less and less.
+	before := now
+	for range 4 * loneMax {
+		commit(t, p, request(0, conflict.LastWriterWins, "a"))
+	}
+	looks := int(now.Sub(before)/time.Microsecond) / (2 * stillTurns)
+	if looks < 4 || looks > 16 {
+		t.Errorf("looked for company %d times in %d commits", looks, 4*loneMax)
 	}
 }

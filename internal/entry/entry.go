@@ -82,6 +82,7 @@ type Stored struct {
 	Bytes []byte
 	Codec codec.Codec // how Bytes are compressed
 	Raw   uint32      // the value's own length if they are, else 0
+	Own   bool        // Bytes lie in memory that only the caller has
 }
 
 // Live reports whether e is a value that a reader at the time now (Unix

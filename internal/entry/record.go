@@ -332,7 +332,7 @@ func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 }
 
 // Stored is the value as the record holds it.
-func (r *Record) Stored() Stored { return Stored{r.Value, r.Codec, r.Raw} }
+func (r *Record) Stored() Stored { return Stored{Bytes: r.Value, Codec: r.Codec, Raw: r.Raw} }
 
 // VerifyHead checks header and key of a record with its own checksum that
 // begins at offset of the file id; rec is what DecodeRecord was given.

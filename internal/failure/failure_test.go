@@ -27,6 +27,8 @@ var calls = map[faultfs.Kind]func(s vfs.FS, f vfs.File) error{
 		_, err := s.Lock("d/LOCK", false, "")
 		return err
 	},
+	faultfs.Link:     func(s vfs.FS, _ vfs.File) error { return s.Link("d/a", "d/b") },
+	faultfs.Clone:    func(s vfs.FS, _ vfs.File) error { return s.Clone("d/a", "d/b") },
 	faultfs.SyncDir:  func(s vfs.FS, _ vfs.File) error { return s.SyncDir("d") },
 	faultfs.Read:     func(_ vfs.FS, f vfs.File) error { _, err := f.ReadAt(make([]byte, 4), 0); return err },
 	faultfs.Write:    func(_ vfs.FS, f vfs.File) error { _, err := f.WriteAt([]byte("1234"), 0); return err },

@@ -26,6 +26,8 @@ func (s files) Open(name string) (vfs.File, error)          { return s.wrap(s.FS
 func (s files) OpenReadWrite(name string) (vfs.File, error) { return s.wrap(s.FS.OpenReadWrite(name)) }
 func (s files) Remove(name string) error                    { return unchanged(s.FS.Remove(name)) }
 func (s files) Rename(from, to string) error                { return unchanged(s.FS.Rename(from, to)) }
+func (s files) Link(from, to string) error                  { return unchanged(s.FS.Link(from, to)) }
+func (s files) Clone(from, to string) error                 { return unchanged(s.FS.Clone(from, to)) }
 func (s files) MkdirAll(dir string) error                   { return unchanged(s.FS.MkdirAll(dir)) }
 
 func (s files) List(dir string) ([]string, error) {

@@ -37,11 +37,13 @@ const (
 	Map
 	Close
 	OpenDir // of a directory that is held open
+	Link
+	Clone
 
 	Any     Kind = 1<<iota - 1
 	Syncs        = Sync | SyncData | SyncDir
 	Opens        = Create | Open | OpenReadWrite
-	Changes      = Create | Remove | Rename | MkdirAll | Write | Truncate | Preallocate
+	Changes      = Create | Remove | Rename | Link | Clone | MkdirAll | Write | Truncate | Preallocate
 )
 
 // String names the kinds of the set.
@@ -49,7 +51,7 @@ func (k Kind) String() string {
 	var names []string
 	for i, name := range [...]string{
 		"create", "open", "open-read-write", "remove", "rename", "mkdir", "list", "stat", "sync-dir", "lock", "free",
-		"read", "write", "truncate", "preallocate", "sync", "sync-data", "writeback", "read-start", "size", "map", "close", "open-dir",
+		"read", "write", "truncate", "preallocate", "sync", "sync-data", "writeback", "read-start", "size", "map", "close", "open-dir", "link", "clone",
 	} {
 		if k&(1<<i) != 0 {
 			names = append(names, name)
@@ -62,8 +64,8 @@ func (k Kind) String() string {
 type Op struct {
 	N      int    // its number, from 1
 	Kind   Kind   // exactly one
-	Path   string // the file or directory; of a Rename, the old name
-	To     string // the new name of a Rename
+	Path   string // the file or directory; of a Rename, Link or Clone, the old name
+	To     string // the new name of these
 	Offset int64  // of a Read, ReadStart, Write, Preallocate or Writeback; the size of a Truncate or Map
 	Len    int64  // of a Read, ReadStart, Write, Preallocate or Writeback
 }

@@ -207,6 +207,22 @@ func (f *FS) Rename(from, to string) error {
 	return f.base.Rename(from, to)
 }
 
+// Link implements vfs.FS.
+func (f *FS) Link(from, to string) error {
+	if err := f.fail(Op{Kind: Link, Path: from, To: to}); err != nil {
+		return err
+	}
+	return f.base.Link(from, to)
+}
+
+// Clone implements vfs.FS.
+func (f *FS) Clone(from, to string) error {
+	if err := f.fail(Op{Kind: Clone, Path: from, To: to}); err != nil {
+		return err
+	}
+	return f.base.Clone(from, to)
+}
+
 // MkdirAll implements vfs.FS.
 func (f *FS) MkdirAll(dir string) error {
 	if err := f.fail(Op{Kind: MkdirAll, Path: dir}); err != nil {

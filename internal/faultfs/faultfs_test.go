@@ -65,6 +65,8 @@ func work(f vfs.FS) map[Kind][]error {
 	if note(Lock, err) {
 		_ = lock.Close()
 	}
+	note(Link, f.Link("d/a.log", "d/c.log"))
+	note(Clone, f.Clone("d/a.log", "d/e.log"))
 	note(Rename, f.Rename("d/a.log", "d/b.log"))
 	if held, err := f.OpenDirs("d"); note(OpenDir, err) {
 		note(Remove, held.Remove("d/b.log"))
@@ -106,9 +108,11 @@ func TestCounts(t *testing.T) {
 21 stat a.log
 22 free d
 23 lock LOCK
-24 rename a.log to b.log
-25 open-dir d
-26 remove b.log`
+24 link a.log to c.log
+25 clone a.log to e.log
+26 rename a.log to b.log
+27 open-dir d
+28 remove b.log`
 	if got := strings.Join(ops, "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -116,7 +120,7 @@ func TestCounts(t *testing.T) {
 		kinds Kind
 		part  string
 		want  int
-	}{{Any, "", 26}, {Write, "", 2}, {Close, ".log", 3}, {Syncs, "a.log", 2}, {Any, "LOCK", 1}, {Write, "b", 0}} {
+	}{{Any, "", 28}, {Write, "", 2}, {Close, ".log", 3}, {Syncs, "a.log", 2}, {Any, "LOCK", 1}, {Write, "b", 0}} {
 		if got := f.Count(tc.kinds, tc.part); got != tc.want {
 			t.Errorf("%d operations %v on %q, want %d", got, tc.kinds, tc.part, tc.want)
 		}
@@ -138,7 +142,7 @@ func TestEveryOperationFails(t *testing.T) {
 			f.Inject(Fault{Nth: n, Times: times})
 			got := work(f)
 			if hit.N == 0 {
-				if n != 27 || f.Struck() != 0 {
+				if n != 29 || f.Struck() != 0 {
 					t.Errorf("no operation %d, and %d struck", n, f.Struck())
 				}
 				break

@@ -27,6 +27,8 @@ const (
 	mostFill       = 1 << 20   // the largest step: a sync has to wait for it
 	smallSync      = 256 << 10 // most bytes between two syncs for which a file is filled in steps
 	bulkFill       = 4 << 20   // bytes without a sync from which on whole blocks are filled
+	smallFrame     = 32 << 10  // shorter frames fill smaller blocks: the system looks through the whole page for each write
+	smallBlock     = 256 << 10 // those
 	writebackEvery = 4 << 20   // bytes appended between two hints to write back
 )
 
@@ -140,7 +142,7 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 		return entry.Position{}, j.refuse(err)
 	}
 	j.before = j.point // for Retract
-	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), Unsynced: j.unsynced(), First: first, Payload: transactions}
+	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), Unsynced: j.unsynced(), First: first, Payload: transactions, Ahead: j.fill(size)}
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) { // found before anything was written
 		return entry.Position{}, err
@@ -171,37 +173,40 @@ func (j *Journal) room(size int64) error {
 		}
 	}
 	if j.cur == nil {
-		if err := j.begin(size); err != nil {
-			return err
-		}
-	}
-	if end := j.cur.End() + size; end > j.cur.Allocated() {
-		return j.fill(end)
+		return j.begin(size)
 	}
 	return nil
 }
 
-// fill makes the file longer than end where that pays: where commits are small and
-// synced, so that a sync need not record a new length each time, and where much is
-// written without a sync.
-func (j *Journal) fill(end int64) error {
-	if j.lean.Load() {
-		return nil
+// fill is up to where the file is filled with zeros behind a frame of this size; 0 = it
+// isn't. It pays where commits are small and synced, so that a sync need not record a
+// new length each time, and where many values that stay in the file are written
+// without a sync.
+func (j *Journal) fill(size int64) int64 {
+	end, allocated := j.cur.End()+size, j.cur.Allocated()
+	if end <= allocated || j.lean.Load() {
+		return 0
 	}
 	if j.bulk >= bulkFill {
-		size := (end + segment.BlockSize - 1) / segment.BlockSize * segment.BlockSize
-		if size >= j.cur.limit {
-			return nil // the segment ends in this block, so zeros behind it would be wasted
+		if t := j.cur.Totals(); t.OwnBytes < t.SmallBytes {
+			return 0 // few values stay here, so nobody reads this file through large pages
 		}
-		return j.cur.Fill(size)
+		block := int64(segment.BlockSize)
+		if size < smallFrame {
+			block = smallBlock
+		}
+		ahead := (end + block - 1) / block * block
+		if ahead >= j.cur.limit {
+			return 0 // the segment ends in this block, so zeros behind it would be wasted
+		}
+		return ahead
 	}
-	if j.synced == 0 || j.synced > smallSync || j.bulk > smallSync || end-j.cur.Allocated() > mostFill {
-		return nil
+	if j.synced == 0 || j.synced > smallSync || j.bulk > smallSync || end-allocated > mostFill {
+		return 0
 	}
 	// Steps that double the file keep the zeros in proportion to what is written.
-	size := max(end, j.cur.Allocated()+min(j.cur.Allocated(), mostFill))
-	size = (size + leastFill - 1) / leastFill * leastFill
-	return j.cur.Fill(min(size, j.cur.limit))
+	ahead := max(end, allocated+min(allocated, mostFill))
+	return min((ahead+leastFill-1)/leastFill*leastFill, j.cur.limit)
 }
 
 // begin starts a new segment.

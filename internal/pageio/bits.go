@@ -34,41 +34,102 @@ func NewBits(n int64) Bits {
 // they say is believed. Some of them are emptied when it is full, so keep in them only
 // what can be found out again.
 //
-// A page that was verified may leave memory, and come back with other bytes. So all
-// sets are emptied when an epoch ends: EpochTime after it began, or once EpochPages
-// were read that were not in memory, as each has taken the place of another one.
+// A page that was verified may leave memory, and come back with other bytes. So sets of
+// what was verified are emptied when an epoch ends: EpochTime after it began, or once so
+// many pages were read that they may have taken the place of others. Sets of what is in
+// memory have generations: a page is believed to be there until it was not used for one
+// epoch, or two.
+//
+// How many pages that are is found out: pages that were not used for longer are kept in
+// mind. If they are used again, the system is asked whether they have stayed in memory.
 type BitMemory struct {
 	limit  int64
 	always bool // what was verified is not believed at all
 	used   atomic.Int64
 	misses atomic.Int64 // pages, since the epoch began
+	length atomic.Int64 // misses that end an epoch
+	epoch  atomic.Uint32
 	alarm  atomic.Pointer[jobs.Alarm]
 
-	mu   sync.Mutex // guards:
-	sets map[*atomic.Pointer[bitBlock]]Bits
+	// Pages that were used again, by how many epochs before they were used last: in all,
+	// and those that were no longer in memory. Of those that are believed to be there
+	// nothing is known.
+	again, gone [generations]atomic.Int64
+
+	mu    sync.Mutex // guards:
+	began time.Time  // the epoch
+	same  int        // epochs since length was changed
+	total int64      // pages that were read and not in memory, ever
+	sets  map[*atomic.Pointer[bitBlock]]agedBits
 }
+
+// agedBits is a set and when it is emptied: the generations of what is known take turns.
+type agedBits struct {
+	Bits
+	turn int
+}
+
+const (
+	generations    = 4 // of pages: used in this epoch, in the one before, and so on
+	believed       = 2 // generations of pages that are believed to be in memory
+	eachEpoch      = generations
+	untilForgotten = generations + 1
+)
 
 const bitBlockBytes = blockWords * 8
 
 // When an epoch ends: to verify 64,000 pages again, 256 MB, takes some 30 ms a minute.
 const (
 	EpochTime  = time.Minute
-	EpochPages = 4096 // 16 MB
+	EpochPages = 4096 // 16 MB, the first one
+
+	leastPages = EpochPages / 4
+	mostPages  = 1 << 20 // 4 GB
+
+	epochSample = 64 // pages from which on the length of epochs is judged
+	epochShare  = 16 // of all that was ever read, an epoch is no more than one in so many
+	mostGone    = 32 // one in so many of them may have left memory
 )
 
 // NewBitMemory returns memory of limit bytes; 0 = any number. The table of a
 // set, a 512th of that when it is full, is not counted. With always, sets of what was
 // verified stay empty, so that it is verified each time.
 func NewBitMemory(limit int64, always bool) *BitMemory {
-	return &BitMemory{limit: limit, always: always, sets: map[*atomic.Pointer[bitBlock]]Bits{}}
+	m := &BitMemory{limit: limit, always: always, sets: map[*atomic.Pointer[bitBlock]]agedBits{}}
+	m.length.Store(EpochPages)
+	return m
 }
 
-// EndBy has a, whose task calls Forget, end the epochs. Without it they end only by
-// pages that were read.
+// EndBy has a, whose task calls End, end the epochs. Without it they end only by pages
+// that were read.
 func (m *BitMemory) EndBy(a *jobs.Alarm) {
 	m.alarm.Store(a)
 	if m.used.Load() > 0 {
 		a.Set(EpochTime)
+	}
+}
+
+// generation is the index of the pages that were used in this epoch.
+func (m *BitMemory) generation() int { return int(m.epoch.Load() % generations) }
+
+// before is the generation this many epochs before g.
+func before(g, epochs int) int { return (g + generations - epochs) % generations }
+
+// End ends the epoch if it is time: EpochTime empties all sets.
+func (m *BitMemory) End() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	left := EpochTime - time.Since(m.began)
+	switch {
+	case m.misses.Load() >= m.length.Load():
+		m.ageLocked()
+		left = EpochTime
+	case left <= 0:
+		m.forgetLocked()
+		return // the next bit sets the alarm
+	}
+	if a := m.alarm.Load(); a != nil && m.used.Load() > 0 {
+		a.Set(left)
 	}
 }
 
@@ -77,43 +138,98 @@ func (m *BitMemory) EndBy(a *jobs.Alarm) {
 func (m *BitMemory) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.forgetLocked()
+}
+
+func (m *BitMemory) forgetLocked() {
+	m.began = time.Now()
 	m.misses.Store(0)
 	for _, b := range m.sets {
 		b.Clear()
 	}
 }
 
+// ageLocked begins an epoch, after one of m.length pages.
+func (m *BitMemory) ageLocked() {
+	m.began = time.Now()
+	m.misses.Store(0)
+	m.adapt()
+	// The oldest generation is emptied, and becomes the newest.
+	next := (m.generation() + 1) % generations
+	for _, b := range m.sets {
+		if b.turn == next || b.turn == eachEpoch {
+			b.Clear()
+		}
+	}
+	m.epoch.Store(uint32(next))
+}
+
+// adapt changes the length of epochs. When it is doubled, pages are believed for as long
+// as all pages have stayed in memory that were used that long before.
+func (m *BitMemory) adapt() {
+	const next, last = believed, generations - 1
+	var again, gone [generations]int64
+	for i := range again {
+		again[i], gone[i] = m.again[i].Swap(0), m.gone[i].Swap(0)
+	}
+	length := m.length.Load()
+	m.total += length
+	// Once all generations are of epochs of this length.
+	if m.same++; m.same <= generations {
+		return
+	}
+	switch {
+	case again[next] >= epochSample && gone[next] > again[next]/mostGone:
+		m.length.Store(max(length/2, leastPages))
+		m.same = 0
+	// Until memory is full, nothing leaves it: that must not be taken for a proof.
+	case again[last] >= epochSample && gone[last] == 0 && 2*length <= m.total/epochShare:
+		m.length.Store(min(2*length, mostPages))
+		m.same = 0
+	}
+}
+
+// outlived counts a page that was used again this many epochs after it was used last, and
+// whether it is in memory still.
+func (m *BitMemory) outlived(epochs int, in bool) {
+	m.again[epochs].Add(1)
+	if !in {
+		m.gone[epochs].Add(1)
+	}
+}
+
 // missed counts pages that were read because they were not in memory.
 func (m *BitMemory) missed(pages int64) {
-	if m == nil || m.misses.Add(pages) < EpochPages {
+	if pages == 0 || m.misses.Add(pages) < m.length.Load() {
 		return
 	}
 	// A task does it, if there is one: this may be a reader who waits for a page.
 	if a := m.alarm.Load(); a != nil {
 		a.Set(0)
 	} else {
-		m.Forget()
+		m.End()
 	}
 }
 
 // verified returns an empty set for what was verified.
 func (m *BitMemory) verified(n int64) Bits {
-	if m != nil && m.always {
+	if m.always {
 		return Bits{}
 	}
-	return m.newBits(n)
+	return m.newBits(n, eachEpoch)
 }
 
-// newBits returns an empty set for the numbers in [0, n), to be dropped by Free.
-func (m *BitMemory) newBits(n int64) Bits {
+// newBits returns an empty set for the numbers in [0, n), to be dropped by Free, which
+// is emptied in its turn.
+func (m *BitMemory) newBits(n int64, turn int) Bits {
 	b := NewBits(n)
-	if m == nil || len(b.blocks) == 0 {
+	if len(b.blocks) == 0 {
 		return b
 	}
 	b.memory = m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sets[&b.blocks[0]] = b
+	m.sets[&b.blocks[0]] = agedBits{b, turn}
 	return b
 }
 

@@ -29,8 +29,8 @@ type File struct {
 	mapping vfs.Mapping
 	data    []byte // of mapping; nil without
 
-	resident Bits // pages that were in memory, as far as is known since the epoch began
-	cold     Bits // pieces of probeSize in which a page was met that was not, in this epoch
+	known [generations]Bits // pages that were in memory, by when they were used last
+	cold  Bits              // pieces of probeSize in which a page was met that was not, of late
 
 	descriptor atomic.Pointer[descriptor] // perhaps closed by now
 	opening    sync.Mutex                 // held while it is opened again
@@ -113,16 +113,33 @@ type scratch [scratchSize]byte
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
-// Prime makes sure that n bytes at off are in memory when the mapping is touched: a
-// page fault would stop a whole processor of the Go scheduler for the length of a disk
-// access, a system call doesn't. Those that may not be there are read by pread, and
-// counted in Files.Bits. Without a mapping it does nothing. It also does nothing if the
-// file can't be opened again, as the mapping still has all of it.
+// Known reports whether n bytes at off of a mapping are in memory, as far as is known;
+// the system is asked about pages of which nothing is. If they aren't, their pages
+// count as read: read them by ReadCold. A page fault would stop a whole processor of
+// the Go scheduler for the length of a disk access.
+func (f *File) Known(off int64, n int) bool {
+	if f.check(off, int64(n)) != nil || f.data == nil {
+		return false
+	}
+	first, last := off/pageSize, (off+int64(n)-1)/pageSize
+	for first = f.absent(first, last); first <= last; first = f.absent(first, last) {
+		// Megabyte by megabyte, as the system is asked.
+		end := min(last, first|(probePages-1))
+		if first = f.ask(first, end); first <= end {
+			return false
+		}
+	}
+	return true
+}
+
+// Prime makes sure that n bytes at off are in memory when the mapping is touched, see
+// Known: those that may not be there are read by pread. Without a mapping it does
+// nothing. It also does nothing if the file can't be opened again, as the mapping still
+// has all of it.
 func (f *File) Prime(off int64, n int) error {
 	if err := f.check(off, int64(n)); err != nil || f.data == nil || n == 0 {
 		return err
 	}
-	// Megabyte by megabyte, as the system is asked.
 	first, last := off/pageSize, (off+int64(n)-1)/pageSize
 	for first = f.absent(first, last); first <= last; first = f.absent(first, last) {
 		if err := f.prime(first, min(last, first|(probePages-1)), off, off+int64(n)); err != nil {
@@ -134,49 +151,77 @@ func (f *File) Prime(off int64, n int) error {
 
 // prime is Prime of what lies in [off, end) of pages first to last, of one megabyte.
 func (f *File) prime(first, last, off, end int64) error {
-	// The system may have them in memory already; to ask costs less than to read.
-	cold, asked := f.cold.Test(first/probePages), last-first+1
-	told := f.probe(first, last)
-	first = f.absent(first, last)
-	// What was not there when its megabyte was asked for first, and is now, was read
-	// meanwhile: the system reads ahead of our reads.
-	if told && cold {
-		f.files.Bits.missed(asked)
-	} else if told {
-		f.files.Bits.missed(last - first + 1)
-	}
-	if first > last {
+	if first = f.ask(first, last); first > last {
 		return nil
 	}
 	from, to := max(off, first*pageSize), min(end, (last+1)*pageSize)
-	if err := f.read(from, int(to-from)); err != nil {
+	if err := f.read(from, to-from); err != nil {
 		return err
 	}
-	for p := first; p <= last; p++ {
-		f.resident.Set(p)
-	}
+	f.note(first, last)
 	return nil
 }
 
+// ask has the system tell which of the pages first to last, of one megabyte, are in
+// memory. It returns the first that may not be, or last+1, and counts what is missing.
+func (f *File) ask(first, last int64) int64 {
+	cold, asked := f.cold.Test(first/probePages), last-first+1
+	told := f.probe(first, last)
+	first = f.absent(first, last)
+	switch {
+	case !told:
+	case cold:
+		// What was not there when its megabyte was asked for first, and is now, was read
+		// meanwhile: the system reads ahead of our reads.
+		f.files.Bits.missed(asked)
+	default:
+		f.files.Bits.missed(last - first + 1)
+	}
+	return first
+}
+
 // Resident reports whether the page of off is known to be in memory.
-func (f *File) Resident(off int64) bool { return f.resident.Test(off / pageSize) }
+func (f *File) Resident(off int64) bool { return f.isKnown(off / pageSize) }
+
+// isKnown reports whether a page is known to be in memory, and notes that it is used:
+// what is used stays in memory.
+func (f *File) isKnown(page int64) bool {
+	g := f.files.Bits.generation()
+	if f.known[g].Test(page) {
+		return true
+	}
+	if !f.known[before(g, 1)].Test(page) {
+		return false
+	}
+	f.known[g].Set(page)
+	return true
+}
+
+// note notes that pages are in memory.
+func (f *File) note(first, last int64) {
+	for g := f.files.Bits.generation(); first <= last; first++ {
+		f.known[g].Set(first)
+	}
+}
 
 // absent is the first page from first to last that is not known to be in memory, or
 // last+1.
 func (f *File) absent(first, last int64) int64 {
-	for first <= last && f.resident.Test(first) {
+	for first <= last && f.isKnown(first) {
 		first++
 	}
 	return first
 }
 
-// read reads n bytes at off by pread and forgets them.
-func (f *File) read(off int64, n int) error {
+// read reads n bytes at off by pread, and forgets them.
+func (f *File) read(off, n int64) error {
 	d, err := f.enter()
 	if err != nil {
 		return nil
 	}
 	defer f.files.leave(d)
+	f.files.cold.begin(d, off, n)
+	defer f.files.cold.end()
 	p := scratchPool.Get().(*scratch)
 	defer scratchPool.Put(p)
 	for n > 0 {
@@ -184,7 +229,7 @@ func (f *File) read(off int64, n int) error {
 		if err := f.readFrom(d, p[:m], off); err != nil {
 			return err
 		}
-		off, n = off+int64(m), n-m
+		off, n = off+m, n-m
 	}
 	return nil
 }
@@ -196,8 +241,9 @@ const (
 	probePages = probeSize / pageSize
 )
 
-// probe notes which of the pages around first, and up to last, are in memory now. It reports whether the system has told. One question covers a megabyte, and costs
-// far less than the reads that it saves. If a page was not in memory, most others of its
+// probe notes which of the pages around first, and up to last, are in memory now. It
+// reports whether the system has told. One question covers a megabyte, and costs far
+// less than the reads that it saves. If a page was not in memory, most others of its
 // megabyte will have to be read as well: from then on only the range itself is asked for.
 func (f *File) probe(first, last int64) (told bool) {
 	m, ok := f.mapping.(vfs.Resident)
@@ -213,13 +259,21 @@ func (f *File) probe(first, last int64) (told bool) {
 	if m.Resident(begin*pageSize, found) != nil {
 		return false
 	}
+	g := f.files.Bits.generation()
 	for i, p := range found {
 		if p&1 != 0 {
-			f.resident.Set(begin + int64(i))
+			f.known[g].Set(begin + int64(i))
 		}
 	}
-	if found[first-begin]&1 == 0 {
+	in := found[first-begin]&1 != 0
+	if !in {
 		f.cold.Set(first / probePages)
+	}
+	for epochs := believed; epochs < generations; epochs++ {
+		if f.known[before(g, epochs)].Test(first) {
+			f.files.Bits.outlived(epochs, in)
+			break
+		}
 	}
 	return true
 }
@@ -228,7 +282,9 @@ func (f *File) probe(first, last int64) (told bool) {
 func (f *File) Close() error {
 	var err error
 	if f.mapping != nil {
-		f.resident.Free()
+		for i := range f.known {
+			f.known[i].Free()
+		}
 		f.cold.Free()
 		f.data = nil
 		err = f.mapping.Close()

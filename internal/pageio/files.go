@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/vfs"
@@ -20,7 +21,9 @@ import (
 // replaced none the less, checksums find it: they are bound to the store, the file
 // and the place.
 type Files struct {
-	Bits *BitMemory // what is known of the files' pages; nil = without a bound, and for ever
+	Bits *BitMemory // what is known of the files' pages; it can be replaced before a file is opened
+
+	cold readers
 
 	fs       vfs.FS
 	limit    int
@@ -49,7 +52,8 @@ func NewFiles(fs vfs.FS, limit int) *Files {
 	if limit <= 0 {
 		limit = math.MaxInt
 	}
-	s := &Files{fs: fs, limit: limit, mappings: MaxMappings}
+	s := &Files{Bits: NewBitMemory(0, false), fs: fs, limit: limit, mappings: MaxMappings}
+	s.cold.began = time.Now()
 	s.room.L = &s.mu
 	return s
 }
@@ -214,10 +218,13 @@ func (f *File) mapFile(d *descriptor) {
 		return
 	}
 	f.files.mapped.Add(1)
-	// The system's readahead would read megabytes for one entry; scans ask for it.
-	_ = m.Advise(vfs.Random)
+	// No advice that access is random: since Linux 6.3 it keeps the system from seeing
+	// which pages are used. Its readahead begins at page faults, of which there are none.
 	f.mapping, f.data = m, m.Data()
-	f.resident, f.cold = f.files.Bits.newBits(f.size/pageSize+1), f.files.Bits.newBits(f.size/probeSize+1)
+	for g := range f.known {
+		f.known[g] = f.files.Bits.newBits(f.size/pageSize+1, g)
+	}
+	f.cold = f.files.Bits.newBits(f.size/probeSize+1, untilForgotten)
 }
 
 // enter returns the file's descriptor for one read, after which it is left.

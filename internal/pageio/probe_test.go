@@ -65,7 +65,6 @@ func TestColdFilesAreAskedOnce(t *testing.T) {
 	if f.Mapped() == nil {
 		t.Skip("files are not mapped here")
 	}
-	f.resident = NewBits(3 * probePages)
 	prime := func(page int64, pages int, want int) {
 		t.Helper()
 		if err := f.Prime(page*pageSize, pages*pageSize); err != nil {
@@ -189,9 +188,9 @@ func TestEpochsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := jobs.New(jobs.Options{})
 		m := NewBitMemory(0, false)
-		b := m.newBits(10)
+		b := m.newBits(10, eachEpoch)
 		b.Set(1)
-		m.EndBy(pool.Alarm(pool.Task(jobs.Brief, "forget", func(context.Context) error { m.Forget(); return nil })))
+		m.EndBy(pool.Alarm(pool.Task(jobs.Brief, "forget", func(context.Context) error { m.End(); return nil })))
 		for range 3 {
 			<-time.After(EpochTime - time.Second)
 			if !b.Test(1) {

@@ -1,7 +1,6 @@
 package scan
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 
@@ -9,75 +8,70 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
-// readahead holds the entries ahead of a scan's user, and has their separated
-// values brought near: what the disk must be asked for is read by goroutines that
-// end with the values, so that a scan at rest has none; the processor is asked for
-// the rest, many at once.
+// readahead holds the entries ahead of a scan's user, and has their separated values
+// brought near: the disk is asked for many at once, and so is the processor. Nobody
+// waits for them before they are read.
 type readahead struct {
 	scan     *Scan
 	ring     []*Ahead // the beginning of all
 	all      []*Ahead // kept for the next scan, without keys and values
 	head     int      // the user's entry
 	count    int      // entries held, the user's included
+	bytes    uint64   // of their separated values
+	passed   int      // entries since begin
 	turned   bool     // the direction of the entries ahead
 	more     bool     // the walk is at an entry that is not in the ring yet
 	adaptive bool     // made and unmade as values are asked for
+	guessed  bool     // the ring has what a scan is expected to need: it is filled again once it is empty
+	far      bool     // most values of the last refill were not in memory
 	unasked  int      // entries in a row whose separated value nobody asked for
 	ordered  int      // of the other ones, those in a row that followed each other
-	fetch    []*Ahead // scratch of fill
 }
 
-// Ahead is an entry ahead, and its value if that is separated.
+// Ahead is an entry ahead.
 type Ahead struct {
-	entry   entry.Entry
-	key     []byte
-	value   []byte
-	err     error
-	reading bool // value and err are, or will be, set by a goroutine
-	asked   bool
-	pending sync.WaitGroup
+	entry entry.Entry
+	key   []byte
+	asked bool // for its separated value
 }
-
-// NewAhead returns e, which stays as it is, as an entry whose value Fetch may read.
-func NewAhead(e *entry.Entry) *Ahead { return &Ahead{entry: *e} }
 
 // MaxPrefetch is how many values a scan reads ahead at most.
 const MaxPrefetch = 1024
 
 const (
-	fetchers = 8  // goroutines that a refill starts at most
 	aheadKey = 40 // bytes of key that an Ahead has room for at first
 
 	// How far Config.Prefetch = 0 reads ahead.
-	nearLength    = 16       // entries while values are in memory
-	farLength     = 64       // entries once the disk is asked
+	nearLength    = 16       // entries while values are in memory, and at first;
+	farLength     = 256      // entries at most once the disk is asked
 	jumpsToAdapt  = 4        // begin after this many values that lie elsewhere than those before;
 	orderPerJump  = 4        // one of them is forgotten after this many that follow each other
 	largeValue    = 16 << 10 // bytes from which a value counts as one that lies elsewhere
 	orderedToEnd  = 64       // end after this many values that follow each other,
 	unaskedToEnd  = 32       // or after this many values that nobody asked for;
 	jumpsToReturn = 1000     // then begin again after this many values elsewhere
+
+	// How many bytes of values a scan reads ahead, beside the next value.
+	aheadPerEntry = 32 << 10 // of the ring
+	aheadMost     = 8 << 20
 )
 
-// unused are those that no scan has. No goroutine knows their entries; keys,
-// which were handed out, are never used again.
+// unused are those that no scan has. Keys, which were handed out, are never used again.
 var unused = sync.Pool{New: func() any { return new(readahead) }}
 
 func newReadahead(s *Scan, n int) *readahead {
 	r := unused.Get().(*readahead)
-	*r = readahead{scan: s, all: r.all, fetch: r.fetch}
+	*r = readahead{scan: s, all: r.all}
 	r.grow(max(n, 2))
 	return r
 }
 
-// leave gives r back to other scans, when no value is being read any more.
+// leave gives r back to other scans.
 func (r *readahead) leave() {
-	r.stop()
 	for _, a := range r.ring {
 		*a = Ahead{}
 	}
-	r.scan, r.ring = nil, nil
-	if clear(r.fetch[:cap(r.fetch)]); len(r.all) <= farLength {
+	if r.scan, r.ring = nil, nil; len(r.all) <= farLength {
 		unused.Put(r)
 	}
 }
@@ -85,8 +79,8 @@ func (r *readahead) leave() {
 // grow adds entries until there are n.
 func (r *readahead) grow(n int) {
 	had := len(r.ring)
-	r.fetch = append(append(r.fetch[:0], r.ring[r.head:]...), r.ring[:r.head]...)
-	copy(r.ring, r.fetch) // the ring begins with its head
+	r.ring = slices.Concat(r.ring[r.head:], r.ring[:r.head]) // the ring begins with its head
+	copy(r.all, r.ring)
 	if len(r.all) < n {
 		fresh := make([]Ahead, n-len(r.all))
 		r.all = slices.Grow(r.all, len(fresh))
@@ -105,8 +99,7 @@ func (r *readahead) grow(n int) {
 
 // begin starts from where the walk is; ok says that it is at an entry.
 func (r *readahead) begin(ok, turned bool) bool {
-	r.stop()
-	r.head, r.count, r.turned, r.more = 0, 0, turned, ok
+	r.head, r.count, r.bytes, r.passed, r.turned, r.more = 0, 0, 0, 0, turned, ok
 	r.fill()
 	return r.count > 0 && !r.scan.closed
 }
@@ -118,6 +111,7 @@ func (r *readahead) move(turned bool) bool {
 		return r.begin(r.turn() && r.scan.move(turned), turned)
 	}
 	if a := r.ring[r.head]; a.entry.Separated {
+		r.bytes -= a.entry.Handle.Length
 		r.unasked++
 		if a.asked {
 			r.unasked = 0
@@ -126,9 +120,9 @@ func (r *readahead) move(turned bool) bool {
 			}
 		}
 	}
-	r.head, r.count = (r.head+1)%len(r.ring), r.count-1
+	r.head, r.count, r.passed = (r.head+1)%len(r.ring), r.count-1, r.passed+1
 	// Half a ring at a time, so that a refill asks for many values at once.
-	if r.count <= len(r.ring)/2 {
+	if r.count <= len(r.ring)/2 && (!r.guessed || r.count == 0) {
 		r.fill()
 	}
 	return r.count > 0 && !r.scan.closed
@@ -147,108 +141,37 @@ func (r *readahead) turn() bool {
 // current is the user's entry.
 func (r *readahead) current() *entry.Entry { return &r.ring[r.head].entry }
 
-// ahead is its value; nil if that is inline.
-func (r *readahead) ahead() *Ahead {
-	if a := r.ring[r.head]; a.entry.Separated {
-		return a
-	}
-	return nil
-}
-
 // fill reads on until the ring is full, and has the values brought near.
 func (r *readahead) fill() {
-	first := r.count
-	for r.more && r.count < len(r.ring) {
-		r.ring[(r.head+r.count)%len(r.ring)].take(r.scan.walk.entry)
+	// A scan that goes on, and waits for the disk, has more values on their way.
+	if r.adaptive && r.far && r.passed >= len(r.ring) && len(r.ring) < farLength {
+		r.grow(min(2*len(r.ring), farLength))
+	}
+	r.guessed = r.guessed && r.passed == 0
+	values, most := r.scan.Values(), min(uint64(len(r.ring))*aheadPerEntry, aheadMost)
+	reads, before := values.Pin.Reads(), r.bytes
+	for r.more && r.count < len(r.ring) && (r.count < 2 || r.bytes < most) {
+		a := r.ring[(r.head+r.count)%len(r.ring)]
+		a.take(r.scan.walk.entry)
 		r.count++
+		if e := &a.entry; e.Separated {
+			r.bytes += e.Handle.Length
+			if !values.Own(e) {
+				reads.Add(e)
+			}
+		}
 		r.more = r.scan.move(r.turned)
 	}
-	r.fetch = r.fetch[:0]
-	for i := first; i < r.count; i++ {
-		if a := r.ring[(r.head+i)%len(r.ring)]; a.entry.Separated {
-			r.fetch = append(r.fetch, a)
-		}
-	}
-	if r.scan.closed { // by the filter
-		return
-	}
-	// Entries that are mostly on the disk need more of them on their way.
-	far := Fetch(r.scan.Values(), r.fetch, r.scan)
-	if r.adaptive && 2*far > r.count-first && len(r.ring) < farLength {
-		r.grow(farLength)
+	if !r.scan.closed { // by the filter
+		r.far = 2*uint64(reads.Start()) > r.bytes-before
 	}
 }
 
 // take makes e the entry.
 func (a *Ahead) take(e *entry.Entry) {
-	a.pending.Wait()
 	a.key = append(a.key[:0], e.Key...)
-	a.entry, a.value, a.err, a.reading, a.asked = *e, nil, nil, false, false
+	a.entry, a.asked = *e, false
 	a.entry.Key = a.key
-}
-
-// Fetch has the separated values of list read that the disk must be asked for,
-// touches the others, and returns how many are read. It changes the order of list.
-// The goroutines that read have ended once each of list was waited for; until then
-// they keep owner, which holds from.
-func Fetch(from Values, list []*Ahead, owner any) (read int) {
-	far := list[:0]
-	for _, a := range list {
-		if !from.touch(&a.entry) {
-			far = append(far, a)
-		}
-	}
-	for _, a := range far {
-		a.reading = true
-		a.pending.Add(1)
-	}
-	// Values in memory are left to the reader: a goroutine costs more than they do.
-	if len(far) > 0 {
-		readAll(from, slices.Clone(far), owner) // list is soon for other ones
-	}
-	return len(far)
-}
-
-// readAll starts goroutines that read the values of list.
-func readAll(from Values, list []*Ahead, owner any) {
-	readers := min(fetchers, len(list))
-	for r := range readers {
-		go func() {
-			for i := r; i < len(list); i += readers {
-				list[i].read(from)
-			}
-			runtime.KeepAlive(owner)
-		}()
-	}
-}
-
-func (a *Ahead) read(from Values) {
-	defer a.pending.Done()
-	a.value, a.err = from.Value(a.entry.Key, &a.entry, nil)
-}
-
-// Value returns the value once it is there.
-func (a *Ahead) Value(from Values) ([]byte, error) {
-	a.asked = true
-	a.Wait()
-	if a.reading {
-		return a.value, a.err
-	}
-	v, err := from.Value(a.entry.Key, &a.entry, nil)
-	if a.entry.Raw != 0 { // is not decoded twice
-		a.value, a.err, a.reading = v, err, true
-	}
-	return v, err
-}
-
-// Wait returns when nobody reads the value.
-func (a *Ahead) Wait() { a.pending.Wait() }
-
-// stop waits for the values that are being read.
-func (r *readahead) stop() {
-	for _, a := range r.ring {
-		a.Wait()
-	}
 }
 
 // Asked notes that the user has read the separated value of the entry that the scan
@@ -256,8 +179,9 @@ func (r *readahead) stop() {
 // begins: Entry is then another one, of the same content. Values that lie one after
 // the other come without it.
 func (s *Scan) Asked() {
-	if s.readahead != nil {
-		return // knows by itself what was asked for
+	if r := s.readahead; r != nil {
+		r.ring[r.head].asked = true
+		return
 	}
 	switch {
 	case s.jumped(s.walk.entry):
@@ -297,7 +221,6 @@ func (s *Scan) unadapt(turned bool) bool {
 	if r.unasked >= unaskedToEnd {
 		s.far = -(jumpsToReturn - jumpsToAdapt) * orderPerJump
 	}
-	r.stop()
 	s.readahead = nil
 	s.simplify()
 	ok := r.turn() && s.move(turned)

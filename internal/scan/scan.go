@@ -171,13 +171,8 @@ func (s *Scan) Entry() *entry.Entry {
 	return s.walk.entry
 }
 
-// Ahead is the entry's value if that is read ahead, else nil.
-func (s *Scan) Ahead() *Ahead {
-	if s.readahead == nil {
-		return nil
-	}
-	return s.readahead.ahead()
-}
+// ReadsAhead reports whether the scan holds entries ahead of its user.
+func (s *Scan) ReadsAhead() bool { return s.readahead != nil }
 
 // Err says why the scan is at no entry: nil at the end.
 func (s *Scan) Err() error {
@@ -200,7 +195,7 @@ func (s *Scan) Values() Values {
 func (s *Scan) Close() (jumped uint64) {
 	s.closed = true
 	if r := s.readahead; r != nil {
-		if r.stop(); !s.filtering { // else a move of it is going on
+		if !s.filtering { // else a move of it is going on
 			r.leave()
 		}
 		s.readahead = nil

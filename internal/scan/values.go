@@ -16,13 +16,11 @@ type Values struct {
 
 // Value is like that of view.Pin.
 func (v Values) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
-	if v.owns(e) {
+	if v.Own(e) {
 		return v.Files.Value(key, e, dst)
 	}
 	return v.Pin.Value(key, e, dst)
 }
 
-// touch is like view.Pin.Touch.
-func (v Values) touch(e *entry.Entry) bool { return v.owns(e) || v.Pin.Touch(e) }
-
-func (v Values) owns(e *entry.Entry) bool { return e.Version == tombstone.Pending && v.Files != nil }
+// Own reports whether e is an own write of the transaction, with its value in Files.
+func (v Values) Own(e *entry.Entry) bool { return e.Version == tombstone.Pending && v.Files != nil }

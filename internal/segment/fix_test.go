@@ -51,6 +51,7 @@ type imageFile struct {
 func (f imageFile) Name() string                            { return f.name }
 func (f imageFile) Size() (int64, error)                    { return f.Reader.Size(), nil }
 func (f imageFile) Close() error                            { return nil }
+func (f imageFile) StartRead(int64, int64)                  {}
 func (f imageFile) Map(int64) (vfs.Mapping, error)          { return nil, errors.ErrUnsupported }
 func (f imageFile) ReadAt(p []byte, off int64) (int, error) { return f.Reader.ReadAt(p, off) }
 

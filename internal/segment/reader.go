@@ -130,10 +130,21 @@ func headerError(name string, err error) error {
 }
 
 // Stored returns the value of the record at h, which must be that of version v
-// of key, as it is stored: a slice of the mapping, or a buffer of the caller's own.
+// of key, as it is stored: a slice of the mapping, or memory of the caller's own.
 // Header, key and value are verified when the record is read for the first time of
 // an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an *errs.Corruption.
-func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
+	return r.StoredIn(nil, h, key, v)
+}
+
+// ownRecord is the length in bytes of values up to which those that are not in memory are
+// read into memory of their own: so their pages need not be mapped. Of longer ones the
+// copy would cost more.
+const ownRecord = 64 << 10
+
+// StoredIn is Stored; if the record is read into memory of its own, it takes that of dst
+// if its capacity is enough.
+func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	// The handle comes from a file that may be damaged: its numbers are checked
 	// before anything is read.
 	end := uint64(r.end.Load())
@@ -141,21 +152,13 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 		return value, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
 	}
 	off := int64(h.Offset)
-	bound := min(recordBound(key, h.Length), end-h.Offset)
 	data := r.file.Mapped()
 	if data == nil {
-		if bound > math.MaxInt {
-			return value, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
-		}
-		rec, err := r.file.Bytes(off, int(bound))
-		if err != nil {
-			return value, err
-		}
-		return r.decode(rec, off, h.Length, key, v, true)
+		return r.copied(dst, h, key, v)
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	rec := data[off:end]
-	// A verified record was primed before, so its pages were resident once.
+	// A verified record's pages were in memory in this epoch.
 	if r.verified.Test(off / granule) {
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
 			pageio.Touch(value.Bytes) // what is handed out can be read now, all of it
@@ -163,7 +166,11 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 		}
 		return r.decode(rec, off, h.Length, key, v, false)
 	}
-	if err := r.file.Prime(off, int(bound)); err != nil {
+	bound := int(min(recordBound(key, h.Length), end-h.Offset))
+	if h.Length <= ownRecord && !r.file.Known(off, bound) {
+		return r.copied(dst, h, key, v)
+	}
+	if err := r.file.Prime(off, bound); err != nil {
 		return value, err
 	}
 	if value, err = r.decode(rec, off, h.Length, key, v, true); err != nil {
@@ -174,6 +181,26 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 		r.verified.Set(off / granule)
 	}
 	return value, nil
+}
+
+// copied is StoredIn for a handle that was checked, by pread. The bytes are verified where
+// they are now.
+func (r *Reader) copied(dst []byte, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
+	bound := min(recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
+	if bound > math.MaxInt {
+		return entry.Stored{}, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
+	}
+	rec := dst
+	if uint64(cap(rec)) < bound {
+		rec = make([]byte, bound)
+	}
+	rec = rec[:bound]
+	if err := r.file.ReadCold(rec, int64(h.Offset)); err != nil {
+		return entry.Stored{}, err
+	}
+	value, err := r.decode(rec, int64(h.Offset), h.Length, key, v, true)
+	value.Own = true
+	return value, err
 }
 
 // appendRecord reads the record at offset, of at most bound bytes, to the end of dst,
@@ -220,6 +247,18 @@ func (r *Reader) Touch(h entry.Handle) bool {
 	prefetch.Bytes(data[off:min(off+h.Length+beforeValue, off+mostTouched, uint64(len(data)))])
 	return true
 }
+
+// Range is where the record at h of a key lies, or the part of the file in which it may.
+func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
+	end := uint64(r.end.Load())
+	if h.Offset > end || h.Length > end-h.Offset {
+		return 0, 0 // what reads the record tells what is wrong
+	}
+	return int64(h.Offset), int64(min(recordBound(key, h.Length), end-h.Offset))
+}
+
+// Ahead is pageio.File.Ahead.
+func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n) }
 
 // recordBound is no less than the length of a record with this key and value.
 func recordBound(key []byte, value uint64) uint64 {

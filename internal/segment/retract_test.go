@@ -19,16 +19,15 @@ func TestRetract(t *testing.T) {
 		t.Run(fmt.Sprint(noMap), func(t *testing.T) {
 			c := testConfig(t)
 			w := must(Create(c, Header{Kind: filename.Journal, Number: 5, FirstFrame: 7}))(t)
-			write := func(i, n int) {
+			write := func(i, n int, ahead int64) {
 				t.Helper()
 				e := entry.Entry{Key: key(i), Value: value(i, n), Version: entry.Version(i), Kind: entry.Set}
-				must(w.Append(Frame{Kind: frame.Group, Transactions: 1, Payload: [][]byte{entry.AppendRecord(nil, &e, true)}}))(t)
+				must(w.Append(Frame{Kind: frame.Group, Transactions: 1, Payload: [][]byte{entry.AppendRecord(nil, &e, true)}, Ahead: ahead}))(t)
 			}
-			write(1, 3<<20) // longer than what a scan reads at once
+			write(1, 3<<20, 0) // longer than what a scan reads at once
 			end, chain, totals := w.End(), w.Chain(), w.Totals()
-			write(2, 2<<20)
-			if err := w.Fill(w.End() + 100_000); err != nil {
-				t.Fatal(err)
+			if write(2, 2<<20, 6<<20); w.Allocated() != 6<<20 {
+				t.Errorf("%d bytes are allocated, want 6 MiB", w.Allocated())
 			}
 			r := must(w.OpenReader(64<<20, noMap))(t)
 			defer r.Close()

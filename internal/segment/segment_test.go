@@ -213,12 +213,11 @@ func TestReaderOfAGrowingSegment(t *testing.T) {
 			}
 		})
 		for i := range n {
+			f := journalFrame(i, 100+i, true)
 			if i == n/2 {
-				if err := w.Fill(3 << 20); err != nil {
-					t.Error(err)
-				}
+				f.Ahead = 3 << 20
 			}
-			offsets <- must(w.Append(journalFrame(i, 100+i, true)))(t)
+			offsets <- must(w.Append(f))(t)
 		}
 		if err := errors.Join(w.Seal(0), w.Sync(), w.Close()); err != nil {
 			t.Fatal(err)
@@ -280,10 +279,11 @@ func TestFindTail(t *testing.T) {
 	for i := range 10 {
 		f := journalFrame(i, 300<<10, i%2 == 0) // frames cross the window
 		f.Unsynced = uint64(i % 4)
+		f.Ahead = int64(i/9) * 8 << 20
 		must(w.Append(f))(t)
 		ends = append(ends, w.End())
 	}
-	if err := errors.Join(w.Fill(8<<20), w.Close()); err != nil {
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 9 {

@@ -223,14 +223,13 @@ func (v *ValueWriter) flush() error {
 	if len(v.buf) == 0 {
 		return nil
 	}
+	f := Frame{Kind: frame.Group, Payload: v.payload}
 	// Blocks are filled before they are written piece by piece.
-	if end := v.w.End() + frame.HeaderSize + int64(len(v.buf)); end > v.w.Allocated() && end >= fillFrom {
-		if err := v.w.Fill((end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize); err != nil {
-			return err
-		}
+	if end := v.w.End() + frame.HeaderSize + int64(len(v.buf)); end >= fillFrom {
+		f.Ahead = (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
 	}
 	v.payload[0] = v.buf
-	_, err := v.w.Append(Frame{Kind: frame.Group, Payload: v.payload})
+	_, err := v.w.Append(f)
 	v.payload[0] = nil
 	if err != nil {
 		return err

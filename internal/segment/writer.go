@@ -118,6 +118,7 @@ type Frame struct {
 	Unsynced     uint64        // frames before this one not yet known durable
 	First        entry.Version // of the records in Payload[0]; those in Payload[i] get First+i; 0 = they have versions
 	Payload      [][]byte      // each slice holds whole records; they are placed, and must not be changed during Append
+	Ahead        int64         // where the zeros end that are written behind the frame, if that is beyond the file's end
 
 	rest  int       // bytes at the end of the last record that are not in Payload
 	value io.Reader // yields them, save the padding
@@ -127,6 +128,11 @@ type Frame struct {
 // its first payload byte; the slices of the payload follow each other there.
 // Readers may read it as soon as Append returns. A payload of records
 // that aren't whole is refused with errs.ErrInvalid before anything is written.
+//
+// With f.Ahead the same write brings zeros, for later frames to overwrite. A sync of those
+// need not record a new length or new blocks, as it must after File.Preallocate; and
+// where Ahead is a multiple of BlockSize, the system keeps the file in large pages
+// (docs/adr, 17). If the disk is too full for the zeros, the file stays shorter.
 func (w *Writer) Append(f Frame) (payload int64, err error) {
 	if w.sealed {
 		return 0, fmt.Errorf("%w: append to a sealed segment", errs.ErrInvalid)
@@ -139,15 +145,25 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	h.Put(w.frameHeader[:], w.id, start)
 	// One write for all: a torn frame is found by its checksums, wherever it is torn.
 	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
+	if f.Ahead > w.allocated {
+		for n := f.Ahead - start - h.Size; n > 0; n -= int64(len(zeros)) {
+			w.vec = append(w.vec, zeros[:min(n, int64(len(zeros)))])
+		}
+	}
 	n, err := w.f.WriteVec(w.vec, start)
 	w.wrote(n)
 	clear(w.vec)
-	if err == nil && int64(n)+int64(f.rest) != h.Size {
-		err = fmt.Errorf("short write: %d of %d bytes", n, h.Size)
+	whole := h.Size - int64(f.rest)
+	switch {
+	case err == nil && int64(n) < whole:
+		err = fmt.Errorf("short write: %d of %d bytes", n, whole)
+	case int64(n) >= whole && vfs.IsNoSpace(err):
+		err = nil // only zeros are missing
 	}
+	w.allocated = max(w.allocated, start+int64(n))
 	if err == nil && f.rest > 0 {
 		w.allocated = max(w.allocated, start+h.Size) // also if less is written, which Sync cuts off
-		err = w.writeRest(f.value, f.rest, start+int64(n))
+		err = w.writeRest(f.value, f.rest, start+whole)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
@@ -157,7 +173,6 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 	w.chain = h.Sum
 	w.totals.Add(totals)
 	// Readers see the frame from here on.
-	w.allocated = max(w.allocated, start+h.Size)
 	w.end.Store(start + h.Size)
 	return start + frame.HeaderSize, nil
 }
@@ -263,31 +278,6 @@ func (w *Writer) Sync() error {
 const BlockSize = pageio.BlockSize
 
 var zeros [64 << 10]byte
-
-// Fill writes zeros from the end of the file up to size, for frames to
-// overwrite. A later sync then need not record a new length or new blocks, as it
-// must after File.Preallocate. Each write ends at a multiple of pageio.BlockSize, so
-// the system keeps the file in large pages (docs/adr, 17). A full disk is no error
-// here: the file stays shorter.
-func (w *Writer) Fill(size int64) error {
-	for w.allocated < size {
-		end := min(size, (w.allocated/pageio.BlockSize+1)*pageio.BlockSize)
-		vec := w.vec[:0]
-		for n := end - w.allocated; n > 0; n -= int64(len(zeros)) {
-			vec = append(vec, zeros[:min(n, int64(len(zeros)))])
-		}
-		n, err := w.f.WriteVec(vec, w.allocated)
-		w.wrote(n)
-		w.allocated += int64(n)
-		if vfs.IsNoSpace(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("fill %s: %w", w.Name(), err)
-		}
-	}
-	return nil
-}
 
 // CutBack ends the segment without a seal, after a failed Append or Seal: it
 // truncates the file to the end of the last whole frame. Once synced, nothing of

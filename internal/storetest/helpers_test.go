@@ -153,7 +153,7 @@ func incompressible(i, n int) []byte {
 
 // Functions that goroutines of the store run: readahead of values, background work.
 const (
-	stackOfReader = "readAll"
+	stackOfReader = "brock/internal/scan."
 	stackOfWork   = "jobs.(*Pool).work"
 )
 

@@ -39,7 +39,7 @@ func (b *background) prepare() {
 	b.tasks.seal = pool.Task(jobs.Flush, "seal", func(context.Context) error { return b.cfg.Exclusive(b.writer.sealAny) })
 	b.tasks.poll = pool.Delayed(pool.Task(jobs.Flush, "poll", b.disk.poll), policy.DiskPoll)
 	b.tasks.idle = pool.Delayed(pool.Task(jobs.Compaction, "idle", b.idle), b.cfg.IdleAfter)
-	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { b.files.Open.Bits.Forget(); return nil })
+	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { b.files.Open.Bits.End(); return nil })
 	b.files.Open.Bits.EndBy(pool.Alarm(forget))
 	b.tasks.scrub = pool.Alarm(pool.Task(jobs.Cleanup, "scrub", b.scrubber.run))
 	b.tasks.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", b.expire))

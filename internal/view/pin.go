@@ -219,21 +219,32 @@ func (p *Pin) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry) (f
 // never nil, and valid until Release; but a compressed value, which e.Raw tells,
 // is decoded into dst if its capacity is enough, else into memory of its own.
 func (p *Pin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+	v, _, err := p.OwnValue(key, e, dst)
+	return v, err
+}
+
+// OwnValue is Value, and reports whether the value is in dst or in memory of its own,
+// not in the Pin's: as one that came from the disk may be.
+func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	if !e.Separated {
 		if e.Value == nil {
-			return []byte{}, nil
+			return []byte{}, false, nil
 		}
-		return e.Value, nil
+		return e.Value, false, nil
 	}
 	f, h, err := p.view.locate(e)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	v, err := f.stored(h, key, e)
-	if err != nil || v.Raw == 0 {
-		return v.Bytes, err
+	if e.Raw != 0 {
+		v, err := f.stored(nil, h, key, e)
+		if err == nil {
+			value, err = f.Decode(p.set.cfg.Coder, dst, v, h.Offset)
+		}
+		return value, true, err
 	}
-	return f.Decode(p.set.cfg.Coder, dst, v, h.Offset)
+	v, err := f.stored(dst, h, key, e)
+	return v.Bytes, v.Own, err
 }
 
 // Touch asks the processor for the beginning of e's separated value, which

@@ -55,7 +55,8 @@ func openDirectory(path string) (*directory, error) {
 	return d, nil
 }
 
-func (d *directory) Bytes() int64 { return d.bytes }
+func (d *directory) Bytes() int64     { return d.bytes }
+func (d *directory) Headerless() bool { return false }
 
 func (d *directory) Each(fn func(Pair, Place) error) error {
 	for _, f := range d.files {
@@ -63,7 +64,7 @@ func (d *directory) Each(fn func(Pair, Place) error) error {
 		if err != nil {
 			return err
 		}
-		if err := fn(Pair{Key: []byte(f.path), Value: content}, Place{stamp: f.stamp}); err != nil {
+		if err := fn(Pair{Key: []byte(f.path), Value: content}, Place{File: f.path, stamp: f.stamp}); err != nil {
 			return err
 		}
 	}

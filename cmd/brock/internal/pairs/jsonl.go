@@ -19,10 +19,17 @@ type jsonPair struct {
 	ValueB64 *[]byte         `json:"valueB64,omitempty"`
 	Meta     byte            `json:"meta,omitempty"`
 	Expires  time.Time       `json:"expires,omitzero"`
+
+	Keyspace    json.RawMessage `json:"keyspace,omitempty"` // of a section, which has nothing else but options
+	KeyspaceB64 []byte          `json:"keyspaceB64,omitempty"`
+	Options     *Options        `json:"options,omitempty"`
 }
 
 // MarshalJSON writes the pair as a line of a .jsonl file; a nil value is left out.
 func (p Pair) MarshalJSON() ([]byte, error) {
+	if p.Section != nil {
+		return p.Section.MarshalJSON()
+	}
 	j := jsonPair{Meta: p.Meta, Expires: p.Expires.UTC()}
 	if utf8.Valid(p.Key) {
 		j.Key = quote(p.Key)
@@ -36,6 +43,10 @@ func (p Pair) MarshalJSON() ([]byte, error) {
 	default:
 		j.ValueB64 = &p.Value
 	}
+	return j.encode()
+}
+
+func (j *jsonPair) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -61,6 +72,11 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 	if err := d.Decode(&j); err != nil {
 		return err
 	}
+	section, err := j.section()
+	if section != nil || err != nil {
+		*p = Pair{Section: section}
+		return err
+	}
 	*p = Pair{Key: j.KeyB64, Meta: j.Meta, Expires: j.Expires}
 	switch {
 	case j.Key != nil && j.KeyB64 != nil:
@@ -68,20 +84,19 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 	case j.Value != nil && j.ValueB64 != nil:
 		return errors.New(`both "value" and "valueB64"`)
 	}
-	var err error
 	if j.Key != nil {
 		if p.Key, err = unquote(j.Key); err != nil {
 			return fmt.Errorf("key: %w", err)
 		}
 	}
 	if len(p.Key) == 0 {
-		return errors.New(`no "key"`)
+		return errNoKey
 	}
 	switch {
 	case j.ValueB64 != nil:
 		p.Value = *j.ValueB64
 	case j.Value == nil:
-		return errors.New(`no "value"`)
+		return errNoValue
 	case j.Value[0] != '"':
 		p.Value = j.Value
 	default:
@@ -108,7 +123,10 @@ func unquote(raw json.RawMessage) ([]byte, error) {
 }
 
 // jsonReader reads lines of JSON; empty lines are skipped.
-type jsonReader struct{ *lines }
+type jsonReader struct {
+	*lines
+	key string // the field of any object that is its key; "" = the objects are pairs
+}
 
 func (r *jsonReader) Next() (Pair, error) {
 	for {
@@ -123,14 +141,62 @@ func (r *jsonReader) Next() (Pair, error) {
 			return Pair{}, r.bad("not UTF-8; keyB64 and valueB64 carry other bytes")
 		}
 		var p Pair
-		if err := json.Unmarshal(line, &p); err != nil {
-			return Pair{}, r.bad("%v", err)
+		switch {
+		case !json.Valid(line):
+			err = json.Unmarshal(line, &p)
+			return Pair{}, r.bad("not JSON: %v", plain(err))
+		case r.key != "":
+			p, err = keyed(line, r.key)
+		default:
+			err = json.Unmarshal(line, &p)
 		}
-		if p.Key == nil { // null
-			return Pair{}, r.bad("not an object")
+		if err != nil {
+			return Pair{}, r.bad("%v", plain(err))
 		}
 		return p, nil
 	}
+}
+
+// plain is a message without the name of the package, and with help for an object that
+// was not meant as a pair.
+func plain(err error) error {
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	if err == errNoKey || err == errNoValue || strings.HasPrefix(text, "unknown field") {
+		text += ` (a pair is {"key": "...", "value": ...}; --key FIELD takes any objects)`
+	}
+	return errors.New(text)
+}
+
+var (
+	errNoKey   = errors.New(`no "key"`)
+	errNoValue = errors.New(`no "value"`)
+	errObject  = errors.New("not an object")
+)
+
+// keyed is any object as a pair: the text of one field is the key, the line the value.
+func keyed(line []byte, field string) (p Pair, err error) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(line, &object); err != nil || object == nil {
+		return p, errObject
+	}
+	raw, ok := object[field]
+	switch {
+	case !ok:
+		return p, fmt.Errorf("no field %q", field)
+	case raw[0] == '"':
+		if p.Key, err = unquote(raw); err != nil {
+			return p, fmt.Errorf("field %q: %w", field, err)
+		}
+	case raw[0] == '{' || raw[0] == '[' || string(raw) == "null":
+		return p, fmt.Errorf("field %q is neither text nor a number", field)
+	default:
+		p.Key = raw
+	}
+	if len(p.Key) == 0 {
+		return p, fmt.Errorf("field %q is empty", field)
+	}
+	p.Value = bytes.TrimSpace(bytes.Clone(line))
+	return p, nil
 }
 
 type jsonWriter struct{ e *json.Encoder }
@@ -142,5 +208,7 @@ func newJSONWriter(w io.Writer) *jsonWriter {
 }
 
 func (w *jsonWriter) Write(p Pair) error { return w.e.Encode(p) }
+
+func (w *jsonWriter) Begin(s Section) error { return w.e.Encode(s) }
 
 func (w *jsonWriter) Flush() error { return nil }

@@ -5,6 +5,7 @@ package pairs
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -14,11 +15,13 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// Pair is a key and its value, with their attributes.
+// Pair is a key and its value, with their attributes; or, if Section is set, no pair
+// but the begin of a section.
 type Pair struct {
 	Key, Value []byte
 	Meta       byte
 	Expires    time.Time // zero = never
+	Section    *Section
 }
 
 // KeyOf copies what an item says without its value.
@@ -49,6 +52,13 @@ const (
 	TSV   Format = "tsv"   // the same with tabs and without quotes
 )
 
+// Form is how a file is read.
+type Form struct {
+	Format Format
+	Key    string // the field of an object, or the column of a table, whose text is the key; the object, or the row as an object, is the value; "" = the file has pairs
+	Header bool   // the first line of a table names its columns, whatever they are called
+}
+
 // FormatOf tells the format from a file's name.
 func FormatOf(path string) (Format, bool) {
 	switch f := Format(strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")); f {
@@ -74,20 +84,27 @@ type Span struct {
 }
 
 // NewReader returns a Reader of r; name is for messages.
-func NewReader(f Format, r io.Reader, name string) Reader {
-	switch f {
+func NewReader(f Form, r io.Reader, name string) Reader {
+	switch f.Format {
 	case CSV:
-		return newTable(newCommas(r, name), name)
+		return newTable(newCommas(r, name), f, name)
 	case TSV:
-		return newTable(newTabs(r, name), name)
+		return newTable(newTabs(r, name), f, name)
 	}
-	return &jsonReader{lines: newLines(r, name)}
+	return &jsonReader{lines: newLines(r, name), key: f.Key}
 }
 
 // Writer writes pairs; one with a nil value is, in JSON, a key alone. Flush ends it.
 type Writer interface {
 	Write(p Pair) error
 	Flush() error
+}
+
+// SectionWriter is a Writer of a format that has sections.
+type SectionWriter interface {
+	Writer
+	// Begin says in which keyspace the pairs after it are.
+	Begin(s Section) error
 }
 
 // NewWriter returns a Writer to w.
@@ -101,12 +118,24 @@ func NewWriter(f Format, w io.Writer) Writer {
 	return newJSONWriter(w)
 }
 
-// SyntaxError says which line of a file is not a pair, and why.
+// ErrInput says that a source is not what was expected: its reader has to change it.
+var ErrInput = errors.New("input refused")
+
+// SyntaxError says which line of a file is not a pair, and why. errors.Is reports
+// ErrInput.
 type SyntaxError struct {
 	File   string
-	Line   int
+	Line   int // 0 = the file as a whole
 	Reason string
 }
 
 // Error names file, line and reason.
-func (e *SyntaxError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason) }
+func (e *SyntaxError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.File, e.Reason)
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason)
+}
+
+// Is reports whether target is ErrInput.
+func (e *SyntaxError) Is(target error) bool { return target == ErrInput }

@@ -12,7 +12,7 @@ import (
 )
 
 func readAll(f Format, text string) (all []Pair, err error) {
-	err = Each(NewReader(f, strings.NewReader(text), "test"), func(p Pair) error {
+	err = each(NewReader(Form{Format: f}, strings.NewReader(text), "test"), func(p Pair) error {
 		all = append(all, p)
 		return nil
 	})
@@ -59,7 +59,7 @@ func FuzzRead(f *testing.F) {
 			}
 			again, err := readAll(to, out.String())
 			if err != nil || !slices.EqualFunc(read, again, samePair) {
-				t.Fatalf("%s: %q read again as %q, %v", to, read, again, err)
+				t.Fatalf("%s: %v read again as %v, %v", to, read, again, err)
 			}
 		}
 	})
@@ -101,7 +101,7 @@ func TestAgain(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open(path)
+		s, err := Open(path, Form{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestAgain(t *testing.T) {
 			}
 		}
 		if len(all) < 2 || string(all[0].Key) != "a" || string(all[0].Value) != "1" || places[1].Line < 2 {
-			t.Errorf("%s: %q at %v", name, all, places)
+			t.Errorf("%s: %v at %v", name, all, places)
 		}
 		if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
 			t.Fatal(err)
@@ -143,7 +143,7 @@ func TestDirectory(t *testing.T) {
 	if err := os.Symlink("d", filepath.Join(dir, "link")); err != nil {
 		t.Skip(err)
 	}
-	s, err := Open(dir)
+	s, err := Open(dir, Form{})
 	if err != nil {
 		t.Fatal(err)
 	}

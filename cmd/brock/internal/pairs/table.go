@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // The columns that Writers write. A table that does not begin with these names
@@ -29,11 +30,23 @@ type rows interface {
 type table struct {
 	rows
 	name    string
+	form    Form
 	began   bool
 	columns []string // of the header; nil without
+	ours    bool     // the columns are a Writer's
+	key     int      // which column has the key; of others the first one
 }
 
-func newTable(r rows, name string) *table { return &table{rows: r, name: name} }
+func newTable(r rows, f Form, name string) *table { return &table{rows: r, form: f, name: name} }
+
+// header is the line that names the columns, to read a part of the file by; bare: there
+// is none.
+func (t *table) header() (line string, bare bool) {
+	if t.columns == nil {
+		return "", t.began
+	}
+	return t.join(t.columns) + "\n", false
+}
 
 func (t *table) Next() (Pair, error) {
 	fields, err := t.row()
@@ -42,8 +55,13 @@ func (t *table) Next() (Pair, error) {
 	}
 	if !t.began {
 		t.began = true
-		if slices.Contains(fields, keyColumn) && slices.Contains(fields, valueColumn) {
-			t.columns = slices.Clone(fields)
+		named := slices.Contains(fields, keyColumn) && slices.Contains(fields, valueColumn)
+		if named || t.form.Header || t.form.Key != "" {
+			t.columns, t.ours = slices.Clone(fields), named && t.form.Key == ""
+			if t.key = max(slices.Index(fields, t.form.Key), 0); t.form.Key != "" && fields[t.key] != t.form.Key {
+				return Pair{}, &SyntaxError{File: t.name, Line: t.Span().Line,
+					Reason: fmt.Sprintf("no column %q; the columns are %q", t.form.Key, fields)}
+			}
 			return t.Next()
 		}
 	}
@@ -56,14 +74,19 @@ func (t *table) Next() (Pair, error) {
 
 func (t *table) pair(fields []string) (p Pair, err error) {
 	switch {
-	case t.columns == nil && len(fields) < 2:
-		return p, errors.New("one field, want a key and a value")
-	case t.columns == nil && len(fields) == 2:
-		p = Pair{Key: []byte(fields[0]), Value: []byte(fields[1])}
-	case t.columns == nil:
-		p = Pair{Key: []byte(fields[0]), Value: []byte(t.join(fields[1:]))}
-	default:
+	case t.columns != nil && len(fields) != len(t.columns):
+		return p, fmt.Errorf("%d fields, want %d as in the header", len(fields), len(t.columns))
+	case t.ours:
 		p, err = t.named(fields)
+	case t.form.Key != "":
+		p.Key = []byte(fields[t.key])
+		p.Value, err = t.object(fields)
+	case len(fields) < 2:
+		return p, errors.New("one field, want a key and a value")
+	case len(fields) == 2:
+		p = Pair{Key: []byte(fields[0]), Value: []byte(fields[1])}
+	default:
+		p = Pair{Key: []byte(fields[0]), Value: []byte(t.join(fields[1:]))}
 	}
 	if err == nil && len(p.Key) == 0 {
 		err = errors.New("empty key")
@@ -73,9 +96,6 @@ func (t *table) pair(fields []string) (p Pair, err error) {
 
 // named reads a row by the names of the header.
 func (t *table) named(fields []string) (p Pair, err error) {
-	if len(fields) != len(t.columns) {
-		return p, fmt.Errorf("%d fields, want %d as in the header", len(fields), len(t.columns))
-	}
 	attributes := ""
 	for i, name := range t.columns {
 		switch name {
@@ -90,6 +110,21 @@ func (t *table) named(fields []string) (p Pair, err error) {
 		}
 	}
 	return p, p.apply(attributes)
+}
+
+// object is a row as a JSON object of its columns.
+func (t *table) object(fields []string) ([]byte, error) {
+	b := []byte{'{'}
+	for i, f := range fields {
+		if !utf8.ValidString(f) || !utf8.ValidString(t.columns[i]) {
+			return nil, errors.New("not UTF-8, which a JSON object needs")
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, quote([]byte(t.columns[i]))...), ':'), quote([]byte(f))...)
+	}
+	return append(b, '}'), nil
 }
 
 // apply reads the column of attributes.

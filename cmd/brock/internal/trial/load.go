@@ -41,7 +41,7 @@ func (t *trial) load() (_ fmt.Stringer, err error) {
 	}
 	l := loaded{Took: time.Since(begin), Pairs: len(t.records), Bytes: t.bytes}
 	if len(t.records) == 0 {
-		return nil, errors.New("there is nothing in it")
+		return nil, fmt.Errorf("%w: there is nothing in it", pairs.ErrInput)
 	}
 	l.Smallest = t.records[0].size
 	for _, r := range t.records {
@@ -62,7 +62,10 @@ func (t *trial) copySource() error {
 	index := make(map[string]int) // of a key in t.records: the last of two counts
 	err := t.Source.Each(func(p pairs.Pair, at pairs.Place) error {
 		if strings.HasPrefix(string(p.Key), reserved) {
-			return fmt.Errorf("a key begins with %q, which the trial needs for itself", reserved)
+			return at.Refuse(fmt.Sprintf("the key begins with %q, which the trial needs for itself", reserved))
+		}
+		if p.Section != nil {
+			return at.Refuse("a dump of many keyspaces; try takes pairs of one (brock dump --keyspace)")
 		}
 		r := record{key: p.Key, at: at, size: len(p.Value), hash: maphash.Bytes(t.hash, p.Value)}
 		if i, again := index[string(p.Key)]; again {
@@ -72,7 +75,11 @@ func (t *trial) copySource() error {
 			t.records = append(t.records, r)
 		}
 		work.Add(int64(len(p.Value)))
-		return w.SetEntry(p.Entry())
+		err := w.SetEntry(p.Entry())
+		if errors.Is(err, brock.ErrInvalid) { // as for a key that is too large
+			return at.Refuse(strings.TrimPrefix(err.Error(), "brock: "))
+		}
+		return err
 	})
 	for _, r := range t.records {
 		t.bytes += int64(len(r.key) + r.size)

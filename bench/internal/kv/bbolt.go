@@ -1,4 +1,4 @@
-package main
+package kv
 
 import (
 	"path/filepath"
@@ -7,7 +7,10 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-const bboltModule = "go.etcd.io/bbolt"
+const (
+	bboltModule = "go.etcd.io/bbolt"
+	bboltSetup  = "hash-map free list, not synced, as it advises for write speed; Update for one writer and Batch, full when all writers wait, for several"
+)
 
 var bboltBucket = []byte("b")
 
@@ -16,8 +19,6 @@ type bboltStore struct {
 	write func(func(*bolt.Tx) error) error // Update, or Batch when there are several writers
 }
 
-// openBbolt uses the free list that its documents call faster and keeps it off
-// the disk, as they advise for write speed.
 func openBbolt(c Config) (Store, error) {
 	db, err := bolt.Open(filepath.Join(c.Dir, "bolt.db"), 0o600, &bolt.Options{
 		FreelistType:    bolt.FreelistMapType,
@@ -47,26 +48,24 @@ func openBbolt(c Config) (Store, error) {
 	return s, nil
 }
 
-func (s *bboltStore) Load(b *Batch) error {
-	return s.db.Update(func(tx *bolt.Tx) error {
-		bucket := tx.Bucket(bboltBucket)
-		for i, k := range b.Keys {
-			if err := bucket.Put(k, b.Values[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 func (s *bboltStore) Get(key []byte) (sum uint64, found bool, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		if v := tx.Bucket(bboltBucket).Get(key); v != nil {
-			sum, found = touch(v), true
+			sum, found = Touch(v), true
 		}
 		return nil
 	})
 	return sum, found, err
+}
+
+func (s *bboltStore) AppendValue(dst, key []byte) (value []byte, found bool, err error) {
+	err = s.db.View(func(tx *bolt.Tx) error {
+		if v := tx.Bucket(bboltBucket).Get(key); v != nil {
+			dst, found = append(dst, v...), true
+		}
+		return nil
+	})
+	return dst, found, err
 }
 
 func (s *bboltStore) Has(key []byte) (found bool, err error) {
@@ -77,11 +76,14 @@ func (s *bboltStore) Has(key []byte) (found bool, err error) {
 	return found, err
 }
 
-func (s *bboltStore) ScanKeys() (t Tally, err error) {
+func (s *bboltStore) Scan(from []byte, limit int, values bool) (t Tally, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		c := tx.Bucket(bboltBucket).Cursor()
-		for k, _ := c.First(); k != nil; k, _ = c.Next() {
-			t.add(k)
+		for k, v := c.Seek(from); k != nil && t.Entries != limit; k, v = c.Next() {
+			t.Add(k)
+			if values {
+				t.Add(v)
+			}
 			t.Entries++
 		}
 		return nil
@@ -89,48 +91,22 @@ func (s *bboltStore) ScanKeys() (t Tally, err error) {
 	return t, err
 }
 
-func (s *bboltStore) ScanValues() (Tally, error) { return s.SeekN(nil, -1) }
-
-func (s *bboltStore) SeekN(key []byte, n int) (t Tally, err error) {
-	err = s.db.View(func(tx *bolt.Tx) error {
-		c := tx.Bucket(bboltBucket).Cursor()
-		for k, v := c.Seek(key); k != nil && t.Entries != n; k, v = c.Next() {
-			t.add(k)
-			t.add(v)
-			t.Entries++
-		}
-		return nil
-	})
-	return t, err
-}
-
-func (s *bboltStore) CommitOne(key, value []byte) error {
+func (s *bboltStore) Set(key, value []byte) error {
 	return s.write(func(tx *bolt.Tx) error { return tx.Bucket(bboltBucket).Put(key, value) })
 }
 
-func (s *bboltStore) Change(changes []Change) error {
-	return s.write(func(tx *bolt.Tx) error {
+// Load writes in a transaction of its own, whatever other writers do.
+func (s *bboltStore) Load(changes []Change) error { return s.change(changes, s.db.Update) }
+
+func (s *bboltStore) Apply(changes []Change) error { return s.change(changes, s.write) }
+
+func (s *bboltStore) change(changes []Change, write func(func(*bolt.Tx) error) error) error {
+	return write(func(tx *bolt.Tx) error {
 		bucket := tx.Bucket(bboltBucket)
-		for i := range changes {
-			c := &changes[i]
-			var err error
-			switch {
-			case c.Delete:
-				err = bucket.Delete(c.Key)
-			case c.TTL > 0:
-				err = errNoTTL
-			default:
-				err = bucket.Put(c.Key, c.Value)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return apply(changes, bucket.Put, bucket.Delete)
 	})
 }
 
-// WaitQuiet finds bbolt quiet: it does nothing in the background.
-func (s *bboltStore) WaitQuiet() (time.Time, error) { return waitIdle() }
+// bbolt does nothing in the background, so bboltStore is no Flusher.
 
 func (s *bboltStore) Close() error { return s.db.Close() }

@@ -1,4 +1,4 @@
-package main
+package kv
 
 import (
 	"errors"
@@ -12,6 +12,9 @@ const (
 	pebbleModule        = "github.com/cockroachdb/pebble/v2"
 	pebbleBlobThreshold = 512 // as in its own benchmarks
 	pebbleGarbage       = 0.2 // share of blob files from which on it rewrites them, where values are overwritten
+
+	pebbleSetup    = "the options of its own benchmark command: 64 MB memtables, Bloom filters on all levels, no compression; blocks of 32 KB (faster here than 4 KB); a block cache that holds all data, or a third of a limited memory"
+	pebbleSepSetup = "the same with values of 512 B and more in blob files; where values are overwritten, these are rewritten from 20 % garbage on"
 )
 
 type pebbleStore struct {
@@ -19,11 +22,8 @@ type pebbleStore struct {
 	write *pebble.WriteOptions
 }
 
-// openPebble uses the options of Pebble's own benchmark command and of
-// CockroachDB, without compression and with a cache that holds all data.
 func openPebble(c Config) (Store, error) { return newPebble(c, pebbleOptions(c)) }
 
-// openPebbleSep also separates values of 512 bytes and more.
 func openPebbleSep(c Config) (Store, error) {
 	o := pebbleOptions(c)
 	policy := pebble.ValueSeparationPolicy{
@@ -42,13 +42,13 @@ func openPebbleSep(c Config) (Store, error) {
 
 func pebbleOptions(c Config) *pebble.Options {
 	o := &pebble.Options{
-		CacheSize:                   max(256<<20, c.DataBytes+c.DataBytes/4),
+		CacheSize:                   c.cache(),
 		FormatMajorVersion:          pebble.FormatNewest,
 		L0CompactionThreshold:       2,
 		L0StopWritesThreshold:       1000,
 		LBaseMaxBytes:               64 << 20,
 		MaxOpenFiles:                16384,
-		MemTableSize:                64 << 20,
+		MemTableSize:                uint64(c.memtable(64 << 20)),
 		MemTableStopWritesThreshold: 4,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 3 },
 		Logger:                      silent{},
@@ -76,105 +76,77 @@ func newPebble(c Config, o *pebble.Options) (Store, error) {
 	return s, nil
 }
 
-func (s *pebbleStore) Load(b *Batch) error {
-	batch := s.db.NewBatch()
-	defer batch.Close()
-	for i, k := range b.Keys {
-		if err := batch.Set(k, b.Values[i], nil); err != nil {
-			return err
-		}
-	}
-	return batch.Commit(s.write)
-}
-
 func (s *pebbleStore) Get(key []byte) (uint64, bool, error) {
 	v, closer, err := s.db.Get(key)
 	if err != nil {
-		if errors.Is(err, pebble.ErrNotFound) {
-			err = nil
-		}
-		return 0, false, err
+		return 0, false, pebbleFound(err)
 	}
-	sum := touch(v)
+	sum := Touch(v)
 	return sum, true, closer.Close()
+}
+
+func (s *pebbleStore) AppendValue(dst, key []byte) ([]byte, bool, error) {
+	v, closer, err := s.db.Get(key)
+	if err != nil {
+		return dst, false, pebbleFound(err)
+	}
+	dst = append(dst, v...)
+	return dst, true, closer.Close()
 }
 
 func (s *pebbleStore) Has(key []byte) (bool, error) {
 	_, closer, err := s.db.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return false, nil
-	}
 	if err != nil {
-		return false, err
+		return false, pebbleFound(err)
 	}
 	return true, closer.Close()
 }
 
-func (s *pebbleStore) ScanKeys() (t Tally, err error) {
-	it, err := s.db.NewIter(nil)
-	if err != nil {
-		return t, err
+// pebbleFound drops the error that only says that a key is not there.
+func pebbleFound(err error) error {
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil
 	}
-	for ok := it.First(); ok; ok = it.Next() {
-		t.add(it.Key())
-		t.Entries++
-	}
-	return t, it.Close()
+	return err
 }
 
-func (s *pebbleStore) ScanValues() (Tally, error) { return s.SeekN(nil, -1) }
-
-func (s *pebbleStore) SeekN(key []byte, n int) (t Tally, err error) {
+func (s *pebbleStore) Scan(from []byte, limit int, values bool) (t Tally, err error) {
 	it, err := s.db.NewIter(nil)
 	if err != nil {
 		return t, err
 	}
-	for ok := it.SeekGE(key); ok && t.Entries != n; ok = it.Next() {
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return t, errors.Join(err, it.Close())
+	for ok := it.SeekGE(from); ok && t.Entries != limit; ok = it.Next() {
+		if values {
+			v, err := it.ValueAndErr()
+			if err != nil {
+				return t, errors.Join(err, it.Close())
+			}
+			t.Add(v)
 		}
-		t.add(it.Key())
-		t.add(v)
+		t.Add(it.Key())
 		t.Entries++
 	}
 	return t, it.Close()
 }
 
-func (s *pebbleStore) CommitOne(key, value []byte) error { return s.db.Set(key, value, s.write) }
+func (s *pebbleStore) Set(key, value []byte) error { return s.db.Set(key, value, s.write) }
 
-func (s *pebbleStore) Change(changes []Change) error {
+func (s *pebbleStore) Apply(changes []Change) error {
 	batch := s.db.NewBatch()
 	defer batch.Close()
-	for i := range changes {
-		c := &changes[i]
-		var err error
-		switch {
-		case c.Delete:
-			err = batch.Delete(c.Key, nil)
-		case c.TTL > 0:
-			err = errNoTTL
-		default:
-			err = batch.Set(c.Key, c.Value, nil)
-		}
-		if err != nil {
-			return err
-		}
+	set := func(key, value []byte) error { return batch.Set(key, value, nil) }
+	remove := func(key []byte) error { return batch.Delete(key, nil) }
+	if err := apply(changes, set, remove); err != nil {
+		return err
 	}
 	return batch.Commit(s.write)
 }
 
-func (s *pebbleStore) WaitQuiet() (time.Time, error) {
-	if err := s.db.Flush(); err != nil {
-		return time.Time{}, err
-	}
-	for {
-		since, err := waitIdle()
-		m := s.db.Metrics()
-		if err != nil || m.Compact.NumInProgress == 0 && m.Flush.NumInProgress == 0 {
-			return since, err
-		}
-	}
+func (s *pebbleStore) Flush() error { return s.db.Flush() }
+
+func (s *pebbleStore) Busy() bool {
+	m := s.db.Metrics()
+	return m.Compact.NumInProgress > 0 || m.Flush.NumInProgress > 0
 }
 
 func (s *pebbleStore) Close() error { return s.db.Close() }

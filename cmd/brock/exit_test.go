@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/pairs"
+)
+
+// TestExitCodes: the codes are a promise to scripts.
+func TestExitCodes(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		code int
+	}{
+		{nil, 0},
+		{errors.New("anything"), 1},
+		{noStore{"d", brock.ErrNotExist}, 1},
+		{brock.ErrForeign, 1},
+		{wrongUsage("so"), 2},
+		{brock.ErrEmptyKey, 2},
+		{brock.ErrKeyNotFound, 3},
+		{absentKeyspace{"k", brock.ErrKeyspaceNotFound}, 3},
+		{&brock.CorruptionError{}, 4},
+		{silent{&brock.CorruptionError{}}, 4},
+		{brock.ErrLocked, 5},
+		{&pairs.SyntaxError{}, 6},
+		{context.Canceled, 130},
+		{errors.Join(errors.New("close"), &brock.CorruptionError{}), 4},
+	} {
+		if got := exitCode(test.err); got != test.code {
+			t.Errorf("%v: exit code %d, want %d", test.err, got, test.code)
+		}
+	}
+	guide, err := os.ReadFile("../../docs/guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range strings.Split(strings.TrimPrefix(strings.TrimSuffix(exitCodes, "."), "Exit codes: "), ", ") {
+		number, meaning, _ := strings.Cut(code, " ")
+		if row := fmt.Sprintf("| %s | %s", number, meaning); !strings.Contains(string(guide), row) {
+			t.Errorf("the guide has no row %q", row)
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{fmt.Errorf("open d: %w", fmt.Errorf("brock: so: %w", brock.ErrInvalid)), "open d: so"},
+		{errors.Join(brock.ErrClosed, errors.New("brock: b")), message(brock.ErrClosed) + "\n       b"},
+		{fmt.Errorf("read: %w", context.Canceled), "interrupted"},
+	} {
+		if got := message(test.err); got != test.want {
+			t.Errorf("%v: %q, want %q", test.err, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+)
+
+type helpCommand struct {
+	Command []string `arg:"" optional:"" help:"A command, such as: keyspaces create."`
+}
+
+// Run shows what brock COMMAND --help shows.
+func (c *helpCommand) Run(a *app) error {
+	if _, err := a.parser.Parse(append(c.Command, "--help")); err != nil {
+		return wrongUsage("%v (see brock help)", err)
+	}
+	return nil
+}
+
+// versionFlag is --version, wherever it stands.
+type versionFlag bool
+
+// BeforeReset prints the version and ends the program.
+func (versionFlag) BeforeReset(k *kong.Kong) error {
+	info, _ := debug.ReadBuildInfo()
+	b := newBuild(info)
+	fmt.Fprintf(k.Stdout, "brock %s, format %s, %s, %s\n", b.Version, b.Format, b.Go, b.Platform)
+	k.Exit(exitOK)
+	return nil
+}

@@ -1,0 +1,231 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/vfs"
+)
+
+// diskFS is the file system of a machine whose memory can be emptied: it knows which
+// pages were read since, and counts how files that are read are asked for.
+type diskFS struct {
+	vfs.FS
+	*disk
+}
+
+type disk struct {
+	mu     sync.Mutex
+	pages  map[diskPage]bool // in memory
+	starts int               // calls of StartRead
+	asked  int64             // bytes of them
+	waits  int               // reads of pages that nobody had asked for
+}
+
+type diskPage struct {
+	file string
+	page int64
+}
+
+type diskDirs struct {
+	vfs.Dirs
+	*disk
+}
+
+type diskFile struct {
+	vfs.File
+	*disk
+}
+
+type diskMapping struct {
+	vfs.Mapping
+	f *diskFile
+}
+
+func newDiskFS() diskFS { return diskFS{vfs.OS(), &disk{pages: map[diskPage]bool{}}} }
+
+func (d diskFS) OpenDirs(names ...string) (vfs.Dirs, error) {
+	held, err := d.FS.OpenDirs(names...)
+	return diskDirs{held, d.disk}, err
+}
+
+func (d diskDirs) Open(name string) (vfs.File, error) {
+	f, err := d.Dirs.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &diskFile{f, d.disk}, nil
+}
+
+// forget empties memory and counters.
+func (d *disk) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.pages)
+	d.starts, d.asked, d.waits = 0, 0, 0
+}
+
+// counted returns the counters, and sets them to zero.
+func (d *disk) counted() (starts int, asked int64, waits int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	starts, asked, waits = d.starts, d.asked, d.waits
+	d.starts, d.asked, d.waits = 0, 0, 0
+	return starts, asked, waits
+}
+
+// bring has the range in memory, and reports whether it was there.
+func (f *diskFile) bring(off, n int64) (had bool) {
+	had = true
+	for p := off / 4096; p*4096 < off+n; p++ {
+		at := diskPage{filepath.Base(f.Name()), p}
+		had = had && f.pages[at]
+		f.pages[at] = true
+	}
+	return had
+}
+
+func (f *diskFile) StartRead(off, n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bring(off, n)
+	f.starts++
+	f.asked += n
+}
+
+func (f *diskFile) ReadAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	if !f.bring(off, int64(len(p))) {
+		f.waits++
+	}
+	f.mu.Unlock()
+	return f.File.ReadAt(p, off)
+}
+
+func (f *diskFile) Map(size int64) (vfs.Mapping, error) {
+	m, err := f.File.Map(size)
+	return &diskMapping{m, f}, err
+}
+
+func (m *diskMapping) Resident(off int64, pages []byte) error {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	for i := range pages {
+		pages[i] = 0
+		if m.f.pages[diskPage{filepath.Base(m.f.Name()), off/4096 + int64(i)}] {
+			pages[i] = 1
+		}
+	}
+	return nil
+}
+
+// diskStore opens a store of n values of this size, written in this order, none of
+// which is in memory.
+func diskStore(t *testing.T, size int, order []int) (*brock.DB, *disk) {
+	t.Helper()
+	fs := newDiskFS()
+	o := brock.Options{Dir: t.TempDir(), FS: fs, Durability: brock.Buffered, Maintenance: brock.Maintenance{NoClustering: true, ScrubEvery: -1}}
+	db, err := brock.Open(o)
+	must(t, err)
+	for _, i := range order {
+		must(t, db.Set(diskKey(i), diskValue(i, size)))
+	}
+	must(t, db.Close())
+	db = openTest(t, o)
+	fs.forget()
+	return db, fs.disk
+}
+
+func diskKey(i int) []byte { return fmt.Appendf(nil, "key %06d", i) }
+
+func diskValue(i, size int) []byte {
+	v := make([]byte, size)
+	copy(v, fmt.Sprint(i))
+	return v
+}
+
+// readFrom reads n values from the i-th key on.
+func readFrom(t *testing.T, db *brock.DB, i, n, size int) {
+	t.Helper()
+	must(t, db.View(func(txn *brock.Txn) error {
+		it := txn.NewIterator(brock.IteratorOptions{})
+		defer it.Close()
+		end := i + n
+		for it.Seek(diskKey(i)); it.Valid() && i < end; it.Next() {
+			v, err := it.Item().Value()
+			if string(v) != string(diskValue(i, size)) || err != nil {
+				t.Fatalf("value of %q is %.20q, %v", it.Item().Key(), v, err)
+			}
+			i++
+		}
+		wantEqual(t, "values", i, end)
+		return nil
+	}))
+}
+
+func shuffled(n int) []int { return rand.New(rand.NewPCG(1, 1)).Perm(n) }
+
+// A scan of values that lie in no order waits for a few of them; the others were asked
+// for before. What is in memory is not asked for.
+func TestScansAskTheDiskAhead(t *testing.T) {
+	const n, size = 3000, 1000
+	db, disk := diskStore(t, size, shuffled(n))
+	readFrom(t, db, 0, n, size)
+	starts, asked, waits := disk.counted()
+	if waits > n/50 || asked > 4*n*size {
+		t.Errorf("%d waits, %d bytes asked for by %d calls, for %d values of %d bytes", waits, asked, starts, n, size)
+	}
+	readFrom(t, db, 0, n, size)
+	if starts, _, waits := disk.counted(); starts+waits > 0 {
+		t.Errorf("%d waits and %d calls, though all is in memory", waits, starts)
+	}
+}
+
+// A scan of a few values asks for little more.
+func TestShortScansAskForLittle(t *testing.T) {
+	const n, size = 3000, 1000
+	db, disk := diskStore(t, size, shuffled(n))
+	for i, most := range map[int]int64{1: 0, 3: 0, 8: 32 * 8 << 10, 50: 110 * 8 << 10} {
+		disk.forget()
+		readFrom(t, db, i*40, i, size)
+		if _, asked, _ := disk.counted(); asked > most {
+			t.Errorf("%d values: %d bytes asked for", i, asked)
+		}
+	}
+}
+
+// GetMany waits for no value before it has asked for all of a batch.
+func TestGetManyAsksTheDiskAhead(t *testing.T) {
+	const n, size = 3000, 1000
+	db, disk := diskStore(t, size, shuffled(n))
+	get := func() {
+		must(t, db.View(func(txn *brock.Txn) error {
+			var keys [][]byte
+			for i := range 640 {
+				keys = append(keys, diskKey(i*7919%n))
+			}
+			i := 0
+			for it, err := range txn.GetMany(keys) {
+				must(t, err)
+				v, err := it.ValueCopy(nil)
+				must(t, err)
+				wantEqual(t, "value", string(v), string(diskValue(i*7919%n, size)))
+				i++
+			}
+			wantEqual(t, "items", i, len(keys))
+			return nil
+		}))
+	}
+	get()
+	if starts, _, waits := disk.counted(); starts < 200 || waits > 100 {
+		t.Errorf("%d waits, %d calls", waits, starts)
+	}
+	get()
+	if starts, _, waits := disk.counted(); starts+waits > 0 {
+		t.Errorf("%d waits and %d calls, though all is in memory", waits, starts)
+	}
+}
