@@ -15,7 +15,13 @@ func Merge(sources []Iterator) Iterator {
 	if len(sources) == 1 {
 		return sources[0]
 	}
-	m := &merge{heads: make([]head, len(sources)), losers: make([]int32, len(sources))}
+	m := new(merge)
+	m.prefix = m.firstPrefix[:0]
+	if n := len(sources); n <= fewSources {
+		m.heads, m.losers = m.firstHeads[:n], m.firstLosers[:n]
+	} else {
+		m.heads, m.losers = make([]head, n), make([]int32, n)
+	}
 	for i, s := range sources {
 		m.heads[i].source = s
 	}
@@ -40,7 +46,14 @@ type merge struct {
 	sure     int    // moves forward for which the winner is known to win
 	prefix   []byte // what all heads' keys begin with; words are taken after it
 	err      error
+
+	firstHeads  [fewSources]head
+	firstLosers [fewSources]int32
+	firstPrefix [32]byte
 }
+
+// fewSources is how many sources a merge has memory for by itself.
+const fewSources = 4
 
 // head is a source and its entry.
 type head struct {
