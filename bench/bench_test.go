@@ -134,7 +134,7 @@ func TestKeysSortAsNumbers(t *testing.T) {
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(t.TempDir(), "results.json")
-	args := []string{"-smoke", "-slices", "1", "-dir", dir, "-json", file}
+	args := []string{"-smoke", "-slices", "1", "-dir", dir, "-json", file, "-report", t.TempDir()}
 	if testing.Short() {
 		args = append(args, "-counts", "500", "-ops", "100", "-large-mb", "3", "-cold-mb", "4")
 	}
@@ -178,7 +178,7 @@ func ran(r *result.Run, w Workload, store string) bool {
 func TestCommandRefuses(t *testing.T) {
 	for _, args := range [][]string{
 		{"-stores", "nosuch"}, {"-workloads", "nosuch"}, {"-values", "16,x"}, {"-slices", "0"}, {"-nosuch"}, {"word"},
-		{"-counts", "12x"}, {"-counts", "1,2"}, {"-counts", "9999M"}, {"-from", "nosuch"}, {"-full", "-counts", "900M"},
+		{"-counts", "12x"}, {"-readme", "README.md"}, {"-compare", "nosuch", "-from", fixedRun}, {"-counts", "1,2"}, {"-counts", "9999M"}, {"-from", "nosuch"}, {"-full", "-counts", "900M"},
 	} {
 		if err := run(args, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v: no error", args)

@@ -2,8 +2,10 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/brockdb/brock/bench/internal/kv"
@@ -36,9 +38,22 @@ func newRun(makers []kv.Maker, dir string) *result.Run {
 		if s.Version == "" {
 			s.Version = versions[m.Module]
 		}
+		if s.Version == "(devel)" || s.Version == "v0.0.0" {
+			s.Version = checkedOut()
+		}
 		r.Stores = append(r.Stores, s)
 	}
 	return r
+}
+
+// checkedOut names the commit of the working directory, if git knows it: go run
+// doesn't say from which one it has built.
+func checkedOut() string {
+	text, err := exec.Command("git", "describe", "--always", "--dirty", "--tags").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // noise watches what others do on the machine while a slice is measured.

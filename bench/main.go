@@ -43,7 +43,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return s.publish(r, stdout)
+		return errors.Join(s.publish(r, stdout), r.Failure())
 	}
 	plan, err := s.plan(stderr)
 	if err != nil {
@@ -66,17 +66,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	for _, what := range r.LeftOut {
 		fmt.Fprintln(stdout, "\nLeft out:", what)
 	}
-	return errors.Join(err, s.publish(r, stdout))
-}
-
-// publish writes and compares what was measured, now or earlier.
-func (s *settings) publish(r *result.Run, stdout io.Writer) error {
-	var errs []error
-	if s.json != "" {
-		errs = append(errs, r.Save(s.json))
-	}
-	errs = append(errs, r.Failure())
-	return errors.Join(errs...)
+	return errors.Join(err, s.publish(r, stdout), r.Failure())
 }
 
 func removeWhenInterrupted(dir string) {

@@ -6,14 +6,19 @@ import (
 	"testing"
 )
 
-// A process with a store that writes ten times its MemoryLimit stays within it
+// A process with a store that writes ten times its MemoryLimit (five, if tests
+// shall be short) stays within it
 // and 32 MB.
 func TestMemoryIsBounded(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("anonymous memory is told by /proc")
 	}
 	var out strings.Builder
-	p := memoryPlan{Limits: []int64{16 << 20}, Times: 10, Sizes: []int{100}, Dir: t.TempDir()}
+	times := 10
+	if testing.Short() {
+		times = 5
+	}
+	p := memoryPlan{Limits: []int64{16 << 20}, Times: times, Sizes: []int{100}, Dir: t.TempDir()}
 	if err := p.run(&out); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}

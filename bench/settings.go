@@ -22,6 +22,9 @@ type settings struct {
 	large, coldMB, coldMemory         int64
 	coldValue                         int
 	dir, json, from                   string
+	report, readme, compare           string
+	readmeValue                       int
+	tolerance                         float64
 	memory                            string
 	times                             int
 }
@@ -60,6 +63,11 @@ func parseSettings(args []string, stderr io.Writer) (*settings, error) {
 	f.StringVar(&s.dir, "dir", "", "directory for the stores; they go into a new one inside (default: the system's temporary directory)")
 	f.StringVar(&s.json, "json", "", "file for the results of every slice")
 	f.StringVar(&s.from, "from", "", "measure nothing, take the results from this file")
+	f.StringVar(&s.report, "report", "", "directory for a report in Markdown with charts")
+	f.StringVar(&s.readme, "readme", "", "with -report: a Markdown file whose figures are replaced by a chart and a short table")
+	f.IntVar(&s.readmeValue, "readme-value", 1024, "bytes of values in that table")
+	f.StringVar(&s.compare, "compare", "", "results of an older run (-json): exits with status 3 if the first store has become worse")
+	f.Float64Var(&s.tolerance, "tolerance", 0.1, "with -compare: how much worse a figure may be; 0.1 is a tenth")
 	f.StringVar(&s.memory, "memory", "", "measure only Brock's anonymous memory, at these MemoryLimits in MB, with commas between")
 	f.IntVar(&s.times, "times", 100, "with -memory: bytes to write, as a multiple of MemoryLimit")
 	f.BoolVar(&s.quiet, "quiet", false, "print tables only, no progress")
@@ -71,6 +79,9 @@ func parseSettings(args []string, stderr io.Writer) (*settings, error) {
 	}
 	if s.slices < 1 || s.ops < 0 || s.large < 0 || s.coldMB < 0 || s.coldMemory < 0 || s.coldValue < 1 {
 		return nil, errors.New("-slices, -ops and sizes must be positive")
+	}
+	if s.readme != "" && s.report == "" {
+		return nil, errors.New("-readme needs -report, which it links to")
 	}
 	return s, nil
 }

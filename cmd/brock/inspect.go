@@ -15,16 +15,24 @@ import (
 )
 
 type inspectCommand struct {
-	File string `arg:"" help:"SUPER, MANIFEST-nnnnnn, nnnnnn.log, nnnnnn.val or nnnnnn.run; the name tells the format."`
+	Path     string `arg:"" help:"Directory of a store; or SUPER, MANIFEST-nnnnnn, nnnnnn.log, nnnnnn.val or nnnnnn.run: the name tells the format."`
+	ValueDir string `help:"Directory of the value segments, if the store has one of its own." placeholder:"DIR"`
 }
 
-// Run shows damage as what it would mean; verify finds it.
+// Run shows damage as what it would mean; verify finds it. It takes no lock.
 func (c *inspectCommand) Run(a *app) error {
-	name, ok := filename.Parse(filepath.Base(c.File))
-	if !ok {
-		return wrongUsage("%s: not the name of a store's file", c.File)
+	if info, err := os.Stat(c.Path); err != nil || info.IsDir() {
+		if err != nil {
+			return err
+		}
+		out := bufio.NewWriter(a.out)
+		return errors.Join(inspectDirectory(out, c.Path, c.ValueDir), out.Flush())
 	}
-	content, err := os.ReadFile(c.File)
+	name, ok := filename.Parse(filepath.Base(c.Path))
+	if !ok {
+		return wrongUsage("%s: not the name of a store's file", c.Path)
+	}
+	content, err := os.ReadFile(c.Path)
 	if err != nil {
 		return err
 	}

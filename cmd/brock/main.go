@@ -6,7 +6,10 @@
 //	brock get DIR KEY     prints a value; set, del and scan do what they say
 //	brock gc DIR          frees the disk space of garbage now
 //	brock verify DIR      reads every byte and checks every checksum
-//	brock inspect FILE    shows what the bytes of a store's file mean
+//	brock stats DIR       shows what a store holds; --watch shows what it does
+//	brock tree DIR        draws its runs and segments
+//	brock bench DIR       measures it with the data that it has
+//	brock inspect PATH    shows what its files are for, or what the bytes of one mean
 //
 // brock help COMMAND has the rest, and the exit codes.
 package main
@@ -19,6 +22,7 @@ import (
 	"os/signal"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
 
 	"github.com/brockdb/brock/cmd/brock/internal/progress"
 )
@@ -36,6 +40,8 @@ type commands struct {
 	Dump        dumpCommand      `cmd:"" help:"Write all pairs of all keyspaces in a form that load reads."`
 	Keyspaces   keyspacesCommand `cmd:"" help:"List, create and drop keyspaces, and change their options."`
 	Stats       statsCommand     `cmd:"" help:"Show what a store holds, and in which files."`
+	Tree        treeCommand      `cmd:"" help:"Draw the runs and segments of a store."`
+	Bench       benchCommand     `cmd:"" help:"Measure reads of a store, and writes of its pairs to a scratch store."`
 	Gc          gcCommand        `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
 	Verify      verifyCommand    `cmd:"" help:"Check every checksum and cross-reference."`
 	Inspect     inspectCommand   `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
@@ -56,13 +62,14 @@ type app struct {
 	out      io.Writer
 	err      io.Writer
 	progress *progress.Output
+	terminal bool // out is one
 	parser   *kong.Kong
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	a := &app{ctx: ctx, in: os.Stdin, out: os.Stdout, err: os.Stderr, progress: progress.To(os.Stderr)}
+	a := &app{ctx: ctx, in: os.Stdin, out: os.Stdout, err: os.Stderr, progress: progress.To(os.Stderr), terminal: term.IsTerminal(int(os.Stdout.Fd()))}
 	code := a.run(os.Args[1:])
 	os.Exit(code)
 }

@@ -1,21 +1,29 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/cmd/brock/internal/top"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/vfs"
 )
 
 type statsCommand struct {
-	store
-	JSON bool `help:"Print JSON."`
+	Dir      string        `arg:"" help:"Directory of the store; with --watch also an address, such as http://localhost:8080/debug/vars, where a process publishes the metrics of its store by expvar."`
+	ValueDir string        `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
+	JSON     bool          `help:"Print JSON."`
+	Watch    bool          `help:"Show rates, latencies, files, stalls and pins, again and again. A store is opened as a program opens it, so that its background work is done, and shown."`
+	Interval time.Duration `default:"1s" help:"Time between two screens."`
+	Count    int           `help:"End after this many screens; 0 = at an interrupt."`
 }
 
 // stats describes a store at rest.
@@ -52,9 +60,13 @@ type fileSums struct {
 
 // Run opens the store read-only, and so replays its journal.
 func (c *statsCommand) Run(a *app) error {
+	if c.Watch {
+		return c.watch(a)
+	}
 	s := stats{Dir: c.Dir, ValueDir: c.ValueDir}
 	begin := time.Now()
-	err := c.read(a, func(db *brock.DB) error {
+	at := store{Dir: c.Dir, ValueDir: c.ValueDir}
+	err := at.read(a, func(db *brock.DB) error {
 		s.OpenTime = time.Since(begin)
 		t := db.Metrics().Tree
 		s.Version, s.Runs, s.RunEntries, s.Unflushed = t.Version, t.Runs, t.RunEntries, t.MemtableEntries
@@ -73,6 +85,27 @@ func (c *statsCommand) Run(a *app) error {
 	}
 	s.print(a)
 	return nil
+}
+
+// watch shows a store that this process opens, or one whose process publishes its metrics.
+func (c *statsCommand) watch(a *app) error {
+	if c.JSON || c.Interval < 10*time.Millisecond || c.Count < 0 {
+		return wrongUsage("--watch needs an --interval of at least 10ms, no negative --count, and no --json")
+	}
+	config := top.Config{Name: c.Dir, Interval: c.Interval, Count: c.Count, Out: a.out, Terminal: a.terminal}
+	if strings.HasPrefix(c.Dir, "http://") || strings.HasPrefix(c.Dir, "https://") {
+		config.Source = top.HTTP(c.Dir)
+		return top.Watch(a.ctx, config)
+	}
+	at := store{Dir: c.Dir, ValueDir: c.ValueDir}
+	err := at.change(a, func(db *brock.DB) error {
+		config.Source = func(context.Context) (brock.Metrics, error) { return db.Metrics(), nil }
+		return top.Watch(a.ctx, config)
+	})
+	if errors.Is(err, brock.ErrLocked) {
+		return fmt.Errorf("%w; a store that another process has open can't be watched by its directory yet: have that process publish its metrics by expvar, and name the address", err)
+	}
+	return err
 }
 
 func (s *stats) lookAtFiles() error {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,6 +147,7 @@ func TestInspectShowsEveryFile(t *testing.T) {
 			t.Errorf("inspect %s does not show %s", e.Name(), want[name.Kind])
 		}
 	}
+	writeFile(t, dir, "photo.jpg", "x")
 	if r := brockIn(t, dir, "", "inspect", "photo.jpg"); r.code != exitUsage {
 		t.Errorf("a photo: exit code %d", r.code)
 	}
@@ -285,4 +288,37 @@ func firstDifference(got, want string) string {
 		}
 	}
 	return fmt.Sprintf("got %s, want %s", g.Text(), w.Text())
+}
+
+// TestWatch shows a store that the command opens, and says what to do about one that
+// another process has open.
+func TestWatch(t *testing.T) {
+	dir := makeStore(t)
+	out := must(t, "", "", "stats", dir, "--watch", "--interval=10ms", "--count=2")
+	if strings.Count(out, "segments ") != 2 || !strings.Contains(out, "49 entries") {
+		t.Error(out)
+	}
+	db, err := brock.Open(brock.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if r := brockIn(t, "", "", "stats", dir, "--watch"); r.code != exitInUse || !strings.Contains(r.err, "can't be watched by its directory yet") {
+		t.Errorf("exit code %d, %s", r.code, r.err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"brock": db.Metrics()})
+	}))
+	defer server.Close()
+	if out := must(t, "", "", "stats", server.URL, "--watch", "--interval=10ms", "--count=1"); !strings.Contains(out, "49 entries") {
+		t.Error(out)
+	}
+	for _, args := range [][]string{{"stats", dir, "--watch", "--json"}, {"stats", dir, "--watch", "--interval=1ms"}, {"stats", dir, "--watch", "--count=-1"}} {
+		if r := brockIn(t, "", "", args...); r.code != exitUsage {
+			t.Errorf("%v: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+	if r := brockIn(t, t.TempDir(), "", "stats", "nowhere", "--watch"); r.code != exitFailed || !strings.Contains(r.err, "no store in nowhere") {
+		t.Errorf("no store: exit code %d, %s", r.code, r.err)
+	}
 }

@@ -61,6 +61,7 @@ type BitMemory struct {
 	same  int        // epochs since length was changed
 	total int64      // pages that were read and not in memory, ever
 	sets  map[*atomic.Pointer[bitBlock]]agedBits
+	pages map[*atomic.Uint64]PageBits
 }
 
 // agedBits is a set and when it is emptied: the generations of what is known take turns.
@@ -95,7 +96,7 @@ const (
 // set, a 512th of that when it is full, is not counted. With always, sets of what was
 // verified stay empty, so that it is verified each time.
 func NewBitMemory(limit int64, always bool) *BitMemory {
-	m := &BitMemory{limit: limit, always: always, sets: map[*atomic.Pointer[bitBlock]]agedBits{}}
+	m := &BitMemory{limit: limit, always: always, sets: map[*atomic.Pointer[bitBlock]]agedBits{}, pages: map[*atomic.Uint64]PageBits{}}
 	m.length.Store(EpochPages)
 	return m
 }
@@ -104,9 +105,7 @@ func NewBitMemory(limit int64, always bool) *BitMemory {
 // that were read.
 func (m *BitMemory) EndBy(a *jobs.Alarm) {
 	m.alarm.Store(a)
-	if m.used.Load() > 0 {
-		a.Set(EpochTime)
-	}
+	a.Set(EpochTime) // bits may have been set before
 }
 
 // generation is the index of the pages that were used in this epoch.
@@ -147,6 +146,13 @@ func (m *BitMemory) forgetLocked() {
 	for _, b := range m.sets {
 		b.Clear()
 	}
+	m.forgetPagesLocked()
+}
+
+func (m *BitMemory) forgetPagesLocked() {
+	for _, b := range m.pages {
+		b.Clear()
+	}
 }
 
 // ageLocked begins an epoch, after one of m.length pages.
@@ -161,6 +167,7 @@ func (m *BitMemory) ageLocked() {
 			b.Clear()
 		}
 	}
+	m.forgetPagesLocked()
 	m.epoch.Store(uint32(next))
 }
 
@@ -236,14 +243,19 @@ func (m *BitMemory) newBits(n int64, turn int) Bits {
 // Bytes is how much memory is used.
 func (m *BitMemory) Bytes() int64 { return m.used.Load() }
 
+// await has the epoch end in time: a bit was set.
+func (m *BitMemory) await() {
+	if a := m.alarm.Load(); a != nil {
+		a.Set(EpochTime)
+	}
+}
+
 // take counts a new block, and empties sets if there are too many.
 func (m *BitMemory) take() {
 	if m == nil {
 		return
 	}
-	if a := m.alarm.Load(); a != nil {
-		a.Set(EpochTime)
-	}
+	m.await()
 	if m.used.Add(bitBlockBytes) <= m.limit || m.limit == 0 || !m.mu.TryLock() {
 		return
 	}

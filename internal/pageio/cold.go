@@ -2,6 +2,7 @@ package pageio
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -40,20 +41,28 @@ type readers struct {
 	began   time.Time    // of what windows are counted from
 
 	// Yielding doesn't pay in a program with more goroutines that compute than
-	// processors: a yield may then last 10 ms for each of them. So it is measured.
-	until   atomic.Int64 // when the window ends in which they yield, or don't
-	plain   atomic.Bool  // they don't
-	yields  atomic.Int64 // in this window
+	// processors: a yield may then last 10 ms for each of them. So it is measured, in
+	// windows of time.
+	until   atomic.Int64 // when the window ends
+	plain   atomic.Bool  // readers don't yield in it
+	reads   atomic.Int64 // that have ended in it
+	yields  atomic.Int64
 	yielded atomic.Int64 // nanoseconds, all of them
+
+	mu    sync.Mutex    // guards:
+	start time.Duration // of the window
+	rate  float64       // of reads when they don't yield, of late; 0: not known
 }
 
 // The windows, and how long a yield may take in the mean: as long as the readers that
 // run meanwhile need, and not as long as others compute.
 const (
-	yieldWindow   = 20 * time.Millisecond
+	tryWindow     = 20 * time.Millisecond
 	plainWindow   = 100 * time.Millisecond
 	yieldTime     = 500 * time.Microsecond
 	yieldOfReader = 50 * time.Microsecond
+
+	rateGrows = 1.03 // a window, so that the rate without yields is measured again
 )
 
 // begin counts the caller as reading, has the n bytes at off of d on their way, and
@@ -73,24 +82,41 @@ func (r *readers) begin(d *descriptor, off, n int64) {
 	r.yields.Add(1)
 }
 
-func (r *readers) end() { r.reading.Add(-1) }
+func (r *readers) end() {
+	r.reading.Add(-1)
+	r.reads.Add(1)
+}
 
 // yield reports whether readers yield now.
 func (r *readers) yield(now time.Duration) bool {
-	end := r.until.Load()
-	if int64(now) < end {
-		return !r.plain.Load()
+	if int64(now) >= r.until.Load() && r.mu.TryLock() {
+		r.turnLocked(now)
+		r.mu.Unlock()
 	}
-	n := r.yields.Load()
-	plain := n > 0 && time.Duration(r.yielded.Load()/n) > yieldTime+yieldOfReader*time.Duration(r.reading.Load())
-	window := yieldWindow
-	if plain {
-		window = plainWindow
+	return !r.plain.Load()
+}
+
+// turnLocked ends a window and begins the next one.
+func (r *readers) turnLocked(now time.Duration) {
+	if int64(now) < r.until.Load() {
+		return // another reader was faster
 	}
-	if r.until.CompareAndSwap(end, int64(now+window)) {
-		r.plain.Store(plain)
-		r.yields.Store(0)
-		r.yielded.Store(0)
+	yields, yielded := r.yields.Swap(0), time.Duration(r.yielded.Swap(0))
+	rate := float64(r.reads.Swap(0)) / float64(now-r.start)
+	plain, window := false, tryWindow
+	switch {
+	case r.plain.Load():
+		r.rate = rate
+	case yielded <= time.Duration(yields)*(yieldTime+yieldOfReader*time.Duration(r.reading.Load())):
+	case r.rate == 0:
+		plain = true
+	case r.rate > rate:
+		plain, window = true, plainWindow
+	default:
+		// Yields are slow for another reason: the whole process waits for processors.
+		r.rate *= rateGrows
 	}
-	return !plain
+	r.start = now
+	r.plain.Store(plain)
+	r.until.Store(int64(now + window))
 }

@@ -113,6 +113,7 @@ func TestWhatWasReadIsKnown(t *testing.T) {
 		t.Fatal("unknown after one epoch")
 	}
 	age()
+	w.evict() // uses have been told
 	if !f.Known(0, 1) || f.Known(4096, 1) {
 		t.Fatal("a page is unknown one epoch after it was used, or known after two")
 	}
@@ -162,31 +163,50 @@ func TestReadersBeginTogether(t *testing.T) {
 	}
 }
 
-// Where a yield takes long, as others compute, readers do without for a while.
+// Where yields take long, as others compute, readers do without, if that is faster.
 func TestYieldsMustPay(t *testing.T) {
 	var r readers
 	now := time.Second
-	wants := func(want bool) {
+	r.reading.Store(10)
+	const limit = yieldTime + 10*yieldOfReader
+	// window has reads end in a window of this length, with yields of this time each, and
+	// says what readers do in the next one.
+	window := func(length time.Duration, reads int64, yield time.Duration, want bool) {
 		t.Helper()
+		r.reads.Add(reads)
+		if !r.plain.Load() {
+			r.yields.Add(reads)
+			r.yielded.Add(reads * int64(yield))
+		}
+		was := !r.plain.Load()
+		if got := r.yield(now + length - 1); got != was {
+			t.Errorf("yields: %v before the window ends, want %v", got, was)
+		}
+		now += length
 		if got := r.yield(now); got != want {
 			t.Errorf("yields: %v, want %v", got, want)
 		}
 	}
-	r.reading.Store(10)
-	wants(true)
-	r.yields.Add(10)
-	r.yielded.Add(int64(10 * (yieldTime + 9*yieldOfReader)))
-	now += yieldWindow
-	wants(true)
-	r.yields.Add(10)
-	r.yielded.Add(int64(10*(yieldTime+10*yieldOfReader)) + 100)
-	wants(true) // the window has not ended
-	now += yieldWindow
-	for range 4 {
-		wants(false)
-		now += plainWindow / 4
+	r.yield(now)
+	window(tryWindow, 100, limit, true)
+	window(tryWindow, 10, 20*limit, false) // they are tried for a short time
+	window(tryWindow, 100, 0, true)
+	window(tryWindow, 10, 20*limit, false) // and were better
+	window(plainWindow, 500, 0, true)
+	window(tryWindow, 90, limit+1, false)
+	window(plainWindow, 500, 0, true)
+	window(tryWindow, 200, limit+1, true) // they are slower
+	tries := 0
+	for ; r.yields.Load() == 0 && !r.plain.Load() && tries < 1000; tries++ {
+		r.reads.Add(200)
+		r.yields.Add(200)
+		r.yielded.Add(200 * int64(limit+1))
+		now += tryWindow
+		r.yield(now)
 	}
-	wants(true) // again
+	if tries < 10 || tries > 100 {
+		t.Errorf("plain reads are tried again after %d windows", tries)
+	}
 }
 
 // Epochs become longer while what was used long ago is in memory still, and shorter when
@@ -216,6 +236,61 @@ func TestLengthOfEpochs(t *testing.T) {
 	if n := run(1000, true); n != leastPages {
 		t.Errorf("epochs of %d pages, want %d", n, leastPages)
 	}
+}
+
+// Of pages that are used in one epoch after the other, the system is told.
+func TestUsedPagesAreTold(t *testing.T) {
+	const pages = 400
+	w, f := openWatched(t, pages)
+	use := func() int64 {
+		before := w.reads.Load()
+		for i := range int64(pages) {
+			if !f.Known(i*pageSize, 1) {
+				t.Fatalf("page %d is not known", i)
+			}
+		}
+		return w.reads.Load() - before
+	}
+	for i := range int64(pages) {
+		w.in[i] = true
+	}
+	if n := use() + use(); n != 0 {
+		t.Errorf("%d pages were read without an end of an epoch", n)
+	}
+	f.files.Bits.missed(EpochPages)
+	if n := use(); n < pages/useShare/2 || n > pages/useShare*2 {
+		t.Errorf("of %d pages that were used again, %d were read", pages, n)
+	}
+	if n := use(); n != 0 {
+		t.Errorf("%d pages were read again", n)
+	}
+}
+
+// Pages that were verified are forgotten with each epoch, and those that a file doesn't
+// have are never verified.
+func TestPageBits(t *testing.T) {
+	m := NewBitMemory(0, false)
+	a, b := m.verifiedPages(65), NewPageBits(65)
+	for _, s := range []*PageBits{&a, &b} {
+		s.Set(64)
+		s.Set(200)
+		s.Set(-1)
+		if !s.Test(64) || s.Test(63) || s.Test(0) || s.Test(128) || s.Test(200) || s.Test(-1) {
+			t.Error("other pages are in the set than page 64")
+		}
+	}
+	m.missed(EpochPages)
+	if a.Test(64) || !b.Test(64) {
+		t.Error("a page is verified in the next epoch, or was forgotten without one")
+	}
+	a.Free()
+	b.Free()
+	if none := NewBitMemory(0, true).verifiedPages(10); len(m.pages) != 0 || none.Test(1) {
+		t.Error("a set is left")
+	}
+	none := PageBits{}
+	none.Set(0)
+	none.Free()
 }
 
 // Readers, the end of epochs and the limit of memory don't disturb one another.

@@ -5,6 +5,7 @@ package pageio
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -39,6 +40,9 @@ type File struct {
 // Verified returns an empty set of the numbers in [0, n), for what of the file was
 // verified: Files.Bits forgets it after a while.
 func (f *File) Verified(n int64) Bits { return f.files.Bits.verified(n) }
+
+// VerifiedPages is Verified for n pages of the file.
+func (f *File) VerifiedPages(n int64) PageBits { return f.files.Bits.verifiedPages(n) }
 
 // Name is the base name of the file.
 func (f *File) Name() string { return f.name }
@@ -194,7 +198,26 @@ func (f *File) isKnown(page int64) bool {
 		return false
 	}
 	f.known[g].Set(page)
+	if rand.Uint32()%useShare == 0 {
+		f.use(page)
+	}
 	return true
+}
+
+// useShare is how many pages are used again in another epoch for each of which the
+// system is told.
+const useShare = 4
+
+// use has the system see that a page is used, by a read of one byte: since Linux 6.3 it
+// doesn't see what is read through a mapping with vfs.Random.
+func (f *File) use(page int64) {
+	d := f.descriptor.Load()
+	if d == nil || !d.enter() {
+		return
+	}
+	defer f.files.leave(d)
+	var b [1]byte
+	_, _ = d.ReadAt(b[:], page*pageSize) // what can't be read is found by who needs it
 }
 
 // note notes that pages are in memory.

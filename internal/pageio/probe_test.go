@@ -188,19 +188,21 @@ func TestEpochsEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := jobs.New(jobs.Options{})
 		m := NewBitMemory(0, false)
-		b := m.newBits(10, eachEpoch)
+		b, pages := m.newBits(10, eachEpoch), m.verifiedPages(100)
 		b.Set(1)
+		pages.Set(99)
 		m.EndBy(pool.Alarm(pool.Task(jobs.Brief, "forget", func(context.Context) error { m.End(); return nil })))
 		for range 3 {
 			<-time.After(EpochTime - time.Second)
-			if !b.Test(1) {
+			if !b.Test(1) || !pages.Test(99) {
 				t.Error("forgotten early")
 			}
 			<-time.After(2 * time.Second)
-			if b.Test(1) {
+			if b.Test(1) || pages.Test(99) {
 				t.Error("believed for too long")
 			}
 			<-time.After(time.Hour) // nothing is verified: no timer
+			pages.Set(99)
 			b.Set(1)
 		}
 		if err := pool.Close(t.Context()); err != nil {

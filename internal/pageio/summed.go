@@ -14,7 +14,7 @@ type Summed struct {
 	off      int64
 	data     []byte   // of the mapping, or memory of its own
 	sums     []uint32 // of each page, plain; nil: data is memory of its own
-	verified Bits     // by page
+	verified PageBits
 }
 
 // Sum reads the n bytes at off, and returns their plain checksum. It returns an
@@ -28,7 +28,7 @@ func (f *File) Sum(off, n int64) (s *Summed, crc uint32, err error) {
 		return &Summed{f: f, off: off, data: b}, checksum.Plain(b), err
 	}
 	s = &Summed{f: f, off: off, data: f.data[off : off+n : off+n], sums: make([]uint32, 0, (n+pageSize-1)/pageSize)}
-	s.verified = f.Verified(int64(cap(s.sums)))
+	s.verified = f.VerifiedPages(int64(cap(s.sums)))
 	p := scratchPool.Get().(*scratch)
 	defer scratchPool.Put(p)
 	// Both kinds of checksum are made of the same bytes, which nobody else can change.
@@ -50,8 +50,9 @@ func (f *File) Sum(off, n int64) (s *Summed, crc uint32, err error) {
 // Data is the whole part. What of it is mapped must be verified when it is read.
 func (s *Summed) Data() []byte { return s.data }
 
-// Verified reports whether the page of the part's byte off was verified of late.
-func (s *Summed) Verified(off int) bool { return s.sums == nil || s.verified.Test(int64(off/pageSize)) }
+// Verified is the set of the part's pages that were verified of late; none of memory of
+// its own.
+func (s *Summed) Verified() PageBits { return s.verified }
 
 // Bytes returns n bytes at off of the part once they are verified.
 func (s *Summed) Bytes(off int64, n int) ([]byte, error) {
@@ -59,7 +60,7 @@ func (s *Summed) Bytes(off int64, n int) ([]byte, error) {
 		return nil, err
 	}
 	for p := off / pageSize; s.sums != nil && p*pageSize < off+int64(n); p++ {
-		if s.verified.Test(p) {
+		if s.verified.Test(int(p)) {
 			continue
 		}
 		page := s.data[p*pageSize : min((p+1)*pageSize, int64(len(s.data)))]
@@ -69,7 +70,7 @@ func (s *Summed) Bytes(off int64, n int) ([]byte, error) {
 		if err := s.verify(p, page); err != nil {
 			return nil, err
 		}
-		s.verified.Set(p)
+		s.verified.Set(int(p))
 	}
 	return s.data[off : off+int64(n)], nil
 }

@@ -176,7 +176,8 @@ func (r *Reader) readFilters() (err error) {
 // summed is a filter in place, whose pages are verified as they are asked.
 type summed struct {
 	filter.Filter
-	pages *pageio.Summed // nil: the filter is empty
+	pages    *pageio.Summed // nil: the filter is empty
+	verified pageio.PageBits
 }
 
 // mayContain is MayContain. A filter that has rotted contains every key: the chunks know.
@@ -185,7 +186,7 @@ func (s *summed) mayContain(hash uint64) bool {
 		return true
 	}
 	at := s.At(hash)
-	if !s.pages.Verified(at) {
+	if !s.verified.Test(at / chunk.PageSize) {
 		if _, err := s.pages.Bytes(int64(at), 1); err != nil {
 			return true
 		}
@@ -207,7 +208,7 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
 	}
 	f.filters = append(f.filters, pages)
-	return summed{pages.Data(), pages}, nil
+	return summed{pages.Data(), pages, pages.Verified()}, nil
 }
 
 // FilterBytes is what the filters take in memory that is not mapped.

@@ -68,7 +68,7 @@ func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
-	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewBits(chunk.PagesOf(int64(size))), read)}, nil
+	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewPageBits(chunk.PagesOf(int64(size))), read)}, nil
 }
 
 func (it *cursor) at(ok bool) bool {

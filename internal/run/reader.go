@@ -123,7 +123,7 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 	}
 	f.id = f.owner.ID()
 	if f.Mapped() != nil {
-		f.pages = chunk.NewPages(f.Verified(chunk.PagesOf(f.Size())), f.Prime)
+		f.pages = chunk.NewPages(f.VerifiedPages(chunk.PagesOf(f.Size())), f.Prime)
 	}
 	r.files = append(r.files, f)
 	dir, ft, err := readDirectory(f.File, name, f.id, int64(m.Size))

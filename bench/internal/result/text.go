@@ -79,7 +79,7 @@ func ratioText(r float64) string {
 func Number(v float64) string {
 	a := math.Abs(v)
 	switch {
-	case a >= 1e4:
+	case a >= 1e3:
 		return Group(int(math.Round(v)))
 	case a >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)

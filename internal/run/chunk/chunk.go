@@ -34,7 +34,7 @@ type Place struct {
 
 // Pages remembers which pages of a file have been verified, of late.
 type Pages struct {
-	verified pageio.Bits
+	verified pageio.PageBits
 	prime    func(off int64, n int) error
 }
 
@@ -42,7 +42,7 @@ type Pages struct {
 // in verified. prime is called before bytes are verified: it makes that range of the
 // file resident, so that touching a mapping there does not block in a page fault, or
 // reads it into Chunk.Data.
-func NewPages(verified pageio.Bits, prime func(off int64, n int) error) *Pages {
+func NewPages(verified pageio.PageBits, prime func(off int64, n int) error) *Pages {
 	return &Pages{verified, prime}
 }
 
@@ -52,9 +52,9 @@ func PagesOf(size int64) int64 { return (size + PageSize - 1) >> pageShift }
 // Free gives the memory back.
 func (p *Pages) Free() { p.verified.Free() }
 
-func (p *Pages) test(i int) bool { return p.verified.Test(int64(i)) }
+func (p *Pages) test(i int) bool { return p.verified.Test(i) }
 
-func (p *Pages) set(i int) { p.verified.Set(int64(i)) }
+func (p *Pages) set(i int) { p.verified.Set(i) }
 
 func (c *Chunk) corrupt(off int, format string, args ...any) error {
 	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)

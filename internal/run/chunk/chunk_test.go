@@ -30,7 +30,7 @@ type built struct {
 // open returns a Chunk that verifies pages on first touch, as on a mapped file.
 func (b *built) open() *Chunk {
 	prime := func(int64, int) error { return nil }
-	return &Chunk{Layout: b.Layout, Data: b.image, Pages: NewPages(pageio.NewBits(PagesOf(b.offset+int64(len(b.image)))), prime), Page: int(b.offset / PageSize),
+	return &Chunk{Layout: b.Layout, Data: b.image, Pages: NewPages(pageio.NewPageBits(PagesOf(b.offset+int64(len(b.image)))), prime), Page: int(b.offset / PageSize),
 		Place: Place{ID: owner.ID(), File: "000007.run", Offset: b.offset, TrailerChecksum: b.TrailerChecksum}}
 }
 

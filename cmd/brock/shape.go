@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
+)
+
+// readLayout reads which files make up a store, from its manifest alone. It takes no
+// lock: while another process writes, files may come and go.
+func readLayout(dir, valueDir string) (*layout.Layout, manifest.Super, error) {
+	log, err := manifest.Load(manifest.Options{FS: vfs.OS(), Dir: dir, ValueDir: valueDir, ReadOnly: true})
+	if errors.Is(err, brock.ErrNotExist) {
+		return nil, manifest.Super{}, noStore{dir, err}
+	}
+	if err != nil {
+		return nil, manifest.Super{}, err
+	}
+	defer log.Close()
+	return log.Layout(), log.Super(), nil
+}
+
+type treeCommand struct {
+	store
+	Width int `default:"32" help:"Columns of a bar that stands for the largest file."`
+}
+
+// Run draws what the manifest says. It opens the store, so that no other process changes
+// it meanwhile.
+func (c *treeCommand) Run(a *app) error {
+	if c.Width < 1 || c.Width > 500 {
+		return wrongUsage("--width is from 1 to 500")
+	}
+	return c.read(a, func(db *brock.DB) error {
+		l, _, err := readLayout(c.Dir, c.ValueDir)
+		if err != nil {
+			return err
+		}
+		out := bufio.NewWriter(a.out)
+		t := db.Metrics().Tree
+		if t.MemtableEntries > 0 {
+			fmt.Fprintf(out, "journal, not flushed yet: %s entries\n", human.Count(t.MemtableEntries))
+		}
+		drawRuns(out, l, c.Width)
+		drawSegments(out, l, c.Width)
+		return out.Flush()
+	})
+}
+
+func drawRuns(out io.Writer, l *layout.Layout, width int) {
+	fmt.Fprintf(out, "%d run(s), the newest first\n", len(l.Runs()))
+	var most uint64
+	for _, r := range l.Runs() {
+		most = max(most, r.FileBytes())
+	}
+	for _, r := range l.Runs() {
+		fmt.Fprintf(out, "  %-6s %6d  %s %8s in %d file(s)  %s entries", r.Tier, r.ID, bar(width, most, r.FileBytes(), 0),
+			human.Bytes(int64(r.FileBytes())), len(r.Files), human.Count(int64(r.Entries)))
+		if r.Deletes+r.Tombstones > 0 {
+			fmt.Fprintf(out, ", %s deletes", human.Count(int64(r.Deletes+r.Tombstones)))
+		}
+		fmt.Fprintf(out, "  versions %d to %d\n", r.MinVersion, r.MaxVersion)
+	}
+}
+
+func drawSegments(out io.Writer, l *layout.Layout, width int) {
+	fmt.Fprintf(out, "%d segment(s) of values, ░ is dead\n", len(l.Segments()))
+	var most uint64
+	for _, s := range l.Segments() {
+		most = max(most, s.FileBytes)
+	}
+	for _, s := range l.Segments() {
+		dead := min(s.DeadBytes(), s.FileBytes)
+		fmt.Fprintf(out, "  %-7s %5d  %s %8s, %s dead, values of %d run(s)", s.Kind, s.Num, bar(width, most, s.FileBytes, dead),
+			human.Bytes(int64(s.FileBytes)), human.Bytes(int64(dead)), l.Usage(s.Num).Runs)
+		if state := s.State(); state.Status == layout.Relocated {
+			fmt.Fprintf(out, ", now in segment %d", state.Target)
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+// bar is size as a bar, with its dead part at the end; most fills the width.
+func bar(width int, most, size, dead uint64) string {
+	cells := func(n uint64) int {
+		if most == 0 || n == 0 {
+			return 0
+		}
+		return max(1, int(float64(n)/float64(most)*float64(width)+0.5))
+	}
+	all, lost := cells(size), cells(dead)
+	lost = min(lost, all)
+	return strings.Repeat("█", all-lost) + strings.Repeat("░", lost) + strings.Repeat(" ", width-all)
+}
+
+// inspectDirectory lists the files of a store with what each is for.
+func inspectDirectory(out io.Writer, dir, valueDir string) error {
+	l, super, failure := readLayout(dir, valueDir)
+	if errors.Is(failure, brock.ErrNotExist) {
+		return failure
+	}
+	var use func(n filename.Name) string
+	if failure == nil {
+		fmt.Fprintf(out, "store %x, format %d.%d, version %d at the last flush\n", super.UUID, super.Major, super.Minor, l.LastVersion())
+		use = uses(l, super)
+	} else {
+		use = func(n filename.Name) string { return n.Kind.String() }
+	}
+	for _, d := range slices.Compact([]string{filepath.Clean(dir), filepath.Clean(cmp.Or(valueDir, dir))}) {
+		entries, err := os.ReadDir(d)
+		if err != nil {
+			return errors.Join(failure, err)
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil {
+				continue // it is gone
+			}
+			what := "not a file of the store"
+			if n, ok := filename.Parse(e.Name()); ok {
+				what = use(n)
+			}
+			fmt.Fprintf(out, "%10s  %s  %s\n", human.Bytes(info.Size()), filepath.Join(d, e.Name()), what)
+		}
+	}
+	return failure
+}
+
+// uses returns what says in words what a file of the store is for.
+func uses(l *layout.Layout, super manifest.Super) func(filename.Name) string {
+	runs := make(map[entry.FileNum]*layout.Run)
+	for _, r := range l.Runs() {
+		for _, f := range r.Files {
+			runs[f.Num] = r
+		}
+	}
+	maps := make(map[entry.FileNum]entry.FileNum)
+	for _, s := range l.Segments() {
+		if state := s.State(); state.Status == layout.Relocated {
+			maps[state.Map] = s.Num
+		}
+	}
+	return func(n filename.Name) string {
+		const left = "left over: the next writer removes it"
+		switch n.Kind {
+		case filename.Super:
+			return "names the manifest: MANIFEST-" + fmt.Sprintf("%06d", super.Manifest)
+		case filename.Lock:
+			return "lock of the process that writes"
+		case filename.Manifest:
+			if n.Number == super.Manifest {
+				return "log of what the files are"
+			}
+			return left
+		case filename.Run:
+			if r := runs[n.Number]; r != nil {
+				return fmt.Sprintf("run %d, %s: %s entries, versions %d to %d", r.ID, r.Tier, human.Count(int64(r.Entries)), r.MinVersion, r.MaxVersion)
+			}
+			return left
+		case filename.Remap:
+			if from, ok := maps[n.Number]; ok {
+				return fmt.Sprintf("where the records of segment %d are now", from)
+			}
+			return left
+		}
+		if s := l.Segment(n.Number); s != nil && s.State().Status == layout.Live {
+			return fmt.Sprintf("segment of values: %s records, %s dead of %s", human.Count(int64(s.Records)), human.Bytes(int64(s.DeadBytes())), human.Bytes(int64(s.Bytes)))
+		}
+		if n.Kind == filename.Journal && n.Number > l.FlushedTo() {
+			return "journal, not flushed yet"
+		}
+		return left
+	}
+}
