@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
+	"github.com/brockdb/brock/internal/scan"
 )
 
 // keyspaceState is a keyspace as transactions see it: what its stored keys begin
@@ -21,6 +22,7 @@ type keyspaceState struct {
 
 	encoder atomic.Pointer[pending.Encoder]
 	options atomic.Pointer[KeyspaceOptions] // in force
+	habit   scan.Habit
 }
 
 // encoding is what the keyspaces of a store share to make records.

@@ -29,3 +29,36 @@ func (l *locality) pass(p *view.Pin, e *entry.Entry) (jumped bool) {
 	l.at = e.Handle
 	return jumped
 }
+
+// stream has the disk asked for more of a segment whose values are read in order: for a
+// little behind the second one, and for twice as much each time.
+type stream struct {
+	segment entry.FileNum
+	asked   uint64 // up to this offset
+	mark    uint64 // a value from here on has the next part asked for
+	part    uint64 // bytes
+}
+
+const (
+	streamFirst = 16 << 10
+	streamMost  = 4 << 20
+)
+
+// pass notes that the separated value of e was read, next to the one before unless it
+// jumped, and reports whether more had to be asked for.
+func (t *stream) pass(p *view.Pin, e *entry.Entry, jumped bool) (asked bool) {
+	h := &e.Handle
+	if jumped || h.Segment != t.segment {
+		*t = stream{segment: h.Segment, mark: h.Offset + 1, part: streamFirst}
+		return false
+	}
+	if h.Offset < t.mark {
+		return false
+	}
+	from := max(t.asked, h.Offset+h.Length)
+	asked = p.ReadOn(e, int64(from-h.Offset), int64(t.part)) > 0
+	// In the middle of this part it is time for the next one.
+	t.mark, t.asked = from+t.part/2, from+t.part
+	t.part = min(2*t.part, streamMost)
+	return asked
+}

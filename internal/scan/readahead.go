@@ -22,7 +22,7 @@ type readahead struct {
 	turned   bool     // the direction of the entries ahead
 	more     bool     // the walk is at an entry that is not in the ring yet
 	adaptive bool     // made and unmade as values are asked for
-	guessed  bool     // the ring has what a scan is expected to need: it is filled again once it is empty
+	guessed  bool     // the ring has as many entries as a scan is expected to need: it is filled again once it is empty
 	far      bool     // most values of the last refill were not in memory
 	unasked  int      // entries in a row whose separated value nobody asked for
 	ordered  int      // of the other ones, those in a row that followed each other
@@ -42,14 +42,15 @@ const (
 	aheadKey = 40 // bytes of key that an Ahead has room for at first
 
 	// How far Config.Prefetch = 0 reads ahead.
-	nearLength    = 16       // entries while values are in memory, and at first;
-	farLength     = 256      // entries at most once the disk is asked
-	jumpsToAdapt  = 4        // begin after this many values that lie elsewhere than those before;
-	orderPerJump  = 4        // one of them is forgotten after this many that follow each other
-	largeValue    = 16 << 10 // bytes from which a value counts as one that lies elsewhere
-	orderedToEnd  = 64       // end after this many values that follow each other,
-	unaskedToEnd  = 32       // or after this many values that nobody asked for;
-	jumpsToReturn = 1000     // then begin again after this many values elsewhere
+	nearLength    = 16           // entries while values are in memory, and at first;
+	farLength     = mostExpected // entries at most once the disk is asked
+	leastExpected = 3            // entries from which it pays to hold those that a scan is expected to need
+	jumpsToAdapt  = 4            // begin after this many values that lie elsewhere than those before;
+	orderPerJump  = 4            // one of them is forgotten after this many that follow each other
+	largeValue    = 16 << 10     // bytes from which a value counts as one that lies elsewhere
+	orderedToEnd  = 64           // end after this many values that follow each other,
+	unaskedToEnd  = 32           // or after this many values that nobody asked for;
+	jumpsToReturn = 1000         // then begin again after this many values elsewhere
 
 	// How many bytes of values a scan reads ahead, beside the next value.
 	aheadPerEntry = 32 << 10 // of the ring
@@ -79,6 +80,9 @@ func (r *readahead) leave() {
 // grow adds entries until there are n.
 func (r *readahead) grow(n int) {
 	had := len(r.ring)
+	if had >= n {
+		return
+	}
 	r.ring = slices.Concat(r.ring[r.head:], r.ring[:r.head]) // the ring begins with its head
 	copy(r.all, r.ring)
 	if len(r.all) < n {
@@ -95,6 +99,12 @@ func (r *readahead) grow(n int) {
 	for i, a := range r.ring[had:] {
 		a.key = keys[i*aheadKey : i*aheadKey : (i+1)*aheadKey]
 	}
+}
+
+// resize makes it a ring of n entries, and forgets those that it has.
+func (r *readahead) resize(n int) {
+	r.head, r.ring = 0, r.ring[:min(n, len(r.ring))]
+	r.grow(n)
 }
 
 // begin starts from where the walk is; ok says that it is at an entry.
@@ -164,6 +174,7 @@ func (r *readahead) fill() {
 	}
 	if !r.scan.closed { // by the filter
 		r.far = 2*uint64(reads.Start()) > r.bytes-before
+		r.scan.waited = r.scan.waited || r.far
 	}
 }
 
@@ -179,12 +190,17 @@ func (a *Ahead) take(e *entry.Entry) {
 // begins: Entry is then another one, of the same content. Values that lie one after
 // the other come without it.
 func (s *Scan) Asked() {
+	s.asked++
 	if r := s.readahead; r != nil {
 		r.ring[r.head].asked = true
 		return
 	}
+	jumped := s.jumped(s.walk.entry)
+	if s.adapts && s.stream.pass(s.pin, s.walk.entry, jumped) {
+		s.waited = true
+	}
 	switch {
-	case s.jumped(s.walk.entry):
+	case jumped:
 		if s.far += orderPerJump; s.far >= jumpsToAdapt*orderPerJump {
 			s.adapt()
 		}
@@ -226,4 +242,38 @@ func (s *Scan) unadapt(turned bool) bool {
 	ok := r.turn() && s.move(turned)
 	r.leave()
 	return ok
+}
+
+// note has the habit know how many values were read since the last seek.
+func (s *Scan) note() {
+	if s.habit == nil {
+		return
+	}
+	n := s.asked
+	if !s.waited {
+		n = min(n, 1) // reading ahead would have been of no use
+	}
+	s.habit.note(n)
+	s.asked, s.waited = 0, false
+}
+
+// expect makes the scan, which is about to seek, read ahead as many entries as it will
+// need: then all values that it needs are on their way before it waits for the first.
+func (s *Scan) expect() {
+	s.note()
+	n := s.habit.expect()
+	guessed := n >= leastExpected
+	switch r := s.readahead; {
+	case r != nil:
+		if !guessed {
+			n = nearLength
+		}
+		r.resize(n)
+		r.guessed = guessed
+	case guessed:
+		r := newReadahead(s, n)
+		r.adaptive, r.guessed = true, true
+		s.readahead = r
+		s.simplify()
+	}
 }

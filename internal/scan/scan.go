@@ -22,10 +22,11 @@ type Config struct {
 	At, Since entry.Version // versions after Since up to At
 	All       bool          // every version and delete, newest first
 	Filter    func(key []byte, meta byte) bool
-	Shown     *Span // is extended by what Filter is shown; nil: nobody asks
-	Prefix    int   // length of the keyspace's prefix, which Filter is not shown
-	Prefetch  int   // values read ahead; 0 = as many as pays, <0 = none
-	KeysOnly  bool  // no value is read ahead
+	Shown     *Span  // is extended by what Filter is shown; nil: nobody asks
+	Prefix    int    // length of the keyspace's prefix, which Filter is not shown
+	Prefetch  int    // values read ahead; 0 = as many as pays, <0 = none
+	KeysOnly  bool   // no value is read ahead
+	Habit     *Habit // of scans like this one; nil: nobody knows
 }
 
 // Clock tells the time of expiry in Unix milliseconds: the same to all scans of a
@@ -47,8 +48,13 @@ type Scan struct {
 	filtering bool // the filter is being called
 	closed    bool
 	far       int32 // values that reading ahead would have helped with; below zero: not yet
+	asked     int   // values that were asked for since the seek
+	waited    bool  // for the disk, since the seek
+	adapts    bool  // reads ahead as much as pays
 	readahead *readahead
 	locality  locality
+	stream    stream
+	habit     *Habit // nil unless it adapts
 	err       error
 
 	firstKey [32]byte // where walk.key begins
@@ -71,6 +77,8 @@ func (s *Scan) Begin(c *Config) {
 		s.far = math.MinInt32 // never adapts
 	case c.Prefetch != 0 || c.KeysOnly:
 		s.far = math.MinInt32
+	default:
+		s.adapts, s.habit = true, c.Habit
 	}
 	s.simplify()
 }
@@ -89,6 +97,9 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 	// under its user.
 	if s.writes != nil {
 		s.walk.refresh(s.writes)
+	}
+	if s.habit != nil {
+		s.expect()
 	}
 	ok = s.seek(key, turned)
 	if s.readahead != nil {
@@ -194,6 +205,7 @@ func (s *Scan) Values() Values {
 // has jumped to. The filter may call it.
 func (s *Scan) Close() (jumped uint64) {
 	s.closed = true
+	s.note()
 	if r := s.readahead; r != nil {
 		if !s.filtering { // else a move of it is going on
 			r.leave()

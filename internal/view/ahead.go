@@ -50,10 +50,13 @@ func (r *Reads) Start() (asked int64) {
 	return r.asked
 }
 
-// ReadOn asks the disk for n bytes of the segment that has e's separated value: those
-// that are not in memory, from skip bytes after the begin of its record on.
-func (p *Pin) ReadOn(e *entry.Entry, skip, n int64) {
-	if f, h, err := p.view.locate(e); err == nil {
-		f.Ahead(int64(h.Offset)+skip, n)
+// ReadOn asks the disk for n bytes of the segment that has e's separated value: for those
+// that are not in memory, from skip bytes after the begin of its record on. It returns how
+// many bytes that are.
+func (p *Pin) ReadOn(e *entry.Entry, skip, n int64) (asked int64) {
+	f, h, err := p.view.locate(e)
+	if err != nil {
+		return 0 // Value tells
 	}
+	return f.Ahead(int64(h.Offset)+skip, n)
 }
