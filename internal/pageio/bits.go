@@ -105,12 +105,7 @@ func NewBitMemory(limit int64, always bool) *BitMemory {
 // that were read.
 func (m *BitMemory) EndBy(a *jobs.Alarm) {
 	m.alarm.Store(a)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	// Bits may have been set before.
-	if m.used.Load() > 0 || len(m.pages) > 0 {
-		a.Set(EpochTime)
-	}
+	a.Set(EpochTime) // bits may have been set before
 }
 
 // generation is the index of the pages that were used in this epoch.
