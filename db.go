@@ -193,6 +193,7 @@ func (db *DB) Metrics() Metrics {
 	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
 	if db.usable() == nil {
 		m.Tree = TreeMetrics(db.tree.Metrics())
+		m.Tree.Memory.Pending = db.direct.Bytes()
 	}
 	return m
 }
