@@ -151,7 +151,7 @@ func (k *Keyspace) write(wr *write) error {
 	if err := w.add(nil, db, k.state, wr, db.now); err != nil {
 		return err
 	}
-	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.synced(DefaultDurability))
+	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
 	return err
 }
 
