@@ -21,6 +21,9 @@ func (v *survey) leveling() *Compaction {
 	switch {
 	case many && (base == nil || atLeast(weight, size, share)):
 		return compact(runs, layout.Base, "the upper runs weigh as much as the base")
+	// Not of the upper runs first, which would be written twice.
+	case v.state.Idle && len(runs) > 1 && (worthIdle(v.runs, weight, size) || v.mayHide()):
+		return compact(runs, layout.Base, "idle")
 	case many:
 		return compact(cheapest(uppers, v.options.UpperRuns), layout.Upper, "too many upper runs")
 	case base != nil && len(uppers) > 1 && atLeast(weight, size, heavyUpperFactor*share):
@@ -28,21 +31,9 @@ func (v *survey) leveling() *Compaction {
 	case v.stale():
 		return compact(runs, layout.Base, "the upper runs hide garbage")
 	case v.state.Idle:
-		return v.idle(weight, size)
-	}
-	return nil
-}
-
-// idle chooses the idle compaction, of upper runs of some weight over a base of
-// some size: of all runs if that is worth rewriting the base, else of the newest.
-func (v *survey) idle(weight, base uint64) *Compaction {
-	runs := v.layout.Runs()
-	if len(runs) > 1 && (worthIdle(v.runs, weight, base) || v.mayHide()) {
-		return compact(runs, layout.Base, "idle")
-	}
-	uppers, _ := split(runs)
-	if row := alike(uppers); len(row) >= idleRowRuns {
-		return compact(row, layout.Upper, "idle, the base is too big")
+		if row := alike(uppers); len(row) >= idleRowRuns {
+			return compact(row, layout.Upper, "idle, the base is too big")
+		}
 	}
 	return nil
 }
