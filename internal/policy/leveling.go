@@ -22,7 +22,7 @@ func (v *survey) leveling() *Compaction {
 	case many && (base == nil || atLeast(weight, size, share)):
 		return compact(runs, layout.Base, "the upper runs weigh as much as the base")
 	// Not of the upper runs first, which would be written twice.
-	case v.state.Idle && len(runs) > 1 && (worthIdle(v.runs, weight, size) || v.mayHide()):
+	case v.state.Idle && v.worthAll(weight, size):
 		return compact(runs, layout.Base, "idle")
 	case many:
 		return compact(cheapest(uppers, v.options.UpperRuns), layout.Upper, "too many upper runs")
@@ -31,9 +31,22 @@ func (v *survey) leveling() *Compaction {
 	case v.stale():
 		return compact(runs, layout.Base, "the upper runs hide garbage")
 	case v.state.Idle:
-		if row := alike(uppers); len(row) >= idleRowRuns {
-			return compact(row, layout.Upper, "idle, the base is too big")
-		}
+		return idleRow(uppers)
+	}
+	return nil
+}
+
+// worthAll reports whether an idle store compacts all runs: upper runs of some weight
+// over a base of some size.
+func (v *survey) worthAll(weight, base uint64) bool {
+	return len(v.layout.Runs()) > 1 && (worthIdle(v.runs, weight, base) || v.mayHide())
+}
+
+// idleRow is the compaction of the newest upper runs where that of all isn't worth it;
+// nil if they are too few.
+func idleRow(uppers []*layout.Run) *Compaction {
+	if row := alike(uppers); len(row) >= idleRowRuns {
+		return compact(row, layout.Upper, "idle, the base is too big")
 	}
 	return nil
 }
