@@ -170,6 +170,9 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
 		return r.copied(dst, h, key, v)
 	}
+	if h.Length > ownRecord {
+		r.file.Await(off, int64(bound))
+	}
 	if err := r.file.Prime(off, bound); err != nil {
 		return value, err
 	}
