@@ -193,17 +193,10 @@ func (db *DB) Metrics() Metrics {
 	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
 	if db.usable() == nil {
 		m.Tree = TreeMetrics(db.tree.Metrics())
+		m.Tree.Memory.Pending = db.direct.Bytes()
 	}
 	return m
 }
 
 // monotonic times what happens; unlike Options.Now it is not for stepping.
 func (db *DB) monotonic() time.Duration { return time.Since(db.began) }
-
-// synced reports whether a commit of this durability waits for the disk.
-func (db *DB) synced(d Durability) bool {
-	if d == DefaultDurability {
-		d = db.opts.Durability
-	}
-	return d == Synced
-}

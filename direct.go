@@ -145,10 +145,13 @@ func (k *Keyspace) write(wr *write) error {
 	w := newWrites()
 	defer w.recycle()
 	w.limit = db.direct.Size()
+	if n > pending.MaxPooled { // a pool would keep memory for each processor
+		w.Borrow(db.direct, n)
+	}
 	if err := w.add(nil, db, k.state, wr, db.now); err != nil {
 		return err
 	}
-	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.synced(DefaultDurability))
+	_, err := db.commit(nil, w, conflict.Check{Isolation: conflict.LastWriterWins, Written: w.written}, db.opts.synced(DefaultDurability))
 	return err
 }
 

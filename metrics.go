@@ -80,7 +80,7 @@ type TreeMetrics struct {
 		Filters   int64 // of runs that are not mapped
 		Indexes   int64 // what runs know of their chunks, about
 		Dead      int64 // what segments know of records that no entry needs
-		Pending   int64 // keys and values of calls such as DB.Set that have not returned
+		Pending   int64 // keys and values of calls such as DB.Set that have not returned, and up to 8 MiB kept for the next large one
 	}
 	OpenFiles       int           // file descriptors in use; see Tuning.OpenFiles
 	MappedFiles     int           // files that are read through a mapping

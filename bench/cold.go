@@ -20,7 +20,18 @@ type Colder struct {
 	Memory int64 // bytes that a reading process may take, page cache included
 }
 
-const deviceFile = 4 << 30 // most bytes of the file that the disk's own rate is taken from
+func goroutines(n int) string {
+	if n == 1 {
+		return "one goroutine"
+	}
+	return fmt.Sprint(n, " goroutines")
+}
+
+const (
+	deviceFile = 4 << 30 // most bytes of the file that the disk's own rate is taken from
+
+	coldLoad, largeLoad = "cold load", "cold load of large values" // steps
+)
 
 func coldWorkloads() []Workload {
 	const cold = ", more data than memory, caches dropped"
@@ -33,7 +44,7 @@ func coldWorkloads() []Workload {
 	}
 	var list []Workload
 	for _, n := range []int{1, 16, 64} {
-		list = add(list, fmt.Sprintf("coldget%d", n), fmt.Sprintf("values of %%d B, random keys drawn evenly, %d goroutines", n), gets, ColdTask{Do: "get", Goroutines: n})
+		list = add(list, fmt.Sprintf("coldget%d", n), fmt.Sprintf("values of %%d B, random keys drawn evenly, %s", goroutines(n)), gets, ColdTask{Do: "get", Goroutines: n})
 	}
 	list = add(list, "coldzipf16", "values of %d B, keys by Zipf 0.99, 16 goroutines", gets, ColdTask{Do: "get", Goroutines: 16, Zipf: true})
 	entries := append([]Figure{{Name: "k entries/s", Better: More}}, gets[3:]...)
@@ -90,7 +101,7 @@ func (r *runner) cold() (leftOut []string, err error) {
 // coldGroup loads the stores from number lo to hi, and lets them take turns.
 func (r *runner) coldGroup(box *cage.Cage, readings []reading, makers []kv.Maker, lo, hi int, data *Dataset, disk string) error {
 	for _, m := range makers[lo:hi] {
-		if err := r.load(m, data); err != nil {
+		if err := r.load(m, data, coldLoad); err != nil {
 			return fmt.Errorf("load %s: %w", m.Name, err)
 		}
 	}
@@ -154,7 +165,7 @@ func (r *runner) coldSlice(box *cage.Cage, w reading, m kv.Maker, data *Dataset,
 	closeErr := in.Close()
 	text, readErr := io.ReadAll(out)
 	if err := errors.Join(addErr, closeErr, readErr, cmd.Wait()); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("in %d MB of memory: %w", r.Cold.Memory>>20, err)
 	}
 	return parseFigures(text)
 }
@@ -166,7 +177,7 @@ func (r *runner) loadLarge(makers []kv.Maker, data *Dataset) error {
 	d := newLargeData(data.RawBytes())
 	for _, m := range makers {
 		dir := r.largeDir(m, data)
-		fmt.Fprintf(r.Log, "loading %s with large values\n", m.Name)
+		r.progress.begin(largeLoad, "loading "+m.Name+" with large values")
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}

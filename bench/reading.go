@@ -30,7 +30,7 @@ func (r *runner) reads(data *Dataset) error {
 		return nil
 	}
 	for _, m := range makers {
-		if err := r.load(m, data); err != nil {
+		if err := r.load(m, data, stepName("load", data.ValueSize)); err != nil {
 			return fmt.Errorf("load %s: %w", m.Name, err)
 		}
 	}

@@ -79,6 +79,10 @@ func (r *runner) planSteps() {
 			r.progress.plan(stepName(w.Name, size.Bytes), len(r.makers(size.Bytes, w)))
 		}
 	}
+	if n := len(r.makers(r.Cold.Size.Bytes, Workload{})); len(r.kind(Cold)) > 0 {
+		r.progress.plan(coldLoad, n)
+		r.progress.plan(largeLoad, n*len(r.which(func(w Workload) bool { return w.Kind == Cold && w.Cold.Do == "large" })))
+	}
 	for _, w := range r.kind(Cold) {
 		r.progress.plan(stepName(w.Name, r.Cold.Size.Bytes), r.Slices*len(r.makers(r.Cold.Size.Bytes, w)))
 	}
@@ -207,12 +211,13 @@ func (r *runner) forget() error {
 	return nil
 }
 
-func (r *runner) load(m kv.Maker, data *Dataset) error {
+// load fills a store for reading, unless a workload has left one.
+func (r *runner) load(m kv.Maker, data *Dataset, step string) error {
 	dir := r.storeDir(m, data)
 	if r.loaded[dir] {
 		return nil
 	}
-	r.progress.begin(stepName("load", data.ValueSize), "loading "+m.Name)
+	r.progress.begin(step, "loading "+m.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -85,7 +85,21 @@ func RecordSize(e *Entry, own bool) int {
 // place is still unknown, so Place must be called before the record is written.
 // A compressed value must be own.
 func AppendRecord(dst []byte, e *Entry, own bool) []byte {
-	dst = append(AppendHead(dst, e, own), e.Value...)
+	start := len(dst)
+	dst, table := appendHead(dst, e, own)
+	if table == len(dst) {
+		dst = append(dst, e.Value...)
+	} else {
+		// Each piece is summed up where it was copied to: it is in the processor's cache.
+		end, at := len(dst), table
+		for v := e.Value; len(v) > 0; at += 4 {
+			n := min(len(v), PieceSize)
+			dst = append(dst, v[:n]...)
+			binary.LittleEndian.PutUint32(dst[at:], checksum.Plain(dst[len(dst)-n:]))
+			v = v[n:]
+		}
+		binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:end]))
+	}
 	for len(dst)&7 != 0 {
 		dst = append(dst, 0)
 	}
@@ -96,6 +110,23 @@ func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 // AppendRecord does. The value follows, and zeros up to a multiple of 8.
 func AppendHead(dst []byte, e *Entry, own bool) []byte {
 	start := len(dst)
+	dst, table := appendHead(dst, e, own)
+	if table == len(dst) {
+		return dst
+	}
+	at := table
+	for v := e.Value; len(v) > 0; at += 4 {
+		n := min(len(v), PieceSize)
+		binary.LittleEndian.PutUint32(dst[at:], checksum.Plain(v[:n]))
+		v = v[n:]
+	}
+	binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:]))
+	return dst
+}
+
+// appendHead is AppendHead but for the checksums of a value in pieces: dst ends with
+// room for them, from table on, and none otherwise.
+func appendHead(dst []byte, e *Entry, own bool) (head []byte, table int) {
 	var h [HeaderSize]byte
 	h[0] = byte(e.Kind)
 	h[1] = e.Meta
@@ -110,7 +141,7 @@ func AppendHead(dst []byte, e *Entry, own bool) []byte {
 	if ext {
 		word |= flagExt
 	}
-	// Checksums of large values are computed below, piece by piece.
+	// Checksums of large values are computed piece by piece, by the caller.
 	if own {
 		word |= flagOwn
 		if len(e.Value) >= PieceSize {
@@ -140,16 +171,13 @@ func AppendHead(dst []byte, e *Entry, own bool) []byte {
 		}
 	}
 	dst = append(dst, e.Key...)
+	table = len(dst)
 	if word&flagPieces != 0 {
-		table := len(dst)
-		for v := e.Value; len(v) > 0; {
-			n := min(len(v), PieceSize)
-			dst = binary.LittleEndian.AppendUint32(dst, checksum.Plain(v[:n]))
-			v = v[n:]
+		for range pieceCount(len(e.Value)) {
+			dst = append(dst, 0, 0, 0, 0)
 		}
-		binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:]))
 	}
-	return dst
+	return dst, table
 }
 
 // RawSize reads from a record's first bytes how long it is, and how many bytes

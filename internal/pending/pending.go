@@ -26,6 +26,7 @@ type Writes struct {
 	ranges *tombstone.Set // range deletes in memory; the n-th record has version n here
 	files  *tree.Spill    // what is older than memory; nil: nothing is
 	failed error          // why nothing can be added any more
+	lender *Room          // whose memory the arena is; nil: its own
 	key    []byte         // scratch for a stored key
 	packed []byte         // scratch for a compressed value
 }
@@ -38,9 +39,21 @@ const MaxPooled = 1 << 20
 // caller discards the files.
 func (w *Writes) Reset() (small bool) {
 	invariant.Poison(w.memory.arena)
+	if w.lender != nil {
+		w.lender.GiveBack(w.memory.arena)
+		w.memory.arena = nil
+	}
 	w.memory.reset()
-	w.Indexed, w.before, w.ranges, w.files, w.failed = false, 0, nil, nil, nil
+	w.Indexed, w.before, w.ranges, w.files, w.failed, w.lender = false, 0, nil, nil, nil, nil
 	return cap(w.memory.arena) <= MaxPooled && len(w.memory.buckets) <= MaxPooled/4
+}
+
+// Borrow has the writes, which are empty, use memory of r for n bytes of keys and values.
+// Reset gives it back.
+func (w *Writes) Borrow(r *Room, n int64) {
+	w.lender = r
+	// Headers of records, and the checksums of pieces, come on top.
+	w.memory.arena = r.Lend(int(n + n/1024 + 4096))
 }
 
 // Err returns why the writes can't be committed and nothing can be added: an

@@ -10,6 +10,7 @@ type Room struct {
 	size    int64
 	taken   int64
 	waiting []*waiter // in order of arrival
+	spare   []byte    // what the last large write has left
 }
 
 type waiter struct {
@@ -52,9 +53,36 @@ func (r *Room) Leave(n int64) {
 	}
 }
 
-// Taken is how many bytes are taken.
-func (r *Room) Taken() int64 {
+// maxSpare is the memory that is kept for the next large write, at most, in bytes. Without
+// it each such write has memory cleared, and soon a collection of garbage run.
+const maxSpare = 8 << 20
+
+// Lend returns memory of n bytes or more, which is empty and anything but zeros, for one
+// who is in: what was given back last, or new memory.
+func (r *Room) Lend(n int) []byte {
+	r.mu.Lock()
+	spare := r.spare
+	r.spare = nil
+	r.mu.Unlock()
+	if cap(spare) < n {
+		const unit = 256 << 10 // so that values of about one length can use it
+		spare = make([]byte, 0, (n+unit-1)/unit*unit)
+	}
+	return spare
+}
+
+// GiveBack ends the use of what Lend has returned.
+func (r *Room) GiveBack(b []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.taken
+	if most := min(maxSpare, r.size/2); int64(cap(b)) <= most && cap(b) > cap(r.spare) {
+		r.spare = b[:0]
+	}
+}
+
+// Bytes is how many bytes are taken, and kept for the next large write.
+func (r *Room) Bytes() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.taken + int64(cap(r.spare))
 }

@@ -23,7 +23,7 @@ func TestRoom(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := r.Taken(); n != 0 {
+	if n := r.Bytes(); n != 0 {
 		t.Errorf("%d bytes are taken by nobody", n)
 	}
 }
@@ -56,5 +56,24 @@ func TestRoomIsFirstComeFirstServed(t *testing.T) {
 	all.Wait()
 	if first := <-order; first != "large" {
 		t.Errorf("%s came first", first)
+	}
+}
+
+// One large write's memory is kept for the next, unless it is very much.
+func TestRoomKeepsOneSpare(t *testing.T) {
+	r := NewRoom(4 << 20)
+	a := r.Lend(300 << 10)
+	b := r.Lend(1 << 20)
+	if cap(a) != 512<<10 || cap(b) != 1<<20 || r.Bytes() != 0 {
+		t.Errorf("got %d and %d bytes, %d are kept", cap(a), cap(b), r.Bytes())
+	}
+	r.GiveBack(b)
+	r.GiveBack(a)
+	r.GiveBack(make([]byte, 0, 3<<20))
+	if n := r.Bytes(); n != 1<<20 {
+		t.Errorf("%d bytes are kept, want 1 MiB", n)
+	}
+	if c := r.Lend(900 << 10); &c[:1][0] != &b[:1][0] || r.Bytes() != 0 {
+		t.Errorf("other memory was lent, %d bytes are kept", r.Bytes())
 	}
 }

@@ -95,6 +95,14 @@ func (it *cursor) Next() bool {
 	return it.nextChunk()
 }
 
+// Foresee is the method of an iterator.Foresighted.
+func (it *cursor) Foresee(until []byte, least, most entry.Version) int {
+	if !it.valid {
+		return 0
+	}
+	return it.Cursor.Foresee(until, least, most)
+}
+
 func (it *cursor) nextChunk() bool {
 	if !it.valid {
 		return false
@@ -237,6 +245,7 @@ func (it *cursor) Err() error { return it.err }
 // Close gives a Copier's memory back; all else belongs to the Reader.
 func (it *cursor) Close() {
 	it.valid = false
+	it.Cursor.Close()
 	if it.own != nil {
 		it.own.Free()
 		it.Cursor.Free()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"reflect"
 	"runtime/debug"
 	"testing"
@@ -58,7 +59,14 @@ func (c *everyCall) argument(t testing.TB, method reflect.Method, n int) reflect
 		return reflect.ValueOf(func(v []byte) error { c.read(method.Name, v); return nil })
 	case func(*brock.CorruptionError):
 		return reflect.ValueOf(func(*brock.CorruptionError) {})
+	case func(string, string, string, brock.MetricKind, float64):
+		return reflect.ValueOf(func(string, string, string, brock.MetricKind, float64) {})
+	case func(string, string, string, *brock.Histogram):
+		return reflect.ValueOf(func(string, string, string, *brock.Histogram) {})
 	case string:
+		if method.Name == "Checkpoint" { // it is made
+			return reflect.ValueOf(filepath.Join(t.TempDir(), "new"))
+		}
 		return reflect.ValueOf("name")
 	case int, uint64:
 		return reflect.ValueOf(c.number).Convert(p)

@@ -114,7 +114,7 @@ func (r *Run) Overview(base string, lines []Headline) error {
 		p.Add(marks)
 		p.Legend.Add(s.Name, marks)
 	}
-	p.X.Min, p.X.Max = least/1.2, most*2.5 // room for the legend at the right
+	p.X.Min, p.X.Max = least/1.2, most*math.Pow(most/least, 0.25) // room for the legend at the right
 	p.Y.Min, p.Y.Max = -0.5, float64(len(lines))-0.5
 	return save(p, base, 3*vg.Centimeter+lineHeight*vg.Length(max(len(lines), 8)))
 }

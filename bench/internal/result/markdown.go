@@ -83,9 +83,13 @@ func (r *Run) writeOverview(b *strings.Builder, charts string) {
 }
 
 func writeHeadlines(b *strings.Builder, lines []Headline) {
-	fmt.Fprintf(b, "| | value | %s | best peer | | ratio |\n| --- | ---: | ---: | ---: | --- | ---: |\n", lines[0].First)
+	fmt.Fprintf(b, "| | %s | best peer | | ratio |\n| --- | ---: | ---: | --- | ---: |\n", lines[0].First)
 	for _, h := range lines {
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", h.Label, h.Value, Number(h.Figure), Number(h.Best), h.Peer, emphasized(h.Ratio))
+		label := h.Label
+		if h.Value != "" {
+			label += ", " + h.Value
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", label, Number(h.Figure), Number(h.Best), h.Peer, emphasized(h.Ratio))
 	}
 }
 

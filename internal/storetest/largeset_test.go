@@ -1,0 +1,52 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/invariant"
+)
+
+// Large Sets use the same memory again, which the metrics know of, and never that of one
+// another.
+func TestLargeSetsShareMemory(t *testing.T) {
+	db := openTest(t, brock.Options{Dir: t.TempDir(), Durability: brock.Buffered})
+	value := func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%08d", i), (2932<<10+i*1000)/8) }
+	key := func(i int) []byte { return fmt.Appendf(nil, "key %d", i) }
+	check := func(i int) {
+		if got, err := db.Get(key(i)); err != nil || !bytes.Equal(got, value(i)) {
+			t.Errorf("value %d: %d bytes, %v", i, len(got), err)
+		}
+	}
+	const n = 8
+	atOnce(n, func(i int) { must(t, db.Set(key(i), value(i))) })
+	for i := range n {
+		check(i)
+	}
+	if kept := db.Metrics().Tree.Memory.Pending; kept < 2932<<10 || kept > 8<<20 {
+		t.Errorf("%d bytes are kept", kept)
+	}
+	var before, after runtime.MemStats
+	v := value(1)
+	runtime.ReadMemStats(&before)
+	for range n {
+		must(t, db.Set(key(1), v))
+	}
+	runtime.ReadMemStats(&after)
+	check(1)
+	if took := after.TotalAlloc - before.TotalAlloc; took > uint64(len(v)) && !invariant.Enabled {
+		t.Errorf("%d sets of %d bytes allocated %d", n, len(v), took)
+	}
+	// What has no room goes to a file, and small ones have their own memory.
+	must(t, db.Set(key(2), bytes.Repeat(v, 12)))
+	must(t, db.Set(key(3), []byte("small")))
+	if got, err := db.Get(key(3)); err != nil || string(got) != "small" {
+		t.Errorf("small value: %q, %v", got, err)
+	}
+	if kept := db.Metrics().Tree.Memory.Pending; kept > 8<<20 {
+		t.Errorf("%d bytes are kept", kept)
+	}
+}
