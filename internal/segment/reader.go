@@ -164,6 +164,9 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
 		return r.copied(h, key, v)
 	}
+	if h.Length > ownRecord {
+		r.file.Await(off, int64(bound))
+	}
 	if err := r.file.Prime(off, bound); err != nil {
 		return value, err
 	}
