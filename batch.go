@@ -32,7 +32,7 @@ var errBatchSpent = fmt.Errorf("brock: batch was committed, and not reset: %w", 
 // NewBatch returns an empty batch.
 func (db *DB) NewBatch() *Batch {
 	b := &batch{db: db}
-	b.writes.limit = db.txnMemory(0)
+	b.writes.limit = db.opts.txnMemory(0)
 	return &Batch{b, db.main.state}
 }
 
@@ -149,7 +149,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 	if b.Len() == 0 {
 		return nil
 	}
-	return b.commit(ctx, b.db.synced(DefaultDurability))
+	return b.commit(ctx, b.db.opts.synced(DefaultDurability))
 }
 
 func (b *batch) commit(ctx context.Context, synced bool) error {

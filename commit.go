@@ -77,25 +77,12 @@ func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
 	return nil
 }
 
-// maxTxnMemory bounds what a transaction holds in memory: if nothing is in files,
-// all of it goes into one memtable.
-const maxTxnMemory = 1 << 30
-
 // leastDirect is the least memory for writes that are a commit of one call each: for the
 // longest key, and the longest value that is kept beside its key.
 const leastDirect = 2 << 20
 
 // minReadSet is how much of what a transaction reads is always noted exactly, in bytes.
 const minReadSet = 64 << 10
-
-// txnMemory is the memory that a transaction's writes may take, if it asks for
-// so much; 0 = it doesn't say.
-func (db *DB) txnMemory(asked int64) int64 {
-	if asked > 0 {
-		return asked
-	}
-	return min(db.opts.MemoryLimit/8, maxTxnMemory)
-}
 
 // spillIfLarge writes what is in memory to files once that is too much.
 func (w *writes) spillIfLarge(ctx context.Context, db *DB) error {

@@ -200,11 +200,3 @@ func (db *DB) Metrics() Metrics {
 
 // monotonic times what happens; unlike Options.Now it is not for stepping.
 func (db *DB) monotonic() time.Duration { return time.Since(db.began) }
-
-// synced reports whether a commit of this durability waits for the disk.
-func (db *DB) synced(d Durability) bool {
-	if d == DefaultDurability {
-		d = db.opts.Durability
-	}
-	return d == Synced
-}

@@ -21,7 +21,7 @@ var (
 	ErrClosed           = errs.ErrClosed           // the store is closed
 	ErrLocked           = errs.ErrLocked           // another process has the store open; errors.As finds a *vfs.LockedError, which names it
 	ErrInvalid          = errs.ErrInvalid          // an argument or option is invalid; OptionError names the field
-	ErrExist            = errs.ErrExist            // Options.MustBeNew is set, and the store exists
+	ErrExist            = errs.ErrExist            // Options.MustBeNew is set, and the store exists; or there is something where a checkpoint is to be made
 	ErrNotExist         = errs.ErrNotExist         // Options.MustExist or ReadOnly is set, and there is no store
 	ErrCorrupt          = errs.ErrCorrupt          // data is damaged; CorruptionError says where
 	ErrFormat           = errs.ErrFormat           // the store was written by a newer release

@@ -21,10 +21,9 @@ type Item struct {
 	lent lentKeys     // of an iterator's item
 	e    *entry.Entry // nil once an iterator left it
 
-	found   bool // by a point read: e stays until the transaction ends
-	asked   bool // an iterator's item was asked for its value
-	copies  bool // Options.CopyValues
-	touched byte // the last byte of an inline value: it could be read
+	found  bool // by a point read: e stays until the transaction ends
+	asked  bool // an iterator's item was asked for its value
+	copies bool // Options.CopyValues
 }
 
 // Key returns the item's key, which is valid as long as the item is.
@@ -120,8 +119,8 @@ func (it *Item) value(dst []byte) ([]byte, error) {
 	}
 }
 
-// onePage is the length up to which a value can be read if its key and its last byte
-// can, which the call that found it has read.
+// onePage is the length up to which a value can be read if its key and its last byte can,
+// which the call that found it has read, unless both lie on one page.
 const onePage = 4 << 10
 
 // touch returns the fault that reading b meets.

@@ -50,13 +50,14 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 	op := opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS, clock: o.Now}
-	if o.InMemory {
-		op.fs, op.dir = vfs.NewMem(), "/"
-	}
 	if op.fs == nil {
 		op.fs = vfs.OS()
 	}
-	op.fs = failure.FS(op.fs)
+	op.base = failure.FS(op.fs)
+	op.fs = op.base
+	if o.InMemory {
+		op.fs, op.dir = failure.FS(vfs.NewMem()), "/"
+	}
 	op.valueDir = filepath.Clean(cmp.Or(op.valueDir, op.dir))
 	if op.clock == nil {
 		op.clock = time.Now
@@ -72,6 +73,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 type opening struct {
 	options  Options
 	fs       vfs.FS // held, once that is there
+	base     vfs.FS // for copies of the store
 	held     vfs.Dirs
 	dir      string
 	valueDir string
@@ -233,7 +235,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	super := o.log.Super()
 	report := &reporter{Events: o.options.Events, log: o.options.Logger}
 	t, recovery, err := tree.Open(tree.Config{
-		FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
+		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
 		ReadOnly:      o.options.Mode == ReadOnly,
 		MemtableBytes: int(o.options.Tuning.MemtableSize),
 		JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
@@ -280,7 +282,7 @@ func (o *opening) assemble() {
 	clock := o.clock
 	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
 	db.encoding.seed = seed
-	db.direct = pending.NewRoom(max(db.txnMemory(0), leastDirect))
+	db.direct = pending.NewRoom(max(db.opts.txnMemory(0), leastDirect))
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.load(db)
 	o.db = db

@@ -265,3 +265,24 @@ func (o *Options) validate() error {
 	}
 	return o.KeyspaceDefaults.validate("KeyspaceDefaults.")
 }
+
+// synced reports whether a commit of this durability waits for the disk.
+func (o *Options) synced(d Durability) bool {
+	if d == DefaultDurability {
+		d = o.Durability
+	}
+	return d == Synced
+}
+
+// maxTxnMemory bounds what a transaction holds in memory: if nothing is in files,
+// all of it goes into one memtable.
+const maxTxnMemory = 1 << 30
+
+// txnMemory is the memory that a transaction's writes may take, if it asks for
+// so much; 0 = it doesn't say.
+func (o *Options) txnMemory(asked int64) int64 {
+	if asked > 0 {
+		return asked
+	}
+	return min(o.MemoryLimit/8, maxTxnMemory)
+}

@@ -223,9 +223,6 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 	if !found {
 		return nil, ErrKeyNotFound
 	}
-	if n := len(r.entry.Value); n > 0 {
-		r.item.touched = r.entry.Value[n-1]
-	}
 	t.keep(r, stored)
 	r.entry.Key = stored
 	r.item.place(t.transaction, &r.entry)

@@ -228,10 +228,10 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	if o.Update {
 		t.writes = newWrites()
 		t.writes.Indexed = true
-		t.writes.limit = db.txnMemory(o.MaxMemory)
+		t.writes.limit = db.opts.txnMemory(o.MaxMemory)
 		t.writes.reads.Seed = db.encoding.seed
 		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
-		t.synced = db.synced(o.Durability)
+		t.synced = db.opts.synced(o.Durability)
 	}
 	t.phase = rand.Uint32()
 	t.holds.Store(1)

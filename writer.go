@@ -170,7 +170,7 @@ func (w *Writer) flushLocked() error {
 	for w.committed < last {
 		w.changed.Wait()
 	}
-	if w.err != nil || !w.db.synced(DefaultDurability) {
+	if w.err != nil || !w.db.opts.synced(DefaultDurability) {
 		return w.err
 	}
 	// The groups were committed without a sync: one at the end serves them all. The

@@ -180,10 +180,18 @@ func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, end int64, s
 func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNum) *view.Segment {
 	return view.NewSegment(r, num, func(retired bool) {
 		f.released(r.Close())
-		if retired && !(kind == filename.Journal && f.Spares.offer(num, r.End())) {
-			f.Remove(filename.New(kind, num))
+		name := filename.New(kind, num)
+		if retired && !(kind == filename.Journal && !f.shared(name) && f.Spares.offer(num, r.End())) {
+			f.Remove(name)
 		}
 	})
+}
+
+// shared reports whether a file has other names, as in a checkpoint: then it must not
+// be written over.
+func (f *Opener) shared(name filename.Name) bool {
+	info, err := f.cfg.FS.Stat(f.Path(name))
+	return err != nil || info.Links > 1
 }
 
 // OpenRemap opens what leads from a relocated segment to its target.

@@ -15,7 +15,13 @@ func Merge(sources []Iterator) Iterator {
 	if len(sources) == 1 {
 		return sources[0]
 	}
-	m := &merge{heads: make([]head, len(sources)), losers: make([]int32, len(sources))}
+	m := new(merge)
+	m.prefix = m.firstPrefix[:0]
+	if n := len(sources); n <= fewSources {
+		m.heads, m.losers = m.firstHeads[:n], m.firstLosers[:n]
+	} else {
+		m.heads, m.losers = make([]head, n), make([]int32, n)
+	}
 	for i, s := range sources {
 		m.heads[i].source = s
 	}
@@ -37,9 +43,17 @@ type merge struct {
 	at       bool
 	backward bool
 	skipped  bool   // sources have left entries out that may be beyond the current one
+	sure     int    // moves forward for which the winner is known to win
 	prefix   []byte // what all heads' keys begin with; words are taken after it
 	err      error
+
+	firstHeads  [fewSources]head
+	firstLosers [fewSources]int32
+	firstPrefix [32]byte
 }
+
+// fewSources is how many sources a merge has memory for by itself.
+const fewSources = 4
 
 // head is a source and its entry.
 type head struct {
@@ -64,7 +78,7 @@ func (m *merge) SeekLT(key []byte) bool {
 
 // restart positions every source by move and plays all matches.
 func (m *merge) restart(backward bool, move func(Iterator) bool) bool {
-	m.backward, m.skipped, m.at, m.err = backward, false, false, nil
+	m.backward, m.skipped, m.at, m.err, m.sure = backward, false, false, nil, 0
 	for i := range m.heads {
 		if !m.arrive(&m.heads[i], move(m.heads[i].source)) {
 			return false
@@ -156,6 +170,11 @@ func (m *merge) step(h *head) bool {
 }
 
 func (m *merge) Next() bool {
+	if m.sure > 0 {
+		// The word of the winner is only looked at after a move that takes it again.
+		m.sure--
+		return m.heads[m.winner].source.Next()
+	}
 	if !m.at {
 		return false
 	}
@@ -206,7 +225,7 @@ func (m *merge) SkipNewer(v entry.Version) bool {
 
 func (m *merge) skip(leaves func(*head) bool, move func(Iterator) bool) bool {
 	// All other sources may have moved, so every match is played again.
-	m.skipped = true
+	m.skipped, m.sure = true, 0
 	for i := range m.heads {
 		h := &m.heads[i]
 		if h.done || int32(i) != m.winner && !leaves(h) {
@@ -230,6 +249,22 @@ func (m *merge) advance() bool {
 	}
 	m.replay()
 	return m.skipDoubles()
+}
+
+// Foresee knows what the winner foresees before the entries of all others.
+func (m *merge) Foresee(until []byte, least, most entry.Version) int {
+	s, ok := m.heads[m.winner].source.(Foresighted)
+	if !ok || !m.at || m.backward {
+		return 0
+	}
+	if m.second < 0 {
+		m.second = m.runnerUp()
+	}
+	if second := &m.heads[m.second]; !second.done && bytes.Compare(second.entry.Key, until) < 0 {
+		until = second.entry.Key
+	}
+	m.sure = s.Foresee(until, least, most)
+	return m.sure
 }
 
 // replay plays the matches on the path of the winner, which has moved.
@@ -284,7 +319,7 @@ func (m *merge) loses(a, b int32) bool {
 func (m *merge) turn() bool {
 	// A source that has left entries out may be anywhere: it seeks. Others are at the
 	// neighbour of the current entry, so one step leads to the other side.
-	m.backward = !m.backward
+	m.backward, m.sure = !m.backward, 0
 	var current entry.Entry
 	if m.skipped {
 		current = entry.Entry{Key: bytes.Clone(m.Entry().Key), Version: m.Entry().Version}

@@ -56,7 +56,7 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	if err := o.FS.SyncDir(o.Dir); err != nil {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
 	}
-	if err := create(o, c); err != nil {
+	if err := Write(o, c, layout.New()); err != nil {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
 	}
 	return Open(o)
@@ -105,16 +105,17 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// create writes the manifest, then SUPER. The store exists when SUPER's first slot
-// and the directory are synced.
-func create(o Options, c CreateOptions) error {
+// Write writes the manifest of a new store, with a snapshot of its layout, then SUPER. The
+// store exists when SUPER's first slot and the directory are synced. All files that the
+// layout names are there, and durable. Neither name may exist.
+func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	s := Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
 	}
 	if o.separate() {
 		s.Session = newSession()
 	}
-	f, end, err := writeManifest(o, &s, firstManifest, 0, layout.New())
+	f, end, err := writeManifest(o, &s, firstManifest, 0, l)
 	if err != nil {
 		return err
 	}

@@ -110,19 +110,20 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 
 // Move moves to the next entry or, turned, to the one before. It is only called
 // at an entry.
-func (s *Scan) Move(turned bool) (ok bool) {
-	// The one guard of a move: nothing below has its own.
-	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
+func (s *Scan) Move(turned bool) bool {
 	s.turned = turned
+	// A move that is sure touches no mapped memory.
+	if s.direct && !turned && s.walk.sure.shift() {
+		return true
+	}
+	return s.guarded(turned)
+}
+
+// guarded is Move below its one guard: nothing that it calls has its own.
+func (s *Scan) guarded(turned bool) (ok bool) {
+	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	if s.direct {
-		switch w := &s.walk; {
-		case turned:
-			return w.prev()
-		case w.backward:
-			return w.next()
-		default:
-			return w.forwards(w.src.Next())
-		}
+		return s.walk.move(turned)
 	}
 	if s.readahead == nil {
 		return s.move(turned)

@@ -28,10 +28,11 @@ type walk struct {
 	storeCover *tombstone.Cover // what range deletes of the store hide
 	pin        *view.Pin        // of the store's part
 	row        row              // of deleted keys that a move passes
+	sure       sure             // what is known of the next entries
 
 	entry    *entry.Entry
 	touched  byte        // the last byte of its value
-	key      []byte      // the last key met; unused with all
+	key      []byte      // the last key met, but of moves that were sure; unused with all
 	backward bool        // entry is &saved, and src is before its key; never with all
 	ahead    bool        // when backward: src is at an entry
 	saved    entry.Entry // with key as its Key
@@ -45,7 +46,9 @@ func (w *walk) source(own iterator.Iterator, cover *tombstone.Cover) {
 		// Own entries have the greatest version, so each comes first of its key.
 		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
 	}
-	if w.all && cover != nil {
+	if !w.all {
+		w.sure.of, _ = w.src.(iterator.Foresighted)
+	} else if cover != nil {
 		w.src = &history{Iterator: w.src, at: w.at, cover: cover}
 	}
 }
@@ -76,6 +79,7 @@ func (w *walk) seekGE(key []byte) bool {
 		key = w.lo
 	}
 	w.key = w.key[:0]
+	w.sure.forget()
 	return w.forwards(w.src.SeekGE(key))
 }
 
@@ -85,6 +89,7 @@ func (w *walk) seekLT(key []byte) bool {
 		key = w.hi
 	}
 	w.key = w.key[:0]
+	w.sure.forget()
 	return w.backwards(w.src.SeekLT(key))
 }
 
@@ -102,7 +107,40 @@ func (w *walk) next() bool {
 	case w.backward:
 		return w.forwards(w.src.SeekGE(w.key))
 	}
+	return w.onwards()
+}
+
+// onwards moves forward from the entry, where src is.
+func (w *walk) onwards() bool {
+	if w.sure.shift() || w.sure.due() && w.foresee() && w.sure.shift() {
+		return true
+	}
+	w.meet()
 	return w.forwards(w.src.Next())
+}
+
+// meet makes key that of the entry, after moves that were sure.
+func (w *walk) meet() {
+	if w.sure.moved {
+		w.key = append(w.key[:0], w.entry.Key...)
+		w.sure.moved = false
+	}
+}
+
+// foresee asks src for moves to entries that are shown.
+func (w *walk) foresee() bool {
+	until, least := w.hi, w.since+1
+	if w.cover != nil {
+		// Up to the end of the stretch range deletes hide what is older, and nothing else.
+		least = max(least, w.cover.Newest(w.entry.Key))
+		if w.cover.Err() != nil {
+			return false
+		}
+		if _, end := w.cover.Stretch(); end != nil && bytes.Compare(end, until) < 0 {
+			until = end
+		}
+	}
+	return w.sure.ask(until, least, w.at)
 }
 
 func (w *walk) prev() bool {
@@ -114,6 +152,8 @@ func (w *walk) prev() bool {
 	case w.all:
 		return w.backwards(w.src.Prev())
 	}
+	w.meet()
+	w.sure.forget()
 	// Going back from the entry shown, newer versions of its key come first: the reader
 	// does not see them.
 	ok := w.src.Prev()

@@ -63,6 +63,9 @@ func TestAllocations(t *testing.T) {
 		count("a scan of keys", 5, walk(brock.IteratorOptions{KeysOnly: true}, pairs))
 		count("a scan back", 8, walk(brock.IteratorOptions{Reverse: true}, pairs))
 
+		must(t, db.Set(k, nil))
+		count("a seek and 50 items beside writes", 6, walk(brock.IteratorOptions{}, 50))
+
 		// What was deleted a reader knows as a range, which costs each scan a little more.
 		for i := range 1000 {
 			must(t, db.Delete(key(i)))

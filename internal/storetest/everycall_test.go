@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"reflect"
 	"runtime/debug"
 	"testing"
@@ -63,6 +64,9 @@ func (c *everyCall) argument(t testing.TB, method reflect.Method, n int) reflect
 	case func(string, string, string, *brock.Histogram):
 		return reflect.ValueOf(func(string, string, string, *brock.Histogram) {})
 	case string:
+		if method.Name == "Checkpoint" { // it is made
+			return reflect.ValueOf(filepath.Join(t.TempDir(), "new"))
+		}
 		return reflect.ValueOf("name")
 	case int, uint64:
 		return reflect.ValueOf(c.number).Convert(p)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/jobs"
+	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -12,6 +13,7 @@ import (
 // background runs the work: what the tasks do, and what users ask for.
 type background struct {
 	cfg        *Config
+	log        *manifest.Log
 	views      *view.Set
 	files      *files.Opener
 	unflushed  *files.Unflushed
@@ -27,6 +29,7 @@ type background struct {
 	collector  *collector
 	clustering *clustering
 	scrubber   *scrubber
+	cuts       *cuts
 }
 
 // prepare makes the tasks.
@@ -67,7 +70,7 @@ func (b *background) idle(ctx context.Context) error {
 	if err := b.cfg.Exclusive(b.writer.sealIdle); err != nil {
 		return err
 	}
-	if err := b.flusher.run(ctx); err != nil {
+	if err := b.compactor.rest(ctx, b.flusher.run); err != nil {
 		return err
 	}
 	// A compaction finds garbage to collect, and a collection leaves remaps to heal.

@@ -12,7 +12,9 @@ import (
 
 // Config is what a Tree needs; all fields are set unless said otherwise.
 type Config struct {
-	FS            vfs.FS
+	FS            vfs.FS // holds the directories open
+	Base          vfs.FS // in which copies of the store are made
+	NoLinks       bool   // Base is another file system than FS
 	Dir           string
 	ValueDir      string
 	UUID          [16]byte

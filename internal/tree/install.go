@@ -45,6 +45,7 @@ type installer struct {
 	expiry      *expiry
 	longReaders *view.LongReaders
 	tasks       *tasks
+	cuts        *cuts
 
 	drops     atomic.Uint64 // of keyspaces, since Open
 	recording sync.Mutex    // held while an edit is made, recorded and installed
@@ -95,6 +96,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 	}
 	var unwanted []*view.Segment
 	in.views.Install(func(v *view.View) { unwanted = in.change(v, added, c, edit, next) })
+	in.cuts.flushed(c.tables)
 	in.views.Wake()
 	for _, f := range unwanted {
 		f.Discard()

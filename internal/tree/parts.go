@@ -52,9 +52,10 @@ func (t *Tree) work() {
 		disk: t.disk, tasks: t.tasks, expiry: t.expiry, emptied: t.searcher.emptied, count: t.count,
 		tableBytes: int64(cfg.MemtableBytes),
 	}
+	cuts := &cuts{cfg: cfg, views: t.views, writer: t.writer}
 	t.installer = &installer{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, life: t.life, unflushed: t.unflushed, budget: t.budget, damaged: t.damaged,
-		searcher: t.searcher, throttle: t.throttle, expiry: t.expiry, longReaders: t.longReaders, tasks: t.tasks,
+		searcher: t.searcher, throttle: t.throttle, expiry: t.expiry, longReaders: t.longReaders, tasks: t.tasks, cuts: cuts,
 	}
 	t.keyspaces = &keyspaces{views: t.views, installer: t.installer, tasks: t.tasks}
 	t.flusher = &flusher{
@@ -75,9 +76,9 @@ func (t *Tree) work() {
 	}
 	t.scrubber = &scrubber{cfg: cfg, views: t.views, files: t.files, log: t.log, life: t.life, installer: t.installer, tasks: t.tasks}
 	t.background = &background{
-		cfg: cfg, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, planner: t.planner,
+		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, planner: t.planner,
 		disk: t.disk, expiry: t.expiry, writer: t.writer, searcher: t.searcher,
-		flusher: t.flusher, compactor: t.compactor, collector: t.collector, clustering: t.clustering, scrubber: t.scrubber,
+		flusher: t.flusher, compactor: t.compactor, collector: t.collector, clustering: t.clustering, scrubber: t.scrubber, cuts: cuts,
 	}
 	t.spills = &spills{
 		cfg: cfg, views: t.views, files: t.files, coder: &t.coder, leader: t.leader, emptied: t.searcher.emptied, disk: t.disk,

@@ -11,7 +11,7 @@
 // The commit leader's calls come first, then compactor.mu, then flusher.mu, each held
 // over a whole piece of work, then installer.recording, held over the sync of an
 // edit, then diskSpace.mu, held over a survey, then the mutex of view.Set and those of
-// damaged, unflushed and spares, which are held over assignments only. searcher.mu is
+// damaged, unflushed, cuts and spares, which are held over assignments only. searcher.mu is
 // taken last but for those. The leader's own edit (journalOwner.Register) takes none
 // of them. Readers take no lock: they pin a View (package view).
 package tree
@@ -83,9 +83,11 @@ func (t *Tree) Journal() *journal.Journal { return t.unflushed.Journal }
 // Prepare makes room for n bytes of records in the active memtable.
 func (t *Tree) Prepare(n int) error { return t.writer.prepare(n) }
 
-// Apply adds the records of payload, which begins at this place of the journal, to
-// the memtable. Readers see them once they are published.
-func (t *Tree) Apply(payload []byte, at entry.Position) error { return t.writer.apply(payload, at) }
+// Apply adds the records of the transaction with version v, which begin at this place of
+// the journal, to the memtable. Readers see them once they are published.
+func (t *Tree) Apply(payload []byte, at entry.Position, v entry.Version) error {
+	return t.writer.apply(payload, at, v)
+}
 
 // Publish makes everything up to v visible.
 func (t *Tree) Publish(v entry.Version) { t.writer.publish(v) }
@@ -237,6 +239,14 @@ func (t *Tree) Compact(ctx context.Context) error { return t.background.compact(
 // begins again if that has given some back.
 func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 	return t.background.reclaim(ctx)
+}
+
+// Checkpoint makes a store in dir, which must not exist, that has everything committed
+// so far, and nothing that is committed later. All of it is durable when Checkpoint
+// returns nil. Files that never change are shared with it, where the system can do that.
+// It returns errs.ErrExist if there is something in dir's place.
+func (t *Tree) Checkpoint(ctx context.Context, dir string) error {
+	return t.background.checkpoint(ctx, dir)
 }
 
 // Verify reads SUPER, the manifest, every run and segment, checks all checksums,

@@ -230,6 +230,10 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 	}
 	if w&flagSep == 0 && e.Kind != entry.Delete {
 		e.Value = c.Data[end:stop:stop]
+		// A user of the value has no guard: a page that can't be read is met here.
+		if value > 0 && (stop-1)>>pageShift != off>>pageShift {
+			pageio.Touch(e.Value[value-1:])
+		}
 	}
 	if raw {
 		if e.Raw = binary.LittleEndian.Uint32(c.Data[end:]); e.Raw == 0 {

@@ -14,6 +14,8 @@ import (
 type Cursor struct {
 	chunk *Chunk
 	data  []byte
+	view  []byte // the bytes from at on: of data or, after Foresee, of near
+	at    int
 	off   int    // current entry
 	next  int    // entry after it
 	safe  int    // bytes from the current entry to here are verified
@@ -32,6 +34,10 @@ type Cursor struct {
 	top      int      // above the entry that Prev went to last
 
 	room [64]byte // most keys need no more
+
+	near     *[nearSize]byte // what Foresee has copied; nil: it was not asked yet
+	verified int             // safe, while view is near
+	foresees int             // calls of Foresee since the last seek, the first few
 }
 
 // form says which fields of an entry may be set beside Key, Kind and Version, so
@@ -48,6 +54,7 @@ const (
 // keys share, with the chunk's Layout.Prefix bytes.
 func (it *Cursor) Open(c *Chunk, prefix []byte) {
 	it.chunk, it.data = c, c.Data
+	it.view, it.at = it.data, 0
 	it.next, it.off, it.safe = HeaderSize, 0, 0
 	it.ahead, it.err = 1, nil
 	it.stack = it.stack[:0]
@@ -109,8 +116,10 @@ func (it *Cursor) Last() bool {
 
 // seekTo makes Next go to the entry at off, and Prev to the one before it.
 func (it *Cursor) seekTo(off int) {
+	it.leaveNear()
 	it.off, it.next = off, off
 	it.safe = 0
+	it.foresees = 0
 	it.ahead, it.err = 1, nil
 }
 
@@ -124,7 +133,7 @@ func (it *Cursor) Next() bool {
 	}
 	// The plainest form is decoded here; all that doesn't fit it goes to decode,
 	// which also finds what is wrong.
-	w := binary.LittleEndian.Uint64(it.data[off:])
+	w := binary.LittleEndian.Uint64(it.view[off-it.at:])
 	if w&flagSlow != 0 {
 		return it.nextSlow(off, w)
 	}
@@ -158,7 +167,7 @@ func (it *Cursor) nextSlow(off int, w uint64) bool {
 	if w&flagSlow != flagSep || end > it.safe || !kind.Known() || end-start > it.most {
 		return it.decode(off)
 	}
-	h := binary.LittleEndian.Uint64(it.data[off+headSize:])
+	h := binary.LittleEndian.Uint64(it.view[off+headSize-it.at:])
 	if h&flagRaw != 0 {
 		return it.decode(off)
 	}
@@ -177,8 +186,9 @@ func (it *Cursor) nextSlow(off int, w uint64) bool {
 // of 8, so that whole words never leave the entry's pages.
 func (it *Cursor) copySuffix(start, end int) {
 	n := end - start
+	start -= it.at
 	for i := 0; i < n; i += 8 {
-		binary.LittleEndian.PutUint64(it.key[it.plen+i:], binary.LittleEndian.Uint64(it.data[start+i:]))
+		binary.LittleEndian.PutUint64(it.key[it.plen+i:], binary.LittleEndian.Uint64(it.view[start+i:]))
 	}
 	it.e.Key = it.key[:it.plen+n]
 }
@@ -186,6 +196,9 @@ func (it *Cursor) copySuffix(start, end int) {
 // verifyAhead extends the verified bytes beyond off. While a walk goes on it
 // checks more pages at a time, so that cold files are read in larger pieces.
 func (it *Cursor) verifyAhead(off int) bool {
+	if it.leaveNear(); off < it.safe {
+		return true
+	}
 	end := it.chunk.End
 	if off >= end || it.err != nil {
 		return false
@@ -208,6 +221,7 @@ func (it *Cursor) verifyAhead(off int) bool {
 
 // decode moves to the entry at off, whatever its form.
 func (it *Cursor) decode(off int) bool {
+	it.leaveNear()
 	it.form = anyForm
 	start, end, next, err := it.chunk.fill(off, &it.e)
 	if err != nil {
@@ -218,7 +232,9 @@ func (it *Cursor) decode(off int) bool {
 	if off >= it.safe || next > it.safe {
 		it.safe = min(next, it.chunk.End)
 	}
-	it.grow(it.plen, end-start)
+	if end-start > it.most {
+		it.grow(it.plen, end-start)
+	}
 	copy(it.key[it.plen:], it.data[start:end])
 	it.e.Key = it.key[:it.plen+end-start]
 	return true

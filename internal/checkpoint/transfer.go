@@ -1,0 +1,162 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// transfer makes a file of the store one of the copy: by a link, else by blocks that are
+// shared until one is written, else by copying the bytes.
+func (w *writer) transfer(ctx context.Context, name filename.Name) error {
+	from, to := w.source(name), filepath.Join(w.dir, name.String())
+	if w.share {
+		linked, err := w.link(name, from, to)
+		if err != nil || linked {
+			return err
+		}
+	}
+	w.copied[name] = true
+	w.made = append(w.made, to)
+	if w.share && w.to.Clone(from, to) == nil {
+		f, err := w.to.OpenReadWrite(to)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	}
+	if err := w.copy(ctx, from, to); err != nil {
+		return fmt.Errorf("copy %s: %w", name, err)
+	}
+	return nil
+}
+
+// link gives the file a second name, if that is possible and safe. A journal file may
+// be written over once nobody needs it, unless the system tells that it has other names.
+func (w *writer) link(name filename.Name, from, to string) (linked bool, err error) {
+	if name.Kind == filename.Journal {
+		if info, err := w.to.Stat(from); err != nil || info.Links == 0 {
+			return false, err
+		}
+	}
+	switch err := w.to.Link(from, to); {
+	case err == nil:
+		w.made = append(w.made, to)
+		return true, nil
+	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
+	return false, nil // as across file systems
+}
+
+// copyBytes is how much is copied at once.
+const copyBytes = 1 << 20
+
+// copy makes a file of the same bytes, synced.
+func (w *writer) copy(ctx context.Context, from, to string) (err error) {
+	a, err := w.FS.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	size, err := a.Size()
+	if err != nil {
+		return err
+	}
+	b, err := w.to.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	p := make([]byte, min(size, copyBytes))
+	for at := int64(0); at < size; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		part := p[:min(int64(len(p)), size-at)]
+		if n, err := a.ReadAt(part, at); n < len(part) {
+			return err
+		}
+		if _, err := b.WriteAt(part, at); err != nil {
+			return err
+		}
+		at += int64(len(part))
+	}
+	return b.Sync()
+}
+
+// verifyBytes is how much is verified between two looks at the context.
+const verifyBytes = 16 << 20
+
+// verify checks every checksum of the files that were copied, as the copy has them.
+func (w *writer) verify(ctx context.Context) error {
+	if len(w.copied) == 0 {
+		return nil
+	}
+	open := files.New(files.Config{FS: w.to, Dir: w.dir, ValueDir: w.dir, UUID: w.UUID, Seed: w.Seed, NoMap: true, OpenFiles: verifyFiles}, nil)
+	var v view.View
+	defer v.Close()
+	if err := open.OpenLayout(w.Layout, &v); err != nil {
+		return err
+	}
+	for _, r := range v.Runs {
+		if err := w.verifyRun(ctx, r); err != nil {
+			return err
+		}
+	}
+	for _, f := range v.Segments.Files {
+		if err := w.verifySegment(ctx, open.Segments(), f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verifyFiles is how many descriptors verification may have.
+const verifyFiles = 64
+
+func (w *writer) verifyRun(ctx context.Context, r *view.Run) error {
+	var found *errs.Corruption
+	report := func(c *errs.Corruption) { found = c }
+	for _, file := range r.Meta().Files {
+		done := !w.copied[filename.New(filename.Run, file.Num)]
+		for at := int64(0); !done; {
+			at, done = r.Scrub(file.Num, at, verifyBytes, report)
+			if found != nil {
+				return found
+			}
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *writer) verifySegment(ctx context.Context, c segment.Config, f *view.Segment) error {
+	if f.Moved != nil {
+		if !w.copied[filename.New(filename.Remap, f.Moved.Header().Number)] {
+			return nil
+		}
+		return f.Moved.Verify(c)
+	}
+	done := !w.copied[filename.New(f.Header().Kind, f.Num)]
+	for at := new(segment.Scrubbed); !done; {
+		var err error
+		if done, err = f.Scrub(c, at, verifyBytes); err != nil {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
