@@ -16,7 +16,7 @@ type Metrics struct {
 	Iterators int64 // iterators made
 	Commits   int64 // transactions, batches and writer groups written
 	Entries   int64 // entries that these commits wrote
-	Bytes     int64 // bytes of their records: keys, values as stored, and 24 to 31 bytes an entry
+	Bytes     int64 // bytes of their records: keys, values as stored, and 4 to 40 bytes an entry
 	Conflicts int64 // commits refused
 	Retries   int64 // runs of an Update after the first
 

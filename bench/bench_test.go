@@ -178,9 +178,9 @@ func ran(r *result.Run, w Workload, store string) bool {
 func TestCommandRefuses(t *testing.T) {
 	for _, args := range [][]string{
 		{"-stores", "nosuch"}, {"-workloads", "nosuch"}, {"-values", "16,x"}, {"-slices", "0"}, {"-nosuch"}, {"word"},
-		{"-counts", "12x"}, {"-readme", "README.md"}, {"-compare", "nosuch", "-from", fixedRun}, {"-counts", "1,2"}, {"-counts", "9999M"}, {"-from", "nosuch"}, {"-full", "-counts", "900M"},
+		{"-counts", "12x"}, {"-readme", "README.md"}, {"-compare", "nosuch", "-from", fixedRun}, {"-counts", "1,2,3"}, {"-counts", "9999M"}, {"-from", "nosuch"}, {"-full", "-counts", "900M"},
 	} {
-		if err := run(args, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
+		if err := run(append([]string{"-workloads", "get"}, args...), &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v: no error", args)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/brockdb/brock/bench/internal/cage"
 	"github.com/brockdb/brock/bench/internal/result"
 )
 
@@ -74,6 +75,7 @@ func removeWhenInterrupted(dir string) {
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-c
+		cage.Clean()
 		os.RemoveAll(dir)
 		os.Exit(1)
 	}()

@@ -31,6 +31,7 @@ type settings struct {
 
 // scale is what the flags mean where nothing is said.
 type scale struct {
+	workloads      string
 	values, counts string
 	ops            int
 	large          int64 // MB of large values
@@ -38,10 +39,13 @@ type scale struct {
 }
 
 var (
-	small = scale{values: "16,128,1024", counts: "500k,500k,200k", ops: 100_000, large: 256, cold: 1024}
+	small = scale{
+		workloads: "load,get,get16,miss,scan,seek,ycsbA,ycsbC,ycsbE,coldget16,commit1,commit64,large",
+		values:    "128,1024", counts: "200k,100k", ops: 50_000, large: 128, cold: 768,
+	}
 	// The counts of badger-bench, whose authors had 64 GB of memory.
-	full = scale{values: "128,1024,16384", counts: "250M,75M,5M", ops: 1_000_000, large: 4096, cold: 4096}
-	tiny = scale{values: "1024", counts: "2000", ops: 500, large: 6, cold: 16}
+	full = scale{workloads: "all", values: "128,1024,16384", counts: "250M,75M,5M", ops: 1_000_000, large: 4096, cold: 4096}
+	tiny = scale{workloads: "all", values: "1024", counts: "2000", ops: 500, large: 6, cold: 16}
 )
 
 func parseSettings(args []string, stderr io.Writer) (*settings, error) {
@@ -49,7 +53,7 @@ func parseSettings(args []string, stderr io.Writer) (*settings, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&s.stores, "stores", "all", "stores, with commas between: "+kv.Names(kv.Makers()))
-	f.StringVar(&s.workloads, "workloads", "all", "workloads, each by its name or the beginning of it, with commas between: "+workloadNames())
+	f.StringVar(&s.workloads, "workloads", "", "workloads, each by its name or the beginning of it, with commas between, or all: "+workloadNames()+" (default: "+small.workloads+"; with -full all)")
 	f.StringVar(&s.values, "values", "", "sizes of values in bytes (default: "+small.values+"; with -full "+full.values+")")
 	f.StringVar(&s.counts, "counts", "", "pairs of each size of values, k and M allowed; one for all, or one for each (default: "+small.counts+"; with -full "+full.counts+")")
 	f.IntVar(&s.slices, "slices", 5, "measurements of each workload on each store; figures are their medians")
@@ -103,13 +107,16 @@ func (s *settings) plan(stderr io.Writer) (plan Plan, err error) {
 	if s.smoke {
 		plan.Waits = tinyWaits()
 	}
+	if s.full {
+		plan.Waits.ColdWarm, plan.Waits.ColdSlice = 2*plan.Waits.ColdWarm, 2*plan.Waits.ColdSlice
+	}
 	if s.quiet {
 		plan.Log = io.Discard
 	}
 	if plan.Makers, err = kv.Pick(s.stores); err != nil {
 		return plan, err
 	}
-	if plan.Workloads, err = pickWorkloads(s.workloads); err != nil {
+	if plan.Workloads, err = pickWorkloads(cmp.Or(s.workloads, d.workloads)); err != nil {
 		return plan, err
 	}
 	values, counts := cmp.Or(s.values, d.values), cmp.Or(s.counts, d.counts)
@@ -139,14 +146,14 @@ const leastMemory = 192 << 20
 // parseSizes reads the lists of -values and -counts.
 func parseSizes(values, counts string) ([]Size, error) {
 	var sizes []Size
-	numbers := strings.Split(counts, ",")
-	for i, text := range strings.Split(values, ",") {
+	texts, numbers := strings.Split(values, ","), strings.Split(counts, ",")
+	if len(numbers) > 1 && len(numbers) != len(texts) {
+		return nil, errors.New("-counts: one for all sizes, or one for each")
+	}
+	for i, text := range texts {
 		bytes, err := strconv.Atoi(text)
 		if err != nil || bytes < 0 || bytes > 99_999 {
 			return nil, fmt.Errorf("-values: %q is no size from 0 to 99999", text)
-		}
-		if len(numbers) > 1 && i >= len(numbers) {
-			return nil, errors.New("-counts: one for all sizes, or one for each")
 		}
 		keys, err := parseCount(numbers[min(i, len(numbers)-1)])
 		if err != nil {

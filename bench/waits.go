@@ -24,7 +24,7 @@ type Waits struct {
 func fullWaits() Waits {
 	return Waits{
 		Polls: 10, Settle: 6 * time.Second, Warm: 300 * time.Millisecond, Slice: time.Second, Watch: 5 * time.Second,
-		ColdWarm: time.Second, ColdSlice: 2 * time.Second,
+		ColdWarm: 500 * time.Millisecond, ColdSlice: time.Second,
 	}
 }
 

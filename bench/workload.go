@@ -71,8 +71,8 @@ func Workloads() []Workload {
 	)
 }
 
-// pickWorkloads returns the workloads of a comma-separated list of names; a
-// name matches all that begin with it, and "all" or nothing means every one.
+// pickWorkloads returns the workloads of a comma-separated list of names. What is
+// no name matches all that begin with it; "all" or nothing means every one.
 func pickWorkloads(list string) ([]Workload, error) {
 	all := Workloads()
 	if list == "" || list == "all" {
@@ -80,9 +80,9 @@ func pickWorkloads(list string) ([]Workload, error) {
 	}
 	var picked []Workload
 	for name := range strings.SplitSeq(list, ",") {
-		found := false
+		found, exact := false, slices.ContainsFunc(all, func(w Workload) bool { return w.Name == name })
 		for _, w := range all {
-			if strings.HasPrefix(w.Name, name) {
+			if w.Name == name || strings.HasPrefix(w.Name, name) && !exact {
 				found = true
 				if !slices.ContainsFunc(picked, func(p Workload) bool { return p.Name == w.Name }) {
 					picked = append(picked, w)

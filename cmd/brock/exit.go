@@ -68,6 +68,7 @@ func message(err error) string {
 	lines := strings.Split(err.Error(), "\n")
 	for i, line := range lines {
 		line = strings.ReplaceAll(strings.TrimPrefix(line, "brock: "), ": brock: ", ": ")
+		line = strings.Replace(line, ": invalid argument: ", ": ", 1) // the exit code says it
 		lines[i] = strings.TrimSuffix(line, ": invalid argument")
 	}
 	return strings.Join(lines, "\n       ")

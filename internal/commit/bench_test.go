@@ -21,7 +21,7 @@ type void struct{ groups int }
 
 func (*void) Throttle(context.Context, []byte) error                                   { return nil }
 func (*void) Prepare(int) error                                                        { return nil }
-func (*void) Apply([]byte, entry.Position) error                                       { return nil }
+func (*void) Apply([]byte, entry.Position, entry.Version) error                        { return nil }
 func (*void) SortSince(entry.Version)                                                  {}
 func (*void) CheckReads(*conflict.ReadSet, entry.Version) (v entry.Version, err error) { return 0, nil }
 func (*void) EachArrival(entry.Version, func(lo, hi []byte) error) (all bool, err error) {
@@ -93,6 +93,7 @@ func run(b *testing.B, j Journal, n int, synced bool) {
 		wg.Go(func() {
 			key := binary.BigEndian.AppendUint64(make([]byte, 0, 22), uint64(i))
 			record := entry.AppendRecord(nil, &entry.Entry{Kind: entry.Set, Key: key, Value: make([]byte, 100)}, false)
+			record = entry.Pad(record)
 			r := &Request{Payload: record, Records: 1, Check: conflict.Check{Isolation: conflict.LastWriterWins}, Synced: synced}
 			for left.Add(-1) >= 0 {
 				if _, err := p.Commit(context.Background(), r); err != nil {

@@ -39,7 +39,7 @@ func TestCancelWhileThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		m.throttle = func(ctx context.Context, n int) error {
-			if n != 32 {
+			if n != 8 {
 				t.Errorf("throttle %d bytes", n)
 			}
 			<-ctx.Done()

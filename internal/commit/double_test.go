@@ -86,8 +86,10 @@ func (m *memory) Append(first entry.Version, transactions [][]byte) (entry.Posit
 			if err != nil {
 				return entry.Position{}, err
 			}
-			entry.SetVersion(p, first+entry.Version(i))
 			p = p[rec.Size:]
+		}
+		if len(transactions[i]) > 0 {
+			entry.Begin(transactions[i])
 		}
 	}
 	last := first + entry.Version(len(transactions)) - 1
@@ -124,7 +126,8 @@ func (m *memory) Retract() error {
 	return nil
 }
 
-func (m *memory) Apply(payload []byte, at entry.Position) error {
+func (m *memory) Apply(payload []byte, at entry.Position, v entry.Version) error {
+	v-- // the first record begins its transaction
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.apply != nil {
@@ -134,7 +137,7 @@ func (m *memory) Apply(payload []byte, at entry.Position) error {
 	}
 	m.step("apply %d bytes at %d", len(payload), at.Offset)
 	for len(payload) > 0 {
-		rec, err := entry.DecodeRecord(payload)
+		rec, err := entry.DecodeNext(payload, &v)
 		if err != nil {
 			return err
 		}
@@ -300,7 +303,7 @@ func payload(keys ...string) ([]byte, int) {
 		}
 		p = entry.AppendRecord(p, &e, false)
 	}
-	return p, len(keys)
+	return entry.Pad(p), len(keys)
 }
 
 // request writes keys, having seen everything up to at.

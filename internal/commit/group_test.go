@@ -71,9 +71,9 @@ func TestGroupIsAppendedSyncedAppliedPublished(t *testing.T) {
 		p := start(m)
 		commit(t, p, request(0, conflict.LastWriterWins, "a"))
 		m.wantSteps(t, `
-			prepare 32
+			prepare 40
 			append 1 transactions, 1 records, versions 1-1
-			apply 32 bytes at 0
+			apply 8 bytes at 0
 			publish 1`)
 		b, c := request(0, conflict.LastWriterWins, "b"), request(0, conflict.LastWriterWins, "c", "-d")
 		c.Synced = true
@@ -83,11 +83,11 @@ func TestGroupIsAppendedSyncedAppliedPublished(t *testing.T) {
 			}
 		}
 		m.wantSteps(t, `
-			prepare 96
+			prepare 120
 			append 2 transactions, 3 records, versions 2-3
 			sync
-			apply 32 bytes at 32
-			apply 64 bytes at 64
+			apply 8 bytes at 8
+			apply 16 bytes at 16
 			publish 3`)
 		if l := &p.leader; l.visible.Load() != 3 || l.durable.Load() != 3 {
 			t.Errorf("visible %d, durable %d, want 3", l.visible.Load(), l.durable.Load())
@@ -187,9 +187,9 @@ func TestRefusedRequestAsksForNoSync(t *testing.T) {
 			t.Errorf("got %+v, %+v", res[0], res[1])
 		}
 		m.wantSteps(t, `
-			prepare 32
+			prepare 40
 			append 1 transactions, 1 records, versions 2-2
-			apply 32 bytes at 32
+			apply 8 bytes at 8
 			publish 2`)
 	})
 }
@@ -222,6 +222,7 @@ func TestLargeTransactionIsAGroupOfItsOwn(t *testing.T) {
 		m.trace = true
 		p := start(m)
 		large := entry.AppendRecord(nil, &entry.Entry{Kind: entry.Set, Key: []byte("k"), Value: make([]byte, MaxBytes)}, false)
+		large = entry.Pad(large)
 		small := func() *Request { return request(0, conflict.LastWriterWins, "s") }
 		for i, r := range together(p, small(), &Request{Payload: large, Records: 1}, small(), small()) {
 			if r.err != nil || r.version != entry.Version(i+1) {
@@ -260,14 +261,14 @@ func TestDo(t *testing.T) {
 			t.Errorf("do %v, first %+v, second %+v", got, first, second)
 		}
 		m.wantSteps(t, `
-			prepare 32
+			prepare 40
 			append 1 transactions, 1 records, versions 1-1
-			apply 32 bytes at 0
+			apply 8 bytes at 0
 			publish 1
 			do
-			prepare 32
+			prepare 40
 			append 1 transactions, 1 records, versions 2-2
-			apply 32 bytes at 32
+			apply 8 bytes at 8
 			publish 2`)
 	})
 }

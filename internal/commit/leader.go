@@ -29,7 +29,7 @@ type leader struct {
 	// Of the current group:
 	passed   []*Request // those that may be written, in version order
 	payloads [][]byte   // theirs
-	bytes    int        // of the payloads
+	bytes    int        // of the payloads, and tableBytes more for each record
 	synced   bool       // a request that passed asks for a sync
 	writes   writes     // what passed writes, for the checks of later requests
 }
@@ -47,6 +47,9 @@ func (l *leader) write(members []*Request) error {
 	return stopping(l.record(members))
 }
 
+// tableBytes is what a record takes more in memory than in a payload, at most.
+const tableBytes = 32
+
 // decide gives each request its version, or the error that refuses it.
 func (l *leader) decide(members []*Request) {
 	for _, r := range members {
@@ -63,7 +66,7 @@ func (l *leader) decide(members []*Request) {
 		l.passed = append(l.passed, r)
 		r.version = l.last + entry.Version(len(l.passed))
 		l.payloads = append(l.payloads, r.Payload)
-		l.bytes += len(r.Payload)
+		l.bytes += len(r.Payload) + tableBytes*r.Records
 	}
 }
 
@@ -87,7 +90,7 @@ func (l *leader) record(members []*Request) error {
 		}
 	}
 	for _, r := range l.passed {
-		if err := l.store.Apply(r.Payload, at); err != nil {
+		if err := l.store.Apply(r.Payload, at, r.version); err != nil {
 			return err
 		}
 		at.Offset += int64(len(r.Payload))

@@ -10,7 +10,7 @@ import (
 // pipeline from the call of Commit until its return, and may then be reused;
 // Payload may not: versions and checksums have been written into it.
 type Request struct {
-	Payload []byte         // encoded records (entry.AppendRecord) with version 0, one after the other
+	Payload []byte         // encoded records (entry.AppendRecord) with version 0, one after the other, padded (entry.Pad)
 	Records int            // how many; a request with none has nothing to commit
 	Ranges  int            // how many of them are range deletes
 	Check   conflict.Check // what must hold, else the request is refused
@@ -36,5 +36,6 @@ func checkPayload(r *Request) {
 		rest = rest[rec.Size:]
 	}
 	invariant.Check(ranges == r.Ranges, "%d range deletes in a payload of %d", r.Ranges, ranges)
+	invariant.Check(len(r.Payload)&7 == 0, "a payload of %d bytes", len(r.Payload))
 	invariant.Check(n == r.Records, "%d records in a payload of %d", r.Records, n)
 }

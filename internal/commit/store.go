@@ -23,11 +23,11 @@ type Store interface {
 	// until fn returns an error, which it returns. It returns false if it doesn't know
 	// all of them at once.
 	EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error)
-	// Prepare makes room for n bytes of payload. If it fails, nothing of the
+	// Prepare makes room for n bytes of records in memory. If it fails, nothing of the
 	// group is written, but the pipeline goes on.
 	Prepare(n int) error
-	// Apply adds the records of one transaction, which begin at this position.
-	Apply(payload []byte, at entry.Position) error
+	// Apply adds the records of the transaction with version v, which begin at this position.
+	Apply(payload []byte, at entry.Position, v entry.Version) error
 	// Publish makes all versions up to v visible.
 	Publish(v entry.Version)
 	// CatchUp does, after a commit, what the store is late with because of it.

@@ -14,7 +14,8 @@ import (
 
 // The record is described in docs/format.md, "Record".
 const (
-	HeaderSize = 24            // bytes before extension, key and value
+	HeaderSize = 24            // bytes before extension, key and value of a record with its own checksum
+	LeastSize  = shortLeast    // bytes of the shortest record
 	PieceSize  = 64 << 10      // values from 64 KiB on have one checksum for each piece of 64 KiB
 	MaxKey     = 1<<20 + 16    // 1 MiB for the user's key, and 16 bytes for its keyspace's prefix
 	MaxValue   = math.MaxInt32 // 2 GiB - 1
@@ -38,12 +39,14 @@ const (
 var ErrRecord = errors.New("bad record")
 
 // Record is a decoded record. Key and Value point into the bytes it was decoded from.
+// A record without a checksum of its own is short: it doesn't say its version, which
+// follows from the records before it; see DecodeNext.
 type Record struct {
 	Key     []byte
 	Value   []byte // as stored
 	Version Version
 	Expires uint64
-	Size    int // encoded length, a multiple of 8
+	Size    int // encoded length, with the zeros behind it
 	Kind    Kind
 	Meta    byte
 	Codec   codec.Codec // how Value is compressed, also one that this release does not know
@@ -53,13 +56,18 @@ type Record struct {
 	ValueSize  int // length of Value, also where that is not in memory
 	valueStart int // offset of the value (or of its piece table, if any) in the record
 	pieces     []byte
+	begins     bool // a short one that is the first of its transaction
 }
 
 // Align rounds n up to the next multiple of 8, where the next record begins.
 func Align(n int) int { return (n + 7) &^ 7 }
 
-// RecordSize is the encoded length of a record of e, wherever its value is.
+// RecordSize is the encoded length of a record of e, wherever its value is, without
+// zeros that Pad appends.
 func RecordSize(e *Entry, own bool) int {
+	if !own {
+		return shortSize(e)
+	}
 	value := len(e.Value)
 	if e.Separated {
 		value = int(e.Handle.Length)
@@ -74,19 +82,24 @@ func RecordSize(e *Entry, own bool) int {
 	if e.Raw != 0 {
 		n += 8
 	}
-	if own && value >= PieceSize {
+	if value >= PieceSize {
 		n += 4 * pieceCount(value)
 	}
 	return Align(n)
 }
 
-// AppendRecord appends the record of e, which holds its value, to dst. With own,
-// the value gets its own checksum, so that it can later be read by a Handle; its
-// place is still unknown, so Place must be called before the record is written.
-// A compressed value must be own.
+// AppendRecord appends the record of e, which holds its value, to dst, which begins
+// where a transaction or a segment's payload does. With own, the value gets its own
+// checksum, so that it can later be read by a Handle; its place is still unknown, so
+// Place must be called before the record is written. Such a record begins at the next
+// multiple of 8, see Pad. A compressed value must be own.
 func AppendRecord(dst []byte, e *Entry, own bool) []byte {
+	if !own {
+		return appendShort(dst, e)
+	}
+	dst = Pad(dst)
 	start := len(dst)
-	dst, table := appendHead(dst, e, own)
+	dst, table := appendHead(dst, e)
 	if table == len(dst) {
 		dst = append(dst, e.Value...)
 	} else {
@@ -100,17 +113,14 @@ func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 		}
 		binary.LittleEndian.PutUint32(dst[start+8:], checksum.Plain(dst[table:end]))
 	}
-	for len(dst)&7 != 0 {
-		dst = append(dst, 0)
-	}
-	return dst
+	return Pad(dst)
 }
 
-// AppendHead appends what comes before the value in the record of e, as
-// AppendRecord does. The value follows, and zeros up to a multiple of 8.
-func AppendHead(dst []byte, e *Entry, own bool) []byte {
+// AppendHead appends what comes before the value in the record of e with its own
+// checksum, as AppendRecord does. The value follows, and zeros up to a multiple of 8.
+func AppendHead(dst []byte, e *Entry) []byte {
 	start := len(dst)
-	dst, table := appendHead(dst, e, own)
+	dst, table := appendHead(dst, e)
 	if table == len(dst) {
 		return dst
 	}
@@ -126,12 +136,12 @@ func AppendHead(dst []byte, e *Entry, own bool) []byte {
 
 // appendHead is AppendHead but for the checksums of a value in pieces: dst ends with
 // room for them, from table on, and none otherwise.
-func appendHead(dst []byte, e *Entry, own bool) (head []byte, table int) {
+func appendHead(dst []byte, e *Entry) (head []byte, table int) {
 	var h [HeaderSize]byte
 	h[0] = byte(e.Kind)
 	h[1] = e.Meta
 	binary.LittleEndian.PutUint32(h[4:], uint32(len(e.Value)))
-	word := uint64(e.Version) | uint64(e.Codec)<<codecShift
+	word := uint64(e.Version) | uint64(e.Codec)<<codecShift | flagOwn
 	klen := uint16(longKey)
 	if len(e.Key) < longKey {
 		klen = uint16(len(e.Key))
@@ -142,13 +152,10 @@ func appendHead(dst []byte, e *Entry, own bool) (head []byte, table int) {
 		word |= flagExt
 	}
 	// Checksums of large values are computed piece by piece, by the caller.
-	if own {
-		word |= flagOwn
-		if len(e.Value) >= PieceSize {
-			word |= flagPieces
-		} else {
-			binary.LittleEndian.PutUint32(h[8:], checksum.Plain(e.Value))
-		}
+	if len(e.Value) >= PieceSize {
+		word |= flagPieces
+	} else {
+		binary.LittleEndian.PutUint32(h[8:], checksum.Plain(e.Value))
 	}
 	binary.LittleEndian.PutUint64(h[16:], word)
 	dst = append(dst, h[:]...)
@@ -182,8 +189,19 @@ func appendHead(dst []byte, e *Entry, own bool) (head []byte, table int) {
 
 // RawSize reads from a record's first bytes how long it is, and how many bytes
 // come before its own-checksummed value (its whole length if it has none). The
-// record must have been decoded or written by this process: nothing is checked.
+// record must have been decoded or written by this process: nothing is checked. Of a
+// short record rec must have all, and what follows it.
 func RawSize(rec []byte) (size, head int) {
+	if isShort(rec) {
+		head, key, value := shortHead(rec)
+		size = withZeros(rec, head+key+value)
+		return size, size
+	}
+	return rawOwn(rec)
+}
+
+// rawOwn is RawSize for a record with its own checksum.
+func rawOwn(rec []byte) (size, head int) {
 	word := binary.LittleEndian.Uint64(rec[16:])
 	key := int(binary.LittleEndian.Uint16(rec[2:]))
 	val := int(binary.LittleEndian.Uint32(rec[4:]))
@@ -196,29 +214,20 @@ func RawSize(rec []byte) (size, head int) {
 	}
 	head += key
 	if word&flagPieces != 0 {
-		size = Align(head + 4*pieceCount(val) + val)
-	} else {
-		size = Align(head + val)
+		return Align(head + 4*pieceCount(val) + val), head
 	}
-	if word&flagOwn == 0 {
-		head = size
-	}
-	return size, head
+	return Align(head + val), head
 }
 
-// SetVersion writes the version into an encoded record.
+// SetVersion writes the version into an encoded record with its own checksum.
 func SetVersion(rec []byte, v Version) {
 	word := binary.LittleEndian.Uint64(rec[16:])
 	binary.LittleEndian.PutUint64(rec[16:], word&^uint64(MaxVersion)|uint64(v))
 }
 
 // Place binds an encoded record with its own checksum to its offset in the file
-// id, once; for other records it does nothing (their frame's checksum binds
-// them). The version must be final.
+// id, once; a short record is bound by its frame's checksum. The version must be final.
 func Place(rec []byte, id checksum.Identity, offset int64, head int) {
-	if binary.LittleEndian.Uint64(rec[16:])&flagOwn == 0 {
-		return
-	}
 	// Checksums are made before the place is known; a mask of it binds them to it, so
 	// that a record at a wrong place is found.
 	mask := id.Mask(offset)
@@ -240,20 +249,48 @@ func headSum(rec []byte, head int) uint32 {
 
 // DecodeRecord decodes the record at the start of src, which may be longer. It
 // checks every length against len(src), but no checksum: the frame's, or
-// VerifyHead and VerifyValue, do that.
-func DecodeRecord(src []byte) (Record, error) { return decode(src, uint64(len(src))) }
-
-// DecodeHead is DecodeRecord for a record of at most size bytes, of which src has all
-// that comes before the value. Value is nil; ValueSize is its length.
-func DecodeHead(src []byte, size int) (Record, error) {
-	return decode(src, uint64(size))
+// VerifyHead and VerifyValue, do that. The Version of a short record is 0.
+func DecodeRecord(src []byte) (r Record, err error) {
+	if len(src) > 0 && isShort(src) {
+		err = r.decodeShort(src)
+	} else {
+		err = r.decode(src, uint64(len(src)))
+	}
+	return r, err
 }
 
-// decode decodes the record at the start of src, of which room bytes are in the file.
-func decode(src []byte, room uint64) (Record, error) {
-	var r Record
+// DecodeNext is DecodeRecord for records that follow each other in a frame. before is
+// the version of the record before, at first one less than that of the first
+// transaction; it becomes the version of this record, whatever its form.
+func DecodeNext(src []byte, before *Version) (r Record, err error) {
+	if len(src) > 0 && isShort(src) {
+		err = r.decodeShort(src)
+		if r.begins {
+			*before++
+		}
+		r.Version = *before
+	} else {
+		err = r.decode(src, uint64(len(src)))
+		*before = r.Version
+	}
+	return r, err
+}
+
+// DecodeHead is DecodeRecord for a record with its own checksum of at most size bytes,
+// of which src has all that comes before the value. Value is nil; ValueSize is its length.
+func DecodeHead(src []byte, size int) (r Record, err error) {
+	err = r.decode(src, uint64(size))
+	return r, err
+}
+
+// decode makes r, which is zero, the record with its own checksum at the start of src,
+// of which room bytes are in the file.
+func (r *Record) decode(src []byte, room uint64) error {
 	if len(src) < HeaderSize {
-		return r, fmt.Errorf("%w: %d bytes are too short for a header", ErrRecord, len(src))
+		return fmt.Errorf("%w: %d bytes are too short for a header", ErrRecord, len(src))
+	}
+	if isShort(src) || src[0] == 0 {
+		return fmt.Errorf("%w: it begins with %#x", ErrRecord, src[0])
 	}
 	word := binary.LittleEndian.Uint64(src[16:])
 	r.Kind, r.Meta = Kind(src[0]), src[1]
@@ -262,28 +299,28 @@ func decode(src []byte, room uint64) (Record, error) {
 	r.Own = word&flagOwn != 0
 	klen := uint64(binary.LittleEndian.Uint16(src[2:]))
 	vlen := uint64(binary.LittleEndian.Uint32(src[4:]))
-	if vlen == longValue || word>>63 != 0 {
-		return r, fmt.Errorf("%w: unknown flag, or a value longer than this release reads", ErrRecord)
+	if vlen == longValue || word>>63 != 0 || !r.Own {
+		return fmt.Errorf("%w: unknown flag, no checksum of its own, or a value longer than this release reads", ErrRecord)
 	}
 	pos := uint64(HeaderSize)
 	if word&flagExt != 0 {
 		n, err := r.decodeExtension(src[HeaderSize:], &klen)
 		if err != nil {
-			return r, err
+			return err
 		}
 		pos += n
 	} else if klen == longKey {
-		return r, fmt.Errorf("%w: long key without extension", ErrRecord)
+		return fmt.Errorf("%w: long key without extension", ErrRecord)
 	}
-	if (r.Codec != codec.None) != (r.Raw != 0) || r.Raw != 0 && !r.Own {
-		return r, fmt.Errorf("%w: %v of a value of %d bytes, own checksum %v", ErrRecord, r.Codec, r.Raw, r.Own)
+	if (r.Codec != codec.None) != (r.Raw != 0) {
+		return fmt.Errorf("%w: %v of a value of %d bytes", ErrRecord, r.Codec, r.Raw)
 	}
 	if klen > MaxKey {
-		return r, fmt.Errorf("%w: key of %d bytes", ErrRecord, klen)
+		return fmt.Errorf("%w: key of %d bytes", ErrRecord, klen)
 	}
 	table, pieces := uint64(0), word&flagPieces != 0
-	if pieces != (r.Own && vlen >= PieceSize) {
-		return r, fmt.Errorf("%w: value of %d bytes, own checksum %v, piece table %v", ErrRecord, vlen, r.Own, pieces)
+	if pieces != (vlen >= PieceSize) {
+		return fmt.Errorf("%w: value of %d bytes, piece table %v", ErrRecord, vlen, pieces)
 	}
 	if pieces {
 		table = 4 * uint64(pieceCount(int(vlen)))
@@ -291,7 +328,7 @@ func decode(src []byte, room uint64) (Record, error) {
 	// No sum wraps around: each length has at most 32 bits.
 	size := (pos + klen + table + vlen + 7) &^ 7
 	if size > room || pos+klen+table > uint64(len(src)) {
-		return r, fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, size, room)
+		return fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, size, room)
 	}
 	r.Key = src[pos : pos+klen : pos+klen]
 	pos += klen
@@ -303,7 +340,7 @@ func decode(src []byte, room uint64) (Record, error) {
 	if size <= uint64(len(src)) {
 		r.Value = src[pos : pos+vlen : pos+vlen]
 	}
-	return r, nil
+	return nil
 }
 
 // StoredAgain returns the value of a record that was decoded and verified before, if
@@ -359,6 +396,9 @@ func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 	return size, nil
 }
 
+// Bare is the encoded length of the record without the zeros behind it.
+func (r *Record) Bare() int { return r.valueStart + len(r.pieces) + r.ValueSize }
+
 // Stored is the value as the record holds it.
 func (r *Record) Stored() Stored { return Stored{Bytes: r.Value, Codec: r.Codec, Raw: r.Raw} }
 
@@ -405,7 +445,7 @@ func (r *Record) HeadSize() int { return r.valueStart + len(r.pieces) }
 // pieces.
 func HeadBound(first []byte, size int) int {
 	const extension = 1 << 16
-	_, head := RawSize(first)
+	_, head := rawOwn(first)
 	return min(min(head, HeaderSize+extension+MaxKey)+4*pieceCount(size), size)
 }
 

@@ -59,10 +59,14 @@ func TestRecordRoundTrip(t *testing.T) {
 			if len(rec) != RecordSize(&s.e, s.own) {
 				t.Fatalf("encoded %d bytes, RecordSize says %d", len(rec), RecordSize(&s.e, s.own))
 			}
-			SetVersion(rec, s.e.Version)
 			size, head := RawSize(rec)
-			Place(rec, testFile, offset, head)
-			got, err := DecodeRecord(append(slices.Clone(rec), "tail"...))
+			if s.own {
+				SetVersion(rec, s.e.Version)
+				Place(rec, testFile, offset, head)
+			}
+			before := s.e.Version - 1
+			Begin(rec)
+			got, err := DecodeNext(append(slices.Clone(rec), "tail"...), &before)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,8 +89,10 @@ func TestRecordRoundTrip(t *testing.T) {
 			if got.Own && (got.VerifyHead(rec, testFile, offset+8) || got.VerifyValue(rec, testFile, offset+8)) {
 				t.Error("a record at another offset verifies")
 			}
-			plain := s.own && s.e.Expires == 0 && s.e.Codec == codec.None && len(s.e.Key) < longKey && len(s.e.Value) < PieceSize
-			readAgain(t, rec, &s.e, plain)
+			plain := s.e.Expires == 0 && s.e.Codec == codec.None && len(s.e.Key) < longKey && len(s.e.Value) < PieceSize
+			if s.own {
+				readAgain(t, rec, &s.e, plain)
+			}
 			if s.own && head == size || !s.own && head != size {
 				t.Errorf("head %d of %d bytes", head, size)
 			}
@@ -155,8 +161,9 @@ func TestRecordGolden(t *testing.T) {
 			continue
 		}
 		rec := AppendRecord(nil, &s.e, s.own)
-		_, head := RawSize(rec)
-		Place(rec, testFile, 4096, head)
+		if _, head := RawSize(rec); s.own {
+			Place(rec, testFile, 4096, head)
+		}
 		out.WriteString("# " + s.name + "\n" + hex.Dump(rec))
 	}
 	path := filepath.Join("testdata", "record.txt")
@@ -207,18 +214,16 @@ func TestRecordsThatCannotBe(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		value int
-		own   bool
 		flags uint64 // that are flipped
 	}{
-		{"piece table for no value", 0, true, flagPieces},
-		{"piece table for a small value", PieceSize - 1, true, flagPieces},
-		{"piece table without own checksum", PieceSize, false, flagPieces},
-		{"large value without piece table", PieceSize, true, flagPieces},
-		{"piece table of a value without own checksum", PieceSize, true, flagOwn},
-		{"unknown flag", 10, true, 1 << 63},
-		{"codec without a length", 10, true, 1 << codecShift},
+		{"piece table for no value", 0, flagPieces},
+		{"piece table for a small value", PieceSize - 1, flagPieces},
+		{"large value without piece table", PieceSize, flagPieces},
+		{"piece table of a value without own checksum", PieceSize, flagOwn},
+		{"unknown flag", 10, 1 << 63},
+		{"codec without a length", 10, 1 << codecShift},
 	} {
-		rec := AppendRecord(nil, &Entry{Key: []byte("key"), Value: make([]byte, c.value), Version: 9, Kind: Set}, c.own)
+		rec := AppendRecord(nil, &Entry{Key: []byte("key"), Value: make([]byte, c.value), Version: 9, Kind: Set}, true)
 		if _, err := DecodeRecord(rec); err != nil {
 			t.Fatal(c.name, err)
 		}
@@ -226,6 +231,72 @@ func TestRecordsThatCannotBe(t *testing.T) {
 		if r, err := DecodeRecord(append(rec, make([]byte, 64)...)); !errors.Is(err, ErrRecord) {
 			t.Errorf("%s: %+v, %v", c.name, r, err)
 		}
+	}
+}
+
+// Lengths and flags of a short record that can't be are refused, wherever it is cut.
+func TestShortRecordsThatCannotBe(t *testing.T) {
+	for _, s := range samples() {
+		if s.own || len(s.e.Value) > 1000 {
+			continue
+		}
+		rec := AppendRecord(nil, &s.e, false)
+		for n := range rec {
+			if r, err := DecodeRecord(rec[:n]); !errors.Is(err, ErrRecord) {
+				t.Fatalf("%s: cut to %d of %d bytes: %+v, %v", s.name, n, len(rec), r, err)
+			}
+		}
+	}
+	long := binary.AppendUvarint
+	for name, rec := range map[string][]byte{
+		"unknown flag":        {shortForm | shortUnknown | 1, 1, 0, 'k'},
+		"no kind":             {shortForm, 1, 0, 'k'},
+		"zero":                make([]byte, 40),
+		"long key":            append(long([]byte{shortForm | 1}, MaxKey+1), make([]byte, MaxKey+9)...),
+		"long value":          append(long([]byte{shortForm | 1, 1}, MaxValue+1), make([]byte, 40)...),
+		"length of 2^64":      append(long([]byte{shortForm | 1, 1}, 1<<64-1), make([]byte, 40)...),
+		"length of 80 bits":   append([]byte{shortForm | 1, 1}, bytes.Repeat([]byte{0xff}, 40)...),
+		"long form, no check": append([]byte{1}, make([]byte, 47)...),
+	} {
+		if r, err := DecodeRecord(rec); !errors.Is(err, ErrRecord) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}
+
+// Records of several transactions that follow each other have the versions that they
+// were given, with the zeros that stand between them.
+func TestVersionsFollow(t *testing.T) {
+	const first = 70
+	var all []byte
+	var want []Version
+	for tx, records := range []string{"s", "soos", "o", "os", "sss", "oo", "s"} {
+		begin := len(all)
+		var payload []byte
+		for i, form := range records {
+			e := Entry{Key: bytes.Repeat([]byte("k"), tx+i+1), Value: make([]byte, i), Kind: Set, Version: first + Version(tx)}
+			payload = AppendRecord(payload, &e, form == 'o')
+			want = append(want, e.Version)
+		}
+		Begin(payload)
+		all = append(all, Pad(payload)...)
+		if begin%8 != 0 {
+			t.Fatalf("a transaction begins at %d", begin)
+		}
+	}
+	v := Version(first - 1)
+	for at := 0; at < len(all); {
+		r, err := DecodeNext(all[at:], &v)
+		if err != nil || len(want) == 0 || r.Version != want[0] || v != want[0] || r.Own && at%8 != 0 {
+			t.Fatalf("at %d: %+v, %v; want versions %d", at, r, err, want)
+		}
+		if size, _ := RawSize(all[at:]); size != r.Size || KindOf(all[at:]) != Set {
+			t.Errorf("at %d: size %d, want %d", at, size, r.Size)
+		}
+		at, want = at+r.Size, want[1:]
+	}
+	if len(want) > 0 {
+		t.Errorf("records of versions %d are missing", want)
 	}
 }
 
@@ -243,11 +314,18 @@ func FuzzDecodeRecord(f *testing.F) {
 			}
 			return
 		}
-		if r.Size > len(src) || r.Size%8 != 0 || len(r.Key)+len(r.Value)+HeaderSize > r.Size {
+		if r.Size > len(src) || r.Own && (r.Size%8 != 0 || len(r.Key)+len(r.Value)+HeaderSize > r.Size) || r.Bare() > r.Size || r.Size-r.Bare() > mostZeros {
 			t.Fatalf("size %d, key %d, value %d of %d bytes", r.Size, len(r.Key), len(r.Value), len(src))
 		}
 		if size, head := RawSize(src); size != r.Size || head > size {
 			t.Fatalf("RawSize says %d, %d, DecodeRecord %d", size, head, r.Size)
+		}
+		if !r.Own {
+			e := Entry{Key: r.Key, Value: r.Value, Kind: r.Kind, Meta: r.Meta, Expires: r.Expires}
+			again, err := DecodeRecord(AppendRecord(nil, &e, false))
+			if err != nil || !bytes.Equal(again.Key, r.Key) || !bytes.Equal(again.Value, r.Value) || again.Kind != r.Kind || again.Meta != r.Meta || again.Expires != r.Expires {
+				t.Fatalf("%+v is encoded and decoded as %+v, %v", r, again, err)
+			}
 		}
 		r.VerifyHead(src, testFile, 0)
 		if r.Own {

@@ -49,6 +49,9 @@ func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
 		d.Note("%v", err)
 		return 0
 	}
+	if !r.Own {
+		return dumpShort(d, &r, pos)
+	}
 	d.Field(pos, 1, "record kind", "%d", r.Kind)
 	d.U8(pos+1, "meta")
 	d.U16(pos+2, "key length")
@@ -75,6 +78,22 @@ func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {
 	}
 	if value < r.Size {
 		d.Field(pos+value, r.Size-value, "padding", "")
+	}
+	return r.Size
+}
+
+// dumpShort dumps a record in the short form. Record has the parts, not where they lie:
+// they end with key, value and zeros.
+func dumpShort(d *dump.Writer, r *entry.Record, pos int) (size int) {
+	value := pos + r.Bare() - len(r.Value)
+	key := value - len(r.Key)
+	d.Field(pos, key-pos, "short record", "kind %d, meta %d, expires %d, key of %d bytes, value of %d", r.Kind, r.Meta, r.Expires, len(r.Key), len(r.Value))
+	d.Bytes(key, len(r.Key), "key")
+	if len(r.Value) > 0 {
+		d.Bytes(value, len(r.Value), "value")
+	}
+	if n := r.Size - r.Bare(); n > 0 {
+		d.Field(pos+r.Bare(), n, "padding", "")
 	}
 	return r.Size
 }

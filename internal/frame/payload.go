@@ -9,9 +9,6 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// minRecord is the shortest record: its key has at least one byte.
-const minRecord = entry.HeaderSize + 8
-
 // Totals sums up the records of frames; its zero value is no records.
 type Totals struct {
 	Records    uint64
@@ -42,17 +39,35 @@ func (t *Totals) count(v entry.Version) {
 	t.Min, t.Max = min(t.Min, v), max(t.Max, v)
 }
 
-// Place prepares encoded records for offset of the file id. It gives them the
-// version v, unless that is 0, and places those with their own checksum. It returns
+// Place prepares encoded records for offset of the file id: those of one transaction
+// with the version v, or, if v is 0, records with their own checksum that have theirs.
+// It gives them the version, and places those with their own checksum. It returns
 // crc, the plain payload checksum so far, continued over all bytes that it covers.
 // The records must be whole and made by entry.AppendRecord; of the last one, which then
 // has its own checksum, rest bytes at its end, all of them value, may be missing.
 // Place checks their lengths before it touches anything beyond them.
 func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Identity, offset int64, t *Totals) (uint32, error) {
+	if v != 0 {
+		// What has no record would have a version that no record says.
+		if len(records) == 0 {
+			return 0, fmt.Errorf("%w: a transaction without any", entry.ErrRecord)
+		}
+		entry.Begin(records)
+	}
 	covered := 0 // bytes before it are in crc, or must not be
 	for pos := 0; pos < len(records); {
 		rec := records[pos:]
-		if len(rec) < entry.HeaderSize || len(rec)+rest < minRecord {
+		if !isOwn(rec) {
+			size := entry.ShortSize(rec)
+			if size == 0 || v == 0 {
+				return 0, fmt.Errorf("%w: %d bytes at %d, version %d", entry.ErrRecord, len(rec), pos, v)
+			}
+			t.count(v)
+			t.SmallBytes += uint64(size)
+			pos += size
+			continue
+		}
+		if len(rec) < entry.HeaderSize || len(rec)+rest < minOwn || pos&7 != 0 {
 			return 0, fmt.Errorf("%w: %d bytes at %d", entry.ErrRecord, len(rec), pos)
 		}
 		size, head := entry.RawSize(rec)
@@ -63,20 +78,19 @@ func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Id
 			entry.SetVersion(rec, v)
 		}
 		t.count(versionOf(rec))
-		if isOwn(rec) {
-			// A value's own checksum covers it: a large value is read for one
-			// checksum only, when it is encoded.
-			entry.Place(rec, id, offset+int64(pos), head)
-			crc = checksum.Extend(crc, records[covered:pos+head])
-			covered = pos + size
-			t.OwnBytes += uint64(size)
-		} else {
-			t.SmallBytes += uint64(size)
-		}
+		// A value's own checksum covers it: a large value is read for one
+		// checksum only, when it is encoded.
+		entry.Place(rec, id, offset+int64(pos), head)
+		crc = checksum.Extend(crc, records[covered:pos+head])
+		covered = pos + size
+		t.OwnBytes += uint64(size)
 		pos += size
 	}
 	return checksum.Extend(crc, records[min(covered, len(records)):]), nil
 }
+
+// minOwn is the shortest record with its own checksum: its key has at least one byte.
+const minOwn = entry.HeaderSize + 8
 
 // Verify checks the payload of the frame h. The payload lies at offset of the file
 // id. With values, it checks values that have their own checksum, too. The payload
@@ -89,7 +103,7 @@ func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, valu
 	var crc uint32
 	if h.Kind == Group { // lengths of records say which bytes the checksum covers
 		var err error
-		if crc, err = t.walk(payload, id, offset, values); err != nil {
+		if crc, err = t.walk(payload, h.FirstVersion, id, offset, values); err != nil {
 			return t, err
 		}
 	} else {
@@ -106,13 +120,16 @@ func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, valu
 
 // walk decodes every record and returns the plain checksum. Until the checksum is
 // compared it trusts lengths only, and those only within payload.
-func (t *Totals) walk(payload []byte, id checksum.Identity, offset int64, values bool) (crc uint32, err error) {
-	covered := 0
+func (t *Totals) walk(payload []byte, first entry.Version, id checksum.Identity, offset int64, values bool) (crc uint32, err error) {
+	covered, version := 0, first-1
 	for pos := 0; pos < len(payload); {
 		rec := payload[pos:]
-		r, err := entry.DecodeRecord(rec)
+		r, err := entry.DecodeNext(rec, &version)
 		if err != nil {
 			return 0, fmt.Errorf("%w: record at %d: %w", ErrFrame, offset+int64(pos), err)
+		}
+		if r.Version < first || r.Version > entry.MaxVersion || r.Own && pos&7 != 0 {
+			return 0, fmt.Errorf("%w: record at %d: version %d, the frame begins with %d", ErrFrame, offset+int64(pos), r.Version, first)
 		}
 		if r.Own {
 			_, head := entry.RawSize(rec)
@@ -144,8 +161,8 @@ func zeroPadded(rec []byte, head, valueLen int) bool {
 	return len(bytes.TrimLeft(rec[end:], "\x00")) == 0
 }
 
-// isOwn and versionOf read the word at 16 of an encoded record: docs/format.md, "Record".
-func isOwn(rec []byte) bool { return rec[23]&0x10 != 0 }
+// isOwn and versionOf read an encoded record: docs/format.md, "Record".
+func isOwn(rec []byte) bool { return rec[0]&0x80 == 0 }
 
 func versionOf(rec []byte) entry.Version {
 	return entry.Version(binary.LittleEndian.Uint64(rec[16:])) & entry.MaxVersion

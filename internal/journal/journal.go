@@ -72,6 +72,7 @@ type Journal struct {
 	cur        *open // nil between Rotate and the next Append
 	hinted     int64 // the system was asked to write cur back up to here
 	bulk       int64 // bytes appended since the last sync
+	small      bool  // most of cur are records that nobody reads after their flush
 	synced     int64 // bytes that the last sync made durable; 0 = there was none
 	syncing    sync.Mutex
 	durable    atomic.Uint64
@@ -188,7 +189,10 @@ func (j *Journal) fill(size int64) int64 {
 		return 0
 	}
 	if j.bulk >= bulkFill {
-		if t := j.cur.Totals(); t.OwnBytes < t.SmallBytes {
+		if t := j.cur.Totals(); t.Records > 0 { // else what was so for the segment before
+			j.small = t.OwnBytes < t.SmallBytes
+		}
+		if j.small {
 			return 0 // few values stay here, so nobody reads this file through large pages
 		}
 		block := int64(segment.BlockSize)

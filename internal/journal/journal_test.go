@@ -80,7 +80,7 @@ func group(i int, salt uint32, sizes ...int) (payload []byte, text string) {
 		payload = entry.AppendRecord(payload, &e, n > 100)
 		fmt.Fprintf(&b, "%q %d@%d;", e.Key, n, i+1)
 	}
-	return payload, b.String()
+	return entry.Pad(payload), b.String()
 }
 
 func (h *history) append(salt uint32, sizes ...int) error {
@@ -109,10 +109,11 @@ func (h *history) sync() {
 func readBack(d *disk, begin Point, durable uint64, readOnly bool) ([]string, ReplayResult, error) {
 	var groups []string
 	res, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Begin: begin, Durable: durable, ReadOnly: readOnly},
-		func(pos entry.Position, payload []byte, _ frame.Header) error {
+		func(pos entry.Position, payload []byte, h frame.Header) error {
 			var text strings.Builder
+			v := h.FirstVersion - 1
 			for at := 0; at < len(payload); {
-				r, err := entry.DecodeRecord(payload[at:])
+				r, err := entry.DecodeNext(payload[at:], &v)
 				if err != nil {
 					return err
 				}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/segment"
@@ -50,13 +51,24 @@ func (d *doubt) begin(last uint64) (m mark, ok bool) {
 	return d.marks[0], true
 }
 
+// securedTogether is how many files are made durable at the same time, at most. Each
+// takes a descriptor and up to 1 MiB of memory.
+const securedTogether = 2
+
 // secure makes durable what was replayed, before anything that relies on it is
 // written. A sync alone would not do: the process that wrote the last frames may
 // have been killed before its sync, but that sync may also have failed, and then
 // the system takes what it holds of the file for written. So the frames in doubt
 // are written again, as they are.
 func (r *replay) secure() error {
+	if len(r.out.Segments) == 0 {
+		return nil
+	}
 	from, again := r.doubt.begin(r.point.NextFrame - 1)
+	// One file is copied while others are on their way to the disk.
+	failed := make([]error, len(r.out.Segments))
+	free := make(chan struct{}, securedTogether)
+	var all sync.WaitGroup
 	for i, s := range r.out.Segments {
 		offset := s.End
 		switch {
@@ -65,12 +77,17 @@ func (r *replay) secure() error {
 		case again && i > from.segment:
 			offset = 0
 		}
-		if err := r.secureSegment(s, offset); err != nil {
-			return fmt.Errorf("make %s durable: %w", filename.Of(filename.Journal, s.Num), err)
-		}
+		free <- struct{}{}
+		all.Go(func() {
+			if err := r.secureSegment(s, offset); err != nil {
+				failed[i] = fmt.Errorf("make %s durable: %w", filename.Of(filename.Journal, s.Num), err)
+			}
+			<-free
+		})
 	}
-	if len(r.out.Segments) == 0 {
-		return nil
+	all.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return err
 	}
 	// The names of the files may not be durable either.
 	return r.c.FS.SyncDir(r.c.Dir)

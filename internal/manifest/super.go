@@ -15,7 +15,7 @@ import (
 
 // The format that this release writes. It reads every minor of its major.
 const (
-	FormatMajor = 3
+	FormatMajor = 4
 	FormatMinor = 0
 )
 

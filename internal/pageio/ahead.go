@@ -44,3 +44,39 @@ func (f *File) unknown(first, last int64) int64 {
 	}
 	return last + 1
 }
+
+// awaited is how many pages the system is given to read before one of them is waited for.
+const awaited = 32
+
+// Await has n bytes at off on their way to memory, all at once, and waits for most of
+// them: to read them piece by piece, as Prime does, would wait for each piece. Call Prime
+// afterwards, which finds them there. Without a mapping it does nothing.
+func (f *File) Await(off, n int64) {
+	end := min(off+n, f.size)
+	if f.data == nil || off < 0 || off >= end {
+		return
+	}
+	first, last := off/pageSize, (end-1)/pageSize
+	for first = f.absent(first, last); first <= last && f.unknown(first, first) == first; {
+		first = f.absent(first, last) // the system has told of pages in memory
+	}
+	if first > last {
+		return
+	}
+	d, err := f.enter()
+	if err != nil {
+		return
+	}
+	defer f.files.leave(d)
+	f.files.Bits.missed(last - first + 1)
+	f.files.cold.begin(d, first*pageSize, (last+1-first)*pageSize)
+	defer f.files.cold.end()
+	// A byte of one page is enough to wait for it: nothing is copied.
+	var b [1]byte
+	for p := first; p <= last; p += awaited {
+		end := min(p|(awaited-1), last)
+		_, _ = d.ReadAt(b[:], end*pageSize) // Prime tells of errors
+		f.probe(p, end)
+		p &^= awaited - 1
+	}
+}

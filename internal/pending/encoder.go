@@ -30,18 +30,27 @@ func AppendKey(dst, prefix, key []byte) []byte {
 	return append(dst, key...)
 }
 
-// encode appends the record of e, which has its stored key, to dst.
-func (w *Writes) encode(dst []byte, c *Encoder, e *entry.Entry) []byte {
+// encode appends the record of e, which has its stored key, to dst. It returns where
+// the record begins.
+func (w *Writes) encode(dst []byte, c *Encoder, e *entry.Entry) (encoded []byte, at int) {
 	own := c.separates(e)
 	if own && c.Codec != codec.None && len(e.Value) >= c.CompressAbove {
 		w.packed = c.compress(e, w.packed)
 	}
-	dst = entry.AppendRecord(grow(dst, entry.RecordSize(e, own)), e, own)
+	dst = grow(dst, entry.RecordSize(e, own)+padding)
+	if own {
+		dst = entry.Pad(dst)
+	}
+	at = len(dst)
+	dst = entry.AppendRecord(dst, e, own)
 	if cap(w.packed) > MaxPooled {
 		w.packed = nil
 	}
-	return dst
+	return dst, at
 }
+
+// padding is what may stand before a record, and behind the last one, in bytes.
+const padding = 2 * 7
 
 // maxInline is the length from which a value is separated whatever the
 // threshold: it would be a chunk of a run, and its memtable, by itself.

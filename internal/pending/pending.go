@@ -103,10 +103,10 @@ func (w *Writes) InPayload() int { return w.ranges.Len() }
 // under the user's key. Key and value are copied; e itself is changed.
 func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 	m := &w.memory
-	at := len(m.arena)
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
 	e.Key = w.key
-	m.arena = w.encode(m.arena, c, e)
+	arena, at := w.encode(m.arena, c, e)
+	m.arena = arena
 	// The key is hashed once, here; the index keeps the hash.
 	if w.Indexed {
 		m.index(at, w.key, c.Seed)
@@ -171,12 +171,13 @@ func (w *Writes) deletedSince(key []byte, i int) bool {
 	return w.ranges.Newest(key, entry.MaxVersion) > entry.Version(w.before+i+1)
 }
 
-// Payload returns the records that count, in their order, and their number. What
+// Payload returns the records that count, in their order, padded, and their number. What
 // was read before is not valid any more. It is asked for once, when nothing is in
 // files.
 func (w *Writes) Payload() (payload []byte, records int) {
 	m := &w.memory
 	if w.ranges == nil && (!w.Indexed || m.live == m.count) {
+		m.arena = entry.Pad(m.arena)
 		return m.arena, m.count
 	}
 	// Records are left out that a later one of their key supersedes, as far as the
@@ -191,9 +192,17 @@ func (w *Writes) Payload() (payload []byte, records int) {
 		case w.Indexed && m.recs[i].dead:
 		case cover != nil && r.Kind != entry.RangeDelete && cover.Newest(r.Key) > entry.Version(i+1):
 		default:
-			end += copy(m.arena[end:], rec)
+			// In place, since no record moves up: one with its own checksum began at a
+			// multiple of 8, too. Zeros behind a short one were for the next, which may be gone.
+			kept := m.arena[:end]
+			if r.Own {
+				kept = entry.Pad(kept)
+			} else {
+				rec = rec[:r.Bare()]
+			}
+			end = len(append(kept, rec...))
 			records++
 		}
 	}
-	return m.arena[:end], records
+	return entry.Pad(m.arena[:end]), records
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -41,7 +42,7 @@ func TestWritesAgreeWithModel(t *testing.T) {
 				w.Add(c, &entry.Entry{Key: []byte(k[1:]), Kind: entry.Delete})
 				model[k] = "-"
 			default:
-				v := fmt.Sprint("value ", n)
+				v := fmt.Sprint("value ", n) + strings.Repeat("-", rng.IntN(2)*(c.Threshold+n%8)) // some are separated
 				w.Add(c, &entry.Entry{Key: []byte(k[1:]), Value: []byte(v), Kind: entry.Set})
 				model[k] = v
 			}
@@ -110,11 +111,11 @@ func comparePayload(t *testing.T, w *Writes, model map[string]string) {
 	t.Helper()
 	payload, records := w.Payload()
 	got := map[string]string{}
-	n := 0
+	n, size := 0, len(payload)
 	for ; len(payload) > 0; n++ {
 		r, err := entry.DecodeRecord(payload)
-		if err != nil || r.Version != 0 {
-			t.Fatalf("record %d: version %d, %v", n, r.Version, err)
+		if err != nil || r.Version != 0 || r.Own && len(payload)%8 != 0 || size%8 != 0 {
+			t.Fatalf("record %d: version %d, %d of %d bytes are left, %v", n, r.Version, len(payload), size, err)
 		}
 		payload = payload[r.Size:]
 		switch r.Kind {

@@ -110,7 +110,20 @@ func (it *cursor) nextChunk() bool {
 	if it.at(false); it.err != nil {
 		return false
 	}
-	return it.open(it.i+1) && it.at(it.Cursor.First())
+	if !it.open(it.i + 1) {
+		return false
+	}
+	it.readOn()
+	return it.at(it.Cursor.First())
+}
+
+// readOn has the disk asked for the entries of this chunk and of the next one: a walk that
+// has gone on to it goes on.
+func (it *cursor) readOn() {
+	for i := it.i; i < min(it.i+2, len(it.r.chunks)); i++ {
+		c := &it.r.chunks[i]
+		it.r.fileOf(i).Ahead(c.Place.Offset, int64(c.End))
+	}
 }
 
 // Prev moves to the entry before.

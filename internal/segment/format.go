@@ -31,7 +31,7 @@ const (
 	// SealSize is the length of the frame that Seal appends.
 	SealSize = frame.HeaderSize + sealPayload
 
-	formatVersion = 2
+	formatVersion = 3
 	sealPayload   = 40
 	sumOffset     = HeaderSize - 4
 )

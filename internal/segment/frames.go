@@ -144,6 +144,9 @@ func (s *Frames) bytes(off, n int64) ([]byte, error) {
 		s.buf = s.buf[:0]
 		return nil, err
 	}
+	// The disk goes on while these bytes are verified and used.
+	next := off + want
+	s.f.Ahead(next, min(readBytes, s.end-next))
 	return s.buf[:n], nil
 }
 

@@ -8,6 +8,7 @@ const preloadBytes = 1 << 20
 func (r *Reader) Preload(stop func() bool) error {
 	end := r.end.Load()
 	for off := int64(0); off < end && r.file.Mapped() != nil && !stop(); off += preloadBytes {
+		r.file.Ahead(off, min(2*preloadBytes, end-off)) // the disk goes on meanwhile
 		if err := r.file.Prime(off, int(min(preloadBytes, end-off))); err != nil {
 			return err
 		}

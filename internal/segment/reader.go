@@ -129,22 +129,16 @@ func headerError(name string, err error) error {
 	return nil
 }
 
-// Stored returns the value of the record at h, which must be that of version v
-// of key, as it is stored: a slice of the mapping, or memory of the caller's own.
-// Header, key and value are verified when the record is read for the first time of
-// an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an *errs.Corruption.
-func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
-	return r.StoredIn(nil, h, key, v)
-}
-
 // ownRecord is the length in bytes of values up to which those that are not in memory are
 // read into memory of their own: so their pages need not be mapped. Of longer ones the
 // copy would cost more.
 const ownRecord = 64 << 10
 
-// StoredIn is Stored; if the record is read into memory of its own, it takes that of dst
-// if its capacity is enough.
-func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+// Stored returns the value of the record at h, which must be that of version v
+// of key, as it is stored: a slice of the mapping, or memory of the caller's own.
+// Header, key and value are verified when the record is read for the first time of
+// an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an *errs.Corruption.
+func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	// The handle comes from a file that may be damaged: its numbers are checked
 	// before anything is read.
 	end := uint64(r.end.Load())
@@ -154,7 +148,7 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	off := int64(h.Offset)
 	data := r.file.Mapped()
 	if data == nil {
-		return r.copied(dst, h, key, v)
+		return r.copied(h, key, v)
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	rec := data[off:end]
@@ -168,7 +162,10 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	}
 	bound := int(min(recordBound(key, h.Length), end-h.Offset))
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
-		return r.copied(dst, h, key, v)
+		return r.copied(h, key, v)
+	}
+	if h.Length > ownRecord {
+		r.file.Await(off, int64(bound))
 	}
 	if err := r.file.Prime(off, bound); err != nil {
 		return value, err
@@ -183,18 +180,14 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	return value, nil
 }
 
-// copied is StoredIn for a handle that was checked, by pread. The bytes are verified where
+// copied is Stored for a handle that was checked, by pread. The bytes are verified where
 // they are now.
-func (r *Reader) copied(dst []byte, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
+func (r *Reader) copied(h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
 	bound := min(recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
 	if bound > math.MaxInt {
 		return entry.Stored{}, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
 	}
-	rec := dst
-	if uint64(cap(rec)) < bound {
-		rec = make([]byte, bound)
-	}
-	rec = rec[:bound]
+	rec := make([]byte, bound)
 	if err := r.file.ReadCold(rec, int64(h.Offset)); err != nil {
 		return entry.Stored{}, err
 	}

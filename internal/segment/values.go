@@ -72,7 +72,7 @@ func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
 		return entry.Handle{}, err
 	}
 	size := entry.RecordSize(e, true)
-	h, err := v.large(entry.AppendHead(nil, e, true), size, bytes.NewReader(e.Value), len(e.Value))
+	h, err := v.large(entry.AppendHead(nil, e), size, bytes.NewReader(e.Value), len(e.Value))
 	v.stopped = err
 	return h, err
 }

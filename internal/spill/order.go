@@ -15,11 +15,14 @@ type place struct {
 	at   int    // where it begins
 }
 
+// estimate is what a small record takes, in bytes.
+const estimate = 48
+
 // newestByKey returns where the newest record of each key begins, in the order of
 // keys, without those that a later range delete covers. Records and range deletes of a
 // transaction are numbered together; last is the number of the last record.
 func newestByKey(records []byte, last int, cover *tombstone.Cover) []int {
-	places := make([]place, 0, len(records)/entry.HeaderSize/2)
+	places := make([]place, 0, len(records)/estimate)
 	first := key(records)
 	shared := len(first)
 	for at, size := 0, 0; at < len(records); at += size {
@@ -56,7 +59,7 @@ func uncoveredPlaces(records []byte, places []place, last int, cover *tombstone.
 	before := last - len(places)
 	kept := places[:0]
 	for i, p := range places {
-		if entry.Kind(records[p.at]) != entry.RangeDelete && cover.Newest(key(records[p.at:])) <= entry.Version(before+i+1) {
+		if entry.KindOf(records[p.at:]) != entry.RangeDelete && cover.Newest(key(records[p.at:])) <= entry.Version(before+i+1) {
 			kept = append(kept, p)
 		}
 	}

@@ -26,7 +26,7 @@ func TestBatch(t *testing.T) {
 	wantErr(t, "empty key", batch.Set(nil, nil), brock.ErrEmptyKey)
 	wantErr(t, "nil entry", batch.SetEntry(nil), brock.ErrInvalid)
 	wantEqual(t, "Len", batch.Len(), 4)
-	wantEqual(t, "Size", batch.Size(), 4*32)
+	wantEqual(t, "Size", batch.Size(), 26)
 	wantEqual(t, "before Commit", db.Version(), 1)
 	must(t, batch.Commit(t.Context()))
 	wantEqual(t, "after Commit", db.Version(), 2)

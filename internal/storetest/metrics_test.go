@@ -23,11 +23,11 @@ func TestMetricsString(t *testing.T) {
 	wantEqual(t, "iterators", m.Iterators, 1)
 	wantEqual(t, "commits", m.Commits, 1)
 	wantEqual(t, "entries", m.Entries, 2)
-	wantEqual(t, "bytes", m.Bytes, 64)
+	wantEqual(t, "bytes", m.Bytes, 16)
 	if m.ReadLatency.Count < 3 || m.CommitLatency.Count != 1 {
 		t.Errorf("latencies: %v, %v", m.ReadLatency, m.CommitLatency)
 	}
-	for _, want := range []string{"reads       1000", "commits     1 with 2 entries, 64 B", "amplified"} {
+	for _, want := range []string{"reads       1000", "commits     1 with 2 entries, 16 B", "amplified"} {
 		if !strings.Contains(m.String(), want) {
 			t.Errorf("%q is not in\n%v", want, m)
 		}

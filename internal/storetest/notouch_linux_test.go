@@ -92,8 +92,13 @@ func fenceRead(db *brock.DB, key []byte, way int, buf *[]byte) (v []byte, err er
 		}
 		switch way {
 		case 1:
-			*buf, err = it.ValueCopy(*buf)
-			v = *buf
+			// What lies behind the value is the caller's.
+			n := int(it.ValueSize())
+			*buf = append((*buf)[:0], bytes.Repeat([]byte("caller's"), n/8+100)...)
+			v, err = it.ValueCopy((*buf)[:0])
+			if behind := (*buf)[n:]; n < 3000 && bytes.Count(behind[8-n%8:], []byte("caller's")) != len(behind[8-n%8:])/8 {
+				return fmt.Errorf("ValueCopy changes what lies behind %d bytes", n)
+			}
 		case 2:
 			err = it.ValueFunc(func(b []byte) error {
 				v = bytes.Clone(b)

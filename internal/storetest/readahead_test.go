@@ -289,3 +289,58 @@ func TestScansLearnFromScansBefore(t *testing.T) {
 		})
 	}
 }
+
+// A large value is asked for at once, and waited for by pieces that were on their way.
+func TestLargeValuesAreAskedForWhole(t *testing.T) {
+	const n, size = 6, 3 << 20
+	db, disk := diskStore(t, size, shuffled(n))
+	for i := range n {
+		v, err := db.Get(diskKey(i))
+		must(t, err)
+		wantEqual(t, "value", string(v) == string(diskValue(i, size)), true)
+		if starts, asked, waits := disk.counted(); starts > 3 || waits > 0 || asked < size || asked > size+size/8 {
+			t.Errorf("%d waits, %d bytes asked for by %d calls, for a value of %d bytes", waits, asked, starts, size)
+		}
+		_, err = db.Get(diskKey(i))
+		must(t, err)
+		if starts, _, waits := disk.counted(); starts+waits > 0 {
+			t.Errorf("%d waits and %d calls, though all is in memory", waits, starts)
+		}
+	}
+}
+
+// A walk of keys that goes on has the next chunk of the run on its way.
+func TestKeysAreReadAhead(t *testing.T) {
+	const n = 60_000
+	fs := newDiskFS()
+	o := brock.Options{Dir: t.TempDir(), FS: fs, Durability: brock.Buffered, Maintenance: brock.Maintenance{ScrubEvery: -1}}
+	db, err := brock.Open(o)
+	must(t, err)
+	batch := db.NewBatch()
+	for i := range n {
+		must(t, batch.Set(diskKey(i), make([]byte, 60)))
+	}
+	must(t, batch.Commit(t.Context()))
+	must(t, db.Flush(t.Context()))
+	must(t, db.Close())
+	db = openTest(t, o)
+	keys := func() (keys int) {
+		must(t, db.View(func(txn *brock.Txn) error {
+			for _, err := range txn.Items(brock.IteratorOptions{KeysOnly: true}) {
+				must(t, err)
+				keys++
+			}
+			return nil
+		}))
+		return keys
+	}
+	fs.forget()
+	wantEqual(t, "keys", keys(), n)
+	if starts, asked, waits := fs.counted(); waits > 20 || asked < n*60 || asked > n*200 {
+		t.Errorf("%d waits, %d bytes asked for by %d calls, for %d keys", waits, asked, starts, n)
+	}
+	keys()
+	if starts, _, waits := fs.counted(); starts+waits > 0 {
+		t.Errorf("%d waits and %d calls, though all is in memory", waits, starts)
+	}
+}

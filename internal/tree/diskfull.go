@@ -100,9 +100,9 @@ func (d *diskSpace) admit(ctx context.Context, payload []byte) error {
 	for d.refusing.Load() {
 		v, changed := d.views.Await()
 		var refusal error
-		if !frees(payload) {
+		if needs, ok := frees(payload); !ok {
 			refusal = d.tooLittle()
-		} else if d.left.Load() > flushBytes(v)+int64(len(payload)) {
+		} else if d.left.Load() > flushBytes(v)+needs {
 			return nil
 		}
 		switch {
@@ -131,21 +131,26 @@ func (d *diskSpace) tooLittle() error {
 	return fmt.Errorf("%w: %d bytes are left %s, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), of, d.reserve.Load())
 }
 
-// frees reports whether none of the encoded records in payload is a set; where
-// there is no payload, that is not known.
-func frees(payload []byte) bool {
+// frees reports whether none of the encoded records in payload is a set, and how many
+// bytes they may take in files; where there is no payload, that is not known.
+func frees(payload []byte) (needs int64, ok bool) {
 	if payload == nil {
-		return false
+		return 0, false
 	}
+	needs = int64(len(payload))
 	for len(payload) > 0 {
-		if k := entry.Kind(payload[0]); k == entry.Set || k == entry.SetLatest {
-			return false
+		if k := entry.KindOf(payload); k == entry.Set || k == entry.SetLatest {
+			return 0, false
 		}
 		size, _ := entry.RawSize(payload)
 		payload = payload[size:]
+		needs += deleteBytes
 	}
-	return true
+	return needs, true
 }
+
+// deleteBytes is what a delete takes in a run, beside its key, about.
+const deleteBytes = 24
 
 // workEnded notes that background work has failed: for now, as the disk is full or the
 // system has refused a call, or for good. Reads go on; writers are told once memory is

@@ -17,7 +17,7 @@ func payloadOf(ops ...op) (payload []byte) {
 	for _, o := range ops {
 		payload = entry.AppendRecord(payload, &entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind}, false)
 	}
-	return payload
+	return entry.Pad(payload)
 }
 
 // drain runs what waits to run.

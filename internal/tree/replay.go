@@ -31,7 +31,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
 		v.Active().Replayed = true
-		return w.add(v.Active(), payload, pos, 0)
+		return w.add(v.Active(), payload, pos, h.FirstVersion-1, 0)
 	})
 	if err != nil {
 		return result, err

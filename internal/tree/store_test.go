@@ -112,6 +112,7 @@ func (s *store) commit(sync bool, ops ...op) error {
 		e := entry.Entry{Key: []byte(o.key), Value: o.value, Kind: o.kind, Expires: o.expires}
 		payload = entry.AppendRecord(payload, &e, o.own || o.kind != entry.Delete && o.kind != entry.RangeDelete && len(o.value) >= testThreshold)
 	}
+	payload = entry.Pad(payload)
 	if err := s.tree.Prepare(len(payload)); err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (s *store) commit(sync bool, ops ...op) error {
 			return err
 		}
 	}
-	if err := s.tree.Apply(payload, at); err != nil {
+	if err := s.tree.Apply(payload, at, v); err != nil {
 		return err
 	}
 	s.tree.Publish(v)

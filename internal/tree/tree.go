@@ -83,9 +83,11 @@ func (t *Tree) Journal() *journal.Journal { return t.unflushed.Journal }
 // Prepare makes room for n bytes of records in the active memtable.
 func (t *Tree) Prepare(n int) error { return t.writer.prepare(n) }
 
-// Apply adds the records of payload, which begins at this place of the journal, to
-// the memtable. Readers see them once they are published.
-func (t *Tree) Apply(payload []byte, at entry.Position) error { return t.writer.apply(payload, at) }
+// Apply adds the records of the transaction with version v, which begin at this place of
+// the journal, to the memtable. Readers see them once they are published.
+func (t *Tree) Apply(payload []byte, at entry.Position, v entry.Version) error {
+	return t.writer.apply(payload, at, v)
+}
 
 // Publish makes everything up to v visible.
 func (t *Tree) Publish(v entry.Version) { t.writer.publish(v) }

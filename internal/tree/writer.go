@@ -95,9 +95,9 @@ func (w *writer) pinned() int64 {
 	return bytes
 }
 
-// apply adds the records of payload, which begins at this place of the
-// journal, to the memtable. Readers see them once they are published.
-func (w *writer) apply(payload []byte, at entry.Position) error {
+// apply adds the records of the transaction with version v, which begin at this place
+// of the journal, to the memtable. Readers see them once they are published.
+func (w *writer) apply(payload []byte, at entry.Position, v entry.Version) error {
 	if at.Segment != w.segment {
 		if err := w.follow(at.Segment); err != nil {
 			return err
@@ -107,15 +107,16 @@ func (w *writer) apply(payload []byte, at entry.Position) error {
 	w.disk.spend(len(payload))
 	w.journalBytes += int64(len(payload))
 	w.count.journalBytes.Add(int64(len(payload)))
-	return w.add(w.views.Current().Active(), payload, at, w.sampler.Every())
+	return w.add(w.views.Current().Active(), payload, at, v-1, w.sampler.Every())
 }
 
-// add adds the records of payload to a memtable. On the way it estimates what they
+// add adds the records of payload to a memtable; before is one less than the version of
+// its first transaction. On the way it estimates what they
 // replace, from one sample every so many bytes of records; 0 = no samples.
-func (w *writer) add(to *view.Table, payload []byte, at entry.Position, every int64) error {
+func (w *writer) add(to *view.Table, payload []byte, at entry.Position, before entry.Version, every int64) error {
 	a := view.Addition{To: to, At: at, Seed: w.cfg.Seed}
 	for len(payload) > 0 {
-		r, err := entry.DecodeRecord(payload)
+		r, err := entry.DecodeNext(payload, &before)
 		if err != nil {
 			return a.Wrap(err)
 		}

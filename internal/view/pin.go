@@ -223,8 +223,8 @@ func (p *Pin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	return v, err
 }
 
-// OwnValue is Value, and reports whether the value is in dst or in memory of its own,
-// not in the Pin's: as one that came from the disk may be.
+// OwnValue is Value, and reports whether the value is in memory of its own, or decoded
+// in dst, and not in the Pin's memory: one that came from the disk may be.
 func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	if !e.Separated {
 		if e.Value == nil {
@@ -236,15 +236,12 @@ func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, ow
 	if err != nil {
 		return nil, false, err
 	}
-	if e.Raw != 0 {
-		v, err := f.stored(nil, h, key, e)
-		if err == nil {
-			value, err = f.Decode(p.set.cfg.Coder, dst, v, h.Offset)
-		}
-		return value, true, err
+	v, err := f.stored(h, key, e)
+	if err != nil || v.Raw == 0 {
+		return v.Bytes, v.Own, err
 	}
-	v, err := f.stored(dst, h, key, e)
-	return v.Bytes, v.Own, err
+	value, err = f.Decode(p.set.cfg.Coder, dst, v, h.Offset)
+	return value, true, err
 }
 
 // Touch asks the processor for the beginning of e's separated value, which

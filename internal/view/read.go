@@ -58,7 +58,7 @@ func (v *View) Stored(key []byte, e *entry.Entry) (entry.Stored, error) {
 	if err != nil {
 		return entry.Stored{}, err
 	}
-	return f.stored(nil, h, key, e)
+	return f.stored(h, key, e)
 }
 
 // Move copies the record of e's separated value to a new segment.

@@ -26,7 +26,7 @@ func New(limit int64) (*Cage, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: it takes root", ErrUnavailable)
 	}
-	name := fmt.Sprintf("brock-bench-%d", os.Getpid())
+	name := cageName()
 	text := strconv.FormatInt(limit, 10)
 	if controllers, err := os.ReadFile(filepath.Join(unifiedRoot, "cgroup.controllers")); err == nil && strings.Contains(string(controllers), "memory") {
 		// The root may have given the controller to its children already.
@@ -64,17 +64,36 @@ func (c *Cage) Add(pid int) error {
 	return os.WriteFile(filepath.Join(c.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// Remove ends the cage; its processes must have ended. The kernel may take a
-// moment to see that they have.
+// Remove ends the cage, and what still runs in it. The kernel may take a moment to
+// see that it has ended.
 func (c *Cage) Remove() error {
 	var err error
 	for range 50 {
+		procs, _ := os.ReadFile(filepath.Join(c.dir, "cgroup.procs"))
+		for _, text := range strings.Fields(string(procs)) {
+			if pid, err := strconv.Atoi(text); err == nil {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
 		if err = os.Remove(c.dir); !errors.Is(err, syscall.EBUSY) {
 			return err
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	return err
+}
+
+func cageName() string { return fmt.Sprintf("brock-bench-%d", os.Getpid()) }
+
+// Clean removes the cage of this process, if there is one, when the process is
+// interrupted.
+func Clean() {
+	for _, root := range []string{unifiedRoot, memoryRoot} {
+		c := Cage{filepath.Join(root, cageName())}
+		if _, err := os.Stat(c.dir); err == nil {
+			c.Remove()
+		}
+	}
 }
 
 // DropCaches writes out what is dirty and empties the page cache of the machine.

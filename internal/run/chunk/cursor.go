@@ -54,7 +54,7 @@ const (
 // keys share, with the chunk's Layout.Prefix bytes.
 func (it *Cursor) Open(c *Chunk, prefix []byte) {
 	it.chunk, it.data = c, c.Data
-	it.leaveNear()
+	it.view, it.at = it.data, 0
 	it.next, it.off, it.safe = HeaderSize, 0, 0
 	it.ahead, it.err = 1, nil
 	it.stack = it.stack[:0]
@@ -232,7 +232,9 @@ func (it *Cursor) decode(off int) bool {
 	if off >= it.safe || next > it.safe {
 		it.safe = min(next, it.chunk.End)
 	}
-	it.grow(it.plen, end-start)
+	if end-start > it.most {
+		it.grow(it.plen, end-start)
+	}
 	copy(it.key[it.plen:], it.data[start:end])
 	it.e.Key = it.key[:it.plen+end-start]
 	return true

@@ -74,9 +74,8 @@ func (it *Cursor) foresight() int {
 // leaveNear has Next decode from the chunk again.
 func (it *Cursor) leaveNear() {
 	if it.at != 0 {
-		it.safe = it.verified
+		it.safe, it.view, it.at = it.verified, it.data, 0
 	}
-	it.view, it.at = it.data, 0
 }
 
 // Close gives back what Foresee has taken.

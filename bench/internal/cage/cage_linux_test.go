@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -42,10 +41,37 @@ func TestCage(t *testing.T) {
 }
 
 func TestNewSaysWhy(t *testing.T) {
-	if runtime.GOOS == "linux" && os.Geteuid() == 0 {
+	if os.Geteuid() == 0 {
 		t.Skip("root can have a cage, perhaps")
 	}
 	if _, err := New(1 << 30); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), ": ") {
 		t.Errorf("New: %v", err)
+	}
+}
+
+// What still runs in a cage ends with it.
+func TestRemoveEndsWhatRuns(t *testing.T) {
+	c, err := New(32 << 20)
+	if errors.Is(err, ErrUnavailable) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Add(cmd.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	Clean()
+	if err := <-ended; err == nil {
+		t.Error("the process ended by itself")
+	}
+	if _, err := os.Stat(c.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the cage is still there: %v", err)
 	}
 }

@@ -1,0 +1,170 @@
+package entry
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// The short form of records, which have no checksum of their own: docs/format.md,
+// "Record". It begins with a byte of flags, the lengths as varints, and whatever the
+// flags say is there.
+const (
+	shortForm    = 1 << 7 // set in the first byte of a short record, and of no other
+	shortUnknown = 1 << 6
+	shortExpiry  = 1 << 5 // 8 bytes
+	shortMeta    = 1 << 4 // 1 byte
+	shortBegins  = 1 << 3 // first record of its transaction
+	shortKind    = 1<<3 - 1
+
+	shortLeast = 4 // bytes of the shortest one, whose key has one byte
+	mostZeros  = 7 // behind a short record, up to a multiple of 8
+)
+
+// Pad appends zeros up to a multiple of 8 bytes: what a transaction's records must
+// have in all, and what stands before a record with its own checksum.
+func Pad(records []byte) []byte {
+	for len(records)&7 != 0 {
+		records = append(records, 0)
+	}
+	return records
+}
+
+// KindOf is the kind of an encoded record.
+func KindOf(rec []byte) Kind {
+	if isShort(rec) {
+		return Kind(rec[0] & shortKind)
+	}
+	return Kind(rec[0])
+}
+
+// Begin marks an encoded record as the first one of its transaction. Only a short
+// record needs the mark: others have their version.
+func Begin(rec []byte) {
+	if isShort(rec) {
+		rec[0] |= shortBegins
+	}
+}
+
+func isShort(rec []byte) bool { return rec[0]&shortForm != 0 }
+
+// shortSize is the encoded length of a short record of e, without zeros behind it.
+func shortSize(e *Entry) int {
+	value := len(e.Value)
+	if e.Separated {
+		value = int(e.Handle.Length)
+	}
+	n := 1 + uvarintSize(len(e.Key)) + uvarintSize(value) + len(e.Key) + value
+	if e.Meta != 0 {
+		n++
+	}
+	if e.Expires != 0 {
+		n += 8
+	}
+	return n
+}
+
+func uvarintSize(v int) int {
+	n := 1
+	for ; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
+}
+
+// appendShort appends the record of e in the short form. It doesn't say the version.
+func appendShort(dst []byte, e *Entry) []byte {
+	first := shortForm | byte(e.Kind)
+	if e.Meta != 0 {
+		first |= shortMeta
+	}
+	if e.Expires != 0 {
+		first |= shortExpiry
+	}
+	dst = append(dst, first)
+	dst = binary.AppendUvarint(dst, uint64(len(e.Key)))
+	dst = binary.AppendUvarint(dst, uint64(len(e.Value)))
+	if e.Meta != 0 {
+		dst = append(dst, e.Meta)
+	}
+	if e.Expires != 0 {
+		dst = binary.LittleEndian.AppendUint64(dst, e.Expires)
+	}
+	return append(append(dst, e.Key...), e.Value...)
+}
+
+// shortHead reads the lengths of the short record that src begins with. Its key begins
+// at head, behind its other fields; head is 0 if src is too short or they can't be.
+func shortHead(src []byte) (head, key, value int) {
+	pos := 3
+	if len(src) >= 3 && src[1]|src[2] < 0x80 {
+		key, value = int(src[1]), int(src[2])
+	} else {
+		k, n := binary.Uvarint(src[1:])
+		if n <= 0 || k > MaxKey {
+			return 0, 0, 0
+		}
+		v, m := binary.Uvarint(src[1+n:])
+		if m <= 0 || v > MaxValue {
+			return 0, 0, 0
+		}
+		key, value, pos = int(k), int(v), 1+n+m
+	}
+	if src[0]&(shortMeta|shortExpiry) != 0 {
+		if src[0]&shortMeta != 0 {
+			pos++
+		}
+		if src[0]&shortExpiry != 0 {
+			pos += 8
+		}
+	}
+	if pos > len(src) {
+		return 0, 0, 0
+	}
+	return pos, key, value
+}
+
+// decodeShort makes r, which is zero, the short record that src begins with, with the
+// zeros behind it.
+func (r *Record) decodeShort(src []byte) error {
+	first := src[0]
+	head, key, value := shortHead(src)
+	if head == 0 || key > len(src)-head || value > len(src)-head-key || first&shortUnknown != 0 || first&shortKind == 0 {
+		return fmt.Errorf("%w: short record, flags and kind %#x, key of %d and value of %d bytes, %d are left", ErrRecord, first, key, value, len(src))
+	}
+	start := head + key
+	end := start + value
+	r.Key, r.Value = src[head:start:start], src[start:end:end]
+	r.Kind, r.begins = Kind(first&shortKind), first&shortBegins != 0
+	r.ValueSize, r.valueStart, r.Size = value, start, withZeros(src, end)
+	if first&shortExpiry != 0 {
+		r.Expires = binary.LittleEndian.Uint64(src[head-8:])
+		head -= 8
+	}
+	if first&shortMeta != 0 {
+		r.Meta = src[head-1]
+	}
+	return nil
+}
+
+// ShortSize is the encoded length of the record that rec begins with, with the zeros
+// behind it, if it is a short one and whole; else 0.
+func ShortSize(rec []byte) int {
+	head, key, value := shortHead(rec)
+	if !isShort(rec) || head == 0 || key > len(rec)-head || value > len(rec)-head-key {
+		return 0
+	}
+	return withZeros(rec, head+key+value)
+}
+
+// withZeros is end and the zeros behind it, which belong to a short record that ends
+// there: no record begins with one.
+func withZeros(src []byte, end int) int {
+	if end == len(src) || src[end] != 0 {
+		return end
+	}
+	limit := min(end+mostZeros, len(src))
+	for end < limit && src[end] == 0 {
+		end++
+	}
+	return end
+}
