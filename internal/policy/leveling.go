@@ -21,6 +21,9 @@ func (v *survey) leveling() *Compaction {
 	switch {
 	case many && (base == nil || atLeast(weight, size, share)):
 		return compact(runs, layout.Base, "the upper runs weigh as much as the base")
+	// Not of the upper runs first, which would be written twice.
+	case v.state.Idle && v.worthAll(weight, size):
+		return compact(runs, layout.Base, "idle")
 	case many:
 		return compact(cheapest(uppers, v.options.UpperRuns), layout.Upper, "too many upper runs")
 	case base != nil && len(uppers) > 1 && atLeast(weight, size, heavyUpperFactor*share):
@@ -28,19 +31,20 @@ func (v *survey) leveling() *Compaction {
 	case v.stale():
 		return compact(runs, layout.Base, "the upper runs hide garbage")
 	case v.state.Idle:
-		return v.idle(weight, size)
+		return idleRow(uppers)
 	}
 	return nil
 }
 
-// idle chooses the idle compaction, of upper runs of some weight over a base of
-// some size: of all runs if that is worth rewriting the base, else of the newest.
-func (v *survey) idle(weight, base uint64) *Compaction {
-	runs := v.layout.Runs()
-	if len(runs) > 1 && (worthIdle(v.runs, weight, base) || v.mayHide()) {
-		return compact(runs, layout.Base, "idle")
-	}
-	uppers, _ := split(runs)
+// worthAll reports whether an idle store compacts all runs: upper runs of some weight
+// over a base of some size.
+func (v *survey) worthAll(weight, base uint64) bool {
+	return len(v.layout.Runs()) > 1 && (worthIdle(v.runs, weight, base) || v.mayHide())
+}
+
+// idleRow is the compaction of the newest upper runs where that of all isn't worth it;
+// nil if they are too few.
+func idleRow(uppers []*layout.Run) *Compaction {
 	if row := alike(uppers); len(row) >= idleRowRuns {
 		return compact(row, layout.Upper, "idle, the base is too big")
 	}

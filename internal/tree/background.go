@@ -70,7 +70,7 @@ func (b *background) idle(ctx context.Context) error {
 	if err := b.cfg.Exclusive(b.writer.sealIdle); err != nil {
 		return err
 	}
-	if err := b.flusher.run(ctx); err != nil {
+	if err := b.compactor.rest(ctx, b.flusher.run); err != nil {
 		return err
 	}
 	// A compaction finds garbage to collect, and a collection leaves remaps to heal.

@@ -39,6 +39,22 @@ type mover func(ctx context.Context, in *compact.Input, segments []entry.FileNum
 func (c *compactor) run(ctx context.Context, idle bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.runLocked(ctx, idle)
+}
+
+// rest flushes, and then compacts what policy plans for an idle store. Nothing else is
+// compacted between the two: what the flush makes worth it for a busy store would soon
+// be written again.
+func (c *compactor) rest(ctx context.Context, flush func(context.Context) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := flush(ctx); err != nil {
+		return err
+	}
+	return c.runLocked(ctx, true)
+}
+
+func (c *compactor) runLocked(ctx context.Context, idle bool) error {
 	for c.life.failed() == nil {
 		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle = idle })
 		if plan.Compaction == nil {
