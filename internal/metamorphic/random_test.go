@@ -84,6 +84,7 @@ func runProgram(t *testing.T, seed uint64) *world {
 	w.checkAll("at the end")
 	w.must("verify", w.db.Verify(context.Background(), nil))
 	w.close()
+	w.verifyLeft()
 	return w
 }
 
@@ -109,7 +110,7 @@ func (w *world) steps() []step {
 		{10, w.begin}, {36, w.writerStep}, {9, w.commit}, {2, w.discardSome},
 		{4, w.beginReader}, {14, w.readerStep}, {2, w.readAt},
 		{2, w.deleteRange}, {1, w.dropKeys},
-		{3, w.flush}, {2, w.compact}, {2, w.sync}, {1, w.verify}, {1, w.reopen}, {2, w.crash}, {3, w.tick}, {1, w.sizes},
+		{3, w.flush}, {2, w.compact}, {2, w.sync}, {1, w.verify}, {1, w.reopen}, {2, w.crash}, {3, w.tick}, {1, w.sizes}, {1, w.checkpoint},
 	}
 }
 
@@ -479,6 +480,42 @@ func (w *world) tick() {
 	w.now += d
 	w.latest = max(w.latest, w.now)
 	w.clock.Store(w.now)
+}
+
+// checkpoint makes a checkpoint. The program goes on in it, or in its source; at the end
+// the other one must be whole, whatever has become of the files that they share.
+func (w *world) checkpoint() {
+	if w.mem == nil {
+		return
+	}
+	other := w.o
+	other.Dir, other.ValueDir = fmt.Sprintf("copy%d", len(w.log)), ""
+	move := w.rng.IntN(2) == 0
+	w.note("checkpoint, and go on there: %v", move)
+	w.must("checkpoint", w.db.Checkpoint(context.Background(), other.Dir))
+	w.safe = w.m.Last()
+	if move {
+		version := w.db.Version()
+		w.close()
+		w.o, other = other, w.o
+		w.open()
+		if v := w.db.Version(); v != version {
+			w.fatalf("the checkpoint has version %d, want %d", v, version)
+		}
+		w.checkAll("in the checkpoint")
+	}
+	w.left = append(w.left, other)
+}
+
+// verifyLeft verifies the stores in which the program did not go on.
+func (w *world) verifyLeft() {
+	for _, o := range w.left {
+		o.FS = w.mem
+		db, err := brock.Open(o)
+		w.must("open what was left", err)
+		w.must("verify what was left", db.Verify(context.Background(), nil))
+		w.must("close what was left", db.Close())
+	}
 }
 
 func (w *world) sizes() {

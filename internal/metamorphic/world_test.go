@@ -26,6 +26,7 @@ type world struct {
 	wrap  func(vfs.FS) vfs.FS
 	files *handles
 	o     brock.Options
+	left  []brock.Options // of checkpoints, or of their sources
 	db    *brock.DB
 	m     model.Store
 	safe  uint64 // versions that survive a loss of power

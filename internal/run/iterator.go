@@ -92,7 +92,11 @@ func (it *cursor) Next() bool {
 	if it.valid && it.Cursor.Next() {
 		return true
 	}
-	return it.nextChunk()
+	if !it.nextChunk() {
+		return false
+	}
+	it.readOn()
+	return true
 }
 
 // Foresee is the method of an iterator.Foresighted.
@@ -110,11 +114,7 @@ func (it *cursor) nextChunk() bool {
 	if it.at(false); it.err != nil {
 		return false
 	}
-	if !it.open(it.i + 1) {
-		return false
-	}
-	it.readOn()
-	return it.at(it.Cursor.First())
+	return it.open(it.i+1) && it.at(it.Cursor.First())
 }
 
 // readOn has the disk asked for the entries of this chunk and of the next one: a walk that

@@ -638,3 +638,35 @@ func TestCheckpointStopsNobody(t *testing.T) {
 	must(t, made.Verify(t.Context(), nil))
 	must(t, db.Verify(t.Context(), nil))
 }
+
+// TestCloseEndsACheckpoint closes a store whose checkpoint is held up before a file is
+// linked: Close doesn't wait, the checkpoint ends with an error, and leaves nothing.
+func TestCloseEndsACheckpoint(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		reached, goOn := make(chan struct{}), make(chan struct{})
+		var held atomic.Bool
+		faulty := faultfs.New(p.fs, faultfs.Options{Before: func(op faultfs.Op) {
+			if op.Kind == faultfs.Link && held.CompareAndSwap(false, true) {
+				close(reached)
+				<-goOn
+			}
+		}})
+		o := p.tiny("store", "")
+		o.FS = faulty
+		db, err := brock.Open(o)
+		must(t, err)
+		newBusy(t, db, 1).steps(t, 100)
+		done := make(chan error)
+		go func() { done <- db.Checkpoint(t.Context(), p.in("copy")) }()
+		<-reached
+		want := contents(t, db)
+		must(t, db.Close())
+		close(goOn)
+		wantErr(t, "the checkpoint", <-done, brock.ErrClosed)
+		_, err = p.fs.Stat(p.in("copy"))
+		wantErr(t, "what it leaves", err, fs.ErrNotExist)
+		db = opened(t, p.tiny("store", ""))
+		wantEqual(t, "the source", contents(t, db), want)
+		must(t, db.Verify(t.Context(), nil))
+	})
+}

@@ -2,6 +2,8 @@ package tree
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/brockdb/brock/internal/checkpoint"
 	"github.com/brockdb/brock/internal/entry"
@@ -28,9 +30,13 @@ func (b *background) checkpoint(ctx context.Context, dir string) error {
 	defer b.views.Reclaim()
 	defer release()
 	super := b.log.Super()
-	return checkpoint.Write(ctx, checkpoint.Source{
+	err = checkpoint.Write(ctx, checkpoint.Source{
 		FS: b.cfg.FS, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: super.UUID, Seed: super.Seed, Created: super.Created, Layout: l,
 	}, checkpoint.Target{FS: b.cfg.Base, Dir: dir, NoLinks: b.cfg.NoLinks})
+	if err != nil && b.views.Closed() && !errors.Is(err, errs.ErrClosed) {
+		err = fmt.Errorf("%w: %w", errs.ErrClosed, err) // its files can't be reached any more
+	}
+	return err
 }
 
 // cut returns the layout of the store as of one version, whose files stay until
