@@ -127,6 +127,10 @@ func (w *writer) write(ctx context.Context) error {
 	if err := w.verify(ctx); err != nil {
 		return err
 	}
+	// What follows makes a store of the files: no more once the source is closed.
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	// The files come first: a manifest alone would pass for a new store.
 	if err := w.to.SyncDir(w.dir); err != nil {
 		return err

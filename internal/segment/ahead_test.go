@@ -52,7 +52,6 @@ func TestZerosComeWithTheFrame(t *testing.T) {
 				}
 				want = end
 			} else {
-				end = w.End()
 				must(w.Append(journalFrame(3, 100, true)))(t) // over the zeros
 				end, want = w.End(), max(want, w.End())
 			}

@@ -12,6 +12,7 @@ import (
 // Reads in memory allocate a bounded number of times: a get once, an iterator a few
 // times, whatever it walks.
 func TestAllocations(t *testing.T) {
+	needsMappings(t)
 	if raceEnabled || invariant.Enabled || invariant.Poisons {
 		t.Skip("pools and copies are not those of a release")
 	}

@@ -173,6 +173,7 @@ func shuffled(n int) []int { return rand.New(rand.NewPCG(1, 1)).Perm(n) }
 // A scan of values that lie in no order waits for a few of them; the others were asked
 // for before. What is in memory is not asked for.
 func TestScansAskTheDiskAhead(t *testing.T) {
+	needsMappings(t) // only there is known what is in memory
 	const n, size = 3000, 1000
 	db, disk := diskStore(t, size, shuffled(n))
 	readFrom(t, db, 0, n, size)
@@ -205,6 +206,7 @@ func TestShortScansAskForLittle(t *testing.T) {
 
 // GetMany waits for no value before it has asked for all of a batch.
 func TestGetManyAsksTheDiskAhead(t *testing.T) {
+	needsMappings(t) // only there is known what is in memory
 	const n, size = 3000, 1000
 	db, disk := diskStore(t, size, shuffled(n))
 	get := func() {
@@ -237,6 +239,7 @@ func TestGetManyAsksTheDiskAhead(t *testing.T) {
 
 // A scan of values in their order has the disk asked for large parts of the file.
 func TestScansInOrderAskForLargeParts(t *testing.T) {
+	needsMappings(t) // only there is known what is in memory
 	const n, size = 6000, 1000
 	order := shuffled(n)
 	slices.Sort(order)
@@ -292,6 +295,7 @@ func TestScansLearnFromScansBefore(t *testing.T) {
 
 // A large value is asked for at once, and waited for by pieces that were on their way.
 func TestLargeValuesAreAskedForWhole(t *testing.T) {
+	needsMappings(t) // only there is known what is in memory
 	const n, size = 6, 3 << 20
 	db, disk := diskStore(t, size, shuffled(n))
 	for i := range n {
@@ -311,6 +315,7 @@ func TestLargeValuesAreAskedForWhole(t *testing.T) {
 
 // A walk of keys that goes on has the next chunk of the run on its way.
 func TestKeysAreReadAhead(t *testing.T) {
+	needsMappings(t) // only there is known what is in memory
 	const n = 60_000
 	fs := newDiskFS()
 	o := brock.Options{Dir: t.TempDir(), FS: fs, Durability: brock.Buffered, Maintenance: brock.Maintenance{ScrubEvery: -1}}

@@ -58,7 +58,7 @@ func newRotStore(t *testing.T) *rotStore {
 	return s
 }
 
-// needsMappings skips a test that damages mappings where there are none.
+// needsMappings skips a test of what is mapped where nothing is.
 func needsMappings(t *testing.T) {
 	if strconv.IntSize == 32 {
 		t.Skip("32-bit programs map no files")

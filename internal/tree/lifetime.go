@@ -69,10 +69,15 @@ func (l *lifetime) flushFailed(run int64, err error) {
 	l.views.Wake()
 }
 
-// until returns a context that also ends with the store. The caller calls end.
+// until returns a context that ends with ctx, or when Close begins; it has no values. The
+// caller calls end.
 func (l *lifetime) until(ctx context.Context) (bound context.Context, end func()) {
-	bound, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.closing, func() { cancel(errs.ErrClosed) })
+	// A child of closing has ended once Close has begun, and not soon after.
+	bound, cancel := context.WithCancelCause(l.closing)
+	if ctx.Err() != nil {
+		cancel(context.Cause(ctx))
+	}
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	return bound, func() {
 		stop()
 		cancel(nil)
