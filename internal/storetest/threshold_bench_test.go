@@ -17,6 +17,9 @@ func BenchmarkValueThreshold(b *testing.B) {
 	for _, value := range []int{128, 256, 512, 1024} {
 		for _, threshold := range []int{value, 2 * value} { // separated, inline
 			shape := storeShape{keys: 200_000, value: value, threshold: threshold}
+			if testing.Short() {
+				shape.keys = 5000
+			}
 			b.Run(shape.String(), func(b *testing.B) {
 				for b.Loop() {
 					measureThreshold(b, shape, b.TempDir())
