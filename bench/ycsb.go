@@ -30,7 +30,7 @@ type ycsbMix struct {
 	title  string
 	mostly ycsbOp
 	else1  ycsbOp // the other operation,
-	share  int    // in so many of a hundred
+	share  int    // percent of the operations that do this
 	latest bool   // keys are drawn from those that were inserted last, most often the newest
 }
 

@@ -88,8 +88,8 @@ const (
 	mostPages  = 1 << 20 // 4 GB
 
 	epochSample = 64 // pages from which on the length of epochs is judged
-	epochShare  = 16 // of all that was ever read, an epoch is no more than one in so many
-	mostGone    = 32 // one in so many of them may have left memory
+	epochShare  = 16 // an epoch is at most this part, 1/16, of all pages that were ever read
+	mostGone    = 32 // at most this part, 1/32, of them may have left memory
 )
 
 // NewBitMemory returns memory of limit bytes; 0 = any number. The table of a

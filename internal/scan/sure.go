@@ -18,7 +18,7 @@ type sure struct {
 const (
 	restAfterSeek = 1 // moves; a seek most often leads to one entry
 	worthAsking   = 3 // moves
-	mostMisses    = 6 // after so many in a row, the source is asked every 64 moves
+	mostMisses    = 6 // misses in a row from which on the source is asked every 64 moves
 )
 
 // forget forgets what is known.

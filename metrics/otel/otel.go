@@ -17,7 +17,7 @@
 //
 // OpenTelemetry has no observable histogram. One of the store is three counters: its name and
 // .count, its name and .sum, in seconds, and its name and .bucket, whose attribute le is an
-// upper bound in seconds: so many durations were shorter. Its bounds go from 256 ns to 17 s, and
+// upper bound in seconds: the number of durations that were shorter. Its bounds go from 256 ns to 17 s, and
 // +Inf. These are the series of a Prometheus histogram.
 package otel
 

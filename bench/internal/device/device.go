@@ -12,7 +12,7 @@ import (
 // Block is how much one read takes, in bytes.
 const Block = 4 << 10
 
-// Rate is what reading with so many requests at once came to.
+// Rate is how fast the device read with a number of requests under way.
 type Rate struct {
 	Reads    float64 // a second
 	P50, P99 float64 // microseconds
