@@ -16,9 +16,9 @@
 // when metrics are collected, and nothing is done in between.
 //
 // OpenTelemetry has no observable histogram. One of the store is three counters: its name and
-// .count, its name and .sum, in seconds, and its name and .bucket, whose attribute le is an
-// upper bound in seconds: the number of durations that were shorter. Its bounds go from 256 ns to 17 s, and
-// +Inf. These are the series of a Prometheus histogram.
+// .count, its name and .sum, in seconds, and its name and .bucket. The attribute le of the last
+// is an upper bound in seconds, and its value the number of durations up to it. Bounds go from
+// 256 ns to 17 s, and +Inf. These are the series of a Prometheus histogram.
 package otel
 
 import (
