@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -15,13 +16,18 @@ import (
 
 // Verify reads the whole run, whatever was verified before, and calls report for
 // everything that is wrong: checksums, the order of entries, fences, index,
-// filter and statistics that do not agree with the entries.
-func (r *Reader) Verify(report func(*errs.Corruption)) {
+// filter and statistics that do not agree with the entries. It calls each, unless that is
+// nil, for every entry that it finds, which is valid until each returns. When ctx ends, it
+// ends after a chunk.
+func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each func(e *entry.Entry)) {
 	for i := range r.files {
 		r.verifyFile(i, report)
 	}
-	v := verifier{Reader: r, report: report, refs: map[entry.FileNum]meta.Ref{}}
+	v := verifier{Reader: r, report: report, each: each, refs: map[entry.FileNum]meta.Ref{}}
 	for i := range r.chunks {
+		if ctx.Err() != nil {
+			return
+		}
 		v.chunk(i)
 	}
 	r.Tombstones().verify(report)
@@ -36,6 +42,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 type verifier struct {
 	*Reader
 	report func(*errs.Corruption)
+	each   func(*entry.Entry)         // may be nil
 	last   entry.Entry                // met before, of the chunk before, too; without its value
 	refs   map[entry.FileNum]meta.Ref // of the entries met
 }
@@ -65,6 +72,9 @@ func (v *verifier) chunk(i int) {
 		}
 		first = false
 		v.count(e)
+		if v.each != nil {
+			v.each(e)
+		}
 		if !newest {
 			return 0
 		}
