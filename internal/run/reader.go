@@ -198,6 +198,7 @@ func (r *Reader) split() error {
 		return nil
 	}
 	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges}
+	r.spans.meta.First, r.spans.meta.Last = r.meta.First, r.meta.Last // of what tombstones cover, too
 	r.dir = r.dir[:n:n]
 	var s chunk.Stats
 	for i := range r.spans.dir {
