@@ -235,7 +235,7 @@ func (it *rescuer) pass(before int) bool {
 		var e entry.Entry
 		// A gap may hold older versions of the key before it, and newer ones of the key behind.
 		// The key of a range tombstone doesn't tell where those beside it begin.
-		ranges := it.r.ranges != (ranges{})
+		ranges := it.r.of != nil
 		if before > 0 && !ranges {
 			it.rest.Entry(before-1, &e)
 			lo = bytes.Clone(e.Key)
@@ -269,10 +269,10 @@ func (r *Reader) rescue(i int) *chunk.Rest {
 // keysOf is the range of stored keys in which all entries of chunk i lie; a nil hi is no
 // bound. Of range tombstones it is what all of the run's may cover.
 func (r *Reader) keysOf(i int) (lo, hi []byte) {
-	lo, hi = Bounds(&r.meta)
-	if r.ranges != (ranges{}) {
-		return lo, hi
+	if r.of != nil {
+		return Bounds(&r.of.meta)
 	}
+	_, hi = Bounds(&r.meta)
 	if i+1 < len(r.chunks) {
 		b := r.keys.apart(i + 1)
 		switch s := &r.keys.spans[i+1]; {
