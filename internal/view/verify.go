@@ -22,17 +22,20 @@ import (
 // counted dead or referred to is what there is. It calls report for each problem;
 // its error says only why it could not go on.
 func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Coder, report func(*errs.Corruption)) error {
-	w := verifier{View: v, report: report, apart: make(map[entry.FileNum]uint64)}
+	w := verifier{View: v, report: func(c *errs.Corruption) {
+		v.Explain(c)
+		report(c)
+	}, apart: make(map[entry.FileNum]uint64)}
 	for _, f := range v.Segments.Files {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := Reported(w.segment(ctx, f, cfg, coder), report); err != nil {
+		if err := Reported(w.segment(ctx, f, cfg, coder), w.report); err != nil {
 			return err
 		}
 	}
 	for _, r := range v.Runs {
-		if err := Reported(w.run(ctx, r), report); err != nil {
+		if err := Reported(w.run(ctx, r), w.report); err != nil {
 			return err
 		}
 	}
@@ -43,7 +46,7 @@ func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Code
 	}
 	for _, s := range v.Layout.Segments() {
 		if n := v.Layout.Unaccounted(s.Num); n != 0 {
-			report(errs.NewCorruption("manifest", -1, "of segment %d, %d records are neither referred to nor dead", s.Num, int64(n)))
+			w.report(errs.NewCorruption("manifest", -1, "of segment %d, %d records are neither referred to nor dead", s.Num, int64(n)))
 		}
 	}
 	return nil
@@ -114,7 +117,7 @@ func (w *verifier) run(ctx context.Context, r *Run) (err error) {
 	}, func(e *entry.Entry) {
 		if e.Separated {
 			refs[e.Handle.Segment]++
-			w.err = cmp.Or(w.err, Reported(w.handle(e), w.report))
+			w.err = cmp.Or(w.err, Reported(w.explained(w.handle(e), e.Key), w.report))
 		}
 	})
 	if err := cmp.Or(context.Cause(ctx), w.err); err != nil || !whole {
@@ -169,10 +172,9 @@ func (w *verifier) follow(ctx context.Context, r *Run) (err error) {
 		if _, h, err := w.locate(e); err != nil || w.apart[h.Segment] == 0 {
 			continue
 		}
-		if _, err := w.Stored(e.Key, e); err != nil {
-			if err := Reported(err, w.report); err != nil {
-				return err
-			}
+		_, err := w.Stored(e.Key, e)
+		if err := Reported(w.explained(err, e.Key), w.report); err != nil {
+			return err
 		}
 	}
 	return Reported(it.Err(), func(*errs.Corruption) {})
