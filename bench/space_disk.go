@@ -24,7 +24,7 @@ func (p point) text() string {
 	return fmt.Sprintf("%.2f", p.ratio())
 }
 
-// mostDisk ends a work whose store takes so many times what is live, before the
+// mostDisk ends a work whose store takes this many times what is live, before the
 // disk is full.
 const mostDisk = 30
 

@@ -37,7 +37,7 @@ const (
 	smallestLarge = 64 << 10
 	largestLarge  = 1 << 20
 	zipfExponent  = 1.1
-	keptShare     = 10 // one key of so many is not deleted
+	keptShare     = 10 // one key in ten is not deleted
 )
 
 // churn writes to a store and knows what is live in it.

@@ -8,9 +8,10 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// expiring plays a store with one base run, in which an entry of so many bytes
-// expires every so many milliseconds, until it is empty. It counts how often the
-// run is compacted for that, and how long an entry stayed in it at most.
+// expiring plays a store with one base run of size bytes, until it is empty. An entry of
+// bytes bytes expires each time that every milliseconds have passed, the last one after
+// ttl. It counts how often the run is compacted for that, and how long an entry stayed in
+// it at most.
 func expiring(t *testing.T, idle bool, size, bytes, every, ttl uint64) (compactions int, longest uint64) {
 	s := newStore(t)
 	begin, now := uint64(1e12), uint64(1e12)

@@ -379,7 +379,7 @@ func TestSeekAfterDeletes(t *testing.T) {
 		order   func(i int) int
 		regions int // that are deleted from in turn
 		batch   int
-		again   int // every so many keys one was set again, in the memtable; 0 = none
+		again   int // one key in again was set again, in the memtable; 0 = none
 		seals   int // times that the memtable is sealed meanwhile
 	}{
 		{name: "up", order: up, regions: 1, batch: 1},

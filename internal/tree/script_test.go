@@ -35,7 +35,7 @@ import (
 //	seal, flush     seal: the memtable is sealed; flush: all memtables become runs
 //	merge, settle, compact                   what policy wants; the same at idle; everything
 //	collect, heal                            segments with garbage; merges until no handle leads through a remap
-//	scatter bytes=n                          as iterators that had to jump for so many bytes
+//	scatter bytes=n                          as iterators that had to jump for n bytes
 //	pin name=p [at=v], unpin name=p          a reader
 //	get [key=(k,...)] [pin=p] [at=v]         what a reader finds
 //	history [pin=p]                          all entries of all versions

@@ -111,8 +111,8 @@ func (w *writer) apply(payload []byte, at entry.Position, v entry.Version) error
 }
 
 // add adds the records of payload to a memtable; before is one less than the version of
-// its first transaction. On the way it estimates what they
-// replace, from one sample every so many bytes of records; 0 = no samples.
+// its first transaction. On the way it estimates what they replace, from one sample
+// every `every` bytes of records; 0 = no samples.
 func (w *writer) add(to *view.Table, payload []byte, at entry.Position, before entry.Version, every int64) error {
 	a := view.Addition{To: to, At: at, Seed: w.cfg.Seed}
 	for len(payload) > 0 {

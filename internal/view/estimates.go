@@ -43,7 +43,7 @@ func (p *Pin) Size(lo, hi []byte) (entries, bytes, separated uint64) {
 }
 
 const (
-	samples     = 64       // keys that Split looks at for each part, as far as it may look at so many:
+	samples     = 64       // keys that Split looks at for each part, but at most
 	mostSamples = 1 << 16  // keys in all, some 0.1 s of work,
 	mostSampled = 16 << 20 // and bytes of them, about
 )
