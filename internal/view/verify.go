@@ -17,6 +17,11 @@ import (
 // counted dead or referred to is what there is. It calls report for each problem;
 // its error says only why it could not go on.
 func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Coder, report func(*errs.Corruption)) error {
+	tell := report
+	report = func(c *errs.Corruption) {
+		v.Explain(c)
+		tell(c)
+	}
 	for _, f := range v.Segments.Files {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -104,7 +109,7 @@ func (v *View) verifyRun(ctx context.Context, r *Run, report func(*errs.Corrupti
 // verifyHandle reads the value of an entry, which must not be recorded as dead.
 func (v *View) verifyHandle(e *entry.Entry) error {
 	if _, err := v.Stored(e.Key, e); err != nil {
-		return err
+		return v.explained(err, e.Key)
 	}
 	h := e.Handle
 	if err := v.Heal(&h); err != nil {
