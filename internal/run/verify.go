@@ -72,9 +72,6 @@ func (v *verifier) chunk(i int) {
 		}
 		first = false
 		v.count(e)
-		if v.each != nil {
-			v.each(e)
-		}
 		if !newest {
 			return 0
 		}
@@ -105,6 +102,9 @@ func (v *verifier) count(e *entry.Entry) {
 		v.refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}
 	}
 	v.last = entry.Entry{Key: append(v.last.Key[:0], e.Key...), Version: e.Version}
+	if v.each != nil {
+		v.each(e)
+	}
 }
 
 // verifyFile reads a file's directory, footer and filter again.
