@@ -27,6 +27,7 @@ type Config struct {
 	Prefetch  int    // values read ahead; 0 = as many as pays, <0 = none
 	KeysOnly  bool   // no value is read ahead
 	Habit     *Habit // of scans like this one; nil: nobody knows
+	Behind    bool   // GoOn leads behind damage in runs
 }
 
 // Clock tells the time of expiry in Unix milliseconds: the same to all scans of a
@@ -69,7 +70,12 @@ func (s *Scan) Begin(c *Config) {
 	w := &s.walk
 	w.key, w.clock, w.lo, w.hi = s.firstKey[:0], c.Clock, c.Lo, c.Hi
 	w.pin, w.at, w.since, w.all = c.Pin, c.At, min(c.Since, entry.MaxVersion), c.All
-	w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
+	if c.Behind {
+		w.behind = new(behind)
+		w.rescue()
+	} else {
+		w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
+	}
 	w.source(nil, w.storeCover)
 	switch {
 	case c.Prefetch > 0 && !c.KeysOnly:
@@ -101,6 +107,9 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 	if s.habit != nil {
 		s.expect()
 	}
+	if s.walk.behind != nil {
+		s.walk.seeks(key)
+	}
 	ok = s.seek(key, turned)
 	if s.readahead != nil {
 		return s.readahead.begin(ok, turned)
@@ -122,6 +131,9 @@ func (s *Scan) Move(turned bool) bool {
 // guarded is Move below its one guard: nothing that it calls has its own.
 func (s *Scan) guarded(turned bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
+	if s.walk.behind != nil {
+		s.walk.behind.moves(s.Entry())
+	}
 	if s.direct {
 		return s.walk.move(turned)
 	}
