@@ -4,9 +4,11 @@
 package scan
 
 import (
+	"bytes"
 	"math"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
@@ -107,8 +109,10 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 	if s.habit != nil {
 		s.expect()
 	}
-	if s.walk.behind != nil {
-		s.walk.seeks(key)
+	if b := s.walk.behind; b != nil {
+		if b.seeks(key); b.met != nil { // it has another chance
+			s.walk.again()
+		}
 	}
 	ok = s.seek(key, turned)
 	if s.readahead != nil {
@@ -205,6 +209,49 @@ func (s *Scan) Err() error {
 	}
 	s.pin.View().Explain(err)
 	return err
+}
+
+// Damage is what the last move has ended with, if GoOn leads behind it; else nil.
+func (s *Scan) Damage() *errs.Corruption {
+	if b := s.walk.behind; b != nil && s.Err() != nil {
+		return b.met
+	}
+	return nil
+}
+
+// GoOn makes the last move again, which has ended with Damage, behind that.
+func (s *Scan) GoOn() (ok bool) {
+	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
+	s.err = nil
+	s.walk.behind.accept()
+	s.walk.again()
+	ok = s.repeat(s.walk.behind)
+	if s.readahead != nil {
+		return s.readahead.begin(ok, s.turned)
+	}
+	return ok
+}
+
+// repeat makes the last move from the place where it began.
+func (s *Scan) repeat(from *behind) (ok bool) {
+	key := from.key
+	switch {
+	case from.seek:
+		return s.seek(key, s.turned)
+	case s.turned == s.all: // versions of a key come newest first
+		key = append(bytes.Clone(key), 0)
+	}
+	ok = s.seek(key, s.turned)
+	if !s.all {
+		return ok
+	}
+	for ok && bytes.Equal(s.walk.entry.Key, from.key) {
+		if v := s.walk.entry.Version; s.turned && v > from.version || !s.turned && v < from.version {
+			break
+		}
+		ok = s.move(s.turned)
+	}
+	return ok
 }
 
 // Values reads the separated values of the scan's entries.

@@ -55,6 +55,18 @@ func (w *walk) source(own iterator.Iterator, cover *tombstone.Cover) {
 	}
 }
 
+// rescue makes the store's part of the source one that can go on behind damage.
+func (w *walk) rescue() { w.store, w.storeCover = w.pin.Rescuer(!w.all, w.behind.meets) }
+
+// again forgets the damage that was met. What failed to find out what is deleted stays
+// so: it is made anew. A seek must follow.
+func (w *walk) again() {
+	w.behind.met = nil
+	w.store.Close()
+	w.rescue()
+	w.source(w.own, w.coverOfAll())
+}
+
 // refresh takes up what was written since the last time. A seek must follow.
 func (w *walk) refresh(p *pending.Writes) {
 	if p.Len() == w.ownLen {
