@@ -72,7 +72,7 @@ func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
 // Pin.Cover, of the range tombstones that can be read.
 func (p *Pin) Rescuer(emptied bool, tell func(*errs.Corruption) bool) (iterator.Iterator, *tombstone.Cover) {
 	v := p.view
-	sources, covers := v.tableIterators(), v.tableTombstones(nil, emptied)
+	sources, covers := v.tableIterators(nil), v.tableTombstones(nil, emptied)
 	for i, r := range v.Runs {
 		sources = append(sources, r.Rescuer(func(c *errs.Corruption) bool {
 			c.Stale = i < len(v.Runs)-1

@@ -87,16 +87,15 @@ func (v *View) locate(e *entry.Entry) (*Segment, entry.Handle, error) {
 
 // Iterator merges all entries of the View. A pageio.Guard must be on while it moves.
 func (v *View) Iterator() iterator.Iterator {
-	sources := v.tableIterators()
+	sources := v.tableIterators(make([]iterator.Iterator, 0, len(v.Tables)+len(v.Runs)))
 	for _, r := range v.Runs {
 		sources = append(sources, r.Iterator())
 	}
 	return iterator.Merge(sources)
 }
 
-// tableIterators are those of the memtables, with room for those of the runs.
-func (v *View) tableIterators() []iterator.Iterator {
-	sources := make([]iterator.Iterator, 0, len(v.Tables)+len(v.Runs))
+// tableIterators appends those of the memtables.
+func (v *View) tableIterators(sources []iterator.Iterator) []iterator.Iterator {
 	for _, t := range v.Tables {
 		if t.Len() > 0 {
 			sources = append(sources, t.Iterator())
