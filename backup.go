@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock/internal/backup"
 	"github.com/brockdb/brock/internal/failure"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -66,7 +67,11 @@ func (i *BackupInfo) MarshalBinary() ([]byte, error) {
 // UnmarshalBinary reads what MarshalBinary has returned. It keeps nothing of p. For
 // anything else it returns ErrForeign, ErrFormat or a *CorruptionError, and leaves i as it
 // was.
-func (i *BackupInfo) UnmarshalBinary(p []byte) error {
+func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
+	if i == nil {
+		return fmt.Errorf("%w: nil BackupInfo", ErrInvalid)
+	}
 	info, err := backup.DecodeInfo(p)
 	if err == nil {
 		*i = *newBackupInfo(info)
