@@ -23,6 +23,7 @@ const (
 // It is used by one goroutine.
 type Frames struct {
 	f      *pageio.File
+	stream pageio.Stream
 	name   string
 	id     checksum.Identity
 	end    int64 // nothing is read from here on
@@ -45,7 +46,7 @@ type Found struct {
 
 // newFrames starts at the first frame of the segment with the header h.
 func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, end int64, values bool) *Frames {
-	return &Frames{f: f, name: name, id: id, end: end, values: values,
+	return &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values,
 		at: frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame, Chain: h.Chain}}
 }
 
@@ -140,13 +141,10 @@ func (s *Frames) bytes(off, n int64) ([]byte, error) {
 	}
 	s.buf = s.buf[:want]
 	s.bufOff = off
-	if err := s.f.ReadFull(s.buf[kept:], off+int64(kept)); err != nil {
+	if err := s.stream.ReadFull(s.buf[kept:], off+int64(kept)); err != nil {
 		s.buf = s.buf[:0]
 		return nil, err
 	}
-	// The disk goes on while these bytes are verified and used.
-	next := off + want
-	s.f.Ahead(next, min(readBytes, s.end-next))
 	return s.buf[:n], nil
 }
 
