@@ -48,7 +48,7 @@ func (s *Stream) ReadFull(p []byte, off int64) error {
 			n, ahead = min(n, politePart), 0
 			time.Sleep(min(politePauses*s.took, longestPause))
 		}
-		s.ask(d, off, int64(n)+ahead)
+		s.ask(d, off, int64(n), ahead)
 		begin := time.Now()
 		if err := f.readFrom(d, p[:n], off); err != nil {
 			return err
@@ -59,18 +59,20 @@ func (s *Stream) ReadFull(p []byte, off int64) error {
 	return nil
 }
 
-// ask has the disk asked for what of n bytes at off it was not asked for.
-func (s *Stream) ask(d *descriptor, off, n int64) {
-	end := min(off+n, s.end)
-	if s.asked < off || s.asked > off+2*streamAhead {
+// ask has the disk asked for what of n bytes at off it was not asked for, and for more: for
+// ahead bytes behind them once half of these were read.
+func (s *Stream) ask(d *descriptor, off, n, ahead int64) {
+	if s.asked < off || s.asked > off+n+streamAhead { // the part lies elsewhere
 		s.asked = off
 	}
-	if s.asked < end {
-		if !s.f.resident(s.asked, end-s.asked) {
-			d.StartRead(s.asked, end-s.asked)
-		}
-		s.asked = end
+	if s.asked >= min(off+n+ahead/2, s.end) {
+		return
 	}
+	end := min(off+n+ahead, s.end)
+	if !s.f.resident(s.asked, end-s.asked) {
+		d.StartRead(s.asked, end-s.asked)
+	}
+	s.asked = end
 }
 
 // resident reports whether the system has n bytes at off in memory now, as far as it tells.
