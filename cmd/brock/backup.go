@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,23 +9,60 @@ import (
 	"path/filepath"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/human"
 	"github.com/brockdb/brock/cmd/brock/internal/progress"
+	"github.com/brockdb/brock/repository"
 	"github.com/brockdb/brock/vfs"
 )
 
 type backupCommand struct {
 	store
-	To       string `arg:"" help:"A new file, or - for standard output."`
-	Since    string `help:"The backup before: only what is new is written, an increment. It is read and checked first." placeholder:"FILE"`
-	Compress bool   `help:"Compress by zstd."`
+	To         string `arg:"" optional:"" help:"A new file, or - for standard output. Without it, see --repository."`
+	Since      string `help:"The backup before, a file: only what is new is written, an increment. It is read and checked first." placeholder:"FILE"`
+	Compress   bool   `help:"Compress the file by zstd."`
+	Repository string `help:"Directory that keeps many backups, of this store and others, instead of a file. It is made if there is none." placeholder:"DIR"`
+	Scratch    string `help:"With --repository: directory for what is needed meanwhile; default: the store's name and .backup. On another disk it takes the space of the store." placeholder:"DIR"`
+	JSON       bool   `help:"With --repository: print JSON."`
 }
 
-// Run writes a backup. A file has its name once it is complete and synced.
+// Run writes a backup to a file, or to a repository.
 func (c *backupCommand) Run(a *app) error {
-	if c.To == "-" && a.terminal {
+	switch {
+	case (c.To == "") == (c.Repository == ""):
+		return wrongUsage("backup wants either a new file or --repository")
+	case c.Repository != "" && (c.Since != "" || c.Compress):
+		return wrongUsage("--since and --compress are for a backup to a file")
+	case c.To != "" && (c.Scratch != "" || c.JSON):
+		return wrongUsage("--scratch and --json are for a backup to a repository")
+	case c.Repository != "":
+		return c.toRepository(a)
+	case c.To == "-" && a.terminal:
 		return wrongUsage("a backup is no text: name a file, or send standard output to a program")
 	}
-	var o brock.BackupOptions
+	return c.toFile(a)
+}
+
+// toRepository stores what has changed since the backup before.
+func (c *backupCommand) toRepository(a *app) error {
+	return c.change(a, func(db *brock.DB) error {
+		p := a.portion("backup")
+		defer p.end()
+		done, err := repository.Backup(a.ctx, db, repository.Dir(nil, c.Repository), repository.Options{Scratch: c.Scratch, Progress: p.done})
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return writeJSON(a.out, done)
+		}
+		_, err = fmt.Fprintf(a.out, "backup %s of version %d: %s in %d files, of which %s in %d are new\n", done.ID, done.Version,
+			human.Bytes(done.Bytes), done.Files, human.Bytes(done.PutBytes), done.PutFiles)
+		return err
+	})
+}
+
+// toFile writes a backup. A file has its name once it is complete and synced.
+func (c *backupCommand) toFile(a *app) error {
+	o := brock.BackupOptions{Compress: c.Compress}
 	if c.Since != "" {
 		info, err := verifyBackups(a, []string{c.Since})
 		if err != nil {
@@ -34,8 +70,7 @@ func (c *backupCommand) Run(a *app) error {
 		}
 		o.Since = info
 	}
-	o.Compress = c.Compress
-	return c.use(a, brock.Options{MustExist: true}, func(db *brock.DB) error {
+	return c.change(a, func(db *brock.DB) error {
 		if c.To == "-" {
 			_, err := c.send(a, db, a.out, o)
 			return err
@@ -100,80 +135,4 @@ func describeBackup(i *brock.BackupInfo) string {
 		kind = "increment"
 	}
 	return fmt.Sprintf("%s as of version %d, with %d of %d files", kind, i.Version, i.Sent, i.Files)
-}
-
-type restoreCommand struct {
-	Paths    []string `arg:"" name:"backup|dir" help:"Backups in the order in which they were made, a full one first, or - for standard input; then the directory of the new store, which must be empty or not exist."`
-	ValueDir string   `help:"Directory for the journal and the value segments, if the store shall have one of its own." placeholder:"DIR"`
-}
-
-// Run makes a store of backups.
-func (c *restoreCommand) Run(a *app) error {
-	last := len(c.Paths) - 1
-	if last < 1 {
-		return wrongUsage("restore wants one backup or more, and the directory of the new store")
-	}
-	dir := c.Paths[last]
-	info, err := withBackups(a, "restore", c.Paths[:last], func(ctx context.Context, r io.Reader) (*brock.BackupInfo, error) {
-		return brock.Restore(ctx, r, brock.Options{Dir: dir, ValueDir: c.ValueDir})
-	})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "%s is a store as of version %d\n", dir, info.Version)
-	return err
-}
-
-type verifyBackupCommand struct {
-	Files []string `arg:"" name:"backup" help:"Backups in the order in which they were made, or - for standard input. The first may be an increment."`
-}
-
-// Run checks backups, and that each follows the one before.
-func (c *verifyBackupCommand) Run(a *app) error {
-	info, err := verifyBackups(a, c.Files)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "every checksum is right; the last one: %s\n", describeBackup(info))
-	return err
-}
-
-func verifyBackups(a *app, paths []string) (*brock.BackupInfo, error) {
-	return withBackups(a, "verify backup", paths, brock.VerifyBackup)
-}
-
-// withBackups calls fn with what is in the files, one after the other.
-func withBackups(a *app, name string, paths []string, fn func(context.Context, io.Reader) (*brock.BackupInfo, error)) (_ *brock.BackupInfo, err error) {
-	var parts []io.Reader
-	total := int64(0)
-	for _, path := range paths {
-		if path == "-" {
-			parts, total = append(parts, a.in), -1
-			continue
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }() // it is only read
-		if info, err := f.Stat(); err == nil && total >= 0 {
-			total += info.Size()
-		}
-		parts = append(parts, f)
-	}
-	work := a.progress.Start(name, max(total, 0))
-	defer work.End()
-	return fn(a.ctx, &counted{io.MultiReader(parts...), work})
-}
-
-// counted tells the progress of what is read.
-type counted struct {
-	r    io.Reader
-	work *progress.Work
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.work.Add(int64(n))
-	return n, err
 }
