@@ -209,4 +209,4 @@ func (db *DB) Metrics() Metrics {
 }
 
 // monotonic times what happens; unlike Options.Now it is not for stepping.
-func (db *DB) monotonic() time.Duration { return time.Since(db.began) }
+func monotonic(db *DB) time.Duration { return time.Since(db.began) }
