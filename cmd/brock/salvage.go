@@ -8,9 +8,10 @@ import (
 )
 
 type salvageCommand struct {
-	store
-	To   string `arg:"" help:"Directory of the new store. It must not exist."`
-	JSON bool   `help:"Print a line of JSON for each loss, then one with what the new store has."`
+	Dir      string `arg:"" help:"Directory of the damaged store."`
+	To       string `arg:"" help:"Directory of the new store. It must not exist."`
+	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
+	JSON     bool   `help:"Print a line of JSON for each loss, then one with what the new store has."`
 }
 
 // salvaged is what a new store has, as JSON.
