@@ -24,6 +24,7 @@ type DB struct {
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters
 	report    *reporter
+	loss      *Loss
 
 	encoding encoding
 	direct   *pending.Room // for writes that are a commit of one call each
@@ -182,6 +183,15 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 	return err
 }
 
+// Loss returns what Open has left behind damage, with Options.Recover; nil if nothing.
+func (db *DB) Loss() *Loss {
+	if db.loss == nil {
+		return nil
+	}
+	loss := *db.loss
+	return &loss
+}
+
 // Metrics returns what the store has done since Open and what it holds now. It may be
 // called at any time.
 func (db *DB) Metrics() Metrics {
@@ -199,4 +209,4 @@ func (db *DB) Metrics() Metrics {
 }
 
 // monotonic times what happens; unlike Options.Now it is not for stepping.
-func (db *DB) monotonic() time.Duration { return time.Since(db.began) }
+func monotonic(db *DB) time.Duration { return time.Since(db.began) }

@@ -281,9 +281,9 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 		runtime.KeepAlive(t) // a leaked transaction must not end during its last call
 		return found, err
 	}
-	begin := t.db.monotonic()
+	begin := monotonic(t.db)
 	found, err := t.pin.Get(stored, h, e)
-	t.db.counters.read.observe(t.db.monotonic() - begin)
+	t.db.counters.read.observe(monotonic(t.db) - begin)
 	return found, err
 }
 
