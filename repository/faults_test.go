@@ -236,7 +236,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 		verified(t, s)
 	}
 	backup(t, db, s)
-	if names, err := fsys.List("store.backup"); err == nil {
+	if names, err := fsys.List("store.backup-scratch"); err == nil {
 		t.Errorf("the scratch directory has %q", names)
 	}
 }

@@ -63,6 +63,12 @@ func TestPrune(t *testing.T) {
 	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1}, repository.PruneOptions{Remove: []string{"nothing"}}); !errors.Is(err, repository.ErrNoBackup) {
 		t.Errorf("no such backup: %v", err)
 	}
+	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1, Daily: -1}, repository.PruneOptions{}); !errors.Is(err, brock.ErrInvalid) {
+		t.Errorf("a rule below 0: %v", err)
+	}
+	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1}, repository.PruneOptions{Store: "00"}); !errors.Is(err, repository.ErrNoBackup) {
+		t.Errorf("no such store: %v", err)
+	}
 	all := repository.PruneOptions{NoBackups: true, Remove: []string{made[4].ID, made[5].ID}}
 	if done := prune(t, s, repository.Keep{}, all); done.Kept != 0 || len(s.names("")) != 0 {
 		t.Errorf("all removed: %+v, %q are left", done, s.names(""))
