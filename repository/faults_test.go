@@ -140,6 +140,9 @@ func TestRestoreCrashes(t *testing.T) {
 			after := disk.CrashClone(vfs.CrashOptions{Mode: mode, Seed: uint64(op.N)})
 			db, err := brock.Open(brock.Options{Dir: "a", FS: after, MustExist: true})
 			if err != nil {
+				if info, _ := after.Stat("a/SUPER"); info.Size > 0 && mode != vfs.Chaos {
+					t.Errorf("a crash (%v) before %v leaves a store that can't be opened: %v", mode, op, err)
+				}
 				continue
 			}
 			stores++
