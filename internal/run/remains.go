@@ -144,7 +144,9 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 		case r.n < r.rest.Len():
 			r.rest.Entry(r.n, &r.e)
 			r.n++
-			return &r.e, nil
+			if len(r.e.Key) > 0 {
+				return &r.e, nil
+			}
 		default:
 			r.rest = nil
 		}
@@ -195,6 +197,9 @@ func (r *Remains) Tombstones(fn func(*entry.Entry) error, lost func(*Hole)) erro
 		}
 		for n := range rest.Len() {
 			rest.Entry(n, &r.e)
+			if len(r.e.Key) == 0 {
+				continue
+			}
 			if err := fn(&r.e); err != nil {
 				return err
 			}

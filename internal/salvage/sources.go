@@ -190,6 +190,8 @@ func (s *runSource) next() bool {
 		}
 		e, h := s.r.Next()
 		switch {
+		case e != nil && (bytes.Compare(e.Key, s.before) < 0 || e.Version > entry.MaxVersion):
+			// No writer does that, and what follows relies on it.
 		case e != nil && e.Key[0] < spans:
 			s.e = e
 			return true
@@ -283,7 +285,7 @@ func (s *runSource) unpark() {
 	}
 	for {
 		e, h := s.r.Next()
-		if e != nil && e.Key[0] < spans {
+		if e != nil && e.Key[0] < spans && e.Version <= entry.MaxVersion {
 			s.e = e
 			return
 		}

@@ -182,7 +182,24 @@ func (v *survey) readManifest(super manifest.Super) error {
 	if !v.exact {
 		v.readAbout()
 	}
+	v.rename()
 	return nil
+}
+
+// rename gives a keyspace another name if a later one has the same: it was dropped, or
+// renamed, by an edit that is lost.
+func (v *survey) rename() {
+	ids := map[string]entry.KeyspaceID{}
+	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
+		k := v.keyspaces[id]
+		if older, twice := ids[k.Name]; twice {
+			other := v.keyspaces[older]
+			delete(v.keyspaces, older)
+			other.Name = v.name(older)
+			v.keyspaces[older] = other
+		}
+		ids[k.Name] = id
+	}
 }
 
 // readAbout learns what the files of runs say of the store. Of the runs that there were,

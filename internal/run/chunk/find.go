@@ -33,7 +33,8 @@ func FindTrailer(b []byte, id checksum.Identity, offset int64) (l Layout, stats 
 		}
 		return true, nil
 	})
-	if err != nil || int64(l.TrailerStart()) > offset {
+	// Lengths are compared with what is there before they are added.
+	if err != nil || int64(l.Buckets) > offset/64 || l.Prefix > entry.MaxKey || int64(l.TrailerStart()) > offset {
 		return l, stats, false
 	}
 	_, err = parseTrailer(b, &l)
