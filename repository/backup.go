@@ -14,8 +14,8 @@ import (
 
 // Options of Backup. The zero value is good.
 type Options struct {
-	// Scratch is a directory for the checkpoint that is backed up; "" is that of the store
-	// with ".backup" behind its name. In the file system of the store the checkpoint takes no
+	// Scratch is a directory for the checkpoint that is backed up, which must be empty or
+	// absent; "" is that of the store with ".backup-scratch" behind its name. In the file system of the store the checkpoint takes no
 	// space, elsewhere that of the whole store. It is removed at the end, or by the next
 	// backup after a crash. Only one backup may use it at a time.
 	Scratch string
@@ -45,6 +45,8 @@ const settleRounds = 5
 //
 // Every checksum of a file is verified before it is stored, and what is stored is what was
 // verified. For a damaged file Backup returns *brock.CorruptionError, and makes no backup.
+//
+// Until it returns, files that the store has replaced keep their disk space.
 //
 // A file is not read again if the newest backup of the store has one of the same name,
 // size, time and ends, see docs/format.md. Backup returns brock.ErrLocked while another one
