@@ -190,12 +190,10 @@ func (s *runSource) next() bool {
 		}
 		e, h := s.r.Next()
 		switch {
-		case e != nil && (bytes.Compare(e.Key, s.before) < 0 || e.Version > entry.MaxVersion):
-			// No writer does that, and what follows relies on it.
-		case e != nil && e.Key[0] < spans:
+		case e != nil && s.takes(e):
 			s.e = e
 			return true
-		case e != nil: // a range tombstone: survey took it
+		case e != nil: // it is passed over
 		case h != nil && !h.Tombstones:
 			s.note(h)
 		case h == nil:
@@ -209,6 +207,12 @@ func (s *runSource) next() bool {
 
 // spans is what keys of range tombstones begin with, or less.
 const spans = 0xfc
+
+// takes reports whether an entry counts: survey took range tombstones, and no writer writes
+// other keys or versions, on whose order the merge relies.
+func (s *runSource) takes(e *entry.Entry) bool {
+	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
+}
 
 func (s *runSource) open() bool {
 	num := s.files[s.i]
@@ -285,7 +289,7 @@ func (s *runSource) unpark() {
 	}
 	for {
 		e, h := s.r.Next()
-		if e != nil && e.Key[0] < spans && e.Version <= entry.MaxVersion {
+		if e != nil && s.takes(e) {
 			s.e = e
 			return
 		}
