@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
@@ -99,7 +100,7 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 		return 0, err
 	}
 	ctx = never(ctx)
-	begin := db.monotonic()
+	begin := time.Since(db.began)
 	var entries, bytes int64
 	// Writes in files don't pass the journal: they commit in a turn of their own, by one
 	// edit of the manifest.
@@ -112,7 +113,7 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 		v, err = db.commits.CommitAlone(ctx, files, c, w.turn)
 		entries, bytes = files.Entries(), files.Bytes()
 	}
-	db.counters.addCommit(db.monotonic()-begin, err, entries, bytes)
+	db.counters.addCommit(time.Since(db.began)-begin, err, entries, bytes)
 	return v, err
 }
 

@@ -28,7 +28,7 @@ type DB struct {
 	encoding encoding
 	direct   *pending.Room // for writes that are a commit of one call each
 
-	began time.Time // with a monotonic reading
+	began time.Time // with a monotonic reading; unlike now it is not for stepping
 
 	closed    atomic.Bool
 	closeOnce sync.Once
@@ -197,6 +197,3 @@ func (db *DB) Metrics() Metrics {
 	}
 	return m
 }
-
-// monotonic times what happens; unlike Options.Now it is not for stepping.
-func (db *DB) monotonic() time.Duration { return time.Since(db.began) }

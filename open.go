@@ -127,7 +127,7 @@ func (o *opening) abandon() {
 // openDirs opens the store's directories, which for a new store it makes. From then on
 // files are looked up in them only, whatever happens to their names.
 func (o *opening) openDirs() error {
-	readOnly := o.options.Mode == ReadOnly
+	readOnly := o.options.Mode != ReadWrite
 	// Taking the lock writes, and another program's lock file may have its name.
 	look := manifest.Look(o.manifestOptions())
 	absent := errors.Is(look, errs.ErrNotExist)
@@ -156,6 +156,9 @@ const lockPoll = 20 * time.Millisecond
 // acquireLocks takes the locks of the store's directories, for itself or with other
 // readers.
 func (o *opening) acquireLocks(ctx context.Context) error {
+	if o.options.Mode == Follow {
+		return o.announce(ctx)
+	}
 	dirs := []string{o.dir}
 	if o.valueDir != o.dir {
 		dirs = append(dirs, o.valueDir)
@@ -194,7 +197,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 }
 
 func (o *opening) manifestOptions() manifest.Options {
-	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode == ReadOnly}
+	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite}
 }
 
 // openManifest opens the log of edits, or creates the store.
@@ -236,7 +239,8 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	report := &reporter{Events: o.options.Events, log: o.options.Logger}
 	t, recovery, err := tree.Open(tree.Config{
 		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
-		ReadOnly:      o.options.Mode == ReadOnly,
+		ReadOnly:      o.options.Mode != ReadWrite,
+		Follow:        o.options.Mode == Follow,
 		MemtableBytes: int(o.options.Tuning.MemtableSize),
 		JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
 		SegmentBytes:  o.options.Tuning.SegmentSize,
@@ -244,7 +248,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		Memory:        o.options.MemoryLimit,
 		CacheBytes:    o.options.MemoryLimit / 4,
 		VerifyReads:   o.options.VerifyReads,
-		OpenFiles:     o.options.Tuning.OpenFiles,
+		OpenFiles:     o.openFiles(),
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           o.clock,
 		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal}),
@@ -267,6 +271,15 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	return recovery, err
 }
 
+// openFiles is Tuning.OpenFiles; 0 = any number: who follows a store keeps each file open,
+// as its name may be gone by the next time.
+func (o *opening) openFiles() int {
+	if o.options.Mode == Follow {
+		return 0
+	}
+	return o.options.Tuning.OpenFiles
+}
+
 // scrubEvery is Maintenance.ScrubEvery; 0 = never.
 func (o *opening) scrubEvery() time.Duration {
 	if o.options.InMemory {
@@ -286,7 +299,7 @@ func (o *opening) assemble() {
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.load(db)
 	o.db = db
-	if o.options.Mode == ReadOnly {
+	if o.options.Mode != ReadWrite {
 		return
 	}
 	db.commits = commit.New(commit.Config{

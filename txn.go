@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
@@ -281,9 +282,9 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 		runtime.KeepAlive(t) // a leaked transaction must not end during its last call
 		return found, err
 	}
-	begin := t.db.monotonic()
+	begin := time.Since(t.db.began)
 	found, err := t.pin.Get(stored, h, e)
-	t.db.counters.read.observe(t.db.monotonic() - begin)
+	t.db.counters.read.observe(time.Since(t.db.began) - begin)
 	return found, err
 }
 

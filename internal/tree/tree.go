@@ -24,6 +24,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/follow"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
@@ -69,6 +70,7 @@ type Tree struct {
 	background *background
 	keyspaces  *keyspaces
 	spills     *spills
+	follower   *follow.Follower // nil unless the store of another process is followed
 }
 
 // Start lets background work begin, once what Config.Exclusive needs is there.
@@ -265,8 +267,26 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 		t.files.Open.Bits.Forget()
 		report(c)
 	}
-	if err := view.Reported(t.log.Verify(found), found); err != nil {
+	if err := view.Reported(t.verifyLog(found), found); err != nil {
 		return err
 	}
 	return part.Verify(ctx, t.files.Segments(), &t.coder, found)
+}
+
+// Refresh moves a store that is followed to the newest durable version of its writer.
+func (t *Tree) Refresh(ctx context.Context) (entry.Version, error) {
+	if t.follower == nil {
+		return 0, errs.ErrUnsupported
+	}
+	ctx, end := t.life.until(ctx)
+	defer end()
+	return t.follower.Refresh(ctx)
+}
+
+// verifyLog checks SUPER and the manifest.
+func (t *Tree) verifyLog(report func(*errs.Corruption)) error {
+	if t.follower != nil {
+		return t.follower.Verify(report)
+	}
+	return t.log.Verify(report)
 }

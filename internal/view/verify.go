@@ -51,7 +51,7 @@ func Reported(err error, report func(*errs.Corruption)) error {
 // verify reads a segment, or the remap that stands for it.
 func (f *Segment) verify(ctx context.Context, cfg segment.Config, coder *codec.Coder) error {
 	if f.Moved != nil {
-		return f.Moved.Verify(cfg)
+		return f.Moved.Recheck(cfg)
 	}
 	_, err := f.Scan(true, func(off int64, rec *entry.Record) error {
 		if rec.Raw != 0 {
