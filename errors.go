@@ -70,8 +70,19 @@ const (
 //	Reason string // what is wrong
 //	Err    error  // the cause, or nil
 //
-// errors.Is reports ErrCorrupt. It never holds a key or a value.
+//	Keys  []KeyRange // the keys that are concerned, by keyspace; nil = not known
+//	Stale bool       // without the damaged data, older versions may show in Keys, and what was deleted
+//
+// What can't be read is an entry, or the value, of a key in Keys, as far as it belongs to a
+// keyspace that was not dropped. Keys are known of runs, and of a value that was read by
+// its key. errors.Is reports ErrCorrupt. Its text never holds a key or a value.
 type CorruptionError = errs.Corruption
+
+// KeyRange is a range of the keys of one keyspace:
+//
+//	Keyspace     string // "" = the default one
+//	Lower, Upper []byte // keys in [Lower, Upper); nil = no bound
+type KeyRange = errs.KeyRange
 
 // OptionError reports an invalid option by the name of its field. errors.Is reports
 // ErrInvalid.

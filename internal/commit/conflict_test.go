@@ -213,3 +213,21 @@ func TestRangesAreSortedBeforeTheTurn(t *testing.T) {
 		}
 	}
 }
+
+// To check a group allocates nothing for each of its transactions.
+func TestChecksAllocateNothing(t *testing.T) {
+	p := New(Config{Store: new(void), Journal: new(void), HashSeed: testSeed})
+	var members []*Request
+	for i := range 64 {
+		r := request(0, conflict.Serializable, fmt.Sprintf("w%06d", i))
+		r.Check.Reads = reads([]string{fmt.Sprintf("w%06d", i)}, nil)
+		members = append(members, r)
+	}
+	allocs := testing.AllocsPerRun(10, func() {
+		p.leader.decide(members)
+		p.leader.reset()
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations for a group of %d", allocs, len(members))
+	}
+}

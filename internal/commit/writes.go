@@ -154,9 +154,9 @@ func (w *writes) rangeBefore() {
 		if r.Ranges == 0 {
 			continue
 		}
-		eachRecord(r.Payload, func(rec *entry.Record) {
-			if rec.Kind == entry.RangeDelete {
-				w.ranges = w.ranges.With(tombstone.Tombstone{Lo: rec.Key, Hi: rec.Value, Version: r.version})
+		eachRecord(r.Payload, func(kind entry.Kind, key, value []byte) {
+			if kind == entry.RangeDelete {
+				w.ranges = w.ranges.With(tombstone.Tombstone{Lo: key, Hi: value, Version: r.version})
 			}
 		})
 	}
@@ -217,21 +217,22 @@ func (w *writes) reset() {
 
 // eachKey calls fn for every key that a record of a payload writes by itself.
 func eachKey(payload []byte, fn func(key []byte)) {
-	eachRecord(payload, func(rec *entry.Record) {
-		if rec.Kind != entry.RangeDelete {
-			fn(rec.Key)
+	eachRecord(payload, func(kind entry.Kind, key, _ []byte) {
+		if kind != entry.RangeDelete {
+			fn(key)
 		}
 	})
 }
 
-// eachRecord calls fn for every record of a payload.
-func eachRecord(payload []byte, fn func(rec *entry.Record)) {
+// eachRecord calls fn for every record of a payload. fn gets no pointer to the record,
+// which would be allocated for it.
+func eachRecord(payload []byte, fn func(kind entry.Kind, key, value []byte)) {
 	for len(payload) > 0 {
 		rec, err := entry.DecodeRecord(payload)
 		if err != nil {
 			return
 		}
-		fn(&rec)
+		fn(rec.Kind, rec.Key, rec.Value)
 		payload = payload[rec.Size:]
 	}
 }

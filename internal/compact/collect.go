@@ -127,9 +127,7 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	w.out.Bytes += uint64(v.End())
 	paced := int64(0)
 	_, err := v.Scan(false, func(off int64, rec *entry.Record) error {
-		// Records without a checksum of their own, and those too short for a
-		// granule, have their values in runs: no handle leads to them.
-		if !rec.Own || rec.Size < layout.Granule || v.Segment.IsDead(uint64(off)) {
+		if !v.Segment.Owned(off, rec) {
 			return nil
 		}
 		if w.memory+liveBytes+len(rec.Key) > w.Memory {

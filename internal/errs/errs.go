@@ -36,7 +36,30 @@ type Corruption struct {
 	Offset int64  // of the damaged structure; -1 if the whole file is meant
 	Reason string // what was expected and what was found
 	Err    error  // the cause, if another error led here
+
+	// Keys are the ranges of keys that are concerned, one for each keyspace; nil: not
+	// known. Every entry that can't be read has a key there.
+	Keys []KeyRange
+	// Stale says that what shows in Keys without the damaged data may be older versions,
+	// and what was deleted, and not only that something is missing.
+	Stale bool
+
+	concerns bool // lo and hi are known
+	lo, hi   []byte
 }
+
+// KeyRange is a range of keys of one keyspace.
+type KeyRange struct {
+	Keyspace     string // "" = the default one
+	Lower, Upper []byte // keys in [Lower, Upper); nil = no bound
+}
+
+// Concern notes in c that stored keys in [lo, hi) are concerned; a nil hi is no bound.
+// It keeps both.
+func Concern(c *Corruption, lo, hi []byte) { c.concerns, c.lo, c.hi = true, lo, hi }
+
+// Concerned is what Concern has noted.
+func Concerned(c *Corruption) (lo, hi []byte, ok bool) { return c.lo, c.hi, c.concerns }
 
 // NewCorruption returns a report with a formatted reason.
 func NewCorruption(file string, offset int64, format string, args ...any) *Corruption {

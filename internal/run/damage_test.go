@@ -156,7 +156,7 @@ func tryAll(t *testing.T, dir string, m meta.Run, which int, noMap bool) (failed
 		}
 	}
 	found := 0
-	r.Verify(func(*errs.Corruption) { found++ })
+	r.Verify(t.Context(), func(*errs.Corruption) { found++ }, nil)
 	if failed && found == 0 {
 		t.Fatal("Verify found nothing")
 	}
@@ -325,7 +325,7 @@ func askAll(t *testing.T, dir string, m meta.Run, noMap bool) {
 		_, _ = allTombstones(r)
 	}
 	r.Split(3)
-	r.Verify(func(*errs.Corruption) {})
+	r.Verify(t.Context(), func(*errs.Corruption) {}, nil)
 }
 
 // fixChecksums makes every checksum right that the undamaged layout has.

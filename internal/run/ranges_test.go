@@ -15,7 +15,7 @@ import (
 
 func TestVerifyFindsNothingInASoundRun(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
-		r.Verify(func(c *errs.Corruption) { t.Error(c) })
+		r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)
 	})
 }
 

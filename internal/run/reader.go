@@ -50,6 +50,7 @@ type Reader struct {
 	spans    *Reader
 	ranges   ranges    // how many these are
 	searches sync.Pool // of what searches them
+	of       *Reader   // of the entries, if these are the range tombstones
 
 	meta  meta.Run
 	files []*file
@@ -197,7 +198,7 @@ func (r *Reader) split() error {
 	if n == len(r.dir) {
 		return nil
 	}
-	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges}
+	r.spans = &Reader{cache: r.cache, seed: r.seed, dir: r.dir[n:], ranges: last.dir.ranges, of: r}
 	r.dir = r.dir[:n:n]
 	var s chunk.Stats
 	for i := range r.spans.dir {

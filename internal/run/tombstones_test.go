@@ -114,7 +114,7 @@ func TestRunWithoutEntries(t *testing.T) {
 	if n, _, _ := r.Size(nil, nil); n != 0 || changed || err != nil || len(r.Split(4)) != 0 {
 		t.Error("there is something", n, changed, err)
 	}
-	r.Verify(func(c *errs.Corruption) { t.Error(c) })
+	r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)
 }
 
 func TestWriterRefusesBadTombstones(t *testing.T) {
@@ -175,7 +175,7 @@ func TestTombstonesAnswerAsASet(t *testing.T) {
 		}
 		m := writeRun(t, cfg, goldenEntries()[:int(seed)%3], list...)
 		r := openRun(t, openConfig(dir, seed%3 == 0), m)
-		r.Verify(func(c *errs.Corruption) { t.Error(seed, c) })
+		r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(seed, c) }, nil)
 		compareWithSet(t, rng, r, tombstone.New(list...), keys, key)
 	}
 }

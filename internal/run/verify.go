@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -15,13 +16,18 @@ import (
 
 // Verify reads the whole run, whatever was verified before, and calls report for
 // everything that is wrong: checksums, the order of entries, fences, index,
-// filter and statistics that do not agree with the entries.
-func (r *Reader) Verify(report func(*errs.Corruption)) {
+// filter and statistics that do not agree with the entries. It calls each, unless that is
+// nil, for every entry that it finds, which is valid until each returns. When ctx ends, it
+// ends after a chunk.
+func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each func(e *entry.Entry)) {
 	for i := range r.files {
 		r.verifyFile(i, report)
 	}
-	v := verifier{Reader: r, report: report, refs: map[entry.FileNum]meta.Ref{}}
+	v := verifier{Reader: r, report: report, each: each, refs: map[entry.FileNum]meta.Ref{}}
 	for i := range r.chunks {
+		if ctx.Err() != nil {
+			return
+		}
 		v.chunk(i)
 	}
 	r.Tombstones().verify(report)
@@ -36,6 +42,7 @@ func (r *Reader) Verify(report func(*errs.Corruption)) {
 type verifier struct {
 	*Reader
 	report func(*errs.Corruption)
+	each   func(*entry.Entry)         // may be nil
 	last   entry.Entry                // met before, of the chunk before, too; without its value
 	refs   map[entry.FileNum]meta.Ref // of the entries met
 }
@@ -95,6 +102,9 @@ func (v *verifier) count(e *entry.Entry) {
 		v.refs[e.Handle.Segment] = meta.Ref{Segment: e.Handle.Segment, Records: f.Records + 1, Bytes: f.Bytes + e.Handle.Length}
 	}
 	v.last = entry.Entry{Key: append(v.last.Key[:0], e.Key...), Version: e.Version}
+	if v.each != nil {
+		v.each(e)
+	}
 }
 
 // verifyFile reads a file's directory, footer and filter again.

@@ -187,10 +187,12 @@ func (s *Scan) ReadsAhead() bool { return s.readahead != nil }
 
 // Err says why the scan is at no entry: nil at the end.
 func (s *Scan) Err() error {
-	if s.err != nil {
-		return s.err
+	err := s.err
+	if err == nil {
+		err = s.walk.err()
 	}
-	return s.walk.err()
+	s.pin.View().Explain(err)
+	return err
 }
 
 // Values reads the separated values of the scan's entries.

@@ -263,7 +263,7 @@ func checkStamp(t *testing.T, s *Spill, m meta.Run) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	r.Verify(func(c *errs.Corruption) { t.Error(c) })
+	r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)
 	if r.MaxVersion() != stamp {
 		t.Errorf("greatest version %d", r.MaxVersion())
 	}

@@ -49,12 +49,12 @@ func TestExpiredWhileClosed(t *testing.T) {
 			if compacted {
 				must(t, db.Compact(t.Context()))
 			}
+			if n := storedBytes(db); n < 900_000 {
+				t.Errorf("%d bytes at Close", n)
+			}
 			must(t, db.Close())
 			<-time.After(48 * time.Hour)
 			db = must2(brock.Open(o))
-			if n := storedBytes(db); n < 900_000 {
-				t.Errorf("%d bytes at Open", n)
-			}
 			<-time.After(time.Minute)
 			synctest.Wait()
 			if n := storedBytes(db); n > 100_000 {

@@ -22,9 +22,12 @@ type diskFS struct {
 type disk struct {
 	mu     sync.Mutex
 	pages  map[diskPage]bool // in memory
+	small  bool              // no page stays in memory
 	starts int               // calls of StartRead
 	asked  int64             // bytes of them
 	waits  int               // reads of pages that nobody had asked for
+	reads  int               // calls of ReadAt
+	read   int64             // bytes of them
 }
 
 type diskPage struct {
@@ -67,7 +70,7 @@ func (d *disk) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.pages)
-	d.starts, d.asked, d.waits = 0, 0, 0
+	d.starts, d.asked, d.waits, d.reads, d.read = 0, 0, 0, 0, 0
 }
 
 // counted returns the counters, and sets them to zero.
@@ -103,6 +106,8 @@ func (f *diskFile) ReadAt(p []byte, off int64) (int, error) {
 	if !f.bring(off, int64(len(p))) {
 		f.waits++
 	}
+	f.reads++
+	f.read += int64(len(p))
 	f.mu.Unlock()
 	return f.File.ReadAt(p, off)
 }
@@ -117,7 +122,7 @@ func (m *diskMapping) Resident(off int64, pages []byte) error {
 	defer m.f.mu.Unlock()
 	for i := range pages {
 		pages[i] = 0
-		if m.f.pages[diskPage{filepath.Base(m.f.Name()), off/4096 + int64(i)}] {
+		if !m.f.small && m.f.pages[diskPage{filepath.Base(m.f.Name()), off/4096 + int64(i)}] {
 			pages[i] = 1
 		}
 	}

@@ -54,6 +54,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	names = files.WithoutStrays(names, layout)
 	t.files.CountFrom(names, layout)
 	if err := t.files.OpenLayout(layout, first); err != nil {
+		first.Explain(err)
 		return nil, rec, err
 	}
 	result, err := t.writer.replay(layout, first, &rec)

@@ -11,12 +11,18 @@ import (
 // newTree joins the parts of a Tree. Each is given those that it needs, which are
 // made before it.
 func newTree(cfg *Config, log *manifest.Log) *Tree {
-	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: &counters{onWork: cfg.OnWork}, damaged: new(garbage.Damaged), unflushed: new(files.Unflushed)}
+	t := &Tree{cfg: cfg, log: log, tasks: &tasks{readOnly: cfg.ReadOnly}, count: new(counters), damaged: new(garbage.Damaged), unflushed: new(files.Unflushed)}
 	sets := view.Config{Now: cfg.Now, Coder: &t.coder, Jobs: cfg.Jobs}
 	if cfg.ReadOnly {
 		sets.Jobs = nil
 	}
 	t.views = view.NewSet(sets, log.Layout())
+	t.count.onWork = func(w Work) {
+		t.views.Current().Explain(w.Err)
+		if cfg.OnWork != nil {
+			cfg.OnWork(w)
+		}
+	}
 	t.leader = t.views.Reserve()
 	t.life = newLifetime(t.views, cfg.OnFailure)
 	t.decisions()

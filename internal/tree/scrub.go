@@ -188,6 +188,7 @@ func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (er
 func (s *scrubber) report(c *errs.Corruption) {
 	s.files.Open.Bits.Forget()
 	s.damaged.Add(1)
+	s.views.Current().Explain(c)
 	if s.cfg.OnDamage != nil {
 		s.cfg.OnDamage(c)
 	}

@@ -206,7 +206,10 @@ func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
 // range tombstone covers is not. dst.Key is unspecified, dst.Value is valid until Release.
 // A pageio.Guard must be on: callers have one around the key and the value too.
 func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error) {
-	return p.view.get(key, h, p.version, dst)
+	if found, err = p.view.get(key, h, p.version, dst); err != nil {
+		p.view.Explain(err)
+	}
+	return found, err
 }
 
 // GetAt is Get at another version, with a guard of its own.
@@ -234,14 +237,19 @@ func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, ow
 	}
 	f, h, err := p.view.locate(e)
 	if err != nil {
-		return nil, false, err
+		return nil, false, p.view.explained(err, key)
 	}
 	v, err := f.stored(h, key, e)
-	if err != nil || v.Raw == 0 {
-		return v.Bytes, v.Own, err
+	switch {
+	case err != nil:
+		return nil, false, p.view.explained(err, key)
+	case v.Raw == 0:
+		return v.Bytes, v.Own, nil
 	}
-	value, err = f.Decode(p.set.cfg.Coder, dst, v, h.Offset)
-	return value, true, err
+	if value, err = f.Decode(p.set.cfg.Coder, dst, v, h.Offset); err != nil {
+		return nil, true, p.view.explained(err, key)
+	}
+	return value, true, nil
 }
 
 // Touch asks the processor for the beginning of e's separated value, which
@@ -272,14 +280,18 @@ func (p *Pin) Cover(emptied bool) *tombstone.Cover { return p.view.Cover(p.versi
 // old runs, which are not asked again.
 func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	return p.view.newest(key, h, since)
+	newest, found, err = p.view.newest(key, h, since)
+	p.view.Explain(err)
+	return newest, found, err
 }
 
 // ChangedSince reports whether [lo, hi) has an entry newer than since, or meets a
 // range tombstone that is; a nil hi is no bound.
 func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
-	return p.view.changedSince(lo, hi, since)
+	changed, err = p.view.changedSince(lo, hi, since)
+	p.view.Explain(err)
+	return changed, err
 }
 
 // SortSince makes calls of ChangedSince cheap, the commit leader's too, if much is

@@ -1,13 +1,18 @@
 package view
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/segment"
 )
@@ -17,22 +22,31 @@ import (
 // counted dead or referred to is what there is. It calls report for each problem;
 // its error says only why it could not go on.
 func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Coder, report func(*errs.Corruption)) error {
+	w := verifier{View: v, report: func(c *errs.Corruption) {
+		v.Explain(c)
+		report(c)
+	}, apart: make(map[entry.FileNum]uint64)}
 	for _, f := range v.Segments.Files {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := Reported(f.verify(ctx, cfg, coder), report); err != nil {
+		if err := Reported(w.segment(ctx, f, cfg, coder), w.report); err != nil {
 			return err
 		}
 	}
 	for _, r := range v.Runs {
-		if err := Reported(v.verifyRun(ctx, r, report), report); err != nil {
+		if err := Reported(w.run(ctx, r), w.report); err != nil {
+			return err
+		}
+	}
+	for _, r := range v.Runs {
+		if err := w.follow(ctx, r); err != nil {
 			return err
 		}
 	}
 	for _, s := range v.Layout.Segments() {
 		if n := v.Layout.Unaccounted(s.Num); n != 0 {
-			report(errs.NewCorruption("manifest", -1, "of segment %d, %d records are neither referred to nor dead", s.Num, int64(n)))
+			w.report(errs.NewCorruption("manifest", -1, "of segment %d, %d records are neither referred to nor dead", s.Num, int64(n)))
 		}
 	}
 	return nil
@@ -48,28 +62,102 @@ func Reported(err error, report func(*errs.Corruption)) error {
 	return err
 }
 
-// verify reads a segment, or the remap that stands for it.
-func (f *Segment) verify(ctx context.Context, cfg segment.Config, coder *codec.Coder) error {
+// verifier compares the handles of runs with the records that they lead to, and reads
+// both from front to back. To follow each handle would read most of the store again, in
+// no order.
+type verifier struct {
+	*View
+	report func(*errs.Corruption)
+	// By segment: the sum of the hashes of its live records, less those of the entries that
+	// refer to it. It is 0 if all agree, whichever order they come in; if not, it is another
+	// number, but for one case in 2^64.
+	apart map[entry.FileNum]uint64
+	buf   []byte
+	err   error // why a handle could not be looked up
+}
+
+// hash is that of a record and of the handle that leads to it.
+func (w *verifier) hash(key []byte, version entry.Version, offset, length, raw uint64) uint64 {
+	w.buf = append(w.buf[:0], key...)
+	for _, n := range [...]uint64{uint64(version), offset, length, raw} {
+		w.buf = binary.LittleEndian.AppendUint64(w.buf, n)
+	}
+	return hash.Sum(0, w.buf)
+}
+
+// segment reads a segment, or the remap that stands for it.
+func (w *verifier) segment(ctx context.Context, f *Segment, cfg segment.Config, coder *codec.Coder) error {
 	if f.Moved != nil {
 		return f.Moved.Recheck(cfg)
 	}
+	state := w.Layout.Segment(f.Num) // nil: it is the journal's, no run refers to it
 	_, err := f.Scan(true, func(off int64, rec *entry.Record) error {
 		if rec.Raw != 0 {
 			if _, err := f.Decode(coder, nil, rec.Stored(), uint64(off)); err != nil {
 				return err
 			}
 		}
+		if state != nil && state.Owned(off, rec) {
+			w.apart[f.Num] += w.hash(rec.Key, state.Stamp+rec.Version, uint64(off), uint64(rec.ValueSize), uint64(rec.Raw))
+		}
 		return context.Cause(ctx)
 	})
 	return err
 }
 
-// verifyRun checks a run, follows its handles, and compares what it finds with
-// what the layout says.
-func (v *View) verifyRun(ctx context.Context, r *Run, report func(*errs.Corruption)) (err error) {
+// run checks a run, takes its entries off what segments have, and compares what it finds
+// with what the layout says.
+func (w *verifier) run(ctx context.Context, r *Run) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, fmt.Sprintf("run %d", r.ID))
-	r.Verify(report)
 	refs := make(map[entry.FileNum]uint64)
+	whole := true
+	r.Verify(ctx, func(c *errs.Corruption) {
+		whole = false
+		w.report(c)
+	}, func(e *entry.Entry) {
+		if e.Separated {
+			refs[e.Handle.Segment]++
+			w.err = cmp.Or(w.err, Reported(w.explained(w.handle(e), e.Key), w.report))
+		}
+	})
+	if err := cmp.Or(context.Cause(ctx), w.err); err != nil || !whole {
+		return err
+	}
+	for _, ref := range w.Layout.Run(r.ID).Refs {
+		if n := refs[ref.Segment]; n != ref.Records {
+			w.report(errs.NewCorruption("manifest", -1, "%d entries of run %d refer to segment %d, not %d", n, r.ID, ref.Segment, ref.Records))
+		}
+		delete(refs, ref.Segment)
+	}
+	for num, n := range refs {
+		w.report(errs.NewCorruption("manifest", -1, "%d entries of run %d refer to segment %d, not 0", n, r.ID, num))
+	}
+	return nil
+}
+
+// handle takes an entry off what its segment has, and checks what is known without the
+// record: that this is somewhere, and not recorded as dead.
+func (w *verifier) handle(e *entry.Entry) error {
+	_, h, err := w.locate(e)
+	if err != nil {
+		return err
+	}
+	w.apart[h.Segment] -= w.hash(e.Key, e.Version, h.Offset, h.Length, uint64(e.Raw))
+	for _, h := range []entry.Handle{e.Handle, h} {
+		if s := w.Layout.Segment(h.Segment); s != nil && s.IsDead(h.Offset) {
+			return errs.NewCorruption("manifest", -1, "the record at %d of segment %d is needed, but recorded as dead", h.Offset, s.Num)
+		}
+	}
+	return nil
+}
+
+// follow follows the handles of a run into segments that don't agree with runs, to find
+// out which ones are wrong. What else is wrong was reported before.
+func (w *verifier) follow(ctx context.Context, r *Run) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, fmt.Sprintf("run %d", r.ID))
+	if !slices.ContainsFunc(slices.Collect(maps.Values(w.apart)), func(sum uint64) bool { return sum != 0 }) {
+		return nil
+	}
 	it := r.Iterator()
 	defer it.Close()
 	n := 0
@@ -81,39 +169,13 @@ func (v *View) verifyRun(ctx context.Context, r *Run, report func(*errs.Corrupti
 		if !e.Separated {
 			continue
 		}
-		refs[e.Handle.Segment]++
-		if err := Reported(v.verifyHandle(e), report); err != nil {
+		if _, h, err := w.locate(e); err != nil || w.apart[h.Segment] == 0 {
+			continue
+		}
+		_, err := w.Stored(e.Key, e)
+		if err := Reported(w.explained(err, e.Key), w.report); err != nil {
 			return err
 		}
 	}
-	if err := it.Err(); err != nil {
-		return err
-	}
-	for _, ref := range v.Layout.Run(r.ID).Refs {
-		if n := refs[ref.Segment]; n != ref.Records {
-			report(errs.NewCorruption("manifest", -1, "%d entries of run %d refer to segment %d, not %d", n, r.ID, ref.Segment, ref.Records))
-		}
-		delete(refs, ref.Segment)
-	}
-	for num, n := range refs {
-		report(errs.NewCorruption("manifest", -1, "%d entries of run %d refer to segment %d, not 0", n, r.ID, num))
-	}
-	return nil
-}
-
-// verifyHandle reads the value of an entry, which must not be recorded as dead.
-func (v *View) verifyHandle(e *entry.Entry) error {
-	if _, err := v.Stored(e.Key, e); err != nil {
-		return err
-	}
-	h := e.Handle
-	if err := v.Heal(&h); err != nil {
-		return err
-	}
-	for _, h := range []entry.Handle{e.Handle, h} {
-		if s := v.Layout.Segment(h.Segment); s != nil && s.IsDead(h.Offset) {
-			return errs.NewCorruption("manifest", -1, "the record at %d of segment %d is needed, but recorded as dead", h.Offset, s.Num)
-		}
-	}
-	return nil
+	return Reported(it.Err(), func(*errs.Corruption) {})
 }

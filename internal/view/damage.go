@@ -1,0 +1,95 @@
+package view
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/run"
+)
+
+// Explain notes in the damage that err reports, if it does, which keys are concerned, as
+// far as that is known. It is called once for an error, by the one who made it known.
+func (v *View) Explain(err error) {
+	var c *errs.Corruption
+	if err == nil || !errors.As(err, &c) || c.Keys != nil {
+		return
+	}
+	lo, hi, ok := errs.Concerned(c)
+	if !ok {
+		lo, hi, ok = v.concerned(c)
+	}
+	if ok {
+		c.Keys = keyRanges(v.Layout, lo, hi)
+	}
+}
+
+// explained is Explain of an error that was met under the stored key.
+func (v *View) explained(err error, key []byte) error {
+	var c *errs.Corruption
+	if errors.As(err, &c) && c.Keys == nil {
+		key = bytes.Clone(key)
+		errs.Concern(c, key, append(key[:len(key):len(key)], 0))
+		v.Explain(err)
+	}
+	return err
+}
+
+// concerned is the range of stored keys that damage in a run concerns.
+func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
+	name, ok := filename.Parse(c.File)
+	if !ok || name.Kind != filename.Run {
+		return nil, nil, false
+	}
+	runs := v.Layout.Runs()
+	for i, m := range runs {
+		for _, f := range m.Files {
+			if f.Num != name.Number {
+				continue
+			}
+			c.Stale = i < len(runs)-1
+			for _, r := range v.Runs {
+				if r.ID == m.ID {
+					lo, hi = r.KeysAt(c.File, c.Offset)
+					return lo, hi, true
+				}
+			}
+			lo, hi = run.Bounds(&m.Run)
+			return lo, hi, true
+		}
+	}
+	return nil, nil, false
+}
+
+// keyRanges are the keys of each keyspace that lie in a range of stored keys.
+func keyRanges(l *layout.Layout, lo, hi []byte) (list []errs.KeyRange) {
+	within := func(id entry.KeyspaceID, name string) {
+		first, past := entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id)
+		from, to := first, past
+		if bytes.Compare(lo, from) > 0 {
+			from = lo
+		}
+		if hi != nil && bytes.Compare(hi, to) < 0 {
+			to = hi
+		}
+		if bytes.Compare(from, to) >= 0 {
+			return
+		}
+		r := errs.KeyRange{Keyspace: name}
+		if len(from) > len(first) {
+			r.Lower = bytes.Clone(from[len(first):])
+		}
+		if bytes.Compare(to, past) < 0 {
+			r.Upper = bytes.Clone(to[len(first):])
+		}
+		list = append(list, r)
+	}
+	within(entry.DefaultKeyspace, "")
+	for _, k := range l.Keyspaces() {
+		within(k.ID, k.Name)
+	}
+	return list
+}
