@@ -23,6 +23,16 @@ type IteratorOptions struct {
 	AllVersions  bool                             // all retained versions and deletes of each key, newest first (with Reverse: last)
 	Since        uint64                           // only items whose version is greater
 	Filter       func(key []byte, meta byte) bool // only items for which it returns true; it is called before a value is read, also for keys that are read ahead, and what it was shown counts as read
+
+	// OnDamage is called when a run has damage that the iterator can pass, before it passes
+	// it, once for each place: by the call that moves the iterator, which waits. If it
+	// returns true, the iterator goes on with what can be read behind the damage; else the
+	// damage is its error, as it is without OnDamage. The damage says which keys are
+	// concerned. Of these, items may be missing. If it says Stale, older versions may show
+	// in place of newer ones, and keys that were deleted. An item whose value can't be read
+	// is shown all the same, and Item.Value returns the CorruptionError. Such an iterator is
+	// slower.
+	OnDamage func(*CorruptionError) bool
 }
 
 // DefaultIteratorOptions is the zero IteratorOptions. Programs written for Badger
@@ -60,6 +70,7 @@ type Iterator struct {
 	plain    bool // no limit and no context: Next may take the short way
 
 	item    Item
+	damage  func(*CorruptionError) bool
 	valid   bool
 	turned  bool // the last move went backward, in keys
 	limit   int
@@ -77,7 +88,7 @@ type Iterator struct {
 
 // NewIterator returns an iterator over what the transaction sees. Close it.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
-	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit}
+	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit, damage: o.OnDamage}
 	if it.err = o.validate(); it.err == nil {
 		it.err = t.usable()
 	}
@@ -93,6 +104,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	c := scan.Config{
 		Pin: t.pin, Lo: lo, Hi: hi, Clock: (*expiryClock)(t.transaction), At: t.at, Since: entry.Version(o.Since), All: o.AllVersions,
 		Filter: o.Filter, Prefix: len(t.keyspace.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly, Habit: &t.keyspace.habit,
+		Behind: o.OnDamage != nil,
 	}
 	if t.writes != nil {
 		c.Writes = &t.writes.Writes
@@ -228,6 +240,9 @@ func (it *Iterator) move(turned bool) {
 
 // land makes what a move came to the item; ok says that there is something.
 func (it *Iterator) land(ok bool) {
+	for !ok && it.damage != nil && it.passes() {
+		ok = it.scan.GoOn()
+	}
 	switch {
 	case ok:
 		it.item.place(it.txn, it.scan.Entry())
@@ -242,6 +257,15 @@ func (it *Iterator) land(ok bool) {
 		it.item.e = nil
 	}
 	it.valid = ok
+}
+
+// passes asks the user whether to go on behind the damage that the scan has met, and may.
+func (it *Iterator) passes() bool {
+	if it.closed.Load() {
+		return false
+	}
+	d := it.scan.Damage()
+	return d != nil && it.damage(d) && it.usable()
 }
 
 // leave ends the walk at the item it is at.

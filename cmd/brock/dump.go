@@ -19,8 +19,9 @@ type dumpCommand struct {
 	Keyspace *string `help:"Only the pairs of this keyspace; --keyspace= means the default one. Without it, the pairs of all keyspaces, and their options." placeholder:"NAME"`
 	Prefix   string  `help:"Only keys that begin with this."`
 	keySyntax
-	Path   string       `arg:"" default:"-" help:"A new .jsonl, .csv or .tsv file, or - for standard output."`
-	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard output. CSV and TSV hold the pairs of one keyspace."`
+	SkipDamaged bool         `help:"Go on behind damaged data. What is left out is listed on standard error, and the exit code is 4."`
+	Path        string       `arg:"" default:"-" help:"A new .jsonl, .csv or .tsv file, or - for standard output."`
+	Format      pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard output. CSV and TSV hold the pairs of one keyspace."`
 }
 
 // Run writes what one transaction sees. An existing file is not touched.
@@ -33,7 +34,7 @@ func (c *dumpCommand) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	d := dumping{app: a, only: c.Keyspace, prefix: prefix, format: format}
+	d := dumping{app: a, only: c.Keyspace, prefix: prefix, format: format, skip: c.SkipDamaged}
 	if c.Path == "-" {
 		return d.run(&c.store, a.out)
 	}
@@ -47,12 +48,22 @@ func (c *dumpCommand) Run(a *app) error {
 		return err
 	}
 	err = d.run(&c.store, f)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(c.Path))
+	wrote := errors.Join(f.Sync(), f.Close())
+	if wrote != nil || err != nil && !errors.As(err, new(leftOut)) {
+		return errors.Join(err, wrote, os.Remove(c.Path))
 	}
 	fmt.Fprintf(a.err, "%s pairs written\n", human.Count(d.written))
-	return nil
+	return err
 }
+
+// leftOut is the error of a dump that has skipped damage.
+type leftOut struct{ places int }
+
+func (l leftOut) Error() string {
+	return fmt.Sprintf("damaged data in %s place(s) was left out", human.Count(int64(l.places)))
+}
+
+func (l leftOut) Unwrap() error { return brock.ErrCorrupt }
 
 // dumping is a dump under way.
 type dumping struct {
@@ -60,8 +71,10 @@ type dumping struct {
 	only    *string // nil = all keyspaces
 	prefix  []byte
 	format  pairs.Format
+	skip    bool // damaged data
 	work    *progress.Work
 	written int64
+	skipped int // places with damage
 }
 
 func (d *dumping) run(s *store, to io.Writer) error {
@@ -72,7 +85,24 @@ func (d *dumping) run(s *store, to io.Writer) error {
 		return db.ViewContext(d.ctx, brock.TxnOptions{}, func(txn *brock.Txn) error { return d.all(db, txn, w) })
 	})
 	d.work.End()
-	return errors.Join(err, w.Flush(), out.Flush())
+	if err = errors.Join(err, w.Flush(), out.Flush()); err == nil && d.skipped > 0 {
+		return leftOut{d.skipped}
+	}
+	return err
+}
+
+// leave tells what is left out because of damage.
+func (d *dumping) leave(c *brock.CorruptionError) bool {
+	d.skipped++
+	what := keysText(c)
+	if what == "" {
+		what = "unknown keys"
+	}
+	if c.Stale {
+		what += " (older values may stand for newer ones there, and deleted keys come back)"
+	}
+	fmt.Fprintf(d.err, "left out: %s: %s\n", what, message(c))
+	return true
 }
 
 // all writes the keyspaces that were asked for: a section for each but the default one.
@@ -106,11 +136,20 @@ func (d *dumping) all(db *brock.DB, txn *brock.Txn, w pairs.Writer) error {
 
 // pairs writes those of the transaction's keyspace.
 func (d *dumping) pairs(txn *brock.Txn, w pairs.Writer) error {
-	for item, err := range txn.Items(brock.IteratorOptions{Prefix: d.prefix, Prefetch: 64}) {
+	o := brock.IteratorOptions{Prefix: d.prefix, Prefetch: 64}
+	if d.skip {
+		o.OnDamage = d.leave
+	}
+	for item, err := range txn.Items(o) {
 		if err != nil {
 			return err
 		}
 		p, err := pairs.Of(item)
+		var damage *brock.CorruptionError
+		if d.skip && errors.As(err, &damage) {
+			d.leave(damage)
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -116,6 +116,37 @@ func TestVerifyNamesDamage(t *testing.T) {
 	}
 }
 
+// TestDumpSkipsDamage: a dump goes on behind damage, keeps the rest, and says what it has
+// left out.
+func TestDumpSkipsDamage(t *testing.T) {
+	dir := makeStore(t)
+	runs, err := filepath.Glob(filepath.Join(dir, "*.run"))
+	if err != nil || len(runs) != 1 {
+		t.Fatal(runs, err)
+	}
+	content, err := os.ReadFile(runs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[3000] ^= 1
+	writeFile(t, dir, filepath.Base(runs[0]), string(content))
+	file := filepath.Join(t.TempDir(), "all.jsonl")
+	if r := brockIn(t, "", "", "dump", dir, file); r.code != exitCorrupt {
+		t.Errorf("exit code %d, %s", r.code, r.err)
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Error("a dump that failed has left its file")
+	}
+	r := brockIn(t, "", "", "dump", "--skip-damaged", dir, file)
+	lines, err := os.ReadFile(file)
+	if n := strings.Count(string(lines), "\n"); err != nil || r.code != exitCorrupt || n < 49 || n >= 200 || !strings.Contains(r.err, `left out: `) || !strings.Contains(r.err, `"key `) {
+		t.Errorf("exit code %d, %d lines, %v, %s", r.code, n, err, r.err)
+	}
+	if out := brockIn(t, "", "", "verify", dir).out; !strings.Contains(out, `keys: `) {
+		t.Error(out)
+	}
+}
+
 func TestGetFromDamagedStore(t *testing.T) {
 	dir := makeStore(t)
 	path := filepath.Join(dir, filename.Of(filename.Super, 0))

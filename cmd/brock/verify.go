@@ -17,6 +17,15 @@ type problem struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"` // -1: the file as a whole
 	Reason string `json:"reason"`
+	Keys   []keys `json:"keys,omitempty"`  // that are concerned, as far as that is known
+	Stale  bool   `json:"stale,omitempty"` // without the damaged data, older versions may show there
+}
+
+// keys is a range of keys, as JSON; without a bound it is open.
+type keys struct {
+	Keyspace string `json:"keyspace,omitempty"`
+	From     []byte `json:"fromB64,omitempty"`
+	To       []byte `json:"toB64,omitempty"` // the first key behind
 }
 
 // Run reports every problem on standard output.
@@ -29,10 +38,17 @@ func (c *verifyCommand) Run(a *app) error {
 			if damage.Err != nil {
 				reason += ": " + damage.Err.Error()
 			}
-			_ = writeLine(a.out, problem{damage.File, damage.Offset, reason}) // the exit code tells, too
+			p := problem{File: damage.File, Offset: damage.Offset, Reason: reason, Stale: damage.Stale}
+			for _, r := range damage.Keys {
+				p.Keys = append(p.Keys, keys{r.Keyspace, r.Lower, r.Upper})
+			}
+			_ = writeLine(a.out, p) // the exit code tells, too
 			return
 		}
 		fmt.Fprintln(a.out, damage)
+		if text := keysText(damage); text != "" {
+			fmt.Fprintln(a.out, "  keys:", text)
+		}
 	}
 	err := c.read(a, func(db *brock.DB) error {
 		work := a.progress.Start("verify", 0)

@@ -57,7 +57,7 @@ func (w *walk) rowEndsAtBound() {
 // may be.
 func (w *walk) note(key []byte) {
 	switch {
-	case w.since > 0:
+	case w.since > 0 || w.behind != nil: // what it could not read may not be deleted
 	case !w.backward && key == nil:
 		w.pin.Emptied(w.row.begin, w.hi)
 	case !w.backward:

@@ -4,9 +4,11 @@
 package scan
 
 import (
+	"bytes"
 	"math"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
@@ -27,6 +29,7 @@ type Config struct {
 	Prefetch  int    // values read ahead; 0 = as many as pays, <0 = none
 	KeysOnly  bool   // no value is read ahead
 	Habit     *Habit // of scans like this one; nil: nobody knows
+	Behind    bool   // GoOn leads behind damage in runs
 }
 
 // Clock tells the time of expiry in Unix milliseconds: the same to all scans of a
@@ -69,7 +72,12 @@ func (s *Scan) Begin(c *Config) {
 	w := &s.walk
 	w.key, w.clock, w.lo, w.hi = s.firstKey[:0], c.Clock, c.Lo, c.Hi
 	w.pin, w.at, w.since, w.all = c.Pin, c.At, min(c.Since, entry.MaxVersion), c.All
-	w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
+	if c.Behind {
+		w.behind = new(behind)
+		w.rescue()
+	} else {
+		w.store, w.storeCover = c.Pin.Iterator(), c.Pin.Cover(!c.All)
+	}
 	w.source(nil, w.storeCover)
 	switch {
 	case c.Prefetch > 0 && !c.KeysOnly:
@@ -101,6 +109,11 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 	if s.habit != nil {
 		s.expect()
 	}
+	if b := s.walk.behind; b != nil {
+		if b.seeks(key); b.met != nil { // it has another chance
+			s.walk.again()
+		}
+	}
 	ok = s.seek(key, turned)
 	if s.readahead != nil {
 		return s.readahead.begin(ok, turned)
@@ -122,6 +135,9 @@ func (s *Scan) Move(turned bool) bool {
 // guarded is Move below its one guard: nothing that it calls has its own.
 func (s *Scan) guarded(turned bool) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
+	if s.walk.behind != nil {
+		s.walk.behind.moves(s.Entry())
+	}
 	if s.direct {
 		return s.walk.move(turned)
 	}
@@ -193,6 +209,49 @@ func (s *Scan) Err() error {
 	}
 	s.pin.View().Explain(err)
 	return err
+}
+
+// Damage is what the last move has ended with, if GoOn leads behind it; else nil.
+func (s *Scan) Damage() *errs.Corruption {
+	if b := s.walk.behind; b != nil && s.Err() != nil {
+		return b.met
+	}
+	return nil
+}
+
+// GoOn makes the last move again, which has ended with Damage, behind that.
+func (s *Scan) GoOn() (ok bool) {
+	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
+	s.err = nil
+	s.walk.behind.accept()
+	s.walk.again()
+	ok = s.repeat(s.walk.behind)
+	if s.readahead != nil {
+		return s.readahead.begin(ok, s.turned)
+	}
+	return ok
+}
+
+// repeat makes the last move from the place where it began.
+func (s *Scan) repeat(from *behind) (ok bool) {
+	key := from.key
+	switch {
+	case from.seek:
+		return s.seek(key, s.turned)
+	case s.turned == s.all: // versions of a key come newest first
+		key = append(bytes.Clone(key), 0)
+	}
+	ok = s.seek(key, s.turned)
+	if !s.all {
+		return ok
+	}
+	for ok && bytes.Equal(s.walk.entry.Key, from.key) {
+		if v := s.walk.entry.Version; s.turned && v > from.version || !s.turned && v < from.version {
+			break
+		}
+		ok = s.move(s.turned)
+	}
+	return ok
 }
 
 // Values reads the separated values of the scan's entries.

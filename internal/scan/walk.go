@@ -25,10 +25,12 @@ type walk struct {
 	all    bool
 	cover  *tombstone.Cover // what range deletes hide, nil: nothing; with all, src shows that
 
-	storeCover *tombstone.Cover // what range deletes of the store hide
-	pin        *view.Pin        // of the store's part
-	row        row              // of deleted keys that a move passes
-	sure       sure             // what is known of the next entries
+	storeCover *tombstone.Cover   // what range deletes of the store hide
+	ranges     []tombstone.Source // the transaction's own range deletes
+	pin        *view.Pin          // of the store's part
+	behind     *behind            // goes on behind damage; nil: that is an error
+	row        row                // of deleted keys that a move passes
+	sure       sure               // what is known of the next entries
 
 	entry    *entry.Entry
 	touched  byte        // the last byte of its value
@@ -46,11 +48,23 @@ func (w *walk) source(own iterator.Iterator, cover *tombstone.Cover) {
 		// Own entries have the greatest version, so each comes first of its key.
 		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
 	}
-	if !w.all {
+	if !w.all && w.behind == nil {
 		w.sure.of, _ = w.src.(iterator.Foresighted)
-	} else if cover != nil {
+	} else if w.all && cover != nil {
 		w.src = &history{Iterator: w.src, at: w.at, cover: cover}
 	}
+}
+
+// rescue makes the store's part of the source one that can go on behind damage.
+func (w *walk) rescue() { w.store, w.storeCover = w.pin.Rescuer(!w.all, w.behind.meets) }
+
+// again forgets the damage that was met. What failed to find out what is deleted stays
+// so: it is made anew. A seek must follow.
+func (w *walk) again() {
+	w.behind.met = nil
+	w.store.Close()
+	w.rescue()
+	w.source(w.own, w.coverOfAll())
 }
 
 // refresh takes up what was written since the last time. A seek must follow.
@@ -61,12 +75,16 @@ func (w *walk) refresh(p *pending.Writes) {
 	if w.own != nil {
 		w.own.Close()
 	}
-	w.ownLen = p.Len()
-	cover := w.storeCover
-	if own := p.Ranges(); len(own) > 0 {
-		cover = cover.WithPending(own...)
+	w.ownLen, w.ranges = p.Len(), p.Ranges()
+	w.source(p.Iterator(), w.coverOfAll())
+}
+
+// coverOfAll is what range deletes of the store hide, and the transaction's own.
+func (w *walk) coverOfAll() *tombstone.Cover {
+	if len(w.ranges) == 0 {
+		return w.storeCover
 	}
-	w.source(p.Iterator(), cover)
+	return w.storeCover.WithPending(w.ranges...)
 }
 
 // sees reports whether a transaction that reads at sees entries of version v: its

@@ -7,8 +7,10 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/tombstone"
 )
 
 // Explain notes in the damage that err reports, if it does, which keys are concerned, as
@@ -62,6 +64,30 @@ func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
 		}
 	}
 	return nil, nil, false
+}
+
+// Rescuer walks all entries of the Pin's View, as Iterator does, but goes on behind
+// damage in runs: in each it walks the entries that can be read. Before it passes damage
+// it calls tell, which says whether to go on; else the damage is its error. The Cover is
+// Pin.Cover, of the range tombstones that can be read.
+func (p *Pin) Rescuer(emptied bool, tell func(*errs.Corruption) bool) (iterator.Iterator, *tombstone.Cover) {
+	v := p.view
+	sources, covers := v.tableIterators(nil), v.tableTombstones(nil, emptied)
+	for i, r := range v.Runs {
+		sources = append(sources, r.Rescuer(func(c *errs.Corruption) bool {
+			c.Stale = i < len(v.Runs)-1
+			v.Explain(c)
+			return tell(c)
+		}))
+		if d := r.Tombstones(); !d.Empty() {
+			covers = append(covers, d.Rescued(func(c *errs.Corruption) bool {
+				c.Stale = true
+				v.Explain(c)
+				return tell(c)
+			}))
+		}
+	}
+	return iterator.Merge(sources), tombstone.NewCover(p.version, covers...)
 }
 
 // keyRanges are the keys of each keyspace that lie in a range of stored keys.

@@ -87,23 +87,39 @@ func (v *View) locate(e *entry.Entry) (*Segment, entry.Handle, error) {
 
 // Iterator merges all entries of the View. A pageio.Guard must be on while it moves.
 func (v *View) Iterator() iterator.Iterator {
-	sources := make([]iterator.Iterator, 0, len(v.Tables)+len(v.Runs))
-	for _, t := range v.Tables {
-		if t.Len() > 0 {
-			sources = append(sources, t.Iterator())
-		}
-	}
+	sources := v.tableIterators(make([]iterator.Iterator, 0, len(v.Tables)+len(v.Runs)))
 	for _, r := range v.Runs {
 		sources = append(sources, r.Iterator())
 	}
 	return iterator.Merge(sources)
 }
 
+// tableIterators appends those of the memtables.
+func (v *View) tableIterators(sources []iterator.Iterator) []iterator.Iterator {
+	for _, t := range v.Tables {
+		if t.Len() > 0 {
+			sources = append(sources, t.Iterator())
+		}
+	}
+	return sources
+}
+
 // Cover is what range tombstones up to a version cover and, with emptied, the
 // ranges that deletes have emptied; nil if there are none.
 func (v *View) Cover(at entry.Version, emptied bool) *tombstone.Cover {
 	var few [4]tombstone.Source // NewCover keeps none of it
-	sources := few[:0]
+	sources := v.tableTombstones(few[:0], emptied)
+	for _, r := range v.Runs {
+		if d := r.Tombstones(); !d.Empty() {
+			sources = append(sources, d)
+		}
+	}
+	return tombstone.NewCover(at, sources...)
+}
+
+// tableTombstones appends those of the memtables and, with emptied, the ranges that deletes
+// have emptied.
+func (v *View) tableTombstones(sources []tombstone.Source, emptied bool) []tombstone.Source {
 	if emptied {
 		sources = v.Known.AppendTo(sources)
 	}
@@ -112,10 +128,5 @@ func (v *View) Cover(at entry.Version, emptied bool) *tombstone.Cover {
 			sources = append(sources, d)
 		}
 	}
-	for _, r := range v.Runs {
-		if d := r.Tombstones(); !d.Empty() {
-			sources = append(sources, d)
-		}
-	}
-	return tombstone.NewCover(at, sources...)
+	return sources
 }

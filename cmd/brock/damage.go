@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/brockdb/brock"
+)
+
+// keysText says in one line which keys damage concerns; "" if nobody knows.
+func keysText(c *brock.CorruptionError) string {
+	var list []string
+	for _, r := range c.Keys {
+		from, to := "the first key", "the last key"
+		if r.Lower != nil {
+			from = keyText(r.Lower)
+		}
+		if r.Upper != nil {
+			to = "before " + keyText(r.Upper)
+		}
+		text := from + " to " + to
+		// [key, key and a zero byte) is one key.
+		if n := len(r.Lower); len(r.Upper) == n+1 && r.Upper[n] == 0 && string(r.Upper[:n]) == string(r.Lower) {
+			text = from
+		}
+		if r.Keyspace != "" {
+			text += fmt.Sprintf(" of keyspace %q", r.Keyspace)
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, "; ")
+}
+
+// keyText is a key in a message, of a long one its beginning.
+func keyText(key []byte) string {
+	const most = 128
+	if len(key) > most {
+		return fmt.Sprintf("%q…", key[:most])
+	}
+	return fmt.Sprintf("%q", key)
+}
