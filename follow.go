@@ -20,8 +20,9 @@ import (
 // Refresh reads what the writer has appended since the last one. It returns an error, and
 // the store stays as it is, if that can't be read: a *CorruptionError for damage, ErrForeign
 // if another store has taken the place of the files, ErrInvalid if what the writer has in
-// memory takes more than MemoryLimit, ErrUnsupported in another Mode. Calls at the same time
-// wait for each other; the end of ctx ends a call between two steps.
+// memory takes more than MemoryLimit. Calls at the same time wait for each other; the end of
+// ctx ends a call between two steps. In another Mode the newest version is always visible:
+// Refresh returns it.
 func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	if ctx == nil {
 		return 0, errNilContext

@@ -273,10 +273,11 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 	return part.Verify(ctx, t.files.Segments(), &t.coder, found)
 }
 
-// Refresh moves a store that is followed to the newest durable version of its writer.
+// Refresh moves a store that is followed to the newest durable version of its writer. Any
+// other store has its newest version already.
 func (t *Tree) Refresh(ctx context.Context) (entry.Version, error) {
 	if t.follower == nil {
-		return 0, errs.ErrUnsupported
+		return t.Visible(), nil
 	}
 	ctx, end := t.life.until(ctx)
 	defer end()
