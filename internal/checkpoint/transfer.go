@@ -7,11 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
-	"github.com/brockdb/brock/internal/files"
-	"github.com/brockdb/brock/internal/segment"
-	"github.com/brockdb/brock/internal/view"
 )
 
 // transfer makes a file of the store one of the copy: by a link, else by blocks that are
@@ -93,68 +89,21 @@ func (w *writer) copy(ctx context.Context, from, to string) (err error) {
 	return b.Sync()
 }
 
-// verifyBytes is how much is verified between two looks at the context.
-const verifyBytes = 16 << 20
-
 // verify checks every checksum of the files that were copied, as the copy has them.
 func (w *writer) verify(ctx context.Context) error {
 	if len(w.copied) == 0 {
 		return nil
 	}
-	open := files.New(files.Config{FS: w.to, Dir: w.dir, ValueDir: w.dir, UUID: w.UUID, Seed: w.Seed, NoMap: true, OpenFiles: verifyFiles}, nil)
-	var v view.View
-	defer v.Close()
-	if err := open.OpenLayout(w.Layout, &v); err != nil {
+	c, err := newCopy(w.to, w.dir, w.UUID, w.Seed, w.Layout)
+	if err != nil {
 		return err
 	}
-	for _, r := range v.Runs {
-		if err := w.verifyRun(ctx, r); err != nil {
-			return err
+	defer c.view.Close()
+	for _, name := range w.Layout.Files() {
+		if !w.copied[name] {
+			continue
 		}
-	}
-	for _, f := range v.Segments.Files {
-		if err := w.verifySegment(ctx, open.Segments(), f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// verifyFiles is how many descriptors verification may have.
-const verifyFiles = 64
-
-func (w *writer) verifyRun(ctx context.Context, r *view.Run) error {
-	var found *errs.Corruption
-	report := func(c *errs.Corruption) { found = c }
-	for _, file := range r.Meta().Files {
-		done := !w.copied[filename.New(filename.Run, file.Num)]
-		for at := int64(0); !done; {
-			at, done = r.Scrub(file.Num, at, verifyBytes, report)
-			if found != nil {
-				return found
-			}
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (w *writer) verifySegment(ctx context.Context, c segment.Config, f *view.Segment) error {
-	if f.Moved != nil {
-		if !w.copied[filename.New(filename.Remap, f.Moved.Header().Number)] {
-			return nil
-		}
-		return f.Moved.Verify(c)
-	}
-	done := !w.copied[filename.New(f.Header().Kind, f.Num)]
-	for at := new(segment.Scrubbed); !done; {
-		var err error
-		if done, err = f.Scrub(c, at, verifyBytes); err != nil {
-			return err
-		}
-		if err := context.Cause(ctx); err != nil {
+		if err := c.verifyFile(ctx, name); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func TestVerifyReadsEachByteOnce(t *testing.T) {
 		fs.small = true
 		must(t, db.Verify(t.Context(), func(c *brock.CorruptionError) { t.Error(c) }))
 		files, bytes := filesIn(t, o.Dir)
-		if fs.read > bytes+int64(files)*16<<10 || fs.reads > 8*files+int(bytes>>18) {
+		if fs.read > bytes+int64(files)*16<<10 || fs.reads > 8*files+int(bytes>>17) {
 			t.Errorf("collected %v: %d bytes by %d reads of %d bytes in %d files", collected, fs.read, fs.reads, bytes, files)
 		}
 	}

@@ -1,0 +1,142 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/view"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Copy is a store as Write leaves it, which nobody writes to. It is read to verify files
+// of it one by one.
+type Copy struct {
+	UUID    [16]byte
+	Version uint64 // of the newest commit
+
+	log      *manifest.Log // nil within Write
+	layout   *layout.Layout
+	open     *files.Opener
+	view     view.View
+	runs     map[filename.Name]*view.Run
+	segments map[filename.Name]*view.Segment
+}
+
+// OpenCopy opens what Write has made in a directory. It reads with FS.Open and ReadAt
+// alone.
+func OpenCopy(fsys vfs.FS, dir string) (*Copy, error) {
+	log, err := manifest.Load(manifest.Options{FS: fsys, Dir: dir, ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	super := log.Super()
+	c, err := newCopy(fsys, dir, super.UUID, super.Seed, log.Layout())
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	c.log = log
+	return c, nil
+}
+
+// verifyFiles is how many descriptors verification may have.
+const verifyFiles = 64
+
+// newCopy opens the files of a layout.
+func newCopy(fsys vfs.FS, dir string, uuid [16]byte, seed uint64, l *layout.Layout) (*Copy, error) {
+	c := &Copy{
+		UUID: uuid, Version: uint64(l.LastVersion()), layout: l,
+		open: files.New(files.Config{FS: fsys, Dir: dir, ValueDir: dir, UUID: uuid, Seed: seed, NoMap: true, OpenFiles: verifyFiles}, nil),
+		runs: map[filename.Name]*view.Run{}, segments: map[filename.Name]*view.Segment{},
+	}
+	if err := c.open.OpenLayout(l, &c.view); err != nil {
+		c.view.Close()
+		return nil, err
+	}
+	for _, r := range c.view.Runs {
+		for _, file := range r.Meta().Files {
+			c.runs[filename.New(filename.Run, file.Num)] = r
+		}
+	}
+	for _, f := range c.view.Segments.Files {
+		if f.Moved != nil {
+			c.segments[filename.New(filename.Remap, f.Moved.Header().Number)] = f
+		} else {
+			c.segments[filename.New(f.Header().Kind, f.Num)] = f
+		}
+	}
+	return c, nil
+}
+
+// Files lists all files of the store but the lock, SUPER last, and the manifest before
+// it: written in this order, they are no store until all are there.
+func (c *Copy) Files() []filename.Name {
+	return append(c.layout.Files(), filename.New(filename.Manifest, c.log.Super().Manifest), filename.New(filename.Super, 0))
+}
+
+// Verify checks every checksum of one of the Files, by reading it whole.
+func (c *Copy) Verify(ctx context.Context, name filename.Name) error {
+	if name.Kind != filename.Manifest && name.Kind != filename.Super {
+		return c.verifyFile(ctx, name)
+	}
+	var found *errs.Corruption
+	err := c.log.Verify(func(d *errs.Corruption) { found = d })
+	if found != nil {
+		return found
+	}
+	return err
+}
+
+// Close closes the files.
+func (c *Copy) Close() error {
+	c.view.Close()
+	return c.log.Close()
+}
+
+// verifyBytes is how much is verified between two looks at the context.
+const verifyBytes = 16 << 20
+
+func (c *Copy) verifyFile(ctx context.Context, name filename.Name) error {
+	if r := c.runs[name]; r != nil {
+		return verifyRun(ctx, r, name)
+	}
+	f := c.segments[name]
+	if f == nil {
+		return fmt.Errorf("%w: %s is no file of the store", errs.ErrInvalid, name)
+	}
+	if f.Moved != nil {
+		return f.Moved.Verify(c.open.Segments())
+	}
+	done := false
+	for at := new(segment.Scrubbed); !done; {
+		var err error
+		if done, err = f.Scrub(c.open.Segments(), at, verifyBytes); err != nil {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func verifyRun(ctx context.Context, r *view.Run, name filename.Name) error {
+	var found *errs.Corruption
+	done := false
+	for at := int64(0); !done; {
+		at, done = r.Scrub(name.Number, at, verifyBytes, func(c *errs.Corruption) { found = c })
+		if found != nil {
+			return found
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

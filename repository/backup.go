@@ -1,0 +1,246 @@
+package repository
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+// Options of Backup. The zero value is good.
+type Options struct {
+	// Scratch is a directory for the checkpoint that is backed up; "" is that of the store
+	// with ".backup" behind its name. In the file system of the store the checkpoint takes no
+	// space, elsewhere that of the whole store. It is removed at the end, or by the next
+	// backup after a crash. Only one backup may use it at a time.
+	Scratch string
+	// Progress is called now and then with how many bytes are in the repository, of all that
+	// the backup has. nil: nobody is told.
+	Progress func(done, total int64)
+}
+
+// Done is what Backup has done.
+type Done struct {
+	Info
+	PutFiles  int   `json:"putFiles"`  // that were not in the repository
+	PutBytes  int64 `json:"putBytes"`  // of these
+	ReadBytes int64 `json:"readBytes"` // of files that were read to the end; others were recognised
+}
+
+// The time from the last look at the marks of Prune until the index is there is bounded. It
+// must be well below the grace that Prune gives.
+const indexTime = 10 * time.Minute
+
+// settleRounds is how often Backup looks for objects that Prune may delete.
+const settleRounds = 5
+
+// Backup stores the files of the store that the repository does not have, and an index: a
+// backup of everything committed before the call. It is there, for good, when Backup returns
+// nil. After an error there is none. Others go on reading and writing.
+//
+// Every checksum of a file is verified before it is stored, and what is stored is what was
+// verified. For a damaged file Backup returns *brock.CorruptionError, and makes no backup.
+//
+// A file is not read again if the newest backup of the store has one of the same name,
+// size, time and ends, see docs/format.md. Backup returns brock.ErrLocked while another one
+// uses Options.Scratch, and errors of DB.Checkpoint and of s.
+func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, err error) {
+	if ctx == nil || db == nil || s == nil {
+		return Done{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
+	}
+	b := &run{to: s, o: o, began: time.Now()}
+	if b.stock, err = look(ctx, s); err != nil {
+		return Done{}, fmt.Errorf("repository: %w", err)
+	}
+	if b.source, err = openSource(ctx, db, o.Scratch); err != nil {
+		return Done{}, fmt.Errorf("repository: %w", err)
+	}
+	err = b.all(ctx)
+	if err = errors.Join(err, b.source.close()); err != nil && b.done.ID == "" {
+		return Done{}, fmt.Errorf("repository: %w", err)
+	}
+	// The backup is there; what could not be removed is removed by the next one.
+	return b.done, nil
+}
+
+// run is a Backup under way.
+type run struct {
+	to     Store
+	o      Options
+	began  time.Time
+	source *source
+	stock  *stock
+	index  index
+	before map[string]*file // of the newest backup of the store, by name
+	stored int64
+	total  int64
+	done   Done
+}
+
+func (b *run) all(ctx context.Context) error {
+	b.index = index{Store: hex.EncodeToString(b.source.copy.UUID[:]), Version: uint64(b.source.copy.Version), Time: b.began.UTC()}
+	last, err := newest(ctx, b.to, b.index.Store)
+	if err != nil {
+		return err
+	}
+	b.before = map[string]*file{}
+	if last != nil {
+		for i := range last.Files {
+			b.before[last.Files[i].Name] = &last.Files[i]
+		}
+	}
+	if err := b.measure(); err != nil {
+		return err
+	}
+	for i := range b.index.Files {
+		f := &b.index.Files[i]
+		if err := b.file(ctx, f); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		b.source.same.forget(b.source.path(f.Name))
+		b.progress(f.Size)
+	}
+	return b.finish(ctx)
+}
+
+// measure lists the files of the backup.
+func (b *run) measure() error {
+	for _, name := range b.source.copy.Files() {
+		info, err := b.source.fs.Stat(b.source.path(name.String()))
+		if err != nil {
+			return err
+		}
+		f := file{Name: name.String(), Size: info.Size}
+		if !info.ModTime.IsZero() {
+			f.Modified = info.ModTime.UnixNano()
+		}
+		b.index.Files = append(b.index.Files, f)
+		b.total += f.Size
+	}
+	return nil
+}
+
+func (b *run) progress(n int64) {
+	b.stored += n
+	if b.o.Progress != nil {
+		b.o.Progress(b.stored, b.total)
+	}
+}
+
+// file sees to it that the repository has the file.
+func (b *run) file(ctx context.Context, f *file) error {
+	if err := b.source.ends(f); err != nil {
+		return err
+	}
+	if old := b.before[f.Name]; old != nil && old.is(f) && b.stock.has(old) {
+		f.SHA256, f.Object = old.SHA256, old.Object
+		return nil
+	}
+	if err := b.source.hash(ctx, f); err != nil {
+		return err
+	}
+	b.done.ReadBytes += f.Size
+	// An object of this hash was verified when it was stored.
+	for _, f.Object = range b.stock.byHash[f.SHA256] {
+		if b.stock.has(f) {
+			return nil
+		}
+	}
+	return b.store(ctx, f)
+}
+
+// is reports whether f is the same file as one of the newest backup, and need not be read.
+func (old *file) is(f *file) bool {
+	return f.Modified != 0 && f.Modified == old.Modified && f.Ends != "" && f.Ends == old.Ends && f.Size == old.Size
+}
+
+// store verifies a file whose hash is known and puts it into an object of its own.
+func (b *run) store(ctx context.Context, f *file) (err error) {
+	name, _ := filename.Parse(f.Name)
+	if err := b.source.copy.Verify(ctx, name); err != nil {
+		return err
+	}
+	r, err := b.source.reader(f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	f.Object = newObject(f.SHA256)
+	if err := b.to.Put(ctx, f.Object, onlyReader{r}, f.Size); err != nil {
+		return err
+	}
+	b.stock.usable[f.Object] = f.Size
+	b.done.PutFiles++
+	b.done.PutBytes += f.Size
+	return nil
+}
+
+// onlyReader hides that a file can do more.
+type onlyReader struct{ io.Reader }
+
+// finish makes the backup, once all objects are there to stay: what Prune has marked
+// meanwhile is stored again.
+func (b *run) finish(ctx context.Context) error {
+	for range settleRounds {
+		looked := time.Now()
+		stock, err := look(ctx, b.to)
+		if err != nil {
+			return err
+		}
+		b.stock = stock
+		whole := true
+		for i := range b.index.Files {
+			f := &b.index.Files[i]
+			if b.stock.has(f) {
+				continue
+			}
+			whole = false
+			if err := b.again(ctx, f); err != nil {
+				return fmt.Errorf("%s: %w", f.Name, err)
+			}
+		}
+		if whole {
+			return b.publish(ctx, looked)
+		}
+	}
+	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
+}
+
+// again stores a file whose object is gone, or will be.
+func (b *run) again(ctx context.Context, f *file) error {
+	defer b.source.same.forget(b.source.path(f.Name))
+	sha := f.SHA256
+	if err := b.source.hash(ctx, f); err != nil {
+		return err
+	}
+	if f.SHA256 != sha {
+		return damaged(f.Name, nil, "is not what it was in the newest backup, with the same size, time and ends")
+	}
+	b.done.ReadBytes += f.Size
+	return b.store(ctx, f)
+}
+
+// publish writes the index.
+func (b *run) publish(ctx context.Context, looked time.Time) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, indexTime, errors.New("the index took too long"))
+	defer cancel()
+	id := newID(b.index.Store, b.began)
+	if err := put(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
+		return err
+	}
+	// Round takes the monotonic clock away, which may stand still while a machine sleeps.
+	if took := time.Now().Round(0).Sub(looked.Round(0)); took > 2*indexTime || took < -indexTime {
+		if d, ok := b.to.(Deleter); ok {
+			_ = d.Delete(ctx, backups+id)
+		}
+		return fmt.Errorf("the clock went on by %v while the index was written: the backup %s may lack objects, verify or prune it", took, id)
+	}
+	b.index.id = id
+	b.done.Info = b.index.info()
+	return nil
+}

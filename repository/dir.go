@@ -1,0 +1,184 @@
+package repository
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Dir returns the repository in a directory, which is made by the first Put. fsys is the
+// file system; nil is the operating system's. The directory may be on a disk that several
+// machines mount, if that renames files atomically.
+func Dir(fsys vfs.FS, path string) Deleter {
+	if fsys == nil {
+		fsys = vfs.OS()
+	}
+	return &dir{fsys, filepath.Clean(path)}
+}
+
+// dir has an object "a/b" in the file a/b below root.
+type dir struct {
+	fs   vfs.FS
+	root string
+}
+
+// kinds are the directories of a repository.
+var kinds = [...]string{backups, objects, unused}
+
+func (d *dir) path(name string) (string, error) {
+	kind, base, _ := strings.Cut(name, "/")
+	for _, k := range kinds {
+		if kind+"/" == k && base != "" && filepath.Base(base) == base && filepath.IsLocal(base) {
+			return filepath.Join(d.root, kind, base), nil
+		}
+	}
+	return "", fmt.Errorf("%w: %q is no name of an object", brock.ErrInvalid, name)
+}
+
+// partSuffix ends the name of an object of which not all is there.
+const partSuffix = ".part"
+
+// putBytes is how much is written at once.
+const putBytes = 1 << 20
+
+// Put writes a file under a name of its own, syncs and renames it.
+func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (err error) {
+	path, err := d.path(name)
+	if err != nil {
+		return err
+	}
+	if err := manifest.MakeDirs(manifest.Options{FS: d.fs, Dir: filepath.Dir(path)}); err != nil {
+		return err
+	}
+	part := path + "-" + rand.Text()[:8] + partSuffix
+	f, err := d.fs.Create(part)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = d.fs.Remove(part)
+		}
+	}()
+	if err := errors.Join(fill(ctx, f, r, size), f.Close()); err != nil {
+		return err
+	}
+	if err := d.fs.Rename(part, path); err != nil {
+		return err
+	}
+	return d.fs.SyncDir(filepath.Dir(path))
+}
+
+// fill makes the size bytes of r the content of a new file, synced.
+func fill(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
+	p := make([]byte, min(size+1, putBytes))
+	for at := int64(0); ; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n, err := io.ReadFull(r, p)
+		if n > 0 {
+			if _, err := f.WriteAt(p[:n], at); err != nil {
+				return err
+			}
+			at += int64(n)
+		}
+		switch {
+		case err == nil && at <= size:
+			continue
+		case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+			return err
+		case at != size:
+			return fmt.Errorf("%w: %d bytes or more instead of %d", io.ErrUnexpectedEOF, at, size)
+		}
+		return f.Sync()
+	}
+}
+
+// Get opens the file.
+func (d *dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
+	path, err := d.path(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &fileReader{File: f}, nil
+}
+
+// fileReader reads a file from its begin.
+type fileReader struct {
+	vfs.File
+	at int64
+}
+
+func (r *fileReader) Read(p []byte) (int, error) {
+	n, err := r.ReadAt(p, r.at)
+	r.at += int64(n)
+	if n > 0 && errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+// List reads the directories. The time of an object is that of the last write to its file.
+func (d *dir) List(ctx context.Context, prefix string, fn func(Object) error) error {
+	for _, kind := range kinds {
+		if !strings.HasPrefix(kind, prefix) && !strings.HasPrefix(prefix, kind) {
+			continue
+		}
+		names, err := d.fs.List(filepath.Join(d.root, kind))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, base := range names {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if !strings.HasPrefix(kind+base, prefix) {
+				continue
+			}
+			if err := d.list(kind+base, fn); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *dir) list(name string, fn func(Object) error) error {
+	info, err := d.fs.Stat(filepath.Join(d.root, filepath.FromSlash(name)))
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && info.IsDir:
+		return nil // it was removed meanwhile, or is nothing of ours
+	case err != nil:
+		return err
+	}
+	return fn(Object{Name: name, Size: info.Size, Time: info.ModTime})
+}
+
+// Delete removes the file.
+func (d *dir) Delete(_ context.Context, name string) error {
+	path, err := d.path(name)
+	if err != nil {
+		return err
+	}
+	if err := d.fs.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := d.fs.SyncDir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package repository
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/filename"
+)
+
+// What the names of objects begin with.
+const (
+	backups = "backups/" // indexes
+	objects = "objects/" // files of stores
+	unused  = "unused/"  // marks: lists of objects that no index named
+)
+
+// Info describes a backup.
+type Info struct {
+	ID      string    `json:"id"`      // the store's uuid, the time and chance
+	Store   string    `json:"store"`   // uuid of the store, as 32 hexadecimal digits
+	Version uint64    `json:"version"` // everything up to this one is in it, and nothing newer
+	Time    time.Time `json:"time"`    // when it began, by the clock of the machine that made it
+	Files   int       `json:"files"`
+	Bytes   int64     `json:"bytes"` // of all its files; most of them belong to other backups, too
+}
+
+// index is what the object of a backup says. docs/format.md, "Repository", has the format.
+type index struct {
+	Store   string    `json:"store"`
+	Version uint64    `json:"version"`
+	Time    time.Time `json:"time"`
+	Files   []file    `json:"files"` // SUPER is the last one, and the manifest the one before it
+
+	id string
+}
+
+// file is a file of a backup, and what it was recognised by when it was backed up.
+type file struct {
+	Name     string `json:"name"`
+	Size     int64  `json:"size"`
+	SHA256   string `json:"sha256"`
+	Object   string `json:"object"`
+	Modified int64  `json:"modified,omitempty"` // Unix nanoseconds; 0 = not known
+	Ends     string `json:"ends,omitempty"`     // SHA-256 of its first and last 4 KiB; "" = these don't tell it from other files
+}
+
+// mark lists objects that no index named when it was made.
+type mark struct {
+	Objects []string `json:"objects"`
+}
+
+// The first lines of the two kinds of documents: what it is, the version of its format, and
+// the SHA-256 of all that follows the line.
+const (
+	indexMagic = "brock-backup"
+	markMagic  = "brock-unused"
+
+	formatVersion = 1
+
+	// maxDocument bounds the memory that a forged document costs.
+	maxDocument = 256 << 20
+)
+
+// encode makes a document of v.
+func encode(magic string, v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	body = append(body, '\n')
+	sum := sha256.Sum256(body)
+	return append(fmt.Appendf(nil, "%s %d %x\n", magic, formatVersion, sum), body...), nil
+}
+
+// decode reads a document of the object name into v.
+func decode(name, magic string, p []byte, v any) error {
+	head, body, _ := bytes.Cut(p, []byte("\n"))
+	var version int
+	var sum string
+	if n, err := fmt.Sscanf(string(head[:min(len(head), 128)]), magic+" %d %s", &version, &sum); n == 0 {
+		return damaged(name, err, "does not begin with %q", magic)
+	}
+	if version != formatVersion {
+		return fmt.Errorf("%w: %s has version %d of its format", brock.ErrFormat, name, version)
+	}
+	if got := sha256.Sum256(body); sum != hex.EncodeToString(got[:]) {
+		return damaged(name, nil, "its SHA-256 is wrong")
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return damaged(name, err, "is no JSON of the form that it has to have")
+	}
+	return nil
+}
+
+// decodeIndex reads and checks an index.
+func decodeIndex(id string, p []byte) (*index, error) {
+	x := &index{id: id}
+	if err := decode(backups+id, indexMagic, p, x); err != nil {
+		return nil, err
+	}
+	if reason := x.wrong(); reason != "" {
+		return nil, damaged(backups+id, nil, "%s", reason)
+	}
+	return x, nil
+}
+
+// wrong says what makes an index that is whole useless; "" is nothing.
+func (x *index) wrong() string {
+	if uuid, err := hex.DecodeString(x.Store); err != nil || len(uuid) != 16 {
+		return "its store has no uuid"
+	}
+	if !strings.HasPrefix(x.id, x.Store[:8]+"-") {
+		return "it is the index of another backup"
+	}
+	seen := map[filename.Name]bool{}
+	for i := range x.Files {
+		f := &x.Files[i]
+		name, ok := filename.Parse(f.Name)
+		last := len(x.Files) - 1 - i
+		switch {
+		case !ok || name.Kind == filename.Lock || seen[name]:
+			return fmt.Sprintf("file %q can't be in a backup", f.Name)
+		case (name.Kind == filename.Super) != (last == 0), (name.Kind == filename.Manifest) != (last == 1):
+			return fmt.Sprintf("file %q is not in its place", f.Name)
+		case f.Size < 0 || hashOf(f.Object) != f.SHA256 || f.SHA256 == "":
+			return fmt.Sprintf("object %q can't be that of file %q", f.Object, f.Name)
+		}
+		seen[name] = true
+	}
+	if len(x.Files) < 2 {
+		return "it has no files"
+	}
+	return ""
+}
+
+// info is what others are told of the index.
+func (x *index) info() Info {
+	b := Info{ID: x.id, Store: x.Store, Version: x.Version, Time: x.Time, Files: len(x.Files)}
+	for i := range x.Files {
+		b.Bytes += x.Files[i].Size
+	}
+	return b
+}
+
+var (
+	objectName = regexp.MustCompile(`^objects/([0-9a-f]{64})-[0-9a-z]{10}$`)
+	idName     = regexp.MustCompile(`^[0-9a-f]{8}-\d{8}T\d{6}\.\d{3}Z-[0-9a-z]{10}$`)
+)
+
+// hashOf is the hash that the name of a file's object says; "" if it is no such name.
+func hashOf(object string) string {
+	m := objectName.FindStringSubmatch(object)
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+// chance makes a name that was never used.
+func chance() string { return strings.ToLower(rand.Text()[:10]) }
+
+// newObject names an object for a file with a hash. The name was never used: an object that
+// Prune may be about to delete is never the one that was just put.
+func newObject(sha string) string { return objects + sha + "-" + chance() }
+
+// stamp is a time in names; they sort as the times do. Two
+// backups of a store never begin within one millisecond.
+func stamp(t time.Time) string { return t.UTC().Format("20060102T150405.000Z") }
+
+func newID(store string, t time.Time) string {
+	return store[:8] + "-" + stamp(t) + "-" + chance()
+}
+
+// backupID is the id of the backup whose index has that name.
+func backupID(object string) (id string, ok bool) {
+	id, ok = strings.CutPrefix(object, backups)
+	return id, ok && idName.MatchString(id)
+}
+
+// get reads a whole document.
+func get(ctx context.Context, s Store, name string) (p []byte, err error) {
+	r, err := s.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	p, err = io.ReadAll(io.LimitReader(r, maxDocument+1))
+	if err == nil && len(p) > maxDocument {
+		err = damaged(name, nil, "has more than %d bytes", maxDocument)
+	}
+	return p, err
+}
+
+// put stores a document.
+func put(ctx context.Context, s Store, name, magic string, v any) error {
+	p, err := encode(magic, v)
+	if err != nil {
+		return err
+	}
+	if len(p) > maxDocument {
+		return fmt.Errorf("%w: %s would have %d bytes", brock.ErrInvalid, name, len(p))
+	}
+	return s.Put(ctx, name, bytes.NewReader(p), int64(len(p)))
+}
+
+// readIndex reads the index of a backup.
+func readIndex(ctx context.Context, s Store, id string) (*index, error) {
+	if !idName.MatchString(id) {
+		return nil, fmt.Errorf("%w: %q", ErrNoBackup, id)
+	}
+	p, err := get(ctx, s, backups+id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s", ErrNoBackup, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeIndex(id, p)
+}

@@ -1,0 +1,144 @@
+package repository
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/brockdb/brock"
+)
+
+// List returns the backups of a repository, oldest first. Indexes that can't be read are
+// left out, and the error joins what is wrong with each of them.
+func List(ctx context.Context, s Store) ([]Info, error) {
+	indexes, err := readIndexes(ctx, s)
+	list := make([]Info, len(indexes))
+	for i, x := range indexes {
+		list[i] = x.info()
+	}
+	return list, err
+}
+
+// ids lists the backups, in the order of their names.
+func ids(ctx context.Context, s Store) (list []string, err error) {
+	err = s.List(ctx, backups, func(o Object) error {
+		if id, ok := backupID(o.Name); ok {
+			list = append(list, id)
+		}
+		return nil
+	})
+	slices.Sort(list)
+	return list, err
+}
+
+// readIndexes reads all indexes, oldest first. Where one is damaged it goes on: the error
+// is of all of them. An index that was deleted meanwhile is none.
+func readIndexes(ctx context.Context, s Store) (list []*index, err error) {
+	all, err := ids(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var wrong []error
+	for _, id := range all {
+		x, err := readIndex(ctx, s, id)
+		switch {
+		case err == nil:
+			list = append(list, x)
+		case errors.Is(err, ErrNoBackup):
+		case errors.Is(err, brock.ErrCorrupt), errors.Is(err, brock.ErrFormat):
+			wrong = append(wrong, err)
+		default:
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(list, older)
+	return list, errors.Join(wrong...)
+}
+
+func older(a, b *index) int {
+	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Version, b.Version), cmp.Compare(a.id, b.id))
+}
+
+// find returns the index of a backup; "" is the newest one.
+func find(ctx context.Context, s Store, id string) (*index, error) {
+	if id != "" {
+		return readIndex(ctx, s, id)
+	}
+	all, err := ids(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%w: there is none at all", ErrNoBackup)
+	}
+	if slices.ContainsFunc(all, func(id string) bool { return id[:8] != all[0][:8] }) {
+		return nil, fmt.Errorf("%w: the repository has backups of several stores: name one", brock.ErrInvalid)
+	}
+	return readIndex(ctx, s, all[len(all)-1])
+}
+
+// newest returns the newest backup of a store that can be read; nil if there is none.
+func newest(ctx context.Context, s Store, store string) (*index, error) {
+	all, err := ids(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Backward(all) {
+		if !strings.HasPrefix(id, store[:8]) {
+			continue
+		}
+		x, err := readIndex(ctx, s, id)
+		switch {
+		case err == nil && x.Store == store:
+			return x, nil
+		case err == nil, errors.Is(err, ErrNoBackup), errors.Is(err, brock.ErrCorrupt), errors.Is(err, brock.ErrFormat):
+		default:
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// stock is what a repository has.
+type stock struct {
+	usable map[string]int64    // size of each object with a file that a new index may name
+	byHash map[string][]string // these objects
+}
+
+// look lists the objects that a new index may name: not those that a mark lists, as they
+// may be deleted. Marks are listed first. A mark is deleted after the objects that it lists:
+// who doesn't see it any more, does not see them either.
+func look(ctx context.Context, s Store) (*stock, error) {
+	marked := map[string]bool{}
+	marks, err := listMarks(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range marks {
+		m, err := readMark(ctx, s, o.Name)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range m.Objects {
+			marked[object] = true
+		}
+	}
+	k := &stock{usable: map[string]int64{}, byHash: map[string][]string{}}
+	err = s.List(ctx, objects, func(o Object) error {
+		if sha := hashOf(o.Name); sha != "" && !marked[o.Name] {
+			k.usable[o.Name] = o.Size
+			k.byHash[sha] = append(k.byHash[sha], o.Name)
+		}
+		return nil
+	})
+	return k, err
+}
+
+// has reports whether a file's object is there, whole, and may be named.
+func (k *stock) has(f *file) bool {
+	size, ok := k.usable[f.Object]
+	return ok && size == f.Size
+}

@@ -1,0 +1,359 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/brockdb/brock"
+)
+
+// PruneOptions are those of Prune. The zero value is good.
+type PruneOptions struct {
+	Store  string   // uuid: only backups of this store are removed; "" = of each store, by the same rules
+	Remove []string // ids of backups that are removed, whatever the rules say, also if their index is damaged
+	DryRun bool     // only say what would be removed
+	// NoBackups says that no backup is being made, anywhere, until Prune returns. Then the
+	// space is free at once. A backup that is made nevertheless may lack files.
+	NoBackups bool
+}
+
+// Pruned is what Prune has done.
+type Pruned struct {
+	Removed []Info `json:"removed"` // backups, or those that would be removed
+	Kept    int    `json:"kept"`    // backups
+	// Objects that no backup needs: deleted now, and those that a Prune deletes which begins
+	// an hour from now or later.
+	Deleted      int   `json:"deleted"`
+	DeletedBytes int64 `json:"deletedBytes"`
+	Waiting      int   `json:"waiting"`
+	WaitingBytes int64 `json:"waitingBytes"`
+}
+
+const (
+	// grace is how long an object stays after it was marked. A backup that did not see the
+	// mark names it within much less, see indexTime.
+	grace = time.Hour
+	// resumeTime is how long an object stays that no index has named: it may belong to a
+	// backup that is being made, or made again after it failed.
+	resumeTime = 7 * 24 * time.Hour
+)
+
+// Prune removes the backups that keep does not keep, and then objects that no index names.
+// Backups may be made meanwhile, and other Prunes run: an object is deleted in two steps, at
+// least an hour apart, so that the space is free after the next Prune. The time is that of
+// the objects, by the clock of s.
+//
+// While the index of a backup can't be read, Prune returns an error, for which errors.Is
+// reports brock.ErrCorrupt, or brock.ErrFormat if a newer release wrote it, and does nothing:
+// nobody knows which objects that backup needs. Name it in PruneOptions.Remove to give it up.
+func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, error) {
+	if ctx == nil || s == nil {
+		return Pruned{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
+	}
+	p := &prune{s: s, o: o, named: map[string]bool{}, known: map[string]bool{}, freed: map[string]bool{}}
+	if err := p.choose(ctx, keep); err != nil {
+		return Pruned{}, fmt.Errorf("repository: prune: %w", err)
+	}
+	if o.DryRun {
+		err := p.estimate(ctx)
+		return p.done, err
+	}
+	if err := p.all(ctx); err != nil {
+		return p.done, fmt.Errorf("repository: prune: %w", err)
+	}
+	return p.done, nil
+}
+
+// prune is a Prune under way.
+type prune struct {
+	s      Deleter
+	o      PruneOptions
+	remove []string        // ids of backups
+	known  map[string]bool // ids of backups whose index was read, or is removed
+	named  map[string]bool // objects that stay
+	freed  map[string]bool // objects that removed backups have named
+	sizes  map[string]int64
+	now    time.Time // by the clock of the store
+	done   Pruned
+}
+
+// choose reads all indexes and decides which stay.
+func (p *prune) choose(ctx context.Context, keep Keep) error {
+	byStore := map[string][]*index{}
+	all, err := ids(ctx, p.s)
+	if err != nil {
+		return err
+	}
+	for _, id := range p.o.Remove {
+		if !slices.Contains(all, id) {
+			return fmt.Errorf("%w: %q", ErrNoBackup, id)
+		}
+	}
+	var list []*index
+	for _, id := range all {
+		x, err := readIndex(ctx, p.s, id)
+		given := slices.Contains(p.o.Remove, id)
+		switch {
+		case errors.Is(err, ErrNoBackup):
+			continue
+		case given && err == nil:
+			p.drop(x)
+		case given && (errors.Is(err, brock.ErrCorrupt) || errors.Is(err, brock.ErrFormat)):
+			p.drop(&index{id: id})
+		case err != nil:
+			return err
+		default:
+			list = append(list, x)
+		}
+		p.known[id] = true
+	}
+	slices.SortStableFunc(list, older)
+	for _, x := range list {
+		byStore[x.Store] = append(byStore[x.Store], x)
+	}
+	for store, list := range byStore {
+		var gone []*index
+		if p.o.Store == "" || p.o.Store == store {
+			list, gone = keep.choose(list)
+		}
+		for _, x := range list {
+			p.need(x)
+			p.done.Kept++
+		}
+		for _, x := range gone {
+			p.drop(x)
+		}
+	}
+	slices.SortFunc(p.done.Removed, func(a, b Info) int { return a.Time.Compare(b.Time) })
+	return nil
+}
+
+func (p *prune) need(x *index) {
+	for i := range x.Files {
+		p.named[x.Files[i].Object] = true
+	}
+}
+
+func (p *prune) drop(x *index) {
+	p.remove = append(p.remove, x.id)
+	p.done.Removed = append(p.done.Removed, x.info())
+	for i := range x.Files {
+		p.freed[x.Files[i].Object] = true
+	}
+}
+
+// estimate says what of the removed backups no other one needs.
+func (p *prune) estimate(ctx context.Context) error {
+	return p.s.List(ctx, objects, func(o Object) error {
+		if p.freed[o.Name] && !p.named[o.Name] {
+			p.done.Waiting++
+			p.done.WaitingBytes += o.Size
+		}
+		return nil
+	})
+}
+
+func (p *prune) all(ctx context.Context) error {
+	for _, id := range p.remove {
+		if err := p.s.Delete(ctx, backups+id); err != nil {
+			return err
+		}
+	}
+	if err := p.clock(ctx); err != nil {
+		return err
+	}
+	// After the time is known: backups that did not see a mark that is old by now are there.
+	if err := p.newer(ctx); err != nil {
+		return err
+	}
+	if err := p.size(ctx); err != nil {
+		return err
+	}
+	marked, err := p.sweep(ctx)
+	if err != nil {
+		return err
+	}
+	return p.mark(ctx, marked)
+}
+
+// clock sets the time, which is that of an object that was just put.
+func (p *prune) clock(ctx context.Context) error {
+	name := newMark()
+	if err := put(ctx, p.s, name, markMagic, &mark{}); err != nil {
+		return err
+	}
+	err := p.s.List(ctx, name, func(o Object) error {
+		p.now = o.Time
+		return nil
+	})
+	return errors.Join(err, p.s.Delete(ctx, name))
+}
+
+// old reports whether an object was put so long ago. Where no times are kept, none was.
+func (p *prune) old(o Object, age time.Duration) bool {
+	return p.o.NoBackups || !o.Time.IsZero() && p.now.Sub(o.Time) >= age
+}
+
+// newer reads the indexes that were made meanwhile.
+func (p *prune) newer(ctx context.Context) error {
+	all, err := ids(ctx, p.s)
+	if err != nil {
+		return err
+	}
+	for _, id := range all {
+		if p.known[id] {
+			continue
+		}
+		x, err := readIndex(ctx, p.s, id)
+		if errors.Is(err, ErrNoBackup) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.need(x)
+		p.done.Kept++
+	}
+	return nil
+}
+
+func (p *prune) size(ctx context.Context) error {
+	p.sizes = map[string]int64{}
+	return p.s.List(ctx, objects, func(o Object) error {
+		p.sizes[o.Name] = o.Size
+		return nil
+	})
+}
+
+// sweep deletes the objects of old marks that no index names, and what is left of puts that
+// were cut. It returns the objects of the marks that stay.
+func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
+	marked = map[string]bool{}
+	marks, err := listMarks(ctx, p.s)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range marks {
+		m, err := readMark(ctx, p.s, o.Name)
+		if err != nil && !errors.Is(err, brock.ErrCorrupt) {
+			return nil, err
+		}
+		if !p.old(o, grace) {
+			for _, object := range m.Objects {
+				marked[object] = true
+			}
+			continue
+		}
+		for _, object := range m.Objects {
+			if p.named[object] {
+				continue
+			}
+			if err := p.delete(ctx, object); err != nil {
+				return nil, err
+			}
+		}
+		// The mark goes last: who doesn't see it doesn't see its objects either.
+		if err := p.s.Delete(ctx, o.Name); err != nil {
+			return nil, err
+		}
+	}
+	return marked, p.parts(ctx)
+}
+
+// delete deletes a file's object.
+func (p *prune) delete(ctx context.Context, object string) error {
+	size, there := p.sizes[object]
+	if hashOf(object) == "" || !there {
+		return nil
+	}
+	if err := p.s.Delete(ctx, object); err != nil {
+		return err
+	}
+	delete(p.sizes, object)
+	p.done.Deleted++
+	p.done.DeletedBytes += size
+	return nil
+}
+
+// parts deletes what was cut long ago.
+func (p *prune) parts(ctx context.Context) error {
+	var names []string
+	err := p.s.List(ctx, "", func(o Object) error {
+		if strings.HasSuffix(o.Name, partSuffix) && p.old(o, resumeTime) {
+			names = append(names, o.Name)
+		}
+		return nil
+	})
+	for i := 0; err == nil && i < len(names); i++ {
+		err = p.s.Delete(ctx, names[i])
+	}
+	return err
+}
+
+// mark puts a mark for the objects that are not needed and in no mark yet.
+func (p *prune) mark(ctx context.Context, marked map[string]bool) error {
+	var m mark
+	err := p.s.List(ctx, objects, func(o Object) error {
+		switch {
+		case hashOf(o.Name) == "" || p.named[o.Name]:
+			return nil
+		case !marked[o.Name] && !p.freed[o.Name] && !p.old(o, resumeTime):
+			return nil
+		case !marked[o.Name]:
+			m.Objects = append(m.Objects, o.Name)
+		}
+		p.done.Waiting++
+		p.done.WaitingBytes += o.Size
+		return nil
+	})
+	if err != nil || len(m.Objects) == 0 {
+		return err
+	}
+	slices.Sort(m.Objects)
+	if !p.o.NoBackups {
+		return put(ctx, p.s, newMark(), markMagic, &m)
+	}
+	for _, object := range m.Objects {
+		if err := p.delete(ctx, object); err != nil {
+			return err
+		}
+	}
+	p.done.Waiting, p.done.WaitingBytes = 0, 0
+	return nil
+}
+
+var markName = regexp.MustCompile(`^unused/[0-9a-z]{10}$`)
+
+func newMark() string { return unused + chance() }
+
+// listMarks lists the marks.
+func listMarks(ctx context.Context, s Store) (list []Object, err error) {
+	err = s.List(ctx, unused, func(o Object) error {
+		if markName.MatchString(o.Name) {
+			list = append(list, o)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// readMark reads a mark. One that was deleted meanwhile is empty.
+func readMark(ctx context.Context, s Store, name string) (m mark, err error) {
+	p, err := get(ctx, s, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return mark{}, nil
+	}
+	if err == nil {
+		err = decode(name, markMagic, p, &m)
+	}
+	if err != nil {
+		return mark{}, err
+	}
+	return m, nil
+}

@@ -1,0 +1,200 @@
+package repository
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/checkpoint"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
+)
+
+// RestoreOptions are those of Restore. The zero value is good.
+type RestoreOptions struct {
+	FS vfs.FS // of the new store; nil = the operating system's
+	// Progress is called now and then with how many bytes of the backup are in the directory.
+	// nil: nobody is told.
+	Progress func(done, total int64)
+}
+
+// Restore makes the store of a backup in dir, which must not exist: it is what the source
+// was, with all keyspaces and all history that was retained. id is that of the backup, or ""
+// for the newest one of a repository with backups of one store. When Restore returns nil the
+// store is durable. It has the uuid of its source, as a checkpoint has, and goes its own way.
+//
+// The hash of each object is checked while it is copied; *brock.CorruptionError names an
+// object that is damaged or missing. Restore returns brock.ErrExist if there is something
+// under the name dir, and ErrNoBackup. After an error what was written is removed. After a
+// crash there may be files in dir, which Open refuses (use MustExist): remove them.
+func Restore(ctx context.Context, s Store, id, dir string, o RestoreOptions) (info Info, err error) {
+	if ctx == nil || s == nil {
+		return Info{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
+	}
+	x, err := find(ctx, s, id)
+	if err != nil {
+		return Info{}, err
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS()
+	}
+	r := &restore{from: s, o: o, dir: filepath.Clean(dir), index: x}
+	if err := r.all(ctx); err != nil {
+		return Info{}, fmt.Errorf("repository: restore %s: %w", x.id, err)
+	}
+	return x.info(), nil
+}
+
+// restore is a Restore under way.
+type restore struct {
+	from  Store
+	o     RestoreOptions
+	dir   string
+	index *index
+	made  []string // files
+	done  int64
+}
+
+func (r *restore) all(ctx context.Context) (err error) {
+	switch _, err := r.o.FS.Stat(r.dir); {
+	case err == nil:
+		return fmt.Errorf("%w: %s: a restore makes its directory", brock.ErrExist, r.dir)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := manifest.MakeDirs(manifest.Options{FS: r.o.FS, Dir: r.dir}); err != nil {
+		return err
+	}
+	path := r.path(filename.Of(filename.Lock, 0))
+	lock, err := r.o.FS.Lock(path, false, "")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = r.o.FS.Remove(path)
+			_ = r.o.FS.Remove(r.dir) // if it is empty
+		}
+		err = errors.Join(err, lock.Close())
+	}()
+	// Until now another one may have been at work here.
+	if names, err := r.o.FS.List(r.dir); err != nil || len(names) > 1 {
+		return errors.Join(err, fmt.Errorf("%w: %v", brock.ErrExist, names))
+	}
+	if err := r.fill(ctx); err != nil {
+		// SUPER goes first: without it the rest is no store.
+		for _, path := range slices.Backward(r.made) {
+			_ = r.o.FS.Remove(path)
+		}
+		return err
+	}
+	return nil
+}
+
+func (r *restore) path(base string) string { return filepath.Join(r.dir, base) }
+
+// fill writes the files in the order of the index. All others are durable before the
+// manifest, which alone would pass for a new store, and that before SUPER.
+func (r *restore) fill(ctx context.Context) error {
+	total := r.index.info().Bytes
+	for i := range r.index.Files {
+		f := &r.index.Files[i]
+		if last := len(r.index.Files) - 1 - i; last < 2 {
+			if err := r.o.FS.SyncDir(r.dir); err != nil {
+				return err
+			}
+		}
+		if err := r.file(ctx, f); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		r.done += f.Size
+		if r.o.Progress != nil {
+			r.o.Progress(r.done, total)
+		}
+	}
+	if err := r.o.FS.SyncDir(r.dir); err != nil {
+		return err
+	}
+	return r.check()
+}
+
+// file copies an object to a file.
+func (r *restore) file(ctx context.Context, f *file) (err error) {
+	in, err := openObject(ctx, r.from, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	path := r.path(f.Name)
+	out, err := r.o.FS.Create(path)
+	if err != nil {
+		return err
+	}
+	r.made = append(r.made, path)
+	return errors.Join(fill(ctx, out, in, f.Size), out.Close())
+}
+
+// check opens the store, and compares it with what the index says.
+func (r *restore) check() error {
+	c, err := checkpoint.OpenCopy(r.o.FS, r.dir)
+	if err != nil {
+		return err
+	}
+	if hex.EncodeToString(c.UUID[:]) != r.index.Store || uint64(c.Version) != r.index.Version || len(c.Files()) != len(r.index.Files) {
+		err = damaged(backups+r.index.id, nil, "says other things than the files of the backup")
+	}
+	return errors.Join(err, c.Close())
+}
+
+// object reads the object of a file, and fails at its end unless it has the right hash.
+type object struct {
+	io.ReadCloser
+	file *file
+	hash interface {
+		io.Writer
+		Sum([]byte) []byte
+	}
+	size int64
+}
+
+// openObject begins to read the object of a file.
+func openObject(ctx context.Context, s Store, f *file) (*object, error) {
+	r, err := s.Get(ctx, f.Object)
+	if err != nil {
+		return nil, explain(f, err)
+	}
+	return &object{ReadCloser: r, file: f, hash: sha256.New()}, nil
+}
+
+// explain makes an object that is missing damage.
+func explain(f *file, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return damaged(f.Object, err, "is missing")
+	}
+	return err
+}
+
+// Read reads and checks.
+func (o *object) Read(p []byte) (int, error) {
+	n, err := o.ReadCloser.Read(p)
+	_, _ = o.hash.Write(p[:n]) // a hash never fails
+	o.size += int64(n)
+	switch {
+	case o.size > o.file.Size, errors.Is(err, io.EOF) && o.size != o.file.Size:
+		// Without bytes: a buffer that is full would hide the error.
+		return 0, damaged(o.file.Object, nil, "has %d bytes or more instead of %d", o.size, o.file.Size)
+	case errors.Is(err, io.EOF) && hex.EncodeToString(o.hash.Sum(nil)) != o.file.SHA256:
+		return 0, damaged(o.file.Object, nil, "its SHA-256 is wrong")
+	case err != nil && !errors.Is(err, io.EOF):
+		return n, explain(o.file, err)
+	}
+	return n, err
+}

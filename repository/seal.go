@@ -1,0 +1,33 @@
+package repository
+
+import (
+	"encoding/binary"
+
+	"github.com/brockdb/brock/internal/filename"
+)
+
+// Where the ends of files say that they are whole, as docs/format.md has it.
+const (
+	footerBytes = 64
+	footerMagic = "BRKR"
+	sealBytes   = 48 + 40 // header and payload
+	sealKind    = 2
+)
+
+// sealed reports whether the first and last bytes of a file hold a checksum that depends on
+// all of it: a run's footer has that of its directory, which has those of all chunks; a seal
+// has that of the frame before, and so on; a remap's header has that of the rest. A journal
+// file that a crash has ended has none.
+func sealed(kind filename.Kind, ends []byte) bool {
+	switch kind {
+	case filename.Run:
+		footer := ends[len(ends)-footerBytes:]
+		return string(footer[4:8]) == footerMagic
+	case filename.Journal, filename.Value:
+		seal := ends[len(ends)-sealBytes:]
+		return seal[12] == sealKind && binary.LittleEndian.Uint32(seal[8:]) == sealBytes/8
+	case filename.Remap:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,188 @@
+package repository
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/checkpoint"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/vfs"
+)
+
+// source is a checkpoint of the store, in a scratch directory that a lock keeps for it.
+type source struct {
+	fs      vfs.FS
+	scratch string
+	dir     string // of the checkpoint
+	lock    io.Closer
+	same    *sameFS
+	copy    *checkpoint.Copy
+}
+
+// scratchOf is the directory for the checkpoint: beside the store, so that files can be
+// linked.
+func scratchOf(o *brock.Options, given string) (string, error) {
+	switch {
+	case given != "":
+		return filepath.Clean(given), nil
+	case o.Dir == "":
+		return "", fmt.Errorf("%w: a store in memory needs Options.Scratch", brock.ErrInvalid)
+	}
+	return filepath.Clean(o.Dir) + ".backup", nil
+}
+
+// openSource makes a checkpoint. What a backup that was killed has left there goes first.
+func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err error) {
+	o := db.Options()
+	scratch, err := scratchOf(&o, given)
+	if err != nil {
+		return nil, err
+	}
+	s = &source{fs: o.FS, scratch: scratch, dir: filepath.Join(scratch, "checkpoint")}
+	if s.fs == nil {
+		s.fs = vfs.OS()
+	}
+	if err := s.fs.MkdirAll(scratch); err != nil {
+		return nil, err
+	}
+	if s.lock, err = s.fs.Lock(s.lockPath(), false, ""); err != nil {
+		return nil, fmt.Errorf("another backup of the store is under way: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if err := s.clear(); err != nil {
+		return s, err
+	}
+	if err := db.Checkpoint(ctx, s.dir); err != nil {
+		return s, err
+	}
+	s.same = &sameFS{FS: s.fs, files: map[string]*sameFile{}}
+	s.copy, err = checkpoint.OpenCopy(s.same, s.dir)
+	return s, err
+}
+
+func (s *source) lockPath() string {
+	return filepath.Join(s.scratch, filename.Of(filename.Lock, 0))
+}
+
+// clear removes the checkpoint. A file that is none of a store stays, with an error.
+func (s *source) clear() error {
+	names, err := s.fs.List(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// Without SUPER the rest is no store, if this is cut.
+	for _, super := range []bool{true, false} {
+		for _, base := range names {
+			name, ok := filename.Parse(base)
+			if !ok {
+				return fmt.Errorf("%w: %s in %s", brock.ErrForeign, base, s.dir)
+			}
+			if super != (name.Kind == filename.Super) {
+				continue
+			}
+			if err := s.fs.Remove(filepath.Join(s.dir, base)); err != nil {
+				return err
+			}
+		}
+	}
+	return s.fs.Remove(s.dir)
+}
+
+// close removes the checkpoint, and the scratch directory if there is nothing else in it.
+func (s *source) close() error {
+	var err error
+	if s.copy != nil {
+		err = s.copy.Close()
+	}
+	err = errors.Join(err, s.clear())
+	_ = s.fs.Remove(s.lockPath()) // with the lock held: the next one makes its own
+	_ = s.fs.Remove(s.scratch)
+	return errors.Join(err, s.lock.Close())
+}
+
+// path is where a file of the checkpoint is.
+func (s *source) path(name string) string { return filepath.Join(s.dir, name) }
+
+// reader reads a file from its begin. It fails for bytes that were others when they were
+// read before.
+func (s *source) reader(f *file) (*fileReader, error) {
+	r, err := s.same.Open(s.path(f.Name))
+	if err != nil {
+		return nil, err
+	}
+	return &fileReader{File: r}, nil
+}
+
+// hash reads a file and sets its hash.
+func (s *source) hash(ctx context.Context, f *file) (err error) {
+	r, err := s.reader(f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	h := sha256.New()
+	p := make([]byte, min(f.Size+1, putBytes))
+	read := int64(0)
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n, err := r.Read(p)
+		h.Write(p[:n])
+		read += int64(n)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if read != f.Size {
+		return damaged(f.Name, nil, "has %d bytes instead of %d", read, f.Size)
+	}
+	f.SHA256 = hex.EncodeToString(h.Sum(nil))
+	return nil
+}
+
+// endBytes is how much of each end of a file tells it from others.
+const endBytes = 4 << 10
+
+// ends sets what tells a file from all others of its name: its first and last bytes, if
+// the last ones are bound to all of its content by checksums of checksums. A store that was
+// copied gives the same numbers to other files.
+func (s *source) ends(f *file) (err error) {
+	r, err := s.fs.Open(s.path(f.Name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	p := make([]byte, 2*endBytes)
+	if f.Size < int64(len(p)) {
+		return nil // it is as well read whole
+	}
+	if _, err := r.ReadAt(p[:endBytes], 0); err != nil {
+		return err
+	}
+	if _, err := r.ReadAt(p[endBytes:], f.Size-endBytes); err != nil {
+		return err
+	}
+	if name, _ := filename.Parse(f.Name); sealed(name.Kind, p) {
+		sum := sha256.Sum256(p)
+		f.Ends = hex.EncodeToString(sum[:])
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/brockdb/brock"
+)
+
+// Store is where the objects of a repository are. Names are ASCII, with slashes in between.
+// All methods may be called by any number of goroutines and processes.
+type Store interface {
+	// Put stores the size bytes of r under a name that no object has ever had. There is no
+	// object, or the whole one: not a part of it, and none after r has returned an error.
+	// When Put returns nil, the object is durable, and Get and List know it. After an error
+	// it may be there, too.
+	Put(ctx context.Context, name string, r io.Reader, size int64) error
+	// Get reads an object. It returns fs.ErrNotExist, at once or from the first Read, if
+	// there is none.
+	Get(ctx context.Context, name string) (io.ReadCloser, error)
+	// List calls fn for each object whose name begins with prefix, in any order, and returns
+	// the first error of fn. What was put or deleted meanwhile may be listed or not. A name
+	// that ends with ".part" is what a Put that was cut has left.
+	List(ctx context.Context, prefix string, fn func(Object) error) error
+}
+
+// Deleter is a Store of which objects can be deleted, for Prune.
+type Deleter interface {
+	Store
+	// Delete removes an object durably, and returns nil if there is none.
+	Delete(ctx context.Context, name string) error
+}
+
+// Object is what List says of an object.
+type Object struct {
+	Name string
+	Size int64
+	Time time.Time // when it was put, by one clock for all objects: that of the store
+}
+
+// ErrNoBackup says that the repository has no such backup.
+var ErrNoBackup = errors.New("repository: no such backup")
+
+// damaged is what is wrong with an object.
+func damaged(object string, cause error, format string, args ...any) *brock.CorruptionError {
+	return &brock.CorruptionError{File: object, Offset: -1, Reason: fmt.Sprintf(format, args...), Err: cause}
+}

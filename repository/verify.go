@@ -1,0 +1,194 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/brockdb/brock"
+)
+
+// VerifyOptions are those of Verify. The zero value verifies everything.
+type VerifyOptions struct {
+	ID    string // only this backup
+	Quick bool   // only that all objects are there and have their sizes: no object is read but indexes
+	// Progress is called now and then with how many bytes were verified. nil: nobody is told.
+	Progress func(done, total int64)
+}
+
+// Verified is what Verify has found.
+type Verified struct {
+	Backups int   `json:"backups"`
+	Objects int   `json:"objects"` // that backups have
+	Bytes   int64 `json:"bytes"`   // of these
+	Unnamed int   `json:"unnamed"` // objects that no index names: of backups that failed, or are being made, or were removed
+}
+
+// Verify checks the indexes, that every object that they name is there, and the hash of each.
+// It calls report, unless nil, for each problem; File is the name of an object. It returns
+// the first problem, for which errors.Is reports brock.ErrCorrupt, or the error that kept it
+// from going on, or nil if each backup can be restored.
+//
+// Backups may be made and removed meanwhile. To mend a repository, delete the damaged
+// objects that hold files: if the store has the file still, the next Backup stores it anew.
+func Verify(ctx context.Context, s Store, o VerifyOptions, report func(*brock.CorruptionError)) (Verified, error) {
+	if ctx == nil || s == nil {
+		return Verified{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
+	}
+	v := &verify{s: s, o: o, tell: report}
+	err := v.all(ctx)
+	if v.first != nil {
+		return v.found, v.first
+	}
+	return v.found, err
+}
+
+// verify is a Verify under way.
+type verify struct {
+	s     Store
+	o     VerifyOptions
+	tell  func(*brock.CorruptionError)
+	first error
+	found Verified
+	users map[string][]string // ids of the backups that name an object
+	files []*file             // one for each object that is named
+}
+
+func (v *verify) report(c *brock.CorruptionError) {
+	if v.first == nil {
+		v.first = c
+	}
+	if v.tell != nil {
+		v.tell(c)
+	}
+}
+
+func (v *verify) all(ctx context.Context) error {
+	if err := v.indexes(ctx); err != nil {
+		return err
+	}
+	sizes := map[string]int64{}
+	err := v.s.List(ctx, objects, func(o Object) error {
+		if hashOf(o.Name) == "" {
+			return nil
+		}
+		sizes[o.Name] = o.Size
+		if v.users[o.Name] == nil {
+			v.found.Unnamed++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if v.o.ID != "" {
+		v.found.Unnamed = 0 // nobody has looked
+	}
+	for _, f := range v.files {
+		v.found.Objects++
+		v.found.Bytes += f.Size
+	}
+	done := int64(0)
+	for _, f := range v.files {
+		if err := v.file(ctx, f, sizes); err != nil {
+			return err
+		}
+		done += f.Size
+		if v.o.Progress != nil {
+			v.o.Progress(done, v.found.Bytes)
+		}
+	}
+	return nil
+}
+
+// indexes reads the indexes, and collects the objects that they name.
+func (v *verify) indexes(ctx context.Context) error {
+	list := []string{v.o.ID}
+	if v.o.ID == "" {
+		var err error
+		if list, err = ids(ctx, v.s); err != nil {
+			return err
+		}
+	}
+	v.users = map[string][]string{}
+	for _, id := range list {
+		x, err := readIndex(ctx, v.s, id)
+		var c *brock.CorruptionError
+		switch {
+		case errors.As(err, &c):
+			v.report(c)
+			continue
+		case errors.Is(err, ErrNoBackup) && v.o.ID == "":
+			continue // removed meanwhile
+		case err != nil:
+			return err
+		}
+		v.found.Backups++
+		for i := range x.Files {
+			f := &x.Files[i]
+			if v.users[f.Object] == nil {
+				v.files = append(v.files, f)
+			}
+			v.users[f.Object] = append(v.users[f.Object], id)
+		}
+	}
+	return nil
+}
+
+// file verifies an object. Sizes are those that were listed.
+func (v *verify) file(ctx context.Context, f *file, sizes map[string]int64) error {
+	size, there := sizes[f.Object]
+	var err error
+	switch {
+	case there && size != f.Size:
+		err = damaged(f.Object, nil, "has %d bytes instead of %d", size, f.Size)
+	case !there:
+		err = damaged(f.Object, nil, "is missing")
+	case !v.o.Quick:
+		err = readObject(ctx, v.s, f)
+	}
+	var c *brock.CorruptionError
+	if !errors.As(err, &c) {
+		return err
+	}
+	users, err := v.remaining(ctx, f)
+	if err != nil || len(users) == 0 {
+		return err
+	}
+	c.Reason += fmt.Sprintf("; %s of %d backups, the newest of them %s, can't be restored without it", f.Name, len(users), users[len(users)-1])
+	v.report(c)
+	return nil
+}
+
+// remaining lists the backups that name an object and were not removed meanwhile.
+func (v *verify) remaining(ctx context.Context, f *file) ([]string, error) {
+	now, err := ids(ctx, v.s)
+	if err != nil {
+		return nil, err
+	}
+	users := slices.DeleteFunc(slices.Clone(v.users[f.Object]), func(id string) bool { return !slices.Contains(now, id) })
+	return users, nil
+}
+
+// readObject reads an object to its end.
+func readObject(ctx context.Context, s Store, f *file) (err error) {
+	r, err := openObject(ctx, s, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	p := make([]byte, min(f.Size+1, putBytes))
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if _, err := r.Read(p); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
