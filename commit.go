@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"sync"
-	"time"
 
 	"github.com/brockdb/brock/internal/commit"
 	"github.com/brockdb/brock/internal/conflict"
@@ -100,7 +99,7 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 		return 0, err
 	}
 	ctx = never(ctx)
-	begin := time.Since(db.began)
+	begin := monotonic(db)
 	var entries, bytes int64
 	// Writes in files don't pass the journal: they commit in a turn of their own, by one
 	// edit of the manifest.
@@ -113,7 +112,7 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 		v, err = db.commits.CommitAlone(ctx, files, c, w.turn)
 		entries, bytes = files.Entries(), files.Bytes()
 	}
-	db.counters.addCommit(time.Since(db.began)-begin, err, entries, bytes)
+	db.counters.addCommit(monotonic(db)-begin, err, entries, bytes)
 	return v, err
 }
 

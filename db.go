@@ -28,7 +28,7 @@ type DB struct {
 	encoding encoding
 	direct   *pending.Room // for writes that are a commit of one call each
 
-	began time.Time // with a monotonic reading; unlike now it is not for stepping
+	began time.Time // with a monotonic reading
 
 	closed    atomic.Bool
 	closeOnce sync.Once
@@ -197,3 +197,6 @@ func (db *DB) Metrics() Metrics {
 	}
 	return m
 }
+
+// monotonic times what happens; unlike Options.Now it is not for stepping.
+func monotonic(db *DB) time.Duration { return time.Since(db.began) }

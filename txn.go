@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
@@ -282,9 +281,9 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 		runtime.KeepAlive(t) // a leaked transaction must not end during its last call
 		return found, err
 	}
-	begin := time.Since(t.db.began)
+	begin := monotonic(t.db)
 	found, err := t.pin.Get(stored, h, e)
-	t.db.counters.read.observe(time.Since(t.db.began) - begin)
+	t.db.counters.read.observe(monotonic(t.db) - begin)
 	return found, err
 }
 

@@ -864,6 +864,54 @@ func copying(dir, backup string) error {
 	return nil
 }
 
+func backingUp(ctx context.Context, db *brock.DB, fullPath string, increment *bytes.Buffer, change func()) error {
+	full, err := os.Create(fullPath)
+	if err != nil {
+		return err
+	}
+	info, err := db.Backup(ctx, full, brock.BackupOptions{Compress: true})
+	if err != nil {
+		return err
+	}
+	change()
+	info, err = db.Backup(ctx, increment, brock.BackupOptions{Since: info})
+	if err != nil {
+		return err
+	}
+	if !info.Incremental {
+		return errors.New("no increment")
+	}
+	return full.Close()
+}
+
+func restoring(ctx context.Context, full, increment io.Reader, dir string) error {
+	_, err := brock.Restore(ctx, io.MultiReader(full, increment), brock.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+func TestRestore(t *testing.T) {
+	db, err := brock.Open(brock.Options{InMemory: true})
+	check(t, err)
+	defer db.Close()
+	check(t, db.Set([]byte("a"), []byte("1")))
+	path, dir := filepath.Join(t.TempDir(), "full"), filepath.Join(t.TempDir(), "new")
+	var increment bytes.Buffer
+	check(t, backingUp(t.Context(), db, path, &increment, func() { check(t, db.Set([]byte("a"), []byte("2"))) }))
+	full, err := os.Open(path)
+	check(t, err)
+	defer full.Close()
+	check(t, restoring(t.Context(), full, &increment, dir))
+	again, err := brock.Open(brock.Options{Dir: dir, MustExist: true})
+	check(t, err)
+	defer again.Close()
+	if v, err := again.Get([]byte("a")); string(v) != "2" || err != nil {
+		t.Errorf("restored %q, %v", v, err)
+	}
+}
+
 func TestBackup(t *testing.T) {
 	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	db, err := brock.Open(brock.Options{Dir: dir})

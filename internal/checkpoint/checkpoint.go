@@ -27,6 +27,7 @@ type Source struct {
 	Seed     uint64 // of the key hash
 	Created  int64  // Unix milliseconds
 	Layout   *layout.Layout
+	Milli    int64 // when its last version was the newest, in Unix milliseconds
 }
 
 // Target is where the copy is made.

@@ -245,8 +245,8 @@ func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer
 	})
 }
 
-// openRun opens a run that a layout names.
-func (f *Opener) openRun(m *layout.Run) (*view.Run, error) {
+// OpenRun opens a run that a layout names.
+func (f *Opener) OpenRun(m *layout.Run) (*view.Run, error) {
 	r, err := run.Open(run.OpenConfig{
 		FS: f.cfg.FS, Dir: f.cfg.Dir, UUID: f.cfg.UUID, Seed: f.cfg.Seed, NoMap: f.cfg.NoMap, Cache: f.Chunks, Files: f.Open,
 	}, m.Run)
@@ -266,7 +266,7 @@ func (f *Opener) openRun(m *layout.Run) (*view.Run, error) {
 // openWritten opens a run that was just written. Nobody knows it yet: what
 // reading it for the first time costs is not for a client to pay, if that is little.
 func (f *Opener) openWritten(m *layout.Run) (*view.Run, error) {
-	r, err := f.openRun(m)
+	r, err := f.OpenRun(m)
 	if err != nil {
 		return nil, err
 	}

@@ -50,8 +50,8 @@ func (n *following) runs() error {
 		r := open[m.ID]
 		if r == nil {
 			var err error
-			if r, err = n.files.openRun(m); err != nil {
-				return missing(err, "a run that the manifest names")
+			if r, err = n.files.OpenRun(m); err != nil {
+				return Missing(err, "a run that the manifest names")
 			}
 			n.opened.Runs = append(n.opened.Runs, r)
 		}
@@ -69,7 +69,7 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 		if s == nil || s.Moved != nil || s.Header().Kind != kind || !s.Grow(end) {
 			r, err := n.files.openGrowing(kind, num, end, stamp)
 			if err != nil {
-				return missing(err, "a segment that the manifest names")
+				return Missing(err, "a segment that the manifest names")
 			}
 			s = n.files.Segment(r, kind, num)
 			n.opened.Segments = n.opened.Segments.With(s)
@@ -118,7 +118,7 @@ func (n *following) remaps() error {
 		if r == nil || r.Moved == nil || r.Moved.Target != target || r.Moved.Header().Number != st.Map {
 			var err error
 			if r, err = n.files.OpenRemap(st.Map, s.Num, target); err != nil {
-				return missing(err, "a remap that the manifest names")
+				return Missing(err, "a remap that the manifest names")
 			}
 			n.opened.Segments = n.opened.Segments.With(r)
 		}

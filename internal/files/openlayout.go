@@ -14,9 +14,9 @@ import (
 // OpenLayout opens the runs and segments that the manifest names.
 func (f *Opener) OpenLayout(layout *layout.Layout, v *view.View) error {
 	for _, m := range layout.Runs() {
-		r, err := f.openRun(m)
+		r, err := f.OpenRun(m)
 		if err != nil {
-			return missing(err, "a run that the manifest names")
+			return Missing(err, "a run that the manifest names")
 		}
 		v.Runs = append(v.Runs, r)
 	}
@@ -39,7 +39,7 @@ func (f *Opener) openSegments(l *layout.Layout, v *view.View) error {
 		}
 		opened, err := f.OpenSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
 		if err != nil {
-			return missing(err, "a segment that the manifest names")
+			return Missing(err, "a segment that the manifest names")
 		}
 		files = append(files, opened)
 	}
@@ -61,15 +61,15 @@ func (f *Opener) openRemaps(l *layout.Layout, v *view.View) error {
 		}
 		opened, err := f.OpenRemap(st.Map, s.Num, target)
 		if err != nil {
-			return missing(err, "a remap that the manifest names")
+			return Missing(err, "a remap that the manifest names")
 		}
 		remaps = append(remaps, opened)
 	}
 	return nil
 }
 
-// missing turns the absence of a file that must be there into a report of damage.
-func missing(err error, what string) error {
+// Missing turns the absence of a file that must be there into a report of damage.
+func Missing(err error, what string) error {
 	var path *fs.PathError
 	if !errors.As(err, &path) || !errors.Is(err, fs.ErrNotExist) {
 		return err

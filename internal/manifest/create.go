@@ -114,6 +114,13 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	}
 	if o.separate() {
 		s.Session = newSession()
+		// Values that are there already are those of this store: its SUPER says so.
+		if len(l.Files()) > 0 {
+			v := valueDir{dir: o.ValueDir}
+			if err := v.create(o.FS, &s); err != nil {
+				return err
+			}
+		}
 	}
 	f, end, err := writeManifest(o, &s, firstManifest, 0, l)
 	if err != nil {
@@ -169,7 +176,7 @@ func vacant(o Options) (remains []string, err error) {
 	for _, base := range names {
 		name, ours := filename.Parse(base)
 		switch {
-		case !ours && !harmless(base):
+		case !ours && !Harmless(base):
 			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
 		case !ours || name.Kind == filename.Lock:
 		case name.Kind == filename.Super: // all zeros: ReadSuper looked at it
@@ -189,8 +196,8 @@ func vacant(o Options) (remains []string, err error) {
 	return remains, nil
 }
 
-// harmless names may lie in the directory of a new store.
-func harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
+// Harmless reports names that may lie in the directory of a new store.
+func Harmless(base string) bool { return strings.HasPrefix(base, ".") || base == "lost+found" }
 
 // unusedManifest reports whether the first manifest is one of ours, or without content,
 // and as short as Create leaves it. Then no edit was ever appended to it.

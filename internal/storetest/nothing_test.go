@@ -104,6 +104,18 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 			must(t, db.Close())
 			wantErr(t, "OpenContext without a context", err, brock.ErrInvalid)
 		},
+		"Restore": func() {
+			_, err := brock.Restore(nil, nil, brock.Options{Dir: dir}) //nolint:staticcheck
+			wantErr(t, "Restore of nothing", err, brock.ErrInvalid)
+			_, err = brock.Restore(t.Context(), nil, brock.Options{Dir: dir})
+			wantErr(t, "Restore without a reader", err, brock.ErrInvalid)
+		},
+		"VerifyBackup": func() {
+			_, err := brock.VerifyBackup(nil, nil) //nolint:staticcheck
+			wantErr(t, "VerifyBackup of nothing", err, brock.ErrInvalid)
+			_, err = brock.VerifyBackup(t.Context(), nil)
+			wantErr(t, "VerifyBackup without a reader", err, brock.ErrInvalid)
+		},
 	}
 	for name, fn := range functions {
 		wrongCall(t, name, fn)

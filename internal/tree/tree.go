@@ -18,7 +18,9 @@ package tree
 
 import (
 	"context"
+	"io"
 
+	"github.com/brockdb/brock/internal/backup"
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
@@ -249,6 +251,12 @@ func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 // It returns errs.ErrExist if there is something in dir's place.
 func (t *Tree) Checkpoint(ctx context.Context, dir string) error {
 	return t.background.checkpoint(ctx, dir)
+}
+
+// Backup sends to w everything committed so far, and nothing that is committed later. See
+// backup.Write.
+func (t *Tree) Backup(ctx context.Context, w io.Writer, o backup.Options) (*backup.Info, error) {
+	return t.background.backup(ctx, w, o)
 }
 
 // Verify reads SUPER, the manifest, every run and segment, checks all checksums,

@@ -1,0 +1,108 @@
+package backup
+
+import (
+	"errors"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/vfs"
+)
+
+// sizes is the length of each file that a layout names; -1 where it doesn't say.
+func sizes(l *layout.Layout) map[filename.Name]int64 {
+	m := make(map[filename.Name]int64)
+	for _, name := range l.Files() {
+		m[name] = -1
+	}
+	for _, r := range l.Runs() {
+		for _, f := range r.Files {
+			m[filename.New(filename.Run, f.Num)] = int64(f.Size)
+		}
+	}
+	for _, s := range l.Segments() {
+		if s.State().Status == layout.Live {
+			m[filename.New(s.Kind, s.Num)] = int64(s.FileBytes)
+		}
+	}
+	return m
+}
+
+// plan is what becomes of each file of the layout.
+type plan struct {
+	files map[filename.Name]File
+	kept  map[filename.Name]bool // a stream before has it
+	total int64                  // bytes of the others
+}
+
+// makePlan looks at each file of the store. What of a file is not in the layout, as what a
+// crash has left behind a segment, is not in the backup.
+func (s *sender) makePlan(since *Info) (*plan, error) {
+	had := make(map[filename.Name]File)
+	if since != nil {
+		for _, f := range since.Files {
+			had[f.Name] = f
+		}
+	}
+	p := &plan{files: make(map[filename.Name]File), kept: make(map[filename.Name]bool)}
+	for name, size := range sizes(s.Layout) {
+		f, err := s.describe(name, size)
+		if err != nil {
+			return nil, err
+		}
+		p.files[name] = f
+		if before, ok := had[name]; ok && before == f {
+			p.kept[name] = true
+		} else {
+			p.total += f.Size
+		}
+	}
+	return p, nil
+}
+
+// printBytes is how much of a file's beginning and end tells it from others.
+const printBytes = 4096
+
+// describe reads the beginning and the end of a file: header and footer, seal or checksum
+// depend on all of it.
+func (s *sender) describe(name filename.Name, size int64) (f File, err error) {
+	if err := s.ctx.Err(); err != nil {
+		return f, err
+	}
+	file, err := s.FS.Open(s.path(name))
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if size < 0 {
+		if size, err = file.Size(); err != nil {
+			return f, err
+		}
+	}
+	f = File{Name: name, Size: size}
+	f.Print, err = printOf(file, size)
+	return f, err
+}
+
+// printOf is the fingerprint of a file of size bytes.
+func printOf(f vfs.File, size int64) (uint32, error) {
+	n := min(size, printBytes)
+	b := make([]byte, n, 2*n)
+	if k, err := f.ReadAt(b, 0); k < len(b) {
+		return 0, err
+	}
+	sum := checksum.Plain(b)
+	if k, err := f.ReadAt(b, size-n); k < len(b) {
+		return 0, err
+	}
+	return checksum.Extend(sum, b), nil
+}
+
+// path is where a file of the store lies.
+func (s *sender) path(name filename.Name) string {
+	if name.Kind.InValueDir() {
+		return filepath.Join(s.ValueDir, name.String())
+	}
+	return filepath.Join(s.Dir, name.String())
+}

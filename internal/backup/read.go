@@ -1,0 +1,309 @@
+package backup
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// sink is told what is in streams. Its bytes are verified, but a file counts only when its
+// stream has ended well.
+type sink interface {
+	begin(h *header) error
+	file(f File) error   // begins; what is kept is not told
+	data(p []byte) error // its next bytes
+	zeros(n int64) error // its next bytes are zeros
+	closeFile() error    // it is whole
+	end(i *Info, l *layout.Layout) error
+}
+
+// nothing is the sink of Verify.
+type nothing struct{}
+
+func (nothing) begin(*header) error             { return nil }
+func (nothing) file(File) error                 { return nil }
+func (nothing) data([]byte) error               { return nil }
+func (nothing) zeros(int64) error               { return nil }
+func (nothing) closeFile() error                { return nil }
+func (nothing) end(*Info, *layout.Layout) error { return nil }
+
+// Verify reads streams to the end of r, each of which must follow the one before, and
+// describes the last one. The first may be an increment. It returns errs.ErrForeign or
+// errs.ErrInvalid for one that doesn't follow, errs.ErrFormat for one of a later release,
+// and *errs.Corruption for one that is damaged or cut.
+func Verify(ctx context.Context, r io.Reader) (*Info, error) { return readAll(ctx, r, nothing{}) }
+
+// reader decodes the streams of r.
+type reader struct {
+	ctx context.Context
+	r   *bufio.Reader
+	to  sink
+
+	header  *header
+	id      checksum.Identity
+	off     int64 // in this stream
+	digest  hash.Hash
+	records uint64
+	coder   codec.Coder
+	stored  []byte
+	plain   []byte
+
+	edit   []byte // the layout's, as far as it is there
+	layout *layout.Layout
+	wanted map[filename.Name]int64 // files that the layout names, and their length
+	had    map[filename.Name]File  // of the stream before; nil: it is not known
+	info   *Info
+	bytes  int64 // of the files so far
+	left   int64 // of the file that is being read
+	inside bool  // there is one
+}
+
+// readBuffer is how much is read at once.
+const readBuffer = 1 << 20
+
+func readAll(ctx context.Context, r io.Reader, to sink) (*Info, error) {
+	d := &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), to: to}
+	for {
+		if _, err := d.r.Peek(1); err == io.EOF && d.info != nil {
+			return d.info, nil
+		}
+		if err := d.begin(); err != nil {
+			return nil, err
+		}
+		for ended := false; !ended; {
+			var err error
+			if ended, err = d.next(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// begin reads the header of a stream.
+func (d *reader) begin() error {
+	d.off = 0
+	p := make([]byte, headerSize)
+	if err := d.read(p); err != nil {
+		return err
+	}
+	h, err := decodeHeader(p)
+	if err != nil {
+		return err
+	}
+	if err := d.follows(h); err != nil {
+		return err
+	}
+	if err := d.to.begin(h); err != nil {
+		return err
+	}
+	d.had = nil
+	if d.info != nil || h.follows == (Digest{}) {
+		d.had = make(map[filename.Name]File)
+	}
+	if d.info != nil {
+		for _, f := range d.info.Files {
+			d.had[f.Name] = f
+		}
+	}
+	d.header, d.id, d.digest, d.records = h, h.identity(), sha256.New(), 0
+	d.digest.Write(p)
+	d.edit, d.layout, d.bytes, d.inside = nil, nil, 0, false
+	d.info = &Info{UUID: h.uuid, Version: h.version, Milli: h.milli, Follows: h.follows}
+	return nil
+}
+
+// follows compares a stream with the one before.
+func (d *reader) follows(h *header) error {
+	switch last := d.info; {
+	case last == nil:
+		return nil
+	case h.uuid != last.UUID:
+		return fmt.Errorf("%w: the next backup is of another store", errs.ErrForeign)
+	case h.follows == (Digest{}):
+		return fmt.Errorf("%w: a full backup follows another one: restore it alone", errs.ErrInvalid)
+	case h.follows != last.Digest:
+		return fmt.Errorf("%w: the increment of version %d doesn't follow the backup of version %d: one between them is missing, or the order is another", errs.ErrInvalid, h.version, last.Version)
+	}
+	return nil
+}
+
+// next reads a record; ended says that it was the last one.
+func (d *reader) next() (ended bool, err error) {
+	if err := context.Cause(d.ctx); err != nil {
+		return false, err
+	}
+	var head [recordSize]byte
+	at := d.off
+	if err := d.read(head[:]); err != nil {
+		return false, err
+	}
+	r, sum, err := decodeRecord(head[:], d.id, at)
+	if err != nil {
+		return false, err
+	}
+	d.stored = resize(d.stored, int(r.stored))
+	if err := d.read(d.stored); err != nil {
+		return false, err
+	}
+	if got := d.id.Sum(at+recordSize, d.stored); got != sum {
+		return false, errs.NewCorruption(streamName, at+recordSize, "payload: checksum %#x, want %#x", got, sum)
+	}
+	if r.kind == endRecord {
+		return true, d.ended(at)
+	}
+	d.digest.Write(head[:])
+	d.records++
+	if err := d.take(&r); err != nil {
+		return false, d.placed(err, at)
+	}
+	return false, nil
+}
+
+// placed says where the stream is wrong; other errors stay as they are.
+func (d *reader) placed(err error, at int64) error {
+	var e errStream
+	if errors.As(err, &e) {
+		return errs.NewCorruption(streamName, at, "%s", e)
+	}
+	return err
+}
+
+// take takes a record whose payload is in d.stored.
+func (d *reader) take(r *record) error {
+	switch r.kind {
+	case layoutRecord:
+		if d.layout != nil {
+			return errStream("a layout behind the first file")
+		}
+		d.edit = append(d.edit, d.stored...)
+		return nil
+	case fileRecord:
+		return d.file()
+	}
+	if !d.inside || int64(r.length) > d.left {
+		return errStream("more bytes than the file has")
+	}
+	d.left -= int64(r.length)
+	if r.kind == zerosRecord {
+		return d.to.zeros(int64(r.length))
+	}
+	p := d.stored
+	if r.codec != codec.None {
+		var err error
+		d.plain = resize(d.plain, pieceBytes)
+		if p, err = d.coder.Decode(d.plain, r.codec, d.stored, int(r.length)); err != nil {
+			return errStream(err.Error())
+		}
+	}
+	return d.to.data(p)
+}
+
+// file begins a file.
+func (d *reader) file() error {
+	if err := d.finish(); err != nil {
+		return err
+	}
+	f, kept, err := decodeFile(d.stored)
+	if err != nil {
+		return errStream(err.Error())
+	}
+	size, ok := d.wanted[f.Name]
+	switch before, known := d.had[f.Name]; {
+	case !ok:
+		return errStream(f.Name.String() + " is not in the layout, or twice in the stream")
+	case size >= 0 && size != f.Size:
+		return errStream(fmt.Sprintf("%s has %d bytes, and %d in the layout", f.Name, f.Size, size))
+	case f.Size > 1<<62-d.bytes:
+		return errStream(f.Name.String() + " is too long")
+	case kept && d.had != nil && (!known || before != f):
+		return errStream(f.Name.String() + " is not in the backup before")
+	}
+	delete(d.wanted, f.Name)
+	d.info.Files = append(d.info.Files, f)
+	d.bytes += f.Size
+	if kept {
+		return nil
+	}
+	d.info.Sent++
+	d.inside, d.left = true, f.Size
+	return d.to.file(f)
+}
+
+// finish ends the file before, if there is one, or else the layout.
+func (d *reader) finish() error {
+	if d.layout == nil {
+		return d.decodeLayout()
+	}
+	if !d.inside {
+		return nil
+	}
+	d.inside = false
+	if d.left > 0 {
+		return errStream(fmt.Sprintf("a file lacks %d bytes", d.left))
+	}
+	return d.to.closeFile()
+}
+
+func (d *reader) decodeLayout() error {
+	e, err := manifest.DecodeEdit(d.edit)
+	if errors.Is(err, errs.ErrFormat) {
+		return err
+	}
+	if err == nil {
+		d.layout, err = layout.New().Apply(e)
+	}
+	if err != nil {
+		return errStream("layout: " + err.Error())
+	}
+	if d.layout.LastVersion() != d.header.version {
+		return errStream(fmt.Sprintf("layout of version %d, want %d", d.layout.LastVersion(), d.header.version))
+	}
+	d.edit, d.wanted = nil, sizes(d.layout)
+	return nil
+}
+
+// ended takes the last record.
+func (d *reader) ended(at int64) error {
+	if err := d.finish(); err != nil {
+		return d.placed(err, at)
+	}
+	d.digest.Sum(d.info.Digest[:0])
+	want := ending{files: uint64(len(d.info.Files)), bytes: uint64(d.bytes), records: d.records, digest: d.info.Digest}
+	switch got := decodeEnding(d.stored); {
+	case got != want:
+		return errs.NewCorruption(streamName, at, "end: %d files of %d bytes, %d records, digest %x; want %d, %d, %d, %x",
+			want.files, want.bytes, want.records, want.digest[:4], got.files, got.bytes, got.records, got.digest[:4])
+	case len(d.wanted) > 0:
+		return errs.NewCorruption(streamName, at, "%d files of the store are not there", len(d.wanted))
+	}
+	d.info.Bytes = d.off
+	return d.to.end(d.info, d.layout)
+}
+
+// read reads len(p) bytes.
+func (d *reader) read(p []byte) error {
+	n, err := io.ReadFull(d.r, p)
+	d.off += int64(n)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errs.NewCorruption(streamName, d.off, "it ends here, without its end: it was cut")
+	}
+	return err
+}
+
+func resize(p []byte, n int) []byte {
+	if cap(p) < n {
+		p = make([]byte, n, max(n, pieceBytes))
+	}
+	return p[:n]
+}
