@@ -67,7 +67,9 @@ func message(err error) string {
 	}
 	lines := strings.Split(err.Error(), "\n")
 	for i, line := range lines {
-		line = strings.ReplaceAll(strings.TrimPrefix(line, "brock: "), ": brock: ", ": ")
+		for _, name := range []string{"repository: ", "brock: "} {
+			line = strings.ReplaceAll(strings.TrimPrefix(line, name), ": "+name, ": ")
+		}
 		line = strings.Replace(line, ": invalid argument: ", ": ", 1) // the exit code says it
 		lines[i] = strings.TrimSuffix(line, ": invalid argument")
 	}

@@ -12,15 +12,15 @@ import (
 )
 
 // TestBackupOfGuide runs the commands of docs/guide.md, and looks at what the
-// guide says a dump has.
+// guide says a backup and a dump have.
 func TestBackupOfGuide(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/guide.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	commands := regexp.MustCompile(`(?m)^ {4,}brock (.+)$`).FindAllStringSubmatch(string(guide), -1)
-	if len(commands) != 2 {
-		t.Fatalf("the guide has %d commands, want a dump and a load", len(commands))
+	if len(commands) < 7 {
+		t.Fatalf("the guide has %d commands, want a backup with all that follows, a dump and a load", len(commands))
 	}
 	dir := t.TempDir()
 	expires := time.Now().Add(time.Hour).Truncate(time.Millisecond)
@@ -45,12 +45,15 @@ func TestBackupOfGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range commands {
-		must(t, dir, "", strings.Fields(strings.ReplaceAll(c[1], "/data/", ""))...)
+		must(t, dir, "", strings.Fields(strings.NewReplacer("/data/", "", "/backups", "backups").Replace(c[1]))...)
 	}
 	original := must(t, dir, "", "dump", "store")
 	loaded := must(t, dir, "", "dump", "copy")
 	if original != loaded {
 		t.Errorf("the copy has\n%s\nwant\n%s", loaded, original)
+	}
+	if restored := must(t, dir, "", "dump", "new"); original != restored {
+		t.Errorf("the restored store has\n%s\nwant\n%s", restored, original)
 	}
 	db, err = brock.Open(brock.Options{Dir: filepath.Join(dir, "copy")})
 	if err != nil {

@@ -7,6 +7,9 @@
 //	brock gc DIR          frees the disk space of garbage now
 //	brock checkpoint DIR NEW
 //	                      makes a copy that is a store, too
+//	brock backup DIR --repository REPO
+//	                      stores what has changed since the backup before
+//	brock repository REPO lists its backups; restore makes a store of any of them
 //	brock verify DIR      reads every byte and checks every checksum
 //	brock stats DIR       shows what a store holds; --watch shows what it does
 //	brock tree DIR        draws its runs and segments
@@ -46,6 +49,8 @@ type commands struct {
 	Bench       benchCommand      `cmd:"" help:"Measure reads of a store, and writes of its pairs to a scratch store."`
 	Gc          gcCommand         `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
 	Checkpoint  checkpointCommand `cmd:"" help:"Make a copy of a store in a new directory. Files are shared where that is possible."`
+	Backup      backupCommand     `cmd:"" help:"Store what has changed since the backup before in a repository."`
+	Repository  repositoryCommand `cmd:"" help:"List, verify, restore and prune the backups of a repository."`
 	Verify      verifyCommand     `cmd:"" help:"Check every checksum and cross-reference."`
 	Inspect     inspectCommand    `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
 	Version     versionCommand    `cmd:"" help:"Print the versions of the program and of its file format."`
