@@ -24,6 +24,7 @@ type DB struct {
 	now       func() uint64 // the time of expiry, in Unix milliseconds
 	counters  counters
 	report    *reporter
+	loss      *Loss
 
 	encoding encoding
 	direct   *pending.Room // for writes that are a commit of one call each
@@ -180,6 +181,15 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 		return first
 	}
 	return err
+}
+
+// Loss returns what Open has left behind damage, with Options.Recover; nil if nothing.
+func (db *DB) Loss() *Loss {
+	if db.loss == nil {
+		return nil
+	}
+	loss := *db.loss
+	return &loss
 }
 
 // Metrics returns what the store has done since Open and what it holds now. It may be

@@ -28,6 +28,7 @@ type Events struct {
 	WriteStall      func(StallInfo)        // writers begin or cease to be throttled
 	DiskSpace       func(DiskSpaceInfo)    // the disk is full and writes are refused, or no longer
 	Corruption      func(*CorruptionError) // background work has found damaged data
+	Loss            func(Loss)             // Open has left something behind damage, with Options.Recover
 	BackgroundError func(error)            // nothing is written any more, for this reason
 	Leak            func(LeakInfo)         // the garbage collector has found a transaction that was never ended
 	LongReader      func(ReaderInfo)       // a transaction has kept replaced data for more than a minute; called again each time that this time has doubled
@@ -58,6 +59,16 @@ type LeakInfo struct {
 	Version uint64 // that it read
 	Begun   string // where it began: function, file and line
 	Kept    bool   // it has handed out memory: the files and memtables that it read stay until the process ends
+}
+
+// Loss describes what Open has left behind damage, as far as that is known.
+type Loss struct {
+	Damage      *CorruptionError // the first damage
+	Version     uint64           // the newest version that is there
+	LastVersion uint64           // the newest one that is known to have been; there may have been more
+	Commits     int64            // commits in the journal behind the damage that were seen
+	Edits       int64            // records of MANIFEST behind the damage that were seen
+	Bytes       int64            // of both files behind the damage
 }
 
 // StallInfo describes the begin or the end of a time in which writers are throttled.
@@ -178,6 +189,12 @@ func (r *reporter) onRefusal(work string, err error) {
 func (r *reporter) onScrubbed(c *CorruptionError) {
 	r.onDamage(c)
 	r.say(slog.LevelError, "damaged data was found", "err", c)
+}
+
+// onLoss passes on what was left behind damage.
+func (r *reporter) onLoss(l Loss) {
+	tell(r, r.Loss, l, slog.LevelError, "the store is opened up to damage", "err", l.Damage,
+		"version", l.Version, "lastVersion", l.LastVersion, "commits", l.Commits, "edits", l.Edits, "bytes", l.Bytes)
 }
 
 // onFailure passes on why background work, and soon writing, has ended.

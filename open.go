@@ -32,7 +32,8 @@ import (
 //
 // It returns ErrLocked if another process has the store open, ErrForeign if a directory
 // holds something else, another store, or the values of another copy of this one,
-// ErrFormat for a store of a later format, and a *CorruptionError for damage. A store
+// ErrFormat for a store of a later format, and a *CorruptionError for damage, unless
+// Options.Recover says what to do about it. A store
 // that is refused is left as it was, except that there may be an empty LOCK. If a write
 // fails, there may be a part of what Open repairs after a crash.
 //
@@ -105,6 +106,10 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 		return nil, err
 	}
 	o.assemble()
+	if recovery.Lost != nil {
+		o.db.loss = (*Loss)(recovery.Lost)
+		o.report.onLoss(*o.db.loss)
+	}
 	o.report.say(slog.LevelInfo, "store opened", "dir", o.dir, "version", o.db.Version(), "replayed", recovery.Entries,
 		"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
 		"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
@@ -197,7 +202,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 }
 
 func (o *opening) manifestOptions() manifest.Options {
-	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite}
+	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover == UpTo}
 }
 
 // openManifest opens the log of edits, or creates the store.
@@ -241,6 +246,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
 		ReadOnly:      o.options.Mode != ReadWrite,
 		Follow:        o.options.Mode == Follow,
+		UpTo:          o.options.Recover == UpTo,
 		MemtableBytes: int(o.options.Tuning.MemtableSize),
 		JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
 		SegmentBytes:  o.options.Tuning.SegmentSize,

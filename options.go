@@ -17,6 +17,7 @@ type Options struct {
 	InMemory  bool          // everything in memory, gone at Close; Dir and FS must be empty
 	MustExist bool          // Open returns ErrNotExist instead of creating a store
 	MustBeNew bool          // Open returns ErrExist instead of opening a store that exists
+	Recover   Recovery      // what Open does about damage; default Strict
 	LockWait  time.Duration // how long Open waits while another process has the store open; 0 = not at all
 
 	FS     vfs.FS           // the file system; nil = the operating system's
@@ -51,6 +52,23 @@ const (
 	ReadWrite OpenMode = 0 // one process, which holds the lock alone
 	ReadOnly  OpenMode = 1 // any number of processes; nothing is written, no lock file either
 	Follow    OpenMode = 2 // as ReadOnly, while one process may have the store open for writing; see DB.Refresh
+)
+
+// Recovery says what Open does about a damaged journal or MANIFEST: about a part, or a
+// file, that had been durable. What a crash tears off is none; it needs no Recovery.
+type Recovery uint8
+
+// The recoveries.
+const (
+	// Strict: Open returns the CorruptionError, and changes nothing.
+	Strict Recovery = 0
+
+	// UpTo: Open leaves out the damage and all that was committed behind it. It needs Mode
+	// ReadOnly. DB.Loss and Events.Loss tell what is left out. What is there is the store
+	// as of one version, with the keyspaces and options that it had before the damage.
+	// Open returns the CorruptionError if no such state is left whole: SUPER, or the
+	// beginning of MANIFEST, is damaged, or files were removed since.
+	UpTo Recovery = 1
 )
 
 // Durability says what a nil error from a commit means.
@@ -243,6 +261,8 @@ func (o *Options) validate() error {
 	all := []check{
 		{!o.InMemory && o.Dir == "", "Dir", "is empty"},
 		{o.Mode > Follow, "Mode", "is unknown"},
+		{o.Recover > UpTo, "Recover", "is unknown"},
+		{o.Recover == UpTo && o.Mode != ReadOnly, "Recover", "needs Mode ReadOnly"},
 		{o.MustExist && o.MustBeNew, "MustBeNew", "contradicts MustExist"},
 		{o.MustBeNew && o.Mode != ReadWrite, "MustBeNew", "contradicts a Mode that writes nothing"},
 		{o.LockWait < 0, "LockWait", "is negative"},

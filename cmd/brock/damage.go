@@ -5,7 +5,15 @@ import (
 	"strings"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/cmd/brock/internal/human"
 )
+
+// lossText says what a store that was opened up to damage lacks.
+func lossText(l *brock.Loss) string {
+	text := fmt.Sprintf("the store is shown up to its damage: version %d of %d or more. Behind it are %s commits and %s edits that can be seen, in %s: %s",
+		l.Version, l.LastVersion, human.Count(l.Commits), human.Count(l.Edits), human.Bytes(l.Bytes), message(l.Damage))
+	return text
+}
 
 // keysText says in one line which keys damage concerns; "" if nobody knows.
 func keysText(c *brock.CorruptionError) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,12 +18,23 @@ import (
 type store struct {
 	Dir      string `arg:"" help:"Directory of the store."`
 	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
+	Recover  bool   `help:"Of a damaged journal or MANIFEST, read what lies before the damage. Only for commands that write nothing."`
 }
 
 // read opens the store read-only for fn: nothing is written, and other readers
 // may be at work.
 func (s *store) read(a *app, fn func(*brock.DB) error) error {
-	return s.use(a, brock.Options{Mode: brock.ReadOnly}, fn)
+	o := brock.Options{Mode: brock.ReadOnly}
+	if !s.Recover {
+		return s.use(a, o, fn)
+	}
+	o.Recover = brock.UpTo
+	return s.use(a, o, func(db *brock.DB) error {
+		if loss := db.Loss(); loss != nil {
+			fmt.Fprintln(a.err, "brock:", lossText(loss))
+		}
+		return fn(db)
+	})
 }
 
 // change opens a store that is there for fn, to write to it.
@@ -86,6 +98,9 @@ func (s *store) remove(made []string) (err error) {
 }
 
 func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
+	if s.Recover && o.Mode != brock.ReadOnly {
+		return wrongUsage("--recover is for commands that write nothing")
+	}
 	o.Dir, o.ValueDir = s.Dir, s.ValueDir
 	db, err := brock.OpenContext(a.ctx, o)
 	if errors.Is(err, brock.ErrNotExist) {

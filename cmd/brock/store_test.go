@@ -147,6 +147,37 @@ func TestDumpSkipsDamage(t *testing.T) {
 	}
 }
 
+// TestRecover: a store whose journal is damaged shows what lies before that, and verify
+// names the way.
+func TestRecover(t *testing.T) {
+	dir := makeStore(t)
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	last := logs[len(logs)-1]
+	content, err := os.ReadFile(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 1
+	writeFile(t, dir, filepath.Base(last), string(content))
+	if r := brockIn(t, "", "", "count", dir); r.code != exitCorrupt {
+		t.Errorf("exit code %d, %s", r.code, r.err)
+	}
+	r := brockIn(t, "", "", "count", "--recover", dir)
+	var n int
+	if _, err := fmt.Sscan(r.out, &n); err != nil || r.code != exitOK || n < 151 || n >= 200 || !strings.Contains(r.err, "up to its damage") {
+		t.Errorf("exit code %d, %q, %v, %s", r.code, r.out, err, r.err)
+	}
+	if r := brockIn(t, "", "", "verify", dir); r.code != exitCorrupt || !strings.Contains(r.err, "--recover") {
+		t.Errorf("verify: exit code %d, %s", r.code, r.err)
+	}
+	if r := brockIn(t, "", "", "set", "--recover", dir, "a", "b"); r.code != exitUsage {
+		t.Errorf("set: exit code %d, %s", r.code, r.err)
+	}
+}
+
 func TestGetFromDamagedStore(t *testing.T) {
 	dir := makeStore(t)
 	path := filepath.Join(dir, filename.Of(filename.Super, 0))

@@ -58,6 +58,7 @@ func (c *verifyCommand) Run(a *app) error {
 	var damage *brock.CorruptionError
 	if errors.As(err, &damage) && problems == 0 { // it cannot even be opened
 		report(damage)
+		c.wayOut(a)
 	}
 	switch {
 	case err != nil && !errors.Is(err, brock.ErrCorrupt):
@@ -71,4 +72,13 @@ func (c *verifyCommand) Run(a *app) error {
 		return silent{err}
 	}
 	return nil
+}
+
+// wayOut says what can be done about a store that can't be opened.
+func (c *verifyCommand) wayOut(a *app) {
+	s := c.store
+	s.Recover = true
+	if s.read(a, func(*brock.DB) error { return nil }) == nil {
+		fmt.Fprintln(a.err, "brock: brock dump --recover saves that, and other commands that write nothing show it with --recover")
+	}
 }

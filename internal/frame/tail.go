@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
 )
 
 // Tail is what lies behind the last good frame of a file.
@@ -19,6 +20,9 @@ type Tail struct {
 	Durable uint64 // greatest frame number that one of them proves durable; 0 = none
 	End     int64  // behind the last of these frames
 	Used    int64  // behind the last byte that isn't zero, at least End
+
+	Transactions int           // in these frames, as their headers say
+	LastVersion  entry.Version // the greatest that one of them has
 }
 
 const (
@@ -60,6 +64,9 @@ func (t *Tail) search(b []byte, off, size int64, id checksum.Identity, next uint
 			end := min(off+int64(pos)+h.Size, size)
 			t.Frames++
 			t.Durable = max(t.Durable, h.Durable())
+			if t.Transactions += int(h.Transactions); h.Transactions > 0 {
+				t.LastVersion = max(t.LastVersion, h.FirstVersion+entry.Version(h.Transactions)-1)
+			}
 			t.End = max(t.End, end)
 			t.markUsed(b[:pos], off)
 			return end

@@ -27,6 +27,7 @@ type ReplayConfig struct {
 	Registered []entry.FileNum // segments behind Begin that, as the manifest says, had durable frames
 	Last       entry.FileNum   // files with a greater number are no segments of this journal; 0 = no bound
 	ReadOnly   bool            // write and sync nothing; no Journal may go on from the result
+	UpTo       bool            // a durable frame that is missing or damaged ends the journal; else it is an error
 	NoMap      bool            // use no mapping
 
 	Files *pageio.Files // opens what is read; nil: without a limit
@@ -39,7 +40,26 @@ type ReplayResult struct {
 	Dropped   []entry.FileNum // journal segments behind Begin that hold nothing that counts: they may be removed
 	CutBytes  int64           // torn or lost for a gap before them
 	CutFrames int             // valid frames behind the end of the chain
+
+	Lost *Lost // what had been durable behind the end, with ReplayConfig.UpTo; nil: nothing
 }
+
+// Lost is what a journal had behind damage, as far as it is known.
+type Lost struct {
+	Damage       error         // what ends the journal
+	Transactions int           // in later frames whose headers are whole
+	LastVersion  entry.Version // the greatest of these; 0 = not known
+}
+
+// Stop is what the function of Replay returns to end the journal before the frame that it
+// was given, with ReplayConfig.UpTo.
+type Stop struct{ Damage error }
+
+// Error is that of the damage.
+func (s *Stop) Error() string { return s.Damage.Error() }
+
+// Unwrap returns the damage.
+func (s *Stop) Unwrap() error { return s.Damage }
 
 // replay is the state of one Replay.
 type replay struct {
@@ -50,6 +70,7 @@ type replay struct {
 	point Point
 	last  *candidate // whose end is the end of the chain; nil = c.Begin
 	doubt doubt      // which frames may not be durable
+	stop  *Stop      // why the journal ends before a good frame
 	out   ReplayResult
 }
 
@@ -76,7 +97,7 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	if err := r.list(); err != nil {
 		return ReplayResult{}, err
 	}
-	for next := r.next(); next != nil; next = r.next() {
+	for next := r.next(); next != nil && r.stop == nil; next = r.next() {
 		if err := r.visit(next); err != nil {
 			return ReplayResult{}, err
 		}
@@ -143,6 +164,7 @@ func (r *replay) visit(c *candidate) error {
 
 func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	s := rd.Frames(true)
+	t, at, sealed := s.Totals(), s.At(), false
 	for {
 		f, err := s.Next()
 		if err != nil {
@@ -152,25 +174,29 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 			c.broken = err
 			break
 		}
-		r.doubt.add(&f, len(r.out.Segments))
 		if f.Header.Kind == frame.Group {
 			pos := entry.Position{Segment: c.num, Offset: f.Offset + frame.HeaderSize}
-			if err := r.fn(pos, f.Payload, f.Header); err != nil {
+			err := r.fn(pos, f.Payload, f.Header)
+			if r.c.UpTo && errors.As(err, &r.stop) {
+				break
+			}
+			if err != nil {
 				return err
 			}
 		}
+		r.doubt.add(&f, len(r.out.Segments))
+		t, at, sealed = s.Totals(), s.At(), s.Sealed()
 	}
-	t, at := s.Totals(), s.At()
 	r.last = c
 	r.point = Point{NextFrame: at.Next, Chain: at.Chain, LastVersion: max(r.point.LastVersion, t.Max), LastSegment: c.num}
 	r.out.Segments = append(r.out.Segments, SegmentInfo{Num: c.num, End: at.Offset, FirstFrame: c.header.FirstFrame,
-		LastFrame: at.Next - 1, Chain: at.Chain, Sealed: s.Sealed(), Totals: t})
+		LastFrame: at.Next - 1, Chain: at.Chain, Sealed: sealed, Totals: t})
 	return nil
 }
 
 // judge decides whether the chain ends at a torn tail, and counts what is cut.
 func (r *replay) judge() error {
-	durable := r.c.Durable
+	durable, lost := r.c.Durable, new(Lost)
 	// Frames behind the end of the chain count for nothing, but each says how many
 	// frames had been durable when it was written.
 	for _, c := range r.found {
@@ -188,6 +214,8 @@ func (r *replay) judge() error {
 			return err
 		}
 		durable = max(durable, t.Durable)
+		lost.Transactions += t.Transactions
+		lost.LastVersion = max(lost.LastVersion, t.LastVersion)
 		// Zeros were never written, and bytes of another life are no loss.
 		r.out.CutFrames += t.Frames
 		if r.stale(c) {
@@ -195,9 +223,18 @@ func (r *replay) judge() error {
 		}
 		r.out.CutBytes += t.Used - from
 	}
-	if r.point.NextFrame <= durable { // the rule of frame.Tail
-		return r.corruption(durable)
+	switch {
+	case r.stop != nil:
+		lost.Damage = r.stop.Damage
+	case r.point.NextFrame <= durable: // the rule of frame.Tail
+		lost.Damage = r.corruption(durable)
+	default:
+		return nil
 	}
+	if !r.c.UpTo {
+		return lost.Damage
+	}
+	r.out.Lost = lost
 	return nil
 }
 

@@ -180,6 +180,13 @@ func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame
 	return at, r.judgeTail(super, at)
 }
 
+// framesBehind counts the frames behind damage that lies at a place of the manifest.
+func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) (int, error) {
+	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, super.Manifest)}
+	tail, err := frame.FindTail(r.id, damage, size, r.bytes)
+	return tail.Frames, err
+}
+
 // judgeTail returns an error if a frame that was durable is missing at the end
 // of the good frames. Frame 1 was: SUPER names a manifest after its sync.
 func (r *reader) judgeTail(super *Super, end frame.Cursor) error {

@@ -106,6 +106,9 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 			l.last = off
 			return l.replayEdit(name, off, payload)
 		})
+		if l.o.UpTo && l.end.Next > 1 && errors.As(err, &l.recovered.Damage) {
+			l.recovered.LostEdits, err = framesBehind(f, n, &l.super, l.end)
+		}
 		return err
 	})
 	if notThere(err) {

@@ -1,6 +1,9 @@
 package manifest
 
-import "github.com/brockdb/brock/vfs"
+import (
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/vfs"
+)
 
 // Options says where a store is and how its log is kept.
 type Options struct {
@@ -8,6 +11,7 @@ type Options struct {
 	Dir       string
 	ValueDir  string // "" = Dir
 	ReadOnly  bool   // write nothing at all
+	UpTo      bool   // take the edits before the first damaged one, which is an error else; only with ReadOnly
 	FileBytes int64  // size from which a snapshot begins a new manifest; 0 = 4 MB
 }
 
@@ -22,6 +26,9 @@ func (o *Options) dirs() []string {
 type Recovery struct {
 	CutBytes    int64 // of the manifest's torn tail
 	SuperMended bool  // a slot of SUPER was damaged or behind, and was written again
+
+	Damage    *errs.Corruption // what the edits end before, with Options.UpTo; nil: nothing
+	LostEdits int              // whole frames behind it; CutBytes has their bytes, too
 }
 
 // separate reports whether values lie in a directory of their own.

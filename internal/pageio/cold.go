@@ -87,6 +87,14 @@ func (r *readers) end() {
 	r.reads.Add(1)
 }
 
+// busy reports whether readers wait for the disk, or have done since the call before,
+// which has left seen.
+func (r *readers) busy(seen *int64) bool {
+	before := *seen
+	*seen = r.reads.Load()
+	return *seen != before || r.reading.Load() > 0
+}
+
 // yield reports whether readers yield now.
 func (r *readers) yield(now time.Duration) bool {
 	if int64(now) >= r.until.Load() && r.mu.TryLock() {

@@ -14,13 +14,30 @@ import (
 func (r *Reader) Iterator() iterator.Iterator { return r.newCursor() }
 
 // Copier walks the entries of the run, as Iterator does, for those who write them
-// elsewhere: each page is read into memory of the Copier and verified there, so that
+// elsewhere: each chunk is read into memory of the Copier and verified there, so that
 // what is handed out is what was verified, whatever becomes of the file. An entry is
-// valid until the next move. Close gives the memory back, that of one chunk.
-func (r *Reader) Copier() iterator.Iterator {
+// valid until the next move. Close gives the memory back, that of one chunk. It reads
+// chunk after chunk, see pageio.Stream.
+func (r *Reader) Copier() iterator.Iterator { return r.newCopier() }
+
+func (r *Reader) newCopier() *cursor {
 	it := r.newCursor()
-	it.own, it.Mem = new(offheap.Buffer), new(offheap.Buffer)
+	it.own, it.Mem, it.stream = new(offheap.Buffer), new(offheap.Buffer), new(stream)
 	return it
+}
+
+// stream reads chunks of a run whole, one after the other.
+type stream struct {
+	pageio.Stream
+	of *file
+}
+
+// read reads n bytes at off of f into p.
+func (s *stream) read(f *file, p []byte, off int64) error {
+	if s.of != f {
+		s.of, s.Stream = f, f.Stream(f.Size())
+	}
+	return s.ReadFull(p, off)
 }
 
 // cursor is the Iterator of a run: a chunk's cursor, moved from chunk to chunk.
@@ -31,6 +48,8 @@ type cursor struct {
 	i     int             // chunk that it is on
 	valid bool            // it is at an entry
 	err   error
+
+	stream *stream // reads the copy whole; nil: pages are read as they are verified
 }
 
 func (r *Reader) newCursor() *cursor { return &cursor{r: r, i: -1} }
@@ -56,7 +75,7 @@ func (it *cursor) open(i int) bool {
 	return true
 }
 
-// load returns chunk i: the Reader's, or a copy whose pages are read as they are verified.
+// load returns chunk i: the Reader's, or a copy whose pages are verified as they are used.
 func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	switch {
 	case it.own == nil:
@@ -68,6 +87,12 @@ func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
+	if it.stream != nil {
+		if err := it.stream.read(f, data, c.Place.Offset); err != nil {
+			return nil, err
+		}
+		read = func(int64, int) error { return nil }
+	}
 	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewPageBits(chunk.PagesOf(int64(size))), read)}, nil
 }
 

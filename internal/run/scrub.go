@@ -14,7 +14,7 @@ func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Co
 		if part == nil {
 			continue
 		}
-		it := part.Copier().(*cursor)
+		it := part.newCopier()
 		defer it.Close()
 		for i := range part.chunks {
 			c := &part.chunks[i]

@@ -8,7 +8,6 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/offheap"
-	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -362,7 +361,8 @@ func (t Tombstones) verify(report func(*errs.Corruption)) {
 	if t.Empty() {
 		return
 	}
-	v := verifier{Reader: t.spans, report: report, refs: map[entry.FileNum]meta.Ref{}}
+	v := newVerifier(t.spans, report)
+	defer v.copies.Close()
 	for i := range t.spans.chunks {
 		v.chunk(i)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
-	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -23,7 +22,9 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 	for i := range r.files {
 		r.verifyFile(i, report)
 	}
-	v := verifier{Reader: r, report: report, each: each, refs: map[entry.FileNum]meta.Ref{}}
+	v := newVerifier(r, report)
+	defer v.copies.Close()
+	v.each = each
 	for i := range r.chunks {
 		if ctx.Err() != nil {
 			return
@@ -38,21 +39,24 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 	}
 }
 
-// verifier walks the chunks of a run.
+// verifier walks the chunks of a run, as copies: what the file has counts, not what was
+// read of it before.
 type verifier struct {
 	*Reader
+	copies *cursor
 	report func(*errs.Corruption)
 	each   func(*entry.Entry)         // may be nil
 	last   entry.Entry                // met before, of the chunk before, too; without its value
 	refs   map[entry.FileNum]meta.Ref // of the entries met
 }
 
+func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
+	return &verifier{Reader: r, copies: r.newCopier(), report: report, refs: map[entry.FileNum]meta.Ref{}}
+}
+
 // chunk verifies chunk i.
 func (v *verifier) chunk(i int) {
-	if v.cache != nil { // what the file has counts, not what was read of it before
-		v.cache.forget([]*chunk.Chunk{&v.chunks[i]})
-	}
-	c, err := v.load(i)
+	c, err := v.copies.load(i)
 	if err != nil {
 		reportError(v.fileOf(i).name, v.dir[i].offset, err, v.report)
 		return

@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	readBytes  = 128 << 10 // read at once: they stay in a processor's own cache until they are used
-	aheadBytes = 1 << 20   // that the disk is asked for meanwhile
-	bigFrame   = 16 << 20  // larger frames are read through the mapping, if there is one
+	readBytes = 128 << 10 // read at once: they stay in a processor's own cache until they are used
+	bigFrame  = 16 << 20  // larger frames are read through the mapping, if there is one
 )
 
 // Frames reads the frames of one segment in order, verifying each against its
@@ -24,6 +23,7 @@ const (
 // It is used by one goroutine.
 type Frames struct {
 	f      *pageio.File
+	stream pageio.Stream
 	name   string
 	id     checksum.Identity
 	end    int64 // nothing is read from here on
@@ -34,7 +34,6 @@ type Frames struct {
 
 	buf    []byte // file bytes from bufOff on
 	bufOff int64
-	asked  int64 // the disk was asked for what is before
 }
 
 // Resume goes on at a place that an earlier walk has come to, with what At, Totals and
@@ -53,7 +52,7 @@ type Found struct {
 
 // newFrames starts at the first frame of the segment with the header h.
 func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, end int64, values bool) *Frames {
-	return &Frames{f: f, name: name, id: id, end: end, values: values,
+	return &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values,
 		at: frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame, Chain: h.Chain}}
 }
 
@@ -148,15 +147,9 @@ func (s *Frames) bytes(off, n int64) ([]byte, error) {
 	}
 	s.buf = s.buf[:want]
 	s.bufOff = off
-	if err := s.f.ReadFull(s.buf[kept:], off+int64(kept)); err != nil {
+	if err := s.stream.ReadFull(s.buf[kept:], off+int64(kept)); err != nil {
 		s.buf = s.buf[:0]
 		return nil, err
-	}
-	// The disk goes on while these bytes are verified and used.
-	if next := off + want; s.asked < next+aheadBytes/2 {
-		from := max(s.asked, next)
-		s.asked = min(from+aheadBytes, s.end)
-		s.f.Ahead(from, s.asked-from)
 	}
 	return s.buf[:n], nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
-// Whatever the lengths of frames: each byte is read once, in order. All but the first read
-// was asked for before, once, and 512 KiB ahead of what is read at least.
+// Whatever the lengths of frames: each byte is read once, in order. It was asked for before,
+// once, and 512 KiB ahead of what is read at least.
 func TestFramesAreReadOnceAndAskedForAhead(t *testing.T) {
 	cfg := testConfig(t)
 	w := must(Create(cfg, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
@@ -21,7 +21,8 @@ func TestFramesAreReadOnceAndAskedForAhead(t *testing.T) {
 	if err := errors.Join(w.Sync(), w.Close()); err != nil {
 		t.Fatal(err)
 	}
-	var read, asked int64
+	const ahead = 512 << 10
+	read, asked := int64(0), int64(HeaderSize)
 	cfg.FS = faultfs.New(cfg.FS, faultfs.Options{Before: func(o faultfs.Op) {
 		switch o.Kind {
 		case faultfs.ReadStart:
@@ -33,7 +34,7 @@ func TestFramesAreReadOnceAndAskedForAhead(t *testing.T) {
 			if o.Offset == 0 { // the header
 				return
 			}
-			if read > 0 && (o.Offset != read || asked < min(read+aheadBytes/2, w.End())) {
+			if read > 0 && (o.Offset != read || asked < min(read+ahead, w.End())) {
 				t.Errorf("reads at %d, read to %d, asked to %d", o.Offset, read, asked)
 			}
 			read = o.Offset + o.Len

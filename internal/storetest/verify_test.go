@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 )
@@ -39,6 +40,34 @@ func TestVerifyReadsEachByteOnce(t *testing.T) {
 		if fs.read > bytes+int64(files)*16<<10 || fs.reads > 8*files+int(bytes>>17) {
 			t.Errorf("collected %v: %d bytes by %d reads of %d bytes in %d files", collected, fs.read, fs.reads, bytes, files)
 		}
+	}
+}
+
+// A compaction of runs that are not in memory reads each byte once, by large requests, and
+// waits for few that it has not asked for before.
+func TestCompactionReadsByLargeRequests(t *testing.T) {
+	const n = 60_000
+	fs := newDiskFS()
+	o := brock.Options{Dir: t.TempDir(), FS: fs, Durability: brock.Buffered, Maintenance: brock.Maintenance{NoClustering: true, ScrubEvery: -1, IdleAfter: time.Hour}}
+	db, err := brock.Open(o)
+	must(t, err)
+	for part := range 2 {
+		batch := db.NewBatch()
+		for i := part; i < n; i += 2 {
+			must(t, batch.Set(diskKey(i), make([]byte, 100)))
+		}
+		must(t, batch.Commit(t.Context()))
+		must(t, db.Flush(t.Context()))
+	}
+	must(t, db.Close())
+	db = openTest(t, o)
+	runs := db.Metrics().Tree.Runs
+	_, bytes := filesIn(t, o.Dir)
+	fs.forget()
+	fs.small = true
+	must(t, db.Compact(t.Context()))
+	if fs.read > bytes || fs.reads > 40+int(bytes>>18) || fs.waits > 30 || runs != 2 {
+		t.Errorf("%d runs: %d bytes by %d reads, %d of them not asked for before; the files have %d", runs, fs.read, fs.reads, fs.waits, bytes)
 	}
 }
 

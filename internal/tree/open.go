@@ -25,6 +25,7 @@ type Recovery struct {
 	CutFrames int   // whole frames behind it, which cannot count
 	Removed   int   // files that nothing refers to
 	Manifest  manifest.Recovery
+	Lost      *Lost // behind damage; nil: nothing
 }
 
 // Open opens the files that the manifest names, replays the journal, mends the
@@ -55,13 +56,16 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.files.CountFrom(names, layout)
 	if err := t.files.OpenLayout(layout, first); err != nil {
 		first.Explain(err)
-		return nil, rec, err
+		return nil, rec, rec.unreachable(err)
 	}
 	result, err := t.writer.replay(layout, first, &rec)
 	if err != nil {
 		return nil, rec, err
 	}
 	last := max(layout.LastVersion(), result.Begin.LastVersion)
+	if rec.Lost = rec.lost(first, &result); rec.Lost != nil {
+		last = max(newest(first), greatestFloor(layout)) // the manifest may know versions that are lost
+	}
 	if last > entry.MaxVersion-1<<32 {
 		return nil, rec, fmt.Errorf("%w: the last version is %d, and few are left", errs.ErrUnsupported, last)
 	}

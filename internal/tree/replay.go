@@ -17,9 +17,13 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 	v.Tables = []*view.Table{newTable(w.cfg, w.tableBytes)}
 	var at entry.FileNum
 	begin, durable := files.StartOf(layout)
+	upTo := newUpTo(layout, rec.Manifest.Damage != nil)
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: files.KnownAfter(layout), Last: files.LastPossible(layout), ReadOnly: w.cfg.ReadOnly, NoMap: w.cfg.NoMap, Files: w.files.Open,
+		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: files.KnownAfter(layout), Last: files.LastPossible(layout), ReadOnly: w.cfg.ReadOnly, UpTo: w.cfg.UpTo, NoMap: w.cfg.NoMap, Files: w.files.Open,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
+		if err := upTo.check(pos.Segment, &h, payload); err != nil {
+			return err
+		}
 		if pos.Segment != at {
 			if err := w.sealReplayed(v, pos.Segment); err != nil {
 				return err

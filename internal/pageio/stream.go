@@ -1,0 +1,97 @@
+package pageio
+
+import (
+	"time"
+
+	"github.com/brockdb/brock/vfs"
+)
+
+// Stream reads a file from front to back, for background work that needs each byte once:
+// by large requests, while the disk is at work on the next one, and out of the way of
+// readers. It is used by one goroutine; its file must stay open.
+type Stream struct {
+	f     *File
+	end   int64         // nothing behind it is read
+	asked int64         // the disk was asked for what is before, from the last part on
+	seen  int64         // reads of readers when it looked last
+	took  time.Duration // by the last read
+}
+
+const (
+	streamAhead  = 1 << 20   // bytes that the disk is asked for beyond those that are read
+	politePart   = 128 << 10 // bytes that are read at a time while readers wait for the disk
+	politePauses = 2         // how many times as long as the read of such a part the pause before the next one takes,
+	longestPause = 10 * time.Millisecond
+)
+
+// Stream returns a Stream that asks for no byte from end on.
+func (f *File) Stream(end int64) Stream { return Stream{f: f, end: min(end, f.size)} }
+
+// ReadFull is File.ReadFull; most often p is what follows the bytes that were read before.
+//
+// The disk is never asked for more than p and streamAhead. While readers wait for the
+// disk, it is asked for small parts, one by one: each delays readers by no more than it
+// takes itself, and two thirds of the time are theirs.
+func (s *Stream) ReadFull(p []byte, off int64) error {
+	f := s.f
+	if err := f.check(off, int64(len(p))); err != nil {
+		return err
+	}
+	d, err := f.enter()
+	if err != nil {
+		return err
+	}
+	defer f.files.leave(d)
+	for len(p) > 0 {
+		n, ahead := len(p), int64(streamAhead)
+		if f.files.cold.busy(&s.seen) {
+			n, ahead = min(n, politePart), 0
+			time.Sleep(min(politePauses*s.took, longestPause))
+		}
+		s.ask(d, off, int64(n), ahead)
+		begin := time.Now()
+		if err := f.readFrom(d, p[:n], off); err != nil {
+			return err
+		}
+		s.took = time.Since(begin)
+		p, off = p[n:], off+int64(n)
+	}
+	return nil
+}
+
+// ask has the disk asked for what of n bytes at off it was not asked for, and for more: for
+// ahead bytes behind them once half of these were read.
+func (s *Stream) ask(d *descriptor, off, n, ahead int64) {
+	if s.asked < off || s.asked > off+n+streamAhead { // the part lies elsewhere
+		s.asked = off
+	}
+	if s.asked >= min(off+n+ahead/2, s.end) {
+		return
+	}
+	end := min(off+n+ahead, s.end)
+	if !s.f.resident(s.asked, end-s.asked) {
+		d.StartRead(s.asked, end-s.asked)
+	}
+	s.asked = end
+}
+
+// resident reports whether the system has n bytes at off in memory now, as far as it tells.
+func (f *File) resident(off, n int64) bool {
+	m, ok := f.mapping.(vfs.Resident)
+	if !ok {
+		return false
+	}
+	var buf [probePages]byte
+	for first, last := off/pageSize, (off+n-1)/pageSize; first <= last; first += probePages {
+		in := buf[:min(last-first+1, probePages)]
+		if m.Resident(first*pageSize, in) != nil {
+			return false
+		}
+		for _, p := range in {
+			if p&1 == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
