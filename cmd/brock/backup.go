@@ -1,22 +1,49 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/cmd/brock/internal/progress"
 	"github.com/brockdb/brock/repository"
+	"github.com/brockdb/brock/vfs"
 )
 
 type backupCommand struct {
 	store
-	Repository string `required:"" help:"Directory that keeps the backups, of this store and others. It is made if there is none." placeholder:"DIR"`
-	Scratch    string `help:"Directory for what is needed meanwhile; default: the store's name and .backup. On another disk it takes the space of the store." placeholder:"DIR"`
-	JSON       bool   `help:"Print JSON."`
+	To         string `arg:"" optional:"" help:"A new file, or - for standard output. Without it, see --repository."`
+	Since      string `help:"The backup before, a file: only what is new is written, an increment. It is read and checked first." placeholder:"FILE"`
+	Compress   bool   `help:"Compress the file by zstd."`
+	Repository string `help:"Directory that keeps many backups, of this store and others, instead of a file. It is made if there is none." placeholder:"DIR"`
+	Scratch    string `help:"With --repository: directory for what is needed meanwhile; default: the store's name and .backup. On another disk it takes the space of the store." placeholder:"DIR"`
+	JSON       bool   `help:"With --repository: print JSON."`
 }
 
-// Run stores what has changed since the backup before.
+// Run writes a backup to a file, or to a repository.
 func (c *backupCommand) Run(a *app) error {
+	switch {
+	case (c.To == "") == (c.Repository == ""):
+		return wrongUsage("backup wants either a new file or --repository")
+	case c.Repository != "" && (c.Since != "" || c.Compress):
+		return wrongUsage("--since and --compress are for a backup to a file")
+	case c.To != "" && (c.Scratch != "" || c.JSON):
+		return wrongUsage("--scratch and --json are for a backup to a repository")
+	case c.Repository != "":
+		return c.toRepository(a)
+	case c.To == "-" && a.terminal:
+		return wrongUsage("a backup is no text: name a file, or send standard output to a program")
+	}
+	return c.toFile(a)
+}
+
+// toRepository stores what has changed since the backup before.
+func (c *backupCommand) toRepository(a *app) error {
 	return c.change(a, func(db *brock.DB) error {
 		p := a.portion("backup")
 		defer p.end()
@@ -31,4 +58,81 @@ func (c *backupCommand) Run(a *app) error {
 			human.Bytes(done.Bytes), done.Files, human.Bytes(done.PutBytes), done.PutFiles)
 		return err
 	})
+}
+
+// toFile writes a backup. A file has its name once it is complete and synced.
+func (c *backupCommand) toFile(a *app) error {
+	o := brock.BackupOptions{Compress: c.Compress}
+	if c.Since != "" {
+		info, err := verifyBackups(a, []string{c.Since})
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.Since, err)
+		}
+		o.Since = info
+	}
+	return c.change(a, func(db *brock.DB) error {
+		if c.To == "-" {
+			_, err := c.send(a, db, a.out, o)
+			return err
+		}
+		var info *brock.BackupInfo
+		err := whole(c.To, func(w io.Writer) (err error) {
+			info, err = c.send(a, db, w, o)
+			return err
+		})
+		if err == nil {
+			_, err = fmt.Fprintf(a.out, "%s: %s\n", c.To, describeBackup(info))
+		}
+		return err
+	})
+}
+
+func (c *backupCommand) send(a *app, db *brock.DB, w io.Writer, o brock.BackupOptions) (*brock.BackupInfo, error) {
+	var work *progress.Work
+	done := int64(0)
+	o.Progress = func(p brock.BackupProgress) {
+		if work == nil {
+			work = a.progress.Start("backup", p.Total)
+		}
+		work.Add(p.Bytes - done)
+		done = p.Bytes
+	}
+	defer func() {
+		if work != nil {
+			work.End()
+		}
+	}()
+	return db.Backup(a.ctx, w, o)
+}
+
+// whole makes a file of what fn writes: beside it under another name, until it is
+// complete and synced. It returns fs.ErrExist if there is a file.
+func whole(path string, fn func(w io.Writer) error) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s: %w", path, fs.ErrExist)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	if err != nil {
+		return err
+	}
+	err = fn(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = vfs.OS().Rename(f.Name(), path) // replaces nothing
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return vfs.OS().SyncDir(filepath.Dir(path))
+}
+
+func describeBackup(i *brock.BackupInfo) string {
+	kind := "full backup"
+	if i.Incremental {
+		kind = "increment"
+	}
+	return fmt.Sprintf("%s as of version %d, with %d of %d files", kind, i.Version, i.Sent, i.Files)
 }

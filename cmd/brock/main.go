@@ -7,6 +7,8 @@
 //	brock gc DIR          frees the disk space of garbage now
 //	brock checkpoint DIR NEW
 //	                      makes a copy that is a store, too
+//	brock backup DIR FILE writes a store to one file, or what is new since another;
+//	                      brock restore FILE... NEW is the way back
 //	brock backup DIR --repository REPO
 //	                      stores what has changed since the backup before
 //	brock repository REPO lists its backups; restore makes a store of any of them
@@ -34,27 +36,29 @@ import (
 
 // commands is the command line; each field is a command with a file of its own.
 type commands struct {
-	Try         tryCommand        `cmd:"" help:"Load, read, scan, update, kill and verify a fresh store, and report."`
-	Get         getCommand        `cmd:"" help:"Write the value of a key to standard output."`
-	Set         setCommand        `cmd:"" help:"Write one pair. Makes the store if there is none, but no keyspace."`
-	Del         delCommand        `cmd:"" help:"Delete keys, or all keys of a range."`
-	Scan        scanCommand       `cmd:"" help:"List pairs in the order of their keys."`
-	Count       countCommand      `cmd:"" help:"Count pairs."`
-	History     historyCommand    `cmd:"" help:"List the versions of a key that are kept, newest first."`
-	Load        loadCommand       `cmd:"" help:"Write the pairs of a file or directory. Makes the store if there is none."`
-	Dump        dumpCommand       `cmd:"" help:"Write all pairs of all keyspaces in a form that load reads."`
-	Keyspaces   keyspacesCommand  `cmd:"" help:"List, create and drop keyspaces, and change their options."`
-	Stats       statsCommand      `cmd:"" help:"Show what a store holds, and in which files."`
-	Tree        treeCommand       `cmd:"" help:"Draw the runs and segments of a store."`
-	Bench       benchCommand      `cmd:"" help:"Measure reads of a store, and writes of its pairs to a scratch store."`
-	Gc          gcCommand         `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
-	Checkpoint  checkpointCommand `cmd:"" help:"Make a copy of a store in a new directory. Files are shared where that is possible."`
-	Backup      backupCommand     `cmd:"" help:"Store what has changed since the backup before in a repository."`
-	Repository  repositoryCommand `cmd:"" help:"List, verify, restore and prune the backups of a repository."`
-	Verify      verifyCommand     `cmd:"" help:"Check every checksum and cross-reference."`
-	Inspect     inspectCommand    `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
-	Version     versionCommand    `cmd:"" help:"Print the versions of the program and of its file format."`
-	ShowVersion versionFlag       `name:"version" help:"Print the version."`
+	Try          tryCommand          `cmd:"" help:"Load, read, scan, update, kill and verify a fresh store, and report."`
+	Get          getCommand          `cmd:"" help:"Write the value of a key to standard output."`
+	Set          setCommand          `cmd:"" help:"Write one pair. Makes the store if there is none, but no keyspace."`
+	Del          delCommand          `cmd:"" help:"Delete keys, or all keys of a range."`
+	Scan         scanCommand         `cmd:"" help:"List pairs in the order of their keys."`
+	Count        countCommand        `cmd:"" help:"Count pairs."`
+	History      historyCommand      `cmd:"" help:"List the versions of a key that are kept, newest first."`
+	Load         loadCommand         `cmd:"" help:"Write the pairs of a file or directory. Makes the store if there is none."`
+	Dump         dumpCommand         `cmd:"" help:"Write all pairs of all keyspaces in a form that load reads."`
+	Keyspaces    keyspacesCommand    `cmd:"" help:"List, create and drop keyspaces, and change their options."`
+	Stats        statsCommand        `cmd:"" help:"Show what a store holds, and in which files."`
+	Tree         treeCommand         `cmd:"" help:"Draw the runs and segments of a store."`
+	Bench        benchCommand        `cmd:"" help:"Measure reads of a store, and writes of its pairs to a scratch store."`
+	Gc           gcCommand           `cmd:"" help:"Free the disk space of garbage now. A store in use does it by itself."`
+	Checkpoint   checkpointCommand   `cmd:"" help:"Make a copy of a store in a new directory. Files are shared where that is possible."`
+	Backup       backupCommand       `cmd:"" help:"Write a store to one file, whole or what is new since another backup, or to a repository."`
+	Restore      restoreCommand      `cmd:"" help:"Make a store of backups."`
+	VerifyBackup verifyBackupCommand `cmd:"" help:"Check every byte of backups, and that each follows the one before."`
+	Repository   repositoryCommand   `cmd:"" help:"List, verify, restore and prune the backups of a repository."`
+	Verify       verifyCommand       `cmd:"" help:"Check every checksum and cross-reference."`
+	Inspect      inspectCommand      `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
+	Version      versionCommand      `cmd:"" help:"Print the versions of the program and of its file format."`
+	ShowVersion  versionFlag         `name:"version" help:"Print the version."`
 
 	Help       helpCommand       `cmd:"" help:"Explain a command."`
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete command lines."`

@@ -65,7 +65,7 @@ func (h *header) encode() []byte {
 // decodeHeader reads headerSize bytes.
 func decodeHeader(p []byte) (*header, error) {
 	if string(p[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%w: this is no backup", errs.ErrForeign)
+		return nil, foreign("this is no backup")
 	}
 	h := &header{
 		major: binary.LittleEndian.Uint16(p[10:]), minor: binary.LittleEndian.Uint16(p[12:]),
@@ -222,6 +222,12 @@ func (e *ending) encode() []byte {
 func decodeEnding(p []byte) ending {
 	return ending{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:]), Digest(p[24:endSize])}
 }
+
+// foreign is an errs.ErrForeign that speaks of backups.
+type foreign string
+
+func (f foreign) Error() string { return "brock: " + string(f) }
+func (foreign) Unwrap() error   { return errs.ErrForeign }
 
 // errStream is what is wrong with a record whose checksums are right.
 type errStream string

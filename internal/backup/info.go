@@ -61,7 +61,7 @@ func (i *Info) Encode() []byte {
 // anything that Encode has not made.
 func DecodeInfo(p []byte) (*Info, error) {
 	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
-		return nil, fmt.Errorf("%w: these bytes don't describe a backup", errs.ErrForeign)
+		return nil, foreign("these bytes don't describe a backup")
 	}
 	damaged := func(reason string) error { return errs.NewCorruption("description of a backup", -1, "%s", reason) }
 	end := len(p) - sumSize

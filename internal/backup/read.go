@@ -129,7 +129,7 @@ func (d *reader) follows(h *header) error {
 	case last == nil:
 		return nil
 	case h.uuid != last.UUID:
-		return fmt.Errorf("%w: the next backup is of another store", errs.ErrForeign)
+		return foreign("the next backup is of another store")
 	case h.follows == (Digest{}):
 		return fmt.Errorf("%w: a full backup follows another one: restore it alone", errs.ErrInvalid)
 	case h.follows != last.Digest:

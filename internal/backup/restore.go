@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -118,12 +119,12 @@ func vacant(fsys vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
+	if slices.Contains(names, filename.Of(filename.Super, 0)) {
+		return fmt.Errorf("%w: restore makes a new one", errs.ErrExist)
+	}
 	for _, base := range names {
 		if base == filename.Of(filename.Lock, 0) || manifest.Harmless(base) {
 			continue
-		}
-		if base == filename.Of(filename.Super, 0) {
-			return fmt.Errorf("%w: there is a store in %s", errs.ErrExist, dir)
 		}
 		return fmt.Errorf("%w: %s holds %s: a restore wants an empty directory; if one was cut here before, remove the directory", errs.ErrExist, dir, base)
 	}

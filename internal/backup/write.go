@@ -80,7 +80,7 @@ func (o *Options) check(s *checkpoint.Source) error {
 	case o.Since == nil:
 		return nil
 	case o.Since.UUID != s.UUID:
-		return fmt.Errorf("%w: the backup before is of another store", errs.ErrForeign)
+		return foreign("the backup before is of another store")
 	case o.Since.Version > s.Layout.LastVersion():
 		return fmt.Errorf("%w: the backup before has version %d, the store %d", errs.ErrInvalid, o.Since.Version, s.Layout.LastVersion())
 	}

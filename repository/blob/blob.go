@@ -1,0 +1,105 @@
+// Package blob keeps a repository of backups in an object store: whatever gocloud.dev/blob
+// opens, which is S3 and what speaks as it does, Google Cloud Storage, Azure, and more.
+//
+//	import _ "gocloud.dev/blob/s3blob"
+//
+//	bucket, err := blob.OpenBucket(ctx, "s3://backups?region=eu-central-1&prefix=orders/")
+//	...
+//	defer bucket.Close()
+//	s := brockblob.New(bucket)
+//	done, err := repository.Backup(ctx, db, s, repository.Options{})
+//
+// An object of a bucket is there as a whole or not at all, and listed at once, as Store
+// demands of Put. Multipart uploads that were cut take space in some services: give the
+// bucket a rule that removes them after some days. Versions of deleted objects do, too.
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/brockdb/brock/repository"
+)
+
+// New returns the repository in a bucket, which stays open until the caller closes it. For
+// a part of a bucket, give it blob.PrefixedBucket.
+func New(b *blob.Bucket) repository.Deleter { return bucket{b} }
+
+type bucket struct{ *blob.Bucket }
+
+// Put uploads an object.
+func (b bucket) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := b.NewWriter(ctx, name, &blob.WriterOptions{ContentType: "application/octet-stream", DisableContentTypeDetection: true})
+	if err != nil {
+		return explain(err)
+	}
+	n, err := io.Copy(w, r)
+	if err == nil && n != size {
+		err = fmt.Errorf("%w: %d bytes instead of %d", io.ErrUnexpectedEOF, n, size)
+	}
+	if err != nil {
+		cancel() // or Close would make an object of what is there
+		return errors.Join(err, ended(w.Close()))
+	}
+	return explain(w.Close())
+}
+
+// ended leaves out that a write was given up.
+func ended(err error) error {
+	if errors.Is(err, context.Canceled) || gcerrors.Code(err) == gcerrors.Canceled {
+		return nil
+	}
+	return err
+}
+
+// Get reads an object.
+func (b bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, err := b.NewReader(ctx, name, nil)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return r, nil
+}
+
+// List lists objects.
+func (b bucket) List(ctx context.Context, prefix string, fn func(repository.Object) error) error {
+	for it := b.Bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
+		o, err := it.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return explain(err)
+		}
+		if err := fn(repository.Object{Name: o.Key, Size: o.Size, Time: o.ModTime}); err != nil {
+			return err
+		}
+	}
+}
+
+// Delete deletes an object.
+func (b bucket) Delete(ctx context.Context, name string) error {
+	if err := b.Bucket.Delete(ctx, name); gcerrors.Code(err) != gcerrors.NotFound {
+		return explain(err)
+	}
+	return nil
+}
+
+// explain makes the library's errors those that Store demands.
+func explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case gcerrors.Code(err) == gcerrors.NotFound:
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
