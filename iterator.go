@@ -103,7 +103,7 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	c := scan.Config{
 		Pin: t.pin, Lo: lo, Hi: hi, Clock: (*expiryClock)(t.transaction), At: t.at, Since: entry.Version(o.Since), All: o.AllVersions,
-		Filter: o.Filter, Prefix: len(t.keyspace.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly, Habit: &t.keyspace.habit,
+		Filter: o.Filter, Prefix: len(t.keyspace.prefix), Prefetch: o.Prefetch, KeysOnly: o.KeysOnly, Limit: o.Limit, Habit: &t.keyspace.habit,
 		Behind: o.OnDamage != nil,
 	}
 	if t.writes != nil {

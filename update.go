@@ -43,8 +43,8 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 // Update runs fn in a transaction and commits it if fn returns nil. If the commit
 // conflicts, fn is run again in a new transaction, so it should have no other effects.
 //
-// From the second conflict on, calls that conflict over the same key or range run one
-// after the other, first come, first served. So a call gets through, however many
+// From the second conflict on, or the first if others do so already, calls that conflict
+// over the same key or range run one after the other, first come, first served. So a call gets through, however many
 // others there are: it gives up, with a *ConflictError, after DefaultRetries conflicts
 // with writes that take no turns, such as those of Set, batches and transactions begun
 // by hand. A turn ends after 100 ms, so that nobody waits for a slow function. fn must
@@ -83,13 +83,14 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 }
 
 // updateAgain runs fn again after the first conflict: once beside others, who may
-// have been ahead by chance, and then in turn.
+// have been ahead by chance, and then in turn. Where others take turns already, chance
+// has no part.
 func updateAgain(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) error, retries int, refused *ConflictError) error {
 	turn := db.commits.Turns.New()
 	defer turn.End()
 	for run := 1; ; run++ {
 		db.counters.retries.Add(1)
-		if run > 1 {
+		if run > 1 || refused.refusal.Yields {
 			if err := turn.Wait(never(ctx), refused.refusal); err != nil {
 				return err
 			}

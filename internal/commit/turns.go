@@ -36,8 +36,12 @@ const turnLimit = 100 * time.Millisecond
 
 // line is the turns that wait for a key or a range, least number first.
 type line struct {
-	at    *conflict.Refusal // what it is for
+	at    *conflict.Refusal // what it is for, as those are told who yield
 	turns []*Turn
+}
+
+func newLine(at *conflict.Refusal) *line {
+	return &line{at: &conflict.Refusal{Lo: at.Lo, Hi: at.Hi, Range: at.Range, Yields: true}}
 }
 
 // Turn is the place of one call in the lines. It is used by one goroutine at a time;
@@ -100,7 +104,7 @@ func (s *Turns) lineLocked(at *conflict.Refusal) *line {
 		})
 		if i < 0 {
 			i = len(s.ranges)
-			s.ranges = append(s.ranges, &line{at: at})
+			s.ranges = append(s.ranges, newLine(at))
 		}
 		return s.ranges[i]
 	}
@@ -109,7 +113,7 @@ func (s *Turns) lineLocked(at *conflict.Refusal) *line {
 		if s.keys == nil {
 			s.keys = make(map[string]*line)
 		}
-		l = &line{at: at}
+		l = newLine(at)
 		s.keys[string(at.Lo)] = l
 	}
 	return l

@@ -7,12 +7,13 @@ import (
 )
 
 // Refusal is the error of a transaction that can't be committed, because others have
-// changed what it has read or what it writes: a key, a range or a whole keyspace. It
-// is an errs.ErrConflict. Its bytes are its own.
+// changed, or are about to change, what it has read or what it writes: a key, a range or
+// a whole keyspace. It is an errs.ErrConflict. Its bytes are its own.
 type Refusal struct {
 	Lo, Hi  []byte    // stored: the key Lo or, with Range, all of [Lo, Hi); a nil Hi is no bound
 	Range   bool      // a range, in which nobody has looked for the key that has changed
 	Dropped *Keyspace // instead: it was dropped
+	Yields  bool      // nobody has changed it, but another transaction has its turn there
 }
 
 // RefuseKey returns the refusal because of a key, which is copied.

@@ -9,18 +9,27 @@ const mostExpected = 256
 // by any number of goroutines.
 type Habit struct {
 	eighths atomic.Int64 // of the average, in which the last scan counts for an eighth
+	apart   atomic.Int64 // eighths of how far from the average they are, averaged in the same way
 }
 
 // note adds a scan that read n values.
 func (h *Habit) note(n int) {
-	old := h.eighths.Load()
-	if sum := old + int64(min(n, mostExpected)) - old/8; sum != old {
-		h.eighths.Store(sum)
+	next := int64(min(n, mostExpected))
+	average := h.eighths.Load() / 8
+	add(&h.apart, max(next-average, average-next))
+	add(&h.eighths, next)
+}
+
+// add adds n to an average. What does not change is not written, as others read it.
+func add(eighths *atomic.Int64, n int64) {
+	if old := eighths.Load(); n != old/8 {
+		eighths.Store(old + n - old/8)
 	}
 }
 
-// expect is how many entries the next scan is likely to need: some more than the average.
+// expect is how many entries the next scan is likely to need: one more than the average,
+// as most scans move once more than they read, and some more if they differ.
 func (h *Habit) expect() int {
 	average := h.eighths.Load() / 8
-	return int(min(average+average/8+1, mostExpected))
+	return int(min(average+min(average, h.apart.Load())/8+1, mostExpected))
 }

@@ -158,9 +158,9 @@ func (r *readahead) fill() {
 		r.grow(min(2*len(r.ring), farLength))
 	}
 	r.guessed = r.guessed && r.passed == 0
-	most := min(uint64(len(r.ring))*aheadPerEntry, aheadMost)
+	most, room := min(uint64(len(r.ring))*aheadPerEntry, aheadMost), r.room()
 	first, before := r.count, r.bytes
-	for r.more && r.count < len(r.ring) && (r.count < 2 || r.bytes < most) {
+	for r.more && r.count < room && (r.count < 2 || r.bytes < most) {
 		a := r.ring[(r.head+r.count)%len(r.ring)]
 		a.take(r.scan.walk.entry)
 		r.count++
@@ -173,6 +173,15 @@ func (r *readahead) fill() {
 		r.far = 2*uint64(r.ask(first)) > r.bytes-before
 		r.scan.waited = r.scan.waited || r.far
 	}
+}
+
+// room is how many entries r may hold: none beyond the limit, unless the user has passed
+// it because it went back.
+func (r *readahead) room() int {
+	if left := r.scan.limit - r.passed; left > 0 {
+		return min(left, len(r.ring))
+	}
+	return len(r.ring)
 }
 
 // ask has the values of the entries from the one at place first on brought near, and
@@ -258,7 +267,7 @@ func (s *Scan) unadapt(turned bool) bool {
 
 // note has the habit know how many values were read since the last seek.
 func (s *Scan) note() {
-	if s.habit == nil {
+	if s.habit == nil || !s.sought {
 		return
 	}
 	n := s.asked
@@ -273,6 +282,7 @@ func (s *Scan) note() {
 // need: then all values that it needs are on their way before it waits for the first.
 func (s *Scan) expect() {
 	s.note()
+	s.sought = true
 	n := s.habit.expect()
 	guessed := n >= leastExpected
 	switch r := s.readahead; {

@@ -28,6 +28,7 @@ type Config struct {
 	Prefix    int    // length of the keyspace's prefix, which Filter is not shown
 	Prefetch  int    // values read ahead; 0 = as many as pays, <0 = none
 	KeysOnly  bool   // no value is read ahead
+	Limit     int    // entries that the user will see after a seek, at most, while it moves on; 0 = any number
 	Habit     *Habit // of scans like this one; nil: nobody knows
 	Behind    bool   // GoOn leads behind damage in runs
 }
@@ -54,6 +55,8 @@ type Scan struct {
 	asked     int   // values that were asked for since the seek
 	waited    bool  // for the disk, since the seek
 	adapts    bool  // reads ahead as much as pays
+	limit     int   // Config.Limit
+	sought    bool  // there was a seek, of which habit is told at its end
 	readahead *readahead
 	locality  locality
 	stream    stream
@@ -66,6 +69,7 @@ type Scan struct {
 // Begin makes a zero Scan one of c, at no entry.
 func (s *Scan) Begin(c *Config) {
 	s.pin, s.writes, s.filter, s.prefix, s.all = c.Pin, c.Writes, c.Filter, c.Prefix, c.All
+	s.limit = c.Limit
 	if c.Filter != nil {
 		s.shown = c.Shown
 	}

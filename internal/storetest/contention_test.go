@@ -114,6 +114,34 @@ func TestATurnIsGivenUp(t *testing.T) {
 	}
 }
 
+// A call that is refused because another has its turn does not try again beside it: it
+// runs for the second time in its own turn, and commits.
+func TestACallYieldsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, brock.Options{})
+		const calls = 10
+		runs, done := 0, make(chan error, calls)
+		must(t, takeTurn(t.Context(), db, func(txn *brock.Txn) error {
+			for range calls {
+				go func() {
+					done <- db.Update(func(txn *brock.Txn) error {
+						runs++ // a race unless they run one after the other
+						return put(txn, "k="+get(txn, "k")+"+")
+					})
+				}()
+				synctest.Wait()
+			}
+			wantEqual(t, "runs beside the turn", runs, calls)
+			return put(txn, "k=mine")
+		}))
+		for range calls {
+			must(t, <-done)
+		}
+		wantEqual(t, "runs", runs, 2*calls)
+		wantEqual(t, "k", string(must2(db.Get(b("k")))), "mine"+strings.Repeat("+", calls))
+	})
+}
+
 // A call that waits for its turn returns when its context ends, and holds nobody up.
 func TestACancelledCallLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

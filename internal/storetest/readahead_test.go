@@ -282,7 +282,7 @@ func TestScansLearnFromScansBefore(t *testing.T) {
 			most := map[string]struct {
 				starts int
 				asked  int64
-			}{"shuffled": {length + 10, (length + 10) * 2 * 4096}, "sorted": {3, 80 * size}}[name]
+			}{"shuffled": {length + 1, (length + 1) * 2 * 4096}, "sorted": {3, 65 * size}}[name]
 			if starts > most.starts || asked > most.asked {
 				t.Errorf("%d bytes asked for by %d calls", asked, starts)
 			}
@@ -296,6 +296,56 @@ func TestScansLearnFromScansBefore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A scan with a limit asks for no value beyond it, whatever was needed before, and sees
+// what a scan without readahead sees, also when it goes back.
+func TestLimitsBoundReadahead(t *testing.T) {
+	const n, size, limit = 3000, 1000, 10
+	db, disk := diskStore(t, size, shuffled(n))
+	for i := range 40 {
+		readFrom(t, db, i*60, 50, size)
+	}
+	disk.forget()
+	must(t, db.View(func(txn *brock.Txn) error {
+		it := txn.NewIterator(brock.IteratorOptions{Limit: limit})
+		defer it.Close()
+		values := 0
+		for it.Seek(diskKey(500)); it.Valid(); it.Next() {
+			_, err := it.Item().Value()
+			must(t, err)
+			values++
+		}
+		wantEqual(t, "values", values, limit)
+		return it.Err()
+	}))
+	if starts, asked, _ := disk.counted(); starts > limit+1 || asked > (limit+1)*2*4096 {
+		t.Errorf("limit %d: %d bytes asked for by %d calls", limit, asked, starts)
+	}
+	must(t, db.View(func(txn *brock.Txn) error {
+		plain := txn.NewIterator(brock.IteratorOptions{Limit: limit, Prefetch: -1})
+		ahead := txn.NewIterator(brock.IteratorOptions{Limit: limit, Prefetch: 4})
+		defer plain.Close()
+		defer ahead.Close()
+		rng := rand.New(rand.NewPCG(1, 2))
+		for range 300 {
+			at := rng.IntN(n)
+			plain.Seek(diskKey(at))
+			ahead.Seek(diskKey(at))
+			for plain.Valid() && ahead.Valid() {
+				wantEqual(t, "key", string(ahead.Item().Key()), string(plain.Item().Key()))
+				if rng.IntN(3) == 0 {
+					plain.Prev()
+					ahead.Prev()
+				} else {
+					plain.Next()
+					ahead.Next()
+				}
+			}
+			wantEqual(t, "both end", ahead.Valid(), plain.Valid())
+		}
+		return nil
+	}))
 }
 
 // A large value is asked for at once, and waited for by pieces that were on their way.
