@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"time"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
 )
 
 // Refresh moves a store that was opened with Mode Follow to the newest durable version of
@@ -52,6 +54,11 @@ func (o *opening) announce(ctx context.Context) error {
 		case err == nil:
 			o.locks = append(o.locks, lock)
 			return nil
+		case errors.Is(err, fs.ErrNotExist):
+			if _, err := manifest.Load(o.manifestOptions()); err != nil {
+				return err
+			}
+			continue // it was made just now
 		case errors.Is(err, errors.ErrUnsupported):
 			return fmt.Errorf("%w: Mode Follow needs locks of files, and files that can be removed while they are open: %w", ErrUnsupported, err)
 		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):

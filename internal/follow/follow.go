@@ -82,8 +82,8 @@ const (
 	mostPause = 40 * time.Millisecond
 )
 
-// errMoved says that the writer has flushed while the journal was read.
-var errMoved = errors.New("the journal begins elsewhere by now")
+// errMoved says that the manifest tells of other data than before the journal was read.
+var errMoved = errors.New("the manifest has gone on")
 
 // Refresh makes everything visible that was durable when it was called, or more, and
 // returns the newest version. After an error all is as before.
@@ -259,18 +259,27 @@ func (f *Follower) affordable() error {
 	return nil
 }
 
-// still returns errMoved if the journal behind l may have been removed while it was read.
+// still returns errMoved if what the journal said may not fit what l says: segments may
+// have been removed before they were read, and what was read may follow a commit, or a
+// keyspace, that only the manifest tells of.
 func (f *Follower) still(l *layout.Layout) error {
 	if err := f.c.Log.Refresh(); err != nil {
 		return err
 	}
-	if f.c.Log.Layout().FlushedTo() != l.FlushedTo() {
+	if !sameData(f.c.Log.Layout(), l) {
 		return errMoved
 	}
 	if last := f.last(l); last < f.c.Views.Visible() {
 		return fmt.Errorf("%w: the store ends at version %d, and had %d", errs.ErrForeign, last, f.c.Views.Visible())
 	}
 	return nil
+}
+
+// sameData reports whether two layouts tell of the same entries and keyspaces.
+func sameData(a, b *layout.Layout) bool {
+	return a == b || a.FlushedTo() == b.FlushedTo() &&
+		slices.EqualFunc(a.Runs(), b.Runs(), func(a, b *layout.Run) bool { return a.ID == b.ID }) &&
+		slices.EqualFunc(a.Keyspaces(), b.Keyspaces(), func(a, b layout.Keyspace) bool { return a.ID == b.ID && a.Name == b.Name })
 }
 
 // last is the newest version that was read.

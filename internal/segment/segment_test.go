@@ -288,7 +288,7 @@ func TestFindTail(t *testing.T) {
 	}
 	for i := range 9 {
 		tail, err := FindTail(c, filename.Journal, 3, ends[i]+8, uint64(i+2))
-		want := frame.Tail{Frames: 8 - i, End: ends[9], Used: ends[9]}
+		want := frame.Tail{Frames: 8 - i, End: ends[9], Used: ends[9], Transactions: 8 - i, LastVersion: 10}
 		for k := i + 2; k < 10; k++ {
 			want.Durable = max(want.Durable, uint64(k-k%4))
 		}
