@@ -1007,3 +1007,20 @@ func faults(fn func()) (faulted bool) {
 	fn()
 	return false
 }
+
+func TestSalvage(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	damaged, fresh := filepath.Join(dir, "damaged"), filepath.Join(dir, "fresh")
+	db, err := brock.Open(brock.Options{Dir: damaged})
+	check(t, err)
+	check(t, db.Set([]byte("key"), []byte("value")))
+	check(t, db.Close())
+	check(t, os.Remove(filepath.Join(damaged, "SUPER")))
+	sum, err := brock.Salvage(ctx, brock.Options{Dir: damaged}, brock.Options{Dir: fresh},
+		func(c *brock.CorruptionError) {
+			log.Printf("%v, keys %q, stale: %v", c, c.Keys, c.Stale)
+		})
+	if err != nil || sum.Keys != 1 {
+		t.Errorf("%+v, %v", sum, err)
+	}
+}

@@ -13,6 +13,7 @@
 //	                      stores what has changed since the backup before
 //	brock repository REPO lists its backups; restore makes a store of any of them
 //	brock verify DIR      reads every byte and checks every checksum
+//	brock salvage DIR NEW makes a new store of what is left of a damaged one
 //	brock stats DIR       shows what a store holds; --watch shows what it does
 //	brock tree DIR        draws its runs and segments
 //	brock bench DIR       measures it with the data that it has
@@ -55,6 +56,7 @@ type commands struct {
 	Restore      restoreCommand      `cmd:"" help:"Make a store of backups."`
 	VerifyBackup verifyBackupCommand `cmd:"" help:"Check every byte of backups, and that each follows the one before."`
 	Repository   repositoryCommand   `cmd:"" help:"List, verify, restore and prune the backups of a repository."`
+	Salvage      salvageCommand      `cmd:"" help:"Make a new store of what can be read of a damaged one. It is only read."`
 	Verify       verifyCommand       `cmd:"" help:"Check every checksum and cross-reference."`
 	Inspect      inspectCommand      `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
 	Version      versionCommand      `cmd:"" help:"Print the versions of the program and of its file format."`

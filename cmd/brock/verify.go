@@ -28,27 +28,32 @@ type keys struct {
 	To       []byte `json:"toB64,omitempty"` // the first key behind
 }
 
+// problem reports damage on standard output.
+func (a *app) problem(damage *brock.CorruptionError, asJSON bool) {
+	if asJSON {
+		reason := damage.Reason
+		if damage.Err != nil {
+			reason += ": " + damage.Err.Error()
+		}
+		p := problem{File: damage.File, Offset: damage.Offset, Reason: reason, Stale: damage.Stale}
+		for _, r := range damage.Keys {
+			p.Keys = append(p.Keys, keys{r.Keyspace, r.Lower, r.Upper})
+		}
+		_ = writeLine(a.out, p) // the exit code tells, too
+		return
+	}
+	fmt.Fprintln(a.out, damage)
+	if text := keysText(damage); text != "" {
+		fmt.Fprintln(a.out, "  keys:", text)
+	}
+}
+
 // Run reports every problem on standard output.
 func (c *verifyCommand) Run(a *app) error {
 	problems := 0
 	report := func(damage *brock.CorruptionError) {
 		problems++
-		if c.JSON {
-			reason := damage.Reason
-			if damage.Err != nil {
-				reason += ": " + damage.Err.Error()
-			}
-			p := problem{File: damage.File, Offset: damage.Offset, Reason: reason, Stale: damage.Stale}
-			for _, r := range damage.Keys {
-				p.Keys = append(p.Keys, keys{r.Keyspace, r.Lower, r.Upper})
-			}
-			_ = writeLine(a.out, p) // the exit code tells, too
-			return
-		}
-		fmt.Fprintln(a.out, damage)
-		if text := keysText(damage); text != "" {
-			fmt.Fprintln(a.out, "  keys:", text)
-		}
+		a.problem(damage, c.JSON)
 	}
 	err := c.read(a, func(db *brock.DB) error {
 		work := a.progress.Start("verify", 0)

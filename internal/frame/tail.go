@@ -100,3 +100,14 @@ func (t *Tail) markUsed(b []byte, off int64) {
 		b = b[:len(b)-n]
 	}
 }
+
+// Search returns the first place in b, which lies at off of the file id, at which a frame's
+// header is whole; ok is false if there is none.
+func Search(b []byte, id checksum.Identity, off int64) (h Header, pos int, ok bool) {
+	for ; pos+HeaderSize <= len(b); pos += searchStep {
+		if h, ok := laterFrame(b[pos:], id, off+int64(pos), 0); ok {
+			return h, pos, true
+		}
+	}
+	return h, 0, false
+}

@@ -44,6 +44,8 @@ type OpenOptions struct {
 	End   int64         // end of the last frame, as it was recorded; 0 = the file's length
 	NoMap bool          // use no mapping
 	Stamp entry.Version // of all records, whose version is 0 in the file; 0 = they have their own
+
+	AnyHeader bool // the header may be damaged: each record proves itself
 }
 
 // Open opens the segment of this kind and number and checks its header. It returns
@@ -60,7 +62,7 @@ func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*R
 	}
 	shared := new(atomic.Int64)
 	shared.Store(end)
-	r, err := newReader(c, kind, number, f, end, shared)
+	r, err := newReader(c, kind, number, f, end, shared, o.AnyHeader)
 	if err == nil {
 		r.stamp = o.Stamp
 	}
@@ -74,7 +76,7 @@ func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end)
+	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, false)
 }
 
 // OpenGrowing opens a segment that another process may be writing, up to end. Until Grow
@@ -87,7 +89,7 @@ func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, end, limit 
 	}
 	shared := new(atomic.Int64)
 	shared.Store(end)
-	return newReader(c, kind, number, file, limit, shared)
+	return newReader(c, kind, number, file, limit, shared, false)
 }
 
 // Grow has a reader of OpenGrowing read up to end, if it can: one goroutine calls it.
@@ -99,9 +101,12 @@ func (r *Reader) Grow(end int64) bool {
 	return true
 }
 
-func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64) (*Reader, error) {
+func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, anyHeader bool) (*Reader, error) {
 	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end,
 		verified: file.Verified(limit / granule)}
+	if anyHeader {
+		return r, nil
+	}
 	page := make([]byte, HeaderSize)
 	err := file.ReadFull(page, 0)
 	if err == nil {

@@ -156,6 +156,7 @@ func (v *ValueWriter) copy(r *Reader, offset int64, bound uint64, fits func(*ent
 	// The value's checksum is kept, only unbound from its old place: damage that
 	// happens between reading and writing is found when the copy is read.
 	entry.Unplace(buf[at:], r.id, offset)
+	clear(buf[at+rec.Bare():]) // no checksum covers the zeros behind a record
 	if r.stamp != 0 {
 		entry.SetVersion(buf[at:], r.stamp)
 	}

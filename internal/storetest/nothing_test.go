@@ -110,6 +110,12 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 			_, err = brock.Restore(t.Context(), nil, brock.Options{Dir: dir})
 			wantErr(t, "Restore without a reader", err, brock.ErrInvalid)
 		},
+		"Salvage": func() {
+			_, err := brock.Salvage(nil, brock.Options{Dir: dir}, brock.Options{Dir: dir}, nil) //nolint:staticcheck
+			wantErr(t, "Salvage without a context", err, brock.ErrInvalid)
+			_, err = brock.Salvage(t.Context(), brock.Options{}, brock.Options{}, nil)
+			wantErr(t, "Salvage of nothing", err, brock.ErrInvalid)
+		},
 		"VerifyBackup": func() {
 			_, err := brock.VerifyBackup(nil, nil) //nolint:staticcheck
 			wantErr(t, "VerifyBackup of nothing", err, brock.ErrInvalid)

@@ -137,3 +137,10 @@ func (r *Rest) Entry(i int, e *entry.Entry) {
 	start, end, _, _ := r.chunk.fill(int(r.at[i])<<3, e) // as before, from the same memory
 	e.Key = append(append(key, r.prefix...), r.chunk.Data[start:end]...)
 }
+
+// Span is where entry i begins and ends in the chunk.
+func (r *Rest) Span(i int) (from, to int) {
+	var e entry.Entry
+	_, _, next, _ := r.chunk.fill(int(r.at[i])<<3, &e)
+	return int(r.at[i]) << 3, next
+}

@@ -1,0 +1,110 @@
+package manifest
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Owner is the store that the manifest num says it belongs to; ok is false if its header is
+// damaged.
+func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) {
+	p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Manifest, num)), fileHeader)
+	if err != nil || len(p) < fileHeader {
+		return uuid, false
+	}
+	uuid = [16]byte(p[24:40])
+	_, err = decodeFileHeader(p, uuid, num)
+	return uuid, err == nil
+}
+
+// Remains is what is left of the manifests of a store.
+type Remains struct {
+	Number entry.FileNum  // of the manifest that was read; 0 = there is none
+	Layout *layout.Layout // as of the last edit that fits those before it
+	Edits  []*layout.Edit // those behind it that can be read
+	Whole  bool           // no edit is known to be missing
+	Proven bool           // SUPER says that there is no later one
+	Damage []*errs.Corruption
+}
+
+// ReadRemains reads the manifest num as far as that is possible. durable is the number of a
+// frame that was durable, if SUPER says it.
+func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, durable uint64) (*Remains, error) {
+	m := &Remains{Number: num, Layout: layout.New(), Whole: true}
+	err := readManifest(fsys, dir, num, func(f io.ReaderAt, size int64) error {
+		r := &reader{f: f, size: size, id: manifestIdentity(uuid, num)}
+		return m.read(r, max(durable, 1))
+	})
+	if notThere(err) {
+		return &Remains{Layout: layout.New()}, nil
+	}
+	return m, err
+}
+
+func (m *Remains) read(r *reader, durable uint64) error {
+	name := filename.Of(filename.Manifest, m.Number)
+	next := uint64(1)
+	for at := int64(fileHeader); at < r.size; {
+		h, payload, err := r.frame(at)
+		var e *layout.Edit
+		if err == nil {
+			e, err = DecodeEdit(payload)
+		}
+		if errors.Is(err, errs.ErrFormat) {
+			return err
+		}
+		if err == nil {
+			m.take(name, at, e, h.Number == next)
+			next = h.Number + 1
+			at += h.Size
+			continue
+		}
+		// Torn or damaged: the edit may have been true.
+		m.Whole = false
+		m.Damage = append(m.Damage, errs.NewCorruption(name, at, "edit %d can't be read", next))
+		at = m.behind(r, at)
+	}
+	if next <= durable && m.Whole {
+		m.Whole = false
+		m.Damage = append(m.Damage, errs.NewCorruption(name, r.size, "edit %d is missing", next))
+	}
+	m.Proven = m.Whole && next == durable+1
+	return nil
+}
+
+// take applies an edit, or keeps it if it doesn't fit.
+func (m *Remains) take(name string, at int64, e *layout.Edit, follows bool) {
+	if follows && m.Whole && len(m.Edits) == 0 {
+		l, err := m.Layout.Apply(e)
+		if err == nil {
+			m.Layout = l
+			return
+		}
+		m.Damage = append(m.Damage, &errs.Corruption{File: name, Offset: at, Reason: "the edit can't be applied", Err: err})
+	}
+	m.Whole = false
+	m.Edits = append(m.Edits, e)
+}
+
+// behind is where the next frame begins behind at.
+func (m *Remains) behind(r *reader, at int64) int64 {
+	const step = 1 << 20
+	for at += 8; at+frame.HeaderSize <= r.size; at += step - frame.HeaderSize + 8 {
+		b, err := r.bytes(at, min(step, r.size-at))
+		if err != nil {
+			continue
+		}
+		if _, pos, ok := frame.Search(b, r.id, at); ok {
+			return at + int64(pos)
+		}
+	}
+	return r.size
+}

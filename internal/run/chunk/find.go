@@ -1,0 +1,60 @@
+package chunk
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// FindTrailer says whether b begins with a whole trailer, which lies at offset of the
+// file id, and if so which layout the chunk before it has. It needs no directory.
+func FindTrailer(b []byte, id checksum.Identity, offset int64) (l Layout, stats Stats, ok bool) {
+	size := TrailerSize(b)
+	if size == 0 || size > len(b) || binary.LittleEndian.Uint32(b) != id.Sum(offset, b[4:size]) {
+		return l, stats, false
+	}
+	b = b[:size]
+	end := binary.LittleEndian.Uint64(b[8:])
+	if end <= HeaderSize || end%8 != 0 || end > uint64(offset) {
+		return l, stats, false
+	}
+	l = Layout{End: int(end), TrailerSize: size}
+	err := Sections(b[16:], func(tag uint16, _ int, p []byte) (bool, error) {
+		switch {
+		case tag == secPrefix:
+			l.Prefix = len(p)
+		case tag == secIndex && len(p) == 8:
+			l.Buckets = int(binary.LittleEndian.Uint32(p[4:]))
+		case tag == secStat && len(p) >= 16+StatsSize:
+			l.VersionBase, l.SegmentBase = entry.Version(binary.LittleEndian.Uint64(p)), entry.FileNum(binary.LittleEndian.Uint64(p[8:]))
+			stats = DecodeStats(p[16:])
+		}
+		return true, nil
+	})
+	if err != nil || int64(l.TrailerStart()) > offset {
+		return l, stats, false
+	}
+	_, err = parseTrailer(b, &l)
+	return l, stats, err == nil
+}
+
+// TrailerSize is the length of the trailer that b, of 16 bytes or more, may begin with; 0
+// if it is none.
+func TrailerSize(b []byte) int {
+	const most = 1 << 26 // far above any: a fence for each 256 bytes of an entry of 2 GiB is not written
+	n := binary.LittleEndian.Uint32(b[4:])
+	if n == 0 || n%PageSize != 0 || n > most {
+		return 0
+	}
+	return int(n)
+}
+
+// OwnerOf is the store that the header of a chunk in file num names.
+func OwnerOf(head []byte, num entry.FileNum) (uuid [16]byte, ok bool) {
+	o := Owner{UUID: [16]byte(head[16:32]), Num: num}
+	var want [HeaderSize]byte
+	o.put(want[:])
+	return o.UUID, bytes.Equal(head[:HeaderSize], want[:])
+}

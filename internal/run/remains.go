@@ -1,0 +1,279 @@
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/tombstone"
+)
+
+// Remains is what is left of one file of a run, which may be damaged in any place. With
+// the directory it knows its chunks; without, it finds those whose trailers are whole:
+// each says how the chunk before it is read. It is used by one goroutine.
+type Remains struct {
+	f      *pageio.File
+	name   string
+	owner  chunk.Owner
+	chunks []record
+	end    int64 // of the chunks, and what lies between them
+	whole  bool  // the directory is there
+
+	i    int         // next chunk
+	at   int64       // where the chunk before it ends
+	rest *chunk.Rest // of the chunk before it; nil: it is not read yet, or done
+	n    int         // next entry of rest
+	gaps int         // of rest, returned
+	e    entry.Entry
+}
+
+// Hole is a part of a file whose entries can't be read.
+type Hole struct {
+	File           string
+	Offset, Length int64
+	First          []byte        // no key of it is less; nil: not known
+	MaxVersion     entry.Version // of its entries; 0: not known
+	Tombstones     bool          // it has range tombstones, and no entries
+}
+
+// pieceBytes is how much of a file is searched at a time.
+const pieceBytes = 1 << 20
+
+// OpenRemains opens file number num of a run. It returns an error only if the file can't
+// be opened or has nothing of a run of this store.
+func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version) (*Remains, error) {
+	name := filename.Of(filename.Run, num)
+	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})
+	if err != nil {
+		return nil, err
+	}
+	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
+	r := &Remains{f: f, name: name, owner: owner, end: f.Size()}
+	if f.Size() >= footerSize {
+		if dir, ft, err := readDirectory(f, name, owner.ID(), f.Size()); err == nil {
+			r.whole, r.chunks, r.end = true, dir.chunks, int64(ft.dirOffset)
+		}
+	}
+	if !r.whole {
+		err = r.search()
+	}
+	if err == nil && len(r.chunks) == 0 {
+		err = errs.NewCorruption(name, -1, "no chunk of a run of this store can be found")
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	for i := range r.chunks {
+		c := &r.chunks[i]
+		if c.Layout.Stamp = stamp; stamp != 0 {
+			c.Stats = c.Stats.Stamped(stamp)
+		}
+	}
+	return r, nil
+}
+
+// search finds the chunks by their trailers.
+func (r *Remains) search() error {
+	buf := make([]byte, pieceBytes)
+	for at := int64(0); at+chunk.PageSize <= r.f.Size(); at += int64(len(buf)) {
+		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]
+		r.read(buf, at)
+		for off := 0; off < len(buf); off += chunk.PageSize {
+			if size := chunk.TrailerSize(buf[off:]); size > 0 && int64(size) <= r.f.Size()-at-int64(off) {
+				r.consider(buf[off:], at+int64(off), size)
+			}
+		}
+	}
+	return nil
+}
+
+// consider adds the chunk whose trailer of size bytes lies at off, and begins with b.
+func (r *Remains) consider(b []byte, off int64, size int) {
+	if size > len(b) {
+		b = make([]byte, size)
+		r.read(b, off)
+	}
+	l, stats, ok := chunk.FindTrailer(b, r.owner.ID(), off)
+	if !ok {
+		return
+	}
+	c := record{Layout: l, Stats: stats, offset: uint64(off) - uint64(l.TrailerStart()), trailerChecksum: binary.LittleEndian.Uint32(b)}
+	if n := len(r.chunks); n > 0 && c.offset < r.chunks[n-1].offset+uint64(r.chunks[n-1].Layout.Size()) {
+		return // bytes that look like a trailer in those of another
+	}
+	if rest := r.rescue(&c); rest.Len() > 0 {
+		rest.Entry(0, &r.e)
+		c.key = bytes.Clone(r.e.Key)
+	}
+	r.chunks = append(r.chunks, c)
+}
+
+// read fills b from off. What can't be read is zeros: no checksum fits them.
+func (r *Remains) read(b []byte, off int64) {
+	if r.f.ReadFull(b, off) == nil {
+		return
+	}
+	for len(b) > 0 {
+		n := min(len(b), chunk.PageSize)
+		if r.f.ReadFull(b[:n], off) != nil {
+			clear(b[:n])
+		}
+		b, off = b[n:], off+int64(n)
+	}
+}
+
+// Next returns the next entry, which the next call overwrites; a range tombstone, see
+// Span, is one whose key no stored key is like. Or it returns a hole in their place. At
+// the end both are nil.
+func (r *Remains) Next() (*entry.Entry, *Hole) {
+	for {
+		switch {
+		case r.rest == nil:
+			if hole, done := r.open(); hole != nil || done {
+				return nil, hole
+			}
+		case r.gaps < len(r.rest.Gaps) && r.rest.Gaps[r.gaps].Before == r.n:
+			r.gaps++
+			return nil, r.holeOf(r.i - 1)
+		case r.n < r.rest.Len():
+			r.rest.Entry(r.n, &r.e)
+			r.n++
+			return &r.e, nil
+		default:
+			r.rest = nil
+		}
+	}
+}
+
+// open reads the next chunk. A hole is what lies before it, or all of it.
+func (r *Remains) open() (hole *Hole, done bool) {
+	if r.i == len(r.chunks) {
+		done = r.whole || r.at >= r.end
+		from := r.at
+		if r.at = r.end; done {
+			return nil, true
+		}
+		return &Hole{File: r.name, Offset: from, Length: r.end - from}, false
+	}
+	c := &r.chunks[r.i]
+	if from := r.at; !r.whole && from < int64(c.offset) {
+		r.at = int64(c.offset)
+		return &Hole{File: r.name, Offset: from, Length: int64(c.offset) - from}, false
+	}
+	r.rest, r.n, r.gaps = r.rescue(c), 0, 0
+	r.i, r.at = r.i+1, int64(c.offset)+int64(c.Layout.Size())
+	return nil, false
+}
+
+// rescue reads a chunk.
+func (r *Remains) rescue(c *record) *chunk.Rest {
+	var prefix []byte
+	if c.Prefix <= len(c.key) {
+		prefix = c.key[:c.Prefix]
+	}
+	return chunk.Rescue(&chunk.Chunk{Layout: c.Layout, Place: chunk.Place{
+		ID: r.owner.ID(), File: r.name, Offset: int64(c.offset), TrailerChecksum: c.trailerChecksum,
+	}}, prefix, r.f.ReadFull)
+}
+
+// Tombstones calls fn for the entries of range tombstones, and lost for their holes. Call it
+// before Next, or not at all.
+func (r *Remains) Tombstones(fn func(*entry.Entry) error, lost func(*Hole)) error {
+	for i := range r.chunks {
+		if c := &r.chunks[i]; len(c.key) > 0 && !isTombstones(c.key) {
+			continue
+		}
+		rest := r.rescue(&r.chunks[i])
+		for range rest.Gaps {
+			lost(r.holeOf(i))
+		}
+		for n := range rest.Len() {
+			rest.Entry(n, &r.e)
+			if err := fn(&r.e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Remains) holeOf(i int) *Hole {
+	c := &r.chunks[i]
+	return &Hole{
+		File: r.name, Offset: int64(c.offset), Length: int64(c.Layout.Size()),
+		First: c.key, MaxVersion: c.MaxVersion, Tombstones: len(c.key) > 0 && isTombstones(c.key),
+	}
+}
+
+// Span is the range tombstone that an entry of Remains is, and whether it is one.
+func Span(e *entry.Entry) (t tombstone.Tombstone, ok bool) {
+	if !isTombstones(e.Key) {
+		return t, false
+	}
+	return spanOf(e)
+}
+
+// Entries is how many entries the chunks had, and spans how many range tombstones had.
+func (r *Remains) Entries() (entries, spans uint64) {
+	for i := range r.chunks {
+		if c := &r.chunks[i]; len(c.key) > 0 && isTombstones(c.key) {
+			spans += c.Entries
+		} else {
+			entries += c.Entries
+		}
+	}
+	return entries, spans
+}
+
+// MaxVersion is the greatest version in the chunks. Unless there is a stamp, 0 says that the
+// versions are those of a transaction that wrote the file before it was committed.
+func (r *Remains) MaxVersion() (v entry.Version) {
+	for i := range r.chunks {
+		v = max(v, r.chunks[i].MaxVersion)
+	}
+	return v
+}
+
+// At is where the entry that Next has returned lies in the file, and where the trailer of its
+// chunk does.
+func (r *Remains) At() (from, to, trailer, end int64) {
+	c := &r.chunks[r.i-1]
+	begin := int64(c.offset)
+	lo, hi := r.rest.Span(r.n - 1)
+	return begin + int64(lo), begin + int64(hi), begin + int64(c.Layout.TrailerStart()), begin + int64(c.Layout.Size())
+}
+
+// Whole reports whether the directory is there. Without it chunks may be missing.
+func (r *Remains) Whole() bool { return r.whole }
+
+// Close closes the file.
+func (r *Remains) Close() error { return r.f.Close() }
+
+// Owner is the store that a run file says it belongs to: at its begin or in its footer.
+func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, ok bool) {
+	f, err := files.Open(path, pageio.Options{NoMap: true})
+	if err != nil {
+		return uuid, false
+	}
+	defer func() { _ = f.Close() }()
+	var head [chunk.HeaderSize]byte
+	if f.ReadFull(head[:], 0) == nil {
+		if uuid, ok = chunk.OwnerOf(head[:], num); ok {
+			return uuid, true
+		}
+	}
+	var foot [footerSize]byte
+	at := f.Size() - footerSize
+	if at < 0 || f.ReadFull(foot[:], at) != nil {
+		return uuid, false
+	}
+	owner := chunk.Owner{UUID: [16]byte(foot[40:56]), Num: num}
+	_, err = decodeFooter(foot[:], owner.ID(), at, "")
+	return owner.UUID, err == nil
+}

@@ -1,0 +1,180 @@
+package salvage
+
+import (
+	"context"
+	"errors"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// harvest reads all journal and value segments. What no run has yet counts as entries of
+// runs do: strong. Other records count only where a run has a hole, or as another copy of
+// a value: weak. A delete is true whenever it was written, as newer versions win.
+type harvest struct {
+	*survey
+	flushed             entry.Version // every version up to this one is in a run
+	strong, weak, tombs *sorter
+
+	void    map[entry.FileNum]uint64 // of a journal segment: from this frame on a recovery has cut it
+	durable uint64                   // greatest number of a journal frame that was durable
+	unknown uint64                   // records of the segment whose version nobody knows
+}
+
+func (h *harvest) run(ctx context.Context) error {
+	if err := h.journal(); err != nil {
+		return err
+	}
+	for _, kind := range []filename.Kind{filename.Journal, filename.Value} {
+		for _, num := range h.files[kind] {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if err := h.segment(ctx, kind, num); err != nil {
+				return err
+			}
+		}
+	}
+	return h.missing()
+}
+
+// journal learns which frames of the journal count.
+func (h *harvest) journal() error {
+	h.void = map[entry.FileNum]uint64{}
+	for _, e := range h.layout.JournalEnds() {
+		h.durable = max(h.durable, e.Frame)
+	}
+	for _, num := range h.files[filename.Journal] {
+		r, err := segment.OpenRemains(h.segments(), filename.Journal, num)
+		if err != nil {
+			continue // segment reports it
+		}
+		if p := r.Header.Predecessor; p != 0 {
+			if at, found := h.void[p]; !found || r.Header.FirstFrame < at {
+				h.void[p] = r.Header.FirstFrame
+			}
+		}
+		h.version = max(h.version, r.Header.PrevVersion)
+		d, err := r.Durable()
+		h.durable = max(h.durable, d)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named reports whether a segment can have anything that counts.
+func (h *harvest) named(kind filename.Kind, num entry.FileNum) bool {
+	return !h.exact || h.layout.Segment(num) != nil || kind == filename.Journal && num > h.layout.FlushedTo()
+}
+
+// unflushed reports whether a record is in no run yet.
+func (h *harvest) unflushed(kind filename.Kind, num entry.FileNum, v entry.Version) bool {
+	if h.exact {
+		return kind == filename.Journal && num > h.layout.FlushedTo()
+	}
+	return v > h.flushed
+}
+
+func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.FileNum) error {
+	if !h.named(kind, num) {
+		return nil
+	}
+	name := filename.New(kind, num)
+	r, err := segment.OpenRemains(h.segments(), kind, num)
+	switch {
+	case errors.Is(err, segment.ErrNumber):
+		return nil // free to be used again: it has nothing of this number yet
+	case err != nil:
+		c := damaged(name, -1, true, "it can't be opened")
+		c.Err = err
+		h.lose(c)
+		return nil
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	h.unknown = 0
+	records := 0
+	err = r.Each(segment.Limits{Before: h.void[num], Durable: h.durable}, func(off int64, rec *entry.Record) error {
+		if records++; records%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return h.record(name, off, rec)
+	}, func(from, to int64) {
+		h.lose(damaged(name, from, h.unflushed(kind, num, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
+	})
+	if last := h.lastFrame(name); err == nil && r.Last < last {
+		h.lose(damaged(name, r.Size(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, last))
+	}
+	if h.unknown > 0 {
+		h.lose(damaged(name, -1, false, "it has records of a large transaction, and nothing says whether that was committed: left out"))
+	}
+	return err
+}
+
+// lastFrame is the number of a frame that an unflushed segment of the journal had.
+func (h *harvest) lastFrame(name filename.Name) uint64 {
+	if name.Kind != filename.Journal || name.Number <= h.layout.FlushedTo() {
+		return 0
+	}
+	last := h.void[name.Number] // its successor begins with this one
+	if last > 0 {
+		last--
+	}
+	for _, e := range h.layout.JournalEnds() {
+		if e.Segment == name.Number {
+			last = max(last, e.Frame)
+		}
+	}
+	return last
+}
+
+// record takes one record.
+func (h *harvest) record(name filename.Name, off int64, rec *entry.Record) error {
+	e := entry.Entry{Key: rec.Key, Value: rec.Value, Version: rec.Version, Expires: rec.Expires, Kind: rec.Kind, Meta: rec.Meta, Raw: rec.Raw}
+	if e.Version == 0 {
+		e.Version = h.stamps[name]
+	}
+	switch {
+	case e.Version == 0:
+		h.unknown++
+		return nil
+	case len(e.Key) == 0 || h.forgotten(e.Key):
+		return nil
+	}
+	h.version = max(h.version, e.Version)
+	switch {
+	case e.Kind == entry.RangeDelete:
+		return h.tombs.add(&entry.Entry{Key: e.Key, Value: e.Value, Version: e.Version, Kind: entry.Set})
+	case e.Kind == entry.Delete:
+		e.Value, e.Raw = nil, 0
+		return h.strong.add(&e)
+	case rec.Own && rec.Size >= layout.Granule:
+		e.Value, e.Separated = nil, true
+		e.Handle = entry.Handle{Segment: name.Number, Offset: uint64(off), Length: uint64(rec.ValueSize)}
+	}
+	if h.unflushed(name.Kind, name.Number, e.Version) {
+		return h.strong.add(&e)
+	}
+	if s := h.layout.Segment(name.Number); s != nil && e.Separated && s.IsDead(uint64(off)) {
+		return nil
+	}
+	return h.weak.add(&e)
+}
+
+// missing reports segments that are known, and not there.
+func (h *harvest) missing() error {
+	for _, s := range h.layout.Segments() {
+		if s.State().Status == layout.Live && h.exact && !h.has(s.Kind, s.Num) {
+			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
+		}
+	}
+	for _, e := range h.layout.JournalEnds() {
+		if e.Segment > h.layout.FlushedTo() && !h.has(filename.Journal, e.Segment) {
+			h.lose(damaged(filename.New(filename.Journal, e.Segment), -1, true, "it is not there: the commits in it are lost"))
+		}
+	}
+	return nil
+}

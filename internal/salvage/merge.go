@@ -1,0 +1,229 @@
+package salvage
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+)
+
+// head is a source of the merge at its entry.
+type head struct {
+	run  *runSource // or else:
+	list ordered
+	weak bool
+	rank int // of sources at the same entry, that with the least comes first
+}
+
+func (h *head) entry() *entry.Entry {
+	if h.run != nil {
+		return h.run.e
+	}
+	return h.list.Entry()
+}
+
+func (h *head) next() bool {
+	if h.run != nil {
+		return h.run.next()
+	}
+	return h.list.Next()
+}
+
+// heads is a heap; the least entry is first.
+type heads []*head
+
+func (h heads) Len() int      { return len(h) }
+func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *heads) Push(x any)   { *h = append(*h, x.(*head)) }
+func (h heads) Less(i, j int) bool {
+	c := entry.Compare(h[i].entry(), h[j].entry())
+	return c < 0 || c == 0 && h[i].rank < h[j].rank
+}
+func (h *heads) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// chooser decides what becomes of each key, of which the versions come newest first.
+type chooser struct {
+	*survey
+	sources *sources
+	out     *output
+	now     uint64 // Unix milliseconds
+	key     []byte
+	began   bool
+	decided bool          // nothing older counts
+	failed  entry.Version // newest version whose value can't be read; 0 = none
+	why     error         // it can't
+
+	ranges ordered // range tombstones by lower bounds
+	more   bool    // ranges is at one
+	active []deleted
+}
+
+// merge writes the newest version of each key.
+func (c *chooser) merge(ctx context.Context, strong, weak, tombs *sorter) error {
+	h := c.runs()
+	for i, s := range []*sorter{strong, weak} {
+		it, err := s.iterator()
+		if err != nil {
+			return err
+		}
+		defer it.Close()
+		if it.First() {
+			h = append(h, &head{list: it, weak: i == 1, rank: i + 1})
+		}
+		if it.Err() != nil {
+			return it.Err()
+		}
+	}
+	var err error
+	if c.ranges, err = tombs.iterator(); err != nil {
+		return err
+	}
+	defer c.ranges.Close()
+	c.more = c.ranges.First()
+	heap.Init(&h)
+	for n := 0; len(h) > 0; n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := c.step(&h); err != nil {
+			return err
+		}
+	}
+	c.end()
+	return c.ranges.Err()
+}
+
+// runs puts each run at its first entry. Its memory is given back until it is used.
+func (c *chooser) runs() (h heads) {
+	for _, s := range c.sources.list {
+		some := s.next()
+		s.tell()
+		if some {
+			s.park()
+			h = append(h, &head{run: s})
+		}
+	}
+	return h
+}
+
+// step takes the least entry.
+func (c *chooser) step(h *heads) error {
+	top := (*h)[0]
+	if top.run != nil && top.run.parked {
+		top.run.unpark()
+	}
+	if err := c.offer(top.entry(), top.weak); err != nil {
+		return err
+	}
+	if top.next() {
+		heap.Fix(h, 0)
+	} else {
+		heap.Pop(h)
+	}
+	if top.run != nil {
+		top.run.tell()
+		return nil
+	}
+	return top.list.Err()
+}
+
+// deleted is a range tombstone over the present key.
+type deleted struct {
+	hi      []byte
+	version entry.Version
+}
+
+// offer is called for each entry.
+func (c *chooser) offer(e *entry.Entry, weak bool) error {
+	if !c.began || !bytes.Equal(c.key, e.Key) {
+		c.end()
+		c.begin(e.Key)
+	}
+	switch {
+	case c.decided || weak && e.Version != c.failed && !c.sources.lost(e.Key, e.Version):
+		return nil
+	case c.covered(e.Version) || !e.Live(c.now):
+		c.decided = true
+		return nil
+	}
+	damage, err := c.out.write(e)
+	switch {
+	case err != nil:
+		return err
+	case damage == nil:
+		c.written(e, weak)
+	case c.failed == 0:
+		c.failed, c.why = e.Version, damage
+	}
+	return nil
+}
+
+// written notes that the key is in the new store.
+func (c *chooser) written(e *entry.Entry, weak bool) {
+	c.decided = true
+	c.sum.Keys++
+	if weak {
+		c.sum.Found++
+	}
+	if c.failed != 0 && c.failed != e.Version {
+		c.unreadable(true)
+	}
+	c.failed = 0
+}
+
+func (c *chooser) begin(key []byte) {
+	c.key = append(c.key[:0], key...)
+	c.began, c.failed, c.why = true, 0, nil
+	c.decided = c.forgotten(key)
+	for c.more && bytes.Compare(c.ranges.Entry().Key, key) <= 0 {
+		e := c.ranges.Entry()
+		c.active = append(c.active, deleted{bytes.Clone(e.Value), e.Version})
+		c.more = c.ranges.Next()
+		c.prune(key)
+	}
+	c.prune(key)
+}
+
+// prune drops tombstones that end before key, and those below others that reach as far.
+func (c *chooser) prune(key []byte) {
+	c.active = slices.DeleteFunc(c.active, func(d deleted) bool { return bytes.Compare(d.hi, key) <= 0 })
+	if n := len(c.active); n > 1 {
+		last := c.active[n-1]
+		c.active = slices.DeleteFunc(c.active[:n-1], func(d deleted) bool {
+			return d.version <= last.version && bytes.Compare(d.hi, last.hi) <= 0
+		})
+		c.active = append(c.active, last)
+	}
+}
+
+func (c *chooser) covered(v entry.Version) bool {
+	return slices.ContainsFunc(c.active, func(d deleted) bool { return d.version > v })
+}
+
+// end reports a key whose value is lost.
+func (c *chooser) end() {
+	if c.began && c.failed != 0 {
+		c.unreadable(false)
+	}
+}
+
+func (c *chooser) unreadable(older bool) {
+	l := &errs.Corruption{Offset: -1, Stale: older, Reason: "the value of a key can't be read", Err: c.why}
+	if older {
+		l.Reason = "the newest value of a key can't be read, and an older one is kept"
+	}
+	var at *errs.Corruption
+	if errors.As(c.why, &at) {
+		l.File, l.Offset, l.Err = at.File, at.Offset, errors.New(at.Reason)
+	}
+	c.loseKeys(l, c.key, c.key)
+}

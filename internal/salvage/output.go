@@ -1,0 +1,228 @@
+package salvage
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// output writes the new store: one run, and value segments in the order of keys.
+type output struct {
+	*survey
+	to       *maker
+	run      *run.Writer
+	values   *segment.ValueWriter
+	moved    uint64 // bytes of values in it
+	finished []layout.Segment
+	readers  map[entry.FileNum]*origin
+	remaps   map[entry.FileNum]*segment.Remap // by source
+	expiries *entry.Expiries
+
+	id   entry.KeyspaceID // of the last key
+	seen map[entry.KeyspaceID]bool
+}
+
+// origin reads the values of a segment of the damaged store.
+type origin struct {
+	*segment.Reader
+	err error // it can't be opened
+}
+
+func newOutput(v *survey, to *maker) *output {
+	o := &output{
+		survey: v, to: to, readers: map[entry.FileNum]*origin{}, remaps: map[entry.FileNum]*segment.Remap{}, seen: map[entry.KeyspaceID]bool{},
+		expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
+	}
+	o.run = run.NewWriter(run.WriterConfig{
+		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: o.expiries,
+	})
+	for _, num := range v.files[filename.Remap] {
+		m, err := segment.OpenRemap(v.segments(), num, true)
+		if err != nil {
+			c := damaged(filename.New(filename.Remap, num), -1, false, "it can't be read: values are looked for by their keys")
+			c.Err = err
+			v.lose(c)
+			continue
+		}
+		o.remaps[m.Header().Source] = m
+	}
+	return o
+}
+
+// write writes an entry with its value. damage says that the value can't be read.
+func (o *output) write(e *entry.Entry) (damage, err error) {
+	moved := *e
+	if e.Separated {
+		if damage, err = o.move(&moved); damage != nil || err != nil {
+			return damage, err
+		}
+	}
+	if id, _ := entry.KeyspaceOf(e.Key); id != o.id {
+		o.id = id
+		o.seen[id] = true
+	}
+	return nil, o.run.Add(&moved)
+}
+
+// move copies the value of e, and makes its handle the new one.
+func (o *output) move(e *entry.Entry) (damage, err error) {
+	h, r, damage := o.find(e.Handle)
+	if damage != nil {
+		return damage, nil
+	}
+	if err := o.room(); err != nil {
+		return nil, err
+	}
+	to, damage := o.values.Move(r.Reader, h, e.Key, e.Version)
+	if damage != nil {
+		// Is it the old store that can't be read, or the new one that can't be written?
+		if err := o.values.Flush(); err != nil {
+			return nil, err
+		}
+		return damage, nil
+	}
+	e.Handle = to
+	o.moved += to.Length
+	return nil, nil
+}
+
+// find is where the record of a handle is now.
+func (o *output) find(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Remap, 0))
+	r := o.open(h.Segment)
+	m := o.remaps[h.Segment]
+	if r.err == nil || m == nil {
+		return h, r, r.err
+	}
+	to, found, err := m.Lookup(h.Offset)
+	if err == nil && !found {
+		err = errs.NewCorruption(m.Name(), -1, "it has no such record")
+	}
+	if err != nil {
+		return h, nil, err
+	}
+	h.Segment, h.Offset = m.Header().Target, to
+	r = o.open(h.Segment)
+	return h, r, r.err
+}
+
+func (o *output) open(num entry.FileNum) *origin {
+	if r := o.readers[num]; r != nil {
+		return r
+	}
+	r := &origin{err: errs.NewCorruption(fmt.Sprintf("segment %d", num), -1, "it is not there")}
+	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
+		if o.has(kind, num) {
+			name := filename.New(kind, num)
+			r.Reader, r.err = segment.Open(o.segments(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name]})
+			break
+		}
+	}
+	o.readers[num] = r
+	return r
+}
+
+// room makes a value segment that is not full.
+func (o *output) room() (err error) {
+	if o.values != nil && o.values.Size() >= o.to.SegmentBytes {
+		err = o.finishValues()
+	}
+	if o.values == nil && err == nil {
+		o.values, err = segment.NewValueWriter(segment.Config{FS: o.to.FS, Dir: o.to.Dir, UUID: o.to.UUID}, o.to.nextNum())
+	}
+	return err
+}
+
+func (o *output) finishValues() error {
+	if o.values == nil {
+		return nil
+	}
+	s, err := o.values.Finish()
+	if err != nil {
+		return err
+	}
+	if s.Records > 0 {
+		o.finished = append(o.finished, layout.Segment{
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: o.moved,
+		})
+	} else if err := o.values.Abort(); err != nil { // no value could be read
+		return err
+	}
+	o.values, o.moved = nil, 0
+	return nil
+}
+
+// finish makes all files durable, and returns the layout of the new store.
+func (o *output) finish() (*layout.Layout, error) {
+	o.close()
+	if err := o.finishValues(); err != nil {
+		return nil, err
+	}
+	m, err := o.run.Finish()
+	if err != nil {
+		return nil, err
+	}
+	v := max(o.version, m.MaxVersion)
+	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.last + 1}
+	if len(m.Files) > 0 {
+		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, Run: m}}
+	}
+	if v > 0 {
+		e.Clock = []layout.ClockSample{{Version: v, UnixMilli: o.to.Now}}
+	}
+	o.addKeyspaces(e, v)
+	o.sum.Version = uint64(v)
+	return layout.New().Apply(e)
+}
+
+// addKeyspaces adds those that are known, and those that have keys.
+func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
+	for _, id := range slices.Sorted(maps.Keys(o.seen)) {
+		if _, known := o.keyspaces[id]; !known && id != entry.DefaultKeyspace {
+			k := layout.Keyspace{ID: id, Name: o.name(id), Options: o.to.Defaults}
+			o.keyspaces[id] = k
+			c := damaged(filename.New(filename.Manifest, max(o.manifest, 1)), -1, false, "name and options of a keyspace are lost: its name is %s now", k.Name)
+			c.Keys = []errs.KeyRange{{Keyspace: k.Name}}
+			o.lose(c)
+		}
+		o.nextID = max(o.nextID, uint64(id)+1)
+	}
+	for _, id := range slices.Sorted(maps.Keys(o.keyspaces)) {
+		k := o.keyspaces[id]
+		o.sum.Keyspaces = append(o.sum.Keyspaces, k.Name)
+		e.SetKeyspaces = append(e.SetKeyspaces, layout.Keyspace{ID: id, Name: k.Name, Options: k.Options})
+		e.KeyspaceFloors = append(e.KeyspaceFloors, layout.KeyspaceFloor{ID: id, Version: v})
+	}
+	e.NextKeyspace = o.nextID
+}
+
+// close lets go of the damaged store.
+func (o *output) close() {
+	for _, r := range o.readers {
+		if r.err == nil {
+			_ = r.Close()
+		}
+	}
+	for _, m := range o.remaps {
+		_ = m.Close()
+	}
+	clear(o.readers)
+	clear(o.remaps)
+}
+
+// abort ends the writers; their files are removed.
+func (o *output) abort() {
+	o.close()
+	o.run.Abort()
+	if o.values != nil {
+		_ = o.values.Close()
+	}
+}

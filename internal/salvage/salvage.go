@@ -1,0 +1,163 @@
+// Package salvage makes a new store of what can be read of a damaged one. It believes
+// checksums only: each is bound to the store, the file and the place, so that a piece of a
+// file is what was written there, whatever became of the bytes around it.
+//
+// There are three kinds of sources. Entries of runs, walked in the order of keys; records
+// of the journal that no run has yet; and, for places where a run has a hole, records of
+// journal and value segments, which may be older than what was lost. They are merged, and
+// the newest version of each key is written, unless a delete is newer.
+package salvage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
+)
+
+// Run makes the store t of what can be read of s, and calls report for each damage that it
+// meets. The new store can't be opened before all of it is durable. It
+// returns ErrLocked if a process has s open for writing, ErrExist if there is something
+// under the name of t, ErrNotExist if nothing in s belongs to a store, and ErrFormat if s is
+// of another format.
+func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption)) (sum Summary, err error) {
+	if _, err := t.FS.Stat(t.Dir); err == nil {
+		return sum, fmt.Errorf("%w: %s must not be there", errs.ErrExist, t.Dir)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return sum, err
+	}
+	locks, err := hold(s)
+	defer func() {
+		for _, lock := range locks {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	if err != nil {
+		return sum, err
+	}
+	v, err := newSurvey(s, report)
+	if err != nil {
+		return sum, err
+	}
+	err = makeStore(ctx, v, t)
+	return v.sum, err
+}
+
+// makeStore makes the store in its directory.
+func makeStore(ctx context.Context, v *survey, t Target) (err error) {
+	if err := manifest.MakeDirs(manifest.Options{FS: t.FS, Dir: t.Dir}); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = t.FS.Remove(t.Dir) // if it is empty
+		}
+	}()
+	held, err := t.FS.OpenDirs(t.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	t.FS = held
+	w := &work{survey: v, to: &maker{Target: t}}
+	path := filepath.Join(t.Dir, filename.Of(filename.Lock, 0))
+	lock, err := held.Lock(path, false, "")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, lock.Close()); err != nil {
+			_ = held.Remove(path)
+		}
+	}()
+	if names, err := held.List(t.Dir); err != nil || len(names) > 1 {
+		return errors.Join(err, fmt.Errorf("%w: %v", errs.ErrExist, names))
+	}
+	if err := w.run(ctx); err != nil {
+		w.undo()
+		return err
+	}
+	return nil
+}
+
+// hold makes sure that no writer has the store, and that none gets it meanwhile. A store
+// without a lock file, and on a medium without locks, is read all the same.
+func hold(s Source) (locks []interface{ Close() error }, err error) {
+	dirs := []string{s.Dir}
+	if s.ValueDir != s.Dir {
+		dirs = append(dirs, s.ValueDir)
+	}
+	for _, dir := range dirs {
+		lock, err := s.FS.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), true, "")
+		if errors.Is(err, errs.ErrLocked) {
+			return locks, err
+		}
+		if err == nil {
+			locks = append(locks, lock)
+		}
+	}
+	return locks, nil
+}
+
+// work is a Run under way.
+type work struct {
+	*survey
+	to  *maker
+	out *output
+}
+
+// run does the work in the target's directory, which is there.
+func (w *work) run(ctx context.Context) error {
+	for _, d := range w.damage {
+		w.lose(d)
+	}
+	strong, weak, tombs := newSorter(w.to, w.to.Memory/4), newSorter(w.to, w.to.Memory/8), newSorter(w.to, w.to.Memory/8)
+	s, err := openRuns(w.survey, tombs)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	h := harvest{survey: w.survey, flushed: s.newest(), strong: strong, weak: weak, tombs: tombs}
+	if err := h.run(ctx); err != nil {
+		return err
+	}
+	w.out = newOutput(w.survey, w.to)
+	c := &chooser{survey: w.survey, sources: s, out: w.out, now: uint64(max(w.to.Now, 0))}
+	if err := c.merge(ctx, strong, weak, tombs); err != nil {
+		return err
+	}
+	for _, s := range []*sorter{strong, weak, tombs} {
+		if err := s.remove(); err != nil {
+			return err
+		}
+	}
+	l, err := w.out.finish()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	// Before this there is no SUPER, so that nothing opens the directory as a store.
+	o := manifest.Options{FS: w.to.FS, Dir: w.to.Dir}
+	return manifest.Write(o, manifest.CreateOptions{UUID: w.to.UUID, Seed: w.to.Seed, Created: w.to.Now}, l)
+}
+
+// undo removes what was made, SUPER first: without it the rest is no store.
+func (w *work) undo() {
+	if w.out != nil {
+		w.out.abort()
+	}
+	_ = w.to.FS.Remove(filepath.Join(w.to.Dir, filename.Of(filename.Super, 0)))
+	names, _ := w.to.FS.List(w.to.Dir)
+	for _, base := range names {
+		if name, ours := filename.Parse(base); ours && name.Kind != filename.Lock {
+			_ = w.to.FS.Remove(filepath.Join(w.to.Dir, base))
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package salvage
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
+)
+
+// sorter brings entries into order in bounded memory: what doesn't fit goes to runs in the
+// target's directory, which are compacted ten by ten. Of entries with one key and version
+// the one added last counts.
+type sorter struct {
+	to     *maker
+	limit  int64
+	list   []entry.Entry
+	bytes  int64
+	levels [][]meta.Run // level 0 is the newest; each newest last
+	open   []*run.Reader
+}
+
+const fanIn = 10
+
+// ordered walks entries in their order; see iterator.Iterator.
+type ordered interface {
+	First() bool
+	Next() bool
+	Entry() *entry.Entry
+	Err() error
+	Close()
+}
+
+// inMemory walks a list.
+type inMemory struct {
+	list []entry.Entry
+	at   int
+}
+
+func (m *inMemory) First() bool         { m.at = -1; return m.Next() }
+func (m *inMemory) Next() bool          { m.at++; return m.at < len(m.list) }
+func (m *inMemory) Entry() *entry.Entry { return &m.list[m.at] }
+func (m *inMemory) Err() error          { return nil }
+func (m *inMemory) Close()              {}
+
+func newSorter(to *maker, limit int64) *sorter { return &sorter{to: to, limit: max(limit, 1<<20)} }
+
+// add adds a copy of e.
+func (s *sorter) add(e *entry.Entry) error {
+	const beside = 160 // an entry in memory
+	c := *e
+	data := append(append(make([]byte, 0, len(e.Key)+len(e.Value)), e.Key...), e.Value...)
+	c.Key = data[:len(e.Key):len(e.Key)]
+	if c.Value = data[len(e.Key):]; e.Separated || e.Kind == entry.Delete {
+		c.Value = nil
+	}
+	s.list = append(s.list, c)
+	if s.bytes += int64(len(data)) + beside; s.bytes < s.limit {
+		return nil
+	}
+	return s.flush()
+}
+
+// sort orders the list, without doubles.
+func (s *sorter) sort() {
+	slices.Reverse(s.list)
+	slices.SortStableFunc(s.list, func(a, b entry.Entry) int { return entry.Compare(&a, &b) })
+	s.list = slices.CompactFunc(s.list, func(a, b entry.Entry) bool { return entry.Compare(&a, &b) == 0 })
+}
+
+// flush makes a run of the list.
+func (s *sorter) flush() error {
+	if len(s.list) == 0 {
+		return nil
+	}
+	s.sort()
+	m, err := s.write(func(add func(*entry.Entry) error) error {
+		for i := range s.list {
+			if err := add(&s.list[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	clear(s.list)
+	s.list, s.bytes = s.list[:0], 0
+	return s.push(0, m)
+}
+
+func (s *sorter) write(fill func(add func(*entry.Entry) error) error) (meta.Run, error) {
+	w := run.NewWriter(run.WriterConfig{
+		FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Seed: s.to.Seed, NextNum: s.to.nextNum, FileBytes: s.to.RunFileBytes,
+		NoFilter: true, Unsynced: true,
+	})
+	if err := fill(w.Add); err != nil {
+		w.Abort()
+		return meta.Run{}, err
+	}
+	return w.Finish()
+}
+
+// push adds a run to a level, and makes one run of the level once it has enough.
+func (s *sorter) push(level int, m meta.Run) error {
+	if level == len(s.levels) {
+		s.levels = append(s.levels, nil)
+	}
+	s.levels[level] = append(s.levels[level], m)
+	if len(s.levels[level]) < fanIn {
+		return nil
+	}
+	list := s.levels[level]
+	it, err := s.merged(list)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	defer it.Close()
+	m, err = s.write(func(add func(*entry.Entry) error) error {
+		for ok := it.First(); ok; ok = it.Next() {
+			if err := add(it.Entry()); err != nil {
+				return err
+			}
+		}
+		return it.Err()
+	})
+	if err != nil {
+		return err
+	}
+	s.levels[level] = nil
+	if err := s.removeRuns(list); err != nil {
+		return err
+	}
+	return s.push(level+1, m)
+}
+
+// merged walks runs, of which later ones count more.
+func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
+	var sources []iterator.Iterator
+	for _, m := range slices.Backward(list) {
+		r, err := run.Open(run.OpenConfig{FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Seed: s.to.Seed, NoMap: true}, m)
+		if err != nil {
+			return nil, err
+		}
+		s.open = append(s.open, r)
+		sources = append(sources, r.Copier())
+	}
+	return iterator.Merge(sources), nil
+}
+
+// iterator walks all that was added. It is valid until remove.
+func (s *sorter) iterator() (ordered, error) {
+	if len(s.levels) == 0 {
+		s.sort()
+		return &inMemory{list: s.list, at: -1}, nil
+	}
+	if err := s.flush(); err != nil {
+		return nil, err
+	}
+	var all []meta.Run
+	for _, list := range slices.Backward(s.levels) {
+		all = append(all, list...)
+	}
+	return s.merged(all)
+}
+
+func (s *sorter) close() {
+	for _, r := range s.open {
+		_ = r.Close()
+	}
+	s.open = nil
+}
+
+// remove removes the runs.
+func (s *sorter) remove() error {
+	s.close()
+	for _, list := range s.levels {
+		if err := s.removeRuns(list); err != nil {
+			return err
+		}
+	}
+	s.levels, s.list = nil, nil
+	return nil
+}
+
+func (s *sorter) removeRuns(list []meta.Run) (err error) {
+	for _, m := range list {
+		for _, f := range m.Files {
+			err = cmp.Or(err, s.to.FS.Remove(filepath.Join(s.to.Dir, filename.Of(filename.Run, f.Num))))
+		}
+	}
+	return err
+}

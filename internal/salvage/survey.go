@@ -1,0 +1,287 @@
+package salvage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// survey is what is known of the damaged store before its keys are read.
+type survey struct {
+	reports
+	s     Source
+	uuid  [16]byte
+	files map[filename.Kind][]entry.FileNum // that are there, ascending
+	opens *pageio.Files
+
+	manifest entry.FileNum // the newest one; 0: there is none
+
+	damage []*errs.Corruption // of SUPER and the manifest
+	layout *layout.Layout     // as far as edits fit each other
+	exact  bool               // the layout is the newest one: what it doesn't name is garbage
+
+	live      map[layout.RunID]layout.Run // by all edits that can be read
+	gone      map[entry.FileNum]bool      // run files that an edit has dropped
+	stamps    map[filename.Name]entry.Version
+	keyspaces map[entry.KeyspaceID]layout.Keyspace
+	dropped   map[entry.KeyspaceID]bool
+	nextID    uint64        // of keyspaces
+	version   entry.Version // the newest one known
+}
+
+func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
+	v := &survey{
+		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
+		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{},
+		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
+	}
+	if err := v.list(); err != nil {
+		return nil, err
+	}
+	super, err := v.identify()
+	if err != nil {
+		return nil, err
+	}
+	return v, v.readManifest(super)
+}
+
+// openFiles is how many descriptors of the damaged store are open at once.
+const openFiles = 128
+
+// list finds the files of the store by their names.
+func (v *survey) list() error {
+	for _, dir := range slices.Compact([]string{v.s.Dir, v.s.ValueDir}) {
+		names, err := v.s.FS.List(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: %w", errs.ErrNotExist, err)
+		}
+		if err != nil {
+			return err
+		}
+		for _, base := range names {
+			if name, ours := filename.Parse(base); ours && v.dir(name.Kind) == dir {
+				v.files[name.Kind] = append(v.files[name.Kind], name.Number)
+			}
+		}
+	}
+	for _, list := range v.files {
+		slices.Sort(list)
+	}
+	return nil
+}
+
+func (v *survey) dir(k filename.Kind) string {
+	if k.InValueDir() {
+		return v.s.ValueDir
+	}
+	return v.s.Dir
+}
+
+func (v *survey) has(k filename.Kind, num entry.FileNum) bool {
+	_, found := slices.BinarySearch(v.files[k], num)
+	return found
+}
+
+// identify finds out which store this is: SUPER says it, or else most files do.
+func (v *survey) identify() (super manifest.Super, err error) {
+	super, err = manifest.ReadSuper(v.s.FS, v.s.Dir)
+	switch {
+	case err == nil && super.Session != 0 && v.s.ValueDir == v.s.Dir:
+		return super, fmt.Errorf("%w: its values lie in another directory, which must be named", errs.ErrInvalid)
+	case err == nil:
+		v.uuid = super.UUID
+		return super, nil
+	case errors.Is(err, errs.ErrFormat):
+		return super, err
+	}
+	v.damage = append(v.damage, &errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be read", Err: err})
+	votes := map[[16]byte]int{}
+	for kind, list := range v.files {
+		for _, num := range list {
+			if uuid, ok := v.ownerOf(kind, num); ok {
+				votes[uuid]++
+			}
+		}
+	}
+	for uuid, n := range votes {
+		if most := votes[v.uuid]; n > most || n == most && bytes.Compare(uuid[:], v.uuid[:]) < 0 {
+			v.uuid = uuid
+		}
+	}
+	if len(votes) == 0 {
+		return super, fmt.Errorf("%w: no file in %s says which store it belongs to", errs.ErrNotExist, v.s.Dir)
+	}
+	return super, nil
+}
+
+// ownerOf is the store that a file says it belongs to.
+func (v *survey) ownerOf(kind filename.Kind, num entry.FileNum) (uuid [16]byte, ok bool) {
+	switch kind {
+	case filename.Manifest:
+		return manifest.Owner(v.s.FS, v.s.Dir, num)
+	case filename.Run:
+		return run.Owner(v.opens, filepath.Join(v.s.Dir, filename.Of(kind, num)), num)
+	case filename.Journal, filename.Value:
+		return segment.Owner(v.segments(), kind, num)
+	}
+	return uuid, false
+}
+
+func (v *survey) segments() segment.Config {
+	return segment.Config{FS: v.s.FS, Dir: v.s.ValueDir, UUID: v.uuid, Files: v.opens}
+}
+
+func (v *survey) runs() run.OpenConfig {
+	return run.OpenConfig{FS: v.s.FS, Dir: v.s.Dir, UUID: v.uuid, NoMap: true, Files: v.opens}
+}
+
+// readManifest learns what the newest manifest still says.
+func (v *survey) readManifest(super manifest.Super) error {
+	num := super.Manifest
+	if !v.has(filename.Manifest, num) {
+		// Before SUPER names a new manifest, it has all that the old one has.
+		num = 0
+		for _, n := range v.files[filename.Manifest] {
+			if uuid, ok := manifest.Owner(v.s.FS, v.s.Dir, n); !ok || uuid == v.uuid {
+				num = n
+			}
+		}
+	}
+	durable := super.Durable
+	if num != super.Manifest {
+		durable = 0
+	}
+	m, err := manifest.ReadRemains(v.s.FS, v.s.Dir, v.uuid, num, durable)
+	if err != nil {
+		return err
+	}
+	if m.Number == 0 {
+		v.damage = append(v.damage, errs.NewCorruption("MANIFEST", -1, "there is none"))
+	}
+	v.damage = append(v.damage, m.Damage...)
+	v.manifest, v.layout = m.Number, m.Layout
+	v.learn(m.Layout.Snapshot())
+	for _, e := range m.Edits {
+		v.learn(e)
+	}
+	v.exact = m.Number != 0 && m.Whole && (m.Proven || v.complete())
+	return nil
+}
+
+// complete reports whether all runs of the layout are there. If not, an edit that has
+// dropped them may be lost with the manifest's end.
+func (v *survey) complete() bool {
+	for _, r := range v.layout.Runs() {
+		for _, f := range r.Files {
+			if !v.has(filename.Run, f.Num) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// learn takes from an edit what stays true, whatever edits are missing.
+func (v *survey) learn(e *layout.Edit) {
+	for _, id := range e.DropRuns {
+		for _, f := range v.live[id].Files {
+			v.gone[f.Num] = true
+		}
+		delete(v.live, id)
+	}
+	for _, r := range e.AddRuns {
+		v.live[r.ID] = r
+		for _, f := range r.Files {
+			v.stamp(filename.New(filename.Run, f.Num), r.Stamp)
+		}
+		v.version = max(v.version, r.MaxVersion)
+	}
+	for _, s := range e.AddSegments {
+		v.stamp(filename.New(s.Kind, s.Num), s.Stamp)
+	}
+	for _, k := range e.SetKeyspaces {
+		v.keyspaces[k.ID] = k
+		v.nextID = max(v.nextID, uint64(k.ID)+1)
+	}
+	for _, id := range e.DropKeyspaces {
+		delete(v.keyspaces, id)
+		v.dropped[id] = true
+	}
+	v.nextID = max(v.nextID, e.NextKeyspace)
+	v.version = max(v.version, e.LastVersion)
+}
+
+func (v *survey) stamp(name filename.Name, at entry.Version) {
+	if at != 0 {
+		v.stamps[name] = at
+	}
+}
+
+// forgotten reports whether a key belongs to nobody.
+func (v *survey) forgotten(key []byte) bool {
+	id, ok := entry.KeyspaceOf(key)
+	return !ok || v.dropped[id] || v.exact && v.layout.Dropped(id)
+}
+
+// loseKeys reports damage that concerns keys from one stored key to another, both
+// included; nil is no bound.
+func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
+	c.Keys = append(c.Keys, v.keys(entry.DefaultKeyspace, "", lower, upper)...)
+	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
+		c.Keys = append(c.Keys, v.keys(id, v.keyspaces[id].Name, lower, upper)...)
+	}
+	v.lose(c)
+}
+
+// keys is the part of a range that lies in one keyspace.
+func (v *survey) keys(id entry.KeyspaceID, name string, lower, upper []byte) []errs.KeyRange {
+	prefix, after := entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id)
+	if upper != nil && bytes.Compare(upper, prefix) < 0 || lower != nil && bytes.Compare(lower, after) >= 0 {
+		return nil
+	}
+	r := errs.KeyRange{Keyspace: name}
+	if key, found := bytes.CutPrefix(lower, prefix); found && len(key) > 0 {
+		r.Lower = bytes.Clone(key)
+	}
+	if key, found := bytes.CutPrefix(upper, prefix); found {
+		r.Upper = append(bytes.Clone(key), 0)
+	}
+	return []errs.KeyRange{r}
+}
+
+// damaged is a report of damage to a file.
+func damaged(name filename.Name, offset int64, stale bool, format string, args ...any) *errs.Corruption {
+	c := errs.NewCorruption(name.String(), offset, format, args...)
+	c.Stale = stale
+	return c
+}
+
+// name is that of a keyspace in the new store.
+func (v *survey) name(id entry.KeyspaceID) string {
+	if id == entry.DefaultKeyspace {
+		return ""
+	}
+	if k, found := v.keyspaces[id]; found {
+		return k.Name
+	}
+	name := fmt.Sprintf("salvaged-%d", id)
+	for _, k := range v.keyspaces {
+		if k.Name == name { // somebody has chosen that
+			name += "-"
+		}
+	}
+	return name
+}

@@ -1,0 +1,61 @@
+package salvage
+
+import (
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Source is the damaged store. Nothing of it is changed.
+type Source struct {
+	FS       vfs.FS
+	Dir      string
+	ValueDir string // may be Dir
+}
+
+// Target is the store to make.
+type Target struct {
+	FS           vfs.FS
+	Dir          string // must not exist
+	UUID         [16]byte
+	Seed         uint64 // of the key hash
+	SegmentBytes int64  // length at which a value segment ends
+	RunFileBytes int64
+	Memory       int64                  // for sorting, in bytes
+	Now          int64                  // Unix milliseconds
+	Defaults     layout.KeyspaceOptions // of keyspaces whose own options are lost
+}
+
+// Summary is what became of a store.
+type Summary struct {
+	Keys      uint64   // in the new store
+	Found     uint64   // of them, those whose entry was lost, and found as a record
+	Version   uint64   // the newest one
+	Losses    int      // how often the report was called
+	Keyspaces []string // with a name, in the new store
+}
+
+// maker is the target while it is made.
+type maker struct {
+	Target
+	last entry.FileNum // number of a file
+}
+
+func (m *maker) nextNum() entry.FileNum {
+	m.last++
+	return m.last
+}
+
+// reports tells of what is lost.
+type reports struct {
+	fn  func(*errs.Corruption)
+	sum Summary
+}
+
+func (r *reports) lose(c *errs.Corruption) {
+	r.sum.Losses++
+	if r.fn != nil {
+		r.fn(c)
+	}
+}

@@ -1,0 +1,259 @@
+package segment
+
+import (
+	"errors"
+	"math"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/pageio"
+)
+
+// Remains is what is left of a segment that may be damaged in any place. A frame whose
+// checksums are right tells all its records; of another one, those with a checksum of
+// their own are found. It is used by one goroutine.
+type Remains struct {
+	f    *pageio.File
+	name string
+	id   checksum.Identity
+	kind filename.Kind
+	buf  []byte
+
+	Header Header // zero if it is damaged
+	Last   uint64 // number of the last frame that Each has met; 0 = none
+}
+
+// Limits say which frames of a segment count.
+type Limits struct {
+	Before  uint64 // those with a lower number: a recovery has cut the others; 0 = all
+	Durable uint64 // those up to this number had been durable, as is known from elsewhere
+}
+
+// OpenRemains opens a segment, whatever its header is like. It returns ErrNumber or
+// errs.ErrForeign if that is whole and of another file or store.
+func OpenRemains(c Config, kind filename.Kind, number entry.FileNum) (*Remains, error) {
+	f, err := c.open(kind, number, pageio.Options{})
+	if err != nil {
+		return nil, err
+	}
+	r := &Remains{f: f, name: filename.Of(kind, number), id: c.id(kind, number), kind: kind}
+	if f.Size() < HeaderSize {
+		return r, nil
+	}
+	h, err := DecodeHeader(r.bytes(0, HeaderSize), c.UUID, kind, number)
+	switch {
+	case err == nil:
+		r.Header = h
+	case !errors.Is(err, ErrHeader):
+		return nil, errors.Join(err, f.Close())
+	}
+	return r, nil
+}
+
+// Size is the length of the file.
+func (r *Remains) Size() int64 { return r.f.Size() }
+
+// Close closes the file.
+func (r *Remains) Close() error { return r.f.Close() }
+
+// bytes returns n bytes at off, which are in the file, until its next call. What can't be
+// read is zeros.
+func (r *Remains) bytes(off, n int64) []byte {
+	if m := r.f.Mapped(); n > bigFrame && m != nil {
+		return m[off : off+n : off+n]
+	}
+	if int64(cap(r.buf)) < n {
+		r.buf = make([]byte, n)
+	}
+	b := r.buf[:n]
+	if r.f.ReadFull(b, off) == nil {
+		return b
+	}
+	for rest := b; len(rest) > 0; {
+		n := min(len(rest), HeaderSize) // a page
+		if r.f.ReadFull(rest[:n], off) != nil {
+			clear(rest[:n])
+		}
+		rest, off = rest[n:], off+int64(n)
+	}
+	return b
+}
+
+// Durable is the greatest number of a frame that a frame of the segment proves to have
+// been durable; 0 = none.
+func (r *Remains) Durable() (d uint64, err error) {
+	err = r.each(func(h *frame.Header, _ int64) error {
+		d = max(d, h.Durable())
+		return nil
+	}, func(int64, int64, uint64) error { return nil })
+	return d, err
+}
+
+// Each calls fn for each record that is left, with its offset, in order. Of one with a
+// checksum of its own the value was not verified; the record is valid until fn returns.
+// lost is called for the parts of the file between frames, and frames, of which not all
+// records were found.
+func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lost func(from, to int64)) error {
+	return r.each(func(h *frame.Header, off int64) error {
+		r.Last = max(r.Last, h.Number)
+		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before || h.PayloadSize() > math.MaxInt {
+			return nil
+		}
+		whole, err := r.group(h, off, fn)
+		if whole || err != nil {
+			return err
+		}
+		lost(off, off+h.Size)
+		if h.Number > l.Durable && r.kind == filename.Journal {
+			return nil // it may never have been whole: a transaction that nobody was told of
+		}
+		return r.scan(off+frame.HeaderSize, off+h.Size, fn)
+	}, func(from, to int64, number uint64) error {
+		if l.Before != 0 && number >= l.Before || r.zeros(from, to) {
+			return nil
+		}
+		if number > l.Durable && r.kind == filename.Journal {
+			lost(from, to)
+			return nil
+		}
+		lost(from, to)
+		return r.scan(from, to, fn)
+	})
+}
+
+// each calls found for each frame whose header is whole, and between for what lies
+// between them, with the number of the first frame that is missing there.
+func (r *Remains) each(found func(h *frame.Header, off int64) error, between func(from, to int64, number uint64) error) error {
+	size, next := r.f.Size(), max(r.Header.FirstFrame, 1)
+	for at, from := int64(HeaderSize), int64(HeaderSize); ; {
+		if at+frame.HeaderSize > size {
+			if from < size {
+				return between(from, size, next)
+			}
+			return nil
+		}
+		window := min(readBytes, size-at)
+		if at == from {
+			window = frame.HeaderSize // in most cases the next frame is here
+		}
+		h, pos, ok := frame.Search(r.bytes(at, window), r.id, at)
+		if !ok {
+			at += max(8, (window-frame.HeaderSize)&^7+8)
+			continue
+		}
+		at += int64(pos)
+		if h.Size > size-at { // it is cut off: its records are looked for one by one
+			at += 8
+			continue
+		}
+		if from < at {
+			if err := between(from, at, next); err != nil {
+				return err
+			}
+		}
+		if err := found(&h, at); err != nil {
+			return err
+		}
+		at += h.Size
+		from, next = at, h.Number+1
+	}
+}
+
+// group calls fn for the records of the frame at off, if its checksum is right.
+func (r *Remains) group(h *frame.Header, off int64, fn func(int64, *entry.Record) error) (whole bool, err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	at := off + frame.HeaderSize
+	payload := r.bytes(at, h.PayloadSize())
+	if _, err := h.Verify(payload, r.id, at, false); err != nil {
+		return false, nil
+	}
+	version := h.FirstVersion - 1
+	for pos := 0; pos < len(payload); {
+		rec, err := entry.DecodeNext(payload[pos:], &version)
+		if err != nil {
+			return false, err
+		}
+		if !small(&rec) || rec.VerifyValue(payload[pos:], r.id, at+int64(pos)) {
+			if err := fn(at+int64(pos), &rec); err != nil {
+				return true, err
+			}
+		}
+		pos += rec.Size
+	}
+	return true, nil
+}
+
+// small reports whether no handle may lead to a record with its own checksum: its value is
+// used where it is, and so must be verified.
+func small(rec *entry.Record) bool { return rec.Own && rec.Size < granule }
+
+// headWindow has room for all of a record that comes before its value.
+const headWindow = 3 << 20
+
+// scan calls fn for the records in a part of the file whose own checksum is right.
+func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	for at := (from + 7) &^ 7; at+entry.HeaderSize < to; {
+		b := r.bytes(at, min(readBytes+headWindow, to-at))
+		stop := at + min(readBytes, to-at)
+		for start := at; at < stop; {
+			src := b[min(at-start, int64(len(b))):]
+			if len(src) < entry.HeaderSize {
+				return nil
+			}
+			rec, ok := headAt(src, r.id, at, to)
+			if !ok {
+				at += 8
+				continue
+			}
+			if !small(&rec) || rec.Value != nil && rec.VerifyValue(src, r.id, at) {
+				if err := fn(at, &rec); err != nil {
+					return err
+				}
+			}
+			at += int64(rec.Size)
+		}
+	}
+	return nil
+}
+
+// headAt decodes the record at offset at, with a checksum of its own, if there is one.
+func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, ok bool) {
+	if !entry.Kind(src[0]).Known() && entry.Kind(src[0]) != entry.RangeDelete {
+		return rec, false
+	}
+	rec, err := entry.DecodeHead(src, int(min(to-at, math.MaxInt)))
+	return rec, err == nil && rec.VerifyHead(src, id, at)
+}
+
+// zeros reports whether a part of the file was never written.
+func (r *Remains) zeros(from, to int64) bool {
+	for from < to {
+		n := min(readBytes, to-from)
+		for _, c := range r.bytes(from, n) {
+			if c != 0 {
+				return false
+			}
+		}
+		from += n
+	}
+	return true
+}
+
+// Owner is the store that a segment says it belongs to; ok is false if its header is damaged.
+func Owner(c Config, kind filename.Kind, number entry.FileNum) (uuid [16]byte, ok bool) {
+	f, err := c.open(kind, number, pageio.Options{NoMap: true})
+	if err != nil {
+		return uuid, false
+	}
+	defer func() { _ = f.Close() }()
+	page := make([]byte, HeaderSize)
+	if f.Size() < HeaderSize || f.ReadFull(page, 0) != nil {
+		return uuid, false
+	}
+	uuid = [16]byte(page[64:80])
+	_, err = DecodeHeader(page, uuid, kind, number)
+	return uuid, err == nil
+}
