@@ -40,8 +40,8 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	return uint64(v), nil
 }
 
-// announcing is how long Open waits for a writer that tests just now whether anybody
-// follows its store.
+// announcing is how long Open waits for a writer that is making the store, or tests just
+// now whether anybody follows it.
 const announcing = time.Second
 
 // announce takes a shared lock of SUPER, before anything is read: while there is one, the
@@ -55,7 +55,7 @@ func (o *opening) announce(ctx context.Context) error {
 			o.locks = append(o.locks, lock)
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
-			if _, err := manifest.Load(o.manifestOptions()); err != nil {
+			if _, err := o.loadFollowed(ctx); err != nil {
 				return err
 			}
 			continue // it was made just now
@@ -68,6 +68,22 @@ func (o *opening) announce(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// loadFollowed is manifest.Load of a store that another process may be making or writing:
+// what looks like damage is looked at again.
+func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err error) {
+	for deadline := time.Now().Add(announcing); ; {
+		log, err = manifest.Load(o.manifestOptions())
+		if err == nil || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || !time.Now().Before(deadline) {
+			return log, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(lockPoll):
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 	if err := o.acquireLocks(ctx); err != nil {
 		return nil, err
 	}
-	if err := o.openManifest(); err != nil {
+	if err := o.openManifest(ctx); err != nil {
 		return nil, err
 	}
 	recovery, err := o.openTree()
@@ -206,9 +206,13 @@ func (o *opening) manifestOptions() manifest.Options {
 }
 
 // openManifest opens the log of edits, or creates the store.
-func (o *opening) openManifest() error {
+func (o *opening) openManifest(ctx context.Context) error {
 	mo := o.manifestOptions()
-	log, err := manifest.Load(mo)
+	load := func() (*manifest.Log, error) { return manifest.Load(mo) }
+	if o.options.Mode == Follow {
+		load = func() (*manifest.Log, error) { return o.loadFollowed(ctx) }
+	}
+	log, err := load()
 	switch {
 	case err == nil:
 		o.log = log
