@@ -189,6 +189,7 @@ func (db *DB) Loss() *Loss {
 		return nil
 	}
 	loss := *db.loss
+	loss.Aside = slices.Clone(loss.Aside)
 	return &loss
 }
 

@@ -69,6 +69,7 @@ type Loss struct {
 	Commits     int64            // commits in the journal behind the damage that were seen
 	Edits       int64            // records of MANIFEST behind the damage that were seen
 	Bytes       int64            // of both files behind the damage
+	Aside       []string         // with UpToAndWrite: new names of files that are kept, in Dir or ValueDir
 }
 
 // StallInfo describes the begin or the end of a time in which writers are throttled.

@@ -107,6 +107,9 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 	}
 	o.assemble()
 	if recovery.Lost != nil {
+		if err := o.settle(ctx); err != nil {
+			return nil, err
+		}
 		o.db.loss = (*Loss)(recovery.Lost)
 		o.report.onLoss(*o.db.loss)
 	}
@@ -114,6 +117,19 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 		"cutBytes", recovery.CutBytes, "cutFrames", recovery.CutFrames, "removedFiles", recovery.Removed,
 		"cutManifestBytes", recovery.Manifest.CutBytes, "mendedSuper", recovery.Manifest.SuperMended)
 	return o.db, nil
+}
+
+// settle has a store that is to be written to give up what lies behind its damage.
+func (o *opening) settle(ctx context.Context) error {
+	if o.options.Mode == ReadOnly {
+		return nil
+	}
+	err := o.tree.Settle(ctx)
+	if err != nil {
+		_ = o.db.Close()
+		o.locks, o.held = nil, nil
+	}
+	return err
 }
 
 // abandon gives back what a failed Open has taken.
@@ -202,7 +218,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 }
 
 func (o *opening) manifestOptions() manifest.Options {
-	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover == UpTo}
+	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover != Strict}
 }
 
 // openManifest opens the log of edits, or creates the store.
@@ -250,7 +266,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
 		ReadOnly:      o.options.Mode != ReadWrite,
 		Follow:        o.options.Mode == Follow,
-		UpTo:          o.options.Recover == UpTo,
+		UpTo:          o.options.Recover != Strict,
 		MemtableBytes: int(o.options.Tuning.MemtableSize),
 		JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
 		SegmentBytes:  o.options.Tuning.SegmentSize,

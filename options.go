@@ -69,6 +69,13 @@ const (
 	// Open returns the CorruptionError if no such state is left whole: SUPER, or the
 	// beginning of MANIFEST, is damaged, or files were removed since.
 	UpTo Recovery = 1
+
+	// UpToAndWrite is UpTo for Mode ReadWrite: it gives up what lies behind the damage, and
+	// the store goes on from there. A store without damage is opened as with Strict. Files
+	// that are damaged, or needed no more, stay in the directories under other names (Loss.Aside), which
+	// Brock never looks at: remove them once nothing is missed. If Open fails, or the
+	// process ends before it returns, another Open finds the store as it was before.
+	UpToAndWrite Recovery = 2
 )
 
 // Durability says what a nil error from a commit means.
@@ -261,7 +268,8 @@ func (o *Options) validate() error {
 	all := []check{
 		{!o.InMemory && o.Dir == "", "Dir", "is empty"},
 		{o.Mode > Follow, "Mode", "is unknown"},
-		{o.Recover > UpTo, "Recover", "is unknown"},
+		{o.Recover > UpToAndWrite, "Recover", "is unknown"},
+		{o.Recover == UpToAndWrite && o.Mode != ReadWrite, "Recover", "to write contradicts a Mode that writes nothing"},
 		{o.Recover == UpTo && o.Mode != ReadOnly, "Recover", "needs Mode ReadOnly"},
 		{o.MustExist && o.MustBeNew, "MustBeNew", "contradicts MustExist"},
 		{o.MustBeNew && o.Mode != ReadWrite, "MustBeNew", "contradicts a Mode that writes nothing"},

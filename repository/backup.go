@@ -14,8 +14,8 @@ import (
 
 // Options of Backup. The zero value is good.
 type Options struct {
-	// Scratch is a directory for the checkpoint that is backed up; "" is that of the store
-	// with ".backup" behind its name. In the file system of the store the checkpoint takes no
+	// Scratch is a directory for the checkpoint that is backed up, which must be empty or
+	// absent; "" is that of the store with ".backup-scratch" behind its name. In the file system of the store the checkpoint takes no
 	// space, elsewhere that of the whole store. It is removed at the end, or by the next
 	// backup after a crash. Only one backup may use it at a time.
 	Scratch string

@@ -33,7 +33,7 @@ func TestRestoreEqualsSource(t *testing.T) {
 		if done.Version != db.Version() || done.Files == 0 || done.PutFiles == 0 || done.PutBytes > done.Bytes {
 			t.Errorf("backup %d: %+v", i, done)
 		}
-		if _, err := os.Stat(dir + "/store.backup"); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(dir + "/store.backup-scratch"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the scratch directory is still there: %v", err)
 		}
 	}

@@ -140,6 +140,9 @@ func TestRestoreCrashes(t *testing.T) {
 			after := disk.CrashClone(vfs.CrashOptions{Mode: mode, Seed: uint64(op.N)})
 			db, err := brock.Open(brock.Options{Dir: "a", FS: after, MustExist: true})
 			if err != nil {
+				if info, _ := after.Stat("a/SUPER"); info.Size > 0 && mode != vfs.Chaos {
+					t.Errorf("a crash (%v) before %v leaves a store that can't be opened: %v", mode, op, err)
+				}
 				continue
 			}
 			stores++
@@ -236,7 +239,7 @@ func TestFaultsOfTheSource(t *testing.T) {
 		verified(t, s)
 	}
 	backup(t, db, s)
-	if names, err := fsys.List("store.backup"); err == nil {
+	if names, err := fsys.List("store.backup-scratch"); err == nil {
 		t.Errorf("the scratch directory has %q", names)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/brockdb/brock"
 )
 
 // Keep says which backups of a store stay. A backup stays if one of the rules keeps it; the
@@ -14,6 +16,14 @@ type Keep struct {
 	// The newest backup of each of this many hours, days, weeks (from Monday on), months and
 	// years, in UTC, from the newest one on that have a backup.
 	Hourly, Daily, Weekly, Monthly, Yearly int
+}
+
+// valid refuses what looks like a mistake: a number below 0 would keep the newest backup alone.
+func (k Keep) valid() error {
+	if min(k.Last, k.Hourly, k.Daily, k.Weekly, k.Monthly, k.Yearly) < 0 || k.Within < 0 {
+		return fmt.Errorf("%w: a rule below 0", brock.ErrInvalid)
+	}
+	return nil
 }
 
 // periods name the time that a backup belongs to.

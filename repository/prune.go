@@ -57,6 +57,9 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 		return Pruned{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
 	}
 	p := &prune{s: s, o: o, named: map[string]bool{}, known: map[string]bool{}, freed: map[string]bool{}}
+	if err := keep.valid(); err != nil {
+		return Pruned{}, err
+	}
 	if err := p.choose(ctx, keep); err != nil {
 		return Pruned{}, fmt.Errorf("repository: prune: %w", err)
 	}
@@ -116,6 +119,9 @@ func (p *prune) choose(ctx context.Context, keep Keep) error {
 	slices.SortStableFunc(list, older)
 	for _, x := range list {
 		byStore[x.Store] = append(byStore[x.Store], x)
+	}
+	if p.o.Store != "" && byStore[p.o.Store] == nil {
+		return fmt.Errorf("%w of the store %q", ErrNoBackup, p.o.Store)
 	}
 	for store, list := range byStore {
 		var gone []*index

@@ -63,6 +63,12 @@ func TestPrune(t *testing.T) {
 	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1}, repository.PruneOptions{Remove: []string{"nothing"}}); !errors.Is(err, repository.ErrNoBackup) {
 		t.Errorf("no such backup: %v", err)
 	}
+	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1, Daily: -1}, repository.PruneOptions{}); !errors.Is(err, brock.ErrInvalid) {
+		t.Errorf("a rule below 0: %v", err)
+	}
+	if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1}, repository.PruneOptions{Store: "00"}); !errors.Is(err, repository.ErrNoBackup) {
+		t.Errorf("no such store: %v", err)
+	}
 	all := repository.PruneOptions{NoBackups: true, Remove: []string{made[4].ID, made[5].ID}}
 	if done := prune(t, s, repository.Keep{}, all); done.Kept != 0 || len(s.names("")) != 0 {
 		t.Errorf("all removed: %+v, %q are left", done, s.names(""))
@@ -112,19 +118,28 @@ func TestPruneBesideABackup(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.pass(8 * 24 * time.Hour) // now they may be removed
-		inside := false
-		s.fault = func(string, string) (error, bool) {
+		inside, looks := false, 0
+		s.fault = func(op, name string) (error, bool) {
 			if inside {
 				return nil, true
 			}
 			calls++
+			if name == "unused/" {
+				looks++
+			}
 			inside = true
 			defer func() { inside = false }()
 			if calls == first {
 				prune(t, s, repository.Keep{}, repository.PruneOptions{Remove: []string{kept.ID, lost.ID}})
 			}
 			if calls == second {
-				s.pass(61 * time.Minute)
+				// From the last look at the marks to the index it takes 10 minutes at most. What
+				// follows a put of a file, or the begin of a look, is a look.
+				if looks < 2 || name == "unused/" || strings.HasPrefix(name, "objects/") && op == "put" {
+					s.pass(61 * time.Minute)
+				} else {
+					s.pass(9 * time.Minute)
+				}
 				prune(t, s, repository.Keep{}, repository.PruneOptions{})
 			}
 			return nil, true
@@ -156,6 +171,76 @@ func TestPruneBesideABackup(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls", calls)
+}
+
+// TestBackupBesideAPrune runs a backup at each call of a prune which deletes objects that
+// the backup needs: it stores them anew.
+func TestBackupBesideAPrune(t *testing.T) {
+	db, base := open(t, vfs.NewMem(), "store"), newMemStore()
+	change(t, db, 1, 40)
+	gone := backup(t, db, base)
+	prune(t, base, repository.Keep{}, repository.PruneOptions{Remove: []string{gone.ID}})
+	base.pass(2 * time.Hour)
+	want := contents(t, db)
+	for nth, more := 1, true; more; nth++ {
+		s, calls := base.clone(), 0
+		s.fault = func(string, string) (error, bool) {
+			if calls++; calls == nth {
+				backup(t, db, s)
+			}
+			return nil, true
+		}
+		prune(t, s, repository.Keep{}, repository.PruneOptions{})
+		more = calls >= nth
+		s.fault = nil
+		if len(s.names("backups/")) == 0 {
+			continue
+		}
+		verified(t, s)
+		if restored(t, s, "") != want {
+			t.Fatalf("a backup at call %d of a prune has other contents", nth)
+		}
+	}
+}
+
+// TestIndexInTheLastMinute has a backup miss a mark, and write its index nine minutes later,
+// while a prune that has listed the indexes already waits until the mark is an hour old.
+func TestIndexInTheLastMinute(t *testing.T) {
+	db, s := open(t, vfs.NewMem(), "store"), newMemStore()
+	change(t, db, 1, 40)
+	gone := backup(t, db, s)
+	looked, goOn, ready := make(chan bool), make(chan bool), make(chan error)
+	s.fault = func(op, name string) (error, bool) {
+		if op == "put" && strings.HasPrefix(name, "backups/") {
+			close(looked)
+			<-goOn
+		}
+		return nil, true
+	}
+	go func() {
+		_, err := repository.Backup(t.Context(), db, s, repository.Options{})
+		ready <- err
+	}()
+	<-looked
+	s.fault = nil
+	prune(t, s, repository.Keep{}, repository.PruneOptions{Remove: []string{gone.ID}})
+	s.pass(9 * time.Minute)
+	s.fault = func(op, name string) (error, bool) {
+		if op == "put" { // to learn the time
+			s.fault = nil
+			close(goOn)
+			if err := <-ready; err != nil {
+				t.Error(err)
+			}
+			s.pass(52 * time.Minute)
+		}
+		return nil, true
+	}
+	prune(t, s, repository.Keep{}, repository.PruneOptions{})
+	verified(t, s)
+	if restored(t, s, "") != contents(t, db) {
+		t.Error("the backup has other contents")
+	}
 }
 
 // TestPruneLeavesWhatItCannotRead does nothing while an index is damaged.

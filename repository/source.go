@@ -35,7 +35,7 @@ func scratchOf(o *brock.Options, given string) (string, error) {
 	case o.Dir == "":
 		return "", fmt.Errorf("%w: a store in memory needs Options.Scratch", brock.ErrInvalid)
 	}
-	return filepath.Clean(o.Dir) + ".backup", nil
+	return filepath.Clean(o.Dir) + ".backup-scratch", nil
 }
 
 // openSource makes a checkpoint. What a backup that was killed has left there goes first.
@@ -50,6 +50,9 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 		s.fs = vfs.OS()
 	}
 	if err := s.fs.MkdirAll(scratch); err != nil {
+		return nil, err
+	}
+	if err := s.ours(); err != nil {
 		return nil, err
 	}
 	if s.lock, err = s.fs.Lock(s.lockPath(), false, ""); err != nil {
@@ -73,6 +76,18 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 
 func (s *source) lockPath() string {
 	return filepath.Join(s.scratch, filename.Of(filename.Lock, 0))
+}
+
+// ours returns an error if the scratch directory has anything that no backup has left there,
+// before anything in it is touched: it may be a store.
+func (s *source) ours() error {
+	names, err := s.fs.List(s.scratch)
+	for _, base := range names {
+		if path := filepath.Join(s.scratch, base); path != s.dir && path != s.lockPath() {
+			return fmt.Errorf("%w: the scratch directory %s has %s", brock.ErrForeign, s.scratch, base)
+		}
+	}
+	return err
 }
 
 // clear removes the checkpoint. A file that is none of a store stays, with an error.

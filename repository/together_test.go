@@ -113,7 +113,7 @@ func TestScratch(t *testing.T) {
 	dir := t.TempDir()
 	db, s := open(t, nil, dir+"/store"), newMemStore()
 	change(t, db, 1, 50)
-	if err := errors.Join(os.Mkdir(dir+"/store.backup", 0o700), db.Checkpoint(t.Context(), dir+"/store.backup/checkpoint")); err != nil {
+	if err := errors.Join(os.Mkdir(dir+"/store.backup-scratch", 0o700), db.Checkpoint(t.Context(), dir+"/store.backup-scratch/checkpoint")); err != nil {
 		t.Fatal(err)
 	}
 	change(t, db, 2, 50)
@@ -131,11 +131,11 @@ func TestScratch(t *testing.T) {
 	if restored(t, s, "") != contents(t, db) {
 		t.Error("the backup has other contents")
 	}
-	if _, err := os.Stat(dir + "/store.backup"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(dir + "/store.backup-scratch"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the scratch directory is still there: %v", err)
 	}
-	foreign := dir + "/store.backup/checkpoint/letter.txt"
-	if err := errors.Join(os.MkdirAll(dir+"/store.backup/checkpoint", 0o700), os.WriteFile(foreign, nil, 0o600)); err != nil {
+	foreign := dir + "/store.backup-scratch/checkpoint/letter.txt"
+	if err := errors.Join(os.MkdirAll(dir+"/store.backup-scratch/checkpoint", 0o700), os.WriteFile(foreign, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := repository.Backup(t.Context(), db, s, repository.Options{}); !errors.Is(err, brock.ErrForeign) {
@@ -143,6 +143,11 @@ func TestScratch(t *testing.T) {
 	}
 	if _, err := os.Stat(foreign); err != nil {
 		t.Error(err)
+	}
+	// A store is no scratch directory.
+	change(t, open(t, nil, dir+"/mine"), 4, 20)
+	if _, err := repository.Backup(t.Context(), db, s, repository.Options{Scratch: dir + "/mine"}); !errors.Is(err, brock.ErrForeign) {
+		t.Errorf("a store as the scratch directory: %v", err)
 	}
 	memory, err := brock.Open(brock.Options{InMemory: true})
 	if err != nil {

@@ -21,7 +21,7 @@ type backupCommand struct {
 	Since      string `help:"The backup before, a file: only what is new is written, an increment. It is read and checked first." placeholder:"FILE"`
 	Compress   bool   `help:"Compress the file by zstd."`
 	Repository string `help:"Directory that keeps many backups, of this store and others, instead of a file. It is made if there is none." placeholder:"DIR"`
-	Scratch    string `help:"With --repository: directory for what is needed meanwhile; default: the store's name and .backup. On another disk it takes the space of the store." placeholder:"DIR"`
+	Scratch    string `help:"With --repository: directory for what is needed meanwhile; default: the store's name and .backup-scratch. On another disk it takes the space of the store." placeholder:"DIR"`
 	JSON       bool   `help:"With --repository: print JSON."`
 }
 

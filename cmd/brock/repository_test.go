@@ -118,7 +118,7 @@ func TestKilledBackups(t *testing.T) {
 		t.Error("the last backup has other contents")
 	}
 	names, err := filepath.Glob(filepath.Join(dir, "r", "*", "*.part"))
-	if left := list(t, dir); err != nil || len(names) != 0 || strings.Contains(left, "backup") {
+	if left := list(t, dir); err != nil || len(names) != 0 || strings.Contains(left, "scratch") {
 		t.Errorf("%q and %q are left", names, left)
 	}
 	t.Logf("%d of %d backups were not killed", whole, kills)

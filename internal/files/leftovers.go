@@ -43,6 +43,19 @@ func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
 // and that this store has written, whole or in part, and says how many. Whatever else
 // has such a name stays. What can't be removed now, the next Open removes.
 func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int) {
+	for _, name := range f.leftovers(names, layout, result) {
+		err := f.cfg.FS.Remove(f.Path(name))
+		f.released(err)
+		if err == nil {
+			removed++
+		}
+	}
+	return removed
+}
+
+// leftovers are the files that neither the manifest nor the journal needs and that this
+// store has written.
+func (f *Opener) leftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (list []filename.Name) {
 	needed := make(map[filename.Name]bool)
 	for _, name := range layout.Files() {
 		needed[name] = true
@@ -57,16 +70,11 @@ func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, r
 			continue
 		}
 		// The directories may hold files of other programs or stores.
-		if needed[name] || !f.ours(name) {
-			continue
-		}
-		err := f.cfg.FS.Remove(f.Path(name))
-		f.released(err)
-		if err == nil {
-			removed++
+		if !needed[name] && f.ours(name) {
+			list = append(list, name)
 		}
 	}
-	return removed
+	return list
 }
 
 // ours reports whether a file was written by this store, or never got any

@@ -32,3 +32,12 @@ func (l *Layout) AsOf(v entry.Version, then *Layout, unixMilli int64) (asOf *Lay
 	asOf, err = New().Apply(e)
 	return asOf, true, err
 }
+
+// WithoutJournal is the layout of a store that forgets how far its journal is durable
+// behind what is in runs.
+func (l *Layout) WithoutJournal() (*Layout, error) {
+	e := l.Snapshot()
+	e.CleanClose = false
+	e.JournalEnds = slices.DeleteFunc(slices.Clone(l.ends), func(j JournalEnd) bool { return j.Segment > l.flushedTo })
+	return New().Apply(e)
+}

@@ -40,6 +40,7 @@ type Log struct {
 	stopped atomic.Pointer[error] // why nothing is written any more
 
 	unproved bool          // SUPER has to record that the last frame is durable
+	forked   entry.FileNum // the manifest that SUPER still names, until Adopt; 0 = this one
 	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
 	previous entry.FileNum // the manifest that goes then
 }
@@ -179,6 +180,12 @@ func (l *Log) mendLocked() error {
 	if l.settled {
 		slots = 0
 	}
+	return l.takeLocked(slots)
+}
+
+// takeLocked writes that many slots of SUPER, begins a session with the value directory,
+// and removes what is left of other manifests.
+func (l *Log) takeLocked(slots int) error {
 	if err := l.writeSuper(slots); err != nil {
 		return err
 	}
@@ -357,7 +364,7 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 // one that failed stops the log.
 func (l *Log) proveLocked() error {
 	l.unproved = l.super.Durable != l.end.Next-1
-	if !l.unproved || l.slots > 0 { // before the next edit both slots are written
+	if !l.unproved || l.slots > 0 || l.forked != 0 { // both slots are still to be written
 		return nil
 	}
 	f, err := l.o.FS.OpenReadWrite(filepath.Join(l.o.Dir, filename.Of(filename.Super, 0)))
@@ -439,7 +446,7 @@ func (l *Log) Close() error {
 	if l.Err() == nil {
 		err = l.settleLocked()
 	}
-	if err == nil && l.Err() == nil && l.super.Durable != l.end.Next-1 {
+	if err == nil && l.Err() == nil && l.forked == 0 && l.super.Durable != l.end.Next-1 {
 		err = l.writeSuper(1)
 	}
 	err = errors.Join(err, l.file.Close())

@@ -1,6 +1,7 @@
 package metamorphic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -110,7 +111,7 @@ func (w *world) steps() []step {
 		{10, w.begin}, {36, w.writerStep}, {9, w.commit}, {2, w.discardSome},
 		{4, w.beginReader}, {14, w.readerStep}, {2, w.readAt},
 		{2, w.deleteRange}, {1, w.dropKeys},
-		{3, w.flush}, {2, w.compact}, {2, w.sync}, {1, w.verify}, {1, w.reopen}, {2, w.crash}, {3, w.tick}, {1, w.sizes}, {1, w.checkpoint},
+		{3, w.flush}, {2, w.compact}, {2, w.sync}, {1, w.verify}, {1, w.reopen}, {2, w.crash}, {3, w.tick}, {1, w.sizes}, {1, w.checkpoint}, {1, w.backup},
 	}
 }
 
@@ -505,6 +506,38 @@ func (w *world) checkpoint() {
 		w.checkAll("in the checkpoint")
 	}
 	w.left = append(w.left, other)
+}
+
+// backup makes a backup, often an increment, and at times restores what there is. The
+// program goes on in the restored store.
+func (w *world) backup() {
+	if len(w.backups) == 0 || w.rng.IntN(4) == 0 {
+		w.backups, w.backedUp = nil, nil
+	}
+	restore := w.mem != nil && w.rng.IntN(2) == 0
+	w.note("backup %d, and restore it: %v", len(w.backups), restore)
+	var b bytes.Buffer
+	info, err := w.db.Backup(context.Background(), &b, brock.BackupOptions{Since: w.backedUp, Compress: w.rng.IntN(2) == 0})
+	w.must("backup", err)
+	w.backups, w.backedUp = append(w.backups, b.Bytes()), info
+	w.safe = w.m.Last()
+	if !restore {
+		return
+	}
+	version := w.db.Version()
+	w.close()
+	w.left = append(w.left, w.o)
+	w.o.Dir = fmt.Sprintf("restored%d", len(w.log))
+	if w.o.ValueDir != "" {
+		w.o.ValueDir = w.o.Dir + " values"
+	}
+	info, err = brock.Restore(context.Background(), bytes.NewReader(bytes.Join(w.backups, nil)), w.o)
+	w.must("restore", err)
+	w.open()
+	if v := w.db.Version(); v != version || info.Version != version {
+		w.fatalf("the restored store has version %d, %d was told, want %d", v, info.Version, version)
+	}
+	w.checkAll("in the restored store")
 }
 
 // verifyLeft verifies the stores in which the program did not go on.

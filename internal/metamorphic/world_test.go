@@ -28,8 +28,11 @@ type world struct {
 	o     brock.Options
 	left  []brock.Options // of checkpoints, or of their sources
 	db    *brock.DB
-	m     model.Store
-	safe  uint64 // versions that survive a loss of power
+
+	backups  [][]byte          // a full one, and those that follow it
+	backedUp *brock.BackupInfo // of the last one
+	m        model.Store
+	safe     uint64 // versions that survive a loss of power
 
 	now, latest int64            // clock, and its latest time ever
 	clock       atomic.Int64     // now, for background work

@@ -169,15 +169,19 @@ func (f *File) prime(first, last, off, end int64) error {
 // ask has the system tell which of the pages first to last, of one megabyte, are in
 // memory. It returns the first that may not be, or last+1, and counts what is missing.
 func (f *File) ask(first, last int64) int64 {
-	cold, asked := f.cold.Test(first/probePages), last-first+1
-	told := f.probe(first, last)
+	cold, asked, end := f.cold.Test(first/probePages), last-first+1, last
+	if cold {
+		end = f.onwards(first, last)
+	}
+	ahead := f.unnoted(last+1, end)
+	told := f.probe(first, end)
 	first = f.absent(first, last)
 	switch {
 	case !told:
 	case cold:
 		// What was not there when its megabyte was asked for first, and is now, was read
-		// meanwhile: the system reads ahead of our reads.
-		f.files.Bits.missed(asked)
+		// meanwhile: the system reads ahead of our reads, and so do we.
+		f.files.Bits.missed(asked + max(ahead-f.unnoted(last+1, end), 0))
 	default:
 		f.files.Bits.missed(last - first + 1)
 	}
@@ -227,6 +231,16 @@ func (f *File) note(first, last int64) {
 	}
 }
 
+// unnoted counts the pages that are not noted to be in memory in this epoch.
+func (f *File) unnoted(first, last int64) (n int64) {
+	for g := f.files.Bits.generation(); first <= last; first++ {
+		if !f.known[g].Test(first) {
+			n++
+		}
+	}
+	return n
+}
+
 // absent is the first page from first to last that is not known to be in memory, or
 // last+1.
 func (f *File) absent(first, last int64) int64 {
@@ -262,6 +276,7 @@ const (
 	probeSize = 1 << 20 // what one question about resident pages covers
 
 	probePages = probeSize / pageSize
+	inOrder    = 16 // pages that the system is asked about at a time while they are used in order
 )
 
 // probe notes which of the pages around first, and up to last, are in memory now. It
@@ -299,6 +314,16 @@ func (f *File) probe(first, last int64) (told bool) {
 		}
 	}
 	return true
+}
+
+// onwards is the last page that one question about the pages first to last, of a megabyte
+// that was not in memory, is for: where the page before is known, pages are used in order,
+// and those behind are on their way. To ask about them as well costs little more.
+func (f *File) onwards(first, last int64) int64 {
+	if g := f.files.Bits.generation(); first%probePages == 0 || !f.known[g].Test(first-1) {
+		return last
+	}
+	return max(last, min(first+inOrder-1, first|(probePages-1)))
 }
 
 // Close unmaps and closes the file.

@@ -127,6 +127,78 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
+// Where pages that were asked for are used in order, the system tells of several at a
+// time. They count as read.
+func TestPagesInOrderAreAskedAboutTogether(t *testing.T) {
+	in := map[int64]bool{}
+	fs := &toldOf{FS: vfs.OS(), in: in}
+	f := openMapped(t, fs, 4*probePages)
+	misses := func() int64 { return f.files.Bits.misses.Load() }
+	if f.Known(0, 1) || misses() != 1 { // so its megabyte is known to be cold
+		t.Fatalf("%d pages were not in memory, want the first", misses())
+	}
+	f.note(0, 0)
+	for p := range int64(2 * probePages) {
+		in[p] = true
+	}
+	fs.asked = 0
+	for p := int64(1); p < probePages; p++ {
+		if !f.Known(p*pageSize, 1) {
+			t.Fatalf("page %d is not known", p)
+		}
+	}
+	if fs.asked != probePages/inOrder || misses() != probePages {
+		t.Errorf("asked %d times about %d pages; %d counted", fs.asked, probePages-1, misses())
+	}
+	// In no order, only about the pages that are wanted.
+	fs.asked = 0
+	if f.Known((3*probePages)*pageSize, 1) || f.Known((3*probePages+7)*pageSize, 1) || fs.asked != 2 || fs.pages != probePages+1 {
+		t.Errorf("asked %d times about %d pages in no order", fs.asked, fs.pages)
+	}
+}
+
+// toldOf is a file system whose mappings say that some pages are in memory.
+type toldOf struct {
+	vfs.FS
+	in    map[int64]bool
+	asked int // times since it was set to 0
+	pages int // in these
+}
+
+func (fs *toldOf) Open(name string) (vfs.File, error) {
+	f, err := fs.FS.Open(name)
+	return &toldFile{f, fs}, err
+}
+
+type toldFile struct {
+	vfs.File
+	fs *toldOf
+}
+
+type toldMapping struct {
+	vfs.Mapping
+	fs *toldOf
+}
+
+func (f *toldFile) Map(size int64) (vfs.Mapping, error) {
+	m, err := f.File.Map(size)
+	return &toldMapping{m, f.fs}, err
+}
+
+func (m *toldMapping) Resident(off int64, pages []byte) error {
+	if m.fs.asked++; m.fs.asked == 1 {
+		m.fs.pages = 0
+	}
+	m.fs.pages += len(pages)
+	for i := range pages {
+		pages[i] = 0
+		if m.fs.in[off/pageSize+int64(i)] {
+			pages[i] = 1
+		}
+	}
+	return nil
+}
+
 // aheadMapping is a mapping of which nothing is in memory but what was read, and 31
 // pages behind that, as systems read ahead.
 type aheadMapping struct {

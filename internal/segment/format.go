@@ -84,60 +84,33 @@ var (
 	ErrNumber = errors.New("segment header of another file")
 )
 
-func magic(k filename.Kind) string {
-	if k == filename.Value {
-		return "BRKV"
-	}
-	return "BRKJ"
-}
-
 // encode writes h to the HeaderSize bytes of p.
 func (h *Header) encode(p []byte, uuid [16]byte) {
 	clear(p)
-	copy(p, magic(h.Kind))
-	binary.LittleEndian.PutUint16(p[4:], formatVersion)
 	binary.LittleEndian.PutUint16(p[8:], frame.HeaderSize)
 	binary.LittleEndian.PutUint32(p[12:], h.Recycled)
-	binary.LittleEndian.PutUint64(p[16:], uint64(h.Number))
 	binary.LittleEndian.PutUint64(p[24:], uint64(h.Base))
 	binary.LittleEndian.PutUint64(p[32:], h.FirstFrame)
 	binary.LittleEndian.PutUint32(p[40:], h.Chain)
 	binary.LittleEndian.PutUint64(p[48:], uint64(h.Predecessor))
 	binary.LittleEndian.PutUint64(p[56:], uint64(h.PrevVersion))
-	copy(p[64:], uuid[:])
-	id := checksum.New(uuid, byte(h.Kind), uint64(h.Number))
-	binary.LittleEndian.PutUint32(p[sumOffset:], id.Sum(0, p[:sumOffset]))
+	finishPage(p, h.Kind, formatVersion, h.Number, uuid)
 }
 
 // DecodeHeader reads the header p of the segment of this kind and number in the
 // store uuid. It returns ErrHeader, ErrNumber, errs.ErrForeign (a whole header of
 // another store) or errs.ErrFormat (of a newer release).
 func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
-	h := Header{Kind: kind}
-	if len(p) < HeaderSize {
-		return h, fmt.Errorf("%w: %d bytes are too short", ErrHeader, len(p))
+	err := checkPage(p, kind, formatVersion, number, uuid)
+	if err != nil && !errors.Is(err, ErrNumber) {
+		return Header{Kind: kind}, err
 	}
-	if string(p[:4]) != magic(kind) {
-		return h, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, p[:4], magic(kind))
+	h := Header{Kind: kind, Number: pageNumber(p), Recycled: binary.LittleEndian.Uint32(p[12:])}
+	if size := binary.LittleEndian.Uint16(p[8:]); size != frame.HeaderSize {
+		return h, fmt.Errorf("%w: frame headers of %d bytes", errs.ErrFormat, size)
 	}
-	// The checksum is computed for the store and number that the header names: if it
-	// is right, a header that doesn't belong here is whole, and not damage.
-	h.Number = entry.FileNum(binary.LittleEndian.Uint64(p[16:]))
-	owner := [16]byte(p[64:80])
-	sum := binary.LittleEndian.Uint32(p[sumOffset:])
-	if got := checksum.New(owner, byte(kind), uint64(h.Number)).Sum(0, p[:sumOffset]); got != sum {
-		return h, fmt.Errorf("%w: checksum is %08x, want %08x", ErrHeader, got, sum)
-	}
-	if owner != uuid {
-		return h, fmt.Errorf("%w: segment belongs to store %x, not %x", errs.ErrForeign, owner, uuid)
-	}
-	version, flags, size := binary.LittleEndian.Uint16(p[4:]), binary.LittleEndian.Uint16(p[6:]), binary.LittleEndian.Uint16(p[8:])
-	if version != formatVersion || flags != 0 || size != frame.HeaderSize {
-		return h, fmt.Errorf("%w: segment version %d, flags %#x, frame headers of %d bytes", errs.ErrFormat, version, flags, size)
-	}
-	h.Recycled = binary.LittleEndian.Uint32(p[12:])
-	if h.Number != number {
-		return h, fmt.Errorf("%w: number is %d, want %d", ErrNumber, h.Number, number)
+	if err != nil {
+		return h, err
 	}
 	h.Base = entry.Version(binary.LittleEndian.Uint64(p[24:]))
 	h.FirstFrame = binary.LittleEndian.Uint64(p[32:])

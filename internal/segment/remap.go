@@ -16,7 +16,6 @@ import (
 
 // The remap is described in docs/format.md, "Remap".
 const (
-	remapMagic   = "BRKP"
 	remapVersion = 1
 	remapBlock   = 512 // granules a block
 	blockBytes   = remapBlock / 8
@@ -107,18 +106,14 @@ func (h *RemapHeader) encode(uuid [16]byte, moves []Move) (page, body []byte, er
 		binary.LittleEndian.PutUint32(body[b*rankBytes:], rank)
 		rank += ones(starts[b*blockBytes:][:blockBytes])
 	}
-	id := checksum.New(uuid, byte(filename.Remap), uint64(h.Number))
 	page = make([]byte, HeaderSize)
-	copy(page, remapMagic)
-	binary.LittleEndian.PutUint16(page[4:], remapVersion)
+	id := checksum.New(uuid, byte(filename.Remap), uint64(h.Number))
 	binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
-	binary.LittleEndian.PutUint64(page[16:], uint64(h.Number))
 	binary.LittleEndian.PutUint64(page[24:], uint64(h.Source))
 	binary.LittleEndian.PutUint64(page[32:], uint64(h.Target))
 	binary.LittleEndian.PutUint64(page[40:], h.Records)
 	binary.LittleEndian.PutUint64(page[48:], h.blocks)
-	copy(page[64:], uuid[:])
-	binary.LittleEndian.PutUint32(page[sumOffset:], id.Sum(0, page[:sumOffset]))
+	finishPage(page, filename.Remap, remapVersion, h.Number, uuid)
 	return page, body, nil
 }
 
@@ -133,24 +128,10 @@ func ones(p []byte) (n uint32) {
 // decode reads and checks the header page of a file of this length, and returns
 // the checksum of the body.
 func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
-	if string(page[:4]) != remapMagic {
-		return 0, fmt.Errorf("%w: magic is %q, want %q", ErrHeader, page[:4], remapMagic)
+	if err := checkPage(page, filename.Remap, remapVersion, number, uuid); err != nil {
+		return 0, err
 	}
-	h.Number = entry.FileNum(binary.LittleEndian.Uint64(page[16:]))
-	owner := [16]byte(page[64:80])
-	want := binary.LittleEndian.Uint32(page[sumOffset:])
-	if got := checksum.New(owner, byte(filename.Remap), uint64(h.Number)).Sum(0, page[:sumOffset]); got != want {
-		return 0, fmt.Errorf("%w: checksum is %08x, want %08x", ErrHeader, got, want)
-	}
-	if owner != uuid {
-		return 0, fmt.Errorf("%w: remap belongs to store %x, not %x", errs.ErrForeign, owner, uuid)
-	}
-	if version, flags := binary.LittleEndian.Uint16(page[4:]), binary.LittleEndian.Uint16(page[6:]); version != remapVersion || flags != 0 {
-		return 0, fmt.Errorf("%w: remap version %d, flags %#x", errs.ErrFormat, version, flags)
-	}
-	if h.Number != number {
-		return 0, fmt.Errorf("%w: number is %d, want %d", ErrNumber, h.Number, number)
-	}
+	h.Number = number
 	h.Source = entry.FileNum(binary.LittleEndian.Uint64(page[24:]))
 	h.Target = entry.FileNum(binary.LittleEndian.Uint64(page[32:]))
 	h.Records = binary.LittleEndian.Uint64(page[40:])

@@ -7,10 +7,12 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
+	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/follow"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
@@ -56,45 +58,74 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	t.files.CountFrom(names, layout)
 	if err := t.files.OpenLayout(layout, first); err != nil {
 		first.Explain(err)
-		return nil, rec, rec.unreachable(err)
+		return nil, rec, unreachable(rec.Manifest.Damage, err)
 	}
 	result, err := t.writer.replay(layout, first, &rec)
 	if err != nil {
 		return nil, rec, err
 	}
-	last := max(layout.LastVersion(), result.Begin.LastVersion)
-	if rec.Lost = rec.lost(first, &result); rec.Lost != nil {
-		last = max(newest(first), greatestFloor(layout)) // the manifest may know versions that are lost
-	}
+	rec.Lost = lostBehind(&rec.Manifest, first, &result)
+	last := newestVersion(&cfg, layout, first, &result, rec.Lost)
 	if last > entry.MaxVersion-1<<32 {
 		return nil, rec, fmt.Errorf("%w: the last version is %d, and few are left", errs.ErrUnsupported, last)
 	}
 	t.views.Publish(last)
 	if !cfg.ReadOnly {
-		if err := log.Mend(); err != nil {
+		if err := t.forWriting(names, &result, &rec); err != nil {
 			return nil, rec, err
 		}
-		rec.Removed = t.files.RemoveLeftovers(names, layout, result)
-		_, known := files.StartOf(layout)
-		t.unflushed.Journal = journal.New(journal.Config{
-			FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Owner: journalOwner{t.files, t.budget, t.disk, log},
-			Begin: result.Begin, NoMap: cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(cfg.OpenFiles),
-			Registered: known, Newest: files.NewestWithFrames(result.Segments),
-		})
-		// What the replay has made durable. Where there is no space for the edit,
-		// the first Sync tries again.
-		if err := t.unflushed.Journal.Register(); err != nil && !failure.Passes(err) {
-			return nil, rec, err
-		}
+		layout = log.Layout()
 	}
 	t.background.prepare()
 	t.views.Install(func(next *view.View) {
 		next.Tables, next.Runs, next.Segments = first.Tables, first.Runs, first.Segments
-		next.Layout, next.Unclustered = first.Layout, first.Unclustered
+		next.Layout, next.Unclustered = layout, first.Unclustered
 		t.budget.Measure(next)
 	})
+	if t.settling != nil {
+		if t.settling.hold, err = t.views.Hold(); err != nil {
+			return nil, rec, err
+		}
+	}
 	garbage.NoteAllDropped(first.Runs, layout)
 	return t, rec, nil
+}
+
+// newestVersion is the version that readers see at first.
+func newestVersion(cfg *Config, l *layout.Layout, v *view.View, result *journal.ReplayResult, lost *Lost) entry.Version {
+	last := max(l.LastVersion(), result.Begin.LastVersion)
+	switch {
+	case lost == nil:
+		return last
+	case cfg.ReadOnly: // the manifest may know versions that are lost
+		return max(newest(v), greatestFloor(l))
+	}
+	return max(last, entry.Version(lost.LastVersion)) // none is given out twice
+}
+
+// forWriting prepares what was read for writing: the manifest, the files and the journal.
+func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, rec *Recovery) (err error) {
+	if rec.Lost != nil {
+		t.settling = &settling{views: t.views, files: t.files, log: t.log, lost: rec.Lost}
+		err = t.settling.fork(names, result)
+	} else if err = t.log.Mend(); err == nil {
+		rec.Removed = t.files.RemoveLeftovers(names, t.log.Layout(), *result)
+	}
+	if err != nil {
+		return err
+	}
+	_, known := files.StartOf(t.log.Layout())
+	t.unflushed.Journal = journal.New(journal.Config{
+		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Owner: journalOwner{t.files, t.budget, t.disk, t.log},
+		Begin: result.Begin, NoMap: t.cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(t.cfg.OpenFiles),
+		Registered: known, Newest: files.NewestWithFrames(result.Segments),
+	})
+	// What the replay has made durable. Where there is no space for the edit,
+	// the first Sync tries again.
+	if err := t.unflushed.Journal.Register(); err != nil && !failure.Passes(err) {
+		return err
+	}
+	return nil
 }
 
 // follow is Open of a store that another process may be writing.

@@ -6,9 +6,11 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -21,6 +23,56 @@ type Lost struct {
 	Commits     int64
 	Edits       int64
 	Bytes       int64
+	Aside       []string
+}
+
+// settling is what a store has to do that was opened up to damage, to be written to. All
+// of it goes to a manifest that is not the store's yet: nothing that the store of before
+// needs is removed until it is.
+type settling struct {
+	views *view.Set
+	files *files.Opener
+	log   *manifest.Log
+	lost  *Lost
+	last  journal.SegmentInfo // of the journal; zero: it has none
+	hold  *view.Pin           // on all that was there
+}
+
+// fork begins the new manifest and keeps aside what is not needed.
+func (s *settling) fork(names []filename.Name, result *journal.ReplayResult) error {
+	begin, err := s.log.Layout().WithoutJournal()
+	if err != nil {
+		return err
+	}
+	if s.lost.Aside, err = s.files.SetAside(names, begin, *result); err != nil {
+		return err
+	}
+	if n := len(result.Segments); n > 0 {
+		s.last = result.Segments[n-1]
+	}
+	return s.log.Fork(begin)
+}
+
+// run makes the store one of its own, with what flushes and records edits.
+func (s *settling) run(flush func() error, record func(func(*layout.Layout) (*layout.Edit, error)) error) error {
+	defer s.hold.Release()
+	if err := flush(); err != nil {
+		return err
+	}
+	// Without entries there was nothing to flush: the segments would be looked at again.
+	if s.last.Num > s.views.Current().Layout.FlushedTo() {
+		err := record(func(*layout.Layout) (*layout.Edit, error) {
+			return &layout.Edit{FlushedTo: s.last.Num, JournalEnds: []layout.JournalEnd{files.EndOf(s.last)}}, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.log.Adopt(func(path string) error {
+		to, err := s.files.CopyAside(path)
+		s.lost.Aside = append(s.lost.Aside, to)
+		return err
+	})
 }
 
 // upTo watches over a replay behind edits of the manifest that are lost: what they have
@@ -63,12 +115,12 @@ func (u *upTo) check(segment entry.FileNum, h *frame.Header, payload []byte) err
 	return nil
 }
 
-// lost sums up what Open has left behind damage; nil if there was none.
-func (rec *Recovery) lost(v *view.View, result *journal.ReplayResult) *Lost {
-	damage := rec.Manifest.Damage
-	l := &Lost{Edits: int64(rec.Manifest.LostEdits), Version: uint64(newest(v))}
+// lostBehind sums up what Open has left behind damage; nil if there was none.
+func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult) *Lost {
+	damage := m.Damage
+	l := &Lost{Edits: int64(m.LostEdits), Version: uint64(newest(v))}
 	if damage != nil {
-		l.Bytes = rec.Manifest.CutBytes
+		l.Bytes = m.CutBytes
 	}
 	if j := result.Lost; j != nil {
 		if damage == nil && !errors.As(j.Damage, &damage) {
@@ -105,10 +157,9 @@ func greatestFloor(l *layout.Layout) entry.Version {
 	return floor
 }
 
-// unreachable is the error of files that the state before damage needs: later work may
-// have replaced and removed them.
-func (rec *Recovery) unreachable(err error) error {
-	d := rec.Manifest.Damage
+// unreachable is the error of files that the state before d, if that is damage, needs: later
+// work may have replaced and removed them.
+func unreachable(d *errs.Corruption, err error) error {
 	if d == nil || !errors.Is(err, errs.ErrCorrupt) {
 		return err
 	}

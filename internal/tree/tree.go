@@ -73,10 +73,19 @@ type Tree struct {
 	keyspaces  *keyspaces
 	spills     *spills
 	follower   *follow.Follower // nil unless the store of another process is followed
+	settling   *settling        // until Settle; nil: the store was not damaged
 }
 
 // Start lets background work begin, once what Config.Exclusive needs is there.
 func (t *Tree) Start() { t.background.start() }
+
+// Settle makes a store that was opened up to damage, with Config.UpTo, one of its own: all
+// is in runs, no journal is needed, and the manifest says so. It is called once, after
+// Start, before anybody writes. Until it has returned nil the store is, for another Open,
+// as it was.
+func (t *Tree) Settle(ctx context.Context) error {
+	return t.settling.run(func() error { return t.Flush(ctx) }, t.installer.record)
+}
 
 // Journal is what the commit pipeline appends to; nil if the Tree is read-only.
 func (t *Tree) Journal() *journal.Journal { return t.unflushed.Journal }
