@@ -90,9 +90,9 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // rewritten by compactions: an increment has all keys again after a compaction of the
 // whole store, and the values of what a collection has moved.
 //
-// Backup flushes what is in memory, and takes about 20 MB of memory and what it takes to
-// read the runs. Files that the store replaces meanwhile stay on the disk until it
-// returns. It returns ErrForeign if o.Since is of another store, ErrInvalid if it is of a
+// Backup flushes what is in memory. It takes about 20 MB of memory, the indexes of one run
+// and as much as the largest value. Files that the store replaces meanwhile stay on the
+// disk until it returns. It returns ErrReadOnly for a read-only store, ErrForeign if o.Since is of another store, ErrInvalid if it is of a
 // later version, a *CorruptionError for damage, and errors of w. After an error the stream
 // has no end, and nobody takes it for a backup.
 func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*BackupInfo, error) {

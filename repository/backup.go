@@ -46,6 +46,8 @@ const settleRounds = 5
 // Every checksum of a file is verified before it is stored, and what is stored is what was
 // verified. For a damaged file Backup returns *brock.CorruptionError, and makes no backup.
 //
+// Until it returns, files that the store has replaced keep their disk space.
+//
 // A file is not read again if the newest backup of the store has one of the same name,
 // size, time and ends, see docs/format.md. Backup returns brock.ErrLocked while another one
 // uses Options.Scratch, and errors of DB.Checkpoint and of s.

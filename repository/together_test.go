@@ -149,6 +149,15 @@ func TestScratch(t *testing.T) {
 	if _, err := repository.Backup(t.Context(), db, s, repository.Options{Scratch: dir + "/mine"}); !errors.Is(err, brock.ErrForeign) {
 		t.Errorf("a store as the scratch directory: %v", err)
 	}
+	apart, err := brock.Open(brock.Options{Dir: dir + "/keys", ValueDir: dir + "/values"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer apart.Close()
+	change(t, apart, 5, 50)
+	if done := backup(t, apart, s); restored(t, s, done.ID) != contents(t, apart) {
+		t.Error("the backup of the store with a value directory has other contents")
+	}
 	memory, err := brock.Open(brock.Options{InMemory: true})
 	if err != nil {
 		t.Fatal(err)

@@ -2,10 +2,13 @@ package backup
 
 import (
 	"errors"
+	"io"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
@@ -72,7 +75,7 @@ func (s *sender) describe(name filename.Name, size int64) (f File, err error) {
 	}
 	file, err := s.FS.Open(s.path(name))
 	if err != nil {
-		return f, err
+		return f, files.Missing(err, "a file that the manifest names")
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if size < 0 {
@@ -88,15 +91,18 @@ func (s *sender) describe(name filename.Name, size int64) (f File, err error) {
 // printOf is the fingerprint of a file of size bytes.
 func printOf(f vfs.File, size int64) (uint32, error) {
 	n := min(size, printBytes)
-	b := make([]byte, n, 2*n)
-	if k, err := f.ReadAt(b, 0); k < len(b) {
-		return 0, err
+	b, sum := make([]byte, n), uint32(0)
+	for _, at := range []int64{0, size - n} {
+		k, err := f.ReadAt(b, at)
+		if k < len(b) && (err == nil || errors.Is(err, io.EOF)) {
+			err = errs.NewCorruption(filepath.Base(f.Name()), at, "file ends after %d of %d bytes", k, n)
+		}
+		if k < len(b) {
+			return 0, err
+		}
+		sum = checksum.Extend(sum, b)
 	}
-	sum := checksum.Plain(b)
-	if k, err := f.ReadAt(b, size-n); k < len(b) {
-		return 0, err
-	}
-	return checksum.Extend(sum, b), nil
+	return sum, nil
 }
 
 // path is where a file of the store lies.

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
@@ -236,9 +237,10 @@ func (w *restorer) finish() error {
 }
 
 // opens opens all files, and closes them again: what Open would refuse is no store.
-func (w *restorer) opens() error {
+func (w *restorer) opens() (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	open := files.New(files.Config{
-		FS: w.fs, Dir: w.dirs[0], ValueDir: w.dirs[len(w.dirs)-1], UUID: w.header.uuid, Seed: w.header.seed, NoMap: true, OpenFiles: openFiles,
+		FS: w.fs, Dir: w.dirs[0], ValueDir: w.dirs[len(w.dirs)-1], UUID: w.header.uuid, Seed: w.header.seed, OpenFiles: openFiles,
 	}, nil)
 	var v view.View
 	defer v.Close()

@@ -42,7 +42,7 @@ type piece struct {
 
 const (
 	pieces      = 32      // on their way, at most: 8 MB
-	verifyBytes = 2 << 20 // verified between two pieces; much less than is in memory of a file
+	verifyBytes = 4 << 20 // verified between two pieces; much less than is in memory of a file
 	openFiles   = 64      // descriptors
 )
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -230,7 +231,7 @@ func TestBackupOfDamage(t *testing.T) {
 			if filepath.Ext(name) == "" {
 				continue
 			}
-			for _, at := range []int64{5, 5000, -1, -5000} {
+			for _, at := range []int64{5, 5000, -1, -5000, removed} {
 				if backupOfDamage(t, mem.CrashClone(vfs.CrashOptions{Mode: vfs.All}), "/store/"+name, at) {
 					tried[filepath.Ext(name)]++
 				}
@@ -241,6 +242,9 @@ func TestBackupOfDamage(t *testing.T) {
 		t.Errorf("tried %v", tried)
 	}
 }
+
+// removed instead of flipped.
+const removed = math.MinInt64
 
 // backupOfDamage makes a backup, and another one after a flip in a file; it returns false
 // if the store has no such file any more.
@@ -255,10 +259,14 @@ func backupOfDamage(t *testing.T, mem *vfs.Mem, path string, at int64) bool {
 	if err != nil {
 		return false
 	}
-	if at < 0 {
+	if at < 0 && at != removed {
 		at = max(0, at+info.Size)
 	}
-	flipBit(t, mem, path, at)
+	if at != removed {
+		flipBit(t, mem, path, at)
+	} else {
+		must(t, mem.Remove(path))
+	}
 	var b bytes.Buffer
 	_, err = db.Backup(t.Context(), &b, brock.BackupOptions{})
 	if err == nil && filepath.Ext(path) == ".log" {
