@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -229,8 +230,8 @@ func (f *Opener) NewValueWriter() (*segment.ValueWriter, error) {
 }
 
 // NewRunWriter begins a run. At the bottom it gets no filter: every get that
-// comes so far asks its index anyway.
-func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
+// comes so far asks its index anyway. about is run.WriterConfig.About.
+func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func([]meta.File, []byte, []byte) []byte) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS:        f.cfg.FS,
 		Dir:       f.cfg.Dir,
@@ -240,6 +241,7 @@ func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer
 		FileBytes: f.cfg.RunFileBytes,
 		NoFilter:  bottom,
 		Expiries:  expiries,
+		About:     about,
 
 		FilterKeys: FilterKeys(f.cfg.Memory),
 	})

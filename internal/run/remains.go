@@ -277,3 +277,23 @@ func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, 
 	_, err = decodeFooter(foot[:], owner.ID(), at, "")
 	return owner.UUID, err == nil
 }
+
+// ReadAbout reads what a file of a run says of the store, see WriterConfig.About; last says
+// that it is the last file of its run. Without an error, about is nil if it says nothing.
+func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err error) {
+	name := filename.Of(filename.Run, num)
+	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if f.Size() < footerSize {
+		return nil, false, errs.NewCorruption(name, -1, "%d bytes long", f.Size())
+	}
+	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
+	dir, _, err := readDirectory(f, name, owner.ID(), f.Size())
+	if err != nil || len(dir.about) < 8 {
+		return nil, false, err
+	}
+	return dir.about[8:], dir.about[0]&aboutLast != 0, nil
+}

@@ -72,10 +72,12 @@ func openRuns(v *survey, tombs *sorter) (*sources, error) {
 				s.list = append(s.list, &runSource{v: v, files: []entry.FileNum{num}})
 			}
 		}
-		// Nothing tells whether there were other runs.
-		s.holes = append(s.holes, hole{})
-		v.loseKeys(damaged(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true,
-			"nothing says which runs there were: keys that were deleted long ago may be back"), nil, nil)
+		reason := "runs that were replaced may be read, too: keys that were deleted may be back"
+		if !v.told {
+			s.holes = append(s.holes, hole{})
+			reason = "nothing says which runs there were: keys that were deleted may be back"
+		}
+		v.loseKeys(damaged(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true, "%s", reason), nil, nil)
 	}
 	for _, of := range s.list {
 		if err := of.survey(s, tombs); err != nil {
