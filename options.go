@@ -72,9 +72,9 @@ const (
 
 	// UpToAndWrite is UpTo for Mode ReadWrite: it gives up what lies behind the damage, and
 	// the store goes on from there. A store without damage is opened as with Strict. Files
-	// that are damaged, or needed no more, stay in the directories under other names (Loss.Aside), which
-	// Brock never looks at: remove them once nothing is missed. If Open fails, or the
-	// process ends before it returns, another Open finds the store as it was before.
+	// that are damaged, or needed no more, stay in their directories under other names
+	// (Loss.Aside), which Brock never looks at: remove them once nothing is missed. If Open
+	// fails, or the process ends before it returns, the same Open finds the same state again.
 	UpToAndWrite Recovery = 2
 )
 
