@@ -182,7 +182,7 @@ func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNu
 	return view.NewSegment(r, num, func(retired bool) {
 		f.released(r.Close())
 		name := filename.New(kind, num)
-		if retired && !(kind == filename.Journal && !f.shared(name) && f.Spares.offer(num, r.End())) {
+		if retired && !(kind == filename.Journal && !f.shared(name) && !f.followed() && f.Spares.offer(num, r.End())) {
 			f.Remove(name)
 		}
 	})
@@ -193,6 +193,17 @@ func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNu
 func (f *Opener) shared(name filename.Name) bool {
 	info, err := f.cfg.FS.Stat(f.Path(name))
 	return err != nil || info.Links > 1
+}
+
+// followed reports whether another process may follow the store, and so read what is
+// retired: each one holds a shared lock of SUPER. One that comes later reads a manifest
+// which no longer names the file (docs/adr, 51).
+func (f *Opener) followed() bool {
+	lock, err := f.cfg.FS.LockFile(filepath.Join(f.cfg.Dir, filename.Of(filename.Super, 0)), false)
+	if err == nil {
+		err = lock.Close()
+	}
+	return err != nil && !errors.Is(err, errors.ErrUnsupported)
 }
 
 // OpenRemap opens what leads from a relocated segment to its target.
