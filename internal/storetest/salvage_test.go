@@ -260,7 +260,8 @@ func (p *patient) locate(t *testing.T, fs vfs.FS) {
 				from, to, trailer, end := m.At()
 				base := filename.Of(filename.Run, f.Num)
 				const page = 4096
-				p.proofs[key] = append(p.proofs[key], proof{parts: []part{{base, from / page * page, (to + page - 1) / page * page}, {base, trailer, end}}})
+				// A record of the same version is of a value that the transaction has replaced.
+				p.proofs[key] = append(p.proofs[key][:0], proof{parts: []part{{base, from / page * page, (to + page - 1) / page * page}, {base, trailer, end}}})
 			}
 			must(t, m.Close())
 		}
