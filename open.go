@@ -98,7 +98,7 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 	if err := o.acquireLocks(ctx); err != nil {
 		return nil, err
 	}
-	if err := o.openManifest(); err != nil {
+	if err := o.openManifest(ctx); err != nil {
 		return nil, err
 	}
 	recovery, err := o.openTree()
@@ -148,7 +148,7 @@ func (o *opening) abandon() {
 // openDirs opens the store's directories, which for a new store it makes. From then on
 // files are looked up in them only, whatever happens to their names.
 func (o *opening) openDirs() error {
-	readOnly := o.options.Mode == ReadOnly
+	readOnly := o.options.Mode != ReadWrite
 	// Taking the lock writes, and another program's lock file may have its name.
 	look := manifest.Look(o.manifestOptions())
 	absent := errors.Is(look, errs.ErrNotExist)
@@ -177,6 +177,9 @@ const lockPoll = 20 * time.Millisecond
 // acquireLocks takes the locks of the store's directories, for itself or with other
 // readers.
 func (o *opening) acquireLocks(ctx context.Context) error {
+	if o.options.Mode == Follow {
+		return o.announce(ctx)
+	}
 	dirs := []string{o.dir}
 	if o.valueDir != o.dir {
 		dirs = append(dirs, o.valueDir)
@@ -215,13 +218,17 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 }
 
 func (o *opening) manifestOptions() manifest.Options {
-	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode == ReadOnly, UpTo: o.options.Recover != Strict}
+	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover != Strict}
 }
 
 // openManifest opens the log of edits, or creates the store.
-func (o *opening) openManifest() error {
+func (o *opening) openManifest(ctx context.Context) error {
 	mo := o.manifestOptions()
-	log, err := manifest.Load(mo)
+	load := func() (*manifest.Log, error) { return manifest.Load(mo) }
+	if o.options.Mode == Follow {
+		load = func() (*manifest.Log, error) { return o.loadFollowed(ctx) }
+	}
+	log, err := load()
 	switch {
 	case err == nil:
 		o.log = log
@@ -257,7 +264,8 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	report := &reporter{Events: o.options.Events, log: o.options.Logger}
 	t, recovery, err := tree.Open(tree.Config{
 		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
-		ReadOnly:      o.options.Mode == ReadOnly,
+		ReadOnly:      o.options.Mode != ReadWrite,
+		Follow:        o.options.Mode == Follow,
 		UpTo:          o.options.Recover != Strict,
 		MemtableBytes: int(o.options.Tuning.MemtableSize),
 		JournalBytes:  max(o.options.Tuning.SegmentSize, min(journalPerMemtable, 16*o.options.Tuning.MemtableSize)),
@@ -266,7 +274,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		Memory:        o.options.MemoryLimit,
 		CacheBytes:    o.options.MemoryLimit / 4,
 		VerifyReads:   o.options.VerifyReads,
-		OpenFiles:     o.options.Tuning.OpenFiles,
+		OpenFiles:     o.openFiles(),
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           o.clock,
 		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal}),
@@ -289,6 +297,15 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	return recovery, err
 }
 
+// openFiles is Tuning.OpenFiles; 0 = any number: who follows a store keeps each file open,
+// as its name may be gone by the next time.
+func (o *opening) openFiles() int {
+	if o.options.Mode == Follow {
+		return 0
+	}
+	return o.options.Tuning.OpenFiles
+}
+
 // scrubEvery is Maintenance.ScrubEvery; 0 = never.
 func (o *opening) scrubEvery() time.Duration {
 	if o.options.InMemory {
@@ -308,7 +325,7 @@ func (o *opening) assemble() {
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
 	db.keyspaces.load(db)
 	o.db = db
-	if o.options.Mode == ReadOnly {
+	if o.options.Mode != ReadWrite {
 		return
 	}
 	db.commits = commit.New(commit.Config{

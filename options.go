@@ -51,6 +51,7 @@ type OpenMode uint8
 const (
 	ReadWrite OpenMode = 0 // one process, which holds the lock alone
 	ReadOnly  OpenMode = 1 // any number of processes; nothing is written, no lock file either
+	Follow    OpenMode = 2 // as ReadOnly, while one process may have the store open for writing; see DB.Refresh
 )
 
 // Recovery says what Open does about a damaged journal or MANIFEST: about a part, or a
@@ -71,9 +72,9 @@ const (
 
 	// UpToAndWrite is UpTo for Mode ReadWrite: it gives up what lies behind the damage, and
 	// the store goes on from there. A store without damage is opened as with Strict. Files
-	// that are damaged, or needed no more, stay in the directories under other names (Loss.Aside), which
-	// Brock never looks at: remove them once nothing is missed. If Open fails, or the
-	// process ends before it returns, another Open finds the store as it was before.
+	// that are damaged, or needed no more, stay in their directories under other names
+	// (Loss.Aside), which Brock never looks at: remove them once nothing is missed. If Open
+	// fails, or the process ends before it returns, the same Open finds the same state again.
 	UpToAndWrite Recovery = 2
 )
 
@@ -262,16 +263,16 @@ func (o *Options) validate() error {
 		{o.ValueDir != "", "ValueDir", "must be empty for an InMemory store"},
 		{o.FS != nil, "FS", "must be nil for an InMemory store"},
 		{o.MustExist, "MustExist", "an InMemory store is always new"},
-		{o.Mode == ReadOnly, "Mode", "an InMemory store is always new, so nothing could be read"},
+		{o.Mode != ReadWrite, "Mode", "an InMemory store is always new, so nothing could be read"},
 	}
 	all := []check{
 		{!o.InMemory && o.Dir == "", "Dir", "is empty"},
-		{o.Mode > ReadOnly, "Mode", "is unknown"},
+		{o.Mode > Follow, "Mode", "is unknown"},
 		{o.Recover > UpToAndWrite, "Recover", "is unknown"},
-		{o.Recover == UpToAndWrite && o.Mode == ReadOnly, "Recover", "to write contradicts Mode ReadOnly"},
+		{o.Recover == UpToAndWrite && o.Mode != ReadWrite, "Recover", "to write contradicts a Mode that writes nothing"},
 		{o.Recover == UpTo && o.Mode != ReadOnly, "Recover", "needs Mode ReadOnly"},
 		{o.MustExist && o.MustBeNew, "MustBeNew", "contradicts MustExist"},
-		{o.MustBeNew && o.Mode == ReadOnly, "MustBeNew", "contradicts ReadOnly"},
+		{o.MustBeNew && o.Mode != ReadWrite, "MustBeNew", "contradicts a Mode that writes nothing"},
 		{o.LockWait < 0, "LockWait", "is negative"},
 		{o.Durability > Buffered, "Durability", "is unknown"},
 		{o.DiskLimit != 0 && o.DiskLimit < minDiskLimit, "DiskLimit", "is below 1 MB"},

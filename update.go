@@ -125,7 +125,7 @@ func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) e
 // NewTransaction begins a transaction, read-only or an update. End it by Commit or
 // Discard: defer txn.Discard(). If it could not begin, its methods return the error.
 func (db *DB) NewTransaction(update bool) *Txn {
-	t, err := db.beginByHand(context.Background(), &TxnOptions{Update: update})
+	t, err := beginByHand(context.Background(), db, &TxnOptions{Update: update})
 	if err != nil {
 		t = newTxn(db)
 		t.rare = &rare{err: err}
@@ -136,11 +136,11 @@ func (db *DB) NewTransaction(update bool) *Txn {
 // Begin begins a transaction, as NewTransaction does. When ctx ends, the
 // transaction's methods return its error.
 func (db *DB) Begin(ctx context.Context, o TxnOptions) (*Txn, error) {
-	return db.beginByHand(ctx, &o)
+	return beginByHand(ctx, db, &o)
 }
 
 // beginByHand is called by what the user calls, and by nothing else.
-func (db *DB) beginByHand(ctx context.Context, o *TxnOptions) (*Txn, error) {
+func beginByHand(ctx context.Context, db *DB, o *TxnOptions) (*Txn, error) {
 	var caller [1]uintptr
 	runtime.Callers(3, caller[:])
 	t, err := db.begin(ctx, o, caller[0]-1) // what was called, not where it returns to

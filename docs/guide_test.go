@@ -81,6 +81,46 @@ func openingAndWaiting(dir string) error {
 	return nil
 }
 
+func following(ctx context.Context, dir string, key []byte, more func() bool, use func([]byte)) error {
+	db, err := brock.Open(brock.Options{Dir: dir, Mode: brock.Follow})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for more() {
+		if _, err := db.Refresh(ctx); err != nil { // to the newest durable version
+			return err
+		}
+		value, err := db.Get(key) // reads as those of any store
+		if err != nil {
+			return err
+		}
+		use(value)
+	}
+	return nil
+}
+
+func TestFollowing(t *testing.T) {
+	dir := t.TempDir()
+	db, err := brock.Open(brock.Options{Dir: dir})
+	check(t, err)
+	defer db.Close()
+	n, got := 0, []string{}
+	more := func() bool {
+		n++
+		check(t, db.Set([]byte("k"), []byte(strconv.Itoa(n))))
+		return n < 4
+	}
+	err = following(t.Context(), dir, []byte("k"), more, func(v []byte) { got = append(got, string(v)) })
+	if errors.Is(err, brock.ErrUnsupported) {
+		t.Skip(err)
+	}
+	check(t, err)
+	if strings.Join(got, " ") != "1 2 3" {
+		t.Errorf("followed %q", got)
+	}
+}
+
 func TestOpening(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	check(t, opening(dir))

@@ -334,6 +334,50 @@ func TestLocks(t *testing.T) {
 	})
 }
 
+func TestFileLocks(t *testing.T) {
+	each(t, func(t *testing.T, f FS, dir string) {
+		name := filepath.Join(dir, "SUPER")
+		if l, err := f.LockFile(name, true); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("lock of a missing file: %v, %v", l, err)
+		}
+		put(t, f, name, "text")
+		whole, err := f.Lock(filepath.Join(dir, "LOCK"), false, "")
+		must(t, err)
+		defer whole.Close()
+		first, err := f.LockFile(name, true)
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip(err)
+		}
+		must(t, err)
+		second, err := f.LockFile(name, true)
+		must(t, err)
+		refused := func(shared bool) {
+			t.Helper()
+			if _, err := f.LockFile(name, shared); !errors.Is(err, errs.ErrLocked) {
+				t.Errorf("got %v, want a refusal", err)
+			}
+		}
+		refused(false)
+		must(t, first.Close())
+		refused(false)
+		must(t, second.Close())
+		alone, err := f.LockFile(name, false)
+		must(t, err)
+		refused(false)
+		refused(true)
+		if got := text(t, f, name); got != "text" {
+			t.Errorf("the locked file holds %q", got)
+		}
+		must(t, alone.Close())
+		if err := alone.Close(); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("second close: %v", err)
+		}
+		again, err := f.LockFile(name, true)
+		must(t, err)
+		must(t, again.Close())
+	})
+}
+
 // TestLockWithoutItsFile removes and replaces the file of a lock that is held: nobody
 // else gets in.
 func TestLockWithoutItsFile(t *testing.T) {

@@ -37,12 +37,13 @@ type memDisk struct {
 	seq      uint64 // of the last change
 	linked   bool   // a file may have two names
 	locks    map[*memDir]*memLocks
-	capacity int64 // in bytes; 0 = no bound
+	files    map[*memFile]*memLocks // of LockFile
+	capacity int64                  // in bytes; 0 = no bound
 }
 
 // NewMem returns an empty Mem.
 func NewMem() *Mem {
-	return &Mem{memDisk: &memDisk{root: newMemDir(), locks: map[*memDir]*memLocks{}}}
+	return &Mem{memDisk: &memDisk{root: newMemDir(), locks: map[*memDir]*memLocks{}, files: map[*memFile]*memLocks{}}}
 }
 
 // memDir is a directory. Names get durable when it is synced.

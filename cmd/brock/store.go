@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/vfs"
 )
 
 // store is the argument of most commands.
@@ -22,11 +23,15 @@ type store struct {
 }
 
 // read opens the store read-only for fn: nothing is written, and other readers
-// may be at work.
+// may be at work. While another process writes the store, it is followed.
 func (s *store) read(a *app, fn func(*brock.DB) error) error {
 	o := brock.Options{Mode: brock.ReadOnly}
 	if !s.Recover {
-		return s.use(a, o, fn)
+		err := s.use(a, o, fn)
+		if errors.Is(err, brock.ErrLocked) {
+			return s.follow(a, err, fn)
+		}
+		return err
 	}
 	o.Recover = brock.UpTo
 	return s.use(a, o, func(db *brock.DB) error {
@@ -35,6 +40,27 @@ func (s *store) read(a *app, fn func(*brock.DB) error) error {
 		}
 		return fn(db)
 	})
+}
+
+// follow opens a store that another process has open, as locked says.
+func (s *store) follow(a *app, locked error, fn func(*brock.DB) error) error {
+	// What the writer has in its memory has to fit, whatever its own limit is.
+	o := brock.Options{Mode: brock.Follow, MemoryLimit: 64 << 30, Tuning: brock.Tuning{MemtableSize: 32 << 20}}
+	follows := false
+	err := s.use(a, o, func(db *brock.DB) error {
+		follows = true
+		owner := "another process"
+		var l *vfs.LockedError
+		if errors.As(locked, &l) && l.Owner != "" {
+			owner = l.Owner
+		}
+		fmt.Fprintf(a.err, "brock: %s is in use by %s: this is its version %d\n", s.Dir, owner, db.Version())
+		return fn(db)
+	})
+	if errors.Is(err, brock.ErrUnsupported) && !follows {
+		return locked
+	}
+	return err
 }
 
 // change opens a store that is there for fn, to write to it.

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,15 +39,37 @@ func TestStoreInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"get", dir, "k"}, {"set", dir, "k", "v"}, {"verify", dir}, {"load", dir, "-"}} {
+	for _, args := range [][]string{{"set", dir, "k", "v"}, {"del", dir, "k"}, {"load", dir, "-"}} {
 		if r := brockIn(t, "", "", args...); r.code != exitInUse || !strings.Contains(r.err, "in use by") {
 			t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+	for i := range 3 {
+		value := strings.Repeat("v", 1+i*1000)
+		if err := db.Set([]byte("k"), []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{
+			{"get", dir, "k"}, {"scan", dir}, {"count", dir}, {"stats", dir}, {"verify", dir}, {"keyspaces", "list", dir}, {"history", dir, "k"}, {"tree", dir}, {"dump", dir, "-"},
+		} {
+			r := brockIn(t, "", "", args...)
+			if runtime.GOOS == "linux" && r.code != exitOK || !strings.Contains(r.err, "in use by pid "+strconv.Itoa(os.Getpid())) {
+				t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
+			}
+			if args[0] == "get" && r.code == exitOK && r.out != value {
+				t.Errorf("brock get: %.20q, want %.20q", r.out, value)
+			}
+		}
+		if i == 1 {
+			if err := db.Compact(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r := brockIn(t, "", "", "get", dir, "k"); r.code != exitNotFound {
+	if r := brockIn(t, "", "", "get", dir, "none"); r.code != exitNotFound || strings.Contains(r.err, "in use") {
 		t.Errorf("after Close: exit code %d, %s", r.code, r.err)
 	}
 }

@@ -41,7 +41,7 @@ func source(t testing.TB, version entry.Version, lengths ...int) checkpoint.Sour
 		t.Fatal(err)
 	}
 	open := files.New(files.Config{FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, RunFileBytes: 1 << 20}, nil)
-	values, keys := must(open.NewValueWriter())(t), open.NewRunWriter(true, nil)
+	values, keys := must(open.NewValueWriter())(t), open.NewRunWriter(true, nil, nil)
 	var total uint64
 	for i, n := range lengths {
 		total += uint64(n)

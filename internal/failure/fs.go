@@ -48,6 +48,14 @@ func (s files) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	return l, unchanged(err)
 }
 
+func (s files) LockFile(name string, shared bool) (io.Closer, error) {
+	l, err := s.FS.LockFile(name, shared)
+	if errors.Is(err, errs.ErrLocked) {
+		return nil, err
+	}
+	return l, unchanged(err)
+}
+
 func (s files) OpenDirs(names ...string) (vfs.Dirs, error) {
 	d, err := s.FS.OpenDirs(names...)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -181,7 +182,7 @@ func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNu
 	return view.NewSegment(r, num, func(retired bool) {
 		f.released(r.Close())
 		name := filename.New(kind, num)
-		if retired && !(kind == filename.Journal && !f.shared(name) && f.Spares.offer(num, r.End())) {
+		if retired && !(kind == filename.Journal && !f.shared(name) && !f.followed() && f.Spares.offer(num, r.End())) {
 			f.Remove(name)
 		}
 	})
@@ -192,6 +193,17 @@ func (f *Opener) Segment(r *segment.Reader, kind filename.Kind, num entry.FileNu
 func (f *Opener) shared(name filename.Name) bool {
 	info, err := f.cfg.FS.Stat(f.Path(name))
 	return err != nil || info.Links > 1
+}
+
+// followed reports whether another process may follow the store, and so read what is
+// retired: each one holds a shared lock of SUPER. One that comes later reads a manifest
+// which no longer names the file (docs/adr, 51).
+func (f *Opener) followed() bool {
+	lock, err := f.cfg.FS.LockFile(filepath.Join(f.cfg.Dir, filename.Of(filename.Super, 0)), false)
+	if err == nil {
+		err = lock.Close()
+	}
+	return err != nil && !errors.Is(err, errors.ErrUnsupported)
 }
 
 // OpenRemap opens what leads from a relocated segment to its target.
@@ -218,8 +230,8 @@ func (f *Opener) NewValueWriter() (*segment.ValueWriter, error) {
 }
 
 // NewRunWriter begins a run. At the bottom it gets no filter: every get that
-// comes so far asks its index anyway.
-func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer {
+// comes so far asks its index anyway. about is run.WriterConfig.About.
+func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func([]meta.File, []byte, []byte) []byte) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS:        f.cfg.FS,
 		Dir:       f.cfg.Dir,
@@ -229,6 +241,7 @@ func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries) *run.Writer
 		FileBytes: f.cfg.RunFileBytes,
 		NoFilter:  bottom,
 		Expiries:  expiries,
+		About:     about,
 
 		FilterKeys: FilterKeys(f.cfg.Memory),
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -126,6 +127,9 @@ func (r *replay) list() error {
 		}
 		cand := &candidate{num: name.Number}
 		cand.header, cand.bad = segment.ReadHeader(r.files, filename.Journal, name.Number)
+		if errors.Is(cand.bad, fs.ErrNotExist) {
+			continue // its writer has removed it just now, which only a Follower meets
+		}
 		if cand.bad != nil && !errors.Is(cand.bad, segment.ErrHeader) && !errors.Is(cand.bad, segment.ErrNumber) {
 			return cand.bad
 		}

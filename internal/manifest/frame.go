@@ -153,8 +153,13 @@ func scan(f io.ReaderAt, size int64, super *Super, fn func(off int64, h *frame.H
 	if err != nil {
 		return frame.Cursor{}, err
 	}
-	at := frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}
-	for at.Offset < size {
+	return r.walk(super, frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}, fn)
+}
+
+// walk is scan from a frame on.
+func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+	name := filename.Of(filename.Manifest, super.Manifest)
+	for at.Offset < r.size {
 		h, payload, err := r.frame(at.Offset)
 		if errors.Is(err, frame.ErrFrame) {
 			break

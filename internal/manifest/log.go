@@ -35,6 +35,7 @@ type Log struct {
 	file    vfs.File              // nil if read-only, not mended yet, or closed
 	end     frame.Cursor          // of the good frames
 	last    int64                 // where the last frame begins that Open found
+	secured frame.Cursor          // up to where Refresh has made it durable
 	limit   int64                 // size from which the next snapshot begins a new file
 	stopped atomic.Pointer[error] // why nothing is written any more
 

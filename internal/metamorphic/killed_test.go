@@ -34,6 +34,10 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(followsDoomed); dir != "" {
+		fmt.Fprintln(os.Stderr, following(dir))
+		os.Exit(1)
+	}
 	if dir := os.Getenv(doomedDir); dir != "" {
 		fmt.Fprintln(os.Stderr, doomed(dir))
 		os.Exit(1)
@@ -64,6 +68,9 @@ const (
 )
 
 const otherKeyspace = "other"
+
+// doneKey has the number of the last commit as its value.
+const doneKey = "done"
 
 // kind returns what the n-th step is, and whether the other keyspace exists before it.
 func kind(n uint64) (s doomedStep, there bool) {
@@ -100,6 +107,7 @@ func changes(n uint64) (list []change, synced bool) {
 		}
 		list = append(list, c)
 	}
+	list = append(list, change{key: []byte(doneKey), value: binary.LittleEndian.AppendUint64(nil, n)})
 	return list, rng.IntN(8) == 0
 }
 
@@ -237,7 +245,7 @@ func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	want, n := kept{pairs: map[string][]byte{}}, uint64(0)
 	for kill := range kills {
-		acked := runDoomed(t, dir, n, 30*time.Millisecond+rand.N(700*time.Millisecond))
+		acked := runDoomed(t, dir, n, 30*time.Millisecond+rand.N(700*time.Millisecond), func(uint64) {})
 		for ; n < acked; n++ {
 			want.apply(n)
 		}
@@ -267,8 +275,8 @@ func TestKilled(t *testing.T) {
 }
 
 // runDoomed lets a process commit for a while, kills it, and returns the number
-// of the first commit that was not acknowledged.
-func runDoomed(t *testing.T, dir string, from uint64, after time.Duration) uint64 {
+// of the first commit that was not acknowledged. It calls acked with how many there are.
+func runDoomed(t *testing.T, dir string, from uint64, after time.Duration, acked func(uint64)) uint64 {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, "find the test's program", err)
@@ -293,6 +301,7 @@ func runDoomed(t *testing.T, dir string, from uint64, after time.Duration) uint6
 			t.Fatalf("commit %d was acknowledged after %d", n, next)
 		}
 		next++
+		acked(next)
 	}
 	_ = cmd.Wait() // it was killed, or has printed why it ended
 	if complaint.Len() > 0 {

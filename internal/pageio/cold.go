@@ -87,6 +87,10 @@ func (r *readers) end() {
 	r.reads.Add(1)
 }
 
+// Busy reports whether readers wait for the disk, or have done since the call before, which
+// has left seen: background work then asks it for little at a time.
+func (s *Files) Busy(seen *int64) bool { return s.cold.busy(seen) }
+
 // busy reports whether readers wait for the disk, or have done since the call before,
 // which has left seen.
 func (r *readers) busy(seen *int64) bool {

@@ -76,7 +76,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 }
 
 var sectionNames = map[uint16]string{secChunks: "chunks", secBounds: "bounds", secFilter: "filter", secRanges: "range tombstones",
-	secFilters: "filters"}
+	secFilters: "filters", secAbout: "about the store"}
 
 // dumpSection shows one section of a directory; its payload p lies at offset at.
 func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {

@@ -24,6 +24,7 @@ const (
 	secFilter  = 18
 	secRanges  = 20 // number of range tombstones
 	secFilters = 22
+	secAbout   = 23 // the store, see WriterConfig.About
 
 	filterWords = 1 // kind of the filter of package filter
 )
@@ -44,7 +45,11 @@ type directory struct {
 	parts  []filterRecord
 
 	ranges ranges // of the whole run
+
+	about []byte // payload of the section; nil: there is none
 }
+
+const aboutLast = 1 // flag of the section about: the file is the last one of its run
 
 func appendDirectory(b []byte, d *directory) []byte {
 	b, at := chunk.AppendSection(b, secChunks, chunk.Required)
@@ -58,6 +63,10 @@ func appendDirectory(b []byte, d *directory) []byte {
 	if (d.ranges != ranges{}) {
 		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
 		b = chunk.EndSection(d.ranges.append(b), at)
+	}
+	if d.about != nil {
+		b, at = chunk.AppendSection(b, secAbout, 0)
+		b = chunk.EndSection(append(b, d.about...), at)
 	}
 	return b
 }
@@ -92,6 +101,8 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 			err = d.decodeFilters(p, end)
 		case secRanges:
 			err = d.ranges.decode(p)
+		case secAbout:
+			d.about = p
 		default:
 			return false, nil
 		}

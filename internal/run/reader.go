@@ -136,7 +136,7 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.uuid != cfg.UUID || ft.num != m.Num {
 		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
-	f.dir = dir
+	f.dir, dir.about = dir, nil
 	if n := len(r.dir); n > 0 && len(dir.chunks) > 0 && !dir.chunks[0].follows(&r.dir[n-1].bound) {
 		return errs.NewCorruption(name, int64(ft.dirOffset), "directory: keys before those of the file before")
 	}

@@ -144,7 +144,9 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 		case r.n < r.rest.Len():
 			r.rest.Entry(r.n, &r.e)
 			r.n++
-			return &r.e, nil
+			if len(r.e.Key) > 0 {
+				return &r.e, nil
+			}
 		default:
 			r.rest = nil
 		}
@@ -195,6 +197,9 @@ func (r *Remains) Tombstones(fn func(*entry.Entry) error, lost func(*Hole)) erro
 		}
 		for n := range rest.Len() {
 			rest.Entry(n, &r.e)
+			if len(r.e.Key) == 0 {
+				continue
+			}
 			if err := fn(&r.e); err != nil {
 				return err
 			}
@@ -276,4 +281,24 @@ func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, 
 	owner := chunk.Owner{UUID: [16]byte(foot[40:56]), Num: num}
 	_, err = decodeFooter(foot[:], owner.ID(), at, "")
 	return owner.UUID, err == nil
+}
+
+// ReadAbout reads what a file of a run says of the store, see WriterConfig.About; last says
+// that it is the last file of its run. Without an error, about is nil if it says nothing.
+func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err error) {
+	name := filename.Of(filename.Run, num)
+	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if f.Size() < footerSize {
+		return nil, false, errs.NewCorruption(name, -1, "%d bytes long", f.Size())
+	}
+	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
+	dir, _, err := readDirectory(f, name, owner.ID(), f.Size())
+	if err != nil || len(dir.about) < 8 {
+		return nil, false, err
+	}
+	return dir.about[8:], dir.about[0]&aboutLast != 0, nil
 }

@@ -34,6 +34,11 @@ type WriterConfig struct {
 	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil = not recorded
 	Unsynced  bool                 // Finish syncs nothing, as the run need not survive a crash
 
+	// About says of what the store consists, for one who has lost its manifest: an edit, see
+	// package manifest. It is called for each file, with the files of the run before it, and
+	// where the run begins and ends so far. nil = nothing.
+	About func(before []meta.File, first, last []byte) []byte
+
 	FilterKeys int // keys of one filter, about; 0 = DefaultFilterKeys (256 Ki)
 }
 
@@ -207,6 +212,13 @@ func (w *Writer) create() error {
 
 // finishFile writes directory and footer and makes the file durable.
 func (w *Writer) finishFile() error {
+	if w.cfg.About != nil {
+		w.dir.about = []byte{0, 0, 0, 0, 0, 0, 0, 0}
+		if w.done {
+			w.dir.about[0] = aboutLast
+		}
+		w.dir.about = append(w.dir.about, w.cfg.About(w.meta.Files, w.meta.First, w.meta.Last)...)
+	}
 	dir := appendDirectory(nil, &w.dir)
 	foot := footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), dirSum: w.id.Sum(w.offset, dir), uuid: w.cfg.UUID, num: w.num}
 	dir = append(dir, foot.encode(w.id, w.offset+int64(len(dir)))...)

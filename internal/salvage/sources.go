@@ -72,10 +72,12 @@ func openRuns(v *survey, tombs *sorter) (*sources, error) {
 				s.list = append(s.list, &runSource{v: v, files: []entry.FileNum{num}})
 			}
 		}
-		// Nothing tells whether there were other runs.
-		s.holes = append(s.holes, hole{})
-		v.loseKeys(damaged(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true,
-			"nothing says which runs there were: keys that were deleted long ago may be back"), nil, nil)
+		reason := "runs that were replaced may be read, too: keys that were deleted may be back"
+		if !v.told {
+			s.holes = append(s.holes, hole{})
+			reason = "nothing says which runs there were: keys that were deleted may be back"
+		}
+		v.loseKeys(damaged(filename.New(filename.Manifest, max(v.manifest, 1)), -1, true, "%s", reason), nil, nil)
 	}
 	for _, of := range s.list {
 		if err := of.survey(s, tombs); err != nil {
@@ -188,10 +190,10 @@ func (s *runSource) next() bool {
 		}
 		e, h := s.r.Next()
 		switch {
-		case e != nil && e.Key[0] < spans:
+		case e != nil && s.takes(e):
 			s.e = e
 			return true
-		case e != nil: // a range tombstone: survey took it
+		case e != nil: // it is passed over
 		case h != nil && !h.Tombstones:
 			s.note(h)
 		case h == nil:
@@ -205,6 +207,12 @@ func (s *runSource) next() bool {
 
 // spans is what keys of range tombstones begin with, or less.
 const spans = 0xfc
+
+// takes reports whether an entry counts: survey took range tombstones, and no writer writes
+// other keys or versions, on whose order the merge relies.
+func (s *runSource) takes(e *entry.Entry) bool {
+	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
+}
 
 func (s *runSource) open() bool {
 	num := s.files[s.i]
@@ -281,7 +289,7 @@ func (s *runSource) unpark() {
 	}
 	for {
 		e, h := s.r.Next()
-		if e != nil && e.Key[0] < spans {
+		if e != nil && s.takes(e) {
 			s.e = e
 			return
 		}

@@ -33,6 +33,7 @@ type survey struct {
 	layout *layout.Layout     // as far as edits fit each other
 	exact  bool               // the layout is the newest one: what it doesn't name is garbage
 
+	told      bool                        // what is live is what was there, by what runs say
 	live      map[layout.RunID]layout.Run // by all edits that can be read
 	gone      map[entry.FileNum]bool      // run files that an edit has dropped
 	stamps    map[filename.Name]entry.Version
@@ -178,7 +179,97 @@ func (v *survey) readManifest(super manifest.Super) error {
 		v.learn(e)
 	}
 	v.exact = m.Number != 0 && m.Whole && (m.Proven || v.complete())
+	if !v.exact {
+		v.readAbout()
+	}
+	v.rename()
 	return nil
+}
+
+// rename gives a keyspace another name if a later one has the same: it was dropped, or
+// renamed, by an edit that is lost.
+func (v *survey) rename() {
+	ids := map[string]entry.KeyspaceID{}
+	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
+		k := v.keyspaces[id]
+		if older, twice := ids[k.Name]; twice {
+			other := v.keyspaces[older]
+			delete(v.keyspaces, older)
+			other.Name = v.name(older)
+			v.keyspaces[older] = other
+		}
+		ids[k.Name] = id
+	}
+}
+
+// readAbout learns what the files of runs say of the store. Of the runs that there were,
+// the newest file knows best: all that it names, and no run has replaced, should be there.
+func (v *survey) readAbout() {
+	known, learned := maps.Clone(v.keyspaces), false
+	v.told = true
+	open := map[entry.FileNum]bool{} // files that are not the last ones of their runs
+	var newest []layout.Run
+	var replaced []layout.RunID
+	for _, num := range v.files[filename.Run] {
+		about, last, err := run.ReadAbout(v.runs(), num)
+		var e *layout.Edit
+		if err == nil && about != nil {
+			e, err = manifest.DecodeEdit(about)
+		}
+		if err != nil {
+			v.told = false // it may have named another one
+			continue
+		}
+		if e != nil {
+			newest, replaced = e.AddRuns, append(replaced, e.DropRuns...)
+			open[num], learned = !last, true
+			v.learnAbout(e, known)
+		}
+	}
+	for _, r := range newest {
+		v.live[r.ID] = r
+		for _, f := range r.Files {
+			delete(open, f.Num)
+		}
+	}
+	for _, id := range replaced {
+		for _, f := range v.live[id].Files {
+			delete(open, f.Num)
+		}
+		delete(v.live, id)
+	}
+	for _, ends := range open {
+		v.told = v.told && !ends
+	}
+	v.told = v.told && learned
+}
+
+// learnAbout takes from what a run says of the store what stays true. known are the
+// keyspaces of which the manifest tells.
+func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Keyspace) {
+	for _, r := range e.AddRuns {
+		for _, f := range r.Files {
+			v.stamp(filename.New(filename.Run, f.Num), r.Stamp)
+		}
+	}
+	for _, s := range e.AddSegments {
+		v.stamp(filename.New(s.Kind, s.Num), s.Stamp)
+	}
+	there := map[entry.KeyspaceID]bool{}
+	for _, k := range e.SetKeyspaces {
+		there[k.ID] = true
+		if _, better := known[k.ID]; !better && !v.dropped[k.ID] {
+			v.keyspaces[k.ID] = k
+		}
+	}
+	// No number is used twice: one that is not listed was dropped.
+	for id := uint64(1); id < e.NextKeyspace && id <= uint64(entry.MaxKeyspaceID); id++ {
+		if id := entry.KeyspaceID(id); !there[id] {
+			v.dropped[id] = true
+			delete(v.keyspaces, id)
+		}
+	}
+	v.nextID = max(v.nextID, e.NextKeyspace)
 }
 
 // complete reports whether all runs of the layout are there. If not, an edit that has

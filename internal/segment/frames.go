@@ -36,6 +36,12 @@ type Frames struct {
 	bufOff int64
 }
 
+// Resume goes on at a place that an earlier walk has come to, with what At, Totals and
+// Sealed were then.
+func (s *Frames) Resume(at frame.Cursor, totals frame.Totals, sealed bool) {
+	s.at, s.totals, s.sealed = at, totals, sealed
+}
+
 // Found is one frame. Payload is valid until the next call of Next.
 type Found struct {
 	Header  frame.Header

@@ -79,6 +79,28 @@ func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
 	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, false)
 }
 
+// OpenGrowing opens a segment that another process may be writing, up to end. Until Grow
+// has failed, the segment can grow to at least limit bytes.
+func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, end, limit int64, noMap bool) (*Reader, error) {
+	limit = max(limit, end)
+	file, err := c.open(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
+	if err != nil {
+		return nil, err
+	}
+	shared := new(atomic.Int64)
+	shared.Store(end)
+	return newReader(c, kind, number, file, limit, shared, false)
+}
+
+// Grow has a reader of OpenGrowing read up to end, if it can: one goroutine calls it.
+func (r *Reader) Grow(end int64) bool {
+	if end > r.file.Size() {
+		return false
+	}
+	r.end.Store(max(end, r.end.Load()))
+	return true
+}
+
 func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, anyHeader bool) (*Reader, error) {
 	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end,
 		verified: file.Verified(limit / granule)}

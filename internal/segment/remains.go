@@ -111,7 +111,8 @@ func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lo
 		}
 		return r.scan(off+frame.HeaderSize, off+h.Size, fn)
 	}, func(from, to int64, number uint64) error {
-		if l.Before != 0 && number >= l.Before || r.zeros(from, to) {
+		// Frames follow each other: only what was never written is zeros, at the end.
+		if l.Before != 0 && number >= l.Before || to == r.f.Size() && r.zeros(from, to) {
 			return nil
 		}
 		if number > l.Durable && r.kind == filename.Journal {

@@ -291,6 +291,16 @@ func (m *Remap) Verify(c Config) error {
 	return again.Close()
 }
 
+// Recheck is Verify of the file that is open, whatever has become of its name.
+func (m *Remap) Recheck(c Config) error {
+	again := &Remap{file: m.file}
+	err := again.load(c, m.header.Number)
+	if again.body != nil {
+		again.body.Free()
+	}
+	return err
+}
+
 // Header is the remap's header.
 func (m *Remap) Header() RemapHeader { return m.header }
 

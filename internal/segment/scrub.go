@@ -28,7 +28,7 @@ func (r *Reader) Scrub(c Config, s *Scrubbed, most int64) (done bool, err error)
 			return true, headerError(r.name, err)
 		}
 	} else {
-		frames.at, frames.totals, frames.sealed = s.at, s.totals, s.sealed
+		frames.Resume(s.at, s.totals, s.sealed)
 	}
 	for end := frames.at.Offset + most; frames.at.Offset < end; {
 		_, err := frames.Next()

@@ -461,6 +461,12 @@ func FuzzSegment(f *testing.F) {
 				t.Errorf("untyped error %v", err)
 			}
 		}
+		if left, err := OpenRemains(c, filename.Value, 5); err == nil {
+			_, err = left.Durable()
+			typed(err)
+			typed(left.Each(Limits{}, func(int64, *entry.Record) error { return nil }, func(int64, int64) {}))
+			must(0, left.Close())(t)
+		}
 		r, err := Open(c, filename.Value, 5, OpenOptions{NoMap: true})
 		typed(err)
 		if err != nil {

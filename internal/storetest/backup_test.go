@@ -469,6 +469,41 @@ func TestBackupBesideWriters(t *testing.T) {
 	writers.Wait()
 }
 
+// TestBackupStopsNobody replaces and removes all that a store has while a backup of it
+// waits for its writer. The backup has what there was.
+func TestBackupStopsNobody(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		db, err := brock.Open(p.tiny("store", ""))
+		must(t, err)
+		defer db.Close()
+		fill := func(round int) {
+			for i := range 60 {
+				must(t, db.Set(fmt.Appendf(nil, "key %d", i), incompressible(round*1000+i, 50_000)))
+			}
+		}
+		fill(1)
+		want := retained(t, db, 0)
+		w := &heldWriter{reached: make(chan struct{}), goOn: make(chan struct{})}
+		done := make(chan error)
+		go func() {
+			_, err := db.Backup(t.Context(), w, brock.BackupOptions{})
+			done <- err
+		}()
+		<-w.reached
+		for round := range 3 {
+			fill(round + 2)
+			must(t, db.Compact(t.Context()))
+		}
+		must(t, db.DeleteRange(nil, nil))
+		must(t, db.Compact(t.Context()))
+		_, err = db.Reclaim(t.Context())
+		must(t, err)
+		close(w.goOn)
+		must(t, <-done)
+		restored(t, p.tiny("copy", ""), want, w.Bytes())
+	})
+}
+
 // TestCloseEndsABackup closes the store while a backup waits for its writer.
 func TestCloseEndsABackup(t *testing.T) {
 	db := openTest(t, brock.Options{})

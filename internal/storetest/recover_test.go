@@ -411,3 +411,58 @@ func TestRecoverCrashes(t *testing.T) {
 		}
 	}
 }
+
+// TestRecoverManyMemtables: a store with a ValueDir whose journal fills several memtables
+// goes on before the damage.
+func TestRecoverManyMemtables(t *testing.T) {
+	const values = "/values"
+	fsys := vfs.NewMem()
+	o := brock.Options{Dir: dir, ValueDir: values, FS: fsys, Maintenance: brock.Maintenance{IdleAfter: time.Hour},
+		Tuning: brock.Tuning{MemtableSize: 4 << 20, SegmentSize: 64 << 10}}
+	db := must2(brock.Open(o))
+	const commits = 600
+	for i := range commits {
+		must(t, db.Set(damagedKey(i), damagedValue(i, i%3)))
+		must(t, db.Set(fmt.Appendf(nil, "filler %d", i), make([]byte, 700)))
+	}
+	bad := fsys.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+	must(t, db.Close())
+	var logs []string
+	for _, base := range must2(bad.List(values)) {
+		if strings.HasSuffix(base, ".log") {
+			logs = append(logs, filepath.Join(values, base))
+		}
+	}
+	if len(logs) < 6 {
+		t.Fatal(logs)
+	}
+	flipAt(t, bad, logs[len(logs)-2], 30000)
+	o.FS, o.Tuning.MemtableSize, o.Recover = bad, 64<<10, brock.UpToAndWrite
+	db = must2(brock.Open(o))
+	loss := *db.Loss()
+	if loss.Version < commits || loss.Version >= 2*commits || len(loss.Aside) < 3 {
+		t.Fatalf("%+v", loss)
+	}
+	want := contents(t, db)
+	must(t, db.Close())
+	for _, name := range loss.Aside {
+		in := values
+		if strings.HasPrefix(name, "MANIFEST") {
+			in = dir
+		}
+		if len(readFile(t, bad, filepath.Join(in, name))) == 0 {
+			t.Errorf("%s is empty", name)
+		}
+	}
+	o.Recover = brock.Strict
+	db = must2(brock.Open(o))
+	defer db.Close()
+	wantEqual(t, "contents", contents(t, db), want)
+	must(t, db.Verify(context.Background(), nil))
+	for i := range int(loss.Version) / 2 {
+		value, err := db.Get(damagedKey(i))
+		if err != nil || string(value) != string(damagedValue(i, i%3)) {
+			t.Fatalf("key %d of version %d: %v", i, loss.Version, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"testing"
 
@@ -193,4 +194,55 @@ func TestSalvageFails(t *testing.T) {
 			t.Errorf("call %d failed, and there is a store", n)
 		}
 	}
+}
+
+// TestSalvageWithoutManifest: the files of runs say what the manifest did. So keyspaces
+// have their names and options, what was deleted or dropped stays away, though segments
+// have its values, and a large transaction is there.
+func TestSalvageWithoutManifest(t *testing.T) {
+	mem := vfs.NewMem()
+	o := salvageOptions(mem, "/old")
+	db, err := brock.Open(o)
+	must(t, err)
+	ks := keyspace(t, db, "fruit", brock.KeyspaceOptions{ValueThreshold: 100})
+	gone := keyspace(t, db, "gone")
+	for i := range 100 {
+		must(t, db.Set(fmt.Appendf(nil, "key %03d", i), incompressible(i, 1000)))
+		must(t, ks.Set(fmt.Appendf(nil, "key %03d", i), incompressible(i, 200)))
+		must(t, gone.Set(fmt.Appendf(nil, "key %03d", i), incompressible(i, 700)))
+	}
+	must(t, db.UpdateContext(t.Context(), brock.TxnOptions{MaxMemory: 64 << 10}, func(txn *brock.Txn) error {
+		for i := range 300 {
+			if err := txn.Set(fmt.Appendf(nil, "large %03d", i), incompressible(i, 1000)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	must(t, db.Flush(t.Context()))
+	must(t, gone.Drop(t.Context()))
+	for i := range 30 {
+		must(t, db.Delete(fmt.Appendf(nil, "key %03d", i)))
+	}
+	must(t, db.Compact(t.Context()))
+	must(t, db.Set([]byte("more"), []byte("value")))
+	must(t, db.Flush(t.Context()))
+	must(t, db.Set([]byte("last"), []byte("value")))
+	must(t, db.Close())
+	names, err := mem.List("/old")
+	must(t, err)
+	for _, name := range names {
+		if name == "SUPER" || name[0] == 'M' {
+			must(t, mem.Remove("/old/"+name))
+		}
+	}
+	to := salvageOptions(mem, "/new")
+	var said []string
+	sum, err := brock.Salvage(t.Context(), o, to, func(c *brock.CorruptionError) { said = append(said, c.Error()) })
+	must(t, err)
+	wantEqual(t, fmt.Sprintf("keys (%q)", said), sum.Keys, 70+100+300+2)
+	wantEqual(t, "keys", pairsIn(t, to), 70+100+300+2)
+	db = opened(t, to)
+	wantEqual(t, "keyspaces", strings.Join(sum.Keyspaces, " "), "fruit")
+	wantEqual(t, "threshold", must2(db.Keyspace("fruit")).Options().ValueThreshold, 100)
 }

@@ -29,6 +29,9 @@ func (t *Tree) Close() error {
 	t.searcher.mu.Lock() // last: an installation may be waiting for it
 	defer t.searcher.mu.Unlock()
 	t.throttle.end()
+	if t.follower != nil {
+		t.follower.Close()
+	}
 	if !t.cfg.ReadOnly {
 		err = errors.Join(err, t.installer.end(t.scrubber.state))
 	}

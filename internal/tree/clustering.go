@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
+	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
@@ -106,6 +107,7 @@ func (c *clustering) move(ctx context.Context, in *compact.Input, segments []ent
 		_, found := slices.BinarySearch(segments, num)
 		return found
 	}
+	in.Entries = c.scout(in.Extract, v).Ahead(in.Entries)
 	in.Move = func(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error) {
 		if busy() {
 			return entry.Handle{}, errWritersAreBack
@@ -117,4 +119,21 @@ func (c *clustering) move(ctx context.Context, in *compact.Input, segments []ent
 		return moved, err
 	}
 	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.SegmentLimit()
+}
+
+// scout walks the runs of v and asks for the values that move: Preload has read them, but
+// perhaps not all are in memory still.
+func (c *clustering) scout(moves func(entry.FileNum) bool, v *view.View) compact.Scout {
+	sources := make([]iterator.Iterator, len(v.Runs))
+	for i, r := range v.Runs {
+		sources[i] = r.Copier()
+	}
+	reads, seen := v.Reads(), int64(0)
+	return compact.Scout{
+		Entries: iterator.Merge(sources),
+		Near:    reads.Add,
+		Start:   func() { reads.Start() },
+		Moves:   func(e *entry.Entry) bool { return e.Separated && moves(e.Handle.Segment) },
+		Busy:    func() bool { return c.files.Open.Busy(&seen) },
+	}
 }

@@ -163,8 +163,9 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // tombstones are looked up
 	expiries := make([][]entry.Expiring, len(inputs))
+	ids := make([]layout.RunID, len(inputs))
 	for i, r := range inputs {
-		expiries[i] = r.Meta().Expiry
+		expiries[i], ids[i] = r.Meta().Expiry, r.ID
 	}
 	read, unread := garbage.SplitUnread(inputs, rules, part.Layout)
 	var sources []iterator.Iterator
@@ -174,7 +175,7 @@ func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.V
 	}
 	return compact.Input{
 		Entries: iterator.Merge(sources),
-		Run:     c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...)),
+		Run:     c.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now, expiries...), about(part.Layout, ids)),
 		Rules:   *rules,
 		Heal:    part.Healing(),
 	}, unread, nil

@@ -20,6 +20,7 @@ type Config struct {
 	UUID          [16]byte
 	Seed          uint64    // of the key hash
 	ReadOnly      bool      // nothing is written, no work is done in the background
+	Follow        bool      // another process may be writing; ReadOnly is set, too
 	UpTo          bool      // the store is opened up to damage of its journal, as manifest.Options.UpTo says of edits
 	Memory        int64     // bytes that all parts together may take; 0 = no bound
 	MemtableBytes int       // arena bytes at which a memtable is sealed

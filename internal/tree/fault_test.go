@@ -91,7 +91,7 @@ func TestExecuteRemovesWhatItWrote(t *testing.T) {
 			Rules:   compact.Rules{Watermark: s.last},
 			Extract: func(entry.FileNum) bool { return true },
 			Move:    hold.View().Move,
-			Run:     s.tree.files.NewRunWriter(true, nil),
+			Run:     s.tree.files.NewRunWriter(true, nil, nil),
 			Values:  s.tree.files.NewValueWriter, ValueBytes: 3000,
 		})
 		hit := faults.Struck() > 0

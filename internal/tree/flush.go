@@ -107,7 +107,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 		Rules:   rules,
 		Extract: census.Moves,
 		Move:    part.Move,
-		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now)),
+		Run:     f.files.NewRunWriter(rules.Bottom, entry.NewExpiries(rules.Now), about(part.Layout, nil)),
 		Values:  f.files.NewValueWriter, ValueBytes: f.budget.SegmentLimit(),
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -8,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/follow"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
@@ -38,6 +40,9 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	cfg.Policy.MovedRecords = files.MovedRecords(cfg.Memory)
 	t = newTree(&cfg, log)
 	rec.Manifest = log.Recovered()
+	if cfg.Follow {
+		return t, rec, t.follow()
+	}
 	layout := log.Layout()
 	first := &view.View{Layout: layout, Unclustered: policy.FindUnclustered(layout, policy.State{}, cfg.Policy)}
 	defer func() {
@@ -120,5 +125,20 @@ func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, r
 	if err := t.unflushed.Journal.Register(); err != nil && !failure.Passes(err) {
 		return err
 	}
+	return nil
+}
+
+// follow is Open of a store that another process may be writing.
+func (t *Tree) follow() error {
+	cfg := t.cfg
+	t.follower = follow.New(follow.Config{
+		Log: t.log, Files: t.files, Views: t.views, Seed: cfg.Seed, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
+		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, NoMap: cfg.NoMap, Files: t.files.Open},
+	})
+	if _, err := t.follower.Refresh(context.Background()); err != nil {
+		t.follower.Close()
+		return err
+	}
+	t.background.prepare()
 	return nil
 }

@@ -374,7 +374,7 @@ func (p *player) recovered() string {
 
 func (p *player) abandon() {
 	e := entry.Entry{Key: []byte("k"), Value: []byte("v"), Version: 1, Kind: entry.Set}
-	run := p.store.tree.files.NewRunWriter(false, nil)
+	run := p.store.tree.files.NewRunWriter(false, nil, nil)
 	p.store.must(run.Add(&e))
 	_, err := run.Finish()
 	p.store.must(err)

@@ -26,6 +26,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/follow"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
@@ -71,7 +72,8 @@ type Tree struct {
 	background *background
 	keyspaces  *keyspaces
 	spills     *spills
-	settling   *settling // until Settle; nil: the store was not damaged
+	follower   *follow.Follower // nil unless the store of another process is followed
+	settling   *settling        // until Settle; nil: the store was not damaged
 }
 
 // Start lets background work begin, once what Config.Exclusive needs is there.
@@ -282,8 +284,27 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 		t.files.Open.Bits.Forget()
 		report(c)
 	}
-	if err := view.Reported(t.log.Verify(found), found); err != nil {
+	if err := view.Reported(t.verifyLog(found), found); err != nil {
 		return err
 	}
 	return part.Verify(ctx, t.files.Segments(), &t.coder, found)
+}
+
+// Refresh moves a store that is followed to the newest durable version of its writer. Any
+// other store has its newest version already.
+func (t *Tree) Refresh(ctx context.Context) (entry.Version, error) {
+	if t.follower == nil {
+		return t.Visible(), nil
+	}
+	ctx, end := t.life.until(ctx)
+	defer end()
+	return t.follower.Refresh(ctx)
+}
+
+// verifyLog checks SUPER and the manifest.
+func (t *Tree) verifyLog(report func(*errs.Corruption)) error {
+	if t.follower != nil {
+		return t.follower.Verify(report)
+	}
+	return t.log.Verify(report)
 }

@@ -11,21 +11,24 @@ const joined = 8 << 10
 // Reads has separated values brought near that will be read soon: the processor is asked
 // for those in memory, the disk for others. It waits for neither. One goroutine uses it.
 type Reads struct {
-	pin      *Pin
+	view     *View
 	in       *Segment // of the range [from, to), which Start asks for; nil: none
 	from, to int64
 	asked    int64
 }
 
 // Reads returns a Reads of values that the Pin finds.
-func (p *Pin) Reads() Reads { return Reads{pin: p} }
+func (p *Pin) Reads() Reads { return p.view.Reads() }
+
+// Reads returns a Reads of values in the View's segments.
+func (v *View) Reads() Reads { return Reads{view: v} }
 
 // Add has the separated value of e brought near, at the latest by Start.
 func (r *Reads) Add(e *entry.Entry) {
-	if r.pin.Touch(e) {
+	if r.view.touch(e) {
 		return
 	}
-	f, h, err := r.pin.view.locate(e)
+	f, h, err := r.view.locate(e)
 	if err != nil {
 		return // Value tells
 	}

@@ -74,6 +74,14 @@ func (f *Floors) Add(id entry.KeyspaceID, at entry.Version) {
 	f.highest.Store(max(f.highest.Load(), uint64(at)))
 }
 
+// Follow takes over what a later layout says, before its View is installed.
+func (f *Floors) Follow(l *layout.Layout) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.init(l)
+	f.shared = false
+}
+
 // Remove ends the floor of a dropped keyspace.
 func (f *Floors) Remove(id entry.KeyspaceID) {
 	f.mu.Lock()

@@ -252,11 +252,11 @@ func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, ow
 	return value, true, nil
 }
 
-// Touch asks the processor for the beginning of e's separated value, which
-// takes it as long as Value would, but waits for nothing: the next calls go on
+// touch asks the processor for the beginning of e's separated value, which
+// takes it as long as Pin.Value would, but waits for nothing: the next calls go on
 // meanwhile. It returns false if the value may have to come from the disk.
-func (p *Pin) Touch(e *entry.Entry) bool {
-	f := p.view.Segments.Find(e.Handle.Segment)
+func (v *View) touch(e *entry.Entry) bool {
+	f := v.Segments.Find(e.Handle.Segment)
 	if f == nil || f.Moved == nil {
 		return f != nil && f.Touch(e.Handle) // a prefetch can't fault
 	}

@@ -85,6 +85,13 @@ func (s *Set) Install(change func(next *View)) *View {
 	return next
 }
 
+// Replace makes next the current View, whatever was current before.
+func (s *Set) Replace(next *View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.installLocked(next)
+}
+
 func (s *Set) installLocked(next *View) {
 	// Counted before the old View can be let go of: what both hold stays open.
 	next.each(func(r *shared) { r.views++ })

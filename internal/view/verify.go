@@ -88,7 +88,7 @@ func (w *verifier) hash(key []byte, version entry.Version, offset, length, raw u
 // segment reads a segment, or the remap that stands for it.
 func (w *verifier) segment(ctx context.Context, f *Segment, cfg segment.Config, coder *codec.Coder) error {
 	if f.Moved != nil {
-		return f.Moved.Verify(cfg)
+		return f.Moved.Recheck(cfg)
 	}
 	state := w.Layout.Segment(f.Num) // nil: it is the journal's, no run refers to it
 	_, err := f.Scan(true, func(off int64, rec *entry.Record) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
 // FindTrailer says whether b begins with a whole trailer, which lies at offset of the
@@ -33,11 +34,17 @@ func FindTrailer(b []byte, id checksum.Identity, offset int64) (l Layout, stats 
 		}
 		return true, nil
 	})
-	if err != nil || int64(l.TrailerStart()) > offset {
+	if err != nil || !l.endsBefore(offset) {
 		return l, stats, false
 	}
 	_, err = parseTrailer(b, &l)
 	return l, stats, err == nil
+}
+
+// endsBefore reports whether a chunk of this layout can lie before a trailer at offset. Lengths
+// are compared with what is there before they are added.
+func (l *Layout) endsBefore(offset int64) bool {
+	return int64(l.Buckets) <= offset/hashindex.BucketSize && l.Prefix <= entry.MaxKey && int64(l.TrailerStart()) <= offset
 }
 
 // TrailerSize is the length of the trailer that b, of 16 bytes or more, may begin with; 0

@@ -1,0 +1,78 @@
+package compact
+
+import (
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/iterator"
+)
+
+// Scout walks the entries that will be met, to have the disk at work on their values: these
+// lie in no order, and to wait for one after the other takes most of the time of a
+// clustering.
+type Scout struct {
+	Entries iterator.Iterator  // of the same sources as those that it is ahead of
+	Near    func(*entry.Entry) // is told of an entry whose value moves, if it is still needed
+	Start   func()             // follows several calls of Near
+	Moves   func(*entry.Entry) bool
+	Busy    func() bool // readers wait for the disk: it is asked for little
+}
+
+const (
+	scoutMost  = 128     // entries that a scout is ahead,
+	scoutBusy  = 4       // while readers wait for the disk,
+	scoutBytes = 4 << 20 // and bytes of their values
+)
+
+// Ahead returns entries, with s ahead of them.
+func (s Scout) Ahead(entries iterator.Iterator) iterator.Iterator {
+	return &scouted{Iterator: entries, s: s}
+}
+
+// scouted only moves from the first entry on.
+type scouted struct {
+	iterator.Iterator
+	s     Scout
+	more  bool   // the scout is at an entry
+	ahead int    // entries that it is ahead
+	bytes uint64 // of their values that move
+}
+
+func (it *scouted) First() bool {
+	it.more, it.ahead, it.bytes = it.s.Entries.First(), 0, 0
+	it.goOn()
+	return it.Iterator.First()
+}
+
+func (it *scouted) Next() bool {
+	it.ahead--
+	if e := it.Iterator.Entry(); it.s.Moves(e) {
+		it.bytes -= e.Handle.Length
+	}
+	it.goOn()
+	return it.Iterator.Next()
+}
+
+// goOn has the scout go on when it is not far ahead any more. What is wrong with the
+// entries is told by the walk behind it.
+func (it *scouted) goOn() {
+	far := scoutMost
+	if it.s.Busy() {
+		far = scoutBusy
+	}
+	if it.ahead > far/2 {
+		return
+	}
+	for it.more && it.ahead < far && (it.ahead < 1 || it.bytes < scoutBytes) {
+		if e := it.s.Entries.Entry(); it.s.Moves(e) {
+			it.bytes += e.Handle.Length
+			it.s.Near(e)
+		}
+		it.ahead++
+		it.more = it.s.Entries.Next()
+	}
+	it.s.Start()
+}
+
+func (it *scouted) Close() {
+	it.s.Entries.Close()
+	it.Iterator.Close()
+}

@@ -1,0 +1,334 @@
+// Package follow reads a store that another process is writing: it makes Views of what
+// manifest and journal say at a moment. It takes no lock that the writer waits for.
+//
+// What the writer does meanwhile is told by its files alone. Files that a manifest names
+// never change, and what this process has open stays readable when its name is gone. So a
+// View is right once all of it is open, and the manifest still says that the journal
+// behind it begins where it began (docs/adr, 51).
+package follow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/memtable"
+	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// Config is what a Follower needs.
+type Config struct {
+	Log        *manifest.Log // read-only
+	Files      *files.Opener
+	Views      *view.Set
+	Journal    journal.ReplayConfig // where the journal is
+	Seed       uint64               // of the key hash
+	TableBytes int                  // of a memtable
+	Memory     int64                // bytes that memtables may take; 0 = no bound
+	Policy     policy.Options
+}
+
+// Follower makes the Views of a store that follows another process. Its methods may be
+// called by any number of goroutines.
+type Follower struct {
+	c Config
+
+	mu      sync.Mutex // held over a whole Refresh; guards:
+	journal *journal.Follower
+	tables  []*table        // newest first; not empty after the first Refresh
+	ctx     context.Context // of the Refresh under way
+	broken  bool            // the tables may lack something, or have it twice
+	checked int64           // bytes added since memory was looked at
+}
+
+// table is a memtable of some segments of the journal.
+type table struct {
+	*view.Table
+	first entry.FileNum // of its segments; 0 while it has none
+	held  bool          // a View has it, and gives it back
+}
+
+// A memtable goes on in another segment while it has less than 1/16 of its size: so there
+// are few, and one goes with the segments that the writer has flushed.
+const smallTable = 16
+
+// checkEvery is how much is added between two looks at what memory is taken, in bytes.
+const checkEvery = 1 << 20
+
+// New returns a Follower. The Set has no View before the first Refresh.
+func New(c Config) *Follower {
+	f := &Follower{c: c}
+	f.journal = journal.NewFollower(c.Journal, f.add)
+	return f
+}
+
+// What fails is tried again, as the writer may have gone on meanwhile: about half a
+// second in all.
+const (
+	attempts  = 20
+	mostPause = 40 * time.Millisecond
+)
+
+// errMoved says that the manifest tells of other data than before the journal was read.
+var errMoved = errors.New("the manifest has gone on")
+
+// Refresh makes everything visible that was durable when it was called, or more, and
+// returns the newest version. After an error all is as before.
+func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ctx = ctx
+	pause := time.Millisecond
+	for try := 1; ; {
+		err := context.Cause(ctx)
+		if err == nil && f.c.Views.Closed() {
+			err = errs.ErrClosed
+		}
+		if err != nil {
+			return 0, err
+		}
+		if err = f.refresh(); err == nil {
+			return f.c.Views.Visible(), nil
+		}
+		if err == errMoved {
+			continue // what was read is kept, so there is less to do next time
+		}
+		if final(err) || try == attempts {
+			return 0, err
+		}
+		try++
+		wait(ctx, pause)
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// wait lets the writer go on.
+func wait(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+}
+
+// final reports whether another attempt would fail in the same way.
+func final(err error) bool {
+	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
+}
+
+func (f *Follower) refresh() error {
+	if err := f.c.Log.Refresh(); err != nil {
+		return err
+	}
+	l := f.c.Log.Layout()
+	f.fit(l)
+	if err := f.read(l); err != nil {
+		return err
+	}
+	next, opened, err := f.c.Files.NextView(f.c.Views.Current(), l, f.journal.Segments())
+	if err == nil {
+		err = f.still(l)
+	}
+	if err != nil {
+		opened.Close()
+		return err
+	}
+	f.install(next)
+	return nil
+}
+
+// fit lets go of what is in runs of l, and begins anew where a memtable has more besides.
+func (f *Follower) fit(l *layout.Layout) {
+	flushed := l.FlushedTo()
+	across := slices.ContainsFunc(f.tables, func(t *table) bool { return t.first != 0 && t.first <= flushed && flushed < t.Last })
+	if across || f.broken {
+		f.journal.Reset()
+	}
+	f.tables = slices.DeleteFunc(f.tables, func(t *table) bool {
+		gone := across || f.broken || t.first != 0 && t.Last <= flushed
+		if gone && !t.held {
+			t.Discard()
+		}
+		return gone
+	})
+	f.broken = false
+	if len(f.tables) == 0 {
+		f.begin()
+	}
+}
+
+func (f *Follower) begin() {
+	t := &table{Table: view.NewTable(memtable.Options{Seed: f.c.Seed, Limit: f.c.TableBytes})}
+	f.tables = append([]*table{t}, f.tables...)
+}
+
+// read adds what the journal has behind l, and was not read yet.
+func (f *Follower) read(l *layout.Layout) error {
+	begin, durable := files.StartOf(l)
+	return f.journal.Follow(journal.Known{
+		Begin: begin, Durable: durable, Registered: files.KnownAfter(l), Last: files.LastPossible(l), Version: l.LastVersion(),
+	})
+}
+
+// add adds the records of a frame. Nobody sees them before they are published.
+func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) (err error) {
+	defer func() { f.broken = f.broken || err != nil }()
+	active := f.tables[0]
+	if pos.Segment != active.Last && !active.Empty() {
+		full, err := f.full(active, pos.Segment)
+		if err != nil {
+			return err
+		}
+		if full {
+			f.begin()
+			active = f.tables[0]
+		}
+	}
+	if active.first == 0 {
+		active.first = pos.Segment
+	}
+	if f.checked += int64(len(payload)); f.checked >= checkEvery {
+		f.checked = 0
+		if err := cmp.Or(context.Cause(f.ctx), f.affordable()); err != nil {
+			return err
+		}
+	}
+	return addTo(active.Table, f.c.Seed, pos, payload, h.FirstVersion-1)
+}
+
+// full reports whether a memtable ends before the segment num.
+func (f *Follower) full(t *table, num entry.FileNum) (bool, error) {
+	if t.Bytes() >= int64(f.c.TableBytes)/smallTable {
+		return true, nil
+	}
+	info, err := f.c.Journal.FS.Stat(f.c.Files.Path(filename.New(filename.Journal, num)))
+	return t.Bytes()+info.Size >= memtable.MaxBytes, err
+}
+
+func addTo(t *view.Table, seed uint64, pos entry.Position, payload []byte, before entry.Version) error {
+	a := view.Addition{To: t, At: pos, Seed: seed}
+	for len(payload) > 0 {
+		r, err := entry.DecodeNext(payload, &before)
+		if err != nil {
+			return a.Wrap(err)
+		}
+		if err := a.Record(&r); err != nil {
+			return err
+		}
+		payload = payload[r.Size:]
+		a.At.Offset += int64(r.Size)
+	}
+	a.Finish()
+	if a.Expires != 0 {
+		t.Expires(a.Expires)
+	}
+	return nil
+}
+
+// affordable returns an error if the memtables take more than they may: those of open
+// transactions, too.
+func (f *Follower) affordable() error {
+	if f.c.Memory == 0 {
+		return nil
+	}
+	var bytes int64
+	if f.c.Views.Current() != nil {
+		f.c.Views.Reclaim()
+		_, bytes = f.c.Views.Memtables()
+	}
+	for _, t := range f.tables {
+		if !t.held {
+			bytes += t.Bytes()
+		}
+	}
+	if bytes > f.c.Memory {
+		return fmt.Errorf("%w: what the writer has not flushed, and what open transactions see, takes more than MemoryLimit, %d bytes", errs.ErrInvalid, f.c.Memory)
+	}
+	return nil
+}
+
+// still returns errMoved if what the journal said may not fit what l says: segments may
+// have been removed before they were read, and what was read may follow a commit, or a
+// keyspace, that only the manifest tells of.
+func (f *Follower) still(l *layout.Layout) error {
+	if err := f.c.Log.Refresh(); err != nil {
+		return err
+	}
+	if !sameData(f.c.Log.Layout(), l) {
+		return errMoved
+	}
+	if last := f.last(l); last < f.c.Views.Visible() {
+		return fmt.Errorf("%w: the store ends at version %d, and had %d", errs.ErrForeign, last, f.c.Views.Visible())
+	}
+	return nil
+}
+
+// sameData reports whether two layouts tell of the same entries and keyspaces.
+func sameData(a, b *layout.Layout) bool {
+	return a == b || a.FlushedTo() == b.FlushedTo() &&
+		slices.EqualFunc(a.Runs(), b.Runs(), func(a, b *layout.Run) bool { return a.ID == b.ID }) &&
+		slices.EqualFunc(a.Keyspaces(), b.Keyspaces(), func(a, b layout.Keyspace) bool { return a.ID == b.ID && a.Name == b.Name })
+}
+
+// last is the newest version that was read.
+func (f *Follower) last(l *layout.Layout) entry.Version {
+	return max(l.LastVersion(), f.journal.End().LastVersion)
+}
+
+// install makes next the View, and publishes what it has.
+func (f *Follower) install(next *view.View) {
+	for _, t := range f.tables {
+		t.held = true
+		next.Tables = append(next.Tables, t.Table)
+	}
+	next.Unclustered = policy.FindUnclustered(next.Layout, policy.State{}, f.c.Policy)
+	f.c.Views.Floors.Follow(next.Layout)
+	f.c.Views.Replace(next)
+	f.c.Views.Publish(f.last(next.Layout))
+	f.c.Views.Reclaim()
+}
+
+// Close gives back what no View has. The Set is closed.
+func (f *Follower) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range f.tables {
+		if !t.held {
+			t.Discard()
+		}
+	}
+	f.tables, f.broken = nil, true
+}
+
+// Verify checks SUPER and the manifest as they are now, see manifest.Log.Verify.
+func (f *Follower) Verify(report func(*errs.Corruption)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for try := 1; ; try++ {
+		var found []*errs.Corruption
+		err := f.c.Log.Refresh()
+		if err == nil {
+			err = f.c.Log.Verify(func(c *errs.Corruption) { found = append(found, c) })
+		}
+		// What the writer was writing is whole the next time.
+		if err == nil && len(found) == 0 || try == attempts {
+			for _, c := range found {
+				report(c)
+			}
+			return view.Reported(err, report)
+		}
+		wait(context.Background(), time.Millisecond)
+	}
+}

@@ -1,0 +1,87 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/frame"
+)
+
+// Refresh reads what another process has written since Load or the last Refresh, up to
+// the last whole edit, and makes sure that it is durable. Only a read-only log has it.
+// After an error all is as before. The error may come from that process having gone on
+// meanwhile: then another Refresh succeeds. It returns errs.ErrForeign if another store,
+// or an older copy of this one, has taken the place of the files.
+func (l *Log) Refresh() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, _, err := readSuper(l.o.FS, l.o.Dir)
+	if err != nil {
+		return err
+	}
+	if s.UUID != l.super.UUID {
+		return fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
+	}
+	if _, err := openValueDir(&l.o, &s); err != nil {
+		return err
+	}
+	before := Log{o: l.o, super: l.super, values: l.values, layout: l.layout, end: l.end, last: l.last}
+	if s.Manifest == l.super.Manifest {
+		l.super = s
+		err = l.readOn()
+	} else {
+		err = l.reload()
+	}
+	if err == nil && l.layout.NextFile() < before.layout.NextFile() {
+		err = fmt.Errorf("%w: an older copy of the store has taken its place in %s", errs.ErrForeign, l.o.Dir)
+	}
+	if err == nil && l.end != l.secured {
+		err = l.secure()
+	}
+	l.secured = l.end
+	if err != nil {
+		l.super, l.values, l.layout, l.end, l.last = before.super, before.values, before.layout, before.end, before.last
+		l.secured = frame.Cursor{}
+	}
+	return err
+}
+
+// readOn reads what was appended to the manifest.
+func (l *Log) readOn() error {
+	name := filename.Of(filename.Manifest, l.super.Manifest)
+	return readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
+		if size < l.end.Offset {
+			return errs.NewCorruption(name, size, "ends here; it had %d bytes", l.end.Offset)
+		}
+		r := &reader{f: f, size: size, id: manifestIdentity(l.super.UUID, l.super.Manifest)}
+		l.end, err = r.walk(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
+			l.last = off
+			return l.replayEdit(name, off, payload)
+		})
+		return err
+	})
+}
+
+// reload reads the manifest that SUPER names now.
+func (l *Log) reload() error {
+	now, err := Load(l.o)
+	if err != nil {
+		return err
+	}
+	l.super, l.values, l.layout, l.end, l.last = now.super, now.values, now.layout, now.end, now.last
+	return nil
+}
+
+// secure makes the manifest durable, by a descriptor that can't write: the sync of an
+// edit may not have come yet.
+func (l *Log) secure() error {
+	f, err := l.o.FS.Open(filepath.Join(l.o.Dir, filename.Of(filename.Manifest, l.super.Manifest)))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.SyncData(), f.Close())
+}
