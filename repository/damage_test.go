@@ -140,7 +140,7 @@ func TestDamageBetweenReads(t *testing.T) {
 	fsys := faultfs.New(disk, faultfs.Options{})
 	var reads, strike atomic.Int64
 	flipping := flipped{fsys, func(name string, p []byte) {
-		if strings.Contains(name, "checkpoint") && reads.Add(1) == strike.Load() && len(p) > 0 {
+		if strings.Contains(name, "in-progress") && reads.Add(1) == strike.Load() && len(p) > 0 {
 			p[int(binary.LittleEndian.Uint16(append(p[:min(1, len(p)):1], 0)))%len(p)] ^= 1
 		}
 	}}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/checkpoint"
@@ -45,7 +46,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	if err != nil {
 		return nil, err
 	}
-	s = &source{fs: o.FS, scratch: scratch, dir: filepath.Join(scratch, "checkpoint")}
+	s = &source{fs: o.FS, scratch: scratch, dir: filepath.Join(scratch, "backup-in-progress")}
 	if s.fs == nil {
 		s.fs = vfs.OS()
 	}
@@ -79,11 +80,12 @@ func (s *source) lockPath() string {
 }
 
 // ours returns an error if the scratch directory has anything that no backup has left there,
-// before anything in it is touched: it may be a store.
+// before anything in it is touched: it may be a store. A backup makes the lock first.
 func (s *source) ours() error {
 	names, err := s.fs.List(s.scratch)
+	locked := slices.Contains(names, filepath.Base(s.lockPath()))
 	for _, base := range names {
-		if path := filepath.Join(s.scratch, base); path != s.dir && path != s.lockPath() {
+		if path := filepath.Join(s.scratch, base); path != s.lockPath() && (path != s.dir || !locked) {
 			return fmt.Errorf("%w: the scratch directory %s has %s", brock.ErrForeign, s.scratch, base)
 		}
 	}
@@ -123,10 +125,12 @@ func (s *source) close() error {
 	if s.copy != nil {
 		err = s.copy.Close()
 	}
-	err = errors.Join(err, s.clear())
-	_ = s.fs.Remove(s.lockPath()) // with the lock held: the next one makes its own
-	_ = s.fs.Remove(s.scratch)
-	return errors.Join(err, s.lock.Close())
+	cleared := s.clear()
+	if cleared == nil { // or the next backup clears what is beside its lock
+		_ = s.fs.Remove(s.lockPath()) // while it is held: the next one makes its own
+		_ = s.fs.Remove(s.scratch)
+	}
+	return errors.Join(err, cleared, s.lock.Close())
 }
 
 // path is where a file of the checkpoint is.

@@ -113,10 +113,17 @@ func TestScratch(t *testing.T) {
 	dir := t.TempDir()
 	db, s := open(t, nil, dir+"/store"), newMemStore()
 	change(t, db, 1, 50)
-	if err := errors.Join(os.Mkdir(dir+"/store.backup-scratch", 0o700), db.Checkpoint(t.Context(), dir+"/store.backup-scratch/checkpoint")); err != nil {
+	if err := errors.Join(os.Mkdir(dir+"/store.backup-scratch", 0o700), db.Checkpoint(t.Context(), dir+"/store.backup-scratch/backup-in-progress")); err != nil {
 		t.Fatal(err)
 	}
 	change(t, db, 2, 50)
+	// Without the lock that a backup makes first, it is somebody's store.
+	if _, err := repository.Backup(t.Context(), db, s, repository.Options{}); !errors.Is(err, brock.ErrForeign) {
+		t.Errorf("with a store in the scratch directory: %v", err)
+	}
+	if err := os.WriteFile(dir+"/store.backup-scratch/LOCK", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	inside := false
 	s.fault = func(op, _ string) (error, bool) {
 		if op == "put" && !inside {
@@ -134,8 +141,8 @@ func TestScratch(t *testing.T) {
 	if _, err := os.Stat(dir + "/store.backup-scratch"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the scratch directory is still there: %v", err)
 	}
-	foreign := dir + "/store.backup-scratch/checkpoint/letter.txt"
-	if err := errors.Join(os.MkdirAll(dir+"/store.backup-scratch/checkpoint", 0o700), os.WriteFile(foreign, nil, 0o600)); err != nil {
+	foreign := dir + "/store.backup-scratch/backup-in-progress/letter.txt"
+	if err := errors.Join(os.MkdirAll(dir+"/store.backup-scratch/backup-in-progress", 0o700), os.WriteFile(dir+"/store.backup-scratch/LOCK", nil, 0o600), os.WriteFile(foreign, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := repository.Backup(t.Context(), db, s, repository.Options{}); !errors.Is(err, brock.ErrForeign) {
