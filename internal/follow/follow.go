@@ -190,8 +190,16 @@ func (f *Follower) read(l *layout.Layout) error {
 }
 
 // add adds the records of a frame. Nobody sees them before they are published.
-func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) (err error) {
-	defer func() { f.broken = f.broken || err != nil }()
+func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) error {
+	f.broken = true // until all of it was added, whatever ends that
+	if err := f.addFrame(pos, payload, h); err != nil {
+		return err
+	}
+	f.broken = false
+	return nil
+}
+
+func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) error {
 	active := f.tables[0]
 	if pos.Segment != active.Last && !active.Empty() {
 		full, err := f.full(active, pos.Segment)
