@@ -16,34 +16,34 @@ import (
 
 // BackupOptions says what Backup sends.
 type BackupOptions struct {
-	// Since is what Backup or VerifyBackup returned for the backup before. Then only an
-	// increment is sent: the files that the store did not have at that time. nil = a full
-	// backup.
+	// Since is what Backup or VerifyBackup has returned for the previous backup. Then
+	// Backup writes an increment: only the files that the store did not have at that time.
+	// nil = a full backup.
 	Since *BackupInfo
-	// Compress compresses what is sent by zstd, 256 KiB at a time. What would not become
-	// smaller by an eighth stays as it is.
+	// Compress compresses files by zstd, in pieces of 256 KiB. A piece that would shrink
+	// by less than an eighth stays as it is.
 	Compress bool
-	// Progress, if it is not nil, is called at the begin, after each 4 MiB of files and at
-	// the end, by the goroutine that called Backup.
+	// Progress, unless nil, is called at the start, after each 4 MiB of files, and at the
+	// end, by the goroutine that has called Backup.
 	Progress func(BackupProgress)
 }
 
-// BackupProgress is how far a Backup is.
+// BackupProgress is how much a Backup has written.
 type BackupProgress struct {
-	Bytes int64 // of files, as the store has them
-	Total int64 // to be sent
+	Bytes int64 // of files, before compression
+	Total int64 // Bytes at the end
 }
 
-// BackupInfo describes a backup: a stream that Backup has sent. It may be stored
-// (MarshalBinary) to be the Since of the next one. Don't change it.
+// BackupInfo describes a backup: a stream that Backup has written. Store it
+// (MarshalBinary) to use it as Since of the next backup. Don't change it.
 type BackupInfo struct {
-	Version     uint64    // that the store has once it is restored
-	Time        time.Time // when that was the newest version, by the store's clock
-	Incremental bool      // it needs the backups before it
-	Files       int       // of the store
-	Sent        int       // files that are in the stream; the backups before it have the others
-	StoreBytes  int64     // length of the store's files
-	StreamBytes int64     // length of the stream
+	Version     uint64    // the newest version in the backup
+	Time        time.Time // when that was the store's newest version, by the store's clock
+	Incremental bool      // Restore needs the backups before it, too
+	Files       int       // number of files of the store
+	Sent        int       // number of files in the stream; the backups before it have the others
+	StoreBytes  int64     // total size of the store's files
+	StreamBytes int64     // size of the stream
 
 	info *backup.Info
 }
@@ -55,8 +55,8 @@ func newBackupInfo(i *backup.Info) *BackupInfo {
 	}
 }
 
-// MarshalBinary returns bytes of which UnmarshalBinary makes the same BackupInfo: about 12
-// for each file of the store, and 100 more. They hold neither keys nor values.
+// MarshalBinary encodes the description for UnmarshalBinary: about 100 bytes, and 12 for
+// each file of the store. It has no keys and no values.
 func (i *BackupInfo) MarshalBinary() ([]byte, error) {
 	if i == nil || i.info == nil {
 		return nil, fmt.Errorf("%w: no backup", ErrInvalid)
@@ -64,9 +64,8 @@ func (i *BackupInfo) MarshalBinary() ([]byte, error) {
 	return i.info.Encode(), nil
 }
 
-// UnmarshalBinary reads what MarshalBinary has returned. It keeps nothing of p. For
-// anything else it returns ErrForeign, ErrFormat or a *CorruptionError, and leaves i as it
-// was.
+// UnmarshalBinary decodes bytes that MarshalBinary has returned. It doesn't keep p. For
+// other bytes it returns ErrForeign, ErrFormat or a *CorruptionError, and doesn't change i.
 func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	if i == nil {
@@ -79,22 +78,25 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 	return err
 }
 
-// Backup sends the store to w as one stream: a copy as of one version, that of its begin
-// or a later one, while others go on reading and writing. It has everything committed
-// before the call, also what is Buffered, with all keyspaces and all history that is
-// retained, and whatever changed since a backup before: deletes, drops and options
-// included. Restore makes a store of it, VerifyBackup checks it.
+// Backup writes the store to w as one stream, as of one version, while others go on reading
+// and writing. The backup has every commit that returned before the call, Buffered ones
+// too, and may have later ones. It has all keyspaces with their options, and all history
+// that is retained. Restore makes a store of it. VerifyBackup checks it.
 //
-// What is sent are the files of the store, each verified as it is sent, so an increment
-// has the files that are new. Values are written once and stay in their files, but keys are
-// rewritten by compactions: an increment has all keys again after a compaction of the
-// whole store, and the values of what a collection has moved.
+// The stream has the files of the store. Each is verified while it is sent. An increment
+// (o.Since) has only files that are new. Deletes, drops and changed options are in it, too.
+// A value usually stays in the file that it was written to, but compactions write keys
+// again: after a compaction of the whole store an increment has all keys, and after a
+// collection the values that this has moved.
 //
-// Backup flushes what is in memory. It takes about 20 MB of memory, the indexes of one run
-// and as much as the largest value. Files that the store replaces meanwhile stay on the
-// disk until it returns. It returns ErrReadOnly for a read-only store, ErrForeign if o.Since is of another store, ErrInvalid if it is of a
-// later version, a *CorruptionError for damage, and errors of w. After an error the stream
-// has no end, and nobody takes it for a backup.
+// Backup flushes the memtables. It takes about 20 MB of memory, and as much as the indexes
+// of one run and the largest value. Files that the store replaces meanwhile stay on the
+// disk until Backup returns.
+//
+// It returns ErrReadOnly for a store that this process only reads, ErrForeign if o.Since is
+// of another store, ErrInvalid if o.Since is of a later version, a *CorruptionError for
+// damage, and the errors of w. After an error the stream is incomplete: Restore and
+// VerifyBackup refuse it.
 func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*BackupInfo, error) {
 	if err := workable(ctx, db); err != nil {
 		return nil, err
@@ -118,22 +120,23 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 	return newBackupInfo(info), nil
 }
 
-// Restore makes a store of what Backup has sent: of a full backup, and of the increments
-// that follow it in r, if there are any, in the order in which they were made. Each must
-// follow the one before. It describes the last one. Open the store as any other: it is
-// the same as its source was at that version, with the same identity.
+// Restore makes a store of a full backup, and of the increments that come after it in r, if
+// there are any, in the order in which they were made. It returns the description of the
+// last one. The new store is what its source was at that version, with the same identity.
+// Open it as any other.
 //
-// The store is made in o.Dir, and o.ValueDir if that is set, which must be empty or not
-// exist; o.FS counts, too. All else of o is not used: most options belong to an Open, and
-// those of keyspaces, but for the default one's, are in the backup. All is durable when
-// Restore returns nil.
+// The store is made in o.Dir, and in o.ValueDir if that is set. These directories must be
+// empty or absent. Of the other options only FS is used: Open is given the rest, and the
+// backup has those of all keyspaces but the default one. The store is durable when Restore
+// returns nil.
 //
-// It returns ErrExist if there is something in a directory, ErrForeign for what is no
-// backup, or is one of another store than those before it, ErrInvalid for an increment
-// that doesn't follow, ErrFormat for a backup of a later release, and a *CorruptionError
-// for one that is damaged or cut. Then, as after errors of r, of the disk and of ctx, what
-// was written is removed. After a crash there may be files that Open refuses or takes for
-// nothing at all (use MustExist), and another Restore says what to remove.
+// It returns ErrExist if a directory is not empty, ErrForeign if r has something else than a
+// backup, or a backup of another store than the one before, ErrInvalid if an increment does
+// not belong behind the backup before it, ErrFormat for a backup of a later release, and a
+// *CorruptionError for one that is damaged or cut. After any error, also of r, of the disk
+// and of ctx, Restore removes the files that it has written. After a crash a part of the
+// files may be there. Open refuses them, or makes an empty store if there are too few of
+// them: use MustExist. Remove them and call Restore again.
 func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -159,9 +162,10 @@ func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 }
 
 // VerifyBackup reads backups to the end of r: one, or several in the order in which they
-// were made. The first may be an increment: that those before it have what it needs is not
-// known then. It checks every byte and that each backup follows the one before, and
-// describes the last one. Its errors are those of Restore. It takes little memory.
+// were made. It checks every byte, and that each increment belongs behind the backup before
+// it. The first backup may be an increment; then VerifyBackup can't tell whether earlier
+// backups have the files that it needs. It returns the description of the last one, or the
+// errors of Restore. It holds no whole file in memory.
 func VerifyBackup(ctx context.Context, r io.Reader) (*BackupInfo, error) {
 	if ctx == nil {
 		return nil, errNilContext

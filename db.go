@@ -183,7 +183,8 @@ func (db *DB) Verify(ctx context.Context, report func(*CorruptionError)) error {
 	return err
 }
 
-// Loss returns what Open has left behind damage, with Options.Recover; nil if nothing.
+// Loss describes what Open has left out because of damage, as Options.Recover allows. It is
+// nil if nothing was left out.
 func (db *DB) Loss() *Loss {
 	if db.loss == nil {
 		return nil

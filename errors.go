@@ -71,11 +71,11 @@ const (
 //	Err    error  // the cause, or nil
 //
 //	Keys  []KeyRange // the keys that are concerned, by keyspace; nil = not known
-//	Stale bool       // without the damaged data, older versions may show in Keys, and what was deleted
+//	Stale bool       // a read that passes the damage may show older versions of these keys, or deleted ones
 //
-// What can't be read is an entry, or the value, of a key in Keys, as far as it belongs to a
-// keyspace that was not dropped. Keys are known of runs, and of a value that was read by
-// its key. errors.Is reports ErrCorrupt. Its text never holds a key or a value.
+// Each entry or value that can't be read is of a key in Keys, unless its keyspace was
+// dropped. Keys is set for a damaged run, and for the value of one key. errors.Is reports
+// ErrCorrupt. The text of the error has no key and no value.
 type CorruptionError = errs.Corruption
 
 // KeyRange is a range of the keys of one keyspace:

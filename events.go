@@ -28,7 +28,7 @@ type Events struct {
 	WriteStall      func(StallInfo)        // writers begin or cease to be throttled
 	DiskSpace       func(DiskSpaceInfo)    // the disk is full and writes are refused, or no longer
 	Corruption      func(*CorruptionError) // background work has found damaged data
-	Loss            func(Loss)             // Open has left something behind damage, with Options.Recover
+	Loss            func(Loss)             // Open has left data out because of damage, as Options.Recover allows
 	BackgroundError func(error)            // nothing is written any more, for this reason
 	Leak            func(LeakInfo)         // the garbage collector has found a transaction that was never ended
 	LongReader      func(ReaderInfo)       // a transaction has kept replaced data for more than a minute; called again each time that this time has doubled
@@ -61,15 +61,16 @@ type LeakInfo struct {
 	Kept    bool   // it has handed out memory: the files and memtables that it read stay until the process ends
 }
 
-// Loss describes what Open has left behind damage, as far as that is known.
+// Loss describes the data that Open has left out because of damage (Options.Recover), as
+// far as it is known.
 type Loss struct {
 	Damage      *CorruptionError // the first damage
-	Version     uint64           // the newest version that is there
-	LastVersion uint64           // the newest one that is known to have been; there may have been more
-	Commits     int64            // commits in the journal behind the damage that were seen
-	Edits       int64            // records of MANIFEST behind the damage that were seen
-	Bytes       int64            // of both files behind the damage
-	Aside       []string         // with UpToAndWrite: new names of files that are kept, in Dir or ValueDir
+	Version     uint64           // the newest version that the store shows
+	LastVersion uint64           // the newest version that was found behind the damage; there may have been newer ones
+	Commits     int64            // number of commits that were found in the journal behind the damage
+	Edits       int64            // number of edits that were found in MANIFEST behind the damage
+	Bytes       int64            // size of journal and MANIFEST behind the damage
+	Aside       []string         // with UpToAndWrite: new names, in Dir or ValueDir, of the files that are kept
 }
 
 // StallInfo describes the begin or the end of a time in which writers are throttled.
@@ -192,7 +193,7 @@ func (r *reporter) onScrubbed(c *CorruptionError) {
 	r.say(slog.LevelError, "damaged data was found", "err", c)
 }
 
-// onLoss passes on what was left behind damage.
+// onLoss tells what Open has left out.
 func (r *reporter) onLoss(l Loss) {
 	tell(r, r.Loss, l, slog.LevelError, "the store is opened up to damage", "err", l.Damage,
 		"version", l.Version, "lastVersion", l.LastVersion, "commits", l.Commits, "edits", l.Edits, "bytes", l.Bytes)

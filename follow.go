@@ -13,18 +13,17 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 )
 
-// Refresh moves a store that was opened with Mode Follow to the newest durable version of
-// its writer, and returns that version. Everything that was durable when Refresh was
-// called is visible when it returns. What was committed Buffered, and whatever else is in
-// the writer's files whole, Refresh makes durable before it shows it. Transactions that
-// are open go on to see their own version.
+// Refresh moves a store that was opened with Mode Follow to the newest version of its
+// writer, and returns that version. All commits that were durable when Refresh was called
+// are visible when it returns. Refresh also syncs the writer's files, and shows the
+// Buffered commits that are in them. Transactions that are open keep their own version.
 //
-// Refresh reads what the writer has appended since the last one. It returns an error, and
-// the store stays as it is, if that can't be read: a *CorruptionError for damage, ErrForeign
-// if another store has taken the place of the files, ErrInvalid if what the writer has in
-// memory takes more than MemoryLimit. Calls at the same time wait for each other; the end of
-// ctx ends a call between two steps. In another Mode the newest version is always visible:
-// Refresh returns it.
+// Refresh reads only what the writer has appended since the last call. After an error the
+// store stays at its version: a *CorruptionError for damage, ErrForeign if the files are of
+// another store now, ErrInvalid if the entries that the writer has not flushed take more
+// than MemoryLimit. Concurrent calls wait for each other. When ctx ends, Refresh returns its
+// error before the next step. In other Modes the newest version is always visible, and
+// Refresh only returns it.
 func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	if ctx == nil {
 		return 0, errNilContext
@@ -40,12 +39,12 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	return uint64(v), nil
 }
 
-// announcing is how long Open waits for a writer that is making the store, or tests just
-// now whether anybody follows it.
+// announcing is how long Open waits while a writer makes the store, or holds the lock for
+// a moment to see whether there are followers.
 const announcing = time.Second
 
-// announce takes a shared lock of SUPER, before anything is read: while there is one, the
-// writer uses no file again.
+// announce takes a shared lock of SUPER, before anything is read. While a follower holds
+// it, the writer does not recycle journal files.
 func (o *opening) announce(ctx context.Context) error {
 	super := filepath.Join(o.dir, filename.Of(filename.Super, 0))
 	for deadline := time.Now().Add(announcing); ; {
@@ -73,7 +72,7 @@ func (o *opening) announce(ctx context.Context) error {
 }
 
 // loadFollowed is manifest.Load of a store that another process may be making or writing:
-// what looks like damage is looked at again.
+// a file that is being written can look damaged, so it tries again.
 func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err error) {
 	for deadline := time.Now().Add(announcing); ; {
 		log, err = manifest.Load(o.manifestOptions())
@@ -88,7 +87,7 @@ func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err erro
 	}
 }
 
-// refresh takes up the keyspaces of the View, after it was installed.
+// refresh makes the list of keyspaces that of the View that was just installed.
 func (l *keyspaces) refresh(db *DB) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

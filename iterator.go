@@ -24,14 +24,13 @@ type IteratorOptions struct {
 	Since        uint64                           // only items whose version is greater
 	Filter       func(key []byte, meta byte) bool // only items for which it returns true; it is called before a value is read, also for keys that are read ahead, and what it was shown counts as read
 
-	// OnDamage is called when a run has damage that the iterator can pass, before it passes
-	// it, once for each place: by the call that moves the iterator, which waits. If it
-	// returns true, the iterator goes on with what can be read behind the damage; else the
-	// damage is its error, as it is without OnDamage. The damage says which keys are
-	// concerned. Of these, items may be missing. If it says Stale, older versions may show
-	// in place of newer ones, and keys that were deleted. An item whose value can't be read
-	// is shown all the same, and Item.Value returns the CorruptionError. Such an iterator is
-	// slower.
+	// OnDamage is called once for each damaged place of a run, by the call that moves the
+	// iterator, before the iterator passes the place. If it returns true, the iterator goes
+	// on behind the damage. If it returns false, the damage becomes the iterator's error, as
+	// without OnDamage. Items whose keys are in CorruptionError.Keys may be missing. If Stale
+	// is set, older versions of them may show, or deleted keys. An item whose value is
+	// damaged shows, and its Item.Value returns the CorruptionError. Iterators with OnDamage
+	// are slower.
 	OnDamage func(*CorruptionError) bool
 }
 
@@ -259,7 +258,7 @@ func (it *Iterator) land(ok bool) {
 	it.valid = ok
 }
 
-// passes asks the user whether to go on behind the damage that the scan has met, and may.
+// passes reports whether the iterator goes on behind the damage that the scan has met.
 func (it *Iterator) passes() bool {
 	if it.closed.Load() {
 		return false

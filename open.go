@@ -33,9 +33,9 @@ import (
 // It returns ErrLocked if another process has the store open, ErrForeign if a directory
 // holds something else, another store, or the values of another copy of this one,
 // ErrFormat for a store of a later format, and a *CorruptionError for damage, unless
-// Options.Recover says what to do about it. A store
-// that is refused is left as it was, except that there may be an empty LOCK. If a write
-// fails, there may be a part of what Open repairs after a crash.
+// Options.Recover says what to do about it. A store that is refused is left as it was,
+// except that there may be an empty LOCK. If a write fails, there may be a part of what
+// Open repairs after a crash.
 //
 // The store goes on in its directories, whatever happens to their names. In a backup
 // copy both Dir and ValueDir.
@@ -119,7 +119,8 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 	return o.db, nil
 }
 
-// settle has a store that is to be written to give up what lies behind its damage.
+// settle makes the state before the damage the current one on disk, for a store that will be
+// written to.
 func (o *opening) settle(ctx context.Context) error {
 	if o.options.Mode == ReadOnly {
 		return nil
@@ -297,8 +298,8 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	return recovery, err
 }
 
-// openFiles is Tuning.OpenFiles; 0 = any number: who follows a store keeps each file open,
-// as its name may be gone by the next time.
+// openFiles is Tuning.OpenFiles; 0 = any number. A follower keeps each file open, as the
+// writer may remove its name.
 func (o *opening) openFiles() int {
 	if o.options.Mode == Follow {
 		return 0

@@ -51,11 +51,11 @@ type OpenMode uint8
 const (
 	ReadWrite OpenMode = 0 // one process, which holds the lock alone
 	ReadOnly  OpenMode = 1 // any number of processes; nothing is written, no lock file either
-	Follow    OpenMode = 2 // as ReadOnly, while one process may have the store open for writing; see DB.Refresh
+	Follow    OpenMode = 2 // as ReadOnly, while another process may have the store open for writing; see DB.Refresh
 )
 
-// Recovery says what Open does about a damaged journal or MANIFEST: about a part, or a
-// file, that had been durable. What a crash tears off is none; it needs no Recovery.
+// Recovery says what Open does if a durable part of the journal or of MANIFEST is damaged or
+// missing. The torn end that a crash leaves is no damage: Open always repairs it.
 type Recovery uint8
 
 // The recoveries.
@@ -63,18 +63,19 @@ const (
 	// Strict: Open returns the CorruptionError, and changes nothing.
 	Strict Recovery = 0
 
-	// UpTo: Open leaves out the damage and all that was committed behind it. It needs Mode
-	// ReadOnly. DB.Loss and Events.Loss tell what is left out. What is there is the store
-	// as of one version, with the keyspaces and options that it had before the damage.
-	// Open returns the CorruptionError if no such state is left whole: SUPER, or the
-	// beginning of MANIFEST, is damaged, or files were removed since.
+	// UpTo: Open leaves out the damage and everything that was committed behind it. It
+	// needs Mode ReadOnly. The store is shown as of one version, with the keyspaces and
+	// options that it had before the damage. DB.Loss and Events.Loss say what is left out.
+	// Open returns the CorruptionError if no such state is whole: SUPER or the beginning of
+	// MANIFEST is damaged, or files of that state were removed later.
 	UpTo Recovery = 1
 
-	// UpToAndWrite is UpTo for Mode ReadWrite: it gives up what lies behind the damage, and
-	// the store goes on from there. A store without damage is opened as with Strict. Files
-	// that are damaged, or needed no more, stay in their directories under other names
-	// (Loss.Aside), which Brock never looks at: remove them once nothing is missed. If Open
-	// fails, or the process ends before it returns, the same Open finds the same state again.
+	// UpToAndWrite is UpTo for Mode ReadWrite: Open gives up the commits behind the damage,
+	// and the store goes on from there. Without damage it is Strict. Damaged files, and
+	// those that the store doesn't need any more, stay in their directories under other
+	// names (Loss.Aside). Brock never reads them: remove them once you know that you miss
+	// nothing. If Open fails, or the process ends before Open returns, the next Open with
+	// UpToAndWrite finds the same state.
 	UpToAndWrite Recovery = 2
 )
 

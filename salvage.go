@@ -14,30 +14,31 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// SalvageSummary is what became of a store. Its fields are
+// SalvageSummary says what Salvage has written. Its fields are
 //
-//	Keys      uint64   // in the new store
-//	Found     uint64   // of them, those whose entry was lost, and that a journal or value segment had
-//	Version   uint64   // the newest one
-//	Losses    int      // how often report was called
-//	Keyspaces []string // those that have a name
+//	Keys      uint64   // number of keys in the new store
+//	Found     uint64   // of these, keys that no run had any more: a journal or value segment had them
+//	Version   uint64   // the newest version in the new store
+//	Losses    int      // number of calls of report
+//	Keyspaces []string // names of the keyspaces of the new store, but the default one
 type SalvageSummary = salvage.Summary
 
-// Salvage makes a new store in to.Dir, which must not exist, of what can be read of the
-// store in from.Dir, whatever is damaged or missing there: also SUPER, MANIFEST, and whole
-// files. The new store has the newest version of each key that can be proven by a
-// checksum, with its version, expiry and meta byte, and the keyspaces with their options.
-// Deletes are honoured where they are known. History is not kept.
+// Salvage makes a new store in to.Dir, which must not exist, of all data in from.Dir that a
+// checksum still proves. Any file there may be damaged or missing: also SUPER, MANIFEST and
+// runs. The new store has the newest version of each key that was found, with its version
+// number, expiry and meta byte, and the keyspaces with their options. A key stays deleted
+// if its delete was found. History is not kept.
 //
-// report, unless nil, is called for each damage that was met, and each value that can't be
-// read: File, Offset and Reason say what is gone, Keys which keys are concerned, as far as
-// that is known. Where Stale is set, the new store may show an older value, or a key that
-// was deleted. It is called by one goroutine. Of a sound store it is never called.
+// Salvage calls report, unless nil, for each damage, and for each value that can't be read.
+// File, Offset and Reason say what is damaged, Keys which keys that concerns, as far as it
+// is known. If Stale is set, the new store may have older values for these keys, or keys
+// that were deleted. Calls come from one goroutine. For a sound store there are none.
 //
-// The old store is only read; from.Dir, from.ValueDir and from.FS say where it is. Of to,
-// FS, Dir, MemoryLimit, Now, KeyspaceDefaults (for keyspaces whose options are lost) and Tuning count; a
-// ValueDir is refused. The new store is durable when Salvage returns nil, and can't be
-// opened before. After an error what was written is removed; after a crash remove it.
+// The old store is only read: from.Dir, from.ValueDir and from.FS say where it is. Of to,
+// Salvage uses FS, Dir, MemoryLimit, Now, Tuning, and KeyspaceDefaults for keyspaces whose
+// options are lost. It refuses a ValueDir. The new store is durable when Salvage returns
+// nil; before that it can't be opened. After an error Salvage removes the files that it has
+// written. After a crash, remove to.Dir.
 //
 // It returns ErrLocked if a process has the old store open for writing, ErrExist if there
 // is something under the name to.Dir, ErrNotExist if from.Dir has no file of a store, and
@@ -51,7 +52,7 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 	if err == nil {
 		err = refusal([]check{
 			{from.InMemory || from.Dir == "", "Dir", "must name the store to read"},
-			{to.InMemory || to.Mode == ReadOnly || to.MustExist, "Mode", "must be that of a new store on a disk"},
+			{to.InMemory || to.Mode != ReadWrite || to.MustExist, "Mode", "must be that of a new store on a disk"},
 			{to.ValueDir != "" && to.ValueDir != to.Dir, "ValueDir", "is not possible for a salvaged store"},
 		})
 	}

@@ -44,11 +44,11 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 // conflicts, fn is run again in a new transaction, so it should have no other effects.
 //
 // From the second conflict on, or the first if others do so already, calls that conflict
-// over the same key or range run one after the other, first come, first served. So a call gets through, however many
-// others there are: it gives up, with a *ConflictError, after DefaultRetries conflicts
-// with writes that take no turns, such as those of Set, batches and transactions begun
-// by hand. A turn ends after 100 ms, so that nobody waits for a slow function. fn must
-// not wait for another Update of what it has read.
+// over the same key or range run one after the other, first come, first served. So a call
+// gets through, however many others there are: it gives up, with a *ConflictError, after
+// DefaultRetries conflicts with writes that take no turns, such as those of Set, batches
+// and transactions begun by hand. A turn ends after 100 ms, so that nobody waits for a
+// slow function. fn must not wait for another Update of what it has read.
 func (db *DB) Update(fn func(txn *Txn) error) error {
 	return db.UpdateContext(context.Background(), TxnOptions{}, fn)
 }

@@ -1008,6 +1008,26 @@ func faults(fn func()) (faulted bool) {
 	return false
 }
 
+func goingOn(dir string) error {
+	db, err := brock.Open(brock.Options{Dir: dir, Recover: brock.UpToAndWrite})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if loss := db.Loss(); loss != nil {
+		log.Printf("commits after version %d are given up: %v; kept aside: %q", loss.Version, loss.Damage, loss.Aside)
+	}
+	return nil
+}
+
+// TestGoingOn runs it on a store that has no damage. internal/storetest.TestRecoverUpToAndWrite
+// is about those that have.
+func TestGoingOn(t *testing.T) {
+	dir := t.TempDir()
+	check(t, opening(dir))
+	check(t, goingOn(dir))
+}
+
 func TestSalvage(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	damaged, fresh := filepath.Join(dir, "damaged"), filepath.Join(dir, "fresh")

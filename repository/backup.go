@@ -14,22 +14,23 @@ import (
 
 // Options of Backup. The zero value is good.
 type Options struct {
-	// Scratch is a directory for the checkpoint that is backed up, which must be empty or
-	// absent; "" is that of the store with ".backup-scratch" behind its name. In the file system of the store the checkpoint takes no
-	// space, elsewhere that of the whole store. It is removed at the end, or by the next
-	// backup after a crash. Only one backup may use it at a time.
+	// Scratch is a directory for the checkpoint that is backed up. It must be empty or
+	// absent; "" = the store's directory with ".backup-scratch" added to its name. In the
+	// file system of the store the checkpoint takes no space, elsewhere as much as the whole
+	// store. It is removed at the end, or after a crash by the next backup. Only one backup
+	// at a time may use it.
 	Scratch string
-	// Progress is called now and then with how many bytes are in the repository, of all that
-	// the backup has. nil: nobody is told.
+	// Progress, unless nil, is called now and then: done bytes of the total bytes of the
+	// backup are in the repository.
 	Progress func(done, total int64)
 }
 
 // Done is what Backup has done.
 type Done struct {
 	Info
-	PutFiles  int   `json:"putFiles"`  // that were not in the repository
-	PutBytes  int64 `json:"putBytes"`  // of these
-	ReadBytes int64 `json:"readBytes"` // of files that were read to the end; others were recognised
+	PutFiles  int   `json:"putFiles"`  // number of files that were not in the repository, and were put there
+	PutBytes  int64 `json:"putBytes"`  // size of these files
+	ReadBytes int64 `json:"readBytes"` // size of the files that were read; the others are those of the newest backup
 }
 
 // The time from the last look at the marks of Prune until the index is there is bounded. It
@@ -39,18 +40,16 @@ const indexTime = 10 * time.Minute
 // settleRounds is how often Backup looks for objects that Prune may delete.
 const settleRounds = 5
 
-// Backup stores the files of the store that the repository does not have, and an index: a
-// backup of everything committed before the call. It is there, for good, when Backup returns
-// nil. After an error there is none. Others go on reading and writing.
+// Backup stores the files of db that the repository does not have, and then the index. The
+// backup has everything that was committed before the call, and is durable when Backup
+// returns nil. After an error there is no backup. Others go on reading and writing db. Files
+// that db replaces meanwhile stay on the disk until Backup returns.
 //
-// Every checksum of a file is verified before it is stored, and what is stored is what was
-// verified. For a damaged file Backup returns *brock.CorruptionError, and makes no backup.
-//
-// Until it returns, files that the store has replaced keep their disk space.
-//
-// A file is not read again if the newest backup of the store has one of the same name,
-// size, time and ends, see docs/format.md. Backup returns brock.ErrLocked while another one
-// uses Options.Scratch, and errors of DB.Checkpoint and of s.
+// Backup verifies every checksum of a file before it stores the file, and stores the same
+// bytes. A damaged file is a *brock.CorruptionError. A file is not read if the newest
+// backup of the store has one of the same name, size, time, and hash of its first and last
+// 4 KiB, see docs/format.md. Backup returns brock.ErrLocked while another one uses
+// Options.Scratch, and the errors of DB.Checkpoint and of s.
 func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, err error) {
 	if ctx == nil || db == nil || s == nil {
 		return Done{}, fmt.Errorf("%w: nil", brock.ErrInvalid)

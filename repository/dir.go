@@ -15,9 +15,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Dir returns the repository in a directory, which is made by the first Put. fsys is the
-// file system; nil is the operating system's. The directory may be on a disk that several
-// machines mount, if that renames files atomically.
+// Dir returns the repository in a directory. The first Put makes the directory. fsys is the
+// file system; nil = the operating system's. Several machines may use the directory, if its
+// file system renames files atomically.
 func Dir(fsys vfs.FS, path string) Deleter {
 	if fsys == nil {
 		fsys = vfs.OS()
@@ -44,7 +44,7 @@ func (d *dir) path(name string) (string, error) {
 	return "", fmt.Errorf("%w: %q is no name of an object", brock.ErrInvalid, name)
 }
 
-// partSuffix ends the name of an object of which not all is there.
+// partSuffix ends the name of an object that is not complete.
 const partSuffix = ".part"
 
 // putBytes is how much is written at once.
@@ -117,7 +117,7 @@ func (d *dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	return &fileReader{File: f}, nil
 }
 
-// fileReader reads a file from its begin.
+// fileReader reads a file from its start.
 type fileReader struct {
 	vfs.File
 	at int64

@@ -11,14 +11,14 @@ import (
 // Keep says which backups of a store stay. A backup stays if one of the rules keeps it; the
 // newest one always does. The zero value keeps all.
 type Keep struct {
-	Last   int           // this many newest ones
-	Within time.Duration // those that are this much older than the newest one, or less
-	// The newest backup of each of this many hours, days, weeks (from Monday on), months and
-	// years, in UTC, from the newest one on that have a backup.
+	Last   int           // the newest backups, this many
+	Within time.Duration // backups that are at most this much older than the newest one
+	// The newest backup of an hour, a day, a week (from Monday on), a month or a year, in UTC,
+	// for this many of them. Those without a backup are not counted.
 	Hourly, Daily, Weekly, Monthly, Yearly int
 }
 
-// valid refuses what looks like a mistake: a number below 0 would keep the newest backup alone.
+// valid refuses a number below 0, which would keep only the newest backup.
 func (k Keep) valid() error {
 	if min(k.Last, k.Hourly, k.Daily, k.Weekly, k.Monthly, k.Yearly) < 0 || k.Within < 0 {
 		return fmt.Errorf("%w: a rule below 0", brock.ErrInvalid)

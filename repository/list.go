@@ -110,7 +110,7 @@ type stock struct {
 
 // look lists the objects that a new index may name: not those that a mark lists, as they
 // may be deleted. Marks are listed first. A mark is deleted after the objects that it lists:
-// who doesn't see it any more, does not see them either.
+// a backup that does not see it any more does not see them either.
 func look(ctx context.Context, s Store) (*stock, error) {
 	marked := map[string]bool{}
 	marks, err := listMarks(ctx, s)

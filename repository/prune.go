@@ -15,20 +15,20 @@ import (
 
 // PruneOptions are those of Prune. The zero value is good.
 type PruneOptions struct {
-	Store  string   // uuid: only backups of this store are removed; "" = of each store, by the same rules
-	Remove []string // ids of backups that are removed, whatever the rules say, also if their index is damaged
-	DryRun bool     // only say what would be removed
-	// NoBackups says that no backup is being made, anywhere, until Prune returns. Then the
-	// space is free at once. A backup that is made nevertheless may lack files.
+	Store  string   // remove only backups of the store with this uuid; "" = of each store, by the same rules
+	Remove []string // ids of backups to remove, whatever the rules say, also if their index is damaged
+	DryRun bool     // remove nothing, only return what would be removed
+	// NoBackups says that no backup is being made anywhere until Prune returns. Then Prune
+	// frees the space at once. A backup that is made nevertheless may lack files.
 	NoBackups bool
 }
 
 // Pruned is what Prune has done.
 type Pruned struct {
-	Removed []Info `json:"removed"` // backups, or those that would be removed
-	Kept    int    `json:"kept"`    // backups
-	// Objects that no backup needs: deleted now, and those that a Prune deletes which begins
-	// an hour from now or later.
+	Removed []Info `json:"removed"` // backups that were removed, or with DryRun would be
+	Kept    int    `json:"kept"`    // number of backups that stay
+	// Objects that no backup needs: Deleted are gone. Waiting are deleted by a Prune that
+	// begins in an hour or later.
 	Deleted      int   `json:"deleted"`
 	DeletedBytes int64 `json:"deletedBytes"`
 	Waiting      int   `json:"waiting"`
@@ -45,13 +45,14 @@ const (
 )
 
 // Prune removes the backups that keep does not keep, and then objects that no index names.
-// Backups may be made meanwhile, and other Prunes run: an object is deleted in two steps, at
-// least an hour apart, so that the space is free after the next Prune. The time is that of
-// the objects, by the clock of s.
+// Backups may be made meanwhile, and other Prunes may run. An object is deleted in two steps:
+// one Prune marks it, and another one deletes it an hour later or more, by the clock of s. So
+// call Prune regularly.
 //
-// While the index of a backup can't be read, Prune returns an error, for which errors.Is
-// reports brock.ErrCorrupt, or brock.ErrFormat if a newer release wrote it, and does nothing:
-// nobody knows which objects that backup needs. Name it in PruneOptions.Remove to give it up.
+// If the index of a backup can't be read, Prune does nothing, as it does not know which
+// objects that backup needs. It returns an error for which errors.Is reports
+// brock.ErrCorrupt, or brock.ErrFormat if a newer release wrote the index. Name the backup in
+// PruneOptions.Remove to give it up.
 func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, error) {
 	if ctx == nil || s == nil {
 		return Pruned{}, fmt.Errorf("%w: nil", brock.ErrInvalid)
@@ -264,7 +265,7 @@ func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 				return nil, err
 			}
 		}
-		// The mark goes last: who doesn't see it doesn't see its objects either.
+		// The mark goes last: a backup that doesn't see it doesn't see its objects either.
 		if err := p.s.Delete(ctx, o.Name); err != nil {
 			return nil, err
 		}

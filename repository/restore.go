@@ -21,20 +21,21 @@ import (
 // RestoreOptions are those of Restore. The zero value is good.
 type RestoreOptions struct {
 	FS vfs.FS // of the new store; nil = the operating system's
-	// Progress is called now and then with how many bytes of the backup are in the directory.
-	// nil: nobody is told.
+	// Progress, unless nil, is called now and then: done of the total bytes of the backup
+	// are in the directory.
 	Progress func(done, total int64)
 }
 
-// Restore makes the store of a backup in dir, which must not exist: it is what the source
-// was, with all keyspaces and all history that was retained. id is that of the backup, or ""
-// for the newest one of a repository with backups of one store. When Restore returns nil the
-// store is durable. It has the uuid of its source, as a checkpoint has, and goes its own way.
+// Restore makes a store of a backup in dir, which must not exist. The store has all keyspaces
+// and all retained history of its source, as of the version of the backup, and the source's
+// uuid, as a checkpoint has. id names the backup; "" is the newest one of a repository with
+// backups of one store. The store is durable when Restore returns nil.
 //
-// The hash of each object is checked while it is copied; *brock.CorruptionError names an
-// object that is damaged or missing. Restore returns brock.ErrExist if there is something
-// under the name dir, and ErrNoBackup. After an error what was written is removed. After a
-// crash there may be files in dir, which Open refuses (use MustExist): remove them.
+// Restore checks the hash of each object while it copies it. A *brock.CorruptionError names
+// an object that is damaged or missing. Restore returns brock.ErrExist if there is something
+// under the name dir, and ErrNoBackup if there is no such backup. After an error it removes
+// the files that it has written. After a crash, remove dir: files may be there, which Open
+// refuses (use MustExist).
 func Restore(ctx context.Context, s Store, id, dir string, o RestoreOptions) (info Info, err error) {
 	if ctx == nil || s == nil {
 		return Info{}, fmt.Errorf("%w: nil", brock.ErrInvalid)

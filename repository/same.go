@@ -11,9 +11,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// sameFS is a file system of which every byte is the same each time that it is read. A file
-// is read three times: for its hash, to verify it, and to store it. What the disk has
-// returned damaged in between is an error: so what is stored is what was verified.
+// sameFS is a file system that returns an error if a byte is not the same each time that it
+// is read. A file is read three times: for its hash, to verify it, and to store it. So the
+// bytes that are stored are those that were verified.
 type sameFS struct {
 	vfs.FS
 	mu    sync.Mutex
@@ -29,7 +29,7 @@ type sameFile struct {
 	blocks map[int64]uint64
 }
 
-// sameSeed makes hashes of 64 bits that no file can foresee.
+// sameSeed is random, so that no file can be made to have equal hashes.
 var sameSeed = maphash.MakeSeed()
 
 // Open opens a file.
@@ -48,7 +48,7 @@ func (s *sameFS) Open(name string) (vfs.File, error) {
 	return &sameReader{File: f, known: known, at: -1}, nil
 }
 
-// forget lets go of what is known of a file that is not read any more.
+// forget drops the hashes of a file that is not read any more.
 func (s *sameFS) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,5 +109,5 @@ func (r *sameReader) load(at int64) error {
 	return nil
 }
 
-// Map refuses: what is mapped is not looked at here.
+// Map refuses: reads of mapped memory would not be compared.
 func (r *sameReader) Map(int64) (vfs.Mapping, error) { return nil, errors.ErrUnsupported }

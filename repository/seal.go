@@ -6,7 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
-// Where the ends of files say that they are whole, as docs/format.md has it.
+// Where docs/format.md puts the checksums that depend on a whole file.
 const (
 	footerBytes = 64
 	footerMagic = "BRKR"

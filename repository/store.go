@@ -10,20 +10,20 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// Store is where the objects of a repository are. Names are ASCII, with slashes in between.
-// All methods may be called by any number of goroutines and processes.
+// Store holds the objects of a repository. Names are ASCII, with slashes in between. All
+// methods may be called by any number of goroutines and processes.
 type Store interface {
-	// Put stores the size bytes of r under a name that no object has ever had. There is no
-	// object, or the whole one: not a part of it, and none after r has returned an error.
-	// When Put returns nil, the object is durable, and Get and List know it. After an error
-	// it may be there, too.
+	// Put stores the size bytes of r under a name that no object has ever had. An object
+	// becomes visible as a whole, or not at all; never if r returns an error. When Put
+	// returns nil, the object is durable, and Get and List find it. After an error of the
+	// store itself it may be there, too.
 	Put(ctx context.Context, name string, r io.Reader, size int64) error
 	// Get reads an object. It returns fs.ErrNotExist, at once or from the first Read, if
 	// there is none.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// List calls fn for each object whose name begins with prefix, in any order, and returns
-	// the first error of fn. What was put or deleted meanwhile may be listed or not. A name
-	// that ends with ".part" is what a Put that was cut has left.
+	// the first error of fn. Objects that are put or deleted meanwhile may be listed or not.
+	// A name that ends with ".part" is the remainder of a Put that was interrupted.
 	List(ctx context.Context, prefix string, fn func(Object) error) error
 }
 
@@ -34,11 +34,11 @@ type Deleter interface {
 	Delete(ctx context.Context, name string) error
 }
 
-// Object is what List says of an object.
+// Object describes an object.
 type Object struct {
 	Name string
-	Size int64
-	Time time.Time // when it was put, by one clock for all objects: that of the store
+	Size int64     // in bytes
+	Time time.Time // when it was put, by the clock of the store: one clock for all objects
 }
 
 // ErrNoBackup says that the repository has no such backup.

@@ -13,26 +13,27 @@ import (
 // VerifyOptions are those of Verify. The zero value verifies everything.
 type VerifyOptions struct {
 	ID    string // only this backup
-	Quick bool   // only that all objects are there and have their sizes: no object is read but indexes
-	// Progress is called now and then with how many bytes were verified. nil: nobody is told.
+	Quick bool   // check only that all objects are there and have their sizes; read only the indexes
+	// Progress, unless nil, is called now and then: done of the total bytes are verified.
 	Progress func(done, total int64)
 }
 
 // Verified is what Verify has found.
 type Verified struct {
 	Backups int   `json:"backups"`
-	Objects int   `json:"objects"` // that backups have
-	Bytes   int64 `json:"bytes"`   // of these
-	Unnamed int   `json:"unnamed"` // objects that no index names: of backups that failed, or are being made, or were removed
+	Objects int   `json:"objects"` // number of objects that backups have
+	Bytes   int64 `json:"bytes"`   // size of these objects
+	Unnamed int   `json:"unnamed"` // number of objects that no index names: of backups that failed, are being made, or were removed
 }
 
-// Verify checks the indexes, that every object that they name is there, and the hash of each.
-// It calls report, unless nil, for each problem; File is the name of an object. It returns
-// the first problem, for which errors.Is reports brock.ErrCorrupt, or the error that kept it
-// from going on, or nil if each backup can be restored.
+// Verify checks the indexes, and that every object that they name is there and has its hash.
+// It returns nil if each backup can be restored. It calls report, unless nil, for each
+// problem; CorruptionError.File is the name of an object. It returns the first problem, for
+// which errors.Is reports brock.ErrCorrupt, or the error because of which it could not go on.
 //
-// Backups may be made and removed meanwhile. To mend a repository, delete the damaged
-// objects that hold files: if the store has the file still, the next Backup stores it anew.
+// Backups may be made and removed meanwhile. To repair a repository, delete the damaged
+// objects that hold files. If the store still has such a file, the next Backup stores it
+// again.
 func Verify(ctx context.Context, s Store, o VerifyOptions, report func(*brock.CorruptionError)) (Verified, error) {
 	if ctx == nil || s == nil {
 		return Verified{}, fmt.Errorf("%w: nil", brock.ErrInvalid)

@@ -62,11 +62,11 @@ type FS interface {
 	// or returns fs.ErrNotExist. Locks of one process conflict, too. Close gives the
 	// lock up, as does the end of the process; the file stays.
 	Lock(name string, shared bool, owner string) (io.Closer, error)
-	// LockFile takes an advisory lock on an existing file alone, which has nothing to do
-	// with the locks of Lock, and writes nothing. It returns a *LockedError at once if
-	// another holds it. Locks of one process conflict, too. Close gives the lock up, as
-	// does the end of the process. It returns errors.ErrUnsupported where a file has no such
-	// lock, and where a file that is open can't be removed.
+	// LockFile takes an advisory lock on an existing file. It writes nothing, and is
+	// independent of Lock. If another holder has a lock that excludes this one, it returns
+	// a *LockedError at once; locks of one process conflict, too. Close releases the lock,
+	// and so does the end of the process. It returns errors.ErrUnsupported on systems
+	// without such locks, and where an open file can't be removed.
 	LockFile(name string, shared bool) (io.Closer, error)
 	// Free returns how many bytes can still be written in a directory's file
 	// system; -1 if that is not known.

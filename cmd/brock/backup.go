@@ -17,11 +17,11 @@ import (
 
 type backupCommand struct {
 	store
-	To         string `arg:"" optional:"" help:"A new file, or - for standard output. Without it, see --repository."`
-	Since      string `help:"The backup before, a file: only what is new is written, an increment. It is read and checked first." placeholder:"FILE"`
+	To         string `arg:"" optional:"" help:"A new file, or - for standard output. Leave it out with --repository."`
+	Since      string `help:"Write an increment: only what is new since the backup in this file. That is read and checked first." placeholder:"FILE"`
 	Compress   bool   `help:"Compress the file by zstd."`
-	Repository string `help:"Directory that keeps many backups, of this store and others, instead of a file. It is made if there is none." placeholder:"DIR"`
-	Scratch    string `help:"With --repository: directory for what is needed meanwhile; default: the store's name and .backup-scratch. On another disk it takes the space of the store." placeholder:"DIR"`
+	Repository string `help:"Write to the repository in this directory instead of a file. It keeps many backups, of one store or more. It is made if there is none." placeholder:"DIR"`
+	Scratch    string `help:"With --repository: directory for a checkpoint of the store, removed at the end; default: the store's name with .backup-scratch. On another disk it takes as much space as the store." placeholder:"DIR"`
 	JSON       bool   `help:"With --repository: print JSON."`
 }
 

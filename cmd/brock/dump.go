@@ -19,7 +19,7 @@ type dumpCommand struct {
 	Keyspace *string `help:"Only the pairs of this keyspace; --keyspace= means the default one. Without it, the pairs of all keyspaces, and their options." placeholder:"NAME"`
 	Prefix   string  `help:"Only keys that begin with this."`
 	keySyntax
-	SkipDamaged bool         `help:"Go on behind damaged data. What is left out is listed on standard error, and the exit code is 4."`
+	SkipDamaged bool         `help:"Leave out damaged data. It is listed on standard error, and the exit code is 4."`
 	Path        string       `arg:"" default:"-" help:"A new .jsonl, .csv or .tsv file, or - for standard output."`
 	Format      pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard output. CSV and TSV hold the pairs of one keyspace."`
 }

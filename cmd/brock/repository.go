@@ -18,7 +18,7 @@ type repositoryCommand struct {
 	List    repositoryList    `cmd:"" default:"withargs" help:"List the backups, oldest first."`
 	Verify  repositoryVerify  `cmd:"" help:"Check that every backup can be restored."`
 	Restore repositoryRestore `cmd:"" help:"Make the store of a backup in a new directory."`
-	Prune   repositoryPrune   `cmd:"" help:"Remove backups, and what only they need. Without a rule all backups stay."`
+	Prune   repositoryPrune   `cmd:"" help:"Remove backups, and files that only they need. Without a rule all backups stay."`
 }
 
 // repositoryDir is the argument of these commands.
@@ -86,7 +86,7 @@ func (c *repositoryList) Run(a *app) error {
 type repositoryVerify struct {
 	repositoryDir
 	ID    string `help:"Only this backup."`
-	Quick bool   `help:"Only that every file is there and has its size."`
+	Quick bool   `help:"Check only that every file is there and has its size."`
 	JSON  bool   `help:"Print a line of JSON for each problem, then one with what was verified."`
 }
 
@@ -146,9 +146,9 @@ func (c *repositoryRestore) Run(a *app) error {
 
 type repositoryPrune struct {
 	repositoryDir
-	Last      int           `help:"Keep this many newest backups."`
-	Within    time.Duration `help:"Keep those that are this much older than the newest one, or less, such as 48h."`
-	Hourly    int           `help:"Keep the newest one of each of this many hours that have one."`
+	Last      int           `help:"Keep the newest backups, this many."`
+	Within    time.Duration `help:"Keep backups that are at most this much older than the newest one, such as 48h."`
+	Hourly    int           `help:"Keep the newest backup of an hour, for this many hours that have one."`
 	Daily     int           `help:"The same of days, in UTC."`
 	Weekly    int           `help:"The same of weeks."`
 	Monthly   int           `help:"The same of months."`
@@ -156,7 +156,7 @@ type repositoryPrune struct {
 	Store     string        `help:"Only backups of the store with this uuid; default: of each store, by the same rules." placeholder:"UUID"`
 	Remove    []string      `help:"Remove this backup whatever the rules say, even if it can't be read." placeholder:"ID"`
 	DryRun    bool          `help:"Only say what would be removed."`
-	NoBackups bool          `help:"Nobody makes a backup meanwhile: free the space at once. Otherwise it is free after another prune, an hour later."`
+	NoBackups bool          `help:"Free the space at once. Only if nobody makes a backup meanwhile. Otherwise another prune, an hour later or more, frees it."`
 	JSON      bool          `help:"Print JSON."`
 }
 

@@ -19,7 +19,7 @@ import (
 type store struct {
 	Dir      string `arg:"" help:"Directory of the store."`
 	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
-	Recover  bool   `help:"Of a damaged journal or MANIFEST, read what lies before the damage. Only for commands that write nothing."`
+	Recover  bool   `help:"If the journal or MANIFEST is damaged, read what was committed before the damage. Only for commands that write nothing."`
 }
 
 // read opens the store read-only for fn: nothing is written, and other readers

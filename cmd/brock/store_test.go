@@ -211,6 +211,9 @@ func TestGetFromDamagedStore(t *testing.T) {
 	if r := brockIn(t, "", "", "get", dir, "key 001"); r.code != exitCorrupt || !strings.Contains(r.err, "SUPER") {
 		t.Errorf("exit code %d, %s", r.code, r.err)
 	}
+	if r := brockIn(t, "", "", "verify", dir); r.code != exitCorrupt || !strings.Contains(r.err, "brock salvage") {
+		t.Errorf("verify: exit code %d, %s", r.code, r.err)
+	}
 }
 
 // TestInspectShowsEveryFile: each byte of each file is shown, in one line or another.

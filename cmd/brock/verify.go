@@ -84,6 +84,8 @@ func (c *verifyCommand) wayOut(a *app) {
 	s := c.store
 	s.Recover = true
 	if s.read(a, func(*brock.DB) error { return nil }) == nil {
-		fmt.Fprintln(a.err, "brock: brock dump --recover saves that, and other commands that write nothing show it with --recover")
+		fmt.Fprintln(a.err, "brock: what was committed before the damage can be read: brock dump --recover saves it, other commands that write nothing show it with --recover")
+		return
 	}
+	fmt.Fprintln(a.err, "brock: brock salvage makes a new store of what a checksum still proves")
 }

@@ -40,8 +40,8 @@ type Corruption struct {
 	// Keys are the ranges of keys that are concerned, one for each keyspace; nil: not
 	// known. Every entry that can't be read has a key there.
 	Keys []KeyRange
-	// Stale says that what shows in Keys without the damaged data may be older versions,
-	// and what was deleted, and not only that something is missing.
+	// Stale says that a read that passes the damage may show older versions of these keys,
+	// or deleted ones. Without it, keys can only be missing.
 	Stale bool
 
 	concerns bool // lo and hi are known

@@ -105,6 +105,9 @@ func TestSalvageRefuses(t *testing.T) {
 	apart := to
 	apart.ValueDir = "/apart"
 	try("a value directory for the new store", o, apart, brock.ErrInvalid)
+	following := to
+	following.Mode = brock.Follow
+	try("a new store to follow", o, following, brock.ErrInvalid)
 	nothing := o
 	nothing.Dir, nothing.ValueDir = "/nothing", ""
 	try("no store", nothing, to, brock.ErrNotExist)

@@ -1,5 +1,5 @@
-// Package blob keeps a repository of backups in an object store: whatever gocloud.dev/blob
-// opens, which is S3 and what speaks as it does, Google Cloud Storage, Azure, and more.
+// Package blob keeps a repository of backups in an object store that gocloud.dev/blob opens:
+// S3 and compatible services, Google Cloud Storage, Azure, and others.
 //
 //	import _ "gocloud.dev/blob/s3blob"
 //
@@ -9,9 +9,9 @@
 //	s := brockblob.New(bucket)
 //	done, err := repository.Backup(ctx, db, s, repository.Options{})
 //
-// An object of a bucket is there as a whole or not at all, and listed at once, as Store
-// demands of Put. Multipart uploads that were cut take space in some services: give the
-// bucket a rule that removes them after some days. Versions of deleted objects do, too.
+// The service must show an object as a whole or not at all, and list it at once: Store
+// demands it of Put. In some services, interrupted multipart uploads and old versions of
+// objects take space: give the bucket a lifecycle rule that removes them after some days.
 package blob
 
 import (
