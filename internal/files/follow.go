@@ -2,6 +2,7 @@ package files
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -17,33 +18,39 @@ import (
 const leastGrowing = 1 << 20
 
 // NextView makes the View of a later layout and journal of a store that another process
-// writes. It takes what is the same from the View now, which may be nil, and opens the
-// rest. opened is what no View holds: discard it unless next is installed.
-func (f *Opener) NextView(now *view.View, l *layout.Layout, unflushed []journal.SegmentInfo) (next, opened *view.View, err error) {
-	next, opened = &view.View{Layout: l}, new(view.View)
+// writes. It takes what is the same from the View now, which may be nil, and from opened,
+// and opens the rest.
+//
+// opened is what earlier calls have opened and no View holds: empty at first. After an
+// error it has more, so that the next call has less to do; else what of next no other View
+// holds. Close it unless next is installed.
+func (f *Opener) NextView(now, opened *view.View, l *layout.Layout, unflushed []journal.SegmentInfo) (next *view.View, err error) {
+	next = &view.View{Layout: l}
 	if now == nil {
 		now = new(view.View)
 	}
-	n := following{f, now, next, opened}
+	n := following{f, now, opened, next}
 	if err = n.runs(); err == nil {
 		err = n.segments(unflushed)
 	}
 	if err == nil {
 		err = n.remaps()
 	}
-	return next, opened, err
+	if err == nil {
+		n.closeOthers()
+	}
+	return next, err
 }
 
 // following is the work of NextView.
 type following struct {
-	files     *Opener
-	now, next *view.View
-	opened    *view.View
+	files             *Opener
+	now, opened, next *view.View
 }
 
 func (n *following) runs() error {
 	open := make(map[layout.RunID]*view.Run)
-	for _, r := range n.now.Runs {
+	for _, r := range slices.Concat(n.now.Runs, n.opened.Runs) {
 		open[r.ID] = r
 	}
 	for _, m := range n.next.Layout.Runs() {
@@ -60,19 +67,32 @@ func (n *following) runs() error {
 	return nil
 }
 
+// find returns an open segment with this number that fits, or nil.
+func (n *following) find(num entry.FileNum, fits func(*view.Segment) bool) *view.Segment {
+	for _, v := range []*view.View{n.now, n.opened} {
+		if s := v.Segments.Find(num); s != nil && fits(s) {
+			return s
+		}
+	}
+	return nil
+}
+
 // segments finds or opens the segments that have their records, also those of the
 // journal behind the runs.
 func (n *following) segments(unflushed []journal.SegmentInfo) error {
 	var found []*view.Segment
+	// Added together: the index of many is not made for each.
+	var opened []*view.Segment
+	defer func() { n.opened.Segments = n.opened.Segments.With(opened...) }()
 	add := func(kind filename.Kind, num entry.FileNum, end int64, stamp entry.Version) error {
-		s := n.now.Segments.Find(num)
-		if s == nil || s.Moved != nil || s.Header().Kind != kind || !s.Grow(end) {
+		s := n.find(num, func(s *view.Segment) bool { return s.Moved == nil && s.Header().Kind == kind && s.Grow(end) })
+		if s == nil {
 			r, err := n.files.openGrowing(kind, num, end, stamp)
 			if err != nil {
 				return Missing(err, "a segment that the manifest names")
 			}
 			s = n.files.Segment(r, kind, num)
-			n.opened.Segments = n.opened.Segments.With(s)
+			opened = append(opened, s)
 		}
 		found = append(found, s)
 		return nil
@@ -114,8 +134,10 @@ func (n *following) remaps() error {
 		if target == nil {
 			return errs.NewCorruption("manifest", -1, "segment %d is relocated to segment %d, which has no records", s.Num, st.Target)
 		}
-		r := n.now.Segments.Find(s.Num)
-		if r == nil || r.Moved == nil || r.Moved.Target != target || r.Moved.Header().Number != st.Map {
+		r := n.find(s.Num, func(r *view.Segment) bool {
+			return r.Moved != nil && r.Moved.Target == target && r.Moved.Header().Number == st.Map
+		})
+		if r == nil {
 			var err error
 			if r, err = n.files.OpenRemap(st.Map, s.Num, target); err != nil {
 				return Missing(err, "a remap that the manifest names")
@@ -126,4 +148,28 @@ func (n *following) remaps() error {
 	}
 	n.next.Segments = n.next.Segments.With(found...)
 	return nil
+}
+
+// closeOthers closes what was opened for an earlier layout and is not needed any more.
+func (n *following) closeOthers() {
+	n.opened.Runs = slices.DeleteFunc(n.opened.Runs, func(r *view.Run) bool {
+		gone := !slices.Contains(n.next.Runs, r)
+		if gone {
+			r.Discard()
+		}
+		return gone
+	})
+	var kept []*view.Segment
+	needed := make(map[*view.Segment]bool)
+	for _, s := range n.next.Segments.Files {
+		needed[s] = true
+	}
+	for _, s := range n.opened.Segments.Files {
+		if needed[s] {
+			kept = append(kept, s)
+		} else {
+			s.Discard()
+		}
+	}
+	n.opened.Segments = view.NewSegments(kept)
 }

@@ -49,6 +49,7 @@ type Follower struct {
 	mu      sync.Mutex // held over a whole Refresh; guards:
 	journal *journal.Follower
 	tables  []*table        // newest first; not empty after the first Refresh
+	opened  view.View       // files that attempts of this Refresh have opened; no other View holds them
 	ctx     context.Context // of the Refresh under way
 	broken  bool            // the tables may lack something, or have it twice
 	checked int64           // bytes added since memory was looked at
@@ -91,6 +92,7 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ctx = ctx
+	defer f.letGo()
 	pause := time.Millisecond
 	for try := 1; ; {
 		err := context.Cause(ctx)
@@ -104,7 +106,7 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 			return f.c.Views.Visible(), nil
 		}
 		if err == errMoved {
-			continue // what was read is kept, so there is less to do next time
+			continue // what was read and opened is kept, so there is less to do next time
 		}
 		if final(err) || try == attempts {
 			return 0, err
@@ -113,6 +115,12 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 		wait(ctx, pause)
 		pause = min(2*pause, mostPause)
 	}
+}
+
+// letGo closes what was opened for a View that is not installed.
+func (f *Follower) letGo() {
+	f.opened.Close()
+	f.opened = view.View{}
 }
 
 // wait lets the writer go on.
@@ -137,12 +145,11 @@ func (f *Follower) refresh() error {
 	if err := f.read(l); err != nil {
 		return err
 	}
-	next, opened, err := f.c.Files.NextView(f.c.Views.Current(), l, f.journal.Segments())
+	next, err := f.c.Files.NextView(f.c.Views.Current(), &f.opened, l, f.journal.Segments())
 	if err == nil {
 		err = f.still(l)
 	}
 	if err != nil {
-		opened.Close()
 		return err
 	}
 	f.install(next)
@@ -184,8 +191,16 @@ func (f *Follower) read(l *layout.Layout) error {
 }
 
 // add adds the records of a frame. Nobody sees them before they are published.
-func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) (err error) {
-	defer func() { f.broken = f.broken || err != nil }()
+func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) error {
+	f.broken = true // until all of it was added, whatever ends that
+	if err := f.addFrame(pos, payload, h); err != nil {
+		return err
+	}
+	f.broken = false
+	return nil
+}
+
+func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) error {
 	active := f.tables[0]
 	if pos.Segment != active.Last && !active.Empty() {
 		full, err := f.full(active, pos.Segment)
@@ -297,6 +312,7 @@ func (f *Follower) install(next *view.View) {
 	next.Unclustered = policy.FindUnclustered(next.Layout, policy.State{}, f.c.Policy)
 	f.c.Views.Floors.Follow(next.Layout)
 	f.c.Views.Replace(next)
+	f.opened = view.View{}
 	f.c.Views.Publish(f.last(next.Layout))
 	f.c.Views.Reclaim()
 }

@@ -139,7 +139,7 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo, published entry.Versi
 			return err
 		}
 	}
-	frames := s.frames(rd)
+	frames, name := s.frames(rd), filename.Of(filename.Journal, s.Num)
 	defer func() { f.shown(frames, s) }() // also what came before an error
 	for frames.At().Offset < end {
 		found, err := frames.Next()
@@ -151,8 +151,7 @@ func (f *Follower) show(rd *segment.Reader, s SegmentInfo, published entry.Versi
 		}
 		f.doubt.proven = max(f.doubt.proven, found.Header.Durable())
 		if found.Header.Kind == frame.Group {
-			pos := entry.Position{Segment: s.Num, Offset: found.Offset + frame.HeaderSize}
-			if err := f.fn(pos, found.Payload, found.Header); err != nil {
+			if err := f.tell(s.Num, name, &found); err != nil {
 				return err
 			}
 		}

@@ -163,6 +163,7 @@ func (r *replay) visit(c *candidate) error {
 }
 
 func (r *replay) frames(c *candidate, rd *segment.Reader) error {
+	name := filename.Of(filename.Journal, c.num)
 	s := rd.Frames(true)
 	t, at, sealed := s.Totals(), s.At(), false
 	for {
@@ -175,8 +176,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 			break
 		}
 		if f.Header.Kind == frame.Group {
-			pos := entry.Position{Segment: c.num, Offset: f.Offset + frame.HeaderSize}
-			err := r.fn(pos, f.Payload, f.Header)
+			err := r.tell(c.num, name, &f)
 			if r.c.UpTo && errors.As(err, &r.stop) {
 				break
 			}
@@ -192,6 +192,13 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	r.out.Segments = append(r.out.Segments, SegmentInfo{Num: c.num, End: at.Offset, FirstFrame: c.header.FirstFrame,
 		LastFrame: at.Next - 1, Chain: at.Chain, Sealed: sealed, Totals: t})
 	return nil
+}
+
+// tell has fn take a group of the segment num, whose file has this name. A big payload is
+// in the file's mapping.
+func (r *replay) tell(num entry.FileNum, name string, f *segment.Found) (err error) {
+	defer pageio.Guard(pageio.Arm(), &err, name)
+	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize}, f.Payload, f.Header)
 }
 
 // judge decides whether the chain ends at a torn tail, and counts what is cut.
