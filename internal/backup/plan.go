@@ -40,8 +40,8 @@ type plan struct {
 	total int64                  // bytes of the others
 }
 
-// makePlan looks at each file of the store. What of a file is not in the layout, as what a
-// crash has left behind a segment, is not in the backup.
+// makePlan looks at each file of the store. Bytes that the layout does not have, such as those
+// that a crash has left at the end of a segment, are not in the backup.
 func (s *sender) makePlan(since *Info) (*plan, error) {
 	had := make(map[filename.Name]File)
 	if since != nil {
