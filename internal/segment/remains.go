@@ -167,7 +167,7 @@ func (r *Remains) group(h *frame.Header, off int64, fn func(int64, *entry.Record
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	at := off + frame.HeaderSize
 	payload := r.bytes(at, h.PayloadSize())
-	if _, err := h.Verify(payload, r.id, at, false); err != nil {
+	if !r.verified(h, payload, at) {
 		return false, nil
 	}
 	version := h.FirstVersion - 1
@@ -184,6 +184,15 @@ func (r *Remains) group(h *frame.Header, off int64, fn func(int64, *entry.Record
 		pos += rec.Size
 	}
 	return true, nil
+}
+
+// verified reports whether the checksum of a frame's payload is right. Mapped memory that
+// can't be read is damage like any other.
+func (r *Remains) verified(h *frame.Header, payload []byte, at int64) (ok bool) {
+	var err error
+	defer pageio.Guard(pageio.Arm(), &err, r.name)
+	_, err = h.Verify(payload, r.id, at, false)
+	return err == nil
 }
 
 // small reports whether no handle may lead to a record with its own checksum: its value is
