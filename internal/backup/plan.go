@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"context"
 	"errors"
 	"io"
 	"path/filepath"
@@ -39,8 +40,8 @@ type plan struct {
 	total int64                  // bytes of the others
 }
 
-// makePlan looks at each file of the store. What of a file is not in the layout, as what a
-// crash has left behind a segment, is not in the backup.
+// makePlan looks at each file of the store. Bytes that the layout does not have, such as those
+// that a crash has left at the end of a segment, are not in the backup.
 func (s *sender) makePlan(since *Info) (*plan, error) {
 	had := make(map[filename.Name]File)
 	if since != nil {
@@ -68,7 +69,7 @@ func (s *sender) makePlan(since *Info) (*plan, error) {
 const printBytes = 4096
 
 // describe reads the beginning and the end of a file: header and footer, seal or checksum
-// depend on all of it.
+// depend on all of it. A segment that a crash has left without a seal is read whole.
 func (s *sender) describe(name filename.Name, size int64) (f File, err error) {
 	if err := s.ctx.Err(); err != nil {
 		return f, err
@@ -84,25 +85,48 @@ func (s *sender) describe(name filename.Name, size int64) (f File, err error) {
 		}
 	}
 	f = File{Name: name, Size: size}
-	f.Print, err = printOf(file, size)
+	f.Print, err = s.printOf(file, name, size)
 	return f, err
 }
 
 // printOf is the fingerprint of a file of size bytes.
-func printOf(f vfs.File, size int64) (uint32, error) {
-	n := min(size, printBytes)
-	b, sum := make([]byte, n), uint32(0)
-	for _, at := range []int64{0, size - n} {
-		k, err := f.ReadAt(b, at)
-		if k < len(b) && (err == nil || errors.Is(err, io.EOF)) {
-			err = errs.NewCorruption(filepath.Base(f.Name()), at, "file ends after %d of %d bytes", k, n)
+func (s *sender) printOf(f vfs.File, name filename.Name, size int64) (uint32, error) {
+	b := make([]byte, min(size, printBytes))
+	if err := readPart(f, b, 0); err != nil {
+		return 0, err
+	}
+	sum := checksum.Extend(0, b)
+	if err := readPart(f, b, size-int64(len(b))); err != nil {
+		return 0, err
+	}
+	segments := s.open.Segments()
+	if name.Kind != filename.Journal || segments.EndsSealed(name.Kind, name.Number, b, size) {
+		return checksum.Extend(sum, b), nil
+	}
+	sum, b = 0, make([]byte, min(size, pieceBytes))
+	for at := int64(0); at < size; at += int64(len(b)) {
+		if err := context.Cause(s.ctx); err != nil {
+			return 0, err
 		}
-		if k < len(b) {
+		b = b[:min(int64(len(b)), size-at)]
+		if err := readPart(f, b, at); err != nil {
 			return 0, err
 		}
 		sum = checksum.Extend(sum, b)
 	}
 	return sum, nil
+}
+
+// readPart reads len(b) bytes of a file, which should be there.
+func readPart(f vfs.File, b []byte, at int64) error {
+	n, err := f.ReadAt(b, at)
+	switch {
+	case n == len(b):
+		return nil
+	case err == nil || errors.Is(err, io.EOF):
+		return errs.NewCorruption(filepath.Base(f.Name()), at, "file ends after %d of %d bytes", n, len(b))
+	}
+	return err
 }
 
 // path is where a file of the store lies.

@@ -17,8 +17,8 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 )
 
-// sink is told what is in streams. Its bytes are verified, but a file counts only when its
-// stream has ended well.
+// sink takes the contents of streams. The bytes are verified. A file counts only when the end
+// of its stream was read.
 type sink interface {
 	begin(h *header) error
 	file(f File) error   // begins; what is kept is not told

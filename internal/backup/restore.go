@@ -195,7 +195,7 @@ func (w *restorer) closeFile() error {
 	return errors.Join(err, f.Close())
 }
 
-// end drops the files that the store of this stream has not.
+// end removes files of earlier streams that the store of this stream doesn't have.
 func (w *restorer) end(i *Info, l *layout.Layout) error {
 	w.layout = l
 	now := make(map[filename.Name]bool, len(i.Files))
@@ -236,7 +236,7 @@ func (w *restorer) finish() error {
 	return manifest.Write(w.options(w.fs), manifest.CreateOptions{UUID: h.uuid, Seed: h.seed, Created: h.created}, w.layout)
 }
 
-// opens opens all files, and closes them again: what Open would refuse is no store.
+// opens opens all files and closes them again, to find what Open would refuse.
 func (w *restorer) opens() (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	open := files.New(files.Config{
@@ -247,8 +247,7 @@ func (w *restorer) opens() (err error) {
 	return open.OpenLayout(w.layout, &v)
 }
 
-// close gives locks and directories back. After an error nothing is left, but directories
-// that were there.
+// close releases locks and directories. After an error it removes all that was made.
 func (w *restorer) close(err error) error {
 	if w.out != nil {
 		_ = w.out.Close()

@@ -153,7 +153,7 @@ func (s *sender) sendFile(name filename.Name, verify func() (to int64, done bool
 	}
 	defer func() { err = errors.Join(err, s.file.Close()) }()
 	f := s.files[name]
-	if got, err := printOf(s.file, f.Size); err != nil || got != f.Print {
+	if got, err := s.printOf(s.file, name, f.Size); err != nil || got != f.Print {
 		return errors.Join(err, errs.NewCorruption(name.String(), -1, "other bytes than a moment ago"))
 	}
 	if err := s.begin(name); err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// steady is a file system whose files can't change their mind: a part of a file that was
-// read reads the same again, or there is an error. So what is sent has been verified,
-// although what verifies it reads the file by itself. Parts that were read of late are
-// in memory, so that most of the disk is read once.
+// steady is a file system that returns an error if a part of a file does not read the same
+// as before. A file is read twice, once to verify it and once to send it. So the bytes that
+// are sent are those that were verified. The last parts that were read are in memory, so
+// that most are read from the disk once.
 type steady struct {
 	vfs.FS
 
@@ -27,7 +27,7 @@ type steady struct {
 // recent is how many parts are in memory, 8 MB in all.
 const recent = 32
 
-// witness is what is known of one file.
+// witness has the checksums of the parts of one file that were read.
 type witness struct {
 	name string
 	size int64

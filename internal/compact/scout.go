@@ -5,9 +5,9 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 )
 
-// Scout walks the entries that will be met, to have the disk at work on their values: these
-// lie in no order, and to wait for one after the other takes most of the time of a
-// clustering.
+// Scout walks ahead of a clustering, and has the disk asked for the values of the entries that
+// come next. These values lie in no order: to wait for one after the other would take most of
+// the time.
 type Scout struct {
 	Entries iterator.Iterator  // of the same sources as those that it is ahead of
 	Near    func(*entry.Entry) // is told of an entry whose value moves, if it is still needed
@@ -51,8 +51,8 @@ func (it *scouted) Next() bool {
 	return it.Iterator.Next()
 }
 
-// goOn has the scout go on when it is not far ahead any more. What is wrong with the
-// entries is told by the walk behind it.
+// goOn moves the scout on if it is not far ahead any more. It ignores errors: the walk behind
+// it meets them again.
 func (it *scouted) goOn() {
 	far := scoutMost
 	if it.s.Busy() {

@@ -13,7 +13,7 @@ type Refusal struct {
 	Lo, Hi  []byte    // stored: the key Lo or, with Range, all of [Lo, Hi); a nil Hi is no bound
 	Range   bool      // a range, in which nobody has looked for the key that has changed
 	Dropped *Keyspace // instead: it was dropped
-	Yields  bool      // nobody has changed it, but another transaction has its turn there
+	Yields  bool      // nothing was changed, but another transaction has its turn there
 }
 
 // RefuseKey returns the refusal because of a key, which is copied.

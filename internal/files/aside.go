@@ -11,10 +11,9 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// SetAside keeps, under other names, what a store has that is opened up to damage and then
-// written to: the files that RemoveLeftovers would remove, and a copy of the journal
-// segment that has the damage. It returns the new names. No state of the store that can be
-// opened needs them.
+// SetAside is for a store that was opened up to damage and will be written to. It gives other
+// names to the files that RemoveLeftovers would remove, copies the journal segment that has
+// the damage, and returns the new names. No state of the store that can be opened needs them.
 func (f *Opener) SetAside(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (aside []string, err error) {
 	for _, name := range f.leftovers(names, layout, result) {
 		to, err := otherName(f.Path(name), f.cfg.FS.Rename)
@@ -39,8 +38,8 @@ func (f *Opener) SetAside(names []filename.Name, layout *layout.Layout, result j
 // mostAside is how many files of one name are kept aside.
 const mostAside = 1000
 
-// CopyAside makes a copy, as far as it can be read, of the file at path, under a name that
-// no store has, and returns that.
+// CopyAside copies the file at path, as far as it can be read, to a name that no file of a
+// store has, and returns that name.
 func (f *Opener) CopyAside(path string) (string, error) {
 	to, err := otherName(path, f.copy)
 	if err != nil {
@@ -49,7 +48,7 @@ func (f *Opener) CopyAside(path string) (string, error) {
 	return to, nil
 }
 
-// otherName has keep give the file at path another name, and returns that.
+// otherName calls keep with another name for the file at path, and returns that name.
 func otherName(path string, keep func(from, to string) error) (string, error) {
 	for i := 1; ; i++ {
 		to := path + ".damaged"

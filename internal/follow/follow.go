@@ -1,10 +1,10 @@
 // Package follow reads a store that another process is writing: it makes Views of what
 // manifest and journal say at a moment. It takes no lock that the writer waits for.
 //
-// What the writer does meanwhile is told by its files alone. Files that a manifest names
-// never change, and what this process has open stays readable when its name is gone. So a
-// View is right once all of it is open, and the manifest still says that the journal
-// behind it begins where it began (docs/adr, 51).
+// The files are all that it knows of the writer. Files that a manifest names never change,
+// and a file that is open stays readable when its name is removed. So a View is right if all
+// its files are open, and if the manifest, read again after that, tells of the same data
+// (docs/adr, 51).
 package follow
 
 import (
@@ -156,7 +156,8 @@ func (f *Follower) refresh() error {
 	return nil
 }
 
-// fit lets go of what is in runs of l, and begins anew where a memtable has more besides.
+// fit drops the memtables whose entries are in runs of l. If a memtable also has other
+// entries, the journal is read again.
 func (f *Follower) fit(l *layout.Layout) {
 	flushed := l.FlushedTo()
 	across := slices.ContainsFunc(f.tables, func(t *table) bool { return t.first != 0 && t.first <= flushed && flushed < t.Last })
@@ -274,9 +275,9 @@ func (f *Follower) affordable() error {
 	return nil
 }
 
-// still returns errMoved if what the journal said may not fit what l says: segments may
-// have been removed before they were read, and what was read may follow a commit, or a
-// keyspace, that only the manifest tells of.
+// still returns errMoved if the journal, as it was read, may not fit the layout l: segments may
+// have been removed before they were read, and a commit may come after a large transaction or
+// a new keyspace that only the manifest tells of.
 func (f *Follower) still(l *layout.Layout) error {
 	if err := f.c.Log.Refresh(); err != nil {
 		return err

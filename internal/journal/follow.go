@@ -23,7 +23,7 @@ type Follower struct {
 	synced uint64     // greatest frame number that is durable
 }
 
-// Known is what a manifest says about the journal that follows it.
+// Known is what a manifest says about the journal.
 type Known struct {
 	Begin      Point           // after the last segment whose records are in runs
 	Durable    uint64          // greatest frame number that is known to be durable
@@ -184,8 +184,8 @@ func (s *SegmentInfo) frames(rd *segment.Reader) *segment.Frames {
 	return frames
 }
 
-// settled is up to where the frames of a segment that is not registered are never taken
-// back.
+// settled returns the end of the frames that the writer never takes back, of a segment that
+// is not registered.
 func (f *Follower) settled(rd *segment.Reader, s SegmentInfo, published entry.Version) (end int64, err error) {
 	frames := s.frames(rd)
 	end = frames.At().Offset
@@ -233,8 +233,8 @@ func (f *Follower) proof() (durable uint64, err error) {
 	return durable, nil
 }
 
-// secureShown makes durable what nothing proves to be: the writer's sync may come after
-// this process has shown the frames to somebody, or, of a Buffered commit, not at all.
+// secureShown syncs the frames that nothing proves durable: the writer may sync them later
+// than this process shows them or, for Buffered commits, never.
 func (f *Follower) secureShown() error {
 	f.synced = max(f.synced, f.doubt.proven)
 	last := f.point.NextFrame - 1

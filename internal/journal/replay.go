@@ -44,7 +44,7 @@ type ReplayResult struct {
 	Lost *Lost // what had been durable behind the end, with ReplayConfig.UpTo; nil: nothing
 }
 
-// Lost is what a journal had behind damage, as far as it is known.
+// Lost describes the frames of a journal behind damage, as far as they are known.
 type Lost struct {
 	Damage       error         // what ends the journal
 	Transactions int           // in later frames whose headers are whole

@@ -33,8 +33,8 @@ func (l *Layout) AsOf(v entry.Version, then *Layout, unixMilli int64) (asOf *Lay
 	return asOf, true, err
 }
 
-// WithoutJournal is the layout of a store that forgets how far its journal is durable
-// behind what is in runs.
+// WithoutJournal returns the layout without what it says of the journal behind the runs: how
+// far that is durable.
 func (l *Layout) WithoutJournal() (*Layout, error) {
 	e := l.Snapshot()
 	e.CleanClose = false

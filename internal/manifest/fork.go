@@ -10,9 +10,9 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// A store that was opened up to damage, and is to be written to, goes on in a new manifest,
-// which SUPER names only once the store is whole without what lies behind the damage. A
-// crash before leaves the store as it was, and files that nothing names.
+// A store that was opened up to damage, and will be written to, gets a new manifest. SUPER
+// names that once the store no longer needs the damaged files. A crash before that leaves the
+// store as it was, and files that nothing names.
 
 // mostForks is how many manifests a crash may leave, each of a try that was not finished.
 const mostForks = 1000
@@ -35,8 +35,8 @@ func (l *Log) Fork(begin *layout.Layout) error {
 	return fmt.Errorf("begin a new manifest: %w", err)
 }
 
-// Adopt makes the new manifest the store's. The old one is removed; before, keep copies it.
-// After an error nothing is appended any more.
+// Adopt makes the new manifest the store's. It calls keep, which copies the old manifest, then
+// removes that. After an error nothing is appended any more.
 func (l *Log) Adopt(keep func(path string) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

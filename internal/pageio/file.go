@@ -316,9 +316,9 @@ func (f *File) probe(first, last int64) (told bool) {
 	return true
 }
 
-// onwards is the last page that one question about the pages first to last, of a megabyte
-// that was not in memory, is for: where the page before is known, pages are used in order,
-// and those behind are on their way. To ask about them as well costs little more.
+// onwards returns the last page to ask the system about, if pages first to last of a megabyte
+// that was not in memory are used. If the page before them is known, pages are used in order,
+// and the system is already reading those behind: to ask about them too costs little more.
 func (f *File) onwards(first, last int64) int64 {
 	if g := f.files.Bits.generation(); first%probePages == 0 || !f.known[g].Test(first-1) {
 		return last

@@ -168,7 +168,7 @@ func decodeBounds(p []byte, chunks []record) error {
 		if n > min(len(p), boundSize) || r.apart > n || r.apart == 0 || r.long && r.apart != boundSize {
 			return fmt.Errorf("chunk %d: bound of %d bytes, %d tell it apart", i, n, r.apart)
 		}
-		if r.Prefix > entry.MaxKey || min(r.Prefix, boundSize) > n {
+		if uint(r.Prefix) > entry.MaxKey || min(r.Prefix, boundSize) > n {
 			return fmt.Errorf("chunk %d: bound of %d bytes, prefix of %d", i, n, r.Prefix)
 		}
 		r.key, p = p[:n:n], p[n:]

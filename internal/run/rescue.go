@@ -17,7 +17,7 @@ import (
 // walks all entries that lie on pages with a right checksum. Before it passes a place
 // where entries are lost it calls tell, unless it has told of that place, with the damage
 // and the range of keys that is concerned. If tell returns false, that damage is its
-// error. A walk that meets no damage reads what that of an Iterator would, a little slower.
+// error. Without damage it reads the same as an Iterator, a little slower.
 //
 // It has a pageio.Guard on by itself. Values are valid until the Reader is closed.
 func (r *Reader) Rescuer(tell func(*errs.Corruption) bool) iterator.Iterator {

@@ -253,10 +253,13 @@ func TestRescuedTombstones(t *testing.T) {
 	m := writeRun(t, writerConfig(dir), goldenEntries(), list...)
 	sound := openRun(t, openConfig(dir, true), m)
 	c := &sound.spans.chunks[0]
-	for _, off := range []int64{0, chunk.PageSize, int64(c.TrailerStart())} {
+	for _, off := range []int64{-1, 0, chunk.PageSize, int64(c.TrailerStart())} {
 		at := c.Place.Offset + off + 50
 		path := filepath.Join(dir, c.Place.File)
-		flip(t, path, at)
+		damaged := off >= 0
+		if damaged {
+			flip(t, path, at)
+		}
 		r := openRun(t, openConfig(dir, false), m)
 		told := 0
 		src := r.Tombstones().Rescued(func(d *errs.Corruption) bool {
@@ -279,9 +282,12 @@ func TestRescuedTombstones(t *testing.T) {
 				t.Fatalf("version %d: %v", v, err)
 			}
 		}
-		if missing > 300 || (missing > 0) != (told > 0) {
+		// What is lost in one node may be in another, so that nothing is missing.
+		if missing > 300 || missing > 0 && told == 0 || !damaged && told > 0 {
 			t.Errorf("at %d: %d missing, told %d times", off, missing, told)
 		}
-		flip(t, path, at)
+		if damaged {
+			flip(t, path, at)
+		}
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// Rescued are the same tombstones for one who goes on behind damage, as Reader.Rescuer
-// does for entries: once a search meets damage, all that can be read are read into memory,
-// and are searched there. One goroutine uses it, and needs no pageio.Guard.
+// Rescued returns the same tombstones for a walk that goes on behind damage, as
+// Reader.Rescuer does for entries. Once a search meets damage, it reads all tombstones that
+// can be read into memory, and searches there. It is used by one goroutine, without a
+// pageio.Guard.
 func (t Tombstones) Rescued(tell func(*errs.Corruption) bool) tombstone.Source {
 	return &rescuedTombstones{Tombstones: t, tell: tell}
 }

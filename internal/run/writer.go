@@ -34,9 +34,9 @@ type WriterConfig struct {
 	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil = not recorded
 	Unsynced  bool                 // Finish syncs nothing, as the run need not survive a crash
 
-	// About says of what the store consists, for one who has lost its manifest: an edit, see
-	// package manifest. It is called for each file, with the files of the run before it, and
-	// where the run begins and ends so far. nil = nothing.
+	// About returns an edit (package manifest) that describes the store's runs and keyspaces,
+	// for a salvage without MANIFEST. It is called for each file, with the earlier files of
+	// the run, and the bounds of the run so far. nil = no description.
 	About func(before []meta.File, first, last []byte) []byte
 
 	FilterKeys int // keys of one filter, about; 0 = DefaultFilterKeys (256 Ki)

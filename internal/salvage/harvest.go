@@ -10,9 +10,9 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// harvest reads all journal and value segments. What no run has yet counts as entries of
-// runs do: strong. Other records count only where a run has a hole, or as another copy of
-// a value: weak. A delete is true whenever it was written, as newer versions win.
+// harvest reads all journal and value segments. Records that no run has yet are strong: they
+// count as entries of runs do. Other records are weak: they count only where a run has a hole,
+// or as another copy of a value. Deletes are always strong, as newer versions win over them.
 type harvest struct {
 	*survey
 	flushed             entry.Version // every version up to this one is in a run

@@ -208,8 +208,8 @@ func (s *runSource) next() bool {
 // spans is what keys of range tombstones begin with, or less.
 const spans = 0xfc
 
-// takes reports whether an entry counts: survey took range tombstones, and no writer writes
-// other keys or versions, on whose order the merge relies.
+// takes reports whether an entry counts. Range tombstones don't: survey has taken them. Nor do
+// keys and versions that no writer writes, as the merge relies on their order.
 func (s *runSource) takes(e *entry.Entry) bool {
 	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
 }

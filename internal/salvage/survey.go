@@ -202,8 +202,8 @@ func (v *survey) rename() {
 	}
 }
 
-// readAbout learns what the files of runs say of the store. Of the runs that there were,
-// the newest file knows best: all that it names, and no run has replaced, should be there.
+// readAbout learns what the files of runs say of the store. The newest file has the newest
+// list of runs: each run that it names should be there, unless another run has replaced it.
 func (v *survey) readAbout() {
 	known, learned := maps.Clone(v.keyspaces), false
 	v.told = true

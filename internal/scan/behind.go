@@ -7,9 +7,9 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 )
 
-// behind is what a scan needs that may go on behind damage: the damage ends the move, its
-// user decides, and then the move is made again, with the damage accepted. So no code of
-// the user runs within a walk.
+// behind is the state of a scan that may go on behind damage. The damage ends the move. If
+// the user accepts it, the move is made again and passes the damage. So no code of the user
+// runs within a walk.
 type behind struct {
 	accepted map[string]bool
 	met      *errs.Corruption // what no walk has gone on behind, yet
@@ -27,7 +27,7 @@ func (b *behind) moves(e *entry.Entry) {
 	b.key, b.version, b.seek = append(b.key[:0], e.Key...), e.Version, false
 }
 
-// meets is whether to go on behind c, which a walk has met.
+// meets reports whether a walk goes on behind c, which it has met: only if c was accepted.
 func (b *behind) meets(c *errs.Corruption) (goOn bool) {
 	if b.accepted[nameOf(c)] {
 		return true
@@ -36,7 +36,7 @@ func (b *behind) meets(c *errs.Corruption) (goOn bool) {
 	return false
 }
 
-// accept has walks go on behind what was met.
+// accept lets walks go on behind the damage that was met.
 func (b *behind) accept() {
 	if b.accepted == nil {
 		b.accepted = make(map[string]bool)
@@ -44,7 +44,7 @@ func (b *behind) accept() {
 	b.accepted[nameOf(b.met)] = true
 }
 
-// nameOf is what an accepted damage is known by.
+// nameOf identifies an accepted damage.
 func nameOf(c *errs.Corruption) string {
 	lo, _, _ := errs.Concerned(c)
 	return fmt.Sprintf("%s %d %s", c.File, c.Offset, lo)

@@ -132,6 +132,17 @@ func putSeal(p []byte, t frame.Totals) {
 	binary.LittleEndian.PutUint64(p[32:], uint64(t.Max))
 }
 
+// EndsSealed reports whether end, the last bytes of a segment of this size, holds its seal,
+// of which the chain depends on all frames before. A crash leaves segments without one.
+func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte, size int64) bool {
+	const length = frame.HeaderSize + sealPayload
+	if len(end) < length {
+		return false
+	}
+	h, err := frame.Decode(end[len(end)-length:], c.id(kind, number), size-length)
+	return err == nil && h.Kind == frame.Seal && h.Size == length
+}
+
 // checkSeal compares the payload of a seal frame with what was read before it.
 func checkSeal(p []byte, t frame.Totals) error {
 	if len(p) < sealPayload {

@@ -416,7 +416,7 @@ func TestBackupRefuses(t *testing.T) {
 	wantErr(t, "a closed store", backup(other, t.Context(), io.Discard, brock.BackupOptions{}), brock.ErrClosed)
 }
 
-// fullWriter takes so many bytes.
+// fullWriter takes a number of bytes, then returns an error.
 type fullWriter struct{ room int }
 
 func (w *fullWriter) Write(p []byte) (int, error) {

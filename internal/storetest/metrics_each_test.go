@@ -121,7 +121,8 @@ func TestMetricNamesAreStable(t *testing.T) {
 
 // TestEachOfAStore compares with the fields of a store that has worked.
 func TestEachOfAStore(t *testing.T) {
-	db, err := brock.Open(brock.Options{InMemory: true})
+	flushed := make(chan bool, 1)
+	db, err := brock.Open(brock.Options{InMemory: true, Events: brock.Events{Flush: func(brock.WorkInfo) { flushed <- true }}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +135,7 @@ func TestEachOfAStore(t *testing.T) {
 	if err := db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	<-flushed // counted before it is told of
 	m := db.Metrics()
 	got := values(&m)
 	for name, want := range map[string]string{"commits": "100", "committed_entries": "100", "flushes": "1", "runs": "1", "run_entries": "100", "version": "100"} {

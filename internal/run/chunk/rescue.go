@@ -70,9 +70,9 @@ func (r *Rest) read(read func(p []byte, off int64) error) map[int64]error {
 	return unread
 }
 
-// proven is what stands for a damaged trailer: the checksums of pages, if so many are
-// found in it that they prove themselves. Without fences, the entries behind a bad page
-// can't be found.
+// proven makes a substitute for a damaged trailer: the checksums of pages, if enough of them
+// are right for pages of the chunk. Without fences, the entries behind a bad page can't be
+// found.
 func (r *Rest) proven(unread map[int64]error) *Trailer {
 	c := r.chunk
 	n := c.pages()
