@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -81,7 +82,7 @@ func (w *restorer) begin(h *header) error {
 // prepare makes the directories, or sees that they are empty, and locks them.
 func (w *restorer) prepare() error {
 	for _, dir := range w.dirs {
-		if err := vacant(w.base, dir); err != nil {
+		if err := w.vacant(w.base, dir); err != nil {
 			return err
 		}
 		if _, err := w.base.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +104,7 @@ func (w *restorer) prepare() error {
 		}
 		w.locks = append(w.locks, lock)
 		// Until now another process may have been at work here.
-		if err := vacant(held, dir); err != nil {
+		if err := w.vacant(held, dir); err != nil {
 			return err
 		}
 		w.ours++
@@ -111,8 +112,8 @@ func (w *restorer) prepare() error {
 	return nil
 }
 
-// vacant returns errs.ErrExist if there is anything in a directory.
-func vacant(fsys vfs.FS, dir string) error {
+// vacant returns errs.ErrExist if there is anything in a directory, but the other one.
+func (w *restorer) vacant(fsys vfs.FS, dir string) error {
 	names, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -124,12 +125,19 @@ func vacant(fsys vfs.FS, dir string) error {
 		return fmt.Errorf("%w: restore makes a new one", errs.ErrExist)
 	}
 	for _, base := range names {
-		if base == filename.Of(filename.Lock, 0) || manifest.Harmless(base) {
+		if base == filename.Of(filename.Lock, 0) || manifest.Harmless(base) || w.leads(filepath.Join(dir, base)) {
 			continue
 		}
 		return fmt.Errorf("%w: %s holds %s: a restore wants an empty directory; if one was cut here before, remove the directory", errs.ErrExist, dir, base)
 	}
 	return nil
+}
+
+// leads reports whether path is one of the directories, or one of them lies below it.
+func (w *restorer) leads(path string) bool {
+	return slices.ContainsFunc(w.dirs, func(dir string) bool {
+		return strings.HasPrefix(dir+string(filepath.Separator), path+string(filepath.Separator))
+	})
 }
 
 func (w *restorer) options(fsys vfs.FS) manifest.Options {
@@ -270,6 +278,7 @@ func (w *restorer) close(err error) error {
 		}
 	}
 	if err != nil {
+		slices.SortFunc(w.made, func(a, b string) int { return len(b) - len(a) }) // one may be in the other
 		for _, dir := range w.made {
 			_ = w.base.Remove(dir) // if it is empty
 		}

@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"bytes"
+	"errors"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -38,4 +41,22 @@ func TestBackupAfterCrashesOfTwins(t *testing.T) {
 	// What did not change is not sent, sealed or not.
 	_, last := backedUp(t, other, brock.BackupOptions{Since: next})
 	wantEqual(t, "files that are sent again", last.Sent, 0)
+}
+
+// TestRestoreNested: one of the directories of a store may lie in the other one.
+func TestRestoreNested(t *testing.T) {
+	streams, _, want := chain(t)
+	onEach(t, func(t *testing.T, p place) {
+		for _, dirs := range [][2]string{{"a", "a/values"}, {"b/keys", "b"}, {"c", "c/deep/values"}} {
+			o := p.retaining(dirs[0], dirs[1])
+			_, err := brock.Restore(t.Context(), bytes.NewReader(streams[0][:len(streams[0])-1]), o)
+			wantErr(t, "a cut backup", err, brock.ErrCorrupt)
+			for _, dir := range dirs {
+				if _, err := p.fs.Stat(p.in(dir)); dirs[0] != "c" && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s is left: %v", dir, err)
+				}
+			}
+			same(t, dirs[0], retained(t, restored(t, o, want[0], streams[0]), 0), want[0])
+		}
+	})
 }
