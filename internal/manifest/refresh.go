@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -58,6 +59,9 @@ func (l *Log) readOn() error {
 			return errs.NewCorruption(name, size, "ends here; it had %d bytes", l.end.Offset)
 		}
 		r := &reader{f: f, size: size, id: manifestIdentity(l.super.UUID, l.super.Manifest)}
+		if err := r.still(name, l.last, l.end); err != nil {
+			return err
+		}
 		l.end, err = r.walk(&l.super, l.end, func(off int64, _ *frame.Header, payload []byte) error {
 			l.last = off
 			return l.replayEdit(name, off, payload)
@@ -66,11 +70,39 @@ func (l *Log) readOn() error {
 	})
 }
 
+// still returns an error unless the last frame that was read, from last to end, is there.
+func (r *reader) still(name string, last int64, end frame.Cursor) error {
+	if last == 0 {
+		return nil
+	}
+	p, err := r.bytes(last, frame.HeaderSize)
+	if err != nil {
+		return err
+	}
+	h, err := frame.Decode(p, r.id, last)
+	if err != nil {
+		return &errs.Corruption{File: name, Offset: last, Reason: fmt.Sprintf("frame %d was whole when it was read before", end.Next-1), Err: err}
+	}
+	if h.Sum != end.Chain { // it continues other frames, or is another one
+		return errOtherCopy(name)
+	}
+	return nil
+}
+
+func errOtherCopy(name string) error {
+	return fmt.Errorf("%w: another copy of the store has taken its place: %s tells of another past", errs.ErrForeign, name)
+}
+
 // reload reads the manifest that SUPER names now.
 func (l *Log) reload() error {
 	now, err := Load(l.o)
 	if err != nil {
 		return err
+	}
+	for _, r := range now.layout.Runs() {
+		if was := l.layout.Run(r.ID); was != nil && !slices.Equal(was.Files, r.Files) {
+			return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
+		}
 	}
 	l.super, l.values, l.layout, l.end, l.last = now.super, now.values, now.layout, now.end, now.last
 	return nil
