@@ -32,7 +32,8 @@ type SalvageSummary = salvage.Summary
 // Salvage calls report, unless nil, for each damage, and for each value that can't be read.
 // File, Offset and Reason say what is damaged, Keys which keys that concerns, as far as it
 // is known. If Stale is set, the new store may have older values for these keys, or keys
-// that were deleted. Calls come from one goroutine. For a sound store there are none.
+// that were deleted. Calls come from one goroutine. For a sound store there are none, unless
+// a crash has torn the end of MANIFEST: Salvage can't know whether that edit was lost.
 //
 // The old store is only read: from.Dir, from.ValueDir and from.FS say where it is. Of to,
 // Salvage uses FS, Dir, MemoryLimit, Now, Tuning, and KeyspaceDefaults for keyspaces whose

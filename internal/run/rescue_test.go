@@ -210,8 +210,8 @@ func placesOf(t *testing.T, r *Reader) (where [][2]int64) {
 	return where
 }
 
-// TestRescuerEnds: who doesn't want to go on gets the damage as the error of the move, and
-// is asked again.
+// TestRescuerEnds: if tell returns false, the damage is the error of the move, and
+// the next move asks again.
 func TestRescuerEnds(t *testing.T) {
 	all := shapes[4].generate(4)
 	dir := t.TempDir()

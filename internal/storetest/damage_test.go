@@ -250,7 +250,7 @@ func scanDamaged(t *testing.T, db *brock.DB) (missing int) {
 	return missing
 }
 
-// TestOnDamageEnds: who returns false, or ends the iterator, has it end there.
+// TestOnDamageEnds: the iterator ends there if OnDamage returns false, or closes it.
 func TestOnDamageEnds(t *testing.T) {
 	fsys, o := damagedStore(t)
 	for _, name := range filesOf(t, fsys, ".run") {
