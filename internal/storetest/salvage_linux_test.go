@@ -16,6 +16,7 @@ func (f openMaps) Open(name string) (vfs.File, error) { return f.wrap(f.FS.Open(
 // TestSalvageFaults: a large transaction whose pages can't be read in the mapping is looked
 // through piece by piece, and ends no salvage.
 func TestSalvageFaults(t *testing.T) {
+	needsMappings(t)
 	in := t.TempDir()
 	o := brock.Options{Dir: filepath.Join(in, "old"), Durability: brock.Buffered}
 	db, err := brock.Open(o)
