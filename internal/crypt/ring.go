@@ -1,0 +1,194 @@
+package crypt
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// DataKey is what the keys of files are derived from.
+type DataKey struct {
+	ID     ID
+	Cipher Cipher // of all that is encrypted under keys derived from it
+	Key    [KeySize]byte
+}
+
+// String doesn't tell the key, nor does any other way to print k.
+func (k DataKey) String() string { return fmt.Sprintf("data key %x", k.ID) }
+
+// Format prints k as String does, for every verb.
+func (k DataKey) Format(f fmt.State, _ rune) { io.WriteString(f, k.String()) }
+
+// Ring has the data keys of a store. Any number of goroutines may use it.
+type Ring struct {
+	random io.Reader
+	unwrap func(ID) (DataKey, error)
+
+	mu      sync.Mutex
+	keys    map[ID]*DataKey
+	current *DataKey
+}
+
+// NewRing returns a Ring without a current key. It asks unwrap for each data key when it
+// is needed first; its errors are returned as they are. random draws lives: nil is
+// crypto/rand.Reader, all else is for tests.
+func NewRing(random io.Reader, unwrap func(ID) (DataKey, error)) *Ring {
+	if random == nil {
+		random = rand.Reader
+	}
+	return &Ring{random: random, unwrap: unwrap, keys: map[ID]*DataKey{}}
+}
+
+// NewDataKey draws a data key from random (nil: crypto/rand.Reader).
+func NewDataKey(random io.Reader, c Cipher) (DataKey, error) {
+	if random == nil {
+		random = rand.Reader
+	}
+	k := DataKey{Cipher: c}
+	if _, err := io.ReadFull(random, k.ID[:]); err != nil {
+		return k, err
+	}
+	_, err := io.ReadFull(random, k.Key[:])
+	return k, err
+}
+
+// Current returns the data key for new files: the zero ID before SetCurrent.
+func (r *Ring) Current() ID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == nil {
+		return ID{}
+	}
+	return r.current.ID
+}
+
+// SetCurrent makes id the data key for new files and units. On an error, nothing has
+// changed.
+func (r *Ring) SetCurrent(id ID) error {
+	k, err := r.key(id)
+	if err != nil {
+		return err
+	}
+	// A cipher that the process may not use is found here, before a file is made.
+	if _, err := k.Cipher.newAEAD(k.Key[:]); err != nil {
+		return fmt.Errorf("%v: %w", k.Cipher, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current = k
+	return nil
+}
+
+func (r *Ring) key(id ID) (*DataKey, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.keys[id]; k != nil {
+		return k, nil
+	}
+	k, err := r.unwrap(id)
+	if err != nil {
+		return nil, err
+	}
+	if k.ID != id || !k.Cipher.Valid() {
+		return nil, fmt.Errorf("%v was given for data key %x, with %v", k, id, k.Cipher)
+	}
+	r.keys[id] = &k
+	return &k, nil
+}
+
+// draw returns a new life under the current data key.
+func (r *Ring) draw() (*DataKey, Life, error) {
+	r.mu.Lock()
+	k := r.current
+	defer r.mu.Unlock()
+	if k == nil {
+		return nil, Life{}, fmt.Errorf("no data key is current")
+	}
+	l := Life{Key: k.ID, Cipher: k.Cipher}
+	_, err := io.ReadFull(r.random, l.Life[:])
+	return k, l, err
+}
+
+// find returns the data key of a life that was read from a file.
+func (r *Ring) find(l Life) (*DataKey, error) {
+	k, err := r.key(l.Key)
+	if err == nil && k.Cipher != l.Cipher {
+		err = fmt.Errorf("%w: %v of a data key for %v", ErrTag, l.Cipher, k.Cipher)
+	}
+	return k, err
+}
+
+// New draws a life for the file f, which is about to be created or recycled, and returns
+// what encrypts it. This is the only way to an Encrypter: nothing encrypts under a life
+// that was read, so no second process, no copy of the store and no later session can
+// use a nonce again.
+func (r *Ring) New(f File) (*Encrypter, Life, error) {
+	k, l, err := r.draw()
+	if err != nil {
+		return nil, Life{}, err
+	}
+	s, err := k.sealerOf(f, l)
+	if err != nil {
+		return nil, Life{}, err
+	}
+	return &Encrypter{s: s}, l, nil
+}
+
+// Open returns what decrypts the life l of f. Its error is that of the Ring's unwrap, or
+// wraps ErrTag if l can't be right.
+func (r *Ring) Open(f File, l Life) (*Decrypter, error) {
+	k, err := r.find(l)
+	if err != nil {
+		return nil, err
+	}
+	s, err := k.sealerOf(f, l)
+	if err != nil {
+		return nil, err
+	}
+	return &Decrypter{s: s}, nil
+}
+
+func (k *DataKey) sealerOf(f File, l Life) (sealer, error) {
+	key, err := k.fileKey(f, l.Life)
+	if err != nil {
+		return sealer{}, err
+	}
+	return newSealer(k.Cipher, key)
+}
+
+// EncryptOnce encrypts a unit under a key of its own: one that a later session may append
+// to a file of an earlier one. dst and text are as for Encrypter.Encrypt.
+func (r *Ring) EncryptOnce(dst, text []byte, f File, u Unit, offset int64, data []byte) (Tag, Life, error) {
+	k, l, err := r.draw()
+	if err != nil {
+		return Tag{}, Life{}, err
+	}
+	s, err := k.unitSealer(f, l, offset)
+	if err != nil {
+		return Tag{}, Life{}, err
+	}
+	return s.encrypt(dst, text, u, 0, 0, data), l, nil
+}
+
+// DecryptOnce decrypts what EncryptOnce made. dst, text and tag are as for
+// Decrypter.Decrypt, and so is ErrTag; other errors are those of Open.
+func (r *Ring) DecryptOnce(dst, text []byte, tag *Tag, f File, l Life, u Unit, offset int64, data []byte) error {
+	k, err := r.find(l)
+	if err != nil {
+		return err
+	}
+	s, err := k.unitSealer(f, l, offset)
+	if err != nil {
+		return err
+	}
+	return s.decrypt(dst, text, tag, u, 0, 0, data)
+}
+
+func (k *DataKey) unitSealer(f File, l Life, offset int64) (sealer, error) {
+	key, err := k.unitKey(f, l.Life, offset)
+	if err != nil {
+		return sealer{}, err
+	}
+	return newSealer(k.Cipher, key)
+}
