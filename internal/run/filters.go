@@ -27,6 +27,7 @@ type filterRecord struct {
 	chunks        uint32 // of the run, after those of the filter before; 0: all
 	checksum      uint32
 	offset, words uint64
+	tags          []byte // of its pages, if the file is encrypted
 }
 
 const filterRecordSize = 24
@@ -134,12 +135,18 @@ func (w *Writer) writeFilter() error {
 }
 
 func (w *Writer) writeWords(n int) (filterRecord, error) {
-	f := filter.New(n)
+	f := filter.Filter(make([]byte, 8*n, 8*n+chunk.Room))
 	for _, h := range w.hashes {
 		f.Add(h)
 	}
 	w.hashes = w.hashes[:0]
-	r := filterRecord{offset: uint64(w.offset), words: uint64(n), checksum: w.id.Sum(w.offset, f)}
+	r := filterRecord{offset: uint64(w.offset), words: uint64(n)}
+	if w.enc == nil {
+		r.checksum = w.id.Sum(w.offset, f)
+	} else if err := r.encrypt(f, w.enc); err != nil {
+		return r, w.fail(err)
+	}
+	w.dirBytes += int64(len(r.tags))
 	return r, w.write(f)
 }
 
@@ -199,6 +206,13 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 	if at.words > math.MaxInt32 {
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter of %d words", at.words)
 	}
+	if f.key != nil {
+		pages, err := f.readEncrypted(at)
+		if err != nil {
+			return summed{}, err
+		}
+		return summed{pages.Data(), pages, pages.Verified()}, nil
+	}
 	pages, crc, err := f.Sum(int64(at.offset), int64(at.words)*8)
 	if err != nil {
 		return summed{}, err
@@ -214,7 +228,7 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 // FilterBytes is what the filters take in memory that is not mapped.
 func (r *Reader) FilterBytes() (n int64) {
 	for _, f := range r.files {
-		if f.Mapped() != nil {
+		if f.Mapped() != nil && f.key == nil {
 			continue
 		}
 		n += int64(f.dir.filter.words) * 8

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/run/chunk"
@@ -25,6 +26,7 @@ const (
 	secRanges  = 20 // number of range tombstones
 	secFilters = 22
 	secAbout   = 23 // the store, see WriterConfig.About
+	secTags    = 24 // of the pages of filters, if the file is encrypted
 
 	filterWords = 1 // kind of the filter of package filter
 )
@@ -47,6 +49,8 @@ type directory struct {
 	ranges ranges // of the whole run
 
 	about []byte // payload of the section; nil: there is none
+
+	encrypted bool
 }
 
 const aboutLast = 1 // flag of the section about: the file is the last one of its run
@@ -63,6 +67,13 @@ func appendDirectory(b []byte, d *directory) []byte {
 	if (d.ranges != ranges{}) {
 		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
 		b = chunk.EndSection(d.ranges.append(b), at)
+	}
+	if d.encrypted {
+		b, at = chunk.AppendSection(b, secTags, chunk.Required)
+		for _, f := range d.filters() {
+			b = append(b, f.tags...)
+		}
+		b = chunk.EndSection(b, at)
 	}
 	if d.about != nil {
 		b, at = chunk.AppendSection(b, secAbout, 0)
@@ -83,12 +94,12 @@ func appendRecord(b []byte, r *record) []byte {
 	return r.Stats.Append(b)
 }
 
-// decodeDirectory decodes a directory whose checksum has been verified and that
+// decodeDirectory decodes a directory whose checksum, or tag, has been verified and that
 // begins at offset end of its file. Bounds point into b. The chunks are checked to
 // lie in order before end, and their keys to be in order.
-func decodeDirectory(b []byte, end uint64) (*directory, error) {
-	d := new(directory)
-	var chunks, bounds []byte
+func decodeDirectory(b []byte, end uint64, encrypted bool) (*directory, error) {
+	d := &directory{encrypted: encrypted}
+	var chunks, bounds, tags []byte
 	err := chunk.Sections(b, func(tag uint16, _ int, p []byte) (known bool, err error) {
 		switch tag {
 		case secChunks:
@@ -103,11 +114,17 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 			err = d.ranges.decode(p)
 		case secAbout:
 			d.about = p
+		case secTags:
+			tags = p
+			return encrypted, nil
 		default:
 			return false, nil
 		}
 		return true, err
 	})
+	if err == nil && encrypted {
+		err = d.tagFilters(tags)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +135,9 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 	d.chunks = make([]record, n)
 	// Records must follow each other in the file.
 	next := uint64(0)
+	if encrypted {
+		next = headerSize
+	}
 	for i := range d.chunks {
 		if next, err = d.chunks[i].decode(chunks[i*recordSize:], next, end); err != nil {
 			return nil, fmt.Errorf("chunk %d: %w", i, err)
@@ -269,10 +289,15 @@ type footer struct {
 	dirSum    uint32
 	uuid      [16]byte
 	num       entry.FileNum
+
+	// Of an encrypted file; it has dirTag instead of dirSum.
+	life   crypt.Life
+	dirTag crypt.Tag
 }
 
-func (f *footer) encode(id checksum.Identity, offset int64) []byte {
-	b := make([]byte, footerSize)
+// encode is the footer at offset; e is nil for a plain file.
+func (f *footer) encode(id checksum.Identity, offset int64, e *crypt.Encrypter) (b []byte, err error) {
+	b = make([]byte, footerSize)
 	binary.LittleEndian.PutUint32(b[4:], footerMagic)
 	binary.LittleEndian.PutUint16(b[8:], formatVersion)
 	binary.LittleEndian.PutUint64(b[16:], f.dirOffset)
@@ -280,12 +305,16 @@ func (f *footer) encode(id checksum.Identity, offset int64) []byte {
 	binary.LittleEndian.PutUint32(b[32:], f.dirSum)
 	copy(b[40:], f.uuid[:])
 	binary.LittleEndian.PutUint64(b[56:], uint64(f.num))
+	if e != nil {
+		b, err = f.encrypt(b, e, offset)
+	}
 	f.checksum = id.Sum(offset, b[4:])
 	binary.LittleEndian.PutUint32(b, f.checksum)
-	return b
+	return b, err
 }
 
-// decodeFooter decodes and checks the footer b at offset of the file id.
+// decodeFooter decodes and checks the footer b at offset of the file id. How long b is
+// says which one is expected, that of a plain or of an encrypted file.
 func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*footer, error) {
 	f := &footer{
 		checksum:  binary.LittleEndian.Uint32(b),
@@ -302,7 +331,12 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 	if m := binary.LittleEndian.Uint32(b[4:]); m != footerMagic {
 		return nil, errs.NewCorruption(name, offset, "footer: magic %#x", m)
 	}
-	if v := binary.LittleEndian.Uint16(b[8:]); v != formatVersion || binary.LittleEndian.Uint16(b[10:]) != 0 {
+	version := uint16(formatVersion)
+	if len(b) == encryptedFooterSize {
+		version = encryptedVersion
+		f.decodeLife(b)
+	}
+	if v := binary.LittleEndian.Uint16(b[8:]); v != version || binary.LittleEndian.Uint16(b[10:]) != 0 {
 		return nil, fmt.Errorf("%w: %s has run format %d", errs.ErrFormat, name, v)
 	}
 	if f.dirOffset > uint64(offset) || f.dirSize != uint64(offset)-f.dirOffset {

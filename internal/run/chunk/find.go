@@ -5,18 +5,29 @@ import (
 	"encoding/binary"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
 // FindTrailer says whether b begins with a whole trailer, which lies at offset of the
-// file id, and if so which layout the chunk before it has. It needs no directory.
-func FindTrailer(b []byte, id checksum.Identity, offset int64) (l Layout, stats Stats, ok bool) {
-	size := TrailerSize(b)
-	if size == 0 || size > len(b) || binary.LittleEndian.Uint32(b) != id.Sum(offset, b[4:size]) {
+// file id, and if so which layout the chunk before it has. It needs no directory. With a
+// key it decrypts it, elsewhere.
+func FindTrailer(b []byte, id checksum.Identity, key *crypt.Decrypter, offset int64) (l Layout, stats Stats, ok bool) {
+	size := TrailerSize(b, key != nil)
+	if size == 0 || size > len(b) {
 		return l, stats, false
 	}
-	b = b[:size]
+	whole := b[:size]
+	if key != nil {
+		whole = append(make([]byte, 0, size+Room), whole...)
+		if decryptTrailer(whole, offset, key) != nil {
+			return l, stats, false
+		}
+		b = whole[crypt.TagSize:]
+	} else if b = whole; binary.LittleEndian.Uint32(b) != id.Sum(offset, b[4:]) {
+		return l, stats, false
+	}
 	end := binary.LittleEndian.Uint64(b[8:])
 	if end <= HeaderSize || end%8 != 0 || end > uint64(offset) {
 		return l, stats, false
@@ -37,7 +48,7 @@ func FindTrailer(b []byte, id checksum.Identity, offset int64) (l Layout, stats 
 	if err != nil || !l.endsBefore(offset) {
 		return l, stats, false
 	}
-	_, err = parseTrailer(b, &l)
+	_, err = parseTrailer(whole, &l, key != nil)
 	return l, stats, err == nil
 }
 
@@ -47,11 +58,14 @@ func (l *Layout) endsBefore(offset int64) bool {
 	return int64(l.Buckets) <= offset/hashindex.BucketSize && l.Prefix <= entry.MaxKey && int64(l.TrailerStart()) <= offset
 }
 
-// TrailerSize is the length of the trailer that b, of 16 bytes or more, may begin with; 0
-// if it is none.
-func TrailerSize(b []byte) int {
+// TrailerSize is the length of the trailer that b, of a page, may begin with; 0 if it is
+// none.
+func TrailerSize(b []byte, encrypted bool) int {
 	const most = 1 << 26 // far above any: a fence for each 256 bytes of an entry of 2 GiB is not written
 	n := binary.LittleEndian.Uint32(b[4:])
+	if encrypted {
+		n = clearLength(b)
+	}
 	if n == 0 || n%PageSize != 0 || n > most {
 		return 0
 	}

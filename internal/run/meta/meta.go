@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 )
 
@@ -33,7 +34,8 @@ type Run struct {
 type File struct {
 	Num      entry.FileNum
 	Size     uint64
-	Checksum uint32 // of the file's footer; 0 = not recorded
+	Checksum uint32     // of the file's footer; 0 = not recorded
+	Life     crypt.Life // names its key; zero = it is plain
 }
 
 // Ref counts the entries of a run whose values lie in one segment.
