@@ -203,7 +203,7 @@ func vacant(o Options) (remains []string, err error) {
 	for _, base := range names {
 		name, ours := filename.Parse(base)
 		switch {
-		case !ours && !Harmless(base):
+		case !ours && !Harmless(base) && !o.leads(filepath.Join(o.Dir, base)):
 			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
 		case !ours || name.Kind == filename.Lock:
 		case name.Kind == filename.Super: // all zeros: ReadSuper looked at it

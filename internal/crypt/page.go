@@ -1,0 +1,58 @@
+package crypt
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Segments, remaps and encrypted runs begin with a page of 4096 bytes. In all three
+// these bytes are in the same places.
+const (
+	pageBytes     = 4096
+	pageFlags     = 6 // u16
+	pageEncrypted = 1 // of the flags
+
+	lifeAt    = 128
+	lifeMagic = "BRKE"
+	// FrameTagAt is where the page has the tag of the last frame before its first one.
+	FrameTagAt = 168
+	pageTagAt  = 192
+)
+
+// PutPage writes into the header page p, which begins the file, what a reader needs to
+// decrypt the file, and a tag of bytes 0 to 191. All others of these must be there. A
+// checksum of the page comes after it.
+func (e *Encrypter) PutPage(p []byte, l Life) error {
+	if _, err := e.Begin(0, pageBytes); err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint16(p[pageFlags:], binary.LittleEndian.Uint16(p[pageFlags:])|pageEncrypted)
+	copy(p[lifeAt:], lifeMagic)
+	p[lifeAt+4] = byte(l.Cipher)
+	copy(p[lifeAt+8:], l.Key[:])
+	copy(p[lifeAt+24:], l.Life[:])
+	tag, err := e.Encrypt(nil, nil, Header, 0, p[:pageTagAt])
+	copy(p[pageTagAt:], tag[:])
+	return err
+}
+
+// PageLife is the life that the header page p names, whose checksum is right; zero if it
+// is that of a plain file. An error says that p is not what PutPage writes.
+func PageLife(p []byte) (l Life, err error) {
+	if binary.LittleEndian.Uint16(p[pageFlags:])&pageEncrypted == 0 {
+		return l, nil
+	}
+	l.Cipher = Cipher(p[lifeAt+4])
+	copy(l.Key[:], p[lifeAt+8:])
+	copy(l.Life[:], p[lifeAt+24:])
+	if string(p[lifeAt:][:4]) != lifeMagic || l.IsZero() {
+		return Life{}, fmt.Errorf("header page without a life")
+	}
+	return l, nil
+}
+
+// CheckPage compares the tag of a header page. It returns ErrTag.
+func (d *Decrypter) CheckPage(p []byte) error {
+	tag := Tag(p[pageTagAt:])
+	return d.Decrypt(nil, nil, &tag, Header, 0, 0, p[:pageTagAt])
+}
