@@ -160,8 +160,9 @@ const (
 	slotTagAt    = slotTextAt + slotTextSize
 )
 
-// slotParts are the fields that are encrypted, and where a plain slot has them.
-var slotParts = [...]struct{ from, to int }{{48, 72}, {80, 104}}
+// slotParts are where a plain slot has the fields that are encrypted: the epoch lies
+// between them.
+func slotParts(p []byte) [2][]byte { return [2][]byte{p[48:72], p[80:104]} }
 
 // encrypt encrypts the slot p in place, all but its checksum.
 func (k slotKey) encrypt(p []byte, uuid [16]byte, offset int64) error {
@@ -169,9 +170,9 @@ func (k slotKey) encrypt(p []byte, uuid [16]byte, offset int64) error {
 		return nil
 	}
 	text := make([]byte, 0, slotTextSize+crypt.TagSize)
-	for _, part := range slotParts {
-		text = append(text, p[part.from:part.to]...)
-		clear(p[part.from:part.to])
+	for _, part := range slotParts(p) {
+		text = append(text, part...)
+		clear(part)
 	}
 	tag, life, err := k.ring.EncryptOnce(text, text, k.file(uuid), crypt.Slot, offset, p[:slotLifeAt])
 	if err != nil {
@@ -197,8 +198,8 @@ func (k slotKey) decrypt(p []byte, uuid [16]byte, offset int64) ([]byte, error) 
 		return nil, err
 	}
 	plain := slices.Clone(p)
-	for _, part := range slotParts {
-		text = text[copy(plain[part.from:part.to], text):]
+	for _, part := range slotParts(plain) {
+		text = text[copy(part, text):]
 	}
 	return plain, nil
 }
