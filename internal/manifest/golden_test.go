@@ -96,7 +96,7 @@ func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	for name, c := range map[string]struct {
 		data []byte
 		dump func(*dump.Writer, []byte)
-	}{prefix+"super.golden": {slots, DumpSuper}, prefix+"manifest.golden": {file, Dump}} {
+	}{prefix + "super.golden": {slots, DumpSuper}, prefix + "manifest.golden": {file, Dump}} {
 		var b bytes.Buffer
 		d := dump.New(&b, c.data, 0)
 		c.dump(d, c.data)
