@@ -9,11 +9,9 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"slices"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/checkpoint"
-	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/vfs"
 )
@@ -60,44 +58,20 @@ type restore struct {
 	o     RestoreOptions
 	dir   string
 	index *index
-	made  []string // files
+	fs    vfs.FS // has dir
 	done  int64
 }
 
-func (r *restore) all(ctx context.Context) (err error) {
-	switch _, err := r.o.FS.Stat(r.dir); {
-	case err == nil:
-		return fmt.Errorf("%w: %s: a restore makes its directory", brock.ErrExist, r.dir)
-	case !errors.Is(err, fs.ErrNotExist):
+func (r *restore) all(ctx context.Context) error {
+	if err := manifest.Absent(r.o.FS, r.dir); err != nil {
 		return err
 	}
-	if err := manifest.MakeDirs(manifest.Options{FS: r.o.FS, Dir: r.dir}); err != nil {
-		return err
-	}
-	path := r.path(filename.Of(filename.Lock, 0))
-	lock, err := r.o.FS.Lock(path, false, "")
+	claim, err := manifest.NewClaim(manifest.Options{FS: r.o.FS, Dir: r.dir}, nil)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = r.o.FS.Remove(path)
-			_ = r.o.FS.Remove(r.dir) // if it is empty
-		}
-		err = errors.Join(err, lock.Close())
-	}()
-	// Until now another one may have been at work here.
-	if names, err := r.o.FS.List(r.dir); err != nil || len(names) > 1 {
-		return errors.Join(err, fmt.Errorf("%w: %v", brock.ErrExist, names))
-	}
-	if err := r.fill(ctx); err != nil {
-		// SUPER goes first: without it the rest is no store.
-		for _, path := range slices.Backward(r.made) {
-			_ = r.o.FS.Remove(path)
-		}
-		return err
-	}
-	return nil
+	r.fs = claim.FS
+	return claim.Close(r.fill(ctx))
 }
 
 func (r *restore) path(base string) string { return filepath.Join(r.dir, base) }
@@ -109,7 +83,7 @@ func (r *restore) fill(ctx context.Context) error {
 	for i := range r.index.Files {
 		f := &r.index.Files[i]
 		if last := len(r.index.Files) - 1 - i; last < 2 {
-			if err := r.o.FS.SyncDir(r.dir); err != nil {
+			if err := r.fs.SyncDir(r.dir); err != nil {
 				return err
 			}
 		}
@@ -121,7 +95,7 @@ func (r *restore) fill(ctx context.Context) error {
 			r.o.Progress(r.done, total)
 		}
 	}
-	if err := r.o.FS.SyncDir(r.dir); err != nil {
+	if err := r.fs.SyncDir(r.dir); err != nil {
 		return err
 	}
 	return r.check()
@@ -135,17 +109,16 @@ func (r *restore) file(ctx context.Context, f *file) (err error) {
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	path := r.path(f.Name)
-	out, err := r.o.FS.Create(path)
+	out, err := r.fs.Create(path)
 	if err != nil {
 		return err
 	}
-	r.made = append(r.made, path)
 	return errors.Join(fill(ctx, out, in, f.Size), out.Close())
 }
 
 // check opens the store, and compares it with what the index says.
 func (r *restore) check() error {
-	c, err := checkpoint.OpenCopy(r.o.FS, r.dir)
+	c, err := checkpoint.OpenCopy(r.fs, r.dir)
 	if err != nil {
 		return err
 	}

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -33,10 +30,8 @@ type Target struct {
 // that is possible. It returns errs.ErrExist if a directory is not empty, and the errors of
 // Verify.
 func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
-	w := &restorer{ctx: ctx, base: t.FS, dirs: []string{filepath.Clean(t.Dir)}, have: make(map[filename.Name]bool)}
-	if values := filepath.Clean(t.ValueDir); values != w.dirs[0] {
-		w.dirs = append(w.dirs, values)
-	}
+	w := &restorer{ctx: ctx, have: make(map[filename.Name]bool)}
+	w.options = manifest.Options{FS: t.FS, Dir: filepath.Clean(t.Dir), ValueDir: filepath.Clean(t.ValueDir)}
 	info, err := readAll(ctx, r, w)
 	if err == nil {
 		err = w.finish()
@@ -49,122 +44,49 @@ func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 
 // restorer is a sink that makes files.
 type restorer struct {
-	ctx  context.Context
-	base vfs.FS
-	dirs []string // the store's, then that of values if it is another one
+	ctx     context.Context
+	options manifest.Options // FS has the directories once they are claimed
 
 	header *header // of the last stream
 	layout *layout.Layout
-	fs     vfs.Dirs // has the directories; nil before the first stream
-	locks  []io.Closer
-	ours   int      // directories that are locked, and were empty then
-	made   []string // directories that were not there
+	claim  *manifest.Claim // nil before the first stream
 	have   map[filename.Name]bool
-	last   []string // files that make a store of the others
 
 	out vfs.File // that is being written
 	at  int64
 }
 
 func (w *restorer) begin(h *header) error {
-	if w.fs == nil {
+	if w.claim == nil {
 		if h.follows != (Digest{}) {
 			return fmt.Errorf("%w: this is an increment: the full backup before it comes first", errs.ErrInvalid)
 		}
-		if err := w.prepare(); err != nil {
+		claim, err := manifest.NewClaim(w.options, nil)
+		if err != nil {
 			return err
 		}
+		w.claim, w.options.FS = claim, claim.FS
 	}
 	w.header = h
 	return nil
 }
 
-// prepare makes the directories, or sees that they are empty, and locks them.
-func (w *restorer) prepare() error {
-	for _, dir := range w.dirs {
-		if err := w.vacant(w.base, dir); err != nil {
-			return err
-		}
-		if _, err := w.base.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			w.made = append(w.made, dir)
-		}
-	}
-	if err := manifest.MakeDirs(w.options(w.base)); err != nil {
-		return err
-	}
-	held, err := w.base.OpenDirs(w.dirs...)
-	if err != nil {
-		return err
-	}
-	w.fs = held
-	for _, dir := range w.dirs {
-		lock, err := held.Lock(filepath.Join(dir, filename.Of(filename.Lock, 0)), false, "")
-		if err != nil {
-			return err
-		}
-		w.locks = append(w.locks, lock)
-		// Until now another process may have been at work here.
-		if err := w.vacant(held, dir); err != nil {
-			return err
-		}
-		w.ours++
-	}
-	return nil
-}
-
-// vacant returns errs.ErrExist if there is anything in a directory, but the other one.
-func (w *restorer) vacant(fsys vfs.FS, dir string) error {
-	names, err := fsys.List(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if slices.Contains(names, filename.Of(filename.Super, 0)) {
-		return fmt.Errorf("%w: restore makes a new one", errs.ErrExist)
-	}
-	for _, base := range names {
-		if base == filename.Of(filename.Lock, 0) || manifest.Harmless(base) || w.leads(filepath.Join(dir, base)) {
-			continue
-		}
-		return fmt.Errorf("%w: %s holds %s: a restore wants an empty directory; if one was cut here before, remove the directory", errs.ErrExist, dir, base)
-	}
-	return nil
-}
-
-// leads reports whether path is one of the directories, or one of them lies below it.
-func (w *restorer) leads(path string) bool {
-	return slices.ContainsFunc(w.dirs, func(dir string) bool {
-		return strings.HasPrefix(dir+string(filepath.Separator), path+string(filepath.Separator))
-	})
-}
-
-func (w *restorer) options(fsys vfs.FS) manifest.Options {
-	o := manifest.Options{FS: fsys, Dir: w.dirs[0]}
-	if len(w.dirs) > 1 {
-		o.ValueDir = w.dirs[1]
-	}
-	return o
-}
-
 func (w *restorer) path(name filename.Name) string {
-	dir := w.dirs[0]
 	if name.Kind.InValueDir() {
-		dir = w.dirs[len(w.dirs)-1]
+		return filepath.Join(w.options.ValueDir, name.String())
 	}
-	return filepath.Join(dir, name.String())
+	return filepath.Join(w.options.Dir, name.String())
 }
 
 func (w *restorer) file(f File) (err error) {
 	path := w.path(f.Name)
 	if w.have[f.Name] { // the stream before had another file of this name
-		if err := w.fs.Remove(path); err != nil {
+		if err := w.options.FS.Remove(path); err != nil {
 			return err
 		}
 		delete(w.have, f.Name)
 	}
-	if w.out, err = w.fs.Create(path); err == nil {
+	if w.out, err = w.options.FS.Create(path); err == nil {
 		w.have[f.Name], w.at = true, 0
 	}
 	return err
@@ -214,7 +136,7 @@ func (w *restorer) end(i *Info, l *layout.Layout) error {
 		if now[name] {
 			continue
 		}
-		if err := w.fs.Remove(w.path(name)); err != nil {
+		if err := w.options.FS.Remove(w.path(name)); err != nil {
 			return err
 		}
 		delete(w.have, name)
@@ -224,8 +146,8 @@ func (w *restorer) end(i *Info, l *layout.Layout) error {
 
 // finish makes a store of the files.
 func (w *restorer) finish() error {
-	for _, dir := range w.dirs {
-		if err := w.fs.SyncDir(dir); err != nil {
+	for _, dir := range []string{w.options.ValueDir, w.options.Dir} {
+		if err := w.options.FS.SyncDir(dir); err != nil {
 			return err
 		}
 	}
@@ -236,62 +158,28 @@ func (w *restorer) finish() error {
 	if err := context.Cause(w.ctx); err != nil {
 		return err
 	}
-	for _, dir := range w.dirs {
-		w.last = append(w.last, filepath.Join(dir, filename.Of(filename.Super, 0)))
-	}
-	w.last = append(w.last, filepath.Join(w.dirs[0], filename.Of(filename.Manifest, 1)))
 	h := w.header
-	return manifest.Write(w.options(w.fs), manifest.CreateOptions{UUID: h.uuid, Seed: h.seed, Created: h.created}, w.layout)
+	return manifest.Write(w.options, manifest.CreateOptions{UUID: h.uuid, Seed: h.seed, Created: h.created}, w.layout)
 }
 
 // opens opens all files and closes them again, to find what Open would refuse.
 func (w *restorer) opens() (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	open := files.New(files.Config{
-		FS: w.fs, Dir: w.dirs[0], ValueDir: w.dirs[len(w.dirs)-1], UUID: w.header.uuid, Seed: w.header.seed, OpenFiles: openFiles,
+		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: w.header.uuid, Seed: w.header.seed, OpenFiles: openFiles,
 	}, nil)
 	var v view.View
 	defer v.Close()
 	return open.OpenLayout(w.layout, &v)
 }
 
-// close releases locks and directories. After an error it removes all that was made.
+// close lets go of the directories. After an error it removes all that was made.
 func (w *restorer) close(err error) error {
 	if w.out != nil {
 		_ = w.out.Close()
 	}
-	if err != nil && w.ours == len(w.dirs) {
-		w.undo()
+	if w.claim == nil {
+		return err
 	}
-	for i, lock := range w.locks {
-		closing := lock.Close()
-		if err == nil {
-			err = closing
-		} else if i < w.ours {
-			_ = w.fs.Remove(filepath.Join(w.dirs[i], filename.Of(filename.Lock, 0)))
-		}
-	}
-	if w.fs != nil {
-		closing := w.fs.Close()
-		if err == nil {
-			err = closing
-		}
-	}
-	if err != nil {
-		slices.SortFunc(w.made, func(a, b string) int { return len(b) - len(a) }) // one may be in the other
-		for _, dir := range w.made {
-			_ = w.base.Remove(dir) // if it is empty
-		}
-	}
-	return err
-}
-
-// undo removes what was made, SUPER first: without it the rest is no store.
-func (w *restorer) undo() {
-	for _, path := range w.last {
-		_ = w.fs.Remove(path)
-	}
-	for name := range w.have {
-		_ = w.fs.Remove(w.path(name))
-	}
+	return w.claim.Close(err)
 }

@@ -5,12 +5,8 @@ package checkpoint
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"path/filepath"
-	"slices"
 
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
@@ -37,18 +33,6 @@ type Target struct {
 	NoLinks bool // it is another file system than the source's
 }
 
-// Absent returns errs.ErrExist if there is something under the name of a directory.
-func Absent(fsys vfs.FS, dir string) error {
-	_, err := fsys.Stat(filepath.Clean(dir)) // "" is the directory of the process
-	switch {
-	case err == nil:
-		return fmt.Errorf("%w: a checkpoint makes its directory", errs.ErrExist)
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	}
-	return err
-}
-
 // writer is a Write under way.
 type writer struct {
 	Source
@@ -56,63 +40,37 @@ type writer struct {
 	to     vfs.FS // has dir
 	share  bool   // to has the directories of the source, too
 	copied map[filename.Name]bool
-	made   []string // files, in order
 }
 
 // Write makes the directory t.Dir, which must not exist, with a store that has the
 // layout of s. All of it is durable when Write returns nil. SUPER is written last: what a
 // crash leaves before is no store. What an error leaves is removed, as far as that is
 // possible.
-func Write(ctx context.Context, s Source, t Target) (err error) {
-	if err := Absent(t.FS, t.Dir); err != nil {
+func Write(ctx context.Context, s Source, t Target) error {
+	if err := manifest.Absent(t.FS, t.Dir); err != nil {
 		return err
 	}
 	w := &writer{Source: s, dir: filepath.Clean(t.Dir), share: !t.NoLinks, copied: map[filename.Name]bool{}}
-	defer func() {
-		if err != nil {
-			_ = t.FS.Remove(w.dir) // if it is empty
-		}
-	}()
-	if err := manifest.MakeDirs(manifest.Options{FS: t.FS, Dir: w.dir}); err != nil {
-		return err
-	}
-	held, err := w.open(t.FS)
+	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: w.dir}, func(dirs ...string) (vfs.Dirs, error) {
+		return w.open(t.FS, dirs)
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
-	w.to = held
-	path := filepath.Join(w.dir, filename.Of(filename.Lock, 0))
-	lock, err := held.Lock(path, false, "")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err = errors.Join(err, lock.Close()); err != nil {
-			_ = held.Remove(path)
-		}
-	}()
-	// Until now another checkpoint may have been at work here.
-	if names, err := held.List(w.dir); err != nil || len(names) > 1 {
-		return errors.Join(err, fmt.Errorf("%w: %v", errs.ErrExist, names))
-	}
-	if err := w.write(ctx); err != nil {
-		w.undo()
-		return err
-	}
-	return nil
+	w.to = claim.FS
+	return claim.Close(w.write(ctx))
 }
 
 // open opens the directory beside those of the source, or else alone.
-func (w *writer) open(base vfs.FS) (vfs.Dirs, error) {
+func (w *writer) open(base vfs.FS, dirs []string) (vfs.Dirs, error) {
 	if w.share {
-		held, err := w.FS.OpenDirs(w.dir)
+		held, err := w.FS.OpenDirs(dirs...)
 		if !errors.Is(err, errors.ErrUnsupported) {
 			return held, err
 		}
 		w.share = false
 	}
-	return base.OpenDirs(w.dir)
+	return base.OpenDirs(dirs...)
 }
 
 // write fills the directory.
@@ -136,16 +94,8 @@ func (w *writer) write(ctx context.Context) error {
 	if err := w.to.SyncDir(w.dir); err != nil {
 		return err
 	}
-	w.made = append(w.made, filepath.Join(w.dir, filename.Of(filename.Manifest, 1)), filepath.Join(w.dir, filename.Of(filename.Super, 0)))
 	o := manifest.Options{FS: w.to, Dir: w.dir}
 	return manifest.Write(o, manifest.CreateOptions{UUID: w.UUID, Seed: w.Seed, Created: w.Created}, w.Layout)
-}
-
-// undo removes what was made, SUPER first: without it the rest is no store.
-func (w *writer) undo() {
-	for _, path := range slices.Backward(w.made) {
-		_ = w.to.Remove(path)
-	}
 }
 
 // source is where a file of the store lies.

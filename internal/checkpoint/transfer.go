@@ -21,7 +21,6 @@ func (w *writer) transfer(ctx context.Context, name filename.Name) error {
 		}
 	}
 	w.copied[name] = true
-	w.made = append(w.made, to)
 	if w.share && w.to.Clone(from, to) == nil {
 		f, err := w.to.OpenReadWrite(to)
 		if err != nil {
@@ -45,7 +44,6 @@ func (w *writer) link(name filename.Name, from, to string) (linked bool, err err
 	}
 	switch err := w.to.Link(from, to); {
 	case err == nil:
-		w.made = append(w.made, to)
 		return true, nil
 	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
 		return false, err

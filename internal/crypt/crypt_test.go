@@ -3,6 +3,7 @@ package crypt
 import (
 	"bytes"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/brockdb/brock/internal/invariant"
@@ -143,6 +144,15 @@ func TestBegin(t *testing.T) {
 	}
 	if _, err := e.Begin(-1, 1); err == nil {
 		t.Error("began at -1")
+	}
+	if _, err := e.Encrypt(b, b, Record, 5000, nil); err == nil {
+		t.Error("encrypted after a Begin that failed")
+	}
+	begin(6000, 10, 2)
+	for _, offset := range []int64{6010, math.MaxInt64, -1} {
+		if _, err := e.Encrypt(nil, nil, Record, offset, nil); err == nil {
+			t.Errorf("encrypted a unit of no bytes at %d", offset)
+		}
 	}
 	for e.attempt < maxAttempt {
 		begin(0, 1, e.attempt+1)

@@ -19,6 +19,7 @@ const maxAttempt = 1<<17 - 1
 // call it before each try to write a piece of the file (a frame, a chunk), and encrypt
 // each unit of it once.
 func (e *Encrypter) Begin(offset, size int64) (attempt uint32, err error) {
+	e.from, e.end = 0, 0 // nothing can be encrypted after an error
 	if offset < 0 || size < 0 || offset+size < offset {
 		return 0, fmt.Errorf("encrypt: %d bytes at %d", size, offset)
 	}
@@ -38,7 +39,9 @@ func (e *Encrypter) Begin(offset, size int64) (attempt uint32, err error) {
 // behind: these are used and put back. An offset outside of what Begin was given last is
 // an error, as it could give the key away: stop writing the file.
 func (e *Encrypter) Encrypt(dst, text []byte, u Unit, offset int64, data []byte) (Tag, error) {
-	if offset < e.from || offset+int64(len(text)) > e.end {
+	// A unit of no bytes must not lie at the end either: what is begun there next has the
+	// same attempt.
+	if offset < e.from || offset >= e.end || int64(len(text)) > e.end-offset {
 		return Tag{}, fmt.Errorf("encrypt: %d bytes at %d are outside of %d to %d", len(text), offset, e.from, e.end)
 	}
 	return e.s.encrypt(dst, text, u, offset, e.attempt, data), nil

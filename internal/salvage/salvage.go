@@ -11,8 +11,6 @@ package salvage
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/errs"
@@ -26,9 +24,7 @@ import (
 // under the name of t, ErrNotExist if nothing in s belongs to a store, and ErrFormat if s is
 // of another format.
 func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption)) (sum Summary, err error) {
-	if _, err := t.FS.Stat(t.Dir); err == nil {
-		return sum, fmt.Errorf("%w: %s must not be there", errs.ErrExist, t.Dir)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	if err := manifest.Absent(t.FS, t.Dir); err != nil {
 		return sum, err
 	}
 	locks, err := hold(s)
@@ -49,40 +45,18 @@ func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption))
 }
 
 // makeStore makes the store in its directory.
-func makeStore(ctx context.Context, v *survey, t Target) (err error) {
-	if err := manifest.MakeDirs(manifest.Options{FS: t.FS, Dir: t.Dir}); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = t.FS.Remove(t.Dir) // if it is empty
-		}
-	}()
-	held, err := t.FS.OpenDirs(t.Dir)
+func makeStore(ctx context.Context, v *survey, t Target) error {
+	claim, err := manifest.NewClaim(manifest.Options{FS: t.FS, Dir: t.Dir}, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
-	t.FS = held
+	t.FS = claim.FS
 	w := &work{survey: v, to: &maker{Target: t}}
-	path := filepath.Join(t.Dir, filename.Of(filename.Lock, 0))
-	lock, err := held.Lock(path, false, "")
-	if err != nil {
-		return err
+	err = w.run(ctx)
+	if err != nil && w.out != nil {
+		w.out.abort()
 	}
-	defer func() {
-		if err = errors.Join(err, lock.Close()); err != nil {
-			_ = held.Remove(path)
-		}
-	}()
-	if names, err := held.List(t.Dir); err != nil || len(names) > 1 {
-		return errors.Join(err, fmt.Errorf("%w: %v", errs.ErrExist, names))
-	}
-	if err := w.run(ctx); err != nil {
-		w.undo()
-		return err
-	}
-	return nil
+	return claim.Close(err)
 }
 
 // hold makes sure that no writer has the store, and that none gets it meanwhile. A store
@@ -146,18 +120,4 @@ func (w *work) run(ctx context.Context) error {
 	// Before this there is no SUPER, so that nothing opens the directory as a store.
 	o := manifest.Options{FS: w.to.FS, Dir: w.to.Dir}
 	return manifest.Write(o, manifest.CreateOptions{UUID: w.to.UUID, Seed: w.to.Seed, Created: w.to.Now}, l)
-}
-
-// undo removes what was made, SUPER first: without it the rest is no store.
-func (w *work) undo() {
-	if w.out != nil {
-		w.out.abort()
-	}
-	_ = w.to.FS.Remove(filepath.Join(w.to.Dir, filename.Of(filename.Super, 0)))
-	names, _ := w.to.FS.List(w.to.Dir)
-	for _, base := range names {
-		if name, ours := filename.Parse(base); ours && name.Kind != filename.Lock {
-			_ = w.to.FS.Remove(filepath.Join(w.to.Dir, base))
-		}
-	}
 }

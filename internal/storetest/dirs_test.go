@@ -235,6 +235,43 @@ func TestValueDirBelongsToOneStore(t *testing.T) {
 	})
 }
 
+// TestDirectoriesInEachOther makes stores of which one directory lies in the other one, by
+// Open and by Restore.
+func TestDirectoriesInEachOther(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		for _, dirs := range [][2]string{{"a", "a/values"}, {"b/far/store", "b"}, {"c", "c/far/values"}} {
+			var l line
+			o := p.tiny(dirs[0], dirs[1])
+			for range 2 {
+				var err error
+				l.db, err = brock.Open(o)
+				must(t, err)
+				l.work(t, 2)
+				must(t, l.db.Close())
+			}
+			var err error
+			l.db, err = brock.Open(o)
+			must(t, err)
+			full, _ := backedUp(t, l.db, brock.BackupOptions{})
+			must(t, l.db.Close())
+			o.Dir, o.ValueDir = filepath.Join(p.in("new"), dirs[0]), filepath.Join(p.in("new"), dirs[1])
+			_, err = brock.Restore(t.Context(), bytes.NewReader(full), o)
+			must(t, err)
+			l.db, err = brock.Open(o)
+			must(t, err)
+			l.check(t, dirs[0])
+			must(t, l.db.Close())
+		}
+		// What isn't on the way to the values is still another program's.
+		must(t, p.fs.MkdirAll(p.in("d/other")))
+		_, err := brock.Open(p.tiny("d", "d/values"))
+		wantErr(t, "a directory in use", err, brock.ErrForeign)
+		names, err := p.fs.List(p.in("d"))
+		must(t, err)
+		wantEqual(t, "names in a directory in use", fmt.Sprint(names), "[other]")
+	})
+}
+
 // TestCopiesOfADirectory opens a copy of a store's directory beside the same value
 // directory. The copy that was opened last goes on, and any other is refused.
 func TestCopiesOfADirectory(t *testing.T) {

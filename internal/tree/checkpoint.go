@@ -11,13 +11,14 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
 
 // checkpoint makes a copy of the store, as of one version, in a directory that does
 // not exist.
 func (b *background) checkpoint(ctx context.Context, dir string) error {
-	if err := checkpoint.Absent(b.cfg.Base, dir); err != nil {
+	if err := manifest.Absent(b.cfg.Base, dir); err != nil {
 		return err
 	}
 	return b.copied(ctx, func(ctx context.Context, s checkpoint.Source) error {

@@ -5,6 +5,7 @@ package meta
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/brockdb/brock/internal/crypt"
@@ -36,6 +37,15 @@ type File struct {
 	Size     uint64
 	Checksum uint32     // of the file's footer; 0 = not recorded
 	Life     crypt.Life // names its key; zero = it is plain
+}
+
+// String shows the fields by name.
+func (f File) String() string {
+	text := fmt.Sprintf("{Num:%d Size:%d Checksum:%d", f.Num, f.Size, f.Checksum)
+	if !f.Life.IsZero() {
+		text += fmt.Sprintf(" Life:%x", f.Life.Life)
+	}
+	return text + "}"
 }
 
 // Ref counts the entries of a run whose values lie in one segment.
