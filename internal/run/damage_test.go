@@ -224,7 +224,9 @@ func flipEveryBit(t *testing.T, which int) {
 
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-func TestTruncatedAndForeignFilesAreRefused(t *testing.T) { forms(t, testTruncatedAndForeignFilesAreRefused) }
+func TestTruncatedAndForeignFilesAreRefused(t *testing.T) {
+	forms(t, testTruncatedAndForeignFilesAreRefused)
+}
 
 func testTruncatedAndForeignFilesAreRefused(t *testing.T) {
 	for which := range goldens {

@@ -114,7 +114,9 @@ func testSplitCutsInOrder(t *testing.T) {
 	})
 }
 
-func TestWriterRefusesDisorderAndRemovesItsFiles(t *testing.T) { forms(t, testWriterRefusesDisorderAndRemovesItsFiles) }
+func TestWriterRefusesDisorderAndRemovesItsFiles(t *testing.T) {
+	forms(t, testWriterRefusesDisorderAndRemovesItsFiles)
+}
 
 func testWriterRefusesDisorderAndRemovesItsFiles(t *testing.T) {
 	good := []entry.Entry{{Key: []byte("b"), Version: 5, Kind: entry.Set}}
