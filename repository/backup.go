@@ -103,7 +103,7 @@ func (b *run) all(ctx context.Context) error {
 		if err := b.file(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
 		}
-		b.source.same.forget(b.source.path(f.Name))
+		b.source.steady.Forget(b.source.path(f.Name))
 		b.progress(f.Size)
 	}
 	return b.finish(ctx)
@@ -214,7 +214,7 @@ func (b *run) finish(ctx context.Context) error {
 
 // again stores a file whose object is gone, or will be.
 func (b *run) again(ctx context.Context, f *file) error {
-	defer b.source.same.forget(b.source.path(f.Name))
+	defer b.source.steady.Forget(b.source.path(f.Name))
 	sha := f.SHA256
 	if err := b.source.hash(ctx, f); err != nil {
 		return err

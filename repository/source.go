@@ -23,7 +23,7 @@ type source struct {
 	scratch string
 	dir     string // of the checkpoint
 	lock    io.Closer
-	same    *sameFS
+	steady  *checkpoint.Steady
 	copy    *checkpoint.Copy
 }
 
@@ -70,8 +70,8 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 	if err := db.Checkpoint(ctx, s.dir); err != nil {
 		return s, err
 	}
-	s.same = &sameFS{FS: s.fs, files: map[string]*sameFile{}}
-	s.copy, err = checkpoint.OpenCopy(s.same, s.dir)
+	s.steady = checkpoint.NewSteady(s.fs)
+	s.copy, err = checkpoint.OpenCopy(s.steady, s.dir)
 	return s, err
 }
 
@@ -139,7 +139,7 @@ func (s *source) path(name string) string { return filepath.Join(s.dir, name) }
 // reader reads a file from its begin. It fails for bytes that were others when they were
 // read before.
 func (s *source) reader(f *file) (*fileReader, error) {
-	r, err := s.same.Open(s.path(f.Name))
+	r, err := s.steady.Open(s.path(f.Name))
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 type sender struct {
 	checkpoint.Source
 	ctx    context.Context
-	steady *steady
+	steady *checkpoint.Steady
 	open   *files.Opener
 	*plan
 
@@ -47,7 +47,7 @@ const (
 )
 
 func newSender(s checkpoint.Source) *sender {
-	t := &sender{Source: s, steady: &steady{FS: s.FS, files: make(map[string]*witness)}}
+	t := &sender{Source: s, steady: checkpoint.NewSteady(s.FS)}
 	t.open = files.New(files.Config{
 		FS: t.steady, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, NoMap: true, OpenFiles: openFiles,
 	}, nil)
@@ -92,8 +92,12 @@ func (s *sender) sendRun(m *layout.Run) (err error) {
 	if err != nil {
 		return files.Missing(err, "a run that the manifest names")
 	}
-	defer s.steady.forget()
-	defer r.Discard()
+	defer func() {
+		r.Discard()
+		for _, f := range m.Files {
+			s.steady.Forget(s.path(filename.New(filename.Run, f.Num)))
+		}
+	}()
 	var found *errs.Corruption
 	for _, name := range wanted {
 		at := int64(0)
@@ -123,7 +127,7 @@ func (s *sender) sendSegment(g *layout.Segment) error {
 	if s.kept[name] {
 		return s.begin(name)
 	}
-	defer s.steady.forget()
+	defer s.steady.Forget(s.path(name))
 	if relocated {
 		return s.sendFile(name, func() (int64, bool, error) {
 			m, err := segment.OpenRemap(s.open.Segments(), name.Number, true) // verifies all of it

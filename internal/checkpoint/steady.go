@@ -1,22 +1,24 @@
-package backup
+package checkpoint
 
 import (
 	"errors"
+	"hash/maphash"
 	"io"
 	"path/filepath"
 	"sync"
 
-	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/vfs"
 )
 
-// steady is a file system that returns an error if a part of a file does not read the same
-// as before. A file is read twice, once to verify it and once to send it. So the bytes that
-// are sent are those that were verified. The last parts that were read are in memory, so
-// that most are read from the disk once.
-type steady struct {
+// Steady is a file system that returns *errs.Corruption if a part of a file does not read
+// the same as before. A file is read more than once, to verify it and to send or store it.
+// So the bytes that are sent are those that were verified. The last parts that were read are
+// in memory, so that most are read from the disk once. Its methods may run together.
+type Steady struct {
 	vfs.FS
+
+	seed maphash.Seed // random, so that no file can be made to have equal hashes
 
 	mu    sync.Mutex // held while a part is read, too
 	files map[string]*witness
@@ -24,25 +26,32 @@ type steady struct {
 	next  int
 }
 
-// recent is how many parts are in memory, 8 MB in all.
-const recent = 32
+const (
+	partBytes = 64 << 10
+	recent    = 128 // parts in memory, 8 MB in all
+)
 
-// witness has the checksums of the parts of one file that were read.
+// witness has the hashes of the parts of one file that were read.
 type witness struct {
 	name string
 	size int64
-	sums []uint64 // of each part: 1 << 32 + its checksum; 0: it was not read yet
+	sums []uint64 // of each part, with bit 0 set; 0: it was not read yet
 }
 
-// part is up to pieceBytes of a file, from a multiple of it on.
+// part is up to partBytes of a file, from a multiple of it on.
 type part struct {
 	of     *witness // nil: there is none
 	number int64
 	bytes  []byte
 }
 
+// NewSteady returns a Steady that has read nothing yet.
+func NewSteady(fsys vfs.FS) *Steady {
+	return &Steady{FS: fsys, seed: maphash.MakeSeed(), files: make(map[string]*witness)}
+}
+
 // Open opens a file to be read. Its size is what it was at the first Open.
-func (s *steady) Open(name string) (vfs.File, error) {
+func (s *Steady) Open(name string) (vfs.File, error) {
 	f, err := s.FS.Open(name)
 	if err != nil {
 		return nil, err
@@ -55,26 +64,29 @@ func (s *steady) Open(name string) (vfs.File, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		w = &witness{name: filepath.Base(name), size: size, sums: make([]uint64, (size+pieceBytes-1)/pieceBytes)}
+		w = &witness{name: filepath.Base(name), size: size, sums: make([]uint64, (size+partBytes-1)/partBytes)}
 		s.files[name] = w
 	}
 	return &steadyFile{File: f, steady: s, witness: w}, nil
 }
 
-// forget drops what is known of all files. None may be open.
-func (s *steady) forget() {
+// Forget drops what is known of a file. What is still open of it goes on to be compared with
+// what was read before.
+func (s *Steady) Forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.files)
 	for i := range s.parts {
-		s.parts[i].of = nil
+		if p := &s.parts[i]; p.of == s.files[name] {
+			p.of = nil
+		}
 	}
+	delete(s.files, name)
 }
 
 // steadyFile is an open file. It can't be mapped.
 type steadyFile struct {
 	vfs.File
-	steady  *steady
+	steady  *Steady
 	witness *witness
 }
 
@@ -90,11 +102,11 @@ func (f *steadyFile) ReadAt(p []byte, off int64) (n int, err error) {
 		if at >= f.witness.size {
 			return n, io.EOF
 		}
-		b, err := f.partLocked(at / pieceBytes)
+		b, err := f.partLocked(at / partBytes)
 		if err != nil {
 			return n, err
 		}
-		n += copy(p[n:], b[at%pieceBytes:])
+		n += copy(p[n:], b[at%partBytes:])
 	}
 	return n, nil
 }
@@ -110,23 +122,23 @@ func (f *steadyFile) partLocked(number int64) ([]byte, error) {
 	p := &s.parts[s.next]
 	s.next = (s.next + 1) % recent
 	p.of = nil // until it is read
-	length := int(min(pieceBytes, w.size-number*pieceBytes))
+	length := int(min(partBytes, w.size-number*partBytes))
 	if cap(p.bytes) < length {
 		p.bytes = make([]byte, length)
 	}
 	p.bytes = p.bytes[:length]
-	if n, err := f.File.ReadAt(p.bytes, number*pieceBytes); n < length {
+	if n, err := f.File.ReadAt(p.bytes, number*partBytes); n < length {
 		if err == nil || errors.Is(err, io.EOF) {
-			err = errs.NewCorruption(w.name, number*pieceBytes, "file ends after %d of %d bytes", n, length)
+			err = errs.NewCorruption(w.name, number*partBytes, "file ends after %d of %d bytes", n, length)
 		}
 		return nil, err
 	}
-	sum := 1<<32 + uint64(checksum.Plain(p.bytes))
+	sum := maphash.Bytes(s.seed, p.bytes) | 1
 	if w.sums[number] == 0 {
 		w.sums[number] = sum
 	}
 	if w.sums[number] != sum {
-		return nil, errs.NewCorruption(w.name, number*pieceBytes, "other bytes than a moment ago")
+		return nil, errs.NewCorruption(w.name, number*partBytes, "other bytes than a moment ago")
 	}
 	p.of, p.number = w, number
 	return p.bytes, nil
