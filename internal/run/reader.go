@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/meta"
@@ -105,24 +106,51 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	return r, nil
 }
 
-func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) error {
+func (cfg *OpenConfig) openFile(m *meta.File) (*file, error) {
 	o, err := cfg.origin(m.Num, m.Life)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	name := o.name
-	if m.Size < footerSize || m.Size > math.MaxInt64 {
-		return errs.NewCorruption(name, -1, "the manifest has it as %d bytes long", m.Size)
+	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
+		return nil, errs.NewCorruption(o.name, -1, "the manifest has it as %d bytes long", m.Size)
 	}
-	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
+	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, o.name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f := &file{File: pf, origin: o, first: len(r.dir)}
+	f := &file{File: pf, origin: o}
 	if f.Mapped() != nil && f.key == nil {
 		f.pages = chunk.NewPages(f.VerifiedPages(chunk.PagesOf(f.Size())), f.Prime)
 	}
+	return f, nil
+}
+
+// origin is that of file num, if it has this life.
+func (cfg *OpenConfig) origin(num entry.FileNum, life crypt.Life) (origin, error) {
+	o := origin{name: filename.Of(filename.Run, num), owner: chunk.Owner{UUID: cfg.UUID, Num: num}, life: life}
+	o.id = o.owner.ID()
+	switch {
+	case life.IsZero():
+		return o, nil
+	case cfg.Ring == nil:
+		return o, fmt.Errorf("%w: %s is encrypted, and there are no keys", errs.ErrInvalid, o.name)
+	}
+	key, err := cfg.Ring.Open(cryptFile(&o.owner), life)
+	if errors.Is(err, crypt.ErrTag) {
+		err = &errs.Corruption{File: o.name, Offset: -1, Reason: "life of the file", Err: err}
+	}
+	o.key = key
+	return o, err
+}
+
+func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) error {
+	f, err := cfg.openFile(m)
+	if err != nil {
+		return err
+	}
+	f.first = len(r.dir)
 	r.files = append(r.files, f)
+	name := f.name
 	dir, ft, err := f.readDirectory(f.File, int64(m.Size))
 	if err != nil {
 		return err

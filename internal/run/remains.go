@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -314,4 +315,19 @@ func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err 
 		return nil, false, err
 	}
 	return dir.about[8:], dir.about[0]&aboutLast != 0, nil
+}
+
+// find is origin for a file of which nothing is known: it says itself what it is.
+func (cfg *OpenConfig) find(f *pageio.File, num entry.FileNum) (origin, error) {
+	o := chunk.Owner{UUID: cfg.UUID, Num: num}
+	page := make([]byte, headerSize)
+	if f.ReadFull(page, 0) == nil && checkHeader(page, &o) == nil {
+		if life, err := crypt.PageLife(page); err == nil {
+			return cfg.origin(num, life)
+		}
+	}
+	if ft := findFooter(f, o.ID()); ft != nil {
+		return cfg.origin(num, ft.life)
+	}
+	return cfg.origin(num, crypt.Life{})
 }

@@ -149,3 +149,22 @@ func reportError(name string, offset uint64, err error, report func(*errs.Corrup
 	}
 	report(c)
 }
+
+// verifyHeader reads the header page again.
+func (f *file) verifyHeader() error {
+	if f.key == nil {
+		return nil
+	}
+	p := make([]byte, headerSize)
+	if err := f.ReadFull(p, 0); err != nil {
+		return err
+	}
+	err := checkHeader(p, &f.owner)
+	if err == nil {
+		err = f.key.CheckPage(p)
+	}
+	if err != nil {
+		return &errs.Corruption{File: f.name, Offset: 0, Reason: "header", Err: err}
+	}
+	return nil
+}

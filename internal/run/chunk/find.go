@@ -19,15 +19,27 @@ func FindTrailer(b []byte, id checksum.Identity, key *crypt.Decrypter, offset in
 		return l, stats, false
 	}
 	whole := b[:size]
-	if key != nil {
+	if key == nil {
+		ok = binary.LittleEndian.Uint32(b) == id.Sum(offset, whole[4:])
+		b = whole
+	} else {
 		whole = append(make([]byte, 0, size+Room), whole...)
-		if decryptTrailer(whole, offset, key) != nil {
-			return l, stats, false
-		}
+		ok = decryptTrailer(whole, offset, key) == nil
 		b = whole[crypt.TagSize:]
-	} else if b = whole; binary.LittleEndian.Uint32(b) != id.Sum(offset, b[4:]) {
+	}
+	if ok {
+		l, stats, ok = layoutOf(b, size, offset)
+	}
+	if !ok {
 		return l, stats, false
 	}
+	_, err := parseTrailer(whole, &l, key != nil)
+	return l, stats, err == nil
+}
+
+// layoutOf is the layout that the trailer b, as it is without a tag, of size bytes at offset,
+// says.
+func layoutOf(b []byte, size int, offset int64) (l Layout, stats Stats, ok bool) {
 	end := binary.LittleEndian.Uint64(b[8:])
 	if end <= HeaderSize || end%8 != 0 || end > uint64(offset) {
 		return l, stats, false
@@ -45,11 +57,7 @@ func FindTrailer(b []byte, id checksum.Identity, key *crypt.Decrypter, offset in
 		}
 		return true, nil
 	})
-	if err != nil || !l.endsBefore(offset) {
-		return l, stats, false
-	}
-	_, err = parseTrailer(whole, &l, key != nil)
-	return l, stats, err == nil
+	return l, stats, err == nil && l.endsBefore(offset)
 }
 
 // endsBefore reports whether a chunk of this layout can lie before a trailer at offset. Lengths
