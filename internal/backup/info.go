@@ -1,7 +1,9 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/checksum"
@@ -20,6 +22,7 @@ type Info struct {
 	Bytes   int64  // of the stream
 	Sent    int    // files whose bytes are in the stream
 	Files   []File // of the store, at that version
+	Part    *Part  // nil: the stream has all keyspaces
 }
 
 // StoreBytes is the length of all files of the store.
@@ -33,6 +36,7 @@ func (i *Info) StoreBytes() (n int64) {
 const (
 	infoMagic   = "BROCKBKI"
 	infoVersion = 1
+	infoParted  = 2                                 // with a Part
 	infoFixed   = len(infoMagic) + 2 + 16 + 32 + 32 // before the numbers
 	infoFile    = 1 + 1 + 4 + 1                     // bytes of a file, at least
 	sumSize     = 4
@@ -41,7 +45,11 @@ const (
 // Encode makes bytes of which DecodeInfo makes the same Info.
 func (i *Info) Encode() []byte {
 	p := append([]byte(nil), infoMagic...)
-	p = binary.LittleEndian.AppendUint16(p, infoVersion)
+	version := uint16(infoVersion)
+	if i.Part != nil {
+		version = infoParted
+	}
+	p = binary.LittleEndian.AppendUint16(p, version)
 	p = append(p, i.UUID[:]...)
 	p = append(p, i.Digest[:]...)
 	p = append(p, i.Follows[:]...)
@@ -54,6 +62,12 @@ func (i *Info) Encode() []byte {
 		p = binary.LittleEndian.AppendUint32(p, f.Print)
 		p = binary.AppendUvarint(p, uint64(f.Size))
 	}
+	if i.Part != nil {
+		for _, b := range [][]byte{i.Part.layout, i.Part.encode()} {
+			p = binary.AppendUvarint(p, uint64(len(b)))
+			p = append(p, b...)
+		}
+	}
 	return binary.LittleEndian.AppendUint32(p, checksum.Plain(p))
 }
 
@@ -63,13 +77,13 @@ func DecodeInfo(p []byte) (*Info, error) {
 	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
 		return nil, foreign("these bytes don't describe a backup")
 	}
-	damaged := func(reason string) error { return errs.NewCorruption("description of a backup", -1, "%s", reason) }
 	end := len(p) - sumSize
 	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
 		return nil, damaged("checksum")
 	}
-	if v := binary.LittleEndian.Uint16(p[len(infoMagic):]); v != infoVersion {
-		return nil, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, v, infoVersion)
+	version := binary.LittleEndian.Uint16(p[len(infoMagic):])
+	if version != infoVersion && version != infoParted {
+		return nil, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, version, infoParted)
 	}
 	at := p[len(infoMagic)+2 : end]
 	i := &Info{UUID: [16]byte(at), Digest: Digest(at[16:]), Follows: Digest(at[48:])}
@@ -90,10 +104,40 @@ func DecodeInfo(p []byte) (*Info, error) {
 			return nil, damaged("list of files")
 		}
 	}
+	if version == infoParted {
+		if err := i.decodePart(&w); err != nil {
+			return nil, err
+		}
+	}
 	if w.short || len(w.p) > 0 || i.Bytes < 0 || i.Sent < 0 || i.Sent > len(i.Files) {
 		return nil, damaged("numbers")
 	}
 	return i, nil
+}
+
+func damaged(reason errStream) error {
+	return errs.NewCorruption("description of a backup", -1, "%s", reason)
+}
+
+// decodePart reads which keyspaces the stream has.
+func (i *Info) decodePart(w *words) error {
+	var parts [2][]byte
+	for j := range parts {
+		n := w.number()
+		if n > uint64(len(w.p)) {
+			return damaged(errStream("cut"))
+		}
+		parts[j] = bytes.Clone(w.fixed(int(n)))
+	}
+	l, err := decodeLayout(parts[0])
+	if err == nil {
+		i.Part, err = decodePart(parts[1], l, parts[0])
+	}
+	var e errStream
+	if errors.As(err, &e) {
+		return damaged(e)
+	}
+	return err
 }
 
 // words reads numbers; short says that there were too few bytes.

@@ -17,10 +17,13 @@ import (
 
 // Options says how a stream is made.
 type Options struct {
-	Since    *Info // of the stream before; nil: a full one
-	Compress bool
-	Milli    int64          // when the version was the newest, in Unix milliseconds
-	Progress func(Progress) // may be nil
+	Since     *Info    // of the stream before; nil: a full one
+	Keyspaces []string // names of those that the stream has; "" = the default one; none: all
+	Compress  bool
+	Milli     int64          // when the version was the newest, in Unix milliseconds
+	Progress  func(Progress) // may be nil
+
+	Outputs Outputs // only with Keyspaces
 }
 
 // Progress is how far a stream is.
@@ -30,19 +33,32 @@ type Progress struct {
 
 // Write sends the store s as one stream to w. All files that the layout names are there,
 // and none of them is removed or written while Write runs. It returns errs.ErrForeign or
-// errs.ErrInvalid if o.Since is not of an earlier state of the store, and
-// *errs.Corruption for damage: then the stream has no end.
+// errs.ErrInvalid if o.Since is not of an earlier state of the store or of other keyspaces,
+// errs.ErrKeyspaceNotFound, and *errs.Corruption for damage: then the stream has no end.
 func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*Info, error) {
 	if err := o.check(&s); err != nil {
 		return nil, err
 	}
+	var part *extractor
+	if len(o.Keyspaces) > 0 {
+		var err error
+		part, err = extract(ctx, s, &o)
+		defer part.remove()
+		if err != nil {
+			return nil, err
+		}
+		s = part.Source
+	}
 	from := newSender(s)
 	from.ctx = ctx
 	var err error
-	if from.plan, err = from.makePlan(o.Since); err != nil {
+	if from.plan, err = from.makePlan(o.Since, part); err != nil {
 		return nil, err
 	}
 	to := newWriter(ctx, w, &s, &o)
+	if part != nil {
+		to.info.Part = part.part
+	}
 	to.total = from.total
 	if err := to.files(from); err != nil {
 		return nil, err
@@ -84,7 +100,7 @@ func (o *Options) check(s *checkpoint.Source) error {
 	case o.Since.Version > s.Layout.LastVersion():
 		return fmt.Errorf("%w: the backup before has version %d, the store %d", errs.ErrInvalid, o.Since.Version, s.Layout.LastVersion())
 	}
-	return nil
+	return o.sameKeyspaces()
 }
 
 // writer makes the bytes of a stream.
@@ -126,14 +142,27 @@ func (w *writer) begin(snapshot *layout.Edit) error {
 	if err := w.write(p); err != nil {
 		return err
 	}
-	for p := manifest.AppendEdit(nil, snapshot); len(p) > 0; {
+	if err := w.pieces(layoutRecord, manifest.AppendEdit(nil, snapshot)); err != nil {
+		return err
+	}
+	if w.info.Part != nil {
+		if err := w.pieces(partRecord, w.info.Part.encode()); err != nil {
+			return err
+		}
+	}
+	w.report()
+	return nil
+}
+
+// pieces writes records of a kind for p.
+func (w *writer) pieces(kind recordKind, p []byte) error {
+	for len(p) > 0 {
 		n := min(len(p), pieceBytes)
-		if err := w.record(record{kind: layoutRecord, stored: uint32(n), length: uint32(n)}, room(p[:n])); err != nil {
+		if err := w.record(record{kind: kind, stored: uint32(n), length: uint32(n)}, room(p[:n])); err != nil {
 			return err
 		}
 		p = p[n:]
 	}
-	w.report()
 	return nil
 }
 
