@@ -5,11 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
 )
 
 // Info describes a stream: what the next increment has to know.
@@ -89,20 +92,8 @@ func DecodeInfo(p []byte) (*Info, error) {
 	i := &Info{UUID: [16]byte(at), Digest: Digest(at[16:]), Follows: Digest(at[48:])}
 	w := words{p: at[80:]}
 	i.Version, i.Milli, i.Bytes, i.Sent = entry.Version(w.number()), int64(w.number()), int64(w.number()), int(w.number())
-	n := w.number()
-	if n > uint64(len(w.p)/infoFile) {
-		return nil, damaged("more files than there is room for")
-	}
-	i.Files = make([]File, n)
-	for j := range i.Files {
-		f := &i.Files[j]
-		f.Name.Kind = filename.Kind(w.fixed(1)[0])
-		f.Name.Number = entry.FileNum(w.number())
-		f.Print = binary.LittleEndian.Uint32(w.fixed(4))
-		f.Size = int64(w.number())
-		if err := f.check(); err != nil || w.short {
-			return nil, damaged("list of files")
-		}
+	if err := i.decodeFiles(&w); err != nil {
+		return nil, err
 	}
 	if version == infoParted {
 		if err := i.decodePart(&w); err != nil {
@@ -113,6 +104,26 @@ func DecodeInfo(p []byte) (*Info, error) {
 		return nil, damaged("numbers")
 	}
 	return i, nil
+}
+
+// decodeFiles reads the list of files.
+func (i *Info) decodeFiles(w *words) error {
+	n := w.number()
+	if n > uint64(len(w.p)/infoFile) {
+		return damaged("more files than there is room for")
+	}
+	i.Files = make([]File, n)
+	for j := range i.Files {
+		f := &i.Files[j]
+		f.Name.Kind = filename.Kind(w.fixed(1)[0])
+		f.Name.Number = entry.FileNum(w.number())
+		f.Print = binary.LittleEndian.Uint32(w.fixed(4))
+		f.Size = int64(w.number())
+		if err := f.check(); err != nil || w.short {
+			return damaged("list of files")
+		}
+	}
+	return nil
 }
 
 func damaged(reason errStream) error {
@@ -163,4 +174,78 @@ func (w *words) fixed(n int) []byte {
 	}
 	defer func() { w.p = w.p[n:] }()
 	return w.p[:n]
+}
+
+// Part says which keyspaces a stream has, if these are not all.
+type Part struct {
+	Keyspaces []string // names, ascending; "" is the default keyspace
+	Origins   []origin // of each run of the layout, newest first
+
+	layout []byte // the edit that makes the layout
+}
+
+// origin names a run of the store and the keyspaces that were taken of it.
+type origin [16]byte
+
+// encode makes the payload of a record.
+func (p *Part) encode() []byte {
+	b := binary.AppendUvarint(nil, uint64(len(p.Keyspaces)))
+	for _, name := range p.Keyspaces {
+		b = binary.AppendUvarint(b, uint64(len(name)))
+		b = append(b, name...)
+	}
+	for _, o := range p.Origins {
+		b = append(b, o[:]...)
+	}
+	return b
+}
+
+// decodePart reads what encode has made for a layout, whose edit is given, too.
+func decodePart(b []byte, l *layout.Layout, edit []byte) (*Part, error) {
+	w := words{p: b}
+	p := &Part{layout: edit}
+	for n := w.number(); n > 0 && !w.short; n-- {
+		size := w.number()
+		if size > layout.MaxKeyspaceName {
+			return nil, errStream("name of a keyspace")
+		}
+		p.Keyspaces = append(p.Keyspaces, string(w.fixed(int(size))))
+	}
+	for range l.Runs() {
+		p.Origins = append(p.Origins, origin(w.fixed(len(origin{}))))
+	}
+	named := 0
+	for i, name := range p.Keyspaces {
+		if i > 0 && name <= p.Keyspaces[i-1] {
+			return nil, errStream("keyspaces out of order")
+		}
+		if name != "" {
+			named++
+		}
+	}
+	if w.short || len(w.p) > 0 || len(p.Keyspaces) == 0 || named != len(l.Keyspaces()) {
+		return nil, errStream("list of keyspaces")
+	}
+	for _, k := range l.Keyspaces() {
+		if _, found := slices.BinarySearch(p.Keyspaces, k.Name); !found {
+			return nil, errStream("a keyspace that is not listed")
+		}
+	}
+	return p, nil
+}
+
+// decodeLayout returns errs.ErrFormat for a layout of a later release.
+func decodeLayout(edit []byte) (*layout.Layout, error) {
+	e, err := manifest.DecodeEdit(edit)
+	if errors.Is(err, errs.ErrFormat) {
+		return nil, err
+	}
+	var l *layout.Layout
+	if err == nil {
+		l, err = layout.New().Apply(e)
+	}
+	if err != nil {
+		return nil, errStream("layout: " + err.Error())
+	}
+	return l, nil
 }

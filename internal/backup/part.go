@@ -32,6 +32,9 @@ type Outputs struct {
 	About func(*layout.Layout) func(before []meta.File, first, last []byte) []byte
 }
 
+// extractFiles is how many descriptors reading may have.
+const extractFiles = 64
+
 // extractor makes files that have some keyspaces of a store only: of each run one, and the
 // values of its entries in segments of its own. So a run of which a stream before has a
 // part is not read again, and nothing of other keyspaces gets into the stream.
@@ -53,22 +56,23 @@ type extractor struct {
 	elsewhere map[filename.Name]bool // files of the layout that only the stream before has
 }
 
-// extract makes a source of o.Keyspaces alone. Call remove at the end, also after an error.
-func extract(ctx context.Context, s checkpoint.Source, o *Options) (x *extractor, err error) {
+// extract makes a source of some keyspaces alone, whose names ascend. Call remove at the end,
+// also after an error.
+func extract(ctx context.Context, s checkpoint.Source, keyspaces []string, since *Info, o *Outputs) (x *extractor, err error) {
 	x = &extractor{
-		Source: s, Outputs: &o.Outputs, part: &Part{Keyspaces: o.keyspaces()}, origins: map[layout.RunID]origin{},
+		Source: s, Outputs: o, part: &Part{Keyspaces: keyspaces}, origins: map[layout.RunID]origin{},
 		used: map[entry.FileNum]bool{}, elsewhere: map[filename.Name]bool{}, known: map[origin]layout.RunID{},
 	}
 	if err := x.begin(); err != nil {
 		return x, err
 	}
-	if o.Since != nil {
-		if err := x.since(o.Since); err != nil {
+	if since != nil {
+		if err := x.since(since); err != nil {
 			return x, err
 		}
 	}
 	x.open = files.New(files.Config{
-		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, NoMap: true, OpenFiles: openFiles,
+		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, NoMap: true, OpenFiles: extractFiles,
 	}, nil)
 	defer x.view.Close()
 	if err := x.open.OpenLayout(s.Layout, &x.view); err != nil {
@@ -81,13 +85,6 @@ func extract(ctx context.Context, s checkpoint.Source, o *Options) (x *extractor
 		}
 	}
 	return x, x.finish()
-}
-
-// keyspaces are the names, each once and ascending.
-func (o *Options) keyspaces() []string {
-	names := slices.Clone(o.Keyspaces)
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // begin finds the keyspaces, and begins the layout: that of the store without files and

@@ -42,8 +42,9 @@ type plan struct {
 }
 
 // makePlan looks at each file of the store. Bytes that the layout does not have, such as those
-// that a crash has left at the end of a segment, are not in the backup. part may be nil.
-func (s *sender) makePlan(since *Info, part *extractor) (*plan, error) {
+// that a crash has left at the end of a segment, are not in the backup.
+// Only the stream before has those files that are elsewhere.
+func (s *sender) makePlan(since *Info, elsewhere map[filename.Name]bool) (*plan, error) {
 	had := make(map[filename.Name]File)
 	if since != nil {
 		for _, f := range since.Files {
@@ -52,7 +53,7 @@ func (s *sender) makePlan(since *Info, part *extractor) (*plan, error) {
 	}
 	p := &plan{files: make(map[filename.Name]File), kept: make(map[filename.Name]bool)}
 	for name, size := range sizes(s.Layout) {
-		if part != nil && part.elsewhere[name] {
+		if elsewhere[name] {
 			f, ok := had[name]
 			if !ok {
 				return nil, fmt.Errorf("%w: the backup before lacks %s", errs.ErrInvalid, name)

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checkpoint"
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 )
@@ -39,26 +41,24 @@ func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*I
 	if err := o.check(&s); err != nil {
 		return nil, err
 	}
-	var part *extractor
+	var part *Part
+	var elsewhere map[filename.Name]bool
 	if len(o.Keyspaces) > 0 {
-		var err error
-		part, err = extract(ctx, s, &o)
-		defer part.remove()
+		x, err := extract(ctx, s, o.keyspaces(), o.Since, &o.Outputs)
+		defer x.remove()
 		if err != nil {
 			return nil, err
 		}
-		s = part.Source
+		s, part, elsewhere = x.Source, x.part, x.elsewhere
 	}
 	from := newSender(s)
 	from.ctx = ctx
 	var err error
-	if from.plan, err = from.makePlan(o.Since, part); err != nil {
+	if from.plan, err = from.makePlan(o.Since, elsewhere); err != nil {
 		return nil, err
 	}
 	to := newWriter(ctx, w, &s, &o)
-	if part != nil {
-		to.info.Part = part.part
-	}
+	to.info.Part = part
 	to.total = from.total
 	if err := to.files(from); err != nil {
 		return nil, err
@@ -101,6 +101,29 @@ func (o *Options) check(s *checkpoint.Source) error {
 		return fmt.Errorf("%w: the backup before has version %d, the store %d", errs.ErrInvalid, o.Since.Version, s.Layout.LastVersion())
 	}
 	return o.sameKeyspaces()
+}
+
+// sameKeyspaces returns errs.ErrInvalid unless the stream before has the keyspaces of the
+// one that is made.
+func (o *Options) sameKeyspaces() error {
+	switch before := o.Since.Part; {
+	case before == nil && len(o.Keyspaces) == 0:
+		return nil
+	case before == nil:
+		return fmt.Errorf("%w: the backup before has all keyspaces", errs.ErrInvalid)
+	case len(o.Keyspaces) == 0:
+		return fmt.Errorf("%w: the backup before has only the keyspaces %q", errs.ErrInvalid, before.Keyspaces)
+	case !slices.Equal(before.Keyspaces, o.keyspaces()):
+		return fmt.Errorf("%w: the backup before has the keyspaces %q", errs.ErrInvalid, before.Keyspaces)
+	}
+	return nil
+}
+
+// keyspaces are the names, each once and ascending.
+func (o *Options) keyspaces() []string {
+	names := slices.Clone(o.Keyspaces)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // writer makes the bytes of a stream.

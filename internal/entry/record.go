@@ -254,7 +254,7 @@ func DecodeRecord(src []byte) (r Record, err error) {
 	if len(src) > 0 && isShort(src) {
 		err = r.decodeShort(src)
 	} else {
-		err = r.decode(src, uint64(len(src)))
+		err = r.decode(src, uint64(len(src)), false)
 	}
 	return r, err
 }
@@ -270,7 +270,7 @@ func DecodeNext(src []byte, before *Version) (r Record, err error) {
 		}
 		r.Version = *before
 	} else {
-		err = r.decode(src, uint64(len(src)))
+		err = r.decode(src, uint64(len(src)), false)
 		*before = r.Version
 	}
 	return r, err
@@ -279,13 +279,14 @@ func DecodeNext(src []byte, before *Version) (r Record, err error) {
 // DecodeHead is DecodeRecord for a record with its own checksum of at most size bytes,
 // of which src has all that comes before the value. Value is nil; ValueSize is its length.
 func DecodeHead(src []byte, size int) (r Record, err error) {
-	err = r.decode(src, uint64(size))
+	err = r.decode(src, uint64(size), false)
 	return r, err
 }
 
 // decode makes r, which is zero, the record with its own checksum at the start of src,
-// of which room bytes are in the file.
-func (r *Record) decode(src []byte, room uint64) error {
+// of which room bytes are in the file. With bare, src has neither table nor value of one
+// whose value has pieces.
+func (r *Record) decode(src []byte, room uint64, bare bool) error {
 	if len(src) < HeaderSize {
 		return fmt.Errorf("%w: %d bytes are too short for a header", ErrRecord, len(src))
 	}
@@ -327,6 +328,9 @@ func (r *Record) decode(src []byte, room uint64) error {
 	}
 	// No sum wraps around: each length has at most 32 bits.
 	size := (pos + klen + table + vlen + 7) &^ 7
+	if bare = bare && pieces; bare {
+		table = 0
+	}
 	if size > room || pos+klen+table > uint64(len(src)) {
 		return fmt.Errorf("%w: %d bytes long, %d are left", ErrRecord, size, room)
 	}
@@ -337,7 +341,7 @@ func (r *Record) decode(src []byte, room uint64) error {
 	pos += table
 	r.Size = int(size)
 	r.ValueSize = int(vlen)
-	if size <= uint64(len(src)) {
+	if size <= uint64(len(src)) && !bare {
 		r.Value = src[pos : pos+vlen : pos+vlen]
 	}
 	return nil

@@ -27,6 +27,7 @@ var (
 	ErrRefused          = errors.New("brock: refused by the system")
 	ErrVersionGone      = errors.New("brock: version is no longer retained")
 	ErrUnsupported      = errors.New("brock: not supported on this platform or mode")
+	ErrKey              = errors.New("brock: wrong or missing key")
 	ErrStopped          = errors.New("brock: writes are stopped after a failed write or sync")
 )
 

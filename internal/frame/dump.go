@@ -1,6 +1,9 @@
 package frame
 
 import (
+	"encoding/binary"
+
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
 )
@@ -24,6 +27,10 @@ func Dump(d *dump.Writer, b []byte, off int) (end int) {
 	d.U32(off+40, "unsynced", "reserved")
 	end = min(max(off+size, off+HeaderSize), len(b))
 	// Where the next frame begins is known even if this one's payload makes no sense.
+	if off+HeaderSize <= len(b) && b[off+13]&flagEncrypted != 0 && (kind == Group || kind == Seal) {
+		dumpEncrypted(d, b, off+HeaderSize, end)
+		return end
+	}
 	if kind == Seal {
 		for i, name := range []string{"records", "own bytes", "small bytes", "lowest version", "greatest version"} {
 			d.U64(off+HeaderSize+8*i, name)
@@ -41,6 +48,36 @@ func Dump(d *dump.Writer, b []byte, off int) (end int) {
 		pos += size
 	}
 	return end
+}
+
+// dumpEncrypted shows what an encrypted frame says without its key; its header is before
+// from.
+func dumpEncrypted(d *dump.Writer, b []byte, from, end int) {
+	at := end - endSize
+	if at < from {
+		return
+	}
+	rest := 8 * int64(binary.LittleEndian.Uint32(b[at+crypt.TagSize:]))
+	tags := int64(at) - blocks(rest)*crypt.TagSize
+	for from < end {
+		c, ok := entry.ParseClear(b[from:end])
+		if !ok || int64(from)+c.Size > tags-rest {
+			break
+		}
+		d.Field(from, 8, "record", "%d bytes, of which %d before pieces, attempt %d", c.Size, c.Head, c.Attempt)
+		d.Field(from+8, c.Head-8-crypt.TagSize, "encrypted", "")
+		d.Field(from+c.Head-crypt.TagSize, crypt.TagSize, "tag", "")
+		if n := int(c.Size) - c.Head; n > 0 {
+			d.Field(from+c.Head, n, "pieces", "")
+		}
+		from += int(c.Size)
+	}
+	if tags-rest >= int64(from) {
+		d.Field(int(tags-rest), int(rest), "rest", "")
+		d.Field(int(tags), at-int(tags), "tags of the rest", "")
+	}
+	d.Field(at, crypt.TagSize, "tag of the frame before", "")
+	d.U32(at+crypt.TagSize, "length of the rest in units of 8", "attempt")
 }
 
 func dumpRecord(d *dump.Writer, rec []byte, pos int) (size int) {

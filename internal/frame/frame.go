@@ -14,6 +14,7 @@ import (
 	"math"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 )
@@ -61,7 +62,15 @@ type Header struct {
 	FirstVersion entry.Version
 	Number       uint64
 	Unsynced     uint32 // frames before this one not yet known durable
+
+	Encrypted bool
+	Tag       crypt.Tag // of an encrypted frame, once it was encrypted or decrypted
 }
+
+const (
+	flagUnknown   = 0xe0 // a reader must know these; bits 0 to 3 may be skipped
+	flagEncrypted = 1 << 4
+)
 
 // PayloadSize is the length of the payload.
 func (h *Header) PayloadSize() int64 { return h.Size - HeaderSize }
@@ -83,6 +92,9 @@ func (h *Header) Put(dst []byte, id checksum.Identity, offset int64) {
 	binary.LittleEndian.PutUint32(dst[4:], h.PayloadSum)
 	binary.LittleEndian.PutUint32(dst[8:], uint32(h.Size/8))
 	dst[12], dst[13] = byte(h.Kind), 0
+	if h.Encrypted {
+		dst[13] = flagEncrypted
+	}
 	binary.LittleEndian.PutUint16(dst[14:], h.Transactions)
 	binary.LittleEndian.PutUint32(dst[16:], h.Records)
 	binary.LittleEndian.PutUint32(dst[20:], h.Chain)
@@ -119,12 +131,13 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 		FirstVersion: entry.Version(binary.LittleEndian.Uint64(src[24:])),
 		Number:       binary.LittleEndian.Uint64(src[32:]),
 		Unsynced:     binary.LittleEndian.Uint32(src[40:]),
+		Encrypted:    src[13]&flagEncrypted != 0,
 	}
 	// The checksum is right, so this is what was written: by us, or by a later release.
 	if h.Size < HeaderSize || h.Number == 0 || h.FirstVersion > entry.MaxVersion {
 		return h, fmt.Errorf("%w: %v of %d bytes, number %d, version %d", ErrFrame, h.Kind, h.Size, h.Number, h.FirstVersion)
 	}
-	if !h.Kind.known() || src[13]&0xf0 != 0 {
+	if !h.Kind.known() || src[13]&flagUnknown != 0 {
 		return h, fmt.Errorf("%w: frame of %v, flags %#x", errs.ErrFormat, h.Kind, src[13])
 	}
 	return h, nil
@@ -134,7 +147,7 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 // HeaderSize bytes. A search over bytes that are mostly something else need then
 // not sum up most of them. plausible is true for everything that Put wrote.
 func plausible(src []byte) bool {
-	return Kind(src[12]).known() && src[13]&0xf0 == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
+	return Kind(src[12]).known() && src[13]&flagUnknown == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
 		src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
 }
 
@@ -143,12 +156,15 @@ type Cursor struct {
 	Offset int64  // where the next frame begins
 	Next   uint64 // number of the next frame
 	Chain  uint32 // header checksum of the frame before it
+
+	Tag crypt.Tag // of the frame before it; zero: that is plain, or there is none
 }
 
-// Continues reports whether the frame with the header h is the next one of the chain.
+// Continues reports whether the frame with the header h is the next one of the chain. An
+// encrypted one must also have the tag of the frame before: its Decrypter compares that.
 func (c *Cursor) Continues(h *Header) bool { return h.Number == c.Next && h.Chain == c.Chain }
 
 // Advance moves c behind the frame with the header h.
 func (c *Cursor) Advance(h *Header) {
-	*c = Cursor{Offset: c.Offset + h.Size, Next: h.Number + 1, Chain: h.Sum}
+	*c = Cursor{Offset: c.Offset + h.Size, Next: h.Number + 1, Chain: h.Sum, Tag: h.Tag}
 }

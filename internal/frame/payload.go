@@ -67,12 +67,9 @@ func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Id
 			pos += size
 			continue
 		}
-		if len(rec) < entry.HeaderSize || len(rec)+rest < minOwn || pos&7 != 0 {
-			return 0, fmt.Errorf("%w: %d bytes at %d", entry.ErrRecord, len(rec), pos)
-		}
-		size, head := entry.RawSize(rec)
-		if size > len(rec)+rest || head > min(size, len(rec)) {
-			return 0, fmt.Errorf("%w: %d bytes at %d, %d are left", entry.ErrRecord, size, pos, len(rec)+rest)
+		size, head, err := ownAt(rec, rest, pos)
+		if err != nil {
+			return 0, err
 		}
 		if v != 0 {
 			entry.SetVersion(rec, v)
@@ -89,6 +86,19 @@ func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Id
 	return checksum.Extend(crc, records[min(covered, len(records)):]), nil
 }
 
+// ownAt checks the lengths of the record with its own checksum that rec begins with, at pos
+// of its payload. Of the last one missing bytes are not in rec.
+func ownAt(rec []byte, missing, pos int) (size, head int, err error) {
+	if len(rec) < entry.HeaderSize || len(rec)+missing < minOwn || pos&7 != 0 {
+		return 0, 0, fmt.Errorf("%w: %d bytes at %d", entry.ErrRecord, len(rec), pos)
+	}
+	size, head = entry.RawSize(rec)
+	if size > len(rec)+missing || head > min(size, len(rec)) {
+		return 0, 0, fmt.Errorf("%w: %d bytes at %d, %d are left", entry.ErrRecord, size, pos, len(rec)+missing)
+	}
+	return size, head, nil
+}
+
 // minOwn is the shortest record with its own checksum: its key has at least one byte.
 const minOwn = entry.HeaderSize + 8
 
@@ -97,6 +107,9 @@ const minOwn = entry.HeaderSize + 8
 // must not be used unless Verify returns nil.
 func (h *Header) Verify(payload []byte, id checksum.Identity, offset int64, values bool) (Totals, error) {
 	var t Totals
+	if h.Encrypted {
+		return t, fmt.Errorf("%w: encrypted, in a file without keys", ErrFrame)
+	}
 	if int64(len(payload)) != h.PayloadSize() {
 		return t, fmt.Errorf("%w: %d bytes of payload, want %d", ErrFrame, len(payload), h.PayloadSize())
 	}

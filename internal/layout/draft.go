@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 )
@@ -34,6 +35,9 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 	d.cleanClose = e.CleanClose
 	if e.Scrub != (Scrub{}) {
 		d.scrub = e.Scrub
+	}
+	if e.DataKey.ID != (crypt.ID{}) {
+		d.dataKey = e.DataKey
 	}
 	for _, step := range []func(*Edit) error{
 		d.addSegments, d.changeRuns, d.bury, d.moveSegments, d.dropSegments, d.use, d.advance, d.changeKeyspaces,
@@ -248,7 +252,7 @@ func (d *draft) moveSegments(e *Edit) error {
 			return conflicting("segment %d changes state and is not there", st.Num)
 		}
 		switch {
-		case st.Status == Live && (st.Map != 0 || st.Target != 0):
+		case st.Status == Live && (st.Map != 0 || st.Target != 0 || !st.Life.IsZero()):
 			return conflicting("segment %d is live and has a remap", st.Num)
 		case st.Status == Relocated && (st.Map == 0 || st.Target <= st.Num):
 			return conflicting("segment %d is relocated to segment %d with remap %d", st.Num, st.Target, st.Map)
@@ -349,6 +353,8 @@ func (d *draft) advanceEnds(e *Edit) error {
 			d.ends = append(d.ends, j)
 		case j.Offset < d.ends[at].Offset || j.Frame < d.ends[at].Frame:
 			return conflicting("the durable end of journal segment %d goes back", j.Segment)
+		case j.Life != d.ends[at].Life:
+			return conflicting("journal segment %d is another file than before", j.Segment)
 		default:
 			d.ends[at] = j
 		}

@@ -1,6 +1,9 @@
 package layout
 
-import "github.com/brockdb/brock/internal/entry"
+import (
+	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/entry"
+)
 
 // Edit is one step from a Layout to the next. It takes effect whole or not at all.
 // Zero fields change nothing. Apply takes the parts in the order of the fields,
@@ -24,6 +27,7 @@ type Edit struct {
 	NextKeyspace   uint64          // every number of a keyspace used so far is less
 	CleanClose     bool            // the last edit of a session that closed in order
 	Scrub          Scrub           // how far files are verified
+	DataKey        DataKey         // for new files; never changes back to none
 	Unknown        []TLV           // fields of later releases, which must be kept
 }
 
@@ -35,6 +39,15 @@ type JournalEnd struct {
 	Offset  uint64
 	Frame   uint64 // number of the last frame before Offset
 	Chain   uint32 // header checksum of that frame
+
+	Life crypt.Life // names the key of the file; zero = it is plain
+	Tag  crypt.Tag  // of that frame; zero if Chain is not known
+}
+
+// DataKey is the key from which the keys of new files are derived.
+type DataKey struct {
+	ID      crypt.ID // zero: the store is plain
+	Rewrite bool     // files under other keys, and plain ones, are to be rewritten
 }
 
 // ClockSample says that a version was the newest at a time.
@@ -44,12 +57,13 @@ type ClockSample struct {
 }
 
 // StandsAlone reports whether e does what nothing but the manifest tells of: it commits
-// a transaction larger than its memory, or makes, changes or drops a keyspace.
+// a transaction larger than its memory, makes, changes or drops a keyspace, or says which
+// data key is current.
 func (e *Edit) StandsAlone() bool {
 	for i := range e.AddRuns {
 		if e.AddRuns[i].Stamp != 0 {
 			return true
 		}
 	}
-	return len(e.SetKeyspaces) > 0 || len(e.DropKeyspaces) > 0
+	return len(e.SetKeyspaces) > 0 || len(e.DropKeyspaces) > 0 || e.DataKey != (DataKey{})
 }

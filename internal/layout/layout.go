@@ -31,6 +31,7 @@ type Layout struct {
 	nextKeyspace uint64
 	cleanClose   bool
 	scrub        Scrub
+	dataKey      DataKey
 	unknown      []TLV
 }
 
@@ -156,6 +157,9 @@ func (l *Layout) VersionAt(unixMilli int64) entry.Version {
 	return 0
 }
 
+// DataKey is the data key for new files; its ID is zero in a plain store.
+func (l *Layout) DataKey() DataKey { return l.dataKey }
+
 // Files lists the names of all files of runs, segments and remaps that the layout
 // needs. Journal segments after FlushedTo are not among them.
 func (l *Layout) Files() (names []filename.Name) {
@@ -211,7 +215,7 @@ func (l *Layout) leastFloor() entry.Version {
 func (l *Layout) Snapshot() *Edit {
 	e := &Edit{
 		FlushedTo: l.flushedTo, JournalEnds: l.ends, LastVersion: l.lastVersion, Floor: l.floor,
-		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Scrub: l.scrub, Unknown: l.unknown,
+		Clock: l.clock, NextFile: l.nextFile, SetKeyspaces: l.keyspaces, CleanClose: l.cleanClose, Scrub: l.scrub, DataKey: l.dataKey, Unknown: l.unknown,
 	}
 	if l.nextKeyspace > firstKeyspace {
 		e.NextKeyspace = l.nextKeyspace

@@ -3,6 +3,7 @@ package layout
 import (
 	"iter"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 )
@@ -19,6 +20,7 @@ type Segment struct {
 	Records   uint64        // records that entries own or once owned
 	Bytes     uint64        // of their values (Handle.Length)
 	Stamp     entry.Version // version of all records, whose file says 0; 0 = records have their own
+	Life      crypt.Life    // names the key of its file; zero = that is plain
 	Unknown   []TLV         // fields of later releases, which must be kept
 
 	state SegmentState
@@ -40,6 +42,7 @@ type SegmentState struct {
 	Status SegmentStatus
 	Map    entry.FileNum // Relocated: the remap file
 	Target entry.FileNum // Relocated: the segment that has the records now
+	Life   crypt.Life    // Relocated: names the key of the remap file; zero = that is plain
 }
 
 // Dead names records of a segment that no entry owns any more.

@@ -3,6 +3,8 @@ package layout
 import (
 	"fmt"
 	"strings"
+
+	"github.com/brockdb/brock/internal/crypt"
 )
 
 // String shows sizes and counts of the run, no keys.
@@ -38,4 +40,27 @@ func (s Segment) String() string {
 // String counts the records.
 func (d Dead) String() string {
 	return fmt.Sprintf("%d records of segment %d, values of %d bytes", len(d.Granules), d.Segment, d.Bytes)
+}
+
+// String shows the fields by name.
+func (s SegmentState) String() string {
+	text := fmt.Sprintf("{Num:%d Status:%d Map:%d Target:%d", s.Num, s.Status, s.Map, s.Target)
+	return text + encrypted(s.Life) + "}"
+}
+
+// String shows the fields by name.
+func (j JournalEnd) String() string {
+	text := fmt.Sprintf("{Segment:%d Offset:%d Frame:%d Chain:%d", j.Segment, j.Offset, j.Frame, j.Chain)
+	return text + encrypted(j.Life) + "}"
+}
+
+// String shows the id of the data key.
+func (k DataKey) String() string { return fmt.Sprintf("{ID:%x Rewrite:%v}", k.ID, k.Rewrite) }
+
+// encrypted says which life of a file is meant.
+func encrypted(l crypt.Life) string {
+	if l.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" Life:%x", l.Life)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -23,6 +24,8 @@ type CreateOptions struct {
 	UUID    [16]byte // random; names the store in every file
 	Seed    uint64   // random; of the key hash
 	Created int64    // Unix milliseconds
+
+	Ring *crypt.Ring // for Write; nil: the store is plain. Create asks Options.Keys
 }
 
 // firstManifest is the number of the manifest that Create makes.
@@ -56,10 +59,25 @@ func Create(o Options, c CreateOptions) (*Log, error) {
 	if err := o.FS.SyncDir(o.Dir); err != nil {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
 	}
-	if err := Write(o, c, layout.New()); err != nil {
+	begin, err := c.begin(&o)
+	if err == nil {
+		err = Write(o, c, begin)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, err)
 	}
 	return Open(o)
+}
+
+// begin makes the keys of a new store, if it is to be encrypted, and its layout.
+func (c *CreateOptions) begin(o *Options) (l *layout.Layout, err error) {
+	if o.Keys == nil {
+		return layout.New(), nil
+	}
+	if c.Ring, err = o.Keys(c.UUID, true); err != nil {
+		return nil, err
+	}
+	return layout.New().Apply(&layout.Edit{DataKey: layout.DataKey{ID: c.Ring.Current()}})
 }
 
 // MakeDirs makes the directories of a new store, unless they exist.
@@ -107,22 +125,27 @@ func makeDir(fsys vfs.FS, dir string) error {
 
 // Write writes the manifest of a new store, with a snapshot of its layout, then SUPER. The
 // store exists when SUPER's first slot and the directory are synced. All files that the
-// layout names are there, and durable. Neither name may exist.
+// layout names are there, and durable. Neither name may exist. With CreateOptions.Ring the
+// store is encrypted under its current key: the layout names that, and the file with the keys
+// is there.
 func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	s := Super{
 		Major: FormatMajor, Minor: FormatMinor, UUID: c.UUID, Seed: c.Seed, Created: c.Created, Manifest: firstManifest,
+	}
+	if c.Ring != nil {
+		s.Required = encrypted
 	}
 	if o.separate() {
 		s.Session = newSession()
 		// Values that are there already are those of this store: its SUPER says so.
 		if len(l.Files()) > 0 {
-			v := valueDir{dir: o.ValueDir}
+			v := valueDir{dir: o.ValueDir, key: valuesKey(c.Ring)}
 			if err := v.create(o.FS, &s); err != nil {
 				return err
 			}
 		}
 	}
-	f, end, err := writeManifest(o, &s, firstManifest, 0, l)
+	f, _, end, err := writeManifest(o, &s, firstManifest, 0, l, c.Ring)
 	if err != nil {
 		return err
 	}
@@ -133,28 +156,32 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 	if f, err = o.FS.Create(filepath.Join(o.Dir, filename.Of(filename.Super, 0))); err != nil {
 		return err
 	}
-	err = s.writeSlot(f)
+	err = s.writeSlot(f, storeKey(c.Ring))
 	// Only then the second slot: from the first slot on, a crash leaves a whole store.
 	if err == nil {
 		err = o.FS.SyncDir(o.Dir)
 	}
 	if err == nil {
-		err = s.writeSlot(f)
+		err = s.writeSlot(f, storeKey(c.Ring))
 	}
 	return errors.Join(err, f.Close())
 }
 
 // Look says whether Open would refuse the directory for good. It needs no lock and
-// writes nothing. It returns errs.ErrForeign, errs.ErrFormat, errs.ErrInvalid if values
+// writes nothing. It returns errs.ErrKey if Options.Keys doesn't fit, errs.ErrForeign, errs.ErrFormat, errs.ErrInvalid if values
 // are elsewhere, or errs.ErrNotExist if there is no store and Create may make one. It doesn't look for damage: what
 // seems damaged may be another process at work.
 func Look(o Options) error {
 	s, err := ReadSuper(o.FS, o.Dir)
 	if err == nil {
-		_, _, err = readValueSuper(&o, &s)
+		err = o.Keys.fit(&s)
+	}
+	// What an encrypted store says of its values is seen with the keys only.
+	if err == nil && !s.Encrypted() {
+		_, _, err = readValueSuper(&o, &s, nil)
 	}
 	switch {
-	case errors.Is(err, errs.ErrInvalid), errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
+	case errors.Is(err, errs.ErrKey), errors.Is(err, errs.ErrInvalid), errors.Is(err, errs.ErrForeign), errors.Is(err, errs.ErrFormat):
 		return err
 	case !errors.Is(err, errs.ErrNotExist):
 		return nil
@@ -202,25 +229,33 @@ func Harmless(base string) bool { return strings.HasPrefix(base, ".") || base ==
 // unusedManifest reports whether the first manifest is one of ours, or without content,
 // and as short as Create leaves it. Then no edit was ever appended to it.
 func unusedManifest(o Options, base string) bool {
-	frame, _ := encodeFrame(0, frame.Cursor{}, frame.Snapshot, layout.New().Snapshot())
-	most := fileHeader + len(frame)
+	begin := layout.New().Snapshot()
+	begin.DataKey.ID = crypt.ID{1}
+	frame, _, _ := encodeFrame(0, nil, cursor{}, frame.Snapshot, begin)
+	most := fileHeader + len(frame) + frameExtra
 	p, err := readFile(o.FS, filepath.Join(o.Dir, base), int64(most)+1)
 	return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
 }
 
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it
 // and its name. On an error it removes the file.
-func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *layout.Layout) (f vfs.File, end frame.Cursor, err error) {
+func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *layout.Layout, ring *crypt.Ring) (f vfs.File, enc *encryption, end cursor, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
-	f, err = o.FS.Create(path)
-	if err != nil {
-		return nil, frame.Cursor{}, err
+	version := uint16(fileVersion)
+	if ring != nil {
+		version = fileEncrypted
 	}
-	p := encodeFileHeader(s.UUID, num, previous)
-	first := frame.Cursor{Offset: fileHeader, Next: 1, Chain: binary.LittleEndian.Uint32(p[fileSumAt:])}
-	snapshot, end := encodeFrame(manifestIdentity(s.UUID, num), first, frame.Snapshot, l.Snapshot())
-	p = append(p, snapshot...)
-	_, err = f.WriteAt(p, 0)
+	p := encodeFileHeader(s.UUID, num, previous, version)
+	enc = newEncryption(ring, s.UUID, num)
+	first := firstFrame(binary.LittleEndian.Uint32(p[fileSumAt:]))
+	snapshot, end, err := encodeFrame(manifestIdentity(s.UUID, num), enc, first, frame.Snapshot, l.Snapshot())
+	if err != nil {
+		return nil, nil, end, err
+	}
+	if f, err = o.FS.Create(path); err != nil {
+		return nil, nil, end, err
+	}
+	_, err = f.WriteAt(append(p, snapshot...), 0)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -228,7 +263,7 @@ func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *layout.L
 		err = o.FS.SyncDir(o.Dir)
 	}
 	if err != nil {
-		return nil, frame.Cursor{}, errors.Join(err, f.Close(), o.FS.Remove(path))
+		return nil, nil, end, errors.Join(err, f.Close(), o.FS.Remove(path))
 	}
-	return f, end, nil
+	return f, enc, end, nil
 }

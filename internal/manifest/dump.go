@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/frame"
 )
@@ -18,12 +19,34 @@ func DumpSuper(d *dump.Writer, b []byte) {
 		d.Field(off+16, 8, "required features", "%#x", binary.LittleEndian.Uint64(b[off+16:]))
 		d.Field(off+24, 8, "optional features", "%#x", binary.LittleEndian.Uint64(b[off+24:]))
 		d.Field(off+32, 16, "uuid", "")
-		d.Field(off+48, 8, "key hash seed", "%#x", binary.LittleEndian.Uint64(b[off+48:]))
-		d.U64(off+56, "created", "manifest", "epoch", "durable frame", "session", "session before")
-		d.Field(off+104, slotSumAt-104, "reserved", "")
+		if s := (Super{Required: binary.LittleEndian.Uint64(b[off+16:])}); s.Encrypted() {
+			dumpEncryptedSlot(d, off)
+		} else {
+			d.Field(off+48, 8, "key hash seed", "%#x", binary.LittleEndian.Uint64(b[off+48:]))
+			d.U64(off+56, "created", "manifest", "epoch", "durable frame", "session", "session before")
+			d.Field(off+104, slotSumAt-104, "reserved", "")
+		}
 		d.U32(off+slotSumAt, "checksum")
 		d.Field(off+slotSumAt+4, slotSize-slotSumAt-4, "reserved", "")
 	}
+}
+
+// dumpEncryptedSlot shows the fields of a slot that need keys, and those in their places.
+func dumpEncryptedSlot(d *dump.Writer, off int) {
+	d.Field(off+48, 24, "reserved", "")
+	d.U64(off+72, "epoch")
+	d.Field(off+80, slotLifeAt-80, "reserved", "")
+	dumpLife(d, off+slotLifeAt)
+	d.Field(off+slotTextAt, slotTextSize, "encrypted", "")
+	d.Field(off+slotTagAt, crypt.TagSize, "tag", "")
+	d.Field(off+slotTagAt+crypt.TagSize, slotSumAt-slotTagAt-crypt.TagSize, "reserved", "")
+}
+
+func dumpLife(d *dump.Writer, off int) {
+	d.U8(off, "cipher")
+	d.Field(off+1, 7, "reserved", "")
+	d.Field(off+8, 16, "data key", "")
+	d.Field(off+24, 16, "life", "")
 }
 
 // Dump annotates the manifest b that d shows. No checksum is checked, and
@@ -38,15 +61,24 @@ func Dump(d *dump.Writer, b []byte) {
 	d.U64(40, "previous")
 	d.Field(48, fileSumAt-48, "reserved", "")
 	d.U32(fileSumAt, "checksum")
+	encrypted := len(b) >= fileHeader && binary.LittleEndian.Uint16(b[8:]) == fileEncrypted
 	for off := fileHeader; off+frame.HeaderSize <= len(b); {
-		off = dumpFrame(d, b, off)
+		off = dumpFrame(d, b, off, encrypted)
 	}
 }
 
 // dumpFrame returns where the next frame begins.
-func dumpFrame(d *dump.Writer, b []byte, off int) int {
+func dumpFrame(d *dump.Writer, b []byte, off int, encrypted bool) int {
 	d.Section("frame")
 	end := frame.Dump(d, b, off)
+	if n := end - off - frame.HeaderSize; encrypted && n >= frameExtra {
+		at := off + frame.HeaderSize
+		d.Field(at, crypt.TagSize, "tag of the frame before", "")
+		dumpLife(d, at+crypt.TagSize)
+		d.Field(at+framePrefix, n-frameExtra, "encrypted", "")
+		d.Field(end-crypt.TagSize, crypt.TagSize, "tag", "")
+		return end
+	}
 	w := wire{p: b[off+frame.HeaderSize : end]}
 	for {
 		at := end - len(w.p)

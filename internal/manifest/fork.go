@@ -25,7 +25,7 @@ func (l *Log) Fork(begin *layout.Layout) error {
 	old := l.super.Manifest
 	err := fs.ErrExist
 	for num := old + 1; errors.Is(err, fs.ErrExist) && num <= old+mostForks; num++ {
-		if l.file, l.end, err = writeManifest(l.o, &l.super, num, old, begin); err == nil {
+		if l.file, l.enc, l.end, err = writeManifest(l.o, &l.super, num, old, begin, l.ring); err == nil {
 			l.forked, l.super.Manifest, l.layout = old, num, begin
 			l.limit = max(l.o.FileBytes, 2*l.end.Offset)
 			return nil

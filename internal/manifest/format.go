@@ -3,8 +3,10 @@ package manifest
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
@@ -38,6 +40,7 @@ var editFields = fields[layout.Edit]{
 		func(w *wire) layout.Scrub {
 			return layout.Scrub{Began: w.varint(), Ended: w.varint(), UpTo: entry.FileNum(w.uvarint()), Until: entry.FileNum(w.uvarint())}
 		}),
+	value(19, must, "dataKey", func(e *layout.Edit) *layout.DataKey { return &e.DataKey }, putDataKey, getDataKey),
 	value(15, may, "cleanClose", func(e *layout.Edit) *bool { return &e.CleanClose },
 		func(b []byte, _ bool) []byte { return b }, func(*wire) bool { return true }),
 }
@@ -55,6 +58,7 @@ var runFields = fields[layout.Run]{
 }
 
 var segmentFields = fields[layout.Segment]{
+	value(9, must, "life", func(s *layout.Segment) *crypt.Life { return &s.Life }, appendLife, getLife),
 	value(8, must, "stamp", func(s *layout.Segment) *entry.Version { return &s.Stamp }, putNumber, (*wire).version),
 }
 
@@ -102,7 +106,11 @@ func getSegment(w *wire) layout.Segment {
 }
 
 func putState(b []byte, s layout.SegmentState) []byte {
-	return putNumbers(b, uint64(s.Num), uint64(s.Status), uint64(s.Map), uint64(s.Target))
+	b = putNumbers(b, uint64(s.Num), uint64(s.Status), uint64(s.Map), uint64(s.Target))
+	if s.Life.IsZero() {
+		return b
+	}
+	return appendLife(b, s.Life)
 }
 
 func getState(w *wire) layout.SegmentState {
@@ -113,15 +121,27 @@ func getState(w *wire) layout.SegmentState {
 	}
 	s.Status = layout.SegmentStatus(status)
 	s.Map, s.Target = entry.FileNum(w.uvarint()), entry.FileNum(w.uvarint())
+	if len(w.p) > 0 {
+		s.Life = getLife(w)
+	}
 	return s
 }
 
 func putJournalEnd(b []byte, j layout.JournalEnd) []byte {
-	return putNumbers(b, uint64(j.Segment), j.Offset, j.Frame, uint64(j.Chain))
+	b = putNumbers(b, uint64(j.Segment), j.Offset, j.Frame, uint64(j.Chain))
+	if j.Life.IsZero() {
+		return b
+	}
+	return append(appendLife(b, j.Life), j.Tag[:]...)
 }
 
 func getJournalEnd(w *wire) layout.JournalEnd {
-	return layout.JournalEnd{Segment: entry.FileNum(w.uvarint()), Offset: w.uvarint(), Frame: w.uvarint(), Chain: w.uint32()}
+	j := layout.JournalEnd{Segment: entry.FileNum(w.uvarint()), Offset: w.uvarint(), Frame: w.uvarint(), Chain: w.uint32()}
+	if len(w.p) > 0 {
+		j.Life = getLife(w)
+		copy(j.Tag[:], w.take(crypt.TagSize))
+	}
+	return j
 }
 
 func putClock(b []byte, c layout.ClockSample) []byte {
@@ -172,6 +192,11 @@ func putFiles(b []byte, r *layout.Run) []byte {
 	for _, f := range r.Files {
 		b = putNumbers(b, uint64(f.Num), f.Size, uint64(f.Checksum))
 	}
+	if slices.ContainsFunc(r.Files, func(f meta.File) bool { return !f.Life.IsZero() }) {
+		for _, f := range r.Files {
+			b = appendLife(b, f.Life)
+		}
+	}
 	return b
 }
 
@@ -179,6 +204,11 @@ func getFiles(w *wire, r *layout.Run) {
 	r.Files = make([]meta.File, w.count(3))
 	for i := range r.Files {
 		r.Files[i] = meta.File{Num: entry.FileNum(w.uvarint()), Size: w.uvarint(), Checksum: w.uint32()}
+	}
+	if len(w.p) > 0 {
+		for i := range r.Files {
+			r.Files[i].Life = getLife(w)
+		}
 	}
 }
 

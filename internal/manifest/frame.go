@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -17,10 +18,11 @@ import (
 )
 
 const (
-	fileMagic   = "BROCKMAN"
-	fileVersion = 2
-	fileHeader  = 64
-	fileSumAt   = 60
+	fileMagic     = "BROCKMAN"
+	fileVersion   = 2
+	fileEncrypted = 3 // version of one whose frames are encrypted
+	fileHeader    = 64
+	fileSumAt     = 60
 )
 
 func manifestIdentity(uuid [16]byte, num entry.FileNum) checksum.Identity {
@@ -29,11 +31,11 @@ func manifestIdentity(uuid [16]byte, num entry.FileNum) checksum.Identity {
 
 // encodeFileHeader makes the header of the manifest num. Its checksum is the Chain
 // of the first frame.
-func encodeFileHeader(uuid [16]byte, num, previous entry.FileNum) []byte {
+func encodeFileHeader(uuid [16]byte, num, previous entry.FileNum, version uint16) []byte {
 	p := make([]byte, fileHeader)
 	le := binary.LittleEndian
 	copy(p, fileMagic)
-	le.PutUint16(p[8:], fileVersion)
+	le.PutUint16(p[8:], version)
 	le.PutUint16(p[10:], fileHeader)
 	le.PutUint64(p[16:], uint64(num))
 	copy(p[24:40], uuid[:])
@@ -42,11 +44,11 @@ func encodeFileHeader(uuid [16]byte, num, previous entry.FileNum) []byte {
 	return p
 }
 
-func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (chain uint32, err error) {
+func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (chain uint32, encrypted bool, err error) {
 	name := filename.Of(filename.Manifest, num)
 	le := binary.LittleEndian
 	if len(p) < fileHeader {
-		return 0, errs.NewCorruption(name, 0, "%d bytes are too short for a header", len(p))
+		return 0, false, errs.NewCorruption(name, 0, "%d bytes are too short for a header", len(p))
 	}
 	chain = le.Uint32(p[fileSumAt:])
 	if chain != manifestIdentity(uuid, num).Sum(0, p[:fileSumAt]) {
@@ -54,35 +56,60 @@ func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (chain uint32,
 		if string(p[:8]) == fileMagic && [16]byte(p[24:40]) != uuid {
 			reason = "the file belongs to another store"
 		}
-		return 0, errs.NewCorruption(name, 0, "%s", reason)
+		return 0, false, errs.NewCorruption(name, 0, "%s", reason)
 	}
-	if v, size := le.Uint16(p[8:]), le.Uint16(p[10:]); v != fileVersion || size != fileHeader || le.Uint32(p[12:]) != 0 {
-		return 0, fmt.Errorf("%w: %s has version %d, this release reads %d", errs.ErrFormat, name, v, fileVersion)
+	v, size := le.Uint16(p[8:]), le.Uint16(p[10:])
+	if v != fileVersion && v != fileEncrypted || size != fileHeader || le.Uint32(p[12:]) != 0 {
+		return 0, false, fmt.Errorf("%w: %s has version %d, this release reads %d and %d", errs.ErrFormat, name, v, fileVersion, fileEncrypted)
 	}
-	return chain, nil
+	return chain, v == fileEncrypted, nil
 }
 
-// encodeFrame makes the frame of e at the place at, and returns where the next one goes.
-func encodeFrame(id checksum.Identity, at frame.Cursor, kind frame.Kind, e *layout.Edit) (p []byte, next frame.Cursor) {
-	return finishFrame(AppendEdit(make([]byte, frame.HeaderSize, 512), e), id, at, kind)
+// cursor is a place between two frames.
+type cursor struct {
+	frame.Cursor
+	tag crypt.Tag // of the frame before, if that is encrypted
 }
 
-// finishFrame pads the payload that begins at p[frame.HeaderSize], and writes the
-// header before it.
-func finishFrame(p []byte, id checksum.Identity, at frame.Cursor, kind frame.Kind) ([]byte, frame.Cursor) {
+// firstFrame is where the first frame goes, behind a header whose checksum is chain.
+func firstFrame(chain uint32) cursor {
+	return cursor{Cursor: frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}}
+}
+
+// encodeFrame makes the frame of e at the place at, and returns where the next one goes. A
+// nil encryption leaves it plain.
+func encodeFrame(id checksum.Identity, enc *encryption, at cursor, kind frame.Kind, e *layout.Edit) (p []byte, next cursor, err error) {
+	h := frame.Header{
+		Kind:   kind,
+		Chain:  at.Chain,
+		Number: at.Next, // Unsynced is 0: each frame is synced before the next is written
+	}
+	p = make([]byte, frame.HeaderSize, 512)
+	if enc != nil {
+		p = append(p, make([]byte, framePrefix)...)
+	}
+	p = AppendEdit(p, e)
 	for len(p)%8 != 0 {
 		p = append(p, 0) // shorter than any field, so DecodeEdit can tell it
 	}
-	h := frame.Header{
-		PayloadSum: id.Sum(at.Offset+frame.HeaderSize, p[frame.HeaderSize:]),
-		Size:       int64(len(p)),
-		Kind:       kind,
-		Chain:      at.Chain,
-		Number:     at.Next, // Unsynced is 0: each frame is synced before the next is written
+	if enc != nil {
+		payload, tag, err := enc.encrypt(p[frame.HeaderSize:], &h, at.Offset, at.tag)
+		if err != nil {
+			return nil, at, err
+		}
+		p, at.tag = append(p[:frame.HeaderSize], payload...), tag
 	}
+	finishFrame(p, id, &at, &h)
+	return p, at, nil
+}
+
+// finishFrame writes the header before the payload that begins at p[frame.HeaderSize], and
+// moves at behind it.
+func finishFrame(p []byte, id checksum.Identity, at *cursor, h *frame.Header) {
+	h.PayloadSum = id.Sum(at.Offset+frame.HeaderSize, p[frame.HeaderSize:])
+	h.Size = int64(len(p))
 	h.Put(p, id, at.Offset)
-	at.Advance(&h)
-	return p, at
+	at.Advance(h)
 }
 
 // maxFrame is the greatest frame that Append writes, and maxTail the most that can
@@ -97,7 +124,10 @@ type reader struct {
 	f    io.ReaderAt
 	size int64
 	id   checksum.Identity
+	enc  *encryption // nil: frames are plain
 	buf  []byte
+
+	tag, before crypt.Tag // of the last frame, if it is encrypted, and of the one before
 }
 
 // bytes reads the n bytes at off, which are within the file; they are valid until the
@@ -134,6 +164,9 @@ func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
 	if payload, err = r.bytes(off+frame.HeaderSize, h.PayloadSize()); err == nil {
 		_, err = h.Verify(payload, r.id, off+frame.HeaderSize, false)
 	}
+	if err == nil && r.enc != nil {
+		payload, r.tag, r.before, err = r.enc.decrypt(payload, &h, off)
+	}
 	return h, payload, err
 }
 
@@ -141,60 +174,78 @@ func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
 // up to a torn tail, and returns where they end. A payload is valid until fn returns.
 // It returns *errs.Corruption for damage; frame.Tail has the rule that tells the two
 // apart.
-func scan(f io.ReaderAt, size int64, super *Super, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (cursor, error) {
+	r, chain, err := newReader(f, size, super, ring)
+	if err != nil {
+		return cursor{}, err
+	}
+	return r.walk(super, firstFrame(chain), fn)
+}
+
+// newReader reads the header of the manifest that super names. A nil ring wants it plain,
+// any other one encrypted.
+func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *reader, chain uint32, err error) {
 	num := super.Manifest
 	name := filename.Of(filename.Manifest, num)
-	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, num)}
+	r = &reader{f: f, size: size, id: manifestIdentity(super.UUID, num)}
 	p, err := r.bytes(0, min(size, fileHeader))
 	if err != nil {
-		return frame.Cursor{}, fmt.Errorf("read %s: %w", name, err)
+		return nil, 0, fmt.Errorf("read %s: %w", name, err)
 	}
-	chain, err := decodeFileHeader(p, super.UUID, num)
+	chain, encrypted, err := decodeFileHeader(p, super.UUID, num)
 	if err != nil {
-		return frame.Cursor{}, err
+		return nil, 0, err
 	}
-	return r.walk(super, frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}, fn)
+	if encrypted != (ring != nil) {
+		return nil, 0, errs.NewCorruption(name, 0, "SUPER and the header disagree on whether the store is encrypted")
+	}
+	r.enc = newEncryption(ring, super.UUID, num)
+	return r, chain, nil
 }
 
 // walk is scan from a frame on.
-func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
+func (r *reader) walk(super *Super, at cursor, fn func(off int64, h *frame.Header, payload []byte) error) (cursor, error) {
 	name := filename.Of(filename.Manifest, super.Manifest)
 	for at.Offset < r.size {
 		h, payload, err := r.frame(at.Offset)
 		if errors.Is(err, frame.ErrFrame) {
 			break
 		}
+		if errors.Is(err, crypt.ErrTag) {
+			return at, &errs.Corruption{File: name, Offset: at.Offset, Reason: fmt.Sprintf("frame %d", h.Number), Err: err}
+		}
 		if err != nil {
 			return at, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
 		}
 		// A manifest is never written over, so a whole frame of another chain is
 		// no rest of an earlier life, as it may be in a journal.
-		if !at.Continues(&h) || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
+		if !at.Continues(&h) || r.before != at.tag || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
 			return at, errs.NewCorruption(name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Next-1)
 		}
 		if err := fn(at.Offset, &h, payload); err != nil {
 			return at, err
 		}
 		at.Advance(&h)
+		at.tag = r.tag
 	}
 	return at, r.judgeTail(super, at)
 }
 
 // framesBehind counts the frames behind damage that lies at a place of the manifest.
-func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) (int, error) {
+func framesBehind(f io.ReaderAt, size int64, super *Super, damage cursor) (int, error) {
 	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, super.Manifest)}
-	tail, err := frame.FindTail(r.id, damage, size, r.bytes)
+	tail, err := frame.FindTail(r.id, damage.Cursor, size, r.bytes)
 	return tail.Frames, err
 }
 
 // judgeTail returns an error if a frame that was durable is missing at the end
 // of the good frames. Frame 1 was: SUPER names a manifest after its sync.
-func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
+func (r *reader) judgeTail(super *Super, end cursor) error {
 	name := filename.Of(filename.Manifest, super.Manifest)
 	if r.size-end.Offset > maxTail {
 		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
 	}
-	tail, err := frame.FindTail(r.id, end, r.size, r.bytes)
+	tail, err := frame.FindTail(r.id, end.Cursor, r.size, r.bytes)
 	if err != nil {
 		return err
 	}

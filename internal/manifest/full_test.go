@@ -24,7 +24,7 @@ func TestFullDiskAtEveryWrite(t *testing.T) {
 			for nth := 1; ; nth++ {
 				mem := vfs.NewMem()
 				full := faultfs.New(mem, faultfs.Options{})
-				o := Options{FS: full, Dir: "db", FileBytes: 2000}
+				o := Options{Keys: testKeys, FS: full, Dir: "db", FileBytes: 2000}
 				l := mustCreate(t, o)
 				full.Inject(faultfs.Fault{Kinds: faultfs.Write | faultfs.Create, Nth: nth, Times: times, Err: faultfs.ErrNoSpace, Short: short})
 				what := fmt.Sprintf("write %d, %d times, short %v", nth, times, short)
@@ -70,7 +70,7 @@ func TestFullDiskAtEveryWrite(t *testing.T) {
 // Want of space that a sync reports stops the log: the edit may be durable or not.
 func TestSyncWithoutSpaceStops(t *testing.T) {
 	full := faultfs.New(vfs.NewMem(), faultfs.Options{})
-	l := mustCreate(t, Options{FS: full, Dir: "db"})
+	l := mustCreate(t, Options{Keys: testKeys, FS: full, Dir: "db"})
 	full.Inject(faultfs.Fault{Kinds: faultfs.Syncs, Err: faultfs.ErrNoSpace})
 	for range 2 {
 		if _, err := l.Append(&layout.Edit{LastVersion: 1}); !errors.Is(err, errs.ErrStopped) || !errors.Is(err, errs.ErrNoSpace) {
@@ -81,7 +81,7 @@ func TestSyncWithoutSpaceStops(t *testing.T) {
 	// Nor is an edit forgotten if it can't be taken back for sure.
 	for _, kinds := range []faultfs.Kind{faultfs.Truncate, faultfs.Sync} {
 		full := faultfs.New(vfs.NewMem(), faultfs.Options{})
-		l := mustCreate(t, Options{FS: full, Dir: "db"})
+		l := mustCreate(t, Options{Keys: testKeys, FS: full, Dir: "db"})
 		full.Inject(faultfs.Fault{Kinds: faultfs.Write, Err: faultfs.ErrNoSpace, Short: true}, faultfs.Fault{Kinds: kinds, Err: faultfs.ErrNoSpace})
 		for range 2 {
 			if _, err := l.Append(&layout.Edit{LastVersion: 1}); !errors.Is(err, errs.ErrStopped) || !errors.Is(err, errs.ErrNoSpace) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
@@ -58,29 +59,44 @@ func goldenEdit() *layout.Edit {
 	}
 }
 
-func TestGolden(t *testing.T) {
+func TestGolden(t *testing.T) { testGolden(t, "", nil) }
+
+// testGolden compares SUPER and a manifest with what they were, plain or encrypted.
+func testGolden(t *testing.T, prefix string, ring *crypt.Ring) {
 	super := Super{Major: FormatMajor, Minor: 0, Required: 0, Optional: 1 << 40, UUID: goldenUUID, Seed: 0x1122334455667788,
 		Created: 1700000000123, Manifest: 2, Epoch: 4, Durable: 3, Session: 0x5e55, Before: 0x5e54}
-	slots := super.encode(0)
+	version := uint16(fileVersion)
+	if ring != nil {
+		super.Required, version = encrypted, fileEncrypted
+	}
+	slots, err := super.encode(storeKey(ring), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	super.Epoch = 3
-	slots = append(slots, super.encode(slotSize)...)
+	older, err := super.encode(storeKey(ring), slotSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots = append(slots, older...)
 
 	id := manifestIdentity(goldenUUID, 2)
-	file := encodeFileHeader(goldenUUID, 2, 1)
-	at := frame.Cursor{Offset: fileHeader, Next: 1, Chain: binary.LittleEndian.Uint32(file[fileSumAt:])}
-	fr, at := encodeFrame(id, at, frame.Snapshot, &layout.Edit{
+	enc := newEncryption(ring, goldenUUID, 2)
+	file := encodeFileHeader(goldenUUID, 2, 1, version)
+	at := firstFrame(binary.LittleEndian.Uint32(file[fileSumAt:]))
+	fr, at, _ := encodeFrame(id, enc, at, frame.Snapshot, &layout.Edit{
 		AddSegments: []layout.Segment{{Num: 1, Kind: filename.Journal}},
 		AddRuns:     []layout.Run{{ID: 2, Order: 1, Run: meta.Run{Files: []meta.File{{Num: 2, Size: 64}}}}},
 		NextFile:    3, SetKeyspaces: []layout.Keyspace{{ID: 2, Name: "old"}},
 	})
 	file = append(file, fr...)
-	fr, _ = encodeFrame(id, at, frame.Edit, goldenEdit())
+	fr, _, _ = encodeFrame(id, enc, at, frame.Edit, goldenEdit())
 	file = append(file, fr...)
 
 	for name, c := range map[string]struct {
 		data []byte
 		dump func(*dump.Writer, []byte)
-	}{"super.golden": {slots, DumpSuper}, "manifest.golden": {file, Dump}} {
+	}{prefix + "super.golden": {slots, DumpSuper}, prefix + "manifest.golden": {file, Dump}} {
 		var b bytes.Buffer
 		d := dump.New(&b, c.data, 0)
 		c.dump(d, c.data)
@@ -103,8 +119,16 @@ func TestGolden(t *testing.T) {
 	}
 
 	// The bytes are read back as they were meant.
+	both, err := chooseSlot("", slots[:slotSize], slots[slotSize:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	super.Epoch = 4
+	if s, settled, err := both.decrypt(storeKey(ring)); s != super || !settled || err != nil {
+		t.Errorf("%+v, %v, %v, want %+v", s, settled, err, super)
+	}
 	made := layout.New()
-	end, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: goldenUUID, Manifest: 2}, func(_ int64, _ *frame.Header, payload []byte) error {
+	end, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: goldenUUID, Manifest: 2}, ring, func(_ int64, _ *frame.Header, payload []byte) error {
 		e, err := DecodeEdit(payload)
 		if err == nil {
 			made, err = made.Apply(e)

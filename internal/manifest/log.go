@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
@@ -28,14 +29,16 @@ type Log struct {
 	recovered Recovery
 
 	mu      sync.Mutex
+	ring    *crypt.Ring // nil: the store is plain
+	enc     *encryption // of the manifest; nil: it is plain
 	super   Super
 	values  valueDir
 	layout  *layout.Layout
 	settled bool                  // SUPER's slots agreed when it was read
 	file    vfs.File              // nil if read-only, not mended yet, or closed
-	end     frame.Cursor          // of the good frames
+	end     cursor                // of the good frames
 	last    int64                 // where the last frame begins that Open found
-	secured frame.Cursor          // up to where Refresh has made it durable
+	secured cursor                // up to where Refresh has made it durable
 	limit   int64                 // size from which the next snapshot begins a new file
 	stopped atomic.Pointer[error] // why nothing is written any more
 
@@ -55,7 +58,7 @@ func Load(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
 		o.FileBytes = 4 << 20
 	}
-	s, settled, err := readSuper(o.FS, o.Dir)
+	slots, err := readSuper(o.FS, o.Dir)
 	if err != nil {
 		if errors.Is(err, errs.ErrNotExist) {
 			// Other files of a store without SUPER are damage, and no fresh start.
@@ -65,8 +68,14 @@ func Load(o Options) (*Log, error) {
 		}
 		return nil, err
 	}
-	l := &Log{o: o, super: s, settled: settled, layout: layout.New()}
-	if l.values, err = openValueDir(&o, &s); err != nil {
+	l := &Log{o: o, layout: layout.New()}
+	if l.ring, err = o.Keys.open(&slots.now.Super); err != nil {
+		return nil, err
+	}
+	if l.super, l.settled, err = slots.decrypt(storeKey(l.ring)); err != nil {
+		return nil, err
+	}
+	if l.values, err = openValueDir(&o, &l.super, l.ring); err != nil {
 		return nil, err
 	}
 	size, snapshot, err := l.replay()
@@ -74,14 +83,32 @@ func Load(o Options) (*Log, error) {
 		return nil, err
 	}
 	if err := l.layout.Sound(); err != nil {
-		return nil, &errs.Corruption{File: filename.Of(filename.Manifest, s.Manifest), Offset: l.last, Reason: "what the edits lead to", Err: err}
+		return nil, &errs.Corruption{File: filename.Of(filename.Manifest, l.super.Manifest), Offset: l.last, Reason: "what the edits lead to", Err: err}
+	}
+	if err := l.useDataKey(); err != nil {
+		return nil, err
 	}
 	// A snapshot that nearly fills the file would be written with every few edits.
 	l.limit = max(o.FileBytes, 2*snapshot)
 	l.recovered.CutBytes = size - l.end.Offset
-	l.recovered.SuperMended = !settled && !o.ReadOnly
+	l.recovered.SuperMended = !l.settled && !o.ReadOnly
 	return l, nil
 }
+
+// useDataKey makes the data key that the layout names the one for new files.
+func (l *Log) useDataKey() error {
+	id := l.layout.DataKey().ID
+	if l.ring == nil || id == l.ring.Current() {
+		return nil
+	}
+	if id == (crypt.ID{}) {
+		return errs.NewCorruption(filename.Of(filename.Manifest, l.super.Manifest), l.last, "no edit names a data key, and the store is encrypted")
+	}
+	return l.ring.SetCurrent(id)
+}
+
+// Ring has the data keys of the store; nil for a plain one.
+func (l *Log) Ring() *crypt.Ring { return l.ring }
 
 // Open is Load and, unless read-only, Mend.
 func Open(o Options) (*Log, error) {
@@ -100,7 +127,12 @@ func (l *Log) replay() (size, snapshot int64, err error) {
 	name := filename.Of(filename.Manifest, l.super.Manifest)
 	err = readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, n int64) (err error) {
 		size = n
-		l.end, err = scan(f, n, &l.super, func(off int64, h *frame.Header, payload []byte) error {
+		r, chain, err := newReader(f, n, &l.super, l.ring)
+		if err != nil {
+			return err
+		}
+		l.enc = r.enc
+		l.end, err = r.walk(&l.super, firstFrame(chain), func(off int64, h *frame.Header, payload []byte) error {
 			if h.Kind == frame.Snapshot {
 				snapshot = h.Size
 			}
@@ -226,7 +258,7 @@ func (l *Log) removeOld() {
 		if err != nil {
 			continue
 		}
-		if _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
+		if _, _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
 			_ = l.o.FS.Remove(path)
 		}
 	}
@@ -248,7 +280,7 @@ func (l *Log) writeSuper(slots int) error {
 		l.super.Durable = l.end.Next - 1
 	}
 	for ; err == nil && slots > 0; slots-- {
-		if err = l.super.writeSlot(f); err == nil {
+		if err = l.super.writeSlot(f, storeKey(l.ring)); err == nil {
 			l.slots = max(l.slots-1, 0)
 		}
 	}
@@ -260,6 +292,7 @@ func (l *Log) writeSuper(slots int) error {
 // one damaged slot does no harm.
 func (l *Log) takeValueDirLocked() error {
 	v := &l.values
+	v.key = valuesKey(l.ring)
 	if !v.made {
 		if err := v.create(l.o.FS, &l.super); err != nil {
 			return err
@@ -275,7 +308,7 @@ func (l *Log) takeValueDirLocked() error {
 	if err := l.writeSuper(2); err != nil {
 		return err
 	}
-	v.super.Session = l.super.Session
+	v.super.Session, v.super.Required = l.super.Session, l.super.Required
 	return v.write(l.o.FS, 1)
 }
 
@@ -311,15 +344,15 @@ func (l *Log) Append(e *layout.Edit) (*layout.Layout, error) {
 // Register records that a segment of the journal is durable up to a frame. It does
 // nothing if that frame or a later one is recorded. Errors are those of Append. The
 // new layout need not be installed: the layout of the next edit has the end, too.
-func (l *Log) Register(segment entry.FileNum, frame uint64) error {
+func (l *Log) Register(end layout.JournalEnd) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.layout.JournalEnds() {
-		if e.Frame >= frame {
+		if e.Frame >= end.Frame {
 			return nil
 		}
 	}
-	_, err := l.appendLocked(&layout.Edit{JournalEnds: []layout.JournalEnd{{Segment: segment, Frame: frame}}})
+	_, err := l.appendLocked(&layout.Edit{JournalEnds: []layout.JournalEnd{end}})
 	return err
 }
 
@@ -336,7 +369,10 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 		return nil, err
 	}
 	id := manifestIdentity(l.super.UUID, l.super.Manifest)
-	p, end := encodeFrame(id, l.end, frame.Edit, e)
+	p, end, err := encodeFrame(id, l.enc, l.end, frame.Edit, e)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
 	if len(p) > maxFrame {
 		return nil, fmt.Errorf("%w: an edit of %d bytes", layout.ErrConflictingEdit, len(p))
 	}
@@ -373,7 +409,7 @@ func (l *Log) proveLocked() error {
 	}
 	before := l.super.Durable
 	l.super.Durable = l.end.Next - 1
-	err = errors.Join(l.super.writeSlot(f), f.Close())
+	err = errors.Join(l.super.writeSlot(f, storeKey(l.ring)), f.Close())
 	switch {
 	case errors.As(err, new(unwritten)):
 		l.super.Durable = before
@@ -413,17 +449,17 @@ func (l *Log) Err() error {
 func (l *Log) renewLocked() {
 	old := l.super.Manifest
 	num := old + 1
-	f, end, err := writeManifest(l.o, &l.super, num, old, l.layout)
+	f, enc, end, err := writeManifest(l.o, &l.super, num, old, l.layout, l.ring)
 	// A failed try may have left a file that could not be removed.
 	for ; errors.Is(err, fs.ErrExist) && num < old+16; num++ {
-		f, end, err = writeManifest(l.o, &l.super, num+1, old, l.layout)
+		f, enc, end, err = writeManifest(l.o, &l.super, num+1, old, l.layout, l.ring)
 	}
 	if err != nil {
 		l.limit = l.end.Offset + l.o.FileBytes
 		return
 	}
 	err = l.file.Close()
-	l.file, l.end, l.super.Manifest = f, end, num
+	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
 	l.limit = max(l.o.FileBytes, 2*end.Offset)
 	if err != nil {
 		_ = l.stopLocked(err)

@@ -77,7 +77,7 @@ func get(t *testing.T, fsys vfs.FS, path string) []byte {
 }
 
 func TestCreateOpenAppend(t *testing.T) {
-	o := Options{FS: vfs.NewMem(), Dir: "db"}
+	o := Options{Keys: testKeys, FS: vfs.NewMem(), Dir: "db"}
 	if _, err := Open(o); !errors.Is(err, errs.ErrNotExist) {
 		t.Fatalf("open of nothing: %v", err)
 	}
@@ -111,7 +111,7 @@ func TestCreateOpenAppend(t *testing.T) {
 }
 
 func TestEditThatDoesNotFitChangesNothing(t *testing.T) {
-	o := Options{FS: vfs.NewMem(), Dir: "db"}
+	o := Options{Keys: testKeys, FS: vfs.NewMem(), Dir: "db"}
 	l := mustCreate(t, o)
 	path := filepath.Join("db", "MANIFEST-000001")
 	before := get(t, o.FS, path)
@@ -126,7 +126,7 @@ func TestEditThatDoesNotFitChangesNothing(t *testing.T) {
 }
 
 func TestNewManifestWhenTheOldIsFull(t *testing.T) {
-	o := Options{FS: vfs.NewMem(), Dir: "db", FileBytes: 20 << 10}
+	o := Options{Keys: testKeys, FS: vfs.NewMem(), Dir: "db", FileBytes: 20 << 10}
 	l := mustCreate(t, o)
 	h := newHistory(5)
 	for range 200 {
@@ -152,7 +152,7 @@ func TestNewManifestWhenTheOldIsFull(t *testing.T) {
 func filled(t *testing.T, clean bool) (fsys *vfs.Mem, o Options, want *layout.Layout, previous *layout.Layout) {
 	t.Helper()
 	fsys = vfs.NewMem()
-	o = Options{FS: fsys, Dir: "db"}
+	o = Options{Keys: testKeys, FS: fsys, Dir: "db"}
 	l := mustCreate(t, o)
 	for i := range 5 {
 		previous = l.Layout()
@@ -205,9 +205,9 @@ func TestTornTailIsCut(t *testing.T) {
 // superOf makes a SUPER that knows no end, as before a first Close.
 func superOf() []byte {
 	s := Super{Major: FormatMajor, UUID: testStore.UUID, Seed: testStore.Seed, Created: testStore.Created, Manifest: 1, Epoch: 2}
-	a := s.encode(0)
+	a := plainSlot(&s, 0)
 	s.Epoch = 1
-	return append(a, s.encode(slotSize)...)
+	return append(a, plainSlot(&s, slotSize)...)
 }
 
 // TestEveryFlippedBit damages a closed store, bit by bit. Each flip gives an
@@ -280,7 +280,7 @@ func TestFlipsInAStoreThatWasKilled(t *testing.T) {
 // lastFrame is the offset of the last frame of a manifest.
 func lastFrame(t *testing.T, file []byte) (last int) {
 	t.Helper()
-	_, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ *frame.Header, _ []byte) error { last = int(off); return nil })
+	_, err := scan(bytes.NewReader(file), int64(len(file)), &Super{UUID: testStore.UUID, Manifest: 1}, nil, func(off int64, _ *frame.Header, _ []byte) error { last = int(off); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,8 +297,8 @@ func TestFramesAreChained(t *testing.T) {
 		number uint64
 		chain  uint32
 	}{{6, 12345}, {7, le.Uint32(a[at+20:])}, {5, 0}} {
-		cur := frame.Cursor{Offset: int64(at), Next: c.number, Chain: c.chain}
-		fr, _ := encodeFrame(manifestIdentity(testStore.UUID, 1), cur, frame.Edit, &layout.Edit{LastVersion: 50})
+		cur := cursor{Cursor: frame.Cursor{Offset: int64(at), Next: c.number, Chain: c.chain}}
+		fr, _, _ := encodeFrame(manifestIdentity(testStore.UUID, 1), nil, cur, frame.Edit, &layout.Edit{LastVersion: 50})
 		put(t, fsys, path, append(slices.Clone(a[:at]), fr...))
 		if _, err := Open(o); !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("frame %d with chain %d: %v", c.number, c.chain, err)
@@ -309,7 +309,7 @@ func TestFramesAreChained(t *testing.T) {
 // TestEitherSlotLeadsToTheNewestState damages each slot after a switch of manifests.
 func TestEitherSlotLeadsToTheNewestState(t *testing.T) {
 	fsys := vfs.NewMem()
-	o := Options{FS: fsys, Dir: "db", FileBytes: 3000}
+	o := Options{Keys: testKeys, FS: fsys, Dir: "db", FileBytes: 3000}
 	l := mustCreate(t, o)
 	for n := range entry.Version(100) {
 		mustAppend(t, l, &layout.Edit{LastVersion: n + 1})
@@ -345,7 +345,8 @@ func TestDamagedSuperIsMended(t *testing.T) {
 			t.Fatalf("slot at %d: %v", at, err)
 		}
 		mustClose(t, l)
-		if _, settled, err := readSuper(fsys, "db"); !settled || err != nil {
+		slots, err := readSuper(fsys, "db")
+		if _, settled, _ := slots.decrypt(storeKey(testKeys.ring())); !settled || err != nil {
 			t.Errorf("slot at %d was not mended: %v", at, err)
 		}
 	}
@@ -371,7 +372,7 @@ func TestOtherFormats(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(&s)
-		put(t, fsys, "db/SUPER", append(s.encode(0), s.encode(slotSize)...))
+		put(t, fsys, "db/SUPER", append(plainSlot(&s, 0), plainSlot(&s, slotSize)...))
 		if _, err := Open(o); !errors.Is(err, errs.ErrFormat) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -382,7 +383,7 @@ func TestOtherFormats(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Minor, s.Optional = 9, 1<<63
-	put(t, fsys, "db/SUPER", append(s.encode(0), s.encode(slotSize)...))
+	put(t, fsys, "db/SUPER", append(plainSlot(&s, 0), plainSlot(&s, slotSize)...))
 	l, err := Open(o)
 	if err != nil || text(l.Layout()) != text(want) {
 		t.Fatalf("later minor: %v", err)
@@ -415,7 +416,7 @@ func TestDirectoriesThatAreNotTaken(t *testing.T) {
 		for _, path := range c.files {
 			put(t, fsys, path, bytes.Repeat([]byte("text"), 1000))
 		}
-		o := Options{FS: fsys, Dir: "db", ValueDir: "values"}
+		o := Options{Keys: testKeys, FS: fsys, Dir: "db", ValueDir: "values"}
 		if _, err := makeStore(o, testStore); !errors.Is(err, c.want) {
 			t.Errorf("%s: create: %v", c.name, err)
 		}
@@ -433,7 +434,7 @@ func TestDirectoriesThatAreNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, short, "db/MANIFEST-000001", []byte("MANIFEST-000007\n"))
-	if _, err := makeStore(Options{FS: short, Dir: "db"}, testStore); !errors.Is(err, errs.ErrCorrupt) || len(get(t, short, "db/MANIFEST-000001")) != 16 {
+	if _, err := makeStore(Options{Keys: testKeys, FS: short, Dir: "db"}, testStore); !errors.Is(err, errs.ErrCorrupt) || len(get(t, short, "db/MANIFEST-000001")) != 16 {
 		t.Errorf("another program's short manifest: %v", err)
 	}
 	fsys, o, _, _ := filled(t, true)
@@ -460,7 +461,7 @@ func TestManifestOfAnotherStore(t *testing.T) {
 	other := vfs.NewMem()
 	c := testStore
 	c.UUID[0]++
-	l, err := makeStore(Options{FS: other, Dir: "db"}, c)
+	l, err := makeStore(Options{Keys: testKeys, FS: other, Dir: "db"}, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -530,7 +531,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 		}
 		return nil
 	}
-	o := Options{FS: step, Dir: "db", FileBytes: 2000}
+	o := Options{Keys: testKeys, FS: step, Dir: "db", FileBytes: 2000}
 	err := crashScript(o, func(l *layout.Layout) { acked = len(l.Segments()) })
 	if err != nil || acked != 6 {
 		t.Fatalf("the script ended at %d: %v", acked, err)
@@ -551,7 +552,7 @@ func checkAfterCrash(t *testing.T, mem *vfs.Mem, least, most int, what string, d
 			return nil
 		}
 	}
-	o := Options{FS: step, Dir: "db", FileBytes: 2000}
+	o := Options{Keys: testKeys, FS: step, Dir: "db", FileBytes: 2000}
 	l, err := Open(o)
 	if errors.Is(err, errs.ErrNotExist) && least == 0 {
 		l, err = makeStore(o, testStore)
@@ -565,14 +566,14 @@ func checkAfterCrash(t *testing.T, mem *vfs.Mem, least, most int, what string, d
 	step.after = nil
 	// After this Open, files may have been removed because of this state: it must be durable.
 	seen := len(l.Layout().Segments())
-	lost, err := Open(Options{FS: mem.CrashClone(vfs.CrashOptions{}), Dir: "db", ReadOnly: true})
+	lost, err := Open(Options{Keys: testKeys, FS: mem.CrashClone(vfs.CrashOptions{}), Dir: "db", ReadOnly: true})
 	if err != nil || len(lost.Layout().Segments()) != seen {
 		t.Fatalf("%s: after a second crash, %d edits that were seen are not there: %v", what, seen, err)
 	}
 	if _, err := l.Append(&layout.Edit{LastVersion: 1000}); err != nil {
 		t.Fatalf("%s: append: %v", what, err)
 	}
-	lost, err = Open(Options{FS: mem.CrashClone(vfs.CrashOptions{}), Dir: "db", ReadOnly: true})
+	lost, err = Open(Options{Keys: testKeys, FS: mem.CrashClone(vfs.CrashOptions{}), Dir: "db", ReadOnly: true})
 	if err != nil || lost.Layout().LastVersion() != 1000 {
 		t.Fatalf("%s: an acknowledged edit is lost: %v", what, err)
 	}
@@ -600,7 +601,7 @@ func TestFailureOfEveryCall(t *testing.T) {
 				return nil
 			}
 			acked := -1
-			err := crashScript(Options{FS: step, Dir: "db", FileBytes: 2000}, func(l *layout.Layout) { acked = len(l.Segments()) })
+			err := crashScript(Options{Keys: testKeys, FS: step, Dir: "db", FileBytes: 2000}, func(l *layout.Layout) { acked = len(l.Segments()) })
 			if err != nil && !errors.Is(err, failure) {
 				t.Fatalf("call %d fails: %v", n, err)
 			}
@@ -617,7 +618,7 @@ func TestFailureOfEveryCall(t *testing.T) {
 
 func TestFailStop(t *testing.T) {
 	step := &stepFS{FS: vfs.NewMem()}
-	o := Options{FS: step, Dir: "db"}
+	o := Options{Keys: testKeys, FS: step, Dir: "db"}
 	l := mustCreate(t, o)
 	disk := errors.New("the disk is gone")
 	step.before = func(int) error { return disk }
@@ -638,7 +639,7 @@ func TestFailStop(t *testing.T) {
 func TestReadOnlyWritesNothing(t *testing.T) {
 	_, o, want, _ := filled(t, false)
 	step := &stepFS{FS: o.FS, before: func(int) error { return errors.New("written") }}
-	ro := Options{FS: step, Dir: "db", ReadOnly: true}
+	ro := Options{Keys: testKeys, FS: step, Dir: "db", ReadOnly: true}
 	l, err := Open(ro)
 	if err != nil || text(l.Layout()) != text(want) {
 		t.Fatal(err)
@@ -647,7 +648,7 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 		t.Errorf("append: %v", err)
 	}
 	mustClose(t, l)
-	if _, err := Create(Options{FS: step, Dir: "other", ReadOnly: true}, testStore); !errors.Is(err, errs.ErrReadOnly) {
+	if _, err := Create(Options{Keys: testKeys, FS: step, Dir: "other", ReadOnly: true}, testStore); !errors.Is(err, errs.ErrReadOnly) {
 		t.Errorf("create: %v", err)
 	}
 }
@@ -657,15 +658,16 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 func FuzzLog(f *testing.F) {
 	id := manifestIdentity(testStore.UUID, 1)
 	build := func(payloads [][]byte) []byte {
-		p := encodeFileHeader(testStore.UUID, 1, 0)
-		at := frame.Cursor{Offset: fileHeader, Next: 1, Chain: le.Uint32(p[fileSumAt:])}
+		p := encodeFileHeader(testStore.UUID, 1, 0, fileVersion)
+		at := firstFrame(le.Uint32(p[fileSumAt:]))
 		for i, payload := range payloads {
 			kind := frame.Edit
 			if i == 0 {
 				kind = frame.Snapshot
 			}
-			var fr []byte
-			fr, at = finishFrame(append(make([]byte, frame.HeaderSize), payload...), id, at, kind)
+			fr := append(make([]byte, frame.HeaderSize), payload...)
+			fr = append(fr, make([]byte, -len(fr)&7)...)
+			finishFrame(fr, id, &at, &frame.Header{Kind: kind, Chain: at.Chain, Number: at.Next})
 			p = append(p, fr...)
 		}
 		return p
@@ -685,7 +687,7 @@ func FuzzLog(f *testing.F) {
 		}
 		put(t, mem, "db/SUPER", superOf())
 		put(t, mem, "db/MANIFEST-000001", p)
-		o := Options{FS: mem, Dir: "db"}
+		o := Options{Keys: testKeys, FS: mem, Dir: "db"}
 		l, err := Open(o)
 		if err != nil {
 			if !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrFormat) {
@@ -704,7 +706,7 @@ func FuzzLog(f *testing.F) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	l, err := makeStore(Options{FS: vfs.NewMem(), Dir: "db"}, testStore)
+	l, err := makeStore(Options{Keys: testKeys, FS: vfs.NewMem(), Dir: "db"}, testStore)
 	if err != nil {
 		b.Fatal(err)
 	}

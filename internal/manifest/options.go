@@ -12,6 +12,7 @@ type Options struct {
 	ValueDir  string // "" = Dir
 	ReadOnly  bool   // write nothing at all
 	UpTo      bool   // take the edits before the first damaged one, which is an error else; only with ReadOnly
+	Keys      Keys   // nil for a plain store
 	FileBytes int64  // size from which a snapshot begins a new manifest; 0 = 4 MB
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
@@ -20,17 +21,14 @@ import (
 func (l *Log) Refresh() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s, _, err := readSuper(l.o.FS, l.o.Dir)
+	s, err := l.superNow()
 	if err != nil {
 		return err
 	}
-	if s.UUID != l.super.UUID {
-		return fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
-	}
-	if _, err := openValueDir(&l.o, &s); err != nil {
+	if _, err := openValueDir(&l.o, &s, l.ring); err != nil {
 		return err
 	}
-	before := Log{o: l.o, super: l.super, values: l.values, layout: l.layout, end: l.end, last: l.last}
+	before := Log{super: l.super, values: l.values, layout: l.layout, enc: l.enc, end: l.end, last: l.last}
 	if s.Manifest == l.super.Manifest {
 		l.super = s
 		err = l.readOn()
@@ -45,10 +43,26 @@ func (l *Log) Refresh() error {
 	}
 	l.secured = l.end
 	if err != nil {
-		l.super, l.values, l.layout, l.end, l.last = before.super, before.values, before.layout, before.end, before.last
-		l.secured = frame.Cursor{}
+		l.super, l.values, l.layout, l.enc, l.end, l.last = before.super, before.values, before.layout, before.enc, before.end, before.last
+		l.secured = cursor{}
 	}
 	return err
+}
+
+// superNow reads SUPER again.
+func (l *Log) superNow() (s Super, err error) {
+	slots, err := readSuper(l.o.FS, l.o.Dir)
+	if err != nil {
+		return s, err
+	}
+	if slots.now.UUID != l.super.UUID {
+		return s, fmt.Errorf("%w: another store has taken the place of the one in %s", errs.ErrForeign, l.o.Dir)
+	}
+	if err := l.o.Keys.fit(&slots.now.Super); err != nil {
+		return s, err
+	}
+	s, _, err = slots.decrypt(storeKey(l.ring))
+	return s, err
 }
 
 // readOn reads what was appended to the manifest.
@@ -58,7 +72,7 @@ func (l *Log) readOn() error {
 		if size < l.end.Offset {
 			return errs.NewCorruption(name, size, "ends here; it had %d bytes", l.end.Offset)
 		}
-		r := &reader{f: f, size: size, id: manifestIdentity(l.super.UUID, l.super.Manifest)}
+		r := &reader{f: f, size: size, id: manifestIdentity(l.super.UUID, l.super.Manifest), enc: l.enc}
 		if err := r.still(name, l.last, l.end); err != nil {
 			return err
 		}
@@ -71,7 +85,7 @@ func (l *Log) readOn() error {
 }
 
 // still returns an error unless the last frame that was read, from last to end, is there.
-func (r *reader) still(name string, last int64, end frame.Cursor) error {
+func (r *reader) still(name string, last int64, end cursor) error {
 	if last == 0 {
 		return nil
 	}
@@ -95,7 +109,11 @@ func errOtherCopy(name string) error {
 
 // reload reads the manifest that SUPER names now.
 func (l *Log) reload() error {
-	now, err := Load(l.o)
+	o := l.o
+	if l.ring != nil {
+		o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return l.ring, nil } // so no key is unwrapped again
+	}
+	now, err := Load(o)
 	if err != nil {
 		return err
 	}
@@ -104,7 +122,7 @@ func (l *Log) reload() error {
 			return errOtherCopy(filename.Of(filename.Manifest, now.super.Manifest))
 		}
 	}
-	l.super, l.values, l.layout, l.end, l.last = now.super, now.values, now.layout, now.end, now.last
+	l.super, l.values, l.layout, l.enc, l.end, l.last = now.super, now.values, now.layout, now.enc, now.end, now.last
 	return nil
 }
 

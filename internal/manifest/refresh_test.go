@@ -30,7 +30,7 @@ func TestRefreshMeetsAnotherCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fs := vfs.NewMem()
 			write := func(dir string, edits int, sum uint32) {
-				l := mustCreate(t, Options{FS: fs, Dir: dir, FileBytes: c.fileBytes})
+				l := mustCreate(t, Options{Keys: testKeys, FS: fs, Dir: dir, FileBytes: c.fileBytes})
 				for n := range entry.FileNum(edits) {
 					r := layout.Run{ID: layout.RunID(n + 1), Order: uint64(n + 1), Run: meta.Run{Files: []meta.File{{Num: n + 1, Size: 4096, Checksum: sum}}}}
 					mustAppend(t, l, &layout.Edit{AddRuns: []layout.Run{r}, NextFile: n + 2})
@@ -38,7 +38,7 @@ func TestRefreshMeetsAnotherCopy(t *testing.T) {
 				mustClose(t, l)
 			}
 			write("db", 6, 1)
-			follower, err := Load(Options{FS: fs, Dir: "db", ReadOnly: true})
+			follower, err := Load(Options{Keys: testKeys, FS: fs, Dir: "db", ReadOnly: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,6 +56,9 @@ func TestRefreshMeetsAnotherCopy(t *testing.T) {
 			}
 			for _, base := range bases {
 				put(t, fs, filepath.Join("db", base), get(t, fs, filepath.Join("copy", base)))
+			}
+			if testKeys != nil && c.same {
+				return // frames of two stores have nothing in common
 			}
 			before := follower.Layout()
 			err = follower.Refresh()

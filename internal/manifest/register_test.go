@@ -15,12 +15,12 @@ import (
 // Open finds it.
 func TestRegister(t *testing.T) {
 	fs := faultfs.New(vfs.NewMem(), faultfs.Options{})
-	l := mustCreate(t, Options{FS: fs, Dir: "db"})
+	l := mustCreate(t, Options{Keys: testKeys, FS: fs, Dir: "db"})
 	edits := func() uint64 { return l.end.Next - 1 }
 	register := func(segment, frame, want uint64) {
 		t.Helper()
 		before := edits()
-		if err := l.Register(entry.FileNum(segment), frame); err != nil || edits() != before+want {
+		if err := l.Register(layout.JournalEnd{Segment: entry.FileNum(segment), Frame: frame}); err != nil || edits() != before+want {
 			t.Errorf("segment %d, frame %d: %v, %d edits", segment, frame, err, edits()-before)
 		}
 	}
@@ -34,15 +34,15 @@ func TestRegister(t *testing.T) {
 	mustAppend(t, l, &layout.Edit{JournalEnds: []layout.JournalEnd{{Segment: 4, Offset: 5000, Frame: 10, Chain: 1}}})
 
 	fs.Inject(faultfs.Fault{Kinds: faultfs.Write, Err: faultfs.ErrNoSpace, Short: true})
-	if err := l.Register(6, 11); !errors.Is(err, errs.ErrNoSpace) || errors.Is(err, errs.ErrStopped) {
+	if err := l.Register(layout.JournalEnd{Segment: 6, Frame: 11}); !errors.Is(err, errs.ErrNoSpace) || errors.Is(err, errs.ErrStopped) {
 		t.Errorf("on a full disk: %v", err)
 	}
 	register(6, 11, 1)
 	mustClose(t, l)
-	if err := l.Register(6, 12); !errors.Is(err, errs.ErrClosed) {
+	if err := l.Register(layout.JournalEnd{Segment: 6, Frame: 12}); !errors.Is(err, errs.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
-	l, err := Open(Options{FS: fs, Dir: "db"})
+	l, err := Open(Options{Keys: testKeys, FS: fs, Dir: "db"})
 	if err != nil {
 		t.Fatal(err)
 	}

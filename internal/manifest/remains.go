@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -21,7 +22,7 @@ func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) 
 		return uuid, false
 	}
 	uuid = [16]byte(p[24:40])
-	_, err = decodeFileHeader(p, uuid, num)
+	_, _, err = decodeFileHeader(p, uuid, num)
 	return uuid, err == nil
 }
 
@@ -36,11 +37,19 @@ type Remains struct {
 }
 
 // ReadRemains reads the manifest num as far as that is possible. durable is the number of a
-// frame that was durable, if SUPER says it.
-func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, durable uint64) (*Remains, error) {
+// frame that was durable, if SUPER says it. ring is nil for a plain store.
+func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, durable uint64, ring *crypt.Ring) (*Remains, error) {
 	m := &Remains{Number: num, Layout: layout.New(), Whole: true}
 	err := readManifest(fsys, dir, num, func(f io.ReaderAt, size int64) error {
 		r := &reader{f: f, size: size, id: manifestIdentity(uuid, num)}
+		head, err := r.bytes(0, min(size, fileHeader))
+		if err != nil {
+			return err
+		}
+		// Without its header, the manifest is what SUPER says.
+		if _, encrypted, err := decodeFileHeader(head, uuid, num); encrypted || err != nil {
+			r.enc = newEncryption(ring, uuid, num)
+		}
 		return m.read(r, max(durable, 1))
 	})
 	if notThere(err) {
@@ -58,7 +67,7 @@ func (m *Remains) read(r *reader, durable uint64) error {
 		if err == nil {
 			e, err = DecodeEdit(payload)
 		}
-		if errors.Is(err, errs.ErrFormat) {
+		if errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) {
 			return err
 		}
 		if err == nil {

@@ -19,8 +19,11 @@ const (
 	FormatMinor = 0
 )
 
-// knownRequired are the required features that this release understands: none.
-const knownRequired = 0
+// The required features that this release understands.
+const (
+	encrypted     = 1 << 0 // fields of SUPER, the manifest and new files are encrypted
+	knownRequired = encrypted
+)
 
 const (
 	superMagic = "BROCKSUP"
@@ -30,7 +33,7 @@ const (
 )
 
 // Super is what SUPER says: the identity of the store and where its manifest is. A
-// slot has the fields in this order, behind the magic.
+// plain slot has the fields in this order, behind the magic.
 type Super struct {
 	Major, Minor uint16
 	_            uint32
@@ -46,6 +49,9 @@ type Super struct {
 	Before       uint64        // session that the value directory may still name; 0 = its SUPER may not be made yet
 }
 
+// Encrypted reports whether the store is encrypted.
+func (s *Super) Encrypted() bool { return s.Required&encrypted != 0 }
+
 func (s *Super) identity() checksum.Identity {
 	return checksum.New(s.UUID, byte(filename.Super), 0)
 }
@@ -55,12 +61,15 @@ func (s *Super) identity() checksum.Identity {
 func slotOffset(epoch uint64) int64 { return int64(epoch%2) * slotSize }
 
 // encode makes the slot for an offset.
-func (s *Super) encode(offset int64) []byte {
+func (s *Super) encode(k slotKey, offset int64) ([]byte, error) {
 	p := make([]byte, slotSize)
 	copy(p, superMagic)
 	_, _ = binary.Encode(p[len(superMagic):], binary.LittleEndian, s) // p is long enough
+	if err := k.encrypt(p, s.UUID, offset); err != nil {
+		return nil, err
+	}
 	binary.LittleEndian.PutUint32(p[slotSumAt:], s.slotSum(offset, p))
-	return p
+	return p, nil
 }
 
 // slotSum covers the whole slot but the checksum itself.
@@ -70,14 +79,40 @@ func (s *Super) slotSum(offset int64, p []byte) uint32 {
 	return crc ^ s.identity().Mask(offset)
 }
 
-// decodeSlot reads the slot p from the offset; ok is false if its magic or checksum is
+// slot is one of the two slots, as it is on the disk: of an encrypted store, the Super has
+// its identity, features and epoch only.
+type slot struct {
+	Super
+	ok     bool // magic and checksum are right
+	offset int64
+	bytes  []byte
+}
+
+// decodeSlot reads the slot p from the offset; it is not ok if its magic or checksum is
 // wrong, or its epoch one that no store reaches and that could not be counted on.
-func decodeSlot(p []byte, offset int64) (s Super, ok bool) {
+func decodeSlot(p []byte, offset int64) (s slot) {
 	if len(p) < slotSize || string(p[:8]) != superMagic {
-		return Super{}, false
+		return slot{}
 	}
-	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s)
-	return s, s.slotSum(offset, p) == binary.LittleEndian.Uint32(p[slotSumAt:]) && s.Epoch < 1<<63
+	s.offset, s.bytes = offset, p
+	_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
+	s.ok = s.slotSum(offset, p) == binary.LittleEndian.Uint32(p[slotSumAt:]) && s.Epoch < 1<<63
+	return s
+}
+
+// decrypt reads the fields that are encrypted.
+func (s *slot) decrypt(k slotKey) error {
+	if !s.Encrypted() {
+		return nil
+	}
+	if k.ring == nil {
+		return fmt.Errorf("%w: a slot of SUPER is encrypted", errs.ErrKey)
+	}
+	p, err := k.decrypt(s.bytes, s.UUID, s.offset)
+	if err == nil {
+		_, _ = binary.Decode(p[len(superMagic):], binary.LittleEndian, &s.Super)
+	}
+	return err
 }
 
 // supported refuses stores of other formats, and of features that it doesn't know.
@@ -95,65 +130,78 @@ func (s *Super) supported() error {
 // ReadSuper reads and checks SUPER in dir. It returns errs.ErrNotExist if there is
 // no file or it was never written, errs.ErrForeign if another program wrote it,
 // errs.ErrFormat if it is of another format, and *errs.Corruption if no slot is
-// whole. One damaged slot does no harm.
+// whole. One damaged slot does no harm. Of an encrypted store, fields but the format, the
+// features, uuid and epoch are zero: they need the keys, which Load uses.
 func ReadSuper(fsys vfs.FS, dir string) (Super, error) {
-	s, _, err := readSuper(fsys, dir)
-	return s, err
+	slots, err := readSuper(fsys, dir)
+	return slots.now.Super, err
 }
 
-// readSuper also reports whether SUPER is settled: both slots are whole and name
-// the same manifest.
-func readSuper(fsys vfs.FS, dir string) (s Super, settled bool, err error) {
+// slots are those of a SUPER: the one that counts, and the other one.
+type slots struct{ now, other slot }
+
+// decrypt returns what SUPER says, and whether it is settled: both slots are whole and name
+// the same manifest. It returns errs.ErrKey if the slot that counts has another key.
+func (s *slots) decrypt(k slotKey) (super Super, settled bool, err error) {
+	if err := s.now.decrypt(k); err != nil {
+		return Super{}, false, err
+	}
+	settled = s.other.ok && s.other.decrypt(k) == nil && s.other.Manifest == s.now.Manifest && s.other.Required == s.now.Required
+	return s.now.Super, settled, nil
+}
+
+// readSuper reads both slots, as far as that is possible without keys.
+func readSuper(fsys vfs.FS, dir string) (s slots, err error) {
 	name := filename.Of(filename.Super, 0)
 	p, err := readFile(fsys, filepath.Join(dir, name), superSize+1)
 	if notThere(err) {
-		return Super{}, false, fmt.Errorf("%w: no %s in %s", errs.ErrNotExist, name, dir)
+		return slots{}, fmt.Errorf("%w: no %s in %s", errs.ErrNotExist, name, dir)
 	}
 	if err != nil {
-		return Super{}, false, err
+		return slots{}, err
 	}
 	// Create makes the file before it writes the first slot.
 	if allZero(p) && len(p) <= superSize {
-		return Super{}, false, fmt.Errorf("%w: %s in %s was never written", errs.ErrNotExist, name, dir)
+		return slots{}, fmt.Errorf("%w: %s in %s was never written", errs.ErrNotExist, name, dir)
 	}
 	// A crash may have left a shorter file, of one slot or of half a slot.
 	p = append(p, make([]byte, max(0, superSize-len(p)))...)
-	if s, settled, err = chooseSlot(dir, p[:slotSize], p[slotSize:superSize]); err != nil {
-		return Super{}, false, err
+	if s, err = chooseSlot(dir, p[:slotSize], p[slotSize:superSize]); err != nil {
+		return slots{}, err
 	}
-	if err := s.supported(); err != nil {
-		return Super{}, false, err
+	if err := s.now.supported(); err != nil {
+		return slots{}, err
 	}
-	return s, settled, nil
+	return s, nil
 }
 
-// chooseSlot returns the valid slot with the greater epoch.
-func chooseSlot(dir string, first, second []byte) (s Super, settled bool, err error) {
+// chooseSlot finds the valid slot with the greater epoch. A crash or a flipped bit may
+// have taken the other one.
+func chooseSlot(dir string, first, second []byte) (slots, error) {
 	name := filename.Of(filename.Super, 0)
-	a, okA := decodeSlot(first, 0)
-	b, okB := decodeSlot(second, slotSize)
+	a, b := decodeSlot(first, 0), decodeSlot(second, slotSize)
 	switch {
-	case okA && okB && a.UUID != b.UUID:
-		return Super{}, false, errs.NewCorruption(name, 0, "the slots belong to two stores")
-	case okA && okB && b.Epoch > a.Epoch:
-		return b, a.Manifest == b.Manifest, nil
-	case okA && okB:
-		return a, a.Manifest == b.Manifest, nil
-	case okA: // a crash or a flipped bit took the other slot
-		return a, false, nil
-	case okB:
-		return b, false, nil
+	case a.ok && b.ok && a.UUID != b.UUID:
+		return slots{}, errs.NewCorruption(name, 0, "the slots belong to two stores")
+	case b.ok && (!a.ok || b.Epoch > a.Epoch):
+		return slots{b, a}, nil
+	case a.ok:
+		return slots{a, b}, nil
 	case string(first[:8]) != superMagic && string(second[:8]) != superMagic:
-		return Super{}, false, fmt.Errorf("%w: %s in %s is another program's", errs.ErrForeign, name, dir)
+		return slots{}, fmt.Errorf("%w: %s in %s is another program's", errs.ErrForeign, name, dir)
 	}
-	return Super{}, false, errs.NewCorruption(name, 0, "neither slot has a valid checksum")
+	return slots{}, errs.NewCorruption(name, 0, "neither slot has a valid checksum")
 }
 
 // writeSlot writes s under its next epoch and syncs it.
-func (s *Super) writeSlot(f vfs.File) error {
+func (s *Super) writeSlot(f vfs.File, k slotKey) error {
 	s.Epoch++
 	off := slotOffset(s.Epoch)
-	if _, err := f.WriteAt(s.encode(off), off); err != nil {
+	p, err := s.encode(k, off)
+	if err == nil {
+		_, err = f.WriteAt(p, off)
+	}
+	if err != nil {
 		// Half a slot may be there. The next try must write the same one, as the
 		// other is whole.
 		s.Epoch--

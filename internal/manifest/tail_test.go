@@ -21,7 +21,7 @@ func TestTornTailRule(t *testing.T) {
 	const path = "db/MANIFEST-000001"
 	whole := get(t, fsys, path)
 	starts := []int64{0} // by frame number
-	_, err := scan(bytes.NewReader(whole), int64(len(whole)), &Super{UUID: testStore.UUID, Manifest: 1}, func(off int64, _ *frame.Header, _ []byte) error {
+	_, err := scan(bytes.NewReader(whole), int64(len(whole)), &Super{UUID: testStore.UUID, Manifest: 1}, nil, func(off int64, _ *frame.Header, _ []byte) error {
 		starts = append(starts, off)
 		return nil
 	})
@@ -46,7 +46,7 @@ func TestTornTailRule(t *testing.T) {
 				}
 				put(t, fsys, path, out)
 				s := Super{Major: FormatMajor, UUID: testStore.UUID, Manifest: 1, Epoch: 2, Durable: uint64(recorded)}
-				put(t, fsys, "db/SUPER", append(s.encode(0), s.encode(slotSize)...))
+				put(t, fsys, "db/SUPER", append(plainSlot(&s, 0), plainSlot(&s, slotSize)...))
 				what := fmt.Sprintf("frame %d of %d, %s, %d recorded", k, n, name, recorded)
 				l, err := Open(o)
 				if k <= proven {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
@@ -23,7 +24,7 @@ func newSession() uint64 { return rand.Uint64() | 1 }
 // readValueSuper reads the SUPER of the value directory of the store that s describes;
 // made is false if there is none. It returns errs.ErrForeign if that or s belongs to
 // another directory, and errs.ErrInvalid if the store keeps its values elsewhere.
-func readValueSuper(o *Options, s *Super) (v Super, made bool, err error) {
+func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool, err error) {
 	switch {
 	case s.Manifest == 0:
 		return v, false, fmt.Errorf("%w: %s is the ValueDir of a store", errs.ErrForeign, o.Dir)
@@ -34,30 +35,37 @@ func readValueSuper(o *Options, s *Super) (v Super, made bool, err error) {
 	case !o.separate():
 		return v, false, nil
 	}
-	v, err = ReadSuper(o.FS, o.ValueDir)
+	slots, err := readSuper(o.FS, o.ValueDir)
 	switch {
 	case errors.Is(err, errs.ErrNotExist):
 		return v, false, nil
 	case err != nil:
 		return v, false, fmt.Errorf("ValueDir: %w", err)
-	case v.UUID != s.UUID || v.Manifest != 0:
-		return v, false, fmt.Errorf("%w: %s belongs to another store than %s", errs.ErrForeign, o.ValueDir, o.Dir)
+	// It may still be plain when the store has become encrypted: its next session ends that.
+	case slots.now.UUID == s.UUID && !(slots.now.Encrypted() && ring == nil):
+		if v, _, err = slots.decrypt(valuesKey(ring)); err != nil {
+			return v, false, fmt.Errorf("ValueDir: %w", err)
+		}
+		if v.Manifest == 0 {
+			return v, true, nil
+		}
 	}
-	return v, true, nil
+	return v, false, fmt.Errorf("%w: %s belongs to another store than %s", errs.ErrForeign, o.ValueDir, o.Dir)
 }
 
 // valueDir is the value directory of an open store, if it has one of its own.
 type valueDir struct {
 	dir   string
+	key   slotKey
 	super Super
 	made  bool // there is a SUPER
 }
 
 // openValueDir checks that the value directory is that of this copy of the store. It
 // needs the lock.
-func openValueDir(o *Options, s *Super) (valueDir, error) {
-	super, made, err := readValueSuper(o, s)
-	v := valueDir{o.ValueDir, super, made}
+func openValueDir(o *Options, s *Super, ring *crypt.Ring) (valueDir, error) {
+	super, made, err := readValueSuper(o, s, ring)
+	v := valueDir{dir: o.ValueDir, key: valuesKey(ring), super: super, made: made}
 	switch {
 	case err != nil || !o.separate():
 		return v, err
@@ -102,7 +110,7 @@ func lostSuper(dir, base string) error {
 
 // create makes the SUPER of the value directory of the store that s describes.
 func (v *valueDir) create(fsys vfs.FS, s *Super) error {
-	v.super = Super{Major: s.Major, Minor: s.Minor, UUID: s.UUID, Seed: s.Seed, Created: s.Created, Session: s.Session}
+	v.super = Super{Major: s.Major, Minor: s.Minor, Required: s.Required, UUID: s.UUID, Seed: s.Seed, Created: s.Created, Session: s.Session}
 	return v.write(fsys, 2)
 }
 
@@ -129,7 +137,7 @@ func (v *valueDir) write(fsys vfs.FS, slots int) error {
 		return err
 	}
 	for ; err == nil && slots > 0; slots-- {
-		err = v.super.writeSlot(f)
+		err = v.super.writeSlot(f, v.key)
 	}
 	if err == nil {
 		err = fsys.SyncDir(v.dir)

@@ -16,7 +16,7 @@ import (
 func twoSupers(t testing.TB, slots [4]*Super) (*vfs.Mem, Options) {
 	t.Helper()
 	mem := vfs.NewMem()
-	o := Options{FS: mem, Dir: "db", ValueDir: "values"}
+	o := Options{Keys: testKeys, FS: mem, Dir: "db", ValueDir: "values"}
 	l, err := makeStore(o, testStore)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,16 @@ func twoSupers(t testing.TB, slots [4]*Super) (*vfs.Mem, Options) {
 		for j, s := range slots[2*i : 2*i+2] {
 			p := make([]byte, slotSize)
 			if s != nil {
-				p = s.encode(int64(j) * slotSize)
+				key := storeKey(testKeys.ring())
+				if i == 1 {
+					key = valuesKey(key.ring)
+				}
+				if key.ring != nil {
+					s.Required = encrypted
+				}
+				if p, err = s.encode(key, int64(j)*slotSize); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if _, err := f.WriteAt(p, int64(j)*slotSize); err != nil {
 				t.Fatal(err)

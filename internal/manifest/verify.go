@@ -23,10 +23,10 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		}
 	}
 	name := filename.Of(filename.Manifest, l.super.Manifest)
-	var end frame.Cursor
+	var end cursor
 	err := readManifest(l.o.FS, l.o.Dir, l.super.Manifest, func(f io.ReaderAt, size int64) (err error) {
 		// Edits were applied when the log was opened. Here checksums and the chain are enough.
-		end, err = scan(f, size, &l.super, func(int64, *frame.Header, []byte) error { return nil })
+		end, err = scan(f, size, &l.super, l.ring, func(int64, *frame.Header, []byte) error { return nil })
 		return err
 	})
 	var c *errs.Corruption
@@ -46,6 +46,10 @@ func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
 	if l.o.ReadOnly && !l.values.made && dir != l.o.Dir {
 		return nil // a crash came before it was made
 	}
+	key := storeKey(l.ring)
+	if dir != l.o.Dir {
+		key = valuesKey(l.ring)
+	}
 	super := filename.Of(filename.Super, 0)
 	p, err := readFile(l.o.FS, filepath.Join(dir, super), superSize)
 	if err != nil {
@@ -54,8 +58,9 @@ func (l *Log) verifySuper(dir string, report func(*errs.Corruption)) error {
 	p = append(p, make([]byte, superSize-len(p))...)
 	var bad []*errs.Corruption
 	for _, off := range []int64{0, slotSize} {
-		if s, ok := decodeSlot(p[off:off+slotSize], off); !ok || s.UUID != l.super.UUID {
-			bad = append(bad, errs.NewCorruption(super, off, "the slot in %s has no valid checksum, or is another store's", dir))
+		s := decodeSlot(p[off:off+slotSize], off)
+		if !s.ok || s.UUID != l.super.UUID || s.decrypt(key) != nil {
+			bad = append(bad, errs.NewCorruption(super, off, "the slot in %s has no valid checksum or tag, or is another store's", dir))
 		}
 	}
 	// A crash may have torn the slot that was being written, and only a writer

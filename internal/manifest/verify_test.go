@@ -13,7 +13,7 @@ import (
 // anywhere in the manifest.
 func TestVerifyFindsDamage(t *testing.T) {
 	fs := vfs.NewMem()
-	l, err := makeStore(Options{FS: fs, Dir: "/s"}, CreateOptions{UUID: [16]byte{1}, Seed: 2, Created: 3})
+	l, err := makeStore(Options{Keys: testKeys, FS: fs, Dir: "/s"}, CreateOptions{UUID: [16]byte{1}, Seed: 2, Created: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,6 +87,17 @@ func (w *wire) bytes() []byte {
 	return slices.Clone(b)
 }
 
+// take returns the next n bytes, which the caller must copy.
+func (w *wire) take(n int) []byte {
+	if n > len(w.p) {
+		w.fail("%d bytes are missing", n-len(w.p))
+		return nil
+	}
+	b := w.p[:n]
+	w.p = w.p[n:]
+	return b
+}
+
 // count reads how many elements follow, of at least min bytes each. So a damaged
 // count can't make the caller allocate more than a few times the field's length.
 func (w *wire) count(min int) int {

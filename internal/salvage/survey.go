@@ -165,7 +165,7 @@ func (v *survey) readManifest(super manifest.Super) error {
 	if num != super.Manifest {
 		durable = 0
 	}
-	m, err := manifest.ReadRemains(v.s.FS, v.s.Dir, v.uuid, num, durable)
+	m, err := manifest.ReadRemains(v.s.FS, v.s.Dir, v.uuid, num, durable, nil)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,10 @@ package meta
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 )
 
@@ -33,7 +35,17 @@ type Run struct {
 type File struct {
 	Num      entry.FileNum
 	Size     uint64
-	Checksum uint32 // of the file's footer; 0 = not recorded
+	Checksum uint32     // of the file's footer; 0 = not recorded
+	Life     crypt.Life // names its key; zero = it is plain
+}
+
+// String shows the fields by name.
+func (f File) String() string {
+	text := fmt.Sprintf("{Num:%d Size:%d Checksum:%d", f.Num, f.Size, f.Checksum)
+	if !f.Life.IsZero() {
+		text += fmt.Sprintf(" Life:%x", f.Life.Life)
+	}
+	return text + "}"
 }
 
 // Ref counts the entries of a run whose values lie in one segment.

@@ -1,0 +1,249 @@
+package frame
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/entry"
+)
+
+// Decrypter reads the encrypted frames of one file. It is used by one goroutine. Between
+// two frames it keeps a buffer as long as the longest payload.
+type Decrypter struct {
+	keys   *crypt.Decrypter
+	read   func(off, n int64) ([]byte, error)
+	values bool
+
+	whole  []byte // the frame, if it has at most 1 MiB
+	offset int64  // of the frame
+	tags   []byte
+	rest   []byte // decrypted
+	out    []byte // the payload of a frame that has records with tags
+
+	attempt uint32
+	next    int64 // where the next record with a tag begins
+	ownEnd  int64 // behind the last one
+	version entry.Version
+	totals  Totals
+}
+
+// NewDecrypter returns a Decrypter of frames that read gets from their file: n bytes at
+// off, until its next call, in memory that nobody else uses, with 16 bytes of capacity
+// behind. With values, values in pieces are decrypted too, only to see that they can be.
+func NewDecrypter(d *crypt.Decrypter, values bool, read func(off, n int64) ([]byte, error)) *Decrypter {
+	return &Decrypter{keys: d, values: values, read: read}
+}
+
+// Frame returns the payload of the encrypted frame with the header h at offset of the file,
+// all of which is in the file, until its next call; and the totals of its records. before is the tag
+// that the frame before must have; nil: any. It sets h.Tag.
+//
+// The payload has the plain form, with zeros for checksums, and without piece tables and
+// values in pieces: Records walks it. What isn't as it was written, in any bit, is
+// ErrFrame. Other errors are those of read.
+func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload []byte, t Totals, err error) {
+	x.offset, x.whole, x.totals = offset, nil, Totals{}
+	if h.Size < EncryptedSize(0, 0) {
+		return nil, t, fmt.Errorf("%w: %d bytes, encrypted", ErrFrame, h.Size)
+	}
+	if h.Size <= stepBytes {
+		if x.whole, err = x.read(offset, h.Size); err != nil {
+			return nil, t, err
+		}
+	}
+	if err := x.open(h, before); err != nil {
+		return nil, t, err
+	}
+	if h.Kind != Group {
+		if x.next != x.ownEnd {
+			return nil, t, fmt.Errorf("%w: %v with records", ErrFrame, h.Kind)
+		}
+		return x.rest, t, nil
+	}
+	payload, err = x.join(h)
+	if err == nil && x.totals.Records != uint64(h.Records) {
+		err = fmt.Errorf("%w: %d records, want %d", ErrFrame, x.totals.Records, h.Records)
+	}
+	if err != nil {
+		return nil, t, err
+	}
+	return payload, x.totals, nil
+}
+
+// bytes returns n bytes of the frame at off, until the next call.
+func (x *Decrypter) bytes(off, n int64) ([]byte, error) {
+	if x.whole == nil {
+		return x.read(off, n)
+	}
+	at := off - x.offset
+	return x.whole[at : at+n], nil
+}
+
+// open decrypts what is not in records with tags, and finds out where these are.
+func (x *Decrypter) open(h *Header, before *crypt.Tag) error {
+	b, err := x.bytes(x.offset, HeaderSize)
+	if err != nil {
+		return err
+	}
+	header := [HeaderSize]byte(b)
+	end := x.offset + h.Size - endSize
+	if b, err = x.bytes(end, endSize); err != nil {
+		return err
+	}
+	tag, rest := crypt.Tag(b), 8*int64(binary.LittleEndian.Uint32(b[crypt.TagSize:]))
+	x.attempt = binary.LittleEndian.Uint32(b[crypt.TagSize+4:])
+	x.next = x.offset + HeaderSize
+	x.ownEnd = end - rest - blocks(rest)*crypt.TagSize
+	if x.ownEnd < x.next {
+		return fmt.Errorf("%w: %d bytes without tags in a frame of %d", ErrFrame, rest, h.Size)
+	}
+	if before != nil && tag != *before {
+		return fmt.Errorf("%w: frame after one with the tag %x, want %x", ErrFrame, tag, *before)
+	}
+	if b, err = x.bytes(x.ownEnd+rest, blocks(rest)*crypt.TagSize); err != nil {
+		return err
+	}
+	x.tags = append(x.tags[:0], b...)
+	h.Tag = crypt.Tag(x.tags)
+	var data [crypt.TagSize + HeaderSize + 4]byte
+	putData(&data, &tag, header[:], rest)
+	return x.blocks(rest, data[:])
+}
+
+// blocks decrypts the rest.
+func (x *Decrypter) blocks(rest int64, data []byte) error {
+	x.rest = x.rest[:0]
+	unit, offset := crypt.Frame, x.offset
+	for i, at := 0, x.ownEnd; at < x.ownEnd+rest || i == 0; i++ {
+		n := int(min(blockSize, x.ownEnd+rest-at))
+		b, err := x.bytes(at, int64(n))
+		if err != nil {
+			return err
+		}
+		x.rest = slices.Grow(x.rest, n)
+		tag := crypt.Tag(x.tags[i*crypt.TagSize:])
+		if err := x.keys.Decrypt(x.rest[len(x.rest):len(x.rest)+n], b, &tag, unit, offset, x.attempt, data); err != nil {
+			return damaged(err, offset)
+		}
+		x.rest = x.rest[:len(x.rest)+n]
+		at += int64(n)
+		unit, offset, data = crypt.Block, at, nil
+	}
+	return nil
+}
+
+// damaged makes ErrFrame of an error of what was at offset.
+func damaged(err error, offset int64) error {
+	if errors.Is(err, crypt.ErrTag) || errors.Is(err, entry.ErrRecord) {
+		return fmt.Errorf("%w: at %d: %w", ErrFrame, offset, err)
+	}
+	return err
+}
+
+// join makes the payload: it puts the records with tags back between the others.
+func (x *Decrypter) join(h *Header) ([]byte, error) {
+	x.version = h.FirstVersion - 1
+	x.out = x.out[:0]
+	from := 0 // what of the rest is not in out yet
+	for pos := 0; pos < len(x.rest); {
+		if !isOwn(x.rest[pos:]) {
+			r, err := entry.DecodeNext(x.rest[pos:], &x.version)
+			if err == nil {
+				err = x.count(h, &r)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrFrame, err)
+			}
+			pos += r.Size
+			continue
+		}
+		stub := x.rest[pos:]
+		if len(stub) < stubSize || binary.LittleEndian.Uint32(stub) != stubMark {
+			return nil, fmt.Errorf("%w: %x in the place of a record", ErrFrame, stub[:min(len(stub), stubSize)])
+		}
+		x.out = append(x.out, x.rest[from:pos]...)
+		for range binary.LittleEndian.Uint32(stub[4:]) {
+			if err := x.own(h); err != nil {
+				return nil, damaged(err, x.next)
+			}
+		}
+		pos += stubSize
+		from = pos
+	}
+	if x.next != x.ownEnd {
+		return nil, fmt.Errorf("%w: records up to %d, want %d", ErrFrame, x.next, x.ownEnd)
+	}
+	if from == 0 {
+		return x.rest, nil
+	}
+	x.out = append(x.out, x.rest[from:]...)
+	return x.out, nil
+}
+
+// own appends the next record with a tag to the payload.
+func (x *Decrypter) own(h *Header) error {
+	left := x.ownEnd - x.next
+	b, err := x.bytes(x.next, min(left, 8))
+	if err != nil {
+		return err
+	}
+	c, ok := entry.ParseClear(b)
+	if !ok || c.Size > left || c.Attempt != x.attempt {
+		return fmt.Errorf("%w: %+v in %d bytes, attempt %d", entry.ErrRecord, c, left, x.attempt)
+	}
+	if b, err = x.bytes(x.next, int64(c.Head)); err != nil {
+		return err
+	}
+	at, n := len(x.out), c.Head-entry.TagSize
+	x.out = slices.Grow(x.out, n)[:at+n]
+	rec, err := entry.DecryptHead(x.out[at:], b, x.keys, x.next)
+	if err == nil {
+		err = x.count(h, &rec.Record)
+	}
+	if err == nil && x.values && rec.InPieces() {
+		err = x.pieces(&rec)
+	}
+	if err != nil {
+		return err
+	}
+	if rec.InPieces() {
+		end := at + rec.BareSize()
+		clear(x.out[at+rec.Bare()-rec.ValueSize : end])
+		x.out = x.out[:end]
+	}
+	x.version = rec.Version
+	x.next += c.Size
+	return nil
+}
+
+// pieces decrypts the value of the next record, and forgets it.
+func (x *Decrypter) pieces(rec *entry.Encrypted) error {
+	for at := 0; at < rec.ValueSize; {
+		n := min(rec.ValueSize-at, pieceBytes)
+		b, err := x.bytes(x.next+int64(rec.Clear.Head)+int64(at), int64(n))
+		if err != nil {
+			return err
+		}
+		if err := rec.DecryptPieces(b, at, x.keys, x.next); err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
+}
+
+// count adds a record of the frame to its totals.
+func (x *Decrypter) count(h *Header, r *entry.Record) error {
+	if r.Version < h.FirstVersion || r.Version > entry.MaxVersion {
+		return fmt.Errorf("%w: version %d, the frame begins with %d", entry.ErrRecord, r.Version, h.FirstVersion)
+	}
+	if x.totals.count(r.Version); r.Own {
+		x.totals.OwnBytes += uint64(r.Size)
+	} else {
+		x.totals.SmallBytes += uint64(r.Size)
+	}
+	return nil
+}
