@@ -236,10 +236,10 @@ func (f *Follower) full(t *table, num entry.FileNum) (bool, error) {
 
 func addTo(t *view.Table, seed uint64, segment entry.FileNum, records *frame.Records) error {
 	a := view.Addition{To: t, At: entry.Position{Segment: segment}, Seed: seed}
+	var r entry.Record
 	for records.More() {
 		a.At.Offset = records.At()
-		r, err := records.Next()
-		if err != nil {
+		if err := records.Next(&r); err != nil {
 			return a.Wrap(err)
 		}
 		if err := a.Record(&r); err != nil {

@@ -101,9 +101,9 @@ func (u *upTo) check(segment entry.FileNum, h *frame.Header, payload []byte) err
 		return stop("frame %d has version %d, and no version from %d on is known", h.Number, h.FirstVersion, u.last+1)
 	}
 	u.last = max(u.last, h.FirstVersion+entry.Version(h.Transactions)-1)
+	var r entry.Record
 	for records := h.Walk(payload, 0); records.More(); {
-		r, err := records.Next()
-		if err != nil {
+		if records.Next(&r) != nil {
 			return nil // to add it fails in the same way
 		}
 		if id, ok := entry.KeyspaceOf(r.Key); ok && !u.keyspace(id) {

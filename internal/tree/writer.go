@@ -119,10 +119,10 @@ func (w *writer) apply(payload []byte, at entry.Position, v entry.Version) (next
 // replace, from one sample every `every` bytes of records; 0 = no samples.
 func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Records, every int64) error {
 	a := view.Addition{To: to, At: entry.Position{Segment: segment}, Seed: w.cfg.Seed}
+	var r entry.Record
 	for records.More() {
 		a.At.Offset = records.At()
-		r, err := records.Next()
-		if err != nil {
+		if err := records.Next(&r); err != nil {
 			return a.Wrap(err)
 		}
 		// Before it is added, so that a sample finds what the record replaces.
