@@ -79,20 +79,25 @@ func goldenFile(t testing.TB, which int) ([]byte, meta.Run) {
 	return b, m
 }
 
-func TestGoldenRun(t *testing.T) {
+func TestGoldenRun(t *testing.T) { forms(t, testGoldenRun) }
+
+func testGoldenRun(t *testing.T) {
 	for which := range goldens {
 		checkGolden(t, which)
 	}
 }
 
 func checkGolden(t *testing.T, which int) {
+	if ring != nil {
+		useGoldenRing(t, which)
+	}
 	file, _ := goldenFile(t, which)
 	var b bytes.Buffer
-	if err := Dump(&b, file); err != nil {
+	if err := Dump(&b, file, ring); err != nil {
 		t.Fatal(err)
 	}
 	for ext, got := range map[string][]byte{".run": file, ".txt": b.Bytes()} {
-		name := goldens[which].name + ext
+		name := goldens[which].name + form() + ext
 		path := filepath.Join("testdata", name)
 		if *rewrite {
 			if err := os.WriteFile(path, got, 0o644); err != nil {
@@ -180,7 +185,9 @@ func reversed(all []entry.Entry) []entry.Entry {
 	return all
 }
 
-func TestEveryBitFlipIsDetected(t *testing.T) {
+func TestEveryBitFlipIsDetected(t *testing.T) { forms(t, testEveryBitFlipIsDetected) }
+
+func testEveryBitFlipIsDetected(t *testing.T) {
 	for which := range goldens {
 		t.Run(goldens[which].name, func(t *testing.T) { flipEveryBit(t, which) })
 	}
@@ -224,6 +231,10 @@ func flipEveryBit(t *testing.T, which int) {
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
 func TestTruncatedAndForeignFilesAreRefused(t *testing.T) {
+	forms(t, testTruncatedAndForeignFilesAreRefused)
+}
+
+func testTruncatedAndForeignFilesAreRefused(t *testing.T) {
 	for which := range goldens {
 		t.Run(goldens[which].name, func(t *testing.T) { truncate(t, which) })
 	}
@@ -293,7 +304,7 @@ func FuzzRun(f *testing.F) {
 		for _, noMap := range []bool{false, true} {
 			askAll(t, dir, m, noMap)
 		}
-		if err := Dump(new(bytes.Buffer), bad); err != nil {
+		if err := Dump(new(bytes.Buffer), bad, testRing); err != nil {
 			t.Fatal(err)
 		}
 		walkRemains(t, dir)
@@ -368,7 +379,7 @@ func fixChecksums(bad, file []byte) {
 	le := binary.LittleEndian
 	foot := len(file) - footerSize
 	dirOffset := int(le.Uint64(file[foot+16:]))
-	d, err := decodeDirectory(file[dirOffset:foot], uint64(dirOffset))
+	d, err := decodeDirectory(file[dirOffset:foot], uint64(dirOffset), false)
 	if err != nil {
 		panic(err)
 	}
