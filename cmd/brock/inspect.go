@@ -52,7 +52,7 @@ func inspect(w io.Writer, kind filename.Kind, content []byte) error {
 	case filename.Remap:
 		segment.DumpRemap(d, content)
 	case filename.Run:
-		return run.Dump(w, content)
+		return run.Dump(w, content, nil)
 	case filename.Lock:
 		d.Bytes(0, len(content), "held last by")
 	}

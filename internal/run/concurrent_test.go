@@ -9,7 +9,9 @@ import (
 )
 
 // Readers verify pages and fill the cache at the same time.
-func TestReadersRunTogether(t *testing.T) {
+func TestReadersRunTogether(t *testing.T) { forms(t, testReadersRunTogether) }
+
+func testReadersRunTogether(t *testing.T) {
 	s := &shapes[2]
 	all := s.generate(9)
 	cfg := writerConfig(t.TempDir())
@@ -50,7 +52,7 @@ func TestMappedReadsDoNotAllocate(t *testing.T) {
 	all := s.generate(9)
 	dir := t.TempDir()
 	r := openRun(t, openConfig(dir, false), writeRun(t, writerConfig(dir), all))
-	if !r.Mapped() {
+	if !r.inPlace() {
 		t.Skip("no mapping here")
 	}
 	var e entry.Entry

@@ -76,20 +76,25 @@ func goldenFile(t testing.TB, which int) ([]byte, meta.Run) {
 	return b, m
 }
 
-func TestGoldenRun(t *testing.T) {
+func TestGoldenRun(t *testing.T) { forms(t, testGoldenRun) }
+
+func testGoldenRun(t *testing.T) {
 	for which := range goldens {
 		checkGolden(t, which)
 	}
 }
 
 func checkGolden(t *testing.T, which int) {
+	if ring != nil {
+		useGoldenRing(t, which)
+	}
 	file, _ := goldenFile(t, which)
 	var b bytes.Buffer
-	if err := Dump(&b, file); err != nil {
+	if err := Dump(&b, file, ring); err != nil {
 		t.Fatal(err)
 	}
 	for ext, got := range map[string][]byte{".run": file, ".txt": b.Bytes()} {
-		name := goldens[which].name + ext
+		name := goldens[which].name + form() + ext
 		path := filepath.Join("testdata", name)
 		if *rewrite {
 			if err := os.WriteFile(path, got, 0o644); err != nil {
@@ -177,7 +182,9 @@ func reversed(all []entry.Entry) []entry.Entry {
 	return all
 }
 
-func TestEveryBitFlipIsDetected(t *testing.T) {
+func TestEveryBitFlipIsDetected(t *testing.T) { forms(t, testEveryBitFlipIsDetected) }
+
+func testEveryBitFlipIsDetected(t *testing.T) {
 	for which := range goldens {
 		t.Run(goldens[which].name, func(t *testing.T) { flipEveryBit(t, which) })
 	}
@@ -218,6 +225,10 @@ func flipEveryBit(t *testing.T, which int) {
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
 func TestTruncatedAndForeignFilesAreRefused(t *testing.T) {
+	forms(t, testTruncatedAndForeignFilesAreRefused)
+}
+
+func testTruncatedAndForeignFilesAreRefused(t *testing.T) {
 	for which := range goldens {
 		t.Run(goldens[which].name, func(t *testing.T) { truncate(t, which) })
 	}
@@ -287,7 +298,7 @@ func FuzzRun(f *testing.F) {
 		for _, noMap := range []bool{false, true} {
 			askAll(t, dir, m, noMap)
 		}
-		if err := Dump(new(bytes.Buffer), bad); err != nil {
+		if err := Dump(new(bytes.Buffer), bad, testRing); err != nil {
 			t.Fatal(err)
 		}
 		walkRemains(t, dir)
@@ -362,7 +373,7 @@ func fixChecksums(bad, file []byte) {
 	le := binary.LittleEndian
 	foot := len(file) - footerSize
 	dirOffset := int(le.Uint64(file[foot+16:]))
-	d, err := decodeDirectory(file[dirOffset:foot], uint64(dirOffset))
+	d, err := decodeDirectory(file[dirOffset:foot], uint64(dirOffset), false)
 	if err != nil {
 		panic(err)
 	}

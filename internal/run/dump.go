@@ -1,51 +1,62 @@
 package run
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/dump"
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
 // Dump writes an annotated dump of a whole run file. Damage is shown, not
-// refused, as far as footer and directory still lead to what there is.
-func Dump(w io.Writer, file []byte) error {
+// refused, as far as footer and directory still lead to what there is. An encrypted file
+// is shown as it is before encryption; without ring, only its ends are.
+func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
+	if o, ok := encryptedFile(file); ok {
+		return dumpEncrypted(w, file, o, ring)
+	}
 	// The footer is at the end and leads to the directory, which leads to the rest.
 	d := dump.New(w, file, 0)
 	at := len(file) - footerSize
 	if at < 0 {
 		return d.Close()
 	}
-	dirOffset := binary.LittleEndian.Uint64(file[at+16:])
 	id := checksum.New([16]byte(file[at+40:]), byte(filename.Run), binary.LittleEndian.Uint64(file[at+56:]))
 	ft, err := decodeFooter(file[at:], id, int64(at), "the file")
 	if err != nil {
 		d.Note("%v", err)
 	} else {
-		dumpContents(d, file, ft, id)
+		b := file[ft.dirOffset:][:ft.dirSize]
+		if id.Sum(int64(ft.dirOffset), b) != ft.dirSum {
+			d.Note("the directory's checksum is wrong")
+		}
+		dumpContents(d, file, ft, b, false)
 	}
+	dumpFooter(d, file, at)
+	return d.Close()
+}
+
+func dumpFooter(d *dump.Writer, file []byte, at int) {
 	d.Section("footer")
 	d.U32(at, "checksum", "magic \"BRKR\"")
 	d.U16(at+8, "format", "required features")
 	d.U32(at+12, "reserved")
-	d.Field(at+16, 8, "directory at", "%d", dirOffset)
+	d.Field(at+16, 8, "directory at", "%d", binary.LittleEndian.Uint64(file[at+16:]))
 	d.U64(at+24, "directory length")
 	d.U32(at+32, "directory checksum", "reserved")
 	d.Field(at+40, 16, "uuid", "%x", file[at+40:at+56])
 	d.U64(at+56, "file number")
-	return d.Close()
 }
 
-func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity) {
-	b := file[ft.dirOffset:][:ft.dirSize]
-	if id.Sum(int64(ft.dirOffset), b) != ft.dirSum {
-		d.Note("the directory's checksum is wrong")
-	}
-	dir, err := decodeDirectory(b, ft.dirOffset)
+// dumpContents shows the chunks, the filters and the directory b.
+func dumpContents(d *dump.Writer, file []byte, ft *footer, b []byte, encrypted bool) {
+	dir, err := decodeDirectory(b, ft.dirOffset, encrypted)
 	if err != nil {
 		d.Note("directory: %v", err)
 		return
@@ -63,7 +74,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 			name = "chunk of range tombstones"
 		}
 		d.Section(fmt.Sprintf("%s %d: %v", name, i, r.Stats))
-		chunk.Dump(d, file, int(r.offset), r.Layout)
+		chunk.Dump(d, file, int(r.offset), r.Layout, encrypted)
 	}
 	for i := range filters {
 		dumpFilter(d, &filters[i])
@@ -76,7 +87,7 @@ func dumpContents(d *dump.Writer, file []byte, ft *footer, id checksum.Identity)
 }
 
 var sectionNames = map[uint16]string{secChunks: "chunks", secBounds: "bounds", secFilter: "filter", secRanges: "range tombstones",
-	secFilters: "filters", secAbout: "about the store"}
+	secFilters: "filters", secAbout: "about the store", secTags: "page tags of filters"}
 
 // dumpSection shows one section of a directory; its payload p lies at offset at.
 func dumpSection(d *dump.Writer, dir *directory, tag uint16, at int, p []byte) {
@@ -133,4 +144,82 @@ func dumpRecord(d *dump.Writer, at int) {
 	d.U32(at+16, "  buckets", "  trailer length", "  prefix length", "  trailer checksum")
 	d.U64(at+32, "  version base", "  segment base")
 	chunk.DumpStats(d, at+48)
+}
+
+// encryptedFile says which encrypted file it is, by its footer; not ok: it is none.
+func encryptedFile(file []byte) (o chunk.Owner, ok bool) {
+	at := len(file) - encryptedFooterSize
+	if at < headerSize {
+		return o, false
+	}
+	b := file[at:]
+	o = chunk.Owner{UUID: [16]byte(b[40:]), Num: entry.FileNum(binary.LittleEndian.Uint64(b[56:]))}
+	_, err := decodeFooter(b, o.ID(), int64(at), "")
+	return o, err == nil
+}
+
+func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring) error {
+	at := len(file) - encryptedFooterSize
+	ft, err := decodeFooter(file[at:], owner.ID(), int64(at), "the file")
+	if err != nil {
+		return err
+	}
+	var dir []byte
+	if ring != nil {
+		cfg := OpenConfig{UUID: owner.UUID, Ring: ring}
+		o, err := cfg.origin(owner.Num, ft.life)
+		if err != nil {
+			return err
+		}
+		file = append(make([]byte, 0, len(file)+chunk.Room), file...)
+		if dir = file[ft.dirOffset:][:ft.dirSize]; o.decryptImage(file, ft) != nil {
+			dir = nil
+		}
+	}
+	d := dump.New(w, file, 0)
+	d.Section("header")
+	d.Field(0, 4, "magic", "%q", file[:4])
+	d.U16(4, "version", "flags")
+	d.U64(headerNumber, "file number")
+	d.Field(headerUUID, 16, "uuid", "%x", file[headerUUID:][:16])
+	d.Bytes(128, 80, "cipher, data key, life, tag")
+	d.U32(headerSum, "checksum")
+	if dir != nil {
+		dumpContents(d, file, ft, dir, true)
+	} else {
+		d.Note("the rest is encrypted, or damaged")
+	}
+	dumpFooter(d, file, at)
+	d.Bytes(at+footerDirTag, crypt.TagSize, "tag of the directory")
+	d.Bytes(at+footerTag, crypt.TagSize, "tag of the footer")
+	d.Bytes(at+footerKey, 16, "data key")
+	d.Bytes(at+footerLife, 16, "life")
+	return d.Close()
+}
+
+// decryptImage decrypts a whole file in place, but for what is damaged. An error says that
+// the directory is.
+func (o *origin) decryptImage(file []byte, ft *footer) error {
+	b := file[ft.dirOffset:][:ft.dirSize]
+	if err := o.verifyDirectory(b, ft); err != nil {
+		return err
+	}
+	d, err := decodeDirectory(b, ft.dirOffset, true)
+	if err != nil {
+		return err
+	}
+	for i := range d.chunks {
+		r := &d.chunks[i]
+		c := chunk.Chunk{Layout: r.Layout, Place: chunk.Place{ID: o.id, File: o.name, Offset: int64(r.offset), Key: o.key}}
+		c.Data = file[r.offset:][:r.Layout.Size()]
+		c.Decrypt()
+	}
+	for _, f := range d.filters() {
+		b := file[f.offset:][:f.words*8]
+		kept := bytes.Clone(b)
+		if o.decryptFilter(f, b) != nil {
+			copy(b, kept)
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
@@ -27,6 +28,7 @@ type filterRecord struct {
 	chunks        uint32 // of the run, after those of the filter before; 0: all
 	checksum      uint32
 	offset, words uint64
+	tags          []byte // of its pages, if the file is encrypted
 }
 
 const filterRecordSize = 24
@@ -134,12 +136,18 @@ func (w *Writer) writeFilter() error {
 }
 
 func (w *Writer) writeWords(n int) (filterRecord, error) {
-	f := filter.New(n)
+	f := filter.Filter(make([]byte, 8*n, 8*n+chunk.Room))
 	for _, h := range w.hashes {
 		f.Add(h)
 	}
 	w.hashes = w.hashes[:0]
-	r := filterRecord{offset: uint64(w.offset), words: uint64(n), checksum: w.id.Sum(w.offset, f)}
+	r := filterRecord{offset: uint64(w.offset), words: uint64(n)}
+	if w.enc == nil {
+		r.checksum = w.id.Sum(w.offset, f)
+	} else if err := r.encrypt(f, w.enc); err != nil {
+		return r, w.fail(err)
+	}
+	w.dirBytes += int64(len(r.tags))
 	return r, w.write(f)
 }
 
@@ -199,6 +207,13 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 	if at.words > math.MaxInt32 {
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter of %d words", at.words)
 	}
+	if f.key != nil {
+		pages, err := f.readEncrypted(at)
+		if err != nil {
+			return summed{}, err
+		}
+		return summed{pages.Data(), pages, pages.Verified()}, nil
+	}
 	pages, crc, err := f.Sum(int64(at.offset), int64(at.words)*8)
 	if err != nil {
 		return summed{}, err
@@ -214,7 +229,7 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 // FilterBytes is what the filters take in memory that is not mapped.
 func (r *Reader) FilterBytes() (n int64) {
 	for _, f := range r.files {
-		if f.Mapped() != nil {
+		if f.Mapped() != nil && f.key == nil {
 			continue
 		}
 		n += int64(f.dir.filter.words) * 8
@@ -244,4 +259,78 @@ func (r *Reader) MayContain(key []byte, hash uint64) bool {
 	// An error of the search is met again by who reads the key.
 	i, err := r.search(key)
 	return err != nil || i < len(r.parts) && r.parts[i].mayContain(hash)
+}
+
+// tagFilters gives the filters of an encrypted file their tags, which lie in b in the order
+// of the filters in the file, one for each page.
+func (d *directory) tagFilters(b []byte) error {
+	for _, f := range d.filters() {
+		n := f.pages() * crypt.TagSize
+		if uint64(len(b)) < n {
+			return fmt.Errorf("no tags for the filter at %d", f.offset)
+		}
+		f.tags, b = b[:n:n], b[n:]
+	}
+	if len(b) > 0 {
+		return fmt.Errorf("%d bytes of tags for no filter", len(b))
+	}
+	return nil
+}
+
+// filters are those of the file.
+func (d *directory) filters() (list []*filterRecord) {
+	for i := range d.parts {
+		list = append(list, &d.parts[i])
+	}
+	if d.filter.words > 0 {
+		list = append(list, &d.filter)
+	}
+	return list
+}
+
+// pages is the number of the filter's pages, each of which has a tag.
+func (f *filterRecord) pages() uint64 { return (f.words*8 + chunk.PageSize - 1) / chunk.PageSize }
+
+// encrypt encrypts a filter, which begins at r.offset and has Room behind, page by page.
+func (r *filterRecord) encrypt(f []byte, e *crypt.Encrypter) error {
+	if err := chunk.Begin(e, int64(r.offset), len(f)); err != nil {
+		return err
+	}
+	for at := 0; at < len(f); at += chunk.PageSize {
+		page := f[at:min(at+chunk.PageSize, len(f))]
+		tag, err := e.Encrypt(page, page, crypt.Filter, int64(r.offset)+int64(at), nil)
+		if err != nil {
+			return err
+		}
+		r.tags = append(r.tags, tag[:]...)
+	}
+	return nil
+}
+
+// decrypt decrypts the filter in f, which has Room behind, in place.
+func (o *origin) decryptFilter(r *filterRecord, f []byte) error {
+	for at := 0; at < len(f); at += chunk.PageSize {
+		page := f[at:min(at+chunk.PageSize, len(f))]
+		tag := crypt.Tag(r.tags[at/chunk.PageSize*crypt.TagSize:])
+		if err := o.key.Decrypt(page, page, &tag, crypt.Filter, int64(r.offset)+int64(at), 0, nil); err != nil {
+			return &errs.Corruption{File: o.name, Offset: int64(r.offset) + int64(at), Reason: "filter", Err: err}
+		}
+	}
+	return nil
+}
+
+// readEncrypted reads and decrypts a filter into memory of its own.
+func (f *file) readEncrypted(at *filterRecord) (*pageio.Summed, error) {
+	n := at.words * 8
+	if int64(n) > f.Size() {
+		return nil, errs.NewCorruption(f.name, int64(at.offset), "filter of %d bytes", n)
+	}
+	b := make([]byte, n, n+chunk.Room)
+	if err := f.ReadFull(b, int64(at.offset)); err != nil {
+		return nil, err
+	}
+	if err := f.decryptFilter(at, b); err != nil {
+		return nil, err
+	}
+	return f.Private(int64(at.offset), b), nil
 }

@@ -17,7 +17,9 @@ import (
 func filterKey(i int) []byte { return fmt.Appendf(nil, "\x00filter-%09d", i) }
 
 // A filter for some chunks each holds back what one for all would.
-func TestFiltersOfPartsHoldBack(t *testing.T) {
+func TestFiltersOfPartsHoldBack(t *testing.T) { forms(t, testFiltersOfPartsHoldBack) }
+
+func testFiltersOfPartsHoldBack(t *testing.T) {
 	const keys = 120_000
 	all := make([]entry.Entry, 0, keys)
 	for i := range keys {
@@ -63,7 +65,7 @@ func TestFiltersOfPartsHoldBack(t *testing.T) {
 		for _, f := range m.Files[len(m.Files)-1:] {
 			file, err := os.ReadFile(filepath.Join(dir, filename.Of(filename.Run, f.Num)))
 			if err == nil {
-				err = Dump(io.Discard, file)
+				err = Dump(io.Discard, file, nil)
 			}
 			if err != nil {
 				t.Error(err)
@@ -73,7 +75,9 @@ func TestFiltersOfPartsHoldBack(t *testing.T) {
 }
 
 // Every flipped byte of the filters and of their place in the directory is found.
-func TestDamagedFiltersAreFound(t *testing.T) {
+func TestDamagedFiltersAreFound(t *testing.T) { forms(t, testDamagedFiltersAreFound) }
+
+func testDamagedFiltersAreFound(t *testing.T) {
 	var all []entry.Entry
 	for i := range 3 { // a chunk each
 		all = append(all, entry.Entry{Key: filterKey(i), Version: 1, Kind: entry.Set, Value: bytes.Repeat([]byte{byte(i)}, 900<<10)})
@@ -97,7 +101,7 @@ func TestDamagedFiltersAreFound(t *testing.T) {
 			at = append(at, int64(p.offset)+i)
 		}
 	}
-	for i := int64(len(file)) - footerSize - 100; i < int64(len(file)); i++ {
+	for i := int64(len(file)) - encryptedFooterSize - 100; i < int64(len(file)); i++ {
 		at = append(at, i)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

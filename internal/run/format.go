@@ -5,17 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
 const (
-	footerSize    = 64
-	footerMagic   = 0x524b5242 // "BRKR"
-	formatVersion = 1
-
 	recordSize = 48 + chunk.StatsSize // of a chunk in the directory
 
 	// Sections of a directory; numbers are apart from those of trailers.
@@ -25,6 +19,7 @@ const (
 	secRanges  = 20 // number of range tombstones
 	secFilters = 22
 	secAbout   = 23 // the store, see WriterConfig.About
+	secTags    = 24 // of the pages of filters, if the file is encrypted
 
 	filterWords = 1 // kind of the filter of package filter
 )
@@ -47,6 +42,8 @@ type directory struct {
 	ranges ranges // of the whole run
 
 	about []byte // payload of the section; nil: there is none
+
+	encrypted bool
 }
 
 const aboutLast = 1 // flag of the section about: the file is the last one of its run
@@ -63,6 +60,13 @@ func appendDirectory(b []byte, d *directory) []byte {
 	if (d.ranges != ranges{}) {
 		b, at = chunk.AppendSection(b, secRanges, chunk.Required)
 		b = chunk.EndSection(d.ranges.append(b), at)
+	}
+	if d.encrypted {
+		b, at = chunk.AppendSection(b, secTags, chunk.Required)
+		for _, f := range d.filters() {
+			b = append(b, f.tags...)
+		}
+		b = chunk.EndSection(b, at)
 	}
 	if d.about != nil {
 		b, at = chunk.AppendSection(b, secAbout, 0)
@@ -83,12 +87,12 @@ func appendRecord(b []byte, r *record) []byte {
 	return r.Stats.Append(b)
 }
 
-// decodeDirectory decodes a directory whose checksum has been verified and that
+// decodeDirectory decodes a directory whose checksum, or tag, has been verified and that
 // begins at offset end of its file. Bounds point into b. The chunks are checked to
 // lie in order before end, and their keys to be in order.
-func decodeDirectory(b []byte, end uint64) (*directory, error) {
-	d := new(directory)
-	var chunks, bounds []byte
+func decodeDirectory(b []byte, end uint64, encrypted bool) (*directory, error) {
+	d := &directory{encrypted: encrypted}
+	var chunks, bounds, tags []byte
 	err := chunk.Sections(b, func(tag uint16, _ int, p []byte) (known bool, err error) {
 		switch tag {
 		case secChunks:
@@ -103,27 +107,44 @@ func decodeDirectory(b []byte, end uint64) (*directory, error) {
 			err = d.ranges.decode(p)
 		case secAbout:
 			d.about = p
+		case secTags:
+			tags = p
+			return encrypted, nil
 		default:
 			return false, nil
 		}
 		return true, err
 	})
+	if err == nil && encrypted {
+		err = d.tagFilters(tags)
+	}
 	if err != nil {
 		return nil, err
 	}
-	n := len(chunks) / recordSize
-	if len(chunks)%recordSize != 0 || n == 0 {
-		return nil, fmt.Errorf("%d bytes of chunks", len(chunks))
+	if err := d.decodeChunks(chunks, end); err != nil {
+		return nil, err
+	}
+	return d, decodeBounds(bounds, d.chunks)
+}
+
+// decodeChunks decodes the section of the chunks.
+func (d *directory) decodeChunks(p []byte, end uint64) (err error) {
+	n := len(p) / recordSize
+	if len(p)%recordSize != 0 || n == 0 {
+		return fmt.Errorf("%d bytes of chunks", len(p))
 	}
 	d.chunks = make([]record, n)
 	// Records must follow each other in the file.
 	next := uint64(0)
+	if d.encrypted {
+		next = headerSize
+	}
 	for i := range d.chunks {
-		if next, err = d.chunks[i].decode(chunks[i*recordSize:], next, end); err != nil {
-			return nil, fmt.Errorf("chunk %d: %w", i, err)
+		if next, err = d.chunks[i].decode(p[i*recordSize:], next, end); err != nil {
+			return fmt.Errorf("chunk %d: %w", i, err)
 		}
 	}
-	return d, decodeBounds(bounds, d.chunks)
+	return nil
 }
 
 const (
@@ -259,54 +280,4 @@ func (r *ranges) decode(p []byte) error {
 		return fmt.Errorf("%d and %d range tombstones", r.flat, r.history)
 	}
 	return nil
-}
-
-// footer is the last footerSize bytes of a file.
-type footer struct {
-	checksum  uint32 // of the rest, bound to its place
-	dirOffset uint64
-	dirSize   uint64
-	dirSum    uint32
-	uuid      [16]byte
-	num       entry.FileNum
-}
-
-func (f *footer) encode(id checksum.Identity, offset int64) []byte {
-	b := make([]byte, footerSize)
-	binary.LittleEndian.PutUint32(b[4:], footerMagic)
-	binary.LittleEndian.PutUint16(b[8:], formatVersion)
-	binary.LittleEndian.PutUint64(b[16:], f.dirOffset)
-	binary.LittleEndian.PutUint64(b[24:], f.dirSize)
-	binary.LittleEndian.PutUint32(b[32:], f.dirSum)
-	copy(b[40:], f.uuid[:])
-	binary.LittleEndian.PutUint64(b[56:], uint64(f.num))
-	f.checksum = id.Sum(offset, b[4:])
-	binary.LittleEndian.PutUint32(b, f.checksum)
-	return b
-}
-
-// decodeFooter decodes and checks the footer b at offset of the file id.
-func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*footer, error) {
-	f := &footer{
-		checksum:  binary.LittleEndian.Uint32(b),
-		dirOffset: binary.LittleEndian.Uint64(b[16:]),
-		dirSize:   binary.LittleEndian.Uint64(b[24:]),
-		dirSum:    binary.LittleEndian.Uint32(b[32:]),
-		uuid:      [16]byte(b[40:]),
-		num:       entry.FileNum(binary.LittleEndian.Uint64(b[56:])),
-	}
-	if got := id.Sum(offset, b[4:]); got != f.checksum {
-		return nil, errs.NewCorruption(name, offset, "footer: checksum %#x, want %#x", got, f.checksum)
-	}
-	// The checksum is right, so it is a footer; a format that is not ours is no damage.
-	if m := binary.LittleEndian.Uint32(b[4:]); m != footerMagic {
-		return nil, errs.NewCorruption(name, offset, "footer: magic %#x", m)
-	}
-	if v := binary.LittleEndian.Uint16(b[8:]); v != formatVersion || binary.LittleEndian.Uint16(b[10:]) != 0 {
-		return nil, fmt.Errorf("%w: %s has run format %d", errs.ErrFormat, name, v)
-	}
-	if f.dirOffset > uint64(offset) || f.dirSize != uint64(offset)-f.dirOffset {
-		return nil, errs.NewCorruption(name, offset, "footer: directory of %d bytes at %d", f.dirSize, f.dirOffset)
-	}
-	return f, nil
 }

@@ -85,7 +85,7 @@ func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	}
 	c, f := &it.r.chunks[i], it.r.fileOf(i)
 	size := c.Layout.Size()
-	data := it.own.Grow(nil, size)[:size]
+	data := it.own.Grow(nil, size+chunk.Room)[:size]
 	read := func(off int64, n int) error { return f.ReadFull(data[off-c.Place.Offset:][:n], off) }
 	if it.stream != nil {
 		if err := it.stream.read(f, data, c.Place.Offset); err != nil {

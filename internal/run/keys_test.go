@@ -33,7 +33,7 @@ func TestBoundsAreShort(t *testing.T) {
 			if len(m.First) > meta.BoundSize || len(m.Last) > meta.BoundSize || bytes.Compare(m.First, entries[0].Key) > 0 || bytes.Compare(m.Last, entries[5].Key) < 0 {
 				t.Errorf("keys of %d bytes: bounds of the run have %d and %d", size, len(m.First), len(m.Last))
 			}
-			_, ft, err := readDirectory(r.files[0].File, "", r.files[0].id, r.files[0].Size())
+			_, ft, err := r.files[0].readDirectory(r.files[0].File, r.files[0].Size())
 			if most := uint64(len(r.chunks)*(recordSize+boundHead+boundSize) + 256); err != nil || ft.dirSize > most {
 				t.Errorf("keys of %d bytes: a directory of %d bytes, %v", size, ft.dirSize, err)
 			}

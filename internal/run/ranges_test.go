@@ -13,7 +13,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-func TestVerifyFindsNothingInASoundRun(t *testing.T) {
+func TestVerifyFindsNothingInASoundRun(t *testing.T) { forms(t, testVerifyFindsNothingInASoundRun) }
+
+func testVerifyFindsNothingInASoundRun(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)
 	})
@@ -38,7 +40,9 @@ func randomRange(rng *rand.Rand, all []entry.Entry) (lo, hi []byte) {
 	return lo, hi
 }
 
-func TestChangedSinceIsExact(t *testing.T) {
+func TestChangedSinceIsExact(t *testing.T) { forms(t, testChangedSinceIsExact) }
+
+func testChangedSinceIsExact(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(5, 5))
 		for range 100 {
@@ -58,7 +62,9 @@ func TestChangedSinceIsExact(t *testing.T) {
 	})
 }
 
-func TestSizeIsNearTheTruth(t *testing.T) {
+func TestSizeIsNearTheTruth(t *testing.T) { forms(t, testSizeIsNearTheTruth) }
+
+func testSizeIsNearTheTruth(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		if n, size, sep := r.Size(nil, nil); n != m.Entries || size != m.KeyBytes+m.ValueBytes || sep != m.SeparatedBytes {
 			t.Errorf("whole run: %d %d %d", n, size, sep)
@@ -82,7 +88,9 @@ func TestSizeIsNearTheTruth(t *testing.T) {
 	})
 }
 
-func TestSplitCutsInOrder(t *testing.T) {
+func TestSplitCutsInOrder(t *testing.T) { forms(t, testSplitCutsInOrder) }
+
+func testSplitCutsInOrder(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		for _, n := range []int{0, 1, 2, 3, 1000} {
 			cuts := r.Split(n)
@@ -107,6 +115,10 @@ func TestSplitCutsInOrder(t *testing.T) {
 }
 
 func TestWriterRefusesDisorderAndRemovesItsFiles(t *testing.T) {
+	forms(t, testWriterRefusesDisorderAndRemovesItsFiles)
+}
+
+func testWriterRefusesDisorderAndRemovesItsFiles(t *testing.T) {
 	good := []entry.Entry{{Key: []byte("b"), Version: 5, Kind: entry.Set}}
 	for name, bad := range map[string]entry.Entry{
 		"lesser key":    {Key: []byte("a"), Version: 1, Kind: entry.Set},
@@ -144,7 +156,9 @@ func noFiles(t *testing.T, cfg WriterConfig) {
 	}
 }
 
-func TestAbortRemovesFiles(t *testing.T) {
+func TestAbortRemovesFiles(t *testing.T) { forms(t, testAbortRemovesFiles) }
+
+func testAbortRemovesFiles(t *testing.T) {
 	s := &shapes[2]
 	cfg := writerConfig(t.TempDir())
 	cfg.FileBytes = s.fileBytes
@@ -165,7 +179,9 @@ func TestAbortRemovesFiles(t *testing.T) {
 	}
 }
 
-func TestEmptyRunHasNoFiles(t *testing.T) {
+func TestEmptyRunHasNoFiles(t *testing.T) { forms(t, testEmptyRunHasNoFiles) }
+
+func testEmptyRunHasNoFiles(t *testing.T) {
 	cfg := writerConfig(t.TempDir())
 	m, err := NewWriter(cfg).Finish()
 	if err != nil || len(m.Files) != 0 {

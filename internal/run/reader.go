@@ -12,7 +12,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -27,9 +27,10 @@ type OpenConfig struct {
 	FS    vfs.FS
 	Dir   string
 	UUID  [16]byte
-	Seed  uint64 // of the store's key hash; only Verify needs it
-	NoMap bool   // read whole chunks into Cache instead of mapping the files
-	Cache *Cache // shared by readers; nil = one of DefaultCacheBytes for this run
+	Ring  *crypt.Ring // for files with a life; nil: there are none
+	Seed  uint64      // of the store's key hash; only Verify needs it
+	NoMap bool        // read whole chunks into Cache instead of mapping the files
+	Cache *Cache      // shared by readers; nil = one of DefaultCacheBytes for this run
 
 	Files *pageio.Files // opens the files; nil = without a limit of open ones
 }
@@ -62,13 +63,11 @@ type Reader struct {
 // file is one open file of a run.
 type file struct {
 	*pageio.File
-	name   string
-	owner  chunk.Owner
-	id     checksum.Identity
+	origin
 	first  int        // its first chunk among the run's
 	dir    *directory // without its chunks: all files' are in Reader.dir
 	chunks int
-	pages  *chunk.Pages // that have been verified; nil: the file is not mapped
+	pages  *chunk.Pages // that have been verified; nil: the file is not mapped, or encrypted
 
 	filters []*pageio.Summed
 }
@@ -87,7 +86,7 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 			return nil, errors.Join(fmt.Errorf("open run: %w", err), r.Close())
 		}
 	}
-	if r.cache == nil && !r.Mapped() {
+	if r.cache == nil && !r.inPlace() {
 		r.cache = NewCache(0)
 	}
 	err := r.split()
@@ -107,27 +106,52 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	return r, nil
 }
 
-func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) error {
-	name := filename.Of(filename.Run, m.Num)
-	if m.Size < footerSize || m.Size > math.MaxInt64 {
-		return errs.NewCorruption(name, -1, "the manifest has it as %d bytes long", m.Size)
+func (cfg *OpenConfig) openFile(m *meta.File) (*file, error) {
+	o, err := cfg.origin(m.Num, m.Life)
+	if err != nil {
+		return nil, err
 	}
-	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
+	if m.Size < uint64(o.footerSize()) || m.Size > math.MaxInt64 {
+		return nil, errs.NewCorruption(o.name, -1, "the manifest has it as %d bytes long", m.Size)
+	}
+	pf, err := cfg.Files.Open(filepath.Join(cfg.Dir, o.name), pageio.Options{Size: int64(m.Size), NoMap: cfg.NoMap})
+	if err != nil {
+		return nil, err
+	}
+	f := &file{File: pf, origin: o}
+	if f.Mapped() != nil && f.key == nil {
+		f.pages = chunk.NewPages(f.VerifiedPages(chunk.PagesOf(f.Size())), f.Prime)
+	}
+	return f, nil
+}
+
+// origin is that of file num, if it has this life.
+func (cfg *OpenConfig) origin(num entry.FileNum, life crypt.Life) (origin, error) {
+	o := origin{name: filename.Of(filename.Run, num), owner: chunk.Owner{UUID: cfg.UUID, Num: num}, life: life}
+	o.id = o.owner.ID()
+	switch {
+	case life.IsZero():
+		return o, nil
+	case cfg.Ring == nil:
+		return o, fmt.Errorf("%w: %s is encrypted, and there are no keys", errs.ErrInvalid, o.name)
+	}
+	key, err := cfg.Ring.Open(cryptFile(&o.owner), life)
+	if errors.Is(err, crypt.ErrTag) {
+		err = &errs.Corruption{File: o.name, Offset: -1, Reason: "life of the file", Err: err}
+	}
+	o.key = key
+	return o, err
+}
+
+func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) error {
+	f, err := cfg.openFile(m)
 	if err != nil {
 		return err
 	}
-	f := &file{
-		File:  pf,
-		name:  name,
-		owner: chunk.Owner{UUID: cfg.UUID, Num: m.Num},
-		first: len(r.dir),
-	}
-	f.id = f.owner.ID()
-	if f.Mapped() != nil {
-		f.pages = chunk.NewPages(f.VerifiedPages(chunk.PagesOf(f.Size())), f.Prime)
-	}
+	f.first = len(r.dir)
 	r.files = append(r.files, f)
-	dir, ft, err := readDirectory(f.File, name, f.id, int64(m.Size))
+	name := f.name
+	dir, ft, err := f.readDirectory(f.File, int64(m.Size))
 	if err != nil {
 		return err
 	}
@@ -161,28 +185,45 @@ func (d *directory) stamp(v entry.Version, name string) error {
 }
 
 // readDirectory reads and checks footer and directory of a file of size bytes.
-func readDirectory(f *pageio.File, name string, id checksum.Identity, size int64) (*directory, *footer, error) {
-	var foot [footerSize]byte
-	at := size - footerSize
-	if err := f.ReadFull(foot[:], at); err != nil {
+func (o *origin) readDirectory(f *pageio.File, size int64) (*directory, *footer, error) {
+	foot := make([]byte, o.footerSize())
+	at := size - int64(len(foot))
+	if err := f.ReadFull(foot, at); err != nil {
 		return nil, nil, err
 	}
-	ft, err := decodeFooter(foot[:], id, at, name)
+	ft, err := decodeFooter(foot, o.id, at, o.name)
+	if err == nil {
+		err = o.verify(ft, foot, at)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	b := make([]byte, ft.dirSize)
+	b := make([]byte, ft.dirSize, ft.dirSize+chunk.Room)
 	if err := f.ReadFull(b, int64(ft.dirOffset)); err != nil {
 		return nil, nil, err
 	}
-	if got := id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
-		return nil, nil, errs.NewCorruption(name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
+	if err := o.verifyDirectory(b, ft); err != nil {
+		return nil, nil, err
 	}
-	d, err := decodeDirectory(b, ft.dirOffset)
+	d, err := decodeDirectory(b, ft.dirOffset, o.key != nil)
 	if err != nil {
-		return nil, nil, &errs.Corruption{File: name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
+		return nil, nil, &errs.Corruption{File: o.name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
 	}
 	return d, ft, nil
+}
+
+// verifyDirectory compares the directory b with its checksum, or decrypts it in place.
+func (o *origin) verifyDirectory(b []byte, ft *footer) error {
+	if o.key != nil {
+		if err := o.key.Decrypt(b, b, &ft.dirTag, crypt.Directory, int64(ft.dirOffset), 0, nil); err != nil {
+			return &errs.Corruption{File: o.name, Offset: int64(ft.dirOffset), Reason: "directory", Err: err}
+		}
+		return nil
+	}
+	if got := o.id.Sum(int64(ft.dirOffset), b); got != ft.dirSum {
+		return errs.NewCorruption(o.name, int64(ft.dirOffset), "directory: checksum %#x, want %#x", got, ft.dirSum)
+	}
+	return nil
 }
 
 // split makes r.spans of the chunks that have range tombstones, the last ones.
@@ -261,8 +302,8 @@ func (r *Reader) makeChunks() {
 			c.Layout = d.Layout
 			c.Page = int(d.offset / chunk.PageSize)
 			c.Pages = f.pages
-			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum}
-			if m != nil {
+			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum, Key: f.key}
+			if m != nil && f.key == nil {
 				size := uint64(d.Layout.Size())
 				c.Data = m[d.offset:][:size:size]
 			}
@@ -276,9 +317,9 @@ func (r *Reader) Meta() *meta.Run { return &r.meta }
 // MaxVersion is the greatest version of an entry or tombstone.
 func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
 
-// Mapped reports whether all of the run's files are mapped.
-func (r *Reader) Mapped() bool {
-	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.Mapped() == nil })
+// inPlace reports whether all of the run's files are read in their mappings.
+func (r *Reader) inPlace() bool {
+	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.Mapped() == nil || f.key != nil })
 }
 
 // Get finds the newest version of key that is not newer than at and fills in
@@ -373,7 +414,8 @@ func (r *Reader) load(i int) (*chunk.Chunk, error) {
 		return l, nil
 	}
 	// Two goroutines may read a chunk at the same time; the cache keeps the first.
-	l := &chunk.Chunk{Layout: c.Layout, Page: c.Page, Place: c.Place, Data: make([]byte, c.Layout.Size())}
+	size := c.Layout.Size()
+	l := &chunk.Chunk{Layout: c.Layout, Page: c.Page, Place: c.Place, Data: make([]byte, size, size+chunk.Room)}
 	if err := r.fileOf(i).ReadFull(l.Data, c.Place.Offset); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -18,9 +19,8 @@ import (
 // the directory it knows its chunks; without, it finds those whose trailers are whole:
 // each says how the chunk before it is read. It is used by one goroutine.
 type Remains struct {
-	f      *pageio.File
-	name   string
-	owner  chunk.Owner
+	f *pageio.File
+	origin
 	chunks []record
 	end    int64 // of the chunks, and what lies between them
 	whole  bool  // the directory is there
@@ -53,10 +53,12 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version) (*Remai
 	if err != nil {
 		return nil, err
 	}
-	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
-	r := &Remains{f: f, name: name, owner: owner, end: f.Size()}
-	if f.Size() >= footerSize {
-		if dir, ft, err := readDirectory(f, name, owner.ID(), f.Size()); err == nil {
+	r := &Remains{f: f, end: f.Size()}
+	if r.origin, err = cfg.find(f, num); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if f.Size() >= int64(r.footerSize()) {
+		if dir, ft, err := r.readDirectory(f, f.Size()); err == nil {
 			r.whole, r.chunks, r.end = true, dir.chunks, int64(ft.dirOffset)
 		}
 	}
@@ -85,7 +87,7 @@ func (r *Remains) search() error {
 		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]
 		r.read(buf, at)
 		for off := 0; off < len(buf); off += chunk.PageSize {
-			if size := chunk.TrailerSize(buf[off:]); size > 0 && int64(size) <= r.f.Size()-at-int64(off) {
+			if size := chunk.TrailerSize(buf[off:], r.key != nil); size > 0 && int64(size) <= r.f.Size()-at-int64(off) {
 				r.consider(buf[off:], at+int64(off), size)
 			}
 		}
@@ -99,7 +101,7 @@ func (r *Remains) consider(b []byte, off int64, size int) {
 		b = make([]byte, size)
 		r.read(b, off)
 	}
-	l, stats, ok := chunk.FindTrailer(b, r.owner.ID(), off)
+	l, stats, ok := chunk.FindTrailer(b, r.id, r.key, off)
 	if !ok {
 		return
 	}
@@ -180,7 +182,7 @@ func (r *Remains) rescue(c *record) *chunk.Rest {
 		prefix = c.key[:c.Prefix]
 	}
 	return chunk.Rescue(&chunk.Chunk{Layout: c.Layout, Place: chunk.Place{
-		ID: r.owner.ID(), File: r.name, Offset: int64(c.offset), TrailerChecksum: c.trailerChecksum,
+		ID: r.id, File: r.name, Offset: int64(c.offset), TrailerChecksum: c.trailerChecksum, Key: r.key,
 	}}, prefix, r.f.ReadFull)
 }
 
@@ -267,20 +269,29 @@ func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, 
 		return uuid, false
 	}
 	defer func() { _ = f.Close() }()
-	var head [chunk.HeaderSize]byte
-	if f.ReadFull(head[:], 0) == nil {
-		if uuid, ok = chunk.OwnerOf(head[:], num); ok {
+	head := make([]byte, min(f.Size(), headerSize))
+	if len(head) >= chunk.HeaderSize && f.ReadFull(head, 0) == nil {
+		if uuid, ok = chunk.OwnerOf(head, num); ok {
 			return uuid, true
 		}
+		if len(head) == headerSize {
+			o := chunk.Owner{UUID: [16]byte(head[headerUUID:]), Num: num}
+			if checkHeader(head, &o) == nil {
+				return o.UUID, true
+			}
+		}
 	}
-	var foot [footerSize]byte
-	at := f.Size() - footerSize
-	if at < 0 || f.ReadFull(foot[:], at) != nil {
-		return uuid, false
+	for _, n := range []int64{footerSize, encryptedFooterSize} {
+		foot, at := make([]byte, n), f.Size()-n
+		if at < 0 || f.ReadFull(foot, at) != nil {
+			return uuid, false
+		}
+		owner := chunk.Owner{UUID: [16]byte(foot[40:56]), Num: num}
+		if _, err := decodeFooter(foot, owner.ID(), at, ""); err == nil {
+			return owner.UUID, true
+		}
 	}
-	owner := chunk.Owner{UUID: [16]byte(foot[40:56]), Num: num}
-	_, err = decodeFooter(foot[:], owner.ID(), at, "")
-	return owner.UUID, err == nil
+	return uuid, false
 }
 
 // ReadAbout reads what a file of a run says of the store, see WriterConfig.About; last says
@@ -292,13 +303,31 @@ func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err 
 		return nil, false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if f.Size() < footerSize {
+	o, err := cfg.find(f, num)
+	if err != nil {
+		return nil, false, err
+	}
+	if f.Size() < int64(o.footerSize()) {
 		return nil, false, errs.NewCorruption(name, -1, "%d bytes long", f.Size())
 	}
-	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
-	dir, _, err := readDirectory(f, name, owner.ID(), f.Size())
+	dir, _, err := o.readDirectory(f, f.Size())
 	if err != nil || len(dir.about) < 8 {
 		return nil, false, err
 	}
 	return dir.about[8:], dir.about[0]&aboutLast != 0, nil
+}
+
+// find is origin for a file of which nothing is known: it says itself what it is.
+func (cfg *OpenConfig) find(f *pageio.File, num entry.FileNum) (origin, error) {
+	o := chunk.Owner{UUID: cfg.UUID, Num: num}
+	page := make([]byte, headerSize)
+	if f.ReadFull(page, 0) == nil && checkHeader(page, &o) == nil {
+		if life, err := crypt.PageLife(page); err == nil {
+			return cfg.origin(num, life)
+		}
+	}
+	if ft := findFooter(f, o.ID()); ft != nil {
+		return cfg.origin(num, ft.life)
+	}
+	return cfg.origin(num, crypt.Life{})
 }

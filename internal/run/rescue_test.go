@@ -19,7 +19,9 @@ import (
 // TestRescuer: pages of runs of all shapes are damaged. A walk, in either direction and
 // from anywhere, meets every entry that has no byte on a damaged page, nothing else, and
 // tells of all that is missing.
-func TestRescuer(t *testing.T) {
+func TestRescuer(t *testing.T) { forms(t, testRescuer) }
+
+func testRescuer(t *testing.T) {
 	for i := range shapes {
 		s := &shapes[i]
 		if s.keys > 20000 || testing.Short() && s.name == "many versions" {
@@ -156,7 +158,9 @@ func concerned(told []*errs.Corruption, key []byte) bool {
 
 // TestRescuerLosesOnlyTheDamagedPages counts: each entry that is missing has a byte on a
 // damaged page.
-func TestRescuerLosesOnlyTheDamagedPages(t *testing.T) {
+func TestRescuerLosesOnlyTheDamagedPages(t *testing.T) { forms(t, testRescuerLosesOnlyTheDamagedPages) }
+
+func testRescuerLosesOnlyTheDamagedPages(t *testing.T) {
 	all := shapes[4].generate(4)
 	dir := t.TempDir()
 	m := writeRun(t, writerConfig(dir), all)
@@ -179,7 +183,9 @@ func TestRescuerLosesOnlyTheDamagedPages(t *testing.T) {
 			}
 			want := 0
 			for _, w := range where {
-				if w[0] > at/chunk.PageSize || w[1] < at/chunk.PageSize {
+				// Without its trailer an encrypted chunk is lost.
+				inTrailer := ring != nil && off >= int64(c.TrailerStart()) && c.Place.Offset <= w[0]*chunk.PageSize && w[0]*chunk.PageSize < c.Place.Offset+off
+				if (w[0] > at/chunk.PageSize || w[1] < at/chunk.PageSize) && !inTrailer {
 					want++
 				}
 			}
@@ -212,7 +218,9 @@ func placesOf(t *testing.T, r *Reader) (where [][2]int64) {
 
 // TestRescuerEnds: if tell returns false, the damage is the error of the move, and
 // the next move asks again.
-func TestRescuerEnds(t *testing.T) {
+func TestRescuerEnds(t *testing.T) { forms(t, testRescuerEnds) }
+
+func testRescuerEnds(t *testing.T) {
 	all := shapes[4].generate(4)
 	dir := t.TempDir()
 	m := writeRun(t, writerConfig(dir), all)
@@ -243,7 +251,9 @@ func TestRescuerEnds(t *testing.T) {
 
 // TestRescuedTombstones: what a damaged page of range tombstones leaves still covers what
 // it did, and nothing else is covered.
-func TestRescuedTombstones(t *testing.T) {
+func TestRescuedTombstones(t *testing.T) { forms(t, testRescuedTombstones) }
+
+func testRescuedTombstones(t *testing.T) {
 	var list []tombstone.Tombstone
 	for i := range 2000 {
 		lo := fmt.Sprintf("\x00k%06d", 10*i)
@@ -283,6 +293,9 @@ func TestRescuedTombstones(t *testing.T) {
 			}
 		}
 		// What is lost in one node may be in another, so that nothing is missing.
+		if ring != nil && off == int64(c.TrailerStart()) {
+			missing -= len(list) // without its trailer an encrypted chunk is lost
+		}
 		if missing > 300 || missing > 0 && told == 0 || !damaged && told > 0 {
 			t.Errorf("at %d: %d missing, told %d times", off, missing, told)
 		}

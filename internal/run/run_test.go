@@ -27,11 +27,11 @@ func numbers(first entry.FileNum) func() entry.FileNum {
 }
 
 func writerConfig(dir string) WriterConfig {
-	return WriterConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Seed: testSeed, NextNum: numbers(7)}
+	return WriterConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Seed: testSeed, Ring: ring, NextNum: numbers(7)}
 }
 
 func openConfig(dir string, noMap bool) OpenConfig {
-	return OpenConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Seed: testSeed, NoMap: noMap}
+	return OpenConfig{FS: vfs.OS(), Dir: dir, UUID: testUUID, Ring: testRing, Seed: testSeed, NoMap: noMap}
 }
 
 func writeRun(t testing.TB, cfg WriterConfig, entries []entry.Entry, tombstones ...tombstone.Tombstone) meta.Run {
@@ -185,7 +185,9 @@ func each(t *testing.T, fn func(t *testing.T, s *shape, all []entry.Entry, m met
 	}
 }
 
-func TestMetaCountsContents(t *testing.T) {
+func TestMetaCountsContents(t *testing.T) { forms(t, testMetaCountsContents) }
+
+func testMetaCountsContents(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		var want meta.Run
 		refs := map[entry.FileNum]meta.Ref{}
@@ -231,7 +233,9 @@ func TestMetaCountsContents(t *testing.T) {
 // all0 is what the filter may add to the last file.
 func all0(n int) uint64 { return uint64(n)*2 + 8192 }
 
-func TestGetFindsNewestVersionNotAfter(t *testing.T) {
+func TestGetFindsNewestVersionNotAfter(t *testing.T) { forms(t, testGetFindsNewestVersionNotAfter) }
+
+func testGetFindsNewestVersionNotAfter(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(7, 7))
 		step := max(1, len(all)/3000)
@@ -283,7 +287,9 @@ func modelGet(all []entry.Entry, key []byte, at entry.Version) *entry.Entry {
 	return &all[i]
 }
 
-func TestIteratorWalksBothWays(t *testing.T) {
+func TestIteratorWalksBothWays(t *testing.T) { forms(t, testIteratorWalksBothWays) }
+
+func testIteratorWalksBothWays(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		it := r.Iterator()
 		defer it.Close()
@@ -312,7 +318,9 @@ func TestIteratorWalksBothWays(t *testing.T) {
 	})
 }
 
-func TestIteratorMovesAsTheModel(t *testing.T) {
+func TestIteratorMovesAsTheModel(t *testing.T) { forms(t, testIteratorMovesAsTheModel) }
+
+func testIteratorMovesAsTheModel(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(11, 3))
 		it := r.Iterator()
@@ -364,7 +372,9 @@ func TestIteratorMovesAsTheModel(t *testing.T) {
 
 // A skip ends anywhere up to where it must stop, and where every chunk is older
 // reads none of those between.
-func TestSkipsStopWhereTheyMust(t *testing.T) {
+func TestSkipsStopWhereTheyMust(t *testing.T) { forms(t, testSkipsStopWhereTheyMust) }
+
+func testSkipsStopWhereTheyMust(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(5, 3))
 		it := r.Iterator()

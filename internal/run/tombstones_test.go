@@ -79,7 +79,9 @@ func askTombstones(t *testing.T, r *Reader, want []tombstone.Tombstone) (failed 
 }
 
 // A run's bounds of keys and versions are those of its tombstones too.
-func TestTombstonesExtendTheBounds(t *testing.T) {
+func TestTombstonesExtendTheBounds(t *testing.T) { forms(t, testTombstonesExtendTheBounds) }
+
+func testTombstonesExtendTheBounds(t *testing.T) {
 	for which, want := range []struct {
 		first, last string
 		min, max    entry.Version
@@ -99,7 +101,9 @@ func TestTombstonesExtendTheBounds(t *testing.T) {
 }
 
 // A run of tombstones alone is found empty whatever it is asked.
-func TestRunWithoutEntries(t *testing.T) {
+func TestRunWithoutEntries(t *testing.T) { forms(t, testRunWithoutEntries) }
+
+func testRunWithoutEntries(t *testing.T) {
 	dir := t.TempDir()
 	m := writeRun(t, writerConfig(dir), nil, goldenTombstones()...)
 	r := openRun(t, openConfig(dir, false), m)
@@ -146,7 +150,9 @@ func TestWriterRefusesBadTombstones(t *testing.T) {
 
 // Tombstones in a run answer as a Set in memory does, at every key and version, mapped or
 // not, in one file or in several: nested, apart, equal, and in any number.
-func TestTombstonesAnswerAsASet(t *testing.T) {
+func TestTombstonesAnswerAsASet(t *testing.T) { forms(t, testTombstonesAnswerAsASet) }
+
+func testTombstonesAnswerAsASet(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "\x00k%04d", i) }
 	const keys = 60
 	for seed := range uint64(40) {

@@ -114,7 +114,10 @@ func (v *verifier) count(e *entry.Entry) {
 // verifyFile reads a file's directory, footer and filter again.
 func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 	f := r.files[i]
-	dir, _, err := readDirectory(f.File, f.name, f.id, f.Size())
+	dir, _, err := f.readDirectory(f.File, f.Size())
+	if err == nil {
+		err = f.verifyHeader()
+	}
 	if err == nil && (len(dir.chunks) != f.chunks || dir.ranges != f.dir.ranges) {
 		err = errs.NewCorruption(f.name, -1, "directory has changed")
 	}
@@ -131,7 +134,7 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 
 // verifyFilter reads a filter again.
 func (f *file) verifyFilter(at *filterRecord) error {
-	again := &file{File: f.File, name: f.name, id: f.id}
+	again := &file{File: f.File, origin: f.origin}
 	s, err := again.readFilter(at)
 	if err == nil {
 		s.pages.Free()
@@ -145,4 +148,23 @@ func reportError(name string, offset uint64, err error, report func(*errs.Corrup
 		c = &errs.Corruption{File: name, Offset: int64(offset), Reason: "unreadable", Err: err}
 	}
 	report(c)
+}
+
+// verifyHeader reads the header page again.
+func (f *file) verifyHeader() error {
+	if f.key == nil {
+		return nil
+	}
+	p := make([]byte, headerSize)
+	if err := f.ReadFull(p, 0); err != nil {
+		return err
+	}
+	err := checkHeader(p, &f.owner)
+	if err == nil {
+		err = f.key.CheckPage(p)
+	}
+	if err != nil {
+		return &errs.Corruption{File: f.name, Offset: 0, Reason: "header", Err: err}
+	}
+	return nil
 }

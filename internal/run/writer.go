@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -27,6 +28,7 @@ type WriterConfig struct {
 	FS        vfs.FS
 	Dir       string
 	UUID      [16]byte
+	Ring      *crypt.Ring          // encrypts the files; nil = they are plain
 	Seed      uint64               // of the store's key hash
 	NextNum   func() entry.FileNum // the number of each file
 	FileBytes int64                // bound of a file's chunks and directory, beside one filter; 0 = DefaultFileBytes (256 MB)
@@ -61,6 +63,8 @@ type Writer struct {
 	out      *pageio.Appender // to file
 	num      entry.FileNum
 	owner    chunk.Owner
+	enc      *crypt.Encrypter // nil: the file is plain
+	life     crypt.Life
 	id       checksum.Identity
 	offset   int64
 	dir      directory
@@ -162,7 +166,10 @@ func (w *Writer) flush() error {
 			return w.fail(err)
 		}
 	}
-	image, info := w.b.Finish(&w.owner, w.offset)
+	image, info, err := w.b.Finish(&w.owner, w.offset, w.enc)
+	if err != nil {
+		return w.fail(err)
+	}
 	if err := w.write(image); err != nil {
 		return err
 	}
@@ -205,9 +212,19 @@ func (w *Writer) create() error {
 	w.owner = chunk.Owner{UUID: w.cfg.UUID, Num: w.num}
 	w.id = w.owner.ID()
 	w.offset = 0
-	w.dir = directory{}
+	w.dir = directory{encrypted: w.cfg.Ring != nil}
 	w.dirBytes = 1 << 10
-	return nil
+	if w.cfg.Ring == nil {
+		return nil
+	}
+	if w.enc, w.life, err = w.cfg.Ring.New(cryptFile(&w.owner)); err != nil {
+		return fmt.Errorf("create run: %w", err)
+	}
+	page, err := header(&w.owner, w.enc, w.life)
+	if err != nil {
+		return fmt.Errorf("create run: %w", err)
+	}
+	return w.write(page)
 }
 
 // finishFile writes directory and footer and makes the file durable.
@@ -219,9 +236,10 @@ func (w *Writer) finishFile() error {
 		}
 		w.dir.about = append(w.dir.about, w.cfg.About(w.meta.Files, w.meta.First, w.meta.Last)...)
 	}
-	dir := appendDirectory(nil, &w.dir)
-	foot := footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), dirSum: w.id.Sum(w.offset, dir), uuid: w.cfg.UUID, num: w.num}
-	dir = append(dir, foot.encode(w.id, w.offset+int64(len(dir)))...)
+	dir, foot, err := w.ends()
+	if err != nil {
+		return w.fail(err)
+	}
 	if err := w.write(dir); err != nil {
 		return err
 	}
@@ -234,9 +252,27 @@ func (w *Writer) finishFile() error {
 	if err := errors.Join(flushed, f.Close()); err != nil {
 		return w.fail(fmt.Errorf("finish %s: %w", filename.Of(filename.Run, w.num), err))
 	}
-	w.meta.Files = append(w.meta.Files, meta.File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum})
+	w.meta.Files = append(w.meta.Files, meta.File{Num: w.num, Size: uint64(w.offset), Checksum: foot.checksum, Life: w.life})
 	w.offset = 0
 	return nil
+}
+
+// ends is directory and footer of the file, and what the footer says.
+func (w *Writer) ends() ([]byte, *footer, error) {
+	dir := appendDirectory(nil, &w.dir)
+	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.num, life: w.life}
+	if w.enc == nil {
+		foot.dirSum = w.id.Sum(w.offset, dir)
+	} else if err := chunk.Begin(w.enc, w.offset, len(dir)); err != nil {
+		return nil, nil, err
+	} else {
+		dir = slices.Grow(dir, chunk.Room)
+		if foot.dirTag, err = w.enc.Encrypt(dir, dir, crypt.Directory, w.offset, nil); err != nil {
+			return nil, nil, err
+		}
+	}
+	end, err := foot.encode(w.id, w.offset+int64(len(dir)), w.enc)
+	return append(dir, end...), foot, err
 }
 
 // Finish completes the run and makes its files and their names durable. Without

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/offheap"
 	"github.com/brockdb/brock/internal/run/hashindex"
@@ -425,9 +425,10 @@ func (b *Builder) Size() int {
 	return body + trailerBound(body, len(b.first))
 }
 
-// Finish completes the chunk that will be written at offset of the owner.
-// The image and the Info are valid until the next Add.
-func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
+// Finish completes the chunk that will be written at offset of the owner, encrypted
+// by e, unless that is nil. The image and the Info are valid until the next Add. Only
+// encryption can fail: then stop writing the file.
+func (b *Builder) Finish(owner *Owner, offset int64, e *crypt.Encrypter) (image []byte, info Info, err error) {
 	id := owner.ID()
 	owner.put(b.buf)
 	b.last = b.lastKey(b.lastMem.Grow(nil, b.layout.Prefix+len(b.lastSuffix())))
@@ -436,12 +437,27 @@ func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
 	index := b.layout.IndexStart()
 	b.zeroExtend(b.layout.TrailerStart())
 	hashindex.Build(b.buf[index:][:b.layout.Buckets*hashindex.BucketSize], b.items)
-	// The trailer comes last, as it has the checksums of all pages before it.
-	b.appendTrailer(id, offset)
+	// The trailer comes last, as it has the checksums, or tags, of all pages before it.
+	b.appendTrailer(func(t []byte) []byte {
+		if e != nil {
+			t, err = b.encryptPages(t, offset, e)
+			return t
+		}
+		for p := 0; p < b.layout.TrailerStart(); p += PageSize {
+			t = binary.LittleEndian.AppendUint32(t, id.Sum(offset+int64(p), b.buf[p:p+PageSize]))
+		}
+		return t
+	}, e != nil)
 	trailer := b.buf[b.layout.TrailerStart():]
 	b.layout.TrailerSize = len(trailer)
-	sum := id.Sum(offset+int64(b.layout.TrailerStart()), trailer[4:])
-	binary.LittleEndian.PutUint32(trailer, sum)
+	var sum uint32
+	switch {
+	case e == nil:
+		sum = id.Sum(offset+int64(b.layout.TrailerStart()), trailer[4:])
+		binary.LittleEndian.PutUint32(trailer, sum)
+	case err == nil:
+		err = encryptTrailer(trailer, offset+int64(b.layout.TrailerStart()), e)
+	}
 
 	if b.stats.Keys > 1 { // one key says nothing of the next ones
 		b.guess = entry.CommonPrefix(b.first, b.last)
@@ -449,15 +465,20 @@ func (b *Builder) Finish(owner *Owner, offset int64) (image []byte, info Info) {
 	b.prev = 0
 	info = Info{Layout: b.layout, Stats: b.stats, First: b.first, Last: b.last, Shared: b.shared, Again: b.again, TrailerChecksum: sum}
 	b.stats.Entries = 0
-	return b.buf, info
+	return b.buf, info, err
 }
 
-func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
+// appendTrailer appends the trailer, for which sums appends checksums or tags.
+func (b *Builder) appendTrailer(sums func([]byte) []byte, encrypted bool) {
 	start := len(b.buf)
 	l := &b.layout
-	b.grow(start + trailerBound(start, len(b.first))) // so that no append needs other memory
-	t := binary.LittleEndian.AppendUint32(b.buf, 0)   // checksum
-	t = binary.LittleEndian.AppendUint32(t, 0)        // length
+	b.grow(start + trailerBound(start, len(b.first)) + Room) // so that no append needs other memory
+	t, begin, list := b.buf, start, uint16(secChecksums)
+	if encrypted {
+		t, begin, list = append(t, make([]byte, crypt.TagSize)...), start+crypt.TagSize, secTags
+	}
+	t = binary.LittleEndian.AppendUint32(t, 0) // checksum
+	t = binary.LittleEndian.AppendUint32(t, 0) // length
 	t = binary.LittleEndian.AppendUint64(t, uint64(l.End))
 
 	t, at := AppendSection(t, secPrefix, Required)
@@ -468,11 +489,8 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	t = b.appendFences(t)
 	t = EndSection(t, at)
 
-	t, at = AppendSection(t, secChecksums, Required)
-	for p := 0; p < start; p += PageSize {
-		t = binary.LittleEndian.AppendUint32(t, id.Sum(offset+int64(p), b.buf[p:p+PageSize]))
-	}
-	t = EndSection(t, at)
+	t, at = AppendSection(t, list, Required)
+	t = EndSection(sums(t), at)
 
 	t, at = AppendSection(t, secIndex, Required)
 	t = binary.LittleEndian.AppendUint32(t, indexNarrow)
@@ -488,11 +506,11 @@ func (b *Builder) appendTrailer(id checksum.Identity, offset int64) {
 	b.buf = t
 	size := pageCeil(len(t) - start)
 	b.zeroExtend(start + size)
-	binary.LittleEndian.PutUint32(b.buf[start+4:], uint32(size))
+	binary.LittleEndian.PutUint32(b.buf[begin+4:], uint32(size))
 }
 
 // trailerBound is no less than the length of a trailer behind body bytes, with the
-// prefix and one fence and checksum for each of their pieces.
+// prefix and one fence, and a quarter of a page's tag, for each of their pieces.
 func trailerBound(body, prefix int) int { return pageCeil(body>>fenceShift*16 + prefix + PageSize) }
 
 // appendFences appends the payload of the fence section. A block in which no

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/pageio"
@@ -30,6 +31,7 @@ type Place struct {
 	File            string
 	Offset          int64
 	TrailerChecksum uint32
+	Key             *crypt.Decrypter // nil: the file is plain
 }
 
 // Pages remembers which pages of a file have been verified, of late.
@@ -73,15 +75,12 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 		}
 	}
 	b := c.Data[start:][:c.TrailerSize]
-	// The directory has the checksum, too: a trailer of another chunk, or of this
-	// place in an older file, is found.
-	sum := binary.LittleEndian.Uint32(b)
-	if got := c.Place.ID.Sum(c.Place.Offset+int64(start), b[4:]); got != sum || sum != c.Place.TrailerChecksum {
-		return nil, c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.Place.TrailerChecksum)
+	if err := c.verifyTrailer(b, start); err != nil {
+		return nil, err
 	}
 	if t == nil {
 		var err error
-		if t, err = parseTrailer(b, &c.Layout); err != nil {
+		if t, err = parseTrailer(b, &c.Layout, c.Place.Key != nil); err != nil {
 			return nil, c.corrupt(start, "%v", err)
 		}
 		c.trailer.Store(t)
@@ -90,6 +89,24 @@ func (c *Chunk) Trailer() (*Trailer, error) {
 		c.Pages.set(c.Page + start>>pageShift)
 	}
 	return t, nil
+}
+
+// verifyTrailer compares the trailer b with its checksum, or decrypts it in place.
+func (c *Chunk) verifyTrailer(b []byte, start int) error {
+	off := c.Place.Offset + int64(start)
+	if c.Place.Key != nil {
+		if err := decryptTrailer(b, off, c.Place.Key); err != nil {
+			return c.corrupt(start, "trailer: %v", err)
+		}
+		return nil
+	}
+	// The directory has the checksum, too: a trailer of another chunk, or of this
+	// place in an older file, is found.
+	sum := binary.LittleEndian.Uint32(b)
+	if got := c.Place.ID.Sum(off, b[4:]); got != sum || sum != c.Place.TrailerChecksum {
+		return c.corrupt(start, "trailer: checksum %#x, want %#x", got, c.Place.TrailerChecksum)
+	}
+	return nil
 }
 
 // Verify makes sure that the bytes in [lo, hi) of the chunk, entries or index,
@@ -140,10 +157,8 @@ func (c *Chunk) verifyPages(first, n int) error {
 		}
 	}
 	for p := first; p < first+n; p++ {
-		off := c.Place.Offset + int64(p)<<pageShift
-		want := binary.LittleEndian.Uint32(t.sums[4*p:])
-		if got := c.Place.ID.Sum(off, c.Data[p<<pageShift:][:PageSize]); got != want {
-			return c.corrupt(p<<pageShift, "page: checksum %#x, want %#x", got, want)
+		if err := c.verifyPage(p, t); err != nil {
+			return err
 		}
 		if c.Pages != nil {
 			c.Pages.set(c.Page + p)
@@ -152,7 +167,20 @@ func (c *Chunk) verifyPages(first, n int) error {
 	return nil
 }
 
-// VerifyAll checks every byte of the chunk, whatever was checked before.
+// verifyPage compares page p with its checksum, or decrypts it in place.
+func (c *Chunk) verifyPage(p int, t *Trailer) error {
+	if c.Place.Key != nil {
+		return c.decryptPage(p, t)
+	}
+	want := binary.LittleEndian.Uint32(t.sums[4*p:])
+	if got := c.Place.ID.Sum(c.Place.Offset+int64(p)<<pageShift, c.Data[p<<pageShift:][:PageSize]); got != want {
+		return c.corrupt(p<<pageShift, "page: checksum %#x, want %#x", got, want)
+	}
+	return nil
+}
+
+// VerifyAll checks every byte of the chunk, whatever was checked before. Of an encrypted
+// file it decrypts Data in place, but for pages that were decrypted before.
 func (c *Chunk) VerifyAll() error { return c.verifyPages(0, c.pages()) }
 
 // version completes the version in the header word of a short entry.

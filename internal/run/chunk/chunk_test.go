@@ -42,7 +42,7 @@ func build(t testing.TB, entries []entry.Entry) (chunks []*built) {
 	offset, from := int64(0), 0
 	finish := func(to int) {
 		bound := b.Size()
-		image, info := b.Finish(&owner, offset)
+		image, info, _ := b.Finish(&owner, offset, nil)
 		if len(image) > bound || len(image) != info.Layout.Size() {
 			t.Fatalf("chunk of %d bytes, Size said at most %d, its layout says %d", len(image), bound, info.Layout.Size())
 		}
@@ -314,7 +314,7 @@ func TestDisorder(t *testing.T) {
 			t.Errorf("%q version %d: %v, want %v", c.key, c.version, got, c.want)
 		}
 	}
-	b.Finish(&owner, 0)
+	_, _, _ = b.Finish(&owner, 0, nil)
 	if got := []Outcome{add("mz", 9), add("n", 1), add("n", 0)}; !slices.Equal(got, []Outcome{Disorder, Disorder, Older}) {
 		t.Errorf("in the next chunk: %v", got)
 	}

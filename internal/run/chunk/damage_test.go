@@ -39,7 +39,7 @@ func TestGoldenChunk(t *testing.T) {
 	b := build(t, forms())[0]
 	var text bytes.Buffer
 	d := dump.New(&text, b.image, 0)
-	Dump(d, b.image, 0, b.Layout)
+	Dump(d, b.image, 0, b.Layout, false)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,14 +4,16 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
 // Dump shows the chunk at off of a file as its Layout describes it. The bytes
-// may be damaged: what cannot be decoded is shown bare.
-func Dump(d *dump.Writer, file []byte, off int, l Layout) {
+// may be damaged: what cannot be decoded is shown bare. Those of an encrypted file are
+// shown as Decrypt leaves them.
+func Dump(d *dump.Writer, file []byte, off int, l Layout, encrypted bool) {
 	if off < 0 || l.Size() > len(file)-off {
 		return
 	}
@@ -40,7 +42,7 @@ func Dump(d *dump.Writer, file []byte, off int, l Layout) {
 			}
 		}
 	}
-	dumpTrailer(d, file, off+l.TrailerStart(), &l)
+	dumpTrailer(d, file, off+l.TrailerStart(), &l, encrypted)
 }
 
 func dumpEntry(d *dump.Writer, c *Chunk, base, off int) (next int, ok bool) {
@@ -88,13 +90,18 @@ func dumpEntry(d *dump.Writer, c *Chunk, base, off int) (next int, ok bool) {
 	return next, true
 }
 
-var sectionNames = map[uint16]string{secPrefix: "prefix", secFence: "fences", secChecksums: "page checksums", secIndex: "index", secStat: "statistics"}
+var sectionNames = map[uint16]string{secPrefix: "prefix", secFence: "fences", secChecksums: "page checksums", secTags: "page tags", secIndex: "index", secStat: "statistics"}
 
-func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout) {
+func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout, encrypted bool) {
 	d.Section("trailer")
+	end := at + l.TrailerSize
+	if encrypted {
+		d.Field(at, crypt.TagSize, "tag", "%x", file[at:at+crypt.TagSize])
+		at += crypt.TagSize
+	}
 	d.U32(at, "checksum", "length")
 	d.U64(at+8, "end of entries")
-	_ = Sections(file[at+16:at+l.TrailerSize], func(tag uint16, off int, p []byte) (bool, error) {
+	_ = Sections(file[at+16:end], func(tag uint16, off int, p []byte) (bool, error) {
 		pos := at + 16 + off
 		d.Field(pos-sectionHead, sectionHead, sectionNames[tag], "section %d, %d bytes", tag, len(p))
 		switch {
@@ -113,6 +120,10 @@ func dumpTrailer(d *dump.Writer, file []byte, at int, l *Layout) {
 		case tag == secChecksums:
 			for i := range len(p) / 4 {
 				d.Field(pos+4*i, 4, "  page", "%d", i)
+			}
+		case tag == secTags:
+			for i := range len(p) / crypt.TagSize {
+				d.Field(pos+crypt.TagSize*i, crypt.TagSize, "  page", "%d", i)
 			}
 		case tag == secIndex:
 			d.U32(pos, "  kind", "  buckets")

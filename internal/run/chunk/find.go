@@ -5,18 +5,41 @@ import (
 	"encoding/binary"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
 // FindTrailer says whether b begins with a whole trailer, which lies at offset of the
-// file id, and if so which layout the chunk before it has. It needs no directory.
-func FindTrailer(b []byte, id checksum.Identity, offset int64) (l Layout, stats Stats, ok bool) {
-	size := TrailerSize(b)
-	if size == 0 || size > len(b) || binary.LittleEndian.Uint32(b) != id.Sum(offset, b[4:size]) {
+// file id, and if so which layout the chunk before it has. It needs no directory. With a
+// key it decrypts it, elsewhere.
+func FindTrailer(b []byte, id checksum.Identity, key *crypt.Decrypter, offset int64) (l Layout, stats Stats, ok bool) {
+	size := TrailerSize(b, key != nil)
+	if size == 0 || size > len(b) {
 		return l, stats, false
 	}
-	b = b[:size]
+	whole := b[:size]
+	if key == nil {
+		ok = binary.LittleEndian.Uint32(b) == id.Sum(offset, whole[4:])
+		b = whole
+	} else {
+		whole = append(make([]byte, 0, size+Room), whole...)
+		ok = decryptTrailer(whole, offset, key) == nil
+		b = whole[crypt.TagSize:]
+	}
+	if ok {
+		l, stats, ok = layoutOf(b, size, offset)
+	}
+	if !ok {
+		return l, stats, false
+	}
+	_, err := parseTrailer(whole, &l, key != nil)
+	return l, stats, err == nil
+}
+
+// layoutOf is the layout that the trailer b, as it is without a tag, of size bytes at offset,
+// says.
+func layoutOf(b []byte, size int, offset int64) (l Layout, stats Stats, ok bool) {
 	end := binary.LittleEndian.Uint64(b[8:])
 	if end <= HeaderSize || end%8 != 0 || end > uint64(offset) {
 		return l, stats, false
@@ -34,11 +57,7 @@ func FindTrailer(b []byte, id checksum.Identity, offset int64) (l Layout, stats 
 		}
 		return true, nil
 	})
-	if err != nil || !l.endsBefore(offset) {
-		return l, stats, false
-	}
-	_, err = parseTrailer(b, &l)
-	return l, stats, err == nil
+	return l, stats, err == nil && l.endsBefore(offset)
 }
 
 // endsBefore reports whether a chunk of this layout can lie before a trailer at offset. Lengths
@@ -47,11 +66,14 @@ func (l *Layout) endsBefore(offset int64) bool {
 	return int64(l.Buckets) <= offset/hashindex.BucketSize && l.Prefix <= entry.MaxKey && int64(l.TrailerStart()) <= offset
 }
 
-// TrailerSize is the length of the trailer that b, of 16 bytes or more, may begin with; 0
-// if it is none.
-func TrailerSize(b []byte) int {
+// TrailerSize is the length of the trailer that b, of a page, may begin with; 0 if it is
+// none.
+func TrailerSize(b []byte, encrypted bool) int {
 	const most = 1 << 26 // far above any: a fence for each 256 bytes of an entry of 2 GiB is not written
 	n := binary.LittleEndian.Uint32(b[4:])
+	if encrypted {
+		n = clearLength(b)
+	}
 	if n == 0 || n%PageSize != 0 || n > most {
 		return 0
 	}

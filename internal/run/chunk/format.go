@@ -61,6 +61,7 @@ const (
 	secChecksums = 3
 	secIndex     = 4
 	secStat      = 5
+	secTags      = 8 // in the place of secChecksums, if the file is encrypted
 )
 
 var (

@@ -28,7 +28,7 @@ type Gap struct {
 // right one comes out as a gap.
 func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest {
 	r := &Rest{prefix: prefix}
-	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size())}
+	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
 	unread := r.read(read)
 	r.chunk.Pages = NewPages(pageio.NewPageBits(PagesOf(int64(len(r.chunk.Data)))), func(off int64, n int) error {
 		for off -= c.Place.Offset; n > 0; n, off = n-PageSize, off+PageSize {
@@ -72,9 +72,12 @@ func (r *Rest) read(read func(p []byte, off int64) error) map[int64]error {
 
 // proven makes a substitute for a damaged trailer: the checksums of pages, if enough of them
 // are right for pages of the chunk. Without fences, the entries behind a bad page can't be
-// found.
+// found. Without its tags, an encrypted chunk is lost.
 func (r *Rest) proven(unread map[int64]error) *Trailer {
 	c := r.chunk
+	if c.Place.Key != nil {
+		return nil
+	}
 	n := c.pages()
 	sums := make([]uint32, n)
 	for p := range sums {

@@ -3,6 +3,7 @@ package chunk
 import (
 	"encoding/binary"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 )
 
@@ -11,7 +12,7 @@ type Trailer struct {
 	shift  int    // a fence stands every 1<<shift bytes
 	words  []byte // u64 for each fence: key word of the first entry behind it
 	starts []byte // u32 for each fence: offset / 8 of that entry
-	sums   []byte // u32 for each page of entries and index
+	sums   []byte // u32, or a tag, for each page of entries and index
 	prefix []byte // that the keys share
 	Stats  Stats
 }
@@ -23,13 +24,17 @@ func (t *Trailer) start(p int) int { return int(binary.LittleEndian.Uint32(t.sta
 // fences is the number of fences.
 func (t *Trailer) fences() int { return len(t.starts) / 4 }
 
-// parseTrailer decodes a trailer whose checksum has been verified, and compares
-// it with the layout that the directory has.
-func parseTrailer(b []byte, l *Layout) (*Trailer, error) {
-	if len(b) < 16 || int(binary.LittleEndian.Uint32(b[4:])) != len(b) || binary.LittleEndian.Uint64(b[8:]) != uint64(l.End) {
+// parseTrailer decodes a trailer whose checksum, or tag, has been verified, and compares
+// it with the layout that the directory has. It keeps b.
+func parseTrailer(b []byte, l *Layout, encrypted bool) (*Trailer, error) {
+	size := len(b)
+	if encrypted {
+		b = b[min(crypt.TagSize, size):]
+	}
+	if len(b) < 16 || int(binary.LittleEndian.Uint32(b[4:])) != size || binary.LittleEndian.Uint64(b[8:]) != uint64(l.End) {
 		return nil, errTrailer
 	}
-	p := trailerParser{layout: l, trailer: new(Trailer), index: l.Buckets == 0}
+	p := trailerParser{layout: l, trailer: new(Trailer), index: l.Buckets == 0, encrypted: encrypted}
 	if err := Sections(b[16:], p.section); err != nil {
 		return nil, err
 	}
@@ -44,6 +49,7 @@ type trailerParser struct {
 	layout        *Layout
 	trailer       *Trailer
 	prefix, index bool // as in the layout
+	encrypted     bool
 }
 
 // section decodes one section; its payload is b.
@@ -57,7 +63,10 @@ func (p *trailerParser) section(tag uint16, _ int, b []byte) (known bool, err er
 		ok = p.fences(b)
 	case secChecksums:
 		p.trailer.sums = b
-		ok = len(b) == 4*p.layout.pages()
+		ok = len(b) == 4*p.layout.pages() && !p.encrypted
+	case secTags:
+		p.trailer.sums = b
+		ok = len(b) == crypt.TagSize*p.layout.pages() && p.encrypted
 	case secIndex:
 		p.index = len(b) == 8 && binary.LittleEndian.Uint32(b) == indexNarrow && int(binary.LittleEndian.Uint32(b[4:])) == p.layout.Buckets
 	case secStat:

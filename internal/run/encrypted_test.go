@@ -1,0 +1,253 @@
+package run
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/run/meta"
+	"github.com/brockdb/brock/internal/tombstone"
+	"github.com/brockdb/brock/vfs"
+)
+
+var testKey = crypt.DataKey{ID: crypt.ID{9, 8, 7}, Cipher: crypt.AES256GCM, Key: [crypt.KeySize]byte{1, 2, 3}}
+
+var (
+	testRing = newRing(nil)
+	ring     *crypt.Ring // that runs are written with; nil: they are plain
+)
+
+// newRing returns a Ring with the test's key, which draws lives from random.
+func newRing(random []byte) *crypt.Ring {
+	unwrap := func(crypt.ID) (crypt.DataKey, error) { return testKey, nil }
+	r := crypt.NewRing(nil, unwrap)
+	if random != nil {
+		r = crypt.NewRing(bytes.NewReader(random), unwrap)
+	}
+	if err := r.SetCurrent(testKey.ID); err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// forms calls fn as tests of plain and of encrypted runs.
+func forms(t *testing.T, fn func(t *testing.T)) {
+	t.Run("plain", fn)
+	ring = testRing
+	defer func() { ring = nil }()
+	t.Run("encrypted", fn)
+}
+
+func form() string {
+	if ring == nil {
+		return ""
+	}
+	return "_encrypted"
+}
+
+// useGoldenRing has the next run drawn the same life each time.
+func useGoldenRing(t *testing.T, which int) {
+	ring = newRing(bytes.Repeat([]byte{byte(0x10 + which)}, 16))
+	t.Cleanup(func() { ring = testRing })
+}
+
+// writeEncrypted writes a run of several pages, and returns its only file.
+func writeEncrypted(t *testing.T, dir string) ([]byte, meta.Run) {
+	t.Helper()
+	ring = testRing
+	defer func() { ring = nil }()
+	m := writeRun(t, writerConfig(dir), goldens[1].entries, goldens[1].tombstones...)
+	b, err := os.ReadFile(filepath.Join(dir, "000007.run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, m
+}
+
+// No part of a run can stand for another one: not of the same file, nor of the same place in a
+// file with another life, in which the same was written.
+func TestSwappedPagesAreFound(t *testing.T) {
+	dir := t.TempDir()
+	other, otherMeta := writeEncrypted(t, t.TempDir())
+	file, m := writeEncrypted(t, dir)
+	if m.Files[0].Life == otherMeta.Files[0].Life || len(file) != len(other) {
+		t.Fatalf("lives %v and %v, %d and %d bytes", m.Files[0].Life, otherMeta.Files[0].Life, len(file), len(other))
+	}
+	try := func(bad []byte, what string, args ...any) {
+		t.Helper()
+		if bytes.Equal(bad, file) {
+			t.Fatalf(what+": the same", args...)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "000007.run"), bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, noMap := range []bool{false, true} {
+			if !tryAll(t, dir, m, 1, noMap) {
+				t.Errorf(what+": not found", args...)
+			}
+		}
+	}
+	const page = chunk.PageSize
+	for i := 0; i+page <= len(file); i += page {
+		bad := bytes.Clone(file)
+		copy(bad[i:], other[i:i+page])
+		try(bad, "page at %d of another life", i)
+		for j := i + page; j+page <= len(file); j += page {
+			bad := bytes.Clone(file)
+			copy(bad[i:], file[j:j+page])
+			copy(bad[j:], file[i:i+page])
+			try(bad, "pages at %d and %d swapped", i, j)
+		}
+	}
+	try(other, "file of another life")
+	foot := len(file) - encryptedFooterSize
+	try(append(bytes.Clone(file[:foot]), other[foot:]...), "footer of another life")
+	dir2 := int(binary.LittleEndian.Uint64(file[foot+16:]))
+	try(append(bytes.Clone(file[:dir2]), other[dir2:]...), "directory and footer of another life")
+}
+
+func TestLifeDecidesHowAFileIsRead(t *testing.T) {
+	dir := t.TempDir()
+	file, m := writeEncrypted(t, dir)
+	plain := m
+	plain.Files = []meta.File{m.Files[0]}
+	plain.Files[0].Life = crypt.Life{}
+	if _, err := Open(openConfig(dir, false), plain); !errors.Is(err, errs.ErrCorrupt) {
+		t.Errorf("read as a plain one: %v", err)
+	}
+	cfg := openConfig(dir, false)
+	cfg.Ring = nil
+	if _, err := Open(cfg, m); err == nil {
+		t.Error("read without keys")
+	}
+	if _, err := OpenRemains(OpenConfig{Files: pageio.NewFiles(vfs.OS(), 0), Dir: dir, UUID: testUUID}, 7, 0); err == nil {
+		t.Error("remains are read without keys")
+	}
+	unwrap := errors.New("no such key")
+	cfg.Ring = crypt.NewRing(nil, func(crypt.ID) (crypt.DataKey, error) { return crypt.DataKey{}, unwrap })
+	if _, err := Open(cfg, m); !errors.Is(err, unwrap) {
+		t.Errorf("the ring's error: %v", err)
+	}
+	if uuid, ok := Owner(pageio.NewFiles(vfs.OS(), 0), filepath.Join(dir, "000007.run"), 7); !ok || uuid != testUUID {
+		t.Errorf("owner %x, %v", uuid, ok)
+	}
+	all := append(goldenFileOf(t, 1), file[:chunk.PageSize]...)
+	if err := os.WriteFile(filepath.Join(dir, "000007.run"), all[:len(file)], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(openConfig(dir, false), m); !errors.Is(err, errs.ErrCorrupt) {
+		t.Errorf("a plain file in its place: %v", err)
+	}
+}
+
+func goldenFileOf(t *testing.T, which int) []byte {
+	b, _ := goldenFile(t, which)
+	return b
+}
+
+// Without keys, nothing of keys, values, bounds or hashes can be read.
+func TestEncryptedFilesTellNothing(t *testing.T) {
+	dir := t.TempDir()
+	ring = testRing
+	defer func() { ring = nil }()
+	var all []entry.Entry
+	for i := range 3000 {
+		all = append(all, entry.Entry{Key: fmt.Appendf(nil, "secret-key-%09d", i), Value: bytes.Repeat([]byte("secret"), i%50), Version: 1, Kind: entry.Set})
+	}
+	cfg := writerConfig(dir)
+	cfg.FilterKeys = 1000
+	m := writeRun(t, cfg, all, tombstone.Tombstone{Lo: []byte("secret-a"), Hi: []byte("secret-b"), Version: 2})
+	file, err := os.ReadFile(filepath.Join(dir, "000007.run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(file, []byte("secret")) || bytes.Contains(file, []byte("cret-k")) {
+		t.Error("keys or values are in the file")
+	}
+	// Whatever was written, its bytes look random: each value of a byte comes as often.
+	var counts [256]int
+	for _, b := range file[headerSize : len(file)-encryptedFooterSize] {
+		counts[b]++
+	}
+	want := float64(len(file)-headerSize-encryptedFooterSize) / 256
+	for b, n := range counts {
+		if float64(n) < want*0.8 || float64(n) > want*1.2+200 {
+			t.Errorf("byte %#x comes %d times, want some %.0f", b, n, want)
+		}
+	}
+	r := openRun(t, openConfig(dir, false), m)
+	r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)
+}
+
+// Without its directory, header page or both, the chunks of an encrypted file are found by
+// their trailers, as long as one of the two names the life.
+func TestRemainsOfEncryptedFiles(t *testing.T) {
+	for _, tc := range []struct {
+		name             string
+		header, dir, end bool // damaged
+		want             int
+	}{
+		{"sound", false, false, false, 3},
+		{"no header", true, false, false, 3},
+		{"no directory", false, true, false, 3},
+		{"no footer", false, true, true, 3},
+		{"no header, no directory", true, true, false, 3},
+		{"no header, no footer", true, false, true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			file, _ := writeEncrypted(t, dir)
+			foot := len(file) - encryptedFooterSize
+			if tc.header {
+				clear(file[:headerSize])
+			}
+			if tc.dir {
+				clear(file[binary.LittleEndian.Uint64(file[foot+16:]):foot])
+			}
+			if tc.end {
+				clear(file[foot:])
+			}
+			if err := os.WriteFile(filepath.Join(dir, "000007.run"), file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg := openConfig(dir, true)
+			cfg.Files = pageio.NewFiles(cfg.FS, 0)
+			r, err := OpenRemains(cfg, 7, 0)
+			if tc.want == 0 {
+				if !errors.Is(err, errs.ErrCorrupt) {
+					t.Errorf("remains: %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			n := 0
+			for {
+				e, hole := r.Next()
+				if e == nil && hole == nil {
+					break
+				}
+				if e != nil && !isTombstones(e.Key) {
+					if !same(e, &goldens[1].entries[n]) {
+						t.Errorf("entry %d: %s", n, brief(e))
+					}
+					n++
+				}
+			}
+			if n != tc.want || r.Whole() != (!tc.dir && !tc.end) {
+				t.Errorf("%d entries, whole: %v", n, r.Whole())
+			}
+		})
+	}
+}
