@@ -2,8 +2,10 @@ package segment
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/invariant"
 )
 
 // forms runs a test with files that are plain, and with encrypted ones.
@@ -20,17 +23,27 @@ func forms(t *testing.T, test func(t *testing.T, testConfig func(testing.TB) Con
 	t.Run("encrypted", func(t *testing.T) { test(t, encryptedConfig) })
 }
 
-// encryptedConfig is testConfig with keys, of which lives are the same in each run.
+// encryptedConfig is testConfig with keys.
 func encryptedConfig(t testing.TB) Config {
 	c := testConfig(t)
-	c.Ring = testRing(t, 1)
+	c.Ring = testRing(t, nil)
 	return c
 }
 
-// testRing has data keys for all ids, and draws lives from this seed.
-func testRing(t testing.TB, seed byte) *crypt.Ring {
+// goldenConfig is encryptedConfig with lives that are the same in each run of the test.
+func goldenConfig(t *testing.T) Config {
+	if invariant.Enabled {
+		t.Skip("a test that runs twice would use nonces twice")
+	}
+	c := testConfig(t)
+	c.Ring = testRing(t, rand.NewChaCha8(sha256.Sum256([]byte(t.Name()))))
+	return c
+}
+
+// testRing has data keys for all ids, and draws lives from random.
+func testRing(t testing.TB, random io.Reader) *crypt.Ring {
 	t.Helper()
-	r := crypt.NewRing(rand.NewChaCha8([32]byte{seed}), func(id crypt.ID) (crypt.DataKey, error) {
+	r := crypt.NewRing(random, func(id crypt.ID) (crypt.DataKey, error) {
 		return crypt.DataKey{ID: id, Cipher: crypt.AES256GCM, Key: [crypt.KeySize]byte{id[0], 1}}, nil
 	})
 	if err := r.SetCurrent(crypt.ID{7}); err != nil {
@@ -56,7 +69,6 @@ func openAny(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) 
 func TestAnotherFileIsRefused(t *testing.T) {
 	c, plain := encryptedConfig(t), testConfig(t)
 	fork := encryptedConfig(t)
-	fork.Ring = testRing(t, 2)
 	write := func(c Config) (segment, remap crypt.Life) {
 		must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
 		w := must(Create(c, Header{Kind: filename.Journal, Number: 5, FirstFrame: 1, Tag: crypt.Tag{1, 2}}))(t)

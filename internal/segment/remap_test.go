@@ -123,7 +123,7 @@ func testDamagedRemapIsRefused(t *testing.T, testConfig func(testing.TB) Config)
 
 func TestRemapGolden(t *testing.T) {
 	testRemapGolden(t, testConfig(t), "remap.golden")
-	testRemapGolden(t, encryptedConfig(t), "remap_encrypted.golden")
+	testRemapGolden(t, goldenConfig(t), "remap_encrypted.golden")
 }
 
 func testRemapGolden(t *testing.T, c Config, golden string) {
