@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -41,6 +42,7 @@ type Config struct {
 	FS    vfs.FS
 	Dir   string
 	UUID  [16]byte
+	Ring  *crypt.Ring   // its keys; nil: the store is plain
 	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
 
 	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
@@ -75,6 +77,9 @@ type Header struct {
 	Chain       uint32        // header checksum of the frame before it
 	Predecessor entry.FileNum // journal: the segment before; 0 = none
 	PrevVersion entry.Version // journal: greatest version in all segments before
+
+	Life crypt.Life // names the file's key, and is drawn by Create and Recycle; zero = it is plain
+	Tag  crypt.Tag  // journal, encrypted: tag of the frame before the first one
 }
 
 // ErrHeader says that a header is damaged or not written yet. ErrNumber says that it
@@ -84,8 +89,8 @@ var (
 	ErrNumber = errors.New("segment header of another file")
 )
 
-// encode writes h to the HeaderSize bytes of p.
-func (h *Header) encode(p []byte, uuid [16]byte) {
+// encode writes h to the HeaderSize bytes of p; e is nil for a plain file.
+func (h *Header) encode(p []byte, uuid [16]byte, e *crypt.Encrypter) error {
 	clear(p)
 	binary.LittleEndian.PutUint16(p[8:], frame.HeaderSize)
 	binary.LittleEndian.PutUint32(p[12:], h.Recycled)
@@ -94,14 +99,18 @@ func (h *Header) encode(p []byte, uuid [16]byte) {
 	binary.LittleEndian.PutUint32(p[40:], h.Chain)
 	binary.LittleEndian.PutUint64(p[48:], uint64(h.Predecessor))
 	binary.LittleEndian.PutUint64(p[56:], uint64(h.PrevVersion))
-	finishPage(p, h.Kind, formatVersion, h.Number, uuid)
+	if e != nil {
+		copy(p[crypt.FrameTagAt:], h.Tag[:])
+	}
+	return finishPage(p, h.Kind, formatVersion, h.Number, uuid, e, h.Life)
 }
 
 // DecodeHeader reads the header p of the segment of this kind and number in the
 // store uuid. It returns ErrHeader, ErrNumber, errs.ErrForeign (a whole header of
-// another store) or errs.ErrFormat (of a newer release).
+// another store) or errs.ErrFormat (of a newer release). What an encrypted page says has a
+// checksum only: Open and ReadHeader compare its tag.
 func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
-	err := checkPage(p, kind, formatVersion, number, uuid)
+	life, err := checkPage(p, kind, formatVersion, number, uuid)
 	if err != nil && !errors.Is(err, ErrNumber) {
 		return Header{Kind: kind}, err
 	}
@@ -117,6 +126,9 @@ func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.File
 	h.Chain = binary.LittleEndian.Uint32(p[40:])
 	h.Predecessor = entry.FileNum(binary.LittleEndian.Uint64(p[48:]))
 	h.PrevVersion = entry.Version(binary.LittleEndian.Uint64(p[56:]))
+	if h.Life = life; !life.IsZero() {
+		h.Tag = crypt.Tag(p[crypt.FrameTagAt:])
+	}
 	if h.FirstFrame == 0 || h.Base > entry.MaxVersion || h.PrevVersion > entry.MaxVersion {
 		return h, fmt.Errorf("%w: first frame %d, versions %d and %d", ErrHeader, h.FirstFrame, h.Base, h.PrevVersion)
 	}

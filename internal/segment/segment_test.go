@@ -306,7 +306,9 @@ func TestHeader(t *testing.T) {
 	h := Header{Kind: filename.Journal, Number: 9, Recycled: 2, Base: 3, FirstFrame: 4, Chain: 5, Predecessor: 6, PrevVersion: 7}
 	uuid := [16]byte{9, 8, 7}
 	page := make([]byte, HeaderSize)
-	h.encode(page, uuid)
+	if err := h.encode(page, uuid, nil); err != nil {
+		t.Fatal(err)
+	}
 	if got, err := DecodeHeader(page, uuid, filename.Journal, 9); err != nil || got != h {
 		t.Errorf("%+v, %v", got, err)
 	}

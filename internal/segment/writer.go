@@ -62,7 +62,11 @@ func Create(c Config, h Header) (*Writer, error) {
 // the old one. What follows the header stays until frames overwrite it. After an error
 // the old file is still there, or neither of them is.
 func Recycle(c Config, h Header, old string) (*Writer, error) {
-	was, err := readHeader(c, filepath.Join(c.Dir, old), h.Kind, h.Number)
+	page, err := readPage(c, filepath.Join(c.Dir, old))
+	if err != nil {
+		return nil, fmt.Errorf("%s can't be used again: %w", old, err)
+	}
+	was, err := DecodeHeader(page, c.UUID, h.Kind, h.Number)
 	if err != nil && !errors.Is(err, ErrNumber) { // the number is its own, of course
 		return nil, fmt.Errorf("%s can't be used again: %w", old, err)
 	}
@@ -87,8 +91,15 @@ func begin(c Config, h Header, path string, f vfs.File, size int64) (*Writer, er
 	w := &Writer{cfg: c, header: h, path: path, f: f, id: c.id(h.Kind, h.Number), end: new(atomic.Int64),
 		allocated: max(size, HeaderSize), next: h.FirstFrame, chain: h.Chain}
 	page := make([]byte, HeaderSize)
-	h.encode(page, c.UUID)
-	if _, err := f.WriteAt(page, 0); err != nil {
+	e, life, err := c.encrypter(h.Kind, h.Number)
+	if err == nil {
+		w.header.Life = life
+		err = w.header.encode(page, c.UUID, e)
+	}
+	if err == nil {
+		_, err = f.WriteAt(page, 0)
+	}
+	if err != nil {
 		return nil, discard(c, path, f, err)
 	}
 	w.wrote(HeaderSize)
