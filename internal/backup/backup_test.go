@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -77,8 +79,10 @@ func TestGolden(t *testing.T) {
 	full, info := stream(t, s, Options{})
 	increment, _ := stream(t, s, Options{Since: info})
 	packed, _ := stream(t, s, Options{Compress: true})
+	part, partInfo := stream(t, s, partly())
 	for name, got := range map[string][]byte{
 		"full": full, "increment": increment, "compressed": packed, "description": info.Encode(),
+		"part": part, "partdescription": partInfo.Encode(),
 	} {
 		path := filepath.Join("testdata", name+".golden")
 		if *rewrite {
@@ -90,7 +94,7 @@ func TestGolden(t *testing.T) {
 		switch name {
 		case "compressed":
 			_ = must(Verify(t.Context(), bytes.NewReader(want)))(t)
-		case "description":
+		case "description", "partdescription":
 			_ = must(DecodeInfo(want))(t)
 			fallthrough
 		default:
@@ -101,12 +105,29 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// partly asks for the default keyspace alone.
+func partly() Options {
+	last := entry.FileNum(100)
+	return Options{Keyspaces: []string{""}, Outputs: Outputs{
+		Next:         func() entry.FileNum { last++; return last },
+		RunFileBytes: 1 << 20, SegmentBytes: 1 << 20,
+		About: func(*layout.Layout) func([]meta.File, []byte, []byte) []byte { return nil },
+	}}
+}
+
 // TestInfo: what describes a backup survives storage, and no flipped bit does.
 func TestInfo(t *testing.T) {
-	_, info := stream(t, source(t, 3, 1000), Options{})
+	for _, o := range []Options{{}, partly()} {
+		_, info := stream(t, source(t, 3, 1000), o)
+		testInfo(t, info)
+	}
+}
+
+func testInfo(t *testing.T, info *Info) {
+	t.Helper()
 	p := info.Encode()
 	again := must(DecodeInfo(p))(t)
-	if fmt.Sprint(again) != fmt.Sprint(info) {
+	if !reflect.DeepEqual(again, info) {
 		t.Errorf("%v, want %v", again, info)
 	}
 	for i := range p {

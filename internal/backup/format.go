@@ -97,6 +97,7 @@ const (
 	dataRecord   recordKind = 3 // its next bytes
 	zerosRecord  recordKind = 4 // its next bytes are zeros, and there is no payload
 	endRecord    recordKind = 5
+	partRecord   recordKind = 7 // behind the layout, if the stream has some keyspaces only: which
 )
 
 // record is the head of a record. Its checksum and that of the payload are bound to
@@ -140,6 +141,7 @@ var lengths = map[recordKind]struct{ least, most uint32 }{
 	dataRecord:   {1, pieceBytes},
 	zerosRecord:  {1, pieceBytes},
 	endRecord:    {endSize, endSize},
+	partRecord:   {1, pieceBytes},
 }
 
 // check compares the lengths with what the kind allows.

@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
-	"github.com/brockdb/brock/internal/manifest"
 )
 
 // sink takes the contents of streams. The bytes are verified. A file counts only when the end
@@ -60,6 +59,7 @@ type reader struct {
 	plain   []byte
 
 	edit   []byte // the layout's, as far as it is there
+	part   []byte // which keyspaces the stream has, as far as it is there; none: all
 	layout *layout.Layout
 	wanted map[filename.Name]int64 // files that the layout names, and their length
 	had    map[filename.Name]File  // of the stream before; nil: it is not known
@@ -118,7 +118,7 @@ func (d *reader) begin() error {
 	}
 	d.header, d.id, d.digest, d.records = h, h.identity(), sha256.New(), 0
 	d.digest.Write(p)
-	d.edit, d.layout, d.bytes, d.inside = nil, nil, 0, false
+	d.edit, d.part, d.layout, d.bytes, d.inside = nil, nil, nil, 0, false
 	d.info = &Info{UUID: h.uuid, Version: h.version, Milli: h.milli, Follows: h.follows}
 	return nil
 }
@@ -182,12 +182,8 @@ func (d *reader) placed(err error, at int64) error {
 // take takes a record whose payload is in d.stored.
 func (d *reader) take(r *record) error {
 	switch r.kind {
-	case layoutRecord:
-		if d.layout != nil {
-			return errStream("a layout behind the first file")
-		}
-		d.edit = append(d.edit, d.stored...)
-		return nil
+	case layoutRecord, partRecord:
+		return d.describing(r.kind)
 	case fileRecord:
 		return d.file()
 	}
@@ -207,6 +203,21 @@ func (d *reader) take(r *record) error {
 		}
 	}
 	return d.to.data(p)
+}
+
+// describing takes a piece of what is ahead of the files.
+func (d *reader) describing(kind recordKind) error {
+	switch {
+	case d.layout != nil:
+		return errStream("a layout behind the first file")
+	case kind == partRecord:
+		d.part = append(d.part, d.stored...)
+	case d.part != nil:
+		return errStream("a layout behind the keyspaces")
+	default:
+		d.edit = append(d.edit, d.stored...)
+	}
+	return nil
 }
 
 // file begins a file.
@@ -255,21 +266,19 @@ func (d *reader) finish() error {
 	return d.to.closeFile()
 }
 
-func (d *reader) decodeLayout() error {
-	e, err := manifest.DecodeEdit(d.edit)
-	if errors.Is(err, errs.ErrFormat) {
+func (d *reader) decodeLayout() (err error) {
+	if d.layout, err = decodeLayout(d.edit); err != nil {
 		return err
-	}
-	if err == nil {
-		d.layout, err = layout.New().Apply(e)
-	}
-	if err != nil {
-		return errStream("layout: " + err.Error())
 	}
 	if d.layout.LastVersion() != d.header.version {
 		return errStream(fmt.Sprintf("layout of version %d, want %d", d.layout.LastVersion(), d.header.version))
 	}
-	d.edit, d.wanted = nil, sizes(d.layout)
+	if d.part != nil {
+		if d.info.Part, err = decodePart(d.part, d.layout, d.edit); err != nil {
+			return err
+		}
+	}
+	d.edit, d.part, d.wanted = nil, nil, sizes(d.layout)
 	return nil
 }
 

@@ -52,6 +52,7 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 	if h.Size < EncryptedSize(0, 0) {
 		return nil, t, fmt.Errorf("%w: %d bytes, encrypted", ErrFrame, h.Size)
 	}
+	// Most frames are read by one call; of a longer one only what is decrypted next.
 	if h.Size <= wholeFrame {
 		if x.whole, err = x.read(offset, h.Size); err != nil {
 			return nil, t, err
@@ -193,6 +194,7 @@ func (x *Decrypter) own(h *Header) error {
 	if err != nil {
 		return err
 	}
+	// Nothing vouches for these yet: they are compared with what is there before use.
 	c, ok := entry.ParseClear(b)
 	if !ok || c.Size > left || c.Attempt != x.attempt {
 		return fmt.Errorf("%w: %+v in %d bytes, attempt %d", entry.ErrRecord, c, left, x.attempt)
@@ -212,7 +214,7 @@ func (x *Decrypter) own(h *Header) error {
 	if err != nil {
 		return err
 	}
-	if rec.InPieces() {
+	if rec.InPieces() { // behind the key are the tags
 		end := at + rec.BareSize()
 		clear(x.out[at+rec.Bare()-rec.ValueSize : end])
 		x.out = x.out[:end]
