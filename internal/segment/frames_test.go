@@ -11,7 +11,9 @@ import (
 
 // Whatever the lengths of frames: each byte is read once, in order. It was asked for before,
 // once, and 512 KiB ahead of what is read at least.
-func TestFramesAreReadOnceAndAskedForAhead(t *testing.T) { forms(t, testFramesAreReadOnceAndAskedForAhead) }
+func TestFramesAreReadOnceAndAskedForAhead(t *testing.T) {
+	forms(t, testFramesAreReadOnceAndAskedForAhead)
+}
 
 func testFramesAreReadOnceAndAskedForAhead(t *testing.T, testConfig func(testing.TB) Config) {
 	cfg := testConfig(t)
