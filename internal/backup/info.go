@@ -80,16 +80,9 @@ func (i *Info) Encode() []byte {
 // DecodeInfo returns errs.ErrForeign, errs.ErrFormat or an *errs.Corruption for
 // anything that Encode has not made.
 func DecodeInfo(p []byte) (*Info, error) {
-	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
-		return nil, foreign("these bytes don't describe a backup")
-	}
-	end := len(p) - sumSize
-	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
-		return nil, damaged("checksum")
-	}
-	version := binary.LittleEndian.Uint16(p[len(infoMagic):])
-	if version < infoVersion || version > infoSealed {
-		return nil, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, version, infoSealed)
+	version, end, err := checkInfo(p)
+	if err != nil {
+		return nil, err
 	}
 	at := p[len(infoMagic)+2 : end]
 	i := &Info{UUID: [16]byte(at), Digest: Digest(at[16:]), Follows: Digest(at[48:])}
@@ -134,6 +127,22 @@ func (i *Info) decodeFiles(w *words) error {
 
 func damaged(reason errStream) error {
 	return errs.NewCorruption("description of a backup", -1, "%s", reason)
+}
+
+// checkInfo returns the version of a description, and where its checksum begins, which is right.
+func checkInfo(p []byte) (version uint16, end int, err error) {
+	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
+		return 0, 0, foreign("these bytes don't describe a backup")
+	}
+	end = len(p) - sumSize
+	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
+		return 0, 0, damaged("checksum")
+	}
+	version = binary.LittleEndian.Uint16(p[len(infoMagic):])
+	if version < infoVersion || version > infoSealed {
+		return 0, 0, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, version, infoSealed)
+	}
+	return version, end, nil
 }
 
 // decodePart reads which keyspaces the stream has.

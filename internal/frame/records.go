@@ -48,6 +48,7 @@ func (r *Records) Next(rec *entry.Record) (err error) {
 }
 
 func (r *Records) nextEncrypted(rec *entry.Record) (err error) {
+	// A file offset has no place for short records: they are together behind the others.
 	n := 0
 	if r.bare {
 		*rec, err = entry.DecodeNextBare(r.payload, &r.version)
