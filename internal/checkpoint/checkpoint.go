@@ -22,8 +22,8 @@ type Source struct {
 	ValueDir string // may be Dir
 	UUID     [16]byte
 	Ring     *crypt.Ring // nil: the store is plain
-	Seed     uint64 // of the key hash
-	Created  int64  // Unix milliseconds
+	Seed     uint64      // of the key hash
+	Created  int64       // Unix milliseconds
 	Layout   *layout.Layout
 	Milli    int64 // when its last version was the newest, in Unix milliseconds
 }
