@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/brockdb/brock/internal/backup"
@@ -20,6 +21,12 @@ type BackupOptions struct {
 	// Backup writes an increment: only the files that the store did not have at that time.
 	// nil = a full backup.
 	Since *BackupInfo
+	// Keyspaces are the names of the keyspaces that the backup has, "" for the default one;
+	// none = all. Nothing of other keyspaces is in the stream. Since must be of the same
+	// keyspaces. Backup first writes the keyspaces to files of their own beside those of the
+	// store, and removes them at the end: it takes as much disk space as they have in runs
+	// of which Since has nothing.
+	Keyspaces []string
 	// Compress compresses files by zstd, in pieces of 256 KiB. A piece that would shrink
 	// by less than an eighth stays as it is.
 	Compress bool
@@ -44,19 +51,25 @@ type BackupInfo struct {
 	Sent        int       // number of files in the stream; the backups before it have the others
 	StoreBytes  int64     // total size of the store's files
 	StreamBytes int64     // size of the stream
+	Keyspaces   []string  // names of those that the backup has, ascending, "" for the default one; nil = all
 
 	info *backup.Info
 }
 
 func newBackupInfo(i *backup.Info) *BackupInfo {
-	return &BackupInfo{
+	info := &BackupInfo{
 		Version: uint64(i.Version), Time: time.UnixMilli(i.Milli), Incremental: i.Follows != backup.Digest{},
 		Files: len(i.Files), Sent: i.Sent, StoreBytes: i.StoreBytes(), StreamBytes: i.Bytes, info: i,
 	}
+	if i.Part != nil {
+		info.Keyspaces = slices.Clone(i.Part.Keyspaces)
+	}
+	return info
 }
 
 // MarshalBinary encodes the description for UnmarshalBinary: about 100 bytes, and 12 for
-// each file of the store. It has no keys and no values.
+// each file of the store. It has no keys and no values; but that of a backup of some
+// keyspaces has their names and options, and of each run the first and the last key.
 func (i *BackupInfo) MarshalBinary() ([]byte, error) {
 	if i == nil || i.info == nil {
 		return nil, fmt.Errorf("%w: no backup", ErrInvalid)
@@ -80,8 +93,9 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 
 // Backup writes the store to w as one stream, as of one version, while others go on reading
 // and writing. The backup has every commit that returned before the call, Buffered ones
-// too, and may have later ones. It has all keyspaces with their options, and all history
-// that is retained. Restore makes a store of it. VerifyBackup checks it.
+// too, and may have later ones. It has all keyspaces with their options, or those of
+// o.Keyspaces, and all history that is retained. Restore makes a store of it. VerifyBackup
+// checks it.
 //
 // The stream has the files of the store. Each is verified while it is sent. An increment
 // (o.Since) has only files that are new. Deletes, drops and changed options are in it, too.
@@ -94,8 +108,8 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // disk until Backup returns.
 //
 // It returns ErrReadOnly for a store that this process only reads, ErrForeign if o.Since is
-// of another store, ErrInvalid if o.Since is of a later version, a *CorruptionError for
-// damage, and the errors of w. After an error the stream is incomplete: Restore and
+// of another store, ErrInvalid if o.Since is of a later version or of other keyspaces,
+// ErrKeyspaceNotFound, a *CorruptionError for damage, and the errors of w. After an error the stream is incomplete: Restore and
 // VerifyBackup refuse it.
 func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*BackupInfo, error) {
 	if err := workable(ctx, db); err != nil {
@@ -104,7 +118,7 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 	if w == nil {
 		return nil, fmt.Errorf("%w: nil writer", ErrInvalid)
 	}
-	options := backup.Options{Compress: o.Compress}
+	options := backup.Options{Compress: o.Compress, Keyspaces: o.Keyspaces}
 	if o.Since != nil {
 		if options.Since = o.Since.info; options.Since == nil {
 			return nil, &OptionError{Field: "Since", Reason: "is no backup"}
@@ -173,7 +187,7 @@ func VerifyBackup(ctx context.Context, r io.Reader) (*BackupInfo, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: nil reader", ErrInvalid)
 	}
-	info, err := backup.Verify(ctx, r)
+	info, err := backup.Verify(ctx, r, nil)
 	if err != nil {
 		return nil, fmt.Errorf("verify backup: %w", err)
 	}

@@ -884,6 +884,18 @@ func backingUp(ctx context.Context, db *brock.DB, fullPath string, increment *by
 	return full.Close()
 }
 
+func backingUpKeyspaces(ctx context.Context, db *brock.DB, full io.Writer) (err error) {
+	var info *brock.BackupInfo
+	info, err = db.Backup(ctx, full, brock.BackupOptions{Keyspaces: []string{"users", "orders"}})
+	if err != nil {
+		return err
+	}
+	if len(info.Keyspaces) != 2 {
+		return fmt.Errorf("keyspaces %q", info.Keyspaces)
+	}
+	return nil
+}
+
 func restoring(ctx context.Context, full, increment io.Reader, dir string) error {
 	_, err := brock.Restore(ctx, io.MultiReader(full, increment), brock.Options{Dir: dir})
 	if err != nil {
@@ -899,6 +911,11 @@ func TestRestore(t *testing.T) {
 	check(t, db.Set([]byte("a"), []byte("1")))
 	path, dir := filepath.Join(t.TempDir(), "full"), filepath.Join(t.TempDir(), "new")
 	var increment bytes.Buffer
+	for _, name := range []string{"users", "orders"} {
+		_, err := db.Keyspace(name)
+		check(t, err)
+	}
+	check(t, backingUpKeyspaces(t.Context(), db, io.Discard))
 	check(t, backingUp(t.Context(), db, path, &increment, func() { check(t, db.Set([]byte("a"), []byte("2"))) }))
 	full, err := os.Open(path)
 	check(t, err)

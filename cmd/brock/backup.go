@@ -17,12 +17,13 @@ import (
 
 type backupCommand struct {
 	store
-	To         string `arg:"" optional:"" help:"A new file, or - for standard output. Leave it out with --repository."`
-	Since      string `help:"Write an increment: only what is new since the backup in this file. That is read and checked first." placeholder:"FILE"`
-	Compress   bool   `help:"Compress the file by zstd."`
-	Repository string `help:"Write to the repository in this directory instead of a file. It keeps many backups, of one store or more. It is made if there is none." placeholder:"DIR"`
-	Scratch    string `help:"With --repository: directory for a checkpoint of the store, removed at the end; default: the store's name with .backup-scratch. On another disk it takes as much space as the store." placeholder:"DIR"`
-	JSON       bool   `help:"With --repository: print JSON."`
+	To         string   `arg:"" optional:"" help:"A new file, or - for standard output. Leave it out with --repository."`
+	Since      string   `help:"Write an increment: only what is new since the backup in this file. That is read and checked first." placeholder:"FILE"`
+	Keyspace   []string `sep:"none" help:"Only this keyspace; may be given more than once. --keyspace= means the default one. Nothing of others is in the backup." placeholder:"NAME"`
+	Compress   bool     `help:"Compress the file by zstd."`
+	Repository string   `help:"Write to the repository in this directory instead of a file. It keeps many backups, of one store or more. It is made if there is none." placeholder:"DIR"`
+	Scratch    string   `help:"With --repository: directory for a checkpoint of the store, removed at the end; default: the store's name with .backup-scratch. On another disk it takes as much space as the store." placeholder:"DIR"`
+	JSON       bool     `help:"With --repository: print JSON."`
 }
 
 // Run writes a backup to a file, or to a repository.
@@ -30,8 +31,8 @@ func (c *backupCommand) Run(a *app) error {
 	switch {
 	case (c.To == "") == (c.Repository == ""):
 		return wrongUsage("backup wants either a new file or --repository")
-	case c.Repository != "" && (c.Since != "" || c.Compress):
-		return wrongUsage("--since and --compress are for a backup to a file")
+	case c.Repository != "" && (c.Since != "" || c.Compress || len(c.Keyspace) > 0):
+		return wrongUsage("--since, --keyspace and --compress are for a backup to a file")
 	case c.To != "" && (c.Scratch != "" || c.JSON):
 		return wrongUsage("--scratch and --json are for a backup to a repository")
 	case c.Repository != "":
@@ -62,7 +63,7 @@ func (c *backupCommand) toRepository(a *app) error {
 
 // toFile writes a backup. A file has its name once it is complete and synced.
 func (c *backupCommand) toFile(a *app) error {
-	o := brock.BackupOptions{Compress: c.Compress}
+	o := brock.BackupOptions{Compress: c.Compress, Keyspaces: c.Keyspace}
 	if c.Since != "" {
 		info, err := verifyBackups(a, []string{c.Since})
 		if err != nil {
@@ -133,6 +134,9 @@ func describeBackup(i *brock.BackupInfo) string {
 	kind := "full backup"
 	if i.Incremental {
 		kind = "increment"
+	}
+	if i.Keyspaces != nil {
+		kind += fmt.Sprintf(" of the keyspaces %q", i.Keyspaces)
 	}
 	return fmt.Sprintf("%s as of version %d, with %d of %d files", kind, i.Version, i.Sent, i.Files)
 }

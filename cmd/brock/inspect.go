@@ -9,13 +9,14 @@ import (
 
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
 )
 
 type inspectCommand struct {
-	Path     string `arg:"" help:"Directory of a store; or SUPER, MANIFEST-nnnnnn, nnnnnn.log, nnnnnn.val or nnnnnn.run: the name tells the format."`
+	Path     string `arg:"" help:"Directory of a store; or SUPER, MANIFEST-nnnnnn, KEYS-nnnnnn, nnnnnn.log, nnnnnn.val or nnnnnn.run: the name tells the format."`
 	ValueDir string `help:"Directory of the value segments, if the store has one of its own." placeholder:"DIR"`
 }
 
@@ -53,6 +54,8 @@ func inspect(w io.Writer, kind filename.Kind, content []byte) error {
 		segment.DumpRemap(d, content)
 	case filename.Run:
 		return run.Dump(w, content, nil)
+	case filename.Keyring:
+		keyring.Dump(d, content)
 	case filename.Lock:
 		d.Bytes(0, len(content), "held last by")
 	}

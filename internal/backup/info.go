@@ -1,13 +1,18 @@
 package backup
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
 )
 
 // Info describes a stream: what the next increment has to know.
@@ -20,6 +25,7 @@ type Info struct {
 	Bytes   int64  // of the stream
 	Sent    int    // files whose bytes are in the stream
 	Files   []File // of the store, at that version
+	Part    *Part  // nil: the stream has all keyspaces
 }
 
 // StoreBytes is the length of all files of the store.
@@ -33,15 +39,23 @@ func (i *Info) StoreBytes() (n int64) {
 const (
 	infoMagic   = "BROCKBKI"
 	infoVersion = 1
+	infoParted  = 2                                 // with a Part
+	infoSealed  = 3                                 // with a Part of which nothing is told
 	infoFixed   = len(infoMagic) + 2 + 16 + 32 + 32 // before the numbers
 	infoFile    = 1 + 1 + 4 + 1                     // bytes of a file, at least
-	sumSize     = 4
 )
 
 // Encode makes bytes of which DecodeInfo makes the same Info.
 func (i *Info) Encode() []byte {
 	p := append([]byte(nil), infoMagic...)
-	p = binary.LittleEndian.AppendUint16(p, infoVersion)
+	version := uint16(infoVersion)
+	switch {
+	case i.Part != nil && i.Part.sealed:
+		version = infoSealed
+	case i.Part != nil:
+		version = infoParted
+	}
+	p = binary.LittleEndian.AppendUint16(p, version)
 	p = append(p, i.UUID[:]...)
 	p = append(p, i.Digest[:]...)
 	p = append(p, i.Follows[:]...)
@@ -54,30 +68,48 @@ func (i *Info) Encode() []byte {
 		p = binary.LittleEndian.AppendUint32(p, f.Print)
 		p = binary.AppendUvarint(p, uint64(f.Size))
 	}
+	if version == infoParted {
+		for _, b := range [][]byte{i.Part.layout, i.Part.encode()} {
+			p = binary.AppendUvarint(p, uint64(len(b)))
+			p = append(p, b...)
+		}
+	}
 	return binary.LittleEndian.AppendUint32(p, checksum.Plain(p))
 }
 
 // DecodeInfo returns errs.ErrForeign, errs.ErrFormat or an *errs.Corruption for
 // anything that Encode has not made.
 func DecodeInfo(p []byte) (*Info, error) {
-	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
-		return nil, foreign("these bytes don't describe a backup")
-	}
-	damaged := func(reason string) error { return errs.NewCorruption("description of a backup", -1, "%s", reason) }
-	end := len(p) - sumSize
-	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
-		return nil, damaged("checksum")
-	}
-	if v := binary.LittleEndian.Uint16(p[len(infoMagic):]); v != infoVersion {
-		return nil, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, v, infoVersion)
+	version, end, err := checkInfo(p)
+	if err != nil {
+		return nil, err
 	}
 	at := p[len(infoMagic)+2 : end]
 	i := &Info{UUID: [16]byte(at), Digest: Digest(at[16:]), Follows: Digest(at[48:])}
 	w := words{p: at[80:]}
 	i.Version, i.Milli, i.Bytes, i.Sent = entry.Version(w.number()), int64(w.number()), int64(w.number()), int(w.number())
+	if err := i.decodeFiles(&w); err != nil {
+		return nil, err
+	}
+	switch version {
+	case infoParted:
+		if err := i.decodePart(&w); err != nil {
+			return nil, err
+		}
+	case infoSealed:
+		i.Part = &Part{sealed: true}
+	}
+	if w.short || len(w.p) > 0 || i.Bytes < 0 || i.Sent < 0 || i.Sent > len(i.Files) {
+		return nil, damaged("numbers")
+	}
+	return i, nil
+}
+
+// decodeFiles reads the list of files.
+func (i *Info) decodeFiles(w *words) error {
 	n := w.number()
 	if n > uint64(len(w.p)/infoFile) {
-		return nil, damaged("more files than there is room for")
+		return damaged("more files than there is room for")
 	}
 	i.Files = make([]File, n)
 	for j := range i.Files {
@@ -87,13 +119,51 @@ func DecodeInfo(p []byte) (*Info, error) {
 		f.Print = binary.LittleEndian.Uint32(w.fixed(4))
 		f.Size = int64(w.number())
 		if err := f.check(); err != nil || w.short {
-			return nil, damaged("list of files")
+			return damaged("list of files")
 		}
 	}
-	if w.short || len(w.p) > 0 || i.Bytes < 0 || i.Sent < 0 || i.Sent > len(i.Files) {
-		return nil, damaged("numbers")
+	return nil
+}
+
+func damaged(reason errStream) error {
+	return errs.NewCorruption("description of a backup", -1, "%s", reason)
+}
+
+// checkInfo returns the version of a description, and where its checksum begins, which is right.
+func checkInfo(p []byte) (version uint16, end int, err error) {
+	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
+		return 0, 0, foreign("these bytes don't describe a backup")
 	}
-	return i, nil
+	end = len(p) - sumSize
+	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
+		return 0, 0, damaged("checksum")
+	}
+	version = binary.LittleEndian.Uint16(p[len(infoMagic):])
+	if version < infoVersion || version > infoSealed {
+		return 0, 0, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, version, infoSealed)
+	}
+	return version, end, nil
+}
+
+// decodePart reads which keyspaces the stream has.
+func (i *Info) decodePart(w *words) error {
+	var parts [2][]byte
+	for j := range parts {
+		n := w.number()
+		if n > uint64(len(w.p)) {
+			return damaged(errStream("cut"))
+		}
+		parts[j] = bytes.Clone(w.fixed(int(n)))
+	}
+	l, err := decodeLayout(parts[0])
+	if err == nil {
+		i.Part, err = decodePart(parts[1], l, parts[0])
+	}
+	var e errStream
+	if errors.As(err, &e) {
+		return damaged(e)
+	}
+	return err
 }
 
 // words reads numbers; short says that there were too few bytes.
@@ -119,4 +189,79 @@ func (w *words) fixed(n int) []byte {
 	}
 	defer func() { w.p = w.p[n:] }()
 	return w.p[:n]
+}
+
+// Part says which keyspaces a stream has, if these are not all.
+type Part struct {
+	Keyspaces []string // names, ascending; "" is the default keyspace
+	Origins   []origin // of each run of the layout, newest first
+
+	layout []byte // the edit that makes the layout
+	sealed bool   // the store is encrypted: Encode tells nothing of this
+}
+
+// origin names a run of the store and the keyspaces that were taken of it.
+type origin [16]byte
+
+// encode makes the payload of a record.
+func (p *Part) encode() []byte {
+	b := binary.AppendUvarint(nil, uint64(len(p.Keyspaces)))
+	for _, name := range p.Keyspaces {
+		b = binary.AppendUvarint(b, uint64(len(name)))
+		b = append(b, name...)
+	}
+	for _, o := range p.Origins {
+		b = append(b, o[:]...)
+	}
+	return b
+}
+
+// decodePart reads what encode has made for a layout, whose edit is given, too.
+func decodePart(b []byte, l *layout.Layout, edit []byte) (*Part, error) {
+	w := words{p: b}
+	p := &Part{layout: edit}
+	for n := w.number(); n > 0 && !w.short; n-- {
+		size := w.number()
+		if size > layout.MaxKeyspaceName {
+			return nil, errStream("name of a keyspace")
+		}
+		p.Keyspaces = append(p.Keyspaces, string(w.fixed(int(size))))
+	}
+	for range l.Runs() {
+		p.Origins = append(p.Origins, origin(w.fixed(len(origin{}))))
+	}
+	named := 0
+	for i, name := range p.Keyspaces {
+		if i > 0 && name <= p.Keyspaces[i-1] {
+			return nil, errStream("keyspaces out of order")
+		}
+		if name != "" {
+			named++
+		}
+	}
+	if w.short || len(w.p) > 0 || len(p.Keyspaces) == 0 || named != len(l.Keyspaces()) {
+		return nil, errStream("list of keyspaces")
+	}
+	for _, k := range l.Keyspaces() {
+		if _, found := slices.BinarySearch(p.Keyspaces, k.Name); !found {
+			return nil, errStream("a keyspace that is not listed")
+		}
+	}
+	return p, nil
+}
+
+// decodeLayout returns errs.ErrFormat for a layout of a later release.
+func decodeLayout(edit []byte) (*layout.Layout, error) {
+	e, err := manifest.DecodeEdit(edit)
+	if errors.Is(err, errs.ErrFormat) {
+		return nil, err
+	}
+	var l *layout.Layout
+	if err == nil {
+		l, err = layout.New().Apply(e)
+	}
+	if err != nil {
+		return nil, errStream("layout: " + err.Error())
+	}
+	return l, nil
 }

@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 
@@ -42,7 +43,8 @@ type plan struct {
 
 // makePlan looks at each file of the store. Bytes that the layout does not have, such as those
 // that a crash has left at the end of a segment, are not in the backup.
-func (s *sender) makePlan(since *Info) (*plan, error) {
+// Only the stream before has those files that are elsewhere.
+func (s *sender) makePlan(since *Info, elsewhere map[filename.Name]bool) (*plan, error) {
 	had := make(map[filename.Name]File)
 	if since != nil {
 		for _, f := range since.Files {
@@ -51,6 +53,14 @@ func (s *sender) makePlan(since *Info) (*plan, error) {
 	}
 	p := &plan{files: make(map[filename.Name]File), kept: make(map[filename.Name]bool)}
 	for name, size := range sizes(s.Layout) {
+		if elsewhere[name] {
+			f, ok := had[name]
+			if !ok {
+				return nil, fmt.Errorf("%w: the backup before lacks %s", errs.ErrInvalid, name)
+			}
+			p.files[name], p.kept[name] = f, true
+			continue
+		}
 		f, err := s.describe(name, size)
 		if err != nil {
 			return nil, err

@@ -130,7 +130,7 @@ func (s *sender) sendSegment(g *layout.Segment) error {
 	defer s.steady.Forget(s.path(name))
 	if relocated {
 		return s.sendFile(name, func() (int64, bool, error) {
-			m, err := segment.OpenRemap(s.open.Segments(), name.Number, true) // verifies all of it
+			m, err := segment.OpenRemap(s.open.Segments(), name.Number, g.State().Life, true) // verifies all of it
 			if err == nil {
 				err = m.Close()
 			}

@@ -6,21 +6,28 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checkpoint"
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 )
 
 // Options says how a stream is made.
 type Options struct {
-	Since    *Info // of the stream before; nil: a full one
-	Compress bool
-	Milli    int64          // when the version was the newest, in Unix milliseconds
-	Progress func(Progress) // may be nil
+	Since     *Info    // of the stream before; nil: a full one
+	Keyspaces []string // names of those that the stream has; "" = the default one; none: all
+	Compress  bool
+	Milli     int64          // when the version was the newest, in Unix milliseconds
+	Progress  func(Progress) // may be nil
+
+	Outputs Outputs // only with Keyspaces
 }
 
 // Progress is how far a stream is.
@@ -30,19 +37,33 @@ type Progress struct {
 
 // Write sends the store s as one stream to w. All files that the layout names are there,
 // and none of them is removed or written while Write runs. It returns errs.ErrForeign or
-// errs.ErrInvalid if o.Since is not of an earlier state of the store, and
-// *errs.Corruption for damage: then the stream has no end.
+// errs.ErrInvalid if o.Since is not of an earlier state of the store or of other keyspaces,
+// errs.ErrKeyspaceNotFound, and *errs.Corruption for damage: then the stream has no end.
 func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*Info, error) {
 	if err := o.check(&s); err != nil {
 		return nil, err
 	}
+	var part *Part
+	var elsewhere map[filename.Name]bool
+	if len(o.Keyspaces) > 0 {
+		x, err := extract(ctx, s, o.keyspaces(), o.Since, &o.Outputs)
+		defer x.remove()
+		if err != nil {
+			return nil, err
+		}
+		s, part, elsewhere = x.Source, x.part, x.elsewhere
+	}
 	from := newSender(s)
 	from.ctx = ctx
 	var err error
-	if from.plan, err = from.makePlan(o.Since); err != nil {
+	if from.plan, err = from.makePlan(o.Since, elsewhere); err != nil {
 		return nil, err
 	}
 	to := newWriter(ctx, w, &s, &o)
+	to.info.Part = part
+	if err := to.seal(&s); err != nil {
+		return nil, err
+	}
 	to.total = from.total
 	if err := to.files(from); err != nil {
 		return nil, err
@@ -84,7 +105,32 @@ func (o *Options) check(s *checkpoint.Source) error {
 	case o.Since.Version > s.Layout.LastVersion():
 		return fmt.Errorf("%w: the backup before has version %d, the store %d", errs.ErrInvalid, o.Since.Version, s.Layout.LastVersion())
 	}
+	return o.sameKeyspaces()
+}
+
+// sameKeyspaces returns errs.ErrInvalid unless the stream before has the keyspaces of the
+// one that is made.
+func (o *Options) sameKeyspaces() error {
+	switch before := o.Since.Part; {
+	case before != nil && before.sealed:
+		return fmt.Errorf("%w: the backup before has some keyspaces of an encrypted store: it has no increments", errs.ErrUnsupported)
+	case before == nil && len(o.Keyspaces) == 0:
+		return nil
+	case before == nil:
+		return fmt.Errorf("%w: the backup before has all keyspaces", errs.ErrInvalid)
+	case len(o.Keyspaces) == 0:
+		return fmt.Errorf("%w: the backup before has only the keyspaces %q", errs.ErrInvalid, before.Keyspaces)
+	case !slices.Equal(before.Keyspaces, o.keyspaces()):
+		return fmt.Errorf("%w: the backup before has the keyspaces %q", errs.ErrInvalid, before.Keyspaces)
+	}
 	return nil
+}
+
+// keyspaces are the names, each once and ascending.
+func (o *Options) keyspaces() []string {
+	names := slices.Clone(o.Keyspaces)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // writer makes the bytes of a stream.
@@ -100,6 +146,10 @@ type writer struct {
 	compress bool
 	packed   []byte // a record with its compressed payload
 	info     *Info
+
+	keys *keyring.Content // of an encrypted store
+	enc  *crypt.Encrypter // of its layout; nil: the store is plain
+	seed uint64           // of its key hash
 
 	progress    func(Progress)
 	done, total int64
@@ -126,14 +176,37 @@ func (w *writer) begin(snapshot *layout.Edit) error {
 	if err := w.write(p); err != nil {
 		return err
 	}
-	for p := manifest.AppendEdit(nil, snapshot); len(p) > 0; {
+	var part []byte
+	if w.info.Part != nil {
+		part = w.info.Part.encode()
+	}
+	if err := w.describe(manifest.AppendEdit(nil, snapshot), part); err != nil {
+		return err
+	}
+	w.report()
+	return nil
+}
+
+// describe writes the layout, and the list of keyspaces if these are not all.
+func (w *writer) describe(edit, part []byte) error {
+	if w.enc != nil {
+		return w.sealed(edit, part)
+	}
+	if err := w.pieces(layoutRecord, edit); err != nil {
+		return err
+	}
+	return w.pieces(partRecord, part)
+}
+
+// pieces writes records of a kind for p.
+func (w *writer) pieces(kind recordKind, p []byte) error {
+	for len(p) > 0 {
 		n := min(len(p), pieceBytes)
-		if err := w.record(record{kind: layoutRecord, stored: uint32(n), length: uint32(n)}, room(p[:n])); err != nil {
+		if err := w.record(record{kind: kind, stored: uint32(n), length: uint32(n)}, room(p[:n])); err != nil {
 			return err
 		}
 		p = p[n:]
 	}
-	w.report()
 	return nil
 }
 

@@ -19,9 +19,11 @@ import (
 // what is measured is the pipeline.
 type void struct{ groups int }
 
-func (*void) Throttle(context.Context, []byte) error                                   { return nil }
-func (*void) Prepare(int) error                                                        { return nil }
-func (*void) Apply([]byte, entry.Position, entry.Version) error                        { return nil }
+func (*void) Throttle(context.Context, []byte) error { return nil }
+func (*void) Prepare(int) error                      { return nil }
+func (*void) Apply(_ []byte, at entry.Position, _ entry.Version) (entry.Position, error) {
+	return at, nil
+}
 func (*void) SortSince(entry.Version)                                                  {}
 func (*void) CheckReads(*conflict.ReadSet, entry.Version) (v entry.Version, err error) { return 0, nil }
 func (*void) EachArrival(entry.Version, func(lo, hi []byte) error) (all bool, err error) {

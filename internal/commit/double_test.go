@@ -126,20 +126,22 @@ func (m *memory) Retract() error {
 	return nil
 }
 
-func (m *memory) Apply(payload []byte, at entry.Position, v entry.Version) error {
+func (m *memory) Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
+	next = at
+	next.Offset += int64(len(payload))
 	v-- // the first record begins its transaction
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.apply != nil {
 		if err := m.apply(payload); err != nil {
-			return err
+			return next, err
 		}
 	}
 	m.step("apply %d bytes at %d", len(payload), at.Offset)
 	for len(payload) > 0 {
 		rec, err := entry.DecodeNext(payload, &v)
 		if err != nil {
-			return err
+			return next, err
 		}
 		if rec.Kind == entry.RangeDelete {
 			m.deletes = append(m.deletes, deleted{string(rec.Key), string(rec.Value), rec.Version})
@@ -150,7 +152,7 @@ func (m *memory) Apply(payload []byte, at entry.Position, v entry.Version) error
 			stored{rec.Version, string(rec.Value), rec.Kind == entry.Delete})
 		payload = payload[rec.Size:]
 	}
-	return nil
+	return next, nil
 }
 
 func (m *memory) SortSince(since entry.Version) {

@@ -90,10 +90,9 @@ func (l *leader) record(members []*Request) error {
 		}
 	}
 	for _, r := range l.passed {
-		if err := l.store.Apply(r.Payload, at, r.version); err != nil {
+		if at, err = l.store.Apply(r.Payload, at, r.version); err != nil {
 			return err
 		}
-		at.Offset += int64(len(r.Payload))
 	}
 	if len(l.passed) > 0 {
 		l.publish()

@@ -26,8 +26,9 @@ type Store interface {
 	// Prepare makes room for n bytes of records in memory. If it fails, nothing of the
 	// group is written, but the pipeline goes on.
 	Prepare(n int) error
-	// Apply adds the records of the transaction with version v, which begin at this position.
-	Apply(payload []byte, at entry.Position, v entry.Version) error
+	// Apply adds the records of the transaction with version v, which begin at this
+	// position, and returns where those of the next one of the group begin.
+	Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error)
 	// Publish makes all versions up to v visible.
 	Publish(v entry.Version)
 	// CatchUp does, after a commit, what the store is late with because of it.

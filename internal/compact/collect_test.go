@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/faultfs"
@@ -86,8 +87,8 @@ func (s *source) collection() Collection {
 		Target:  func() (*segment.ValueWriter, error) { return segment.NewValueWriter(s.cfg, s.number()) },
 		Remap: func(source, target entry.FileNum, moves []segment.Move) (Remap, error) {
 			m := Remap{Number: s.number(), Source: source, Target: target}
-			size, err := segment.WriteRemap(s.cfg, segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
-			m.Size = size
+			stats, err := segment.WriteRemap(s.cfg, segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
+			m.Size = stats.Size
 			return m, err
 		},
 		Discard: func(m Remap) { _ = s.cfg.FS.Remove("/v/" + filename.Of(filename.Remap, m.Number)) },
@@ -122,7 +123,7 @@ func TestCollect(t *testing.T) {
 		}
 		remaps := map[entry.FileNum]*segment.Remap{}
 		for _, m := range out.Remaps {
-			r, err := segment.OpenRemap(s.cfg, m.Number, true)
+			r, err := segment.OpenRemap(s.cfg, m.Number, crypt.Life{}, true)
 			if err != nil || r.Header().Source != m.Source || r.Header().Target != out.Values[0].Number {
 				t.Fatalf("seed %d: %+v, %v", seed, r.Header(), err)
 			}

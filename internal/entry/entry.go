@@ -37,8 +37,9 @@ func (k Kind) Known() bool { return k >= Set && k <= SetLatest }
 
 // Position is a place in a segment of the journal.
 type Position struct {
-	Segment FileNum
-	Offset  int64
+	Segment   FileNum
+	Offset    int64
+	Encrypted bool // that is how the segment's records are written
 }
 
 // Handle says where a separated value's record lies: its file, the offset of

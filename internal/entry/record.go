@@ -287,48 +287,19 @@ func DecodeHead(src []byte, size int) (r Record, err error) {
 // of which room bytes are in the file. With bare, src has neither table nor value of one
 // whose value has pieces.
 func (r *Record) decode(src []byte, room uint64, bare bool) error {
-	if len(src) < HeaderSize {
-		return fmt.Errorf("%w: %d bytes are too short for a header", ErrRecord, len(src))
+	pos, klen, err := r.decodeHeader(src)
+	if err != nil {
+		return err
 	}
-	if isShort(src) || src[0] == 0 {
-		return fmt.Errorf("%w: it begins with %#x", ErrRecord, src[0])
-	}
-	word := binary.LittleEndian.Uint64(src[16:])
-	r.Kind, r.Meta = Kind(src[0]), src[1]
-	r.Version = Version(word) & MaxVersion
-	r.Codec = codec.Codec(word>>codecShift) & codecMask
-	r.Own = word&flagOwn != 0
-	klen := uint64(binary.LittleEndian.Uint16(src[2:]))
-	vlen := uint64(binary.LittleEndian.Uint32(src[4:]))
-	if vlen == longValue || word>>63 != 0 || !r.Own {
-		return fmt.Errorf("%w: unknown flag, no checksum of its own, or a value longer than this release reads", ErrRecord)
-	}
-	pos := uint64(HeaderSize)
-	if word&flagExt != 0 {
-		n, err := r.decodeExtension(src[HeaderSize:], &klen)
-		if err != nil {
-			return err
-		}
-		pos += n
-	} else if klen == longKey {
-		return fmt.Errorf("%w: long key without extension", ErrRecord)
-	}
-	if (r.Codec != codec.None) != (r.Raw != 0) {
-		return fmt.Errorf("%w: %v of a value of %d bytes", ErrRecord, r.Codec, r.Raw)
-	}
-	if klen > MaxKey {
-		return fmt.Errorf("%w: key of %d bytes", ErrRecord, klen)
-	}
-	table, pieces := uint64(0), word&flagPieces != 0
-	if pieces != (vlen >= PieceSize) {
-		return fmt.Errorf("%w: value of %d bytes, piece table %v", ErrRecord, vlen, pieces)
-	}
-	if pieces {
-		table = 4 * uint64(pieceCount(int(vlen)))
+	table, vlen := uint64(0), uint64(r.ValueSize)
+	if vlen >= PieceSize {
+		table = 4 * uint64(pieceCount(r.ValueSize))
+	} else {
+		bare = false
 	}
 	// No sum wraps around: each length has at most 32 bits.
 	size := (pos + klen + table + vlen + 7) &^ 7
-	if bare = bare && pieces; bare {
+	if bare {
 		table = 0
 	}
 	if size > room || pos+klen+table > uint64(len(src)) {
@@ -340,11 +311,52 @@ func (r *Record) decode(src []byte, room uint64, bare bool) error {
 	r.pieces = src[pos : pos+table : pos+table]
 	pos += table
 	r.Size = int(size)
-	r.ValueSize = int(vlen)
 	if size <= uint64(len(src)) && !bare {
 		r.Value = src[pos : pos+vlen : pos+vlen]
 	}
 	return nil
+}
+
+// decodeHeader decodes header and extension of the record that decode is about: the key,
+// which has klen bytes, begins at pos.
+func (r *Record) decodeHeader(src []byte) (pos, klen uint64, err error) {
+	if len(src) < HeaderSize {
+		return 0, 0, fmt.Errorf("%w: %d bytes are too short for a header", ErrRecord, len(src))
+	}
+	if isShort(src) || src[0] == 0 {
+		return 0, 0, fmt.Errorf("%w: it begins with %#x", ErrRecord, src[0])
+	}
+	word := binary.LittleEndian.Uint64(src[16:])
+	r.Kind, r.Meta = Kind(src[0]), src[1]
+	r.Version = Version(word) & MaxVersion
+	r.Codec = codec.Codec(word>>codecShift) & codecMask
+	r.Own = word&flagOwn != 0
+	klen = uint64(binary.LittleEndian.Uint16(src[2:]))
+	vlen := binary.LittleEndian.Uint32(src[4:])
+	if vlen == longValue || word>>63 != 0 || !r.Own {
+		return 0, 0, fmt.Errorf("%w: unknown flag, no checksum of its own, or a value longer than this release reads", ErrRecord)
+	}
+	pos = HeaderSize
+	if word&flagExt != 0 {
+		n, err := r.decodeExtension(src[HeaderSize:], &klen)
+		if err != nil {
+			return 0, 0, err
+		}
+		pos += n
+	} else if klen == longKey {
+		return 0, 0, fmt.Errorf("%w: long key without extension", ErrRecord)
+	}
+	if (r.Codec != codec.None) != (r.Raw != 0) {
+		return 0, 0, fmt.Errorf("%w: %v of a value of %d bytes", ErrRecord, r.Codec, r.Raw)
+	}
+	if klen > MaxKey {
+		return 0, 0, fmt.Errorf("%w: key of %d bytes", ErrRecord, klen)
+	}
+	if pieces := word&flagPieces != 0; pieces != (vlen >= PieceSize) {
+		return 0, 0, fmt.Errorf("%w: value of %d bytes, piece table %v", ErrRecord, vlen, pieces)
+	}
+	r.ValueSize = int(vlen)
+	return pos, klen, nil
 }
 
 // StoredAgain returns the value of a record that was decoded and verified before, if

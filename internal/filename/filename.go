@@ -4,6 +4,7 @@ package filename
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/brockdb/brock/internal/entry"
 )
@@ -20,12 +21,14 @@ const (
 	Value    Kind = 'V' // nnnnnn.val
 	Run      Kind = 'R' // nnnnnn.run
 	Remap    Kind = 'P' // nnnnnn.map
+	Keyring  Kind = 'K' // KEYS-nnnnnn
 )
 
 const (
 	superName      = "SUPER"
 	lockName       = "LOCK"
 	manifestPrefix = "MANIFEST-"
+	keyringPrefix  = "KEYS-"
 	minDigits      = 6
 	maxDigits      = 20 // digits of the greatest uint64
 )
@@ -53,6 +56,8 @@ func (n Name) String() string {
 		return superName
 	case Manifest:
 		return fmt.Sprintf("%s%0*d", manifestPrefix, minDigits, n.Number)
+	case Keyring:
+		return fmt.Sprintf("%s%0*d", keyringPrefix, minDigits, n.Number)
 	}
 	return fmt.Sprintf("%0*d%s", minDigits, n.Number, n.Kind.suffix())
 }
@@ -74,6 +79,8 @@ func (k Kind) String() string {
 		return "run"
 	case Remap:
 		return "remap"
+	case Keyring:
+		return "keyring"
 	}
 	return fmt.Sprintf("kind %#x", byte(k))
 }
@@ -105,9 +112,13 @@ func Parse(base string) (name Name, ok bool) {
 	case superName:
 		return Name{Kind: Super}, true
 	}
-	if len(base) > len(manifestPrefix) && base[:len(manifestPrefix)] == manifestPrefix {
-		num, ok := parseNumber(base[len(manifestPrefix):])
+	if digits, ok := strings.CutPrefix(base, manifestPrefix); ok {
+		num, ok := parseNumber(digits)
 		return Name{Kind: Manifest, Number: num}, ok
+	}
+	if digits, ok := strings.CutPrefix(base, keyringPrefix); ok {
+		num, ok := parseNumber(digits)
+		return Name{Kind: Keyring, Number: num}, ok
 	}
 	// All suffixes have four bytes.
 	if len(base) < minDigits+4 {

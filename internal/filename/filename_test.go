@@ -15,6 +15,7 @@ func TestNames(t *testing.T) {
 		{New(Lock, 0), "LOCK"},
 		{New(Super, 0), "SUPER"},
 		{New(Manifest, 1), "MANIFEST-000001"},
+		{New(Keyring, 7), "KEYS-000007"},
 		{New(Journal, 42), "000042.log"},
 		{New(Value, 999999), "999999.val"},
 		{New(Run, 1000000), "1000000.run"},
@@ -35,7 +36,7 @@ func TestNames(t *testing.T) {
 func TestForeignNames(t *testing.T) {
 	for _, s := range []string{
 		"", "lock", "SUPER ", "MANIFEST", "MANIFEST-", "MANIFEST-1", "MANIFEST-000000", "MANIFEST-0000001",
-		"MANIFEST-00001x", "000001", "000001.sst", "000001.LOG", "00001.log", "0000001.log", "000000.run", "-00001.run",
+		"MANIFEST-00001x", "KEYS-", "KEYS-1", "000001", "000001.sst", "000001.LOG", "00001.log", "0000001.log", "000000.run", "-00001.run",
 		"+00001.run", "000001.log.tmp", "18446744073709551616.map", "99999999999999999999.map", "x000001.log", "０００００１.log",
 	} {
 		if n, ok := Parse(s); ok {
@@ -46,7 +47,7 @@ func TestForeignNames(t *testing.T) {
 
 func TestKindBytesAreDistinct(t *testing.T) {
 	seen := map[Kind]bool{}
-	for _, k := range []Kind{Lock, Super, Manifest, Journal, Value, Run, Remap} {
+	for _, k := range []Kind{Lock, Super, Manifest, Journal, Value, Run, Remap, Keyring} {
 		if seen[k] {
 			t.Errorf("kind %v twice", k)
 		}

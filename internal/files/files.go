@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -43,7 +44,7 @@ type Config struct {
 type Opener struct {
 	cfg    Config
 	Open   *pageio.Files // what is read
-	Chunks *run.Cache    // of runs whose files are not mapped
+	Chunks *run.Cache    // of runs whose files are encrypted, or not mapped
 	Spares *Spares
 
 	numbers  atomic.Uint64 // last file number given out
@@ -208,7 +209,7 @@ func (f *Opener) followed() bool {
 
 // OpenRemap opens what leads from a relocated segment to its target.
 func (f *Opener) OpenRemap(num entry.FileNum, source entry.FileNum, target *view.Segment) (*view.Segment, error) {
-	m, err := segment.OpenRemap(f.Segments(), num, f.cfg.NoMap)
+	m, err := segment.OpenRemap(f.Segments(), num, crypt.Life{}, f.cfg.NoMap)
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (f *Opener) openGrowing(kind filename.Kind, num entry.FileNum, end int64, s
 		return segment.Open(f.Segments(), kind, num, segment.OpenOptions{End: end, NoMap: f.cfg.NoMap, Stamp: stamp})
 	}
 	limit := max(int64(1)<<bits.Len64(uint64(end)), leastGrowing)
-	return segment.OpenGrowing(f.Segments(), kind, num, end, limit, f.cfg.NoMap)
+	return segment.OpenGrowing(f.Segments(), kind, num, limit, segment.OpenOptions{End: end, NoMap: f.cfg.NoMap})
 }
 
 func (n *following) remaps() error {

@@ -221,7 +221,8 @@ func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) 
 			return err
 		}
 	}
-	return addTo(active.Table, f.c.Seed, pos, payload, h.FirstVersion-1)
+	records := h.Walk(payload, pos.Offset)
+	return addTo(active.Table, f.c.Seed, pos.Segment, &records)
 }
 
 // full reports whether a memtable ends before the segment num.
@@ -233,18 +234,17 @@ func (f *Follower) full(t *table, num entry.FileNum) (bool, error) {
 	return t.Bytes()+info.Size >= memtable.MaxBytes, err
 }
 
-func addTo(t *view.Table, seed uint64, pos entry.Position, payload []byte, before entry.Version) error {
-	a := view.Addition{To: t, At: pos, Seed: seed}
-	for len(payload) > 0 {
-		r, err := entry.DecodeNext(payload, &before)
-		if err != nil {
+func addTo(t *view.Table, seed uint64, segment entry.FileNum, records *frame.Records) error {
+	a := view.Addition{To: t, At: entry.Position{Segment: segment}, Seed: seed}
+	var r entry.Record
+	for records.More() {
+		a.At.Offset = records.At()
+		if err := records.Next(&r); err != nil {
 			return a.Wrap(err)
 		}
 		if err := a.Record(&r); err != nil {
 			return err
 		}
-		payload = payload[r.Size:]
-		a.At.Offset += int64(r.Size)
 	}
 	a.Finish()
 	if a.Expires != 0 {

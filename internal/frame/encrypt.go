@@ -34,106 +34,6 @@ func EncryptedSize(own, rest int64) int64 {
 	return HeaderSize + own + rest + blocks(rest)*crypt.TagSize + endSize
 }
 
-// Content is what an encrypted frame is made of.
-type Content struct {
-	Payload [][]byte  // of a Group whole records in each slice, in their plain form
-	Missing int       // bytes at the end of the last record that are not in Payload, all of them value
-	Value   io.Reader // yields them, save the padding
-
-	plain     bool // there are no records in it
-	row       bool // the last record that was measured has a tag
-	own, rest int64
-}
-
-// Measure returns the length of a frame of this kind. Of a Group it checks the records as
-// Place does, gives those of Payload[i] the version first+i unless first is 0, and sums
-// them up.
-func (c *Content) Measure(kind Kind, first entry.Version) (t Totals, size int64, err error) {
-	c.plain, c.row, c.own, c.rest = kind != Group, false, 0, 0
-	for i, p := range c.Payload {
-		v, missing := first, 0
-		if v != 0 {
-			v += entry.Version(i)
-		}
-		if i == len(c.Payload)-1 {
-			missing = c.Missing
-		}
-		if c.plain {
-			c.rest += int64(len(p))
-		} else if err := c.measure(p, missing, v, &t); err != nil {
-			return t, 0, err
-		}
-	}
-	if c.rest&7 != 0 {
-		return t, 0, fmt.Errorf("%w: %d bytes without tags", entry.ErrRecord, c.rest)
-	}
-	return t, EncryptedSize(c.own, c.rest), nil
-}
-
-func (c *Content) measure(records []byte, missing int, v entry.Version, t *Totals) error {
-	if v != 0 {
-		if len(records) == 0 {
-			return fmt.Errorf("%w: a transaction without any", entry.ErrRecord)
-		}
-		entry.Begin(records)
-	}
-	for pos := 0; pos < len(records); {
-		rec := records[pos:]
-		if !isOwn(rec) {
-			size := entry.ShortSize(rec)
-			if size == 0 || v == 0 {
-				return fmt.Errorf("%w: %d bytes at %d, version %d", entry.ErrRecord, len(rec), pos, v)
-			}
-			t.count(v)
-			t.SmallBytes += uint64(size)
-			c.rest, c.row = c.rest+int64(size), false
-			pos += size
-			continue
-		}
-		size, _, err := ownAt(rec, missing, pos)
-		if err != nil {
-			return err
-		}
-		if v != 0 {
-			entry.SetVersion(rec, v)
-		}
-		t.count(versionOf(rec))
-		t.OwnBytes += uint64(size)
-		if c.own += int64(entry.EncryptedSize(rec)); !c.row {
-			c.rest, c.row = c.rest+stubSize, true
-		}
-		pos += size
-	}
-	return nil
-}
-
-// each calls own for each record with a tag, and rest for what lies between them. It stops
-// at the first error. The records were measured.
-func (c *Content) each(own func(rec []byte, size, head int) error, rest func(records []byte) error) error {
-	for _, p := range c.Payload {
-		from := 0
-		for pos := 0; pos < len(p) && !c.plain; {
-			if !isOwn(p[pos:]) {
-				pos += entry.ShortSize(p[pos:])
-				continue
-			}
-			if err := rest(p[from:pos]); err != nil {
-				return err
-			}
-			size, head := entry.RawSize(p[pos:])
-			if err := own(p[pos:min(pos+size, len(p))], size, head); err != nil {
-				return err
-			}
-			pos += size
-			from = pos
-		}
-		if err := rest(p[min(from, len(p)):]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Encrypter writes the frames of one file in encrypted form. It is used by one goroutine.
 // Between two frames it keeps a buffer of at most 2 MiB.
 type Encrypter struct {
@@ -177,6 +77,7 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	x.buf = x.buf[:HeaderSize]
 	h.Put(x.buf, x.id, offset)
 	putData(&x.data, &before, x.buf, c.rest)
+	// Two walks: what is encrypted in one piece behind the records is spread between them.
 	if c.own > 0 {
 		err = c.each(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
 	}
@@ -382,6 +283,7 @@ func (x *Encrypter) endBlock() error {
 
 // end writes what is left of the frame.
 func (x *Encrypter) end(c *Content, before *crypt.Tag) error {
+	// The first tag covers the length that was measured.
 	if x.left != 0 {
 		return fmt.Errorf("%w: a payload has shrunk", entry.ErrRecord)
 	}

@@ -194,8 +194,8 @@ func checkPlaces(t *testing.T, f *file, d *crypt.Decrypter, h *Header, b []byte,
 		written := Written(p, at, entry.Version(9+i), true)
 		for written.More() {
 			place, again := written.At(), found.At()
-			w, err := written.Next()
-			r, err2 := found.Next()
+			var w, r entry.Record
+			err, err2 := written.Next(&w), found.Next(&r)
 			if err != nil || err2 != nil || place != again || w.Version != r.Version || !bytes.Equal(w.Key, r.Key) || w.ValueSize != r.ValueSize || w.Own != r.Own {
 				t.Fatalf("written at %d: %+v, %v; found at %d: %+v, %v", place, w, err, again, r, err2)
 			}
@@ -475,7 +475,7 @@ func FuzzDecryptFrame(f *testing.F) {
 		}
 		n := uint64(0)
 		for r := h.Walk(payload, frameAt+HeaderSize); r.More(); n++ {
-			if _, err := r.Next(); err != nil {
+			if err := r.Next(new(entry.Record)); err != nil {
 				t.Fatalf("record %d of %d: %v", n, totals.Records, err)
 			}
 		}

@@ -34,30 +34,32 @@ func (r *Records) More() bool { return len(r.payload) > 0 }
 // checksum or tag; behind the last one it is where the next transaction begins.
 func (r *Records) At() int64 { return r.at }
 
-// Next returns the next record; there must be More. Value is nil if it isn't in the
-// payload; ValueSize tells its length.
-func (r *Records) Next() (entry.Record, error) {
+// Next makes rec the next record; there must be More. Its Value is nil if that isn't in the
+// payload; ValueSize tells the length.
+func (r *Records) Next(rec *entry.Record) (err error) {
 	if r.encrypted {
-		return r.nextEncrypted()
+		return r.nextEncrypted(rec)
 	}
-	rec, err := entry.DecodeNext(r.payload, &r.version)
-	if err == nil {
+	if *rec, err = entry.DecodeNext(r.payload, &r.version); err == nil {
 		r.payload = r.payload[rec.Size:]
 		r.at += int64(rec.Size)
 	}
-	return rec, err
+	return err
 }
 
-func (r *Records) nextEncrypted() (rec entry.Record, err error) {
-	if !r.bare {
-		if rec, err = entry.DecodeNext(r.payload, &r.version); err == nil {
-			r.payload = r.payload[rec.Size:]
-		}
-	} else if rec, err = entry.DecodeNextBare(r.payload, &r.version); err == nil {
-		r.payload = r.payload[rec.BareSize():]
+func (r *Records) nextEncrypted(rec *entry.Record) (err error) {
+	// A file offset has no place for short records: they are together behind the others.
+	n := 0
+	if r.bare {
+		*rec, err = entry.DecodeNextBare(r.payload, &r.version)
+		n = rec.BareSize()
+	} else {
+		*rec, err = entry.DecodeNext(r.payload, &r.version)
+		n = rec.Size
 	}
 	if err == nil {
+		r.payload = r.payload[n:]
 		r.at += int64(rec.FileSize(true))
 	}
-	return rec, err
+	return err
 }

@@ -168,7 +168,7 @@ func (j *Journal) unsynced() uint64 { return j.point.NextFrame - 1 - j.durable.L
 // room makes cur a segment into which a frame of this size fits.
 func (j *Journal) room(size int64) error {
 	// A segment never passes its limit, which is how long its readers' mapping is.
-	if j.cur != nil && j.cur.End()+size+segment.SealSize > j.cur.limit {
+	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.files.Ring != nil) > j.cur.limit {
 		if err := j.seal(); err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (j *Journal) begin(size int64) error {
 	}
 	// The reader is opened now: a group can be refused before it is written, but not
 	// when it is durable and can't be read.
-	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize)
+	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize(j.files.Ring != nil))
 	r, err := w.OpenReader(limit, j.c.NoMap)
 	if err != nil {
 		_ = w.Close()

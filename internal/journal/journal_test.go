@@ -165,7 +165,7 @@ func TestReplayAfterClose(t *testing.T) {
 		t.Fatalf("%d groups of %d, %v", len(groups), len(h.groups), err)
 	}
 	last := len(infos) - 1
-	infos[last].End += segment.SealSize
+	infos[last].End += segment.SealSize(false)
 	infos[last].LastFrame++
 	infos[last].Sealed = true
 	infos[last].Chain = h.j.point.Chain

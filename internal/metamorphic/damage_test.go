@@ -194,8 +194,11 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := newVictim(t, killed)
-			n := 12_000
-			if testing.Short() {
+			n := 3_000
+			switch {
+			case *everyFlag:
+				n = 12_000
+			case testing.Short():
 				n = 600
 			}
 			all := append(v.coarse(t), v.flips(t, n)...)

@@ -24,6 +24,8 @@ func TestHistoriesAcrossCrashes(t *testing.T) {
 	switch {
 	case *seedFlag != 0:
 		first, n = *seedFlag, 1
+	case raced:
+		n = 4
 	case testing.Short():
 		n = 12
 	}

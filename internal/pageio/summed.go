@@ -47,6 +47,11 @@ func (f *File) Sum(off, n int64) (s *Summed, crc uint32, err error) {
 	return s, crc, nil
 }
 
+// Private returns a part that begins at off of f and lies in memory of its own, verified.
+func (f *File) Private(off int64, data []byte) *Summed {
+	return &Summed{f: f, off: off, data: data}
+}
+
 // Data is the whole part. What of it is mapped must be verified when it is read.
 func (s *Summed) Data() []byte { return s.data }
 

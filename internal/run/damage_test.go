@@ -20,7 +20,10 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var (
+	rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+	every   = flag.Bool("every", false, "flip every bit, and do more of what is random")
+)
 
 // goldenEntries has every form of an entry.
 func goldenEntries() []entry.Entry {
@@ -201,8 +204,11 @@ func flipEveryBit(t *testing.T, which int) {
 	if _, err := f.Write(file); err != nil {
 		t.Fatal(err)
 	}
-	step := 1
-	if testing.Short() || raceEnabled {
+	step := 3 // bits of every byte
+	switch {
+	case *every:
+		step = 1
+	case testing.Short() || raceEnabled:
 		step = 37
 	}
 	for bit := 0; bit < 8*len(file); bit += step {

@@ -30,8 +30,11 @@ func testRescuer(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			all := s.generate(uint64(i))
 			for _, noMap := range []bool{false, true} {
-				seeds := uint64(4)
-				if testing.Short() {
+				seeds := uint64(2)
+				switch {
+				case *every:
+					seeds = 8
+				case testing.Short():
 					seeds = 1
 				}
 				for seed := range seeds {

@@ -238,7 +238,7 @@ func TestGetFindsNewestVersionNotAfter(t *testing.T) { forms(t, testGetFindsNewe
 func testGetFindsNewestVersionNotAfter(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(7, 7))
-		step := max(1, len(all)/3000)
+		step := max(1, len(all)/1000)
 		for i := 0; i < len(all); i += 1 + rng.IntN(2*step) {
 			e := &all[i]
 			h := hash.Sum(testSeed, e.Key)
@@ -324,9 +324,12 @@ func testIteratorMovesAsTheModel(t *testing.T) {
 	each(t, func(t *testing.T, s *shape, all []entry.Entry, m meta.Run, r *Reader) {
 		rng := rand.New(rand.NewPCG(11, 3))
 		it := r.Iterator()
-		rounds := 3000
+		rounds := 1000
 		if s.keys < 100 { // these are big
 			rounds = 40
+		}
+		if *every {
+			rounds *= 3
 		}
 		for range rounds {
 			key := all[rng.IntN(len(all))].Key

@@ -45,7 +45,7 @@ func newOutput(v *survey, to *maker) *output {
 		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: o.expiries,
 	})
 	for _, num := range v.files[filename.Remap] {
-		m, err := segment.OpenRemap(v.segments(), num, true)
+		m, err := v.remap(num)
 		if err != nil {
 			c := damaged(filename.New(filename.Remap, num), -1, false, "it can't be read: values are looked for by their keys")
 			c.Err = err
@@ -55,6 +55,15 @@ func newOutput(v *survey, to *maker) *output {
 		o.remaps[m.Header().Source] = m
 	}
 	return o
+}
+
+// remap opens a remap, if it is whole.
+func (v *survey) remap(num entry.FileNum) (*segment.Remap, error) {
+	life, err := segment.LifeOf(v.segments(), filename.Remap, num)
+	if err != nil {
+		return nil, err
+	}
+	return segment.OpenRemap(v.segments(), num, life, true)
 }
 
 // write writes an entry with its value. damage says that the value can't be read.

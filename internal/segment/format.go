@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -27,10 +28,7 @@ import (
 
 const (
 	// HeaderSize is the length of a segment's header; the first frame follows it.
-	HeaderSize = 4096
-	// SealSize is the length of the frame that Seal appends.
-	SealSize = frame.HeaderSize + sealPayload
-
+	HeaderSize    = 4096
 	formatVersion = 3
 	sealPayload   = 40
 	sumOffset     = HeaderSize - 4
@@ -41,6 +39,7 @@ type Config struct {
 	FS    vfs.FS
 	Dir   string
 	UUID  [16]byte
+	Ring  *crypt.Ring   // its keys; nil: the store is plain
 	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
 
 	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
@@ -75,6 +74,9 @@ type Header struct {
 	Chain       uint32        // header checksum of the frame before it
 	Predecessor entry.FileNum // journal: the segment before; 0 = none
 	PrevVersion entry.Version // journal: greatest version in all segments before
+
+	Life crypt.Life // names the file's key, and is drawn by Create and Recycle; zero = it is plain
+	Tag  crypt.Tag  // journal, encrypted: tag of the frame before the first one
 }
 
 // ErrHeader says that a header is damaged or not written yet. ErrNumber says that it
@@ -84,8 +86,8 @@ var (
 	ErrNumber = errors.New("segment header of another file")
 )
 
-// encode writes h to the HeaderSize bytes of p.
-func (h *Header) encode(p []byte, uuid [16]byte) {
+// encode writes h to the HeaderSize bytes of p; e is nil for a plain file.
+func (h *Header) encode(p []byte, uuid [16]byte, e *crypt.Encrypter) error {
 	clear(p)
 	binary.LittleEndian.PutUint16(p[8:], frame.HeaderSize)
 	binary.LittleEndian.PutUint32(p[12:], h.Recycled)
@@ -94,14 +96,18 @@ func (h *Header) encode(p []byte, uuid [16]byte) {
 	binary.LittleEndian.PutUint32(p[40:], h.Chain)
 	binary.LittleEndian.PutUint64(p[48:], uint64(h.Predecessor))
 	binary.LittleEndian.PutUint64(p[56:], uint64(h.PrevVersion))
-	finishPage(p, h.Kind, formatVersion, h.Number, uuid)
+	if e != nil {
+		copy(p[crypt.FrameTagAt:], h.Tag[:])
+	}
+	return finishPage(p, h.Kind, formatVersion, h.Number, uuid, e, h.Life)
 }
 
 // DecodeHeader reads the header p of the segment of this kind and number in the
 // store uuid. It returns ErrHeader, ErrNumber, errs.ErrForeign (a whole header of
-// another store) or errs.ErrFormat (of a newer release).
+// another store) or errs.ErrFormat (of a newer release). What an encrypted page says has a
+// checksum only: Open and ReadHeader compare its tag.
 func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.FileNum) (Header, error) {
-	err := checkPage(p, kind, formatVersion, number, uuid)
+	life, err := checkPage(p, kind, formatVersion, number, uuid)
 	if err != nil && !errors.Is(err, ErrNumber) {
 		return Header{Kind: kind}, err
 	}
@@ -117,10 +123,21 @@ func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.File
 	h.Chain = binary.LittleEndian.Uint32(p[40:])
 	h.Predecessor = entry.FileNum(binary.LittleEndian.Uint64(p[48:]))
 	h.PrevVersion = entry.Version(binary.LittleEndian.Uint64(p[56:]))
+	if h.Life = life; !life.IsZero() {
+		h.Tag = crypt.Tag(p[crypt.FrameTagAt:])
+	}
 	if h.FirstFrame == 0 || h.Base > entry.MaxVersion || h.PrevVersion > entry.MaxVersion {
 		return h, fmt.Errorf("%w: first frame %d, versions %d and %d", ErrHeader, h.FirstFrame, h.Base, h.PrevVersion)
 	}
 	return h, nil
+}
+
+// SealSize is the length of the frame that Seal appends.
+func SealSize(encrypted bool) int64 {
+	if encrypted {
+		return frame.EncryptedSize(0, sealPayload)
+	}
+	return frame.HeaderSize + sealPayload
 }
 
 // putSeal writes the payload of a seal frame to the sealPayload bytes of p.
@@ -135,12 +152,17 @@ func putSeal(p []byte, t frame.Totals) {
 // EndsSealed reports whether end, the last bytes of a segment of this size, holds its seal,
 // of which the chain depends on all frames before. A crash leaves segments without one.
 func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte, size int64) bool {
-	const length = frame.HeaderSize + sealPayload
-	if len(end) < length {
-		return false
+	for _, encrypted := range []bool{false, true} {
+		length := SealSize(encrypted)
+		if int64(len(end)) < length {
+			continue
+		}
+		h, err := frame.Decode(end[int64(len(end))-length:], c.id(kind, number), size-length)
+		if err == nil && h.Kind == frame.Seal && h.Size == length && h.Encrypted == encrypted {
+			return true
+		}
 	}
-	h, err := frame.Decode(end[len(end)-length:], c.id(kind, number), size-length)
-	return err == nil && h.Kind == frame.Seal && h.Size == length
+	return false
 }
 
 // checkSeal compares the payload of a seal frame with what was read before it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -33,7 +34,8 @@ type Reader struct {
 	file     *pageio.File
 	name     string
 	header   Header
-	stamp    entry.Version // of all records, whose version is 0 in the file; 0 = they have their own
+	keys     *crypt.Decrypter // nil: the file is plain
+	stamp    entry.Version    // of all records, whose version is 0 in the file; 0 = they have their own
 	id       checksum.Identity
 	end      *atomic.Int64 // shared with the writer while the segment grows
 	verified pageio.Bits   // by granule: the record that begins there was verified, of late
@@ -44,12 +46,14 @@ type OpenOptions struct {
 	End   int64         // end of the last frame, as it was recorded; 0 = the file's length
 	NoMap bool          // use no mapping
 	Stamp entry.Version // of all records, whose version is 0 in the file; 0 = they have their own
+	Life  crypt.Life    // as it was recorded for the file: another one is damage; zero = it is plain
 
 	AnyHeader bool // the header may be damaged: each record proves itself
 }
 
 // Open opens the segment of this kind and number and checks its header. It returns
-// an *errs.Corruption if the file is shorter than o.End, or its header isn't its own.
+// an *errs.Corruption if the file is shorter than o.End, or its header isn't its own; and
+// errs.ErrKey if the file is encrypted and its key can't be had.
 func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*Reader, error) {
 	f, err := c.open(kind, number, pageio.Options{Size: o.End, NoMap: o.NoMap})
 	if err != nil {
@@ -62,11 +66,7 @@ func Open(c Config, kind filename.Kind, number entry.FileNum, o OpenOptions) (*R
 	}
 	shared := new(atomic.Int64)
 	shared.Store(end)
-	r, err := newReader(c, kind, number, f, end, shared, o.AnyHeader)
-	if err == nil {
-		r.stamp = o.Stamp
-	}
-	return r, err
+	return newReader(c, kind, number, f, end, shared, o)
 }
 
 // OpenReader opens the segment that w writes, whose length will never pass
@@ -76,20 +76,20 @@ func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, false)
+	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, OpenOptions{Life: w.header.Life})
 }
 
-// OpenGrowing opens a segment that another process may be writing, up to end. Until Grow
+// OpenGrowing opens a segment that another process may be writing, up to o.End. Until Grow
 // has failed, the segment can grow to at least limit bytes.
-func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, end, limit int64, noMap bool) (*Reader, error) {
-	limit = max(limit, end)
-	file, err := c.open(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: noMap})
+func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, limit int64, o OpenOptions) (*Reader, error) {
+	limit = max(limit, o.End)
+	file, err := c.open(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: o.NoMap})
 	if err != nil {
 		return nil, err
 	}
 	shared := new(atomic.Int64)
-	shared.Store(end)
-	return newReader(c, kind, number, file, limit, shared, false)
+	shared.Store(o.End)
+	return newReader(c, kind, number, file, limit, shared, o)
 }
 
 // Grow has a reader of OpenGrowing read up to end, if it can: one goroutine calls it.
@@ -101,17 +101,15 @@ func (r *Reader) Grow(end int64) bool {
 	return true
 }
 
-func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, anyHeader bool) (*Reader, error) {
-	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end,
+func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, o OpenOptions) (*Reader, error) {
+	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end, stamp: o.Stamp,
 		verified: file.Verified(limit / granule)}
-	if anyHeader {
-		return r, nil
-	}
-	page := make([]byte, HeaderSize)
-	err := file.ReadFull(page, 0)
-	if err == nil {
-		r.header, err = DecodeHeader(page, c.UUID, kind, number)
+	var err error
+	if o.AnyHeader {
+		r.keys, err = c.decrypter(kind, number, o.Life)
 		err = headerError(r.name, err)
+	} else {
+		err = r.readHeader(&c, kind, number, o.Life)
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -119,30 +117,52 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	return r, nil
 }
 
+// readHeader reads the header of the file, which must have this life.
+func (r *Reader) readHeader(c *Config, kind filename.Kind, number entry.FileNum, life crypt.Life) error {
+	page := make([]byte, HeaderSize)
+	if err := r.file.ReadFull(page, 0); err != nil {
+		return err
+	}
+	var err error
+	if r.header, err = DecodeHeader(page, c.UUID, kind, number); err == nil {
+		err = sameLife(r.header.Life, life)
+	}
+	if err == nil {
+		r.keys, err = c.decrypterOf(page, kind, number, life)
+	}
+	return headerError(r.name, err)
+}
+
 // ReadHeader reads the header of a segment. It returns ErrHeader or ErrNumber if the
-// file is too short for one, or holds something else; see DecodeHeader.
+// file is too short for one, or holds something else, and errs.ErrKey if the file is
+// encrypted and its key can't be had; see DecodeHeader.
 func ReadHeader(c Config, kind filename.Kind, number entry.FileNum) (Header, error) {
-	h, err := readHeader(c, c.path(kind, number), kind, number)
+	page, err := readPage(c, c.path(kind, number))
+	if err != nil {
+		return Header{}, err
+	}
+	h, err := DecodeHeader(page, c.UUID, kind, number)
+	if err == nil {
+		_, err = c.decrypterOf(page, kind, number, h.Life)
+	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", filename.Of(kind, number), err)
 	}
 	return h, err
 }
 
-func readHeader(c Config, path string, kind filename.Kind, number entry.FileNum) (Header, error) {
+// readPage reads the header page of a file, or what there is of it.
+func readPage(c Config, path string) ([]byte, error) {
 	f, err := c.FS.Open(path)
 	if err != nil {
-		return Header{}, err
+		return nil, err
 	}
 	page := make([]byte, HeaderSize)
 	n, err := f.ReadAt(page, 0)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return Header{}, err
-	}
-	return DecodeHeader(page[:n], c.UUID, kind, number)
+	return page[:n], errors.Join(err, f.Close())
 }
 
 // headerError reports a header that should have been whole.
@@ -165,12 +185,16 @@ const ownRecord = 64 << 10
 // of key, as it is stored: a slice of the mapping, or memory of the caller's own.
 // Header, key and value are verified when the record is read for the first time of
 // an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an *errs.Corruption.
+// In an encrypted segment a value is always memory of the caller's own.
 func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	// The handle comes from a file that may be damaged: its numbers are checked
 	// before anything is read.
 	end := uint64(r.end.Load())
 	if h.Offset&7 != 0 || h.Offset < HeaderSize || h.Offset > end || h.Length > end-h.Offset {
 		return value, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
+	}
+	if r.keys != nil {
+		return r.decrypted(h, key, v)
 	}
 	off := int64(h.Offset)
 	data := r.file.Mapped()
@@ -225,7 +249,8 @@ func (r *Reader) copied(h entry.Handle, key []byte, v entry.Version) (entry.Stor
 
 // appendRecord reads the record at offset, of at most bound bytes, to the end of dst,
 // by pread, and verifies it there: what is written elsewhere is what was verified,
-// whatever becomes of the file. dst ends with the record. On an error it is as before.
+// whatever becomes of the file. dst ends with the record, in its plain form, of which the
+// checksums are zeros if the segment is encrypted. On an error it is as before.
 func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, entry.Record, error) {
 	end := r.end.Load()
 	if offset&7 != 0 || offset < HeaderSize || offset > end {
@@ -241,9 +266,12 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 	if err := r.file.ReadFull(raw, offset); err != nil {
 		return dst, entry.Record{}, err
 	}
+	if r.keys != nil {
+		return r.appendDecrypted(dst[:at+len(raw)], at, offset)
+	}
 	rec, err := entry.DecodeRecord(raw)
 	if err != nil {
-		return dst, rec, &errs.Corruption{File: r.name, Offset: offset, Reason: "record", Err: err}
+		return dst, rec, r.damagedRecord(offset, err)
 	}
 	if err := r.verify(&rec, raw, offset); err != nil {
 		return dst, rec, err
@@ -274,13 +302,22 @@ func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
 	if h.Offset > end || h.Length > end-h.Offset {
 		return 0, 0 // what reads the record tells what is wrong
 	}
-	return int64(h.Offset), int64(min(recordBound(key, h.Length), end-h.Offset))
+	return int64(h.Offset), int64(min(r.bound(key, h.Length), end-h.Offset))
 }
 
 // Ahead is pageio.File.Ahead.
 func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n) }
 
-// recordBound is no less than the length of a record with this key and value.
+// bound is no less than the length in the file of a record with this key and value.
+func (r *Reader) bound(key []byte, value uint64) uint64 {
+	n := recordBound(key, value)
+	if r.keys != nil {
+		n = entry.EncryptedBound(n, value)
+	}
+	return n
+}
+
+// recordBound is no less than the length of a plain record with this key and value.
 func recordBound(key []byte, value uint64) uint64 {
 	const extension, padding = 24, 7
 	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
@@ -290,7 +327,7 @@ func recordBound(key []byte, value uint64) uint64 {
 func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) (entry.Stored, error) {
 	d, err := entry.DecodeRecord(rec)
 	if err != nil {
-		return entry.Stored{}, &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
+		return entry.Stored{}, r.damagedRecord(off, err)
 	}
 	if err := r.match(&d, off, length, key, v); err != nil {
 		return entry.Stored{}, err
@@ -344,7 +381,7 @@ func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset u
 // Frames returns the segment's frames from the first one to the present end.
 // With values, values that have their own checksum are verified too.
 func (r *Reader) Frames(values bool) *Frames {
-	return newFrames(r.file, r.name, r.id, r.header, r.end.Load(), values)
+	return newFrames(r.file, r.name, r.id, r.header, r.keys, r.end.Load(), values)
 }
 
 // Scan calls fn for each record, in order, with its offset; the record is valid
@@ -380,16 +417,15 @@ func (r *Reader) eachRecord(found *Found, fn func(off int64, rec *entry.Record) 
 		return nil
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
-	for pos := 0; pos < len(found.Payload); {
-		rec, err := entry.DecodeRecord(found.Payload[pos:])
-		off := found.Offset + frame.HeaderSize + int64(pos)
-		if err != nil {
-			return &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
+	var rec entry.Record
+	for records := found.Header.Walk(found.Payload, found.Offset+frame.HeaderSize); records.More(); {
+		off := records.At()
+		if err := records.Next(&rec); err != nil {
+			return r.damagedRecord(off, err)
 		}
 		if err := fn(off, &rec); err != nil {
 			return err
 		}
-		pos += rec.Size
 	}
 	return nil
 }

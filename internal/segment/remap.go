@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -21,6 +22,7 @@ const (
 	blockBytes   = remapBlock / 8
 	rankBytes    = 4
 	placeBytes   = 4
+	remapPage    = 4096 // bytes of an encrypted body under one tag
 )
 
 // Move is one record that has a new place.
@@ -35,7 +37,14 @@ type RemapHeader struct {
 	Source  entry.FileNum
 	Target  entry.FileNum
 	Records uint64
+	Life    crypt.Life // names the file's key, and is drawn by WriteRemap; zero = it is plain
 	blocks  uint64
+}
+
+// RemapStats describes a finished remap.
+type RemapStats struct {
+	Size int64 // of the file
+	Life crypt.Life
 }
 
 // Remap leads from the places that a segment's records had to those that they
@@ -43,7 +52,7 @@ type RemapHeader struct {
 // begins, ranks (the number of bits set before each block of 512), and the new
 // places in order: rank by table and population count (Jacobson, "Space-efficient
 // Static Trees and Graphs", FOCS 1989). It may be used by any number of goroutines,
-// and takes no memory where files can be mapped.
+// and takes no memory where files can be mapped, unless it is encrypted.
 type Remap struct {
 	file   *pageio.File
 	header RemapHeader
@@ -54,24 +63,33 @@ func (h *RemapHeader) rankSize() int64 { return (int64(h.blocks)*rankBytes + 7) 
 func (h *RemapHeader) bodySize() int64 {
 	return h.rankSize() + int64(h.blocks)*blockBytes + int64(h.Records)*placeBytes
 }
-func (h *RemapHeader) fileBytes() int64 { return HeaderSize + h.bodySize() }
+
+// fileBytes is the length of the file; if that is encrypted, tags of the body's pages are
+// its end.
+func (h *RemapHeader) fileBytes() int64 {
+	n := HeaderSize + h.bodySize()
+	if !h.Life.IsZero() {
+		n += crypt.TagSize * ((h.bodySize() + remapPage - 1) / remapPage)
+	}
+	return n
+}
 
 // WriteRemap writes the remap h.Number of these moves, which ascend by From, and
-// makes file and name durable; it returns the length of the file. h.Records is
-// set here. On an error it removes what it wrote.
-func WriteRemap(c Config, h RemapHeader, moves []Move) (size int64, err error) {
+// makes file and name durable. h.Records and h.Life are set here. On an error it removes
+// what it wrote.
+func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
 	h.Records, h.blocks = uint64(len(moves)), 0
 	if n := len(moves); n > 0 {
 		h.blocks = moves[n-1].From/granule/remapBlock + 1
 	}
-	page, body, err := h.encode(c.UUID, moves)
+	page, body, err := h.encode(&c, moves)
 	if err != nil {
-		return 0, err
+		return RemapStats{}, err
 	}
 	path := c.path(filename.Remap, h.Number)
 	f, err := c.FS.Create(path)
 	if err != nil {
-		return 0, fmt.Errorf("create remap: %w", err)
+		return RemapStats{}, fmt.Errorf("create remap: %w", err)
 	}
 	_, err = f.WriteVec([][]byte{page, body}, 0)
 	if err == nil {
@@ -82,14 +100,19 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (size int64, err error) {
 	}
 	if err != nil {
 		_ = c.FS.Remove(path) // or the next Open does
-		return 0, fmt.Errorf("write %s: %w", filename.Of(filename.Remap, h.Number), err)
+		return RemapStats{}, fmt.Errorf("write %s: %w", filename.Of(filename.Remap, h.Number), err)
 	}
-	return h.fileBytes(), nil
+	return RemapStats{Size: h.fileBytes(), Life: h.Life}, nil
 }
 
-// encode makes header page and body.
-func (h *RemapHeader) encode(uuid [16]byte, moves []Move) (page, body []byte, err error) {
-	body = make([]byte, h.bodySize())
+// encode makes header page and body, with the tags of that.
+func (h *RemapHeader) encode(c *Config, moves []Move) (page, body []byte, err error) {
+	e, life, err := c.encrypter(filename.Remap, h.Number)
+	if err != nil {
+		return nil, nil, err
+	}
+	h.Life = life
+	body = make([]byte, h.fileBytes()-HeaderSize)
 	// Offsets are in units of 8 bytes, so 4 bytes hold places up to 32 GiB.
 	starts := body[h.rankSize():]
 	places := starts[h.blocks*blockBytes:]
@@ -107,14 +130,49 @@ func (h *RemapHeader) encode(uuid [16]byte, moves []Move) (page, body []byte, er
 		rank += ones(starts[b*blockBytes:][:blockBytes])
 	}
 	page = make([]byte, HeaderSize)
-	id := checksum.New(uuid, byte(filename.Remap), uint64(h.Number))
-	binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
+	if e == nil {
+		id := c.id(filename.Remap, h.Number)
+		binary.LittleEndian.PutUint32(page[8:], id.Sum(HeaderSize, body))
+	}
 	binary.LittleEndian.PutUint64(page[24:], uint64(h.Source))
 	binary.LittleEndian.PutUint64(page[32:], uint64(h.Target))
 	binary.LittleEndian.PutUint64(page[40:], h.Records)
 	binary.LittleEndian.PutUint64(page[48:], h.blocks)
-	finishPage(page, filename.Remap, remapVersion, h.Number, uuid)
-	return page, body, nil
+	if err := finishPage(page, filename.Remap, remapVersion, h.Number, c.UUID, e, life); err != nil || e == nil {
+		return page, body, err
+	}
+	return page, body, h.encrypt(e, body)
+}
+
+// encrypt encrypts the body page by page, and puts the tags behind it.
+func (h *RemapHeader) encrypt(e *crypt.Encrypter, body []byte) error {
+	body, tags := body[:h.bodySize()], body[h.bodySize():]
+	if _, err := e.Begin(HeaderSize, int64(len(body))); err != nil {
+		return err
+	}
+	for off := int64(HeaderSize); len(body) > 0; off += remapPage {
+		page := body[:min(remapPage, len(body))]
+		tag, err := e.Encrypt(page, page, crypt.Page, off, nil)
+		if err != nil {
+			return err
+		}
+		tags = tags[copy(tags, tag[:]):]
+		body = body[len(page):]
+	}
+	return nil
+}
+
+// decrypt is the way back, in place.
+func (h *RemapHeader) decrypt(d *crypt.Decrypter, body []byte) error {
+	body, tags := body[:h.bodySize()], body[h.bodySize():]
+	for off := int64(HeaderSize); len(body) > 0; off += remapPage {
+		page, tag := body[:min(remapPage, len(body))], crypt.Tag(tags)
+		if err := d.Decrypt(page, page, &tag, crypt.Page, off, 0, nil); err != nil {
+			return fmt.Errorf("page at %d: %w", off, err)
+		}
+		body, tags = body[len(page):], tags[crypt.TagSize:]
+	}
+	return nil
 }
 
 // ones counts the bits set in whole words.
@@ -126,9 +184,14 @@ func ones(p []byte) (n uint32) {
 }
 
 // decode reads and checks the header page of a file of this length, and returns
-// the checksum of the body.
+// the checksum of the body, which an encrypted file doesn't have. h.Life must be what the
+// page names.
 func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, size int64) (sum uint32, err error) {
-	if err := checkPage(page, filename.Remap, remapVersion, number, uuid); err != nil {
+	life, err := checkPage(page, filename.Remap, remapVersion, number, uuid)
+	if err == nil {
+		err = sameLife(life, h.Life)
+	}
+	if err != nil {
 		return 0, err
 	}
 	h.Number = number
@@ -142,14 +205,15 @@ func (h *RemapHeader) decode(page []byte, uuid [16]byte, number entry.FileNum, s
 	return binary.LittleEndian.Uint32(page[8:]), nil
 }
 
-// OpenRemap opens the remap of this number, reads it once and checks all of it. It
-// returns an *errs.Corruption if anything is wrong.
-func OpenRemap(c Config, number entry.FileNum, noMap bool) (*Remap, error) {
-	f, err := c.open(filename.Remap, number, pageio.Options{NoMap: noMap})
+// OpenRemap opens the remap of this number and life (zero: it is plain), reads it once and
+// checks all of it. It returns an *errs.Corruption if anything is wrong, and errs.ErrKey if
+// its key can't be had. An encrypted one is kept in memory.
+func OpenRemap(c Config, number entry.FileNum, life crypt.Life, noMap bool) (*Remap, error) {
+	f, err := c.open(filename.Remap, number, pageio.Options{NoMap: noMap || !life.IsZero()})
 	if err != nil {
 		return nil, err
 	}
-	m := &Remap{file: f}
+	m := &Remap{file: f, header: RemapHeader{Life: life}}
 	if err := m.load(c, number); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -165,21 +229,50 @@ func (m *Remap) load(c Config, number entry.FileNum) (err error) {
 	if err := m.file.ReadFull(page, 0); err != nil {
 		return err
 	}
-	sum, err := m.header.decode(page, c.UUID, number, m.file.Size())
+	h := &m.header
+	sum, err := h.decode(page, c.UUID, number, m.file.Size())
 	if err != nil {
 		return headerError(m.file.Name(), err)
 	}
-	h := &m.header
-	body, crc, err := m.file.Sum(HeaderSize, h.bodySize())
+	d, err := c.decrypterOf(page, filename.Remap, number, h.Life)
+	if err != nil {
+		return headerError(m.file.Name(), err)
+	}
+	if d != nil {
+		err = m.decrypt(d)
+	} else {
+		err = m.sum(sum, c.id(filename.Remap, number))
+	}
+	if err != nil {
+		return err
+	}
+	return m.ranksFit()
+}
+
+// sum reads the body of a plain remap and compares its checksum.
+func (m *Remap) sum(sum uint32, id checksum.Identity) error {
+	body, crc, err := m.file.Sum(HeaderSize, m.header.bodySize())
 	if err != nil {
 		return err
 	}
 	m.body = body
-	id := checksum.New(c.UUID, byte(filename.Remap), uint64(number))
 	if got := crc ^ id.Mask(HeaderSize); got != sum {
 		return errs.NewCorruption(m.file.Name(), HeaderSize, "checksum is %08x, want %08x", got, sum)
 	}
-	return m.ranksFit()
+	return nil
+}
+
+// decrypt reads the body of an encrypted remap into memory of its own.
+func (m *Remap) decrypt(d *crypt.Decrypter) error {
+	body := make([]byte, m.file.Size()-HeaderSize)
+	if err := m.file.ReadFull(body, HeaderSize); err != nil {
+		return err
+	}
+	if err := m.header.decrypt(d, body); err != nil {
+		return &errs.Corruption{File: m.file.Name(), Offset: HeaderSize, Reason: "body", Err: err}
+	}
+	m.body = m.file.Private(HeaderSize, body[:m.header.bodySize()])
+	return nil
 }
 
 // ranksFit checks that ranks and bits lead to the places and nowhere else.
@@ -284,7 +377,7 @@ func (c *RemapCopy) Places(fn func(to uint64)) error {
 
 // Verify reads the file again and compares it with its checksum.
 func (m *Remap) Verify(c Config) error {
-	again, err := OpenRemap(c, m.header.Number, true)
+	again, err := OpenRemap(c, m.header.Number, m.header.Life, true)
 	if err != nil {
 		return err
 	}
@@ -293,7 +386,7 @@ func (m *Remap) Verify(c Config) error {
 
 // Recheck is Verify of the file that is open, whatever has become of its name.
 func (m *Remap) Recheck(c Config) error {
-	again := &Remap{file: m.file}
+	again := &Remap{file: m.file, header: RemapHeader{Life: m.header.Life}}
 	err := again.load(c, m.header.Number)
 	if again.body != nil {
 		again.body.Free()

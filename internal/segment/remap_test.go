@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -27,19 +28,22 @@ func randomMoves(rnd *rand.Rand, n, stride int) []Move {
 }
 
 // A remap answers for every offset of the source what a map would.
-func TestRemap(t *testing.T) {
+func TestRemap(t *testing.T) { forms(t, testRemap) }
+
+func testRemap(t *testing.T, testConfig func(testing.TB) Config) {
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for _, n := range []int{1, 2, 63, 64, 65, 511, 512, 513, 5000} {
 		for _, stride := range []int{1, 3, 1000} {
 			c := testConfig(t)
 			moves := randomMoves(rnd, n, stride)
-			size := must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, moves))(t)
+			stats := must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, moves))(t)
+			size := stats.Size
 			if got := must(os.Stat(c.path(filename.Remap, 7)))(t).Size(); got != size {
 				t.Errorf("file of %d bytes, told %d", got, size)
 			}
 			for _, noMap := range []bool{false, true} {
-				m := must(OpenRemap(c, 7, noMap))(t)
+				m := must(OpenRemap(c, 7, stats.Life, noMap))(t)
 				if h := m.Header(); h.Number != 7 || h.Source != 3 || h.Target != 6 || h.Records != uint64(n) || m.Size() != size {
 					t.Errorf("header %+v, %d bytes", h, m.Size())
 				}
@@ -87,36 +91,42 @@ func TestRemapRefusesDisorder(t *testing.T) {
 }
 
 // Whatever byte of a remap is damaged, or however it is cut, it is refused.
-func TestDamagedRemapIsRefused(t *testing.T) {
+func TestDamagedRemapIsRefused(t *testing.T) { forms(t, testDamagedRemapIsRefused) }
+
+func testDamagedRemapIsRefused(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
-	must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
+	stats := must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, randomMoves(rand.New(rand.NewPCG(1, 1)), 300, 9)))(t)
 	clean := must(os.ReadFile(c.path(filename.Remap, 7)))(t)
 	for at := range clean {
 		b := bytes.Clone(clean)
 		b[at] ^= 4
 		c.FS = image{data: b}
-		if _, err := OpenRemap(c, 7, true); !errors.Is(err, errs.ErrCorrupt) {
+		if _, err := OpenRemap(c, 7, stats.Life, true); !errors.Is(err, errs.ErrCorrupt) {
 			t.Fatalf("byte %d changed: %v", at, err)
 		}
 	}
 	for n := range len(clean) {
 		c.FS = image{data: clean[:n]}
-		if _, err := OpenRemap(c, 7, true); !errors.Is(err, errs.ErrCorrupt) {
+		if _, err := OpenRemap(c, 7, stats.Life, true); !errors.Is(err, errs.ErrCorrupt) {
 			t.Fatalf("cut to %d: %v", n, err)
 		}
 	}
 	c.FS = image{data: clean}
-	if _, err := OpenRemap(c, 8, true); !errors.Is(err, errs.ErrCorrupt) {
+	if _, err := OpenRemap(c, 8, stats.Life, true); !errors.Is(err, errs.ErrCorrupt) {
 		t.Errorf("under another number: %v", err)
 	}
 	c.UUID[0]++
-	if _, err := OpenRemap(c, 7, true); !errors.Is(err, errs.ErrForeign) {
+	if _, err := OpenRemap(c, 7, stats.Life, true); !errors.Is(err, errs.ErrForeign) {
 		t.Errorf("in another store: %v", err)
 	}
 }
 
 func TestRemapGolden(t *testing.T) {
-	c := testConfig(t)
+	testRemapGolden(t, testConfig(t), "remap.golden")
+	testRemapGolden(t, goldenConfig(t), "remap_encrypted.golden")
+}
+
+func testRemapGolden(t *testing.T, c Config, golden string) {
 	must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6},
 		[]Move{{From: 4144, To: 5000}, {From: 4264, To: 4144}, {From: 40000, To: 8888}}))(t)
 	b := must(os.ReadFile(c.path(filename.Remap, 7)))(t)
@@ -126,7 +136,7 @@ func TestRemapGolden(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join("testdata", "remap.golden")
+	name := filepath.Join("testdata", golden)
 	if *rewrite {
 		if err := os.WriteFile(name, text.Bytes(), 0o666); err != nil {
 			t.Fatal(err)
@@ -139,7 +149,9 @@ func TestRemapGolden(t *testing.T) {
 
 // Copied records are found at their new place with every field, and damage in
 // the source is neither copied nor harms the copy.
-func TestCopy(t *testing.T) {
+func TestCopy(t *testing.T) { forms(t, testCopy) }
+
+func testCopy(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	entries := []entry.Entry{
 		{Key: key(0), Value: value(0, 70), Version: 9, Kind: entry.Set, Meta: 3, Expires: 12345},
@@ -160,7 +172,7 @@ func TestCopy(t *testing.T) {
 	must(w.Finish())(t)
 	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
 	for _, noMap := range []bool{false, true} {
-		r := must(Open(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(t)
+		r := must(openAny(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(t)
 		to := must(NewValueWriter(c, 6))(t)
 		var moved []entry.Handle
 		for i := range entries {
@@ -175,7 +187,7 @@ func TestCopy(t *testing.T) {
 			}
 			bad := bytes.Clone(clean)
 			bad[handles[i].Offset+uint64(size)/2] ^= 1
-			damaged := must(Open(Config{FS: image{data: bad}, UUID: c.UUID}, filename.Value, 5, OpenOptions{NoMap: true}))(t)
+			damaged := must(openAny(Config{FS: image{data: bad}, UUID: c.UUID, Ring: c.Ring}, filename.Value, 5, OpenOptions{NoMap: true}))(t)
 			if _, err := to.Copy(damaged, int64(handles[i].Offset), size); !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("damaged record %d: %v", i, err)
 			}
@@ -184,7 +196,7 @@ func TestCopy(t *testing.T) {
 		if stats.Records != uint64(len(entries)) || stats.Min != 7 || stats.Max != 11 {
 			t.Errorf("stats %+v", stats)
 		}
-		n := must(Open(c, filename.Value, 6, OpenOptions{NoMap: noMap}))(t)
+		n := must(openAny(c, filename.Value, 6, OpenOptions{NoMap: noMap}))(t)
 		for i, e := range entries {
 			if got, err := plain(n.Stored(moved[i], e.Key, e.Version)); err != nil || !bytes.Equal(got, e.Value) || moved[i].Length != uint64(len(e.Value)) {
 				t.Errorf("record %d: %d bytes, %v", i, len(got), err)
@@ -207,7 +219,7 @@ func TestCopy(t *testing.T) {
 func FuzzRemap(f *testing.F) {
 	uuid := [16]byte{1}
 	h := RemapHeader{Number: 7, Source: 3, Target: 6, Records: 2, blocks: 1}
-	page, body, err := h.encode(uuid, []Move{{From: 4096, To: 64}, {From: 4200, To: 8}})
+	page, body, err := h.encode(&Config{UUID: uuid}, []Move{{From: 4096, To: 64}, {From: 4200, To: 8}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -219,7 +231,7 @@ func FuzzRemap(f *testing.F) {
 		id := Config{UUID: [16]byte(b[64:80])}.remapID(b)
 		binary.LittleEndian.PutUint32(b[8:], id.Sum(HeaderSize, body))
 		binary.LittleEndian.PutUint32(b[sumOffset:], id.Sum(0, b[:sumOffset]))
-		m, err := OpenRemap(Config{FS: image{data: append(b, body...)}, UUID: uuid}, 7, true)
+		m, err := OpenRemap(Config{FS: image{data: append(b, body...)}, UUID: uuid}, 7, crypt.Life{}, true)
 		if err != nil {
 			if !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) {
 				t.Errorf("untyped error %v", err)
@@ -244,7 +256,7 @@ func BenchmarkRemap(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	moves := randomMoves(rnd, 250_000, 30)
 	must(WriteRemap(c, RemapHeader{Number: 7, Source: 3, Target: 6}, moves))(b)
-	m := must(OpenRemap(c, 7, false))(b)
+	m := must(OpenRemap(c, 7, crypt.Life{}, false))(b)
 	defer m.Close()
 	b.ReportAllocs()
 	for b.Loop() {

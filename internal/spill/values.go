@@ -48,9 +48,13 @@ func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
 	return h, err
 }
 
-// room makes writer a segment with room for a record of n bytes.
+// room makes writer a segment with room for a record of n bytes in its plain form.
 func (v *values) room(n int64) error {
-	const ends = 2 * segment.SealSize // the seal, and the header of a further frame
+	c := v.segmentConfig()
+	if c.Ring != nil {
+		n = int64(entry.EncryptedBound(uint64(n), uint64(n)))
+	}
+	ends := 2 * segment.SealSize(c.Ring != nil) // the seal, and the header of a further frame
 	if v.writer != nil && v.writer.Size()+n+ends > v.cfg.SegmentBytes {
 		if err := v.finish(); err != nil {
 			return err
@@ -59,7 +63,7 @@ func (v *values) room(n int64) error {
 	if v.writer != nil {
 		return nil
 	}
-	w, err := segment.NewValueWriter(v.segmentConfig(), v.cfg.NextNum())
+	w, err := segment.NewValueWriter(c, v.cfg.NextNum())
 	if err != nil {
 		return err
 	}

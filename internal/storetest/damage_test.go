@@ -199,9 +199,12 @@ func (s *damagedScan) check(lo, hi int) (missing int) {
 func TestOnDamage(t *testing.T) {
 	fsys, o := damagedStore(t)
 	o.Mode = brock.ReadOnly
-	step := 1
-	if testing.Short() {
-		step = 5
+	step := 3
+	switch {
+	case *every:
+		step = 1
+	case testing.Short():
+		step = 7
 	}
 	missing, opened := 0, 0
 	for _, name := range filesOf(t, fsys, ".run") {

@@ -304,7 +304,11 @@ func TestReclaim(t *testing.T) {
 // When Reclaim returns its bound holds, also if background work collects at the same
 // time.
 func TestReclaimBesideBackgroundWork(t *testing.T) {
-	for round := range 5 {
+	rounds := 5
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
 		db := must2(brock.Open(brock.Options{InMemory: true, MemoryLimit: 8 << 20, Tuning: brock.Tuning{MemtableSize: 128 << 10, SegmentSize: 64 << 10, RunFileSize: 256 << 10}}))
 		w := db.NewWriter(t.Context())
 		const n = 12_000

@@ -23,12 +23,16 @@ func churn(t testing.TB, w *busy) {
 	must(t, w.db.Sync(t.Context()))
 }
 
-// atEachStep calls test with 1, 2 and so on, or some of these, until it returns false.
-func atEachStep(t *testing.T, every int, test func(t *testing.T, at int) bool) {
-	if !testing.Short() {
-		every = 1
+// atEachStep calls test with 1, 2 and so on, or some of these, until it returns false: in
+// short tests with each step-th number, else with three times as many.
+func atEachStep(t *testing.T, step int, test func(t *testing.T, at int) bool) {
+	switch {
+	case *every:
+		step = 1
+	case !testing.Short():
+		step /= 3
 	}
-	for at := 1; test(t, at); at += every {
+	for at := 1; test(t, at); at += step {
 	}
 }
 

@@ -16,7 +16,10 @@ import (
 	"github.com/brockdb/brock"
 )
 
-var seedFlag = flag.Uint64("seed", 0, "seed of tests that otherwise draw a new one; it is in their messages")
+var (
+	seedFlag = flag.Uint64("seed", 0, "seed of tests that otherwise draw a new one; it is in their messages")
+	every    = flag.Bool("every", false, "damage every page, look at every step, and not at some of them")
+)
 
 // newSeed is the seed of a random test: a new one each time unless -seed gives it.
 func newSeed() uint64 {

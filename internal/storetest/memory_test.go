@@ -165,7 +165,7 @@ func largeValues(t *testing.T, db *brock.DB, short bool) (held int64) {
 // sharedValues sets values from many goroutines of which each alone would fit into memory.
 func sharedValues(t *testing.T, db *brock.DB, short bool) (held int64) {
 	value := bytes.Repeat([]byte("0123456789abcdef"), 2<<20/16-10)
-	rounds := 8
+	rounds := 4
 	if short {
 		rounds = 2
 	}
@@ -182,7 +182,7 @@ func sharedValues(t *testing.T, db *brock.DB, short bool) (held int64) {
 // longKeys sets few bytes under many bytes of keys, which differ at their beginning or
 // at their end, compacts and reads them.
 func longKeys(t *testing.T, db *brock.DB, short bool) (held int64) {
-	total := 96 << 20
+	total := 48 << 20
 	if short {
 		total = 12 << 20
 	}
@@ -215,7 +215,7 @@ func longKeys(t *testing.T, db *brock.DB, short bool) (held int64) {
 // the memtables of its time: the one that was being filled, and up to four that waited for
 // their flush.
 func staggeredReaders(t *testing.T, db *brock.DB, short bool) (held int64) {
-	readers, pairs := 64, 4_000
+	readers, pairs := 40, 4_000
 	if short {
 		readers, pairs = 24, 3_000
 	}
@@ -243,7 +243,7 @@ func staggeredReaders(t *testing.T, db *brock.DB, short bool) (held int64) {
 
 // manyKeyspaces writes a little to each of many keyspaces.
 func manyKeyspaces(t *testing.T, db *brock.DB, short bool) (held int64) {
-	n := 2000
+	n := 1000
 	if short {
 		n = 200
 	}

@@ -12,7 +12,7 @@ func rangeKeys(short bool) int {
 	if short {
 		return 20_000
 	}
-	return 200_000
+	return 100_000
 }
 
 // fillRanges sets key 2i, and a key behind it that a range delete covers, for each i.

@@ -19,9 +19,8 @@ type wayStore struct {
 }
 
 const (
-	wayKeys   = 1000
-	wayRounds = 12
-	wayIdle   = time.Hour // the clock is that of synctest
+	wayKeys = 1000
+	wayIdle = time.Hour // the clock is that of synctest
 )
 
 func wayKey(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
@@ -160,6 +159,10 @@ func (s *wayStore) live() (n int64) {
 // Work follows from the state of a store, not from who remembered to ask for it: in
 // whatever way it is written to, it comes to rest within its bounds.
 func TestEveryWayOfWritingComesToRest(t *testing.T) {
+	rounds := 12
+	if testing.Short() || raceEnabled {
+		rounds = 5
+	}
 	for name, write := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,7 +173,7 @@ func TestEveryWayOfWritingComesToRest(t *testing.T) {
 					Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10, RunFileSize: 256 << 10},
 				}}
 				s.DB = must2(brock.Open(s.o))
-				for round := range wayRounds {
+				for round := range rounds {
 					write(s, round)
 				}
 				// All that is to be done at once is done when nothing moves any more.

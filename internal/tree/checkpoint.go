@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -28,6 +29,10 @@ func (b *background) checkpoint(ctx context.Context, dir string) error {
 
 // backup sends a copy of the store, as of one version, to w.
 func (b *background) backup(ctx context.Context, w io.Writer, o backup.Options) (info *backup.Info, err error) {
+	o.Outputs = backup.Outputs{
+		Next: b.files.Next, RunFileBytes: b.cfg.RunFileBytes, SegmentBytes: b.cfg.SegmentBytes,
+		About: func(l *layout.Layout) func([]meta.File, []byte, []byte) []byte { return about(l, nil) },
+	}
 	err = b.copied(ctx, func(ctx context.Context, s checkpoint.Source) error {
 		info, err = backup.Write(ctx, s, w, o)
 		return err

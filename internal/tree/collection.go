@@ -131,8 +131,8 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 
 func (c *collector) writeRemap(source, target entry.FileNum, moves []segment.Move) (compact.Remap, error) {
 	m := compact.Remap{Number: c.files.Next(), Source: source, Target: target}
-	size, err := segment.WriteRemap(c.files.Segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
-	m.Size = size
+	stats, err := segment.WriteRemap(c.files.Segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
+	m.Size = stats.Size
 	return m, err
 }
 

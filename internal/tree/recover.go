@@ -101,16 +101,14 @@ func (u *upTo) check(segment entry.FileNum, h *frame.Header, payload []byte) err
 		return stop("frame %d has version %d, and no version from %d on is known", h.Number, h.FirstVersion, u.last+1)
 	}
 	u.last = max(u.last, h.FirstVersion+entry.Version(h.Transactions)-1)
-	before := h.FirstVersion - 1
-	for len(payload) > 0 {
-		r, err := entry.DecodeNext(payload, &before)
-		if err != nil {
+	var r entry.Record
+	for records := h.Walk(payload, 0); records.More(); {
+		if records.Next(&r) != nil {
 			return nil // to add it fails in the same way
 		}
 		if id, ok := entry.KeyspaceOf(r.Key); ok && !u.keyspace(id) {
 			return stop("frame %d writes to a keyspace that is not known", h.Number)
 		}
-		payload = payload[r.Size:]
 	}
 	return nil
 }

@@ -35,7 +35,8 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 		rec.Entries += int64(h.Records)
 		rec.Bytes += h.Size
 		v.Active().Replayed = true
-		return w.add(v.Active(), payload, pos, h.FirstVersion-1, 0)
+		records := h.Walk(payload, pos.Offset)
+		return w.add(v.Active(), pos.Segment, &records, 0)
 	})
 	if err != nil {
 		return result, err

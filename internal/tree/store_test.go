@@ -126,7 +126,7 @@ func (s *store) commit(sync bool, ops ...op) error {
 			return err
 		}
 	}
-	if err := s.tree.Apply(payload, at, v); err != nil {
+	if _, err := s.tree.Apply(payload, at, v); err != nil {
 		return err
 	}
 	s.tree.Publish(v)

@@ -98,7 +98,7 @@ func (t *Tree) Prepare(n int) error { return t.writer.prepare(n) }
 
 // Apply adds the records of the transaction with version v, which begin at this place of
 // the journal, to the memtable. Readers see them once they are published.
-func (t *Tree) Apply(payload []byte, at entry.Position, v entry.Version) error {
+func (t *Tree) Apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
 	return t.writer.apply(payload, at, v)
 }
 

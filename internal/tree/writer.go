@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
@@ -96,28 +97,32 @@ func (w *writer) pinned() int64 {
 }
 
 // apply adds the records of the transaction with version v, which begin at this place
-// of the journal, to the memtable. Readers see them once they are published.
-func (w *writer) apply(payload []byte, at entry.Position, v entry.Version) error {
+// of the journal, to the memtable, and returns where the next one begins. Readers see them
+// once they are published.
+func (w *writer) apply(payload []byte, at entry.Position, v entry.Version) (next entry.Position, err error) {
 	if at.Segment != w.segment {
 		if err := w.follow(at.Segment); err != nil {
-			return err
+			return at, err
 		}
 	}
 	w.tasks.idle.Touch()
 	w.disk.spend(len(payload))
 	w.journalBytes += int64(len(payload))
 	w.count.journalBytes.Add(int64(len(payload)))
-	return w.add(w.views.Current().Active(), payload, at, v-1, w.sampler.Every())
+	records := frame.Written(payload, at.Offset, v, at.Encrypted)
+	err = w.add(w.views.Current().Active(), at.Segment, &records, w.sampler.Every())
+	at.Offset = records.At()
+	return at, err
 }
 
-// add adds the records of payload to a memtable; before is one less than the version of
-// its first transaction. On the way it estimates what they replace, from one sample
-// every `every` bytes of records; 0 = no samples.
-func (w *writer) add(to *view.Table, payload []byte, at entry.Position, before entry.Version, every int64) error {
-	a := view.Addition{To: to, At: at, Seed: w.cfg.Seed}
-	for len(payload) > 0 {
-		r, err := entry.DecodeNext(payload, &before)
-		if err != nil {
+// add adds records of a journal segment to a memtable. On the way it estimates what they
+// replace, from one sample every `every` bytes of records; 0 = no samples.
+func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Records, every int64) error {
+	a := view.Addition{To: to, At: entry.Position{Segment: segment}, Seed: w.cfg.Seed}
+	var r entry.Record
+	for records.More() {
+		a.At.Offset = records.At()
+		if err := records.Next(&r); err != nil {
 			return a.Wrap(err)
 		}
 		// Before it is added, so that a sample finds what the record replaces.
@@ -127,8 +132,6 @@ func (w *writer) add(to *view.Table, payload []byte, at entry.Position, before e
 		if err := a.Record(&r); err != nil {
 			return err
 		}
-		payload = payload[r.Size:]
-		a.At.Offset += int64(r.Size)
 	}
 	a.Finish()
 	w.emptied.Added(a.Count)

@@ -38,9 +38,9 @@ func (a *Addition) Record(r *entry.Record) error {
 	// told dead by it.
 	if r.Own && r.Size >= layout.Granule {
 		e.Separated, e.Raw = true, r.Raw
-		e.Handle = entry.Handle{Segment: a.At.Segment, Offset: uint64(a.At.Offset), Length: uint64(len(r.Value))}
+		e.Handle = entry.Handle{Segment: a.At.Segment, Offset: uint64(a.At.Offset), Length: uint64(r.ValueSize)}
 		a.To.Separated.Add(1)
-		a.To.SeparatedBytes.Add(int64(len(r.Value)))
+		a.To.SeparatedBytes.Add(int64(r.ValueSize))
 	} else if e.Value = r.Value; r.Raw != 0 {
 		return errs.NewCorruption(filename.Of(filename.Journal, a.At.Segment), a.At.Offset, "compressed value in a record of %d bytes", r.Size)
 	}

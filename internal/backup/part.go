@@ -1,0 +1,287 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/brockdb/brock/internal/checkpoint"
+	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run"
+	"github.com/brockdb/brock/internal/run/meta"
+	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/view"
+)
+
+// Outputs says how files are written that have some keyspaces only.
+type Outputs struct {
+	Next         func() entry.FileNum // a number that no file of the store has
+	RunFileBytes int64
+	SegmentBytes int64
+	// About is run.WriterConfig.About for a run that is added to a layout.
+	About func(*layout.Layout) func(before []meta.File, first, last []byte) []byte
+}
+
+// extractFiles is how many descriptors reading may have.
+const extractFiles = 64
+
+// extractor makes files that have some keyspaces of a store only: of each run one, and the
+// values of its entries in segments of its own. So a run of which a stream before has a
+// part is not read again, and nothing of other keyspaces gets into the stream.
+type extractor struct {
+	checkpoint.Source
+	*Outputs
+	ids  []entry.KeyspaceID // ascending
+	open *files.Opener
+	view view.View
+
+	edit    *layout.Edit // that makes the layout
+	part    *Part
+	origins map[layout.RunID]origin
+	outs    []*compact.Output
+
+	had       *layout.Layout // of the stream before; nil: there is none
+	known     map[origin]layout.RunID
+	used      map[entry.FileNum]bool // numbers of files of the stream before
+	elsewhere map[filename.Name]bool // files of the layout that only the stream before has
+}
+
+// extract makes a source of some keyspaces alone, whose names ascend. Call remove at the end,
+// also after an error.
+func extract(ctx context.Context, s checkpoint.Source, keyspaces []string, since *Info, o *Outputs) (x *extractor, err error) {
+	x = &extractor{
+		Source: s, Outputs: o, part: &Part{Keyspaces: keyspaces, sealed: s.Ring != nil}, origins: map[layout.RunID]origin{},
+		used: map[entry.FileNum]bool{}, elsewhere: map[filename.Name]bool{}, known: map[origin]layout.RunID{},
+	}
+	if err := x.begin(); err != nil {
+		return x, err
+	}
+	if since != nil {
+		if err := x.since(since); err != nil {
+			return x, err
+		}
+	}
+	x.open = files.New(files.Config{
+		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, NoMap: true, OpenFiles: extractFiles,
+	}, nil)
+	defer x.view.Close()
+	if err := x.open.OpenLayout(s.Layout, &x.view); err != nil {
+		return x, err
+	}
+	// Oldest first: each run says what is below it.
+	for i, m := range slices.Backward(s.Layout.Runs()) {
+		if err := x.run(ctx, m, x.view.Runs[i]); err != nil {
+			return x, err
+		}
+	}
+	return x, x.finish()
+}
+
+// begin finds the keyspaces, and begins the layout: that of the store without files and
+// without other keyspaces, whose numbers then are those of keyspaces that were dropped.
+func (x *extractor) begin() error {
+	e := x.Layout.Snapshot()
+	x.edit = &layout.Edit{
+		FlushedTo: e.FlushedTo, JournalEnds: e.JournalEnds, LastVersion: e.LastVersion, Floor: e.Floor, Clock: e.Clock,
+		NextFile: e.NextFile, NextKeyspace: e.NextKeyspace, CleanClose: e.CleanClose, DataKey: e.DataKey,
+	}
+	for _, name := range x.part.Keyspaces {
+		if name == "" {
+			x.ids = append(x.ids, entry.DefaultKeyspace)
+			continue
+		}
+		i := slices.IndexFunc(e.SetKeyspaces, func(k layout.Keyspace) bool { return k.Name == name })
+		if i < 0 {
+			return fmt.Errorf("%w: %q", errs.ErrKeyspaceNotFound, name)
+		}
+		x.ids = append(x.ids, e.SetKeyspaces[i].ID)
+		x.edit.SetKeyspaces = append(x.edit.SetKeyspaces, e.SetKeyspaces[i])
+	}
+	slices.Sort(x.ids)
+	slices.SortFunc(x.edit.SetKeyspaces, func(a, b layout.Keyspace) int { return int(int64(a.ID) - int64(b.ID)) })
+	x.edit.KeyspaceFloors = slices.DeleteFunc(e.KeyspaceFloors, func(f layout.KeyspaceFloor) bool { return x.other(f.ID) })
+	return nil
+}
+
+// other reports whether a keyspace is none of those that are wanted.
+func (x *extractor) other(id entry.KeyspaceID) bool {
+	_, found := slices.BinarySearch(x.ids, id)
+	return !found
+}
+
+// since takes up what the stream before has.
+func (x *extractor) since(i *Info) (err error) {
+	if x.had, err = decodeLayout(i.Part.layout); err != nil {
+		return err
+	}
+	for n, r := range x.had.Runs() {
+		x.known[i.Part.Origins[n]] = r.ID
+	}
+	for _, f := range i.Files {
+		x.used[f.Name.Number] = true
+	}
+	return nil
+}
+
+// next is a number that no file of the store and of the stream before has. After a crash
+// the store may give numbers again that were given to a backup.
+func (x *extractor) next() entry.FileNum {
+	for {
+		if n := x.Next(); !x.used[n] {
+			return n
+		}
+	}
+}
+
+// run adds the part of a run to the layout.
+func (x *extractor) run(ctx context.Context, m *layout.Run, r *view.Run) error {
+	from := x.originOf(m)
+	if id, ok := x.known[from]; ok {
+		x.keep(id, m, from)
+		return nil
+	}
+	below, err := layout.New().Apply(x.edit)
+	if err != nil {
+		return err
+	}
+	out, err := x.copy(ctx, r, m, below)
+	if err != nil {
+		return err
+	}
+	x.outs = append(x.outs, out)
+	for _, added := range files.NewRuns(out.Run, m.Tier) {
+		added.Order = m.Order
+		x.origins[added.ID] = from
+		x.edit.AddRuns = append(x.edit.AddRuns, added)
+	}
+	files.Describe(x.edit, below, out)
+	return nil
+}
+
+// originOf names the part of a run that has the keyspaces.
+func (x *extractor) originOf(m *layout.Run) (o origin) {
+	h := sha256.New()
+	put := func(n uint64) { h.Write(binary.LittleEndian.AppendUint64(nil, n)) }
+	for _, f := range m.Files {
+		put(uint64(f.Num))
+		put(f.Size)
+		put(uint64(f.Checksum))
+	}
+	for _, id := range x.ids {
+		put(uint64(id))
+	}
+	copy(o[:], h.Sum(nil))
+	return o
+}
+
+// keep adds a run that the stream before has, and its segments.
+func (x *extractor) keep(id layout.RunID, m *layout.Run, from origin) {
+	r := *x.had.Run(id)
+	r.Order, r.Tier = m.Order, m.Tier // a compaction of others may have moved it
+	x.origins[id] = from
+	x.edit.AddRuns = append(x.edit.AddRuns, r)
+	for _, f := range r.Files {
+		x.elsewhere[filename.New(filename.Run, f.Num)] = true
+	}
+	for _, ref := range r.Refs {
+		x.edit.AddSegments = append(x.edit.AddSegments, *x.had.Segment(ref.Segment))
+		x.elsewhere[filename.New(filename.Value, ref.Segment)] = true
+	}
+}
+
+// copy writes the entries of the keyspaces that a run has, all versions of them, with their
+// values.
+func (x *extractor) copy(ctx context.Context, r *view.Run, m *layout.Run, below *layout.Layout) (*compact.Output, error) {
+	tombstones, done := view.TombstonesOf([]*view.Run{r})
+	defer done()
+	out, err := compact.Execute(ctx, compact.Input{
+		Entries: &within{Iterator: r.Copier(), ids: x.ids},
+		// Nothing is at or below the watermark, so nothing of the keyspaces is dropped.
+		Rules: compact.Rules{Dropped: x.other, Tombstones: tombstones},
+		Heal:  x.view.Healing(),
+		Run: run.NewWriter(run.WriterConfig{
+			FS: x.FS, Dir: x.Dir, UUID: x.UUID, Ring: x.Ring, Seed: x.Seed, NextNum: x.next, FileBytes: x.RunFileBytes,
+			NoFilter: m.Tier == layout.Base, Expiries: entry.NewExpiries(uint64(max(x.Milli, 1)), m.Expiry), About: x.About(below),
+		}),
+		Extract: func(entry.FileNum) bool { return true },
+		Move:    x.view.Move,
+		Values: func() (*segment.ValueWriter, error) {
+			return segment.NewValueWriter(segment.Config{FS: x.FS, Dir: x.ValueDir, UUID: x.UUID, Ring: x.Ring}, x.next())
+		},
+		ValueBytes: x.SegmentBytes,
+	})
+	return &out, err
+}
+
+// finish makes the layout.
+func (x *extractor) finish() (err error) {
+	for _, r := range x.edit.AddRuns {
+		for _, f := range r.Files {
+			x.edit.NextFile = max(x.edit.NextFile, f.Num+1)
+		}
+	}
+	for _, s := range x.edit.AddSegments {
+		x.edit.NextFile = max(x.edit.NextFile, s.Num+1)
+	}
+	if x.Layout, err = layout.New().Apply(x.edit); err != nil {
+		return err
+	}
+	for _, r := range x.Layout.Runs() {
+		x.part.Origins = append(x.part.Origins, x.origins[r.ID])
+	}
+	x.part.layout = manifest.AppendEdit(nil, x.Layout.Snapshot())
+	return nil
+}
+
+// remove removes the files that were made.
+func (x *extractor) remove() {
+	for _, out := range x.outs {
+		x.open.RemoveOutputs(out)
+	}
+}
+
+// within walks the entries of some keyspaces only, forwards.
+type within struct {
+	iterator.Iterator
+	ids []entry.KeyspaceID // ascending
+	end []byte             // bound of the one that it is in
+}
+
+// First moves to the first entry.
+func (w *within) First() bool { return w.enter(w.Iterator.SeekGE(entry.AppendKeyspace(nil, w.ids[0]))) }
+
+// Next moves on.
+func (w *within) Next() bool {
+	ok := w.Iterator.Next()
+	if ok && bytes.Compare(w.Entry().Key, w.end) < 0 {
+		return true
+	}
+	return w.enter(ok)
+}
+
+// enter goes on to the next entry of a keyspace that is wanted, if there is one here.
+func (w *within) enter(ok bool) bool {
+	for ok {
+		id, _ := entry.KeyspaceOf(w.Entry().Key)
+		i, found := slices.BinarySearch(w.ids, id)
+		if found {
+			w.end = entry.AfterKeyspace(id)
+			return true
+		}
+		if i == len(w.ids) {
+			return false
+		}
+		ok = w.SeekGE(entry.AppendKeyspace(nil, w.ids[i]))
+	}
+	return false
+}

@@ -1,0 +1,143 @@
+package keyring
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/vfs"
+)
+
+// numbers lists the keyring files in dir, the greatest number first.
+func numbers(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil, err
+	}
+	var nums []entry.FileNum
+	for _, base := range names {
+		if name, ours := filename.Parse(base); ours && name.Kind == filename.Keyring {
+			nums = append(nums, name.Number)
+		}
+	}
+	slices.Sort(nums)
+	slices.Reverse(nums)
+	return nums, nil
+}
+
+// Load reads the keyring of the store uuid in dir: of the files of which a copy is whole, the
+// one with the greatest number. It needs no provider and writes nothing. If there is none, the
+// error wraps errs.ErrKey, and what is wrong with those that are there.
+func Load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, err error) {
+	// A file that is gone was removed by the store's writer, which has made a newer one.
+	for range loadTries {
+		if c, err = load(fsys, dir, uuid); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return c, err
+}
+
+// loadTries bounds how often a writer may come between a list of names and a file.
+const loadTries = 10
+
+func load(fsys vfs.FS, dir string, uuid [16]byte) (*Content, error) {
+	nums, err := numbers(fsys, dir)
+	if err != nil {
+		return nil, fmt.Errorf("keyring: %w", err)
+	}
+	none := fmt.Errorf("%w: %s has no keyring (%s) of this store", errs.ErrKey, dir, filename.Of(filename.Keyring, 1))
+	for _, num := range nums {
+		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)))
+		if err != nil {
+			return nil, fmt.Errorf("keyring: %w", err)
+		}
+		c, wrong := Decode(p, uuid, num)
+		if c != nil {
+			return c, nil
+		}
+		none = fmt.Errorf("%w: %w", none, errors.Join(wrong...))
+	}
+	return nil, none
+}
+
+// readFile reads a file whole, or as much of it as a keyring may have.
+func readFile(fsys vfs.FS, path string) (p []byte, err error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	p = make([]byte, min(size, maxFile))
+	n, err := f.ReadAt(p, 0)
+	// A file that lost its end just now is a damaged one.
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return p[:n], nil
+}
+
+// Write makes the file in dir, which has none with this number, and syncs it and its name. On
+// an error it removes what it made, if it can.
+func (c *Content) Write(fsys vfs.FS, dir string) error {
+	path := filepath.Join(dir, filename.Of(filename.Keyring, c.Number))
+	f, err := fsys.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(c.Encode(), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	if err != nil {
+		return errors.Join(err, fsys.Remove(path))
+	}
+	return nil
+}
+
+// clean removes the keyrings whose number is smaller than that of c, which is whole.
+func (c *Content) clean(fsys vfs.FS, dir string) error {
+	nums, err := numbers(fsys, dir)
+	if err != nil {
+		return err
+	}
+	nums = slices.DeleteFunc(nums, func(n entry.FileNum) bool { return n >= c.Number })
+	if len(nums) == 0 {
+		return nil
+	}
+	// The process that wrote it may have been killed before its sync.
+	if err := syncFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, c.Number))); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return err
+	}
+	for _, n := range nums {
+		if err := fsys.Remove(filepath.Join(dir, filename.Of(filename.Keyring, n))); err != nil {
+			return err
+		}
+	}
+	return fsys.SyncDir(dir)
+}
+
+func syncFile(fsys vfs.FS, path string) error {
+	f, err := fsys.OpenReadWrite(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,279 @@
+// Package keyring keeps the data keys of an encrypted store: each wrapped by a provider of
+// master keys, all in the file KEYS-nnnnnn. Decision 57 has the design.
+package keyring
+
+import (
+	"bytes"
+	"context"
+	"crypto/fips140"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/vfs"
+)
+
+// Options says whose keyring it is, and where.
+type Options struct {
+	FS      vfs.FS
+	Dir     string // of the store
+	UUID    [16]byte
+	Keys    Provider
+	Created int64     // Unix milliseconds, for data keys that Create makes
+	Random  io.Reader // of data keys and lives; nil is crypto/rand.Reader, all else is for tests
+}
+
+// Keyring is the keyring of one store. Its methods may run together, those that write the file
+// aside: they take turns by the caller's care.
+type Keyring struct {
+	o    Options
+	ring *crypt.Ring
+
+	mu      sync.Mutex
+	keys    Provider
+	content *Content // never changed, only replaced
+}
+
+func newKeyring(o Options, c *Content) (*Keyring, error) {
+	if err := allowed(); err != nil {
+		return nil, err
+	}
+	k := &Keyring{o: o, keys: o.Keys, content: c}
+	k.ring = crypt.NewRing(o.Random, k.unwrap)
+	return k, nil
+}
+
+// allowed returns an error where the process may not use the ciphers.
+func allowed() error {
+	if fips140.Enforced() {
+		return fmt.Errorf("%w: GODEBUG=fips140=only refuses nonces that are not random", errs.ErrUnsupported)
+	}
+	return nil
+}
+
+// Create writes the first keyring of a new store, with one data key, which is current in the
+// Ring. It is durable on return. On an error nothing is left, if it can be removed.
+func Create(o Options) (*Keyring, error) {
+	k, err := newKeyring(o, &Content{UUID: o.UUID})
+	if err != nil {
+		return nil, err
+	}
+	id, err := k.Add(context.Background(), nil, o.Created)
+	if err != nil {
+		return nil, err
+	}
+	return k, k.ring.SetCurrent(id)
+}
+
+// Open reads the keyring. It asks the provider for nothing, and no data key is current yet. It
+// returns errs.ErrKey if there is no keyring of this store.
+func Open(o Options) (*Keyring, error) {
+	c, err := Load(o.FS, o.Dir, o.UUID)
+	if err != nil {
+		return nil, err
+	}
+	return newKeyring(o, c)
+}
+
+// Ring has the data keys. It unwraps one when it is asked for first. Its errors wrap errs.ErrKey.
+func (k *Keyring) Ring() *crypt.Ring { return k.ring }
+
+// Ring has the data keys of c, which p unwraps when they are asked for first. It needs no file.
+func (c *Content) Ring(p Provider) (*crypt.Ring, error) {
+	if err := allowed(); err != nil {
+		return nil, err
+	}
+	return crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) { return c.unwrap(context.Background(), p, id) }), nil
+}
+
+// Content is what the file says now; it is never changed.
+func (k *Keyring) Content() *Content {
+	c, _ := k.now()
+	return c
+}
+
+func (k *Keyring) now() (*Content, Provider) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.content, k.keys
+}
+
+func (k *Keyring) set(c *Content, p Provider) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.content, k.keys = c, p
+}
+
+// unwrap is the Ring's way to a data key. The process that writes the store may have added
+// one since the file was read.
+func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
+	c, p := k.now()
+	if c.find(id) == nil {
+		now, err := Load(k.o.FS, k.o.Dir, k.o.UUID)
+		if err != nil {
+			return crypt.DataKey{}, err
+		}
+		k.set(now, p)
+		c = now
+	}
+	return c.unwrap(context.Background(), p, id)
+}
+
+func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
+	w := c.find(id)
+	if w == nil {
+		return crypt.DataKey{}, fmt.Errorf("%w: data key %x is not in %s", errs.ErrKey, id, filename.Of(filename.Keyring, c.Number))
+	}
+	key, err := p.UnwrapKey(ctx, bytes.Clone(w.Wrapped), c.binding(w))
+	if err != nil {
+		return crypt.DataKey{}, fmt.Errorf("%w: unwrap data key %x: %w", errs.ErrKey, id, err)
+	}
+	if len(key) != crypt.KeySize {
+		return crypt.DataKey{}, fmt.Errorf("%w: data key %x was unwrapped to %d bytes, not %d", errs.ErrKey, id, len(key), crypt.KeySize)
+	}
+	return crypt.DataKey{ID: id, Cipher: w.Cipher, Key: [crypt.KeySize]byte(key)}, nil
+}
+
+// wrap has the key wrapped by p, and unwrapped again: a key that can't be is the store's end.
+func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, created int64) (Key, error) {
+	w := Key{ID: d.ID, Cipher: d.Cipher, Created: created}
+	wrapped, err := p.WrapKey(ctx, bytes.Clone(d.Key[:]), c.binding(&w))
+	if err != nil {
+		return Key{}, fmt.Errorf("%w: wrap a data key: %w", errs.ErrKey, err)
+	}
+	if len(wrapped) == 0 || len(wrapped) > maxWrapped {
+		return Key{}, fmt.Errorf("%w: a data key was wrapped to %d bytes; 1 to %d can be kept", errs.ErrKey, len(wrapped), maxWrapped)
+	}
+	w.Wrapped = bytes.Clone(wrapped)
+	one := &Content{UUID: c.UUID, Number: c.Number, Keys: []Key{w}}
+	if again, err := one.unwrap(ctx, p, d.ID); err != nil {
+		return Key{}, err
+	} else if again != *d {
+		return Key{}, fmt.Errorf("%w: the provider wrapped a data key, and unwrapped another one", errs.ErrKey)
+	}
+	return w, nil
+}
+
+// Add draws a data key, has it wrapped, and writes the keyring with it: it is durable on return,
+// and not current yet. If p is not nil, it is the provider from now on: it wraps the other keys
+// too. created is in Unix milliseconds. After an error all is as it was.
+func (k *Keyring) Add(ctx context.Context, p Provider, created int64) (crypt.ID, error) {
+	c, err := k.rewrapped(ctx, p)
+	if err != nil {
+		return crypt.ID{}, err
+	}
+	if len(c.Keys) == maxKeys {
+		return crypt.ID{}, fmt.Errorf("%w: the keyring has %d data keys already: rewrite what is under old ones", errs.ErrInvalid, maxKeys)
+	}
+	d, err := crypt.NewDataKey(k.o.Random, crypt.Preferred())
+	if err != nil {
+		return crypt.ID{}, err
+	}
+	_, now := k.now()
+	if p == nil {
+		p = now
+	}
+	w, err := c.wrap(ctx, p, &d, created)
+	if err != nil {
+		return crypt.ID{}, err
+	}
+	c.Keys = append(c.Keys, w)
+	if err := k.write(c, p); err != nil {
+		return crypt.ID{}, err
+	}
+	return d.ID, nil
+}
+
+// Rewrap has all data keys unwrapped and wrapped again, by p or, if it is nil, by the provider
+// that is there, under the master key that is current now. It removes the file before. Until it
+// has returned nil, either of both master keys may be needed.
+func (k *Keyring) Rewrap(ctx context.Context, p Provider) error {
+	if p == nil {
+		_, p = k.now()
+	}
+	c, err := k.rewrapped(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := k.write(c, p); err != nil {
+		return err
+	}
+	return k.Clean()
+}
+
+// rewrapped returns a copy of the content. If p is not nil, it has wrapped each key anew.
+func (k *Keyring) rewrapped(ctx context.Context, p Provider) (*Content, error) {
+	now, old := k.now()
+	c := &Content{UUID: now.UUID, Number: now.Number, Keys: slices.Clone(now.Keys)}
+	if p == nil {
+		return c, nil
+	}
+	for i := range c.Keys {
+		d, err := now.unwrap(ctx, old, c.Keys[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		if c.Keys[i], err = c.wrap(ctx, p, &d, c.Keys[i].Created); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Keep removes the data keys that are not needed: the file is written without them, and the one
+// before is removed. The current key of the Ring stays. It writes nothing if all are needed.
+func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
+	now, p := k.now()
+	current := k.ring.Current()
+	c := &Content{UUID: now.UUID}
+	for _, w := range now.Keys {
+		if w.ID == current || needed(w.ID) {
+			c.Keys = append(c.Keys, w)
+		}
+	}
+	if len(c.Keys) == len(now.Keys) {
+		return nil
+	}
+	if err := k.write(c, p); err != nil {
+		return err
+	}
+	return k.Clean()
+}
+
+// Clean removes the keyrings before this one, once this one is durable. Open for writing calls it,
+// as a crash may have left them.
+func (k *Keyring) Clean() error {
+	if err := k.Content().clean(k.o.FS, k.o.Dir); err != nil {
+		return fmt.Errorf("remove old keyrings: %w", err)
+	}
+	return nil
+}
+
+// write makes c the keyring, under the next number, and p its provider. The file before stays
+// until Clean.
+func (k *Keyring) write(c *Content, p Provider) error {
+	nums, err := numbers(k.o.FS, k.o.Dir)
+	if err != nil {
+		return fmt.Errorf("write the keyring: %w", err)
+	}
+	// A file that is not whole has used its number too.
+	c.Number = k.Content().Number
+	if len(nums) > 0 {
+		c.Number = max(c.Number, nums[0])
+	}
+	if c.Number++; c.Number == 0 {
+		return fmt.Errorf("%w: %s has the greatest number that a keyring can have", errs.ErrCorrupt,
+			filepath.Join(k.o.Dir, filename.Of(filename.Keyring, entry.FileNum(1<<64-1))))
+	}
+	if err := c.Write(k.o.FS, k.o.Dir); err != nil {
+		return fmt.Errorf("write the keyring: %w", err)
+	}
+	k.set(c, p)
+	return nil
+}

@@ -1,0 +1,180 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// partOf is what retained says of some keyspaces only.
+func partOf(all string, names ...string) string {
+	var b strings.Builder
+	b.WriteString("[]\n")
+	for _, section := range strings.SplitAfter(all, "\n[") {
+		section = strings.TrimSuffix(strings.TrimPrefix(section, "["), "[")
+		name, rest, _ := strings.Cut(section, "]\n")
+		if name == "" && slices.Contains(names, "") {
+			b.WriteString(rest)
+		} else if slices.Contains(names, name) {
+			b.WriteString("[" + name + "]\n" + rest)
+		}
+	}
+	return b.String()
+}
+
+const (
+	hiddenName  = "hidden-keyspace"
+	hiddenKey   = "the hidden key "
+	hiddenValue = "the hidden value "
+)
+
+// hide writes into a keyspace whose bytes are looked for in backups of other ones.
+func hide(t testing.TB, db *brock.DB, round int) {
+	t.Helper()
+	ks, err := db.Keyspace(hiddenName)
+	must(t, err)
+	for i := range 60 {
+		key := fmt.Appendf(nil, "%s%d", hiddenKey, i*7%60)
+		must(t, ks.Set(key, bytes.Repeat([]byte(hiddenValue), 1+i%3*(200+round))))
+	}
+	must(t, ks.DeleteRange([]byte(hiddenKey+"1"), []byte(hiddenKey+"2")))
+}
+
+// TestBackupOfKeyspaces makes backups of some keyspaces, full and increments, and restores
+// them. Nothing of other keyspaces is in a stream.
+func TestBackupOfKeyspaces(t *testing.T) {
+	for _, names := range [][]string{{"fruit"}, {""}, {"fruit", ""}} {
+		t.Run(fmt.Sprint(names), func(t *testing.T) {
+			onEach(t, func(t *testing.T, p place) {
+				o := p.retaining("store", "values")
+				db, err := brock.Open(o)
+				must(t, err)
+				defer func() { must(t, db.Close()) }()
+				w := newBusy(t, db, 3)
+				var streams [][]byte
+				var last *brock.BackupInfo
+				for round := range 5 {
+					w.steps(t, 80)
+					hide(t, db, round)
+					switch round {
+					case 1: // a transaction that is spilled
+						ks := keyspace(t, db, "fruit")
+						must(t, db.Update(func(txn *brock.Txn) error {
+							for i := range 400 {
+								if err := txn.In(ks).Set(fmt.Appendf(nil, "large %d", i), incompressible(i, 1500)); err != nil {
+									return err
+								}
+							}
+							return nil
+						}))
+					case 2:
+						must(t, db.Compact(t.Context()))
+					case 3:
+						_, err := db.Reclaim(t.Context())
+						must(t, err)
+					case 4: // nothing is new in runs that were there
+						must(t, db.Flush(t.Context()))
+					}
+					want := partOf(retained(t, db, 0), names...)
+					stream, info := backedUp(t, db, brock.BackupOptions{Since: last, Keyspaces: names, Compress: round%2 == 1})
+					wantEqual(t, "Keyspaces", fmt.Sprintf("%q", info.Keyspaces), fmt.Sprintf("%q", slices.Sorted(slices.Values(names))))
+					streams, last = append(streams, stream), info
+					for _, secret := range []string{hiddenName, hiddenKey, hiddenValue} {
+						if round%2 == 0 && bytes.Contains(stream, []byte(secret)) {
+							t.Errorf("round %d: the stream has %q", round, secret)
+						}
+					}
+					dir := fmt.Sprintf("new %d", round)
+					copied := restored(t, p.retaining(dir, ""), want, streams...)
+					must(t, copied.Compact(t.Context()))
+					same(t, "compacted", retained(t, copied, 0), want)
+					seen, err := brock.VerifyBackup(t.Context(), bytes.NewReader(bytes.Join(streams, nil)))
+					must(t, err)
+					wantSameInfo(t, seen, info)
+					var again brock.BackupInfo
+					b, err := info.MarshalBinary()
+					must(t, err)
+					must(t, again.UnmarshalBinary(b))
+					wantSameInfo(t, &again, info)
+				}
+				// What was not changed isn't sent again.
+				must(t, db.Compact(t.Context()))
+				_, before := backedUp(t, db, brock.BackupOptions{Since: last, Keyspaces: names})
+				must(t, w.ks.Set([]byte("one more"), []byte("value")))
+				must(t, db.Set([]byte("one more"), []byte("value")))
+				stream, info := backedUp(t, db, brock.BackupOptions{Since: before, Keyspaces: names})
+				if info.Sent > 2 || int64(len(stream)) > info.StoreBytes/3 {
+					t.Errorf("%d of %d files in %d bytes were sent again", info.Sent, info.Files, len(stream))
+				}
+			})
+		})
+	}
+}
+
+func wantSameInfo(t testing.TB, got, want *brock.BackupInfo) {
+	t.Helper()
+	a, err := got.MarshalBinary()
+	must(t, err)
+	b, err := want.MarshalBinary()
+	must(t, err)
+	wantEqual(t, "description", string(a), string(b))
+}
+
+// TestBackupOfKeyspacesRefuses asks for keyspaces that aren't there, and for increments of
+// backups of others. Files that were made on the way are gone.
+func TestBackupOfKeyspacesRefuses(t *testing.T) {
+	mem := vfs.NewMem()
+	faulty := faultfs.New(mem, faultfs.Options{})
+	o := place{mem, "/", nil}.retaining("store", "")
+	o.FS = faulty
+	db, err := brock.Open(o)
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	w := newBusy(t, db, 1)
+	w.steps(t, 100)
+	hide(t, db, 1)
+	must(t, db.Compact(t.Context()))
+	before, err := mem.List("/store")
+	must(t, err)
+	stream, all := backedUp(t, db, brock.BackupOptions{})
+	wantEqual(t, "hidden bytes in a backup of all", bytes.Contains(stream, []byte(hiddenKey)) && bytes.Contains(stream, []byte(hiddenValue)), true)
+	_, one := backedUp(t, db, brock.BackupOptions{Keyspaces: []string{"fruit", "fruit"}})
+	for what, o := range map[string]brock.BackupOptions{
+		"all behind one":       {Since: one},
+		"one behind all":       {Since: all, Keyspaces: []string{"fruit"}},
+		"another one":          {Since: one, Keyspaces: []string{hiddenName}},
+		"one more":             {Since: one, Keyspaces: []string{"fruit", ""}},
+		"a keyspace not there": {Keyspaces: []string{"fruit", "vegetables"}},
+	} {
+		want := brock.ErrInvalid
+		if o.Since == nil {
+			want = brock.ErrKeyspaceNotFound
+		}
+		var b bytes.Buffer
+		_, err := db.Backup(t.Context(), &b, o)
+		wantErr(t, what, err, want)
+		wantEqual(t, what+": bytes", b.Len(), 0)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = db.Backup(ctx, &bytes.Buffer{}, brock.BackupOptions{Keyspaces: []string{"fruit"}})
+	wantErr(t, "cancelled", err, context.Canceled)
+	for nth := 1; ; nth++ {
+		faulty.Inject(faultfs.Fault{Kinds: faultfs.Write | faultfs.Create | faultfs.Sync, Nth: nth})
+		_, err := db.Backup(t.Context(), &bytes.Buffer{}, brock.BackupOptions{Keyspaces: []string{"fruit"}})
+		faulty.Heal()
+		if err == nil {
+			break
+		}
+	}
+	names, err := mem.List("/store")
+	must(t, err)
+	wantEqual(t, "files", fmt.Sprint(names), fmt.Sprint(before))
+}
