@@ -26,7 +26,7 @@ type values struct {
 // A segment ends before the record that would make it too long, so that its length
 // never passes SegmentBytes unless it has one record only.
 func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
-	if err := v.room(int64(len(rec))); err != nil {
+	if err := v.room(uint64(len(rec)), length); err != nil {
 		return entry.Handle{}, err
 	}
 	h, err := v.writer.Append(rec, length)
@@ -38,7 +38,7 @@ func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
 
 // addLarge appends the record of e, as add does, and keeps only pieces of it in memory.
 func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
-	if err := v.room(int64(entry.RecordSize(e, true))); err != nil {
+	if err := v.room(uint64(entry.RecordSize(e, true)), uint64(len(e.Value))); err != nil {
 		return entry.Handle{}, err
 	}
 	h, err := v.writer.AddLarge(e)
@@ -48,9 +48,10 @@ func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
 	return h, err
 }
 
-// room makes writer a segment with room for a record of n bytes.
-func (v *values) room(n int64) error {
-	const ends = 2 * segment.SealSize // the seal, and the header of a further frame
+// room makes writer a segment with room for a record of this size, with this much value.
+func (v *values) room(size, value uint64) error {
+	n := int64(entry.EncryptedBound(size, value))
+	ends := 2 * segment.SealSize(true) // the seal, and the header of a further frame
 	if v.writer != nil && v.writer.Size()+n+ends > v.cfg.SegmentBytes {
 		if err := v.finish(); err != nil {
 			return err
