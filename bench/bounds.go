@@ -24,6 +24,7 @@ type bounds struct {
 	dir  string
 	keys int   // pairs that are deleted, or written by one transaction
 	big  int64 // bytes of the transaction with large values
+	wait Waits
 	slow []string
 }
 
@@ -56,6 +57,7 @@ func runBounds(args []string, stdout, stderr io.Writer) error {
 		only   = flags.String("only", strings.Join(names, ","), "what to measure, with commas between")
 		keys   = flags.Int("keys", 1_000_000, "pairs deleted; a tenth of those in one transaction")
 		gb     = flags.Float64("gb", 10, "GB in one transaction")
+		smoke  = flags.Bool("smoke", false, "wait next to not at all, so that figures mean nothing")
 		parent = flags.String("dir", "", "directory for the stores; they go into a new one inside (default: the system's temporary directory)")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -70,7 +72,10 @@ func runBounds(args []string, stdout, stderr io.Writer) error {
 	}
 	defer os.RemoveAll(dir)
 	removeWhenInterrupted(dir)
-	b := &bounds{out: stdout, dir: dir, keys: *keys, big: int64(*gb * (1 << 30))}
+	b := &bounds{out: stdout, dir: dir, keys: *keys, big: int64(*gb * (1 << 30)), wait: fullWaits()}
+	if *smoke {
+		b.wait = tinyWaits()
+	}
 	for name := range strings.SplitSeq(*only, ",") {
 		i := slices.IndexFunc(allBounds(), func(b bound) bool { return b.name == name })
 		if i < 0 {

@@ -73,7 +73,7 @@ func (b *bounds) deletes() error {
 		if err := fill(db.NewWriter(context.Background()), b.keys+1, d.size); err != nil {
 			return err
 		}
-		if _, err := fullWaits().idle(); err != nil {
+		if _, err := b.wait.idle(); err != nil {
 			return err
 		}
 		if err := d.run(db, b.keys); err != nil {
@@ -89,7 +89,7 @@ func (b *bounds) deletes() error {
 			return err
 		}
 		b.report("  and the second one", millis(took), 1, "ms")
-		if _, err := fullWaits().rest(); err != nil {
+		if _, err := b.wait.rest(); err != nil {
 			return err
 		}
 		if took, err = firstSeek(db, want); err != nil {

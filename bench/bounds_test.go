@@ -15,7 +15,7 @@ func TestBoundsCommand(t *testing.T) {
 			"pairs of 16 B deleted in no order, at once", "pairs of 1000 B deleted in order, at rest")
 	}
 	var out strings.Builder
-	err := runBounds([]string{"-keys", "2000", "-gb", "0.02", "-only", only, "-dir", t.TempDir()}, &out, io.Discard)
+	err := runBounds([]string{"-smoke", "-keys", "2000", "-gb", "0.02", "-only", only, "-dir", t.TempDir()}, &out, io.Discard)
 	if err != nil && !strings.HasPrefix(err.Error(), "above the bound") {
 		t.Fatal(err)
 	}

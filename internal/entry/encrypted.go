@@ -91,7 +91,17 @@ func EncryptedBound(plain, value uint64) uint64 {
 	if value >= PieceSize {
 		n += (TagSize-4)*((value+PieceSize-1)/PieceSize) + 8
 	}
-	return n
+	return (n + 7) &^ 7
+}
+
+// PutTable sets the checksums of a record's value in its plain form: sums has one for each
+// of its pieces. head has all that comes before the value.
+func PutTable(head []byte, sums []uint32) {
+	table := head[len(head)-4*len(sums):]
+	for i, sum := range sums {
+		binary.LittleEndian.PutUint32(table[4*i:], sum)
+	}
+	binary.LittleEndian.PutUint32(head[8:], checksum.Plain(table))
 }
 
 // EncryptedSize is the length in an encrypted file of a record with its own checksum, of

@@ -10,6 +10,9 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
+// wholeFrame is the length in bytes of frames up to which they are read at once.
+const wholeFrame = 16 << 20
+
 // Decrypter reads the encrypted frames of one file. It is used by one goroutine. Between
 // two frames it keeps a buffer as long as the longest payload.
 type Decrypter struct {
@@ -17,7 +20,7 @@ type Decrypter struct {
 	read   func(off, n int64) ([]byte, error)
 	values bool
 
-	whole  []byte // the frame, if it has at most 1 MiB
+	whole  []byte // the frame, if it has at most 16 MiB
 	offset int64  // of the frame
 	tags   []byte
 	rest   []byte // decrypted
@@ -50,7 +53,7 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 		return nil, t, fmt.Errorf("%w: %d bytes, encrypted", ErrFrame, h.Size)
 	}
 	// Most frames are read by one call; of a longer one only what is decrypted next.
-	if h.Size <= stepBytes {
+	if h.Size <= wholeFrame {
 		if x.whole, err = x.read(offset, h.Size); err != nil {
 			return nil, t, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
@@ -47,7 +48,7 @@ func (h *harvest) journal() error {
 		h.durable = max(h.durable, e.Frame)
 	}
 	for _, num := range h.files[filename.Journal] {
-		r, err := segment.OpenRemains(h.segments(), filename.Journal, num)
+		r, err := segment.OpenRemains(h.segments(), filename.Journal, num, crypt.Life{})
 		if err != nil {
 			continue // segment reports it
 		}
@@ -84,7 +85,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 		return nil
 	}
 	name := filename.New(kind, num)
-	r, err := segment.OpenRemains(h.segments(), kind, num)
+	r, err := segment.OpenRemains(h.segments(), kind, num, crypt.Life{})
 	switch {
 	case errors.Is(err, segment.ErrNumber):
 		return nil // free to be used again: it has nothing of this number yet

@@ -28,10 +28,7 @@ import (
 
 const (
 	// HeaderSize is the length of a segment's header; the first frame follows it.
-	HeaderSize = 4096
-	// SealSize is the length of the frame that Seal appends.
-	SealSize = frame.HeaderSize + sealPayload
-
+	HeaderSize    = 4096
 	formatVersion = 3
 	sealPayload   = 40
 	sumOffset     = HeaderSize - 4
@@ -135,6 +132,14 @@ func DecodeHeader(p []byte, uuid [16]byte, kind filename.Kind, number entry.File
 	return h, nil
 }
 
+// SealSize is the length of the frame that Seal appends.
+func SealSize(encrypted bool) int64 {
+	if encrypted {
+		return frame.EncryptedSize(0, sealPayload)
+	}
+	return frame.HeaderSize + sealPayload
+}
+
 // putSeal writes the payload of a seal frame to the sealPayload bytes of p.
 func putSeal(p []byte, t frame.Totals) {
 	binary.LittleEndian.PutUint64(p, t.Records)
@@ -147,12 +152,17 @@ func putSeal(p []byte, t frame.Totals) {
 // EndsSealed reports whether end, the last bytes of a segment of this size, holds its seal,
 // of which the chain depends on all frames before. A crash leaves segments without one.
 func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte, size int64) bool {
-	const length = frame.HeaderSize + sealPayload
-	if len(end) < length {
-		return false
+	for _, encrypted := range []bool{false, true} {
+		length := SealSize(encrypted)
+		if int64(len(end)) < length {
+			continue
+		}
+		h, err := frame.Decode(end[int64(len(end))-length:], c.id(kind, number), size-length)
+		if err == nil && h.Kind == frame.Seal && h.Size == length && h.Encrypted == encrypted {
+			return true
+		}
 	}
-	h, err := frame.Decode(end[len(end)-length:], c.id(kind, number), size-length)
-	return err == nil && h.Kind == frame.Seal && h.Size == length
+	return false
 }
 
 // checkSeal compares the payload of a seal frame with what was read before it.

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/pageio"
@@ -26,8 +27,9 @@ type Frames struct {
 	stream pageio.Stream
 	name   string
 	id     checksum.Identity
-	end    int64 // nothing is read from here on
-	values bool  // verify values that have their own checksum
+	end    int64            // nothing is read from here on
+	values bool             // verify values that have their own checksum
+	keys   *frame.Decrypter // nil: the file is plain
 	at     frame.Cursor
 	totals frame.Totals
 	sealed bool
@@ -42,18 +44,25 @@ func (s *Frames) Resume(at frame.Cursor, totals frame.Totals, sealed bool) {
 	s.at, s.totals, s.sealed = at, totals, sealed
 }
 
-// Found is one frame. Payload is valid until the next call of Next.
+// Found is one frame. Payload is valid until the next call of Next; Header.Walk goes
+// through it.
 type Found struct {
-	Header  frame.Header
-	Offset  int64 // of the frame; the payload begins frame.HeaderSize later
+	Header frame.Header
+	Offset int64 // of the frame; the payload begins frame.HeaderSize later
+
 	Payload []byte
 	Totals  frame.Totals // of its records
 }
 
 // newFrames starts at the first frame of the segment with the header h.
-func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, end int64, values bool) *Frames {
-	return &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values,
-		at: frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame, Chain: h.Chain}}
+// keys is nil for a plain one.
+func newFrames(f *pageio.File, name string, id checksum.Identity, h Header, keys *crypt.Decrypter, end int64, values bool) *Frames {
+	s := &Frames{f: f, stream: f.Stream(end), name: name, id: id, end: end, values: values,
+		at: frame.Cursor{Offset: HeaderSize, Next: h.FirstFrame, Chain: h.Chain, Tag: h.Tag}}
+	if keys != nil {
+		s.keys = frame.NewDecrypter(keys, values, s.bytes)
+	}
+	return s
 }
 
 // Next returns the next frame, or io.EOF at the end. It returns an *errs.Corruption
@@ -103,16 +112,35 @@ func (s *Frames) read() (Found, error) {
 		return Found{}, fmt.Errorf("%w: %v in a segment", frame.ErrFrame, h.Kind)
 	}
 	found := Found{Header: h, Offset: s.at.Offset}
-	if found.Payload, err = s.bytes(s.at.Offset+frame.HeaderSize, h.PayloadSize()); err != nil {
-		return Found{}, err
-	}
-	if err := s.verify(&found); err != nil {
+	if s.keys != nil || h.Encrypted {
+		if err := s.decrypt(&found); err != nil {
+			return Found{}, err
+		}
+	} else if err := s.plain(&found); err != nil {
 		return Found{}, err
 	}
 	if h.Kind == frame.Seal {
 		return found, checkSeal(found.Payload, s.totals)
 	}
 	return found, nil
+}
+
+// decrypt makes the payload of found, a frame that must be encrypted, as its file must be.
+func (s *Frames) decrypt(found *Found) (err error) {
+	if s.keys == nil || !found.Header.Encrypted {
+		return fmt.Errorf("%w: encrypted %v, its file %v", frame.ErrFrame, found.Header.Encrypted, s.keys != nil)
+	}
+	found.Payload, found.Totals, err = s.keys.Frame(&found.Header, found.Offset, &s.at.Tag)
+	return err
+}
+
+// plain reads and verifies the payload of found.
+func (s *Frames) plain(found *Found) (err error) {
+	found.Payload, err = s.bytes(found.Offset+frame.HeaderSize, found.Header.PayloadSize())
+	if err != nil {
+		return err
+	}
+	return s.verify(found)
 }
 
 // verify is a function of its own for the guard: a big payload is in the mapping.
@@ -140,8 +168,8 @@ func (s *Frames) bytes(off, n int64) ([]byte, error) {
 	if at := off - s.bufOff; at >= 0 && at < int64(len(s.buf)) {
 		kept = copy(s.buf, s.buf[at:])
 	}
-	if int64(cap(s.buf)) < want {
-		grown := make([]byte, want)
+	if int64(cap(s.buf)) < want+crypt.TagSize { // as a Decrypter wants it
+		grown := make([]byte, want, want+crypt.TagSize)
 		copy(grown, s.buf[:kept])
 		s.buf = grown
 	}

@@ -49,7 +49,9 @@ func (f *countedFile) Close() error {
 
 // All values of thousands of segments are read in random order by many at once,
 // mapped or not, with a hundred descriptors.
-func TestThousandsOfSegments(t *testing.T) {
+func TestThousandsOfSegments(t *testing.T) { forms(t, testThousandsOfSegments) }
+
+func testThousandsOfSegments(t *testing.T, testConfig func(testing.TB) Config) {
 	segments, limit, readers := 4096, 100, 16 // a terabyte in segments of the usual size
 	if testing.Short() {
 		segments = 1024
@@ -58,20 +60,20 @@ func TestThousandsOfSegments(t *testing.T) {
 	c := testConfig(t)
 	c.FS, c.Files = fs, pageio.NewFiles(fs, limit)
 	lengths := []int{600, 5000}
-	handles, sizes := make([][]entry.Handle, segments), make([]int64, segments)
+	handles, written := make([][]entry.Handle, segments), make([]Stats, segments)
 	for s := range segments {
 		w := must(NewValueWriter(c, entry.FileNum(s+1)))(t)
 		for i, n := range lengths {
 			h := must(w.Add(&entry.Entry{Key: key(s), Value: value(s+i, n), Version: entry.Version(i + 1), Kind: entry.Set}))(t)
 			handles[s] = append(handles[s], h)
 		}
-		sizes[s] = must(w.Finish())(t).Size
+		written[s] = must(w.Finish())(t)
 	}
 	for _, noMap := range []bool{false, true} {
 		fs.opened.Store(0)
 		open := make([]*Reader, segments)
 		for s := range open {
-			open[s] = must(Open(c, filename.Value, entry.FileNum(s+1), OpenOptions{End: sizes[s], NoMap: noMap}))(t)
+			open[s] = must(Open(c, filename.Value, entry.FileNum(s+1), OpenOptions{End: written[s].Size, Life: written[s].Life, NoMap: noMap}))(t)
 		}
 		var wg sync.WaitGroup
 		for r := range readers {
@@ -105,7 +107,9 @@ func TestThousandsOfSegments(t *testing.T) {
 
 // Work that makes many segments keeps their writers, so that it can abort; these
 // keep no buffers.
-func TestFinishedWritersAreSmall(t *testing.T) {
+func TestFinishedWritersAreSmall(t *testing.T) { forms(t, testFinishedWritersAreSmall) }
+
+func testFinishedWritersAreSmall(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	heap := func() int64 {
 		var m runtime.MemStats

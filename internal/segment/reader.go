@@ -185,12 +185,16 @@ const ownRecord = 64 << 10
 // of key, as it is stored: a slice of the mapping, or memory of the caller's own.
 // Header, key and value are verified when the record is read for the first time of
 // an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an *errs.Corruption.
+// In an encrypted segment a value is always memory of the caller's own.
 func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	// The handle comes from a file that may be damaged: its numbers are checked
 	// before anything is read.
 	end := uint64(r.end.Load())
 	if h.Offset&7 != 0 || h.Offset < HeaderSize || h.Offset > end || h.Length > end-h.Offset {
 		return value, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
+	}
+	if r.keys != nil {
+		return r.decrypted(h, key, v)
 	}
 	off := int64(h.Offset)
 	data := r.file.Mapped()
@@ -245,7 +249,8 @@ func (r *Reader) copied(h entry.Handle, key []byte, v entry.Version) (entry.Stor
 
 // appendRecord reads the record at offset, of at most bound bytes, to the end of dst,
 // by pread, and verifies it there: what is written elsewhere is what was verified,
-// whatever becomes of the file. dst ends with the record. On an error it is as before.
+// whatever becomes of the file. dst ends with the record, in its plain form, of which the
+// checksums are zeros if the segment is encrypted. On an error it is as before.
 func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, entry.Record, error) {
 	end := r.end.Load()
 	if offset&7 != 0 || offset < HeaderSize || offset > end {
@@ -261,9 +266,12 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 	if err := r.file.ReadFull(raw, offset); err != nil {
 		return dst, entry.Record{}, err
 	}
+	if r.keys != nil {
+		return r.appendDecrypted(dst[:at+len(raw)], at, offset)
+	}
 	rec, err := entry.DecodeRecord(raw)
 	if err != nil {
-		return dst, rec, &errs.Corruption{File: r.name, Offset: offset, Reason: "record", Err: err}
+		return dst, rec, r.damagedRecord(offset, err)
 	}
 	if err := r.verify(&rec, raw, offset); err != nil {
 		return dst, rec, err
@@ -294,13 +302,22 @@ func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
 	if h.Offset > end || h.Length > end-h.Offset {
 		return 0, 0 // what reads the record tells what is wrong
 	}
-	return int64(h.Offset), int64(min(recordBound(key, h.Length), end-h.Offset))
+	return int64(h.Offset), int64(min(r.bound(key, h.Length), end-h.Offset))
 }
 
 // Ahead is pageio.File.Ahead.
 func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n) }
 
-// recordBound is no less than the length of a record with this key and value.
+// bound is no less than the length in the file of a record with this key and value.
+func (r *Reader) bound(key []byte, value uint64) uint64 {
+	n := recordBound(key, value)
+	if r.keys != nil {
+		n = entry.EncryptedBound(n, value)
+	}
+	return n
+}
+
+// recordBound is no less than the length of a plain record with this key and value.
 func recordBound(key []byte, value uint64) uint64 {
 	const extension, padding = 24, 7
 	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
@@ -310,7 +327,7 @@ func recordBound(key []byte, value uint64) uint64 {
 func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entry.Version, verify bool) (entry.Stored, error) {
 	d, err := entry.DecodeRecord(rec)
 	if err != nil {
-		return entry.Stored{}, &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
+		return entry.Stored{}, r.damagedRecord(off, err)
 	}
 	if err := r.match(&d, off, length, key, v); err != nil {
 		return entry.Stored{}, err
@@ -364,7 +381,7 @@ func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset u
 // Frames returns the segment's frames from the first one to the present end.
 // With values, values that have their own checksum are verified too.
 func (r *Reader) Frames(values bool) *Frames {
-	return newFrames(r.file, r.name, r.id, r.header, r.end.Load(), values)
+	return newFrames(r.file, r.name, r.id, r.header, r.keys, r.end.Load(), values)
 }
 
 // Scan calls fn for each record, in order, with its offset; the record is valid
@@ -400,16 +417,15 @@ func (r *Reader) eachRecord(found *Found, fn func(off int64, rec *entry.Record) 
 		return nil
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
-	for pos := 0; pos < len(found.Payload); {
-		rec, err := entry.DecodeRecord(found.Payload[pos:])
-		off := found.Offset + frame.HeaderSize + int64(pos)
-		if err != nil {
-			return &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
+	var rec entry.Record
+	for records := found.Header.Walk(found.Payload, found.Offset+frame.HeaderSize); records.More(); {
+		off := records.At()
+		if err := records.Next(&rec); err != nil {
+			return r.damagedRecord(off, err)
 		}
 		if err := fn(off, &rec); err != nil {
 			return err
 		}
-		pos += rec.Size
 	}
 	return nil
 }

@@ -3,8 +3,10 @@ package segment
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
@@ -21,6 +23,10 @@ type Remains struct {
 	kind filename.Kind
 	buf  []byte
 
+	keys   *crypt.Decrypter // nil: the file is plain
+	frames *frame.Decrypter
+	rec    []byte // the record that is being decrypted
+
 	Header Header // zero if it is damaged
 	Last   uint64 // number of the last frame that Each has met; 0 = none
 }
@@ -31,25 +37,46 @@ type Limits struct {
 	Durable uint64 // those up to this number had been durable, as is known from elsewhere
 }
 
-// OpenRemains opens a segment, whatever its header is like. It returns ErrNumber or
-// errs.ErrForeign if that is whole and of another file or store.
-func OpenRemains(c Config, kind filename.Kind, number entry.FileNum) (*Remains, error) {
+// OpenRemains opens a segment, whatever its header is like. life is what else is known to
+// be that of the file, if the header is damaged; zero = nothing. It returns ErrNumber or
+// errs.ErrForeign if the header is whole and of another file or store, and errs.ErrKey if
+// the file is encrypted and its key can't be had.
+func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.Life) (*Remains, error) {
 	f, err := c.open(kind, number, pageio.Options{})
 	if err != nil {
 		return nil, err
 	}
 	r := &Remains{f: f, name: filename.Of(kind, number), id: c.id(kind, number), kind: kind}
-	if f.Size() < HeaderSize {
-		return r, nil
-	}
-	h, err := DecodeHeader(r.bytes(0, HeaderSize), c.UUID, kind, number)
-	switch {
-	case err == nil:
-		r.Header = h
-	case !errors.Is(err, ErrHeader):
+	if err := r.readHeader(&c, number, life); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	if r.keys != nil {
+		r.frames = frame.NewDecrypter(r.keys, false, r.private)
+	}
 	return r, nil
+}
+
+// readHeader reads the header, if it is whole, and makes keys.
+func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (err error) {
+	if r.f.Size() >= HeaderSize {
+		page := r.bytes(0, HeaderSize)
+		h, err := DecodeHeader(page, c.UUID, r.kind, number)
+		if err == nil {
+			r.keys, err = c.decrypterOf(page, r.kind, number, h.Life)
+		}
+		if err == nil {
+			r.Header = h
+			return nil
+		}
+		if !errors.Is(err, ErrHeader) {
+			return err
+		}
+	}
+	r.keys, err = c.decrypter(r.kind, number, life)
+	if errors.Is(err, ErrHeader) {
+		return nil // nothing can be decrypted, and all is lost
+	}
+	return err
 }
 
 // Size is the length of the file.
@@ -64,12 +91,18 @@ func (r *Remains) bytes(off, n int64) []byte {
 	if m := r.f.Mapped(); n > bigFrame && m != nil {
 		return m[off : off+n : off+n]
 	}
-	if int64(cap(r.buf)) < n {
-		r.buf = make([]byte, n)
+	b, _ := r.private(off, n)
+	return b
+}
+
+// private is bytes for memory that may be written to, with 16 bytes behind. There is no error.
+func (r *Remains) private(off, n int64) ([]byte, error) {
+	if int64(cap(r.buf)) < n+crypt.TagSize {
+		r.buf = make([]byte, n, n+crypt.TagSize)
 	}
 	b := r.buf[:n]
 	if r.f.ReadFull(b, off) == nil {
-		return b
+		return b, nil
 	}
 	for rest := b; len(rest) > 0; {
 		n := min(len(rest), HeaderSize) // a page
@@ -78,7 +111,7 @@ func (r *Remains) bytes(off, n int64) []byte {
 		}
 		rest, off = rest[n:], off+int64(n)
 	}
-	return b
+	return b, nil
 }
 
 // Durable is the greatest number of a frame that a frame of the segment proves to have
@@ -165,25 +198,43 @@ func (r *Remains) each(found func(h *frame.Header, off int64) error, between fun
 // group calls fn for the records of the frame at off, if its checksum is right.
 func (r *Remains) group(h *frame.Header, off int64, fn func(int64, *entry.Record) error) (whole bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
-	at := off + frame.HeaderSize
-	payload := r.bytes(at, h.PayloadSize())
-	if !r.verified(h, payload, at) {
+	payload := r.payload(h, off)
+	if payload == nil {
 		return false, nil
 	}
-	version := h.FirstVersion - 1
-	for pos := 0; pos < len(payload); {
-		rec, err := entry.DecodeNext(payload[pos:], &version)
-		if err != nil {
+	var rec entry.Record
+	for records := h.Walk(payload, off+frame.HeaderSize); records.More(); {
+		at := records.At()
+		if err := records.Next(&rec); err != nil {
 			return false, err
 		}
-		if !small(&rec) || rec.VerifyValue(payload[pos:], r.id, at+int64(pos)) {
-			if err := fn(at+int64(pos), &rec); err != nil {
+		if r.keys != nil || !small(&rec) || rec.VerifyValue(payload[at-off-frame.HeaderSize:], r.id, at) {
+			if err := fn(at, &rec); err != nil {
 				return true, err
 			}
 		}
-		pos += rec.Size
 	}
 	return true, nil
+}
+
+// payload returns the payload of the frame at off, if it is as it was written; else nil.
+func (r *Remains) payload(h *frame.Header, off int64) []byte {
+	if r.keys != nil || h.Encrypted {
+		if r.keys == nil || !h.Encrypted {
+			return nil
+		}
+		payload, _, err := r.frames.Frame(h, off, nil)
+		if err != nil {
+			return nil
+		}
+		return payload
+	}
+	at := off + frame.HeaderSize
+	payload := r.bytes(at, h.PayloadSize())
+	if !r.verified(h, payload, at) {
+		return nil
+	}
+	return payload
 }
 
 // verified reports whether the checksum of a frame's payload is right. Mapped memory that
@@ -202,7 +253,7 @@ func small(rec *entry.Record) bool { return rec.Own && rec.Size < granule }
 // headWindow has room for all of a record that comes before its value.
 const headWindow = 3 << 20
 
-// scan calls fn for the records in a part of the file whose own checksum is right.
+// scan calls fn for the records in a part of the file whose own checksum, or tag, is right.
 func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	for at := (from + 7) &^ 7; at+entry.HeaderSize < to; {
@@ -213,21 +264,40 @@ func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err
 			if len(src) < entry.HeaderSize {
 				return nil
 			}
-			rec, ok := headAt(src, r.id, at, to)
+			rec, ok := r.recordAt(src, at, to)
 			if !ok {
 				at += 8
 				continue
 			}
-			if !small(&rec) || rec.Value != nil && rec.VerifyValue(src, r.id, at) {
+			if r.keys != nil || !small(&rec) || rec.Value != nil && rec.VerifyValue(src, r.id, at) {
 				if err := fn(at, &rec); err != nil {
 					return err
 				}
 			}
-			at += int64(rec.Size)
+			at += int64(rec.FileSize(r.keys != nil))
 		}
 	}
 	return nil
 }
+
+// recordAt returns the record at offset at, of which src has all before the value at least,
+// if there is one.
+func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool) {
+	if r.keys == nil {
+		return headAt(src, r.id, at, to)
+	}
+	c, ok := entry.ParseClear(src)
+	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > mostAttempts {
+		return rec, false
+	}
+	r.rec = slices.Grow(r.rec[:0], c.Head)[:c.Head-crypt.TagSize]
+	x, err := entry.DecryptHead(r.rec, src[:c.Head], r.keys, at)
+	return x.Record, err == nil
+}
+
+// mostAttempts is more than a place of a file was ever written over. Most bytes that aren't
+// those of a record say more, and need not be decrypted to find that out.
+const mostAttempts = 255
 
 // headAt decodes the record at offset at, with a checksum of its own, if there is one.
 func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, ok bool) {

@@ -149,7 +149,9 @@ func testRemapGolden(t *testing.T, c Config, golden string) {
 
 // Copied records are found at their new place with every field, and damage in
 // the source is neither copied nor harms the copy.
-func TestCopy(t *testing.T) {
+func TestCopy(t *testing.T) { forms(t, testCopy) }
+
+func testCopy(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	entries := []entry.Entry{
 		{Key: key(0), Value: value(0, 70), Version: 9, Kind: entry.Set, Meta: 3, Expires: 12345},
@@ -170,7 +172,7 @@ func TestCopy(t *testing.T) {
 	must(w.Finish())(t)
 	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
 	for _, noMap := range []bool{false, true} {
-		r := must(Open(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(t)
+		r := must(openAny(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(t)
 		to := must(NewValueWriter(c, 6))(t)
 		var moved []entry.Handle
 		for i := range entries {
@@ -185,7 +187,7 @@ func TestCopy(t *testing.T) {
 			}
 			bad := bytes.Clone(clean)
 			bad[handles[i].Offset+uint64(size)/2] ^= 1
-			damaged := must(Open(Config{FS: image{data: bad}, UUID: c.UUID}, filename.Value, 5, OpenOptions{NoMap: true}))(t)
+			damaged := must(openAny(Config{FS: image{data: bad}, UUID: c.UUID, Ring: c.Ring}, filename.Value, 5, OpenOptions{NoMap: true}))(t)
 			if _, err := to.Copy(damaged, int64(handles[i].Offset), size); !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("damaged record %d: %v", i, err)
 			}
@@ -194,7 +196,7 @@ func TestCopy(t *testing.T) {
 		if stats.Records != uint64(len(entries)) || stats.Min != 7 || stats.Max != 11 {
 			t.Errorf("stats %+v", stats)
 		}
-		n := must(Open(c, filename.Value, 6, OpenOptions{NoMap: noMap}))(t)
+		n := must(openAny(c, filename.Value, 6, OpenOptions{NoMap: noMap}))(t)
 		for i, e := range entries {
 			if got, err := plain(n.Stored(moved[i], e.Key, e.Version)); err != nil || !bytes.Equal(got, e.Value) || moved[i].Length != uint64(len(e.Value)) {
 				t.Errorf("record %d: %d bytes, %v", i, len(got), err)

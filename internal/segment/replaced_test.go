@@ -14,7 +14,9 @@ import (
 
 // A segment whose descriptor was given up is replaced on disk: what is read by
 // handle then is found to be wrong. What is mapped is still what it was.
-func TestReplacedFileIsFound(t *testing.T) {
+func TestReplacedFileIsFound(t *testing.T) { forms(t, testReplacedFileIsFound) }
+
+func testReplacedFileIsFound(t *testing.T, testConfig func(testing.TB) Config) {
 	lengths := []int{600, 5000, 70_000}
 	others := []struct {
 		name    string
@@ -30,7 +32,7 @@ func TestReplacedFileIsFound(t *testing.T) {
 			c := testConfig(t)
 			c.Files = pageio.NewFiles(c.FS, 1)
 			handles, stats := writeValues(t, c, lengths)
-			r := must(Open(c, filename.Value, stats.Number, OpenOptions{End: stats.Size, NoMap: noMap}))(t)
+			r := must(openAny(c, filename.Value, stats.Number, OpenOptions{End: stats.Size, NoMap: noMap}))(t)
 			by := testConfig(t)
 			if other.foreign {
 				by.UUID[3]++

@@ -24,7 +24,11 @@ func (s *Scrubbed) Offset() int64 { return s.at.Offset }
 func (r *Reader) Scrub(c Config, s *Scrubbed, most int64) (done bool, err error) {
 	frames := r.Frames(true)
 	if *s == (Scrubbed{}) {
-		if _, err := ReadHeader(c, r.header.Kind, r.header.Number); err != nil {
+		h, err := ReadHeader(c, r.header.Kind, r.header.Number)
+		if err == nil {
+			err = sameLife(h.Life, r.header.Life)
+		}
+		if err != nil {
 			return true, headerError(r.name, err)
 		}
 	} else {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -54,7 +55,9 @@ func writeValues(t testing.TB, c Config, lengths []int) ([]entry.Handle, Stats) 
 	return handles, must(w.Finish())(t)
 }
 
-func TestValuesComeBack(t *testing.T) {
+func TestValuesComeBack(t *testing.T) { forms(t, testValuesComeBack) }
+
+func testValuesComeBack(t *testing.T, testConfig func(testing.TB) Config) {
 	lengths := []int{0, 1, 7, 8, 9, 100, 1000, 65535, 65536, 65537, 300_000, 3, 20 << 20, 5, 128, 256 << 10}
 	for i := range 3000 {
 		lengths = append(lengths, i)
@@ -65,7 +68,7 @@ func TestValuesComeBack(t *testing.T) {
 		if stats.Records != uint64(len(lengths)) || stats.SmallBytes != 0 || stats.Min != 1 || stats.Max != entry.Version(len(lengths)) {
 			t.Errorf("stats %+v", stats)
 		}
-		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, NoMap: noMap}))(t)
+		r := must(openAny(c, filename.Value, 5, OpenOptions{End: stats.Size, NoMap: noMap}))(t)
 		for range 2 {
 			for i, h := range handles {
 				got, err := plain(r.Stored(h, key(i), entry.Version(i+1)))
@@ -76,11 +79,12 @@ func TestValuesComeBack(t *testing.T) {
 		}
 		n := 0
 		totals, err := r.Scan(true, func(off int64, rec *entry.Record) error {
-			if off != int64(handles[n].Offset) || !bytes.Equal(rec.Key, key(n)) || !bytes.Equal(rec.Value, value(n, lengths[n])) {
+			got, err := plain(r.ValueOf(off, rec))
+			if off != int64(handles[n].Offset) || !bytes.Equal(rec.Key, key(n)) || !bytes.Equal(got, value(n, lengths[n])) {
 				t.Errorf("record %d at %d", n, off)
 			}
 			n++
-			return nil
+			return err
 		})
 		if err != nil || n != len(lengths) || totals != stats.Totals {
 			t.Errorf("scan: %d records, %+v, %v", n, totals, err)
@@ -91,11 +95,13 @@ func TestValuesComeBack(t *testing.T) {
 	}
 }
 
-func TestWrongHandles(t *testing.T) {
+func TestWrongHandles(t *testing.T) { forms(t, testWrongHandles) }
+
+func testWrongHandles(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	handles, stats := writeValues(t, c, []int{200, 300, 400})
 	for mode := range 4 {
-		r := must(Open(c, filename.Value, 5, OpenOptions{NoMap: mode&1 != 0}))(t)
+		r := must(openAny(c, filename.Value, 5, OpenOptions{NoMap: mode&1 != 0}))(t)
 		h := handles[1]
 		if readBefore := mode&2 != 0; readBefore {
 			for i, h := range handles {
@@ -140,7 +146,9 @@ func TestWrongHandles(t *testing.T) {
 
 // Whatever byte of a value segment is damaged, a value is right or an error, and
 // a scan reports the damage; a shortened file is refused.
-func TestDamageIsFound(t *testing.T) {
+func TestDamageIsFound(t *testing.T) { forms(t, testDamageIsFound) }
+
+func testDamageIsFound(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	lengths := []int{0, 100, 1000, 70_000, 31, 3, 200_000, 12}
 	handles, stats := writeValues(t, c, lengths)
@@ -157,10 +165,10 @@ func TestDamageIsFound(t *testing.T) {
 		b[at] ^= 1 << rnd.IntN(8)
 		checkDamaged(t, c, b, handles, lengths, fmt.Sprintf("seed %d: flip at %d", seed, at))
 	}
-	for _, n := range []int{0, 1, 4095, 4096, 4097, 5000, len(clean) - SealSize, len(clean) - 1} {
+	for _, n := range []int{0, 1, 4095, 4096, 4097, 5000, len(clean) - int(SealSize(c.Ring != nil)), len(clean) - 1} {
 		checkDamaged(t, c, clean[:n], handles, lengths, fmt.Sprintf("cut to %d", n))
 		c.FS = image{data: clean[:n]}
-		if _, err := Open(c, filename.Value, 5, OpenOptions{End: stats.Size}); !errors.Is(err, errs.ErrCorrupt) {
+		if _, err := Open(c, filename.Value, 5, OpenOptions{End: stats.Size, Life: stats.Life}); !errors.Is(err, errs.ErrCorrupt) {
 			t.Errorf("cut to %d: open: %v", n, err)
 		}
 	}
@@ -169,7 +177,7 @@ func TestDamageIsFound(t *testing.T) {
 func checkDamaged(t *testing.T, c Config, b []byte, handles []entry.Handle, lengths []int, what string) {
 	t.Helper()
 	c.FS = image{data: b}
-	r, err := Open(c, filename.Value, 5, OpenOptions{NoMap: true})
+	r, err := openAny(c, filename.Value, 5, OpenOptions{NoMap: true})
 	if err != nil {
 		if !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) {
 			t.Errorf("%s: open: %v", what, err)
@@ -194,7 +202,9 @@ func journalFrame(i, n int, own bool) Frame {
 	return Frame{Kind: frame.Group, Transactions: 1, First: entry.Version(i + 1), Payload: [][]byte{entry.Pad(rec)}}
 }
 
-func TestReaderOfAGrowingSegment(t *testing.T) {
+func TestReaderOfAGrowingSegment(t *testing.T) { forms(t, testReaderOfAGrowingSegment) }
+
+func testReaderOfAGrowingSegment(t *testing.T, testConfig func(testing.TB) Config) {
 	for _, noMap := range []bool{false, true} {
 		c := testConfig(t)
 		w := must(Create(c, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
@@ -236,7 +246,9 @@ func TestReaderOfAGrowingSegment(t *testing.T) {
 	}
 }
 
-func TestRecycledFile(t *testing.T) {
+func TestRecycledFile(t *testing.T) { forms(t, testRecycledFile) }
+
+func testRecycledFile(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	w := must(Create(c, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
 	for i := range 100 {
@@ -255,7 +267,7 @@ func TestRecycledFile(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		r := must(Open(c, filename.Journal, num, OpenOptions{}))(t)
+		r := must(openAny(c, filename.Journal, num, OpenOptions{}))(t)
 		if got := r.Header().Recycled; got != uint32(i+1) {
 			t.Errorf("recycled %d times, want %d", got, i+1)
 		}
@@ -272,7 +284,9 @@ func TestRecycledFile(t *testing.T) {
 	}
 }
 
-func TestFindTail(t *testing.T) {
+func TestFindTail(t *testing.T) { forms(t, testFindTail) }
+
+func testFindTail(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	w := must(Create(c, Header{Kind: filename.Journal, Number: 3, FirstFrame: 1}))(t)
 	var ends []int64
@@ -339,7 +353,11 @@ func TestHeader(t *testing.T) {
 }
 
 func TestGolden(t *testing.T) {
-	c := testConfig(t)
+	testGolden(t, testConfig(t), "value.golden")
+	testGolden(t, goldenConfig(t), "value_encrypted.golden")
+}
+
+func testGolden(t *testing.T, c Config, golden string) {
 	w := must(NewValueWriter(c, 5))(t)
 	must(w.Add(&entry.Entry{Key: []byte("\x00apple"), Value: []byte("red"), Version: 7, Kind: entry.Set}))(t)
 	must(w.Add(&entry.Entry{Key: []byte("\x00pear"), Value: []byte("green"), Version: 6, Kind: entry.SetLatest, Meta: 1}))(t)
@@ -359,7 +377,7 @@ func TestGolden(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join("testdata", "value.golden")
+	name := filepath.Join("testdata", golden)
 	if *rewrite {
 		if err := os.WriteFile(name, text.Bytes(), 0o666); err != nil {
 			t.Fatal(err)
@@ -372,7 +390,9 @@ func TestGolden(t *testing.T) {
 
 // A compressed value decodes, from a mapping or not; what does not is damage that
 // has file and offset, and by an unknown codec a newer format too.
-func TestCompressedValues(t *testing.T) {
+func TestCompressedValues(t *testing.T) { forms(t, testCompressedValues) }
+
+func testCompressedValues(t *testing.T, testConfig func(testing.TB) Config) {
 	c := testConfig(t)
 	var coder codec.Coder
 	type sample struct {
@@ -404,7 +424,7 @@ func TestCompressedValues(t *testing.T) {
 	}
 	stats := must(w.Finish())(t)
 	for _, noMap := range []bool{false, true} {
-		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, NoMap: noMap}))(t)
+		r := must(openAny(c, filename.Value, 5, OpenOptions{End: stats.Size, NoMap: noMap}))(t)
 		for _, s := range all {
 			v, err := r.Stored(s.h, s.e.Key, s.e.Version)
 			if err != nil || v.Codec != s.e.Codec || v.Raw != s.e.Raw || !bytes.Equal(v.Bytes, s.e.Value) {
@@ -428,66 +448,75 @@ func TestCompressedValues(t *testing.T) {
 }
 
 func FuzzSegment(f *testing.F) {
-	c := testConfig(f)
-	w, err := NewValueWriter(c, 5)
-	if err != nil {
-		f.Fatal(err)
-	}
-	for i := range 3 {
-		e := entry.Entry{Key: key(i), Value: value(i, 10*i), Version: 1, Kind: entry.Set}
-		if i > 0 {
-			e.Value, e.Codec, e.Raw = new(codec.Coder).Encode(nil, codec.Codec(i), value(i, 200)), codec.Codec(i), 200
+	plain, keys := testConfig(f), encryptedConfig(f)
+	plainFile, _ := fuzzedSegment(f, plain)
+	encryptedFile, life := fuzzedSegment(f, keys)
+	f.Add(plainFile[:80], plainFile[HeaderSize:], uint64(4096+48), uint64(10), false)
+	f.Add([]byte{}, encryptedFile[HeaderSize:], uint64(4096+48), uint64(10), true)
+	f.Fuzz(func(t *testing.T, head, body []byte, off, length uint64, encrypted bool) {
+		// The mutator cannot guess checksums, and no tags: an encrypted file has its header.
+		c, page := Config{UUID: plain.UUID}, make([]byte, HeaderSize)
+		o := OpenOptions{NoMap: true}
+		if encrypted {
+			c.Ring, o.Life = keys.Ring, life
+			copy(page, encryptedFile)
+		} else {
+			copy(page[:sumOffset], head)
+			sumHeader(page)
 		}
-		if _, err := w.Add(&e); err != nil {
-			f.Fatal(err)
-		}
-	}
-	if _, err := w.Finish(); err != nil {
-		f.Fatal(err)
-	}
-	b, err := os.ReadFile(c.path(filename.Value, 5))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b[:80], b[HeaderSize:], uint64(4096+48), uint64(10))
-	var coder codec.Coder
-	f.Fuzz(func(t *testing.T, head, body []byte, off, length uint64) {
-		page := make([]byte, HeaderSize)
-		copy(page[:sumOffset], head)
-		sumHeader(page) // the mutator cannot guess checksums
 		b := append(page, body...)
 		sumFrames(b, c.id(filename.Value, 5))
-		c := Config{FS: image{data: b}, UUID: c.UUID}
+		c.FS = image{data: b}
 		typed := func(err error) {
-			if err != nil && !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) {
+			if err != nil && !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrForeign) && !errors.Is(err, errs.ErrFormat) && !errors.Is(err, errs.ErrKey) {
 				t.Errorf("untyped error %v", err)
 			}
 		}
-		if left, err := OpenRemains(c, filename.Value, 5); err == nil {
+		if left, err := OpenRemains(c, filename.Value, 5, crypt.Life{}); err == nil {
 			_, err = left.Durable()
 			typed(err)
 			typed(left.Each(Limits{}, func(int64, *entry.Record) error { return nil }, func(int64, int64) {}))
 			must(0, left.Close())(t)
 		}
-		r, err := Open(c, filename.Value, 5, OpenOptions{NoMap: true})
+		r, err := Open(c, filename.Value, 5, o)
 		typed(err)
-		if err != nil {
-			return
+		if err == nil {
+			readFuzzed(t, c, r, off, length, typed)
 		}
-		defer r.Close()
-		_, err = r.Scan(true, func(off int64, rec *entry.Record) error {
-			if rec.Raw != 0 && rec.Raw < 1<<20 {
-				_, err := r.Decode(&coder, nil, rec.Stored(), uint64(off))
-				return err
-			}
-			return nil
-		})
-		typed(err)
-		_, err = plain(r.Stored(entry.Handle{Segment: 5, Offset: off, Length: length}, key(1), 1))
-		typed(err)
-		_, err = FindTail(c, filename.Value, 5, HeaderSize, 1)
-		typed(err)
 	})
+}
+
+// fuzzedSegment makes a segment, and returns its bytes.
+func fuzzedSegment(f *testing.F, c Config) ([]byte, crypt.Life) {
+	w := must(NewValueWriter(c, 5))(f)
+	for i := range 3 {
+		e := entry.Entry{Key: key(i), Value: value(i, 10*i), Version: 1, Kind: entry.Set}
+		if i > 0 {
+			e.Value, e.Codec, e.Raw = new(codec.Coder).Encode(nil, codec.Codec(i), value(i, 200)), codec.Codec(i), 200
+		}
+		must(w.Add(&e))(f)
+	}
+	stats := must(w.Finish())(f)
+	return must(os.ReadFile(c.path(filename.Value, 5)))(f), stats.Life
+}
+
+// readFuzzed reads all that r has, and the record at off; no error may be of another type
+// than typed knows.
+func readFuzzed(t *testing.T, c Config, r *Reader, off, length uint64, typed func(error)) {
+	var coder codec.Coder
+	defer r.Close()
+	_, err := r.Scan(true, func(off int64, rec *entry.Record) error {
+		value, err := r.ValueOf(off, rec)
+		if err == nil && rec.Raw != 0 && rec.Raw < 1<<20 {
+			_, err = r.Decode(&coder, nil, value, uint64(off))
+		}
+		return err
+	})
+	typed(err)
+	_, err = plain(r.Stored(entry.Handle{Segment: 5, Offset: off, Length: length}, key(1), 1))
+	typed(err)
+	_, err = FindTail(c, filename.Value, 5, HeaderSize, 1)
+	typed(err)
 }
 
 func BenchmarkValue(b *testing.B) {
@@ -501,7 +530,7 @@ func BenchmarkValue(b *testing.B) {
 					lengths[i] = size
 				}
 				handles, _ := writeValues(b, c, lengths)
-				r := must(Open(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(b)
+				r := must(openAny(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(b)
 				defer r.Close()
 				keys := make([][]byte, n)
 				for i := range keys {

@@ -27,7 +27,7 @@ func FindTail(c Config, kind filename.Kind, number entry.FileNum, from int64, ne
 		return frame.Tail{}, errors.Join(err, file.Close())
 	}
 	id := c.id(kind, number)
-	s := newFrames(file, filename.Of(kind, number), id, Header{FirstFrame: next}, file.Size(), false)
+	s := newFrames(file, filename.Of(kind, number), id, Header{FirstFrame: next}, nil, file.Size(), false)
 	t, err := frame.FindTail(id, frame.Cursor{Offset: from, Next: next}, s.end, s.bytes)
 	return t, errors.Join(err, file.Close())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -25,6 +26,7 @@ const (
 type ValueWriter struct {
 	w       *Writer
 	buf     []byte   // the records of the frame being filled
+	placed  int64    // in an encrypted segment: what these take in the file
 	payload [][]byte // holds buf for Append
 	hinted  int64    // StartWriteback was called up to here
 	closed  bool     // the file is
@@ -34,7 +36,8 @@ type ValueWriter struct {
 // Stats describes a finished segment.
 type Stats struct {
 	Number entry.FileNum
-	Size   int64 // of the file, to be given to Open as its end
+	Size   int64      // of the file, to be given to Open as its end
+	Life   crypt.Life // names the file's key; zero = it is plain
 	frame.Totals
 }
 
@@ -56,13 +59,27 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 	if len(e.Key) == 0 || len(e.Key) > entry.MaxKey || int64(len(e.Value)) > entry.MaxValue || e.Separated {
 		return entry.Handle{}, fmt.Errorf("%w: key of %d bytes, value of %d, separated %v", errs.ErrInvalid, len(e.Key), len(e.Value), e.Separated)
 	}
-	h := entry.Handle{
-		Segment: v.w.Number(),
-		Offset:  uint64(v.w.End()) + frame.HeaderSize + uint64(len(v.buf)),
-		Length:  uint64(len(e.Value)),
-	}
+	at := len(v.buf)
 	v.buf = entry.AppendRecord(v.buf, e, true)
+	return v.added(at, uint64(len(e.Value)))
+}
+
+// added returns the handle of the record that buf has from at on, the last one.
+func (v *ValueWriter) added(at int, length uint64) (entry.Handle, error) {
+	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.sizeAt(at)), Length: length}
+	if v.w.encrypt != nil {
+		v.placed += int64(entry.EncryptedSize(v.buf[at:]))
+	}
 	return h, v.flushFull()
+}
+
+// sizeAt is how long the segment is when buf has this length.
+func (v *ValueWriter) sizeAt(buffered int) int64 {
+	n := int64(buffered)
+	if v.w.encrypt != nil {
+		n = v.placed
+	}
+	return v.w.End() + frame.HeaderSize + n
 }
 
 // AddLarge is Add for a value of any length, of which it keeps only pieces in memory.
@@ -98,9 +115,9 @@ func (v *ValueWriter) Append(rec []byte, length uint64) (entry.Handle, error) {
 	if v.stopped != nil {
 		return entry.Handle{}, v.stopped
 	}
-	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.Size()), Length: length}
+	at := len(v.buf)
 	v.buf = append(v.buf, rec...)
-	return h, v.flushFull()
+	return v.added(at, length)
 }
 
 // Flush writes what was added so far, so that readers of OpenReader find it. It
@@ -122,7 +139,11 @@ func (v *ValueWriter) OpenReader(limit int64, noMap bool) (*Reader, error) {
 // the memory from which it is written. If it is damaged, Copy returns an
 // *errs.Corruption that names r's file, and v is as it was.
 func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, error) {
-	return v.copy(r, offset, uint64(size), func(rec *entry.Record) error {
+	bound := uint64(size)
+	if r.keys != nil {
+		bound = entry.EncryptedBound(bound, bound)
+	}
+	return v.copy(r, offset, bound, func(rec *entry.Record) error {
 		if rec.Size != size {
 			return errs.NewCorruption(r.name, offset, "record of %d bytes, want %d", rec.Size, size)
 		}
@@ -132,7 +153,7 @@ func (v *ValueWriter) Copy(r *Reader, offset int64, size int) (entry.Handle, err
 
 // Move is Copy of the record at h, which must be that of version at of key.
 func (v *ValueWriter) Move(r *Reader, h entry.Handle, key []byte, at entry.Version) (entry.Handle, error) {
-	return v.copy(r, int64(h.Offset), recordBound(key, h.Length), func(rec *entry.Record) error {
+	return v.copy(r, int64(h.Offset), r.bound(key, h.Length), func(rec *entry.Record) error {
 		return r.match(rec, int64(h.Offset), h.Length, key, at)
 	})
 }
@@ -155,18 +176,21 @@ func (v *ValueWriter) copy(r *Reader, offset int64, bound uint64, fits func(*ent
 	}
 	// The value's checksum is kept, only unbound from its old place: damage that
 	// happens between reading and writing is found when the copy is read.
-	entry.Unplace(buf[at:], r.id, offset)
+	if r.keys == nil {
+		entry.Unplace(buf[at:], r.id, offset)
+	} else if v.w.encrypt == nil {
+		entry.Sum(buf[at:])
+	}
 	clear(buf[at+rec.Bare():]) // no checksum covers the zeros behind a record
 	if r.stamp != 0 {
 		entry.SetVersion(buf[at:], r.stamp)
 	}
-	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.Size()), Length: uint64(len(rec.Value))}
 	v.buf = buf
-	return h, v.flushFull()
+	return v.added(at, uint64(len(rec.Value)))
 }
 
 // Size is how long the segment is so far.
-func (v *ValueWriter) Size() int64 { return v.w.End() + frame.HeaderSize + int64(len(v.buf)) }
+func (v *ValueWriter) Size() int64 { return v.sizeAt(len(v.buf)) }
 
 // Finish seals the segment and syncs the file and its directory. The writer is done.
 func (v *ValueWriter) Finish() (Stats, error) {
@@ -182,7 +206,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	}
 	// The owner may go on to the next segment, and keep v for Abort: the buffer goes.
 	v.closed = true
-	v.buf = nil
+	v.buf, v.w.encrypt = nil, nil
 	if err = errors.Join(err, v.w.Close()); err == nil {
 		err = v.w.cfg.FS.SyncDir(v.w.cfg.Dir)
 	}
@@ -190,7 +214,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	if err != nil {
 		return Stats{}, fmt.Errorf("finish segment %s: %w", v.w.Name(), err)
 	}
-	return Stats{Number: v.w.Number(), Size: v.w.End(), Totals: v.w.Totals()}, nil
+	return Stats{Number: v.w.Number(), Size: v.w.End(), Life: v.w.Life(), Totals: v.w.Totals()}, nil
 }
 
 // Number is the segment's number.
@@ -226,7 +250,7 @@ func (v *ValueWriter) flush() error {
 	}
 	f := Frame{Kind: frame.Group, Payload: v.payload}
 	// Blocks are filled before they are written piece by piece.
-	if end := v.w.End() + frame.HeaderSize + int64(len(v.buf)); end >= fillFrom {
+	if end := v.Size(); end >= fillFrom {
 		f.Ahead = (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
 	}
 	v.payload[0] = v.buf
@@ -236,6 +260,7 @@ func (v *ValueWriter) flush() error {
 		return err
 	}
 	v.writeback()
+	v.placed = 0
 	if v.buf = v.buf[:0]; cap(v.buf) > bufferKept {
 		v.buf = nil
 	}

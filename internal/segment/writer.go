@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -35,6 +36,12 @@ type Writer struct {
 	before    mark // the last Append
 	sealed    bool // nothing can be appended
 
+	encrypt *frame.Encrypter // nil: the file is plain
+	tag     crypt.Tag        // of the last frame
+	content frame.Content    // of the frame that is being encrypted
+	ahead   int64            // Frame.Ahead of that
+	whole   int64            // where it ends
+
 	frameHeader [frame.HeaderSize]byte
 	vec         [][]byte
 }
@@ -43,6 +50,7 @@ type Writer struct {
 type mark struct {
 	end    int64
 	chain  uint32
+	tag    crypt.Tag
 	totals frame.Totals
 }
 
@@ -96,6 +104,9 @@ func begin(c Config, h Header, path string, f vfs.File, size int64) (*Writer, er
 		w.header.Life = life
 		err = w.header.encode(page, c.UUID, e)
 	}
+	if e != nil {
+		w.encrypt, w.tag = frame.NewEncrypter(e, w.id, w.writeEncrypted), h.Tag
+	}
 	if err == nil {
 		_, err = f.WriteAt(page, 0)
 	}
@@ -133,6 +144,27 @@ type Frame struct {
 
 	rest  int       // bytes at the end of the last record that are not in Payload
 	value io.Reader // yields them, save the padding
+
+	content frame.Content // of an encrypted frame, once it was measured
+	totals  frame.Totals
+	size    int64 // 0: it was not measured
+}
+
+// Measure returns the length of the frame in a segment that is encrypted, or isn't. Of an
+// encrypted one it checks the payload, as Append does otherwise, and returns errs.ErrInvalid.
+func (f *Frame) Measure(encrypted bool) (size int64, err error) {
+	if encrypted {
+		f.content = frame.Content{Payload: f.Payload, Missing: f.rest, Value: f.value}
+		if f.totals, f.size, err = f.content.Measure(f.Kind, f.First); err != nil {
+			err = fmt.Errorf("%w: frame payload: %w", errs.ErrInvalid, err)
+		}
+		return f.size, err
+	}
+	size = frame.HeaderSize + int64(f.rest)
+	for _, p := range f.Payload {
+		size += int64(len(p))
+	}
+	return size, nil
 }
 
 // Append writes one frame at the end with one write, and returns the offset of
@@ -149,43 +181,95 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 		return 0, fmt.Errorf("%w: append to a sealed segment", errs.ErrInvalid)
 	}
 	start := w.end.Load()
-	h, totals, err := w.prepare(&f, start+frame.HeaderSize)
+	var h frame.Header
+	var totals frame.Totals
+	if w.encrypt != nil {
+		h, totals, err = w.appendEncrypted(&f, start)
+	} else {
+		h, totals, err = w.appendPlain(&f, start)
+	}
 	if err != nil {
 		return 0, err
+	}
+	w.before = mark{end: start, chain: w.chain, tag: w.tag, totals: w.totals}
+	w.next++
+	w.chain, w.tag = h.Sum, h.Tag
+	w.totals.Add(totals)
+	// Readers see the frame from here on.
+	w.end.Store(start + h.Size)
+	return start + frame.HeaderSize, nil
+}
+
+// appendPlain writes the frame f at start.
+func (w *Writer) appendPlain(f *Frame, start int64) (h frame.Header, totals frame.Totals, err error) {
+	if h, totals, err = w.prepare(f, start+frame.HeaderSize); err != nil {
+		return h, totals, err
 	}
 	h.Put(w.frameHeader[:], w.id, start)
 	// One write for all: a torn frame is found by its checksums, wherever it is torn.
 	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
-	if f.Ahead > w.allocated {
-		for n := f.Ahead - start - h.Size; n > 0; n -= int64(len(zeros)) {
+	whole := h.Size - int64(f.rest)
+	err = w.write(start, whole, f.Ahead-start-h.Size, f.Ahead)
+	if err == nil && f.rest > 0 {
+		w.allocated = max(w.allocated, start+h.Size) // also if less is written, which Sync cuts off
+		err = w.writeRest(f.value, f.rest, start+whole)
+	}
+	if err != nil {
+		err = fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
+	}
+	return h, totals, err
+}
+
+// write writes vec, which has whole bytes, at off, and as many zeros behind it, if the file
+// ends before ahead. A disk without room for these is no error.
+func (w *Writer) write(off, whole, behind, ahead int64) error {
+	if ahead > w.allocated {
+		for n := behind; n > 0; n -= int64(len(zeros)) {
 			w.vec = append(w.vec, zeros[:min(n, int64(len(zeros)))])
 		}
 	}
-	n, err := w.f.WriteVec(w.vec, start)
+	n, err := w.f.WriteVec(w.vec, off)
 	w.wrote(n)
 	clear(w.vec)
-	whole := h.Size - int64(f.rest)
 	switch {
 	case err == nil && int64(n) < whole:
 		err = fmt.Errorf("short write: %d of %d bytes", n, whole)
 	case int64(n) >= whole && vfs.IsNoSpace(err):
 		err = nil // only zeros are missing
 	}
-	w.allocated = max(w.allocated, start+int64(n))
-	if err == nil && f.rest > 0 {
-		w.allocated = max(w.allocated, start+h.Size) // also if less is written, which Sync cuts off
-		err = w.writeRest(f.value, f.rest, start+whole)
+	w.allocated = max(w.allocated, off+int64(n))
+	return err
+}
+
+// appendEncrypted writes the frame f at start, in encrypted form.
+func (w *Writer) appendEncrypted(f *Frame, start int64) (h frame.Header, totals frame.Totals, err error) {
+	if f.size == 0 {
+		if _, err := f.Measure(true); err != nil {
+			return h, totals, err
+		}
 	}
+	totals = f.totals
+	if h, err = w.headerOf(f, f.size, &totals); err != nil {
+		return h, totals, err
+	}
+	w.content, w.ahead, w.whole = f.content, f.Ahead, start+f.size
+	err = w.encrypt.Frame(&h, &w.content, start, w.tag)
+	w.content = frame.Content{}
 	if err != nil {
-		return 0, fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
+		err = fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
 	}
-	w.before = mark{end: start, chain: w.chain, totals: w.totals}
-	w.next++
-	w.chain = h.Sum
-	w.totals.Add(totals)
-	// Readers see the frame from here on.
-	w.end.Store(start + h.Size)
-	return start + frame.HeaderSize, nil
+	return h, totals, err
+}
+
+// writeEncrypted writes a part of the frame that appendEncrypted is about, and the zeros
+// that follow the frame with its end.
+func (w *Writer) writeEncrypted(b []byte, off int64) error {
+	w.vec = append(w.vec[:0], b)
+	end, ahead := off+int64(len(b)), w.ahead
+	if end < w.whole {
+		ahead = 0
+	}
+	return w.write(off, int64(len(b)), ahead-end, ahead)
 }
 
 // prepare places the records of f and makes its header.
@@ -214,11 +298,17 @@ func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, er
 		size += int64(len(p))
 	}
 	size += int64(f.rest)
+	h, err := w.headerOf(f, size, &totals)
+	h.PayloadSum = crc ^ w.id.Mask(offset)
+	return h, totals, err
+}
+
+// headerOf makes the header of f, without a checksum of its payload.
+func (w *Writer) headerOf(f *Frame, size int64, totals *frame.Totals) (frame.Header, error) {
 	if size > frame.MaxSize || size&7 != 0 || totals.Records > math.MaxUint32 {
-		return frame.Header{}, totals, fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, totals.Records)
+		return frame.Header{}, fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, totals.Records)
 	}
 	return frame.Header{
-		PayloadSum:   crc ^ w.id.Mask(offset),
 		Size:         size,
 		Kind:         f.Kind,
 		Transactions: f.Transactions,
@@ -227,7 +317,7 @@ func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, er
 		FirstVersion: totals.Min,
 		Number:       w.next,
 		Unsynced:     uint32(min(f.Unsynced, math.MaxUint32)),
-	}, totals, nil
+	}, nil
 }
 
 // pieceBytes is how much of a large value is in memory at a time, a multiple of
@@ -305,7 +395,7 @@ func (w *Writer) CutBack() error {
 // CutBack does after a failed one. No reader may have read that frame.
 func (w *Writer) Retract() error {
 	w.next--
-	w.chain, w.totals = w.before.chain, w.before.totals
+	w.chain, w.tag, w.totals = w.before.chain, w.before.tag, w.before.totals
 	w.end.Store(w.before.end)
 	return w.CutBack()
 }
@@ -333,6 +423,12 @@ func (w *Writer) Next() uint64 { return w.next }
 
 // Chain is the header checksum of the last frame.
 func (w *Writer) Chain() uint32 { return w.chain }
+
+// Tag is that of the last frame; zero: the file is plain.
+func (w *Writer) Tag() crypt.Tag { return w.tag }
+
+// Life names the key of the file; zero: it is plain.
+func (w *Writer) Life() crypt.Life { return w.header.Life }
 
 // Totals sums up the records appended so far.
 func (w *Writer) Totals() frame.Totals { return w.totals }

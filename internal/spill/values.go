@@ -26,7 +26,7 @@ type values struct {
 // A segment ends before the record that would make it too long, so that its length
 // never passes SegmentBytes unless it has one record only.
 func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
-	if err := v.room(uint64(len(rec)), length); err != nil {
+	if err := v.room(int64(len(rec))); err != nil {
 		return entry.Handle{}, err
 	}
 	h, err := v.writer.Append(rec, length)
@@ -38,7 +38,7 @@ func (v *values) add(rec []byte, length uint64) (entry.Handle, error) {
 
 // addLarge appends the record of e, as add does, and keeps only pieces of it in memory.
 func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
-	if err := v.room(uint64(entry.RecordSize(e, true)), uint64(len(e.Value))); err != nil {
+	if err := v.room(int64(entry.RecordSize(e, true))); err != nil {
 		return entry.Handle{}, err
 	}
 	h, err := v.writer.AddLarge(e)
@@ -48,10 +48,13 @@ func (v *values) addLarge(e *entry.Entry) (entry.Handle, error) {
 	return h, err
 }
 
-// room makes writer a segment with room for a record of this size, with this much value.
-func (v *values) room(size, value uint64) error {
-	n := int64(entry.EncryptedBound(size, value))
-	ends := 2 * segment.SealSize(true) // the seal, and the header of a further frame
+// room makes writer a segment with room for a record of n bytes in its plain form.
+func (v *values) room(n int64) error {
+	c := v.segmentConfig()
+	if c.Ring != nil {
+		n = int64(entry.EncryptedBound(uint64(n), uint64(n)))
+	}
+	ends := 2 * segment.SealSize(c.Ring != nil) // the seal, and the header of a further frame
 	if v.writer != nil && v.writer.Size()+n+ends > v.cfg.SegmentBytes {
 		if err := v.finish(); err != nil {
 			return err
@@ -60,7 +63,7 @@ func (v *values) room(size, value uint64) error {
 	if v.writer != nil {
 		return nil
 	}
-	w, err := segment.NewValueWriter(v.segmentConfig(), v.cfg.NextNum())
+	w, err := segment.NewValueWriter(c, v.cfg.NextNum())
 	if err != nil {
 		return err
 	}

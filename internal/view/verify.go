@@ -93,7 +93,11 @@ func (w *verifier) segment(ctx context.Context, f *Segment, cfg segment.Config, 
 	state := w.Layout.Segment(f.Num) // nil: it is the journal's, no run refers to it
 	_, err := f.Scan(true, func(off int64, rec *entry.Record) error {
 		if rec.Raw != 0 {
-			if _, err := f.Decode(coder, nil, rec.Stored(), uint64(off)); err != nil {
+			value, err := f.ValueOf(off, rec)
+			if err == nil {
+				_, err = f.Decode(coder, nil, value, uint64(off))
+			}
+			if err != nil {
 				return err
 			}
 		}
