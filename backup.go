@@ -187,7 +187,7 @@ func VerifyBackup(ctx context.Context, r io.Reader) (*BackupInfo, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: nil reader", ErrInvalid)
 	}
-	info, err := backup.Verify(ctx, r)
+	info, err := backup.Verify(ctx, r, nil)
 	if err != nil {
 		return nil, fmt.Errorf("verify backup: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
@@ -20,8 +21,9 @@ type Source struct {
 	Dir      string
 	ValueDir string // may be Dir
 	UUID     [16]byte
-	Seed     uint64 // of the key hash
-	Created  int64  // Unix milliseconds
+	Ring     *crypt.Ring // nil: the store is plain
+	Seed     uint64      // of the key hash
+	Created  int64       // Unix milliseconds
 	Layout   *layout.Layout
 	Milli    int64 // when its last version was the newest, in Unix milliseconds
 }
