@@ -45,7 +45,7 @@ type Config struct {
 type Opener struct {
 	cfg    Config
 	Open   *pageio.Files // what is read
-	Chunks *run.Cache    // of runs whose files are not mapped
+	Chunks *run.Cache    // of runs whose files are encrypted, or not mapped
 	Spares *Spares
 
 	numbers  atomic.Uint64 // last file number given out

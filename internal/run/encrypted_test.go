@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/meta"
@@ -249,5 +252,111 @@ func TestRemainsOfEncryptedFiles(t *testing.T) {
 				t.Errorf("%d entries, whole: %v", n, r.Whole())
 			}
 		})
+	}
+}
+
+// manyBlocks is a run of some 500 blocks, and its entries.
+func manyBlocks(t *testing.T, cache int64) (*Reader, []entry.Entry) {
+	t.Helper()
+	var all []entry.Entry
+	for i := range 60_000 {
+		all = append(all, entry.Entry{Key: fmt.Appendf(nil, "key%08d", i), Value: fmt.Appendf(nil, "%0100d", i), Version: 1, Kind: entry.Set})
+	}
+	dir := t.TempDir()
+	ring = testRing
+	defer func() { ring = nil }()
+	cfg := openConfig(dir, false)
+	cfg.Cache = NewCache(cache)
+	return openRun(t, cfg, writeRun(t, writerConfig(dir), all)), all
+}
+
+// Whatever is asked, decrypted bytes stay within the cache's limit, and values that were
+// handed out stay as they are.
+func TestDecryptedMemoryIsBounded(t *testing.T) {
+	const limit = 512 << 10
+	r, all := manyBlocks(t, limit)
+	var held [][]byte
+	var which []int
+	rng := rand.New(rand.NewPCG(1, 2))
+	var e entry.Entry
+	for range 3000 {
+		i := rng.IntN(len(all))
+		if ok, err := r.Get(all[i].Key, hash.Sum(testSeed, all[i].Key), 1, &e); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		held, which = append(held, e.Value), append(which, i)
+		if n := r.cache.Bytes(); n > limit {
+			t.Fatalf("%d bytes, the limit is %d", n, limit)
+		}
+	}
+	it := r.Iterator()
+	i := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if i%100 == 0 {
+			held, which = append(held, it.Entry().Value), append(which, i)
+		}
+		i++
+		if n := r.cache.Bytes(); n > limit {
+			t.Fatalf("%d bytes in a walk, the limit is %d", n, limit)
+		}
+	}
+	if i != len(all) || it.Err() != nil {
+		t.Fatalf("%d entries: %v", i, it.Err())
+	}
+	for i, v := range held {
+		if !bytes.Equal(v, all[which[i]].Value) {
+			t.Fatalf("value %d has changed", which[i])
+		}
+	}
+	if err := r.Close(); err != nil || r.cache.Bytes() != 0 {
+		t.Errorf("%d bytes after Close, %v", r.cache.Bytes(), err)
+	}
+}
+
+// A walk over all of a run, in either direction, doesn't push out what gets use, and
+// background work puts nothing into the cache.
+func TestWalksLeaveTheCacheAsItIs(t *testing.T) {
+	r, all := manyBlocks(t, 1<<20)
+	var e entry.Entry
+	get := func(i int) []byte {
+		if ok, err := r.Get(all[i].Key, hash.Sum(testSeed, all[i].Key), 1, &e); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		return e.Value
+	}
+	// Other blocks fill the cache.
+	for i := 0; i < len(all); i += 50 {
+		get(i)
+	}
+	hot := func() (where []*byte) {
+		for i := 0; i < len(all); i += len(all) / 10 {
+			get(i)
+			get(i)
+			where = append(where, &get(i)[0])
+		}
+		return where
+	}
+	hot()
+	before := hot()
+	for n, walk := range []struct{ start, move func(iterator.Iterator) bool }{
+		{iterator.Iterator.First, iterator.Iterator.Next}, {iterator.Iterator.Last, iterator.Iterator.Prev},
+	} {
+		it := r.Iterator()
+		for ok := walk.start(it); ok; ok = walk.move(it) {
+		}
+		for i, p := range hot() {
+			if p != before[i] {
+				t.Errorf("walk %d has pushed out block %d", n, i)
+			}
+		}
+	}
+	in := r.cache.Bytes()
+	it := r.Copier()
+	for ok := it.First(); ok; ok = it.Next() {
+	}
+	it.Close()
+	r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)
+	if now := r.cache.Bytes(); now > in {
+		t.Errorf("background work has added %d bytes", now-in)
 	}
 }
