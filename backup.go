@@ -163,7 +163,7 @@ func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 	case o.Dir == "":
 		return nil, &OptionError{Field: "Dir", Reason: "is empty"}
 	}
-	t := backup.Target{FS: o.FS, Dir: filepath.Clean(o.Dir), ValueDir: filepath.Clean(cmp.Or(o.ValueDir, o.Dir))}
+	t := backup.Target{FS: o.FS, Dir: filepath.Clean(o.Dir), ValueDir: filepath.Clean(cmp.Or(o.ValueDir, o.Dir)), Keys: o.Keys}
 	if t.FS == nil {
 		t.FS = vfs.OS()
 	}

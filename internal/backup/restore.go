@@ -188,7 +188,7 @@ func (w *restorer) finish() error {
 func (w *restorer) opens() (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	open := files.New(files.Config{
-		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: w.header.uuid, Seed: w.header.seed, OpenFiles: openFiles,
+		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: w.header.uuid, Ring: w.ring, Seed: w.header.seed, OpenFiles: openFiles,
 	}, nil)
 	var v view.View
 	defer v.Close()
