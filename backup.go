@@ -163,7 +163,7 @@ func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 	case o.Dir == "":
 		return nil, &OptionError{Field: "Dir", Reason: "is empty"}
 	}
-	t := backup.Target{FS: o.FS, Dir: filepath.Clean(o.Dir), ValueDir: filepath.Clean(cmp.Or(o.ValueDir, o.Dir))}
+	t := backup.Target{FS: o.FS, Dir: filepath.Clean(o.Dir), ValueDir: filepath.Clean(cmp.Or(o.ValueDir, o.Dir)), Keys: o.Keys}
 	if t.FS == nil {
 		t.FS = vfs.OS()
 	}
@@ -187,7 +187,7 @@ func VerifyBackup(ctx context.Context, r io.Reader) (*BackupInfo, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: nil reader", ErrInvalid)
 	}
-	info, err := backup.Verify(ctx, r)
+	info, err := backup.Verify(ctx, r, nil)
 	if err != nil {
 		return nil, fmt.Errorf("verify backup: %w", err)
 	}

@@ -25,6 +25,7 @@ var (
 	ErrNotExist         = errs.ErrNotExist         // Options.MustExist or ReadOnly is set, and there is no store
 	ErrCorrupt          = errs.ErrCorrupt          // data is damaged; CorruptionError says where
 	ErrFormat           = errs.ErrFormat           // the store was written by a newer release
+	ErrKey              = errs.ErrKey              // Options.Keys doesn't fit: it is missing, wrong, or the store is plain; or a provider failed
 	ErrForeign          = errs.ErrForeign          // the directory holds something else, or belongs to another store
 	ErrNoSpace          = errs.ErrNoSpace          // the disk is full, or DiskLimit is reached: nothing was written, unless the error is ErrStopped too; deletes may still work, and writes work again once there is space
 	ErrRefused          = errs.ErrRefused          // the system refused a call, as for too many open files or a file that another program holds, or a read failed: nothing was written, unless the error is ErrStopped too; try again later, as the store does with its own work

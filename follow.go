@@ -76,7 +76,7 @@ func (o *opening) announce(ctx context.Context) error {
 func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err error) {
 	for deadline := time.Now().Add(announcing); ; {
 		log, err = manifest.Load(o.manifestOptions())
-		if err == nil || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || !time.Now().Before(deadline) {
+		if err == nil || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrKey) || errors.Is(err, ErrInvalid) || !time.Now().Before(deadline) {
 			return log, err
 		}
 		select {

@@ -76,7 +76,7 @@ type TreeMetrics struct {
 		Memtables int64 // bytes of memtables, including those that a transaction still reads
 		Tables    int   // number of memtables
 		Known     int64 // bytes that note which pages and values are in memory and were checked
-		Chunks    int64 // cached chunks of runs that are not mapped
+		Chunks    int64 // cached parts of runs that are encrypted, or not mapped
 		Filters   int64 // of runs that are not mapped
 		Indexes   int64 // what runs know of their chunks, about
 		Dead      int64 // what segments know of records that no entry needs

@@ -119,7 +119,7 @@ func (t *TreeMetrics) eachOfMemory(fn eachMetric) {
 	fn("memory_memtables", "By", "Memtables, those that a transaction still reads included.", GaugeMetric, float64(m.Memtables))
 	fn("memory_tables", "", "Memtables, those that a transaction still reads included.", GaugeMetric, float64(m.Tables))
 	fn("memory_known", "By", "Notes which pages and values are in memory and were verified.", GaugeMetric, float64(m.Known))
-	fn("memory_chunks", "By", "Cached chunks of runs that are not mapped.", GaugeMetric, float64(m.Chunks))
+	fn("memory_chunks", "By", "Cached parts of runs that are encrypted, or not mapped.", GaugeMetric, float64(m.Chunks))
 	fn("memory_filters", "By", "Filters of runs that are not mapped.", GaugeMetric, float64(m.Filters))
 	fn("memory_indexes", "By", "What runs know of their chunks.", GaugeMetric, float64(m.Indexes))
 	fn("memory_dead", "By", "What segments know of records that no entry needs.", GaugeMetric, float64(m.Dead))

@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/commit"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/jobs"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/policy"
@@ -32,7 +34,8 @@ import (
 //
 // It returns ErrLocked if another process has the store open, ErrForeign if a directory
 // holds something else, another store, or the values of another copy of this one,
-// ErrFormat for a store of a later format, and a *CorruptionError for damage, unless
+// ErrKey if Options.Keys doesn't fit the store, ErrFormat for a store of a later format,
+// and a *CorruptionError for damage, unless
 // Options.Recover says what to do about it. A store that is refused is left as it was,
 // except that there may be an empty LOCK. If a write fails, there may be a part of what
 // Open repairs after a crash.
@@ -79,6 +82,7 @@ type opening struct {
 	dir      string
 	valueDir string
 	clock    func() time.Time
+	keyring  *keyring.Keyring // nil: the store is plain
 	locks    []io.Closer
 	log      *manifest.Log
 	tree     *tree.Tree
@@ -104,6 +108,9 @@ func (o *opening) open(ctx context.Context) (_ *DB, err error) {
 	recovery, err := o.openTree()
 	if err != nil {
 		return nil, err
+	}
+	if o.keyring != nil && o.options.Mode == ReadWrite {
+		_ = o.keyring.Clean() // what can't be removed now, the next Open removes
 	}
 	o.assemble()
 	if recovery.Lost != nil {
@@ -219,7 +226,26 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 }
 
 func (o *opening) manifestOptions() manifest.Options {
-	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover != Strict}
+	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover != Strict, Keys: o.keys()}
+}
+
+// keys leads to the data keys of the store; nil without Options.Keys.
+func (o *opening) keys() manifest.Keys {
+	if o.options.Keys == nil {
+		return nil
+	}
+	return func(uuid [16]byte, create bool) (*crypt.Ring, error) {
+		open := keyring.Open
+		if create {
+			open = keyring.Create
+		}
+		var err error
+		o.keyring, err = open(keyring.Options{FS: o.fs, Dir: o.dir, UUID: uuid, Keys: o.options.Keys, Created: o.clock().UnixMilli()})
+		if err != nil {
+			return nil, err
+		}
+		return o.keyring.Ring(), nil
+	}
 }
 
 // openManifest opens the log of edits, or creates the store.
@@ -264,7 +290,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	super := o.log.Super()
 	report := &reporter{Events: o.options.Events, log: o.options.Logger}
 	t, recovery, err := tree.Open(tree.Config{
-		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed,
+		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring(),
 		ReadOnly:      o.options.Mode != ReadWrite,
 		Follow:        o.options.Mode == Follow,
 		UpTo:          o.options.Recover != Strict,

@@ -20,6 +20,10 @@ type Options struct {
 	Recover   Recovery      // what Open does about damage; default Strict
 	LockWait  time.Duration // how long Open waits while another process has the store open; 0 = not at all
 
+	// Keys encrypts a new store, and opens an encrypted one; nil = the store is plain. Open
+	// returns ErrKey if it doesn't fit the store.
+	Keys KeyProvider
+
 	FS     vfs.FS           // the file system; nil = the operating system's
 	Logger *slog.Logger     // logs what happens in the background; nil = silent
 	Events Events           // calls for what happens in the background; nil fields are skipped

@@ -3,6 +3,7 @@ package docs_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"expvar"
@@ -81,6 +82,17 @@ func openingAndWaiting(dir string) error {
 	return nil
 }
 
+func openingWithKeys(dir, path string) error {
+	db, err := brock.Open(brock.Options{Dir: dir, Keys: brock.KeyFile(path)})
+	if errors.Is(err, brock.ErrKey) {
+		return fmt.Errorf("the wrong key file: %w", err) // nothing was touched
+	}
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
 func following(ctx context.Context, dir string, key []byte, more func() bool, use func([]byte)) error {
 	db, err := brock.Open(brock.Options{Dir: dir, Mode: brock.Follow})
 	if err != nil {
@@ -144,6 +156,18 @@ func TestOpening(t *testing.T) {
 	_, err = brock.Open(brock.Options{Dir: dir, MustBeNew: true})
 	if !errors.Is(err, brock.ErrExist) {
 		t.Errorf("MustBeNew with a store: %v", err)
+	}
+}
+
+func TestEncryption(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(t.TempDir(), "keys")
+	for _, key := range [][]byte{bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)} {
+		line := fmt.Sprintf("2026-01 %s\n", base64.StdEncoding.EncodeToString(key))
+		check(t, os.WriteFile(path, []byte(line), 0o600))
+		if err := openingWithKeys(dir, path); errors.Is(err, brock.ErrKey) != (key[0] == 2) {
+			t.Errorf("master key %d: %v", key[0], err)
+		}
 	}
 }
 

@@ -118,7 +118,7 @@ func (r *restore) file(ctx context.Context, f *file) (err error) {
 
 // check opens the store, and compares it with what the index says.
 func (r *restore) check() error {
-	c, err := checkpoint.OpenCopy(r.fs, r.dir)
+	c, err := checkpoint.OpenCopy(r.fs, r.dir, nil)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/vfs"
@@ -80,9 +81,10 @@ func TestGolden(t *testing.T) {
 	increment, _ := stream(t, s, Options{Since: info})
 	packed, _ := stream(t, s, Options{Compress: true})
 	part, partInfo := stream(t, s, partly())
+	secret, _ := stream(t, encrypted(t, s), Options{})
 	for name, got := range map[string][]byte{
 		"full": full, "increment": increment, "compressed": packed, "description": info.Encode(),
-		"part": part, "partdescription": partInfo.Encode(),
+		"part": part, "partdescription": partInfo.Encode(), "encrypted": secret,
 	} {
 		path := filepath.Join("testdata", name+".golden")
 		if *rewrite {
@@ -93,7 +95,7 @@ func TestGolden(t *testing.T) {
 		want := must(os.ReadFile(path))(t)
 		switch name {
 		case "compressed":
-			_ = must(Verify(t.Context(), bytes.NewReader(want)))(t)
+			_ = must(Verify(t.Context(), bytes.NewReader(want), nil))(t)
 		case "description", "partdescription":
 			_ = must(DecodeInfo(want))(t)
 			fallthrough
@@ -146,7 +148,7 @@ func testInfo(t *testing.T, info *Info) {
 // nothing is allocated for what isn't there.
 func TestForgedLengths(t *testing.T) {
 	whole, _ := stream(t, source(t, 3, 100, 300_000), Options{Compress: true})
-	h := must(decodeHeader(whole))(t)
+	h := must(decodeHeader(whole[:headerSize]))(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for off := int64(headerSize); off < int64(len(whole)); {
@@ -162,7 +164,7 @@ func TestForgedLengths(t *testing.T) {
 				}
 				same := bytes.Equal(p, head)
 				binary.LittleEndian.PutUint32(p, h.identity().Sum(off, p[4:]))
-				if _, err := Verify(t.Context(), bytes.NewReader(forged)); (err == nil) != same || err != nil && !errors.Is(err, errs.ErrCorrupt) {
+				if _, err := Verify(t.Context(), bytes.NewReader(forged), nil); (err == nil) != same || err != nil && !errors.Is(err, errs.ErrCorrupt) {
 					t.Errorf("record at %d, %d at %d: %v", off, n, at, err)
 				}
 			}
@@ -186,15 +188,24 @@ func FuzzRead(f *testing.F) {
 	f.Add(packed, false)
 	f.Add(append(bytes.Clone(full), increment...), false)
 	f.Add(increment, true)
+	part, _ := stream(f, s, partly())
+	f.Add(part, true)
+	secret, _ := stream(f, encrypted(f, s), Options{})
+	f.Add(secret, false)
+	f.Add(secret, true)
 	f.Fuzz(func(t *testing.T, p []byte, mend bool) {
 		if mend {
 			p = mended(p)
 		}
-		_, err := Verify(context.Background(), bytes.NewReader(p))
-		for _, known := range []error{nil, errs.ErrCorrupt, errs.ErrFormat, errs.ErrForeign, errs.ErrInvalid} {
+		var keys keyring.Provider
+		if len(p) > headerSize && headerLength(p) > headerSize {
+			keys = weak{}
+		}
+		_, err := Verify(context.Background(), bytes.NewReader(p), keys)
+		for _, known := range []error{nil, errs.ErrCorrupt, errs.ErrFormat, errs.ErrForeign, errs.ErrInvalid, errs.ErrKey} {
 			if errors.Is(err, known) {
 				mem := vfs.NewMem()
-				_, restoring := Restore(context.Background(), bytes.NewReader(p), Target{FS: mem, Dir: "/new", ValueDir: "/new"})
+				_, restoring := Restore(context.Background(), bytes.NewReader(p), Target{FS: mem, Dir: "/new", ValueDir: "/new", Keys: keys})
 				if err != nil && restoring == nil {
 					t.Errorf("restored, but %v", err)
 				}
@@ -216,8 +227,12 @@ func mended(p []byte) []byte {
 	}
 	h := &header{uuid: [16]byte(p[16:32])}
 	id := h.identity()
-	binary.LittleEndian.PutUint32(p[headerSumAt:], id.Sum(0, p[:headerSumAt]))
-	for off := headerSize; off+recordSize <= len(p); {
+	first := headerLength(p)
+	if len(p) < first {
+		return p
+	}
+	binary.LittleEndian.PutUint32(p[first-sumSize:], id.Sum(0, p[:first-sumSize]))
+	for off := first; off+recordSize <= len(p); {
 		r := p[off : off+recordSize]
 		end := off + recordSize + int(binary.LittleEndian.Uint32(r[12:]))
 		if end > len(p) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -15,11 +16,14 @@ import (
 )
 
 const (
-	magic         = "BROCKBAK"
-	formatVersion = 1
+	magic            = "BROCKBAK"
+	formatVersion    = 1
+	encryptedVersion = 2 // of an encrypted store
 
 	headerSize  = 128
-	headerSumAt = 124
+	headerLife  = 96 // of an encrypted stream: what its layout is encrypted under
+	headerExtra = 48 // bytes that its header is longer
+	sumSize     = 4  // of the checksum that ends a header, and a description
 	recordSize  = 24 // of a record without its payload
 	fileSize    = 24 // of the payloads
 	endSize     = 56
@@ -42,14 +46,27 @@ type header struct {
 	version      entry.Version
 	milli        int64  // when that was the newest version
 	follows      Digest // of the stream before; zero: this one is full
+
+	life crypt.Life // zero: the store is plain
+	part bool       // the stream of an encrypted store has some keyspaces only
 }
 
 func (h *header) identity() checksum.Identity { return checksum.New(h.uuid, kind, 0) }
 
 func (h *header) encode() []byte {
 	p := make([]byte, headerSize)
+	version := uint16(formatVersion)
+	if !h.life.IsZero() {
+		version, p = encryptedVersion, append(p, make([]byte, headerExtra)...)
+		copy(p[headerLife:], h.life.Key[:])
+		copy(p[headerLife+16:], h.life.Life[:])
+		p[headerLife+32] = byte(h.life.Cipher)
+		if h.part {
+			p[headerLife+33] = 1
+		}
+	}
 	copy(p, magic)
-	binary.LittleEndian.PutUint16(p[8:], formatVersion)
+	binary.LittleEndian.PutUint16(p[8:], version)
 	binary.LittleEndian.PutUint16(p[10:], h.major)
 	binary.LittleEndian.PutUint16(p[12:], h.minor)
 	copy(p[16:], h.uuid[:])
@@ -58,11 +75,20 @@ func (h *header) encode() []byte {
 	binary.LittleEndian.PutUint64(p[48:], uint64(h.version))
 	binary.LittleEndian.PutUint64(p[56:], uint64(h.milli))
 	copy(p[64:], h.follows[:])
-	binary.LittleEndian.PutUint32(p[headerSumAt:], h.identity().Sum(0, p[:headerSumAt]))
+	end := len(p) - sumSize
+	binary.LittleEndian.PutUint32(p[end:], h.identity().Sum(0, p[:end]))
 	return p
 }
 
-// decodeHeader reads headerSize bytes.
+// headerLength is how long the header is of which p has the first headerSize bytes.
+func headerLength(p []byte) int {
+	if string(p[:len(magic)]) == magic && binary.LittleEndian.Uint16(p[8:]) == encryptedVersion {
+		return headerSize + headerExtra
+	}
+	return headerSize
+}
+
+// decodeHeader reads headerLength bytes.
 func decodeHeader(p []byte) (*header, error) {
 	if string(p[:len(magic)]) != magic {
 		return nil, foreign("this is no backup")
@@ -73,13 +99,23 @@ func decodeHeader(p []byte) (*header, error) {
 		created: int64(binary.LittleEndian.Uint64(p[40:])), version: entry.Version(binary.LittleEndian.Uint64(p[48:])),
 		milli: int64(binary.LittleEndian.Uint64(p[56:])), follows: Digest(p[64:96]),
 	}
-	if got, want := h.identity().Sum(0, p[:headerSumAt]), binary.LittleEndian.Uint32(p[headerSumAt:]); got != want {
+	end := len(p) - sumSize
+	if got, want := h.identity().Sum(0, p[:end]), binary.LittleEndian.Uint32(p[end:]); got != want {
 		return nil, errs.NewCorruption(streamName, 0, "header: checksum %#x, want %#x", got, want)
 	}
-	if v := binary.LittleEndian.Uint16(p[8:]); v != formatVersion {
-		return nil, fmt.Errorf("%w: the backup has version %d, this release reads %d", errs.ErrFormat, v, formatVersion)
+	if v := binary.LittleEndian.Uint16(p[8:]); v != formatVersion && v != encryptedVersion {
+		return nil, fmt.Errorf("%w: the backup has version %d, this release reads %d", errs.ErrFormat, v, encryptedVersion)
 	}
-	if p[14]|p[15] != 0 || !allZero(p[96:headerSumAt]) {
+	reserved := p[headerLife:end]
+	if len(p) > headerSize {
+		l := p[headerLife:]
+		h.life = crypt.Life{Key: crypt.ID(l), Life: [16]byte(l[16:]), Cipher: crypt.Cipher(l[32])}
+		h.part, reserved = l[33] == 1, l[34:end-headerLife]
+		if !h.life.Cipher.Valid() || l[33] > 1 {
+			return nil, fmt.Errorf("%w: the backup is encrypted by %v", errs.ErrFormat, h.life.Cipher)
+		}
+	}
+	if p[14]|p[15] != 0 || !allZero(reserved) {
 		return nil, fmt.Errorf("%w: the header has fields of a later release", errs.ErrFormat)
 	}
 	if h.major != manifest.FormatMajor {
@@ -97,6 +133,7 @@ const (
 	dataRecord   recordKind = 3 // its next bytes
 	zerosRecord  recordKind = 4 // its next bytes are zeros, and there is no payload
 	endRecord    recordKind = 5
+	keysRecord   recordKind = 6 // first, if the store is encrypted: the next bytes of the keyring
 	partRecord   recordKind = 7 // behind the layout, if the stream has some keyspaces only: which
 )
 
@@ -141,6 +178,7 @@ var lengths = map[recordKind]struct{ least, most uint32 }{
 	dataRecord:   {1, pieceBytes},
 	zerosRecord:  {1, pieceBytes},
 	endRecord:    {endSize, endSize},
+	keysRecord:   {1, pieceBytes},
 	partRecord:   {1, pieceBytes},
 }
 

@@ -40,16 +40,19 @@ const (
 	infoMagic   = "BROCKBKI"
 	infoVersion = 1
 	infoParted  = 2                                 // with a Part
+	infoSealed  = 3                                 // with a Part of which nothing is told
 	infoFixed   = len(infoMagic) + 2 + 16 + 32 + 32 // before the numbers
 	infoFile    = 1 + 1 + 4 + 1                     // bytes of a file, at least
-	sumSize     = 4
 )
 
 // Encode makes bytes of which DecodeInfo makes the same Info.
 func (i *Info) Encode() []byte {
 	p := append([]byte(nil), infoMagic...)
 	version := uint16(infoVersion)
-	if i.Part != nil {
+	switch {
+	case i.Part != nil && i.Part.sealed:
+		version = infoSealed
+	case i.Part != nil:
 		version = infoParted
 	}
 	p = binary.LittleEndian.AppendUint16(p, version)
@@ -65,7 +68,7 @@ func (i *Info) Encode() []byte {
 		p = binary.LittleEndian.AppendUint32(p, f.Print)
 		p = binary.AppendUvarint(p, uint64(f.Size))
 	}
-	if i.Part != nil {
+	if version == infoParted {
 		for _, b := range [][]byte{i.Part.layout, i.Part.encode()} {
 			p = binary.AppendUvarint(p, uint64(len(b)))
 			p = append(p, b...)
@@ -77,16 +80,9 @@ func (i *Info) Encode() []byte {
 // DecodeInfo returns errs.ErrForeign, errs.ErrFormat or an *errs.Corruption for
 // anything that Encode has not made.
 func DecodeInfo(p []byte) (*Info, error) {
-	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
-		return nil, foreign("these bytes don't describe a backup")
-	}
-	end := len(p) - sumSize
-	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
-		return nil, damaged("checksum")
-	}
-	version := binary.LittleEndian.Uint16(p[len(infoMagic):])
-	if version != infoVersion && version != infoParted {
-		return nil, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, version, infoParted)
+	version, end, err := checkInfo(p)
+	if err != nil {
+		return nil, err
 	}
 	at := p[len(infoMagic)+2 : end]
 	i := &Info{UUID: [16]byte(at), Digest: Digest(at[16:]), Follows: Digest(at[48:])}
@@ -95,10 +91,13 @@ func DecodeInfo(p []byte) (*Info, error) {
 	if err := i.decodeFiles(&w); err != nil {
 		return nil, err
 	}
-	if version == infoParted {
+	switch version {
+	case infoParted:
 		if err := i.decodePart(&w); err != nil {
 			return nil, err
 		}
+	case infoSealed:
+		i.Part = &Part{sealed: true}
 	}
 	if w.short || len(w.p) > 0 || i.Bytes < 0 || i.Sent < 0 || i.Sent > len(i.Files) {
 		return nil, damaged("numbers")
@@ -128,6 +127,22 @@ func (i *Info) decodeFiles(w *words) error {
 
 func damaged(reason errStream) error {
 	return errs.NewCorruption("description of a backup", -1, "%s", reason)
+}
+
+// checkInfo returns the version of a description, and where its checksum begins, which is right.
+func checkInfo(p []byte) (version uint16, end int, err error) {
+	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
+		return 0, 0, foreign("these bytes don't describe a backup")
+	}
+	end = len(p) - sumSize
+	if end < infoFixed || checksum.Plain(p[:end]) != binary.LittleEndian.Uint32(p[end:]) {
+		return 0, 0, damaged("checksum")
+	}
+	version = binary.LittleEndian.Uint16(p[len(infoMagic):])
+	if version < infoVersion || version > infoSealed {
+		return 0, 0, fmt.Errorf("%w: the description of a backup has version %d, this release reads %d", errs.ErrFormat, version, infoSealed)
+	}
+	return version, end, nil
 }
 
 // decodePart reads which keyspaces the stream has.
@@ -182,6 +197,7 @@ type Part struct {
 	Origins   []origin // of each run of the layout, newest first
 
 	layout []byte // the edit that makes the layout
+	sealed bool   // the store is encrypted: Encode tells nothing of this
 }
 
 // origin names a run of the store and the keyspaces that were taken of it.

@@ -60,7 +60,7 @@ type extractor struct {
 // also after an error.
 func extract(ctx context.Context, s checkpoint.Source, keyspaces []string, since *Info, o *Outputs) (x *extractor, err error) {
 	x = &extractor{
-		Source: s, Outputs: o, part: &Part{Keyspaces: keyspaces}, origins: map[layout.RunID]origin{},
+		Source: s, Outputs: o, part: &Part{Keyspaces: keyspaces, sealed: s.Ring != nil}, origins: map[layout.RunID]origin{},
 		used: map[entry.FileNum]bool{}, elsewhere: map[filename.Name]bool{}, known: map[origin]layout.RunID{},
 	}
 	if err := x.begin(); err != nil {
@@ -93,7 +93,7 @@ func (x *extractor) begin() error {
 	e := x.Layout.Snapshot()
 	x.edit = &layout.Edit{
 		FlushedTo: e.FlushedTo, JournalEnds: e.JournalEnds, LastVersion: e.LastVersion, Floor: e.Floor, Clock: e.Clock,
-		NextFile: e.NextFile, NextKeyspace: e.NextKeyspace, CleanClose: e.CleanClose,
+		NextFile: e.NextFile, NextKeyspace: e.NextKeyspace, CleanClose: e.CleanClose, DataKey: e.DataKey,
 	}
 	for _, name := range x.part.Keyspaces {
 		if name == "" {
@@ -210,13 +210,13 @@ func (x *extractor) copy(ctx context.Context, r *view.Run, m *layout.Run, below 
 		Rules: compact.Rules{Dropped: x.other, Tombstones: tombstones},
 		Heal:  x.view.Healing(),
 		Run: run.NewWriter(run.WriterConfig{
-			FS: x.FS, Dir: x.Dir, UUID: x.UUID, Seed: x.Seed, NextNum: x.next, FileBytes: x.RunFileBytes,
+			FS: x.FS, Dir: x.Dir, UUID: x.UUID, Ring: x.Ring, Seed: x.Seed, NextNum: x.next, FileBytes: x.RunFileBytes,
 			NoFilter: m.Tier == layout.Base, Expiries: entry.NewExpiries(uint64(max(x.Milli, 1)), m.Expiry), About: x.About(below),
 		}),
 		Extract: func(entry.FileNum) bool { return true },
 		Move:    x.view.Move,
 		Values: func() (*segment.ValueWriter, error) {
-			return segment.NewValueWriter(segment.Config{FS: x.FS, Dir: x.ValueDir, UUID: x.UUID}, x.next())
+			return segment.NewValueWriter(segment.Config{FS: x.FS, Dir: x.ValueDir, UUID: x.UUID, Ring: x.Ring}, x.next())
 		},
 		ValueBytes: x.SegmentBytes,
 	})

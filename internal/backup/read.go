@@ -11,8 +11,10 @@ import (
 
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 )
 
@@ -20,34 +22,40 @@ import (
 // of its stream was read.
 type sink interface {
 	begin(h *header) error
-	file(f File) error   // begins; what is kept is not told
-	data(p []byte) error // its next bytes
-	zeros(n int64) error // its next bytes are zeros
-	closeFile() error    // it is whole
+	keys(c *keyring.Content, r *crypt.Ring) error // of an encrypted store; no Ring without a provider
+	file(f File) error                            // begins; what is kept is not told
+	data(p []byte) error                          // its next bytes
+	zeros(n int64) error                          // its next bytes are zeros
+	closeFile() error                             // it is whole
 	end(i *Info, l *layout.Layout) error
 }
 
 // nothing is the sink of Verify.
 type nothing struct{}
 
-func (nothing) begin(*header) error             { return nil }
-func (nothing) file(File) error                 { return nil }
-func (nothing) data([]byte) error               { return nil }
-func (nothing) zeros(int64) error               { return nil }
-func (nothing) closeFile() error                { return nil }
-func (nothing) end(*Info, *layout.Layout) error { return nil }
+func (nothing) begin(*header) error                      { return nil }
+func (nothing) keys(*keyring.Content, *crypt.Ring) error { return nil }
+func (nothing) file(File) error                          { return nil }
+func (nothing) data([]byte) error                        { return nil }
+func (nothing) zeros(int64) error                        { return nil }
+func (nothing) closeFile() error                         { return nil }
+func (nothing) end(*Info, *layout.Layout) error          { return nil }
 
 // Verify reads streams to the end of r, each of which must follow the one before, and
 // describes the last one. The first may be an increment. It returns errs.ErrForeign or
 // errs.ErrInvalid for one that doesn't follow, errs.ErrFormat for one of a later release,
-// and *errs.Corruption for one that is damaged or cut.
-func Verify(ctx context.Context, r io.Reader) (*Info, error) { return readAll(ctx, r, nothing{}) }
+// and *errs.Corruption for one that is damaged or cut. keys may be nil, also for an encrypted
+// one, of which it then doesn't look at the layout. errs.ErrKey says that they don't fit.
+func Verify(ctx context.Context, r io.Reader, keys keyring.Provider) (*Info, error) {
+	return readAll(ctx, r, keys, nothing{})
+}
 
 // reader decodes the streams of r.
 type reader struct {
-	ctx context.Context
-	r   *bufio.Reader
-	to  sink
+	ctx      context.Context
+	r        *bufio.Reader
+	provider keyring.Provider // may be nil
+	to       sink
 
 	header  *header
 	id      checksum.Identity
@@ -58,10 +66,16 @@ type reader struct {
 	stored  []byte
 	plain   []byte
 
-	edit   []byte // the layout's, as far as it is there
-	part   []byte // which keyspaces the stream has, as far as it is there; none: all
-	layout *layout.Layout
-	wanted map[filename.Name]int64 // files that the layout names, and their length
+	keys     []byte           // the keyring, as far as it is there
+	unlocked bool             // the keyring is whole, or there is none
+	dec      *crypt.Decrypter // of the layout; nil: it is plain, or can't be read
+
+	edit   []byte                  // the layout's, as far as it is there
+	part   []byte                  // which keyspaces the stream has, as far as it is there; none: all
+	listed bool                    // all that is ahead of the files is there
+	layout *layout.Layout          // nil: it can't be read
+	wanted map[filename.Name]int64 // files that the layout names, and their length; those that are there go
+	there  map[filename.Name]bool  // files that are in the stream, if the layout can't be read
 	had    map[filename.Name]File  // of the stream before; nil: it is not known
 	info   *Info
 	bytes  int64 // of the files so far
@@ -72,8 +86,8 @@ type reader struct {
 // readBuffer is how much is read at once.
 const readBuffer = 1 << 20
 
-func readAll(ctx context.Context, r io.Reader, to sink) (*Info, error) {
-	d := &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), to: to}
+func readAll(ctx context.Context, r io.Reader, keys keyring.Provider, to sink) (*Info, error) {
+	d := &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), provider: keys, to: to}
 	for {
 		if _, err := d.r.Peek(1); err == io.EOF && d.info != nil {
 			return d.info, nil
@@ -97,11 +111,20 @@ func (d *reader) begin() error {
 	if err := d.read(p); err != nil {
 		return err
 	}
+	if more := headerLength(p) - headerSize; more > 0 {
+		p = append(p, make([]byte, more)...)
+		if err := d.read(p[headerSize:]); err != nil {
+			return err
+		}
+	}
 	h, err := decodeHeader(p)
 	if err != nil {
 		return err
 	}
 	if err := d.follows(h); err != nil {
+		return err
+	}
+	if err := d.fit(h); err != nil {
 		return err
 	}
 	if err := d.to.begin(h); err != nil {
@@ -118,8 +141,12 @@ func (d *reader) begin() error {
 	}
 	d.header, d.id, d.digest, d.records = h, h.identity(), sha256.New(), 0
 	d.digest.Write(p)
-	d.edit, d.part, d.layout, d.bytes, d.inside = nil, nil, nil, 0, false
+	d.keys, d.unlocked, d.dec, d.listed, d.there = nil, false, nil, false, map[filename.Name]bool{}
+	d.edit, d.part, d.layout, d.wanted, d.bytes, d.inside = nil, nil, nil, nil, 0, false
 	d.info = &Info{UUID: h.uuid, Version: h.version, Milli: h.milli, Follows: h.follows}
+	if h.part {
+		d.info.Part = &Part{sealed: true}
+	}
 	return nil
 }
 
@@ -164,7 +191,7 @@ func (d *reader) next() (ended bool, err error) {
 	}
 	d.digest.Write(head[:])
 	d.records++
-	if err := d.take(&r); err != nil {
+	if err := d.take(&r, at+recordSize); err != nil {
 		return false, d.placed(err, at)
 	}
 	return false, nil
@@ -179,11 +206,11 @@ func (d *reader) placed(err error, at int64) error {
 	return err
 }
 
-// take takes a record whose payload is in d.stored.
-func (d *reader) take(r *record) error {
+// take takes a record whose payload is in d.stored, and begins at an offset of the stream.
+func (d *reader) take(r *record, at int64) error {
 	switch r.kind {
-	case layoutRecord, partRecord:
-		return d.describing(r.kind)
+	case keysRecord, layoutRecord, partRecord:
+		return d.describing(r.kind, at)
 	case fileRecord:
 		return d.file()
 	}
@@ -205,17 +232,34 @@ func (d *reader) take(r *record) error {
 	return d.to.data(p)
 }
 
-// describing takes a piece of what is ahead of the files.
-func (d *reader) describing(kind recordKind) error {
+// describing takes a piece of what is ahead of the files: the keyring, the layout, and the
+// list of keyspaces.
+func (d *reader) describing(kind recordKind, at int64) error {
+	encrypted := !d.header.life.IsZero()
 	switch {
-	case d.layout != nil:
+	case d.listed:
 		return errStream("a layout behind the first file")
-	case kind == partRecord:
-		d.part = append(d.part, d.stored...)
-	case d.part != nil:
-		return errStream("a layout behind the keyspaces")
-	default:
+	case kind == keysRecord:
+		if !encrypted || d.unlocked || len(d.keys) > mostKeys {
+			return errStream("a keyring that doesn't belong here")
+		}
+		d.keys = append(d.keys, d.stored...)
+		return nil
+	}
+	if !d.unlocked {
+		if err := d.unlock(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case kind == layoutRecord && encrypted:
+		return d.decrypt(at)
+	case kind == layoutRecord && d.part == nil:
 		d.edit = append(d.edit, d.stored...)
+	case kind == partRecord && !encrypted:
+		d.part = append(d.part, d.stored...)
+	default:
+		return errStream("a list of keyspaces that doesn't belong here")
 	}
 	return nil
 }
@@ -230,6 +274,10 @@ func (d *reader) file() error {
 		return errStream(err.Error())
 	}
 	size, ok := d.wanted[f.Name]
+	if d.layout == nil { // it can't be read
+		size, ok = -1, !d.there[f.Name]
+		d.there[f.Name] = true
+	}
 	switch before, known := d.had[f.Name]; {
 	case !ok:
 		return errStream(f.Name.String() + " is not in the layout, or twice in the stream")
@@ -253,7 +301,7 @@ func (d *reader) file() error {
 
 // finish ends the file before, if there is one, or else the layout.
 func (d *reader) finish() error {
-	if d.layout == nil {
+	if !d.listed {
 		return d.decodeLayout()
 	}
 	if !d.inside {
@@ -267,6 +315,18 @@ func (d *reader) finish() error {
 }
 
 func (d *reader) decodeLayout() (err error) {
+	d.listed = true
+	if !d.header.life.IsZero() {
+		if !d.unlocked {
+			return errStream("no layout")
+		}
+		if d.dec == nil {
+			return nil
+		}
+		if err := d.opened(); err != nil {
+			return err
+		}
+	}
 	if d.layout, err = decodeLayout(d.edit); err != nil {
 		return err
 	}
@@ -277,6 +337,7 @@ func (d *reader) decodeLayout() (err error) {
 		if d.info.Part, err = decodePart(d.part, d.layout, d.edit); err != nil {
 			return err
 		}
+		d.info.Part.sealed = d.header.part
 	}
 	d.edit, d.part, d.wanted = nil, nil, sizes(d.layout)
 	return nil

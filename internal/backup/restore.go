@@ -7,9 +7,11 @@ import (
 	"io"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/pageio"
@@ -21,7 +23,8 @@ import (
 type Target struct {
 	FS       vfs.FS
 	Dir      string
-	ValueDir string // may be Dir
+	ValueDir string           // may be Dir
+	Keys     keyring.Provider // of an encrypted store; nil: it is plain
 }
 
 // Restore reads a full stream, and those increments that follow it in r, and makes the
@@ -30,9 +33,9 @@ type Target struct {
 // that is possible. It returns errs.ErrExist if a directory is not empty, and the errors of
 // Verify.
 func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
-	w := &restorer{ctx: ctx, have: make(map[filename.Name]bool)}
+	w := &restorer{ctx: ctx, keyed: t.Keys != nil, have: make(map[filename.Name]bool)}
 	w.options = manifest.Options{FS: t.FS, Dir: filepath.Clean(t.Dir), ValueDir: filepath.Clean(t.ValueDir)}
-	info, err := readAll(ctx, r, w)
+	info, err := readAll(ctx, r, t.Keys, w)
 	if err == nil {
 		err = w.finish()
 	}
@@ -45,18 +48,24 @@ func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 // restorer is a sink that makes files.
 type restorer struct {
 	ctx     context.Context
+	keyed   bool             // there is a provider of keys
 	options manifest.Options // FS has the directories once they are claimed
 
-	header *header // of the last stream
-	layout *layout.Layout
-	claim  *manifest.Claim // nil before the first stream
-	have   map[filename.Name]bool
+	header  *header // of the last stream
+	layout  *layout.Layout
+	keyring *keyring.Content // of the last stream; nil: the store is plain
+	ring    *crypt.Ring
+	claim   *manifest.Claim // nil before the first stream
+	have    map[filename.Name]bool
 
 	out vfs.File // that is being written
 	at  int64
 }
 
 func (w *restorer) begin(h *header) error {
+	if !h.life.IsZero() && !w.keyed {
+		return fmt.Errorf("%w: the backup is encrypted, and Keys is nil", errs.ErrKey)
+	}
 	if w.claim == nil {
 		if h.follows != (Digest{}) {
 			return fmt.Errorf("%w: this is an increment: the full backup before it comes first", errs.ErrInvalid)
@@ -68,6 +77,11 @@ func (w *restorer) begin(h *header) error {
 		w.claim, w.options.FS = claim, claim.FS
 	}
 	w.header = h
+	return nil
+}
+
+func (w *restorer) keys(c *keyring.Content, r *crypt.Ring) error {
+	w.keyring, w.ring = c, r
 	return nil
 }
 
@@ -146,6 +160,14 @@ func (w *restorer) end(i *Info, l *layout.Layout) error {
 
 // finish makes a store of the files.
 func (w *restorer) finish() error {
+	if w.ring != nil {
+		if err := w.keyring.Write(w.options.FS, w.options.Dir); err != nil {
+			return err
+		}
+		if err := w.ring.SetCurrent(w.layout.DataKey().ID); err != nil {
+			return err
+		}
+	}
 	for _, dir := range []string{w.options.ValueDir, w.options.Dir} {
 		if err := w.options.FS.SyncDir(dir); err != nil {
 			return err
@@ -159,14 +181,14 @@ func (w *restorer) finish() error {
 		return err
 	}
 	h := w.header
-	return manifest.Write(w.options, manifest.CreateOptions{UUID: h.uuid, Seed: h.seed, Created: h.created}, w.layout)
+	return manifest.Write(w.options, manifest.CreateOptions{UUID: h.uuid, Ring: w.ring, Seed: h.seed, Created: h.created}, w.layout)
 }
 
 // opens opens all files and closes them again, to find what Open would refuse.
 func (w *restorer) opens() (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	open := files.New(files.Config{
-		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: w.header.uuid, Seed: w.header.seed, OpenFiles: openFiles,
+		FS: w.options.FS, Dir: w.options.Dir, ValueDir: w.options.ValueDir, UUID: w.header.uuid, Ring: w.ring, Seed: w.header.seed, OpenFiles: openFiles,
 	}, nil)
 	var v view.View
 	defer v.Close()

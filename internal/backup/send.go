@@ -49,7 +49,7 @@ const (
 func newSender(s checkpoint.Source) *sender {
 	t := &sender{Source: s, steady: checkpoint.NewSteady(s.FS)}
 	t.open = files.New(files.Config{
-		FS: t.steady, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, NoMap: true, OpenFiles: openFiles,
+		FS: t.steady, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, NoMap: true, OpenFiles: openFiles,
 	}, nil)
 	t.out, t.free = make(chan *piece, pieces), make(chan *piece, pieces)
 	for range pieces {
@@ -137,7 +137,7 @@ func (s *sender) sendSegment(g *layout.Segment) error {
 			return 0, true, err
 		})
 	}
-	r, err := s.open.OpenSegment(g.Kind, g.Num, int64(g.FileBytes), g.Stamp)
+	r, err := s.open.OpenSegment(g.Kind, g.Num, files.OptionsOf(g))
 	if err != nil {
 		return files.Missing(err, "a segment that the manifest names")
 	}

@@ -11,8 +11,10 @@ import (
 	"github.com/brockdb/brock/internal/checkpoint"
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/codec"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 )
@@ -59,6 +61,9 @@ func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*I
 	}
 	to := newWriter(ctx, w, &s, &o)
 	to.info.Part = part
+	if err := to.seal(&s); err != nil {
+		return nil, err
+	}
 	to.total = from.total
 	if err := to.files(from); err != nil {
 		return nil, err
@@ -107,6 +112,8 @@ func (o *Options) check(s *checkpoint.Source) error {
 // one that is made.
 func (o *Options) sameKeyspaces() error {
 	switch before := o.Since.Part; {
+	case before != nil && before.sealed:
+		return fmt.Errorf("%w: the backup before has some keyspaces of an encrypted store: it has no increments", errs.ErrUnsupported)
 	case before == nil && len(o.Keyspaces) == 0:
 		return nil
 	case before == nil:
@@ -140,6 +147,10 @@ type writer struct {
 	packed   []byte // a record with its compressed payload
 	info     *Info
 
+	keys *keyring.Content // of an encrypted store
+	enc  *crypt.Encrypter // of its layout; nil: the store is plain
+	seed uint64           // of its key hash
+
 	progress    func(Progress)
 	done, total int64
 }
@@ -165,16 +176,26 @@ func (w *writer) begin(snapshot *layout.Edit) error {
 	if err := w.write(p); err != nil {
 		return err
 	}
-	if err := w.pieces(layoutRecord, manifest.AppendEdit(nil, snapshot)); err != nil {
-		return err
-	}
+	var part []byte
 	if w.info.Part != nil {
-		if err := w.pieces(partRecord, w.info.Part.encode()); err != nil {
-			return err
-		}
+		part = w.info.Part.encode()
+	}
+	if err := w.describe(manifest.AppendEdit(nil, snapshot), part); err != nil {
+		return err
 	}
 	w.report()
 	return nil
+}
+
+// describe writes the layout, and the list of keyspaces if these are not all.
+func (w *writer) describe(edit, part []byte) error {
+	if w.enc != nil {
+		return w.sealed(edit, part)
+	}
+	if err := w.pieces(layoutRecord, edit); err != nil {
+		return err
+	}
+	return w.pieces(partRecord, part)
 }
 
 // pieces writes records of a kind for p.

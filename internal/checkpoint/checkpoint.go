@@ -7,7 +7,9 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/vfs"
@@ -20,8 +22,9 @@ type Source struct {
 	Dir      string
 	ValueDir string // may be Dir
 	UUID     [16]byte
-	Seed     uint64 // of the key hash
-	Created  int64  // Unix milliseconds
+	Ring     *crypt.Ring // nil: the store is plain
+	Seed     uint64      // of the key hash
+	Created  int64       // Unix milliseconds
 	Layout   *layout.Layout
 	Milli    int64 // when its last version was the newest, in Unix milliseconds
 }
@@ -86,6 +89,9 @@ func (w *writer) write(ctx context.Context) error {
 	if err := w.verify(ctx); err != nil {
 		return err
 	}
+	if err := w.copyKeys(); err != nil {
+		return err
+	}
 	// What follows makes a store of the files: no more once the source is closed.
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -95,7 +101,19 @@ func (w *writer) write(ctx context.Context) error {
 		return err
 	}
 	o := manifest.Options{FS: w.to, Dir: w.dir}
-	return manifest.Write(o, manifest.CreateOptions{UUID: w.UUID, Seed: w.Seed, Created: w.Created}, w.Layout)
+	return manifest.Write(o, manifest.CreateOptions{UUID: w.UUID, Ring: w.Ring, Seed: w.Seed, Created: w.Created}, w.Layout)
+}
+
+// copyKeys writes the keyring of the store.
+func (w *writer) copyKeys() error {
+	if w.Ring == nil {
+		return nil
+	}
+	keys, err := keyring.Load(w.FS, w.Dir, w.UUID)
+	if err != nil {
+		return err
+	}
+	return keys.Write(w.to, w.dir)
 }
 
 // source is where a file of the store lies.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
@@ -29,15 +30,15 @@ type Copy struct {
 	segments map[filename.Name]*view.Segment
 }
 
-// OpenCopy opens what Write has made in a directory. It reads with FS.Open and ReadAt
-// alone.
-func OpenCopy(fsys vfs.FS, dir string) (*Copy, error) {
-	log, err := manifest.Load(manifest.Options{FS: fsys, Dir: dir, ReadOnly: true})
+// OpenCopy opens what Write has made in a directory. keys is nil for a plain store. It
+// reads with FS.Open and ReadAt alone.
+func OpenCopy(fsys vfs.FS, dir string, keys manifest.Keys) (*Copy, error) {
+	log, err := manifest.Load(manifest.Options{FS: fsys, Dir: dir, ReadOnly: true, Keys: keys})
 	if err != nil {
 		return nil, err
 	}
 	super := log.Super()
-	c, err := newCopy(fsys, dir, super.UUID, super.Seed, log.Layout())
+	c, err := newCopy(fsys, dir, super.UUID, super.Seed, log.Layout(), log.Ring())
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
@@ -49,10 +50,10 @@ func OpenCopy(fsys vfs.FS, dir string) (*Copy, error) {
 const verifyFiles = 64
 
 // newCopy opens the files of a layout.
-func newCopy(fsys vfs.FS, dir string, uuid [16]byte, seed uint64, l *layout.Layout) (*Copy, error) {
+func newCopy(fsys vfs.FS, dir string, uuid [16]byte, seed uint64, l *layout.Layout, ring *crypt.Ring) (*Copy, error) {
 	c := &Copy{
 		UUID: uuid, Version: uint64(l.LastVersion()), layout: l,
-		open: files.New(files.Config{FS: fsys, Dir: dir, ValueDir: dir, UUID: uuid, Seed: seed, NoMap: true, OpenFiles: verifyFiles}, nil),
+		open: files.New(files.Config{FS: fsys, Dir: dir, ValueDir: dir, UUID: uuid, Ring: ring, Seed: seed, NoMap: true, OpenFiles: verifyFiles}, nil),
 		runs: map[filename.Name]*view.Run{}, segments: map[filename.Name]*view.Segment{},
 	}
 	if err := c.open.OpenLayout(l, &c.view); err != nil {

@@ -92,7 +92,7 @@ func (w *writer) verify(ctx context.Context) error {
 	if len(w.copied) == 0 {
 		return nil
 	}
-	c, err := newCopy(w.to, w.dir, w.UUID, w.Seed, w.Layout)
+	c, err := newCopy(w.to, w.dir, w.UUID, w.Seed, w.Layout, w.Ring)
 	if err != nil {
 		return err
 	}

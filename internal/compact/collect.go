@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -44,6 +45,7 @@ type Remap struct {
 	Source entry.FileNum
 	Target entry.FileNum
 	Size   int64
+	Life   crypt.Life // names the key of the file; zero = it is plain
 }
 
 // Damaged says that live records of a segment cannot be read, so that it must

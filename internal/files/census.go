@@ -58,9 +58,10 @@ func (u *Unflushed) CensusOf(sealed *view.Table, rules compact.Rules) (c Census,
 	})
 	sealed.Shadowed(func(h entry.Handle) { c.add(h) })
 	for num, s := range c {
-		size := uint64(u.Size(num))
+		file := u.segment(num)
+		size := uint64(file.End)
 		if s.keep = policy.KeepSegment(s.live, size); s.keep {
-			kept = append(kept, layout.Segment{Num: num, Kind: filename.Journal, FileBytes: size, Records: s.records, Bytes: s.bytes})
+			kept = append(kept, layout.Segment{Num: num, Kind: filename.Journal, FileBytes: size, Records: s.records, Bytes: s.bytes, Life: file.Life})
 		}
 	}
 	return c, kept

@@ -29,14 +29,15 @@ type Config struct {
 	Dir          string
 	ValueDir     string
 	UUID         [16]byte
-	Seed         uint64 // of the key hash
-	NoMap        bool   // read files without mapping them
-	VerifyReads  bool   // verify what is mapped each time that it is read
-	OpenFiles    int    // file descriptors, at most; 0 = no limit
-	CacheBytes   int64  // of run chunks, where files are not mapped; 0 = a default
-	Memory       int64  // bytes that all parts of the store may take; 0 = no bound
-	SegmentBytes int64  // bytes at which a journal segment ends
-	RunFileBytes int64  // bytes at which a file of a run ends
+	Ring         *crypt.Ring // nil: the store is plain
+	Seed         uint64      // of the key hash
+	NoMap        bool        // read files without mapping them
+	VerifyReads  bool        // verify what is mapped each time that it is read
+	OpenFiles    int         // file descriptors, at most; 0 = no limit
+	CacheBytes   int64       // of run chunks, where files are not mapped; 0 = a default
+	Memory       int64       // bytes that all parts of the store may take; 0 = no bound
+	SegmentBytes int64       // bytes at which a journal segment ends
+	RunFileBytes int64       // bytes at which a file of a run ends
 }
 
 // Opener numbers, opens and removes the store's files. What it opens says what
@@ -44,7 +45,7 @@ type Config struct {
 type Opener struct {
 	cfg    Config
 	Open   *pageio.Files // what is read
-	Chunks *run.Cache    // of runs whose files are not mapped
+	Chunks *run.Cache    // of runs whose files are encrypted, or not mapped
 	Spares *Spares
 
 	numbers  atomic.Uint64 // last file number given out
@@ -164,13 +165,14 @@ func (f *Opener) RemoveSpares(closing bool) {
 
 // Segments is what readers and writers of segments need.
 func (f *Opener) Segments() segment.Config {
-	return segment.Config{FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Files: f.Open}
+	return segment.Config{FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Files: f.Open}
 }
 
-// OpenSegment opens a finished segment, whose records end at end; stamp is their
-// version, if they don't say it themselves.
-func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, end int64, stamp entry.Version) (*view.Segment, error) {
-	r, err := segment.Open(f.Segments(), kind, num, segment.OpenOptions{End: end, NoMap: f.cfg.NoMap, Stamp: stamp})
+// OpenSegment opens a finished segment. The options say where its records end, the life
+// that its file must have, and the version of the records, if they don't say it themselves.
+func (f *Opener) OpenSegment(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*view.Segment, error) {
+	o.NoMap = f.cfg.NoMap
+	r, err := segment.Open(f.Segments(), kind, num, o)
 	if err != nil {
 		return nil, err
 	}
@@ -208,19 +210,19 @@ func (f *Opener) followed() bool {
 }
 
 // OpenRemap opens what leads from a relocated segment to its target.
-func (f *Opener) OpenRemap(num entry.FileNum, source entry.FileNum, target *view.Segment) (*view.Segment, error) {
-	m, err := segment.OpenRemap(f.Segments(), num, crypt.Life{}, f.cfg.NoMap)
+func (f *Opener) OpenRemap(s layout.SegmentState, target *view.Segment) (*view.Segment, error) {
+	m, err := segment.OpenRemap(f.Segments(), s.Map, s.Life, f.cfg.NoMap)
 	if err != nil {
 		return nil, err
 	}
-	if h := m.Header(); h.Source != source || h.Target != target.Num {
-		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, source, target.Num)
+	if h := m.Header(); h.Source != s.Num || h.Target != target.Num {
+		err := errs.NewCorruption(m.Name(), 0, "leads from segment %d to %d, not from %d to %d", h.Source, h.Target, s.Num, target.Num)
 		return nil, errors.Join(err, m.Close())
 	}
 	return view.NewRelocated(m, target, func(retired bool) {
 		f.released(m.Close())
 		if retired {
-			f.Remove(filename.New(filename.Remap, num))
+			f.Remove(filename.New(filename.Remap, s.Map))
 		}
 	}), nil
 }
@@ -237,6 +239,7 @@ func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func(
 		FS:        f.cfg.FS,
 		Dir:       f.cfg.Dir,
 		UUID:      f.cfg.UUID,
+		Ring:      f.cfg.Ring,
 		Seed:      f.cfg.Seed,
 		NextNum:   f.Next,
 		FileBytes: f.cfg.RunFileBytes,
@@ -251,7 +254,7 @@ func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func(
 // OpenRun opens a run that a layout names.
 func (f *Opener) OpenRun(m *layout.Run) (*view.Run, error) {
 	r, err := run.Open(run.OpenConfig{
-		FS: f.cfg.FS, Dir: f.cfg.Dir, UUID: f.cfg.UUID, Seed: f.cfg.Seed, NoMap: f.cfg.NoMap, Cache: f.Chunks, Files: f.Open,
+		FS: f.cfg.FS, Dir: f.cfg.Dir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Seed: f.cfg.Seed, NoMap: f.cfg.NoMap, Cache: f.Chunks, Files: f.Open,
 	}, m.Run)
 	if err != nil {
 		return nil, err

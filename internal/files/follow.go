@@ -84,10 +84,10 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 	// Added together: the index of many is not made for each.
 	var opened []*view.Segment
 	defer func() { n.opened.Segments = n.opened.Segments.With(opened...) }()
-	add := func(kind filename.Kind, num entry.FileNum, end int64, stamp entry.Version) error {
-		s := n.find(num, func(s *view.Segment) bool { return s.Moved == nil && s.Header().Kind == kind && s.Grow(end) })
+	add := func(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) error {
+		s := n.find(num, func(s *view.Segment) bool { return s.Moved == nil && s.Header().Kind == kind && s.Grow(o.End) })
 		if s == nil {
-			r, err := n.files.openGrowing(kind, num, end, stamp)
+			r, err := n.files.openGrowing(kind, num, o)
 			if err != nil {
 				return Missing(err, "a segment that the manifest names")
 			}
@@ -101,12 +101,12 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 		if s.State().Status != layout.Live {
 			continue
 		}
-		if err := add(s.Kind, s.Num, int64(s.FileBytes), s.Stamp); err != nil {
+		if err := add(s.Kind, s.Num, OptionsOf(s)); err != nil {
 			return err
 		}
 	}
 	for _, s := range unflushed {
-		if err := add(filename.Journal, s.Num, s.End, 0); err != nil {
+		if err := add(filename.Journal, s.Num, segment.OpenOptions{End: s.End, Life: s.Life}); err != nil {
 			return err
 		}
 	}
@@ -115,12 +115,13 @@ func (n *following) segments(unflushed []journal.SegmentInfo) error {
 }
 
 // openGrowing opens a segment up to end. Those of the journal may go on growing.
-func (f *Opener) openGrowing(kind filename.Kind, num entry.FileNum, end int64, stamp entry.Version) (*segment.Reader, error) {
+func (f *Opener) openGrowing(kind filename.Kind, num entry.FileNum, o segment.OpenOptions) (*segment.Reader, error) {
+	o.NoMap = f.cfg.NoMap
 	if kind != filename.Journal {
-		return segment.Open(f.Segments(), kind, num, segment.OpenOptions{End: end, NoMap: f.cfg.NoMap, Stamp: stamp})
+		return segment.Open(f.Segments(), kind, num, o)
 	}
-	limit := max(int64(1)<<bits.Len64(uint64(end)), leastGrowing)
-	return segment.OpenGrowing(f.Segments(), kind, num, limit, segment.OpenOptions{End: end, NoMap: f.cfg.NoMap})
+	limit := max(int64(1)<<bits.Len64(uint64(o.End)), leastGrowing)
+	return segment.OpenGrowing(f.Segments(), kind, num, limit, o)
 }
 
 func (n *following) remaps() error {
@@ -139,7 +140,7 @@ func (n *following) remaps() error {
 		})
 		if r == nil {
 			var err error
-			if r, err = n.files.OpenRemap(st.Map, s.Num, target); err != nil {
+			if r, err = n.files.OpenRemap(st, target); err != nil {
 				return Missing(err, "a remap that the manifest names")
 			}
 			n.opened.Segments = n.opened.Segments.With(r)

@@ -27,12 +27,12 @@ func WithoutStrays(names []filename.Name, l *layout.Layout) []filename.Name {
 	return slices.DeleteFunc(names, func(n filename.Name) bool { return n.Number > LastPossible(l) })
 }
 
-// CountFrom has numbers go on after those of the files that there are. Manifests are
-// numbered by themselves.
+// CountFrom has numbers go on after those of the files that there are. Manifests and
+// keyrings are numbered by themselves.
 func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
 	last := l.NextFile() - 1
 	for _, n := range names {
-		if n.Kind != filename.Manifest {
+		if n.Kind != filename.Manifest && n.Kind != filename.Keyring {
 			last = max(last, n.Number)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -37,13 +38,18 @@ func (f *Opener) openSegments(l *layout.Layout, v *view.View) error {
 		if s.State().Status != layout.Live {
 			continue
 		}
-		opened, err := f.OpenSegment(s.Kind, s.Num, int64(s.FileBytes), s.Stamp)
+		opened, err := f.OpenSegment(s.Kind, s.Num, OptionsOf(s))
 		if err != nil {
 			return Missing(err, "a segment that the manifest names")
 		}
 		files = append(files, opened)
 	}
 	return nil
+}
+
+// OptionsOf is how a segment that a layout names is opened.
+func OptionsOf(s *layout.Segment) segment.OpenOptions {
+	return segment.OpenOptions{End: int64(s.FileBytes), Stamp: s.Stamp, Life: s.Life}
 }
 
 // openRemaps opens what leads to the records of relocated segments.
@@ -59,7 +65,7 @@ func (f *Opener) openRemaps(l *layout.Layout, v *view.View) error {
 		if target == nil || target.Moved != nil {
 			return fmt.Errorf("segment %d is relocated to segment %d, which is relocated itself: %w", s.Num, st.Target, errs.ErrFormat)
 		}
-		opened, err := f.OpenRemap(st.Map, s.Num, target)
+		opened, err := f.OpenRemap(st, target)
 		if err != nil {
 			return Missing(err, "a remap that the manifest names")
 		}

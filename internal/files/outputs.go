@@ -5,6 +5,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/run/meta"
+	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -59,20 +60,25 @@ func (f *Opener) OpenOutputs(edit *layout.Edit, out *compact.Output) (added Outp
 		added.Runs = append(added.Runs, r)
 	}
 	for _, s := range out.Values {
-		opened, err := f.OpenSegment(filename.Value, s.Number, s.Size, s.Stamp)
+		opened, err := f.OpenSegment(filename.Value, s.Number, segment.OpenOptions{End: s.Size, Stamp: s.Stamp, Life: s.Life})
 		if err != nil {
 			return added, err
 		}
 		added.Files = append(added.Files, opened)
 	}
 	for _, m := range out.Remaps {
-		opened, err := f.OpenRemap(m.Number, m.Source, added.Files[0])
+		opened, err := f.OpenRemap(stateOf(&m), added.Files[0])
 		if err != nil {
 			return added, err
 		}
 		added.Remaps = append(added.Remaps, opened)
 	}
 	return added, nil
+}
+
+// stateOf is the state of the segment that a remap leads away from.
+func stateOf(m *compact.Remap) layout.SegmentState {
+	return layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target, Life: m.Life}
 }
 
 // RemoveOutputs removes files that the manifest surely does not name.
@@ -101,12 +107,12 @@ func NewRuns(m meta.Run, tier layout.Tier) []layout.Run {
 func Describe(edit *layout.Edit, l *layout.Layout, out *compact.Output) {
 	for _, s := range out.Values {
 		edit.AddSegments = append(edit.AddSegments, layout.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp,
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: s.ValueBytes, Stamp: s.Stamp, Life: s.Life,
 		})
 	}
 	for _, m := range out.Remaps {
 		if l.Segment(m.Source) != nil { // or all of it has died meanwhile
-			edit.States = append(edit.States, layout.SegmentState{Num: m.Source, Status: layout.Relocated, Map: m.Number, Target: m.Target})
+			edit.States = append(edit.States, stateOf(&m))
 		}
 	}
 }

@@ -41,14 +41,20 @@ func (u *Unflushed) Segments() []journal.SegmentInfo {
 	return append(found[:len(found):len(found)], u.Journal.Segments()...)
 }
 
-// Size is the length of a journal segment up to its last frame.
-func (u *Unflushed) Size(num entry.FileNum) int64 {
+// EndAt is the end of a journal segment behind which the point to lies.
+func (u *Unflushed) EndAt(num entry.FileNum, to journal.Point) layout.JournalEnd {
+	s := u.segment(num)
+	return layout.JournalEnd{Segment: num, Offset: uint64(s.End), Frame: to.NextFrame - 1, Chain: to.Chain, Life: s.Life, Tag: to.Tag}
+}
+
+// segment describes the journal segment of this number; it is zero if there is none.
+func (u *Unflushed) segment(num entry.FileNum) journal.SegmentInfo {
 	for _, s := range u.Segments() {
 		if s.Num == num {
-			return s.End
+			return s
 		}
 	}
-	return 0
+	return journal.SegmentInfo{}
 }
 
 // Forget drops the segments up to number last, whose records are in runs.
@@ -61,14 +67,14 @@ func (u *Unflushed) Forget(last entry.FileNum) {
 
 // EndOf is the end of a segment that is durable as a whole.
 func EndOf(s journal.SegmentInfo) layout.JournalEnd {
-	return layout.JournalEnd{Segment: s.Num, Offset: uint64(s.End), Frame: s.LastFrame, Chain: s.Chain}
+	return layout.JournalEnd{Segment: s.Num, Offset: uint64(s.End), Frame: s.LastFrame, Chain: s.Chain, Life: s.Life, Tag: s.Tag}
 }
 
 // PointAfter is the place in the journal where a replayed segment ends.
 func (u *Unflushed) PointAfter(num entry.FileNum) journal.Point {
 	for _, s := range u.Found() {
 		if s.Num == num {
-			return journal.Point{NextFrame: s.LastFrame + 1, Chain: s.Chain, LastVersion: s.Max, LastSegment: num}
+			return journal.Point{NextFrame: s.LastFrame + 1, Chain: s.Chain, Tag: s.Tag, LastVersion: s.Max, LastSegment: num}
 		}
 	}
 	return journal.Point{}
@@ -82,7 +88,7 @@ func StartOf(layout *layout.Layout) (begin journal.Point, durable uint64) {
 	for _, e := range layout.JournalEnds() {
 		durable = max(durable, e.Frame)
 		if e.Segment == layout.FlushedTo() {
-			begin.NextFrame, begin.Chain = e.Frame+1, e.Chain
+			begin.NextFrame, begin.Chain, begin.Tag = e.Frame+1, e.Chain, e.Tag
 		}
 	}
 	return begin, durable
@@ -90,13 +96,13 @@ func StartOf(layout *layout.Layout) (begin journal.Point, durable uint64) {
 
 // KnownAfter lists the journal segments that are not in runs and had durable
 // frames, as far as the manifest knows.
-func KnownAfter(layout *layout.Layout) (nums []entry.FileNum) {
+func KnownAfter(layout *layout.Layout) (known []journal.Registered) {
 	for _, e := range layout.JournalEnds() {
 		if e.Segment > layout.FlushedTo() {
-			nums = append(nums, e.Segment)
+			known = append(known, journal.Registered{Num: e.Segment, Life: e.Life})
 		}
 	}
-	return nums
+	return known
 }
 
 // NewestWithFrames is the last of the segments that a replay found that has
@@ -127,7 +133,7 @@ func (u *Unflushed) DurableEnds(after entry.FileNum) []layout.JournalEnd {
 		case s.Sealed && s.LastFrame <= durable:
 			ends = append(ends, EndOf(s))
 		default:
-			ends = append(ends, layout.JournalEnd{Segment: s.Num, Frame: min(durable, s.LastFrame)})
+			ends = append(ends, layout.JournalEnd{Segment: s.Num, Frame: min(durable, s.LastFrame), Life: s.Life})
 		}
 	}
 	return ends

@@ -133,7 +133,7 @@ func wait(ctx context.Context, pause time.Duration) {
 
 // final reports whether another attempt would fail in the same way.
 func final(err error) bool {
-	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
+	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
 }
 
 func (f *Follower) refresh() error {

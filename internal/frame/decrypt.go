@@ -228,11 +228,17 @@ func (x *Decrypter) own(h *Header) error {
 func (x *Decrypter) pieces(rec *entry.Encrypted) error {
 	for at := 0; at < rec.ValueSize; {
 		n := min(rec.ValueSize-at, pieceBytes)
-		b, err := x.bytes(x.next+int64(rec.Clear.Head)+int64(at), int64(n))
+		b, err := x.bytes(x.next+int64(rec.Clear.Head)+int64(at), int64(entry.Align(n)))
 		if err != nil {
 			return err
 		}
-		if err := rec.DecryptPieces(b, at, x.keys, x.next); err != nil {
+		// No tag covers the zeros behind the last piece, so a flipped bit there would pass.
+		for _, c := range b[n:] {
+			if c != 0 {
+				return fmt.Errorf("%w: padding is not zeros", entry.ErrRecord)
+			}
+		}
+		if err := rec.DecryptPieces(b[:n], at, x.keys, x.next); err != nil {
 			return err
 		}
 		at += n

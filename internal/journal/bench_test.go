@@ -12,7 +12,7 @@ import (
 )
 
 func benchConfig(b *testing.B) Config {
-	return Config{FS: vfs.OS(), Dir: b.TempDir(), UUID: uuid, Owner: new(owner)}
+	return Config{FS: vfs.OS(), Dir: b.TempDir(), UUID: uuid, Ring: testRing, Owner: new(owner)}
 }
 
 // arena holds n encoded records.
@@ -122,7 +122,7 @@ func BenchmarkReplay(b *testing.B) {
 			b.SetBytes(int64(size))
 			for b.Loop() {
 				n := 0
-				_, err := Replay(ReplayConfig{FS: cfg.FS, Dir: cfg.Dir, UUID: uuid, ReadOnly: true}, func(_ entry.Position, payload []byte, _ frame.Header) error {
+				_, err := Replay(ReplayConfig{FS: cfg.FS, Dir: cfg.Dir, UUID: uuid, Ring: testRing, ReadOnly: true}, func(_ entry.Position, payload []byte, _ frame.Header) error {
 					n += len(payload)
 					return nil
 				})

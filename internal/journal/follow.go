@@ -25,18 +25,18 @@ type Follower struct {
 
 // Known is what a manifest says about the journal.
 type Known struct {
-	Begin      Point           // after the last segment whose records are in runs
-	Durable    uint64          // greatest frame number that is known to be durable
-	Registered []entry.FileNum // segments behind Begin that had durable frames
-	Last       entry.FileNum   // files with a greater number are no segments of this journal
-	Version    entry.Version   // a version that was published before the manifest said so
+	Begin      Point         // after the last segment whose records are in runs
+	Durable    uint64        // greatest frame number that is known to be durable
+	Registered []Registered  // segments behind Begin
+	Last       entry.FileNum // files with a greater number are no segments of this journal
+	Version    entry.Version // a version that was published before the manifest said so
 }
 
 // NewFollower returns a Follower of the journal that c describes, whose Begin and what is
 // known are given to Follow.
 func NewFollower(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) *Follower {
 	c.ReadOnly = true
-	return &Follower{fresh: true, replay: replay{c: c, fn: fn, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}}}
+	return &Follower{fresh: true, replay: replay{c: c, fn: fn, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}}}
 }
 
 // Reset forgets what was read: the next Follow begins at Known.Begin.
@@ -108,7 +108,8 @@ func (f *Follower) advance(published entry.Version) error {
 		next.visited = true
 		f.tip, f.point.LastSegment = next, next.num
 		before := f.point.NextFrame
-		begin := SegmentInfo{Num: next.num, End: segment.HeaderSize, FirstFrame: next.header.FirstFrame, LastFrame: next.header.FirstFrame - 1, Chain: next.header.Chain}
+		begin := SegmentInfo{Num: next.num, End: segment.HeaderSize, FirstFrame: next.header.FirstFrame, LastFrame: next.header.FirstFrame - 1,
+			Chain: next.header.Chain, Tag: next.header.Tag, Life: next.header.Life}
 		err := f.goOn(begin, published)
 		if f.point.NextFrame > before {
 			whole = next.num
@@ -124,7 +125,7 @@ func (f *Follower) advance(published entry.Version) error {
 
 // goOn shows what has come in the segment s behind its end.
 func (f *Follower) goOn(s SegmentInfo, published entry.Version) error {
-	rd, err := segment.Open(f.files, filename.Journal, s.Num, segment.OpenOptions{NoMap: f.c.NoMap})
+	rd, err := segment.Open(f.files, filename.Journal, s.Num, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life})
 	if err != nil {
 		return err
 	}
@@ -165,8 +166,9 @@ func (f *Follower) shown(frames *segment.Frames, s SegmentInfo) {
 	if at.Next == s.LastFrame+1 {
 		return
 	}
-	s.End, s.LastFrame, s.Chain, s.Sealed, s.Totals = at.Offset, at.Next-1, at.Chain, frames.Sealed(), frames.Totals()
-	f.point = Point{NextFrame: at.Next, Chain: at.Chain, LastVersion: max(f.point.LastVersion, s.Max), LastSegment: s.Num}
+	s.End, s.LastFrame, s.Sealed, s.Totals = at.Offset, at.Next-1, frames.Sealed(), frames.Totals()
+	s.Chain, s.Tag = at.Chain, at.Tag
+	f.point = Point{NextFrame: at.Next, Chain: at.Chain, Tag: at.Tag, LastVersion: max(f.point.LastVersion, s.Max), LastSegment: s.Num}
 	f.last = &candidate{num: s.Num, visited: true}
 	if n := len(f.out.Segments); n > 0 && f.out.Segments[n-1].Num == s.Num {
 		f.out.Segments[n-1] = s
@@ -179,7 +181,7 @@ func (f *Follower) shown(frames *segment.Frames, s SegmentInfo) {
 func (s *SegmentInfo) frames(rd *segment.Reader) *segment.Frames {
 	frames := rd.Frames(true)
 	if s.LastFrame >= s.FirstFrame {
-		frames.Resume(frame.Cursor{Offset: s.End, Next: s.LastFrame + 1, Chain: s.Chain}, s.Totals, s.Sealed)
+		frames.Resume(frame.Cursor{Offset: s.End, Next: s.LastFrame + 1, Chain: s.Chain, Tag: s.Tag}, s.Totals, s.Sealed)
 	}
 	return frames
 }
@@ -207,7 +209,7 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo, published entry.Ve
 		return at.Offset, nil
 	}
 	for _, c := range f.found {
-		if c.bad == nil && c.header.Predecessor == s.Num && c.header.FirstFrame == at.Next && c.header.Chain == at.Chain {
+		if c.bad == nil && c.header.Predecessor == s.Num && c.continues(at.Next, at.Chain, at.Tag) {
 			return at.Offset, nil
 		}
 	}

@@ -22,7 +22,7 @@ type follower struct {
 
 func newFollower(h *history) *follower {
 	f := &follower{h: h}
-	f.f = NewFollower(ReplayConfig{FS: h.d, Dir: "db", UUID: uuid}, f.add)
+	f.f = NewFollower(ReplayConfig{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing}, f.add)
 	return f
 }
 

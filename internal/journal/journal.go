@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -40,6 +41,7 @@ type Config struct {
 	Owner       Owner
 	Begin       Point         // where to go on: zero for a new store, else what Replay returned
 	NoMap       bool          // OpenReader uses no mapping
+	Ring        *crypt.Ring   // the journal is encrypted; nil: it is plain
 	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
 	MaxUnsynced int           // sealed segments that wait for their sync, their files open, at most; 0 = no limit
 	Registered  uint64        // greatest number of a frame that the manifest says is durable
@@ -111,7 +113,7 @@ func (o *open) Close() error {
 // New returns the journal that goes on at c.Begin. It creates no file before the
 // first Append. Everything before c.Begin must be durable, as it is after Replay.
 func New(c Config) *Journal {
-	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, point: c.Begin}
+	j := &Journal{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, point: c.Begin}
 	j.files.Written = &j.written
 	j.point.NextFrame = c.Begin.next()
 	j.durable.Store(j.point.NextFrame - 1)
@@ -132,9 +134,10 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	if err := j.Err(); err != nil {
 		return entry.Position{}, err
 	}
-	size := int64(frame.HeaderSize)
-	for _, p := range transactions {
-		size += int64(len(p))
+	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), First: first, Payload: transactions}
+	size, err := f.Measure(j.encrypted())
+	if err != nil {
+		return entry.Position{}, err
 	}
 	if len(transactions) > math.MaxUint16 || size > frame.MaxSize {
 		return entry.Position{}, fmt.Errorf("%w: group of %d transactions, %d bytes", errs.ErrInvalid, len(transactions), size)
@@ -143,7 +146,7 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 		return entry.Position{}, j.refuse(err)
 	}
 	j.before = j.point // for Retract
-	f := segment.Frame{Kind: frame.Group, Transactions: uint16(len(transactions)), Unsynced: j.unsynced(), First: first, Payload: transactions, Ahead: j.fill(size)}
+	f.Unsynced, f.Ahead = j.unsynced(), j.fill(size)
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) { // found before anything was written
 		return entry.Position{}, err
@@ -152,8 +155,15 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 		return entry.Position{}, j.refuse(j.cutBack(err))
 	}
 	j.appended(size)
-	return entry.Position{Segment: j.cur.Number(), Offset: off}, nil
+	return entry.Position{Segment: j.cur.Number(), Offset: off, Encrypted: j.encrypted()}, nil
 }
+
+// encrypted reports whether segments that begin now are.
+func (j *Journal) encrypted() bool { return j.files.Ring != nil }
+
+// Encrypt has the journal encrypt with r what it writes from now on. It may be called
+// between Rotate and the next Append, by the goroutine that calls these.
+func (j *Journal) Encrypt(r *crypt.Ring) { j.files.Ring = r }
 
 // Written is how many bytes were written to the journal's files: frames, headers, and
 // zeros ahead of them.
@@ -168,7 +178,7 @@ func (j *Journal) unsynced() uint64 { return j.point.NextFrame - 1 - j.durable.L
 // room makes cur a segment into which a frame of this size fits.
 func (j *Journal) room(size int64) error {
 	// A segment never passes its limit, which is how long its readers' mapping is.
-	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.files.Ring != nil) > j.cur.limit {
+	if j.cur != nil && j.cur.End()+size+segment.SealSize(j.encrypted()) > j.cur.limit {
 		if err := j.seal(); err != nil {
 			return err
 		}
@@ -225,6 +235,7 @@ func (j *Journal) begin(size int64) error {
 		Number:      j.c.Owner.NextNum(),
 		FirstFrame:  j.point.NextFrame,
 		Chain:       j.point.Chain,
+		Tag:         j.point.Tag,
 		Predecessor: j.point.LastSegment,
 		PrevVersion: j.point.LastVersion,
 	}
@@ -243,7 +254,7 @@ func (j *Journal) begin(size int64) error {
 	}
 	// The reader is opened now: a group can be refused before it is written, but not
 	// when it is durable and can't be read.
-	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize(j.files.Ring != nil))
+	limit := max(j.c.Owner.SegmentLimit(), segment.HeaderSize+size+segment.SealSize(j.encrypted()))
 	r, err := w.OpenReader(limit, j.c.NoMap)
 	if err != nil {
 		_ = w.Close()
@@ -255,7 +266,7 @@ func (j *Journal) begin(size int64) error {
 	defer j.mu.Unlock()
 	j.cur = &open{Writer: w, limit: limit, before: j.point.LastSegment, reader: r}
 	j.point.LastSegment = h.Number
-	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1, Chain: h.Chain})
+	j.live = append(j.live, SegmentInfo{Num: h.Number, End: segment.HeaderSize, FirstFrame: h.FirstFrame, LastFrame: h.FirstFrame - 1, Chain: h.Chain, Life: w.Life(), Tag: h.Tag})
 	return nil
 }
 
@@ -276,10 +287,11 @@ func (j *Journal) note(sealed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.point.NextFrame = j.cur.Next()
-	j.point.Chain = j.cur.Chain()
+	j.point.Chain, j.point.Tag = j.cur.Chain(), j.cur.Tag()
 	j.point.LastVersion = max(j.point.LastVersion, t.Max)
 	info := &j.live[len(j.live)-1]
-	info.End, info.LastFrame, info.Chain, info.Totals, info.Sealed = j.cur.End(), j.cur.Next()-1, j.cur.Chain(), t, sealed
+	info.End, info.LastFrame, info.Totals, info.Sealed = j.cur.End(), j.cur.Next()-1, t, sealed
+	info.Chain, info.Tag = j.cur.Chain(), j.cur.Tag()
 	j.ahead.Store(j.cur.Allocated() - j.cur.End())
 	if sealed {
 		j.ahead.Store(0) // they are cut off with the next sync

@@ -68,7 +68,7 @@ func newHistory(t testing.TB, d *disk, segmentBytes int64) *history {
 
 func (h *history) open(p Point) {
 	h.owner.spare = ""
-	h.j = New(Config{FS: h.d, Dir: "db", UUID: uuid, Begin: p, Owner: &h.owner})
+	h.j = New(Config{FS: h.d, Dir: "db", UUID: uuid, Ring: testRing, Begin: p, Owner: &h.owner})
 }
 
 // group makes group i: its content differs from that of every other, and from
@@ -108,20 +108,19 @@ func (h *history) sync() {
 // readBack reads the groups that d has behind begin.
 func readBack(d *disk, begin Point, durable uint64, readOnly bool) ([]string, ReplayResult, error) {
 	var groups []string
-	res, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Begin: begin, Durable: durable, ReadOnly: readOnly},
+	res, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing, Begin: begin, Durable: durable, ReadOnly: readOnly},
 		func(pos entry.Position, payload []byte, h frame.Header) error {
 			var text strings.Builder
-			v := h.FirstVersion - 1
-			for at := 0; at < len(payload); {
-				r, err := entry.DecodeNext(payload[at:], &v)
-				if err != nil {
+			var r entry.Record
+			for records := h.Walk(payload, pos.Offset); records.More(); {
+				at := records.At()
+				if err := records.Next(&r); err != nil {
 					return err
 				}
-				if r.Own && !r.VerifyHead(payload[at:], segmentID(pos.Segment), pos.Offset+int64(at)) {
-					return fmt.Errorf("record at %d of segment %d is not where its checksum says", pos.Offset+int64(at), pos.Segment)
+				if !pos.Encrypted && r.Own && !r.VerifyHead(payload[at-pos.Offset:], segmentID(pos.Segment), at) {
+					return fmt.Errorf("record at %d of segment %d is not where its checksum says", at, pos.Segment)
 				}
-				fmt.Fprintf(&text, "%q %d@%d;", r.Key, len(r.Value), r.Version)
-				at += r.Size
+				fmt.Fprintf(&text, "%q %d@%d;", r.Key, r.ValueSize, r.Version)
 			}
 			groups = append(groups, text.String())
 			return nil
@@ -165,10 +164,10 @@ func TestReplayAfterClose(t *testing.T) {
 		t.Fatalf("%d groups of %d, %v", len(groups), len(h.groups), err)
 	}
 	last := len(infos) - 1
-	infos[last].End += segment.SealSize(false)
+	infos[last].End += segment.SealSize(testRing != nil)
 	infos[last].LastFrame++
 	infos[last].Sealed = true
-	infos[last].Chain = h.j.point.Chain
+	infos[last].Chain, infos[last].Tag = h.j.point.Chain, h.j.point.Tag
 	if !slices.Equal(res.Segments, infos) || len(infos) < 10 {
 		t.Errorf("segments\n%+v, want\n%+v", res.Segments, infos)
 	}
@@ -216,12 +215,16 @@ func TestMissingSegments(t *testing.T) {
 		h.must(err)
 	}
 	end := h.j.End()
+	var all []Registered
+	for _, s := range h.j.Segments() {
+		all = append(all, Registered{Num: s.Num, Life: s.Life})
+	}
 	h.must(h.j.Close())
 	for num := entry.FileNum(2); num <= 8; num += 2 {
 		d := h.d.kill()
 		delete(d.files, "db/"+filename.Of(filename.Journal, num))
-		for _, known := range [][]entry.FileNum{nil, {2, 4, 6, 8}, {8}} {
-			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Durable: end.Frame, Registered: known, ReadOnly: true},
+		for _, known := range [][]Registered{nil, all, all[3:]} {
+			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing, Durable: end.Frame, Registered: known, ReadOnly: true},
 				func(entry.Position, []byte, frame.Header) error { return nil })
 			blamed := num
 			if num == 8 && known == nil {
@@ -309,7 +312,11 @@ func (h *history) check(d *disk, what string) (ReplayResult, int) {
 // written, with everything that was durable.
 func TestCrashes(t *testing.T) {
 	seed := rand.Uint64()
-	for round := range uint64(150) {
+	rounds := uint64(150)
+	if testing.Short() {
+		rounds = 60 // twice: plain and encrypted
+	}
+	for round := range rounds {
 		rnd := rand.New(rand.NewPCG(seed, round))
 		what := func() string { return fmt.Sprintf("seed %d, round %d", seed, round) }
 		h := newHistory(t, newDisk(), int64(5000+rnd.IntN(60_000)))
@@ -375,7 +382,7 @@ func (h *history) fillRecycler(rnd *rand.Rand) {
 	if h.owner.spare != "" {
 		return
 	}
-	old := New(Config{FS: h.d, Dir: "past", UUID: uuid, Owner: &owner{num: h.owner.num}})
+	old := New(Config{FS: h.d, Dir: "past", UUID: uuid, Ring: testRing, Owner: &owner{num: h.owner.num}})
 	for i := range 20 {
 		g, _ := group(i, 99, rnd.IntN(3000))
 		_, err := old.Append(entry.Version(i+1), [][]byte{g})
@@ -469,7 +476,7 @@ func TestDamageBeforeADurableFrame(t *testing.T) {
 		h.sync()
 	}
 	name := "db/" + filename.Of(filename.Journal, 2)
-	last := int(h.j.End().Offset) - 500
+	last := int(h.j.End().Offset) - 600
 	for at := 0; at < last; at += 1 + at%3 {
 		d := h.d.kill()
 		d.files[name].data[at] ^= 0x20

@@ -40,12 +40,12 @@ func TestBigGroupsAreReadBelowAGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir = t.TempDir()
 			payload, _ := group(1, 0, 17<<20)
-			j := New(Config{FS: vfs.OS(), Dir: dir, UUID: uuid, Owner: &owner{}})
+			j := New(Config{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing, Owner: &owner{}})
 			_, err := j.Append(1, [][]byte{payload})
 			must(err)
 			must(j.Sync())
 			must(j.Close())
-			err = read(ReplayConfig{FS: vfs.OS(), Dir: dir, UUID: uuid, ReadOnly: true})
+			err = read(ReplayConfig{FS: vfs.OS(), Dir: dir, UUID: uuid, Ring: testRing, ReadOnly: true})
 			if !errors.Is(err, errs.ErrCorrupt) {
 				t.Errorf("%v, after %d", err, sum)
 			}

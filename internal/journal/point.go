@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/frame"
 )
@@ -12,6 +13,8 @@ type Point struct {
 	Chain       uint32        // header checksum of the frame before
 	LastVersion entry.Version // greatest version before
 	LastSegment entry.FileNum // the segment that ends here; 0 = none
+
+	Tag crypt.Tag // of the frame before; zero: it is plain, or there is none
 }
 
 func (p Point) next() uint64 { return max(p.NextFrame, 1) }
@@ -25,4 +28,13 @@ type SegmentInfo struct {
 	Chain      uint32 // header checksum of its last frame, or of the one before FirstFrame
 	Sealed     bool   // it doesn't grow any more
 	frame.Totals
+
+	Life crypt.Life // zero: it is plain
+	Tag  crypt.Tag  // of its last frame, or of the one before FirstFrame
+}
+
+// Registered is a segment that, as the manifest says, had durable frames.
+type Registered struct {
+	Num  entry.FileNum
+	Life crypt.Life // zero: it is plain
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -22,13 +23,14 @@ type ReplayConfig struct {
 	FS         vfs.FS
 	Dir        string
 	UUID       [16]byte
-	Begin      Point           // after the last segment whose records are in runs; zero: replay all
-	Durable    uint64          // greatest frame number known to be durable from elsewhere
-	Registered []entry.FileNum // segments behind Begin that, as the manifest says, had durable frames
-	Last       entry.FileNum   // files with a greater number are no segments of this journal; 0 = no bound
-	ReadOnly   bool            // write and sync nothing; no Journal may go on from the result
-	UpTo       bool            // a durable frame that is missing or damaged ends the journal; else it is an error
-	NoMap      bool            // use no mapping
+	Begin      Point         // after the last segment whose records are in runs; zero: replay all
+	Durable    uint64        // greatest frame number known to be durable from elsewhere
+	Registered []Registered  // segments behind Begin
+	Last       entry.FileNum // files with a greater number are no segments of this journal; 0 = no bound
+	ReadOnly   bool          // write and sync nothing; no Journal may go on from the result
+	UpTo       bool          // a durable frame that is missing or damaged ends the journal; else it is an error
+	NoMap      bool          // use no mapping
+	Ring       *crypt.Ring   // decrypts the journal; nil: it is plain
 
 	Files *pageio.Files // opens what is read; nil: without a limit
 }
@@ -91,7 +93,7 @@ type candidate struct {
 // errs.ErrForeign for a file of another store. Unless c.ReadOnly, what was
 // replayed is durable when it returns.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
-	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files}, fn: fn, point: c.Begin}
+	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Begin}
 	r.point.NextFrame = c.Begin.next()
 	r.doubt.proven = max(c.Durable, r.point.NextFrame-1)
 	if err := r.list(); err != nil {
@@ -133,9 +135,26 @@ func (r *replay) list() error {
 		if cand.bad != nil && !errors.Is(cand.bad, segment.ErrHeader) && !errors.Is(cand.bad, segment.ErrNumber) {
 			return cand.bad
 		}
+		if cand.bad == nil {
+			cand.bad = r.registeredAs(cand)
+		}
 		r.found = append(r.found, cand)
 	}
 	slices.SortFunc(r.found, func(a, b *candidate) int { return cmp.Compare(a.num, b.num) })
+	return nil
+}
+
+// registeredAs returns segment.ErrHeader if the segment is plain and the journal isn't, or if
+// the manifest knows another life of it: that of a copy of the store, or one from before.
+func (r *replay) registeredAs(c *candidate) error {
+	if r.c.Ring != nil && c.header.Life.IsZero() {
+		return fmt.Errorf("%w: it is plain", segment.ErrHeader)
+	}
+	for _, k := range r.c.Registered {
+		if k.Num == c.num && k.Life != c.header.Life {
+			return fmt.Errorf("%w: life %x, the manifest knows %x", segment.ErrHeader, c.header.Life.Life, k.Life.Life)
+		}
+	}
 	return nil
 }
 
@@ -143,17 +162,22 @@ func (r *replay) list() error {
 // an earlier recovery gave up the older one, and the newer one counts.
 func (r *replay) next() *candidate {
 	for _, c := range slices.Backward(r.found) {
-		h := &c.header
-		if !c.visited && c.bad == nil && h.Predecessor == r.point.LastSegment && h.FirstFrame == r.point.NextFrame && h.Chain == r.point.Chain {
+		if !c.visited && c.bad == nil && c.header.Predecessor == r.point.LastSegment && c.continues(r.point.NextFrame, r.point.Chain, r.point.Tag) {
 			return c
 		}
 	}
 	return nil
 }
 
+// continues reports whether the segment begins with the frame number next, behind a frame
+// with this header checksum and tag.
+func (c *candidate) continues(next uint64, chain uint32, tag crypt.Tag) bool {
+	return c.header.FirstFrame == next && c.header.Chain == chain && c.header.Tag == tag
+}
+
 // visit replays the frames of one segment up to the first that is not whole.
 func (r *replay) visit(c *candidate) error {
-	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap})
+	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: c.header.Life})
 	if err != nil {
 		return err
 	}
@@ -188,9 +212,9 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 		t, at, sealed = s.Totals(), s.At(), s.Sealed()
 	}
 	r.last = c
-	r.point = Point{NextFrame: at.Next, Chain: at.Chain, LastVersion: max(r.point.LastVersion, t.Max), LastSegment: c.num}
+	r.point = Point{NextFrame: at.Next, Chain: at.Chain, Tag: at.Tag, LastVersion: max(r.point.LastVersion, t.Max), LastSegment: c.num}
 	r.out.Segments = append(r.out.Segments, SegmentInfo{Num: c.num, End: at.Offset, FirstFrame: c.header.FirstFrame,
-		LastFrame: at.Next - 1, Chain: at.Chain, Sealed: sealed, Totals: t})
+		LastFrame: at.Next - 1, Chain: at.Chain, Tag: at.Tag, Life: c.header.Life, Sealed: sealed, Totals: t})
 	return nil
 }
 
@@ -198,7 +222,7 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 // in the file's mapping.
 func (r *replay) tell(num entry.FileNum, name string, f *segment.Found) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, name)
-	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize}, f.Payload, f.Header)
+	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize, Encrypted: f.Header.Encrypted}, f.Payload, f.Header)
 }
 
 // judge decides whether the chain ends at a torn tail, and counts what is cut.
@@ -251,7 +275,10 @@ func (r *replay) stale(c *candidate) bool { return c.header.Recycled > 0 || c.ba
 // missing is the first segment behind the end of the chain that the manifest or
 // another segment names and that is not there; 0 = none.
 func (r *replay) missing() (first entry.FileNum) {
-	named := slices.Clone(r.c.Registered)
+	var named []entry.FileNum
+	for _, k := range r.c.Registered {
+		named = append(named, k.Num)
+	}
 	for _, c := range r.found {
 		if c.bad == nil {
 			named = append(named, c.header.Predecessor)

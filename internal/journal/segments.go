@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -61,9 +62,10 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 		return r, nil
 	}
 	var end int64
+	var life crypt.Life
 	for _, s := range j.live {
 		if s.Num == num {
-			end = s.End
+			end, life = s.End, s.Life
 		}
 	}
 	j.mu.Unlock()
@@ -74,7 +76,7 @@ func (j *Journal) OpenReader(num entry.FileNum) (*segment.Reader, error) {
 	if end == 0 {
 		return nil, fmt.Errorf("%w: journal has no segment %d", errs.ErrInvalid, num)
 	}
-	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap})
+	return segment.Open(j.files, filename.Journal, num, segment.OpenOptions{End: end, NoMap: j.c.NoMap, Life: life})
 }
 
 // Open returns how many files are open for writing.

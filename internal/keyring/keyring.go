@@ -41,12 +41,20 @@ type Keyring struct {
 }
 
 func newKeyring(o Options, c *Content) (*Keyring, error) {
-	if fips140.Enforced() {
-		return nil, fmt.Errorf("%w: GODEBUG=fips140=only refuses nonces that are not random", errs.ErrUnsupported)
+	if err := allowed(); err != nil {
+		return nil, err
 	}
 	k := &Keyring{o: o, keys: o.Keys, content: c}
 	k.ring = crypt.NewRing(o.Random, k.unwrap)
 	return k, nil
+}
+
+// allowed returns an error where the process may not use the ciphers.
+func allowed() error {
+	if fips140.Enforced() {
+		return fmt.Errorf("%w: GODEBUG=fips140=only refuses nonces that are not random", errs.ErrUnsupported)
+	}
+	return nil
 }
 
 // Create writes the first keyring of a new store, with one data key, which is current in the
@@ -75,6 +83,14 @@ func Open(o Options) (*Keyring, error) {
 
 // Ring has the data keys. It unwraps one when it is asked for first. Its errors wrap errs.ErrKey.
 func (k *Keyring) Ring() *crypt.Ring { return k.ring }
+
+// Ring has the data keys of c, which p unwraps when they are asked for first. It needs no file.
+func (c *Content) Ring(p Provider) (*crypt.Ring, error) {
+	if err := allowed(); err != nil {
+		return nil, err
+	}
+	return crypt.NewRing(nil, func(id crypt.ID) (crypt.DataKey, error) { return c.unwrap(context.Background(), p, id) }), nil
+}
 
 // Content is what the file says now; it is never changed.
 func (k *Keyring) Content() *Content {

@@ -31,6 +31,9 @@ type CreateOptions struct {
 // firstManifest is the number of the manifest that Create makes.
 const firstManifest = 1
 
+// firstKeyring is the number of the keyring of a new store.
+const firstKeyring = 1
+
 // Create makes a store in the directories, which exist, and opens its log. A crash at any moment leaves
 // a directory in which Create can begin again, or a whole store. It returns
 // errs.ErrExist if there is a store, errs.ErrForeign if the directory holds
@@ -206,7 +209,8 @@ func vacant(o Options) (remains []string, err error) {
 		case !ours && !Harmless(base) && !o.leads(filepath.Join(o.Dir, base)):
 			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
 		case !ours || name.Kind == filename.Lock:
-		case name.Kind == filename.Super: // all zeros: ReadSuper looked at it
+		// SUPER is all zeros: ReadSuper looked at it. No file is under the keys.
+		case name.Kind == filename.Super, name == filename.New(filename.Keyring, firstKeyring):
 			remains = append(remains, base)
 		case name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
 			remains = append([]string{base}, remains...)
@@ -231,7 +235,7 @@ func Harmless(base string) bool { return strings.HasPrefix(base, ".") || base ==
 func unusedManifest(o Options, base string) bool {
 	begin := layout.New().Snapshot()
 	begin.DataKey.ID = crypt.ID{1}
-	frame, _, _ := encodeFrame(0, nil, cursor{}, frame.Snapshot, begin)
+	frame, _, _ := encodeFrame(0, nil, frame.Cursor{}, frame.Snapshot, begin)
 	most := fileHeader + len(frame) + frameExtra
 	p, err := readFile(o.FS, filepath.Join(o.Dir, base), int64(most)+1)
 	return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
@@ -239,7 +243,7 @@ func unusedManifest(o Options, base string) bool {
 
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it
 // and its name. On an error it removes the file.
-func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *layout.Layout, ring *crypt.Ring) (f vfs.File, enc *encryption, end cursor, err error) {
+func writeManifest(o Options, s *Super, num, previous entry.FileNum, l *layout.Layout, ring *crypt.Ring) (f vfs.File, enc *encryption, end frame.Cursor, err error) {
 	path := filepath.Join(o.Dir, filename.Of(filename.Manifest, num))
 	version := uint16(fileVersion)
 	if ring != nil {

@@ -65,20 +65,14 @@ func decodeFileHeader(p []byte, uuid [16]byte, num entry.FileNum) (chain uint32,
 	return chain, v == fileEncrypted, nil
 }
 
-// cursor is a place between two frames.
-type cursor struct {
-	frame.Cursor
-	tag crypt.Tag // of the frame before, if that is encrypted
-}
-
 // firstFrame is where the first frame goes, behind a header whose checksum is chain.
-func firstFrame(chain uint32) cursor {
-	return cursor{Cursor: frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}}
+func firstFrame(chain uint32) frame.Cursor {
+	return frame.Cursor{Offset: fileHeader, Next: 1, Chain: chain}
 }
 
 // encodeFrame makes the frame of e at the place at, and returns where the next one goes. A
 // nil encryption leaves it plain.
-func encodeFrame(id checksum.Identity, enc *encryption, at cursor, kind frame.Kind, e *layout.Edit) (p []byte, next cursor, err error) {
+func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind frame.Kind, e *layout.Edit) (p []byte, next frame.Cursor, err error) {
 	h := frame.Header{
 		Kind:   kind,
 		Chain:  at.Chain,
@@ -93,11 +87,11 @@ func encodeFrame(id checksum.Identity, enc *encryption, at cursor, kind frame.Ki
 		p = append(p, 0) // shorter than any field, so DecodeEdit can tell it
 	}
 	if enc != nil {
-		payload, tag, err := enc.encrypt(p[frame.HeaderSize:], &h, at.Offset, at.tag)
+		payload, err := enc.encrypt(p[frame.HeaderSize:], &h, at)
 		if err != nil {
 			return nil, at, err
 		}
-		p, at.tag = append(p[:frame.HeaderSize], payload...), tag
+		p = append(p[:frame.HeaderSize], payload...)
 	}
 	finishFrame(p, id, &at, &h)
 	return p, at, nil
@@ -105,7 +99,7 @@ func encodeFrame(id checksum.Identity, enc *encryption, at cursor, kind frame.Ki
 
 // finishFrame writes the header before the payload that begins at p[frame.HeaderSize], and
 // moves at behind it.
-func finishFrame(p []byte, id checksum.Identity, at *cursor, h *frame.Header) {
+func finishFrame(p []byte, id checksum.Identity, at *frame.Cursor, h *frame.Header) {
 	h.PayloadSum = id.Sum(at.Offset+frame.HeaderSize, p[frame.HeaderSize:])
 	h.Size = int64(len(p))
 	h.Put(p, id, at.Offset)
@@ -127,7 +121,7 @@ type reader struct {
 	enc  *encryption // nil: frames are plain
 	buf  []byte
 
-	tag, before crypt.Tag // of the last frame, if it is encrypted, and of the one before
+	before crypt.Tag // of the frame before the last one, if that is encrypted
 }
 
 // bytes reads the n bytes at off, which are within the file; they are valid until the
@@ -165,7 +159,7 @@ func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
 		_, err = h.Verify(payload, r.id, off+frame.HeaderSize, false)
 	}
 	if err == nil && r.enc != nil {
-		payload, r.tag, r.before, err = r.enc.decrypt(payload, &h, off)
+		payload, r.before, err = r.enc.decrypt(payload, &h, off)
 	}
 	return h, payload, err
 }
@@ -174,10 +168,10 @@ func (r *reader) frame(off int64) (h frame.Header, payload []byte, err error) {
 // up to a torn tail, and returns where they end. A payload is valid until fn returns.
 // It returns *errs.Corruption for damage; frame.Tail has the rule that tells the two
 // apart.
-func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (cursor, error) {
+func scan(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
 	r, chain, err := newReader(f, size, super, ring)
 	if err != nil {
-		return cursor{}, err
+		return frame.Cursor{}, err
 	}
 	return r.walk(super, firstFrame(chain), fn)
 }
@@ -204,7 +198,7 @@ func newReader(f io.ReaderAt, size int64, super *Super, ring *crypt.Ring) (r *re
 }
 
 // walk is scan from a frame on.
-func (r *reader) walk(super *Super, at cursor, fn func(off int64, h *frame.Header, payload []byte) error) (cursor, error) {
+func (r *reader) walk(super *Super, at frame.Cursor, fn func(off int64, h *frame.Header, payload []byte) error) (frame.Cursor, error) {
 	name := filename.Of(filename.Manifest, super.Manifest)
 	for at.Offset < r.size {
 		h, payload, err := r.frame(at.Offset)
@@ -219,33 +213,32 @@ func (r *reader) walk(super *Super, at cursor, fn func(off int64, h *frame.Heade
 		}
 		// A manifest is never written over, so a whole frame of another chain is
 		// no rest of an earlier life, as it may be in a journal.
-		if !at.Continues(&h) || r.before != at.tag || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
+		if !at.Continues(&h) || r.before != at.Tag || (h.Kind == frame.Snapshot) != (h.Number == 1) || h.Kind != frame.Snapshot && h.Kind != frame.Edit {
 			return at, errs.NewCorruption(name, at.Offset, "frame %d (%v) does not continue frame %d", h.Number, h.Kind, at.Next-1)
 		}
 		if err := fn(at.Offset, &h, payload); err != nil {
 			return at, err
 		}
 		at.Advance(&h)
-		at.tag = r.tag
 	}
 	return at, r.judgeTail(super, at)
 }
 
 // framesBehind counts the frames behind damage that lies at a place of the manifest.
-func framesBehind(f io.ReaderAt, size int64, super *Super, damage cursor) (int, error) {
+func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) (int, error) {
 	r := &reader{f: f, size: size, id: manifestIdentity(super.UUID, super.Manifest)}
-	tail, err := frame.FindTail(r.id, damage.Cursor, size, r.bytes)
+	tail, err := frame.FindTail(r.id, damage, size, r.bytes)
 	return tail.Frames, err
 }
 
 // judgeTail returns an error if a frame that was durable is missing at the end
 // of the good frames. Frame 1 was: SUPER names a manifest after its sync.
-func (r *reader) judgeTail(super *Super, end cursor) error {
+func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
 	name := filename.Of(filename.Manifest, super.Manifest)
 	if r.size-end.Offset > maxTail {
 		return errs.NewCorruption(name, end.Offset, "the frames end here, and no write leaves %d bytes behind them", r.size-end.Offset)
 	}
-	tail, err := frame.FindTail(r.id, end.Cursor, r.size, r.bytes)
+	tail, err := frame.FindTail(r.id, end, r.size, r.bytes)
 	if err != nil {
 		return err
 	}

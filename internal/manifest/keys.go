@@ -113,30 +113,31 @@ func (e *encryption) bound(h *frame.Header, before []byte) []byte {
 }
 
 // encrypt encrypts the edit that follows the framePrefix bytes which are reserved at the
-// start of the payload p, and appends its tag.
-func (e *encryption) encrypt(p []byte, h *frame.Header, offset int64, before crypt.Tag) ([]byte, crypt.Tag, error) {
-	copy(p, before[:])
+// start of the payload p, appends its tag, and sets that of h.
+func (e *encryption) encrypt(p []byte, h *frame.Header, at frame.Cursor) ([]byte, error) {
+	copy(p, at.Tag[:])
 	p = slices.Grow(p, crypt.TagSize)
 	text := p[framePrefix:]
-	tag, life, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, offset, e.bound(h, before[:]))
+	tag, life, err := e.ring.EncryptOnce(text, text, e.file, crypt.Edit, at.Offset, e.bound(h, at.Tag[:]))
 	if err != nil {
-		return nil, tag, fmt.Errorf("encrypt an edit: %w", err)
+		return nil, fmt.Errorf("encrypt an edit: %w", err)
 	}
+	h.Tag = tag
 	appendLife(p[crypt.TagSize:crypt.TagSize], life)
-	return append(p, tag[:]...), tag, nil
+	return append(p, tag[:]...), nil
 }
 
-// decrypt decrypts the payload p in place, and returns the edit in it, its tag and that of the
-// frame before.
-func (e *encryption) decrypt(p []byte, h *frame.Header, offset int64) (edit []byte, tag, before crypt.Tag, err error) {
+// decrypt decrypts the payload p in place, sets the tag of h, and returns the edit in p and the
+// tag of the frame before.
+func (e *encryption) decrypt(p []byte, h *frame.Header, offset int64) (edit []byte, before crypt.Tag, err error) {
 	if len(p) < frameExtra {
-		return nil, tag, before, fmt.Errorf("%w: %d bytes are no encrypted edit", frame.ErrFrame, len(p))
+		return nil, before, fmt.Errorf("%w: %d bytes are no encrypted edit", frame.ErrFrame, len(p))
 	}
 	end := len(p) - crypt.TagSize
-	before, tag = crypt.Tag(p), crypt.Tag(p[end:])
+	before, h.Tag = crypt.Tag(p), crypt.Tag(p[end:])
 	life, text := decodeLife(p[crypt.TagSize:]), p[framePrefix:end]
-	err = e.ring.DecryptOnce(text, text, &tag, e.file, life, crypt.Edit, offset, e.bound(h, before[:]))
-	return text, tag, before, err
+	err = e.ring.DecryptOnce(text, text, &h.Tag, e.file, life, crypt.Edit, offset, e.bound(h, before[:]))
+	return text, before, err
 }
 
 // slotKey encrypts the slots of one SUPER; a nil ring does nothing.

@@ -36,9 +36,9 @@ type Log struct {
 	layout  *layout.Layout
 	settled bool                  // SUPER's slots agreed when it was read
 	file    vfs.File              // nil if read-only, not mended yet, or closed
-	end     cursor                // of the good frames
+	end     frame.Cursor          // of the good frames
 	last    int64                 // where the last frame begins that Open found
-	secured cursor                // up to where Refresh has made it durable
+	secured frame.Cursor          // up to where Refresh has made it durable
 	limit   int64                 // size from which the next snapshot begins a new file
 	stopped atomic.Pointer[error] // why nothing is written any more
 

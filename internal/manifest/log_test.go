@@ -297,7 +297,7 @@ func TestFramesAreChained(t *testing.T) {
 		number uint64
 		chain  uint32
 	}{{6, 12345}, {7, le.Uint32(a[at+20:])}, {5, 0}} {
-		cur := cursor{Cursor: frame.Cursor{Offset: int64(at), Next: c.number, Chain: c.chain}}
+		cur := frame.Cursor{Offset: int64(at), Next: c.number, Chain: c.chain}
 		fr, _, _ := encodeFrame(manifestIdentity(testStore.UUID, 1), nil, cur, frame.Edit, &layout.Edit{LastVersion: 50})
 		put(t, fsys, path, append(slices.Clone(a[:at]), fr...))
 		if _, err := Open(o); !errors.Is(err, errs.ErrCorrupt) {

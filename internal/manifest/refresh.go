@@ -44,7 +44,7 @@ func (l *Log) Refresh() error {
 	l.secured = l.end
 	if err != nil {
 		l.super, l.values, l.layout, l.enc, l.end, l.last = before.super, before.values, before.layout, before.enc, before.end, before.last
-		l.secured = cursor{}
+		l.secured = frame.Cursor{}
 	}
 	return err
 }
@@ -85,7 +85,7 @@ func (l *Log) readOn() error {
 }
 
 // still returns an error unless the last frame that was read, from last to end, is there.
-func (r *reader) still(name string, last int64, end cursor) error {
+func (r *reader) still(name string, last int64, end frame.Cursor) error {
 	if last == 0 {
 		return nil
 	}

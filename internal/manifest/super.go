@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
@@ -135,6 +136,17 @@ func (s *Super) supported() error {
 func ReadSuper(fsys vfs.FS, dir string) (Super, error) {
 	slots, err := readSuper(fsys, dir)
 	return slots.now.Super, err
+}
+
+// OpenSuper is ReadSuper with the keys of an encrypted store: nothing is left out. ring is nil
+// for a plain one.
+func OpenSuper(fsys vfs.FS, dir string, ring *crypt.Ring) (Super, error) {
+	s, err := readSuper(fsys, dir)
+	if err != nil {
+		return Super{}, err
+	}
+	super, _, err := s.decrypt(storeKey(ring))
+	return super, err
 }
 
 // slots are those of a SUPER: the one that counts, and the other one.

@@ -47,12 +47,14 @@ func testReadersRunTogether(t *testing.T) {
 	}
 }
 
-func TestMappedReadsDoNotAllocate(t *testing.T) {
+func TestMappedReadsDoNotAllocate(t *testing.T) { forms(t, testMappedReadsDoNotAllocate) }
+
+func testMappedReadsDoNotAllocate(t *testing.T) {
 	s := &shapes[1]
 	all := s.generate(9)
 	dir := t.TempDir()
 	r := openRun(t, openConfig(dir, false), writeRun(t, writerConfig(dir), all))
-	if !r.inPlace() {
+	if r.files[0].Mapped() == nil {
 		t.Skip("no mapping here")
 	}
 	var e entry.Entry

@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -158,22 +159,21 @@ func encryptedFile(file []byte) (o chunk.Owner, ok bool) {
 	return o, err == nil
 }
 
+var errNoKeys = errors.New("no keys")
+
 func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring) error {
 	at := len(file) - encryptedFooterSize
 	ft, err := decodeFooter(file[at:], owner.ID(), int64(at), "the file")
 	if err != nil {
 		return err
 	}
-	var dir []byte
+	err = errNoKeys
 	if ring != nil {
 		cfg := OpenConfig{UUID: owner.UUID, Ring: ring}
-		o, err := cfg.origin(owner.Num, ft.life)
-		if err != nil {
-			return err
-		}
-		file = append(make([]byte, 0, len(file)+chunk.Room), file...)
-		if dir = file[ft.dirOffset:][:ft.dirSize]; o.decryptImage(file, ft) != nil {
-			dir = nil
+		var o origin
+		if o, err = cfg.origin(owner.Num, ft.life); err == nil {
+			file = append(make([]byte, 0, len(file)+chunk.Room), file...)
+			err = o.decryptImage(file, ft)
 		}
 	}
 	d := dump.New(w, file, 0)
@@ -184,10 +184,10 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring
 	d.Field(headerUUID, 16, "uuid", "%x", file[headerUUID:][:16])
 	d.Bytes(128, 80, "cipher, data key, life, tag")
 	d.U32(headerSum, "checksum")
-	if dir != nil {
-		dumpContents(d, file, ft, dir, true)
+	if err == nil {
+		dumpContents(d, file, ft, file[ft.dirOffset:][:ft.dirSize], true)
 	} else {
-		d.Note("the rest is encrypted, or damaged")
+		d.Note("the rest can't be decrypted: %v", err)
 	}
 	dumpFooter(d, file, at)
 	d.Bytes(at+footerDirTag, crypt.TagSize, "tag of the directory")

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,9 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/meta"
@@ -250,4 +254,256 @@ func TestRemainsOfEncryptedFiles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyBlocks is a run of some 500 blocks, and its entries.
+func manyBlocks(t *testing.T, cache int64) (*Reader, []entry.Entry) {
+	t.Helper()
+	var all []entry.Entry
+	for i := range 60_000 {
+		all = append(all, entry.Entry{Key: fmt.Appendf(nil, "key%08d", i), Value: fmt.Appendf(nil, "%0100d", i), Version: 1, Kind: entry.Set})
+	}
+	dir := t.TempDir()
+	ring = testRing
+	defer func() { ring = nil }()
+	cfg := openConfig(dir, false)
+	cfg.Cache = NewCache(cache)
+	return openRun(t, cfg, writeRun(t, writerConfig(dir), all)), all
+}
+
+// Whatever is asked, decrypted bytes stay within the cache's limit, and values that were
+// handed out stay as they are.
+func TestDecryptedMemoryIsBounded(t *testing.T) {
+	const limit = 512 << 10
+	r, all := manyBlocks(t, limit)
+	var held [][]byte
+	var which []int
+	rng := rand.New(rand.NewPCG(1, 2))
+	var e entry.Entry
+	for range 3000 {
+		i := rng.IntN(len(all))
+		if ok, err := r.Get(all[i].Key, hash.Sum(testSeed, all[i].Key), 1, &e); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		held, which = append(held, e.Value), append(which, i)
+		if n := r.cache.Bytes(); n > limit {
+			t.Fatalf("%d bytes, the limit is %d", n, limit)
+		}
+	}
+	it := r.Iterator()
+	i := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if i%100 == 0 {
+			held, which = append(held, it.Entry().Value), append(which, i)
+		}
+		i++
+		if n := r.cache.Bytes(); n > limit {
+			t.Fatalf("%d bytes in a walk, the limit is %d", n, limit)
+		}
+	}
+	if i != len(all) || it.Err() != nil {
+		t.Fatalf("%d entries: %v", i, it.Err())
+	}
+	for i, v := range held {
+		if !bytes.Equal(v, all[which[i]].Value) {
+			t.Fatalf("value %d has changed", which[i])
+		}
+	}
+	if err := r.Close(); err != nil || r.cache.Bytes() != 0 {
+		t.Errorf("%d bytes after Close, %v", r.cache.Bytes(), err)
+	}
+}
+
+// A walk over all of a run, in either direction, doesn't push out what gets use, and
+// background work puts nothing into the cache.
+func TestWalksLeaveTheCacheAsItIs(t *testing.T) {
+	r, all := manyBlocks(t, 1<<20)
+	var e entry.Entry
+	get := func(i int) []byte {
+		if ok, err := r.Get(all[i].Key, hash.Sum(testSeed, all[i].Key), 1, &e); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		return e.Value
+	}
+	// Other blocks fill the cache.
+	for i := 0; i < len(all); i += 50 {
+		get(i)
+	}
+	hot := func() (where []*byte) {
+		for i := 0; i < len(all); i += len(all) / 10 {
+			get(i)
+			get(i)
+			where = append(where, &get(i)[0])
+		}
+		return where
+	}
+	hot()
+	before := hot()
+	for n, walk := range []struct{ start, move func(iterator.Iterator) bool }{
+		{iterator.Iterator.First, iterator.Iterator.Next}, {iterator.Iterator.Last, iterator.Iterator.Prev},
+	} {
+		it := r.Iterator()
+		for ok := walk.start(it); ok; ok = walk.move(it) {
+		}
+		for i, p := range hot() {
+			if p != before[i] {
+				t.Errorf("walk %d has pushed out block %d", n, i)
+			}
+		}
+	}
+	in := r.cache.Bytes()
+	it := r.Copier()
+	for ok := it.First(); ok; ok = it.Next() {
+	}
+	it.Close()
+	r.Verify(t.Context(), func(c *errs.Corruption) { t.Error(c) }, nil)
+	if now := r.cache.Bytes(); now > in {
+		t.Errorf("background work has added %d bytes", now-in)
+	}
+}
+
+// FuzzEncryptedRun is FuzzRun for encrypted files: what is damaged is encrypted again under
+// the right key, so that tags are right and the damage reaches the decoders.
+func FuzzEncryptedRun(f *testing.F) {
+	if invariant.Enabled {
+		f.Skip("encrypts twice under a nonce")
+	}
+	type sample struct {
+		text []byte // the file, decrypted
+		dir  *directory
+		ft   *footer
+		m    meta.Run
+	}
+	samples := make([]sample, len(goldens))
+	for i := range goldens {
+		ring = newRing(make([]byte, 16))
+		file, m := goldenFile(f, i)
+		ring = nil
+		at := len(file) - encryptedFooterSize
+		cfg := openConfig("", false)
+		o, err := cfg.origin(7, m.Files[0].Life)
+		if err != nil {
+			f.Fatal(err)
+		}
+		ft, err := decodeFooter(file[at:], o.id, int64(at), "")
+		if err != nil {
+			f.Fatal(err)
+		}
+		text := append(make([]byte, 0, len(file)+chunk.Room), file...)
+		if err := o.decryptImage(text, ft); err != nil {
+			f.Fatal(err)
+		}
+		dir, err := decodeDirectory(text[ft.dirOffset:][:ft.dirSize], ft.dirOffset, true)
+		if err != nil {
+			f.Fatal(err)
+		}
+		samples[i] = sample{text, dir, ft, m}
+		if again := encryptImage(f, bytes.Clone(text), dir, ft); !bytes.Equal(again, file) {
+			f.Fatalf("%s: encrypted again it is not what it was", goldens[i].name)
+		}
+		size := len(file)
+		f.Add(byte(i), uint32(0), uint64(0), uint32(0), uint64(0))
+		for _, at := range []int{4104, 4136, 8192, 12288, 12304, 12312, 12320, size - 100, size - 150, size - 200, size - 300, size - 400, size - 700} {
+			f.Add(byte(i), uint32(at), uint64(0xffffffff), uint32(at+8), uint64(1)<<62)
+			f.Add(byte(i), uint32(at), uint64(1), uint32(at+4), uint64(1))
+		}
+	}
+	f.Fuzz(func(t *testing.T, which byte, at1 uint32, x1 uint64, at2 uint32, x2 uint64) {
+		s := &samples[int(which)%len(samples)]
+		bad := append(make([]byte, 0, len(s.text)+chunk.Room), s.text...)
+		for _, c := range []struct {
+			at uint32
+			x  uint64
+		}{{at1, x1}, {at2, x2}} {
+			p := bad[uint64(c.at)%uint64(len(bad)-8):]
+			binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(p)^c.x)
+		}
+		bad = encryptImage(t, bad, s.dir, s.ft)
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "000007.run"), bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := s.m
+		m.Files = []meta.File{{Num: 7, Size: uint64(len(bad)), Life: s.m.Files[0].Life}}
+		for _, noMap := range []bool{false, true} {
+			askAll(t, dir, m, noMap)
+		}
+		if err := Dump(new(bytes.Buffer), bad, testRing); err != nil {
+			t.Fatal(err)
+		}
+		walkRemains(t, dir)
+		// Without its end the file has no directory: chunks are found by their trailers.
+		if err := os.Truncate(filepath.Join(dir, "000007.run"), int64(len(bad)-encryptedFooterSize)); err != nil {
+			t.Fatal(err)
+		}
+		walkRemains(t, dir)
+	})
+}
+
+// encryptImage encrypts a whole file in place under the life of newRing(zeros), with the
+// places of units that dir and ft say.
+func encryptImage(t testing.TB, file []byte, dir *directory, ft *footer) []byte {
+	file = append(make([]byte, 0, len(file)+chunk.Room), file...)
+	owner := chunk.Owner{UUID: testUUID, Num: 7}
+	e, life, err := newRing(make([]byte, 16)).New(cryptFile(&owner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := func(u crypt.Unit, off, from, to int, data []byte) []byte {
+		if err := chunk.Begin(e, int64(off), max(to-off, 1)); err != nil {
+			t.Fatal(err)
+		}
+		text := file[from:to]
+		tag, err := e.Encrypt(text, text, u, int64(off), data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tag[:]
+	}
+	copy(file, encryptedHeader(t, e, &owner, life))
+	// Units in the order of the file: chunks, and filters between them and behind.
+	filters := dir.filters()
+	var tags []byte
+	for i := 0; i <= len(dir.chunks); i++ {
+		for len(filters) > 0 && (i == len(dir.chunks) || filters[0].offset < dir.chunks[i].offset) {
+			f := filters[0]
+			for at, end := int(f.offset), int(f.offset+8*f.words); at < end; at += chunk.PageSize {
+				tags = append(tags, unit(crypt.Filter, at, at, min(at+chunk.PageSize, end), nil)...)
+			}
+			filters = filters[1:]
+		}
+		if i == len(dir.chunks) {
+			break
+		}
+		c := &dir.chunks[i]
+		begin, start := int(c.offset), int(c.offset)+c.TrailerStart()
+		// The tags are the only section with this header.
+		head := binary.LittleEndian.AppendUint32([]byte{8, 0, 1, 0}, uint32(16*c.TrailerStart()/chunk.PageSize))
+		list := bytes.Index(file[start:start+c.TrailerSize], head)
+		for at := begin; at < start; at += chunk.PageSize {
+			tag := unit(crypt.Page, at, at, at+chunk.PageSize, nil)
+			if list >= 0 {
+				copy(file[start+list+8+(at-begin)/chunk.PageSize*crypt.TagSize:], tag)
+			}
+		}
+		copy(file[start:], unit(crypt.Trailer, start, start+24, start+c.TrailerSize, file[start+16:start+24]))
+	}
+	at := int(ft.dirOffset)
+	head := binary.LittleEndian.AppendUint32([]byte{24, 0, 1, 0}, uint32(len(tags)))
+	if list := bytes.Index(file[at:], head); list >= 0 {
+		copy(file[at+list+8:], tags)
+	}
+	foot := len(file) - encryptedFooterSize
+	copy(file[foot+footerDirTag:], unit(crypt.Directory, at, at, foot, nil))
+	copy(file[foot+footerTag:], unit(crypt.Footer, foot, foot, foot, footerData(file[foot:])))
+	binary.LittleEndian.PutUint32(file[foot:], owner.ID().Sum(int64(foot), file[foot+4:]))
+	return file
+}
+
+func encryptedHeader(t testing.TB, e *crypt.Encrypter, owner *chunk.Owner, life crypt.Life) []byte {
+	p, err := header(owner, e, life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run/blocks"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/filter"
 )
@@ -181,17 +183,21 @@ func (r *Reader) readFilters() (err error) {
 	return nil
 }
 
-// summed is a filter in place, whose pages are verified as they are asked.
+// summed is a filter in place, whose pages are verified as they are asked, or one that is
+// encrypted, whose pages are decrypted then.
 type summed struct {
 	filter.Filter
-	pages    *pageio.Summed // nil: the filter is empty
+	pages    *pageio.Summed // nil: the filter is empty, or encrypted
 	verified pageio.PageBits
+
+	words     int
+	encrypted *blocks.Part
 }
 
 // mayContain is MayContain. A filter that has rotted contains every key: the chunks know.
 func (s *summed) mayContain(hash uint64) bool {
 	if s.pages == nil {
-		return true
+		return s.encrypted == nil || s.decrypted(hash)
 	}
 	at := s.At(hash)
 	if !s.verified.Test(at / chunk.PageSize) {
@@ -202,17 +208,21 @@ func (s *summed) mayContain(hash uint64) bool {
 	return s.MayContain(hash)
 }
 
-// readFilter reads and checks one filter.
+// decrypted is mayContain for an encrypted filter.
+func (s *summed) decrypted(hash uint64) bool {
+	at := 8 * filter.Index(hash, s.words)
+	word, err := s.encrypted.Block(at, true).Page(at)
+	m := filter.Mask(hash)
+	return err != nil || binary.LittleEndian.Uint64(word)&m == m
+}
+
+// readFilter reads and checks one filter; of one that is encrypted it reads nothing.
 func (f *file) readFilter(at *filterRecord) (summed, error) {
 	if at.words > math.MaxInt32 {
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter of %d words", at.words)
 	}
 	if f.key != nil {
-		pages, err := f.readEncrypted(at)
-		if err != nil {
-			return summed{}, err
-		}
-		return summed{pages.Data(), pages, pages.Verified()}, nil
+		return summed{words: int(at.words), encrypted: blocks.NewPart(f.blocks, crypt.Filter, int64(at.offset), int(at.words)*8, at.tags)}, nil
 	}
 	pages, crc, err := f.Sum(int64(at.offset), int64(at.words)*8)
 	if err != nil {
@@ -223,13 +233,13 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter: checksum %#x, want %#x", got, at.checksum)
 	}
 	f.filters = append(f.filters, pages)
-	return summed{pages.Data(), pages, pages.Verified()}, nil
+	return summed{Filter: pages.Data(), pages: pages, verified: pages.Verified()}, nil
 }
 
-// FilterBytes is what the filters take in memory that is not mapped.
+// FilterBytes is what the filters take in memory that is neither mapped nor cached.
 func (r *Reader) FilterBytes() (n int64) {
 	for _, f := range r.files {
-		if f.Mapped() != nil && f.key == nil {
+		if f.Mapped() != nil || f.key != nil {
 			continue
 		}
 		n += int64(f.dir.filter.words) * 8
@@ -269,7 +279,7 @@ func (d *directory) tagFilters(b []byte) error {
 		if uint64(len(b)) < n {
 			return fmt.Errorf("no tags for the filter at %d", f.offset)
 		}
-		f.tags, b = b[:n:n], b[n:]
+		f.tags, b = bytes.Clone(b[:n]), b[n:] // they stay, unlike the rest of the directory
 	}
 	if len(b) > 0 {
 		return fmt.Errorf("%d bytes of tags for no filter", len(b))
@@ -307,7 +317,7 @@ func (r *filterRecord) encrypt(f []byte, e *crypt.Encrypter) error {
 	return nil
 }
 
-// decrypt decrypts the filter in f, which has Room behind, in place.
+// decryptFilter decrypts the filter in f, which has Room behind, in place.
 func (o *origin) decryptFilter(r *filterRecord, f []byte) error {
 	for at := 0; at < len(f); at += chunk.PageSize {
 		page := f[at:min(at+chunk.PageSize, len(f))]
@@ -317,20 +327,4 @@ func (o *origin) decryptFilter(r *filterRecord, f []byte) error {
 		}
 	}
 	return nil
-}
-
-// readEncrypted reads and decrypts a filter into memory of its own.
-func (f *file) readEncrypted(at *filterRecord) (*pageio.Summed, error) {
-	n := at.words * 8
-	if int64(n) > f.Size() {
-		return nil, errs.NewCorruption(f.name, int64(at.offset), "filter of %d bytes", n)
-	}
-	b := make([]byte, n, n+chunk.Room)
-	if err := f.ReadFull(b, int64(at.offset)); err != nil {
-		return nil, err
-	}
-	if err := f.decryptFilter(at, b); err != nil {
-		return nil, err
-	}
-	return f.Private(int64(at.offset), b), nil
 }

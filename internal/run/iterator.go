@@ -79,7 +79,7 @@ func (it *cursor) open(i int) bool {
 func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	switch {
 	case it.own == nil:
-		return it.r.load(i)
+		return &it.r.chunks[i], nil
 	case it.i == i: // its pages stay
 		return it.Chunk(), nil
 	}
@@ -139,7 +139,10 @@ func (it *cursor) nextChunk() bool {
 	if it.at(false); it.err != nil {
 		return false
 	}
-	return it.open(it.i+1) && it.at(it.Cursor.First())
+	entered := it.Entered
+	ok := it.open(it.i+1) && it.at(it.Cursor.First())
+	it.Entered = entered
+	return ok
 }
 
 // readOn has the disk asked for the entries of this chunk and of the next one: a walk that
@@ -162,7 +165,10 @@ func (it *cursor) Prev() bool {
 	if it.at(false); it.err != nil {
 		return false
 	}
-	return it.open(it.i-1) && it.at(it.Cursor.Last())
+	entered := it.Entered
+	ok := it.open(it.i-1) && it.at(it.Cursor.Last())
+	it.Entered = entered
+	return ok
 }
 
 // find opens the chunk in which key is or would be, and says where key is, compared

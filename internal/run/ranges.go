@@ -114,10 +114,7 @@ func (r *Reader) Size(lo, hi []byte) (entries, size, separated uint64) {
 
 // position is which part of chunk i comes before key.
 func (r *Reader) position(i int, key []byte) float64 {
-	c, err := r.load(i)
-	if err != nil {
-		return 0.5
-	}
+	c := &r.chunks[i]
 	switch order, err := r.within(i, c, key); {
 	case err != nil:
 		return 0.5

@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run/blocks"
 	"github.com/brockdb/brock/internal/run/chunk"
 	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/vfs"
@@ -29,8 +30,8 @@ type OpenConfig struct {
 	UUID  [16]byte
 	Ring  *crypt.Ring // for files with a life; nil: there are none
 	Seed  uint64      // of the store's key hash; only Verify needs it
-	NoMap bool        // read whole chunks into Cache instead of mapping the files
-	Cache *Cache      // shared by readers; nil = one of DefaultCacheBytes for this run
+	NoMap bool        // read by blocks into Cache instead of mapping the files
+	Cache *Cache      // of files not mapped, or encrypted; nil = one of DefaultCacheBytes for this run
 
 	Files *pageio.Files // opens the files; nil = without a limit of open ones
 }
@@ -56,7 +57,7 @@ type Reader struct {
 	meta  meta.Run
 	files []*file
 	dir   []record
-	cache *Cache
+	cache *blocks.Cache
 	seed  uint64
 }
 
@@ -67,7 +68,8 @@ type file struct {
 	first  int        // its first chunk among the run's
 	dir    *directory // without its chunks: all files' are in Reader.dir
 	chunks int
-	pages  *chunk.Pages // that have been verified; nil: the file is not mapped, or encrypted
+	pages  *chunk.Pages // that have been verified; nil: the file is not read in place
+	blocks *blocks.File // reads the file then
 
 	filters []*pageio.Summed
 }
@@ -88,6 +90,11 @@ func Open(cfg OpenConfig, m meta.Run) (*Reader, error) {
 	}
 	if r.cache == nil && !r.inPlace() {
 		r.cache = NewCache(0)
+	}
+	for _, f := range r.files {
+		if f.pages == nil {
+			f.blocks = &blocks.File{Name: f.name, ID: f.id, Key: f.key, Read: f.read, Cache: r.cache, Owner: r}
+		}
 	}
 	err := r.split()
 	if err == nil {
@@ -289,8 +296,7 @@ func (r *Reader) check() error {
 func (r *Reader) makeChunks() {
 	r.keys = newKeys(r.dir)
 	r.chunks = make([]chunk.Chunk, len(r.dir))
-	// Mapped files share one set of verified pages; of others, each chunk is verified
-	// whole when it is read.
+	// Files that are read in place share one set of verified pages.
 	for k, f := range r.files {
 		end := len(r.dir)
 		if k+1 < len(r.files) {
@@ -301,9 +307,9 @@ func (r *Reader) makeChunks() {
 			d, c := &r.dir[i], &r.chunks[i]
 			c.Layout = d.Layout
 			c.Page = int(d.offset / chunk.PageSize)
-			c.Pages = f.pages
+			c.Pages, c.File = f.pages, f.blocks
 			c.Place = chunk.Place{ID: f.id, File: f.name, Offset: int64(d.offset), TrailerChecksum: d.trailerChecksum, Key: f.key}
-			if m != nil && f.key == nil {
+			if f.pages != nil {
 				size := uint64(d.Layout.Size())
 				c.Data = m[d.offset:][:size:size]
 			}
@@ -319,7 +325,7 @@ func (r *Reader) MaxVersion() entry.Version { return r.meta.MaxVersion }
 
 // inPlace reports whether all of the run's files are read in their mappings.
 func (r *Reader) inPlace() bool {
-	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.Mapped() == nil || f.key != nil })
+	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.pages == nil })
 }
 
 // Get finds the newest version of key that is not newer than at and fills in
@@ -333,11 +339,6 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 	if !r.keys.hasPrefix(i, key, c.Prefix) {
 		return false, nil
 	}
-	if c.Data == nil {
-		if c, err = r.load(i); err != nil {
-			return false, err
-		}
-	}
 	if c.Prefix > boundSize {
 		if order, err := r.within(i, c, key); order != 0 || err != nil {
 			return false, err
@@ -349,9 +350,7 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 		if i++; i == len(r.chunks) || !r.keys.spans[i].again {
 			return false, nil
 		}
-		if c, err = r.load(i); err != nil {
-			return false, err
-		}
+		c = &r.chunks[i]
 		res, err = c.First(at, dst)
 	}
 	if res != chunk.Found || err != nil {
@@ -368,11 +367,7 @@ func (r *Reader) search(key []byte) (int, error) {
 	// Keys of chunks that are long and begin alike are compared where they lie.
 	for lo < hi {
 		mid := (lo + hi + 1) / 2
-		c, err := r.load(mid)
-		if err != nil {
-			return 0, err
-		}
-		order, err := c.CompareFirst(key)
+		order, err := r.chunks[mid].CompareFirst(key)
 		if err != nil {
 			return 0, err
 		}
@@ -403,27 +398,13 @@ func (r *Reader) within(i int, c *chunk.Chunk, key []byte) (int, error) {
 	return bytes.Compare(key, p), nil
 }
 
-// load returns chunk i with its bytes: those of the mapping, or a copy read and
-// verified as a whole.
-func (r *Reader) load(i int) (*chunk.Chunk, error) {
-	c := &r.chunks[i]
-	if c.Data != nil {
-		return c, nil
+// read reads from an encrypted file, or one that is not mapped.
+func (f *file) read(p []byte, off int64) error {
+	if m := f.Mapped(); m != nil && f.Known(off, len(p)) {
+		copy(p, m[off:])
+		return nil
 	}
-	if l := r.cache.get(c); l != nil {
-		return l, nil
-	}
-	// Two goroutines may read a chunk at the same time; the cache keeps the first.
-	size := c.Layout.Size()
-	l := &chunk.Chunk{Layout: c.Layout, Page: c.Page, Place: c.Place, Data: make([]byte, size, size+chunk.Room)}
-	if err := r.fileOf(i).ReadFull(l.Data, c.Place.Offset); err != nil {
-		return nil, err
-	}
-	if err := l.VerifyAll(); err != nil {
-		return nil, err
-	}
-	r.cache.add(c, l)
-	return l, nil
+	return f.ReadCold(p, off)
 }
 
 // warmBytes bounds what Warm reads: 64 pages, some 0.1 ms.
@@ -437,10 +418,7 @@ func (r *Reader) Warm() error {
 		return nil
 	}
 	for i := range r.chunks {
-		c, err := r.load(i)
-		if err != nil {
-			return err
-		}
+		c := &r.chunks[i]
 		if err := c.Verify(0, c.TrailerStart()); err != nil {
 			return err
 		}
@@ -458,9 +436,8 @@ func (r *Reader) fileOf(i int) *file {
 
 // Close closes the files. Nothing that the Reader handed out may be in use.
 func (r *Reader) Close() error {
-	r.forget()
-	if r.spans != nil {
-		r.spans.forget()
+	if r.cache != nil {
+		r.cache.Forget(r)
 	}
 	var err error
 	for _, f := range r.files {
@@ -474,15 +451,4 @@ func (r *Reader) Close() error {
 	}
 	r.files = nil
 	return err
-}
-
-// forget takes the chunks out of the cache.
-func (r *Reader) forget() {
-	if r.cache != nil {
-		keys := make([]*chunk.Chunk, len(r.chunks))
-		for i := range r.chunks {
-			keys[i] = &r.chunks[i]
-		}
-		r.cache.forget(keys)
-	}
 }

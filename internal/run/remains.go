@@ -319,15 +319,30 @@ func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err 
 
 // find is origin for a file of which nothing is known: it says itself what it is.
 func (cfg *OpenConfig) find(f *pageio.File, num entry.FileNum) (origin, error) {
-	o := chunk.Owner{UUID: cfg.UUID, Num: num}
+	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
 	page := make([]byte, headerSize)
-	if f.ReadFull(page, 0) == nil && checkHeader(page, &o) == nil {
-		if life, err := crypt.PageLife(page); err == nil {
-			return cfg.origin(num, life)
+	var failed error
+	if f.ReadFull(page, 0) == nil && checkHeader(page, &owner) == nil {
+		life, err := crypt.PageLife(page)
+		if err == nil {
+			var o origin
+			if o, err = cfg.origin(num, life); err == nil && o.key == nil {
+				err = crypt.ErrTag // the page of a plain file is a chunk's
+			}
+			if err == nil {
+				err = o.key.CheckPage(page)
+			}
+			if err == nil {
+				return o, nil
+			}
 		}
+		failed = &errs.Corruption{File: filename.Of(filename.Run, num), Offset: 0, Reason: "header", Err: err}
 	}
-	if ft := findFooter(f, o.ID()); ft != nil {
+	if ft := findFooter(f, owner.ID()); ft != nil {
 		return cfg.origin(num, ft.life)
+	}
+	if failed != nil {
+		return origin{}, failed
 	}
 	return cfg.origin(num, crypt.Life{})
 }

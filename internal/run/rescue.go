@@ -127,10 +127,7 @@ func (it *rescuer) step(i int, s step, key []byte) bool {
 // open puts the cursor on chunk i, which is believed to be sound.
 func (it *rescuer) open(i int) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, it.r.chunks[i].Place.File)
-	c, err := it.r.load(i)
-	if err != nil {
-		return err
-	}
+	c := &it.r.chunks[i]
 	p, err := it.r.prefix(i, c)
 	if err == nil {
 		it.sound.Open(c, p)

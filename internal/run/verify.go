@@ -10,6 +10,9 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/run/blocks"
+	"github.com/brockdb/brock/internal/run/chunk"
+	"github.com/brockdb/brock/internal/run/filter"
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
@@ -48,6 +51,8 @@ type verifier struct {
 	each   func(*entry.Entry)         // may be nil
 	last   entry.Entry                // met before, of the chunk before, too; without its value
 	refs   map[entry.FileNum]meta.Ref // of the entries met
+	asked  *blocks.Part               // encrypted filter that words are of
+	words  filter.Filter
 }
 
 func newVerifier(r *Reader, report func(*errs.Corruption)) *verifier {
@@ -81,7 +86,7 @@ func (v *verifier) chunk(i int) {
 		}
 		// Filter and index are asked with the hash that gets will use.
 		h := hash.Sum(v.seed, e.Key)
-		if !v.MayContain(e.Key, h) {
+		if !v.mayContain(e.Key, h) {
 			fail("filter lacks a key")
 		}
 		return h
@@ -92,6 +97,26 @@ func (v *verifier) chunk(i int) {
 	if t, err := c.Trailer(); err == nil && t.Stats != v.dir[i].Stats {
 		fail("statistics are not those in the directory")
 	}
+}
+
+// mayContain is MayContain. It leaves the cache as it is.
+func (v *verifier) mayContain(key []byte, hash uint64) bool {
+	s := &v.filter
+	if v.parts != nil {
+		i, err := v.search(key)
+		if err != nil || i >= len(v.parts) {
+			return err != nil
+		}
+		s = &v.parts[i]
+	}
+	if s.encrypted == nil {
+		return s.mayContain(hash)
+	}
+	if s.encrypted != v.asked {
+		v.asked = s.encrypted
+		v.words, _ = s.encrypted.All() // verifyFile tells of damage
+	}
+	return filter.Filter(v.words).MayContain(hash)
 }
 
 // bound is the bound of chunk i.
@@ -134,6 +159,13 @@ func (r *Reader) verifyFile(i int, report func(*errs.Corruption)) {
 
 // verifyFilter reads a filter again.
 func (f *file) verifyFilter(at *filterRecord) error {
+	if f.key != nil {
+		b := make([]byte, at.words*8, at.words*8+chunk.Room)
+		if err := f.ReadFull(b, int64(at.offset)); err != nil {
+			return err
+		}
+		return f.decryptFilter(at, b)
+	}
 	again := &file{File: f.File, origin: f.origin}
 	s, err := again.readFilter(at)
 	if err == nil {

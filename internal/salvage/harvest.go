@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
@@ -48,7 +47,7 @@ func (h *harvest) journal() error {
 		h.durable = max(h.durable, e.Frame)
 	}
 	for _, num := range h.files[filename.Journal] {
-		r, err := segment.OpenRemains(h.segments(), filename.Journal, num, crypt.Life{})
+		r, err := segment.OpenRemains(h.segments(), filename.Journal, num, h.lives[filename.New(filename.Journal, num)])
 		if err != nil {
 			continue // segment reports it
 		}
@@ -85,7 +84,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 		return nil
 	}
 	name := filename.New(kind, num)
-	r, err := segment.OpenRemains(h.segments(), kind, num, crypt.Life{})
+	r, err := segment.OpenRemains(h.segments(), kind, num, h.lives[name])
 	switch {
 	case errors.Is(err, segment.ErrNumber):
 		return nil // free to be used again: it has nothing of this number yet

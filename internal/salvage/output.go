@@ -42,7 +42,7 @@ func newOutput(v *survey, to *maker) *output {
 		expiries: entry.NewExpiries(uint64(max(to.Now, 1))),
 	}
 	o.run = run.NewWriter(run.WriterConfig{
-		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: o.expiries,
+		FS: to.FS, Dir: to.Dir, UUID: to.UUID, Ring: to.ring, Seed: to.Seed, NextNum: to.nextNum, FileBytes: to.RunFileBytes, Expiries: o.expiries,
 	})
 	for _, num := range v.files[filename.Remap] {
 		m, err := v.remap(num)
@@ -59,11 +59,7 @@ func newOutput(v *survey, to *maker) *output {
 
 // remap opens a remap, if it is whole.
 func (v *survey) remap(num entry.FileNum) (*segment.Remap, error) {
-	life, err := segment.LifeOf(v.segments(), filename.Remap, num)
-	if err != nil {
-		return nil, err
-	}
-	return segment.OpenRemap(v.segments(), num, life, true)
+	return segment.OpenRemap(v.segments(), num, v.lifeOf(filename.New(filename.Remap, num)), true)
 }
 
 // write writes an entry with its value. damage says that the value can't be read.
@@ -131,7 +127,7 @@ func (o *output) open(num entry.FileNum) *origin {
 	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
 		if o.has(kind, num) {
 			name := filename.New(kind, num)
-			r.Reader, r.err = segment.Open(o.segments(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name]})
+			r.Reader, r.err = segment.Open(o.segments(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], Life: o.lifeOf(name)})
 			break
 		}
 	}
@@ -145,7 +141,7 @@ func (o *output) room() (err error) {
 		err = o.finishValues()
 	}
 	if o.values == nil && err == nil {
-		o.values, err = segment.NewValueWriter(segment.Config{FS: o.to.FS, Dir: o.to.Dir, UUID: o.to.UUID}, o.to.nextNum())
+		o.values, err = segment.NewValueWriter(segment.Config{FS: o.to.FS, Dir: o.to.Dir, UUID: o.to.UUID, Ring: o.to.ring}, o.to.nextNum())
 	}
 	return err
 }
@@ -160,7 +156,7 @@ func (o *output) finishValues() error {
 	}
 	if s.Records > 0 {
 		o.finished = append(o.finished, layout.Segment{
-			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: o.moved,
+			Num: s.Number, Kind: filename.Value, FileBytes: uint64(s.Size), Records: s.Records, Bytes: o.moved, Life: s.Life,
 		})
 	} else if err := o.values.Abort(); err != nil { // no value could be read
 		return err
@@ -183,6 +179,9 @@ func (o *output) finish() (*layout.Layout, error) {
 	e := &layout.Edit{AddSegments: o.finished, LastVersion: v, Floor: v, NextFile: o.to.last + 1}
 	if len(m.Files) > 0 {
 		e.AddRuns = []layout.Run{{ID: layout.RunID(m.Files[0].Num), Tier: layout.Base, Order: 1, Run: m}}
+	}
+	if o.to.ring != nil {
+		e.DataKey.ID = o.to.ring.Current()
 	}
 	if v > 0 {
 		e.Clock = []layout.ClockSample{{Version: v, UnixMilli: o.to.Now}}

@@ -21,8 +21,8 @@ import (
 // Run makes the store t of what can be read of s, and calls report for each damage that it
 // meets. The new store can't be opened before all of it is durable. It
 // returns ErrLocked if a process has s open for writing, ErrExist if there is something
-// under the name of t, ErrNotExist if nothing in s belongs to a store, and ErrFormat if s is
-// of another format.
+// under the name of t, ErrNotExist if nothing in s belongs to a store, ErrKey if its keys don't
+// fit, and ErrFormat if s is of another format.
 func Run(ctx context.Context, s Source, t Target, report func(*errs.Corruption)) (sum Summary, err error) {
 	if err := manifest.Absent(t.FS, t.Dir); err != nil {
 		return sum, err
@@ -87,6 +87,9 @@ type work struct {
 
 // run does the work in the target's directory, which is there.
 func (w *work) run(ctx context.Context) error {
+	if err := w.to.lock(); err != nil {
+		return err
+	}
 	for _, d := range w.damage {
 		w.lose(d)
 	}
@@ -119,5 +122,5 @@ func (w *work) run(ctx context.Context) error {
 	}
 	// Before this there is no SUPER, so that nothing opens the directory as a store.
 	o := manifest.Options{FS: w.to.FS, Dir: w.to.Dir}
-	return manifest.Write(o, manifest.CreateOptions{UUID: w.to.UUID, Seed: w.to.Seed, Created: w.to.Now}, l)
+	return manifest.Write(o, manifest.CreateOptions{UUID: w.to.UUID, Ring: w.to.ring, Seed: w.to.Seed, Created: w.to.Now}, l)
 }

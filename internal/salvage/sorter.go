@@ -96,7 +96,7 @@ func (s *sorter) flush() error {
 
 func (s *sorter) write(fill func(add func(*entry.Entry) error) error) (meta.Run, error) {
 	w := run.NewWriter(run.WriterConfig{
-		FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Seed: s.to.Seed, NextNum: s.to.nextNum, FileBytes: s.to.RunFileBytes,
+		FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NextNum: s.to.nextNum, FileBytes: s.to.RunFileBytes,
 		NoFilter: true, Unsynced: true,
 	})
 	if err := fill(w.Add); err != nil {
@@ -144,7 +144,7 @@ func (s *sorter) push(level int, m meta.Run) error {
 func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
 	var sources []iterator.Iterator
 	for _, m := range slices.Backward(list) {
-		r, err := run.Open(run.OpenConfig{FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Seed: s.to.Seed, NoMap: true}, m)
+		r, err := run.Open(run.OpenConfig{FS: s.to.FS, Dir: s.to.Dir, UUID: s.to.UUID, Ring: s.to.ring, Seed: s.to.Seed, NoMap: true}, m)
 		if err != nil {
 			return nil, err
 		}

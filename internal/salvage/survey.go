@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -26,6 +27,8 @@ type survey struct {
 	uuid  [16]byte
 	files map[filename.Kind][]entry.FileNum // that are there, ascending
 	opens *pageio.Files
+	ring  *crypt.Ring                  // nil: the store is plain
+	lives map[filename.Name]crypt.Life // of files, as edits say
 
 	manifest entry.FileNum // the newest one; 0: there is none
 
@@ -46,13 +49,19 @@ type survey struct {
 func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 	v := &survey{
 		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
-		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{},
+		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, lives: map[filename.Name]crypt.Life{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
 	if err := v.list(); err != nil {
 		return nil, err
 	}
 	super, err := v.identify()
+	if err == nil {
+		super, err = v.unlock(super)
+	}
+	if err == nil && super.Session != 0 && s.ValueDir == s.Dir {
+		err = fmt.Errorf("%w: its values lie in another directory, which must be named", errs.ErrInvalid)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +109,6 @@ func (v *survey) has(k filename.Kind, num entry.FileNum) bool {
 func (v *survey) identify() (super manifest.Super, err error) {
 	super, err = manifest.ReadSuper(v.s.FS, v.s.Dir)
 	switch {
-	case err == nil && super.Session != 0 && v.s.ValueDir == v.s.Dir:
-		return super, fmt.Errorf("%w: its values lie in another directory, which must be named", errs.ErrInvalid)
 	case err == nil:
 		v.uuid = super.UUID
 		return super, nil
@@ -142,11 +149,11 @@ func (v *survey) ownerOf(kind filename.Kind, num entry.FileNum) (uuid [16]byte, 
 }
 
 func (v *survey) segments() segment.Config {
-	return segment.Config{FS: v.s.FS, Dir: v.s.ValueDir, UUID: v.uuid, Files: v.opens}
+	return segment.Config{FS: v.s.FS, Dir: v.s.ValueDir, UUID: v.uuid, Ring: v.ring, Files: v.opens}
 }
 
 func (v *survey) runs() run.OpenConfig {
-	return run.OpenConfig{FS: v.s.FS, Dir: v.s.Dir, UUID: v.uuid, NoMap: true, Files: v.opens}
+	return run.OpenConfig{FS: v.s.FS, Dir: v.s.Dir, UUID: v.uuid, Ring: v.ring, NoMap: true, Files: v.opens}
 }
 
 // readManifest learns what the newest manifest still says.
@@ -165,7 +172,7 @@ func (v *survey) readManifest(super manifest.Super) error {
 	if num != super.Manifest {
 		durable = 0
 	}
-	m, err := manifest.ReadRemains(v.s.FS, v.s.Dir, v.uuid, num, durable, nil)
+	m, err := manifest.ReadRemains(v.s.FS, v.s.Dir, v.uuid, num, durable, v.ring)
 	if err != nil {
 		return err
 	}
@@ -302,6 +309,13 @@ func (v *survey) learn(e *layout.Edit) {
 	}
 	for _, s := range e.AddSegments {
 		v.stamp(filename.New(s.Kind, s.Num), s.Stamp)
+		v.lives[filename.New(s.Kind, s.Num)] = s.Life
+	}
+	for _, s := range e.States {
+		v.lives[filename.New(filename.Remap, s.Map)] = s.Life
+	}
+	for _, j := range e.JournalEnds {
+		v.lives[filename.New(filename.Journal, j.Segment)] = j.Life
 	}
 	for _, k := range e.SetKeyspaces {
 		v.keyspaces[k.ID] = k

@@ -1,8 +1,10 @@
 package salvage
 
 import (
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
@@ -11,7 +13,8 @@ import (
 type Source struct {
 	FS       vfs.FS
 	Dir      string
-	ValueDir string // may be Dir
+	ValueDir string           // may be Dir
+	Keys     keyring.Provider // of an encrypted store; nil: it is plain
 }
 
 // Target is the store to make.
@@ -24,6 +27,7 @@ type Target struct {
 	RunFileBytes int64
 	Memory       int64                  // for sorting, in bytes
 	Now          int64                  // Unix milliseconds
+	Keys         keyring.Provider       // nil: the store is plain
 	Defaults     layout.KeyspaceOptions // of keyspaces whose own options are lost
 }
 
@@ -39,7 +43,21 @@ type Summary struct {
 // maker is the target while it is made.
 type maker struct {
 	Target
+	ring *crypt.Ring   // nil: the store is plain
 	last entry.FileNum // number of a file
+}
+
+// lock makes the keyring of an encrypted store.
+func (m *maker) lock() error {
+	if m.Keys == nil {
+		return nil
+	}
+	k, err := keyring.Create(keyring.Options{FS: m.FS, Dir: m.Dir, UUID: m.UUID, Keys: m.Keys, Created: m.Now})
+	if err != nil {
+		return err
+	}
+	m.ring = k.Ring()
+	return nil
 }
 
 func (m *maker) nextNum() entry.FileNum {

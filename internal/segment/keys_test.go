@@ -8,11 +8,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/invariant"
 )
@@ -139,6 +141,225 @@ func TestAnotherFileIsRefused(t *testing.T) {
 			if (err == nil) != behind {
 				t.Fatalf("%s, byte %d of the header changed: %v", name, i, err)
 			}
+		}
+	}
+}
+
+// A bit that changes anywhere in an encrypted segment is found by who reads it whole.
+func TestEveryBitIsFound(t *testing.T) {
+	c := encryptedConfig(t)
+	w := must(NewValueWriter(c, 5))(t)
+	add := func(n int) {
+		must(w.Add(&entry.Entry{Key: key(n), Value: value(n, n), Version: 1, Kind: entry.Set}))(t)
+	}
+	add(0)
+	add(100)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	add(301)
+	add(entry.PieceSize + 3)
+	stats := must(w.Finish())(t)
+	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
+	c.FS = image{data: clean}
+	read := func() error {
+		r, err := Open(c, filename.Value, 5, OpenOptions{Life: stats.Life, NoMap: true})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		_, err = r.Scan(true, func(int64, *entry.Record) error { return nil })
+		return err
+	}
+	if err := read(); err != nil {
+		t.Fatal(err)
+	}
+	end := len(clean)
+	for at := 0; at < end; at++ {
+		// All of the structure, and a part of the pages of zeros and of the pieces.
+		if at == 300 {
+			at = sumOffset - 10
+		} else if at == HeaderSize+800 {
+			at = end - 400
+		}
+		for bit := range 8 {
+			clean[at] ^= 1 << bit
+			if err := read(); !errors.Is(err, errs.ErrCorrupt) && !errors.Is(err, errs.ErrFormat) && !errors.Is(err, errs.ErrForeign) {
+				t.Fatalf("bit %d of byte %d of %d: %v", bit, at, end, err)
+			}
+			clean[at] ^= 1 << bit
+		}
+	}
+}
+
+// Records and frames that are whole, but stand in another place than they were written to,
+// or come from another file of the same number, are refused.
+func TestMovedUnitsAreRefused(t *testing.T) {
+	c, fork := encryptedConfig(t), encryptedConfig(t)
+	fork.Ring = c.Ring
+	write := func(c Config) ([]entry.Handle, []byte, crypt.Life) {
+		w := must(NewValueWriter(c, 5))(t)
+		var handles []entry.Handle
+		for i := range 6 {
+			handles = append(handles, must(w.Add(&entry.Entry{Key: key(i), Value: value(i, 100), Version: 1, Kind: entry.Set}))(t))
+			if i%2 == 1 {
+				must(0, w.Flush())(t)
+			}
+		}
+		stats := must(w.Finish())(t)
+		return handles, must(os.ReadFile(c.path(filename.Value, 5)))(t), stats.Life
+	}
+	handles, clean, life := write(c)
+	_, other, _ := write(fork)
+	if len(other) != len(clean) {
+		t.Fatalf("a fork of %d bytes, want %d", len(other), len(clean))
+	}
+	size := int(handles[1].Offset - handles[0].Offset)
+	frame := int(handles[2].Offset - handles[0].Offset)
+	for name, change := range map[string]func(b []byte){
+		"records swapped": func(b []byte) {
+			copy(b[handles[0].Offset:], clean[handles[1].Offset:][:size])
+			copy(b[handles[1].Offset:], clean[handles[0].Offset:][:size])
+		},
+		"a record of a fork": func(b []byte) { copy(b[handles[0].Offset:], other[handles[0].Offset:][:size]) },
+		"a frame twice":      func(b []byte) { copy(b[HeaderSize+frame:], clean[HeaderSize:][:frame]) },
+		"a frame of a fork":  func(b []byte) { copy(b[HeaderSize:], other[HeaderSize:][:frame]) },
+		"all frames of a fork": func(b []byte) {
+			copy(b[HeaderSize:], other[HeaderSize:])
+		},
+	} {
+		b := bytes.Clone(clean)
+		change(b)
+		bad := c
+		bad.FS = image{data: b}
+		sumFrames(b, c.id(filename.Value, 5))
+		r := must(Open(bad, filename.Value, 5, OpenOptions{Life: life, NoMap: true}))(t)
+		if _, err := r.Scan(false, func(int64, *entry.Record) error { return nil }); !errors.Is(err, errs.ErrCorrupt) {
+			t.Errorf("%s: scan: %v", name, err)
+		}
+		for i, h := range handles {
+			got, err := plain(r.Stored(h, key(i), 1))
+			if same := bytes.Equal(b[h.Offset:][:size], clean[h.Offset:][:size]); same != (err == nil) || err == nil && !bytes.Equal(got, value(i, 100)) {
+				t.Errorf("%s: value %d: %v", name, i, err)
+			}
+		}
+	}
+}
+
+// What is left of a segment is all but the records that are damaged, whatever of the frames
+// is; in a damaged frame that is those with a checksum or tag of their own.
+func TestRemains(t *testing.T) { forms(t, testRemains) }
+
+func testRemains(t *testing.T, testConfig func(testing.TB) Config) {
+	c := testConfig(t)
+	lengths := []int{100, 3000, 200, 70_000, 40, 500, 300_000, 900}
+	handles, stats := writeValues(t, c, lengths)
+	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
+	for name, damage := range map[string]func(b []byte) (lost []int){
+		"none":            func([]byte) []int { return nil },
+		"header":          func(b []byte) []int { clear(b[:HeaderSize]); return nil },
+		"header of frame": func(b []byte) []int { b[HeaderSize+5] ^= 1; return nil },
+		"record":          func(b []byte) []int { b[handles[2].Offset+9] ^= 1; return []int{2} },
+		"clear bytes":     func(b []byte) []int { b[handles[5].Offset] ^= 2; return []int{5} },
+		"two, and the end": func(b []byte) []int {
+			b[handles[1].Offset+20] ^= 1
+			clear(b[handles[7].Offset+16:])
+			return []int{1, 7}
+		},
+	} {
+		b := bytes.Clone(clean)
+		lost := damage(b)
+		bad := c
+		bad.FS = image{data: b}
+		r := must(OpenRemains(bad, filename.Value, 5, stats.Life))(t)
+		found := map[uint64]bool{}
+		err := r.Each(Limits{}, func(off int64, rec *entry.Record) error {
+			if i := int(rec.Version) - 1; i < 0 || i >= len(handles) || handles[i].Offset != uint64(off) || !bytes.Equal(rec.Key, key(i)) || rec.ValueSize != lengths[i] {
+				t.Errorf("%s: record %+v at %d", name, rec, off)
+			}
+			found[uint64(off)] = true
+			return nil
+		}, func(int64, int64) {})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for i, h := range handles {
+			if found[h.Offset] == slices.Contains(lost, i) {
+				t.Errorf("%s: record %d of %d bytes, found %v", name, i, lengths[i], found[h.Offset])
+			}
+		}
+		closed(t, r)
+	}
+}
+
+// A disk that is full at any write leaves what was whole before, and nothing else that
+// counts.
+func TestFullDisk(t *testing.T) { forms(t, testFullDisk) }
+
+func testFullDisk(t *testing.T, testConfig func(testing.TB) Config) {
+	for nth := 1; ; nth++ {
+		c := testConfig(t)
+		fs := faultfs.New(c.FS, faultfs.Options{})
+		fs.Inject(faultfs.Fault{Kinds: faultfs.Write, Nth: nth, Err: faultfs.ErrNoSpace, Short: nth%2 == 0})
+		c.FS = fs
+		w, err := Create(c, Header{Kind: filename.Journal, Number: 5, FirstFrame: 1})
+		if err != nil {
+			if _, err := os.Stat(c.path(filename.Journal, 5)); !os.IsNotExist(err) {
+				t.Errorf("write %d: a file without a header: %v", nth, err)
+			}
+			continue
+		}
+		whole := 0
+		for i := 0; i < 4 && err == nil; i++ {
+			if _, err = w.Append(journalFrame(i, 1000+i*(1<<20), i%2 == 0)); err == nil {
+				whole++
+			}
+		}
+		full := err != nil
+		if full {
+			err = w.CutBack()
+		}
+		if err := errors.Join(err, w.Sync(), w.Close()); err != nil {
+			t.Fatalf("write %d: %v", nth, err)
+		}
+		r := must(openAny(c, filename.Journal, 5, OpenOptions{}))(t)
+		totals, err := r.Scan(true, func(int64, *entry.Record) error { return nil })
+		if err != nil || totals.Records != uint64(whole) {
+			t.Errorf("write %d: %+v, %v, want %d records", nth, totals, err, whole)
+		}
+		closed(t, r)
+		if !full {
+			return
+		}
+	}
+}
+
+// A read allocates the record, where it is encrypted, and nothing where it is mapped.
+func TestReadsAllocateTheRecordOnly(t *testing.T) { forms(t, testReadsAllocateTheRecordOnly) }
+
+func testReadsAllocateTheRecordOnly(t *testing.T, testConfig func(testing.TB) Config) {
+	if invariant.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	c := testConfig(t)
+	handles, stats := writeValues(t, c, []int{1000, 70_000})
+	r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, Life: stats.Life}))(t)
+	defer r.Close()
+	if r.file.Mapped() == nil {
+		t.Skip("files can't be mapped here")
+	}
+	want := float64(0)
+	if c.Ring != nil {
+		want = 1
+	}
+	for i, h := range handles {
+		k := key(i)
+		if got := testing.AllocsPerRun(100, func() {
+			if _, err := r.Stored(h, k, entry.Version(i+1)); err != nil {
+				t.Fatal(err)
+			}
+		}); got != want {
+			t.Errorf("value %d: %v allocations, want %v", i, got, want)
 		}
 	}
 }

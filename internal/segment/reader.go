@@ -31,14 +31,16 @@ const (
 // number of goroutines. Where files can be mapped, values are slices of the
 // mapping: they are valid until Close, and must not be changed.
 type Reader struct {
+	// What each read needs comes first, so that it is in few cache lines.
 	file     *pageio.File
-	name     string
-	header   Header
+	plain    []byte           // the mapping of a plain file; nil: there is none, or what is read must be decrypted
 	keys     *crypt.Decrypter // nil: the file is plain
+	end      *atomic.Int64    // shared with the writer while the segment grows
 	stamp    entry.Version    // of all records, whose version is 0 in the file; 0 = they have their own
+	verified pageio.Bits      // by granule: the record that begins there was verified, of late
+	name     string
 	id       checksum.Identity
-	end      *atomic.Int64 // shared with the writer while the segment grows
-	verified pageio.Bits   // by granule: the record that begins there was verified, of late
+	header   Header
 }
 
 // OpenOptions says how much of a segment is read, and how.
@@ -113,6 +115,9 @@ func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
+	}
+	if r.keys == nil {
+		r.plain = file.Mapped()
 	}
 	return r, nil
 }
@@ -193,11 +198,8 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	if h.Offset&7 != 0 || h.Offset < HeaderSize || h.Offset > end || h.Length > end-h.Offset {
 		return value, errs.NewCorruption(r.name, int64(h.Offset), "record with %d bytes of value, the segment ends at %d", h.Length, end)
 	}
-	if r.keys != nil {
-		return r.decrypted(h, key, v)
-	}
 	off := int64(h.Offset)
-	data := r.file.Mapped()
+	data := r.plain
 	if data == nil {
 		return r.copied(h, key, v)
 	}
@@ -234,6 +236,9 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 // copied is Stored for a handle that was checked, by pread. The bytes are verified where
 // they are now.
 func (r *Reader) copied(h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
+	if r.keys != nil {
+		return r.decrypted(h, key, v)
+	}
 	bound := min(recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
 	if bound > math.MaxInt {
 		return entry.Stored{}, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
@@ -386,7 +391,7 @@ func (r *Reader) Frames(values bool) *Frames {
 
 // Scan calls fn for each record, in order, with its offset; the record is valid
 // until fn returns. Every frame is verified before its records are shown, with
-// values those too. It stops at the first error. A value segment must end with its seal.
+// values those too. In an encrypted segment values in pieces are not shown, see ValueOf. It stops at the first error. A value segment must end with its seal.
 func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
 	s := r.Frames(values)
 	for {
@@ -439,5 +444,6 @@ func (r *Reader) End() int64 { return r.end.Load() }
 // Close releases the file and its mapping; no value may be used afterwards.
 func (r *Reader) Close() error {
 	r.verified.Free()
+	r.plain = nil
 	return r.file.Close()
 }

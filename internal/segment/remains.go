@@ -297,7 +297,7 @@ func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool)
 
 // mostAttempts is more than a place of a file was ever written over. Most bytes that aren't
 // those of a record say more, and need not be decrypted to find that out.
-const mostAttempts = 255
+const mostAttempts = 1023
 
 // headAt decodes the record at offset at, with a checksum of its own, if there is one.
 func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, ok bool) {

@@ -149,10 +149,18 @@ func testRemapGolden(t *testing.T, c Config, golden string) {
 
 // Copied records are found at their new place with every field, and damage in
 // the source is neither copied nor harms the copy.
-func TestCopy(t *testing.T) { forms(t, testCopy) }
+func TestCopy(t *testing.T) {
+	forms(t, func(t *testing.T, from func(testing.TB) Config) {
+		forms(t, func(t *testing.T, to func(testing.TB) Config) {
+			c := from(t)
+			target := c
+			target.Ring = to(t).Ring
+			testCopy(t, c, target)
+		})
+	})
+}
 
-func testCopy(t *testing.T, testConfig func(testing.TB) Config) {
-	c := testConfig(t)
+func testCopy(t *testing.T, c, target Config) {
 	entries := []entry.Entry{
 		{Key: key(0), Value: value(0, 70), Version: 9, Kind: entry.Set, Meta: 3, Expires: 12345},
 		{Key: key(1), Value: value(1, 200_000), Version: 8, Kind: entry.SetLatest},
@@ -173,7 +181,7 @@ func testCopy(t *testing.T, testConfig func(testing.TB) Config) {
 	clean := must(os.ReadFile(c.path(filename.Value, 5)))(t)
 	for _, noMap := range []bool{false, true} {
 		r := must(openAny(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(t)
-		to := must(NewValueWriter(c, 6))(t)
+		to := must(NewValueWriter(target, 6))(t)
 		var moved []entry.Handle
 		for i := range entries {
 			size := entry.RecordSize(&entries[i], true)
@@ -196,14 +204,15 @@ func testCopy(t *testing.T, testConfig func(testing.TB) Config) {
 		if stats.Records != uint64(len(entries)) || stats.Min != 7 || stats.Max != 11 {
 			t.Errorf("stats %+v", stats)
 		}
-		n := must(openAny(c, filename.Value, 6, OpenOptions{NoMap: noMap}))(t)
+		n := must(openAny(target, filename.Value, 6, OpenOptions{NoMap: noMap}))(t)
 		for i, e := range entries {
 			if got, err := plain(n.Stored(moved[i], e.Key, e.Version)); err != nil || !bytes.Equal(got, e.Value) || moved[i].Length != uint64(len(e.Value)) {
 				t.Errorf("record %d: %d bytes, %v", i, len(got), err)
 			}
 		}
 		i := 0
-		_, err := n.Scan(true, func(_ int64, rec *entry.Record) error {
+		_, err := n.Scan(true, func(off int64, rec *entry.Record) error {
+			checkAttempt(t, target, off, i == len(entries)-1) // behind a copy that failed
 			if e := entries[i]; rec.Kind != e.Kind || rec.Meta != e.Meta || rec.Expires != e.Expires {
 				t.Errorf("record %d: %+v", i, rec)
 			}
@@ -213,6 +222,19 @@ func testCopy(t *testing.T, testConfig func(testing.TB) Config) {
 		if err := errors.Join(err, n.Close(), r.Close(), os.Remove(c.path(filename.Value, 6))); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// checkAttempt checks that the record at off of segment 6 has another attempt than 0 if its
+// place was written before, so that no nonce comes back.
+func checkAttempt(t *testing.T, c Config, off int64, again bool) {
+	t.Helper()
+	if c.Ring == nil {
+		return
+	}
+	b := must(os.ReadFile(c.path(filename.Value, 6)))(t)
+	if clear, ok := entry.ParseClear(b[off:]); !ok || again && clear.Attempt == 0 {
+		t.Errorf("record at %d: %+v, %v", off, clear, ok)
 	}
 }
 

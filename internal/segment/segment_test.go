@@ -522,29 +522,31 @@ func readFuzzed(t *testing.T, c Config, r *Reader, off, length uint64, typed fun
 func BenchmarkValue(b *testing.B) {
 	for _, size := range []int{128, 1024, 16 << 10} {
 		for _, noMap := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%d/noMap=%v", size, noMap), func(b *testing.B) {
-				c := testConfig(b)
-				n := 64 << 20 / (size + 64)
-				lengths := make([]int, n)
-				for i := range lengths {
-					lengths[i] = size
-				}
-				handles, _ := writeValues(b, c, lengths)
-				r := must(openAny(c, filename.Value, 5, OpenOptions{NoMap: noMap}))(b)
-				defer r.Close()
-				keys := make([][]byte, n)
-				for i := range keys {
-					keys[i] = key(i)
-				}
-				rnd := rand.New(rand.NewPCG(1, 1))
-				b.ReportAllocs()
-				for b.Loop() {
-					i := rnd.IntN(n)
-					if _, err := r.Stored(handles[i], keys[i], entry.Version(i+1)); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
+			b.Run(fmt.Sprintf("%d/noMap=%v", size, noMap), func(b *testing.B) { benchmarkValue(b, testConfig(b), size, noMap) })
+		}
+		b.Run(fmt.Sprintf("%d/encrypted", size), func(b *testing.B) { benchmarkValue(b, encryptedConfig(b), size, false) })
+	}
+}
+
+func benchmarkValue(b *testing.B, c Config, size int, noMap bool) {
+	n := 64 << 20 / (size + 64)
+	lengths := make([]int, n)
+	for i := range lengths {
+		lengths[i] = size
+	}
+	handles, stats := writeValues(b, c, lengths)
+	r := must(Open(c, filename.Value, 5, OpenOptions{Life: stats.Life, NoMap: noMap}))(b)
+	defer r.Close()
+	keys := make([][]byte, n)
+	for i := range keys {
+		keys[i] = key(i)
+	}
+	rnd := rand.New(rand.NewPCG(1, 1))
+	b.ReportAllocs()
+	for b.Loop() {
+		i := rnd.IntN(n)
+		if _, err := r.Stored(handles[i], keys[i], entry.Version(i+1)); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -146,8 +146,9 @@ type Frame struct {
 	value io.Reader // yields them, save the padding
 
 	content frame.Content // of an encrypted frame, once it was measured
+	size    int64         // of that; 0: it was not measured
+	header  frame.Header
 	totals  frame.Totals
-	size    int64 // 0: it was not measured
 }
 
 // Measure returns the length of the frame in a segment that is encrypted, or isn't. Of an
@@ -181,35 +182,34 @@ func (w *Writer) Append(f Frame) (payload int64, err error) {
 		return 0, fmt.Errorf("%w: append to a sealed segment", errs.ErrInvalid)
 	}
 	start := w.end.Load()
-	var h frame.Header
-	var totals frame.Totals
 	if w.encrypt != nil {
-		h, totals, err = w.appendEncrypted(&f, start)
+		err = w.appendEncrypted(&f, start)
 	} else {
-		h, totals, err = w.appendPlain(&f, start)
+		err = w.appendPlain(&f, start)
 	}
 	if err != nil {
 		return 0, err
 	}
 	w.before = mark{end: start, chain: w.chain, tag: w.tag, totals: w.totals}
 	w.next++
-	w.chain, w.tag = h.Sum, h.Tag
-	w.totals.Add(totals)
+	w.chain, w.tag = f.header.Sum, f.header.Tag
+	w.totals.Add(f.totals)
 	// Readers see the frame from here on.
-	w.end.Store(start + h.Size)
+	w.end.Store(start + f.header.Size)
 	return start + frame.HeaderSize, nil
 }
 
 // appendPlain writes the frame f at start.
-func (w *Writer) appendPlain(f *Frame, start int64) (h frame.Header, totals frame.Totals, err error) {
-	if h, totals, err = w.prepare(f, start+frame.HeaderSize); err != nil {
-		return h, totals, err
+func (w *Writer) appendPlain(f *Frame, start int64) error {
+	if err := w.prepare(f, start+frame.HeaderSize); err != nil {
+		return err
 	}
+	h := &f.header
 	h.Put(w.frameHeader[:], w.id, start)
 	// One write for all: a torn frame is found by its checksums, wherever it is torn.
 	w.vec = append(append(w.vec[:0], w.frameHeader[:]), f.Payload...)
 	whole := h.Size - int64(f.rest)
-	err = w.write(start, whole, f.Ahead-start-h.Size, f.Ahead)
+	err := w.write(start, whole, f.Ahead-start-h.Size, f.Ahead)
 	if err == nil && f.rest > 0 {
 		w.allocated = max(w.allocated, start+h.Size) // also if less is written, which Sync cuts off
 		err = w.writeRest(f.value, f.rest, start+whole)
@@ -217,7 +217,7 @@ func (w *Writer) appendPlain(f *Frame, start int64) (h frame.Header, totals fram
 	if err != nil {
 		err = fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
 	}
-	return h, totals, err
+	return err
 }
 
 // write writes vec, which has whole bytes, at off, and as many zeros behind it, if the file
@@ -242,23 +242,22 @@ func (w *Writer) write(off, whole, behind, ahead int64) error {
 }
 
 // appendEncrypted writes the frame f at start, in encrypted form.
-func (w *Writer) appendEncrypted(f *Frame, start int64) (h frame.Header, totals frame.Totals, err error) {
+func (w *Writer) appendEncrypted(f *Frame, start int64) error {
 	if f.size == 0 {
 		if _, err := f.Measure(true); err != nil {
-			return h, totals, err
+			return err
 		}
 	}
-	totals = f.totals
-	if h, err = w.headerOf(f, f.size, &totals); err != nil {
-		return h, totals, err
+	if err := w.fillHeader(f, f.size); err != nil {
+		return err
 	}
 	w.content, w.ahead, w.whole = f.content, f.Ahead, start+f.size
-	err = w.encrypt.Frame(&h, &w.content, start, w.tag)
+	err := w.encrypt.Frame(&f.header, &w.content, start, w.tag)
 	w.content = frame.Content{}
 	if err != nil {
 		err = fmt.Errorf("write %s at %d: %w", w.Name(), start, err)
 	}
-	return h, totals, err
+	return err
 }
 
 // writeEncrypted writes a part of the frame that appendEncrypted is about, and the zeros
@@ -273,8 +272,7 @@ func (w *Writer) writeEncrypted(b []byte, off int64) error {
 }
 
 // prepare places the records of f and makes its header.
-func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, error) {
-	var totals frame.Totals
+func (w *Writer) prepare(f *Frame, offset int64) error {
 	var crc uint32
 	size := int64(frame.HeaderSize)
 	for i, p := range f.Payload {
@@ -288,36 +286,29 @@ func (w *Writer) prepare(f *Frame, offset int64) (frame.Header, frame.Totals, er
 			if i == len(f.Payload)-1 {
 				rest = f.rest
 			}
-			crc, err = frame.Place(crc, p, rest, v, w.id, offset+size-frame.HeaderSize, &totals)
+			crc, err = frame.Place(crc, p, rest, v, w.id, offset+size-frame.HeaderSize, &f.totals)
 		} else {
 			crc = checksum.Extend(crc, p)
 		}
 		if err != nil {
-			return frame.Header{}, totals, fmt.Errorf("%w: frame payload: %w", errs.ErrInvalid, err)
+			return fmt.Errorf("%w: frame payload: %w", errs.ErrInvalid, err)
 		}
 		size += int64(len(p))
 	}
-	size += int64(f.rest)
-	h, err := w.headerOf(f, size, &totals)
-	h.PayloadSum = crc ^ w.id.Mask(offset)
-	return h, totals, err
+	f.header.PayloadSum = crc ^ w.id.Mask(offset)
+	return w.fillHeader(f, size+int64(f.rest))
 }
 
-// headerOf makes the header of f, without a checksum of its payload.
-func (w *Writer) headerOf(f *Frame, size int64, totals *frame.Totals) (frame.Header, error) {
-	if size > frame.MaxSize || size&7 != 0 || totals.Records > math.MaxUint32 {
-		return frame.Header{}, fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, totals.Records)
+// fillHeader makes the header of f, but for the checksum of its payload.
+func (w *Writer) fillHeader(f *Frame, size int64) error {
+	if size > frame.MaxSize || size&7 != 0 || f.totals.Records > math.MaxUint32 {
+		return fmt.Errorf("%w: frame of %d bytes and %d records", errs.ErrInvalid, size, f.totals.Records)
 	}
-	return frame.Header{
-		Size:         size,
-		Kind:         f.Kind,
-		Transactions: f.Transactions,
-		Records:      uint32(totals.Records),
-		Chain:        w.chain,
-		FirstVersion: totals.Min,
-		Number:       w.next,
-		Unsynced:     uint32(min(f.Unsynced, math.MaxUint32)),
-	}, nil
+	h := &f.header
+	h.Size, h.Kind, h.Transactions, h.Records = size, f.Kind, f.Transactions, uint32(f.totals.Records)
+	h.Chain, h.FirstVersion, h.Number = w.chain, f.totals.Min, w.next
+	h.Unsynced = uint32(min(f.Unsynced, math.MaxUint32))
+	return nil
 }
 
 // pieceBytes is how much of a large value is in memory at a time, a multiple of

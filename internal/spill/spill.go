@@ -16,6 +16,7 @@ import (
 
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -35,6 +36,7 @@ type Config struct {
 	Dir          string // of runs
 	ValueDir     string // of value segments
 	UUID         [16]byte
+	Ring         *crypt.Ring          // nil: the store is plain
 	Seed         uint64               // of the store's key hash
 	NextNum      func() entry.FileNum // the number of each file
 	SegmentBytes int64                // length at which a value segment ends
@@ -155,7 +157,7 @@ func (s *Spill) addRecord(w *run.Writer, rec []byte) error {
 // newRun begins a run.
 func (s *Spill) newRun(unsynced bool) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
-		FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.cfg.NextNum, FileBytes: s.cfg.RunFileBytes,
+		FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NextNum: s.cfg.NextNum, FileBytes: s.cfg.RunFileBytes,
 		FilterKeys: s.cfg.FilterKeys, Unsynced: unsynced,
 	})
 }
@@ -167,7 +169,7 @@ func (s *Spill) open(written meta.Run, n, level int) error {
 	// Here all has one version, as it will have in the store: so range tombstones are
 	// found.
 	m.Stamp, m.MinVersion, m.MaxVersion = 1, 1, 1
-	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, m)
+	r, err := run.Open(run.OpenConfig{FS: s.cfg.FS, Dir: s.cfg.Dir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NoMap: s.cfg.NoMap, Cache: s.cfg.Cache, Files: s.cfg.Files}, m)
 	if err != nil {
 		s.removeRun(&m)
 		return err

@@ -80,7 +80,7 @@ func (v *values) room(n int64) error {
 }
 
 func (v *values) segmentConfig() segment.Config {
-	return segment.Config{FS: v.cfg.FS, Dir: v.cfg.ValueDir, UUID: v.cfg.UUID, Files: v.cfg.Files}
+	return segment.Config{FS: v.cfg.FS, Dir: v.cfg.ValueDir, UUID: v.cfg.UUID, Ring: v.cfg.Ring, Files: v.cfg.Files}
 }
 
 // flush writes what was added, so that get finds it.

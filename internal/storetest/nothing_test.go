@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -103,6 +104,14 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 			db, err := brock.OpenContext(nil, brock.Options{Dir: dir}) //nolint:staticcheck
 			must(t, db.Close())
 			wantErr(t, "OpenContext without a context", err, brock.ErrInvalid)
+		},
+		"StaticKey": func() {
+			_, err := brock.Open(brock.Options{Dir: filepath.Join(dir, "static"), Keys: brock.StaticKey(nil)})
+			wantErr(t, "Open with a key of no bytes", err, brock.ErrInvalid)
+		},
+		"KeyFile": func() {
+			_, err := brock.Open(brock.Options{Dir: filepath.Join(dir, "file"), Keys: brock.KeyFile("")})
+			wantErr(t, "Open without a key file", err, brock.ErrKey)
 		},
 		"Restore": func() {
 			_, err := brock.Restore(nil, nil, brock.Options{Dir: dir}) //nolint:staticcheck

@@ -55,7 +55,7 @@ func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s 
 	defer release()
 	super := b.log.Super()
 	err = fn(ctx, checkpoint.Source{
-		FS: b.cfg.FS, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: super.UUID, Seed: super.Seed, Created: super.Created,
+		FS: b.cfg.FS, Dir: b.cfg.Dir, ValueDir: b.cfg.ValueDir, UUID: super.UUID, Ring: b.cfg.Ring, Seed: super.Seed, Created: super.Created,
 		Layout: l, Milli: milli,
 	})
 	if err != nil && b.views.Closed() && !errors.Is(err, errs.ErrClosed) {

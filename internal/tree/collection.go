@@ -132,7 +132,7 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 func (c *collector) writeRemap(source, target entry.FileNum, moves []segment.Move) (compact.Remap, error) {
 	m := compact.Remap{Number: c.files.Next(), Source: source, Target: target}
 	stats, err := segment.WriteRemap(c.files.Segments(), segment.RemapHeader{Number: m.Number, Source: source, Target: target}, moves)
-	m.Size = stats.Size
+	m.Size, m.Life = stats.Size, stats.Life
 	return m, err
 }
 

@@ -3,6 +3,7 @@ package tree
 import (
 	"time"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/policy"
@@ -18,20 +19,21 @@ type Config struct {
 	Dir           string
 	ValueDir      string
 	UUID          [16]byte
-	Seed          uint64    // of the key hash
-	ReadOnly      bool      // nothing is written, no work is done in the background
-	Follow        bool      // another process may be writing; ReadOnly is set, too
-	UpTo          bool      // the store is opened up to damage of its journal, as manifest.Options.UpTo says of edits
-	Memory        int64     // bytes that all parts together may take; 0 = no bound
-	MemtableBytes int       // arena bytes at which a memtable is sealed
-	JournalBytes  int64     // journal bytes at which the memtable is sealed
-	SegmentBytes  int64     // bytes at which a journal segment ends
-	RunFileBytes  int64     // bytes at which a file of a run ends
-	NoMap         bool      // read files without mapping them
-	VerifyReads   bool      // verify what is mapped each time that it is read
-	OpenFiles     int       // file descriptors, at most; 0 = no limit
-	CacheBytes    int64     // of run chunks, where files are not mapped; 0 = a default
-	Retention     Retention // of the default keyspace
+	Ring          *crypt.Ring // nil: the store is plain
+	Seed          uint64      // of the key hash
+	ReadOnly      bool        // nothing is written, no work is done in the background
+	Follow        bool        // another process may be writing; ReadOnly is set, too
+	UpTo          bool        // the store is opened up to damage of its journal, as manifest.Options.UpTo says of edits
+	Memory        int64       // bytes that all parts together may take; 0 = no bound
+	MemtableBytes int         // arena bytes at which a memtable is sealed
+	JournalBytes  int64       // journal bytes at which the memtable is sealed
+	SegmentBytes  int64       // bytes at which a journal segment ends
+	RunFileBytes  int64       // bytes at which a file of a run ends
+	NoMap         bool        // read files without mapping them
+	VerifyReads   bool        // verify what is mapped each time that it is read
+	OpenFiles     int         // file descriptors, at most; 0 = no limit
+	CacheBytes    int64       // of run chunks, where files are not mapped; 0 = a default
+	Retention     Retention   // of the default keyspace
 	Now           func() time.Time
 	Policy        policy.Options
 	Jobs          *jobs.Pool

@@ -117,7 +117,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	// From this edit on a replay begins behind the memtable's last journal segment.
 	edit := &layout.Edit{
 		FlushedTo:   sealed.Last,
-		JournalEnds: []layout.JournalEnd{{Segment: sealed.Last, Offset: uint64(f.unflushed.Size(sealed.Last)), Frame: sealed.End.NextFrame - 1, Chain: sealed.End.Chain}},
+		JournalEnds: []layout.JournalEnd{f.unflushed.EndAt(sealed.Last, sealed.End)},
 		AddRuns:     files.NewRuns(out.Run, layout.Upper),
 		AddSegments: kept,
 	}

@@ -30,5 +30,5 @@ func (o journalOwner) DiskFull() { o.disk.journalFull() }
 // edits say no less of the segment, whichever comes first, and rely on nothing
 // that this one says. So the leader waits for no more than an edit under way.
 func (o journalOwner) Register(s journal.SegmentInfo) error {
-	return o.log.Register(layout.JournalEnd{Segment: s.Num, Frame: s.LastFrame})
+	return o.log.Register(layout.JournalEnd{Segment: s.Num, Frame: s.LastFrame, Life: s.Life})
 }

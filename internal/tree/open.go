@@ -116,7 +116,7 @@ func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, r
 	}
 	_, known := files.StartOf(t.log.Layout())
 	t.unflushed.Journal = journal.New(journal.Config{
-		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Owner: journalOwner{t.files, t.budget, t.disk, t.log},
+		FS: t.cfg.FS, Dir: t.cfg.ValueDir, UUID: t.cfg.UUID, Ring: t.cfg.Ring, Owner: journalOwner{t.files, t.budget, t.disk, t.log},
 		Begin: result.Begin, NoMap: t.cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(t.cfg.OpenFiles),
 		Registered: known, Newest: files.NewestWithFrames(result.Segments),
 	})
@@ -133,7 +133,7 @@ func (t *Tree) follow() error {
 	cfg := t.cfg
 	t.follower = follow.New(follow.Config{
 		Log: t.log, Files: t.files, Views: t.views, Seed: cfg.Seed, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
-		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, NoMap: cfg.NoMap, Files: t.files.Open},
+		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, NoMap: cfg.NoMap, Files: t.files.Open},
 	})
 	if _, err := t.follower.Refresh(context.Background()); err != nil {
 		t.follower.Close()

@@ -7,6 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/segment"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -19,7 +20,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 	begin, durable := files.StartOf(layout)
 	upTo := newUpTo(layout, rec.Manifest.Damage != nil)
 	result, err := journal.Replay(journal.ReplayConfig{
-		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Begin: begin, Durable: durable, Registered: files.KnownAfter(layout), Last: files.LastPossible(layout), ReadOnly: w.cfg.ReadOnly, UpTo: w.cfg.UpTo, NoMap: w.cfg.NoMap, Files: w.files.Open,
+		FS: w.cfg.FS, Dir: w.cfg.ValueDir, UUID: w.cfg.UUID, Ring: w.cfg.Ring, Begin: begin, Durable: durable, Registered: files.KnownAfter(layout), Last: files.LastPossible(layout), ReadOnly: w.cfg.ReadOnly, UpTo: w.cfg.UpTo, NoMap: w.cfg.NoMap, Files: w.files.Open,
 	}, func(pos entry.Position, payload []byte, h frame.Header) error {
 		if err := upTo.check(pos.Segment, &h, payload); err != nil {
 			return err
@@ -45,7 +46,7 @@ func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (jou
 	var files []*view.Segment
 	defer func() { v.Segments = v.Segments.With(files...) }()
 	for _, s := range result.Segments {
-		f, err := w.files.OpenSegment(filename.Journal, s.Num, s.End, 0)
+		f, err := w.files.OpenSegment(filename.Journal, s.Num, segment.OpenOptions{End: s.End, Life: s.Life})
 		if err != nil {
 			return result, err
 		}

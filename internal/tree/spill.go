@@ -74,7 +74,7 @@ type spills struct {
 // begin returns an empty Spill.
 func (s *spills) begin() *Spill {
 	h := &spilled{store: s, began: time.Now(), Spill: spill.New(spill.Config{
-		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Seed: s.cfg.Seed, NextNum: s.files.Next,
+		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NextNum: s.files.Next,
 		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: files.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
 	})}

@@ -55,9 +55,8 @@ func (b *Builder) Release() {
 }
 
 type fence struct {
-	word  uint64
-	off   uint64
-	block int
+	word uint64
+	off  uint64
 }
 
 // Info describes a finished chunk. Its keys are overwritten with the next chunk.
@@ -239,11 +238,11 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	b.hasVersion, b.hasSegment = false, false
 	var x entry.Entry
 	for off := HeaderSize; off < old.End; {
-		start, end, next, err := old.fill(off, &x)
+		ent, start, end, next, err := old.fill(off, &x, nil)
 		if err != nil {
 			return false // cannot be: the entries are our own
 		}
-		key = append(key[:prefix], old.Data[start:end]...)
+		key = append(key[:prefix], ent[start:end]...)
 		x.Key = key
 		if len(items) > 0 && int(items[0].Offset) == off {
 			b.append(&x, entry.Word(key[p:]), items[0].Hash, false)
@@ -293,7 +292,7 @@ func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	suffix := e.Key[b.layout.Prefix:]
 	// The first entry that begins in a block is the block's fence.
 	if block := off >> fenceShift; block != b.block {
-		b.fences = append(b.fences, fence{word, uint64(off), block})
+		b.fences = append(b.fences, fence{word, uint64(off)})
 		b.block = block
 	}
 	// Only the newest version of a key is indexed: older ones follow it.
@@ -473,9 +472,9 @@ func (b *Builder) appendTrailer(sums func([]byte) []byte, encrypted bool) {
 	start := len(b.buf)
 	l := &b.layout
 	b.grow(start + trailerBound(start, len(b.first)) + Room) // so that no append needs other memory
-	t, begin, list := b.buf, start, uint16(secChecksums)
+	t, begin, list, shift := b.buf, start, uint16(secChecksums), fenceShift
 	if encrypted {
-		t, begin, list = append(t, make([]byte, crypt.TagSize)...), start+crypt.TagSize, secTags
+		t, begin, list, shift = append(t, make([]byte, crypt.TagSize)...), start+crypt.TagSize, secTags, encryptedShift
 	}
 	t = binary.LittleEndian.AppendUint32(t, 0) // checksum
 	t = binary.LittleEndian.AppendUint32(t, 0) // length
@@ -486,7 +485,7 @@ func (b *Builder) appendTrailer(sums func([]byte) []byte, encrypted bool) {
 	t = EndSection(t, at)
 
 	t, at = AppendSection(t, secFence, Required)
-	t = b.appendFences(t)
+	t = b.appendFences(t, shift)
 	t = EndSection(t, at)
 
 	t, at = AppendSection(t, list, Required)
@@ -516,14 +515,14 @@ func trailerBound(body, prefix int) int { return pageCeil(body>>fenceShift*16 + 
 // appendFences appends the payload of the fence section. A block in which no
 // entry begins has the fence of the next block that has one; after the last, the
 // end of the entries.
-func (b *Builder) appendFences(t []byte) []byte {
-	n := b.layout.fences(fenceShift)
-	t = binary.LittleEndian.AppendUint32(t, fenceShift)
+func (b *Builder) appendFences(t []byte, shift int) []byte {
+	n := b.layout.fences(shift)
+	t = binary.LittleEndian.AppendUint32(t, uint32(shift))
 	t = binary.LittleEndian.AppendUint32(t, uint32(n))
-	end := fence{word: ^uint64(0), off: uint64(b.layout.End), block: n}
+	end := fence{word: ^uint64(0), off: uint64(b.layout.End)}
 	each := func(fn func(f fence)) {
 		for i, p := 0, 0; p < n; p++ {
-			for i < len(b.fences) && b.fences[i].block < p {
+			for i < len(b.fences) && int(b.fences[i].off>>shift) < p {
 				i++
 			}
 			if i < len(b.fences) {

@@ -70,7 +70,7 @@ func (k *checker) walk(prefix []byte) {
 		if same != older && !first {
 			at("mark of older versions is wrong")
 		}
-		if k.c.Data[it.Offset()]&flagSep != 0 && e.Kind == entry.Delete {
+		if it.head&flagSep != 0 && e.Kind == entry.Delete {
 			at("delete with a value")
 		}
 		k.fence(&it)

@@ -11,18 +11,21 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/pageio"
+	"github.com/brockdb/brock/internal/run/blocks"
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
 // Chunk reads one chunk. Any number of goroutines may use it.
 type Chunk struct {
 	Layout
-	Data  []byte // the whole chunk
+	Data  []byte // the whole chunk; nil: File has it
 	Pages *Pages // pages of its file that have been verified; nil = all
 	Page  int    // number of the chunk's first page in the file
 	Place Place
+	File  *blocks.File // reads it block by block; nil: it is in Data
 
 	trailer atomic.Pointer[Trailer]
+	opened  atomic.Pointer[opened] // of File
 }
 
 // Place is where a chunk lies and the checksum of its trailer.
@@ -64,6 +67,13 @@ func (c *Chunk) corrupt(off int, format string, args ...any) error {
 
 // Trailer returns the trailer, verifying it if that was not done of late.
 func (c *Chunk) Trailer() (*Trailer, error) {
+	if c.File != nil {
+		o, err := c.open()
+		if err != nil {
+			return nil, err
+		}
+		return o.trailer, nil
+	}
 	// The bit of its first page stands for all of it.
 	start, t := c.TrailerStart(), c.trailer.Load()
 	if t != nil && c.verified(start) {
@@ -112,6 +122,9 @@ func (c *Chunk) verifyTrailer(b []byte, start int) error {
 // Verify makes sure that the bytes in [lo, hi) of the chunk, entries or index,
 // have been checked against their page checksums.
 func (c *Chunk) Verify(lo, hi int) error {
+	if c.File != nil {
+		return c.fetch(lo, hi)
+	}
 	if c.Pages == nil {
 		return nil
 	}
@@ -130,6 +143,33 @@ func (c *Chunk) Verify(lo, hi int) error {
 		p += n - 1
 	}
 	return nil
+}
+
+// page returns the bytes from off, of entries or index, to the end of its page, once they
+// are verified: of b, if that has them.
+func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
+	if c.File != nil {
+		return c.pageOf(off, b)
+	}
+	if !c.verified(off) {
+		if err := c.Verify(off, off+1); err != nil {
+			return nil, err
+		}
+	}
+	return c.Data[off:min((off|(PageSize-1))+1, len(c.Data))], nil
+}
+
+// span is page for all bytes in [lo, hi), which cross a page.
+func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
+	if c.File != nil {
+		return c.spanOf(lo, hi, b)
+	}
+	if err := c.Verify(lo, hi); err != nil {
+		return nil, err
+	}
+	// A user of a value has no guard: a page that can't be read is met here.
+	pageio.Touch(c.Data[hi-1 : hi])
+	return c.Data[lo:hi:hi], nil
 }
 
 const maxPrime = 64 // pages that are read ahead at a time
@@ -193,26 +233,27 @@ func (l *Layout) segment(w uint64) entry.FileNum {
 }
 
 // fill decodes the entry at off, a multiple of 8 in [HeaderSize, End), into e,
-// all but its Key. It returns where the key's suffix lies and where the next
-// entry begins. The pages of the entry are verified first.
-func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) {
-	if err := c.Verify(off, off+headSize); err != nil { // never crosses a page
-		return 0, 0, 0, err
+// all but its Key. It returns the entry's bytes, where in them the key's suffix lies and
+// where in the chunk the next entry begins. They are verified first, in b if that has them.
+func (c *Chunk) fill(off int, e *entry.Entry, b *blocks.Block) (p []byte, start, end, next int, err error) {
+	if p, err = c.page(off, b); err != nil { // the header never crosses a page
+		return nil, 0, 0, 0, err
 	}
-	w := binary.LittleEndian.Uint64(c.Data[off:])
+	w := binary.LittleEndian.Uint64(p)
 	if w&flagSlow != 0 {
 		// Meta, expiry and handle may lie on the next page.
-		if start = off + headLen(w); start > c.End {
-			return 0, 0, 0, c.corrupt(off, "%v", errEntry)
+		if start = headLen(w); start > c.End-off {
+			return nil, 0, 0, 0, c.corrupt(off, "%v", errEntry)
 		}
-		if err := c.Verify(off, start); err != nil {
-			return 0, 0, 0, err
+		if start > len(p) {
+			if p, err = c.span(off, off+start, b); err != nil {
+				return nil, 0, 0, 0, err
+			}
 		}
 	}
 	var value uint64
 	raw := false
 	if w&flagWide != 0 {
-		p := c.Data[off:]
 		u := func(i int) uint64 { return binary.LittleEndian.Uint64(p[i:]) }
 		*e = entry.Entry{Version: c.Stamp + entry.Version(u(8)), Expires: u(16), Meta: byte(u(24))}
 		if w&flagSep != 0 {
@@ -223,15 +264,15 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 		}
 		end = start + int(min(w>>32, uint64(c.End))) // a longer one must not wrap around
 	} else {
-		start = off + headSize
+		start = headSize
 		*e = entry.Entry{Version: c.version(w)}
 		if w&flagExt != 0 {
-			x := binary.LittleEndian.Uint64(c.Data[start:])
+			x := binary.LittleEndian.Uint64(p[start:])
 			e.Meta, e.Expires = byte(x), x>>8
 			start += extSize
 		}
 		if w&flagSep != 0 {
-			x := binary.LittleEndian.Uint64(c.Data[start:])
+			x := binary.LittleEndian.Uint64(p[start:])
 			raw = x&flagRaw != 0
 			e.Handle = entry.Handle{Segment: c.segment(w), Offset: x & (1<<32 - 1) << 3, Length: x &^ flagRaw >> 32}
 			start += handSize
@@ -247,28 +288,33 @@ func (c *Chunk) fill(off int, e *entry.Entry) (start, end, next int, err error) 
 	// checksum proves only that the bytes are as written.
 	e.Kind, e.Separated = entry.Kind(w&kindMask), w&flagSep != 0
 	if !e.Kind.Known() {
-		return 0, 0, 0, c.corrupt(off, "entry of kind %d", e.Kind)
+		return nil, 0, 0, 0, c.corrupt(off, "entry of kind %d", e.Kind)
 	}
-	if end > c.End || value > uint64(c.End-end) {
-		return 0, 0, 0, c.corrupt(off, "%v", errEntry)
+	if end > c.End-off || value > uint64(c.End-off-end) {
+		return nil, 0, 0, 0, c.corrupt(off, "%v", errEntry)
 	}
 	stop := end + int(value)
-	if err := c.Verify(off, stop); err != nil {
-		return 0, 0, 0, err
-	}
-	if w&flagSep == 0 && e.Kind != entry.Delete {
-		e.Value = c.Data[end:stop:stop]
-		// A user of the value has no guard: a page that can't be read is met here.
-		if value > 0 && (stop-1)>>pageShift != off>>pageShift {
-			pageio.Touch(e.Value[value-1:])
+	if stop > len(p) {
+		if p, err = c.span(off, off+stop, b); err != nil {
+			return nil, 0, 0, 0, err
 		}
 	}
-	if raw {
-		if e.Raw = binary.LittleEndian.Uint32(c.Data[end:]); e.Raw == 0 {
-			return 0, 0, 0, c.corrupt(off, "compressed value of no bytes")
+	return p, start, end, align8(off + stop), c.setValue(e, p[end:stop:stop], w, off)
+}
+
+// setValue sets what follows the key of the entry at off.
+func (c *Chunk) setValue(e *entry.Entry, v []byte, w uint64, off int) error {
+	switch {
+	case w&flagSep == 0:
+		if e.Kind != entry.Delete {
+			e.Value = v
+		}
+	case len(v) > 0:
+		if e.Raw = binary.LittleEndian.Uint32(v); e.Raw == 0 {
+			return c.corrupt(off, "compressed value of no bytes")
 		}
 	}
-	return start, end, align8(stop), nil
+	return nil
 }
 
 // headLen is how much of an entry with the header word w comes before its key.
@@ -301,13 +347,12 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	base := c.IndexStart()
 	for range c.Buckets {
 		o := base + b*hashindex.BucketSize
-		if !c.verified(o) {
-			if err := c.Verify(o, o+hashindex.BucketSize); err != nil {
-				return Absent, err
-			}
+		p, err := c.page(o, nil)
+		if err != nil {
+			return Absent, err
 		}
 		// One in 2^15 fingerprints matches by chance: the entry decides.
-		bucket := (*[hashindex.BucketSize]byte)(c.Data[o:])
+		bucket := (*[hashindex.BucketSize]byte)(p)
 		for m := hashindex.Match(bucket, fp); m != 0; m &= m - 1 {
 			off := hashindex.Slot(bucket, m)
 			if off < HeaderSize || off >= c.End {
@@ -316,28 +361,8 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 				}
 				return Absent, c.corrupt(o, "index leads to %d", off)
 			}
-			if !c.verified(off) {
-				if err := c.Verify(off, off+1); err != nil {
-					return Absent, err
-				}
-			}
-			w := binary.LittleEndian.Uint64(c.Data[off:])
-			if w&flagSlow != 0 {
-				if res, mine, err := c.getSlow(off, suffix, at, e); mine || err != nil {
-					return res, err
-				}
-				continue
-			}
-			// The plainest form is compared here, without decoding it.
-			start := off + headSize
-			end := start + int(w>>8&maxSuffix)
-			if end > (off|(PageSize-1))+1 || end > c.End {
-				if err := c.verifySuffix(off, end); err != nil {
-					return Absent, err
-				}
-			}
-			if string(c.Data[start:end]) == string(suffix) {
-				return c.found(off, end, w, at, e)
+			if res, mine, err := c.try(off, suffix, at, e); mine || err != nil {
+				return res, err
 			}
 		}
 		// A key goes to the next bucket only if this one was full.
@@ -351,38 +376,64 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	return Absent, nil
 }
 
-// verifySuffix checks an entry whose suffix ends beyond its first page, or the
-// chunk's entries.
-func (c *Chunk) verifySuffix(off, end int) error {
-	if end > c.End {
-		return c.corrupt(off, "%v", errEntry)
+// try is Get for the entry at off; mine says that the key is its.
+func (c *Chunk) try(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
+	p, err := c.page(off, nil)
+	if err != nil {
+		return Absent, false, err
 	}
-	return c.Verify(off, end)
-}
-
-// found is what Get returns for its key's newest entry at off, of the plainest
-// form, with the header word w and a suffix up to end.
-func (c *Chunk) found(off, end int, w uint64, at entry.Version, e *entry.Entry) (Result, error) {
-	stop := end + int(w>>16&maxInline)
-	// A value on the verified page of its header is handed out as it is; newest
-	// verifies further pages and walks to older versions.
-	if v := c.version(w); v <= at && stop <= (off|(PageSize-1))+1 && stop <= c.End {
-		*e = entry.Entry{Version: v, Kind: entry.Kind(w & kindMask), Value: c.Data[end:stop:stop]}
-		if e.Kind == entry.Set {
-			return Found, nil
+	w := binary.LittleEndian.Uint64(p)
+	if w&flagSlow != 0 {
+		return c.trySlow(off, suffix, at, e)
+	}
+	// The plainest form is compared here, without decoding it.
+	end := headSize + int(w>>8&maxSuffix)
+	if end > min(len(p), c.End-off) {
+		if p, err = c.suffix(off, end); err != nil {
+			return Absent, false, err
 		}
 	}
-	return c.newest(off, at, e)
+	if string(p[headSize:end]) != string(suffix) {
+		return Absent, false, nil
+	}
+	// A value on the verified page of its header is handed out as it is; newest
+	// verifies further pages and walks to older versions.
+	stop := end + int(w>>16&maxInline)
+	if v := c.version(w); v <= at && stop <= min(len(p), c.End-off) {
+		*e = entry.Entry{Version: v, Kind: entry.Kind(w & kindMask), Value: p[end:stop:stop]}
+		if e.Kind == entry.Set {
+			return c.found(off, e), true, nil
+		}
+	}
+	res, err = c.newest(off, at, e)
+	return res, true, err
 }
 
-// getSlow is Get for an entry of another form; mine says that the key is its.
-func (c *Chunk) getSlow(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
-	start, end, _, err := c.fill(off, e)
-	if err != nil || string(c.Data[start:end]) != string(suffix) {
+// found is what Get returns with the entry at off in e.
+func (c *Chunk) found(off int, e *entry.Entry) Result {
+	if c.File != nil {
+		c.detach(off, e)
+	}
+	return Found
+}
+
+// suffix returns the bytes of the entry at off up to end, which is beyond its first page,
+// or the chunk's entries.
+func (c *Chunk) suffix(off, end int) ([]byte, error) {
+	if end > c.End-off {
+		return nil, c.corrupt(off, "%v", errEntry)
+	}
+	return c.span(off, off+end, nil)
+}
+
+// trySlow is try for an entry of another form.
+func (c *Chunk) trySlow(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
+	p, start, end, _, err := c.fill(off, e, nil)
+	if err != nil || string(p[start:end]) != string(suffix) {
 		return Absent, false, err
 	}
 	if e.Version <= at {
-		return Found, true, nil
+		return c.found(off, e), true, nil
 	}
 	res, err = c.newest(off, at, e)
 	return res, true, err
@@ -397,14 +448,14 @@ func (c *Chunk) First(at entry.Version, e *entry.Entry) (Result, error) {
 // newest walks the versions of one key from the entry at off on.
 func (c *Chunk) newest(off int, at entry.Version, e *entry.Entry) (Result, error) {
 	for {
-		_, _, next, err := c.fill(off, e)
+		p, _, _, next, err := c.fill(off, e, nil)
 		if err != nil {
 			return Absent, err
 		}
 		if e.Version <= at {
-			return Found, nil
+			return c.found(off, e), nil
 		}
-		if c.Data[off]&flagOlder == 0 {
+		if p[0]&flagOlder == 0 {
 			return Absent, nil
 		}
 		// Versions of a key may go on in the next chunk, which the run's reader opens.
@@ -419,12 +470,13 @@ func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (R
 	off, err := c.seek(suffix)
 	// A chunk that has only older versions of the last chunk's key has no index.
 	for err == nil && off < c.End {
+		var p []byte
 		var start, end, next int
-		start, end, next, err = c.fill(off, e)
+		p, start, end, next, err = c.fill(off, e, nil)
 		if err != nil {
 			break
 		}
-		switch bytes.Compare(c.Data[start:end], suffix) {
+		switch bytes.Compare(p[start:end], suffix) {
 		case 0:
 			return c.newest(off, at, e)
 		case 1:
@@ -454,11 +506,11 @@ func (c *Chunk) CompareFirst(key []byte) (int, error) {
 		return bytes.Compare(key[n:], prefix[n:]), nil
 	}
 	var first entry.Entry
-	start, end, _, err := c.fill(HeaderSize, &first)
+	p, start, end, _, err := c.fill(HeaderSize, &first, nil)
 	if err != nil {
 		return 0, err
 	}
-	return bytes.Compare(key[len(prefix):], c.Data[start:end]), nil
+	return bytes.Compare(key[len(prefix):], p[start:end]), nil
 }
 
 // Position is which part of the chunk's entries, by bytes, comes before suffix,
@@ -492,12 +544,12 @@ func (c *Chunk) seek(suffix []byte) (int, error) {
 			return true
 		}
 		var e entry.Entry
-		start, end, _, err := c.fill(off, &e)
+		b, start, end, _, err := c.fill(off, &e, nil)
 		if err != nil {
 			failed = err
 			return true
 		}
-		return bytes.Compare(c.Data[start:end], suffix) >= 0
+		return bytes.Compare(b[start:end], suffix) >= 0
 	})
 	if failed != nil || i == 0 {
 		return HeaderSize, failed

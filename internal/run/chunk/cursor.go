@@ -7,14 +7,17 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/offheap"
+	"github.com/brockdb/brock/internal/run/blocks"
 )
 
 // Cursor walks the entries of one chunk at a time. Its moves report whether it
 // is at an entry; when a move has run off the chunk, Err is nil.
 type Cursor struct {
 	chunk *Chunk
-	data  []byte
-	view  []byte // the bytes from at on: of data or, after Foresee, of near
+	data  []byte // the bytes from base on: all of the chunk, or a block
+	base  int
+	block *blocks.Block // that data is of
+	view  []byte        // the bytes from at on: of data or, after Foresee, of near
 	at    int
 	off   int    // current entry
 	next  int    // entry after it
@@ -24,8 +27,11 @@ type Cursor struct {
 	most  int    // length of a suffix that key has room for
 	key   []byte // prefix, current suffix, room to copy by words; in room if it fits
 	form  form   // of the last entry
+	head  byte   // of its header word
 	err   error
 	e     entry.Entry
+
+	Entered int // blocks since the last seek; who moves on to another chunk keeps it
 
 	Mem *offheap.Buffer // for the key, until Free; nil: it is on the Go heap
 
@@ -36,7 +42,8 @@ type Cursor struct {
 	room [64]byte // most keys need no more
 
 	near     *[nearSize]byte // what Foresee has copied; nil: it was not asked yet
-	verified int             // safe, while view is near
+	foreseen bool            // view is near
+	verified int             // safe, then
 	foresees int             // calls of Foresee since the last seek, the first few
 }
 
@@ -53,9 +60,9 @@ const (
 // Open puts the cursor on a chunk, before its first entry. prefix is what its
 // keys share, with the chunk's Layout.Prefix bytes.
 func (it *Cursor) Open(c *Chunk, prefix []byte) {
-	it.chunk, it.data = c, c.Data
-	it.view, it.at = it.data, 0
-	it.next, it.off, it.safe = HeaderSize, 0, 0
+	it.chunk, it.data, it.base, it.block = c, c.Data, 0, nil
+	it.view, it.at, it.foreseen = it.data, 0, false
+	it.next, it.off, it.safe, it.head = HeaderSize, 0, 0, 0
 	it.ahead, it.err = 1, nil
 	it.stack = it.stack[:0]
 	it.grow(len(prefix), 0)
@@ -81,7 +88,7 @@ func (it *Cursor) Entry() *entry.Entry { return &it.e }
 func (it *Cursor) Err() error { return it.err }
 
 // Older reports whether the current entry is followed by an older version of its key.
-func (it *Cursor) Older() bool { return it.data[it.off]&flagOlder != 0 }
+func (it *Cursor) Older() bool { return it.head&flagOlder != 0 }
 
 // Offset is where the current entry begins in the chunk.
 func (it *Cursor) Offset() int { return it.off }
@@ -117,10 +124,11 @@ func (it *Cursor) Last() bool {
 // seekTo makes Next go to the entry at off, and Prev to the one before it.
 func (it *Cursor) seekTo(off int) {
 	it.leaveNear()
-	it.off, it.next = off, off
+	it.off, it.next, it.head = off, off, 0
 	it.safe = 0
 	it.foresees = 0
 	it.ahead, it.err = 1, nil
+	it.Entered = 0
 }
 
 // Next moves to the next entry.
@@ -144,14 +152,14 @@ func (it *Cursor) Next() bool {
 	if stop > it.safe || !kind.Known() || end-start > it.most {
 		return it.decode(off)
 	}
-	it.off, it.next = off, align8(stop)
+	it.off, it.next, it.head = off, align8(stop), byte(w)
 	if it.form != inline {
 		it.e, it.form = entry.Entry{}, inline
 	}
 	it.copySuffix(start, end)
 	it.e.Kind = kind
 	it.e.Version = it.chunk.version(w)
-	it.e.Value = it.data[end:stop:stop]
+	it.e.Value = it.data[end-it.base : stop-it.base : stop-it.base]
 	if kind == entry.Delete {
 		it.e.Value = nil
 	}
@@ -171,7 +179,7 @@ func (it *Cursor) nextSlow(off int, w uint64) bool {
 	if h&flagRaw != 0 {
 		return it.decode(off)
 	}
-	it.off, it.next = off, align8(end)
+	it.off, it.next, it.head = off, align8(end), byte(w)
 	if it.form != separated {
 		it.e, it.form = entry.Entry{Separated: true}, separated
 	}
@@ -203,6 +211,9 @@ func (it *Cursor) verifyAhead(off int) bool {
 	if off >= end || it.err != nil {
 		return false
 	}
+	if it.chunk.File != nil {
+		return it.nextBlock(off)
+	}
 	if it.chunk.Pages == nil {
 		it.safe = end
 		return true
@@ -223,19 +234,20 @@ func (it *Cursor) verifyAhead(off int) bool {
 func (it *Cursor) decode(off int) bool {
 	it.leaveNear()
 	it.form = anyForm
-	start, end, next, err := it.chunk.fill(off, &it.e)
+	p, start, end, next, err := it.chunk.fill(off, &it.e, it.block)
 	if err != nil {
 		it.err = err
 		return false
 	}
-	it.off, it.next = off, next
-	if off >= it.safe || next > it.safe {
+	it.off, it.next, it.head = off, next, p[0]
+	// The entry may be in another block than data: what data has is not known then.
+	if it.chunk.File != nil || off >= it.safe || next > it.safe {
 		it.safe = min(next, it.chunk.End)
 	}
 	if end-start > it.most {
 		it.grow(it.plen, end-start)
 	}
-	copy(it.key[it.plen:], it.data[start:end])
+	copy(it.key[it.plen:], p[start:end])
 	it.e.Key = it.key[:it.plen+end-start]
 	return true
 }
@@ -278,9 +290,12 @@ func (it *Cursor) loadBlock() bool {
 	}
 	var e entry.Entry
 	off := t.start(p)
+	if it.chunk.File != nil && !it.enter(off) {
+		return false
+	}
 	for off < it.off {
 		it.stack = append(it.stack, uint32(off>>3))
-		if _, _, off, err = it.chunk.fill(off, &e); err != nil {
+		if _, _, _, off, err = it.chunk.fill(off, &e, it.block); err != nil {
 			it.err = err
 			it.stack = it.stack[:0]
 			return false
@@ -344,15 +359,16 @@ func (it *Cursor) skipLess(word uint64) {
 	if off >= it.safe && !it.verifyAhead(off) {
 		return
 	}
-	for off < it.safe {
+	off -= it.base
+	for safe := it.safe - it.base; off < safe; {
 		w := binary.LittleEndian.Uint64(it.data[off:])
 		n := int(w >> 8 & maxSuffix)
 		start := off + headLen(w)
-		if w&flagWide != 0 || start > it.safe {
+		if w&flagWide != 0 || start > safe {
 			break
 		}
 		stop := start + n + inlineLen(it.data, off, w)
-		if stop > it.safe {
+		if stop > safe {
 			break
 		}
 		var have uint64
@@ -368,5 +384,39 @@ func (it *Cursor) skipLess(word uint64) {
 		}
 		off = align8(stop)
 	}
+	off += it.base
 	it.off, it.next = off, off
+}
+
+// shortWalk is how many blocks a walk leaves in the cache, though that has no room: 128 KB.
+const shortWalk = 8
+
+// nextBlock is verifyAhead for a chunk that is read block by block.
+func (it *Cursor) nextBlock(off int) bool {
+	if !it.enter(off) {
+		return false
+	}
+	it.base = it.block.Start()
+	page := off &^ (PageSize - 1)
+	hi := min(page+it.ahead*PageSize, it.base+blocks.Size, it.chunk.End)
+	it.ahead = min(it.ahead*2, maxPrime)
+	if _, it.err = it.block.Span(page, hi); it.err != nil {
+		return false
+	}
+	it.data = it.block.Data()
+	it.view, it.at = it.data, it.base
+	it.safe = hi
+	return true
+}
+
+// enter makes the block in which off is the one that is looked into first. A long walk
+// leaves the cache as it is, unless that has room.
+func (it *Cursor) enter(off int) bool {
+	if b := it.block; b != nil && off >= b.Start() && off < b.Start()+blocks.Size {
+		return true
+	}
+	it.Entered++
+	keep := it.Entered <= shortWalk || it.chunk.File.Cache.HasRoom()
+	it.block, it.err = it.chunk.block(off, keep)
+	return it.err == nil
 }

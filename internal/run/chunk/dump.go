@@ -47,10 +47,11 @@ func Dump(d *dump.Writer, file []byte, off int, l Layout, encrypted bool) {
 
 func dumpEntry(d *dump.Writer, c *Chunk, base, off int) (next int, ok bool) {
 	var e entry.Entry
-	start, end, next, err := c.fill(off, &e)
+	_, start, end, next, err := c.fill(off, &e, nil)
 	if err != nil {
 		return 0, false
 	}
+	start, end = off+start, off+end
 	w := binary.LittleEndian.Uint64(c.Data[off:])
 	form := ""
 	for _, f := range []struct {

@@ -26,8 +26,9 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	if order > 0 || it.Older() {
 		return 0
 	}
-	begin, off := it.next, it.next
-	for end := min(it.safe, begin+it.foresight()); off < end; n++ {
+	// Offsets are those in data.
+	begin, off := it.next-it.base, it.next-it.base
+	for end := min(it.safe-it.base, begin+it.foresight()); off < end; n++ {
 		w := binary.LittleEndian.Uint64(it.data[off:])
 		start, size := off+headSize, int(w>>8&maxSuffix)
 		stop := start + size
@@ -57,8 +58,8 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	if it.near == nil {
 		it.near = nearPool.Get().(*[nearSize]byte)
 	}
-	it.view, it.at = it.near[:copy(it.near[:], it.data[begin:off])], begin
-	it.verified, it.safe = it.safe, off
+	it.view, it.at, it.foreseen = it.near[:copy(it.near[:], it.data[begin:off])], begin+it.base, true
+	it.verified, it.safe = it.safe, off+it.base
 	return n
 }
 
@@ -73,8 +74,8 @@ func (it *Cursor) foresight() int {
 
 // leaveNear has Next decode from the chunk again.
 func (it *Cursor) leaveNear() {
-	if it.at != 0 {
-		it.safe, it.view, it.at = it.verified, it.data, 0
+	if it.foreseen {
+		it.safe, it.view, it.at, it.foreseen = it.verified, it.data, it.base, false
 	}
 }
 

@@ -25,9 +25,10 @@ const (
 
 	// A fence stands every 1 KB: a seek walks over half of that. The format lets
 	// a trailer say another distance, from 256 bytes to 1 MB.
-	fenceShift    = 10
-	minFenceShift = 8
-	maxFenceShift = 20
+	fenceShift     = 10
+	encryptedShift = 12
+	minFenceShift  = 8
+	maxFenceShift  = 20
 
 	headSize = 8 // header word of an entry
 	extSize  = 8 // meta and expiry

@@ -112,7 +112,7 @@ func (r *Rest) walk(t *Trailer) {
 	var e entry.Entry
 	fence := 0
 	for off := HeaderSize; off < c.End; {
-		_, _, next, err := c.fill(off, &e)
+		_, _, _, next, err := c.fill(off, &e, nil)
 		if err == nil {
 			r.at = append(r.at, uint32(off>>3))
 			off = next
@@ -124,7 +124,7 @@ func (r *Rest) walk(t *Trailer) {
 				off = t.start(fence)
 			}
 			if off > bad && off < c.End {
-				_, _, _, err = c.fill(off, &e)
+				_, _, _, _, err = c.fill(off, &e, nil)
 			}
 		}
 	}
@@ -137,13 +137,13 @@ func (r *Rest) Len() int { return len(r.at) }
 // stays as long as the Rest does.
 func (r *Rest) Entry(i int, e *entry.Entry) {
 	key := e.Key[:0]
-	start, end, _, _ := r.chunk.fill(int(r.at[i])<<3, e) // as before, from the same memory
-	e.Key = append(append(key, r.prefix...), r.chunk.Data[start:end]...)
+	p, start, end, _, _ := r.chunk.fill(int(r.at[i])<<3, e, nil) // as before, from the same memory
+	e.Key = append(append(key, r.prefix...), p[start:end]...)
 }
 
 // Span is where entry i begins and ends in the chunk.
 func (r *Rest) Span(i int) (from, to int) {
 	var e entry.Entry
-	_, _, next, _ := r.chunk.fill(int(r.at[i])<<3, &e)
+	_, _, _, next, _ := r.chunk.fill(int(r.at[i])<<3, &e, nil)
 	return int(r.at[i]) << 3, next
 }

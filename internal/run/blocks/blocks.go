@@ -1,0 +1,234 @@
+// Package blocks reads parts of files that can't be read in place, as they are encrypted
+// or not mapped: block by block, into memory on the Go heap, of which each page is
+// decrypted, or verified, when it is used first.
+package blocks
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+
+	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/errs"
+)
+
+const (
+	// PageSize is what a checksum or tag covers.
+	PageSize = 4096
+	// Size is how many bytes of a part have a block. Behind them comes one page more, so
+	// that what begins in a block and is not long lies there in one piece.
+	Size = 4 * PageSize
+
+	pageShift  = 12
+	blockShift = 14
+	whole      = Size + PageSize
+)
+
+// File is a file whose parts are read so.
+type File struct {
+	Name  string
+	ID    checksum.Identity
+	Key   *crypt.Decrypter // nil: the file is plain
+	Read  func(p []byte, off int64) error
+	Cache *Cache
+	Owner any // of what is in Cache, see Cache.Forget
+}
+
+// Part is a part of a file with a checksum, or tag, for each of its pages. Any number of
+// goroutines may use it.
+type Part struct {
+	file *File
+	unit crypt.Unit
+	off  int64
+	size int
+	sums []byte // u32, or a tag, for each page
+	list []atomic.Pointer[Block]
+}
+
+// All is the whole part, decrypted, in memory of its own unless it is short.
+func (p *Part) All() ([]byte, error) { return p.Span(0, p.size) }
+
+// NewPart returns the part of size bytes at off of f. sums has for each page its checksum,
+// or, if the file is encrypted, its tag as this kind of unit.
+func NewPart(f *File, unit crypt.Unit, off int64, size int, sums []byte) *Part {
+	return &Part{f, unit, off, size, sums, make([]atomic.Pointer[Block], (size+Size-1)>>blockShift)}
+}
+
+// TableBytes is about what a Part takes, without its blocks and checksums.
+func (p *Part) TableBytes() int64 { return int64(len(p.list))*8 + 128 }
+
+// Block is a block of a Part. Any number of goroutines may use it.
+type Block struct {
+	Used
+	part  *Part
+	start int    // in the part
+	data  []byte // pages that are not ready yet are zeros
+	ready atomic.Uint32
+	mu    sync.Mutex // held while a page becomes ready
+}
+
+// Block returns the block of the byte at, which is within the part. Unless it is there, it
+// is made: for the cache, if keep says so, else for the caller alone. Only with keep it
+// counts as used.
+func (p *Part) Block(at int, keep bool) *Block {
+	home := &p.list[at>>blockShift]
+	if b := home.Load(); b != nil {
+		if keep {
+			b.Use()
+		}
+		return b
+	}
+	start := at &^ (Size - 1)
+	b := &Block{part: p, start: start, data: make([]byte, min(whole, p.size-start))}
+	if !keep {
+		return b
+	}
+	if !home.CompareAndSwap(nil, b) {
+		return p.Block(at, keep) // another goroutine was faster
+	}
+	p.file.Cache.Add(p.file.Owner, b, int64(cap(b.data))+128)
+	return b
+}
+
+// Was reports whether the block of the byte at was asked for before it was last: it stays
+// for a while.
+func (p *Part) Was(at int) bool {
+	b := p.list[at>>blockShift].Load()
+	return b != nil && b.yes.Load()
+}
+
+// Drop is the method of an Item.
+func (b *Block) Drop() { b.part.list[b.start>>blockShift].CompareAndSwap(b, nil) }
+
+// Start is where the block begins in its part, and Has reports whether all of [lo, hi) lies
+// in it.
+func (b *Block) Start() int { return b.start }
+
+// Has reports whether all of [lo, hi) lies in the block.
+func (b *Block) Has(lo, hi int) bool { return lo >= b.start && hi <= b.start+len(b.data) }
+
+// Data is the whole block: bytes of it may be read once Page or Span has returned them.
+func (b *Block) Data() []byte { return b.data }
+
+// Page returns the bytes from at to the end of its page.
+func (b *Block) Page(at int) ([]byte, error) {
+	at -= b.start
+	if !b.isReady(at >> pageShift) {
+		if err := b.fill(at>>pageShift, at>>pageShift); err != nil {
+			return nil, err
+		}
+	}
+	return b.data[at:min((at|(PageSize-1))+1, len(b.data))], nil
+}
+
+// Span returns the bytes in [lo, hi), which the block has.
+func (b *Block) Span(lo, hi int) ([]byte, error) {
+	lo, hi = lo-b.start, hi-b.start
+	first, last := lo>>pageShift, (hi-1)>>pageShift
+	if want := uint32(2<<last - 1<<first); b.ready.Load()&want != want {
+		if err := b.fill(first, last); err != nil {
+			return nil, err
+		}
+	}
+	return b.data[lo:hi:hi], nil
+}
+
+func (b *Block) isReady(page int) bool { return b.ready.Load()>>page&1 != 0 }
+
+// scratch has pages as they are in the file, and room for a tag behind.
+type scratch [whole + crypt.TagSize]byte
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// fill makes the pages first to last ready.
+func (b *Block) fill(first, last int) error {
+	if b.borrow(last) {
+		last--
+	}
+	for ; first <= last && b.isReady(first); first++ {
+	}
+	if first > last {
+		return nil
+	}
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	lo, hi := first<<pageShift, min((last+1)<<pageShift, len(b.data))
+	p := b.part
+	// Others may wait for the lock, and not for the disk.
+	if err := p.file.Read(s[:hi-lo], p.off+int64(b.start+lo)); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at := lo; at < hi; at += PageSize {
+		if b.isReady(at >> pageShift) {
+			continue
+		}
+		end := min(at+PageSize, hi)
+		if err := p.open(b.data[at:end], s[at-lo:end-lo], b.start+at); err != nil {
+			return err
+		}
+		b.ready.Or(1 << (at >> pageShift))
+	}
+	return nil
+}
+
+// borrow copies the page behind the block from the next one, if that has it.
+func (b *Block) borrow(page int) bool {
+	p := b.part
+	i := b.start>>blockShift + 1
+	if page != Size>>pageShift || i == len(p.list) {
+		return false
+	}
+	next := p.list[i].Load()
+	if next == nil || !next.isReady(0) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.isReady(page) {
+		copy(b.data[Size:], next.data)
+		b.ready.Or(1 << page)
+	}
+	return true
+}
+
+// open decrypts the page src at offset at of the part, which has room behind, into dst. Of
+// a plain file it compares the checksum.
+func (p *Part) open(dst, src []byte, at int) error {
+	off := p.off + int64(at)
+	if p.file.Key != nil {
+		tag := crypt.Tag(p.sums[at>>pageShift*crypt.TagSize:])
+		if err := p.file.Key.Decrypt(dst, src, &tag, p.unit, off, 0, nil); err != nil {
+			return errs.NewCorruption(p.file.Name, off, "page: %v", err)
+		}
+		return nil
+	}
+	want := binary.LittleEndian.Uint32(p.sums[at>>pageShift*4:])
+	if got := p.file.ID.Sum(off, src); got != want {
+		return errs.NewCorruption(p.file.Name, off, "page: checksum %#x, want %#x", got, want)
+	}
+	copy(dst, src)
+	return nil
+}
+
+// Span returns the bytes in [lo, hi) of the part in one piece: of a block, or, where they
+// reach beyond one, in memory of their own.
+func (p *Part) Span(lo, hi int) ([]byte, error) {
+	if lo&(Size-1)+hi-lo <= whole {
+		return p.Block(lo, true).Span(lo, hi)
+	}
+	first := lo &^ (PageSize - 1)
+	buf := make([]byte, min((hi+PageSize-1)&^(PageSize-1), p.size)-first, (hi+PageSize-1)&^(PageSize-1)-first+crypt.TagSize)
+	if err := p.file.Read(buf, p.off+int64(first)); err != nil {
+		return nil, err
+	}
+	for at := 0; at < len(buf); at += PageSize {
+		page := buf[at:min(at+PageSize, len(buf))]
+		if err := p.open(page, page, first+at); err != nil {
+			return nil, err
+		}
+	}
+	return buf[lo-first : hi-first : hi-first], nil
+}

@@ -1,0 +1,109 @@
+package chunk
+
+import (
+	"bytes"
+
+	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/run/blocks"
+)
+
+// opened is what is in memory of a chunk that is read block by block. It is in the cache
+// itself. Its blocks are found through it alone.
+type opened struct {
+	blocks.Used
+	chunk   *Chunk
+	trailer *Trailer
+	body    *blocks.Part // entries and index
+}
+
+// Drop is the method of a blocks.Item.
+func (o *opened) Drop() { o.chunk.opened.CompareAndSwap(o, nil) }
+
+// open returns what is known of the chunk, or reads its trailer.
+func (c *Chunk) open() (*opened, error) {
+	if o := c.opened.Load(); o != nil {
+		o.Use()
+		return o, nil
+	}
+	start := c.TrailerStart()
+	buf := make([]byte, c.TrailerSize, c.TrailerSize+Room)
+	if err := c.File.Read(buf, c.Place.Offset+int64(start)); err != nil {
+		return nil, err
+	}
+	if err := c.verifyTrailer(buf, start); err != nil {
+		return nil, err
+	}
+	t, err := parseTrailer(buf, &c.Layout, c.Place.Key != nil)
+	if err != nil {
+		return nil, c.corrupt(start, "%v", err)
+	}
+	o := &opened{chunk: c, trailer: t, body: blocks.NewPart(c.File, crypt.Page, c.Place.Offset, start, t.sums)}
+	if c.opened.CompareAndSwap(nil, o) {
+		c.File.Cache.Add(c.File.Owner, o, int64(len(buf))+o.body.TableBytes())
+	}
+	return o, nil
+}
+
+// block returns the block that has the byte at off, see blocks.Part.
+func (c *Chunk) block(off int, keep bool) (*blocks.Block, error) {
+	o, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	return o.body.Block(off, keep), nil
+}
+
+func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
+	if b == nil || !b.Has(off, off+1) {
+		var err error
+		if b, err = c.block(off, true); err != nil {
+			return nil, err
+		}
+	}
+	return b.Page(off)
+}
+
+func (c *Chunk) spanOf(lo, hi int, b *blocks.Block) ([]byte, error) {
+	if b != nil && b.Has(lo, hi) {
+		return b.Span(lo, hi)
+	}
+	o, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	return o.body.Span(lo, hi)
+}
+
+// detach copies the value of the entry at off, unless its block was in the cache before. A
+// transaction may keep many values, and each would keep a block in memory.
+func (c *Chunk) detach(off int, e *entry.Entry) {
+	if n := len(e.Value); n == 0 || n > blocks.Size/2 {
+		return
+	}
+	if o := c.opened.Load(); o == nil || !o.body.Was(off) {
+		e.Value = bytes.Clone(e.Value)
+	}
+}
+
+// fetch has the bytes in [lo, hi) in the cache.
+func (c *Chunk) fetch(lo, hi int) error {
+	// From back to front, so that what lies behind a block is there when it is needed.
+	for lo < hi {
+		from := max(lo, (hi-1)&^(blocks.Size-1))
+		if _, err := c.spanOf(from, hi, nil); err != nil {
+			return err
+		}
+		o, err := c.open()
+		if err != nil {
+			return err
+		}
+		if b := o.body.Block(from, true); b.Has(from, hi+1) {
+			if _, err := b.Page(hi); err != nil {
+				return err
+			}
+		}
+		hi = from
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package salvage
+
+import (
+	"fmt"
+
+	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/keyring"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/segment"
+)
+
+// unlock makes the keys of an encrypted store, and returns all that SUPER says, which may be
+// damaged. Without its keyring, nothing of such a store can be read.
+func (v *survey) unlock(super manifest.Super) (manifest.Super, error) {
+	known := super.UUID != [16]byte{}
+	encrypted := super.Encrypted() || !known && (v.s.Keys != nil || len(v.files[filename.Keyring]) > 0)
+	switch {
+	case encrypted && v.s.Keys == nil:
+		return super, fmt.Errorf("%w: the store is encrypted, and Keys is nil", errs.ErrKey)
+	case !encrypted && v.s.Keys != nil:
+		return super, fmt.Errorf("%w: Keys is set, and the store is not encrypted", errs.ErrKey)
+	case !encrypted:
+		return super, nil
+	}
+	content, err := keyring.Load(v.s.FS, v.s.Dir, v.uuid)
+	if err != nil {
+		return super, err
+	}
+	if v.ring, err = content.Ring(v.s.Keys); err != nil {
+		return super, err
+	}
+	if err := v.fit(content); err != nil || !known {
+		return super, err
+	}
+	whole, err := manifest.OpenSuper(v.s.FS, v.s.Dir, v.ring)
+	if err != nil {
+		// Its checksum is right, and so are the keys: somebody has changed it.
+		v.damage = append(v.damage, &errs.Corruption{File: filename.Of(filename.Super, 0), Offset: -1, Reason: "it can't be decrypted", Err: err})
+		return super, nil
+	}
+	return whole, nil
+}
+
+// fit returns errs.ErrKey if no data key can be unwrapped. Files under a single one that can't
+// are lost.
+func (v *survey) fit(content *keyring.Content) (err error) {
+	for _, k := range content.Keys {
+		if _, err = v.ring.Open(crypt.File{}, crypt.Life{Key: k.ID, Cipher: k.Cipher}); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// lifeOf is the life of a segment or remap: its header says it, or else an edit.
+func (v *survey) lifeOf(name filename.Name) crypt.Life {
+	if l, err := segment.LifeOf(v.segments(), name.Kind, name.Number); err == nil {
+		return l
+	}
+	return v.lives[name]
+}

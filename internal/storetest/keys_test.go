@@ -1,0 +1,297 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// masterKey is one of the master keys of tests.
+func masterKey(n byte) brock.KeyProvider { return brock.StaticKey(bytes.Repeat([]byte{n}, 32)) }
+
+// Rare bytes that keys, values and names of keyspaces begin with, so that they are found
+// wherever they lie in clear.
+const (
+	rareKey   = "\xf3\x9ckEy~Q"
+	rareValue = "\xe7\xa1vAl~Z"
+	rareName  = "nAmE~\xce\xa9"
+)
+
+// inClear names the files of a store that hold one of the rare texts.
+func inClear(t *testing.T, fs vfs.FS, dir string) (found []string) {
+	t.Helper()
+	names, err := fs.List(dir)
+	must(t, err)
+	for _, name := range names {
+		f, err := fs.Open(filepath.Join(dir, name))
+		if errors.Is(err, iofs.ErrNotExist) {
+			continue // background work has removed it just now
+		}
+		must(t, err)
+		p := make([]byte, size(t, f))
+		_, err = f.ReadAt(p, 0)
+		must(t, errors.Join(err, f.Close()))
+		for _, rare := range []string{rareKey, rareValue, rareName} {
+			if bytes.Contains(p, []byte(rare)) {
+				found = append(found, fmt.Sprintf("%s has %q", name, rare))
+			}
+		}
+	}
+	return found
+}
+
+// secrets writes and deletes values of all sizes in two keyspaces, in all kinds of files: the
+// round n of them.
+func secrets(t *testing.T, db *brock.DB, n int) {
+	t.Helper()
+	ks := keyspace(t, db, rareName, brock.KeyspaceOptions{})
+	value := func(i, size int) []byte { return append([]byte(rareValue), incompressible(i, size)...) }
+	key := func(i int) []byte { return fmt.Appendf(nil, "%s%04d", rareKey, i) }
+	for i := range 60 {
+		must(t, db.Set(key(i+20*n), value(i+n, []int{0, 30, 500, 3000, 20000}[i%5])))
+		must(t, ks.Set(key(i+10*n), value(i, 200*(i%3))))
+	}
+	must(t, db.Set(key(9000+n), value(n, 200_000))) // in pieces
+	txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true, MaxMemory: 1000})
+	must(t, err)
+	for i := range 60 {
+		must(t, txn.Set(key(1000+i), value(i*n, 10+40*(i%20))))
+	}
+	must(t, txn.Commit())
+	must(t, db.DeleteRange(key(20*n), key(20*n+5)))
+	must(t, db.Delete(key(20*n+7)))
+}
+
+func keyedOptions(fs vfs.FS, dir string) brock.Options {
+	return brock.Options{Dir: dir, FS: fs, Keys: masterKey(1), Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10}}
+}
+
+// TestEncryptedStore: an encrypted store does what a plain one does, in each kind of file,
+// and no file ever holds a key, a value or the name of a keyspace.
+func TestEncryptedStore(t *testing.T) {
+	mem := vfs.NewMem()
+	plain := openTest(t, brock.Options{})
+	o := keyedOptions(vfs.NewMem(), dir)
+	o.Keys = nil
+	db, err := brock.Open(o)
+	must(t, err)
+	secrets(t, db, 1)
+	must(t, db.Close())
+	if found := inClear(t, o.FS, dir); len(found) < 3 {
+		t.Fatalf("the search finds only %q in a plain store", found)
+	}
+	check := func(what string) {
+		t.Helper()
+		if got, want := contents(t, db), contents(t, plain); got != want {
+			t.Fatalf("%s: the encrypted store differs from the plain one:\n%.2000q\nwant\n%.2000q", what, got, want)
+		}
+		if found := inClear(t, mem, dir); found != nil {
+			t.Fatalf("%s: %v", what, found)
+		}
+		must(t, db.Verify(t.Context(), func(c *brock.CorruptionError) { t.Errorf("%s: %v", what, c) }))
+	}
+	db, err = brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	for round := range 4 {
+		secrets(t, db, round)
+		secrets(t, plain, round)
+		check("written")
+		killed := mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+		switch round {
+		case 0, 3:
+			must(t, db.Close())
+		default:
+			must(t, db.Flush(t.Context()))
+			check("flushed")
+			must(t, db.Compact(t.Context()))
+			must2(db.Reclaim(t.Context()))
+			check("compacted and collected")
+			must(t, db.Close())
+			mem = killed // so the files above are lost, and the journal is replayed
+		}
+		db, err = brock.Open(keyedOptions(mem, dir))
+		must(t, err)
+		check("opened again")
+		must(t, db.Compact(t.Context()))
+		must2(db.Reclaim(t.Context()))
+		check("compacted and collected")
+	}
+	copied := filepath.Join(filepath.Dir(dir), "copy")
+	must(t, db.Checkpoint(t.Context(), copied))
+	must(t, db.Close())
+	if found := inClear(t, mem, copied); found != nil {
+		t.Fatalf("checkpoint: %v", found)
+	}
+	for _, o := range []brock.Options{keyedOptions(mem, copied), keyedOptions(mem, dir)} {
+		for _, o.Mode = range []brock.OpenMode{brock.ReadOnly, brock.Follow, brock.ReadWrite} {
+			db, err = brock.Open(o)
+			must(t, err)
+			check(fmt.Sprintf("%s, mode %d", o.Dir, o.Mode))
+			must(t, db.Close())
+		}
+	}
+}
+
+// TestErrKey: a store that is refused for its keys is left as it was, and so is a plain one
+// that is opened with keys.
+func TestErrKey(t *testing.T) {
+	encrypted := func(t *testing.T) *vfs.Mem {
+		mem := vfs.NewMem()
+		db, err := brock.Open(brock.Options{Dir: dir, FS: mem, Keys: masterKey(1)})
+		must(t, err)
+		set(t, db, "a=1")
+		return mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+	}
+	keyring := filepath.Join(dir, "KEYS-000001")
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T) *vfs.Mem
+		keys    brock.KeyProvider
+	}{
+		"no keys":           {encrypted, nil},
+		"another key":       {encrypted, masterKey(2)},
+		"keys for a plain":  {killed, masterKey(1)},
+		"a missing keyring": {func(t *testing.T) *vfs.Mem { m := encrypted(t); must(t, m.Remove(keyring)); return m }, masterKey(1)},
+		"the keyring of another store": {func(t *testing.T) *vfs.Mem {
+			m, other := encrypted(t), encrypted(t)
+			p := readFile(t, other, keyring)
+			must(t, m.Remove(keyring))
+			writeFile(t, m, keyring, string(p))
+			return m
+		}, masterKey(1)},
+	} {
+		for _, mode := range []brock.OpenMode{brock.ReadWrite, brock.ReadOnly, brock.Follow} {
+			t.Run(fmt.Sprintf("%s, mode %d", name, mode), func(t *testing.T) {
+				mem := c.prepare(t)
+				before := withoutLock(content(t, mem))
+				db, err := brock.Open(brock.Options{Dir: dir, FS: mem, Keys: c.keys, Mode: mode})
+				if err == nil {
+					db.Close()
+				}
+				wantErr(t, "Open", err, brock.ErrKey)
+				if after := withoutLock(content(t, mem)); after != before {
+					t.Errorf("the directory was changed from\n%s\nto\n%s", before, after)
+				}
+			})
+		}
+	}
+	t.Run("a key of another length", func(t *testing.T) {
+		mem := vfs.NewMem()
+		_, err := brock.Open(brock.Options{Dir: dir, FS: mem, Keys: brock.StaticKey(make([]byte, 31))})
+		wantErr(t, "Open", err, brock.ErrInvalid)
+	})
+}
+
+// crashes calls fn, and returns what a crash before each call that changes files, and at the
+// end, leaves in the ways that modes say.
+func crashes(t *testing.T, mem *vfs.Mem, fn func(fs vfs.FS)) (left []*vfs.Mem) {
+	var mu sync.Mutex
+	take := func() {
+		for mode := range vfs.Chaos + 1 {
+			left = append(left, mem.CrashClone(vfs.CrashOptions{Mode: mode, Seed: uint64(len(left))}))
+		}
+	}
+	fn(faultfs.New(mem, faultfs.Options{Before: func(op faultfs.Op) {
+		mu.Lock()
+		defer mu.Unlock()
+		if op.Kind&(faultfs.Changes|faultfs.Syncs) != 0 {
+			take()
+		}
+	}}))
+	mu.Lock()
+	defer mu.Unlock()
+	take()
+	return left
+}
+
+// TestEncryptedCreationCrashes crashes before each file call of creating and of opening: the
+// next Open makes the store, or finds it with what was durable.
+func TestEncryptedCreationCrashes(t *testing.T) {
+	open := func(fs vfs.FS) *brock.DB {
+		db, err := brock.Open(keyedOptions(fs, dir))
+		must(t, err)
+		return db
+	}
+	for i, mem := range crashes(t, vfs.NewMem(), func(fs vfs.FS) { must(t, open(fs).Close()) }) {
+		if testing.Short() && i%3 != 0 {
+			continue
+		}
+		db := open(mem)
+		wantEqual(t, "created", contents(t, db), "")
+		set(t, db, "a=1")
+		must(t, db.Close())
+		if names := must2(mem.List(dir)); strings.Count(strings.Join(names, " "), "KEYS-") != 1 {
+			t.Errorf("crash %d: %v", i, names)
+		}
+	}
+	begun := vfs.NewMem()
+	db := open(begun)
+	secrets(t, db, 1)
+	want := contents(t, db)
+	begun = begun.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+	must(t, db.Close())
+	for i, mem := range crashes(t, begun, func(fs vfs.FS) { must(t, open(fs).Close()) }) {
+		if testing.Short() && i%7 != 0 {
+			continue
+		}
+		db := open(mem)
+		if got := contents(t, db); got != want {
+			t.Errorf("crash %d: %.500q", i, got)
+		}
+		must(t, db.Close())
+	}
+}
+
+// TestCopiesOfAnEncryptedStore: two copies of a directory that both go on, from the same
+// state and with the same numbers of files, never encrypt under one key and nonce (builds
+// with the tag invariants watch), and a file of one is damage in the other.
+func TestCopiesOfAnEncryptedStore(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	secrets(t, db, 1)
+	stores := [2]*vfs.Mem{mem.CrashClone(vfs.CrashOptions{Mode: vfs.All}), mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})}
+	must(t, db.Close())
+	for i, mem := range stores {
+		db, err := brock.Open(keyedOptions(mem, dir))
+		must(t, err)
+		secrets(t, db, 2+i)
+		must(t, db.Flush(t.Context()))
+		secrets(t, db, 3+i)
+		must(t, db.Close())
+	}
+	swapped := 0
+	for _, name := range must2(stores[0].List(dir)) {
+		path := filepath.Join(dir, name)
+		p, q := readFile(t, stores[0], path), []byte(nil)
+		if _, err := stores[1].Stat(path); err == nil {
+			q = readFile(t, stores[1], path)
+		}
+		if q == nil || bytes.Equal(p, q) || name == "SUPER" || strings.HasPrefix(name, "MANIFEST") {
+			continue
+		}
+		swapped++
+		mixed := stores[0].CrashClone(vfs.CrashOptions{Mode: vfs.All})
+		must(t, mixed.Remove(path))
+		writeFile(t, mixed, path, string(q))
+		db, err := brock.Open(keyedOptions(mixed, dir))
+		if err == nil {
+			err = db.Verify(t.Context(), nil)
+			err = errors.Join(err, db.Close())
+		}
+		if !errors.Is(err, brock.ErrCorrupt) {
+			t.Errorf("%s of the other copy: %v", name, err)
+		}
+	}
+	if swapped < 2 {
+		t.Errorf("only %d files were swapped", swapped)
+	}
+}
