@@ -67,34 +67,6 @@ func load(fsys vfs.FS, dir string, uuid [16]byte) (*Content, error) {
 	return nil, none
 }
 
-// Verify reads the keyring that Load returns, and calls report for each copy in it that is
-// damaged: Load needs one of them only.
-func Verify(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corruption)) error {
-	for range loadTries {
-		c, err := Load(fsys, dir, uuid)
-		if err != nil {
-			return err
-		}
-		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, c.Number)))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the store's writer has made a newer one
-		}
-		if err != nil {
-			return err
-		}
-		_, wrong := Decode(p, uuid, c.Number)
-		for _, err := range wrong {
-			var d *errs.Corruption
-			if !errors.As(err, &d) {
-				return err
-			}
-			report(d)
-		}
-		return nil
-	}
-	return fmt.Errorf("%w: the keyring in %s is made anew all the time", errs.ErrKey, dir)
-}
-
 // readFile reads a file whole, or as much of it as a keyring may have.
 func readFile(fsys vfs.FS, path string) (p []byte, err error) {
 	f, err := fsys.Open(path)
@@ -124,6 +96,28 @@ func Verify(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum) error {
 	}
 	_, wrong := Decode(p, uuid, num)
 	return errors.Join(wrong...)
+}
+
+// VerifyNewest is Verify of the keyring that Load returns. Damage is reported: one whole copy is
+// enough.
+func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corruption)) error {
+	for range loadTries {
+		c, err := Load(fsys, dir, uuid)
+		if err != nil {
+			return err
+		}
+		err = Verify(fsys, dir, uuid, c.Number)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the store's writer has made a newer one
+		}
+		var damage *errs.Corruption
+		if errors.As(err, &damage) {
+			report(damage)
+			return nil
+		}
+		return err
+	}
+	return fmt.Errorf("%w: the keyring in %s is made anew all the time", errs.ErrKey, dir)
 }
 
 // Write makes the file in dir, which has none with this number, and syncs it and its name. On

@@ -24,7 +24,7 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 		}
 	}
 	if l.ring != nil {
-		if err := keyring.Verify(l.o.FS, l.o.Dir, l.super.UUID, report); err != nil {
+		if err := keyring.VerifyNewest(l.o.FS, l.o.Dir, l.super.UUID, report); err != nil {
 			return err
 		}
 	}
