@@ -91,10 +91,18 @@ func resumes(t *testing.T, write func() error) time.Duration {
 	}
 }
 
+// fillingSizes are lengths of values that fill a store.
+func fillingSizes() []int {
+	if raceEnabled {
+		return []int{3000} // in fewer calls
+	}
+	return []int{100, 3000}
+}
+
 // TestFullDisk fills a disk: the store refuses sets before the disk is full, and
 // goes on with reads and deletes. It takes sets again when there is disk space.
 func TestFullDisk(t *testing.T) {
-	for _, size := range []int{100, 3000} {
+	for _, size := range fillingSizes() {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
 			mem := vfs.NewMem()
@@ -140,11 +148,7 @@ func TestFullDisk(t *testing.T) {
 // TestFullStoreFreesItself deletes most of what is in a full store. The store then
 // frees disk space without help: in the background, and at once by Reclaim.
 func TestFullStoreFreesItself(t *testing.T) {
-	sizes := []int{100, 3000}
-	if raceEnabled {
-		sizes = sizes[1:] // fewer calls fill the store
-	}
-	for _, size := range sizes {
+	for _, size := range fillingSizes() {
 		for _, limit := range []bool{false, true} {
 			t.Run(fmt.Sprint(size, limit), func(t *testing.T) {
 				t.Parallel()
