@@ -109,7 +109,7 @@ func TestFullDisk(t *testing.T) {
 			const capacity = 12 << 20
 			mem.SetCapacity(capacity)
 			events := make(diskSpaceEvents, 100)
-			o := brock.Options{Dir: dir, FS: mem, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+			o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
 				Events: brock.Events{DiskSpace: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 			db, err := brock.Open(o)
 			must(t, err)
@@ -154,7 +154,7 @@ func TestFullStoreFreesItself(t *testing.T) {
 				t.Parallel()
 				const capacity = 12 << 20
 				mem := vfs.NewMem()
-				o := brock.Options{Dir: dir, FS: mem, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+				o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
 					Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 				if limit {
 					o.DiskLimit = capacity
@@ -206,7 +206,7 @@ func TestFullStoreFreesItself(t *testing.T) {
 // space again everything goes on, also background work that has failed.
 func TestOthersFillTheDisk(t *testing.T) {
 	mem := vfs.NewMem()
-	o := brock.Options{Dir: dir, FS: mem, Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10},
+	o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10},
 		Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 	db, err := brock.Open(o)
 	must(t, err)
