@@ -198,7 +198,7 @@ func (it *Iterator) Next() {
 	it.move(it.reverse)
 }
 
-// open is usable for a transaction without a context.
+// open reports whether the iterator may go on, unless a context has ended.
 func (it *Iterator) open() bool {
 	return !it.closed.Load() && it.txn.state.Load() == txnOpen && !it.txn.db.closed.Load()
 }
@@ -218,7 +218,8 @@ func (it *Iterator) Prev() {
 // leaveAsked has the scan know, before it moves, that the item's value was read.
 func (it *Iterator) leaveAsked() {
 	it.item.asked = false
-	if it.valid && it.item.e.Separated && it.usable() {
+	// An iterator that has ended hears so from the move that follows.
+	if it.valid && it.item.e.Separated && it.open() {
 		it.scan.Asked()
 		it.item.place(it.txn, it.scan.Entry())
 	}

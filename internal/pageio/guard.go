@@ -3,6 +3,7 @@ package pageio
 import (
 	"runtime"
 	"runtime/debug"
+	"unsafe"
 
 	"github.com/brockdb/brock/internal/errs"
 )
@@ -51,11 +52,14 @@ func Guard(a Armed, errp *error, file string) {
 //
 //go:noinline
 func Touch(b []byte) (sum byte) {
-	for i := 0; i < len(b); i += pageSize {
-		sum ^= b[i]
+	if len(b) == 0 {
+		return 0
 	}
-	if len(b) > 0 {
-		sum ^= b[len(b)-1]
+	sum = b[0]
+	// No more than one line of the cache for each page: the last byte would take another.
+	rest := pageSize - int(uintptr(unsafe.Pointer(&b[0]))%pageSize)
+	for i := rest; i < len(b); i += pageSize {
+		sum ^= b[i]
 	}
 	return sum
 }

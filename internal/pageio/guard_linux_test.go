@@ -52,6 +52,47 @@ func TestTruncatedFileUnderAMapping(t *testing.T) {
 	}
 }
 
+// Touch meets each page that can't be read, wherever in a page its slice begins and ends.
+func TestTouchReadsEachPage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "000007.run")
+	if err := os.WriteFile(path, make([]byte, 4*pageSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := NewFiles(vfs.OS(), 0).Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Mapped() == nil {
+		t.Skip("no mapping on this platform")
+	}
+	last := 3 * int64(os.Getpagesize())
+	if last >= f.Size() {
+		t.Skip("the file is shorter than four pages")
+	}
+	if err := os.Truncate(path, last); err != nil {
+		t.Fatal(err)
+	}
+	touched := func(from, to int64) (err error) {
+		defer Guard(Arm(), &err, f.Name())
+		Touch(f.Mapped()[from:to])
+		return nil
+	}
+	for _, from := range []int64{0, 1, pageSize - 1, pageSize, last - pageSize - 1, last - 1} {
+		if err := touched(from, last); err != nil {
+			t.Errorf("[%d, %d), which is there: got %v", from, last, err)
+		}
+		for _, to := range []int64{last + 1, last + 100, last + pageSize} {
+			if err := touched(from, to); !errors.Is(err, errs.ErrCorrupt) {
+				t.Errorf("[%d, %d), with a page that is gone: got %v, want a corruption", from, to, err)
+			}
+		}
+	}
+	if err := touched(last, last); err != nil {
+		t.Errorf("nothing: got %v", err)
+	}
+}
+
 func TestMappingGrowsWithItsFile(t *testing.T) {
 	raw, err := vfs.OS().Create(filepath.Join(t.TempDir(), "000001.log"))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/checksum"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -320,7 +321,7 @@ func walkRemains(t *testing.T, dir string) {
 	cfg := openConfig(dir, true)
 	cfg.Files = pageio.NewFiles(cfg.FS, 0)
 	_, _, _ = ReadAbout(cfg, 7)
-	r, err := OpenRemains(cfg, 7, 0)
+	r, err := OpenRemains(cfg, 7, 0, crypt.Life{})
 	if err != nil {
 		checkKind(t, err)
 		return

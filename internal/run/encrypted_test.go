@@ -133,7 +133,7 @@ func TestLifeDecidesHowAFileIsRead(t *testing.T) {
 	if _, err := Open(cfg, m); err == nil {
 		t.Error("read without keys")
 	}
-	if _, err := OpenRemains(OpenConfig{Files: pageio.NewFiles(vfs.OS(), 0), Dir: dir, UUID: testUUID}, 7, 0); err == nil {
+	if _, err := OpenRemains(OpenConfig{Files: pageio.NewFiles(vfs.OS(), 0), Dir: dir, UUID: testUUID}, 7, 0, crypt.Life{}); err == nil {
 		t.Error("remains are read without keys")
 	}
 	unwrap := errors.New("no such key")
@@ -198,18 +198,20 @@ func TestRemainsOfEncryptedFiles(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
 		header, dir, end bool // damaged
+		known            bool // from elsewhere: its life
 		want             int
 	}{
-		{"sound", false, false, false, 3},
-		{"no header", true, false, false, 3},
-		{"no directory", false, true, false, 3},
-		{"no footer", false, true, true, 3},
-		{"no header, no directory", true, true, false, 3},
-		{"no header, no footer", true, false, true, 0},
+		{"sound", false, false, false, false, 3},
+		{"no header", true, false, false, false, 3},
+		{"no directory", false, true, false, false, 3},
+		{"no footer", false, true, true, false, 3},
+		{"no header, no directory", true, true, false, false, 3},
+		{"no header, no footer", true, false, true, false, 0},
+		{"no header, no footer, known", true, false, true, true, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
-			file, _ := writeEncrypted(t, dir)
+			file, m := writeEncrypted(t, dir)
 			foot := len(file) - encryptedFooterSize
 			if tc.header {
 				clear(file[:headerSize])
@@ -225,7 +227,16 @@ func TestRemainsOfEncryptedFiles(t *testing.T) {
 			}
 			cfg := openConfig(dir, true)
 			cfg.Files = pageio.NewFiles(cfg.FS, 0)
-			r, err := OpenRemains(cfg, 7, 0)
+			other := m.Files[0].Life
+			other.Life[0]++
+			if _, err := OpenRemains(cfg, 7, 0, other); !errors.Is(err, errs.ErrCorrupt) {
+				t.Errorf("as a file with another life: %v", err)
+			}
+			life := crypt.Life{}
+			if tc.known {
+				life = m.Files[0].Life
+			}
+			r, err := OpenRemains(cfg, 7, 0, life)
 			if tc.want == 0 {
 				if !errors.Is(err, errs.ErrCorrupt) {
 					t.Errorf("remains: %v", err)

@@ -45,16 +45,22 @@ type Hole struct {
 // pieceBytes is how much of a file is searched at a time.
 const pieceBytes = 1 << 20
 
-// OpenRemains opens file number num of a run. It returns an error only if the file can't
-// be opened or has nothing of a run of this store.
-func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version) (*Remains, error) {
+// OpenRemains opens file number num of a run. life is what is known of its life: a file with
+// another one is damage. Zero says that nothing is known: the file's own word counts. It
+// returns an error only if the file can't be opened or has nothing of a run of this store.
+func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life crypt.Life) (*Remains, error) {
 	name := filename.Of(filename.Run, num)
 	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})
 	if err != nil {
 		return nil, err
 	}
 	r := &Remains{f: f, end: f.Size()}
-	if r.origin, err = cfg.find(f, num); err != nil {
+	if life.IsZero() {
+		r.origin, err = cfg.find(f, num)
+	} else {
+		r.origin, err = cfg.origin(num, life)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	if f.Size() >= int64(r.footerSize()) {

@@ -256,7 +256,9 @@ func (v *survey) readAbout() {
 func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Keyspace) {
 	for _, r := range e.AddRuns {
 		for _, f := range r.Files {
-			v.stamp(filename.New(filename.Run, f.Num), r.Stamp)
+			name := filename.New(filename.Run, f.Num)
+			v.stamp(name, r.Stamp)
+			v.lives[name] = f.Life
 		}
 	}
 	for _, s := range e.AddSegments {
@@ -303,7 +305,9 @@ func (v *survey) learn(e *layout.Edit) {
 	for _, r := range e.AddRuns {
 		v.live[r.ID] = r
 		for _, f := range r.Files {
-			v.stamp(filename.New(filename.Run, f.Num), r.Stamp)
+			name := filename.New(filename.Run, f.Num)
+			v.stamp(name, r.Stamp)
+			v.lives[name] = f.Life
 		}
 		v.version = max(v.version, r.MaxVersion)
 	}

@@ -120,6 +120,26 @@ func (r *readahead) move(turned bool) bool {
 	if turned != r.turned {
 		return r.begin(r.turn() && r.scan.move(turned), turned)
 	}
+	r.pass()
+	if r.low() {
+		r.fill()
+	}
+	return r.count > 0 && !r.scan.closed
+}
+
+// low reports whether it is time to fill the ring: half a ring at a time, so that a refill
+// asks for many values at once.
+func (r *readahead) low() bool {
+	return r.count <= len(r.ring)/2 && (!r.guessed || r.count == 0)
+}
+
+// holds reports whether pass alone moves on, in the direction turned.
+func (r *readahead) holds(turned bool) bool {
+	return r.count-1 > len(r.ring)/2 && turned == r.turned && r.scan.walk.behind == nil && !(r.adaptive && r.idle())
+}
+
+// pass goes on to the next entry that is held.
+func (r *readahead) pass() {
 	if a := r.ring[r.head]; a.entry.Separated {
 		r.bytes -= a.entry.Handle.Length
 		r.unasked++
@@ -130,12 +150,10 @@ func (r *readahead) move(turned bool) bool {
 			}
 		}
 	}
-	r.head, r.count, r.passed = (r.head+1)%len(r.ring), r.count-1, r.passed+1
-	// Half a ring at a time, so that a refill asks for many values at once.
-	if r.count <= len(r.ring)/2 && (!r.guessed || r.count == 0) {
-		r.fill()
+	if r.head++; r.head == len(r.ring) {
+		r.head = 0
 	}
-	return r.count > 0 && !r.scan.closed
+	r.count, r.passed = r.count-1, r.passed+1
 }
 
 // turn brings the walk back to the user's entry.

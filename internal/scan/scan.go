@@ -129,8 +129,13 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 // at an entry.
 func (s *Scan) Move(turned bool) bool {
 	s.turned = turned
-	// A move that is sure touches no mapped memory.
-	if s.direct && !turned && s.walk.sure.shift() {
+	// A move that is sure touches no mapped memory, nor does one within the entries ahead.
+	if s.direct {
+		if !turned && s.walk.sure.shift() {
+			return true
+		}
+	} else if r := s.readahead; r != nil && r.holds(turned) {
+		r.pass()
 		return true
 	}
 	return s.guarded(turned)

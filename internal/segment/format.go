@@ -1,7 +1,8 @@
 // Package segment is one file of records: a journal segment, written by commits
 // and read while it still grows, or a value segment, written in key order by
 // flush and collection. Both are a header and frames (docs/format.md), so one
-// reader serves both.
+// reader serves both. With Config.Ring what is written is encrypted; what is read may be
+// encrypted or plain, as its life says.
 //
 // What is durable when: Create and Append only write. A segment counts for
 // nothing until its file was synced (Writer.Sync) and then its directory; for

@@ -28,8 +28,8 @@ const (
 )
 
 // Reader reads the records of one segment by handle, and may be used by any
-// number of goroutines. Where files can be mapped, values are slices of the
-// mapping: they are valid until Close, and must not be changed.
+// number of goroutines. Where files can be mapped, values of plain ones are slices of
+// the mapping: they are valid until Close, and must not be changed.
 type Reader struct {
 	// What each read needs comes first, so that it is in few cache lines.
 	file     *pageio.File

@@ -244,7 +244,7 @@ func (p *patient) locate(t *testing.T, fs vfs.FS) {
 	opens := pageio.NewFiles(fs, 0)
 	for _, r := range l.Runs() {
 		for _, f := range r.Files {
-			m, err := run.OpenRemains(run.OpenConfig{FS: fs, Dir: "/old", UUID: super.UUID, Files: opens}, f.Num, r.Stamp)
+			m, err := run.OpenRemains(run.OpenConfig{FS: fs, Dir: "/old", UUID: super.UUID, Files: opens}, f.Num, r.Stamp, f.Life)
 			must(t, err)
 			for e, hole := m.Next(); e != nil || hole != nil; e, hole = m.Next() {
 				if hole != nil {

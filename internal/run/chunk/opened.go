@@ -17,6 +17,9 @@ type opened struct {
 	body    *blocks.Part // entries and index
 }
 
+// openedBytes is what else there is, with what the allocator rounds up, about.
+const openedBytes = 2 << 10
+
 // Drop is the method of a blocks.Item.
 func (o *opened) Drop() { o.chunk.opened.CompareAndSwap(o, nil) }
 
@@ -40,7 +43,7 @@ func (c *Chunk) open() (*opened, error) {
 	}
 	o := &opened{chunk: c, trailer: t, body: blocks.NewPart(c.File, crypt.Page, c.Place.Offset, start, t.sums)}
 	if c.opened.CompareAndSwap(nil, o) {
-		c.File.Cache.Add(c.File.Owner, o, int64(len(buf))+o.body.TableBytes())
+		c.File.Cache.Add(c.File.Owner, o, int64(len(buf))+o.body.TableBytes()+openedBytes)
 	}
 	return o, nil
 }
