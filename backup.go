@@ -23,7 +23,7 @@ type BackupOptions struct {
 	Since *BackupInfo
 	// Keyspaces are the names of the keyspaces that the backup has, "" for the default one;
 	// none = all. Nothing of other keyspaces is in the stream. Since must be of the same
-	// keyspaces. Backup first writes the keyspaces to files of their own beside those of the
+	// keyspaces, and there are none of an encrypted store (ErrUnsupported). Backup first writes the keyspaces to files of their own beside those of the
 	// store, and removes them at the end: it takes as much disk space as they have in runs
 	// of which Since has nothing.
 	Keyspaces []string
@@ -97,7 +97,8 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // o.Keyspaces, and all history that is retained. Restore makes a store of it. VerifyBackup
 // checks it.
 //
-// The stream has the files of the store. Each is verified while it is sent. An increment
+// The stream has the files of the store, and of an encrypted store its keyring: nothing in it is
+// in clear, and Compress has no effect. Each file is verified while it is sent. An increment
 // (o.Since) has only files that are new. Deletes, drops and changed options are in it, too.
 // A value usually stays in the file that it was written to, but compactions write keys
 // again: after a compaction of the whole store an increment has all keys, and after a
@@ -109,8 +110,8 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 //
 // It returns ErrReadOnly for a store that this process only reads, ErrForeign if o.Since is
 // of another store, ErrInvalid if o.Since is of a later version or of other keyspaces,
-// ErrKeyspaceNotFound, a *CorruptionError for damage, and the errors of w. After an error the stream is incomplete: Restore and
-// VerifyBackup refuse it.
+// ErrKeyspaceNotFound, a *CorruptionError for damage, and the errors of w. After an error the
+// stream is incomplete: Restore and VerifyBackup refuse it.
 func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*BackupInfo, error) {
 	if err := workable(ctx, db); err != nil {
 		return nil, err
@@ -142,11 +143,12 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 // The store is made in o.Dir, and in o.ValueDir if that is set. These directories must be
 // empty or absent. Of the other options only FS is used: Open is given the rest, and the
 // backup has those of all keyspaces but the default one. The store is durable when Restore
-// returns nil.
+// returns nil. That of an encrypted store needs o.Keys, and has the keyring of its source.
 //
-// It returns ErrExist if a directory is not empty, ErrForeign if r has something else than a
-// backup, or a backup of another store than the one before, ErrInvalid if an increment does
-// not belong behind the backup before it, ErrFormat for a backup of a later release, and a
+// It returns ErrExist if a directory is not empty, ErrKey if o.Keys don't fit the backup,
+// ErrForeign if r has something else than a backup, or a backup of another store than the
+// one before, ErrInvalid if an increment does not belong behind the backup before it,
+// ErrFormat for a backup of a later release, and a
 // *CorruptionError for one that is damaged or cut. After any error, also of r, of the disk
 // and of ctx, Restore removes the files that it has written. After a crash a part of the
 // files may be there. Open refuses them, or makes an empty store if there are too few of
@@ -178,7 +180,8 @@ func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 // VerifyBackup reads backups to the end of r: one, or several in the order in which they
 // were made. It checks every byte, and that each increment belongs behind the backup before
 // it. The first backup may be an increment; then VerifyBackup can't tell whether earlier
-// backups have the files that it needs. It returns the description of the last one, or the
+// backups have the files that it needs. It needs no keys, and doesn't look into what is
+// encrypted. It returns the description of the last one, or the
 // errors of Restore. It holds no whole file in memory.
 func VerifyBackup(ctx context.Context, r io.Reader) (*BackupInfo, error) {
 	if ctx == nil {

@@ -35,15 +35,15 @@ type SalvageSummary = salvage.Summary
 // that were deleted. Calls come from one goroutine. For a sound store there are none, unless
 // a crash has torn the end of MANIFEST: Salvage can't know whether that edit was lost.
 //
-// The old store is only read: from.Dir, from.ValueDir and from.FS say where it is. Of to,
-// Salvage uses FS, Dir, MemoryLimit, Now, Tuning, and KeyspaceDefaults for keyspaces whose
-// options are lost. It refuses a ValueDir. The new store is durable when Salvage returns
+// The old store is only read: from.Dir, from.ValueDir and from.FS say where it is. One that is
+// encrypted needs from.Keys and its keyring. Of to, Salvage uses FS, Dir, Keys, MemoryLimit, Now,
+// Tuning, and KeyspaceDefaults for keyspaces whose options are lost. It refuses a ValueDir. The new store is durable when Salvage returns
 // nil; before that it can't be opened. After an error Salvage removes the files that it has
 // written. After a crash, remove to.Dir.
 //
 // It returns ErrLocked if a process has the old store open for writing, ErrExist if there
-// is something under the name to.Dir, ErrNotExist if from.Dir has no file of a store, and
-// ErrFormat for a store of another format.
+// is something under the name to.Dir, ErrNotExist if from.Dir has no file of a store, ErrKey if
+// from.Keys don't fit the old store, and ErrFormat for a store of another format.
 func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError)) (SalvageSummary, error) {
 	if ctx == nil {
 		return SalvageSummary{}, errNilContext

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // TestStores checks that every store returns what was written to it, so that
 // none is fast by doing less.
 func TestStores(t *testing.T) {
-	for _, m := range kv.Makers() {
+	for _, m := range append(kv.Makers(), kv.Encrypted()...) {
 		t.Run(m.Name, func(t *testing.T) {
 			for _, size := range []int{0, 16, 1024} {
 				data := NewDataset(5000, size)

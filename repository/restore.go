@@ -19,6 +19,9 @@ import (
 // RestoreOptions are those of Restore. The zero value is good.
 type RestoreOptions struct {
 	FS vfs.FS // of the new store; nil = the operating system's
+	// Keys are those of an encrypted store. With them Restore opens the new store to check it, as
+	// it does with a plain one; nil = it checks the hashes of all files, and no more.
+	Keys brock.KeyProvider
 	// Progress, unless nil, is called now and then: done of the total bytes of the backup
 	// are in the directory.
 	Progress func(done, total int64)
@@ -31,8 +34,8 @@ type RestoreOptions struct {
 //
 // Restore checks the hash of each object while it copies it. A *brock.CorruptionError names
 // an object that is damaged or missing. Restore returns brock.ErrExist if there is something
-// under the name dir, and ErrNoBackup if there is no such backup. After an error it removes
-// the files that it has written. After a crash, remove dir: files may be there, which Open
+// under the name dir, brock.ErrKey if RestoreOptions.Keys don't fit the store, and ErrNoBackup if
+// there is no such backup. After an error it removes the files that it has written. After a crash, remove dir: files may be there, which Open
 // refuses (use MustExist).
 func Restore(ctx context.Context, s Store, id, dir string, o RestoreOptions) (info Info, err error) {
 	if ctx == nil || s == nil {
@@ -116,16 +119,31 @@ func (r *restore) file(ctx context.Context, f *file) (err error) {
 	return errors.Join(fill(ctx, out, in, f.Size), out.Close())
 }
 
-// check opens the store, and compares it with what the index says.
+// check opens the store, and compares it with what the index says. Without the keys of an
+// encrypted store, it reads no more than SUPER.
 func (r *restore) check() error {
-	c, err := checkpoint.OpenCopy(r.fs, r.dir, nil)
+	super, err := manifest.ReadSuper(r.fs, r.dir)
+	if err != nil {
+		return err
+	}
+	if super.Encrypted() && r.o.Keys == nil {
+		if hex.EncodeToString(super.UUID[:]) != r.index.Store {
+			return r.otherThings()
+		}
+		return nil
+	}
+	c, err := checkpoint.OpenCopy(r.fs, r.dir, r.o.Keys)
 	if err != nil {
 		return err
 	}
 	if hex.EncodeToString(c.UUID[:]) != r.index.Store || uint64(c.Version) != r.index.Version || len(c.Files()) != len(r.index.Files) {
-		err = damaged(backups+r.index.id, nil, "says other things than the files of the backup")
+		err = r.otherThings()
 	}
 	return errors.Join(err, c.Close())
+}
+
+func (r *restore) otherThings() error {
+	return damaged(backups+r.index.id, nil, "says other things than the files of the backup")
 }
 
 // object reads the object of a file, and fails at its end unless it has the right hash.

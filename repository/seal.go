@@ -3,6 +3,7 @@ package repository
 import (
 	"encoding/binary"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/filename"
 )
 
@@ -10,22 +11,33 @@ import (
 const (
 	footerBytes = 64
 	footerMagic = "BRKR"
-	sealBytes   = 48 + 40 // header and payload
+	sealBytes   = 48 + 40      // header and payload
+	sealTags    = 2*16 + 4 + 4 // behind the payload of an encrypted one
 	sealKind    = 2
 )
 
 // sealed reports whether the first and last bytes of a file hold a checksum that depends on
 // all of it: a run's footer has that of its directory, which has those of all chunks; a seal
 // has that of the frame before, and so on; a remap's header has that of the rest. A journal
-// file that a crash has ended has none.
+// file that a crash has ended has none. An encrypted run has a header page instead: nothing else
+// was ever written under the life that it names.
 func sealed(kind filename.Kind, ends []byte) bool {
+	life, err := crypt.PageLife(ends[:endBytes])
+	encrypted := err == nil && !life.IsZero()
 	switch kind {
 	case filename.Run:
+		if encrypted {
+			return true
+		}
 		footer := ends[len(ends)-footerBytes:]
 		return string(footer[4:8]) == footerMagic
 	case filename.Journal, filename.Value:
-		seal := ends[len(ends)-sealBytes:]
-		return seal[12] == sealKind && binary.LittleEndian.Uint32(seal[8:]) == sealBytes/8
+		n := sealBytes
+		if encrypted {
+			n += sealTags
+		}
+		seal := ends[len(ends)-n:]
+		return seal[12] == sealKind && binary.LittleEndian.Uint32(seal[8:]) == uint32(n/8)
 	case filename.Remap:
 		return true
 	}

@@ -72,7 +72,7 @@ func extract(ctx context.Context, s checkpoint.Source, keyspaces []string, since
 		}
 	}
 	x.open = files.New(files.Config{
-		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Seed: s.Seed, NoMap: true, OpenFiles: extractFiles,
+		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, NoMap: true, OpenFiles: extractFiles,
 	}, nil)
 	defer x.view.Close()
 	if err := x.open.OpenLayout(s.Layout, &x.view); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/segment"
@@ -22,7 +23,10 @@ type Copy struct {
 	UUID    [16]byte
 	Version uint64 // of the newest commit
 
-	log      *manifest.Log // nil within Write
+	fs       vfs.FS
+	dir      string
+	log      *manifest.Log    // nil within Write
+	keys     *keyring.Keyring // nil: the store is plain
 	layout   *layout.Layout
 	open     *files.Opener
 	view     view.View
@@ -31,9 +35,19 @@ type Copy struct {
 }
 
 // OpenCopy opens what Write has made in a directory. keys is nil for a plain store. It
-// reads with FS.Open and ReadAt alone.
-func OpenCopy(fsys vfs.FS, dir string, keys manifest.Keys) (*Copy, error) {
-	log, err := manifest.Load(manifest.Options{FS: fsys, Dir: dir, ReadOnly: true, Keys: keys})
+// reads with FS.Open and ReadAt alone. It returns errs.ErrKey if keys don't fit.
+func OpenCopy(fsys vfs.FS, dir string, keys keyring.Provider) (*Copy, error) {
+	o := manifest.Options{FS: fsys, Dir: dir, ReadOnly: true}
+	var ring *keyring.Keyring
+	if keys != nil {
+		o.Keys = func(uuid [16]byte, _ bool) (_ *crypt.Ring, err error) {
+			if ring, err = keyring.Open(keyring.Options{FS: fsys, Dir: dir, UUID: uuid, Keys: keys}); err != nil {
+				return nil, err
+			}
+			return ring.Ring(), nil
+		}
+	}
+	log, err := manifest.Load(o)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +56,7 @@ func OpenCopy(fsys vfs.FS, dir string, keys manifest.Keys) (*Copy, error) {
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	c.log = log
+	c.log, c.keys = log, ring
 	return c, nil
 }
 
@@ -52,7 +66,7 @@ const verifyFiles = 64
 // newCopy opens the files of a layout.
 func newCopy(fsys vfs.FS, dir string, uuid [16]byte, seed uint64, l *layout.Layout, ring *crypt.Ring) (*Copy, error) {
 	c := &Copy{
-		UUID: uuid, Version: uint64(l.LastVersion()), layout: l,
+		UUID: uuid, Version: uint64(l.LastVersion()), fs: fsys, dir: dir, layout: l,
 		open: files.New(files.Config{FS: fsys, Dir: dir, ValueDir: dir, UUID: uuid, Ring: ring, Seed: seed, NoMap: true, OpenFiles: verifyFiles}, nil),
 		runs: map[filename.Name]*view.Run{}, segments: map[filename.Name]*view.Segment{},
 	}
@@ -78,20 +92,27 @@ func newCopy(fsys vfs.FS, dir string, uuid [16]byte, seed uint64, l *layout.Layo
 // Files lists all files of the store but the lock, SUPER last, and the manifest before
 // it: written in this order, they are no store until all are there.
 func (c *Copy) Files() []filename.Name {
-	return append(c.layout.Files(), filename.New(filename.Manifest, c.log.Super().Manifest), filename.New(filename.Super, 0))
+	list := c.layout.Files()
+	if c.keys != nil {
+		list = append(list, filename.New(filename.Keyring, c.keys.Content().Number))
+	}
+	return append(list, filename.New(filename.Manifest, c.log.Super().Manifest), filename.New(filename.Super, 0))
 }
 
 // Verify checks every checksum of one of the Files, by reading it whole.
 func (c *Copy) Verify(ctx context.Context, name filename.Name) error {
-	if name.Kind != filename.Manifest && name.Kind != filename.Super {
-		return c.verifyFile(ctx, name)
-	}
 	var found *errs.Corruption
-	err := c.log.Verify(func(d *errs.Corruption) { found = d })
-	if found != nil {
-		return found
+	switch name.Kind {
+	case filename.Keyring:
+		return keyring.Verify(c.fs, c.dir, c.UUID, name.Number)
+	case filename.Manifest, filename.Super:
+		err := c.log.Verify(func(d *errs.Corruption) { found = d })
+		if found != nil {
+			return found
+		}
+		return err
 	}
-	return err
+	return c.verifyFile(ctx, name)
 }
 
 // Close closes the files.

@@ -2,6 +2,7 @@ package crypt
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -23,8 +24,8 @@ const (
 // decrypt the file, and a tag of bytes 0 to 191. All others of these must be there. A
 // checksum of the page comes after it.
 func (e *Encrypter) PutPage(p []byte, l Life) error {
-	if _, err := e.Begin(0, pageBytes); err != nil {
-		return err
+	if attempt, err := e.Begin(0, pageBytes); err != nil || attempt != 0 {
+		return errors.Join(err, fmt.Errorf("encrypt: a header page in attempt %d, which no reader expects", attempt))
 	}
 	binary.LittleEndian.PutUint16(p[pageFlags:], binary.LittleEndian.Uint16(p[pageFlags:])|pageEncrypted)
 	copy(p[lifeAt:], lifeMagic)

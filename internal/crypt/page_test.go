@@ -37,6 +37,9 @@ func TestHeaderPage(t *testing.T) {
 	if err := d.CheckPage(p); err != nil {
 		t.Fatal(err)
 	}
+	if err := e.PutPage(make([]byte, pageBytes), life); err == nil {
+		t.Error("a second header page, that nobody could read")
+	}
 	for bit := range (pageTagAt + TagSize) * 8 {
 		p[bit/8] ^= 1 << (bit % 8)
 		if err := d.CheckPage(p); !errors.Is(err, ErrTag) {

@@ -87,6 +87,17 @@ func readFile(fsys vfs.FS, path string) (p []byte, err error) {
 	return p[:n], nil
 }
 
+// Verify reads both copies of the keyring with this number. It returns what is wrong with them,
+// also if one of them is whole.
+func Verify(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum) error {
+	p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)))
+	if err != nil {
+		return err
+	}
+	_, wrong := Decode(p, uuid, num)
+	return errors.Join(wrong...)
+}
+
 // Write makes the file in dir, which has none with this number, and syncs it and its name. On
 // an error it removes what it made, if it can.
 func (c *Content) Write(fsys vfs.FS, dir string) error {

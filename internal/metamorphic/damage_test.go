@@ -231,6 +231,7 @@ type beholder struct {
 	also  map[string]string // what was written besides
 	maybe bool              // what was written besides may be missing
 	mixed bool              // damages that may together show an earlier state
+	keys  bool              // damages that the keys of the store may not fit
 }
 
 // withoutMap returns m as a file system that can't map files.
@@ -350,6 +351,7 @@ func (b *beholder) typed(what string, err error, strict bool) {
 			b.errorf("%s: %v: a flipped bit is damage", what, err)
 		}
 	case b.mixed && errors.Is(err, brock.ErrNotExist): // with SUPER and more
+	case errors.Is(err, brock.ErrKey) && (b.keys || strings.Contains(b.d.what, "KEYS")):
 	default:
 		b.errorf("%s: %v: no error of damage", what, err)
 	}

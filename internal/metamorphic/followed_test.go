@@ -187,6 +187,7 @@ func (w *witness) close() error {
 // follow its store: two in this process, which compare all that they see with what was
 // acknowledged, and one that is killed, too.
 func TestKilledAndFollowed(t *testing.T) {
+	doomWithKeys(t)
 	kills := *killsFlag
 	if kills == 0 {
 		kills = 8

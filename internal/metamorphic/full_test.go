@@ -42,7 +42,7 @@ func TestDiskThatFillsUp(t *testing.T) {
 			t.Parallel()
 			r := &fullRun{t: t, rng: rand.New(rand.NewPCG(seed, 21)), seed: seed, mem: vfs.NewMem(), model: map[string]string{}}
 			r.o = brock.Options{
-				Dir: "/db", Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 128 << 10, RunFileSize: 128 << 10},
+				Dir: "/db", Keys: keysOf(seed), Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 128 << 10, RunFileSize: 128 << 10},
 				Maintenance: brock.Maintenance{IdleAfter: 20 * time.Millisecond, GarbageRatio: 0.1 + 0.5*r.rng.Float64()},
 				Events:      brock.Events{BackgroundError: func(err error) { r.errorf("background work has ended: %v", err) }},
 			}

@@ -18,11 +18,13 @@ type handles struct {
 type opened struct {
 	mu   sync.Mutex
 	open map[any]string
+
+	secrets *secrets // that nothing of what is written may show; may be nil
 }
 
 func countHandles(m *vfs.Mem) *handles { return &handles{m, &opened{open: map[any]string{}}} }
 
-// leaks names what is open; "" if nothing is.
+// leaks names what is open, and what was written in the clear; "" if nothing is.
 func (o *opened) leaks() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -30,7 +32,7 @@ func (o *opened) leaks() string {
 	for _, name := range o.open {
 		s += name + " "
 	}
-	return s
+	return s + o.secrets.list()
 }
 
 func (o *opened) add(id any, name string) {
@@ -90,6 +92,18 @@ type handle struct {
 }
 
 func (f *handle) DropUnsynced() { f.File.(interface{ DropUnsynced() }).DropUnsynced() }
+
+func (f *handle) WriteAt(b []byte, off int64) (int, error) {
+	f.h.secrets.look("written to "+f.Name(), b)
+	return f.File.WriteAt(b, off)
+}
+
+func (f *handle) WriteVec(bufs [][]byte, off int64) (int, error) {
+	for _, b := range bufs {
+		f.h.secrets.look("written to "+f.Name(), b)
+	}
+	return f.File.WriteVec(bufs, off)
+}
 
 func (f *handle) Close() error {
 	f.h.remove(f)

@@ -64,7 +64,7 @@ func (c *clients) run() int {
 	mem := vfs.NewMem()
 	c.mode = vfs.CrashMode(c.rng.IntN(4))
 	c.level = pick(c.rng, brock.Serializable, brock.Serializable, brock.SnapshotIsolation)
-	c.o = brock.Options{Dir: "db", FS: mem, Tuning: small, Durability: pick(c.rng, brock.Synced, brock.Buffered)}
+	c.o = brock.Options{Dir: "db", FS: mem, Tuning: small, Keys: keysOf(c.seed), Durability: pick(c.rng, brock.Synced, brock.Buffered)}
 	db, err := brock.Open(c.o)
 	must(c.t, "open", err)
 

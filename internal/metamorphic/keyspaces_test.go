@@ -435,7 +435,7 @@ func TestKeyspacePrograms(t *testing.T) {
 	for seed := first; seed < first+n && !outOfTime(t); seed++ {
 		rng := rand.New(rand.NewPCG(seed, 0x6b657973))
 		p := &keyspaceProgram{t: t, rng: rng, seed: seed, mem: vfs.NewMem(), o: brock.Options{
-			Dir: "db", Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: pick[int64](rng, 64<<10, 0)},
+			Dir: "db", Keys: keysOf(seed), Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: pick[int64](rng, 64<<10, 0)},
 			KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: pick(rng, -1, 64, 0)},
 			Maintenance:      brock.Maintenance{IdleAfter: pick(rng, 0, time.Millisecond)},
 		}}
@@ -469,7 +469,7 @@ func TestKeyspacesCrashAtEveryOperation(t *testing.T) {
 			mu.Unlock()
 		}
 	}
-	o := brock.Options{Dir: "db", Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10}, FS: faultfs.New(mem, faultfs.Options{Before: func(op faultfs.Op) {
+	o := brock.Options{Dir: "db", Keys: keysFor(t), Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10}, FS: faultfs.New(mem, faultfs.Options{Before: func(op faultfs.Op) {
 		if op.Kind&(faultfs.Changes|faultfs.Syncs) != 0 {
 			take(op.String(), op.N)
 		}

@@ -27,10 +27,11 @@ import (
 var killsFlag = flag.Int("kills", 0, "how often TestKilled kills its writer; 0 = a few times")
 
 const (
-	doomedDir  = "BROCK_METAMORPHIC_DOOMED" // directory of the store, in the writer's environment
-	doomedFrom = "BROCK_METAMORPHIC_FROM"   // number of its first commit
-	doomedSeed = 20261
-	doomedKeys = 3000
+	doomedDir      = "BROCK_METAMORPHIC_DOOMED" // directory of the store, in the writer's environment
+	doomedFrom     = "BROCK_METAMORPHIC_FROM"   // number of its first commit
+	doomedWithKeys = "BROCK_METAMORPHIC_KEYS"   // not "" if the store is encrypted
+	doomedSeed     = 20261
+	doomedKeys     = 3000
 )
 
 func TestMain(m *testing.M) {
@@ -47,7 +48,11 @@ func TestMain(m *testing.M) {
 
 // doomedOptions makes all kinds of background work run all the time.
 func doomedOptions(dir string) brock.Options {
-	return brock.Options{Dir: dir, KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.S2, CompressAbove: 200}, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20, RunFileSize: 1 << 20}}
+	var keys brock.KeyProvider
+	if os.Getenv(doomedWithKeys) != "" {
+		keys = testKeys
+	}
+	return brock.Options{Dir: dir, Keys: keys, KeyspaceDefaults: brock.KeyspaceOptions{Compression: brock.S2, CompressAbove: 200}, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20, RunFileSize: 1 << 20}}
 }
 
 // change is one write of a commit.
@@ -130,6 +135,13 @@ func filling(rng *rand.Rand) []byte {
 		binary.LittleEndian.PutUint64(value[i:cap(value)][:8], rng.Uint64())
 	}
 	return value
+}
+
+// doomWithKeys draws whether the store of a test and its processes is encrypted.
+func doomWithKeys(t *testing.T) {
+	if keysFor(t) != nil {
+		t.Setenv(doomedWithKeys, "yes")
+	}
 }
 
 // doomed commits until it is killed, and prints the number of each commit.
@@ -235,6 +247,7 @@ func (k *kept) apply(n uint64) {
 // TestKilled kills a process that commits, at any moment. Every acknowledged commit
 // must be there, buffered or not, and the one under way as a whole or not at all.
 func TestKilled(t *testing.T) {
+	doomWithKeys(t)
 	kills := *killsFlag
 	if kills == 0 {
 		kills = 12

@@ -59,7 +59,7 @@ func (l *load) run() (struck bool) {
 	mem := vfs.NewMem()
 	files := countHandles(mem)
 	fs := faultfs.New(files, faultfs.Options{})
-	l.o = brock.Options{Dir: "db", FS: fs, Tuning: small}
+	l.o = brock.Options{Dir: "db", FS: fs, Tuning: small, Keys: keysOf(l.seed)}
 	db, err := brock.Open(l.o)
 	must(l.t, "open", err)
 	fault := pick(rng, faultKinds...).fault

@@ -32,6 +32,9 @@ type session struct {
 func newSession(t testing.TB, fs vfs.FS, o brock.Options) *session {
 	l := newLedger()
 	o.FS, o.Now = fs, l.clock
+	if o.Keys == nil {
+		o.Keys = keysFor(t)
+	}
 	if o.Dir == "" {
 		o.Dir = "db"
 	}

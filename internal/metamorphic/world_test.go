@@ -108,7 +108,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 		w.o.InMemory = true
 	} else {
 		w.mem = vfs.NewMem()
-		w.o.Dir = "db"
+		w.o.Dir, w.o.Keys = "db", keysOf(seed)
 		if rng.IntN(3) == 0 {
 			w.o.ValueDir = "values"
 		}
@@ -126,6 +126,9 @@ func (w *world) open() {
 	w.o.KeyspaceDefaults.CompressAbove = pick(w.rng, 0, 1, 200)
 	if w.mem != nil {
 		w.files = countHandles(w.mem)
+		if w.o.Keys != nil {
+			w.files.secrets = &secrets{rare: []string{rareValue, "longlonglonglong"}}
+		}
 		w.o.FS = w.wrap(w.files)
 	}
 	db, err := brock.Open(w.o)
@@ -160,7 +163,10 @@ func (w *world) value() string {
 	if w.rng.IntN(2) == 0 { // compressible
 		v = strings.Repeat(v[:min(n, 20)], n/20+1)
 	}
-	return v[:n]
+	if v = v[:n]; n >= 63 {
+		v = rareValue + v[len(rareValue):]
+	}
+	return v
 }
 
 // write chooses a write, and its Entry if it is made by one.

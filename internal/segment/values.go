@@ -206,7 +206,7 @@ func (v *ValueWriter) Finish() (Stats, error) {
 	}
 	// The owner may go on to the next segment, and keep v for Abort: the buffer goes.
 	v.closed = true
-	v.buf, v.w.encrypt = nil, nil
+	v.buf = nil
 	if err = errors.Join(err, v.w.Close()); err == nil {
 		err = v.w.cfg.FS.SyncDir(v.w.cfg.Dir)
 	}

@@ -344,9 +344,13 @@ func (w *Writer) Seal(unsynced uint64) error {
 	if _, err := w.Append(Frame{Kind: frame.Seal, Unsynced: unsynced, Payload: [][]byte{payload[:]}}); err != nil {
 		return err
 	}
-	w.sealed = true
+	w.seal()
 	return nil
 }
+
+// seal has nothing appended any more: the writer may wait long for its sync, and keeps no
+// buffer.
+func (w *Writer) seal() { w.sealed, w.encrypt = true, nil }
 
 // Sync makes the file durable, but not its name: the caller syncs the directory.
 // A sealed file is cut to its end first.
@@ -378,7 +382,8 @@ func (w *Writer) CutBack() error {
 	if err := w.f.Truncate(w.end.Load()); err != nil {
 		return err
 	}
-	w.sealed, w.allocated = true, w.end.Load()
+	w.seal()
+	w.allocated = w.end.Load()
 	return nil
 }
 

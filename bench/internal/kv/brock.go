@@ -10,12 +10,20 @@ import (
 const (
 	brockModule = "github.com/brockdb/brock"
 	brockSetup  = "its defaults; in limited memory, MemoryLimit is a third of it if that is less than the default"
+
+	brockEncryptedSetup = "the same with Options.Keys: AES-256-GCM, each unit with a tag"
 )
 
 type brockStore struct{ db *brock.DB }
 
-func openBrock(c Config) (Store, error) {
-	o := brock.Options{Dir: c.Dir, Durability: brock.Buffered}
+func openBrock(c Config) (Store, error) { return newBrock(c, nil) }
+
+func openBrockEncrypted(c Config) (Store, error) {
+	return newBrock(c, brock.StaticKey(encryptionKey))
+}
+
+func newBrock(c Config, keys brock.KeyProvider) (Store, error) {
+	o := brock.Options{Dir: c.Dir, Durability: brock.Buffered, Keys: keys}
 	o.Maintenance.GarbageRatio = c.GarbageRatio
 	if c.Sync {
 		o.Durability = brock.Synced

@@ -30,6 +30,15 @@ func Makers() []Maker {
 	}, cgoMakers()...)
 }
 
+// Encrypted are stores that encrypt their files: the same adapters with a key. They run
+// only where they are named.
+func Encrypted() []Maker {
+	return []Maker{
+		{Name: "brock-encrypted", Module: brockModule, Open: openBrockEncrypted, Setup: brockEncryptedSetup},
+		{Name: "badger-encrypted", Module: badgerModule, Open: openBadgerEncrypted, Setup: badgerEncryptedSetup},
+	}
+}
+
 // Names lists the names of makers, with commas between.
 func Names(makers []Maker) string {
 	var names []string
@@ -40,13 +49,14 @@ func Names(makers []Maker) string {
 }
 
 // Pick returns the makers of a comma-separated list of names, in the order of
-// Makers; "all" or nothing means every one.
+// Makers, and then of Encrypted; "all" or nothing means every one of Makers.
 func Pick(list string) ([]Maker, error) {
 	all := Makers()
 	if list == "" || list == "all" {
 		return all, nil
 	}
 	names := strings.Split(list, ",")
+	all = append(all, Encrypted()...)
 	var picked []Maker
 	for _, m := range all {
 		if i := slices.Index(names, m.Name); i >= 0 {
@@ -62,7 +72,7 @@ func Pick(list string) ([]Maker, error) {
 
 // Open opens the store of that name.
 func Open(name string, c Config) (Store, error) {
-	for _, m := range append(Makers(), BadgerCollected()) {
+	for _, m := range append(append(Makers(), Encrypted()...), BadgerCollected()) {
 		if m.Name == name {
 			return m.Open(c)
 		}
