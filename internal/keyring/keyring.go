@@ -98,6 +98,9 @@ func (k *Keyring) Content() *Content {
 	return c
 }
 
+// Has reports whether the data key with the id is there.
+func (k *Keyring) Has(id crypt.ID) bool { return k.Content().find(id) != nil }
+
 func (k *Keyring) now() (*Content, Provider) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
