@@ -250,8 +250,16 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 }
 
 // Clean removes the keyrings before this one, once this one is durable. Open for writing calls it,
-// as a crash may have left them.
+// as a crash may have left them, and half of this one: then it is written anew.
 func (k *Keyring) Clean() error {
+	now, p := k.now()
+	half, err := now.half(k.o.FS, k.o.Dir)
+	if half {
+		err = k.write(&Content{UUID: now.UUID, Keys: now.Keys}, p)
+	}
+	if err != nil {
+		return err
+	}
 	if err := k.Content().clean(k.o.FS, k.o.Dir); err != nil {
 		return fmt.Errorf("remove old keyrings: %w", err)
 	}
