@@ -32,7 +32,7 @@ type stats struct {
 	ValueDir   string              `json:"valueDir,omitempty"`
 	UUID       string              `json:"uuid"`
 	Format     string              `json:"format"`
-	Created    time.Time           `json:"created"`
+	Created    time.Time           `json:"created,omitzero"`
 	Version    uint64              `json:"version"`
 	Runs       int                 `json:"runs"`
 	RunEntries int64               `json:"runEntries"`
@@ -115,7 +115,9 @@ func (s *stats) lookAtFiles() error {
 	}
 	s.UUID = fmt.Sprintf("%x", super.UUID)
 	s.Format = fmt.Sprintf("%d.%d", super.Major, super.Minor)
-	s.Created = time.UnixMilli(super.Created).UTC()
+	if !super.Encrypted() { // else it takes the keys to know
+		s.Created = time.UnixMilli(super.Created).UTC()
+	}
 	s.Files = make(map[string]fileSums)
 	dir := s.Dir
 	if s.ValueDir != "" {
@@ -150,7 +152,11 @@ func (s *stats) addFiles(dir string) error {
 }
 
 func (s *stats) print(a *app) {
-	fmt.Fprintf(a.out, "store      %s, format %s, created %s\n", s.UUID, s.Format, s.Created.Format(time.RFC3339))
+	created := "encrypted"
+	if !s.Created.IsZero() {
+		created = "created " + s.Created.Format(time.RFC3339)
+	}
+	fmt.Fprintf(a.out, "store      %s, format %s, %s\n", s.UUID, s.Format, created)
 	fmt.Fprintf(a.out, "version    %s\n", human.Count(int64(s.Version)))
 	fmt.Fprintf(a.out, "entries    %s in %d runs, %s only in the journal\n", human.Count(s.RunEntries), s.Runs, human.Count(s.Unflushed))
 	fmt.Fprintf(a.out, "data       %s live, %s dead\n", human.Bytes(s.LiveBytes), human.Bytes(s.DeadBytes))

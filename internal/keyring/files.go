@@ -98,6 +98,28 @@ func Verify(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum) error {
 	return errors.Join(wrong...)
 }
 
+// VerifyNewest is Verify of the keyring that Load returns. Damage is reported: one whole copy is
+// enough.
+func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corruption)) error {
+	for range loadTries {
+		c, err := Load(fsys, dir, uuid)
+		if err != nil {
+			return err
+		}
+		err = Verify(fsys, dir, uuid, c.Number)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the store's writer has made a newer one
+		}
+		var damage *errs.Corruption
+		if errors.As(err, &damage) {
+			report(damage)
+			return nil
+		}
+		return err
+	}
+	return fmt.Errorf("%w: the keyring in %s is made anew all the time", errs.ErrKey, dir)
+}
+
 // Write makes the file in dir, which has none with this number, and syncs it and its name. On
 // an error it removes what it made, if it can.
 func (c *Content) Write(fsys vfs.FS, dir string) error {

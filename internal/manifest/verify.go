@@ -9,9 +9,10 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/keyring"
 )
 
-// Verify reads SUPER and the manifest again and calls report for all damage, also
+// Verify reads SUPER, the keyring and the manifest again and calls report for all damage, also
 // for damage that Open bears: a store opens with one slot of SUPER, but it should
 // have two. Its error says why it could not go on.
 func (l *Log) Verify(report func(*errs.Corruption)) error {
@@ -19,6 +20,11 @@ func (l *Log) Verify(report func(*errs.Corruption)) error {
 	defer l.mu.Unlock()
 	for _, dir := range l.o.dirs() {
 		if err := l.verifySuper(dir, report); err != nil {
+			return err
+		}
+	}
+	if l.ring != nil {
+		if err := keyring.VerifyNewest(l.o.FS, l.o.Dir, l.super.UUID, report); err != nil {
 			return err
 		}
 	}

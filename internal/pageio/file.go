@@ -118,8 +118,8 @@ type scratch [scratchSize]byte
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
 // Known reports whether n bytes at off of a mapping are in memory, as far as is known;
-// the system is asked about pages of which nothing is. If they aren't, their pages
-// count as read: read them by ReadCold. A page fault would stop a whole processor of
+// the system is asked about pages of which nothing is, where it may know of some. If they
+// aren't, their pages count as read: read them by ReadCold. A page fault would stop a whole processor of
 // the Go scheduler for the length of a disk access.
 func (f *File) Known(off int64, n int) bool {
 	if f.check(off, int64(n)) != nil || f.data == nil {
@@ -129,11 +129,32 @@ func (f *File) Known(off int64, n int) bool {
 	for first = f.absent(first, last); first <= last; first = f.absent(first, last) {
 		// Megabyte by megabyte, as the system is asked.
 		end := min(last, first|(probePages-1))
+		if !f.worthAsking(first) {
+			f.files.Bits.missed(end - first + 1)
+			return false
+		}
 		if first = f.ask(first, end); first <= end {
 			return false
 		}
 	}
 	return true
+}
+
+// worthAsking reports whether to ask the system about a page of which nothing is known
+// costs less than to read it as if it were on the disk. In a megabyte that was not in
+// memory it does if pages are used in order, or if the answer tells how long pages stay in
+// memory: see BitMemory.
+func (f *File) worthAsking(page int64) bool {
+	if !f.cold.Test(page / probePages) {
+		return true
+	}
+	g := f.files.Bits.generation()
+	for epochs := believed; epochs < generations; epochs++ {
+		if f.known[before(g, epochs)].Test(page) {
+			return true
+		}
+	}
+	return page%probePages != 0 && f.known[g].Test(page-1)
 }
 
 // Prime makes sure that n bytes at off are in memory when the mapping is touched, see

@@ -150,10 +150,38 @@ func TestPagesInOrderAreAskedAboutTogether(t *testing.T) {
 	if fs.asked != probePages/inOrder || misses() != probePages {
 		t.Errorf("asked %d times about %d pages; %d counted", fs.asked, probePages-1, misses())
 	}
-	// In no order, only about the pages that are wanted.
-	fs.asked = 0
-	if f.Known((3*probePages)*pageSize, 1) || f.Known((3*probePages+7)*pageSize, 1) || fs.asked != 2 || fs.pages != probePages+1 {
-		t.Errorf("asked %d times about %d pages in no order", fs.asked, fs.pages)
+}
+
+// In a megabyte that was not in memory, the system is not asked about a page in no order,
+// unless the page was known: the answer tells how long pages stay.
+func TestColdPagesAreReadUnasked(t *testing.T) {
+	fs := &toldOf{FS: vfs.OS(), in: map[int64]bool{}}
+	f := openMapped(t, fs, 2*probePages)
+	bits := f.files.Bits
+	known := func(page int64, asked, misses int) {
+		t.Helper()
+		fs.asked, fs.pages = 0, 0
+		before := bits.misses.Load()
+		if f.Known(page*pageSize, 1) {
+			t.Errorf("page %d is known", page)
+		}
+		if counted := bits.misses.Load() - before; fs.asked != asked || counted != int64(misses) {
+			t.Errorf("page %d: asked %d times, and %d pages counted, want %d and %d", page, fs.asked, counted, asked, misses)
+		}
+	}
+	known(0, 1, 1) // the megabyte is cold from now on
+	known(7, 0, 1)
+	f.note(7, 7) // it was read
+	for range believed {
+		bits.missed(bits.length.Load())
+	}
+	known(7, 1, 1)
+	known(9, 0, 1)
+	f.note(9, 9)
+	known(10, 1, 1) // in order
+	known(probePages+3, 1, 1)
+	if bits.again[believed].Load() != 1 || bits.gone[believed].Load() != 1 {
+		t.Error("the page that has left memory was not counted")
 	}
 }
 

@@ -23,7 +23,7 @@ const damagedKeys = 3000
 func damagedStore(t *testing.T) (*vfs.Mem, brock.Options) {
 	t.Helper()
 	fsys := vfs.NewMem()
-	o := brock.Options{Dir: "db", FS: fsys, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
+	o := brock.Options{Dir: "db", FS: fsys, Keys: drawnKeys(t), Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
 	db := must2(brock.Open(o))
 	for round := range 2 {
 		for _, ks := range []*brock.Keyspace{nil, keyspace(t, db, "one"), keyspace(t, db, "two")} {
@@ -295,7 +295,7 @@ func TestOnDamageEnds(t *testing.T) {
 // version once.
 func TestOnDamageInHistory(t *testing.T) {
 	fsys := vfs.NewMem()
-	o := brock.Options{Dir: "db", FS: fsys, KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Versions: 100}},
+	o := brock.Options{Dir: "db", FS: fsys, Keys: drawnKeys(t), KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Versions: 100}},
 		Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
 	db := must2(brock.Open(o))
 	for v := range 30 {

@@ -91,17 +91,25 @@ func resumes(t *testing.T, write func() error) time.Duration {
 	}
 }
 
+// fillingSizes are lengths of values that fill a store.
+func fillingSizes() []int {
+	if raceEnabled {
+		return []int{3000} // in fewer calls
+	}
+	return []int{100, 3000}
+}
+
 // TestFullDisk fills a disk: the store refuses sets before the disk is full, and
 // goes on with reads and deletes. It takes sets again when there is disk space.
 func TestFullDisk(t *testing.T) {
-	for _, size := range []int{100, 3000} {
+	for _, size := range fillingSizes() {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
 			mem := vfs.NewMem()
 			const capacity = 12 << 20
 			mem.SetCapacity(capacity)
 			events := make(diskSpaceEvents, 100)
-			o := brock.Options{Dir: dir, FS: mem, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+			o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
 				Events: brock.Events{DiskSpace: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 			db, err := brock.Open(o)
 			must(t, err)
@@ -140,17 +148,13 @@ func TestFullDisk(t *testing.T) {
 // TestFullStoreFreesItself deletes most of what is in a full store. The store then
 // frees disk space without help: in the background, and at once by Reclaim.
 func TestFullStoreFreesItself(t *testing.T) {
-	sizes := []int{100, 3000}
-	if raceEnabled {
-		sizes = sizes[1:] // fewer calls fill the store
-	}
-	for _, size := range sizes {
+	for _, size := range fillingSizes() {
 		for _, limit := range []bool{false, true} {
 			t.Run(fmt.Sprint(size, limit), func(t *testing.T) {
 				t.Parallel()
 				const capacity = 12 << 20
 				mem := vfs.NewMem()
-				o := brock.Options{Dir: dir, FS: mem, Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+				o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
 					Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 				if limit {
 					o.DiskLimit = capacity
@@ -202,7 +206,7 @@ func TestFullStoreFreesItself(t *testing.T) {
 // space again everything goes on, also background work that has failed.
 func TestOthersFillTheDisk(t *testing.T) {
 	mem := vfs.NewMem()
-	o := brock.Options{Dir: dir, FS: mem, Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10},
+	o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10},
 		Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
 	db, err := brock.Open(o)
 	must(t, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"iter"
 	"math/rand/v2"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 
 var (
 	seedFlag = flag.Uint64("seed", 0, "seed of tests that otherwise draw a new one; it is in their messages")
+	keysFlag = flag.String("keys", "some", "which stores are encrypted, of tests that draw it: all, none, or some")
 	every    = flag.Bool("every", false, "damage every page, look at every step, and not at some of them")
 )
 
@@ -40,6 +42,21 @@ func openTest(t testing.TB, o brock.Options) *brock.DB {
 	}
 	t.Cleanup(func() { must(t, db.Close()) })
 	return db
+}
+
+// keysDraw decides which tests have encrypted stores.
+var keysDraw = rand.Uint64()
+
+// drawnKeys returns Keys for the stores of a test, or nil: each process draws anew, so that
+// both kinds are tested in the time of one. The log of the test says which it was.
+func drawnKeys(t testing.TB) brock.KeyProvider {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, t.Name(), keysDraw)
+	if *keysFlag == "none" || *keysFlag == "some" && h.Sum64()&1 == 0 {
+		return nil
+	}
+	t.Log("the stores are encrypted: -keys all")
+	return masterKey(1)
 }
 
 func must(t testing.TB, err error) {

@@ -295,3 +295,21 @@ func TestCopiesOfAnEncryptedStore(t *testing.T) {
 		t.Errorf("only %d files were swapped", swapped)
 	}
 }
+
+// TestVerifyReadsTheKeyring: one damaged copy in the keyring keeps no store from being opened,
+// and Verify tells of it.
+func TestVerifyReadsTheKeyring(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	set(t, db, "a=1")
+	must(t, db.Close())
+	edit(t, mem, filepath.Join(dir, "KEYS-000001"), func(p []byte) { p[len(p)/2+60] ^= 1 })
+	db, err = brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	defer db.Close()
+	var found []string
+	_ = db.Verify(t.Context(), func(c *brock.CorruptionError) { found = append(found, c.File) })
+	wantEqual(t, "damaged files", fmt.Sprint(found), "[KEYS-000001]")
+	wantErr(t, "Verify", db.Verify(t.Context(), nil), brock.ErrCorrupt)
+}

@@ -41,20 +41,21 @@ func TestRefusedCallsStopNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			keys := drawnKeys(t)
 			for i, nth := range []int{1, 5, 25, 100} {
 				if testing.Short() && i != rand.IntN(4) { // a failure names nth
 					continue
 				}
 				fault.Nth, fault.Times = nth, faultfs.Always
-				refusedRun(t, fault)
+				refusedRun(t, keys, fault)
 			}
 		})
 	}
 }
 
-func refusedRun(t *testing.T, fault faultfs.Fault) {
+func refusedRun(t *testing.T, keys brock.KeyProvider, fault faultfs.Fault) {
 	fs := faultfs.New(vfs.NewMem(), faultfs.Options{})
-	o := brock.Options{Dir: dir, FS: fs, Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: 64 << 10},
+	o := brock.Options{Dir: dir, FS: fs, Keys: keys, Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: 64 << 10},
 		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 512}}
 	db, err := brock.Open(o)
 	must(t, err)

@@ -52,7 +52,7 @@ func restAfterAnything(t *testing.T, seed uint64) {
 	r := &restless{t: t, rng: rand.New(rand.NewPCG(seed, 0x72657374)), mem: vfs.NewMem()}
 	count := func(w brock.WorkInfo) { r.works.Add(1) }
 	r.o = brock.Options{
-		Dir: "/s", FS: r.mem, Durability: brock.Buffered,
+		Dir: "/s", FS: r.mem, Durability: brock.Buffered, Keys: drawnKeys(t),
 		Tuning: brock.Tuning{MemtableSize: 128 << 10, SegmentSize: 256 << 10, RunFileSize: 128 << 10},
 		KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{
 			Versions: r.rng.IntN(3), Age: time.Duration(r.rng.IntN(2)) * time.Hour,

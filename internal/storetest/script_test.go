@@ -77,7 +77,7 @@ func TestScripts(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(path), ".txt")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := &player{}
+			p := &player{keys: drawnKeys(t)}
 			defer p.close()
 			script.Run(t, path, p.play)
 		})
@@ -93,6 +93,7 @@ type player struct {
 	setup     *script.Case // the last command store
 	mem       *vfs.Mem
 	clock     *clock
+	keys      brock.KeyProvider
 	options   brock.Options
 	db        *brock.DB
 	txns      map[string]*brock.Txn
@@ -129,7 +130,7 @@ func (p *player) newStore() string {
 		list = append(list, a.Key+"="+p.setup.String(a.Key, ""))
 	}
 	p.mem, p.clock = vfs.NewMem(), newClock(1_700_000_000_000)
-	p.options = brock.Options{Dir: "/s", FS: p.mem, Now: p.clock.now, KeyspaceDefaults: p.parse(list).keyspace()}
+	p.options = brock.Options{Dir: "/s", FS: p.mem, Now: p.clock.now, Keys: p.keys, KeyspaceDefaults: p.parse(list).keyspace()}
 	if p.setup.Has("buffered") {
 		p.options.Durability = brock.Buffered
 	}

@@ -215,6 +215,7 @@ func TestRefusedStoresAreUntouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mem := vfs.NewMem()
+			o.Keys = drawnKeys(t)
 			db := busyStore(t, mem, o)
 			left := leave(t, mem, db)
 			must(t, db.Close())
@@ -255,6 +256,7 @@ func TestRefusedCreations(t *testing.T) {
 	for _, o := range []brock.Options{{Dir: "/s"}, {Dir: "/s", ValueDir: "/v"}} {
 		var crashes []*vfs.Mem
 		mem := vfs.NewMem()
+		o.Keys = drawnKeys(t)
 		o.FS = faultfs.New(mem, faultfs.Options{Before: func(op faultfs.Op) {
 			if op.Kind&(faultfs.Changes|faultfs.Syncs) != 0 {
 				crashes = append(crashes, mem.CrashClone(vfs.CrashOptions{Mode: vfs.All}))

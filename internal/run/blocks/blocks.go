@@ -16,13 +16,14 @@ import (
 const (
 	// PageSize is what a checksum or tag covers.
 	PageSize = 4096
-	// Size is how many bytes of a part have a block. Behind them comes one page more, so
-	// that what begins in a block and is not long lies there in one piece.
+	// Size is how many bytes of a part have a block.
 	Size = 4 * PageSize
 
 	pageShift  = 12
 	blockShift = 14
-	whole      = Size + PageSize
+
+	keptBorder = 1 << 10 // what a block keeps of a span that crosses its end, at most
+	blockCost  = 256     // of a block, beside its bytes, about
 )
 
 // File is a file whose parts are read so.
@@ -66,6 +67,17 @@ type Block struct {
 	data  []byte // pages that are not ready yet are zeros
 	ready atomic.Uint32
 	mu    sync.Mutex // held while a page becomes ready
+
+	border atomic.Pointer[border]
+	kept   bool   // for the cache
+	behind *Block // unless kept: the next one, once it was needed
+}
+
+// border has the bytes from lo on, which cross the end of a block. Usually they are one
+// entry, which is asked for again.
+type border struct {
+	lo   int
+	data []byte
 }
 
 // Block returns the block of the byte at, which is within the part. Unless it is there, it
@@ -80,14 +92,14 @@ func (p *Part) Block(at int, keep bool) *Block {
 		return b
 	}
 	start := at &^ (Size - 1)
-	b := &Block{part: p, start: start, data: make([]byte, min(whole, p.size-start))}
+	b := &Block{part: p, start: start, data: make([]byte, min(Size, p.size-start)), kept: keep}
 	if !keep {
 		return b
 	}
 	if !home.CompareAndSwap(nil, b) {
 		return p.Block(at, keep) // another goroutine was faster
 	}
-	p.file.Cache.Add(p.file.Owner, b, int64(cap(b.data))+128)
+	p.file.Cache.Add(p.file.Owner, b, int64(cap(b.data))+blockCost)
 	return b
 }
 
@@ -101,12 +113,14 @@ func (p *Part) Was(at int) bool {
 // Drop is the method of an Item.
 func (b *Block) Drop() { b.part.list[b.start>>blockShift].CompareAndSwap(b, nil) }
 
-// Start is where the block begins in its part, and Has reports whether all of [lo, hi) lies
-// in it.
+// Start is where the block begins in its part.
 func (b *Block) Start() int { return b.start }
 
-// Has reports whether all of [lo, hi) lies in the block.
-func (b *Block) Has(lo, hi int) bool { return lo >= b.start && hi <= b.start+len(b.data) }
+// Has reports whether the byte at lies in the block.
+func (b *Block) Has(at int) bool { return at >= b.start && at < b.start+len(b.data) }
+
+// Behind is the next block, if b had to make it and it is not in the cache.
+func (b *Block) Behind() *Block { return b.behind }
 
 // Data is the whole block: bytes of it may be read once Page or Span has returned them.
 func (b *Block) Data() []byte { return b.data }
@@ -122,8 +136,12 @@ func (b *Block) Page(at int) ([]byte, error) {
 	return b.data[at:min((at|(PageSize-1))+1, len(b.data))], nil
 }
 
-// Span returns the bytes in [lo, hi), which the block has.
+// Span returns the bytes in [lo, hi) in one piece. The block has the first of them. What
+// reaches beyond it is put together in memory of its own.
 func (b *Block) Span(lo, hi int) ([]byte, error) {
+	if hi > b.start+len(b.data) {
+		return b.cross(lo, hi)
+	}
 	lo, hi = lo-b.start, hi-b.start
 	first, last := lo>>pageShift, (hi-1)>>pageShift
 	if want := uint32(2<<last - 1<<first); b.ready.Load()&want != want {
@@ -134,18 +152,55 @@ func (b *Block) Span(lo, hi int) ([]byte, error) {
 	return b.data[lo:hi:hi], nil
 }
 
+// cross is Span beyond the end of the block.
+func (b *Block) cross(lo, hi int) ([]byte, error) {
+	if hi-lo > Size {
+		return b.part.read(lo, hi)
+	}
+	if c := b.border.Load(); c != nil && c.lo == lo && hi-lo <= len(c.data) {
+		return c.data[: hi-lo : hi-lo], nil
+	}
+	end := b.start + len(b.data)
+	head, err := b.Span(lo, end)
+	if err != nil {
+		return nil, err
+	}
+	tail, err := b.tail(end, hi)
+	if err != nil {
+		return nil, err
+	}
+	c := &border{lo, append(append(make([]byte, 0, hi-lo), head...), tail...)}
+	if hi-lo <= keptBorder {
+		b.border.Store(c)
+	}
+	return c.data, nil
+}
+
+// tail returns the bytes in [end, hi), which the next block begins with. It doesn't count as
+// use of that.
+func (b *Block) tail(end, hi int) ([]byte, error) {
+	if b.kept {
+		if next := b.part.list[end>>blockShift].Load(); next != nil {
+			return next.Span(end, hi)
+		}
+		return b.part.read(end, hi)
+	}
+	// Only a walk has b, which goes on there.
+	if b.behind == nil {
+		b.behind = b.part.Block(end, false)
+	}
+	return b.behind.Span(end, hi)
+}
+
 func (b *Block) isReady(page int) bool { return b.ready.Load()>>page&1 != 0 }
 
 // scratch has pages as they are in the file, and room for a tag behind.
-type scratch [whole + crypt.TagSize]byte
+type scratch [Size + crypt.TagSize]byte
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // fill makes the pages first to last ready.
 func (b *Block) fill(first, last int) error {
-	if b.borrow(last) {
-		last--
-	}
 	for ; first <= last && b.isReady(first); first++ {
 	}
 	if first > last {
@@ -174,26 +229,6 @@ func (b *Block) fill(first, last int) error {
 	return nil
 }
 
-// borrow copies the page behind the block from the next one, if that has it.
-func (b *Block) borrow(page int) bool {
-	p := b.part
-	i := b.start>>blockShift + 1
-	if page != Size>>pageShift || i == len(p.list) {
-		return false
-	}
-	next := p.list[i].Load()
-	if next == nil || !next.isReady(0) {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.isReady(page) {
-		copy(b.data[Size:], next.data)
-		b.ready.Or(1 << page)
-	}
-	return true
-}
-
 // open decrypts the page src at offset at of the part, which has room behind, into dst. Of
 // a plain file it compares the checksum.
 func (p *Part) open(dst, src []byte, at int) error {
@@ -213,14 +248,18 @@ func (p *Part) open(dst, src []byte, at int) error {
 	return nil
 }
 
-// Span returns the bytes in [lo, hi) of the part in one piece: of a block, or, where they
-// reach beyond one, in memory of their own.
+// Span returns the bytes in [lo, hi) of the part in one piece, see Block.Span.
 func (p *Part) Span(lo, hi int) ([]byte, error) {
-	if lo&(Size-1)+hi-lo <= whole {
-		return p.Block(lo, true).Span(lo, hi)
+	if hi-lo > Size {
+		return p.read(lo, hi)
 	}
-	first := lo &^ (PageSize - 1)
-	buf := make([]byte, min((hi+PageSize-1)&^(PageSize-1), p.size)-first, (hi+PageSize-1)&^(PageSize-1)-first+crypt.TagSize)
+	return p.Block(lo, true).Span(lo, hi)
+}
+
+// read reads the bytes in [lo, hi) into memory of their own.
+func (p *Part) read(lo, hi int) ([]byte, error) {
+	first, end := lo&^(PageSize-1), min((hi+PageSize-1)&^(PageSize-1), p.size)
+	buf := make([]byte, end-first, end-first+crypt.TagSize)
 	if err := p.file.Read(buf, p.off+int64(first)); err != nil {
 		return nil, err
 	}

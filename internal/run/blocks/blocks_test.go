@@ -89,8 +89,8 @@ func eachForm(t *testing.T, fn func(t *testing.T, encrypted bool)) {
 // those that were written, and those handed out before stay what they are.
 func TestReadersGetWhatWasWritten(t *testing.T) {
 	eachForm(t, func(t *testing.T, encrypted bool) {
-		for _, size := range []int{1, 100, PageSize, PageSize + 1, Size, Size + 5, whole, 3*Size + 2*PageSize, 20 * Size} {
-			m := newImage(t, size, encrypted, NewCache(5*whole))
+		for _, size := range []int{1, 100, PageSize, PageSize + 1, Size, Size + 5, Size + PageSize, 3*Size + 2*PageSize, 20 * Size} {
+			m := newImage(t, size, encrypted, NewCache(6*Size))
 			p := m.part()
 			var wg sync.WaitGroup
 			for g := range 4 {
@@ -161,8 +161,8 @@ func TestDamageIsFoundByPage(t *testing.T) {
 	})
 }
 
-// A page is read and decrypted once, as long as its block is there; the page behind a
-// block is taken from the next one.
+// A page is read and decrypted once, as long as its block is there, and what crosses two
+// blocks is put together once.
 func TestPagesAreReadOnce(t *testing.T) {
 	m := newImage(t, 2*Size, true, NewCache(0))
 	p := m.part()
@@ -184,8 +184,10 @@ func TestPagesAreReadOnce(t *testing.T) {
 		if _, err := b.Page(5); err != nil {
 			t.Error(err)
 		}
-		if _, err := p.Span(100, 300); err != nil {
-			t.Error(err)
+		for _, lo := range []int{100, Size - 10} {
+			if _, err := p.Span(lo, lo+200); err != nil {
+				t.Error(err)
+			}
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
@@ -195,7 +197,7 @@ func TestPagesAreReadOnce(t *testing.T) {
 // However much is read, a cache has no more than its limit; what is used again and again
 // stays; what is not kept is not in it.
 func TestCacheIsBounded(t *testing.T) {
-	const limit = 20 * whole
+	const limit = 20 * (Size + blockCost)
 	c := NewCache(limit)
 	m := newImage(t, 200*Size, false, c)
 	p := m.part()
@@ -217,7 +219,7 @@ func TestCacheIsBounded(t *testing.T) {
 			there++
 		}
 	}
-	if there < limit/whole-2 || there > limit/whole {
+	if there < 18 || there > 20 {
 		t.Errorf("%d blocks are there", there)
 	}
 	before := c.Bytes()
@@ -227,14 +229,14 @@ func TestCacheIsBounded(t *testing.T) {
 	other := newImage(t, Size, false, c)
 	other.part().Block(0, true)
 	c.Forget(m)
-	if c.Bytes() == 0 || c.Bytes() > 2*whole {
+	if c.Bytes() == 0 || c.Bytes() > 2*Size {
 		t.Errorf("%d bytes are left of another owner", c.Bytes())
 	}
 	c.Forget(other)
 	if c.Bytes() != 0 || len(c.ring) != 0 {
 		t.Errorf("%d bytes are left", c.Bytes())
 	}
-	if hot.Start() != 0 || len(hot.Data()) != whole {
+	if hot.Start() != 0 || len(hot.Data()) != Size {
 		t.Error("a block that is held is changed")
 	}
 }

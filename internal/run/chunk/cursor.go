@@ -412,8 +412,14 @@ func (it *Cursor) nextBlock(off int) bool {
 // enter makes the block in which off is the one that is looked into first. A long walk
 // leaves the cache as it is, unless that has room.
 func (it *Cursor) enter(off int) bool {
-	if b := it.block; b != nil && off >= b.Start() && off < b.Start()+blocks.Size {
-		return true
+	if b := it.block; b != nil {
+		if b.Has(off) {
+			return true
+		}
+		if b = b.Behind(); b != nil && b.Has(off) {
+			it.block = b
+			return true
+		}
 	}
 	it.Entered++
 	keep := it.Entered <= shortWalk || it.chunk.File.Cache.HasRoom()

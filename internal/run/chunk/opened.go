@@ -58,7 +58,7 @@ func (c *Chunk) block(off int, keep bool) (*blocks.Block, error) {
 }
 
 func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
-	if b == nil || !b.Has(off, off+1) {
+	if b == nil || !b.Has(off) {
 		var err error
 		if b, err = c.block(off, true); err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func (c *Chunk) pageOf(off int, b *blocks.Block) ([]byte, error) {
 }
 
 func (c *Chunk) spanOf(lo, hi int, b *blocks.Block) ([]byte, error) {
-	if b != nil && b.Has(lo, hi) {
+	if b != nil && b.Has(lo) {
 		return b.Span(lo, hi)
 	}
 	o, err := c.open()
@@ -91,22 +91,12 @@ func (c *Chunk) detach(off int, e *entry.Entry) {
 
 // fetch has the bytes in [lo, hi) in the cache.
 func (c *Chunk) fetch(lo, hi int) error {
-	// From back to front, so that what lies behind a block is there when it is needed.
 	for lo < hi {
-		from := max(lo, (hi-1)&^(blocks.Size-1))
-		if _, err := c.spanOf(from, hi, nil); err != nil {
+		end := min((lo|(blocks.Size-1))+1, hi)
+		if _, err := c.spanOf(lo, end, nil); err != nil {
 			return err
 		}
-		o, err := c.open()
-		if err != nil {
-			return err
-		}
-		if b := o.body.Block(from, true); b.Has(from, hi+1) {
-			if _, err := b.Page(hi); err != nil {
-				return err
-			}
-		}
-		hi = from
+		lo = end
 	}
 	return nil
 }
