@@ -34,8 +34,9 @@ type DB struct {
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
-	locks     []io.Closer // of the directories; a read-only store may lack some
-	dirs      vfs.Dirs    // held open
+	locks     []io.Closer  // of the directories; a read-only store may lack some
+	dirs      vfs.Dirs     // held open
+	atEnd     func() error // the last that Close does before it gives back the locks; nil: nothing
 }
 
 // Close waits for the commits that are under way, makes everything committed
@@ -65,6 +66,9 @@ func (db *DB) Close() error {
 		}
 		if db.tree != nil {
 			keep(db.tree.Close())
+		}
+		if db.atEnd != nil && db.closeErr == nil {
+			keep(db.atEnd())
 		}
 		for _, lock := range slices.Backward(db.locks) {
 			keep(lock.Close())

@@ -94,6 +94,7 @@ type TreeMetrics struct {
 	PinnedFor       time.Duration // since something that it reads was replaced; 0 = nothing was
 	PinnedBytes     int64         // in files that only open transactions need
 	PinnedMemory    int64         // in memtables that only open transactions need
+	OldKeyBytes     int64         // of runs and segments that are under older data keys than the current one, or plain in an encrypted store
 }
 
 // MemoryBytes returns the sum of what Tree.Memory says. The process takes more: what the program

@@ -87,6 +87,7 @@ func (t *TreeMetrics) eachOfState(fn eachMetric) {
 	fn("pinned_version", "", "Oldest version that a transaction still reads; 0 = none.", GaugeMetric, float64(t.PinnedVersion))
 	fn("pinned_time", "s", "Time since something that the oldest transaction reads was replaced.", GaugeMetric, t.PinnedFor.Seconds())
 	fn("pinned_files", "By", "Files that only open transactions need.", GaugeMetric, float64(t.PinnedBytes))
+	fn("old_key", "By", "Runs and segments under older data keys than the current one.", GaugeMetric, float64(t.OldKeyBytes))
 	fn("pinned_memory", "By", "Memtables that only open transactions need.", GaugeMetric, float64(t.PinnedMemory))
 }
 

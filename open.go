@@ -49,11 +49,24 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}
+	op, err := newOpening(o)
+	if err != nil {
+		return nil, err
+	}
+	db, err := op.open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", op.dir, err)
+	}
+	return db, nil
+}
+
+// newOpening touches nothing yet.
+func newOpening(o Options) (*opening, error) {
 	o = o.inForce()
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	op := opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS, clock: o.Now}
+	op := &opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS, clock: o.Now}
 	if op.fs == nil {
 		op.fs = vfs.OS()
 	}
@@ -66,11 +79,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if op.clock == nil {
 		op.clock = time.Now
 	}
-	db, err := op.open(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", op.dir, err)
-	}
-	return db, nil
+	return op, nil
 }
 
 // opening is an Open under way.
@@ -290,7 +299,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	super := o.log.Super()
 	report := &reporter{Events: o.options.Events, log: o.options.Logger}
 	t, recovery, err := tree.Open(tree.Config{
-		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring(),
+		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring(), Keyring: o.keyring,
 		ReadOnly:      o.options.Mode != ReadWrite,
 		Follow:        o.options.Mode == Follow,
 		UpTo:          o.options.Recover != Strict,

@@ -75,7 +75,7 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 	case retries == 0:
 		retries = DefaultRetries
 	}
-	refused, err := db.updateOnce(ctx, &o, fn, nil, retries > 0)
+	refused, err := updateOnce(ctx, db, &o, fn, nil, retries > 0)
 	if refused == nil || retries <= 0 {
 		return err
 	}
@@ -96,7 +96,7 @@ func updateAgain(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) e
 			}
 		}
 		var err error
-		if refused, err = db.updateOnce(ctx, o, fn, turn, run < retries); refused == nil {
+		if refused, err = updateOnce(ctx, db, o, fn, turn, run < retries); refused == nil {
 			return err
 		}
 		if refused.Runs = run + 1; run >= retries {
@@ -107,7 +107,7 @@ func updateAgain(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) e
 
 // updateOnce returns, beside the error, that of the commit if it is a conflict. One of fn
 // itself is the caller's, even if it is ErrConflict. yields says that fn may run again.
-func (db *DB) updateOnce(ctx context.Context, o *TxnOptions, fn func(txn *Txn) error, turn *commit.Turn, yields bool) (*ConflictError, error) {
+func updateOnce(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) error, turn *commit.Turn, yields bool) (*ConflictError, error) {
 	t, err := beginFor(ctx, db, o, fn)
 	if err != nil {
 		return nil, err

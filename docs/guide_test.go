@@ -93,6 +93,22 @@ func openingWithKeys(dir, path string) error {
 	return db.Close()
 }
 
+func rotating(ctx context.Context, db *brock.DB) error {
+	// Add a key first (brock keygen FILE), so that the new data key is wrapped by it.
+	if err := db.RotateKey(ctx, brock.RotateOptions{Rewrite: true}); err != nil {
+		return err
+	}
+	// Nothing is under the old keys any more. Only backups from before need them.
+	return nil
+}
+
+func encrypting(ctx context.Context, dir, path string) error {
+	if err := brock.EncryptStore(ctx, brock.Options{Dir: dir, Keys: brock.KeyFile(path)}); err != nil {
+		return err
+	}
+	return nil
+}
+
 func following(ctx context.Context, dir string, key []byte, more func() bool, use func([]byte)) error {
 	db, err := brock.Open(brock.Options{Dir: dir, Mode: brock.Follow})
 	if err != nil {
@@ -169,6 +185,15 @@ func TestEncryption(t *testing.T) {
 			t.Errorf("master key %d: %v", key[0], err)
 		}
 	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	db, err := brock.Open(brock.Options{Dir: plain})
+	check(t, err)
+	check(t, db.Close())
+	check(t, encrypting(t.Context(), plain, path))
+	db, err = brock.Open(brock.Options{Dir: plain, Keys: brock.KeyFile(path)})
+	check(t, err)
+	check(t, rotating(t.Context(), db))
+	check(t, db.Close())
 }
 
 // orderKey is "order/", the customer, a zero byte and the order's number.

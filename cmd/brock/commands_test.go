@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -36,6 +37,9 @@ func list(t *testing.T, dir string) (s string) {
 	return s
 }
 
+// dataKey is one in a message: its id is random.
+var dataKey = regexp.MustCompile("data key [0-9a-f]{32}")
+
 func runCase(t *testing.T, dir string, c *script.Case) string {
 	var args []string
 	for _, a := range c.Args {
@@ -52,6 +56,7 @@ func runCase(t *testing.T, dir string, c *script.Case) string {
 		return list(t, dir)
 	}
 	r := brockIn(t, dir, c.Input, append([]string{c.Cmd}, args...)...)
+	r.err = dataKey.ReplaceAllString(r.err, "data key ID")
 	s := r.out
 	if s != "" && !strings.HasSuffix(s, "\n") {
 		s += " (no newline)\n"

@@ -14,6 +14,8 @@
 //	brock repository REPO lists its backups; restore makes a store of any of them
 //	brock verify DIR      reads every byte and checks every checksum
 //	brock salvage DIR NEW makes a new store of what is left of a damaged one
+//	brock encrypt DIR     makes an encrypted store of a plain one; rekey changes its key, and
+//	                      keygen FILE makes one
 //	brock stats DIR       shows what a store holds; --watch shows what it does
 //	brock tree DIR        draws its runs and segments
 //	brock bench DIR       measures it with the data that it has
@@ -57,6 +59,9 @@ type commands struct {
 	VerifyBackup verifyBackupCommand `cmd:"" help:"Check every byte of backups, and that each follows the one before."`
 	Repository   repositoryCommand   `cmd:"" help:"List, verify, restore and prune the backups of a repository."`
 	Salvage      salvageCommand      `cmd:"" help:"Make a new store of what can be read of a damaged one. It is only read."`
+	Rekey        rekeyCommand        `cmd:"" help:"Give an encrypted store a new data key, while no process has it open."`
+	Encrypt      encryptCommand      `cmd:"" help:"Make an encrypted store of a plain one, while no process has it open."`
+	Keygen       keygenCommand       `cmd:"" help:"Add a new master key for encrypted stores to a key file."`
 	Verify       verifyCommand       `cmd:"" help:"Check every checksum and cross-reference."`
 	Inspect      inspectCommand      `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
 	Version      versionCommand      `cmd:"" help:"Print the versions of the program and of its file format."`

@@ -13,6 +13,7 @@ import (
 type restoreCommand struct {
 	Paths    []string `arg:"" name:"backup|dir" help:"Backups in the order in which they were made, a full one first, or - for standard input; then the directory of the new store, which must be empty or not exist."`
 	ValueDir string   `help:"Directory for the journal and the value segments, if the store shall have one of its own." placeholder:"DIR"`
+	keyFlag
 }
 
 // Run makes a store of backups.
@@ -23,7 +24,7 @@ func (c *restoreCommand) Run(a *app) error {
 	}
 	dir := c.Paths[last]
 	info, err := withBackups(a, "restore", c.Paths[:last], func(ctx context.Context, r io.Reader) (*brock.BackupInfo, error) {
-		return brock.Restore(ctx, r, brock.Options{Dir: dir, ValueDir: c.ValueDir})
+		return brock.Restore(ctx, r, brock.Options{Dir: dir, ValueDir: c.ValueDir, Keys: c.provider()})
 	})
 	if err != nil {
 		return err

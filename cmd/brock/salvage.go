@@ -11,7 +11,8 @@ type salvageCommand struct {
 	Dir      string `arg:"" help:"Directory of the damaged store."`
 	To       string `arg:"" help:"Directory of the new store. It must not exist."`
 	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
-	JSON     bool   `help:"Print a line of JSON for each loss, then one with what the new store has."`
+	keyFlag
+	JSON bool `help:"Print a line of JSON for each loss, then one with what the new store has."`
 }
 
 // salvaged is what a new store has, as JSON.
@@ -25,7 +26,7 @@ type salvaged struct {
 // Run makes a new store of what can be read, and lists what can't on standard output.
 func (c *salvageCommand) Run(a *app) error {
 	work := a.progress.Start("salvage", 0)
-	sum, err := brock.Salvage(a.ctx, brock.Options{Dir: c.Dir, ValueDir: c.ValueDir}, brock.Options{Dir: c.To}, func(damage *brock.CorruptionError) {
+	sum, err := brock.Salvage(a.ctx, brock.Options{Dir: c.Dir, ValueDir: c.ValueDir, Keys: c.provider()}, brock.Options{Dir: c.To, Keys: c.provider()}, func(damage *brock.CorruptionError) {
 		a.problem(damage, c.JSON)
 	})
 	work.End()

@@ -19,7 +19,8 @@ import (
 type store struct {
 	Dir      string `arg:"" help:"Directory of the store."`
 	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
-	Recover  bool   `help:"If the journal or MANIFEST is damaged, read what was committed before the damage. Only for commands that write nothing."`
+	keyFlag
+	Recover bool `help:"If the journal or MANIFEST is damaged, read what was committed before the damage. Only for commands that write nothing."`
 }
 
 // read opens the store read-only for fn: nothing is written, and other readers
@@ -127,10 +128,13 @@ func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
 	if s.Recover && o.Mode != brock.ReadOnly {
 		return wrongUsage("--recover is for commands that write nothing")
 	}
-	o.Dir, o.ValueDir = s.Dir, s.ValueDir
+	o.Dir, o.ValueDir, o.Keys = s.Dir, s.ValueDir, s.provider()
 	db, err := brock.OpenContext(a.ctx, o)
 	if errors.Is(err, brock.ErrNotExist) {
 		return noStore{s.Dir, err}
+	}
+	if errors.Is(err, brock.ErrKey) && o.Keys == nil {
+		return encrypted{s.Dir, err}
 	}
 	if err != nil {
 		return err
@@ -146,6 +150,17 @@ type noStore struct {
 
 func (e noStore) Error() string { return "no store in " + e.dir }
 func (e noStore) Unwrap() error { return e.error }
+
+// encrypted is brock.ErrKey where no key file was given.
+type encrypted struct {
+	dir string
+	error
+}
+
+func (e encrypted) Error() string {
+	return e.dir + " is encrypted: name its key file by --key-file or BROCK_KEY_FILE"
+}
+func (e encrypted) Unwrap() error { return e.error }
 
 // keySyntax says how keys are written on the command line.
 type keySyntax struct {

@@ -3,6 +3,7 @@ package failure
 import (
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/vfs"
@@ -10,9 +11,36 @@ import (
 
 // FS returns base with errors that Of knows. Reads and writes that a signal has
 // interrupted, or that the system says to repeat, are repeated at once.
-func FS(base vfs.FS) vfs.FS { return files{base} }
+func FS(base vfs.FS) vfs.FS { return files{base, new(dirSyncs)} }
 
-type files struct{ vfs.FS }
+type files struct {
+	vfs.FS
+	dirSyncs *dirSyncs
+}
+
+// dirSyncs has the syncs of directories take turns, and counts those that failed.
+type dirSyncs struct {
+	mu     sync.Mutex
+	failed int64
+}
+
+// FailedDirSyncs is how many syncs of directories have failed in fsys, which FS has made: after one
+// of them no name that was not durable before becomes so by another sync. A sync that ends has
+// all that ended before it counted.
+func FailedDirSyncs(fsys vfs.FS) int64 {
+	var s *dirSyncs
+	switch f := fsys.(type) {
+	case files:
+		s = f.dirSyncs
+	case dirs:
+		s = f.dirSyncs
+	default:
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
 
 func (s files) wrap(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
@@ -61,7 +89,7 @@ func (s files) OpenDirs(names ...string) (vfs.Dirs, error) {
 	if err != nil {
 		return nil, unchanged(err)
 	}
-	return dirs{files{d}, d}, nil
+	return dirs{files{d, s.dirSyncs}, d}, nil
 }
 
 type dirs struct {
@@ -72,9 +100,14 @@ type dirs struct {
 // SyncDir has to open the directory on some systems. Then nothing was synced, and
 // nothing was lost, if there was no descriptor.
 func (s files) SyncDir(dir string) error {
+	s.dirSyncs.mu.Lock()
+	defer s.dirSyncs.mu.Unlock()
 	err := s.FS.SyncDir(dir)
 	if vfs.IsOutOfFiles(err) {
 		return unchanged(err)
+	}
+	if err != nil {
+		s.dirSyncs.failed++
 	}
 	return unknown(err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
 )
@@ -100,7 +101,8 @@ func Verify(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum) error {
 }
 
 // VerifyNewest is Verify of the keyring that Load returns. Damage is reported: one whole copy is
-// enough.
+// enough. While the file before is there, it is no damage: a crash may have cut the newer one off,
+// and the next Open for writing mends that.
 func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corruption)) error {
 	for range loadTries {
 		c, err := Load(fsys, dir, uuid)
@@ -112,19 +114,38 @@ func VerifyNewest(fsys vfs.FS, dir string, uuid [16]byte, report func(*errs.Corr
 			continue // the store's writer has made a newer one
 		}
 		var damage *errs.Corruption
-		if errors.As(err, &damage) {
+		if !errors.As(err, &damage) {
+			return err
+		}
+		half, err := c.half(fsys, dir)
+		if err == nil && !half {
 			report(damage)
-			return nil
 		}
 		return err
 	}
 	return fmt.Errorf("%w: the keyring in %s is made anew all the time", errs.ErrKey, dir)
 }
 
+// half reports whether c is what a crash has left of the newest keyring: the file before is there,
+// and one copy of c is not whole.
+func (c *Content) half(fsys vfs.FS, dir string) (bool, error) {
+	nums, err := numbers(fsys, dir)
+	if err != nil || len(nums) == 0 || nums[len(nums)-1] >= c.Number {
+		return false, err
+	}
+	var damage *errs.Corruption
+	err = Verify(fsys, dir, c.UUID, c.Number)
+	if errors.As(err, &damage) {
+		return true, nil
+	}
+	return false, err
+}
+
 // Write makes the file in dir, which has none with this number, and syncs it and its name. On
 // an error it removes what it made, if it can.
 func (c *Content) Write(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, filename.Of(filename.Keyring, c.Number))
+	failed := failure.FailedDirSyncs(fsys)
 	f, err := fsys.Create(path)
 	if err != nil {
 		return err
@@ -136,6 +157,10 @@ func (c *Content) Write(fsys vfs.FS, dir string) error {
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = fsys.SyncDir(dir)
+	}
+	if err == nil && failure.FailedDirSyncs(fsys) != failed {
+		// That of somebody else, who makes a file beside this one, may have lost this name.
+		err = fmt.Errorf("%s: a sync of its directory has failed meanwhile", path)
 	}
 	if err != nil {
 		return errors.Join(err, fsys.Remove(path))

@@ -3,14 +3,19 @@ package keyring
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/vfs"
 )
 
 // maxKeyFile bounds what is read of a key file, in bytes: some ten thousand keys.
@@ -78,21 +83,27 @@ func readKeyFile(path string) (keys []masterKey, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	text, err := readKeys(f)
+	if err != nil {
+		return nil, err
+	}
+	return parseKeyFile(path, text)
+}
+
+// readKeys returns the text of a key file, unless others may use it.
+func readKeys(f *os.File) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("key file %s: others may use it (permissions %#o): chmod 600", path, perm)
+		return nil, fmt.Errorf("key file %s: others may use it (permissions %#o): chmod 600", f.Name(), perm)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
-	if err != nil {
-		return nil, err
+	if err == nil && len(text) > maxKeyFile {
+		err = fmt.Errorf("key file %s: it has more than %d bytes", f.Name(), maxKeyFile)
 	}
-	if len(text) > maxKeyFile {
-		return nil, fmt.Errorf("key file %s: it has more than %d bytes", path, maxKeyFile)
-	}
-	return parseKeyFile(path, text)
+	return text, err
 }
 
 func parseKeyFile(path string, text []byte) (keys []masterKey, err error) {
@@ -122,4 +133,43 @@ func parseKey(words []string) (m masterKey, ok bool) {
 	}
 	key, err := base64.StdEncoding.DecodeString(words[1])
 	return masterKey{name: words[0], key: key}, err == nil && len(key) == masterSize
+}
+
+// AppendMasterKey draws a master key, and adds it to the key file at path, under a name that no
+// other line has. It makes the file if there is none. The file and its name are durable on return.
+func AppendMasterKey(path, name string) (err error) {
+	if words := strings.Fields(name); len(words) != 1 || words[0] != name || len(name) > maxKeyName || name[0] == '#' {
+		return fmt.Errorf("%w: %q is no name of a key: up to %d bytes, no spaces, not # first", errs.ErrInvalid, name, maxKeyName)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	text, err := readKeys(f)
+	if err != nil {
+		return err
+	}
+	line := name + " " + base64.StdEncoding.EncodeToString(drawMasterKey()) + "\n"
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		line = "\n" + line
+	}
+	// What is there must be right, and with the new line, too: no store opens else.
+	if _, err := parseKeyFile(path, append(text, line...)); err != nil {
+		return err
+	}
+	_, err = f.WriteString(line)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, f.Truncate(int64(len(text))))
+	}
+	return vfs.OS().SyncDir(filepath.Dir(path))
+}
+
+func drawMasterKey() []byte {
+	key := make([]byte, masterSize)
+	_, _ = rand.Read(key) // ends the process rather than return an error
+	return key
 }

@@ -98,6 +98,9 @@ func (k *Keyring) Content() *Content {
 	return c
 }
 
+// Has reports whether the data key with the id is there.
+func (k *Keyring) Has(id crypt.ID) bool { return k.Content().find(id) != nil }
+
 func (k *Keyring) now() (*Content, Provider) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -247,8 +250,16 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 }
 
 // Clean removes the keyrings before this one, once this one is durable. Open for writing calls it,
-// as a crash may have left them.
+// as a crash may have left them, and half of this one: then it is written anew.
 func (k *Keyring) Clean() error {
+	now, p := k.now()
+	half, err := now.half(k.o.FS, k.o.Dir)
+	if half {
+		err = k.write(&Content{UUID: now.UUID, Keys: now.Keys}, p)
+	}
+	if err != nil {
+		return err
+	}
 	if err := k.Content().clean(k.o.FS, k.o.Dir); err != nil {
 		return fmt.Errorf("remove old keyrings: %w", err)
 	}

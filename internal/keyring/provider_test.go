@@ -144,6 +144,48 @@ func TestKeyFile(t *testing.T) {
 	}
 }
 
+// TestAppendMasterKey: the new key is the current one, older ones stay, and what is wrong with the
+// file is said before anything is written.
+func TestAppendMasterKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	p := KeyFile(path)
+	var wrapped [][]byte
+	for _, name := range []string{"one", "two"} {
+		if err := AppendMasterKey(path, name); err != nil {
+			t.Fatal(err)
+		}
+		w, err := p.WrapKey(t.Context(), make([]byte, 32), nil)
+		if err != nil || string(w[1:4]) != name {
+			t.Fatalf("%q, %v", w, err)
+		}
+		wrapped = append(wrapped, w)
+	}
+	for _, w := range wrapped {
+		if _, err := p.UnwrapKey(t.Context(), w, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	// A line without an end is not continued.
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, bytes.TrimRight(text, "\n"), 0o600)
+	}
+	if err = errors.Join(err, AppendMasterKey(path, "three")); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := readKeyFile(path); err != nil || len(keys) != 3 {
+		t.Fatalf("%d keys, %v", len(keys), err)
+	}
+	for _, name := range []string{"one", "", "a b", "#", "a\n", strings.Repeat("n", 256)} {
+		before, _ := os.ReadFile(path)
+		err := AppendMasterKey(path, name)
+		after, _ := os.ReadFile(path)
+		if err == nil || !bytes.Equal(before, after) {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+}
+
 // TestBadKeyFiles: errors say the line, and never what it holds.
 func TestBadKeyFiles(t *testing.T) {
 	secret := "c2VjcmV0c2VjcmV0"

@@ -6,8 +6,10 @@ package layout
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
 )
@@ -159,6 +161,44 @@ func (l *Layout) VersionAt(unixMilli int64) entry.Version {
 
 // DataKey is the data key for new files; its ID is zero in a plain store.
 func (l *Layout) DataKey() DataKey { return l.dataKey }
+
+// IsOld reports whether a file of this life is to be rewritten for the store to be under
+// its data key: it is under another one, or plain.
+func (l *Layout) IsOld(life crypt.Life) bool { return life.Key != l.dataKey.ID }
+
+// OldBytes is the length of the files of runs and segments that IsOld is true of. A remap
+// counts as one byte.
+func (l *Layout) OldBytes() (n uint64) {
+	for life, size := range l.Lives() {
+		if l.IsOld(life) {
+			n += max(size, 1)
+		}
+	}
+	return n
+}
+
+// Lives are those of all files of runs and segments, with their bytes, and of remaps, with
+// none; zero for plain files.
+func (l *Layout) Lives() iter.Seq2[crypt.Life, uint64] {
+	return func(yield func(crypt.Life, uint64) bool) {
+		for _, r := range l.runs {
+			for _, f := range r.Files {
+				if !yield(f.Life, f.Size) {
+					return
+				}
+			}
+		}
+		for _, s := range l.segments {
+			life, size := s.Life, s.FileBytes
+			if s.state.Status == Relocated { // its file is gone
+				life, size = s.state.Life, 0
+			}
+			if !yield(life, size) {
+				return
+			}
+		}
+	}
+}
 
 // Files lists the names of all files of runs, segments and remaps that the layout
 // needs. Journal segments after FlushedTo are not among them.

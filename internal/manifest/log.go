@@ -385,7 +385,8 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	l.end = end
 	l.layout = next
 	if l.end.Offset >= l.limit {
-		l.renewLocked()
+		// The edit is durable, whatever happens here: the next Append returns the error.
+		_ = l.renewLocked()
 	}
 	if e.StandsAlone() || l.unproved {
 		if err := l.proveLocked(); err != nil {
@@ -442,11 +443,30 @@ func (l *Log) Err() error {
 	return nil
 }
 
+// Renew goes on in a new manifest, and writes both slots of SUPER and of that of the value
+// directory: then nothing of them is under another data key than the current one. After an
+// error that is not errs.ErrStopped all is as good as before.
+func (l *Log) Renew() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.writableLocked(); err != nil {
+		return err
+	}
+	err := l.settleLocked()
+	if err == nil {
+		err = l.renewLocked()
+	}
+	if err != nil || !l.o.separate() {
+		return err
+	}
+	return l.values.write(l.o.FS, 2)
+}
+
 // renewLocked goes on in a new manifest that begins with a snapshot. Until SUPER
 // names it, a failure only postpones the switch: the old manifest is whole.
 // Nothing is appended to the new one before both slots name it, so a slot that
 // is damaged later never leads to an old state.
-func (l *Log) renewLocked() {
+func (l *Log) renewLocked() error {
 	old := l.super.Manifest
 	num := old + 1
 	f, enc, end, err := writeManifest(l.o, &l.super, num, old, l.layout, l.ring)
@@ -456,18 +476,16 @@ func (l *Log) renewLocked() {
 	}
 	if err != nil {
 		l.limit = l.end.Offset + l.o.FileBytes
-		return
+		return fmt.Errorf("begin a manifest: %w", err)
 	}
 	err = l.file.Close()
 	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
 	l.limit = max(l.o.FileBytes, 2*end.Offset)
 	if err != nil {
-		_ = l.stopLocked(err)
-		return
+		return l.stopLocked(err)
 	}
 	l.slots, l.previous = 2, old
-	// The edit is durable, whatever happens here: the next Append returns the error.
-	_ = l.settleLocked()
+	return l.settleLocked()
 }
 
 // Close records in SUPER the number of the last frame, so that damage to it can't

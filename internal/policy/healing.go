@@ -8,7 +8,7 @@ import (
 )
 
 // healing chooses a compaction that leaves no remap behind: when remaps stand in
-// the way of a collection, or when there is time.
+// the way of a collection, or have an old data key, or when there is time.
 func (v *survey) healing() *Compaction {
 	if v.relocated == 0 {
 		return nil
@@ -25,7 +25,7 @@ func (v *survey) healing() *Compaction {
 	blocked := v.relocated >= maxRemaps && slices.ContainsFunc(v.victims, func(g segment) bool { return v.wanted(&g, 0) })
 	cheap := fileBytes(runs[first:end]) <= max(idleHealBytes, idleHealFactor*v.moved)
 	quiet := v.state.Idle && (cheap || v.idleGarbage() > v.idleBound())
-	if !blocked && !quiet && !v.state.Reclaim {
+	if !blocked && !quiet && !v.state.Reclaim && !v.oldRemaps() {
 		return nil
 	}
 	tier := layout.Upper

@@ -16,6 +16,8 @@
 // Values lie in the order of their arrival until scans have jumped among them
 // for so long that an idle store clusters them.
 //
+// What is under an old data key is rewritten last, if that is asked for.
+//
 // Each file is one decision, and tuning.go has all numbers that they use.
 package policy
 
@@ -30,6 +32,9 @@ func Decide(l *layout.Layout, s State, o Options) Plan {
 	v := newSurvey(l, s, o.withDefaults())
 	if !s.Collecting {
 		p.Collect = v.collection()
+		if p.Collect == nil {
+			p.Collect = v.oldSegments()
+		}
 	}
 	if !s.Compacting {
 		p.Compaction = v.compaction(p.Collect != nil)
@@ -46,12 +51,15 @@ func (v *survey) compaction(collects bool) *Compaction {
 	if c == nil {
 		c = v.dropping()
 	}
-	// The next two move or heal what a collection would change: they wait for it.
+	// The next three move or heal what a collection would change: they wait for it.
 	if c == nil && !collects {
 		c = v.clustering() // which heals remaps, too
 	}
 	if c == nil && !collects {
 		c = v.healing()
+	}
+	if c == nil && !collects {
+		c = v.oldRun()
 	}
 	if c != nil && !v.fits(c) {
 		return v.smaller()

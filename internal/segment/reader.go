@@ -207,6 +207,8 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	rec := data[off:end]
 	// A verified record's pages were in memory in this epoch.
 	if r.verified.Test(off / granule) {
+		// The processor waits for the header: meanwhile the value comes.
+		prefetch.Bytes(rec[:min(h.Length+beforeValue, mostTouched, uint64(len(rec)))])
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
 			pageio.Touch(value.Bytes) // what is handed out can be read now, all of it
 			return value, nil

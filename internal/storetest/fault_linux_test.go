@@ -207,7 +207,7 @@ func (s *faultStore) of(t testing.TB, v faultValue, r reflect.Type) (list []any,
 
 // faultErrors are what a call may return: the damage, or what an earlier call has led to.
 var faultErrors = []error{brock.ErrCorrupt, brock.ErrKeyNotFound, brock.ErrVersionMismatch, brock.ErrTxnDone, brock.ErrClosed,
-	brock.ErrStopped, brock.ErrInvalid, brock.ErrReadOnly, brock.ErrKeyspaceNotFound}
+	brock.ErrStopped, brock.ErrInvalid, brock.ErrReadOnly, brock.ErrKeyspaceNotFound, brock.ErrUnsupported}
 
 // No public call ends the process, or returns wrong bytes, when nothing that is mapped
 // can be read any more, be it in the store or what the caller passes in. The calls are

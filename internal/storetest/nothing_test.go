@@ -105,6 +105,11 @@ func TestWrongArgumentsOfFunctions(t *testing.T) {
 			must(t, db.Close())
 			wantErr(t, "OpenContext without a context", err, brock.ErrInvalid)
 		},
+		"EncryptStore": func() {
+			wantErr(t, "EncryptStore without a context", brock.EncryptStore(nil, brock.Options{Dir: dir}), brock.ErrInvalid) //nolint:staticcheck
+			wantErr(t, "EncryptStore of nothing", brock.EncryptStore(t.Context(), brock.Options{}), brock.ErrInvalid)
+			wantErr(t, "EncryptStore without a directory", brock.EncryptStore(t.Context(), brock.Options{Keys: brock.KeyFile("")}), brock.ErrInvalid)
+		},
 		"StaticKey": func() {
 			_, err := brock.Open(brock.Options{Dir: filepath.Join(dir, "static"), Keys: brock.StaticKey(nil)})
 			wantErr(t, "Open with a key of no bytes", err, brock.ErrInvalid)

@@ -30,6 +30,8 @@ type background struct {
 	clustering *clustering
 	scrubber   *scrubber
 	cuts       *cuts
+	rekey      func(context.Context) error // takes old data keys away
+	copies     *copying
 }
 
 // prepare makes the tasks.
@@ -40,6 +42,9 @@ func (b *background) prepare() {
 	b.tasks.collect = pool.Task(jobs.Cleanup, "collect", b.collector.run)
 	b.tasks.search = pool.Task(jobs.Brief, "search", b.searcher.run)
 	b.tasks.seal = pool.Task(jobs.Flush, "seal", func(context.Context) error { return b.cfg.Exclusive(b.writer.sealAny) })
+	if b.cfg.Keyring != nil {
+		b.tasks.rekey = pool.Task(jobs.Cleanup, "rekey", b.rekey)
+	}
 	b.tasks.poll = pool.Delayed(pool.Task(jobs.Flush, "poll", b.disk.poll), policy.DiskPoll)
 	b.tasks.idle = pool.Delayed(pool.Task(jobs.Compaction, "idle", b.idle), b.cfg.IdleAfter)
 	forget := pool.Task(jobs.Brief, "forget", func(context.Context) error { b.files.Open.Bits.End(); return nil })

@@ -47,6 +47,11 @@ func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s 
 	}
 	ctx, end := b.life.until(ctx)
 	defer end()
+	if err := b.copies.begin(ctx, false); err != nil {
+		return err
+	}
+	defer b.tasks.kick() // a change of keys may have waited
+	defer b.copies.end(false)
 	l, milli, release, err := b.cut(ctx)
 	if err != nil {
 		return err

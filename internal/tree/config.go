@@ -6,6 +6,7 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/jobs"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
@@ -40,6 +41,8 @@ type Config struct {
 	DiskLimit     int64         // bytes of all files; 0 = none
 	ScrubEvery    time.Duration // in which every file is verified once; 0 = never
 	IdleAfter     time.Duration // silence of writers after which idle compaction begins
+	// Keyring is what Ring is of, for who changes the keys.
+	Keyring *keyring.Keyring
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(fn func() error) error
 

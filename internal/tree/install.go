@@ -2,11 +2,13 @@ package tree
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/compact"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
@@ -133,6 +135,9 @@ func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.
 			edit.AddRuns[i].Order = l.NextOrder()
 		}
 	}
+	if err := in.keysOf(edit); err != nil {
+		return err
+	}
 	in.views.Floors.Record(edit, l)
 	// A Spill's version is recorded before it is published.
 	visible := max(in.views.Visible(), edit.LastVersion, l.LastVersion())
@@ -140,6 +145,31 @@ func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.
 	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: in.cfg.Now().UnixMilli()}}
 	edit.NextFile = in.files.Last() + 1
 	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)
+	return nil
+}
+
+// keysOf returns an error if a new file is under a data key that was taken away meanwhile.
+func (in *installer) keysOf(edit *layout.Edit) error {
+	if in.cfg.Keyring == nil {
+		return nil
+	}
+	var lives []crypt.Life
+	for _, r := range edit.AddRuns {
+		for _, f := range r.Files {
+			lives = append(lives, f.Life)
+		}
+	}
+	for _, s := range edit.AddSegments {
+		lives = append(lives, s.Life)
+	}
+	for _, s := range edit.States {
+		lives = append(lives, s.Life)
+	}
+	for _, life := range lives {
+		if !life.IsZero() && !in.cfg.Keyring.Has(life.Key) {
+			return fmt.Errorf("%w: data key %x was taken away while a file was written under it", errs.ErrKey, life.Key)
+		}
+	}
 	return nil
 }
 

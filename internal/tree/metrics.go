@@ -70,6 +70,7 @@ type Metrics struct {
 	PinnedFor       time.Duration
 	PinnedBytes     int64
 	PinnedMemory    int64
+	OldKeyBytes     int64
 }
 
 // Metrics costs a look at every run and segment.
@@ -143,6 +144,7 @@ func (m *Metrics) addView(v *view.View, now uint64) {
 		m.Memory.Filters += r.FilterBytes()
 		m.Memory.Indexes += r.IndexBytes()
 	}
+	m.OldKeyBytes = int64(v.Layout.OldBytes())
 	for _, r := range v.Layout.Runs() {
 		m.Runs++
 		m.RunFiles += len(r.Files)

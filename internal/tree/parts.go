@@ -81,13 +81,19 @@ func (t *Tree) work() {
 		disk: t.disk, damaged: t.damaged, life: t.life, count: t.count, tasks: t.tasks,
 	}
 	t.scrubber = &scrubber{cfg: cfg, views: t.views, files: t.files, log: t.log, life: t.life, installer: t.installer, tasks: t.tasks}
+	t.rotator = &rotator{
+		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, writer: t.writer, flusher: t.flusher,
+		compactor: t.compactor, collector: t.collector, installer: t.installer, planner: t.planner, damaged: t.damaged, tasks: t.tasks, copies: new(copying),
+	}
 	t.background = &background{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, planner: t.planner,
 		disk: t.disk, expiry: t.expiry, writer: t.writer, searcher: t.searcher,
 		flusher: t.flusher, compactor: t.compactor, collector: t.collector, clustering: t.clustering, scrubber: t.scrubber, cuts: cuts,
+		rekey: t.rotator.tryFinish, copies: t.rotator.copies,
 	}
 	t.spills = &spills{
 		cfg: cfg, views: t.views, files: t.files, coder: &t.coder, leader: t.leader, emptied: t.searcher.emptied, disk: t.disk,
 		life: t.life, count: t.count, writer: t.writer, flusher: t.flusher, installer: t.installer, background: t.background,
 	}
+	t.rotator.keys, t.rotator.flush, t.rotator.pass = &t.spills.keys, t.background.flush, t.background.pass
 }

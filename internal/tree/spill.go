@@ -11,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/codec"
 	"github.com/brockdb/brock/internal/conflict"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -49,7 +50,9 @@ type spilled struct {
 	began   time.Time
 	checked entry.Version   // conflicts up to this version were looked for
 	emptied []emptied.Range // what the transaction leaves empty, as of then
+	key     crypt.ID        // that was current when it began
 	end     sync.Once
+	ended   sync.Once // of the use of key
 }
 
 // spills makes Spills, and has the store stay open while they work.
@@ -68,12 +71,13 @@ type spills struct {
 	installer  *installer
 	background *background
 
-	mu sync.RWMutex // held for reading while a transaction writes or removes files
+	mu   sync.RWMutex // held for reading while a transaction writes or removes files
+	keys keyUse       // of those under way
 }
 
 // begin returns an empty Spill.
 func (s *spills) begin() *Spill {
-	h := &spilled{store: s, began: time.Now(), Spill: spill.New(spill.Config{
+	h := &spilled{store: s, began: time.Now(), key: s.keys.begin(s.cfg.Ring), Spill: spill.New(spill.Config{
 		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NextNum: s.files.Next,
 		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: files.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
@@ -322,6 +326,16 @@ func (s *Spill) Discard() {
 func (s *spilled) leaked() {
 	if !s.Lent() {
 		s.discard()
+	} else {
+		s.over()
+	}
+}
+
+// over notes that nothing more comes of s. It may be called more than once.
+func (s *spilled) over() {
+	if s.store.cfg.Ring != nil {
+		s.ended.Do(func() { s.store.keys.end(s.key) })
+		s.store.background.tasks.kick() // a change of keys may have waited
 	}
 }
 
@@ -332,5 +346,6 @@ func (s *spilled) discard() {
 		s.store.mu.RLock()
 		defer s.store.mu.RUnlock()
 		s.Spill.Discard(!s.store.views.Closed())
+		s.over()
 	})
 }

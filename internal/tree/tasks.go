@@ -15,6 +15,7 @@ type tasks struct {
 	collect *jobs.Task
 	seal    *jobs.Task    // seals the memtable, so that it is flushed
 	search  *jobs.Task    // looks for what deletes have emptied
+	rekey   *jobs.Task    // takes old data keys away; nil: the store is plain
 	idle    *jobs.Delayed // idle compaction, once writers are silent
 	scrub   *jobs.Alarm   // rings when files are to be verified
 	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
@@ -29,5 +30,8 @@ func (t *tasks) kick() {
 	t.flush.Kick()
 	t.compact.Kick()
 	t.collect.Kick()
+	if t.rekey != nil {
+		t.rekey.Kick()
+	}
 	t.idle.Touch()
 }

@@ -69,6 +69,7 @@ type Tree struct {
 	clustering *clustering
 	collector  *collector
 	scrubber   *scrubber
+	rotator    *rotator
 	background *background
 	keyspaces  *keyspaces
 	spills     *spills
@@ -86,6 +87,9 @@ func (t *Tree) Start() { t.background.start() }
 func (t *Tree) Settle(ctx context.Context) error {
 	return t.settling.run(func() error { return t.Flush(ctx) }, t.installer.record)
 }
+
+// RotateKey changes the keys of an encrypted store, as o says, while others read and write.
+func (t *Tree) RotateKey(ctx context.Context, o Rotation) error { return t.rotator.rotate(ctx, o) }
 
 // Journal is what the commit pipeline appends to; nil if the Tree is read-only.
 func (t *Tree) Journal() *journal.Journal { return t.unflushed.Journal }

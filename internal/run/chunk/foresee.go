@@ -28,7 +28,9 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	}
 	// Offsets are those in data.
 	begin, off := it.next-it.base, it.next-it.base
-	for end := min(it.safe-it.base, begin+it.foresight()); off < end; n++ {
+	// Data may be one block, in which less is safe than in the chunk. Within its end lie the
+	// header and the handle of the last entry that is looked at.
+	for end := min(it.safe-it.base, begin+it.foresight(), len(it.data)-headSize-handSize+1); off < end; n++ {
 		w := binary.LittleEndian.Uint64(it.data[off:])
 		start, size := off+headSize, int(w>>8&maxSuffix)
 		stop := start + size

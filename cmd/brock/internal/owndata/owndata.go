@@ -255,7 +255,7 @@ func (b *bench) scratch(ctx context.Context, fn func(*brock.DB) error) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	o := brock.Options{Dir: dir, MustBeNew: true, DiskLimit: 2 * mostWritten}
+	o := brock.Options{Dir: dir, MustBeNew: true, DiskLimit: 2 * mostWritten, Keys: b.DB.Options().Keys}
 	if b.Keyspace != nil {
 		o.KeyspaceDefaults = b.Keyspace.Options()
 		o.KeyspaceDefaults.TTL = 0

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/keyring"
+)
+
+// keyFlag is of commands that open a store, or make one.
+type keyFlag struct {
+	KeyFile string `help:"Key file of an encrypted store, and for a new one that shall be." placeholder:"FILE" env:"BROCK_KEY_FILE"`
+}
+
+// provider is Options.Keys: nil for a plain store.
+func (k keyFlag) provider() brock.KeyProvider {
+	if k.KeyFile == "" {
+		return nil
+	}
+	return brock.KeyFile(k.KeyFile)
+}
+
+type keygenCommand struct {
+	File string `arg:"" help:"Key file. It is made if there is none."`
+	Name string `arg:"" optional:"" help:"Name of the new key; without one, the time."`
+}
+
+// Run adds a key. The ones that are there stay: they open what they have wrapped.
+func (c *keygenCommand) Run(a *app) error {
+	name := c.Name
+	if name == "" {
+		name = time.Now().UTC().Format("20060102T150405.000Z")
+	}
+	if err := keyring.AppendMasterKey(c.File, name); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "%s: %s is the current key; without this file nobody opens what it encrypts\n", c.File, name)
+	return err
+}

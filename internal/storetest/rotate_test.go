@@ -1,0 +1,420 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/vfs"
+)
+
+// keyrings names the keyring files of a store.
+func keyrings(t *testing.T, fs vfs.FS, dir string) (names []string) {
+	t.Helper()
+	for _, name := range must2(fs.List(dir)) {
+		if strings.HasPrefix(name, "KEYS-") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// dataKeys counts the data keys of a store.
+func dataKeys(t *testing.T, fs vfs.FS, dir string) int {
+	t.Helper()
+	names := keyrings(t, fs, dir)
+	return int(readFile(t, fs, filepath.Join(dir, names[len(names)-1]))[40])
+}
+
+// TestRotateKey: a store is the same before and after, in each way to change its keys; with
+// Rewrite one data key is left, and one master key is enough.
+func TestRotateKey(t *testing.T) {
+	for _, values := range []string{"", filepath.Join(filepath.Dir(dir), "values")} {
+		for name, o := range map[string]brock.RotateOptions{
+			"new files":           {},
+			"master":              {Master: true},
+			"all":                 {Rewrite: true},
+			"another master":      {Keys: masterKey(2)},
+			"another for all":     {Keys: masterKey(2), Rewrite: true},
+			"master, and another": {Keys: masterKey(2), Master: true},
+		} {
+			t.Run(fmt.Sprintf("%s, values in %q", name, values), func(t *testing.T) {
+				mem := vfs.NewMem()
+				options := keyedOptions(mem, dir)
+				options.ValueDir = values
+				db, err := brock.Open(options)
+				must(t, err)
+				for n := range 3 {
+					secrets(t, db, n)
+					must(t, db.Flush(t.Context()))
+				}
+				secrets(t, db, 3)
+				want := contents(t, db)
+				must(t, db.RotateKey(t.Context(), o))
+				if got := contents(t, db); got != want {
+					t.Fatalf("after RotateKey:\n%.500q\nwant\n%.500q", got, want)
+				}
+				must(t, db.Verify(t.Context(), nil))
+				old, keys := db.Metrics().Tree.OldKeyBytes, dataKeys(t, mem, dir)
+				switch {
+				case o.Rewrite && (old != 0 || keys != 1):
+					t.Errorf("%d bytes are under old keys, and there are %d keys", old, keys)
+				case o.Master && (old != 0 || keys != 1):
+					t.Errorf("%d bytes are under old keys, and there are %d keys", old, keys)
+				case !o.Rewrite && !o.Master && (old == 0 || keys != 2):
+					t.Errorf("%d bytes are under old keys, and there are %d keys", old, keys)
+				}
+				if o.Keys != nil {
+					options.Keys = o.Keys
+				}
+				secrets(t, db, 4)
+				want = contents(t, db)
+				crashed := mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+				must(t, db.Close())
+				for _, mem := range []*vfs.Mem{mem, crashed} {
+					options.FS = mem
+					if db, err = brock.Open(options); err != nil {
+						t.Fatal(err)
+					}
+					if got := contents(t, db); got != want {
+						t.Fatalf("opened again:\n%.500q\nwant\n%.500q", got, want)
+					}
+					must(t, db.Verify(t.Context(), nil))
+					must(t, db.Close())
+				}
+				if o.Keys != nil {
+					options.Keys = masterKey(1)
+					_, err := brock.Open(options)
+					wantErr(t, "Open with the old master key", err, brock.ErrKey)
+				}
+			})
+		}
+	}
+}
+
+// TestRotateKeyOften: keys under which nothing is are taken away, however often they change.
+func TestRotateKeyOften(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	for n := range 80 {
+		set(t, db, fmt.Sprintf("key=%d", n))
+		must(t, db.RotateKey(t.Context(), brock.RotateOptions{}))
+		if n%10 == 0 {
+			must(t, db.Compact(t.Context()))
+		}
+	}
+	must(t, db.Compact(t.Context()))
+	must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
+	if n := dataKeys(t, mem, dir); n != 1 {
+		t.Errorf("%d data keys", n)
+	}
+	must(t, db.Close())
+}
+
+// TestRotateKeyRefused: what can't be done changes nothing.
+func TestRotateKeyRefused(t *testing.T) {
+	plain := openTest(t, brock.Options{})
+	wantErr(t, "of a plain store", plain.RotateKey(t.Context(), brock.RotateOptions{}), brock.ErrUnsupported)
+	wantErr(t, "with keys", plain.RotateKey(t.Context(), brock.RotateOptions{Keys: masterKey(1)}), brock.ErrUnsupported)
+	mem := vfs.NewMem()
+	db, err := brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	secrets(t, db, 1)
+	must(t, db.Flush(t.Context()))
+	before := keyrings(t, mem, dir)
+	wantErr(t, "with a bad key", db.RotateKey(t.Context(), brock.RotateOptions{Keys: brock.StaticKey([]byte("short"))}), brock.ErrKey)
+	if after := keyrings(t, mem, dir); !slices.Equal(before, after) {
+		t.Errorf("the keyring was %v, is %v", before, after)
+	}
+	must(t, db.Close())
+	wantErr(t, "closed", db.RotateKey(t.Context(), brock.RotateOptions{}), brock.ErrClosed)
+	options := keyedOptions(mem, dir)
+	options.Mode = brock.ReadOnly
+	db, err = brock.Open(options)
+	must(t, err)
+	wantErr(t, "read-only", db.RotateKey(t.Context(), brock.RotateOptions{}), brock.ErrReadOnly)
+	must(t, db.Close())
+}
+
+// rotation is a store with all kinds of files, about to change its keys, from provider 1 to 2.
+func rotation(t *testing.T) (mem *vfs.Mem, want string) {
+	t.Helper()
+	mem = vfs.NewMem()
+	db, err := brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	for n := range 3 {
+		secrets(t, db, n)
+		must(t, db.Flush(t.Context()))
+	}
+	secrets(t, db, 3)
+	want = contents(t, db)
+	left := mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+	must(t, db.Close())
+	return left, want
+}
+
+// openEither opens a store whose keys were being changed from provider 1 to 2.
+func openEither(t *testing.T, fs vfs.FS) *brock.DB {
+	t.Helper()
+	options := keyedOptions(fs, dir)
+	db, err := brock.Open(options)
+	if errors.Is(err, brock.ErrKey) {
+		options.Keys = masterKey(2)
+		db, err = brock.Open(options)
+	}
+	must(t, err)
+	return db
+}
+
+// TestRotateKeyCrashes before each call of changing the keys and rewriting all: the next Open
+// finds all that was there, the rewriting goes on by itself, and another RotateKey ends it.
+func TestRotateKeyCrashes(t *testing.T) {
+	begun, want := rotation(t)
+	left := crashes(t, begun, func(fs vfs.FS) {
+		db, err := brock.Open(keyedOptions(fs, dir))
+		must(t, err)
+		must(t, db.RotateKey(t.Context(), brock.RotateOptions{Keys: masterKey(2), Rewrite: true}))
+		must(t, db.Close())
+	})
+	stride := 1
+	if testing.Short() {
+		stride = max(len(left)/20, 1)
+	}
+	for i := 0; i < len(left); i += stride {
+		mem := left[i]
+		db := openEither(t, mem)
+		if got := contents(t, db); got != want {
+			t.Fatalf("crash %d: %.500q", i, got)
+		}
+		must(t, db.Verify(t.Context(), nil))
+		set(t, db, "\x00new=1")
+		must(t, db.RotateKey(t.Context(), brock.RotateOptions{Keys: masterKey(2), Rewrite: true}))
+		if n, old := dataKeys(t, mem, dir), db.Metrics().Tree.OldKeyBytes; n != 1 || old != 0 {
+			t.Errorf("crash %d: %d data keys, %d bytes under old ones", i, n, old)
+		}
+		must(t, db.Delete(b("\x00new")))
+		if got := contents(t, db); got != want {
+			t.Fatalf("crash %d, rewritten: %.500q", i, got)
+		}
+		must(t, db.Close())
+		if names := keyrings(t, mem, dir); len(names) != 1 {
+			t.Errorf("crash %d: %v", i, names)
+		}
+	}
+}
+
+// TestRotateKeyResumes: a rewriting that was cut short ends after the next Open, by itself.
+func TestRotateKeyResumes(t *testing.T) {
+	begun, want := rotation(t)
+	left := crashes(t, begun, func(fs vfs.FS) {
+		db, err := brock.Open(keyedOptions(fs, dir))
+		must(t, err)
+		must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
+		must(t, db.Close())
+	})
+	resumed := 0
+	for i := 0; i < len(left); i += max(len(left)/12, 1) {
+		db := openEither(t, left[i])
+		if db.Metrics().Tree.OldKeyBytes > 0 {
+			resumed++
+			eventually(t, "all is rewritten", func() bool { return db.Metrics().Tree.OldKeyBytes == 0 && dataKeys(t, left[i], dir) == 1 })
+		}
+		if got := contents(t, db); got != want {
+			t.Fatalf("crash %d: %.500q", i, got)
+		}
+		must(t, db.Close())
+	}
+	if resumed == 0 {
+		t.Error("nothing was to be resumed")
+	}
+}
+
+// TestRotateKeyFaults: whichever call fails, the store is as good as before, and another
+// RotateKey ends what was begun.
+func TestRotateKeyFaults(t *testing.T) {
+	begun, want := rotation(t)
+	count := 0
+	for nth := 1; ; {
+		mem := begun.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+		fs := faultfs.New(mem, faultfs.Options{})
+		db, err := brock.Open(keyedOptions(fs, dir))
+		must(t, err)
+		for _, err := range []error{faultfs.ErrIO, faultfs.ErrNoSpace} {
+			fs.Inject(faultfs.Fault{Kinds: faultfs.Changes | faultfs.Syncs, Nth: nth, Err: err})
+			_ = db.RotateKey(t.Context(), brock.RotateOptions{Keys: masterKey(2), Rewrite: true})
+		}
+		struck := fs.Struck()
+		fs.Heal()
+		_ = db.Close()
+		for _, mode := range []vfs.CrashMode{vfs.Lost, vfs.All} {
+			db := openEither(t, mem.CrashClone(vfs.CrashOptions{Mode: mode}))
+			if got := contents(t, db); got != want {
+				t.Fatalf("fault %d: %.500q", nth, got)
+			}
+			must(t, db.RotateKey(t.Context(), brock.RotateOptions{Keys: masterKey(2), Rewrite: true}))
+			must(t, db.Verify(t.Context(), nil))
+			must(t, db.Close())
+		}
+		if count++; struck == 0 {
+			break
+		}
+		if nth++; testing.Short() {
+			nth += nth / 4
+		}
+	}
+	if count < 10 {
+		t.Errorf("%d faults", count)
+	}
+}
+
+// TestRotateKeyBesides readers, writers, large transactions and copies, which all go on.
+func TestRotateKeyBesides(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	secrets(t, db, 1)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	work := func(fn func(n int) error) {
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := fn(n); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work(func(n int) error {
+		return db.Set(fmt.Appendf(nil, "w%03d", n%300), incompressible(n, 100*(n%20)))
+	})
+	work(func(int) error {
+		return db.View(func(txn *brock.Txn) error {
+			it := txn.NewIterator(brock.IteratorOptions{})
+			defer it.Close()
+			for it.Rewind(); it.Valid(); it.Next() {
+				if _, err := it.Item().ValueCopy(nil); err != nil {
+					return err
+				}
+			}
+			return it.Err()
+		})
+	})
+	work(func(n int) error { // larger than its memory
+		txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true, MaxMemory: 1000})
+		if err != nil {
+			return err
+		}
+		defer txn.Discard()
+		for i := range 50 {
+			if err := txn.Set(fmt.Appendf(nil, "t%03d", i), incompressible(n, 300)); err != nil {
+				return err
+			}
+		}
+		return txn.Commit()
+	})
+	work(func(n int) error {
+		return db.Checkpoint(t.Context(), filepath.Join(filepath.Dir(dir), fmt.Sprintf("copy%d", n)))
+	})
+	for n := range 6 {
+		must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: n%2 == 0, Master: n%3 == 1}))
+	}
+	close(stop)
+	wg.Wait()
+	must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
+	must(t, db.Verify(t.Context(), nil))
+	want := contents(t, db)
+	must(t, db.Close())
+	if n := dataKeys(t, mem, dir); n != 1 {
+		t.Errorf("%d data keys", n)
+	}
+	if db, err = brock.Open(keyedOptions(mem, dir)); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "opened again", contents(t, db), want)
+	must(t, db.Close())
+	// Each copy has the keys that it needs.
+	for n := 0; ; n++ {
+		copied := filepath.Join(filepath.Dir(dir), fmt.Sprintf("copy%d", n))
+		if _, err := mem.Stat(copied); err != nil {
+			break
+		}
+		db, err := brock.Open(keyedOptions(mem, copied))
+		must(t, err)
+		must(t, db.Verify(t.Context(), nil))
+		must(t, db.Close())
+	}
+}
+
+// TestRotateKeyAcrossATransaction: one that is larger than its memory, and has files under the
+// old key, keeps this key until it ends.
+func TestRotateKeyAcrossATransaction(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	set(t, db, "a=1")
+	for _, ends := range []func(*brock.Txn) error{(*brock.Txn).Commit, func(txn *brock.Txn) error { txn.Discard(); return nil }} {
+		txn, err := db.Begin(t.Context(), brock.TxnOptions{Update: true, MaxMemory: 1000})
+		must(t, err)
+		for i := range 50 {
+			must(t, txn.Set(fmt.Appendf(nil, "t%03d", i), incompressible(i, 300)))
+		}
+		done := make(chan error)
+		go func() { done <- db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}) }()
+		eventually(t, "the key has changed", func() bool { return dataKeys(t, mem, dir) == 2 })
+		must(t, txn.Set(b("t999"), incompressible(1, 3000)))
+		must(t, ends(txn))
+		txn.Discard()
+		must(t, <-done)
+		if n, old := dataKeys(t, mem, dir), db.Metrics().Tree.OldKeyBytes; n != 1 || old != 0 {
+			t.Errorf("%d data keys, %d bytes under old ones", n, old)
+		}
+	}
+	must(t, db.Verify(t.Context(), nil))
+	must(t, db.Close())
+}
+
+// TestRotateKeyFollowed: a follower goes on, whatever keys the writer has taken away.
+func TestRotateKeyFollowed(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := brock.Open(keyedOptions(mem, dir))
+	must(t, err)
+	secrets(t, db, 0)
+	options := keyedOptions(mem, dir)
+	options.Mode = brock.Follow
+	follower, err := brock.Open(options)
+	must(t, err)
+	for n := range 4 {
+		before := contents(t, follower)
+		secrets(t, db, n)
+		must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: n%2 == 0, Master: n == 3}))
+		wantEqual(t, "what the follower has", contents(t, follower), before)
+		must2(follower.Refresh(t.Context()))
+		wantEqual(t, "refreshed", contents(t, follower), contents(t, db))
+	}
+	must(t, follower.Close())
+	must(t, db.Close())
+}
+
+// eventually waits until background work has done something, for a minute at most.
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for begin := time.Now(); !done(); <-time.After(time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("not yet: %s", what)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package tree
+
+import (
+	"context"
+	"sync"
+
+	"github.com/brockdb/brock/internal/crypt"
+)
+
+// copying has copies of the store made beside each other, and its keys changed alone.
+type copying struct {
+	mu      sync.Mutex
+	copies  int
+	waiting int // to go alone: no copy begins before
+	alone   bool
+	changed chan struct{} // closed when one ends; nil: nobody waits
+}
+
+// begin waits until a copy, or what goes alone, may begin.
+func (c *copying) begin(ctx context.Context, alone bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if alone {
+		c.waiting++
+		defer func() {
+			c.waiting--
+			c.wakeLocked()
+		}()
+	}
+	for !c.tryLocked(alone) {
+		if c.changed == nil {
+			c.changed = make(chan struct{})
+		}
+		changed := c.changed
+		c.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+		c.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// try has begun what goes alone if that needs no wait.
+func (c *copying) try() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tryLocked(true)
+}
+
+func (c *copying) tryLocked(alone bool) bool {
+	if c.alone || alone && c.copies > 0 || !alone && c.waiting > 0 {
+		return false
+	}
+	if c.alone = alone; !alone {
+		c.copies++
+	}
+	return true
+}
+
+func (c *copying) end(alone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alone = false; !alone {
+		c.copies--
+	}
+	c.wakeLocked()
+}
+
+func (c *copying) wakeLocked() {
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// keyUse counts the large transactions under way by the data key that was current when each
+// began: it may have files under that one, and under later ones.
+type keyUse struct {
+	mu   sync.Mutex
+	open map[crypt.ID]int
+}
+
+// begin notes a transaction, and returns what end is to be given.
+func (u *keyUse) begin(ring *crypt.Ring) (id crypt.ID) {
+	if ring == nil {
+		return id
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.open == nil {
+		u.open = map[crypt.ID]int{}
+	}
+	id = ring.Current()
+	u.open[id]++
+	return id
+}
+
+func (u *keyUse) end(id crypt.ID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.open[id]--; u.open[id] <= 0 {
+		delete(u.open, id)
+	}
+}
+
+// older reports whether one has begun under another key than the current one.
+func (u *keyUse) older(current crypt.ID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id := range u.open {
+		if id != current {
+			return true
+		}
+	}
+	return false
+}

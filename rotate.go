@@ -1,0 +1,84 @@
+package brock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/tree"
+)
+
+// RotateOptions says what RotateKey changes. The zero value is good: new files are under a new
+// data key from then on.
+type RotateOptions struct {
+	// Keys is the provider from now on, also for Options.Keys of the next Open; nil = as before.
+	// It wraps the data keys that are there again, which the one before has to unwrap.
+	Keys KeyProvider
+	// Rewrite replaces what is under older data keys, or plain, by compactions and collections,
+	// and then removes these keys. A backup or checkpoint that was made before still needs them,
+	// and has them.
+	Rewrite bool
+	// Master changes no data key: all are unwrapped, and wrapped again under the master key that
+	// is current now. One small file is written. Rewrite is ignored.
+	Master bool
+}
+
+// RotateKey gives an encrypted store a new data key, which is durable on return: what is written
+// from then on is under it. Others may read and write meanwhile. With Rewrite it returns when
+// nothing is under an older key any more. If ctx ends before, or the store is closed or killed,
+// the rewriting goes on in the background, also after the next Open; Metrics.OldKeyBytes has what
+// is left of it.
+//
+// Until RotateKey has returned nil, both master keys may be needed, the one before and the one
+// that is current now; call it again after an error. It waits until no Checkpoint or Backup is
+// under way. It returns ErrKey if a key can't be wrapped or unwrapped, ErrInvalid if the store
+// has 64 data keys, ErrUnsupported for a plain store, ErrNoSpace if there is no disk space to
+// rewrite more, ErrCorrupt if damage keeps it from that, and ErrReadOnly.
+func (db *DB) RotateKey(ctx context.Context, o RotateOptions) error {
+	if err := workable(ctx, db); err != nil {
+		return err
+	}
+	return db.tree.RotateKey(ctx, tree.Rotation{Keys: o.Keys, Rewrite: o.Rewrite, Master: o.Master})
+}
+
+// EncryptStore makes an encrypted store of the plain one in o.Dir, under o.Keys. No process
+// may have it open. What is in memory is written to files, and the manifest and SUPER are
+// encrypted, which takes little time; from then on Open needs o.Keys. The files that are there
+// stay plain until compactions and collections have replaced them, which the next Open begins:
+// Metrics.OldKeyBytes has how much is left, and DB.RotateKey with Rewrite waits for it. A crash
+// leaves the plain store or the encrypted one.
+//
+// What was plain may be found on the medium long after its file was removed. To be sure, make a
+// new store on another disk. EncryptStore returns ErrKey if the store is encrypted already, or the
+// provider fails, and the errors of Open.
+func EncryptStore(ctx context.Context, o Options) error {
+	keys := o.Keys
+	if ctx == nil {
+		return errNilContext
+	}
+	if keys == nil || o.Mode != ReadWrite {
+		return fmt.Errorf("encrypt %s: %w: it wants Keys, and Mode ReadWrite", o.Dir, ErrInvalid)
+	}
+	o.Keys, o.MustExist = nil, true
+	op, err := newOpening(o)
+	if err != nil {
+		return err
+	}
+	db, err := op.open(ctx)
+	if errors.Is(err, ErrKey) {
+		err = fmt.Errorf("it is encrypted already: %w", err)
+	}
+	if err == nil {
+		err = db.Flush(ctx)
+		if err == nil {
+			op.options.Keys = keys
+			db.atEnd = func() error { return manifest.Encrypt(op.manifestOptions()) }
+		}
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("encrypt %s: %w", op.dir, err)
+	}
+	return nil
+}
