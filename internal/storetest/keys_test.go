@@ -361,3 +361,32 @@ func TestProviderPanics(t *testing.T) {
 		must(t, db.Close())
 	}
 }
+
+// TestEncryptedCreationFails has each file call of a creation fail: the next Open makes the
+// store, whatever is left.
+func TestEncryptedCreationFails(t *testing.T) {
+	failed := 0
+	for nth := 1; nth < 40; nth++ {
+		mem := vfs.NewMem()
+		faulty := faultfs.New(mem, faultfs.Options{})
+		faulty.Inject(faultfs.Fault{Kinds: faultfs.Changes | faultfs.Syncs, Nth: nth, Err: faultfs.ErrNoSpace})
+		db, err := brock.Open(keyedOptions(faulty, dir))
+		if err == nil {
+			err = db.Close()
+		} else {
+			failed++
+		}
+		after, again := brock.Open(keyedOptions(mem, dir))
+		if again != nil {
+			t.Fatalf("call %d failed (%v), and then Open: %v", nth, err, again)
+		}
+		set(t, after, "a=1")
+		must(t, after.Close())
+		if names := must2(mem.List(dir)); strings.Count(strings.Join(names, " "), "KEYS-") != 1 {
+			t.Errorf("call %d: %v", nth, names)
+		}
+	}
+	if failed < 8 {
+		t.Errorf("only %d calls kept the store from being made", failed)
+	}
+}

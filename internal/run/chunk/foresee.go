@@ -38,7 +38,8 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 		case uint64(entry.Set):
 			stop += int(w >> 16 & maxInline)
 		case uint64(entry.Set) | flagSep:
-			if binary.LittleEndian.Uint64(it.data[start:])&flagRaw == 0 {
+			// The handle may lie in the next block.
+			if start+handSize <= end && binary.LittleEndian.Uint64(it.data[start:])&flagRaw == 0 {
 				start, stop = start+handSize, stop+handSize
 				break
 			}
