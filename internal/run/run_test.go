@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -316,6 +317,57 @@ func testIteratorWalksBothWays(t *testing.T) {
 			t.Fatalf("%d entries left of %d: %v", n, len(all), it.Err())
 		}
 	})
+}
+
+// Moves that an iterator foresees are made, to the entries that are there: also at the ends of
+// chunks, and of the blocks that files are read in which are encrypted or not mapped. Entries
+// of different lengths let the end of a block fall on each part of an entry.
+func TestForeseenMovesAreMade(t *testing.T) { forms(t, testForeseenMovesAreMade) }
+
+func testForeseenMovesAreMade(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, separated := range []int{0, 50, 100} { // percent of the entries
+		var all []entry.Entry
+		for i := range 20_000 {
+			e := entry.Entry{Key: fmt.Appendf(nil, "%06d%.*s", i, r.IntN(40), strings.Repeat("k", 40)), Version: entry.Version(i + 1), Kind: entry.Set}
+			if r.IntN(100) < separated {
+				e.Separated, e.Handle = true, entry.Handle{Segment: 3, Offset: uint64(i) * 1024, Length: 1000}
+			} else {
+				e.Value = make([]byte, r.IntN(100))
+			}
+			all = append(all, e)
+		}
+		dir := t.TempDir()
+		m := writeRun(t, writerConfig(dir), all)
+		for _, noMap := range []bool{false, true} {
+			it := openRun(t, openConfig(dir, noMap), m).Iterator()
+			foreseen := walkForeseen(t, it, all, r)
+			it.Close()
+			if foreseen < len(all)/2 {
+				t.Errorf("%d %% separated, nomap=%v: %d of %d moves were foreseen", separated, noMap, foreseen, len(all))
+			}
+		}
+	}
+}
+
+// walkForeseen walks over all, asks now and then what is to come, and returns how many moves
+// were foreseen.
+func walkForeseen(t *testing.T, it iterator.Iterator, all []entry.Entry, r *rand.Rand) (foreseen int) {
+	t.Helper()
+	far := []byte("9999999")
+	sure := 0
+	for i, ok := 0, it.First(); i < len(all); i, ok = i+1, it.Next() {
+		if !ok || !same(it.Entry(), &all[i]) {
+			t.Fatalf("entry %d (%d more moves were sure): %t, %s, want %s; %v", i, sure, ok, brief(it.Entry()), brief(&all[i]), it.Err())
+		}
+		if sure > 0 {
+			sure--
+			foreseen++
+		} else if r.IntN(4) > 0 {
+			sure = it.(iterator.Foresighted).Foresee(far, 0, entry.MaxVersion)
+		}
+	}
+	return foreseen
 }
 
 func TestIteratorMovesAsTheModel(t *testing.T) { forms(t, testIteratorMovesAsTheModel) }

@@ -182,3 +182,42 @@ func TestBackupOfKeyspacesRefuses(t *testing.T) {
 	must(t, err)
 	wantEqual(t, "files", fmt.Sprint(names), fmt.Sprint(before))
 }
+
+// TestBackupOfKeyspacesCrashes ends the process while the files of a backup are there: the next
+// Open removes them.
+func TestBackupOfKeyspacesCrashes(t *testing.T) {
+	mem := vfs.NewMem()
+	o := place{mem, "/", nil}.retaining("store", "")
+	db, err := brock.Open(o)
+	must(t, err)
+	w := newBusy(t, db, 1)
+	w.steps(t, 100)
+	must(t, db.Compact(t.Context()))
+	want := retained(t, db, 0)
+	before, err := mem.List("/store")
+	must(t, err)
+	var during []string
+	var killed *vfs.Mem
+	_, err = db.Backup(t.Context(), &bytes.Buffer{}, brock.BackupOptions{Keyspaces: []string{"fruit"}, Progress: func(brock.BackupProgress) {
+		if killed == nil {
+			killed = mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+			during, err = mem.List("/store")
+		}
+	}})
+	must(t, err)
+	must(t, db.Close())
+	made := slices.DeleteFunc(during, func(name string) bool { return slices.Contains(before, name) })
+	if len(made) < 2 {
+		t.Fatalf("the backup has made %q", made)
+	}
+	o.FS = killed
+	again := opened(t, o)
+	same(t, "after the crash", retained(t, again, 0), want)
+	names, err := killed.List("/store")
+	must(t, err)
+	for _, name := range made {
+		if slices.Contains(names, name) {
+			t.Errorf("%s is still there", name)
+		}
+	}
+}
