@@ -111,8 +111,21 @@ func (w *world) steps() []step {
 		{10, w.begin}, {36, w.writerStep}, {9, w.commit}, {2, w.discardSome},
 		{4, w.beginReader}, {14, w.readerStep}, {2, w.readAt},
 		{2, w.deleteRange}, {1, w.dropKeys},
-		{3, w.flush}, {2, w.compact}, {2, w.sync}, {1, w.verify}, {1, w.reopen}, {2, w.crash}, {3, w.tick}, {1, w.sizes}, {1, w.checkpoint}, {1, w.backup},
+		{3, w.flush}, {2, w.compact}, {2, w.sync}, {1, w.verify}, {1, w.reopen}, {2, w.crash}, {3, w.tick}, {1, w.sizes}, {1, w.checkpoint}, {1, w.backup}, {1, w.rotate},
 	}
+}
+
+// rotate gives an encrypted store a new data key.
+func (w *world) rotate() {
+	if w.o.Keys == nil {
+		return
+	}
+	o := brock.RotateOptions{Rewrite: w.rng.IntN(2) == 0, Master: w.rng.IntN(4) == 0}
+	if o.Rewrite {
+		w.endAll() // it waits for transactions with files of their own
+	}
+	w.note("rotate %+v", o)
+	w.must("rotate", w.db.RotateKey(context.Background(), o))
 }
 
 func (w *world) set() {

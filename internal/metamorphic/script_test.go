@@ -225,6 +225,16 @@ func (s *session) scanned(jumping bool) {
 	}
 }
 
+// rotate changes the keys of an encrypted store.
+func (s *session) rotate(o brock.RotateOptions) {
+	if s.db == nil {
+		return
+	}
+	if err := s.db.RotateKey(context.Background(), o); err != nil {
+		s.failed("rotate", err)
+	}
+}
+
 func (s *session) sync() { s.try("sync", (*brock.DB).Sync) }
 
 func (s *session) tick(d time.Duration) { s.ledger.tick(d) }
@@ -321,6 +331,20 @@ var scripts = []script{
 		s.reopen()
 		s.commit(synced, put(key(1), text("a", 2, 700)))
 		s.reclaim()
+		s.close()
+	}},
+	{name: "new keys", options: brock.Options{Tuning: small, Keys: testKeys}, run: func(s *session) {
+		s.open()
+		s.commit(synced, put(key(1), text("a", 1, 600)), put(key(2), text("b", 1, 70_000)), put(key(3), "inline"))
+		s.rotate(brock.RotateOptions{})
+		s.commit(buffered, put(key(4), text("c", 1, 900)))
+		s.commit(synced, put(key(1), text("a", 2, 600)))
+		s.flush()
+		s.rotate(brock.RotateOptions{Rewrite: true})
+		s.commit(buffered, put(key(5), text("d", 1, 700)), del(key(3)))
+		s.reopen()
+		s.rotate(brock.RotateOptions{Master: true})
+		s.commit(synced, put(key(3), "again"))
 		s.close()
 	}},
 	{name: "transactions", run: func(s *session) {

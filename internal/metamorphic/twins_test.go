@@ -78,6 +78,11 @@ func (x *twin) work(who, step int) {
 	x.commit(synced, put(key(n+8), text("large", who, 150_000)), del(key(n)))
 	x.flush()
 	x.spill(1, put(key(n+9), text("spilled", who, 3000)), put(key(65), text("small", who, 30)))
+	if step == 2 {
+		x.try("rotate", func(db *brock.DB, ctx context.Context) error {
+			return db.RotateKey(ctx, brock.RotateOptions{Rewrite: who == 3})
+		})
+	}
 	x.compact()
 	x.commit(buffered, delRange(key(n+3), key(n+5)), put(key(n+5), text("again", who, 900)))
 	x.reclaim()
