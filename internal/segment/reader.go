@@ -393,7 +393,8 @@ func (r *Reader) Frames(values bool) *Frames {
 
 // Scan calls fn for each record, in order, with its offset; the record is valid
 // until fn returns. Every frame is verified before its records are shown, with
-// values those too. In an encrypted segment values in pieces are not shown, see ValueOf. It stops at the first error. A value segment must end with its seal.
+// values those too. In an encrypted segment a record has no value if that is in pieces: get
+// it by ValueOf. Scan stops at the first error. A value segment must end with its seal.
 func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
 	s := r.Frames(values)
 	for {
