@@ -27,8 +27,8 @@ type RotateOptions struct {
 // RotateKey gives an encrypted store a new data key, which is durable on return: what is written
 // from then on is under it. Others may read and write meanwhile. With Rewrite it returns when
 // nothing is under an older key any more. If ctx ends before, or the store is closed or killed,
-// the rewriting goes on in the background, also after the next Open; TreeMetrics.OldKeyBytes has what
-// is left of it.
+// the rewriting goes on in the background, also after the next Open; TreeMetrics.OldKeyBytes has
+// what is left of it.
 //
 // Until RotateKey has returned nil, both master keys may be needed, the one before and the one
 // that is current now; call it again after an error. It waits until no Checkpoint or Backup is
