@@ -189,8 +189,8 @@ const ownRecord = 64 << 10
 // Stored returns the value of the record at h, which must be that of version v
 // of key, as it is stored: a slice of the mapping, or memory of the caller's own.
 // Header, key and value are verified when the record is read for the first time of
-// an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an *errs.Corruption.
-// In an encrypted segment a value is always memory of the caller's own.
+// an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an
+// *errs.Corruption. In an encrypted segment a value is always memory of the caller's own.
 func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	// The handle comes from a file that may be damaged: its numbers are checked
 	// before anything is read.
