@@ -98,9 +98,9 @@ type opening struct {
 	db       *DB
 }
 
-func (o *opening) open(ctx context.Context) (_ *DB, err error) {
+func (o *opening) open(ctx context.Context) (db *DB, err error) {
 	defer func() {
-		if err != nil {
+		if db == nil { // also if a KeyProvider panics
 			o.abandon()
 		}
 	}()

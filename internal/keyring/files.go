@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -167,13 +168,34 @@ func (c *Content) Write(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// clean removes the keyrings whose number is smaller than that of c, which is whole.
+// Unfinished reports whether a file that begins with p may be a keyring, or what a crash leaves of
+// one. Another file is a stranger's, though it has the name.
+func Unfinished(p []byte) bool { return mayBeOf(p, nil) }
+
+// mayBeOf reports whether p begins with zeros, or as a copy of the keyring of the store uuid does;
+// without one, of any store. Less than a header is compared as far as it goes.
+func mayBeOf(p, uuid []byte) bool {
+	p = p[:min(len(p), headerSize)]
+	if len(bytes.TrimLeft(p, "\x00")) == 0 {
+		return true
+	}
+	m := min(len(p), len(magic))
+	return string(p[:m]) == magic[:m] && (len(p) < headerSize || bytes.HasPrefix(p[16:], uuid))
+}
+
+// clean removes the keyrings of this store whose number is smaller than that of c, which is whole.
 func (c *Content) clean(fsys vfs.FS, dir string) error {
 	nums, err := numbers(fsys, dir)
 	if err != nil {
 		return err
 	}
-	nums = slices.DeleteFunc(nums, func(n entry.FileNum) bool { return n >= c.Number })
+	nums = slices.DeleteFunc(nums, func(n entry.FileNum) bool {
+		if n >= c.Number {
+			return true
+		}
+		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, n)))
+		return err != nil || !mayBeOf(p, c.UUID[:]) && !mayBeOf(p[len(p)/2:], c.UUID[:])
+	})
 	if len(nums) == 0 {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/vfs"
 )
@@ -211,7 +212,7 @@ func vacant(o Options) (remains []string, err error) {
 			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
 		case !ours || name.Kind == filename.Lock:
 		// SUPER is all zeros: ReadSuper looked at it. No file is under the keys.
-		case name.Kind == filename.Super, name == filename.New(filename.Keyring, firstKeyring):
+		case name.Kind == filename.Super, name == filename.New(filename.Keyring, firstKeyring) && unusedKeyring(o, base):
 			remains = append(remains, base)
 		case name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):
 			remains = append([]string{base}, remains...)
@@ -240,6 +241,12 @@ func unusedManifest(o Options, base string) bool {
 	most := fileHeader + len(frame) + frameExtra
 	p, err := readFile(o.FS, filepath.Join(o.Dir, base), int64(most)+1)
 	return err == nil && len(p) <= most && (allZero(p) || bytes.HasPrefix(p, []byte(fileMagic)))
+}
+
+// unusedKeyring reports whether the first keyring may be one of ours. No file is under its keys.
+func unusedKeyring(o Options, base string) bool {
+	p, err := readFile(o.FS, filepath.Join(o.Dir, base), 512)
+	return err == nil && keyring.Unfinished(p)
 }
 
 // writeManifest makes the manifest num with a snapshot of the layout, and syncs it

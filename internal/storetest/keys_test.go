@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	iofs "io/fs"
@@ -312,6 +313,53 @@ func TestVerifyReadsTheKeyring(t *testing.T) {
 	_ = db.Verify(t.Context(), func(c *brock.CorruptionError) { found = append(found, c.File) })
 	wantEqual(t, "damaged files", fmt.Sprint(found), "[KEYS-000001]")
 	wantErr(t, "Verify", db.Verify(t.Context(), nil), brock.ErrCorrupt)
+}
+
+// TestStrangersKeyrings: a file that only has the name of a keyring, or that is the keyring of
+// another store, is not removed.
+func TestStrangersKeyrings(t *testing.T) {
+	mem := vfs.NewMem()
+	first, zero := filepath.Join(dir, "KEYS-000001"), filepath.Join(dir, "KEYS-000000")
+	writeFile(t, mem, first, "a list of keys to buy")
+	_, err := brock.Open(keyedOptions(mem, dir))
+	wantErr(t, "Open", err, brock.ErrCorrupt)
+	wantEqual(t, "the stranger", string(readFile(t, mem, first)), "a list of keys to buy")
+	must(t, mem.Remove(first))
+	writeFile(t, mem, first, "BROCK") // as a crash leaves it
+	for _, stranger := range []string{"a list of keys to buy", "BROCKKEY" + strings.Repeat("another store ", 1000)} {
+		db, err := brock.Open(keyedOptions(mem, dir))
+		must(t, errors.Join(err, db.Close()))
+		writeFile(t, mem, zero, stranger)
+		db, err = brock.Open(keyedOptions(mem, dir))
+		must(t, errors.Join(err, db.Close()))
+		wantEqual(t, "the stranger", string(readFile(t, mem, zero)), stranger)
+		must(t, mem.Remove(zero))
+	}
+}
+
+// panicky is a provider whose UnwrapKey panics.
+type panicky struct{ brock.KeyProvider }
+
+func (panicky) UnwrapKey(context.Context, []byte, []byte) ([]byte, error) { panic("no service") }
+
+// TestProviderPanics: the panic goes on to the caller of Open, and the store is free after it.
+func TestProviderPanics(t *testing.T) {
+	o := keyedOptions(vfs.OS(), t.TempDir())
+	for _, when := range []string{"creating", "opening"} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error(when, "the panic was lost")
+				}
+			}()
+			bad := o
+			bad.Keys = panicky{o.Keys}
+			_, _ = brock.Open(bad)
+		}()
+		db, err := brock.Open(o)
+		must(t, err)
+		must(t, db.Close())
+	}
 }
 
 // TestEncryptedCreationFails has each file call of a creation fail: the next Open makes the
