@@ -45,7 +45,7 @@ func TestBackupOfGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range commands {
-		must(t, dir, "", strings.Fields(strings.NewReplacer("/data/", "", "/backups", "backups").Replace(c[1]))...)
+		must(t, dir, "", strings.Fields(strings.NewReplacer("/data/", "", "/backups", "backups", "/etc/brock/", "").Replace(c[1]))...)
 	}
 	original := must(t, dir, "", "dump", "store")
 	loaded := must(t, dir, "", "dump", "copy")

@@ -18,6 +18,7 @@ import (
 type inspectCommand struct {
 	Path     string `arg:"" help:"Directory of a store; or SUPER, MANIFEST-nnnnnn, KEYS-nnnnnn, nnnnnn.log, nnnnnn.val or nnnnnn.run: the name tells the format."`
 	ValueDir string `help:"Directory of the value segments, if the store has one of its own." placeholder:"DIR"`
+	keyFlag
 }
 
 // Run shows damage as what it would mean; verify finds it. It takes no lock.
@@ -27,7 +28,7 @@ func (c *inspectCommand) Run(a *app) error {
 			return err
 		}
 		out := bufio.NewWriter(a.out)
-		return errors.Join(inspectDirectory(out, c.Path, c.ValueDir), out.Flush())
+		return errors.Join(inspectDirectory(out, c.Path, c.ValueDir, c.provider()), out.Flush())
 	}
 	name, ok := filename.Parse(filepath.Base(c.Path))
 	if !ok {

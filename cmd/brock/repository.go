@@ -126,9 +126,10 @@ type repositoryRestore struct {
 	repositoryDir
 	To string `arg:"" help:"Directory of the store. It must not exist."`
 	ID string `help:"The backup; default: the newest one."`
+	keyFlag
 }
 
-// Run makes a store.
+// Run makes a store. A key file only lets it look into an encrypted one when it is made.
 func (c *repositoryRestore) Run(a *app) error {
 	s, err := c.open()
 	if err != nil {
@@ -136,7 +137,7 @@ func (c *repositoryRestore) Run(a *app) error {
 	}
 	p := a.portion("restore")
 	defer p.end()
-	b, err := repository.Restore(a.ctx, s, c.ID, c.To, repository.RestoreOptions{Progress: p.done})
+	b, err := repository.Restore(a.ctx, s, c.ID, c.To, repository.RestoreOptions{Keys: c.provider(), Progress: p.done})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,30 @@ import (
 
 var backupIDs = regexp.MustCompile(`[0-9a-f]{8}-\d{8}T\d{6}\.\d{3}Z-[0-9a-z]{10}`)
 
+// An encrypted store goes to a repository and back, and is shown, with its key file and no other.
+func TestKeyFileOfRepository(t *testing.T) {
+	dir := t.TempDir()
+	for _, file := range []string{"keys", "others"} {
+		must(t, dir, "", "keygen", file)
+	}
+	must(t, dir, "", "set", "s", "apple", "red", "--key-file=keys")
+	must(t, dir, "", "backup", "s", "--repository=r", "--key-file=keys")
+	must(t, dir, "", "repository", "restore", "r", "new", "--key-file=keys")
+	if got := must(t, dir, "", "get", "new", "apple", "--key-file=keys"); got != "red" {
+		t.Errorf("restored %q", got)
+	}
+	if r := brockIn(t, dir, "", "repository", "restore", "r", "other", "--key-file=others"); r.code != exitFailed || !strings.Contains(r.err, "wrong or missing key") {
+		t.Errorf("restored with another key: %+v", r)
+	}
+	must(t, dir, "", "repository", "restore", "r", "unseen")
+	for _, command := range [][]string{{"tree", "new"}, {"inspect", "new"}} {
+		must(t, dir, "", append(command, "--key-file=keys")...)
+		if r := brockIn(t, dir, "", command...); r.code != exitFailed || !strings.Contains(r.err, "--key-file") {
+			t.Errorf("%v without a key file: %+v", command, r)
+		}
+	}
+}
+
 // TestRepository makes, lists, verifies, restores and prunes backups.
 func TestRepository(t *testing.T) {
 	dir := t.TempDir()

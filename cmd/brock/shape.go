@@ -13,19 +13,34 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/human"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/vfs"
 )
 
 // readLayout reads which files make up a store, from its manifest alone. It takes no
-// lock: while another process writes, files may come and go.
-func readLayout(dir, valueDir string) (*layout.Layout, manifest.Super, error) {
-	log, err := manifest.Load(manifest.Options{FS: vfs.OS(), Dir: dir, ValueDir: valueDir, ReadOnly: true})
+// lock: while another process writes, files may come and go. keys is nil for a plain store.
+func readLayout(dir, valueDir string, keys brock.KeyProvider) (*layout.Layout, manifest.Super, error) {
+	o := manifest.Options{FS: vfs.OS(), Dir: dir, ValueDir: valueDir, ReadOnly: true}
+	if keys != nil {
+		o.Keys = func(uuid [16]byte, _ bool) (*crypt.Ring, error) {
+			k, err := keyring.Open(keyring.Options{FS: o.FS, Dir: dir, UUID: uuid, Keys: keys})
+			if err != nil {
+				return nil, err
+			}
+			return k.Ring(), nil
+		}
+	}
+	log, err := manifest.Load(o)
 	if errors.Is(err, brock.ErrNotExist) {
 		return nil, manifest.Super{}, noStore{dir, err}
+	}
+	if errors.Is(err, brock.ErrKey) && keys == nil {
+		return nil, manifest.Super{}, encrypted{dir, err}
 	}
 	if err != nil {
 		return nil, manifest.Super{}, err
@@ -46,7 +61,7 @@ func (c *treeCommand) Run(a *app) error {
 		return wrongUsage("--width is from 1 to 500")
 	}
 	return c.read(a, func(db *brock.DB) error {
-		l, _, err := readLayout(c.Dir, c.ValueDir)
+		l, _, err := readLayout(c.Dir, c.ValueDir, c.provider())
 		if err != nil {
 			return err
 		}
@@ -108,8 +123,8 @@ func bar(width int, most, size, dead uint64) string {
 }
 
 // inspectDirectory lists the files of a store with what each is for.
-func inspectDirectory(out io.Writer, dir, valueDir string) error {
-	l, super, failure := readLayout(dir, valueDir)
+func inspectDirectory(out io.Writer, dir, valueDir string, keys brock.KeyProvider) error {
+	l, super, failure := readLayout(dir, valueDir, keys)
 	if errors.Is(failure, brock.ErrNotExist) {
 		return failure
 	}
