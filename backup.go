@@ -23,9 +23,10 @@ type BackupOptions struct {
 	Since *BackupInfo
 	// Keyspaces are the names of the keyspaces that the backup has, "" for the default one;
 	// none = all. Nothing of other keyspaces is in the stream. Since must be of the same
-	// keyspaces, and there are none of an encrypted store (ErrUnsupported). Backup first writes the keyspaces to files of their own beside those of the
-	// store, and removes them at the end: it takes as much disk space as they have in runs
-	// of which Since has nothing.
+	// keyspaces. Of an encrypted store such a backup is always full: with Since it is
+	// ErrUnsupported. Backup first writes the keyspaces to files of their own, beside those of
+	// the store, and removes them at the end. They take as much disk space as the keyspaces
+	// have in runs of which Since has nothing.
 	Keyspaces []string
 	// Compress compresses files by zstd, in pieces of 256 KiB. A piece that would shrink
 	// by less than an eighth stays as it is.

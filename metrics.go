@@ -78,7 +78,7 @@ type TreeMetrics struct {
 		Known     int64 // bytes that note which pages and values are in memory and were checked
 		Chunks    int64 // cached parts of runs that are encrypted, or not mapped
 		Filters   int64 // of runs that are not mapped
-		Indexes   int64 // what runs know of their chunks, about
+		Indexes   int64 // what runs know of their chunks, about, and remaps that are encrypted, or not mapped
 		Dead      int64 // what segments know of records that no entry needs
 		Pending   int64 // keys and values of calls such as DB.Set that have not returned, and up to 8 MiB kept for the next large one
 	}

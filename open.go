@@ -35,13 +35,12 @@ import (
 // It returns ErrLocked if another process has the store open, ErrForeign if a directory
 // holds something else, another store, or the values of another copy of this one,
 // ErrKey if Options.Keys doesn't fit the store, ErrFormat for a store of a later format,
-// and a *CorruptionError for damage, unless
-// Options.Recover says what to do about it. A store that is refused is left as it was,
-// except that there may be an empty LOCK. If a write fails, there may be a part of what
-// Open repairs after a crash.
+// and a *CorruptionError for damage, unless Options.Recover says what to do about it. A
+// store that is refused is left as it was, except that there may be an empty LOCK. If a
+// write fails, there may be a part of what Open repairs after a crash.
 //
-// The store goes on in its directories, whatever happens to their names. In a backup
-// copy both Dir and ValueDir.
+// The store goes on in its directories, whatever happens to their names. If you copy the
+// files of a closed store, copy both Dir and ValueDir, and keep the master key elsewhere.
 func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) }
 
 // OpenContext is Open; ctx may end the wait for the lock.

@@ -27,8 +27,8 @@ type RotateOptions struct {
 // RotateKey gives an encrypted store a new data key, which is durable on return: what is written
 // from then on is under it. Others may read and write meanwhile. With Rewrite it returns when
 // nothing is under an older key any more. If ctx ends before, or the store is closed or killed,
-// the rewriting goes on in the background, also after the next Open; Metrics.OldKeyBytes has what
-// is left of it.
+// the rewriting goes on in the background, also after the next Open; TreeMetrics.OldKeyBytes has
+// what is left of it.
 //
 // Until RotateKey has returned nil, both master keys may be needed, the one before and the one
 // that is current now; call it again after an error. It waits until no Checkpoint or Backup is
@@ -47,7 +47,7 @@ func (db *DB) RotateKey(ctx context.Context, o RotateOptions) error {
 // may have it open. What is in memory is written to files, and the manifest and SUPER are
 // encrypted, which takes little time; from then on Open needs o.Keys. The files that are there
 // stay plain until compactions and collections have replaced them, which the next Open begins:
-// Metrics.OldKeyBytes has how much is left, and DB.RotateKey with Rewrite waits for it. A crash
+// TreeMetrics.OldKeyBytes has how much is left, and DB.RotateKey with Rewrite waits for it. A crash
 // leaves the plain store or the encrypted one.
 //
 // What was plain may be found on the medium long after its file was removed. To be sure, make a

@@ -37,9 +37,9 @@ type SalvageSummary = salvage.Summary
 //
 // The old store is only read: from.Dir, from.ValueDir and from.FS say where it is. One that is
 // encrypted needs from.Keys and its keyring. Of to, Salvage uses FS, Dir, Keys, MemoryLimit, Now,
-// Tuning, and KeyspaceDefaults for keyspaces whose options are lost. It refuses a ValueDir. The new store is durable when Salvage returns
-// nil; before that it can't be opened. After an error Salvage removes the files that it has
-// written. After a crash, remove to.Dir.
+// Tuning, and KeyspaceDefaults for keyspaces whose options are lost. It refuses a ValueDir. The
+// new store is durable when Salvage returns nil; before that it can't be opened. After an error
+// Salvage removes the files that it has written. After a crash, remove to.Dir.
 //
 // It returns ErrLocked if a process has the old store open for writing, ErrExist if there
 // is something under the name to.Dir, ErrNotExist if from.Dir has no file of a store, ErrKey if

@@ -35,8 +35,8 @@ type RestoreOptions struct {
 // Restore checks the hash of each object while it copies it. A *brock.CorruptionError names
 // an object that is damaged or missing. Restore returns brock.ErrExist if there is something
 // under the name dir, brock.ErrKey if RestoreOptions.Keys don't fit the store, and ErrNoBackup if
-// there is no such backup. After an error it removes the files that it has written. After a crash, remove dir: files may be there, which Open
-// refuses (use MustExist).
+// there is no such backup. After an error it removes the files that it has written. After a
+// crash, remove dir: files may be there, which Open refuses (use MustExist).
 func Restore(ctx context.Context, s Store, id, dir string, o RestoreOptions) (info Info, err error) {
 	if ctx == nil || s == nil {
 		return Info{}, fmt.Errorf("%w: nil", brock.ErrInvalid)

@@ -21,8 +21,8 @@ const (
 )
 
 // PutPage writes into the header page p, which begins the file, what a reader needs to
-// decrypt the file, and a tag of bytes 0 to 191. All others of these must be there. A
-// checksum of the page comes after it.
+// decrypt the file, and a tag of bytes 0 to 191. Fill in all other fields of these bytes
+// before, and the checksum of the page after it.
 func (e *Encrypter) PutPage(p []byte, l Life) error {
 	if attempt, err := e.Begin(0, pageBytes); err != nil || attempt != 0 {
 		return errors.Join(err, fmt.Errorf("encrypt: a header page in attempt %d, which no reader expects", attempt))

@@ -30,9 +30,9 @@ type Ring struct {
 	current *DataKey
 }
 
-// NewRing returns a Ring without a current key. It asks unwrap for each data key when it
-// is needed first; its errors are returned as they are. random draws lives: nil is
-// crypto/rand.Reader, all else is for tests.
+// NewRing returns a Ring without a current key. It asks unwrap for a data key when that is
+// needed for the first time, and returns the errors of unwrap as they are. random draws
+// lives: nil is crypto/rand.Reader, all else is for tests.
 func NewRing(random io.Reader, unwrap func(ID) (DataKey, error)) *Ring {
 	if random == nil {
 		random = rand.Reader

@@ -213,8 +213,9 @@ type Encrypted struct {
 
 // DecryptHead decrypts the first c.Head bytes of the record at offset of the file, where c
 // is what ParseClear says of it: all of src. It puts the plain form into dst, which is
-// shorter by TagSize, or is the beginning of src. If the value has pieces, their tags stand in the
-// place of the table. It returns ErrRecord, or crypt.ErrTag; then dst is worth nothing.
+// TagSize bytes shorter than src, and may be its beginning. If the value has pieces, their
+// tags stand in the place of the table. It returns ErrRecord or crypt.ErrTag; don't use dst
+// then.
 func DecryptHead(dst, src []byte, d *crypt.Decrypter, offset int64) (x Encrypted, err error) {
 	c, ok := ParseClear(src)
 	if !ok || len(src) != c.Head || len(dst) != c.Head-TagSize {
@@ -269,7 +270,7 @@ func (x *Encrypted) DecryptPieces(part []byte, at int, d *crypt.Decrypter, offse
 // Decrypt decrypts the record at offset of the file, in place. raw, which may be longer,
 // is memory of the caller's own with 16 bytes of capacity behind. plain is the part of raw
 // that has the plain form, with zeros for its checksums and piece table: DecodeRecord is
-// called next. Decrypt returns ErrRecord, or crypt.ErrTag; then raw is worth nothing.
+// called next. Decrypt returns ErrRecord or crypt.ErrTag; don't use raw then.
 func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err error) {
 	c, ok := ParseClear(raw)
 	if !ok || c.Size > int64(len(raw)) {

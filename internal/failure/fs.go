@@ -18,7 +18,7 @@ type files struct {
 	dirSyncs *dirSyncs
 }
 
-// dirSyncs has the syncs of directories take turns, and counts those that failed.
+// dirSyncs makes the syncs of directories take turns, and counts those that failed.
 type dirSyncs struct {
 	mu     sync.Mutex
 	failed int64

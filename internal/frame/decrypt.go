@@ -41,8 +41,9 @@ func NewDecrypter(d *crypt.Decrypter, values bool, read func(off, n int64) ([]by
 }
 
 // Frame returns the payload of the encrypted frame with the header h at offset of the file,
-// all of which is in the file, until its next call; and the totals of its records. before is the tag
-// that the frame before must have; nil: any. It sets h.Tag.
+// and the totals of its records. All of the frame must be in the file. The payload is valid
+// until the next call. before is the tag that the frame before must have; nil: any. Frame
+// sets h.Tag.
 //
 // The payload has the plain form, with zeros for checksums, and without piece tables and
 // values in pieces: Records walks it. What isn't as it was written, in any bit, is

@@ -159,7 +159,7 @@ func (c *Content) Write(fsys vfs.FS, dir string) error {
 		err = fsys.SyncDir(dir)
 	}
 	if err == nil && failure.FailedDirSyncs(fsys) != failed {
-		// That of somebody else, who makes a file beside this one, may have lost this name.
+		// The failed sync of another goroutine may have lost this name, and ours can't tell.
 		err = fmt.Errorf("%s: a sync of its directory has failed meanwhile", path)
 	}
 	if err != nil {

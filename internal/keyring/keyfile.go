@@ -154,7 +154,7 @@ func AppendMasterKey(path, name string) (err error) {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		line = "\n" + line
 	}
-	// What is there must be right, and with the new line, too: no store opens else.
+	// What is there must be right, and with the new line, too: else no store could be opened.
 	if _, err := parseKeyFile(path, append(text, line...)); err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ type Options struct {
 	Random  io.Reader // of data keys and lives; nil is crypto/rand.Reader, all else is for tests
 }
 
-// Keyring is the keyring of one store. Its methods may run together, those that write the file
-// aside: they take turns by the caller's care.
+// Keyring is the keyring of one store. Its methods may run together, but for those that write the
+// file: call these one at a time.
 type Keyring struct {
 	o    Options
 	ring *crypt.Ring
@@ -148,7 +148,8 @@ func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.Da
 	return crypt.DataKey{ID: id, Cipher: w.Cipher, Key: [crypt.KeySize]byte(key)}, nil
 }
 
-// wrap has the key wrapped by p, and unwrapped again: a key that can't be is the store's end.
+// wrap has the key wrapped by p, and unwrapped again: with a key that can't be unwrapped, all
+// that is encrypted under it would be lost.
 func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, created int64) (Key, error) {
 	w := Key{ID: d.ID, Cipher: d.Cipher, Created: created}
 	wrapped, err := p.WrapKey(ctx, bytes.Clone(d.Key[:]), c.binding(&w))

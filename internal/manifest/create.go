@@ -172,9 +172,10 @@ func Write(o Options, c CreateOptions, l *layout.Layout) error {
 }
 
 // Look says whether Open would refuse the directory for good. It needs no lock and
-// writes nothing. It returns errs.ErrKey if Options.Keys doesn't fit, errs.ErrForeign, errs.ErrFormat, errs.ErrInvalid if values
-// are elsewhere, or errs.ErrNotExist if there is no store and Create may make one. It doesn't look for damage: what
-// seems damaged may be another process at work.
+// writes nothing. It returns errs.ErrKey if Options.Keys is set for a plain store or nil for
+// an encrypted one, errs.ErrForeign, errs.ErrFormat, errs.ErrInvalid if values are elsewhere,
+// or errs.ErrNotExist if there is no store and Create may make one. It doesn't look for
+// damage: what seems damaged may be another process at work.
 func Look(o Options) error {
 	s, err := ReadSuper(o.FS, o.Dir)
 	if err == nil {

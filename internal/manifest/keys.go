@@ -17,8 +17,8 @@ import (
 // Slots of SUPER and frames of the manifest are appended to files that earlier sessions, or
 // another copy of the store, have written to. So each is encrypted under a key of its own.
 // Checksums are of the bytes as they are on the disk: what is torn and what is damaged is
-// told without keys. A tag that doesn't fit below a right checksum is the work of somebody,
-// or in SUPER the wrong key.
+// found without keys. If the checksum is right and the tag doesn't fit, somebody has changed
+// the bytes, or, of SUPER, the key is wrong.
 
 // Keys leads to the data keys of the store with the uuid. With create it makes them first,
 // in a file of its own, and the first key is current. Errors wrap errs.ErrKey if a key is

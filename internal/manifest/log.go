@@ -52,8 +52,8 @@ type Log struct {
 // nothing. It returns errs.ErrNotExist if there is no store, or one whose creation was
 // not finished, and else the errors of ReadSuper, *errs.Corruption for a damaged manifest,
 // errs.ErrForeign for a value directory that belongs to another store or another copy of
-// this one, and errs.ErrInvalid if values are elsewhere. Unless read-only, the caller holds the store's lock, and calls Mend before
-// it appends.
+// this one, and errs.ErrInvalid if values are elsewhere. Unless read-only, the caller holds
+// the store's lock, and calls Mend before it appends.
 func Load(o Options) (*Log, error) {
 	if o.FileBytes == 0 {
 		o.FileBytes = 4 << 20
@@ -397,8 +397,9 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 }
 
 // proveLocked records in SUPER that the last frame is durable: nothing behind it says
-// so, and damaged it would pass for a torn tail (docs/adr, 44). The edit is true already. So a write that was refused is tried again with the next edit and by Close;
-// one that failed stops the log.
+// so, and damaged it would pass for a torn tail (docs/adr, 44). The edit is true already. So
+// a write that was refused is tried again with the next edit and by Close; one that failed
+// stops the log.
 func (l *Log) proveLocked() error {
 	l.unproved = l.super.Durable != l.end.Next-1
 	if !l.unproved || l.slots > 0 || l.forked != 0 { // both slots are still to be written

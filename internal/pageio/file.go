@@ -118,9 +118,9 @@ type scratch [scratchSize]byte
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
 // Known reports whether n bytes at off of a mapping are in memory, as far as is known;
-// the system is asked about pages of which nothing is, where it may know of some. If they
-// aren't, their pages count as read: read them by ReadCold. A page fault would stop a whole processor of
-// the Go scheduler for the length of a disk access.
+// the system is asked about pages of which nothing is known, where it may know of some. If
+// they aren't, their pages count as read: read them by ReadCold. A page fault would stop a
+// whole processor of the Go scheduler for the length of a disk access.
 func (f *File) Known(off int64, n int) bool {
 	if f.check(off, int64(n)) != nil || f.data == nil {
 		return false

@@ -216,7 +216,7 @@ func (s *summed) decrypted(hash uint64) bool {
 	return err != nil || binary.LittleEndian.Uint64(word)&m == m
 }
 
-// readFilter reads and checks one filter; of one that is encrypted it reads nothing.
+// readFilter reads and checks one filter. An encrypted one is read when it is asked first.
 func (f *file) readFilter(at *filterRecord) (summed, error) {
 	if at.words > math.MaxInt32 {
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter of %d words", at.words)

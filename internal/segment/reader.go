@@ -189,8 +189,8 @@ const ownRecord = 64 << 10
 // Stored returns the value of the record at h, which must be that of version v
 // of key, as it is stored: a slice of the mapping, or memory of the caller's own.
 // Header, key and value are verified when the record is read for the first time of
-// an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an *errs.Corruption.
-// In an encrypted segment a value is always memory of the caller's own.
+// an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an
+// *errs.Corruption. In an encrypted segment a value is always memory of the caller's own.
 func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	// The handle comes from a file that may be damaged: its numbers are checked
 	// before anything is read.
@@ -393,7 +393,8 @@ func (r *Reader) Frames(values bool) *Frames {
 
 // Scan calls fn for each record, in order, with its offset; the record is valid
 // until fn returns. Every frame is verified before its records are shown, with
-// values those too. In an encrypted segment values in pieces are not shown, see ValueOf. It stops at the first error. A value segment must end with its seal.
+// values those too. In an encrypted segment a record has no value if that is in pieces: get
+// it by ValueOf. Scan stops at the first error. A value segment must end with its seal.
 func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
 	s := r.Frames(values)
 	for {

@@ -295,8 +295,9 @@ func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool)
 	return x.Record, err == nil
 }
 
-// mostAttempts is more than a place of a file was ever written over. Most bytes that aren't
-// those of a record say more, and need not be decrypted to find that out.
+// mostAttempts bounds the attempt of a record that is looked for behind damage; real ones are
+// far below it. Most other bytes say more, and so need not be decrypted to find that they are
+// no record.
 const mostAttempts = 1023
 
 // headAt decodes the record at offset at, with a checksum of its own, if there is one.

@@ -403,6 +403,14 @@ func (m *Remap) Name() string { return m.file.Name() }
 // Size is the length of the file.
 func (m *Remap) Size() int64 { return m.file.Size() }
 
+// MemoryBytes is what a remap takes that is encrypted, or not mapped.
+func (m *Remap) MemoryBytes() int64 {
+	if m.file.Mapped() != nil {
+		return 0
+	}
+	return int64(len(m.body.Data()))
+}
+
 // Close releases the file and its mapping; nothing may be looked up afterwards.
 func (m *Remap) Close() error {
 	if m.body != nil {

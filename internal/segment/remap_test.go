@@ -48,6 +48,9 @@ func testRemap(t *testing.T, testConfig func(testing.TB) Config) {
 					t.Errorf("header %+v, %d bytes", h, m.Size())
 				}
 				checkLookups(t, m, moves, seed)
+				if own := m.MemoryBytes(); (own >= int64(4*n)) != (noMap || c.Ring != nil) {
+					t.Errorf("%d records: %d bytes of memory", n, own)
+				}
 				if err := errors.Join(m.Verify(c), m.Close()); err != nil {
 					t.Error(err)
 				}

@@ -41,7 +41,7 @@ type Config struct {
 	DiskLimit     int64         // bytes of all files; 0 = none
 	ScrubEvery    time.Duration // in which every file is verified once; 0 = never
 	IdleAfter     time.Duration // silence of writers after which idle compaction begins
-	// Keyring is what Ring is of, for who changes the keys.
+	// Keyring is the file that Ring's keys are from: RotateKey changes it. nil: the store is plain.
 	Keyring *keyring.Keyring
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(fn func() error) error

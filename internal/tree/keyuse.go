@@ -7,16 +7,17 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 )
 
-// copying has copies of the store made beside each other, and its keys changed alone.
+// copying lets copies of the store (checkpoints, backups) run together, and a change of its
+// keys only while there is none: a copy has the keyring of one moment, and needs its keys.
 type copying struct {
 	mu      sync.Mutex
 	copies  int
-	waiting int // to go alone: no copy begins before
+	waiting int // changes of keys that wait: no copy begins before them
 	alone   bool
 	changed chan struct{} // closed when one ends; nil: nobody waits
 }
 
-// begin waits until a copy, or what goes alone, may begin.
+// begin waits until a copy may begin or, with alone, a change of keys.
 func (c *copying) begin(ctx context.Context, alone bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +46,7 @@ func (c *copying) begin(ctx context.Context, alone bool) error {
 	return nil
 }
 
-// try has begun what goes alone if that needs no wait.
+// try begins a change of keys, unless it would have to wait.
 func (c *copying) try() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,13 +80,13 @@ func (c *copying) wakeLocked() {
 }
 
 // keyUse counts the large transactions under way by the data key that was current when each
-// began: it may have files under that one, and under later ones.
+// began. A transaction may have files under that key, and under later ones.
 type keyUse struct {
 	mu   sync.Mutex
 	open map[crypt.ID]int
 }
 
-// begin notes a transaction, and returns what end is to be given.
+// begin notes a transaction. Give the id to end.
 func (u *keyUse) begin(ring *crypt.Ring) (id crypt.ID) {
 	if ring == nil {
 		return id
@@ -108,7 +109,7 @@ func (u *keyUse) end(id crypt.ID) {
 	}
 }
 
-// older reports whether one has begun under another key than the current one.
+// older reports whether a transaction has begun under another key than the current one.
 func (u *keyUse) older(current crypt.ID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -160,6 +160,7 @@ func (m *Metrics) addView(v *view.View, now uint64) {
 		if f.Moved != nil {
 			m.Remaps++
 			m.RemapBytes += f.Moved.Size()
+			m.Memory.Indexes += f.Moved.MemoryBytes()
 		}
 	}
 	for _, s := range v.Layout.Segments() {

@@ -92,7 +92,7 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 		return &layout.Edit{DataKey: layout.DataKey{ID: id, Rewrite: o.Rewrite || l.DataKey().Rewrite}}, nil
 	})
 	if err != nil {
-		_ = r.cfg.Ring.SetCurrent(before) // it is in memory
+		_ = r.cfg.Ring.SetCurrent(before) // can't fail: that key was unwrapped before
 		return err
 	}
 	// From here on the new key counts, whatever fails. What has begun under the key before may
@@ -194,7 +194,7 @@ func (r *rotator) finishAlone() error {
 	if !r.rewritten() {
 		return nil
 	}
-	// What crashes and other sessions have left is under old keys, too.
+	// Slots of SUPER and spare segments may be under old keys, too.
 	if err := r.log.Renew(); err != nil {
 		return err
 	}

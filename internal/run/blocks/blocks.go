@@ -103,8 +103,8 @@ func (p *Part) Block(at int, keep bool) *Block {
 	return b
 }
 
-// Was reports whether the block of the byte at was asked for before it was last: it stays
-// for a while.
+// Was reports whether the block of the byte at was used again since it was made, and of late.
+// Such a block stays in the cache for a while, so a slice that keeps it costs little.
 func (p *Part) Was(at int) bool {
 	b := p.list[at>>blockShift].Load()
 	return b != nil && b.yes.Load()
