@@ -14,7 +14,6 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/crypt"
-	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
@@ -272,21 +271,21 @@ func (k *Keyring) Clean() error {
 	return nil
 }
 
-// write makes c the keyring, under the next number, and p its provider. The file before stays
+// write makes c the keyring, under the next free number, and p its provider. The file before stays
 // until Clean.
 func (k *Keyring) write(c *Content, p Provider) error {
 	nums, err := numbers(k.o.FS, k.o.Dir)
 	if err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
 	}
-	// A file that is not whole has used its number too.
-	c.Number = k.Content().Number
-	if len(nums) > 0 {
-		c.Number = max(c.Number, nums[0])
+	// A file of a crash may have the next number. One far from it is a stranger's.
+	now := k.Content().Number
+	for c.Number = now + 1; slices.Contains(nums, c.Number); {
+		c.Number++
 	}
-	if c.Number++; c.Number == 0 {
+	if c.Number <= now {
 		return fmt.Errorf("%w: %s has the greatest number that a keyring can have", errs.ErrCorrupt,
-			filepath.Join(k.o.Dir, filename.Of(filename.Keyring, entry.FileNum(1<<64-1))))
+			filepath.Join(k.o.Dir, filename.Of(filename.Keyring, now)))
 	}
 	if err := c.Write(k.o.FS, k.o.Dir); err != nil {
 		return fmt.Errorf("write the keyring: %w", err)
