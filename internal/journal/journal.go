@@ -161,10 +161,6 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 // encrypted reports whether segments that begin now are.
 func (j *Journal) encrypted() bool { return j.files.Ring != nil }
 
-// Encrypt has the journal encrypt with r what it writes from now on. It may be called
-// between Rotate and the next Append, by the goroutine that calls these.
-func (j *Journal) Encrypt(r *crypt.Ring) { j.files.Ring = r }
-
 // Written is how many bytes were written to the journal's files: frames, headers, and
 // zeros ahead of them.
 func (j *Journal) Written() int64 { return j.written.Load() }

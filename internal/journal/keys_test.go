@@ -169,7 +169,7 @@ func TestKeyOfAJournalChanges(t *testing.T) {
 	h.must(err)
 	plain := len(h.groups)
 	testRing = ring
-	h.j.Encrypt(ring)
+	h.j.files.Ring = ring
 	for i := range byte(3) {
 		h.must(ring.SetCurrent(crypt.ID{20 + i}))
 		h.must(h.append(0, 10, 300, 70_000))
