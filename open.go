@@ -91,6 +91,7 @@ type opening struct {
 	valueDir string
 	clock    func() time.Time
 	keyring  *keyring.Keyring // nil: the store is plain
+	made     bool             // directories for a new store, whose names are durable
 	locks    []io.Closer
 	log      *manifest.Log
 	tree     *tree.Tree
@@ -173,6 +174,7 @@ func (o *opening) openDirs() error {
 		if err := manifest.MakeDirs(o.manifestOptions()); err != nil {
 			return err
 		}
+		o.made = true
 	case look != nil && !(absent && readOnly):
 		return look
 	}
@@ -273,6 +275,15 @@ func (o *opening) openManifest(ctx context.Context) error {
 		return nil
 	case !errors.Is(err, errs.ErrNotExist) || o.options.MustExist || mo.ReadOnly:
 		return err
+	}
+	// If it could not be seen at first that there is no store, an earlier Open may have made
+	// the directories, and failed before their names were durable.
+	if !o.made {
+		outside := mo
+		outside.FS = o.base
+		if err := manifest.MakeDirs(outside); err != nil {
+			return err
+		}
 	}
 	// The seed is random, so that nobody can choose keys whose hashes collide.
 	var random [24]byte

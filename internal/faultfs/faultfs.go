@@ -250,7 +250,8 @@ func (f *FS) Stat(name string) (vfs.Info, error) {
 // SyncDir implements vfs.FS.
 func (f *FS) SyncDir(dir string) error {
 	if err := f.fail(Op{Kind: SyncDir, Path: dir}); err != nil {
-		if d, ok := f.base.(interface{ DropUnsynced(name string) }); ok {
+		// Without a descriptor to open the directory, nothing was synced, and nothing was lost.
+		if d, ok := f.base.(interface{ DropUnsynced(name string) }); ok && !vfs.IsOutOfFiles(err) {
 			d.DropUnsynced(dir)
 		}
 		return err
