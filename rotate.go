@@ -68,7 +68,7 @@ func EncryptStore(ctx context.Context, o Options) error {
 	}
 	db, err := op.open(ctx)
 	if errors.Is(err, ErrKey) {
-		err = fmt.Errorf("it is encrypted already: %w", err)
+		err = fmt.Errorf("%w: it is encrypted already", ErrKey)
 	}
 	if err == nil {
 		err = db.Flush(ctx)
