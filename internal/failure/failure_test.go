@@ -125,6 +125,36 @@ func wantN(n, want int, err error) error {
 	return err
 }
 
+// TestFailedSyncOfADirectory: the next sync would succeed, but the name of a file that was made
+// before the first may be lost.
+func TestFailedSyncOfADirectory(t *testing.T) {
+	for _, failed := range []error{faultfs.ErrIO, faultfs.ErrNoSpace, syscall.EINTR, syscall.EMFILE} {
+		faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
+		s := FS(faulty)
+		prepare(t, s)
+		if err := s.MkdirAll("e"); err != nil {
+			t.Fatal(err)
+		}
+		opened, err := s.OpenDirs("d", "e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		faulty.Inject(faultfs.Fault{Kinds: faultfs.SyncDir, Err: failed})
+		if err := s.SyncDir("d"); !errors.Is(err, failed) {
+			t.Errorf("%v, want %v", err, failed)
+		}
+		for _, s := range []vfs.FS{s, opened} {
+			err := s.SyncDir("d")
+			if lost := failed != syscall.EMFILE; lost && (!errors.Is(err, failed) || Of(err) != Final) || !lost && err != nil {
+				t.Errorf("after %v: %v", failed, err)
+			}
+			if err := s.SyncDir("e"); err != nil {
+				t.Errorf("another directory: %v", err)
+			}
+		}
+	}
+}
+
 // A write that has done a part and then goes on to fail is no refusal.
 func TestPartOfAWriteIsFinal(t *testing.T) {
 	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})

@@ -2,6 +2,7 @@ package failure
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -10,36 +11,19 @@ import (
 )
 
 // FS returns base with errors that Of knows. Reads and writes that a signal has
-// interrupted, or that the system says to repeat, are repeated at once.
-func FS(base vfs.FS) vfs.FS { return files{base, new(dirSyncs)} }
+// interrupted, or that the system says to repeat, are repeated at once. Once the sync of a
+// directory has failed, each later one of it fails.
+func FS(base vfs.FS) vfs.FS { return files{base, &dirSyncs{failed: map[string]error{}}} }
 
 type files struct {
 	vfs.FS
 	dirSyncs *dirSyncs
 }
 
-// dirSyncs makes the syncs of directories take turns, and counts those that failed.
+// dirSyncs makes the syncs of directories take turns, and knows those that failed.
 type dirSyncs struct {
 	mu     sync.Mutex
-	failed int64
-}
-
-// FailedDirSyncs is how many syncs of directories have failed in fsys, which FS has made: after one
-// of them no name that was not durable before becomes so by another sync. A sync that ends has
-// all that ended before it counted.
-func FailedDirSyncs(fsys vfs.FS) int64 {
-	var s *dirSyncs
-	switch f := fsys.(type) {
-	case files:
-		s = f.dirSyncs
-	case dirs:
-		s = f.dirSyncs
-	default:
-		return 0
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
+	failed map[string]error // the first error of each directory
 }
 
 func (s files) wrap(f vfs.File, err error) (vfs.File, error) {
@@ -98,16 +82,21 @@ type dirs struct {
 }
 
 // SyncDir has to open the directory on some systems. Then nothing was synced, and
-// nothing was lost, if there was no descriptor.
+// nothing was lost, if there was no descriptor. After any other failure, a name that
+// was not durable before may never become so, and a sync that succeeds says nothing of it:
+// the files of one goroutine would depend on which other one's sync has failed.
 func (s files) SyncDir(dir string) error {
 	s.dirSyncs.mu.Lock()
 	defer s.dirSyncs.mu.Unlock()
+	if err := s.dirSyncs.failed[dir]; err != nil {
+		return err
+	}
 	err := s.FS.SyncDir(dir)
 	if vfs.IsOutOfFiles(err) {
 		return unchanged(err)
 	}
 	if err != nil {
-		s.dirSyncs.failed++
+		s.dirSyncs.failed[dir] = &final{fmt.Errorf("an earlier sync of the directory has failed: %w", err)}
 	}
 	return unknown(err)
 }

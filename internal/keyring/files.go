@@ -11,7 +11,6 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
 )
@@ -145,7 +144,6 @@ func (c *Content) half(fsys vfs.FS, dir string) (bool, error) {
 // an error it removes what it made, if it can.
 func (c *Content) Write(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, filename.Of(filename.Keyring, c.Number))
-	failed := failure.FailedDirSyncs(fsys)
 	f, err := fsys.Create(path)
 	if err != nil {
 		return err
@@ -157,10 +155,6 @@ func (c *Content) Write(fsys vfs.FS, dir string) error {
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = fsys.SyncDir(dir)
-	}
-	if err == nil && failure.FailedDirSyncs(fsys) != failed {
-		// The failed sync of another goroutine may have lost this name, and ours can't tell.
-		err = fmt.Errorf("%s: a sync of its directory has failed meanwhile", path)
 	}
 	if err != nil {
 		return errors.Join(err, fsys.Remove(path))

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
-	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/faultfs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/vfs"
@@ -349,38 +347,5 @@ func TestDamagedNewest(t *testing.T) {
 	}
 	if names, _ := mem.List("db"); !slices.Equal(names, []string{"KEYS-000002", "KEYS-18446744073709551615"}) {
 		t.Errorf("files %q", names)
-	}
-}
-
-// TestFailedSyncBeside: a sync of the directory that fails for somebody else, between the making of
-// the file and its own sync, may lose the name: the file is not taken for durable.
-func TestFailedSyncBeside(t *testing.T) {
-	mem := newMem(t)
-	below := faultfs.New(mem, faultfs.Options{})
-	var fsys vfs.FS
-	once := sync.OnceFunc(func() {
-		below.Inject(faultfs.Fault{Kinds: faultfs.SyncDir})
-		if fsys.SyncDir("db") == nil {
-			t.Error("the sync has not failed")
-		}
-	})
-	fsys = failure.FS(faultfs.New(below, faultfs.Options{Before: func(o faultfs.Op) {
-		if o.Kind == faultfs.Sync {
-			once()
-		}
-	}}))
-	if _, err := Create(optionsOf(fsys, master(1))); err == nil {
-		t.Error("a name that may be lost was taken for durable")
-	}
-	k, err := Create(optionsOf(fsys, master(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := encrypt(t, k.Ring())
-	if k, err = Open(optionsOf(mem.CrashClone(vfs.CrashOptions{}), master(1))); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.decrypt(k.Ring()); err != nil {
-		t.Error(err)
 	}
 }
