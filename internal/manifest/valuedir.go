@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -43,10 +44,15 @@ func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool,
 		return v, false, fmt.Errorf("ValueDir: %w", err)
 	// It may still be plain when the store has become encrypted: its next session ends that.
 	case slots.now.UUID == s.UUID && !(slots.now.Encrypted() && ring == nil):
-		if v, _, err = slots.decrypt(valuesKey(ring)); err != nil {
+		v, _, err = slots.decrypt(valuesKey(ring))
+		switch {
+		// The keys fit the store. So this is the SUPER of a store's own directory, or that of a
+		// copy with data keys of its own.
+		case errors.Is(err, crypt.ErrTag), errors.Is(err, keyring.ErrAbsent):
+			return v, false, fmt.Errorf("%w: %s is not the ValueDir of this copy of %s: %w", errs.ErrForeign, o.ValueDir, o.Dir, err)
+		case err != nil:
 			return v, false, fmt.Errorf("ValueDir: %w", err)
-		}
-		if v.Manifest == 0 {
+		case v.Manifest == 0:
 			return v, true, nil
 		}
 	}

@@ -352,8 +352,19 @@ func testReadsAllocateTheRecordOnly(t *testing.T, testConfig func(testing.TB) Co
 	if c.Ring != nil {
 		want = 1
 	}
+	dst := make([]byte, 0, 1000)
 	for i, h := range handles {
-		k := key(i)
+		k, in := key(i), want
+		if h.Length <= uint64(cap(dst)) {
+			in = 0
+		}
+		if got := testing.AllocsPerRun(100, func() {
+			if _, err := r.StoredIn(dst, h, k, entry.Version(i+1)); err != nil {
+				t.Fatal(err)
+			}
+		}); got != in {
+			t.Errorf("value %d: %v allocations, want %v", i, got, in)
+		}
 		if got := testing.AllocsPerRun(100, func() {
 			if _, err := r.Stored(h, k, entry.Version(i+1)); err != nil {
 				t.Fatal(err)
@@ -361,5 +372,73 @@ func testReadsAllocateTheRecordOnly(t *testing.T, testConfig func(testing.TB) Co
 		}); got != want {
 			t.Errorf("value %d: %v allocations, want %v", i, got, want)
 		}
+	}
+}
+
+// A value that needs memory goes to what the caller gives, if there is room, from a mapping
+// or not; and damage leaves what is there.
+func TestValuesInMemoryOfTheCaller(t *testing.T) { forms(t, testValuesInMemoryOfTheCaller) }
+
+func testValuesInMemoryOfTheCaller(t *testing.T, testConfig func(testing.TB) Config) {
+	c := testConfig(t)
+	lengths := []int{1000, 0, 70_000, 300}
+	handles, stats := writeValues(t, c, lengths)
+	for _, noMap := range []bool{false, true} {
+		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, Life: stats.Life, NoMap: noMap}))(t)
+		for i, h := range handles {
+			for _, room := range []int{0, 1, lengths[i], lengths[i] + 50} {
+				dst := make([]byte, room)
+				v, err := r.StoredIn(dst, h, key(i), entry.Version(i+1))
+				if err != nil || v.Bytes == nil || !bytes.Equal(v.Bytes, value(i, lengths[i])) {
+					t.Fatalf("value %d in %d bytes: %d bytes, %v", i, room, len(v.Bytes), err)
+				}
+				if v.Own && room > 0 && lengths[i] > 0 && (&v.Bytes[0] == &dst[0]) != (room >= lengths[i]) {
+					t.Errorf("value %d of %d bytes, with %d given: not there", i, lengths[i], room)
+				}
+				if _, err := r.StoredIn(dst, h, key(i), entry.Version(i+2)); !errors.Is(err, errs.ErrCorrupt) {
+					t.Errorf("value %d in %d bytes, of another version: %v", i, room, err)
+				}
+				if v.Own && len(v.Bytes) > 0 && !bytes.Equal(v.Bytes, value(i, lengths[i])) {
+					t.Errorf("value %d: changed by a read that failed", i)
+				}
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A record is found behind damage however often the place of its frame was written before: at the
+// most attempts that there can be.
+func TestRemainsOfTheLastAttempt(t *testing.T) {
+	c := encryptedConfig(t)
+	w := must(NewValueWriter(c, 5))(t)
+	for i := range crypt.MaxAttempt {
+		value := bytes.NewReader(nil) // it ends too early, as a value that can't be read
+		e := entry.Entry{Key: key(i), Value: make([]byte, entry.PieceSize), Version: 1, Kind: entry.Set}
+		if _, err := w.large(entry.AppendHead(nil, &e), entry.RecordSize(&e, true), value, len(e.Value)); !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+	}
+	h := must(w.Add(&entry.Entry{Key: key(7), Value: make([]byte, 500), Version: 3, Kind: entry.Set}))(t)
+	stats := must(w.Finish())(t)
+	b := must(os.ReadFile(c.path(filename.Value, 5)))(t)
+	if at, ok := entry.ParseClear(b[h.Offset:]); !ok || at.Attempt != crypt.MaxAttempt {
+		t.Fatalf("the record has attempt %d, want %d", at.Attempt, crypt.MaxAttempt)
+	}
+	b[HeaderSize+5] ^= 1
+	c.FS = image{data: b}
+	r := must(OpenRemains(c, filename.Value, 5, stats.Life))(t)
+	defer closed(t, r)
+	found := 0
+	err := r.Each(Limits{}, func(_ int64, rec *entry.Record) error {
+		if found++; !bytes.Equal(rec.Key, key(7)) {
+			t.Errorf("record %+v", rec)
+		}
+		return nil
+	}, func(int64, int64) {})
+	if err != nil || found != 1 {
+		t.Errorf("%d records, %v", found, err)
 	}
 }

@@ -29,6 +29,7 @@ type Remains struct {
 
 	Header Header // zero if it is damaged
 	Last   uint64 // number of the last frame that Each has met; 0 = none
+	Sealed bool   // the last frame that Each has met is the seal
 }
 
 // Limits say which frames of a segment count.
@@ -130,7 +131,7 @@ func (r *Remains) Durable() (d uint64, err error) {
 // records were found.
 func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lost func(from, to int64)) error {
 	return r.each(func(h *frame.Header, off int64) error {
-		r.Last = max(r.Last, h.Number)
+		r.Last, r.Sealed = max(r.Last, h.Number), h.Kind == frame.Seal
 		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before || h.PayloadSize() > math.MaxInt {
 			return nil
 		}
@@ -287,18 +288,13 @@ func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool)
 		return headAt(src, r.id, at, to)
 	}
 	c, ok := entry.ParseClear(src)
-	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > mostAttempts {
+	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > crypt.MaxAttempt {
 		return rec, false
 	}
 	r.rec = slices.Grow(r.rec[:0], c.Head)[:c.Head-crypt.TagSize]
 	x, err := entry.DecryptHead(r.rec, src[:c.Head], r.keys, at)
 	return x.Record, err == nil
 }
-
-// mostAttempts bounds the attempt of a record that is looked for behind damage; real ones are
-// far below it. Most other bytes say more, and so need not be decrypted to find that they are
-// no record.
-const mostAttempts = 1023
 
 // headAt decodes the record at offset at, with a checksum of its own, if there is one.
 func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, ok bool) {

@@ -291,3 +291,35 @@ func TestEncryptedSalvageDamage(t *testing.T) {
 		t.Errorf("%d keys saved, %d lost", kept, lost)
 	}
 }
+
+// TestValueDirsOfCopies opens a copy of an encrypted store with the directories of another one,
+// which has taken new data keys and dropped the old ones: they are foreign, whatever their keys.
+func TestValueDirsOfCopies(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		open := func(name, values string) (*brock.DB, error) { return brock.Open(p.keyed(name, values)) }
+		db, err := open("a", "a.values")
+		must(t, err)
+		must(t, db.Set([]byte("key"), bytes.Repeat([]byte("v"), 2000)))
+		must(t, db.Close())
+		p.copyDir(t, "a", "b")
+		p.copyDir(t, "a.values", "b.values")
+		db, err = open("a", "a.values") // both copies go on
+		must(t, err)
+		must(t, db.Close())
+		for _, rotate := range []bool{false, true} {
+			db, err = open("b", "b.values")
+			must(t, err)
+			if rotate {
+				must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
+			}
+			must(t, db.Close())
+			all := []string{"a", "a.values", "b", "b.values"}
+			p.refused(t, "the values of a copy", p.keyed("a", "b.values"), brock.ErrForeign, all...)
+			p.refused(t, "values of the original", p.keyed("b", "a.values"), brock.ErrForeign, all...)
+			p.refused(t, "the directory of a copy", p.keyed("a", "b"), brock.ErrForeign, all...)
+		}
+		db, err = open("a", "a.values")
+		must(t, err)
+		must(t, db.Close())
+	})
+}
