@@ -133,6 +133,39 @@ func TestRotateKeyOften(t *testing.T) {
 	must(t, db.Close())
 }
 
+// TestRotateKeyBesideWork: the data key changes again and again while a compaction writes its run,
+// whose key stays.
+func TestRotateKeyBesideWork(t *testing.T) {
+	var armed atomic.Bool
+	writing, goOn := make(chan struct{}), make(chan struct{})
+	fs := faultfs.New(vfs.NewMem(), faultfs.Options{Before: func(op faultfs.Op) {
+		if op.Kind == faultfs.Write && strings.HasSuffix(op.Path, ".run") && armed.CompareAndSwap(true, false) {
+			close(writing)
+			<-goOn
+		}
+	}})
+	db, err := brock.Open(keyedOptions(fs, dir))
+	must(t, err)
+	for _, pair := range []string{"a=1", "b=2"} {
+		set(t, db, pair)
+		must(t, db.Flush(t.Context()))
+	}
+	must(t, db.RotateKey(t.Context(), brock.RotateOptions{})) // the key of no file so far
+	armed.Store(true)
+	compacted := make(chan error)
+	go func() { compacted <- db.Compact(t.Context()) }()
+	<-writing
+	for range 3 {
+		must(t, db.RotateKey(t.Context(), brock.RotateOptions{}))
+	}
+	close(goOn)
+	must(t, <-compacted)
+	set(t, db, "c=3")
+	must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
+	must(t, db.Verify(t.Context(), nil))
+	must(t, db.Close())
+}
+
 // TestRotateKeyRefused: what can't be done changes nothing.
 func TestRotateKeyRefused(t *testing.T) {
 	plain := openTest(t, brock.Options{})

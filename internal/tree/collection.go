@@ -40,6 +40,7 @@ type collector struct {
 	disk      *diskSpace
 	damaged   *garbage.Damaged
 	life      *lifetime
+	keys      *keyUse
 	count     *counters
 	tasks     *tasks
 
@@ -88,6 +89,7 @@ func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
 
 // next does the next collection, and reports whether there was one to do.
 func (c *collector) next(ctx context.Context, o occasion) (found bool, err error) {
+	defer c.keys.end(c.keys.begin())
 	hold, err := c.views.Hold()
 	if err != nil {
 		return false, err

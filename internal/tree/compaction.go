@@ -30,6 +30,7 @@ type compactor struct {
 	disk      *diskSpace
 	damaged   *garbage.Damaged
 	life      *lifetime
+	keys      *keyUse
 	count     *counters
 
 	mu sync.Mutex // held over a compaction; taken before that of flusher
@@ -118,6 +119,7 @@ func (c *compactor) all(ctx context.Context) error {
 // compact carries out a plan. Values stay where they are: a compaction moves keys
 // and handles; only a clustering, which passes move, moves values too.
 func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move mover) (err error) {
+	defer c.keys.end(c.keys.begin())
 	hold, err := c.views.Hold()
 	if err != nil {
 		return err

@@ -79,16 +79,17 @@ func (c *copying) wakeLocked() {
 	}
 }
 
-// keyUse counts the large transactions under way by the data key that was current when each
-// began. A transaction may have files under that key, and under later ones.
+// keyUse counts the compactions, collections and large transactions under way by the data key
+// that was current when each began. It may have files under that key, and under later ones.
 type keyUse struct {
+	ring *crypt.Ring // nil: the store is plain
 	mu   sync.Mutex
 	open map[crypt.ID]int
 }
 
-// begin notes a transaction. Give the id to end.
-func (u *keyUse) begin(ring *crypt.Ring) (id crypt.ID) {
-	if ring == nil {
+// begin notes one. Give the id to end.
+func (u *keyUse) begin() (id crypt.ID) {
+	if u.ring == nil {
 		return id
 	}
 	u.mu.Lock()
@@ -96,12 +97,15 @@ func (u *keyUse) begin(ring *crypt.Ring) (id crypt.ID) {
 	if u.open == nil {
 		u.open = map[crypt.ID]int{}
 	}
-	id = ring.Current()
+	id = u.ring.Current()
 	u.open[id]++
 	return id
 }
 
 func (u *keyUse) end(id crypt.ID) {
+	if u.ring == nil {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.open[id]--; u.open[id] <= 0 {
@@ -109,8 +113,9 @@ func (u *keyUse) end(id crypt.ID) {
 	}
 }
 
-// older reports whether a transaction has begun under another key than the current one.
-func (u *keyUse) older(current crypt.ID) bool {
+// older reports whether one has begun under another key than the current one.
+func (u *keyUse) older() bool {
+	current := u.ring.Current()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for id := range u.open {

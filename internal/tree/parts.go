@@ -68,9 +68,10 @@ func (t *Tree) work() {
 		views: t.views, files: t.files, unflushed: t.unflushed, retention: t.retention, budget: t.budget, sampler: t.sampler,
 		searcher: t.searcher, installer: t.installer, disk: t.disk, life: t.life, count: t.count,
 	}
+	keys := &keyUse{ring: cfg.Ring}
 	t.compactor = &compactor{
 		views: t.views, files: t.files, retention: t.retention, planner: t.planner, installer: t.installer,
-		disk: t.disk, damaged: t.damaged, life: t.life, count: t.count,
+		disk: t.disk, damaged: t.damaged, life: t.life, keys: keys, count: t.count,
 	}
 	t.clustering = &clustering{
 		cfg: cfg, views: t.views, files: t.files, budget: t.budget, planner: t.planner, compactor: t.compactor,
@@ -78,12 +79,12 @@ func (t *Tree) work() {
 	}
 	t.collector = &collector{
 		cfg: cfg, views: t.views, files: t.files, planner: t.planner, installer: t.installer, budget: t.budget,
-		disk: t.disk, damaged: t.damaged, life: t.life, count: t.count, tasks: t.tasks,
+		disk: t.disk, damaged: t.damaged, life: t.life, keys: keys, count: t.count, tasks: t.tasks,
 	}
 	t.scrubber = &scrubber{cfg: cfg, views: t.views, files: t.files, log: t.log, life: t.life, installer: t.installer, tasks: t.tasks}
 	t.rotator = &rotator{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, writer: t.writer, flusher: t.flusher,
-		compactor: t.compactor, collector: t.collector, installer: t.installer, planner: t.planner, damaged: t.damaged, tasks: t.tasks, copies: new(copying),
+		compactor: t.compactor, collector: t.collector, installer: t.installer, planner: t.planner, damaged: t.damaged, keys: keys, tasks: t.tasks, copies: new(copying),
 	}
 	t.background = &background{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, planner: t.planner,
@@ -93,7 +94,7 @@ func (t *Tree) work() {
 	}
 	t.spills = &spills{
 		cfg: cfg, views: t.views, files: t.files, coder: &t.coder, leader: t.leader, emptied: t.searcher.emptied, disk: t.disk,
-		life: t.life, count: t.count, writer: t.writer, flusher: t.flusher, installer: t.installer, background: t.background,
+		life: t.life, count: t.count, writer: t.writer, flusher: t.flusher, installer: t.installer, background: t.background, keys: keys,
 	}
-	t.rotator.keys, t.rotator.flush, t.rotator.pass = &t.spills.keys, t.background.flush, t.background.pass
+	t.rotator.flush = t.background.flush
 }

@@ -41,7 +41,6 @@ type rotator struct {
 	damaged   *garbage.Damaged
 	keys      *keyUse
 	flush     func(context.Context) error // that of background
-	pass      func()                      // and this
 	tasks     *tasks
 
 	copies *copying
@@ -164,8 +163,6 @@ func (r *rotator) finish(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
-	// Work that has begun under an old key would leave a file under it.
-	r.pass()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.copies.begin(ctx, true); err != nil {
@@ -180,7 +177,6 @@ func (r *rotator) tryFinish(context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
-	r.pass()
 	if !r.mu.TryLock() {
 		return nil
 	}
@@ -215,7 +211,7 @@ func (r *rotator) finishAlone() error {
 func (r *rotator) rewritten() bool {
 	v := r.views.Current()
 	l := v.Layout
-	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.older(r.cfg.Ring.Current()) {
+	if !l.DataKey().Rewrite || l.OldBytes() > 0 || r.keys.older() {
 		return false
 	}
 	if len(v.Tables) == 1 && v.Active().Empty() {
@@ -230,14 +226,14 @@ func (r *rotator) rewritten() bool {
 	return true
 }
 
-// prune removes the data keys under which nothing is, but for that with the id before. Of
-// work under way only that of a flush and of transactions may have an older one.
+// prune removes the data keys under which nothing is, but for that with the id before, unless
+// work is under way that began under another one than the current: then it leaves all for later.
 func (r *rotator) prune(before crypt.ID) error {
 	r.flusher.mu.Lock()
 	defer r.flusher.mu.Unlock()
 	r.installer.recording.Lock()
 	defer r.installer.recording.Unlock()
-	if r.keys.older(r.cfg.Ring.Current()) {
+	if r.keys.older() {
 		return nil
 	}
 	l := r.views.Current().Layout

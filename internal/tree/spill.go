@@ -70,14 +70,14 @@ type spills struct {
 	flusher    *flusher
 	installer  *installer
 	background *background
+	keys       *keyUse
 
-	mu   sync.RWMutex // held for reading while a transaction writes or removes files
-	keys keyUse       // of those under way
+	mu sync.RWMutex // held for reading while a transaction writes or removes files
 }
 
 // begin returns an empty Spill.
 func (s *spills) begin() *Spill {
-	h := &spilled{store: s, began: time.Now(), key: s.keys.begin(s.cfg.Ring), Spill: spill.New(spill.Config{
+	h := &spilled{store: s, began: time.Now(), key: s.keys.begin(), Spill: spill.New(spill.Config{
 		FS: s.cfg.FS, Dir: s.cfg.Dir, ValueDir: s.cfg.ValueDir, UUID: s.cfg.UUID, Ring: s.cfg.Ring, Seed: s.cfg.Seed, NextNum: s.files.Next,
 		SegmentBytes: s.cfg.SegmentBytes, RunFileBytes: s.cfg.RunFileBytes, FilterKeys: files.FilterKeys(s.cfg.Memory), NoMap: s.cfg.NoMap,
 		Coder: s.coder, Cache: s.files.Chunks, Files: s.files.Open,
