@@ -135,6 +135,7 @@ func TestBegin(t *testing.T) {
 	begin(4096, 50, 1)
 	begin(4196, 100, 1)
 	begin(4146, 10, 2)
+	begin(4156, 10, 2) // where the attempts before were, too
 	begin(5000, 10, 2)
 	b := make([]byte, 10, 10+TagSize)
 	for _, offset := range []int64{0, 4999, 5001, 5010} {
@@ -154,7 +155,7 @@ func TestBegin(t *testing.T) {
 			t.Errorf("encrypted a unit of no bytes at %d", offset)
 		}
 	}
-	for e.attempt < maxAttempt {
+	for e.attempt < MaxAttempt {
 		begin(0, 1, e.attempt+1)
 	}
 	if _, err := e.Begin(0, 1); err == nil {

@@ -7,12 +7,15 @@ import "fmt"
 type Encrypter struct {
 	s         sealer
 	from, end int64 // what the last Begin was given
-	high      int64 // end of all that was begun
+	high      int64 // end of what was begun last, also after an error
 	attempt   uint32
 }
 
-// maxAttempt bounds attempts: a record has 17 bits for them.
-const maxAttempt = 1<<17 - 1
+// MaxAttempt bounds attempts. A record has 17 bits for them, of which Salvage relies on the
+// lowest ten: random bytes say more in most cases, and so are soon known to be no record. A
+// journal segment ends with a refused frame; in a value segment only what can't be read of an
+// old store is followed by another attempt.
+const MaxAttempt = 1<<10 - 1
 
 // Begin says that the size bytes at offset are encrypted next. It returns the attempt,
 // which their reader needs: it is another one each time that an offset may come back. So
@@ -24,13 +27,13 @@ func (e *Encrypter) Begin(offset, size int64) (attempt uint32, err error) {
 		return 0, fmt.Errorf("encrypt: %d bytes at %d", size, offset)
 	}
 	if offset < e.high {
-		if e.attempt == maxAttempt {
-			return 0, fmt.Errorf("encrypt: a file was written over %d times", maxAttempt)
+		if e.attempt == MaxAttempt {
+			return 0, fmt.Errorf("encrypt: a file was written over %d times", MaxAttempt)
 		}
 		e.attempt++
 	}
-	e.from, e.end = offset, offset+size
-	e.high = max(e.high, e.end)
+	// In this attempt, nothing behind that was encrypted.
+	e.from, e.end, e.high = offset, offset+size, offset+size
 	return e.attempt, nil
 }
 

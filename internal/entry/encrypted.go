@@ -268,9 +268,10 @@ func (x *Encrypted) DecryptPieces(part []byte, at int, d *crypt.Decrypter, offse
 }
 
 // Decrypt decrypts the record at offset of the file, in place. raw, which may be longer,
-// is memory of the caller's own with 16 bytes of capacity behind. plain is the part of raw
-// that has the plain form, with zeros for its checksums and piece table: DecodeRecord is
-// called next. Decrypt returns ErrRecord or crypt.ErrTag; don't use raw then.
+// is memory of the caller's own, of which nothing else may be in use, with 16 bytes of
+// capacity behind. plain is the plain form, with zeros for its checksums and piece table:
+// DecodeRecord is called next. Its last zeros, up to 7, may lie in these 16 bytes. Decrypt
+// returns ErrRecord or crypt.ErrTag; don't use raw then.
 func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err error) {
 	c, ok := ParseClear(raw)
 	if !ok || c.Size > int64(len(raw)) {
@@ -292,7 +293,7 @@ func Decrypt(raw []byte, d *crypt.Decrypter, offset int64) (plain []byte, err er
 	begin := c.Head - table - x.valueStart
 	copy(raw[begin:], raw[:x.valueStart])
 	clear(raw[c.Head-table : c.Head])
-	plain = raw[begin : begin+x.Size : begin+x.Size] // zeros at its end may lie behind raw
+	plain = raw[begin : begin+x.Size : begin+x.Size]
 	clear(plain[end-begin:])
 	return plain, nil
 }

@@ -223,3 +223,27 @@ func FuzzDecrypt(f *testing.F) {
 		}
 	})
 }
+
+// TestDecryptKeepsToItsMemory: whatever the lengths of key and value, nothing is written further
+// than 16 bytes behind what the caller gives.
+func TestDecryptKeepsToItsMemory(t *testing.T) {
+	e, d := testKeys(t, nil)
+	at := int64(4096)
+	for key := range 8 {
+		for more := range 8 {
+			en := Entry{Key: make([]byte, 1+key), Value: make([]byte, PieceSize+more), Version: 1, Kind: Set}
+			rec := AppendRecord(nil, &en, true)
+			file := encrypted(t, e, rec, at)
+			n := len(file)
+			all := append(file, bytes.Repeat([]byte{0xa5}, 64)...)
+			plain, err := Decrypt(all[:n:n+crypt.TagSize], d, at)
+			if err != nil || !bytes.Equal(plain, withoutSums(rec)) {
+				t.Fatalf("key of %d bytes, value of %d: %v", 1+key, len(en.Value), err)
+			}
+			if behind := all[n+crypt.TagSize:]; len(bytes.Trim(behind, "\xa5")) > 0 {
+				t.Errorf("key of %d bytes, value of %d: behind the memory is %x", 1+key, len(en.Value), behind)
+			}
+			at += int64(n)
+		}
+	}
+}

@@ -10,8 +10,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Damaged knows the segments that can't be read as a whole. They stay as they are,
-// so that nothing more of them gets lost.
+// Damaged knows the segments, and the files of runs, that can't be read as a whole. They stay
+// as they are, so that nothing more of them gets lost.
 type Damaged struct {
 	mu   sync.Mutex
 	nums []entry.FileNum // never written to, but replaced

@@ -52,7 +52,7 @@ type State struct {
 	Now         uint64          // Unix milliseconds, for expiry; 0 = nothing expires
 	DiskSpace   int64           // bytes that work may write; 0 = no limit
 	JumpedBytes uint64          // unclustered values that scans had to jump to since the last clustering
-	Damaged     []entry.FileNum // segments of which some live records cannot be read
+	Damaged     []entry.FileNum // segments and files of runs that can't be read as a whole
 	// Dropped estimates how many bytes of keys and values, inline and separated,
 	// each run holds for dropped keyspaces; a run without any is not in it.
 	Dropped map[layout.RunID]uint64
@@ -87,6 +87,7 @@ type Compaction struct {
 	Reason  string
 	Cluster []entry.FileNum // segments whose values move to new ones, in key order; ascending
 	Price   uint64          // of the clustering: by how much State.JumpedBytes goes down
+	Rekey   bool            // of one run, for its data key only: the store is as good without it
 }
 
 // compact returns the compaction of runs into a tier.

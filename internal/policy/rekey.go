@@ -5,6 +5,7 @@ import (
 
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/layout"
+	"github.com/brockdb/brock/internal/run/meta"
 )
 
 // After a change of the data key, what is under older ones is rewritten if that was asked
@@ -42,17 +43,19 @@ func (v *survey) oldSegments() *Collection {
 	return c
 }
 
-// oldRun is the compaction of the oldest run of which a file has an old key, alone; nil if
-// there is none.
+// oldRun is the compaction of the oldest run of which a file has an old key, and none is
+// damaged, alone; nil if there is none.
 func (v *survey) oldRun() *Compaction {
 	if !v.layout.DataKey().Rewrite {
 		return nil
 	}
+	old := func(f meta.File) bool { return v.old(f.Life) }
+	damaged := func(f meta.File) bool { return slices.Contains(v.state.Damaged, f.Num) }
 	for _, r := range slices.Backward(v.layout.Runs()) {
-		for _, f := range r.Files {
-			if v.old(f.Life) {
-				return compact([]*layout.Run{r}, r.Tier, "its data key is an old one")
-			}
+		if slices.ContainsFunc(r.Files, old) && !slices.ContainsFunc(r.Files, damaged) {
+			c := compact([]*layout.Run{r}, r.Tier, "its data key is an old one")
+			c.Rekey = true
+			return c
 		}
 	}
 	return nil

@@ -203,4 +203,11 @@ func TestRekeyWaits(t *testing.T) {
 	if n := s.old(); n != 1 || !s.layout.IsOld(s.layout.Segment(damaged).Life) {
 		t.Errorf("%d files are under an old key", n)
 	}
+	s.flush(2)
+	s.rotate(true)
+	run := s.layout.Runs()[0]
+	s.rest(State{Damaged: []entry.FileNum{run.Files[0].Num}})
+	if n, still := s.old(), s.layout.Run(run.ID); n != len(run.Files) || still == nil {
+		t.Errorf("%d files are under an old key, the damaged run is %v", n, still)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
@@ -21,6 +22,7 @@ type output struct {
 	run      *run.Writer
 	values   *segment.ValueWriter
 	moved    uint64 // bytes of values in it
+	misses   int    // values that could not be read while it was written
 	finished []layout.Segment
 	readers  map[entry.FileNum]*origin
 	remaps   map[entry.FileNum]*segment.Remap // by source
@@ -88,6 +90,7 @@ func (o *output) move(e *entry.Entry) (damage, err error) {
 	}
 	to, damage := o.values.Move(r.Reader, h, e.Key, e.Version)
 	if damage != nil {
+		o.misses++
 		// Is it the old store that can't be read, or the new one that can't be written?
 		if err := o.values.Flush(); err != nil {
 			return nil, err
@@ -137,7 +140,8 @@ func (o *output) open(num entry.FileNum) *origin {
 
 // room makes a value segment that is not full.
 func (o *output) room() (err error) {
-	if o.values != nil && o.values.Size() >= o.to.SegmentBytes {
+	// A large value that can't be read to its end is another attempt to write its place.
+	if o.values != nil && (o.values.Size() >= o.to.SegmentBytes || o.misses == crypt.MaxAttempt) {
 		err = o.finishValues()
 	}
 	if o.values == nil && err == nil {
@@ -161,7 +165,7 @@ func (o *output) finishValues() error {
 	} else if err := o.values.Abort(); err != nil { // no value could be read
 		return err
 	}
-	o.values, o.moved = nil, 0
+	o.values, o.moved, o.misses = nil, 0, 0
 	return nil
 }
 

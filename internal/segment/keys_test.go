@@ -363,3 +363,37 @@ func testReadsAllocateTheRecordOnly(t *testing.T, testConfig func(testing.TB) Co
 		}
 	}
 }
+
+// A record is found behind damage however often the place of its frame was written before: at the
+// most attempts that there can be.
+func TestRemainsOfTheLastAttempt(t *testing.T) {
+	c := encryptedConfig(t)
+	w := must(NewValueWriter(c, 5))(t)
+	for i := range crypt.MaxAttempt {
+		value := bytes.NewReader(nil) // it ends too early, as a value that can't be read
+		e := entry.Entry{Key: key(i), Value: make([]byte, entry.PieceSize), Version: 1, Kind: entry.Set}
+		if _, err := w.large(entry.AppendHead(nil, &e), entry.RecordSize(&e, true), value, len(e.Value)); !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+	}
+	h := must(w.Add(&entry.Entry{Key: key(7), Value: make([]byte, 500), Version: 3, Kind: entry.Set}))(t)
+	stats := must(w.Finish())(t)
+	b := must(os.ReadFile(c.path(filename.Value, 5)))(t)
+	if at, ok := entry.ParseClear(b[h.Offset:]); !ok || at.Attempt != crypt.MaxAttempt {
+		t.Fatalf("the record has attempt %d, want %d", at.Attempt, crypt.MaxAttempt)
+	}
+	b[HeaderSize+5] ^= 1
+	c.FS = image{data: b}
+	r := must(OpenRemains(c, filename.Value, 5, stats.Life))(t)
+	defer closed(t, r)
+	found := 0
+	err := r.Each(Limits{}, func(_ int64, rec *entry.Record) error {
+		if found++; !bytes.Equal(rec.Key, key(7)) {
+			t.Errorf("record %+v", rec)
+		}
+		return nil
+	}, func(int64, int64) {})
+	if err != nil || found != 1 {
+		t.Errorf("%d records, %v", found, err)
+	}
+}

@@ -287,18 +287,13 @@ func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool)
 		return headAt(src, r.id, at, to)
 	}
 	c, ok := entry.ParseClear(src)
-	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > mostAttempts {
+	if !ok || c.Size > to-at || c.Head > len(src) || c.Attempt > crypt.MaxAttempt {
 		return rec, false
 	}
 	r.rec = slices.Grow(r.rec[:0], c.Head)[:c.Head-crypt.TagSize]
 	x, err := entry.DecryptHead(r.rec, src[:c.Head], r.keys, at)
 	return x.Record, err == nil
 }
-
-// mostAttempts bounds the attempt of a record that is looked for behind damage; real ones are
-// far below it. Most other bytes say more, and so need not be decrypted to find that they are
-// no record.
-const mostAttempts = 1023
 
 // headAt decodes the record at offset at, with a checksum of its own, if there is one.
 func headAt(src []byte, id checksum.Identity, at, to int64) (rec entry.Record, ok bool) {

@@ -102,13 +102,13 @@ func TestPlainBackupRefuses(t *testing.T) {
 		o    brock.BackupOptions
 		want error
 	}{
-		"plain behind encrypted":              {brock.BackupOptions{Since: whole, Plain: true}, brock.ErrInvalid},
-		"plain behind some encrypted":         {brock.BackupOptions{Since: some, Plain: true}, brock.ErrUnsupported},
-		"encrypted behind plain":              {brock.BackupOptions{Since: clear}, brock.ErrInvalid},
-		"some encrypted behind some plain":    {brock.BackupOptions{Since: clearSome, Keyspaces: []string{rareName}}, brock.ErrUnsupported},
-		"some plain behind all plain":         {brock.BackupOptions{Since: clear, Plain: true, Keyspaces: []string{rareName}}, brock.ErrInvalid},
-		"some plain that are not there":       {brock.BackupOptions{Plain: true, Keyspaces: []string{"none"}}, brock.ErrKeyspaceNotFound},
-		"some plain behind some others": {brock.BackupOptions{Since: clearSome, Plain: true, Keyspaces: []string{""}}, brock.ErrInvalid},
+		"plain behind encrypted":           {brock.BackupOptions{Since: whole, Plain: true}, brock.ErrInvalid},
+		"plain behind some encrypted":      {brock.BackupOptions{Since: some, Plain: true}, brock.ErrUnsupported},
+		"encrypted behind plain":           {brock.BackupOptions{Since: clear}, brock.ErrInvalid},
+		"some encrypted behind some plain": {brock.BackupOptions{Since: clearSome, Keyspaces: []string{rareName}}, brock.ErrUnsupported},
+		"some plain behind all plain":      {brock.BackupOptions{Since: clear, Plain: true, Keyspaces: []string{rareName}}, brock.ErrInvalid},
+		"some plain that are not there":    {brock.BackupOptions{Plain: true, Keyspaces: []string{"none"}}, brock.ErrKeyspaceNotFound},
+		"some plain behind some others":    {brock.BackupOptions{Since: clearSome, Plain: true, Keyspaces: []string{""}}, brock.ErrInvalid},
 	} {
 		var b bytes.Buffer
 		_, err := db.Backup(t.Context(), &b, c.o)

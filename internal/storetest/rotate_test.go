@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -429,4 +430,48 @@ func eventually(t testing.TB, what string, done func() bool) {
 			t.Fatalf("not yet: %s", what)
 		}
 	}
+}
+
+// TestRotateKeyLeavesDamage: a run that can't be read keeps its data key, and is not tried again
+// before the next Open. All else is rewritten, and the store goes on.
+func TestRotateKeyLeavesDamage(t *testing.T) {
+	mem := vfs.NewMem()
+	options := keyedOptions(mem, "db")
+	options.Maintenance.IdleAfter = time.Hour
+	db, err := brock.Open(options)
+	must(t, err)
+	fill := func(from int) {
+		t.Helper()
+		for n := range 200 {
+			must(t, db.Set(fmt.Appendf(nil, "%05d", from+n), []byte("inline")))
+		}
+		must(t, db.Flush(t.Context()))
+	}
+	fill(0)
+	damaged := filesOf(t, mem, ".run")[0]
+	fill(1000)
+	must(t, db.Close())
+	flipAt(t, mem, damaged, 4096+100)
+	var tried atomic.Int32
+	options.Events.Compaction = func(i brock.WorkInfo) {
+		if i.Err != nil {
+			tried.Add(1)
+		}
+	}
+	db, err = brock.Open(options)
+	must(t, err)
+	size := db.Metrics().Tree.OldKeyBytes
+	wantErr(t, "RotateKey", db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}), brock.ErrCorrupt)
+	if old := db.Metrics().Tree.OldKeyBytes; size != 0 || old == 0 || old > int64(len(readFile(t, mem, damaged))) {
+		t.Errorf("%d bytes are under old keys", old)
+	}
+	for n := range 3 {
+		fill(2000 + 1000*n)
+	}
+	wantErr(t, "RotateKey again", db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}), brock.ErrCorrupt)
+	if n := tried.Load(); n != 1 {
+		t.Errorf("the damaged run was tried %d times", n)
+	}
+	set(t, db, "more=1")
+	must(t, db.Close())
 }

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock/internal/compact"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/iterator"
@@ -26,6 +28,7 @@ type compactor struct {
 	planner   *planner
 	installer *installer
 	disk      *diskSpace
+	damaged   *garbage.Damaged
 	life      *lifetime
 	count     *counters
 
@@ -60,12 +63,24 @@ func (c *compactor) runLocked(ctx context.Context, idle bool) error {
 		if plan.Compaction == nil {
 			return nil
 		}
-		if err := c.compact(ctx, plan.Compaction, nil); err != nil {
+		err := c.compact(ctx, plan.Compaction, nil)
+		if plan.Compaction.Rekey && errors.Is(err, errs.ErrCorrupt) {
+			c.leave(plan.Compaction.Runs[0])
+			continue
+		}
+		if err != nil {
 			c.disk.workEnded(ctx, err)
 			return err
 		}
 	}
 	return nil // what failed was reported, and would fail again
+}
+
+// leave has the policy leave a damaged run under the data key that it has, until the next Open.
+func (c *compactor) leave(id layout.RunID) {
+	if r := c.views.Current().Layout.Run(id); r != nil {
+		c.damaged.Add(r.Files[0].Num)
+	}
 }
 
 // heal compacts runs until no handle leads through a remap, and reports whether

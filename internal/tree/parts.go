@@ -70,7 +70,7 @@ func (t *Tree) work() {
 	}
 	t.compactor = &compactor{
 		views: t.views, files: t.files, retention: t.retention, planner: t.planner, installer: t.installer,
-		disk: t.disk, life: t.life, count: t.count,
+		disk: t.disk, damaged: t.damaged, life: t.life, count: t.count,
 	}
 	t.clustering = &clustering{
 		cfg: cfg, views: t.views, files: t.files, budget: t.budget, planner: t.planner, compactor: t.compactor,
