@@ -92,6 +92,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 		c := damaged(name, -1, true, "it can't be opened")
 		c.Err = err
 		h.lose(c)
+		h.doubtIn(name)
 		return nil
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
@@ -103,15 +104,24 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 		}
 		return h.record(name, off, rec)
 	}, func(from, to int64) {
+		h.doubtIn(name)
 		h.lose(damaged(name, from, h.unflushed(kind, num, entry.MaxVersion), "records in these %d bytes are damaged: those without a checksum of their own are lost", to-from))
 	})
-	if last := h.lastFrame(name); err == nil && r.Last < last {
+	h.end(r, name, err == nil)
+	return err
+}
+
+// end looks at what was found of a segment, which was read to its end or not.
+func (h *harvest) end(r *segment.Remains, name filename.Name, read bool) {
+	if !r.Sealed {
+		h.doubtIn(name)
+	}
+	if last := h.lastFrame(name); read && r.Last < last {
 		h.lose(damaged(name, r.Size(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, last))
 	}
 	if h.unknown > 0 {
 		h.lose(damaged(name, -1, false, "it has records of a large transaction, and nothing says whether that was committed: left out"))
 	}
-	return err
 }
 
 // lastFrame is the number of a frame that an unflushed segment of the journal had.
@@ -164,8 +174,21 @@ func (h *harvest) record(name filename.Name, off int64, rec *entry.Record) error
 	return h.weak.add(&e)
 }
 
+// doubtIn notes that records of a segment are lost. If it is one of a large transaction, they may
+// have replaced records of the same version in earlier ones.
+func (h *harvest) doubtIn(name filename.Name) {
+	if at := h.stamps[name]; at != 0 {
+		h.doubt[at] = max(h.doubt[at], name.Number)
+	}
+}
+
 // missing reports segments that are known, and not there.
 func (h *harvest) missing() error {
+	for name := range h.stamps {
+		if name.Kind == filename.Value && !h.has(name.Kind, name.Number) {
+			h.doubtIn(name)
+		}
+	}
 	for _, s := range h.layout.Segments() {
 		if s.State().Status == layout.Live && h.exact && !h.has(s.Kind, s.Num) {
 			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/filename"
 )
 
 // head is a source of the merge at its entry.
@@ -60,6 +61,7 @@ type chooser struct {
 	began   bool
 	decided bool          // nothing older counts
 	failed  entry.Version // newest version whose value can't be read; 0 = none
+	at      entry.Handle  // of that value; zero if it has none
 	why     error         // it can't
 
 	ranges ordered // range tombstones by lower bounds
@@ -149,7 +151,7 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 		c.begin(e.Key)
 	}
 	switch {
-	case c.decided || weak && e.Version != c.failed && !c.sources.lost(e.Key, e.Version):
+	case c.decided || weak && !c.counts(e):
 		return nil
 	case c.covered(e.Version) || !e.Live(c.now):
 		c.decided = true
@@ -162,9 +164,24 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 	case damage == nil:
 		c.written(e, weak)
 	case c.failed == 0:
-		c.failed, c.why = e.Version, damage
+		c.failed, c.at, c.why = e.Version, e.Handle, damage
 	}
 	return nil
+}
+
+// counts reports whether a weak record may be what is lost: an entry, or the value of one.
+func (c *chooser) counts(e *entry.Entry) bool {
+	switch lost := e.Version == c.failed; {
+	case !lost && !c.sources.lost(e.Key, e.Version):
+		return false
+	case c.stamps[filename.New(filename.Value, e.Handle.Segment)] == 0:
+		return true
+	case lost:
+		// The transaction may have written the key before, with the same version.
+		return c.at.Segment < e.Handle.Segment || c.at.Segment == e.Handle.Segment && c.at.Offset <= e.Handle.Offset
+	default:
+		return c.doubt[e.Version] < e.Handle.Segment
+	}
 }
 
 // written notes that the key is in the new store.

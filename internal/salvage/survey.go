@@ -40,6 +40,7 @@ type survey struct {
 	live      map[layout.RunID]layout.Run // by all edits that can be read
 	gone      map[entry.FileNum]bool      // run files that an edit has dropped
 	stamps    map[filename.Name]entry.Version
+	doubt     map[entry.Version]entry.FileNum // last segment of a large transaction of which records are lost
 	keyspaces map[entry.KeyspaceID]layout.Keyspace
 	dropped   map[entry.KeyspaceID]bool
 	nextID    uint64        // of keyspaces
@@ -49,7 +50,7 @@ type survey struct {
 func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 	v := &survey{
 		reports: reports{fn: report}, s: s, files: map[filename.Kind][]entry.FileNum{}, opens: pageio.NewFiles(s.FS, openFiles),
-		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, lives: map[filename.Name]crypt.Life{},
+		live: map[layout.RunID]layout.Run{}, gone: map[entry.FileNum]bool{}, stamps: map[filename.Name]entry.Version{}, doubt: map[entry.Version]entry.FileNum{}, lives: map[filename.Name]crypt.Life{},
 		keyspaces: map[entry.KeyspaceID]layout.Keyspace{}, dropped: map[entry.KeyspaceID]bool{}, nextID: 1,
 	}
 	if err := v.list(); err != nil {

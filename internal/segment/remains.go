@@ -29,6 +29,7 @@ type Remains struct {
 
 	Header Header // zero if it is damaged
 	Last   uint64 // number of the last frame that Each has met; 0 = none
+	Sealed bool   // the last frame that Each has met is the seal
 }
 
 // Limits say which frames of a segment count.
@@ -130,7 +131,7 @@ func (r *Remains) Durable() (d uint64, err error) {
 // records were found.
 func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lost func(from, to int64)) error {
 	return r.each(func(h *frame.Header, off int64) error {
-		r.Last = max(r.Last, h.Number)
+		r.Last, r.Sealed = max(r.Last, h.Number), h.Kind == frame.Seal
 		if h.Kind != frame.Group || l.Before != 0 && h.Number >= l.Before || h.PayloadSize() > math.MaxInt {
 			return nil
 		}
