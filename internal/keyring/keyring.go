@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -121,18 +122,22 @@ func (k *Keyring) set(c *Content, p Provider) {
 }
 
 // unwrap is the Ring's way to a data key. The process that writes the store may have added
-// one since the file was read.
+// one since the file was read, or wrapped it under another master key.
 func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
 	c, p := k.now()
-	if c.find(id) == nil {
-		now, err := Load(k.o.FS, k.o.Dir, k.o.UUID)
-		if err != nil {
-			return crypt.DataKey{}, err
-		}
-		k.set(now, p)
-		c = now
+	key, wrong := c.unwrap(context.Background(), p, id)
+	if wrong == nil {
+		return key, nil
 	}
-	return c.unwrap(context.Background(), p, id)
+	now, err := Load(k.o.FS, k.o.Dir, k.o.UUID)
+	if err != nil {
+		return crypt.DataKey{}, errors.Join(wrong, err)
+	}
+	if now.Number <= c.Number {
+		return crypt.DataKey{}, wrong
+	}
+	k.set(now, p)
+	return now.unwrap(context.Background(), p, id)
 }
 
 func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {
