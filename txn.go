@@ -296,12 +296,13 @@ func (t *transaction) values() scan.Values {
 }
 
 // value reads a value that is separated, or compressed among the pending writes;
-// see view.Pin.Value for dst.
-func (t *transaction) value(e *entry.Entry, dst []byte) ([]byte, error) {
+// see view.Pin.OwnValue.
+func (t *transaction) value(e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	if e.Separated {
 		return t.values().Value(e.Key, e, dst)
 	}
-	return t.db.encoding.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
+	value, err = t.db.encoding.compression.Decode(dst, e.Codec, e.Value, int(e.Raw))
+	return value, true, err
 }
 
 // now is the time for expiry, read from the clock once a transaction.

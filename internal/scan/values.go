@@ -14,12 +14,12 @@ type Values struct {
 	Files *tree.Spill // nil: no own write is in a file
 }
 
-// Value is like that of view.Pin.
-func (v Values) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+// Value is view.Pin.OwnValue.
+func (v Values) Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	if v.Own(e) {
 		return v.Files.Value(key, e, dst)
 	}
-	return v.Pin.Value(key, e, dst)
+	return v.Pin.OwnValue(key, e, dst)
 }
 
 // Own reports whether e is an own write of the transaction, with its value in Files.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/entry"
@@ -14,14 +15,26 @@ import (
 // What is read of an encrypted segment is copied to memory of its own and decrypted there,
 // which proves it. So nothing of it is remembered as verified.
 
-// decrypted is Stored in an encrypted segment, for a handle that was checked.
-func (r *Reader) decrypted(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+// records has memory in which records are decrypted before their values are copied: it is in
+// the caches of the processor, and new memory isn't.
+var records = sync.Pool{New: func() any { return new([]byte) }}
+
+// decrypted is StoredIn in an encrypted segment, for a handle that was checked.
+func (r *Reader) decrypted(dst []byte, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	off := int64(h.Offset)
 	bound := min(r.bound(key, h.Length), uint64(r.end.Load())-h.Offset)
 	if bound > math.MaxInt-crypt.TagSize {
 		return value, fmt.Errorf("%w: %s: value of %d bytes", errs.ErrUnsupported, r.name, h.Length)
 	}
-	raw := make([]byte, bound, bound+crypt.TagSize)
+	var raw []byte
+	if holds(dst, h.Length) && h.Length < entry.PieceSize {
+		buf := records.Get().(*[]byte)
+		defer records.Put(buf)
+		*buf = slices.Grow((*buf)[:0], int(bound)+crypt.TagSize)
+		raw = (*buf)[:bound]
+	} else {
+		raw = make([]byte, bound, bound+crypt.TagSize)
+	}
 	if err := r.readTo(raw, off); err != nil {
 		return value, err
 	}
@@ -30,8 +43,7 @@ func (r *Reader) decrypted(h entry.Handle, key []byte, v entry.Version) (value e
 		return value, r.damagedRecord(off, err)
 	}
 	value, err = r.decode(plain, off, h.Length, key, v, false)
-	value.Own = true
-	return value, err
+	return owned(dst, value), err
 }
 
 // readTo copies what is at off from the mapping, if that is in memory; else it reads it.

@@ -352,14 +352,59 @@ func testReadsAllocateTheRecordOnly(t *testing.T, testConfig func(testing.TB) Co
 	if c.Ring != nil {
 		want = 1
 	}
+	dst := make([]byte, 0, 1000)
 	for i, h := range handles {
-		k := key(i)
+		k, in := key(i), want
+		if h.Length <= uint64(cap(dst)) {
+			in = 0
+		}
+		if got := testing.AllocsPerRun(100, func() {
+			if _, err := r.StoredIn(dst, h, k, entry.Version(i+1)); err != nil {
+				t.Fatal(err)
+			}
+		}); got != in {
+			t.Errorf("value %d: %v allocations, want %v", i, got, in)
+		}
 		if got := testing.AllocsPerRun(100, func() {
 			if _, err := r.Stored(h, k, entry.Version(i+1)); err != nil {
 				t.Fatal(err)
 			}
 		}); got != want {
 			t.Errorf("value %d: %v allocations, want %v", i, got, want)
+		}
+	}
+}
+
+// A value that needs memory goes to what the caller gives, if there is room, from a mapping
+// or not; and damage leaves what is there.
+func TestValuesInMemoryOfTheCaller(t *testing.T) { forms(t, testValuesInMemoryOfTheCaller) }
+
+func testValuesInMemoryOfTheCaller(t *testing.T, testConfig func(testing.TB) Config) {
+	c := testConfig(t)
+	lengths := []int{1000, 0, 70_000, 300}
+	handles, stats := writeValues(t, c, lengths)
+	for _, noMap := range []bool{false, true} {
+		r := must(Open(c, filename.Value, 5, OpenOptions{End: stats.Size, Life: stats.Life, NoMap: noMap}))(t)
+		for i, h := range handles {
+			for _, room := range []int{0, 1, lengths[i], lengths[i] + 50} {
+				dst := make([]byte, room)
+				v, err := r.StoredIn(dst, h, key(i), entry.Version(i+1))
+				if err != nil || v.Bytes == nil || !bytes.Equal(v.Bytes, value(i, lengths[i])) {
+					t.Fatalf("value %d in %d bytes: %d bytes, %v", i, room, len(v.Bytes), err)
+				}
+				if v.Own && room > 0 && lengths[i] > 0 && (&v.Bytes[0] == &dst[0]) != (room >= lengths[i]) {
+					t.Errorf("value %d of %d bytes, with %d given: not there", i, lengths[i], room)
+				}
+				if _, err := r.StoredIn(dst, h, key(i), entry.Version(i+2)); !errors.Is(err, errs.ErrCorrupt) {
+					t.Errorf("value %d in %d bytes, of another version: %v", i, room, err)
+				}
+				if v.Own && len(v.Bytes) > 0 && !bytes.Equal(v.Bytes, value(i, lengths[i])) {
+					t.Errorf("value %d: changed by a read that failed", i)
+				}
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -186,12 +186,18 @@ func headerError(name string, err error) error {
 // copy would cost more.
 const ownRecord = 64 << 10
 
-// Stored returns the value of the record at h, which must be that of version v
-// of key, as it is stored: a slice of the mapping, or memory of the caller's own.
-// Header, key and value are verified when the record is read for the first time of
-// an epoch (pageio.BitMemory); without a mapping, every time. Every mismatch returns an
-// *errs.Corruption. In an encrypted segment a value is always memory of the caller's own.
+// Stored is StoredIn, but a value that needs memory gets new one.
 func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
+	return r.StoredIn(nil, h, key, v)
+}
+
+// StoredIn returns the value of the record at h, which must be that of version v of key, as
+// it is stored: a slice of the mapping, or memory of the caller's own, which is dst if its
+// capacity is enough, else new. In an encrypted segment it is always the caller's own. Header,
+// key and value are verified when the record is read for the first time of an epoch
+// (pageio.BitMemory); without a mapping, every time. Every mismatch returns an
+// *errs.Corruption.
+func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Version) (value entry.Stored, err error) {
 	// The handle comes from a file that may be damaged: its numbers are checked
 	// before anything is read.
 	end := uint64(r.end.Load())
@@ -201,7 +207,7 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	off := int64(h.Offset)
 	data := r.plain
 	if data == nil {
-		return r.copied(h, key, v)
+		return r.copied(dst, h, key, v)
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	rec := data[off:end]
@@ -217,7 +223,7 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	}
 	bound := int(min(recordBound(key, h.Length), end-h.Offset))
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
-		return r.copied(h, key, v)
+		return r.copied(dst, h, key, v)
 	}
 	if h.Length > ownRecord {
 		r.file.Await(off, int64(bound))
@@ -235,11 +241,11 @@ func (r *Reader) Stored(h entry.Handle, key []byte, v entry.Version) (value entr
 	return value, nil
 }
 
-// copied is Stored for a handle that was checked, by pread. The bytes are verified where
+// copied is StoredIn for a handle that was checked, by pread. The bytes are verified where
 // they are now.
-func (r *Reader) copied(h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
+func (r *Reader) copied(dst []byte, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
 	if r.keys != nil {
-		return r.decrypted(h, key, v)
+		return r.decrypted(dst, h, key, v)
 	}
 	bound := min(recordBound(key, h.Length), uint64(r.end.Load())-h.Offset)
 	if bound > math.MaxInt {
@@ -250,9 +256,19 @@ func (r *Reader) copied(h entry.Handle, key []byte, v entry.Version) (entry.Stor
 		return entry.Stored{}, err
 	}
 	value, err := r.decode(rec, int64(h.Offset), h.Length, key, v, true)
-	value.Own = true
-	return value, err
+	return owned(dst, value), err
 }
+
+// owned is value, which lies in memory of its own, copied to dst if that holds it.
+func owned(dst []byte, value entry.Stored) entry.Stored {
+	if holds(dst, uint64(len(value.Bytes))) {
+		value.Bytes = append(dst[:0], value.Bytes...)
+	}
+	value.Own = true
+	return value
+}
+
+func holds(dst []byte, n uint64) bool { return cap(dst) > 0 && uint64(cap(dst)) >= n }
 
 // appendRecord reads the record at offset, of at most bound bytes, to the end of dst,
 // by pread, and verifies it there: what is written elsewhere is what was verified,

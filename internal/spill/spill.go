@@ -264,9 +264,9 @@ func (s *Spill) Ranges() (sources []tombstone.Source) {
 }
 
 // Value returns the value of e, a separated entry that Get or an iterator found
-// under key. It is never nil, and valid until Discard; but a compressed value is
-// decoded into dst if its capacity is enough, else into memory of its own.
-func (s *Spill) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+// under key. It is never nil, and valid until Discard, unless it is own: then it is in dst,
+// if the capacity of that is enough, or in memory of its own.
+func (s *Spill) Value(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	return s.values.get(key, e, dst)
 }
 

@@ -65,7 +65,7 @@ func compare(t *testing.T, s *Spill, model map[string]written) {
 		want, value := model[key], e.Value
 		if e.Separated {
 			var err error
-			if value, err = s.Value([]byte(key), e, nil); err != nil {
+			if value, _, err = s.Value([]byte(key), e, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

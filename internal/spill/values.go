@@ -106,18 +106,24 @@ func (v *values) finish() error {
 }
 
 // get returns a value, as Spill.Value says.
-func (v *values) get(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
+func (v *values) get(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	v.mu.RLock()
 	r := v.readers[e.Handle.Segment]
 	v.mu.RUnlock()
 	if r == nil {
-		return nil, errs.NewCorruption(filename.Of(filename.Value, e.Handle.Segment), int64(e.Handle.Offset), "a transaction has no such segment")
+		return nil, false, errs.NewCorruption(filename.Of(filename.Value, e.Handle.Segment), int64(e.Handle.Offset), "a transaction has no such segment")
 	}
-	stored, err := r.Stored(e.Handle, key, 0)
+	// What is compressed can't be decoded into the memory that it is in.
+	var memory []byte
+	if e.Raw == 0 {
+		memory = dst
+	}
+	stored, err := r.StoredIn(memory, e.Handle, key, 0)
 	if err != nil || stored.Raw == 0 {
-		return stored.Bytes, err
+		return stored.Bytes, stored.Own, err
 	}
-	return r.Decode(v.cfg.Coder, dst, stored, e.Handle.Offset)
+	value, err = r.Decode(v.cfg.Coder, dst, stored, e.Handle.Offset)
+	return value, true, err
 }
 
 // size is the length of the segments that are finished.

@@ -74,3 +74,52 @@ func TestAllocations(t *testing.T) {
 		count("a seek among deletes", 12, walk(brock.IteratorOptions{}, 50))
 	}
 }
+
+// A scan of an encrypted store that gives memory for values, or needs them only for a moment,
+// allocates nothing for each of them.
+func TestEncryptedValuesGoToTheCallersMemory(t *testing.T) {
+	if raceEnabled || invariant.Enabled || invariant.Poisons {
+		t.Skip("pools and copies are not those of a release")
+	}
+	o := brock.DefaultOptions(t.TempDir())
+	o.Keys = masterKey(1)
+	db := openTest(t, o)
+	w := db.NewWriter(context.Background())
+	const pairs = 2000
+	for i := range pairs {
+		must(t, w.Set(fmt.Appendf(nil, "key-%011d", i), incompressible(i, 1000)))
+	}
+	must(t, w.Close())
+	buf := make([]byte, 0, 1000)
+	for what, use := range map[string]func(item *brock.Item) error{
+		"ValueCopy": func(item *brock.Item) error {
+			v, err := item.ValueCopy(buf)
+			if err == nil && &v[0] != &buf[:1][0] {
+				return fmt.Errorf("the value is not where it should be")
+			}
+			return err
+		},
+		"ValueFunc": func(item *brock.Item) error {
+			return item.ValueFunc(func([]byte) error { return nil })
+		},
+	} {
+		run := func() {
+			must(t, db.View(func(txn *brock.Txn) error {
+				for item, err := range txn.All() {
+					if err != nil {
+						return err
+					}
+					if err := use(item); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+		run()
+		// The collector may empty a pool meanwhile.
+		if n := testing.AllocsPerRun(5, run); n > pairs/20 {
+			t.Errorf("%s: %v allocations for %d values", what, n, pairs)
+		}
+	}
+}

@@ -219,15 +219,16 @@ func (p *Pin) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry) (f
 }
 
 // Value returns the value of e, an entry that this Pin found under key. It is
-// never nil, and valid until Release; but a compressed value, which e.Raw tells,
-// is decoded into dst if its capacity is enough, else into memory of its own.
+// never nil, and valid until Release; but a value that is compressed, which e.Raw tells,
+// encrypted, or not in memory, is decoded, or read, into dst if its capacity is enough, else
+// into memory of its own.
 func (p *Pin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	v, _, err := p.OwnValue(key, e, dst)
 	return v, err
 }
 
-// OwnValue is Value, and reports whether the value is in memory of its own, or decoded
-// in dst, and not in the Pin's memory: one that came from the disk may be.
+// OwnValue is Value, and reports whether the value is in dst or memory of its own, and not
+// in the Pin's memory.
 func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	if !e.Separated {
 		if e.Value == nil {
@@ -239,7 +240,12 @@ func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, ow
 	if err != nil {
 		return nil, false, p.view.explained(err, key)
 	}
-	v, err := f.stored(h, key, e)
+	// What is compressed can't be decoded into the memory that it is in.
+	var memory []byte
+	if e.Raw == 0 {
+		memory = dst
+	}
+	v, err := f.stored(memory, h, key, e)
 	switch {
 	case err != nil:
 		return nil, false, p.view.explained(err, key)

@@ -52,13 +52,13 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 	return false, nil
 }
 
-// Stored is the separated value of e as it is stored.
-func (v *View) Stored(key []byte, e *entry.Entry) (entry.Stored, error) {
+// Stored is the separated value of e as it is stored. For dst see segment.Reader.StoredIn.
+func (v *View) Stored(dst, key []byte, e *entry.Entry) (entry.Stored, error) {
 	f, h, err := v.locate(e)
 	if err != nil {
 		return entry.Stored{}, err
 	}
-	return f.stored(h, key, e)
+	return f.stored(dst, h, key, e)
 }
 
 // Move copies the record of e's separated value to a new segment.

@@ -164,7 +164,7 @@ func (w *verifier) follow(ctx context.Context, r *Run) (err error) {
 	}
 	it := r.Iterator()
 	defer it.Close()
-	n := 0
+	n, buf := 0, []byte(nil)
 	for ok := it.First(); ok; ok = it.Next() {
 		if n++; n%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -176,7 +176,10 @@ func (w *verifier) follow(ctx context.Context, r *Run) (err error) {
 		if _, h, err := w.locate(e); err != nil || w.apart[h.Segment] == 0 {
 			continue
 		}
-		_, err := w.Stored(e.Key, e)
+		v, err := w.Stored(buf, e.Key, e)
+		if v.Own {
+			buf = v.Bytes
+		}
 		if err := Reported(w.explained(err, e.Key), w.report); err != nil {
 			return err
 		}
