@@ -11,6 +11,7 @@ import (
 
 	"github.com/brockdb/brock/internal/backup"
 	"github.com/brockdb/brock/internal/failure"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/vfs"
 )
@@ -178,7 +179,7 @@ func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 	case o.Dir == "":
 		return nil, &OptionError{Field: "Dir", Reason: "is empty"}
 	}
-	t := backup.Target{FS: o.FS, Dir: filepath.Clean(o.Dir), ValueDir: filepath.Clean(cmp.Or(o.ValueDir, o.Dir)), Keys: o.Keys}
+	t := backup.Target{FS: o.FS, Dir: filepath.Clean(o.Dir), ValueDir: filepath.Clean(cmp.Or(o.ValueDir, o.Dir)), Keys: keyring.Within(ctx, o.Keys)}
 	if t.FS == nil {
 		t.FS = vfs.OS()
 	}

@@ -43,7 +43,8 @@ import (
 // files of a closed store, copy both Dir and ValueDir, and keep the master key elsewhere.
 func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) }
 
-// OpenContext is Open; ctx may end the wait for the lock.
+// OpenContext is Open; ctx may end the wait for the lock, and for Options.Keys. Then the store is
+// not opened, and its lock is free, also if the KeyProvider goes on.
 func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -84,8 +85,9 @@ func newOpening(o Options) (*opening, error) {
 // opening is an Open under way.
 type opening struct {
 	options  Options
-	fs       vfs.FS // held, once that is there
-	base     vfs.FS // for copies of the store
+	ctx      context.Context // of the call: bounds what a KeyProvider is asked
+	fs       vfs.FS          // held, once that is there
+	base     vfs.FS          // for copies of the store
 	held     vfs.Dirs
 	dir      string
 	valueDir string
@@ -100,6 +102,7 @@ type opening struct {
 }
 
 func (o *opening) open(ctx context.Context) (db *DB, err error) {
+	o.ctx = ctx
 	defer func() {
 		if db == nil { // also if a KeyProvider panics
 			o.abandon()
@@ -120,6 +123,9 @@ func (o *opening) open(ctx context.Context) (db *DB, err error) {
 	}
 	if o.keyring != nil && o.options.Mode == ReadWrite {
 		_ = o.keyring.Clean() // what can't be removed now, the next Open removes
+	}
+	if o.keyring != nil {
+		o.keyring.Provide(o.options.Keys)
 	}
 	o.assemble()
 	if recovery.Lost != nil {
@@ -250,7 +256,7 @@ func (o *opening) keys() manifest.Keys {
 			open = keyring.Create
 		}
 		var err error
-		o.keyring, err = open(keyring.Options{FS: o.fs, Dir: o.dir, UUID: uuid, Keys: o.options.Keys, Created: o.clock().UnixMilli()})
+		o.keyring, err = open(keyring.Options{FS: o.fs, Dir: o.dir, UUID: uuid, Keys: keyring.Within(o.ctx, o.options.Keys), Created: o.clock().UnixMilli()})
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/failure"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/salvage"
 	"github.com/brockdb/brock/vfs"
 )
@@ -69,9 +70,9 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 		clock = time.Now
 	}
 	sum, err := salvage.Run(ctx, salvage.Source{
-		FS: fileSystem(from.FS), Dir: filepath.Clean(from.Dir), ValueDir: filepath.Clean(cmp.Or(from.ValueDir, from.Dir)), Keys: from.Keys,
+		FS: fileSystem(from.FS), Dir: filepath.Clean(from.Dir), ValueDir: filepath.Clean(cmp.Or(from.ValueDir, from.Dir)), Keys: keyring.Within(ctx, from.Keys),
 	}, salvage.Target{
-		FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), Keys: to.Keys,
+		FS: fileSystem(to.FS), Dir: filepath.Clean(to.Dir), Keys: keyring.Within(ctx, to.Keys),
 		UUID: [16]byte(random[:16]), Seed: binary.LittleEndian.Uint64(random[16:]), Now: clock().UnixMilli(),
 		SegmentBytes: to.Tuning.SegmentSize, RunFileBytes: to.Tuning.RunFileSize, Memory: to.MemoryLimit,
 		Defaults: recordedOptions(&to.KeyspaceDefaults),

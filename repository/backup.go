@@ -91,6 +91,10 @@ func (b *run) all(ctx context.Context) error {
 	}
 	b.before = map[string]*file{}
 	if last != nil {
+		// The newest backup is the last one that was made, also if a clock has jumped back.
+		if next := last.Time.Add(time.Millisecond); b.index.Time.Before(next) {
+			b.index.Time = next
+		}
 		for i := range last.Files {
 			b.before[last.Files[i].Name] = &last.Files[i]
 		}
@@ -230,7 +234,7 @@ func (b *run) again(ctx context.Context, f *file) error {
 func (b *run) publish(ctx context.Context, looked time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, indexTime, errors.New("the index took too long"))
 	defer cancel()
-	id := newID(b.index.Store, b.began)
+	id := newID(b.index.Store, b.index.Time)
 	if err := put(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
 		return err
 	}

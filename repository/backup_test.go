@@ -1,11 +1,15 @@
 package repository_test
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/repository"
@@ -154,4 +158,32 @@ func (u unsynced) OpenDirs(dirs ...string) (vfs.Dirs, error) {
 		return nil, err
 	}
 	return unsyncedDirs{unsynced{d}, d}, nil
+}
+
+// TestClockJumpsBack: the newest backup is the last one that was made, though a clock that was
+// ahead gave the one before a later time. So Prune keeps it, and Restore finds it.
+func TestClockJumpsBack(t *testing.T) {
+	db, s := open(t, unsynced{vfs.OS()}, t.TempDir()+"/store"), newMemStore()
+	change(t, db, 1, 100)
+	first := backup(t, db, s)
+	later := first.Time.Add(5 * time.Hour)
+	was, is := []byte(first.Time.Format(time.RFC3339Nano)), []byte(later.Format(time.RFC3339Nano))
+	_, body, _ := bytes.Cut(s.objects["backups/"+first.ID], []byte("\n"))
+	body = bytes.Replace(body, was, is, 1)
+	name := "backups/" + first.ID[:9] + later.UTC().Format("20060102T150405.000Z") + first.ID[strings.LastIndexByte(first.ID, '-'):]
+	s.objects[name] = append(fmt.Appendf(nil, "brock-backup 1 %x\n", sha256.Sum256(body)), body...)
+	if list, err := repository.List(t.Context(), s); err != nil || len(list) != 2 || !list[1].Time.Equal(later) {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for i := range 3 {
+		change(t, db, uint64(2+i), 100)
+		done := backup(t, db, s)
+		if _, err := repository.Prune(t.Context(), s, repository.Keep{Last: 1}, repository.PruneOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		list, err := repository.List(t.Context(), s)
+		if err != nil || len(list) != 1 || list[0].ID != done.ID || list[0].Version != db.Version() {
+			t.Fatalf("after Prune: %+v, %v; want %s", list, err, done.ID)
+		}
+	}
 }

@@ -31,7 +31,7 @@ type Info struct {
 	ID      string    `json:"id"`      // the store's uuid, the time and chance
 	Store   string    `json:"store"`   // uuid of the store, as 32 hexadecimal digits
 	Version uint64    `json:"version"` // everything up to this one is in it, and nothing newer
-	Time    time.Time `json:"time"`    // when it began, by the clock of the machine that made it
+	Time    time.Time `json:"time"`    // when it began, by the clock of the machine that made it, or 1 ms after the backup before it
 	Files   int       `json:"files"`
 	Bytes   int64     `json:"bytes"` // of all its files; most of them belong to other backups, too
 }

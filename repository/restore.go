@@ -101,7 +101,7 @@ func (r *restore) fill(ctx context.Context) error {
 	if err := r.fs.SyncDir(r.dir); err != nil {
 		return err
 	}
-	return r.check()
+	return r.check(ctx)
 }
 
 // file copies an object to a file.
@@ -121,7 +121,7 @@ func (r *restore) file(ctx context.Context, f *file) (err error) {
 
 // check opens the store, and compares it with what the index says. Without the keys of an
 // encrypted store, it reads no more than SUPER.
-func (r *restore) check() error {
+func (r *restore) check(ctx context.Context) error {
 	super, err := manifest.ReadSuper(r.fs, r.dir)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (r *restore) check() error {
 		}
 		return nil
 	}
-	c, err := checkpoint.OpenCopy(r.fs, r.dir, r.o.Keys)
+	c, err := checkpoint.OpenCopy(ctx, r.fs, r.dir, r.o.Keys)
 	if err != nil {
 		return err
 	}

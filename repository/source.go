@@ -71,7 +71,7 @@ func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err
 		return s, err
 	}
 	s.steady = checkpoint.NewSteady(s.fs)
-	s.copy, err = checkpoint.OpenCopy(s.steady, s.dir, o.Keys)
+	s.copy, err = checkpoint.OpenCopy(ctx, s.steady, s.dir, o.Keys)
 	return s, err
 }
 

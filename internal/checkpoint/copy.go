@@ -35,13 +35,14 @@ type Copy struct {
 }
 
 // OpenCopy opens what Write has made in a directory. keys is nil for a plain store. It
-// reads with FS.Open and ReadAt alone. It returns errs.ErrKey if keys don't fit.
-func OpenCopy(fsys vfs.FS, dir string, keys keyring.Provider) (*Copy, error) {
+// reads with FS.Open and ReadAt alone, and asks for keys within ctx. It returns errs.ErrKey if
+// keys don't fit.
+func OpenCopy(ctx context.Context, fsys vfs.FS, dir string, keys keyring.Provider) (*Copy, error) {
 	o := manifest.Options{FS: fsys, Dir: dir, ReadOnly: true}
 	var ring *keyring.Keyring
 	if keys != nil {
 		o.Keys = func(uuid [16]byte, _ bool) (_ *crypt.Ring, err error) {
-			if ring, err = keyring.Open(keyring.Options{FS: fsys, Dir: dir, UUID: uuid, Keys: keys}); err != nil {
+			if ring, err = keyring.Open(keyring.Options{FS: fsys, Dir: dir, UUID: uuid, Keys: keyring.Within(ctx, keys)}); err != nil {
 				return nil, err
 			}
 			return ring.Ring(), nil

@@ -10,8 +10,6 @@ const (
 	stillTurns = 2                      // turns of the scheduler without a new member that end it
 	slowTurn   = 100 * time.Microsecond // a longer turn was spent on other work
 	memberTurn = 20 * time.Microsecond  // by which a turn may be longer for each member that it brings
-	hurryMin   = 16                     // groups that are not held open after a slow turn
-	hurryMax   = 1 << 16                // and after many slow turns; the number doubles
 	loneMin    = 32                     // groups of one after which one is held open
 	loneMax    = 1 << 12                // and if that brings nobody; the number doubles
 )
@@ -20,8 +18,7 @@ const (
 type gathering struct {
 	now     func() time.Time // nil: no group is held open
 	company int              // transactions in the group before
-	hurried int              // groups left that are not held open
-	hurry   int              // what a slow turn sets hurried to, if it is more than hurryMin
+	busy    backoff          // after slow turns
 	lone    int              // groups of one in a row
 	look    int              // what lone must reach until one is held open, if it is more than loneMin
 }
@@ -46,7 +43,7 @@ func (p *Pipeline) gather(g *group) {
 	p.mu.Lock()
 	size, waited := len(g.members), g.wake != nil
 	p.mu.Unlock()
-	if !a.due(waited) {
+	if !a.due(waited) || p.await(g) {
 		return
 	}
 	// Yield rather than sleep: the other committers are ready to run.
@@ -64,25 +61,23 @@ func (p *Pipeline) gather(g *group) {
 			return
 		}
 	}
-	a.hurry -= (a.hurry + 7) / 8
+	a.busy.worked()
 }
 
-// slow reports whether a turn was spent on other work, and has the next groups hurry
-// if so. What brings members is their own work, which would have to be done anyway.
+// slow reports whether a turn was spent on other work, and has the next groups not held
+// open if so. What brings members is their own work, which would have to be done anyway.
 func (a *gathering) slow(took time.Duration, came int) bool {
 	if took <= slowTurn+time.Duration(came)*memberTurn {
 		return false
 	}
-	a.hurried = max(a.hurry, hurryMin)
-	a.hurry = min(2*a.hurried, hurryMax)
+	a.busy.failed()
 	return true
 }
 
 // due reports whether the next group is held open. waited says that it has a member
 // that has waited.
 func (a *gathering) due(waited bool) bool {
-	if a.hurried > 0 {
-		a.hurried--
+	if a.busy.skips() {
 		return false
 	}
 	if waited || a.company > 1 {

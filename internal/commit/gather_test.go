@@ -54,23 +54,23 @@ func TestGather(t *testing.T) {
 	}
 
 	turn = time.Second
-	for _, want := range []int{hurryMin, 2 * hurryMin, 4 * hurryMin} {
-		a.company, a.hurried = 2, 0
+	for _, want := range []int{backoffMin, 2 * backoffMin, 4 * backoffMin} {
+		a.company, a.busy.left = 2, 0
 		next()
 		// The other committer, if late, had a group of its own.
-		if a.hurried != want && a.hurried != want-1 {
-			t.Errorf("after a slow turn %d groups are hurried, want %d", a.hurried, want)
+		if a.busy.left != want && a.busy.left != want-1 {
+			t.Errorf("after a slow turn %d groups are not held open, want %d", a.busy.left, want)
 		}
 	}
-	a.hurry, a.hurried, a.company = hurryMax, 0, 2
+	a.busy.next, a.busy.left, a.company = backoffMax, 0, 2
 	next()
-	if a.hurry != hurryMax {
-		t.Errorf("hurry grew to %d", a.hurry)
+	if a.busy.next != backoffMax {
+		t.Errorf("backoff grew to %d", a.busy.next)
 	}
 	turn = time.Microsecond
-	for n := 0; a.hurry > 0; n++ {
-		if a.hurried, a.company = 0, 2; n > 100 {
-			t.Fatalf("hurry is %d after %d quick turns", a.hurry, n)
+	for n := 0; a.busy.next > 0; n++ {
+		if a.busy.left, a.company = 0, 2; n > 100 {
+			t.Fatalf("backoff is %d after %d quick turns", a.busy.next, n)
 		}
 		next()
 	}

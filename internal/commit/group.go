@@ -18,6 +18,7 @@ type group struct {
 	alone   bool       // an exclusive turn: nobody may join
 	called  bool       // it has a leader, or a token for one lies in wake
 	taken   bool       // its leader has begun: nobody may join or leave
+	awaited int        // members with which it is complete, if its leader sleeps until then; else 0
 	wake    chan struct{}
 }
 

@@ -79,6 +79,7 @@ type Pipeline struct {
 
 	leader    leader    // belongs to the committer that leads
 	gathering gathering // passes on with it
+	awaiting  awaiting
 }
 
 // New returns a pipeline that continues after version cfg.Last.
@@ -90,6 +91,7 @@ func New(cfg Config) *Pipeline {
 	l.visible.Store(uint64(cfg.Last))
 	l.writes.store, l.writes.seed = cfg.Store, cfg.HashSeed
 	p.gathering.now = cfg.Now
+	p.awaiting.full = make(chan struct{}, 1)
 	return p
 }
 
@@ -196,6 +198,7 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 		return r.version, r.err
 	}
 	wake := g.wait()
+	p.joinedLocked(g)
 	p.mu.Unlock()
 
 	select {
@@ -229,6 +232,7 @@ func (p *Pipeline) lead(g *group) {
 			}
 			p.stopOn(err)
 		}
+		p.awaiting.synced = p.leader.synced
 		p.leader.reset()
 		p.release(g)
 	}()
@@ -321,10 +325,12 @@ func (p *Pipeline) release(g *group) {
 // handOnLocked makes a member of the next group leader, if there is one.
 func (p *Pipeline) handOnLocked() {
 	g := p.queue.head()
+	p.awaiting.expected = p.gathering.company
 	if g == nil {
 		p.busy = false
 		return
 	}
+	p.awaiting.expected += len(g.members)
 	// Members of a group that was not led at once wait, so the channel is there. It
 	// has room for the one token that it ever gets.
 	g.called = true

@@ -40,6 +40,7 @@ type Config struct {
 	TableBytes int                  // of a memtable
 	Memory     int64                // bytes that memtables may take; 0 = no bound
 	Policy     policy.Options
+	Keys       func(context.Context) (end func()) // has keys asked for within a context; nil: the store is plain
 }
 
 // Follower makes the Views of a store that follows another process. Its methods may be
@@ -94,6 +95,9 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 	defer f.mu.Unlock()
 	f.ctx = ctx
 	defer f.letGo()
+	if f.c.Keys != nil {
+		defer f.c.Keys(ctx)()
+	}
 	pause := time.Millisecond
 	for try := 1; ; {
 		err := context.Cause(ctx)

@@ -52,6 +52,10 @@ type merge struct {
 	firstPrefix [32]byte
 }
 
+// longestPrefix is how much of a common prefix is left out of the words, in bytes: it is
+// copied, and keys may be long.
+const longestPrefix = 4 << 10
+
 // fewSources is how many sources a merge has memory for by itself.
 const fewSources = 4
 
@@ -112,7 +116,7 @@ func (m *merge) playAll() bool {
 		if h := &m.heads[i]; h.done {
 			continue
 		} else if !started {
-			m.prefix = append(m.prefix, h.entry.Key...)
+			m.prefix = append(m.prefix, h.entry.Key[:min(len(h.entry.Key), longestPrefix)]...)
 			started = true
 		} else {
 			m.prefix = m.prefix[:entry.CommonPrefix(m.prefix, h.entry.Key)]

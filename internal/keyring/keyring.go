@@ -121,6 +121,21 @@ func (k *Keyring) set(c *Content, p Provider) {
 	k.content, k.keys = c, p
 }
 
+// During has the provider asked within ctx, until end is called. Nobody changes the keys, or
+// calls During, meanwhile.
+func (k *Keyring) During(ctx context.Context) (end func()) {
+	_, p := k.now()
+	k.Provide(Within(ctx, p))
+	return func() { k.Provide(p) }
+}
+
+// Provide makes p the provider of the keys that are there. Nobody changes them meanwhile.
+func (k *Keyring) Provide(p Provider) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys = p
+}
+
 // unwrap is the Ring's way to a data key. The process that writes the store may have added
 // one since the file was read, or wrapped it under another master key.
 func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
@@ -136,7 +151,9 @@ func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
 	if now.Number <= c.Number {
 		return crypt.DataKey{}, wrong
 	}
-	k.set(now, p)
+	k.mu.Lock()
+	k.content = now
+	k.mu.Unlock()
 	return now.unwrap(context.Background(), p, id)
 }
 
@@ -145,9 +162,9 @@ func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.Da
 	if w == nil {
 		return crypt.DataKey{}, fmt.Errorf("%w: %x is not in %s", ErrAbsent, id, filename.Of(filename.Keyring, c.Number))
 	}
-	key, err := p.UnwrapKey(ctx, bytes.Clone(w.Wrapped), c.binding(w))
+	key, err := Within(ctx, p).UnwrapKey(ctx, bytes.Clone(w.Wrapped), c.binding(w))
 	if err != nil {
-		return crypt.DataKey{}, fmt.Errorf("%w: unwrap data key %x: %w", errs.ErrKey, id, err)
+		return crypt.DataKey{}, refused(fmt.Sprintf("unwrap data key %x", id), err)
 	}
 	if len(key) != crypt.KeySize {
 		return crypt.DataKey{}, fmt.Errorf("%w: data key %x was unwrapped to %d bytes, not %d", errs.ErrKey, id, len(key), crypt.KeySize)
@@ -159,9 +176,9 @@ func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.Da
 // that is encrypted under it would be lost.
 func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, created int64) (Key, error) {
 	w := Key{ID: d.ID, Cipher: d.Cipher, Created: created}
-	wrapped, err := p.WrapKey(ctx, bytes.Clone(d.Key[:]), c.binding(&w))
+	wrapped, err := Within(ctx, p).WrapKey(ctx, bytes.Clone(d.Key[:]), c.binding(&w))
 	if err != nil {
-		return Key{}, fmt.Errorf("%w: wrap a data key: %w", errs.ErrKey, err)
+		return Key{}, refused("wrap a data key", err)
 	}
 	if len(wrapped) == 0 || len(wrapped) > maxWrapped {
 		return Key{}, fmt.Errorf("%w: a data key was wrapped to %d bytes; 1 to %d can be kept", errs.ErrKey, len(wrapped), maxWrapped)

@@ -23,6 +23,83 @@ type Provider interface {
 	UnwrapKey(ctx context.Context, wrapped, binding []byte) (key []byte, err error)
 }
 
+// Within returns p for the time of ctx: a call returns when ctx ends, whatever p does. What p
+// returns later is dropped. nil stays nil.
+func Within(ctx context.Context, p Provider) Provider {
+	if p == nil || ctx.Done() == nil {
+		return p
+	}
+	return within{ctx, p}
+}
+
+type within struct {
+	ctx context.Context
+	Provider
+}
+
+func (w within) WrapKey(_ context.Context, key, binding []byte) ([]byte, error) {
+	return call(w.ctx, func() ([]byte, error) { return w.Provider.WrapKey(w.ctx, key, binding) })
+}
+
+func (w within) UnwrapKey(_ context.Context, wrapped, binding []byte) ([]byte, error) {
+	return call(w.ctx, func() ([]byte, error) { return w.Provider.UnwrapKey(w.ctx, wrapped, binding) })
+}
+
+// ended is the error of a call whose context has ended: it says nothing of the keys.
+type ended struct{ cause error }
+
+func (e ended) Error() string { return "the provider of keys has not answered: " + e.cause.Error() }
+func (e ended) Unwrap() error { return e.cause }
+
+// call returns what fn returns, or an error once ctx has ended; then fn goes on by itself. A
+// panic of fn is one of the caller, unless that has left.
+func call(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error) {
+	if ctx.Done() == nil {
+		return fn()
+	}
+	type answer struct {
+		key      []byte
+		err      error
+		panicked any
+		returned bool
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		var a answer
+		defer func() {
+			if !a.returned {
+				a.panicked = recover()
+			}
+			answers <- a
+		}()
+		a.key, a.err = fn()
+		a.returned = true
+	}()
+	select {
+	case a := <-answers:
+		switch key, err = a.key, a.err; {
+		case a.panicked != nil:
+			panic(a.panicked)
+		case !a.returned:
+			err = errors.New("the provider has ended its goroutine")
+		}
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, ended{context.Cause(ctx)}
+	}
+	return key, err
+}
+
+// refused is the error of a call: errs.ErrKey, unless its context has ended.
+func refused(what string, err error) error {
+	if errors.As(err, new(ended)) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s: %w", errs.ErrKey, what, err)
+}
+
 const (
 	masterSize = 32
 	saltSize   = 16

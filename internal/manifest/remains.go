@@ -47,8 +47,13 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, dura
 			return err
 		}
 		// Without its header, the manifest is what SUPER says.
-		if _, encrypted, err := decodeFileHeader(head, uuid, num); encrypted || err != nil {
+		_, encrypted, err := decodeFileHeader(head, uuid, num)
+		if encrypted || err != nil {
 			r.enc = newEncryption(ring, uuid, num)
+		} else if ring != nil {
+			m.Whole = false
+			m.Damage = append(m.Damage, errs.NewCorruption(filename.Of(filename.Manifest, num), -1, "it is plain, and the store is encrypted"))
+			return nil
 		}
 		return m.read(r, max(durable, 1))
 	})

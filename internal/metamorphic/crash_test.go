@@ -93,7 +93,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			e := &examiner{t: t, script: sc, ledger: s.ledger, o: s.o}
 			e.o.Mode = brock.ReadWrite
 			for i, p := range c.points {
-				if sc.big && !*everyFlag && i%19 != 0 || raced && i%11 != 0 {
+				if sc.big && !*everyFlag && i%37 != 0 || raced && i%11 != 0 {
 					continue
 				}
 				// Of each operation two of the four modes, of the next one the others.

@@ -76,13 +76,13 @@ func faultStep(sc script) int {
 	case *everyFlag:
 		return 1
 	case sc.big:
-		return 61
+		return 97
 	case raced:
 		return 31
 	case testing.Short():
-		return 13
+		return 29
 	}
-	return 7
+	return 11
 }
 
 // faultRun is one run of a script in which something fails.

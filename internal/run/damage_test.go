@@ -205,7 +205,7 @@ func flipEveryBit(t *testing.T, which int) {
 	if _, err := f.Write(file); err != nil {
 		t.Fatal(err)
 	}
-	step := 3 // bits of every byte
+	step := 7 // at least one bit of every byte, and each bit of some
 	switch {
 	case *every:
 		step = 1

@@ -22,7 +22,7 @@ func (r *Reader) Copier() iterator.Iterator { return r.newCopier() }
 
 func (r *Reader) newCopier() *cursor {
 	it := r.newCursor()
-	it.own, it.Mem, it.stream = new(offheap.Buffer), new(offheap.Buffer), new(stream)
+	it.own, it.Mem, it.stream, it.Lent = new(offheap.Buffer), new(offheap.Buffer), new(stream), true
 	return it
 }
 

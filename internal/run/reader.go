@@ -29,6 +29,7 @@ type OpenConfig struct {
 	Dir   string
 	UUID  [16]byte
 	Ring  *crypt.Ring // for files with a life; nil: there are none
+	Keyed bool        // of Remains and ReadAbout: a file that says that it is plain is damage
 	Seed  uint64      // of the store's key hash; only Verify needs it
 	NoMap bool        // read by blocks into Cache instead of mapping the files
 	Cache *Cache      // of files not mapped, or encrypted; nil = one of DefaultCacheBytes for this run

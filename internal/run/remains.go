@@ -344,11 +344,14 @@ func (cfg *OpenConfig) find(f *pageio.File, num entry.FileNum) (origin, error) {
 		}
 		failed = &errs.Corruption{File: filename.Of(filename.Run, num), Offset: 0, Reason: "header", Err: err}
 	}
+	var life crypt.Life
 	if ft := findFooter(f, owner.ID()); ft != nil {
-		return cfg.origin(num, ft.life)
-	}
-	if failed != nil {
+		life = ft.life
+	} else if failed != nil {
 		return origin{}, failed
 	}
-	return cfg.origin(num, crypt.Life{})
+	if life.IsZero() && cfg.Keyed {
+		return origin{}, errs.NewCorruption(filename.Of(filename.Run, num), -1, "it is plain, and the store is encrypted")
+	}
+	return cfg.origin(num, life)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/offheap"
+	"github.com/brockdb/brock/internal/run/meta"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -64,9 +65,13 @@ func (w *Writer) addSpan(prefix []byte, t tombstone.Tombstone) error {
 func (w *Writer) countTombstone(t tombstone.Tombstone) {
 	m := &w.tombstones
 	if m.Tombstones == 0 || bytes.Compare(t.Lo, m.First) < 0 {
-		m.First = append(m.First[:0], t.Lo...)
+		m.First = append(m.First[:0], meta.Lower(t.Lo)...)
 	}
-	if bytes.Compare(t.Hi, m.Last) > 0 {
+	switch {
+	case bytes.Compare(t.Hi, m.Last) <= 0:
+	case len(t.Hi) > meta.BoundSize:
+		m.Last = meta.Upper(t.Hi)
+	default:
 		m.Last = append(m.Last[:0], t.Hi...)
 	}
 	if m.Tombstones == 0 || t.Version < m.MinVersion {
@@ -124,6 +129,9 @@ func (t Tombstones) Newest(key []byte, at entry.Version) (entry.Version, error) 
 	return t.Find(key, at, nil)
 }
 
+// keptKeys is how much memory for keys a search keeps when nobody uses it, in bytes.
+const keptKeys = 64 << 10
+
 // search is what finds spans, one after the other.
 type search struct {
 	cursor
@@ -137,11 +145,16 @@ func (t Tombstones) search() *search {
 	if s, _ := t.spans.searches.Get().(*search); s != nil {
 		return s
 	}
-	return &search{cursor: cursor{r: t.spans, i: -1}}
+	s := &search{cursor: cursor{r: t.spans, i: -1}}
+	s.Lent = true
+	return s
 }
 
 func (t Tombstones) release(s *search) {
-	if t.copier == nil {
+	if cap(s.key) > keptKeys {
+		s.key = nil
+	}
+	if t.copier == nil && s.KeyRoom() <= keptKeys {
 		t.spans.searches.Put(s)
 	}
 }
@@ -150,6 +163,7 @@ func (t Tombstones) release(s *search) {
 // does for entries. One goroutine uses it, in one call at a time, and closes it.
 func (t Tombstones) Copier() Tombstones {
 	s := &search{cursor: cursor{r: t.spans, i: -1, own: new(offheap.Buffer)}}
+	s.Mem, s.Lent = new(offheap.Buffer), true
 	return Tombstones{t.spans, s}
 }
 
@@ -163,7 +177,7 @@ func (t Tombstones) Close() {
 // find returns the version of the span over key among those whose keys begin with prefix,
 // 0 if there is none, and limits around, unless that is nil, to the span or to the gap.
 func (s *search) find(prefix, key []byte, around *tombstone.Stretch) (entry.Version, error) {
-	s.key = append(append(append(s.key[:0], prefix...), key...), 0)
+	s.key = append(append(append(slices.Grow(s.key[:0], len(prefix)+len(key)+1), prefix...), key...), 0)
 	if s.SeekGE(s.key) {
 		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
 			if len(e.Value) == 0 {

@@ -47,7 +47,7 @@ func (h *harvest) journal() error {
 		h.durable = max(h.durable, e.Frame)
 	}
 	for _, num := range h.files[filename.Journal] {
-		r, err := segment.OpenRemains(h.segments(), filename.Journal, num, h.lives[filename.New(filename.Journal, num)])
+		r, err := h.openSegment(filename.New(filename.Journal, num))
 		if err != nil {
 			continue // segment reports it
 		}
@@ -84,7 +84,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 		return nil
 	}
 	name := filename.New(kind, num)
-	r, err := segment.OpenRemains(h.segments(), kind, num, h.lives[name])
+	r, err := h.openSegment(name)
 	switch {
 	case errors.Is(err, segment.ErrNumber):
 		return nil // free to be used again: it has nothing of this number yet

@@ -1,13 +1,16 @@
 package salvage
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
 )
 
@@ -54,10 +57,43 @@ func (v *survey) fit(content *keyring.Content) (err error) {
 	return err
 }
 
+// mayBePlain reports whether a file counts though it is not encrypted. Who can write files of an
+// encrypted store, and has no key, can put any plain one there. So only those count that an edit,
+// or an encrypted run, says to be plain, as EncryptStore leaves them.
+func (v *survey) mayBePlain(name filename.Name) bool {
+	life, told := v.lives[name]
+	return v.ring == nil || told && life.IsZero()
+}
+
+func plainFile(name filename.Name) error {
+	return errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be")
+}
+
 // lifeOf is the life of a segment or remap: its header says it, or else an edit.
-func (v *survey) lifeOf(name filename.Name) crypt.Life {
-	if l, err := segment.LifeOf(v.segments(), name.Kind, name.Number); err == nil {
-		return l
+func (v *survey) lifeOf(name filename.Name) (crypt.Life, error) {
+	l, err := segment.LifeOf(v.segments(), name.Kind, name.Number)
+	if err != nil {
+		l = v.lives[name]
 	}
-	return v.lives[name]
+	if l.IsZero() && !v.mayBePlain(name) {
+		return l, plainFile(name)
+	}
+	return l, nil
+}
+
+// openRun opens what is left of a file of a run.
+func (v *survey) openRun(num entry.FileNum) (*run.Remains, error) {
+	name := filename.New(filename.Run, num)
+	cfg := v.runs()
+	cfg.Keyed = !v.mayBePlain(name)
+	return run.OpenRemains(cfg, num, v.stamps[name], v.lives[name])
+}
+
+// openSegment opens what is left of a segment.
+func (v *survey) openSegment(name filename.Name) (*segment.Remains, error) {
+	r, err := segment.OpenRemains(v.segments(), name.Kind, name.Number, v.lives[name])
+	if err == nil && r.Plain() && !v.mayBePlain(name) {
+		return nil, errors.Join(plainFile(name), r.Close())
+	}
+	return r, err
 }

@@ -61,7 +61,11 @@ func newOutput(v *survey, to *maker) *output {
 
 // remap opens a remap, if it is whole.
 func (v *survey) remap(num entry.FileNum) (*segment.Remap, error) {
-	return segment.OpenRemap(v.segments(), num, v.lifeOf(filename.New(filename.Remap, num)), true)
+	life, err := v.lifeOf(filename.New(filename.Remap, num))
+	if err != nil {
+		return nil, err
+	}
+	return segment.OpenRemap(v.segments(), num, life, true)
 }
 
 // write writes an entry with its value. damage says that the value can't be read.
@@ -130,7 +134,10 @@ func (o *output) open(num entry.FileNum) *origin {
 	for _, kind := range []filename.Kind{filename.Value, filename.Journal} {
 		if o.has(kind, num) {
 			name := filename.New(kind, num)
-			r.Reader, r.err = segment.Open(o.segments(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], Life: o.lifeOf(name)})
+			var life crypt.Life
+			if life, r.err = o.lifeOf(name); r.err == nil {
+				r.Reader, r.err = segment.Open(o.segments(), kind, num, segment.OpenOptions{NoMap: true, AnyHeader: true, Stamp: o.stamps[name], Life: life})
+			}
 			break
 		}
 	}

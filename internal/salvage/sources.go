@@ -138,7 +138,7 @@ func (s *runSource) survey(all *sources, tombs *sorter) error {
 // look opens a file of the run for the first time; nil: it has nothing that counts.
 func (s *runSource) look(all *sources, num entry.FileNum) *run.Remains {
 	name := filename.New(filename.Run, num)
-	r, err := run.OpenRemains(s.v.runs(), num, s.v.stamps[name], s.v.lives[name])
+	r, err := s.v.openRun(num)
 	switch {
 	case err != nil && s.meta != nil:
 		s.missing = true
@@ -216,8 +216,7 @@ func (s *runSource) takes(e *entry.Entry) bool {
 
 func (s *runSource) open() bool {
 	num := s.files[s.i]
-	name := filename.New(filename.Run, num)
-	r, err := run.OpenRemains(s.v.runs(), num, s.v.stamps[name], s.v.lives[name])
+	r, err := s.v.openRun(num)
 	if err != nil { // look has said so
 		s.gap, s.newest = true, s.maxVersion
 		return false

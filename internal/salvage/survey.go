@@ -219,7 +219,10 @@ func (v *survey) readAbout() {
 	var newest []layout.Run
 	var replaced []layout.RunID
 	for _, num := range v.files[filename.Run] {
-		about, last, err := run.ReadAbout(v.runs(), num)
+		// A plain file in an encrypted store says nothing that could be believed.
+		cfg := v.runs()
+		cfg.Keyed = v.ring != nil
+		about, last, err := run.ReadAbout(cfg, num)
 		var e *layout.Edit
 		if err == nil && about != nil {
 			e, err = manifest.DecodeEdit(about)
@@ -320,7 +323,9 @@ func (v *survey) learn(e *layout.Edit) {
 		v.lives[filename.New(filename.Remap, s.Map)] = s.Life
 	}
 	for _, j := range e.JournalEnds {
-		v.lives[filename.New(filename.Journal, j.Segment)] = j.Life
+		if name := filename.New(filename.Journal, j.Segment); !j.Life.IsZero() {
+			v.lives[name] = j.Life // in an encrypted store a journal that is not flushed is never plain
+		}
 	}
 	for _, k := range e.SetKeyspaces {
 		v.keyspaces[k.ID] = k

@@ -80,6 +80,9 @@ func (r *Remains) readHeader(c *Config, number entry.FileNum, life crypt.Life) (
 	return err
 }
 
+// Plain reports whether nothing of the file is encrypted.
+func (r *Remains) Plain() bool { return r.keys == nil }
+
 // Size is the length of the file.
 func (r *Remains) Size() int64 { return r.f.Size() }
 

@@ -64,6 +64,9 @@ func BenchmarkCompression(b *testing.B) {
 
 func benchmarkCompression(b *testing.B, from []byte, size int, c brock.Compression) {
 	n := min(128<<20/size, 200_000)
+	if testing.Short() {
+		n = min(n, 1<<20/size)
+	}
 	value := func(i int) []byte {
 		at := i * 7919 % (len(from) - size)
 		return from[at : at+size]

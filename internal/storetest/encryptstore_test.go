@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
@@ -100,6 +101,7 @@ func TestEncryptStoreRefused(t *testing.T) {
 
 // TestEncryptStoreCrashes before each call: it is the plain store then, or the encrypted one.
 func TestEncryptStoreCrashes(t *testing.T) {
+	t.Parallel()
 	for _, values := range []string{"", filepath.Join(filepath.Dir(dir), "values")} {
 		begun, want := plainStore(t, values)
 		left := crashes(t, begun, func(fs vfs.FS) {
@@ -107,12 +109,17 @@ func TestEncryptStoreCrashes(t *testing.T) {
 			options.ValueDir = values
 			must(t, brock.EncryptStore(t.Context(), options))
 		})
-		stride := 1
-		if testing.Short() {
+		stride := 3 // no multiple of the modes of a crash
+		switch {
+		case *every:
+			stride = 1
+		case testing.Short():
 			stride = max(len(left)/15, 1)
 		}
 		plain, encrypted := 0, 0
-		for i := len(left) - 1; i >= 0; i -= stride {
+		i := len(left) - 1 - rand.IntN(stride)
+		namesWhenFailed(t, "crash", &i)
+		for ; i >= 0; i -= stride {
 			mem := left[i]
 			db, err := brock.Open(plainOptions(mem, values))
 			if errors.Is(err, brock.ErrKey) {
@@ -140,6 +147,7 @@ func TestEncryptStoreCrashes(t *testing.T) {
 
 // TestEncryptStoreFaults: whichever call fails, the store is plain or encrypted, and whole.
 func TestEncryptStoreFaults(t *testing.T) {
+	t.Parallel()
 	values := filepath.Join(filepath.Dir(dir), "values")
 	begun, want := plainStore(t, values)
 	for nth := 1; ; nth++ {

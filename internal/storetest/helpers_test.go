@@ -177,6 +177,15 @@ const (
 	stackOfWork   = "jobs.(*Pool).work"
 )
 
+// namesWhenFailed logs which of many cases it was, if the test has failed.
+func namesWhenFailed(t *testing.T, what string, at *int) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s %d", what, *at)
+		}
+	})
+}
+
 // noGoroutines checks that no goroutine runs one of the functions. Other
 // goroutines, as those of the runtime, don't count.
 func noGoroutines(t *testing.T, functions ...string) {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	iofs "io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/brockdb/brock"
@@ -388,5 +390,158 @@ func TestEncryptedCreationFails(t *testing.T) {
 	}
 	if failed < 8 {
 		t.Errorf("only %d calls kept the store from being made", failed)
+	}
+}
+
+// hanging is a provider that doesn't answer before free is closed, whatever its context says.
+type hanging struct {
+	brock.KeyProvider
+	asked func()
+	free  chan struct{}
+}
+
+func (h hanging) WrapKey(ctx context.Context, key, binding []byte) ([]byte, error) {
+	h.asked()
+	<-h.free
+	return h.KeyProvider.WrapKey(ctx, key, binding)
+}
+
+func (h hanging) UnwrapKey(ctx context.Context, wrapped, binding []byte) ([]byte, error) {
+	h.asked()
+	<-h.free
+	return h.KeyProvider.UnwrapKey(ctx, wrapped, binding)
+}
+
+// TestProviderHangs: each call that asks for keys returns when its context ends. Then the store is
+// free, what was to be made is not there, and an answer that comes later changes nothing.
+func TestProviderHangs(t *testing.T) {
+	p := place{vfs.OS(), t.TempDir(), os.Rename}
+	db, err := brock.Open(p.keyed("store", ""))
+	must(t, err)
+	secrets(t, db, 1)
+	stream, _ := backedUp(t, db, brock.BackupOptions{})
+	want := contents(t, db)
+	must(t, db.Close())
+	plain := p.keyed("plain", "")
+	plain.Keys = nil
+	db, err = brock.Open(plain)
+	must(t, err)
+	must(t, db.Close())
+	open := func(ctx context.Context, o brock.Options) error {
+		db, err := brock.OpenContext(ctx, o)
+		if err == nil {
+			return errors.Join(errors.New("opened"), db.Close())
+		}
+		return err
+	}
+	free := make(chan struct{})
+	for name, call := range map[string]func(ctx context.Context, keys brock.KeyProvider) error{
+		"create": func(ctx context.Context, keys brock.KeyProvider) error {
+			o := p.keyed("new", "")
+			o.Keys = keys
+			return open(ctx, o)
+		},
+		"open": func(ctx context.Context, keys brock.KeyProvider) error {
+			o := p.keyed("store", "")
+			o.Keys = keys
+			return open(ctx, o)
+		},
+		"EncryptStore": func(ctx context.Context, keys brock.KeyProvider) error {
+			o := plain
+			o.Keys = keys
+			return brock.EncryptStore(ctx, o)
+		},
+		"RotateKey": func(ctx context.Context, keys brock.KeyProvider) error {
+			db, err := brock.Open(p.keyed("store", ""))
+			must(t, err)
+			return errors.Join(db.RotateKey(ctx, brock.RotateOptions{Keys: keys}), db.Close())
+		},
+		"Restore": func(ctx context.Context, keys brock.KeyProvider) error {
+			o := p.keyed("restored", "")
+			o.Keys = keys
+			_, err := brock.Restore(ctx, bytes.NewReader(stream), o)
+			return err
+		},
+		"Salvage": func(ctx context.Context, keys brock.KeyProvider) error {
+			o := p.keyed("store", "")
+			o.Keys = keys
+			_, err := brock.Salvage(ctx, o, p.keyed("salvaged", ""), nil)
+			return err
+		},
+		"Salvage to": func(ctx context.Context, keys brock.KeyProvider) error {
+			o := p.keyed("salvaged", "")
+			o.Keys = keys
+			_, err := brock.Salvage(ctx, p.keyed("store", ""), o, nil)
+			return err
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := call(ctx, hanging{masterKey(1), cancel, free})
+		wantErr(t, name, err, context.Canceled)
+		if errors.Is(err, brock.ErrKey) {
+			t.Errorf("%s: %v, as if the key were wrong", name, err)
+		}
+		cancel()
+	}
+	check := func(when string) {
+		t.Helper()
+		db, err := brock.Open(p.keyed("store", ""))
+		must(t, err)
+		if got := contents(t, db); got != want {
+			t.Errorf("%s: %.300q", when, got)
+		}
+		must(t, db.Close())
+		db, err = brock.Open(plain)
+		must(t, err)
+		must(t, db.Close())
+		for _, dir := range []string{"restored", "salvaged"} {
+			if _, err := p.fs.Stat(p.in(dir)); err == nil {
+				t.Errorf("%s: %s is there", when, dir)
+			}
+		}
+	}
+	check("while providers hang")
+	close(free)
+	check("after their answers")
+	db, err = brock.Open(p.keyed("new", ""))
+	must(t, err)
+	must(t, db.Close())
+}
+
+// TestRefreshWhileAProviderHangs: Refresh of a follower returns when its context ends, and the next
+// one succeeds.
+func TestRefreshWhileAProviderHangs(t *testing.T) {
+	p := place{vfs.OS(), t.TempDir(), os.Rename}
+	db, err := brock.Open(p.keyed("store", ""))
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	free, gate := make(chan struct{}), make(chan struct{})
+	close(free)
+	var hangs atomic.Bool
+	asked := func() {
+		if hangs.Load() {
+			cancel()
+			<-gate
+		}
+	}
+	o := p.keyed("store", "")
+	o.Mode, o.Keys = brock.Follow, hanging{masterKey(1), asked, free}
+	follower, err := brock.Open(o)
+	if errors.Is(err, brock.ErrUnsupported) {
+		t.Skip(err)
+	}
+	must(t, err)
+	defer func() { must(t, follower.Close()) }()
+	hangs.Store(true)
+	must(t, db.RotateKey(t.Context(), brock.RotateOptions{}))
+	must(t, db.Set(b("new"), b("1")))
+	must(t, db.Sync(t.Context()))
+	_, err = follower.Refresh(ctx)
+	wantErr(t, "Refresh", err, context.Canceled)
+	close(gate)
+	must2(follower.Refresh(t.Context()))
+	if got, err := follower.Get(b("new")); err != nil || string(got) != "1" {
+		t.Errorf("read %q, %v", got, err)
 	}
 }

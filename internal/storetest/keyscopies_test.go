@@ -323,3 +323,100 @@ func TestValueDirsOfCopies(t *testing.T) {
 		must(t, db.Close())
 	})
 }
+
+// TestSalvageLeavesPlainFilesOut: plain files that somebody puts into an encrypted store count for
+// nothing, whichever of its own files are gone. They are sound, and of the same store: a copy of it
+// was never encrypted, and went on.
+func TestSalvageLeavesPlainFilesOut(t *testing.T) {
+	const forged = "forged"
+	mem := vfs.NewMem()
+	plain := keyedOptions(mem, "/store")
+	plain.Keys = nil
+	write := func(db *brock.DB, rounds int, value string) {
+		t.Helper()
+		for round := range rounds {
+			for i := range 40 {
+				must(t, db.Set(fmt.Appendf(nil, "%04d", i), bytes.Repeat([]byte(value), 10+round%2*200)))
+			}
+			must(t, db.Flush(t.Context()))
+		}
+	}
+	db, err := brock.Open(plain)
+	must(t, err)
+	write(db, 2, "before")
+	must(t, db.Close())
+	evil := plain
+	evil.FS = mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+	must(t, brock.EncryptStore(t.Context(), keyedOptions(mem, "/store")))
+	db, err = brock.Open(keyedOptions(mem, "/store"))
+	must(t, err)
+	write(db, 2, "right")
+	must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
+	want := contents(t, db)
+	must(t, db.Close())
+	db, err = brock.Open(evil)
+	must(t, err)
+	theirs := map[string]string{} // all files that there ever were
+	for range 12 {
+		write(db, 2, forged)
+		must(t, db.Set([]byte("0000"), []byte(forged)))
+		for _, name := range must2(evil.FS.List("/store")) {
+			if strings.HasSuffix(name, ".run") || strings.HasSuffix(name, ".val") || strings.HasSuffix(name, ".log") {
+				theirs[name] = string(readFile(t, evil.FS, filepath.Join("/store", name)))
+			}
+		}
+	}
+	must(t, db.Close())
+
+	ours := must2(mem.List("/store"))
+	for _, replace := range []bool{false, true} {
+		for _, gone := range [][]string{nil, {"SUPER"}, {"MANIFEST"}, {"SUPER", "MANIFEST"}} {
+			broken := mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+			for _, name := range ours {
+				if slices.ContainsFunc(gone, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+					must(t, broken.Remove(filepath.Join("/store", name)))
+				}
+			}
+			put := 0
+			for name, content := range theirs {
+				if slices.Contains(ours, name) == replace {
+					path := filepath.Join("/store", name)
+					_ = broken.Remove(path)
+					writeFile(t, broken, path, content)
+					put++
+				}
+			}
+			if put == 0 {
+				t.Fatal("no file was put in place")
+			}
+			from, to := keyedOptions(broken, "/store"), brock.Options{FS: vfs.NewMem(), Dir: "/new"}
+			_, err := brock.Salvage(t.Context(), from, to, nil)
+			must(t, err)
+			saved, err := brock.Open(to)
+			must(t, err)
+			got := contents(t, saved)
+			must(t, saved.Close())
+			if strings.Contains(got, forged) || !replace && got != want {
+				t.Errorf("%d files, replaced: %v, without %q: %.300q", put, replace, gone, got)
+			}
+		}
+	}
+}
+
+// TestSalvageBeforeRewrite: what EncryptStore leaves plain is saved, as the manifest tells of it.
+func TestSalvageBeforeRewrite(t *testing.T) {
+	mem, want := plainStore(t, "")
+	must(t, brock.EncryptStore(t.Context(), keyedOptions(mem, dir)))
+	for _, gone := range []string{"LOCK", "SUPER"} {
+		must(t, mem.Remove(filepath.Join(dir, gone)))
+		to := brock.Options{FS: vfs.NewMem(), Dir: "/new"}
+		_, err := brock.Salvage(t.Context(), keyedOptions(mem, dir), to, nil)
+		must(t, err)
+		saved, err := brock.Open(to)
+		must(t, err)
+		if got := contents(t, saved); got != want {
+			same(t, "without "+gone, got, want)
+		}
+		must(t, saved.Close())
+	}
+}

@@ -21,8 +21,11 @@ var restSeed = flag.Uint64("restseed", 0, "the one history of TestRestAfterAnyth
 // After any history a store at rest finishes its background work. Then it has no
 // goroutine and no timer, for a year.
 func TestRestAfterAnything(t *testing.T) {
-	first, n := uint64(1), uint64(40)
-	if testing.Short() {
+	first, n := uint64(1), uint64(20)
+	switch {
+	case *every:
+		n = 200
+	case testing.Short():
 		n = 6
 	}
 	if *restSeed != 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -191,6 +192,7 @@ func openEither(t *testing.T, fs vfs.FS) *brock.DB {
 // TestRotateKeyCrashes before each call of changing the keys and rewriting all: the next Open
 // finds all that was there, the rewriting goes on by itself, and another RotateKey ends it.
 func TestRotateKeyCrashes(t *testing.T) {
+	t.Parallel()
 	begun, want := rotation(t)
 	left := crashes(t, begun, func(fs vfs.FS) {
 		db, err := brock.Open(keyedOptions(fs, dir))
@@ -198,11 +200,16 @@ func TestRotateKeyCrashes(t *testing.T) {
 		must(t, db.RotateKey(t.Context(), brock.RotateOptions{Keys: masterKey(2), Rewrite: true}))
 		must(t, db.Close())
 	})
-	stride := 1
-	if testing.Short() {
+	stride := 3 // no multiple of the modes of a crash
+	switch {
+	case *every:
+		stride = 1
+	case testing.Short():
 		stride = max(len(left)/20, 1)
 	}
-	for i := 0; i < len(left); i += stride {
+	i := rand.IntN(stride)
+	namesWhenFailed(t, "crash", &i)
+	for ; i < len(left); i += stride {
 		mem := left[i]
 		db := openEither(t, mem)
 		if got := contents(t, db); got != want {
@@ -254,9 +261,15 @@ func TestRotateKeyResumes(t *testing.T) {
 // TestRotateKeyFaults: whichever call fails, the store is as good as before, and another
 // RotateKey ends what was begun.
 func TestRotateKeyFaults(t *testing.T) {
+	t.Parallel()
 	begun, want := rotation(t)
-	count := 0
-	for nth := 1; ; {
+	count, step := 0, 3
+	if *every {
+		step = 1
+	}
+	nth := 1 + rand.IntN(step)
+	namesWhenFailed(t, "fault", &nth)
+	for {
 		mem := begun.CrashClone(vfs.CrashOptions{Mode: vfs.All})
 		fs := faultfs.New(mem, faultfs.Options{})
 		db, err := brock.Open(keyedOptions(fs, dir))
@@ -280,7 +293,7 @@ func TestRotateKeyFaults(t *testing.T) {
 		if count++; struck == 0 {
 			break
 		}
-		if nth++; testing.Short() {
+		if nth += step; testing.Short() {
 			nth += nth / 4
 		}
 	}

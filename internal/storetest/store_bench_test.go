@@ -68,9 +68,14 @@ func (s storeShape) load(tb testing.TB, db *brock.DB) {
 	wg.Wait()
 }
 
-var storeShapes = []storeShape{
-	{1 << 18, 128, 512},
-	{1 << 18, 1024, 512},
+// storeShapes are of 2^18 keys. With -short there are fewer: it only shows that the
+// benchmarks run.
+func storeShapes() []storeShape {
+	keys := 1 << 18
+	if testing.Short() {
+		keys = 1 << 13
+	}
+	return []storeShape{{keys, 128, 512}, {keys, 1024, 512}}
 }
 
 // touch reads every cache line of v.
@@ -82,7 +87,7 @@ func touch(v []byte) (sum byte) {
 }
 
 func BenchmarkStoreScan(b *testing.B) {
-	for _, shape := range storeShapes {
+	for _, shape := range storeShapes() {
 		b.Run(shape.String(), func(b *testing.B) {
 			db := shape.open(b)
 			for _, bench := range []struct {
@@ -127,7 +132,7 @@ func BenchmarkStoreScan(b *testing.B) {
 // BenchmarkStoreClustered compares values as they were loaded with values that were
 // clustered after a scan: whole scans, and seeks that read 50 pairs.
 func BenchmarkStoreClustered(b *testing.B) {
-	shape := storeShape{1 << 18, 1024, 512}
+	shape := storeShapes()[1]
 	b.Run("as loaded", func(b *testing.B) { shape.benchScans(b, shape.open(b)) })
 	b.Run("clustered", func(b *testing.B) {
 		sorted := make(chan brock.WorkInfo, 1)
@@ -182,7 +187,7 @@ func (s storeShape) scan(b *testing.B, db *brock.DB, from []byte, n int) {
 // BenchmarkStoreFirstScan scans keys and values that the process has not read yet,
 // but that are in the system's page cache.
 func BenchmarkStoreFirstScan(b *testing.B) {
-	shape := storeShapes[len(storeShapes)-1]
+	shape := storeShapes()[1]
 	db := shape.open(b)
 	o := db.Options()
 	must(b, db.Close())
@@ -214,7 +219,7 @@ func BenchmarkStoreFirstScan(b *testing.B) {
 }
 
 func BenchmarkStoreGet(b *testing.B) {
-	for _, shape := range storeShapes {
+	for _, shape := range storeShapes() {
 		b.Run(shape.String(), func(b *testing.B) {
 			db := shape.open(b)
 			r := rand.New(rand.NewPCG(3, 4))

@@ -230,8 +230,11 @@ func TestRefusedStoresAreUntouched(t *testing.T) {
 	run("values apart, closed", apart, false, closed)
 	run("killed", plain, true, crash(vfs.CrashOptions{Mode: vfs.All}))
 	run("values apart, killed", apart, true, crash(vfs.CrashOptions{Mode: vfs.All}))
-	seeds := 4
-	if testing.Short() {
+	seeds := 2
+	switch {
+	case *every:
+		seeds = 20
+	case testing.Short():
 		seeds = 1
 	}
 	for seed := range seeds {

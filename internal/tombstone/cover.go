@@ -19,9 +19,16 @@ type Cover struct {
 	err     error
 
 	known   bool
-	lo, hi  []byte // [lo, hi): where version holds; nil is no bound; of the parts' stretches
+	lo, hi  []byte // [lo, hi): where version holds; nil is no bound; of the parts' stretches, or long
 	version entry.Version
+
+	asked Stretch // what a part answers that keeps no stretch
+	long  Stretch // bounds of asked that are bounds of all
 }
+
+// keptBounds is how long the bounds of a stretch may be that a part keeps, in bytes. A
+// Cover of any number of parts keeps at most four longer bounds.
+const keptBounds = 4 << 10
 
 // part is one source, and what it last answered.
 type part struct {
@@ -30,6 +37,7 @@ type part struct {
 	known   bool
 	stretch Stretch // where version holds
 	version entry.Version
+	long    bool // its last stretch was too long to keep: it is asked each time
 }
 
 // NewCover returns the Cover of the tombstones up to at; nil if there are none.
@@ -140,24 +148,49 @@ func (c *Cover) look(key []byte) {
 
 // find asks one source, unless it knows the answer, and narrows the stretch.
 func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
-	if !p.known || !p.stretch.has(key) {
-		p.stretch.reset()
-		v, err := p.Find(key, at, &p.stretch)
+	s := &p.stretch
+	if !p.known || !s.has(key) {
+		if p.long {
+			s = &c.asked
+		}
+		s.reset()
+		v, err := p.Find(key, at, s)
 		if err != nil {
 			c.err = err
 			return failed
 		}
-		p.known, p.version = true, v
+		p.known, p.version = !p.long, v
 	}
-	// Bounds may be long: they are not copied once more.
-	lo, hi := p.stretch.Bounds()
-	if lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0) {
+	c.narrow(p, s)
+	return p.version
+}
+
+// narrow limits the stretch of the Cover to s, what p has answered. Long bounds are copied
+// as far as they count, into memory that all parts share.
+func (c *Cover) narrow(p *part, s *Stretch) {
+	lo, hi := s.Bounds()
+	less := lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0)
+	more := hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0)
+	if p.long || len(lo)+len(hi) > keptBounds {
+		if less {
+			c.long.lo = append(c.long.lo[:0], lo...)
+			lo = c.long.lo
+		}
+		if more {
+			c.long.hi = append(c.long.hi[:0], hi...)
+			hi = c.long.hi
+		}
+		p.long = len(s.lo)+len(s.hi) > keptBounds
+		if s == &p.stretch {
+			p.stretch, p.known = Stretch{}, false
+		}
+	}
+	if less {
 		c.lo = lo
 	}
-	if hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0) {
+	if more {
 		c.hi = hi
 	}
-	return p.version
 }
 
 // Flatten calls fn for the ranges from a key on that tombstones of the Cover, which

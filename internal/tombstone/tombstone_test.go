@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -174,6 +175,64 @@ func TestCoverAnswersAsAList(t *testing.T) {
 			if got, want := c.Before(k, before), l.newest(k, min(at, max(before, 1)-1)); got != want {
 				t.Fatalf("seed %d: %s before %d at %d: %d, want %d", seed, k, before, at, got, want)
 			}
+		}
+	}
+}
+
+// With bounds of any length Covers answer as a list does, and however many parts one has,
+// it keeps few long bounds.
+func TestCoverOfLongBounds(t *testing.T) {
+	const keys = 30
+	long := func(k []byte) []byte {
+		i, _ := strconv.Atoi(string(k[1:]))
+		if i%3 == 0 {
+			return k
+		}
+		return append(k, bytes.Repeat([]byte{'x'}, i%3*keptBounds)...)
+	}
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var l plain
+		var sets []*Set
+		for v := range entry.Version(40) {
+			if v%4 == 0 {
+				sets = append(sets, nil)
+			}
+			ts := random(rng, keys, v+1)
+			ts.Lo, ts.Hi = long(ts.Lo), long(ts.Hi)
+			l, sets[len(sets)-1] = append(l, ts), sets[len(sets)-1].With(ts)
+		}
+		c := NewCover(entry.MaxVersion, sources(sets)...)
+		for i := range 200 {
+			k := key(rng.IntN(keys + 2))
+			if rng.IntN(2) == 0 {
+				k = long(k)
+			}
+			if got, want := c.Newest(k), l.newest(k, entry.MaxVersion); got != want {
+				t.Fatalf("seed %d, look %d: %.3s of %d bytes: %d, want %d", seed, i, k, len(k), got, want)
+			}
+			lo, hi := c.Stretch()
+			for i := range keys + 2 {
+				if x := long(key(i)); (lo == nil || bytes.Compare(lo, x) <= 0) && (hi == nil || bytes.Compare(x, hi) < 0) && c.version != l.newest(x, entry.MaxVersion) {
+					t.Fatalf("seed %d: the stretch around %.3s has %.3s", seed, k, x)
+				}
+			}
+			for _, p := range c.parts {
+				if n := cap(p.stretch.lo) + cap(p.stretch.hi); n > 4*keptBounds {
+					t.Fatalf("seed %d: a part keeps bounds of %d bytes", seed, n)
+				}
+			}
+		}
+		var last []byte
+		err := c.Flatten([]byte{0}, nil, func(ts Tombstone) error {
+			if v := l.newest(ts.Lo, entry.MaxVersion); v != ts.Version || bytes.Compare(last, ts.Lo) > 0 {
+				t.Errorf("seed %d: a range of version %d, want %d", seed, ts.Version, v)
+			}
+			last = bytes.Clone(ts.Hi)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -131,8 +131,12 @@ func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, r
 // follow is Open of a store that another process may be writing.
 func (t *Tree) follow() error {
 	cfg := t.cfg
+	var keys func(context.Context) func()
+	if cfg.Keyring != nil {
+		keys = cfg.Keyring.During
+	}
 	t.follower = follow.New(follow.Config{
-		Log: t.log, Files: t.files, Views: t.views, Seed: cfg.Seed, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
+		Keys: keys, Log: t.log, Files: t.files, Views: t.views, Seed: cfg.Seed, TableBytes: cfg.MemtableBytes, Memory: cfg.Memory, Policy: cfg.Policy,
 		Journal: journal.ReplayConfig{FS: cfg.FS, Dir: cfg.ValueDir, UUID: cfg.UUID, Ring: cfg.Ring, NoMap: cfg.NoMap, Files: t.files.Open},
 	})
 	if _, err := t.follower.Refresh(context.Background()); err != nil {

@@ -85,7 +85,9 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 		return err
 	}
 	before := r.cfg.Ring.Current()
-	if err := r.cfg.Ring.SetCurrent(id); err != nil {
+	end := r.cfg.Keyring.During(ctx)
+	err = r.cfg.Ring.SetCurrent(id)
+	if end(); err != nil {
 		return err
 	}
 	err = r.installer.record(func(l *layout.Layout) (*layout.Edit, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/offheap"
 	"github.com/brockdb/brock/internal/pageio"
 )
 
@@ -296,6 +297,58 @@ func TestCursorMovesAsASlice(t *testing.T) {
 }
 
 // What doesn't follow the last entry is refused, also by the next chunk.
+// A cursor that may lend the chunk's memory yields the keys that others do, in chunks of one
+// long key and of many, and keeps no memory for keys that are the prefix itself.
+func TestLentKeys(t *testing.T) {
+	long := func(b byte, n int, end string) entry.Entry {
+		return entry.Entry{Key: append(bytes.Repeat([]byte{b}, n), end...), Version: 1, Kind: entry.Set, Value: []byte{b}}
+	}
+	var all []entry.Entry
+	for i := range 3 {
+		all = append(all, long('a'+byte(i), MaxEntries*3/4, ""))
+	}
+	for i := range 3 {
+		all = append(all, long('f', MaxEntries/2, fmt.Sprint(i)))
+	}
+	all = append(all, long('f', MaxEntries/2, "9"+string(bytes.Repeat([]byte{'x'}, maxSuffix+1))))
+	all = append(all, long('g', 100, "short"), long('h', MaxEntries*3/4, "x"), long('i', MaxEntries*3/4, ""))
+	lent := &Cursor{Mem: new(offheap.Buffer), Lent: true}
+	defer lent.Free()
+	i, alone := 0, 0
+	for _, b := range build(t, all) {
+		// As where a copier has the chunk, which is gone when the next one is opened.
+		c := b.open()
+		c.Data = bytes.Clone(b.image)
+		prefix, err := c.SharedPrefix()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lent.Open(c, prefix)
+		if lent.KeyRoom() == 0 {
+			alone++
+		}
+		from := i
+		for ok := lent.First(); ok; ok = lent.Next() {
+			if !same(lent.Entry(), &all[i]) {
+				t.Fatalf("entry %d: a key of %d bytes, want %d", i, len(lent.Entry().Key), len(all[i].Key))
+			}
+			i++
+		}
+		for j, ok := i-1, lent.Last(); ok; j, ok = j-1, lent.Prev() {
+			if j < from || !same(lent.Entry(), &all[j]) {
+				t.Fatalf("entry %d, backward: a key of %d bytes", j, len(lent.Entry().Key))
+			}
+		}
+		if lent.Err() != nil {
+			t.Fatal(lent.Err())
+		}
+		clear(c.Data)
+	}
+	if i != len(all) || alone < 4 {
+		t.Errorf("%d entries, want %d; %d chunks without memory for keys", i, len(all), alone)
+	}
+}
+
 func TestDisorder(t *testing.T) {
 	b := NewBuilder()
 	defer b.Release()

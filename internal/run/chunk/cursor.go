@@ -24,7 +24,7 @@ type Cursor struct {
 	safe  int    // bytes from the current entry to here are verified
 	ahead int    // pages to verify at once
 	plen  int    // length of the prefix
-	most  int    // length of a suffix that key has room for
+	most  int    // length of a suffix that key has room for; less than 0: key is the chunk's prefix itself
 	key   []byte // prefix, current suffix, room to copy by words; in room if it fits
 	form  form   // of the last entry
 	head  byte   // of its header word
@@ -33,7 +33,8 @@ type Cursor struct {
 
 	Entered int // blocks since the last seek; who moves on to another chunk keeps it
 
-	Mem *offheap.Buffer // for the key, until Free; nil: it is on the Go heap
+	Mem  *offheap.Buffer // for the key, until Free; nil: it is on the Go heap
+	Lent bool            // a key may be memory of the chunk, valid until the next move and as long as that
 
 	stack    []uint32 // offsets / 8 of neighbouring entries, for Prev
 	stackEnd int      // where the entry after them begins
@@ -65,10 +66,21 @@ func (it *Cursor) Open(c *Chunk, prefix []byte) {
 	it.next, it.off, it.safe, it.head = HeaderSize, 0, 0, 0
 	it.ahead, it.err = 1, nil
 	it.stack = it.stack[:0]
-	it.grow(len(prefix), 0)
-	copy(it.key, prefix)
 	it.plen = len(prefix)
+	if it.most < 0 { // key is of the chunk before
+		it.key, it.most = nil, 0
+	}
+	if it.Lent && len(prefix) >= longPrefix {
+		it.key, it.most = slices.Clip(prefix), -1
+		return
+	}
+	it.grow(0)
+	copy(it.key, prefix)
 }
+
+// longPrefix is the length from which a prefix is not copied for keys that are nothing
+// else, in bytes: a chunk has room for few keys of such a length, and often has one.
+const longPrefix = 64 << 10
 
 // Free gives Mem back. Open is the only call that may follow.
 func (it *Cursor) Free() {
@@ -76,6 +88,14 @@ func (it *Cursor) Free() {
 		it.Mem.Free()
 		it.key = nil
 	}
+}
+
+// KeyRoom is how much memory the cursor has for keys, in bytes.
+func (it *Cursor) KeyRoom() int {
+	if it.most < 0 {
+		return 0
+	}
+	return len(it.key)
 }
 
 // Chunk is the chunk that the cursor is on, or nil.
@@ -93,20 +113,26 @@ func (it *Cursor) Older() bool { return it.head&flagOlder != 0 }
 // Offset is where the current entry begins in the chunk.
 func (it *Cursor) Offset() int { return it.off }
 
-// grow makes room for a key.
-func (it *Cursor) grow(prefix, suffix int) {
-	need := prefix + suffix + 8
+// grow makes room for a key with a suffix of this length.
+func (it *Cursor) grow(suffix int) {
+	need := it.plen + suffix + 8
 	switch {
+	case it.most < 0: // key is the chunk's prefix
+		prefix := it.key
+		it.key, it.most = nil, 0
+		it.grow(suffix)
+		copy(it.key, prefix)
+		return
 	case need <= len(it.key):
 	case it.Mem != nil:
-		it.key = it.Mem.Grow(it.key, need+need/4)
+		it.key = it.Mem.Grow(it.key, need+min(need/4, longPrefix))
 	case need <= len(it.room) && it.key == nil:
 		it.key = it.room[:]
 	default:
-		it.key = append(it.key, make([]byte, max(need, prefix+maxSuffix+8)-len(it.key))...)
+		it.key = append(it.key, make([]byte, max(need, it.plen+maxSuffix+8)-len(it.key))...)
 	}
 	it.key = it.key[:cap(it.key)]
-	it.most = len(it.key) - prefix - 8
+	it.most = len(it.key) - it.plen - 8
 }
 
 // First moves to the first entry.
@@ -244,8 +270,8 @@ func (it *Cursor) decode(off int) bool {
 	if it.chunk.File != nil || off >= it.safe || next > it.safe {
 		it.safe = min(next, it.chunk.End)
 	}
-	if end-start > it.most {
-		it.grow(it.plen, end-start)
+	if end-start > max(it.most, 0) {
+		it.grow(end - start)
 	}
 	copy(it.key[it.plen:], p[start:end])
 	it.e.Key = it.key[:it.plen+end-start]
