@@ -24,11 +24,17 @@ type BackupOptions struct {
 	Since *BackupInfo
 	// Keyspaces are the names of the keyspaces that the backup has, "" for the default one;
 	// none = all. Nothing of other keyspaces is in the stream. Since must be of the same
-	// keyspaces. Of an encrypted store such a backup is always full: with Since it is
-	// ErrUnsupported. Backup first writes the keyspaces to files of their own, beside those of
-	// the store, and removes them at the end. They take as much disk space as the keyspaces
-	// have in runs of which Since has nothing.
+	// keyspaces. Of an encrypted store such a backup is always full, unless it is Plain: with
+	// Since it is ErrUnsupported. Backup first writes the keyspaces to files of their own, beside
+	// those of the store, and removes them at the end. They take as much disk space as the
+	// keyspaces have in runs of which Since has nothing.
 	Keyspaces []string
+	// Plain makes the backup of an encrypted store one in clear: Restore makes a plain store of
+	// it, without keys. Who has the stream or its BackupInfo can read what is in it. Since must be
+	// Plain, too. Backup first writes files of their own, as for Keyspaces. They can't be read on
+	// the disk, also after a crash: each is encrypted under a key that only memory has. Of a plain
+	// store every backup is plain.
+	Plain bool
 	// Compress compresses files by zstd, in pieces of 256 KiB. A piece that would shrink
 	// by less than an eighth stays as it is.
 	Compress bool
@@ -53,7 +59,9 @@ type BackupInfo struct {
 	Sent        int       // number of files in the stream; the backups before it have the others
 	StoreBytes  int64     // total size of the store's files
 	StreamBytes int64     // size of the stream
-	Keyspaces   []string  // names of those that the backup has, ascending, "" for the default one; nil = all
+	// Keyspaces are the names of those that the backup has, ascending, "" for the default one;
+	// nil = all. A plain backup of an encrypted store names all that it has.
+	Keyspaces []string
 
 	info *backup.Info
 }
@@ -71,7 +79,8 @@ func newBackupInfo(i *backup.Info) *BackupInfo {
 
 // MarshalBinary encodes the description for UnmarshalBinary: about 100 bytes, and 12 for
 // each file of the store. It has no keys and no values; but that of a backup of some
-// keyspaces has their names and options, and of each run the first and the last key.
+// keyspaces, or of a plain one of an encrypted store, has the names and options of the keyspaces,
+// and of each run the first and the last key.
 func (i *BackupInfo) MarshalBinary() ([]byte, error) {
 	if i == nil || i.info == nil {
 		return nil, fmt.Errorf("%w: no backup", ErrInvalid)
@@ -100,7 +109,7 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // checks it.
 //
 // The stream has the files of the store, and of an encrypted store its keyring: nothing in it is
-// in clear, and Compress has no effect. Each file is verified while it is sent. An increment
+// in clear, and Compress has no effect, unless o.Plain is set. Each file is verified while it is sent. An increment
 // (o.Since) has only files that are new. Deletes, drops and changed options are in it, too.
 // A value usually stays in the file that it was written to, but compactions write keys
 // again: after a compaction of the whole store an increment has all keys, and after a
@@ -112,8 +121,9 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 //
 // It returns ErrReadOnly for a store that this process only reads, ErrForeign if o.Since is
 // of another store, ErrInvalid if o.Since is of a later version or of other keyspaces,
-// ErrKeyspaceNotFound, a *CorruptionError for damage, and the errors of w. After an error the
-// stream is incomplete: Restore and VerifyBackup refuse it.
+// or is not plain and o.Plain is set, ErrKeyspaceNotFound, ErrNoSpace if there is no room for files
+// of its own, a *CorruptionError for damage, and the errors of w. After an error the stream is
+// incomplete: Restore and VerifyBackup refuse it.
 func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*BackupInfo, error) {
 	if err := workable(ctx, db); err != nil {
 		return nil, err
@@ -121,7 +131,7 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 	if w == nil {
 		return nil, fmt.Errorf("%w: nil writer", ErrInvalid)
 	}
-	options := backup.Options{Compress: o.Compress, Keyspaces: o.Keyspaces}
+	options := backup.Options{Compress: o.Compress, Keyspaces: o.Keyspaces, Plain: o.Plain}
 	if o.Since != nil {
 		if options.Since = o.Since.info; options.Since == nil {
 			return nil, &OptionError{Field: "Since", Reason: "is no backup"}
@@ -145,9 +155,11 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 // The store is made in o.Dir, and in o.ValueDir if that is set. These directories must be
 // empty or absent. Of the other options only FS is used: Open is given the rest, and the
 // backup has those of all keyspaces but the default one. The store is durable when Restore
-// returns nil. That of an encrypted store needs o.Keys, and has the keyring of its source.
+// returns nil. That of an encrypted store needs o.Keys, and has the keyring of its source. Of a
+// plain backup, also of an encrypted store, it makes a plain store, which EncryptStore encrypts.
 //
-// It returns ErrExist if a directory is not empty, ErrKey if o.Keys don't fit the backup,
+// It returns ErrExist if a directory is not empty, ErrKey if o.Keys don't fit the backup (at the
+// end of r, if they are set and the last backup is plain),
 // ErrForeign if r has something else than a backup, or a backup of another store than the
 // one before, ErrInvalid if an increment does not belong behind the backup before it,
 // ErrFormat for a backup of a later release, and a

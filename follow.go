@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/manifest"
 )
 
@@ -76,7 +77,8 @@ func (o *opening) announce(ctx context.Context) error {
 func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err error) {
 	for deadline := time.Now().Add(announcing); ; {
 		log, err = manifest.Load(o.manifestOptions())
-		if err == nil || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrKey) || errors.Is(err, ErrInvalid) || !time.Now().Before(deadline) {
+		refused := errors.Is(err, ErrKey) && !errors.Is(err, keyring.ErrAbsent) // a key that is gone may have been removed just now
+		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || !time.Now().Before(deadline) {
 			return log, err
 		}
 		select {

@@ -933,6 +933,18 @@ func backingUp(ctx context.Context, db *brock.DB, fullPath string, increment *by
 	return full.Close()
 }
 
+func backingUpInClear(ctx context.Context, db *brock.DB, full io.Writer) (err error) {
+	var info *brock.BackupInfo
+	info, err = db.Backup(ctx, full, brock.BackupOptions{Plain: true})
+	if err != nil {
+		return err
+	}
+	if info.Incremental {
+		return errors.New("it is an increment")
+	}
+	return nil
+}
+
 func backingUpKeyspaces(ctx context.Context, db *brock.DB, full io.Writer) (err error) {
 	var info *brock.BackupInfo
 	info, err = db.Backup(ctx, full, brock.BackupOptions{Keyspaces: []string{"users", "orders"}})
@@ -965,6 +977,7 @@ func TestRestore(t *testing.T) {
 		check(t, err)
 	}
 	check(t, backingUpKeyspaces(t.Context(), db, io.Discard))
+	check(t, backingUpInClear(t.Context(), db, io.Discard))
 	check(t, backingUp(t.Context(), db, path, &increment, func() { check(t, db.Set([]byte("a"), []byte("2"))) }))
 	full, err := os.Open(path)
 	check(t, err)

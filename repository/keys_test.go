@@ -2,9 +2,13 @@ package repository_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/repository"
@@ -69,5 +73,67 @@ func TestEncryptedRepository(t *testing.T) {
 	}
 	if _, err := mem.Stat("new"); err == nil {
 		t.Error("restored with another key: something is left")
+	}
+}
+
+// TestRepositoryAcrossRotateKey: each backup of a repository is restored by the keys of its time,
+// and by the newest ones as long as they have the master key of that time.
+func TestRepositoryAcrossRotateKey(t *testing.T) {
+	keys := t.TempDir()
+	file := func(name string) string { return filepath.Join(keys, name) }
+	lines := []string{
+		"first " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)) + "\n",
+		"second " + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 32)) + "\n",
+	}
+	for name, text := range map[string]string{"now": lines[0], "first": lines[0], "second": lines[1]} {
+		if err := os.WriteFile(file(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newMemStore()
+	all := brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}}
+	db, err := brock.Open(brock.Options{Dir: t.TempDir() + "/store", FS: unsynced{vfs.OS()}, Keys: brock.KeyFile(file("now")), KeyspaceDefaults: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	var ids, wants []string
+	for round, o := range []brock.RotateOptions{{Master: true}, {}, {Rewrite: true}, {Master: true}, {Rewrite: true}} {
+		if round == 3 {
+			if err := os.WriteFile(file("now"), []byte(lines[0]+lines[1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.RotateKey(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		change(t, db, uint64(round), 300)
+		ids, wants = append(ids, backup(t, db, s).ID), append(wants, contents(t, db))
+	}
+	verified(t, s)
+	for round, id := range ids {
+		for name, fits := range map[string]bool{"now": true, "first": round < 3, "second": round >= 3} {
+			mem := vfs.NewMem()
+			_, err := repository.Restore(t.Context(), s, id, "new", repository.RestoreOptions{FS: mem, Keys: brock.KeyFile(file(name))})
+			if !fits {
+				if !errors.Is(err, brock.ErrKey) {
+					t.Errorf("backup %d by the keys in %s: %v", round, name, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatalf("backup %d by the keys in %s: %v", round, name, err)
+			}
+			again, err := brock.Open(brock.Options{Dir: "new", FS: mem, Keys: brock.KeyFile(file(name)), MustExist: true, KeyspaceDefaults: all})
+			if err != nil {
+				t.Fatalf("backup %d by the keys in %s: %v", round, name, err)
+			}
+			if contents(t, again) != wants[round] {
+				t.Errorf("backup %d has other contents", round)
+			}
+			if err := errors.Join(again.Verify(t.Context(), nil), again.Close()); err != nil {
+				t.Errorf("backup %d: %v", round, err)
+			}
+		}
 	}
 }

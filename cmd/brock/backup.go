@@ -20,6 +20,7 @@ type backupCommand struct {
 	To         string   `arg:"" optional:"" help:"A new file, or - for standard output. Leave it out with --repository."`
 	Since      string   `help:"Write an increment: only what is new since the backup in this file. That is read and checked first." placeholder:"FILE"`
 	Keyspace   []string `sep:"none" help:"Only this keyspace; may be given more than once. --keyspace= means the default one. Nothing of others is in the backup." placeholder:"NAME"`
+	Plain      bool     `help:"Of an encrypted store: write the backup in clear. brock restore makes a plain store of it, without keys. An increment wants a --since that is plain, too."`
 	Compress   bool     `help:"Compress the file by zstd."`
 	Repository string   `help:"Write to the repository in this directory instead of a file. It keeps many backups, of one store or more. It is made if there is none." placeholder:"DIR"`
 	Scratch    string   `help:"With --repository: directory for a checkpoint of the store, removed at the end; default: the store's name with .backup-scratch. On another disk it takes as much space as the store." placeholder:"DIR"`
@@ -31,8 +32,8 @@ func (c *backupCommand) Run(a *app) error {
 	switch {
 	case (c.To == "") == (c.Repository == ""):
 		return wrongUsage("backup wants either a new file or --repository")
-	case c.Repository != "" && (c.Since != "" || c.Compress || len(c.Keyspace) > 0):
-		return wrongUsage("--since, --keyspace and --compress are for a backup to a file")
+	case c.Repository != "" && (c.Since != "" || c.Compress || c.Plain || len(c.Keyspace) > 0):
+		return wrongUsage("--since, --keyspace, --plain and --compress are for a backup to a file")
 	case c.To != "" && (c.Scratch != "" || c.JSON):
 		return wrongUsage("--scratch and --json are for a backup to a repository")
 	case c.Repository != "":
@@ -63,7 +64,7 @@ func (c *backupCommand) toRepository(a *app) error {
 
 // toFile writes a backup. A file has its name once it is complete and synced.
 func (c *backupCommand) toFile(a *app) error {
-	o := brock.BackupOptions{Compress: c.Compress, Keyspaces: c.Keyspace}
+	o := brock.BackupOptions{Compress: c.Compress, Keyspaces: c.Keyspace, Plain: c.Plain}
 	if c.Since != "" {
 		info, err := verifyBackups(a, []string{c.Since})
 		if err != nil {

@@ -35,12 +35,15 @@ type Outputs struct {
 // extractFiles is how many descriptors reading may have.
 const extractFiles = 64
 
-// extractor makes files that have some keyspaces of a store only: of each run one, and the
-// values of its entries in segments of its own. So a run of which a stream before has a
-// part is not read again, and nothing of other keyspaces gets into the stream.
+// extractor makes files that have some keyspaces of a store only, or plain ones of an encrypted
+// store: of each run one, and the values of its entries in segments of its own. So a run of
+// which a stream before has a part is not read again, and nothing of other keyspaces gets into
+// the stream.
 type extractor struct {
-	checkpoint.Source
+	checkpoint.Source // of the store, and then of the files that were made
 	*Outputs
+	out  segment.Config     // how files are written, but for their directory
+	all  bool               // the stream has all keyspaces
 	ids  []entry.KeyspaceID // ascending
 	open *files.Opener
 	view view.View
@@ -56,18 +59,22 @@ type extractor struct {
 	elsewhere map[filename.Name]bool // files of the layout that only the stream before has
 }
 
-// extract makes a source of some keyspaces alone, whose names ascend. Call remove at the end,
-// also after an error.
-func extract(ctx context.Context, s checkpoint.Source, keyspaces []string, since *Info, o *Outputs) (x *extractor, err error) {
+// extract makes a source of what o asks for alone. Call remove at the end, also after an error.
+func extract(ctx context.Context, s checkpoint.Source, o *Options) (x *extractor, err error) {
 	x = &extractor{
-		Source: s, Outputs: o, part: &Part{Keyspaces: keyspaces, sealed: s.Ring != nil}, origins: map[layout.RunID]origin{},
+		Source: s, Outputs: &o.Outputs, part: &Part{Keyspaces: o.keyspaces()}, all: len(o.Keyspaces) == 0, origins: map[layout.RunID]origin{},
 		used: map[entry.FileNum]bool{}, elsewhere: map[filename.Name]bool{}, known: map[origin]layout.RunID{},
+		out: segment.Config{FS: s.FS, UUID: s.UUID, Ring: s.Ring},
 	}
+	if s.Ring != nil && o.Plain {
+		x.out.FS, x.out.Ring, x.out.Once = newVeil(s.FS, s.UUID), nil, true
+	}
+	x.part.sealed = x.out.Ring != nil
 	if err := x.begin(); err != nil {
 		return x, err
 	}
-	if since != nil {
-		if err := x.since(since); err != nil {
+	if o.Since != nil {
+		if err := x.since(o.Since); err != nil {
 			return x, err
 		}
 	}
@@ -93,7 +100,17 @@ func (x *extractor) begin() error {
 	e := x.Layout.Snapshot()
 	x.edit = &layout.Edit{
 		FlushedTo: e.FlushedTo, JournalEnds: e.JournalEnds, LastVersion: e.LastVersion, Floor: e.Floor, Clock: e.Clock,
-		NextFile: e.NextFile, NextKeyspace: e.NextKeyspace, CleanClose: e.CleanClose, DataKey: e.DataKey,
+		NextFile: e.NextFile, NextKeyspace: e.NextKeyspace, CleanClose: e.CleanClose,
+	}
+	if x.out.Ring != nil {
+		x.edit.DataKey = e.DataKey
+	}
+	if x.all {
+		x.part.Keyspaces = []string{""}
+		for _, k := range e.SetKeyspaces {
+			x.part.Keyspaces = append(x.part.Keyspaces, k.Name)
+		}
+		slices.Sort(x.part.Keyspaces)
 	}
 	for _, name := range x.part.Keyspaces {
 		if name == "" {
@@ -177,8 +194,10 @@ func (x *extractor) originOf(m *layout.Run) (o origin) {
 		put(f.Size)
 		put(uint64(f.Checksum))
 	}
-	for _, id := range x.ids {
-		put(uint64(id))
+	if !x.all { // else a part is good for keyspaces that come later, too
+		for _, id := range x.ids {
+			put(uint64(id))
+		}
 	}
 	copy(o[:], h.Sum(nil))
 	return o
@@ -210,13 +229,15 @@ func (x *extractor) copy(ctx context.Context, r *view.Run, m *layout.Run, below 
 		Rules: compact.Rules{Dropped: x.other, Tombstones: tombstones},
 		Heal:  x.view.Healing(),
 		Run: run.NewWriter(run.WriterConfig{
-			FS: x.FS, Dir: x.Dir, UUID: x.UUID, Ring: x.Ring, Seed: x.Seed, NextNum: x.next, FileBytes: x.RunFileBytes,
+			FS: x.out.FS, Dir: x.Dir, UUID: x.UUID, Ring: x.out.Ring, Seed: x.Seed, NextNum: x.next, FileBytes: x.RunFileBytes,
 			NoFilter: m.Tier == layout.Base, Expiries: entry.NewExpiries(uint64(max(x.Milli, 1)), m.Expiry), About: x.About(below),
 		}),
 		Extract: func(entry.FileNum) bool { return true },
 		Move:    x.view.Move,
 		Values: func() (*segment.ValueWriter, error) {
-			return segment.NewValueWriter(segment.Config{FS: x.FS, Dir: x.ValueDir, UUID: x.UUID, Ring: x.Ring}, x.next())
+			to := x.out
+			to.Dir = x.ValueDir
+			return segment.NewValueWriter(to, x.next())
 		},
 		ValueBytes: x.SegmentBytes,
 	})
@@ -240,6 +261,7 @@ func (x *extractor) finish() (err error) {
 		x.part.Origins = append(x.part.Origins, x.origins[r.ID])
 	}
 	x.part.layout = manifest.AppendEdit(nil, x.Layout.Snapshot())
+	x.FS, x.Ring = x.out.FS, x.out.Ring
 	return nil
 }
 

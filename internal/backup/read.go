@@ -90,7 +90,7 @@ func readAll(ctx context.Context, r io.Reader, keys keyring.Provider, to sink) (
 	d := &reader{ctx: ctx, r: bufio.NewReaderSize(r, readBuffer), provider: keys, to: to}
 	for {
 		if _, err := d.r.Peek(1); err == io.EOF && d.info != nil {
-			return d.info, nil
+			return d.info, d.fits()
 		}
 		if err := d.begin(); err != nil {
 			return nil, err

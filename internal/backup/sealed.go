@@ -117,10 +117,19 @@ func decodeKeys(p []byte, uuid [16]byte) (*keyring.Content, error) {
 	return content, nil
 }
 
-// fit returns errs.ErrKey for a provider to the stream of a plain store.
+// fit returns errs.ErrKey for a plain stream behind one of an encrypted store, which may follow
+// a plain one, as EncryptStore came between them.
 func (d *reader) fit(h *header) error {
-	if h.life.IsZero() && d.provider != nil {
-		return fmt.Errorf("%w: Keys is set, and the backup is not encrypted", errs.ErrKey)
+	if h.life.IsZero() && d.header != nil && !d.header.life.IsZero() {
+		return fmt.Errorf("%w: a plain backup follows an encrypted one", errs.ErrKey)
+	}
+	return nil
+}
+
+// fits returns errs.ErrKey for a provider if the last stream is plain.
+func (d *reader) fits() error {
+	if d.header.life.IsZero() && d.provider != nil {
+		return fmt.Errorf("%w: Keys is set, and the backup is plain: restore it without Keys, and encrypt the new store", errs.ErrKey)
 	}
 	return nil
 }

@@ -23,11 +23,12 @@ import (
 type Options struct {
 	Since     *Info    // of the stream before; nil: a full one
 	Keyspaces []string // names of those that the stream has; "" = the default one; none: all
+	Plain     bool     // the stream of an encrypted store is that of a plain one
 	Compress  bool
 	Milli     int64          // when the version was the newest, in Unix milliseconds
 	Progress  func(Progress) // may be nil
 
-	Outputs Outputs // only with Keyspaces
+	Outputs Outputs // only with Keyspaces or Plain
 }
 
 // Progress is how far a stream is.
@@ -45,8 +46,8 @@ func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*I
 	}
 	var part *Part
 	var elsewhere map[filename.Name]bool
-	if len(o.Keyspaces) > 0 {
-		x, err := extract(ctx, s, o.keyspaces(), o.Since, &o.Outputs)
+	if len(o.Keyspaces) > 0 || o.plain(&s) {
+		x, err := extract(ctx, s, &o)
 		defer x.remove()
 		if err != nil {
 			return nil, err
@@ -105,16 +106,22 @@ func (o *Options) check(s *checkpoint.Source) error {
 	case o.Since.Version > s.Layout.LastVersion():
 		return fmt.Errorf("%w: the backup before has version %d, the store %d", errs.ErrInvalid, o.Since.Version, s.Layout.LastVersion())
 	}
-	return o.sameKeyspaces()
+	return o.sameKeyspaces(s)
 }
 
+// plain reports whether files of an encrypted store are to be written in clear.
+func (o *Options) plain(s *checkpoint.Source) bool { return o.Plain && s.Ring != nil }
+
 // sameKeyspaces returns errs.ErrInvalid unless the stream before has the keyspaces of the
-// one that is made.
-func (o *Options) sameKeyspaces() error {
+// one that is made, and is plain if that is.
+func (o *Options) sameKeyspaces(s *checkpoint.Source) error {
+	plain := o.plain(s)
 	switch before := o.Since.Part; {
-	case before != nil && before.sealed:
-		return fmt.Errorf("%w: the backup before has some keyspaces of an encrypted store: it has no increments", errs.ErrUnsupported)
-	case before == nil && len(o.Keyspaces) == 0:
+	case before != nil && before.sealed, s.Ring != nil && !plain && len(o.Keyspaces) > 0:
+		return fmt.Errorf("%w: a backup of some keyspaces of an encrypted store has no increments, unless both are plain", errs.ErrUnsupported)
+	case plain && before == nil:
+		return fmt.Errorf("%w: the backup before is not a plain one of an encrypted store", errs.ErrInvalid)
+	case before == nil && len(o.Keyspaces) == 0, plain && len(o.Keyspaces) == 0:
 		return nil
 	case before == nil:
 		return fmt.Errorf("%w: the backup before has all keyspaces", errs.ErrInvalid)

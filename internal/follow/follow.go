@@ -22,6 +22,7 @@ import (
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/memtable"
@@ -135,9 +136,10 @@ func wait(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// final reports whether another attempt would fail in the same way.
+// final reports whether another attempt would fail in the same way. The writer removes a data key
+// once nothing is under it: then what was read just now is old.
 func final(err error) bool {
-	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
+	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) && !errors.Is(err, keyring.ErrAbsent) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
 }
 
 func (f *Follower) refresh() error {

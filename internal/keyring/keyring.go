@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -136,20 +137,24 @@ func (k *Keyring) Provide(p Provider) {
 }
 
 // unwrap is the Ring's way to a data key. The process that writes the store may have added
-// one since the file was read.
+// one since the file was read, or wrapped it under another master key.
 func (k *Keyring) unwrap(id crypt.ID) (crypt.DataKey, error) {
 	c, p := k.now()
-	if c.find(id) == nil {
-		now, err := Load(k.o.FS, k.o.Dir, k.o.UUID)
-		if err != nil {
-			return crypt.DataKey{}, err
-		}
-		k.mu.Lock()
-		k.content = now
-		k.mu.Unlock()
-		c = now
+	key, wrong := c.unwrap(context.Background(), p, id)
+	if wrong == nil {
+		return key, nil
 	}
-	return c.unwrap(context.Background(), p, id)
+	now, err := Load(k.o.FS, k.o.Dir, k.o.UUID)
+	if err != nil {
+		return crypt.DataKey{}, errors.Join(wrong, err)
+	}
+	if now.Number <= c.Number {
+		return crypt.DataKey{}, wrong
+	}
+	k.mu.Lock()
+	k.content = now
+	k.mu.Unlock()
+	return now.unwrap(context.Background(), p, id)
 }
 
 func (c *Content) unwrap(ctx context.Context, p Provider, id crypt.ID) (crypt.DataKey, error) {

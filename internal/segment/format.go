@@ -43,6 +43,7 @@ type Config struct {
 	Ring  *crypt.Ring   // its keys; nil: the store is plain
 	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
 
+	Once    bool          // a ValueWriter writes no byte twice, so no zeros ahead of its records
 	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
 }
 

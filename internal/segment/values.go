@@ -250,7 +250,7 @@ func (v *ValueWriter) flush() error {
 	}
 	f := Frame{Kind: frame.Group, Payload: v.payload}
 	// Blocks are filled before they are written piece by piece.
-	if end := v.Size(); end >= fillFrom {
+	if end := v.Size(); end >= fillFrom && !v.w.cfg.Once {
 		f.Ahead = (end + pageio.BlockSize - 1) / pageio.BlockSize * pageio.BlockSize
 	}
 	v.payload[0] = v.buf

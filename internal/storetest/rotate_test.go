@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -466,6 +467,49 @@ func TestRotateKeyFollowed(t *testing.T) {
 	}
 	must(t, follower.Close())
 	must(t, db.Close())
+}
+
+// TestRotateKeyAtEveryStepOfAFollower has the writer rewrite the store under a new data key, and
+// take the old one away, before each operation of the file system that a follower's Open, and
+// then a Refresh, makes.
+func TestRotateKeyAtEveryStepOfAFollower(t *testing.T) {
+	atEachStep(t, 3, func(t *testing.T, at int) (worked bool) {
+		mem := vfs.NewMem()
+		o := keyedOptions(mem, dir)
+		db, err := brock.Open(o)
+		must(t, err)
+		rotated := func(i int) {
+			t.Helper()
+			set(t, db, fmt.Sprintf("step=%d", i))
+			must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
+		}
+		for i := range 3 {
+			set(t, db, fmt.Sprintf("a=%d b%d=%s", i, i, strings.Repeat("value", 2000)))
+			must(t, db.RotateKey(t.Context(), brock.RotateOptions{}))
+		}
+		n := 0
+		o.FS = faultfs.New(mem, faultfs.Options{Before: func(faultfs.Op) {
+			if n++; n == at {
+				worked = true
+				rotated(at)
+			}
+		}})
+		o.Mode = brock.Follow
+		follower, err := brock.Open(o)
+		if err != nil {
+			t.Fatalf("step %d: Open: %v", at, err)
+		}
+		rotated(-1)
+		if _, err := follower.Refresh(t.Context()); err != nil {
+			t.Fatalf("step %d: Refresh: %v", at, err)
+		}
+		n = math.MinInt
+		must2(follower.Refresh(t.Context()))
+		wantEqual(t, "the follower", contents(t, follower), contents(t, db))
+		must(t, follower.Close())
+		must(t, db.Close())
+		return worked
+	})
 }
 
 // eventually waits until background work has done something, for a minute at most.
