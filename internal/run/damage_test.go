@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -212,7 +213,7 @@ func flipEveryBit(t *testing.T, which int) {
 	case testing.Short() || raceEnabled:
 		step = 37
 	}
-	for bit := 0; bit < 8*len(file); bit += step {
+	for bit := rand.IntN(step); bit < 8*len(file); bit += step {
 		// In long runs of zeros, which pad pages, one bit of 50 is enough.
 		if at := bit / 8; at >= 8 && at+8 < len(file) && allZero(file[at-8:at+8]) && bit%203 != 0 {
 			continue
