@@ -108,12 +108,12 @@ func (i *BackupInfo) UnmarshalBinary(p []byte) (err error) {
 // o.Keyspaces, and all history that is retained. Restore makes a store of it. VerifyBackup
 // checks it.
 //
-// The stream has the files of the store, and of an encrypted store its keyring: nothing in it is
-// in clear, and Compress has no effect, unless o.Plain is set. Each file is verified while it is sent. An increment
-// (o.Since) has only files that are new. Deletes, drops and changed options are in it, too.
-// A value usually stays in the file that it was written to, but compactions write keys
-// again: after a compaction of the whole store an increment has all keys, and after a
-// collection the values that this has moved.
+// The stream has the files of the store, and of an encrypted store its keyring: nothing in it is in
+// clear, and Compress has no effect, unless o.Plain is set. Each file is verified while it is sent.
+// An increment (o.Since) has only files that are new. Deletes, drops and changed options are in it,
+// too. A value usually stays in the file that it was written to, but compactions write keys again:
+// after a compaction of the whole store an increment has all keys, and after a collection the
+// values that this has moved.
 //
 // Backup flushes the memtables. It takes about 20 MB of memory, and as much as the indexes
 // of one run and the largest value. Files that the store replaces meanwhile stay on the
@@ -159,14 +159,13 @@ func (db *DB) Backup(ctx context.Context, w io.Writer, o BackupOptions) (*Backup
 // plain backup, also of an encrypted store, it makes a plain store, which EncryptStore encrypts.
 //
 // It returns ErrExist if a directory is not empty, ErrKey if o.Keys don't fit the backup (at the
-// end of r, if they are set and the last backup is plain),
-// ErrForeign if r has something else than a backup, or a backup of another store than the
-// one before, ErrInvalid if an increment does not belong behind the backup before it,
-// ErrFormat for a backup of a later release, and a
-// *CorruptionError for one that is damaged or cut. After any error, also of r, of the disk
-// and of ctx, Restore removes the files that it has written. After a crash a part of the
-// files may be there. Open refuses them, or makes an empty store if there are too few of
-// them: use MustExist. Remove them and call Restore again.
+// end of r, if they are set and the last backup is plain), ErrForeign if r has something else than
+// a backup, or a backup of another store than the one before, ErrInvalid if an increment does not
+// belong behind the backup before it, ErrFormat for a backup of a later release, and a
+// *CorruptionError for one that is damaged or cut. After any error, also of r, of the disk and of
+// ctx, Restore removes the files that it has written. After a crash a part of the files may be
+// there. Open refuses them, or makes an empty store if there are too few of them: use MustExist.
+// Remove them and call Restore again.
 func Restore(ctx context.Context, r io.Reader, o Options) (*BackupInfo, error) {
 	if ctx == nil {
 		return nil, errNilContext
