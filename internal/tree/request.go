@@ -74,7 +74,10 @@ func (b *background) compact(ctx context.Context) error {
 // shrank. Where there is no space for one of these, it goes on with the next, and
 // begins again if that has given some back.
 func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
-	before := b.fileBytes()
+	before, err := b.fileBytes()
+	if err != nil {
+		return 0, err
+	}
 	for again := true; again; {
 		full := b.compact(ctx)
 		if full != nil && !failure.IsFull(full) {
@@ -91,7 +94,11 @@ func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
 	b.views.Reclaim()
 	b.files.RemoveSpares(false)
 	b.disk.survey()
-	return max(before-b.fileBytes(), 0), err
+	after, closed := b.fileBytes()
+	if closed != nil {
+		return 0, closed
+	}
+	return max(before-after, 0), err
 }
 
 // collectAndHeal is what reclaim does behind the compaction, and reports whether there
@@ -134,9 +141,14 @@ func (b *background) pass() {
 }
 
 // fileBytes is the length of all files of runs, segments and remaps.
-func (b *background) fileBytes() int64 {
+func (b *background) fileBytes() (int64, error) {
+	hold, err := b.views.Hold()
+	if err != nil {
+		return 0, err
+	}
+	defer hold.Release()
 	var m Metrics
-	m.addView(b.views.Current(), 0)
+	m.addView(hold.View(), 0)
 	m.addJournal(b.unflushed.Segments())
-	return m.RunBytes + m.SegmentBytes + m.RemapBytes
+	return m.RunBytes + m.SegmentBytes + m.RemapBytes, nil
 }
