@@ -136,9 +136,11 @@ func TestPlainBackupRefuses(t *testing.T) {
 			t.Errorf("fault %d: the stream is good", nth)
 		}
 	}
-	names, err := mem.List("/store")
-	must(t, err)
-	wantEqual(t, "files", fmt.Sprint(names), fmt.Sprint(before))
+	for _, name := range must2(mem.List("/store")) { // what a compaction has replaced may go meanwhile
+		if !slices.Contains(before, name) {
+			t.Errorf("%s is left", name)
+		}
+	}
 }
 
 // TestPlainBackupCrashes ends the process while the files of a plain backup are there: nothing of
