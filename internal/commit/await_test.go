@@ -79,8 +79,8 @@ func (*slowSync) Sync() error {
 	return nil
 }
 
-// Committers that come again at once share nearly all groups, whoever withdraws, wants a
-// turn alone or is late meanwhile; and all of them end.
+// Committers that come again at once share nearly all groups, also if some withdraw, want a
+// turn alone or are late meanwhile; and all of them end.
 func TestAwaitAmongOthers(t *testing.T) {
 	store := new(void)
 	p := New(Config{Store: store, Journal: new(slowSync), Now: time.Now})
