@@ -194,22 +194,7 @@ func TestBackupOfKeyspacesCrashes(t *testing.T) {
 	w.steps(t, 100)
 	must(t, db.Compact(t.Context()))
 	want := retained(t, db, 0)
-	before, err := mem.List("/store")
-	must(t, err)
-	var during []string
-	var killed *vfs.Mem
-	_, err = db.Backup(t.Context(), &bytes.Buffer{}, brock.BackupOptions{Keyspaces: []string{"fruit"}, Progress: func(brock.BackupProgress) {
-		if killed == nil {
-			killed = mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
-			during, err = mem.List("/store")
-		}
-	}})
-	must(t, err)
-	must(t, db.Close())
-	made := slices.DeleteFunc(during, func(name string) bool { return slices.Contains(before, name) })
-	if len(made) < 2 {
-		t.Fatalf("the backup has made %q", made)
-	}
+	killed, made := killedBackup(t, mem, db, brock.BackupOptions{Keyspaces: []string{"fruit"}})
 	o.FS = killed
 	again := opened(t, o)
 	same(t, "after the crash", retained(t, again, 0), want)
@@ -220,4 +205,23 @@ func TestBackupOfKeyspacesCrashes(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
+}
+
+// killedBackup makes a backup of the store in /store, and closes it. killed is what there would be
+// if the process had ended on the way, and made are the files of it that the backup made.
+func killedBackup(t *testing.T, mem *vfs.Mem, db *brock.DB, o brock.BackupOptions) (killed *vfs.Mem, made []string) {
+	t.Helper()
+	before := must2(mem.List("/store"))
+	o.Progress = func(brock.BackupProgress) {
+		if killed == nil {
+			killed = mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+		}
+	}
+	must2(db.Backup(t.Context(), &bytes.Buffer{}, o))
+	must(t, db.Close())
+	made = slices.DeleteFunc(must2(killed.List("/store")), func(name string) bool { return slices.Contains(before, name) })
+	if len(made) < 2 {
+		t.Fatalf("the backup has made %q", made)
+	}
+	return killed, made
 }
