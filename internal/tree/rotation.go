@@ -228,6 +228,8 @@ func (r *rotator) rewritten() bool {
 
 // prune removes the data keys under which nothing is, but for that with the id before, unless
 // work is under way that began under another one than the current: then it leaves all for later.
+// No flush is under way meanwhile; the journal of one that began under another key has that key,
+// so that rewritten reports false until it has ended.
 func (r *rotator) prune(before crypt.ID) error {
 	r.flusher.mu.Lock()
 	defer r.flusher.mu.Unlock()
