@@ -35,12 +35,12 @@ func (f *Floors) Least() entry.Version { return entry.Version(f.lowest.Load()) }
 // most is the version from which on no history is gone.
 func (f *Floors) most() entry.Version { return entry.Version(f.highest.Load()) }
 
-// all are the floors of this moment; they must not be written to.
-func (f *Floors) all() map[entry.KeyspaceID]entry.Version {
+// all are the floors of this moment, and the least of them. They must not be written to.
+func (f *Floors) all() (of map[entry.KeyspaceID]entry.Version, least entry.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.shared = true
-	return f.of
+	return f.of, f.Least()
 }
 
 // ownLocked makes of one that no reader has.

@@ -51,12 +51,9 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 		p.version = s.Visible()
 		p.view = s.take(p.slot)
 	}
-	if err := s.readable(at, visible); err != nil {
+	if err := s.readable(p, at, visible); err != nil {
 		p.Release()
 		return nil, err
-	}
-	if at != 0 {
-		p.floors = s.Floors.all()
 	}
 	return p, nil
 }
@@ -79,10 +76,11 @@ func (s *Set) recycle(slot *readerSlot) {
 	}
 }
 
-// readable returns nil if a View pinned before has all that a reader of this
-// version may see; 0 means that it does. Visible is what was published before the
-// View was pinned: one that was published since may be missing in it.
-func (s *Set) readable(at, visible entry.Version) error {
+// readable returns nil if p, which holds its View, has all that a reader of the version
+// at may see; 0 means that it does. Visible is what was published before the View was
+// pinned: one that was published since may be missing in it. A Pin that asked for its
+// version keeps the floors that it was checked against, as they may rise any time.
+func (s *Set) readable(p *Pin, at, visible entry.Version) error {
 	if s.closed.Load() {
 		return errs.ErrClosed
 	}
@@ -92,9 +90,11 @@ func (s *Set) readable(at, visible entry.Version) error {
 	if at > visible {
 		return fmt.Errorf("read at version %d, newest is %d: %w", at, visible, errs.ErrInvalid)
 	}
-	if floor := s.Floors.Least(); at < floor {
+	floors, floor := s.Floors.all()
+	if at < floor {
 		return fmt.Errorf("read at version %d, oldest retained is %d: %w", at, floor, errs.ErrVersionGone)
 	}
+	p.floors = floors
 	return nil
 }
 

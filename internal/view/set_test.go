@@ -140,9 +140,9 @@ func TestFloors(t *testing.T) {
 	s := newTestSet()
 	put(t, s, "a", 5)
 	s.Floors.Add(2, 4)
-	before := s.Floors.all()
+	before, _ := s.Floors.all()
 	s.Floors.Raise(layout.KeyspaceFloor{ID: entry.DefaultKeyspace, Version: 3}, layout.KeyspaceFloor{ID: 3, Version: 5}) // there is no keyspace 3
-	if before[entry.DefaultKeyspace] != 0 || s.Floors.all()[entry.DefaultKeyspace] != 3 {
+	if now, _ := s.Floors.all(); before[entry.DefaultKeyspace] != 0 || now[entry.DefaultKeyspace] != 3 {
 		t.Error("what a reader has of the floors has changed")
 	}
 	if least, most := s.Floors.Least(), s.Floors.most(); least != 3 || most != 4 {
@@ -163,6 +163,35 @@ func TestFloors(t *testing.T) {
 	if most := s.Floors.most(); most != 3 {
 		t.Errorf("the highest floor is %d after its keyspace was dropped", most)
 	}
+}
+
+// A version that Acquire gives can be read, though floors rise at the same moment.
+func TestFloorsRiseBesideAcquire(t *testing.T) {
+	s := newTestSet()
+	const versions = 20_000
+	put(t, s, "a", versions)
+	risen := make(chan struct{})
+	go func() {
+		defer close(risen)
+		for v := entry.Version(1); v <= versions; v++ {
+			s.Floors.Raise(layout.KeyspaceFloor{ID: entry.DefaultKeyspace, Version: v})
+		}
+	}()
+	acquired := 0
+	for at := entry.Version(1); at < versions; {
+		p, err := s.Acquire(at)
+		if err != nil {
+			at = s.Floors.Least() // so that the next try meets the next rise
+			continue
+		}
+		acquired++
+		if floor := p.Floor(entry.DefaultKeyspace); floor > at {
+			t.Fatalf("acquired version %d, and its floor is %d", at, floor)
+		}
+		p.Release()
+	}
+	<-risen
+	t.Logf("%d versions acquired", acquired)
 }
 
 // There are as many slots as readers at a time, not as many as there ever were, and
