@@ -17,6 +17,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 func TestForeignDirectory(t *testing.T) {
@@ -275,7 +276,7 @@ func TestValueDir(t *testing.T) {
 type fuzzer struct{ *rand.Rand }
 
 func newFuzzer(t *testing.T) fuzzer {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	t.Logf("seed %d", seed)
 	return fuzzer{rand.New(rand.NewPCG(seed, 0))}
 }
