@@ -65,9 +65,9 @@ func (s *keyspaceState) usable() error {
 }
 
 // absentFrom reports whether s was dropped before p was acquired: what p has of it may be a
-// part. In a follower a View may lack s before Refresh tells of the drop.
-func (s *keyspaceState) absentFrom(p *view.Pin, db *DB) bool {
-	return (s.Dropped.Load() || db.commits == nil && s.ID != entry.DefaultKeyspace) && !p.Holds(s.ID)
+// part. In a store that is only read, a View may lack s before Refresh tells of the drop.
+func (s *keyspaceState) absentFrom(p *view.Pin, readOnly bool) bool {
+	return (s.Dropped.Load() || readOnly && s.ID != entry.DefaultKeyspace) && !p.Holds(s.ID)
 }
 
 // note adds s to the keyspaces k, unless it is the default one: that can't be dropped.
