@@ -329,7 +329,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		OpenFiles:     o.openFiles(),
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           o.clock,
-		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal}),
+		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
 		ScrubEvery:    o.scrubEvery(),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -232,7 +233,7 @@ func randomOptions(r *rand.Rand, top uint64) brock.IteratorOptions {
 // Iterators with random options, over random histories and the writes of their own
 // transaction, show what the model shows on random walks.
 func TestIteratorAgreesWithModel(t *testing.T) {
-	seed := newSeed()
+	seed := draw.Seed(t)
 	for round := range 400 {
 		r := rand.New(rand.NewPCG(seed, uint64(round)))
 		t.Run(fmt.Sprintf("seed=%d/%d", seed, round), func(t *testing.T) { checkIterators(t, r) })
@@ -358,7 +359,7 @@ func (w *walker) step(r *rand.Rand) {
 
 // Get, Has and Versions show what the model shows, too.
 func TestGetAgreesWithModel(t *testing.T) {
-	seed := newSeed()
+	seed := draw.Seed(t)
 	for round := range 100 {
 		r := rand.New(rand.NewPCG(seed, uint64(round)))
 		now := time.UnixMilli(1_800_000_000_000)
