@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
@@ -137,7 +138,7 @@ func TestBackupOfKeyspacesRefuses(t *testing.T) {
 	mem := vfs.NewMem()
 	faulty := faultfs.New(mem, faultfs.Options{})
 	o := place{mem, "/", nil}.retaining("store", "")
-	o.FS = faulty
+	o.FS, o.Maintenance.IdleAfter = faulty, time.Hour
 	db, err := brock.Open(o)
 	must(t, err)
 	defer func() { must(t, db.Close()) }()

@@ -247,6 +247,7 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 	now := time.UnixMilli(1_800_000_000_000)
 	db := openTest(t, brock.Options{
 		Now:              func() time.Time { return now },
+		Maintenance:      brock.Maintenance{IdleAfter: time.Hour}, // or history may be gone
 		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 6, Versions: brock.Retention{Versions: 1000}},
 	})
 	m := fill(t, db, r, 1+r.IntN(30), now)
@@ -365,6 +366,7 @@ func TestGetAgreesWithModel(t *testing.T) {
 		now := time.UnixMilli(1_800_000_000_000)
 		db := openTest(t, brock.Options{
 			Now:              func() time.Time { return now },
+			Maintenance:      brock.Maintenance{IdleAfter: time.Hour}, // or history may be gone
 			KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 6, Versions: brock.Retention{Versions: 1000}},
 		})
 		m := fill(t, db, r, 1+r.IntN(20), now)

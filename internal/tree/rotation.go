@@ -78,7 +78,7 @@ func (r *rotator) rotate(ctx context.Context, o Rotation) error {
 	case r.cfg.ReadOnly:
 		return errs.ErrReadOnly
 	case r.cfg.Keyring == nil:
-		return fmt.Errorf("%w: the store is not encrypted", errs.ErrUnsupported)
+		return fmt.Errorf("%w: the store is not encrypted; EncryptStore makes an encrypted one of it", errs.ErrUnsupported)
 	}
 	ctx, end := r.life.until(ctx)
 	defer end()
