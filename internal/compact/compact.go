@@ -77,6 +77,7 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 	}()
 	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted")
 	rules := newRetention(in.Rules)
+	defer rules.close()
 	// One guard around all moves: the iterator reads mapped memory.
 	for ok := in.Entries.First(); ok; ok = in.Entries.Next() {
 		if out.Read++; out.Read%checkEvery == 0 && ctx.Err() != nil {
@@ -96,6 +97,7 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 	if rules.failed != nil {
 		return out, rules.failed
 	}
+	rules.close() // what follows keeps long bounds of its own
 	return out, w.finish()
 }
 
@@ -177,7 +179,7 @@ func (w *worker) finish() error {
 	if err := w.in.Rules.writeTombstones(w.in.Run); err != nil {
 		return err
 	}
-	if err := WriteRanges(w.in.Run, tombstone.NewCover(entry.MaxVersion, w.in.Ranges...)); err != nil {
+	if err := WriteRanges(w.in.Run, w.in.Ranges...); err != nil {
 		return err
 	}
 	m, err := w.in.Run.Finish()
@@ -216,6 +218,7 @@ func (w *worker) abort() {
 func Each(entries iterator.Iterator, rules Rules, fn func(e *entry.Entry, kept bool)) error {
 	defer entries.Close()
 	r := newRetention(rules)
+	defer r.close()
 	for ok := entries.First(); ok; ok = entries.Next() {
 		e := entries.Entry()
 		fn(e, r.judge(e) == keep)

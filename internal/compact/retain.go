@@ -78,7 +78,13 @@ type retention struct {
 }
 
 func newRetention(r Rules) *retention {
-	return &retention{rules: r, first: true, covers: tombstone.NewCover(entry.MaxVersion, r.Tombstones...)}
+	return &retention{rules: r, first: true, covers: tombstone.NewForwardCover(entry.MaxVersion, r.Tombstones...)}
+}
+
+// close ends the use of t, of which failed stays.
+func (t *retention) close() {
+	t.covers.Close()
+	t.hides.Close()
 }
 
 // enter takes up the rules of the keyspace that key is the first of.
@@ -89,7 +95,8 @@ func (t *retention) enter(key []byte) {
 	}
 	t.keyspace, t.history = id, t.rules.Of(id)
 	t.dropped = ok && t.rules.Dropped != nil && t.rules.Dropped(id)
-	t.hides = tombstone.NewCover(t.history.Watermark, t.rules.Tombstones...)
+	t.hides.Close()
+	t.hides = tombstone.NewForwardCover(t.history.Watermark, t.rules.Tombstones...)
 }
 
 func (t *retention) judge(e *entry.Entry) verdict {

@@ -2,6 +2,7 @@ package compact
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -19,20 +20,10 @@ type tombstoneWriter interface {
 // the newest at each place does for all; and where nothing older is left for it to hide,
 // only commits that are checked may ask for it.
 func (r *Rules) writeTombstones(w tombstoneWriter) error {
-	all := tombstone.NewCover(entry.MaxVersion, r.Tombstones...)
-	if all == nil {
-		return nil
-	}
-	for at := []byte{0}; at != nil; {
-		covered := all.Newest(at) > 0
-		if err := all.Err(); err != nil {
-			return err
-		}
-		if !covered {
-			// Nothing here: go on where something begins.
-			_, next := all.Stretch()
-			at = bytes.Clone(next)
-			continue
+	for at := []byte{0}; ; {
+		var err error
+		if at, err = r.nextTombstone(at); at == nil || err != nil {
+			return cmp.Or(err, r.writeHistory(w))
 		}
 		id, ok := entry.KeyspaceOf(at)
 		var end []byte
@@ -44,7 +35,20 @@ func (r *Rules) writeTombstones(w tombstoneWriter) error {
 		}
 		at = end
 	}
-	return r.writeHistory(w)
+}
+
+// nextTombstone is the first key from at on that a tombstone covers; nil if there is none.
+func (r *Rules) nextTombstone(at []byte) ([]byte, error) {
+	all := tombstone.NewForwardCover(entry.MaxVersion, r.Tombstones...)
+	defer all.Close()
+	for all != nil && at != nil {
+		if all.Newest(at) > 0 {
+			return at, all.Err()
+		}
+		_, next := all.Stretch()
+		at = bytes.Clone(next)
+	}
+	return nil, nil
 }
 
 // writeFlat writes what all readers of a keyspace see of its tombstones in [lo, hi).
@@ -52,7 +56,8 @@ func (r *Rules) writeFlat(w tombstoneWriter, lo, hi []byte, id entry.KeyspaceID,
 	if known && r.Dropped != nil && r.Dropped(id) {
 		return nil
 	}
-	cover := tombstone.NewCover(r.Of(id).Watermark, r.Tombstones...)
+	cover := tombstone.NewForwardCover(r.Of(id).Watermark, r.Tombstones...)
+	defer cover.Close()
 	return cover.Flatten(lo, hi, func(t tombstone.Tombstone) error {
 		if t.Version <= r.Checked && !r.hidesOlder(t) {
 			return nil
@@ -96,9 +101,11 @@ func (r *Rules) writeHistory(w tombstoneWriter) error {
 	return w.AddHistory(history)
 }
 
-// WriteRanges adds what a Cover, which may be nil, covers to w: by tombstones of version
-// 0, as a run has them whose version is not known yet.
-func WriteRanges(w tombstoneWriter, cover *tombstone.Cover) error {
+// WriteRanges adds what ranges cover to w: by tombstones of version 0, as a run has them
+// whose version is not known yet.
+func WriteRanges(w tombstoneWriter, ranges ...tombstone.Source) error {
+	cover := tombstone.NewForwardCover(entry.MaxVersion, ranges...)
+	defer cover.Close()
 	return cover.EachRange([]byte{0}, func(lo, hi []byte) error {
 		return w.AddTombstone(tombstone.Tombstone{Lo: lo, Hi: hi})
 	})

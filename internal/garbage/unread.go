@@ -93,10 +93,11 @@ func nothingOutlives(rules *compact.Rules, layout *layout.Layout, first, last []
 // tombstone newer than one version and not newer than another; nil if none is, or if a
 // source can't be read.
 func tombstoneOver(sources []tombstone.Source, key []byte, above, upTo entry.Version) []byte {
-	cover := tombstone.NewCover(upTo, sources...)
+	cover := tombstone.NewForwardCover(upTo, sources...)
+	defer cover.Close()
 	if cover == nil || cover.Newest(key) <= above || cover.Err() != nil {
 		return nil
 	}
 	_, end := cover.Stretch()
-	return end
+	return bytes.Clone(end)
 }

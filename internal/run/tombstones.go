@@ -135,7 +135,8 @@ const keptKeys = 64 << 10
 // search is what finds spans, one after the other.
 type search struct {
 	cursor
-	prefix, key []byte // scratch
+	prefix, key []byte         // scratch
+	long        offheap.Buffer // where key is if it is long
 }
 
 func (t Tombstones) search() *search {
@@ -152,6 +153,7 @@ func (t Tombstones) search() *search {
 
 func (t Tombstones) release(s *search) {
 	if cap(s.key) > keptKeys {
+		s.long.Free()
 		s.key = nil
 	}
 	if t.copier == nil && s.KeyRoom() <= keptKeys {
@@ -177,7 +179,15 @@ func (t Tombstones) Close() {
 // find returns the version of the span over key among those whose keys begin with prefix,
 // 0 if there is none, and limits around, unless that is nil, to the span or to the gap.
 func (s *search) find(prefix, key []byte, around *tombstone.Stretch) (entry.Version, error) {
-	s.key = append(append(append(slices.Grow(s.key[:0], len(prefix)+len(key)+1), prefix...), key...), 0)
+	n := len(prefix) + len(key) + 1
+	if s.key = s.key[:0]; n <= keptKeys {
+		s.key = slices.Grow(s.key, n)
+	} else {
+		// Each source is asked for each span: on the Go heap that would soon be garbage of
+		// more than the sources themselves take.
+		s.key = s.long.Grow(nil, n)
+	}
+	s.key = append(append(append(s.key, prefix...), key...), 0)
 	if s.SeekGE(s.key) {
 		if e := s.Entry(); bytes.HasPrefix(e.Key, prefix) {
 			if len(e.Value) == 0 {

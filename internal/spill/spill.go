@@ -81,8 +81,7 @@ func (s *Spill) Add(ctx context.Context, records []byte, last int, ranges *tombs
 
 func (s *Spill) add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	s.bytes += int64(len(records))
-	cover := tombstone.NewCover(entry.MaxVersion, ranges)
-	sorted := newestByKey(records, last, cover)
+	sorted := newestByKey(records, last, tombstone.NewCover(entry.MaxVersion, ranges))
 	return s.addPart(ctx, func(w *run.Writer) error {
 		for _, at := range sorted {
 			if err := s.addRecord(w, records[at:]); err != nil {
@@ -90,7 +89,7 @@ func (s *Spill) add(ctx context.Context, records []byte, last int, ranges *tombs
 			}
 		}
 		// What they cover in this part is not in it: they are for older parts.
-		if err := compact.WriteRanges(w, cover); err != nil {
+		if err := compact.WriteRanges(w, ranges); err != nil {
 			return err
 		}
 		return s.values.flush() // readers will follow handles

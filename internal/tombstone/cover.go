@@ -22,7 +22,7 @@ type Cover struct {
 	lo, hi  []byte // [lo, hi): where version holds; nil is no bound; of the parts' stretches, or long
 	version entry.Version
 
-	asked Stretch // what a part answers that keeps no stretch
+	asked Stretch // what a part has answered last
 	long  Stretch // bounds of asked that are bounds of all
 }
 
@@ -37,7 +37,6 @@ type part struct {
 	known   bool
 	stretch Stretch // where version holds
 	version entry.Version
-	long    bool // its last stretch was too long to keep: it is asked each time
 }
 
 // NewCover returns the Cover of the tombstones up to at; nil if there are none.
@@ -58,6 +57,28 @@ func NewCover(at entry.Version, sources ...Source) *Cover {
 	// Once a version is found, older sources are passed over.
 	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(b.max, a.max) })
 	return &Cover{at: at, parts: parts}
+}
+
+// NewForwardCover is NewCover for one who asks for keys in their order and calls Close in
+// the end. It keeps the ends of stretches only: their beginnings are no bounds. Long ones
+// are not on the Go heap, which would take twice as much for them.
+func NewForwardCover(at entry.Version, sources ...Source) *Cover {
+	c := NewCover(at, sources...)
+	if c != nil {
+		c.asked.end, c.long.end = new(held), new(held)
+	}
+	return c
+}
+
+// Close gives back what a Cover, which may be nil, of NewForwardCover has taken. Neither
+// the Cover nor a bound that it has returned may be used afterwards.
+func (c *Cover) Close() {
+	if c == nil || !c.asked.forward() {
+		return
+	}
+	c.asked.end.free()
+	c.long.end.free()
+	c.known, c.lo, c.hi, c.asked, c.long = false, nil, nil, Stretch{}, Stretch{}
 }
 
 // Pending is the version of a reader's own tombstones: above all others.
@@ -150,16 +171,19 @@ func (c *Cover) look(key []byte) {
 func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
 	s := &p.stretch
 	if !p.known || !s.has(key) {
-		if p.long {
-			s = &c.asked
-		}
+		s = &c.asked
 		s.reset()
 		v, err := p.Find(key, at, s)
 		if err != nil {
 			c.err = err
 			return failed
 		}
-		p.known, p.version = !p.long, v
+		p.known, p.version = len(s.lo)+len(s.hi) <= keptBounds, v
+		if p.known {
+			p.stretch.reset()
+			p.stretch.Within(s.Bounds())
+			s = &p.stretch
+		}
 	}
 	c.narrow(p, s)
 	return p.version
@@ -169,27 +193,17 @@ func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
 // as far as they count, into memory that all parts share.
 func (c *Cover) narrow(p *part, s *Stretch) {
 	lo, hi := s.Bounds()
-	less := lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0)
-	more := hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0)
-	if p.long || len(lo)+len(hi) > keptBounds {
-		if less {
+	if lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0) {
+		if c.lo = lo; !p.known {
 			c.long.lo = append(c.long.lo[:0], lo...)
-			lo = c.long.lo
-		}
-		if more {
-			c.long.hi = append(c.long.hi[:0], hi...)
-			hi = c.long.hi
-		}
-		p.long = len(s.lo)+len(s.hi) > keptBounds
-		if s == &p.stretch {
-			p.stretch, p.known = Stretch{}, false
+			c.lo = c.long.lo
 		}
 	}
-	if less {
-		c.lo = lo
-	}
-	if more {
-		c.hi = hi
+	if hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0) {
+		if c.hi = hi; !p.known {
+			c.long.limit(hi)
+			c.hi = c.long.hi
+		}
 	}
 }
 
@@ -201,35 +215,39 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	if c == nil {
 		return nil
 	}
-	var t Tombstone // not passed to fn yet, as it may go on; version 0: none
-	at := bytes.Clone(from)
-	for to == nil || bytes.Compare(at, to) < 0 {
-		v := c.Newest(at)
+	var lo, hi, at held
+	defer func() {
+		lo.free()
+		hi.free()
+		at.free()
+	}()
+	var version entry.Version // of [lo, hi), which is not passed to fn yet, as it may go on; 0: none
+	for at.set(from); to == nil || bytes.Compare(at.key, to) < 0; {
+		v := c.Newest(at.key)
 		if c.err != nil {
 			return c.err
 		}
-		_, hi := c.Stretch()
-		if hi == nil || to != nil && bytes.Compare(hi, to) > 0 {
-			hi = to
+		_, end := c.Stretch()
+		if end == nil || to != nil && bytes.Compare(end, to) > 0 {
+			end = to
 		}
-		switch {
-		case v == t.Version && v > 0:
-			t.Hi = append(t.Hi[:0], hi...)
-		case t.Version > 0:
-			if err := fn(t); err != nil {
+		if version > 0 && v != version {
+			if err := fn(Tombstone{lo.key, hi.key, version}); err != nil {
 				return err
 			}
-			fallthrough
-		default:
-			t.Lo, t.Hi, t.Version = append(t.Lo[:0], at...), append(t.Hi[:0], hi...), v
 		}
-		if hi == nil {
+		if v != version {
+			lo.set(at.key)
+		}
+		hi.set(end)
+		version = v
+		if end == nil {
 			break
 		}
-		at = append(at[:0], hi...)
+		at.set(end)
 	}
-	if t.Version > 0 {
-		return fn(t)
+	if version > 0 {
+		return fn(Tombstone{lo.key, hi.key, version})
 	}
 	return nil
 }
@@ -237,22 +255,26 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 // EachRange calls fn for the ranges from a key on that are covered, whatever the versions,
 // as Flatten does: those that touch are one range.
 func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
-	var lo, hi []byte // not passed to fn yet, as it may go on; no hi: none
+	var lo, hi held // not passed to fn yet, as it may go on; no hi: none
+	defer func() {
+		lo.free()
+		hi.free()
+	}()
 	err := c.Flatten(from, nil, func(t Tombstone) error {
-		if len(hi) > 0 && !bytes.Equal(hi, t.Lo) {
-			if err := fn(lo, hi); err != nil {
+		if len(hi.key) > 0 && !bytes.Equal(hi.key, t.Lo) {
+			if err := fn(lo.key, hi.key); err != nil {
 				return err
 			}
-			hi = hi[:0]
+			hi.set(nil)
 		}
-		if len(hi) == 0 {
-			lo = append(lo[:0], t.Lo...)
+		if len(hi.key) == 0 {
+			lo.set(t.Lo)
 		}
-		hi = append(hi[:0], t.Hi...)
+		hi.set(t.Hi)
 		return nil
 	})
-	if err == nil && len(hi) > 0 {
-		err = fn(lo, hi)
+	if err == nil && len(hi.key) > 0 {
+		err = fn(lo.key, hi.key)
 	}
 	return err
 }

@@ -46,7 +46,13 @@ type Source interface {
 
 // Stretch is a range of keys around one key. It keeps copies of its bounds; without
 // bounds, as the zero Stretch, it is all keys.
-type Stretch struct{ lo, hi []byte }
+type Stretch struct {
+	lo, hi []byte
+	end    *held // where hi is kept; nil: on the Go heap
+}
+
+// forward reports whether s keeps its upper bound only, as keys are asked for in order.
+func (s *Stretch) forward() bool { return s.end != nil }
 
 // reset takes the bounds away.
 func (s *Stretch) reset() { s.lo, s.hi = s.lo[:0], s.hi[:0] }
@@ -56,12 +62,22 @@ func (s *Stretch) Within(lo, hi []byte) {
 	if s == nil {
 		return
 	}
-	if lo != nil && (len(s.lo) == 0 || bytes.Compare(lo, s.lo) > 0) {
+	if lo != nil && !s.forward() && (len(s.lo) == 0 || bytes.Compare(lo, s.lo) > 0) {
 		s.lo = append(s.lo[:0], lo...)
 	}
 	if hi != nil && (len(s.hi) == 0 || bytes.Compare(hi, s.hi) < 0) {
-		s.hi = append(s.hi[:0], hi...)
+		s.limit(hi)
 	}
+}
+
+// limit makes hi, which is no part of s, the upper bound.
+func (s *Stretch) limit(hi []byte) {
+	if s.end != nil {
+		s.end.set(hi)
+		s.hi = s.end.key
+		return
+	}
+	s.hi = append(s.hi[:0], hi...)
 }
 
 // has reports whether key is in s.

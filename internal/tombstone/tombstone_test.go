@@ -237,6 +237,41 @@ func TestCoverOfLongBounds(t *testing.T) {
 	}
 }
 
+// A forward Cover answers for keys in their order as another one does; Close gives back
+// what it holds, and may be called again.
+func TestForwardCover(t *testing.T) {
+	long := bytes.Repeat([]byte{'x'}, 100<<10)
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		var sets []*Set
+		for v := range entry.Version(12) {
+			ts := random(rng, 30, v+1)
+			if v%2 == 0 {
+				ts.Lo, ts.Hi = append(ts.Lo, long...), append(ts.Hi, long...)
+			}
+			if v%3 == 0 {
+				sets = append(sets, nil)
+			}
+			sets[len(sets)-1] = sets[len(sets)-1].With(ts)
+		}
+		at := entry.Version(rng.IntN(13))
+		c, forward := NewCover(at, sources(sets)...), NewForwardCover(at, sources(sets)...)
+		for i := 0; i < 32 && c != nil; i++ {
+			for _, k := range [][]byte{key(i), append(key(i), long...)} {
+				if got, want := forward.Newest(k), c.Newest(k); got != want {
+					t.Fatalf("seed %d: %.3s of %d bytes: %d, want %d", seed, k, len(k), got, want)
+				}
+				lo, got := forward.Stretch()
+				if _, want := c.Stretch(); lo != nil || bytes.Compare(got, k) <= 0 && got != nil || (got == nil) != (want == nil) {
+					t.Fatalf("seed %d: the stretch around %.3s is [%.3s, %.3s), ends with %.3s", seed, k, lo, got, want)
+				}
+			}
+		}
+		forward.Close()
+		forward.Close()
+	}
+}
+
 // What a tombstone covers is skipped at once, whatever lies below it.
 func TestStretchIsNotCutByOlderTombstones(t *testing.T) {
 	var s *Set

@@ -229,7 +229,9 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	if err := it.Err(); err != nil {
 		return err
 	}
-	return tombstone.NewCover(entry.MaxVersion, s.Ranges()...).EachRange([]byte{0}, func(lo, hi []byte) error {
+	ranges := tombstone.NewForwardCover(entry.MaxVersion, s.Ranges()...)
+	defer ranges.Close()
+	return ranges.EachRange([]byte{0}, func(lo, hi []byte) error {
 		changed, err := p.ChangedSince(lo, hi, since)
 		if changed && err == nil {
 			err = conflict.RefuseRange(lo, hi)
