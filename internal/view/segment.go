@@ -108,8 +108,8 @@ func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 	return moved, nil
 }
 
-// Rest lists all records that were moved and that are not in the target's dead set yet. The
-// caller adds them to it when the relocated segment is dropped.
+// Rest lists all records that were moved and that are not in the target's dead set yet. Call
+// it when no entry refers to the relocated segment any more: they are dead then.
 func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
 	rest := layout.Dead{Segment: r.Target.Num, Bytes: l.Usage(r.Header().Source).Bytes}
 	target := l.Segment(r.Target.Num)
