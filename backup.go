@@ -38,15 +38,18 @@ type BackupOptions struct {
 	// Compress compresses files by zstd, in pieces of 256 KiB. A piece that would shrink
 	// by less than an eighth stays as it is.
 	Compress bool
-	// Progress, unless nil, is called at the start, after each 4 MiB of files, and at the
-	// end, by the goroutine that has called Backup.
+	// Progress, unless nil, is called by the goroutine that has called Backup: at the start, after
+	// each 4 MiB of what is read or sent, and at the end.
 	Progress func(BackupProgress)
 }
 
-// BackupProgress is how much a Backup has written.
+// BackupProgress is how far a Backup is. With Keyspaces, or Plain of an encrypted store, it first
+// prepares files of its own: Total is 0 until these are there, as nobody knows their size.
 type BackupProgress struct {
-	Bytes int64 // of files, before compression
-	Total int64 // Bytes at the end
+	Bytes     int64 // of files in the stream, before compression
+	Total     int64 // Bytes at the end
+	Prepared  int64 // bytes of runs and values that were read for files of its own
+	ToPrepare int64 // Prepared in the end; 0 = Backup has no files of its own to make
 }
 
 // BackupInfo describes a backup: a stream that Backup has written. Store it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/brockdb/brock/internal/jobs"
@@ -29,7 +30,7 @@ type Events struct {
 	DiskSpace       func(DiskSpaceInfo)    // the disk is full and writes are refused, or no longer
 	Corruption      func(*CorruptionError) // background work has found damaged data
 	Loss            func(Loss)             // Open has left data out because of damage, as Options.Recover allows
-	BackgroundError func(error)            // nothing is written any more, for this reason
+	BackgroundError func(error)            // background work has found that nothing can be written any more, for this reason; called once
 	Leak            func(LeakInfo)         // the garbage collector has found a transaction that was never ended
 	LongReader      func(ReaderInfo)       // a transaction has kept replaced data for more than a minute; called again each time that this time has doubled
 }
@@ -95,6 +96,7 @@ type reporter struct {
 	Events
 	log   *slog.Logger // nil: silent
 	calls jobs.Calls
+	ended atomic.Bool // BackgroundError was called
 }
 
 // lastCall is how long Close waits for one event to be delivered.
@@ -200,7 +202,21 @@ func (r *reporter) onLoss(l Loss) {
 }
 
 // onFailure passes on why background work, and soon writing, has ended.
-func (r *reporter) onFailure(err error) {
+func (r *reporter) onFailure(err error) { r.onEnd("background work has ended", err) }
+
+// onTaskError passes on that background work has found the journal or the manifest stopped, or has
+// stopped it by a sync that failed. Else the next writer would be the first to know.
+func (r *reporter) onTaskError(_ string, err error) {
+	if errors.Is(err, ErrStopped) {
+		r.onEnd("nothing can be written any more", err)
+	}
+}
+
+// onEnd passes on the first reason that ends writing.
+func (r *reporter) onEnd(message string, err error) {
+	if r.ended.Swap(true) {
+		return
+	}
 	r.onDamage(err)
-	tell(r, r.BackgroundError, err, slog.LevelError, "background work has ended", "error", err)
+	tell(r, r.BackgroundError, err, slog.LevelError, message, "error", err)
 }

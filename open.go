@@ -160,11 +160,11 @@ func (o *opening) abandon() {
 	if o.log != nil {
 		_ = o.log.Close()
 	}
-	for _, lock := range o.locks {
-		_ = lock.Close()
-	}
 	if o.held != nil {
 		_ = o.held.Close()
+	}
+	for _, lock := range o.locks {
+		_ = lock.Close()
 	}
 }
 
@@ -329,7 +329,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		OpenFiles:     o.openFiles(),
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
 		Now:           o.clock,
-		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal}),
+		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
 		ScrubEvery:    o.scrubEvery(),

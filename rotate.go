@@ -34,8 +34,8 @@ type RotateOptions struct {
 // that is current now; call it again after an error. It waits until no Checkpoint or Backup is
 // under way, and with Rewrite until each open transaction has ended that holds more than
 // MaxMemory. It returns ErrKey if a key can't be wrapped or unwrapped, ErrInvalid if the store
-// has 64 data keys, ErrUnsupported for a plain store, ErrNoSpace if there is no disk space to
-// rewrite more, ErrCorrupt if damage keeps it from that, and ErrReadOnly.
+// has 64 data keys, ErrUnsupported for a plain store, which EncryptStore encrypts, ErrNoSpace if
+// there is no disk space to rewrite more, ErrCorrupt if damage keeps it from that, and ErrReadOnly.
 func (db *DB) RotateKey(ctx context.Context, o RotateOptions) error {
 	if err := workable(ctx, db); err != nil {
 		return err

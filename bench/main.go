@@ -29,11 +29,15 @@ var errWorse = errors.New("slower than before")
 
 // run is the command: arguments in, report out.
 func run(args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "space" {
-		return runSpace(args[1:], stdout, stderr)
-	}
-	if len(args) > 0 && args[0] == "bounds" {
-		return runBounds(args[1:], stdout, stderr)
+	if len(args) > 0 {
+		switch args[0] {
+		case "space":
+			return runSpace(args[1:], stdout, stderr)
+		case "bounds":
+			return runBounds(args[1:], stdout, stderr)
+		case "copies":
+			return runCopies(args[1:], stdout, stderr)
+		}
 	}
 	s, err := parseSettings(args, stderr)
 	if err != nil {

@@ -157,7 +157,7 @@ func parseSizes(values, counts string) ([]Size, error) {
 		}
 		keys, err := parseCount(numbers[min(i, len(numbers)-1)])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("-counts: %w", err)
 		}
 		sizes = append(sizes, Size{Bytes: bytes, Keys: keys})
 	}
@@ -176,7 +176,7 @@ func parseCount(text string) (int, error) {
 	n, err := strconv.Atoi(digits)
 	// Half of the ten digits of a key number are for missing keys.
 	if err != nil || n < 1 || n*unit > 4_000_000_000 || len(text)-len(digits) > 1 {
-		return 0, fmt.Errorf("-counts: %q is no number of pairs", text)
+		return 0, fmt.Errorf("%q is no number of pairs", text)
 	}
 	return n * unit, nil
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // each runs a test on every file system, in an empty directory.
@@ -181,7 +182,7 @@ func TestHandles(t *testing.T) {
 // TestWritesAgainstModel does random writes and resizes to a file and a slice.
 func TestWritesAgainstModel(t *testing.T) {
 	each(t, func(t *testing.T, f FS, dir string) {
-		seed := rand.Uint64()
+		seed := draw.Seed(t)
 		rng := rand.New(rand.NewPCG(seed, 0))
 		file, err := f.Create(filepath.Join(dir, "a"))
 		must(t, err)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 const seeds = 300 // crashes that are tried where any of several may happen
@@ -311,7 +313,7 @@ func TestMemMapping(t *testing.T) {
 // TestCrashesAgainstModel does random things to a few files and checks each crash
 // mode's promise: synced content and names are there, and All is what was seen.
 func TestCrashesAgainstModel(t *testing.T) {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	m := NewMem()
 	synced := map[string]string{} // content of files with durable name, untouched since

@@ -10,7 +10,6 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/human"
-	"github.com/brockdb/brock/cmd/brock/internal/progress"
 	"github.com/brockdb/brock/repository"
 	"github.com/brockdb/brock/vfs"
 )
@@ -90,20 +89,17 @@ func (c *backupCommand) toFile(a *app) error {
 }
 
 func (c *backupCommand) send(a *app, db *brock.DB, w io.Writer, o brock.BackupOptions) (*brock.BackupInfo, error) {
-	var work *progress.Work
-	done := int64(0)
+	prepare, sent := a.portion("prepare"), a.portion("backup")
 	o.Progress = func(p brock.BackupProgress) {
-		if work == nil {
-			work = a.progress.Start("backup", p.Total)
+		if p.Total == 0 && p.ToPrepare > 0 {
+			prepare.done(p.Prepared, p.ToPrepare)
+			return
 		}
-		work.Add(p.Bytes - done)
-		done = p.Bytes
+		prepare.end()
+		sent.done(p.Bytes, p.Total)
 	}
-	defer func() {
-		if work != nil {
-			work.End()
-		}
-	}()
+	defer prepare.end()
+	defer sent.end()
 	return db.Backup(a.ctx, w, o)
 }
 

@@ -3,20 +3,24 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
+	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/vfs"
 )
 
 type inspectCommand struct {
-	Path     string `arg:"" help:"Directory of a store; or SUPER, MANIFEST-nnnnnn, KEYS-nnnnnn, nnnnnn.log, nnnnnn.val or nnnnnn.run: the name tells the format."`
+	Path     string `arg:"" help:"Directory of a store; or SUPER, MANIFEST-nnnnnn, KEYS-nnnnnn, nnnnnn.log, nnnnnn.val or nnnnnn.run: the name tells the format. Of an encrypted run, --key-file shows the contents, if KEYS-nnnnnn of its store lies beside it."`
 	ValueDir string `help:"Directory of the value segments, if the store has one of its own." placeholder:"DIR"`
 	keyFlag
 }
@@ -38,11 +42,32 @@ func (c *inspectCommand) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	ring, failure := c.keysOf(name.Kind, content)
 	out := bufio.NewWriter(a.out)
-	return errors.Join(inspect(out, name.Kind, content), out.Flush())
+	return errors.Join(inspect(out, name.Kind, content, ring), out.Flush(), failure)
 }
 
-func inspect(w io.Writer, kind filename.Kind, content []byte) error {
+// keysOf has the data keys of an encrypted run, which are in the keyring of its store. That lies
+// in the same directory. It returns nil for all other files: what they show needs no keys.
+func (c *inspectCommand) keysOf(kind filename.Kind, content []byte) (*crypt.Ring, error) {
+	if kind != filename.Run {
+		return nil, nil
+	}
+	uuid, isEncrypted := run.StoreOf(content)
+	switch {
+	case !isEncrypted:
+		return nil, nil
+	case c.provider() == nil:
+		return nil, encrypted{c.Path, brock.ErrKey}
+	}
+	k, err := keyring.Open(keyring.Options{FS: vfs.OS(), Dir: filepath.Dir(c.Path), UUID: uuid, Keys: c.provider()})
+	if err != nil {
+		return nil, fmt.Errorf("%s is encrypted, and must lie beside the keyring of its store, or a copy of that: %w", c.Path, err)
+	}
+	return k.Ring(), nil
+}
+
+func inspect(w io.Writer, kind filename.Kind, content []byte, ring *crypt.Ring) error {
 	d := dump.New(w, content, 0)
 	switch kind {
 	case filename.Super:
@@ -54,7 +79,7 @@ func inspect(w io.Writer, kind filename.Kind, content []byte) error {
 	case filename.Remap:
 		segment.DumpRemap(d, content)
 	case filename.Run:
-		return run.Dump(w, content, nil)
+		return run.Dump(w, content, ring)
 	case filename.Keyring:
 		keyring.Dump(d, content)
 	case filename.Lock:

@@ -23,7 +23,11 @@ func (c *rekeyCommand) Run(a *app) error {
 	return c.change(a, func(db *brock.DB) error {
 		work := a.progress.Start("rekey", 0)
 		defer work.End()
-		if err := db.RotateKey(a.ctx, o); err != nil {
+		err := db.RotateKey(a.ctx, o)
+		if errors.Is(err, brock.ErrUnsupported) {
+			return fmt.Errorf("%s is not encrypted: brock encrypt makes an encrypted store of it", c.Dir)
+		}
+		if err != nil {
 			return err
 		}
 		text := "has a new data key for what is written from now on"
@@ -33,7 +37,7 @@ func (c *rekeyCommand) Run(a *app) error {
 		case c.Rewrite:
 			text = "has a new data key, and nothing is under an older one"
 		}
-		_, err := fmt.Fprintf(a.out, "%s %s\n", c.Dir, text)
+		_, err = fmt.Fprintf(a.out, "%s %s\n", c.Dir, text)
 		return err
 	})
 }

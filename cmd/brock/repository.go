@@ -54,9 +54,11 @@ func (p *portion) done(done, total int64) {
 	p.before = done
 }
 
+// end ends the work, if that has not been done.
 func (p *portion) end() {
 	if p.work != nil {
 		p.work.End()
+		p.work = nil
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -133,13 +134,24 @@ func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
 	if errors.Is(err, brock.ErrNotExist) {
 		return noStore{s.Dir, err}
 	}
-	if errors.Is(err, brock.ErrKey) && o.Keys == nil {
-		return encrypted{s.Dir, err}
+	if errors.Is(err, brock.ErrKey) {
+		return s.keyError(err)
 	}
 	if err != nil {
 		return err
 	}
 	return errors.Join(fn(db), db.Close())
+}
+
+// keyError is brock.ErrKey of an Open in plain words, where the flags were wrong and not the key.
+func (s *store) keyError(err error) error {
+	if s.KeyFile == "" {
+		return encrypted{s.Dir, err}
+	}
+	if super, unread := manifest.ReadSuper(vfs.OS(), s.Dir); unread == nil && !super.Encrypted() {
+		return plain{s.Dir, err}
+	}
+	return err
 }
 
 // noStore is brock.ErrNotExist in plain words.
@@ -161,6 +173,17 @@ func (e encrypted) Error() string {
 	return e.dir + " is encrypted: name its key file by --key-file or BROCK_KEY_FILE"
 }
 func (e encrypted) Unwrap() error { return e.error }
+
+// plain is an error where encryption is asked for, of a store that has none.
+type plain struct {
+	dir string
+	error
+}
+
+func (e plain) Error() string {
+	return e.dir + " is not encrypted: leave --key-file and BROCK_KEY_FILE out, or use brock encrypt"
+}
+func (e plain) Unwrap() error { return e.error }
 
 // keySyntax says how keys are written on the command line.
 type keySyntax struct {

@@ -10,7 +10,7 @@ import (
 
 // allRules names the rules that exceptions.txt may lift: for a package, or for
 // "package.variable".
-var allRules = []string{"system", "unsafe", "panic", "init", "var", "log", "now", "timer", "go", "sleep", "mapped", "guard"}
+var allRules = []string{"system", "unsafe", "panic", "init", "var", "log", "now", "timer", "go", "sleep", "draw", "mapped", "guard"}
 
 // cures say what to do instead.
 var cures = map[string]string{
@@ -25,8 +25,12 @@ var cures = map[string]string{
 	"go":     "goroutines start in jobs or commit, and who starts one waits for it",
 	"mapped": "only run and segment read mapped files, and say who has a guard on: ask them",
 	"guard":  "bytes of a caller, and values, may lie in a mapped file: begin with defer pageio.Guard, or say what has one on, or why these bytes do not",
+	"draw":   "tests draw seeds with package draw, so that BROCK_SEED repeats them",
 	"sleep":  "wait for what you mean (a channel, synctest.Wait), not for time",
 }
+
+// draws are functions of math/rand/v2 that draw anew each time.
+var draws = []string{"Float64", "Int", "Int64", "Int64N", "IntN", "N", "Perm", "Shuffle", "Uint32", "Uint32N", "Uint64", "Uint64N"}
 
 func TestRules(t *testing.T) {
 	fset, sources := load(t)
@@ -159,6 +163,9 @@ func (c *checker) node(n ast.Node) bool {
 	case *ast.SelectorExpr:
 		if n.Sel.Name == "Mapped" && !c.free() {
 			c.forbid("mapped", c.pkg, n)
+		}
+		if id, ok := n.X.(*ast.Ident); ok && id.Name == "rand" && c.free() && slices.Contains(draws, n.Sel.Name) {
+			c.forbid("draw", c.name, n)
 		}
 		// A mention is as good as a call: now := time.Now.
 		if id, ok := n.X.(*ast.Ident); ok && id.Name == "time" && !c.free() {

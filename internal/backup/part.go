@@ -57,41 +57,53 @@ type extractor struct {
 	known     map[origin]layout.RunID
 	used      map[entry.FileNum]bool // numbers of files of the stream before
 	elsewhere map[filename.Name]bool // files of the layout that only the stream before has
+
+	progress            func(Progress) // may be nil
+	prepared, toPrepare int64
+	end                 int64 // prepared after the run that is being copied
 }
 
-// extract makes a source of what o asks for alone. Call remove at the end, also after an error.
-func extract(ctx context.Context, s checkpoint.Source, o *Options) (x *extractor, err error) {
-	x = &extractor{
+// newExtractor returns one for what o asks for alone. Call remove at the end, also after an error or
+// a panic of extract.
+func newExtractor(s checkpoint.Source, o *Options) *extractor {
+	x := &extractor{
 		Source: s, Outputs: &o.Outputs, part: &Part{Keyspaces: o.keyspaces()}, all: len(o.Keyspaces) == 0, origins: map[layout.RunID]origin{},
 		used: map[entry.FileNum]bool{}, elsewhere: map[filename.Name]bool{}, known: map[origin]layout.RunID{},
-		out: segment.Config{FS: s.FS, UUID: s.UUID, Ring: s.Ring},
+		out: segment.Config{FS: s.FS, UUID: s.UUID, Ring: s.Ring}, progress: o.Progress,
 	}
 	if s.Ring != nil && o.Plain {
 		x.out.FS, x.out.Ring, x.out.Once = newVeil(s.FS, s.UUID), nil, true
 	}
 	x.part.sealed = x.out.Ring != nil
+	return x
+}
+
+// extract makes the files, and x the source of them.
+func (x *extractor) extract(ctx context.Context, o *Options) error {
 	if err := x.begin(); err != nil {
-		return x, err
+		return err
 	}
 	if o.Since != nil {
 		if err := x.since(o.Since); err != nil {
-			return x, err
+			return err
 		}
 	}
+	s := x.Source
 	x.open = files.New(files.Config{
 		FS: s.FS, Dir: s.Dir, ValueDir: s.ValueDir, UUID: s.UUID, Ring: s.Ring, Seed: s.Seed, NoMap: true, OpenFiles: extractFiles,
 	}, nil)
 	defer x.view.Close()
 	if err := x.open.OpenLayout(s.Layout, &x.view); err != nil {
-		return x, err
+		return err
 	}
+	x.expect()
 	// Oldest first: each run says what is below it.
 	for i, m := range slices.Backward(s.Layout.Runs()) {
 		if err := x.run(ctx, m, x.view.Runs[i]); err != nil {
-			return x, err
+			return err
 		}
 	}
-	return x, x.finish()
+	return x.finish()
 }
 
 // begin finds the keyspaces, and begins the layout: that of the store without files and
@@ -171,11 +183,12 @@ func (x *extractor) run(ctx context.Context, m *layout.Run, r *view.Run) error {
 	if err != nil {
 		return err
 	}
+	x.end = x.prepared + readBytes(m)
 	out, err := x.copy(ctx, r, m, below)
 	if err != nil {
 		return err
 	}
-	x.outs = append(x.outs, out)
+	x.reached(x.end)
 	for _, added := range files.NewRuns(out.Run, m.Tier) {
 		added.Order = m.Order
 		x.origins[added.ID] = from
@@ -219,12 +232,35 @@ func (x *extractor) keep(id layout.RunID, m *layout.Run, from origin) {
 }
 
 // copy writes the entries of the keyspaces that a run has, all versions of them, with their
-// values.
-func (x *extractor) copy(ctx context.Context, r *view.Run, m *layout.Run, below *layout.Layout) (*compact.Output, error) {
+// values. It tells how far it is, on this goroutine: a progress that panics leaves nothing behind.
+func (x *extractor) copy(ctx context.Context, r *view.Run, m *layout.Run, below *layout.Layout) (out *compact.Output, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	from := &within{Iterator: r.Copier(), ids: x.ids, ctx: ctx, steps: make(chan int64)}
+	out = new(compact.Output)
+	ended := make(chan error, 1)
+	go func() {
+		defer close(from.steps)
+		var err error
+		*out, err = x.execute(ctx, from, r, m, below)
+		ended <- err
+	}()
+	defer func() {
+		cancel()
+		if err = <-ended; err == nil {
+			x.outs = append(x.outs, out)
+		}
+	}()
+	for n := range from.steps {
+		x.reached(min(x.prepared+n, x.end))
+	}
+	return out, nil
+}
+
+func (x *extractor) execute(ctx context.Context, from *within, r *view.Run, m *layout.Run, below *layout.Layout) (compact.Output, error) {
 	tombstones, done := view.TombstonesOf([]*view.Run{r})
 	defer done()
-	out, err := compact.Execute(ctx, compact.Input{
-		Entries: &within{Iterator: r.Copier(), ids: x.ids},
+	return compact.Execute(ctx, compact.Input{
+		Entries: from,
 		// Nothing is at or below the watermark, so nothing of the keyspaces is dropped.
 		Rules: compact.Rules{Dropped: x.other, Tombstones: tombstones},
 		Heal:  x.view.Healing(),
@@ -241,7 +277,34 @@ func (x *extractor) copy(ctx context.Context, r *view.Run, m *layout.Run, below 
 		},
 		ValueBytes: x.SegmentBytes,
 	})
-	return &out, err
+}
+
+// expect finds how much is to be read.
+func (x *extractor) expect() {
+	for _, m := range x.Layout.Runs() {
+		if _, ok := x.known[x.originOf(m)]; !ok {
+			x.toPrepare += readBytes(m)
+		}
+	}
+	if x.toPrepare > 0 {
+		x.reached(0)
+	}
+}
+
+// readBytes is the length of a run with its values.
+func readBytes(m *layout.Run) int64 {
+	n := m.FileBytes()
+	for _, ref := range m.Refs {
+		n += ref.Bytes
+	}
+	return int64(n)
+}
+
+// reached tells how much is prepared.
+func (x *extractor) reached(n int64) {
+	if x.prepared = n; x.progress != nil {
+		x.progress(Progress{Prepared: n, ToPrepare: x.toPrepare})
+	}
 }
 
 // finish makes the layout.
@@ -277,6 +340,10 @@ type within struct {
 	iterator.Iterator
 	ids []entry.KeyspaceID // ascending
 	end []byte             // bound of the one that it is in
+
+	ctx   context.Context
+	bytes int64      // of entries since the last step
+	steps chan int64 // gets about every reportBytes of them
 }
 
 // First moves to the first entry.
@@ -286,9 +353,24 @@ func (w *within) First() bool { return w.enter(w.Iterator.SeekGE(entry.AppendKey
 func (w *within) Next() bool {
 	ok := w.Iterator.Next()
 	if ok && bytes.Compare(w.Entry().Key, w.end) < 0 {
+		w.count()
 		return true
 	}
 	return w.enter(ok)
+}
+
+// count counts the entry that it has come to.
+func (w *within) count() {
+	e := w.Entry()
+	w.bytes += int64(len(e.Key)) + int64(e.ValueLen())
+	if w.bytes < reportBytes {
+		return
+	}
+	select {
+	case w.steps <- w.bytes:
+		w.bytes = 0
+	case <-w.ctx.Done():
+	}
 }
 
 // enter goes on to the next entry of a keyspace that is wanted, if there is one here.
@@ -298,6 +380,7 @@ func (w *within) enter(ok bool) bool {
 		i, found := slices.BinarySearch(w.ids, id)
 		if found {
 			w.end = entry.AfterKeyspace(id)
+			w.count()
 			return true
 		}
 		if i == len(w.ids) {

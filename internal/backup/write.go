@@ -33,7 +33,8 @@ type Options struct {
 
 // Progress is how far a stream is.
 type Progress struct {
-	Bytes, Total int64 // of files that are sent
+	Bytes, Total        int64 // of files that are sent
+	Prepared, ToPrepare int64 // of runs and values that are read first, for files that have a part of them
 }
 
 // Write sends the store s as one stream to w. All files that the layout names are there,
@@ -46,13 +47,14 @@ func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*I
 	}
 	var part *Part
 	var elsewhere map[filename.Name]bool
+	var prepared int64
 	if len(o.Keyspaces) > 0 || o.plain(&s) {
-		x, err := extract(ctx, s, &o)
+		x := newExtractor(s, &o)
 		defer x.remove()
-		if err != nil {
+		if err := x.extract(ctx, &o); err != nil {
 			return nil, err
 		}
-		s, part, elsewhere = x.Source, x.part, x.elsewhere
+		s, part, elsewhere, prepared = x.Source, x.part, x.elsewhere, x.prepared
 	}
 	from := newSender(s)
 	from.ctx = ctx
@@ -65,7 +67,7 @@ func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*I
 	if err := to.seal(&s); err != nil {
 		return nil, err
 	}
-	to.total = from.total
+	to.total, to.prepared = from.total, prepared
 	if err := to.files(from); err != nil {
 		return nil, err
 	}
@@ -160,6 +162,7 @@ type writer struct {
 
 	progress    func(Progress)
 	done, total int64
+	prepared    int64
 }
 
 func newWriter(ctx context.Context, w io.Writer, s *checkpoint.Source, o *Options) *writer {
@@ -252,7 +255,7 @@ const reportBytes = 4 << 20
 
 func (w *writer) report() {
 	if w.progress != nil {
-		w.progress(Progress{w.done, w.total})
+		w.progress(Progress{Bytes: w.done, Total: w.total, Prepared: w.prepared, ToPrepare: w.prepared})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // txn is a transaction of the conflict table.
@@ -139,7 +140,7 @@ func TestRefusedTransactionIsNoConflict(t *testing.T) {
 // The index of a group agrees with a look at all of its records, however checks
 // and transactions alternate.
 func TestWritesAgreeWithANaiveSearch(t *testing.T) {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for trial := range 200 {
 		m := newMemory()

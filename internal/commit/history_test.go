@@ -13,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/conflict"
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // seen is what a transaction read, and what it wrote, once it is committed.
@@ -46,7 +47,7 @@ func (m *memory) scan(lo, hi string, at entry.Version) string {
 // after the other in the order of their versions, each must read what it read.
 func TestConcurrentTransactionsAreSerializable(t *testing.T) {
 	const committers, each, space = 8, 150, 12
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	t.Logf("seed %d", seed)
 	m := newMemory()
 	p := start(m)
@@ -142,7 +143,7 @@ func TestConcurrentTransactionsAreSerializable(t *testing.T) {
 // is what was published.
 func TestChaos(t *testing.T) {
 	for _, broken := range []bool{false, true} {
-		seed := rand.Uint64()
+		seed := draw.Seed(t)
 		t.Logf("seed %d", seed)
 		m := newMemory()
 		p := start(m)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock/internal/conflict"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 func key(k string) *conflict.Refusal           { return conflict.RefuseKey([]byte(k)) }
@@ -126,7 +127,7 @@ func TestRequestsYield(t *testing.T) {
 // Whatever lines calls stand in, and in whatever order, all get their turn: the bubble
 // would report a deadlock.
 func TestTurnsHaveNoDeadlock(t *testing.T) {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	t.Logf("seed %d", seed)
 	synctest.Test(t, func(t *testing.T) {
 		var s Turns

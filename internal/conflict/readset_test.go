@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // changes is a store that keeps the newest version of each key.
@@ -113,7 +114,7 @@ func TestRepeatsAreMerged(t *testing.T) {
 }
 
 func TestReadSetMatchesANaiveOne(t *testing.T) {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	s := ReadSet{Seed: 1}

@@ -25,19 +25,21 @@ type Ring struct {
 	random io.Reader
 	unwrap func(ID) (DataKey, error)
 
-	mu      sync.Mutex
+	mu      sync.Mutex // not held while unwrap is asked, which may take seconds
 	keys    map[ID]*DataKey
+	asked   map[ID]chan struct{} // keys that unwrap is being asked for; closed at the end of that
 	current *DataKey
 }
 
 // NewRing returns a Ring without a current key. It asks unwrap for a data key when that is
-// needed for the first time, and returns the errors of unwrap as they are. random draws
-// lives: nil is crypto/rand.Reader, all else is for tests.
+// needed for the first time, and returns the errors of unwrap as they are. Calls that need the
+// same key meanwhile wait for the answer; all others go on. random draws lives: nil is
+// crypto/rand.Reader, all else is for tests.
 func NewRing(random io.Reader, unwrap func(ID) (DataKey, error)) *Ring {
 	if random == nil {
 		random = rand.Reader
 	}
-	return &Ring{random: random, unwrap: unwrap, keys: map[ID]*DataKey{}}
+	return &Ring{random: random, unwrap: unwrap, keys: map[ID]*DataKey{}, asked: map[ID]chan struct{}{}}
 }
 
 // NewDataKey draws a data key from random (nil: crypto/rand.Reader).
@@ -80,12 +82,44 @@ func (r *Ring) SetCurrent(id ID) error {
 	return nil
 }
 
-func (r *Ring) key(id ID) (*DataKey, error) {
+// Put adds a data key, so that unwrap need not be asked for it.
+func (r *Ring) Put(k DataKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.keys[id]; k != nil {
-		return k, nil
+	r.keys[k.ID] = &k
+}
+
+// key returns a data key that is there, or asks for it.
+func (r *Ring) key(id ID) (*DataKey, error) {
+	for {
+		r.mu.Lock()
+		k, others := r.keys[id], r.asked[id]
+		if k == nil && others == nil {
+			r.asked[id] = make(chan struct{})
+		}
+		r.mu.Unlock()
+		switch {
+		case k != nil:
+			return k, nil
+		case others == nil:
+			return r.ask(id)
+		}
+		// After an error it is asked again: what has ended one call need not end another.
+		<-others
 	}
+}
+
+// ask has the data key unwrapped, and ends what asked says of it, also if unwrap panics.
+func (r *Ring) ask(id ID) (answer *DataKey, err error) {
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if answer != nil {
+			r.keys[id] = answer
+		}
+		close(r.asked[id])
+		delete(r.asked, id)
+	}()
 	k, err := r.unwrap(id)
 	if err != nil {
 		return nil, err
@@ -93,7 +127,6 @@ func (r *Ring) key(id ID) (*DataKey, error) {
 	if k.ID != id || !k.Cipher.Valid() {
 		return nil, fmt.Errorf("%v was given for data key %x, with %v", k, id, k.Cipher)
 	}
-	r.keys[id] = &k
 	return &k, nil
 }
 

@@ -224,6 +224,67 @@ func TestRingUnwraps(t *testing.T) {
 	}
 }
 
+// TestRingWaitsOnlyForWhatIsAsked: while unwrap is asked for one data key, calls that need others
+// go on, and those that need the same one share the answer. A panic of unwrap leaves no call
+// waiting.
+func TestRingWaitsOnlyForWhatIsAsked(t *testing.T) {
+	asked, answer := make(chan bool, 8), make(chan func() error)
+	r := NewRing(nil, func(id ID) (DataKey, error) {
+		k := DataKey{ID: id, Cipher: AES256GCM}
+		if id == (ID{1}) {
+			return k, nil
+		}
+		asked <- true
+		return k, (<-answer)()
+	})
+	if err := r.SetCurrent(ID{1}); err != nil {
+		t.Fatal(err)
+	}
+	slow := Life{Key: ID{2}, Cipher: AES256GCM}
+	results := make(chan error, 8)
+	open := func() {
+		defer func() {
+			if p := recover(); p != nil {
+				results <- fmt.Errorf("panic: %v", p)
+			}
+		}()
+		_, err := r.Open(File{}, slow)
+		results <- err
+	}
+	for range 4 {
+		go open()
+	}
+	<-asked // and is not answered
+	if _, l, err := r.New(File{}); err != nil || r.Current() != (ID{1}) {
+		t.Error(err)
+	} else if _, err := r.Open(File{}, l); err != nil {
+		t.Error(err)
+	}
+	if err := r.SetCurrent(ID{1}); err != nil {
+		t.Error(err)
+	}
+	away := errors.New("the service doesn't answer")
+	answer <- func() error { return away }
+	if err := <-results; !errors.Is(err, away) {
+		t.Errorf("the error is %v", err)
+	}
+	<-asked
+	answer <- func() error { panic("a provider's") }
+	if err := <-results; err == nil || !strings.Contains(err.Error(), "a provider's") {
+		t.Errorf("the error is %v", err)
+	}
+	<-asked
+	answer <- func() error { return nil }
+	for range 2 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if len(asked) > 0 {
+		t.Error("a call that waited has asked again for what was answered")
+	}
+}
+
 // TestLives: files and units under one data key have lives of their own, and none is
 // given where the random source fails.
 func TestLives(t *testing.T) {

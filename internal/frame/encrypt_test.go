@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/invariant"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // ones is a source of lives that are always the same.
@@ -164,7 +165,7 @@ func asDecrypted(t *testing.T, payload [][]byte) (want []byte, totals Totals) {
 }
 
 func TestEncryptedFrame(t *testing.T) {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for i := range 60 {
 		e, d := testKeys(t, nil)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // at makes a committed transaction that begins and ends at these points in time.
@@ -333,7 +335,7 @@ func random(rnd *rand.Rand) []Txn {
 
 // Check finds an anomaly exactly if no serial order explains the history.
 func TestCheckAgreesWithTryingEveryOrder(t *testing.T) {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	kinds := map[Kind]int{}
 	for range 20_000 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 var errFault = errors.New("injected")
@@ -275,7 +276,7 @@ func forEachShape(t *testing.T, check func(t *testing.T, r *rand.Rand, key func(
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 20 {
-				seed := rand.Uint64()
+				seed := draw.Seed(t)
 				r := rand.New(rand.NewPCG(seed, 0))
 				if !t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { check(t, r, key) }) {
 					return

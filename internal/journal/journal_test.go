@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 var uuid = [16]byte{1, 2, 3}
@@ -311,7 +312,7 @@ func (h *history) check(d *disk, what string) (ReplayResult, int) {
 // After any sequence of crashes and kills the journal is a prefix of what was
 // written, with everything that was durable.
 func TestCrashes(t *testing.T) {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	rounds := uint64(150)
 	if testing.Short() {
 		rounds = 60 // twice: plain and encrypted
@@ -397,7 +398,7 @@ func (h *history) fillRecycler(rnd *rand.Rand) {
 // Whatever is flipped, cut or zeroed: what comes back is a prefix with all that
 // a later frame or another file says to be durable, or a typed corruption.
 func TestDamage(t *testing.T) {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	for round := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, round))
 		h := newHistory(t, newDisk(), int64(4000+rnd.IntN(20_000)))

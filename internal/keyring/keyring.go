@@ -193,51 +193,70 @@ func (c *Content) wrap(ctx context.Context, p Provider, d *crypt.DataKey, create
 	return w, nil
 }
 
-// Add draws a data key, has it wrapped, and writes the keyring with it: it is durable on return,
-// and not current yet. If p is not nil, it is the provider from now on: it wraps the other keys
-// too. created is in Unix milliseconds. After an error all is as it was.
+// Add writes the keyring with a new data key: it is durable on return, and not current yet.
+// created is in Unix milliseconds. After an error all is as it was.
 func (k *Keyring) Add(ctx context.Context, p Provider, created int64) (crypt.ID, error) {
-	c, err := k.rewrapped(ctx, p)
+	d, err := k.DraftKey(ctx, p, created)
 	if err != nil {
 		return crypt.ID{}, err
 	}
+	return k.Write(d)
+}
+
+// Draft is what the keyring is to become. What a provider has to do for it is done.
+type Draft struct {
+	content *Content
+	keys    Provider
+	added   *crypt.DataKey // nil: no data key is new
+}
+
+// DraftKey draws a data key and has it wrapped. If p is not nil, it is the provider from the Write
+// of the Draft on: it wraps the other keys too. created is in Unix milliseconds.
+func (k *Keyring) DraftKey(ctx context.Context, p Provider, created int64) (*Draft, error) {
+	c, err := k.rewrapped(ctx, p)
+	if err != nil {
+		return nil, err
+	}
 	if len(c.Keys) == maxKeys {
-		return crypt.ID{}, fmt.Errorf("%w: the keyring has %d data keys already: rewrite what is under old ones", errs.ErrInvalid, maxKeys)
+		return nil, fmt.Errorf("%w: the keyring has %d data keys already: rewrite what is under old ones", errs.ErrInvalid, maxKeys)
 	}
 	d, err := crypt.NewDataKey(k.o.Random, crypt.Preferred())
 	if err != nil {
-		return crypt.ID{}, err
+		return nil, err
 	}
-	_, now := k.now()
 	if p == nil {
-		p = now
+		_, p = k.now()
 	}
 	w, err := c.wrap(ctx, p, &d, created)
 	if err != nil {
-		return crypt.ID{}, err
+		return nil, err
 	}
 	c.Keys = append(c.Keys, w)
-	if err := k.write(c, p); err != nil {
-		return crypt.ID{}, err
-	}
-	return d.ID, nil
+	return &Draft{content: c, keys: p, added: &d}, nil
 }
 
-// Rewrap has all data keys unwrapped and wrapped again, by p or, if it is nil, by the provider
-// that is there, under the master key that is current now. It removes the file before. Until it
-// has returned nil, either of both master keys may be needed.
-func (k *Keyring) Rewrap(ctx context.Context, p Provider) error {
+// DraftRewrap has all data keys unwrapped and wrapped again, by p or, if it is nil, by the provider
+// that is there, under the master key that is current now.
+func (k *Keyring) DraftRewrap(ctx context.Context, p Provider) (*Draft, error) {
 	if p == nil {
 		_, p = k.now()
 	}
 	c, err := k.rewrapped(ctx, p)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := k.write(c, p); err != nil {
-		return err
+	return &Draft{content: c, keys: p}, nil
+}
+
+// Write writes a Draft of the keyring as it is now, and returns the id of the data key that it
+// adds. All is durable on return. The file before stays until Clean: until then, either of both
+// master keys may be needed. After an error all is as it was.
+func (k *Keyring) Write(d *Draft) (id crypt.ID, err error) {
+	if err := k.write(d.content, d.keys); err != nil || d.added == nil {
+		return id, err
 	}
-	return k.Clean()
+	k.ring.Put(*d.added)
+	return d.added.ID, nil
 }
 
 // rewrapped returns a copy of the content. If p is not nil, it has wrapped each key anew.

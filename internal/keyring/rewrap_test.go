@@ -1,7 +1,6 @@
 package keyring
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -34,7 +33,7 @@ func TestRewrappedElsewhere(t *testing.T) {
 	if _, err := follower.unwrap(id); !errors.Is(err, errs.ErrKey) || errors.Is(err, ErrAbsent) {
 		t.Errorf("by another master key: %v", err)
 	}
-	if err := writer.Rewrap(context.Background(), key(2)); err != nil {
+	if err := rewrap(writer, key(2)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := follower.unwrap(id); err != nil {

@@ -47,9 +47,9 @@ func readValueSuper(o *Options, s *Super, ring *crypt.Ring) (v Super, made bool,
 		v, _, err = slots.decrypt(valuesKey(ring))
 		switch {
 		// The keys fit the store. So this is the SUPER of a store's own directory, or that of a
-		// copy with data keys of its own.
+		// copy with data keys of its own. Other keys would not help: the error is no ErrKey.
 		case errors.Is(err, crypt.ErrTag), errors.Is(err, keyring.ErrAbsent):
-			return v, false, fmt.Errorf("%w: %s is not the ValueDir of this copy of %s: %w", errs.ErrForeign, o.ValueDir, o.Dir, err)
+			return v, false, fmt.Errorf("%w: %s belongs to another copy of the store than %s", errs.ErrForeign, o.ValueDir, o.Dir)
 		case err != nil:
 			return v, false, fmt.Errorf("ValueDir: %w", err)
 		case v.Manifest == 0:

@@ -50,24 +50,24 @@ func TestSortingIsBoundedByComparisons(t *testing.T) {
 			for i, k := range keys {
 				add(t, tab, entry.Entry{Key: k, Version: entry.Version(i + 1)})
 			}
-			best := func(sort func([]pair)) time.Duration {
-				least := time.Hour
-				for range 3 {
-					v := &view{arena: &tab.arena, end: ref(tab.extent.Load() & refMask), count: n}
-					pairs, _ := (&view{arena: &tab.arena}).collect(v)
-					begin := time.Now()
-					sort(pairs)
-					least = min(least, time.Since(begin))
-				}
-				return least
+			takes := func(sort func([]pair)) time.Duration {
+				v := &view{arena: &tab.arena, end: ref(tab.extent.Load() & refMask), count: n}
+				pairs, _ := (&view{arena: &tab.arena}).collect(v)
+				begin := time.Now()
+				sort(pairs)
+				return time.Since(begin)
 			}
-			byWords := best(func(pairs []pair) {
-				s := sorter{arena: &tab.arena}
-				s.sorted(pairs, 0)
-			})
-			byComparison := best(func(pairs []pair) {
-				slices.SortFunc(pairs, func(x, y pair) int { return compareRecords(tab.arena.at(x.place), tab.arena.at(y.place)) })
-			})
+			byWords, byComparison := time.Hour, time.Hour
+			// Other work on the machine makes some of the sorts slower, not all of them.
+			for round := 0; round < 3 || round < 100 && byWords > 10*byComparison+10*time.Millisecond; round++ {
+				byWords = min(byWords, takes(func(pairs []pair) {
+					s := sorter{arena: &tab.arena}
+					s.sorted(pairs, 0)
+				}))
+				byComparison = min(byComparison, takes(func(pairs []pair) {
+					slices.SortFunc(pairs, func(x, y pair) int { return compareRecords(tab.arena.at(x.place), tab.arena.at(y.place)) })
+				}))
+			}
 			if byWords > 10*byComparison+10*time.Millisecond {
 				t.Errorf("%s, %s: sorted in %v, by comparison in %v", shape, order, byWords, byComparison)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 const seed = 11
@@ -111,7 +112,7 @@ func TestTableMatchesASortedModel(t *testing.T) {
 		for _, order := range []string{"ascending", "any"} {
 			t.Run(name+"/"+order, func(t *testing.T) {
 				t.Parallel()
-				s := rand.Uint64()
+				s := draw.Seed(t)
 				t.Logf("seed %d", s)
 				r := rand.New(rand.NewPCG(s, 0))
 				tab, m := New(Options{Seed: seed, Limit: 1 << 20}), &model{}

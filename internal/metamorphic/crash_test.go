@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -92,7 +93,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			c.takeAll("the end", 1<<20)
 			e := &examiner{t: t, script: sc, ledger: s.ledger, o: s.o}
 			e.o.Mode = brock.ReadWrite
-			first := rand.IntN(37)
+			first := draw.Rand(t).IntN(37)
 			for i, p := range c.points {
 				if sc.big && !*everyFlag && i%37 != first || raced && i%11 != 0 {
 					continue

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -37,7 +38,7 @@ func TestDiskThatFillsUp(t *testing.T) {
 		runs, steps = 4, 250
 	}
 	for i := range runs {
-		seed := rand.Uint64()
+		seed := draw.Seed(t)
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			r := &fullRun{t: t, rng: rand.New(rand.NewPCG(seed, 21)), seed: seed, mem: vfs.NewMem(), model: map[string]string{}}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"path"
@@ -16,25 +15,21 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
 // keysFlag says which stores are encrypted. So the programs of this package prove both
 // kinds in the time of one.
-var keysFlag = flag.String("keys", "some", "which stores are encrypted: all, none, or some, which each process draws by itself")
+var keysFlag = flag.String("keys", "some", "which stores are encrypted: all, none, or some, which each run draws")
 
 // testKeys is the provider of all encrypted stores here.
 var testKeys = brock.StaticKey(bytes.Repeat([]byte("K"), 32))
 
-// keysDraw decides which tests have encrypted stores.
-var keysDraw = rand.Uint64()
-
 // keysFor returns the Keys for the stores of a test, nil for plain ones. Its log says so,
 // for a failure to be replayed.
 func keysFor(t testing.TB) brock.KeyProvider {
-	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, t.Name(), keysDraw)
-	if *keysFlag == "none" || *keysFlag == "some" && h.Sum64()&1 == 0 || strings.HasPrefix(t.Name(), "Fuzz") {
+	if *keysFlag == "none" || *keysFlag == "some" && draw.Coin(t) || strings.HasPrefix(t.Name(), "Fuzz") {
 		return nil
 	}
 	if _, told := keysTold.LoadOrStore(t.Name(), true); !told {

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"path"
 	"slices"
 	"testing"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -184,7 +184,7 @@ func TestTwins(t *testing.T) {
 			case testing.Short() || raced:
 				most = 120
 			}
-			rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // a failure names what it did
+			draw.Rand(t).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // a failure names what it did
 			counts := map[string]int{}
 			for i, d := range all[:min(most, len(all))] {
 				if i%50 == 0 && outOfTime(t) {

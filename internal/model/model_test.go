@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 func set(key, value string) Write { return Write{Key: key, Value: value} }
@@ -196,7 +197,7 @@ func randomWrite(rng *rand.Rand, n int) Write {
 }
 
 func TestAgainstHistory(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := draw.Seed(t)
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 50 {

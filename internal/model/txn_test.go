@@ -4,7 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 func TestTxnSeesItsWrites(t *testing.T) {
@@ -92,7 +93,7 @@ func TestReadOnlyTxnNeverConflicts(t *testing.T) {
 // those that committed one by one, in the order of their commits: each must
 // read the same again.
 func TestTxnsAreSerializable(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := draw.Seed(t)
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	conflicts := 0

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock/internal/errs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -130,7 +131,7 @@ func TestGuardKeepsTheError(t *testing.T) {
 
 func TestBits(t *testing.T) {
 	const n = 100_000
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	b, model := NewBits(n), map[int64]bool{}
 	for range 20_000 {

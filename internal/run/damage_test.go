@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run/meta"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
@@ -213,7 +213,7 @@ func flipEveryBit(t *testing.T, which int) {
 	case testing.Short() || raceEnabled:
 		step = 37
 	}
-	for bit := rand.IntN(step); bit < 8*len(file); bit += step {
+	for bit := draw.Rand(t).IntN(step); bit < 8*len(file); bit += step {
 		// In long runs of zeros, which pad pages, one bit of 50 is enough.
 		if at := bit / 8; at >= 8 && at+8 < len(file) && allZero(file[at-8:at+8]) && bit%203 != 0 {
 			continue

@@ -11,13 +11,22 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/dump"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
+// StoreOf returns the uuid of the store that an encrypted run file belongs to; ok is false for a
+// plain file, and one of which the footer is damaged.
+func StoreOf(file []byte) (uuid [16]byte, ok bool) {
+	o, ok := encryptedFile(file)
+	return o.UUID, ok
+}
+
 // Dump writes an annotated dump of a whole run file. Damage is shown, not
 // refused, as far as footer and directory still lead to what there is. An encrypted file
-// is shown as it is before encryption; without ring, only its ends are.
+// is shown as it is before encryption; without ring, only its ends are. If ring doesn't have its
+// data key, too, and the error wraps errs.ErrKey.
 func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
 	if o, ok := encryptedFile(file); ok {
 		return dumpEncrypted(w, file, o, ring)
@@ -194,7 +203,10 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring
 	d.Bytes(at+footerTag, crypt.TagSize, "tag of the footer")
 	d.Bytes(at+footerKey, 16, "data key")
 	d.Bytes(at+footerLife, 16, "life")
-	return d.Close()
+	if !errors.Is(err, errs.ErrKey) {
+		err = nil // damage is shown
+	}
+	return errors.Join(d.Close(), err)
 }
 
 // decryptImage decrypts a whole file in place, but for what is damaged. An error says that

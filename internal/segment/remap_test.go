@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // randomMoves are n moves whose starts lie in granules of their own.
@@ -31,7 +32,7 @@ func randomMoves(rnd *rand.Rand, n, stride int) []Move {
 func TestRemap(t *testing.T) { forms(t, testRemap) }
 
 func testRemap(t *testing.T, testConfig func(testing.TB) Config) {
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for _, n := range []int{1, 2, 63, 64, 65, 511, 512, 513, 5000} {
 		for _, stride := range []int{1, 3, 1000} {

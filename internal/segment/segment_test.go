@@ -18,6 +18,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -154,7 +155,7 @@ func testDamageIsFound(t *testing.T, testConfig func(testing.TB) Config) {
 	handles, stats := writeValues(t, c, lengths)
 	path := c.path(filename.Value, 5)
 	clean := must(os.ReadFile(path))(t)
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for i := range 1000 {
 		at := rnd.IntN(len(clean))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
@@ -137,7 +138,7 @@ func TestBackupOfKeyspacesRefuses(t *testing.T) {
 	mem := vfs.NewMem()
 	faulty := faultfs.New(mem, faultfs.Options{})
 	o := place{mem, "/", nil}.retaining("store", "")
-	o.FS = faulty
+	o.FS, o.Maintenance.IdleAfter = faulty, time.Hour
 	db, err := brock.Open(o)
 	must(t, err)
 	defer func() { must(t, db.Close()) }()
@@ -212,8 +213,8 @@ func TestBackupOfKeyspacesCrashes(t *testing.T) {
 func killedBackup(t *testing.T, mem *vfs.Mem, db *brock.DB, o brock.BackupOptions) (killed *vfs.Mem, made []string) {
 	t.Helper()
 	before := must2(mem.List("/store"))
-	o.Progress = func(brock.BackupProgress) {
-		if killed == nil {
+	o.Progress = func(p brock.BackupProgress) {
+		if killed == nil && p.Total > 0 {
 			killed = mem.CrashClone(vfs.CrashOptions{Mode: vfs.All})
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/checksum"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -245,7 +246,7 @@ func TestCheckpointBesideWriters(t *testing.T) {
 	db, err := brock.Open(p.retaining("store", ""))
 	must(t, err)
 	defer db.Close()
-	seed := newSeed()
+	seed := draw.Seed(t)
 	newBusy(t, db, seed).steps(t, 100)
 	small, large := make(chan struct{}), make(chan struct{})
 	var writers sync.WaitGroup

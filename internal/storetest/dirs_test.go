@@ -182,6 +182,9 @@ func (p place) refused(t *testing.T, what string, o brock.Options, want error, d
 			must(t, db.Close())
 		}
 		wantErr(t, fmt.Sprintf("%s, mode %d", what, mode), err, want)
+		if want != brock.ErrKey && errors.Is(err, brock.ErrKey) {
+			t.Errorf("%s, mode %d: %v asks for other keys", what, mode, err)
+		}
 		if after := p.contents(t, dirs...); after != before {
 			t.Fatalf("%s, mode %d: from\n%s\nto\n%s", what, mode, before, after)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brockdb/brock"
@@ -73,7 +74,8 @@ func holds(t *testing.T, db *brock.DB, from, to, size int) {
 	}))
 }
 
-// resumes waits until a write succeeds, and returns how long that took.
+// resumes waits until a write succeeds, and returns how long that took. In a bubble that is
+// what the store waits for, not what the machine takes.
 func resumes(t *testing.T, write func() error) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -105,44 +107,48 @@ func TestFullDisk(t *testing.T) {
 	for _, size := range fillingSizes() {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
-			mem := vfs.NewMem()
-			const capacity = 12 << 20
-			mem.SetCapacity(capacity)
-			events := make(diskSpaceEvents, 100)
-			o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
-				Events: brock.Events{DiskSpace: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
-			db, err := brock.Open(o)
-			must(t, err)
-			n := fillUp(t, db, 0, size)
-			if data := n * size; data < capacity/4 {
-				t.Errorf("full with %d bytes of values", data)
-			}
-			if list := events.until(true); !errors.Is(list[len(list)-1].Err, brock.ErrNoSpace) {
-				t.Errorf("events %+v", list)
-			}
-			m := db.Metrics().Tree
-			if m.Refused == 0 || m.FreeBytes < 0 || m.ReserveBytes == 0 {
-				t.Errorf("metrics: refused %d, left %d, reserve %d", m.Refused, m.FreeBytes, m.ReserveBytes)
-			}
-			holds(t, db, 0, n, size)
-			must(t, db.Delete(fmt.Appendf(nil, "key %06d", 0)))
-			must(t, db.Sync(t.Context()))
-			holds(t, db, 1, n, size)
-			mem.SetCapacity(2 * capacity)
-			took := resumes(t, func() error { return db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, size)) })
-			if took > time.Second {
-				t.Errorf("writing resumed after %v", took)
-			}
-			events.until(false)
-			holds(t, db, 1, n+1, size)
-			must(t, db.Verify(t.Context(), nil))
-			must(t, db.Close())
-			db, err = brock.Open(o)
-			must(t, err)
-			holds(t, db, 1, n+1, size)
-			must(t, db.Close())
+			synctest.Test(t, func(t *testing.T) { fullDisk(t, size) })
 		})
 	}
+}
+
+func fullDisk(t *testing.T, size int) {
+	mem := vfs.NewMem()
+	const capacity = 12 << 20
+	mem.SetCapacity(capacity)
+	events := make(diskSpaceEvents, 100)
+	o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+		Events: brock.Events{DiskSpace: events.add, BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
+	db, err := brock.Open(o)
+	must(t, err)
+	n := fillUp(t, db, 0, size)
+	if data := n * size; data < capacity/4 {
+		t.Errorf("full with %d bytes of values", data)
+	}
+	if list := events.until(true); !errors.Is(list[len(list)-1].Err, brock.ErrNoSpace) {
+		t.Errorf("events %+v", list)
+	}
+	m := db.Metrics().Tree
+	if m.Refused == 0 || m.FreeBytes < 0 || m.ReserveBytes == 0 {
+		t.Errorf("metrics: refused %d, left %d, reserve %d", m.Refused, m.FreeBytes, m.ReserveBytes)
+	}
+	holds(t, db, 0, n, size)
+	must(t, db.Delete(fmt.Appendf(nil, "key %06d", 0)))
+	must(t, db.Sync(t.Context()))
+	holds(t, db, 1, n, size)
+	mem.SetCapacity(2 * capacity)
+	took := resumes(t, func() error { return db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, size)) })
+	if took > time.Second {
+		t.Errorf("writing resumed after %v", took)
+	}
+	events.until(false)
+	holds(t, db, 1, n+1, size)
+	must(t, db.Verify(t.Context(), nil))
+	must(t, db.Close())
+	db, err = brock.Open(o)
+	must(t, err)
+	holds(t, db, 1, n+1, size)
+	must(t, db.Close())
 }
 
 // TestFullStoreFreesItself deletes most of what is in a full store. The store then
@@ -152,59 +158,65 @@ func TestFullStoreFreesItself(t *testing.T) {
 		for _, limit := range []bool{false, true} {
 			t.Run(fmt.Sprint(size, limit), func(t *testing.T) {
 				t.Parallel()
-				const capacity = 12 << 20
-				mem := vfs.NewMem()
-				o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
-					Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
-				if limit {
-					o.DiskLimit = capacity
-				} else {
-					mem.SetCapacity(capacity)
-				}
-				db, err := brock.Open(o)
-				must(t, err)
-				n := fillUp(t, db, 0, size)
-				if used := mem.Used(); limit && used > capacity {
-					t.Errorf("%d bytes are used, the limit is %d", used, capacity)
-				}
-				kept := n - n/10
-				asked := 0
-				for i := range kept {
-					// The deletes may take more than the reserve of so small a store.
-					for db.Delete(fmt.Appendf(nil, "key %06d", i)) != nil {
-						if asked++; asked > 20 {
-							t.Fatal("deletes are refused, and Reclaim doesn't help")
-						}
-						if _, err := db.Reclaim(t.Context()); err != nil {
-							wantErr(t, "Reclaim", err, brock.ErrNoSpace)
-						}
-					}
-				}
-				_, err = db.Reclaim(t.Context())
-				must(t, err)
-				if used := mem.Used(); used > capacity/3 {
-					t.Errorf("%d bytes are used, Reclaim was called %d times", used, asked)
-				}
-				holds(t, db, kept, n, size)
-				took := resumes(t, func() error { return db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, size)) })
-				if took > time.Second {
-					t.Errorf("writing resumed after %v", took)
-				}
-				for i := n + 1; i < n+kept/4; i++ {
-					must(t, db.Set(fmt.Appendf(nil, "key %06d", i), valueOf(i, size)))
-				}
-				holds(t, db, kept, n+kept/4, size)
-				must(t, db.Verify(t.Context(), nil))
-				must(t, db.Close())
+				synctest.Test(t, func(t *testing.T) { fullStoreFreesItself(t, size, limit) })
 			})
 		}
 	}
 }
 
+func fullStoreFreesItself(t *testing.T, size int, limit bool) {
+	const capacity = 12 << 20
+	mem := vfs.NewMem()
+	o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 256 << 10, SegmentSize: 1 << 20},
+		Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
+	if limit {
+		o.DiskLimit = capacity
+	} else {
+		mem.SetCapacity(capacity)
+	}
+	db, err := brock.Open(o)
+	must(t, err)
+	n := fillUp(t, db, 0, size)
+	if used := mem.Used(); limit && used > capacity {
+		t.Errorf("%d bytes are used, the limit is %d", used, capacity)
+	}
+	kept := n - n/10
+	asked := 0
+	for i := range kept {
+		// The deletes may take more than the reserve of so small a store.
+		for db.Delete(fmt.Appendf(nil, "key %06d", i)) != nil {
+			if asked++; asked > 20 {
+				t.Fatal("deletes are refused, and Reclaim doesn't help")
+			}
+			if _, err := db.Reclaim(t.Context()); err != nil {
+				wantErr(t, "Reclaim", err, brock.ErrNoSpace)
+			}
+		}
+	}
+	_, err = db.Reclaim(t.Context())
+	must(t, err)
+	if used := mem.Used(); used > capacity/3 {
+		t.Errorf("%d bytes are used, Reclaim was called %d times", used, asked)
+	}
+	holds(t, db, kept, n, size)
+	took := resumes(t, func() error { return db.Set(fmt.Appendf(nil, "key %06d", n), valueOf(n, size)) })
+	if took > time.Second {
+		t.Errorf("writing resumed after %v", took)
+	}
+	for i := n + 1; i < n+kept/4; i++ {
+		must(t, db.Set(fmt.Appendf(nil, "key %06d", i), valueOf(i, size)))
+	}
+	holds(t, db, kept, n+kept/4, size)
+	must(t, db.Verify(t.Context(), nil))
+	must(t, db.Close())
+}
+
 // TestOthersFillTheDisk takes all disk space away, the store's reserve too. The
 // store refuses writes and loses nothing that it acknowledged. When there is disk
 // space again everything goes on, also background work that has failed.
-func TestOthersFillTheDisk(t *testing.T) {
+func TestOthersFillTheDisk(t *testing.T) { synctest.Test(t, othersFillTheDisk) }
+
+func othersFillTheDisk(t *testing.T) {
 	mem := vfs.NewMem()
 	o := brock.Options{Dir: dir, FS: mem, Keys: drawnKeys(t), Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 256 << 10},
 		Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}}
@@ -253,7 +265,9 @@ func reopenFull(t *testing.T, db *brock.DB, o brock.Options) *brock.DB {
 // TestFlushOnAFullDiskWaits makes the creation of runs fail, on a disk that does
 // not report its free bytes. Writers get ErrNoSpace at once when memory is full,
 // and go on when runs can be made again.
-func TestFlushOnAFullDiskWaits(t *testing.T) {
+func TestFlushOnAFullDiskWaits(t *testing.T) { synctest.Test(t, flushOnAFullDiskWaits) }
+
+func flushOnAFullDiskWaits(t *testing.T) {
 	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
 	events := make(diskSpaceEvents, 100)
 	db, err := brock.Open(brock.Options{

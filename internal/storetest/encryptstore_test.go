@@ -2,12 +2,12 @@ package storetest
 
 import (
 	"errors"
-	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -117,7 +117,7 @@ func TestEncryptStoreCrashes(t *testing.T) {
 			stride = max(len(left)/15, 1)
 		}
 		plain, encrypted := 0, 0
-		i := len(left) - 1 - rand.IntN(stride)
+		i := len(left) - 1 - draw.Rand(t).IntN(stride)
 		namesWhenFailed(t, "crash", &i)
 		for ; i >= 0; i -= stride {
 			mem := left[i]

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/vfs"
@@ -211,7 +212,7 @@ func TestFollowRefuses(t *testing.T) {
 // refused until the writer has flushed.
 func TestFollowBeyondMemory(t *testing.T) {
 	p := place{fs: vfs.NewMem(), dir: "/"}
-	o := brock.Options{Dir: p.in("store"), FS: p.fs, Durability: brock.Buffered, MemoryLimit: 128 << 20}
+	o := brock.Options{Dir: p.in("store"), FS: p.fs, Durability: brock.Buffered, MemoryLimit: 128 << 20, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
 	db := openTest(t, o)
 	for i := range 5 {
 		must(t, db.Update(func(txn *brock.Txn) error {

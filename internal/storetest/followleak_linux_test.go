@@ -61,6 +61,7 @@ func TestFollowersHoldNothing(t *testing.T) {
 func TestFollowersGiveBack(t *testing.T) {
 	p := place{fs: vfs.OS(), dir: t.TempDir()}
 	o := p.retaining("store", "")
+	o.Maintenance.IdleAfter = time.Hour // the new follower has what the old one has
 	db := openTest(t, o)
 	w := newBusy(t, db, 1)
 	f := follow(t, o)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"iter"
 	"math/rand/v2"
 	"runtime"
@@ -15,21 +14,13 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 var (
-	seedFlag = flag.Uint64("seed", 0, "seed of tests that otherwise draw a new one; it is in their messages")
 	keysFlag = flag.String("keys", "some", "which stores are encrypted, of tests that draw it: all, none, or some")
 	every    = flag.Bool("every", false, "damage every page, look at every step, and not at some of them")
 )
-
-// newSeed is the seed of a random test: a new one each time unless -seed gives it.
-func newSeed() uint64 {
-	if *seedFlag != 0 {
-		return *seedFlag
-	}
-	return uint64(time.Now().UnixNano())
-}
 
 // openTest opens an empty store, in memory unless o.Dir says otherwise, and
 // closes it when the test ends.
@@ -44,15 +35,10 @@ func openTest(t testing.TB, o brock.Options) *brock.DB {
 	return db
 }
 
-// keysDraw decides which tests have encrypted stores.
-var keysDraw = rand.Uint64()
-
-// drawnKeys returns Keys for the stores of a test, or nil: each process draws anew, so that
+// drawnKeys returns Keys for the stores of a test, or nil: each run draws anew, so that
 // both kinds are tested in the time of one. The log of the test says which it was.
 func drawnKeys(t testing.TB) brock.KeyProvider {
-	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, t.Name(), keysDraw)
-	if *keysFlag == "none" || *keysFlag == "some" && h.Sum64()&1 == 0 {
+	if *keysFlag == "none" || *keysFlag == "some" && draw.Coin(t) {
 		return nil
 	}
 	t.Log("the stores are encrypted: -keys all")

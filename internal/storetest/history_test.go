@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/history"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 var levels = map[string]struct {
@@ -100,7 +101,7 @@ func TestHistories(t *testing.T) {
 	for name, forbids := range map[string]history.Level{"serializable": history.StrictSerializable, "snapshot": history.SnapshotIsolation,
 		"serializable over keyspaces": history.StrictSerializable} {
 		t.Run(name, func(t *testing.T) {
-			seed := newSeed()
+			seed := draw.Seed(t)
 			db := openTest(t, brock.Options{Tuning: brock.Tuning{MemtableSize: 64 << 10}})
 			var recorder history.Recorder
 			level, _, _ := strings.Cut(name, " ")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -232,7 +233,7 @@ func randomOptions(r *rand.Rand, top uint64) brock.IteratorOptions {
 // Iterators with random options, over random histories and the writes of their own
 // transaction, show what the model shows on random walks.
 func TestIteratorAgreesWithModel(t *testing.T) {
-	seed := newSeed()
+	seed := draw.Seed(t)
 	for round := range 400 {
 		r := rand.New(rand.NewPCG(seed, uint64(round)))
 		t.Run(fmt.Sprintf("seed=%d/%d", seed, round), func(t *testing.T) { checkIterators(t, r) })
@@ -246,6 +247,7 @@ func checkIterators(t *testing.T, r *rand.Rand) {
 	now := time.UnixMilli(1_800_000_000_000)
 	db := openTest(t, brock.Options{
 		Now:              func() time.Time { return now },
+		Maintenance:      brock.Maintenance{IdleAfter: time.Hour}, // or history may be gone
 		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 6, Versions: brock.Retention{Versions: 1000}},
 	})
 	m := fill(t, db, r, 1+r.IntN(30), now)
@@ -358,12 +360,13 @@ func (w *walker) step(r *rand.Rand) {
 
 // Get, Has and Versions show what the model shows, too.
 func TestGetAgreesWithModel(t *testing.T) {
-	seed := newSeed()
+	seed := draw.Seed(t)
 	for round := range 100 {
 		r := rand.New(rand.NewPCG(seed, uint64(round)))
 		now := time.UnixMilli(1_800_000_000_000)
 		db := openTest(t, brock.Options{
 			Now:              func() time.Time { return now },
+			Maintenance:      brock.Maintenance{IdleAfter: time.Hour}, // or history may be gone
 			KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: 6, Versions: brock.Retention{Versions: 1000}},
 		})
 		m := fill(t, db, r, 1+r.IntN(20), now)

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // Long walks over runs, which take many entries at once where these are plain, show what a
 // sorted list does: whatever the mixture of runs and memtables, of values, deletes, range
 // deletes and newer versions, and wherever the walk turns.
 func TestLongWalks(t *testing.T) {
-	seed := newSeed()
+	seed := draw.Seed(t)
 	for round := range 12 {
 		r := rand.New(rand.NewPCG(seed, uint64(round)))
 		t.Run(fmt.Sprintf("seed=%d/%d", seed, round), func(t *testing.T) { checkLongWalks(t, r) })

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // Transactions that read very many keys are checked before their turn, while others
@@ -19,7 +20,7 @@ import (
 // each has read what those before it have written.
 func TestManyReadsAreSerializable(t *testing.T) {
 	const keys, workers, calls = 400, 6, 15
-	seed := newSeed()
+	seed := draw.Seed(t)
 	t.Logf("seed %d", seed)
 	db := openTest(t, brock.Options{Durability: brock.Buffered, Tuning: brock.Tuning{MemtableSize: 64 << 10}})
 	key := func(i int) []byte { return fmt.Appendf(nil, "k%03d", i) }

@@ -79,6 +79,72 @@ func TestPlainBackup(t *testing.T) {
 	}
 }
 
+// TestProgressOfOwnFiles: a backup that first makes files of its own tells how far it is with them,
+// out of what it has to read. If that call panics, nothing is left.
+func TestProgressOfOwnFiles(t *testing.T) {
+	mem := vfs.NewMem()
+	db, err := brock.Open(place{mem, "/", nil}.keyed("store", ""))
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	ks := keyspace(t, db, "other", brock.KeyspaceOptions{})
+	for i := range 600 {
+		must(t, db.Set(fmt.Appendf(nil, "key %d", i), incompressible(i, 20000)))
+		must(t, ks.Set(fmt.Appendf(nil, "key %d", i), incompressible(i, 200)))
+	}
+	must(t, db.Compact(t.Context()))
+	before := must2(mem.List("/store"))
+	for _, o := range []brock.BackupOptions{{Plain: true}, {Keyspaces: []string{""}}, {Keyspaces: []string{"other"}, Plain: true}} {
+		var stream bytes.Buffer
+		var told []brock.BackupProgress
+		o.Progress = func(p brock.BackupProgress) {
+			if told = append(told, p); p.Total == 0 && p.ToPrepare > 0 && stream.Len() > 0 {
+				t.Errorf("%+v: the stream has begun", p)
+			}
+		}
+		info := must2(db.Backup(t.Context(), &stream, o))
+		between := 0
+		for i, p := range told[1:] {
+			was := told[i]
+			if p.Prepared < was.Prepared || p.ToPrepare != was.ToPrepare || p.Bytes < was.Bytes || p.Total < was.Total || p.Total > 0 && p.Prepared < p.ToPrepare {
+				t.Errorf("%+v after %+v", p, was)
+			}
+			if p.Prepared > 0 && p.Prepared < p.ToPrepare {
+				between++
+			}
+		}
+		first, last := told[0], told[len(told)-1]
+		if first != (brock.BackupProgress{ToPrepare: first.ToPrepare}) || first.ToPrepare < 12e6 || last.Bytes != last.Total || last.Total != info.StoreBytes {
+			t.Errorf("from %+v to %+v of %+v", first, last, info)
+		}
+		if most := o.Keyspaces == nil || o.Keyspaces[0] == ""; most && between < 2 {
+			t.Errorf("told %d times while it prepared: %+v", between, told)
+		}
+		if o.Plain {
+			told, stream, o.Since = nil, bytes.Buffer{}, info
+			must2(db.Backup(t.Context(), &stream, o))
+			if told[0] != (brock.BackupProgress{}) {
+				t.Errorf("an increment without changes: %+v", told)
+			}
+		}
+		for at := range 3 {
+			o.Since = nil
+			o.Progress = func(brock.BackupProgress) {
+				if at--; at < 0 {
+					panic("the caller's")
+				}
+			}
+			func() {
+				defer func() { _ = recover() }()
+				_, err := db.Backup(t.Context(), &stream, o)
+				t.Errorf("no panic, %v", err)
+			}()
+			if after := must2(mem.List("/store")); !slices.Equal(after, before) {
+				t.Errorf("left %q, not %q", after, before)
+			}
+		}
+	}
+}
+
 // TestPlainBackupRefuses asks for increments of backups that are not plain, restores with keys,
 // and has each call of the file system fail. Nothing is left.
 func TestPlainBackupRefuses(t *testing.T) {

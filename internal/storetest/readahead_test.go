@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/vfs"
@@ -134,7 +135,7 @@ func (m *diskMapping) Resident(off int64, pages []byte) error {
 func diskStore(t *testing.T, size int, order []int) (*brock.DB, *disk) {
 	t.Helper()
 	fs := newDiskFS()
-	o := brock.Options{Dir: t.TempDir(), FS: fs, Durability: brock.Buffered, Maintenance: brock.Maintenance{NoClustering: true, ScrubEvery: -1}}
+	o := brock.Options{Dir: t.TempDir(), FS: fs, Durability: brock.Buffered, Maintenance: brock.Maintenance{NoClustering: true, ScrubEvery: -1, IdleAfter: time.Hour}}
 	db, err := brock.Open(o)
 	must(t, err)
 	for _, i := range order {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/checksum"
@@ -393,6 +394,36 @@ func TestFailedFlushStopsWrites(t *testing.T) {
 	wantErr(t, "the event", <-failed, faultfs.ErrIO)
 	wantErr(t, "Flush", db.Flush(t.Context()), brock.ErrStopped)
 	must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "length", len(get(txn, "key 0")), 400); return nil }))
+}
+
+// TestFailedBackgroundSyncIsTold makes the sync of a sealed journal segment fail, in the background.
+// An event reports it at once and not only the next write, as there may be none.
+func TestFailedBackgroundSyncIsTold(t *testing.T) {
+	faulty := faultfs.New(vfs.NewMem(), faultfs.Options{})
+	failed := make(chan error, 2)
+	db, err := brock.Open(brock.Options{
+		Dir: dir, FS: faulty, Durability: brock.Buffered, Tuning: brock.Tuning{SegmentSize: 256 << 10},
+		Events: brock.Events{BackgroundError: func(err error) { failed <- err }},
+	})
+	must(t, err)
+	for i := range 40 {
+		must(t, db.Set(fmt.Appendf(nil, "key %d", i), incompressible(i, 20000))) // fills segments, and no memtable
+	}
+	faulty.Inject(faultfs.Fault{Kinds: faultfs.Syncs &^ faultfs.SyncDir, Path: ".log", Times: faultfs.Always})
+	keyspace(t, db, "new", brock.KeyspaceOptions{}) // background work looks for what is to be done
+	select {
+	case err := <-failed:
+		wantErr(t, "the event", err, brock.ErrStopped)
+		wantErr(t, "the event", err, faultfs.ErrIO)
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody was told")
+	}
+	must(t, db.View(func(txn *brock.Txn) error { wantEqual(t, "length", len(get(txn, "key 0")), 20000); return nil }))
+	wantErr(t, "Set", db.Set(b("a"), b("1")), brock.ErrStopped)
+	wantErr(t, "Close", db.Close(), brock.ErrStopped)
+	if len(failed) > 0 {
+		t.Error("told twice")
+	}
 }
 
 // TestOpenTellsWhatItCut leaves half an edit at the end of the manifest, and damages a

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -42,10 +42,11 @@ func TestRefusedCallsStopNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			keys := drawnKeys(t)
-			for i, nth := range []int{1, 5, 25, 100} {
-				if testing.Short() && i != rand.IntN(4) { // a failure names nth
-					continue
-				}
+			operations := []int{1, 5, 25, 100}
+			if i := draw.Rand(t).IntN(len(operations)); testing.Short() { // a failure names nth
+				operations = operations[i : i+1]
+			}
+			for _, nth := range operations {
 				fault.Nth, fault.Times = nth, faultfs.Always
 				refusedRun(t, keys, fault)
 			}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -240,7 +240,7 @@ func TestRotateKeyCrashes(t *testing.T) {
 	case testing.Short():
 		stride = max(len(left)/20, 1)
 	}
-	i := rand.IntN(stride)
+	i := draw.Rand(t).IntN(stride)
 	namesWhenFailed(t, "crash", &i)
 	for ; i < len(left); i += stride {
 		mem := left[i]
@@ -300,7 +300,7 @@ func TestRotateKeyFaults(t *testing.T) {
 	if *every {
 		step = 1
 	}
-	nth := 1 + rand.IntN(step)
+	nth := 1 + draw.Rand(t).IntN(step)
 	namesWhenFailed(t, "fault", &nth)
 	for {
 		mem := begun.CrashClone(vfs.CrashOptions{Mode: vfs.All})

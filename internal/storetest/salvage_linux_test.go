@@ -3,6 +3,7 @@ package storetest
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/vfs"
@@ -18,7 +19,7 @@ func (f openMaps) Open(name string) (vfs.File, error) { return f.wrap(f.FS.Open(
 func TestSalvageFaults(t *testing.T) {
 	needsMappings(t)
 	in := t.TempDir()
-	o := brock.Options{Dir: filepath.Join(in, "old"), Durability: brock.Buffered}
+	o := brock.Options{Dir: filepath.Join(in, "old"), Durability: brock.Buffered, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
 	db, err := brock.Open(o)
 	must(t, err)
 	value := incompressible(1, 17<<20) // frames that are smaller are not mapped

@@ -22,6 +22,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -396,7 +397,7 @@ func (p *patient) frameHolds(rec part, wounds []wound) bool {
 // proves is in the new store, byte for byte; nothing is there that never was; and what is
 // missing or older than it was is in the report.
 func TestSalvageDamage(t *testing.T) {
-	seed := newSeed()
+	seed := draw.Seed(t)
 	var p *patient
 	recovered, lost, found := 0, 0, uint64(0)
 	n := *salvages

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // Transactions move amounts between accounts in two keyspaces. They are in memory or
@@ -123,7 +124,7 @@ func TestTransfersOfAllKinds(t *testing.T) {
 	var wg sync.WaitGroup
 	var conflicts atomic.Int64
 	for g := range 4 {
-		seed := rand.Uint64()
+		seed := draw.Seed(t)
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(g)))
 			for n := range rounds {

@@ -15,7 +15,7 @@ func TestVerifyReadsEachByteOnce(t *testing.T) {
 	const n, size = 6000, 2000
 	for _, collected := range []bool{false, true} {
 		fs := newDiskFS()
-		o := brock.Options{Dir: t.TempDir(), FS: fs, Durability: brock.Buffered, Maintenance: brock.Maintenance{NoClustering: true, ScrubEvery: -1},
+		o := brock.Options{Dir: t.TempDir(), FS: fs, Durability: brock.Buffered, Maintenance: brock.Maintenance{NoClustering: true, ScrubEvery: -1, IdleAfter: time.Hour},
 			Tuning: brock.Tuning{SegmentSize: 4 << 20, MemtableSize: 1 << 20}}
 		db, err := brock.Open(o)
 		must(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
@@ -297,7 +298,7 @@ func TestCollectionAgainstModel(t *testing.T) {
 		seeds = 4
 	}
 	var clones, nested, crossed, collects, sorts int
-	first := rand.Uint64N(1 << 40)
+	first := draw.Seed(t) >> 24
 	enough := func() bool { return collects > 0 && sorts > 0 && crossed > 0 && clones > 0 }
 	// A few seeds may leave something out: then there are more.
 	for i := uint64(0); i < seeds || !enough() && i < 10*seeds; i++ {

@@ -3,7 +3,6 @@ package tree
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
@@ -45,8 +44,33 @@ type rotator struct {
 
 	copies *copying
 
-	mu sync.Mutex // held while keys are changed or taken away; taken before all others
+	turn turn // of those who change keys or take them away; taken before all mutexes
 }
+
+// turn is held by one goroutine at a time. Others wait for it no longer than their contexts.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) try() bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t turn) leave() { <-t }
 
 // rotate does what o says. After an error, it may have done a part.
 func (r *rotator) rotate(ctx context.Context, o Rotation) error {
@@ -54,7 +78,7 @@ func (r *rotator) rotate(ctx context.Context, o Rotation) error {
 	case r.cfg.ReadOnly:
 		return errs.ErrReadOnly
 	case r.cfg.Keyring == nil:
-		return fmt.Errorf("%w: the store is not encrypted", errs.ErrUnsupported)
+		return fmt.Errorf("%w: the store is not encrypted; EncryptStore makes an encrypted one of it", errs.ErrUnsupported)
 	}
 	ctx, end := r.life.until(ctx)
 	defer end()
@@ -66,9 +90,16 @@ func (r *rotator) rotate(ctx context.Context, o Rotation) error {
 
 // change makes a new data key current, or wraps the ones that there are again.
 func (r *rotator) change(ctx context.Context, o Rotation) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.turn.take(ctx); err != nil {
+		return err
+	}
+	defer r.turn.leave()
 	if err := r.life.stopped(); err != nil {
+		return err
+	}
+	// The provider may take long to answer: before copies have to wait.
+	draft, err := r.draft(ctx, o)
+	if err != nil {
 		return err
 	}
 	// A copy has the keyring of one moment, and files of others.
@@ -76,24 +107,22 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 		return err
 	}
 	defer r.copies.end(true)
-	if o.Master {
-		return r.cfg.Keyring.Rewrap(ctx, o.Keys)
-	}
-	id, err := r.cfg.Keyring.Add(ctx, o.Keys, r.cfg.Now().UnixMilli())
+	id, err := r.cfg.Keyring.Write(draft)
 	if err != nil {
 		return err
 	}
+	if o.Master {
+		return r.cfg.Keyring.Clean()
+	}
 	before := r.cfg.Ring.Current()
-	end := r.cfg.Keyring.During(ctx)
-	err = r.cfg.Ring.SetCurrent(id)
-	if end(); err != nil {
+	if err := r.cfg.Ring.SetCurrent(id); err != nil {
 		return err
 	}
 	err = r.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
 		return &layout.Edit{DataKey: layout.DataKey{ID: id, Rewrite: o.Rewrite || l.DataKey().Rewrite}}, nil
 	})
 	if err != nil {
-		_ = r.cfg.Ring.SetCurrent(before) // can't fail: that key was unwrapped before
+		_ = r.cfg.Ring.SetCurrent(before) // can't fail: the Ring has that key
 		return err
 	}
 	// From here on the new key counts, whatever fails. What has begun under the key before may
@@ -106,6 +135,14 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	}
 	r.files.RemoveSpares(false)
 	return r.prune(before)
+}
+
+// draft has the provider do its part of a change.
+func (r *rotator) draft(ctx context.Context, o Rotation) (*keyring.Draft, error) {
+	if o.Master {
+		return r.cfg.Keyring.DraftRewrap(ctx, o.Keys)
+	}
+	return r.cfg.Keyring.DraftKey(ctx, o.Keys, r.cfg.Now().UnixMilli())
 }
 
 // rewrite returns when nothing is under an old key any more.
@@ -163,8 +200,10 @@ func (r *rotator) finish(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.turn.take(ctx); err != nil {
+		return err
+	}
+	defer r.turn.leave()
 	if err := r.copies.begin(ctx, true); err != nil {
 		return err
 	}
@@ -177,10 +216,10 @@ func (r *rotator) tryFinish(context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
-	if !r.mu.TryLock() {
+	if !r.turn.try() {
 		return nil
 	}
-	defer r.mu.Unlock()
+	defer r.turn.leave()
 	if !r.copies.try() {
 		return nil
 	}
