@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/testkit/draw"
 )
 
 // doubtful is a history of some segments of which the last ones are in doubt: a random
@@ -53,7 +54,7 @@ func TestRefusedJournalIsUntouched(t *testing.T) {
 	if testing.Short() {
 		rounds = 100 // twice: plain and encrypted
 	}
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	refused, cut := 0, 0
 	for round := range uint64(rounds) {
 		rnd := rand.New(rand.NewPCG(seed, round))
@@ -149,7 +150,7 @@ func TestPowerLossWhileReplaying(t *testing.T) {
 	if testing.Short() {
 		rounds = 60
 	}
-	seed := rand.Uint64()
+	seed := draw.Seed(t)
 	for round := range uint64(rounds) {
 		rnd := rand.New(rand.NewPCG(seed, round))
 		h := doubtful(t, rnd)
