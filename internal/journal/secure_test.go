@@ -143,6 +143,58 @@ func TestSegmentsAreWrittenAgainEarly(t *testing.T) {
 	}
 }
 
+// However a replay ends, nothing is written afterwards: another process may have the lock.
+func TestNothingIsWrittenAfterAReplay(t *testing.T) {
+	for _, how := range []string{"panic", "error", "read error"} {
+		h := newHistory(t, newDisk(), 10_000)
+		for range 60 {
+			h.must(h.append(0, 10, 500))
+		}
+		segments := h.j.Segments()
+		last := segments[len(segments)-1].Num
+		d, ended, reads := h.d.kill(), false, 0
+		written := make(chan struct{}, 1000)
+		d.fail = func(op, name string) error { // one at a time
+			if name == filename.Of(filename.Journal, last) && op == "read" {
+				if reads++; how == "read error" && reads > 3 {
+					return errDisk
+				}
+			}
+			if op == "write" {
+				written <- struct{}{}
+			}
+			if ended {
+				t.Errorf("%s: %s of %s", how, op, name)
+			}
+			return nil
+		}
+		func() {
+			defer func() {
+				if v := recover(); (v != nil) != (how == "panic") {
+					t.Errorf("%s: recovered %v", how, v)
+				}
+				d.mu.Lock()
+				ended = true
+				d.mu.Unlock()
+			}()
+			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, func(pos entry.Position, _ []byte, _ frame.Header) error {
+				if pos.Segment != segments[len(segments)/2].Num || how == "read error" {
+					return nil
+				}
+				<-written // so there is work on its way
+				if how == "panic" {
+					panic(how)
+				}
+				return errDisk
+			})
+			if !errors.Is(err, errDisk) {
+				t.Errorf("%s: %v", how, err)
+			}
+		}()
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // A power loss while a journal is replayed, and while it is replayed after that, loses nothing
 // that was durable. Once a replay has returned, nothing of what it has shown is lost.
 func TestPowerLossWhileReplaying(t *testing.T) {
