@@ -151,20 +151,20 @@ func TestNothingIsWrittenAfterAReplay(t *testing.T) {
 			h.must(h.append(0, 10, 500))
 		}
 		segments := h.j.Segments()
-		last := segments[len(segments)-1].Num
-		d, ended, reads := h.d.kill(), false, 0
-		written := make(chan struct{}, 1000)
-		d.fail = func(op, name string) error { // one at a time
-			if name == filename.Of(filename.Journal, last) && op == "read" {
-				if reads++; how == "read error" && reads > 3 {
+		last := filename.Of(filename.Journal, segments[len(segments)-1].Num)
+		d, reads := h.d.kill(), 0
+		begun, unfinished := make(chan struct{}, 1000), map[string]bool{}
+		d.fail = func(op, name string) error { // one call at a time
+			switch {
+			case op == "write":
+				unfinished[name] = true
+				begun <- struct{}{}
+			case op == "sync":
+				delete(unfinished, name)
+			case name == last && how == "read error":
+				if reads++; reads > 3 {
 					return errDisk
 				}
-			}
-			if op == "write" {
-				written <- struct{}{}
-			}
-			if ended {
-				t.Errorf("%s: %s of %s", how, op, name)
 			}
 			return nil
 		}
@@ -173,15 +173,12 @@ func TestNothingIsWrittenAfterAReplay(t *testing.T) {
 				if v := recover(); (v != nil) != (how == "panic") {
 					t.Errorf("%s: recovered %v", how, v)
 				}
-				d.mu.Lock()
-				ended = true
-				d.mu.Unlock()
 			}()
 			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, func(pos entry.Position, _ []byte, _ frame.Header) error {
 				if pos.Segment != segments[len(segments)/2].Num || how == "read error" {
 					return nil
 				}
-				<-written // so there is work on its way
+				<-begun
 				if how == "panic" {
 					panic(how)
 				}
@@ -191,7 +188,11 @@ func TestNothingIsWrittenAfterAReplay(t *testing.T) {
 				t.Errorf("%s: %v", how, err)
 			}
 		}()
-		time.Sleep(time.Millisecond)
+		d.mu.Lock()
+		if len(begun) == 0 || len(unfinished) > 0 {
+			t.Errorf("%s: %d writes, not finished: %v", how, len(begun), unfinished)
+		}
+		d.mu.Unlock()
 	}
 }
 
