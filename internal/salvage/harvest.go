@@ -47,7 +47,7 @@ func (h *harvest) run(ctx context.Context) error {
 // journal learns which frames of the journal count.
 func (h *harvest) journal() error {
 	h.void, h.upTo = map[entry.FileNum]uint64{}, map[entry.FileNum]entry.Version{}
-	h.ends = map[uint64]bool{}
+	h.ends = map[uint64]bool{0: true} // a segment before the first frame has none
 	for _, e := range h.layout.JournalEnds() {
 		h.durable = max(h.durable, e.Frame)
 		h.ends[e.Frame] = true
