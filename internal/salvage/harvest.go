@@ -202,6 +202,12 @@ func (h *harvest) missing() error {
 			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
 		}
 	}
+	h.missingJournal()
+	return nil
+}
+
+// missingJournal reports segments of the journal that had durable frames, and are not there.
+func (h *harvest) missingJournal() {
 	lost := map[entry.FileNum]bool{}
 	for _, e := range h.layout.JournalEnds() {
 		lost[e.Segment] = e.Segment > h.layout.FlushedTo()
@@ -217,5 +223,4 @@ func (h *harvest) missing() error {
 			h.lose(damaged(filename.New(filename.Journal, num), -1, true, "it is not there: the commits in it are lost, and in those before it that are not there"))
 		}
 	}
-	return nil
 }

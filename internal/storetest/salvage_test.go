@@ -516,7 +516,7 @@ func (p *patient) treat(t *testing.T, files map[string][]byte, wounds []wound) (
 func TestSalvageMissesJournalSegments(t *testing.T) {
 	fs := vfs.NewMem()
 	o := salvageOptions(fs, "/old")
-	o.Durability, o.Tuning.SegmentSize = brock.Buffered, 256<<10
+	o.Durability, o.Tuning.SegmentSize, o.Tuning.MemtableSize = brock.Buffered, 256<<10, 2<<20 // nothing is flushed
 	db, err := brock.Open(o)
 	must(t, err)
 	for i := range 60 {
