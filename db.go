@@ -70,11 +70,13 @@ func (db *DB) Close() error {
 		if db.atEnd != nil && db.closeErr == nil {
 			keep(db.atEnd())
 		}
-		for _, lock := range slices.Backward(db.locks) {
-			keep(lock.Close())
-		}
+		// The directories before the locks: a Backup or RotateKey that is still on its way out
+		// must reach no file of the next one who opens the store.
 		if db.dirs != nil {
 			keep(db.dirs.Close())
+		}
+		for _, lock := range slices.Backward(db.locks) {
+			keep(lock.Close())
 		}
 		if db.report != nil {
 			db.report.calls.Drain(lastCall)

@@ -76,6 +76,9 @@ func (k *Keyspace) read(key []byte, fn func(*view.Pin, *direct) error) (bool, er
 		return false, err
 	}
 	defer p.Release()
+	if k.state.absentFrom(p, k.db.commits == nil) {
+		return false, ErrKeyspaceNotFound
+	}
 	return k.readFrom(p, key, fn)
 }
 

@@ -95,8 +95,11 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	if it.err == nil {
 		lo, hi, it.err = o.bounds(t.keyspace)
 	}
-	// Once it is adopted, the iterator holds the pin, even if the transaction ends.
-	if it.err != nil || !t.adopt(it) {
+	// From here on the iterator holds the pin, even if the transaction ends.
+	if it.err == nil && !t.hold() {
+		it.err = ErrTxnDone
+	}
+	if it.err != nil {
 		it.closed.Store(true)
 		return it
 	}
@@ -113,6 +116,9 @@ func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	}
 	it.scan.Begin(&c)
 	it.plain = o.Limit == 0 && t.ctx() == nil
+	if !t.adopt(it) {
+		it.refuse()
+	}
 	return it
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/pending"
 	"github.com/brockdb/brock/internal/scan"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // keyspaceState is a keyspace as transactions see it: what its stored keys begin
@@ -61,6 +62,12 @@ func (s *keyspaceState) usable() error {
 		return ErrKeyspaceNotFound
 	}
 	return nil
+}
+
+// absentFrom reports whether s was dropped before p was acquired: what p has of it may be a
+// part. In a store that is only read, a View may lack s before Refresh tells of the drop.
+func (s *keyspaceState) absentFrom(p *view.Pin, readOnly bool) bool {
+	return (s.Dropped.Load() || readOnly && s.ID != entry.DefaultKeyspace) && !p.Holds(s.ID)
 }
 
 // note adds s to the keyspaces k, unless it is the default one: that can't be dropped.

@@ -6,18 +6,28 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 )
 
-// adopt enters it into the list of open iterators, and gives it a hold of the
-// pin. It reports false, with it.err set, if the transaction has just ended.
+// hold takes a hold of the pin for an iterator. It reports false if the last one was given
+// back: then the pin may be another reader's.
+func (t *transaction) hold() bool {
+	for n := t.holds.Load(); n > 0; n = t.holds.Load() {
+		if t.holds.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// adopt enters it, which has a hold of the pin and can be closed, into the list of open
+// iterators. It reports false if the transaction has just ended.
 func (t *transaction) adopt(it *Iterator) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// The hold comes before the look at the state, and the end of the transaction changes the
+	// state before it looks at the holds and at the list. So it either finds the iterator in
+	// the list or refuses it here.
 	if t.state.Load() != txnOpen {
-		it.err = ErrTxnDone
 		return false
 	}
-	// Under the lock, so that the end of the transaction either finds the iterator in
-	// the list or refuses it here.
-	t.holds.Add(1)
 	t.iterators++
 	t.lends() // its keys
 	it.next = t.open
@@ -26,6 +36,15 @@ func (t *transaction) adopt(it *Iterator) bool {
 	}
 	t.open = it
 	return true
+}
+
+// refuse ends an iterator whose transaction has ended before it was adopted.
+func (it *Iterator) refuse() {
+	it.err = ErrTxnDone
+	it.closed.Store(true)
+	it.scan.Close()
+	it.scan.Source().Close()
+	it.txn.drop()
 }
 
 // release ends the iterator: once, whatever happens to the transaction meanwhile.

@@ -160,11 +160,11 @@ func (o *opening) abandon() {
 	if o.log != nil {
 		_ = o.log.Close()
 	}
-	for _, lock := range o.locks {
-		_ = lock.Close()
-	}
 	if o.held != nil {
 		_ = o.held.Close()
+	}
+	for _, lock := range o.locks {
+		_ = lock.Close()
 	}
 }
 

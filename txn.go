@@ -196,7 +196,7 @@ func (t *transaction) address(ks *Keyspace) *keyspaceState {
 	}
 	switch {
 	case t.usable() != nil: // whatever is done says so
-	case (s.Dropped.Load() || s.ID != entry.DefaultKeyspace && t.db.commits == nil) && !t.pin.Holds(s.ID): // of a follower, Refresh tells of a drop later
+	case s.absentFrom(t.pin, t.db.commits == nil):
 		return refusing(ErrKeyspaceNotFound)
 	case t.readAt && t.at < t.pin.Floor(s.ID):
 		return refusing(ErrVersionGone)

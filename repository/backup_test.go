@@ -3,6 +3,7 @@ package repository_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -184,6 +185,15 @@ func TestClockJumpsBack(t *testing.T) {
 		list, err := repository.List(t.Context(), s)
 		if err != nil || len(list) != 1 || list[0].ID != done.ID || list[0].Version != db.Version() {
 			t.Fatalf("after Prune: %+v, %v; want %s", list, err, done.ID)
+		}
+		// By this the rules of Keep know what the clock said.
+		var index struct{ Files []struct{ Modified int64 } }
+		_, body, _ := bytes.Cut(s.objects["backups/"+done.ID], []byte("\n"))
+		if err := json.Unmarshal(body, &index); err != nil {
+			t.Fatal(err)
+		}
+		if super := time.Unix(0, index.Files[len(index.Files)-1].Modified); super.Before(first.Time) || !super.Before(later) {
+			t.Errorf("SUPER is of %v, the first backup of %v", super, first.Time)
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // Keep says which backups of a store stay. A backup stays if one of the rules keeps it; the
-// newest one always does. The zero value keeps all.
+// newest one always does. The zero value keeps all. The rules go by the clock of the machine that
+// made a backup. Once a clock that was ahead has been set right, they go by the right time again.
 type Keep struct {
 	Last   int           // the newest backups, this many
 	Within time.Duration // backups that are at most this much older than the newest one
@@ -44,15 +45,16 @@ func (k Keep) choose(list []*index) (keep, remove []*index) {
 		return list, nil
 	}
 	stays := make([]bool, len(list))
-	newest := list[len(list)-1].Time
-	for i, x := range list {
+	at := clocks(list)
+	newest := at[len(at)-1]
+	for i := range list {
 		last := len(list) - 1 - i
-		stays[i] = last == 0 || last < k.Last || k.Within > 0 && newest.Sub(x.Time) <= k.Within
+		stays[i] = last == 0 || last < k.Last || k.Within > 0 && newest.Sub(at[i]) <= k.Within
 	}
 	for p, most := range [...]int{k.Hourly, k.Daily, k.Weekly, k.Monthly, k.Yearly} {
 		before, n := "", 0
-		for i, x := range slices.Backward(list) {
-			if in := periods[p](x.Time.UTC()); in != before && n < most {
+		for i, t := range slices.Backward(at) {
+			if in := periods[p](t.UTC()); in != before && n < most {
 				before, n = in, n+1
 				stays[i] = true
 			}
@@ -66,4 +68,25 @@ func (k Keep) choose(list []*index) (keep, remove []*index) {
 		}
 	}
 	return keep, remove
+}
+
+// stuck is the most that lies between two backups which were made while an earlier one had a later
+// time than the clock: each of them is 1 ms later than the one before.
+const stuck = time.Minute
+
+// clocks returns what the clock said when each backup was made; they come oldest first. That is
+// their time. Only where times are stuck it is that of SUPER, which each backup has written.
+func clocks(list []*index) []time.Time {
+	at := make([]time.Time, len(list))
+	for i, x := range list {
+		at[i] = x.Time
+		if i == 0 || x.Time.Sub(list[i-1].Time) > stuck || len(x.Files) == 0 {
+			continue
+		}
+		super := x.Files[len(x.Files)-1].Modified
+		if t := time.Unix(0, super); super != 0 && t.Before(x.Time) {
+			at[i] = t
+		}
+	}
+	return at
 }

@@ -67,7 +67,7 @@ func (c *backupCommand) toFile(a *app) error {
 	if c.Since != "" {
 		info, err := verifyBackups(a, []string{c.Since})
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.Since, err)
+			return err
 		}
 		o.Since = info
 	}
@@ -110,6 +110,10 @@ func whole(path string, fn func(w io.Writer) error) error {
 		return fmt.Errorf("%s: %w", path, fs.ErrExist)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	var made *fs.PathError
+	if errors.As(err, &made) {
+		return fmt.Errorf("make %s: %w", path, made.Err) // not the name that nobody has given
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,6 +21,23 @@ func (k keyFlag) provider() brock.KeyProvider {
 		return nil
 	}
 	return brock.KeyFile(k.KeyFile)
+}
+
+// missing is err in plain words if it says that what is encrypted, and no key file was named.
+func (k keyFlag) missing(what string, err error) error {
+	if k.KeyFile == "" && errors.Is(err, brock.ErrKey) {
+		return encrypted{what, err}
+	}
+	return err
+}
+
+// usable returns an error if the key file can't wrap a key: that is found before anything is made.
+func (k keyFlag) usable(ctx context.Context) error {
+	if k.KeyFile == "" {
+		return nil
+	}
+	_, err := k.provider().WrapKey(ctx, make([]byte, 32), nil)
+	return err
 }
 
 type keygenCommand struct {

@@ -141,7 +141,7 @@ func (c *repositoryRestore) Run(a *app) error {
 	defer p.end()
 	b, err := repository.Restore(a.ctx, s, c.ID, c.To, repository.RestoreOptions{Keys: c.provider(), Progress: p.done})
 	if err != nil {
-		return err
+		return c.missing("the backup", err)
 	}
 	_, err = fmt.Fprintf(a.out, "%s is the store as of version %d, backed up at %s\n", c.To, b.Version, b.Time.Format(time.RFC3339))
 	return err

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/cmd/brock/internal/progress"
@@ -27,7 +30,7 @@ func (c *restoreCommand) Run(a *app) error {
 		return brock.Restore(ctx, r, brock.Options{Dir: dir, ValueDir: c.ValueDir, Keys: c.provider()})
 	})
 	if err != nil {
-		return err
+		return c.missing(strings.Join(c.Paths[:last], " "), err)
 	}
 	_, err = fmt.Fprintf(a.out, "%s is a store as of version %d\n", dir, info.Version)
 	return err
@@ -72,7 +75,28 @@ func withBackups(a *app, name string, paths []string, fn func(context.Context, i
 	}
 	work := a.progress.Start(name, max(total, 0))
 	defer work.End()
-	return fn(a.ctx, &counted{io.MultiReader(parts...), work})
+	info, err := fn(a.ctx, &counted{io.MultiReader(parts...), work})
+	if errors.Is(err, brock.ErrCorrupt) || errors.Is(err, brock.ErrForeign) || errors.Is(err, brock.ErrFormat) {
+		err = inFile(a.ctx, paths, err)
+	}
+	return info, err
+}
+
+// inFile names the first file that is no sound backup, if one of them is the reason of the failure.
+func inFile(ctx context.Context, paths []string, failure error) error {
+	wrong := func(path string) bool {
+		f, err := os.Open(path)
+		if err != nil {
+			return false // such as -
+		}
+		defer func() { _ = f.Close() }() // it is only read
+		_, err = brock.VerifyBackup(ctx, f)
+		return err != nil && ctx.Err() == nil
+	}
+	if i := slices.IndexFunc(paths, wrong); i >= 0 {
+		return fmt.Errorf("%s: %w", paths[i], failure)
+	}
+	return failure
 }
 
 // counted tells the progress of what is read.

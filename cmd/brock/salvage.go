@@ -34,7 +34,7 @@ func (c *salvageCommand) Run(a *app) error {
 		return noStore{c.Dir, err}
 	}
 	if err != nil {
-		return err
+		return c.missing(c.Dir, err)
 	}
 	if c.JSON {
 		err = writeLine(a.out, salvaged{sum.Keys, sum.Found, sum.Version, sum.Losses})

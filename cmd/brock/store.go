@@ -77,6 +77,9 @@ func (s *store) make(a *app, fn func(*brock.DB) error) error {
 	if !errors.Is(err, brock.ErrNotExist) {
 		return err
 	}
+	if err := s.usable(a.ctx); err != nil {
+		return err
+	}
 	made := s.absent()
 	empty := false
 	err = s.use(a, brock.Options{MustBeNew: true}, func(db *brock.DB) error {
@@ -145,13 +148,10 @@ func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
 
 // keyError is brock.ErrKey of an Open in plain words, where the flags were wrong and not the key.
 func (s *store) keyError(err error) error {
-	if s.KeyFile == "" {
-		return encrypted{s.Dir, err}
-	}
-	if super, unread := manifest.ReadSuper(vfs.OS(), s.Dir); unread == nil && !super.Encrypted() {
+	if super, unread := manifest.ReadSuper(vfs.OS(), s.Dir); s.KeyFile != "" && unread == nil && !super.Encrypted() {
 		return plain{s.Dir, err}
 	}
-	return err
+	return s.missing(s.Dir, err)
 }
 
 // noStore is brock.ErrNotExist in plain words.

@@ -109,6 +109,9 @@ func (d *reader) begin() error {
 	d.off = 0
 	p := make([]byte, headerSize)
 	if err := d.read(p); err != nil {
+		if n := min(d.off, int64(len(magic))); errors.Is(err, errs.ErrCorrupt) && string(p[:n]) != magic[:n] {
+			return foreign("this is no backup")
+		}
 		return err
 	}
 	if more := headerLength(p) - headerSize; more > 0 {

@@ -32,8 +32,9 @@ func SplitUnread(inputs []*view.Run, rules *compact.Rules, l *layout.Layout) (re
 		}
 		for _, r := range inputs {
 			if unneeded[r.ID] && slices.ContainsFunc(l.Run(r.ID).Refs, func(ref meta.Ref) bool {
-				// A target has what was moved from several segments.
-				return shared[ref.Segment] || l.Segment(ref.Segment).State().Status == layout.Relocated
+				// What was moved from several segments, for several runs, is in one.
+				moved := l.Segment(ref.Segment).State().Status == layout.Relocated || l.Usage(ref.Segment).Sources > 0
+				return moved || shared[ref.Segment]
 			}) {
 				unneeded[r.ID], again = false, true
 			}

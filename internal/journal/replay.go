@@ -65,15 +65,16 @@ func (s *Stop) Unwrap() error { return s.Damage }
 
 // replay is the state of one Replay.
 type replay struct {
-	c     ReplayConfig
-	files segment.Config
-	fn    func(pos entry.Position, payload []byte, h frame.Header) error
-	found []*candidate // ascending by number
-	point Point
-	last  *candidate // whose end is the end of the chain; nil = c.Begin
-	doubt doubt      // which frames may not be durable
-	stop  *Stop      // why the journal ends before a good frame
-	out   ReplayResult
+	c       ReplayConfig
+	files   segment.Config
+	fn      func(pos entry.Position, payload []byte, h frame.Header) error
+	found   []*candidate // ascending by number
+	point   Point
+	last    *candidate // whose end is the end of the chain; nil = c.Begin
+	doubt   doubt      // which frames may not be durable
+	stop    *Stop      // why the journal ends before a good frame
+	secured secured    // what is made durable
+	out     ReplayResult
 }
 
 // candidate is a file that may be a link of the chain.
@@ -91,7 +92,8 @@ type candidate struct {
 // torn tail, if there is one (docs/format.md, "Torn tails"). It returns
 // *errs.Corruption if a frame that had been durable is missing or damaged, and
 // errs.ErrForeign for a file of another store. Unless c.ReadOnly, what was
-// replayed is durable when it returns.
+// replayed is durable when it returns. It never changes a byte, and to a journal
+// that it refuses for damage it writes nothing: see secured.
 func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.Header) error) (ReplayResult, error) {
 	r := &replay{c: c, files: segment.Config{FS: c.FS, Dir: c.Dir, UUID: c.UUID, Files: c.Files, Ring: c.Ring}, fn: fn, point: c.Begin}
 	r.point.NextFrame = c.Begin.next()
@@ -99,21 +101,35 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	if err := r.list(); err != nil {
 		return ReplayResult{}, err
 	}
-	for next := r.next(); next != nil && r.stop == nil; next = r.next() {
-		if err := r.visit(next); err != nil {
-			return ReplayResult{}, err
-		}
+	err := r.read()
+	if err == nil && !c.ReadOnly {
+		r.secure()
 	}
-	if err := r.judge(); err != nil {
+	if err := errors.Join(err, r.secured.wait()); err != nil {
 		return ReplayResult{}, err
 	}
-	if !c.ReadOnly {
-		if err := r.secure(); err != nil {
+	if r.secured.begun > 0 {
+		// The names of the files may not be durable either.
+		if err := c.FS.SyncDir(c.Dir); err != nil {
 			return ReplayResult{}, err
 		}
 	}
 	r.out.Begin = r.point
 	return r.out, nil
+}
+
+// read reads the chain, and judges what is behind it.
+func (r *replay) read() error {
+	sure := r.foresee()
+	for next := r.next(); next != nil && r.stop == nil; next = r.next() {
+		if err := r.visit(next); err != nil {
+			return err
+		}
+		if r.point.NextFrame > sure {
+			r.secure()
+		}
+	}
+	return r.judge()
 }
 
 // list reads the headers of all journal segments behind the beginning.

@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"sync"
 
@@ -51,56 +52,114 @@ func (d *doubt) begin(last uint64) (m mark, ok bool) {
 	return d.marks[0], true
 }
 
+// secured is what of the chain is durable, or on its way. What was replayed has to be durable
+// before anything that relies on it is written. A sync alone would not do: the process that
+// wrote the last frames may have been killed before its sync, but that sync may also have
+// failed, and then the system takes what it holds of the file for written. So the frames in
+// doubt are written again, as they are.
+//
+// A segment may be written again once it was read to its end, all of it was given to fn, and no
+// damage behind it can have the journal refused any more: what is refused stays untouched.
+// Damage refuses a journal only up to the last frame that anything proves durable (judge).
+type secured struct {
+	begun  int // segments
+	all    sync.WaitGroup
+	free   chan struct{}
+	mu     sync.Mutex // guards:
+	failed error
+}
+
 // securedTogether is how many files are made durable at the same time, at most. Each
-// takes a descriptor and up to 1 MiB of memory.
+// takes a descriptor and up to 256 KiB of memory.
 const securedTogether = 2
 
-// secure makes durable what was replayed, before anything that relies on it is
-// written. A sync alone would not do: the process that wrote the last frames may
-// have been killed before its sync, but that sync may also have failed, and then
-// the system takes what it holds of the file for written. So the frames in doubt
-// are written again, as they are.
-func (r *replay) secure() error {
-	if len(r.out.Segments) == 0 {
-		return nil
+// begin calls secure in the background. One file is copied while another is on its way to the
+// disk.
+func (s *secured) begin(secure func() error) {
+	if s.free == nil {
+		s.free = make(chan struct{}, securedTogether)
 	}
+	s.all.Go(func() {
+		s.free <- struct{}{}
+		defer func() { <-s.free }()
+		if err := secure(); err != nil {
+			s.mu.Lock()
+			s.failed = errors.Join(s.failed, err)
+			s.mu.Unlock()
+		}
+	})
+}
+
+// wait returns when nothing is on its way any more.
+func (s *secured) wait() error {
+	s.all.Wait()
+	return s.failed
+}
+
+// none is a number that no frame has.
+const none = math.MaxUint64
+
+// foresee returns the number of the last frame that anything proves durable, if two segments
+// or more are in doubt, so that it pays to know it before they were read; else none. No frame
+// says that less was durable than one before it says: so the last segment tells.
+func (r *replay) foresee() uint64 {
+	n := len(r.found)
+	if r.c.ReadOnly || r.c.UpTo || n < 2 || r.found[n-1].bad != nil {
+		return none
+	}
+	last := r.found[n-1]
+	rd, err := segment.Open(r.files, filename.Journal, last.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: last.header.Life})
+	if err != nil {
+		return none // visit tells of it
+	}
+	defer rd.Close()
+	s, durable := rd.Frames(false), r.c.Durable
+	for {
+		f, err := s.Next()
+		if err != nil {
+			break
+		}
+		if durable = max(durable, f.Header.Durable()); durable >= r.found[n-2].header.FirstFrame {
+			return none // as it is where commits are synced
+		}
+	}
+	t, err := segment.FindTail(r.files, filename.Journal, last.num, s.At().Offset, s.At().Next)
+	if err != nil || t.Frames == 0 && s.At().Next == last.header.FirstFrame {
+		return none
+	}
+	return max(durable, t.Durable)
+}
+
+// secure has the segments that were visited made durable.
+func (r *replay) secure() {
 	from, again := r.doubt.begin(r.point.NextFrame - 1)
-	// One file is copied while others are on their way to the disk.
-	failed := make([]error, len(r.out.Segments))
-	free := make(chan struct{}, securedTogether)
-	var all sync.WaitGroup
-	for i, s := range r.out.Segments {
-		offset := s.End
+	for ; r.secured.begun < len(r.out.Segments); r.secured.begun++ {
+		i := r.secured.begun
+		s, offset := r.out.Segments[i], r.out.Segments[i].End
 		switch {
 		case again && i == from.segment:
 			offset = from.offset
 		case again && i > from.segment:
 			offset = 0
 		}
-		free <- struct{}{}
-		all.Go(func() {
-			if err := r.secureSegment(s, offset); err != nil {
-				failed[i] = fmt.Errorf("make %s durable: %w", filename.Of(filename.Journal, s.Num), err)
-			}
-			<-free
-		})
+		r.secured.begin(func() error { return r.secureSegment(s, offset) })
 	}
-	all.Wait()
-	if err := errors.Join(failed...); err != nil {
-		return err
-	}
-	// The names of the files may not be durable either.
-	return r.c.FS.SyncDir(r.c.Dir)
 }
 
 // secureSegment writes what lies between offset and the end again, and syncs the file.
 func (r *replay) secureSegment(s SegmentInfo, offset int64) (err error) {
-	f, err := r.c.FS.OpenReadWrite(filepath.Join(r.c.Dir, filename.Of(filename.Journal, s.Num)))
+	name := filename.Of(filename.Journal, s.Num)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("make %s durable: %w", name, err)
+		}
+	}()
+	f, err := r.c.FS.OpenReadWrite(filepath.Join(r.c.Dir, name))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	buf := make([]byte, max(0, min(s.End-offset, 1<<20)))
+	buf := make([]byte, max(0, min(s.End-offset, 256<<10)))
 	for offset < s.End {
 		p := buf[:min(int64(len(buf)), s.End-offset)]
 		if n, err := f.ReadAt(p, offset); n < len(p) {
@@ -109,6 +168,8 @@ func (r *replay) secureSegment(s SegmentInfo, offset int64) (err error) {
 		if _, err := f.WriteAt(p, offset); err != nil {
 			return err
 		}
+		// The disk begins while the rest is copied.
+		f.StartWriteback(offset, int64(len(p)))
 		offset += int64(len(p))
 	}
 	return f.Sync()

@@ -213,8 +213,7 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	rec := data[off:end]
 	// A verified record's pages were in memory in this epoch.
 	if r.verified.Test(off / granule) {
-		// The processor waits for the header: meanwhile the value comes.
-		prefetch.Bytes(rec[:min(h.Length+beforeValue, mostTouched, uint64(len(rec)))])
+		fetch(rec, h.Length)
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
 			pageio.Touch(value.Bytes) // what is handed out can be read now, all of it
 			return value, nil
@@ -225,6 +224,7 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	if h.Length <= ownRecord && !r.file.Known(off, bound) {
 		return r.copied(dst, h, key, v)
 	}
+	fetch(rec, h.Length)
 	if h.Length > ownRecord {
 		r.file.Await(off, int64(bound))
 	}
@@ -239,6 +239,12 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 		r.verified.Set(off / granule)
 	}
 	return value, nil
+}
+
+// fetch has the processor load a record with a value of n bytes, or its first 2 KB, into its
+// caches. A read of the record waits for its header first: meanwhile the value comes.
+func fetch(rec []byte, n uint64) {
+	prefetch.Bytes(rec[:min(n+beforeValue, mostTouched, uint64(len(rec)))])
 }
 
 // copied is StoredIn for a handle that was checked, by pread. The bytes are verified where
@@ -315,7 +321,7 @@ func (r *Reader) Touch(h entry.Handle) bool {
 	if !r.verified.Test(int64(off/granule)) && !(r.file.Resident(int64(off)) && r.file.Resident(int64(off+h.Length))) {
 		return false
 	}
-	prefetch.Bytes(data[off:min(off+h.Length+beforeValue, off+mostTouched, uint64(len(data)))])
+	fetch(data[off:], h.Length)
 	return true
 }
 

@@ -143,6 +143,7 @@ func TestBackupOrder(t *testing.T) {
 	refusedRestore(t, "two full ones", brock.ErrInvalid, full, full)
 	refusedRestore(t, "an increment of another store", brock.ErrForeign, full, others[1])
 	refusedRestore(t, "something else", brock.ErrForeign, bytes.Repeat([]byte("something else"), 100))
+	refusedRestore(t, "a short text", brock.ErrForeign, []byte("something else"))
 	refusedRestore(t, "something else behind it", brock.ErrForeign, full, bytes.Repeat([]byte("something else"), 100))
 	refusedRestore(t, "nothing", brock.ErrCorrupt)
 	for i, w := range want {

@@ -36,7 +36,10 @@ func (t *Tree) Close() error {
 		err = errors.Join(err, t.installer.end(t.scrubber.state))
 	}
 	err = errors.Join(err, t.log.Close())
-	t.views.Install(func(next *view.View) { *next = view.View{Layout: next.Layout} })
+	// With a memtable, as every View: a committer who has waited may look at disk space once more.
+	t.views.Install(func(next *view.View) {
+		*next = view.View{Layout: next.Layout, Tables: []*view.Table{newTable(t.cfg, 0)}}
+	})
 	t.views.Reclaim()
 	t.files.RemoveSpares(true)
 	return err

@@ -283,3 +283,19 @@ func TestCloseWaitsForACollection(t *testing.T) {
 	c.collector.mu.Unlock()
 	<-closed
 }
+
+// A committer who waits for disk space while the store is closed looks once more afterwards.
+func TestDiskSpaceIsSurveyedAfterClose(t *testing.T) {
+	mem := vfs.NewMem()
+	s := newStore(t, mem, nil)
+	s.must(s.commit(false, set("a", bulk("v", 1000))))
+	mem.SetCapacity(mem.Used() + 100<<10)
+	s.close()
+	s.tree.disk.survey()
+	if !s.tree.disk.refusing.Load() {
+		t.Error("sets are not refused")
+	}
+	if err := s.tree.Throttle(context.Background(), payloadOf(set("a", nil))); !errors.Is(err, errs.ErrClosed) {
+		t.Errorf("Throttle: %v", err)
+	}
+}

@@ -32,7 +32,8 @@ type Recovery struct {
 
 // Open opens the files that the manifest names, replays the journal, mends the
 // manifest and removes what a crash left over. The caller holds the store's lock. Until
-// all was read and found good, no byte and no name is changed.
+// all was read and found good, no byte and no name is changed. journal.Replay may write
+// bytes again as they are.
 func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)

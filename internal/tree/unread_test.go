@@ -119,6 +119,51 @@ func TestCoveredRunsOfSharedSegmentsAreRead(t *testing.T) {
 	}
 }
 
+// A collection has moved what two runs have to one segment. The run that is merged then
+// refers to that itself, and alone. What the other run has is there too.
+func TestCoveredRunsOfTargetsAreRead(t *testing.T) {
+	s := newStore(t, vfs.NewMem(), nil)
+	twoCollectableRuns(s)
+	if did, err := s.tree.collector.all(context.Background(), onRequest); !did || err != nil {
+		t.Fatalf("collected: %v, %v", did, err)
+	}
+	runs := s.tree.views.Current().Layout.Runs()
+	s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[1].ID}, Reason: "test"}, nil))
+	s.must(s.commit(false, delRange("a", "b")))
+	s.flush()
+	s.must(s.tree.Compact(context.Background()))
+	if out := s.check(); out != "" {
+		t.Error(out)
+	}
+	segments := s.tree.views.Current().Layout.Segments()
+	if len(segments) != 1 || segments[0].Records != 40 || segments[0].DeadRecords() != 20 {
+		t.Errorf("segments %v, want one with 20 of 40 records dead", segments)
+	}
+}
+
+// twoCollectableRuns makes a run of keys with a and a newer one with b. Each has a segment of
+// its own, of which a third is left.
+func twoCollectableRuns(s *store) {
+	s.t.Helper()
+	for at, prefix := range []string{"a", "b"} {
+		for i := range 60 {
+			s.must(s.commit(false, set(keyOf(prefix, i), bulk("v", 5000))))
+		}
+		s.flush()
+		for i := range 40 {
+			s.must(s.commit(false, del(keyOf(prefix, i))))
+		}
+		s.flush()
+		runs := s.tree.views.Current().Layout.Runs()
+		s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil))
+		if n := len(s.tree.views.Current().Layout.Runs()); n != at+1 {
+			s.t.Fatalf("%d runs", n)
+		}
+	}
+}
+
+func keyOf(prefix string, i int) string { return fmt.Sprintf("%s%03d", prefix, i) }
+
 // A segment that only a covered run refers to may be collected, together with
 // others, while the merge goes on: what was moved of it is dead where it is then.
 func TestCoveredRunsOfSegmentsCollectedMeanwhile(t *testing.T) {
@@ -130,22 +175,7 @@ func TestCoveredRunsOfSegmentsCollectedMeanwhile(t *testing.T) {
 			fn()
 		}
 	}}), nil)
-	key := func(prefix string, i int) string { return fmt.Sprintf("%s%03d", prefix, i) }
-	for at, prefix := range []string{"a", "b"} { // each a run and a segment of its own, of which little is left
-		for i := range 60 {
-			s.must(s.commit(false, set(key(prefix, i), bulk("v", 5000))))
-		}
-		s.flush()
-		for i := range 40 {
-			s.must(s.commit(false, del(key(prefix, i))))
-		}
-		s.flush()
-		runs := s.tree.views.Current().Layout.Runs()
-		s.must(s.tree.compactor.compact(context.Background(), &policy.Compaction{Runs: []layout.RunID{runs[0].ID, runs[1].ID}, Reason: "test"}, nil))
-		if n := len(s.tree.views.Current().Layout.Runs()); n != at+1 {
-			t.Fatalf("%d runs", n)
-		}
-	}
+	twoCollectableRuns(s)
 	s.must(s.commit(false, delRange("a", "b")))
 	s.flush()
 	during = func() {
@@ -172,8 +202,8 @@ func TestCoveredRunsOfSegmentsCollectedMeanwhile(t *testing.T) {
 	p := s.pin(0)
 	defer p.Release()
 	for i := range 60 {
-		if _, _, found := s.lookup(p, key("b", i)); found != (i >= 40) {
-			t.Errorf("%s is there: %v", key("b", i), found)
+		if _, _, found := s.lookup(p, keyOf("b", i)); found != (i >= 40) {
+			t.Errorf("%s is there: %v", keyOf("b", i), found)
 		}
 	}
 }

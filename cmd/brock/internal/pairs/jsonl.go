@@ -110,6 +110,9 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 // unquote is the bytes of a JSON string. It refuses half of a surrogate pair,
 // which the decoder would replace.
 func unquote(raw json.RawMessage) ([]byte, error) {
+	if raw[0] != '"' {
+		return nil, errNoText
+	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, err
@@ -161,7 +164,15 @@ func (r *jsonReader) Next() (Pair, error) {
 // was not meant as a pair.
 func plain(err error) error {
 	text := strings.TrimPrefix(err.Error(), "json: ")
-	if err == errNoKey || err == errNoValue || strings.HasPrefix(text, "unknown field") {
+	unknown := strings.HasPrefix(text, "unknown field")
+	var other *json.UnmarshalTypeError
+	if errors.As(err, &other) {
+		text = errObject.Error()
+		if other.Field != "" {
+			text = fmt.Sprintf("%q can't be a %s", other.Field, other.Value)
+		}
+	}
+	if unknown || other != nil || err == errNoKey || err == errNoValue || errors.Is(err, errNoText) {
 		text += ` (a pair is {"key": "...", "value": ...}; --key FIELD takes any objects)`
 	}
 	return errors.New(text)
@@ -170,6 +181,7 @@ func plain(err error) error {
 var (
 	errNoKey   = errors.New(`no "key"`)
 	errNoValue = errors.New(`no "value"`)
+	errNoText  = errors.New("not a string")
 	errObject  = errors.New("not an object")
 )
 
