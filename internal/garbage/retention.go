@@ -29,7 +29,8 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 		if age <= 0 {
 			return visible
 		}
-		return min(visible, l.VersionAt(now-age.Milliseconds()))
+		// Of the millisecond itself only the last version is known, and others were visible in it.
+		return min(visible, l.VersionAt(now-age.Milliseconds()-1))
 	}
 	r := compact.Rules{
 		Watermark: watermark(t.Age),

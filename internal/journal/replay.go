@@ -101,6 +101,8 @@ func Replay(c ReplayConfig, fn func(pos entry.Position, payload []byte, h frame.
 	if err := r.list(); err != nil {
 		return ReplayResult{}, err
 	}
+	// Also if a KeyProvider or a file system panics: another process may have the lock then.
+	defer r.secured.all.Wait()
 	err := r.read()
 	if err == nil && !c.ReadOnly {
 		r.secure()

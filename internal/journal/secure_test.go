@@ -143,6 +143,59 @@ func TestSegmentsAreWrittenAgainEarly(t *testing.T) {
 	}
 }
 
+// However a replay ends, nothing is written afterwards: another process may have the lock.
+func TestNothingIsWrittenAfterAReplay(t *testing.T) {
+	for _, how := range []string{"panic", "error", "read error"} {
+		h := newHistory(t, newDisk(), 10_000)
+		for range 60 {
+			h.must(h.append(0, 10, 500))
+		}
+		segments := h.j.Segments()
+		last := filename.Of(filename.Journal, segments[len(segments)-1].Num)
+		d, reads := h.d.kill(), 0
+		begun, unfinished := make(chan struct{}, 1000), map[string]bool{}
+		d.fail = func(op, name string) error { // one call at a time
+			switch {
+			case op == "write":
+				unfinished[name] = true
+				begun <- struct{}{}
+			case op == "sync":
+				delete(unfinished, name)
+			case name == last && how == "read error":
+				if reads++; reads > 3 {
+					return errDisk
+				}
+			}
+			return nil
+		}
+		func() {
+			defer func() {
+				if v := recover(); (v != nil) != (how == "panic") {
+					t.Errorf("%s: recovered %v", how, v)
+				}
+			}()
+			_, err := Replay(ReplayConfig{FS: d, Dir: "db", UUID: uuid, Ring: testRing}, func(pos entry.Position, _ []byte, _ frame.Header) error {
+				if pos.Segment != segments[len(segments)/2].Num || how == "read error" {
+					return nil
+				}
+				<-begun
+				if how == "panic" {
+					panic(how)
+				}
+				return errDisk
+			})
+			if !errors.Is(err, errDisk) {
+				t.Errorf("%s: %v", how, err)
+			}
+		}()
+		d.mu.Lock()
+		if len(begun) == 0 || len(unfinished) > 0 {
+			t.Errorf("%s: %d writes, not finished: %v", how, len(begun), unfinished)
+		}
+		d.mu.Unlock()
+	}
+}
+
 // A power loss while a journal is replayed, and while it is replayed after that, loses nothing
 // that was durable. Once a replay has returned, nothing of what it has shown is lost.
 func TestPowerLossWhileReplaying(t *testing.T) {

@@ -193,8 +193,7 @@ func (c *Content) clean(fsys vfs.FS, dir string) error {
 	if len(nums) == 0 {
 		return nil
 	}
-	// The process that wrote it may have been killed before its sync.
-	if err := syncFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, c.Number))); err != nil {
+	if err := c.writeAgain(fsys, dir); err != nil {
 		return err
 	}
 	if err := fsys.SyncDir(dir); err != nil {
@@ -208,10 +207,16 @@ func (c *Content) clean(fsys vfs.FS, dir string) error {
 	return fsys.SyncDir(dir)
 }
 
-func syncFile(fsys vfs.FS, path string) error {
-	f, err := fsys.OpenReadWrite(path)
+// writeAgain writes the file as it is, both copies of which are whole, and syncs it. The process
+// that wrote it may have been killed before its sync, or the sync has failed: then another one
+// alone may do nothing (docs/adr, 15).
+func (c *Content) writeAgain(fsys vfs.FS, dir string) error {
+	f, err := fsys.OpenReadWrite(filepath.Join(dir, filename.Of(filename.Keyring, c.Number)))
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	if _, err = f.WriteAt(c.Encode(), 0); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }

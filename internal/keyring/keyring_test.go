@@ -329,6 +329,35 @@ func TestFaultAtEachCall(t *testing.T) {
 	}
 }
 
+// TestFailedSyncAndRemoval: a keyring whose sync has failed, and that could not be removed, is read
+// from memory by the next Open. It is durable before the one before goes.
+func TestFailedSyncAndRemoval(t *testing.T) {
+	mem := newMem(t)
+	fsys := faultfs.New(mem, faultfs.Options{})
+	p := master(1)
+	k, err := Create(optionsOf(fsys, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := encrypt(t, k.Ring())
+	fsys.Inject(faultfs.Fault{Kinds: faultfs.Sync, Path: "KEYS-"}, faultfs.Fault{Kinds: faultfs.Remove})
+	if _, err := k.Add(t.Context(), nil, 2); err == nil || fsys.Struck() != 2 {
+		t.Fatalf("%v, %d faults", err, fsys.Struck())
+	}
+	if k, err = Open(optionsOf(fsys, p)); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Clean(); err != nil {
+		t.Fatal(err)
+	}
+	if k, err = Open(optionsOf(mem.CrashClone(vfs.CrashOptions{}), p)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.decrypt(k.Ring()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDamagedNewest: a file with a greater number that isn't whole doesn't count, and is neither
 // written over nor followed, even if no number is greater.
 func TestDamagedNewest(t *testing.T) {

@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 
@@ -120,13 +121,23 @@ func (v *valueDir) create(fsys vfs.FS, s *Super) error {
 	return v.write(fsys, 2)
 }
 
-// secure makes durable what the SUPER says, and its name.
+// secure makes durable what the SUPER says, and its name. It writes the slots again, as they are:
+// if the sync of the process that wrote them has failed, another one alone may do nothing
+// (docs/adr, 15).
 func (v *valueDir) secure(fsys vfs.FS) error {
 	f, err := fsys.OpenReadWrite(filepath.Join(v.dir, filename.Of(filename.Super, 0)))
 	if err != nil {
 		return err
 	}
-	if err = f.Sync(); err == nil {
+	p := make([]byte, superSize)
+	n, err := f.ReadAt(p, 0)
+	if err == nil || errors.Is(err, io.EOF) {
+		_, err = f.WriteAt(p[:n], 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
 		err = fsys.SyncDir(v.dir)
 	}
 	return errors.Join(err, f.Close())
