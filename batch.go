@@ -9,9 +9,9 @@ import (
 )
 
 // Batch is a group of writes that are committed together or not at all. It reads
-// nothing, so it never conflicts. Of several writes to a key the last one wins. A
-// large Batch keeps its writes in files. A Batch that is not committed needs no end.
-// It belongs to one goroutine at a time.
+// nothing, so it never conflicts. Of several writes to a key the last one wins. A large
+// Batch keeps its writes in files. If you don't commit a Batch, you need not end it.
+// One goroutine at a time may use it.
 //
 // A Batch addresses one keyspace, the default one at first. In returns the same
 // batch addressing another.
@@ -20,11 +20,11 @@ type Batch struct {
 	keyspace *keyspaceState
 }
 
-// batch is what all Batches of a batch share.
+// batch is what the Batches of all keyspaces (Batch.In) have in common.
 type batch struct {
 	db     *DB
 	writes writes
-	spent  bool // by Commit
+	spent  bool // Commit was called: it must be Reset first
 }
 
 var errBatchSpent = fmt.Errorf("brock: batch was committed, and not reset: %w", ErrInvalid)
@@ -51,8 +51,8 @@ func (b *Batch) In(ks *Keyspace) *Batch {
 	return &Batch{b.batch, ks.state}
 }
 
-// Set adds a pair. Key and value are copied. After an error that is ErrInvalid the
-// batch is as it was.
+// Set adds a pair. Key and value are copied. After an error that is ErrInvalid the batch is
+// as before the call. After any other error, Reset it.
 func (b *Batch) Set(key, value []byte) error {
 	return b.write(&write{key: key, value: value, kind: entry.Set})
 }
@@ -85,7 +85,7 @@ func (b *Batch) usable() error {
 
 func (b *Batch) write(w *write) error { return b.wrote(b.add(w)) }
 
-// add is write without a bound.
+// add is write, but what is in memory stays there, however much it is.
 func (b *Batch) add(w *write) error {
 	if err := b.takes(); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (b *Batch) add(w *write) error {
 	return b.writes.add(nil, b.db, b.keyspace, w, b.db.now)
 }
 
-// takes returns nil while the batch takes writes to its keyspace.
+// takes returns nil if the batch can write to its keyspace.
 func (b *Batch) takes() error {
 	if err := b.usable(); err != nil {
 		return err
@@ -107,8 +107,8 @@ func (b *Batch) takes() error {
 	return b.writes.Err()
 }
 
-// wrote ends a write that has returned err: what is in memory goes to files once that
-// is too much. A batch for which that fails may just be forgotten.
+// wrote must be called after each write, with its error. It spills the writes if they take
+// too much memory. If that fails, it removes the files: the user need not end the batch.
 func (b *batch) wrote(err error) error {
 	if err == nil {
 		err = b.writes.spillIfLarge(nil, b.db)
@@ -135,9 +135,9 @@ func (b *Batch) Size() int64 {
 	return b.writes.Bytes()
 }
 
-// Commit commits the writes, with the durability of Options. If ctx ends before the
-// commit begins, nothing is written. Reset the batch before it is used again,
-// whatever Commit returns, but ErrInvalid.
+// Commit commits the writes, with the durability of Options. If ctx ends before the commit
+// begins, nothing is written. Call Reset before you use the batch again, also after an
+// error, except ErrInvalid.
 func (b *Batch) Commit(ctx context.Context) error {
 	if err := b.usable(); err != nil {
 		return err

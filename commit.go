@@ -12,23 +12,23 @@ import (
 	"github.com/brockdb/brock/internal/pending"
 )
 
-// writes are what a transaction or batch writes, and what its commit needs.
+// writes has the pending writes of a transaction or batch, and what its commit needs.
 type writes struct {
 	pending.Writes
-	limit     int64              // bytes of memory from which on they go to files
+	limit     int64              // bytes of memory above which they go to files
 	written   conflict.Keyspaces // keyspaces that are written to
 	addressed conflict.Keyspaces // keyspaces that a Serializable transaction may have read
 	reads     conflict.ReadSet
 	request   commit.Request
-	yields    bool         // the transaction may be run again
-	turn      *commit.Turn // nil: it has none
+	yields    bool         // the transaction can run again, so it yields to others' turns
+	turn      *commit.Turn // place in the lines of Update; nil = none
 }
 
 var writesPool = sync.Pool{New: func() any { return new(writes) }}
 
 func newWrites() *writes { return writesPool.Get().(*writes) }
 
-// recycle gives w to later transactions. Nothing may refer to it any more.
+// recycle empties w and keeps it for later transactions. Nothing may refer to it any more.
 func (w *writes) recycle() {
 	small := w.Writes.Reset()
 	w.written.Reset()
@@ -41,15 +41,15 @@ func (w *writes) recycle() {
 	}
 }
 
-// add adds wr to the writes of the keyspace k. Key and value are copied: to files, if
-// memory has no room for the value. After an error that is not ErrInvalid the writes
-// can only be discarded, and Err returns it.
+// add adds wr, a write to the keyspace k. Key and value are copied; a value that is too
+// large for the memory limit is copied to a file at once. After an error that is not
+// ErrInvalid the writes must be discarded: Err returns that error from then on.
 func (w *writes) add(ctx context.Context, db *DB, k *keyspaceState, wr *write, now func() uint64) (err error) {
 	if err := wr.check(); err != nil {
 		return err
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	// Encoded at once: the caller's key and value are free when this returns.
+	// The write is encoded now: the caller may reuse key and value when this returns.
 	c := k.encoder.Load()
 	e := wr.entry(c, now)
 	k.note(&w.written)
@@ -60,8 +60,7 @@ func (w *writes) add(ctx context.Context, db *DB, k *keyspaceState, wr *write, n
 	return nil
 }
 
-// deleteRange adds the delete of the keys in [lo, hi) of the keyspace k; nil is no
-// bound.
+// deleteRange adds a range delete of [lo, hi) in the keyspace k; nil is no bound.
 func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
 	if len(lo) > MaxKeySize || len(hi) > MaxKeySize {
 		return ErrKeyTooLarge
@@ -77,14 +76,15 @@ func (w *writes) deleteRange(k *keyspaceState, lo, hi []byte) error {
 	return nil
 }
 
-// leastDirect is the least memory for writes that are a commit of one call each: for the
-// longest key, and the longest value that is kept beside its key.
+// leastDirect is the least memory limit for writes by DB.Set and other calls that commit
+// one write. It has room for the longest key with the longest inline value.
 const leastDirect = 2 << 20
 
-// minReadSet is how much of what a transaction reads is always noted exactly, in bytes.
+// minReadSet is the least memory limit of a read set, in bytes: so much is always noted key
+// by key, and does not become ranges.
 const minReadSet = 64 << 10
 
-// spillIfLarge writes what is in memory to files once that is too much.
+// spillIfLarge writes the pending writes to files if they take more memory than limit.
 func (w *writes) spillIfLarge(ctx context.Context, db *DB) error {
 	if w.InMemory() <= w.limit {
 		return nil
@@ -92,8 +92,8 @@ func (w *writes) spillIfLarge(ctx context.Context, db *DB) error {
 	return w.Spill(never(ctx), db.tree)
 }
 
-// commit commits w if c holds, and counts that. A nil ctx never ends. Writes in
-// files are durable when it returns, others if synced.
+// commit commits w if c holds, and adds to the counters. A nil ctx never ends. When it
+// returns without an error, the writes are durable if synced is set or if they were spilled.
 func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bool) (v entry.Version, err error) {
 	if err := db.writable(); err != nil {
 		return 0, err
@@ -101,8 +101,8 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 	ctx = never(ctx)
 	begin := monotonic(db)
 	var entries, bytes int64
-	// Writes in files don't pass the journal: they commit in a turn of their own, by one
-	// edit of the manifest.
+	// Spilled writes don't go through the journal. They commit alone, between two groups, by
+	// one edit of the manifest.
 	if files := w.Files(); files == nil {
 		payload, records := w.Payload()
 		entries, bytes = int64(records), int64(len(payload))
@@ -116,7 +116,7 @@ func (db *DB) commit(ctx context.Context, w *writes, c conflict.Check, synced bo
 	return v, err
 }
 
-// never is ctx, or for nil one that never ends.
+// never returns ctx or, if it is nil, a context that never ends.
 func never(ctx context.Context) context.Context {
 	if ctx == nil {
 		return context.Background()

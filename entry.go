@@ -43,7 +43,7 @@ func (e *Entry) WithOnlyLatest() *Entry {
 	return e
 }
 
-// write is an Entry, or a delete, on its way into a record.
+// write is a set or a delete by the user, before it is encoded.
 type write struct {
 	key, value []byte
 	ttl        time.Duration
@@ -60,7 +60,7 @@ func (e *Entry) write() write {
 	return w
 }
 
-// check refuses what can't be stored.
+// check returns an error if w can't be stored.
 func (w *write) check() error {
 	if err := checkKey(w.key); err != nil {
 		return err
@@ -74,14 +74,13 @@ func (w *write) check() error {
 	return nil
 }
 
-// entry is w as a keyspace keeps it, at the time now, which is only asked for if
-// it matters.
+// entry returns w as the keyspace of c stores it. now is called only if w expires.
 func (w *write) entry(c *pending.Encoder, now func() uint64) entry.Entry {
 	return entry.Entry{Key: w.key, Value: w.value, Kind: w.kind, Meta: w.meta, Expires: w.expires(c.TTL, now)}
 }
 
-// expires is the Unix millisecond from which w is invisible, 0 for never. now
-// is only called if that depends on it.
+// expires returns the Unix millisecond from which w is invisible; 0 is never. now is called
+// only for a time to live.
 func (w *write) expires(defaultTTL time.Duration, now func() uint64) uint64 {
 	switch {
 	case w.kind == entry.Delete:
@@ -89,7 +88,7 @@ func (w *write) expires(defaultTTL time.Duration, now func() uint64) uint64 {
 	case w.ttl > 0:
 		return now() + millis(w.ttl)
 	case !w.expiresAt.IsZero():
-		return uint64(max(w.expiresAt.UnixMilli(), 1)) // a time before 1970 has passed too
+		return uint64(max(w.expiresAt.UnixMilli(), 1)) // before 1970: expired; 0 would be never
 	case defaultTTL > 0:
 		return now() + millis(defaultTTL)
 	}

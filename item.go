@@ -18,11 +18,11 @@ import (
 // read when it is asked for.
 type Item struct {
 	txn  *transaction
-	lent lentKeys     // of an iterator's item
-	e    *entry.Entry // nil once an iterator left it
+	lent lentKeys     // copies of an iterator's item to poison when it moves on
+	e    *entry.Entry // nil when the iterator is at no item
 
-	found  bool // by a point read: e stays until the transaction ends
-	asked  bool // an iterator's item was asked for its value
+	found  bool // it is of a point read: e stays until the transaction ends
+	asked  bool // it is an iterator's, and its value was read: tell the scan (leaveAsked)
 	copies bool // Options.CopyValues
 }
 
@@ -51,13 +51,16 @@ func (it *Item) KeyCopy(dst []byte) []byte {
 	return append(dst[:0], userKey(it.e.Key)...)
 }
 
-// Value returns the item's value. It is read-only, not copied where possible, never
-// nil without an error, and valid as the package comment says. It may lie in a mapped
-// file: if the disk fails later, reading it ends the process; ValueCopy is safe, and so
-// is Value with Options.CopyValues. For a delete it returns ErrKeyNotFound. A compressed
-// value is decoded into new memory, which an item of Txn.Get keeps, and a large one of an
-// encrypted store is decrypted into new memory; ValueCopy and ValueFunc need none, so a scan
-// with them takes about half as long.
+// Value returns the item's value. Don't modify it. It is never nil without an error, and
+// valid as long as the package comment says. For a delete it returns ErrKeyNotFound.
+//
+// If possible the value is not copied. It may then lie in a mapped file: if the disk fails
+// later, reading it ends the process. ValueCopy is safe, and so is Value with
+// Options.CopyValues.
+//
+// A compressed value is decoded into new memory, which an item of Txn.Get keeps. A large
+// value of an encrypted store is decrypted into new memory. ValueCopy and ValueFunc reuse
+// memory, so a scan with them takes about half as long.
 func (it *Item) Value() ([]byte, error) {
 	if err := it.usable(); err != nil {
 		return nil, err
@@ -71,7 +74,8 @@ func (it *Item) Value() ([]byte, error) {
 	return it.look()
 }
 
-// look is Value for a usable item, whose transaction the caller keeps alive.
+// look is Value, without a copy. The item must be usable, and the caller must keep its
+// transaction alive.
 func (it *Item) look() ([]byte, error) {
 	v, _, err := it.value(nil)
 	if err != nil {
@@ -87,7 +91,7 @@ func (it *Item) look() ([]byte, error) {
 	return v, nil
 }
 
-// usable returns nil while the item's value may be asked for.
+// usable returns nil while the item's value can be read, else the error for the caller.
 func (it *Item) usable() error {
 	if it.txn == nil {
 		return ErrTxnDone
@@ -101,8 +105,8 @@ func (it *Item) usable() error {
 	return nil
 }
 
-// value is the value. One that is own is in dst, if its capacity is enough, or in memory
-// that nobody else uses.
+// value returns the value. If own, it lies in dst (if cap(dst) is enough) or in new memory;
+// else it lies in memory of the pin or the transaction.
 func (it *Item) value(dst []byte) (value []byte, own bool, err error) {
 	switch e := it.e; {
 	case e.Kind == entry.Delete:
@@ -121,18 +125,19 @@ func (it *Item) value(dst []byte) (value []byte, own bool, err error) {
 	}
 }
 
-// onePage is the length up to which a value can be read if its key and its last byte can,
-// which the call that found it has read, unless both lie on one page.
+// onePage is the length up to which an inline value needs no touch. The call that found it
+// has read its key and its last byte; a short value lies on the same one or two pages.
 const onePage = 4 << 10
 
-// touch returns the fault that reading b meets.
+// touch reads one byte of each page of b, and returns a fault as an error. Without it the
+// fault would end the process when the user reads b.
 func touch(b []byte) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	pageio.Touch(b)
 	return nil
 }
 
-// empty is every empty value: found, so not nil.
+// empty is returned for every empty value, since nil would mean that there is none.
 var empty = []byte{}
 
 // ValueCopy appends the value to dst[:0] and returns it. The copy belongs to the
@@ -142,7 +147,7 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 		return nil, err
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	// A value that has to be decoded or decrypted is in dst already: no second copy.
+	// A value that was decoded or decrypted is in dst already, and needs no second copy.
 	v, own, err := it.value(dst)
 	if err != nil || own {
 		return v, err
@@ -155,12 +160,12 @@ func (it *Item) ValueCopy(dst []byte) (value []byte, err error) {
 	return dst, nil
 }
 
-// decodes reports whether value needs memory, as it decodes or decrypts.
+// decodes reports whether value needs memory to decode or decrypt into.
 func (it *Item) decodes() bool {
 	return it.e.Raw != 0 || it.e.Separated && it.txn.db.opts.Keys != nil
 }
 
-// valuePool has memory for decoded values that are soon done with.
+// valuePool has memory for decoded values that are needed for a short time only.
 var valuePool = sync.Pool{New: func() any { return new([]byte) }}
 
 func recycleValue(buf *[]byte) {
@@ -187,7 +192,7 @@ func (it *Item) ValueFunc(fn func(value []byte) error) error {
 		runtime.KeepAlive(it) // and with it the transaction, should that have leaked
 		return err
 	}
-	// fn may use the value until it returns, and no longer: pooled memory will do.
+	// fn must not use the value after it has returned, so the memory can be pooled.
 	buf := valuePool.Get().(*[]byte)
 	defer recycleValue(buf)
 	v, err := it.ValueCopy(*buf)
@@ -238,7 +243,7 @@ func (it *Item) Deleted() bool { return it.e != nil && it.e.Kind == entry.Delete
 // OnlyLatest reports whether the item was written with Entry.OnlyLatest.
 func (it *Item) OnlyLatest() bool { return it.e != nil && it.e.Kind == entry.SetLatest }
 
-// place makes e, which belongs to an iterator of txn, the item.
+// place makes e, an entry that txn has found, the item.
 func (it *Item) place(txn *transaction, e *entry.Entry) {
 	it.txn, it.e, it.copies = txn, e, txn.db.opts.CopyValues
 }
@@ -252,9 +257,9 @@ type result struct {
 // results are the items that a transaction has handed out after its first, and
 // their keys. They come in blocks that only their users keep alive.
 type results struct {
-	items []result // free
-	keys  []byte   // the free part is between length and capacity
-	block int      // size of the last block of items
+	items []result // free items of the last block
+	keys  []byte   // the last block of keys; it is free from its length to its capacity
+	block int      // number of items in the last block
 
 	firstItems [4]result
 	firstKeys  [256]byte
@@ -266,8 +271,8 @@ const (
 	maxKeys  = 8 << 10
 )
 
-// scratch returns a free item, and the stored form of key in free memory. Both
-// are for the next call too, unless they are kept.
+// scratch returns a free item, and the stored form of key in free memory. The next call
+// returns the same memory, unless keep is called first.
 func (t *Txn) scratch(key []byte) (*result, []byte) {
 	n := len(t.keyspace.prefix) + len(key)
 	// Most transactions get one item with a short key: that allocates nothing more.
@@ -296,7 +301,7 @@ func (r *results) scratch(prefix, key []byte) (*result, []byte) {
 	return &r.items[0], pending.AppendKey(r.keys[end:end:end+n], prefix, key)
 }
 
-// keep ends the freedom of what scratch returned.
+// keep marks what scratch returned as used, until the transaction ends.
 func (t *transaction) keep(r *result, stored []byte) {
 	if r == &t.first {
 		t.taken = true

@@ -12,21 +12,21 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// keyspaceState is a keyspace as transactions see it: what its stored keys begin
-// with, and how its entries are kept. A stored key is the keyspace's prefix and the
-// user's key; what is below this package knows stored keys only.
+// keyspaceState is a keyspace as transactions see it: the prefix of its stored keys, and
+// its options. A stored key is the keyspace's prefix followed by the user's key. Packages
+// below this one know stored keys only.
 type keyspaceState struct {
 	conflict.Keyspace
-	prefix  []byte // not above any of its stored keys
-	past    []byte // the bound after the last of them
-	refused error  // why nobody can use it, in a stand-in for a keyspace
+	prefix  []byte // all its stored keys begin with it
+	past    []byte // upper bound of its stored keys, exclusive
+	refused error  // error of all calls, in a stand-in for a keyspace that can't be used
 
 	encoder atomic.Pointer[pending.Encoder]
 	options atomic.Pointer[KeyspaceOptions] // in force
-	habit   scan.Habit
+	habit   scan.Habit                      // how iterators of the keyspace have used values, for readahead
 }
 
-// encoding is what the keyspaces of a store share to make records.
+// encoding has what all keyspaces of a store use to encode records.
 type encoding struct {
 	seed        uint64 // of key hashes
 	compression pending.Compression
@@ -39,7 +39,7 @@ func newKeyspaceState(id entry.KeyspaceID, name string, o KeyspaceOptions, c *en
 	return s
 }
 
-// keep has the entries of s kept as o says, from now on.
+// keep makes o the options of s. Entries that were written before stay as they are.
 func (s *keyspaceState) keep(o KeyspaceOptions, c *encoding) {
 	s.options.Store(&o)
 	s.encoder.Store(&pending.Encoder{
@@ -53,10 +53,10 @@ func (s *keyspaceState) keep(o KeyspaceOptions, c *encoding) {
 	})
 }
 
-// refusing stands in for a keyspace that can't be used.
+// refusing returns a stand-in for a keyspace that can't be used: all calls return err.
 func refusing(err error) *keyspaceState { return &keyspaceState{refused: err} }
 
-// usable is why nothing can be read from s or written to it, nil if all can.
+// usable returns nil unless s was dropped.
 func (s *keyspaceState) usable() error {
 	if s.Dropped.Load() {
 		return ErrKeyspaceNotFound
@@ -64,20 +64,22 @@ func (s *keyspaceState) usable() error {
 	return nil
 }
 
-// absentFrom reports whether s was dropped before p was acquired: what p has of it may be a
-// part. In a store that is only read, a View may lack s before Refresh tells of the drop.
+// absentFrom reports whether s was dropped before p was acquired. p may then have only a part
+// of its entries. In a read-only store the View may lack s a little before Refresh has
+// marked s as dropped.
 func (s *keyspaceState) absentFrom(p *view.Pin, readOnly bool) bool {
 	return (s.Dropped.Load() || readOnly && s.ID != entry.DefaultKeyspace) && !p.Holds(s.ID)
 }
 
-// note adds s to the keyspaces k, unless it is the default one: that can't be dropped.
+// note adds s to k, the keyspaces whose drop would be a conflict. The default keyspace can't
+// be dropped, so it is not added.
 func (s *keyspaceState) note(k *conflict.Keyspaces) {
 	if s.ID != entry.DefaultKeyspace {
 		k.Add(&s.Keyspace)
 	}
 }
 
-// stored is the stored form of key in memory of its own.
+// stored returns the stored form of key in new memory.
 func (s *keyspaceState) stored(key []byte) []byte {
 	return pending.AppendKey(make([]byte, 0, len(s.prefix)+len(key)), s.prefix, key)
 }
@@ -108,26 +110,26 @@ func (s *keyspaceState) within(prefix, lo, hi []byte) (slo, shi []byte, err erro
 	return lo, hi, nil
 }
 
-// cloneKey is a copy of key, which may lie in a mapped file.
+// cloneKey copies key, which the user may have in a mapped file.
 func cloneKey(key []byte) (clone []byte, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	return bytes.Clone(key), nil
 }
 
-// userKey is the user's part of a stored key. Its capacity ends with it, so
-// that an append by its reader can't reach what follows.
+// userKey returns the user's part of a stored key. Its capacity is its length, so that an
+// append by the user can't overwrite what follows.
 func userKey(stored []byte) []byte {
 	if len(stored) == 0 {
 		return nil
 	}
-	if entry.PrefixLen(stored[0]) == 1 { // as for nearly all
+	if entry.PrefixLen(stored[0]) == 1 { // nearly all keyspaces
 		return stored[1:len(stored):len(stored)]
 	}
 	return stored[entry.PrefixLen(stored[0]):len(stored):len(stored)]
 }
 
-// afterPrefix is the least key above all that begin with p, user's or stored; nil if
-// there is none, which no stored prefix has.
+// afterPrefix returns the least key above all keys that begin with p; nil if there is none
+// (p is empty or all 0xff, which no stored prefix is).
 func afterPrefix(p []byte) []byte {
 	for i := len(p) - 1; i >= 0; i-- {
 		if p[i] != 0xff {

@@ -21,7 +21,7 @@ type Isolation uint8
 
 // The isolation levels.
 const (
-	Serializable      Isolation = 0 // nothing that it read has changed: keys, absent keys, and ranges that its iterators covered; very many keys count as ranges that cover them
+	Serializable      Isolation = 0 // nothing that it read has changed: keys, absent keys, and ranges that its iterators covered; very many keys are noted as ranges that contain them
 	SnapshotIsolation Isolation = 1 // no key that it writes was written since it began; write skew is possible
 	LastWriterWins    Isolation = 2 // nothing is checked
 )
@@ -32,8 +32,8 @@ type TxnOptions struct {
 	Isolation  Isolation  // what an update is checked for
 	Durability Durability // of an update's commit; zero = use Options.Durability
 	ReadAt     uint64     // version to read, see Retention.Age; an update is checked against all commits after it; 0 = the newest
-	MaxMemory  int64      // bytes of memory for an update's writes, beyond which they go to files, and as many for what it read; 0 = 1/8 of MemoryLimit, at most 1 GiB
-	Retries    int        // of UpdateContext without ReadAt: most runs after the first one, on ErrConflict; 0 = DefaultRetries, <0 = none
+	MaxMemory  int64      // bytes of memory for an update's writes, and as many for its read set; more writes go to files; 0 = 1/8 of MemoryLimit; at most 1 GiB
+	Retries    int        // how often UpdateContext runs its function again after ErrConflict; none with ReadAt; 0 = DefaultRetries, <0 = none
 }
 
 func (o *TxnOptions) validate() error {
@@ -50,22 +50,21 @@ func (o *TxnOptions) validate() error {
 	return nil
 }
 
-// Txn is a transaction. It reads one version of the store. The writes of an update
-// are seen by the transaction alone until they are committed together. It belongs
-// to one goroutine at a time; but each iterator of a read-only transaction may have
-// a goroutine of its own.
+// Txn is a transaction. It reads one version of the store. Only the transaction sees its
+// writes until Commit, which makes them visible together. One goroutine at a time may
+// use it; but each iterator of a read-only transaction may have its own goroutine.
 //
-// End every Txn by Commit or Discard. Its methods then return ErrTxnDone, and
-// ErrClosed after the store was closed. No misuse does worse than that.
+// End every Txn by Commit or Discard. After that its methods return ErrTxnDone, and after
+// the store was closed ErrClosed: they never panic.
 //
 // A Txn addresses one keyspace, the default one at first. In returns the same
 // transaction addressing another.
 type Txn struct {
 	*transaction
-	keyspace *keyspaceState // that its keys are of
+	keyspace *keyspaceState // the keyspace that it addresses
 }
 
-// newTxn is a transaction and its Txn in one piece of memory.
+// newTxn allocates a transaction and its first Txn together: one allocation, not two.
 func newTxn(db *DB) *Txn {
 	t := new(struct {
 		first       Txn
@@ -76,44 +75,44 @@ func newTxn(db *DB) *Txn {
 	return &t.first
 }
 
-// transaction is what all Txns of a transaction share.
+// transaction is what the Txns of all keyspaces (Txn.In) have in common.
 type transaction struct {
 	db     *DB
 	pin    *view.Pin
 	writes *writes // nil in a read-only transaction
-	rare   *rare   // nil: none of it
+	rare   *rare   // nil in most transactions
 
 	state     atomic.Uint32
-	holds     atomic.Int32 // of the pin: the transaction's and its open iterators'
+	holds     atomic.Int32 // holders of the pin: the transaction, and each open iterator
 	gets      uint32       // point reads
-	phase     uint32       // in the sampling of their latency
-	iterators uint32
+	phase     uint32       // random start of the sampling of their latency
+	iterators uint32       // iterators that were made
 	isolation Isolation
-	synced    bool
-	managed   bool // View or Update ends it
-	taken     bool // first is an item that was handed out
-	readAt    bool // at was asked for
-	clock     atomic.Uint64
-	at        entry.Version
-	committed entry.Version
+	synced    bool          // Commit waits until the writes are durable
+	managed   bool          // View or Update ends it, so Commit is refused
+	taken     bool          // the user has an Item in first: it must not be reused
+	readAt    bool          // TxnOptions.ReadAt was set
+	clock     atomic.Uint64 // time for expiry, in Unix milliseconds; 0 = not read yet
+	at        entry.Version // version that it reads
+	committed entry.Version // version of its writes after a Commit
 
-	mu   sync.Mutex
-	open *Iterator // head of the list of open iterators
-	lent lentKeys  // copies to poison at the end
+	mu   sync.Mutex // guards:
+	open *Iterator  // head of the list of open iterators
+	lent lentKeys   // copies to poison at the end
 
-	// The first item found and its key lie in the Txn itself, so that a View
-	// with one Get allocates once; every byte of it counts there.
-	more     *results // the other items
+	// The first item found and its key lie in the transaction itself, so that a View
+	// with one Get allocates once. Keep the struct small for that case.
+	more     *results // the items after the first
 	first    result
 	firstKey [48]byte
 }
 
-// rare is what few transactions have.
+// rare has the fields that few transactions need, to keep transaction small.
 type rare struct {
 	ctx     context.Context // nil: never ends
-	err     error           // why the transaction never began
-	leak    *leak           // of one that may leak; nil: its end is certain
-	cleanup runtime.Cleanup // of the leak
+	err     error           // why the transaction could not begin
+	leak    *leak           // for a transaction begun by hand, which may leak; nil in View and Update
+	cleanup runtime.Cleanup // runs leak.release when the transaction is garbage
 	spill   *tree.Spill     // the pending writes that are in files
 }
 
@@ -125,7 +124,8 @@ const (
 	txnCommitted
 )
 
-// usable returns nil while the transaction can go on, in this keyspace.
+// usable returns nil while the transaction is open and the keyspace that t addresses can be
+// used. Else it returns the error for the caller.
 func (t *Txn) usable() error {
 	if t.transaction == nil {
 		return ErrTxnDone
@@ -136,7 +136,8 @@ func (t *Txn) usable() error {
 	return t.keyspace.refused
 }
 
-// usable returns nil while the transaction can go on.
+// usable returns nil while the transaction is open, else why not: it has ended, the store
+// was closed, or the context has ended.
 func (t *transaction) usable() error {
 	if t.state.Load() != txnOpen {
 		if t.rare != nil && t.rare.err != nil {
@@ -153,7 +154,7 @@ func (t *transaction) usable() error {
 	return nil
 }
 
-// ctx is the context that governs the transaction; nil never ends.
+// ctx returns the context of the transaction; nil is one that never ends.
 func (t *transaction) ctx() context.Context {
 	if t.rare == nil {
 		return nil
@@ -184,7 +185,8 @@ func (t *Txn) In(ks *Keyspace) *Txn {
 	return &Txn{t.transaction, s}
 }
 
-// address is the keyspace ks, or stands in for it.
+// address returns the state of ks; nil is the default keyspace. If the transaction can't
+// use ks, it returns a stand-in that makes each call return the reason (refusing).
 func (t *transaction) address(ks *Keyspace) *keyspaceState {
 	s := t.db.main.state
 	switch {
@@ -195,7 +197,7 @@ func (t *transaction) address(ks *Keyspace) *keyspaceState {
 		s = ks.state
 	}
 	switch {
-	case t.usable() != nil: // whatever is done says so
+	case t.usable() != nil: // the pin may be gone; later calls return usable's error
 	case s.absentFrom(t.pin, t.db.commits == nil):
 		return refusing(ErrKeyspaceNotFound)
 	case t.readAt && t.at < t.pin.Floor(s.ID):
@@ -213,8 +215,8 @@ func (t *Txn) Get(key []byte) (item *Item, err error) {
 		return nil, err
 	}
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
-	// Item and key lie in memory of the transaction, and are only kept if the key is
-	// found: absent keys cost no memory.
+	// Item and key lie in memory of the transaction. If the key is not found, the next Get
+	// reuses that memory, so absent keys cost none.
 	r, stored := t.scratch(key)
 	found, err := t.find(stored, &r.entry)
 	if err != nil {
@@ -243,13 +245,14 @@ func (t *Txn) Has(key []byte) (found bool, err error) {
 	return t.find(stored, &r.entry)
 }
 
-// find looks a stored key up, in the pending writes first, and notes that it was read.
+// find looks up a stored key, first in the pending writes, then in the pinned View. If the
+// transaction is Serializable, it adds the key to the read set, whether found or not.
 // A pageio.Guard must be on.
 func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	found := false
 	h := hash.Sum(t.db.encoding.seed, stored)
-	// Own writes hide what is committed. To find one is no read that could conflict:
-	// nobody else can change it.
+	// Own writes hide what is committed. A key that is found there needs no conflict check:
+	// the transaction has not seen what others have committed for it.
 	if w := t.writes; w != nil {
 		var err error
 		if found, err = w.Get(stored, h, e); err != nil {
@@ -271,9 +274,11 @@ func (t *transaction) find(stored []byte, e *entry.Entry) (bool, error) {
 	return e.Live(t.now()), nil
 }
 
-// sampleReads is how many point reads share one measurement of their latency.
+// sampleReads: the latency of one point read in 256 is measured, since to read the clock
+// twice would slow a read down.
 const sampleReads = 256
 
+// lookup gets a stored key from the pinned View, and measures every 256th call.
 func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, error) {
 	t.gets++
 	if (t.gets+t.phase)%sampleReads != 0 {
@@ -287,7 +292,8 @@ func (t *transaction) lookup(stored []byte, h uint64, e *entry.Entry) (bool, err
 	return found, err
 }
 
-// values is where the separated values of the transaction are read.
+// values returns where to read the separated values of entries that the transaction finds:
+// in the pinned View and, for its own writes, in its spilled files.
 func (t *transaction) values() scan.Values {
 	if t.rare == nil {
 		return scan.Values{Pin: t.pin}
@@ -295,8 +301,8 @@ func (t *transaction) values() scan.Values {
 	return scan.Values{Pin: t.pin, Files: t.rare.spill}
 }
 
-// value reads a value that is separated, or compressed among the pending writes;
-// see view.Pin.OwnValue.
+// value reads a value that is separated, or that is compressed in the pending writes. dst
+// and own are as for view.Pin.OwnValue.
 func (t *transaction) value(e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	if e.Separated {
 		return t.values().Value(e.Key, e, dst)
@@ -305,7 +311,8 @@ func (t *transaction) value(e *entry.Entry, dst []byte) (value []byte, own bool,
 	return value, true, err
 }
 
-// now is the time for expiry, read from the clock once a transaction.
+// now returns the time for expiry. It reads the clock once for each transaction, so that
+// all its reads agree on what has expired.
 func (t *transaction) now() uint64 {
 	if now := t.clock.Load(); now != 0 {
 		return now
@@ -315,29 +322,31 @@ func (t *transaction) now() uint64 {
 	return t.clock.Load()
 }
 
-// expiryClock is a transaction as the clock of its scans.
+// expiryClock lets scans ask the transaction for its time for expiry.
 type expiryClock transaction
 
-// Now is the transaction's time for expiry.
+// Now returns the transaction's time for expiry.
 func (c *expiryClock) Now() uint64 { return (*transaction)(c).now() }
 
-// lends notes that memory of the pin is handed out.
+// lends notes that the user gets memory of the pin. If the transaction leaks after that, its
+// View must stay, as the user may still read the memory (view.Pin.Keep).
 func (t *transaction) lends() {
 	if t.rare != nil && t.rare.leak != nil && !t.db.opts.CopyValues {
 		t.rare.leak.lent.Store(true)
 	}
 }
 
-// lend is b as a copy that is poisoned at the end.
+// lend returns a copy of b that is overwritten when the transaction ends, so that tests
+// find users of memory after its life (build tag brockdebug).
 func (t *transaction) lend(b []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lent.lend(b)
 }
 
-// Set writes a pair. Key and value are copied. After an error that is ErrInvalid
-// the transaction is as it was. After another error, such as ErrNoSpace when writes
-// go to files, it can only be discarded.
+// Set writes a pair. Key and value are copied. After an error that is ErrInvalid the
+// transaction is as before the call, and can be used. After any other error, such as
+// ErrNoSpace when writes go to files, discard the transaction.
 func (t *Txn) Set(key, value []byte) error {
 	return t.write(&write{key: key, value: value, kind: entry.Set})
 }
@@ -363,7 +372,7 @@ func (t *Txn) write(w *write) error {
 	return t.wrote(t.writes.add(t.ctx(), t.db, t.keyspace, w, t.now))
 }
 
-// takes returns nil while the transaction takes writes to its keyspace.
+// takes returns nil if the transaction can write to its keyspace.
 func (t *Txn) takes() error {
 	if err := t.usable(); err != nil {
 		return err
@@ -375,14 +384,14 @@ func (t *Txn) takes() error {
 	return t.writes.Err()
 }
 
-// wrote ends a write that has returned err: what is in memory goes to files once that
-// is too much.
+// wrote must be called after each write, with its error. It spills the pending writes if
+// they take too much memory.
 func (t *transaction) wrote(err error) error {
 	if err == nil {
 		err = t.writes.spillIfLarge(t.ctx(), t.db)
 	}
-	// The files are read until the last iterator has ended, long after the writes are
-	// recycled, so the transaction keeps them too.
+	// Iterators of the user can read the files after the transaction has ended and t.writes
+	// is recycled. So the transaction keeps them too, until the last iterator has ended.
 	if files := t.writes.Files(); files != nil {
 		if t.rare == nil {
 			t.rare = new(rare)
@@ -392,15 +401,15 @@ func (t *transaction) wrote(err error) error {
 	return err
 }
 
-// Commit makes all writes visible at once, and durable as the transaction's
-// Durability says. It returns a *ConflictError if nothing was written and the
-// transaction should be run again. The transaction has ended in any case.
+// Commit makes all writes visible at once, and durable as the transaction's Durability
+// says. If it returns a *ConflictError, nothing was written: run the transaction
+// again. The transaction has ended, whatever Commit returns.
 //
 // If the context ends before the commit begins, Commit returns the context's error
 // and nothing was written. Once the commit has begun, Commit waits for it.
 //
-// In a function that View or Update runs, Commit returns ErrInvalid and does nothing:
-// Update commits when the function has returned.
+// In a function given to View or Update, Commit returns ErrInvalid and does nothing: Update
+// commits when the function has returned.
 func (t *Txn) Commit() error {
 	if t.transaction == nil {
 		return ErrTxnDone
@@ -420,13 +429,13 @@ func (t *transaction) commit() error {
 		return ErrTxnDone
 	}
 	w := t.writes
-	// Without writes the transaction has seen one version and changed nothing: there
-	// is nothing to check.
+	// Without writes there is nothing to check: all reads are of one version, so the
+	// transaction is serializable as of that version.
 	if w == nil || w.Len() == 0 {
 		t.end(txnCommitted)
 		return nil
 	}
-	t.closeIterators() // completes the ranges read
+	t.closeIterators() // this adds the ranges that they have read to the read set
 	c := t.check()
 	v, err := t.db.commit(t.ctx(), w, c, t.synced)
 	if err != nil {
@@ -439,7 +448,7 @@ func (t *transaction) commit() error {
 	return nil
 }
 
-// check is what must hold for the transaction to commit.
+// check returns what must hold for the transaction to commit.
 func (t *transaction) check() conflict.Check {
 	w := t.writes
 	return conflict.Check{
@@ -451,9 +460,9 @@ func (t *transaction) check() conflict.Check {
 	}
 }
 
-// Discard ends the transaction, forgets its writes and closes its iterators. It may
-// be called at any time, also after Commit and twice. After a Discard in a function
-// that Update runs, Update commits nothing and returns ErrTxnDone. Of a nil Txn, as Begin
+// Discard ends the transaction, drops its writes and closes its iterators. It may be
+// called at any time, also after Commit and more than once. After a Discard in a function
+// given to Update, Update commits nothing and returns ErrTxnDone. For a nil Txn, which Begin
 // returns with an error, it does nothing.
 func (t *Txn) Discard() {
 	if t != nil && t.transaction != nil {
@@ -467,12 +476,12 @@ func (t *transaction) discard() {
 	}
 }
 
-// end releases everything and leaves the transaction in state.
+// end releases what the transaction holds, and sets its final state.
 func (t *transaction) end(state uint32) {
 	if t.rare != nil && t.rare.leak != nil {
 		t.rare.cleanup.Stop()
 	}
-	// From now on every call is refused, so nobody begins to use what is released.
+	// First of all: later calls see the state and don't use what is released below.
 	t.state.Store(state)
 	t.closeIterators()
 	// Counters are shared by all transactions: each adds to them once, at its end.
@@ -485,10 +494,10 @@ func (t *transaction) end(state uint32) {
 	t.drop()
 }
 
-// closeIterators ends the iterators that are still open. Those of an update run
-// on its goroutine and are closed. Those of a read-only transaction may be in
-// use elsewhere this moment, so each releases its own hold of the pin when it is
-// next used or, if it has leaked, when it is collected.
+// closeIterators ends the iterators that are still open. Those of an update belong to this
+// goroutine, so they are closed now. Those of a read-only transaction may be in use on other
+// goroutines now. So each gives back its own hold of the pin later: when it is used
+// next or, if it has leaked, when the garbage collector frees it.
 func (t *transaction) closeIterators() {
 	if t.writes != nil {
 		for it := t.open; it != nil; it = t.open {
@@ -497,7 +506,7 @@ func (t *transaction) closeIterators() {
 		}
 		return
 	}
-	if t.holds.Load() == 1 { // the transaction's: none is open
+	if t.holds.Load() == 1 { // only the transaction's own: no iterator is open
 		return
 	}
 	t.mu.Lock()
@@ -507,7 +516,7 @@ func (t *transaction) closeIterators() {
 	}
 }
 
-// drop gives one hold of the pin back.
+// drop gives back one hold of the pin. The last one releases the pin and the spilled files.
 func (t *transaction) drop() {
 	if t.holds.Add(-1) == 0 {
 		t.pin.Release()

@@ -41,14 +41,15 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 }
 
 // Update runs fn in a transaction and commits it if fn returns nil. If the commit
-// conflicts, fn is run again in a new transaction, so it should have no other effects.
+// conflicts, Update runs fn again in a new transaction. So fn should have no effects
+// outside the transaction.
 //
-// From the second conflict on, or the first if others do so already, calls that conflict
-// over the same key or range run one after the other, first come, first served. So a call
-// gets through, however many others there are: it gives up, with a *ConflictError, after
-// DefaultRetries conflicts with writes that take no turns, such as those of Set, batches
-// and transactions begun by hand. A turn ends after 100 ms, so that nobody waits for a
-// slow function. fn must not wait for another Update of what it has read.
+// From a call's second conflict on, calls that conflict over the same key or range run one
+// after the other, first come, first served (from the first conflict on, if others take
+// turns there already). So a call succeeds, no matter how many others there are. But writes
+// by Set, batches and transactions begun by hand take no turns: after DefaultRetries
+// conflicts, Update gives up with a *ConflictError. A turn ends after 100 ms, so that a slow
+// function does not hold up others. fn must not wait for another Update of what it has read.
 func (db *DB) Update(fn func(txn *Txn) error) error {
 	return db.UpdateContext(context.Background(), TxnOptions{}, fn)
 }
@@ -70,7 +71,7 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 	o.Update = true
 	retries := o.Retries
 	switch {
-	case o.ReadAt != 0: // what conflicted will do so again
+	case o.ReadAt != 0: // it would read the same version and conflict again
 		retries = 0
 	case retries == 0:
 		retries = DefaultRetries
@@ -82,9 +83,9 @@ func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn)
 	return updateAgain(ctx, db, &o, fn, retries, refused)
 }
 
-// updateAgain runs fn again after the first conflict: once beside others, who may
-// have been ahead by chance, and then in turn. Where others take turns already, chance
-// has no part.
+// updateAgain runs fn again after the first conflict. The second run does not wait: most
+// conflicts are by chance. Later runs wait for their turn. The second one does, too, if the
+// conflict was with a call that has its turn.
 func updateAgain(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) error, retries int, refused *ConflictError) error {
 	turn := db.commits.Turns.New()
 	defer turn.End()
@@ -105,8 +106,9 @@ func updateAgain(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) e
 	}
 }
 
-// updateOnce returns, beside the error, that of the commit if it is a conflict. One of fn
-// itself is the caller's, even if it is ErrConflict. yields says that fn may run again.
+// updateOnce runs fn once and commits. If the commit conflicts, it also returns the conflict,
+// so that fn can run again. An error of fn goes to the user, even if it is ErrConflict.
+// yields: fn can run again, so its commit may be refused in favour of another call's turn.
 func updateOnce(ctx context.Context, db *DB, o *TxnOptions, fn func(txn *Txn) error, turn *commit.Turn, yields bool) (*ConflictError, error) {
 	t, err := beginFor(ctx, db, o, fn)
 	if err != nil {
@@ -139,11 +141,12 @@ func (db *DB) Begin(ctx context.Context, o TxnOptions) (*Txn, error) {
 	return beginByHand(ctx, db, &o)
 }
 
-// beginByHand is called by what the user calls, and by nothing else.
+// beginByHand begins a transaction that the user must end. Only exported methods may call
+// it, directly: the caller's caller is noted as the place where the transaction began.
 func beginByHand(ctx context.Context, db *DB, o *TxnOptions) (*Txn, error) {
 	var caller [1]uintptr
 	runtime.Callers(3, caller[:])
-	t, err := db.begin(ctx, o, caller[0]-1) // what was called, not where it returns to
+	t, err := db.begin(ctx, o, caller[0]-1) // -1: the line of the call, not the one after it
 	if err != nil {
 		return nil, err
 	}
@@ -157,16 +160,18 @@ func beginByHand(ctx context.Context, db *DB, o *TxnOptions) (*Txn, error) {
 	return t, nil
 }
 
-// leak is what a transaction that was begun by hand holds, should it leak.
+// leak has what must be released if a transaction that was begun by hand is never ended. It
+// does not refer to the transaction, which could not become garbage otherwise.
 type leak struct {
 	db   *DB
 	pin  *view.Pin
-	lent atomic.Bool // it has handed out memory that its pin keeps
+	lent atomic.Bool // the user has got memory of the pin's View
 }
 
+// release releases the pin of a leaked transaction, and reports the leak.
 func (l *leak) release() {
 	info := LeakInfo{Version: uint64(l.pin.Version()), Begun: l.pin.Begun(), Kept: l.lent.Load()}
-	// A slice that was handed out doesn't keep its transaction alive, and may be in use.
+	// A slice of the View's memory does not keep the transaction alive: it may be in use.
 	if info.Kept {
 		l.pin.Keep()
 	} else {
@@ -176,13 +181,14 @@ func (l *leak) release() {
 	l.db.report.onLeak(info)
 }
 
-// entryOf is the program counter of fn, which names it. A func value points to
-// one; package reflect says so too, but has what fn captures allocated for it.
+// entryOf returns the program counter where fn begins, from which reports get fn's name. A
+// func value points to it. reflect.Value.Pointer returns the same, but fn's captured
+// variables would then be allocated on the heap.
 func entryOf(fn func(*Txn) error) uintptr {
 	return **(**uintptr)(unsafe.Pointer(&fn))
 }
 
-// beginFor starts a transaction for fn, which does not end it: its caller does.
+// beginFor begins a transaction for fn. The caller ends it; fn can't commit it.
 func beginFor(ctx context.Context, db *DB, o *TxnOptions, fn func(*Txn) error) (*Txn, error) {
 	if fn == nil {
 		return nil, errNilFunction
@@ -194,7 +200,7 @@ func beginFor(ctx context.Context, db *DB, o *TxnOptions, fn func(*Txn) error) (
 	return t, err
 }
 
-// begin starts a transaction. Its origin is a program counter.
+// begin begins a transaction. origin is the program counter to report if it stays open long.
 func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -211,7 +217,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// A context that never ends need not be asked by every call.
+	// A context that never ends need not be checked by every call.
 	if ctx.Done() == nil && ctx == context.Background() {
 		ctx = nil
 	}
@@ -219,7 +225,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	if err != nil {
 		return nil, err
 	}
-	// From here on nothing fails, so that the pin always has an owner.
+	// From here on nothing fails, so the pin can't leak.
 	p.From(origin)
 	t := newTxn(db)
 	t.pin, t.at, t.isolation, t.readAt = p, p.Version(), o.Isolation, o.ReadAt != 0
@@ -237,7 +243,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 	t.phase = rand.Uint32()
 	t.holds.Store(1)
 	t.state.Store(txnOpen)
-	// The default keyspace may lack history of this version, though another has it.
+	// Another keyspace may have history of this version that the default one lacks.
 	if t.readAt {
 		t.keyspace = t.address(nil)
 	}

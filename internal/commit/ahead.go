@@ -7,15 +7,15 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// A transaction that has read much is checked before its turn, by its own committer. The
-// leader, for whom all wait, then looks only at what was committed since: a bounded
-// number of keys. If there are more, the committer checks again.
+// The committer of a transaction that has read much checks it before it joins a group. The
+// leader, for whom all others wait, then looks only at what was committed since: a bounded
+// number of keys. If there are more, the committer has to check again.
 const (
-	manyReads  = 256 // keys and ranges from which on
-	aheadTries = 4   // then the leader checks all, lest the transaction wait for ever
+	manyReads  = 256 // keys and ranges in a read set that is checked ahead, at least
+	aheadTries = 4   // checks ahead; after them the leader checks all, so that the commit ends
 )
 
-// submitChecked is submit for a request that may have read much.
+// submitChecked is submit, after a check ahead if r has read much.
 func (p *Pipeline) submitChecked(ctx context.Context, r *Request) (entry.Version, error) {
 	r.checked = 0
 	if r.Check.Isolation != conflict.Serializable || r.Check.Reads == nil || r.Check.Reads.Len() < manyReads {
@@ -24,8 +24,8 @@ func (p *Pipeline) submitChecked(ctx context.Context, r *Request) (entry.Version
 	r.Check.Reads.Prepare()
 	upTo := r.Check.Since
 	for range aheadTries {
-		// The first look may take long, and much be committed meanwhile; the second one
-		// looks at just that.
+		// The first check may take long, while others commit much. The second one covers
+		// only that, so it is quick and leaves little to the leader.
 		for range 2 {
 			if err := ctx.Err(); err != nil {
 				return 0, err

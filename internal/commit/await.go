@@ -2,26 +2,27 @@ package commit
 
 import "time"
 
-// awaiting is how a leader sleeps until its group is complete. It passes on with the
-// leadership.
+// awaiting is the state of await. The current leader owns it; members of a group use full.
 type awaiting struct {
 	synced   bool          // the group before was synced
 	expected int           // members of a complete group
 	full     chan struct{} // gets a value when the group is complete
 	timer    *time.Timer   // ends the sleep
-	vain     backoff
+	vain     backoff       // after sleeps that the timer has ended
 }
 
-// await sleeps until all have joined g who are expected: those of the group before and
-// those who waited when it was finished. It reports false if that is not tried, and then
-// has taken no time.
+// await sleeps until g is complete: as many members have joined as the group before had,
+// plus those that waited when it was finished. It returns false, without having slept, if
+// this is not the time to try it. Then gather yields instead.
 //
-// A leader that yields to the scheduler keeps a processor from the goroutines that are
-// ready on another one: what is next for the processor is the leader. So it asks in vain
-// while the other processor works, or does not run at all because the machine is busy.
-// One that sleeps leaves its processor to them. But only a timer wakes it if one of them
-// does something else now, and that may take a millisecond. So it is tried only where
-// groups are synced, and ever more seldom when it fails.
+// Why sleep: a leader that yields (runtime.Gosched) is at once the next goroutine on its
+// processor again. So it does not let goroutines run that are ready on another processor,
+// which may be busy, or stopped by the system. A leader that sleeps leaves its processor
+// to them.
+//
+// Why not always: if an expected member does not commit again, only the timer wakes the
+// leader, up to about 1 ms later. So await is tried only if groups are synced, where 1 ms
+// matters less, and more and more seldom if it fails.
 func (p *Pipeline) await(g *group) bool {
 	a := &p.awaiting
 	if !a.synced || a.vain.skips() {

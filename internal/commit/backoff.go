@@ -2,18 +2,18 @@ package commit
 
 // Bounds of a backoff, in groups.
 const (
-	backoffMin = 16      // that skip a try after the first failure
-	backoffMax = 1 << 16 // and after many failures; the number doubles
+	backoffMin = 16      // groups that skip a try after the first failure
+	backoffMax = 1 << 16 // the number doubles up to this
 )
 
-// backoff counts groups for which something is not tried, since it has failed. What fails
-// more than every sixth time is tried ever more seldom.
+// backoff counts the groups that skip a try because it has failed. If more than one try in
+// six fails, tries become more and more seldom; otherwise they recover.
 type backoff struct {
 	left int // groups left that skip it
 	next int // what a failure sets left to, if it is more than backoffMin
 }
 
-// skips reports whether the next group skips it.
+// skips reports whether the next group skips the try. Call it once for each group.
 func (b *backoff) skips() bool {
 	if b.left == 0 {
 		return false

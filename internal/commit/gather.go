@@ -7,34 +7,33 @@ import (
 
 // Bounds of gathering.
 const (
-	stillTurns = 2                      // turns of the scheduler without a new member that end it
-	slowTurn   = 100 * time.Microsecond // a longer turn was spent on other work
-	memberTurn = 20 * time.Microsecond  // by which a turn may be longer for each member that it brings
-	loneMin    = 32                     // groups of one after which one is held open
-	loneMax    = 1 << 12                // and if that brings nobody; the number doubles
+	stillTurns = 2                      // yields without a new member after which gathering ends
+	slowTurn   = 100 * time.Microsecond // a yield that takes longer ran other work than commits
+	memberTurn = 20 * time.Microsecond  // that a yield may take longer for each new member
+	loneMin    = 32                     // groups of one member, after which one group is held open
+	loneMax    = 1 << 12                // the number doubles up to this while nobody joins
 )
 
-// gathering decides when a group is held open for company. It passes on with the leadership.
+// gathering decides when a group is held open for more members. The current leader owns it.
 type gathering struct {
 	now     func() time.Time // nil: no group is held open
-	company int              // transactions in the group before
-	busy    backoff          // after slow turns
-	lone    int              // groups of one in a row
-	look    int              // what lone must reach until one is held open, if it is more than loneMin
+	company int              // members of the group before
+	busy    backoff          // after slow yields
+	lone    int              // groups of one member in a row
+	look    int              // how many of them until one is held open; loneMin if it is less
 }
 
-// gather holds g open for a moment if other committers are active. Those whose
-// group has just been finished are awake but have not run yet. If they run now,
-// they bring their next transaction to this group, rather than to a second group
-// that would alternate with it. With 64 writers that doubles the commits a sync.
+// gather holds g open for a moment if other committers are active. The members of the
+// group that has just been finished are awake, but have not run yet. If they run now, they
+// bring their next transactions to this group. Otherwise they form a second group, and the
+// two alternate. With 64 writers gathering doubles the commits per sync.
 //
-// A lone writer does not wait, or only now and then: others may be ready to run, and
-// come to nothing because its commits, unsynced, never give its processor up.
+// A lone writer does not wait, except once in 32 to 4,096 groups. Without that, other
+// committers might be ready but never run, if commits without sync never give up the processor.
 //
-// In a process that is busy with other work, one turn of the scheduler may take
-// many milliseconds, during which nobody commits. So the first slow turn ends
-// the gathering, of this group and of the next 16; of up to 65,536 if more than every
-// sixth turn is slow.
+// In a process that is busy with other work, one yield to the scheduler may take many
+// milliseconds, in which nobody commits. So the first slow yield ends gathering for this
+// group and the next 16, and for up to 65,536 groups if more than one yield in six is slow.
 func (p *Pipeline) gather(g *group) {
 	a := &p.gathering
 	if a.now == nil {
@@ -64,8 +63,8 @@ func (p *Pipeline) gather(g *group) {
 	a.busy.worked()
 }
 
-// slow reports whether a turn was spent on other work, and has the next groups not held
-// open if so. What brings members is their own work, which would have to be done anyway.
+// slow reports whether a yield took longer than the work of the members that it brought. If
+// so, the next groups are not held open.
 func (a *gathering) slow(took time.Duration, came int) bool {
 	if took <= slowTurn+time.Duration(came)*memberTurn {
 		return false
@@ -74,8 +73,8 @@ func (a *gathering) slow(took time.Duration, came int) bool {
 	return true
 }
 
-// due reports whether the next group is held open. waited says that it has a member
-// that has waited.
+// due reports whether the next group is to be held open. waited: a member of it has waited,
+// so there are other committers.
 func (a *gathering) due(waited bool) bool {
 	if a.busy.skips() {
 		return false

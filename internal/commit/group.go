@@ -18,13 +18,13 @@ type group struct {
 	alone   bool       // an exclusive turn: nobody may join
 	called  bool       // it has a leader, or a token for one lies in wake
 	taken   bool       // its leader has begun: nobody may join or leave
-	awaited int        // members with which it is complete, if its leader sleeps until then; else 0
+	awaited int        // members with which it is complete, while its leader sleeps in await; else 0
 	wake    chan struct{}
 }
 
-// wait returns the channel on which a member waits: it receives a value if it
-// is to lead the group, and is closed when the group's results are set. It is
-// never used for another group, so that a late waiter can't steal a token.
+// wait returns the channel on which members wait. One member receives a value: it has to
+// lead the group. The channel is closed when the results are set. It is never used
+// for another group: a late waiter of this group could take that group's value.
 func (g *group) wait() chan struct{} {
 	if g.wake == nil {
 		g.wake = make(chan struct{}, 1)
@@ -42,7 +42,7 @@ func (g *group) add(r *Request) {
 	g.synced = g.synced || r.Synced
 }
 
-// remove takes r out; it reports false if r is not (or no longer) a member.
+// remove takes r out. It returns false if the group is taken, or r is no member.
 func (g *group) remove(r *Request) bool {
 	i := slices.Index(g.members, r)
 	if g.taken || i < 0 {
@@ -87,7 +87,7 @@ func (q *queue) push() *group {
 	return g
 }
 
-// unlink removes g, which withdrawals may have emptied anywhere in the queue.
+// unlink removes g, which need not be the first: withdrawals can empty any group.
 func (q *queue) unlink(g *group) {
 	i := slices.Index(q.groups, g)
 	q.groups = slices.Delete(q.groups, i, i+1)

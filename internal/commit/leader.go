@@ -14,8 +14,8 @@ import (
 
 var errPanicked = fmt.Errorf("%w: the leader of a commit group panicked", errs.ErrStopped)
 
-// leader writes groups and knows the versions that they get. One committer at a
-// time has it; only visible and durable are read by others.
+// leader writes groups and gives them versions. One committer at a time uses it; others
+// read only visible and durable.
 type leader struct {
 	store   Store
 	journal Journal
@@ -24,21 +24,21 @@ type leader struct {
 
 	last    entry.Version // newest version used
 	visible atomic.Uint64 // newest published version
-	durable atomic.Uint64 // newest version known to be durable; of what was there before, the journal is asked
+	durable atomic.Uint64 // newest version known to be durable; 0 at first
 
 	// Of the current group:
-	passed   []*Request // those that may be written, in version order
-	payloads [][]byte   // theirs
-	bytes    int        // of the payloads, and tableBytes more for each record
+	passed   []*Request // requests whose checks hold, in version order
+	payloads [][]byte   // the payloads of passed
+	bytes    int        // memory that their records take, at most
 	synced   bool       // a request that passed asks for a sync
 	writes   writes     // what passed writes, for the checks of later requests
 }
 
-// write commits a group. An error is the result of each member, whatever
-// it has got so far; if it is an ErrStopped, nothing can be written any more.
+// write commits a group and sets the results of its members. If it returns an error, that
+// is the result of every member instead. After an ErrStopped nothing may be written any more.
 func (l *leader) write(members []*Request) error {
 	l.decide(members)
-	// Only now is the length of what will be written known.
+	// Only now is it known how much will be written.
 	if len(l.passed) > 0 {
 		if err := l.store.Prepare(l.bytes); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (l *leader) write(members []*Request) error {
 	return stopping(l.record(members))
 }
 
-// tableBytes is what a record takes more in memory than in a payload, at most.
+// tableBytes is how many bytes more a record takes in memory than in a payload, at most.
 const tableBytes = 32
 
 // decide gives each request its version, or the error that refuses it.
@@ -70,15 +70,16 @@ func (l *leader) decide(members []*Request) {
 	}
 }
 
-// record makes the requests that passed durable, if one of them asked for that,
-// and then visible. That they are refused is no error here.
+// record appends the requests that passed, syncs if one of them asked for it, and makes
+// them visible. A refusal, as by a full disk, becomes the result of these requests;
+// record itself then returns nil, because the pipeline goes on.
 func (l *leader) record(members []*Request) error {
 	at, err := l.append()
 	if err != nil {
 		return err
 	}
-	// The sync comes before Apply: readers see nothing that a crash may take back
-	// from its committer.
+	// The sync comes before Apply: if it fails, no reader has seen what its committer
+	// will be told is not committed.
 	if l.synced && l.durable.Load() < uint64(l.last) {
 		switch err := l.sync(); {
 		case failure.Passes(err):
@@ -110,7 +111,7 @@ func (l *leader) append() (entry.Position, error) {
 	case err == nil:
 		l.last += entry.Version(len(l.passed))
 	case failure.Passes(err):
-		// Members that only want a sync still get theirs, of what was there before.
+		// Members that only want a sync still get it: for earlier groups.
 		l.refuse(err)
 		err = nil
 	}
@@ -132,8 +133,8 @@ func (l *leader) sync() error {
 	return nil
 }
 
-// retract takes the group back, whose sync was refused with err: all who passed
-// get err, and so do members that only want a sync.
+// retract takes back a group whose sync was refused with err. All requests that passed get
+// err, and so do members that only want a sync.
 func (l *leader) retract(members []*Request, err error) error {
 	if n := len(l.passed); n > 0 {
 		if err := l.journal.Retract(); err != nil {
@@ -150,7 +151,7 @@ func (l *leader) retract(members []*Request, err error) error {
 	return nil
 }
 
-// refuse gives err to all who passed, and lets nobody pass.
+// refuse makes err the result of all requests that passed, and empties passed.
 func (l *leader) refuse(err error) {
 	for _, r := range l.passed {
 		r.version, r.err = 0, err
@@ -164,7 +165,7 @@ func (l *leader) writeAlone(a Alone, c conflict.Check) (entry.Version, error) {
 	if err := c.Dropped(); err != nil {
 		return 0, err
 	}
-	// If a is refused, v is given out again: nothing was written with it.
+	// If a is refused, the next commit gets v: nothing was written with it.
 	v := l.last + 1
 	if err := a.Commit(v, c); err != nil {
 		return 0, err
@@ -190,7 +191,7 @@ func (l *leader) reset() {
 	l.writes.reset()
 }
 
-// stopping makes an error one that stops the pipeline.
+// stopping wraps err in ErrStopped, so that it stops the pipeline.
 func stopping(err error) error {
 	if err == nil || errors.Is(err, errs.ErrStopped) {
 		return err

@@ -1,7 +1,7 @@
-// Package commit is the way of every write: transactions that commit at the same
-// time become one group. The group is checked for conflicts, appended to the
-// journal, synced, applied and published as one (group commit: DeWitt et al.,
-// "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984).
+// Package commit writes transactions. Those that commit at the same time form one
+// group. The group is checked for conflicts, appended to the journal, synced, applied
+// and published as one (group commit: DeWitt et al., "Implementation Techniques for
+// Main Memory Database Systems", SIGMOD 1984).
 //
 // # How it runs
 //
@@ -19,12 +19,12 @@
 //     group. It leaves the group by withdrawing before the group is taken, or when
 //     the group is finished. Each taken request gets exactly one result.
 //   - The leader numbers the requests that pass: each version is greater than the
-//     last. A version whose append failed is never published. Either the failure
-//     stops the pipeline, or the whole group was refused, as by a full disk, and
-//     nothing of it is left: then its versions are given out again. The same holds for
-//     a group whose sync was refused: it is taken back.
-//   - The leader checks a bounded number of keys for a request that has read much: its
-//     committer has checked it before (ahead.go).
+//     one before. A version whose append failed is never published. Either the failure
+//     stops the pipeline, or it was a refusal, as by a full disk, that has left nothing
+//     of the group: then its versions are given out again. A group whose sync was
+//     refused is taken back, with the same result.
+//   - For a request that has read much, the leader checks a bounded number of keys only.
+//     The request's committer has checked the rest before (ahead.go).
 //   - The steps of a group are: check, append, sync (if a member that passed asked
 //     for it), apply, publish, wake. So what is visible is a prefix of the journal, and
 //     nothing that needed a sync is visible before it. Steps of two groups never
@@ -33,14 +33,15 @@
 //     group would be split over two syncs.
 //   - After a failed append, sync or apply nothing is written any more: the disk may
 //     hold any part of the group, and a repeated sync may report success without it.
-//   - No code of the user runs in a leader. Should a leader panic, the pipeline stops
-//     and all waiters get an error rather than wait for ever.
+//   - No code of the user runs in a leader. If a leader panics all the same, the pipeline
+//     stops and all waiters get an error; they don't wait for ever.
 //
 // # Lock order
 //
-// mu is a leaf: nothing is called and nothing is waited for while it is held.
+// mu is a leaf: while it is held, no other lock is taken and nothing is waited for.
 // The leader calls Store and Journal with no lock held. A function given to Do
-// runs as leader: it may lock what it likes, but it may not commit.
+// runs as leader: it may take other locks, but it must not commit, which would
+// wait for itself.
 package commit
 
 import (
@@ -77,8 +78,9 @@ type Pipeline struct {
 	closed  bool  // no new requests
 	stopped error // no new groups; changed by the leader only
 
-	leader    leader    // belongs to the committer that leads
-	gathering gathering // passes on with it
+	// Used by the committer that leads, without mu (but see awaiting):
+	leader    leader
+	gathering gathering
 	awaiting  awaiting
 }
 
@@ -99,15 +101,14 @@ func New(cfg Config) *Pipeline {
 // r.Synced, durable. For a request without records it returns r.Check.Since: that
 // saw a snapshot and changed nothing, so there is nothing to check.
 //
-// Commit returns errs.ErrConflict if r.Check does not hold. It returns errs.ErrNoSpace
-// or errs.ErrRefused, and not errs.ErrStopped, if the disk is full or the system has
-// refused a call: a later Commit may succeed. It
-// returns ctx.Err() if ctx ends before a leader takes the request; from then on ctx is
-// ignored. In all three cases nothing was written.
+// Commit returns errs.ErrConflict if r.Check does not hold. It returns errs.ErrNoSpace or
+// errs.ErrRefused (without errs.ErrStopped) if the disk is full or the system has refused a
+// call: a later Commit may succeed. It returns ctx.Err() if ctx ends before a leader takes
+// the request; later ctx is ignored. In all three cases nothing was written.
 //
-// After a failed write or sync this and every later Commit returns an error that is
-// errs.ErrStopped and the cause. Whether a reopened store has the requests of the group
-// that failed is not known.
+// After any other failure to write or sync, this and every later Commit returns an error
+// that wraps errs.ErrStopped and the cause. It is not known whether the store, once it is
+// opened again, has the requests of the group that failed.
 func (p *Pipeline) Commit(ctx context.Context, r *Request) (entry.Version, error) {
 	if r.Records == 0 {
 		return r.Check.Since, nil
@@ -164,8 +165,8 @@ func (p *Pipeline) Do(fn func() error) error {
 	return fn()
 }
 
-// Close waits for all groups that were begun before it; what comes later gets
-// errs.ErrClosed. It syncs nothing. Closing again only waits.
+// Close waits for all groups that were begun before it. Later calls return
+// errs.ErrClosed. It syncs nothing. A second Close only waits.
 func (p *Pipeline) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -173,6 +174,7 @@ func (p *Pipeline) Close() error {
 	return nil
 }
 
+// refusalLocked returns why no request is taken any more; nil if requests are taken.
 func (p *Pipeline) refusalLocked() error {
 	if p.closed {
 		return errs.ErrClosed
@@ -180,7 +182,8 @@ func (p *Pipeline) refusalLocked() error {
 	return p.stopped
 }
 
-// submit has r written, by this goroutine or another.
+// submit puts r into a group and returns its result. This goroutine leads the group, or it
+// waits for the one that does.
 func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error) {
 	r.version, r.err = 0, nil
 	p.mu.Lock()
@@ -215,7 +218,7 @@ func (p *Pipeline) submit(ctx context.Context, r *Request) (entry.Version, error
 	return r.version, r.err
 }
 
-// lead writes g, wakes its members and hands leadership on.
+// lead writes g, wakes its members and passes leadership on.
 func (p *Pipeline) lead(g *group) {
 	p.gather(g)
 	p.mu.Lock()
@@ -246,7 +249,7 @@ func (p *Pipeline) write(g *group) error {
 	return p.leader.write(g.members)
 }
 
-// stopOn ends all writing if err says so.
+// stopOn stops the pipeline if err is an errs.ErrStopped.
 func (p *Pipeline) stopOn(err error) {
 	if !errors.Is(err, errs.ErrStopped) {
 		return
@@ -256,7 +259,7 @@ func (p *Pipeline) stopOn(err error) {
 	p.mu.Unlock()
 }
 
-// turn is turnLocked, unless the pipeline takes no requests any more.
+// turn is turnLocked, or returns an error if no requests are taken any more.
 func (p *Pipeline) turn() (*group, error) {
 	p.mu.Lock()
 	if err := p.refusalLocked(); err != nil {
@@ -284,7 +287,8 @@ func (p *Pipeline) turnLocked() *group {
 	return g
 }
 
-// withdraw takes r out of its group; it reports false if that has been taken.
+// withdraw takes r out of its group. It returns false if a leader has taken the group
+// already: then r's result will come, and must be waited for.
 func (p *Pipeline) withdraw(g *group, r *Request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,7 +299,7 @@ func (p *Pipeline) withdraw(g *group, r *Request) bool {
 		return true
 	}
 	p.queue.unlink(g)
-	// An empty group that was to lead next must not keep the leadership.
+	// r was to lead next: the group is gone, so the next one must get the leadership.
 	if g.called {
 		<-g.wake // the token; there is no other member to receive it
 		p.handOnLocked()
@@ -304,13 +308,13 @@ func (p *Pipeline) withdraw(g *group, r *Request) bool {
 	return true
 }
 
-// takeLocked closes g, which is the next group: nobody may join or withdraw any more.
+// takeLocked takes g, the first group, from the queue: nobody may join or withdraw any more.
 func (p *Pipeline) takeLocked(g *group) {
 	p.queue.unlink(g)
 	g.taken = true
 }
 
-// release ends the leadership of a group whose results are set.
+// release wakes the members of g, whose results are set, and passes leadership on.
 func (p *Pipeline) release(g *group) {
 	// One close wakes all members, however many there are. An exclusive turn has none.
 	if g.wake != nil && !g.alone {
@@ -331,8 +335,8 @@ func (p *Pipeline) handOnLocked() {
 		return
 	}
 	p.awaiting.expected += len(g.members)
-	// Members of a group that was not led at once wait, so the channel is there. It
-	// has room for the one token that it ever gets.
+	// g was not led at once, so a member waits and the channel exists. A group gets one
+	// token in all, for which the channel has room: the send never blocks.
 	g.called = true
 	g.wake <- struct{}{}
 }

@@ -13,30 +13,31 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Turns lets those go one after the other who were refused again and again because of
-// the same keys or ranges. For each of these there is a line. Who is the first in all of
-// its lines has its turn: it runs, while the others in these lines wait; and requests
-// that yield are refused if they would write there. So its transaction is refused at
-// most because of what was on its way when its turn began, or does not yield.
+// Turns makes calls of Update that conflict again and again over the same keys or ranges
+// run one after the other. Each such key or range has a line of waiting calls. The call
+// that is the first in all of its lines has its turn: it runs, and the others in these
+// lines wait. Meanwhile requests that yield (of other calls of Update, which can run again) are refused
+// if they would write there. So a transaction in its turn conflicts only with commits that
+// had begun before, and with requests that don't yield.
 //
-// Lines are in the order of numbers, which are given first come, first served. A
-// Turn only ever waits for those with smaller numbers, so there is no deadlock.
+// Calls get numbers, first come, first served, and each line is in the order of numbers. A
+// Turn only waits for Turns with smaller numbers, so there is no deadlock.
 type Turns struct {
-	some atomic.Int32 // turns in a line: while there are none, nobody looks further
+	some atomic.Int32 // how many Turns are in a line: if 0, commits need not lock mu
 
 	mu     sync.Mutex
-	given  uint64           // numbers
-	keys   map[string]*line // by the key
-	ranges []*line
+	given  uint64           // the last number that was given
+	keys   map[string]*line // the lines of keys, by key
+	ranges []*line          // the lines of ranges
 }
 
-// turnLimit is how long the function of a transaction may run in its turn, while others
-// wait. It loses the turn then, but goes on.
+// turnLimit is how long a function given to Update may run in its turn, while others wait.
+// After that it loses the turn; it goes on, but its commit may conflict again.
 const turnLimit = 100 * time.Millisecond
 
 // line is the turns that wait for a key or a range, least number first.
 type line struct {
-	at    *conflict.Refusal // what it is for, as those are told who yield
+	at    *conflict.Refusal // the key or range; also the error of requests that yield
 	turns []*Turn
 }
 
@@ -50,16 +51,16 @@ type Turn struct {
 	turns  *Turns
 	number uint64
 	lines  []*line
-	begun  chan struct{} // closed once it has its turn
-	has    bool          // it has
-	limit  *time.Timer   // of its turn
+	begun  chan struct{} // closed when its turn begins
+	has    bool          // it has its turn
+	limit  *time.Timer   // ends its turn after turnLimit
 }
 
-// New returns a Turn that is in no line. End it.
+// New returns a Turn that is in no line. Call End when the call of Update returns.
 func (s *Turns) New() *Turn { return &Turn{turns: s} }
 
-// Wait has t stand in the line for what its transaction was refused because of, and
-// returns when it has its turn, or with ctx's error.
+// Wait puts t into the line of the key or range that its transaction has conflicted over. It
+// returns when t has its turn, or with ctx's error.
 func (t *Turn) Wait(ctx context.Context, because *conflict.Refusal) error {
 	if because.Dropped != nil {
 		return nil
@@ -73,18 +74,19 @@ func (t *Turn) Wait(ctx context.Context, because *conflict.Refusal) error {
 	}
 }
 
+// stand puts t into a line. The channel is closed when t has its turn.
 func (t *Turn) stand(because *conflict.Refusal) (begun <-chan struct{}) {
 	s := t.turns
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// One that has lost its turn comes last again.
+	// In no line: this is its first conflict, or it has lost its turn. It gets a new number.
 	if len(t.lines) == 0 {
 		s.given++
 		t.number = s.given
 		s.some.Add(1)
 	}
-	// Its number stays: what is new may be taken by one with a greater number, who then
-	// yields. To wait in the order of numbers alone is what keeps lines from deadlock.
+	// In another line it keeps its number, which prevents deadlock. If the first in the new
+	// line has a greater number, t goes before it, and that one's commits yield.
 	t.pauseLocked()
 	t.begun = make(chan struct{})
 	if l := s.lineLocked(because); !slices.Contains(t.lines, l) {
@@ -96,7 +98,7 @@ func (t *Turn) stand(because *conflict.Refusal) (begun <-chan struct{}) {
 	return t.begun
 }
 
-// lineLocked is the line for a key or range.
+// lineLocked returns the line of a key or range, and makes it if there is none.
 func (s *Turns) lineLocked(at *conflict.Refusal) *line {
 	if at.Range {
 		i := slices.IndexFunc(s.ranges, func(l *line) bool {
@@ -124,15 +126,15 @@ func (t *Turn) beginLocked() {
 	if t.has || slices.ContainsFunc(t.lines, func(l *line) bool { return l.turns[0] != t }) {
 		return
 	}
-	// The timer may fire when this turn is over and the next one has begun: then it is of
-	// no account.
+	// The timer may fire after this turn, when t already has its next one. lose compares
+	// begun, and then does nothing.
 	t.has = true
 	begun := t.begun
 	close(begun)
 	t.limit = time.AfterFunc(turnLimit, func() { t.lose(begun) })
 }
 
-// lose ends the turn that has begun then, unless it has ended.
+// lose ends the turn that began with this channel, unless it has ended already.
 func (t *Turn) lose(begun chan struct{}) {
 	t.turns.mu.Lock()
 	defer t.turns.mu.Unlock()
@@ -141,6 +143,7 @@ func (t *Turn) lose(begun chan struct{}) {
 	}
 }
 
+// pauseLocked ends the turn, but t stays in its lines.
 func (t *Turn) pauseLocked() {
 	if t.has {
 		t.limit.Stop()
@@ -148,8 +151,8 @@ func (t *Turn) pauseLocked() {
 	}
 }
 
-// commits says that the function of the transaction has come to its end: to commit
-// counts for no limit.
+// commits stops the timer of the turn: the function has returned, and the time of its commit
+// does not count. A nil t is a transaction without a turn.
 func (t *Turn) commits() {
 	if t == nil {
 		return
@@ -171,6 +174,7 @@ func (t *Turn) End() {
 	}
 }
 
+// leaveLocked takes t out of all lines, and lets those that are now first begin.
 func (t *Turn) leaveLocked() {
 	t.pauseLocked()
 	s := t.turns
@@ -191,17 +195,18 @@ func (t *Turn) leaveLocked() {
 	t.lines = nil
 }
 
-// mostYielded is how many records of a request are looked at. Who writes more seldom
-// is fast enough to be ahead of others again and again.
+// mostYielded is how many records of a request yields looks at. A larger transaction takes
+// so long that it rarely commits before the one that has its turn.
 const mostYielded = 64
 
-// yields returns the refusal of a request that has to yield to the turn of another.
+// yields returns a conflict.Refusal if r would write where another Turn has its turn; nil if
+// r may go on.
 func (s *Turns) yields(r *Request) error {
 	if !r.Yields || s.some.Load() == 0 || r.Check.AsksNothing() {
 		return nil
 	}
-	// Looked at before the request joins a group, so that a leader has nothing to do with
-	// it. Who is on its way when a turn begins is missed, once.
+	// This runs before the request joins a group, so that leaders don't pay for it. A
+	// request that passes here just before a turn begins may still make it conflict, once.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -218,8 +223,8 @@ func (s *Turns) yields(r *Request) error {
 	return nil
 }
 
-// takenLocked is the key or range that the record would change while another has its
-// turn there, nil if it may.
+// takenLocked returns the key or range of a line whose first Turn, not t, has its turn, and
+// which rec would change; nil if there is none.
 func (s *Turns) takenLocked(rec *entry.Record, t *Turn) *conflict.Refusal {
 	lo, hi := rec.Key, []byte(nil)
 	if rec.Kind == entry.RangeDelete {
@@ -240,13 +245,14 @@ func (s *Turns) takenLocked(rec *entry.Record, t *Turn) *conflict.Refusal {
 	return nil
 }
 
-// before reports whether one has its turn in l who comes before t; nil is no turn.
+// before reports whether a Turn that goes before t has its turn in l. A t that is nil or in
+// no line goes after all.
 func (l *line) before(t *Turn) bool {
 	first := l.turns[0]
 	return first != t && first.has && (t == nil || len(t.lines) == 0 || first.number < t.number)
 }
 
-// meets reports whether l is for something in [lo, hi) or, with a nil hi, for the key lo.
+// meets reports whether the key or range of l overlaps [lo, hi) or, with a nil hi, the key lo.
 func (l *line) meets(lo, hi []byte) bool {
 	if hi == nil && bytes.Compare(lo, l.at.Lo) < 0 || hi != nil && bytes.Compare(hi, l.at.Lo) <= 0 {
 		return false

@@ -11,10 +11,10 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// writes is the conflict.Changes that a transaction of a group is checked against: what
-// the store holds, and what the transactions before it in the group write. The
-// group's part is indexed only when a check asks for it, so that groups without
-// checks pay nothing: by hash for keys, by order for ranges.
+// writes is the conflict.Changes that a transaction of a group is checked against: the
+// store, and the writes of the transactions before it in the group. Those are indexed
+// when a check first asks for them (by hash for keys, in order for ranges), so that groups
+// without checks pay nothing.
 type writes struct {
 	store Store
 	seed  uint64
@@ -28,13 +28,13 @@ type writes struct {
 	ranges *tombstone.Set // their range deletes; nil: they have none
 
 	sorted int      // how many of before are in order
-	order  [][]byte // keys in stretches, each sorted and at least twice as long as the next
-	ends   []int    // of the stretches
+	order  [][]byte // keys in sorted stretches, each at least twice as long as the next one
+	ends   []int    // where each stretch ends in order
 }
 
-// check returns nil if r may be committed after the store's transactions and
-// those in before, a conflict.Refusal if not, or the error that left it open.
-// From call to call before only grows, until reset.
+// check returns nil if r may be committed after the store's transactions and those in
+// before, a conflict.Refusal if not, or another error if that could not be found out.
+// Until reset, before may only grow from one call to the next.
 func (w *writes) check(r *Request, before []*Request) error {
 	w.before = before
 	switch c := &r.Check; {
@@ -49,17 +49,18 @@ func (w *writes) check(r *Request, before []*Request) error {
 	}
 }
 
-// mostArrivals is how many keys a leader looks up in what a request has read.
+// mostArrivals is how many newly written keys a leader looks up in a request's read set.
 const mostArrivals = 1 << 10
 
 var errStale = errors.New("too much was committed since the check")
 
-// checkSince is check for a request that was checked before its turn. It returns
-// errStale if that was too long ago.
+// checkSince is check for a request whose committer has checked it up to the version
+// r.checked (ahead.go): it looks only at what was written since. It returns errStale if
+// that is too much; the committer must check again.
 func (w *writes) checkSince(r *Request) error {
 	n := 0
 	look := func(lo, hi []byte) error {
-		// A range costs a walk of all that was read.
+		// To look up a range takes a walk of the whole read set.
 		if n++; n > mostArrivals || hi != nil {
 			return errStale
 		}
@@ -88,8 +89,8 @@ func (w *writes) checkSince(r *Request) error {
 	return err
 }
 
-// overwritten refuses r if a key that it writes is newer than what it could see, or
-// anything in a range that it deletes.
+// overwritten refuses r if a key that it writes, or a key in a range that it deletes, was
+// written after r's snapshot.
 func (w *writes) overwritten(r *Request) error {
 	since := r.Check.Since
 	for rest := r.Payload; len(rest) > 0; {
@@ -119,7 +120,7 @@ func (w *writes) overwritten(r *Request) error {
 
 // Newest returns the newest version of key, if it is newer than since.
 func (w *writes) Newest(key []byte, hash uint64, since entry.Version) (entry.Version, bool, error) {
-	// The group is asked first: all its versions are newer than the store's.
+	// The group comes first: all its versions are newer than the store's.
 	w.hashBefore()
 	w.rangeBefore()
 	if v := max(w.ranges.Newest(key, entry.MaxVersion), w.keys[hash]); v > 0 {
@@ -148,7 +149,7 @@ func (w *writes) ChangedSince(lo, hi []byte, since entry.Version) (bool, error) 
 	return w.store.ChangedSince(lo, hi, since)
 }
 
-// rangeBefore brings the range deletes up to date.
+// rangeBefore adds the range deletes of new members of before to ranges.
 func (w *writes) rangeBefore() {
 	for _, r := range w.before[w.ranged:] {
 		if r.Ranges == 0 {
@@ -199,8 +200,8 @@ func (w *writes) sortBefore() {
 	w.sorted = len(w.before)
 }
 
-// keptKeys bounds the index that is kept for the next group, in keys: to clear a
-// larger one would cost each small group more than to make a new one.
+// keptKeys is how many keys an index may have to be reused for the next group. To clear
+// a larger one would cost each small group more than to make a new one.
 const keptKeys = 1 << 13
 
 // reset forgets the group, so that nothing keeps its payloads alive.
@@ -215,7 +216,7 @@ func (w *writes) reset() {
 	w.hashed, w.sorted, w.ranged = 0, 0, 0
 }
 
-// eachKey calls fn for every key that a record of a payload writes by itself.
+// eachKey calls fn for every key of a payload's sets and deletes, but not for range deletes.
 func eachKey(payload []byte, fn func(key []byte)) {
 	eachRecord(payload, func(kind entry.Kind, key, _ []byte) {
 		if kind != entry.RangeDelete {
@@ -224,8 +225,8 @@ func eachKey(payload []byte, fn func(key []byte)) {
 	})
 }
 
-// eachRecord calls fn for every record of a payload. fn gets no pointer to the record,
-// which would be allocated for it.
+// eachRecord calls fn for every record of a payload. fn gets no pointer to the record: the
+// record would then be allocated on the heap.
 func eachRecord(payload []byte, fn func(kind entry.Kind, key, value []byte)) {
 	for len(payload) > 0 {
 		rec, err := entry.DecodeRecord(payload)

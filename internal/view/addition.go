@@ -11,13 +11,13 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// Addition is the records of one payload on their way into a memtable.
+// Addition adds the records of one payload to a memtable: call Record for each, then Finish.
 type Addition struct {
 	To      *Table
-	At      entry.Position // of the next record
+	At      entry.Position // where the next record lies in the journal
 	Seed    uint64         // of key hashes
-	inline  int64          // bytes of keys and of values that go into the table
-	Expires uint64         // when the first entry does; 0 = none
+	inline  int64          // bytes of keys and inline values
+	Expires uint64         // earliest expiry of an entry, in Unix milliseconds; 0 = none expires
 	Count   emptied.Count
 }
 
@@ -34,8 +34,8 @@ func (a *Addition) Record(r *entry.Record) error {
 		a.Count.Deletes++
 	}
 	e := entry.Entry{Key: r.Key, Version: r.Version, Expires: r.Expires, Kind: r.Kind, Meta: r.Meta}
-	// A shorter record would share its granule with others, and could not be
-	// told dead by it.
+	// A shorter record would share its granule with others, so a dead set, which has
+	// granules, could not name it.
 	if r.Own && r.Size >= layout.Granule {
 		e.Separated, e.Raw = true, r.Raw
 		e.Handle = entry.Handle{Segment: a.At.Segment, Offset: uint64(a.At.Offset), Length: uint64(r.ValueSize)}
@@ -51,13 +51,13 @@ func (a *Addition) Record(r *entry.Record) error {
 	return a.To.Add(hash.Sum(a.Seed, r.Key), &e)
 }
 
-// Finish brings the table's counters up to date.
+// Finish adds what was counted to the table's counters.
 func (a *Addition) Finish() {
 	a.To.Last = max(a.To.Last, a.At.Segment)
 	a.To.InlineBytes.Add(a.inline)
 }
 
-// Wrap says where the record is that an error is about.
+// Wrap adds to err where the current record lies.
 func (a *Addition) Wrap(err error) error {
 	return fmt.Errorf("segment %d at %d: %w", a.At.Segment, a.At.Offset, err)
 }

@@ -8,13 +8,14 @@ import (
 // read both.
 const joined = 8 << 10
 
-// Reads has separated values brought near that will be read soon: the processor is asked
-// for those in memory, the disk for others. It waits for neither. One goroutine uses it.
+// Reads is readahead of separated values. Add each value that will be read soon, then
+// call Start. The processor prefetches values that are in memory, the system reads the
+// others from disk. Neither call waits for that. One goroutine uses it.
 type Reads struct {
 	view     *View
-	in       *Segment // of the range [from, to), which Start asks for; nil: none
-	from, to int64
-	asked    int64
+	in       *Segment // the segment of the range below; nil = no range is pending
+	from, to int64    // range of the file that the next request will cover
+	asked    int64    // bytes that the disk was asked for so far
 }
 
 // Reads returns a Reads of values that the Pin finds.
@@ -23,14 +24,15 @@ func (p *Pin) Reads() Reads { return p.view.Reads() }
 // Reads returns a Reads of values in the View's segments.
 func (v *View) Reads() Reads { return Reads{view: v} }
 
-// Add has the separated value of e brought near, at the latest by Start.
+// Add asks for the separated value of e. A value on disk may only be asked for when Start
+// is called: neighbours become one request.
 func (r *Reads) Add(e *entry.Entry) {
 	if r.view.touch(e) {
 		return
 	}
 	f, h, err := r.view.locate(e)
 	if err != nil {
-		return // Value tells
+		return // readahead is only a hint: the later call of Value returns the error
 	}
 	from, n := f.Range(h, e.Key)
 	to := from + n
@@ -43,8 +45,8 @@ func (r *Reads) Add(e *entry.Entry) {
 	r.in, r.from, r.to = f, from, to
 }
 
-// Start asks the disk for what was added and not asked for yet. It returns how many bytes
-// the disk was asked for in all.
+// Start asks the disk for the values that were added and not asked for yet. It returns how
+// many bytes the disk was asked for since the Reads was made.
 func (r *Reads) Start() (asked int64) {
 	if r.in != nil {
 		r.asked += r.in.Ahead(r.from, r.to-r.from)
@@ -53,13 +55,13 @@ func (r *Reads) Start() (asked int64) {
 	return r.asked
 }
 
-// ReadOn asks the disk for n bytes of the segment that has e's separated value: for those
-// that are not in memory, from skip bytes after the begin of its record on. It returns how
-// many bytes that are.
+// ReadOn asks the disk for n bytes of the segment that has e's separated value. They begin
+// skip bytes after the beginning of its record. It returns how many of them are not
+// in memory, so that the disk was asked for them.
 func (p *Pin) ReadOn(e *entry.Entry, skip, n int64) (asked int64) {
 	f, h, err := p.view.locate(e)
 	if err != nil {
-		return 0 // Value tells
+		return 0 // the later call of Value returns the error
 	}
 	return f.Ahead(int64(h.Offset)+skip, n)
 }

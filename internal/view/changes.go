@@ -8,9 +8,9 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// A View is the conflict index: the commit leader asks it before it lets a
-// transaction pass. Where nothing is newer than the version that is asked about,
-// a table or run is not looked at.
+// A View is also the index for conflict checks: the commit leader asks it what has changed
+// since a transaction began. It skips a table or run whose newest version is not newer
+// than that, which are nearly all.
 
 func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	var e entry.Entry
@@ -27,7 +27,7 @@ func (v *View) newest(key []byte, h uint64, since entry.Version) (newest entry.V
 		}
 	}
 	for _, r := range v.Runs {
-		if r.MaxVersion() <= since { // what the reader has read lies in such runs
+		if r.MaxVersion() <= since { // nearly all runs
 			continue
 		}
 		newest, err = r.Tombstones().Newest(key, entry.MaxVersion)
@@ -70,8 +70,8 @@ func (v *View) changedSince(lo, hi []byte, since entry.Version) (changed bool, e
 	return false, nil
 }
 
-// sortSince has memtables sort what is newer than since, if that is much, so that
-// changedSince looks it up.
+// sortSince makes memtables sort what is newer than since, if that is much. changedSince
+// then searches it, and need not walk it.
 func (v *View) sortSince(since entry.Version) {
 	for _, m := range v.Tables {
 		m.SortSince(since)
@@ -103,8 +103,8 @@ func (v *View) eachSince(since entry.Version, fn func(lo, hi []byte) error) erro
 	return nil
 }
 
-// eachArrival is eachSince for memtables, in the order of arrival: a commit leader asks,
-// so nothing is sorted.
+// eachArrival is eachSince for memtables alone, in the order of arrival. The commit leader
+// calls it, so it must not sort.
 func (v *View) eachArrival(since entry.Version, fn func(lo, hi []byte) error) error {
 	for _, m := range v.Tables {
 		if m.MaxVersion() <= since {

@@ -13,8 +13,9 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// Explain notes in the damage that err reports, if it does, which keys are concerned, as
-// far as that is known. It is called once for an error, by the one who made it known.
+// Explain sets the Keys of an err that is an *errs.Corruption: the keys that the damage
+// concerns, as far as that is known. Call it once for an error, before it is returned
+// to the user.
 func (v *View) Explain(err error) {
 	var c *errs.Corruption
 	if err == nil || !errors.As(err, &c) || c.Keys != nil {
@@ -40,7 +41,8 @@ func (v *View) explained(err error, key []byte) error {
 	return err
 }
 
-// concerned is the range of stored keys that damage in a run concerns.
+// concerned returns the range of stored keys that damage in a run concerns; not ok if the
+// damage is not in a run.
 func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
 	name, ok := filename.Parse(c.File)
 	if !ok || name.Kind != filename.Run {
@@ -66,10 +68,10 @@ func (v *View) concerned(c *errs.Corruption) (lo, hi []byte, ok bool) {
 	return nil, nil, false
 }
 
-// Rescuer walks all entries of the Pin's View, as Iterator does, but goes on behind
-// damage in runs: in each it walks the entries that can be read. Before it passes damage
-// it calls tell, which says whether to go on; else the damage is its error. The Cover is
-// Pin.Cover, of the range tombstones that can be read.
+// Rescuer is Iterator, but it goes on behind damage in runs: it walks all entries that can
+// be read. Before it passes a damaged place it calls tell. If tell returns false, the
+// damage becomes the iterator's error. The Cover is that of Pin.Cover, of the range
+// tombstones that can be read.
 func (p *Pin) Rescuer(emptied bool, tell func(*errs.Corruption) bool) (iterator.Iterator, *tombstone.Cover) {
 	v := p.view
 	sources, covers := v.tableIterators(nil), v.tableTombstones(nil, emptied)

@@ -12,7 +12,7 @@ import (
 
 var _ emptied.Source = (*View)(nil)
 
-// Memtables are those of the Tables.
+// Memtables returns the memtables of all Tables, newest first.
 func (v *View) Memtables() []*memtable.Table {
 	tables := make([]*memtable.Table, len(v.Tables))
 	for i, t := range v.Tables {
@@ -29,16 +29,18 @@ func (v *View) RunsUpTo() (upTo entry.Version) {
 	return upTo
 }
 
-// Below walks what is older than the i-th memtable, and tells what range deletes and
-// emptied ranges up to a version hide of it. A pageio.Guard must be on while it moves.
+// Below returns an iterator over everything older than the i-th memtable, and the cover of
+// range deletes and emptied ranges up to a version, which hide parts of it. A pageio.Guard
+// must be on while the iterator moves.
 func (v *View) Below(i int, upTo entry.Version) (iterator.Iterator, *tombstone.Cover) {
 	older := &View{Tables: v.Tables[i+1:], Runs: v.Runs}
 	older.Known.Inherit(&v.Known)
 	return older.Iterator(), older.Cover(upTo, true)
 }
 
-// Emptied notes that a walk at the Pin's version has met nothing in [lo, hi) that is
-// visible, and that deletes are the only reason: later walks skip the range.
+// Emptied notes an emptied range: an iterator at the Pin's version has found nothing visible
+// in [lo, hi), and only because of deletes (not of expiry, say). Later iterators skip the
+// range. lo and hi are copied.
 func (p *Pin) Emptied(lo, hi []byte) {
 	r := tombstone.Emptied(bytes.Clone(lo), bytes.Clone(hi), p.version)
 	p.set.mu.Lock()
@@ -49,7 +51,7 @@ func (p *Pin) Emptied(lo, hi []byte) {
 	}
 }
 
-// Learn changes what is known to be emptied in the current View.
+// Learn changes the emptied ranges of the current View.
 func (s *Set) Learn(c emptied.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
-// Entries estimates how many there are in [lo, hi).
+// Entries estimates how many entries there are in [lo, hi).
 func (v *View) Entries(lo, hi []byte) (n int) {
-	var fault error // then it is what was counted so far
+	var fault error // ignored: n is what was counted before the fault
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
 	for _, m := range v.Tables {
 		n += m.Between(lo, hi)
@@ -22,11 +22,11 @@ func (v *View) Entries(lo, hi []byte) (n int) {
 	return n
 }
 
-// Size estimates what [lo, hi) holds; a nil bound is open: entries, bytes of their
-// keys and inline values, and bytes of separated values. Versions that are no
-// longer visible count until a compaction drops them.
+// Size estimates what [lo, hi) holds: the number of entries, the bytes of their keys and
+// inline values, and the bytes of separated values. A nil bound is open. Versions that are
+// no longer visible count until a compaction drops them.
 func (p *Pin) Size(lo, hi []byte) (entries, bytes, separated uint64) {
-	var fault error // then it is what was counted so far
+	var fault error // ignored: the results are what was counted before the fault
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
 	for _, m := range p.view.Tables {
 		n, _ := m.Table.Size(lo, hi)
@@ -43,14 +43,14 @@ func (p *Pin) Size(lo, hi []byte) (entries, bytes, separated uint64) {
 }
 
 const (
-	samples     = 64       // keys that Split looks at for each part, but at most
-	mostSamples = 1 << 16  // keys in all, some 0.1 s of work,
-	mostSampled = 16 << 20 // and bytes of them, about
+	samples     = 64       // keys that Split looks at for each part,
+	mostSamples = 1 << 16  // at most in all, which takes some 0.1 s,
+	mostSampled = 16 << 20 // and at most that many bytes of keys, about
 )
 
 // Split returns at most n-1 stored keys, in order, that cut [lo, hi) into parts
-// of about the same size; a nil bound is open. It makes no more parts than there are
-// entries, or than it may look at keys.
+// of about the same size; a nil bound is open. It makes fewer parts if there are few
+// entries, or if keys are so long that it can't look at enough of them.
 func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
 	entries, size, _ := p.Size(nil, nil)
 	most := mostSampled / int(size/max(entries, 1)+1)
@@ -67,10 +67,10 @@ func (p *Pin) Split(lo, hi []byte, n int) [][]byte {
 	return slices.CompactFunc(cuts, bytes.Equal)
 }
 
-// sample returns about n keys of [lo, hi). Every source gives keys in proportion to
-// its entries, so that each key stands for about as many.
+// sample returns about n keys of [lo, hi). Each table and run gives keys in proportion to
+// its number of entries, so all keys of the sample have the same weight.
 func (p *Pin) sample(lo, hi []byte, n int) (keys [][]byte) {
-	var fault error // then it is what was found so far
+	var fault error // ignored: keys is what was found before the fault
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
 	total := uint64(1)
 	for _, m := range p.view.Tables {
@@ -93,18 +93,16 @@ func (p *Pin) sample(lo, hi []byte, n int) (keys [][]byte) {
 	return keys
 }
 
-// Unhidden estimates how many bytes runs have in [lo, hi) that no range tombstone
-// up to version at hides. It is less if there are very many of these, and 0 if
-// the runs can't be read.
+// Unhidden estimates how many bytes runs have in [lo, hi) that no range tombstone up to
+// version at hides. It is too low if more than about 32 tombstones lie there, and 0
+// if the runs can't be read.
 func (p *Pin) Unhidden(lo, hi []byte, at entry.Version) (n int64) {
 	var fault error
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)
 	return p.view.unhidden(lo, hi, at)
 }
 
-// unhidden is how many bytes runs have in [lo, hi) that no range tombstone up to
-// version at hides; or less if there are very many of these. A pageio.Guard must
-// be on.
+// unhidden is Unhidden for a caller that has a pageio.Guard on.
 func (v *View) unhidden(lo, hi []byte, at entry.Version) (n int64) {
 	cover := v.Cover(at, false)
 	for range mostStretches {

@@ -9,16 +9,16 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// Floors are, for each keyspace, the version below which history may be gone.
-// They only rise, and a floor rises before a View is installed in which anything
-// below it is missing. So a reader who takes a View and then finds the floors at or
-// below its version has all of it in that View.
+// Floors has, for each keyspace, the version below which history may be gone.
+// Floors only rise. A floor rises before a View is installed that lacks anything below
+// it. So a reader that first takes a View and then finds the floor at or below its
+// version has its whole history in that View.
 type Floors struct {
 	lowest  atomic.Uint64 // of all
 	highest atomic.Uint64 // of all
 	mu      sync.Mutex    // guards:
 	of      map[entry.KeyspaceID]entry.Version
-	shared  bool // a reader has of: it changes in a copy
+	shared  bool // all has returned the map to a reader: copy it before the next change
 }
 
 func (f *Floors) init(layout *layout.Layout) {
@@ -32,10 +32,11 @@ func (f *Floors) init(layout *layout.Layout) {
 // Least is the version below which the history of all keyspaces may be gone.
 func (f *Floors) Least() entry.Version { return entry.Version(f.lowest.Load()) }
 
-// most is the version from which on no history is gone.
+// most is the version from which on all keyspaces have their whole history.
 func (f *Floors) most() entry.Version { return entry.Version(f.highest.Load()) }
 
-// all are the floors of this moment, and the least of them. They must not be written to.
+// all returns the current floors and the least of them. The caller must not change
+// the map; later changes are made in a copy.
 func (f *Floors) all() (of map[entry.KeyspaceID]entry.Version, least entry.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,15 +44,15 @@ func (f *Floors) all() (of map[entry.KeyspaceID]entry.Version, least entry.Versi
 	return f.of, f.Least()
 }
 
-// ownLocked makes of one that no reader has.
+// ownLocked copies the map before a change, if a reader has it.
 func (f *Floors) ownLocked() {
 	if f.shared {
 		f.of, f.shared = maps.Clone(f.of), false
 	}
 }
 
-// Raise raises the floors of those keyspaces that there are. To raise all of them
-// takes one call, as each one looks at all floors.
+// Raise raises floors; dropped keyspaces are left out. Raise all floors in one
+// call: each call walks all floors once.
 func (f *Floors) Raise(to ...layout.KeyspaceFloor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +65,7 @@ func (f *Floors) Raise(to ...layout.KeyspaceFloor) {
 	f.boundLocked()
 }
 
-// Add begins the floor of a new keyspace.
+// Add sets the first floor of a new keyspace.
 func (f *Floors) Add(id entry.KeyspaceID, at entry.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +75,8 @@ func (f *Floors) Add(id entry.KeyspaceID, at entry.Version) {
 	f.highest.Store(max(f.highest.Load(), uint64(at)))
 }
 
-// Follow takes over what a later layout says, before its View is installed.
+// Follow replaces all floors by those of a newer layout, which another process has
+// written. Call it before the layout's View is installed.
 func (f *Floors) Follow(l *layout.Layout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +84,7 @@ func (f *Floors) Follow(l *layout.Layout) {
 	f.shared = false
 }
 
-// Remove ends the floor of a dropped keyspace.
+// Remove removes the floor of a dropped keyspace.
 func (f *Floors) Remove(id entry.KeyspaceID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +93,7 @@ func (f *Floors) Remove(id entry.KeyspaceID) {
 	f.boundLocked()
 }
 
-// boundLocked finds the lowest and the highest floor.
+// boundLocked sets the lowest and the highest floor.
 func (f *Floors) boundLocked() {
 	lowest := f.of[entry.DefaultKeyspace]
 	highest := lowest
@@ -102,7 +104,7 @@ func (f *Floors) boundLocked() {
 	f.highest.Store(uint64(highest))
 }
 
-// Record has an edit of the layout say how far the floors have risen.
+// Record adds the floors that have risen since l to an edit, so that they survive a restart.
 func (f *Floors) Record(edit *layout.Edit, l *layout.Layout) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -4,13 +4,14 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// jumpBytes is how much of a value's length counts for a jump to it: a read from
-// somewhere else costs about as much as 4 KiB more from the same place, and a
-// large value is not worth moving for it.
+// jumpBytes is how much of a value's length counts as jumped bytes, at most. A read from
+// another place costs about as much as 4 KiB more from the same place. So jumps to
+// large values matter little, and are no reason to rewrite them.
 const jumpBytes = 4 << 10
 
-// Jump tells how many bytes count as jumped to when an iterator's next value, that
-// of e, does not lie behind the last one; 0 if clustering can't change that.
+// Jump returns the jumped bytes of an iterator whose next value, that of e, does not lie
+// directly behind the last one. It is 0 if the value's segment is clustered already, so
+// that clustering can't change it.
 func (p *Pin) Jump(e *entry.Entry) uint64 {
 	if !has(p.view.Unclustered.Segments, e.Handle.Segment) {
 		return 0

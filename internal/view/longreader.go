@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// LongReader describes the oldest reader, and what readers keep from going away:
-// Views that were replaced, and with them files and memtables that the store
-// itself no longer needs.
+// LongReader describes the reader with the oldest version, and the cost of all old
+// Views that readers hold: files and memtables that the current View does not need.
 type LongReader struct {
-	Version     uint64        // that the oldest reader reads; 0 = there is none
-	Begun       string        // where that reader began: function, file and line; empty if it didn't say
-	For         time.Duration // since a View that it holds was replaced; 0 = it holds the current one
+	Version     uint64        // version that the oldest reader reads; 0 = there is no reader
+	Begun       string        // where that reader began: function, file and line; empty = not known
+	For         time.Duration // since its View was replaced; 0 = it holds the current one
 	FileBytes   int64         // in files that only old Views need
 	MemoryBytes int64         // in memtables that only old Views need
 }
 
-// LongReader looks at all readers, and at everything that old Views hold.
+// LongReader looks at all readers and all old Views. It holds the mutex meanwhile, so call
+// it seldom, as for metrics.
 func (s *Set) LongReader() (l LongReader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *Set) LongReader() (l LongReader) {
 	return l
 }
 
-// place names a program counter; empty for none.
+// place returns function, file and line of a program counter; empty for 0.
 func place(pc uintptr) string {
 	fn := runtime.FuncForPC(pc)
 	if fn == nil {

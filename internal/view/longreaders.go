@@ -4,22 +4,23 @@ import (
 	"time"
 )
 
-// LongReaders tells of readers that keep a replaced View.
+// LongReaders reports long readers: those that have held a replaced View for a minute.
 type LongReaders struct {
 	Views *Set
 	Now   func() time.Time
-	Tell  func(LongReader) // may be nil
+	Tell  func(LongReader) // the report; nil = none
 
-	// What it was last told of:
-	view  uint64
-	after time.Duration
+	// The last report:
+	view  uint64        // number of the View that was held
+	after time.Duration // for how long it had been held
 }
 
-// longRead is for how long a replaced View is held before that is told.
+// longRead is how long a replaced View must be held to be reported.
 const longRead = time.Minute
 
-// Look tells of the oldest reader if it has held a replaced View for longRead, and
-// again whenever that time has doubled. One goroutine at a time may call it.
+// Look reports the oldest reader if it has held a replaced View for longRead, and again
+// each time that the time has doubled. Call it from time to time, on one goroutine at
+// a time.
 func (l *LongReaders) Look() {
 	if l.Tell == nil {
 		return

@@ -11,19 +11,20 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// Pin is a reader's hold on one View and one version. While it is held, none
-// of the memory and files that the View names goes away. Its methods may be
-// called from many goroutines; Release is called once, after all of them, and
-// the Pin must not be touched afterwards.
+// Pin is a reader's hold on one View and one version. While it is held, the
+// memory and the files of the View stay. Its methods may be called from many
+// goroutines. Call Release once, after all other calls, and do not use the Pin
+// after it.
 //
-// A fault in mapped memory, as when a disk fails, becomes an *errs.Corruption here,
-// but for Get and the moves of an Iterator, whose callers have a pageio.Guard on.
+// Most methods turn a fault in mapped memory (a disk that fails, say) into an
+// *errs.Corruption. Get and the moves of an Iterator do not: their callers must
+// have a pageio.Guard on, or a fault ends the process.
 type Pin struct {
 	slot    *readerSlot
 	set     *Set
 	view    *View
 	version entry.Version
-	floors  map[entry.KeyspaceID]entry.Version // if a version was asked for, those of that moment
+	floors  map[entry.KeyspaceID]entry.Version // at the time of Acquire(at > 0); else nil
 }
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
@@ -37,9 +38,9 @@ func (s *Set) Acquire(at entry.Version) (*Pin, error) {
 		low = s.Visible()
 	}
 	p.slot.announce(low)
-	// The slot is announced: from here on the order is version, then View, so
-	// that the View has everything up to the version, then floor, which rises
-	// before a View that lacks history is installed.
+	// The order is: announce, read the version, take the View, read the floors.
+	// The View is newer than the version, so it has everything up to it. Floors rise
+	// before a View that lacks history is installed, so they tell what it lacks.
 	visible := s.Visible()
 	p.version = at
 	if at == 0 {
@@ -64,22 +65,25 @@ func (s *Set) pin() *Pin {
 		return p
 	}
 	p := &Pin{slot: s.readers.take(), set: s}
-	// A Pin that the pool lets go gives its slot back; one that is leaked while
-	// it is held keeps it, and what it pins, until the garbage collector finds it.
+	// The slot of a Pin is given back when the garbage collector frees the Pin: one that
+	// the pool has dropped, or one that was never released. Until then a leaked Pin
+	// keeps its View.
 	runtime.AddCleanup(p, s.recycle, p.slot)
 	return p
 }
 
+// recycle ends the slot of a Pin that the garbage collector has freed.
 func (s *Set) recycle(slot *readerSlot) {
 	if s.readers.giveBack(slot) {
 		s.reclaimSoon()
 	}
 }
 
-// readable returns nil if p, which holds its View, has all that a reader of the version
-// at may see; 0 means that it does. Visible is what was published before the View was
-// pinned: one that was published since may be missing in it. A Pin that asked for its
-// version keeps the floors that it was checked against, as they may rise any time.
+// readable returns nil if p can read the version at: the store is open, the version was
+// published before p took its View (visible is the newest such version), and not all
+// keyspaces have dropped its history. 0 asked for the newest version, which is always
+// readable. For another version p keeps the floors of this moment, because the
+// current ones may rise at any time.
 func (s *Set) readable(p *Pin, at, visible entry.Version) error {
 	if s.closed.Load() {
 		return errs.ErrClosed
@@ -98,8 +102,9 @@ func (s *Set) readable(p *Pin, at, visible entry.Version) error {
 	return nil
 }
 
-// Hold pins the current View but no version: work that goes on for long must
-// not keep other work from dropping history. It returns ErrClosed after Close.
+// Hold pins the current View, but no version. It is for background work, which reads
+// files for a long time but needs no old versions: compactions may go on to
+// drop history. It returns ErrClosed after Close.
 func (s *Set) Hold() (*Pin, error) {
 	p := s.pin()
 	p.Enter()
@@ -110,22 +115,23 @@ func (s *Set) Hold() (*Pin, error) {
 	return p, nil
 }
 
-// Reserve returns a Pin for one who looks at the View again and again, as the
-// commit leader does: it holds something only between Enter and Leave, and is
-// never released.
+// Reserve returns a Pin for a caller that needs the current View again and again, as
+// the commit leader does. It holds a View only between Enter and Leave. Never call
+// Release on it.
 func (s *Set) Reserve() *Pin { return &Pin{slot: s.readers.take(), set: s} }
 
-// Enter has a reserved Pin hold the current View, but no version.
+// Enter makes a reserved Pin hold the current View, but no version.
 func (p *Pin) Enter() {
 	p.version = noVersion
 	p.slot.announce(noVersion)
 	p.view = p.set.take(p.slot)
 }
 
-// Leave ends what Enter began.
+// Leave releases the View that Enter took.
 func (p *Pin) Leave() { p.set.leave(p.slot) }
 
-// Release gives up the hold.
+// Release gives up the version and the View. Memory that Get, Value or an Iterator
+// has returned is invalid from then on.
 func (p *Pin) Release() {
 	s := p.set
 	p.view, p.floors = nil, nil
@@ -133,8 +139,8 @@ func (p *Pin) Release() {
 	s.pins.Put(p)
 }
 
-// Keep gives up the hold on the version, but never that on the View: a reader has leaked,
-// and nobody knows whether what it has handed out is in use.
+// Keep is the Release of a leaked reader whose caller may still use memory of the View. It
+// gives up the version, but holds the View for good.
 func (p *Pin) Keep() {
 	s := p.set
 	s.mu.Lock()
@@ -143,9 +149,10 @@ func (p *Pin) Keep() {
 	p.Release()
 }
 
-// Narrow gives up the hold for one on a part of its View: on what choose leaves in
-// a copy. Long work must not keep, in memory and on the disk, what others flush
-// and collect meanwhile. The part is held until release is called.
+// Narrow releases the Pin, and holds a part of its View instead: choose removes from
+// a copy of the View what the caller does not read. Long work calls it so that it does
+// not keep other memtables and files, which are flushed and collected
+// meanwhile. The part is held until release is called.
 func (p *Pin) Narrow(choose func(part *View)) (part *View, release func()) {
 	defer p.Release()
 	s := p.set
@@ -170,10 +177,10 @@ func (p *Pin) View() *View { return p.view }
 // Version is the version that the Pin reads at.
 func (p *Pin) Version() entry.Version { return p.version }
 
-// Begun is where the reader began, as From was told: function, file and line.
+// Begun returns where the reader began, as given to From: function, file and line.
 func (p *Pin) Begun() string { return place(p.slot.origin.Load()) }
 
-// From notes where the reader began, for LongReader: a program counter.
+// From notes where the reader began, as a program counter. LongReader reports it.
 func (p *Pin) From(pc uintptr) {
 	if p.slot.origin.Load() != pc { // most readers of a slot begin where the one before did
 		p.slot.origin.Store(pc)
@@ -184,12 +191,12 @@ func (p *Pin) From(pc uintptr) {
 // default one, when the Pin was acquired.
 func (p *Pin) Holds(id entry.KeyspaceID) bool { return p.view.Layout.Keyspace(id) != nil }
 
-// Floor is the version below which history of a keyspace may be missing: in what
-// the Pin holds or, of a Pin that asked for its version, in what its commit is
-// checked against. The View alone does not tell the latter: a compaction under way
-// may be dropping deletes that no reader had announced an interest in when it began.
-// But it has raised the floors before it looked at readers, and this Pin was
-// announced before it looked at the floors.
+// Floor returns the version below which history of a keyspace may be missing. It is the
+// floor of the View. A Pin that asked for its version also counts the floors at the
+// time of Acquire, because its commit is checked against later Views, and a compaction
+// that runs now may be dropping deletes that the check needs. No such compaction is
+// missed: it raises the floors before it looks at the readers' slots, and this Pin
+// announced its version before it looked at the floors.
 func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
 	floor := p.floors[id]
 	if id == entry.DefaultKeyspace {
@@ -198,13 +205,14 @@ func (p *Pin) Floor(id entry.KeyspaceID) entry.Version {
 	if k := p.view.Layout.Keyspace(id); k != nil {
 		return max(floor, k.Floor())
 	}
-	return entry.MaxVersion // it was made, or dropped, at another time
+	return entry.MaxVersion // the View has no such keyspace, so nothing of it can be read
 }
 
-// Get finds the newest version of key, which has the hash h, at or below the Pin's
-// version and fills dst. A delete or an expired value is found like any other, what a
-// range tombstone covers is not. dst.Key is unspecified, dst.Value is valid until Release.
-// A pageio.Guard must be on: callers have one around the key and the value too.
+// Get finds the newest version of key at or below the Pin's version, and fills dst. h is
+// the hash of key. A delete or an expired entry is found like any other; an entry that a
+// range tombstone covers is not found. dst.Key is unspecified, dst.Value is valid until
+// Release. The caller must have a pageio.Guard on: one guard can then cover the
+// caller's reads of key and value too.
 func (p *Pin) Get(key []byte, h uint64, dst *entry.Entry) (found bool, err error) {
 	if found, err = p.view.get(key, h, p.version, dst); err != nil {
 		p.view.Explain(err)
@@ -218,17 +226,17 @@ func (p *Pin) GetAt(key []byte, h uint64, at entry.Version, dst *entry.Entry) (f
 	return p.view.get(key, h, at, dst)
 }
 
-// Value returns the value of e, an entry that this Pin found under key. It is
-// never nil, and valid until Release; but a value that is compressed, which e.Raw tells,
-// encrypted, or not in memory, is decoded, or read, into dst if its capacity is enough, else
-// into memory of its own.
+// Value returns the value of e, an entry that this Pin found under key. It is never nil.
+// It lies in the Pin's memory, valid until Release, unless it has to be decoded (e.Raw is
+// its length then), decrypted or read from disk. Then it lies in dst if cap(dst) is
+// enough, else in new memory.
 func (p *Pin) Value(key []byte, e *entry.Entry, dst []byte) ([]byte, error) {
 	v, _, err := p.OwnValue(key, e, dst)
 	return v, err
 }
 
-// OwnValue is Value, and reports whether the value is in dst or memory of its own, and not
-// in the Pin's memory.
+// OwnValue is Value, and reports whether the value lies in dst or new memory (own) or in
+// the Pin's memory.
 func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, own bool, err error) {
 	if !e.Separated {
 		if e.Value == nil {
@@ -240,7 +248,7 @@ func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, ow
 	if err != nil {
 		return nil, false, p.view.explained(err, key)
 	}
-	// What is compressed can't be decoded into the memory that it is in.
+	// dst takes the decoded value, so the compressed bytes must be read elsewhere.
 	var memory []byte
 	if e.Raw == 0 {
 		memory = dst
@@ -258,9 +266,9 @@ func (p *Pin) OwnValue(key []byte, e *entry.Entry, dst []byte) (value []byte, ow
 	return value, true, nil
 }
 
-// touch asks the processor for the beginning of e's separated value, which
-// takes it as long as Pin.Value would, but waits for nothing: the next calls go on
-// meanwhile. It returns false if the value may have to come from the disk.
+// touch asks the processor to prefetch the beginning of e's separated value. It does not
+// wait for it, so the caller can ask for many values whose cache misses then overlap. It
+// returns false if the value may have to come from the disk.
 func (v *View) touch(e *entry.Entry) bool {
 	f := v.Segments.Find(e.Handle.Segment)
 	if f == nil || f.Moved == nil {
@@ -276,14 +284,16 @@ func (v *View) touch(e *entry.Entry) bool {
 // pageio.Guard around them, one around many where it can.
 func (p *Pin) Iterator() iterator.Iterator { return p.view.Iterator() }
 
-// Cover is what range tombstones up to the Pin's version cover; nil if there are
-// none. With emptied it has ranges too in which everything was deleted key by key:
-// that is for readers who skip what is deleted, not for history.
+// Cover returns what range tombstones up to the Pin's version cover, or nil if there are
+// none. With emptied it also has the emptied ranges. Readers of current values set it, to
+// skip deletes quickly. Readers of history must not: in emptied ranges they still
+// have to see the deletes and what was before.
 func (p *Pin) Cover(emptied bool) *tombstone.Cover { return p.view.Cover(p.version, emptied) }
 
-// Newest returns the newest version of key, published or not, be it that of a
-// range tombstone, if it is newer than since: what a transaction has read lies in
-// old runs, which are not asked again.
+// Newest returns the newest version of key, published or not, if it is newer than
+// since. The version may be that of a range tombstone over key. Runs without anything
+// newer than since are not read, so a check of what a transaction has read rarely
+// reads the disk.
 func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Version, found bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	newest, found, err = p.view.newest(key, h, since)
@@ -291,8 +301,8 @@ func (p *Pin) Newest(key []byte, h uint64, since entry.Version) (newest entry.Ve
 	return newest, found, err
 }
 
-// ChangedSince reports whether [lo, hi) has an entry newer than since, or meets a
-// range tombstone that is; a nil hi is no bound.
+// ChangedSince reports whether [lo, hi) has an entry newer than since, or overlaps a
+// range tombstone newer than since. A nil hi is no bound.
 func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	changed, err = p.view.changedSince(lo, hi, since)
@@ -300,8 +310,9 @@ func (p *Pin) ChangedSince(lo, hi []byte, since entry.Version) (changed bool, er
 	return changed, err
 }
 
-// SortSince makes calls of ChangedSince cheap, the commit leader's too, if much is
-// newer than since. It may take long, so the leader never calls it.
+// SortSince sorts what is newer than since in memtables, which makes later calls of
+// ChangedSince cheap. It may take long. A committer calls it before its commit, so that
+// the commit leader, for whom all others wait, need not sort.
 func (p *Pin) SortSince(since entry.Version) { p.view.sortSince(since) }
 
 // EachSince calls fn with each key, and with the bounds of each range tombstone, that
@@ -311,8 +322,9 @@ func (p *Pin) EachSince(since entry.Version, fn func(lo, hi []byte) error) (err 
 	return p.view.eachSince(since, fn)
 }
 
-// EachArrival is EachSince, but quick: it walks nothing that is older than since, and
-// returns false if it would have to, because something is in a run already.
+// EachArrival is EachSince for the commit leader: it walks memtables in the order of
+// arrival, and only what is newer than since. It returns false, and calls nothing, if a
+// run has something newer than since: to find that would take a walk of the run.
 func (p *Pin) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (all bool, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	if !p.view.inTables(since) {

@@ -10,14 +10,14 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// get goes through the View from new to old and stops at the first hit: in an
-// unmanaged store whatever is newer in place is newer in version too.
+// get searches tables, then runs, from new to old, and stops at the first hit: all
+// versions of a key in a newer table or run are newer than those in an older one.
 //
-// A tombstone that covers the key is older than what is in newer places, and
-// newer than all in older ones: only the place that it is in must still be asked.
+// A range tombstone that covers the key hides everything in older tables and runs. In
+// its own table or run, an entry counts if its version is not older than the tombstone's.
 func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bool, error) {
 	for _, t := range v.Tables {
-		// A range delete in this table hides what is older in it too, by version.
+		// Within a table only versions tell whether the delete or the entry came first.
 		deleted := entry.Version(0)
 		if d := t.Tombstones(); d != nil {
 			deleted = d.Newest(key, at)
@@ -41,7 +41,7 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 				return found && dst.Version >= deleted, err
 			}
 		}
-		// The filter of the oldest run would cost what its index costs.
+		// In the oldest run a look at the filter would cost as much as one at the index.
 		if i < base && !r.MayContain(key, h) {
 			continue
 		}
@@ -52,7 +52,8 @@ func (v *View) get(key []byte, h uint64, at entry.Version, dst *entry.Entry) (bo
 	return false, nil
 }
 
-// Stored is the separated value of e as it is stored. For dst see segment.Reader.StoredIn.
+// Stored returns the separated value of e as it is stored, not decoded. For dst see
+// segment.Reader.StoredIn.
 func (v *View) Stored(dst, key []byte, e *entry.Entry) (entry.Stored, error) {
 	f, h, err := v.locate(e)
 	if err != nil {
@@ -61,7 +62,8 @@ func (v *View) Stored(dst, key []byte, e *entry.Entry) (entry.Stored, error) {
 	return f.stored(dst, h, key, e)
 }
 
-// Move copies the record of e's separated value to a new segment.
+// Move copies the record of e's separated value to a new segment, and returns the handle of
+// the copy.
 func (v *View) Move(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error) {
 	f, h, err := v.locate(e)
 	if err != nil {
@@ -70,7 +72,8 @@ func (v *View) Move(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.
 	return to.Move(f.Reader, h, key, e.Version)
 }
 
-// locate finds the segment that has e's separated value now, and the record there.
+// locate returns the segment that has e's separated value now, and the handle of the record
+// there, which differs from e's if a collection has moved it.
 func (v *View) locate(e *entry.Entry) (*Segment, entry.Handle, error) {
 	h := e.Handle
 	f := v.Segments.Find(h.Segment)
@@ -94,7 +97,7 @@ func (v *View) Iterator() iterator.Iterator {
 	return iterator.Merge(sources)
 }
 
-// tableIterators appends those of the memtables.
+// tableIterators appends the iterators of the memtables to sources.
 func (v *View) tableIterators(sources []iterator.Iterator) []iterator.Iterator {
 	for _, t := range v.Tables {
 		if t.Len() > 0 {
@@ -104,8 +107,8 @@ func (v *View) tableIterators(sources []iterator.Iterator) []iterator.Iterator {
 	return sources
 }
 
-// Cover is what range tombstones up to a version cover and, with emptied, the
-// ranges that deletes have emptied; nil if there are none.
+// Cover returns what range tombstones up to a version cover and, with emptied, the emptied
+// ranges; nil if there are none.
 func (v *View) Cover(at entry.Version, emptied bool) *tombstone.Cover {
 	var few [4]tombstone.Source // NewCover keeps none of it
 	sources := v.tableTombstones(few[:0], emptied)
@@ -117,8 +120,8 @@ func (v *View) Cover(at entry.Version, emptied bool) *tombstone.Cover {
 	return tombstone.NewCover(at, sources...)
 }
 
-// tableTombstones appends those of the memtables and, with emptied, the ranges that deletes
-// have emptied.
+// tableTombstones appends the range tombstones of the memtables and, with emptied, the
+// emptied ranges.
 func (v *View) tableTombstones(sources []tombstone.Source, emptied bool) []tombstone.Source {
 	if emptied {
 		sources = v.Known.AppendTo(sources)

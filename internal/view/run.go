@@ -11,21 +11,21 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// Run is an open run. What is estimated of it is set before it is installed,
-// but for Dropped.
+// Run is an open run. Its estimates are set before it is installed, and don't change
+// later; only Dropped grows.
 type Run struct {
 	*run.Reader
 	shared
 	ID      layout.RunID
 	Order   uint64       // age: greater is newer
-	Dropped atomic.Int64 // bytes of keyspaces that were dropped since it was made, about
+	Dropped atomic.Int64 // estimate: its bytes in keyspaces that were dropped since it was made
 
-	Hidden int64 // bytes of separated values of older runs that it replaces, estimated; or Unknown
-	Stale  int64 // entries of older runs that it replaces, as far as is known, estimated
-	Ranged int64 // bytes of older runs that its range tombstones hide, estimated
+	Hidden int64 // estimate: bytes of separated values that its entries replace in older runs
+	Stale  int64 // estimate: entries in older runs that its entries replace, as far as is known
+	Ranged int64 // estimate: bytes in older runs that its range tombstones hide
 }
 
-// Unknown stands for an estimate that nobody could make.
+// Unknown is the Hidden of a run for which it could not be estimated.
 const Unknown = int64(-1)
 
 // NewRun makes r part of a View. The function release is called once no View
@@ -36,7 +36,8 @@ func NewRun(r *run.Reader, id layout.RunID, order uint64, release func(retired b
 	return s
 }
 
-// Warm reads what the first reader would otherwise wait for.
+// Warm reads and verifies a small run, so that its first reader finds it in memory. It
+// does nothing for a run above 256 KiB.
 func (r *Run) Warm() (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, mapped)
 	return r.Reader.Warm()
@@ -51,8 +52,8 @@ func (r *Run) BytesIn(lo, hi []byte) (n int64) {
 	return int64(size + separated)
 }
 
-// TombstonesOf are the range tombstones of runs, for one goroutine that writes them to
-// another run, until it calls done.
+// TombstonesOf returns the range tombstones of runs, for one goroutine that copies them
+// to another run. They are verified in the copies that it gets. It calls done at the end.
 func TombstonesOf(runs []*Run) (sources []tombstone.Source, done func()) {
 	var copies []run.Tombstones
 	for _, r := range runs {
@@ -68,8 +69,8 @@ func TombstonesOf(runs []*Run) (sources []tombstone.Source, done func()) {
 	}
 }
 
-// OlderThan describes the runs behind the last of some that follow each other; all runs
-// if these are none. The newest run comes first.
+// OlderThan describes the runs of v that are older than the last of runs, newest first.
+// Without runs it describes all.
 func (v *View) OlderThan(runs []*Run) (older []*meta.Run) {
 	rest := v.Runs
 	if len(runs) > 0 {
@@ -81,10 +82,11 @@ func (v *View) OlderThan(runs []*Run) (older []*meta.Run) {
 	return older
 }
 
-// mostStretches bounds how many parts of a range are looked at for an estimate.
+// mostStretches is how many parts of a range an estimate looks at, at most.
 const mostStretches = 64
 
-// WeighRanges estimates what the range tombstones of r hide in older runs.
+// WeighRanges sets Ranged: it estimates the bytes that the range tombstones of r hide in
+// the older runs. It looks at up to 64 of them, spread evenly.
 func (r *Run) WeighRanges(older []*Run) {
 	var fault error
 	defer pageio.Guard(pageio.Arm(), &fault, mapped)

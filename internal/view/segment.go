@@ -12,7 +12,8 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// Segment is an open segment, or what leads to where its records are now.
+// Segment is an open segment. If a collection has moved its records, the file is gone, and
+// Moved leads to where they are now.
 type Segment struct {
 	*segment.Reader // nil if relocated
 	shared
@@ -29,7 +30,8 @@ func NewSegment(r *segment.Reader, num entry.FileNum, release func(retired bool)
 	return f
 }
 
-// NewRelocated makes a remap stand for the segment whose records it leads to target.
+// NewRelocated returns a Segment for one whose records were moved to target. m has their
+// places.
 func NewRelocated(m *segment.Remap, target *Segment, release func(retired bool)) *Segment {
 	f := &Segment{Num: m.Header().Source, Moved: &Relocation{Remap: m, Target: target}}
 	f.release = release
@@ -54,25 +56,24 @@ func (f *Segment) stored(dst []byte, h entry.Handle, key []byte, e *entry.Entry)
 	return v, err
 }
 
-// Relocation is where the records of a collected segment are. Every View that
-// has it has the target too.
+// Relocation tells where the records of a collected segment are now. A View that has it
+// also has its target.
 type Relocation struct {
 	*segment.Remap
 	Target *Segment
 }
 
-// resolve makes h lead to where its record is in the target. A pageio.Guard must
-// be on.
+// resolve changes h to the place of its record in the target. A pageio.Guard must be on.
 func (r *Relocation) resolve(h *entry.Handle) error {
 	return r.lead(h, r.Remap)
 }
 
-// lookup is what a remap is asked by.
+// lookup finds the new place of a record: a remap, or a RemapCopy that verifies copies.
 type lookup interface {
 	Lookup(from uint64) (to uint64, ok bool, err error)
 }
 
-// lead makes h lead to where from says that its record is.
+// lead changes h to the place that from has for its record.
 func (r *Relocation) lead(h *entry.Handle, from lookup) error {
 	to, ok, err := from.Lookup(h.Offset)
 	if err != nil {
@@ -85,15 +86,15 @@ func (r *Relocation) lead(h *entry.Handle, from lookup) error {
 	return nil
 }
 
-// resolved is resolve for those who have no guard on.
+// resolved is resolve of a copy of h, with a pageio.Guard of its own.
 func (r *Relocation) resolved(h entry.Handle) (to entry.Handle, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.Name())
 	err = r.resolve(&h)
 	return h, err
 }
 
-// Dead translates records that died in the relocated segment to the target, to be
-// recorded: it reads the remap as a copy does.
+// Dead translates a list of records of the relocated segment that have died to one of the
+// target. The result goes into the manifest, so it is made of verified copies of pages.
 func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 	moved := layout.Dead{Segment: r.Target.Num, Bytes: list.Bytes}
 	c := r.Copier()
@@ -107,8 +108,8 @@ func (r *Relocation) Dead(list layout.Dead) (layout.Dead, error) {
 	return moved, nil
 }
 
-// Rest lists, as dead records of the target, all that was moved and that a layout
-// doesn't know to be dead.
+// Rest lists all records that were moved and that are not in the target's dead set yet. Call
+// it when no entry refers to the relocated segment any more: they are dead then.
 func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
 	rest := layout.Dead{Segment: r.Target.Num, Bytes: l.Usage(r.Header().Source).Bytes}
 	target := l.Segment(r.Target.Num)
@@ -120,11 +121,11 @@ func (r *Relocation) Rest(l *layout.Layout) (layout.Dead, error) {
 	return rest, err
 }
 
-// DiedSince lists, as dead records of the target, what died in a relocated
-// segment after one layout and up to another.
+// DiedSince lists the records of a relocated segment that have died between the layouts
+// since and l, as records of the target.
 func (f *Segment) DiedSince(since, l *layout.Layout) (layout.Dead, error) {
 	before, now := since.Segment(f.Num), l.Segment(f.Num)
-	if now == nil { // all of it: it was dropped
+	if now == nil { // the segment was dropped: all records are dead
 		all := layout.Dead{Segment: f.Moved.Target.Num, Bytes: before.Bytes - before.DeadBytes()}
 		err := f.Moved.Copier().Places(func(to uint64) {
 			all.Granules = append(all.Granules, uint32(to/layout.Granule))
@@ -140,8 +141,8 @@ func (f *Segment) DiedSince(since, l *layout.Layout) (layout.Dead, error) {
 	return f.Moved.Dead(dead)
 }
 
-// Segments finds an open segment by number: an immutable hash table with open
-// addressing, because every read of a separated value goes through it.
+// Segments finds an open segment by number. It is an immutable hash table with open
+// addressing: every read of a separated value goes through it.
 type Segments struct {
 	Files   []*Segment // in order of number
 	buckets []*Segment // a power of two, at most half full
@@ -186,12 +187,12 @@ func (x *Segments) Find(num entry.FileNum) *Segment {
 	}
 }
 
-// With returns an index that has f too.
+// With returns an index of the segments in x and f.
 func (x *Segments) With(f ...*Segment) Segments {
 	return NewSegments(append(slices.Clone(x.Files), f...))
 }
 
-// Without returns an index that lacks the given segments.
+// Without returns an index of the segments for which gone returns false.
 func (x *Segments) Without(gone func(entry.FileNum) bool) Segments {
 	return NewSegments(slices.DeleteFunc(slices.Clone(x.Files), func(f *Segment) bool { return gone(f.Num) }))
 }

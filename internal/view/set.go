@@ -15,10 +15,10 @@ import (
 
 // Config is what a Set needs.
 type Config struct {
-	Now   func() time.Time // tells since when a View is replaced
-	Coder *codec.Coder     // of compressed values
-	// Jobs runs the release of what the last reader has let go of, so that no
-	// reader waits for it; nil: that reader does it.
+	Now   func() time.Time // for the time at which a View was replaced
+	Coder *codec.Coder     // decodes compressed values
+	// Jobs releases old Views in the background, so that no reader waits while files are
+	// closed and removed. nil: the last reader of the View does it.
 	Jobs *jobs.Pool
 }
 
@@ -27,7 +27,7 @@ type Config struct {
 // mutex, which is held over assignments only. Its methods may be called from
 // many goroutines.
 type Set struct {
-	Floors Floors // history below them may be gone
+	Floors Floors // versions below which history may be gone
 
 	cfg       Config
 	current   atomic.Pointer[View]
@@ -37,7 +37,7 @@ type Set struct {
 	pins      sync.Pool  // *Pin with a slot, idle
 	tidy      *jobs.Task // Reclaim; nil without Jobs
 
-	releasing sync.Mutex // held while what no View holds any more is released; taken before mu
+	releasing sync.Mutex // held while Reclaim calls release functions; locked before mu
 
 	mu      sync.Mutex // guards the holders of all resources, and:
 	last    uint64     // number of the newest View
@@ -51,7 +51,7 @@ type retiredView struct {
 	since time.Time
 }
 
-// NewSet returns a Set without a View: Install the first one before all else.
+// NewSet returns a Set without a View. Call Install or Replace before anything else.
 func NewSet(cfg Config, layout *layout.Layout) *Set {
 	s := &Set{cfg: cfg, kept: make(map[uint64]bool), changed: make(chan struct{})}
 	s.Floors.init(layout)
@@ -61,8 +61,8 @@ func NewSet(cfg Config, layout *layout.Layout) *Set {
 	return s
 }
 
-// Current is the current View. It may be looked at, but its files may go at any
-// time: to read them, Acquire or Hold.
+// Current returns the current View, for its metadata. Don't read its files or memtables:
+// they may be closed at any time. For that, use Acquire or Hold.
 func (s *Set) Current() *View { return s.current.Load() }
 
 // Visible is the newest published version.
@@ -71,8 +71,8 @@ func (s *Set) Visible() entry.Version { return entry.Version(s.published.Load())
 // Publish makes everything up to v visible.
 func (s *Set) Publish(v entry.Version) { s.published.Store(uint64(v)) }
 
-// Install makes a View current that was made by change from the one that is
-// current until then. It returns the new one.
+// Install copies the current View, lets change modify the copy, and makes it the current
+// View. It returns the copy.
 func (s *Set) Install(change func(next *View)) *View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Set) Replace(next *View) {
 }
 
 func (s *Set) installLocked(next *View) {
-	// Counted before the old View can be let go of: what both hold stays open.
+	// Count the new holders before the old View can be released: resources of both stay open.
 	next.each(func(r *shared) { r.views++ })
 	s.last++
 	next.ID = s.last
@@ -109,7 +109,8 @@ func (s *Set) Await() (now *View, woken <-chan struct{}) {
 	return s.current.Load(), s.changed
 }
 
-// Wake has those who wait, as for work to make room, look again.
+// Wake wakes the callers that wait on a channel of Await, for room on the disk, say. They
+// look at the new View, and wait again if it does not help them.
 func (s *Set) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +118,8 @@ func (s *Set) Wake() {
 	s.changed = make(chan struct{})
 }
 
-// Reclaim releases what no View holds any more. When it returns, that has gone,
-// also what another call has found.
+// Reclaim releases what no View holds any more. When it returns, that is closed and its
+// files are removed, even if a concurrent call of Reclaim has done that.
 func (s *Set) Reclaim() {
 	s.releasing.Lock()
 	defer s.releasing.Unlock()
@@ -127,8 +128,8 @@ func (s *Set) Reclaim() {
 	}
 }
 
-// unheld lets go of the retired Views that no reader holds, and returns what
-// to call, without the mutex, to close the resources that nothing holds any more.
+// unheld drops the replaced Views that no reader holds. It returns the release functions of
+// the resources that nothing holds any more, for its caller to call without the mutex.
 func (s *Set) unheld() (release []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +147,8 @@ func (s *Set) unheld() (release []func()) {
 	return release
 }
 
-// reclaimSoon releases what the last reader of an old View has let go of, on a
-// goroutine that no reader waits for, as long as there is one.
+// reclaimSoon has Reclaim run in the background. Without Jobs, or after Close, it calls
+// Reclaim itself.
 func (s *Set) reclaimSoon() {
 	if s.tidy == nil || s.closed.Load() {
 		s.Reclaim()
@@ -156,17 +157,17 @@ func (s *Set) reclaimSoon() {
 	s.tidy.Kick()
 }
 
-// take makes the current View that of an announced slot, which then holds it (a
-// hazard pointer: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free
-// Objects", IEEE TPDS 2004).
+// take returns the current View, and makes the slot hold it. The slot must be busy. The
+// slot is a hazard pointer (Michael, "Hazard Pointers: Safe Memory Reclamation for
+// Lock-Free Objects", IEEE TPDS 2004).
 //
-// Invariant: a slot announces, then names a View, and only then looks whether
-// that is current. So one who has replaced a View, and then finds no busy slot that
-// names it, knows that nobody uses it or ever will.
+// Invariant: a reader first announces itself, then stores the View's number in its slot,
+// then checks that this View is still current. So once a View has been replaced
+// and no busy slot has its number, no reader uses it, and none will.
 func (s *Set) take(slot *readerSlot) *View {
 	for {
 		v := s.current.Load()
-		if slot.view.Load() == v.ID { // named since before it was seen to be current
+		if slot.view.Load() == v.ID { // stored before current was loaded
 			return v
 		}
 		slot.view.Store(v.ID)
@@ -176,8 +177,8 @@ func (s *Set) take(slot *readerSlot) *View {
 	}
 }
 
-// leave ends what was announced in a slot. Its reader may have been the last to
-// hold a replaced View: then that is released.
+// leave makes a slot idle. If it held a replaced View, it may have been the last to do so:
+// then the View is released.
 func (s *Set) leave(slot *readerSlot) {
 	view := slot.view.Load()
 	slot.version.Store(0)
@@ -186,15 +187,15 @@ func (s *Set) leave(slot *readerSlot) {
 	}
 }
 
-// Close refuses new readers; those that there are go on. It reports whether this
-// is the first call.
+// Close makes Acquire and Hold return ErrClosed. Readers that have a Pin go on. It reports
+// whether this is the first call.
 func (s *Set) Close() bool { return !s.closed.Swap(true) }
 
 // Closed reports whether Close was called.
 func (s *Set) Closed() bool { return s.closed.Load() }
 
-// Oldest returns the oldest version that any reader may see, or bound if none is
-// older. The caller loads the bound first.
+// Oldest returns the oldest version that any reader may need, or bound if none is older.
+// Load bound before the call: readers that begin later don't need anything older.
 func (s *Set) Oldest(bound entry.Version) entry.Version { return s.readers.oldest(bound) }
 
 // Readers counts the Pins that hold a version.
@@ -203,8 +204,8 @@ func (s *Set) Readers() int {
 	return n
 }
 
-// Memtables counts the memtables that the current View or an older one holds,
-// and their bytes.
+// Memtables counts the memtables that are in memory, because the current View or one that
+// readers hold has them, and their bytes.
 func (s *Set) Memtables() (tables int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,19 +1,18 @@
 package view
 
-// mapped is the file that a memory fault is blamed on where nothing below
-// knows better.
+// mapped is the file name in the error of a memory fault whose file is not known.
 const mapped = "a mapped file"
 
-// shared counts the Views that hold a resource. Only a Set touches the count,
-// under its mutex: readers hold Views, by their slots.
+// shared counts the Views that hold a resource: a table, run or segment. Only a Set changes
+// the count, under its mutex. Readers never do: they hold Views, by their slots.
 type shared struct {
 	views   int
 	retired bool
 	release func(retired bool) // called once, when no View holds it any more
 }
 
-// Retire has the files of a resource go with the last View that holds it. It is
-// called before a View without the resource is installed.
+// Retire marks a resource as garbage: its files are removed when the last View that holds
+// it is released. Call it before a View without the resource is installed.
 func (s *shared) Retire() { s.retired = true }
 
 // Discard closes a resource that no View holds, and removes its files if it was

@@ -11,18 +11,18 @@ import (
 // readerSlot is where one reader at a time announces what it holds. A slot has a
 // cache line of its own, so that readers on different cores share nothing.
 type readerSlot struct {
-	version atomic.Uint64  // 1 + a version: nothing the reader may see is older; 0 = idle
-	view    atomic.Uint64  // the View that the reader holds, or one that an earlier reader held
-	origin  atomic.Uintptr // program counter where the last one that said so began
+	version atomic.Uint64  // 1 + the oldest version that the reader may need; 0 = idle
+	view    atomic.Uint64  // number of the View that the reader holds; while idle, any
+	origin  atomic.Uintptr // program counter where the reader that last called Pin.From began
 	index   int            // in readers.slots
 	_       [96]byte
 }
 
-// noVersion is announced by those who need a View to stay, but no history:
-// background work and the commit leader.
+// noVersion is announced by background work and the commit leader: they hold a View, but
+// need no history, so compactions may drop all of it.
 const noVersion = entry.MaxVersion
 
-// announce says that a reader begins, which will see version and what is newer.
+// announce makes the slot busy: its reader needs version, and whatever is newer.
 func (s *readerSlot) announce(version entry.Version) { s.version.Store(uint64(version) + 1) }
 
 // reads returns the announced version, and whether the slot is in use.
@@ -31,15 +31,16 @@ func (s *readerSlot) reads() (version entry.Version, busy bool) {
 	return entry.Version(v - 1), v != 0
 }
 
-// readers knows every reader's slot. Readers only store to their own; one who
-// releases a View or drops versions looks at all. So there are as many slots as there
-// are Pins, in use or kept for the next reader, and the pool lets go of the latter.
+// readers has the slots of all readers. A reader writes to its own slot alone, without a
+// lock. To release a View or to drop versions takes a look at all slots. There is one slot
+// for each Pin. A Pin that is not in use waits in a sync.Pool, which drops it when
+// it is not needed for long; then its slot ends.
 type readers struct {
 	mu    sync.Mutex // guards:
 	slots []*readerSlot
 }
 
-// take returns an idle slot, for a reader who gives it back.
+// take adds an idle slot. End it with giveBack.
 func (r *readers) take() *readerSlot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +49,8 @@ func (r *readers) take() *readerSlot {
 	return s
 }
 
-// giveBack ends a slot, and reports whether its reader had leaked it.
+// giveBack removes a slot. It reports whether the slot was still busy: its reader has
+// leaked, and the View that it held may have to be released.
 func (r *readers) giveBack(s *readerSlot) (leaked bool) {
 	leaked = s.version.Swap(0) != 0
 	r.mu.Lock()
@@ -63,8 +65,9 @@ func (r *readers) giveBack(s *readerSlot) (leaked bool) {
 	return leaked
 }
 
-// oldest returns the oldest version that any reader has announced, or the given
-// bound if none is older. The caller loads the bound first.
+// oldest returns the oldest version that any reader has announced, or bound if none is
+// older. The caller must load bound before the call: a reader that begins later
+// sees a version that is not older than it.
 func (r *readers) oldest(bound entry.Version) entry.Version {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,8 +92,8 @@ func (r *readers) holds() map[uint64]bool {
 	return held
 }
 
-// active counts the readers that hold a version, and returns what the one with
-// the oldest announced: the version, the View, and where it began.
+// active counts the readers that hold a version. Of the one with the oldest version it
+// returns the version, the number of the View, and where it began.
 func (r *readers) active() (count int, oldest entry.Version, view uint64, origin uintptr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,20 +14,20 @@ type Table struct {
 	*memtable.Table
 	shared
 	Last entry.FileNum // newest of its journal segments; 0 while it has none
-	End  journal.Point // where they end, once the table is sealed
+	End  journal.Point // where they end; set when the table is sealed
 
 	Separated      atomic.Int64  // entries whose values stayed in the journal
-	SeparatedBytes atomic.Int64  // of these values
-	InlineBytes    atomic.Int64  // of the keys and the other values
+	SeparatedBytes atomic.Int64  // bytes of these values
+	InlineBytes    atomic.Int64  // bytes of all keys and of the inline values
 	LeastExpiry    atomic.Uint64 // Unix milliseconds; 0 = nothing expires
 
-	// Bytes of separated values that entries replace, estimated by a sample, and of
-	// all that range tombstones hide:
+	// Estimates: bytes of separated values that entries of this table replace, by a sample,
+	// and of everything that its range tombstones hide:
 	Replaced atomic.Int64 // in older memtables and runs
 	Outdated atomic.Int64 // in this one
-	Replayed bool         // it has entries that no sample was taken of
+	Replayed bool         // entries were replayed from the journal, which are not in the sample
 
-	ReplacedEntries atomic.Int64 // entries that they replace in older memtables and runs, of all values
+	ReplacedEntries atomic.Int64 // estimate: entries that they replace there, with inline values too
 }
 
 // NewTable returns an empty table. Its memory is given back when no View holds it.
@@ -37,8 +37,9 @@ func NewTable(o memtable.Options) *Table {
 	return t
 }
 
-// Expires notes that an entry of the table expires at this time, and reports
-// whether none did before. Only one who adds entries calls it.
+// Expires notes that an entry of the table expires at this time, in Unix milliseconds. It
+// reports whether that is earlier than all others. Only those that add entries, the commit
+// leader and replay, call it.
 func (t *Table) Expires(at uint64) (earlier bool) {
 	least := t.LeastExpiry.Load()
 	if least != 0 && least <= at {

@@ -17,10 +17,10 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// Verify reads every run and segment of the View, checks all checksums, and that
-// they agree with the layout: every handle leads to its record, and what was
-// counted dead or referred to is what there is. It calls report for each problem;
-// its error says only why it could not go on.
+// Verify reads every run and segment of the View and checks all checksums. It also checks
+// that runs, segments and layout agree: every handle leads to its record, and the layout
+// counts dead records and references right. It calls report for each problem. It returns
+// an error only if it could not go on.
 func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Coder, report func(*errs.Corruption)) error {
 	w := verifier{View: v, report: func(c *errs.Corruption) {
 		v.Explain(c)
@@ -62,21 +62,21 @@ func Reported(err error, report func(*errs.Corruption)) error {
 	return err
 }
 
-// verifier compares the handles of runs with the records that they lead to, and reads
-// both from front to back. To follow each handle would read most of the store again, in
-// no order.
+// verifier compares the handles of runs with the records of segments. It does not follow
+// each handle, which would read most of the store again in random order. It reads runs and
+// segments from front to back, and compares sums of hashes (apart).
 type verifier struct {
 	*View
 	report func(*errs.Corruption)
-	// By segment: the sum of the hashes of its live records, less those of the entries that
-	// refer to it. It is 0 if all agree, whichever order they come in; if not, it is another
-	// number, but for one case in 2^64.
+	// By segment: the sum of the hashes of its live records, minus the hashes of the entries
+	// that refer to it. If all agree, it is 0, in whatever order they were read. If not, it
+	// is 0 with a probability of 1 in 2^64 only.
 	apart map[entry.FileNum]uint64
 	buf   []byte
 	err   error // why a handle could not be looked up
 }
 
-// hash is that of a record and of the handle that leads to it.
+// hash returns the hash of what a record and the entry that refers to it must have in common.
 func (w *verifier) hash(key []byte, version entry.Version, offset, length, raw uint64) uint64 {
 	w.buf = append(w.buf[:0], key...)
 	for _, n := range [...]uint64{uint64(version), offset, length, raw} {
@@ -90,7 +90,7 @@ func (w *verifier) segment(ctx context.Context, f *Segment, cfg segment.Config, 
 	if f.Moved != nil {
 		return f.Moved.Recheck(cfg)
 	}
-	state := w.Layout.Segment(f.Num) // nil: it is the journal's, no run refers to it
+	state := w.Layout.Segment(f.Num) // nil: a journal segment, to which no run refers
 	_, err := f.Scan(true, func(off int64, rec *entry.Record) error {
 		if rec.Raw != 0 {
 			value, err := f.ValueOf(off, rec)
@@ -109,8 +109,8 @@ func (w *verifier) segment(ctx context.Context, f *Segment, cfg segment.Config, 
 	return err
 }
 
-// run checks a run, takes its entries off what segments have, and compares what it finds
-// with what the layout says.
+// run verifies a run, subtracts its entries from the sums of their segments, and compares
+// its references with those in the layout.
 func (w *verifier) run(ctx context.Context, r *Run) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, fmt.Sprintf("run %d", r.ID))
 	refs := make(map[entry.FileNum]uint64)
@@ -139,8 +139,8 @@ func (w *verifier) run(ctx context.Context, r *Run) (err error) {
 	return nil
 }
 
-// handle takes an entry off what its segment has, and checks what is known without the
-// record: that this is somewhere, and not recorded as dead.
+// handle subtracts an entry from the sum of its segment. It checks what needs no look at
+// the record: the segment exists, and the record is not in its dead set.
 func (w *verifier) handle(e *entry.Entry) error {
 	_, h, err := w.locate(e)
 	if err != nil {
@@ -155,8 +155,8 @@ func (w *verifier) handle(e *entry.Entry) error {
 	return nil
 }
 
-// follow follows the handles of a run into segments that don't agree with runs, to find
-// out which ones are wrong. What else is wrong was reported before.
+// follow finds the wrong handles of a run. It reads the record of each handle into a segment
+// whose sum is not 0. Other problems were reported before.
 func (w *verifier) follow(ctx context.Context, r *Run) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, fmt.Sprintf("run %d", r.ID))
 	if !slices.ContainsFunc(slices.Collect(maps.Values(w.apart)), func(sum uint64) bool { return sum != 0 }) {

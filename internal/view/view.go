@@ -4,10 +4,10 @@
 //
 // # Ownership
 //
-// Each View that was installed, and each part of one that work holds, counts as
-// one holder of its tables, runs and segments. When the last holder is gone, the
-// resource's release function is called, and removes the files if the resource
-// was retired before.
+// A resource is a table, a run or a segment. Its holders are counted: each installed View
+// that has it is one, and so is each part of a View that background work holds
+// (Pin.Narrow). When the last holder is gone, the resource's release function is
+// called. It closes the resource and, if this was retired, removes its files.
 package view
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/brockdb/brock/internal/policy"
 )
 
-// View is what a reader sees: the memtables, the runs and the segments that
-// their handles lead to, each newest first. A View never changes; writers
-// install the next one. (The newest memtable grows, but what a reader may see
-// of it was there before.)
+// View is what a reader sees: memtables and runs, each newest first, and the segments
+// that their handles lead to. A View never changes; writers install the next one. (The
+// newest memtable grows, but only by versions newer than those that readers of
+// today see.)
 type View struct {
 	ID          uint64 // counts the installed Views
 	Tables      []*Table
@@ -49,7 +49,8 @@ func (v *View) Clone() *View {
 	return next
 }
 
-// Close releases all that a View names which was never installed.
+// Close releases all resources of a View that was never installed, as after a
+// failed open.
 func (v *View) Close() { v.each((*shared).Discard) }
 
 // each calls fn for the shared part of every resource of v.
@@ -65,8 +66,9 @@ func (v *View) each(fn func(s *shared)) {
 	}
 }
 
-// drop takes the View off its resources. It returns what is to be called, without
-// the Set's mutex, for those that no View holds any more. The caller holds the mutex.
+// drop counts the View out as a holder of its resources. It returns the release functions
+// of those that nothing holds any more. The caller holds the Set's mutex, and
+// calls them after it has unlocked it, because they may remove files.
 func (v *View) drop() (release []func()) {
 	v.each(func(s *shared) {
 		if s.views--; s.views == 0 {
@@ -76,7 +78,7 @@ func (v *View) drop() (release []func()) {
 	return release
 }
 
-// Heal makes a handle lead to where its record is now.
+// Heal changes h to the place where its record is now, if a collection has moved it.
 func (v *View) Heal(h *entry.Handle) error {
 	if f := v.Segments.Find(h.Segment); f != nil && f.Moved != nil {
 		return f.Moved.resolve(h)
@@ -84,8 +86,9 @@ func (v *View) Heal(h *entry.Handle) error {
 	return nil
 }
 
-// Healing returns Heal for one who writes the handles elsewhere: it verifies what it
-// reads in memory of its own. It is nil if no segment of the View is relocated.
+// Healing returns Heal for a compaction, which writes the handles to a new file. It
+// copies each page of a remap and verifies the copy: nothing is written that was not
+// verified. It is nil if no segment of the View is relocated.
 func (v *View) Healing() func(*entry.Handle) error {
 	copiers := map[entry.FileNum]lookup{}
 	for _, f := range v.Segments.Files {
@@ -104,8 +107,8 @@ func (v *View) Healing() func(*entry.Handle) error {
 	}
 }
 
-// Unmoved returns a function that tells the segments that no handle is led on
-// from, or to.
+// Unmoved returns a function that reports whether a segment has no part in a relocation:
+// it is neither the source nor the target of one.
 func (v *View) Unmoved() func(entry.FileNum) bool {
 	moved := make(map[entry.FileNum]bool)
 	for _, f := range v.Segments.Files {
