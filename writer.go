@@ -30,6 +30,7 @@ type Writer struct {
 	spare     []*Batch // empty
 	running   bool     // there is such a goroutine; it ends when nothing is full
 	closed    bool
+	ended     bool // Close has flushed
 	err       error
 }
 
@@ -193,10 +194,15 @@ func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
+		// Another call of Close may be at work: nil says that all is committed.
+		for !w.ended {
+			w.changed.Wait()
+		}
 		return w.err
 	}
 	w.closed = true
 	err := w.flushLocked()
-	w.filling, w.spare = nil, nil
+	w.filling, w.spare, w.ended = nil, nil, true
+	w.changed.Broadcast()
 	return err
 }

@@ -46,8 +46,8 @@ func (t *Retention) Rules(bottom bool) compact.Rules {
 		floors = append(floors, layout.KeyspaceFloor{ID: k.ID, Version: h.Watermark})
 		r.Keyspaces[k.ID] = h
 	}
-	// From now on, a reader who asks for an older version is told that it is gone.
-	// One who asked before holds a View that has it, whatever later ones drop.
+	// From now on, readers that ask for an older version get ErrVersionGone. A reader that
+	// asked before has pinned a View with that version: later Views may drop it.
 	t.Views.Floors.Raise(floors...)
 	r.Checked = t.Views.Oldest(visible)
 	return r

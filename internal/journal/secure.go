@@ -99,12 +99,15 @@ func (s *secured) wait() error {
 // none is a number that no frame has.
 const none = math.MaxUint64
 
+// foreseen is how many segments there are at least where foresee pays: it reads the last one.
+const foreseen = 4
+
 // foresee returns the number of the last frame that anything proves durable, if two segments
 // or more are in doubt, so that it pays to know it before they were read; else none. No frame
 // says that less was durable than one before it says: so the last segment tells.
 func (r *replay) foresee() uint64 {
 	n := len(r.found)
-	if r.c.ReadOnly || r.c.UpTo || n < 2 || r.found[n-1].bad != nil {
+	if r.c.ReadOnly || r.c.UpTo || n < foreseen || r.found[n-1].bad != nil {
 		return none
 	}
 	last := r.found[n-1]

@@ -6,18 +6,18 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 )
 
-// cursor walks a view.
+// cursor is an iterator of a view.
 //
-// pos[k] is always the first entry of level k that is not before the current
-// one, in both directions: so a step either way needs no other state.
+// Invariant: pos[k] is the first entry of level k that is not less than the current entry,
+// in whatever direction the cursor moves. So it can turn round at any time.
 type cursor struct {
 	view   *view
 	marks  *marks
-	levels [3][]pair // the view's, without the empty ones
-	count  int
+	levels [3][]pair // the levels of the view that are not empty
+	count  int       // how many these are
 	pos    [3]int
-	level  int   // that the current entry is in; -1 = not at an entry
-	ties   uint8 // levels whose entry at pos is shadowed by the current one
+	level  int   // level of the current entry; -1 = not at an entry
+	ties   uint8 // bit set of levels whose entry at pos is shadowed by the current one
 	entry  entry.Entry
 	newer  newer // than what was left out last
 }
@@ -76,7 +76,8 @@ func (c *cursor) Next() bool {
 	return c.least()
 }
 
-// SkipNewer seeks the version.
+// SkipNewer moves to the newest entry of the current key with a version up to v; if there is
+// none, to the next key. It seeks, and does not pass the newer versions one by one.
 func (c *cursor) SkipNewer(v entry.Version) bool {
 	if c.level < 0 || c.entry.Version <= v {
 		return c.Next()
@@ -89,9 +90,10 @@ func (c *cursor) SkipNewer(v entry.Version) bool {
 
 func (c *cursor) Prev() bool { return c.level >= 0 && c.before() }
 
-// least makes the least entry at pos the current one.
+// least makes the least of the entries at pos the current one.
 func (c *cursor) least() bool {
-	// Of equal entries the newest level's is current; the ties move on with it.
+	// Of equal entries, that of the newest level counts. The others, the ties, are passed
+	// together with it.
 	best, ties := -1, uint8(0)
 	for k := range c.count {
 		if c.pos[k] == len(c.levels[k]) {
@@ -111,9 +113,9 @@ func (c *cursor) least() bool {
 	return c.arrive(best, ties)
 }
 
-// before makes the greatest entry before pos the current one.
+// before makes the greatest of the entries before pos the current one.
 func (c *cursor) before() bool {
-	// As least, among the entries that lie before pos.
+	// This is least for the other direction.
 	best, ties := -1, uint8(0)
 	for k := range c.count {
 		if c.pos[k] == 0 {
@@ -157,5 +159,5 @@ func (c *cursor) Entry() *entry.Entry {
 
 func (c *cursor) Err() error { return nil }
 
-// Close lets go of the view.
+// Close drops the view, whose memory can then be freed.
 func (c *cursor) Close() { *c = cursor{level: -1} }

@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/invariant"
 )
 
-// write puts e into the arena as a record that is linked to nothing.
+// write copies e into the arena as a record. The record is not linked to others yet.
 func (a *arena) write(e *entry.Entry) (ref, *record, error) {
 	word := uint64(e.Version)<<8 | uint64(e.Kind)&kindMask
 	n, length := keyStart+len(e.Key), len(e.Value)
@@ -28,7 +28,7 @@ func (a *arena) write(e *entry.Entry) (ref, *record, error) {
 		}
 		length = int(e.Handle.Length)
 	case length >= outsideSize:
-		// A block of its own: records' blocks would otherwise end far from full.
+		// A block of its own: otherwise much of the block of records could stay unused.
 		word |= flagOutside
 		n += 4
 		at, p, err := a.place(length)
@@ -44,7 +44,7 @@ func (a *arena) write(e *entry.Entry) (ref, *record, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	// No reader knows the place yet.
+	// No reader knows the place yet, so plain stores will do.
 	r := a.at(place)
 	r.word = word
 	r.key = uint32(e.Meta)<<24 | uint32(len(e.Key))
@@ -70,7 +70,7 @@ func (a *arena) write(e *entry.Entry) (ref, *record, error) {
 	return place, r, nil
 }
 
-// read makes e the entry at r; its key and value lie in the arena.
+// read sets e to the entry of r. Key and value lie in the arena.
 func (a *arena) read(r *record, e *entry.Entry) {
 	n := r.keyLen()
 	e.Key = r.bytes(keyStart, n)[:n:n]

@@ -7,13 +7,13 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// scanMax is how many fresh entries are looked at one by one rather than sorted first.
+// scanMax is how many entries that are in no view yet ChangedSince may have to walk: with
+// more, SortSince sorts them.
 const scanMax = 1 << 10
 
-// ChangedSince reports whether any entry of a key in [lo, hi) is newer than
-// since; a nil hi is no bound. It sorts nothing, as a commit leader asks: it looks at
-// the entries that came since and are in no view yet, one by one. SortSince keeps
-// these few.
+// ChangedSince reports whether any entry of a key in [lo, hi) is newer than since; a nil hi is
+// no bound. The commit leader calls it, so it sorts nothing. It walks the entries newer than
+// since that are in no view yet. Call SortSince before, so that these are few.
 func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 	m, end, _ := t.fresh(since)
 	if m.place >= end {
@@ -37,8 +37,8 @@ func (t *Table) ChangedSince(lo, hi []byte, since entry.Version) bool {
 	return found
 }
 
-// SortSince prepares the table for ChangedSince: if many entries are newer than since,
-// those in no view yet are sorted into one.
+// SortSince prepares the table for ChangedSince: it makes a new view if many entries newer
+// than since are in no view yet.
 func (t *Table) SortSince(since entry.Version) {
 	m, _, count := t.fresh(since)
 	if count-max(m.count, t.view.Load().count) > scanMax {
@@ -46,8 +46,8 @@ func (t *Table) SortSince(since entry.Version) {
 	}
 }
 
-// fresh returns the mark from which on entries may be newer than since, and where the
-// entries end and how many there are. If none is newer, the mark is not before the end.
+// fresh returns a mark before which no entry is newer than since, the end of the entries, and
+// how many there are. If no entry is newer, the mark is at the end or beyond.
 func (t *Table) fresh(since entry.Version) (m mark, end ref, count int) {
 	extent := t.extent.Load()
 	if extent == 0 || entry.Version(t.marks.newest.Load()) <= since {
@@ -57,7 +57,7 @@ func (t *Table) fresh(since entry.Version) (m mark, end ref, count int) {
 	return m, ref(extent & refMask), int(extent >> refBits)
 }
 
-// Arrivals are the entries with a version after since and up to another one, in the
+// Arrivals yields the keys and kinds of the entries with a version in (since, upTo], in the
 // order in which they were added. A key is valid until Release.
 func (t *Table) Arrivals(since, upTo entry.Version) iter.Seq2[[]byte, entry.Kind] {
 	return func(yield func([]byte, entry.Kind) bool) {
@@ -80,9 +80,8 @@ func inRange(key, lo, hi []byte) bool {
 // Iterator; a nil hi is no bound.
 func (t *Table) Between(lo, hi []byte) int { return t.view.Load().within(lo, hi) }
 
-// Size is how many entries have keys in [lo, hi), all versions counted, and an
-// estimate of the memory they take; a nil hi is no bound. It sorts what was
-// added since the last view.
+// Size returns how many entries have keys in [lo, hi), with all versions, and an estimate of
+// the memory that they take. A nil hi is no bound. It sorts what was added since the last view.
 func (t *Table) Size(lo, hi []byte) (entries, bytes uint64) {
 	v := t.extend()
 	if v.count == 0 {
@@ -93,8 +92,8 @@ func (t *Table) Size(lo, hi []byte) (entries, bytes uint64) {
 }
 
 // Split returns at most n-1 keys, in order, that cut the entries with keys in
-// [lo, hi) into parts of about the same size; a nil hi is no bound. It looks at
-// most entries, not at all: what was added last may lie in another part.
+// [lo, hi) into parts of about the same size; a nil hi is no bound. It looks only at the
+// largest level of the view, which has most of the entries.
 func (t *Table) Split(lo, hi []byte, n int) [][]byte {
 	// The longest level has nearly all entries, so its parts are about those of all.
 	v := t.extend()

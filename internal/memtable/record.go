@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// ref is the place of a record in the arena, in units of 8 bytes; 0 is none.
+// ref is the place of a record in the arena, in units of 8 bytes. 0 is no record.
 type ref uint32
 
 const (
@@ -19,13 +19,16 @@ const (
 	refMask  = refLimit - 1
 )
 
-// record heads an entry in the arena. The key follows its fields at keyStart;
-// then come the expiry (8 bytes, if there is one) and the value: its bytes, or
-// the segment and offset of its handle (8 bytes each) and, of a compressed one,
-// its length before that (4 bytes), or the ref of a block of its own (4 bytes).
+// record is the header of an entry in the arena. Behind it come
 //
-// Only older changes after the record is published. A record without a key
-// ends a block, and its older is the place where the walk goes on.
+//   - the key, at keyStart
+//   - the expiry, if there is one (8 bytes)
+//   - the value. An inline value: its bytes or, from 1 MiB on, the ref of a block of its own
+//     (4 bytes). A separated value: segment and offset of its handle (8 bytes each) and, if it
+//     is compressed, its raw length (4 bytes).
+//
+// Once readers can see the record, only older changes. A record without a key ends a block:
+// its older is the ref of the next block's first record.
 type record struct {
 	word  uint64        // version << 8 | flags | kind
 	older atomic.Uint32 // ref of the next older version of the key
@@ -44,7 +47,7 @@ const (
 	flagRaw       = 1 << 6
 	keyMask       = 1<<24 - 1
 
-	outsideSize = 1 << 20 // inline values of at least this size get their own block
+	outsideSize = 1 << 20 // inline values of at least 1 MiB get a block of their own
 )
 
 func (r *record) version() entry.Version { return entry.Version(r.word >> 8) }
@@ -84,7 +87,7 @@ func compareRecords(a, b *record) int {
 	return cmp.Compare(b.version(), a.version())
 }
 
-// handle is where the value of a separated record lies.
+// handle returns the handle of a record with a separated value.
 func (r *record) handle() entry.Handle {
 	off := keyStart + r.keyLen()
 	if r.word&flagExpires != 0 {

@@ -19,8 +19,8 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// MaxBytes (2 GiB - 1) is what a table surely holds: while Bytes and the size of the
-// next entries, 64 bytes more for each, stay below it, Add doesn't return ErrFull.
+// MaxBytes (2 GiB - 1) is how many bytes a table can hold for sure. Add does not return
+// ErrFull as long as Bytes, plus the next entries, plus 64 bytes for each of them, is below it.
 const MaxBytes = math.MaxInt32
 
 // Options configure a Table.
@@ -29,30 +29,31 @@ type Options struct {
 	Limit int    // bytes at which the owner seals it; sizes the arena's blocks; 0 = 64 MB
 }
 
-// Table is a set of entries and range tombstones. One goroutine calls Add and
-// DeleteRange; meanwhile any number may call the other methods, except Sorted and
-// Shadowed, which need that the writer has stopped, and Release. An entry is seen
-// by calls that begin after its Add returned. Keys and values handed out lie in
-// the arena and are valid until Release.
+// Table is a set of entries and range tombstones. One goroutine, the writer, calls Add and
+// DeleteRange. Others may call all other methods meanwhile, except three: Sorted and Shadowed
+// need a writer that has stopped, and Release must be the last call. A call that begins after
+// Add has returned sees the entry. Keys and values that are returned lie in the arena, and
+// are valid until Release.
 //
-// The methods that look entries up know nothing of tombstones: ask Tombstones,
-// too.
+// The methods that look up entries ignore range tombstones: the caller must also ask
+// Tombstones.
 type Table struct {
 	seed  uint64
 	limit int64
 	arena arena
 	byKey atomic.Pointer[buckets] // nil while there are no entries
 
-	// What is published: entries added << refBits | the end of the last record.
+	// What readers may see: number of entries << refBits | the end of the last record.
 	extent atomic.Uint64
 	marks  marks
 
 	tombstones atomic.Pointer[tombstone.Set] // nil: there are none
-	bounds     arena                         // of the tombstones
+	bounds     arena                         // the bounds of the tombstones
 
-	keys     int        // distinct keys; the writer's
-	shadowed []ref      // records replaced by a later Add of the same key and version
-	spent    []*buckets // outgrown hash tables, which a reader may still use
+	// Used by the writer only:
+	keys     int        // distinct keys
+	shadowed []ref      // records that a later Add of the same key and version has replaced
+	spent    []*buckets // former, smaller hash tables, which readers may still use
 
 	extending sync.Mutex // held while a new view is made
 	view      atomic.Pointer[view]
@@ -68,9 +69,8 @@ func New(o Options) *Table {
 	return t
 }
 
-// Add inserts a copy of e, whose key has the given hash. Of two entries with the
-// same key and version the later one replaces the earlier. After an error the
-// table is as it was.
+// Add inserts a copy of e; hash is the hash of its key. Of two entries with the same key and
+// version, the later one replaces the earlier one. After an error the table is unchanged.
 func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	if !valid(e) {
 		return fmt.Errorf("%w: key of %d and value of %d bytes at version %d",
@@ -88,8 +88,8 @@ func (t *Table) Add(hash uint64, e *entry.Entry) error {
 	if err != nil {
 		return err
 	}
-	// Readers go by extent, stored last, or by the bucket: both lead to a record
-	// that is complete and marked.
+	// Readers find the record by its bucket or by extent. So both are stored after the
+	// record is complete and has its mark.
 	count := t.extent.Load() >> refBits
 	if count%markEvery == 0 {
 		t.marks.add(place, count)
@@ -108,15 +108,16 @@ func valid(e *entry.Entry) bool {
 		len(e.Value) <= entry.MaxValue && (!e.Separated || e.Handle.Length <= entry.MaxValue)
 }
 
-// DeleteRange adds a tombstone for the keys in [lo, hi), which are copied.
-// A call of Tombstones that begins after it has returned finds it. After an error the
-// table is as it was.
+// DeleteRange adds a tombstone for the keys in [lo, hi). lo and hi are copied. A call of
+// Tombstones that begins after DeleteRange has returned finds it. After an error the table is
+// unchanged.
 func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 	d := tombstone.Tombstone{Lo: lo, Hi: hi, Version: v}
 	if !d.Valid() {
 		return fmt.Errorf("%w: range of a bound of %d and one of %d bytes at version %d", errs.ErrInvalid, len(lo), len(hi), v)
 	}
-	// The bounds are copied as a record, but of an arena that nobody walks.
+	// The bounds are copied as a record, into an arena of their own: walks of the entries
+	// don't meet it.
 	e := entry.Entry{Kind: entry.RangeDelete, Key: lo, Value: hi, Version: v}
 	_, r, err := t.bounds.write(&e)
 	if err != nil {
@@ -128,7 +129,7 @@ func (t *Table) DeleteRange(lo, hi []byte, v entry.Version) error {
 	return nil
 }
 
-// Tombstones are those added so far; nil if there are none.
+// Tombstones returns the range tombstones added so far; nil if there are none.
 func (t *Table) Tombstones() *tombstone.Set { return t.tombstones.Load() }
 
 // room returns the buckets, with room for one more key.
@@ -155,9 +156,9 @@ func (t *Table) room() (*buckets, error) {
 	return b, nil
 }
 
-// nextBuckets is how many buckets there will be: four times as many, while a
-// table of such records would need that before it is sealed, as moving them is a
-// good part of the cost of an Add; then twice.
+// nextBuckets returns the size of the next hash table. It is four times that of b if, with
+// records as long as those so far, the table will need that many before it is sealed: to move
+// keys to larger tables is a good part of the cost of Add. Else it is twice that of b.
 func (t *Table) nextBuckets(b *buckets) int {
 	n := len(b.words)
 	if each := max(t.arena.used(t.arena.next)/int64(t.keys), 1); int64(4*b.limit) <= t.limit/each {
@@ -166,8 +167,8 @@ func (t *Table) nextBuckets(b *buckets) int {
 	return 2 * n
 }
 
-// link puts r, not yet published, before the versions of its key that are older,
-// and reports whether it is the new head, which the caller publishes.
+// link puts r into the chain of versions of its key, which begins at head, newest first. It
+// returns true if r is the newest: then the caller must store it in the bucket.
 func (t *Table) link(head, place ref, r *record) bool {
 	if head == 0 {
 		t.keys++
@@ -179,7 +180,7 @@ func (t *Table) link(head, place ref, r *record) bool {
 		r.older.Store(uint32(head))
 		return true
 	}
-	// The same key and version: the later one takes the place of the earlier.
+	// The same key and version: r replaces the record before.
 	if v == before.version() {
 		r.older.Store(before.older.Load())
 		t.shadowed = append(t.shadowed, head)
@@ -204,8 +205,8 @@ func (t *Table) link(head, place ref, r *record) bool {
 	}
 }
 
-// Get makes dst the newest version of key that is not newer than at, and reports
-// whether there is one. hash is the key's.
+// Get sets dst to the newest version of key that is not newer than at, and reports whether
+// there is one. hash is the hash of key.
 func (t *Table) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry) bool {
 	b := t.byKey.Load()
 	if b == nil {
@@ -226,11 +227,11 @@ func (t *Table) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry)
 	return false
 }
 
-// newerMax is how many newer versions of a key Get passes one by one: the rest of a
-// long history is searched.
+// newerMax is how many versions newer than at Get passes one by one. If a key has more, Get
+// searches a sorted view.
 const newerMax = 1 << 12
 
-// getSorted is Get by a sorted view.
+// getSorted is Get by a binary search of a sorted view, for keys with very many versions.
 func (t *Table) getSorted(key []byte, at entry.Version, dst *entry.Entry) bool {
 	v := t.extend()
 	var newest *record
@@ -240,7 +241,7 @@ func (t *Table) getSorted(key []byte, at entry.Version, dst *entry.Entry) bool {
 			continue
 		}
 		r := t.arena.at(level[i].place)
-		// Of equal entries that of the last level counts.
+		// Of two entries with the same version, that of the later level is the newer one.
 		if bytes.Equal(r.keyBytes(), key) && (newest == nil || r.version() >= newest.version()) {
 			newest = r
 		}
@@ -265,13 +266,13 @@ func (t *Table) Newest(key []byte, hash uint64) (entry.Version, bool) {
 	return t.arena.at(head).version(), true
 }
 
-// Len is the number of entries added, shadowed ones included.
+// Len is the number of entries that were added, with shadowed ones.
 func (t *Table) Len() int { return int(t.extent.Load() >> refBits) }
 
 // Empty reports whether nothing was added, neither entries nor tombstones.
 func (t *Table) Empty() bool { return t.Len() == 0 && t.Tombstones() == nil }
 
-// boundsBytes is what the record of a tombstone's bounds takes beside them, at most.
+// boundsBytes is how many bytes the record of a tombstone takes beside its bounds, at most.
 const boundsBytes = headerSize + 8
 
 // Bytes is the memory in use: records, values, hash buckets and tombstones, but
@@ -306,7 +307,7 @@ func (t *Table) Shadowed(fn func(entry.Handle)) {
 // Release frees the table's memory. Nobody may use the table, its iterators, or
 // keys and values from it afterwards.
 func (t *Table) Release() {
-	// A view would lead to freed records.
+	// The old view has refs to records that are freed below.
 	t.view.Store(&view{arena: &t.arena})
 	for _, b := range t.spent {
 		free(b.mem)
@@ -322,7 +323,8 @@ func (t *Table) Release() {
 	t.bounds.release()
 }
 
-// extend returns a view of everything published.
+// extend returns a sorted view of all entries that readers may see. It sorts those that were
+// added since the last view.
 func (t *Table) extend() *view {
 	extent := t.extent.Load()
 	if v := t.view.Load(); v.end >= ref(extent&refMask) {
@@ -343,14 +345,13 @@ func (t *Table) extendLocked() *view {
 	return v
 }
 
-// Iterator walks the entries of the table, all versions. It sees what was added
-// before this call, and perhaps a little more. Creating it may sort what was
-// added since the last one was created; neither this nor the walk makes the
-// writer wait.
+// Iterator walks all versions of all entries. It sees what was added before this call, and
+// perhaps a little more. The call may sort what was added since the last one. Neither the call
+// nor the walk makes the writer wait.
 func (t *Table) Iterator() iterator.Iterator { return newCursor(t.extend(), &t.marks) }
 
-// Sorted is Iterator for a table that gets no more entries: it sorts all into
-// one array first.
+// Sorted is Iterator for a table that gets no more entries. It first sorts all entries into
+// one array, which makes the walk of a flush fast.
 func (t *Table) Sorted() iterator.Iterator {
 	t.extending.Lock()
 	defer t.extending.Unlock()

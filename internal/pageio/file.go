@@ -1,5 +1,5 @@
-// Package pageio reads the bytes of one file: through a mapping where there is
-// one, else by pread, and never differently.
+// Package pageio reads the bytes of one file: through a mapping if there is one, else by
+// pread. Both ways return the same bytes and the same errors.
 package pageio
 
 import (
@@ -20,8 +20,8 @@ type Options struct {
 	NoMap bool  // read by pread only
 }
 
-// File reads the first Size bytes of a file. Its methods may run together. After
-// Close call none of them, and don't touch memory of the mapping.
+// File reads the first Size bytes of a file. Any number of goroutines may use it. After Close
+// call no method, and don't touch memory of the mapping.
 type File struct {
 	files   *Files
 	path    string
@@ -30,15 +30,15 @@ type File struct {
 	mapping vfs.Mapping
 	data    []byte // of mapping; nil without
 
-	known [generations]Bits // pages that were in memory, by when they were used last
-	cold  Bits              // pieces of probeSize in which a page was met that was not, of late
+	known [generations]Bits // pages that were in memory, by the epoch in which they were used last
+	cold  Bits              // pieces of probeSize bytes in which a page was not in memory lately
 
-	descriptor atomic.Pointer[descriptor] // perhaps closed by now
-	opening    sync.Mutex                 // held while it is opened again
+	descriptor atomic.Pointer[descriptor] // may be closed by now
+	opening    sync.Mutex                 // held while the file is opened again
 }
 
-// Verified returns an empty set of the numbers in [0, n), for what of the file was
-// verified: Files.Bits forgets it after a while.
+// Verified returns an empty set of numbers in [0, n), for the parts of the file that were
+// verified. Files.Bits empties it when the epoch ends.
 func (f *File) Verified(n int64) Bits { return f.files.Bits.verified(n) }
 
 // VerifiedPages is Verified for n pages of the file.
@@ -50,8 +50,8 @@ func (f *File) Name() string { return f.name }
 // Size is the size that Open was given.
 func (f *File) Size() int64 { return f.size }
 
-// Mapped is the mapping of the first Size bytes, or nil. Don't touch it beyond the
-// written end, and touch it only under Guard.
+// Mapped returns the mapping of the first Size bytes, or nil. Touch it only under Guard, and
+// never beyond the end of what was written.
 func (f *File) Mapped() []byte { return f.data }
 
 // ReadFull reads len(p) bytes at off by pread. It returns an *errs.Corruption if the
@@ -79,9 +79,9 @@ func (f *File) readFrom(d *descriptor, p []byte, off int64) error {
 	return err
 }
 
-// StartRead asks the system to begin reading n bytes at off, and waits for nothing: what
-// is read soon afterwards is on its way by then. Bytes that the file doesn't have are
-// left out. It is a hint: without a descriptor, or on an error, it does nothing.
+// StartRead asks the system to begin to read n bytes at off, and does not wait. A read soon
+// afterwards then waits less. Bytes behind the end of the file are left out. It is only a hint:
+// without an open descriptor, or on an error, it does nothing.
 func (f *File) StartRead(off, n int64) {
 	if off < 0 || n <= 0 || off >= f.size {
 		return
@@ -117,17 +117,18 @@ type scratch [scratchSize]byte
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
-// Known reports whether n bytes at off of a mapping are in memory, as far as is known;
-// the system is asked about pages of which nothing is known, where it may know of some. If
-// they aren't, their pages count as read: read them by ReadCold. A page fault would stop a
-// whole processor of the Go scheduler for the length of a disk access.
+// Known reports whether n bytes at off of a mapping are known to be in memory. It asks the
+// system about pages of which nothing is known, if that is likely to help. If it returns
+// false, read the bytes by ReadCold: their pages are noted as read already. Don't touch
+// the mapping, because a page fault would stop a whole processor of the Go scheduler for
+// the time of a disk access.
 func (f *File) Known(off int64, n int) bool {
 	if f.check(off, int64(n)) != nil || f.data == nil {
 		return false
 	}
 	first, last := off/pageSize, (off+int64(n)-1)/pageSize
 	for first = f.absent(first, last); first <= last; first = f.absent(first, last) {
-		// Megabyte by megabyte, as the system is asked.
+		// Go megabyte by megabyte: the system is asked about one at a time.
 		end := min(last, first|(probePages-1))
 		if !f.worthAsking(first) {
 			f.files.Bits.missed(end - first + 1)
@@ -157,10 +158,9 @@ func (f *File) worthAsking(page int64) bool {
 	return page%probePages != 0 && f.known[g].Test(page-1)
 }
 
-// Prime makes sure that n bytes at off are in memory when the mapping is touched, see
-// Known: those that may not be there are read by pread. Without a mapping it does
-// nothing. It also does nothing if the file can't be opened again, as the mapping still
-// has all of it.
+// Prime makes sure that n bytes at off of the mapping are in memory when they are touched: it
+// reads those that are not known to be there by pread (see Known). Without a mapping it does
+// nothing. It also does nothing if the file can't be opened again: the mapping still works.
 func (f *File) Prime(off int64, n int) error {
 	if err := f.check(off, int64(n)); err != nil || f.data == nil || n == 0 {
 		return err
@@ -174,7 +174,7 @@ func (f *File) Prime(off int64, n int) error {
 	return nil
 }
 
-// prime is Prime of what lies in [off, end) of pages first to last, of one megabyte.
+// prime is Prime of [off, end), which lies on pages first to last of one megabyte.
 func (f *File) prime(first, last, off, end int64) error {
 	if first = f.ask(first, last); first > last {
 		return nil
@@ -187,8 +187,8 @@ func (f *File) prime(first, last, off, end int64) error {
 	return nil
 }
 
-// ask has the system tell which of the pages first to last, of one megabyte, are in
-// memory. It returns the first that may not be, or last+1, and counts what is missing.
+// ask asks the system which of the pages first to last, of one megabyte, are in memory. It
+// returns the first that may not be, or last+1, and counts those that are missing.
 func (f *File) ask(first, last int64) int64 {
 	cold, asked, end := f.cold.Test(first/probePages), last-first+1, last
 	if cold {
@@ -212,8 +212,8 @@ func (f *File) ask(first, last int64) int64 {
 // Resident reports whether the page of off is known to be in memory.
 func (f *File) Resident(off int64) bool { return f.isKnown(off / pageSize) }
 
-// isKnown reports whether a page is known to be in memory, and notes that it is used:
-// what is used stays in memory.
+// isKnown reports whether a page is known to be in memory. It also notes that the page is
+// used now, because the system keeps used pages in memory.
 func (f *File) isKnown(page int64) bool {
 	g := f.files.Bits.generation()
 	if f.known[g].Test(page) {
@@ -233,8 +233,8 @@ func (f *File) isKnown(page int64) bool {
 // system is told.
 const useShare = 4
 
-// use has the system see that a page is used, by a read of one byte: since Linux 6.3 it
-// doesn't see what is read through a mapping with vfs.Random.
+// use tells the system that a page is used, by a read of one byte. Without that the system
+// does not know: since Linux 6.3 it ignores reads through a mapping with vfs.Random.
 func (f *File) use(page int64) {
 	d := f.descriptor.Load()
 	if d == nil || !d.enter() {
@@ -242,7 +242,7 @@ func (f *File) use(page int64) {
 	}
 	defer f.files.leave(d)
 	var b [1]byte
-	_, _ = d.ReadAt(b[:], page*pageSize) // what can't be read is found by who needs it
+	_, _ = d.ReadAt(b[:], page*pageSize) // an error is met again by the reader that needs the page
 }
 
 // note notes that pages are in memory.

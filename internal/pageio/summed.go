@@ -35,6 +35,7 @@ func (f *File) Sum(off, n int64) (s *Summed, crc uint32, err error) {
 	for at := int64(0); at < n; at += scratchSize {
 		piece := p[:min(scratchSize, n-at)]
 		if err := f.ReadFull(piece, off+at); err != nil {
+			s.Free()
 			return nil, 0, err
 		}
 		crc = checksum.Extend(crc, piece)
@@ -108,8 +109,11 @@ type SummedCopy struct {
 
 // Bytes returns n bytes at off of the part, valid until the next call.
 func (c *SummedCopy) Bytes(off int64, n int) ([]byte, error) {
-	if err := c.check(off, n); err != nil || c.sums == nil {
-		return c.data[off : off+int64(n)], err
+	if err := c.check(off, n); err != nil {
+		return nil, err
+	}
+	if c.sums == nil {
+		return c.data[off : off+int64(n)], nil
 	}
 	if at := off - c.first*pageSize; at >= 0 && at+int64(n) <= int64(len(c.buf)) {
 		return c.buf[at : at+int64(n)], nil

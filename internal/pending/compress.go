@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// Compression is what the keyspaces of a store share to compress values.
+// Compression has the codecs and counters that all keyspaces of a store use.
 type Compression struct {
 	codec.Coder
 
@@ -16,11 +16,12 @@ type Compression struct {
 	stored atomic.Int64 // bytes that they became
 }
 
-// Bytes are those of the values that were compressed, and what they became.
+// Bytes returns the bytes of the values that were compressed, before (raw) and after (stored).
 func (c *Compression) Bytes() (raw, stored int64) { return c.raw.Load(), c.stored.Load() }
 
-// trial decides which values of a keyspace are worth trying to compress. Any
-// number of goroutines use it; what it remembers is a hint.
+// trial decides for which values of a keyspace compression is tried. If values in a row did
+// not get smaller, it skips some. Any number of goroutines use it without a lock: a lost
+// update does no harm.
 type trial struct {
 	misses atomic.Int32 // values in a row that did not get smaller
 	skip   atomic.Int32 // values to come that are not tried
@@ -34,15 +35,16 @@ const (
 // due reports whether the next value is tried.
 func (t *trial) due() bool { return t.skip.Load() <= 0 || t.skip.Add(-1) < 0 }
 
-// missed has some of the next values skipped: more of them with each miss.
+// missed notes that a value did not get smaller. The more misses in a row, the more of the
+// next values are skipped.
 func (t *trial) missed() {
 	if n := t.misses.Add(1); n > freeMisses {
 		t.skip.Store(min(int32(1)<<min(n-freeMisses, 16)-1, maxSkipped))
 	}
 }
 
-// compress makes e, an entry with its value, one with the value compressed, if
-// that saves an eighth. Then its value lies in buf, which is returned, perhaps
+// compress replaces the value of e by its compressed form, if that makes the record shorter by
+// at least an eighth of the value. The new value lies in buf. It returns buf, which may have
 // grown, for the next call.
 func (c *Encoder) compress(e *entry.Entry, buf []byte) []byte {
 	raw := len(e.Value)
@@ -53,7 +55,7 @@ func (c *Encoder) compress(e *entry.Entry, buf []byte) []byte {
 	buf = c.Compression.Encode(buf, c.Codec, e.Value)
 	small := *e
 	small.Value, small.Codec, small.Raw = buf, c.Codec, uint32(raw)
-	// A record that is too short for a handle would be inline.
+	// A record below 64 bytes can't have a handle, so the value would become inline.
 	if got := entry.RecordSize(&small, true); got > size-raw/8 || got < layout.Granule {
 		c.trial.missed()
 		return buf

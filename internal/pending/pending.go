@@ -1,7 +1,7 @@
-// Package pending holds the writes of a transaction or a batch until they are
-// committed: each as the record that the journal will hold, with an index where
-// they can be read before the commit, and in files once they are too large for
-// memory.
+// Package pending holds the writes of a transaction or a batch until they are committed.
+// Each write is encoded once, as the record that the journal will hold. An index finds them
+// if they can be read before the commit. Writes that are too large for memory are spilled to
+// files.
 package pending
 
 import (
@@ -14,29 +14,29 @@ import (
 // Writes are the pending writes of one transaction or batch, in the order in which
 // they were made. The zero value is empty. It is used by one goroutine at a time.
 //
-// An entry that is read from Writes has the version tombstone.Pending, which is
-// above all committed ones. Its bytes stay valid until Payload or Reset.
+// An entry that is read from Writes has the version tombstone.Pending, which is greater than
+// all committed versions. Its bytes are valid until Payload or Reset.
 type Writes struct {
-	// Indexed says that writes are read before the commit. It is set while there
-	// are none; without it there is no Get and no Iterator.
+	// Indexed: the writes can be read before the commit. Set it before the first write.
+	// Without it Get and Iterator must not be called.
 	Indexed bool
 
 	memory memory
-	before int            // records in files
+	before int            // number of records in files
 	ranges *tombstone.Set // range deletes in memory; the n-th record has version n here
-	files  *tree.Spill    // what is older than memory; nil: nothing is
-	failed error          // why nothing can be added any more
-	lender *Room          // whose memory the arena is; nil: its own
+	files  *tree.Spill    // the spilled writes, older than those in memory; nil = none
+	failed error          // error of a spill: the writes are incomplete, and can only be discarded
+	lender *Room          // owner of the arena's memory (Borrow); nil = Writes
 	key    []byte         // scratch for a stored key
 	packed []byte         // scratch for a compressed value
 }
 
-// MaxPooled is the memory that is worth keeping for later writes, in bytes.
+// MaxPooled is how many bytes of memory are kept in pools for later writes, at most.
 const MaxPooled = 1 << 20
 
-// Reset forgets all writes and reports whether the memory that is kept for later
-// ones is small enough for a pool. Nothing that was read is valid any more. The
-// caller discards the files.
+// Reset removes all writes, but keeps memory for later ones. It reports whether that memory
+// is small enough to be put into a pool. What was read is no longer valid. The caller must
+// discard the files.
 func (w *Writes) Reset() (small bool) {
 	invariant.Poison(w.memory.arena)
 	if w.lender != nil {
@@ -48,19 +48,19 @@ func (w *Writes) Reset() (small bool) {
 	return cap(w.memory.arena) <= MaxPooled && len(w.memory.buckets) <= MaxPooled/4
 }
 
-// Borrow has the writes, which are empty, use memory of r for n bytes of keys and values.
-// Reset gives it back.
+// Borrow makes empty Writes use memory of r, with room for n bytes of keys and values. Reset
+// gives it back.
 func (w *Writes) Borrow(r *Room, n int64) {
 	w.lender = r
-	// Headers of records, and the checksums of pieces, come on top.
+	// The headers of records, and checksums of pieces, need some more.
 	w.memory.arena = r.Lend(int(n + n/1024 + 4096))
 }
 
-// Err returns why the writes can't be committed and nothing can be added: an
-// attempt to write them to files failed.
+// Err returns the error of a failed spill. After it the writes are incomplete: nothing can
+// be added, and they can't be committed.
 func (w *Writes) Err() error { return w.failed }
 
-// Len is the number of writes so far, the superseded ones included.
+// Len is the number of writes so far, with those that later ones have replaced.
 func (w *Writes) Len() int { return w.before + w.memory.count }
 
 // Bytes is the length of their records.
@@ -72,7 +72,7 @@ func (w *Writes) Bytes() (n int64) {
 	return n
 }
 
-// InMemory is about the memory that the writes take, in bytes.
+// InMemory is about how many bytes of memory the writes take.
 func (w *Writes) InMemory() int64 {
 	n := int64(len(w.memory.arena)) + int64(w.ranges.Bytes()+w.ranges.Memory())
 	if w.Indexed {
@@ -81,11 +81,11 @@ func (w *Writes) InMemory() int64 {
 	return n
 }
 
-// writeOverhead is what an indexed write takes in memory beside its record: in the
-// index, and in the order by key.
+// writeOverhead is how many bytes an indexed write takes beside its record: in the hash
+// index, and in the list in key order.
 const writeOverhead = 48
 
-// Ranges are the range deletes so far. Their versions say nothing to others.
+// Ranges returns the range deletes so far. Their versions have a meaning in Writes only.
 func (w *Writes) Ranges() (sources []tombstone.Source) {
 	if w.ranges != nil {
 		sources = append(sources, w.ranges)
@@ -99,8 +99,8 @@ func (w *Writes) Ranges() (sources []tombstone.Source) {
 // InPayload is how many range deletes Payload has.
 func (w *Writes) InPayload() int { return w.ranges.Len() }
 
-// Add appends a write to the keyspace of c: a pair or a delete that can be stored,
-// under the user's key. Key and value are copied; e itself is changed.
+// Add appends a write to the keyspace of c: a set or a delete of the user's key e.Key, which
+// the caller has checked. Key and value are copied. Add changes e.
 func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 	m := &w.memory
 	w.key = AppendKey(w.key[:0], c.Prefix, e.Key)
@@ -114,8 +114,8 @@ func (w *Writes) Add(c *Encoder, e *entry.Entry) {
 	m.count++
 }
 
-// DeleteRange appends the delete of the stored keys in [lo, hi), which it keeps.
-// The records that it covers stay where they are.
+// DeleteRange appends a range delete of the stored keys in [lo, hi). It keeps lo and hi. The
+// records that it covers stay in memory until Payload, which leaves them out.
 func (w *Writes) DeleteRange(lo, hi []byte) {
 	m := &w.memory
 	if w.Indexed {
@@ -139,11 +139,11 @@ func grow(b []byte, n int) []byte {
 	return grown
 }
 
-// Get finds the write of a stored key with the hash h. A range delete gives a
-// delete of the key.
+// Get finds the newest write of a stored key; h is the key's hash. For a key that a range
+// delete covers, it returns a delete.
 func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err error) {
-	// The newest word on the key decides: a range delete, a write in memory, or else
-	// what is in files, which is older.
+	// The newest write of the key counts. Range deletes in memory come first, then writes in
+	// memory, then files, which are older.
 	m, i := &w.memory, -1
 	if m.live > 0 {
 		_, i = m.find(key, h)
@@ -165,23 +165,22 @@ func (w *Writes) Get(key []byte, h uint64, e *entry.Entry) (found bool, err erro
 	return true, nil
 }
 
-// deletedSince reports whether a range delete that came after the i-th record in
-// memory covers key; -1 stands for those in files, which know of their own.
+// deletedSince reports whether a range delete in memory that is newer than the i-th record
+// in memory covers key. With an i of -1 any range delete in memory is newer.
 func (w *Writes) deletedSince(key []byte, i int) bool {
 	return w.ranges.Newest(key, entry.MaxVersion) > entry.Version(w.before+i+1)
 }
 
-// Payload returns the records that count, in their order, padded, and their number. What
-// was read before is not valid any more. It is asked for once, when nothing is in
-// files.
+// Payload returns the records to commit, in the order in which they were made, padded, and
+// their number. What was read before is no longer valid. Call it once, and only if Files is nil.
 func (w *Writes) Payload() (payload []byte, records int) {
 	m := &w.memory
 	if w.ranges == nil && (!w.Indexed || m.live == m.count) {
 		m.arena = entry.Pad(m.arena)
 		return m.arena, m.count
 	}
-	// Records are left out that a later one of their key supersedes, as far as the
-	// index knows, or that a later range delete covers.
+	// Leave out records that a later record of the key replaces (if there is an index), or
+	// that a later range delete covers.
 	cover := tombstone.NewCover(entry.MaxVersion, w.ranges)
 	end := 0
 	for i, rest := 0, m.arena; len(rest) > 0; i++ {
@@ -192,8 +191,8 @@ func (w *Writes) Payload() (payload []byte, records int) {
 		case w.Indexed && m.recs[i].dead:
 		case cover != nil && r.Kind != entry.RangeDelete && cover.Newest(r.Key) > entry.Version(i+1):
 		default:
-			// In place, since no record moves up: one with its own checksum began at a
-			// multiple of 8, too. Zeros behind a short one were for the next, which may be gone.
+			// In place: records only move to lower addresses. One with its own checksum must
+			// begin at a multiple of 8. The zeros behind a short one were for that, and go.
 			kept := m.arena[:end]
 			if r.Own {
 				kept = entry.Pad(kept)

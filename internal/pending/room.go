@@ -2,30 +2,30 @@ package pending
 
 import "sync"
 
-// Room is memory that the writes of many goroutines share, in bytes: of those that are
-// a commit of one call, each of which ends soon. Who finds too little of it waits; first
-// come, first served.
+// Room bounds the memory for the records of DB.Set and other calls that commit one write, on
+// all goroutines together. A call that finds too little room waits, first come, first
+// served. That is short: each call ends with its commit.
 type Room struct {
 	mu      sync.Mutex
-	size    int64
-	taken   int64
+	size    int64     // bytes there are
+	taken   int64     // bytes that calls have now
 	waiting []*waiter // in order of arrival
-	spare   []byte    // what the last large write has left
+	spare   []byte    // memory of an earlier large write, for the next one
 }
 
 type waiter struct {
 	bytes int64
-	ready chan struct{} // closed once it has its bytes
+	ready chan struct{} // closed when it has its bytes
 }
 
-// NewRoom returns a Room of this size.
+// NewRoom returns a Room of size bytes.
 func NewRoom(size int64) *Room { return &Room{size: size} }
 
-// Size is the size of the Room.
+// Size is the size of the Room, in bytes.
 func (r *Room) Size() int64 { return r.size }
 
-// Enter takes n bytes, or all there are, and waits for them if need be. Leave gives
-// them back.
+// Enter takes n bytes, or all of the Room if n is more, and waits until they are free. Give
+// them back with Leave.
 func (r *Room) Enter(n int64) {
 	n = min(n, r.size)
 	r.mu.Lock()
@@ -53,12 +53,12 @@ func (r *Room) Leave(n int64) {
 	}
 }
 
-// maxSpare is the memory that is kept for the next large write, at most, in bytes. Without
-// it each such write has memory cleared, and soon a collection of garbage run.
+// maxSpare is how many bytes are kept for the next large write, at most. Without that, each
+// large write would allocate and clear memory, and make the Go garbage collector run more often.
 const maxSpare = 8 << 20
 
-// Lend returns memory of n bytes or more, which is empty and anything but zeros, for one
-// who is in: what was given back last, or new memory.
+// Lend returns an empty slice with a capacity of at least n bytes, which may have old data.
+// It is the memory that was given back last, or new memory. Call it between Enter and Leave.
 func (r *Room) Lend(n int) []byte {
 	r.mu.Lock()
 	spare := r.spare
@@ -80,7 +80,7 @@ func (r *Room) GiveBack(b []byte) {
 	}
 }
 
-// Bytes is how many bytes are taken, and kept for the next large write.
+// Bytes is how many bytes calls have taken, and how many are kept for the next large write.
 func (r *Room) Bytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,7 @@ type Options struct {
 	// MovedRecords bounds the records that one collection of several segments
 	// moves; 0 = 2 Mi.
 	MovedRecords uint64
-	// NoClustering leaves values in the order of their arrival, however scans jump.
+	// NoClustering leaves values in the order of their arrival, even if scans jump.
 	NoClustering bool
 }
 
@@ -42,16 +42,16 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// State is what a decision must know beside the layout.
+// State is what Decide must know beside the layout.
 type State struct {
 	Sealed      int             // memtables that wait for their flush
 	Compacting  bool            // a compaction is running
 	Collecting  bool            // a collection is running
 	Idle        bool            // nothing was written for a while
-	Reclaim     bool            // the user asks for space: as Idle, at any cost
+	Reclaim     bool            // the user asks for disk space: do what Idle does, at any cost
 	Now         uint64          // Unix milliseconds, for expiry; 0 = nothing expires
 	DiskSpace   int64           // bytes that work may write; 0 = no limit
-	JumpedBytes uint64          // unclustered values that scans had to jump to since the last clustering
+	JumpedBytes uint64          // jumped bytes of scans since the last clustering
 	Damaged     []entry.FileNum // segments and files of runs that can't be read as a whole
 	// Dropped estimates how many bytes of keys and values, inline and separated,
 	// each run holds for dropped keyspaces; a run without any is not in it.
@@ -62,17 +62,17 @@ type State struct {
 	Ranged    map[layout.RunID]uint64 // bytes of older runs that a run's range tombstones hide, about; missing = perhaps all
 }
 
-// atRest reports whether nobody writes, or space is worth more than writes.
+// atRest reports whether no client writes, or the user asks for disk space.
 func (s State) atRest() bool { return s.Idle || s.Reclaim }
 
-// Replaced is what the entries of memtables or of a run replace elsewhere.
+// Replaced tells how much garbage the entries of memtables or of a run make elsewhere.
 type Replaced struct {
 	Values uint64 // bytes of their own separated values
 	Older  uint64 // bytes of separated values that they, or their range tombstones, make garbage
 }
 
-// Plan is the work that is worth doing now; the zero value is none. Its parts
-// may be done in any order and at the same time.
+// Plan is the work that is worth doing now; the zero value is no work. Its parts may be done
+// in any order and at the same time.
 type Plan struct {
 	Flush        bool        // flush the oldest sealed memtable
 	Compaction   *Compaction // nil = none
@@ -87,7 +87,7 @@ type Compaction struct {
 	Reason  string
 	Cluster []entry.FileNum // segments whose values move to new ones, in key order; ascending
 	Price   uint64          // of the clustering: by how much State.JumpedBytes goes down
-	Rekey   bool            // of one run, for its data key only: the store is as good without it
+	Rekey   bool            // one run is rewritten only to change its data key; this can wait
 }
 
 // compact returns the compaction of runs into a tier.

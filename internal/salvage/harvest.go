@@ -3,6 +3,8 @@ package salvage
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/filename"
@@ -18,9 +20,11 @@ type harvest struct {
 	flushed             entry.Version // every version up to this one is in a run
 	strong, weak, tombs *sorter
 
-	void    map[entry.FileNum]uint64 // of a journal segment: from this frame on a recovery has cut it
-	durable uint64                   // greatest number of a journal frame that was durable
-	unknown uint64                   // records of the segment whose version nobody knows
+	void    map[entry.FileNum]uint64        // of a journal segment: from this frame on a recovery has cut it
+	upTo    map[entry.FileNum]entry.Version // of a journal segment that another one follows: greatest version in it and before
+	durable uint64                          // greatest number of a journal frame that was durable
+	ends    map[uint64]bool                 // numbers of the last frames of segments
+	unknown uint64                          // records of the segment whose version nobody knows
 }
 
 func (h *harvest) run(ctx context.Context) error {
@@ -42,9 +46,11 @@ func (h *harvest) run(ctx context.Context) error {
 
 // journal learns which frames of the journal count.
 func (h *harvest) journal() error {
-	h.void = map[entry.FileNum]uint64{}
+	h.void, h.upTo = map[entry.FileNum]uint64{}, map[entry.FileNum]entry.Version{}
+	h.ends = map[uint64]bool{0: true} // a segment before the first frame has none
 	for _, e := range h.layout.JournalEnds() {
 		h.durable = max(h.durable, e.Frame)
+		h.ends[e.Frame] = true
 	}
 	for _, num := range h.files[filename.Journal] {
 		r, err := h.openSegment(filename.New(filename.Journal, num))
@@ -55,6 +61,7 @@ func (h *harvest) journal() error {
 			if at, found := h.void[p]; !found || r.Header.FirstFrame < at {
 				h.void[p] = r.Header.FirstFrame
 			}
+			h.upTo[p] = max(h.upTo[p], r.Header.PrevVersion)
 		}
 		h.version = max(h.version, r.Header.PrevVersion)
 		d, err := r.Durable()
@@ -116,6 +123,7 @@ func (h *harvest) end(r *segment.Remains, name filename.Name, read bool) {
 	if !r.Sealed {
 		h.doubtIn(name)
 	}
+	h.ends[r.Last] = true
 	if last := h.lastFrame(name); read && r.Last < last {
 		h.lose(damaged(name, r.Size(), true, "its end is lost: the last frame is %d, and there were %d", r.Last, last))
 	}
@@ -194,10 +202,25 @@ func (h *harvest) missing() error {
 			h.lose(damaged(filename.New(s.Kind, s.Num), -1, true, "it is not there: its values are lost"))
 		}
 	}
+	h.missingJournal()
+	return nil
+}
+
+// missingJournal reports segments of the journal that had durable frames, and are not there.
+func (h *harvest) missingJournal() {
+	lost := map[entry.FileNum]bool{}
 	for _, e := range h.layout.JournalEnds() {
-		if e.Segment > h.layout.FlushedTo() && !h.has(filename.Journal, e.Segment) {
-			h.lose(damaged(filename.New(filename.Journal, e.Segment), -1, true, "it is not there: the commits in it are lost"))
+		lost[e.Segment] = e.Segment > h.layout.FlushedTo()
+	}
+	// The manifest is told of some segments only; others are named by those that follow. One that
+	// had no frames is no loss.
+	for num, next := range h.void {
+		had := next-1 <= h.durable && !h.ends[next-1]
+		lost[num] = lost[num] || had && h.unflushed(filename.Journal, num, h.upTo[num])
+	}
+	for _, num := range slices.Sorted(maps.Keys(lost)) {
+		if lost[num] && !h.has(filename.Journal, num) {
+			h.lose(damaged(filename.New(filename.Journal, num), -1, true, "it is not there: the commits in it are lost, and in those before it that are not there"))
 		}
 	}
-	return nil
 }

@@ -10,42 +10,42 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// walk is what a transaction sees of a pin's entries, and of its own, within bounds:
-// the live entry of each key or, with all, every version and delete. Its moves
-// report whether it is at an entry, which is then in w.entry until the next move.
+// walk is an iterator over what a transaction sees within bounds, in the pinned View and in
+// its own writes: the live entry of each key or, with all, every version and delete. A move
+// returns whether it has found an entry; w.entry is that entry until the next move.
 type walk struct {
 	src    iterator.Iterator
 	store  iterator.Iterator // the store's part of src
 	own    iterator.Iterator // the transaction's own writes in src; nil: there are none
-	ownLen int               // writes that own knows of
+	ownLen int               // how many writes there were when own was made
 	clock  Clock             // for entries that expire
-	lo, hi []byte            // stored keys, [lo, hi)
-	at     entry.Version     // nothing newer
-	since  entry.Version     // and nothing up to this
-	all    bool
-	cover  *tombstone.Cover // what range deletes hide, nil: nothing; with all, src shows that
+	lo, hi []byte            // bounds of stored keys, [lo, hi)
+	at     entry.Version     // show no newer version
+	since  entry.Version     // show only newer versions
+	all    bool              // show all versions and deletes
+	cover  *tombstone.Cover  // what range deletes hide; nil: nothing; with all, src deals with that
 
 	storeCover *tombstone.Cover   // what range deletes of the store hide
 	ranges     []tombstone.Source // the transaction's own range deletes
 	pin        *view.Pin          // of the store's part
-	behind     *behind            // goes on behind damage; nil: that is an error
-	row        row                // of deleted keys that a move passes
-	sure       sure               // what is known of the next entries
+	behind     *behind            // goes on behind damage; nil: damage is an error
+	row        row                // deleted keys in a row that a move has passed
+	sure       sure               // the next entries, as far as they are foreseen
 
 	entry    *entry.Entry
 	touched  byte        // the last byte of its value
-	key      []byte      // the last key met, but of moves that were sure; unused with all
+	key      []byte      // the last key that was met, except in foreseen moves; unused with all
 	backward bool        // entry is &saved, and src is before its key; never with all
 	ahead    bool        // when backward: src is at an entry
-	saved    entry.Entry // with key as its Key
+	saved    entry.Entry // the current entry when backward; its Key is key
 }
 
-// source makes src of the store's part and own, unless that is nil, with what
-// range deletes hide of them. A seek must follow.
+// source sets src to the store's part, merged with own if that is not nil. cover is what range
+// deletes hide. A seek must follow.
 func (w *walk) source(own iterator.Iterator, cover *tombstone.Cover) {
 	w.src, w.own, w.cover = w.store, own, cover
 	if own != nil {
-		// Own entries have the greatest version, so each comes first of its key.
+		// Own entries have the greatest version, so they come before the store's for each key.
 		w.src = iterator.Merge([]iterator.Iterator{own, w.store})
 	}
 	if !w.all && w.behind == nil {
@@ -55,11 +55,11 @@ func (w *walk) source(own iterator.Iterator, cover *tombstone.Cover) {
 	}
 }
 
-// rescue makes the store's part of the source one that can go on behind damage.
+// rescue replaces the store's part of the source by one that can go on behind damage.
 func (w *walk) rescue() { w.store, w.storeCover = w.pin.Rescuer(!w.all, w.behind.meets) }
 
-// again forgets the damage that was met. What failed to find out what is deleted stays
-// so: it is made anew. A seek must follow.
+// again makes the walk go on after damage. It makes the store's part anew, because a Cover that
+// has failed to read its tombstones keeps its error. A seek must follow.
 func (w *walk) again() {
 	w.behind.met = nil
 	w.store.Close()
@@ -67,7 +67,7 @@ func (w *walk) again() {
 	w.source(w.own, w.coverOfAll())
 }
 
-// refresh takes up what was written since the last time. A seek must follow.
+// refresh adds what the transaction has written since the last call. A seek must follow.
 func (w *walk) refresh(p *pending.Writes) {
 	if p.Len() == w.ownLen {
 		return
@@ -79,7 +79,7 @@ func (w *walk) refresh(p *pending.Writes) {
 	w.source(p.Iterator(), w.coverOfAll())
 }
 
-// coverOfAll is what range deletes of the store hide, and the transaction's own.
+// coverOfAll returns what range deletes of the store and of the transaction hide.
 func (w *walk) coverOfAll() *tombstone.Cover {
 	if len(w.ranges) == 0 {
 		return w.storeCover
@@ -87,8 +87,8 @@ func (w *walk) coverOfAll() *tombstone.Cover {
 	return w.storeCover.WithPending(w.ranges...)
 }
 
-// sees reports whether a transaction that reads at sees entries of version v: its
-// own have a version above all.
+// sees reports whether a transaction that reads the version at sees entries of version v. It
+// always sees its own, which have the version tombstone.Pending.
 func sees(at, v entry.Version) bool { return v <= at || v == tombstone.Pending }
 
 // seekGE moves to the first entry whose key is key or greater.
@@ -128,7 +128,7 @@ func (w *walk) next() bool {
 	return w.onwards()
 }
 
-// onwards moves forward from the entry, where src is.
+// onwards moves forward from the entry. src is at it.
 func (w *walk) onwards() bool {
 	if w.sure.shift() || w.sure.due() && w.foresee() && w.sure.shift() {
 		return true
@@ -137,7 +137,7 @@ func (w *walk) onwards() bool {
 	return w.forwards(w.src.Next())
 }
 
-// meet makes key that of the entry, after moves that were sure.
+// meet sets key to the key of the entry, which foreseen moves leave out.
 func (w *walk) meet() {
 	if w.sure.moved {
 		w.key = append(w.key[:0], w.entry.Key...)
@@ -145,11 +145,11 @@ func (w *walk) meet() {
 	}
 }
 
-// foresee asks src for moves to entries that are shown.
+// foresee asks src which of the next entries will be shown for sure.
 func (w *walk) foresee() bool {
 	until, least := w.hi, w.since+1
 	if w.cover != nil {
-		// Up to the end of the stretch range deletes hide what is older, and nothing else.
+		// Up to the end of the stretch, range deletes hide exactly what is older than least.
 		least = max(least, w.cover.Newest(w.entry.Key))
 		if w.cover.Err() != nil {
 			return false
@@ -172,8 +172,7 @@ func (w *walk) prev() bool {
 	}
 	w.meet()
 	w.sure.forget()
-	// Going back from the entry shown, newer versions of its key come first: the reader
-	// does not see them.
+	// Before the current entry come newer versions of its key, which the reader does not see.
 	ok := w.src.Prev()
 	for newer := 1; ok && bytes.Equal(w.src.Entry().Key, w.key); newer++ {
 		if newer == patience {
@@ -185,8 +184,8 @@ func (w *walk) prev() bool {
 	return w.backwards(ok)
 }
 
-// patience is after how many versions of a key that don't count the rest is skipped
-// by a seek, and hiddenPatience after how many keys that a range delete hides.
+// patience is how many versions of a key that don't count are passed one by one; then a seek
+// skips the rest. hiddenPatience is the same for keys that a range delete hides.
 const (
 	patience       = 16
 	hiddenPatience = 4

@@ -23,21 +23,21 @@ import (
 const (
 	granule = 64 // bytes; at most one record of 64 bytes or more begins in each
 
-	mostTouched = 2048 // bytes of a record; processors prefetch what follows by themselves
-	beforeValue = 64   // bytes of most records come before the value
+	mostTouched = 2048 // bytes of a record to prefetch; processors fetch the rest by themselves
+	beforeValue = 64   // bytes before the value, in most records
 )
 
-// Reader reads the records of one segment by handle, and may be used by any
-// number of goroutines. Where files can be mapped, values of plain ones are slices of
-// the mapping: they are valid until Close, and must not be changed.
+// Reader reads the records of one segment by handle. Any number of goroutines may use it.
+// Where files can be mapped, values of plain segments are slices of the mapping: they are
+// valid until Close, and must not be changed.
 type Reader struct {
-	// What each read needs comes first, so that it is in few cache lines.
+	// The fields that each read needs come first, so that they lie in few cache lines.
 	file     *pageio.File
-	plain    []byte           // the mapping of a plain file; nil: there is none, or what is read must be decrypted
+	plain    []byte           // the mapping of a plain file; nil: the file is encrypted, or not mapped
 	keys     *crypt.Decrypter // nil: the file is plain
 	end      *atomic.Int64    // shared with the writer while the segment grows
 	stamp    entry.Version    // of all records, whose version is 0 in the file; 0 = they have their own
-	verified pageio.Bits      // by granule: the record that begins there was verified, of late
+	verified pageio.Bits      // by granule: the record that begins there was verified in this epoch
 	name     string
 	id       checksum.Identity
 	header   Header
@@ -81,8 +81,8 @@ func (w *Writer) OpenReader(limit int64, noMap bool) (*Reader, error) {
 	return newReader(w.cfg, w.header.Kind, w.header.Number, file, limit, w.end, OpenOptions{Life: w.header.Life})
 }
 
-// OpenGrowing opens a segment that another process may be writing, up to o.End. Until Grow
-// has failed, the segment can grow to at least limit bytes.
+// OpenGrowing opens a segment that another process may be writing, up to o.End. Call Grow when
+// more of it can be read. limit is how long the segment can become, at least.
 func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, limit int64, o OpenOptions) (*Reader, error) {
 	limit = max(limit, o.End)
 	file, err := c.open(kind, number, pageio.Options{Size: limit, Grows: true, NoMap: o.NoMap})
@@ -94,7 +94,8 @@ func OpenGrowing(c Config, kind filename.Kind, number entry.FileNum, limit int64
 	return newReader(c, kind, number, file, limit, shared, o)
 }
 
-// Grow has a reader of OpenGrowing read up to end, if it can: one goroutine calls it.
+// Grow lets a reader of OpenGrowing read up to end. It returns false if that is beyond what the
+// reader has mapped: open the segment anew then. One goroutine at a time may call it.
 func (r *Reader) Grow(end int64) bool {
 	if end > r.file.Size() {
 		return false
@@ -181,9 +182,8 @@ func headerError(name string, err error) error {
 	return nil
 }
 
-// ownRecord is the length in bytes of values up to which those that are not in memory are
-// read into memory of their own: so their pages need not be mapped. Of longer ones the
-// copy would cost more.
+// ownRecord is the greatest length, in bytes, of values that are read into new memory if they
+// are cold: then their pages need not be mapped. For longer values the copy would cost more.
 const ownRecord = 64 << 10
 
 // Stored is StoredIn, but a value that needs memory gets new one.
@@ -211,11 +211,11 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	}
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	rec := data[off:end]
-	// A verified record's pages were in memory in this epoch.
+	// The pages of a record that was verified in this epoch are most likely in memory still.
 	if r.verified.Test(off / granule) {
 		fetch(rec, h.Length)
 		if value, ok := entry.StoredAgain(rec, key, v-r.stamp, h.Length); ok {
-			pageio.Touch(value.Bytes) // what is handed out can be read now, all of it
+			pageio.Touch(value.Bytes) // a page that can't be read is an error here
 			return value, nil
 		}
 		return r.decode(rec, off, h.Length, key, v, false)
@@ -241,14 +241,13 @@ func (r *Reader) StoredIn(dst []byte, h entry.Handle, key []byte, v entry.Versio
 	return value, nil
 }
 
-// fetch has the processor load a record with a value of n bytes, or its first 2 KB, into its
-// caches. A read of the record waits for its header first: meanwhile the value comes.
+// fetch prefetches a record with a value of n bytes, or its first 2 KB, into the caches of the
+// processor. The value is then loaded while the reader waits for the record's header.
 func fetch(rec []byte, n uint64) {
 	prefetch.Bytes(rec[:min(n+beforeValue, mostTouched, uint64(len(rec)))])
 }
 
-// copied is StoredIn for a handle that was checked, by pread. The bytes are verified where
-// they are now.
+// copied is StoredIn by pread, for a handle that was checked. It verifies the copy.
 func (r *Reader) copied(dst []byte, h entry.Handle, key []byte, v entry.Version) (entry.Stored, error) {
 	if r.keys != nil {
 		return r.decrypted(dst, h, key, v)
@@ -265,7 +264,7 @@ func (r *Reader) copied(dst []byte, h entry.Handle, key []byte, v entry.Version)
 	return owned(dst, value), err
 }
 
-// owned is value, which lies in memory of its own, copied to dst if that holds it.
+// owned copies value, which lies in new memory, to dst if cap(dst) is enough.
 func owned(dst []byte, value entry.Stored) entry.Stored {
 	if holds(dst, uint64(len(value.Bytes))) {
 		value.Bytes = append(dst[:0], value.Bytes...)
@@ -276,10 +275,10 @@ func owned(dst []byte, value entry.Stored) entry.Stored {
 
 func holds(dst []byte, n uint64) bool { return cap(dst) > 0 && uint64(cap(dst)) >= n }
 
-// appendRecord reads the record at offset, of at most bound bytes, to the end of dst,
-// by pread, and verifies it there: what is written elsewhere is what was verified,
-// whatever becomes of the file. dst ends with the record, in its plain form, of which the
-// checksums are zeros if the segment is encrypted. On an error it is as before.
+// appendRecord appends the record at offset, of at most bound bytes, to dst by pread, and
+// verifies it there. So the bytes that the caller writes elsewhere are the very ones that were
+// verified, even if the file changes. The record is in its plain form; if the segment is
+// encrypted, its checksums are zeros. After an error dst is as before.
 func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, entry.Record, error) {
 	end := r.end.Load()
 	if offset&7 != 0 || offset < HeaderSize || offset > end {
@@ -308,16 +307,16 @@ func (r *Reader) appendRecord(dst []byte, offset int64, bound uint64) ([]byte, e
 	return dst[:at+rec.Size], rec, nil
 }
 
-// Touch has the processor load the record at h, or its first 2 KB, into its caches,
-// if the record was verified before or its pages are known to be in memory. For
-// other records it does nothing and returns false.
+// Touch prefetches the record at h, or its first 2 KB, into the caches of the processor, if
+// it was verified in this epoch or its pages are known to be in memory. For other records it
+// does nothing and returns false.
 func (r *Reader) Touch(h entry.Handle) bool {
 	data := r.file.Mapped()
 	off := h.Offset
 	if off >= uint64(len(data)) || h.Length > uint64(len(data))-off {
 		return false
 	}
-	// A page that isn't resident would fault, and a fault takes as long as a read.
+	// A page that is not in memory would fault, and a fault takes as long as a read.
 	if !r.verified.Test(int64(off/granule)) && !(r.file.Resident(int64(off)) && r.file.Resident(int64(off+h.Length))) {
 		return false
 	}
@@ -325,11 +324,12 @@ func (r *Reader) Touch(h entry.Handle) bool {
 	return true
 }
 
-// Range is where the record at h of a key lies, or the part of the file in which it may.
+// Range returns the part of the file in which the record of key at h lies, or a little more.
+// It is empty if the handle can't be right.
 func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
 	end := uint64(r.end.Load())
 	if h.Offset > end || h.Length > end-h.Offset {
-		return 0, 0 // what reads the record tells what is wrong
+		return 0, 0 // the read of the record will return the error
 	}
 	return int64(h.Offset), int64(min(r.bound(key, h.Length), end-h.Offset))
 }
@@ -337,7 +337,8 @@ func (r *Reader) Range(h entry.Handle, key []byte) (off, n int64) {
 // Ahead is pageio.File.Ahead.
 func (r *Reader) Ahead(off, n int64) (asked int64) { return r.file.Ahead(off, n) }
 
-// bound is no less than the length in the file of a record with this key and value.
+// bound returns an upper bound of the length in the file of a record with this key and a value
+// of this length.
 func (r *Reader) bound(key []byte, value uint64) uint64 {
 	n := recordBound(key, value)
 	if r.keys != nil {
@@ -346,7 +347,7 @@ func (r *Reader) bound(key []byte, value uint64) uint64 {
 	return n
 }
 
-// recordBound is no less than the length of a plain record with this key and value.
+// recordBound is bound for a plain segment.
 func recordBound(key []byte, value uint64) uint64 {
 	const extension, padding = 24, 7
 	pieces := (value + entry.PieceSize - 1) / entry.PieceSize
@@ -369,8 +370,8 @@ func (r *Reader) decode(rec []byte, off int64, length uint64, key []byte, v entr
 	return d.Stored(), nil
 }
 
-// match checks that the record at off is the one that a handle was made for: one
-// that leads to another record is damage, too.
+// match checks that the record at off has the key, version and length that the handle was made
+// for. A sound record of another key is damage, too: the handle is wrong.
 func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v entry.Version) error {
 	if d.Version != v-r.stamp || uint64(d.ValueSize) != length || !bytes.Equal(d.Key, key) {
 		return errs.NewCorruption(r.name, off, "record of another key, version %d with %d bytes of value, want version %d with %d",
@@ -379,7 +380,7 @@ func (r *Reader) match(d *entry.Record, off int64, length uint64, key []byte, v 
 	return nil
 }
 
-// verify checks the checksums of the record d that rec, at off, begins with.
+// verify checks the checksums of the record d, with which the bytes rec at off begin.
 func (r *Reader) verify(d *entry.Record, rec []byte, off int64) error {
 	if !d.VerifyHead(rec, r.id, off) {
 		return errs.NewCorruption(r.name, off, "record: checksum of header and key does not match")
@@ -390,10 +391,10 @@ func (r *Reader) verify(d *entry.Record, rec []byte, off int64) error {
 	return nil
 }
 
-// Decode returns the value whose stored form, in a record at offset of this segment,
-// is v: in dst if its capacity is enough, or in memory of its own. v must have been
-// verified. It returns an *errs.Corruption if v does not decode; one that wraps
-// errs.ErrFormat if this release does not know its codec.
+// Decode decodes v, the stored value of a record at offset of this segment, into dst if
+// cap(dst) is enough, else into new memory. v must have been verified. It returns an
+// *errs.Corruption if v does not decode; that wraps errs.ErrFormat if this release does not
+// know the codec.
 func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset uint64) (value []byte, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, r.name)
 	if !v.Codec.Known() {
@@ -407,16 +408,16 @@ func (r *Reader) Decode(coder *codec.Coder, dst []byte, v entry.Stored, offset u
 	return value, nil
 }
 
-// Frames returns the segment's frames from the first one to the present end.
-// With values, values that have their own checksum are verified too.
+// Frames returns the segment's frames, from the first one to the current end. If values is
+// set, it also verifies values that have their own checksum.
 func (r *Reader) Frames(values bool) *Frames {
 	return newFrames(r.file, r.name, r.id, r.header, r.keys, r.end.Load(), values)
 }
 
-// Scan calls fn for each record, in order, with its offset; the record is valid
-// until fn returns. Every frame is verified before its records are shown, with
-// values those too. In an encrypted segment a record has no value if that is in pieces: get
-// it by ValueOf. Scan stops at the first error. A value segment must end with its seal.
+// Scan calls fn for each record, in order, with its offset. The record is valid until fn
+// returns. Every frame is verified before its records are shown; if values is set, so are
+// values with their own checksum. In an encrypted segment a value in pieces is not in the
+// record: get it by ValueOf. Scan stops at the first error. A value segment must end with its seal.
 func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) (frame.Totals, error) {
 	s := r.Frames(values)
 	for {
@@ -428,7 +429,7 @@ func (r *Reader) Scan(values bool, fn func(off int64, rec *entry.Record) error) 
 		if err == nil {
 			err = r.eachRecord(&found, fn)
 		}
-		// A frame that the writer has taken back meanwhile is no damage.
+		// A frame that the writer has retracted meanwhile is no damage.
 		if errors.Is(err, errs.ErrCorrupt) && start >= r.end.Load() {
 			break
 		}
@@ -463,7 +464,7 @@ func (r *Reader) eachRecord(found *Found, fn func(off int64, rec *entry.Record) 
 // Header is the segment's header.
 func (r *Reader) Header() Header { return r.header }
 
-// End is where the last frame ends at present.
+// End is the offset at which the last frame ends now.
 func (r *Reader) End() int64 { return r.end.Load() }
 
 // Close releases the file and its mapping; no value may be used afterwards.

@@ -132,6 +132,12 @@ func wantSameInfo(t testing.TB, got, want *brock.BackupInfo) {
 	wantEqual(t, "description", string(a), string(b))
 }
 
+// since returns the files that are there and were not before. Files may be gone: those that a
+// compaction has replaced go when the last one that reads them has ended.
+func since(before, now []string) (made []string) {
+	return slices.DeleteFunc(slices.Clone(now), func(name string) bool { return slices.Contains(before, name) })
+}
+
 // TestBackupOfKeyspacesRefuses asks for keyspaces that aren't there, and for increments of
 // backups of others. Files that were made on the way are gone.
 func TestBackupOfKeyspacesRefuses(t *testing.T) {
@@ -179,9 +185,9 @@ func TestBackupOfKeyspacesRefuses(t *testing.T) {
 			break
 		}
 	}
-	names, err := mem.List("/store")
-	must(t, err)
-	wantEqual(t, "files", fmt.Sprint(names), fmt.Sprint(before))
+	if made := since(before, must2(mem.List("/store"))); len(made) > 0 {
+		t.Errorf("left %q", made)
+	}
 }
 
 // TestBackupOfKeyspacesCrashes ends the process while the files of a backup are there: the next
@@ -220,7 +226,7 @@ func killedBackup(t *testing.T, mem *vfs.Mem, db *brock.DB, o brock.BackupOption
 	}
 	must2(db.Backup(t.Context(), &bytes.Buffer{}, o))
 	must(t, db.Close())
-	made = slices.DeleteFunc(must2(killed.List("/store")), func(name string) bool { return slices.Contains(before, name) })
+	made = since(before, must2(killed.List("/store")))
 	if len(made) < 2 {
 		t.Fatalf("the backup has made %q", made)
 	}

@@ -234,7 +234,11 @@ func randomOptions(r *rand.Rand, top uint64) brock.IteratorOptions {
 // transaction, show what the model shows on random walks.
 func TestIteratorAgreesWithModel(t *testing.T) {
 	seed := draw.Seed(t)
-	for round := range 400 {
+	rounds := 400
+	if testing.Short() {
+		rounds = 100
+	}
+	for round := range rounds {
 		r := rand.New(rand.NewPCG(seed, uint64(round)))
 		t.Run(fmt.Sprintf("seed=%d/%d", seed, round), func(t *testing.T) { checkIterators(t, r) })
 		if t.Failed() {

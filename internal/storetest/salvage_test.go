@@ -510,6 +510,51 @@ func (p *patient) treat(t *testing.T, files map[string][]byte, wounds []wound) (
 	return recovered, lost, sum.Found
 }
 
+// TestSalvageMissesJournalSegments removes each segment of a journal, which the manifest is told of
+// only where a commit has synced it: the commits that are gone are reported, as keys may be older
+// than they were.
+func TestSalvageMissesJournalSegments(t *testing.T) {
+	fs := vfs.NewMem()
+	o := salvageOptions(fs, "/old")
+	o.Durability, o.Tuning.SegmentSize, o.Tuning.MemtableSize = brock.Buffered, 256<<10, 2<<20 // nothing is flushed
+	db, err := brock.Open(o)
+	must(t, err)
+	for i := range 60 {
+		must(t, db.Set(fmt.Appendf(nil, "key %d", i%30), incompressible(i, 20000)))
+	}
+	must(t, db.Sync(t.Context()))
+	killed := fs.CrashClone(vfs.CrashOptions{})
+	must(t, db.Close())
+	segments := 0
+	for _, name := range append(must2(killed.List("/old")), "nothing") {
+		if filepath.Ext(name) != ".log" && name != "nothing" {
+			continue
+		}
+		segments++
+		damaged := killed.CrashClone(vfs.CrashOptions{})
+		if name != "nothing" {
+			must(t, damaged.Remove(filepath.Join("/old", name)))
+		}
+		var losses []string
+		sum, err := brock.Salvage(t.Context(), brock.Options{FS: damaged, Dir: "/old"}, salvageOptions(damaged, "/new"), func(l *brock.CorruptionError) {
+			losses = append(losses, l.Error())
+			if !l.Stale {
+				t.Errorf("without %s: %v is not Stale", name, l)
+			}
+		})
+		must(t, err)
+		switch {
+		case name == "nothing" && (len(losses) > 0 || sum.Keys != 30):
+			t.Errorf("of a sound store: %d keys, %q", sum.Keys, losses)
+		case name != "nothing" && (len(losses) != 1 || !strings.Contains(losses[0], name)):
+			t.Errorf("without %s: %q", name, losses)
+		}
+	}
+	if segments < 4 {
+		t.Fatalf("%d segments", segments-1)
+	}
+}
+
 // TestSalvageOfReplacedWrites: a large transaction writes a key twice, so two records have its
 // version. If the later one is lost, the earlier one, which was never committed, is not taken.
 func TestSalvageOfReplacedWrites(t *testing.T) {

@@ -31,22 +31,22 @@ type flusher struct {
 	life      *lifetime
 	count     *counters
 
-	mu sync.Mutex // held over a flush
+	mu sync.Mutex // held over a whole flush
 }
 
-// run flushes what is sealed.
+// run flushes all sealed memtables.
 func (f *flusher) run(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.sealedLocked(ctx); err != nil {
 		return err
 	}
-	// Flushed or not, sealed segments are made durable here and not by the next
-	// commit that wants to be.
+	// Sync sealed journal segments here, even if nothing was flushed: otherwise the next
+	// Synced commit would have to wait for that.
 	return f.unflushed.Journal.SyncSealed()
 }
 
-// sealedLocked flushes all that is sealed.
+// sealedLocked flushes all sealed memtables, oldest first.
 func (f *flusher) sealedLocked(ctx context.Context) error {
 	run := f.life.flushing.Add(1)
 	for {

@@ -20,19 +20,19 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// change is what a finished piece of work takes out of the View.
+// change is what a finished piece of work removes from the View, and what it knows of the run
+// that it adds.
 type change struct {
-	tables []*view.Table
-	runs   []*view.Run
-	unread []*view.Run    // of runs, those of which nothing was left
-	since  *layout.Layout // what a collection knew when it began
-	hidden int64          // of the run that is added, see view.Run,
-	stale  int64          // and this, too
-	drops  uint64         // of keyspaces, when it began
+	tables []*view.Table  // memtables that were flushed
+	runs   []*view.Run    // runs that were compacted
+	unread []*view.Run    // those of runs that were not read, because nothing of them survives
+	since  *layout.Layout // the layout when a collection began
+	hidden int64          // Hidden of the new run, see view.Run
+	stale  int64          // Stale of the new run
+	drops  uint64         // installer.drops when the work began
 }
 
-// installer makes edits true: it records them, one at a time, and installs the View
-// that follows.
+// installer records edits in the manifest, one at a time, and installs the View after each.
 type installer struct {
 	cfg         *Config
 	log         *manifest.Log
@@ -49,22 +49,23 @@ type installer struct {
 	tasks       *tasks
 	cuts        *cuts
 
-	drops     atomic.Uint64 // of keyspaces, since Open
+	drops     atomic.Uint64 // how many keyspaces were dropped since Open
 	recording sync.Mutex    // held while an edit is made, recorded and installed
 }
 
-// install makes finished work true: it opens what was written, records the
-// edit, which is the commit point, installs the View without what was
-// replaced, and has the tasks look for what follows from it. If it fails before the
-// edit was written, or that was refused, the new files are removed; if the edit fails
-// otherwise, nobody knows which files count, and all stay.
+// install completes a piece of work. It opens the new files, records the edit (the commit
+// point), installs a View with the new files and without those that they replace, and kicks
+// all tasks. If it fails before the edit is written, or the edit is refused, the new files are
+// removed. If the edit fails in another way, it is not known whether the manifest has it, so
+// all files stay.
 func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (err error) {
 	added, err := in.files.OpenOutputs(edit, out)
 	if err != nil {
 		in.files.RemoveOutputs(out)
 		return err
 	}
-	// From here on no other edit comes between: what is dead now is dead in the edit.
+	// From here on there is no other edit until this one is installed, so its dead records
+	// are complete.
 	in.recording.Lock()
 	defer in.recording.Unlock()
 	layout := in.views.Current().Layout
@@ -77,7 +78,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 		in.files.RemoveOutputs(out)
 		return err
 	}
-	// Estimated before the run is installed, as readers of the estimate take no lock.
+	// Set before the run is installed, because readers of the estimate take no lock.
 	older := in.below(c.runs)
 	for _, r := range added.Runs {
 		r.WeighRanges(older)
@@ -93,7 +94,7 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 		return err
 	}
 	if edit.FlushedTo != 0 {
-		// Before the View lets go of the files, which may then be used again.
+		// Before the View releases the files: they may be recycled at once.
 		in.unflushed.Forget(edit.FlushedTo)
 	}
 	var unwanted []*view.Segment
@@ -113,8 +114,8 @@ func (in *installer) install(edit *layout.Edit, out *compact.Output, c change) (
 	return nil
 }
 
-// below are the runs that are older than inputs of a compaction, or than a new run if
-// there are none.
+// below returns the runs that are older than the inputs of a compaction. A flush has no
+// inputs: all runs are older.
 func (in *installer) below(inputs []*view.Run) []*view.Run {
 	runs := in.views.Current().Runs
 	if len(inputs) == 0 {
@@ -123,8 +124,8 @@ func (in *installer) below(inputs []*view.Run) []*view.Run {
 	return runs[slices.Index(runs, inputs[len(inputs)-1])+1:]
 }
 
-// complete fills in what every edit records: garbage, versions, times, numbers,
-// and how far the journal is durable.
+// complete sets what every edit records: garbage, versions, times, the next file number, and
+// how far the journal is durable.
 func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.Output, added *files.Outputs, c change) (err error) {
 	files.Describe(edit, l, out)
 	if edit.Dead, err = added.Deaths(in.views.Current(), edit, l, out, c.unread, c.since); err != nil {
@@ -148,7 +149,8 @@ func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.
 	return nil
 }
 
-// keysOf returns an error if a new file is under a data key that was taken away meanwhile.
+// keysOf returns an error if a new file is under a data key that was removed since the work
+// began.
 func (in *installer) keysOf(edit *layout.Edit) error {
 	if in.cfg.Keyring == nil {
 		return nil
@@ -173,9 +175,9 @@ func (in *installer) keysOf(edit *layout.Edit) error {
 	return nil
 }
 
-// change makes the View after an edit of the current one. What it takes out is
-// removed from the disk when the last reader has let go of it. Added files that
-// nobody needs after all are returned, to be released without the mutex.
+// change turns next, a copy of the current View, into the View after an edit. The files that
+// it takes out are removed when their last reader has released them. It returns added files
+// that are not needed after all; the caller releases them without the mutex.
 func (in *installer) change(next *view.View, added files.Outputs, c change, edit *layout.Edit, l *layout.Layout) (unwanted []*view.Segment) {
 	next.Tables = slices.DeleteFunc(next.Tables, func(m *view.Table) bool { return slices.Contains(c.tables, m) })
 	at := 0 // flushed runs are the newest; compacted ones go where their inputs were
@@ -186,7 +188,7 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 	for _, r := range added.Runs {
 		r.Order, r.Hidden, r.Stale = l.Run(r.ID).Order, c.hidden, c.stale
 	}
-	if c.drops != in.drops.Load() { // it did not leave everything out
+	if c.drops != in.drops.Load() { // a keyspace was dropped meanwhile: the run may have its entries
 		garbage.NoteAllDropped(added.Runs, l)
 	}
 	next.Runs = slices.Insert(next.Runs, at, added.Runs...)
@@ -217,8 +219,8 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 	return unwanted
 }
 
-// record records an edit that changes no files. After an error that is not ErrStopped
-// all is as before.
+// record records an edit that changes no files, which make returns for the current layout.
+// After an error that is not ErrStopped, everything is as before.
 func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) error {
 	if in.cfg.ReadOnly {
 		return errs.ErrReadOnly
@@ -245,7 +247,8 @@ func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) err
 	return nil
 }
 
-// end makes the journal durable, and records its end and how far files are verified.
+// end makes the journal durable, and records where it ends and how far the scrub is.
+// Close calls it.
 func (in *installer) end(scrub layout.Scrub) error {
 	if err := in.unflushed.Journal.Close(); err != nil {
 		return err
@@ -260,7 +263,7 @@ func (in *installer) end(scrub layout.Scrub) error {
 	return err
 }
 
-// done notes what came of a piece of work.
+// done sets the results of a piece of work.
 func (w *Work) done(out *compact.Output) {
 	w.EntriesIn, w.Dropped, w.BytesOut = int64(out.Read), out.Dropped, files.OutputBytes(out)
 }

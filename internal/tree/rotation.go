@@ -93,6 +93,7 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.turn.take(ctx); err != nil {
 		return err
 	}
+	defer r.tasks.kick() // tryFinish may have found the turn taken
 	defer r.turn.leave()
 	if err := r.life.stopped(); err != nil {
 		return err

@@ -1,19 +1,26 @@
-// Package tree is the store's life: it opens the files, flushes memtables,
-// compacts runs and collects segments in the background, and installs what came of
-// that as the next View, without stopping anybody.
+// Package tree opens the files of a store and does its background work: it flushes
+// memtables, compacts runs and collects segments. It installs the results as the next View;
+// readers and writers go on meanwhile.
 //
-// Each kind of work is a type of its own, which is given the parts that it needs
-// (newTree joins them); Tree only hands calls on. What is to be done follows from
-// the state: a task that is kicked looks by itself (tasks).
+// Each kind of work is a type of its own, with the parts that it needs as fields (newTree
+// joins them). Tree only passes calls on. What is to be done follows from the state: a task
+// that is kicked looks at the state itself (tasks).
 //
 // # Lock order
 //
-// The commit leader's calls come first, then compactor.mu, then flusher.mu, each held
-// over a whole piece of work, then installer.recording, held over the sync of an
-// edit, then diskSpace.mu, held over a survey, then the mutex of view.Set and those of
-// damaged, unflushed, cuts and spares, which are held over assignments only. searcher.mu is
-// taken last but for those. The leader's own edit (journalOwner.Register) takes none
-// of them. Readers take no lock: they pin a View (package view).
+// Locks are taken in this order:
+//
+//  1. the turn of the commit leader
+//  2. compactor.mu, held over a whole compaction
+//  3. flusher.mu, held over a whole flush
+//  4. installer.recording, held over the sync of an edit
+//  5. diskSpace.mu, held over a survey
+//  6. searcher.mu
+//  7. the mutex of view.Set, and those of damaged, unflushed, cuts and spares, which are held
+//     over assignments only
+//
+// The leader's own edit (journalOwner.Register) takes none of them. Readers take no lock:
+// they pin a View (package view).
 package tree
 
 import (
@@ -34,12 +41,12 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Tree is safe for concurrent use, save for what only the commit leader calls.
+// Tree is safe for concurrent use, except the methods that only the commit leader may call.
 type Tree struct {
 	cfg   *Config
 	coder codec.Coder // of compressed values
 
-	// What the others share:
+	// Used by all parts:
 	log       *manifest.Log
 	views     *view.Set
 	leader    *view.Pin // with which the commit leader looks at a View
@@ -50,7 +57,7 @@ type Tree struct {
 	count     *counters
 	damaged   *garbage.Damaged
 
-	// What is decided:
+	// Parts that decide:
 	budget      *garbage.Budget
 	disk        *diskSpace
 	planner     *planner
@@ -60,7 +67,7 @@ type Tree struct {
 	longReaders *view.LongReaders
 	sampler     *garbage.Sampler
 
-	// What is done:
+	// Parts that work:
 	searcher   *searcher
 	installer  *installer
 	writer     *writer
@@ -74,16 +81,16 @@ type Tree struct {
 	keyspaces  *keyspaces
 	spills     *spills
 	follower   *follow.Follower // nil unless the store of another process is followed
-	settling   *settling        // until Settle; nil: the store was not damaged
+	settling   *settling        // what Settle has to do; nil: the store was not damaged
 }
 
-// Start lets background work begin, once what Config.Exclusive needs is there.
+// Start lets background work begin. Call it when Config.Exclusive can be called.
 func (t *Tree) Start() { t.background.start() }
 
-// Settle makes a store that was opened up to damage, with Config.UpTo, one of its own: all
-// is in runs, no journal is needed, and the manifest says so. It is called once, after
-// Start, before anybody writes. Until it has returned nil the store is, for another Open,
-// as it was.
+// Settle makes a store that was opened up to damage (Config.UpTo) fit to be written: it
+// flushes everything into runs, so that the damaged journal is not needed, and records that.
+// Call it once, after Start and before the first write. Until it has returned nil, another
+// Open finds the store as it was.
 func (t *Tree) Settle(ctx context.Context) error {
 	return t.settling.run(func() error { return t.Flush(ctx) }, t.installer.record)
 }
@@ -91,11 +98,12 @@ func (t *Tree) Settle(ctx context.Context) error {
 // RotateKey changes the keys of an encrypted store, as o says, while others read and write.
 func (t *Tree) RotateKey(ctx context.Context, o Rotation) error { return t.rotator.rotate(ctx, o) }
 
-// Journal is what the commit pipeline appends to; nil if the Tree is read-only.
+// Journal returns the journal, which the commit pipeline appends to; nil if the Tree is
+// read-only.
 func (t *Tree) Journal() *journal.Journal { return t.unflushed.Journal }
 
-// The commit leader's calls. Prepare, Apply and Publish are called by one goroutine at
-// a time, in this order, once a group.
+// The calls of the commit leader. For each group it calls Prepare, Apply for each
+// transaction, and Publish, in this order, on one goroutine at a time.
 
 // Prepare makes room for n bytes of records in the active memtable.
 func (t *Tree) Prepare(n int) error { return t.writer.prepare(n) }
@@ -138,17 +146,17 @@ func (t *Tree) EachArrival(since entry.Version, fn func(lo, hi []byte) error) (a
 
 // Calls of committers and readers.
 
-// CheckReads checks what a transaction has read against what was committed after since,
-// or returns a conflict.Refusal. It returns up to which version it has looked. Many
-// committers may call it at once.
+// CheckReads returns a conflict.Refusal if something that a transaction has read was written
+// after since. Else it returns the version up to which it has looked. Many committers may
+// call it at once.
 func (t *Tree) CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo entry.Version, err error) {
 	p, err := t.views.Acquire(0)
 	if err != nil {
 		return 0, err
 	}
 	defer p.Release()
-	// What came since is mostly little beside the reads: each of it is looked up there.
-	// The other way round is a look at each of the reads.
+	// Usually fewer keys were written since than were read: look up each written key in the
+	// reads. Otherwise, or if a range was deleted or a run has to be read, look up each read.
 	n := 0
 	all, err := p.EachArrival(since, func(lo, hi []byte) error {
 		if n++; n > reads.Len() || hi != nil {
@@ -163,23 +171,22 @@ func (t *Tree) CheckReads(reads *conflict.ReadSet, since entry.Version) (upTo en
 	return p.Version(), err
 }
 
-// Throttle slows a committer of a payload down while background work lags behind,
-// the more the further it lags, and lets it wait only where memory would
-// otherwise grow without bound. It refuses one that there is no disk space for. It
-// returns early with the context's error. A nil payload stands for a large
-// transaction that has none.
+// Throttle slows a committer down while background work lags behind: the more it lags, the
+// longer. It stops the committer only while memory would grow without bound otherwise. It
+// returns ErrNoSpace if there is no disk space for the payload, and the context's error if ctx
+// ends. A large transaction, which writes files of its own, has a nil payload.
 func (t *Tree) Throttle(ctx context.Context, payload []byte) error {
 	return t.throttle.admit(ctx, payload)
 }
 
-// CatchUp is called by a committer whose commit is published, with no lock held: it
-// searches for what deletes have emptied if the task that does so is late.
+// CatchUp searches for emptied ranges if the task that does so is late. A committer calls it
+// after its commit, with no lock held, so that writers can't outrun the task.
 func (t *Tree) CatchUp() { t.searcher.catchUp() }
 
-// SortSince is called by a committer who has read ranges, or deletes some, with no lock
-// held: what the leader asks ChangedSince then costs it little, however much came since.
+// SortSince sorts what is newer than since in memtables, so that ChangedSince is cheap for
+// the leader. A committer that has read or deleted ranges calls it, with no lock held.
 func (t *Tree) SortSince(since entry.Version) {
-	if p, err := t.views.Hold(); err == nil { // of a closed store nothing is asked
+	if p, err := t.views.Hold(); err == nil { // after Close there is nothing to prepare for
 		p.SortSince(since)
 		p.Release()
 	}
@@ -191,8 +198,8 @@ func (t *Tree) SortSince(since entry.Version) {
 // for one not yet published, and ErrClosed after Close.
 func (t *Tree) Acquire(at entry.Version) (*view.Pin, error) { return t.views.Acquire(at) }
 
-// Jumped adds bytes that iterators had to jump to, as Pin.Jump tells them, and has
-// the store look, when it is idle, whether clustering is worth it by now.
+// Jumped adds to the jumped bytes of iterators (Pin.Jump). When the store is idle, it looks
+// whether clustering is worth it.
 func (t *Tree) Jumped(bytes uint64) { t.clustering.add(bytes) }
 
 // Size estimates what [lo, hi) holds now, as view.Pin.Size does; 0 after Close.
@@ -223,25 +230,25 @@ func (t *Tree) NewSpill() *Spill { return t.spills.begin() }
 // must not be written to.
 func (t *Tree) Keyspaces() []layout.Keyspace { return t.views.Current().Layout.Keyspaces() }
 
-// CreateKeyspace makes a keyspace with a number that no other ever had. It is
-// durable on return. It returns ErrInvalid for a name that is taken.
+// CreateKeyspace makes a keyspace with a number that no other one ever had. It is durable when
+// the call returns. It returns ErrInvalid for a name that is taken.
 func (t *Tree) CreateKeyspace(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
 	return t.keyspaces.create(name, o)
 }
 
-// SetKeyspace replaces the options of a keyspace. What is retained from now on
-// follows them; what is gone stays gone. It is durable on return.
+// SetKeyspace replaces the options of a keyspace. Compactions follow the new Retention from
+// now on; history that was dropped before does not come back. The change is durable when the
+// call returns.
 func (t *Tree) SetKeyspace(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 	return t.keyspaces.set(id, o)
 }
 
-// DropKeyspace takes a keyspace away, with all that is in it. It is durable on return.
-// Pins that were acquired before go on seeing the keyspace. The caller sees to it
-// that nothing is written to it any more, and that what was committed before is
-// durable.
+// DropKeyspace removes a keyspace with everything in it. It is durable when the call returns.
+// Pins that were acquired before still see the keyspace. The caller must make sure that
+// nothing more is written to it, and that earlier commits are durable.
 func (t *Tree) DropKeyspace(id entry.KeyspaceID) error { return t.keyspaces.drop(id) }
 
-// What users ask for.
+// Calls of users.
 
 // Flush writes everything committed so far into runs, and returns when that is done.
 func (t *Tree) Flush(ctx context.Context) error { return t.background.flush(ctx) }
@@ -249,11 +256,10 @@ func (t *Tree) Flush(ctx context.Context) error { return t.background.flush(ctx)
 // Compact flushes, then compacts all runs into one, and returns when that is done.
 func (t *Tree) Compact(ctx context.Context) error { return t.background.compact(ctx) }
 
-// Reclaim gives back the space of everything that nobody can see any more, as
-// far as that is worth the work: it flushes, compacts all runs, and collects until
-// garbage is at most a fifth of what is live. It returns by how much the files
-// shrank. Where the disk is full for one of these, it goes on with the next, and
-// begins again if that has given some back.
+// Reclaim frees the disk space of what no reader can see any more. It flushes, compacts all
+// runs, and collects until garbage is at most a fifth of the live bytes. It returns how many
+// bytes the files have shrunk by. If the disk is too full for one of these steps, it goes on
+// with the next one; if that has freed space, it begins again.
 func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 	return t.background.reclaim(ctx)
 }
@@ -272,10 +278,10 @@ func (t *Tree) Backup(ctx context.Context, w io.Writer, o backup.Options) (*back
 	return t.background.backup(ctx, w, o)
 }
 
-// Verify reads SUPER, the manifest, every run and segment, checks all checksums,
-// and that they agree with each other: every handle leads to its record, and
-// what was counted dead or referred to is what there is. It calls report for
-// each problem; its error says only why it could not go on.
+// Verify reads SUPER, the manifest, and every run and segment, and checks all checksums. It
+// also checks that they agree: every handle leads to its record, and the layout counts dead
+// records and references right. It calls report for each problem. It returns an error only
+// if it could not go on.
 func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error {
 	hold, err := t.views.Hold()
 	if err != nil {
@@ -283,7 +289,7 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 	}
 	part, release := hold.Narrow(func(part *view.View) { part.Tables = nil })
 	defer release()
-	// Where something has rotted, nothing that was verified before is believed.
+	// After the first damage, pages that were verified before are verified again.
 	found := func(c *errs.Corruption) {
 		t.files.Open.Bits.Forget()
 		report(c)
