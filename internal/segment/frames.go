@@ -159,7 +159,7 @@ func (s *Frames) bytes(off, n int64) ([]byte, error) {
 	if m := s.f.Mapped(); n > bigFrame && m != nil {
 		return m[off : off+n : off+n], nil
 	}
-	if n > math.MaxInt {
+	if n > math.MaxInt-crypt.TagSize {
 		return nil, fmt.Errorf("%w: %s: frame of %d bytes", errs.ErrUnsupported, s.name, n)
 	}
 	// What was read beyond the last frame is kept, so that each byte is read once.
