@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
 	"runtime"
 	"testing"
 	"time"
@@ -32,6 +31,9 @@ func forgedEdits() map[string]*layout.Edit {
 	}
 	return map[string]*layout.Edit{
 		"segments of 256 GiB with one dead record": segments(20_000),
+		"100 segments of 256 GiB":                  segments(100),
+		"an unknown field of 3 MB":                 {Unknown: []layout.TLV{{Tag: 999, Value: make([]byte, 3<<20)}}},
+		"last version 2^64-1":                      {LastVersion: 1<<64 - 1},
 		"last version 2^56-1":                      {LastVersion: 1<<56 - 1},
 		"last version 2^56-3":                      {LastVersion: 1<<56 - 3},
 		"next file 2^62":                           {NextFile: 1 << 62},
