@@ -125,7 +125,7 @@ func (f *Follower) advance(published entry.Version) error {
 
 // goOn shows what has come in the segment s behind its end.
 func (f *Follower) goOn(s SegmentInfo, published entry.Version) error {
-	rd, err := segment.Open(f.files, filename.Journal, s.Num, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life})
+	rd, err := segment.Open(f.files, filename.Journal, s.Num, segment.OpenOptions{NoMap: f.c.NoMap, Life: s.Life, FramesOnly: true})
 	if err != nil {
 		return err
 	}

@@ -195,7 +195,7 @@ func (c *candidate) continues(next uint64, chain uint32, tag crypt.Tag) bool {
 
 // visit replays the frames of one segment up to the first that is not whole.
 func (r *replay) visit(c *candidate) error {
-	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: c.header.Life})
+	rd, err := segment.Open(r.files, filename.Journal, c.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: c.header.Life, FramesOnly: true})
 	if err != nil {
 		return err
 	}

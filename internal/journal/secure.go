@@ -111,7 +111,7 @@ func (r *replay) foresee() uint64 {
 		return none
 	}
 	last := r.found[n-1]
-	rd, err := segment.Open(r.files, filename.Journal, last.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: last.header.Life})
+	rd, err := segment.Open(r.files, filename.Journal, last.num, segment.OpenOptions{NoMap: r.c.NoMap, Life: last.header.Life, FramesOnly: true})
 	if err != nil {
 		return none // visit tells of it
 	}

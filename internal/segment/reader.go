@@ -50,7 +50,8 @@ type OpenOptions struct {
 	Stamp entry.Version // of all records, whose version is 0 in the file; 0 = they have their own
 	Life  crypt.Life    // as it was recorded for the file: another one is damage; zero = it is plain
 
-	AnyHeader bool // the header may be damaged: each record proves itself
+	AnyHeader  bool // the header may be damaged: each record proves itself
+	FramesOnly bool // no record is read by its handle: memory does not follow the file's length
 }
 
 // Open opens the segment of this kind and number and checks its header. It returns
@@ -105,8 +106,10 @@ func (r *Reader) Grow(end int64) bool {
 }
 
 func newReader(c Config, kind filename.Kind, number entry.FileNum, file *pageio.File, limit int64, end *atomic.Int64, o OpenOptions) (*Reader, error) {
-	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end, stamp: o.Stamp,
-		verified: file.Verified(limit / granule)}
+	r := &Reader{file: file, name: filename.Of(kind, number), id: c.id(kind, number), end: end, stamp: o.Stamp}
+	if !o.FramesOnly {
+		r.verified = file.Verified(limit / granule)
+	}
 	var err error
 	if o.AnyHeader {
 		r.keys, err = c.decrypter(kind, number, o.Life)
