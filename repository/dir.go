@@ -50,7 +50,8 @@ const partSuffix = ".part"
 // putBytes is how much is written at once.
 const putBytes = 1 << 20
 
-// Put writes a file under a name of its own, syncs and renames it.
+// Put writes a file under a name of its own, syncs and renames it. What an index names is durable
+// before the index is there.
 func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (err error) {
 	path, err := d.path(name)
 	if err != nil {
@@ -71,6 +72,12 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (er
 	}()
 	if err := errors.Join(fill(ctx, f, r, size), f.Close()); err != nil {
 		return err
+	}
+	if strings.HasPrefix(name, backups) {
+		// It may name objects of a backup that was killed before it had synced their names.
+		if err := d.fs.SyncDir(filepath.Join(d.root, objects)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	if err := d.fs.Rename(part, path); err != nil {
 		return err

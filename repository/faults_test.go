@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -216,6 +217,41 @@ func TestDirectoryFaults(t *testing.T) {
 		if backup(t, db, s); restored(t, s, "") != want {
 			t.Fatalf("call %d fails: the next backup has other contents", nth)
 		}
+	}
+}
+
+// TestKilledBeforeTheNameIsDurable kills a backup at each call of the file system. What the next
+// one finds of it is durable when that returns, also if it has nothing to store itself.
+func TestKilledBeforeTheNameIsDurable(t *testing.T) {
+	disk := vfs.NewMem()
+	db, err := brock.Open(brock.Options{Dir: "store", FS: vfs.NewMem(), Now: func() time.Time { return time.Unix(1700000000, 0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	change(t, db, 1, 20)
+	backup(t, db, repository.Dir(disk, "r"))
+	change(t, db, 2, 20)
+	want := contents(t, db)
+	empty := 0
+	for nth := 1; ; nth++ {
+		after := disk.CrashClone(vfs.CrashOptions{Mode: vfs.All})
+		fsys := faultfs.New(after, faultfs.Options{})
+		// With this error, a sync of a directory has lost nothing.
+		fsys.Inject(faultfs.Fault{Kinds: faultfs.Changes | faultfs.Syncs, Nth: nth, Times: faultfs.Always, Err: syscall.EMFILE})
+		if _, err := repository.Backup(t.Context(), db, repository.Dir(fsys, "r"), repository.Options{}); err == nil {
+			break
+		}
+		if backup(t, db, repository.Dir(after, "r")).PutFiles == 0 {
+			empty++
+		}
+		s := repository.Dir(after.CrashClone(vfs.CrashOptions{}), "r")
+		if v := verified(t, s); v.Backups < 2 || restored(t, s, "") != want {
+			t.Fatalf("killed at call %d: %d backups, or other contents", nth, v.Backups)
+		}
+	}
+	if empty == 0 {
+		t.Error("each second backup had something to store")
 	}
 }
 
