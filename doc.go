@@ -44,8 +44,9 @@
 // A value from Item.Value or ValueFunc may lie in a mapped file, all of which could be
 // read when it was returned. If the file is cut or its disk fails after that, a read of
 // the slice ends the process. ValueCopy, KeyCopy and DB.Get return memory that no such
-// fault can reach, and with Options.CopyValues all methods do. Faults that the package itself meets, in its files or in a slice that
-// it is given, return an error that is ErrCorrupt.
+// fault can reach, and with Options.CopyValues all methods do. Faults that the package
+// itself meets, in its files or in a slice that it is given, return an error that is
+// ErrCorrupt.
 //
 // End each transaction: nothing else gives back what it keeps from being deleted. One
 // that is never ended, and that nobody can end any more, is found by the garbage

@@ -19,8 +19,9 @@ import (
 // to. Nil fields are skipped.
 //
 // Behind a call that takes long, the newest 1,024 events wait; Metrics.EventsDropped
-// counts those that were dropped. Close has the events that wait delivered, but drops
-// them if one call takes more than a second, or all more than five. A function that panics ends the program.
+// counts those that were dropped. Close delivers the events that wait, but drops
+// the rest if one call takes more than 1 s, or all together more than 5 s. A function that
+// panics ends the program.
 type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written to files, or that failed
 	Compaction      func(WorkInfo)         // runs were compacted, or that failed
@@ -32,7 +33,7 @@ type Events struct {
 	Loss            func(Loss)             // Open has left data out because of damage, as Options.Recover allows
 	BackgroundError func(error)            // background work has found that nothing can be written any more, for this reason; called once
 	Leak            func(LeakInfo)         // the garbage collector has found a transaction that was never ended
-	LongReader      func(ReaderInfo)       // a transaction has kept replaced data for more than a minute; called again each time that this time has doubled
+	LongReader      func(ReaderInfo)       // an open transaction has kept replaced data for more than 1 min; called again after 2, 4, 8 min and so on
 }
 
 // WorkInfo describes a finished piece of background work.
@@ -57,7 +58,7 @@ type ReaderInfo struct {
 
 // LeakInfo describes a transaction that was never ended and that nobody can end any more.
 type LeakInfo struct {
-	Version uint64 // that it read
+	Version uint64 // the version that it read
 	Begun   string // where it began: function, file and line
 	Kept    bool   // it has handed out memory: the files and memtables that it read stay until the process ends
 }
@@ -90,8 +91,8 @@ type DiskSpaceInfo struct {
 	Err     error // the first refusal; nil if writes are accepted again
 }
 
-// reporter passes what happens in the background to Events and a logger. It calls
-// neither where something happens: locks are held there, or commits wait.
+// reporter passes what happens in the background to Events and a logger. It queues the calls
+// for a goroutine of their own: at the place of an event locks are held, or commits wait.
 type reporter struct {
 	Events
 	log   *slog.Logger // nil: silent
@@ -99,10 +100,10 @@ type reporter struct {
 	ended atomic.Bool // BackgroundError was called
 }
 
-// lastCall is how long Close waits for one event to be delivered.
+// lastCall is how long Close waits for one call of a user's function to return.
 const lastCall = time.Second
 
-// tell has call called, unless it is nil, and a message logged.
+// tell queues a call of call, unless that is nil, and a log message.
 func tell[Info any](r *reporter, call func(Info), info Info, level slog.Level, message string, args ...any) {
 	if call != nil {
 		r.calls.Add(func() { call(info) })
@@ -110,7 +111,7 @@ func tell[Info any](r *reporter, call func(Info), info Info, level slog.Level, m
 	r.say(level, message, args...)
 }
 
-// say has a message logged, with the time of this call.
+// say queues a log message. Its time is that of this call of say.
 func (r *reporter) say(level slog.Level, message string, args ...any) {
 	if r.log == nil {
 		return
@@ -135,13 +136,13 @@ func (r *reporter) onWork(w tree.Work) {
 	case "collection":
 		call = r.Collection
 	}
-	if w.Segments > 0 { // unlike other work, this goes on with something else
+	if w.Segments > 0 { // a collection goes on after damage; other work ends, and reports it elsewhere
 		r.onDamage(w.Err)
 	}
 	tell(r, call, WorkInfo(w.WorkInfo), slog.LevelDebug, w.Kind, "reason", w.Reason, "entries", w.EntriesIn, "dropped", w.Dropped, "bytesOut", w.BytesOut, "took", w.Took)
 }
 
-// onDamage passes on what damage err reports, if it does.
+// onDamage passes err on if it is a CorruptionError.
 func (r *reporter) onDamage(err error) {
 	var c *CorruptionError
 	if errors.As(err, &c) && r.Corruption != nil {
@@ -149,10 +150,10 @@ func (r *reporter) onDamage(err error) {
 	}
 }
 
-// onLongReader passes on that a transaction keeps what was replaced.
+// onLongReader passes on that an open transaction keeps replaced data.
 func (r *reporter) onLongReader(h view.LongReader) {
 	info := ReaderInfo(h)
-	tell(r, r.LongReader, info, slog.LevelWarn, "a transaction keeps what was replaced",
+	tell(r, r.LongReader, info, slog.LevelWarn, "an open transaction keeps replaced data",
 		"begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 }
 
@@ -180,7 +181,8 @@ func (r *reporter) onDiskSpace(s tree.DiskSpace) {
 	}
 }
 
-// onRefusal passes on that background work was refused, or with nil that it goes on.
+// onRefusal passes on that background work was refused, as by a full disk. A nil err says
+// that it goes on.
 func (r *reporter) onRefusal(work string, err error) {
 	if err != nil {
 		r.say(slog.LevelWarn, "background work was refused, and is tried again", "work", work, "error", err)
@@ -189,13 +191,13 @@ func (r *reporter) onRefusal(work string, err error) {
 	}
 }
 
-// onScrubbed passes on that files which were verified at rest are damaged.
+// onScrubbed passes on that scrubbing has found damage.
 func (r *reporter) onScrubbed(c *CorruptionError) {
 	r.onDamage(c)
 	r.say(slog.LevelError, "damaged data was found", "err", c)
 }
 
-// onLoss tells what Open has left out.
+// onLoss passes on what Open has left out because of damage.
 func (r *reporter) onLoss(l Loss) {
 	tell(r, r.Loss, l, slog.LevelError, "the store is opened up to damage", "err", l.Damage,
 		"version", l.Version, "lastVersion", l.LastVersion, "commits", l.Commits, "edits", l.Edits, "bytes", l.Bytes)
@@ -204,15 +206,16 @@ func (r *reporter) onLoss(l Loss) {
 // onFailure passes on why background work, and soon writing, has ended.
 func (r *reporter) onFailure(err error) { r.onEnd("background work has ended", err) }
 
-// onTaskError passes on that background work has found the journal or the manifest stopped, or has
-// stopped it by a sync that failed. Else the next writer would be the first to know.
+// onTaskError passes on that nothing can be written any more, if err says so: the journal or
+// the manifest has stopped, for instance because a sync failed. Without this call the user
+// would only learn of it from the next write.
 func (r *reporter) onTaskError(_ string, err error) {
 	if errors.Is(err, ErrStopped) {
 		r.onEnd("nothing can be written any more", err)
 	}
 }
 
-// onEnd passes on the first reason that ends writing.
+// onEnd passes on why writing has ended. Only the first reason is passed on.
 func (r *reporter) onEnd(message string, err error) {
 	if r.ended.Swap(true) {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/scan"
 )
 
-// IteratorOptions says what an Iterator walks of the keyspace that its Txn
-// addresses. The zero value walks all keys forward. Bounds and prefix are copied.
+// IteratorOptions says which items of its Txn's keyspace an Iterator walks, and how. The
+// zero value walks all keys forward. Bounds and prefix are copied.
 type IteratorOptions struct {
 	Lower, Upper []byte                           // only keys in [Lower, Upper); nil = no bound
 	Prefix       []byte                           // only keys that begin with Prefix
@@ -22,7 +22,7 @@ type IteratorOptions struct {
 	Limit        int                              // end this many items after Rewind or Seek; 0 = no limit
 	AllVersions  bool                             // all retained versions and deletes of each key, newest first (with Reverse: last)
 	Since        uint64                           // only items whose version is greater
-	Filter       func(key []byte, meta byte) bool // only items for which it returns true; it is called before a value is read, also for keys that are read ahead, and what it was shown counts as read
+	Filter       func(key []byte, meta byte) bool // only items for which it returns true; called before a value is read, also for keys that are read ahead; each key that it is called for counts as read
 
 	// OnDamage is called once for each damaged place of a run, by the call that moves the
 	// iterator, before the iterator passes the place. If it returns true, the iterator goes
@@ -48,7 +48,7 @@ func (o *IteratorOptions) validate() error {
 	return nil
 }
 
-// bounds are the stored bounds in a keyspace.
+// bounds returns the bounds as stored keys of a keyspace, with Prefix taken into account.
 func (o *IteratorOptions) bounds(s *keyspaceState) (lo, hi []byte, err error) {
 	lo, hi, err = s.bounds(o.Lower, o.Upper)
 	if err == nil && len(o.Prefix) > 0 {
@@ -64,21 +64,21 @@ type Iterator struct {
 	txn      *transaction // nil in a zero Iterator
 	keyspace *keyspaceState
 	scan     scan.Scan
-	reverse  bool // the direction of travel
-	tracks   bool // what is covered counts as read
-	plain    bool // no limit and no context: Next may take the short way
+	reverse  bool // Next moves to lesser keys
+	tracks   bool // the txn is serializable: what is covered counts as read
+	plain    bool // no limit and no context: Next may take its fast path
 
 	item    Item
 	damage  func(*CorruptionError) bool
 	valid   bool
-	turned  bool // the last move went backward, in keys
+	turned  bool // the last move went to a lesser key
 	limit   int
-	left    int // of limit
+	left    int // items of limit that are left
 	err     error
-	covered scan.Span
-	scratch []byte
+	covered scan.Span // range of keys walked since the last seek
+	scratch []byte    // stored form of the key of the last Seek
 
-	firstScratch [32]byte // where scratch begins
+	firstScratch [32]byte // first memory of scratch, so that a short key allocates nothing
 
 	closed     atomic.Bool
 	next, prev *Iterator // in the transaction's list of open iterators
@@ -151,7 +151,8 @@ func (it *Iterator) Seek(key []byte) {
 	it.position(it.scratch, it.reverse)
 }
 
-// keep makes scratch the stored form of key, which may lie in a mapped file.
+// keep copies key into scratch, in its stored form. It has a guard, as key may lie in a
+// mapped file.
 func (it *Iterator) keep(key []byte) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, pageio.SomeFile)
 	if it.scratch == nil {
@@ -161,13 +162,13 @@ func (it *Iterator) keep(key []byte) (err error) {
 	return nil
 }
 
-// position moves to the first item from the stored key on or, with turned, to
-// the last before it.
+// position moves to the first item at or after a stored key or, with turned, to the last
+// item before it.
 func (it *Iterator) position(key []byte, turned bool) {
 	if !it.usable() {
 		return
 	}
-	// A seek learns nothing of the keys between, so it ends what was covered.
+	// A seek doesn't read the keys that it jumps over: the range covered so far ends here.
 	it.finishSpan()
 	it.item.lent.poison()
 	it.err, it.turned, it.left = nil, turned, it.limit
@@ -183,7 +184,7 @@ func (it *Iterator) Next() {
 	if it.item.asked {
 		it.leaveAsked()
 	}
-	// The short way: nothing but the scan decides what comes next.
+	// The fast path: no limit, no context and no change of direction to look at.
 	if it.plain && it.valid && it.turned == it.reverse && it.open() {
 		it.item.lent.poison()
 		if it.scan.Move(it.turned) {
@@ -194,8 +195,8 @@ func (it *Iterator) Next() {
 		return
 	}
 	if it.valid && it.limit > 0 {
-		// The scan does not move: what comes after the limit is not read, and can't
-		// conflict.
+		// The scan does not move: what comes after the limit is not read, so it causes
+		// no conflict.
 		if it.left--; it.left <= 0 {
 			it.leave()
 			return
@@ -204,7 +205,8 @@ func (it *Iterator) Next() {
 	it.move(it.reverse)
 }
 
-// open reports whether the iterator may go on, unless a context has ended.
+// open reports whether iterator, transaction and store are open. It doesn't look at the
+// context.
 func (it *Iterator) open() bool {
 	return !it.closed.Load() && it.txn.state.Load() == txnOpen && !it.txn.db.closed.Load()
 }
@@ -221,10 +223,11 @@ func (it *Iterator) Prev() {
 	it.move(!it.reverse)
 }
 
-// leaveAsked has the scan know, before it moves, that the item's value was read.
+// leaveAsked tells the scan that the item's value was read, which its readahead needs to
+// know. Call it before a move.
 func (it *Iterator) leaveAsked() {
 	it.item.asked = false
-	// An iterator that has ended hears so from the move that follows.
+	// If the iterator has ended, the move that follows returns the error.
 	if it.valid && it.item.e.Separated && it.open() {
 		it.scan.Asked()
 		it.item.place(it.txn, it.scan.Entry())
@@ -236,7 +239,7 @@ func (it *Iterator) move(turned bool) {
 		return
 	}
 	it.item.lent.poison()
-	// What was covered on one side ends at this item; from here it grows on the other.
+	// The walk turns around: the covered range ends at this item, and grows on the other side.
 	if turned != it.turned {
 		it.cover()
 		it.turned = turned
@@ -244,7 +247,8 @@ func (it *Iterator) move(turned bool) {
 	it.land(it.scan.Move(turned))
 }
 
-// land makes what a move came to the item; ok says that there is something.
+// land ends a move of the scan: with ok, the scan's entry becomes the item. Otherwise the scan
+// is at the end, at an error, or at damage, behind which OnDamage may let it go on.
 func (it *Iterator) land(ok bool) {
 	for !ok && it.damage != nil && it.passes() {
 		ok = it.scan.GoOn()
@@ -254,7 +258,7 @@ func (it *Iterator) land(ok bool) {
 		it.item.place(it.txn, it.scan.Entry())
 	case it.closed.Load():
 	default:
-		// At a bound the transaction has learnt that nothing lies before it.
+		// The scan has read all keys up to its bound, so these are covered, too.
 		it.err = it.scan.Err()
 		if it.tracks {
 			lo, hi := it.scan.Bounds()
@@ -265,7 +269,8 @@ func (it *Iterator) land(ok bool) {
 	it.valid = ok
 }
 
-// passes reports whether the iterator goes on behind the damage that the scan has met.
+// passes asks OnDamage about the damage that the scan has met, and reports whether to go on
+// behind it. It returns false if the scan has met no damage.
 func (it *Iterator) passes() bool {
 	if it.closed.Load() {
 		return false
@@ -274,7 +279,7 @@ func (it *Iterator) passes() bool {
 	return d != nil && it.damage(d) && it.usable()
 }
 
-// leave ends the walk at the item it is at.
+// leave makes the iterator be at no item. What it has covered includes the last item.
 func (it *Iterator) leave() {
 	if !it.usable() || !it.valid {
 		return
@@ -291,7 +296,7 @@ func (it *Iterator) cover() {
 	}
 }
 
-// finishSpan notes the span as read, and ends it.
+// finishSpan adds the covered range to what the transaction has read, and ends it.
 func (it *Iterator) finishSpan() {
 	if !it.tracks || !it.covered.Active {
 		return
@@ -303,7 +308,8 @@ func (it *Iterator) finishSpan() {
 	it.covered.Active = false
 }
 
-// usable checks before every move that the iterator may still read.
+// usable reports whether the iterator may still read. If not, it sets err. Each move checks
+// it first.
 func (it *Iterator) usable() bool {
 	if it.txn == nil || it.closed.Load() {
 		if it.err == nil {
@@ -330,7 +336,7 @@ func (it *Iterator) ValidForPrefix(prefix []byte) (valid bool) {
 	if !it.Valid() {
 		return false
 	}
-	var fault error // then prefix lies in a mapped file that can't be read
+	var fault error // ignored: prefix lies in a mapped file that can't be read; not valid then
 	defer pageio.Guard(pageio.Arm(), &fault, pageio.SomeFile)
 	return bytes.HasPrefix(userKey(it.item.e.Key), prefix)
 }
@@ -339,7 +345,8 @@ func (it *Iterator) ValidForPrefix(prefix []byte) (valid bool) {
 // move. If the iterator is at no item, Key returns nil and Value an error.
 func (it *Iterator) Item() *Item { return &it.item }
 
-// Err returns why the iterator is at no item: nil at the end.
+// Err returns the error because of which the iterator is at no item. It is nil at an item, and at
+// the end of the walk.
 func (it *Iterator) Err() error { return it.err }
 
 // Close ends the iterator and returns Err. It may be called twice.

@@ -29,22 +29,23 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Open opens the store in o.Dir, creating it unless told otherwise, and recovers
-// it if its last session did not end with Close. It needs no flag after a crash.
+// Open opens the store in o.Dir. It creates the store if there is none, unless
+// Options.MustExist is set. If the last session did not end with Close, Open repairs the
+// store; this needs no option.
 //
 // It returns ErrLocked if another process has the store open, ErrForeign if a directory
 // holds something else, another store, or the values of another copy of this one,
 // ErrKey if Options.Keys doesn't fit the store, ErrFormat for a store of a later format,
 // and a *CorruptionError for damage, unless Options.Recover says what to do about it. A
-// store that is refused is left as it was, except that there may be an empty LOCK. If a
-// write fails, there may be a part of what Open repairs after a crash.
+// store that is refused is left as it was, except that there may be an empty LOCK. If a write
+// of Open fails, a part of its repairs may be on disk; the next Open does the rest.
 //
 // The store goes on in its directories, whatever happens to their names. If you copy the
 // files of a closed store, copy both Dir and ValueDir, and keep the master key elsewhere.
 func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) }
 
 // OpenContext is Open; ctx may end the wait for the lock, and for Options.Keys. Then the store is
-// not opened, and its lock is free, also if the KeyProvider goes on.
+// not opened, and its lock is free, even if a call of the KeyProvider is still running.
 func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -60,7 +61,7 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// newOpening touches nothing yet.
+// newOpening checks the options. It reads and writes no file.
 func newOpening(o Options) (*opening, error) {
 	o = o.inForce()
 	if err := o.validate(); err != nil {
@@ -85,7 +86,7 @@ func newOpening(o Options) (*opening, error) {
 // opening is an Open under way.
 type opening struct {
 	options  Options
-	ctx      context.Context // of the call: bounds what a KeyProvider is asked
+	ctx      context.Context // of the call to Open; it bounds the calls of a KeyProvider
 	fs       vfs.FS          // held, once that is there
 	base     vfs.FS          // for copies of the store
 	held     vfs.Dirs
@@ -104,7 +105,7 @@ type opening struct {
 func (o *opening) open(ctx context.Context) (db *DB, err error) {
 	o.ctx = ctx
 	defer func() {
-		if db == nil { // also if a KeyProvider panics
+		if db == nil { // an error, or a KeyProvider that panics
 			o.abandon()
 		}
 	}()
@@ -141,8 +142,8 @@ func (o *opening) open(ctx context.Context) (db *DB, err error) {
 	return o.db, nil
 }
 
-// settle makes the state before the damage the current one on disk, for a store that will be
-// written to.
+// settle makes the state before the damage the current one on disk. A store that is open for
+// reading alone is left as it is.
 func (o *opening) settle(ctx context.Context) error {
 	if o.options.Mode == ReadOnly {
 		return nil
@@ -155,7 +156,7 @@ func (o *opening) settle(ctx context.Context) error {
 	return err
 }
 
-// abandon gives back what a failed Open has taken.
+// abandon closes the files and locks of a failed Open.
 func (o *opening) abandon() {
 	if o.log != nil {
 		_ = o.log.Close()
@@ -168,11 +169,12 @@ func (o *opening) abandon() {
 	}
 }
 
-// openDirs opens the store's directories, which for a new store it makes. From then on
-// files are looked up in them only, whatever happens to their names.
+// openDirs opens the store's directories; for a new store, it makes them first. From then on
+// all files are reached through the open directories, so a rename of one does no harm.
 func (o *opening) openDirs() error {
 	readOnly := o.options.Mode != ReadWrite
-	// Taking the lock writes, and another program's lock file may have its name.
+	// Look before the lock is taken: that writes a file, and another program may have one of
+	// the same name.
 	look := manifest.Look(o.manifestOptions())
 	absent := errors.Is(look, errs.ErrNotExist)
 	switch {
@@ -227,8 +229,8 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 			o.locks = append(o.locks, lock)
 			return nil
 		case readOnly && errors.Is(err, fs.ErrNotExist):
-			// No lock file: a store that never was, or one on a medium that was
-			// copied without it; the manifest tells which.
+			// No lock file: there is no store, or it was copied without LOCK, maybe to
+			// a read-only medium. Reading the manifest shows which.
 			return nil
 		case !errors.Is(err, errs.ErrLocked) || !time.Now().Before(deadline):
 			return err
@@ -245,7 +247,8 @@ func (o *opening) manifestOptions() manifest.Options {
 	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover != Strict, Keys: o.keys()}
 }
 
-// keys leads to the data keys of the store; nil without Options.Keys.
+// keys returns the function by which the manifest gets the store's data keys; nil without
+// Options.Keys.
 func (o *opening) keys() manifest.Keys {
 	if o.options.Keys == nil {
 		return nil
@@ -282,8 +285,8 @@ func (o *opening) openManifest(ctx context.Context) error {
 	case !errors.Is(err, errs.ErrNotExist) || o.options.MustExist || mo.ReadOnly:
 		return err
 	}
-	// If it could not be seen at first that there is no store, an earlier Open may have made
-	// the directories, and failed before their names were durable.
+	// openDirs did not see that the store is absent. An earlier Open may have made the
+	// directories and failed before their names were durable, so make them durable now.
 	if !o.made {
 		outside := mo
 		outside.FS = o.base
@@ -304,11 +307,12 @@ func (o *opening) openManifest(ctx context.Context) error {
 	return err
 }
 
-// journalPerMemtable bounds the journal that one memtable keeps: large values
-// are in no memtable, but have to be read again by the Open after a crash.
+// journalPerMemtable is the most bytes of journal for one memtable. Large values take no room
+// in a memtable, but the Open after a crash has to read them in the journal.
 const journalPerMemtable = 512 << 20
 
-// workers lets a flush, a compaction and a collection go on at the same time.
+// workers is the number of background tasks that run at once: a flush, a compaction and a
+// collection.
 const workers = 3
 
 func (o *opening) openTree() (tree.Recovery, error) {
@@ -366,7 +370,7 @@ func (o *opening) scrubEvery() time.Duration {
 	return max(o.options.Maintenance.ScrubEvery, 0)
 }
 
-// assemble joins tree and commit pipeline to the store.
+// assemble makes the DB of the tree and a new commit pipeline.
 func (o *opening) assemble() {
 	seed := o.log.Super().Seed
 	db := &DB{opts: o.options, tree: o.tree, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
@@ -388,6 +392,6 @@ func (o *opening) assemble() {
 		Now:      time.Now,
 		OnSync:   db.counters.sync.observe,
 	})
-	// Background work asks the pipeline for turns, through the DB: so it starts last.
+	// Background work calls the pipeline through the DB, so it starts last.
 	o.tree.Start()
 }

@@ -13,11 +13,11 @@ import (
 // data key from then on.
 type RotateOptions struct {
 	// Keys is the provider from now on, also for Options.Keys of the next Open; nil = as before.
-	// It wraps the data keys that are there again, which the one before has to unwrap.
+	// It also wraps the existing data keys. The provider before it has to unwrap them first.
 	Keys KeyProvider
-	// Rewrite replaces what is under older data keys, or plain, by compactions and collections,
-	// and then removes these keys. A backup or checkpoint that was made before still needs them,
-	// and has them.
+	// Rewrite also encrypts existing data under the new key, by compactions and collections, and
+	// then removes the older data keys. A backup or checkpoint that was made before still needs
+	// the older keys, and has them in its own files.
 	Rewrite bool
 	// Master changes no data key: all are unwrapped, and wrapped again under the master key that
 	// is current now. One small file is written. Rewrite is ignored.

@@ -48,27 +48,27 @@ type Remap struct {
 	Life   crypt.Life // names the key of the file; zero = it is plain
 }
 
-// Damaged says that live records of a segment cannot be read, so that it must
-// stay as it is.
+// Damaged is the error of a collection that can't read live records of a segment. That segment
+// must stay as it is.
 type Damaged struct {
 	Segment entry.FileNum
 	Err     error // an *errs.Corruption
 }
 
-// Error is that of what was found.
+// Error returns the message of the damage.
 func (d *Damaged) Error() string { return d.Err.Error() }
 
-// Unwrap is what was found.
+// Unwrap returns the damage.
 func (d *Damaged) Unwrap() error { return d.Err }
 
-// DefaultMemory is that of a Collection.
+// DefaultMemory is the memory, in bytes, that a Collection takes if it sets none.
 const DefaultMemory = 64 << 20
 
-// Collect copies the live records of the victims to one new segment, in key order
-// as far as memory allows: else in several sequences that are. It writes where
-// they went. Nothing that is live is left out: if one
-// record can't be read, that is a *Damaged. Memory is taken for keys and places,
-// not for values. On an error it removes what it wrote.
+// Collect copies the live records of the victims to one new segment, and writes remaps that say
+// where they went. The records are in key order; if their keys don't fit into memory, in
+// several sequences that each are. If a live record can't be read, Collect returns a *Damaged:
+// it leaves no live record out. It takes memory for keys and places, not for values. On an
+// error it removes what it wrote.
 func Collect(ctx context.Context, c Collection) (out Output, err error) {
 	w := collector{Collection: c, out: &out, moves: make([][]segment.Move, len(c.Victims))}
 	defer func() {
@@ -239,7 +239,7 @@ func (w *collector) finish() error {
 	return nil
 }
 
-// abort removes what was written; what cannot be removed, the next Open removes.
+// abort removes what was written. If a removal fails, the next Open removes the file.
 func (w *collector) abort() {
 	for _, m := range w.out.Remaps {
 		w.Discard(m)

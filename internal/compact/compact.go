@@ -2,8 +2,8 @@
 // new run, drops what nobody can see any more, moves values to where they
 // belong, and reports exactly what became garbage.
 //
-// It changes nothing that exists: its outputs are new files that no View and no
-// manifest names yet. Making them true is the caller's business.
+// It changes nothing that exists: its outputs are new files that no View and no manifest names
+// yet. The caller adds them to the store by an edit of the manifest.
 package compact
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// Input is one piece of work.
+// Input describes one flush or compaction.
 type Input struct {
 	// Entries yields what to merge, in entry.Compare order, each (key, version)
 	// once. Execute closes it.
@@ -51,7 +51,7 @@ type ValueSegment struct {
 	Stamp      entry.Version // of its records, if they don't say it
 }
 
-// Output is what came of it: new files, synced, and the garbage they leave behind.
+// Output is the result: new files, which are synced, and what became garbage by them.
 type Output struct {
 	Run      meta.Run       // without files if nothing was kept
 	Values   []ValueSegment // new value segments
@@ -111,7 +111,8 @@ type worker struct {
 	scratch  entry.Entry // the healed copy of an entry
 }
 
-// healed is e with its handle healed; the source's own entry is left alone.
+// healed returns e with its handle healed: it no longer leads through a remap. It changes a
+// copy, not the source's own entry.
 func (w *worker) healed(e *entry.Entry) (*entry.Entry, error) {
 	if w.in.Heal == nil || !e.Separated {
 		return e, nil
@@ -201,7 +202,7 @@ func (w *worker) finishValues() error {
 	return nil
 }
 
-// abort removes what was written; what cannot be removed, the next Open removes.
+// abort removes what was written. If a removal fails, the next Open removes the file.
 func (w *worker) abort() {
 	w.in.Run.Abort()
 	if w.values != nil {

@@ -40,13 +40,13 @@ type Rules struct {
 	Now uint64
 }
 
-// History is what stays of the entries of one keyspace, as Rules has it for all others.
+// History says which old versions of one keyspace stay; Rules has the same for all others.
 type History struct {
 	Watermark entry.Version
 	Versions  int
 }
 
-// verdict is what becomes of an entry.
+// verdict says what happens to an entry.
 type verdict uint8
 
 const (
@@ -153,8 +153,8 @@ func (t *retention) cover(e *entry.Entry) {
 	t.failed = cmp.Or(t.failed, t.covers.Err())
 }
 
-// between is the newest version of a tombstone over e that is less than newer; 0
-// if none is.
+// between returns the newest version of a tombstone over e that is greater than e's version
+// and less than newer; 0 if there is none.
 func between(c *tombstone.Cover, e *entry.Entry, newer entry.Version) entry.Version {
 	v := c.Newest(e.Key)
 	if v >= newer {

@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 )
 
-// Isolation says what a transaction is checked for when it commits.
+// Isolation says which conflicts a transaction is checked for when it commits.
 type Isolation uint8
 
 // The isolation levels, strictest first.
@@ -18,8 +18,8 @@ const (
 	LastWriterWins                     // nothing is checked
 )
 
-// Check is what must hold when a transaction commits: it is handed down to the
-// layer that knows what has changed. The zero value always holds.
+// Check is what must hold for a transaction to commit. The commit leader checks it against
+// the View and against earlier members of its group. The zero value always holds.
 type Check struct {
 	Isolation Isolation
 	Since     entry.Version // newest version that the transaction could see
@@ -48,10 +48,10 @@ func (c *Check) AsksRanges(deletes int) bool {
 	return c.Isolation == Serializable && c.Reads != nil && len(c.Reads.ranges) > 0
 }
 
-// Dropped returns errs.ErrKeyspaceNotFound if a keyspace was dropped that the
-// transaction writes to. It returns a Refusal for one that it may have read: what
-// changed there before the drop may be gone, so nobody can tell any more whether that
-// was a conflict. Only a commit leader may rely on the answer.
+// Dropped returns errs.ErrKeyspaceNotFound if a keyspace was dropped that the transaction
+// writes to. It returns a Refusal if one was dropped that the transaction may have read:
+// changes before the drop may be gone, so a conflict with them can't be found any more. The
+// answer is only final for a commit leader; for others a drop may follow.
 func (c *Check) Dropped() error {
 	if c.Written.dropped() != nil {
 		return errs.ErrKeyspaceNotFound
@@ -69,7 +69,7 @@ type Keyspace struct {
 	Dropped atomic.Bool // set once it was
 }
 
-// Keyspaces are those keyspaces of a transaction that can be dropped.
+// Keyspaces has the keyspaces of a transaction that can be dropped.
 type Keyspaces []*Keyspace
 
 // Add adds a keyspace once.
@@ -85,7 +85,7 @@ func (k *Keyspaces) Reset() {
 	*k = (*k)[:0]
 }
 
-// dropped returns one that was dropped, nil if none was.
+// dropped returns a keyspace that was dropped; nil if none was.
 func (k Keyspaces) dropped() *Keyspace {
 	for _, ks := range k {
 		if ks.Dropped.Load() {

@@ -12,9 +12,9 @@ func (s *ReadSet) bound() {
 	}
 }
 
-// coarsen replaces all keys and ranges by ranges that each cover several neighbours
-// and what lies between them. So nothing that was read is missed, and some changes of
-// what was not read are taken for conflicts.
+// coarsen replaces all keys and ranges by fewer ranges, which each cover several neighbours and
+// the keys between them. So every conflict is still found, but a change of a key that was not
+// read may count as one, too.
 func (s *ReadSet) coarsen() {
 	// A key is the range up to the next key there can be.
 	for _, k := range s.keys {

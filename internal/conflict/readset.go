@@ -120,8 +120,8 @@ func (s *ReadSet) extend(r *span, lo, hi []byte) {
 	}
 }
 
-// Check returns a Refusal if anything that was read has changed since a version, or
-// the error that left it open.
+// Check returns a Refusal if anything that was read has changed since a version. It returns
+// another error if it could not find out.
 func (s *ReadSet) Check(c Changes, since entry.Version) error {
 	for i := range s.keys {
 		k := s.text(s.keys[i].at)
@@ -155,8 +155,7 @@ func (s *ReadSet) upper(r *span) []byte {
 	return s.text(r.hi)
 }
 
-// Prepare brings keys and ranges into the order that Touches needs; otherwise the
-// first Touches does.
+// Prepare sorts keys and ranges for Touches. Without it, the first call of Touches sorts them.
 func (s *ReadSet) Prepare() {
 	s.mergeRanges()
 	s.orderKeys()
@@ -201,7 +200,8 @@ func (s *ReadSet) touchesKey(k []byte) bool {
 	return false
 }
 
-// orderKeys sorts the keys by their hashes: an index that takes no memory.
+// orderKeys sorts the keys by their hashes, so that they are found by binary search without
+// an index.
 func (s *ReadSet) orderKeys() {
 	if s.hashed < len(s.keys) {
 		slices.SortFunc(s.keys, func(a, b key) int { return cmp.Compare(a.hash, b.hash) })

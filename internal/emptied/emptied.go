@@ -43,18 +43,18 @@ const (
 	mostNoted  = 1 << 20 // bytes of the bounds of those of seeks
 )
 
-// Known are the ranges that are known in one View. AppendTo may be called at any time,
+// Known has the emptied ranges that are known in one View. AppendTo may be called at any time,
 // all other methods under the lock that guards the installation of Views.
 type Known struct {
 	searched atomic.Pointer[searched]
 	noted    atomic.Pointer[tombstone.Set]
 }
 
-// searched are the ranges of the last search, and those of the search before: readers
-// pinned between both searches are too old for the last one.
+// searched has the ranges of the last search, and those of the search before it. Readers that
+// were pinned between the two are too old to use the ranges of the last one.
 type searched struct{ last, before *tombstone.Set }
 
-// Inherit makes k know what an older View knows.
+// Inherit adds to k the ranges that an older View knows.
 func (k *Known) Inherit(older *Known) {
 	k.searched.Store(older.searched.Load())
 	k.noted.Store(older.noted.Load())
@@ -66,7 +66,7 @@ func (k *Known) any() bool {
 	return s != nil && s.last != nil || k.noted.Load() != nil
 }
 
-// AppendTo appends the ranges for a tombstone.Cover.
+// AppendTo appends the ranges as sources of a tombstone.Cover.
 func (k *Known) AppendTo(sources []tombstone.Source) []tombstone.Source {
 	if noted := k.noted.Load(); noted != nil {
 		sources = append(sources, noted)
@@ -94,8 +94,8 @@ func (k *Known) Note(r Range) {
 	}
 }
 
-// newerHalf leaves the ranges with the newest versions, each place once, until half of
-// what may be remembered is left.
+// newerHalf keeps the ranges with the newest versions, up to half of what may be remembered.
+// Of ranges of the same place it keeps one.
 func newerHalf(s *tombstone.Set) *tombstone.Set {
 	var flat []Range
 	sum := 0
@@ -113,17 +113,17 @@ func newerHalf(s *tombstone.Set) *tombstone.Set {
 	return tombstone.EmptiedSet(flat...)
 }
 
-// Change is what becomes known in the current View, or is forgotten. The zero Change
-// is none.
+// Change says which ranges the current View learns or forgets. The zero Change changes
+// nothing.
 type Change struct {
 	searched *searched // nil = as before
 	notes    []Range
 
-	pruned      bool // was becomes remain, unless others were noted meanwhile
+	pruned      bool // replace was by remain, unless other ranges were noted meanwhile
 	was, remain *tombstone.Set
 }
 
-// Apply applies c, of which k is the current View's.
+// Apply applies c to k, which must be that of the current View.
 func (k *Known) Apply(c Change) {
 	if c.searched != nil {
 		k.searched.Store(c.searched)
@@ -136,14 +136,14 @@ func (k *Known) Apply(c Change) {
 	}
 }
 
-// Within reports whether one of some ranges, which are in order, has a key.
+// Within reports whether one of the ranges has the key. The ranges are in order.
 func Within(ranges []Range, key []byte) bool {
 	i := sort.Search(len(ranges), func(i int) bool { return bytes.Compare(ranges[i].Hi, key) > 0 })
 	return i < len(ranges) && bytes.Compare(ranges[i].Lo, key) <= 0
 }
 
-// Cut takes keys out of ranges, both in order. It leaves those parts, beside ranges
-// without such a key, that are worth it.
+// Cut cuts keys out of ranges, both in order. Ranges without such a key stay whole. Of the
+// others, the parts stay for which worth returns true.
 func Cut(ranges []Range, keys [][]byte, worth func(lo, hi []byte) bool) (parts []Range) {
 	slices.SortFunc(keys, bytes.Compare)
 	for _, r := range ranges {
@@ -164,8 +164,8 @@ func Cut(ranges []Range, keys [][]byte, worth func(lo, hi []byte) bool) (parts [
 	return parts
 }
 
-// join adds a range to some of the same version, which are in order, and makes one
-// range of those that meet.
+// join adds a range to ordered ranges of the same version, and makes one range of those that
+// meet.
 func join(ranges []Range, r Range) []Range {
 	from := sort.Search(len(ranges), func(i int) bool { return bytes.Compare(ranges[i].Hi, r.Lo) >= 0 })
 	to := from

@@ -15,53 +15,53 @@ import (
 
 // Source is the View that a search reads.
 type Source interface {
-	// Memtables returns them newest first: all that is in one is newer than what is
-	// in the next, and than all runs.
+	// Memtables returns the memtables, newest first. All entries of one are newer than
+	// those of the next one, and than those of all runs.
 	Memtables() []*memtable.Table
 	// RunsUpTo is the greatest version of an entry in a run.
 	RunsUpTo() entry.Version
-	// Below walks what is older than the i-th memtable; all with i = -1. The Cover
-	// knows what range deletes and emptied ranges up to a version hide of it.
+	// Below returns an iterator over everything older than the i-th memtable; i = -1 means
+	// the whole View. The Cover has the range deletes and emptied ranges up to a version.
 	Below(i int, upTo entry.Version) (iterator.Iterator, *tombstone.Cover)
-	// Entries is about how many entries there are in [lo, hi).
+	// Entries estimates how many entries there are in [lo, hi).
 	Entries(lo, hi []byte) int
 }
 
 // Options of a Tracker.
 type Options struct {
 	Seed          uint64 // of the key hash
-	MemtableBytes int    // at which a memtable is sealed
+	MemtableBytes int    // size at which a memtable is sealed
 }
 
-// Tracker counts the deletes of a store and searches for what they have emptied.
+// Tracker counts the deletes of a store and searches for the ranges that they have emptied.
 //
-// Invariant: once a commit has returned, fewer than step deletes are published and
-// not searched, but for those that others commit meanwhile, and for deletes of an
-// order in which the last search has found little. This bounds what a seek walks
-// after deletes in the order of keys. A background task searches; a committer who
-// finds that the task is late does its work. Searches, and Prune, exclude each other:
-// their callers see to that.
+// Invariant: once a commit has returned, fewer than step deletes are published and not yet
+// searched. This bounds what a seek walks after deletes in the order of keys. There are two
+// exceptions: deletes that others commit meanwhile, and deletes in an order of which the last
+// search has found few ranges. A background task searches. A committer that finds the task
+// late searches in its place. Only one call of Search or Prune may run at a time; the callers
+// hold a lock.
 type Tracker struct {
-	least int    // deleted keys that a range has at least: a few are walked faster than skipped
+	least int    // least deleted keys of a range: a walk over fewer is faster than a skip
 	step  int64  // deletes after which a search is due; a seek walks that number in about 1 ms
 	seed  uint64 // of the key hash
 
-	published counter      // what came to memtables and is published
-	searched  counter      // of it, what the last search has met
-	misses    atomic.Int32 // searches in a row that have found little, up to maxMisses
+	published counter      // entries of memtables that are published
+	searched  counter      // the part of published that the last search has seen
+	misses    atomic.Int32 // searches in a row that have found little, at most maxMisses
 
-	added Count // what is not published yet; for the commit leader alone
+	added Count // entries that are not published yet; only the commit leader uses it
 
-	// For searches alone, of which one runs at a time:
-	upTo   entry.Version  // the last search has met all commits up to this one
+	// Only Search and Prune use these:
+	upTo   entry.Version  // the last search has seen all commits up to this version
 	ranges []Range        // as of upTo, in order and apart from each other
-	last   *tombstone.Set // the same
+	last   *tombstone.Set // the ranges as a set
 }
 
 // Count counts entries of memtables.
 type Count struct{ Entries, Deletes int64 }
 
-// counter is a Count that many goroutines look at.
+// counter is a Count that goroutines read while one changes it.
 type counter struct{ entries, deletes atomic.Int64 }
 
 func (c *counter) load() Count { return Count{c.entries.Load(), c.deletes.Load()} }
@@ -73,10 +73,11 @@ func (c *counter) store(n Count) {
 
 const (
 	maxMisses  = 3       // a search that finds little doubles the next step, up to 2^maxMisses
-	freshEvery = 1 << 14 // entries after which ranges are lifted to the newest version, see search
+	freshEvery = 1 << 14 // new entries after which a search lifts all ranges to the newest version
 
-	// Multiples of goldenRatio are spread evenly, also every second, third or fourth.
-	// So of goroutines that delete in turn, each one's deletes are seeds now and then.
+	// Multiples of goldenRatio (mod 2^32) choose deletes as seeds. They are spread evenly, and
+	// so is every second, third or fourth of them. So if goroutines delete in turn, some
+	// deletes of each become seeds.
 	goldenRatio uint32 = 0x9e3779b9
 )
 
@@ -85,15 +86,15 @@ func NewTracker(o Options) *Tracker {
 	return &Tracker{least: max(o.MemtableBytes>>17, 16), step: int64(max(o.MemtableBytes>>14, 64)), seed: o.Seed}
 }
 
-// Added notes what the commit leader adds to a memtable; it does not count before
+// Added notes entries that the commit leader adds to a memtable. They count once it calls
 // Published.
 func (t *Tracker) Added(n Count) {
 	t.added.Entries += n.Entries
 	t.added.Deletes += n.Deletes
 }
 
-// Published counts what was added. The commit leader calls it once that is visible,
-// and starts the background task if it returns true. k is of the current View.
+// Published counts the entries of Added. The commit leader calls it once they are visible,
+// and starts the background task if it returns true. k is that of the current View.
 func (t *Tracker) Published(k *Known) (due bool) {
 	if t.added.Entries == 0 {
 		return false
@@ -105,21 +106,21 @@ func (t *Tracker) Published(k *Known) (due bool) {
 	return n.Deletes >= t.step<<t.misses.Load() || k.any() && n.Entries >= freshEvery
 }
 
-// Waiting is what was published and not searched.
+// Waiting returns the number of entries that are published and not yet searched.
 func (t *Tracker) Waiting() Count {
 	n, searched := t.published.load(), t.searched.load()
 	return Count{n.Entries - searched.Entries, n.Deletes - searched.Deletes}
 }
 
-// Behind reports whether a memtable should be searched before it is flushed; k is of
-// the current View.
+// Behind reports whether a memtable should be searched before it is flushed. k is that
+// of the current View.
 func (t *Tracker) Behind(k *Known) bool {
 	n := t.Waiting()
 	return n.Deletes > 0 || k.any() && n.Entries > 0
 }
 
-// Late reports whether a committer is to search in place of the background task.
-// Where little is to be found, the task may take another step.
+// Late reports whether a committer must search in place of the background task. If the last
+// searches have found little, the task gets more time before it counts as late.
 func (t *Tracker) Late() bool {
 	due := t.step
 	if misses := t.misses.Load(); misses > 0 {
@@ -128,25 +129,26 @@ func (t *Tracker) Late() bool {
 	return t.Waiting().Deletes >= due
 }
 
-// Count is to be called before the version that a Search goes up to is asked for.
+// Count returns what is published, for a later Search. Call it before you take the version
+// up to which that Search goes: then the Search sees all that was counted.
 func (t *Tracker) Count() Count { return t.published.load() }
 
-// Search searches the memtables of a View for what deletes have emptied up to a
-// version: one that was published before the View was pinned, and after all that was
-// counted. k is of that View. What it returns is to be applied to the current View.
+// Search searches the memtables of a View for ranges that deletes have emptied up to the
+// version published. Take counted by Count first, then published, then pin the View. k is
+// that of the View. The caller applies the returned Change to the current View.
 func (t *Tracker) Search(view Source, k *Known, published entry.Version, counted Count) (c Change) {
 	noted := k.noted.Load().All()
 	if t.Waiting().Deletes < int64(t.least) && len(t.ranges)+len(noted) == 0 {
 		return c
 	}
 	if runs := view.RunsUpTo(); runs > t.upTo {
-		// A range is lifted to a later version only by a search that meets all sets
-		// between the two. Here some are in a run already: of a memtable that was
-		// flushed unsearched, or of a transaction that committed without the journal.
-		// The ranges stay true, but are not lifted any more.
+		// A range may be lifted to a later version only by a search that sees all sets
+		// since. Here some are in a run already: a memtable was flushed unsearched, or a
+		// large transaction committed without the journal. The ranges stay true, but are
+		// not lifted any more.
 		c.notes, t.ranges, t.upTo = t.ranges, nil, runs
 	}
-	// The oldest first: a search of one lifts ranges over all that is older.
+	// The oldest first: to lift a range, all older memtables must have been searched.
 	for i, m := range slices.Backward(view.Memtables()) {
 		if upTo := min(published, m.MaxVersion()); upTo > t.upTo {
 			t.adopt(noted, upTo)
@@ -158,8 +160,8 @@ func (t *Tracker) Search(view Source, k *Known, published entry.Version, counted
 	return c
 }
 
-// adopt makes ranges of what seeks have noted since the last search, up to the version
-// that the next one goes up to: it meets all sets since, and lifts them, too.
+// adopt takes over the ranges that seeks have noted since the last search, up to upTo. The
+// next search sees all sets since, so it can lift these ranges, too.
 func (t *Tracker) adopt(noted []Range, upTo entry.Version) {
 	for _, r := range noted {
 		if v := r.Version - 1; v >= t.upTo && v <= upTo {
@@ -168,10 +170,10 @@ func (t *Tracker) adopt(noted []Range, upTo entry.Version) {
 	}
 }
 
-// search searches the i-th memtable, of which all up to a version is published and
-// all of the older memtables was searched, for what came since the last search. It
-// lifts all ranges to that version: so few entries of the memtable are newer than a
-// range, and who skips the range looks at these few.
+// search searches the entries of the i-th memtable that came since the last search, up to the
+// version upTo. Entries up to upTo must be published, and all older memtables searched. It
+// then lifts all ranges to upTo. So few entries are newer than a range: an iterator that
+// skips the range has to look at those.
 func (t *Tracker) search(view Source, i int, m *memtable.Table, upTo entry.Version) {
 	fresh, every := int64(0), t.least/8
 	var seeds, alive [][]byte
@@ -187,7 +189,7 @@ func (t *Tracker) search(view Source, i int, m *memtable.Table, upTo entry.Versi
 			alive = append(alive, key)
 		}
 	}
-	// Ranges may only be lifted without the keys that have a value again.
+	// Before ranges are lifted, the keys that have a value again are cut out of them.
 	if len(alive) > 0 {
 		t.ranges = Cut(t.ranges, alive, func(lo, hi []byte) bool { return view.Entries(lo, hi) > t.least })
 	}
@@ -198,9 +200,9 @@ func (t *Tracker) search(view Source, i int, m *memtable.Table, upTo entry.Versi
 			seeds: seeds, seedEvery: every, since: t.upTo + 1, known: t.ranges,
 		}
 		if w.find(view.Below(i, upTo)) != nil {
-			w.found, w.hidden = nil, 0 // the reader who needs what can't be read gets the error
+			w.found, w.hidden = nil, 0 // ignored: a reader of the damaged place gets the error
 		}
-		// Deletes of which a quarter is in ranges have an order that is worth searching.
+		// If a quarter of the deletes is in ranges, searching in this order is worth its work.
 		switch {
 		case 4*w.hidden >= fresh:
 			t.misses.Store(0)
@@ -218,8 +220,8 @@ func (t *Tracker) search(view Source, i int, m *memtable.Table, upTo entry.Versi
 	t.upTo = upTo
 }
 
-// SearchWrites searches the writes of a transaction, which come in the order of keys,
-// for what they will empty in a View. The ranges have no version before Committed.
+// SearchWrites searches the writes of a transaction, in the order of keys, for ranges that
+// they will empty in a View. Committed gives the ranges their version.
 func (t *Tracker) SearchWrites(writes iterator.Iterator, view Source) []Range {
 	w := &walker{least: t.least, seed: t.seed, mine: writes, upTo: entry.MaxVersion - 1}
 	if w.find(view.Below(-1, entry.MaxVersion-1)) != nil {
@@ -228,8 +230,9 @@ func (t *Tracker) SearchWrites(writes iterator.Iterator, view Source) []Range {
 	return t.largest(w.found, mostRanges/2, view)
 }
 
-// Committed returns the ranges of SearchWrites that hold once the transaction is version
-// v. Touched are the keys that others have committed since the View of that search.
+// Committed returns the Change for a transaction that is committed as version v: found are
+// the ranges of SearchWrites, touched the keys that others have committed since its View.
+// These keys are cut out.
 func Committed(found []Range, touched [][]byte, v entry.Version) (c Change) {
 	for _, r := range Cut(found, touched, func(lo, hi []byte) bool { return true }) {
 		c.notes = append(c.notes, tombstone.Emptied(r.Lo, r.Hi, v))
@@ -237,7 +240,7 @@ func Committed(found []Range, touched [][]byte, v entry.Version) (c Change) {
 	return c
 }
 
-// largest leaves out ranges with few entries until there are at most that many: most.
+// largest drops the ranges with fewest entries until at most `most` ranges are left.
 func (t *Tracker) largest(ranges []Range, most int, view Source) []Range {
 	for least := t.least; len(ranges) > most; least *= 2 {
 		ranges = slices.DeleteFunc(ranges, func(r Range) bool { return view.Entries(r.Lo, r.Hi) <= least })
@@ -245,8 +248,8 @@ func (t *Tracker) largest(ranges []Range, most int, view Source) []Range {
 	return ranges
 }
 
-// Prune forgets the ranges in which a View has few entries left, as a compaction has
-// dropped what they spared. k is of that View.
+// Prune forgets ranges in which a View has few entries left, for instance after a compaction
+// has dropped the deleted ones. k is that of the View.
 func (t *Tracker) Prune(view Source, k *Known) (c Change) {
 	few := func(r Range) bool { return view.Entries(r.Lo, r.Hi) < t.least }
 	t.ranges = slices.DeleteFunc(t.ranges, few)
@@ -258,7 +261,7 @@ func (t *Tracker) Prune(view Source, k *Known) (c Change) {
 	return c
 }
 
-// publish makes the ranges part of a Change.
+// publish adds the ranges to a Change.
 func (t *Tracker) publish(c *Change) {
 	c.searched = &searched{last: tombstone.EmptiedSet(t.ranges...), before: t.last}
 	t.last = c.searched.last

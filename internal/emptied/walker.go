@@ -18,30 +18,30 @@ import (
 // long enough is an emptied range. The walker meets no more keys than are deleted, and
 // some of those between. With seeds, it walks only around deletes that came lately.
 type walker struct {
-	least int    // keys of a row that becomes a range
+	least int    // least keys of a row that becomes a range
 	seed  uint64 // of the key hash
 	mine  iterator.Iterator
 	table *memtable.Table // that mine walks; nil = a transaction's writes
-	upTo  entry.Version   // what is newer in mine counts as alive
+	upTo  entry.Version   // entries of mine that are newer count as alive
 
 	seeds     [][]byte      // some late deletes, in order of keys; nil = walk all
 	seedEvery int           // late deletes for each seed
 	since     entry.Version // a delete is late if it has this version or a newer one
 	known     []Range       // that hold up to upTo, in order
-	resumed   int           // how many of known were walked on from
+	resumed   int           // number of known ranges from whose end the walk went on
 
 	found  []Range
 	hidden int64 // keys in found that were not in known
 
 	older iterator.Iterator
-	cover *tombstone.Cover // what is hidden of older
+	cover *tombstone.Cover // what hides entries of older
 	at    bool             // older is at an entry
 
 	lo, hi  []byte // first and last key of the row
 	version entry.Version
 	keys    int    // of the row
 	goesOn  bool   // the row begins with the end of a known range
-	passed  []byte // scratch: a key that a walk leaves
+	passed  []byte // scratch: the key that a walk moves away from
 }
 
 // find walks mine beside older, and closes both.

@@ -1,5 +1,5 @@
-// Package garbage knows what of the store nobody needs any more, or estimates it: what
-// writes replace, what dropped keyspaces leave, and how that compares with the budget.
+// Package garbage knows or estimates the store's garbage: what writes replace, and what
+// dropped keyspaces leave. It compares the garbage with the budget.
 package garbage
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Budget follows how the store's garbage compares with its budget, from one
-// View to the next and, between them, with what is written. What new entries
-// replace is known for sure only once they are compacted with the old ones, which
-// may be long after; until then it is the sampler's estimate.
+// Budget compares the store's garbage with the garbage budget. It is measured for each View;
+// between two Views it follows what is written. What new entries replace is known exactly
+// only once a compaction has met the new and the old entries. Until then it is the Sampler's
+// estimate.
 type Budget struct {
 	views        *view.Set
 	damaged      *Damaged
@@ -22,16 +22,17 @@ type Budget struct {
 	measured atomic.Pointer[measure]
 	older    atomic.Int64 // bytes of older values that writes have replaced since Open, estimated
 
-	// Copying is the bytes that a collection under way has a second time.
+	// Copying is the number of bytes that a running collection copies: they are on disk twice
+	// until it ends.
 	Copying atomic.Int64
 }
 
-// NewBudget returns a budget that nothing was measured for.
+// NewBudget returns a Budget that has measured nothing yet.
 func NewBudget(views *view.Set, d *Damaged, o policy.Options, segmentBytes int64) *Budget {
 	return &Budget{views: views, damaged: d, policy: o, segmentBytes: segmentBytes}
 }
 
-// measure is what policy says of a View, and Budget.older by then.
+// measure is the garbage of a View, and the value of Budget.older when it was measured.
 type measure struct {
 	policy.Garbage
 	older int64
@@ -43,7 +44,7 @@ func (b *Budget) Measure(v *view.View) {
 	b.measured.Store(&measure{policy.Measure(v.Layout, StateOf(v, b.damaged), b.policy), older})
 }
 
-// Set takes g for what the store has now.
+// Set makes g the store's current garbage.
 func (b *Budget) Set(g policy.Garbage) { b.measured.Store(&measure{g, b.older.Load()}) }
 
 // Older is how many bytes of older values writes have replaced since Open, estimated.
@@ -88,7 +89,8 @@ func (b *Budget) SegmentLimit() int64 {
 	return policy.SegmentBytes(live, b.segmentBytes)
 }
 
-// Affords reports whether a file of this size may wait to be used again.
+// Affords reports whether the budget has room for a spare file of this size, one that waits
+// to be used again.
 func (b *Budget) Affords(size int64) bool {
 	return !b.views.Closed() && b.Fill() < policy.SpareBudgetShare && size <= b.SegmentLimit()
 }

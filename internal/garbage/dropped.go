@@ -8,10 +8,10 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// What a dropped keyspace has left behind is estimated once, for each run there is:
-// those made later have nothing of it. So the estimate need not be good, and is
-// never asked for twice. What is in the memtable is estimated when the store rests:
-// to count it takes to sort it, and nobody who drops a keyspace waits for that.
+// What a dropped keyspace has left behind is estimated once, for each run that exists then:
+// later runs have nothing of it. What is in the memtable is estimated when the store is idle,
+// because counting sorts the memtable, and a caller that drops a keyspace should not wait for
+// that.
 
 // NoteDropped estimates what is left of a keyspace.
 func NoteDropped(views *view.Set, id entry.KeyspaceID) {

@@ -20,7 +20,7 @@ type Retention struct {
 	Age      time.Duration // keep what was visible at some time within this age
 }
 
-// Rules are what a flush or compaction that begins now may drop.
+// Rules returns what a flush or compaction that begins now may drop.
 func (t *Retention) Rules(bottom bool) compact.Rules {
 	now := t.Now().UnixMilli()
 	l := t.Views.Current().Layout

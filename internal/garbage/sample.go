@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Sampler estimates what new entries replace: the commit leader looks at some of
-// them. It is the leader's.
+// Sampler estimates what new entries replace, by looking up some of them. Only the commit
+// leader uses it.
 type Sampler struct {
 	views  *view.Set
 	leader *view.Pin
@@ -20,7 +20,7 @@ type Sampler struct {
 	seed   uint64 // of the key hash
 	keeps  bool   // the default keyspace retains older versions
 
-	unsampled int64 // bytes of records since the last one that was looked at
+	unsampled int64 // bytes of records since the last sample
 }
 
 // Every is the number of bytes of records for which one sample is taken. Few of the
@@ -30,8 +30,8 @@ func (s *Sampler) Every() int64 {
 	return min(max(live/policy.SampleFraction, policy.SampleLeastBytes), policy.SampleMostBytes)
 }
 
-// Sample adds to the active memtable's estimates what a record replaces, before it
-// is added to it.
+// Sample adds what a record replaces to the active memtable's estimates. Call it before the
+// record itself is added to the memtable.
 func (s *Sampler) Sample(r *entry.Record, every int64) {
 	weight := int64(r.Size)
 	switch r.Kind {
@@ -77,8 +77,8 @@ func (s *Sampler) HiddenBy(m *view.Table) int64 {
 	return m.Replaced.Load()
 }
 
-// look finds what a record replaces, and counts it times times: the sample stands for others. What can't be
-// read is not counted: the reader who asks for it gets the error.
+// look finds what a record replaces, and counts it `times` times, as the sample stands for
+// other records, too. What can't be read is not counted: a reader of it gets the error.
 func (s *Sampler) look(r *entry.Record, times float64) {
 	if s.retains(r.Key) {
 		return
@@ -107,8 +107,8 @@ func (s *Sampler) look(r *entry.Record, times float64) {
 	s.budget.older.Add(n)
 }
 
-// lookAtRange counts what a range delete hides in runs. What tombstones cover
-// already was counted for them.
+// lookAtRange counts what a range delete hides in runs. It leaves out what older tombstones
+// cover, which was counted for those.
 func (s *Sampler) lookAtRange(r *entry.Record) {
 	if s.retains(r.Key) {
 		return

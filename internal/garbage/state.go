@@ -14,25 +14,25 @@ import (
 // as they are, so that nothing more of them gets lost.
 type Damaged struct {
 	mu   sync.Mutex
-	nums []entry.FileNum // never written to, but replaced
+	nums []entry.FileNum // Add replaces the slice and never changes it: List returns it
 }
 
-// Add notes one more.
+// Add notes one more damaged file.
 func (d *Damaged) Add(num entry.FileNum) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.nums = append(slices.Clone(d.nums), num)
 }
 
-// List returns them; it must not be written to.
+// List returns the numbers of the damaged files. The caller must not change the slice.
 func (d *Damaged) List() []entry.FileNum {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.nums
 }
 
-// StateOf is what policy must know beside the layout, as far as it follows from v
-// and from what was found to be damaged.
+// StateOf returns the part of policy.State that follows from v and from the damage that was
+// found.
 func StateOf(v *view.View, d *Damaged) policy.State {
 	s := policy.State{Sealed: len(v.Tables) - 1, Damaged: d.List(), Hidden: make(map[layout.RunID]uint64)}
 	for _, m := range v.Tables {

@@ -89,9 +89,9 @@ func nothingOutlives(rules *compact.Rules, layout *layout.Layout, first, last []
 	return true
 }
 
-// tombstoneOver is the end of the stretch of keys around key that is unneeded by a
-// tombstone newer than one version and not newer than another; nil if none is, or if a
-// source can't be read.
+// tombstoneOver looks for a tombstone over key that is newer than one version and not newer
+// than another. It returns the end of the range around key that such a tombstone makes
+// unneeded; nil if there is none, or if a source can't be read.
 func tombstoneOver(sources []tombstone.Source, key []byte, above, upTo entry.Version) []byte {
 	cover := tombstone.NewForwardCover(upTo, sources...)
 	defer cover.Close()

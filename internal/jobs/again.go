@@ -14,7 +14,7 @@ const (
 	mostPause  = time.Second // of runs that fail at once
 )
 
-// failing is what the pool knows of a task whose last run has failed so. Guarded by
+// failing is the state of a task whose last run has failed in a way that may pass. Guarded by
 // Pool.mu.
 type failing struct {
 	err   error // of the first run that failed
@@ -29,8 +29,8 @@ func (t *Task) Hurry() {
 	t.Kick()
 }
 
-// ended looks at the result of a run that began at a time. If its failure passes, the
-// task runs again later.
+// ended is called after each run, with its error. If the failure may pass, it sets the time of
+// the next try.
 func (t *Task) ended(err error, began time.Time) {
 	p := t.pool
 	passes := err != nil && p.o.Passes != nil && p.o.Passes(err)

@@ -22,7 +22,7 @@ func (p *Pool) Alarm(t *Task) *Alarm { return &Alarm{task: t} }
 // there is something to do.
 const maxAlarm = time.Hour
 
-// Set has the alarm ring once: after d, or earlier if it was set to ring earlier.
+// Set makes the alarm ring once: after d, or earlier if it was set to ring earlier.
 // Calls that change nothing take no lock.
 func (a *Alarm) Set(d time.Duration) {
 	d = min(max(d, 0), maxAlarm)
@@ -54,7 +54,7 @@ func (a *Alarm) Left() (time.Duration, bool) {
 	return time.Duration(at) - time.Since(a.task.pool.began), at != 0
 }
 
-// Stop has the alarm not ring.
+// Stop cancels the alarm.
 func (a *Alarm) Stop() {
 	if a.at.Load() == 0 {
 		return
@@ -84,7 +84,7 @@ func (a *Alarm) ring() {
 	}
 }
 
-// Ring has all alarms of a manual pool ring that are set; it returns how many.
+// Ring makes all alarms of a manual pool ring that are set, and returns how many there were.
 func (p *Pool) Ring() int {
 	p.mu.Lock()
 	var on []*Alarm

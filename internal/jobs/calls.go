@@ -17,10 +17,10 @@ type Calls struct {
 }
 
 // maxCalls is how many calls wait at most. When one more is added, the oldest is
-// dropped: what happened last is what matters to one who is late.
+// dropped: to a reader that is late, the newest events matter most.
 const maxCalls = 1024
 
-// Add has call called after all calls that were added before. It never waits.
+// Add queues call behind all calls that were added before. It never waits.
 func (c *Calls) Add(call func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *Calls) Drain(patience time.Duration) {
 	}
 }
 
-// Dropped is how many calls were never made.
+// Dropped returns the number of calls that were dropped.
 func (c *Calls) Dropped() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -42,7 +42,7 @@ type granule struct {
 	before int64
 }
 
-// at is the record at r; or the memory of an outside value, if r is its.
+// at returns the memory at r: a record, or an outside value.
 func (a *arena) at(r ref) *record {
 	g := *a.granules.Load()
 	return (*record)(unsafe.Add(g[r>>granuleShift].base, uintptr(r&(granuleUnits-1))*8))

@@ -36,8 +36,8 @@ func newBuckets(n int) (*buckets, error) {
 	}, nil
 }
 
-// grown is a table of n buckets, more than b has, with what is in b. Buckets keep
-// enough of the hash, so no key is read; both tables are walked from front to back.
+// grown returns a table of n buckets, more than b has, with the contents of b. Buckets keep
+// enough of the hash, so it reads no key; it walks both tables from front to back.
 func (b *buckets) grown(n int) (*buckets, error) {
 	g, err := newBuckets(n)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// marks knows the versions of entries in the order of their arrival. To find what
-// is newer than a version, look only behind the last mark before which nothing
-// is. One writer adds; any goroutine may ask.
+// marks is an index of versions over the entries in the order of their arrival. It shortens a
+// search for entries newer than a version: last returns the place behind which all of them
+// lie. One writer adds; any goroutine may ask.
 type marks struct {
 	newest atomic.Uint64 // greatest version of an entry
 	list   atomic.Pointer[[]mark]
@@ -35,7 +35,7 @@ func (m *marks) add(place ref, count uint64) {
 	m.list.Store(&list)
 }
 
-// widen takes in the version of a new entry.
+// widen notes the version of a new entry.
 func (m *marks) widen(v uint64) {
 	if v > m.newest.Load() {
 		m.newest.Store(v)

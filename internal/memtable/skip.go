@@ -65,8 +65,8 @@ func (c *cursor) SkipLT(key []byte, v entry.Version) bool {
 	return c.SeekLT(append(bytes.Clone(to), 0))
 }
 
-// ahead is how many entries there are from the current one on and before key; less than
-// zero if key comes first.
+// ahead returns the number of entries from the current one up to key, without key; it is
+// negative if key comes before the current entry.
 func (c *cursor) ahead(key []byte) (n int) {
 	for k := range c.count {
 		n += c.view.seek(c.levels[k], key) - c.pos[k]

@@ -1,9 +1,8 @@
 package pageio
 
-// Ahead asks the system to begin reading what of n bytes at off is not known to be in
-// memory, and returns how many bytes that are. It waits for nothing, and only asks which
-// pages are in memory: those of one who reads the range soon. Bytes that the file doesn't
-// have are left out.
+// Ahead asks the system to begin reading the part of n bytes at off that is not known to be in
+// memory, and returns the size of that part. It does not wait. Call it for a range that will
+// be read soon. Bytes beyond the end of the file are left out.
 func (f *File) Ahead(off, n int64) (asked int64) {
 	end := min(off+n, f.size)
 	if off < 0 || off >= end {
@@ -48,9 +47,9 @@ func (f *File) unknown(first, last int64) int64 {
 // awaited is how many pages the system is given to read before one of them is waited for.
 const awaited = 32
 
-// Await has n bytes at off on their way to memory, all at once, and waits for most of
-// them: to read them piece by piece, as Prime does, would wait for each piece. Call Prime
-// afterwards, which finds them there. Without a mapping it does nothing.
+// Await asks the system to read n bytes at off into memory, all at once, and waits for most of
+// them. Call Prime afterwards: by itself it would wait for the disk at each piece. Without a
+// mapping Await does nothing.
 func (f *File) Await(off, n int64) {
 	end := min(off+n, f.size)
 	if f.data == nil || off < 0 || off >= end {

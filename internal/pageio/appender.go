@@ -66,7 +66,7 @@ func (a *Appender) Flush() error {
 	return a.hand()
 }
 
-// Drop forgets what has not been handed to the file.
+// Drop drops what was not yet written to the file.
 func (a *Appender) Drop() {
 	if a.block != nil {
 		err := offheap.Free(a.block) // can only fail for other memory

@@ -30,8 +30,8 @@ func NewBits(n int64) Bits {
 	return Bits{n: n, blocks: make([]atomic.Pointer[bitBlock], (n+blockBits-1)/blockBits)}
 }
 
-// BitMemory bounds the memory that several Bits take together, and the time that what
-// they say is believed. Some of them are emptied when it is full, so keep in them only
+// BitMemory bounds the memory that several Bits take together, and the time for which their
+// bits are believed. It empties some of them when the memory is full, so keep in them only
 // what can be found out again.
 //
 // A page that was verified may leave memory, and come back with other bytes. So sets of
@@ -101,8 +101,8 @@ func NewBitMemory(limit int64, always bool) *BitMemory {
 	return m
 }
 
-// EndBy has a, whose task calls End, end the epochs. Without it they end only by pages
-// that were read.
+// EndBy sets the alarm that ends epochs in time; its task must call End. Without it an epoch
+// ends only after enough pages were read.
 func (m *BitMemory) EndBy(a *jobs.Alarm) {
 	m.alarm.Store(a)
 	a.Set(EpochTime) // bits may have been set before
@@ -243,7 +243,7 @@ func (m *BitMemory) newBits(n int64, turn int) Bits {
 // Bytes is how much memory is used.
 func (m *BitMemory) Bytes() int64 { return m.used.Load() }
 
-// await has the epoch end in time: a bit was set.
+// await sets the alarm for the end of the epoch, as a bit was set.
 func (m *BitMemory) await() {
 	if a := m.alarm.Load(); a != nil {
 		a.Set(EpochTime)

@@ -9,9 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// Unclustered says which segments hold values in the order of their arrival, so
-// that a scan jumps from one to the next, and what it takes to have them
-// clustered.
+// Unclustered says which segments hold values in the order of their arrival, so that a scan
+// in key order jumps among them, and how much scans must jump before clustering is worth it.
 type Unclustered struct {
 	Segments []entry.FileNum // ascending
 	// Price is how many bytes of them scans must have jumped to before the next

@@ -35,8 +35,8 @@ func (c *Compaction) drops(l *layout.Layout) uint64 {
 	return bytes / max(entries, 1) * min(2*deletes, entries)
 }
 
-// smaller is the compaction of as many of the newest runs as there is disk space
-// for, where a larger one would be worth it; nil if too few fit.
+// smaller returns a compaction for when a larger one is worth it but does not fit on the disk:
+// of as many of the newest runs as fit; nil if these are too few.
 func (v *survey) smaller() *Compaction {
 	uppers, _ := split(v.layout.Runs())
 	for n := len(uppers); n >= idleRowRuns; n-- {

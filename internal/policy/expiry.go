@@ -39,7 +39,7 @@ func expiryDue(r *layout.Run, idle bool) (due uint64) {
 	return due
 }
 
-// later adds to a time, at most up to the end of all times.
+// later adds wait to a time. The sum stops at the greatest time, and does not overflow.
 func later(at, wait uint64) uint64 {
 	if at+wait < at {
 		return ^uint64(0)

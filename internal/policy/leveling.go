@@ -101,8 +101,8 @@ func worthIdle(total, weight, base uint64) bool {
 	return weight >= base/idleUpperFraction || total <= idleSmallBytes && weight >= base/idleSmallFraction || total <= idleTinyBytes
 }
 
-// alike are the newest upper runs, up to one that is far heavier than all
-// before it: that is not rewritten for them.
+// alike returns the newest upper runs, up to the first one that is far heavier than all newer
+// ones together: it is not worth rewriting for them.
 func alike(uppers []*layout.Run) []*layout.Run {
 	sum := uint64(0)
 	for i, r := range uppers {

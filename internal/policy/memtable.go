@@ -1,9 +1,8 @@
 package policy
 
-// MemtableBytes is how large the next memtable may become, of full bytes, in a store with
-// this much memory; 0 = not known. Readers that began one after the other each keep the
-// memtable of their time. The more there is in memtables that only they read, the
-// smaller are the next ones.
+// MemtableBytes returns the size at which the next memtable is full: at most full bytes. memory
+// is the store's memory limit; 0 = not known. Long readers keep the memtables of the time when
+// they began. The more bytes such memtables take (pinned), the smaller is the next one.
 func MemtableBytes(full, pinned, memory int64) int64 {
 	over := pinned - memory/pinnedFraction
 	if memory == 0 || over < 0 {

@@ -16,7 +16,7 @@
 // Values lie in the order of their arrival until scans have jumped among them
 // for so long that an idle store clusters them.
 //
-// What is under an old data key is rewritten last, if that is asked for.
+// Files under an old data key are rewritten last, and only if a user has asked for it.
 //
 // Each file is one decision, and tuning.go has all numbers that they use.
 package policy

@@ -12,7 +12,7 @@ import (
 // runs within a walk.
 type behind struct {
 	accepted map[string]bool
-	met      *errs.Corruption // what no walk has gone on behind, yet
+	met      *errs.Corruption // damage that a walk has met, and that is not accepted yet; nil: none
 
 	key     []byte        // where the last move began
 	version entry.Version // of the entry there

@@ -8,8 +8,8 @@ const mostExpected = 256
 // Habit is how many values scans of a store read from the disk after a seek. It is used
 // by any number of goroutines.
 type Habit struct {
-	eighths atomic.Int64 // of the average, in which the last scan counts for an eighth
-	apart   atomic.Int64 // eighths of how far from the average they are, averaged in the same way
+	eighths atomic.Int64 // 8 times the moving average; the last scan has a weight of 1/8
+	apart   atomic.Int64 // 8 times the average distance from that average, by the same weights
 }
 
 // note adds a scan that read n values.

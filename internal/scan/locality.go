@@ -12,7 +12,8 @@ type locality struct {
 	jumped uint64       // bytes
 }
 
-// nearby is how far the next record may lie for memory and disk to have it ready.
+// nearby is the largest distance in bytes at which the next record still counts as close: the
+// readahead of processor and disk usually has it by then.
 const nearby = 64 << 10
 
 // pass notes that the separated value of e was read, and reports whether it lies
@@ -30,13 +31,13 @@ func (l *locality) pass(p *view.Pin, e *entry.Entry) (jumped bool) {
 	return jumped
 }
 
-// stream has the disk asked for more of a segment whose values are read in order: for a
-// little behind the second one, and for twice as much each time.
+// stream reads ahead in a segment whose values are read in order. It begins with a small part
+// behind the second value, and doubles the part each time.
 type stream struct {
 	segment entry.FileNum
-	asked   uint64 // up to this offset
-	mark    uint64 // a value from here on has the next part asked for
-	part    uint64 // bytes
+	asked   uint64 // the disk was asked for the segment up to this offset
+	mark    uint64 // when a value from this offset on is read, the next part is asked for
+	part    uint64 // size of the next part in bytes
 }
 
 const (

@@ -8,24 +8,24 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
-// readahead holds the entries ahead of a scan's user, and has their separated values
-// brought near: the disk is asked for many at once, and so is the processor. Nobody
-// waits for them before they are read.
+// readahead holds the entries ahead of a scan's user, and asks for their separated values: it
+// asks the disk, or the processor, for many at once. Nothing waits for a value before the
+// user reads it.
 type readahead struct {
 	scan     *Scan
-	ring     []*Ahead // the beginning of all
-	all      []*Ahead // kept for the next scan, without keys and values
+	ring     []*Ahead // the entries in use: a prefix of all
+	all      []*Ahead // all that were allocated; a later scan uses them again
 	head     int      // the user's entry
 	count    int      // entries held, the user's included
 	bytes    uint64   // of their separated values
 	passed   int      // entries since begin
 	turned   bool     // the direction of the entries ahead
 	more     bool     // the walk is at an entry that is not in the ring yet
-	adaptive bool     // made and unmade as values are asked for
+	adaptive bool     // reading ahead begins and ends by how the user asks for values
 	guessed  bool     // the ring has as many entries as a scan is expected to need: it is filled again once it is empty
 	far      bool     // most values of the last refill were not in memory
 	unasked  int      // entries in a row whose separated value nobody asked for
-	ordered  int      // of the other ones, those in a row that followed each other
+	ordered  int      // values in a row that were asked for and lay one after the other
 }
 
 // Ahead is an entry ahead.
@@ -57,7 +57,8 @@ const (
 	aheadMost     = 8 << 20
 )
 
-// unused are those that no scan has. Keys, which were handed out, are never used again.
+// unused has the readaheads that no scan uses. The memory of keys is never used again, as
+// users may still hold keys.
 var unused = sync.Pool{New: func() any { return new(readahead) }}
 
 func newReadahead(s *Scan, n int) *readahead {
@@ -67,7 +68,7 @@ func newReadahead(s *Scan, n int) *readahead {
 	return r
 }
 
-// leave gives r back to other scans.
+// leave makes r free for other scans.
 func (r *readahead) leave() {
 	for _, a := range r.ring {
 		*a = Ahead{}
@@ -107,7 +108,7 @@ func (r *readahead) resize(n int) {
 	r.grow(n)
 }
 
-// begin starts from where the walk is; ok says that it is at an entry.
+// begin starts to read ahead where the walk is. ok says that the walk is at an entry.
 func (r *readahead) begin(ok, turned bool) bool {
 	r.head, r.count, r.bytes, r.passed, r.turned, r.more = 0, 0, 0, 0, turned, ok
 	r.fill()
@@ -116,7 +117,7 @@ func (r *readahead) begin(ok, turned bool) bool {
 
 // move goes on to the next entry in the direction turned.
 func (r *readahead) move(turned bool) bool {
-	// The walk is at the far end: it has to come back before it can turn.
+	// The walk is at the far end of the ring: bring it back before it can turn.
 	if turned != r.turned {
 		return r.begin(r.turn() && r.scan.move(turned), turned)
 	}
@@ -169,7 +170,7 @@ func (r *readahead) turn() bool {
 // current is the user's entry.
 func (r *readahead) current() *entry.Entry { return &r.ring[r.head].entry }
 
-// fill reads on until the ring is full, and has the values brought near.
+// fill walks on until the ring is full, and asks for the separated values.
 func (r *readahead) fill() {
 	// A scan that goes on, and waits for the disk, has more values on their way.
 	if r.adaptive && r.far && r.passed >= len(r.ring) && len(r.ring) < farLength {
@@ -202,9 +203,9 @@ func (r *readahead) room() int {
 	return len(r.ring)
 }
 
-// ask has the values of the entries from the one at place first on brought near, and
-// returns how many bytes the disk was asked for. A loop of its own after the walk costs a
-// tenth less than asking at each entry of the walk.
+// ask asks for the values of the entries from place first on, and returns how many bytes the
+// disk was asked for. A loop after the walk takes 10 % less time than asking at each entry
+// of the walk.
 func (r *readahead) ask(first int) int64 {
 	values := r.scan.Values()
 	reads := values.Pin.Reads()
@@ -224,10 +225,10 @@ func (a *Ahead) take(e *entry.Entry) {
 	a.entry.Key = a.key
 }
 
-// Asked notes that the user has read the separated value of the entry that the scan
-// is at, and is about to move. When values are far from each other, reading ahead
-// begins: Entry is then another one, of the same content. Values that lie one after
-// the other come without it.
+// Asked notes that the user has read the separated value of the scan's entry. Call it before
+// the next move. If values lie far from each other, reading ahead begins, and Entry then
+// returns another pointer, to an entry of the same content. Values that lie one after the
+// other need no reading ahead.
 func (s *Scan) Asked() {
 	s.asked++
 	if r := s.readahead; r != nil {
@@ -254,7 +255,7 @@ func (s *Scan) jumped(e *entry.Entry) bool {
 	return s.locality.pass(s.pin, e) || e.Handle.Length >= largeValue
 }
 
-// adapt begins to read ahead, because values lie far from each other.
+// adapt begins to read ahead.
 func (s *Scan) adapt() {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	s.far = 0
@@ -269,8 +270,8 @@ func (s *Scan) adapt() {
 // idle reports whether adaptive reading ahead has been of no use for some time.
 func (r *readahead) idle() bool { return r.unasked >= unaskedToEnd || r.ordered >= orderedToEnd }
 
-// unadapt moves on and no longer reads ahead: the walk is brought back to the
-// user's entry, which is the readahead's until it has moved.
+// unadapt moves on and ends reading ahead. It first brings the walk back to the user's entry,
+// which stays in the readahead until the move.
 func (s *Scan) unadapt(turned bool) bool {
 	r := s.readahead
 	if r.unasked >= unaskedToEnd {
@@ -283,7 +284,7 @@ func (s *Scan) unadapt(turned bool) bool {
 	return ok
 }
 
-// note has the habit know how many values were read since the last seek.
+// note tells the habit how many values were read since the last seek.
 func (s *Scan) note() {
 	if s.habit == nil || !s.sought {
 		return

@@ -7,12 +7,11 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// row counts the keys, one behind the other, that a walk passes because they are
-// deleted. Where it passes many, it has the Pin note the range as emptied, so that the
-// next seek skips it.
+// row counts the deleted keys that a walk passes in a row. If they are many, the Pin notes
+// their range as emptied, so that the next seek skips it.
 type row struct {
 	keys  int
-	begin []byte // the rowBegins-th of them
+	begin []byte // the rowBegins-th key of the row, where the noted range begins
 }
 
 const (
@@ -20,8 +19,8 @@ const (
 	rowNoted  = 128 // keys in a row that are noted; to walk them takes some 10 us, a note less than 1
 )
 
-// passes counts a key that a delete of any kind hides, of version by. What the
-// transaction itself deletes others still see: it ends the row.
+// passes counts a key that a delete of any kind hides; by is the version of the delete. A
+// delete by the transaction itself ends the row, as other readers still see the key.
 func (w *walk) passes(key []byte, by entry.Version) {
 	if by == tombstone.Pending {
 		w.rowEnds(key)
@@ -33,8 +32,8 @@ func (w *walk) passes(key []byte, by entry.Version) {
 	}
 }
 
-// rowEnds says that the row ends before key, which something keeps visible, or may to
-// other readers. A walk back ends behind it.
+// rowEnds ends the row before key, or behind it in a walk back: the key is visible, or may be
+// to other readers.
 func (w *walk) rowEnds(key []byte) {
 	if w.row.keys >= rowNoted {
 		w.note(key)
@@ -42,8 +41,8 @@ func (w *walk) rowEnds(key []byte) {
 	w.row.keys = 0
 }
 
-// rowEndsAtBound says that there is no further key within the bounds, if nothing has
-// failed: a walk that doesn't know what range deletes hide may have left anything out.
+// rowEndsAtBound ends the row at the bound, as there is no further key. After an error it
+// notes nothing: the walk may have left out visible keys.
 func (w *walk) rowEndsAtBound() {
 	if w.row.keys >= rowNoted && w.err() == nil {
 		w.note(nil)
@@ -53,11 +52,11 @@ func (w *walk) rowEndsAtBound() {
 
 // note notes the row up to a key, or up to the bound.
 //
-// Deletes must be the only reason why nothing of it was shown, also to others: since
-// may be.
+// It notes nothing if the walk may have left out keys for another reason than deletes, because
+// of Since or damage: other readers may see those keys.
 func (w *walk) note(key []byte) {
 	switch {
-	case w.since > 0 || w.behind != nil: // what it could not read may not be deleted
+	case w.since > 0 || w.behind != nil: // the walk may have left out keys that are not deleted
 	case !w.backward && key == nil:
 		w.pin.Emptied(w.row.begin, w.hi)
 	case !w.backward:

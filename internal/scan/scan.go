@@ -1,6 +1,6 @@
-// Package scan walks what a transaction sees, in the order of keys: the version of
-// each key that counts, or all of them, its own writes too, without what deletes
-// and expiry hide; and it reads separated values ahead of its user.
+// Package scan walks what a transaction sees, in the order of keys: the newest visible version
+// of each key, or all versions. That includes the transaction's own writes, and leaves out
+// what deletes and expiry hide. Scans read separated values ahead of the user.
 package scan
 
 import (
@@ -24,12 +24,12 @@ type Config struct {
 	At, Since entry.Version // versions after Since up to At
 	All       bool          // every version and delete, newest first
 	Filter    func(key []byte, meta byte) bool
-	Shown     *Span  // is extended by what Filter is shown; nil: nobody asks
+	Shown     *Span  // is extended to each key before Filter is called; nil: not needed
 	Prefix    int    // length of the keyspace's prefix, which Filter is not shown
 	Prefetch  int    // values read ahead; 0 = as many as pays, <0 = none
 	KeysOnly  bool   // no value is read ahead
 	Limit     int    // entries that the user will see after a seek, at most, while it moves on; 0 = any number
-	Habit     *Habit // of scans like this one; nil: nobody knows
+	Habit     *Habit // what earlier scans of the keyspace read; nil: not known
 	Behind    bool   // GoOn leads behind damage in runs
 }
 
@@ -51,19 +51,19 @@ type Scan struct {
 	direct    bool // nothing stands between walk and user: no filter, no readahead
 	filtering bool // the filter is being called
 	closed    bool
-	far       int32 // values that reading ahead would have helped with; below zero: not yet
+	far       int32 // values that lay far from the one before; a negative count delays reading ahead
 	asked     int   // values that were asked for since the seek
-	waited    bool  // for the disk, since the seek
+	waited    bool  // the disk was waited for since the seek
 	adapts    bool  // reads ahead as much as pays
 	limit     int   // Config.Limit
-	sought    bool  // there was a seek, of which habit is told at its end
+	sought    bool  // there was a seek; when it ends, habit is told of it
 	readahead *readahead
 	locality  locality
 	stream    stream
 	habit     *Habit // nil unless it adapts
 	err       error
 
-	firstKey [32]byte // where walk.key begins
+	firstKey [32]byte // first memory of walk.key, so that a short key allocates nothing
 }
 
 // Begin makes a zero Scan one of c, at no entry.
@@ -129,7 +129,8 @@ func (s *Scan) Seek(key []byte, turned bool) (ok bool) {
 // at an entry.
 func (s *Scan) Move(turned bool) bool {
 	s.turned = turned
-	// A move that is sure touches no mapped memory, nor does one within the entries ahead.
+	// A sure move touches no mapped memory, and neither does one within the entries ahead. So
+	// they need no guard.
 	if s.direct {
 		if !turned && s.walk.sure.shift() {
 			return true
@@ -171,8 +172,8 @@ func (s *Scan) seek(key []byte, turned bool) bool {
 // move moves the walk to the next entry that the filter accepts.
 func (s *Scan) move(turned bool) bool { return s.accepted(s.walk.move(turned), turned) }
 
-// accepted moves on while the filter refuses what the walk is at. The filter is
-// the user's: it may end the transaction.
+// accepted moves on while the filter refuses the entry that the walk is at. The filter is the
+// user's code: it may end the transaction.
 func (s *Scan) accepted(ok, turned bool) bool {
 	if s.filter == nil {
 		return ok
@@ -210,7 +211,7 @@ func (s *Scan) Entry() *entry.Entry {
 // ReadsAhead reports whether the scan holds entries ahead of its user.
 func (s *Scan) ReadsAhead() bool { return s.readahead != nil }
 
-// Err says why the scan is at no entry: nil at the end.
+// Err returns the error because of which the scan is at no entry; nil at the end.
 func (s *Scan) Err() error {
 	err := s.err
 	if err == nil {
@@ -220,7 +221,8 @@ func (s *Scan) Err() error {
 	return err
 }
 
-// Damage is what the last move has ended with, if GoOn leads behind it; else nil.
+// Damage returns the damage that has ended the last move, if GoOn can go on behind it; else
+// nil.
 func (s *Scan) Damage() *errs.Corruption {
 	if b := s.walk.behind; b != nil && s.Err() != nil {
 		return b.met
@@ -228,7 +230,8 @@ func (s *Scan) Damage() *errs.Corruption {
 	return nil
 }
 
-// GoOn makes the last move again, which has ended with Damage, behind that.
+// GoOn accepts the Damage that has ended the last move, and makes the move again: it passes
+// the damage now.
 func (s *Scan) GoOn() (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &s.err, pageio.SomeFile)
 	s.err = nil

@@ -2,10 +2,10 @@ package scan
 
 import "bytes"
 
-// Span is the range of stored keys that a scan has covered since it was last
-// positioned: what its user has learnt, not what was read ahead. Its moving end is
-// only brought up to date when the direction changes and at the end. But a filter is
-// the user's: each key that it is shown is covered before.
+// Span is the range of stored keys that a scan's user has seen since the last seek. What was
+// only read ahead does not count. To keep moves cheap, the moving end is brought up to date
+// only when the direction changes and at the end. The user's filter also sees keys: the Span
+// is extended to each key before the filter is called.
 type Span struct {
 	Lo, Hi []byte // [Lo, Hi)
 	Active bool   // the scan was positioned

@@ -5,14 +5,15 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 )
 
-// sure is what is known of the entries that a walk forward comes to next: they are shown
-// without a look at them, and without a guard. A short walk asks late, and for little.
+// sure counts the next entries of a walk forward that need no check, as its source has foreseen
+// them: they are shown without a look at other sources, and without a guard. The source is
+// asked late, so that a short walk does not pay for it.
 type sure struct {
 	of    iterator.Foresighted // the walk's source; nil: it knows nothing
-	moves int                  // to entries that are shown
-	moved bool                 // walk.key is behind
-	rest  int                  // moves until the source is asked
-	miss  int                  // how often in a row it knew too little
+	moves int                  // moves that are sure
+	moved bool                 // walk.key is not yet that of the current entry
+	rest  int                  // moves until the source is asked again
+	miss  int                  // how often in a row the source knew of too few
 }
 
 const (

@@ -31,7 +31,8 @@ type Move struct {
 	To   uint64 // offset in the target
 }
 
-// RemapHeader says which segment's records went to which other one.
+// RemapHeader names the source and the target of a remap: the segment whose records were moved,
+// and the one that has them now.
 type RemapHeader struct {
 	Number  entry.FileNum
 	Source  entry.FileNum
@@ -162,7 +163,7 @@ func (h *RemapHeader) encrypt(e *crypt.Encrypter, body []byte) error {
 	return nil
 }
 
-// decrypt is the way back, in place.
+// decrypt undoes encrypt, in place.
 func (h *RemapHeader) decrypt(d *crypt.Decrypter, body []byte) error {
 	body, tags := body[:h.bodySize()], body[h.bodySize():]
 	for off := int64(HeaderSize); len(body) > 0; off += remapPage {
@@ -346,8 +347,8 @@ func (h *RemapHeader) place(i int64) int64 {
 	return h.rankSize() + int64(h.blocks)*blockBytes + i*placeBytes
 }
 
-// Copier returns a reader of the remap for those who write elsewhere what they find: it
-// verifies pages in memory of its own. One goroutine uses it.
+// Copier returns a reader of the remap for code that copies what it reads to a new file: it
+// verifies each page in memory of its own, and reads from that. One goroutine uses it.
 func (m *Remap) Copier() *RemapCopy {
 	return &RemapCopy{header: &m.header, ranks: m.body.Copier(), starts: m.body.Copier(), places: m.body.Copier()}
 }
@@ -403,7 +404,7 @@ func (m *Remap) Name() string { return m.file.Name() }
 // Size is the length of the file.
 func (m *Remap) Size() int64 { return m.file.Size() }
 
-// MemoryBytes is what a remap takes that is encrypted, or not mapped.
+// MemoryBytes returns the memory that the remap takes: 0 unless it is encrypted or not mapped.
 func (m *Remap) MemoryBytes() int64 {
 	if m.file.Mapped() != nil {
 		return 0

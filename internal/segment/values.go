@@ -267,8 +267,8 @@ func (v *ValueWriter) flush() error {
 	return nil
 }
 
-// writeback has the system write what is whole: while the segment grows, so that the
-// last sync is short.
+// writeback asks the system to write whole parts to the disk while the segment grows, so that
+// the sync at the end is short.
 func (v *ValueWriter) writeback() {
 	if to := v.w.End() / pageio.BlockSize * pageio.BlockSize; to-v.hinted >= writebackEvery {
 		v.w.StartWriteback(v.hinted, to-v.hinted)

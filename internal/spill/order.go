@@ -66,7 +66,7 @@ func uncoveredPlaces(records []byte, places []place, last int, cover *tombstone.
 	return kept
 }
 
-// key is that of the record at the start of rec, which this process encoded.
+// key returns the key of the record at the start of rec, which this process encoded.
 func key(rec []byte) []byte {
 	r, _ := entry.DecodeRecord(rec)
 	return r.Key

@@ -11,8 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// part is one run of a Spill. What its range deletes cover is not in it: they are for
-// older parts.
+// part is one run of a Spill. Its range deletes apply only to older parts: entries of the part
+// that they covered are not in it.
 type part struct {
 	*run.Reader
 	written meta.Run // as the Writer has returned it
@@ -49,7 +49,7 @@ func (it *filtered) SkipGE(key []byte, v entry.Version) bool { return it.Next() 
 func (it *filtered) SkipLT(key []byte, v entry.Version) bool { return it.Prev() }
 func (it *filtered) SkipNewer(entry.Version) bool            { return it.Next() }
 
-// Err says why a move returned false, nil at the end.
+// Err returns the error because of which a move returned false; nil at the end.
 func (it *filtered) Err() error { return cmp.Or(it.Iterator.Err(), it.cover.Err()) }
 
 // skip moves on while the entry is covered. ok says whether there is an entry.
@@ -81,7 +81,7 @@ type versioned struct {
 // SkipNewer leaves out nothing: a part has one version of a key.
 func (it *versioned) SkipNewer(entry.Version) bool { return it.Next() }
 
-// Entry is a copy, as the Iterator's own entry belongs to that.
+// Entry returns a copy with the version: the Iterator's own entry must not be changed.
 func (it *versioned) Entry() *entry.Entry {
 	it.copy = *it.Iterator.Entry()
 	it.copy.Version = it.version

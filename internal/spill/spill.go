@@ -69,8 +69,8 @@ func New(cfg Config) *Spill {
 
 // Add writes records, encoded with version 0 one after the other, the later of
 // two with one key being the newer. They may be reused when it returns. The last
-// one is the transaction's last-th; ranges are the range deletes among them, with
-// the number of each as its version: they cover what was written before them.
+// one has the number last among the records of the transaction. ranges has the range deletes
+// among them; the version of each is its number. They cover what was written before them.
 // After an error, which sticks, the Spill can only be read and discarded.
 func (s *Spill) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	if s.err == nil && len(records) > 0 {
@@ -178,7 +178,7 @@ func (s *Spill) open(written meta.Run, n, level int) error {
 	return nil
 }
 
-// retire takes the newest n parts away.
+// retire removes the newest n parts from the list.
 func (s *Spill) retire(n int) {
 	for _, p := range s.parts[:n] {
 		// Bytes that were handed out stay valid until Discard, so the mapping stays too.
@@ -250,8 +250,8 @@ func (s *Spill) Writes(lo, hi []byte) (writes bool, err error) {
 	return false, nil
 }
 
-// Ranges are the range deletes. Their versions say nothing to others. They are valid
-// until Discard.
+// Ranges returns the range deletes. Their versions only have a meaning within the Spill. They
+// are valid until Discard.
 func (s *Spill) Ranges() (sources []tombstone.Source) {
 	for _, p := range s.parts {
 		if t := p.Tombstones(); !t.Empty() {
@@ -293,16 +293,15 @@ func (s *Spill) Output() compact.Output {
 	return out
 }
 
-// Keep says that run and value segments belong to the store, or that nobody knows
-// whether they do: Discard leaves them.
+// Keep makes Discard leave the run and the value segments. Call it when they belong to the
+// store, or when that is not known, as after a failed edit of the manifest.
 func (s *Spill) Keep() { s.kept = true }
 
 // Lent reports whether bytes of the files may have been handed out.
 func (s *Spill) Lent() bool { return s.lent }
 
-// Discard closes the files and, with remove, removes them, save those that
-// belong to the store. Nothing that was handed out is valid afterwards. It does
-// nothing the second time.
+// Discard closes the files. With remove, it also removes them, except those that Keep was
+// called for. Nothing that was handed out is valid afterwards. A second call does nothing.
 func (s *Spill) Discard(remove bool) {
 	for _, p := range s.parts {
 		_ = p.Close()

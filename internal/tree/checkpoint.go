@@ -50,7 +50,7 @@ func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s 
 	if err := b.copies.begin(ctx, false); err != nil {
 		return err
 	}
-	defer b.tasks.kick() // a change of keys may have waited
+	defer b.tasks.kick() // tryFinish may wait for the end of this copy
 	defer b.copies.end(false)
 	l, milli, release, err := b.cut(ctx)
 	if err != nil {

@@ -7,17 +7,19 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 )
 
-// copying lets copies of the store (checkpoints, backups) run together, and a change of its
-// keys only while there is none: a copy has the keyring of one moment, and needs its keys.
+// copying is a lock that copies of the store (checkpoints, backups) share, and that a change
+// of its keys holds alone. A copy has the keyring of one moment, so no key may be added or
+// removed while it is made.
 type copying struct {
 	mu      sync.Mutex
 	copies  int
-	waiting int // changes of keys that wait: no copy begins before them
+	waiting int // changes of keys that wait; while there are any, no new copy begins
 	alone   bool
-	changed chan struct{} // closed when one ends; nil: nobody waits
+	changed chan struct{} // closed when a copy or a change ends; nil: nobody waits
 }
 
-// begin waits until a copy may begin or, with alone, a change of keys.
+// begin takes the lock for a copy or, with alone, for a change of keys. It waits until it can,
+// or until ctx ends.
 func (c *copying) begin(ctx context.Context, alone bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +48,7 @@ func (c *copying) begin(ctx context.Context, alone bool) error {
 	return nil
 }
 
-// try begins a change of keys, unless it would have to wait.
+// try takes the lock for a change of keys if that needs no wait, and reports whether it did.
 func (c *copying) try() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,14 +82,15 @@ func (c *copying) wakeLocked() {
 }
 
 // keyUse counts the compactions, collections and large transactions under way by the data key
-// that was current when each began. It may have files under that key, and under later ones.
+// that was current when each began. Such work may write files under that key, and under
+// later ones, so these keys must stay until it ends.
 type keyUse struct {
 	ring *crypt.Ring // nil: the store is plain
 	mu   sync.Mutex
 	open map[crypt.ID]int
 }
 
-// begin notes one. Give the id to end.
+// begin counts one piece of work. Pass the returned id to end.
 func (u *keyUse) begin() (id crypt.ID) {
 	if u.ring == nil {
 		return id
@@ -113,7 +116,7 @@ func (u *keyUse) end(id crypt.ID) {
 	}
 }
 
-// older reports whether one has begun under another key than the current one.
+// older reports whether work is under way that began under a key other than the current one.
 func (u *keyUse) older() bool {
 	current := u.ring.Current()
 	u.mu.Lock()

@@ -6,15 +6,15 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// planner asks policy what is to be done.
+// planner asks policy which compaction or collection to do next.
 type planner struct {
 	cfg     *Config
 	damaged *garbage.Damaged
 	disk    *diskSpace
 }
 
-// decide returns the plan for a View. ask, unless nil, adds to the state on which
-// occasion that is.
+// decide returns the plan for a View. ask, unless nil, adds to the state why the plan is
+// asked for, for instance that the store is idle.
 func (p *planner) decide(v *view.View, ask func(*policy.State)) policy.Plan {
 	s := garbage.StateOf(v, p.damaged)
 	s.DiskSpace, s.Dropped, s.Now = p.disk.available(), garbage.DroppedIn(v), p.cfg.unixMilli()

@@ -18,7 +18,7 @@ func (b *background) flush(ctx context.Context) error {
 	if b.cfg.ReadOnly {
 		return errs.ErrReadOnly
 	}
-	var last *view.Table // of those sealed; what is sealed later is not waited for
+	var last *view.Table // newest memtable that is sealed now; later ones are not waited for
 	err := b.cfg.Exclusive(func() error {
 		err := b.writer.sealAny()
 		if tables := b.views.Current().Tables; len(tables) > 1 {
@@ -101,8 +101,8 @@ func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
 	return max(before-after, 0), err
 }
 
-// collectAndHeal is what reclaim does behind the compaction, and reports whether there
-// was anything to do.
+// collectAndHeal is the part of reclaim after the compaction. It reports whether there was
+// anything to do.
 func (b *background) collectAndHeal(ctx context.Context) (did bool, err error) {
 	ctx, end := b.life.until(ctx)
 	defer end()
@@ -129,8 +129,8 @@ func (b *background) wasteful() bool {
 	return b.life.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
 }
 
-// pass returns once all the work that went on has ended, and with it its hold of
-// Views that are not the current one.
+// pass waits until the background work of this moment has ended. That work holds older Views,
+// whose files can't be removed before.
 func (b *background) pass() {
 	for _, work := range []*sync.Mutex{&b.compactor.mu, &b.flusher.mu, &b.collector.mu, &b.searcher.mu} {
 		func() {

@@ -16,14 +16,14 @@ import (
 
 // Rotation says what RotateKey is to do.
 type Rotation struct {
-	Keys    keyring.Provider // wraps the data keys from now on; nil: the one that does now
-	Rewrite bool             // what is under other data keys, too
-	Master  bool             // wrap the data keys again, and change none
+	Keys    keyring.Provider // wraps the data keys from now on; nil = the current provider
+	Rewrite bool             // also rewrite files that are under older data keys, or plain
+	Master  bool             // only wrap the existing data keys again; Rewrite is ignored
 }
 
-// rotator changes the data key of the store, and takes old ones away when nothing is under
-// them any more. What is to be rewritten follows from the layout, as for all work
-// (policy), so a rewriting goes on after a crash or an Open.
+// rotator changes the data key of the store. It removes an old key when no file is encrypted
+// under it any more. The layout tells policy which files are still to be rewritten, so the
+// rewriting goes on after the next Open, also after a crash.
 type rotator struct {
 	cfg       *Config
 	log       *manifest.Log
@@ -39,15 +39,16 @@ type rotator struct {
 	planner   *planner
 	damaged   *garbage.Damaged
 	keys      *keyUse
-	flush     func(context.Context) error // that of background
+	flush     func(context.Context) error // background.flush
 	tasks     *tasks
 
 	copies *copying
 
-	turn turn // of those who change keys or take them away; taken before all mutexes
+	turn turn // for changing and removing keys; taken before all mutexes
 }
 
-// turn is held by one goroutine at a time. Others wait for it no longer than their contexts.
+// turn is a lock that one goroutine holds at a time. Unlike a mutex, a wait for it ends with
+// a context.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
@@ -88,7 +89,8 @@ func (r *rotator) rotate(ctx context.Context, o Rotation) error {
 	return r.rewrite(ctx)
 }
 
-// change makes a new data key current, or wraps the ones that there are again.
+// change makes a new data key current or, for a change of the master key, wraps the existing
+// data keys again.
 func (r *rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.turn.take(ctx); err != nil {
 		return err
@@ -98,12 +100,13 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.life.stopped(); err != nil {
 		return err
 	}
-	// The provider may take long to answer: before copies have to wait.
+	// The provider may take long to answer. Ask it now, before copies have to wait.
 	draft, err := r.draft(ctx, o)
 	if err != nil {
 		return err
 	}
-	// A copy has the keyring of one moment, and files of others.
+	// No copy may be under way: it has the keyring of one moment, and files of a later one
+	// could be under a key that this keyring lacks.
 	if err := r.copies.begin(ctx, true); err != nil {
 		return err
 	}
@@ -126,8 +129,8 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 		_ = r.cfg.Ring.SetCurrent(before) // can't fail: the Ring has that key
 		return err
 	}
-	// From here on the new key counts, whatever fails. What has begun under the key before may
-	// go on: it stays until another change, or until all is rewritten.
+	// From here on the new key is current, even if a later step fails. Work that has begun under
+	// the key before may go on: prune keeps that key for it.
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	return r.prune(before)
 }
 
-// draft has the provider do its part of a change.
+// draft asks the provider for what the change needs, and writes nothing.
 func (r *rotator) draft(ctx context.Context, o Rotation) (*keyring.Draft, error) {
 	if o.Master {
 		return r.cfg.Keyring.DraftRewrap(ctx, o.Keys)
@@ -146,7 +149,7 @@ func (r *rotator) draft(ctx context.Context, o Rotation) (*keyring.Draft, error)
 	return r.cfg.Keyring.DraftKey(ctx, o.Keys, r.cfg.Now().UnixMilli())
 }
 
-// rewrite returns when nothing is under an old key any more.
+// rewrite flushes, collects and compacts until no file is under an old key any more.
 func (r *rotator) rewrite(ctx context.Context) error {
 	if err := r.flush(ctx); err != nil {
 		return err
@@ -186,7 +189,8 @@ func (r *rotator) rewrite(ctx context.Context) error {
 	}
 }
 
-// stuck says why there is nothing to do for the bytes that are under old keys.
+// stuck returns the error of a rewriting that can't go on while some bytes are under old keys:
+// there is damage, or else no disk space.
 func (r *rotator) stuck(bytes uint64) error {
 	why := errs.ErrNoSpace
 	if len(r.damaged.List()) > 0 {
@@ -195,8 +199,8 @@ func (r *rotator) stuck(bytes uint64) error {
 	return fmt.Errorf("%w: %d bytes of files stay under old data keys for now", why, bytes)
 }
 
-// finish ends a rewriting when nothing is left to do: it takes the old keys away, and the
-// layout says that all is rewritten.
+// finish ends a rewriting if no work is left: it removes the old keys and records in the
+// layout that all is rewritten. It waits until no copy is under way.
 func (r *rotator) finish(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
@@ -212,7 +216,8 @@ func (r *rotator) finish(ctx context.Context) error {
 	return r.finishAlone()
 }
 
-// tryFinish is finish as a task, which leaves it for later rather than wait for a copy.
+// tryFinish is finish as a background task. It does not wait for a copy or for a change of
+// keys: these kick the task when they end.
 func (r *rotator) tryFinish(context.Context) error {
 	if !r.rewritten() {
 		return nil
@@ -246,8 +251,8 @@ func (r *rotator) finishAlone() error {
 	})
 }
 
-// rewritten reports whether a rewriting is under way and has nothing left to do. What is in
-// memory and in a journal under an old key is flushed first.
+// rewritten reports whether a rewriting is under way and has no work left. If a journal segment
+// under an old key still waits for its flush, it starts one and returns false.
 func (r *rotator) rewritten() bool {
 	v := r.views.Current()
 	l := v.Layout
@@ -266,10 +271,11 @@ func (r *rotator) rewritten() bool {
 	return true
 }
 
-// prune removes the data keys under which nothing is, but for that with the id before, unless
-// work is under way that began under another one than the current: then it leaves all for later.
-// No flush is under way meanwhile; the journal of one that began under another key has that key,
-// so that rewritten reports false until it has ended.
+// prune removes the data keys that no file is under; it keeps the key with the id before. It
+// removes none while work is under way that began under a key other than the current one:
+// that work may still write files under its key.
+//
+// No flush runs meanwhile, as prune holds the flusher's lock.
 func (r *rotator) prune(before crypt.ID) error {
 	r.flusher.mu.Lock()
 	defer r.flusher.mu.Unlock()
@@ -284,7 +290,7 @@ func (r *rotator) prune(before crypt.ID) error {
 		needed[life.Key] = true
 	}
 	for _, end := range l.JournalEnds() {
-		if end.Segment > l.FlushedTo() { // else nobody reads it any more
+		if end.Segment > l.FlushedTo() { // flushed segments are not replayed
 			needed[end.Life.Key] = true
 		}
 	}

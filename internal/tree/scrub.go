@@ -18,10 +18,10 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// scrubber verifies every file once in a while, whether anybody reads it or not: rot
-// is found while there may still be a backup. A pass takes half of Config.ScrubEvery. How
-// far it should be follows from the time alone, so that one that was closed for long
-// catches up. Its alarm rings when the next piece is due, and each hour.
+// scrubber verifies every file in turn, also files that nobody reads, so that rot is found
+// while there may still be a backup. A pass over all files takes half of Config.ScrubEvery.
+// How far the pass should be follows from the time alone, so a store that was closed for long
+// catches up. The alarm rings when the next piece is due, and each hour.
 type scrubber struct {
 	cfg       *Config
 	views     *view.Set
@@ -31,10 +31,10 @@ type scrubber struct {
 	installer *installer
 	tasks     *tasks
 
-	// Only the task touches these; Close does when it has ended.
+	// Only the task uses these; after the task has ended, Close does.
 	state    layout.Scrub
 	part     scrubbed // of the file after state.UpTo
-	recorded int64    // when state was recorded, in Unix milliseconds
+	recorded int64    // when state was last recorded, in Unix milliseconds
 
 	bytes, passes, damaged atomic.Int64 // since Open
 	ended                  atomic.Int64 // state.Ended
@@ -50,12 +50,12 @@ type scrubbed struct {
 const (
 	scrubWait   = time.Second // between two pieces
 	scrubBegin  = time.Minute // after Open
-	scrubLeast  = 1 << 20     // bytes of a piece, as many while clients write
+	scrubLeast  = 1 << 20     // bytes of a piece, while clients write
 	scrubMost   = 16 << 20    // bytes of a piece at rest
-	scrubRecord = time.Hour   // between two edits that record how far it is
+	scrubRecord = time.Hour   // between two edits that record how far the pass is
 )
 
-// start has the alarm ring for the first time.
+// start sets the alarm for the first time.
 func (s *scrubber) start() {
 	s.state = s.views.Current().Layout.Scrub()
 	s.ended.Store(s.state.Ended)
@@ -184,7 +184,7 @@ func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (er
 	return s.record(now)
 }
 
-// report tells of damage, and has readers verify all again.
+// report passes damage on, and makes readers verify all pages again.
 func (s *scrubber) report(c *errs.Corruption) {
 	s.files.Open.Bits.Forget()
 	s.damaged.Add(1)
@@ -205,8 +205,8 @@ func (s *scrubber) finish(now int64) error {
 	return s.record(now)
 }
 
-// record has the manifest know how far it is. Where that is refused, it
-// counts until Close.
+// record records in the manifest how far the pass is. If the edit is refused, the state is
+// kept in memory alone, until Close.
 func (s *scrubber) record(now int64) error {
 	s.recorded = now
 	err := s.installer.record(func(*layout.Layout) (*layout.Edit, error) { return &layout.Edit{Scrub: s.state}, nil })

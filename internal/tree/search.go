@@ -8,22 +8,22 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// searcher has what deletes have emptied found and forgotten: one search at a time.
+// searcher finds and forgets emptied ranges, one search at a time.
 type searcher struct {
 	views   *view.Set
 	emptied *emptied.Tracker
 	mu      sync.Mutex // held over a search; taken last
 }
 
-// catchUp is called by a committer whose commit is published, with no lock held: it
-// searches for what deletes have emptied if the task that does so is late.
+// catchUp searches for emptied ranges if the background task is late. A committer calls it
+// after its commit is published, with no lock held.
 func (s *searcher) catchUp() {
 	if s.emptied.Late() {
 		s.searchIf(s.emptied.Late)
 	}
 }
 
-// run is the background task.
+// run is the background task that searches.
 func (s *searcher) run(context.Context) error {
 	s.searchIf(s.behind)
 	return nil
@@ -32,16 +32,16 @@ func (s *searcher) run(context.Context) error {
 // behind reports whether there is anything to search.
 func (s *searcher) behind() bool { return s.emptied.Behind(&s.views.Current().Known) }
 
-// searchIf searches the memtables for what deletes have emptied, if that is still
-// needed once it may. The order matters: what was counted is visible, and what is
-// visible is in the View.
+// searchIf takes the lock, and searches the memtables for emptied ranges if needed still
+// returns true then: another search may have ended meanwhile.
 func (s *searcher) searchIf(needed func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !needed() {
 		return
 	}
-	// Count, version, View: each has all that the one before it has.
+	// Keep this order: what was counted is visible at the version, and what is visible is in
+	// the View.
 	counted := s.emptied.Count()
 	visible := s.views.Visible()
 	hold, err := s.views.Hold()
@@ -52,7 +52,8 @@ func (s *searcher) searchIf(needed func() bool) {
 	s.views.Learn(s.emptied.Search(hold.View(), &hold.View().Known, visible, counted))
 }
 
-// prune forgets the ranges of which a compaction into the base has left little.
+// prune forgets emptied ranges in which a compaction into the base has left few entries: a
+// seek walks these quickly.
 func (s *searcher) prune() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -42,20 +42,21 @@ type Spill struct {
 	cleanup runtime.Cleanup
 }
 
-// spilled is what a Spill holds. It is given back even if the Spill is leaked.
+// spilled is the state of a Spill. It is a type of its own, so that it can be released after
+// the garbage collector has found that the user has lost the Spill.
 type spilled struct {
 	*spill.Spill // the files; what the store has a part in is defined here
 	store        *spills
 
 	began   time.Time
-	checked entry.Version   // conflicts up to this version were looked for
-	emptied []emptied.Range // what the transaction leaves empty, as of then
-	key     crypt.ID        // that was current when it began
+	checked entry.Version   // Prepare has looked for conflicts up to this version
+	emptied []emptied.Range // ranges that the transaction empties, as of version checked
+	key     crypt.ID        // the data key that was current when the Spill began
 	end     sync.Once
 	ended   sync.Once // of the use of key
 }
 
-// spills makes Spills, and has the store stay open while they work.
+// spills makes Spills. Close waits while one of them writes.
 type spills struct {
 	cfg        *Config
 	views      *view.Set
@@ -158,7 +159,8 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 	return nil
 }
 
-// leavesEmpty are the ranges in which nothing is left once the transaction is version v.
+// leavesEmpty returns the ranges that the transaction, as version v, has emptied. It returns
+// none if too many keys of others lie in them.
 func (s *spilled) leavesEmpty(v entry.Version) (none emptied.Change) {
 	if len(s.emptied) == 0 {
 		return none
@@ -333,7 +335,7 @@ func (s *spilled) leaked() {
 	}
 }
 
-// over notes that nothing more comes of s. It may be called more than once.
+// over ends the use of the data key. It may be called more than once.
 func (s *spilled) over() {
 	if s.store.cfg.Ring != nil {
 		s.ended.Do(func() { s.store.keys.end(s.key) })
@@ -341,8 +343,8 @@ func (s *spilled) over() {
 	}
 }
 
-// discard removes no files of a closed store, as another process may have it open by
-// now. The next Open removes them.
+// discard removes the files, unless the store is closed: then another process may have it
+// open, and the next Open removes them.
 func (s *spilled) discard() {
 	s.end.Do(func() {
 		s.store.mu.RLock()

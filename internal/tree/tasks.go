@@ -2,11 +2,10 @@ package tree
 
 import "github.com/brockdb/brock/internal/jobs"
 
-// tasks are the background work that there is. What is to be done follows from the
-// state: each task looks for it by itself, and goes on as long as it finds something.
-// So whatever changes the state kicks all of them, and nobody has to know what follows
-// from the change: the installer does so for each edit, the writer for each memtable
-// that it seals. There are no tasks before Open has made them.
+// tasks has all background tasks. A task finds its work in the store's state by itself, and
+// runs until it finds none. So code that changes the state kicks all tasks, and need not know
+// which of them has work now. The installer kicks them after each edit, the writer after each
+// memtable that it seals. The fields are nil until Open has made the tasks.
 type tasks struct {
 	readOnly bool // then there is no background work
 
@@ -15,14 +14,14 @@ type tasks struct {
 	collect *jobs.Task
 	seal    *jobs.Task    // seals the memtable, so that it is flushed
 	search  *jobs.Task    // looks for what deletes have emptied
-	rekey   *jobs.Task    // takes old data keys away; nil: the store is plain
+	rekey   *jobs.Task    // removes old data keys; nil: the store is plain
 	idle    *jobs.Delayed // idle compaction, once writers are silent
 	scrub   *jobs.Alarm   // rings when files are to be verified
-	expiry  *jobs.Alarm   // rings when what has expired is to leave the files
-	poll    *jobs.Delayed // looks whether a full disk has room again
+	expiry  *jobs.Alarm   // rings when expired entries should be removed from the files
+	poll    *jobs.Delayed // checks whether a full disk has room again
 }
 
-// kick looks for work after a change.
+// kick starts all tasks that may have work after a change of the state.
 func (t *tasks) kick() {
 	if t.readOnly {
 		return

@@ -13,10 +13,10 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// throttle slows writers down while background work lags behind, and tells
-// Config.OnStall of the times in which it does: one begins with the first writer
-// that meets the limits, and ends when work has caught up to well below them, so
-// that it spans the waits of many.
+// throttle slows writers down while background work lags behind. It tells Config.OnStall when
+// a time of throttling begins and ends: the first writer that meets the limits begins it, and
+// it ends when the work has caught up to well below them. So one such time covers the waits
+// of many writers.
 type throttle struct {
 	views  *view.Set
 	budget *garbage.Budget
@@ -28,13 +28,14 @@ type throttle struct {
 	mu      sync.Mutex // held over tell, so that calls come in order, and guards:
 	since   time.Time  // zero while writers are not throttled
 	reason  string
-	garbage bool // they were, to begin with, for garbage
+	garbage bool // garbage was the first reason
 }
 
-// admit slows a committer of a payload down, the more the further work lags, and
-// lets it wait only where memory would otherwise grow without bound. It refuses
-// one that there is no disk space for. It returns early with the context's error. A
-// nil payload stands for a large transaction that has none.
+// admit delays the committer of a payload. The further work lags behind, the longer is the
+// delay. It makes the committer wait until work has been done only where memory would
+// otherwise grow without bound. It returns ErrNoSpace if there is no disk space for the
+// payload, and the context's error if ctx ends. payload is nil for a large transaction, whose
+// writes are in files already.
 func (t *throttle) admit(ctx context.Context, payload []byte) error {
 	n := len(payload)
 	if payload == nil {
@@ -79,7 +80,7 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 			share := min(1, float64(n)/policy.ThrottleDelayBytes)
 			return wait(ctx, time.Duration(float64(policy.ThrottleDelay)*delays*share), changed)
 		}
-		// A full disk stays so for longer than one try of a flush.
+		// Don't wait for a flush that is refused: a full disk stays full for longer.
 		if err := t.life.unflushed(); failure.IsFull(err) || err != nil && t.life.since.Load() > began {
 			return t.disk.refuse(fmt.Errorf("memory is full and can't be flushed: %w", err))
 		}
@@ -98,7 +99,8 @@ func (t *throttle) delays(v *view.View) float64 {
 	return max(tables, runs, garbage)
 }
 
-// look finds out whether a time of throttling has begun, if a writer asks, or ended.
+// look finds out whether a time of throttling has begun or ended. Only a call for a writer
+// can begin one.
 func (t *throttle) look(writer bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +132,7 @@ func (t *throttle) beginLocked(sealed, runs int) {
 	}
 }
 
-// end ends such a time because the store closes.
+// end ends a time of throttling because the store closes.
 func (t *throttle) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,9 +14,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// writer adds committed records to the active memtable. It is the commit leader's:
-// prepare, apply and publish are called by one goroutine at a time, in this order,
-// once a group.
+// writer adds committed records to the active memtable. Only the commit leader uses it: it
+// calls prepare, apply and publish in this order, once for each group.
 type writer struct {
 	cfg       *Config
 	log       *manifest.Log
@@ -32,8 +31,8 @@ type writer struct {
 	count     *counters
 
 	segment      entry.FileNum // journal segment that apply last followed
-	journalBytes int64         // applied to the active memtable
-	tableBytes   int64         // at which the active memtable is full
+	journalBytes int64         // bytes of records that were applied to the active memtable
+	tableBytes   int64         // size at which the active memtable is full
 }
 
 func newTable(cfg *Config, limit int64) *view.Table {
@@ -42,8 +41,8 @@ func newTable(cfg *Config, limit int64) *view.Table {
 
 // prepare makes room for n bytes of records: a full memtable is sealed, with
 // its journal segments, and a new one begun. Full is also one that hides much
-// garbage, unless another already waits for its flush. Once the manifest has stopped,
-// nothing is written any more: what it says would never follow.
+// garbage, unless another already waits for its flush. Once the manifest has stopped, prepare
+// returns an error: flushes could not be recorded any more.
 func (w *writer) prepare(n int) error {
 	if err := w.log.Err(); err != nil {
 		return err
@@ -68,7 +67,8 @@ func (w *writer) full(m *view.Table, n int64) bool {
 // seal ends the active memtable and its journal segments and begins new ones.
 // Only the leader, or a function that runs in its place, may call it.
 func (w *writer) seal() error {
-	// A journal segment belongs to one memtable, so that it can go with its flush.
+	// A journal segment belongs to one memtable, so that the flush of it makes the segment
+	// unneeded for replay.
 	end, err := w.unflushed.Journal.Rotate()
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (w *writer) seal() error {
 	return nil
 }
 
-// pinned is what memtables take that only old Views hold, in bytes.
+// pinned returns the bytes of memtables that only old Views hold.
 func (w *writer) pinned() int64 {
 	_, bytes := w.views.Memtables()
 	for _, t := range w.views.Current().Tables {
@@ -125,7 +125,7 @@ func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Recor
 		if err := records.Next(&r); err != nil {
 			return a.Wrap(err)
 		}
-		// Before it is added, so that a sample finds what the record replaces.
+		// Sample before the record is added: the sample looks for what the record replaces.
 		if every > 0 {
 			w.sampler.Sample(&r, every)
 		}
