@@ -34,8 +34,8 @@ type ID [16]byte
 // Tag proves that a unit is what was encrypted at its place.
 type Tag [TagSize]byte
 
-// ErrTag says that a tag doesn't fit: the bytes, their place, their kind or the key
-// are not those of when they were encrypted.
+// ErrTag says that a tag doesn't fit: the bytes, their place, their unit or the key are not the
+// same as at the time of encryption.
 var ErrTag = errors.New("tag does not fit")
 
 // Cipher is the number of a cipher in files.
@@ -60,9 +60,9 @@ func (c Cipher) String() string {
 	return fmt.Sprintf("cipher %d", uint8(c))
 }
 
-// Preferred is the cipher for a new data key. Without instructions for AES, Go's AES is
-// thirty times as slow, and its time tells other programs on the processor something
-// of the key.
+// Preferred returns the cipher for a new data key. On a processor without instructions for AES,
+// Go's AES is thirty times as slow, and how long it takes depends on the key, so other programs
+// on the processor could learn something about the key.
 func Preferred() Cipher {
 	if cpu.X86.HasAES && cpu.X86.HasPCLMULQDQ || cpu.ARM64.HasAES && cpu.ARM64.HasPMULL ||
 		cpu.S390X.HasAES && cpu.S390X.HasAESGCM {
@@ -87,8 +87,8 @@ func (c Cipher) newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// Unit says what a tag covers. It is a part of what the tag proves, so that one kind of
-// unit can't stand for another one.
+// Unit is the kind of what a tag covers. The tag proves the kind, too, so that nobody can put
+// one kind of unit in the place of another one.
 type Unit byte
 
 const (
@@ -107,21 +107,21 @@ const (
 	Layout    Unit = 'l' // of a backup stream
 )
 
-// File names a file of a store to its key.
+// File identifies a file of a store. The file's key depends on it.
 type File struct {
 	UUID   [16]byte // of the store
 	Kind   byte     // of the file, as docs/format.md has them
 	Number uint64
 }
 
-// Life names the key of one life of a file, as its header page has it.
+// Life identifies the key of one life of a file. The header page of the file has it.
 type Life struct {
 	Key    ID       // the data key
 	Life   [16]byte // drawn when the file was created or recycled
 	Cipher Cipher
 }
 
-// IsZero reports whether l names no key: that of a plain file.
+// IsZero reports whether l names no key, as for a plain file.
 func (l Life) IsZero() bool { return l == Life{} }
 
 // fileKey derives the key of a life of f.
@@ -159,7 +159,8 @@ func newSealer(c Cipher, key []byte) (sealer, error) {
 	return s, err
 }
 
-// scratch is what a call needs on the heap, as an interface's arguments are there.
+// scratch has the arguments of a call of cipher.AEAD. It is pooled, as arguments of an interface's
+// methods would be allocated on the heap in each call.
 type scratch struct {
 	nonce [12]byte
 	tag   [TagSize]byte
@@ -185,8 +186,8 @@ func (s *scratch) free() {
 	}
 }
 
-// encrypt puts the ciphertext of text into dst, which is as long and has room for a tag
-// behind; what is there afterwards is what was there before.
+// encrypt writes the ciphertext of text to dst and returns the tag. dst must be as long as text,
+// with a capacity of TagSize bytes more. These bytes are used meanwhile, and restored.
 func (s *sealer) encrypt(dst, text []byte, u Unit, offset int64, attempt uint32, data []byte) Tag {
 	a := newScratch(u, offset, attempt, data)
 	defer a.free()
@@ -205,8 +206,8 @@ func (s *sealer) encrypt(dst, text []byte, u Unit, offset int64, attempt uint32,
 	return tag
 }
 
-// decrypt puts the text of b into dst, which is as long or is b. b has room for a tag
-// behind; what is there afterwards is what was there before.
+// decrypt writes the text of b to dst. dst must be as long as b, or be b. b must have a capacity
+// of TagSize bytes more. These bytes are used meanwhile, and restored.
 func (s *sealer) decrypt(dst, b []byte, tag *Tag, u Unit, offset int64, attempt uint32, data []byte) error {
 	a := newScratch(u, offset, attempt, data)
 	defer a.free()
@@ -224,7 +225,7 @@ func (s *sealer) decrypt(dst, b []byte, tag *Tag, u Unit, offset int64, attempt 
 	return fits(err)
 }
 
-// fits makes ErrTag of an error of Open, which has no other reason.
+// fits turns any error of cipher.AEAD.Open into ErrTag: a wrong tag is its only cause.
 func fits(err error) error {
 	if err != nil {
 		return ErrTag

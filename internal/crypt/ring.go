@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// DataKey is what the keys of files are derived from.
+// DataKey is a key from which the keys of files are derived.
 type DataKey struct {
 	ID     ID
 	Cipher Cipher // of all that is encrypted under keys derived from it
 	Key    [KeySize]byte
 }
 
-// String doesn't tell the key, nor does any other way to print k.
+// String returns the ID, and never the key, so that the key gets into no log.
 func (k DataKey) String() string { return fmt.Sprintf("data key %x", k.ID) }
 
 // Format prints k as String does, for every verb.
@@ -27,7 +27,7 @@ type Ring struct {
 
 	mu      sync.Mutex // not held while unwrap is asked, which may take seconds
 	keys    map[ID]*DataKey
-	asked   map[ID]chan struct{} // keys that unwrap is being asked for; closed at the end of that
+	asked   map[ID]chan struct{} // keys that unwrap is being asked for; closed when it has returned
 	current *DataKey
 }
 
@@ -104,12 +104,13 @@ func (r *Ring) key(id ID) (*DataKey, error) {
 		case others == nil:
 			return r.ask(id)
 		}
-		// After an error it is asked again: what has ended one call need not end another.
+		// If the other call failed, this one asks again: the reason may concern only that call.
 		<-others
 	}
 }
 
-// ask has the data key unwrapped, and ends what asked says of it, also if unwrap panics.
+// ask calls unwrap for the data key. Afterwards it removes the entry of asked, even if unwrap
+// panics, so that no other call waits forever.
 func (r *Ring) ask(id ID) (answer *DataKey, err error) {
 	defer func() {
 		r.mu.Lock()

@@ -13,8 +13,8 @@ import (
 // The form that a record with its own checksum has in an encrypted file: docs/format.md,
 // "Record in an encrypted segment". In memory records always have the plain form.
 
-// TagSize is how much longer a record with its own checksum is in an encrypted file, in
-// bytes, and 12 more for each piece of its value.
+// TagSize is the length of a tag in bytes. A record with its own checksum is that much longer in
+// an encrypted file, and 12 bytes more for each piece of its value.
 const TagSize = crypt.TagSize
 
 const (
@@ -24,11 +24,11 @@ const (
 	secretBits     = 18                       // then length of what is encrypted with the head / 8
 )
 
-// Clear is what a record says without its key.
+// Clear is the part of an encrypted record that can be read without decrypting it.
 type Clear struct {
 	Size    int64  // of the record in the file, in bytes
-	Head    int    // bytes of it before the pieces of its value; Size, if there are none
-	Attempt uint32 // to write this place of the file
+	Head    int    // bytes before the pieces of its value; equal to Size if it has no pieces
+	Attempt uint32 // which attempt to write this place of the file it was
 }
 
 // ParseClear reads the clear bytes that the record in src begins with. ok is false if
@@ -50,8 +50,8 @@ func putClear(dst []byte, c Clear) {
 	binary.LittleEndian.PutUint64(dst, word)
 }
 
-// FileSize is how many bytes of the file are the record's own: its encoded length, in
-// either form. In an encrypted frame a short one has none.
+// FileSize returns how many bytes the record takes in its file. In an encrypted file this is 0
+// for a short record, as it is encrypted together with others.
 func (r *Record) FileSize(encrypted bool) int {
 	switch {
 	case !encrypted:
@@ -62,8 +62,8 @@ func (r *Record) FileSize(encrypted bool) int {
 	return encryptedSize(r.valueStart, r.ValueSize)
 }
 
-// BareSize is the length of the plain form without piece table and value, with zeros up
-// to a multiple of 8, if the value has pieces; else Size.
+// BareSize returns Size for a record whose value has no pieces. Otherwise it returns the length
+// of the plain form without piece table and value, rounded up to a multiple of 8.
 func (r *Record) BareSize() int {
 	if r.Own && r.ValueSize >= PieceSize {
 		return Align(r.valueStart)
@@ -71,8 +71,8 @@ func (r *Record) BareSize() int {
 	return r.Size
 }
 
-// DecodeNextBare is DecodeNext for a payload without piece tables and values in pieces:
-// BareSize bytes further on is the next record.
+// DecodeNextBare is DecodeNext for a payload without piece tables and values in pieces. The next
+// record begins BareSize bytes further on.
 func DecodeNextBare(src []byte, before *Version) (r Record, err error) {
 	if len(src) == 0 || isShort(src) {
 		return DecodeNext(src, before)
@@ -160,13 +160,13 @@ func closeHead(head []byte, e *crypt.Encrypter, offset int64) error {
 	return err
 }
 
-// Large encrypts a record whose value has pieces: first these, from the first one to the
-// last, then the head, which has their tags.
+// Large encrypts a record whose value has pieces. First call Pieces for all pieces in their
+// order, then Head: the head has their tags.
 type Large struct {
 	head    []byte
-	at      int // in head, of the next tag
+	at      int // where in head the next tag belongs
 	offset  int64
-	pieces  int64 // where the next one lies in the file
+	pieces  int64 // offset of the next piece in the file
 	encrypt *crypt.Encrypter
 }
 
@@ -182,7 +182,7 @@ func NewLarge(head []byte, e *crypt.Encrypter, offset int64, attempt uint32) *La
 	return l
 }
 
-// Next is where in the file the next piece belongs.
+// Next returns the offset in the file of the next piece.
 func (l *Large) Next() int64 { return l.pieces }
 
 // Pieces encrypts the next pieces in place. Behind them b has 16 bytes of capacity.
@@ -200,11 +200,11 @@ func (l *Large) Pieces(b []byte) error {
 	return nil
 }
 
-// Head returns what lies at the record's offset, before the pieces, once all of these were
-// encrypted.
+// Head returns the encrypted head of the record, to be written at the record's offset. Call it
+// after all pieces were encrypted.
 func (l *Large) Head() ([]byte, error) { return l.head, closeHead(l.head, l.encrypt, l.offset) }
 
-// Encrypted is the record in an encrypted file, without the pieces of its value.
+// Encrypted is a record of an encrypted file whose head is decrypted; its pieces are not.
 type Encrypted struct {
 	Record        // decoded; Value is nil if it has pieces
 	Clear  Clear  // its place in the file

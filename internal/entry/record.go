@@ -62,8 +62,8 @@ type Record struct {
 // Align rounds n up to the next multiple of 8, where the next record begins.
 func Align(n int) int { return (n + 7) &^ 7 }
 
-// RecordSize is the encoded length of a record of e, wherever its value is, without
-// zeros that Pad appends.
+// RecordSize returns the encoded length of a record of e, without the zeros that Pad appends.
+// The value of e may be inline or separated.
 func RecordSize(e *Entry, own bool) int {
 	if !own {
 		return shortSize(e)
@@ -88,11 +88,12 @@ func RecordSize(e *Entry, own bool) int {
 	return Align(n)
 }
 
-// AppendRecord appends the record of e, which holds its value, to dst, which begins
-// where a transaction or a segment's payload does. With own, the value gets its own
-// checksum, so that it can later be read by a Handle; its place is still unknown, so
-// Place must be called before the record is written. Such a record begins at the next
-// multiple of 8, see Pad. A compressed value must be own.
+// AppendRecord appends the record of e to dst. e.Value must be the value. dst must begin where
+// a transaction or the payload of a segment begins.
+//
+// With own, the value gets a checksum of its own, so that it can later be read by a Handle. Such
+// a record begins at the next multiple of 8: see Pad. Call Place before the record is written,
+// when its offset is known. A record with a compressed value must be own.
 func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 	if !own {
 		return appendShort(dst, e)
@@ -103,7 +104,7 @@ func AppendRecord(dst []byte, e *Entry, own bool) []byte {
 	if table == len(dst) {
 		dst = append(dst, e.Value...)
 	} else {
-		// Each piece is summed up where it was copied to: it is in the processor's cache.
+		// The checksum of a piece is computed from the copy, which is in the processor's cache.
 		end, at := len(dst), table
 		for v := e.Value; len(v) > 0; at += 4 {
 			n := min(len(v), PieceSize)
@@ -134,8 +135,8 @@ func AppendHead(dst []byte, e *Entry) []byte {
 	return dst
 }
 
-// appendHead is AppendHead but for the checksums of a value in pieces: dst ends with
-// room for them, from table on, and none otherwise.
+// appendHead is AppendHead without the checksums of a value in pieces. head[table:] has room for
+// them; it is empty if the value has no pieces.
 func appendHead(dst []byte, e *Entry) (head []byte, table int) {
 	var h [HeaderSize]byte
 	h[0] = byte(e.Kind)
@@ -225,11 +226,11 @@ func SetVersion(rec []byte, v Version) {
 	binary.LittleEndian.PutUint64(rec[16:], word&^uint64(MaxVersion)|uint64(v))
 }
 
-// Place binds an encoded record with its own checksum to its offset in the file
-// id, once; a short record is bound by its frame's checksum. The version must be final.
+// Place binds an encoded record with its own checksum to its offset in the file id. Call it once,
+// when the version is final. Short records need no Place: their frame's checksum binds them.
 func Place(rec []byte, id checksum.Identity, offset int64, head int) {
-	// Checksums are made before the place is known; a mask of it binds them to it, so
-	// that a record at a wrong place is found.
+	// Checksums are computed before the place is known. A mask that depends on the place is applied
+	// here, so that a reader finds out if a record lies at a wrong place.
 	mask := id.Mask(offset)
 	binary.LittleEndian.PutUint32(rec[8:], binary.LittleEndian.Uint32(rec[8:])^mask)
 	binary.LittleEndian.PutUint32(rec[12:], headSum(rec, head)^mask)
@@ -241,7 +242,7 @@ func Unplace(rec []byte, id checksum.Identity, offset int64) {
 	binary.LittleEndian.PutUint32(rec[8:], binary.LittleEndian.Uint32(rec[8:])^id.Mask(offset))
 }
 
-// headSum covers header (but for its own field), extension and key.
+// headSum returns the checksum of the header (without this checksum), the extension and the key.
 func headSum(rec []byte, head int) uint32 {
 	crc := checksum.Plain(rec[:12])
 	return checksum.Extend(crc, rec[16:head])
@@ -283,9 +284,9 @@ func DecodeHead(src []byte, size int) (r Record, err error) {
 	return r, err
 }
 
-// decode makes r, which is zero, the record with its own checksum at the start of src,
-// of which room bytes are in the file. With bare, src has neither table nor value of one
-// whose value has pieces.
+// decode sets r, which must be zero, to the record with its own checksum at the start of src. The
+// record must not be longer than room. With bare, src has no piece table and no value if the
+// value has pieces.
 func (r *Record) decode(src []byte, room uint64, bare bool) error {
 	pos, klen, err := r.decodeHeader(src)
 	if err != nil {
@@ -297,7 +298,7 @@ func (r *Record) decode(src []byte, room uint64, bare bool) error {
 	} else {
 		bare = false
 	}
-	// No sum wraps around: each length has at most 32 bits.
+	// This sum can't overflow: each length has at most 32 bits.
 	size := (pos + klen + table + vlen + 7) &^ 7
 	if bare {
 		table = 0
@@ -359,9 +360,9 @@ func (r *Record) decodeHeader(src []byte) (pos, klen uint64, err error) {
 	return pos, klen, nil
 }
 
-// StoredAgain returns the value of a record that was decoded and verified before, if
-// it has this key, version and length of value and none of the rarer fields. For
-// other records ok is false: call DecodeRecord, which also says what is wrong.
+// StoredAgain is a fast way to the value of a record that was decoded and verified before. ok is
+// false unless the record has this key, version and length of value, and none of the rarer
+// fields: then call DecodeRecord, which also says what is wrong.
 func StoredAgain(rec, key []byte, v Version, length uint64) (value Stored, ok bool) {
 	// One comparison of the whole flag word: no extension, no codec, no pieces.
 	if len(rec) < HeaderSize || binary.LittleEndian.Uint64(rec[16:]) != uint64(v)|flagOwn ||
@@ -412,7 +413,7 @@ func (r *Record) decodeExtension(src []byte, klen *uint64) (uint64, error) {
 	return size, nil
 }
 
-// Bare is the encoded length of the record without the zeros behind it.
+// Bare returns the encoded length of the record without the zeros behind it.
 func (r *Record) Bare() int { return r.valueStart + len(r.pieces) + r.ValueSize }
 
 // Stored is the value as the record holds it.
@@ -452,20 +453,19 @@ func (r *Record) VerifyPieces(at int, part []byte) bool {
 	return true
 }
 
-// HeadSize is how many bytes of the record come before the value.
+// HeadSize returns how many bytes of the record come before the value.
 func (r *Record) HeadSize() int { return r.valueStart + len(r.pieces) }
 
-// HeadBound is no less than HeadSize of the record that begins with first, and has
-// size bytes and a value with its own checksum. first has HeadStart bytes. Nothing in
-// it is trusted: the bound is never above size, nor far above MaxKey and the table of
-// pieces.
+// HeadBound returns an upper bound of HeadSize for a record of size bytes with its own checksum.
+// first has the first HeadStart bytes of the record. They may be damaged: the bound is never
+// above size, nor far above the sum of MaxKey and the piece table.
 func HeadBound(first []byte, size int) int {
 	const extension = 1 << 16
 	_, head := rawOwn(first)
 	return min(min(head, HeaderSize+extension+MaxKey)+4*pieceCount(size), size)
 }
 
-// HeadStart is what HeadBound needs of a record, in bytes.
+// HeadStart is how many bytes of a record HeadBound needs.
 const HeadStart = HeaderSize + 8
 
 func pieceCount(n int) int { return (n + PieceSize - 1) / PieceSize }

@@ -1,5 +1,6 @@
-// Package files numbers, opens and removes the files of a store. What it opens says
-// what happens when no View holds it any more.
+// Package files numbers, opens and removes the files of a store. The runs and segments that it
+// opens close themselves, and remove their files if they are retired, when the last View that
+// holds them is released.
 package files
 
 import (
@@ -34,17 +35,16 @@ type Config struct {
 	NoMap        bool        // read files without mapping them
 	VerifyReads  bool        // verify what is mapped each time that it is read
 	OpenFiles    int         // file descriptors, at most; 0 = no limit
-	CacheBytes   int64       // of run chunks, where files are not mapped; 0 = a default
+	CacheBytes   int64       // size of the cache of run chunks that are not mapped; 0 = a default
 	Memory       int64       // bytes that all parts of the store may take; 0 = no bound
 	SegmentBytes int64       // bytes at which a journal segment ends
 	RunFileBytes int64       // bytes at which a file of a run ends
 }
 
-// Opener numbers, opens and removes the store's files. What it opens says what
-// happens when no View holds it any more.
+// Opener numbers, opens and removes the files of a store. See the package comment.
 type Opener struct {
 	cfg    Config
-	Open   *pageio.Files // what is read
+	Open   *pageio.Files // the files that are open for reading
 	Chunks *run.Cache    // of runs whose files are encrypted, or not mapped
 	Spares *Spares
 
@@ -52,17 +52,16 @@ type Opener struct {
 	Failures atomic.Int64  // files that could not be closed or removed
 }
 
-// writtenFiles is how many descriptors are kept for what is written, locked and
-// listed: manifest, SUPER, the journal's segment, one run, value segment and remap
-// for each piece of work that goes on, and four for each directory, which is held open
-// and locked.
+// writtenFiles is how many descriptors are reserved for files that are written or locked, and for
+// directories: the manifest, SUPER, the journal's segment; a run, a value segment and a remap
+// for each work in the background; and four for each directory, which is held open and locked.
 const writtenFiles = 24
 
-// Unsynced is the part of n descriptors that sealed journal segments may have
-// while they wait for their sync; 0 stands for no limit.
+// Unsynced returns how many of n descriptors sealed journal segments may use while they wait for
+// their sync. 0 stands for no limit, in n and in the result.
 func Unsynced(n int) int { return n / 4 }
 
-// readFiles is the part of n descriptors that is for reading.
+// readFiles returns how many of n descriptors are for reading; 0 is no limit.
 func readFiles(n int) int {
 	if n == 0 {
 		return 0
@@ -70,7 +69,7 @@ func readFiles(n int) int {
 	return max(n-Unsynced(n)-writtenFiles, 1)
 }
 
-// New returns an Opener of the files of a store, which may be none.
+// New returns an Opener of the files of a store. The store may have no files yet.
 func New(cfg Config, budget *garbage.Budget) *Opener {
 	spare := &Spares{budget: budget, least: min(policy.SpareLeastBytes, cfg.SegmentBytes/policy.SpareLeastShare)}
 	f := &Opener{cfg: cfg, Spares: spare, Chunks: run.NewCache(cfg.CacheBytes)}
@@ -85,7 +84,7 @@ func (f *Opener) Next() entry.FileNum { return entry.FileNum(f.numbers.Add(1)) }
 // Last is the last file number given out.
 func (f *Opener) Last() entry.FileNum { return entry.FileNum(f.numbers.Load()) }
 
-// Path is where a file of the store lies.
+// Path returns the path of a file of the store.
 func (f *Opener) Path(name filename.Name) string {
 	if name.Kind.InValueDir() {
 		return filepath.Join(f.cfg.ValueDir, name.String())
@@ -115,7 +114,7 @@ func (f *Opener) List() ([]filename.Name, error) {
 	return names, nil
 }
 
-// Bytes is the length of all files of the store.
+// Bytes returns the sum of the lengths of the store's files, and 0 if they can't be listed.
 func (f *Opener) Bytes() (n int64) {
 	names, err := f.List()
 	if err != nil {
@@ -129,7 +128,8 @@ func (f *Opener) Bytes() (n int64) {
 	return n
 }
 
-// Free is what the disk has left, or that of two disks which has less; -1 = not known.
+// Free returns how many bytes are free on the disk; with a value directory, on the disk that has
+// less. It returns -1 if that is not known.
 func (f *Opener) Free() int64 {
 	free, err := f.cfg.FS.Free(f.cfg.Dir)
 	if err != nil {
@@ -149,21 +149,21 @@ func (f *Opener) Free() int64 {
 // next Open tries again.
 func (f *Opener) Remove(name filename.Name) { f.released(f.cfg.FS.Remove(f.Path(name))) }
 
-// released counts failures to give something back; nothing depends on them.
+// released counts failures to close or remove a file. The store stays correct after them.
 func (f *Opener) released(err error) {
 	if err != nil {
 		f.Failures.Add(1)
 	}
 }
 
-// RemoveSpares gives the space of files that wait to be used again back.
+// RemoveSpares removes the spare files. With closing, no file becomes a spare afterwards.
 func (f *Opener) RemoveSpares(closing bool) {
 	for _, name := range f.Spares.drain(closing) {
 		f.Remove(name)
 	}
 }
 
-// Segments is what readers and writers of segments need.
+// Segments returns the configuration for readers and writers of segments.
 func (f *Opener) Segments() segment.Config {
 	return segment.Config{FS: f.cfg.FS, Dir: f.cfg.ValueDir, UUID: f.cfg.UUID, Ring: f.cfg.Ring, Files: f.Open}
 }
@@ -209,7 +209,8 @@ func (f *Opener) followed() bool {
 	return err != nil && !errors.Is(err, errors.ErrUnsupported)
 }
 
-// OpenRemap opens what leads from a relocated segment to its target.
+// OpenRemap opens the remap of a relocated segment: it leads from the segment's old offsets to
+// those in target.
 func (f *Opener) OpenRemap(s layout.SegmentState, target *view.Segment) (*view.Segment, error) {
 	m, err := segment.OpenRemap(f.Segments(), s.Map, s.Life, f.cfg.NoMap)
 	if err != nil {
@@ -232,8 +233,8 @@ func (f *Opener) NewValueWriter() (*segment.ValueWriter, error) {
 	return segment.NewValueWriter(f.Segments(), f.Next())
 }
 
-// NewRunWriter begins a run. At the bottom it gets no filter: every get that
-// comes so far asks its index anyway. about is run.WriterConfig.About.
+// NewRunWriter begins a run. A run at the bottom gets no filter: most keys that a get looks for
+// there exist, so it must read the index anyway. about is run.WriterConfig.About.
 func (f *Opener) NewRunWriter(bottom bool, expiries *entry.Expiries, about func([]meta.File, []byte, []byte) []byte) *run.Writer {
 	return run.NewWriter(run.WriterConfig{
 		FS:        f.cfg.FS,
@@ -269,8 +270,8 @@ func (f *Opener) OpenRun(m *layout.Run) (*view.Run, error) {
 	}), nil
 }
 
-// openWritten opens a run that was just written. Nobody knows it yet: what
-// reading it for the first time costs is not for a client to pay, if that is little.
+// openWritten opens a run that was just written. If the run is small, it is also read and
+// verified here, so that no client pays for that.
 func (f *Opener) openWritten(m *layout.Run) (*view.Run, error) {
 	r, err := f.OpenRun(m)
 	if err != nil {

@@ -17,18 +17,18 @@ import (
 // which records the next number. It is far more than any store needs.
 const unrecorded = 1 << 32
 
-// LastPossible is the greatest number that a file of the store can have. A file with a
-// greater one is a stranger's, whatever its name is: were numbers counted from it, they
-// would come to an end.
+// LastPossible returns the greatest number that a file of the store can have. A file with a
+// greater number is not the store's own, even if its name looks so. Numbers must not go on from
+// it, or the store could run out of numbers.
 func LastPossible(l *layout.Layout) entry.FileNum { return l.NextFile() + unrecorded }
 
-// WithoutStrays takes away the names that no file of the store can have.
+// WithoutStrays removes the names with numbers above LastPossible from names.
 func WithoutStrays(names []filename.Name, l *layout.Layout) []filename.Name {
 	return slices.DeleteFunc(names, func(n filename.Name) bool { return n.Number > LastPossible(l) })
 }
 
-// CountFrom has numbers go on after those of the files that there are. Manifests and
-// keyrings are numbered by themselves.
+// CountFrom makes Next go on after the greatest number of a file that exists or that the layout
+// has given out. Manifests and keyrings don't count: they have numbers of their own.
 func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
 	last := l.NextFile() - 1
 	for _, n := range names {
@@ -39,9 +39,9 @@ func (f *Opener) CountFrom(names []filename.Name, l *layout.Layout) {
 	f.numbers.Store(uint64(last))
 }
 
-// RemoveLeftovers removes files that neither the manifest nor the journal needs
-// and that this store has written, whole or in part, and says how many. Whatever else
-// has such a name stays. What can't be removed now, the next Open removes.
+// RemoveLeftovers removes the files that this store has written, whole or in part, and that
+// neither the manifest nor the journal needs. It returns how many. Other files with such names
+// stay. If a file can't be removed now, the next Open tries again.
 func (f *Opener) RemoveLeftovers(names []filename.Name, layout *layout.Layout, result journal.ReplayResult) (removed int) {
 	for _, name := range f.leftovers(names, layout, result) {
 		err := f.cfg.FS.Remove(f.Path(name))

@@ -9,8 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/policy"
 )
 
-// Spares are journal segments that nothing needs any more: overwriting them
-// costs less than allocating new blocks and pages.
+// Spares are journal segments that nothing needs any more, kept for use as new ones. To
+// overwrite a file costs less than to allocate new blocks and pages.
 type Spares struct {
 	budget *garbage.Budget
 	least  int64 // bytes of a file that is kept
@@ -18,12 +18,13 @@ type Spares struct {
 	mu     sync.Mutex // guards:
 	names  []filename.Name
 	closed bool
-	tight  bool // there is no space to keep any
+	tight  bool // disk space is short: keep no spares
 }
 
-// offer keeps the file for later, or returns false.
+// offer keeps a journal segment of size bytes as a spare. If it returns false, the caller must
+// remove the file.
 func (r *Spares) offer(num entry.FileNum, size int64) bool {
-	// A small file saves nothing, and none may take disk space that garbage needs.
+	// A small file saves little. Spares must not take disk space from the garbage budget.
 	if size < r.least || !r.budget.Affords(size) {
 		return false
 	}
@@ -36,7 +37,7 @@ func (r *Spares) offer(num entry.FileNum, size int64) bool {
 	return true
 }
 
-// Take gives out a file in the value directory that nobody uses.
+// Take returns the name of a spare in the value directory, which then belongs to the caller.
 func (r *Spares) Take() (base string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,8 +49,8 @@ func (r *Spares) Take() (base string, ok bool) {
 	return name.String(), true
 }
 
-// Tighten says whether none are to be kept, for want of space, and reports
-// whether there are any.
+// Tighten sets whether disk space is short, so that no more spares are kept, and reports whether
+// there are any now.
 func (r *Spares) Tighten(on bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +58,7 @@ func (r *Spares) Tighten(on bool) bool {
 	return len(r.names) > 0
 }
 
-// drain gives out all that is left, for removal; closed, it takes no more.
+// drain takes out all spares, for removal. With closed, no more are kept afterwards.
 func (r *Spares) drain(closed bool) []filename.Name {
 	r.mu.Lock()
 	defer r.mu.Unlock()

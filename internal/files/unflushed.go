@@ -9,16 +9,16 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// Unflushed knows the journal segments that are not yet in runs: those that Open
-// found, and those written since.
+// Unflushed lists the journal segments whose records are not yet in runs: those that Open found,
+// and those written since.
 type Unflushed struct {
 	Journal *journal.Journal // set once it is open; nil if read-only
 
 	mu       sync.Mutex            // guards:
-	replayed []journal.SegmentInfo // from before Open; never written to, but replaced
+	replayed []journal.SegmentInfo // segments from before Open; elements are never changed
 }
 
-// Found lists those from before Open.
+// Found returns the segments from before Open.
 func (u *Unflushed) Found() []journal.SegmentInfo {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -32,7 +32,7 @@ func (u *Unflushed) Replay(s journal.SegmentInfo) {
 	u.replayed = append(u.replayed, s)
 }
 
-// Segments describes them, in order.
+// Segments returns all segments that are not yet in runs, in order.
 func (u *Unflushed) Segments() []journal.SegmentInfo {
 	found := u.Found()
 	if u.Journal == nil {
@@ -41,13 +41,13 @@ func (u *Unflushed) Segments() []journal.SegmentInfo {
 	return append(found[:len(found):len(found)], u.Journal.Segments()...)
 }
 
-// EndAt is the end of a journal segment behind which the point to lies.
+// EndAt returns the end of journal segment num, where to is the point behind its last frame.
 func (u *Unflushed) EndAt(num entry.FileNum, to journal.Point) layout.JournalEnd {
 	s := u.segment(num)
 	return layout.JournalEnd{Segment: num, Offset: uint64(s.End), Frame: to.NextFrame - 1, Chain: to.Chain, Life: s.Life, Tag: to.Tag}
 }
 
-// segment describes the journal segment of this number; it is zero if there is none.
+// segment returns the journal segment of this number; zero if there is none.
 func (u *Unflushed) segment(num entry.FileNum) journal.SegmentInfo {
 	for _, s := range u.Segments() {
 		if s.Num == num {
@@ -57,7 +57,7 @@ func (u *Unflushed) segment(num entry.FileNum) journal.SegmentInfo {
 	return journal.SegmentInfo{}
 }
 
-// Forget drops the segments up to number last, whose records are in runs.
+// Forget drops the segments up to number last from the list, as their records are now in runs.
 func (u *Unflushed) Forget(last entry.FileNum) {
 	u.Journal.Forget(last)
 	u.mu.Lock()
@@ -65,12 +65,12 @@ func (u *Unflushed) Forget(last entry.FileNum) {
 	u.replayed = slices.DeleteFunc(slices.Clone(u.replayed), func(s journal.SegmentInfo) bool { return s.Num <= last })
 }
 
-// EndOf is the end of a segment that is durable as a whole.
+// EndOf returns the end of a segment all of which is durable.
 func EndOf(s journal.SegmentInfo) layout.JournalEnd {
 	return layout.JournalEnd{Segment: s.Num, Offset: uint64(s.End), Frame: s.LastFrame, Chain: s.Chain, Life: s.Life, Tag: s.Tag}
 }
 
-// PointAfter is the place in the journal where a replayed segment ends.
+// PointAfter returns the point in the journal where a replayed segment ends.
 func (u *Unflushed) PointAfter(num entry.FileNum) journal.Point {
 	for _, s := range u.Found() {
 		if s.Num == num {
@@ -80,8 +80,8 @@ func (u *Unflushed) PointAfter(num entry.FileNum) journal.Point {
 	return journal.Point{}
 }
 
-// StartOf says where the part of the journal begins that is not yet in runs, and
-// which of its frames are known to have been durable.
+// StartOf returns the point where the part of the journal begins that is not yet in runs, and the
+// greatest frame number that the layout knows to have been durable.
 func StartOf(layout *layout.Layout) (begin journal.Point, durable uint64) {
 	begin.LastSegment = layout.FlushedTo()
 	begin.LastVersion = layout.LastVersion()
@@ -94,8 +94,8 @@ func StartOf(layout *layout.Layout) (begin journal.Point, durable uint64) {
 	return begin, durable
 }
 
-// KnownAfter lists the journal segments that are not in runs and had durable
-// frames, as far as the manifest knows.
+// KnownAfter returns the journal segments that are not in runs and for which the manifest records
+// durable frames. There may be others that it does not know.
 func KnownAfter(layout *layout.Layout) (known []journal.Registered) {
 	for _, e := range layout.JournalEnds() {
 		if e.Segment > layout.FlushedTo() {
@@ -105,8 +105,7 @@ func KnownAfter(layout *layout.Layout) (known []journal.Registered) {
 	return known
 }
 
-// NewestWithFrames is the last of the segments that a replay found that has
-// frames; without one it is zero.
+// NewestWithFrames returns the last segment that has frames; zero if no segment has any.
 func NewestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
 	for _, s := range slices.Backward(segments) {
 		if s.LastFrame >= s.FirstFrame {
@@ -116,9 +115,8 @@ func NewestWithFrames(segments []journal.SegmentInfo) journal.SegmentInfo {
 	return journal.SegmentInfo{}
 }
 
-// DurableEnds says how far the journal after a segment is known to be durable.
-// Of a segment that still grows only the frame is told, not its place: that may
-// lie before the end by the next time, and an end never goes back.
+// DurableEnds returns how far each journal segment behind number after is known to be durable.
+// For a segment that still grows, it tells only the last durable frame and no offset.
 func (u *Unflushed) DurableEnds(after entry.FileNum) []layout.JournalEnd {
 	var ends []layout.JournalEnd
 	durable := u.Journal.Durable()

@@ -7,20 +7,20 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// Content is what an encrypted frame is made of.
+// Content is the content of a frame to be encrypted.
 type Content struct {
-	Payload [][]byte  // of a Group whole records in each slice, in their plain form
-	Missing int       // bytes at the end of the last record that are not in Payload, all of them value
-	Value   io.Reader // yields them, save the padding
+	Payload [][]byte  // of a Group: each slice has whole records in their plain form
+	Missing int       // bytes of the last record's value that are not in Payload, with padding
+	Value   io.Reader // yields the missing bytes, without the padding
 
-	plain     bool // there are no records in it
+	plain     bool // the payload has no records: it is not that of a Group
 	row       bool // the last record that was measured has a tag
 	own, rest int64
 }
 
-// Measure returns the length of a frame of this kind. Of a Group it checks the records as
-// Place does, gives those of Payload[i] the version first+i unless first is 0, and sums
-// them up.
+// Measure returns the length of the encrypted frame. For a Group, it also checks the records
+// as Place does, and returns their totals. Unless first is 0, it gives the records of
+// Payload[i] the version first+i.
 func (c *Content) Measure(kind Kind, first entry.Version) (t Totals, size int64, err error) {
 	c.plain, c.row, c.own, c.rest = kind != Group, false, 0, 0
 	for i, p := range c.Payload {
@@ -45,7 +45,7 @@ func (c *Content) Measure(kind Kind, first entry.Version) (t Totals, size int64,
 
 func (c *Content) measure(records []byte, missing int, v entry.Version, t *Totals) error {
 	if v != 0 {
-		// What has no record would have a version that no record says.
+		// A reader learns versions from records: it would not see this transaction.
 		if len(records) == 0 {
 			return fmt.Errorf("%w: a transaction without any", entry.ErrRecord)
 		}
@@ -73,8 +73,8 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 		}
 		t.count(versionOf(rec))
 		t.OwnBytes += uint64(size)
-		// One stub stands for all records with tags that follow each other, also over the
-		// end of a transaction.
+		// One stub stands for all records with tags in a row, even if they belong to
+		// several transactions.
 		if c.own += int64(entry.EncryptedSize(rec)); !c.row {
 			c.rest, c.row = c.rest+stubSize, true
 		}
@@ -83,8 +83,8 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 	return nil
 }
 
-// each calls own for each record with a tag, and rest for what lies between them. It stops
-// at the first error. The records were measured.
+// each calls own for each record with a tag, and rest for the bytes between them. It stops
+// at the first error. Measure must have checked the records.
 func (c *Content) each(own func(rec []byte, size, head int) error, rest func(records []byte) error) error {
 	for _, p := range c.Payload {
 		from := 0

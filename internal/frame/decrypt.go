@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// wholeFrame is the length in bytes of frames up to which they are read at once.
+// wholeFrame is the length in bytes up to which a frame is read by one call.
 const wholeFrame = 16 << 20
 
 // Decrypter reads the encrypted frames of one file. It is used by one goroutine. Between
@@ -20,10 +20,10 @@ type Decrypter struct {
 	read   func(off, n int64) ([]byte, error)
 	values bool
 
-	whole  []byte // the frame, if it has at most 16 MiB
+	whole  []byte // the frame, if it is no longer than wholeFrame
 	offset int64  // of the frame
 	tags   []byte
-	rest   []byte // decrypted
+	rest   []byte // the rest, decrypted
 	out    []byte // the payload of a frame that has records with tags
 
 	attempt uint32
@@ -33,27 +33,28 @@ type Decrypter struct {
 	totals  Totals
 }
 
-// NewDecrypter returns a Decrypter of frames that read gets from their file: n bytes at
-// off, until its next call, in memory that nobody else uses, with 16 bytes of capacity
-// behind. With values, values in pieces are decrypted too, only to see that they can be.
+// NewDecrypter returns a Decrypter that gets the bytes of a file from read. read returns n bytes
+// at off, which are valid until its next call. The Decrypter decrypts them in place, so nobody
+// else may use this memory, and it must have a capacity of 16 bytes more. With values, Frame also
+// decrypts values in pieces, to verify them; it does not return them.
 func NewDecrypter(d *crypt.Decrypter, values bool, read func(off, n int64) ([]byte, error)) *Decrypter {
 	return &Decrypter{keys: d, values: values, read: read}
 }
 
 // Frame returns the payload of the encrypted frame with the header h at offset of the file,
 // and the totals of its records. All of the frame must be in the file. The payload is valid
-// until the next call. before is the tag that the frame before must have; nil: any. Frame
-// sets h.Tag.
+// until the next call. before is the tag that the frame before must have; nil accepts any tag.
+// Frame sets h.Tag.
 //
-// The payload has the plain form, with zeros for checksums, and without piece tables and
-// values in pieces: Records walks it. What isn't as it was written, in any bit, is
-// ErrFrame. Other errors are those of read.
+// The payload has the plain form, but its checksums are zero, and it has no piece tables and no
+// values in pieces. Walk it with Records. If any bit of the frame has changed since it was
+// written, Frame returns ErrFrame. Other errors are those of read.
 func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload []byte, t Totals, err error) {
 	x.offset, x.whole, x.totals = offset, nil, Totals{}
 	if h.Size < EncryptedSize(0, 0) {
 		return nil, t, fmt.Errorf("%w: %d bytes, encrypted", ErrFrame, h.Size)
 	}
-	// Most frames are read by one call; of a longer one only what is decrypted next.
+	// A longer frame is read part by part, to bound the memory.
 	if h.Size <= wholeFrame {
 		if x.whole, err = x.read(offset, h.Size); err != nil {
 			return nil, t, err
@@ -78,7 +79,8 @@ func (x *Decrypter) Frame(h *Header, offset int64, before *crypt.Tag) (payload [
 	return payload, x.totals, nil
 }
 
-// bytes returns n bytes of the frame at off, until the next call.
+// bytes returns n bytes of the frame at offset off of the file. They are valid until the next
+// call.
 func (x *Decrypter) bytes(off, n int64) ([]byte, error) {
 	if x.whole == nil {
 		return x.read(off, n)
@@ -87,7 +89,7 @@ func (x *Decrypter) bytes(off, n int64) ([]byte, error) {
 	return x.whole[at : at+n], nil
 }
 
-// open decrypts what is not in records with tags, and finds out where these are.
+// open decrypts the rest, and finds out where the records with tags are.
 func (x *Decrypter) open(h *Header, before *crypt.Tag) error {
 	b, err := x.bytes(x.offset, HeaderSize)
 	if err != nil {
@@ -140,7 +142,7 @@ func (x *Decrypter) blocks(rest int64, data []byte) error {
 	return nil
 }
 
-// damaged makes ErrFrame of an error of what was at offset.
+// damaged returns ErrFrame for an error in decrypting what is at offset.
 func damaged(err error, offset int64) error {
 	if errors.Is(err, crypt.ErrTag) || errors.Is(err, entry.ErrRecord) {
 		return fmt.Errorf("%w: at %d: %w", ErrFrame, offset, err)
@@ -152,7 +154,7 @@ func damaged(err error, offset int64) error {
 func (x *Decrypter) join(h *Header) ([]byte, error) {
 	x.version = h.FirstVersion - 1
 	x.out = x.out[:0]
-	from := 0 // what of the rest is not in out yet
+	from := 0 // the rest from here on is not in out yet
 	for pos := 0; pos < len(x.rest); {
 		if !isOwn(x.rest[pos:]) {
 			r, err := entry.DecodeNext(x.rest[pos:], &x.version)
@@ -195,7 +197,7 @@ func (x *Decrypter) own(h *Header) error {
 	if err != nil {
 		return err
 	}
-	// Nothing vouches for these yet: they are compared with what is there before use.
+	// No tag has proved these bytes yet, so lengths are compared with what is there before use.
 	c, ok := entry.ParseClear(b)
 	if !ok || c.Size > left || c.Attempt != x.attempt {
 		return fmt.Errorf("%w: %+v in %d bytes, attempt %d", entry.ErrRecord, c, left, x.attempt)
@@ -215,7 +217,7 @@ func (x *Decrypter) own(h *Header) error {
 	if err != nil {
 		return err
 	}
-	if rec.InPieces() { // behind the key are the tags
+	if rec.InPieces() { // the tags of the pieces are behind the key
 		end := at + rec.BareSize()
 		clear(x.out[at+rec.Bare()-rec.ValueSize : end])
 		x.out = x.out[:end]
@@ -225,7 +227,7 @@ func (x *Decrypter) own(h *Header) error {
 	return nil
 }
 
-// pieces decrypts the value of the next record, and forgets it.
+// pieces decrypts the value of the next record only to verify it.
 func (x *Decrypter) pieces(rec *entry.Encrypted) error {
 	for at := 0; at < rec.ValueSize; {
 		n := min(rec.ValueSize-at, pieceBytes)

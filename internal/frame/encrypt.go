@@ -12,24 +12,25 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// The form of a frame in an encrypted segment is in docs/format.md, "Frame in an encrypted
-// segment": the records with tags first, then the rest, then the end.
+// docs/format.md, "Frame in an encrypted segment", has the form of a frame: the records that
+// have a tag of their own, then the rest (short records and stubs), then the end. A stub stands
+// in the rest where records with tags were.
 const (
-	blockSize = 1 << 20 // of the rest, under one tag
+	blockSize = 1 << 20 // the rest is encrypted in blocks of 1 MiB, each with one tag
 	endSize   = crypt.TagSize + 8
 	stubSize  = 8
-	stubMark  = 1 // first byte of a stub; that of a short record has bit 7
+	stubMark  = 1 // first byte of a stub; the first byte of a short record has bit 7 set
 
-	stepBytes  = 1 << 20   // written at once
-	pieceBytes = 256 << 10 // of a large value, in memory at a time
-	bufferKept = 2 << 20   // a buffer grown beyond it is given back
+	stepBytes  = 1 << 20   // at most this much is written by one call, as a rule
+	pieceBytes = 256 << 10 // how much of a large value is in memory at a time
+	bufferKept = 2 << 20   // a larger buffer is freed after the frame
 )
 
-// blocks is how many tags the rest has.
+// blocks returns how many blocks, and so tags, a rest of this many bytes has.
 func blocks(rest int64) int64 { return max(1, (rest+blockSize-1)/blockSize) }
 
-// EncryptedSize is the length of an encrypted frame with this much in records with tags,
-// and in the rest, which of a Seal is its payload; in bytes.
+// EncryptedSize returns the length of an encrypted frame in bytes. own is the length of its
+// records with tags, rest that of all else. The payload of a Seal is all rest.
 func EncryptedSize(own, rest int64) int64 {
 	return HeaderSize + own + rest + blocks(rest)*crypt.TagSize + endSize
 }
@@ -41,30 +42,30 @@ type Encrypter struct {
 	id    checksum.Identity
 	write func(b []byte, off int64) error
 
-	buf []byte // to be written next
-	at  int64  // where it belongs in the file
+	buf []byte // encrypted bytes that are not written yet
+	at  int64  // offset of buf in the file
 
-	// Of the frame that is being written:
+	// State of the frame that is being written:
 	offset  int64
 	attempt uint32
-	data    [crypt.TagSize + HeaderSize + 4]byte // what its first tag covers beside the block
-	tags    []byte                               // of the blocks of the rest so far
-	left    int64                                // bytes of the rest that are not in buf yet
-	row     uint32                               // records with tags that no stub tells of yet
+	data    [crypt.TagSize + HeaderSize + 4]byte // what the tag of the first block covers, too
+	tags    []byte                               // tags of the finished blocks of the rest
+	left    int64                                // bytes of the rest that are still to come
+	row     uint32                               // records with tags since the last stub
 
-	block, blockLeft int // where in buf the present block begins, and bytes that it misses
+	block, blockLeft int // where the open block begins in buf, and how many bytes it lacks
 }
 
-// NewEncrypter returns an Encrypter for the file id, which hands what it has encrypted to
-// write. Nothing may keep b, which is valid until write returns.
+// NewEncrypter returns an Encrypter for the file id. It calls write with the encrypted bytes
+// and their offset. write must not keep b, which is valid until write returns.
 func NewEncrypter(e *crypt.Encrypter, id checksum.Identity, write func(b []byte, off int64) error) *Encrypter {
 	return &Encrypter{keys: e, id: id, write: write}
 }
 
-// Frame writes the frame with the header h, of which Size is what c.Measure returned, and
-// the content c at offset of the file. before is the tag of the frame before. It sets h.Sum
-// and h.Tag. Up to 1 MiB are written by one call of write; of more, the last call is for
-// the end of the frame.
+// Frame writes a frame with the header h and the content c at offset of the file. h.Size must
+// be the size that c.Measure returned. before is the tag of the frame before. Frame sets h.Sum
+// and h.Tag. It writes a frame of up to 1 MiB by one call of write. A longer frame takes
+// several calls; the last one writes the end of the frame.
 func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag) (err error) {
 	if x.attempt, err = x.keys.Begin(offset, h.Size); err != nil {
 		return err
@@ -77,7 +78,8 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	x.buf = x.buf[:HeaderSize]
 	h.Put(x.buf, x.id, offset)
 	putData(&x.data, &before, x.buf, c.rest)
-	// Two walks: what is encrypted in one piece behind the records is spread between them.
+	// The content is walked twice: first for the records with tags, then for the rest, which
+	// lies between these records in the content, but behind them in the frame.
 	if c.own > 0 {
 		err = c.each(func(rec []byte, size, head int) error { return x.own(c, rec, size, head) }, func([]byte) error { return nil })
 	}
@@ -94,14 +96,15 @@ func (x *Encrypter) Frame(h *Header, c *Content, offset int64, before crypt.Tag)
 	return err
 }
 
-// putData makes what the first tag of a frame covers beside its block.
+// putData sets data to what the tag of the first block covers besides the block: the tag of the
+// frame before, the header, and the length of the rest.
 func putData(data *[crypt.TagSize + HeaderSize + 4]byte, before *crypt.Tag, header []byte, rest int64) {
 	n := copy(data[:], before[:])
 	n += copy(data[n:], header[:HeaderSize])
 	binary.LittleEndian.PutUint32(data[n:], uint32(rest/8))
 }
 
-// room makes room for n bytes in buf, and for a tag behind them.
+// room makes room for n bytes in buf, and for a tag behind them. It may write what is in buf.
 func (x *Encrypter) room(n int) error {
 	if len(x.buf)+n > stepBytes {
 		if err := x.flush(); err != nil {
@@ -143,8 +146,9 @@ func (x *Encrypter) own(c *Content, rec []byte, size, head int) error {
 	return err
 }
 
-// large encrypts a record whose value has pieces. Those of a long one are written before
-// its head, which has their tags: what a crash leaves in between is a torn frame.
+// large encrypts a record whose value has pieces. If the record is longer than 1 MiB, its
+// pieces are written before its head, as the head has their tags. A crash in between leaves a
+// torn frame.
 func (x *Encrypter) large(c *Content, rec []byte, head int) error {
 	size, left, begin := entry.EncryptedSize(rec), entry.ValueSize(rec), min(entry.ValueAt(rec), len(rec))
 	var value io.Reader = bytes.NewReader(rec[begin:min(begin+left, len(rec))])
@@ -181,7 +185,7 @@ func (x *Encrypter) large(c *Content, rec []byte, head int) error {
 	return x.write(b, at)
 }
 
-// largeInBuffer is large for a record that is written with others.
+// largeInBuffer is large for a record of up to 1 MiB, which is written together with others.
 func (x *Encrypter) largeInBuffer(head []byte, value io.Reader, size, left int) error {
 	if err := x.room(size); err != nil {
 		return err
@@ -201,7 +205,7 @@ func (x *Encrypter) largeInBuffer(head []byte, value io.Reader, size, left int) 
 	return err
 }
 
-// nextPieces encrypts the next pieces of a value, which it reads to part.
+// nextPieces reads the next pieces of a value into part, and encrypts them there.
 func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
 	if _, err := io.ReadFull(value, part); err != nil {
 		return err
@@ -209,7 +213,7 @@ func nextPieces(l *entry.Large, value io.Reader, part []byte) error {
 	return l.Pieces(part)
 }
 
-// rest encrypts what is not in records with tags, block by block.
+// rest encrypts the rest, block by block. An empty rest has one empty block, for the frame's tag.
 func (x *Encrypter) rest(c *Content) error {
 	x.tags, x.left, x.row, x.blockLeft = x.tags[:0], c.rest, 0, 0
 	if c.rest == 0 {
@@ -223,7 +227,7 @@ func (x *Encrypter) rest(c *Content) error {
 	return err
 }
 
-// put appends bytes to the rest, behind the stub of the records before them.
+// put appends b to the rest. If records with tags came before b, their stub comes first.
 func (x *Encrypter) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -234,7 +238,7 @@ func (x *Encrypter) put(b []byte) error {
 	return x.add(b)
 }
 
-// stub says how many records with tags stand here.
+// stub appends a stub with the number of records with tags that were here, if there are any.
 func (x *Encrypter) stub() error {
 	if x.row == 0 {
 		return nil
@@ -269,7 +273,8 @@ func (x *Encrypter) add(b []byte) error {
 	return nil
 }
 
-// endBlock encrypts the present block of the rest. The first one stands for the frame.
+// endBlock encrypts the open block of the rest. The tag of the first block is the frame's tag,
+// so it covers data, too.
 func (x *Encrypter) endBlock() error {
 	unit, offset, data := crypt.Block, x.at+int64(x.block), []byte(nil)
 	if len(x.tags) == 0 {
@@ -281,9 +286,9 @@ func (x *Encrypter) endBlock() error {
 	return err
 }
 
-// end writes what is left of the frame.
+// end appends the end of the frame, and writes what is in buf.
 func (x *Encrypter) end(c *Content, before *crypt.Tag) error {
-	// The first tag covers the length that was measured.
+	// The frame's tag covers the length from Measure, so no reader would accept another one.
 	if x.left != 0 {
 		return fmt.Errorf("%w: a payload has shrunk", entry.ErrRecord)
 	}

@@ -1,10 +1,10 @@
-// Package frame is the checksummed unit of segments and manifests: a header that
-// says what the frame is and which frame came before it, and the rule for which
-// bytes of a payload the frame's checksum covers. docs/format.md, "Frame", has
-// the layout.
+// Package frame encodes and decodes frames, the checksummed units of segments and manifests. A
+// frame has a header, which says what the frame is and names the frame before it, and a
+// payload. docs/format.md, "Frame", has the layout, and says which bytes of the payload the
+// frame's checksum covers.
 //
-// The package knows bytes only. It opens no file, and what follows from a frame
-// that is missing is decided by those who know what was durable.
+// The package works on bytes only. It opens no file. Its callers know which frames were durable,
+// so they decide whether a missing frame is damage.
 package frame
 
 import (
@@ -78,7 +78,7 @@ func (h *Header) PayloadSize() int64 { return h.Size - HeaderSize }
 // Durable is the greatest frame number that this frame proves to have been
 // durable when it was written; 0 is none.
 func (h *Header) Durable() uint64 {
-	// MaxUint32 stands for more frames than fit, so it proves nothing.
+	// MaxUint32 stands for that many frames or more, so it proves nothing.
 	if h.Unsynced == math.MaxUint32 || uint64(h.Unsynced) >= h.Number {
 		return 0
 	}
@@ -144,8 +144,8 @@ func Decode(src []byte, id checksum.Identity, offset int64) (Header, error) {
 }
 
 // plausible reports quickly whether a header might begin at src, which must have
-// HeaderSize bytes. A search over bytes that are mostly something else need then
-// not sum up most of them. plausible is true for everything that Put wrote.
+// HeaderSize bytes. It is true for every header that Put wrote. A search tests it first, and so
+// computes the checksum of few places only.
 func plausible(src []byte) bool {
 	return Kind(src[12]).known() && src[13]&flagUnknown == 0 && binary.LittleEndian.Uint32(src[44:]) == 0 &&
 		src[31] == 0 && binary.LittleEndian.Uint64(src[32:]) != 0
@@ -157,11 +157,11 @@ type Cursor struct {
 	Next   uint64 // number of the next frame
 	Chain  uint32 // header checksum of the frame before it
 
-	Tag crypt.Tag // of the frame before it; zero: that is plain, or there is none
+	Tag crypt.Tag // tag of the frame before it; zero if that frame is plain or there is none
 }
 
-// Continues reports whether the frame with the header h is the next one of the chain. An
-// encrypted one must also have the tag of the frame before: its Decrypter compares that.
+// Continues reports whether the frame with the header h is the next one of the chain. It does
+// not compare the tags of encrypted frames: the Decrypter does.
 func (c *Cursor) Continues(h *Header) bool { return h.Number == c.Next && h.Chain == c.Chain }
 
 // Advance moves c behind the frame with the header h.

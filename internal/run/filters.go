@@ -194,7 +194,8 @@ type summed struct {
 	encrypted *blocks.Part
 }
 
-// mayContain is MayContain. A filter that has rotted contains every key: the chunks know.
+// mayContain is MayContain. A damaged filter counts as if it had every key: the chunks are then
+// searched, and these are right.
 func (s *summed) mayContain(hash uint64) bool {
 	if s.pages == nil {
 		return s.encrypted == nil || s.decrypted(hash)
@@ -236,7 +237,7 @@ func (f *file) readFilter(at *filterRecord) (summed, error) {
 	return summed{Filter: pages.Data(), pages: pages, verified: pages.Verified()}, nil
 }
 
-// FilterBytes is what the filters take in memory that is neither mapped nor cached.
+// FilterBytes returns how much memory the filters take that is neither mapped nor cached.
 func (r *Reader) FilterBytes() (n int64) {
 	for _, f := range r.files {
 		if f.Mapped() != nil || f.key != nil {
@@ -250,7 +251,7 @@ func (r *Reader) FilterBytes() (n int64) {
 	return n
 }
 
-// IndexBytes is about what directories and bounds take in memory.
+// IndexBytes returns about how much memory the directories and the bounds of chunks take.
 func (r *Reader) IndexBytes() int64 {
 	const perChunk = 512 // its record, its Chunk and its parsed trailer
 	n := int64(len(r.dir)*perChunk + len(r.keys.blob))
@@ -266,7 +267,7 @@ func (r *Reader) MayContain(key []byte, hash uint64) bool {
 	if r.parts == nil {
 		return r.filter.mayContain(hash)
 	}
-	// An error of the search is met again by who reads the key.
+	// After an error of the search the answer is true, and Get returns the error.
 	i, err := r.search(key)
 	return err != nil || i < len(r.parts) && r.parts[i].mayContain(hash)
 }

@@ -29,7 +29,7 @@ type OpenConfig struct {
 	Dir   string
 	UUID  [16]byte
 	Ring  *crypt.Ring // for files with a life; nil: there are none
-	Keyed bool        // of Remains and ReadAbout: a file that says that it is plain is damage
+	Keyed bool        // for Remains and ReadAbout: a plain file is damage, as the store is encrypted
 	Seed  uint64      // of the store's key hash; only Verify needs it
 	NoMap bool        // read by blocks into Cache instead of mapping the files
 	Cache *Cache      // of files not mapped, or encrypted; nil = one of DefaultCacheBytes for this run
@@ -43,17 +43,17 @@ type OpenConfig struct {
 type Reader struct {
 	keys   keys
 	chunks []chunk.Chunk
-	filter summed   // of all keys; empty: none
-	parts  []summed // of the keys of each chunk; nil: none
+	filter summed   // filter of all keys; empty if there is none
+	parts  []summed // filters of the keys of each chunk; nil if there are none
 
-	oldest, newest entry.Version // of an entry
+	oldest, newest entry.Version // the least and the greatest version of an entry
 
-	// The chunks that have range tombstones are read as those of another run in the
-	// same files, see Tombstones; nil: there are none.
+	// The chunks with range tombstones are read by a Reader of their own, as if they were
+	// another run in the same files: see Tombstones. nil: there are none.
 	spans    *Reader
-	ranges   ranges    // how many these are
-	searches sync.Pool // of what searches them
-	of       *Reader   // of the entries, if these are the range tombstones
+	ranges   ranges    // the numbers of range tombstones
+	searches sync.Pool // of *search, which find range tombstones
+	of       *Reader   // set in spans: the Reader of the entries
 
 	meta  meta.Run
 	files []*file
@@ -69,8 +69,8 @@ type file struct {
 	first  int        // its first chunk among the run's
 	dir    *directory // without its chunks: all files' are in Reader.dir
 	chunks int
-	pages  *chunk.Pages // that have been verified; nil: the file is not read in place
-	blocks *blocks.File // reads the file then
+	pages  *chunk.Pages // which pages are verified; nil: the file is not read in place
+	blocks *blocks.File // reads the file block by block if it is not read in place
 
 	filters []*pageio.Summed
 }
@@ -133,7 +133,7 @@ func (cfg *OpenConfig) openFile(m *meta.File) (*file, error) {
 	return f, nil
 }
 
-// origin is that of file num, if it has this life.
+// origin returns the origin of file num with this life.
 func (cfg *OpenConfig) origin(num entry.FileNum, life crypt.Life) (origin, error) {
 	o := origin{name: filename.Of(filename.Run, num), owner: chunk.Owner{UUID: cfg.UUID, Num: num}, life: life}
 	o.id = o.owner.ID()
@@ -163,8 +163,8 @@ func (r *Reader) openFile(cfg *OpenConfig, m *meta.File, stamp entry.Version) er
 	if err != nil {
 		return err
 	}
-	// The footer's checksum covers the directory's: a file of another run that was
-	// copied here, though sound, is refused.
+	// The footer's checksum covers the directory's checksum. So a sound file of another run
+	// that was copied over this one is refused, too.
 	if m.Checksum != 0 && m.Checksum != ft.checksum || ft.uuid != cfg.UUID || ft.num != m.Num {
 		return errs.NewCorruption(name, int64(m.Size)-footerSize, "footer is not the one that the manifest knows")
 	}
@@ -234,7 +234,7 @@ func (o *origin) verifyDirectory(b []byte, ft *footer) error {
 	return nil
 }
 
-// split makes r.spans of the chunks that have range tombstones, the last ones.
+// split moves the chunks with range tombstones, the last ones of the run, from r to r.spans.
 func (r *Reader) split() error {
 	last := r.files[len(r.files)-1]
 	n := len(r.dir)
@@ -275,7 +275,7 @@ func (r *Reader) check() error {
 	if n := len(r.dir); n > 0 {
 		m.First = r.dir[0].key
 	}
-	// How far keys go is in the last chunk alone, which Verify reads.
+	// Only the last chunk tells the last key. Verify reads that.
 	m.Last = r.meta.Last
 	w := &r.meta
 	if t := r.spans; t != nil {
@@ -293,7 +293,7 @@ func (r *Reader) check() error {
 	return nil
 }
 
-// makeChunks makes what reads the chunks in r.dir.
+// makeChunks makes a chunk.Chunk for each chunk in r.dir.
 func (r *Reader) makeChunks() {
 	r.keys = newKeys(r.dir)
 	r.chunks = make([]chunk.Chunk, len(r.dir))
@@ -318,7 +318,7 @@ func (r *Reader) makeChunks() {
 	}
 }
 
-// Meta is what Open was given.
+// Meta returns the description of the run that Open was given.
 func (r *Reader) Meta() *meta.Run { return &r.meta }
 
 // MaxVersion is the greatest version of an entry or tombstone.
@@ -329,8 +329,9 @@ func (r *Reader) inPlace() bool {
 	return !slices.ContainsFunc(r.files, func(f *file) bool { return f.pages == nil })
 }
 
-// Get finds the newest version of key that is not newer than at and fills in
-// dst; dst.Key becomes key. The filter is not asked.
+// Get finds the newest version of key that is not newer than at, and sets dst to it, with key as
+// dst.Key. It returns false if there is none. Get does not use the filter: call MayContain
+// before it.
 func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry) (bool, error) {
 	i, err := r.search(key)
 	if err != nil || i >= len(r.chunks) {
@@ -346,7 +347,7 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 		}
 	}
 	res, err := c.Get(key[c.Prefix:], hash, at, dst)
-	// Older versions of a chunk's last key may fill several chunks more.
+	// Older versions of a chunk's last key may be in the next chunks.
 	for res == chunk.Newer {
 		if i++; i == len(r.chunks) || !r.keys.spans[i].again {
 			return false, nil
@@ -361,8 +362,8 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 	return true, nil
 }
 
-// search returns the first chunk whose last key is not less than key, or the one
-// before it: then key is behind all of its keys.
+// search returns the only chunk that can have the newest version of key. This is the first chunk
+// whose last key is not less than key, or the one before it if key is less than all its keys.
 func (r *Reader) search(key []byte) (int, error) {
 	lo, hi := r.keys.search(key)
 	// Keys of chunks that are long and begin alike are compared where they lie.
@@ -411,9 +412,9 @@ func (f *file) read(p []byte, off int64) error {
 // warmBytes bounds what Warm reads: 64 pages, some 0.1 ms.
 const warmBytes = 256 << 10
 
-// Warm reads and verifies a small run whole, so that its first reader finds it
-// as the later ones do. Call it right after the run was written, while its pages
-// are in memory. Of a larger run it does nothing: readers verify what they need.
+// Warm reads and verifies all of a small run, so that its first reader need not. Call it right
+// after the run was written, while its pages are in memory. For a run of more than 256 KiB it
+// does nothing: readers verify what they need.
 func (r *Reader) Warm() error {
 	if r.meta.FileBytes() > warmBytes {
 		return nil

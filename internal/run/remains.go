@@ -15,21 +15,21 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// Remains is what is left of one file of a run, which may be damaged in any place. With
-// the directory it knows its chunks; without, it finds those whose trailers are whole:
-// each says how the chunk before it is read. It is used by one goroutine.
+// Remains reads what is left of one file of a run, which may be damaged in any place. It finds
+// the chunks by the directory. If that is lost, it searches for trailers that are whole: each
+// says how to read the chunk before it. It is used by one goroutine.
 type Remains struct {
 	f *pageio.File
 	origin
 	chunks []record
-	end    int64 // of the chunks, and what lies between them
-	whole  bool  // the directory is there
+	end    int64 // where the chunks end, with the filters between them
+	whole  bool  // the directory could be read
 
 	i    int         // next chunk
 	at   int64       // where the chunk before it ends
-	rest *chunk.Rest // of the chunk before it; nil: it is not read yet, or done
+	rest *chunk.Rest // what is left of the chunk before it; nil: not read yet, or all returned
 	n    int         // next entry of rest
-	gaps int         // of rest, returned
+	gaps int         // how many gaps of rest were returned
 	e    entry.Entry
 }
 
@@ -37,17 +37,17 @@ type Remains struct {
 type Hole struct {
 	File           string
 	Offset, Length int64
-	First          []byte        // no key of it is less; nil: not known
-	MaxVersion     entry.Version // of its entries; 0: not known
-	Tombstones     bool          // it has range tombstones, and no entries
+	First          []byte        // no lost key is less than it; nil: not known
+	MaxVersion     entry.Version // greatest version of the lost entries; 0: not known
+	Tombstones     bool          // only range tombstones are lost, and no entries
 }
 
 // pieceBytes is how much of a file is searched at a time.
 const pieceBytes = 1 << 20
 
-// OpenRemains opens file number num of a run. life is what is known of its life: a file with
-// another one is damage. Zero says that nothing is known: the file's own word counts. It
-// returns an error only if the file can't be opened or has nothing of a run of this store.
+// OpenRemains opens file number num of a run. A file with another life than life is damage; the
+// zero Life stands for not known, and accepts the life that the file has. OpenRemains returns an
+// error only if the file can't be opened or has nothing of a run of this store.
 func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life crypt.Life) (*Remains, error) {
 	name := filename.Of(filename.Run, num)
 	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})
@@ -122,7 +122,8 @@ func (r *Remains) consider(b []byte, off int64, size int) {
 	r.chunks = append(r.chunks, c)
 }
 
-// read fills b from off. What can't be read is zeros: no checksum fits them.
+// read fills b with the bytes at off. Bytes that can't be read become zeros, which then fail
+// their checksum.
 func (r *Remains) read(b []byte, off int64) {
 	if r.f.ReadFull(b, off) == nil {
 		return
@@ -136,9 +137,9 @@ func (r *Remains) read(b []byte, off int64) {
 	}
 }
 
-// Next returns the next entry, which the next call overwrites; a range tombstone, see
-// Span, is one whose key no stored key is like. Or it returns a hole in their place. At
-// the end both are nil.
+// Next returns the next entry, or a hole where entries are lost. At the end both are nil. The
+// next call overwrites the entry. A range tombstone is an entry, too: Span recognizes it by its
+// key, which no stored key is like.
 func (r *Remains) Next() (*entry.Entry, *Hole) {
 	for {
 		switch {
@@ -161,7 +162,7 @@ func (r *Remains) Next() (*entry.Entry, *Hole) {
 	}
 }
 
-// open reads the next chunk. A hole is what lies before it, or all of it.
+// open reads the next chunk. It returns a hole if chunks before it are lost, or all of it.
 func (r *Remains) open() (hole *Hole, done bool) {
 	if r.i == len(r.chunks) {
 		done = r.whole || r.at >= r.end
@@ -224,7 +225,8 @@ func (r *Remains) holeOf(i int) *Hole {
 	}
 }
 
-// Span is the range tombstone that an entry of Remains is, and whether it is one.
+// Span returns the range tombstone that the entry e of Remains stands for. ok is false if e is
+// no range tombstone.
 func Span(e *entry.Entry) (t tombstone.Tombstone, ok bool) {
 	if !isTombstones(e.Key) {
 		return t, false
@@ -232,7 +234,8 @@ func Span(e *entry.Entry) (t tombstone.Tombstone, ok bool) {
 	return spanOf(e)
 }
 
-// Entries is how many entries the chunks had, and spans how many range tombstones had.
+// Entries returns how many entries the chunks had, with those that are lost: entries of keys, and
+// spans, which stand for range tombstones.
 func (r *Remains) Entries() (entries, spans uint64) {
 	for i := range r.chunks {
 		if c := &r.chunks[i]; len(c.key) > 0 && isTombstones(c.key) {
@@ -244,8 +247,8 @@ func (r *Remains) Entries() (entries, spans uint64) {
 	return entries, spans
 }
 
-// MaxVersion is the greatest version in the chunks. Unless there is a stamp, 0 says that the
-// versions are those of a transaction that wrote the file before it was committed.
+// MaxVersion returns the greatest version in the chunks. Without a stamp, 0 says that a
+// transaction wrote the file before its commit, so its entries have no version.
 func (r *Remains) MaxVersion() (v entry.Version) {
 	for i := range r.chunks {
 		v = max(v, r.chunks[i].MaxVersion)
@@ -253,8 +256,8 @@ func (r *Remains) MaxVersion() (v entry.Version) {
 	return v
 }
 
-// At is where the entry that Next has returned lies in the file, and where the trailer of its
-// chunk does.
+// At returns the offsets in the file between which the entry that Next has returned lies, and
+// those of the trailer of its chunk.
 func (r *Remains) At() (from, to, trailer, end int64) {
 	c := &r.chunks[r.i-1]
 	begin := int64(c.offset)
@@ -268,7 +271,7 @@ func (r *Remains) Whole() bool { return r.whole }
 // Close closes the file.
 func (r *Remains) Close() error { return r.f.Close() }
 
-// Owner is the store that a run file says it belongs to: at its begin or in its footer.
+// Owner returns the UUID of the store that a run file names at its begin or in its footer.
 func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, ok bool) {
 	f, err := files.Open(path, pageio.Options{NoMap: true})
 	if err != nil {
@@ -300,8 +303,8 @@ func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, 
 	return uuid, false
 }
 
-// ReadAbout reads what a file of a run says of the store, see WriterConfig.About; last says
-// that it is the last file of its run. Without an error, about is nil if it says nothing.
+// ReadAbout reads what a file of a run says of the store: see WriterConfig.About. about is nil,
+// without an error, if it says nothing. last is true for the last file of a run.
 func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err error) {
 	name := filename.Of(filename.Run, num)
 	f, err := cfg.Files.Open(filepath.Join(cfg.Dir, name), pageio.Options{NoMap: true})

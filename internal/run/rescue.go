@@ -13,13 +13,13 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// Rescuer walks the entries of the run as Iterator does, and goes on behind damage: it
-// walks all entries that lie on pages with a right checksum. Before it passes a place
-// where entries are lost it calls tell, unless it has told of that place, with the damage
-// and the range of keys that is concerned. If tell returns false, that damage is its
-// error. Without damage it reads the same as an Iterator, a little slower.
+// Rescuer returns an iterator that goes on behind damage: it returns all entries on pages with a
+// right checksum. Before it passes a place where entries are lost, it calls tell with the damage
+// and the range of keys that may be lost, once for each place. If tell returns false, the
+// iterator ends with that damage as its error. Without damage it returns the same entries as
+// Iterator, a little slower.
 //
-// It has a pageio.Guard on by itself. Values are valid until the Reader is closed.
+// It sets a pageio.Guard itself. Values are valid until the Reader is closed.
 func (r *Reader) Rescuer(tell func(*errs.Corruption) bool) iterator.Iterator {
 	return &rescuer{r: r, tell: tell, told: make(map[gapAt]bool), i: -1}
 }
@@ -29,15 +29,15 @@ type rescuer struct {
 	r     *Reader
 	tell  func(*errs.Corruption) bool
 	told  map[gapAt]bool
-	i     int          // the chunk that it is on
-	sound chunk.Cursor // on that chunk, unless there is rest
-	rest  *chunk.Rest  // of that chunk, once damage was met there
-	e     entry.Entry  // where it is, or was last
+	i     int          // number of the current chunk
+	sound chunk.Cursor // walks the current chunk as long as rest is nil
+	rest  *chunk.Rest  // what is left of the current chunk, once damage was met there
+	e     entry.Entry  // the current entry, or the last one
 	valid bool
 	err   error
 }
 
-// gapAt is a gap of a chunk: by the number of entries before it.
+// gapAt names a gap in a chunk by the number of entries before it.
 type gapAt struct{ chunk, before int }
 
 // step is a move within a chunk.
@@ -84,8 +84,8 @@ func (it *rescuer) Err() error { return it.err }
 
 func (it *rescuer) Close() { it.valid, it.rest = false, nil }
 
-// walk makes the step s in chunk i, and then, while that comes to no entry, the step
-// after in the chunks behind it, or before it.
+// walk makes the step s in chunk i. If that leads to no entry, it makes the step after in the
+// next chunks (the chunks before, if s goes backward) until it comes to an entry.
 func (it *rescuer) walk(i int, s, after step, key []byte) bool {
 	it.valid, it.err = false, nil
 	for ; i >= 0 && i < len(it.r.chunks); s = after {
@@ -124,7 +124,7 @@ func (it *rescuer) step(i int, s step, key []byte) bool {
 	return it.pick(s, key)
 }
 
-// open puts the cursor on chunk i, which is believed to be sound.
+// open puts the cursor on chunk i, which counts as sound until damage is met.
 func (it *rescuer) open(i int) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, it.r.chunks[i].Place.File)
 	c := &it.r.chunks[i]
@@ -135,7 +135,7 @@ func (it *rescuer) open(i int) (err error) {
 	return err
 }
 
-// trust makes a step with the cursor; it.err says whether that met damage.
+// trust makes a step with the cursor of a sound chunk. It sets it.err if it meets damage.
 func (it *rescuer) trust(s step, key []byte) (ok bool) {
 	defer pageio.Guard(pageio.Arm(), &it.err, it.r.chunks[it.i].Place.File)
 	c := &it.sound
@@ -158,7 +158,7 @@ func (it *rescuer) trust(s step, key []byte) (ok bool) {
 		return false
 	}
 	e := c.Entry()
-	// A reader of the value has no guard that would lead here.
+	// Touch the value now, below the guard: a fault when the caller reads it would be too late.
 	pageio.Touch(e.Value)
 	held := it.e.Key
 	it.e = *e
@@ -186,7 +186,8 @@ func (it *rescuer) seek(s step, key []byte) (ok bool) {
 	return c.Prev()
 }
 
-// pick makes a step among what is left of the chunk, and tells of the gap that it passes.
+// pick makes a step among the entries that are left of the chunk, and tells of the gap that it
+// passes.
 func (it *rescuer) pick(s step, key []byte) bool {
 	n, to := it.rest.Len(), 0
 	var e entry.Entry
@@ -221,7 +222,7 @@ func (it *rescuer) pick(s step, key []byte) bool {
 	return true
 }
 
-// pass tells of the gap behind the first entries of the rest, if there is one.
+// pass tells of the gap behind the first before entries of the rest, if there is one.
 func (it *rescuer) pass(before int) bool {
 	for _, g := range it.rest.Gaps {
 		at := gapAt{it.i, before}
@@ -253,7 +254,7 @@ func (it *rescuer) pass(before int) bool {
 	return true
 }
 
-// rescue is what is left of chunk i.
+// rescue returns what is left of chunk i.
 func (r *Reader) rescue(i int) *chunk.Rest {
 	c := &r.chunks[i]
 	var prefix []byte

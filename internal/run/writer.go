@@ -32,7 +32,7 @@ type WriterConfig struct {
 	Seed      uint64               // of the store's key hash
 	NextNum   func() entry.FileNum // the number of each file
 	FileBytes int64                // bound of a file's chunks and directory, beside one filter; 0 = DefaultFileBytes (256 MB)
-	NoFilter  bool                 // for runs that every get asks anyway
+	NoFilter  bool                 // write no filter: for runs that have most keys that are looked for
 	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil = not recorded
 	Unsynced  bool                 // Finish syncs nothing, as the run need not survive a crash
 
@@ -41,7 +41,7 @@ type WriterConfig struct {
 	// the run, and the bounds of the run so far. nil = no description.
 	About func(before []meta.File, first, last []byte) []byte
 
-	FilterKeys int // keys of one filter, about; 0 = DefaultFilterKeys (256 Ki)
+	FilterKeys int // about how many keys one filter has; 0 = DefaultFilterKeys (256 Ki)
 }
 
 // Writer writes a run. It is used by one goroutine, and ended by Finish or
@@ -49,9 +49,9 @@ type WriterConfig struct {
 type Writer struct {
 	cfg      WriterConfig
 	b        *chunk.Builder
-	hashes   []uint64 // of the keys in chunks from filtered on
-	chunks   int      // of entries, written to all files
-	filtered int      // of them, those that have a filter
+	hashes   []uint64 // hashes of the keys in chunks that have no filter yet
+	chunks   int      // chunks of entries written so far, to all files
+	filtered int      // how many of these chunks have a filter
 	refs     map[entry.FileNum]*meta.Ref
 	ref      *meta.Ref // the last one used
 	stats    chunk.Stats
@@ -71,7 +71,7 @@ type Writer struct {
 	dirBytes int64 // estimate of the directory's size
 	created  []string
 
-	ranged     bool     // the chunk being built, and all later ones, have tombstones
+	ranged     bool     // this chunk and all later ones have range tombstones
 	ranges     ranges   // tombstones added
 	tombstones meta.Run // their bounds, versions and number
 	key        []byte   // scratch: of a span
@@ -126,7 +126,7 @@ func (w *Writer) add(e *entry.Entry) error {
 	case chunk.NewKey:
 		if !w.cfg.NoFilter && !w.ranged {
 			if len(w.hashes) == cap(w.hashes) {
-				w.hashes = slices.Grow(w.hashes, len(w.hashes)+64) // append's steps would leave more behind
+				w.hashes = slices.Grow(w.hashes, len(w.hashes)+64) // append's smaller steps make more garbage
 			}
 			w.hashes = append(w.hashes, h)
 		}
@@ -227,7 +227,7 @@ func (w *Writer) create() error {
 	return w.write(page)
 }
 
-// finishFile writes directory and footer and makes the file durable.
+// finishFile writes the directory and the footer, and makes the file durable.
 func (w *Writer) finishFile() error {
 	if w.cfg.About != nil {
 		w.dir.about = []byte{0, 0, 0, 0, 0, 0, 0, 0}
@@ -257,7 +257,7 @@ func (w *Writer) finishFile() error {
 	return nil
 }
 
-// ends is directory and footer of the file, and what the footer says.
+// ends returns the encoded directory and footer of the file, and the footer.
 func (w *Writer) ends() ([]byte, *footer, error) {
 	dir := appendDirectory(nil, &w.dir)
 	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.num, life: w.life}
@@ -351,7 +351,7 @@ func (w *Writer) fail(err error) error {
 	return err
 }
 
-// release gives the memory back.
+// release frees the memory of the Writer.
 func (w *Writer) release() {
 	w.b.Release()
 	w.hashes, w.created, w.refs, w.ref = nil, nil, nil, nil

@@ -20,31 +20,32 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// survey is what is known of the damaged store before its keys are read.
+// survey collects what the files of the damaged store say of the store, before any keys are
+// read: its identity, its files, and what the manifest and the runs tell.
 type survey struct {
 	reports
 	s     Source
 	uuid  [16]byte
-	files map[filename.Kind][]entry.FileNum // that are there, ascending
+	files map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
 	opens *pageio.Files
 	ring  *crypt.Ring                  // nil: the store is plain
-	lives map[filename.Name]crypt.Life // of files, as edits say
+	lives map[filename.Name]crypt.Life // lives of files, from the edits
 
-	manifest entry.FileNum // the newest one; 0: there is none
+	manifest entry.FileNum // number of the newest manifest; 0 if there is none
 
-	damage []*errs.Corruption // of SUPER and the manifest
-	layout *layout.Layout     // as far as edits fit each other
-	exact  bool               // the layout is the newest one: what it doesn't name is garbage
+	damage []*errs.Corruption // damage of SUPER and the manifest
+	layout *layout.Layout     // the layout up to the first edit that is lost
+	exact  bool               // layout is the newest one: a file that it doesn't name is garbage
 
-	told      bool                        // what is live is what was there, by what runs say
-	live      map[layout.RunID]layout.Run // by all edits that can be read
+	told      bool                        // live is complete, because the runs list all runs
+	live      map[layout.RunID]layout.Run // the runs, from all edits that can be read
 	gone      map[entry.FileNum]bool      // run files that an edit has dropped
 	stamps    map[filename.Name]entry.Version
-	doubt     map[entry.Version]entry.FileNum // last segment of a large transaction of which records are lost
+	doubt     map[entry.Version]entry.FileNum // last segment of a large transaction that lost records
 	keyspaces map[entry.KeyspaceID]layout.Keyspace
 	dropped   map[entry.KeyspaceID]bool
-	nextID    uint64        // of keyspaces
-	version   entry.Version // the newest one known
+	nextID    uint64        // ID of the next new keyspace
+	version   entry.Version // the newest version that is known
 }
 
 func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
@@ -69,7 +70,7 @@ func newSurvey(s Source, report func(*errs.Corruption)) (*survey, error) {
 	return v, v.readManifest(super)
 }
 
-// openFiles is how many descriptors of the damaged store are open at once.
+// openFiles is how many files of the damaged store are open at once, at most.
 const openFiles = 128
 
 // list finds the files of the store by their names.
@@ -106,7 +107,8 @@ func (v *survey) has(k filename.Kind, num entry.FileNum) bool {
 	return found
 }
 
-// identify finds out which store this is: SUPER says it, or else most files do.
+// identify finds out the UUID of the store. SUPER has it. If SUPER is damaged, the UUID that
+// most files have is taken.
 func (v *survey) identify() (super manifest.Super, err error) {
 	super, err = manifest.ReadSuper(v.s.FS, v.s.Dir)
 	switch {
@@ -136,7 +138,7 @@ func (v *survey) identify() (super manifest.Super, err error) {
 	return super, nil
 }
 
-// ownerOf is the store that a file says it belongs to.
+// ownerOf returns the UUID of the store that a file names as its own.
 func (v *survey) ownerOf(kind filename.Kind, num entry.FileNum) (uuid [16]byte, ok bool) {
 	switch kind {
 	case filename.Manifest:
@@ -157,11 +159,12 @@ func (v *survey) runs() run.OpenConfig {
 	return run.OpenConfig{FS: v.s.FS, Dir: v.s.Dir, UUID: v.uuid, Ring: v.ring, NoMap: true, Files: v.opens}
 }
 
-// readManifest learns what the newest manifest still says.
+// readManifest reads what is left of the newest manifest.
 func (v *survey) readManifest(super manifest.Super) error {
 	num := super.Manifest
 	if !v.has(filename.Manifest, num) {
-		// Before SUPER names a new manifest, it has all that the old one has.
+		// SUPER names a new manifest only when that has all of the old one's content. So the
+		// newest manifest is the best one, even if SUPER doesn't name it.
 		num = 0
 		for _, n := range v.files[filename.Manifest] {
 			if uuid, ok := manifest.Owner(v.s.FS, v.s.Dir, n); !ok || uuid == v.uuid {
@@ -194,8 +197,8 @@ func (v *survey) readManifest(super manifest.Super) error {
 	return nil
 }
 
-// rename gives a keyspace another name if a later one has the same: it was dropped, or
-// renamed, by an edit that is lost.
+// rename makes the names of keyspaces unique. If two have the same name, an edit that dropped
+// or renamed the older one is lost: the older one gets another name.
 func (v *survey) rename() {
 	ids := map[string]entry.KeyspaceID{}
 	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
@@ -210,12 +213,14 @@ func (v *survey) rename() {
 	}
 }
 
-// readAbout learns what the files of runs say of the store. The newest file has the newest
-// list of runs: each run that it names should be there, unless another run has replaced it.
+// readAbout learns what the files of runs say of the store. Each has a list of the runs at the
+// time when it was written. The runs of the newest list should exist, unless another run has
+// replaced them.
 func (v *survey) readAbout() {
 	known, learned := maps.Clone(v.keyspaces), false
 	v.told = true
-	open := map[entry.FileNum]bool{} // files that are not the last ones of their runs
+	// Files that no run of the lists has yet; true: not the last file of its run.
+	open := map[entry.FileNum]bool{}
 	var newest []layout.Run
 	var replaced []layout.RunID
 	for _, num := range v.files[filename.Run] {
@@ -228,7 +233,7 @@ func (v *survey) readAbout() {
 			e, err = manifest.DecodeEdit(about)
 		}
 		if err != nil {
-			v.told = false // it may have named another one
+			v.told = false // this file may have named a run that no other file names
 			continue
 		}
 		if e != nil {
@@ -255,8 +260,8 @@ func (v *survey) readAbout() {
 	v.told = v.told && learned
 }
 
-// learnAbout takes from what a run says of the store what stays true. known are the
-// keyspaces of which the manifest tells.
+// learnAbout takes from the description of the store in a run what cannot have changed since.
+// known has the keyspaces that the manifest tells of: these are newer, so they stay.
 func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Keyspace) {
 	for _, r := range e.AddRuns {
 		for _, f := range r.Files {
@@ -275,7 +280,7 @@ func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Ke
 			v.keyspaces[k.ID] = k
 		}
 	}
-	// No number is used twice: one that is not listed was dropped.
+	// No ID is used twice. So an ID below NextKeyspace that is not listed was dropped.
 	for id := uint64(1); id < e.NextKeyspace && id <= uint64(entry.MaxKeyspaceID); id++ {
 		if id := entry.KeyspaceID(id); !there[id] {
 			v.dropped[id] = true
@@ -285,8 +290,8 @@ func (v *survey) learnAbout(e *layout.Edit, known map[entry.KeyspaceID]layout.Ke
 	v.nextID = max(v.nextID, e.NextKeyspace)
 }
 
-// complete reports whether all runs of the layout are there. If not, an edit that has
-// dropped them may be lost with the manifest's end.
+// complete reports whether all files of the layout's runs exist. If one is missing, an edit that
+// dropped its run may have been lost with the end of the manifest.
 func (v *survey) complete() bool {
 	for _, r := range v.layout.Runs() {
 		for _, f := range r.Files {
@@ -298,7 +303,7 @@ func (v *survey) complete() bool {
 	return true
 }
 
-// learn takes from an edit what stays true, whatever edits are missing.
+// learn takes from an edit what is true even if other edits are missing.
 func (v *survey) learn(e *layout.Edit) {
 	for _, id := range e.DropRuns {
 		for _, f := range v.live[id].Files {
@@ -345,14 +350,14 @@ func (v *survey) stamp(name filename.Name, at entry.Version) {
 	}
 }
 
-// forgotten reports whether a key belongs to nobody.
+// forgotten reports whether key belongs to a dropped keyspace, or to none at all.
 func (v *survey) forgotten(key []byte) bool {
 	id, ok := entry.KeyspaceOf(key)
 	return !ok || v.dropped[id] || v.exact && v.layout.Dropped(id)
 }
 
-// loseKeys reports damage that concerns keys from one stored key to another, both
-// included; nil is no bound.
+// loseKeys reports damage by which keys from lower to upper may be lost. Both are stored keys
+// and included; nil is no bound.
 func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
 	c.Keys = append(c.Keys, v.keys(entry.DefaultKeyspace, "", lower, upper)...)
 	for _, id := range slices.Sorted(maps.Keys(v.keyspaces)) {
@@ -361,7 +366,7 @@ func (v *survey) loseKeys(c *errs.Corruption, lower, upper []byte) {
 	v.lose(c)
 }
 
-// keys is the part of a range that lies in one keyspace.
+// keys returns the part of a range of stored keys that lies in one keyspace, or nil.
 func (v *survey) keys(id entry.KeyspaceID, name string, lower, upper []byte) []errs.KeyRange {
 	prefix, after := entry.AppendKeyspace(nil, id), entry.AfterKeyspace(id)
 	if upper != nil && bytes.Compare(upper, prefix) < 0 || lower != nil && bytes.Compare(lower, after) >= 0 {
@@ -377,14 +382,14 @@ func (v *survey) keys(id entry.KeyspaceID, name string, lower, upper []byte) []e
 	return []errs.KeyRange{r}
 }
 
-// damaged is a report of damage to a file.
+// damaged returns a report of damage to a file.
 func damaged(name filename.Name, offset int64, stale bool, format string, args ...any) *errs.Corruption {
 	c := errs.NewCorruption(name.String(), offset, format, args...)
 	c.Stale = stale
 	return c
 }
 
-// name is that of a keyspace in the new store.
+// name returns the name that a keyspace gets in the new store.
 func (v *survey) name(id entry.KeyspaceID) string {
 	if id == entry.DefaultKeyspace {
 		return ""
@@ -394,7 +399,7 @@ func (v *survey) name(id entry.KeyspaceID) string {
 	}
 	name := fmt.Sprintf("salvaged-%d", id)
 	for _, k := range v.keyspaces {
-		if k.Name == name { // somebody has chosen that
+		if k.Name == name { // another keyspace has this name
 			name += "-"
 		}
 	}
