@@ -83,7 +83,7 @@ func (t *TreeMetrics) eachOfState(fn eachMetric) {
 	fn("disk_free", "By", "Left on the disk or below DiskLimit; -1 = not known.", GaugeMetric, float64(t.FreeBytes))
 	fn("disk_reserve", "By", "Kept of the free bytes for deletes and for work that frees disk space.", GaugeMetric, float64(t.ReserveBytes))
 	fn("waiting_work", "", "1 while background work waits to be tried again.", GaugeMetric, oneIf(t.WorkWaiting != ""))
-	fn("pinned", "", "1 while a transaction keeps what was replaced.", GaugeMetric, oneIf(t.PinnedBy != ""))
+	fn("pinned", "", "1 while an open transaction keeps replaced data.", GaugeMetric, oneIf(t.PinnedBy != ""))
 	fn("pinned_version", "", "Oldest version that a transaction still reads; 0 = none.", GaugeMetric, float64(t.PinnedVersion))
 	fn("pinned_time", "s", "Time since something that the oldest transaction reads was replaced.", GaugeMetric, t.PinnedFor.Seconds())
 	fn("pinned_files", "By", "Files that only open transactions need.", GaugeMetric, float64(t.PinnedBytes))

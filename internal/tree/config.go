@@ -53,7 +53,7 @@ type Config struct {
 	OnSpace   func(DiskSpace)        // writes begin to be refused because the disk is full, or no longer are
 	OnDamage  func(*errs.Corruption) // what a scrub has found
 	OnFailure func(error)            // the error that ends background work, once
-	// OnLongReader is told of a reader that keeps what was replaced for more than a
+	// OnLongReader is told of a reader that keeps replaced data for more than a
 	// minute, and again when that time has doubled.
 	OnLongReader func(view.LongReader)
 }
