@@ -24,8 +24,8 @@ func newSteadyWriters(db *brock.DB, data *Dataset) *steadyWriters {
 	return &steadyWriters{db: db, data: data}
 }
 
-// start begins with so many goroutines, which set a number of pairs a second together. The
-// function that it returns ends them and returns their first error.
+// start begins goroutines that together set rate pairs a second. The function that it returns
+// ends them and returns their first error.
 func (s *steadyWriters) start(goroutines, rate int) (stop func() error) {
 	var ended atomic.Bool
 	done := make(chan error, 1)

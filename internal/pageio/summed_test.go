@@ -11,7 +11,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Whoever asks a part for bytes that it doesn't have gets an error, also where they are copied;
+// To ask a part for bytes that it doesn't have is an error, also where they are copied;
 // and a part that can't be read leaves nothing behind.
 func TestSummed(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1024)
