@@ -53,7 +53,7 @@ func (c *encryptCommand) Run(a *app) error {
 	}
 	work := a.progress.Start("encrypt", 0)
 	defer work.End()
-	err := brock.EncryptStore(a.ctx, brock.Options{Dir: c.Dir, ValueDir: c.ValueDir, Keys: c.provider()})
+	err := brock.EncryptStore(a.ctx, brock.Options{Dir: c.Dir, ValueDir: c.ValueDir, Keys: c.provider(), KeyspaceDefaults: allVersions})
 	if errors.Is(err, brock.ErrNotExist) {
 		return noStore{c.Dir, err}
 	}

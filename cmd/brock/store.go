@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -65,9 +67,22 @@ func (s *store) follow(a *app, locked error, fn func(*brock.DB) error) error {
 	return err
 }
 
+// allVersions keeps the history of the default keyspace. Its options are not stored: only the
+// program that uses the store knows what it wants to keep.
+var allVersions = brock.KeyspaceOptions{Versions: brock.Retention{Age: math.MaxInt64}}
+
+// exactly are options that take nothing from allVersions.
+func exactly(o brock.KeyspaceOptions) brock.KeyspaceOptions {
+	o.Versions.Versions = cmp.Or(o.Versions.Versions, 1) // a negative one is refused
+	if o.Versions.Age == 0 {
+		o.Versions.Age = -1 // 0 means the default
+	}
+	return o
+}
+
 // change opens a store that is there for fn, to write to it.
 func (s *store) change(a *app, fn func(*brock.DB) error) error {
-	return s.use(a, brock.Options{MustExist: true}, fn)
+	return s.use(a, brock.Options{MustExist: true, KeyspaceDefaults: allVersions}, fn)
 }
 
 // make opens the store for fn, and makes it if there is none. A store that it has made
