@@ -149,22 +149,22 @@ func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
 	}
 	o.Dir, o.ValueDir, o.Keys = s.Dir, s.ValueDir, s.provider()
 	db, err := brock.OpenContext(a.ctx, o)
-	if errors.Is(err, brock.ErrNotExist) {
-		return noStore{s.Dir, err}
-	}
-	if errors.Is(err, brock.ErrKey) {
-		return s.keyError(err)
-	}
 	if err != nil {
-		return err
+		return s.refused(err)
 	}
 	return errors.Join(fn(db), db.Close())
 }
 
-// keyError is brock.ErrKey of an Open in plain words, where the flags were wrong and not the key.
-func (s *store) keyError(err error) error {
-	if super, unread := manifest.ReadSuper(vfs.OS(), s.Dir); s.KeyFile != "" && unread == nil && !super.Encrypted() {
+// refused is an error of an Open in the words of the command line, where its arguments were wrong.
+func (s *store) refused(err error) error {
+	super, unread := manifest.ReadSuper(vfs.OS(), s.Dir)
+	switch {
+	case errors.Is(err, brock.ErrNotExist):
+		return noStore{s.Dir, err}
+	case errors.Is(err, brock.ErrKey) && s.KeyFile != "" && unread == nil && !super.Encrypted():
 		return plain{s.Dir, err}
+	case errors.Is(err, brock.ErrInvalid) && s.ValueDir == "" && super.Session != 0:
+		return wrongUsage("%s has a directory for its values: name it by --value-dir", s.Dir)
 	}
 	return s.missing(s.Dir, err)
 }
