@@ -59,6 +59,7 @@ func TestMessages(t *testing.T) {
 		{fmt.Errorf("open d: %w: values are elsewhere", brock.ErrInvalid), "open d: values are elsewhere"},
 		{fmt.Errorf("open d: %w", fmt.Errorf("open d: %w", os.ErrPermission)), "open d: permission denied"},
 		{fmt.Errorf("%w: values are elsewhere", brock.ErrInvalid), "values are elsewhere"},
+		{errors.Join(brock.ErrNoSpace, brock.ErrNoSpace), message(brock.ErrNoSpace)},
 		{errors.Join(brock.ErrClosed, errors.New("brock: b")), message(brock.ErrClosed) + "\n       b"},
 		{fmt.Errorf("read: %w", context.Canceled), "interrupted"},
 	} {

@@ -120,7 +120,7 @@ func (i *input) Read(p []byte) (int, error) {
 	i.begin.Do(func() {
 		r, w := io.Pipe()
 		i.pipe = r
-		context.AfterFunc(i.ctx, func() { _ = r.CloseWithError(context.Cause(i.ctx)) })
+		context.AfterFunc(i.ctx, func() { _ = w.CloseWithError(context.Cause(i.ctx)) })
 		go func() {
 			_, err := io.Copy(w, i.from)
 			_ = w.CloseWithError(err) // nil is the end
