@@ -104,7 +104,7 @@ func (c *repositoryVerify) Run(a *app) error {
 			_ = writeLine(a.out, problem{File: damage.File, Offset: damage.Offset, Reason: damage.Reason}) // the exit code tells, too
 			return
 		}
-		fmt.Fprintln(a.out, damage)
+		fmt.Fprintln(a.out, message(damage))
 	})
 	p.end()
 	if err != nil && !errors.Is(err, brock.ErrCorrupt) {
