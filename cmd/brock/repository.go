@@ -175,6 +175,7 @@ func (c *repositoryPrune) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
+		done.Removed = append([]repository.Info{}, done.Removed...) // a script wants a list, also of nothing
 		return writeJSON(a.out, done)
 	}
 	for _, b := range done.Removed {
