@@ -106,6 +106,18 @@ func TestRepository(t *testing.T) {
 			t.Errorf("%q: %+v", c.args, r)
 		}
 	}
+	// The first backup has failed: prune removes what it has left, and nothing of others.
+	for object, want := range map[string]string{
+		strings.Repeat("5a", 32) + "-hlff3za6ib":               "5 B in 1 files deleted",
+		strings.Repeat("5a", 32) + "-hlff3za6ib-Z234567A.part": "0 backups removed",
+		"pack": "no repository",
+	} {
+		writeFile(t, dir, "of "+object+"/objects/"+object, "begun")
+		r := brockIn(t, dir, "", "repository", "prune", "of "+object, "--no-backups")
+		if !strings.Contains(r.out+r.err, want) {
+			t.Errorf("prune with the object %s: %+v", object, r)
+		}
+	}
 	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
 		t.Error("a backup of nothing has made a repository")
 	}
