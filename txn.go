@@ -322,6 +322,10 @@ func (t *transaction) now() uint64 {
 	return t.clock.Load()
 }
 
+// writeTime returns the time from which a time to live counts: that of the write. It is never
+// before the transaction's own time, by which its reads may see the entry.
+func (t *transaction) writeTime() uint64 { return max(t.now(), t.db.now()) }
+
 // expiryClock lets scans ask the transaction for its time for expiry.
 type expiryClock transaction
 
@@ -369,7 +373,7 @@ func (t *Txn) write(w *write) error {
 	if err := t.takes(); err != nil {
 		return err
 	}
-	return t.wrote(t.writes.add(t.ctx(), t.db, t.keyspace, w, t.now))
+	return t.wrote(t.writes.add(t.ctx(), t.db, t.keyspace, w, t.writeTime))
 }
 
 // takes returns nil if the transaction can write to its keyspace.

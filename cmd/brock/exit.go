@@ -70,7 +70,11 @@ func message(err error) string {
 		for _, name := range []string{"repository: ", "brock: "} {
 			line = strings.ReplaceAll(strings.TrimPrefix(line, name), ": "+name, ": ")
 		}
-		line = strings.Replace(line, ": invalid argument: ", ": ", 1) // the exit code says it
+		line = strings.Replace(": "+line, ": invalid argument: ", ": ", 1)[2:] // the exit code says it
+		// "open d: open d: so" comes of a step that says the same as the call.
+		for n := strings.Index(line, ": "); n > 0 && strings.HasPrefix(line[n+2:], line[:n+2]); {
+			line = line[n+2:]
+		}
 		lines[i] = strings.TrimSuffix(line, ": invalid argument")
 	}
 	return strings.Join(lines, "\n       ")

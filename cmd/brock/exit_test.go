@@ -57,6 +57,8 @@ func TestMessages(t *testing.T) {
 		{nil, ""},
 		{fmt.Errorf("open d: %w", fmt.Errorf("brock: so: %w", brock.ErrInvalid)), "open d: so"},
 		{fmt.Errorf("open d: %w: values are elsewhere", brock.ErrInvalid), "open d: values are elsewhere"},
+		{fmt.Errorf("open d: %w", fmt.Errorf("open d: %w", os.ErrPermission)), "open d: permission denied"},
+		{fmt.Errorf("%w: values are elsewhere", brock.ErrInvalid), "values are elsewhere"},
 		{errors.Join(brock.ErrClosed, errors.New("brock: b")), message(brock.ErrClosed) + "\n       b"},
 		{fmt.Errorf("read: %w", context.Canceled), "interrupted"},
 	} {

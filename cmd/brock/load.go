@@ -94,7 +94,7 @@ func (l *loading) run(db *brock.DB, ks *brock.Keyspace) error {
 		err = errors.Join(err, l.w.Close())
 	}
 	for _, m := range l.made {
-		err = errors.Join(err, m.SetOptions(m.options))
+		err = errors.Join(err, m.SetOptions(exactly(m.options)))
 	}
 	return err
 }
@@ -133,7 +133,7 @@ func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 	if err != nil {
 		o := s.Options.KeyspaceOptions
 		o.TTL = 0
-		if ks, err = l.db.Keyspace(name, o); err != nil {
+		if ks, err = l.db.Keyspace(name, exactly(o)); err != nil {
 			return err
 		}
 		if s.Options.TTL != 0 {

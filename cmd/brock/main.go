@@ -30,6 +30,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
@@ -76,7 +78,7 @@ type commands struct {
 
 // app is what commands get from their surroundings.
 type app struct {
-	ctx      context.Context // ends at an interrupt
+	ctx      context.Context // ends when the program shall
 	in       io.Reader
 	out      io.Writer
 	err      io.Writer
@@ -86,11 +88,45 @@ type app struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	a := &app{ctx: ctx, in: os.Stdin, out: os.Stdout, err: os.Stderr, progress: progress.To(os.Stderr), terminal: term.IsTerminal(int(os.Stdout.Fd()))}
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	a := &app{ctx: ctx, in: &input{ctx: ctx, from: os.Stdin}, out: os.Stdout, err: os.Stderr, progress: progress.To(os.Stderr), terminal: term.IsTerminal(int(os.Stdout.Fd()))}
 	code := a.run(os.Args[1:])
 	os.Exit(code)
+}
+
+// endings are the signals that end a command in order, so that nothing half-made is left: that of
+// Ctrl-C, those of service managers and timeout, and that of a terminal which is closed, but
+// not under nohup.
+func endings() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
+// input is a stream that ends with an error when ctx ends, even while a read of the terminal or
+// pipe behind it waits. It reads nothing before the first Read: a shell's loop may need it.
+type input struct {
+	ctx   context.Context
+	from  io.Reader
+	begin sync.Once
+	pipe  *io.PipeReader
+}
+
+// Read reads what is behind the stream, some KB ahead.
+func (i *input) Read(p []byte) (int, error) {
+	i.begin.Do(func() {
+		r, w := io.Pipe()
+		i.pipe = r
+		context.AfterFunc(i.ctx, func() { _ = r.CloseWithError(context.Cause(i.ctx)) })
+		go func() {
+			_, err := io.Copy(w, i.from)
+			_ = w.CloseWithError(err) // nil is the end
+		}()
+	})
+	return i.pipe.Read(p)
 }
 
 // run executes one command line and returns its exit code.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -61,6 +62,40 @@ func must(t *testing.T, dir, input string, args ...string) string {
 		t.Fatalf("brock %s: exit code %d, %s%s", strings.Join(args, " "), r.code, r.out, r.err)
 	}
 	return r.out
+}
+
+// TestSignals: each signal that ends a command ends it in order, also while it waits for its input.
+func TestSignals(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no signal can be sent to a process")
+	}
+	for _, s := range endings() {
+		dir := t.TempDir()
+		cmd := process(t, dir, "load", "new", "-")
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// This is more than a pipe holds: it is being read once Write returns.
+		if _, err := in.Write([]byte(`{"key":"` + strings.Repeat("k", 300_000))); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // its error is the exit code
+		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || said.String() != "brock: interrupted\n" {
+			t.Errorf("%v: exit code %d, %s", s, code, &said)
+		}
+		if left := list(t, dir); left != "" {
+			t.Errorf("%v has left %s", s, left)
+		}
+	}
 }
 
 // writeFile writes a file below dir, and the directories above it.

@@ -18,8 +18,10 @@ import (
 )
 
 type statsCommand struct {
-	Dir      string        `arg:"" help:"Directory of the store; with --watch also an address, such as http://localhost:8080/debug/vars, where a process publishes the metrics of its store by expvar."`
-	ValueDir string        `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
+	Dir      string `arg:"" help:"Directory of the store; with --watch also an address, such as http://localhost:8080/debug/vars, where a process publishes the metrics of its store by expvar."`
+	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
+	keyFlag
+	Recover  bool          `help:"If the journal or MANIFEST is damaged, show what was committed before the damage. Not with --watch."`
 	JSON     bool          `help:"Print JSON."`
 	Watch    bool          `help:"Show rates, latencies, files, stalls and pins, again and again. A store is opened as a program opens it, so that its background work is done, and shown."`
 	Interval time.Duration `default:"1s" help:"Time between two screens."`
@@ -58,6 +60,11 @@ type fileSums struct {
 	Bytes int64 `json:"bytes"`
 }
 
+// store is the argument as that of other commands.
+func (c *statsCommand) store() *store {
+	return &store{Dir: c.Dir, ValueDir: c.ValueDir, keyFlag: c.keyFlag, Recover: c.Recover}
+}
+
 // Run opens the store read-only, and so replays its journal.
 func (c *statsCommand) Run(a *app) error {
 	if c.Watch {
@@ -65,8 +72,7 @@ func (c *statsCommand) Run(a *app) error {
 	}
 	s := stats{Dir: c.Dir, ValueDir: c.ValueDir}
 	begin := time.Now()
-	at := store{Dir: c.Dir, ValueDir: c.ValueDir}
-	err := at.read(a, func(db *brock.DB) error {
+	err := c.store().read(a, func(db *brock.DB) error {
 		s.OpenTime = time.Since(begin)
 		t := db.Metrics().Tree
 		s.Version, s.Runs, s.RunEntries, s.Unflushed = t.Version, t.Runs, t.RunEntries, t.MemtableEntries
@@ -97,8 +103,7 @@ func (c *statsCommand) watch(a *app) error {
 		config.Source = top.HTTP(c.Dir)
 		return top.Watch(a.ctx, config)
 	}
-	at := store{Dir: c.Dir, ValueDir: c.ValueDir}
-	err := at.change(a, func(db *brock.DB) error {
+	err := c.store().change(a, func(db *brock.DB) error {
 		config.Source = func(context.Context) (brock.Metrics, error) { return db.Metrics(), nil }
 		return top.Watch(a.ctx, config)
 	})
@@ -163,7 +168,7 @@ func (s *stats) print(a *app) {
 	for _, k := range s.Keyspaces {
 		fmt.Fprintf(a.out, "keyspace   %s: about %s entries, %s\n", printable([]byte(k.Name)), human.Count(k.Entries), human.Bytes(k.Bytes))
 	}
-	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Remap, filename.Manifest, filename.Super, filename.Lock} {
+	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Remap, filename.Manifest, filename.Super, filename.Keyring, filename.Lock} {
 		if f := s.Files[k.String()]; f.Count > 0 {
 			fmt.Fprintf(a.out, "%-10s %s in %d file(s)\n", k, human.Bytes(f.Bytes), f.Count)
 		}

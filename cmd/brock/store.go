@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -65,9 +67,22 @@ func (s *store) follow(a *app, locked error, fn func(*brock.DB) error) error {
 	return err
 }
 
+// allVersions keeps the history of the default keyspace. Its options are not stored: only the
+// program that uses the store knows what it wants to keep.
+var allVersions = brock.KeyspaceOptions{Versions: brock.Retention{Age: math.MaxInt64}}
+
+// exactly are options that take nothing from allVersions.
+func exactly(o brock.KeyspaceOptions) brock.KeyspaceOptions {
+	o.Versions.Versions = cmp.Or(o.Versions.Versions, 1) // a negative one is refused
+	if o.Versions.Age == 0 {
+		o.Versions.Age = -1 // 0 means the default
+	}
+	return o
+}
+
 // change opens a store that is there for fn, to write to it.
 func (s *store) change(a *app, fn func(*brock.DB) error) error {
-	return s.use(a, brock.Options{MustExist: true}, fn)
+	return s.use(a, brock.Options{MustExist: true, KeyspaceDefaults: allVersions}, fn)
 }
 
 // make opens the store for fn, and makes it if there is none. A store that it has made
@@ -134,22 +149,22 @@ func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
 	}
 	o.Dir, o.ValueDir, o.Keys = s.Dir, s.ValueDir, s.provider()
 	db, err := brock.OpenContext(a.ctx, o)
-	if errors.Is(err, brock.ErrNotExist) {
-		return noStore{s.Dir, err}
-	}
-	if errors.Is(err, brock.ErrKey) {
-		return s.keyError(err)
-	}
 	if err != nil {
-		return err
+		return s.refused(err)
 	}
 	return errors.Join(fn(db), db.Close())
 }
 
-// keyError is brock.ErrKey of an Open in plain words, where the flags were wrong and not the key.
-func (s *store) keyError(err error) error {
-	if super, unread := manifest.ReadSuper(vfs.OS(), s.Dir); s.KeyFile != "" && unread == nil && !super.Encrypted() {
+// refused is an error of an Open in the words of the command line, where its arguments were wrong.
+func (s *store) refused(err error) error {
+	super, unread := manifest.ReadSuper(vfs.OS(), s.Dir)
+	switch {
+	case errors.Is(err, brock.ErrNotExist):
+		return noStore{s.Dir, err}
+	case errors.Is(err, brock.ErrKey) && s.KeyFile != "" && unread == nil && !super.Encrypted():
 		return plain{s.Dir, err}
+	case errors.Is(err, brock.ErrInvalid) && s.ValueDir == "" && super.Session != 0:
+		return wrongUsage("%s has a directory for its values: name it by --value-dir", s.Dir)
 	}
 	return s.missing(s.Dir, err)
 }

@@ -293,6 +293,28 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// TestStatsOfAnEncryptedStore: stats takes the key file as other commands do, and --recover.
+func TestStatsOfAnEncryptedStore(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "", "keygen", "key-file")
+	must(t, dir, "", "set", "s", "k", "v", "--key-file=key-file")
+	if r := brockIn(t, dir, "", "stats", "s"); r.code != exitFailed || !strings.Contains(r.err, "s is encrypted: name its key file") {
+		t.Errorf("without keys: exit code %d, %s", r.code, r.err)
+	}
+	if out := must(t, dir, "", "stats", "s", "--key-file=key-file"); !strings.Contains(out, "1 only in the journal") || !strings.Contains(out, "keyring ") {
+		t.Error(out)
+	}
+	if out := must(t, dir, "", "stats", "s", "--key-file=key-file", "--watch", "--interval=10ms", "--count=1"); !strings.Contains(out, "1 entries") {
+		t.Error(out)
+	}
+	if out := must(t, dir, "", "stats", "s", "--key-file=key-file", "--recover"); !strings.Contains(out, "1 only in the journal") {
+		t.Error(out)
+	}
+	if r := brockIn(t, dir, "", "stats", "s", "--watch", "--recover"); r.code != exitUsage {
+		t.Errorf("--watch --recover: exit code %d, %s", r.code, r.err)
+	}
+}
+
 func TestValueDir(t *testing.T) {
 	dir := t.TempDir()
 	must(t, dir, "", "set", "keys", "k", "v", "--value-dir=values")
