@@ -36,16 +36,23 @@ func (c *loadCommand) Run(a *app) error {
 	}
 	defer source.Close()
 	l := loading{Source: source, app: a, work: a.progress.Start("load", source.Bytes()), into: c.Keyspace}
+	partly := false
 	err = c.make(a, func(db *brock.DB) error {
 		ks, err := c.find(db)
 		if err != nil {
 			return err
 		}
-		return l.run(db, ks)
+		before := db.Version()
+		err = l.run(db, ks)
+		partly = err != nil && db.Version() != before
+		return err
 	})
 	l.work.End()
 	if errors.Is(err, pairs.ErrInput) {
 		return fmt.Errorf("%w; pairs stored before it: %s", err, human.Count(l.stored))
+	}
+	if partly {
+		fmt.Fprintf(a.err, "some of the pairs are stored; another load of all writes the same pairs again\n")
 	}
 	if err != nil {
 		return err

@@ -85,6 +85,15 @@ func (s *store) change(a *app, fn func(*brock.DB) error) error {
 	return s.use(a, brock.Options{MustExist: true, KeyspaceDefaults: allVersions}, fn)
 }
 
+// copied is change for a command that makes a copy, with a word on who else can make it.
+func (s *store) copied(a *app, fn func(*brock.DB) error) error {
+	err := s.change(a, fn)
+	if errors.Is(err, brock.ErrLocked) {
+		return fmt.Errorf("%w; the program that has it open can copy it, by DB.Backup, DB.Checkpoint or module repository; brock dump can, too", err)
+	}
+	return err
+}
+
 // make opens the store for fn, and makes it if there is none. A store that it has made
 // is removed again if fn fails and has written nothing.
 func (s *store) make(a *app, fn func(*brock.DB) error) error {

@@ -45,6 +45,11 @@ func TestStoreInUse(t *testing.T) {
 			t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
 		}
 	}
+	for _, args := range [][]string{{"backup", dir, "-"}, {"backup", dir, "--repository=" + dir + "-r"}, {"checkpoint", dir, dir + "-c"}} {
+		if r := brockIn(t, "", "", args...); r.code != exitInUse || !strings.Contains(r.err, "the program that has it open can copy it") {
+			t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
+		}
+	}
 	for i := range 3 {
 		value := strings.Repeat("v", 1+i*1000)
 		if err := db.Set([]byte("k"), []byte(value)); err != nil {
