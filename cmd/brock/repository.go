@@ -104,7 +104,7 @@ func (c *repositoryVerify) Run(a *app) error {
 			_ = writeLine(a.out, problem{File: damage.File, Offset: damage.Offset, Reason: damage.Reason}) // the exit code tells, too
 			return
 		}
-		fmt.Fprintln(a.out, damage)
+		fmt.Fprintln(a.out, message(damage))
 	})
 	p.end()
 	if err != nil && !errors.Is(err, brock.ErrCorrupt) {
@@ -175,6 +175,7 @@ func (c *repositoryPrune) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
+		done.Removed = append([]repository.Info{}, done.Removed...) // a script wants a list, also of nothing
 		return writeJSON(a.out, done)
 	}
 	for _, b := range done.Removed {

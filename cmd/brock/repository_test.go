@@ -74,6 +74,9 @@ func TestRepository(t *testing.T) {
 	if left := backupIDs.FindAllString(must(t, dir, "", "repository", "list", "r", "--json"), -1); len(left) != 1 || left[0] != found[3] {
 		t.Errorf("prune says %q, and leaves %q", out, left)
 	}
+	if out := must(t, dir, "", "repository", "prune", "r", "--last=1", "--json"); !strings.Contains(out, `"removed": []`) {
+		t.Errorf("a prune of nothing says %s", out)
+	}
 	objects, err := filepath.Glob(filepath.Join(dir, "r", "objects", "*"))
 	if err != nil || len(objects) == 0 {
 		t.Fatal(err)
