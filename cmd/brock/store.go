@@ -174,6 +174,8 @@ func (s *store) refused(err error) error {
 		return plain{s.Dir, err}
 	case errors.Is(err, brock.ErrInvalid) && s.ValueDir == "" && super.Session != 0:
 		return wrongUsage("%s has a directory for its values: name it by --value-dir", s.Dir)
+	case errors.Is(err, brock.ErrCorrupt):
+		return fmt.Errorf("%w; brock verify says what can be done", err)
 	}
 	return s.missing(s.Dir, err)
 }

@@ -197,7 +197,7 @@ func TestRecover(t *testing.T) {
 	}
 	r := brockIn(t, "", "", "count", "--recover", dir)
 	var n int
-	if _, err := fmt.Sscan(r.out, &n); err != nil || r.code != exitOK || n < 151 || n >= 200 || !strings.Contains(r.err, "up to its damage") {
+	if _, err := fmt.Sscan(r.out, &n); err != nil || r.code != exitOK || n < 151 || n >= 200 || !strings.Contains(r.err, "from before the damage") {
 		t.Errorf("exit code %d, %q, %v, %s", r.code, r.out, err, r.err)
 	}
 	if r := brockIn(t, "", "", "verify", dir); r.code != exitCorrupt || !strings.Contains(r.err, "--recover") {

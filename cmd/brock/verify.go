@@ -42,7 +42,7 @@ func (a *app) problem(damage *brock.CorruptionError, asJSON bool) {
 		_ = writeLine(a.out, p) // the exit code tells, too
 		return
 	}
-	fmt.Fprintln(a.out, damage)
+	fmt.Fprintln(a.out, message(damage))
 	if text := keysText(damage); text != "" {
 		fmt.Fprintln(a.out, "  keys:", text)
 	}
