@@ -63,7 +63,7 @@ type fileSums struct {
 
 // store is the argument as that of other commands.
 func (c *statsCommand) store() *store {
-	return &store{Dir: c.Dir, ValueDir: c.ValueDir, keyFlag: c.keyFlag, Recover: c.Recover}
+	return &store{Dir: c.Dir, ValueDir: c.ValueDir, keyFlag: c.keyFlag, recover: c.Recover}
 }
 
 // Run opens the store read-only, and so replays its journal.
@@ -96,6 +96,9 @@ func (c *statsCommand) Run(a *app) error {
 
 // watch shows a store that this process opens, or one whose process publishes its metrics.
 func (c *statsCommand) watch(a *app) error {
+	if c.Recover {
+		return wrongUsage("--watch opens the store for writing: it takes no --recover")
+	}
 	if c.JSON || c.Interval < 10*time.Millisecond || c.Count < 0 {
 		return wrongUsage("--watch needs an --interval of at least 10ms, no negative --count, and no --json")
 	}
