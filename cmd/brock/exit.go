@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/brockdb/brock"
@@ -65,8 +66,8 @@ func message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
-	lines := strings.Split(err.Error(), "\n")
-	for i, line := range lines {
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
 		for _, name := range []string{"repository: ", "brock: "} {
 			line = strings.ReplaceAll(strings.TrimPrefix(line, name), ": "+name, ": ")
 		}
@@ -75,7 +76,10 @@ func message(err error) string {
 		for n := strings.Index(line, ": "); n > 0 && strings.HasPrefix(line[n+2:], line[:n+2]); {
 			line = line[n+2:]
 		}
-		lines[i] = strings.TrimSuffix(line, ": invalid argument")
+		line = strings.TrimSuffix(line, ": invalid argument")
+		if !slices.Contains(lines, line) { // as Close says again what a write has said
+			lines = append(lines, line)
+		}
 	}
 	return strings.Join(lines, "\n       ")
 }

@@ -26,11 +26,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -60,12 +60,12 @@ type commands struct {
 	Restore      restoreCommand      `cmd:"" help:"Make a store of backups."`
 	VerifyBackup verifyBackupCommand `cmd:"" help:"Check every byte of backups, and that each follows the one before."`
 	Repository   repositoryCommand   `cmd:"" help:"List, verify, restore and prune the backups of a repository."`
-	Salvage      salvageCommand      `cmd:"" help:"Make a new store of what can be read of a damaged one. It is only read."`
+	Salvage      salvageCommand      `cmd:"" help:"Make a new store of what can be read of a damaged one, which is not changed."`
 	Rekey        rekeyCommand        `cmd:"" help:"Give an encrypted store a new data key, while no process has it open."`
 	Encrypt      encryptCommand      `cmd:"" help:"Make an encrypted store of a plain one, while no process has it open."`
 	Keygen       keygenCommand       `cmd:"" help:"Add a new master key for encrypted stores to a key file."`
 	Verify       verifyCommand       `cmd:"" help:"Check every checksum and cross-reference."`
-	Inspect      inspectCommand      `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
+	Inspect      inspectCommand      `cmd:"" help:"List the files of a store, or show the bytes of one of them, with what they mean."`
 	Version      versionCommand      `cmd:"" help:"Print the versions of the program and of its file format."`
 	ShowVersion  versionFlag         `name:"version" help:"Print the version."`
 
@@ -106,34 +106,13 @@ func endings() []os.Signal {
 	return signals
 }
 
-// input is a stream that ends with an error when ctx ends, even while a read of the terminal or
-// pipe behind it waits. It reads nothing before the first Read: a shell's loop may need it.
-type input struct {
-	ctx   context.Context
-	from  io.Reader
-	begin sync.Once
-	pipe  *io.PipeReader
-}
-
-// Read reads what is behind the stream, some KB ahead.
-func (i *input) Read(p []byte) (int, error) {
-	i.begin.Do(func() {
-		r, w := io.Pipe()
-		i.pipe = r
-		context.AfterFunc(i.ctx, func() { _ = r.CloseWithError(context.Cause(i.ctx)) })
-		go func() {
-			_, err := io.Copy(w, i.from)
-			_ = w.CloseWithError(err) // nil is the end
-		}()
-	})
-	return i.pipe.Read(p)
-}
-
 // run executes one command line and returns its exit code.
 func (a *app) run(args []string) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	out := &output{to: a.out}
+	a.out = out
 	a.parser = kong.Must(&commands{},
 		kong.Name("brock"),
 		kong.Description("Brock is an embedded key-value store. Begin with: brock try\n\n"+exitCodes),
@@ -145,6 +124,10 @@ func (a *app) run(args []string) int {
 		err = line.Run(a)
 	} else {
 		err = wrongUsage("%v (see brock help)", err)
+	}
+	// The parser, which writes the help, knows no other errors than those of usage.
+	if out.failed != nil && (err == nil || errors.As(err, new(usageError))) {
+		err = out.failed
 	}
 	if text := message(err); text != "" {
 		fmt.Fprintln(a.err, "brock:", text)

@@ -229,6 +229,11 @@ func (s *search) history(t Tombstones, key []byte, at entry.Version, around *tom
 	// The first n tombstones are those up to at. They are the nodes that the digits of n
 	// stand for; the newest are asked first, and the first that covers the key counts.
 	n, err := s.upTo(t, at)
+	if err == nil && uint64(n) == t.spans.ranges.history {
+		// All, though a flat tombstone of another keyspace is newer than at. Of 16^k of them no
+		// node of level k was made.
+		return s.find(nodePrefix(s.prefix[:0], tombstone.Top, 0), key, around)
+	}
 	for level := 0; n > 0 && err == nil; level++ {
 		for n%nodeFanout != 0 {
 			n--

@@ -258,3 +258,37 @@ func compareWithSet(t *testing.T, rng *rand.Rand, r *Reader, set *tombstone.Set,
 		t.Errorf("some tombstones stand for %d of %d", sum, n)
 	}
 }
+
+// However many tombstones a history has, a reader of a version behind them all finds them, also
+// if a flat one, of a keyspace that retains less, is newer than its version.
+func TestFlatTombstoneNewerThanTheHistory(t *testing.T) {
+	forms(t, testFlatTombstoneNewerThanTheHistory)
+}
+
+func testFlatTombstoneNewerThanTheHistory(t *testing.T) {
+	key := func(i int) []byte { return fmt.Appendf(nil, "\x00k%04d", i) }
+	const keys = 20
+	for _, n := range []int{1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 4096} {
+		rng := rand.New(rand.NewPCG(uint64(n), 3))
+		dir := t.TempDir()
+		w := NewWriter(writerConfig(dir))
+		flat := tombstone.Tombstone{Lo: key(keys), Hi: key(keys + 1), Version: 10_000}
+		if err := w.AddTombstone(flat); err != nil {
+			t.Fatal(err)
+		}
+		var history []tombstone.Tombstone
+		for i := range n {
+			lo := rng.IntN(keys)
+			history = append(history, tombstone.Tombstone{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(keys-lo)), Version: entry.Version(allSee + 1 + i)})
+		}
+		if err := w.AddHistory(history); err != nil {
+			t.Fatal(err)
+		}
+		m, err := w.Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := openRun(t, openConfig(dir, n%2 == 0), m)
+		compareWithSet(t, rng, r, tombstone.New(append(history, flat)...), keys, key)
+	}
+}
