@@ -10,7 +10,7 @@ import (
 
 type gcCommand struct {
 	store
-	Versions int           `default:"1" help:"Of the default keyspace, keep this many newest versions of each key; others have that stored."`
+	Versions int           `default:"1" help:"Of the default keyspace, keep this many newest versions of each key. Other keyspaces have their rules stored."`
 	KeepFor  time.Duration `help:"Of the default keyspace, also keep versions that were the newest within this time."`
 	JSON     bool          `help:"Print JSON."`
 }

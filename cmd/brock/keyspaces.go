@@ -17,7 +17,7 @@ type keyspacesCommand struct {
 }
 
 type keyspacesList struct {
-	store
+	readable
 	JSON bool `help:"Print a line of JSON for each keyspace, with its options."`
 }
 

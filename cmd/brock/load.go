@@ -12,7 +12,7 @@ import (
 
 // inputFlags say how a file of pairs is read.
 type inputFlags struct {
-	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard input."`
+	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" placeholder:"FORMAT" help:"jsonl, csv or tsv; default: as the file's name says, jsonl for standard input."`
 	Key    string       `help:"The field of JSON objects, or the column of a table, that is the key; the object, or the row as one, is the value." placeholder:"FIELD"`
 	Header bool         `help:"The first line of a table names its columns. That is known by itself if they are key and value."`
 }

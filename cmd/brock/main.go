@@ -60,12 +60,12 @@ type commands struct {
 	Restore      restoreCommand      `cmd:"" help:"Make a store of backups."`
 	VerifyBackup verifyBackupCommand `cmd:"" help:"Check every byte of backups, and that each follows the one before."`
 	Repository   repositoryCommand   `cmd:"" help:"List, verify, restore and prune the backups of a repository."`
-	Salvage      salvageCommand      `cmd:"" help:"Make a new store of what can be read of a damaged one. It is only read."`
+	Salvage      salvageCommand      `cmd:"" help:"Make a new store of what can be read of a damaged one, which is not changed."`
 	Rekey        rekeyCommand        `cmd:"" help:"Give an encrypted store a new data key, while no process has it open."`
 	Encrypt      encryptCommand      `cmd:"" help:"Make an encrypted store of a plain one, while no process has it open."`
 	Keygen       keygenCommand       `cmd:"" help:"Add a new master key for encrypted stores to a key file."`
 	Verify       verifyCommand       `cmd:"" help:"Check every checksum and cross-reference."`
-	Inspect      inspectCommand      `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
+	Inspect      inspectCommand      `cmd:"" help:"List the files of a store, or show the bytes of one of them, with what they mean."`
 	Version      versionCommand      `cmd:"" help:"Print the versions of the program and of its file format."`
 	ShowVersion  versionFlag         `name:"version" help:"Print the version."`
 

@@ -44,7 +44,7 @@ func (s *store) readLayout() (*layout.Layout, manifest.Super, error) {
 }
 
 type treeCommand struct {
-	store
+	readable
 	Width int `default:"32" help:"Columns of a bar that stands for the largest file."`
 }
 

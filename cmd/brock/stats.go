@@ -38,7 +38,8 @@ type stats struct {
 	Version    uint64              `json:"version"`
 	Runs       int                 `json:"runs"`
 	RunEntries int64               `json:"runEntries"`
-	Unflushed  int64               `json:"unflushedEntries"` // in the journal only
+	Unflushed  int64               `json:"unflushedEntries"`   // in the journal only
+	Followed   bool                `json:"followed,omitempty"` // another process has it open: live bytes are without those of the journal
 	LiveBytes  int64               `json:"liveBytes"`
 	DeadBytes  int64               `json:"deadBytes"`
 	FreeBytes  int64               `json:"freeBytes"` // left where the values are; -1 = not known
@@ -62,7 +63,7 @@ type fileSums struct {
 
 // store is the argument as that of other commands.
 func (c *statsCommand) store() *store {
-	return &store{Dir: c.Dir, ValueDir: c.ValueDir, keyFlag: c.keyFlag, Recover: c.Recover}
+	return &store{Dir: c.Dir, ValueDir: c.ValueDir, keyFlag: c.keyFlag, recover: c.Recover}
 }
 
 // Run opens the store read-only, and so replays its journal.
@@ -73,7 +74,7 @@ func (c *statsCommand) Run(a *app) error {
 	s := stats{Dir: c.Dir, ValueDir: c.ValueDir}
 	begin := time.Now()
 	err := c.store().read(a, func(db *brock.DB) error {
-		s.OpenTime = time.Since(begin)
+		s.OpenTime, s.Followed = time.Since(begin), db.Options().Mode == brock.Follow
 		t := db.Metrics().Tree
 		s.Version, s.Runs, s.RunEntries, s.Unflushed = t.Version, t.Runs, t.RunEntries, t.MemtableEntries
 		s.LiveBytes, s.DeadBytes = t.LiveBytes, t.DeadBytes
@@ -95,6 +96,9 @@ func (c *statsCommand) Run(a *app) error {
 
 // watch shows a store that this process opens, or one whose process publishes its metrics.
 func (c *statsCommand) watch(a *app) error {
+	if c.Recover {
+		return wrongUsage("--watch opens the store for writing: it takes no --recover")
+	}
 	if c.JSON || c.Interval < 10*time.Millisecond || c.Count < 0 {
 		return wrongUsage("--watch needs an --interval of at least 10ms, no negative --count, and no --json")
 	}
@@ -164,7 +168,11 @@ func (s *stats) print(a *app) {
 	fmt.Fprintf(a.out, "store      %s, format %s, %s\n", s.UUID, s.Format, created)
 	fmt.Fprintf(a.out, "version    %s\n", human.Count(int64(s.Version)))
 	fmt.Fprintf(a.out, "entries    %s in %d runs, %s only in the journal\n", human.Count(s.RunEntries), s.Runs, human.Count(s.Unflushed))
-	fmt.Fprintf(a.out, "data       %s live, %s dead\n", human.Bytes(s.LiveBytes), human.Bytes(s.DeadBytes))
+	beside := ""
+	if s.Followed {
+		beside = ", beside the journal"
+	}
+	fmt.Fprintf(a.out, "data       %s live, %s dead%s\n", human.Bytes(s.LiveBytes), human.Bytes(s.DeadBytes), beside)
 	for _, k := range s.Keyspaces {
 		fmt.Fprintf(a.out, "keyspace   %s: about %s entries, %s\n", printable([]byte(k.Name)), human.Count(k.Entries), human.Bytes(k.Bytes))
 	}

@@ -23,14 +23,27 @@ type store struct {
 	Dir      string `arg:"" help:"Directory of the store."`
 	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
 	keyFlag
-	Recover bool `help:"If the journal or MANIFEST is damaged, read what was committed before the damage. Only for commands that write nothing."`
+	recover bool // read a damaged store up to its damage
+}
+
+// readable is the argument of commands that write nothing.
+type readable struct {
+	store
+	UpTo bool `name:"recover" help:"If the journal or MANIFEST is damaged, read what was committed before the damage."`
+}
+
+// read is that of a store, with the flag.
+func (r *readable) read(a *app, fn func(*brock.DB) error) error {
+	s := r.store
+	s.recover = r.UpTo
+	return s.read(a, fn)
 }
 
 // read opens the store read-only for fn: nothing is written, and other readers
 // may be at work. While another process writes the store, it is followed.
 func (s *store) read(a *app, fn func(*brock.DB) error) error {
 	o := brock.Options{Mode: brock.ReadOnly}
-	if !s.Recover {
+	if !s.recover {
 		err := s.use(a, o, fn)
 		if errors.Is(err, brock.ErrLocked) {
 			return s.follow(a, err, fn)
@@ -153,9 +166,6 @@ func (s *store) remove(made []string) (err error) {
 }
 
 func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
-	if s.Recover && o.Mode != brock.ReadOnly {
-		return wrongUsage("--recover is for commands that write nothing")
-	}
 	o.Dir, o.ValueDir, o.Keys = s.Dir, s.ValueDir, s.provider()
 	db, err := brock.OpenContext(a.ctx, o)
 	if err != nil {

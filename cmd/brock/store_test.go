@@ -62,6 +62,9 @@ func TestStoreInUse(t *testing.T) {
 			if runtime.GOOS == "linux" && r.code != exitOK || !strings.Contains(r.err, "in use by pid "+strconv.Itoa(os.Getpid())) {
 				t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
 			}
+			if args[0] == "stats" && r.code == exitOK && !strings.Contains(r.out, "live, 0 B dead, beside the journal") {
+				t.Errorf("stats says %s", r.out)
+			}
 			if args[0] == "get" && r.code == exitOK && r.out != value {
 				t.Errorf("brock get: %.20q, want %.20q", r.out, value)
 			}
