@@ -186,6 +186,35 @@ func testTombstonesAnswerAsASet(t *testing.T) {
 	}
 }
 
+// A Copier keeps no chunk that is a single long span: there may be a Copier for each of many
+// runs. It keeps others, of which it is asked again and again.
+func TestCopierKeepsNoLongSpan(t *testing.T) { forms(t, testCopierKeepsNoLongSpan) }
+
+func testCopierKeepsNoLongSpan(t *testing.T) {
+	for size, kept := range map[int]bool{10: true, 8 << 10: true, 400 << 10: false} {
+		key := func(i int) []byte { return append(fmt.Appendf(nil, "\x00k%04d", i), make([]byte, size)...) }
+		var list []tombstone.Tombstone
+		for i := range 4 {
+			list = append(list, tombstone.Tombstone{Lo: key(2 * i), Hi: key(2*i + 1), Version: entry.Version(i + 1)})
+		}
+		dir := t.TempDir()
+		r := openRun(t, openConfig(dir, false), writeRun(t, writerConfig(dir), nil, list...))
+		c := r.Tombstones().Copier()
+		for range 2 {
+			for i := range 8 {
+				v, err := c.Newest(key(i), entry.MaxVersion)
+				if want := entry.Version(i/2 + 1); err != nil || i%2 == 0 && v != want || i%2 == 1 && v != 0 {
+					t.Errorf("bounds of %d: newest is %d over key %d, %v", size, v, i, err)
+				}
+				if has := c.copier.i >= 0; has != kept {
+					t.Errorf("bounds of %d: a chunk is kept: %v", size, has)
+				}
+			}
+		}
+		c.Close()
+	}
+}
+
 // dedupe leaves of equal tombstones one.
 func dedupe(list []tombstone.Tombstone) []tombstone.Tombstone {
 	var kept []tombstone.Tombstone
