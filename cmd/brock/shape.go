@@ -145,6 +145,8 @@ func (s *store) list(out io.Writer) error {
 				what = "says whose values these are"
 			case ok:
 				what = use(n)
+			case strings.HasSuffix(e.Name(), ".damaged"):
+				what = "kept aside when the store gave up what is behind damage: it is never read"
 			}
 			fmt.Fprintf(out, "%10s  %s  %s\n", human.Bytes(info.Size()), filepath.Join(d, e.Name()), what)
 		}

@@ -15,6 +15,7 @@ import (
 func TestInspectDirectory(t *testing.T) {
 	dir := makeStore(t)
 	writeFile(t, dir, "notes.txt", "mine")
+	writeFile(t, dir, "000001.log.damaged", "kept")
 	writeFile(t, dir, filename.Of(filename.Run, 999), "left over")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -30,7 +31,7 @@ func TestInspectDirectory(t *testing.T) {
 	}
 	out := must(t, "", "", "inspect", dir)
 	listed(out)
-	for _, want := range []string{"run 3, upper: 151 entries", "journal, not flushed yet", "left over", "not a file of the store", "names the manifest"} {
+	for _, want := range []string{"run 3, upper: 151 entries", "journal, not flushed yet", "left over", "not a file of the store", "names the manifest", "000001.log.damaged  kept aside"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -15,14 +15,15 @@ type input struct {
 	pipe  *io.PipeReader
 }
 
-// Read reads what is behind the stream, some KB ahead.
+// Read reads what is behind the stream, up to 1 MB ahead.
 func (i *input) Read(p []byte) (int, error) {
 	i.begin.Do(func() {
 		r, w := io.Pipe()
 		i.pipe = r
 		context.AfterFunc(i.ctx, func() { _ = w.CloseWithError(context.Cause(i.ctx)) })
 		go func() {
-			_, err := io.Copy(w, i.from)
+			// A file has a copying of its own, in small pieces.
+			_, err := io.CopyBuffer(w, struct{ io.Reader }{i.from}, make([]byte, 1<<20))
 			_ = w.CloseWithError(err) // nil is the end
 		}()
 	})
