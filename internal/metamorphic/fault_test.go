@@ -82,7 +82,7 @@ func faultStep(sc script) int {
 	case testing.Short():
 		return 29
 	}
-	return 11
+	return 17
 }
 
 // faultRun is one run of a script in which something fails.

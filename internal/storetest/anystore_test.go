@@ -280,7 +280,7 @@ func inAnyStores(t *testing.T, rounds, short int, fn func(s *anyStore)) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, uint64(round)))
 			var keys brock.KeyProvider
-			if r.IntN(3) == 0 {
+			if r.IntN(3) == 0 && *keysFlag != "none" || *keysFlag == "all" {
 				keys = masterKey(1)
 			}
 			s := newAnyStore(t, r, keys)
