@@ -172,7 +172,7 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 		s.cfg.JournalBytes = 256 << 10
 		s.cfg.SegmentBytes = 128 << 10
 		s.cfg.RunFileBytes = 64 << 10
-		s.cfg.Exclusive = func(fn func() error) error {
+		s.cfg.Exclusive = func(_ context.Context, fn func() error) error {
 			c.leading.Lock()
 			defer c.leading.Unlock()
 			return fn()
