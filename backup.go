@@ -33,7 +33,7 @@ type BackupOptions struct {
 	// it, without keys. Who has the stream or its BackupInfo can read what is in it. Since must be
 	// Plain, too. Backup first writes files of their own, as for Keyspaces. They can't be read on
 	// the disk, also after a crash: each is encrypted under a key that only memory has. Of a plain
-	// store every backup is plain.
+	// store every backup is plain; the first Plain one after EncryptStore must be full.
 	Plain bool
 	// Compress compresses files by zstd, in pieces of 256 KiB. A piece that would shrink
 	// by less than an eighth stays as it is.

@@ -1,6 +1,7 @@
 package brock
 
 import (
+	"math"
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -11,7 +12,7 @@ import (
 type Entry struct {
 	Key, Value []byte
 	Meta       byte          // a byte of the application, kept beside the key
-	TTL        time.Duration // time to live from now; 0 = use ExpiresAt
+	TTL        time.Duration // time to live from the call that sets the entry; 0 = use ExpiresAt
 	ExpiresAt  time.Time     // when it expires, to the millisecond; zero = use the keyspace's TTL
 	OnlyLatest bool          // older versions of the key may be dropped at once, whatever Retention says
 }
@@ -88,7 +89,7 @@ func (w *write) expires(defaultTTL time.Duration, now func() uint64) uint64 {
 	case w.ttl > 0:
 		return now() + millis(w.ttl)
 	case !w.expiresAt.IsZero():
-		return uint64(max(w.expiresAt.UnixMilli(), 1)) // before 1970: expired; 0 would be never
+		return unixMilli(w.expiresAt)
 	case defaultTTL > 0:
 		return now() + millis(defaultTTL)
 	}
@@ -97,5 +98,18 @@ func (w *write) expires(defaultTTL time.Duration, now func() uint64) uint64 {
 
 // millis rounds a time to live up, so that none becomes zero.
 func millis(d time.Duration) uint64 {
-	return uint64((d + time.Millisecond - 1) / time.Millisecond)
+	n := d / time.Millisecond
+	if n*time.Millisecond < d {
+		n++
+	}
+	return uint64(n)
+}
+
+// unixMilli returns a time of expiry in Unix milliseconds: 1 if it is before 1970, as 0 would be
+// never, and the last one there is if it is later than that.
+func unixMilli(at time.Time) uint64 {
+	if at.Unix() >= math.MaxInt64/1000 { // UnixMilli would overflow
+		return math.MaxInt64
+	}
+	return uint64(max(at.UnixMilli(), 1))
 }

@@ -19,10 +19,10 @@ var (
 	ErrReadOnly         = errs.ErrReadOnly         // a write in a read-only transaction or store
 	ErrTxnDone          = errs.ErrTxnDone          // the transaction was committed or discarded
 	ErrClosed           = errs.ErrClosed           // the store is closed
-	ErrLocked           = errs.ErrLocked           // another process has the store open; errors.As finds a *vfs.LockedError, which names it
+	ErrLocked           = errs.ErrLocked           // the store is open already, in another process or in this one; errors.As finds a *vfs.LockedError, which names it
 	ErrInvalid          = errs.ErrInvalid          // an argument or option is invalid; OptionError names the field
-	ErrExist            = errs.ErrExist            // Options.MustBeNew is set, and the store exists; or there is something where a checkpoint is to be made
-	ErrNotExist         = errs.ErrNotExist         // Options.MustExist or ReadOnly is set, and there is no store
+	ErrExist            = errs.ErrExist            // Options.MustBeNew is set, and the store exists; or there is something where a checkpoint, a restored or a salvaged store is to be made
+	ErrNotExist         = errs.ErrNotExist         // there is no store, and Options.MustExist is set or Mode makes none
 	ErrCorrupt          = errs.ErrCorrupt          // data is damaged; CorruptionError says where
 	ErrFormat           = errs.ErrFormat           // the store was written by a newer release
 	ErrKey              = errs.ErrKey              // Options.Keys doesn't fit: it is missing, wrong, or the store is plain; or a provider failed

@@ -17,7 +17,9 @@ import (
 // Refresh moves a store that was opened with Mode Follow to the newest version of its
 // writer, and returns that version. All commits that were durable when Refresh was called
 // are visible when it returns. Refresh also syncs the writer's files, and shows the
-// Buffered commits that are in them. Transactions that are open keep their own version.
+// Buffered commits that are in them: of these, the newest one may show only when another
+// commit has followed it, or a DB.Sync of the writer. Transactions that are open keep their
+// own version.
 //
 // Refresh reads only what the writer has appended since the last call. After an error the
 // store stays at its version: a *CorruptionError for damage, ErrForeign if the files are of

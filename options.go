@@ -43,7 +43,7 @@ type Options struct {
 	// so that a disk which fails later can't end the process; see the package comment.
 	CopyValues bool
 
-	KeyspaceDefaults KeyspaceOptions // options of the default keyspace, and defaults of named ones
+	KeyspaceDefaults KeyspaceOptions // options of the default keyspace, which are not stored: give them to every Open; and defaults of named ones
 	Maintenance      Maintenance     // background work that keeps files small
 	Tuning           Tuning          // sizes for experts; zero fields have good defaults
 }

@@ -52,7 +52,8 @@ func (db *DB) RotateKey(ctx context.Context, o RotateOptions) error {
 //
 // What was plain may be found on the medium long after its file was removed. To be sure, make a
 // new store on another disk. EncryptStore returns ErrKey if the store is encrypted already, or the
-// provider fails, and the errors of Open.
+// provider fails, and the errors of Open. Of o it uses what Open uses: as Open does, it drops
+// history of the default keyspace that KeyspaceDefaults.Versions doesn't keep.
 func EncryptStore(ctx context.Context, o Options) error {
 	keys := o.Keys
 	if ctx == nil {

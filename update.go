@@ -240,7 +240,7 @@ func (db *DB) begin(ctx context.Context, o *TxnOptions, origin uintptr) (*Txn, e
 		t.writes.reads.Limit = int(max(t.writes.limit, minReadSet))
 		t.synced = db.opts.synced(o.Durability)
 	}
-	t.phase = rand.Uint32()
+	t.phase = uint16(rand.Uint32())
 	t.holds.Store(1)
 	t.state.Store(txnOpen)
 	// Another keyspace may have history of this version that the default one lacks.

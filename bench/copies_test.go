@@ -15,7 +15,7 @@ func TestCopiesCommand(t *testing.T) {
 		if err := runCopies(args, &out, io.Discard); err != nil {
 			t.Fatalf("%q: %v\n%s", args, err, out.String())
 		}
-		for _, line := range []string{"load", "alone", "checkpoint", "full backup", "increment", "restore", "compare"} {
+		for _, line := range []string{"load", "alone", "checkpoint", "one a second", "full backup", "increment", "restore", "compare"} {
 			if !strings.Contains(out.String(), "\n"+line) {
 				t.Errorf("%q: no %q in:\n%s", args, line, out.String())
 			}

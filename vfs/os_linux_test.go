@@ -130,6 +130,9 @@ func TestLockOfAnotherProcess(t *testing.T) {
 	must(t, err)
 	again, err := OS().Lock(name, false, "")
 	must(t, err)
+	if _, err := OS().Lock(name, false, ""); !errors.As(err, &l) || l.Owner != ownName()+", which is this process" {
+		t.Errorf("got %v, want a refusal by this process", err)
+	}
 	must(t, again.Close())
 }
 

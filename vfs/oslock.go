@@ -92,11 +92,7 @@ func (l *osLock) lockFile(f osFS, name, owner string) error {
 // a store from being opened, so the name may be missing.
 func signLock(f *os.File, owner string) error {
 	if owner == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		owner = fmt.Sprintf("pid %d on host %s", os.Getpid(), host)
+		owner = ownName()
 	}
 	err := f.Truncate(0)
 	if err == nil {
@@ -106,6 +102,15 @@ func signLock(f *os.File, owner string) error {
 		return nil
 	}
 	return err
+}
+
+// ownName is the name that this process leaves, unless it is given another one.
+func ownName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("pid %d on host %s", os.Getpid(), host)
 }
 
 // whoLocked returns a LockedError with the name of the holder, which file has, unless
@@ -124,6 +129,9 @@ func whoLocked(name string, locked, file *os.File, shared bool) error {
 		text := make([]byte, maxOwner)
 		n, _ := file.ReadAt(text, 0)
 		e.Owner, _, _ = strings.Cut(string(text[:n]), "\n")
+	}
+	if e.Owner == ownName() {
+		e.Owner += ", which is this process"
 	}
 	return e
 }

@@ -45,7 +45,7 @@ func (c *backupCommand) Run(a *app) error {
 
 // toRepository stores what has changed since the backup before.
 func (c *backupCommand) toRepository(a *app) error {
-	return c.change(a, func(db *brock.DB) error {
+	return c.copied(a, func(db *brock.DB) error {
 		p := a.portion("backup")
 		defer p.end()
 		done, err := repository.Backup(a.ctx, db, repository.Dir(nil, c.Repository), repository.Options{Scratch: c.Scratch, Progress: p.done})
@@ -71,7 +71,7 @@ func (c *backupCommand) toFile(a *app) error {
 		}
 		o.Since = info
 	}
-	return c.change(a, func(db *brock.DB) error {
+	return c.copied(a, func(db *brock.DB) error {
 		if c.To == "-" {
 			_, err := c.send(a, db, a.out, o)
 			return err

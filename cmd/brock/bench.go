@@ -13,7 +13,7 @@ import (
 )
 
 type benchCommand struct {
-	store
+	readable
 	keyspaceFlag
 	Scratch string        `help:"Make the scratch store below this directory; default: beside the store, on the same disk." placeholder:"DIR"`
 	Time    time.Duration `default:"2s" help:"How long each step takes."`

@@ -13,7 +13,7 @@ type checkpointCommand struct {
 
 // Run makes a copy of the store that is a store, too.
 func (c *checkpointCommand) Run(a *app) error {
-	return c.use(a, brock.Options{MustExist: true}, func(db *brock.DB) error {
+	return c.copied(a, func(db *brock.DB) error {
 		work := a.progress.Start("checkpoint", 0)
 		defer work.End()
 		if err := db.Checkpoint(a.ctx, c.To); err != nil {

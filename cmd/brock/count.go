@@ -7,7 +7,7 @@ import (
 )
 
 type countCommand struct {
-	store
+	readable
 	bounds
 	keyspaceFlag
 }

@@ -10,9 +10,12 @@ import (
 
 // lossText says what a store that was opened up to damage lacks.
 func lossText(l *brock.Loss) string {
-	text := fmt.Sprintf("the store is shown up to its damage: version %d of %d or more. Behind it are %s commits and %s edits that can be seen, in %s: %s",
-		l.Version, l.LastVersion, human.Count(l.Commits), human.Count(l.Edits), human.Bytes(l.Bytes), message(l.Damage))
-	return text
+	text := fmt.Sprintf("this is version %d, from before the damage; the store had reached version %d or a later one. ", l.Version, l.LastVersion)
+	if l.Commits+l.Edits > 0 {
+		text += fmt.Sprintf("Behind the damage are %s commits and %s changes of the list of files, in %s, which are left out. ",
+			human.Count(l.Commits), human.Count(l.Edits), human.Bytes(l.Bytes))
+	}
+	return text + "The damage: " + message(l.Damage)
 }
 
 // keysText says in one line which keys damage concerns; "" if nobody knows.

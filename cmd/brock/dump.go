@@ -15,13 +15,13 @@ import (
 )
 
 type dumpCommand struct {
-	store
+	readable
 	Keyspace *string `help:"Only the pairs of this keyspace; --keyspace= means the default one. Without it, the pairs of all keyspaces, and their options." placeholder:"NAME"`
 	Prefix   string  `help:"Only keys that begin with this."`
 	keySyntax
 	SkipDamaged bool         `help:"Leave out damaged data. It is listed on standard error, and the exit code is 4."`
 	Path        string       `arg:"" default:"-" help:"A new .jsonl, .csv or .tsv file, or - for standard output."`
-	Format      pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard output. CSV and TSV hold the pairs of one keyspace."`
+	Format      pairs.Format `enum:",jsonl,csv,tsv" default:"" placeholder:"FORMAT" help:"jsonl, csv or tsv; default: as the file's name says, jsonl for standard output. CSV and TSV hold the pairs of one keyspace."`
 }
 
 // Run writes what one transaction sees. An existing file is not touched.
@@ -36,7 +36,7 @@ func (c *dumpCommand) Run(a *app) error {
 	}
 	d := dumping{app: a, only: c.Keyspace, prefix: prefix, format: format, skip: c.SkipDamaged}
 	if c.Path == "-" {
-		return d.run(&c.store, a.out)
+		return d.run(&c.readable, a.out)
 	}
 	if byName, ok := pairs.FormatOf(c.Path); ok && c.Format == "" {
 		d.format = byName
@@ -47,7 +47,7 @@ func (c *dumpCommand) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	err = d.run(&c.store, f)
+	err = d.run(&c.readable, f)
 	wrote := errors.Join(f.Sync(), f.Close())
 	if wrote != nil || err != nil && !errors.As(err, new(leftOut)) {
 		return errors.Join(err, wrote, os.Remove(c.Path))
@@ -77,7 +77,7 @@ type dumping struct {
 	skipped int // places with damage
 }
 
-func (d *dumping) run(s *store, to io.Writer) error {
+func (d *dumping) run(s *readable, to io.Writer) error {
 	out := bufio.NewWriterSize(to, 1<<20)
 	w := pairs.NewWriter(d.format, out)
 	d.work = d.progress.Start("dump", 0)

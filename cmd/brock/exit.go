@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/brockdb/brock"
@@ -65,13 +66,20 @@ func message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
-	lines := strings.Split(err.Error(), "\n")
-	for i, line := range lines {
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
 		for _, name := range []string{"repository: ", "brock: "} {
 			line = strings.ReplaceAll(strings.TrimPrefix(line, name), ": "+name, ": ")
 		}
-		line = strings.Replace(line, ": invalid argument: ", ": ", 1) // the exit code says it
-		lines[i] = strings.TrimSuffix(line, ": invalid argument")
+		line = strings.Replace(": "+line, ": invalid argument: ", ": ", 1)[2:] // the exit code says it
+		// "open d: open d: so" comes of a step that says the same as the call.
+		for n := strings.Index(line, ": "); n > 0 && strings.HasPrefix(line[n+2:], line[:n+2]); {
+			line = line[n+2:]
+		}
+		line = strings.TrimSuffix(line, ": invalid argument")
+		if !slices.Contains(lines, line) { // as Close says again what a write has said
+			lines = append(lines, line)
+		}
 	}
 	return strings.Join(lines, "\n       ")
 }

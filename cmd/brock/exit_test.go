@@ -57,11 +57,38 @@ func TestMessages(t *testing.T) {
 		{nil, ""},
 		{fmt.Errorf("open d: %w", fmt.Errorf("brock: so: %w", brock.ErrInvalid)), "open d: so"},
 		{fmt.Errorf("open d: %w: values are elsewhere", brock.ErrInvalid), "open d: values are elsewhere"},
+		{fmt.Errorf("open d: %w", fmt.Errorf("open d: %w", os.ErrPermission)), "open d: permission denied"},
+		{fmt.Errorf("%w: values are elsewhere", brock.ErrInvalid), "values are elsewhere"},
+		{errors.Join(brock.ErrNoSpace, brock.ErrNoSpace), message(brock.ErrNoSpace)},
 		{errors.Join(brock.ErrClosed, errors.New("brock: b")), message(brock.ErrClosed) + "\n       b"},
 		{fmt.Errorf("read: %w", context.Canceled), "interrupted"},
 	} {
 		if got := message(test.err); got != test.want {
 			t.Errorf("%v: %q, want %q", test.err, got, test.want)
+		}
+	}
+}
+
+// TestUnwrittenOutput: what could not be written is an error, of each command.
+func TestUnwrittenOutput(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	dir := t.TempDir()
+	must(t, dir, "", "keyspaces", "create", "s", "ks")
+	must(t, dir, "", "set", "s", "k", "v")
+	must(t, dir, "", "backup", "s", "b")
+	must(t, dir, "", "backup", "s", "--repository=r")
+	for _, args := range []string{"get s k", "scan s", "count s", "history s k", "keyspaces s", "keyspaces options s ks", "dump s", "stats s", "tree s",
+		"verify s", "verify-backup b", "backup s -", "repository r", "repository verify r", "gc s", "inspect s", "version", "--version", "help", "get --help", "completion bash", "complete -- ke"} {
+		cmd := process(t, dir, strings.Fields(args)...)
+		var said strings.Builder
+		cmd.Stdout, cmd.Stderr = full, &said
+		_ = cmd.Run() // its error is the exit code
+		if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(said.String(), "no space left on device") {
+			t.Errorf("brock %s: exit code %d, %s", args, code, &said)
 		}
 	}
 }

@@ -10,7 +10,9 @@ import (
 
 type gcCommand struct {
 	store
-	JSON bool `help:"Print JSON."`
+	Versions int           `default:"1" help:"Of the default keyspace, keep this many newest versions of each key. Other keyspaces have their rules stored."`
+	KeepFor  time.Duration `help:"Of the default keyspace, also keep versions that were the newest within this time."`
+	JSON     bool          `help:"Print JSON."`
 }
 
 // collected is what gc has done.
@@ -30,6 +32,7 @@ func (c *gcCommand) Run(a *app) error {
 	var r collected
 	work := a.progress.Start("gc", 0)
 	o := brock.Options{MustExist: true}
+	o.KeyspaceDefaults.Versions = brock.Retention{Versions: c.Versions, Age: c.KeepFor}
 	o.Events.Collection = func(w brock.WorkInfo) { work.Add(w.BytesIn) }
 	err := c.use(a, o, func(db *brock.DB) (err error) {
 		begin := time.Now()

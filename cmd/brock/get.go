@@ -8,7 +8,7 @@ import (
 )
 
 type getCommand struct {
-	store
+	readable
 	Key string `arg:"" help:"The key."`
 	keySyntax
 	keyspaceFlag

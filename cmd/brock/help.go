@@ -26,7 +26,9 @@ type versionFlag bool
 func (versionFlag) BeforeReset(k *kong.Kong) error {
 	info, _ := debug.ReadBuildInfo()
 	b := newBuild(info)
-	fmt.Fprintf(k.Stdout, "brock %s, format %s, %s, %s\n", b.Version, b.Format, b.Go, b.Platform)
+	if _, err := fmt.Fprintf(k.Stdout, "brock %s, format %s, %s, %s\n", b.Version, b.Format, b.Go, b.Platform); err != nil {
+		return err
+	}
 	k.Exit(exitOK)
 	return nil
 }

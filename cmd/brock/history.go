@@ -9,7 +9,7 @@ import (
 )
 
 type historyCommand struct {
-	store
+	readable
 	Key string `arg:"" help:"The key."`
 	keySyntax
 	keyspaceFlag

@@ -32,7 +32,7 @@ func (c *inspectCommand) Run(a *app) error {
 			return err
 		}
 		out := bufio.NewWriter(a.out)
-		return errors.Join(inspectDirectory(out, c.Path, c.ValueDir, c.provider()), out.Flush())
+		return errors.Join((&store{Dir: c.Path, ValueDir: c.ValueDir, keyFlag: c.keyFlag}).list(out), out.Flush())
 	}
 	name, ok := filename.Parse(filepath.Base(c.Path))
 	if !ok {

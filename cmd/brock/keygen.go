@@ -12,7 +12,7 @@ import (
 
 // keyFlag is of commands that open a store, or make one.
 type keyFlag struct {
-	KeyFile string `help:"Key file of an encrypted store, and for a new one that shall be." placeholder:"FILE" env:"BROCK_KEY_FILE"`
+	KeyFile string `help:"Key file of an encrypted store. A new store is encrypted with it." placeholder:"FILE" env:"BROCK_KEY_FILE"`
 }
 
 // provider is Options.Keys: nil for a plain store.

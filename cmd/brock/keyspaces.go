@@ -17,7 +17,7 @@ type keyspacesCommand struct {
 }
 
 type keyspacesList struct {
-	store
+	readable
 	JSON bool `help:"Print a line of JSON for each keyspace, with its options."`
 }
 
@@ -97,7 +97,7 @@ func (c *keyspacesCreate) Run(a *app) error {
 		}
 		var o brock.KeyspaceOptions
 		c.apply(&o)
-		_, err := db.Keyspace(c.Name, o)
+		_, err := db.Keyspace(c.Name, exactly(o))
 		return err
 	})
 }
@@ -145,6 +145,6 @@ func (c *keyspacesOptions) Run(a *app) error {
 		}
 		o := ks.Options()
 		c.apply(&o)
-		return ks.SetOptions(o)
+		return ks.SetOptions(exactly(o))
 	})
 }

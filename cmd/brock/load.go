@@ -12,7 +12,7 @@ import (
 
 // inputFlags say how a file of pairs is read.
 type inputFlags struct {
-	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" help:"Format; default: as the file's name says, jsonl for standard input."`
+	Format pairs.Format `enum:",jsonl,csv,tsv" default:"" placeholder:"FORMAT" help:"jsonl, csv or tsv; default: as the file's name says, jsonl for standard input."`
 	Key    string       `help:"The field of JSON objects, or the column of a table, that is the key; the object, or the row as one, is the value." placeholder:"FIELD"`
 	Header bool         `help:"The first line of a table names its columns. That is known by itself if they are key and value."`
 }
@@ -36,16 +36,23 @@ func (c *loadCommand) Run(a *app) error {
 	}
 	defer source.Close()
 	l := loading{Source: source, app: a, work: a.progress.Start("load", source.Bytes()), into: c.Keyspace}
+	partly := false
 	err = c.make(a, func(db *brock.DB) error {
 		ks, err := c.find(db)
 		if err != nil {
 			return err
 		}
-		return l.run(db, ks)
+		before := db.Version()
+		err = l.run(db, ks)
+		partly = err != nil && db.Version() != before
+		return err
 	})
 	l.work.End()
 	if errors.Is(err, pairs.ErrInput) {
 		return fmt.Errorf("%w; pairs stored before it: %s", err, human.Count(l.stored))
+	}
+	if partly {
+		fmt.Fprintf(a.err, "some of the pairs are stored; another load of all writes the same pairs again\n")
 	}
 	if err != nil {
 		return err
@@ -94,7 +101,7 @@ func (l *loading) run(db *brock.DB, ks *brock.Keyspace) error {
 		err = errors.Join(err, l.w.Close())
 	}
 	for _, m := range l.made {
-		err = errors.Join(err, m.SetOptions(m.options))
+		err = errors.Join(err, m.SetOptions(exactly(m.options)))
 	}
 	return err
 }
@@ -133,7 +140,7 @@ func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 	if err != nil {
 		o := s.Options.KeyspaceOptions
 		o.TTL = 0
-		if ks, err = l.db.Keyspace(name, o); err != nil {
+		if ks, err = l.db.Keyspace(name, exactly(o)); err != nil {
 			return err
 		}
 		if s.Options.TTL != 0 {

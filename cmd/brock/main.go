@@ -26,10 +26,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
@@ -58,12 +60,12 @@ type commands struct {
 	Restore      restoreCommand      `cmd:"" help:"Make a store of backups."`
 	VerifyBackup verifyBackupCommand `cmd:"" help:"Check every byte of backups, and that each follows the one before."`
 	Repository   repositoryCommand   `cmd:"" help:"List, verify, restore and prune the backups of a repository."`
-	Salvage      salvageCommand      `cmd:"" help:"Make a new store of what can be read of a damaged one. It is only read."`
+	Salvage      salvageCommand      `cmd:"" help:"Make a new store of what can be read of a damaged one, which is not changed."`
 	Rekey        rekeyCommand        `cmd:"" help:"Give an encrypted store a new data key, while no process has it open."`
 	Encrypt      encryptCommand      `cmd:"" help:"Make an encrypted store of a plain one, while no process has it open."`
 	Keygen       keygenCommand       `cmd:"" help:"Add a new master key for encrypted stores to a key file."`
 	Verify       verifyCommand       `cmd:"" help:"Check every checksum and cross-reference."`
-	Inspect      inspectCommand      `cmd:"" help:"Show the bytes of one of a store's files, with their meaning."`
+	Inspect      inspectCommand      `cmd:"" help:"List the files of a store, or show the bytes of one of them, with what they mean."`
 	Version      versionCommand      `cmd:"" help:"Print the versions of the program and of its file format."`
 	ShowVersion  versionFlag         `name:"version" help:"Print the version."`
 
@@ -76,7 +78,7 @@ type commands struct {
 
 // app is what commands get from their surroundings.
 type app struct {
-	ctx      context.Context // ends at an interrupt
+	ctx      context.Context // ends when the program shall
 	in       io.Reader
 	out      io.Writer
 	err      io.Writer
@@ -86,11 +88,22 @@ type app struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	a := &app{ctx: ctx, in: os.Stdin, out: os.Stdout, err: os.Stderr, progress: progress.To(os.Stderr), terminal: term.IsTerminal(int(os.Stdout.Fd()))}
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	a := &app{ctx: ctx, in: &input{ctx: ctx, from: os.Stdin}, out: os.Stdout, err: os.Stderr, progress: progress.To(os.Stderr), terminal: term.IsTerminal(int(os.Stdout.Fd()))}
 	code := a.run(os.Args[1:])
 	os.Exit(code)
+}
+
+// endings are the signals that end a command in order, so that nothing half-made is left: that of
+// Ctrl-C, those of service managers and timeout, and that of a terminal which is closed, but
+// not under nohup.
+func endings() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // run executes one command line and returns its exit code.
@@ -98,6 +111,8 @@ func (a *app) run(args []string) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	out := &output{to: a.out}
+	a.out = out
 	a.parser = kong.Must(&commands{},
 		kong.Name("brock"),
 		kong.Description("Brock is an embedded key-value store. Begin with: brock try\n\n"+exitCodes),
@@ -109,6 +124,10 @@ func (a *app) run(args []string) int {
 		err = line.Run(a)
 	} else {
 		err = wrongUsage("%v (see brock help)", err)
+	}
+	// The parser, which writes the help, knows no other errors than those of usage.
+	if out.failed != nil && (err == nil || errors.As(err, new(usageError))) {
+		err = out.failed
 	}
 	if text := message(err); text != "" {
 		fmt.Fprintln(a.err, "brock:", text)

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -61,6 +64,60 @@ func must(t *testing.T, dir, input string, args ...string) string {
 		t.Fatalf("brock %s: exit code %d, %s%s", strings.Join(args, " "), r.code, r.out, r.err)
 	}
 	return r.out
+}
+
+// TestSignals: each signal that ends a command ends it in order, also while it waits for its input.
+func TestSignals(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no signal can be sent to a process")
+	}
+	for _, s := range endings() {
+		for _, args := range [][]string{{"load", "new", "-"}, {"set", "new", "k", "-"}} {
+			t.Run(fmt.Sprint(s, args), func(t *testing.T) {
+				dir := t.TempDir()
+				said := signalled(t, dir, s, "", args...)
+				if left := list(t, dir); said != "brock: interrupted\n" || left != "" {
+					t.Errorf("it said %s, and left %s", said, left)
+				}
+			})
+		}
+	}
+	dir := t.TempDir()
+	pairs := strings.Repeat(`{"key":"k","value":"`+strings.Repeat("v", 10_000)+"\"}\n", 3000)
+	if said := signalled(t, dir, os.Interrupt, pairs, "load", "new", "-"); !strings.Contains(said, "some of the pairs are stored") {
+		t.Errorf("a load of much said %s", said)
+	}
+	if out := must(t, dir, "", "count", "new"); out != "1\n" {
+		t.Errorf("it has stored %s", out)
+	}
+}
+
+// signalled sends a signal to a command that has read input, and waits for the end of a long
+// line. It returns what the command has said.
+func signalled(t *testing.T, dir string, s os.Signal, input string, args ...string) string {
+	t.Helper()
+	cmd := process(t, dir, args...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// The line is longer than what a pipe holds: it is being read once the write returns.
+	if _, err := io.WriteString(in, input+`{"key":"`+strings.Repeat("k", 300_000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its error is the exit code
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("%v: exit code %d", s, code)
+	}
+	return said.String()
 }
 
 // writeFile writes a file below dir, and the directories above it.

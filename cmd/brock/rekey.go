@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/manifest"
+	"github.com/brockdb/brock/vfs"
 )
 
 type rekeyCommand struct {
@@ -53,9 +55,12 @@ func (c *encryptCommand) Run(a *app) error {
 	}
 	work := a.progress.Start("encrypt", 0)
 	defer work.End()
-	err := brock.EncryptStore(a.ctx, brock.Options{Dir: c.Dir, ValueDir: c.ValueDir, Keys: c.provider()})
-	if errors.Is(err, brock.ErrNotExist) {
+	err := brock.EncryptStore(a.ctx, brock.Options{Dir: c.Dir, ValueDir: c.ValueDir, Keys: c.provider(), KeyspaceDefaults: allVersions})
+	switch super, unread := manifest.ReadSuper(vfs.OS(), c.Dir); {
+	case errors.Is(err, brock.ErrNotExist):
 		return noStore{c.Dir, err}
+	case errors.Is(err, brock.ErrKey) && unread == nil && super.Encrypted():
+		return fmt.Errorf("%s is encrypted already: brock rekey changes its key", c.Dir)
 	}
 	if err != nil {
 		return err

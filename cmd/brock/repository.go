@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -29,10 +31,24 @@ type repositoryDir struct {
 // open returns the repository, which must be there.
 func (r *repositoryDir) open() (repository.Deleter, error) {
 	info, err := os.Stat(filepath.Join(r.Dir, "backups"))
-	if errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir() {
+	if (errors.Is(err, os.ErrNotExist) || err == nil && !info.IsDir()) && !r.begun() {
 		return nil, fmt.Errorf("no repository in %s", r.Dir)
 	}
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
 	return repository.Dir(nil, r.Dir), err
+}
+
+// objectName is the name of a file in a repository, also of one that was not finished.
+var objectName = regexp.MustCompile("^[0-9a-f]{64}-[a-z0-9]{10}(-[A-Z0-9]{8}[.]part)?$")
+
+// begun reports whether the first backup has failed, and left files that prune can remove. The
+// objects of other programs, such as git, have other names.
+func (r *repositoryDir) begun() bool {
+	files, err := os.ReadDir(filepath.Join(r.Dir, "objects"))
+	strange := func(f os.DirEntry) bool { return f.IsDir() || !objectName.MatchString(f.Name()) }
+	return err == nil && len(files) > 0 && !slices.ContainsFunc(files, strange)
 }
 
 // portion shows the progress of work whose size is known once it has begun.
@@ -104,7 +120,7 @@ func (c *repositoryVerify) Run(a *app) error {
 			_ = writeLine(a.out, problem{File: damage.File, Offset: damage.Offset, Reason: damage.Reason}) // the exit code tells, too
 			return
 		}
-		fmt.Fprintln(a.out, damage)
+		fmt.Fprintln(a.out, message(damage))
 	})
 	p.end()
 	if err != nil && !errors.Is(err, brock.ErrCorrupt) {
@@ -175,6 +191,7 @@ func (c *repositoryPrune) Run(a *app) error {
 		return err
 	}
 	if c.JSON {
+		done.Removed = append([]repository.Info{}, done.Removed...) // a script wants a list, also of nothing
 		return writeJSON(a.out, done)
 	}
 	for _, b := range done.Removed {

@@ -74,6 +74,9 @@ func TestRepository(t *testing.T) {
 	if left := backupIDs.FindAllString(must(t, dir, "", "repository", "list", "r", "--json"), -1); len(left) != 1 || left[0] != found[3] {
 		t.Errorf("prune says %q, and leaves %q", out, left)
 	}
+	if out := must(t, dir, "", "repository", "prune", "r", "--last=1", "--json"); !strings.Contains(out, `"removed": []`) {
+		t.Errorf("a prune of nothing says %s", out)
+	}
 	objects, err := filepath.Glob(filepath.Join(dir, "r", "objects", "*"))
 	if err != nil || len(objects) == 0 {
 		t.Fatal(err)
@@ -101,6 +104,18 @@ func TestRepository(t *testing.T) {
 	} {
 		if r := brockIn(t, dir, "", c.args...); r.code != exitFailed || r.err != c.want {
 			t.Errorf("%q: %+v", c.args, r)
+		}
+	}
+	// The first backup has failed: prune removes what it has left, and nothing of others.
+	for object, want := range map[string]string{
+		strings.Repeat("5a", 32) + "-hlff3za6ib":               "5 B in 1 files deleted",
+		strings.Repeat("5a", 32) + "-hlff3za6ib-Z234567A.part": "0 backups removed",
+		"pack": "no repository",
+	} {
+		writeFile(t, dir, "of "+object+"/objects/"+object, "begun")
+		r := brockIn(t, dir, "", "repository", "prune", "of "+object, "--no-backups")
+		if !strings.Contains(r.out+r.err, want) {
+			t.Errorf("prune with the object %s: %+v", object, r)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {

@@ -15,7 +15,7 @@ import (
 )
 
 type scanCommand struct {
-	store
+	readable
 	bounds
 	Reverse bool `help:"From the greatest key to the least."`
 	Limit   int  `help:"At most this many pairs; 0 = all."`

@@ -22,13 +22,13 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// readLayout reads which files make up a store, from its manifest alone. It takes no
-// lock: while another process writes, files may come and go. keys is nil for a plain store.
-func readLayout(dir, valueDir string, keys brock.KeyProvider) (*layout.Layout, manifest.Super, error) {
-	o := manifest.Options{FS: vfs.OS(), Dir: dir, ValueDir: valueDir, ReadOnly: true}
-	if keys != nil {
+// readLayout reads which files make up the store, from its manifest alone. It takes no
+// lock: while another process writes, files may come and go.
+func (s *store) readLayout() (*layout.Layout, manifest.Super, error) {
+	o := manifest.Options{FS: vfs.OS(), Dir: s.Dir, ValueDir: s.ValueDir, ReadOnly: true}
+	if keys := s.provider(); keys != nil {
 		o.Keys = func(uuid [16]byte, _ bool) (*crypt.Ring, error) {
-			k, err := keyring.Open(keyring.Options{FS: o.FS, Dir: dir, UUID: uuid, Keys: keys})
+			k, err := keyring.Open(keyring.Options{FS: o.FS, Dir: s.Dir, UUID: uuid, Keys: keys})
 			if err != nil {
 				return nil, err
 			}
@@ -36,21 +36,15 @@ func readLayout(dir, valueDir string, keys brock.KeyProvider) (*layout.Layout, m
 		}
 	}
 	log, err := manifest.Load(o)
-	if errors.Is(err, brock.ErrNotExist) {
-		return nil, manifest.Super{}, noStore{dir, err}
-	}
-	if errors.Is(err, brock.ErrKey) && keys == nil {
-		return nil, manifest.Super{}, encrypted{dir, err}
-	}
 	if err != nil {
-		return nil, manifest.Super{}, err
+		return nil, manifest.Super{}, s.refused(err)
 	}
 	defer log.Close()
 	return log.Layout(), log.Super(), nil
 }
 
 type treeCommand struct {
-	store
+	readable
 	Width int `default:"32" help:"Columns of a bar that stands for the largest file."`
 }
 
@@ -61,7 +55,7 @@ func (c *treeCommand) Run(a *app) error {
 		return wrongUsage("--width is from 1 to 500")
 	}
 	return c.read(a, func(db *brock.DB) error {
-		l, _, err := readLayout(c.Dir, c.ValueDir, c.provider())
+		l, _, err := c.readLayout()
 		if err != nil {
 			return err
 		}
@@ -122,20 +116,20 @@ func bar(width int, most, size, dead uint64) string {
 	return strings.Repeat("█", all-lost) + strings.Repeat("░", lost) + strings.Repeat(" ", width-all)
 }
 
-// inspectDirectory lists the files of a store with what each is for.
-func inspectDirectory(out io.Writer, dir, valueDir string, keys brock.KeyProvider) error {
-	l, super, failure := readLayout(dir, valueDir, keys)
+// list lists the files of the store with what each is for.
+func (s *store) list(out io.Writer) error {
+	l, super, failure := s.readLayout()
 	if errors.Is(failure, brock.ErrNotExist) {
 		return failure
 	}
 	var use func(n filename.Name) string
 	if failure == nil {
 		fmt.Fprintf(out, "store %x, format %d.%d, version %d at the last flush\n", super.UUID, super.Major, super.Minor, l.LastVersion())
-		use = uses(l, super)
+		use = uses(s.Dir, l, super)
 	} else {
 		use = func(n filename.Name) string { return n.Kind.String() }
 	}
-	for _, d := range slices.Compact([]string{filepath.Clean(dir), filepath.Clean(cmp.Or(valueDir, dir))}) {
+	for _, d := range slices.Compact([]string{filepath.Clean(s.Dir), filepath.Clean(cmp.Or(s.ValueDir, s.Dir))}) {
 		entries, err := os.ReadDir(d)
 		if err != nil {
 			return errors.Join(failure, err)
@@ -146,8 +140,13 @@ func inspectDirectory(out io.Writer, dir, valueDir string, keys brock.KeyProvide
 				continue // it is gone
 			}
 			what := "not a file of the store"
-			if n, ok := filename.Parse(e.Name()); ok {
+			switch n, ok := filename.Parse(e.Name()); {
+			case ok && n.Kind == filename.Super && d != filepath.Clean(s.Dir):
+				what = "says whose values these are"
+			case ok:
 				what = use(n)
+			case strings.HasSuffix(e.Name(), ".damaged"):
+				what = "kept aside when the store gave up what is behind damage: it is never read"
 			}
 			fmt.Fprintf(out, "%10s  %s  %s\n", human.Bytes(info.Size()), filepath.Join(d, e.Name()), what)
 		}
@@ -156,7 +155,11 @@ func inspectDirectory(out io.Writer, dir, valueDir string, keys brock.KeyProvide
 }
 
 // uses returns what says in words what a file of the store is for.
-func uses(l *layout.Layout, super manifest.Super) func(filename.Name) string {
+func uses(dir string, l *layout.Layout, super manifest.Super) func(filename.Name) string {
+	var keysIn entry.FileNum
+	if c, err := keyring.Load(vfs.OS(), dir, super.UUID); err == nil {
+		keysIn = c.Number
+	}
 	runs := make(map[entry.FileNum]*layout.Run)
 	for _, r := range l.Runs() {
 		for _, f := range r.Files {
@@ -181,6 +184,14 @@ func uses(l *layout.Layout, super manifest.Super) func(filename.Name) string {
 				return "log of what the files are"
 			}
 			return left
+		case filename.Keyring:
+			switch {
+			case n.Number == keysIn:
+				return "the data keys, wrapped by the master key: without it nobody can read the store"
+			case n.Number < keysIn:
+				return left
+			}
+			return "keyring that was not finished: the next writer completes it"
 		case filename.Run:
 			if r := runs[n.Number]; r != nil {
 				return fmt.Sprintf("run %d, %s: %s entries, versions %d to %d", r.ID, r.Tier, human.Count(int64(r.Entries)), r.MinVersion, r.MaxVersion)

@@ -15,6 +15,7 @@ import (
 func TestInspectDirectory(t *testing.T) {
 	dir := makeStore(t)
 	writeFile(t, dir, "notes.txt", "mine")
+	writeFile(t, dir, "000001.log.damaged", "kept")
 	writeFile(t, dir, filename.Of(filename.Run, 999), "left over")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -30,7 +31,7 @@ func TestInspectDirectory(t *testing.T) {
 	}
 	out := must(t, "", "", "inspect", dir)
 	listed(out)
-	for _, want := range []string{"run 3, upper: 151 entries", "journal, not flushed yet", "left over", "not a file of the store", "names the manifest"} {
+	for _, want := range []string{"run 3, upper: 151 entries", "journal, not flushed yet", "left over", "not a file of the store", "names the manifest", "000001.log.damaged  kept aside"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -76,6 +77,36 @@ func TestInspectValueDir(t *testing.T) {
 	out := must(t, dir, "", "inspect", "keys", "--value-dir=values")
 	if !strings.Contains(out, filepath.Join("keys", "SUPER")) || !strings.Contains(out, filepath.Join("values", filename.Of(filename.Journal, 1))) {
 		t.Error(out)
+	}
+	if !strings.Contains(out, "says whose values these are") || strings.Count(out, "names the manifest") != 1 {
+		t.Errorf("each SUPER has a purpose of its own:\n%s", out)
+	}
+	for _, args := range [][]string{{"inspect", "keys"}, {"get", "keys", "k"}} {
+		if r := brockIn(t, dir, "", args...); r.code != exitUsage || !strings.Contains(r.err, "keys has a directory for its values: name it by --value-dir") {
+			t.Errorf("%v: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+}
+
+// TestInspectEncrypted: who tidies up by hand must not be told that a keyring is left over.
+func TestInspectEncrypted(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "", "keygen", "key-file")
+	must(t, dir, "", "set", "s", "k", "v", "--key-file=key-file")
+	must(t, dir, "", "rekey", "s", "--key-file=key-file")
+	writeFile(t, dir, "s/KEYS-000009", "")
+	out := must(t, dir, "", "inspect", "s", "--key-file=key-file")
+	for _, want := range []string{
+		"KEYS-000002  the data keys, wrapped by the master key: without it nobody can read the store",
+		"KEYS-000001  left over", "KEYS-000009  keyring that was not finished",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	must(t, dir, "", "set", "plain", "k", "v")
+	if r := brockIn(t, dir, "", "inspect", "plain", "--key-file=key-file"); r.code != exitFailed || !strings.Contains(r.err, "plain is not encrypted") {
+		t.Errorf("exit code %d, %s", r.code, r.err)
 	}
 }
 

@@ -18,8 +18,10 @@ import (
 )
 
 type statsCommand struct {
-	Dir      string        `arg:"" help:"Directory of the store; with --watch also an address, such as http://localhost:8080/debug/vars, where a process publishes the metrics of its store by expvar."`
-	ValueDir string        `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
+	Dir      string `arg:"" help:"Directory of the store; with --watch also an address, such as http://localhost:8080/debug/vars, where a process publishes the metrics of its store by expvar."`
+	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
+	keyFlag
+	Recover  bool          `help:"If the journal or MANIFEST is damaged, show what was committed before the damage. Not with --watch."`
 	JSON     bool          `help:"Print JSON."`
 	Watch    bool          `help:"Show rates, latencies, files, stalls and pins, again and again. A store is opened as a program opens it, so that its background work is done, and shown."`
 	Interval time.Duration `default:"1s" help:"Time between two screens."`
@@ -36,7 +38,8 @@ type stats struct {
 	Version    uint64              `json:"version"`
 	Runs       int                 `json:"runs"`
 	RunEntries int64               `json:"runEntries"`
-	Unflushed  int64               `json:"unflushedEntries"` // in the journal only
+	Unflushed  int64               `json:"unflushedEntries"`   // in the journal only
+	Followed   bool                `json:"followed,omitempty"` // another process has it open: live bytes are without those of the journal
 	LiveBytes  int64               `json:"liveBytes"`
 	DeadBytes  int64               `json:"deadBytes"`
 	FreeBytes  int64               `json:"freeBytes"` // left where the values are; -1 = not known
@@ -58,6 +61,11 @@ type fileSums struct {
 	Bytes int64 `json:"bytes"`
 }
 
+// store is the argument as that of other commands.
+func (c *statsCommand) store() *store {
+	return &store{Dir: c.Dir, ValueDir: c.ValueDir, keyFlag: c.keyFlag, recover: c.Recover}
+}
+
 // Run opens the store read-only, and so replays its journal.
 func (c *statsCommand) Run(a *app) error {
 	if c.Watch {
@@ -65,9 +73,8 @@ func (c *statsCommand) Run(a *app) error {
 	}
 	s := stats{Dir: c.Dir, ValueDir: c.ValueDir}
 	begin := time.Now()
-	at := store{Dir: c.Dir, ValueDir: c.ValueDir}
-	err := at.read(a, func(db *brock.DB) error {
-		s.OpenTime = time.Since(begin)
+	err := c.store().read(a, func(db *brock.DB) error {
+		s.OpenTime, s.Followed = time.Since(begin), db.Options().Mode == brock.Follow
 		t := db.Metrics().Tree
 		s.Version, s.Runs, s.RunEntries, s.Unflushed = t.Version, t.Runs, t.RunEntries, t.MemtableEntries
 		s.LiveBytes, s.DeadBytes = t.LiveBytes, t.DeadBytes
@@ -89,6 +96,9 @@ func (c *statsCommand) Run(a *app) error {
 
 // watch shows a store that this process opens, or one whose process publishes its metrics.
 func (c *statsCommand) watch(a *app) error {
+	if c.Recover {
+		return wrongUsage("--watch opens the store for writing: it takes no --recover")
+	}
 	if c.JSON || c.Interval < 10*time.Millisecond || c.Count < 0 {
 		return wrongUsage("--watch needs an --interval of at least 10ms, no negative --count, and no --json")
 	}
@@ -97,8 +107,7 @@ func (c *statsCommand) watch(a *app) error {
 		config.Source = top.HTTP(c.Dir)
 		return top.Watch(a.ctx, config)
 	}
-	at := store{Dir: c.Dir, ValueDir: c.ValueDir}
-	err := at.change(a, func(db *brock.DB) error {
+	err := c.store().change(a, func(db *brock.DB) error {
 		config.Source = func(context.Context) (brock.Metrics, error) { return db.Metrics(), nil }
 		return top.Watch(a.ctx, config)
 	})
@@ -159,11 +168,15 @@ func (s *stats) print(a *app) {
 	fmt.Fprintf(a.out, "store      %s, format %s, %s\n", s.UUID, s.Format, created)
 	fmt.Fprintf(a.out, "version    %s\n", human.Count(int64(s.Version)))
 	fmt.Fprintf(a.out, "entries    %s in %d runs, %s only in the journal\n", human.Count(s.RunEntries), s.Runs, human.Count(s.Unflushed))
-	fmt.Fprintf(a.out, "data       %s live, %s dead\n", human.Bytes(s.LiveBytes), human.Bytes(s.DeadBytes))
+	beside := ""
+	if s.Followed {
+		beside = ", beside the journal"
+	}
+	fmt.Fprintf(a.out, "data       %s live, %s dead%s\n", human.Bytes(s.LiveBytes), human.Bytes(s.DeadBytes), beside)
 	for _, k := range s.Keyspaces {
 		fmt.Fprintf(a.out, "keyspace   %s: about %s entries, %s\n", printable([]byte(k.Name)), human.Count(k.Entries), human.Bytes(k.Bytes))
 	}
-	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Remap, filename.Manifest, filename.Super, filename.Lock} {
+	for _, k := range []filename.Kind{filename.Run, filename.Value, filename.Journal, filename.Remap, filename.Manifest, filename.Super, filename.Keyring, filename.Lock} {
 		if f := s.Files[k.String()]; f.Count > 0 {
 			fmt.Fprintf(a.out, "%-10s %s in %d file(s)\n", k, human.Bytes(f.Bytes), f.Count)
 		}

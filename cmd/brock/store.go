@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -21,14 +23,27 @@ type store struct {
 	Dir      string `arg:"" help:"Directory of the store."`
 	ValueDir string `help:"Directory of the journal and the value segments, if the store has one of its own." placeholder:"DIR"`
 	keyFlag
-	Recover bool `help:"If the journal or MANIFEST is damaged, read what was committed before the damage. Only for commands that write nothing."`
+	recover bool // read a damaged store up to its damage
+}
+
+// readable is the argument of commands that write nothing.
+type readable struct {
+	store
+	UpTo bool `name:"recover" help:"If the journal or MANIFEST is damaged, read what was committed before the damage."`
+}
+
+// read is that of a store, with the flag.
+func (r *readable) read(a *app, fn func(*brock.DB) error) error {
+	s := r.store
+	s.recover = r.UpTo
+	return s.read(a, fn)
 }
 
 // read opens the store read-only for fn: nothing is written, and other readers
 // may be at work. While another process writes the store, it is followed.
 func (s *store) read(a *app, fn func(*brock.DB) error) error {
 	o := brock.Options{Mode: brock.ReadOnly}
-	if !s.Recover {
+	if !s.recover {
 		err := s.use(a, o, fn)
 		if errors.Is(err, brock.ErrLocked) {
 			return s.follow(a, err, fn)
@@ -65,9 +80,31 @@ func (s *store) follow(a *app, locked error, fn func(*brock.DB) error) error {
 	return err
 }
 
+// allVersions keeps the history of the default keyspace. Its options are not stored: only the
+// program that uses the store knows what it wants to keep.
+var allVersions = brock.KeyspaceOptions{Versions: brock.Retention{Age: math.MaxInt64}}
+
+// exactly are options that take nothing from allVersions.
+func exactly(o brock.KeyspaceOptions) brock.KeyspaceOptions {
+	o.Versions.Versions = cmp.Or(o.Versions.Versions, 1) // a negative one is refused
+	if o.Versions.Age == 0 {
+		o.Versions.Age = -1 // 0 means the default
+	}
+	return o
+}
+
 // change opens a store that is there for fn, to write to it.
 func (s *store) change(a *app, fn func(*brock.DB) error) error {
-	return s.use(a, brock.Options{MustExist: true}, fn)
+	return s.use(a, brock.Options{MustExist: true, KeyspaceDefaults: allVersions}, fn)
+}
+
+// copied is change for a command that makes a copy, with a word on who else can make it.
+func (s *store) copied(a *app, fn func(*brock.DB) error) error {
+	err := s.change(a, fn)
+	if errors.Is(err, brock.ErrLocked) {
+		return fmt.Errorf("%w; the program that has it open can copy it, by DB.Backup, DB.Checkpoint or module repository; brock dump can, too", err)
+	}
+	return err
 }
 
 // make opens the store for fn, and makes it if there is none. A store that it has made
@@ -129,27 +166,26 @@ func (s *store) remove(made []string) (err error) {
 }
 
 func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
-	if s.Recover && o.Mode != brock.ReadOnly {
-		return wrongUsage("--recover is for commands that write nothing")
-	}
 	o.Dir, o.ValueDir, o.Keys = s.Dir, s.ValueDir, s.provider()
 	db, err := brock.OpenContext(a.ctx, o)
-	if errors.Is(err, brock.ErrNotExist) {
-		return noStore{s.Dir, err}
-	}
-	if errors.Is(err, brock.ErrKey) {
-		return s.keyError(err)
-	}
 	if err != nil {
-		return err
+		return s.refused(err)
 	}
 	return errors.Join(fn(db), db.Close())
 }
 
-// keyError is brock.ErrKey of an Open in plain words, where the flags were wrong and not the key.
-func (s *store) keyError(err error) error {
-	if super, unread := manifest.ReadSuper(vfs.OS(), s.Dir); s.KeyFile != "" && unread == nil && !super.Encrypted() {
+// refused is an error of an Open in the words of the command line, where its arguments were wrong.
+func (s *store) refused(err error) error {
+	super, unread := manifest.ReadSuper(vfs.OS(), s.Dir)
+	switch {
+	case errors.Is(err, brock.ErrNotExist):
+		return noStore{s.Dir, err}
+	case errors.Is(err, brock.ErrKey) && s.KeyFile != "" && unread == nil && !super.Encrypted():
 		return plain{s.Dir, err}
+	case errors.Is(err, brock.ErrInvalid) && s.ValueDir == "" && super.Session != 0:
+		return wrongUsage("%s has a directory for its values: name it by --value-dir", s.Dir)
+	case errors.Is(err, brock.ErrCorrupt):
+		return fmt.Errorf("%w; brock verify says what can be done", err)
 	}
 	return s.missing(s.Dir, err)
 }

@@ -45,6 +45,11 @@ func TestStoreInUse(t *testing.T) {
 			t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
 		}
 	}
+	for _, args := range [][]string{{"backup", dir, "-"}, {"backup", dir, "--repository=" + dir + "-r"}, {"checkpoint", dir, dir + "-c"}} {
+		if r := brockIn(t, "", "", args...); r.code != exitInUse || !strings.Contains(r.err, "the program that has it open can copy it") {
+			t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
+		}
+	}
 	for i := range 3 {
 		value := strings.Repeat("v", 1+i*1000)
 		if err := db.Set([]byte("k"), []byte(value)); err != nil {
@@ -56,6 +61,9 @@ func TestStoreInUse(t *testing.T) {
 			r := brockIn(t, "", "", args...)
 			if runtime.GOOS == "linux" && r.code != exitOK || !strings.Contains(r.err, "in use by pid "+strconv.Itoa(os.Getpid())) {
 				t.Errorf("brock %v: exit code %d, %s", args, r.code, r.err)
+			}
+			if args[0] == "stats" && r.code == exitOK && !strings.Contains(r.out, "live, 0 B dead, beside the journal") {
+				t.Errorf("stats says %s", r.out)
 			}
 			if args[0] == "get" && r.code == exitOK && r.out != value {
 				t.Errorf("brock get: %.20q, want %.20q", r.out, value)
@@ -192,7 +200,7 @@ func TestRecover(t *testing.T) {
 	}
 	r := brockIn(t, "", "", "count", "--recover", dir)
 	var n int
-	if _, err := fmt.Sscan(r.out, &n); err != nil || r.code != exitOK || n < 151 || n >= 200 || !strings.Contains(r.err, "up to its damage") {
+	if _, err := fmt.Sscan(r.out, &n); err != nil || r.code != exitOK || n < 151 || n >= 200 || !strings.Contains(r.err, "from before the damage") {
 		t.Errorf("exit code %d, %q, %v, %s", r.code, r.out, err, r.err)
 	}
 	if r := brockIn(t, "", "", "verify", dir); r.code != exitCorrupt || !strings.Contains(r.err, "--recover") {
@@ -290,6 +298,28 @@ func TestStats(t *testing.T) {
 	}
 	if out := must(t, "", "", "stats", dir); !strings.Contains(out, "151 in 1 runs, 49 only in the journal") {
 		t.Error(out)
+	}
+}
+
+// TestStatsOfAnEncryptedStore: stats takes the key file as other commands do, and --recover.
+func TestStatsOfAnEncryptedStore(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "", "keygen", "key-file")
+	must(t, dir, "", "set", "s", "k", "v", "--key-file=key-file")
+	if r := brockIn(t, dir, "", "stats", "s"); r.code != exitFailed || !strings.Contains(r.err, "s is encrypted: name its key file") {
+		t.Errorf("without keys: exit code %d, %s", r.code, r.err)
+	}
+	if out := must(t, dir, "", "stats", "s", "--key-file=key-file"); !strings.Contains(out, "1 only in the journal") || !strings.Contains(out, "keyring ") {
+		t.Error(out)
+	}
+	if out := must(t, dir, "", "stats", "s", "--key-file=key-file", "--watch", "--interval=10ms", "--count=1"); !strings.Contains(out, "1 entries") {
+		t.Error(out)
+	}
+	if out := must(t, dir, "", "stats", "s", "--key-file=key-file", "--recover"); !strings.Contains(out, "1 only in the journal") {
+		t.Error(out)
+	}
+	if r := brockIn(t, dir, "", "stats", "s", "--watch", "--recover"); r.code != exitUsage {
+		t.Errorf("--watch --recover: exit code %d, %s", r.code, r.err)
 	}
 }
 

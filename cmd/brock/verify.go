@@ -8,7 +8,7 @@ import (
 )
 
 type verifyCommand struct {
-	store
+	readable
 	JSON bool `help:"Print a line of JSON for each problem, then one with their number."`
 }
 
@@ -42,7 +42,7 @@ func (a *app) problem(damage *brock.CorruptionError, asJSON bool) {
 		_ = writeLine(a.out, p) // the exit code tells, too
 		return
 	}
-	fmt.Fprintln(a.out, damage)
+	fmt.Fprintln(a.out, message(damage))
 	if text := keysText(damage); text != "" {
 		fmt.Fprintln(a.out, "  keys:", text)
 	}
@@ -82,7 +82,7 @@ func (c *verifyCommand) Run(a *app) error {
 // wayOut says what can be done about a store that can't be opened.
 func (c *verifyCommand) wayOut(a *app) {
 	s := c.store
-	s.Recover = true
+	s.recover = true
 	if s.read(a, func(*brock.DB) error { return nil }) == nil {
 		fmt.Fprintln(a.err, "brock: what was committed before the damage can be read: brock dump --recover saves it, other commands that write nothing show it with --recover")
 		return

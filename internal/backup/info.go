@@ -200,6 +200,25 @@ type Part struct {
 	sealed bool   // the store is encrypted: Encode tells nothing of this
 }
 
+// hasAll returns errs.ErrInvalid unless the stream has every keyspace of a later layout that was
+// there before the stream was made.
+func (p *Part) hasAll(now *layout.Layout) error {
+	had, err := decodeLayout(p.layout)
+	if err != nil {
+		return err
+	}
+	lacks := func(k layout.Keyspace) bool { return uint64(k.ID) < had.NextKeyspace() && had.Keyspace(k.ID) == nil }
+	if !slices.Contains(p.Keyspaces, "") || slices.ContainsFunc(now.Keyspaces(), lacks) {
+		return p.hasOnly()
+	}
+	return nil
+}
+
+// hasOnly is the error for an increment of all keyspaces behind a stream of some.
+func (p *Part) hasOnly() error {
+	return fmt.Errorf("%w: the backup before has only the keyspaces %q", errs.ErrInvalid, p.Keyspaces)
+}
+
 // origin names a run of the store and the keyspaces that were taken of it.
 type origin [16]byte
 

@@ -123,12 +123,14 @@ func (o *Options) sameKeyspaces(s *checkpoint.Source) error {
 		return fmt.Errorf("%w: a backup of some keyspaces of an encrypted store has no increments, unless both are plain", errs.ErrUnsupported)
 	case plain && before == nil:
 		return fmt.Errorf("%w: the backup before is not a plain one of an encrypted store", errs.ErrInvalid)
-	case before == nil && len(o.Keyspaces) == 0, plain && len(o.Keyspaces) == 0:
+	case plain && len(o.Keyspaces) == 0:
+		return before.hasAll(s.Layout)
+	case before == nil && len(o.Keyspaces) == 0:
 		return nil
 	case before == nil:
 		return fmt.Errorf("%w: the backup before has all keyspaces", errs.ErrInvalid)
 	case len(o.Keyspaces) == 0:
-		return fmt.Errorf("%w: the backup before has only the keyspaces %q", errs.ErrInvalid, before.Keyspaces)
+		return before.hasOnly()
 	case !slices.Equal(before.Keyspaces, o.keyspaces()):
 		return fmt.Errorf("%w: the backup before has the keyspaces %q", errs.ErrInvalid, before.Keyspaces)
 	}

@@ -70,35 +70,38 @@ const checkEvery = 1024
 func Execute(ctx context.Context, in Input) (out Output, err error) {
 	w := worker{in: in, out: &out}
 	defer func() {
-		in.Entries.Close()
 		if err != nil {
 			w.abort()
 		}
 	}()
-	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted")
-	rules := newRetention(in.Rules)
-	defer rules.close()
 	// One guard around all moves: the iterator reads mapped memory.
-	for ok := in.Entries.First(); ok; ok = in.Entries.Next() {
-		if out.Read++; out.Read%checkEvery == 0 && ctx.Err() != nil {
-			return out, context.Cause(ctx)
-		}
-		e, err := w.healed(in.Entries.Entry())
-		if err != nil {
-			return out, err
-		}
-		if err := w.entry(ctx, e, rules); err != nil {
-			return out, err
-		}
-	}
-	if err := in.Entries.Err(); err != nil {
+	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted")
+	if err := w.entries(ctx); err != nil {
 		return out, err
 	}
-	if rules.failed != nil {
-		return out, rules.failed
-	}
-	rules.close() // what follows keeps long bounds of its own
 	return out, w.finish()
+}
+
+// entries writes the entries that stay. Then it gives back what was taken to read and judge
+// them: what follows keeps long bounds of its own.
+func (w *worker) entries(ctx context.Context) error {
+	from := w.in.Entries
+	defer from.Close()
+	rules := newRetention(w.in.Rules)
+	defer rules.close()
+	for ok := from.First(); ok; ok = from.Next() {
+		if w.out.Read++; w.out.Read%checkEvery == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e, err := w.healed(from.Entry())
+		if err != nil {
+			return err
+		}
+		if err := w.entry(ctx, e, rules); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(from.Err(), rules.failed)
 }
 
 // worker holds the outputs being written.

@@ -156,9 +156,22 @@ func (t Tombstones) release(s *search) {
 		s.long.Free()
 		s.key = nil
 	}
+	if t.copier != nil && s.lone() {
+		s.Close()
+	}
 	if t.copier == nil && s.KeyRoom() <= keptKeys {
 		t.spans.searches.Put(s)
 	}
+}
+
+// longSpan is the size from which a Copier does not keep the chunk of a single span, in bytes.
+const longSpan = 256 << 10
+
+// lone reports whether the search has a copy of a chunk that is a single long span. It is
+// not kept: with bounds of 1 MiB it takes 2 MiB, which a compaction would have for each of
+// its runs, and it is rarely asked for again (tombstone.Cover remembers the answer).
+func (s *search) lone() bool {
+	return s.i >= 0 && s.r.dir[s.i].Entries == 1 && s.r.dir[s.i].Layout.Size() > longSpan
 }
 
 // Copier returns the same tombstones for one who writes them elsewhere, as Reader.Copier
@@ -216,6 +229,11 @@ func (s *search) history(t Tombstones, key []byte, at entry.Version, around *tom
 	// The first n tombstones are those up to at. They are the nodes that the digits of n
 	// stand for; the newest are asked first, and the first that covers the key counts.
 	n, err := s.upTo(t, at)
+	if err == nil && uint64(n) == t.spans.ranges.history {
+		// All, though a flat tombstone of another keyspace is newer than at. Of 16^k of them no
+		// node of level k was made.
+		return s.find(nodePrefix(s.prefix[:0], tombstone.Top, 0), key, around)
+	}
 	for level := 0; n > 0 && err == nil; level++ {
 		for n%nodeFanout != 0 {
 			n--

@@ -186,6 +186,35 @@ func testTombstonesAnswerAsASet(t *testing.T) {
 	}
 }
 
+// A Copier keeps no chunk that is a single long span: there may be a Copier for each of many
+// runs. It keeps others, of which it is asked again and again.
+func TestCopierKeepsNoLongSpan(t *testing.T) { forms(t, testCopierKeepsNoLongSpan) }
+
+func testCopierKeepsNoLongSpan(t *testing.T) {
+	for size, kept := range map[int]bool{10: true, 8 << 10: true, 400 << 10: false} {
+		key := func(i int) []byte { return append(fmt.Appendf(nil, "\x00k%04d", i), make([]byte, size)...) }
+		var list []tombstone.Tombstone
+		for i := range 4 {
+			list = append(list, tombstone.Tombstone{Lo: key(2 * i), Hi: key(2*i + 1), Version: entry.Version(i + 1)})
+		}
+		dir := t.TempDir()
+		r := openRun(t, openConfig(dir, false), writeRun(t, writerConfig(dir), nil, list...))
+		c := r.Tombstones().Copier()
+		for range 2 {
+			for i := range 8 {
+				v, err := c.Newest(key(i), entry.MaxVersion)
+				if want := entry.Version(i/2 + 1); err != nil || i%2 == 0 && v != want || i%2 == 1 && v != 0 {
+					t.Errorf("bounds of %d: newest is %d over key %d, %v", size, v, i, err)
+				}
+				if has := c.copier.i >= 0; has != kept {
+					t.Errorf("bounds of %d: a chunk is kept: %v", size, has)
+				}
+			}
+		}
+		c.Close()
+	}
+}
+
 // dedupe leaves of equal tombstones one.
 func dedupe(list []tombstone.Tombstone) []tombstone.Tombstone {
 	var kept []tombstone.Tombstone
@@ -227,5 +256,39 @@ func compareWithSet(t *testing.T, rng *rand.Rand, r *Reader, set *tombstone.Set,
 	r.Tombstones().Some(4, func(_ tombstone.Tombstone, each int64) { sum += each })
 	if n := int64(set.Len()); sum > n || sum < n/4 {
 		t.Errorf("some tombstones stand for %d of %d", sum, n)
+	}
+}
+
+// However many tombstones a history has, a reader of a version behind them all finds them, also
+// if a flat one, of a keyspace that retains less, is newer than its version.
+func TestFlatTombstoneNewerThanTheHistory(t *testing.T) {
+	forms(t, testFlatTombstoneNewerThanTheHistory)
+}
+
+func testFlatTombstoneNewerThanTheHistory(t *testing.T) {
+	key := func(i int) []byte { return fmt.Appendf(nil, "\x00k%04d", i) }
+	const keys = 20
+	for _, n := range []int{1, 2, 15, 16, 17, 31, 32, 33, 255, 256, 257, 4096} {
+		rng := rand.New(rand.NewPCG(uint64(n), 3))
+		dir := t.TempDir()
+		w := NewWriter(writerConfig(dir))
+		flat := tombstone.Tombstone{Lo: key(keys), Hi: key(keys + 1), Version: 10_000}
+		if err := w.AddTombstone(flat); err != nil {
+			t.Fatal(err)
+		}
+		var history []tombstone.Tombstone
+		for i := range n {
+			lo := rng.IntN(keys)
+			history = append(history, tombstone.Tombstone{Lo: key(lo), Hi: key(lo + 1 + rng.IntN(keys-lo)), Version: entry.Version(allSee + 1 + i)})
+		}
+		if err := w.AddHistory(history); err != nil {
+			t.Fatal(err)
+		}
+		m, err := w.Finish()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := openRun(t, openConfig(dir, n%2 == 0), m)
+		compareWithSet(t, rng, r, tombstone.New(append(history, flat)...), keys, key)
 	}
 }

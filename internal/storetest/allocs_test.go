@@ -10,7 +10,7 @@ import (
 )
 
 // Reads in memory allocate a bounded number of times: a get once, an iterator a few
-// times, whatever it walks.
+// times, whatever it walks. A transaction that reads and sets allocates once, too.
 func TestAllocations(t *testing.T) {
 	needsMappings(t)
 	if raceEnabled || invariant.Enabled || invariant.Poisons {
@@ -72,6 +72,20 @@ func TestAllocations(t *testing.T) {
 			must(t, db.Delete(key(i)))
 		}
 		count("a seek among deletes", 12, walk(brock.IteratorOptions{}, 50))
+
+		value := incompressible(0, 16)
+		update := func() {
+			must(t, db.Update(func(txn *brock.Txn) error {
+				if _, err := txn.Get(k); err != nil {
+					return err
+				}
+				return txn.Set(k, value)
+			}))
+		}
+		update()
+		if n := testing.AllocsPerRun(50, update); n > 1 {
+			t.Errorf("a get and a set allocate %v times, want once", n)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -188,4 +189,63 @@ func expiresByItself(t *testing.T, ttl time.Duration, size int, o brock.Options)
 		}
 		return nil
 	}))
+}
+
+// The longest times to live, and times of expiry that are as late as there are, don't overflow.
+func TestLatestExpiry(t *testing.T) {
+	clock := newClock(1_800_000_000_000)
+	db := openTest(t, brock.Options{Now: clock.now})
+	longest := time.UnixMilli(clock.ms.Load() + math.MaxInt64/1_000_000 + 1) // rounded up
+	last := time.UnixMilli(math.MaxInt64)
+	for _, c := range []struct {
+		entry *brock.Entry
+		want  time.Time
+	}{
+		{new(brock.Entry).WithTTL(math.MaxInt64), longest},
+		{new(brock.Entry).WithTTL(1), time.UnixMilli(clock.ms.Load() + 1)},
+		{new(brock.Entry).WithExpiry(last), last},
+		{new(brock.Entry).WithExpiry(last.Add(time.Hour)), last},
+		{new(brock.Entry).WithExpiry(time.Unix(1<<63-62135596801, 999999999)), last}, // the last time.Time
+	} {
+		c.entry.Key = b("k")
+		must(t, db.BatchSet([]*brock.Entry{c.entry}))
+		must(t, db.View(func(txn *brock.Txn) error {
+			item, err := txn.Get(b("k"))
+			must(t, err)
+			wantEqual(t, "expires", item.ExpiresAt(), c.want)
+			return nil
+		}))
+	}
+	ks := keyspace(t, db, "sessions", brock.KeyspaceOptions{TTL: math.MaxInt64})
+	must(t, ks.Set(b("k"), nil))
+	must(t, ks.View(func(txn *brock.Txn) error {
+		item, err := txn.Get(b("k"))
+		must(t, err)
+		wantEqual(t, "expires by the keyspace's TTL", item.ExpiresAt(), longest)
+		return nil
+	}))
+}
+
+// A time to live counts from the write, however old its transaction is. The transaction sees the
+// entry, also if the clock was set back since it began.
+func TestTimeToLiveCountsFromTheWrite(t *testing.T) {
+	for _, passes := range []time.Duration{time.Hour, -time.Hour} {
+		clock := newClock(1_800_000_000_000)
+		db := openTest(t, brock.Options{Now: clock.now, KeyspaceDefaults: brock.KeyspaceOptions{TTL: time.Minute}})
+		txn := db.NewTransaction(true)
+		must(t, txn.Set(b("early"), nil)) // reads the clock
+		clock.add(passes)
+		must(t, txn.SetEntry(brock.NewEntry(b("late"), nil).WithTTL(time.Second)))
+		must(t, txn.Set(b("default"), nil))
+		wantEqual(t, "in the transaction", show(txn.All()), "default= early= late=")
+		must(t, txn.Commit())
+		want := "default= late="
+		if passes < 0 {
+			want = "default= early= late="
+		}
+		must(t, db.View(func(txn *brock.Txn) error {
+			wantEqual(t, "after it", show(txn.All()), want)
+			return nil
+		}))
+	}
 }

@@ -233,3 +233,25 @@ func TestFollowBeyondMemory(t *testing.T) {
 	f := follow(t, small)
 	wantEqual(t, "version", f.Version(), db.Version())
 }
+
+// TestFollowerOfABufferedWriter: a follower shows all Buffered commits that a Sync of the writer
+// has followed, and of others all but the newest one.
+func TestFollowerOfABufferedWriter(t *testing.T) {
+	onEach(t, func(t *testing.T, p place) {
+		o := brock.Options{Dir: p.in("store"), FS: p.fs, Durability: brock.Buffered, Maintenance: brock.Maintenance{IdleAfter: time.Hour}}
+		db, err := brock.Open(o)
+		must(t, err)
+		defer db.Close()
+		f := follow(t, o)
+		for i := range 20 {
+			must(t, db.Set([]byte(strconv.Itoa(i)), []byte("value")))
+			if v := refreshed(t, f); v+1 < db.Version() {
+				t.Errorf("the follower shows version %d of %d", v, db.Version())
+			}
+			if i%3 == 0 {
+				must(t, db.Sync(t.Context()))
+				wantEqual(t, "the follower's version after a Sync", refreshed(t, f), db.Version())
+			}
+		}
+	})
+}

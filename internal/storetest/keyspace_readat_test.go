@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -65,4 +66,27 @@ func TestUpdateOfAVersionBeingDropped(t *testing.T) {
 		wantEqual(t, "written by who had not", get(txn, "gone"), "1")
 		return nil
 	}))
+}
+
+// However many range deletes a keyspace retains, a reader of an older version finds all that it
+// sees, also if another keyspace, which retains less, has newer ones in the same run.
+func TestRangeDeletesOfAKeyspaceThatRetainsMore(t *testing.T) {
+	for n := 1; n <= 18; n++ {
+		db := openTest(t, brock.Options{})
+		kept := keyspace(t, db, "kept", brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Hour}})
+		must(t, kept.Set(b("k"), b("v")))
+		must(t, db.Set(b("k"), b("v")))
+		must(t, db.Flush(t.Context())) // so that there is something below for the next run to hide
+		for range n {
+			must(t, kept.DeleteRange(b("a"), b("z")))
+		}
+		at := db.Version()
+		must(t, kept.Set(b("k"), b("back")))
+		must(t, db.DeleteRange(b("a"), b("z")))
+		must(t, db.Flush(t.Context()))
+		must(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: at}, func(txn *brock.Txn) error {
+			wantEqual(t, fmt.Sprint("after ", n, " range deletes"), get(txn.In(kept), "k"), "-")
+			return nil
+		}))
+	}
 }

@@ -22,7 +22,7 @@ const memoryAbove = 32 << 20
 
 // longBounds is what range deletes with bounds of 1 MB may take beyond that: docs/guarantees.md
 // says what it is.
-const longBounds = 48 << 20
+const longBounds = 16 << 20
 
 // memoryShape is data or work of an odd shape, and the memory that it takes.
 type memoryShape struct {

@@ -173,6 +173,7 @@ func TestPlainBackupRefuses(t *testing.T) {
 		"encrypted behind plain":           {brock.BackupOptions{Since: clear}, brock.ErrInvalid},
 		"some encrypted behind some plain": {brock.BackupOptions{Since: clearSome, Keyspaces: []string{rareName}}, brock.ErrUnsupported},
 		"some plain behind all plain":      {brock.BackupOptions{Since: clear, Plain: true, Keyspaces: []string{rareName}}, brock.ErrInvalid},
+		"all plain behind some plain":      {brock.BackupOptions{Since: clearSome, Plain: true}, brock.ErrInvalid},
 		"some plain that are not there":    {brock.BackupOptions{Plain: true, Keyspaces: []string{"none"}}, brock.ErrKeyspaceNotFound},
 		"some plain behind some others":    {brock.BackupOptions{Since: clearSome, Plain: true, Keyspaces: []string{""}}, brock.ErrInvalid},
 	} {

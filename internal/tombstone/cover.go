@@ -178,29 +178,45 @@ func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
 			c.err = err
 			return failed
 		}
-		p.known, p.version = len(s.lo)+len(s.hi) <= keptBounds, v
-		if p.known {
-			p.stretch.reset()
-			p.stretch.Within(s.Bounds())
+		lo, hi := s.Bounds()
+		kept := hi
+		if s.forward() && len(hi) > keptBounds {
+			kept = shortened(hi, key)
+		}
+		p.known, p.version = len(lo)+len(kept) <= keptBounds, v
+		switch {
+		case !p.known:
+		case !s.forward() && cap(s.lo)+cap(s.hi) <= 4*keptBounds:
+			p.stretch, *s = *s, p.stretch // nothing is copied
 			s = &p.stretch
+		default:
+			p.stretch.reset()
+			p.stretch.Within(lo, kept)
+			if len(kept) == len(hi) {
+				s = &p.stretch
+			}
 		}
 	}
-	c.narrow(p, s)
+	c.narrow(s)
 	return p.version
 }
 
-// narrow limits the stretch of the Cover to s, what p has answered. Long bounds are copied
-// as far as they count, into memory that all parts share.
-func (c *Cover) narrow(p *part, s *Stretch) {
+// shortened returns the shortest beginning of hi that is greater than key, as hi is. A part
+// keeps it where hi is too long: up to there, its answer for key holds.
+func shortened(hi, key []byte) []byte { return hi[:entry.CommonPrefix(hi, key)+1] }
+
+// narrow limits the stretch of the Cover to s. Bounds of what was asked last are copied as
+// far as they count, into memory that all parts share.
+func (c *Cover) narrow(s *Stretch) {
 	lo, hi := s.Bounds()
 	if lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0) {
-		if c.lo = lo; !p.known {
+		if c.lo = lo; s == &c.asked {
 			c.long.lo = append(c.long.lo[:0], lo...)
 			c.lo = c.long.lo
 		}
 	}
 	if hi != nil && (c.hi == nil || bytes.Compare(hi, c.hi) < 0) {
-		if c.hi = hi; !p.known {
+		if c.hi = hi; s == &c.asked {
 			c.long.limit(hi)
 			c.hi = c.long.hi
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -267,8 +268,60 @@ func TestForwardCover(t *testing.T) {
 				}
 			}
 		}
+		flat := func(c *Cover) (list []Tombstone) {
+			err := c.Flatten([]byte{0}, nil, func(ts Tombstone) error {
+				list = append(list, Tombstone{bytes.Clone(ts.Lo), bytes.Clone(ts.Hi), ts.Version})
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return list
+		}
+		again := NewForwardCover(at, sources(sets)...)
+		if got, want := flat(again), flat(c); !reflect.DeepEqual(got, want) {
+			t.Fatalf("seed %d: %d ranges, want %d", seed, len(got), len(want))
+		}
+		again.Close()
 		forward.Close()
 		forward.Close()
+	}
+}
+
+// asked is a Source that counts how often it is asked.
+type asked struct {
+	*Set
+	times *int
+}
+
+func (a asked) Find(key []byte, at entry.Version, s *Stretch) (entry.Version, error) {
+	*a.times++
+	return a.Set.Find(key, at, s)
+}
+
+// A walk forward asks for a long span a few times, however many sources there are: each
+// knows up to where it has none.
+func TestForwardCoverAsksSeldom(t *testing.T) {
+	long := bytes.Repeat([]byte{'x'}, 10*keptBounds)
+	for _, n := range []int{2, 4, 8, 16} {
+		const spans = 64
+		times := 0
+		sets := make([]*Set, n)
+		for i := range spans {
+			k := append(key(i), long...)
+			sets[i%n] = sets[i%n].With(Tombstone{k, append(k[:len(k):len(k)], 'y'), entry.Version(1 + i%5)})
+		}
+		var list []Source
+		for _, s := range sets {
+			list = append(list, asked{s, &times})
+		}
+		c := NewForwardCover(entry.MaxVersion, list...)
+		found := 0
+		err := c.Flatten([]byte{0}, nil, func(Tombstone) error { found++; return nil })
+		c.Close()
+		if err != nil || found != spans || times > 6*spans {
+			t.Errorf("%d sources: asked %d times for %d spans, %v", n, times, found, err)
+		}
 	}
 }
 

@@ -17,8 +17,11 @@ import (
 // concerns, as far as that is known. Call it once for an error, before it is returned
 // to the user.
 func (v *View) Explain(err error) {
+	if err == nil { // looked at first: below, c is allocated
+		return
+	}
 	var c *errs.Corruption
-	if err == nil || !errors.As(err, &c) || c.Keys != nil {
+	if !errors.As(err, &c) || c.Keys != nil {
 		return
 	}
 	lo, hi, ok := errs.Concerned(c)
