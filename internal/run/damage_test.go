@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -405,4 +406,35 @@ func fixChunk(bad, file []byte, dirOffset int, c *record) {
 	sum := id.Sum(int64(start), bad[start+4:start+c.TrailerSize])
 	le.PutUint32(bad[start:], sum)
 	le.PutUint32(bad[dirOffset+8+28:], sum)
+}
+
+// A Copier that could not read a chunk reads the one before again: its memory has a part of
+// the other one.
+func TestCopierAfterAFailedRead(t *testing.T) { forms(t, testCopierAfterAFailedRead) }
+
+func testCopierAfterAFailedRead(t *testing.T) {
+	dir := t.TempDir()
+	var entries []entry.Entry
+	for i := range 40 {
+		entries = append(entries, entry.Entry{Key: fmt.Appendf(nil, "\x00k%04d", i), Value: bytes.Repeat([]byte{byte(i)}, 50<<10), Version: 1, Kind: entry.Set})
+	}
+	m := writeRun(t, writerConfig(dir), entries)
+	r := openRun(t, openConfig(dir, true), m)
+	if len(r.chunks) < 2 {
+		t.Fatalf("%d chunks", len(r.chunks))
+	}
+	it := r.newCopier()
+	defer it.Close()
+	for range 2 {
+		if !it.First() || !bytes.Equal(it.Entry().Value, entries[0].Value) {
+			t.Fatalf("the first entry is not what it was: %v", it.Err())
+		}
+		name := filepath.Join(dir, filename.Of(filename.Run, m.Files[0].Num))
+		if err := os.Truncate(name, r.chunks[1].Place.Offset+8<<10); err != nil {
+			t.Fatal(err)
+		}
+		if it.open(1) || it.Err() == nil {
+			t.Fatal("a chunk was read that is not there")
+		}
+	}
 }

@@ -65,12 +65,12 @@ func (it *cursor) open(i int) bool {
 		it.err = err
 		return false
 	}
-	it.i = i
 	prefix, err := it.r.prefix(i, c)
 	if err != nil {
 		it.err = err
 		return false
 	}
+	it.i = i
 	it.Cursor.Open(c, prefix)
 	return true
 }
@@ -83,6 +83,7 @@ func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	case it.i == i: // its pages stay
 		return it.Chunk(), nil
 	}
+	it.i = -1 // if this fails, the memory holds no chunk
 	c, f := &it.r.chunks[i], it.r.fileOf(i)
 	size := c.Layout.Size()
 	data := it.own.Grow(nil, size+chunk.Room)[:size]
