@@ -36,10 +36,11 @@ func check(dir string, seed uint64, told acks) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) && len(told) == 0 {
 		return nil
 	}
-	for range 2 {
-		if err := checkOpen(dir, seed, told); err != nil {
-			return err
-		}
+	if err := checkOpen(dir, seed, told); err != nil {
+		return err
+	}
+	if err := checkOpen(dir, seed, told); err != nil {
+		return fmt.Errorf("opened again: %w", err)
 	}
 	return nil
 }
@@ -64,7 +65,7 @@ func checkOpen(dir string, seed uint64, told acks) (err error) {
 	var damage error
 	err = db.Verify(context.Background(), func(c *brock.CorruptionError) { damage = errors.Join(damage, c) })
 	if err := errors.Join(err, damage); err != nil {
-		return err
+		return fmt.Errorf("Verify: %w", err)
 	}
 	for i := range 50 {
 		if err := db.Set(fmt.Appendf(nil, "after/%d", i), make([]byte, 3000)); err != nil {

@@ -39,8 +39,9 @@ func (c Census) add(h entry.Handle) *count {
 }
 
 // CensusOf counts what the flush of a memtable will leave alive in each journal
-// segment, and decides which of them to keep: kept has these as value segments.
-func (u *Unflushed) CensusOf(sealed *view.Table, rules compact.Rules) (c Census, kept []layout.Segment) {
+// segment, and decides which of them to keep: kept has these as value segments. If the live
+// values of the others take more than room, in bytes, it keeps each segment that has any.
+func (u *Unflushed) CensusOf(sealed *view.Table, rules compact.Rules, room int64) (c Census, kept []layout.Segment) {
 	c = make(Census)
 	if sealed.Separated.Load() == 0 {
 		return c, nil
@@ -57,11 +58,16 @@ func (u *Unflushed) CensusOf(sealed *view.Table, rules compact.Rules) (c Census,
 		}
 	})
 	sealed.Shadowed(func(h entry.Handle) { c.add(h) })
+	moves := uint64(0)
 	for num, s := range c {
-		file := u.segment(num)
-		size := uint64(file.End)
-		if s.keep = policy.KeepSegment(s.live, size); s.keep {
-			kept = append(kept, layout.Segment{Num: num, Kind: filename.Journal, FileBytes: size, Records: s.records, Bytes: s.bytes, Life: file.Life})
+		if s.keep = policy.KeepSegment(s.live, uint64(u.segment(num).End)); !s.keep {
+			moves += s.live
+		}
+	}
+	for num, s := range c {
+		if s.keep = s.keep || s.live > 0 && int64(moves) > room; s.keep {
+			file := u.segment(num)
+			kept = append(kept, layout.Segment{Num: num, Kind: filename.Journal, FileBytes: uint64(file.End), Records: s.records, Bytes: s.bytes, Life: file.Life})
 		}
 	}
 	return c, kept

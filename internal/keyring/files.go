@@ -36,36 +36,41 @@ func numbers(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
 // one with the greatest number. It needs no provider and writes nothing. If there is none, the
 // error wraps errs.ErrKey, and what is wrong with those that are there.
 func Load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, err error) {
-	// A file that is gone was removed by the store's writer, which has made a newer one.
+	// The store's writer may make a keyring and remove the one before meanwhile. Then a file of
+	// the list is gone, or the list has neither of the two.
 	for range loadTries {
-		if c, err = load(fsys, dir, uuid); !errors.Is(err, fs.ErrNotExist) {
+		var found int
+		c, found, err = load(fsys, dir, uuid)
+		if found > 0 && !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
 	return c, err
 }
 
-// loadTries bounds how often a writer may come between a list of names and a file.
+// loadTries bounds how often a writer may come between the names of a list, or between a list
+// and a file.
 const loadTries = 10
 
-func load(fsys vfs.FS, dir string, uuid [16]byte) (*Content, error) {
+// load also returns how many files there are.
+func load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, found int, err error) {
 	nums, err := numbers(fsys, dir)
 	if err != nil {
-		return nil, fmt.Errorf("keyring: %w", err)
+		return nil, 0, fmt.Errorf("keyring: %w", err)
 	}
 	none := fmt.Errorf("%w: %s has no keyring (%s) of this store", errs.ErrKey, dir, filename.Of(filename.Keyring, 1))
 	for _, num := range nums {
 		p, err := readFile(fsys, filepath.Join(dir, filename.Of(filename.Keyring, num)))
 		if err != nil {
-			return nil, fmt.Errorf("keyring: %w", err)
+			return nil, len(nums), fmt.Errorf("keyring: %w", err)
 		}
 		c, wrong := Decode(p, uuid, num)
 		if c != nil {
-			return c, nil
+			return c, len(nums), nil
 		}
 		none = fmt.Errorf("%w: %w", none, errors.Join(wrong...))
 	}
-	return nil, none
+	return nil, len(nums), none
 }
 
 // readFile reads a file whole, or as much of it as a keyring may have.

@@ -390,3 +390,29 @@ func TestDamagedNewest(t *testing.T) {
 		t.Errorf("files %q", names)
 	}
 }
+
+// missingOnce is a file system whose first list lacks all keyrings.
+type missingOnce struct {
+	vfs.FS
+	lists int
+}
+
+// List implements vfs.FS.
+func (m *missingOnce) List(dir string) ([]string, error) {
+	if m.lists++; m.lists == 1 {
+		return nil, nil
+	}
+	return m.FS.List(dir)
+}
+
+// TestLoadBesideAChange: a list of names that is made while a keyring takes the place of another
+// may have neither. That is no store without keys.
+func TestLoadBesideAChange(t *testing.T) {
+	mem := newMem(t)
+	_, err := Create(optionsOf(mem, master(1)))
+	must(t, err)
+	fsys := &missingOnce{FS: mem}
+	if _, err := Load(fsys, "db", testUUID); err != nil || fsys.lists != 2 {
+		t.Errorf("after %d lists: %v", fsys.lists, err)
+	}
+}

@@ -21,6 +21,7 @@ func (l *Layout) AsOf(v entry.Version, then *Layout, unixMilli int64) (asOf *Lay
 	// v is there: of each key, all versions up to v are no newer than the newest of them.
 	e.Floor = min(l.floor, v)
 	e.SetKeyspaces, e.KeyspaceFloors = then.keyspaces, nil
+	e.NextKeyspace = min(e.NextKeyspace, then.nextKeyspace) // the numbers of later ones count as free
 	for _, k := range then.keyspaces {
 		if floor := min(l.Keyspace(k.ID).floor, v); floor != 0 {
 			e.KeyspaceFloors = append(e.KeyspaceFloors, KeyspaceFloor{ID: k.ID, Version: floor})

@@ -284,3 +284,23 @@ func TestDroppedKeyspaces(t *testing.T) {
 		}
 	}
 }
+
+// A copy that ends at a version knows nothing of keyspaces that were made after it, not even that
+// their numbers were given: to an increment behind it they are new.
+func TestAsOfKnowsNoLaterKeyspaces(t *testing.T) {
+	then, err := New().Apply(&Edit{SetKeyspaces: []Keyspace{{ID: 1, Name: "early"}}, LastVersion: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := then.Apply(&Edit{SetKeyspaces: []Keyspace{{ID: 2, Name: "late"}}, LastVersion: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, whole, err := now.AsOf(5, then, 0)
+	if err != nil || !whole {
+		t.Fatal(whole, err)
+	}
+	if l.NextKeyspace() != 2 || l.Keyspace(1) == nil || l.Keyspace(2) != nil {
+		t.Errorf("keyspaces %v, the next is %d", l.Keyspaces(), l.NextKeyspace())
+	}
+}

@@ -186,12 +186,34 @@ func (p *copier) backup() {
 		spaces = slices.DeleteFunc(slices.Clone(spaces), func(x *space) bool { return !slices.Contains(c.o.Keyspaces, x.name()) })
 	}
 	p.compareCopy("restored", o, spaces, p.kept)
+	if p.r.IntN(3) == 0 {
+		if (o.Keys == nil) != (p.o.Keys == nil) {
+			p.chains = nil // a chain belongs to a store that is plain, or to one that is encrypted
+		}
+		p.goOn(o, spaces)
+	}
+}
+
+// goOn leaves the store, and goes on in a copy that has some of its keyspaces.
+func (p *copier) goOn(o brock.Options, spaces []*space) {
+	p.note("go on in %s", o.Dir)
+	last := p.db.Version()
+	p.endReaders()
+	must(p.t, p.db.Close())
+	if x := p.spaces[0]; !slices.Contains(spaces, x) {
+		x.m = truth.Store{}
+		x.m.CommitAt(last)
+		x.since = last
+		spaces = append([]*space{x}, spaces...)
+	}
+	p.o, p.spaces = o, slices.Clone(spaces)
+	p.reopenClosed()
 }
 
 func (p *copier) copyOptions() brock.Options {
 	p.copies++
 	o := p.o
-	o.Dir = fmt.Sprint("copy", p.copies)
+	o.Dir, o.ValueDir = fmt.Sprint("copy", p.copies), ""
 	return o
 }
 
@@ -200,6 +222,9 @@ func (p *copier) checkpoint() {
 	o := p.copyOptions()
 	must(p.t, p.db.Checkpoint(p.t.Context(), o.Dir))
 	p.compareCopy("checkpoint", o, p.spaces, p.kept)
+	if p.r.IntN(3) == 0 {
+		p.goOn(o, p.spaces)
+	}
 }
 
 func (p *copier) follow() {

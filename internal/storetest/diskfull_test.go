@@ -211,6 +211,59 @@ func fullStoreFreesItself(t *testing.T, size int, limit bool) {
 	must(t, db.Close())
 }
 
+// TestFlushWithoutRoomForValues flushes a memtable whose journal segments are mostly garbage, on
+// a disk that has no room for a copy of what is live in them. The disk says so, or a file system
+// has less room than it says. The flush does without copying. Once there is room again, what it
+// left is collected.
+func TestFlushWithoutRoomForValues(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		t.Run(fmt.Sprint("told ", told), func(t *testing.T) { flushWithoutRoomForValues(t, told) })
+	}
+}
+
+func flushWithoutRoomForValues(t *testing.T, told bool) {
+	mem := vfs.NewMem()
+	faulty := faultfs.New(mem, faultfs.Options{})
+	db, err := brock.Open(brock.Options{Dir: dir, FS: faulty, Keys: drawnKeys(t), Durability: brock.Buffered,
+		Tuning: brock.Tuning{SegmentSize: 256 << 10},
+		Events: brock.Events{BackgroundError: func(err error) { t.Errorf("background work has ended: %v", err) }}})
+	must(t, err)
+	const n, size = 900, 6000
+	key := func(i int) []byte { return fmt.Appendf(nil, "key %06d", i) }
+	for i := range n {
+		must(t, db.Set(key(i), valueOf(i, size)))
+	}
+	for i := range n {
+		if i%3 != 2 {
+			must(t, db.Delete(key(i)))
+		}
+	}
+	faulty.Inject(faultfs.Fault{Kinds: faultfs.Create | faultfs.Write, Path: ".val", Times: faultfs.Always, Err: faultfs.ErrNoSpace})
+	if told {
+		mem.SetCapacity(mem.Used() + n/3*size - 1)
+	}
+	must(t, db.Flush(t.Context()))
+	if struck := faulty.Struck(); told != (struck == 0) {
+		t.Errorf("a copy of values was begun %d times", struck)
+	}
+	faulty.Heal()
+	mem.SetCapacity(0)
+	_, err = db.Reclaim(t.Context())
+	must(t, err)
+	for i := range n {
+		_, err := db.Get(key(i))
+		if want := i%3 == 2; want != (err == nil) {
+			t.Errorf("key %d: is there %v, %v", i, want, err)
+		}
+	}
+	m := db.Metrics()
+	if amp := m.SpaceAmp(); amp > 1.5 {
+		t.Errorf("files are %.2f times the live data", amp)
+	}
+	must(t, db.Verify(t.Context(), nil))
+	must(t, db.Close())
+}
+
 // TestOthersFillTheDisk takes all disk space away, the store's reserve too. The
 // store refuses writes and loses nothing that it acknowledged. When there is disk
 // space again everything goes on, also background work that has failed.

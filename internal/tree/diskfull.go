@@ -50,7 +50,7 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	case !failure.IsFull(d.life.unflushed()):
 		return false
 	}
-	return d.tried >= policy.RetryPolls && (free < 0 || free > flushBytes(d.views.Current()))
+	return d.tried >= policy.RetryPolls && (free < 0 || free > runBytes(d.views.Current()))
 }
 
 // workWaits notes that work has found no room. Its partial files are gone.

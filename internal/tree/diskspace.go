@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -97,15 +98,31 @@ func (d *diskSpace) measureLeft() int64 {
 
 // flushBytes is what flushing the memtables of a View may write, at any one time.
 // The values of a journal segment that is not kept are copied before it goes.
-func flushBytes(v *view.View) (n int64) {
+func flushBytes(v *view.View) int64 {
 	const tiny = 4 << 20 // of which all is copied
 	copied := int64(0)
 	for _, m := range v.Tables {
-		n += m.InlineBytes.Load() + int64(m.Len())*entryBytes
 		values := m.SeparatedBytes.Load()
 		copied = max(copied, min(values, max(values/2, tiny)))
 	}
-	return n + copied
+	return runBytes(v) + copied
+}
+
+// runBytes is what the runs of the memtables take. A flush can't do with less.
+func runBytes(v *view.View) (n int64) {
+	for _, m := range v.Tables {
+		n += m.InlineBytes.Load() + int64(m.Len())*entryBytes
+	}
+	return n
+}
+
+// roomForValues is how many bytes of values a flush may copy.
+func (d *diskSpace) roomForValues() int64 {
+	left := d.measureLeft()
+	if left < 0 { // not known
+		return math.MaxInt64
+	}
+	return left - d.promised.Load() - runBytes(d.views.Current()) - policy.ReserveSlackBytes
 }
 
 // entryBytes is what an entry takes in a run, beside key and value.

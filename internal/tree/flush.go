@@ -67,12 +67,22 @@ func (f *flusher) sealedLocked(ctx context.Context) error {
 	}
 }
 
-// oldest writes the oldest sealed memtable into a run, and reports whether
-// there was one. What becomes of its journal segments is decided here, while
-// handles are being written anyway: one that is mostly live values is kept as
-// it is and is a value segment from now on; the values of the others move, in
-// key order, to a new one, and the file is free.
+// oldest writes the oldest sealed memtable into a run, and reports whether there was one.
 func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
+	did, err = f.flush(ctx, f.disk.roomForValues())
+	if failure.IsFull(err) {
+		// File systems have less room than they say: do without moving values.
+		return f.flush(ctx, 0)
+	}
+	return did, err
+}
+
+// flush writes the oldest sealed memtable into a run. What becomes of its journal segments
+// is decided here, while handles are being written anyway: one that is mostly live values is
+// kept as it is and is a value segment from now on; the values of the others move, in key
+// order, to a new one, and the file is free. If they take more than room, in bytes, all
+// segments with live values are kept: collections free them later, one by one.
+func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	hold, err := f.views.Hold()
 	if err != nil {
 		return false, err
@@ -97,7 +107,7 @@ func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	drops := f.installer.drops.Load()
 	rules := f.retention.Rules(len(part.Runs) == 0)
 	rules.Tombstones, rules.Older = []tombstone.Source{sealed.Tombstones()}, part.OlderThan(nil)
-	census, kept := f.unflushed.CensusOf(sealed, rules)
+	census, kept := f.unflushed.CensusOf(sealed, rules, room)
 	if len(kept) > 0 {
 		// The manifest must not name what a power loss would take.
 		if err := f.unflushed.Journal.SyncSealed(); err != nil {
