@@ -275,7 +275,7 @@ func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 // returns nil. Files that never change are shared with it, where the system can do that.
 // It returns errs.ErrExist if there is something in dir's place.
 func (t *Tree) Checkpoint(ctx context.Context, dir string) error {
-	return t.life.work(ctx, func(ctx context.Context) error { return t.background.checkpoint(ctx, dir) })
+	return t.background.checkpoint(ctx, dir)
 }
 
 // Backup sends to w everything committed so far, and nothing that is committed later. See
