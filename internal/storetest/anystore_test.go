@@ -267,9 +267,12 @@ func (s *anyStore) sweep(x *space) {
 	}
 }
 
-// inAnyStores runs fn with one store after the other; short is for -short.
+// inAnyStores runs fn with one store after the other: few with -short, many with -every.
 func inAnyStores(t *testing.T, rounds, short int, fn func(s *anyStore)) {
-	if testing.Short() {
+	switch {
+	case *every:
+		rounds *= 10
+	case testing.Short():
 		rounds = short
 	}
 	seed := draw.Seed(t)
