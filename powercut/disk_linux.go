@@ -32,7 +32,7 @@ func attach(rec *recording, dir string) (*disk, error) {
 		MountOptions: fuse.MountOptions{DirectMount: true, MaxWrite: 1 << 20, Name: "powercut", FsName: "powercut"},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: FUSE: %w", errUnable, err)
+		return nil, fmt.Errorf("FUSE: %w", err)
 	}
 	device, err := command("losetup", "--find", "--show", filepath.Join(dir, "fuse", "disk"))
 	if err != nil {
@@ -90,17 +90,25 @@ func (f *file) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Err
 
 // Read reads the disk.
 func (f *file) Read(_ context.Context, _ fs.FileHandle, to []byte, off int64) (fuse.ReadResult, syscall.Errno) {
-	return fuse.ReadResultData(to[:f.rec.readAt(to, off)]), fs.OK
+	n, err := f.rec.readAt(to, off)
+	return fuse.ReadResultData(to[:n]), errno(err)
 }
 
 // Write writes to the disk.
 func (f *file) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64) (uint32, syscall.Errno) {
-	return uint32(f.rec.writeAt(data, off)), fs.OK
+	n, err := f.rec.writeAt(data, off)
+	return uint32(n), errno(err)
 }
 
 // Fsync is what a loop device makes of a flush.
 func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
-	f.rec.flush()
+	return errno(f.rec.flush())
+}
+
+func errno(err error) syscall.Errno {
+	if err != nil {
+		return syscall.EIO
+	}
 	return fs.OK
 }
 
@@ -127,13 +135,12 @@ func unmount(dir string) error {
 	return err
 }
 
-// command runs a program and returns what it prints. An error means that this machine or its
-// user can't do that.
+// command runs a program and returns what it prints.
 func command(name string, args ...string) (string, error) {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err != nil {
-		return "", fmt.Errorf("%w: %s %s: %w: %s", errUnable, name, strings.Join(args, " "), err, text)
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, text)
 	}
 	return text, nil
 }

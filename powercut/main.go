@@ -13,8 +13,8 @@
 // is mounted, so that the file system repairs itself, and the store on it is opened, compared with
 // a model, verified, written to and opened again.
 //
-// It needs Linux, root, /dev/fuse, loop devices and mkfs of the file systems. Exit status 1 says
-// that an image was bad, 2 that something is missing on this machine.
+// It needs Linux, root, /dev/fuse, loop devices and mkfs of the file systems. Exit status 77 says
+// that one of these is missing, 1 that an image was bad or something else has failed.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 	}
 	fmt.Fprintln(os.Stderr, "powercut:", err)
 	if errors.Is(err, errUnable) {
-		os.Exit(2)
+		os.Exit(77) // go itself uses 1 and 2
 	}
 	os.Exit(1)
 }
@@ -58,6 +58,7 @@ type settings struct {
 	write           time.Duration
 	megabytes       int
 	seed            uint64
+	fail            bool
 	dir, keep       string
 	ctx             context.Context // ends by Ctrl-C
 }
@@ -84,6 +85,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	flags.DurationVar(&s.write, "for", 3*time.Second, "how long the store is written to in each round")
 	flags.IntVar(&s.megabytes, "mb", 320, "size of the disk, which is in memory three times")
 	flags.Uint64Var(&s.seed, "seed", 0, "of the first round; 0 = another one each time. The file system and the scheduler are not repeatable")
+	flags.BoolVar(&s.fail, "fail", false, "the disk fails for good in the middle of each round; the store must survive that, too")
 	flags.StringVar(&s.dir, "dir", "", "an empty directory for images and mounts (default: a new one in /dev/shm)")
 	flags.StringVar(&s.keep, "keep", "", "a directory for images that were bad")
 	if err := flags.Parse(args); err != nil {
@@ -122,20 +124,27 @@ func (s *settings) campaign(stdout io.Writer) error {
 		s.seed = rand.Uint64()
 	}
 	images, bad := 0, 0
-	for n := range s.rounds {
-		for _, kind := range kinds {
-			r := round{settings: s, kind: kind, seed: s.seed + uint64(n), out: stdout}
-			if err := r.run(); err != nil {
-				return err
+	err := func() error {
+		for n := range s.rounds {
+			for _, kind := range kinds {
+				r := round{settings: s, kind: kind, seed: s.seed + uint64(n), out: stdout}
+				err := r.run()
+				images, bad = images+r.images, bad+r.bad
+				if err != nil {
+					return err
+				}
 			}
-			images, bad = images+s.images, bad+r.bad
 		}
-	}
+		return nil
+	}()
 	fmt.Fprintf(stdout, "%d images, %d bad\n", images, bad)
-	if bad > 0 {
+	switch {
+	case bad > 0:
 		return fmt.Errorf("%w in %d of %d images", errBad, bad, images)
+	case images > 0 && err != nil:
+		return fmt.Errorf("after %d images: %v", images, err) // not errUnable: it was possible
 	}
-	return nil
+	return err
 }
 
 // round is one life of a disk.
@@ -144,7 +153,8 @@ type round struct {
 	kind string
 	seed uint64
 	out  io.Writer
-	bad  int
+
+	images, bad int // that were checked, and found bad
 }
 
 func (r *round) run() error {
@@ -159,11 +169,12 @@ func (r *round) run() error {
 		return errors.New("no commit was acknowledged: there is nothing to check")
 	}
 	rng := rand.New(rand.NewPCG(r.seed, 1))
-	return rec.images(rng, r.images, func(c cut, image []byte) error {
+	return rec.images(rng, r.settings.images, func(c cut, image []byte) error {
 		found, err := r.check(c, image)
 		if err := cmp.Or(context.Cause(r.ctx), err); err != nil {
 			return err
 		}
+		r.images++
 		if found == "" {
 			return nil
 		}
@@ -181,25 +192,28 @@ func (r *round) run() error {
 func (r *round) record() (rec *recording, err error) {
 	img := filepath.Join(r.dir, "image")
 	if err := format(img, r.kind, r.mkfs, r.megabytes); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errUnable, err)
 	}
 	formatted, err := os.ReadFile(img)
 	if err != nil {
 		return nil, err
 	}
 	rec = &recording{data: formatted}
+	if r.fail {
+		rec.failsAt = rand.New(rand.NewPCG(r.seed, 3)).Int64N(100 << 20)
+	}
 	d, err := attach(rec, r.dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errUnable, err)
 	}
 	defer func() { err = errors.Join(err, d.detach()) }()
 	mnt := filepath.Join(r.dir, "mnt")
 	if err := mount(r.kind, r.mount, d.device, mnt); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errUnable, err)
 	}
 	defer func() { err = errors.Join(err, unmount(mnt)) }()
 	rec.start()
-	defer rec.stop()
+	defer rec.stop() // before it is unmounted
 	return rec, r.work(rec, filepath.Join(mnt, "store"))
 }
 
@@ -209,8 +223,11 @@ func (r *round) work(rec *recording, store string) error {
 	if err != nil {
 		return err
 	}
-	c := exec.Command(self, "work", "-dir", store, "-seed", fmt.Sprint(r.seed), "-for", r.write.String())
-	c.Stderr = os.Stderr
+	ctx, cancel := context.WithTimeout(context.Background(), r.write+hang)
+	defer cancel()
+	c := exec.CommandContext(ctx, self, "work", "-dir", store, "-seed", fmt.Sprint(r.seed), "-for", r.write.String())
+	var complaint strings.Builder
+	c.Stderr = &complaint
 	said, err := c.StdoutPipe()
 	if err != nil {
 		return err
@@ -218,9 +235,19 @@ func (r *round) work(rec *recording, store string) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	read := readAcks(said, rec.acknowledge)
-	return errors.Join(read, c.Wait())
+	err = readAcks(said, rec.acknowledge)
+	ended := c.Wait()
+	if exit := (*exec.ExitError)(nil); r.fail && errors.As(ended, &exit) && exit.ExitCode() == 1 {
+		ended = nil // it has got an error, as it should; a panic is status 2
+	}
+	if ended != nil {
+		ended = fmt.Errorf("%w: while it was written to: %w: %s", errBad, ended, complaint.String())
+	}
+	return errors.Join(err, ended)
 }
+
+// hang is how much longer than asked for a process may write.
+const hang = time.Minute
 
 // check mounts an image and has a process check the store on it. It returns what is wrong there.
 func (r *round) check(c cut, image []byte) (found string, err error) {
@@ -230,7 +257,7 @@ func (r *round) check(c cut, image []byte) (found string, err error) {
 	}
 	mnt := filepath.Join(r.dir, "mnt")
 	if err := mount(r.kind, r.mount+",loop", img, mnt); err != nil {
-		return "", fmt.Errorf("%v: the file system itself has not survived: %v", c, err) // not errUnable
+		return "", fmt.Errorf("%v: the file system itself has not survived: %w", c, err)
 	}
 	defer func() { err = errors.Join(err, unmount(mnt)) }()
 	self, err := os.Executable()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,6 +20,9 @@ type recording struct {
 	initial []byte // the disk when the recording began
 	events  []event
 	written int64 // bytes, by events
+
+	failsAt int64 // bytes after which the disk fails for good, with reads too; 0 = it doesn't
+	failed  bool
 }
 
 // kind says what an event is.
@@ -46,41 +50,51 @@ func (r *recording) start() {
 func (r *recording) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.on = false
+	r.on, r.failed = false, false // the file system is unmounted
 }
 
 func (r *recording) add(e event) {
-	if r.on {
-		r.events = append(r.events, e)
-		r.written += int64(len(e.data))
+	if !r.on {
+		return
 	}
+	r.events = append(r.events, e)
+	r.written += int64(len(e.data))
+	r.failed = r.failed || r.failsAt > 0 && r.written > r.failsAt
 }
 
-func (r *recording) readAt(to []byte, off int64) int {
+// errFailed is the error of a disk that has failed.
+var errFailed = errors.New("the disk has failed")
+
+// readAt reads what is on the disk at off, and returns how many bytes that are.
+func (r *recording) readAt(to []byte, off int64) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if off >= int64(len(r.data)) {
-		return 0
+	if r.failed {
+		return 0, errFailed
 	}
-	return copy(to, r.data[off:])
+	return copy(to, r.data[min(off, int64(len(r.data))):]), nil
 }
 
 // writeAt returns how many bytes have room on the disk.
-func (r *recording) writeAt(data []byte, off int64) int {
+func (r *recording) writeAt(data []byte, off int64) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if off >= int64(len(r.data)) {
-		return 0
+	if r.failed {
+		return 0, errFailed
 	}
-	n := copy(r.data[off:], data)
+	n := copy(r.data[min(off, int64(len(r.data))):], data)
 	r.add(event{kind: write, offset: off, data: slices.Clone(data[:n])})
-	return n
+	return n, nil
 }
 
-func (r *recording) flush() {
+func (r *recording) flush() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.failed {
+		return errFailed
+	}
 	r.add(event{kind: flush})
+	return nil
 }
 
 func (r *recording) acknowledge(worker, commit int) {
