@@ -65,7 +65,7 @@ func checkOpen(dir string, seed uint64, told acks) (err error) {
 	var damage error
 	err = db.Verify(context.Background(), func(c *brock.CorruptionError) { damage = errors.Join(damage, c) })
 	if err := errors.Join(err, damage); err != nil {
-		return fmt.Errorf("Verify: %w", err)
+		return fmt.Errorf("verify: %w", err)
 	}
 	for i := range 50 {
 		if err := db.Set(fmt.Appendf(nil, "after/%d", i), make([]byte, 3000)); err != nil {
