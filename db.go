@@ -42,6 +42,10 @@ type DB struct {
 // Close waits for the commits that are under way, makes everything committed
 // durable, stops all background work and releases the store's lock.
 //
+// Calls that are under way end soon and return ErrClosed, or nil if they were done. Close waits
+// for Compact, Reclaim and RotateKey. It does not wait for a Checkpoint, Backup or Verify: these
+// only read the store's files.
+//
 // It does not wait for transactions. Their methods and those of the DB return
 // ErrClosed from now on, but what they handed out stays valid until they are
 // discarded; only then is the memory that they read from given back. What waits to be

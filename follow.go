@@ -93,8 +93,8 @@ func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err erro
 
 // refresh makes the list of keyspaces that of the View that was just installed.
 func (l *keyspaces) refresh(db *DB) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.turn.Always()
+	defer l.turn.Leave()
 	gone := l.byName
 	l.byName = make(map[string]*Keyspace)
 	for _, k := range db.tree.Keyspaces() {

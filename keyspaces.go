@@ -8,8 +8,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"sync"
 
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/layout"
 )
 
@@ -30,13 +30,13 @@ var (
 
 // keyspaces are the named keyspaces of a store.
 type keyspaces struct {
-	mu     sync.Mutex // held while one is made, changed or dropped, which syncs; guards:
+	turn   jobs.Turn // to make, change or drop one, which syncs; guards:
 	byName map[string]*Keyspace
 }
 
 // load takes up the keyspaces that the tree knows.
 func (l *keyspaces) load(db *DB) {
-	l.byName = make(map[string]*Keyspace)
+	l.byName, l.turn = make(map[string]*Keyspace), jobs.NewTurn()
 	for _, k := range db.tree.Keyspaces() {
 		l.add(db, &k)
 	}
@@ -66,8 +66,8 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.keyspaces.mu.Lock()
-	defer db.keyspaces.mu.Unlock()
+	db.keyspaces.turn.Always()
+	defer db.keyspaces.turn.Leave()
 	ks := db.keyspaces.byName[name]
 	switch {
 	case ks != nil && (len(o) == 0 || ks.Options() == options):
@@ -105,8 +105,11 @@ func (db *DB) Keyspaces() iter.Seq[*Keyspace] {
 }
 
 func (l *keyspaces) list() []*Keyspace {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if l.turn == nil { // of a DB that was not opened
+		return nil
+	}
+	l.turn.Always()
+	defer l.turn.Leave()
 	return slices.SortedFunc(maps.Values(l.byName), func(a, b *Keyspace) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
@@ -121,8 +124,8 @@ func (k *Keyspace) SetOptions(o KeyspaceOptions) error {
 	if err != nil {
 		return err
 	}
-	k.db.keyspaces.mu.Lock()
-	defer k.db.keyspaces.mu.Unlock()
+	k.db.keyspaces.turn.Always()
+	defer k.db.keyspaces.turn.Leave()
 	return k.setOptionsLocked(options)
 }
 
@@ -148,7 +151,7 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 // transaction is Serializable and addressed it. A crash leaves the keyspace whole or
 // dropped.
 //
-// Drop first makes durable what was committed before. It looks at ctx only before it
+// Drop first makes durable what was committed before. It looks at ctx until it
 // begins. After an error that is not ErrStopped the keyspace is as it was, for all who
 // use it, though calls at the same time may have found it dropped. After ErrStopped
 // nothing is written to the store any more, and the next Open finds the keyspace whole
@@ -161,14 +164,13 @@ func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := workable(ctx, db); err != nil {
 		return err
 	}
-	db.keyspaces.mu.Lock()
-	defer db.keyspaces.mu.Unlock()
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if err := db.keyspaces.turn.Take(ctx); err != nil {
+		return err
 	}
+	defer db.keyspaces.turn.Leave()
 	// From here on the leader lets nothing pass that writes to it. What it let
 	// pass is in the journal, and is durable before the drop is.
-	err := db.commits.Do(func() error {
+	err := db.commits.Do(ctx, func() error {
 		if k.state.Dropped.Swap(true) {
 			return ErrKeyspaceNotFound
 		}

@@ -341,7 +341,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			NoClustering: o.options.Maintenance.NoClustering,
 		},
-		Exclusive:    func(fn func() error) error { return o.db.commits.Do(fn) },
+		Exclusive:    func(ctx context.Context, fn func() error) error { return o.db.commits.Do(ctx, fn) },
 		OnWork:       report.onWork,
 		OnStall:      report.onStall,
 		OnLongReader: report.onLongReader,

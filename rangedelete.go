@@ -66,11 +66,13 @@ func (db *DB) DropPrefix(ctx context.Context, prefixes ...[]byte) error {
 // DropAll deletes all keys of all keyspaces in one commit, as DeleteRange does. The
 // keyspaces stay.
 func (db *DB) DropAll(ctx context.Context) error {
-	if err := db.writable(); err != nil {
+	if err := workable(ctx, db); err != nil {
 		return err
 	}
-	db.keyspaces.mu.Lock() // none is dropped meanwhile
-	defer db.keyspaces.mu.Unlock()
+	if err := db.keyspaces.turn.Take(ctx); err != nil { // none is dropped meanwhile
+		return err
+	}
+	defer db.keyspaces.turn.Leave()
 	b := db.NewBatch()
 	if err := b.DeleteRange(nil, nil); err != nil {
 		return err

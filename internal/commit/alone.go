@@ -22,7 +22,7 @@ func (p *Pipeline) CommitAlone(ctx context.Context, a Alone, c conflict.Check, t
 	if err := a.Prepare(ctx, c); err != nil {
 		return 0, err
 	}
-	g, err := p.turn()
+	g, err := p.turn(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -94,7 +94,7 @@ func TestAwaitAmongOthers(t *testing.T) {
 				case i:
 					yield(1000)
 				case i + 1:
-					if err := p.Do(func() error { return nil }); err != nil {
+					if err := p.Do(context.Background(), func() error { return nil }); err != nil {
 						t.Error(err)
 					}
 				case i + 2:

@@ -45,7 +45,7 @@ func TestFailureStopsThePipeline(t *testing.T) {
 					background(context.Background(), p, request(0, conflict.SnapshotIsolation, "a")),
 				}
 				var do error
-				go func() { do = p.Do(func() error { t.Error("Do ran"); return nil }) }()
+				go func() { do = p.Do(context.Background(), func() error { t.Error("Do ran"); return nil }) }()
 				synctest.Wait()
 				behind := background(context.Background(), p, request(0, conflict.LastWriterWins, "d"))
 				release()

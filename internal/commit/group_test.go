@@ -36,7 +36,7 @@ func background(ctx context.Context, p *Pipeline, r *Request) *result {
 // block occupies the pipeline until the returned function is called.
 func block(p *Pipeline) (release func()) {
 	c := make(chan struct{})
-	go p.Do(func() error { <-c; return nil })
+	go p.Do(context.Background(), func() error { <-c; return nil })
 	synctest.Wait()
 	return func() { close(c); synctest.Wait() }
 }
@@ -253,7 +253,7 @@ func TestDo(t *testing.T) {
 		first := background(context.Background(), p, request(0, conflict.LastWriterWins, "a"))
 		boom := errors.New("boom")
 		var got error
-		go func() { got = p.Do(func() error { m.step("do"); return boom }) }()
+		go func() { got = p.Do(context.Background(), func() error { m.step("do"); return boom }) }()
 		synctest.Wait()
 		second := background(context.Background(), p, request(0, conflict.LastWriterWins, "b"))
 		release()
@@ -295,7 +295,7 @@ func TestClose(t *testing.T) {
 		if before.version != 1 || closed.Load() != 2 {
 			t.Errorf("before Close: %+v; %d closed", before, closed.Load())
 		}
-		if err := p.Do(func() error { return nil }); !errors.Is(err, errs.ErrClosed) {
+		if err := p.Do(context.Background(), func() error { return nil }); !errors.Is(err, errs.ErrClosed) {
 			t.Errorf("Do: %v", err)
 		}
 		if err := p.Sync(context.Background()); !errors.Is(err, errs.ErrClosed) {

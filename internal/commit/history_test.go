@@ -170,7 +170,7 @@ func TestChaos(t *testing.T) {
 						go cancel()
 					case 1:
 						wg.Go(func() {
-							err := p.Do(func() error {
+							err := p.Do(context.Background(), func() error {
 								if inside {
 									t.Error("two exclusive turns at once")
 								}

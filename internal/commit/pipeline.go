@@ -152,9 +152,10 @@ func (p *Pipeline) Sync(ctx context.Context) error {
 }
 
 // Do runs fn between two groups: while it runs, nothing is checked, written or
-// published. It returns fn's error, which stops nothing.
-func (p *Pipeline) Do(fn func() error) error {
-	g, err := p.turn()
+// published. It returns fn's error, which stops nothing. If ctx ends before fn begins, Do
+// returns the cause.
+func (p *Pipeline) Do(ctx context.Context, fn func() error) error {
+	g, err := p.turn(ctx)
 	if err != nil {
 		return err
 	}
@@ -170,8 +171,11 @@ func (p *Pipeline) Do(fn func() error) error {
 func (p *Pipeline) Close() error {
 	p.mu.Lock()
 	p.closed = true
-	p.release(p.turnLocked())
-	return nil
+	g, err := p.turnLocked(context.Background())
+	if err == nil {
+		p.release(g)
+	}
+	return err
 }
 
 // refusalLocked returns why no request is taken any more; nil if requests are taken.
@@ -260,31 +264,39 @@ func (p *Pipeline) stopOn(err error) {
 }
 
 // turn is turnLocked, or returns an error if no requests are taken any more.
-func (p *Pipeline) turn() (*group, error) {
+func (p *Pipeline) turn(ctx context.Context) (*group, error) {
 	p.mu.Lock()
 	if err := p.refusalLocked(); err != nil {
 		p.mu.Unlock()
 		return nil, err
 	}
-	return p.turnLocked(), nil
+	return p.turnLocked(ctx)
 }
 
 // turnLocked waits for an exclusive turn: it returns, with mu unlocked, as the
-// leader of a group that nobody else is in. release ends the turn.
-func (p *Pipeline) turnLocked() *group {
+// leader of a group that nobody else is in. release ends the turn. If ctx ends before the
+// turn comes, it returns the cause, and nothing is to be released.
+func (p *Pipeline) turnLocked(ctx context.Context) (*group, error) {
 	g := p.queue.push()
 	g.alone = true
 	// Requests that come later need a group behind this one: hasRoom refuses them.
 	if p.busy {
 		wake := g.wait()
 		p.mu.Unlock()
-		<-wake
-		p.mu.Lock()
+		select {
+		case <-wake:
+			p.mu.Lock()
+		case <-ctx.Done():
+			p.mu.Lock()
+			p.leaveLocked(g)
+			p.mu.Unlock()
+			return nil, context.Cause(ctx)
+		}
 	}
 	p.busy = true
 	p.takeLocked(g)
 	p.mu.Unlock()
-	return g
+	return g, nil
 }
 
 // withdraw takes r out of its group. It returns false if a leader has taken the group
@@ -298,14 +310,19 @@ func (p *Pipeline) withdraw(g *group, r *Request) bool {
 	if len(g.members) > 0 {
 		return true
 	}
+	p.leaveLocked(g)
+	return true
+}
+
+// leaveLocked takes g, which nobody is in any more, out of the queue.
+func (p *Pipeline) leaveLocked(g *group) {
 	p.queue.unlink(g)
-	// r was to lead next: the group is gone, so the next one must get the leadership.
+	// g was to be led next: it is gone, so the next one must get the leadership.
 	if g.called {
 		<-g.wake // the token; there is no other member to receive it
 		p.handOnLocked()
 	}
 	p.queue.recycle(g)
-	return true
 }
 
 // takeLocked takes g, the first group, from the queue: nobody may join or withdraw any more.

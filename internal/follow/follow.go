@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/brockdb/brock/internal/entry"
@@ -21,6 +20,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/frame"
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/journal"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
@@ -48,7 +48,7 @@ type Config struct {
 type Follower struct {
 	c Config
 
-	mu      sync.Mutex // held over a whole Refresh; guards:
+	turn    jobs.Turn // of one Refresh after the other; guards:
 	journal *journal.Follower
 	tables  []*table        // newest first; not empty after the first Refresh
 	opened  view.View       // files that attempts of this Refresh have opened; no other View holds them
@@ -73,7 +73,7 @@ const checkEvery = 1 << 20
 
 // New returns a Follower. The Set has no View before the first Refresh.
 func New(c Config) *Follower {
-	f := &Follower{c: c}
+	f := &Follower{c: c, turn: jobs.NewTurn()}
 	f.journal = journal.NewFollower(c.Journal, f.add)
 	return f
 }
@@ -91,8 +91,10 @@ var errMoved = errors.New("the manifest has gone on")
 // Refresh makes everything visible that was durable when it was called, or more, and
 // returns the newest version. After an error all is as before.
 func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if err := f.turn.Take(ctx); err != nil {
+		return 0, err
+	}
+	defer f.turn.Leave()
 	f.ctx = ctx
 	defer f.letGo()
 	if f.c.Keys != nil {
@@ -325,8 +327,8 @@ func (f *Follower) install(next *view.View) {
 
 // Close gives back what no View has. The Set is closed.
 func (f *Follower) Close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.turn.Always()
+	defer f.turn.Leave()
 	for _, t := range f.tables {
 		if !t.held {
 			t.Discard()
@@ -336,9 +338,11 @@ func (f *Follower) Close() {
 }
 
 // Verify checks SUPER and the manifest as they are now, see manifest.Log.Verify.
-func (f *Follower) Verify(report func(*errs.Corruption)) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) error {
+	if err := f.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer f.turn.Leave()
 	for try := 1; ; try++ {
 		var found []*errs.Corruption
 		err := f.c.Log.Refresh()

@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -41,7 +42,7 @@ func newStore(t testing.TB) *store {
 	tr, _, err := tree.Open(tree.Config{
 		FS: fs, Dir: "/s", ValueDir: "/s", Seed: testSeed, Now: time.Now, Jobs: jobs.New(jobs.Options{Workers: 1}),
 		MemtableBytes: 8 << 20, JournalBytes: 64 << 20, SegmentBytes: 32 << 20, RunFileBytes: 8 << 20, IdleAfter: time.Hour,
-		Exclusive: func(fn func() error) error { return fn() },
+		Exclusive: func(_ context.Context, fn func() error) error { return fn() },
 	}, log)
 	must(t, err)
 	tr.Start()

@@ -41,7 +41,7 @@ func (b *background) prepare() {
 	b.tasks.compact = pool.Task(jobs.Compaction, "compact", func(ctx context.Context) error { return b.compactor.run(ctx, false) })
 	b.tasks.collect = pool.Task(jobs.Cleanup, "collect", b.collector.run)
 	b.tasks.search = pool.Task(jobs.Brief, "search", b.searcher.run)
-	b.tasks.seal = pool.Task(jobs.Flush, "seal", func(context.Context) error { return b.cfg.Exclusive(b.writer.sealAny) })
+	b.tasks.seal = pool.Task(jobs.Flush, "seal", func(ctx context.Context) error { return b.cfg.Exclusive(ctx, b.writer.sealAny) })
 	if b.cfg.Keyring != nil {
 		b.tasks.rekey = pool.Task(jobs.Cleanup, "rekey", b.rekey)
 	}
@@ -72,7 +72,7 @@ func (b *background) start() {
 // can be and nothing is left to do.
 func (b *background) idle(ctx context.Context) error {
 	defer b.expiry.await() // it comes sooner to a store at rest
-	if err := b.cfg.Exclusive(b.writer.sealIdle); err != nil {
+	if err := b.cfg.Exclusive(ctx, b.writer.sealIdle); err != nil {
 		return err
 	}
 	if err := b.compactor.rest(ctx, b.flusher.run); err != nil {
@@ -105,7 +105,7 @@ func (b *background) expire(ctx context.Context) error {
 		return nil
 	}
 	if at := tableExpiryDue(b.views.Current().Active(), idle); at != 0 && at <= b.cfg.unixMilli() {
-		if err := b.cfg.Exclusive(b.writer.sealAny); err != nil {
+		if err := b.cfg.Exclusive(ctx, b.writer.sealAny); err != nil {
 			return err
 		}
 	}

@@ -74,7 +74,7 @@ func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s 
 func (b *background) cut(ctx context.Context) (l *layout.Layout, milli int64, release func(), err error) {
 	for {
 		k := new(cut)
-		if err := b.cfg.Exclusive(func() error { return b.cuts.begin(k) }); err != nil {
+		if err := b.cfg.Exclusive(ctx, func() error { return b.cuts.begin(k) }); err != nil {
 			return nil, 0, nil, err
 		}
 		if err = b.await(ctx, func(*view.View) bool { return b.cuts.made(k) }); err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/view"
 )
 
@@ -15,18 +14,13 @@ func (t *Tree) Close() error {
 	if !t.views.Close() {
 		return nil
 	}
-	t.life.cancel(errs.ErrClosed)
-	// A transaction that writes files ends first; a later one sees that the store is
-	// closed.
-	t.spills.mu.Lock()
-	t.views.Wake()
-	t.spills.mu.Unlock()
+	t.life.end() // Compact, Reclaim and others do their work on the goroutine of their caller
 	err := t.cfg.Jobs.Close(context.Background())
-	t.compactor.mu.Lock() // Compact, Reclaim and CatchUp do their work on the goroutine of their caller
-	defer t.compactor.mu.Unlock()
-	t.collector.mu.Lock()
-	defer t.collector.mu.Unlock()
-	t.searcher.mu.Lock() // last: an installation may be waiting for it
+	t.compactor.turn.Always()
+	defer t.compactor.turn.Leave()
+	t.collector.turn.Always()
+	defer t.collector.turn.Leave()
+	t.searcher.mu.Lock() // CatchUp searches; last, as an installation may be waiting for it
 	defer t.searcher.mu.Unlock()
 	t.throttle.end()
 	if t.follower != nil {

@@ -262,14 +262,14 @@ func TestCloseWaitsForACollection(t *testing.T) {
 	s := newStore(t, vfs.NewMem(), nil)
 	fill(s)
 	c := s.tree
-	c.collector.mu.Lock()
+	c.collector.turn.Always()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		s.close()
 	}()
-	for c.compactor.mu.TryLock() { // until Close has it
-		c.compactor.mu.Unlock()
+	for c.compactor.turn.Try() { // until Close has it
+		c.compactor.turn.Leave()
 		runtime.Gosched()
 	}
 	for range 10_000 {
@@ -280,7 +280,7 @@ func TestCloseWaitsForACollection(t *testing.T) {
 		c.searcher.mu.Unlock()
 		runtime.Gosched()
 	}
-	c.collector.mu.Unlock()
+	c.collector.turn.Leave()
 	<-closed
 }
 

@@ -55,8 +55,10 @@ func (c *clustering) add(bytes uint64) {
 // run does one clustering if it is worth it, and reports whether to look for
 // more work. What goes wrong with it harms nobody: the store is as good as before.
 func (c *clustering) run(ctx context.Context) (again bool) {
-	c.compactor.mu.Lock()
-	defer c.compactor.mu.Unlock()
+	if c.compactor.turn.Take(ctx) != nil {
+		return false
+	}
+	defer c.compactor.turn.Leave()
 	plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Idle, s.JumpedBytes = true, c.jumped.Load() }).Compaction
 	if plan == nil || len(plan.Cluster) == 0 || c.life.failed() != nil || c.failed.Load() {
 		return false

@@ -191,8 +191,8 @@ func (g *gauntlet) flushNow() { g.during("flush", g.flush) }
 
 func (g *gauntlet) mergeSome() {
 	g.during("merge", func() {
-		g.tree.compactor.mu.Lock()
-		defer g.tree.compactor.mu.Unlock()
+		g.tree.compactor.turn.Always()
+		defer g.tree.compactor.turn.Leave()
 		runs := g.tree.views.Current().Layout.Runs()
 		if len(runs) == 0 {
 			return

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -15,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/segment"
@@ -44,7 +44,7 @@ type collector struct {
 	count     *counters
 	tasks     *tasks
 
-	mu sync.Mutex // held over collections
+	turn jobs.Turn // of collections
 }
 
 // run collects what is worth it while clients may be busy.
@@ -66,8 +66,10 @@ const (
 // anything was. An error ends it, but not background work: the store is as good
 // as before, and it is tried again after the next change.
 func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.turn.Take(ctx); err != nil {
+		return false, err
+	}
+	defer c.turn.Leave()
 	for {
 		found, err := c.next(ctx, o)
 		if !found {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -14,6 +13,7 @@ import (
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/policy"
@@ -33,7 +33,7 @@ type compactor struct {
 	keys      *keyUse
 	count     *counters
 
-	mu sync.Mutex // held over a compaction; taken before that of flusher
+	turn jobs.Turn // of one compaction after the other; taken before that of flusher
 }
 
 // mover has a compaction move values too, out of some segments of a View.
@@ -41,8 +41,10 @@ type mover func(ctx context.Context, in *compact.Input, segments []entry.FileNum
 
 // run compacts what policy plans; idle while writers are silent.
 func (c *compactor) run(ctx context.Context, idle bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer c.turn.Leave()
 	return c.runLocked(ctx, idle)
 }
 
@@ -50,8 +52,10 @@ func (c *compactor) run(ctx context.Context, idle bool) error {
 // compacted between the two: what the flush makes worth it for a busy store would soon
 // be written again.
 func (c *compactor) rest(ctx context.Context, flush func(context.Context) error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer c.turn.Leave()
 	if err := flush(ctx); err != nil {
 		return err
 	}
@@ -87,8 +91,10 @@ func (c *compactor) leave(id layout.RunID) {
 // heal compacts runs until no handle leads through a remap, and reports whether
 // there was one.
 func (c *compactor) heal(ctx context.Context) (did bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.turn.Take(ctx); err != nil {
+		return false, err
+	}
+	defer c.turn.Leave()
 	for {
 		plan := c.planner.decide(c.views.Current(), func(s *policy.State) { s.Reclaim, s.Collecting = true, true }).Compaction
 		if plan == nil {
@@ -103,8 +109,10 @@ func (c *compactor) heal(ctx context.Context) (did bool, err error) {
 
 // all compacts all runs into one.
 func (c *compactor) all(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer c.turn.Leave()
 	runs := c.views.Current().Layout.Runs()
 	if len(runs) == 0 {
 		return nil

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"context"
 	"time"
 
 	"github.com/brockdb/brock/internal/crypt"
@@ -44,7 +45,7 @@ type Config struct {
 	// Keyring is the file that Ring's keys are from: RotateKey changes it. nil: the store is plain.
 	Keyring *keyring.Keyring
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
-	Exclusive func(fn func() error) error
+	Exclusive func(ctx context.Context, fn func() error) error
 
 	// What is told, in the order in which it happens; each may be nil. None may wait:
 	// commits do, and locks are held.

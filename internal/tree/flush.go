@@ -3,7 +3,6 @@ package tree
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/brockdb/brock/internal/compact"
@@ -12,6 +11,7 @@ import (
 	"github.com/brockdb/brock/internal/failure"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/tombstone"
 	"github.com/brockdb/brock/internal/view"
@@ -31,13 +31,15 @@ type flusher struct {
 	life      *lifetime
 	count     *counters
 
-	mu sync.Mutex // held over a whole flush
+	turn jobs.Turn // of one flush after the other
 }
 
 // run flushes all sealed memtables.
 func (f *flusher) run(ctx context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if err := f.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer f.turn.Leave()
 	if err := f.sealedLocked(ctx); err != nil {
 		return err
 	}
@@ -142,8 +144,10 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 // all flushes what is sealed for one who commits once that is done: it ends with the
 // store, and an error says whether the commit may be tried again.
 func (f *flusher) all(ctx context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if err := f.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer f.turn.Leave()
 	err := f.sealedLocked(ctx)
 	if err != nil && !failure.Passes(err) {
 		return fmt.Errorf("%w: %w", errs.ErrStopped, err)

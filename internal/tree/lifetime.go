@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/errs"
@@ -21,6 +22,8 @@ type lifetime struct {
 	flushing atomic.Int64          // runs of flushes that have begun
 	unable   atomic.Pointer[error] // why the last of them is to be tried again; nil if it was done
 	since    atomic.Int64          // the run that has failed so last
+
+	working sync.RWMutex // held for reading by calls that write or remove files
 }
 
 func newLifetime(views *view.Set, onFailure func(error)) *lifetime {
@@ -68,6 +71,28 @@ func (l *lifetime) flushFailed(run int64, err error) {
 	l.unable.Store(&err)
 	l.since.Store(run)
 	l.views.Wake()
+}
+
+// work runs fn for a call that writes or removes files: Close waits for it. The context of fn
+// ends with ctx, or when Close begins. No code of the user may run in fn, except for that of
+// the file system: it could call Close.
+func (l *lifetime) work(ctx context.Context, fn func(ctx context.Context) error) error {
+	l.working.RLock()
+	defer l.working.RUnlock()
+	if l.views.Closed() {
+		return errs.ErrClosed
+	}
+	ctx, end := l.until(ctx)
+	defer end()
+	return fn(ctx)
+}
+
+// end has all work end, and waits for it. The Views are closed: no more begins.
+func (l *lifetime) end() {
+	l.cancel(errs.ErrClosed)
+	l.views.Wake()
+	l.working.Lock()
+	defer l.working.Unlock()
 }
 
 // until returns a context that ends with ctx, or when Close begins; it has no values. The

@@ -4,6 +4,7 @@ import (
 	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -66,12 +67,12 @@ func (t *Tree) work() {
 	t.keyspaces = &keyspaces{views: t.views, installer: t.installer, tasks: t.tasks}
 	t.flusher = &flusher{
 		views: t.views, files: t.files, unflushed: t.unflushed, retention: t.retention, budget: t.budget, sampler: t.sampler,
-		searcher: t.searcher, installer: t.installer, disk: t.disk, life: t.life, count: t.count,
+		searcher: t.searcher, installer: t.installer, disk: t.disk, life: t.life, count: t.count, turn: jobs.NewTurn(),
 	}
 	keys := &keyUse{ring: cfg.Ring}
 	t.compactor = &compactor{
 		views: t.views, files: t.files, retention: t.retention, planner: t.planner, installer: t.installer,
-		disk: t.disk, damaged: t.damaged, life: t.life, keys: keys, count: t.count,
+		disk: t.disk, damaged: t.damaged, life: t.life, keys: keys, count: t.count, turn: jobs.NewTurn(),
 	}
 	t.clustering = &clustering{
 		cfg: cfg, views: t.views, files: t.files, budget: t.budget, planner: t.planner, compactor: t.compactor,
@@ -79,12 +80,12 @@ func (t *Tree) work() {
 	}
 	t.collector = &collector{
 		cfg: cfg, views: t.views, files: t.files, planner: t.planner, installer: t.installer, budget: t.budget,
-		disk: t.disk, damaged: t.damaged, life: t.life, keys: keys, count: t.count, tasks: t.tasks,
+		disk: t.disk, damaged: t.damaged, life: t.life, keys: keys, count: t.count, tasks: t.tasks, turn: jobs.NewTurn(),
 	}
 	t.scrubber = &scrubber{cfg: cfg, views: t.views, files: t.files, log: t.log, life: t.life, installer: t.installer, tasks: t.tasks}
 	t.rotator = &rotator{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, writer: t.writer, flusher: t.flusher,
-		compactor: t.compactor, collector: t.collector, installer: t.installer, planner: t.planner, damaged: t.damaged, keys: keys, tasks: t.tasks, copies: new(copying), turn: newTurn(),
+		compactor: t.compactor, collector: t.collector, installer: t.installer, planner: t.planner, damaged: t.damaged, keys: keys, tasks: t.tasks, copies: new(copying), turn: jobs.NewTurn(),
 	}
 	t.background = &background{
 		cfg: cfg, log: t.log, views: t.views, files: t.files, unflushed: t.unflushed, life: t.life, tasks: t.tasks, planner: t.planner,

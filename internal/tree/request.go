@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/failure"
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/policy"
 	"github.com/brockdb/brock/internal/view"
 )
@@ -19,7 +19,7 @@ func (b *background) flush(ctx context.Context) error {
 		return errs.ErrReadOnly
 	}
 	var last *view.Table // newest memtable that is sealed now; later ones are not waited for
-	err := b.cfg.Exclusive(func() error {
+	err := b.cfg.Exclusive(ctx, func() error {
 		err := b.writer.sealAny()
 		if tables := b.views.Current().Tables; len(tables) > 1 {
 			last = tables[1]
@@ -63,8 +63,6 @@ func (b *background) compact(ctx context.Context) error {
 	if err := b.flush(ctx); err != nil {
 		return err
 	}
-	ctx, end := b.life.until(ctx)
-	defer end()
 	return b.compactor.all(ctx)
 }
 
@@ -90,7 +88,9 @@ func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
 			break
 		}
 	}
-	b.pass()
+	if waiting := b.pass(ctx); waiting != nil {
+		return 0, waiting
+	}
 	b.views.Reclaim()
 	b.files.RemoveSpares(false)
 	b.disk.survey()
@@ -104,8 +104,6 @@ func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
 // collectAndHeal is the part of reclaim after the compaction. It reports whether there was
 // anything to do.
 func (b *background) collectAndHeal(ctx context.Context) (did bool, err error) {
-	ctx, end := b.life.until(ctx)
-	defer end()
 	for again := true; again; {
 		if again, err = b.collector.all(ctx, onRequest); err != nil {
 			return did || again, err
@@ -131,13 +129,16 @@ func (b *background) wasteful() bool {
 
 // pass waits until the background work of this moment has ended. That work holds older Views,
 // whose files can't be removed before.
-func (b *background) pass() {
-	for _, work := range []*sync.Mutex{&b.compactor.mu, &b.flusher.mu, &b.collector.mu, &b.searcher.mu} {
-		func() {
-			work.Lock()
-			defer work.Unlock()
-		}()
+func (b *background) pass(ctx context.Context) error {
+	for _, work := range []jobs.Turn{b.compactor.turn, b.flusher.turn, b.collector.turn} {
+		if err := work.Take(ctx); err != nil {
+			return err
+		}
+		work.Leave()
 	}
+	b.searcher.mu.Lock() // briefly: a search reads memory
+	defer b.searcher.mu.Unlock()
+	return nil
 }
 
 // fileBytes is the length of all files of runs, segments and remaps.

@@ -8,6 +8,7 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/garbage"
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
@@ -44,34 +45,8 @@ type rotator struct {
 
 	copies *copying
 
-	turn turn // for changing and removing keys; taken before all mutexes
+	turn jobs.Turn // for changing and removing keys; taken before all mutexes
 }
-
-// turn is a lock that one goroutine holds at a time. Unlike a mutex, a wait for it ends with
-// a context.
-type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
-
-func (t turn) take(ctx context.Context) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (t turn) try() bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (t turn) leave() { <-t }
 
 // rotate does what o says. After an error, it may have done a part.
 func (r *rotator) rotate(ctx context.Context, o Rotation) error {
@@ -81,8 +56,6 @@ func (r *rotator) rotate(ctx context.Context, o Rotation) error {
 	case r.cfg.Keyring == nil:
 		return fmt.Errorf("%w: the store is not encrypted; EncryptStore makes an encrypted one of it", errs.ErrUnsupported)
 	}
-	ctx, end := r.life.until(ctx)
-	defer end()
 	if err := r.change(ctx, o); err != nil || o.Master || !o.Rewrite {
 		return err
 	}
@@ -92,11 +65,11 @@ func (r *rotator) rotate(ctx context.Context, o Rotation) error {
 // change makes a new data key current or, for a change of the master key, wraps the existing
 // data keys again.
 func (r *rotator) change(ctx context.Context, o Rotation) error {
-	if err := r.turn.take(ctx); err != nil {
+	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
 	defer r.tasks.kick() // tryFinish may have found the turn taken
-	defer r.turn.leave()
+	defer r.turn.Leave()
 	if err := r.life.stopped(); err != nil {
 		return err
 	}
@@ -134,11 +107,11 @@ func (r *rotator) change(ctx context.Context, o Rotation) error {
 	if err := r.log.Renew(); err != nil {
 		return err
 	}
-	if err := r.cfg.Exclusive(r.writer.sealAny); err != nil {
+	if err := r.cfg.Exclusive(ctx, r.writer.sealAny); err != nil {
 		return err
 	}
 	r.files.RemoveSpares(false)
-	return r.prune(before)
+	return r.prune(ctx, before)
 }
 
 // draft asks the provider for what the change needs, and writes nothing.
@@ -205,35 +178,35 @@ func (r *rotator) finish(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
-	if err := r.turn.take(ctx); err != nil {
+	if err := r.turn.Take(ctx); err != nil {
 		return err
 	}
-	defer r.turn.leave()
+	defer r.turn.Leave()
 	if err := r.copies.begin(ctx, true); err != nil {
 		return err
 	}
 	defer r.copies.end(true)
-	return r.finishAlone()
+	return r.finishAlone(ctx)
 }
 
 // tryFinish is finish as a background task. It does not wait for a copy or for a change of
 // keys: these kick the task when they end.
-func (r *rotator) tryFinish(context.Context) error {
+func (r *rotator) tryFinish(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
-	if !r.turn.try() {
+	if !r.turn.Try() {
 		return nil
 	}
-	defer r.turn.leave()
+	defer r.turn.Leave()
 	if !r.copies.try() {
 		return nil
 	}
 	defer r.copies.end(true)
-	return r.finishAlone()
+	return r.finishAlone(ctx)
 }
 
-func (r *rotator) finishAlone() error {
+func (r *rotator) finishAlone(ctx context.Context) error {
 	if !r.rewritten() {
 		return nil
 	}
@@ -242,7 +215,7 @@ func (r *rotator) finishAlone() error {
 		return err
 	}
 	r.files.RemoveSpares(false)
-	if err := r.prune(r.cfg.Ring.Current()); err != nil {
+	if err := r.prune(ctx, r.cfg.Ring.Current()); err != nil {
 		return err
 	}
 	defer r.views.Wake()
@@ -275,10 +248,12 @@ func (r *rotator) rewritten() bool {
 // removes none while work is under way that began under a key other than the current one:
 // that work may still write files under its key.
 //
-// No flush runs meanwhile, as prune holds the flusher's lock.
-func (r *rotator) prune(before crypt.ID) error {
-	r.flusher.mu.Lock()
-	defer r.flusher.mu.Unlock()
+// No flush runs meanwhile, as prune has the flusher's turn.
+func (r *rotator) prune(ctx context.Context, before crypt.ID) error {
+	if err := r.flusher.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer r.flusher.turn.Leave()
 	r.installer.recording.Lock()
 	defer r.installer.recording.Unlock()
 	if r.keys.older() {

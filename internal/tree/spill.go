@@ -14,7 +14,6 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
-	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
@@ -72,8 +71,6 @@ type spills struct {
 	installer  *installer
 	background *background
 	keys       *keyUse
-
-	mu sync.RWMutex // held for reading while a transaction writes or removes files
 }
 
 // begin returns an empty Spill.
@@ -90,15 +87,7 @@ func (s *spills) begin() *Spill {
 
 // work runs fn, and keeps the store open meanwhile; fn's context also ends with the store.
 func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
-	t := s.store
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if t.views.Closed() {
-		return errs.ErrClosed
-	}
-	ctx, end := t.life.until(ctx)
-	defer end()
-	return fn(ctx)
+	return s.store.life.work(ctx, fn)
 }
 
 // Add is that of the files. It returns ErrNoSpace if the disk is full: pending writes
@@ -347,8 +336,8 @@ func (s *spilled) over() {
 // open, and the next Open removes them.
 func (s *spilled) discard() {
 	s.end.Do(func() {
-		s.store.mu.RLock()
-		defer s.store.mu.RUnlock()
+		s.store.life.working.RLock()
+		defer s.store.life.working.RUnlock()
 		s.Spill.Discard(!s.store.views.Closed())
 		s.over()
 	})

@@ -79,7 +79,7 @@ func (s *store) open() error {
 	c.Jobs = jobs.New(jobs.Options{Manual: !s.busy})
 	c.Now = func() time.Time { return time.UnixMilli(s.clock) }
 	if c.Exclusive == nil {
-		c.Exclusive = func(fn func() error) error { return fn() }
+		c.Exclusive = func(_ context.Context, fn func() error) error { return fn() }
 	}
 	c.OnFailure = func(err error) { s.failure = err }
 	t, rec, err := Open(c, log)

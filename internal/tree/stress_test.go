@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/hash"
+	"github.com/brockdb/brock/internal/jobs"
 	"github.com/brockdb/brock/internal/view"
 	"github.com/brockdb/brock/vfs"
 )
@@ -56,7 +57,7 @@ type crowd struct {
 	*store
 	errs    chan error
 	reads   atomic.Int64
-	leading sync.Mutex // in the place of a commit pipeline
+	leading jobs.Turn // in the place of a commit pipeline
 	done    atomic.Bool
 }
 
@@ -138,8 +139,8 @@ func (c *crowd) write(transactions int) error {
 }
 
 func (c *crowd) lead() error {
-	c.leading.Lock()
-	defer c.leading.Unlock()
+	c.leading.Always()
+	defer c.leading.Leave()
 	var ops []op
 	for i := range stressKeys {
 		key := []byte(stressKey(i))
@@ -165,16 +166,18 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 		transactions = 100
 	}
 	fs := newCounting(prefixed{vfs.OS(), filepath.ToSlash(t.TempDir())})
-	c := &crowd{errs: make(chan error, 1)}
+	c := &crowd{errs: make(chan error, 1), leading: jobs.NewTurn()}
 	c.store = newStore(t, fs, func(s *store) {
 		s.busy = true
 		s.cfg.MemtableBytes = 64 << 10
 		s.cfg.JournalBytes = 256 << 10
 		s.cfg.SegmentBytes = 128 << 10
 		s.cfg.RunFileBytes = 64 << 10
-		s.cfg.Exclusive = func(fn func() error) error {
-			c.leading.Lock()
-			defer c.leading.Unlock()
+		s.cfg.Exclusive = func(ctx context.Context, fn func() error) error {
+			if err := c.leading.Take(ctx); err != nil {
+				return err
+			}
+			defer c.leading.Leave()
 			return fn()
 		}
 	})
@@ -252,9 +255,9 @@ func TestReadersBesideFlushMergeAndClose(t *testing.T) {
 		c.fail("write: %w", err)
 	}
 	c.done.Store(true)
-	c.leading.Lock() // the pipeline is closed first
+	c.leading.Always() // the pipeline is closed first
 	err := c.tree.Close()
-	c.leading.Unlock()
+	c.leading.Leave()
 	group.Wait()
 	select {
 	case failed := <-c.errs:

@@ -11,8 +11,8 @@
 // Locks are taken in this order:
 //
 //  1. the turn of the commit leader
-//  2. compactor.mu, held over a whole compaction
-//  3. flusher.mu, held over a whole flush
+//  2. compactor.turn, held over a whole compaction
+//  3. flusher.turn, held over a whole flush
 //  4. installer.recording, held over the sync of an edit
 //  5. diskSpace.mu, held over a survey
 //  6. searcher.mu
@@ -96,7 +96,9 @@ func (t *Tree) Settle(ctx context.Context) error {
 }
 
 // RotateKey changes the keys of an encrypted store, as o says, while others read and write.
-func (t *Tree) RotateKey(ctx context.Context, o Rotation) error { return t.rotator.rotate(ctx, o) }
+func (t *Tree) RotateKey(ctx context.Context, o Rotation) error {
+	return t.life.work(ctx, func(ctx context.Context) error { return t.rotator.rotate(ctx, o) })
+}
 
 // Journal returns the journal, which the commit pipeline appends to; nil if the Tree is
 // read-only.
@@ -254,14 +256,18 @@ func (t *Tree) DropKeyspace(id entry.KeyspaceID) error { return t.keyspaces.drop
 func (t *Tree) Flush(ctx context.Context) error { return t.background.flush(ctx) }
 
 // Compact flushes, then compacts all runs into one, and returns when that is done.
-func (t *Tree) Compact(ctx context.Context) error { return t.background.compact(ctx) }
+func (t *Tree) Compact(ctx context.Context) error { return t.life.work(ctx, t.background.compact) }
 
 // Reclaim frees the disk space of what no reader can see any more. It flushes, compacts all
 // runs, and collects until garbage is at most a fifth of the live bytes. It returns how many
 // bytes the files have shrunk by. If the disk is too full for one of these steps, it goes on
 // with the next one; if that has freed space, it begins again.
 func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
-	return t.background.reclaim(ctx)
+	err = t.life.work(ctx, func(ctx context.Context) error {
+		freed, err = t.background.reclaim(ctx)
+		return err
+	})
+	return freed, err
 }
 
 // Checkpoint makes a store in dir, which must not exist, that has everything committed
@@ -294,7 +300,7 @@ func (t *Tree) Verify(ctx context.Context, report func(*errs.Corruption)) error 
 		t.files.Open.Bits.Forget()
 		report(c)
 	}
-	if err := view.Reported(t.verifyLog(found), found); err != nil {
+	if err := view.Reported(t.verifyLog(ctx, found), found); err != nil {
 		return err
 	}
 	return part.Verify(ctx, t.files.Segments(), &t.coder, found)
@@ -312,9 +318,9 @@ func (t *Tree) Refresh(ctx context.Context) (entry.Version, error) {
 }
 
 // verifyLog checks SUPER and the manifest.
-func (t *Tree) verifyLog(report func(*errs.Corruption)) error {
+func (t *Tree) verifyLog(ctx context.Context, report func(*errs.Corruption)) error {
 	if t.follower != nil {
-		return t.follower.Verify(report)
+		return t.follower.Verify(ctx, report)
 	}
 	return t.log.Verify(report)
 }
