@@ -27,7 +27,7 @@ type Options struct {
 	FS     vfs.FS           // the file system; nil = the operating system's
 	Logger *slog.Logger     // logs what happens in the background; nil = silent
 	Events Events           // calls for what happens in the background; nil fields are skipped
-	Now    func() time.Time // clock for expiry; nil = time.Now
+	Now    func() time.Time // clock for expiry, also called under locks: it must not wait, or call the store; nil = time.Now
 
 	Durability  Durability // of commits whose transaction does not choose; DefaultDurability = Synced
 	DiskLimit   int64      // bytes that all files may take: beyond, commits return ErrNoSpace, as on a full disk; background work may exceed it for a while; 0 = no limit, at least 1 MB

@@ -39,13 +39,15 @@ func (t *Totals) count(v entry.Version) {
 	t.Min, t.Max = min(t.Min, v), max(t.Max, v)
 }
 
-// Place prepares encoded records for offset of the file id: those of one transaction
-// with the version v, or, if v is 0, records with their own checksum that have theirs.
-// It gives them the version, and places those with their own checksum. It returns
-// crc, the plain payload checksum so far, continued over all bytes that it covers.
-// The records must be whole and made by entry.AppendRecord; of the last one, which then
-// has its own checksum, rest bytes at its end, all of them value, may be missing.
-// Place checks their lengths before it touches anything beyond them.
+// Place completes encoded records before they are written at offset of the file id. The records
+// are those of one transaction, which get its version v. If v is 0, each has its version already,
+// and a checksum of its own. Place sets the checksums of records that have their own, because
+// these depend on where a record lies.
+//
+// It returns the plain checksum of the payload: crc, continued over all bytes that it covers. The
+// records must be whole, as entry.AppendRecord makes them. Only the last one may lack rest bytes
+// at the end of its value, if it has a checksum of its own. Place checks lengths before it reads
+// what lies behind them.
 func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Identity, offset int64, t *Totals) (uint32, error) {
 	if v != 0 {
 		// What has no record would have a version that no record says.
