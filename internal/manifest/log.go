@@ -35,6 +35,7 @@ type Log struct {
 	values  valueDir
 	layout  *layout.Layout
 	settled bool                  // SUPER's slots agreed when it was read
+	now     slot                  // of SUPER, the one that counted then; no bytes once it was written again
 	file    vfs.File              // nil if read-only, not mended yet, or closed
 	end     frame.Cursor          // of the good frames
 	last    int64                 // where the last frame begins that Open found
@@ -68,7 +69,7 @@ func Load(o Options) (*Log, error) {
 		}
 		return nil, err
 	}
-	l := &Log{o: o, layout: layout.New()}
+	l := &Log{o: o, layout: layout.New(), now: slots.now}
 	if l.ring, err = o.Keys.open(&slots.now.Super); err != nil {
 		return nil, err
 	}
@@ -174,9 +175,11 @@ func (l *Log) replayEdit(name string, off int64, payload []byte) error {
 
 // Mend prepares the files for appending, once; until then nothing of the store was
 // changed. It cuts the torn tail, makes durable what was read, brings both slots of
-// SUPER up to date, and removes manifests that SUPER doesn't name. The sync comes first:
-// the process before may have been killed between a write and its sync, and from now on
-// files are removed because of what was read. After an error only Close may be called.
+// SUPER up to date, and removes manifests that SUPER doesn't name. While one is there, both
+// slots are written, also if they agree: the sync of one may have failed, and on the disk it
+// may name the manifest that goes. The sync comes first: the process before may have been
+// killed between a write and its sync, and from now on files are removed because of what was
+// read. After an error only Close may be called.
 func (l *Log) Mend() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +212,7 @@ func (l *Log) mendLocked() error {
 		return err
 	}
 	slots := 2
-	if l.settled {
+	if l.settled && len(l.old()) == 0 {
 		slots = 0
 	}
 	return l.takeLocked(slots)
@@ -243,10 +246,16 @@ func (l *Log) rewriteLast() error {
 	return err
 }
 
-// removeOld removes the other manifests of this store, and files with such a name
-// that hold nothing. It keeps manifests of other stores, and what is no file. What can't
-// be removed now, the next Open removes.
+// removeOld removes the other manifests. What can't be removed now, the next Open removes.
 func (l *Log) removeOld() {
+	for _, path := range l.old() {
+		_ = l.o.FS.Remove(path)
+	}
+}
+
+// old returns the other manifests of this store, and files with such a name that hold
+// nothing. Manifests of other stores, and what is no file, are left out.
+func (l *Log) old() (paths []string) {
 	names, _ := l.o.FS.List(l.o.Dir)
 	for _, base := range names {
 		name, ours := filename.Parse(base)
@@ -259,9 +268,10 @@ func (l *Log) removeOld() {
 			continue
 		}
 		if _, _, err := decodeFileHeader(p, l.super.UUID, name.Number); err == nil || allZero(p) {
-			_ = l.o.FS.Remove(path)
+			paths = append(paths, path)
 		}
 	}
+	return paths
 }
 
 // writeSuper makes durable what SUPER says and its name, then writes that many
@@ -271,7 +281,7 @@ func (l *Log) writeSuper(slots int) error {
 	if err != nil {
 		return unwrittenIf(err)
 	}
-	if err = f.Sync(); err == nil {
+	if err = l.secureSuper(f); err == nil {
 		if err = l.o.FS.SyncDir(l.o.Dir); failure.IsRefused(err) {
 			err = unwritten{err}
 		}
@@ -285,6 +295,22 @@ func (l *Log) writeSuper(slots int) error {
 		}
 	}
 	return errors.Join(err, f.Close())
+}
+
+// secureSuper makes durable what SUPER says. After Load it writes the slot that counted again, as
+// it is: if the sync of the process that wrote it has failed, another one alone may do nothing
+// (docs/adr, 15). The other slot is what a crash leaves until then.
+func (l *Log) secureSuper(f vfs.File) error {
+	if l.now.bytes != nil {
+		if _, err := f.WriteAt(l.now.bytes, l.now.offset); err != nil {
+			return unwrittenIf(err)
+		}
+	}
+	err := f.Sync()
+	if err == nil {
+		l.now.bytes = nil
+	}
+	return err
 }
 
 // takeValueDirLocked begins a session with the value directory, the first of which makes
