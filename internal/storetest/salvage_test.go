@@ -51,6 +51,7 @@ type proof struct {
 type patient struct {
 	files   map[string][]byte
 	history map[string][]state // by keyspace and key, oldest first
+	passed  map[string][]state // values that the transaction which set them has replaced or deleted
 	proofs  map[string][]proof // of the newest state of keys that have one
 	frames  []part             // of the journal, in order
 	spilled map[string]bool    // keys of which only the manifest tells the version
@@ -121,6 +122,7 @@ func (p *patient) write(t *testing.T, db *brock.DB, rng *rand.Rand, spaces []*br
 	for _, c := range changes {
 		c.s.version = v
 		if h := p.history[c.name]; len(h) > 0 && h[len(h)-1].version == v {
+			p.passed[c.name] = append(p.passed[c.name], h[len(h)-1])
 			h[len(h)-1] = c.s
 		} else {
 			p.history[c.name] = append(h, c.s)
@@ -130,7 +132,7 @@ func (p *patient) write(t *testing.T, db *brock.DB, rng *rand.Rand, spaces []*br
 
 // newPatient makes a store with runs, segments, remaps and an unflushed journal.
 func newPatient(t *testing.T, seed uint64) *patient {
-	p := &patient{files: map[string][]byte{}, history: map[string][]state{}, proofs: map[string][]proof{}, spilled: map[string]bool{}}
+	p := &patient{files: map[string][]byte{}, history: map[string][]state{}, passed: map[string][]state{}, proofs: map[string][]proof{}, spilled: map[string]bool{}}
 	rng := rand.New(rand.NewPCG(seed, 3))
 	fs := vfs.NewMem()
 	db, err := brock.Open(salvageOptions(fs, "/old"))
@@ -486,7 +488,9 @@ func (p *patient) treat(t *testing.T, files map[string][]byte, wounds []wound) (
 				t.Errorf("%s: another value", key)
 			}
 		case !is && want.deleted:
-		case is && !slices.ContainsFunc(h, func(s state) bool { return s.version == got.version && bytes.Equal(s.value, got.value) && !s.deleted }):
+		case is && !slices.ContainsFunc(append(slices.Clone(h), p.passed[key]...), func(s state) bool {
+			return s.version == got.version && bytes.Equal(s.value, got.value) && !s.deleted
+		}):
 			t.Errorf("%s: version %d never was", key, got.version)
 		default:
 			lost++
