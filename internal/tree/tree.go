@@ -319,8 +319,10 @@ func (t *Tree) Refresh(ctx context.Context) (entry.Version, error) {
 
 // verifyLog checks SUPER and the manifest.
 func (t *Tree) verifyLog(ctx context.Context, report func(*errs.Corruption)) error {
-	if t.follower != nil {
-		return t.follower.Verify(ctx, report)
+	if t.follower == nil {
+		return t.log.Verify(report)
 	}
-	return t.log.Verify(report)
+	ctx, end := t.life.until(ctx) // Close waits for the follower
+	defer end()
+	return t.follower.Verify(ctx, report)
 }
