@@ -410,7 +410,8 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	}
 	l.end = end
 	l.layout = next
-	if l.end.Offset >= l.limit {
+	// Until Adopt, SUPER must go on naming the old manifest.
+	if l.end.Offset >= l.limit && l.forked == 0 {
 		// The edit is durable, whatever happens here: the next Append returns the error.
 		_ = l.renewLocked()
 	}
