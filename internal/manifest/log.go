@@ -508,11 +508,11 @@ func (l *Log) renewLocked() error {
 	}
 	err = l.file.Close()
 	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
+	l.slots, l.previous = 2, old
 	l.limit = max(l.o.FileBytes, 2*end.Offset)
 	if err != nil {
 		return l.stopLocked(err)
 	}
-	l.slots, l.previous = 2, old
 	return l.settleLocked()
 }
 
