@@ -22,7 +22,7 @@ var stormFor = flag.Duration("storm", 300*time.Millisecond, "how long TestStorm 
 
 // TestStorm does everything at once that a store can do: transactions of all kinds, keyspaces that
 // come and go, background work, changes of keys, copies, followers, readers of old versions. Each
-// state of the store describes itself, so whoever sees one checks it.
+// state of the store describes itself, so all who see one check it.
 func TestStorm(t *testing.T) {
 	r := draw.Rand(t)
 	fs := vfs.NewMem()
