@@ -108,8 +108,15 @@ func (db *DB) writable() error {
 	return nil
 }
 
-// Options returns the options in force, defaults filled in.
-func (db *DB) Options() Options { return db.opts }
+// Options returns the options in force, defaults filled in. Keys is the provider that RotateKey
+// has set last, if it did. It may be called at any time, also after Close.
+func (db *DB) Options() Options {
+	o := db.opts
+	if db.commits != nil { // a read-only store has the keys of Open
+		o.Keys = db.tree.Keys()
+	}
+	return o
+}
 
 // Version returns the version that a transaction which begins now reads. It is 0 for
 // an empty or closed store.

@@ -61,6 +61,7 @@ func TestWithKeys(t *testing.T) {
 		"DirectoriesThatAreNotTaken": TestDirectoriesThatAreNotTaken, "CrashAtEveryCall": TestCrashAtEveryCall,
 		"FailureOfEveryCall": TestFailureOfEveryCall, "FailStop": TestFailStop, "ReadOnlyWritesNothing": TestReadOnlyWritesNothing,
 		"RefreshMeetsAnotherCopy": TestRefreshMeetsAnotherCopy, "Register": TestRegister, "Sessions": TestSessions, "VerifyFindsDamage": TestVerifyFindsDamage,
+		"SuperNamesTheOldManifestUntilAdopt": TestSuperNamesTheOldManifestUntilAdopt, "StoppedLogLeavesSuperAlone": TestStoppedLogLeavesSuperAlone,
 	} {
 		t.Run(name, test)
 	}

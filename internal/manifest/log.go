@@ -410,7 +410,8 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	}
 	l.end = end
 	l.layout = next
-	if l.end.Offset >= l.limit {
+	// Until Adopt, SUPER must go on naming the old manifest.
+	if l.end.Offset >= l.limit && l.forked == 0 {
 		// The edit is durable, whatever happens here: the next Append returns the error.
 		_ = l.renewLocked()
 	}
@@ -507,11 +508,11 @@ func (l *Log) renewLocked() error {
 	}
 	err = l.file.Close()
 	l.file, l.enc, l.end, l.super.Manifest = f, enc, end, num
+	l.slots, l.previous = 2, old
 	l.limit = max(l.o.FileBytes, 2*end.Offset)
 	if err != nil {
 		return l.stopLocked(err)
 	}
-	l.slots, l.previous = 2, old
 	return l.settleLocked()
 }
 

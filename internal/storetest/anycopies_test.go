@@ -397,9 +397,10 @@ func TestReadAtOfAnyStore(t *testing.T) {
 }
 
 // retain changes what a keyspace retains.
-func (p *copier) retain() {
+func (p *copier) retain() { p.retainIn(p.space()) }
+
+func (p *copier) retainIn(x *space) {
 	age, versions := []time.Duration{-1, 10 * time.Second, time.Hour}[p.r.IntN(3)], 3*p.r.IntN(2)
-	x := p.space()
 	p.note("%q retains %v, %d versions", x.name(), age, versions)
 	if after := max(age, 0); after != x.age {
 		x.age, x.since = after, p.db.Version()
