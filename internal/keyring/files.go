@@ -168,7 +168,7 @@ func (c *Content) Write(fsys vfs.FS, dir string) error {
 }
 
 // Unfinished reports whether a file that begins with p may be a keyring, or what a crash leaves of
-// one. Another file is a stranger's, though it has the name.
+// one. Any other file belongs to another program, though it has the name.
 func Unfinished(p []byte) bool { return mayBeOf(p, nil) }
 
 // mayBeOf reports whether p begins with zeros, or as a copy of the keyring of the store uuid does;
