@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
-// cryptFile names a file to its keys.
+// cryptFile identifies a file to crypt, which derives its key from that.
 func (c *Config) cryptFile(k filename.Kind, n entry.FileNum) crypt.File {
 	return crypt.File{UUID: c.UUID, Kind: byte(k), Number: uint64(n)}
 }
