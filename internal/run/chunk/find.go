@@ -10,9 +10,9 @@ import (
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
-// FindTrailer says whether b begins with a whole trailer, which lies at offset of the
-// file id, and if so which layout the chunk before it has. It needs no directory. With a
-// key it decrypts it, elsewhere.
+// FindTrailer reports whether b begins with a whole trailer, which lies at offset of the file
+// id, and returns layout and statistics of the chunk before it. It needs no directory. With a
+// key it decrypts a copy of the trailer.
 func FindTrailer(b []byte, id checksum.Identity, key *crypt.Decrypter, offset int64) (l Layout, stats Stats, ok bool) {
 	size := TrailerSize(b, key != nil)
 	if size == 0 || size > len(b) {
@@ -37,8 +37,8 @@ func FindTrailer(b []byte, id checksum.Identity, key *crypt.Decrypter, offset in
 	return l, stats, err == nil
 }
 
-// layoutOf is the layout that the trailer b, as it is without a tag, of size bytes at offset,
-// says.
+// layoutOf returns the layout of the chunk whose trailer takes size bytes at offset. b is the
+// trailer, without its tag.
 func layoutOf(b []byte, size int, offset int64) (l Layout, stats Stats, ok bool) {
 	end := binary.LittleEndian.Uint64(b[8:])
 	if end <= HeaderSize || end%8 != 0 || end > uint64(offset) {
@@ -66,10 +66,10 @@ func (l *Layout) endsBefore(offset int64) bool {
 	return int64(l.Buckets) <= offset/hashindex.BucketSize && l.Prefix <= entry.MaxKey && int64(l.TrailerStart()) <= offset
 }
 
-// TrailerSize is the length of the trailer that b, of a page, may begin with; 0 if it is
-// none.
+// TrailerSize returns the length of the trailer that b, of a page or more, may begin with; 0 if
+// it can't be one.
 func TrailerSize(b []byte, encrypted bool) int {
-	const most = 1 << 26 // far above any: a fence for each 256 bytes of an entry of 2 GiB is not written
+	const most = 1 << 26 // 64 MiB: the longest that is written, for an entry of 2 GiB, has at most 34 MiB (trailerBound)
 	n := binary.LittleEndian.Uint32(b[4:])
 	if encrypted {
 		n = clearLength(b)
@@ -80,7 +80,8 @@ func TrailerSize(b []byte, encrypted bool) int {
 	return int(n)
 }
 
-// OwnerOf is the store that the header of a chunk in file num names.
+// OwnerOf returns the store that the header of a chunk in file num names; ok is false if head
+// is no such header.
 func OwnerOf(head []byte, num entry.FileNum) (uuid [16]byte, ok bool) {
 	o := Owner{UUID: [16]byte(head[16:32]), Num: num}
 	var want [HeaderSize]byte
