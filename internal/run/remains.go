@@ -91,8 +91,9 @@ func (r *Remains) search() {
 		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]
 		r.read(buf, at)
 		for off := 0; off < len(buf); off += chunk.PageSize {
-			if size := chunk.TrailerSize(buf[off:], r.key != nil); size > 0 && int64(size) <= r.f.Size()-at-int64(off) {
-				r.consider(buf[off:], at+int64(off), size)
+			begin := at + int64(off)
+			if size := chunk.TrailerSize(buf[off:], begin, r.key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
+				r.consider(buf[off:], begin, size)
 			}
 		}
 	}
