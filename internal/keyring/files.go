@@ -15,6 +15,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// The files of a keyring: which of them counts, how one is written, and when older ones go.
+
 // numbers lists the keyring files in dir, the greatest number first.
 func numbers(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
 	names, err := fsys.List(dir)

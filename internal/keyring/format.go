@@ -12,6 +12,8 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
+// The bytes of a keyring file: two copies of one content. docs/format.md, "Keyring", has the format.
+
 const (
 	magic      = "BROCKKEY"
 	version    = 1

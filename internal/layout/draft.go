@@ -11,6 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
+// How an edit is applied to a layout: step by step, to a draft of the next one.
+
 // ErrConflictingEdit says that an edit doesn't fit the layout: it names something
 // that isn't there, adds something that is, or names a dead record again. The
 // wrapping error says which.

@@ -17,6 +17,9 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
+// The file of a manifest: its header, the frames that hold a snapshot and edits, and the rule that
+// tells a torn tail from damage.
+
 const (
 	fileMagic     = "BROCKMAN"
 	fileVersion   = 2

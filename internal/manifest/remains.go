@@ -14,6 +14,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// What a salvage reads of a manifest that Load refuses.
+
 // Owner is the store that the manifest num says it belongs to; ok is false if its header is
 // damaged.
 func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) {

@@ -14,6 +14,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// SUPER has two slots. The whole one with the greater epoch counts, and the other one is written
+// next: so a crash leaves one of them whole.
+
 // The format that this release writes. It reads every minor of its major.
 const (
 	FormatMajor = 4

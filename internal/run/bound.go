@@ -7,6 +7,8 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
+// The bounds of chunks, as a directory has them. keys.go has them as a Reader searches them.
+
 // boundSize is how much of a key a directory has at most, in bytes.
 const boundSize = meta.BoundSize
 

@@ -13,6 +13,9 @@ import (
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
+// The last bytes of a run file: they lead to the directory, and say which file of which store it
+// is.
+
 const (
 	footerSize    = 64
 	footerMagic   = 0x524b5242 // "BRKR"

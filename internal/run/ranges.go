@@ -6,6 +6,9 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
+// What a run tells of a range of keys: whether it has changed, how much lies in it, and where to
+// cut the run into pieces.
+
 // ChangedSince reports whether an entry with a key in [lo, hi) is newer than
 // since; a nil hi is no bound. Chunks without such versions are not read, nor
 // those whose keys all lie in the range.

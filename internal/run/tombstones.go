@@ -12,6 +12,9 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
+// How a run's range tombstones are written and searched. They are entries in chunks of their own:
+// format.go says how.
+
 // AddTombstone adds a flat range tombstone: one beside which readers need no older tombstone
 // at its place. Flat tombstones are added after all entries, in the order of keys, and must
 // not overlap. t may be reused at once.

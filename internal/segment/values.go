@@ -14,6 +14,8 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
+// How a value segment is written: by flushes, collections and spills.
+
 const (
 	frameTarget    = 256 << 10 // payload from which on a frame is written
 	bufferKept     = 1 << 20   // a buffer grown beyond it is given back

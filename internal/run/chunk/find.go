@@ -10,6 +10,8 @@ import (
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
+// How a chunk of a damaged file is found without the directory: by its trailer.
+
 // FindTrailer reports whether b begins with a whole trailer, which lies at offset of the file
 // id, and returns layout and statistics of the chunk before it. It needs no directory. With a
 // key it decrypts a copy of the trailer.

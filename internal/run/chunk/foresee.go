@@ -9,6 +9,9 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
+// A walk forward asks how many of its next moves are sure to come to plain entries (docs/adr,
+// 47). These entries are copied first: so the moves touch no mapped memory, and need no guard.
+
 // nearSize is the most bytes of entries that Foresee copies, so that Next need not touch the
 // chunk. A walk that has just begun copies only firstNear bytes.
 const nearSize = 2 << 10
