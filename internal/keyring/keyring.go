@@ -116,6 +116,13 @@ func (k *Keyring) now() (*Content, Provider) {
 	return k.content, k.keys
 }
 
+// Provider returns the provider that wraps the data keys now: that of the last Draft written, if it
+// brought one.
+func (k *Keyring) Provider() Provider {
+	_, p := k.now()
+	return p
+}
+
 func (k *Keyring) set(c *Content, p Provider) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
