@@ -224,8 +224,8 @@ func (h *histogram) snapshot() Histogram {
 	return s
 }
 
-// stripes is how often the read counters exist, so that readers on different
-// cores rarely meet on one cache line.
+// stripes is the number of copies of the read counters: readers on different cores rarely
+// use one cache line.
 const stripes = 16
 
 // counters are what the root counts itself. Transactions count their reads
@@ -240,17 +240,16 @@ type counters struct {
 	read, commit, sync         histogram
 }
 
-// addReads adds to the stripe that chance, any number, leads to.
-func (c *counters) addReads(gets, iterators int64, chance uint32) {
-	// Chance spreads the transactions over the stripes, so that two rarely meet.
-	s := &c.reads[chance%stripes]
+// addReads adds to the stripe that a random number selects.
+func (c *counters) addReads(gets, iterators int64, random uint32) {
+	s := &c.reads[random%stripes]
 	s.gets.Add(gets)
 	if iterators > 0 {
 		s.iterators.Add(iterators)
 	}
 }
 
-// addCommit counts a commit that came to its end.
+// addCommit counts a commit that has ended.
 func (c *counters) addCommit(took time.Duration, err error, entries, bytes int64) {
 	switch {
 	case err == nil:

@@ -10,6 +10,7 @@ import (
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
 	truth "github.com/brockdb/brock/internal/model"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
@@ -284,6 +285,9 @@ func inAnyStores(t *testing.T, rounds, short int, fn func(s *anyStore)) {
 	}
 	seed := draw.Seed(t)
 	for round := range rounds {
+		if deadline.Near(t) {
+			return
+		}
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, uint64(round)))
 			var keys brock.KeyProvider
