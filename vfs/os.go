@@ -30,11 +30,12 @@ func (f osFS) open(name string, flag int) (File, error) {
 	return osFile{file}, nil
 }
 
-// errNotRegular is the error of opening what has no bytes of its own.
+// errNotRegular is the error of opening a directory, link, pipe, socket or device.
 var errNotRegular = fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
 
-// openRegular opens a regular file, or fails at once. The look before keeps it from
-// touching a device, the one after tells whether the name meant another file then.
+// openRegular opens a regular file, or returns an error at once. It looks at the file before
+// opening, so that it never opens a device; and after that, as the name may have come to mean
+// another file.
 func (f osFS) openRegular(name string, flag int) (*os.File, error) {
 	at, err := f.place("open", name)
 	if err != nil {
@@ -84,7 +85,7 @@ func (f osFS) Rename(from, to string) error {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	// Two renames to one name are kept apart by the lock of the store.
+	// Between Lstat and Rename the name could be taken. The lock of the store excludes that.
 	switch _, err := b.lstat(); {
 	case err == nil:
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrExist}
