@@ -61,7 +61,7 @@ type fileSums struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// store is the argument as that of other commands.
+// store returns the argument in the form of other commands.
 func (c *statsCommand) store() *store {
 	return &store{Dir: c.Dir, ValueDir: c.ValueDir, keyFlag: c.keyFlag, recover: c.Recover}
 }
