@@ -132,7 +132,7 @@ func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 		return at.Refuse(fmt.Sprintf("pairs of keyspace %q follow: load the file without --keyspace", name))
 	}
 	w := l.w
-	l.w = nil // it is closed, whatever follows
+	l.w = nil // run must not close it again, whatever follows
 	if err := w.Close(); err != nil {
 		return err
 	}

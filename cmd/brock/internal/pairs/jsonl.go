@@ -54,7 +54,7 @@ func (j *jsonPair) encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// quote is a JSON string of valid UTF-8.
+// quote returns valid UTF-8 as a JSON string.
 func quote(b []byte) json.RawMessage {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -107,7 +107,7 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// unquote is the bytes of a JSON string. It refuses half of a surrogate pair,
+// unquote returns the bytes of a JSON string. It returns an error for half of a surrogate pair,
 // which the decoder would replace.
 func unquote(raw json.RawMessage) ([]byte, error) {
 	if raw[0] != '"' {

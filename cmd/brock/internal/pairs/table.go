@@ -112,7 +112,7 @@ func (t *table) named(fields []string) (p Pair, err error) {
 	return p, p.apply(attributes)
 }
 
-// object is a row as a JSON object of its columns.
+// object returns a row as a JSON object of its columns.
 func (t *table) object(fields []string) ([]byte, error) {
 	b := []byte{'{'}
 	for i, f := range fields {
