@@ -199,7 +199,7 @@ func (p *Plan) enoughDisk() error {
 	return nil
 }
 
-// describe tells the settings that figures depend on.
+// describe returns the settings that figures depend on.
 func (s *settings) describe(p Plan) []result.Pair {
 	var sizes []string
 	for _, z := range p.Sizes {

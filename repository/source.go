@@ -134,7 +134,7 @@ func (s *source) close() error {
 	return errors.Join(err, cleared, s.lock.Close())
 }
 
-// path is where a file of the checkpoint is.
+// path returns the path of a file of the checkpoint.
 func (s *source) path(name string) string { return filepath.Join(s.dir, name) }
 
 // reader returns a reader of a file. It returns *brock.CorruptionError for bytes that have changed

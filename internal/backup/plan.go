@@ -140,7 +140,7 @@ func readPart(f vfs.File, b []byte, at int64) error {
 	return err
 }
 
-// path is where a file of the store lies.
+// path returns the path of a file of the store.
 func (s *sender) path(name filename.Name) string {
 	if name.Kind.InValueDir() {
 		return filepath.Join(s.ValueDir, name.String())

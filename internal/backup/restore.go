@@ -195,7 +195,7 @@ func (w *restorer) opens() (err error) {
 	return open.OpenLayout(w.layout, &v)
 }
 
-// close lets go of the directories. After an error it removes all that was made.
+// close releases the directories. After an error it removes everything that was made.
 func (w *restorer) close(err error) error {
 	if w.out != nil {
 		_ = w.out.Close()

@@ -135,10 +135,10 @@ func (f *veiled) Truncate(size int64) error { return f.File.Truncate(veilHead + 
 // Preallocate reserves nothing.
 func (f *veiled) Preallocate(int64, int64) error { return errors.ErrUnsupported }
 
-// StartWriteback has a part of the file written.
+// StartWriteback asks for a part of the file to be written, as vfs.File does.
 func (f *veiled) StartWriteback(off, n int64) { f.File.StartWriteback(veilHead+off, n) }
 
-// StartRead has a part of the file read.
+// StartRead asks for a part of the file to be read, as vfs.File does.
 func (f *veiled) StartRead(off, n int64) { f.File.StartRead(veilHead+off, n) }
 
 // Map is not supported: the bytes of the file are encrypted.

@@ -70,7 +70,7 @@ type Op struct {
 	Len    int64  // of a Read, ReadStart, Write, Preallocate or Writeback
 }
 
-// String is one line for a log or a failure message.
+// String returns one line for a log or a failure message.
 func (o Op) String() string {
 	s := fmt.Sprintf("%d %s %s", o.N, o.Kind, filepath.Base(o.Path))
 	if o.To != "" {

@@ -34,13 +34,13 @@ func (g *Garbage) Fill(more uint64) float64 {
 	return float64(g.Excess+more) / float64(max(g.Budget, 1))
 }
 
-// CollectionPace says how fast collection should go at this Fill: 0 = at
+// CollectionPace returns how fast collection should go at this Fill: 0 = at
 // leisure, 1 = as fast as it can.
 func CollectionPace(fill float64) float64 {
 	return min(1, max(0, (100*fill-collectPercent)/(fullPacePercent-collectPercent)))
 }
 
-// Throttle says how much writers must be throttled at this Fill: 0 = not at
+// Throttle returns how much writers must be throttled at this Fill: 0 = not at
 // all, 1 = as much as where the budget is used up. Beyond, it grows with the square,
 // for work that takes long, as a compaction of large runs does.
 func Throttle(fill float64) float64 {

@@ -240,7 +240,7 @@ func (s *runSource) note(h *run.Hole) {
 	s.holes = append(s.holes, *h)
 }
 
-// bounds are the keys between which entries are lost, if gap is set.
+// bounds returns the keys between which entries are lost, if gap is set.
 func (s *runSource) bounds() (lower, upper []byte) {
 	lower, upper = s.first, s.last
 	if len(s.before) > 0 {

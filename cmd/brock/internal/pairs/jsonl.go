@@ -160,7 +160,7 @@ func (r *jsonReader) Next() (Pair, error) {
 	}
 }
 
-// plain is a message without the name of the package, and with help for an object that
+// plain returns a message without the name of the package, and with help for an object that
 // was not meant as a pair.
 func plain(err error) error {
 	text := strings.TrimPrefix(err.Error(), "json: ")
@@ -185,7 +185,7 @@ var (
 	errObject  = errors.New("not an object")
 )
 
-// keyed is any object as a pair: the text of one field is the key, the line the value.
+// keyed returns any object as a pair: the text of one field is the key, the line is the value.
 func keyed(line []byte, field string) (p Pair, err error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(line, &object); err != nil || object == nil {

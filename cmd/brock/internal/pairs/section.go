@@ -85,7 +85,7 @@ func (s Section) MarshalJSON() ([]byte, error) {
 	return j.encode()
 }
 
-// section is the one that a line begins; nil if it is a pair.
+// section returns the section that a line begins; nil if the line is a pair.
 func (j *jsonPair) section() (*Section, error) {
 	if j.Keyspace == nil && j.KeyspaceB64 == nil {
 		if j.Options != nil {

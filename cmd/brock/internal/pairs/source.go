@@ -66,7 +66,7 @@ func Open(path string, f Form) (Source, error) {
 	return &fileSource{file: file, name: path, form: f, stamp: stampOf(info)}, nil
 }
 
-// Stream is a Source that is read once: Again is not possible.
+// Stream returns a Source that can be read once only: Again returns an error.
 func Stream(r io.Reader, f Form, name string) Source {
 	if f.Format == "" {
 		f.Format = JSONL
