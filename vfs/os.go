@@ -30,15 +30,15 @@ func (f osFS) open(name string, flag int) (File, error) {
 	return osFile{file}, nil
 }
 
-// errNotRegular is the error of opening what has no bytes of its own.
+// errNotRegular is the error of opening a directory, link, pipe, socket or device.
 var errNotRegular = fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
 
-// openTries bounds how often a name that means another file all the time is opened.
+// openTries bounds how often openRegular tries a name that means another file each time.
 const openTries = 100
 
-// openRegular opens a regular file, or fails at once. If the name meant another file before it was
-// opened, it looks again: a file may have taken its place, and overlayfs gives a file with
-// several names another inode when it is first opened for writing.
+// openRegular opens a regular file, or returns an error at once. If the name has come to mean
+// another file while it was opened, it tries again: a file may have taken its place, and overlayfs
+// gives a file with several names another inode when it is first opened for writing.
 func (f osFS) openRegular(name string, flag int) (*os.File, error) {
 	at, err := f.place("open", name)
 	if err != nil {
@@ -53,8 +53,8 @@ func (f osFS) openRegular(name string, flag int) (*os.File, error) {
 	return nil, pathError("open", name, errNotRegular)
 }
 
-// openRegular also reports whether the name means another file than right before. The look before
-// keeps it from touching a device, the one after tells whether the name meant another file then.
+// openRegular is one attempt. It looks at the file before it opens it, so that it never opens a
+// device. moved says that the name means another file now than it did then.
 func (p place) openRegular(name string, flag int) (file *os.File, moved bool, err error) {
 	was, err := p.lstat()
 	switch {
@@ -101,7 +101,7 @@ func (f osFS) Rename(from, to string) error {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	// Two renames to one name are kept apart by the lock of the store.
+	// Between Lstat and Rename the name could be taken. The lock of the store excludes that.
 	switch _, err := b.lstat(); {
 	case err == nil:
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrExist}
