@@ -17,7 +17,8 @@ import (
 
 // Dir returns the repository in a directory. The first Put makes the directory. fsys is the
 // file system; nil = the operating system's. Several machines may use the directory, if its
-// file system renames files atomically.
+// file system renames files atomically. While the directory has no space, Backup returns
+// brock.ErrNoSpace; what it has stored by then the next Backup uses.
 func Dir(fsys vfs.FS, path string) Deleter {
 	if fsys == nil {
 		fsys = vfs.OS()
@@ -51,8 +52,13 @@ const partSuffix = ".part"
 const putBytes = 1 << 20
 
 // Put writes a file under a temporary name, syncs and renames it. Before it renames an index, it
-// makes the names of all objects durable.
-func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (err error) {
+// makes the names of all objects durable. On a full disk, or at the end of a quota, the error is
+// brock.ErrNoSpace.
+func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	return vfs.NoSpace(d.put(ctx, name, r, size))
+}
+
+func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) (err error) {
 	path, err := d.path(name)
 	if err != nil {
 		return err
