@@ -25,6 +25,7 @@ type DB struct {
 	counters  counters
 	report    *reporter
 	loss      *Loss
+	forget    func() // lets go of the user's functions, so that nothing but the DB refers to them
 
 	encoding encoding
 	direct   *pending.Room // for writes that are a commit of one call each
@@ -82,8 +83,8 @@ func (db *DB) Close() error {
 		for _, lock := range slices.Backward(db.locks) {
 			keep(lock.Close())
 		}
-		if db.report != nil {
-			db.report.calls.Drain(lastCall)
+		if db.forget != nil {
+			db.forget()
 		}
 	})
 	return db.closeErr
@@ -210,7 +211,7 @@ func (db *DB) Metrics() Metrics {
 	var m Metrics
 	db.counters.fill(&m)
 	if db.report != nil {
-		m.EventsDropped = db.report.calls.Dropped()
+		m.EventsDropped, m.Leaked, m.SyncLatency = db.report.calls.Dropped(), db.report.leaked.Load(), db.report.sync.snapshot()
 	}
 	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
 	if db.usable() == nil {

@@ -124,8 +124,9 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 	}
 }
 
-// letGo closes what was opened for a View that is not installed.
+// letGo closes what was opened for a View that is not installed, and forgets the context.
 func (f *Follower) letGo() {
+	f.ctx = nil
 	f.opened.Close()
 	f.opened = view.View{}
 }
