@@ -25,15 +25,15 @@ type BackupOptions struct {
 	// Keyspaces are the names of the keyspaces that the backup has, "" for the default one;
 	// none = all. Nothing of other keyspaces is in the stream. Since must be of the same
 	// keyspaces. Of an encrypted store such a backup is always full, unless it is Plain: with
-	// Since it is ErrUnsupported. Backup first writes the keyspaces to files of their own, beside
-	// those of the store, and removes them at the end. They take as much disk space as the
-	// keyspaces have in runs of which Since has nothing.
+	// Since, Backup returns ErrUnsupported. Backup first writes the keyspaces to files of their
+	// own, beside those of the store, and removes them at the end. They take as much disk space
+	// as the keyspaces have in runs of which Since has nothing.
 	Keyspaces []string
-	// Plain makes the backup of an encrypted store one in clear: Restore makes a plain store of
-	// it, without keys. Who has the stream or its BackupInfo can read what is in it. Since must be
-	// Plain, too. Backup first writes files of their own, as for Keyspaces. They can't be read on
-	// the disk, also after a crash: each is encrypted under a key that only memory has. Of a plain
-	// store every backup is plain; the first Plain one after EncryptStore must be full.
+	// Plain writes the backup of an encrypted store in clear: Restore makes a plain store of it,
+	// without keys. Anyone who has the stream or its BackupInfo can read what is in it. Since
+	// must be Plain, too. Backup first writes files of its own, as for Keyspaces. They can't be
+	// read on the disk, also after a crash: each is encrypted under a key that only memory has.
+	// Of a plain store every backup is plain; the first Plain one after EncryptStore must be full.
 	Plain bool
 	// Compress compresses files by zstd, in pieces of 256 KiB. A piece that would shrink
 	// by less than an eighth stays as it is.
@@ -43,8 +43,9 @@ type BackupOptions struct {
 	Progress func(BackupProgress)
 }
 
-// BackupProgress is how far a Backup is. With Keyspaces, or Plain of an encrypted store, it first
-// prepares files of its own: Total is 0 until these are there, as nobody knows their size.
+// BackupProgress is how far a Backup is. With Keyspaces, or Plain of an encrypted store, Backup
+// first prepares files of its own. Total is 0 until they are complete, as their size is not known
+// before.
 type BackupProgress struct {
 	Bytes     int64 // of files in the stream, before compression
 	Total     int64 // Bytes at the end

@@ -85,7 +85,7 @@ func (b *Batch) usable() error {
 
 func (b *Batch) write(w *write) error { return b.wrote(b.add(w)) }
 
-// add is write, but what is in memory stays there, however much it is.
+// add is write, but it never moves writes from memory to files.
 func (b *Batch) add(w *write) error {
 	if err := b.takes(); err != nil {
 		return err
@@ -135,9 +135,9 @@ func (b *Batch) Size() int64 {
 	return b.writes.Bytes()
 }
 
-// Commit commits the writes, with the durability of Options. If ctx ends before the commit
-// begins, nothing is written. Call Reset before you use the batch again, also after an
-// error, except ErrInvalid.
+// Commit commits the writes, with the durability of Options. Its errors mean what those of
+// Txn.Commit mean. Call Reset before you use the batch again, also after an error, except
+// ErrInvalid.
 func (b *Batch) Commit(ctx context.Context) error {
 	if err := b.usable(); err != nil {
 		return err
@@ -175,7 +175,8 @@ func (b *Batch) Reset() {
 	b.spent = false
 }
 
-// BatchSet writes entries in one commit, as a Batch does.
+// BatchSet writes entries in one commit, as a Batch does. If one of them can't be stored, none
+// is.
 func (db *DB) BatchSet(entries []*Entry) error {
 	b := db.NewBatch()
 	for _, e := range entries {

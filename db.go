@@ -28,16 +28,17 @@ type DB struct {
 	forget    func() // lets go of the user's functions, so that nothing but the DB refers to them
 
 	encoding encoding
-	direct   *pending.Room // for writes that are a commit of one call each
+	direct   *pending.Room // memory for writes of one call each, such as Set
 
-	began time.Time // with a monotonic reading
+	began time.Time // when it was opened, with a monotonic reading
 
+	lastKeys  atomic.Pointer[KeyProvider] // of a closed store that could be written to
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
 	locks     []io.Closer  // of the directories; a read-only store may lack some
 	dirs      vfs.Dirs     // held open
-	atEnd     func() error // the last that Close does before it gives back the locks; nil: nothing
+	atEnd     func() error // Close calls it last, before it gives back the locks; may be nil
 }
 
 // Close waits for the commits that are under way, makes everything committed
@@ -109,8 +110,17 @@ func (db *DB) writable() error {
 	return nil
 }
 
-// Options returns the options in force, defaults filled in.
-func (db *DB) Options() Options { return db.opts }
+// Options returns the options in force, defaults filled in. Keys is the provider that RotateKey
+// has set last, if it did. It may be called at any time, also after Close.
+func (db *DB) Options() Options {
+	o := db.opts
+	if last := db.lastKeys.Load(); last != nil {
+		o.Keys = *last
+	} else if db.commits != nil { // a read-only store has the keys of Open
+		o.Keys = db.tree.Keys()
+	}
+	return o
+}
 
 // Version returns the version that a transaction which begins now reads. It is 0 for
 // an empty or closed store.
@@ -121,7 +131,7 @@ func (db *DB) Version() uint64 {
 	return uint64(db.tree.Visible())
 }
 
-// workable returns nil while work that ends with ctx can be done.
+// workable returns nil if ctx is not nil and the store can be written to.
 func workable(ctx context.Context, db *DB) error {
 	if ctx == nil {
 		return errNilContext
@@ -139,8 +149,8 @@ func (db *DB) Sync(ctx context.Context) error {
 	return db.commits.Sync(ctx)
 }
 
-// Flush writes the entries in memory to files of the tree. Durability does not need
-// it. It shortens the next Open.
+// Flush writes the entries in memory to files of the tree, and returns when that is done.
+// Others go on reading and writing. Durability does not need it. It shortens the next Open.
 func (db *DB) Flush(ctx context.Context) error {
 	if err := workable(ctx, db); err != nil {
 		return err
@@ -148,8 +158,10 @@ func (db *DB) Flush(ctx context.Context) error {
 	return db.tree.Flush(ctx)
 }
 
-// Compact flushes, and compacts all runs into one. Reads get as fast as they can, and
-// entries that were overwritten or deleted are dropped.
+// Compact flushes, and compacts all runs into one. Others go on reading and writing. After
+// that, reads are as fast as they can be, and entries that were overwritten or deleted are gone,
+// but for those that are retained or that an open transaction reads. It returns ErrNoSpace if
+// the disk has no room for the new run.
 func (db *DB) Compact(ctx context.Context) error {
 	if err := workable(ctx, db); err != nil {
 		return err
@@ -211,7 +223,7 @@ func (db *DB) Metrics() Metrics {
 	var m Metrics
 	db.counters.fill(&m)
 	if db.report != nil {
-		m.EventsDropped, m.Leaked, m.SyncLatency = db.report.calls.Dropped(), db.report.leaked.Load(), db.report.sync.snapshot()
+		m.EventsDropped, m.Leaked = db.report.calls.Dropped(), db.report.leaked.Load()
 	}
 	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
 	if db.usable() == nil {
@@ -221,5 +233,5 @@ func (db *DB) Metrics() Metrics {
 	return m
 }
 
-// monotonic times what happens; unlike Options.Now it is not for stepping.
+// monotonic returns the time since Open. It never goes back, as Options.Now may.
 func monotonic(db *DB) time.Duration { return time.Since(db.began) }

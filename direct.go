@@ -16,7 +16,7 @@ import (
 
 // The operations here are transactions of one call each.
 
-// direct is the scratch memory of a read without a Txn.
+// direct is the scratch memory of a read that has no Txn.
 type direct struct {
 	key   []byte
 	entry entry.Entry
@@ -105,7 +105,8 @@ func (k *Keyspace) readFrom(p *view.Pin, key []byte, fn func(*view.Pin, *direct)
 // Set writes one pair, in a commit of its own, with the durability of Options. Key and
 // value are copied. While Sets of many goroutines take much memory, Set waits for its
 // turn. A value of more than 1/8 of MemoryLimit is written to a file of its own; it is
-// durable when Set returns.
+// durable when Set returns. Set returns ErrInvalid for a key or value that can't be stored, and
+// the errors of Txn.Commit, but no ErrConflict.
 func (db *DB) Set(key, value []byte) error { return db.main.Set(key, value) }
 
 // Set is DB.Set for a key of the keyspace.
@@ -114,7 +115,7 @@ func (k *Keyspace) Set(key, value []byte) error {
 }
 
 // Delete deletes one key, whether or not it has a value, in a commit of its own, with
-// the durability of Options.
+// the durability of Options. Its errors are those of Set.
 func (db *DB) Delete(key []byte) error { return db.main.Delete(key) }
 
 // Delete is DB.Delete for a key of the keyspace.
@@ -122,8 +123,8 @@ func (k *Keyspace) Delete(key []byte) error {
 	return k.write(&write{key: key, kind: entry.Delete})
 }
 
-// leastWaiting is the length in bytes of a key and its value from which on a write waits
-// while others of its kind take too much memory. Below it, the goroutines take as much.
+// leastWaiting is the length in bytes of key and value from which a write waits while such
+// writes take too much memory. A smaller write takes no more than its goroutine does.
 const leastWaiting = 16 << 10
 
 func (k *Keyspace) write(wr *write) error {
@@ -182,8 +183,8 @@ func (k *Keyspace) CompareAndDelete(key []byte, version uint64) error {
 	return k.compareAndWrite(&write{key: key, kind: entry.Delete}, version)
 }
 
-// compareAndWrite runs again after a conflict: then the key was written by another,
-// and the comparison fails, unless what was written is gone again.
+// compareAndWrite compares again after a conflict. Somebody else has written the key, so the
+// comparison fails then, unless that write is gone again.
 func (k *Keyspace) compareAndWrite(wr *write, version uint64) error {
 	err := k.Update(func(t *Txn) error {
 		// The read makes the comparison hold at the commit too: the transaction is

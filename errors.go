@@ -58,7 +58,7 @@ const (
 	MaxValueSize = 1<<31 - 1 // 2 GiB - 1
 )
 
-// A record holds just that: one of these is no constant if they differ.
+// MaxValueSize is entry.MaxValue: if they differ, one of these is negative, and doesn't compile.
 const (
 	_ uint = entry.MaxValue - MaxValueSize
 	_ uint = MaxValueSize - entry.MaxValue
@@ -127,7 +127,7 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// explained makes a refusal of c a *ConflictError, and leaves other errors.
+// explained returns a *ConflictError if err is a refusal of c, else err.
 func explained(err error, c *conflict.Check) error {
 	var r *conflict.Refusal
 	if !errors.As(err, &r) {
@@ -151,7 +151,7 @@ func explained(err error, c *conflict.Check) error {
 	return e
 }
 
-// bound is the user's part of a stored bound; nil if there is none.
+// bound returns a copy of the user's part of a stored bound; nil if there is none.
 func bound(stored []byte) []byte {
 	if key := userKey(stored); len(key) > 0 {
 		return bytes.Clone(key)
@@ -159,7 +159,7 @@ func bound(stored []byte) []byte {
 	return nil
 }
 
-// checkKey refuses keys that can't be stored.
+// checkKey returns an error for a key that can't be stored.
 func checkKey(key []byte) error {
 	switch {
 	case len(key) == 0:

@@ -39,7 +39,7 @@ type Events struct {
 // WorkInfo describes a finished piece of background work.
 type WorkInfo struct {
 	Reason            string        // why it was done
-	EntriesIn, Runs   int64         // entries read; runs written
+	EntriesIn, Runs   int64         // entries read; runs compacted
 	Segments          int64         // segments whose live values were moved
 	BytesIn, BytesOut int64         // bytes read and written
 	Took              time.Duration // from begin to end
@@ -98,7 +98,6 @@ type reporter struct {
 	calls  jobs.Calls
 	ended  atomic.Bool  // BackgroundError was called
 	leaked atomic.Int64 // number of leaks
-	sync   histogram    // of syncs of the journal
 }
 
 // listeners are the user's functions and logger.

@@ -9,8 +9,9 @@ import (
 const getManyBatch = 64
 
 // GetMany yields the items of keys in their order, nil for an absent key. It asks the disk
-// for the separated values of up to 64 keys at once, which it reads almost as fast as one.
-// The first error ends it.
+// for the separated values of up to 64 keys at once, which takes little longer than for one.
+// The first error ends it. The items are valid until the transaction ends. Don't change keys
+// until GetMany has ended: it looks up 64 of them at a time.
 func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		if len(keys) == 0 {
@@ -38,8 +39,7 @@ func (t *Txn) GetMany(keys [][]byte) iter.Seq2[*Item, error] {
 	}
 }
 
-// look appends the items of keys, up to the first error, and has their values brought
-// near.
+// look appends the items of keys, up to the first error, and asks the disk for their values.
 func (t *Txn) look(items []*Item, keys [][]byte) ([]*Item, error) {
 	values := t.values()
 	reads := values.Pin.Reads()

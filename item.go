@@ -22,7 +22,7 @@ type Item struct {
 	e    *entry.Entry // nil when the iterator is at no item
 
 	found  bool // it is of a point read: e stays until the transaction ends
-	asked  bool // it is an iterator's, and its value was read: tell the scan (leaveAsked)
+	asked  bool // it is of an iterator, and its value was read: tell the scan (leaveAsked)
 	copies bool // Options.CopyValues
 }
 
@@ -175,7 +175,8 @@ func recycleValue(buf *[]byte) {
 	}
 }
 
-// ValueFunc calls fn with the value, which is valid until fn returns.
+// ValueFunc calls fn with the value, and returns the error of fn. The value is read-only, and
+// valid until fn returns.
 func (it *Item) ValueFunc(fn func(value []byte) error) error {
 	if err := it.usable(); err != nil {
 		return err

@@ -85,7 +85,8 @@ type Iterator struct {
 	orphan     *orphan
 }
 
-// NewIterator returns an iterator over what the transaction sees. Close it.
+// NewIterator returns an iterator over what the transaction sees. Close it. If it can't begin,
+// as for invalid options, it is at no item, and Err returns the reason.
 func (t *Txn) NewIterator(o IteratorOptions) *Iterator {
 	it := &Iterator{txn: t.transaction, keyspace: t.keyspace, reverse: o.Reverse, limit: o.Limit, damage: o.OnDamage}
 	if it.err = o.validate(); it.err == nil {

@@ -7,12 +7,12 @@ import (
 )
 
 // KeyProvider keeps the master keys of encrypted stores (Options.Keys). A store has data keys of
-// its own, and lets the provider encrypt ("wrap") them; it never sees a master key. The methods
-// are Encrypt and Decrypt of a key management service, with its context. They may be called by
-// several goroutines at once: Open, RotateKey, Refresh and what makes copies call them, never reads
-// or writes. The context is that of OpenContext and so on. When it ends, the call to Brock returns,
-// even if the provider doesn't; what the provider answers later is dropped. The context of Open
-// has no end: a provider that asks a service sets one.
+// its own. It lets the provider encrypt ("wrap") them, and never sees a master key. The methods
+// are Encrypt and Decrypt of a key management service, with its context. Open, RotateKey, Refresh,
+// Verify and calls that copy the store call them; reads and writes never do. Several goroutines
+// may call them at once. The context is that of the call, such as OpenContext. When it ends, the
+// call returns, even if the provider doesn't, and a later answer is dropped. The context of Open
+// never ends: a provider that asks a service sets a time limit of its own.
 type KeyProvider interface {
 	// WrapKey encrypts a data key of 32 bytes under the master key that is current now, to at
 	// most 16 KiB. binding says which store and data key it is: it is no secret, and must be given

@@ -7,7 +7,7 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// recordedOptions and loadedOptions are options on their way to the manifest and back.
+// recordedOptions returns o in the form in which the manifest has it.
 func recordedOptions(o *KeyspaceOptions) layout.KeyspaceOptions {
 	return layout.KeyspaceOptions{
 		ValueThreshold: int64(o.ValueThreshold), TTL: o.TTL, Versions: int64(o.Versions.Versions), Age: o.Versions.Age,
@@ -15,6 +15,7 @@ func recordedOptions(o *KeyspaceOptions) layout.KeyspaceOptions {
 	}
 }
 
+// loadedOptions returns the options that the manifest has.
 func loadedOptions(o *layout.KeyspaceOptions) KeyspaceOptions {
 	return KeyspaceOptions{
 		ValueThreshold: small(o.ValueThreshold), TTL: o.TTL, Versions: Retention{Versions: small(o.Versions), Age: o.Age},
@@ -22,7 +23,7 @@ func loadedOptions(o *layout.KeyspaceOptions) KeyspaceOptions {
 	}
 }
 
-// codec is what values are compressed with.
+// codec returns the codec that compresses values.
 func (c Compression) codec() codec.Codec {
 	switch c {
 	case S2:
@@ -33,8 +34,8 @@ func (c Compression) codec() codec.Codec {
 	return codec.None
 }
 
-// compressionBy is the compression with a codec; one of a later release is none
-// for what this one writes.
+// compressionBy returns the compression of a codec. A codec of a later release means that this
+// release writes values without compression.
 func compressionBy(c codec.Codec) Compression {
 	switch c {
 	case codec.S2:
@@ -45,5 +46,6 @@ func compressionBy(c codec.Codec) Compression {
 	return NoCompression
 }
 
-// small is n as an int of any machine; beyond, nothing changes.
+// small returns n as an int that each machine has: at least -1, at most 2^31-1. Options beyond
+// these bounds mean the same.
 func small(n int64) int { return int(max(min(n, math.MaxInt32), -1)) }

@@ -16,7 +16,7 @@ import (
 // MaxKeyspaceName is the greatest length of a keyspace's name, in bytes.
 const MaxKeyspaceName = 255
 
-// The manifest holds just that: one of these is no constant if they differ.
+// This is layout.MaxKeyspaceName: if they differ, one of these is negative, and doesn't compile.
 const (
 	_ uint = layout.MaxKeyspaceName - MaxKeyspaceName
 	_ uint = MaxKeyspaceName - layout.MaxKeyspaceName
@@ -30,11 +30,11 @@ var (
 
 // keyspaces are the named keyspaces of a store.
 type keyspaces struct {
-	turn   jobs.Turn // to make, change or drop one, which syncs; guards:
+	turn   jobs.Turn // held while a keyspace is made, changed or dropped, which syncs; guards:
 	byName map[string]*Keyspace
 }
 
-// load takes up the keyspaces that the tree knows.
+// load fills the list with the keyspaces that the tree has.
 func (l *keyspaces) load(db *DB) {
 	l.byName, l.turn = make(map[string]*Keyspace), jobs.NewTurn()
 	for _, k := range db.tree.Keyspaces() {
@@ -85,7 +85,7 @@ func (db *DB) Keyspace(name string, o ...KeyspaceOptions) (*Keyspace, error) {
 	return db.keyspaces.add(db, &k), nil
 }
 
-// chosenOptions are what a caller has given, defaults filled in.
+// chosenOptions returns the options that a caller has given, defaults filled in.
 func (opts *Options) chosenOptions(o []KeyspaceOptions) (KeyspaceOptions, error) {
 	if len(o) > 1 {
 		return KeyspaceOptions{}, errTwoOptions

@@ -224,8 +224,8 @@ func (h *histogram) snapshot() Histogram {
 	return s
 }
 
-// stripes is how often the read counters exist, so that readers on different
-// cores rarely meet on one cache line.
+// stripes is the number of copies of the read counters: readers on different cores rarely
+// use one cache line.
 const stripes = 16
 
 // counters are what the root counts itself. Transactions count their reads
@@ -238,19 +238,19 @@ type counters struct {
 	commits, entries, bytes atomic.Int64
 	conflicts, retries      atomic.Int64
 	read, commit            histogram
+	sync                    *histogram // apart, as the commit leader must not refer to the DB; nil if there is none
 }
 
-// addReads adds to the stripe that chance, any number, leads to.
-func (c *counters) addReads(gets, iterators int64, chance uint32) {
-	// Chance spreads the transactions over the stripes, so that two rarely meet.
-	s := &c.reads[chance%stripes]
+// addReads adds to the stripe that a random number selects.
+func (c *counters) addReads(gets, iterators int64, random uint32) {
+	s := &c.reads[random%stripes]
 	s.gets.Add(gets)
 	if iterators > 0 {
 		s.iterators.Add(iterators)
 	}
 }
 
-// addCommit counts a commit that came to its end.
+// addCommit counts a commit that has ended.
 func (c *counters) addCommit(took time.Duration, err error, entries, bytes int64) {
 	switch {
 	case err == nil:
@@ -272,4 +272,7 @@ func (c *counters) fill(m *Metrics) {
 	m.Commits, m.Entries, m.Bytes = c.commits.Load(), c.entries.Load(), c.bytes.Load()
 	m.Conflicts, m.Retries = c.conflicts.Load(), c.retries.Load()
 	m.ReadLatency, m.CommitLatency = c.read.snapshot(), c.commit.snapshot()
+	if c.sync != nil {
+		m.SyncLatency = c.sync.snapshot()
+	}
 }

@@ -391,6 +391,9 @@ func (o *opening) assemble() {
 		report.end()
 		clock.forget()
 		if keys != nil {
+			if last := KeyProvider(keys.Provider()); db.commits != nil {
+				db.lastKeys.Store(&last)
+			}
 			keys.Forget()
 		}
 		if memory != nil {
@@ -405,13 +408,14 @@ func (o *opening) assemble() {
 	if o.options.Mode != ReadWrite {
 		return
 	}
+	db.counters.sync = new(histogram)
 	db.commits = commit.New(commit.Config{
 		Store:    o.tree,
 		Journal:  o.tree.Journal(),
 		Last:     o.tree.Visible(),
 		HashSeed: seed,
 		Now:      time.Now,
-		OnSync:   o.report.sync.observe,
+		OnSync:   db.counters.sync.observe,
 	})
 	*o.commits = db.commits
 	// Background work calls the pipeline through the DB, so it starts last.

@@ -33,14 +33,14 @@ type Options struct {
 	DiskLimit   int64      // bytes that all files may take: beyond, commits return ErrNoSpace, as on a full disk; background work may exceed it for a while; 0 = no limit, at least 1 MB
 	MemoryLimit int64      // bytes of memory for memtables and caches, mapped files not counted; all else takes up to 32 MB more; 0 = DefaultMemoryLimit, at least 4 MB
 
-	// VerifyReads has every page and every value verified each time that it is read, not
-	// only the first time in a minute or so, see docs/guarantees.md, "Damage": then no
-	// read returns what has rotted on the disk meanwhile. A get takes about twice as
-	// long, a value 0.1 us more for each KB.
+	// VerifyReads verifies every page and every value each time that it is read. Without it
+	// that is done the first time in a minute or so (docs/guarantees.md, "Damage"), and a read
+	// may return what has rotted on the disk since then. With it a get takes about twice as
+	// long, and a value 0.1 us more for each KB.
 	VerifyReads bool
 
-	// CopyValues has Item.Key, Value and ValueFunc copy what lies in files or memtables,
-	// so that a disk which fails later can't end the process; see the package comment.
+	// CopyValues makes Item.Key, Value and ValueFunc return copies of what lies in files or
+	// memtables. Then a disk that fails later can't end the process; see the package comment.
 	CopyValues bool
 
 	KeyspaceDefaults KeyspaceOptions // options of the default keyspace, which are not stored: give them to every Open; and defaults of named ones
@@ -186,14 +186,14 @@ const (
 	maxFileSize           = 1 << 31
 )
 
-// DefaultOptions is Options{Dir: dir} with every default filled in, to print or to
-// edit. Sizes that follow from MemoryLimit stay zero, so that they fit when it is
-// changed: Open fills them in, and DB.Options tells them.
+// DefaultOptions returns Options{Dir: dir} with every default filled in, to print or to
+// edit. Sizes that depend on MemoryLimit stay zero, so that you can change MemoryLimit:
+// Open fills them in, and DB.Options returns them.
 func DefaultOptions(dir string) Options {
 	return Options{Dir: dir}.withDefaults()
 }
 
-// withDefaults fills in the zero fields that have a default by themselves. FS,
+// withDefaults fills in the zero fields whose default depends on no other field. FS,
 // Logger, Events and Now stay nil, so that the result can be printed and compared.
 func (o Options) withDefaults() Options {
 	o.Durability = cmp.Or(o.Durability, Synced)
@@ -211,7 +211,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// inForce is withDefaults, and fills in what follows from other fields.
+// inForce is withDefaults, and also fills in the sizes that depend on other fields.
 func (o Options) inForce() Options {
 	o = o.withDefaults()
 	o.Tuning.MemtableSize = cmp.Or(o.Tuning.MemtableSize, max(o.MemoryLimit/8, minMemtableSize))
@@ -231,13 +231,13 @@ func (o KeyspaceOptions) over(base *KeyspaceOptions) KeyspaceOptions {
 	return o
 }
 
-// check refuses a field if bad: the reason follows the field's name.
+// check is one condition of validate. If bad, the error is the field's name and the reason.
 type check struct {
 	bad           bool
 	field, reason string
 }
 
-// refusal is an *OptionError of the first check that is bad, nil if there is none.
+// refusal returns an *OptionError for the first check that is bad; nil if there is none.
 func refusal(checks []check) error {
 	for _, c := range checks {
 		if c.bad {
@@ -247,20 +247,21 @@ func refusal(checks []check) error {
 	return nil
 }
 
-// validate reports the first field that can't be, by its name after field.
-func (o *KeyspaceOptions) validate(field string) error {
+// validate returns an *OptionError for the first field that is invalid. The error names the
+// field with prefix before it.
+func (o *KeyspaceOptions) validate(prefix string) error {
 	return refusal([]check{
-		{o.TTL < 0, field + "TTL", "is negative"},
-		{o.TTL > 0 && o.TTL < time.Millisecond, field + "TTL", "is below a millisecond"},
-		{o.Compression > Zstd, field + "Compression", "is unknown"},
-		{o.CompressAbove < 0, field + "CompressAbove", "is negative"},
-		{o.Versions.Versions < 0, field + "Versions.Versions", "is negative"},
-		{o.Versions.Age < 0, field + "Versions.Age", "is negative"},
+		{o.TTL < 0, prefix + "TTL", "is negative"},
+		{o.TTL > 0 && o.TTL < time.Millisecond, prefix + "TTL", "is below a millisecond"},
+		{o.Compression > Zstd, prefix + "Compression", "is unknown"},
+		{o.CompressAbove < 0, prefix + "CompressAbove", "is negative"},
+		{o.Versions.Versions < 0, prefix + "Versions.Versions", "is negative"},
+		{o.Versions.Age < 0, prefix + "Versions.Age", "is negative"},
 	})
 }
 
-// validate reports the first field that can't be, as an *OptionError. The
-// options have their defaults already.
+// validate returns an *OptionError for the first field that is invalid. The options have
+// their defaults already.
 func (o *Options) validate() error {
 	m, t := &o.Maintenance, &o.Tuning
 	inMemory := []check{
@@ -308,12 +309,12 @@ func (o *Options) synced(d Durability) bool {
 	return d == Synced
 }
 
-// maxTxnMemory bounds what a transaction holds in memory: if nothing is in files,
-// all of it goes into one memtable.
+// maxTxnMemory bounds the bytes that a transaction's writes take in memory: if none are in
+// files, all of them go into one memtable.
 const maxTxnMemory = 1 << 30
 
-// txnMemory is the memory that a transaction's writes may take, if it asks for
-// so much; 0 = it doesn't say.
+// txnMemory returns how many bytes a transaction's writes may take in memory. asked is
+// TxnOptions.MaxMemory; 0 = the default.
 func (o *Options) txnMemory(asked int64) int64 {
 	if asked > 0 {
 		return asked

@@ -2,7 +2,7 @@
 
 package brock
 
-// lentKeys holds nothing.
+// lentKeys does nothing without the tag brockdebug.
 type lentKeys struct{}
 
 func (*lentKeys) lend(b []byte) []byte { return b }

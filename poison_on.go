@@ -4,10 +4,10 @@ package brock
 
 import "github.com/brockdb/brock/internal/invariant"
 
-// lentKeys are the copies of its key that an iterator's item handed out.
+// lentKeys are copies that were handed out, to be overwritten when they are no longer valid.
 type lentKeys [][]byte
 
-// lend is b as a copy that is overwritten by the next move.
+// lend returns a copy of b that poison overwrites.
 func (l *lentKeys) lend(b []byte) []byte {
 	b = append(make([]byte, 0, len(b)), b...)
 	*l = append(*l, b)

@@ -137,8 +137,8 @@ func (t *Txn) usable() error {
 	return t.keyspace.refused
 }
 
-// usable returns nil while the transaction is open, else why not: it has ended, the store
-// was closed, or the context has ended.
+// usable returns nil while the transaction is open. Else it returns the reason: the transaction
+// has ended, the store was closed, or the context has ended.
 func (t *transaction) usable() error {
 	if t.state.Load() != txnOpen {
 		if t.rare != nil && t.rare.err != nil {
@@ -207,7 +207,7 @@ func (t *transaction) address(ks *Keyspace) *keyspaceState {
 	return s
 }
 
-// Get returns the item of key, or ErrKeyNotFound.
+// Get returns the item of key, or ErrKeyNotFound. The item is valid until the transaction ends.
 func (t *Txn) Get(key []byte) (item *Item, err error) {
 	if err := t.usable(); err != nil {
 		return nil, err
@@ -349,9 +349,10 @@ func (t *transaction) lend(b []byte) []byte {
 	return t.lent.lend(b)
 }
 
-// Set writes a pair. Key and value are copied. After an error that is ErrInvalid the
-// transaction is as before the call, and can be used. After any other error, such as
-// ErrNoSpace when writes go to files, discard the transaction.
+// Set writes a pair. Key and value are copied. It returns ErrReadOnly in a read-only
+// transaction, and ErrInvalid for a key or value that can't be stored: then the transaction is
+// as before the call, and can be used. After any other error, such as ErrNoSpace when writes go
+// to files, discard the transaction. Delete, SetEntry and DeleteRange return the same errors.
 func (t *Txn) Set(key, value []byte) error {
 	return t.write(&write{key: key, value: value, kind: entry.Set})
 }
@@ -407,11 +408,12 @@ func (t *transaction) wrote(err error) error {
 }
 
 // Commit makes all writes visible at once, and durable as the transaction's Durability
-// says. If it returns a *ConflictError, nothing was written: run the transaction
-// again. The transaction has ended, whatever Commit returns.
+// says. The transaction has ended, whatever Commit returns.
 //
-// If the context ends before the commit begins, Commit returns the context's error
-// and nothing was written. Once the commit has begun, Commit waits for it.
+// After an error that is ErrStopped, the next Open finds either all writes or none. After any
+// other error nothing was written: a *ConflictError (run the transaction again), ErrNoSpace,
+// ErrRefused, ErrKeyspaceNotFound, ErrClosed, or the error of a context that has ended before
+// the commit began. Once the commit has begun, Commit waits for it.
 //
 // In a function given to View or Update, Commit returns ErrInvalid and does nothing: Update
 // commits when the function has returned.

@@ -12,13 +12,14 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// View runs fn in a read-only transaction, and returns its error.
+// View runs fn in a read-only transaction, and returns the error of fn. What the transaction
+// has handed out is valid until fn returns.
 func (db *DB) View(fn func(txn *Txn) error) error {
 	return db.ViewContext(context.Background(), TxnOptions{}, fn)
 }
 
-// ViewContext is View with options. When ctx ends, the transaction's methods return
-// its error.
+// ViewContext is View with options; o.Update is ignored. When ctx ends, the transaction's
+// methods return its error. The errors for o are those of Begin.
 func (db *DB) ViewContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = false
 	t, err := beginFor(ctx, db, &o, fn)
@@ -40,9 +41,10 @@ func (k *Keyspace) View(fn func(txn *Txn) error) error {
 	return k.db.View(func(txn *Txn) error { return fn(txn.In(k)) })
 }
 
-// Update runs fn in a transaction and commits it if fn returns nil. If the commit
-// conflicts, Update runs fn again in a new transaction. So fn should have no effects
-// outside the transaction.
+// Update runs fn in a transaction and commits it if fn returns nil, with the durability of
+// Options. Else it discards the transaction and returns the error of fn. If the commit
+// conflicts, Update runs fn again in a new transaction. So fn should have no effects outside
+// the transaction. Update returns the errors of Txn.Commit.
 //
 // From a call's second conflict on, calls that conflict over the same key or range run one
 // after the other, first come, first served (from the first conflict on, if others take
@@ -65,8 +67,9 @@ func (k *Keyspace) Update(fn func(txn *Txn) error) error {
 	return k.db.Update(func(txn *Txn) error { return fn(txn.In(k)) })
 }
 
-// UpdateContext is Update with options. When ctx ends, the methods of the
-// transaction, and the waits between two runs, return its error.
+// UpdateContext is Update with options; o.Update is ignored. When ctx ends, the methods of the
+// transaction, and the waits between two runs, return its error. The errors for o are those of
+// Begin.
 func (db *DB) UpdateContext(ctx context.Context, o TxnOptions, fn func(txn *Txn) error) error {
 	o.Update = true
 	retries := o.Retries
@@ -135,8 +138,12 @@ func (db *DB) NewTransaction(update bool) *Txn {
 	return t
 }
 
-// Begin begins a transaction, as NewTransaction does. When ctx ends, the
-// transaction's methods return its error.
+// Begin begins a transaction. End it by Commit or Discard. When ctx ends, the transaction's
+// methods return its error.
+//
+// Begin returns an *OptionError for options that are invalid, ErrReadOnly for an update of a
+// read-only store, ErrVersionGone if o.ReadAt is older than all versions that are retained, and
+// ErrInvalid if it is newer than DB.Version.
 func (db *DB) Begin(ctx context.Context, o TxnOptions) (*Txn, error) {
 	return beginByHand(ctx, db, &o)
 }

@@ -14,18 +14,19 @@ import (
 // nil, and then as durable as Options.Durability says. It may be used by any number
 // of goroutines.
 //
-// After an error, all later calls return it. Writes since the last successful Flush
-// may be committed or not.
+// A write that is refused with ErrInvalid, as for an empty key, changes nothing. After any
+// other error all later calls return it, and writes since the last successful Flush may be
+// committed or not.
 type Writer struct {
 	db  *DB
-	ks  *Keyspace // it writes to
+	ks  *Keyspace // that it writes to
 	ctx context.Context
 
 	mu        sync.Mutex
-	changed   sync.Cond // one of the following has
+	changed   sync.Cond // one of the following has changed
 	filling   *Batch
 	number    int64    // of the group that fills, counted from 1
-	committed int64    // groups that are, or have failed
+	committed int64    // groups that are committed, or have failed
 	full      *Batch   // waits for the goroutine that commits
 	spare     []*Batch // empty
 	running   bool     // there is such a goroutine; it ends when nothing is full
@@ -34,10 +35,10 @@ type Writer struct {
 	err       error
 }
 
-// writerGroup is the bytes from when on a Writer's group is committed, or a sixteenth of
-// a memtable if that is less: a memtable has whole groups, and should be able to be so
-// small. A Writer holds three groups at most: one fills, one is full, one is being
-// committed.
+// writerGroup is the size in bytes at which a Writer commits a group; 1/16 of a memtable if
+// that is less. A memtable has whole groups, and while old readers keep others it is as small
+// as that (policy.MemtableBytes). A Writer holds three groups at most: one fills, one is full,
+// one is being committed.
 const writerGroup = 1 << 20
 
 var errWriterClosed = fmt.Errorf("brock: writer is closed: %w", ErrInvalid)
@@ -104,8 +105,8 @@ func (w *Writer) usableLocked() error {
 	return w.ctx.Err()
 }
 
-// handOverLocked gives the n-th group to the goroutine that commits, once that has
-// room for it. Another caller may do that first.
+// handOverLocked gives the n-th group to the goroutine that commits, and waits until that has
+// taken the group before. It does nothing if another caller has done so first.
 func (w *Writer) handOverLocked(n int64) {
 	for w.full != nil && w.number == n {
 		w.changed.Wait()

@@ -134,10 +134,8 @@ func TestKeysSortAsNumbers(t *testing.T) {
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(t.TempDir(), "results.json")
-	args := []string{"-smoke", "-slices", "1", "-dir", dir, "-json", file, "-report", t.TempDir()}
-	if testing.Short() {
-		args = append(args, "-counts", "500", "-ops", "100", "-large-mb", "3", "-cold-mb", "4")
-	}
+	args := []string{"-smoke", "-slices", "1", "-dir", dir, "-json", file, "-report", t.TempDir(),
+		"-counts", "500", "-ops", "100", "-large-mb", "3", "-cold-mb", "4"}
 	var out, log bytes.Buffer
 	if err := run(args, &out, &log); err != nil {
 		t.Fatalf("%v\n%s", err, log.String())

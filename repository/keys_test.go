@@ -137,3 +137,30 @@ func TestRepositoryAcrossRotateKey(t *testing.T) {
 		}
 	}
 }
+
+// TestBackupAfterAnotherProvider: after RotateKey with another provider, Options of the open store
+// has that one, and Backup uses it.
+func TestBackupAfterAnotherProvider(t *testing.T) {
+	before, after := brock.StaticKey(bytes.Repeat([]byte{1}, 32)), brock.StaticKey(bytes.Repeat([]byte{2}, 32))
+	for _, o := range []brock.RotateOptions{{}, {Master: true}, {Rewrite: true}} {
+		db, err := brock.Open(brock.Options{Dir: t.TempDir() + "/store", FS: unsynced{vfs.OS()}, Keys: before})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newMemStore()
+		change(t, db, 1, 300)
+		o.Keys = after
+		if err := db.RotateKey(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if got := db.Options().Keys; got != after {
+			t.Errorf("%+v: Options has not the new provider", o)
+		}
+		id := backup(t, db, s).ID
+		verified(t, s)
+		_, err = repository.Restore(t.Context(), s, id, "new", repository.RestoreOptions{FS: vfs.NewMem(), Keys: after})
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

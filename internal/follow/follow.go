@@ -344,7 +344,13 @@ func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) er
 		return err
 	}
 	defer f.turn.Leave()
+	if f.c.Keys != nil {
+		defer f.c.Keys(ctx)()
+	}
 	for try := 1; ; try++ {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
 		var found []*errs.Corruption
 		err := f.c.Log.Refresh()
 		if err == nil {
@@ -357,6 +363,6 @@ func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) er
 			}
 			return view.Reported(err, report)
 		}
-		wait(context.Background(), time.Millisecond)
+		wait(ctx, time.Millisecond)
 	}
 }

@@ -47,7 +47,7 @@ func (c *Content) measure(records []byte, missing int, v entry.Version, t *Total
 	if v != 0 {
 		// A reader learns versions from records: it would not see this transaction.
 		if len(records) == 0 {
-			return fmt.Errorf("%w: a transaction without any", entry.ErrRecord)
+			return fmt.Errorf("%w: a transaction without records", entry.ErrRecord)
 		}
 		entry.Begin(records)
 	}

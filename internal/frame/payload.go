@@ -50,9 +50,9 @@ func (t *Totals) count(v entry.Version) {
 // what lies behind them.
 func Place(crc uint32, records []byte, rest int, v entry.Version, id checksum.Identity, offset int64, t *Totals) (uint32, error) {
 	if v != 0 {
-		// What has no record would have a version that no record says.
+		// A reader learns versions from records: it would not see this transaction.
 		if len(records) == 0 {
-			return 0, fmt.Errorf("%w: a transaction without any", entry.ErrRecord)
+			return 0, fmt.Errorf("%w: a transaction without records", entry.ErrRecord)
 		}
 		entry.Begin(records)
 	}

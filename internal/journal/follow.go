@@ -19,7 +19,7 @@ import (
 type Follower struct {
 	replay
 	tip    *candidate // the last segment of the chain that there was
-	fresh  bool       // the frames behind the end were not looked at yet
+	fresh  bool       // what lies behind the end was not searched for proofs yet
 	synced uint64     // greatest frame number that is durable
 }
 
@@ -186,8 +186,8 @@ func (s *SegmentInfo) frames(rd *segment.Reader) *segment.Frames {
 	return frames
 }
 
-// settled returns the end of the frames that the writer never takes back, of a segment that
-// is not registered.
+// settled returns where the frames of a segment that is not registered end that the writer
+// never takes back.
 func (f *Follower) settled(rd *segment.Reader, s SegmentInfo, published entry.Version) (end int64, err error) {
 	frames := s.frames(rd)
 	end = frames.At().Offset
@@ -201,7 +201,7 @@ func (f *Follower) settled(rd *segment.Reader, s SegmentInfo, published entry.Ve
 		if err != nil {
 			return 0, err
 		}
-		// What was written behind a frame follows its end, whatever that was.
+		// found was written behind the frames before it: those are never taken back.
 		end, last = at.Offset, found.Header
 	}
 	at := frames.At()

@@ -28,9 +28,9 @@ const (
 	mostFill       = 1 << 20   // the largest step: a sync has to wait for it
 	smallSync      = 256 << 10 // most bytes between two syncs for which a file is filled in steps
 	bulkFill       = 4 << 20   // bytes without a sync from which on whole blocks are filled
-	smallFrame     = 32 << 10  // shorter frames fill smaller blocks: the system looks through the whole page for each write
-	smallBlock     = 256 << 10 // those
-	writebackEvery = 4 << 20   // bytes appended between two hints to write back
+	smallFrame     = 32 << 10  // shorter frames fill blocks of smallBlock: each write costs a walk through its large page
+	smallBlock     = 256 << 10
+	writebackEvery = 4 << 20 // bytes appended between two hints to write back
 )
 
 // Config is what a Journal needs.
@@ -43,7 +43,7 @@ type Config struct {
 	NoMap       bool          // OpenReader uses no mapping
 	Ring        *crypt.Ring   // the journal is encrypted; nil: it is plain
 	Files       *pageio.Files // opens what OpenReader reads; nil: without a limit
-	MaxUnsynced int           // sealed segments that wait for their sync, their files open, at most; 0 = no limit
+	MaxUnsynced int           // most sealed segments that may wait for their sync with their files open; 0 = no limit
 	Registered  uint64        // greatest number of a frame that the manifest says is durable
 	Newest      SegmentInfo   // the last segment that Replay found with frames, if any
 }
@@ -65,30 +65,30 @@ type Owner interface {
 	DiskFull()
 }
 
-// Journal appends to the chain. Append, Sync, Rotate and Close are called by one
-// goroutine at a time (the leader of a commit group); all else may be called at
-// any time by any goroutine.
+// Journal appends to the chain. Append, Sync, Retract, Rotate and Close are called by one
+// goroutine at a time (the leader of a commit group). All else may be called at any time by
+// any goroutine.
 type Journal struct {
 	c          Config
 	files      segment.Config
-	cur        *open // nil between Rotate and the next Append
-	hinted     int64 // the system was asked to write cur back up to here
-	bulk       int64 // bytes appended since the last sync
-	small      bool  // most of cur are records that nobody reads after their flush
-	synced     int64 // bytes that the last sync made durable; 0 = there was none
-	syncing    sync.Mutex
-	durable    atomic.Uint64
-	registered atomic.Uint64 // greatest number of a frame that is registered
-	before     Point         // point when the last frame was appended
-	failure    atomic.Pointer[error]
-	lean       atomic.Bool // no file is filled ahead
-	written    atomic.Int64
-	ahead      atomic.Int64
+	cur        *open                 // nil between Rotate and the next Append
+	hinted     int64                 // the system was asked to write cur back up to here
+	bulk       int64                 // bytes appended since the last sync
+	small      bool                  // most bytes of cur are records that nobody reads after their flush
+	synced     int64                 // bytes that the last sync made durable; 0 = there was none
+	syncing    sync.Mutex            // held while segments are taken from sealed; locked before mu
+	durable    atomic.Uint64         // greatest number of a frame known to be durable
+	registered atomic.Uint64         // greatest number of a frame that is registered
+	before     Point                 // point before the last frame, for Retract
+	failure    atomic.Pointer[error] // what Err returns; nil: the journal goes on
+	lean       atomic.Bool           // no file is filled ahead
+	written    atomic.Int64          // see Written
+	ahead      atomic.Int64          // see Ahead
 
-	mu     sync.Mutex // guards what follows
-	point  Point
-	live   []SegmentInfo
-	sealed []*open // sealed, not yet synced; in order
+	mu     sync.Mutex    // guards what follows
+	point  Point         // where the next frame goes
+	live   []SegmentInfo // see Segments
+	sealed []*open       // sealed, not yet synced; in order
 	closed bool
 }
 
@@ -101,8 +101,8 @@ type open struct {
 	reader *segment.Reader // for the first call of OpenReader; guarded by Journal.mu
 }
 
-// Close closes the file, and the reader that nobody has asked for. OpenReader must not
-// find o any more, or Journal.mu be held.
+// Close closes the file, and the reader if OpenReader has not handed it out. Unless
+// Journal.mu is held, OpenReader must not find o any more.
 func (o *open) Close() error {
 	if o.reader != nil {
 		_ = o.reader.Close()
@@ -145,7 +145,7 @@ func (j *Journal) Append(first entry.Version, transactions [][]byte) (entry.Posi
 	if err := j.room(size); err != nil {
 		return entry.Position{}, j.refuse(err)
 	}
-	j.before = j.point // for Retract
+	j.before = j.point
 	f.Unsynced, f.Ahead = j.unsynced(), j.fill(size)
 	off, err := j.cur.Append(f)
 	if errors.Is(err, errs.ErrInvalid) { // found before anything was written
@@ -185,17 +185,17 @@ func (j *Journal) room(size int64) error {
 	return nil
 }
 
-// fill is up to where the file is filled with zeros behind a frame of this size; 0 = it
-// isn't. It pays where commits are small and synced, so that a sync need not record a
-// new length each time, and where many values that stay in the file are written
-// without a sync.
+// fill returns the offset up to which the file is filled with zeros behind a frame of this
+// size; 0 = no zeros. Zeros pay where commits are small and synced: then a sync need not
+// record a new length each time. They also pay where many values that stay in the file are
+// written without a sync.
 func (j *Journal) fill(size int64) int64 {
 	end, allocated := j.cur.End()+size, j.cur.Allocated()
 	if end <= allocated || j.lean.Load() {
 		return 0
 	}
 	if j.bulk >= bulkFill {
-		if t := j.cur.Totals(); t.Records > 0 { // else what was so for the segment before
+		if t := j.cur.Totals(); t.Records > 0 { // without records, the segment before decides
 			j.small = t.OwnBytes < t.SmallBytes
 		}
 		if j.small {

@@ -313,11 +313,7 @@ func (h *history) check(d *disk, what string) (ReplayResult, int) {
 // written, with everything that was durable.
 func TestCrashes(t *testing.T) {
 	seed := draw.Seed(t)
-	rounds := uint64(150)
-	if testing.Short() {
-		rounds = 60 // twice: plain and encrypted
-	}
-	for round := range rounds {
+	for round := range uint64(60) { // twice: plain and encrypted
 		rnd := rand.New(rand.NewPCG(seed, round))
 		what := func() string { return fmt.Sprintf("seed %d, round %d", seed, round) }
 		h := newHistory(t, newDisk(), int64(5000+rnd.IntN(60_000)))

@@ -2,9 +2,9 @@ package journal
 
 // A segment is a file that can get lost, and no other file names the last one. So
 // before a frame counts as durable, the manifest says that its segment has durable
-// frames (docs/adr, 29): then Replay misses the frame, and the file. That is one edit
-// for each segment, after its first sync: the manifest never names what a crash may
-// take away.
+// frames (docs/adr, 29): then Replay notices if the frame or the file is missing. That
+// is one edit for each segment, after its first sync: the manifest never names what a
+// crash may take away.
 
 // Register tells the manifest of the newest segment that has frames, unless it knows
 // of it. The frames must be durable. After an error it may be called again.

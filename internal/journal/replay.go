@@ -40,7 +40,7 @@ type ReplayResult struct {
 	Begin     Point           // where a Journal goes on
 	Segments  []SegmentInfo   // the chain from ReplayConfig.Begin on; all of them must stay until the records are in runs
 	Dropped   []entry.FileNum // journal segments behind Begin that hold nothing that counts: they may be removed
-	CutBytes  int64           // torn or lost for a gap before them
+	CutBytes  int64           // torn, or behind a gap in the chain
 	CutFrames int             // valid frames behind the end of the chain
 
 	Lost *Lost // what had been durable behind the end, with ReplayConfig.UpTo; nil: nothing
@@ -73,7 +73,7 @@ type replay struct {
 	last    *candidate // whose end is the end of the chain; nil = c.Begin
 	doubt   doubt      // which frames may not be durable
 	stop    *Stop      // why the journal ends before a good frame
-	secured secured    // what is made durable
+	secured secured    // the segments that are made durable
 	out     ReplayResult
 }
 
@@ -81,7 +81,7 @@ type replay struct {
 type candidate struct {
 	num     entry.FileNum
 	header  segment.Header
-	bad     error // why the header is none, or nil
+	bad     error // why the header can't be used, or nil
 	visited bool
 	broken  error // what is wrong at the end of the part that counts
 }
@@ -236,8 +236,8 @@ func (r *replay) frames(c *candidate, rd *segment.Reader) error {
 	return nil
 }
 
-// tell has fn take a group of the segment num, whose file has this name. A big payload is
-// in the file's mapping.
+// tell passes a group of the segment num, whose file has this name, to fn. It sets a guard, as
+// a big payload lies in the file's mapping.
 func (r *replay) tell(num entry.FileNum, name string, f *segment.Found) (err error) {
 	defer pageio.Guard(pageio.Arm(), &err, name)
 	return r.fn(entry.Position{Segment: num, Offset: f.Offset + frame.HeaderSize, Encrypted: f.Header.Encrypted}, f.Payload, f.Header)

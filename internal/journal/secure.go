@@ -11,14 +11,14 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
-// doubt is the frames of a replay that nothing proves to have been durable: the
-// last ones. It knows where they begin, or a little before.
+// doubt tracks the frames of a replay that nothing proves to have been durable: the last
+// ones. It knows the place where they begin, or one a little before.
 type doubt struct {
 	proven uint64 // greatest frame number known to be durable
 	marks  []mark // the first one is at or before the first frame in doubt
 }
 
-// mark is a frame.
+// mark says where a frame is.
 type mark struct {
 	frame   uint64
 	segment int   // index in ReplayResult.Segments
@@ -44,7 +44,8 @@ func (d *doubt) add(f *segment.Found, seg int) {
 	}
 }
 
-// begin is where writing again has to begin; ok is false if all is proven.
+// begin returns where writing again has to begin, in a chain that ends with the frame last;
+// ok is false if all frames are proven.
 func (d *doubt) begin(last uint64) (m mark, ok bool) {
 	if last <= d.proven || len(d.marks) == 0 {
 		return mark{}, false
@@ -52,11 +53,11 @@ func (d *doubt) begin(last uint64) (m mark, ok bool) {
 	return d.marks[0], true
 }
 
-// secured is what of the chain is durable, or on its way. What was replayed has to be durable
-// before anything that relies on it is written. A sync alone would not do: the process that
-// wrote the last frames may have been killed before its sync, but that sync may also have
-// failed, and then the system takes what it holds of the file for written. So the frames in
-// doubt are written again, as they are.
+// secured tracks the segments of the chain that are durable or being made so. What was replayed
+// has to be durable before anything that relies on it is written. The process that wrote the
+// last frames may have been killed before its sync. Then a sync would do. But its sync may also
+// have failed. Then the system takes the pages for written, and another sync would not write
+// them. So the frames in doubt are written again, as they are.
 //
 // A segment may be written again once it was read to its end, all of it was given to fn, and no
 // damage behind it can have the journal refused any more: what is refused stays untouched.
@@ -99,12 +100,13 @@ func (s *secured) wait() error {
 // none is a number that no frame has.
 const none = math.MaxUint64
 
-// foreseen is how many segments there are at least where foresee pays: it reads the last one.
+// foreseen is the least number of segments for which foresee pays: it reads the last one.
 const foreseen = 4
 
-// foresee returns the number of the last frame that anything proves durable, if two segments
-// or more are in doubt, so that it pays to know it before they were read; else none. No frame
-// says that less was durable than one before it says: so the last segment tells.
+// foresee returns the number of the last frame that anything proves durable, before the
+// segments are read: then secure may begin with the first ones while later ones are read. It
+// returns none where that doesn't pay, with fewer than two segments in doubt. It reads only
+// the last segment: a later frame never proves less than an earlier one.
 func (r *replay) foresee() uint64 {
 	n := len(r.found)
 	if r.c.ReadOnly || r.c.UpTo || n < foreseen || r.found[n-1].bad != nil {
@@ -133,7 +135,7 @@ func (r *replay) foresee() uint64 {
 	return max(durable, t.Durable)
 }
 
-// secure has the segments that were visited made durable.
+// secure begins to make durable the segments that were visited since its last call.
 func (r *replay) secure() {
 	from, again := r.doubt.begin(r.point.NextFrame - 1)
 	for ; r.secured.begun < len(r.out.Segments); r.secured.begun++ {

@@ -11,6 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/segment"
 )
 
+// The segments that a Journal has begun: which there are, and how they are read and forgotten.
+
 // Durable is the number of the last frame known to be durable.
 func (j *Journal) Durable() uint64 { return j.durable.Load() }
 

@@ -83,8 +83,9 @@ func (j *Journal) firstSealed() *open {
 	return j.sealed[0]
 }
 
-// syncFile makes a segment durable, and its name the first time. Where that takes a
-// descriptor, there may be none for now; every other failure stops the journal.
+// syncFile makes a segment durable, and its name the first time. To sync the directory may
+// take a file descriptor: if there is none now, the error passes. Every other failure stops
+// the journal.
 func (j *Journal) syncFile(o *open) error {
 	if err := o.Sync(); err != nil {
 		return j.stop(fmt.Errorf("sync %s: %w", o.Name(), err))

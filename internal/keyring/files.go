@@ -15,6 +15,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// The files of a keyring: which of them counts, how one is written, and when older ones go.
+
 // numbers lists the keyring files in dir, the greatest number first.
 func numbers(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
 	names, err := fsys.List(dir)
@@ -168,7 +170,7 @@ func (c *Content) Write(fsys vfs.FS, dir string) error {
 }
 
 // Unfinished reports whether a file that begins with p may be a keyring, or what a crash leaves of
-// one. Another file is a stranger's, though it has the name.
+// one. Any other file belongs to another program, though it has the name.
 func Unfinished(p []byte) bool { return mayBeOf(p, nil) }
 
 // mayBeOf reports whether p begins with zeros, or as a copy of the keyring of the store uuid does;

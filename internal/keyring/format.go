@@ -12,6 +12,8 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
+// The bytes of a keyring file: two copies of one content. docs/format.md, "Keyring", has the format.
+
 const (
 	magic      = "BROCKKEY"
 	version    = 1
@@ -51,7 +53,8 @@ func (c *Content) find(id crypt.ID) *Key {
 	return &c.Keys[i]
 }
 
-// binding is what a provider is given with the key k.
+// binding is what a provider must bind the wrapped key k to: it can't be unwrapped with another
+// binding.
 func (c *Content) binding(k *Key) []byte {
 	b := append([]byte(nil), "brock data key 1"...)
 	b = append(b, c.UUID[:]...)

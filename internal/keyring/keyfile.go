@@ -18,6 +18,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// A provider of the master keys in a text file.
+
 // maxKeyFile bounds what is read of a key file, in bytes: some ten thousand keys.
 const maxKeyFile = 1 << 20
 

@@ -91,10 +91,11 @@ func Open(o Options) (*Keyring, error) {
 	return newKeyring(o, c)
 }
 
-// Ring has the data keys. It unwraps one when it is asked for first. Its errors wrap errs.ErrKey.
+// Ring returns the data keys. Each is unwrapped when it is first asked for. Errors wrap
+// errs.ErrKey.
 func (k *Keyring) Ring() *crypt.Ring { return k.ring }
 
-// Ring has the data keys of c, which p unwraps when they are asked for first. It needs no file.
+// Ring returns the data keys of c. p unwraps each when it is first asked for. No file is read.
 func (c *Content) Ring(p Provider) (*crypt.Ring, error) {
 	if err := allowed(); err != nil {
 		return nil, err
@@ -117,6 +118,13 @@ func (k *Keyring) now() (*Content, Provider) {
 	return k.content, k.keys
 }
 
+// Provider returns the provider that wraps the data keys now: that of the last Draft written, if it
+// brought one.
+func (k *Keyring) Provider() Provider {
+	_, p := k.now()
+	return p
+}
+
 func (k *Keyring) set(c *Content, p Provider) {
 	k.mu.Lock()
 	k.content = c
@@ -124,16 +132,16 @@ func (k *Keyring) set(c *Content, p Provider) {
 	k.Provide(p)
 }
 
-// During has the provider asked within ctx, until end is called. Nobody changes the keys, or
-// calls During, meanwhile.
+// During bounds all calls of the provider by ctx, until end is called. Meanwhile nobody may
+// change the keys or call During.
 func (k *Keyring) During(ctx context.Context) (end func()) {
 	_, p := k.now()
 	k.Provide(Within(ctx, p))
 	return func() { k.Provide(p) }
 }
 
-// Provide makes p the provider of the keys that are there, unless Forget was called. Nobody
-// changes them meanwhile.
+// Provide makes p, which can unwrap the keys that are there, the provider, unless Forget was
+// called. No call that changes the keys may run meanwhile.
 func (k *Keyring) Provide(p Provider) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +236,8 @@ func (k *Keyring) Add(ctx context.Context, p Provider, created int64) (crypt.ID,
 	return k.Write(d)
 }
 
-// Draft is what the keyring is to become. What a provider has to do for it is done.
+// Draft is a new content of the keyring that is not written yet. It needs no more calls of a
+// provider.
 type Draft struct {
 	content *Content
 	keys    Provider
@@ -323,8 +332,9 @@ func (k *Keyring) Keep(needed func(crypt.ID) bool) error {
 	return k.Clean()
 }
 
-// Clean removes the keyrings before this one, once this one is durable. Open for writing calls it,
-// as a crash may have left them, and half of this one: then it is written anew.
+// Clean makes this keyring durable, and removes the files before it. Open for writing calls it:
+// a crash may have left such files, and only one whole copy of this keyring. Then Clean first
+// writes the keyring anew, under the next number.
 func (k *Keyring) Clean() error {
 	now, p := k.now()
 	half, err := now.half(k.o.FS, k.o.Dir)

@@ -23,8 +23,8 @@ type Provider interface {
 	UnwrapKey(ctx context.Context, wrapped, binding []byte) (key []byte, err error)
 }
 
-// Within returns p for the time of ctx: a call returns when ctx ends, whatever p does. What p
-// returns later is dropped. nil stays nil.
+// Within returns a provider that calls p. Its calls return when ctx ends, whatever p does; what p
+// returns later is dropped. For a nil p it returns nil.
 func Within(ctx context.Context, p Provider) Provider {
 	if p == nil || ctx.Done() == nil {
 		return p
@@ -51,8 +51,8 @@ type ended struct{ cause error }
 func (e ended) Error() string { return "the provider of keys has not answered: " + e.cause.Error() }
 func (e ended) Unwrap() error { return e.cause }
 
-// call returns what fn returns, or an error once ctx has ended; then fn goes on by itself. A
-// panic of fn is one of the caller, unless that has left.
+// call returns what fn returns, or an error once ctx has ended; then fn goes on by itself. If fn
+// panics before that, call panics, too.
 func call(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error) {
 	if ctx.Done() == nil {
 		return fn()
@@ -108,8 +108,9 @@ const (
 // errUnwrap says no more, as GCM can't tell these cases apart.
 var errUnwrap = errors.New("another master key wrapped it, it was changed, or it is of another store")
 
-// staticKey is one master key. Where it is in an unexported field, fmt calls no method, and some
-// verbs print what a pointer leads to: so a function has the key.
+// staticKey is one master key. fmt calls no method of a value that lies in an unexported field,
+// and some of its verbs follow pointers. So the key is held by a function, of which fmt prints
+// the address.
 type staticKey struct {
 	key func() []byte
 }
@@ -122,8 +123,8 @@ func StaticKey(key []byte) Provider {
 	return newStaticKey(append([]byte(nil), key...))
 }
 
-// WrapKey returns 16 random bytes and the key, encrypted under a key that they and the
-// master key make.
+// WrapKey returns 16 random bytes (the salt), then the data key, encrypted under a key that is
+// derived from the master key and the salt.
 func (s *staticKey) WrapKey(_ context.Context, key, binding []byte) ([]byte, error) {
 	salt := make([]byte, saltSize, saltSize+len(key)+16)
 	if _, err := rand.Read(salt); err != nil {
@@ -133,7 +134,7 @@ func (s *staticKey) WrapKey(_ context.Context, key, binding []byte) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	// The key of this nonce is used once: the salt is new.
+	// The nonce is zeros: the derived key encrypts only this, as the salt is new.
 	return aead.Seal(salt, make([]byte, aead.NonceSize()), key, binding), nil
 }
 

@@ -6,19 +6,21 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// AsOf returns the layout of a copy of the store that ends at version v and has no
-// journal: the runs and segments of l, in which nothing is newer than v, and the
-// keyspaces that then has, the layout when v was the newest version, at unixMilli. Of
-// what was committed since, l may know versions, times and journal segments. It returns
-// false if a keyspace was dropped since: runs may lack its entries.
+// AsOf returns the layout of a copy of the store that ends at version v and has no journal. l
+// is the layout now: its runs and segments, which have nothing newer than v, are those of the
+// copy. then is the layout when v was the newest version, at unixMilli (Unix milliseconds):
+// its keyspaces are those of the copy. Versions, times and journal segments that l knows of
+// later commits are left out. whole is false, and there is no layout, if a keyspace was
+// dropped since then: runs may lack its entries.
 func (l *Layout) AsOf(v entry.Version, then *Layout, unixMilli int64) (asOf *Layout, whole bool, err error) {
 	if slices.ContainsFunc(then.keyspaces, func(k Keyspace) bool { return l.Keyspace(k.ID) == nil }) {
 		return nil, false, nil
 	}
 	e := l.Snapshot()
 	e.LastVersion, e.CleanClose = v, true
-	// History may be gone below a version that the copy doesn't reach. What is visible at
-	// v is there: of each key, all versions up to v are no newer than the newest of them.
+	// The floor may be above v by now. What is visible at v is there all the same: of each
+	// key a compaction keeps the newest version that is not above the floor, and the runs
+	// have no version above v.
 	e.Floor = min(l.floor, v)
 	e.SetKeyspaces, e.KeyspaceFloors = then.keyspaces, nil
 	e.NextKeyspace = min(e.NextKeyspace, then.nextKeyspace) // the numbers of later ones count as free
@@ -34,8 +36,8 @@ func (l *Layout) AsOf(v entry.Version, then *Layout, unixMilli int64) (asOf *Lay
 	return asOf, true, err
 }
 
-// WithoutJournal returns the layout without what it says of the journal behind the runs: how
-// far that is durable.
+// WithoutJournal returns the layout without the durable ends of journal segments that are not
+// wholly in runs.
 func (l *Layout) WithoutJournal() (*Layout, error) {
 	e := l.Snapshot()
 	e.CleanClose = false

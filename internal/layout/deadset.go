@@ -8,6 +8,8 @@ import (
 	"slices"
 )
 
+// A dead set says exactly which records of a segment are dead, by their granules.
+
 const (
 	blockBits  = 14 // a block of a dead set covers 1 << blockBits granules: 1 MB of a segment
 	blockMask  = 1<<blockBits - 1

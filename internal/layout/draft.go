@@ -11,6 +11,8 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
+// How an edit is applied to a layout: step by step, to a draft of the next one.
+
 // ErrConflictingEdit says that an edit doesn't fit the layout: it names something
 // that isn't there, adds something that is, or names a dead record again. The
 // wrapping error says which.
@@ -51,11 +53,12 @@ func (l *Layout) Apply(e *Edit) (*Layout, error) {
 	return &d.Layout, nil
 }
 
-// spare is how many numbers a store must have left: there is no way back from the end.
+// spare is how many versions and file numbers a store must have left: used ones never come
+// back.
 const spare = 1 << 32
 
-// Sound returns an error for a layout that no store comes to, though each of its edits
-// fits: history that begins behind the last version, or numbers that are used up.
+// Sound returns an error for a layout that no store reaches, though each of its edits fits: a
+// floor above the last version, or versions or file numbers that are nearly used up.
 func (l *Layout) Sound() error {
 	floor := l.floor
 	for _, k := range l.keyspaces {
@@ -281,8 +284,8 @@ func (d *draft) dropSegments(e *Edit) error {
 	return nil
 }
 
-// use counts anew which segments runs and relocated segments need, and checks that
-// all of these are there.
+// use counts anew which segments runs and relocated segments need, and checks that all of
+// these are there.
 func (d *draft) use(*Edit) error {
 	d.usage = make([]Usage, len(d.segments))
 	for _, r := range d.runs {

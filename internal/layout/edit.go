@@ -31,9 +31,9 @@ type Edit struct {
 	Unknown        []TLV           // fields of later releases, which must be kept
 }
 
-// JournalEnd is a point up to which a journal segment is durable. It registers the
-// segment: from then on the segment is missed if it is lost. Of a segment that
-// still grows only Frame is known.
+// JournalEnd is a point up to which a journal segment is durable. It registers the segment:
+// from then on Open returns an error if the segment is lost. Of a segment that still grows
+// only Frame is known.
 type JournalEnd struct {
 	Segment entry.FileNum
 	Offset  uint64
@@ -56,9 +56,9 @@ type ClockSample struct {
 	UnixMilli int64
 }
 
-// StandsAlone reports whether e does what nothing but the manifest tells of: it commits
-// a transaction larger than its memory, makes, changes or drops a keyspace, or says which
-// data key is current.
+// StandsAlone reports whether only the manifest records what e does: e commits a transaction
+// larger than its memory, makes, changes or drops a keyspace, or says which data key is
+// current. Other edits can be made again from the journal and the files.
 func (e *Edit) StandsAlone() bool {
 	for i := range e.AddRuns {
 		if e.AddRuns[i].Stamp != 0 {

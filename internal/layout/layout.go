@@ -37,7 +37,7 @@ type Layout struct {
 	unknown      []TLV
 }
 
-// Usage counts what needs a segment.
+// Usage counts what keeps a segment in the store.
 type Usage struct {
 	Runs    int    // runs that refer to it
 	Records uint64 // entries in them that refer to it
@@ -82,7 +82,7 @@ func (l *Layout) Segment(num entry.FileNum) *Segment {
 	return nil
 }
 
-// Usage counts what needs the segment.
+// Usage returns what keeps the segment in the store; zeros if it isn't there.
 func (l *Layout) Usage(num entry.FileNum) Usage {
 	if i, ok := l.findSegment(num); ok {
 		return l.usage[i]
@@ -162,12 +162,12 @@ func (l *Layout) VersionAt(unixMilli int64) entry.Version {
 // DataKey is the data key for new files; its ID is zero in a plain store.
 func (l *Layout) DataKey() DataKey { return l.dataKey }
 
-// IsOld reports whether a file of this life is to be rewritten for the store to be under
-// its data key: it is under another one, or plain.
+// IsOld reports whether a file with this life is not under the data key for new files: it is
+// under another one, or plain in an encrypted store.
 func (l *Layout) IsOld(life crypt.Life) bool { return life.Key != l.dataKey.ID }
 
-// OldBytes is the length of the files of runs and segments that IsOld is true of. A remap
-// counts as one byte.
+// OldBytes is the length in bytes of the files of runs and segments for which IsOld is true. A
+// remap counts as one byte.
 func (l *Layout) OldBytes() (n uint64) {
 	for life, size := range l.Lives() {
 		if l.IsOld(life) {
@@ -177,8 +177,8 @@ func (l *Layout) OldBytes() (n uint64) {
 	return n
 }
 
-// Lives are those of all files of runs and segments, with their bytes, and of remaps, with
-// none; zero for plain files.
+// Lives walks the lives of all files of runs and segments, with their lengths in bytes, and of
+// remaps, with length 0. The life of a plain file is zero.
 func (l *Layout) Lives() iter.Seq2[crypt.Life, uint64] {
 	return func(yield func(crypt.Life, uint64) bool) {
 		for _, r := range l.runs {

@@ -52,7 +52,7 @@ type Dead struct {
 	Granules []uint32 // record offset / Granule, strictly ascending
 }
 
-// DeadMemory is what it takes to know which records are dead, in bytes.
+// DeadMemory is the memory that the set of dead records takes, in bytes.
 func (s *Segment) DeadMemory() int64 { return s.dead.memory() }
 
 // State says where the records of s are.

@@ -13,6 +13,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// How the directories of a store are taken that is made from another one.
+
 // Absent returns errs.ErrExist if there is something under the name of a directory.
 func Absent(fsys vfs.FS, dir string) error {
 	_, err := fsys.Stat(filepath.Clean(dir)) // "" is the directory of the process
@@ -25,9 +27,9 @@ func Absent(fsys vfs.FS, dir string) error {
 	return err
 }
 
-// Claim is the directories of a store that is being made of another one. They are held
-// open and locked, and no file of a store was in them. So all that are in them at the end
-// are those of the new store.
+// Claim holds the directories of a store that is being made from another one: open, locked,
+// and without a file of a store when they were claimed. So every file of a store that is in
+// them at the end belongs to the new one.
 type Claim struct {
 	FS vfs.Dirs // has the directories
 
@@ -38,8 +40,8 @@ type Claim struct {
 }
 
 // NewClaim makes the directories of o, unless they exist, and locks them. open opens them;
-// nil = o.FS.OpenDirs. It returns errs.ErrExist if anything is in one but the other one,
-// and a *errs.LockedError if somebody else has the lock. What an error leaves is removed,
+// nil = o.FS.OpenDirs. It returns errs.ErrExist if a directory is not empty (see empty), and
+// a *errs.LockedError if somebody else has the lock. After an error it removes what it made,
 // as far as that is possible.
 func NewClaim(o Options, open func(dirs ...string) (vfs.Dirs, error)) (*Claim, error) {
 	if open == nil {
@@ -129,7 +131,7 @@ func (c *Claim) release(err error) error {
 	if err == nil {
 		return closing
 	}
-	// One may be in the other.
+	// One directory may lie in the other: the inner one is removed first.
 	slices.SortFunc(c.made, func(a, b string) int { return len(b) - len(a) })
 	for _, dir := range c.made {
 		_ = c.base.Remove(dir)
@@ -139,8 +141,8 @@ func (c *Claim) release(err error) error {
 
 func lockPath(dir string) string { return filepath.Join(dir, filename.Of(filename.Lock, 0)) }
 
-// empty returns errs.ErrExist if there is anything in a directory but the other one, a lock
-// and names that are Harmless.
+// empty returns errs.ErrExist if a directory has anything in it but the other directory, a
+// lock, and names that are Harmless.
 func (o *Options) empty(dir string) error {
 	names, err := o.FS.List(dir)
 	if err != nil && !notThere(err) {

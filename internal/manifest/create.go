@@ -26,7 +26,7 @@ type CreateOptions struct {
 	Seed    uint64   // random; of the key hash
 	Created int64    // Unix milliseconds
 
-	Ring *crypt.Ring // for Write; nil: the store is plain. Create asks Options.Keys
+	Ring *crypt.Ring // only for Write; nil: the store is plain. Create uses Options.Keys instead
 }
 
 // firstManifest is the number of the manifest that Create makes.
@@ -35,11 +35,11 @@ const firstManifest = 1
 // firstKeyring is the number of the keyring of a new store.
 const firstKeyring = 1
 
-// Create makes a store in the directories, which exist, and opens its log. A crash at any moment leaves
-// a directory in which Create can begin again, or a whole store. It returns
-// errs.ErrExist if there is a store, errs.ErrForeign if the directory holds
-// other things, and *errs.Corruption if it holds files of a store that has lost
-// its SUPER. The caller holds the store's lock.
+// Create makes a store in the directories, which exist, and opens its log. A crash at any
+// moment leaves a directory in which Create can begin again, or a whole store. It returns
+// errs.ErrExist if there is a store, errs.ErrForeign if the directory holds other things, and
+// *errs.Corruption if it holds files of a store that has lost its SUPER. The caller holds the
+// store's lock.
 func Create(o Options, c CreateOptions) (*Log, error) {
 	if o.ReadOnly {
 		return nil, fmt.Errorf("create a store in %s: %w", o.Dir, errs.ErrReadOnly)
@@ -211,7 +211,7 @@ func vacant(o Options) (remains []string, err error) {
 		case !ours && !Harmless(base) && !o.leads(filepath.Join(o.Dir, base)):
 			return nil, fmt.Errorf("%w: %s holds %s; a new store wants an empty directory", errs.ErrForeign, o.Dir, base)
 		case !ours || name.Kind == filename.Lock:
-		// SUPER is all zeros: ReadSuper looked at it. No file is under the keys.
+		// SUPER is all zeros, as ReadSuper has found. No file is encrypted under the keys yet.
 		case name.Kind == filename.Super, name == filename.New(filename.Keyring, firstKeyring) && unusedKeyring(o, base):
 			remains = append(remains, base)
 		case name == filename.New(filename.Manifest, firstManifest) && unusedManifest(o, base):

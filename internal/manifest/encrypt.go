@@ -11,10 +11,11 @@ import (
 )
 
 // Encrypt makes the plain store an encrypted one, with the keys that o.Keys makes: it begins
-// an encrypted manifest, and SUPER names it. Files stay plain, as the layout has them without
-// a life, and are to be rewritten. A plain journal would not count any more, so all must be in
-// runs. The first slot of SUPER is the moment: a crash before leaves the store as it was. The
-// caller holds the store's lock, and nobody has it open.
+// an encrypted manifest, and SUPER names it. Files that are there stay plain: the layout has
+// them without a life, and its data key asks for them to be rewritten. An encrypted store
+// ignores a plain journal, so all entries must be in runs: else Encrypt returns
+// errs.ErrRefused. The store is encrypted once SUPER's first slot is written: a crash before
+// leaves it as it was. The caller holds the store's lock, and nobody has the store open.
 func Encrypt(o Options) (err error) {
 	keys := o.Keys
 	o.Keys = nil
@@ -24,7 +25,7 @@ func Encrypt(o Options) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			// So that Close writes no SUPER: it would name the plain manifest.
+			// Then Close doesn't write SUPER, which would name the plain manifest.
 			l.mu.Lock()
 			_ = l.stopLocked(err)
 			l.mu.Unlock()
@@ -48,7 +49,7 @@ func Encrypt(o Options) (err error) {
 	return l.Renew()
 }
 
-// allFlushed returns errs.ErrRefused if a journal segment may have what no run has.
+// allFlushed returns errs.ErrRefused if a journal segment may have entries that no run has.
 func (l *Log) allFlushed() error {
 	waits := func(num entry.FileNum) bool { return num > l.layout.FlushedTo() && l.layout.Segment(num) == nil }
 	for _, end := range l.layout.JournalEnds() {

@@ -28,7 +28,7 @@ const (
 	may  = 0
 )
 
-// list is a field that v has once for each element of a list.
+// list is a field that is written once for each element of a list of v.
 func list[T, E any](tag, flags uint16, name string, of func(*T) *[]E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
 	return field[T]{
 		tag: tag, name: name,
@@ -43,7 +43,7 @@ func list[T, E any](tag, flags uint16, name string, of func(*T) *[]E, put func([
 	}
 }
 
-// value is a field that v has unless its value is zero.
+// value is a field that is written unless its value in v is zero.
 func value[T any, E comparable](tag, flags uint16, name string, of func(*T) *E, put func([]byte, E) []byte, get func(*wire) E) field[T] {
 	f := parts(tag, flags, name,
 		func(v *T) bool { return *of(v) != *new(E) },
@@ -52,7 +52,8 @@ func value[T any, E comparable](tag, flags uint16, name string, of func(*T) *E, 
 	return f.shown(func(w *wire) string { return fmt.Sprint(get(w)) })
 }
 
-// parts is a field that has several values of v, or a whole list, if there says so.
+// parts is one field with several values of v, or with a whole list. It is written if there
+// returns true.
 func parts[T any](tag, flags uint16, name string, there func(*T) bool, put func([]byte, *T) []byte, get func(*wire, *T)) field[T] {
 	return field[T]{
 		tag: tag, name: name,
@@ -99,7 +100,7 @@ func (fs fields[T]) read(w *wire, v *T, unknown *[]layout.TLV) {
 // readOne reads the value of one field. It keeps a field that this release
 // doesn't know, unless it is required.
 func (fs fields[T]) readOne(v *T, unknown *[]layout.TLV, tag uint16, required bool, value []byte) error {
-	for i := range fs { // at most 17: a map would be slower
+	for i := range fs { // so few that a map would be slower
 		if fs[i].tag == tag {
 			w := wire{p: value}
 			fs[i].get(&w, v)

@@ -17,6 +17,9 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
+// The file of a manifest: its header, the frames that hold a snapshot and edits, and the rule that
+// tells a torn tail from damage.
+
 const (
 	fileMagic     = "BROCKMAN"
 	fileVersion   = 2
@@ -97,8 +100,8 @@ func encodeFrame(id checksum.Identity, enc *encryption, at frame.Cursor, kind fr
 	return p, at, nil
 }
 
-// finishFrame writes the header before the payload that begins at p[frame.HeaderSize], and
-// moves at behind it.
+// finishFrame writes the header of the frame p, whose payload begins at p[frame.HeaderSize],
+// and moves at to the end of the frame.
 func finishFrame(p []byte, id checksum.Identity, at *frame.Cursor, h *frame.Header) {
 	h.PayloadSum = id.Sum(at.Offset+frame.HeaderSize, p[frame.HeaderSize:])
 	h.Size = int64(len(p))
@@ -106,8 +109,8 @@ func finishFrame(p []byte, id checksum.Identity, at *frame.Cursor, h *frame.Head
 	at.Advance(h)
 }
 
-// maxFrame is the greatest frame that Append writes, and maxTail the most that can
-// lie behind the good frames: half of one that was being written.
+// maxFrame is the length in bytes of the longest frame that Append writes. maxTail is the
+// most that can lie behind the good frames: part of one frame that was being written.
 const (
 	maxFrame = math.MaxInt32
 	maxTail  = maxFrame
@@ -121,7 +124,7 @@ type reader struct {
 	enc  *encryption // nil: frames are plain
 	buf  []byte
 
-	before crypt.Tag // of the frame before the last one, if that is encrypted
+	before crypt.Tag // in an encrypted file: tag of the frame before, as the last frame that was read has it
 }
 
 // bytes reads the n bytes at off, which are within the file; they are valid until the
@@ -231,8 +234,8 @@ func framesBehind(f io.ReaderAt, size int64, super *Super, damage frame.Cursor) 
 	return tail.Frames, err
 }
 
-// judgeTail returns an error if a frame that was durable is missing at the end
-// of the good frames. Frame 1 was: SUPER names a manifest after its sync.
+// judgeTail returns an error if a frame that was durable is missing at the end of the good
+// frames. Frame 1 was durable in any case: SUPER names a manifest only after its sync.
 func (r *reader) judgeTail(super *Super, end frame.Cursor) error {
 	name := filename.Of(filename.Manifest, super.Manifest)
 	if r.size-end.Offset > maxTail {

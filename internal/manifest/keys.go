@@ -20,13 +20,12 @@ import (
 // found without keys. If the checksum is right and the tag doesn't fit, somebody has changed
 // the bytes, or, of SUPER, the key is wrong.
 
-// Keys leads to the data keys of the store with the uuid. With create it makes them first,
-// in a file of its own, and the first key is current. Errors wrap errs.ErrKey if a key is
+// Keys returns the data keys of the store with the uuid. With create it first makes them, in
+// a file of their own; then the first key is current. Errors wrap errs.ErrKey if a key is
 // wrong or missing.
 type Keys func(uuid [16]byte, create bool) (*crypt.Ring, error)
 
-// open returns the keys of a store whose SUPER says whether it is encrypted; nil for a
-// plain one.
+// open returns the keys of the store of this SUPER; nil for a plain one.
 func (k Keys) open(s *Super) (*crypt.Ring, error) {
 	if err := k.fit(s); err != nil || k == nil {
 		return nil, err
@@ -106,7 +105,7 @@ func newEncryption(ring *crypt.Ring, uuid [16]byte, num entry.FileNum) *encrypti
 	return &encryption{ring: ring, file: file}
 }
 
-// bound is what the tag of a frame covers beside its text. File and place are in its key.
+// bound returns the associated data of a frame's tag. File and place are bound by the key.
 func (e *encryption) bound(h *frame.Header, before []byte) []byte {
 	e.data = append(append(e.data[:0], before...), byte(h.Kind))
 	return binary.LittleEndian.AppendUint64(e.data, h.Number)

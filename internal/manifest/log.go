@@ -35,18 +35,18 @@ type Log struct {
 	values  valueDir
 	layout  *layout.Layout
 	settled bool                  // SUPER's slots agreed when it was read
-	now     slot                  // of SUPER, the one that counted then; no bytes once it was written again
+	now     slot                  // the slot of SUPER that counted at Load; no bytes once it was written again
 	file    vfs.File              // nil if read-only, not mended yet, or closed
-	end     frame.Cursor          // of the good frames
-	last    int64                 // where the last frame begins that Open found
-	secured frame.Cursor          // up to where Refresh has made it durable
-	limit   int64                 // size from which the next snapshot begins a new file
+	end     frame.Cursor          // where the good frames end
+	last    int64                 // offset of the last frame that was read
+	secured frame.Cursor          // the end up to which Refresh has made the file durable
+	limit   int64                 // length in bytes at which a new manifest begins
 	stopped atomic.Pointer[error] // why nothing is written any more
 
 	unproved bool          // SUPER has to record that the last frame is durable
 	forked   entry.FileNum // the manifest that SUPER still names, until Adopt; 0 = this one
-	slots    int           // of SUPER that don't name the manifest yet; nothing is appended before
-	previous entry.FileNum // the manifest that goes then
+	slots    int           // how many slots of SUPER don't name this manifest yet; they are written before the next edit
+	previous entry.FileNum // the manifest to remove once both slots are written
 }
 
 // Load reads SUPER and the manifest that it names, up to a torn tail, and changes
@@ -92,7 +92,7 @@ func Load(o Options) (*Log, error) {
 	if err := l.useDataKey(); err != nil {
 		return nil, err
 	}
-	// A snapshot that nearly fills the file would be written with every few edits.
+	// If the limit were near the snapshot's length, every few edits would begin a new manifest.
 	l.limit = max(o.FileBytes, 2*snapshot)
 	l.recovered.CutBytes = size - l.end.Offset
 	l.recovered.SuperMended = !l.settled && !o.ReadOnly
@@ -176,13 +176,14 @@ func (l *Log) replayEdit(name string, off int64, payload []byte) error {
 	return nil
 }
 
-// Mend prepares the files for appending, once; until then nothing of the store was
-// changed. It cuts the torn tail, makes durable what was read, brings both slots of
-// SUPER up to date, and removes manifests that SUPER doesn't name. While one is there, both
-// slots are written, also if they agree: the sync of one may have failed, and on the disk it
-// may name the manifest that goes. The sync comes first: the process before may have been
-// killed between a write and its sync, and from now on files are removed because of what was
-// read. After an error only Close may be called.
+// Mend prepares the files for appending, once; until then nothing of the store is changed.
+// It cuts the torn tail, makes durable what was read, brings both slots of SUPER up to
+// date, and removes manifests that SUPER doesn't name.
+//
+// Durability comes first: the process before may have been killed between a write and its
+// sync, and from now on files are removed because of what was read. If there is a manifest
+// to remove, both slots are written even if they agree: the sync of one may have failed, and
+// on the disk it may still name that manifest. After an error only Close may be called.
 func (l *Log) Mend() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,7 +303,7 @@ func (l *Log) writeSuper(slots int) error {
 
 // secureSuper makes durable what SUPER says. After Load it writes the slot that counted again, as
 // it is: if the sync of the process that wrote it has failed, another one alone may do nothing
-// (docs/adr, 15). The other slot is what a crash leaves until then.
+// (docs/adr, 15). If a crash tears this write, the other slot counts.
 func (l *Log) secureSuper(f vfs.File) error {
 	if l.now.bytes != nil {
 		if _, err := f.WriteAt(l.now.bytes, l.now.offset); err != nil {
@@ -316,9 +317,9 @@ func (l *Log) secureSuper(f vfs.File) error {
 	return err
 }
 
-// takeValueDirLocked begins a session with the value directory, the first of which makes
-// its SUPER. Both slots of the store's SUPER say the same before the other is written:
-// one damaged slot does no harm.
+// takeValueDirLocked begins a session with the value directory. The first session makes
+// the SUPER there. Both slots of the store's SUPER name the new session before the value
+// directory does, so that one damaged slot does no harm.
 func (l *Log) takeValueDirLocked() error {
 	v := &l.values
 	v.key = valuesKey(l.ring)
@@ -426,10 +427,10 @@ func (l *Log) appendLocked(e *layout.Edit) (*layout.Layout, error) {
 	return next, nil
 }
 
-// proveLocked records in SUPER that the last frame is durable: nothing behind it says
-// so, and damaged it would pass for a torn tail (docs/adr, 44). The edit is true already. So
-// a write that was refused is tried again with the next edit and by Close; one that failed
-// stops the log.
+// proveLocked records in SUPER that the last frame is durable. Nothing behind that frame
+// says so: if it were damaged later, it would pass for a torn tail (docs/adr, 44). The edit
+// counts already. So a write that was refused is tried again with the next edit and by
+// Close. Any other failure stops the log.
 func (l *Log) proveLocked() error {
 	l.unproved = l.super.Durable != l.end.Next-1
 	if !l.unproved || l.slots > 0 || l.forked != 0 { // both slots are still to be written
@@ -474,9 +475,9 @@ func (l *Log) Err() error {
 	return nil
 }
 
-// Renew goes on in a new manifest, and writes both slots of SUPER and of that of the value
-// directory: then nothing of them is under another data key than the current one. After an
-// error that is not errs.ErrStopped all is as good as before.
+// Renew begins a new manifest, and writes both slots of SUPER, and of the SUPER of the value
+// directory. When it returns nil, all of these are under the current data key. After an error
+// other than errs.ErrStopped the store is as sound as before, and Renew may be called again.
 func (l *Log) Renew() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

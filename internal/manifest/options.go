@@ -11,7 +11,7 @@ type Options struct {
 	Dir       string
 	ValueDir  string // "" = Dir
 	ReadOnly  bool   // write nothing at all
-	UpTo      bool   // take the edits before the first damaged one, which is an error else; only with ReadOnly
+	UpTo      bool   // a damaged edit ends the log, else it is an error; unless ReadOnly, call Fork, not Mend
 	Keys      Keys   // nil for a plain store
 	FileBytes int64  // size from which a snapshot begins a new manifest; 0 = 4 MB
 }
@@ -28,8 +28,8 @@ type Recovery struct {
 	CutBytes    int64 // of the manifest's torn tail
 	SuperMended bool  // a slot of SUPER was damaged or behind, and was written again
 
-	Damage    *errs.Corruption // what the edits end before, with Options.UpTo; nil: nothing
-	LostEdits int              // whole frames behind it; CutBytes has their bytes, too
+	Damage    *errs.Corruption // with Options.UpTo: the damage at which the edits end; nil: there is none
+	LostEdits int              // whole frames behind Damage; CutBytes counts their bytes, too
 }
 
 // separate reports whether values lie in a directory of their own.

@@ -83,7 +83,7 @@ func (l *Log) readOn() error {
 	})
 }
 
-// still returns an error unless the last frame that was read, from last to end, is there.
+// still returns an error unless the last frame that was read, from last to end, is unchanged.
 func (r *reader) still(name string, last int64, end frame.Cursor) error {
 	if last == 0 {
 		return nil

@@ -14,6 +14,8 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// What a salvage reads of a manifest that Load refuses.
+
 // Owner is the store that the manifest num says it belongs to; ok is false if its header is
 // damaged.
 func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) {
@@ -30,7 +32,7 @@ func Owner(fsys vfs.FS, dir string, num entry.FileNum) (uuid [16]byte, ok bool) 
 type Remains struct {
 	Number entry.FileNum  // of the manifest that was read; 0 = there is none
 	Layout *layout.Layout // as of the last edit that fits those before it
-	Edits  []*layout.Edit // those behind it that can be read
+	Edits  []*layout.Edit // those behind Layout that can be read, in the order of the file
 	Whole  bool           // no edit is known to be missing
 	Proven bool           // SUPER says that there is no later one
 	Damage []*errs.Corruption
@@ -46,7 +48,7 @@ func ReadRemains(fsys vfs.FS, dir string, uuid [16]byte, num entry.FileNum, dura
 		if err != nil {
 			return err
 		}
-		// Without its header, the manifest is what SUPER says.
+		// If the header is damaged, SUPER says whether the manifest is encrypted: ring follows it.
 		_, encrypted, err := decodeFileHeader(head, uuid, num)
 		if encrypted || err != nil {
 			r.enc = newEncryption(ring, uuid, num)
@@ -108,7 +110,8 @@ func (m *Remains) take(name string, at int64, e *layout.Edit, follows bool) {
 	m.Edits = append(m.Edits, e)
 }
 
-// behind is where the next frame begins behind at.
+// behind returns where the next whole frame header begins behind at; the file's end if there
+// is none.
 func (m *Remains) behind(r *reader, at int64) int64 {
 	const step = 1 << 20
 	for at += 8; at+frame.HeaderSize <= r.size; at += step - frame.HeaderSize + 8 {

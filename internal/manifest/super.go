@@ -14,6 +14,9 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
+// SUPER has two slots. The whole one with the greater epoch counts, and the other one is written
+// next: so a crash leaves one of them whole.
+
 // The format that this release writes. It reads every minor of its major.
 const (
 	FormatMajor = 4
@@ -33,8 +36,8 @@ const (
 	slotSumAt  = 508 // in the first 512 bytes, which a disk writes whole
 )
 
-// Super is what SUPER says: the identity of the store and where its manifest is. A
-// plain slot has the fields in this order, behind the magic.
+// Super is what SUPER says: the identity of the store and where its manifest is. The order
+// of the fields is the format of a plain slot, behind the magic: encode writes them so.
 type Super struct {
 	Major, Minor uint16
 	_            uint32
@@ -89,8 +92,8 @@ type slot struct {
 	bytes  []byte
 }
 
-// decodeSlot reads the slot p from the offset; it is not ok if its magic or checksum is
-// wrong, or its epoch one that no store reaches and that could not be counted on.
+// decodeSlot reads the slot p from the offset. It is not ok if its magic or checksum is
+// wrong, or its epoch is 2^63 or more, which no store reaches.
 func decodeSlot(p []byte, offset int64) (s slot) {
 	if len(p) < slotSize || string(p[:8]) != superMagic {
 		return slot{}
@@ -188,7 +191,7 @@ func readSuper(fsys vfs.FS, dir string) (s slots, err error) {
 }
 
 // chooseSlot finds the valid slot with the greater epoch. A crash or a flipped bit may
-// have taken the other one.
+// have damaged the other one.
 func chooseSlot(dir string, first, second []byte) (slots, error) {
 	name := filename.Of(filename.Super, 0)
 	a, b := decodeSlot(first, 0), decodeSlot(second, slotSize)

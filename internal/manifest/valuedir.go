@@ -15,10 +15,10 @@ import (
 )
 
 // A value directory of its own has a SUPER, too: it names the store, and the last session
-// that wrote there. Every session draws a number. The SUPER of the store's directory is
-// told first, with the number before, then the one of the value directory. So of two
-// copies of the store's directory only one agrees with the value directory: the one that
-// was opened last (docs/adr, 39).
+// that wrote there. Every session draws a number. It is written to the SUPER of the store's
+// directory first, with the number of the session before, then to that of the value
+// directory. So of two copies of the store's directory only one agrees with the value
+// directory: the one that was opened last (docs/adr, 39).
 
 // newSession draws the number of a session.
 func newSession() uint64 { return rand.Uint64() | 1 }

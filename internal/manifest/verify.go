@@ -13,8 +13,8 @@ import (
 )
 
 // Verify reads SUPER, the keyring and the manifest again and calls report for all damage, also
-// for damage that Open bears: a store opens with one slot of SUPER, but it should
-// have two. Its error says why it could not go on.
+// for damage that Open tolerates: a store opens with one slot of SUPER, but should have two.
+// It returns an error if it could not go on.
 func (l *Log) Verify(report func(*errs.Corruption)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

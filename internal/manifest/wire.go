@@ -10,6 +10,8 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
+// How the values of an edit are decoded, and how fields are told apart.
+
 // errEdit says that bytes are not an edit; the wrapping error says why.
 var errEdit = errors.New("bad edit")
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
@@ -102,7 +103,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 				if !sc.big && !*everyFlag && (i/4+i)%2 != 0 {
 					continue
 				}
-				if outOfTime(t) {
+				if deadline.Near(t) {
 					break
 				}
 				e.examine(p, i)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -207,7 +208,7 @@ func TestDamage(t *testing.T) {
 				if raced && i%5 != 0 {
 					continue
 				}
-				if i%100 == 0 && outOfTime(t) {
+				if i%100 == 0 && deadline.Near(t) {
 					break
 				}
 				b := &beholder{t: t, v: v, d: d, heavy: i%5 == 0, noMap: i%3 == 0}

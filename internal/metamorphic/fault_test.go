@@ -13,6 +13,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
@@ -54,7 +55,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 			points := 0
 			for _, kind := range faultKinds {
 				step := faultStep(sc)
-				for nth := 1 + draw.Rand(t).IntN(step); !outOfTime(t); nth += step { // a failure names nth
+				for nth := 1 + draw.Rand(t).IntN(step); !deadline.Near(t); nth += step { // a failure names nth
 					r := &faultRun{t: t, script: sc, kind: kind, nth: nth}
 					if !r.run() {
 						break // no operation has failed: the script has fewer

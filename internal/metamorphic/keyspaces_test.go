@@ -15,6 +15,8 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -425,14 +427,18 @@ func (p *keyspaceProgram) run(ops int) {
 // TestKeyspacePrograms makes, writes to and drops keyspaces at random, with older
 // readers and writers open, and over flushes, compactions and crashes.
 func TestKeyspacePrograms(t *testing.T) {
-	first, n := uint64(1), uint64(120)
-	if testing.Short() || raced {
+	n := 60
+	switch {
+	case *keyspaceSeed != 0:
+		n = 1
+	case testing.Short() || raced:
 		n = 30
 	}
-	if *keyspaceSeed != 0 {
-		first, n = *keyspaceSeed, 1
-	}
-	for seed := first; seed < first+n && !outOfTime(t); seed++ {
+	for i := 0; i < n && !deadline.Near(t); i++ {
+		seed := *keyspaceSeed
+		if seed == 0 {
+			seed = draw.Seed(t)
+		}
 		rng := rand.New(rand.NewPCG(seed, 0x6b657973))
 		p := &keyspaceProgram{t: t, rng: rng, seed: seed, mem: vfs.NewMem(), o: brock.Options{
 			Dir: "db", Keys: keysOf(seed), Tuning: brock.Tuning{MemtableSize: 64 << 10, SegmentSize: 64 << 10, RunFileSize: pick[int64](rng, 64<<10, 0)},

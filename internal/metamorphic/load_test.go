@@ -13,6 +13,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -20,15 +21,19 @@ import (
 // flushes and compacts. Every call returns, and acknowledged data is there when the
 // store is opened again, on the same disk or after a loss of power.
 func TestFaultUnderLoad(t *testing.T) {
-	first, n := uint64(1), 150
+	n := 75
 	switch {
 	case *seedFlag != 0:
-		first, n = *seedFlag, 1
+		n = 1
 	case testing.Short():
 		n = 30
 	}
 	struck := 0
-	for seed := first; seed < first+uint64(n); seed++ {
+	for range n {
+		seed := *seedFlag
+		if seed == 0 {
+			seed = draw.Seed(t)
+		}
 		l := &load{t: t, seed: seed}
 		if l.run() {
 			struck++

@@ -12,6 +12,7 @@ import (
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -81,7 +82,7 @@ func TestDamageUnderOpenStores(t *testing.T) {
 				if raced && n%5 != 0 {
 					continue
 				}
-				if t.Failed() || n%20 == 0 && outOfTime(t) {
+				if t.Failed() || n%20 == 0 && deadline.Near(t) {
 					break
 				}
 				cases++

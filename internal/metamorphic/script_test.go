@@ -622,18 +622,3 @@ var scripts = []script{
 		s.close()
 	}},
 }
-
-// begun is when this package's tests began.
-var begun = time.Now()
-
-// outOfTime reports whether four fifths of the time that go test gives this package
-// (its -timeout) have passed. A campaign then ends: on a busy machine it has fewer
-// cases, and does not fail.
-func outOfTime(t *testing.T) bool {
-	end, limited := t.Deadline()
-	if !limited || time.Since(begun) < end.Sub(begun)*4/5 {
-		return false
-	}
-	t.Log("ends early: the time of go test is nearly over")
-	return true
-}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
@@ -187,7 +188,7 @@ func TestTwins(t *testing.T) {
 			draw.Rand(t).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // a failure names what it did
 			counts := map[string]int{}
 			for i, d := range all[:min(most, len(all))] {
-				if i%50 == 0 && outOfTime(t) {
+				if i%50 == 0 && deadline.Near(t) {
 					break
 				}
 				b := &beholder{t: t, v: v, d: d, heavy: i%5 == 0, noMap: i%3 == 0, keys: true}

@@ -92,10 +92,11 @@ func upTo(r Range, key string, reverse bool) Range {
 // Conflict reports whether a commit now must be refused, because something that the
 // transaction has read has changed since. A transaction without writes never
 // conflicts.
-func (t *Txn) Conflict() bool {
-	return len(t.writes) > 0 && slices.ContainsFunc(t.reads, func(r Range) bool {
-		return t.store.ChangedSince(r, t.at)
-	})
+func (t *Txn) Conflict() bool { return len(t.writes) > 0 && t.Stale() }
+
+// Stale reports whether something that the transaction has read has changed since.
+func (t *Txn) Stale() bool {
+	return slices.ContainsFunc(t.reads, func(r Range) bool { return t.store.ChangedSince(r, t.at) })
 }
 
 // Commit applies the writes and returns their version: the read version if

@@ -7,6 +7,8 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
+// The bounds of chunks, as a directory has them. keys.go has them as a Reader searches them.
+
 // boundSize is how much of a key a directory has at most, in bytes.
 const boundSize = meta.BoundSize
 
@@ -18,7 +20,7 @@ type bound struct {
 	key   []byte // of the first key, from its beginning
 	apart int    // length of the shortest prefix of key that sorts above the last key of the chunk before
 	again bool   // the first key is an older version of that key; then apart is all of it
-	long  bool   // key would have to be longer for that
+	long  bool   // boundSize bytes don't suffice to sort above it; then apart is boundSize
 }
 
 // newBound returns the bound of a chunk with this first key and prefix. Shared is the
@@ -40,8 +42,8 @@ func (b *bound) follows(a *bound) bool {
 	return bytes.Compare(a.key[:a.apart], b.key[:b.apart]) <= 0
 }
 
-// fits reports whether a chunk with the bound b may begin with first, after before; nil:
-// it is the first one.
+// fits reports whether a chunk with the bound b may begin with the key first. before is the
+// last key of the chunk before; nil: there is no such chunk.
 func (b *bound) fits(first, before []byte, prefix int) bool {
 	if before == nil {
 		return bytes.HasPrefix(first, b.key)

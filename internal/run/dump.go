@@ -16,17 +16,17 @@ import (
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
-// StoreOf returns the uuid of the store that an encrypted run file belongs to; ok is false for a
-// plain file, and one of which the footer is damaged.
+// StoreOf returns the uuid of the store that an encrypted run file belongs to. ok is false for a
+// plain file, and for one with a damaged footer.
 func StoreOf(file []byte) (uuid [16]byte, ok bool) {
 	o, ok := encryptedFile(file)
 	return o.UUID, ok
 }
 
-// Dump writes an annotated dump of a whole run file. Damage is shown, not
-// refused, as far as footer and directory still lead to what there is. An encrypted file
-// is shown as it is before encryption; without ring, only its ends are. If ring doesn't have its
-// data key, too, and the error wraps errs.ErrKey.
+// Dump writes an annotated dump of a whole run file. Damage is shown, not refused, as far as
+// footer and directory still lead to what there is. An encrypted file is shown decrypted. If
+// ring is nil or doesn't have its data key, only header and footer are shown; in the latter case
+// Dump also returns an error that wraps errs.ErrKey.
 func Dump(w io.Writer, file []byte, ring *crypt.Ring) error {
 	if o, ok := encryptedFile(file); ok {
 		return dumpEncrypted(w, file, o, ring)
@@ -156,7 +156,8 @@ func dumpRecord(d *dump.Writer, at int) {
 	chunk.DumpStats(d, at+48)
 }
 
-// encryptedFile says which encrypted file it is, by its footer; not ok: it is none.
+// encryptedFile returns what the footer of an encrypted file says of its owner. ok is false if
+// there is no such footer.
 func encryptedFile(file []byte) (o chunk.Owner, ok bool) {
 	at := len(file) - encryptedFooterSize
 	if at < headerSize {
@@ -209,8 +210,8 @@ func dumpEncrypted(w io.Writer, file []byte, owner chunk.Owner, ring *crypt.Ring
 	return errors.Join(d.Close(), err)
 }
 
-// decryptImage decrypts a whole file in place, but for what is damaged. An error says that
-// the directory is.
+// decryptImage decrypts a whole file in place. Damaged parts stay as they are. It returns an
+// error only if the directory is damaged.
 func (o *origin) decryptImage(file []byte, ft *footer) error {
 	b := file[ft.dirOffset:][:ft.dirSize]
 	if err := o.verifyDirectory(b, ft); err != nil {

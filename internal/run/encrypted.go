@@ -21,7 +21,7 @@ const (
 	headerSum     = headerSize - 4
 )
 
-// origin says which file of which store it is, and what decrypts it.
+// origin says which file of which store a run file is, and has what decrypts it.
 type origin struct {
 	name  string
 	owner chunk.Owner
@@ -34,7 +34,7 @@ func cryptFile(o *chunk.Owner) crypt.File {
 	return crypt.File{UUID: o.UUID, Kind: byte(filename.Run), Number: uint64(o.Num)}
 }
 
-// header is the header page of a file of owner.
+// header returns the header page of the file that owner names.
 func header(owner *chunk.Owner, e *crypt.Encrypter, life crypt.Life) ([]byte, error) {
 	p := make([]byte, headerSize)
 	copy(p, headerMagic)

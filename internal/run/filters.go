@@ -14,20 +14,20 @@ import (
 	"github.com/brockdb/brock/internal/run/filter"
 )
 
-// A run of few keys has one filter, written when it is finished. To write that of
-// a large run in one piece would take memory for all of its keys, so there each
-// filter is for the keys of some chunks that follow each other.
+// A run of few keys has one filter, written when the run is finished. In a large run that would
+// take memory for the hashes of all keys. So there each filter has the keys of some chunks that
+// follow each other.
 
 // DefaultFilterKeys (256 Ki) is the number of keys at which a filter is written. A
 // filter also has the other keys of its last chunk.
 const DefaultFilterKeys = 1 << 18
 
-// pageWords makes filters between chunks end on a page.
+// pageWords is the number of words in a page. A filter between chunks has whole pages.
 const pageWords = chunk.PageSize / 8
 
 // filterRecord says where a filter is.
 type filterRecord struct {
-	chunks        uint32 // of the run, after those of the filter before; 0: all
+	chunks        uint32 // how many chunks it is for, after those of the filter before; 0: all of the run
 	checksum      uint32
 	offset, words uint64
 	tags          []byte // of its pages, if the file is encrypted
@@ -107,7 +107,7 @@ func (d *directory) decodeFilters(p []byte, end uint64) error {
 	return nil
 }
 
-// writePart writes the filter of the chunks since the last one, whole pages.
+// writePart writes the filter of the chunks since the last filter.
 func (w *Writer) writePart() error {
 	// Chunks begin on pages, so a filter between two of them fills whole pages.
 	n := (filter.Words(len(w.hashes)) + pageWords - 1) / pageWords * pageWords
@@ -183,15 +183,15 @@ func (r *Reader) readFilters() (err error) {
 	return nil
 }
 
-// summed is a filter in place, whose pages are verified as they are asked, or one that is
-// encrypted, whose pages are decrypted then.
+// summed is a filter of a run. A plain one is read in place, and its pages are verified when
+// they are first needed. The pages of an encrypted one are decrypted when they are needed.
 type summed struct {
 	filter.Filter
 	pages    *pageio.Summed // nil: the filter is empty, or encrypted
 	verified pageio.PageBits
 
-	words     int
-	encrypted *blocks.Part
+	words     int          // of an encrypted filter
+	encrypted *blocks.Part // nil: the filter is empty, or plain
 }
 
 // mayContain is MayContain. A damaged filter counts as if it had every key: the chunks are then
@@ -217,7 +217,7 @@ func (s *summed) decrypted(hash uint64) bool {
 	return err != nil || binary.LittleEndian.Uint64(word)&m == m
 }
 
-// readFilter reads and checks one filter. An encrypted one is read when it is asked first.
+// readFilter reads and checks one filter. An encrypted one is read later, page by page.
 func (f *file) readFilter(at *filterRecord) (summed, error) {
 	if at.words > math.MaxInt32 {
 		return summed{}, errs.NewCorruption(f.name, int64(at.offset), "filter of %d words", at.words)
@@ -288,7 +288,7 @@ func (d *directory) tagFilters(b []byte) error {
 	return nil
 }
 
-// filters are those of the file.
+// filters returns the filters in the order in which they lie in the file.
 func (d *directory) filters() (list []*filterRecord) {
 	for i := range d.parts {
 		list = append(list, &d.parts[i])

@@ -13,6 +13,9 @@ import (
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
+// The last bytes of a run file: they lead to the directory, and say which file of which store it
+// is.
+
 const (
 	footerSize    = 64
 	footerMagic   = 0x524b5242 // "BRKR"
@@ -33,7 +36,7 @@ type footer struct {
 	dirTag crypt.Tag
 }
 
-// encode is the footer at offset; e is nil for a plain file.
+// encode returns the footer for this offset; e is nil for a plain file.
 func (f *footer) encode(id checksum.Identity, offset int64, e *crypt.Encrypter) (b []byte, err error) {
 	b = make([]byte, footerSize)
 	binary.LittleEndian.PutUint32(b[4:], footerMagic)
@@ -51,8 +54,8 @@ func (f *footer) encode(id checksum.Identity, offset int64, e *crypt.Encrypter) 
 	return b, err
 }
 
-// decodeFooter decodes and checks the footer b at offset of the file id. How long b is
-// says which one is expected, that of a plain or of an encrypted file.
+// decodeFooter decodes and checks the footer b at offset of the file id. The length of b says
+// whether the footer of a plain or of an encrypted file is expected.
 func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*footer, error) {
 	f := &footer{
 		checksum:  binary.LittleEndian.Uint32(b),
@@ -65,7 +68,7 @@ func decodeFooter(b []byte, id checksum.Identity, offset int64, name string) (*f
 	if got := id.Sum(offset, b[4:]); got != f.checksum {
 		return nil, errs.NewCorruption(name, offset, "footer: checksum %#x, want %#x", got, f.checksum)
 	}
-	// The checksum is right, so it is a footer; a format that is not ours is no damage.
+	// The checksum is right, so b is a footer: another format is no damage.
 	if m := binary.LittleEndian.Uint32(b[4:]); m != footerMagic {
 		return nil, errs.NewCorruption(name, offset, "footer: magic %#x", m)
 	}
@@ -122,8 +125,8 @@ func (f *footer) decodeLife(b []byte) {
 	f.life = crypt.Life{Key: crypt.ID(b[footerKey:]), Life: [16]byte(b[footerLife:]), Cipher: crypt.Cipher(b[footerCipher])}
 }
 
-// verify compares the tag of the footer b, which lies at offset, and its life with those
-// that are expected.
+// verify checks that the footer b, which lies at offset, has the expected life and the right
+// tag. A plain file has neither.
 func (o *origin) verify(ft *footer, b []byte, offset int64) error {
 	if o.key == nil {
 		return nil
@@ -145,7 +148,7 @@ func (o *origin) footerSize() int {
 	return footerSize
 }
 
-// findFooter is the footer of an encrypted file; nil: there is none.
+// findFooter returns the footer of an encrypted file; nil if it is damaged or the file is plain.
 func findFooter(f *pageio.File, id checksum.Identity) *footer {
 	b := make([]byte, encryptedFooterSize)
 	at := f.Size() - encryptedFooterSize

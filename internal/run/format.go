@@ -9,10 +9,13 @@ import (
 	"github.com/brockdb/brock/internal/run/chunk"
 )
 
+// The directory of a run file: its chunks, their bounds, the filters, and what the last file
+// says of the whole run.
+
 const (
 	recordSize = 48 + chunk.StatsSize // of a chunk in the directory
 
-	// Sections of a directory; numbers are apart from those of trailers.
+	// Sections of a directory. A trailer's sections have other numbers.
 	secChunks  = 16
 	secBounds  = 17
 	secFilter  = 18
@@ -36,7 +39,7 @@ type record struct {
 // directory is what a file says of its chunks.
 type directory struct {
 	chunks []record
-	filter filterRecord // of the whole run; no words: none
+	filter filterRecord // of the whole run; 0 words: there is none
 	parts  []filterRecord
 
 	ranges ranges // of the whole run
@@ -88,8 +91,8 @@ func appendRecord(b []byte, r *record) []byte {
 }
 
 // decodeDirectory decodes a directory whose checksum, or tag, has been verified and that
-// begins at offset end of its file. Bounds point into b. The chunks are checked to
-// lie in order before end, and their keys to be in order.
+// begins at offset end of its file. Bounds point into b. It checks that the chunks lie in
+// order before end, and that their keys are in order.
 func decodeDirectory(b []byte, end uint64, encrypted bool) (*directory, error) {
 	d := &directory{encrypted: encrypted}
 	var chunks, bounds, tags []byte
@@ -175,7 +178,7 @@ func appendBounds(b []byte, chunks []record) []byte {
 }
 
 // decodeBounds decodes the bounds of chunks, whose records are decoded already; keys
-// point into p. They are checked to be in order, and to have the chunk's prefix.
+// point into p. It checks that they are in order, and long enough for the chunk's prefix.
 func decodeBounds(p []byte, chunks []record) error {
 	if len(p) < boundHead*len(chunks) {
 		return fmt.Errorf("%d bytes of bounds for %d chunks", len(p), len(chunks))
@@ -242,24 +245,25 @@ func (r *record) decode(p []byte, from, to uint64) (end uint64, err error) {
 // Each such entry is a span: its key ends with the upper bound, its value is the lower
 // one. So the first entry behind a key is the span that covers it, if any does.
 const (
-	tagFlat = 0xfd // a span that is all what readers need at its place
-	tagNode = 0xff // of a node, which lays tombstones over each other that they need all
+	tagFlat = 0xfd // flat span: readers need only this one tombstone at its place
+	tagNode = 0xff // span of a node: readers may need several tombstones at its place
 
 	nodeFanout = 16 // node i of level k has the 16^k tombstones from i·16^k on
 )
 
-// isTombstones reports whether a chunk with this first key has tombstones.
+// isTombstones reports whether a chunk with this first key, or an entry with this key, is one
+// of tombstones. The key must not be empty.
 func isTombstones(first []byte) bool { return first[0] >= tagFlat }
 
-// flatPrefix is what the keys of flat spans begin with.
+// flatPrefix appends the prefix of the keys of flat spans to dst.
 func flatPrefix(dst []byte) []byte { return append(dst, tagFlat) }
 
-// nodePrefix is what the keys of the spans of a node begin with.
+// nodePrefix appends the prefix of the keys of a node's spans to dst.
 func nodePrefix(dst []byte, level, node int) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, tagNode, byte(level)), uint32(node))
 }
 
-// ranges is what a directory says of the tombstones of a run.
+// ranges counts the tombstones of a run. The directory of the last file has it.
 type ranges struct {
 	flat    uint64 // spans
 	history uint64 // tombstones in nodes

@@ -13,11 +13,10 @@ import (
 // Iterator walks the entries of the run.
 func (r *Reader) Iterator() iterator.Iterator { return r.newCursor() }
 
-// Copier walks the entries of the run, as Iterator does, for those who write them
-// elsewhere: each chunk is read into memory of the Copier and verified there, so that
-// what is handed out is what was verified, whatever becomes of the file. An entry is
-// valid until the next move. Close gives the memory back, that of one chunk. It reads
-// chunk after chunk, see pageio.Stream.
+// Copier walks the entries of the run, as Iterator does, for a caller that writes them
+// elsewhere. It reads each chunk whole into memory of its own, by a pageio.Stream, and
+// verifies it there: so what is written is what was verified, whatever becomes of the file.
+// An entry is valid until the next move. The Copier holds one chunk; Close gives that back.
 func (r *Reader) Copier() iterator.Iterator { return r.newCopier() }
 
 func (r *Reader) newCopier() *cursor {
@@ -49,7 +48,7 @@ type cursor struct {
 	valid bool            // it is at an entry
 	err   error
 
-	stream *stream // reads the copy whole; nil: pages are read as they are verified
+	stream *stream // reads a chunk's copy whole; nil: its pages are read when they are verified
 }
 
 func (r *Reader) newCursor() *cursor { return &cursor{r: r, i: -1} }
@@ -75,7 +74,8 @@ func (it *cursor) open(i int) bool {
 	return true
 }
 
-// load returns chunk i: the Reader's, or a copy whose pages are verified as they are used.
+// load returns chunk i: that of the Reader, or a copy in own. Pages are verified when they are
+// used.
 func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	switch {
 	case it.own == nil:
@@ -97,6 +97,7 @@ func (it *cursor) load(i int) (*chunk.Chunk, error) {
 	return &chunk.Chunk{Layout: c.Layout, Place: c.Place, Data: data, Pages: chunk.NewPages(pageio.NewPageBits(chunk.PagesOf(int64(size))), read)}, nil
 }
 
+// at notes whether a move of the chunk's cursor has come to an entry, and returns that.
 func (it *cursor) at(ok bool) bool {
 	it.valid = ok
 	if !ok && it.err == nil {
@@ -133,6 +134,7 @@ func (it *cursor) Foresee(until []byte, least, most entry.Version) int {
 	return it.Cursor.Foresee(until, least, most)
 }
 
+// nextChunk moves to the first entry of the next chunk, unless the move before has failed.
 func (it *cursor) nextChunk() bool {
 	if !it.valid {
 		return false
@@ -146,8 +148,8 @@ func (it *cursor) nextChunk() bool {
 	return ok
 }
 
-// readOn has the disk asked for the entries of this chunk and of the next one: a walk that
-// has gone on to it goes on.
+// readOn asks the disk for the entries of this chunk and of the next one: a walk that has come
+// to a second chunk most likely goes on.
 func (it *cursor) readOn() {
 	for i := it.i; i < min(it.i+2, len(it.r.chunks)); i++ {
 		c := &it.r.chunks[i]
@@ -172,8 +174,8 @@ func (it *cursor) Prev() bool {
 	return ok
 }
 
-// find opens the chunk in which key is or would be, and says where key is, compared
-// with all keys that begin as the chunk's do: 0 is among them.
+// find opens the chunk in which key is or would be, and compares key with the prefix of the
+// chunk's keys, as within does.
 func (it *cursor) find(key []byte) (order int, ok bool) {
 	i, err := it.r.search(key)
 	if err == nil && !it.open(i) {
@@ -222,11 +224,11 @@ func (it *cursor) SeekLT(key []byte) bool {
 	return it.Prev()
 }
 
-// SkipGE leaves out, by what the directory says of them, chunks without newer
-// entries.
+// SkipGE leaves out whole chunks: those whose entries are all older than v, as the directory
+// says.
 func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
-	// What the directory doesn't tell is walked over entry by entry: the caller skips
-	// hidden entries itself.
+	// In a chunk that has newer entries it only moves to the next one: the caller skips the
+	// older ones itself.
 	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
 		return it.Next()
 	}
@@ -245,7 +247,7 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 	return it.open(i) && it.at(it.Cursor.First())
 }
 
-// SkipLT leaves out chunks without newer entries on the way back.
+// SkipLT is SkipGE on the way back.
 func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 	if !it.valid || it.r.dir[it.i].MaxVersion >= v {
 		return it.Prev()

@@ -58,22 +58,22 @@ func newKeys(chunks []record) keys {
 	return k
 }
 
-// from is the beginning of chunk i's first key, of at most boundSize bytes, with the
-// prefix that the chunk's keys share, as far as it goes.
+// from is the beginning of chunk i's first key, of at most boundSize bytes. It has all of the
+// prefix that the chunk's keys share, unless that is longer.
 func (k *keys) from(i int) []byte {
 	s := &k.spans[i]
 	return k.blob[s.at:][:s.length:s.length]
 }
 
-// apart is what tells chunk i's first key from the last one of the chunk before.
+// apart is the part of from(i) that sorts above the last key of the chunk before.
 func (k *keys) apart(i int) []byte {
 	s := &k.spans[i]
 	return k.blob[s.at:][:s.apart:s.apart]
 }
 
-// search returns the chunk in which key is, or the two between which it is: bounds
-// from lo+1 to hi don't tell. Where it is not in the run, it would be there, or
-// before the next chunk.
+// search returns the chunks lo to hi, of which one has key if the run has it. Mostly lo equals
+// hi. Else the bounds of the chunks lo+1 to hi are long and begin key: only the first keys of
+// these chunks tell which one it is.
 func (k *keys) search(key []byte) (lo, hi int) {
 	p := len(k.prefix)
 	if len(key) < p || string(key[:p]) != string(k.prefix) {
@@ -99,7 +99,7 @@ func (k *keys) search(key []byte) (lo, hi int) {
 	return k.searchEqual(base, key)
 }
 
-// searchEqual goes on among the bounds whose words equal that of key.
+// searchEqual is search among the bounds whose words equal that of key; base is the first.
 func (k *keys) searchEqual(base int, key []byte) (lo, hi int) {
 	// Doubled steps: usually only a few words are equal.
 	end := base
@@ -132,14 +132,14 @@ func (k *keys) compare(i int, key []byte) place {
 	return notBefore
 }
 
-// below reports whether all keys of chunk i, not the last one, are known to be less
-// than key.
+// below reports whether all keys of chunk i are known to be less than key. Of the last chunk
+// that is not known.
 func (k *keys) below(i int, key []byte) bool {
 	return i+1 < len(k.spans) && k.compare(i+1, key) == notBefore
 }
 
-// hasPrefix reports whether key begins with the first n bytes, of those that are in
-// memory, of chunk i's keys.
+// hasPrefix reports whether key begins as chunk i's keys do, in the first n bytes: in fewer, if
+// only boundSize bytes are in memory.
 func (k *keys) hasPrefix(i int, key []byte, n int) bool {
 	n = min(n, boundSize)
 	at := uint64(k.spans[i].at)

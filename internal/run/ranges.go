@@ -6,6 +6,9 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
+// What a run tells of a range of keys: whether it has changed, how much lies in it, and where to
+// cut the run into pieces.
+
 // ChangedSince reports whether an entry with a key in [lo, hi) is newer than
 // since; a nil hi is no bound. Chunks without such versions are not read, nor
 // those whose keys all lie in the range.
@@ -87,8 +90,8 @@ func (r *Reader) EachSince(since entry.Version, fn func(key []byte) bool) error 
 
 // Size estimates what lies in [lo, hi), nil for no bound: entries, bytes of
 // their keys and inline values, and bytes of separated values. It uses the
-// directory and the fences of the chunks at both ends; of those that cannot be
-// read, half is taken.
+// directory and the fences of the chunks at both ends. Of a chunk whose fences can't be
+// read, half counts.
 func (r *Reader) Size(lo, hi []byte) (entries, size, separated uint64) {
 	i, _ := r.search(lo)
 	for ; i < len(r.chunks); i++ {
@@ -112,7 +115,7 @@ func (r *Reader) Size(lo, hi []byte) (entries, size, separated uint64) {
 	return entries, size, separated
 }
 
-// position is which part of chunk i comes before key.
+// position estimates which part of chunk i, from 0 to 1, comes before key.
 func (r *Reader) position(i int, key []byte) float64 {
 	c := &r.chunks[i]
 	switch order, err := r.within(i, c, key); {

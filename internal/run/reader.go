@@ -29,10 +29,10 @@ type OpenConfig struct {
 	Dir   string
 	UUID  [16]byte
 	Ring  *crypt.Ring // for files with a life; nil: there are none
-	Keyed bool        // for Remains and ReadAbout: a plain file is damage, as the store is encrypted
+	Keyed bool        // the store is encrypted, so a plain file is damage; only for OpenRemains and ReadAbout
 	Seed  uint64      // of the store's key hash; only Verify needs it
 	NoMap bool        // read by blocks into Cache instead of mapping the files
-	Cache *Cache      // of files not mapped, or encrypted; nil = one of DefaultCacheBytes for this run
+	Cache *Cache      // for files that are encrypted or not mapped; nil = one of DefaultCacheBytes for this run
 
 	Files *pageio.Files // opens the files; nil = without a limit of open ones
 }
@@ -66,9 +66,9 @@ type Reader struct {
 type file struct {
 	*pageio.File
 	origin
-	first  int        // its first chunk among the run's
-	dir    *directory // without its chunks: all files' are in Reader.dir
-	chunks int
+	first  int          // index of its first chunk in Reader.dir
+	dir    *directory   // without its chunks, which are in Reader.dir
+	chunks int          // how many chunks it has
 	pages  *chunk.Pages // which pages are verified; nil: the file is not read in place
 	blocks *blocks.File // reads the file block by block if it is not read in place
 
@@ -366,7 +366,7 @@ func (r *Reader) Get(key []byte, hash uint64, at entry.Version, dst *entry.Entry
 // whose last key is not less than key, or the one before it if key is less than all its keys.
 func (r *Reader) search(key []byte) (int, error) {
 	lo, hi := r.keys.search(key)
-	// Keys of chunks that are long and begin alike are compared where they lie.
+	// The bounds don't tell: compare with the first keys, which lie in the chunks.
 	for lo < hi {
 		mid := (lo + hi + 1) / 2
 		order, err := r.chunks[mid].CompareFirst(key)
@@ -382,7 +382,7 @@ func (r *Reader) search(key []byte) (int, error) {
 	return lo, nil
 }
 
-// prefix is what the keys of chunk i share, which is loaded as c; valid as c is.
+// prefix returns what the keys of chunk i, loaded as c, share. It is valid as long as c is.
 func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
 	if c.Prefix <= boundSize {
 		return r.keys.from(i)[:c.Prefix], nil
@@ -390,8 +390,8 @@ func (r *Reader) prefix(i int, c *chunk.Chunk) ([]byte, error) {
 	return c.SharedPrefix()
 }
 
-// within is where key is, compared with all keys of chunk i, loaded as c: 0 says that it
-// begins as they do.
+// within compares key with the prefix of the keys of chunk i, loaded as c: less than 0 means
+// before all of them, greater than 0 behind all of them, 0 that key begins as they do.
 func (r *Reader) within(i int, c *chunk.Chunk, key []byte) (int, error) {
 	p, err := r.prefix(i, c)
 	if err != nil || bytes.HasPrefix(key, p) {

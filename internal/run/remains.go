@@ -26,8 +26,8 @@ type Remains struct {
 	whole  bool  // the directory could be read
 
 	i    int         // next chunk
-	at   int64       // where the chunk before it ends
-	rest *chunk.Rest // what is left of the chunk before it; nil: not read yet, or all returned
+	at   int64       // offset where the chunk before i ends
+	rest *chunk.Rest // what is left of the chunk that Next is in; nil: it is in none
 	n    int         // next entry of rest
 	gaps int         // how many gaps of rest were returned
 	e    entry.Entry
@@ -69,12 +69,10 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life cr
 		}
 	}
 	if !r.whole {
-		err = r.search()
+		r.search()
 	}
-	if err == nil && len(r.chunks) == 0 {
-		err = errs.NewCorruption(name, -1, "no chunk of a run of this store can be found")
-	}
-	if err != nil {
+	if len(r.chunks) == 0 {
+		err := errs.NewCorruption(name, -1, "no chunk of a run of this store can be found")
 		return nil, errors.Join(err, f.Close())
 	}
 	for i := range r.chunks {
@@ -87,21 +85,22 @@ func OpenRemains(cfg OpenConfig, num entry.FileNum, stamp entry.Version, life cr
 }
 
 // search finds the chunks by their trailers.
-func (r *Remains) search() error {
+func (r *Remains) search() {
 	buf := make([]byte, pieceBytes)
 	for at := int64(0); at+chunk.PageSize <= r.f.Size(); at += int64(len(buf)) {
 		buf = buf[:min(pieceBytes, (r.f.Size()-at)&^(chunk.PageSize-1))]
 		r.read(buf, at)
 		for off := 0; off < len(buf); off += chunk.PageSize {
-			if size := chunk.TrailerSize(buf[off:], r.key != nil); size > 0 && int64(size) <= r.f.Size()-at-int64(off) {
-				r.consider(buf[off:], at+int64(off), size)
+			begin := at + int64(off)
+			if size := chunk.TrailerSize(buf[off:], begin, r.key != nil); size > 0 && int64(size) <= r.f.Size()-begin {
+				r.consider(buf[off:], begin, size)
 			}
 		}
 	}
-	return nil
 }
 
-// consider adds the chunk whose trailer of size bytes lies at off, and begins with b.
+// consider adds the chunk before off, if a whole trailer of size bytes lies at off. b has the
+// bytes from off on, perhaps not all of the trailer.
 func (r *Remains) consider(b []byte, off int64, size int) {
 	if size > len(b) {
 		b = make([]byte, size)
@@ -139,7 +138,7 @@ func (r *Remains) read(b []byte, off int64) {
 
 // Next returns the next entry, or a hole where entries are lost. At the end both are nil. The
 // next call overwrites the entry. A range tombstone is an entry, too: Span recognizes it by its
-// key, which no stored key is like.
+// key: no stored key begins so.
 func (r *Remains) Next() (*entry.Entry, *Hole) {
 	for {
 		switch {
@@ -271,7 +270,7 @@ func (r *Remains) Whole() bool { return r.whole }
 // Close closes the file.
 func (r *Remains) Close() error { return r.f.Close() }
 
-// Owner returns the UUID of the store that a run file names at its begin or in its footer.
+// Owner returns the UUID of the store that a run file names at its beginning or in its footer.
 func Owner(files *pageio.Files, path string, num entry.FileNum) (uuid [16]byte, ok bool) {
 	f, err := files.Open(path, pageio.Options{NoMap: true})
 	if err != nil {
@@ -326,7 +325,7 @@ func ReadAbout(cfg OpenConfig, num entry.FileNum) (about []byte, last bool, err 
 	return dir.about[8:], dir.about[0]&aboutLast != 0, nil
 }
 
-// find is origin for a file of which nothing is known: it says itself what it is.
+// find is origin for a file whose life is not known: its header or footer tells it.
 func (cfg *OpenConfig) find(f *pageio.File, num entry.FileNum) (origin, error) {
 	owner := chunk.Owner{UUID: cfg.UUID, Num: num}
 	page := make([]byte, headerSize)

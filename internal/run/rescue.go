@@ -102,7 +102,7 @@ func (it *rescuer) walk(i int, s, after step, key []byte) bool {
 	return false
 }
 
-// step makes a step in chunk i. If it meets damage, it makes it in what is left.
+// step makes the step s in chunk i. If it meets damage, it makes s in what is left of the chunk.
 func (it *rescuer) step(i int, s step, key []byte) bool {
 	if i != it.i {
 		it.i, it.rest = i, nil
@@ -264,8 +264,8 @@ func (r *Reader) rescue(i int) *chunk.Rest {
 	return chunk.Rescue(c, prefix, r.fileOf(i).ReadFull)
 }
 
-// keysOf is the range of stored keys in which all entries of chunk i lie; a nil hi is no
-// bound. Of range tombstones it is what all of the run's may cover.
+// keysOf returns the range of stored keys in which all entries of chunk i lie; a nil hi is no
+// bound. For a chunk of range tombstones that is the range that all of the run's may cover.
 func (r *Reader) keysOf(i int) (lo, hi []byte) {
 	if r.of != nil {
 		return Bounds(&r.of.meta)
@@ -285,9 +285,9 @@ func (r *Reader) keysOf(i int) (lo, hi []byte) {
 	return r.keys.from(i), hi
 }
 
-// KeysAt is the range of stored keys that damage at an offset of a file of the run
-// concerns, -1 for all of the file: every entry that lies there is in it. A nil hi is no
-// bound.
+// KeysAt returns the range of stored keys that damage at offset off of a file of the run
+// concerns: every entry that lies there is in it. off is -1 for damage to all of the file. A nil
+// hi is no bound.
 func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 	found := false
 	for _, part := range []*Reader{r, r.spans} {
@@ -315,7 +315,7 @@ func (r *Reader) KeysAt(file string, off int64) (lo, hi []byte) {
 	return lo, hi
 }
 
-// Bounds is the range of stored keys in which a run lies. A nil hi is no bound.
+// Bounds returns the range of stored keys in which a run lies. A nil hi is no bound.
 func Bounds(m *meta.Run) (lo, hi []byte) {
 	if len(m.Last) > 0 {
 		hi = append(bytes.Clone(m.Last), 0)

@@ -22,14 +22,15 @@ func (t Tombstones) Rescued(tell func(*errs.Corruption) bool) tombstone.Source {
 type rescuedTombstones struct {
 	Tombstones
 	tell  func(*errs.Corruption) bool
-	found bool           // damage
-	set   *tombstone.Set // then: what can be read; nil: nothing
+	found bool           // damage was met, and set is loaded
+	set   *tombstone.Set // what can be read; nil: nothing
 }
 
 // Find is the method of a tombstone.Source.
 func (t *rescuedTombstones) Find(key []byte, at entry.Version, around *tombstone.Stretch) (v entry.Version, err error) {
 	if !t.found {
-		// What a search that fails has limited around to is no more than it could be.
+		// A search that fails may have narrowed around. That does no harm: the answer below
+		// holds in any part of its own stretch.
 		if v, err = t.try(key, at, around); !errors.Is(err, errs.ErrCorrupt) {
 			return v, err
 		}

@@ -5,9 +5,9 @@ import (
 	"github.com/brockdb/brock/internal/errs"
 )
 
-// Scrub reads the chunks of the file num from offset from on, by pread, and verifies
-// them, until that are most bytes or all. With the last chunk it verifies the rest of the
-// file. It returns where to go on; done says that there is no more.
+// Scrub reads the chunks of the file num from offset from on, and verifies them. It stops when
+// it has read most bytes or more, and returns the offset at which to go on. After the last
+// chunk it verifies directory, footer and filters, too, and done is true.
 func (r *Reader) Scrub(num entry.FileNum, from, most int64, report func(*errs.Corruption)) (to int64, done bool) {
 	to = from
 	for _, part := range []*Reader{r, r.spans} {

@@ -12,9 +12,12 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// AddTombstone adds a range tombstone that is all what readers need at its place. They
-// come behind all entries, in the order of keys and apart from each other. t may be
-// reused at once.
+// How a run's range tombstones are written and searched. They are entries in chunks of their own:
+// format.go says how.
+
+// AddTombstone adds a flat range tombstone: one beside which readers need no older tombstone
+// at its place. Flat tombstones are added after all entries, in the order of keys, and must
+// not overlap. t may be reused at once.
 func (w *Writer) AddTombstone(t tombstone.Tombstone) error {
 	if err := w.addSpan(flatPrefix(w.key[:0]), t); err != nil {
 		return err
@@ -24,9 +27,9 @@ func (w *Writer) AddTombstone(t tombstone.Tombstone) error {
 	return nil
 }
 
-// AddHistory adds range tombstones of which readers may need several at one place. They
-// are newer than those that AddTombstone has added there. It is called once, as the
-// last before Finish, with tombstones in the order of versions.
+// AddHistory adds range tombstones that may overlap, as readers may need several of them at one
+// place. Each must be newer than the flat tombstones at its place. The list is in the order of
+// tombstone.Compare. Call it at most once, and then only Finish.
 func (w *Writer) AddHistory(list []tombstone.Tombstone) error {
 	if !slices.IsSortedFunc(list, tombstone.Compare) {
 		return w.fail(fmt.Errorf("write run: %w: tombstones out of order", errs.ErrInvalid))
@@ -85,7 +88,7 @@ func (w *Writer) countTombstone(t tombstone.Tombstone) {
 // below a pageio.Guard, until the run is closed. The zero Tombstones are empty.
 type Tombstones struct {
 	spans  *Reader // of the chunks that have them; nil: there are none
-	copier *search // the only one of what Copier has returned; nil: any number
+	copier *search // of what Copier returns: the one search that it uses; nil: spans.searches has them
 }
 
 var _ tombstone.Source = Tombstones{}
@@ -129,16 +132,17 @@ func (t Tombstones) Newest(key []byte, at entry.Version) (entry.Version, error) 
 	return t.Find(key, at, nil)
 }
 
-// keptKeys is how much memory for keys a search keeps when nobody uses it, in bytes.
+// keptKeys is the most memory for keys that an unused search keeps, in bytes.
 const keptKeys = 64 << 10
 
-// search is what finds spans, one after the other.
+// search finds spans. It is used by one goroutine at a time, and then again by others.
 type search struct {
 	cursor
 	prefix, key []byte         // scratch
-	long        offheap.Buffer // where key is if it is long
+	long        offheap.Buffer // memory of a long key
 }
 
+// search returns a search that nobody else uses. Give it back by release.
 func (t Tombstones) search() *search {
 	if t.copier != nil {
 		return t.copier
@@ -174,8 +178,9 @@ func (s *search) lone() bool {
 	return s.i >= 0 && s.r.dir[s.i].Entries == 1 && s.r.dir[s.i].Layout.Size() > longSpan
 }
 
-// Copier returns the same tombstones for one who writes them elsewhere, as Reader.Copier
-// does for entries. One goroutine uses it, in one call at a time, and closes it.
+// Copier returns the same tombstones for a caller that writes them elsewhere, as Reader.Copier
+// does for entries. It is used by one goroutine, and closed by Close. No method may be called
+// while another one runs, so not by the functions that Since and Some call.
 func (t Tombstones) Copier() Tombstones {
 	s := &search{cursor: cursor{r: t.spans, i: -1, own: new(offheap.Buffer)}}
 	s.Mem, s.Lent = new(offheap.Buffer), true
@@ -196,8 +201,8 @@ func (s *search) find(prefix, key []byte, around *tombstone.Stretch) (entry.Vers
 	if s.key = s.key[:0]; n <= keptKeys {
 		s.key = slices.Grow(s.key, n)
 	} else {
-		// Each source is asked for each span: on the Go heap that would soon be garbage of
-		// more than the sources themselves take.
+		// A merge searches in every run for the bound of every span. On the Go heap such
+		// keys would soon be more garbage than all of the runs' tombstones take.
 		s.key = s.long.Grow(nil, n)
 	}
 	s.key = append(append(append(s.key, prefix...), key...), 0)
@@ -230,8 +235,8 @@ func (s *search) history(t Tombstones, key []byte, at entry.Version, around *tom
 	// stand for; the newest are asked first, and the first that covers the key counts.
 	n, err := s.upTo(t, at)
 	if err == nil && uint64(n) == t.spans.ranges.history {
-		// All, though a flat tombstone of another keyspace is newer than at. Of 16^k of them no
-		// node of level k was made.
+		// at sees all of the history, and only a flat tombstone elsewhere is newer. The top
+		// node must be asked: if there are 16^k tombstones, they have no node of level k.
 		return s.find(nodePrefix(s.prefix[:0], tombstone.Top, 0), key, around)
 	}
 	for level := 0; n > 0 && err == nil; level++ {
@@ -246,7 +251,7 @@ func (s *search) history(t Tombstones, key []byte, at entry.Version, around *tom
 	return 0, err
 }
 
-// upTo is how many tombstones of the history have a version up to at.
+// upTo returns how many tombstones of the history have a version up to at.
 func (s *search) upTo(t Tombstones, at entry.Version) (int, error) {
 	lo, hi := 0, int(t.spans.ranges.history)
 	for lo < hi {
@@ -296,19 +301,14 @@ func (t Tombstones) Since(v entry.Version, fn func(tombstone.Tombstone) error) e
 	return nil
 }
 
-// Some calls fn for some of the tombstones, n at most and spread evenly, if they can be
-// read. Each stands for as many. The bounds are valid until fn returns.
+// Some calls fn for a sample of at most n tombstones, spread evenly. Each of them stands for
+// the number each of tombstones. What can't be read is left out. The bounds are valid until fn
+// returns.
 func (t Tombstones) Some(n int, fn func(d tombstone.Tombstone, each int64)) {
 	if t.Empty() {
 		return
 	}
 	total := int(t.spans.ranges.flat + t.spans.ranges.history)
-	s := t.search()
-	defer t.release(s)
-	last := flatPrefix(nil)
-	if t.spans.ranges.flat == 0 {
-		last = nodePrefix(nil, 0, 0)[:2]
-	}
 	if total <= n {
 		_ = t.Since(0, func(d tombstone.Tombstone) error {
 			fn(d, 1)
@@ -316,8 +316,14 @@ func (t Tombstones) Some(n int, fn func(d tombstone.Tombstone, each int64)) {
 		})
 		return
 	}
-	// Of a history the spans of its nodes are as good.
-	cuts := append([][]byte{last}, t.spans.Split(n)...)
+	first := flatPrefix(nil)
+	if t.spans.ranges.flat == 0 {
+		first = nodePrefix(nil, 0, 0)[:2]
+	}
+	s := t.search()
+	defer t.release(s)
+	// A span of a node above level 0 is part of a tombstone: it is as good for a sample.
+	cuts := append([][]byte{first}, t.spans.Split(n)...)
 	for _, key := range cuts {
 		if s.SeekGE(key) {
 			if d, ok := spanOf(s.Entry()); ok {
@@ -327,7 +333,8 @@ func (t Tombstones) Some(n int, fn func(d tombstone.Tombstone, each int64)) {
 	}
 }
 
-// spanOf is the span that an entry is, and whether it is one.
+// spanOf returns the span that the entry e stands for. ok is false if e is none. The span
+// shares the memory of e.
 func spanOf(e *entry.Entry) (t tombstone.Tombstone, ok bool) {
 	n := prefixLen(e.Key)
 	if len(e.Key) <= n {
@@ -337,7 +344,7 @@ func spanOf(e *entry.Entry) (t tombstone.Tombstone, ok bool) {
 	return t, t.Valid()
 }
 
-// prefixLen is how long the prefix of a span's key is.
+// prefixLen returns the length of the prefix of a span's key.
 func prefixLen(key []byte) int {
 	if len(key) > 0 && key[0] == tagFlat {
 		return 1
@@ -369,6 +376,7 @@ func (t Tombstones) ChangedSince(lo, hi []byte, since entry.Version) (bool, erro
 	return false, nil
 }
 
+// changedSince is ChangedSince for the spans whose keys begin with prefix.
 func (s *search) changedSince(prefix, lo, hi []byte, since entry.Version) (bool, error) {
 	// Spans that end in (lo, hi] have keys in the range. The one behind them may begin there.
 	from := append(append(bytes.Clone(prefix), lo...), 0)

@@ -18,9 +18,9 @@ import (
 
 // Verify reads the whole run, whatever was verified before, and calls report for
 // everything that is wrong: checksums, the order of entries, fences, index,
-// filter and statistics that do not agree with the entries. It calls each, unless that is
-// nil, for every entry that it finds, which is valid until each returns. When ctx ends, it
-// ends after a chunk.
+// filter and statistics that do not agree with the entries. Unless each is nil, it is called
+// for every entry that is found; the entry is valid until each returns. When ctx ends, Verify
+// returns after the current chunk.
 func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each func(e *entry.Entry)) {
 	for i := range r.files {
 		r.verifyFile(i, report)
@@ -42,16 +42,16 @@ func (r *Reader) Verify(ctx context.Context, report func(*errs.Corruption), each
 	}
 }
 
-// verifier walks the chunks of a run, as copies: what the file has counts, not what was
-// read of it before.
+// verifier walks the chunks of a run. It reads each chunk again: what the file has now counts,
+// not what was verified before.
 type verifier struct {
 	*Reader
 	copies *cursor
 	report func(*errs.Corruption)
 	each   func(*entry.Entry)         // may be nil
-	last   entry.Entry                // met before, of the chunk before, too; without its value
+	last   entry.Entry                // the entry before, also that of the chunk before; without its value
 	refs   map[entry.FileNum]meta.Ref // of the entries met
-	asked  *blocks.Part               // encrypted filter that words are of
+	asked  *blocks.Part               // the encrypted filter that was decrypted to words
 	words  filter.Filter
 }
 
@@ -99,7 +99,7 @@ func (v *verifier) chunk(i int) {
 	}
 }
 
-// mayContain is MayContain. It leaves the cache as it is.
+// mayContain is MayContain, but reads an encrypted filter past the cache.
 func (v *verifier) mayContain(key []byte, hash uint64) bool {
 	s := &v.filter
 	if v.parts != nil {

@@ -31,8 +31,8 @@ type WriterConfig struct {
 	Ring      *crypt.Ring          // encrypts the files; nil = they are plain
 	Seed      uint64               // of the store's key hash
 	NextNum   func() entry.FileNum // the number of each file
-	FileBytes int64                // bound of a file's chunks and directory, beside one filter; 0 = DefaultFileBytes (256 MB)
-	NoFilter  bool                 // write no filter: for runs that have most keys that are looked for
+	FileBytes int64                // most bytes of a file's chunks and directory, without its last filter; 0 = DefaultFileBytes (256 MB)
+	NoFilter  bool                 // write no filter: for a run that has most of the keys that gets look for
 	Expiries  *entry.Expiries      // gathers meta.Run.Expiry; nil = not recorded
 	Unsynced  bool                 // Finish syncs nothing, as the run need not survive a crash
 
@@ -53,7 +53,7 @@ type Writer struct {
 	chunks   int      // chunks of entries written so far, to all files
 	filtered int      // how many of these chunks have a filter
 	refs     map[entry.FileNum]*meta.Ref
-	ref      *meta.Ref // the last one used
+	ref      *meta.Ref // the one of refs that was counted last
 	stats    chunk.Stats
 	meta     meta.Run
 	err      error
@@ -109,7 +109,7 @@ func (w *Writer) Add(e *entry.Entry) error {
 	return nil
 }
 
-// add adds an entry, or the entry of a span.
+// add adds an entry, which may stand for a span of tombstones.
 func (w *Writer) add(e *entry.Entry) error {
 	h := hash.Sum(w.cfg.Seed, e.Key)
 	done := w.b.Add(e, h)
@@ -257,7 +257,7 @@ func (w *Writer) finishFile() error {
 	return nil
 }
 
-// ends returns the encoded directory and footer of the file, and the footer.
+// ends returns the directory and the footer as the file's last bytes, and the footer decoded.
 func (w *Writer) ends() ([]byte, *footer, error) {
 	dir := appendDirectory(nil, &w.dir)
 	foot := &footer{dirOffset: uint64(w.offset), dirSize: uint64(len(dir)), uuid: w.cfg.UUID, num: w.num, life: w.life}

@@ -397,11 +397,13 @@ func (v *survey) name(id entry.KeyspaceID) string {
 	if k, found := v.keyspaces[id]; found {
 		return k.Name
 	}
-	name := fmt.Sprintf("salvaged-%d", id)
+	taken := map[string]bool{}
 	for _, k := range v.keyspaces {
-		if k.Name == name { // another keyspace has this name
-			name += "-"
-		}
+		taken[k.Name] = true
+	}
+	name := fmt.Sprintf("salvaged-%d", id)
+	for taken[name] {
+		name += "-"
 	}
 	return name
 }

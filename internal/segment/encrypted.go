@@ -15,8 +15,8 @@ import (
 // What is read of an encrypted segment is copied to memory of its own and decrypted there,
 // which proves it. So nothing of it is remembered as verified.
 
-// records has memory in which records are decrypted before their values are copied: it is in
-// the caches of the processor, and new memory isn't.
+// records holds buffers in which records are decrypted before their values are copied. A used
+// buffer is in the processor's caches; new memory would not be.
 var records = sync.Pool{New: func() any { return new([]byte) }}
 
 // decrypted is StoredIn in an encrypted segment, for a handle that was checked.
@@ -46,7 +46,8 @@ func (r *Reader) decrypted(dst []byte, h entry.Handle, key []byte, v entry.Versi
 	return owned(dst, value), err
 }
 
-// readTo copies what is at off from the mapping, if that is in memory; else it reads it.
+// readTo fills p with the bytes at off: from the mapping if these pages are known to be in
+// memory, else by a read.
 func (r *Reader) readTo(p []byte, off int64) (err error) {
 	data := r.file.Mapped()
 	if data == nil || !r.file.Known(off, len(p)) {
@@ -62,8 +63,8 @@ func (r *Reader) damagedRecord(off int64, err error) error {
 	return &errs.Corruption{File: r.name, Offset: off, Reason: "record", Err: err}
 }
 
-// appendDecrypted makes the last bytes of dst, from at on, which are the record at offset in
-// the file and perhaps more, the record's plain form.
+// appendDecrypted decrypts the record that dst has from at on, perhaps with more behind it. It
+// was read at offset of the file. Its plain form takes its place, and ends the result.
 func (r *Reader) appendDecrypted(dst []byte, at int, offset int64) ([]byte, entry.Record, error) {
 	dst = slices.Grow(dst, crypt.TagSize)
 	plain, err := entry.Decrypt(dst[at:], r.keys, offset)

@@ -43,7 +43,7 @@ type Config struct {
 	Ring  *crypt.Ring   // its keys; nil: the store is plain
 	Files *pageio.Files // opens files for reading; nil = without a limit of open ones
 
-	Once    bool          // a ValueWriter writes no byte twice, so no zeros ahead of its records
+	Once    bool          // a ValueWriter writes no zeros ahead of its records: no byte is written twice
 	Written *atomic.Int64 // counts the bytes that a Writer writes, unless nil
 }
 
@@ -151,8 +151,8 @@ func putSeal(p []byte, t frame.Totals) {
 	binary.LittleEndian.PutUint64(p[32:], uint64(t.Max))
 }
 
-// EndsSealed reports whether end, the last bytes of a segment of this size, holds its seal,
-// of which the chain depends on all frames before. A crash leaves segments without one.
+// EndsSealed reports whether end, the last bytes of a segment of this size, ends with its seal.
+// The seal's chain depends on all frames before it. A crash leaves segments without a seal.
 func (c *Config) EndsSealed(kind filename.Kind, number entry.FileNum, end []byte, size int64) bool {
 	for _, encrypted := range []bool{false, true} {
 		length := SealSize(encrypted)

@@ -13,6 +13,8 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
+// A walk over all frames of a segment, for replay, scan and scrub.
+
 const (
 	readBytes = 128 << 10 // read at once: they stay in a processor's own cache until they are used
 	bigFrame  = 16 << 20  // larger frames are read through the mapping, if there is one

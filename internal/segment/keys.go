@@ -10,7 +10,9 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
-// cryptFile names a file to its keys.
+// How the key of an encrypted segment or remap is found: by the life that its header page names.
+
+// cryptFile identifies a file to crypt, which derives its key from that.
 func (c *Config) cryptFile(k filename.Kind, n entry.FileNum) crypt.File {
 	return crypt.File{UUID: c.UUID, Kind: byte(k), Number: uint64(n)}
 }

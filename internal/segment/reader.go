@@ -20,6 +20,8 @@ import (
 	"github.com/brockdb/brock/internal/prefetch"
 )
 
+// How the records of a segment are read, by their handles or all in order.
+
 const (
 	granule = 64 // bytes; at most one record of 64 bytes or more begins in each
 

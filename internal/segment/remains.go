@@ -13,9 +13,9 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
-// Remains is what is left of a segment that may be damaged in any place. A frame whose
-// checksums are right tells all its records; of another one, those with a checksum of
-// their own are found. It is used by one goroutine.
+// Remains reads what is left of a segment, which may be damaged in any place. Of a frame with
+// right checksums it finds all records; of any other frame, those records whose own checksum
+// is right. It is used by one goroutine.
 type Remains struct {
 	f    *pageio.File
 	name string
@@ -38,8 +38,8 @@ type Limits struct {
 	Durable uint64 // those up to this number had been durable, as is known from elsewhere
 }
 
-// OpenRemains opens a segment, whatever its header is like. life is what else is known to
-// be that of the file, if the header is damaged; zero = nothing. It returns ErrNumber or
+// OpenRemains opens a segment, even if its header is damaged. Then life counts: the file's
+// life as it is known from elsewhere; zero = not known. It returns ErrNumber or
 // errs.ErrForeign if the header is whole and of another file or store, and errs.ErrKey if
 // the file is encrypted and its key can't be had.
 func OpenRemains(c Config, kind filename.Kind, number entry.FileNum, life crypt.Life) (*Remains, error) {
@@ -99,7 +99,8 @@ func (r *Remains) bytes(off, n int64) []byte {
 	return b
 }
 
-// private is bytes for memory that may be written to, with 16 bytes behind. There is no error.
+// private is bytes, but always in memory that may be written to, with 16 bytes of capacity
+// behind. The error is always nil: frame.NewDecrypter wants one.
 func (r *Remains) private(off, n int64) ([]byte, error) {
 	if int64(cap(r.buf)) < n+crypt.TagSize {
 		r.buf = make([]byte, n, n+crypt.TagSize)
@@ -130,8 +131,8 @@ func (r *Remains) Durable() (d uint64, err error) {
 
 // Each calls fn for each record that is left, with its offset, in order. Of one with a
 // checksum of its own the value was not verified; the record is valid until fn returns.
-// lost is called for the parts of the file between frames, and frames, of which not all
-// records were found.
+// lost is called for each damaged frame, and for each part of the file between frames: not
+// all records that were there may have been found.
 func (r *Remains) Each(l Limits, fn func(off int64, rec *entry.Record) error, lost func(from, to int64)) error {
 	return r.each(func(h *frame.Header, off int64) error {
 		r.Last, r.Sealed = max(r.Last, h.Number), h.Kind == frame.Seal
@@ -254,7 +255,7 @@ func (r *Remains) verified(h *frame.Header, payload []byte, at int64) (ok bool) 
 // used where it is, and so must be verified.
 func small(rec *entry.Record) bool { return rec.Own && rec.Size < granule }
 
-// headWindow has room for all of a record that comes before its value.
+// headWindow is longer than all of a record that comes before its value, in bytes.
 const headWindow = 3 << 20
 
 // scan calls fn for the records in a part of the file whose own checksum, or tag, is right.

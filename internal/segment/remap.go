@@ -65,8 +65,7 @@ func (h *RemapHeader) bodySize() int64 {
 	return h.rankSize() + int64(h.blocks)*blockBytes + int64(h.Records)*placeBytes
 }
 
-// fileBytes is the length of the file; if that is encrypted, tags of the body's pages are
-// its end.
+// fileBytes is the length of the file. An encrypted file ends with the tags of the body's pages.
 func (h *RemapHeader) fileBytes() int64 {
 	n := HeaderSize + h.bodySize()
 	if !h.Life.IsZero() {
@@ -106,7 +105,8 @@ func WriteRemap(c Config, h RemapHeader, moves []Move) (RemapStats, error) {
 	return RemapStats{Size: h.fileBytes(), Life: h.Life}, nil
 }
 
-// encode makes header page and body, with the tags of that.
+// encode makes the header page and the body, behind which are the body's tags if the file is
+// encrypted.
 func (h *RemapHeader) encode(c *Config, moves []Move) (page, body []byte, err error) {
 	e, life, err := c.encrypter(filename.Remap, h.Number)
 	if err != nil {

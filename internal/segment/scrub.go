@@ -9,14 +9,14 @@ import (
 	"github.com/brockdb/brock/internal/frame"
 )
 
-// Scrubbed is how far a segment was verified; the zero value is its begin.
+// Scrubbed is how far a segment was verified; the zero value is its beginning.
 type Scrubbed struct {
 	at     frame.Cursor
 	totals frame.Totals
 	sealed bool
 }
 
-// Offset is where in the file that is.
+// Offset is the place in the file up to which it was verified.
 func (s *Scrubbed) Offset() int64 { return s.at.Offset }
 
 // Scrub verifies the frames behind s and their values, until it has read most bytes or

@@ -10,6 +10,8 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
+// What lies behind the good frames of a segment after a crash.
+
 // maxTail is more than can lie behind the good frames of a segment: what was
 // preallocated, at most 2 GiB, and a frame that a crash has torn.
 const maxTail = 8 << 30

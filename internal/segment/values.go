@@ -14,6 +14,8 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 )
 
+// How a value segment is written: by flushes, collections and spills.
+
 const (
 	frameTarget    = 256 << 10 // payload from which on a frame is written
 	bufferKept     = 1 << 20   // a buffer grown beyond it is given back
@@ -26,11 +28,11 @@ const (
 type ValueWriter struct {
 	w       *Writer
 	buf     []byte   // the records of the frame being filled
-	placed  int64    // in an encrypted segment: what these take in the file
+	placed  int64    // in an encrypted segment: the bytes that the records of buf will take in the file
 	payload [][]byte // holds buf for Append
 	hinted  int64    // StartWriteback was called up to here
-	closed  bool     // the file is
-	stopped error    // the first error; it ends all
+	closed  bool     // the file is closed
+	stopped error    // the first error; all later calls return it
 }
 
 // Stats describes a finished segment.
@@ -64,7 +66,7 @@ func (v *ValueWriter) Add(e *entry.Entry) (entry.Handle, error) {
 	return v.added(at, uint64(len(e.Value)))
 }
 
-// added returns the handle of the record that buf has from at on, the last one.
+// added returns the handle of the last record of buf, which begins at at.
 func (v *ValueWriter) added(at int, length uint64) (entry.Handle, error) {
 	h := entry.Handle{Segment: v.w.Number(), Offset: uint64(v.sizeAt(at)), Length: length}
 	if v.w.encrypt != nil {

@@ -21,7 +21,8 @@ import (
 // Writer appends frames to one segment. It is used by one goroutine at a time.
 // Other goroutines may call End, and use Readers that OpenReader returned. After an
 // error of Append or Seal call only CutBack and Close; after an error of Sync,
-// CutBack or Retract only Close.
+// CutBack or Retract only Close. Two errors of Append leave the Writer as it was:
+// errs.ErrInvalid, and an error of reading Frame.value.
 type Writer struct {
 	cfg       Config
 	header    Header
@@ -38,9 +39,10 @@ type Writer struct {
 
 	encrypt *frame.Encrypter // nil: the file is plain
 	tag     crypt.Tag        // of the last frame
-	content frame.Content    // of the frame that is being encrypted
-	ahead   int64            // Frame.Ahead of that
-	whole   int64            // where it ends
+	// Of the frame that is being encrypted:
+	content frame.Content
+	ahead   int64 // Frame.Ahead
+	whole   int64 // where it ends in the file
 
 	frameHeader [frame.HeaderSize]byte
 	vec         [][]byte
@@ -140,13 +142,13 @@ type Frame struct {
 	Unsynced     uint64        // frames before this one not yet known durable
 	First        entry.Version // of the records in Payload[0]; those in Payload[i] get First+i; 0 = they have versions
 	Payload      [][]byte      // each slice holds whole records; they are placed, and must not be changed during Append
-	Ahead        int64         // where the zeros end that are written behind the frame, if that is beyond the file's end
+	Ahead        int64         // if beyond the file's end: the offset up to which zeros are written behind the frame
 
 	rest  int       // bytes at the end of the last record that are not in Payload
 	value io.Reader // yields them, save the padding
 
 	content frame.Content // of an encrypted frame, once it was measured
-	size    int64         // of that; 0: it was not measured
+	size    int64         // of the whole encrypted frame; 0: it was not measured
 	header  frame.Header
 	totals  frame.Totals
 }
@@ -220,8 +222,8 @@ func (w *Writer) appendPlain(f *Frame, start int64) error {
 	return err
 }
 
-// write writes vec, which has whole bytes, at off, and as many zeros behind it, if the file
-// ends before ahead. A disk without room for these is no error.
+// write writes vec, which has whole bytes, at off. If the file ends before ahead, it writes
+// behind zeros after that, with the same call. A disk without room for the zeros is no error.
 func (w *Writer) write(off, whole, behind, ahead int64) error {
 	if ahead > w.allocated {
 		for n := behind; n > 0; n -= int64(len(zeros)) {
@@ -348,8 +350,8 @@ func (w *Writer) Seal(unsynced uint64) error {
 	return nil
 }
 
-// seal has nothing appended any more: the writer may wait long for its sync, and keeps no
-// buffer.
+// seal forbids further appends. It drops the Encrypter and its buffers: the file may wait long
+// for its sync.
 func (w *Writer) seal() { w.sealed, w.encrypt = true, nil }
 
 // Sync makes the file durable, but not its name: the caller syncs the directory.

@@ -23,7 +23,7 @@ type backupChain struct {
 // TestCopiesOfAnyStore makes backups, checkpoints, followers and salvaged copies of such stores
 // while keyspaces come, change and go, and compares what is in them.
 func TestCopiesOfAnyStore(t *testing.T) {
-	inAnyStores(t, 12, 3, func(s *anyStore) {
+	inAnyStores(t, 6, 3, func(s *anyStore) {
 		p := &copier{anyStore: s}
 		for i := 0; i < 25 && !s.t.Failed(); i++ {
 			p.step()
@@ -373,7 +373,7 @@ func (p *copier) compareSpace(what string, txn *brock.Txn, m *truth.Store, histo
 // TestReadAtOfAnyStore reads old versions of such stores and of their copies, while keyspaces with
 // other retention come, change and go, and time passes.
 func TestReadAtOfAnyStore(t *testing.T) {
-	inAnyStores(t, 12, 2, func(s *anyStore) {
+	inAnyStores(t, 6, 2, func(s *anyStore) {
 		s.kept = false
 		p := &copier{anyStore: s, readsAt: true}
 		for i := 0; i < 40 && !s.t.Failed(); i++ {
@@ -397,9 +397,10 @@ func TestReadAtOfAnyStore(t *testing.T) {
 }
 
 // retain changes what a keyspace retains.
-func (p *copier) retain() {
+func (p *copier) retain() { p.retainIn(p.space()) }
+
+func (p *copier) retainIn(x *space) {
 	age, versions := []time.Duration{-1, 10 * time.Second, time.Hour}[p.r.IntN(3)], 3*p.r.IntN(2)
-	x := p.space()
 	p.note("%q retains %v, %d versions", x.name(), age, versions)
 	if after := max(age, 0); after != x.age {
 		x.age, x.since = after, p.db.Version()

@@ -175,3 +175,20 @@ func TestWriteStall(t *testing.T) {
 		}
 	}
 }
+
+// WorkInfo of a compaction counts the runs and entries that it has read.
+func TestCompactionTellsWhatItRead(t *testing.T) {
+	var compactions []brock.WorkInfo // read after Close
+	o := brock.Options{Dir: dir, FS: vfs.NewMem()}
+	o.Events.Compaction = func(w brock.WorkInfo) { compactions = append(compactions, w) }
+	db := must2(brock.Open(o))
+	for i := range 3 {
+		must(t, db.Set(b("key"), fmt.Append(nil, i)))
+		must(t, db.Flush(t.Context()))
+	}
+	must(t, db.Compact(t.Context()))
+	must(t, db.Close())
+	if len(compactions) != 1 || compactions[0].Runs != 3 || compactions[0].EntriesIn != 3 || compactions[0].Err != nil {
+		t.Errorf("three runs of one entry each: %+v", compactions)
+	}
+}

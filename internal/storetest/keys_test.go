@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/brockdb/brock"
 	"github.com/brockdb/brock/internal/faultfs"
@@ -543,5 +544,61 @@ func TestRefreshWhileAProviderHangs(t *testing.T) {
 	must2(follower.Refresh(t.Context()))
 	if got, err := follower.Get(b("new")); err != nil || string(got) != "1" {
 		t.Errorf("read %q, %v", got, err)
+	}
+}
+
+// TestVerifyWhileAProviderHangs: Verify of a follower asks for keys that the writer has added. It
+// returns when its context ends, and when the follower is closed.
+func TestVerifyWhileAProviderHangs(t *testing.T) {
+	for name, end := range map[string]func(cancel func(), follower *brock.DB){
+		"context": func(cancel func(), _ *brock.DB) { cancel() },
+		"close":   func(_ func(), follower *brock.DB) { go follower.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := place{vfs.OS(), t.TempDir(), os.Rename}
+			db, err := brock.Open(p.keyed("store", ""))
+			must(t, err)
+			defer func() { must(t, db.Close()) }()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			free, gate := make(chan struct{}), make(chan struct{})
+			close(free)
+			var hangs atomic.Bool
+			var follower *brock.DB
+			asked := func() {
+				if hangs.Load() {
+					end(cancel, follower)
+					<-gate
+				}
+			}
+			o := p.keyed("store", "")
+			o.Mode, o.Keys = brock.Follow, hanging{masterKey(1), asked, free}
+			follower, err = brock.Open(o)
+			if errors.Is(err, brock.ErrUnsupported) {
+				t.Skip(err)
+			}
+			must(t, err)
+			defer func() { must(t, follower.Close()) }()
+			hangs.Store(true)
+			must(t, db.RotateKey(t.Context(), brock.RotateOptions{}))
+			verified := make(chan error, 1)
+			go func() { verified <- follower.Verify(ctx, nil) }()
+			select {
+			case err = <-verified:
+			case <-time.After(10 * time.Second):
+				t.Error("Verify waits for the provider")
+				close(gate)
+				<-verified
+				return
+			}
+			close(gate)
+			if name == "close" {
+				wantErr(t, "Verify", err, brock.ErrClosed)
+				return
+			}
+			wantErr(t, "Verify", err, context.Canceled)
+			hangs.Store(false)
+			must(t, follower.Verify(t.Context(), nil))
+		})
 	}
 }

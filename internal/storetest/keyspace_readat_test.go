@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -89,4 +90,30 @@ func TestRangeDeletesOfAKeyspaceThatRetainsMore(t *testing.T) {
 			return nil
 		}))
 	}
+}
+
+// While a large transaction is recorded, the version before it is still the newest. How long a
+// version is retained counts from the end of that.
+func TestReadAtBeforeASlowCommit(t *testing.T) {
+	clock := newClock(1_800_000_000_000)
+	var armed atomic.Bool
+	fs := faultfs.New(vfs.NewMem(), faultfs.Options{Before: func(op faultfs.Op) {
+		if op.Kind&faultfs.Syncs != 0 && strings.Contains(op.Path, "MANIFEST") && armed.Swap(false) {
+			clock.add(time.Hour)
+		}
+	}})
+	db, err := brock.Open(brock.Options{Dir: "/s", FS: fs, Now: clock.now, KeyspaceDefaults: brock.KeyspaceOptions{Versions: brock.Retention{Age: time.Minute}}})
+	must(t, err)
+	defer db.Close()
+	set(t, db, "k=before")
+	must(t, db.Flush(t.Context()))
+	at := db.Version()
+	armed.Store(true)
+	must(t, db.UpdateContext(t.Context(), brock.TxnOptions{MaxMemory: 1}, func(txn *brock.Txn) error { return put(txn, "k=after") }))
+	wantEqual(t, "the commit was slow", armed.Load(), false)
+	must(t, db.Compact(t.Context()))
+	must(t, db.ViewContext(t.Context(), brock.TxnOptions{ReadAt: at}, func(txn *brock.Txn) error {
+		wantEqual(t, "the version that was the newest just now", get(txn, "k"), "before")
+		return nil
+	}))
 }

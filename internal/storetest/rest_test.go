@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/brockdb/brock"
+	"github.com/brockdb/brock/internal/testkit/deadline"
+	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
@@ -21,17 +23,20 @@ var restSeed = flag.Uint64("restseed", 0, "the one history of TestRestAfterAnyth
 // After any history a store at rest finishes its background work. Then it has no
 // goroutine and no timer, for a year.
 func TestRestAfterAnything(t *testing.T) {
-	first, n := uint64(1), uint64(20)
+	n := 10
 	switch {
+	case *restSeed != 0:
+		n = 1
 	case *every:
 		n = 200
 	case testing.Short():
 		n = 6
 	}
-	if *restSeed != 0 {
-		first, n = *restSeed, 1
-	}
-	for seed := first; seed < first+n; seed++ {
+	for i := 0; i < n && !deadline.Near(t); i++ {
+		seed := *restSeed
+		if seed == 0 {
+			seed = draw.Seed(t)
+		}
 		t.Run(fmt.Sprint("restseed=", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { restAfterAnything(t, seed) })
 		})

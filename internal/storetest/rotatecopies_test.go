@@ -105,7 +105,7 @@ func TestSalvageWhileRewriting(t *testing.T) {
 		must(t, db.RotateKey(t.Context(), brock.RotateOptions{Rewrite: true}))
 		must(t, db.Close())
 	})
-	parts := 40
+	parts := 16
 	if testing.Short() {
 		parts = 8
 	}

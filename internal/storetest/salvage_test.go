@@ -22,11 +22,12 @@ import (
 	"github.com/brockdb/brock/internal/pageio"
 	"github.com/brockdb/brock/internal/run"
 	"github.com/brockdb/brock/internal/segment"
+	"github.com/brockdb/brock/internal/testkit/deadline"
 	"github.com/brockdb/brock/internal/testkit/draw"
 	"github.com/brockdb/brock/vfs"
 )
 
-var salvages = flag.Int("salvages", 120, "how many damaged stores TestSalvageDamage salvages")
+var salvages = flag.Int("salvages", 60, "how many damaged stores TestSalvageDamage salvages")
 
 // state is what a key had at a version; deleted without a value.
 type state struct {
@@ -407,6 +408,10 @@ func TestSalvageDamage(t *testing.T) {
 		n = min(n, 40)
 	}
 	for i := range n {
+		if deadline.Near(t) {
+			n = i
+			break
+		}
 		if i%20 == 0 {
 			p = newPatient(t, seed+uint64(i))
 		}

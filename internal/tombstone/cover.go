@@ -19,15 +19,15 @@ type Cover struct {
 	err     error
 
 	known   bool
-	lo, hi  []byte // [lo, hi): where version holds; nil is no bound; of the parts' stretches, or long
+	lo, hi  []byte // [lo, hi): where version holds; nil is no bound; memory of a part's stretch, or of long
 	version entry.Version
 
-	asked Stretch // what a part has answered last
-	long  Stretch // bounds of asked that are bounds of all
+	asked Stretch // around the last answer of a part; the next find overwrites it
+	long  Stretch // copies of those bounds of asked that lo and hi need
 }
 
-// keptBounds is how long the bounds of a stretch may be that a part keeps, in bytes. A
-// Cover of any number of parts keeps at most four longer bounds.
+// keptBounds is the most bytes of bounds that a part keeps of its stretch. Of longer bounds a
+// Cover keeps at most four, however many parts it has.
 const keptBounds = 4 << 10
 
 // part is one source, and what it last answered.
@@ -59,9 +59,9 @@ func NewCover(at entry.Version, sources ...Source) *Cover {
 	return &Cover{at: at, parts: parts}
 }
 
-// NewForwardCover is NewCover for one who asks for keys in their order and calls Close in
-// the end. It keeps the ends of stretches only: their beginnings are no bounds. Long ones
-// are not on the Go heap, which would take twice as much for them.
+// NewForwardCover is NewCover for a walk that asks for keys in ascending order, and calls
+// Close at its end. It keeps only the upper bounds of stretches. Long ones lie off the Go
+// heap, where they would take twice the memory.
 func NewForwardCover(at entry.Version, sources ...Source) *Cover {
 	c := NewCover(at, sources...)
 	if c != nil {
@@ -70,8 +70,8 @@ func NewForwardCover(at entry.Version, sources ...Source) *Cover {
 	return c
 }
 
-// Close gives back what a Cover, which may be nil, of NewForwardCover has taken. Neither
-// the Cover nor a bound that it has returned may be used afterwards.
+// Close gives back the memory of a Cover of NewForwardCover; c may be nil. Neither the Cover
+// nor a bound that it has returned may be used afterwards.
 func (c *Cover) Close() {
 	if c == nil || !c.asked.forward() {
 		return
@@ -88,7 +88,8 @@ const Pending = entry.MaxVersion + 1
 const failed = Pending + 1
 
 // WithPending returns a Cover in which the tombstones of own, whatever their
-// versions, count as Pending. c may be nil; of both, one at a time is used.
+// versions, count as Pending. c may be nil. The new Cover shares the memory of c: the two must
+// not be used together.
 func (c *Cover) WithPending(own ...Source) *Cover {
 	n := &Cover{at: entry.MaxVersion}
 	if c != nil {
@@ -167,7 +168,7 @@ func (c *Cover) look(key []byte) {
 	}
 }
 
-// find asks one source, unless it knows the answer, and narrows the stretch.
+// find asks one source, unless its last answer holds for key, and narrows the stretch.
 func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
 	s := &p.stretch
 	if !p.known || !s.has(key) {
@@ -201,12 +202,12 @@ func (c *Cover) find(p *part, key []byte, at entry.Version) entry.Version {
 	return p.version
 }
 
-// shortened returns the shortest beginning of hi that is greater than key, as hi is. A part
-// keeps it where hi is too long: up to there, its answer for key holds.
+// shortened returns the shortest prefix of hi that is greater than key. A part keeps it in
+// place of a hi that is too long: up to there, too, its answer for key holds.
 func shortened(hi, key []byte) []byte { return hi[:entry.CommonPrefix(hi, key)+1] }
 
-// narrow limits the stretch of the Cover to s. Bounds of what was asked last are copied as
-// far as they count, into memory that all parts share.
+// narrow limits the stretch of the Cover to s. Bounds that lie in asked are copied to long,
+// as the next find overwrites asked.
 func (c *Cover) narrow(s *Stretch) {
 	lo, hi := s.Bounds()
 	if lo != nil && (c.lo == nil || bytes.Compare(lo, c.lo) > 0) {
@@ -223,10 +224,10 @@ func (c *Cover) narrow(s *Stretch) {
 	}
 }
 
-// Flatten calls fn for the ranges from a key on that tombstones of the Cover, which
-// may be nil, cover: in order, apart from each other, each with the newest version
-// there, neighbours that touch with different ones. The bounds are valid until fn
-// returns. It ends at the bound to, nil for none, or with the first error.
+// Flatten calls fn for the ranges of keys in [from, to) that the Cover covers, in order and
+// without overlap, each with its newest version. Two ranges that touch have different
+// versions. A nil to is no bound; c may be nil. The bounds of a range are valid until fn
+// returns. Flatten stops at the first error.
 func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	if c == nil {
 		return nil
@@ -237,7 +238,7 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 		hi.free()
 		at.free()
 	}()
-	var version entry.Version // of [lo, hi), which is not passed to fn yet, as it may go on; 0: none
+	var version entry.Version // of [lo, hi), which fn was not given yet, as it may grow; 0: no such range
 	for at.set(from); to == nil || bytes.Compare(at.key, to) < 0; {
 		v := c.Newest(at.key)
 		if c.err != nil {
@@ -268,10 +269,9 @@ func (c *Cover) Flatten(from, to []byte, fn func(Tombstone) error) error {
 	return nil
 }
 
-// EachRange calls fn for the ranges from a key on that are covered, whatever the versions,
-// as Flatten does: those that touch are one range.
+// EachRange is Flatten from a key on, without versions: ranges that touch are one range.
 func (c *Cover) EachRange(from []byte, fn func(lo, hi []byte) error) error {
-	var lo, hi held // not passed to fn yet, as it may go on; no hi: none
+	var lo, hi held // a range that fn was not given yet, as it may grow; empty hi: no such range
 	defer func() {
 		lo.free()
 		hi.free()

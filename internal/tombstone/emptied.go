@@ -8,9 +8,9 @@ func Emptied(lo, hi []byte, v entry.Version) Tombstone {
 	return Tombstone{Lo: lo, Hi: hi, Version: v + 1}
 }
 
-// EmptiedSet returns the set of ranges that Emptied made. In a Cover it counts as they
-// say: what a tombstone of version v+1 covers has version v at most, and a reader at v
-// may skip it.
+// EmptiedSet returns the set of ranges that Emptied made. In a Cover, a range that is empty as
+// of version v counts for readers at v and later, and covers entries up to v: its tombstone
+// has version v+1, so Find looks one version further than the reader sees.
 func EmptiedSet(ranges ...Tombstone) *Set {
 	s := New(ranges...)
 	if s != nil {

@@ -2,18 +2,19 @@ package tombstone
 
 // Span is one of the spans of a node of a forest that is written to a file.
 type Span struct {
-	Level int // of the node; Top is that of the node of all tombstones
-	Node  int
+	Level int // of the node; Top: the node of all tombstones
+	Node  int // number of the node within its level
 	Tombstone
 }
 
-// Top is the level of the node that has all tombstones of a forest.
+// Top is the level of the one node that has all tombstones of a forest.
 const Top = 0xff
 
-// Forest calls fn for the spans of the nodes that lay tombstones over each other: node i
-// of level k those from i·fanout^k on, which are fanout^k. It does so in the order of
-// levels, nodes and keys, and ends with the first error. Between the tombstones
-// themselves and Top, a node is made only if it has all of its fanout^k tombstones.
+// Forest calls fn for the spans of all nodes of a forest, in the order of levels, nodes and
+// keys. It stops at the first error of fn. Node i of level k lays fanout^k tombstones over
+// each other: those from number i·fanout^k on. Level 0 is the tombstones themselves. The last
+// node, of level Top, has all tombstones, however many. No other node is made unless it is
+// full, and none that would be the same as Top.
 func Forest(tombstones []Tombstone, fanout int, fn func(Span) error) error {
 	l := list(tombstones)
 	leaves := make([]span, len(l))
@@ -25,7 +26,7 @@ func Forest(tombstones []Tombstone, fanout int, fn func(Span) error) error {
 	size := 1 // tombstones below a node
 	for level := 0; len(nodes) > 0; level++ {
 		for i, spans := range nodes {
-			if (i+1)*size > len(l) { // it is only part of the next level's
+			if (i+1)*size > len(l) { // not full: only a part of the next level's nodes
 				break
 			}
 			if err := l.each(level, i, spans, fn); err != nil {

@@ -2,19 +2,19 @@ package tombstone
 
 import "github.com/brockdb/brock/internal/offheap"
 
-// held is the copy of a key for as long as a walk needs it. A long one is not on the Go
-// heap: it takes its length, and nothing once it is free.
+// held keeps a copy of a key while a walk needs it. A long key lies off the Go heap: so it
+// takes no more than its length, and nothing once it is freed.
 type held struct {
 	key    []byte
 	memory offheap.Buffer
 }
 
-// set makes key, no part of h, what h holds.
+// set makes h hold a copy of key, which doesn't lie in memory of h.
 func (h *held) set(key []byte) {
 	h.key = append(h.memory.Grow(h.key[:0], len(key)), key...)
 }
 
-// free gives the memory back. The zero held is left.
+// free gives the memory back, and leaves h as the zero held.
 func (h *held) free() {
 	h.memory.Free()
 	h.key = nil

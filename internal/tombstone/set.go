@@ -58,8 +58,8 @@ func New(tombstones ...Tombstone) *Set {
 	return s
 }
 
-// With returns the set that has t too; it keeps t's bounds. Of sets that were made from
-// one another, one at a time may be asked for the next.
+// With returns the set that has t too; it keeps t's bounds. Calls of With on sets that were
+// made from one another must not run together.
 func (s *Set) With(t Tombstone) *Set {
 	n := &Set{shared: new(int)}
 	if s != nil {
@@ -189,8 +189,8 @@ func (s *Set) MaxVersion() entry.Version {
 	return s.max
 }
 
-// Versions are the least and the greatest version of a tombstone; of emptied ranges,
-// of a reader that may use one.
+// Versions are the least and the greatest version of a tombstone. Of emptied ranges, least is
+// that of the oldest reader that may use one.
 func (s *Set) Versions() (least, greatest entry.Version) {
 	if s == nil {
 		return failed, 0
@@ -245,7 +245,8 @@ func (s *Set) since(k, i int, v entry.Version, fn func(Tombstone) error) error {
 // if there is none.
 func (s *Set) Newest(key []byte, at entry.Version) entry.Version { return s.newest(key, at, nil) }
 
-// Find is Newest as a Source has it; emptied ranges count as they say.
+// Find is the method of a Source. An emptied range counts for readers from the version on as
+// of which it is empty.
 func (s *Set) Find(key []byte, at entry.Version, around *Stretch) (entry.Version, error) {
 	return s.newest(key, at+s.ahead, around), nil
 }
@@ -266,7 +267,7 @@ func (s *Set) newest(key []byte, at entry.Version, around *Stretch) (v entry.Ver
 	return v
 }
 
-// look is the greater of v and what newest finds in node i of level k.
+// look returns the greater of v and what newest finds in node i of level k.
 func (s *Set) look(k, i int, key []byte, at, v entry.Version, around *Stretch) entry.Version {
 	if n := s.versions(k, i); n.max <= v || n.min > at {
 		return v

@@ -6,14 +6,15 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// span is a range of keys with the newest of some tombstones of a Set that cover it. It
-// names them by their numbers, so it has no pointers and keeps no bounds.
+// span is a range of keys and the newest of some tombstones that cover it. It names
+// tombstones and bounds by their numbers in a list: so it has no pointers and keeps no keys.
 type span struct {
 	lo, hi bound
 	newest uint32
 }
 
-// bound is a tombstone's number, doubled, and 1 more for its upper bound.
+// bound names a bound of a tombstone: twice the tombstone's number, plus 1 for the upper
+// bound.
 type bound uint32
 
 // bytes is the key of a bound.
@@ -29,13 +30,13 @@ type list []Tombstone
 
 func (l *list) version(s span) entry.Version { return (*l)[s.newest].Version }
 
-// tombstone is a span as a tombstone of its own, with bounds of others.
+// tombstone returns a span as a tombstone. Its bounds are those of any tombstones.
 func (l *list) tombstone(s span) Tombstone {
 	return Tombstone{Lo: l.bytes(s.lo), Hi: l.bytes(s.hi), Version: l.version(s)}
 }
 
-// find is the index of the span that covers key and true; or of the first span
-// after key and false. Spans are apart from each other and in order.
+// find returns the index of the span that covers key, and true; or that of the first span
+// after key, and false. Spans are apart from each other and in order.
 func (l *list) find(spans []span, key []byte) (i int, covered bool) {
 	lo, hi := 0, len(spans)
 	for lo < hi {
@@ -65,7 +66,7 @@ func (l *list) add(spans []span, s span) []span {
 	return append(spans, s)
 }
 
-// over lays a over b: at each place the newer of both.
+// over merges a and b: at each place the span with the newer version counts.
 func (l *list) over(a, b []span) []span {
 	switch {
 	case len(a) == 0:

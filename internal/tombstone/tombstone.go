@@ -37,7 +37,7 @@ type Source interface {
 	// least is above all.
 	Versions() (least, greatest entry.Version)
 	// Find returns the newest version, up to at, of a tombstone that covers key; 0 if
-	// there is none. It limits s, unless that is nil, to keys of which it returns the same.
+	// there is none. It limits s, unless that is nil, to keys for which it returns the same.
 	Find(key []byte, at entry.Version, s *Stretch) (entry.Version, error)
 	// Since calls fn for the tombstones that are newer than v, in any order, until it
 	// returns an error. The bounds are valid as long as the Source is.
@@ -70,7 +70,7 @@ func (s *Stretch) Within(lo, hi []byte) {
 	}
 }
 
-// limit makes hi, which is no part of s, the upper bound.
+// limit makes a copy of hi, which doesn't lie in memory of s, the upper bound.
 func (s *Stretch) limit(hi []byte) {
 	if s.end != nil {
 		s.end.set(hi)

@@ -140,9 +140,10 @@ func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.
 		return err
 	}
 	in.views.Floors.Record(edit, l)
-	// A Spill's version is recorded before it is published.
-	visible := max(in.views.Visible(), edit.LastVersion, l.LastVersion())
-	edit.LastVersion = visible
+	// A Spill's version is recorded before it is published. Until then the version before it is
+	// the newest.
+	visible := in.views.Visible()
+	edit.LastVersion = max(visible, edit.LastVersion, l.LastVersion())
 	edit.Clock = []layout.ClockSample{{Version: visible, UnixMilli: in.cfg.Now().UnixMilli()}}
 	edit.NextFile = in.files.Last() + 1
 	edit.JournalEnds = append(edit.JournalEnds, in.unflushed.DurableEnds(max(edit.FlushedTo, l.FlushedTo()))...)

@@ -36,6 +36,7 @@ import (
 	"github.com/brockdb/brock/internal/follow"
 	"github.com/brockdb/brock/internal/garbage"
 	"github.com/brockdb/brock/internal/journal"
+	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/manifest"
 	"github.com/brockdb/brock/internal/view"
@@ -93,6 +94,15 @@ func (t *Tree) Start() { t.background.start() }
 // Open finds the store as it was.
 func (t *Tree) Settle(ctx context.Context) error {
 	return t.settling.run(func() error { return t.Flush(ctx) }, t.installer.record)
+}
+
+// Keys returns the provider of master keys that RotateKey has set last, or else that of Open; nil
+// for a plain store.
+func (t *Tree) Keys() keyring.Provider {
+	if t.cfg.Keyring == nil {
+		return nil
+	}
+	return t.cfg.Keyring.Provider()
 }
 
 // RotateKey changes the keys of an encrypted store, as o says, while others read and write.
@@ -319,8 +329,10 @@ func (t *Tree) Refresh(ctx context.Context) (entry.Version, error) {
 
 // verifyLog checks SUPER and the manifest.
 func (t *Tree) verifyLog(ctx context.Context, report func(*errs.Corruption)) error {
-	if t.follower != nil {
-		return t.follower.Verify(ctx, report)
+	if t.follower == nil {
+		return t.log.Verify(report)
 	}
-	return t.log.Verify(report)
+	ctx, end := t.life.until(ctx) // Close waits for the follower
+	defer end()
+	return t.follower.Verify(ctx, report)
 }

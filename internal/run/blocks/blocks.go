@@ -1,6 +1,6 @@
-// Package blocks reads parts of files that can't be read in place, as they are encrypted
-// or not mapped: block by block, into memory on the Go heap, of which each page is
-// decrypted, or verified, when it is used first.
+// Package blocks reads parts of files that can't be read in place, because they are encrypted
+// or not mapped. It reads block by block into memory on the Go heap, and decrypts or verifies
+// each page when it is first used.
 package blocks
 
 import (
@@ -16,24 +16,24 @@ import (
 const (
 	// PageSize is what a checksum or tag covers.
 	PageSize = 4096
-	// Size is how many bytes of a part have a block.
+	// Size is the length of a block in bytes; the last one of a part may be shorter.
 	Size = 4 * PageSize
 
 	pageShift  = 12
 	blockShift = 14
 
-	keptBorder = 1 << 10 // what a block keeps of a span that crosses its end, at most
-	blockCost  = 256     // of a block, beside its bytes, about
+	keptBorder = 1 << 10 // most bytes that a block keeps of a span that crosses its end
+	blockCost  = 256     // about the memory of a block beside its data, in bytes
 )
 
-// File is a file whose parts are read so.
+// File is a file whose parts are read block by block.
 type File struct {
 	Name  string
 	ID    checksum.Identity
 	Key   *crypt.Decrypter // nil: the file is plain
 	Read  func(p []byte, off int64) error
 	Cache *Cache
-	Owner any // of what is in Cache, see Cache.Forget
+	Owner any // owns the file's blocks in Cache, see Cache.Forget
 }
 
 // Part is a part of a file with a checksum, or tag, for each of its pages. Any number of
@@ -47,7 +47,8 @@ type Part struct {
 	list []atomic.Pointer[Block]
 }
 
-// All is the whole part, decrypted, in memory of its own unless it is short.
+// All returns the whole part, decrypted or verified. A part longer than Size is read past the
+// cache, into new memory.
 func (p *Part) All() ([]byte, error) { return p.Span(0, p.size) }
 
 // NewPart returns the part of size bytes at off of f. sums has for each page its checksum,
@@ -56,7 +57,7 @@ func NewPart(f *File, unit crypt.Unit, off int64, size int, sums []byte) *Part {
 	return &Part{f, unit, off, size, sums, make([]atomic.Pointer[Block], (size+Size-1)>>blockShift)}
 }
 
-// TableBytes is about what a Part takes, without its blocks and checksums.
+// TableBytes is about the memory that a Part takes without its blocks and checksums, in bytes.
 func (p *Part) TableBytes() int64 { return int64(len(p.list))*8 + 128 }
 
 // Block is a block of a Part. Any number of goroutines may use it.
@@ -69,20 +70,20 @@ type Block struct {
 	mu    sync.Mutex // held while a page becomes ready
 
 	border atomic.Pointer[border]
-	kept   bool   // for the cache
-	behind *Block // unless kept: the next one, once it was needed
+	kept   bool   // it is in the cache; else one walk has it alone
+	behind *Block // unless kept: the next block, once it was needed
 }
 
 // border has the bytes from lo on, which cross the end of a block. Usually they are one
-// entry, which is asked for again.
+// entry, which is likely to be read again.
 type border struct {
 	lo   int
 	data []byte
 }
 
-// Block returns the block of the byte at, which is within the part. Unless it is there, it
-// is made: for the cache, if keep says so, else for the caller alone. Only with keep it
-// counts as used.
+// Block returns the block of the byte at, which is within the part. If no such block is in the
+// cache, Block makes one: with keep for the cache, else for the caller alone. Only with keep
+// the block counts as used.
 func (p *Part) Block(at int, keep bool) *Block {
 	home := &p.list[at>>blockShift]
 	if b := home.Load(); b != nil {
@@ -119,7 +120,7 @@ func (b *Block) Start() int { return b.start }
 // Has reports whether the byte at lies in the block.
 func (b *Block) Has(at int) bool { return at >= b.start && at < b.start+len(b.data) }
 
-// Behind is the next block, if b had to make it and it is not in the cache.
+// Behind returns the next block if b has it: only a block that is not in the cache does.
 func (b *Block) Behind() *Block { return b.behind }
 
 // Data is the whole block: bytes of it may be read once Page or Span has returned them.
@@ -176,8 +177,8 @@ func (b *Block) cross(lo, hi int) ([]byte, error) {
 	return c.data, nil
 }
 
-// tail returns the bytes in [end, hi), which the next block begins with. It doesn't count as
-// use of that.
+// tail returns the bytes in [end, hi), with which the next block begins. That block doesn't
+// count as used by it.
 func (b *Block) tail(end, hi int) ([]byte, error) {
 	if b.kept {
 		if next := b.part.list[end>>blockShift].Load(); next != nil {
@@ -185,7 +186,7 @@ func (b *Block) tail(end, hi int) ([]byte, error) {
 		}
 		return b.part.read(end, hi)
 	}
-	// Only a walk has b, which goes on there.
+	// One walk has b alone, and goes on in the next block.
 	if b.behind == nil {
 		b.behind = b.part.Block(end, false)
 	}
@@ -194,7 +195,7 @@ func (b *Block) tail(end, hi int) ([]byte, error) {
 
 func (b *Block) isReady(page int) bool { return b.ready.Load()>>page&1 != 0 }
 
-// scratch has pages as they are in the file, and room for a tag behind.
+// scratch is a buffer for the pages of a block as they are in the file, with room for a tag.
 type scratch [Size + crypt.TagSize]byte
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -210,7 +211,7 @@ func (b *Block) fill(first, last int) error {
 	defer scratches.Put(s)
 	lo, hi := first<<pageShift, min((last+1)<<pageShift, len(b.data))
 	p := b.part
-	// Others may wait for the lock, and not for the disk.
+	// The disk is read without the lock: who waits for the lock must not wait for the disk.
 	if err := p.file.Read(s[:hi-lo], p.off+int64(b.start+lo)); err != nil {
 		return err
 	}

@@ -11,16 +11,17 @@ import (
 const DefaultBytes = 64 << 20
 
 // Cache bounds the memory of what was read of files that are not read in place. Readers
-// may share one; any number of goroutines may use it. What is in it is found without it,
-// and without a lock: by a pointer that the item takes back when it is dropped. It lies on
-// the Go heap, so what was handed out of a dropped item stays valid.
+// may share one; any number of goroutines may use it. It only counts items and drops them. To
+// find an item takes neither the Cache nor a lock: its owner has a pointer to it, which Drop
+// clears. Items lie on the Go heap, so bytes of a dropped item stay valid while somebody has
+// them.
 type Cache struct {
 	limit int64
 	bytes atomic.Int64
 
-	mu   sync.Mutex // guards:
+	mu   sync.Mutex // guards what follows
 	ring []cached
-	hand int // the next one of ring that is considered
+	hand int // index of the item of ring that is considered next
 }
 
 type cached struct {
@@ -33,12 +34,12 @@ type cached struct {
 type Item interface {
 	// Idle reports whether the item was not used since Idle was called last.
 	Idle() bool
-	// Drop has nobody find the item from now on.
+	// Drop makes the item unfindable. It is called under the Cache's lock.
 	Drop()
 }
 
-// Used is a mark that an item was used: most of Item.Idle. Each reader sets it, so that it
-// is written only where it changes.
+// Used is a mark that an item was used, with the Idle of an Item. Many readers set it, so it is
+// written only where that changes it.
 type Used struct{ yes atomic.Bool }
 
 // Use sets the mark.
@@ -48,7 +49,7 @@ func (u *Used) Use() {
 	}
 }
 
-// Idle takes the mark away, and reports whether there was none.
+// Idle clears the mark, and reports whether there was none.
 func (u *Used) Idle() bool { return !u.yes.Load() || !u.yes.Swap(false) }
 
 // NewCache returns a Cache of at most limit bytes (0 = DefaultBytes), or of one item if
@@ -58,12 +59,13 @@ func NewCache(limit int64) *Cache { return &Cache{limit: cmp.Or(limit, DefaultBy
 // Bytes is how much the items take.
 func (c *Cache) Bytes() int64 { return c.bytes.Load() }
 
-// HasRoom reports whether items may be added without a thought of what they push out.
+// HasRoom reports whether at least an eighth of the cache is free: then an item may be added
+// that would not be worth dropping another one for.
 func (c *Cache) HasRoom() bool { return c.bytes.Load() < c.limit/8*7 }
 
-// Add adds an item of this many bytes, which can be found from now on. If there is no room
-// it drops items that were not used for a while: each item has the time until the clock's
-// hand comes back (Corbató, "A Paging Experiment with the Multics System", 1968).
+// Add adds an item of this many bytes, which can be found already. If there is no room it drops
+// items that were not used since the hand of the clock passed them last (Corbató, "A Paging
+// Experiment with the Multics System", 1968).
 func (c *Cache) Add(owner any, it Item, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +79,7 @@ func (c *Cache) Add(owner any, it Item, bytes int64) {
 			continue
 		}
 		c.dropLocked(c.hand)
-		// What takes its place comes from the end: it has its turn with the next round.
+		// The last item takes its place. It has its turn in the next round.
 		c.hand++
 	}
 	c.ring = append(c.ring, cached{it, owner, bytes})

@@ -15,12 +15,12 @@ import (
 // Builder makes chunks, one after the other. It reuses its memory, and is ended
 // by Release.
 type Builder struct {
-	buf     []byte // header and entries; later the whole chunk; of mem
-	first   []byte // first key; of firstMem
-	last    []byte // last key, set by Finish; of lastMem
+	buf     []byte // header and entries, after Finish the whole chunk; lies in mem
+	first   []byte // first key; lies in firstMem
+	last    []byte // last key of the chunk before, set by Finish; lies in lastMem
 	shared  int    // bytes that the first key shares with the last one of the chunk before; -1: there is none
 	again   bool   // the first key is that key
-	guess   int    // prefix length with which the next chunk begins
+	guess   int    // prefix length to try in the next chunk
 	shrinks int    // how often this chunk's prefix was cut
 	prev    int    // offset of the last entry, 0 if there is none
 	items   []hashindex.Item
@@ -54,9 +54,10 @@ func (b *Builder) Release() {
 	*b = Builder{guess: math.MaxInt}
 }
 
+// fence is the first entry that begins in a piece of 1 << fenceShift bytes.
 type fence struct {
-	word uint64
-	off  uint64
+	word uint64 // of its key
+	off  uint64 // where it begins
 }
 
 // Info describes a finished chunk. Its keys are overwritten with the next chunk.
@@ -211,8 +212,9 @@ func (b *Builder) need(e *entry.Entry) int {
 	return align8(wideHand + len(e.Key) - b.layout.Prefix + max(len(e.Value), rawSize))
 }
 
-// shrink cuts the prefix to what e shares and writes the entries again. After
-// many cuts it takes half, so that hostile keys cost a few rewrites only.
+// shrink cuts the prefix to what e shares with it and writes the entries again, unless the
+// chunk has no room for that. From the 17th cut on it at least halves the prefix, so that
+// hostile keys cost only a few more rewrites.
 func (b *Builder) shrink(e *entry.Entry) bool {
 	p := entry.CommonPrefix(e.Key, b.first[:b.layout.Prefix])
 	if b.shrinks++; b.shrinks > 16 {
@@ -256,8 +258,8 @@ func (b *Builder) shrink(e *entry.Entry) bool {
 	return true
 }
 
-// fits reports exactly whether the chunk has room for e once every suffix has
-// grown by grow bytes; the bound in shrink is for short suffixes far too wide.
+// fits reports whether the chunk has room for e once every suffix has grown by grow bytes. It
+// looks at each entry: the bound in shrink, which doesn't, takes every entry for a wide one.
 func (b *Builder) fits(grow int, e *entry.Entry) bool {
 	size := len(b.buf) + int(b.stats.Entries)*align8(grow) + grow + b.need(e)
 	for off := HeaderSize; off < len(b.buf) && size <= MaxEntries; {
@@ -285,8 +287,8 @@ func inlineLen(buf []byte, off int, w uint64) int {
 	return int(w >> 16 & maxInline)
 }
 
-// append encodes e, which is known to share the prefix and to have room; word
-// is that of its suffix.
+// append encodes e, which shares the prefix and has room; word is the key word of its suffix.
+// older says that e is an older version of the last key.
 func (b *Builder) append(e *entry.Entry, word, hash uint64, older bool) {
 	off := len(b.buf)
 	suffix := e.Key[b.layout.Prefix:]
@@ -354,8 +356,8 @@ func (b *Builder) grow(n int) {
 	b.buf = b.mem.Grow(b.buf, n)
 }
 
-// usualSize is what a full chunk takes, with index and trailer, unless its entries
-// are very small.
+// usualSize is enough memory for a full chunk with index and trailer, in bytes, unless its
+// entries are very small.
 const usualSize = MaxEntries + MaxEntries/4
 
 // putWide writes the wide form up to the suffix and returns its length.
@@ -377,7 +379,7 @@ func putWide(buf []byte, e *entry.Entry, suffix int) int {
 	return wideHand
 }
 
-// rawMark says whether e has a length that follows its suffix.
+// rawMark returns flagRaw if the length before compression follows the suffix of e, else 0.
 func rawMark(e *entry.Entry) uint64 {
 	if e.Raw != 0 {
 		return flagRaw
@@ -508,8 +510,8 @@ func (b *Builder) appendTrailer(sums func([]byte) []byte, encrypted bool) {
 	binary.LittleEndian.PutUint32(b.buf[begin+4:], uint32(size))
 }
 
-// trailerBound is no less than the length of a trailer behind body bytes, with the
-// prefix and one fence, and a quarter of a page's tag, for each of their pieces.
+// trailerBound is an upper bound of the length of a trailer behind body bytes, with a prefix of
+// this length. Each piece of 1 KB takes 16 bytes: 12 of its fence, and 4 of the tag of its page.
 func trailerBound(body, prefix int) int { return pageCeil(body>>fenceShift*16 + prefix + PageSize) }
 
 // appendFences appends the payload of the fence section. A block in which no

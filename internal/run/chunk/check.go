@@ -12,8 +12,8 @@ import (
 // Check reads the whole chunk and reports everything in it that is wrong: its
 // checksums, and whether entries, their order, fences, index and statistics
 // agree. The checks after a bad checksum are left out. prefix is what the keys
-// share; each is called for every entry, newest says that it is its key's first
-// in the chunk, and returns the hash of its key.
+// share. each is called for every entry and returns the hash of its key; newest says that the
+// entry is the first of its key in the chunk.
 func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption), each func(e *entry.Entry, newest bool) (hash uint64)) {
 	fail := func(err error) {
 		var bad *errs.Corruption
@@ -22,8 +22,8 @@ func (c *Chunk) Check(owner *Owner, prefix []byte, report func(*errs.Corruption)
 		}
 		report(bad)
 	}
-	// What was verified before may have changed on the disk since. What was decrypted is
-	// in memory.
+	// The file may have changed since it was verified. A trailer that was decrypted in place
+	// can't be decrypted again.
 	if c.Place.Key == nil {
 		c.trailer.Store(nil)
 	}
@@ -51,7 +51,7 @@ type checker struct {
 	each func(e *entry.Entry, newest bool) uint64
 
 	stats Stats
-	block int // next fence to be met
+	block int // index of the next fence to compare
 	key   []byte
 }
 
@@ -99,7 +99,7 @@ func (k *checker) walk(prefix []byte) {
 	}
 }
 
-// fence compares the fences up to the entry with it, the first behind them.
+// fence checks that the fences up to the current entry, which were not compared yet, lead to it.
 func (k *checker) fence(it *Cursor) {
 	for ; k.block <= it.Offset()>>k.t.shift; k.block++ {
 		if k.t.start(k.block) != it.Offset() || k.t.word(k.block) != entry.Word(it.e.Key[it.plen:]) {

@@ -24,8 +24,8 @@ type Chunk struct {
 	Place Place
 	File  *blocks.File // reads it block by block; nil: it is in Data
 
-	trailer atomic.Pointer[Trailer]
-	opened  atomic.Pointer[opened] // of File
+	trailer atomic.Pointer[Trailer] // of Data, once it was parsed
+	opened  atomic.Pointer[opened]  // what the cache has of the chunk, if File reads it
 }
 
 // Place is where a chunk lies and the checksum of its trailer.
@@ -37,7 +37,8 @@ type Place struct {
 	Key             *crypt.Decrypter // nil: the file is plain
 }
 
-// Pages remembers which pages of a file have been verified, of late.
+// Pages remembers which pages of a file have been verified recently. Any number of goroutines
+// may use it.
 type Pages struct {
 	verified pageio.PageBits
 	prime    func(off int64, n int) error
@@ -65,7 +66,7 @@ func (c *Chunk) corrupt(off int, format string, args ...any) error {
 	return errs.NewCorruption(c.Place.File, c.Place.Offset+int64(off), format, args...)
 }
 
-// Trailer returns the trailer, verifying it if that was not done of late.
+// Trailer returns the trailer, and verifies it unless that was done recently.
 func (c *Chunk) Trailer() (*Trailer, error) {
 	if c.File != nil {
 		o, err := c.open()
@@ -145,8 +146,8 @@ func (c *Chunk) Verify(lo, hi int) error {
 	return nil
 }
 
-// page returns the bytes from off, of entries or index, to the end of its page, once they
-// are verified: of b, if that has them.
+// page returns the bytes from off, of entries or index, to the end of its page, verified. They
+// come from b if that has them.
 func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
 	if c.File != nil {
 		return c.pageOf(off, b)
@@ -159,7 +160,7 @@ func (c *Chunk) page(off int, b *blocks.Block) ([]byte, error) {
 	return c.Data[off:min((off|(PageSize-1))+1, len(c.Data))], nil
 }
 
-// span is page for all bytes in [lo, hi), which cross a page.
+// span is page for all bytes in [lo, hi), which may cross pages.
 func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
 	if c.File != nil {
 		return c.spanOf(lo, hi, b)
@@ -167,7 +168,7 @@ func (c *Chunk) span(lo, hi int, b *blocks.Block) ([]byte, error) {
 	if err := c.Verify(lo, hi); err != nil {
 		return nil, err
 	}
-	// A user of a value has no guard: a page that can't be read is met here.
+	// The user of a value has no guard: a page that can't be read must fault here.
 	pageio.Touch(c.Data[hi-1 : hi])
 	return c.Data[lo:hi:hi], nil
 }
@@ -180,7 +181,7 @@ func (c *Chunk) verified(off int) bool {
 }
 
 func (c *Chunk) verifyPages(first, n int) error {
-	// A checksum that has rotted since fits no page, so it need not be verified again.
+	// The trailer need not be verified again: a checksum that has rotted since fits no page.
 	t := c.trailer.Load()
 	if t == nil {
 		var err error
@@ -376,7 +377,7 @@ func (c *Chunk) Get(suffix []byte, hash uint64, at entry.Version, e *entry.Entry
 	return Absent, nil
 }
 
-// try is Get for the entry at off; mine says that the key is its.
+// try is Get for the entry at off. mine is false if the entry has another key.
 func (c *Chunk) try(off int, suffix []byte, at entry.Version, e *entry.Entry) (res Result, mine bool, err error) {
 	p, err := c.page(off, nil)
 	if err != nil {
@@ -409,7 +410,7 @@ func (c *Chunk) try(off int, suffix []byte, at entry.Version, e *entry.Entry) (r
 	return res, true, err
 }
 
-// found is what Get returns with the entry at off in e.
+// found makes e, the entry at off, what Get returns.
 func (c *Chunk) found(off int, e *entry.Entry) Result {
 	if c.File != nil {
 		c.detach(off, e)
@@ -417,8 +418,8 @@ func (c *Chunk) found(off int, e *entry.Entry) Result {
 	return Found
 }
 
-// suffix returns the bytes of the entry at off up to end, which is beyond its first page,
-// or the chunk's entries.
+// suffix returns the first end bytes of the entry at off, which cross a page. It returns an
+// error if they reach beyond the chunk's entries.
 func (c *Chunk) suffix(off, end int) ([]byte, error) {
 	if end > c.End-off {
 		return nil, c.corrupt(off, "%v", errEntry)
@@ -466,9 +467,10 @@ func (c *Chunk) newest(off int, at entry.Version, e *entry.Entry) (Result, error
 	}
 }
 
+// getUnindexed is Get in a chunk without a hash index.
 func (c *Chunk) getUnindexed(suffix []byte, at entry.Version, e *entry.Entry) (Result, error) {
+	// Such a chunk has only older versions of the last key of the chunk before.
 	off, err := c.seek(suffix)
-	// A chunk that has only older versions of the last chunk's key has no index.
 	for err == nil && off < c.End {
 		var p []byte
 		var start, end, next int
@@ -513,8 +515,8 @@ func (c *Chunk) CompareFirst(key []byte) (int, error) {
 	return bytes.Compare(key[len(prefix):], p[start:end]), nil
 }
 
-// Position is which part of the chunk's entries, by bytes, comes before suffix,
-// to a page or so; one half if that cannot be read.
+// Position estimates which part of the chunk's entries, by bytes, comes before suffix, from 0
+// to 1; one half if that can't be read.
 func (c *Chunk) Position(suffix []byte) float64 {
 	off, err := c.seek(suffix)
 	if err != nil {
@@ -523,8 +525,8 @@ func (c *Chunk) Position(suffix []byte) float64 {
 	return min(float64(off)+PageSize/2, float64(c.End)) / float64(c.End)
 }
 
-// seek returns the first entry behind the last fence before suffix, from
-// where a walk forward finds the first entry that is not less.
+// seek returns the offset of the entry at the last fence before suffix. A walk forward from
+// there finds the first entry that is not less than suffix.
 func (c *Chunk) seek(suffix []byte) (int, error) {
 	t, err := c.Trailer()
 	if err != nil {

@@ -16,36 +16,36 @@ type Cursor struct {
 	chunk *Chunk
 	data  []byte // the bytes from base on: all of the chunk, or a block
 	base  int
-	block *blocks.Block // that data is of
+	block *blocks.Block // the block that is looked into first; nil: data is all of the chunk
 	view  []byte        // the bytes from at on: of data or, after Foresee, of near
 	at    int
 	off   int    // current entry
 	next  int    // entry after it
 	safe  int    // bytes from the current entry to here are verified
-	ahead int    // pages to verify at once
+	ahead int    // how many pages the next verification covers
 	plen  int    // length of the prefix
-	most  int    // length of a suffix that key has room for; less than 0: key is the chunk's prefix itself
-	key   []byte // prefix, current suffix, room to copy by words; in room if it fits
-	form  form   // of the last entry
-	head  byte   // of its header word
+	most  int    // longest suffix that key has room for; less than 0: key is the chunk's own prefix
+	key   []byte // prefix, current suffix, 8 bytes to copy by words; lies in room if it fits
+	form  form   // which fields of e may be set
+	head  byte   // lowest byte of the current entry's header word
 	err   error
 	e     entry.Entry
 
-	Entered int // blocks since the last seek; who moves on to another chunk keeps it
+	Entered int // blocks entered since the last seek; a walk on to another chunk carries it over
 
-	Mem  *offheap.Buffer // for the key, until Free; nil: it is on the Go heap
-	Lent bool            // a key may be memory of the chunk, valid until the next move and as long as that
+	Mem  *offheap.Buffer // holds the key until Free; nil: the key is on the Go heap
+	Lent bool            // a key may lie in memory of the chunk: it is valid until the next move, and no longer than the chunk
 
 	stack    []uint32 // offsets / 8 of neighbouring entries, for Prev
 	stackEnd int      // where the entry after them begins
-	top      int      // above the entry that Prev went to last
+	top      int      // index in stack of the entry that Prev went to last
 
 	room [64]byte // most keys need no more
 
-	near     *[nearSize]byte // what Foresee has copied; nil: it was not asked yet
-	foreseen bool            // view is near
-	verified int             // safe, then
-	foresees int             // calls of Foresee since the last seek, the first few
+	near     *[nearSize]byte // what Foresee has copied; nil: it was not called yet
+	foreseen bool            // view is near, and safe is its end
+	verified int             // if foreseen: what safe was before
+	foresees int             // calls of Foresee since the last seek, counted up to 2
 }
 
 // form says which fields of an entry may be set beside Key, Kind and Version, so
@@ -78,8 +78,8 @@ func (it *Cursor) Open(c *Chunk, prefix []byte) {
 	copy(it.key, prefix)
 }
 
-// longPrefix is the length from which a prefix is not copied for keys that are nothing
-// else, in bytes: a chunk has room for few keys of such a length, and often has one.
+// longPrefix is the length in bytes from which a prefix is copied only for a key that is longer
+// than it. A chunk has few keys of such a length, and often only one, which is the prefix.
 const longPrefix = 64 << 10
 
 // Free gives Mem back. Open is the only call that may follow.
@@ -227,8 +227,9 @@ func (it *Cursor) copySuffix(start, end int) {
 	it.e.Key = it.key[:it.plen+n]
 }
 
-// verifyAhead extends the verified bytes beyond off. While a walk goes on it
-// checks more pages at a time, so that cold files are read in larger pieces.
+// verifyAhead extends the verified bytes beyond off. While a walk goes on, it verifies more and
+// more pages at a time, so that cold files are read in larger pieces. It returns false at the
+// end of the entries, and after an error.
 func (it *Cursor) verifyAhead(off int) bool {
 	if it.leaveNear(); off < it.safe {
 		return true
@@ -414,7 +415,7 @@ func (it *Cursor) skipLess(word uint64) {
 	it.off, it.next = off, off
 }
 
-// shortWalk is how many blocks a walk leaves in the cache, though that has no room: 128 KB.
+// shortWalk is how many blocks a walk leaves in the cache even if the cache has no room: 128 KB.
 const shortWalk = 8
 
 // nextBlock is verifyAhead for a chunk that is read block by block.

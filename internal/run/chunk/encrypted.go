@@ -17,8 +17,8 @@ const trailerClear = crypt.TagSize + 8
 // Room is how much memory there must be behind a chunk that is decrypted in place.
 const Room = crypt.TagSize
 
-// Begin is e.Begin for the next bytes of a run, which is written from front to back: so
-// readers need not know of attempts.
+// Begin is e.Begin for the next size bytes of a run. A run is written from front to back, and
+// no byte twice: so the attempt is always 0, and readers need not know it.
 func Begin(e *crypt.Encrypter, offset int64, size int) error {
 	attempt, err := e.Begin(offset, int64(size))
 	if err == nil && attempt != 0 {
@@ -74,7 +74,8 @@ func (c *Chunk) decryptPage(p int, t *Trailer) error {
 	return nil
 }
 
-// clearLength is the length that the trailer of an encrypted file may begin with in b.
+// clearLength returns the length in the clear bytes of the encrypted trailer that b may begin
+// with; 0 if it can't be one.
 func clearLength(b []byte) uint32 {
 	if binary.LittleEndian.Uint32(b[crypt.TagSize:]) != 0 {
 		return 0

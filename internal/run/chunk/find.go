@@ -10,11 +10,13 @@ import (
 	"github.com/brockdb/brock/internal/run/hashindex"
 )
 
-// FindTrailer says whether b begins with a whole trailer, which lies at offset of the
-// file id, and if so which layout the chunk before it has. It needs no directory. With a
-// key it decrypts it, elsewhere.
+// How a chunk of a damaged file is found without the directory: by its trailer.
+
+// FindTrailer reports whether b begins with a whole trailer, which lies at offset of the file
+// id, and returns layout and statistics of the chunk before it. It needs no directory. With a
+// key it decrypts a copy of the trailer.
 func FindTrailer(b []byte, id checksum.Identity, key *crypt.Decrypter, offset int64) (l Layout, stats Stats, ok bool) {
-	size := TrailerSize(b, key != nil)
+	size := TrailerSize(b, offset, key != nil)
 	if size == 0 || size > len(b) {
 		return l, stats, false
 	}
@@ -37,14 +39,14 @@ func FindTrailer(b []byte, id checksum.Identity, key *crypt.Decrypter, offset in
 	return l, stats, err == nil
 }
 
-// layoutOf is the layout that the trailer b, as it is without a tag, of size bytes at offset,
-// says.
+// layoutOf returns the layout of the chunk whose trailer takes size bytes at offset. b is the
+// trailer, without its tag.
 func layoutOf(b []byte, size int, offset int64) (l Layout, stats Stats, ok bool) {
-	end := binary.LittleEndian.Uint64(b[8:])
-	if end <= HeaderSize || end%8 != 0 || end > uint64(offset) {
+	end, ok := entriesEnd(b, offset)
+	if !ok {
 		return l, stats, false
 	}
-	l = Layout{End: int(end), TrailerSize: size}
+	l = Layout{End: end, TrailerSize: size}
 	err := Sections(b[16:], func(tag uint16, _ int, p []byte) (bool, error) {
 		switch {
 		case tag == secPrefix:
@@ -66,13 +68,17 @@ func (l *Layout) endsBefore(offset int64) bool {
 	return int64(l.Buckets) <= offset/hashindex.BucketSize && l.Prefix <= entry.MaxKey && int64(l.TrailerStart()) <= offset
 }
 
-// TrailerSize is the length of the trailer that b, of a page, may begin with; 0 if it is
-// none.
-func TrailerSize(b []byte, encrypted bool) int {
-	const most = 1 << 26 // far above any: a fence for each 256 bytes of an entry of 2 GiB is not written
+// TrailerSize returns the length of the trailer at offset of the file that b, of a page or more,
+// may begin with; 0 if it can't be one. The end of entries must fit, too, where it is not
+// encrypted: else any page with the right four bytes would have megabytes read and summed up, and
+// a version in the header of an entry is enough for that.
+func TrailerSize(b []byte, offset int64, encrypted bool) int {
+	const most = 1 << 26 // 64 MiB: the longest that is written, for an entry of 2 GiB, has at most 34 MiB (trailerBound)
 	n := binary.LittleEndian.Uint32(b[4:])
 	if encrypted {
 		n = clearLength(b)
+	} else if _, ok := entriesEnd(b, offset); !ok {
+		return 0
 	}
 	if n == 0 || n%PageSize != 0 || n > most {
 		return 0
@@ -80,7 +86,15 @@ func TrailerSize(b []byte, encrypted bool) int {
 	return int(n)
 }
 
-// OwnerOf is the store that the header of a chunk in file num names.
+// entriesEnd returns where the entries end, in their chunk, before the trailer b at offset of
+// the file; b is as it is without a tag. ok is false if they can't.
+func entriesEnd(b []byte, offset int64) (end int, ok bool) {
+	n := binary.LittleEndian.Uint64(b[8:])
+	return int(n), n > HeaderSize && n%8 == 0 && n <= uint64(offset)
+}
+
+// OwnerOf returns the store that the header of a chunk in file num names; ok is false if head
+// is no such header.
 func OwnerOf(head []byte, num entry.FileNum) (uuid [16]byte, ok bool) {
 	o := Owner{UUID: [16]byte(head[16:32]), Num: num}
 	var want [HeaderSize]byte

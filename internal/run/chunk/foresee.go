@@ -9,20 +9,24 @@ import (
 	"github.com/brockdb/brock/internal/entry"
 )
 
-// nearSize is how many bytes of entries a cursor copies at most to walk over them without
-// a look at the chunk. A walk that has just begun copies less.
+// A walk forward asks how many of its next moves are sure to come to plain entries (docs/adr,
+// 47). These entries are copied first: so the moves touch no mapped memory, and need no guard.
+
+// nearSize is the most bytes of entries that Foresee copies, so that Next need not touch the
+// chunk. A walk that has just begun copies only firstNear bytes.
 const nearSize = 2 << 10
 
 const firstNear = 256
 
 var nearPool = sync.Pool{New: func() any { return new([nearSize]byte) }}
 
-// Foresee is the method of an iterator.Foresighted: it copies entries of the verified
-// bytes, of the plainest and of the short separated form, for Next to decode.
+// Foresee is the method of an iterator.Foresighted. It copies the next entries, from which Next
+// then decodes them: those that lie in verified bytes and have the plainest or the short
+// separated form.
 func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	it.leaveNear()
 	suffix, order := it.within(until)
-	// What follows an entry with an older version is of the same key.
+	// After an entry that is followed by an older version the same key comes again.
 	if order > 0 || it.Older() {
 		return 0
 	}
@@ -66,7 +70,7 @@ func (it *Cursor) Foresee(until []byte, least, most entry.Version) (n int) {
 	return n
 }
 
-// foresight is how many bytes of entries are copied.
+// foresight returns how many bytes of entries may be copied now.
 func (it *Cursor) foresight() int {
 	if it.foresees < 2 {
 		it.foresees++
@@ -75,14 +79,14 @@ func (it *Cursor) foresight() int {
 	return nearSize - 8
 }
 
-// leaveNear has Next decode from the chunk again.
+// leaveNear makes Next decode from the chunk again.
 func (it *Cursor) leaveNear() {
 	if it.foreseen {
 		it.safe, it.view, it.at, it.foreseen = it.verified, it.data, it.base, false
 	}
 }
 
-// Close gives back what Foresee has taken.
+// Close gives back the buffer of Foresee. The Cursor may still be used.
 func (it *Cursor) Close() {
 	if it.near != nil {
 		it.leaveNear()
@@ -91,9 +95,9 @@ func (it *Cursor) Close() {
 	}
 }
 
-// within is where the bound until is, compared with what the keys of the chunk share: before
-// it all keys are, if order is less than 0, and none, if it is greater; else those whose
-// suffixes are less than suffix.
+// within compares the prefix of the chunk's keys with the bound until. If order is less than 0,
+// all keys of the chunk lie before until; if it is greater, none does; if it is 0, those do
+// whose suffixes are less than suffix.
 func (it *Cursor) within(until []byte) (suffix []byte, order int) {
 	n := min(it.plen, len(until))
 	if order = bytes.Compare(it.key[:n], until[:n]); order == 0 && n < it.plen {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	PageSize   = 4096                // what a checksum covers, and where chunks and their parts begin
+	PageSize   = 4096                // bytes under one checksum; chunks and their parts begin at multiples of it
 	MaxEntries = hashindex.MaxOffset // bytes of entries, unless one entry alone is longer
 	HeaderSize = 32                  // before the first entry
 
@@ -37,11 +37,11 @@ const (
 	wideHand = 56
 
 	kindMask  = 0x0f
-	flagSep   = 0x10 // the value is in a segment
-	flagExt   = 0x20 // meta and expiry follow the header word
-	flagWide  = 0x40 // all lengths are long
-	flagOlder = 0x80 // the next entry is an older version of the same key
-	flagSlow  = flagSep | flagExt | flagWide
+	flagSep   = 0x10                         // the value is in a segment
+	flagExt   = 0x20                         // meta and expiry follow the header word
+	flagWide  = 0x40                         // the wide form: all fields in full length
+	flagOlder = 0x80                         // the next entry is an older version of the same key
+	flagSlow  = flagSep | flagExt | flagWide // not the plainest form, a short inline entry
 
 	// In a handle word or, of the wide form, in the length of the value: a word
 	// of 32 bits, the value's length before it was compressed, follows the suffix.
@@ -98,7 +98,7 @@ type Layout struct {
 	Prefix      int           // bytes that all keys share and entries leave out
 	VersionBase entry.Version // least version of the short entries
 	SegmentBase entry.FileNum // least segment of their handles
-	Stamp       entry.Version // added to all versions, which were not known when they were written; not in the file
+	Stamp       entry.Version // added to all versions, which the file has as 0; not in the file
 }
 
 // IndexStart is where the hash index begins.
@@ -150,7 +150,7 @@ func DecodeStats(b []byte) Stats {
 		MinVersion: entry.Version(u(6)), MaxVersion: entry.Version(u(7)), MinExpiry: u(8)}
 }
 
-// Stamped is s once its versions are known.
+// Stamped returns s with v added to its versions, see Layout.Stamp.
 func (s Stats) Stamped(v entry.Version) Stats {
 	s.MinVersion += v
 	s.MaxVersion += v

@@ -8,8 +8,8 @@ import (
 	"github.com/brockdb/brock/internal/run/blocks"
 )
 
-// opened is what is in memory of a chunk that is read block by block. It is in the cache
-// itself. Its blocks are found through it alone.
+// opened is what is in memory of a chunk that is read block by block: its parsed trailer, and
+// the table of its blocks. It is an item of the cache, as each of its blocks is.
 type opened struct {
 	blocks.Used
 	chunk   *Chunk
@@ -17,13 +17,13 @@ type opened struct {
 	body    *blocks.Part // entries and index
 }
 
-// openedBytes is what else there is, with what the allocator rounds up, about.
+// openedBytes is about the memory of an opened beside trailer and table, in bytes.
 const openedBytes = 2 << 10
 
 // Drop is the method of a blocks.Item.
 func (o *opened) Drop() { o.chunk.opened.CompareAndSwap(o, nil) }
 
-// open returns what is known of the chunk, or reads its trailer.
+// open returns what the cache has of the chunk, or reads the trailer and adds it to the cache.
 func (c *Chunk) open() (*opened, error) {
 	if o := c.opened.Load(); o != nil {
 		o.Use()
@@ -78,8 +78,9 @@ func (c *Chunk) spanOf(lo, hi int, b *blocks.Block) ([]byte, error) {
 	return o.body.Span(lo, hi)
 }
 
-// detach copies the value of the entry at off, unless its block was in the cache before. A
-// transaction may keep many values, and each would keep a block in memory.
+// detach copies the value of the entry at off, unless its block was used before and so is likely
+// to stay in the cache. A transaction may keep many values, and each would keep a whole block
+// in memory.
 func (c *Chunk) detach(off int, e *entry.Entry) {
 	if n := len(e.Value); n == 0 || n > blocks.Size/2 {
 		return
@@ -89,7 +90,7 @@ func (c *Chunk) detach(off int, e *entry.Entry) {
 	}
 }
 
-// fetch has the bytes in [lo, hi) in the cache.
+// fetch reads and verifies the bytes in [lo, hi) into the cache.
 func (c *Chunk) fetch(lo, hi int) error {
 	for lo < hi {
 		end := min((lo|(blocks.Size-1))+1, hi)

@@ -23,9 +23,9 @@ type Gap struct {
 	Err    error // why the next one can't be read
 }
 
-// Rescue reads c again, by read, and finds out what can be proven of it. prefix is what
-// its keys share; nil says that only its trailer has that. A chunk whose layout is not the
-// right one comes out as a gap.
+// Rescue reads c again, by read, and finds the entries that can be proven. prefix is what its
+// keys share; nil if only the trailer tells that. If nothing can be proven, as when the layout
+// is wrong, the Rest is one gap.
 func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest {
 	r := &Rest{prefix: prefix}
 	r.chunk = &Chunk{Layout: c.Layout, Place: c.Place, Data: make([]byte, c.Layout.Size(), c.Layout.Size()+Room)}
@@ -54,8 +54,8 @@ func Rescue(c *Chunk, prefix []byte, read func(p []byte, off int64) error) *Rest
 	return r
 }
 
-// read reads the chunk: if that fails, page by page. It returns why pages can't be read,
-// by their offset.
+// read reads the chunk; if that fails, page by page. It returns the errors of the pages that
+// can't be read, by the offset of the page in the chunk.
 func (r *Rest) read(read func(p []byte, off int64) error) map[int64]error {
 	data, at := r.chunk.Data, r.chunk.Place.Offset
 	if read(data, at) == nil {
@@ -106,7 +106,8 @@ func (r *Rest) proven(unread map[int64]error) *Trailer {
 	return &Trailer{sums: b[best:][: 4*n : 4*n], shift: maxFenceShift}
 }
 
-// walk finds the entries. Behind one that can't be read it goes on at a fence.
+// walk finds the entries. Behind one that can't be read it goes on at the next fence that leads
+// to a sound one.
 func (r *Rest) walk(t *Trailer) {
 	c := r.chunk
 	var e entry.Entry

@@ -48,7 +48,7 @@ func parseTrailer(b []byte, l *Layout, encrypted bool) (*Trailer, error) {
 type trailerParser struct {
 	layout        *Layout
 	trailer       *Trailer
-	prefix, index bool // as in the layout
+	prefix, index bool // these sections agree with the layout
 	encrypted     bool
 }
 

@@ -82,7 +82,8 @@ func Home(hash uint64, n int) int {
 	return int(hash >> 32 * uint64(n) >> 32)
 }
 
-// Fingerprint is what Match compares, in the upper 15 bits.
+// Fingerprint returns the part of a hash that Match compares: its lowest 15 bits, in the upper
+// 15 bits of the result.
 func Fingerprint(hash uint64) uint32 { return uint32(hash) << offsetBits }
 
 // Match compares the slots of a bucket with a fingerprint, two at a time, and

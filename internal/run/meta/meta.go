@@ -1,4 +1,4 @@
-// Package meta is what the store remembers of a run: its files, its bounds and
+// Package meta describes a run as the store remembers it: its files, its bounds and
 // what it holds. Package run makes and checks it; the manifest records it.
 package meta
 
@@ -64,14 +64,16 @@ func (r *Run) FileBytes() uint64 {
 	return n
 }
 
-// BoundSize is the length in bytes beyond which the store does not remember a key. A
-// bound of a run is a little outside then, for which it suffices.
+// BoundSize is the greatest length in bytes of a bound that the store remembers. For a longer
+// key, Lower and Upper give a bound a little outside. That is enough to choose runs by.
 const BoundSize = 128
 
-// Lower is key, or the beginning of a longer one, which is less.
+// Lower returns key, or the first BoundSize bytes of a longer key, which are less. The result
+// shares memory with key.
 func Lower(key []byte) []byte { return key[:min(len(key), BoundSize):min(len(key), BoundSize)] }
 
-// Upper is key, or for a longer one a short key that is greater.
+// Upper returns a copy of key, or for a longer key one of at most BoundSize bytes that is
+// greater.
 func Upper(key []byte) []byte {
 	if len(key) <= BoundSize {
 		return bytes.Clone(key)
@@ -83,11 +85,11 @@ func Upper(key []byte) []byte {
 			return up
 		}
 	}
-	return bytes.Clone(key) // no stored key is like this
+	return bytes.Clone(key) // of 0xff bytes only, which no stored key begins with
 }
 
-// AddTombstones adds number, bounds and versions of tombstones. Entries must have been
-// counted before.
+// AddTombstones adds the number, bounds and versions of t's tombstones to r, which must have
+// those of its entries already.
 func (r *Run) AddTombstones(t *Run) {
 	if t.Tombstones == 0 {
 		return
