@@ -48,12 +48,11 @@ type DB struct {
 // for Compact, Reclaim and RotateKey. It does not wait for a Checkpoint, Backup or Verify: these
 // only read the store's files.
 //
-// It does not wait for transactions. Their methods and those of the DB return
-// ErrClosed from now on, but what they handed out stays valid until they are
-// discarded; only then is the memory that they read from given back. What waits to be
-// told to Events and Logger is told, if each call ends within a second, and all of them
-// within five. Close may be called more than once, also at the same time: each call
-// returns the same result once the store is closed.
+// It does not wait for transactions. Their methods and those of the DB return ErrClosed from
+// now on, but what they handed out stays valid until they are discarded; only then is the
+// memory that they read from freed. Events and log messages that still wait are delivered,
+// unless one call takes more than 1 s, or all of them more than 5 s. Close may be called more
+// than once, also at the same time: each call returns the same result once the store is closed.
 func (db *DB) Close() error {
 	if db == nil { // what Open returns with an error
 		return nil

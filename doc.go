@@ -41,21 +41,21 @@
 //     the key also no longer than until the next move;
 //   - from DB.Get, KeyCopy and ValueCopy for ever: it belongs to the caller.
 //
-// A value from Item.Value or ValueFunc may lie in a mapped file, all of which could be
-// read when it was returned. If the file is cut or its disk fails after that, a read of
-// the slice ends the process. ValueCopy, KeyCopy and DB.Get return memory that no such
-// fault can reach, and with Options.CopyValues all methods do. Faults that the package
-// itself meets, in its files or in a slice that it is given, return an error that is
-// ErrCorrupt.
+// A value from Item.Value or ValueFunc may lie in a mapped file. All of it can be read when
+// it is returned. If the file is cut or its disk fails after that, a read of the slice ends
+// the process. ValueCopy, KeyCopy and DB.Get return memory that no such fault can reach, and
+// with Options.CopyValues all methods do. If the package itself meets such a fault, in its
+// files or in a slice that it is given, the call returns an error that is ErrCorrupt.
 //
-// End each transaction: nothing else gives back what it keeps from being deleted. One
-// that is never ended, and that nobody can end any more, is found by the garbage
-// collector. If it has handed out values or had iterators, its memory and files stay
-// until the process ends, as slices may be in use; see Events.Leak.
+// End each transaction: until then it keeps memory and files that are no longer needed
+// otherwise. A transaction that is never ended, and that nobody can end any more, is found by
+// the garbage collector. If it has handed out values or had iterators, its memory and files
+// stay until the process ends, as slices may be in use; see Events.Leak.
 //
-// Slices that are passed in are copied before the call returns. Built with the tag
-// brockdebug, the package overwrites what it has returned as soon as it is no longer
-// valid, so that tests show its misuse.
+// Slices that are passed in are copied before the call returns. The sequences of a Txn copy
+// bounds and prefixes when a loop over them begins, and GetMany reads its keys while the loop
+// goes on. Built with the tag brockdebug, the package overwrites what it has returned as soon
+// as it is no longer valid, so that tests show its misuse.
 //
 // # Concurrency
 //

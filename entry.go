@@ -108,7 +108,10 @@ func millis(d time.Duration) uint64 {
 // unixMilli returns a time of expiry in Unix milliseconds: 1 if it is before 1970, as 0 would be
 // never, and the last one there is if it is later than that.
 func unixMilli(at time.Time) uint64 {
-	if at.Unix() >= math.MaxInt64/1000 { // UnixMilli would overflow
+	switch { // where UnixMilli could overflow
+	case at.Unix() < 0:
+		return 1
+	case at.Unix() >= math.MaxInt64/1000:
 		return math.MaxInt64
 	}
 	return uint64(max(at.UnixMilli(), 1))

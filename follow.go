@@ -42,8 +42,8 @@ func (db *DB) Refresh(ctx context.Context) (version uint64, err error) {
 	return uint64(v), nil
 }
 
-// announcing is how long Open waits while a writer makes the store, or holds the lock for
-// a moment to see whether there are followers.
+// announcing is how long Open of a follower waits for a writer that is making the store, or that
+// holds the lock for a moment to find out whether there are followers.
 const announcing = time.Second
 
 // announce takes a shared lock of SUPER, before anything is read. While a follower holds
@@ -79,7 +79,7 @@ func (o *opening) announce(ctx context.Context) error {
 func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err error) {
 	for deadline := time.Now().Add(announcing); ; {
 		log, err = manifest.Load(o.manifestOptions())
-		refused := errors.Is(err, ErrKey) && !errors.Is(err, keyring.ErrAbsent) // a key that is gone may have been removed just now
+		refused := errors.Is(err, ErrKey) && !errors.Is(err, keyring.ErrAbsent) // the writer may just have removed an absent key
 		if err == nil || refused || errors.Is(err, ErrNotExist) || errors.Is(err, ErrFormat) || errors.Is(err, ErrInvalid) || !time.Now().Before(deadline) {
 			return log, err
 		}
@@ -91,7 +91,7 @@ func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err erro
 	}
 }
 
-// refresh makes the list of keyspaces that of the View that was just installed.
+// refresh takes the list of keyspaces from the View that was just installed.
 func (l *keyspaces) refresh(db *DB) {
 	l.turn.Always()
 	defer l.turn.Leave()

@@ -18,7 +18,7 @@ type IteratorOptions struct {
 	Prefix       []byte                           // only keys that begin with Prefix
 	Reverse      bool                             // walk from the greatest key to the least
 	KeysOnly     bool                             // read no value before Item.Value asks for it
-	Prefetch     int                              // separated values to read ahead, at most 1024; 0 = as many as is faster; <0 = none
+	Prefetch     int                              // separated values to read ahead, at most 1024; 0 = as many as earlier scans have used; <0 = none
 	Limit        int                              // end this many items after Rewind or Seek; 0 = no limit
 	AllVersions  bool                             // all retained versions and deletes of each key, newest first (with Reverse: last)
 	Since        uint64                           // only items whose version is greater

@@ -15,24 +15,25 @@ import (
 // never ends: a provider that asks a service sets a time limit of its own.
 type KeyProvider interface {
 	// WrapKey encrypts a data key of 32 bytes under the master key that is current now, to at
-	// most 16 KiB. binding says which store and data key it is: it is no secret, and must be given
-	// to UnwrapKey again. It must not keep the slices.
+	// most 16 KiB. binding identifies the store and the data key. It is no secret; UnwrapKey gets
+	// the same binding. WrapKey must not keep the slices.
 	WrapKey(ctx context.Context, key, binding []byte) (wrapped []byte, err error)
-	// UnwrapKey returns the data key of what WrapKey returned for this binding, also for a master
-	// key that is no longer current. An error says that it can't: it has not the master key, the
-	// bytes or the binding were changed, or a service doesn't answer. Open then returns ErrKey,
-	// which wraps it.
+	// UnwrapKey decrypts what WrapKey has returned for this binding, also if the master key is
+	// no longer current. It returns an error if it doesn't have the master key, if the bytes or
+	// the binding were changed, or if a service doesn't answer. Open then returns ErrKey, which
+	// wraps that error.
 	UnwrapKey(ctx context.Context, wrapped, binding []byte) (key []byte, err error)
 }
 
-// StaticKey returns a provider of one master key, 32 random bytes, which it copies; Open returns
-// ErrInvalid for another length. A passphrase is no key. However the provider is printed, its key
-// is not.
+// StaticKey returns a provider of one master key: 32 random bytes, which it copies, and no
+// passphrase. Open returns ErrInvalid for another length. The key does not show when the provider
+// is printed.
 func StaticKey(key []byte) KeyProvider { return keyring.StaticKey(key) }
 
-// KeyFile returns a provider of the master keys in a file of text: each line has a name and 32
-// bytes in base64. The last line is the current key; the others are for data keys that they have
+// KeyFile returns a provider of the master keys in a text file: each line has a name and 32 bytes
+// in base64. The last line is the current key; the others unwrap the data keys that they have
 // wrapped. A line that begins with # is a comment. brock keygen adds a line. The file is read
-// whenever a key is wrapped or unwrapped, so a new line counts at once. A file that others than
-// its owner may read or write is refused, but on Windows. Keep it on another disk than the store.
+// whenever a key is wrapped or unwrapped, so a new line counts at once. Except on Windows, the
+// provider returns an error if anyone but the owner may read or write the file. Keep it on
+// another disk than the store.
 func KeyFile(path string) KeyProvider { return keyring.KeyFile(path) }

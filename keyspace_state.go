@@ -39,7 +39,7 @@ func newKeyspaceState(id entry.KeyspaceID, name string, o KeyspaceOptions, c *en
 	return s
 }
 
-// keep makes o the options of s. Entries that were written before stay as they are.
+// keep sets the options of s. Entries that were written before stay as they are.
 func (s *keyspaceState) keep(o KeyspaceOptions, c *encoding) {
 	s.options.Store(&o)
 	s.encoder.Store(&pending.Encoder{

@@ -151,11 +151,10 @@ func (k *Keyspace) setOptionsLocked(o KeyspaceOptions) error {
 // transaction is Serializable and addressed it. A crash leaves the keyspace whole or
 // dropped.
 //
-// Drop first makes durable what was committed before. It looks at ctx until it
-// begins. After an error that is not ErrStopped the keyspace is as it was, for all who
-// use it, though calls at the same time may have found it dropped. After ErrStopped
-// nothing is written to the store any more, and the next Open finds the keyspace whole
-// or dropped.
+// Drop first makes durable what was committed before. ctx can end it only before it begins.
+// After an error that is not ErrStopped the keyspace is as it was, though calls at the same
+// time may have returned ErrKeyspaceNotFound. After ErrStopped nothing is written to the store
+// any more, and the next Open finds the keyspace whole or dropped.
 func (k *Keyspace) Drop(ctx context.Context) error {
 	if err := k.usable(); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// hold takes a hold of the pin for an iterator. It reports false if the last one was given
-// back: then the pin may be another reader's.
+// hold takes a hold of the pin for an iterator. It returns false if the last hold was given
+// back: then the pin may be another reader's already.
 func (t *transaction) hold() bool {
 	for n := t.holds.Load(); n > 0; n = t.holds.Load() {
 		if t.holds.CompareAndSwap(n, n+1) {
@@ -18,8 +18,8 @@ func (t *transaction) hold() bool {
 	return false
 }
 
-// adopt enters it, which has a hold of the pin and can be closed, into the list of open
-// iterators. It reports false if the transaction has just ended.
+// adopt enters an iterator, which has a hold of the pin and can be closed, into the list of
+// open iterators. It returns false if the transaction has just ended.
 func (t *transaction) adopt(it *Iterator) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,7 +48,7 @@ func (it *Iterator) refuse() {
 	it.txn.drop()
 }
 
-// release ends the iterator: once, whatever happens to the transaction meanwhile.
+// release ends the iterator, once. The transaction may end at the same time.
 func (it *Iterator) release() {
 	if it.txn == nil || it.closed.Swap(true) {
 		return
@@ -97,9 +97,9 @@ func (it *Iterator) orphaned() *orphan {
 	return it.orphan
 }
 
-// orphan is what an iterator holds: it is released by the iterator or, if that
-// has leaked, when that is collected. It does not refer to the transaction, nor to the DB:
-// one of the user's functions in Options may lead to the iterator.
+// orphan is what an open iterator holds once its transaction has ended. The iterator releases it
+// or, if that has leaked, the garbage collector does. It does not refer to the transaction, nor to
+// the DB: one of the user's functions in Options may lead to the iterator.
 type orphan struct {
 	src  iterator.Iterator
 	pin  *view.Pin // shared with the others that hold it

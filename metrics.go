@@ -123,7 +123,7 @@ func ratio(a, b int64) float64 {
 	return float64(a) / float64(b)
 }
 
-// String is a report of about 20 lines to read.
+// String returns a report of about 20 lines for people.
 func (m Metrics) String() string {
 	var b strings.Builder
 	t := &m.Tree

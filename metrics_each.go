@@ -61,7 +61,7 @@ func (m *Metrics) eachOfCalls(fn eachMetric) {
 	fn("dropped_events", "", "Calls of Events and Logger that were not made, as earlier ones took long.", CounterMetric, float64(m.EventsDropped))
 }
 
-// eachOfState has what the store holds, and what readers keep.
+// eachOfState calls fn for what the store holds now, and what readers keep.
 func (t *TreeMetrics) eachOfState(fn eachMetric) {
 	fn("version", "", "Newest version committed.", GaugeMetric, float64(t.Version))
 	fn("memtables", "", "Memtables.", GaugeMetric, float64(t.Memtables))

@@ -85,15 +85,15 @@ func newOpening(o Options) (*opening, error) {
 type opening struct {
 	options  Options
 	ctx      context.Context // of the call to Open; it bounds the calls of a KeyProvider
-	fs       vfs.FS          // held, once that is there
-	base     vfs.FS          // for copies of the store
+	fs       vfs.FS          // base; held once that is set
+	base     vfs.FS          // copies of the store are made in it
 	memory   *vfs.Mem        // of an in-memory store; else nil
-	held     vfs.Dirs
+	held     vfs.Dirs        // the directories, held open
 	dir      string
 	valueDir string
 	clock    *clock
 	keyring  *keyring.Keyring // nil: the store is plain
-	made     bool             // directories for a new store, whose names are durable
+	made     bool             // openDirs has made the directories, and their names are durable
 	locks    []io.Closer
 	log      *manifest.Log
 	tree     *tree.Tree
@@ -142,8 +142,8 @@ func (o *opening) open(ctx context.Context) (db *DB, err error) {
 	return o.db, nil
 }
 
-// settle makes the state before the damage the current one on disk. A store that is open for
-// reading alone is left as it is.
+// settle makes the state before the damage the current one on the disk. It changes nothing with
+// Mode ReadOnly.
 func (o *opening) settle(ctx context.Context) error {
 	if o.options.Mode == ReadOnly {
 		return nil
@@ -247,7 +247,7 @@ func (o *opening) manifestOptions() manifest.Options {
 	return manifest.Options{FS: o.fs, Dir: o.dir, ValueDir: o.valueDir, ReadOnly: o.options.Mode != ReadWrite, UpTo: o.options.Recover != Strict, Keys: o.keys()}
 }
 
-// keys returns the function by which the manifest gets the store's data keys; nil without
+// keys returns the function that opens or creates the keyring for the manifest; nil without
 // Options.Keys.
 func (o *opening) keys() manifest.Keys {
 	if o.options.Keys == nil {
@@ -353,8 +353,8 @@ func (o *opening) openTree() (tree.Recovery, error) {
 	return recovery, err
 }
 
-// openFiles is Tuning.OpenFiles; 0 = any number. A follower keeps each file open, as the
-// writer may remove its name.
+// openFiles returns Tuning.OpenFiles; 0 = no limit, for a follower. That keeps each file open, as
+// the writer may remove its name.
 func (o *opening) openFiles() int {
 	if o.options.Mode == Follow {
 		return 0
@@ -362,7 +362,7 @@ func (o *opening) openFiles() int {
 	return o.options.Tuning.OpenFiles
 }
 
-// scrubEvery is Maintenance.ScrubEvery; 0 = never.
+// scrubEvery returns Maintenance.ScrubEvery; 0 = never.
 func (o *opening) scrubEvery() time.Duration {
 	if o.options.InMemory {
 		return 0

@@ -83,6 +83,7 @@ func Salvage(ctx context.Context, from, to Options, report func(*CorruptionError
 	return sum, err
 }
 
+// fileSystem returns fs, by default the operating system's, with errors as failure.FS has them.
 func fileSystem(fs vfs.FS) vfs.FS {
 	if fs == nil {
 		fs = vfs.OS()

@@ -38,7 +38,7 @@ func NewDataset(keys, valueSize int) *Dataset {
 	return &Dataset{Keys: keys, ValueSize: valueSize, pool: pool}
 }
 
-// RawBytes is the length of all keys and values.
+// RawBytes returns the length of all keys and values, in bytes.
 func (d *Dataset) RawBytes() int64 { return int64(d.Keys) * int64(keySize+d.ValueSize) }
 
 // AppendKey appends key number i: "vsz=%05d-k=%010d".
@@ -61,13 +61,13 @@ func digits(dst []byte, n int) {
 	}
 }
 
-// Value is the value of key number i. It must not be changed.
+// Value returns the value of key number i. Don't change it.
 func (d *Dataset) Value(i int) []byte {
 	at := (uint64(i) * 0x9e3779b97f4a7c15 >> 20) % poolBytes
 	return d.pool[at : at+uint64(d.ValueSize)]
 }
 
-// Tally is what a scan of the whole store must come to.
+// Tally returns the result that a scan of the whole store must have.
 func (d *Dataset) Tally(values bool) kv.Tally {
 	t := kv.Tally{Entries: d.Keys}
 	var key []byte
@@ -110,7 +110,7 @@ func (d *Dataset) Load(s kv.Store) error {
 
 var errNoBatches = errors.New("the store takes no batches")
 
-// loader returns how a store wants many pairs.
+// loader returns the function by which a store takes many pairs.
 func loader(s kv.Store) (func([]kv.Change) error, error) {
 	switch s := s.(type) {
 	case kv.Loader:
@@ -121,7 +121,7 @@ func loader(s kv.Store) (func([]kv.Change) error, error) {
 	return nil, errNoBatches
 }
 
-// loadBatch is a list of pairs, whose memory is used again.
+// loadBatch is a list of pairs. Its memory is used again for the next list.
 type loadBatch struct {
 	keys    []byte
 	changes []kv.Change

@@ -44,12 +44,12 @@ func (u usage) since(before usage, n int) (cpu, mallocs, kb, faults float64) {
 		float64(u.read-before.read) / 1e3 / f, float64(u.faults-before.faults) / f
 }
 
-// perCall is d over n calls in microseconds.
+// perCall returns d over n calls, in microseconds.
 func perCall(d time.Duration, n int) float64 {
 	return float64(d.Nanoseconds()) / 1e3 / float64(max(n, 1))
 }
 
-// settle clears away what earlier work left to the collector.
+// settle collects the garbage of earlier work, so that what is measured next doesn't pay for it.
 func settle() { runtime.GC() }
 
 // latencies times each call of op on its own. The clock is read once a call.
@@ -78,7 +78,7 @@ func percentile(took []time.Duration, p float64) float64 {
 	return float64(took[i]) / 1e3
 }
 
-// joined is all that was taken, by whatever goroutine.
+// joined returns the times of all goroutines.
 func joined(took [][]time.Duration) []time.Duration { return slices.Concat(took...) }
 
 // diskSize adds up the files of a directory: their lengths, and what the file
@@ -105,7 +105,7 @@ func diskSize(dir string) (apparent, allocated int64, err error) {
 	return apparent, allocated, err
 }
 
-// clockCost is what one reading of the clock takes, in nanoseconds.
+// clockCost returns what one reading of the clock takes, in nanoseconds.
 func clockCost() float64 {
 	const n = 100_000
 	start := time.Now()

@@ -71,7 +71,7 @@ func (p *progress) end() {
 	p.key = ""
 }
 
-// left is how long the steps to come may take.
+// left returns how long the remaining steps may take.
 func (p *progress) left() (sum time.Duration) {
 	for _, s := range p.steps {
 		if a := p.took[s]; a != nil {

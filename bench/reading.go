@@ -95,8 +95,8 @@ func (r *runner) readGroup(first, later []reading, makers []kv.Maker, lo, hi int
 	return nil
 }
 
-// warm checks all that an opened store holds, and reads so much that its caches
-// are filled. What the store does because of that, it does before anything is timed.
+// warm checks everything in an opened store, and reads enough to fill its caches. The work that
+// the store does because of that is done before anything is timed.
 func (r *runner) warm(c *Cell) error {
 	if err := c.Data.Check(c.Store); err != nil {
 		return err

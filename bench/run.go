@@ -65,7 +65,7 @@ func (p Plan) Run(report func(*result.Table)) (leftOut []string, err error) {
 	return leftOut, nil
 }
 
-// planSteps tells the progress what is to come.
+// planSteps tells the progress which steps there will be.
 func (r *runner) planSteps() {
 	for _, size := range r.Sizes {
 		n := len(r.makers(size.Bytes, Workload{}))
@@ -136,7 +136,7 @@ func newTable(w Workload, makers []kv.Maker, data *Dataset) *result.Table {
 	return t
 }
 
-// storeDir is where a loaded store lies.
+// storeDir returns the directory of a loaded store.
 func (r *runner) storeDir(m kv.Maker, data *Dataset) string {
 	return filepath.Join(r.Dir, fmt.Sprintf("%s-%d-%d", m.Name, data.ValueSize, data.Keys))
 }

@@ -29,7 +29,7 @@ type settings struct {
 	times                             int
 }
 
-// scale is what the flags mean where nothing is said.
+// scale has the defaults of flags.
 type scale struct {
 	workloads      string
 	values, counts string
@@ -140,7 +140,7 @@ func (s *settings) plan(stderr io.Writer) (plan Plan, err error) {
 	return plan, errors.Join(plan.enoughDisk())
 }
 
-// leastMemory is what a process with an open store needs, whatever its data.
+// leastMemory is how many bytes a process with an open store needs, whatever its data.
 const leastMemory = 192 << 20
 
 // parseSizes reads the lists of -values and -counts.
@@ -199,7 +199,7 @@ func (p *Plan) enoughDisk() error {
 	return nil
 }
 
-// describe tells the settings that figures depend on.
+// describe returns the settings that figures depend on.
 func (s *settings) describe(p Plan) []result.Pair {
 	var sizes []string
 	for _, z := range p.Sizes {

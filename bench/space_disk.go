@@ -16,7 +16,7 @@ type point struct {
 
 func (p point) ratio() float64 { return float64(p.disk) / float64(max(p.live, 1)) }
 
-// text is the ratio, or the disk use if nothing is live.
+// text returns the ratio, or the disk use if nothing is live.
 func (p point) text() string {
 	if p.live == 0 {
 		return fmt.Sprintf("%d MB", p.disk>>20)

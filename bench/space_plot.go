@@ -52,7 +52,7 @@ func (p *plot) svg(command string) []byte {
 	return b.Bytes()
 }
 
-// labels are those of all panels, each once.
+// labels returns the labels of all panels, each once.
 func (p *plot) labels() []string {
 	var labels []string
 	seen := map[string]bool{}
@@ -67,7 +67,7 @@ func (p *plot) labels() []string {
 	return labels
 }
 
-// axes lead from seconds and bytes to places.
+// axes convert seconds and bytes to positions in the picture.
 type axes struct{ seconds, bytes float64 }
 
 func (a axes) x(at time.Duration) float64 {
@@ -136,7 +136,7 @@ func roundStep(most float64) float64 {
 	return step / 2
 }
 
-// thinned keeps of points that lie close together the one that takes most disk.
+// thinned returns fewer points: of those that lie close together, the one with most disk use.
 func thinned(points []point) []point {
 	if len(points) <= mostPoints {
 		return points

@@ -51,7 +51,7 @@ func pickSpaceStores(list, ratios string) ([]spaceStore, error) {
 	return picked, nil
 }
 
-// applier is a store that writes batches; one that can't says so when it is used.
+// applier returns s as a store that writes batches. If s can't, each call returns an error.
 func applier(s kv.Store) kv.Batcher {
 	if b, ok := s.(kv.Batcher); ok {
 		return b

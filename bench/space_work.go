@@ -77,7 +77,7 @@ func newChurn(s kv.Store, c spaceConfig, w spaceWork) *churn {
 	return ch
 }
 
-// value is one that was not written before.
+// value returns a value that was not written before.
 func (c *churn) value() []byte {
 	n := c.data.ValueSize
 	if c.large {
@@ -124,7 +124,7 @@ func (c *churn) key(i int) []byte {
 	return c.keyBuf
 }
 
-// change writes, not faster than asked for.
+// change writes, at most at the rate that was asked for.
 func (c *churn) change(ch kv.Change) error {
 	c.batch = append(c.batch[:0], ch)
 	if err := c.write.Apply(c.batch); err != nil {

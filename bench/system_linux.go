@@ -105,7 +105,7 @@ func fileSystem(dir string) (name string, free int64) {
 	return name, int64(st.Bavail) * int64(st.Bsize)
 }
 
-// flushDisk has the system write out all that is dirty.
+// flushDisk writes all dirty pages of the system to the disk.
 func flushDisk() { syscall.Sync() }
 
 func blocks(info fs.FileInfo) int64 {

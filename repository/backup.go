@@ -16,9 +16,9 @@ import (
 type Options struct {
 	// Scratch is a directory for the checkpoint that is backed up. It must be empty or
 	// absent; "" = the store's directory with ".backup-scratch" added to its name. In the
-	// file system of the store the checkpoint takes no space, elsewhere as much as the whole
-	// store. It is removed at the end, or after a crash by the next backup. Only one backup
-	// at a time may use it.
+	// file system of the store the checkpoint takes no disk space, elsewhere as much as the
+	// whole store. Backup removes the directory at the end; after a crash the next Backup
+	// does. Only one Backup at a time may use it.
 	Scratch string
 	// Progress, unless nil, is called now and then: done bytes of the total bytes of the
 	// backup are in the repository.
@@ -30,11 +30,11 @@ type Done struct {
 	Info
 	PutFiles  int   `json:"putFiles"`  // number of files that were not in the repository, and were put there
 	PutBytes  int64 `json:"putBytes"`  // size of these files
-	ReadBytes int64 `json:"readBytes"` // size of the files that were read; the others are those of the newest backup
+	ReadBytes int64 `json:"readBytes"` // size of the files that were read; the newest backup has the others
 }
 
-// The time from the last look at the marks of Prune until the index is there is bounded. It
-// must be well below the grace that Prune gives.
+// indexTime bounds the time from the last look at the marks of Prune until the index is written.
+// It must be well below grace.
 const indexTime = 10 * time.Minute
 
 // settleRounds is how often Backup looks for objects that Prune may delete.
@@ -65,7 +65,7 @@ func Backup(ctx context.Context, db *brock.DB, s Store, o Options) (done Done, e
 	if err = errors.Join(err, b.source.close()); err != nil && b.done.ID == "" {
 		return Done{}, fmt.Errorf("repository: %w", err)
 	}
-	// The backup is there; what could not be removed is removed by the next one.
+	// The backup is complete. What close could not remove, the next Backup removes.
 	return b.done, nil
 }
 
@@ -137,7 +137,7 @@ func (b *run) progress(n int64) {
 	}
 }
 
-// file sees to it that the repository has the file.
+// file stores a file, unless the repository has it.
 func (b *run) file(ctx context.Context, f *file) error {
 	if err := b.source.ends(f); err != nil {
 		return err
@@ -159,7 +159,8 @@ func (b *run) file(ctx context.Context, f *file) error {
 	return b.store(ctx, f)
 }
 
-// is reports whether f is the same file as one of the newest backup, and need not be read.
+// is reports whether f is the same file as old, which is of the newest backup: then f need not
+// be read.
 func (old *file) is(f *file) bool {
 	return f.Modified != 0 && f.Modified == old.Modified && f.Ends != "" && f.Ends == old.Ends && f.Size == old.Size
 }
@@ -185,11 +186,11 @@ func (b *run) store(ctx context.Context, f *file) (err error) {
 	return nil
 }
 
-// onlyReader hides that a file can do more.
+// onlyReader hides the other methods of a file.
 type onlyReader struct{ io.Reader }
 
-// finish makes the backup, once all objects are there to stay: what Prune has marked
-// meanwhile is stored again.
+// finish stores again the files whose objects Prune has marked meanwhile. Once none is marked, it
+// writes the index, which makes the backup.
 func (b *run) finish(ctx context.Context) error {
 	for range settleRounds {
 		looked := time.Now()
@@ -216,7 +217,7 @@ func (b *run) finish(ctx context.Context) error {
 	return errors.New("objects are deleted as fast as they are stored: is there another program that prunes?")
 }
 
-// again stores a file whose object is gone, or will be.
+// again stores a file whose object was deleted, or may be.
 func (b *run) again(ctx context.Context, f *file) error {
 	defer b.source.steady.Forget(b.source.path(f.Name))
 	sha := f.SHA256
@@ -238,7 +239,7 @@ func (b *run) publish(ctx context.Context, looked time.Time) error {
 	if err := put(ctx, b.to, backups+id, indexMagic, &b.index); err != nil {
 		return err
 	}
-	// Round takes the monotonic clock away, which may stand still while a machine sleeps.
+	// Round removes the monotonic reading: that clock may stop while a machine sleeps.
 	if took := time.Now().Round(0).Sub(looked.Round(0)); took > 2*indexTime || took < -indexTime {
 		if d, ok := b.to.(Deleter); ok {
 			_ = d.Delete(ctx, backups+id)

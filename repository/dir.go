@@ -47,11 +47,11 @@ func (d *dir) path(name string) (string, error) {
 // partSuffix ends the name of an object that is not complete.
 const partSuffix = ".part"
 
-// putBytes is how much is written at once.
+// putBytes is how many bytes are written at once.
 const putBytes = 1 << 20
 
-// Put writes a file under a name of its own, syncs and renames it. What an index names is durable
-// before the index is there.
+// Put writes a file under a temporary name, syncs and renames it. Before it renames an index, it
+// makes the names of all objects durable.
 func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (err error) {
 	path, err := d.path(name)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *dir) Put(ctx context.Context, name string, r io.Reader, size int64) (er
 		return err
 	}
 	if strings.HasPrefix(name, backups) {
-		// It may name objects of a backup that was killed before it had synced their names.
+		// The index may name objects of a Backup that was killed before it had synced their names.
 		if err := d.fs.SyncDir(filepath.Join(d.root, objects)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

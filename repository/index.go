@@ -36,7 +36,7 @@ type Info struct {
 	Bytes   int64     `json:"bytes"` // of all its files; most of them belong to other backups, too
 }
 
-// index is what the object of a backup says. docs/format.md, "Repository", has the format.
+// index is the content of a backup's object. docs/format.md, "Repository", has the format.
 type index struct {
 	Store   string    `json:"store"`
 	Version uint64    `json:"version"`
@@ -46,7 +46,7 @@ type index struct {
 	id string
 }
 
-// file is a file of a backup, and what it was recognised by when it was backed up.
+// file describes a file of a backup, with what the next Backup recognises it by.
 type file struct {
 	Name     string `json:"name"`
 	Size     int64  `json:"size"`
@@ -69,11 +69,11 @@ const (
 
 	formatVersion = 1
 
-	// maxDocument bounds the memory that a forged document costs.
+	// maxDocument bounds the length of a document, so that a forged one takes little memory.
 	maxDocument = 256 << 20
 )
 
-// encode makes a document of v.
+// encode returns a document with v.
 func encode(magic string, v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -116,7 +116,7 @@ func decodeIndex(id string, p []byte) (*index, error) {
 	return x, nil
 }
 
-// wrong says what makes an index that is whole useless; "" is nothing.
+// wrong returns what is wrong with an index whose hash is right; "" = nothing.
 func (x *index) wrong() string {
 	if uuid, err := hex.DecodeString(x.Store); err != nil || len(uuid) != 16 {
 		return "its store has no uuid"
@@ -145,7 +145,7 @@ func (x *index) wrong() string {
 	return ""
 }
 
-// info is what others are told of the index.
+// info returns the public description of the index.
 func (x *index) info() Info {
 	b := Info{ID: x.id, Store: x.Store, Version: x.Version, Time: x.Time, Files: len(x.Files)}
 	for i := range x.Files {
@@ -159,7 +159,7 @@ var (
 	idName     = regexp.MustCompile(`^[0-9a-f]{8}-\d{8}T\d{6}\.\d{3}Z-[0-9a-z]{10}$`)
 )
 
-// hashOf is the hash that the name of a file's object says; "" if it is no such name.
+// hashOf returns the hash in the name of a file's object; "" if that is not the name of one.
 func hashOf(object string) string {
 	m := objectName.FindStringSubmatch(object)
 	if m == nil {
@@ -168,22 +168,23 @@ func hashOf(object string) string {
 	return m[1]
 }
 
-// chance makes a name that was never used.
+// chance returns random letters and digits, which make a name unique.
 func chance() string { return strings.ToLower(rand.Text()[:10]) }
 
-// newObject names an object for a file with a hash. The name was never used: an object that
-// Prune may be about to delete is never the one that was just put.
+// newObject returns a new name for the object of a file with a hash. The name was never used
+// before: so an object that Prune is about to delete never has the name of one just put.
 func newObject(sha string) string { return objects + sha + "-" + chance() }
 
-// stamp is a time in names; they sort as the times do. Two
-// backups of a store never begin within one millisecond.
+// stamp returns a time as it stands in names: they sort as the times do. Its unit is enough, as
+// two backups of a store never have times within one millisecond.
 func stamp(t time.Time) string { return t.UTC().Format("20060102T150405.000Z") }
 
 func newID(store string, t time.Time) string {
 	return store[:8] + "-" + stamp(t) + "-" + chance()
 }
 
-// backupID is the id of the backup whose index has that name.
+// backupID returns the id of the backup whose index has that name; ok is false if it is not the
+// name of an index.
 func backupID(object string) (id string, ok bool) {
 	id, ok = strings.CutPrefix(object, backups)
 	return id, ok && idName.MatchString(id)

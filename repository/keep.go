@@ -39,7 +39,7 @@ var periods = [...]func(t time.Time) string{
 	func(t time.Time) string { return t.Format("2006") },
 }
 
-// choose divides the backups of one store, which come oldest first.
+// choose divides the backups of one store, which are sorted from the oldest to the newest.
 func (k Keep) choose(list []*index) (keep, remove []*index) {
 	if k == (Keep{}) || len(list) == 0 {
 		return list, nil
@@ -70,12 +70,13 @@ func (k Keep) choose(list []*index) (keep, remove []*index) {
 	return keep, remove
 }
 
-// stuck is the most that lies between two backups which were made while an earlier one had a later
-// time than the clock: each of them is 1 ms later than the one before.
+// While the newest backup has a later time than the clock, each backup gets a time of 1 ms after
+// the one before. Times that are at most stuck apart may be such times.
 const stuck = time.Minute
 
-// clocks returns what the clock said when each backup was made; they come oldest first. That is
-// their time. Only where times are stuck it is that of SUPER, which each backup has written.
+// clocks returns the time of each backup by the clock. That is Time. But if it is at most stuck
+// after the one before, it is the modification time of SUPER, which each backup's checkpoint has
+// written, if that is earlier.
 func clocks(list []*index) []time.Time {
 	at := make([]time.Time, len(list))
 	for i, x := range list {

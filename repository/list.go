@@ -11,9 +11,13 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// List returns the backups of a repository, oldest first. Indexes that can't be read are
-// left out, and the error joins what is wrong with each of them.
+// List returns the backups of a repository, oldest first. Damaged indexes are left out: then the
+// error joins the *brock.CorruptionError, or brock.ErrFormat, of each of them. After any other
+// error the list is empty.
 func List(ctx context.Context, s Store) ([]Info, error) {
+	if ctx == nil || s == nil {
+		return nil, fmt.Errorf("%w: nil", brock.ErrInvalid)
+	}
 	indexes, err := readIndexes(ctx, s)
 	list := make([]Info, len(indexes))
 	for i, x := range indexes {
@@ -34,8 +38,8 @@ func ids(ctx context.Context, s Store) (list []string, err error) {
 	return list, err
 }
 
-// readIndexes reads all indexes, oldest first. Where one is damaged it goes on: the error
-// is of all of them. An index that was deleted meanwhile is none.
+// readIndexes reads all indexes, oldest first. It goes on after a damaged one, and joins the
+// errors of these. An index that was deleted meanwhile is left out.
 func readIndexes(ctx context.Context, s Store) (list []*index, err error) {
 	all, err := ids(ctx, s)
 	if err != nil {
@@ -62,7 +66,7 @@ func older(a, b *index) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Version, b.Version), cmp.Compare(a.id, b.id))
 }
 
-// find returns the index of a backup; "" is the newest one.
+// find returns the index of a backup; id "" means the newest backup.
 func find(ctx context.Context, s Store, id string) (*index, error) {
 	if id != "" {
 		return readIndex(ctx, s, id)
@@ -102,15 +106,15 @@ func newest(ctx context.Context, s Store, store string) (*index, error) {
 	return nil, nil
 }
 
-// stock is what a repository has.
+// stock is the objects that a new index may name.
 type stock struct {
-	usable map[string]int64    // size of each object with a file that a new index may name
-	byHash map[string][]string // these objects
+	usable map[string]int64    // size of each object, by name
+	byHash map[string][]string // names of the objects, by the hash of the file
 }
 
-// look lists the objects that a new index may name: not those that a mark lists, as they
-// may be deleted. Marks are listed first. A mark is deleted after the objects that it lists:
-// a backup that does not see it any more does not see them either.
+// look lists the objects that a new index may name. Objects that a mark lists are left out, as
+// they may be deleted. look lists marks first, and Prune deletes a mark after the objects that
+// it lists: if look doesn't see a mark that was deleted, it doesn't see the objects either.
 func look(ctx context.Context, s Store) (*stock, error) {
 	marked := map[string]bool{}
 	marks, err := listMarks(ctx, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// PruneOptions are those of Prune. The zero value is good.
+// PruneOptions are the options of Prune. The zero value is good.
 type PruneOptions struct {
 	Store  string   // remove only backups of the store with this uuid; "" = of each store, by the same rules
 	Remove []string // ids of backups to remove, whatever the rules say, also if their index is damaged
@@ -27,8 +27,9 @@ type PruneOptions struct {
 type Pruned struct {
 	Removed []Info `json:"removed"` // backups that were removed, or with DryRun would be
 	Kept    int    `json:"kept"`    // number of backups that stay
-	// Objects that no backup needs: Deleted are gone. Waiting are deleted by a Prune that
-	// begins in an hour or later.
+	// Objects that no backup needs: Deleted were deleted. Waiting can be deleted by a Prune
+	// that begins in an hour or later; with DryRun, they are those that only removed backups
+	// need.
 	Deleted      int   `json:"deleted"`
 	DeletedBytes int64 `json:"deletedBytes"`
 	Waiting      int   `json:"waiting"`
@@ -65,8 +66,10 @@ func Prune(ctx context.Context, s Deleter, keep Keep, o PruneOptions) (Pruned, e
 		return Pruned{}, fmt.Errorf("repository: prune: %w", err)
 	}
 	if o.DryRun {
-		err := p.estimate(ctx)
-		return p.done, err
+		if err := p.estimate(ctx); err != nil {
+			return p.done, fmt.Errorf("repository: prune: %w", err)
+		}
+		return p.done, nil
 	}
 	if err := p.all(ctx); err != nil {
 		return p.done, fmt.Errorf("repository: prune: %w", err)
@@ -155,7 +158,7 @@ func (p *prune) drop(x *index) {
 	}
 }
 
-// estimate says what of the removed backups no other one needs.
+// estimate counts the objects of the removed backups that no other backup needs.
 func (p *prune) estimate(ctx context.Context) error {
 	return p.s.List(ctx, objects, func(o Object) error {
 		if p.freed[o.Name] && !p.named[o.Name] {
@@ -175,7 +178,8 @@ func (p *prune) all(ctx context.Context) error {
 	if err := p.clock(ctx); err != nil {
 		return err
 	}
-	// After the time is known: backups that did not see a mark that is old by now are there.
+	// Do this once the time is known. A mark that is old by then was seen by each Backup whose
+	// index is not there yet.
 	if err := p.newer(ctx); err != nil {
 		return err
 	}
@@ -189,7 +193,7 @@ func (p *prune) all(ctx context.Context) error {
 	return p.mark(ctx, marked)
 }
 
-// clock sets the time, which is that of an object that was just put.
+// clock sets the present time: that of an object that it has just put.
 func (p *prune) clock(ctx context.Context) error {
 	name := newMark()
 	if err := put(ctx, p.s, name, markMagic, &mark{}); err != nil {
@@ -202,7 +206,7 @@ func (p *prune) clock(ctx context.Context) error {
 	return errors.Join(err, p.s.Delete(ctx, name))
 }
 
-// old reports whether an object was put so long ago. Where no times are kept, none was.
+// old reports whether an object was put at least age ago. Without times, none was.
 func (p *prune) old(o Object, age time.Duration) bool {
 	return p.o.NoBackups || !o.Time.IsZero() && p.now.Sub(o.Time) >= age
 }
@@ -238,8 +242,8 @@ func (p *prune) size(ctx context.Context) error {
 	})
 }
 
-// sweep deletes the objects of old marks that no index names, and what is left of puts that
-// were cut. It returns the objects of the marks that stay.
+// sweep deletes the objects of old marks that no index names, and what interrupted Puts have left.
+// It returns the objects of the marks that stay.
 func (p *prune) sweep(ctx context.Context) (marked map[string]bool, err error) {
 	marked = map[string]bool{}
 	marks, err := listMarks(ctx, p.s)
@@ -288,7 +292,7 @@ func (p *prune) delete(ctx context.Context, object string) error {
 	return nil
 }
 
-// parts deletes what was cut long ago.
+// parts deletes what interrupted Puts have left, after resumeTime.
 func (p *prune) parts(ctx context.Context) error {
 	var names []string
 	err := p.s.List(ctx, "", func(o Object) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// RestoreOptions are those of Restore. The zero value is good.
+// RestoreOptions are the options of Restore. The zero value is good.
 type RestoreOptions struct {
 	FS vfs.FS // of the new store; nil = the operating system's
 	// Keys are those of an encrypted store. With them Restore opens the new store to check it, as
@@ -79,8 +79,8 @@ func (r *restore) all(ctx context.Context) error {
 
 func (r *restore) path(base string) string { return filepath.Join(r.dir, base) }
 
-// fill writes the files in the order of the index. All others are durable before the
-// manifest, which alone would pass for a new store, and that before SUPER.
+// fill writes the files in the order of the index. The manifest alone looks like a new store: so
+// all other files are durable before it is written, and the manifest is before SUPER is.
 func (r *restore) fill(ctx context.Context) error {
 	total := r.index.info().Bytes
 	for i := range r.index.Files {
@@ -146,7 +146,7 @@ func (r *restore) otherThings() error {
 	return damaged(backups+r.index.id, nil, "says other things than the files of the backup")
 }
 
-// object reads the object of a file, and fails at its end unless it has the right hash.
+// object reads the object of a file. At its end it returns an error unless the hash is right.
 type object struct {
 	io.ReadCloser
 	file *file
@@ -166,7 +166,7 @@ func openObject(ctx context.Context, s Store, f *file) (*object, error) {
 	return &object{ReadCloser: r, file: f, hash: sha256.New()}, nil
 }
 
-// explain makes an object that is missing damage.
+// explain returns a *brock.CorruptionError if err says that the object is missing, else err.
 func explain(f *file, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return damaged(f.Object, err, "is missing")

@@ -12,7 +12,7 @@ const (
 	footerBytes = 64
 	footerMagic = "BRKR"
 	sealBytes   = 48 + 40      // header and payload
-	sealTags    = 2*16 + 4 + 4 // behind the payload of an encrypted one
+	sealTags    = 2*16 + 4 + 4 // behind the payload of an encrypted seal
 	sealKind    = 2
 )
 

@@ -27,8 +27,8 @@ type source struct {
 	copy    *checkpoint.Copy
 }
 
-// scratchOf is the directory for the checkpoint: beside the store, so that files can be
-// linked.
+// scratchOf returns the directory for the checkpoint; by default one beside the store, so that
+// files can be linked.
 func scratchOf(o *brock.Options, given string) (string, error) {
 	switch {
 	case given != "":
@@ -39,7 +39,7 @@ func scratchOf(o *brock.Options, given string) (string, error) {
 	return filepath.Clean(o.Dir) + ".backup-scratch", nil
 }
 
-// openSource makes a checkpoint. What a backup that was killed has left there goes first.
+// openSource makes a checkpoint. First it removes what a Backup that was killed has left.
 func openSource(ctx context.Context, db *brock.DB, given string) (s *source, err error) {
 	o := db.Options()
 	scratch, err := scratchOf(&o, given)
@@ -79,8 +79,9 @@ func (s *source) lockPath() string {
 	return filepath.Join(s.scratch, filename.Of(filename.Lock, 0))
 }
 
-// ours returns an error if the scratch directory has anything that no backup has left there,
-// before anything in it is touched: it may be a store. A backup makes the lock first.
+// ours returns an error if the scratch directory has anything that no Backup has left there: it
+// may be a store. Call it before anything in the directory is touched. A Backup makes the lock
+// first.
 func (s *source) ours() error {
 	names, err := s.fs.List(s.scratch)
 	locked := slices.Contains(names, filepath.Base(s.lockPath()))
@@ -92,7 +93,7 @@ func (s *source) ours() error {
 	return err
 }
 
-// clear removes the checkpoint. A file that is none of a store stays, with an error.
+// clear removes the checkpoint. If it has a file that is not of a store, clear returns an error.
 func (s *source) clear() error {
 	names, err := s.fs.List(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +102,7 @@ func (s *source) clear() error {
 	if err != nil {
 		return err
 	}
-	// Without SUPER the rest is no store, if this is cut.
+	// SUPER first: if this is interrupted, what is left is no store.
 	for _, super := range []bool{true, false} {
 		for _, base := range names {
 			name, ok := filename.Parse(base)
@@ -126,18 +127,18 @@ func (s *source) close() error {
 		err = s.copy.Close()
 	}
 	cleared := s.clear()
-	if cleared == nil { // or the next backup clears what is beside its lock
+	if cleared == nil { // else the lock stays: it tells the next Backup that the rest is ours
 		_ = s.fs.Remove(s.lockPath()) // while it is held: the next one makes its own
 		_ = s.fs.Remove(s.scratch)
 	}
 	return errors.Join(err, cleared, s.lock.Close())
 }
 
-// path is where a file of the checkpoint is.
+// path returns the path of a file of the checkpoint.
 func (s *source) path(name string) string { return filepath.Join(s.dir, name) }
 
-// reader reads a file from its begin. It fails for bytes that were others when they were
-// read before.
+// reader returns a reader of a file. It returns *brock.CorruptionError for bytes that have changed
+// since they were read before.
 func (s *source) reader(f *file) (*fileReader, error) {
 	r, err := s.steady.Open(s.path(f.Name))
 	if err != nil {
@@ -177,12 +178,12 @@ func (s *source) hash(ctx context.Context, f *file) (err error) {
 	return nil
 }
 
-// endBytes is how much of each end of a file tells it from others.
+// endBytes is how many bytes of each end of a file are hashed to recognise the file.
 const endBytes = 4 << 10
 
-// ends sets what tells a file from all others of its name: its first and last bytes, if
-// the last ones are bound to all of its content by checksums of checksums. A store that was
-// copied gives the same numbers to other files.
+// ends sets f.Ends, the hash of a file's first and last bytes, if these depend on all of its
+// content by checksums of checksums. It tells the file from others of the same name: a copy of a
+// store gives the same numbers to other files.
 func (s *source) ends(f *file) (err error) {
 	r, err := s.fs.Open(s.path(f.Name))
 	if err != nil {
@@ -191,7 +192,7 @@ func (s *source) ends(f *file) (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	p := make([]byte, 2*endBytes)
 	if f.Size < int64(len(p)) {
-		return nil // it is as well read whole
+		return nil // the whole file is read instead
 	}
 	if _, err := r.ReadAt(p[:endBytes], 0); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// Store holds the objects of a repository. Names are ASCII, with slashes in between. All
-// methods may be called by any number of goroutines and processes.
+// Store holds the objects of a repository. Names are ASCII, with slashes. All methods may be
+// called by any number of goroutines and processes.
 type Store interface {
 	// Put stores the size bytes of r under a name that no object has ever had. An object
 	// becomes visible as a whole, or not at all; never if r returns an error. When Put
@@ -44,7 +44,7 @@ type Object struct {
 // ErrNoBackup says that the repository has no such backup.
 var ErrNoBackup = errors.New("repository: no such backup")
 
-// damaged is what is wrong with an object.
+// damaged returns an error that says what is wrong with an object.
 func damaged(object string, cause error, format string, args ...any) *brock.CorruptionError {
 	return &brock.CorruptionError{File: object, Offset: -1, Reason: fmt.Sprintf(format, args...), Err: cause}
 }

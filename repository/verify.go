@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock"
 )
 
-// VerifyOptions are those of Verify. The zero value verifies everything.
+// VerifyOptions are the options of Verify. The zero value verifies everything.
 type VerifyOptions struct {
 	ID    string // only this backup
 	Quick bool   // check only that all objects are there and have their sizes; read only the indexes

@@ -12,7 +12,7 @@ import (
 // brock.ErrLocked) is true.
 type LockedError struct {
 	Name   string // the lock file
-	Owner  string // name that the holder has left; empty if not known
+	Owner  string // what the holder has written into the lock file; empty if not known
 	Shared bool   // the holders share the lock
 }
 

@@ -4,5 +4,5 @@ package vfs
 
 import "errors"
 
-// link is not done: no call looks both names up in open directories.
+// link is not supported: there is no call that looks both names up in open directories.
 func link(place, place) error { return errors.ErrUnsupported }

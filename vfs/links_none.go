@@ -4,5 +4,5 @@ package vfs
 
 import "io/fs"
 
-// links is not known: what tells it needs an open file here, or there is no such call.
+// links returns 0, not known: these systems tell it only of an open file, or not at all.
 func links(fs.FileInfo) int { return 0 }

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// lockFile has no lock that belongs to an open file, or files that are open can't be
-// removed, as on Windows.
+// lockFile is not supported: these systems have no lock of an open file, or can't remove a file
+// that is open, as Windows.
 func lockFile(f *os.File, _ bool) (bool, error) {
 	return false, pathError("lock", f.Name(), errors.ErrUnsupported)
 }

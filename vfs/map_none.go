@@ -7,6 +7,6 @@ import (
 	"os"
 )
 
-// mapFile refuses: 32-bit addresses don't suffice, and Windows doesn't let a
-// mapped file be truncated or removed.
+// mapFile is not supported: 32-bit programs have too few addresses, and Windows doesn't truncate
+// or remove a file that is mapped.
 func mapFile(*os.File, int64) (Mapping, error) { return nil, errors.ErrUnsupported }

@@ -13,14 +13,14 @@ import (
 )
 
 type osMapping struct {
-	file syscall.RawConn // of what is mapped; it may be closed
+	file syscall.RawConn // of the file that is mapped, which may be closed
 
 	mu   sync.Mutex
 	data []byte
 }
 
-// mapFile maps beyond the end of the file on linux only; elsewhere it isn't
-// certain that bytes written later are seen.
+// mapFile maps a file. Beyond the end of the file it maps only on Linux: on other systems it isn't
+// certain that the mapping shows bytes that are written later.
 func mapFile(f *os.File, size int64) (Mapping, error) {
 	if size <= 0 || size != int64(int(size)) {
 		return nil, errors.ErrUnsupported

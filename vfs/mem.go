@@ -16,21 +16,21 @@ import (
 // each file and directory it keeps the current state, the durable state, and the
 // changes in between. CrashClone returns a copy as after a crash.
 //
-// An empty Mem takes next to no memory. All names lie below one root, which "",
-// "." and "/" mean; it always exists. Other directories must be made, and are
-// durable once the directory above them was synced. No times are kept.
+// An empty Mem takes little memory. All names lie below one root, which always exists; "",
+// "." and "/" are its names. Make other directories by MkdirAll; one is durable once the
+// directory above it was synced. A Mem keeps no times.
 //
 // A file can be mapped if the mapping ends within it and it is not open for
 // writing. A mapping doesn't see later writes.
 //
-// Directories can be renamed, too. SetCapacity makes it a disk that can be full.
+// Rename also renames directories. SetCapacity bounds the size, as that of a disk.
 type Mem struct {
 	*memDisk
 	held   map[string]*memDir // directories held open, by clean name; nil = names are paths
-	closed bool               // they are held no more; guarded by mu
+	closed bool               // Close was called; guarded by mu
 }
 
-// memDisk is what all views of a Mem share.
+// memDisk is what a Mem and its Dirs share.
 type memDisk struct {
 	mu       sync.RWMutex
 	root     *memDir
@@ -84,7 +84,7 @@ func setName(names map[string]memNode, name string, n memNode) {
 	}
 }
 
-// clean brings the ways to write a name into one form.
+// clean returns the one form of a name that the maps of a Mem use.
 func clean(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
 
 // find returns what a clean name means.
@@ -118,7 +118,7 @@ func (m *Mem) findHeld(name string) memNode {
 	return memNode{}
 }
 
-// absent is the error for a name that find doesn't know.
+// absent returns the error for a name that find doesn't know.
 func (m *Mem) absent() error {
 	if m.closed {
 		return fs.ErrClosed
@@ -247,7 +247,7 @@ func (m *Mem) Rename(from, to string) error {
 	if n.dir != nil && strings.HasPrefix(clean(to), clean(from)+"/") {
 		return pathError("rename", to, fs.ErrInvalid)
 	}
-	// Two changes of one number: Prefix leaves both or none, Chaos perhaps one.
+	// Two changes with one number: a crash with Prefix leaves both or none, with Chaos perhaps one.
 	seq := m.next()
 	toDir.put(seq, toBase, n)
 	fromDir.put(seq, fromBase, memNode{})
@@ -385,7 +385,7 @@ func (m *Mem) SyncDir(dir string) error {
 	if d == nil {
 		return pathError("syncdir", dir, m.absent())
 	}
-	// Names become durable, not what is in the files that they mean.
+	// Names become durable, but not the contents of the files.
 	for _, c := range d.pending {
 		setName(d.durable, c.name, c.node)
 	}
@@ -407,7 +407,7 @@ func (m *Mem) DropUnsynced(name string) {
 	}
 }
 
-// Free implements FS: without a capacity it is not known.
+// Free implements FS. It returns -1 without a capacity.
 func (m *Mem) Free(dir string) (int64, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -467,7 +467,7 @@ type memLock struct {
 	m      *Mem
 	dir    *memDir
 	shared bool
-	file   *memFile // that has the owner's name; nil if shared
+	file   *memFile // the lock file, which has the owner's name; nil if shared
 	closed bool     // guarded by m.mu
 }
 

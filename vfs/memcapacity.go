@@ -9,19 +9,20 @@ import (
 
 var errMemFull = fmt.Errorf("no space left in memory: %w", errs.ErrNoSpace)
 
-// SetCapacity sets the size of the disk in bytes; 0, as in a new Mem, = no bound. It
-// may be changed at any time, also to less than files take: then no file can grow,
-// as on a disk that other programs have filled.
+// SetCapacity sets the size of the disk in bytes; 0 = no bound, as in a new Mem. It may be
+// called at any time, also with less than the files take: then no file can grow, as on a disk
+// that other programs have filled.
 //
-// Files take whole blocks of 4096 bytes, also for holes, until their last name is
-// removed. A write beyond the capacity is a short write. Names take nothing.
+// Files take whole blocks of 4096 bytes, also for holes, until their last name is removed.
+// Names take nothing. A write beyond the capacity writes what fits, and returns an error for
+// which IsNoSpace is true.
 func (m *Mem) SetCapacity(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.capacity = bytes
 }
 
-// Used is how many bytes all files take, in whole blocks.
+// Used returns how many bytes all files take, in whole blocks.
 func (m *Mem) Used() int64 {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -42,10 +43,10 @@ func (m *Mem) used() (n int64) {
 	return n
 }
 
-// blocks is how many bytes a file of this size takes.
+// blocks returns how many bytes a file of this size takes.
 func blocks(size int64) int64 { return (size + chunkSize - 1) / chunkSize * chunkSize }
 
-// free is what is left of the capacity, -1 without one; the mutex is held.
+// free returns how many bytes of the capacity are left; -1 without one. The mutex is held.
 func (m *Mem) free() int64 {
 	if m.capacity <= 0 {
 		return -1
@@ -53,7 +54,7 @@ func (m *Mem) free() int64 {
 	return max(m.capacity-m.used(), 0)
 }
 
-// grows is the greatest size to which a file may grow; the mutex is held.
+// grows returns the greatest size to which a file may grow; the mutex is held.
 func (m *Mem) grows(f *memFile) int64 {
 	free := m.free()
 	if free < 0 {

@@ -3,13 +3,13 @@ package vfs
 import "slices"
 
 const (
-	chunkSize  = 4096 // what a disk cache writes back as one
-	sectorSize = 512  // what a disk writes as one
+	chunkSize  = 4096 // bytes that a system writes back together
+	sectorSize = 512  // bytes that a disk writes as a whole, or not at all
 )
 
-// content is the bytes of a file in chunks, which contents share until one of
-// them writes. Chunks that are nil or missing are zeros, as are the bytes of the
-// last one beyond size.
+// content is the bytes of a file in chunks. Several contents share a chunk until one of them
+// writes to it. Chunks that are nil or missing are zeros, as are the bytes of the last chunk
+// beyond size.
 type content struct {
 	size   int64
 	chunks []chunk
@@ -65,7 +65,7 @@ func (c *content) writable(i int) *[chunkSize]byte {
 	return k.data
 }
 
-// readAt copies what is there at off and returns how much.
+// readAt copies bytes from off on to p, and returns how many there were.
 func (c *content) readAt(p []byte, off int64) int {
 	if off >= c.size {
 		return 0
@@ -105,7 +105,7 @@ func (c *content) apply(ch *change) {
 	}
 }
 
-// resize sets the size and makes zeros of what is beyond it.
+// resize sets the size, and makes the bytes beyond it zeros.
 func (c *content) resize(size int64) {
 	c.size = size
 	if keep := (size + chunkSize - 1) / chunkSize; int64(len(c.chunks)) > keep {
@@ -119,8 +119,8 @@ func (c *content) resize(size int64) {
 	}
 }
 
-// flatten moves the content to one piece of memory and returns it. Its chunks
-// count as shared, so that no write changes it.
+// flatten moves the content to one piece of memory and returns that. The chunks count as shared,
+// so that no write changes the memory.
 func (c *content) flatten() []byte {
 	flat := make([]byte, (c.size+chunkSize-1)/chunkSize*chunkSize)
 	for i := range c.chunks {
@@ -136,7 +136,7 @@ func (c *content) flatten() []byte {
 // change is a write or a change of size that is not synced yet. It is immutable.
 type change struct {
 	seq    uint64 // its place among all changes of the file system
-	size   int64  // of the file, afterwards
+	size   int64  // of the file after the change
 	resize bool   // the size was set; else pieces were written
 	pieces []piece
 }

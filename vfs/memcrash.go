@@ -11,18 +11,18 @@ type CrashMode int
 
 // The crash modes.
 const (
-	// Lost leaves only what is durable: power fails before anything else was
-	// written.
+	// Lost leaves only what is durable: the power fails before the disk has written
+	// anything else.
 	Lost CrashMode = iota
-	// All leaves everything, durable or not as before: the process dies, the system
-	// goes on.
+	// All leaves everything: the process dies, and the system goes on. What was not durable
+	// still is not.
 	All
-	// Prefix leaves all changes before some moment, in the order of the calls, and
-	// perhaps a part of the write of that moment.
+	// Prefix leaves all changes before some moment, in the order of the calls, and perhaps
+	// a part of the write at that moment.
 	Prefix
-	// Chaos leaves any subset: of the changes of each name, of the 4 KiB
-	// blocks that were written, of the 512 B sectors of some blocks, and one of
-	// the sizes that a file had.
+	// Chaos leaves any subset of the changes. Each name is left as it was at some moment, and
+	// so is each block of 4 KiB. Of some blocks each sector of 512 bytes is left in its old or
+	// its new state. A file has one of the sizes that it had.
 	Chaos
 )
 
@@ -55,7 +55,7 @@ func (m *Mem) CrashClone(o CrashOptions) *Mem {
 	return clone
 }
 
-// crash copies a file system as one crash leaves it.
+// crash makes a copy of a file system, as one crash leaves it.
 type crash struct {
 	mode  CrashMode
 	rng   *rand.Rand
@@ -96,7 +96,7 @@ func (c *crash) chooseMoment(root *memDir) {
 		}
 	}
 	visit(memNode{dir: root})
-	// Each number of changes is as likely; the one after may be torn.
+	// Each number of changes is equally likely. The change after these may be torn.
 	order := slices.Sorted(maps.Keys(all))
 	k := c.rng.IntN(len(order) + 1)
 	if k > 0 {
@@ -231,8 +231,8 @@ func (c *crash) tear(left *content, ch *change) {
 
 const tornBlocks = 8 // 1/8 of the blocks are torn
 
-// chaos leaves of each block that was changed what some number of the changes
-// made of it; of a torn block, each sector all or nothing.
+// chaos leaves each changed block as it was after some number of the changes. Each sector of a
+// torn block is left as it was before all changes, or after all of them.
 func (c *crash) chaos(left *content, pending []change) {
 	blocks := map[int]bool{}
 	for i := range pending {
@@ -273,7 +273,7 @@ func (c *crash) chaos(left *content, pending []change) {
 	left.resize(size)
 }
 
-// applyTo makes the change to sector s of the block k only.
+// applyTo makes the part of the change that is in sector s of block k.
 func (ch *change) applyTo(block *[chunkSize]byte, k, s int) {
 	lo, hi := s*sectorSize, (s+1)*sectorSize
 	if ch.resize {

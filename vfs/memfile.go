@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// maxMemFile bounds the size of a file in memory, whose index takes 1/256 of
-// it even if there is nothing in it.
+// maxMemFile bounds the size of a file in memory: the list of its chunks takes 1/256 of its size,
+// even if the file is one hole.
 const maxMemFile = 64 << 30
 
 // memFile is a file, with any number of names. The mutex of its Mem guards it.
 type memFile struct {
-	now     content  // what is read
-	durable content  // what a crash leaves in any case
+	now     content  // what ReadAt returns
+	durable content  // what each crash leaves at least
 	pending []change // from durable to now, oldest first
 	dropped bool     // pending lacks changes that a failed sync dropped
 	writers int      // handles open for writing
@@ -54,8 +54,8 @@ func (f *memFile) sync() {
 		}
 	}
 	f.pending = nil
-	// What was written later than a piece, but before a resize, or was dropped,
-	// came along with its chunk.
+	// A chunk may also have bytes beyond the size: those of a later write before a resize, or of a
+	// change that was dropped. The resize makes them zeros.
 	if limit := f.durable.size; f.dropped || limit != f.now.size {
 		f.durable.resize(limit)
 	}
@@ -98,7 +98,7 @@ func (h *memHandle) check(op string, write bool, off int64) error {
 	return nil
 }
 
-// fits reports a range that ends beyond what a file may have.
+// fits returns an error for a range that ends beyond maxMemFile.
 func (h *memHandle) fits(op string, off, n int64) error {
 	if off > maxMemFile || n > maxMemFile-off {
 		return pathError(op, h.name, errors.New("file too large"))
@@ -136,7 +136,7 @@ func (h *memHandle) WriteVec(bufs [][]byte, off int64) (int, error) {
 	if err := h.fits("write", off, int64(len(joined))); err != nil {
 		return 0, err
 	}
-	// A full disk takes what fits: a short write, as a system makes it.
+	// On a full disk, write what fits: a short write, as systems do.
 	fit := min(int64(len(joined)), max(0, h.m.grows(h.f)-off))
 	if fit > 0 {
 		h.f.write(h.m.next(), joined[:fit], off)
@@ -232,8 +232,8 @@ func (h *memHandle) Map(size int64) (Mapping, error) {
 	return &memMapping{data: h.f.flat[:size:size]}, nil
 }
 
-// flatten makes one piece of the content, and lets the durable content use it
-// where it is the same, so that the memory isn't held twice.
+// flatten moves the content to one piece of memory. Where the durable content is the same, it
+// shares that memory.
 func (f *memFile) flatten() []byte {
 	old := f.now.clone()
 	flat := f.now.flatten()

@@ -30,37 +30,54 @@ func (f osFS) open(name string, flag int) (File, error) {
 	return osFile{file}, nil
 }
 
-// errNotRegular is the error of opening what has no bytes of its own.
+// errNotRegular is the error of opening a directory, link, pipe, socket or device.
 var errNotRegular = fmt.Errorf("not a regular file: %w", fs.ErrInvalid)
 
-// openRegular opens a regular file, or fails at once. The look before keeps it from
-// touching a device, the one after tells whether the name meant another file then.
+// openTries bounds how often openRegular tries a name that means another file each time.
+const openTries = 100
+
+// openRegular opens a regular file, or returns an error at once. If the name has come to mean
+// another file while it was opened, it tries again: a file may have taken its place, and overlayfs
+// gives a file with several names another inode when it is first opened for writing.
 func (f osFS) openRegular(name string, flag int) (*os.File, error) {
 	at, err := f.place("open", name)
 	if err != nil {
 		return nil, err
 	}
-	was, err := at.lstat()
+	for range openTries {
+		file, moved, err := at.openRegular(name, flag)
+		if !moved {
+			return file, err
+		}
+	}
+	return nil, pathError("open", name, errNotRegular)
+}
+
+// openRegular is one attempt. It looks at the file before it opens it, so that it never opens a
+// device. moved says that the name means another file now than it did then.
+func (p place) openRegular(name string, flag int) (file *os.File, moved bool, err error) {
+	was, err := p.lstat()
 	switch {
 	case err == nil && flag&os.O_EXCL != 0:
-		return nil, pathError("create", name, fs.ErrExist)
+		return nil, false, pathError("create", name, fs.ErrExist)
 	case err == nil && !was.Mode().IsRegular():
-		return nil, pathError("open", name, errNotRegular)
+		return nil, false, pathError("open", name, errNotRegular)
 	case err != nil && (flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)):
-		return nil, err
+		return nil, false, err
 	}
-	file, err := at.open(flag | openFlags)
-	if err != nil {
-		return nil, err
+	if file, err = p.open(flag | openFlags); err != nil {
+		return nil, false, err
 	}
 	is, err := file.Stat()
-	if err == nil && (!is.Mode().IsRegular() || was != nil && !os.SameFile(was, is)) {
+	switch {
+	case err == nil && !is.Mode().IsRegular():
 		err = pathError("open", name, errNotRegular)
+	case err == nil && was != nil && !os.SameFile(was, is):
+		moved = true
+	case err == nil:
+		return file, false, nil
 	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
+	return nil, moved, errors.Join(err, file.Close())
 }
 
 func (f osFS) Remove(name string) error {
@@ -84,7 +101,7 @@ func (f osFS) Rename(from, to string) error {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	// Two renames to one name are kept apart by the lock of the store.
+	// Between Lstat and Rename the name could be taken. The lock of the store excludes that.
 	switch _, err := b.lstat(); {
 	case err == nil:
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrExist}

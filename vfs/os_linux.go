@@ -36,8 +36,8 @@ func startWriteback(f *os.File, off, n int64) {
 	})
 }
 
-// startReadBytes is how much of a range the system begins to read at least: the rest of a
-// longer one it may leave out.
+// startReadBytes is how many bytes of a range the system reads at least. It may leave out the rest
+// of a longer range.
 const startReadBytes = 128 << 10
 
 func startRead(f *os.File, off, n int64) {
@@ -51,8 +51,8 @@ func startRead(f *os.File, off, n int64) {
 	})
 }
 
-// renameNew renames a file unless the new name exists. It returns
-// errors.ErrUnsupported where kernel or file system can't tell.
+// renameNew renames a file unless the new name exists. It returns errors.ErrUnsupported where
+// kernel or file system has no such rename.
 func renameNew(from, to place) error {
 	err := from.at(func(a int, old string) error {
 		return to.at(func(b int, new string) error {

@@ -78,6 +78,69 @@ func TestIrregularFiles(t *testing.T) {
 	}
 }
 
+// TestReplacedFiles opens a name that other files take meanwhile. It means a regular file at any
+// moment, so no look at it fails.
+func TestReplacedFiles(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "a")
+	put(t, OS(), name, "x")
+	done := make(chan struct{})
+	replaced := make(chan error)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				replaced <- nil
+				return
+			default:
+			}
+			// The files before stay: an inode that is free would be the next file's.
+			old := filepath.Join(dir, fmt.Sprint("old", i))
+			next := filepath.Join(dir, fmt.Sprint("next", i))
+			err := errors.Join(os.Link(name, old), os.WriteFile(next, nil, 0o600), os.Rename(next, name))
+			if err != nil {
+				replaced <- err
+				return
+			}
+		}
+	}()
+	for range 1500 {
+		f, err := OS().OpenReadWrite(name)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		must(t, f.Close())
+	}
+	close(done)
+	must(t, <-replaced)
+}
+
+// TestOverlaidFiles opens files of the lower layer of an overlay that have several names. They get
+// another inode when they are first opened for writing.
+func TestOverlaidFiles(t *testing.T) {
+	dir := t.TempDir()
+	in := func(base string) string { return filepath.Join(dir, base) }
+	for _, base := range []string{"lower", "upper", "work", "merged"} {
+		must(t, os.Mkdir(in(base), 0o700))
+	}
+	for _, base := range []string{"LOCK", "a"} {
+		put(t, OS(), in("lower/"+base), "x")
+		must(t, os.Link(in("lower/"+base), in("lower/"+base+"2")))
+	}
+	layers := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", in("lower"), in("upper"), in("work"))
+	if err := unix.Mount("overlay", in("merged"), "overlay", 0, layers); err != nil {
+		t.Skip("this process can't mount an overlay: ", err)
+	}
+	defer func() { must(t, unix.Unmount(in("merged"), 0)) }()
+	l, err := OS().Lock(in("merged/LOCK"), false, "")
+	must(t, err)
+	must(t, l.Close())
+	f, err := OS().OpenReadWrite(in("merged/a"))
+	must(t, err)
+	must(t, f.Close())
+}
+
 func TestNoSpaceErrors(t *testing.T) {
 	for _, err := range []error{syscall.ENOSPC, syscall.EDQUOT, &fs.PathError{Op: "write", Err: syscall.ENOSPC}} {
 		if !IsNoSpace(err) {

@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// syncData is Sync, which on darwin is F_FULLFSYNC: less doesn't reach the medium.
+// syncData is Sync, which on darwin calls F_FULLFSYNC: weaker calls don't reach the medium.
 func syncData(f *os.File) error { return f.Sync() }
 
-// preallocate is not done: what these systems have reserves space without
-// extending the file, or writes the zeros.
+// preallocate is not supported: the calls of these systems don't extend the file, or write the
+// zeros.
 func preallocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
 func clone(a, b *os.File) error { return errors.ErrUnsupported }

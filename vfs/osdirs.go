@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// osDirs are directories held open, by the names that they had.
+// osDirs are directories held open, by the names by which they were opened.
 type osDirs struct {
 	byName map[string]*osDir
-	opened []*osDir // those that Close closes
+	opened []*osDir // directories that Close closes
 }
 
 // osDir is a directory held open.
@@ -20,7 +20,7 @@ type osDir struct {
 	self *os.File // to sync it and to rename in it
 }
 
-// heldFS is an osFS that has directories.
+// heldFS is an osFS that looks names up in directories held open. It implements Dirs.
 type heldFS struct{ osFS }
 
 func (f osFS) OpenDirs(names ...string) (Dirs, error) {
@@ -44,7 +44,7 @@ func (f osFS) OpenDirs(names ...string) (Dirs, error) {
 }
 
 func openOSDir(name string) (*osDir, error) {
-	// Looked at first, as a pipe would wait for its other end.
+	// Look first: opening a pipe would wait for its other end.
 	if i, err := os.Stat(name); err != nil {
 		return nil, err
 	} else if !i.IsDir() {
@@ -129,7 +129,7 @@ func (f osFS) place(op, name string) (place, error) {
 
 func (p place) base() string { return filepath.Base(p.path) }
 
-// named makes an error say the whole path.
+// named sets the path of an error to the whole path.
 func (p place) named(err error) error {
 	var e *fs.PathError
 	if errors.As(err, &e) {

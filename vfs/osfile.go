@@ -56,8 +56,8 @@ type gatherBuffer [gatherSize]byte
 
 var gatherPool = sync.Pool{New: func() any { return new(gatherBuffer) }}
 
-// gather writes buffers on systems without a gathering write: small ones are copied
-// together first, as a call costs more than the copy.
+// gather writes buffers on systems without a call for several buffers. It first copies small
+// ones together, as a call costs more than the copy.
 func gather(w io.WriterAt, bufs [][]byte, off int64) (written int, err error) {
 	scratch := gatherPool.Get().(*gatherBuffer)
 	defer gatherPool.Put(scratch)

@@ -13,8 +13,8 @@ import (
 
 const maxOwner = 256 // bytes of a lock file that are shown
 
-// osLock is a lock that is held, of a directory and of a file in it. The file has the
-// holder's name, but anybody may remove or replace it; the directory itself nobody can.
+// osLock is a lock that is held, of a directory and of a file in it. The file has the holder's
+// name, but anybody may remove or replace it. The lock of the directory stays then.
 type osLock struct {
 	shared bool
 
@@ -35,8 +35,8 @@ func (f osFS) Lock(name string, shared bool, owner string) (io.Closer, error) {
 	return l, nil
 }
 
-// lockDir takes the lock of the directory, where that has one: network file systems
-// and some systems refuse it.
+// lockDir takes the lock of the directory. It does nothing where directories can't be locked, as
+// on network file systems and some systems.
 func (l *osLock) lockDir(f osFS, name string) error {
 	dir, err := f.openDir("lock", filepath.Dir(name))
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *osLock) lockFile(f osFS, name, owner string) error {
 	if err != nil {
 		return err
 	}
-	// Only the holder writes its name, so the name is never of two.
+	// Only the holder of the lock writes its name.
 	held, err := tryLock(file, l.shared)
 	if held && !l.shared {
 		if err = signLock(file, owner); err != nil {
@@ -104,7 +104,7 @@ func signLock(f *os.File, owner string) error {
 	return err
 }
 
-// ownName is the name that this process leaves, unless it is given another one.
+// ownName returns the default name of this process as an owner.
 func ownName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -113,9 +113,9 @@ func ownName() string {
 	return fmt.Sprintf("pid %d on host %s", os.Getpid(), host)
 }
 
-// whoLocked returns a LockedError with the name of the holder, which file has, unless
-// nil. If a shared lock of what is locked can be had though an exclusive one can't, the
-// holders are readers, which leave no name.
+// whoLocked returns a LockedError with the name of the holder, which is in file; nil: there is no
+// file. If an exclusive lock of locked can't be had but a shared one can, the holders are
+// readers, which leave no name.
 func whoLocked(name string, locked, file *os.File, shared bool) error {
 	e := &LockedError{Name: name}
 	if !shared {
@@ -136,7 +136,7 @@ func whoLocked(name string, locked, file *os.File, shared bool) error {
 	return e
 }
 
-// Close gives the lock up.
+// Close releases the lock.
 func (l *osLock) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

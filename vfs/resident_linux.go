@@ -13,9 +13,9 @@ import (
 // residentPage is the unit that Resident is asked in.
 const residentPage = 4096
 
-// Resident asks mincore(2), which for a file looks into the page cache. It takes 60 ns for
-// each page, so cachestat(2) is asked about many first: where all or none of them are there,
-// as is most often so, that is known in an eighth of the time.
+// Resident asks mincore(2), which for a file looks into the page cache, and takes 60 ns for each
+// page. If there are many pages, it asks cachestat(2) first. That tells in an eighth of the time
+// whether all or none of them are there, which is most often so.
 func (m *osMapping) Resident(off int64, pages []byte) error {
 	if os.Getpagesize() != residentPage {
 		return errors.ErrUnsupported
@@ -36,8 +36,8 @@ func (m *osMapping) Resident(off int64, pages []byte) error {
 	if cached != 0 && cached != n {
 		return m.minCore(off, pages)
 	}
-	// cachestat counts pages that the system is still reading, the last of them at last, and
-	// knows of none in an overlay of file systems.
+	// cachestat also counts pages that the system is still reading, of which the last page comes
+	// last, and finds none in an overlay of file systems. So ask mincore of the last page, too.
 	if err := m.minCore(off+int64(n-1)*residentPage, pages[n-1:]); err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func (m *osMapping) minCore(off int64, pages []byte) error {
 
 const manyPages = 64 // from which on cachestat is asked first
 
-// cached is how many of n pages are in the page cache, or -1 if the system doesn't tell: Linux
-// does since 6.5, of a file that is open.
+// cached returns how many of n pages are in the page cache; -1 if the system doesn't tell. Linux
+// tells since 6.5, of a file that is open.
 func (m *osMapping) cached(off int64, n int) int {
 	var found unix.Cachestat_t
 	at := unix.CachestatRange{Off: uint64(off), Len: uint64(n) * residentPage}

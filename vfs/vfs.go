@@ -1,7 +1,6 @@
-// Package vfs is the file system as Brock uses it: a small interface, the
-// operating system behind it (OS), and a file system in memory that can crash
-// (Mem). A store touches files through an FS only, so that a test, or an
-// application, can put anything behind it.
+// Package vfs is the file system as Brock uses it: a small interface (FS), its implementation
+// by the operating system (OS), and one in memory that can crash (Mem). A store touches files
+// through an FS only, so that a test or an application can provide any other one.
 //
 // Errors are those of io/fs: errors.Is works with fs.ErrNotExist, fs.ErrExist,
 // fs.ErrPermission and fs.ErrClosed. Calls that a platform doesn't have return
@@ -32,8 +31,8 @@ type FS interface {
 	// Remove removes a file or an empty directory. Open files of that name stay
 	// usable; on Windows the call may fail while there are any.
 	Remove(name string) error
-	// Rename gives a file another name in the same directory. It returns fs.ErrExist if that exists: no
-	// rename replaces a file.
+	// Rename gives a file another name in the same directory. It returns fs.ErrExist if the
+	// new name exists: no rename replaces a file.
 	Rename(from, to string) error
 	// Link gives a file one more name, in the same or another directory, as a hard link:
 	// both names mean the same bytes. It returns fs.ErrExist if the new name exists. Where
@@ -55,12 +54,12 @@ type FS interface {
 	// SyncDir makes the names in a directory durable, where that takes a call.
 	SyncDir(dir string) error
 	// Lock takes an advisory lock on the file name and, where the system can, on its
-	// directory: then nobody gets in by removing the file. It returns a *LockedError at
-	// once if another holds either of them. An exclusive lock creates the file and
-	// writes owner (if empty, process and host) into it as text, for LockedError.Owner
-	// of others. A shared lock writes nothing; without the file it locks the directory,
-	// or returns fs.ErrNotExist. Locks of one process conflict, too. Close gives the
-	// lock up, as does the end of the process; the file stays.
+	// directory: then removing the file does not free the lock. If another holder has a lock
+	// that excludes this one, it returns a *LockedError at once; locks of one process
+	// conflict, too. An exclusive lock creates the file and writes owner (if empty, process
+	// and host) into it as text, for LockedError.Owner of others. A shared lock writes
+	// nothing; without the file it locks the directory, or returns fs.ErrNotExist. Close
+	// releases the lock, and so does the end of the process; the file stays.
 	Lock(name string, shared bool, owner string) (io.Closer, error)
 	// LockFile takes an advisory lock on an existing file. It writes nothing, and is
 	// independent of Lock. If another holder has a lock that excludes this one, it returns
@@ -71,24 +70,24 @@ type FS interface {
 	// Free returns how many bytes can still be written in a directory's file
 	// system; -1 if that is not known.
 	Free(dir string) (int64, error)
-	// OpenDirs opens directories, which must exist, and keeps them open. That of a Dirs
-	// returns one that has these directories and its own, to link from one to another;
-	// its Close lets go of the new ones only.
+	// OpenDirs opens directories, which must exist, and keeps them open. OpenDirs of a Dirs
+	// returns a Dirs of both these directories and its own, so that files can be linked from
+	// one to another; its Close closes the new ones only.
 	OpenDirs(dirs ...string) (Dirs, error)
 }
 
-// Dirs is an FS of some directories that are held open, and of the files right in
-// them. It takes the names that the FS below takes, but it looks them up in the open
-// directories: a name means the same file after its directory was renamed, and never a
-// file of another directory that has taken its place. Errors and File.Name say the
-// name as it was given. Other names don't exist for it.
+// Dirs is an FS of some directories that are held open, and of the files right in them. Names
+// are those of the FS that has opened it, but they are looked up in the open directories: a
+// name means the same file after its directory was renamed, and never a file of another
+// directory that has taken its place. Errors and File.Name have the name as it was given. All
+// other names don't exist.
 //
 // Systems without a call that opens a file in an open directory (js, plan9) look names
 // up by path.
 type Dirs interface {
 	FS
-	// Close lets go of the directories. Calls return fs.ErrClosed from now on. Files
-	// and locks stay open.
+	// Close closes the directories. Calls return fs.ErrClosed from now on. Files and locks
+	// stay open.
 	io.Closer
 }
 
@@ -108,7 +107,7 @@ type File interface {
 	// WriteAt extends the file if need be.
 	io.WriterAt
 	io.Closer
-	// Name is the name by which the file was opened.
+	// Name returns the name by which the file was opened.
 	Name() string
 	// WriteVec writes the buffers one after the other at off, as WriteAt would
 	// write their concatenation, and in as few calls as it can.
@@ -143,7 +142,7 @@ type File interface {
 
 // Mapping is a part of a file seen as memory. It outlives the File.
 type Mapping interface {
-	// Data is the mapped memory. Don't write to it, and don't touch it after Close.
+	// Data returns the mapped memory. Don't write to it, and don't touch it after Close.
 	Data() []byte
 	// Advise tells the system how Data will be read.
 	Advise(Advice) error

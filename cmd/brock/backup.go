@@ -103,8 +103,8 @@ func (c *backupCommand) send(a *app, db *brock.DB, w io.Writer, o brock.BackupOp
 	return db.Backup(a.ctx, w, o)
 }
 
-// whole makes a file of what fn writes: beside it under another name, until it is
-// complete and synced. It returns fs.ErrExist if there is a file.
+// whole makes a file of what fn writes. The file has a temporary name in the same directory until
+// it is complete and synced. whole returns fs.ErrExist if path exists.
 func whole(path string, fn func(w io.Writer) error) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s: %w", path, fs.ErrExist)
@@ -112,7 +112,7 @@ func whole(path string, fn func(w io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	var made *fs.PathError
 	if errors.As(err, &made) {
-		return fmt.Errorf("make %s: %w", path, made.Err) // not the name that nobody has given
+		return fmt.Errorf("make %s: %w", path, made.Err) // name path, not the temporary file
 	}
 	if err != nil {
 		return err

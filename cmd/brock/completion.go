@@ -12,7 +12,8 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// The scripts ask the program itself, so that they are right after an update.
+// completionScripts are the scripts by shell. They ask the program itself, so that they stay right
+// after an update.
 var completionScripts = map[string]string{
 	"bash": `# bash completion for brock; in ~/.bashrc: source <(brock completion bash)
 _brock() {
@@ -46,7 +47,8 @@ func (c *completionCommand) Run(a *app) error {
 	return err
 }
 
-// completeCommand is what the scripts run. They complete file names if it prints nothing.
+// completeCommand is the hidden command that the scripts run. If it prints nothing, they complete
+// file names.
 type completeCommand struct {
 	Words []string `arg:"" optional:"" help:"The words after brock, up to the cursor."`
 }
@@ -139,7 +141,8 @@ func commandNames(n *kong.Node) (names []string) {
 	return names
 }
 
-// candidates prints those that begin as the word does, with their help if there is one.
+// candidates prints the names that begin with begin, each after before, with a help text if there
+// is one.
 func candidates(a *app, begin, before string, names, helps []string) error {
 	for i, name := range names {
 		if name == "" || !strings.HasPrefix(name, begin) {

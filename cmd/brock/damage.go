@@ -8,7 +8,7 @@ import (
 	"github.com/brockdb/brock/cmd/brock/internal/human"
 )
 
-// lossText says what a store that was opened up to damage lacks.
+// lossText returns in words what a store that was opened up to damage lacks.
 func lossText(l *brock.Loss) string {
 	text := fmt.Sprintf("this is version %d, from before the damage; the store had reached version %d or a later one. ", l.Version, l.LastVersion)
 	if l.Commits+l.Edits > 0 {
@@ -18,7 +18,7 @@ func lossText(l *brock.Loss) string {
 	return text + "The damage: " + message(l.Damage)
 }
 
-// keysText says in one line which keys damage concerns; "" if nobody knows.
+// keysText returns in one line which keys damage concerns; "" if that is not known.
 func keysText(c *brock.CorruptionError) string {
 	var list []string
 	for _, r := range c.Keys {
@@ -42,7 +42,7 @@ func keysText(c *brock.CorruptionError) string {
 	return strings.Join(list, "; ")
 }
 
-// keyText is a key in a message, of a long one its beginning.
+// keyText returns a key for a message: the beginning of a long one.
 func keyText(key []byte) string {
 	const most = 128
 	if len(key) > most {

@@ -91,7 +91,7 @@ func (d *dumping) run(s *readable, to io.Writer) error {
 	return err
 }
 
-// leave tells what is left out because of damage.
+// leave prints what is left out because of damage. It returns true: the dump goes on.
 func (d *dumping) leave(c *brock.CorruptionError) bool {
 	d.skipped++
 	what := keysText(c)

@@ -25,7 +25,7 @@ const (
 
 const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong usage, 3 key or keyspace not found, 4 damaged data, 5 store in use, 6 input refused, 130 interrupted.`
 
-// usageError is a command line that parses and still makes no sense.
+// usageError is the error of a command line that makes no sense.
 type usageError struct{ message string }
 
 // Error says what is wrong with it.
@@ -35,7 +35,7 @@ func wrongUsage(format string, args ...any) error {
 	return usageError{fmt.Sprintf(format, args...)}
 }
 
-// exitCode is what tells a script what happened.
+// exitCode returns the exit code for an error.
 func exitCode(err error) int {
 	var usage usageError
 	switch {
@@ -57,8 +57,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// message is an error in words for somebody who doesn't know the program's inside:
-// the names of packages in front of each part are left out.
+// message returns the text of an error for users: without the names of packages, and without what
+// is said twice.
 func message(err error) string {
 	if err == nil {
 		return ""
@@ -72,19 +72,19 @@ func message(err error) string {
 			line = strings.ReplaceAll(strings.TrimPrefix(line, name), ": "+name, ": ")
 		}
 		line = strings.Replace(": "+line, ": invalid argument: ", ": ", 1)[2:] // the exit code says it
-		// "open d: open d: so" comes of a step that says the same as the call.
+		// A step may have said the same as its call: make "open d: x" of "open d: open d: x".
 		for n := strings.Index(line, ": "); n > 0 && strings.HasPrefix(line[n+2:], line[:n+2]); {
 			line = line[n+2:]
 		}
 		line = strings.TrimSuffix(line, ": invalid argument")
-		if !slices.Contains(lines, line) { // as Close says again what a write has said
+		if !slices.Contains(lines, line) { // Close may return the error of a write again
 			lines = append(lines, line)
 		}
 	}
 	return strings.Join(lines, "\n       ")
 }
 
-// silent is an error of which everything has been said.
+// silent is an error whose text was printed already; only its exit code counts.
 type silent struct{ error }
 
 func (silent) Error() string   { return "" }

@@ -25,7 +25,7 @@ type inspectCommand struct {
 	keyFlag
 }
 
-// Run shows damage as what it would mean; verify finds it. It takes no lock.
+// Run shows what the bytes mean, also damaged ones; verify finds damage. It takes no lock.
 func (c *inspectCommand) Run(a *app) error {
 	if info, err := os.Stat(c.Path); err != nil || info.IsDir() {
 		if err != nil {
@@ -47,8 +47,8 @@ func (c *inspectCommand) Run(a *app) error {
 	return errors.Join(inspect(out, name.Kind, content, ring), out.Flush(), failure)
 }
 
-// keysOf has the data keys of an encrypted run, which are in the keyring of its store. That lies
-// in the same directory. It returns nil for all other files: what they show needs no keys.
+// keysOf returns the data keys of an encrypted run. They are in the keyring of its store, in the
+// same directory. It returns nil for all other files: these are shown without keys.
 func (c *inspectCommand) keysOf(kind filename.Kind, content []byte) (*crypt.Ring, error) {
 	if kind != filename.Run {
 		return nil, nil

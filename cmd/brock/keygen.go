@@ -10,12 +10,12 @@ import (
 	"github.com/brockdb/brock/internal/keyring"
 )
 
-// keyFlag is of commands that open a store, or make one.
+// keyFlag is the flag of commands that open or make a store.
 type keyFlag struct {
 	KeyFile string `help:"Key file of an encrypted store. A new store is encrypted with it." placeholder:"FILE" env:"BROCK_KEY_FILE"`
 }
 
-// provider is Options.Keys: nil for a plain store.
+// provider returns the value for Options.Keys; nil without the flag.
 func (k keyFlag) provider() brock.KeyProvider {
 	if k.KeyFile == "" {
 		return nil
@@ -23,7 +23,7 @@ func (k keyFlag) provider() brock.KeyProvider {
 	return brock.KeyFile(k.KeyFile)
 }
 
-// missing is err in plain words if it says that what is encrypted, and no key file was named.
+// missing explains err if it is ErrKey and no key file was named: what is encrypted.
 func (k keyFlag) missing(what string, err error) error {
 	if k.KeyFile == "" && errors.Is(err, brock.ErrKey) {
 		return encrypted{what, err}
@@ -31,7 +31,7 @@ func (k keyFlag) missing(what string, err error) error {
 	return err
 }
 
-// usable returns an error if the key file can't wrap a key: that is found before anything is made.
+// usable returns an error if the key file can't wrap a key. Call it before a store is made.
 func (k keyFlag) usable(ctx context.Context) error {
 	if k.KeyFile == "" {
 		return nil

@@ -11,7 +11,7 @@ type keyspaceFlag struct {
 	Keyspace string `help:"Name of the keyspace; default: the default keyspace." placeholder:"NAME"`
 }
 
-// find is the keyspace, which must be there; nil is the default one.
+// find returns the keyspace, or brock.ErrKeyspaceNotFound; nil is the default keyspace.
 func (k keyspaceFlag) find(db *brock.DB) (*brock.Keyspace, error) {
 	if k.Keyspace == "" {
 		return nil, nil
@@ -19,7 +19,7 @@ func (k keyspaceFlag) find(db *brock.DB) (*brock.Keyspace, error) {
 	return findKeyspace(db, k.Keyspace)
 }
 
-// findKeyspace makes none if there is none of the name.
+// findKeyspace returns the keyspace of a name, or brock.ErrKeyspaceNotFound. It makes none.
 func findKeyspace(db *brock.DB, name string) (*brock.Keyspace, error) {
 	for ks := range db.Keyspaces() {
 		if ks.Name() == name {

@@ -67,7 +67,7 @@ func (f *optionFlags) apply(o *brock.KeyspaceOptions) {
 	o.Compression = cmp.Or(pairs.CompressionOf(f.Compression), o.Compression)
 }
 
-// check refuses what the library takes for "no value".
+// check returns an error for negative times: the library has another meaning for them.
 func (f *optionFlags) check() error {
 	for _, d := range []struct {
 		name  string

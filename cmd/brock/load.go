@@ -125,14 +125,14 @@ func (l *loading) add(p pairs.Pair, at pairs.Place) error {
 	return err
 }
 
-// begin has the pairs that follow written to a keyspace, which is made if it is not there.
+// begin begins a section: the next pairs go to its keyspace, which is made if it does not exist.
 func (l *loading) begin(s *pairs.Section, at pairs.Place) error {
 	name := string(s.Name)
 	if l.into != "" {
 		return at.Refuse(fmt.Sprintf("pairs of keyspace %q follow: load the file without --keyspace", name))
 	}
 	w := l.w
-	l.w = nil // it is closed, whatever follows
+	l.w = nil // run must not close it again, whatever follows
 	if err := w.Close(); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ type commands struct {
 
 // app is what commands get from their surroundings.
 type app struct {
-	ctx      context.Context // ends when the program shall
+	ctx      context.Context // ends when the program is to end
 	in       io.Reader
 	out      io.Writer
 	err      io.Writer
@@ -95,9 +95,9 @@ func main() {
 	os.Exit(code)
 }
 
-// endings are the signals that end a command in order, so that nothing half-made is left: that of
-// Ctrl-C, those of service managers and timeout, and that of a terminal which is closed, but
-// not under nohup.
+// endings returns the signals that end a command in an orderly way, so that it leaves nothing
+// half-made: Ctrl-C; SIGTERM, which service managers and timeout send; and SIGHUP, which a
+// terminal sends when it is closed, unless that is ignored, as under nohup.
 func endings() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -125,7 +125,7 @@ func (a *app) run(args []string) int {
 	} else {
 		err = wrongUsage("%v (see brock help)", err)
 	}
-	// The parser, which writes the help, knows no other errors than those of usage.
+	// When the parser has written the help, and that failed, err is a usageError.
 	if out.failed != nil && (err == nil || errors.As(err, new(usageError))) {
 		err = out.failed
 	}

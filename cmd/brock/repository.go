@@ -51,7 +51,7 @@ func (r *repositoryDir) begun() bool {
 	return err == nil && len(files) > 0 && !slices.ContainsFunc(files, strange)
 }
 
-// portion shows the progress of work whose size is known once it has begun.
+// portion shows the progress of work whose size is known only once it has begun.
 type portion struct {
 	out    *progress.Output
 	name   string
@@ -61,7 +61,7 @@ type portion struct {
 
 func (a *app) portion(name string) *portion { return &portion{out: a.progress, name: name} }
 
-// done says how many bytes of all are done.
+// done shows that done bytes of total are done.
 func (p *portion) done(done, total int64) {
 	if p.work == nil {
 		p.work = p.out.Start(p.name, total)
@@ -70,7 +70,7 @@ func (p *portion) done(done, total int64) {
 	p.before = done
 }
 
-// end ends the work, if that has not been done.
+// end ends the work. It may be called more than once.
 func (p *portion) end() {
 	if p.work != nil {
 		p.work.End()
@@ -147,7 +147,7 @@ type repositoryRestore struct {
 	keyFlag
 }
 
-// Run makes a store. A key file only lets it look into an encrypted one when it is made.
+// Run makes a store. With a key file it also checks an encrypted store by opening it.
 func (c *repositoryRestore) Run(a *app) error {
 	s, err := c.open()
 	if err != nil {

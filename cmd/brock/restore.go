@@ -82,7 +82,7 @@ func withBackups(a *app, name string, paths []string, fn func(context.Context, i
 	return info, err
 }
 
-// inFile names the first file that is no sound backup, if one of them is the reason of the failure.
+// inFile adds the name of the first file that is not a sound backup to the error, if there is one.
 func inFile(ctx context.Context, paths []string, failure error) error {
 	wrong := func(path string) bool {
 		f, err := os.Open(path)

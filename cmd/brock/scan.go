@@ -49,7 +49,7 @@ func (c *scanCommand) Run(a *app) error {
 	return errors.Join(err, out.Flush())
 }
 
-// printer is how the lines are written.
+// printer returns the function that writes a line.
 func (c *scanCommand) printer(out *bufio.Writer) func(*brock.Item) error {
 	lines := pairs.NewWriter(pairs.JSONL, out)
 	switch {
@@ -94,7 +94,7 @@ func printValue(out io.Writer, item *brock.Item) error {
 	return err
 }
 
-// printable is b as it is if it is plain text, else quoted as in Go.
+// printable returns b if it is plain text, else b quoted as in Go.
 func printable(b []byte) string {
 	plain := utf8.Valid(b)
 	for _, r := range string(b) {

@@ -103,7 +103,7 @@ func drawSegments(out io.Writer, l *layout.Layout, width int) {
 	}
 }
 
-// bar is size as a bar, with its dead part at the end; most fills the width.
+// bar returns size as a bar, with its dead part at the end. A size of most fills the width.
 func bar(width int, most, size, dead uint64) string {
 	cells := func(n uint64) int {
 		if most == 0 || n == 0 {
@@ -154,7 +154,7 @@ func (s *store) list(out io.Writer) error {
 	return failure
 }
 
-// uses returns what says in words what a file of the store is for.
+// uses returns a function that says in words what a file of the store is for.
 func uses(dir string, l *layout.Layout, super manifest.Super) func(filename.Name) string {
 	var keysIn entry.FileNum
 	if c, err := keyring.Load(vfs.OS(), dir, super.UUID); err == nil {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +63,7 @@ type fileSums struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// store is the argument as that of other commands.
+// store returns the argument in the form of other commands.
 func (c *statsCommand) store() *store {
 	return &store{Dir: c.Dir, ValueDir: c.ValueDir, keyFlag: c.keyFlag, recover: c.Recover}
 }
@@ -128,19 +130,16 @@ func (s *stats) lookAtFiles() error {
 		s.Created = time.UnixMilli(super.Created).UTC()
 	}
 	s.Files = make(map[string]fileSums)
-	dir := s.Dir
-	if s.ValueDir != "" {
-		dir = s.ValueDir
-	}
-	if s.FreeBytes, err = vfs.OS().Free(dir); err != nil {
+	dirs := slices.Compact([]string{filepath.Clean(cmp.Or(s.ValueDir, s.Dir)), filepath.Clean(s.Dir)})
+	if s.FreeBytes, err = vfs.OS().Free(dirs[0]); err != nil {
 		s.FreeBytes = -1
 	}
-	if s.ValueDir != "" {
-		if err := s.addFiles(s.ValueDir); err != nil {
+	for _, dir := range dirs {
+		if err := s.addFiles(dir); err != nil {
 			return err
 		}
 	}
-	return s.addFiles(s.Dir)
+	return nil
 }
 
 func (s *stats) addFiles(dir string) error {

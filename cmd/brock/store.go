@@ -32,7 +32,7 @@ type readable struct {
 	UpTo bool `name:"recover" help:"If the journal or MANIFEST is damaged, read what was committed before the damage."`
 }
 
-// read is that of a store, with the flag.
+// read is store.read with the flag --recover.
 func (r *readable) read(a *app, fn func(*brock.DB) error) error {
 	s := r.store
 	s.recover = r.UpTo
@@ -59,9 +59,9 @@ func (s *store) read(a *app, fn func(*brock.DB) error) error {
 	})
 }
 
-// follow opens a store that another process has open, as locked says.
+// follow opens a store that another process has open for writing. locked is the error that says so.
 func (s *store) follow(a *app, locked error, fn func(*brock.DB) error) error {
-	// What the writer has in its memory has to fit, whatever its own limit is.
+	// All entries that the writer has not flushed must fit, and its limit is not known.
 	o := brock.Options{Mode: brock.Follow, MemoryLimit: 64 << 30, Tuning: brock.Tuning{MemtableSize: 32 << 20}}
 	follows := false
 	err := s.use(a, o, func(db *brock.DB) error {
@@ -84,7 +84,7 @@ func (s *store) follow(a *app, locked error, fn func(*brock.DB) error) error {
 // program that uses the store knows what it wants to keep.
 var allVersions = brock.KeyspaceOptions{Versions: brock.Retention{Age: math.MaxInt64}}
 
-// exactly are options that take nothing from allVersions.
+// exactly returns o with no zero field that would take its value from allVersions.
 func exactly(o brock.KeyspaceOptions) brock.KeyspaceOptions {
 	o.Versions.Versions = cmp.Or(o.Versions.Versions, 1) // a negative one is refused
 	if o.Versions.Age == 0 {
@@ -98,7 +98,8 @@ func (s *store) change(a *app, fn func(*brock.DB) error) error {
 	return s.use(a, brock.Options{MustExist: true, KeyspaceDefaults: allVersions}, fn)
 }
 
-// copied is change for a command that makes a copy, with a word on who else can make it.
+// copied is change for a command that makes a copy. If another process has the store open, the
+// error says how that can make the copy.
 func (s *store) copied(a *app, fn func(*brock.DB) error) error {
 	err := s.change(a, fn)
 	if errors.Is(err, brock.ErrLocked) {
@@ -174,7 +175,7 @@ func (s *store) use(a *app, o brock.Options, fn func(*brock.DB) error) error {
 	return errors.Join(fn(db), db.Close())
 }
 
-// refused is an error of an Open in the words of the command line, where its arguments were wrong.
+// refused explains an error of Open in the words of the command line.
 func (s *store) refused(err error) error {
 	super, unread := manifest.ReadSuper(vfs.OS(), s.Dir)
 	switch {
@@ -190,7 +191,7 @@ func (s *store) refused(err error) error {
 	return s.missing(s.Dir, err)
 }
 
-// noStore is brock.ErrNotExist in plain words.
+// noStore is brock.ErrNotExist with a text for users.
 type noStore struct {
 	dir string
 	error
@@ -199,7 +200,7 @@ type noStore struct {
 func (e noStore) Error() string { return "no store in " + e.dir }
 func (e noStore) Unwrap() error { return e.error }
 
-// encrypted is brock.ErrKey where no key file was given.
+// encrypted is brock.ErrKey for a store or file that is encrypted, when no key file was named.
 type encrypted struct {
 	dir string
 	error
@@ -210,7 +211,7 @@ func (e encrypted) Error() string {
 }
 func (e encrypted) Unwrap() error { return e.error }
 
-// plain is an error where encryption is asked for, of a store that has none.
+// plain is brock.ErrKey for a plain store, when a key file was named.
 type plain struct {
 	dir string
 	error
@@ -252,7 +253,7 @@ func writeLine(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// bounds say which keys a command is about.
+// bounds are the flags that say which keys a command works on.
 type bounds struct {
 	Prefix string `help:"Only keys that begin with this."`
 	From   string `help:"Only keys from this one on."`
@@ -263,7 +264,7 @@ type bounds struct {
 // none reports whether the bounds leave all keys.
 func (b *bounds) none() bool { return b.Prefix == "" && b.From == "" && b.To == "" }
 
-// options are those of an iterator within the bounds.
+// options returns the options of an iterator within the bounds.
 func (b *bounds) options() (o brock.IteratorOptions, err error) {
 	for _, bound := range []struct {
 		text string
@@ -279,7 +280,7 @@ func (b *bounds) options() (o brock.IteratorOptions, err error) {
 	return o, nil
 }
 
-// interval are the bounds as one range; nil is no bound.
+// interval returns the bounds as one range; nil is no bound.
 func (b *bounds) interval() (lower, upper []byte, err error) {
 	o, err := b.options()
 	if err != nil {
@@ -289,7 +290,8 @@ func (b *bounds) interval() (lower, upper []byte, err error) {
 	if bytes.Compare(o.Prefix, lower) > 0 {
 		lower = o.Prefix
 	}
-	// What follows a prefix is that with its last byte one higher; 0xFF has none.
+	// The first key behind a prefix is the prefix with its last byte one higher, without 0xff at
+	// its end.
 	after := bytes.TrimRight(o.Prefix, "\xff")
 	if n := len(after); n > 0 {
 		after = bytes.Clone(after)

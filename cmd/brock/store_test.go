@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -298,6 +299,25 @@ func TestStats(t *testing.T) {
 	}
 	if out := must(t, "", "", "stats", dir); !strings.Contains(out, "151 in 1 runs, 49 only in the journal") {
 		t.Error(out)
+	}
+}
+
+// TestStatsCountsFilesOnce: --value-dir may name the directory of the store.
+func TestStatsCountsFilesOnce(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "", "set", "s", "k", "v")
+	files := func(args ...string) map[string]fileSums {
+		var s stats
+		if err := json.Unmarshal([]byte(must(t, dir, "", append([]string{"stats", "s", "--json"}, args...)...)), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s.Files
+	}
+	want := files()
+	for _, same := range []string{"s", "./s/"} {
+		if got := files("--value-dir", same); !maps.Equal(got, want) {
+			t.Errorf("--value-dir=%s: %v, want %v", same, got, want)
+		}
 	}
 }
 

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// input is a stream that ends with an error when ctx ends, even while a read of the terminal or
-// pipe behind it waits. It reads nothing before the first Read: a shell's loop may need it.
+// input is standard input. A Read returns an error when ctx ends, even while the terminal or pipe
+// has nothing to read. It takes nothing from there before the first Read: in a loop of a shell,
+// the next command may need it.
 type input struct {
 	ctx   context.Context
 	from  io.Reader
@@ -15,14 +16,14 @@ type input struct {
 	pipe  *io.PipeReader
 }
 
-// Read reads what is behind the stream, up to 1 MB ahead.
+// Read reads up to 1 MB ahead.
 func (i *input) Read(p []byte) (int, error) {
 	i.begin.Do(func() {
 		r, w := io.Pipe()
 		i.pipe = r
 		context.AfterFunc(i.ctx, func() { _ = w.CloseWithError(context.Cause(i.ctx)) })
 		go func() {
-			// A file has a copying of its own, in small pieces.
+			// Hide WriteTo of a file, which copies in small pieces.
 			_, err := io.CopyBuffer(w, struct{ io.Reader }{i.from}, make([]byte, 1<<20))
 			_ = w.CloseWithError(err) // nil is the end
 		}()
@@ -30,8 +31,9 @@ func (i *input) Read(p []byte) (int, error) {
 	return i.pipe.Read(p)
 }
 
-// output is standard output. A command may leave the errors of its writes to it: run returns the
-// first one, so that a script doesn't take an empty file on a full disk for a result.
+// output is standard output. It keeps the first error of a write, and run returns that. So a
+// command may ignore such errors, and a script doesn't take an empty file on a full disk for a
+// result.
 type output struct {
 	to     io.Writer
 	failed error

@@ -29,7 +29,7 @@ type tryCommand struct {
 	JSON    bool          `help:"Print the report as JSON."`
 }
 
-// errNoSource is a toolchain that was installed without its sources.
+// errNoSource says that the Go toolchain was installed without its sources.
 var errNoSource = errors.New("the Go toolchain's source tree is not on this machine; name a directory or a file: brock try PATH")
 
 var errInterrupted = fmt.Errorf("interrupted: %w", context.Canceled)
@@ -110,7 +110,7 @@ func (c *tryCommand) source() (name string, s pairs.Source, err error) {
 	return "the Go source tree, " + src, s, err
 }
 
-// makeDir makes the directory of the store, where there has to be room for it.
+// makeDir makes the directory of the store. It returns an error if the disk has no room for it.
 func (c *tryCommand) makeDir(size int64) (string, error) {
 	parent := c.Dir
 	if parent == "" {
@@ -125,7 +125,7 @@ func (c *tryCommand) makeDir(size int64) (string, error) {
 	return os.MkdirTemp(parent, "brock-try-")
 }
 
-// writerProcess is this program again, as the process that is killed.
+// writerProcess returns the command for the process that is killed: this program.
 func writerProcess(dir string, round int, seed uint64) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {

@@ -61,7 +61,7 @@ func (c *verifyCommand) Run(a *app) error {
 		return db.Verify(a.ctx, report)
 	})
 	var damage *brock.CorruptionError
-	if errors.As(err, &damage) && problems == 0 { // it cannot even be opened
+	if errors.As(err, &damage) && problems == 0 { // the store can't be opened
 		report(damage)
 		c.wayOut(a)
 	}
@@ -79,7 +79,7 @@ func (c *verifyCommand) Run(a *app) error {
 	return nil
 }
 
-// wayOut says what can be done about a store that can't be opened.
+// wayOut prints what can be done about a store that can't be opened.
 func (c *verifyCommand) wayOut(a *app) {
 	s := c.store
 	s.recover = true

@@ -21,23 +21,23 @@ const (
 	encryptedVersion = 2 // of an encrypted store
 
 	headerSize  = 128
-	headerLife  = 96 // of an encrypted stream: what its layout is encrypted under
-	headerExtra = 48 // bytes that its header is longer
+	headerLife  = 96 // offset of the life of an encrypted stream in its header
+	headerExtra = 48 // bytes by which the header of an encrypted stream is longer
 	sumSize     = 4  // of the checksum that ends a header, and a description
-	recordSize  = 24 // of a record without its payload
-	fileSize    = 24 // of the payloads
-	endSize     = 56
+	recordSize  = 24 // of the head of a record
+	fileSize    = 24 // of the payload of a fileRecord
+	endSize     = 56 // of the payload of an endRecord
 
-	pieceBytes = 256 << 10 // of a file or the layout, in one record at most
-	kind       = 'B'       // for checksums: no file of a store has it
-	streamName = "backup"  // in reports of damage
+	pieceBytes = 256 << 10 // most bytes of a file or the layout in one record
+	kind       = 'B'       // kind of the stream in checksums; no file of a store has it
+	streamName = "backup"  // name of the stream in reports of damage
 )
 
 // Digest identifies a stream: a SHA-256 of its header and of the heads of its records,
 // which have the checksums of all the rest.
 type Digest [32]byte
 
-// header is how a stream begins.
+// header is the header of a stream.
 type header struct {
 	major, minor uint16 // format of the store
 	uuid         [16]byte
@@ -80,7 +80,7 @@ func (h *header) encode() []byte {
 	return p
 }
 
-// headerLength is how long the header is of which p has the first headerSize bytes.
+// headerLength returns the length of the header whose first headerSize bytes are p.
 func headerLength(p []byte) int {
 	if string(p[:len(magic)]) == magic && binary.LittleEndian.Uint16(p[8:]) == encryptedVersion {
 		return headerSize + headerExtra
@@ -88,7 +88,7 @@ func headerLength(p []byte) int {
 	return headerSize
 }
 
-// decodeHeader reads headerLength bytes.
+// decodeHeader decodes and checks a header, which is headerLength bytes long.
 func decodeHeader(p []byte) (*header, error) {
 	if string(p[:len(magic)]) != magic {
 		return nil, foreign("this is no backup")
@@ -171,7 +171,7 @@ func decodeRecord(p []byte, id checksum.Identity, off int64) (r record, payload 
 	return r, binary.LittleEndian.Uint32(p[4:]), nil
 }
 
-// lengths is how long what records of a kind stand for may be.
+// lengths bounds record.length for each kind.
 var lengths = map[recordKind]struct{ least, most uint32 }{
 	layoutRecord: {1, pieceBytes},
 	fileRecord:   {fileSize, fileSize},
@@ -207,7 +207,7 @@ type File struct {
 	Print uint32 // checksum of its first and its last bytes: what tells files of one name apart
 }
 
-// encode makes the payload of a record; kept says that a stream before has the bytes.
+// encode returns the payload of a fileRecord. kept says that a stream before has the bytes.
 func (f *File) encode(kept bool) []byte {
 	p := make([]byte, fileSize)
 	p[0] = byte(f.Name.Kind)
@@ -263,13 +263,13 @@ func decodeEnding(p []byte) ending {
 	return ending{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:]), Digest(p[24:endSize])}
 }
 
-// foreign is an errs.ErrForeign that speaks of backups.
+// foreign is an errs.ErrForeign with a text of its own.
 type foreign string
 
 func (f foreign) Error() string { return "brock: " + string(f) }
 func (foreign) Unwrap() error   { return errs.ErrForeign }
 
-// errStream is what is wrong with a record whose checksums are right.
+// errStream says what is wrong with a record whose checksums are right.
 type errStream string
 
 func (e errStream) Error() string { return string(e) }

@@ -28,7 +28,7 @@ type Info struct {
 	Part    *Part  // nil: the stream has all keyspaces
 }
 
-// StoreBytes is the length of all files of the store.
+// StoreBytes returns the length of all files of the store.
 func (i *Info) StoreBytes() (n int64) {
 	for _, f := range i.Files {
 		n += f.Size
@@ -40,12 +40,12 @@ const (
 	infoMagic   = "BROCKBKI"
 	infoVersion = 1
 	infoParted  = 2                                 // with a Part
-	infoSealed  = 3                                 // with a Part of which nothing is told
+	infoSealed  = 3                                 // of a stream with a Part that is not described
 	infoFixed   = len(infoMagic) + 2 + 16 + 32 + 32 // before the numbers
 	infoFile    = 1 + 1 + 4 + 1                     // bytes of a file, at least
 )
 
-// Encode makes bytes of which DecodeInfo makes the same Info.
+// Encode returns bytes that DecodeInfo decodes to the same Info.
 func (i *Info) Encode() []byte {
 	p := append([]byte(nil), infoMagic...)
 	version := uint16(infoVersion)
@@ -77,8 +77,8 @@ func (i *Info) Encode() []byte {
 	return binary.LittleEndian.AppendUint32(p, checksum.Plain(p))
 }
 
-// DecodeInfo returns errs.ErrForeign, errs.ErrFormat or an *errs.Corruption for
-// anything that Encode has not made.
+// DecodeInfo decodes what Encode has returned. For other bytes it returns errs.ErrForeign,
+// errs.ErrFormat or an *errs.Corruption. It keeps no part of p.
 func DecodeInfo(p []byte) (*Info, error) {
 	version, end, err := checkInfo(p)
 	if err != nil {
@@ -129,7 +129,8 @@ func damaged(reason errStream) error {
 	return errs.NewCorruption("description of a backup", -1, "%s", reason)
 }
 
-// checkInfo returns the version of a description, and where its checksum begins, which is right.
+// checkInfo checks the checksum of a description, and returns the version and the offset of the
+// checksum.
 func checkInfo(p []byte) (version uint16, end int, err error) {
 	if len(p) < len(infoMagic) || string(p[:len(infoMagic)]) != infoMagic {
 		return 0, 0, foreign("these bytes don't describe a backup")
@@ -197,7 +198,7 @@ type Part struct {
 	Origins   []origin // of each run of the layout, newest first
 
 	layout []byte // the edit that makes the layout
-	sealed bool   // the store is encrypted: Encode tells nothing of this
+	sealed bool   // the store is encrypted: Encode leaves the Part out
 }
 
 // hasAll returns errs.ErrInvalid unless the stream has every keyspace of a later layout that was
@@ -214,12 +215,12 @@ func (p *Part) hasAll(now *layout.Layout) error {
 	return nil
 }
 
-// hasOnly is the error for an increment of all keyspaces behind a stream of some.
+// hasOnly returns the error for an increment of all keyspaces after a stream of some.
 func (p *Part) hasOnly() error {
 	return fmt.Errorf("%w: the backup before has only the keyspaces %q", errs.ErrInvalid, p.Keyspaces)
 }
 
-// origin names a run of the store and the keyspaces that were taken of it.
+// origin identifies a run of the store and the keyspaces that were taken of it (originOf).
 type origin [16]byte
 
 // encode makes the payload of a record.
@@ -235,7 +236,8 @@ func (p *Part) encode() []byte {
 	return b
 }
 
-// decodePart reads what encode has made for a layout, whose edit is given, too.
+// decodePart decodes what encode has returned. l is the layout of the stream, edit the bytes of
+// its edit.
 func decodePart(b []byte, l *layout.Layout, edit []byte) (*Part, error) {
 	w := words{p: b}
 	p := &Part{layout: edit}

@@ -23,7 +23,7 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Outputs says how files are written that have some keyspaces only.
+// Outputs says how the temporary files of a backup are written.
 type Outputs struct {
 	Next         func() entry.FileNum // a number that no file of the store has
 	RunFileBytes int64
@@ -35,14 +35,14 @@ type Outputs struct {
 // extractFiles is how many descriptors reading may have.
 const extractFiles = 64
 
-// extractor makes files that have some keyspaces of a store only, or plain ones of an encrypted
-// store: of each run one, and the values of its entries in segments of its own. So a run of
-// which a stream before has a part is not read again, and nothing of other keyspaces gets into
-// the stream.
+// extractor makes temporary files that have only some keyspaces of a store, or that are plain
+// files of an encrypted store. For each run it writes one run, and segments with the values of
+// its entries. So a run of which a stream before has the part is not read again, and nothing of
+// other keyspaces gets into the stream.
 type extractor struct {
 	checkpoint.Source // of the store, and then of the files that were made
 	*Outputs
-	out  segment.Config     // how files are written, but for their directory
+	out  segment.Config     // how files are written; without a directory
 	all  bool               // the stream has all keyspaces
 	ids  []entry.KeyspaceID // ascending
 	open *files.Opener
@@ -63,8 +63,8 @@ type extractor struct {
 	end                 int64 // prepared after the run that is being copied
 }
 
-// newExtractor returns one for what o asks for alone. Call remove at the end, also after an error or
-// a panic of extract.
+// newExtractor returns an extractor for the keyspaces of o. Call remove at the end, also after an
+// error or a panic of extract.
 func newExtractor(s checkpoint.Source, o *Options) *extractor {
 	x := &extractor{
 		Source: s, Outputs: &o.Outputs, part: &Part{Keyspaces: o.keyspaces()}, all: len(o.Keyspaces) == 0, origins: map[layout.RunID]origin{},
@@ -78,7 +78,7 @@ func newExtractor(s checkpoint.Source, o *Options) *extractor {
 	return x
 }
 
-// extract makes the files, and x the source of them.
+// extract makes the files. From then on x.Source has them instead of the store.
 func (x *extractor) extract(ctx context.Context, o *Options) error {
 	if err := x.begin(); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (x *extractor) extract(ctx context.Context, o *Options) error {
 		return err
 	}
 	x.expect()
-	// Oldest first: each run says what is below it.
+	// Oldest first: each run describes the older ones.
 	for i, m := range slices.Backward(s.Layout.Runs()) {
 		if err := x.run(ctx, m, x.view.Runs[i]); err != nil {
 			return err
@@ -106,8 +106,8 @@ func (x *extractor) extract(ctx context.Context, o *Options) error {
 	return x.finish()
 }
 
-// begin finds the keyspaces, and begins the layout: that of the store without files and
-// without other keyspaces, whose numbers then are those of keyspaces that were dropped.
+// begin finds the keyspaces, and begins the layout: that of the store, without files and without
+// other keyspaces. In it, the other keyspaces were dropped.
 func (x *extractor) begin() error {
 	e := x.Layout.Snapshot()
 	x.edit = &layout.Edit{
@@ -142,13 +142,13 @@ func (x *extractor) begin() error {
 	return nil
 }
 
-// other reports whether a keyspace is none of those that are wanted.
+// other reports whether a keyspace is not wanted.
 func (x *extractor) other(id entry.KeyspaceID) bool {
 	_, found := slices.BinarySearch(x.ids, id)
 	return !found
 }
 
-// since takes up what the stream before has.
+// since reads what the stream before has.
 func (x *extractor) since(i *Info) (err error) {
 	if x.had, err = decodeLayout(i.Part.layout); err != nil {
 		return err
@@ -162,8 +162,8 @@ func (x *extractor) since(i *Info) (err error) {
 	return nil
 }
 
-// next is a number that no file of the store and of the stream before has. After a crash
-// the store may give numbers again that were given to a backup.
+// next returns a number that no file of the store or of the stream before has. After a crash
+// the store may use a number again that a backup had.
 func (x *extractor) next() entry.FileNum {
 	for {
 		if n := x.Next(); !x.used[n] {
@@ -198,7 +198,7 @@ func (x *extractor) run(ctx context.Context, m *layout.Run, r *view.Run) error {
 	return nil
 }
 
-// originOf names the part of a run that has the keyspaces.
+// originOf returns a hash that identifies the run and the keyspaces that are taken of it.
 func (x *extractor) originOf(m *layout.Run) (o origin) {
 	h := sha256.New()
 	put := func(n uint64) { h.Write(binary.LittleEndian.AppendUint64(nil, n)) }
@@ -207,7 +207,7 @@ func (x *extractor) originOf(m *layout.Run) (o origin) {
 		put(f.Size)
 		put(uint64(f.Checksum))
 	}
-	if !x.all { // else a part is good for keyspaces that come later, too
+	if !x.all { // a backup of all keyspaces may be followed by one of more keyspaces
 		for _, id := range x.ids {
 			put(uint64(id))
 		}
@@ -232,7 +232,7 @@ func (x *extractor) keep(id layout.RunID, m *layout.Run, from origin) {
 }
 
 // copy writes the entries of the keyspaces that a run has, all versions of them, with their
-// values. It tells how far it is, on this goroutine: a progress that panics leaves nothing behind.
+// values. It calls progress on this goroutine, and leaves nothing behind if that panics.
 func (x *extractor) copy(ctx context.Context, r *view.Run, m *layout.Run, below *layout.Layout) (out *compact.Output, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	from := &within{Iterator: r.Copier(), ids: x.ids, ctx: ctx, steps: make(chan int64)}
@@ -279,7 +279,7 @@ func (x *extractor) execute(ctx context.Context, from *within, r *view.Run, m *l
 	})
 }
 
-// expect finds how much is to be read.
+// expect computes how many bytes are to be read.
 func (x *extractor) expect() {
 	for _, m := range x.Layout.Runs() {
 		if _, ok := x.known[x.originOf(m)]; !ok {
@@ -291,7 +291,7 @@ func (x *extractor) expect() {
 	}
 }
 
-// readBytes is the length of a run with its values.
+// readBytes returns the length of a run with its values.
 func readBytes(m *layout.Run) int64 {
 	n := m.FileBytes()
 	for _, ref := range m.Refs {
@@ -300,7 +300,7 @@ func readBytes(m *layout.Run) int64 {
 	return int64(n)
 }
 
-// reached tells how much is prepared.
+// reached calls progress: n bytes are prepared.
 func (x *extractor) reached(n int64) {
 	if x.prepared = n; x.progress != nil {
 		x.progress(Progress{Prepared: n, ToPrepare: x.toPrepare})

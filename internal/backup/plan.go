@@ -15,7 +15,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// sizes is the length of each file that a layout names; -1 where it doesn't say.
+// sizes returns the length of each file that a layout names; -1 if the layout doesn't say.
 func sizes(l *layout.Layout) map[filename.Name]int64 {
 	m := make(map[filename.Name]int64)
 	for _, name := range l.Files() {
@@ -34,16 +34,16 @@ func sizes(l *layout.Layout) map[filename.Name]int64 {
 	return m
 }
 
-// plan is what becomes of each file of the layout.
+// plan says what is sent of each file of the layout.
 type plan struct {
 	files map[filename.Name]File
-	kept  map[filename.Name]bool // a stream before has it
-	total int64                  // bytes of the others
+	kept  map[filename.Name]bool // files whose bytes a stream before has
+	total int64                  // bytes of the other files
 }
 
-// makePlan looks at each file of the store. Bytes that the layout does not have, such as those
-// that a crash has left at the end of a segment, are not in the backup.
-// Only the stream before has those files that are elsewhere.
+// makePlan describes each file of the layout. Bytes behind the length that the layout says, such
+// as those that a crash has left at the end of a segment, are not in the backup. Files in
+// elsewhere are not in the store: only the stream before has them.
 func (s *sender) makePlan(since *Info, elsewhere map[filename.Name]bool) (*plan, error) {
 	had := make(map[filename.Name]File)
 	if since != nil {
@@ -75,11 +75,12 @@ func (s *sender) makePlan(since *Info, elsewhere map[filename.Name]bool) (*plan,
 	return p, nil
 }
 
-// printBytes is how much of a file's beginning and end tells it from others.
+// printBytes is how many bytes of a file's beginning and of its end are in its fingerprint.
 const printBytes = 4096
 
-// describe reads the beginning and the end of a file: header and footer, seal or checksum
-// depend on all of it. A segment that a crash has left without a seal is read whole.
+// describe makes the fingerprint of a file. It reads the beginning and the end, where header and
+// footer, seal or checksum depend on the whole file. A segment that a crash has left without a
+// seal is read whole.
 func (s *sender) describe(name filename.Name, size int64) (f File, err error) {
 	if err := s.ctx.Err(); err != nil {
 		return f, err
@@ -99,7 +100,7 @@ func (s *sender) describe(name filename.Name, size int64) (f File, err error) {
 	return f, err
 }
 
-// printOf is the fingerprint of a file of size bytes.
+// printOf returns the fingerprint of a file of size bytes.
 func (s *sender) printOf(f vfs.File, name filename.Name, size int64) (uint32, error) {
 	b := make([]byte, min(size, printBytes))
 	if err := readPart(f, b, 0); err != nil {
@@ -127,7 +128,7 @@ func (s *sender) printOf(f vfs.File, name filename.Name, size int64) (uint32, er
 	return sum, nil
 }
 
-// readPart reads len(b) bytes of a file, which should be there.
+// readPart reads len(b) bytes of a file. It returns *errs.Corruption if the file is shorter.
 func readPart(f vfs.File, b []byte, at int64) error {
 	n, err := f.ReadAt(b, at)
 	switch {
@@ -139,7 +140,7 @@ func readPart(f vfs.File, b []byte, at int64) error {
 	return err
 }
 
-// path is where a file of the store lies.
+// path returns the path of a file of the store.
 func (s *sender) path(name filename.Name) string {
 	if name.Kind.InValueDir() {
 		return filepath.Join(s.ValueDir, name.String())

@@ -22,15 +22,15 @@ import (
 // of its stream was read.
 type sink interface {
 	begin(h *header) error
-	keys(c *keyring.Content, r *crypt.Ring) error // of an encrypted store; no Ring without a provider
-	file(f File) error                            // begins; what is kept is not told
-	data(p []byte) error                          // its next bytes
-	zeros(n int64) error                          // its next bytes are zeros
-	closeFile() error                             // it is whole
-	end(i *Info, l *layout.Layout) error
+	keys(c *keyring.Content, r *crypt.Ring) error // of an encrypted store; r is nil without a provider
+	file(f File) error                            // a file begins; not called if a stream before has its bytes
+	data(p []byte) error                          // its next bytes, which belong to the reader
+	zeros(n int64) error                          // its next n bytes are zeros
+	closeFile() error                             // the file is complete
+	end(i *Info, l *layout.Layout) error          // the stream is complete; l is nil if it can't be read
 }
 
-// nothing is the sink of Verify.
+// nothing is the sink of Verify, which keeps nothing.
 type nothing struct{}
 
 func (nothing) begin(*header) error                      { return nil }
@@ -66,24 +66,24 @@ type reader struct {
 	stored  []byte
 	plain   []byte
 
-	keys     []byte           // the keyring, as far as it is there
+	keys     []byte           // the keyring, as far as it was read
 	unlocked bool             // the keyring is whole, or there is none
 	dec      *crypt.Decrypter // of the layout; nil: it is plain, or can't be read
 
-	edit   []byte                  // the layout's, as far as it is there
-	part   []byte                  // which keyspaces the stream has, as far as it is there; none: all
-	listed bool                    // all that is ahead of the files is there
+	edit   []byte                  // the edit of the layout, as far as it was read
+	part   []byte                  // the list of keyspaces, as far as it was read; none: all
+	listed bool                    // everything ahead of the files was read
 	layout *layout.Layout          // nil: it can't be read
-	wanted map[filename.Name]int64 // files that the layout names, and their length; those that are there go
+	wanted map[filename.Name]int64 // lengths of the files that the layout names and that were not read yet
 	there  map[filename.Name]bool  // files that are in the stream, if the layout can't be read
 	had    map[filename.Name]File  // of the stream before; nil: it is not known
 	info   *Info
 	bytes  int64 // of the files so far
 	left   int64 // of the file that is being read
-	inside bool  // there is one
+	inside bool  // a file is being read
 }
 
-// readBuffer is how much is read at once.
+// readBuffer is how many bytes are read at once.
 const readBuffer = 1 << 20
 
 func readAll(ctx context.Context, r io.Reader, keys keyring.Provider, to sink) (*Info, error) {
@@ -168,7 +168,7 @@ func (d *reader) follows(h *header) error {
 	return nil
 }
 
-// next reads a record; ended says that it was the last one.
+// next reads a record. ended says that it was the end record.
 func (d *reader) next() (ended bool, err error) {
 	if err := context.Cause(d.ctx); err != nil {
 		return false, err
@@ -200,7 +200,7 @@ func (d *reader) next() (ended bool, err error) {
 	return false, nil
 }
 
-// placed says where the stream is wrong; other errors stay as they are.
+// placed adds the offset to an errStream; other errors stay as they are.
 func (d *reader) placed(err error, at int64) error {
 	var e errStream
 	if errors.As(err, &e) {
@@ -209,7 +209,7 @@ func (d *reader) placed(err error, at int64) error {
 	return err
 }
 
-// take takes a record whose payload is in d.stored, and begins at an offset of the stream.
+// take handles a record. Its payload is in d.stored, and lies at the offset at of the stream.
 func (d *reader) take(r *record, at int64) error {
 	switch r.kind {
 	case keysRecord, layoutRecord, partRecord:
@@ -235,7 +235,7 @@ func (d *reader) take(r *record, at int64) error {
 	return d.to.data(p)
 }
 
-// describing takes a piece of what is ahead of the files: the keyring, the layout, and the
+// describing handles a record of what is ahead of the files: the keyring, the layout, or the
 // list of keyspaces.
 func (d *reader) describing(kind recordKind, at int64) error {
 	encrypted := !d.header.life.IsZero()
@@ -346,7 +346,7 @@ func (d *reader) decodeLayout() (err error) {
 	return nil
 }
 
-// ended takes the last record.
+// ended handles the end record.
 func (d *reader) ended(at int64) error {
 	if err := d.finish(); err != nil {
 		return d.placed(err, at)

@@ -27,10 +27,10 @@ type Target struct {
 	Keys     keyring.Provider // of an encrypted store; nil: it is plain
 }
 
-// Restore reads a full stream, and those increments that follow it in r, and makes the
-// store of the last one. All of it is durable when Restore returns nil. SUPER is written
-// last: what a crash leaves before is no store. What an error leaves is removed, as far as
-// that is possible. It returns errs.ErrExist if a directory is not empty, and the errors of
+// Restore reads a full stream, and the increments that follow it in r, and makes the store of
+// the last one. All of it is durable when Restore returns nil. SUPER is written last: before
+// that, what a crash leaves is no store. After an error Restore removes what it has made, as far
+// as that is possible. It returns errs.ErrExist if a directory is not empty, and the errors of
 // Verify.
 func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 	w := &restorer{ctx: ctx, keyed: t.Keys != nil, have: make(map[filename.Name]bool)}
@@ -48,7 +48,7 @@ func Restore(ctx context.Context, r io.Reader, t Target) (*Info, error) {
 // restorer is a sink that makes files.
 type restorer struct {
 	ctx     context.Context
-	keyed   bool             // there is a provider of keys
+	keyed   bool             // Target.Keys is set
 	options manifest.Options // FS has the directories once they are claimed
 
 	header  *header // of the last stream
@@ -58,7 +58,7 @@ type restorer struct {
 	claim   *manifest.Claim // nil before the first stream
 	have    map[filename.Name]bool
 
-	out vfs.File // that is being written
+	out vfs.File // the file that is being written; nil: none
 	at  int64
 }
 
@@ -106,7 +106,7 @@ func (w *restorer) file(f File) (err error) {
 	return err
 }
 
-// writebackBytes is how much is written before the disk is asked to begin with it.
+// writebackBytes is how many bytes are written before the disk is asked to begin with them.
 const writebackBytes = 8 << 20
 
 func (w *restorer) data(p []byte) error {
@@ -120,7 +120,7 @@ func (w *restorer) data(p []byte) error {
 	return nil
 }
 
-// zeros leaves a hole, where the file system has any.
+// zeros leaves a hole in the file.
 func (w *restorer) zeros(n int64) error {
 	w.at += n
 	return nil
@@ -139,7 +139,7 @@ func (w *restorer) closeFile() error {
 	return errors.Join(err, f.Close())
 }
 
-// end removes files of earlier streams that the store of this stream doesn't have.
+// end removes files of earlier streams that the store, as of this stream, doesn't have.
 func (w *restorer) end(i *Info, l *layout.Layout) error {
 	w.layout = l
 	now := make(map[filename.Name]bool, len(i.Files))
@@ -195,7 +195,7 @@ func (w *restorer) opens() (err error) {
 	return open.OpenLayout(w.layout, &v)
 }
 
-// close lets go of the directories. After an error it removes all that was made.
+// close releases the directories. After an error it removes everything that was made.
 func (w *restorer) close(err error) error {
 	if w.out != nil {
 		_ = w.out.Close()

@@ -12,21 +12,22 @@ import (
 	"github.com/brockdb/brock/internal/keyring"
 )
 
-// The stream of an encrypted store has the store's files as they are. What else would tell a
-// key or a name, the layout and the list of keyspaces, is encrypted under the life that the
-// header names. The keyring is in the stream, too: its data keys are wrapped.
+// The stream of an encrypted store has the store's files as they are, encrypted. The layout and
+// the list of keyspaces have keys and names: they are encrypted under the life that the header
+// names. The keyring is in the stream, too: its data keys are wrapped.
 
-// describeHead is how what is encrypted begins: u64 length of the layout's edit, u64 length of
-// the list of keyspaces, u64 seed of the key hash.
+// describeHead is the length of what is ahead of layout and list in the encrypted text: u64 length
+// of the layout's edit, u64 length of the list of keyspaces, u64 seed of the key hash.
 const describeHead = 24
 
-// mostKeys bounds what is read of a keyring, in bytes.
+// mostKeys bounds the length of a keyring in a stream, in bytes.
 const mostKeys = 8 << 20
 
 // file names the stream to its key.
 func (h *header) file() crypt.File { return crypt.File{UUID: h.uuid, Kind: kind} }
 
-// seal draws the life of the stream, and reads the keyring that goes into it.
+// seal prepares the stream of an encrypted store: it draws the life of the stream, and reads the
+// keyring. It does nothing for a plain store.
 func (w *writer) seal(s *checkpoint.Source) error {
 	if s.Ring == nil {
 		return nil
@@ -40,7 +41,7 @@ func (w *writer) seal(s *checkpoint.Source) error {
 	}
 	w.header.seed, w.seed = 0, s.Seed
 	w.header.part = w.info.Part != nil
-	w.compress = false // what is encrypted doesn't shrink
+	w.compress = false // encrypted bytes don't shrink
 	return nil
 }
 
@@ -111,14 +112,14 @@ func decodeKeys(p []byte, uuid [16]byte) (*keyring.Content, error) {
 	}
 	content, wrong := keyring.Decode(p, uuid, entry.FileNum(binary.LittleEndian.Uint64(p[numberAt:])))
 	if len(wrong) > 0 {
-		// Its checksums in the stream are right, so that it was so when it was sent.
+		// The checksums of the stream are right: it was damaged when it was sent.
 		return nil, fmt.Errorf("keyring of the backup: %w", errors.Join(wrong...))
 	}
 	return content, nil
 }
 
-// fit returns errs.ErrKey for a plain stream behind one of an encrypted store, which may follow
-// a plain one, as EncryptStore came between them.
+// fit returns errs.ErrKey for a plain stream after an encrypted one. The opposite is allowed:
+// EncryptStore came between them.
 func (d *reader) fit(h *header) error {
 	if h.life.IsZero() && d.header != nil && !d.header.life.IsZero() {
 		return fmt.Errorf("%w: a plain backup follows an encrypted one", errs.ErrKey)
@@ -126,7 +127,7 @@ func (d *reader) fit(h *header) error {
 	return nil
 }
 
-// fits returns errs.ErrKey for a provider if the last stream is plain.
+// fits returns errs.ErrKey if there is a provider and the last stream is plain.
 func (d *reader) fits() error {
 	if d.header.life.IsZero() && d.provider != nil {
 		return fmt.Errorf("%w: Keys is set, and the backup is plain: restore it without Keys, and encrypt the new store", errs.ErrKey)
@@ -134,7 +135,8 @@ func (d *reader) fits() error {
 	return nil
 }
 
-// decrypt appends a piece of the layout, whose payload begins at an offset of the stream.
+// decrypt decrypts a piece of the layout and appends it. at is the offset of its payload in the
+// stream.
 func (d *reader) decrypt(at int64) error {
 	if d.dec == nil {
 		return nil
@@ -151,7 +153,7 @@ func (d *reader) decrypt(at int64) error {
 	return nil
 }
 
-// opened takes what was decrypted apart.
+// opened divides the decrypted text into layout, list of keyspaces and seed.
 func (d *reader) opened() error {
 	p := d.edit
 	if len(p) < describeHead {

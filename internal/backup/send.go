@@ -14,7 +14,7 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// sender reads and verifies the files of a store, ahead of what is written.
+// sender reads and verifies the files of a store, on a goroutine of its own, ahead of the writer.
 type sender struct {
 	checkpoint.Source
 	ctx    context.Context
@@ -28,8 +28,8 @@ type sender struct {
 	free chan *piece
 }
 
-// piece is a part of the stream on its way to the writer: the begin of a file, or bytes
-// of one behind room for a record.
+// piece is a part of the stream on its way to the writer: the beginning of a file, or bytes of
+// it, with room for the head of a record before them.
 type piece struct {
 	begins bool
 	file   File
@@ -41,8 +41,8 @@ type piece struct {
 }
 
 const (
-	pieces      = 32      // on their way, at most: 8 MB
-	verifyBytes = 4 << 20 // verified between two pieces; much less than is in memory of a file
+	pieces      = 32      // on their way to the writer at most: 8 MB
+	verifyBytes = 4 << 20 // bytes verified before they are sent; checkpoint.Steady holds 8 MB in memory
 	openFiles   = 64      // descriptors
 )
 
@@ -116,8 +116,7 @@ func (s *sender) sendRun(m *layout.Run) (err error) {
 	return nil
 }
 
-// sendSegment sends a segment, or what leads to its records, unless a stream before has
-// it.
+// sendSegment sends a segment, or the remap of a relocated one, unless a stream before has it.
 func (s *sender) sendSegment(g *layout.Segment) error {
 	name := filename.New(g.Kind, g.Num)
 	relocated := g.State().Status == layout.Relocated
@@ -149,8 +148,8 @@ func (s *sender) sendSegment(g *layout.Segment) error {
 	})
 }
 
-// sendFile sends a file: verify goes on by a step, and says up to where it is, and whether
-// that is all.
+// sendFile sends a file. Each call of verify verifies some more of it, and returns the offset up
+// to which it was verified, and whether that is all.
 func (s *sender) sendFile(name filename.Name, verify func() (to int64, done bool, err error)) (err error) {
 	if s.file, err = s.steady.Open(s.path(name)); err != nil {
 		return err
@@ -178,7 +177,7 @@ func (s *sender) sendFile(name filename.Name, verify func() (to int64, done bool
 	}
 }
 
-// begin names a file.
+// begin tells the writer that the pieces of a file follow, or that the stream before has it.
 func (s *sender) begin(name filename.Name) error {
 	p, err := s.piece()
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// veil is a file system for the files that a plain backup of an encrypted store makes on its
-// way. What is in them on the disk can't be read, also after a crash: each is encrypted by
-// AES-CTR under a random key that only memory has. What they hold has checksums of its own.
-// Ahead of it is a page that names the store, so that the next Open removes what a crash leaves.
-// Only files that were created by it can be opened.
+// veil is a file system for the temporary files of a plain backup of an encrypted store. Nobody
+// can read them on the disk, also after a crash: each is encrypted by AES-CTR under a random key
+// that only memory has. Their contents have checksums of their own. A file begins with a page
+// that names the store, so that the next Open removes files that a crash has left. Only files
+// that the veil has created can be opened.
 type veil struct {
 	vfs.FS
 	uuid [16]byte // of the store
@@ -26,7 +26,7 @@ type veil struct {
 	keys map[string]cipher.Block // by path
 }
 
-// veilHead is the length of the page ahead.
+// veilHead is the length of the first page of a file.
 const veilHead = 4096
 
 func newVeil(fsys vfs.FS, uuid [16]byte) *veil {
@@ -70,7 +70,7 @@ func (v *veil) Open(name string) (vfs.File, error) {
 	return &veiled{File: f, key: block, sealed: true}, nil
 }
 
-// OpenReadWrite is not there.
+// OpenReadWrite is not supported.
 func (v *veil) OpenReadWrite(string) (vfs.File, error) { return nil, errors.ErrUnsupported }
 
 // veiled is an open file of a veil. It is written by one goroutine, and can't be mapped.
@@ -78,11 +78,11 @@ type veiled struct {
 	vfs.File
 	key    cipher.Block
 	buf    []byte // what is being written
-	end    int64  // bytes below it were written, or tried to
+	end    int64  // offset behind the last byte that was written, or may have been
 	sealed bool   // it was opened to be read
 }
 
-// errTwice says that bytes were to be written again.
+// errTwice is the error of a second write at one place.
 var errTwice = errors.New("a temporary file of a backup can't be written twice at one place")
 
 // WriteAt writes behind all that was written before.
@@ -123,7 +123,7 @@ func (f *veiled) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Size is that of what was written.
+// Size returns the size without the first page.
 func (f *veiled) Size() (int64, error) {
 	n, err := f.File.Size()
 	return max(n-veilHead, 0), err
@@ -135,16 +135,17 @@ func (f *veiled) Truncate(size int64) error { return f.File.Truncate(veilHead + 
 // Preallocate reserves nothing.
 func (f *veiled) Preallocate(int64, int64) error { return errors.ErrUnsupported }
 
-// StartWriteback has a part of the file written.
+// StartWriteback asks for a part of the file to be written, as vfs.File does.
 func (f *veiled) StartWriteback(off, n int64) { f.File.StartWriteback(veilHead+off, n) }
 
-// StartRead has a part of the file read.
+// StartRead asks for a part of the file to be read, as vfs.File does.
 func (f *veiled) StartRead(off, n int64) { f.File.StartRead(veilHead+off, n) }
 
-// Map is not there: the file is not what its readers see.
+// Map is not supported: the bytes of the file are encrypted.
 func (f *veiled) Map(int64) (vfs.Mapping, error) { return nil, errors.ErrUnsupported }
 
-// turn encrypts or decrypts from, which lies at off, to the same or other memory.
+// turn encrypts or decrypts the bytes from, which lie at off, into to, which may be the same
+// memory.
 func (f *veiled) turn(to, from []byte, off int64) {
 	var counter [aes.BlockSize]byte
 	binary.BigEndian.PutUint64(counter[8:], uint64(off)/aes.BlockSize)

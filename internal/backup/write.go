@@ -25,22 +25,21 @@ type Options struct {
 	Keyspaces []string // names of those that the stream has; "" = the default one; none: all
 	Plain     bool     // the stream of an encrypted store is that of a plain one
 	Compress  bool
-	Milli     int64          // when the version was the newest, in Unix milliseconds
 	Progress  func(Progress) // may be nil
 
 	Outputs Outputs // only with Keyspaces or Plain
 }
 
-// Progress is how far a stream is.
+// Progress is how far a stream is, in bytes.
 type Progress struct {
 	Bytes, Total        int64 // of files that are sent
-	Prepared, ToPrepare int64 // of runs and values that are read first, for files that have a part of them
+	Prepared, ToPrepare int64 // of runs and values that are read before, to make files of a part of them
 }
 
-// Write sends the store s as one stream to w. All files that the layout names are there,
-// and none of them is removed or written while Write runs. It returns errs.ErrForeign or
-// errs.ErrInvalid if o.Since is not of an earlier state of the store or of other keyspaces,
-// errs.ErrKeyspaceNotFound, and *errs.Corruption for damage: then the stream has no end.
+// Write sends the store s as one stream to w. The caller makes sure that no file of the layout is
+// removed or written while Write runs. It returns errs.ErrForeign or errs.ErrInvalid if o.Since
+// is not of an earlier state of the store, or is of other keyspaces; errs.ErrKeyspaceNotFound;
+// and *errs.Corruption for damage. After an error the stream has no end record.
 func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*Info, error) {
 	if err := o.check(&s); err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func Write(ctx context.Context, s checkpoint.Source, w io.Writer, o Options) (*I
 	return to.info, to.end()
 }
 
-// files writes all but the end of the stream.
+// files writes all of the stream but the end record.
 func (w *writer) files(from *sender) (err error) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	from.ctx = ctx
@@ -114,8 +113,8 @@ func (o *Options) check(s *checkpoint.Source) error {
 // plain reports whether files of an encrypted store are to be written in clear.
 func (o *Options) plain(s *checkpoint.Source) bool { return o.Plain && s.Ring != nil }
 
-// sameKeyspaces returns errs.ErrInvalid unless the stream before has the keyspaces of the
-// one that is made, and is plain if that is.
+// sameKeyspaces returns an error unless the stream before has the same keyspaces as the one that
+// is made, and is plain if this one is.
 func (o *Options) sameKeyspaces(s *checkpoint.Source) error {
 	plain := o.plain(s)
 	switch before := o.Since.Part; {
@@ -137,7 +136,7 @@ func (o *Options) sameKeyspaces(s *checkpoint.Source) error {
 	return nil
 }
 
-// keyspaces are the names, each once and ascending.
+// keyspaces returns the names, each once, ascending.
 func (o *Options) keyspaces() []string {
 	names := slices.Clone(o.Keyspaces)
 	slices.Sort(names)
@@ -155,7 +154,7 @@ type writer struct {
 	records  uint64
 	coder    codec.Coder
 	compress bool
-	packed   []byte // a record with its compressed payload
+	packed   []byte // memory for a record with a compressed payload
 	info     *Info
 
 	keys *keyring.Content // of an encrypted store
@@ -181,7 +180,7 @@ func newWriter(ctx context.Context, w io.Writer, s *checkpoint.Source, o *Option
 	return t
 }
 
-// begin writes header and layout.
+// begin writes the header, the layout and the list of keyspaces.
 func (w *writer) begin(snapshot *layout.Edit) error {
 	p := w.header.encode()
 	w.digest.Write(p)
@@ -199,7 +198,7 @@ func (w *writer) begin(snapshot *layout.Edit) error {
 	return nil
 }
 
-// describe writes the layout, and the list of keyspaces if these are not all.
+// describe writes the layout, and the list of keyspaces if the stream has one.
 func (w *writer) describe(edit, part []byte) error {
 	if w.enc != nil {
 		return w.sealed(edit, part)
@@ -222,10 +221,10 @@ func (w *writer) pieces(kind recordKind, p []byte) error {
 	return nil
 }
 
-// room puts a record's room before a payload.
+// room returns a copy of payload with room for the head of a record before it.
 func room(payload []byte) []byte { return append(make([]byte, recordSize), payload...) }
 
-// piece writes what the sender has made.
+// piece writes a piece of the sender.
 func (w *writer) piece(p *piece) error {
 	if p.begins {
 		w.info.Files = append(w.info.Files, p.file)
@@ -273,7 +272,7 @@ func (w *writer) pack(b []byte) []byte {
 	return w.packed[:recordSize+len(z)]
 }
 
-// record writes a record; its payload is in buf behind room for its head.
+// record writes a record. buf has room for its head, and then its payload.
 func (w *writer) record(r record, buf []byte) error {
 	r.encode(buf, w.id, w.off, w.id.Sum(w.off+recordSize, buf[recordSize:]))
 	if r.kind != endRecord {

@@ -1,5 +1,5 @@
-// Package checkpoint makes a store of the files of another one that goes on: files that
-// never change get a second name, or are copied where they can't have one.
+// Package checkpoint makes a copy of a store while that goes on. Files that never change get a
+// second name (a hard link), or are copied where they can't have one.
 package checkpoint
 
 import (
@@ -41,14 +41,13 @@ type writer struct {
 	Source
 	dir    string
 	to     vfs.FS // has dir
-	share  bool   // to has the directories of the source, too
+	share  bool   // to also has the directories of the source, so that files can be linked
 	copied map[filename.Name]bool
 }
 
-// Write makes the directory t.Dir, which must not exist, with a store that has the
-// layout of s. All of it is durable when Write returns nil. SUPER is written last: what a
-// crash leaves before is no store. What an error leaves is removed, as far as that is
-// possible.
+// Write makes the directory t.Dir, which must not exist, and in it a store with the layout of s.
+// All of it is durable when Write returns nil. SUPER is written last: before that, what a crash
+// leaves is no store. After an error Write removes what it has made, as far as that is possible.
 func Write(ctx context.Context, s Source, t Target) error {
 	if err := manifest.Absent(t.FS, t.Dir); err != nil {
 		return err
@@ -64,7 +63,8 @@ func Write(ctx context.Context, s Source, t Target) error {
 	return claim.Close(w.write(ctx))
 }
 
-// open opens the directory beside those of the source, or else alone.
+// open opens the directory together with those of the source, so that files can be linked, or
+// alone if that is not supported.
 func (w *writer) open(base vfs.FS, dirs []string) (vfs.Dirs, error) {
 	if w.share {
 		held, err := w.FS.OpenDirs(dirs...)
@@ -92,11 +92,11 @@ func (w *writer) write(ctx context.Context) error {
 	if err := w.copyKeys(); err != nil {
 		return err
 	}
-	// What follows makes a store of the files: no more once the source is closed.
+	// What follows makes a store of the files. Don't do that once the source is closed.
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	// The files come first: a manifest alone would pass for a new store.
+	// The files come first: a manifest alone looks like a new store.
 	if err := w.to.SyncDir(w.dir); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (w *writer) copyKeys() error {
 	return keys.Write(w.to, w.dir)
 }
 
-// source is where a file of the store lies.
+// source returns the path of a file of the store.
 func (w *writer) source(name filename.Name) string {
 	if name.Kind.InValueDir() {
 		return filepath.Join(w.ValueDir, name.String())

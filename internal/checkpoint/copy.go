@@ -17,15 +17,15 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Copy is a store as Write leaves it, which nobody writes to. It is read to verify files
-// of it one by one.
+// Copy is a store that Write has made and that nobody writes to. It verifies the files of the
+// store one by one.
 type Copy struct {
 	UUID    [16]byte
 	Version uint64 // of the newest commit
 
 	fs       vfs.FS
 	dir      string
-	log      *manifest.Log    // nil within Write
+	log      *manifest.Log    // nil while Write verifies its own copy
 	keys     *keyring.Keyring // nil: the store is plain
 	layout   *layout.Layout
 	open     *files.Opener
@@ -34,8 +34,8 @@ type Copy struct {
 	segments map[filename.Name]*view.Segment
 }
 
-// OpenCopy opens what Write has made in a directory. keys is nil for a plain store. It
-// reads with FS.Open and ReadAt alone, and asks for keys within ctx. It returns errs.ErrKey if
+// OpenCopy opens the store that Write has made in a directory. keys is nil for a plain store.
+// It reads by FS.Open and ReadAt only, and asks for keys within ctx. It returns errs.ErrKey if
 // keys don't fit.
 func OpenCopy(ctx context.Context, fsys vfs.FS, dir string, keys keyring.Provider) (*Copy, error) {
 	o := manifest.Options{FS: fsys, Dir: dir, ReadOnly: true}
@@ -61,7 +61,7 @@ func OpenCopy(ctx context.Context, fsys vfs.FS, dir string, keys keyring.Provide
 	return c, nil
 }
 
-// verifyFiles is how many descriptors verification may have.
+// verifyFiles is how many files verification may have open.
 const verifyFiles = 64
 
 // newCopy opens the files of a layout.
@@ -90,8 +90,8 @@ func newCopy(fsys vfs.FS, dir string, uuid [16]byte, seed uint64, l *layout.Layo
 	return c, nil
 }
 
-// Files lists all files of the store but the lock, SUPER last, and the manifest before
-// it: written in this order, they are no store until all are there.
+// Files lists all files of the store but the lock. The manifest and then SUPER are last: files
+// that are written in this order are no store until all of them are there.
 func (c *Copy) Files() []filename.Name {
 	list := c.layout.Files()
 	if c.keys != nil {
@@ -100,7 +100,7 @@ func (c *Copy) Files() []filename.Name {
 	return append(list, filename.New(filename.Manifest, c.log.Super().Manifest), filename.New(filename.Super, 0))
 }
 
-// Verify checks every checksum of one of the Files, by reading it whole.
+// Verify reads one of the Files whole, and checks every checksum of it.
 func (c *Copy) Verify(ctx context.Context, name filename.Name) error {
 	var found *errs.Corruption
 	switch name.Kind {
@@ -122,7 +122,7 @@ func (c *Copy) Close() error {
 	return c.log.Close()
 }
 
-// verifyBytes is how much is verified between two looks at the context.
+// verifyBytes is how many bytes are verified between two looks at the context.
 const verifyBytes = 16 << 20
 
 func (c *Copy) verifyFile(ctx context.Context, name filename.Name) error {

@@ -11,10 +11,11 @@ import (
 	"github.com/brockdb/brock/vfs"
 )
 
-// Steady is a file system that returns *errs.Corruption if a part of a file does not read
-// the same as before. A file is read more than once, to verify it and to send or store it.
-// So the bytes that are sent are those that were verified. The last parts that were read are
-// in memory, so that most are read from the disk once. Its methods may run together.
+// Steady is a file system that returns *errs.Corruption if a part of a file has other bytes than
+// when it was read before. A backup reads a file more than once, to verify it and to send or
+// store it: so the bytes that are sent are those that were verified. The last 8 MB that were
+// read stay in memory, so that most bytes are read from the disk once. Its methods may run
+// together.
 type Steady struct {
 	vfs.FS
 
@@ -31,14 +32,14 @@ const (
 	recent    = 128 // parts in memory, 8 MB in all
 )
 
-// witness has the hashes of the parts of one file that were read.
+// witness has the hashes of the parts of one file that were read so far.
 type witness struct {
 	name string
 	size int64
 	sums []uint64 // of each part, with bit 0 set; 0: it was not read yet
 }
 
-// part is up to partBytes of a file, from a multiple of it on.
+// part is partBytes of a file, or less at its end. It begins at a multiple of partBytes.
 type part struct {
 	of     *witness // nil: there is none
 	number int64
@@ -70,8 +71,8 @@ func (s *Steady) Open(name string) (vfs.File, error) {
 	return &steadyFile{File: f, steady: s, witness: w}, nil
 }
 
-// Forget drops what is known of a file. What is still open of it goes on to be compared with
-// what was read before.
+// Forget drops the hashes and parts of a file. A File of it that is still open goes on to compare
+// with what was read before.
 func (s *Steady) Forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

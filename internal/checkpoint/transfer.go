@@ -10,8 +10,8 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
-// transfer makes a file of the store one of the copy: by a link, else by blocks that are
-// shared until one is written, else by copying the bytes.
+// transfer gives the copy a file of the store: by a hard link, else by a clone (blocks that are
+// shared until one is written), else by copying the bytes.
 func (w *writer) transfer(ctx context.Context, name filename.Name) error {
 	from, to := w.source(name), filepath.Join(w.dir, name.String())
 	if w.share {
@@ -34,8 +34,9 @@ func (w *writer) transfer(ctx context.Context, name filename.Name) error {
 	return nil
 }
 
-// link gives the file a second name, if that is possible and safe. A journal file may
-// be written over once nobody needs it, unless the system tells that it has other names.
+// link gives the file a second name, if that is possible and safe. It links a journal file only
+// if the system tells how many names a file has: the store uses a journal file again once nobody
+// needs it, unless it sees that the file has other names.
 func (w *writer) link(name filename.Name, from, to string) (linked bool, err error) {
 	if name.Kind == filename.Journal {
 		if info, err := w.to.Stat(from); err != nil || info.Links == 0 {
@@ -48,13 +49,13 @@ func (w *writer) link(name filename.Name, from, to string) (linked bool, err err
 	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
 		return false, err
 	}
-	return false, nil // as across file systems
+	return false, nil // for instance, dir is on another file system
 }
 
-// copyBytes is how much is copied at once.
+// copyBytes is how many bytes are copied at once.
 const copyBytes = 1 << 20
 
-// copy makes a file of the same bytes, synced.
+// copy makes a file of the same bytes, and syncs it.
 func (w *writer) copy(ctx context.Context, from, to string) (err error) {
 	a, err := w.FS.Open(from)
 	if err != nil {

@@ -19,21 +19,21 @@ import (
 type Collection struct {
 	// Victims are the segments whose live records move.
 	Victims []Victim
-	// Target begins the segment that they move to; only called if there are any.
+	// Target begins the segment that the records move to. It is called once there is one.
 	Target func() (*segment.ValueWriter, error)
-	// Remap writes the remap of a victim, and says what it wrote.
+	// Remap writes the remap of a victim, and describes it.
 	Remap func(source, target entry.FileNum, moves []segment.Move) (Remap, error)
-	// Discard removes a remap that was written for nothing.
+	// Discard removes a remap after an error.
 	Discard func(Remap)
-	// Memory is how many bytes the keys and places of records may take that are
-	// sorted at a time; 0 = DefaultMemory. Where each record went is kept beside
-	// it, in 16 bytes.
+	// Memory bounds the bytes that keys and places of records take while they are sorted;
+	// 0 = DefaultMemory. In addition each record that has moved takes 16 bytes.
 	Memory int
-	// Pace is called for every few bytes read or written, and may wait; nil never does.
+	// Pace is called after each megabyte or so read or written, with that number of bytes, and
+	// may wait. nil: no pauses.
 	Pace func(ctx context.Context, n int) error
 }
 
-// Victim is a segment, and what the manifest knows of it.
+// Victim is a segment whose live records move, and the layout's description of it.
 type Victim struct {
 	*segment.Reader
 	Segment *layout.Segment
@@ -64,11 +64,11 @@ func (d *Damaged) Unwrap() error { return d.Err }
 // DefaultMemory is the memory, in bytes, that a Collection takes if it sets none.
 const DefaultMemory = 64 << 20
 
-// Collect copies the live records of the victims to one new segment, and writes remaps that say
-// where they went. The records are in key order; if their keys don't fit into memory, in
-// several sequences that each are. If a live record can't be read, Collect returns a *Damaged:
-// it leaves no live record out. It takes memory for keys and places, not for values. On an
-// error it removes what it wrote.
+// Collect copies the live records of the victims to one new segment, and writes a remap for
+// each victim, which says where its records are now. The records are in key order. If their keys
+// exceed Memory, there are several sequences, each in key order. If a live record can't be
+// read, Collect returns a *Damaged: it leaves no live record out. It takes memory for keys and
+// places, not for values. On an error it removes what it wrote.
 func Collect(ctx context.Context, c Collection) (out Output, err error) {
 	w := collector{Collection: c, out: &out, moves: make([][]segment.Move, len(c.Victims))}
 	defer func() {
@@ -96,8 +96,8 @@ func Collect(ctx context.Context, c Collection) (out Output, err error) {
 // keyBlock is the memory that keys are gathered in at a time.
 const keyBlock = 1 << 20
 
-// liveBytes is what a live record takes beside its key; slices that grow have
-// room for half as many again.
+// liveBytes is the memory of a live record beside its key: 40 bytes, and half as much again for
+// the room of a slice that grows.
 const liveBytes = 40 * 3 / 2
 
 // live is a record that moves.
@@ -113,7 +113,7 @@ type collector struct {
 	Collection
 	out     *Output
 	records []live // gathered, not yet written
-	memory  int    // that they and their keys take
+	memory  int    // bytes that records and their keys take
 	keys    []byte // block being filled
 	target  *segment.ValueWriter
 	bytes   uint64           // of values written
@@ -150,15 +150,15 @@ func (w *collector) gather(ctx context.Context, victim int) error {
 	if err != nil {
 		return damaged(v.Segment.Num, err)
 	}
-	// What the manifest does not know of must not get lost with the segment.
+	// Otherwise live records would be lost with the segment.
 	if found != want {
 		return damaged(v.Segment.Num, errs.NewCorruption(filename.Of(v.Segment.Kind, v.Segment.Num), -1,
-			"%d records are not dead, the manifest knows of %d", found, want))
+			"%d records are live, and %d by the manifest", found, want))
 	}
 	return nil
 }
 
-// keep copies a key into blocks, which cost less than a piece of memory for each.
+// keep copies a key into a block of memory: one allocation for many keys.
 func (w *collector) keep(key []byte) []byte {
 	if len(w.keys)+len(key) > cap(w.keys) {
 		w.keys = make([]byte, 0, max(keyBlock, len(key)))
@@ -168,8 +168,7 @@ func (w *collector) keep(key []byte) []byte {
 	return w.keys[at:len(w.keys):len(w.keys)]
 }
 
-// compare orders records by key; the versions of one stay in the order of their
-// places, which need be no other.
+// compare orders records by key, and records of one key by their places.
 func (w *collector) compare(a, b live) int {
 	return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.victim, b.victim), cmp.Compare(a.offset, b.offset))
 }
@@ -208,7 +207,7 @@ func (w *collector) copyAll(ctx context.Context) (err error) {
 		}
 		w.moves[r.victim] = append(w.moves[r.victim], segment.Move{From: uint64(r.offset), To: h.Offset})
 		w.bytes += h.Length
-		r.key = nil // a block of keys goes when all of its records are written
+		r.key = nil // so that a block of keys is freed once all of its records are written
 		if written += int(r.size); written >= paceBytes {
 			if err := w.pace(ctx, written); err != nil {
 				return err
@@ -250,7 +249,7 @@ func (w *collector) abort() {
 	*w.out = Output{}
 }
 
-// damaged tells damage from other errors.
+// damaged returns a *Damaged if err says that segment num is damaged, else err.
 func damaged(num entry.FileNum, err error) error {
 	if d := (*Damaged)(nil); errors.As(err, &d) {
 		return err // of another segment, whose records were written meanwhile

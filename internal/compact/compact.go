@@ -1,6 +1,6 @@
-// Package compact carries out background work: it merges sorted entries into a
-// new run, drops what nobody can see any more, moves values to where they
-// belong, and reports exactly what became garbage.
+// Package compact carries out flushes, compactions and collections: it merges sorted entries
+// into a new run, drops what no reader can see any more, moves values to other segments, and
+// reports exactly which records became garbage.
 //
 // It changes nothing that exists: its outputs are new files that no View and no manifest names
 // yet. The caller adds them to the store by an edit of the manifest.
@@ -26,15 +26,15 @@ type Input struct {
 	// once. Execute closes it.
 	Entries iterator.Iterator
 	Rules   Rules
-	// Ranges are more range deletes, which hide nothing of Entries: see WriteRanges.
+	// Ranges are more range deletes, which delete no entry of Entries: see WriteRanges.
 	Ranges []tombstone.Source
-	// Heal, unless nil, makes a handle lead where the record is now; it reports
-	// one that leads nowhere.
+	// Heal, unless nil, changes a handle that leads through a remap to where the record is now.
+	// It returns an error for a handle that leads to no record.
 	Heal func(*entry.Handle) error
 	// Extract says whether separated values move out of a segment; nil: none do.
 	Extract func(segment entry.FileNum) bool
-	// Move copies the record of a separated value to a segment, verified in the memory
-	// from which it is written; only called for those that move.
+	// Move copies the record of a separated value to a segment, and returns the new handle. The
+	// record is verified in the memory from which it is written.
 	Move func(to *segment.ValueWriter, key []byte, e *entry.Entry) (entry.Handle, error)
 	// Run writes the output run.
 	Run *run.Writer
@@ -48,10 +48,10 @@ type Input struct {
 type ValueSegment struct {
 	segment.Stats
 	ValueBytes uint64        // of the values in it
-	Stamp      entry.Version // of its records, if they don't say it
+	Stamp      entry.Version // version of its records, if these don't have it themselves
 }
 
-// Output is the result: new files, which are synced, and what became garbage by them.
+// Output is the result: new files, which are synced, and what became garbage.
 type Output struct {
 	Run      meta.Run       // without files if nothing was kept
 	Values   []ValueSegment // new value segments
@@ -82,8 +82,8 @@ func Execute(ctx context.Context, in Input) (out Output, err error) {
 	return out, w.finish()
 }
 
-// entries writes the entries that stay. Then it gives back what was taken to read and judge
-// them: what follows keeps long bounds of its own.
+// entries writes the entries that stay. It closes the sources before it returns, as the
+// tombstones that are written next may take much memory.
 func (w *worker) entries(ctx context.Context) error {
 	from := w.in.Entries
 	defer from.Close()
@@ -114,8 +114,8 @@ type worker struct {
 	scratch  entry.Entry // the healed copy of an entry
 }
 
-// healed returns e with its handle healed: it no longer leads through a remap. It changes a
-// copy, not the source's own entry.
+// healed returns e with a handle that leads through no remap. It changes a copy, as e belongs to
+// the source.
 func (w *worker) healed(e *entry.Entry) (*entry.Entry, error) {
 	if w.in.Heal == nil || !e.Separated {
 		return e, nil
@@ -175,7 +175,7 @@ func (w *worker) dead(e *entry.Entry) {
 	}
 }
 
-// finish makes values durable before the run whose handles lead to them.
+// finish makes the values durable, and then the run, whose handles lead to them.
 func (w *worker) finish() error {
 	if err := w.finishValues(); err != nil {
 		return err
@@ -217,8 +217,8 @@ func (w *worker) abort() {
 	*w.out = Output{}
 }
 
-// Each tells, for every entry of a source, whether Execute would keep it under
-// the same rules. It closes the source.
+// Each calls fn for every entry of a source, with whether Execute would keep it under the same
+// rules. It closes the source.
 func Each(entries iterator.Iterator, rules Rules, fn func(e *entry.Entry, kept bool)) error {
 	defer entries.Close()
 	r := newRetention(rules)

@@ -9,32 +9,31 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// Rules say which entries a flush or compaction may drop. They are decided once,
-// before the work begins, and hold for all of it.
+// Rules say which entries a flush or compaction may drop. They are made once, before the work
+// begins.
 type Rules struct {
-	// Watermark is the oldest version that a reader may still ask for: nothing
-	// within the retained age is below it. A reader of an older one already has a
-	// View of its own, in which it stays.
+	// Watermark is the oldest version that a reader may still ask for; versions within the
+	// retained age are at or above it. A reader of an older version has an older View, whose
+	// files stay.
 	Watermark entry.Version
 	// Versions is how many of a key's newest versions are kept at least; 0 means 1.
 	Versions int
 	// Keyspaces have a Watermark and Versions of their own; nil: none has.
 	Keyspaces map[entry.KeyspaceID]History
-	// Dropped says which keyspaces are gone: their entries and tombstones are
-	// garbage, whatever lies below them. Nobody can ask for them any more: a reader
-	// that began earlier has a View of its own. nil: none are.
+	// Dropped reports whether a keyspace was dropped: then its entries and tombstones are
+	// garbage. A reader that began before the drop has an older View. nil: none was dropped.
 	Dropped func(id entry.KeyspaceID) bool
-	// Checked is the oldest version that an open transaction reads. Its commit will
-	// be checked against every later delete, so these stay.
+	// Checked is the oldest version that an open transaction reads. Its commit will be checked
+	// against all later deletes, so these stay.
 	Checked entry.Version
-	// Bottom says that nothing older lies below the inputs, so that a delete
-	// has nothing left to hide.
+	// Bottom says that no run is older than the inputs, so that a delete has nothing left to
+	// hide.
 	Bottom bool
-	// Older are the runs that lie below the inputs, unless Bottom. A range tombstone
-	// beyond the bounds of all of them has nothing left to hide.
+	// Older are the runs that are older than the inputs, unless Bottom. A range tombstone that
+	// overlaps none of them has nothing left to hide.
 	Older []*meta.Run
-	// Tombstones are the range tombstones of the inputs, each within one keyspace.
-	// An entry below one of them is dropped as if a delete of its key stood there.
+	// Tombstones are the range tombstones of the inputs, each within one keyspace. Each counts as
+	// a delete of all keys in its range.
 	Tombstones []tombstone.Source
 	// Now is the time in Unix milliseconds by which entries expire.
 	Now uint64
@@ -52,8 +51,8 @@ type verdict uint8
 const (
 	keep   verdict = iota
 	drop           // nobody can see it any more
-	bury           // expired, for every reader: its value goes, a delete stays in its place
-	vanish         // a delete (or expired value) with nothing left to hide
+	bury           // expired: it is replaced by a delete
+	vanish         // a delete, or an expired value, with nothing left to hide
 )
 
 // retention applies Rules to entries that arrive in entry.Compare order.
@@ -65,29 +64,29 @@ type retention struct {
 	rules    Rules
 	history  History          // of the keyspace of key
 	keyspace entry.KeyspaceID // of key
-	dropped  bool             // keyspace is
+	dropped  bool             // keyspace was dropped
 	key      []byte           // of the entries being judged
 	kept     int              // versions of key kept so far
 	newer    entry.Version    // of the entry of key judged last
-	ended    bool             // older versions of key are invisible to everybody
+	ended    bool             // no reader can see older versions of key
 	first    bool             // no entry seen yet
 
 	covers *tombstone.Cover // of all tombstones; nil: there are none
-	hides  *tombstone.Cover // of those that all readers of keyspace see; nil: there are none
-	failed error            // tombstones can't be read: verdicts since then are wrong
+	hides  *tombstone.Cover // of the tombstones that all readers of keyspace see; nil: there are none
+	failed error            // why tombstones can't be read; verdicts since then are wrong
 }
 
 func newRetention(r Rules) *retention {
 	return &retention{rules: r, first: true, covers: tombstone.NewForwardCover(entry.MaxVersion, r.Tombstones...)}
 }
 
-// close ends the use of t, of which failed stays.
+// close releases the tombstones. failed can still be read.
 func (t *retention) close() {
 	t.covers.Close()
 	t.hides.Close()
 }
 
-// enter takes up the rules of the keyspace that key is the first of.
+// enter sets the rules for the keyspace of key, if that is another one than before.
 func (t *retention) enter(key []byte) {
 	id, ok := entry.KeyspaceOf(key)
 	if !t.first && id == t.keyspace {
@@ -112,7 +111,7 @@ func (t *retention) judge(e *entry.Entry) verdict {
 		t.cover(e)
 	}
 	t.newer = e.Version
-	// Above the watermark a reader may ask for any version: only its value may go.
+	// Above the watermark a reader may ask for any version: only an expired value may be dropped.
 	if e.Version > t.history.Watermark {
 		t.kept++
 		if e.Kind != entry.Delete && !e.Live(t.rules.Now) {
@@ -139,9 +138,9 @@ func (t *retention) judge(e *entry.Entry) verdict {
 	return keep
 }
 
-// cover judges the deletes that tombstones put between e and the newer version
-// of its key before it. Of several the newest counts. One of the very version of
-// the newer entry is of its transaction, and so is no version by itself.
+// cover takes into account the range tombstones with a version between that of e and that of the
+// newer entry of its key. The newest of them counts as one version of the key. A tombstone of the
+// same version as the newer entry is of the same transaction, and does not count.
 func (t *retention) cover(e *entry.Entry) {
 	if v := between(t.covers, e, t.newer); v > t.history.Watermark {
 		t.kept++
@@ -166,7 +165,7 @@ func between(c *tombstone.Cover, e *entry.Entry, newer entry.Version) entry.Vers
 	return v
 }
 
-// Of is what stays of the entries of a keyspace.
+// Of returns the rules for old versions of a keyspace.
 func (r *Rules) Of(id entry.KeyspaceID) History {
 	if h, found := r.Keyspaces[id]; found {
 		return h

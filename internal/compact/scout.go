@@ -5,20 +5,19 @@ import (
 	"github.com/brockdb/brock/internal/iterator"
 )
 
-// Scout walks ahead of a clustering, and has the disk asked for the values of the entries that
-// come next. These values lie in no order: to wait for one after the other would take most of
-// the time.
+// Scout walks ahead of a clustering, and asks the disk for the values of the next entries. These
+// values lie in no order: to wait for one after the other would take most of the time.
 type Scout struct {
 	Entries iterator.Iterator  // of the same sources as those that it is ahead of
-	Near    func(*entry.Entry) // is told of an entry whose value moves, if it is still needed
-	Start   func()             // follows several calls of Near
+	Near    func(*entry.Entry) // adds the value of an entry to those that the disk is asked for
+	Start   func()             // asks the disk for the values that were added
 	Moves   func(*entry.Entry) bool
-	Busy    func() bool // readers wait for the disk: it is asked for little
+	Busy    func() bool // reports whether readers wait for the disk: then the scout asks for few values
 }
 
 const (
-	scoutMost  = 128     // entries that a scout is ahead,
-	scoutBusy  = 4       // while readers wait for the disk,
+	scoutMost  = 128     // entries that a scout is ahead at most,
+	scoutBusy  = 4       // or this many while readers wait for the disk,
 	scoutBytes = 4 << 20 // and bytes of their values
 )
 

@@ -10,15 +10,15 @@ import (
 	"github.com/brockdb/brock/internal/tombstone"
 )
 
-// tombstoneWriter is a run.Writer that has got all entries.
+// tombstoneWriter is a run.Writer to which all entries were added.
 type tombstoneWriter interface {
 	AddTombstone(t tombstone.Tombstone) error
 	AddHistory(list []tombstone.Tombstone) error
 }
 
-// writeTombstones adds those that are still needed to w. Of those that all readers see
-// the newest at each place does for all; and where nothing older is left for it to hide,
-// only commits that are checked may ask for it.
+// writeTombstones adds the tombstones that are still needed to w. Where all readers see several
+// of them, the newest is enough. If that has nothing older left to hide, it stays only as long
+// as the check of a commit may ask for it (Rules.Checked).
 func (r *Rules) writeTombstones(w tombstoneWriter) error {
 	for at := []byte{0}; ; {
 		var err error
@@ -37,7 +37,7 @@ func (r *Rules) writeTombstones(w tombstoneWriter) error {
 	}
 }
 
-// nextTombstone is the first key from at on that a tombstone covers; nil if there is none.
+// nextTombstone returns the first key from at on that a tombstone covers; nil if there is none.
 func (r *Rules) nextTombstone(at []byte) ([]byte, error) {
 	all := tombstone.NewForwardCover(entry.MaxVersion, r.Tombstones...)
 	defer all.Close()
@@ -66,7 +66,7 @@ func (r *Rules) writeFlat(w tombstoneWriter, lo, hi []byte, id entry.KeyspaceID,
 	})
 }
 
-// hidesOlder reports whether there may be something below the inputs that t hides.
+// hidesOlder reports whether older runs may have entries that t deletes.
 func (r *Rules) hidesOlder(t tombstone.Tombstone) bool {
 	if r.Bottom || len(r.Older) == 0 {
 		return !r.Bottom
@@ -76,7 +76,8 @@ func (r *Rules) hidesOlder(t tombstone.Tombstone) bool {
 	})
 }
 
-// writeHistory writes the tombstones that some reader doesn't see.
+// writeHistory adds the tombstones that are newer than the watermark, so that some readers don't
+// see them.
 func (r *Rules) writeHistory(w tombstoneWriter) error {
 	least := r.Watermark
 	for _, h := range r.Keyspaces {
@@ -101,8 +102,8 @@ func (r *Rules) writeHistory(w tombstoneWriter) error {
 	return w.AddHistory(history)
 }
 
-// WriteRanges adds what ranges cover to w: by tombstones of version 0, as a run has them
-// whose version is not known yet.
+// WriteRanges adds what ranges cover to w, by tombstones of version 0: the version of the run is
+// not known yet.
 func WriteRanges(w tombstoneWriter, ranges ...tombstone.Source) error {
 	cover := tombstone.NewForwardCover(entry.MaxVersion, ranges...)
 	defer cover.Close()

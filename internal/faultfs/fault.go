@@ -31,12 +31,12 @@ const (
 	Preallocate
 	Sync
 	SyncData
-	Writeback
+	Writeback // StartWriteback
 	ReadStart // StartRead
 	Size
 	Map
 	Close
-	OpenDir // of a directory that is held open
+	OpenDir // OpenDirs, once for each directory
 	Link
 	Clone
 
@@ -65,12 +65,12 @@ type Op struct {
 	N      int    // its number, from 1
 	Kind   Kind   // exactly one
 	Path   string // the file or directory; of a Rename, Link or Clone, the old name
-	To     string // the new name of these
+	To     string // the new name, of a Rename, Link or Clone
 	Offset int64  // of a Read, ReadStart, Write, Preallocate or Writeback; the size of a Truncate or Map
 	Len    int64  // of a Read, ReadStart, Write, Preallocate or Writeback
 }
 
-// String is one line for a log or a failure message.
+// String returns one line for a log or a failure message.
 func (o Op) String() string {
 	s := fmt.Sprintf("%d %s %s", o.N, o.Kind, filepath.Base(o.Path))
 	if o.To != "" {
@@ -117,7 +117,7 @@ type planned struct {
 	met int
 }
 
-// strikes counts the operation if it matches the fault, and reports whether it fails.
+// strikes counts the operation if it matches the fault, and reports whether it is to fail.
 func (p *planned) strikes(o Op) bool {
 	if p.Kinds != 0 && p.Kinds&o.Kind == 0 || !strings.Contains(filepath.Base(o.Path), p.Path) {
 		return false

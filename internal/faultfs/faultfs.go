@@ -22,9 +22,9 @@ type Options struct {
 	// that does the operation and without locks. It may block, to delay the
 	// operation. Several goroutines may call it at once.
 	Before func(Op)
-	// OwnMaps makes every mapping memory of its own, which follows writes through
-	// this FS. It stands for pages that were read from the medium at different times:
-	// RotMaps damages what is mapped, and ReadAt goes on returning what was written.
+	// OwnMaps gives every mapping memory of its own, which follows writes through this FS.
+	// So the mapping and ReadAt may return different bytes, as pages that were read from the
+	// medium at different times may: RotMaps damages mappings, and not what ReadAt returns.
 	OwnMaps bool
 }
 
@@ -34,20 +34,20 @@ type FS struct {
 	*faults
 }
 
-// faults are those of a file system, and of all directories of it that are held open.
+// faults are shared by a file system and all directories of it that are held open.
 type faults struct {
 	before func(Op)
 	maps   map[*ownMap]struct{} // guarded by mu; nil without Options.OwnMaps
 
-	mu     sync.Mutex
-	n      int
+	mu     sync.Mutex // guards:
+	n      int        // number of the last operation
 	counts map[count]int
 	plans  []*planned
 	struck int
 	rot    []rot
 }
 
-// count is what operations are counted by.
+// count is the key by which operations are counted.
 type count struct {
 	kind Kind
 	base string // base name of the path
@@ -78,7 +78,7 @@ func (f *faults) Heal() {
 	f.plans, f.rot = nil, nil
 }
 
-// Struck returns how many operations failed by a fault so far.
+// Struck returns how many operations a fault has made fail so far.
 func (f *faults) Struck() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +99,8 @@ func (f *faults) Count(kinds Kind, part string) int {
 	return n
 }
 
-// begin announces and counts an operation. It returns the fault that strikes it.
+// begin counts an operation, and calls Options.Before with it. It returns the fault that makes
+// it fail; nil if there is none.
 func (f *faults) begin(o Op) *planned {
 	f.mu.Lock()
 	f.n++
@@ -123,7 +124,7 @@ func (f *faults) begin(o Op) *planned {
 	return hit
 }
 
-// fail is begin for operations that a fault prevents and does not change.
+// fail is begin for an operation that isn't done at all if it fails. It returns the error.
 func (f *faults) fail(o Op) error {
 	if p := f.begin(o); p != nil {
 		return p.failure(o)
@@ -131,7 +132,7 @@ func (f *faults) fail(o Op) error {
 	return nil
 }
 
-// failure is the error of an operation that was struck.
+// failure returns the error of an operation that the fault makes fail.
 func (p *planned) failure(o Op) error {
 	err := p.Err
 	if err == nil {
@@ -140,7 +141,7 @@ func (p *planned) failure(o Op) error {
 	return &fs.PathError{Op: o.Kind.String(), Path: o.Path, Err: err}
 }
 
-// OpenDirs implements vfs.FS. What is held open has the same faults.
+// OpenDirs implements vfs.FS. The directories have the same faults.
 func (f *FS) OpenDirs(names ...string) (vfs.Dirs, error) {
 	for _, name := range names {
 		if err := f.fail(Op{Kind: OpenDir, Path: name}); err != nil {

@@ -79,7 +79,7 @@ func (f *file) sync(kind Kind, do func() error) error {
 	return do()
 }
 
-// DropUnsynced makes an FS over another FS work.
+// DropUnsynced passes the call on, for an FS over another FS.
 func (f *file) DropUnsynced() {
 	if d, ok := f.File.(interface{ DropUnsynced() }); ok {
 		d.DropUnsynced()

@@ -1,10 +1,10 @@
-// Package follow reads a store that another process is writing: it makes Views of what
-// manifest and journal say at a moment. It takes no lock that the writer waits for.
+// Package follow reads a store that another process is writing: it makes Views of what the
+// manifest and the journal say at a moment. It takes no lock that the writer waits for.
 //
-// The files are all that it knows of the writer. Files that a manifest names never change,
-// and a file that is open stays readable when its name is removed. So a View is right if all
-// its files are open, and if the manifest, read again after that, tells of the same data
-// (docs/adr, 51).
+// It knows the writer by its files only. Files that a manifest names never change, and a file
+// that is open stays readable when its name is removed. So a View is right if all its files are
+// open, and the manifest, read again after they were opened, still has the same data (docs/adr,
+// 51).
 package follow
 
 import (
@@ -40,7 +40,7 @@ type Config struct {
 	TableBytes int                  // of a memtable
 	Memory     int64                // bytes that memtables may take; 0 = no bound
 	Policy     policy.Options
-	Keys       func(context.Context) (end func()) // has keys asked for within a context; nil: the store is plain
+	Keys       func(context.Context) (end func()) // until end, keys are asked for within the context; nil: the store is plain
 }
 
 // Follower makes the Views of a store that follows another process. Its methods may be
@@ -48,27 +48,28 @@ type Config struct {
 type Follower struct {
 	c Config
 
-	turn    jobs.Turn // of one Refresh after the other; guards:
+	turn    jobs.Turn // of one Refresh or Verify after the other; guards:
 	journal *journal.Follower
 	tables  []*table        // newest first; not empty after the first Refresh
-	opened  view.View       // files that attempts of this Refresh have opened; no other View holds them
+	opened  view.View       // files that attempts of this Refresh have opened and no other View has
 	ctx     context.Context // of the Refresh under way
 	broken  bool            // the tables may lack something, or have it twice
 	checked int64           // bytes added since memory was looked at
 }
 
-// table is a memtable of some segments of the journal.
+// table is a memtable with the entries of some journal segments.
 type table struct {
 	*view.Table
-	first entry.FileNum // of its segments; 0 while it has none
-	held  bool          // a View has it, and gives it back
+	first entry.FileNum // first of its segments; 0 while it has none
+	held  bool          // a View has it, and discards it
 }
 
-// A memtable goes on in another segment while it has less than 1/16 of its size: so there
-// are few, and one goes with the segments that the writer has flushed.
+// The entries of the next journal segment go to the same memtable while that is filled to less
+// than 1/16. So there are few memtables, and each is dropped once the writer has flushed its
+// segments.
 const smallTable = 16
 
-// checkEvery is how much is added between two looks at what memory is taken, in bytes.
+// checkEvery is how many bytes are added between two checks of the memory limit.
 const checkEvery = 1 << 20
 
 // New returns a Follower. The Set has no View before the first Refresh.
@@ -78,8 +79,8 @@ func New(c Config) *Follower {
 	return f
 }
 
-// What fails is tried again, as the writer may have gone on meanwhile: about half a
-// second in all.
+// A Refresh that fails is tried again for about half a second, as the writer may have changed the
+// files meanwhile.
 const (
 	attempts  = 20
 	mostPause = 40 * time.Millisecond
@@ -124,14 +125,14 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 	}
 }
 
-// letGo closes what was opened for a View that is not installed, and forgets the context.
+// letGo closes the files that were opened for a View that was not installed, and forgets the context.
 func (f *Follower) letGo() {
 	f.ctx = nil
 	f.opened.Close()
 	f.opened = view.View{}
 }
 
-// wait lets the writer go on.
+// wait waits for a pause, or until ctx ends.
 func wait(ctx context.Context, pause time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -139,8 +140,8 @@ func wait(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// final reports whether another attempt would fail in the same way. The writer removes a data key
-// once nothing is under it: then what was read just now is old.
+// final reports whether another attempt would fail in the same way. An absent key is not final:
+// the writer removes a data key once nothing is under it, so the manifest that was read is old.
 func final(err error) bool {
 	return errors.Is(err, errs.ErrFormat) || errors.Is(err, errs.ErrKey) && !errors.Is(err, keyring.ErrAbsent) || errors.Is(err, errs.ErrInvalid) || errors.Is(err, errs.ErrUnsupported)
 }
@@ -191,7 +192,7 @@ func (f *Follower) begin() {
 	f.tables = append([]*table{t}, f.tables...)
 }
 
-// read adds what the journal has behind l, and was not read yet.
+// read adds the records of the journal that are newer than l and were not read yet.
 func (f *Follower) read(l *layout.Layout) error {
 	begin, durable := files.StartOf(l)
 	return f.journal.Follow(journal.Known{
@@ -201,7 +202,7 @@ func (f *Follower) read(l *layout.Layout) error {
 
 // add adds the records of a frame. Nobody sees them before they are published.
 func (f *Follower) add(pos entry.Position, payload []byte, h frame.Header) error {
-	f.broken = true // until all of it was added, whatever ends that
+	f.broken = true // until all records were added, also if that panics
 	if err := f.addFrame(pos, payload, h); err != nil {
 		return err
 	}
@@ -262,8 +263,8 @@ func addTo(t *view.Table, seed uint64, segment entry.FileNum, records *frame.Rec
 	return nil
 }
 
-// affordable returns an error if the memtables take more than they may: those of open
-// transactions, too.
+// affordable returns an error if the memtables, with those that only open transactions read, take
+// more than Config.Memory.
 func (f *Follower) affordable() error {
 	if f.c.Memory == 0 {
 		return nil
@@ -284,9 +285,9 @@ func (f *Follower) affordable() error {
 	return nil
 }
 
-// still returns errMoved if the journal, as it was read, may not fit the layout l: segments may
-// have been removed before they were read, and a commit may come after a large transaction or
-// a new keyspace that only the manifest tells of.
+// still returns errMoved if the manifest no longer has the data of l. Then the journal, as it
+// was read, may not fit l: segments may have been removed before they were read, and a commit may
+// come after a large transaction or a new keyspace, of which only the manifest tells.
 func (f *Follower) still(l *layout.Layout) error {
 	if err := f.c.Log.Refresh(); err != nil {
 		return err
@@ -300,19 +301,19 @@ func (f *Follower) still(l *layout.Layout) error {
 	return nil
 }
 
-// sameData reports whether two layouts tell of the same entries and keyspaces.
+// sameData reports whether two layouts have the same entries and keyspaces.
 func sameData(a, b *layout.Layout) bool {
 	return a == b || a.FlushedTo() == b.FlushedTo() &&
 		slices.EqualFunc(a.Runs(), b.Runs(), func(a, b *layout.Run) bool { return a.ID == b.ID }) &&
 		slices.EqualFunc(a.Keyspaces(), b.Keyspaces(), func(a, b layout.Keyspace) bool { return a.ID == b.ID && a.Name == b.Name })
 }
 
-// last is the newest version that was read.
+// last returns the newest version that was read.
 func (f *Follower) last(l *layout.Layout) entry.Version {
 	return max(l.LastVersion(), f.journal.End().LastVersion)
 }
 
-// install makes next the View, and publishes what it has.
+// install makes next the current View, and publishes its newest version.
 func (f *Follower) install(next *view.View) {
 	for _, t := range f.tables {
 		t.held = true
@@ -326,7 +327,7 @@ func (f *Follower) install(next *view.View) {
 	f.c.Views.Reclaim()
 }
 
-// Close gives back what no View has. The Set is closed.
+// Close discards the memtables that no View has. Close the Set before.
 func (f *Follower) Close() {
 	f.turn.Always()
 	defer f.turn.Leave()
@@ -338,7 +339,8 @@ func (f *Follower) Close() {
 	f.tables, f.broken = nil, true
 }
 
-// Verify checks SUPER and the manifest as they are now, see manifest.Log.Verify.
+// Verify checks SUPER and the manifest as they are now, as manifest.Log.Verify does. It tries
+// again while they are damaged, for 20 ms or more, as the writer may be writing them.
 func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) error {
 	if err := f.turn.Take(ctx); err != nil {
 		return err
@@ -356,7 +358,7 @@ func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) er
 		if err == nil {
 			err = f.c.Log.Verify(func(c *errs.Corruption) { found = append(found, c) })
 		}
-		// What the writer was writing is whole the next time.
+		// What the writer was writing will be complete next time.
 		if err == nil && len(found) == 0 || try == attempts {
 			for _, c := range found {
 				report(c)

@@ -34,8 +34,8 @@ func numbers(fsys vfs.FS, dir string) ([]entry.FileNum, error) {
 	return nums, nil
 }
 
-// Load reads the keyring of the store uuid in dir: of the files of which a copy is whole, the
-// one with the greatest number. It needs no provider and writes nothing. If there is none, the
+// Load reads the keyring of the store uuid in dir: the file with the greatest number that has a
+// whole copy. It needs no provider and writes nothing. If there is none, the
 // error wraps errs.ErrKey, and what is wrong with those that are there.
 func Load(fsys vfs.FS, dir string, uuid [16]byte) (c *Content, err error) {
 	// The store's writer may make a keyring and remove the one before meanwhile. Then a file of

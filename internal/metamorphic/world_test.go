@@ -38,6 +38,7 @@ type world struct {
 	clock       atomic.Int64     // now, for background work
 	times       map[uint64]int64 // of versions
 	timid       bool             // the clock goes back at times
+	heavy       bool             // many values are so long that journal segments stay as value segments
 	wentBack    bool             // it has
 	writers     []*openTxn       // open updates
 	readers     []*openTxn       // open read-only transactions
@@ -104,6 +105,9 @@ func newWorld(t testing.TB, seed uint64) *world {
 		Now: func() time.Time { return time.UnixMilli(w.clock.Load()) },
 	}
 	w.works.count(&w.o.Events)
+	if w.heavy = rng.IntN(10) == 0; w.heavy {
+		w.o.Tuning.SegmentSize = pick[int64](rng, 8<<20, 0)
+	}
 	if rng.IntN(8) == 0 {
 		w.o.InMemory = true
 	} else {
@@ -158,6 +162,9 @@ func (w *world) value() string {
 	n := pick(w.rng, 0, 1, 10, 63, 64, 65, 200, 511, 512, 700, 700, 5000)
 	if w.rng.IntN(100) == 0 {
 		n = 70_000
+	}
+	if w.heavy && w.rng.IntN(4) > 0 {
+		n = 400_000 + w.rng.IntN(700_000)
 	}
 	v := text(fmt.Sprint(len(w.log)), len(w.log), n)
 	if w.rng.IntN(2) == 0 { // compressible

@@ -19,7 +19,7 @@ type Unclustered struct {
 	Price, Whole uint64
 }
 
-// FindUnclustered tells which of a layout's values are unclustered.
+// FindUnclustered returns which of a layout's segments are unclustered.
 func FindUnclustered(l *layout.Layout, s State, o Options) Unclustered {
 	u, _ := unclustered(l, s, o.withDefaults())
 	return u

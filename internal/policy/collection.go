@@ -30,8 +30,8 @@ func (v *survey) collection() *Collection {
 	return c
 }
 
-// wanted reports whether to collect g when freed bytes of other segments are
-// collected already.
+// wanted reports whether to collect g, if the collection already has segments with freed bytes
+// of garbage.
 func (v *survey) wanted(g *segment, freed uint64) bool {
 	atLeast := func(percent uint64) bool { return g.garbage*100 >= (g.live+g.garbage)*percent }
 	if v.state.atRest() {
@@ -48,8 +48,8 @@ func (v *survey) wanted(g *segment, freed uint64) bool {
 	return g.died && atLeast(50*share/(100+share)) && left > v.budget()/100*collectPercent
 }
 
-// batch is how many live bytes one collection moves at most. The store is larger
-// by that much while it runs.
+// batch returns how many live bytes one collection moves at most. While it runs, the store
+// takes that number of bytes more.
 func (v *survey) batch() uint64 {
 	share := v.needed() / batchFraction
 	if v.state.atRest() {

@@ -2,15 +2,15 @@ package policy
 
 import "github.com/brockdb/brock/internal/layout"
 
-// Work that doesn't fit on the disk is not begun: it would fill the disk and
-// fail, for nothing.
+// Work that doesn't fit on the disk is not planned: it would fill the disk, and then fail.
 
 // fits reports whether there is disk space for what a compaction writes.
 func (v *survey) fits(c *Compaction) bool {
 	return v.state.DiskSpace == 0 || c.Writes(v.layout) <= uint64(v.state.DiskSpace)
 }
 
-// Writes estimates how many bytes the compaction writes, rather more than less.
+// Writes estimates how many bytes the compaction writes. The estimate is rather too high than
+// too low.
 func (c *Compaction) Writes(l *layout.Layout) (n uint64) {
 	for _, id := range c.Runs {
 		n += l.Run(id).FileBytes()
@@ -24,8 +24,8 @@ func (c *Compaction) Writes(l *layout.Layout) (n uint64) {
 	return n
 }
 
-// drops estimates what a compaction into the base leaves out: each delete, and
-// one entry for it.
+// drops estimates how many bytes a compaction into the base does not write: those of each
+// delete, and of one entry that it deletes.
 func (c *Compaction) drops(l *layout.Layout) uint64 {
 	var bytes, entries, deletes uint64
 	for _, id := range c.Runs {

@@ -13,8 +13,8 @@ import (
 // times within that at most. A run of which much has expired is compacted sooner,
 // also while clients write; the rest then waits a day for other compactions.
 
-// expiryDue is when, in Unix milliseconds, what has expired in a run is worth a
-// compaction of it; 0 = never.
+// expiryDue returns when, in Unix milliseconds, what has expired in a run will be worth a
+// compaction of the run; 0 = never.
 func expiryDue(r *layout.Run, idle bool) (due uint64) {
 	cost := r.FileBytes()
 	much := max(cost/expiryMuchFraction, (cost+r.SeparatedBytes)/expiryMuchDataFraction)
@@ -25,7 +25,7 @@ func expiryDue(r *layout.Run, idle bool) (due uint64) {
 	var freed uint64
 	for _, x := range steps {
 		freed += x.Bytes
-		// Where much is freed by then, only the grace is waited for.
+		// If much is freed by then, wait for the grace only.
 		wait := uint64(expiryGraceMillis)
 		if freed < much {
 			if wait = max(wait, x.Late); !idle && cost > expiryCheapBytes {
@@ -47,8 +47,8 @@ func later(at, wait uint64) uint64 {
 	return at + wait
 }
 
-// ExpiryDue is the first time, in Unix milliseconds, at which Decide plans a
-// compaction because of what has expired, in a store that is idle or not; 0 = never.
+// ExpiryDue returns the first time, in Unix milliseconds, at which Decide plans a compaction
+// because of what has expired; 0 = never. idle is State.Idle.
 func ExpiryDue(l *layout.Layout, idle bool) (due uint64) {
 	for _, r := range l.Runs() {
 		if at := expiryDue(r, idle); at != 0 && (due == 0 || at < due) {
@@ -58,8 +58,8 @@ func ExpiryDue(l *layout.Layout, idle bool) (due uint64) {
 	return due
 }
 
-// MemtableExpiryDue is when to flush a memtable whose first entry expires at
-// least; both in Unix milliseconds.
+// MemtableExpiryDue returns when to flush a memtable because of expiry. least is when its first
+// entry expires. Both are in Unix milliseconds.
 func MemtableExpiryDue(least uint64, idle bool) uint64 {
 	if idle {
 		return later(least, memtableExpiryMillis)
@@ -67,9 +67,9 @@ func MemtableExpiryDue(least uint64, idle bool) uint64 {
 	return later(least, memtableExpiryBusyMillis)
 }
 
-// expired chooses the compaction that is due for what has expired by now; nil if
-// none is. It goes down to the base if that weighs little more, since then no
-// deletes need to take the place of what it drops.
+// expired chooses the compaction that is due because of what has expired by now; nil if none is.
+// It includes all runs down to the base if these weigh little more: then what it drops need not
+// be replaced by deletes.
 func expired(runs []*layout.Run, s State) *Compaction {
 	due := func(r *layout.Run) bool {
 		at := expiryDue(r, s.Idle)

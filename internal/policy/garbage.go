@@ -6,10 +6,10 @@ import (
 	"github.com/brockdb/brock/internal/layout"
 )
 
-// Garbage is how a store's garbage compares with its budget, a share of what is
-// live (Options.GarbageShare). Garbage lies in three places: in segments, where
-// it is known record by record; hidden by upper runs, until a compaction finds
-// it; and hidden by memtables. What is not known yet is estimated by the caller
+// Garbage compares a store's garbage with its budget, a share of the live bytes
+// (Options.GarbageShare). There are three kinds of garbage: records of segments that are known
+// to be dead, values that entries of upper runs replace, and values that entries of memtables
+// replace. The latter two are hidden until a compaction finds them. The caller estimates them
 // (State), so that the sum can be bounded.
 type Garbage struct {
 	Live   uint64 // bytes in segments and journals that entries need
@@ -28,19 +28,19 @@ func Measure(l *layout.Layout, s State, o Options) Garbage {
 	return g
 }
 
-// Fill is the share of the budget that is used, with more bytes of garbage than
-// were measured.
+// Fill returns the share of the budget that is used if there are more bytes of garbage than were
+// measured: 1 = all of it.
 func (g *Garbage) Fill(more uint64) float64 {
 	return float64(g.Excess+more) / float64(max(g.Budget, 1))
 }
 
-// CollectionPace says how fast collection should go at this Fill: 0 = at
+// CollectionPace returns how fast collection should go at this Fill: 0 = at
 // leisure, 1 = as fast as it can.
 func CollectionPace(fill float64) float64 {
 	return min(1, max(0, (100*fill-collectPercent)/(fullPacePercent-collectPercent)))
 }
 
-// Throttle says how much writers must be throttled at this Fill: 0 = not at
+// Throttle returns how much writers must be throttled at this Fill: 0 = not at
 // all, 1 = as much as where the budget is used up. Beyond, it grows with the square,
 // for work that takes long, as a compaction of large runs does.
 func Throttle(fill float64) float64 {
@@ -48,8 +48,8 @@ func Throttle(fill float64) float64 {
 	return max(t, t*t)
 }
 
-// SealAfter is how many bytes of older values a memtable may hide before it is
-// sealed, so that they become known. A load that replaces nothing never meets it.
+// SealAfter returns how many bytes of older values a memtable may hide before it is sealed, so
+// that they become known. A load that replaces nothing hides none.
 func (g *Garbage) SealAfter() uint64 {
 	if g.Budget == 0 {
 		return math.MaxUint64

@@ -7,8 +7,9 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// healing chooses a compaction that leaves no remap behind: when remaps stand in
-// the way of a collection, or have an old data key, or when there is time.
+// healing chooses a compaction after which no run needs a remap. It is worth it if a collection
+// has to wait as there are too many remaps, if a remap has an old data key, or if the store is
+// idle and it is cheap.
 func (v *survey) healing() *Compaction {
 	if v.relocated == 0 {
 		return nil

@@ -2,9 +2,9 @@ package policy
 
 import "github.com/brockdb/brock/internal/layout"
 
-// Garbage that upper runs hide becomes known when a compaction meets the new and
-// the old entry of a key. State.Hidden has it for runs that were flushed since
-// Open; of others it is estimated here.
+// Garbage that upper runs hide becomes known when a compaction meets the new and the old entry
+// of a key. State.Hidden tells how much a run hides, for runs that were flushed since Open. For
+// the others, the unknown runs, it is estimated here.
 
 // stale reports whether upper runs hide so much that it is worth a compaction to
 // find it.
@@ -16,8 +16,7 @@ func (v *survey) stale() bool {
 	}
 	hidden := v.hidden
 	if hidden+v.state.Memtables.Older > 0 {
-		// Clients overwrite now, so perhaps they did before Open, too. After this
-		// compaction it is known.
+		// Clients overwrite now, so perhaps they did before Open, too. This compaction finds out.
 		hidden += v.hiddenAtWorst()
 	}
 	if hidden >= v.mostHidden() {
@@ -26,20 +25,19 @@ func (v *survey) stale() bool {
 	return base != nil && v.staleUnknown(v.unknown(), base)
 }
 
-// mostHidden is how much upper runs may hide before a compaction looks for it: no less
-// than that reads, or no more than a share of the budget, whatever the runs weigh. But
-// where they weigh far more than that, a part of them: so the compaction writes a few
-// bytes at most for each one that it finds.
+// mostHidden returns how many bytes upper runs may hide before a compaction looks for them: as
+// many as it reads, but no less than 1/upperHiddenFraction and no more than 1/mostHiddenFraction
+// of the budget. Large runs may hide up to 1/mostHiddenFactor of their size, so that the
+// compaction reads at most mostHiddenFactor bytes for each one that it finds.
 func (v *survey) mostHidden() uint64 {
 	budget := v.budget()
 	least := max(budget/upperHiddenFraction, upperHiddenBytes)
 	return max(least, min(v.runs, max(budget/mostHiddenFraction, v.runs/mostHiddenFactor)))
 }
 
-// staleUnknown reports whether runs of which State doesn't tell what they hide
-// surely hide far more than it costs to find it. Deletes hide a value each; sets
-// are thought to overwrite in proportion to the records that are known to be
-// dead. In a store that is only added to there are none.
+// staleUnknown reports whether unknown runs surely hide far more than a compaction costs. Each
+// delete hides a value. The share of sets that overwrite is estimated from the share of records
+// that are known to be dead, of which a store that is only added to has none.
 func (v *survey) staleUnknown(unknown []*layout.Run, base *layout.Run) bool {
 	var records, dead uint64
 	for _, s := range v.layout.Segments() {
@@ -51,16 +49,15 @@ func (v *survey) staleUnknown(unknown []*layout.Run, base *layout.Run) bool {
 	return hidden >= max(base.SeparatedBytes/100*unknownHiddenPercent, unknownHiddenBytes, unknownGainFactor*v.runs)
 }
 
-// mayHide reports whether upper runs, at worst, hide more than an idle store
-// should keep.
+// mayHide reports whether upper runs at worst hide more than an idle store should keep.
 func (v *survey) mayHide() bool {
 	runs := v.layout.Runs()
 	oldest := runs[len(runs)-1]
 	return v.hidden+v.hiddenAtWorst() >= max((oldest.SeparatedBytes+oldest.FileBytes())/100*idleHiddenPercent, idleHiddenBytes)
 }
 
-// hiddenAtWorst is how much the unknown runs hide if each of their entries
-// replaces another.
+// hiddenAtWorst returns how many bytes the unknown runs hide if each of their entries replaces
+// another.
 func (v *survey) hiddenAtWorst() uint64 {
 	unknown := v.unknown()
 	if len(unknown) == 0 {
@@ -70,7 +67,7 @@ func (v *survey) hiddenAtWorst() uint64 {
 	return v.hides(unknown, runs[len(runs)-1], 100)
 }
 
-// unknown lists the runs of which State doesn't say what they hide. The oldest
+// unknown lists the runs of which State doesn't say what they hide, but not the oldest run, which
 // hides nothing.
 func (v *survey) unknown() (unknown []*layout.Run) {
 	runs := v.layout.Runs()

@@ -21,7 +21,7 @@ func (v *survey) leveling() *Compaction {
 	switch {
 	case many && (base == nil || atLeast(weight, size, share)):
 		return compact(runs, layout.Base, "the upper runs weigh as much as the base")
-	// Not of the upper runs first, which would be written twice.
+	// Before the next case: upper runs that were compacted alone would be written twice.
 	case v.state.Idle && v.worthAll(weight, size):
 		return compact(runs, layout.Base, "idle")
 	case many:
@@ -36,14 +36,14 @@ func (v *survey) leveling() *Compaction {
 	return nil
 }
 
-// worthAll reports whether an idle store compacts all runs: upper runs of some weight
-// over a base of some size.
+// worthAll reports whether an idle store should compact all runs. weight is that of the upper
+// runs, base the size of the base.
 func (v *survey) worthAll(weight, base uint64) bool {
 	return len(v.layout.Runs()) > 1 && (worthIdle(v.runs, weight, base) || v.mayHide())
 }
 
-// idleRow is the compaction of the newest upper runs where that of all isn't worth it;
-// nil if they are too few.
+// idleRow returns the compaction of the newest upper runs, for when compacting all runs isn't
+// worth it; nil if they are too few.
 func idleRow(uppers []*layout.Run) *Compaction {
 	if row := alike(uppers); len(row) >= idleRowRuns {
 		return compact(row, layout.Upper, "idle, the base is too big")
@@ -56,11 +56,10 @@ func atLeast(a, b uint64, percent int) bool {
 	return a >= b/100*uint64(percent)
 }
 
-// weigh is the size of an upper run plus what its compaction into the base may
-// free in segments: the value of each entry deleted, and some of the values that
-// its sets may replace (most sets are of new keys). What may be freed is bounded,
-// so that runs of handles to large values don't have the base rewritten all the
-// time.
+// weigh returns the size of an upper run plus what its compaction into the base may free in
+// segments: the value of each entry deleted, and some of the values that its sets may replace
+// (most sets are of new keys). What may be freed is bounded, or runs of handles to large values
+// would cause the base to be rewritten all the time.
 func weigh(r, base *layout.Run) uint64 {
 	size := r.FileBytes()
 	if base == nil || base.Entries == 0 {
@@ -73,9 +72,9 @@ func weigh(r, base *layout.Run) uint64 {
 	return size + min(freed, freedFactor*size)
 }
 
-// cheapest is the row of upper runs whose compaction removes most runs for each
-// byte written. Rows that are short beside the limit don't count: to compact the
-// two smallest each time would rewrite them again and again.
+// cheapest returns the neighbouring upper runs whose compaction removes most runs for each byte
+// written. They are at least limit/cheapestRunsFraction runs: to compact the two smallest each
+// time would rewrite them again and again.
 func cheapest(uppers []*layout.Run, limit int) []*layout.Run {
 	least := max(2, limit/cheapestRunsFraction)
 	best, bestCost := uppers, 0.0
@@ -114,8 +113,9 @@ func alike(uppers []*layout.Run) []*layout.Run {
 	return uppers
 }
 
-// dropping is the compaction of the one run that holds most for dropped
-// keyspaces: nothing of them needs to stay, whatever lies below.
+// dropping returns the compaction of the one run that holds most of dropped keyspaces; nil if
+// none holds enough. It compacts the run alone: no entry of a dropped keyspace needs to stay,
+// whatever older runs have.
 func (v *survey) dropping() *Compaction {
 	share, least := uint64(droppedPercent), uint64(droppedBytes)
 	if v.state.atRest() {

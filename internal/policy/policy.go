@@ -13,8 +13,8 @@
 // segments leave remaps behind. Before there are too many of these, runs are
 // compacted for no other reason.
 //
-// Values lie in the order of their arrival until scans have jumped among them
-// for so long that an idle store clusters them.
+// Values lie in the order of their arrival. Once scans have jumped among them enough, an idle
+// store puts them in key order (clustering).
 //
 // Files under an old data key are rewritten last, and only if a user has asked for it.
 //
@@ -25,9 +25,8 @@ import "github.com/brockdb/brock/internal/layout"
 
 // Decide chooses what to do.
 func Decide(l *layout.Layout, s State, o Options) Plan {
-	// Journal segments of memtables are not in a layout before their flush,
-	// which adds segment and run together. So a segment that no run needs is
-	// needed by nobody.
+	// The flush of a memtable adds its run and its journal segments to the layout together. So a
+	// segment of the layout that no run refers to is not needed.
 	p := Plan{Flush: s.Sealed > 0, DropSegments: l.Unreferenced()}
 	v := newSurvey(l, s, o.withDefaults())
 	if !s.Collecting {

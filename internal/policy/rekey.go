@@ -8,12 +8,12 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// After a change of the data key, what is under older ones is rewritten if that was asked
-// for (layout.DataKey). It is the last thing that is worth doing: first the values, as
-// collections leave remaps behind; then the runs, which leads handles past these.
+// After a change of the data key, files under older keys are rewritten if a user has asked for
+// that (layout.DataKey). All other work comes first. Segments are rewritten before runs:
+// collections leave remaps behind, and the compactions that rewrite runs also remove those.
 
-// oldSegments is the collection of segments whose key is an old one, whatever garbage they
-// have; nil if there are none that can be collected, or too many remaps.
+// oldSegments returns the collection of segments that are under an old key, whatever garbage they
+// have; nil if none can be collected, or there are too many remaps.
 func (v *survey) oldSegments() *Collection {
 	if !v.layout.DataKey().Rewrite {
 		return nil
@@ -43,8 +43,8 @@ func (v *survey) oldSegments() *Collection {
 	return c
 }
 
-// oldRun is the compaction of the oldest run of which a file has an old key, and none is
-// damaged, alone; nil if there is none.
+// oldRun returns the compaction of one run alone: the oldest with a file under an old key and no
+// damaged file; nil if there is none.
 func (v *survey) oldRun() *Compaction {
 	if !v.layout.DataKey().Rewrite {
 		return nil
@@ -61,8 +61,9 @@ func (v *survey) oldRun() *Compaction {
 	return nil
 }
 
-// oldRemaps reports whether remaps are in the way of the rewriting: one has an old key
-// itself, leads to a segment that has one, or there can be no more of them.
+// oldRemaps reports whether the rewriting has to wait until remaps are removed: one is under an
+// old key, or leads to a segment that is; or a segment is to be rewritten, and there can be no
+// more remaps.
 func (v *survey) oldRemaps() bool {
 	if !v.layout.DataKey().Rewrite {
 		return false

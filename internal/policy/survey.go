@@ -22,7 +22,7 @@ type survey struct {
 	died      uint64    // of that, in segments of which something was live once
 	runs      uint64    // bytes of the files of runs
 	hidden    uint64    // bytes of live that upper runs surely hide
-	relocated int       // segments
+	relocated int       // number of relocated segments
 	moved     uint64    // bytes of their targets' files
 }
 
@@ -54,7 +54,7 @@ func newSurvey(l *layout.Layout, s State, o Options) *survey {
 		if g.died {
 			v.died += g.garbage
 		}
-		// Old garbage is preferred: what was written last may yet die by itself.
+		// Old segments come first: in new ones more records may die soon.
 		g.score = float64(g.garbage) / float64(g.live+1) * float64(l.NextFile()-m.Num)
 		if v.collectable(m, g) {
 			v.victims = append(v.victims, g)
@@ -67,17 +67,16 @@ func newSurvey(l *layout.Layout, s State, o Options) *survey {
 	return v
 }
 
-// collectable reports whether a collection may empty a segment. The target of a
-// relocated segment waits until that is healed, so that a read follows one remap
-// only. A segment without live records is not collected but dropped.
+// collectable reports whether a segment may be collected. The target of a relocated segment
+// waits until no run needs the remap, so that a read follows one remap only. A segment without
+// live records is not collected but dropped.
 func (v *survey) collectable(m *layout.Segment, g segment) bool {
 	return v.layout.Usage(m.Num).Sources == 0 && g.records > 0 &&
 		g.garbage*100 >= m.FileBytes*victimLeastPercent && !slices.Contains(v.state.Damaged, m.Num)
 }
 
-// weighSegment tells what is live in a segment's file. A value segment has
-// nothing but records of values; a journal segment also has records whose
-// values are kept in runs.
+// weighSegment returns what is live in a segment's file. All records of a value segment are of
+// separated values; a journal segment also has records whose values are in runs.
 func weighSegment(m *layout.Segment) segment {
 	g := segment{num: m.Num, records: m.Records - min(m.DeadRecords(), m.Records), died: m.DeadRecords() > 0}
 	overhead := uint64(0)
@@ -92,34 +91,34 @@ func weighSegment(m *layout.Segment) segment {
 	return g
 }
 
-// needed is how many bytes of segments and journals entries need.
+// needed returns how many bytes of segments and journals the entries need.
 func (v *survey) needed() uint64 {
 	all := v.live + v.state.Memtables.Values
 	return all - min(all, v.hidden+v.state.Memtables.Older)
 }
 
-// excess is garbage, known or not. What lies between the values of segments of
-// which nothing has died doesn't count: it can wait while data is loaded. Nor does what
-// runs that weigh far more than the budget may hide: it is a small part of their data.
+// excess returns the bytes of garbage, known or estimated. Bytes between the values of segments
+// without dead records don't count: while data is loaded, they can wait. Nor does all that runs
+// hide if they weigh far more than the budget, as it is a small part of their data.
 func (v *survey) excess() uint64 {
 	most, budget := v.mostHidden(), v.budget()
 	hidden := v.hidden - min(v.hidden, max(most+most/2, budget)-budget)
 	return v.died + hidden + v.state.Memtables.Older + min(v.runs, v.needed()/runGarbageFraction)
 }
 
-// budget is how much excess there may be while clients write.
+// budget returns how much excess there may be while clients write, in bytes.
 func (v *survey) budget() uint64 {
 	share := v.needed() / 100 * uint64(v.options.GarbageShare)
 	return max(share-share/budgetRestFraction, budgetLeastBytes+budgetFixedBytes) - budgetFixedBytes
 }
 
-// idleGarbage is the garbage that counts in an idle store. A little that is
-// hidden doesn't, as no idle compaction would look for it.
+// idleGarbage returns the bytes of garbage that count in an idle store. The first
+// idleUncountedBytes that are hidden don't, as no idle compaction looks for them.
 func (v *survey) idleGarbage() uint64 {
 	return v.garbage + v.hidden - min(v.hidden, idleUncountedBytes)
 }
 
-// idleBound is how much idleGarbage may stay.
+// idleBound returns how much idleGarbage may stay.
 func (v *survey) idleBound() uint64 {
 	slack := uint64(idleGarbageBytes)
 	if v.state.Reclaim {
@@ -128,7 +127,7 @@ func (v *survey) idleBound() uint64 {
 	return v.live/100*idleGarbagePercent + slack
 }
 
-// fileBytes is the size of all files of runs.
+// fileBytes returns the size of all files of runs.
 func fileBytes(runs []*layout.Run) (n uint64) {
 	for _, r := range runs {
 		n += r.FileBytes()
@@ -136,7 +135,7 @@ func fileBytes(runs []*layout.Run) (n uint64) {
 	return n
 }
 
-// split tells the upper runs from the base; base is nil if there is none yet.
+// split divides runs into the upper runs and the base; base is nil if there is none yet.
 func split(runs []*layout.Run) (uppers []*layout.Run, base *layout.Run) {
 	if n := len(runs); n > 0 && runs[n-1].Tier == layout.Base {
 		return runs[:n-1], runs[n-1]

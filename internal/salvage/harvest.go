@@ -20,11 +20,11 @@ type harvest struct {
 	flushed             entry.Version // every version up to this one is in a run
 	strong, weak, tombs *sorter
 
-	void    map[entry.FileNum]uint64        // of a journal segment: from this frame on a recovery has cut it
-	upTo    map[entry.FileNum]entry.Version // of a journal segment that another one follows: greatest version in it and before
+	void    map[entry.FileNum]uint64        // by journal segment: frames from this one on don't count, as a recovery has cut them
+	upTo    map[entry.FileNum]entry.Version // by journal segment that another one follows: greatest version up to its end
 	durable uint64                          // greatest number of a journal frame that was durable
 	ends    map[uint64]bool                 // numbers of the last frames of segments
-	unknown uint64                          // records of the segment whose version nobody knows
+	unknown uint64                          // number of records of the present segment whose version is not known
 }
 
 func (h *harvest) run(ctx context.Context) error {
@@ -44,7 +44,7 @@ func (h *harvest) run(ctx context.Context) error {
 	return h.missing()
 }
 
-// journal learns which frames of the journal count.
+// journal reads the headers of all journal segments, to find out which frames count.
 func (h *harvest) journal() error {
 	h.void, h.upTo = map[entry.FileNum]uint64{}, map[entry.FileNum]entry.Version{}
 	h.ends = map[uint64]bool{0: true} // a segment before the first frame has none
@@ -73,7 +73,7 @@ func (h *harvest) journal() error {
 	return nil
 }
 
-// named reports whether a segment can have anything that counts.
+// named reports whether a segment may have records that count.
 func (h *harvest) named(kind filename.Kind, num entry.FileNum) bool {
 	return !h.exact || h.layout.Segment(num) != nil || kind == filename.Journal && num > h.layout.FlushedTo()
 }
@@ -86,6 +86,7 @@ func (h *harvest) unflushed(kind filename.Kind, num entry.FileNum, v entry.Versi
 	return v > h.flushed
 }
 
+// segment reads the records of a segment.
 func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.FileNum) error {
 	if !h.named(kind, num) {
 		return nil
@@ -94,7 +95,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 	r, err := h.openSegment(name)
 	switch {
 	case errors.Is(err, segment.ErrNumber):
-		return nil // free to be used again: it has nothing of this number yet
+		return nil // a spare file: nothing was written to it under this number
 	case err != nil:
 		c := damaged(name, -1, true, "it can't be opened")
 		c.Err = err
@@ -102,7 +103,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 		h.doubtIn(name)
 		return nil
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
+	defer func() { _ = r.Close() }() // it is only read
 	h.unknown = 0
 	records := 0
 	err = r.Each(segment.Limits{Before: h.void[num], Durable: h.durable}, func(off int64, rec *entry.Record) error {
@@ -118,7 +119,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 	return err
 }
 
-// end looks at what was found of a segment, which was read to its end or not.
+// end reports what the segment r has lost. read says that it was read to its end.
 func (h *harvest) end(r *segment.Remains, name filename.Name, read bool) {
 	if !r.Sealed {
 		h.doubtIn(name)
@@ -132,7 +133,8 @@ func (h *harvest) end(r *segment.Remains, name filename.Name, read bool) {
 	}
 }
 
-// lastFrame is the number of a frame that an unflushed segment of the journal had.
+// lastFrame returns the number of the last frame that an unflushed journal segment is known to
+// have had; 0 if none is known.
 func (h *harvest) lastFrame(name filename.Name) uint64 {
 	if name.Kind != filename.Journal || name.Number <= h.layout.FlushedTo() {
 		return 0
@@ -149,7 +151,7 @@ func (h *harvest) lastFrame(name filename.Name) uint64 {
 	return last
 }
 
-// record takes one record.
+// record adds a record to the sorter that it belongs to.
 func (h *harvest) record(name filename.Name, off int64, rec *entry.Record) error {
 	e := entry.Entry{Key: rec.Key, Value: rec.Value, Version: rec.Version, Expires: rec.Expires, Kind: rec.Kind, Meta: rec.Meta, Raw: rec.Raw}
 	if e.Version == 0 {
@@ -190,7 +192,7 @@ func (h *harvest) doubtIn(name filename.Name) {
 	}
 }
 
-// missing reports segments that are known, and not there.
+// missing reports the segments that should exist, and don't.
 func (h *harvest) missing() error {
 	for name := range h.stamps {
 		if name.Kind == filename.Value && !h.has(name.Kind, name.Number) {
@@ -206,14 +208,14 @@ func (h *harvest) missing() error {
 	return nil
 }
 
-// missingJournal reports segments of the journal that had durable frames, and are not there.
+// missingJournal reports the journal segments that had durable frames, and don't exist.
 func (h *harvest) missingJournal() {
 	lost := map[entry.FileNum]bool{}
 	for _, e := range h.layout.JournalEnds() {
 		lost[e.Segment] = e.Segment > h.layout.FlushedTo()
 	}
-	// The manifest is told of some segments only; others are named by those that follow. One that
-	// had no frames is no loss.
+	// The manifest names some segments only; others are named by the next segment. A segment without
+	// frames is no loss.
 	for num, next := range h.void {
 		had := next-1 <= h.durable && !h.ends[next-1]
 		lost[num] = lost[num] || had && h.unflushed(filename.Journal, num, h.upTo[num])

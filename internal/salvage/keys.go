@@ -69,7 +69,7 @@ func plainFile(name filename.Name) error {
 	return errs.NewCorruption(name.String(), -1, "it is plain, and nothing that is encrypted says that it should be")
 }
 
-// lifeOf is the life of a segment or remap: its header says it, or else an edit.
+// lifeOf returns the life of a segment or remap: that in its header, or else in an edit.
 func (v *survey) lifeOf(name filename.Name) (crypt.Life, error) {
 	l, err := segment.LifeOf(v.segments(), name.Kind, name.Number)
 	if err != nil {

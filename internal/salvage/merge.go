@@ -12,12 +12,12 @@ import (
 	"github.com/brockdb/brock/internal/filename"
 )
 
-// head is a source of the merge at its entry.
+// head is a source of the merge, which is at an entry: a run, or else a list.
 type head struct {
-	run  *runSource // or else:
+	run  *runSource
 	list ordered
 	weak bool
-	rank int // of sources at the same entry, that with the least comes first
+	rank int // of several sources at the same key and version, the least rank comes first
 }
 
 func (h *head) entry() *entry.Entry {
@@ -51,7 +51,7 @@ func (h *heads) Pop() any {
 	return x
 }
 
-// chooser decides what becomes of each key, of which the versions come newest first.
+// chooser decides which version of each key is written. It is offered the versions newest first.
 type chooser struct {
 	*survey
 	sources *sources
@@ -59,13 +59,13 @@ type chooser struct {
 	now     uint64 // Unix milliseconds
 	key     []byte
 	began   bool
-	decided bool          // nothing older counts
+	decided bool          // older versions of key don't count
 	failed  entry.Version // newest version whose value can't be read; 0 = none
 	at      entry.Handle  // of that value; zero if it has none
-	why     error         // it can't
+	why     error         // why it can't be read
 
 	ranges ordered // range tombstones by lower bounds
-	more   bool    // ranges is at one
+	more   bool    // ranges is at a tombstone
 	active []deleted
 }
 
@@ -104,7 +104,7 @@ func (c *chooser) merge(ctx context.Context, strong, weak, tombs *sorter) error 
 	return c.ranges.Err()
 }
 
-// runs puts each run at its first entry. Its memory is given back until it is used.
+// runs moves each run to its first entry, and then frees its memory until it is needed.
 func (c *chooser) runs() (h heads) {
 	for _, s := range c.sources.list {
 		some := s.next()
@@ -117,7 +117,7 @@ func (c *chooser) runs() (h heads) {
 	return h
 }
 
-// step takes the least entry.
+// step offers the least entry, and moves its source on.
 func (c *chooser) step(h *heads) error {
 	top := (*h)[0]
 	if top.run != nil && top.run.parked {
@@ -144,7 +144,7 @@ type deleted struct {
 	version entry.Version
 }
 
-// offer is called for each entry.
+// offer is called for each entry in order. It writes the entry if that is the version to keep.
 func (c *chooser) offer(e *entry.Entry, weak bool) error {
 	if !c.began || !bytes.Equal(c.key, e.Key) {
 		c.end()
@@ -169,7 +169,7 @@ func (c *chooser) offer(e *entry.Entry, weak bool) error {
 	return nil
 }
 
-// counts reports whether a weak record may be what is lost: an entry, or the value of one.
+// counts reports whether a weak record may be an entry that is lost, or the value of one.
 func (c *chooser) counts(e *entry.Entry) bool {
 	switch lost := e.Version == c.failed; {
 	case !lost && !c.sources.lost(e.Key, e.Version):
@@ -197,6 +197,7 @@ func (c *chooser) written(e *entry.Entry, weak bool) {
 	c.failed = 0
 }
 
+// begin begins a key, and makes active the range tombstones over it.
 func (c *chooser) begin(key []byte) {
 	c.key = append(c.key[:0], key...)
 	c.began, c.failed, c.why = true, 0, nil
@@ -222,11 +223,12 @@ func (c *chooser) prune(key []byte) {
 	}
 }
 
+// covered reports whether a range tombstone deletes version v of the key.
 func (c *chooser) covered(v entry.Version) bool {
 	return slices.ContainsFunc(c.active, func(d deleted) bool { return d.version > v })
 }
 
-// end reports a key whose value is lost.
+// end ends a key, and reports it if its value is lost.
 func (c *chooser) end() {
 	if c.began && c.failed != 0 {
 		c.unreadable(false)

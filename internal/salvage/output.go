@@ -21,8 +21,8 @@ type output struct {
 	to       *maker
 	run      *run.Writer
 	values   *segment.ValueWriter
-	moved    uint64 // bytes of values in it
-	misses   int    // values that could not be read while it was written
+	moved    uint64 // bytes of values in values
+	misses   int    // values that could not be read while values was written
 	finished []layout.Segment
 	readers  map[entry.FileNum]*origin
 	remaps   map[entry.FileNum]*segment.Remap // by source
@@ -35,7 +35,7 @@ type output struct {
 // origin reads the values of a segment of the damaged store.
 type origin struct {
 	*segment.Reader
-	err error // it can't be opened
+	err error // why it can't be opened; nil if it is open
 }
 
 func newOutput(v *survey, to *maker) *output {
@@ -106,7 +106,7 @@ func (o *output) move(e *entry.Entry) (damage, err error) {
 	return nil, nil
 }
 
-// find is where the record of a handle is now.
+// find returns where the record of a handle is now, and the segment there.
 func (o *output) find(h entry.Handle) (_ entry.Handle, _ *origin, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, filename.Of(filename.Remap, 0))
 	r := o.open(h.Segment)
@@ -145,9 +145,10 @@ func (o *output) open(num entry.FileNum) *origin {
 	return r
 }
 
-// room makes a value segment that is not full.
+// room begins a value segment if there is none, or if the present one is full.
 func (o *output) room() (err error) {
-	// A large value that can't be read to its end is another attempt to write its place.
+	// After a large value that can't be read to its end, the next value is another attempt to write
+	// the same place, and there is a limit of attempts (crypt.MaxAttempt).
 	if o.values != nil && (o.values.Size() >= o.to.SegmentBytes || o.misses == crypt.MaxAttempt) {
 		err = o.finishValues()
 	}
@@ -223,7 +224,7 @@ func (o *output) addKeyspaces(e *layout.Edit, v entry.Version) {
 	e.NextKeyspace = o.nextID
 }
 
-// close lets go of the damaged store.
+// close closes the files of the damaged store.
 func (o *output) close() {
 	for _, r := range o.readers {
 		if r.err == nil {
@@ -237,7 +238,7 @@ func (o *output) close() {
 	clear(o.remaps)
 }
 
-// abort ends the writers; their files are removed.
+// abort ends the writers. The claim of the directory removes their files.
 func (o *output) abort() {
 	o.close()
 	o.run.Abort()

@@ -1,11 +1,11 @@
-// Package salvage makes a new store of what can be read of a damaged one. It believes
-// checksums only: each is bound to the store, the file and the place, so that a piece of a
-// file is what was written there, whatever became of the bytes around it.
+// Package salvage makes a new store of what can be read of a damaged one. It relies on
+// checksums only. Each checksum is bound to the store, the file and the offset: if it is right,
+// the bytes are those that were written there, whatever has happened to the bytes around them.
 //
-// There are three kinds of sources. Entries of runs, walked in the order of keys; records
-// of the journal that no run has yet; and, for places where a run has a hole, records of
-// journal and value segments, which may be older than what was lost. They are merged, and
-// the newest version of each key is written, unless a delete is newer.
+// There are three kinds of sources: entries of runs; records of the journal that no run has
+// yet; and, where a run has lost entries, records of journal and value segments, which may be
+// older than the lost entries. They are merged in the order of keys, and the newest version of
+// each key is written, unless a delete is newer.
 package salvage
 
 import (
@@ -59,8 +59,8 @@ func makeStore(ctx context.Context, v *survey, t Target) error {
 	return claim.Close(err)
 }
 
-// hold makes sure that no writer has the store, and that none gets it meanwhile. A store
-// without a lock file, and on a medium without locks, is read all the same.
+// hold takes shared locks, so that no process writes the store meanwhile. A store without a lock
+// file, or on a medium without locks, is read without them.
 func hold(s Source) (locks []interface{ Close() error }, err error) {
 	dirs := []string{s.Dir}
 	if s.ValueDir != s.Dir {
@@ -87,7 +87,7 @@ type work struct {
 
 // run does the work in the target's directory, which is there.
 func (w *work) run(ctx context.Context) error {
-	if err := w.to.lock(); err != nil {
+	if err := w.to.makeKeys(); err != nil {
 		return err
 	}
 	for _, d := range w.damage {

@@ -12,21 +12,21 @@ import (
 	"github.com/brockdb/brock/internal/run/meta"
 )
 
-// sorter brings entries into order in bounded memory: what doesn't fit goes to runs in the
-// target's directory, which are compacted ten by ten. Of entries with one key and version
-// the one added last counts.
+// sorter sorts entries in bounded memory. Entries that exceed it go to runs in the target's
+// directory; ten runs of a level are compacted into one of the next. Of entries with the same key
+// and version, the one that was added last counts.
 type sorter struct {
 	to     *maker
 	limit  int64
 	list   []entry.Entry
 	bytes  int64
-	levels [][]meta.Run // level 0 is the newest; each newest last
+	levels [][]meta.Run // level 0 is the newest; in each level the newest run is last
 	open   []*run.Reader
 }
 
 const fanIn = 10
 
-// ordered walks entries in their order; see iterator.Iterator.
+// ordered is the part of iterator.Iterator that a merge needs.
 type ordered interface {
 	First() bool
 	Next() bool
@@ -51,7 +51,7 @@ func newSorter(to *maker, limit int64) *sorter { return &sorter{to: to, limit: m
 
 // add adds a copy of e.
 func (s *sorter) add(e *entry.Entry) error {
-	const beside = 160 // an entry in memory
+	const beside = 160 // bytes of an entry in memory, beside key and value
 	c := *e
 	data := append(append(make([]byte, 0, len(e.Key)+len(e.Value)), e.Key...), e.Value...)
 	c.Key = data[:len(e.Key):len(e.Key)]
@@ -65,14 +65,14 @@ func (s *sorter) add(e *entry.Entry) error {
 	return s.flush()
 }
 
-// sort orders the list, without doubles.
+// sort sorts the list, and drops entries that another one with the same key and version replaces.
 func (s *sorter) sort() {
 	slices.Reverse(s.list)
 	slices.SortStableFunc(s.list, func(a, b entry.Entry) int { return entry.Compare(&a, &b) })
 	s.list = slices.CompactFunc(s.list, func(a, b entry.Entry) bool { return entry.Compare(&a, &b) == 0 })
 }
 
-// flush makes a run of the list.
+// flush writes the list to a run.
 func (s *sorter) flush() error {
 	if len(s.list) == 0 {
 		return nil
@@ -140,7 +140,8 @@ func (s *sorter) push(level int, m meta.Run) error {
 	return s.push(level+1, m)
 }
 
-// merged walks runs, of which later ones count more.
+// merged returns an iterator over runs. Of entries with the same key and version, that of the
+// later run counts.
 func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
 	var sources []iterator.Iterator
 	for _, m := range slices.Backward(list) {
@@ -154,7 +155,7 @@ func (s *sorter) merged(list []meta.Run) (iterator.Iterator, error) {
 	return iterator.Merge(sources), nil
 }
 
-// iterator walks all that was added. It is valid until remove.
+// iterator returns an iterator over all entries that were added. It is valid until remove.
 func (s *sorter) iterator() (ordered, error) {
 	if len(s.levels) == 0 {
 		s.sort()

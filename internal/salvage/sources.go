@@ -20,7 +20,7 @@ type runSource struct {
 	files      []entry.FileNum
 	first      []byte // bounds of the run; nil: not known
 	last       []byte
-	complete   bool // all chunks are there, so that gaps between them are none
+	complete   bool // all entries are in chunks that were found: no other part of the file has any
 	maxVersion entry.Version
 
 	i       int
@@ -30,10 +30,10 @@ type runSource struct {
 	parked  bool
 	before  []byte // key of the entry before e
 	holes   []run.Hole
-	told    bool          // of the holes before e
+	told    bool          // the holes before e were reported
 	gap     bool          // entries between before and e are lost
-	newest  entry.Version // no lost one is newer; 0: not known
-	missing bool          // a file of it is not there
+	newest  entry.Version // no lost entry is newer; 0: not known
+	missing bool          // a file of the run can't be opened
 	meta    *layout.Run   // nil: not known
 }
 
@@ -46,7 +46,7 @@ type sources struct {
 	holes []hole // of runs that are missing
 }
 
-// openRuns makes a source of each run, and takes their range tombstones.
+// openRuns makes a source of each run, and adds their range tombstones to tombs.
 func openRuns(v *survey, tombs *sorter) (*sources, error) {
 	s := new(sources)
 	known := map[entry.FileNum]bool{}
@@ -93,7 +93,7 @@ func (s *sources) close() {
 	}
 }
 
-// newest is the version up to which all entries are in runs.
+// newest returns the version up to which all entries are in runs.
 func (s *sources) newest() (v entry.Version) {
 	for _, of := range s.list {
 		v = max(v, of.maxVersion)
@@ -135,7 +135,8 @@ func (s *runSource) survey(all *sources, tombs *sorter) error {
 	return nil
 }
 
-// look opens a file of the run for the first time; nil: it has nothing that counts.
+// look opens a file of the run for the first time. If the file has nothing that counts, look
+// reports that and returns nil.
 func (s *runSource) look(all *sources, num entry.FileNum) *run.Remains {
 	name := filename.New(filename.Run, num)
 	r, err := s.v.openRun(num)
@@ -159,7 +160,7 @@ func (s *runSource) look(all *sources, num entry.FileNum) *run.Remains {
 	return nil
 }
 
-// tombstones takes the range tombstones of a file.
+// tombstones adds the range tombstones of a file to tombs.
 func (s *runSource) tombstones(r *run.Remains, tombs *sorter) error {
 	return r.Tombstones(func(e *entry.Entry) error {
 		t, ok := run.Span(e)
@@ -205,11 +206,12 @@ func (s *runSource) next() bool {
 	return false
 }
 
-// spans is what keys of range tombstones begin with, or less.
+// spans is the least first byte of the keys under which runs have range tombstones.
 const spans = 0xfc
 
-// takes reports whether an entry counts. Range tombstones don't: survey has taken them. Nor do
-// keys and versions that no writer writes, as the merge relies on their order.
+// takes reports whether an entry counts. Range tombstones don't: survey has added them. Nor do
+// entries that are out of order or have an impossible version: no writer writes them, and the
+// merge relies on the order.
 func (s *runSource) takes(e *entry.Entry) bool {
 	return e.Key[0] < spans && e.Version <= entry.MaxVersion && bytes.Compare(e.Key, s.before) >= 0
 }
@@ -217,7 +219,7 @@ func (s *runSource) takes(e *entry.Entry) bool {
 func (s *runSource) open() bool {
 	num := s.files[s.i]
 	r, err := s.v.openRun(num)
-	if err != nil { // look has said so
+	if err != nil { // look has reported it
 		s.gap, s.newest = true, s.maxVersion
 		return false
 	}
@@ -228,7 +230,7 @@ func (s *runSource) open() bool {
 // note remembers a hole before the next entry.
 func (s *runSource) note(h *run.Hole) {
 	v := h.MaxVersion
-	if v == 0 && s.complete { // filters, or what is left of the directory
+	if v == 0 && s.complete { // the hole is in a filter or the directory
 		return
 	}
 	if v == 0 {
@@ -238,7 +240,7 @@ func (s *runSource) note(h *run.Hole) {
 	s.holes = append(s.holes, *h)
 }
 
-// bounds are the keys between which entries are lost, if gap is set.
+// bounds returns the keys between which entries are lost, if gap is set.
 func (s *runSource) bounds() (lower, upper []byte) {
 	lower, upper = s.first, s.last
 	if len(s.before) > 0 {
@@ -272,7 +274,7 @@ func (s *runSource) lost(key []byte, v entry.Version) bool {
 	return (lower == nil || bytes.Compare(lower, key) <= 0) && (upper == nil || bytes.Compare(key, upper) <= 0)
 }
 
-// park gives the memory of the first chunk back, until the source is walked.
+// park frees the memory of the first chunk, until the merge needs the source.
 func (s *runSource) park() {
 	s.key = bytes.Clone(s.e.Key)
 	s.e = &entry.Entry{Key: s.key, Version: s.e.Version}

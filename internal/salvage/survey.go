@@ -29,7 +29,7 @@ type survey struct {
 	files map[filename.Kind][]entry.FileNum // the files that exist, in ascending order
 	opens *pageio.Files
 	ring  *crypt.Ring                  // nil: the store is plain
-	lives map[filename.Name]crypt.Life // lives of files, from the edits
+	lives map[filename.Name]crypt.Life // lives of files, by the edits
 
 	manifest entry.FileNum // number of the newest manifest; 0 if there is none
 

@@ -20,7 +20,7 @@ type Source struct {
 // Target is the store to make.
 type Target struct {
 	FS           vfs.FS
-	Dir          string // must not exist
+	Dir          string // directory, which must not exist
 	UUID         [16]byte
 	Seed         uint64 // of the key hash
 	SegmentBytes int64  // length at which a value segment ends
@@ -31,24 +31,24 @@ type Target struct {
 	Defaults     layout.KeyspaceOptions // of keyspaces whose own options are lost
 }
 
-// Summary is what became of a store.
+// Summary describes the new store.
 type Summary struct {
-	Keys      uint64   // in the new store
-	Found     uint64   // of them, those whose entry was lost, and found as a record
-	Version   uint64   // the newest one
-	Losses    int      // how often the report was called
-	Keyspaces []string // with a name, in the new store
+	Keys      uint64   // number of keys in the new store
+	Found     uint64   // of these, keys whose entry was lost and whose record was found in a segment
+	Version   uint64   // the newest version
+	Losses    int      // number of calls of the report
+	Keyspaces []string // names of its keyspaces, but the default one
 }
 
 // maker is the target while it is made.
 type maker struct {
 	Target
 	ring *crypt.Ring   // nil: the store is plain
-	last entry.FileNum // number of a file
+	last entry.FileNum // greatest number of a file so far
 }
 
-// lock makes the keyring of an encrypted store.
-func (m *maker) lock() error {
+// makeKeys makes the keyring of an encrypted store.
+func (m *maker) makeKeys() error {
 	if m.Keys == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (m *maker) nextNum() entry.FileNum {
 	return m.last
 }
 
-// reports tells of what is lost.
+// reports passes losses on to a function, and counts them.
 type reports struct {
 	fn  func(*errs.Corruption)
 	sum Summary

@@ -48,9 +48,9 @@ func (v *ValueWriter) copyLarge(r *Reader, offset int64, bound uint64, fits func
 	return h, err
 }
 
-// large begins to read the record at offset, of at most bound bytes, whose value has
-// pieces. head is what comes before the value, in memory of its own, decoded and verified;
-// decrypted, it has zeros for checksums.
+// large begins to read the record at offset, of at most bound bytes, whose value has pieces.
+// head is a verified copy of what comes before the value. In an encrypted segment it is the
+// plain form, with zeros for checksums.
 func (r *Reader) large(offset int64, bound uint64) (value *pieces, head []byte, err error) {
 	end := r.end.Load()
 	if offset&7 != 0 || offset < HeaderSize || offset > end {

@@ -285,8 +285,8 @@ func (r *Remains) scan(from, to int64, fn func(int64, *entry.Record) error) (err
 	return nil
 }
 
-// recordAt returns the record at offset at, of which src has all before the value at least,
-// if there is one.
+// recordAt returns the record at offset at, if there is one. src has the bytes from there on: at
+// least all that comes before the record's value.
 func (r *Remains) recordAt(src []byte, at, to int64) (rec entry.Record, ok bool) {
 	if r.keys == nil {
 		return headAt(src, r.id, at, to)

@@ -84,8 +84,8 @@ func (v *ValueWriter) sizeAt(buffered int) int64 {
 	return v.w.End() + frame.HeaderSize + n
 }
 
-// AddLarge is Add for a value of any length, of which it keeps only pieces in memory.
-// Readers may read it at once.
+// AddLarge is Add for a value of any length: it copies only pieces of it. Readers may read the
+// record at once.
 func (v *ValueWriter) AddLarge(e *entry.Entry) (entry.Handle, error) {
 	if err := v.Flush(); err != nil {
 		return entry.Handle{}, err

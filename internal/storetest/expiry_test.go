@@ -192,6 +192,17 @@ func expiresByItself(t *testing.T, ttl time.Duration, size int, o brock.Options)
 	}))
 }
 
+// An entry that expires before 1970 has expired, however long before.
+func TestEarliestExpiry(t *testing.T) {
+	db := openTest(t, brock.Options{})
+	for _, at := range []time.Time{time.UnixMilli(1), time.UnixMilli(0), time.UnixMilli(-1), time.Unix(-1, 0), time.Time{}.Add(1), time.Unix(-1<<60-12345, 0), time.Unix(math.MinInt64, 0)} {
+		must(t, db.BatchSet([]*brock.Entry{brock.NewEntry(b("k"), b("v")).WithExpiry(at)}))
+		found, err := db.Has(b("k"))
+		must(t, err)
+		wantEqual(t, fmt.Sprint("found what expires at the second ", at.Unix()), found, false)
+	}
+}
+
 // The longest times to live, and times of expiry that are as late as there are, don't overflow.
 func TestLatestExpiry(t *testing.T) {
 	clock := newClock(1_800_000_000_000)

@@ -26,7 +26,7 @@ var stormFor = flag.Duration("storm", 300*time.Millisecond, "how long TestStorm 
 func TestStorm(t *testing.T) {
 	r := draw.Rand(t)
 	fs := vfs.NewMem()
-	s := &storm{t: t, clock: newClock(1_800_000_000_000), end: make(chan struct{})}
+	s := &storm{t: t, fs: fs, full: r.IntN(3) == 0, clock: newClock(1_800_000_000_000), end: make(chan struct{})}
 	s.o = brock.Options{
 		Dir: "db", FS: fs, Keys: drawnKeys(t), Durability: brock.Buffered, Now: s.clock.now,
 		KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: []int{6, 64, 512, -1}[r.IntN(4)]},
@@ -40,7 +40,7 @@ func TestStorm(t *testing.T) {
 	must(t, db.Update(func(txn *brock.Txn) error { return s.change(rand.New(rand.NewPCG(1, 1)), txn) }))
 	var wg sync.WaitGroup
 	parts := []func(*rand.Rand) error{
-		s.write, s.write, s.write, s.read, s.read, s.readAt, s.readAt, s.comeAndGo, s.work, s.work, s.copies, s.follow, s.rotate, s.setOptions,
+		s.write, s.write, s.write, s.write, s.read, s.readAt, s.comeAndGo, s.work, s.work, s.copies, s.follow, s.rotate, s.setOptions, s.crash,
 	}
 	for i, part := range parts {
 		seed := draw.Seed(t)
@@ -52,10 +52,24 @@ func TestStorm(t *testing.T) {
 					return
 				default:
 				}
-				if err := part(r); err != nil {
+				if err := part(r); err != nil && !s.passes(err) {
 					t.Errorf("part %d: %v", i, err)
 					return
 				}
+			}
+		})
+	}
+	if s.full {
+		wg.Go(func() {
+			r := draw.Rand(t)
+			for {
+				select {
+				case <-s.end:
+					fs.SetCapacity(0)
+					return
+				case <-time.After(time.Duration(r.IntN(20)) * time.Millisecond):
+				}
+				fs.SetCapacity([]int64{0, fs.Used() + r.Int64N(1<<20)}[r.IntN(2)])
 			}
 		})
 	}
@@ -66,20 +80,31 @@ func TestStorm(t *testing.T) {
 		must(t, s.follower.Close())
 	}
 	must(t, db.Verify(t.Context(), nil))
-	t.Logf("%d commits, %d reads, %d of old versions, %d copies, %d of a follower", db.Version(), s.reads.Load(), s.old.Load(), s.copied.Load(), s.followed.Load())
+	t.Logf("%d commits, %d reads, %d of old versions, %d copies, %d of a follower, %d crashes, %d times the disk was full", db.Version(), s.reads.Load(), s.old.Load(), s.copied.Load(), s.followed.Load(), s.crashed.Load(), s.refused.Load())
 	must(t, db.Close())
 }
 
 type storm struct {
-	t                            *testing.T
-	o                            brock.Options
-	db, follower                 *brock.DB
-	kept                         *brock.Keyspace
-	clock                        *clock
-	end                          chan struct{}
-	versions                     sync.Map // of commits: the number that they have written
-	reads, old, copied, followed atomic.Int64
-	dirs                         atomic.Int64
+	t                                              *testing.T
+	fs                                             *vfs.Mem
+	full                                           bool // the disk fills up at times
+	o                                              brock.Options
+	db, follower                                   *brock.DB
+	kept                                           *brock.Keyspace
+	clock                                          *clock
+	end                                            chan struct{}
+	versions                                       sync.Map // of commits: the number that they have written
+	reads, old, copied, followed, refused, crashed atomic.Int64
+	dirs                                           atomic.Int64
+}
+
+// passes reports whether err says that the disk is full for now.
+func (s *storm) passes(err error) bool {
+	if !s.full || !errors.Is(err, brock.ErrNoSpace) || errors.Is(err, brock.ErrStopped) {
+		return false
+	}
+	s.refused.Add(1)
+	return true
 }
 
 const stormKeys = 30
@@ -234,6 +259,7 @@ func (s *storm) write(r *rand.Rand) error {
 
 func (s *storm) read(r *rand.Rand) error {
 	s.reads.Add(1)
+	<-time.After(time.Duration(r.IntN(3)) * time.Millisecond)
 	return s.db.View(func(txn *brock.Txn) error {
 		for range 1 + r.IntN(3) {
 			if err := s.checkBoth(txn, s.kept, r.IntN(2) == 0); err != nil {
@@ -245,6 +271,7 @@ func (s *storm) read(r *rand.Rand) error {
 }
 
 func (s *storm) readAt(r *rand.Rand) error {
+	<-time.After(time.Duration(r.IntN(3)) * time.Millisecond)
 	at := s.db.Version()
 	at -= r.Uint64N(min(at, 300))
 	txn, err := s.db.Begin(context.Background(), brock.TxnOptions{ReadAt: at})
@@ -440,4 +467,55 @@ func (s *storm) setOptions(r *rand.Rand) error {
 		ValueThreshold: []int{6, 64, 512, -1}[r.IntN(4)], Compression: brock.Compression(r.IntN(4)), CompressAbove: 1,
 		Versions: brock.Retention{Age: time.Hour, Versions: r.IntN(4)},
 	})
+}
+
+// crash looks at what a crash would leave now.
+func (s *storm) crash(r *rand.Rand) error {
+	<-time.After(time.Duration(r.IntN(30)) * time.Millisecond)
+	ctx := context.Background()
+	least := 0
+	err := s.db.View(func(txn *brock.Txn) (err error) {
+		least, _, err = s.described(txn)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	mode := vfs.CrashMode(r.IntN(4))
+	if mode != vfs.All {
+		if err := s.db.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	o := s.o
+	clone := s.fs.CrashClone(vfs.CrashOptions{Mode: mode, Seed: r.Uint64()})
+	clone.SetCapacity(0)
+	o.FS, o.MustExist = clone, true
+	db, err := brock.Open(o)
+	if err != nil {
+		return fmt.Errorf("after a crash of mode %d: %w", mode, err)
+	}
+	defer db.Close()
+	s.crashed.Add(1)
+	kept, err := db.Keyspace("kept")
+	if err != nil {
+		return err
+	}
+	for _, work := range []func(context.Context) error{nil, db.Compact} {
+		if work != nil {
+			if err := work(ctx); err != nil {
+				return err
+			}
+		}
+		err = db.View(func(txn *brock.Txn) error {
+			if n, _, err := s.described(txn); err != nil || n < least {
+				return fmt.Errorf("state %d, want %d at least: %w", n, least, err)
+			}
+			return s.checkBoth(txn, kept, r.IntN(2) == 0)
+		})
+		if err != nil {
+			return fmt.Errorf("after a crash of mode %d: %w", mode, err)
+		}
+	}
+	return db.Verify(ctx, nil)
 }

@@ -83,7 +83,7 @@ func (s *Set) unshare() {
 	}
 }
 
-// add changes s itself, of which nobody else knows yet.
+// add adds t to s itself, which nobody else has yet.
 func (s *Set) add(t Tombstone) {
 	if len(s.list) == 0 {
 		s.min = t.Version

@@ -134,7 +134,7 @@ func next(s *span, left *[]span) bool {
 	return true
 }
 
-// rest appends s and what is left of both lists, of which one is empty.
+// rest appends s and what is left of a and b; one of them is empty.
 func (l *list) rest(out []span, s span, a, b []span) []span {
 	out = l.add(out, s)
 	for _, left := range [2][]span{a, b} {

@@ -1,6 +1,6 @@
-// Package tombstone holds range tombstones: each deletes all older entries of a
-// range of keys. A Source of them says which one, of those that a reader sees, counts
-// at a key: a Set, in memory, or a run, which has them in its files.
+// Package tombstone holds range tombstones: each deletes all older entries of a range of
+// keys. A Source finds the newest tombstone over a key that a reader sees. A Set is a Source
+// in memory; a run is one, too, for the tombstones in its files.
 package tombstone
 
 import (

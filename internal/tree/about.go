@@ -12,10 +12,10 @@ import (
 // mostAbout bounds what a file of a run says of the store, in bytes.
 const mostAbout = 16 << 10
 
-// about returns what the files of a run say of the store, beside the manifest: its runs
-// and keyspaces, as of the layout before the run, which replaces the inputs. A salvage
-// needs it when the manifest is lost; nobody else reads it. What has no room is left out,
-// keyspaces first, save those that may have keys in the run.
+// about returns a function that describes the store in a file of a run: its runs and
+// keyspaces, as of the layout before the run was added, and the inputs that the run replaces.
+// Only a salvage reads it, when the manifest is lost. If the description exceeds mostAbout,
+// keyspaces are left out: first those that have no key in the run, then all.
 func about(l *layout.Layout, inputs []layout.RunID) func(before []meta.File, first, last []byte) []byte {
 	return func(before []meta.File, first, last []byte) []byte {
 		e := &layout.Edit{DropRuns: inputs, SetKeyspaces: l.Keyspaces(), NextKeyspace: l.NextKeyspace()}

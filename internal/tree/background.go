@@ -10,7 +10,7 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// background runs the work: what the tasks do, and what users ask for.
+// background runs the work of the tasks, and the work that users ask for (request.go).
 type background struct {
 	cfg        *Config
 	log        *manifest.Log
@@ -30,7 +30,7 @@ type background struct {
 	clustering *clustering
 	scrubber   *scrubber
 	cuts       *cuts
-	rekey      func(context.Context) error // takes old data keys away
+	rekey      func(context.Context) error // removes old data keys
 	copies     *copying
 }
 
@@ -53,7 +53,7 @@ func (b *background) prepare() {
 	b.tasks.expiry = pool.Alarm(pool.Task(jobs.Compaction, "expire", b.expire))
 }
 
-// start lets background work begin, once whatever cfg.Exclusive needs is there.
+// start lets background work begin. Call it when cfg.Exclusive can be called.
 func (b *background) start() {
 	b.disk.survey()
 	if b.searcher.emptied.Published(&b.views.Current().Known); b.searcher.behind() { // after a replay
@@ -67,11 +67,11 @@ func (b *background) start() {
 	b.scrubber.start()
 }
 
-// idle runs once writers have been silent for a while: what lies in
-// memory and in upper runs is compacted into the base, so that reads are as fast as they
-// can be and nothing is left to do.
+// idle runs once writers have been silent for a while. It compacts what is in memory and in
+// upper runs into the base, as far as policy finds that worth it, and collects garbage. Then
+// reads are as fast as they can be, and no work is left.
 func (b *background) idle(ctx context.Context) error {
-	defer b.expiry.await() // it comes sooner to a store at rest
+	defer b.expiry.await() // at rest, expired entries are removed sooner
 	if err := b.cfg.Exclusive(ctx, b.writer.sealIdle); err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (b *background) idle(ctx context.Context) error {
 	return nil
 }
 
-// expire does what is due. At rest it goes on to collect what that frees;
-// while clients write, that comes with their next rest.
+// expire removes what has expired from memtable and runs, if that is due. At rest it also
+// collects the garbage; while clients write, that waits for the next rest.
 func (b *background) expire(ctx context.Context) error {
 	if b.life.failed() != nil {
 		return nil // it would fail again, and was reported

@@ -69,8 +69,8 @@ func (b *background) copied(ctx context.Context, fn func(ctx context.Context, s 
 	return err
 }
 
-// cut returns the layout of the store as of one version, and when it was the newest, in
-// Unix milliseconds. The files stay until release is called.
+// cut returns the layout of the store as of one version, and the time at which that was the
+// newest version, in Unix milliseconds. The files stay until release is called.
 func (b *background) cut(ctx context.Context) (l *layout.Layout, milli int64, release func(), err error) {
 	for {
 		k := new(cut)

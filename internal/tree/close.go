@@ -7,9 +7,9 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Close ends background work and waits for it, makes the journal durable and
-// records where it ends, and closes the manifest. The commit pipeline has been
-// closed before. Files are closed when the last reader has let go of them.
+// Close ends background work and waits for it, makes the journal durable, records where the
+// journal ends, and closes the manifest. Close the commit pipeline before. A file is closed
+// when its last reader has released it.
 func (t *Tree) Close() error {
 	if !t.views.Close() {
 		return nil
@@ -20,7 +20,7 @@ func (t *Tree) Close() error {
 	defer t.compactor.turn.Leave()
 	t.collector.turn.Always()
 	defer t.collector.turn.Leave()
-	t.searcher.mu.Lock() // CatchUp searches; last, as an installation may be waiting for it
+	t.searcher.mu.Lock() // CatchUp may be searching; taken last, as an installation may wait for it
 	defer t.searcher.mu.Unlock()
 	t.throttle.end()
 	if t.follower != nil {
@@ -30,7 +30,7 @@ func (t *Tree) Close() error {
 		err = errors.Join(err, t.installer.end(t.scrubber.state))
 	}
 	err = errors.Join(err, t.log.Close())
-	// With a memtable, as every View: a committer who has waited may look at disk space once more.
+	// Each View has a memtable. A committer that has waited may still survey the disk space.
 	t.views.Install(func(next *view.View) {
 		*next = view.View{Layout: next.Layout, Tables: []*view.Table{newTable(t.cfg, 0)}}
 	})

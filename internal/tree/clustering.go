@@ -18,15 +18,14 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// clustering has values lie in the order of keys after scans have shown that
-// this would have helped: a compaction of all runs that, as a flush does, takes values
-// out of segments and writes them to new ones, in the order in which it meets
-// their keys. So it is exact in what flushes are exact in, needs no remap, and a
-// View has either the old run and the old segments or the new ones.
+// clustering puts values in the order of keys, after scans have jumped among them. It is a
+// compaction of all runs that moves values from some segments to new ones, in the order in
+// which it meets their keys, as a flush does. So dead records are counted exactly, no remap
+// is needed, and a View has either the old run and the old segments, or the new ones.
 //
-// It is paid with reads. Iterators count what they had to jump to; each
-// clustering takes its price off, also one that came to nothing. So it never
-// writes more than a few times what was scanned, and nothing if nobody scans.
+// Scans pay for it. Iterators count the bytes that they jump to (jumped), and each clustering
+// subtracts its price from them, also one that fails. So it writes at most a few times the
+// bytes that were scanned, and nothing if nobody scans.
 type clustering struct {
 	cfg       *Config
 	views     *view.Set
@@ -39,12 +38,12 @@ type clustering struct {
 	count     *counters
 	tasks     *tasks
 
-	failed atomic.Bool   // by a full disk or the like: there is no other one
+	failed atomic.Bool   // one has failed, for instance on a full disk: none begins until the next Open
 	jumped atomic.Uint64 // bytes of unclustered values that iterators jumped to; each clustering takes its price off
 }
 
-// add adds bytes that iterators had to jump to, as Pin.Jump tells them, and has
-// the store look, when it is idle, whether clustering is worth it by now.
+// add adds bytes that iterators had to jump to (Pin.Jump). If clustering is worth it by now,
+// the store does it when it is idle.
 func (c *clustering) add(bytes uint64) {
 	total := c.jumped.Add(bytes)
 	if u := &c.views.Current().Unclustered; u.Price > 0 && total >= u.Price && !c.cfg.ReadOnly && !c.failed.Load() {
@@ -52,8 +51,8 @@ func (c *clustering) add(bytes uint64) {
 	}
 }
 
-// run does one clustering if it is worth it, and reports whether to look for
-// more work. What goes wrong with it harms nobody: the store is as good as before.
+// run does one clustering if it is worth it, and reports whether to look for more work. It
+// returns no error: after a failure the store is as it was before.
 func (c *clustering) run(ctx context.Context) (again bool) {
 	if c.compactor.turn.Take(ctx) != nil {
 		return false
@@ -79,8 +78,8 @@ func (c *clustering) run(ctx context.Context) (again bool) {
 	return false
 }
 
-// pay takes the price of a clustering off what was scanned. More than all that
-// is left to cluster is worth is forgotten: values that come later were not scanned.
+// pay subtracts the price of a clustering from the jumped bytes. What is left is at most the
+// price of all that is still unclustered: values that are written later were not scanned.
 func (c *clustering) pay(price uint64) {
 	for {
 		had := c.jumped.Load()
@@ -93,16 +92,16 @@ func (c *clustering) pay(price uint64) {
 
 var errWritersAreBack = errors.New("clustering gave way to writers")
 
-// move has a compaction move what is live in some segments of v.
+// move sets up a compaction so that it also moves the live values of some segments of v.
 func (c *clustering) move(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View) {
 	begun := c.count.journalBytes.Load()
 	patience := int64(c.cfg.MemtableBytes) / policy.IdleSealFraction
 	busy := func() bool { return c.count.journalBytes.Load()-begun > patience }
 	for _, num := range segments {
-		// One after the other now, instead of here and there for each value. (A
-		// collection may have taken the segment away since the plan was made.)
+		// Read each segment from front to back now, not value by value later. (A collection
+		// may have replaced the segment since the plan was made.)
 		if f := v.Segments.Find(num); f != nil && f.Moved == nil {
-			_ = f.Preload(func() bool { return ctx.Err() != nil || busy() }) // Value meets what is wrong
+			_ = f.Preload(func() bool { return ctx.Err() != nil || busy() }) // Move returns the same errors
 		}
 	}
 	in.Extract = func(num entry.FileNum) bool {
@@ -123,8 +122,8 @@ func (c *clustering) move(ctx context.Context, in *compact.Input, segments []ent
 	in.Values, in.ValueBytes = c.files.NewValueWriter, c.budget.SegmentLimit()
 }
 
-// scout walks the runs of v and asks for the values that move: Preload has read them, but
-// perhaps not all are in memory still.
+// scout returns a scout that walks the runs of v and asks the disk for the values that move:
+// Preload has read them, but some may have left memory since.
 func (c *clustering) scout(moves func(entry.FileNum) bool, v *view.View) compact.Scout {
 	sources := make([]iterator.Iterator, len(v.Runs))
 	for i, r := range v.Runs {

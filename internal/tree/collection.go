@@ -21,15 +21,15 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// collector moves what is live in segments with much garbage to a new one, and
-// changes nothing in runs: their handles go on naming the old segments, and Views
-// lead them on through remaps, until compactions have rewritten them.
+// collector moves the live records of segments with much garbage (the victims) to a new
+// segment, the target. It changes nothing in runs: their handles still name the victims, and
+// Views lead them through remaps to the target, until compactions have rewritten the handles.
 //
-// Compactions go on beside it. What died in a victim while its records were copied is
-// known when the edit is made, and recorded as dead in the target; a compaction
-// that began before the edit and ends after it finds handles of a victim dead, which
-// then are translated (deaths). So a record is never both needed and dead,
-// and what was deleted at any moment stays deleted: no entry is ever written.
+// Compactions run at the same time. Records of a victim that die while it is copied are
+// recorded as dead in the target, by the collection's edit. A compaction that began before
+// that edit and ends after it reports handles of a victim as dead; its own edit translates
+// them to the target (files.Outputs.Deaths). So no record is both needed and dead. A collection
+// writes no entry, so nothing that was deleted comes back.
 type collector struct {
 	cfg       *Config
 	views     *view.Set
@@ -53,7 +53,7 @@ func (c *collector) run(ctx context.Context) error {
 	return err
 }
 
-// occasion says for what a collection is.
+// occasion says when a collection is done, which decides how much it collects and how fast.
 type occasion int
 
 const (
@@ -62,9 +62,9 @@ const (
 	onRequest
 )
 
-// all collects until nothing more is worth it, and reports whether
-// anything was. An error ends it, but not background work: the store is as good
-// as before, and it is tried again after the next change.
+// all collects until nothing more is worth it, and reports whether it has collected anything.
+// After an error the store is as it was before that collection, background work goes on, and
+// the collection is tried again after the next change.
 func (c *collector) all(ctx context.Context, o occasion) (did bool, err error) {
 	if err := c.turn.Take(ctx); err != nil {
 		return false, err
@@ -116,8 +116,8 @@ func (c *collector) next(ctx context.Context, o occasion) (found bool, err error
 	for _, num := range plan.Victims {
 		job.Victims = append(job.Victims, compact.Victim{Reader: part.Segments.Find(num).Reader, Segment: l.Segment(num)})
 	}
-	// Until the victims go there are two copies: both count as garbage, and the disk
-	// space of the second is kept from sets.
+	// Until the victims are removed there are two copies of what is live. The second counts as
+	// garbage, and sets may not use its disk space.
 	c.budget.Copying.Store(int64(plan.Bytes))
 	defer c.budget.Copying.Store(0)
 	defer c.disk.promise(int64(plan.Bytes))()
@@ -144,10 +144,9 @@ func (c *collector) discardRemap(m compact.Remap) {
 	c.files.Remove(filename.New(filename.Remap, m.Number))
 }
 
-// pacer returns what keeps a collection out of the way of writers, unless
-// somebody waits for it: it waits while memtables wait for their flush, and goes
-// slowly while something is committed. The nearer garbage is to its budget, the
-// faster it goes.
+// pacer returns a function that slows a collection down, so that writers are not disturbed;
+// nil if somebody waits for the collection. It lets flushes go first, and bounds the rate while
+// something is committed. The nearer garbage is to its budget, the faster the collection goes.
 func (c *collector) pacer(o occasion) func(context.Context, int) error {
 	if o == onRequest {
 		return nil

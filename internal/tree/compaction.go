@@ -36,10 +36,10 @@ type compactor struct {
 	turn jobs.Turn // of one compaction after the other; taken before that of flusher
 }
 
-// mover has a compaction move values too, out of some segments of a View.
+// mover sets up a compaction so that it also moves values out of some segments of a View.
 type mover func(ctx context.Context, in *compact.Input, segments []entry.FileNum, v *view.View)
 
-// run compacts what policy plans; idle while writers are silent.
+// run compacts what policy plans. idle says that writers are silent.
 func (c *compactor) run(ctx context.Context, idle bool) error {
 	if err := c.turn.Take(ctx); err != nil {
 		return err
@@ -48,9 +48,9 @@ func (c *compactor) run(ctx context.Context, idle bool) error {
 	return c.runLocked(ctx, idle)
 }
 
-// rest flushes, and then compacts what policy plans for an idle store. Nothing else is
-// compacted between the two: what the flush makes worth it for a busy store would soon
-// be written again.
+// rest flushes, and then compacts what policy plans for an idle store. No other compaction can
+// come between: one that policy plans for a busy store after the flush would be wasted, as the
+// idle one rewrites its output.
 func (c *compactor) rest(ctx context.Context, flush func(context.Context) error) error {
 	if err := c.turn.Take(ctx); err != nil {
 		return err
@@ -78,10 +78,10 @@ func (c *compactor) runLocked(ctx context.Context, idle bool) error {
 			return err
 		}
 	}
-	return nil // what failed was reported, and would fail again
+	return nil // the failure was reported, and other work would fail, too
 }
 
-// leave has the policy leave a damaged run under the data key that it has, until the next Open.
+// leave tells policy not to rewrite a damaged run under a new data key, until the next Open.
 func (c *compactor) leave(id layout.RunID) {
 	if r := c.views.Current().Layout.Run(id); r != nil {
 		c.damaged.Add(r.Files[0].Num)
@@ -124,8 +124,8 @@ func (c *compactor) all(ctx context.Context) error {
 	return c.compact(ctx, &policy.Compaction{Runs: ids, Reason: "asked for"}, nil)
 }
 
-// compact carries out a plan. Values stay where they are: a compaction moves keys
-// and handles; only a clustering, which passes move, moves values too.
+// compact carries out a plan. A compaction rewrites keys and handles, and values stay where they
+// are. Only a clustering, which passes move, also moves values.
 func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move mover) (err error) {
 	defer c.keys.end(c.keys.begin())
 	hold, err := c.views.Hold()
@@ -134,7 +134,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	}
 	defer c.views.Reclaim() // what this replaces
 	part, release := hold.Narrow(func(part *view.View) {
-		// Memtables, and segments that no handle is healed for, may go meanwhile.
+		// Memtables, and segments that need no healing, may be removed meanwhile.
 		part.Tables = nil
 		if len(plan.Cluster) == 0 {
 			part.Segments = part.Segments.Without(part.Unmoved())
@@ -148,7 +148,7 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	work := Work{Kind: "compaction", WorkInfo: WorkInfo{Reason: plan.Reason, Runs: int64(len(inputs))}}
 	begin := time.Now()
 	defer func() { c.count.report(work, begin, err) }()
-	// Counted before the rules are made: a keyspace that is dropped later may be left in.
+	// Read before the rules are made: the run may have entries of a keyspace dropped after that.
 	drops := c.installer.drops.Load()
 	tombstones, done := view.TombstonesOf(inputs)
 	defer done()
@@ -184,7 +184,8 @@ func (c *compactor) compact(ctx context.Context, plan *policy.Compaction, move m
 	return nil
 }
 
-// input is what a compaction reads and writes, and the runs that need not be read.
+// input returns what a compaction reads and writes, and the inputs that need not be read, as
+// nothing of them survives.
 func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.View, work *Work) (in compact.Input, unread []*view.Run, err error) {
 	defer pageio.Guard(pageio.Arm(), &err, "a run that is compacted") // tombstones are looked up
 	expiries := make([][]entry.Expiring, len(inputs))
@@ -206,8 +207,8 @@ func (c *compactor) input(inputs []*view.Run, rules *compact.Rules, part *view.V
 	}, unread, nil
 }
 
-// stillHidden is how many bytes of older values a compacted run hides: what its
-// inputs hid, without what the compaction has found.
+// stillHidden returns how many bytes of older values the new run hides: those that the inputs
+// hid, less those that the compaction has found.
 func stillHidden(inputs, unread []*view.Run, out *compact.Output, bottom bool) (hidden int64) {
 	if bottom {
 		return 0
@@ -227,8 +228,8 @@ func stillHidden(inputs, unread []*view.Run, out *compact.Output, bottom bool) (
 	return max(hidden, 0)
 }
 
-// stillStale is how many entries of older runs a compacted run replaces: those that its
-// inputs replaced, without those that were dropped.
+// stillStale returns how many entries of older runs the new run replaces: those that the inputs
+// replaced, less those that the compaction has dropped.
 func stillStale(inputs []*view.Run, out *compact.Output, bottom bool) (stale int64) {
 	if bottom {
 		return 0
@@ -239,8 +240,8 @@ func stillStale(inputs []*view.Run, out *compact.Output, bottom bool) (stale int
 	return max(stale-int64(out.Dropped), 0)
 }
 
-// consecutive finds the runs with these ids, which must lie next to each other,
-// and says whether nothing lies below them.
+// consecutive returns the runs with these ids, which must follow each other in age. bottom says
+// that no run is older.
 func consecutive(runs []*view.Run, ids []layout.RunID) (inputs []*view.Run, bottom bool, err error) {
 	for i, r := range runs {
 		if !slices.Contains(ids, r.ID) {

@@ -25,7 +25,7 @@ type Config struct {
 	Seed          uint64      // of the key hash
 	ReadOnly      bool        // nothing is written, no work is done in the background
 	Follow        bool        // another process may be writing; ReadOnly is set, too
-	UpTo          bool        // the store is opened up to damage of its journal, as manifest.Options.UpTo says of edits
+	UpTo          bool        // open the store up to damage of its journal, as manifest.Options.UpTo does for edits
 	Memory        int64       // bytes that all parts together may take; 0 = no bound
 	MemtableBytes int         // arena bytes at which a memtable is sealed
 	JournalBytes  int64       // journal bytes at which the memtable is sealed
@@ -47,8 +47,8 @@ type Config struct {
 	// Exclusive runs fn in the place of a commit leader, so that it may seal.
 	Exclusive func(ctx context.Context, fn func() error) error
 
-	// What is told, in the order in which it happens; each may be nil. None may wait:
-	// commits do, and locks are held.
+	// The events, in the order in which they happen; each function may be nil. None of them may
+	// wait: commits wait for it, and locks are held.
 	OnWork    func(Work)             // every finished piece of background work
 	OnStall   func(Stall)            // writers begin to be throttled, or no longer are
 	OnSpace   func(DiskSpace)        // writes begin to be refused because the disk is full, or no longer are
@@ -59,11 +59,10 @@ type Config struct {
 	OnLongReader func(view.LongReader)
 }
 
-// unixMilli is the time by which entries expire.
+// unixMilli returns the time for expiry, in Unix milliseconds.
 func (c *Config) unixMilli() uint64 { return uint64(max(c.Now().UnixMilli(), 0)) }
 
-// Retention says what history a key keeps beside its newest version; a version
-// stays while either rule holds.
+// Retention says which older versions of a key are kept: those that either rule keeps.
 type Retention struct {
 	Versions int           // keep the N newest versions; 0 means 1
 	Age      time.Duration // keep what was visible at some time within this age

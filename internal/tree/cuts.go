@@ -13,10 +13,10 @@ import (
 // everything up to this version in runs, and nothing newer.
 type cut struct {
 	version entry.Version
-	then    *layout.Layout // when that was the newest version
-	milli   int64          // and the time
-	last    *view.Table    // is flushed last; nil if nothing was to be flushed
-	pin     *view.Pin      // of that View, once it is there
+	then    *layout.Layout // as of the moment at which that was the newest version
+	milli   int64          // that moment, in Unix milliseconds
+	last    *view.Table    // memtable that is flushed last; nil if nothing was to be flushed
+	pin     *view.Pin      // of that View, once it is installed
 	err     error          // why there is no pin
 }
 
@@ -50,9 +50,9 @@ func (c *cuts) begin(k *cut) error {
 	return k.err
 }
 
-// flushed is called when a View without the tables was installed, before another edit
-// can be: nothing that was committed after a cut is in runs by now. A transaction that
-// bypasses the memtables has them flushed in its turn.
+// flushed is called when a View without the tables was installed, before another edit can be
+// recorded. So no run has anything that was committed after a cut. (A transaction that bypasses
+// the memtables has flushed them before it commits.)
 func (c *cuts) flushed(tables []*view.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *cuts) flushed(tables []*view.Table) {
 	})
 }
 
-// made reports whether the View is there, or can't be.
+// made reports whether the cut has its pin or its error.
 func (c *cuts) made(k *cut) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,10 +11,9 @@ import (
 	"github.com/brockdb/brock/internal/policy"
 )
 
-// What happens while the disk is full: writers are refused, work waits, and a
-// timer looks for room.
+// While the disk is full, writers are refused, work waits, and a timer looks for free space.
 
-// pollLocked has poll look again, as long as somebody waits for disk space.
+// pollLocked sets the timer for poll if writers or work wait for disk space.
 func (d *diskSpace) pollLocked() {
 	if !d.polling && (d.refusing.Load() || d.waiting) {
 		d.polling = true
@@ -22,7 +21,7 @@ func (d *diskSpace) pollLocked() {
 	}
 }
 
-// poll looks whether there is room again, and lets work begin that waits for it.
+// poll looks whether there is disk space again, and starts the work that waits for it.
 func (d *diskSpace) poll(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,8 +39,9 @@ func (d *diskSpace) poll(context.Context) error {
 	return nil
 }
 
-// worthTryingLocked reports whether work that found no room may find some: space
-// has come, or it is not known to be gone (a quota is nowhere to be seen).
+// worthTryingLocked reports whether work that found no disk space may find some now, as more is
+// free than then. A flush is also tried again after some polls, if enough seems to be free, or
+// nobody knows how much, as under a quota.
 func (d *diskSpace) worthTryingLocked(free int64) bool {
 	d.tried++
 	switch {
@@ -53,7 +53,7 @@ func (d *diskSpace) worthTryingLocked(free int64) bool {
 	return d.tried >= policy.RetryPolls && (free < 0 || free > runBytes(d.views.Current()))
 }
 
-// workWaits notes that work has found no room. Its partial files are gone.
+// workWaits notes that work has found no disk space. Its partial files were removed.
 func (d *diskSpace) workWaits() {
 	d.mu.Lock()
 	d.waiting, d.tried, d.then = true, 0, d.files.Free()
@@ -62,22 +62,23 @@ func (d *diskSpace) workWaits() {
 	d.views.Wake()
 }
 
-// flushed notes that a flush has been done.
+// flushed notes that a flush has succeeded.
 func (d *diskSpace) flushed() {
 	if d.life.unable.Swap(nil) != nil {
 		d.survey()
 	}
 }
 
-// journalFull is called when the disk had no room for a commit. The next commit
-// finds out for itself whether it has room, unless the disk tells before.
+// journalFull is called when the disk had no room for a commit. The next commit tries again,
+// unless a survey shows before that only the reserve is left.
 func (d *diskSpace) journalFull() {
 	d.refused.Store(true)
 	d.survey()
 	_ = d.refuse(errs.ErrNoSpace)
 }
 
-// refuse counts a refusal for this reason, and returns it; only a full disk is one.
+// refuse counts a commit that is refused for this reason if that is a full disk, tells OnSpace
+// of the first one, and returns the reason.
 func (d *diskSpace) refuse(reason error) error {
 	if !failure.IsFull(reason) {
 		return reason
@@ -92,9 +93,9 @@ func (d *diskSpace) refuse(reason error) error {
 	return reason
 }
 
-// admit decides on a payload while no more than the reserve is left. One that
-// only deletes may have it. Others wait for a flush that may give some back, and
-// for a moment for other work under way; they are refused at once if there is none.
+// admit decides on a payload while no more than the reserve is left. A payload of deletes may
+// use the reserve. Any other waits for a flush that may free disk space, and up to
+// policy.DiskPatience for other work under way. Without such work it is refused at once.
 func (d *diskSpace) admit(ctx context.Context, payload []byte) error {
 	begin := time.Now()
 	for d.refusing.Load() {
@@ -131,8 +132,8 @@ func (d *diskSpace) tooLittle() error {
 	return fmt.Errorf("%w: %d bytes are left %s, %d are kept for deletes", errs.ErrNoSpace, d.left.Load(), of, d.reserve.Load())
 }
 
-// frees reports whether none of the encoded records in payload is a set, and how many
-// bytes they may take in files; where there is no payload, that is not known.
+// frees reports whether payload, which is encoded records, has no set, and how many bytes its
+// deletes may take in files. It returns false for a nil payload, of which nothing is known.
 func frees(payload []byte) (needs int64, ok bool) {
 	if payload == nil {
 		return 0, false
@@ -149,12 +150,12 @@ func frees(payload []byte) (needs int64, ok bool) {
 	return needs, true
 }
 
-// deleteBytes is what a delete takes in a run, beside its key, about.
+// deleteBytes is about what a delete takes in a run, beside its key.
 const deleteBytes = 24
 
-// workEnded notes that background work has failed: for now, as the disk is full or the
-// system has refused a call, or for good. Reads go on; writers are told once memory is
-// full. The pool runs what was refused again.
+// workEnded notes that background work has failed. Work that the system has refused is run
+// again by the pool. Work that found the disk full waits for space. Any other error ends
+// background work: reads go on, and writers get the error once memory is full.
 func (d *diskSpace) workEnded(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil || d.views.Closed() || failure.IsRefused(err):

@@ -12,16 +12,15 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// diskSpace divides what the disk, or Config.DiskLimit, leaves.
+// diskSpace decides who may use the bytes that the disk and Config.DiskLimit leave.
 //
-// The last of it, the reserve, is for deletes and for work that frees some: when
-// no more than that is left, sets are refused. It is no file, but a distance
-// that is kept: as much as it takes to flush what is in memory, to collect one
-// segment and to compact the runs once half of what they hold was deleted.
+// A part of them, the reserve, is for deletes and for work that frees disk space: when no more
+// than the reserve is left, sets are refused. The reserve is not a file, only a number of bytes
+// that stay free: enough to flush what is in memory, to collect one segment, and to compact the
+// runs after half of their entries were deleted.
 //
-// Where the disk is full in spite of that, work that found no room leaves all as
-// it was, and is done again when there is some. Only then is there a timer: it
-// looks a few times a second whether there is room again.
+// If the disk is full all the same, work that finds no space leaves everything as it was, and is
+// tried again later. Only then there is a timer: it looks a few times a second for free space.
 type diskSpace struct {
 	cfg       *Config
 	views     *view.Set
@@ -32,18 +31,18 @@ type diskSpace struct {
 	count     *counters
 
 	refusing atomic.Bool  // sets are refused
-	refused  atomic.Bool  // the journal was, since its last append
+	refused  atomic.Bool  // the journal found no disk space, and has appended nothing since
 	credit   atomic.Int64 // bytes to be written until the next survey
 	promised atomic.Int64 // bytes that compactions and collections under way will write, at most
 	left     atomic.Int64 // bytes, as of the last survey; -1 = not known
 	reserve  atomic.Int64 // bytes, as of the last survey
 
 	mu      sync.Mutex // held over surveys and Config.OnSpace, and guards:
-	polling bool       // poll will look
-	waiting bool       // work found no room
-	tried   int        // polls since
-	then    int64      // bytes that were free
-	told    bool       // OnSpace, that writes are refused
+	polling bool       // the timer of poll is set
+	waiting bool       // work has found no disk space, and waits
+	tried   int        // polls since then
+	then    int64      // bytes that were free then
+	told    bool       // OnSpace was told that writes are refused
 }
 
 // lacking reports whether writes are refused because the disk is full, or may be.
@@ -51,9 +50,9 @@ func (d *diskSpace) lacking() bool {
 	return d.refusing.Load() || d.refused.Load() || failure.IsFull(d.life.unflushed())
 }
 
-// available is what a compaction or collection may write, as policy wants to know
-// it: what is left, without what other work, flushes and deletes will need. Up to
-// the reserve the limit is no bound: what frees space must not be kept from it.
+// available returns how many bytes a compaction or collection may write, as policy.State wants
+// it: what is left, less what flushes, edits and other work will need. Such work may exceed
+// DiskLimit by the reserve, since it frees disk space in the end.
 func (d *diskSpace) available() int64 {
 	v := d.views.Current()
 	free := d.files.Free()
@@ -69,11 +68,11 @@ func (d *diskSpace) available() int64 {
 	return max(available-flushBytes(v)-policy.ReserveSlackBytes-d.promised.Load(), 1)
 }
 
-// promise keeps from sets and other work what a compaction or collection under way
-// is going to write; the caller gives it back.
+// promise sets aside the bytes that a compaction or collection is going to write: sets and
+// other work may not use them until release is called.
 func (d *diskSpace) promise(bytes int64) (release func()) {
 	d.promised.Add(bytes)
-	d.credit.Store(0) // look with the next write
+	d.credit.Store(0) // the next write makes a survey
 	return func() {
 		d.promised.Add(-bytes)
 		d.credit.Store(0)
@@ -83,7 +82,7 @@ func (d *diskSpace) promise(bytes int64) (release func()) {
 	}
 }
 
-// measureLeft is what disk and limit leave; -1 = not known.
+// measureLeft returns how many bytes disk and limit leave; -1 = not known.
 func (d *diskSpace) measureLeft() int64 {
 	left := d.files.Free()
 	if d.cfg.DiskLimit <= 0 {
@@ -96,8 +95,9 @@ func (d *diskSpace) measureLeft() int64 {
 	return min(left, below)
 }
 
-// flushBytes is what flushing the memtables of a View may write, at any one time.
-// The values of a journal segment that is not kept are copied before it goes.
+// flushBytes returns how many bytes the flushes of a View's memtables need at most at any one
+// time: all their runs, and the values that one flush copies from journal segments that it does
+// not keep.
 func flushBytes(v *view.View) int64 {
 	const tiny = 4 << 20 // of which all is copied
 	copied := int64(0)
@@ -108,7 +108,7 @@ func flushBytes(v *view.View) int64 {
 	return runBytes(v) + copied
 }
 
-// runBytes is what the runs of the memtables take. A flush can't do with less.
+// runBytes returns how many bytes the runs of the memtables take. A flush needs at least that.
 func runBytes(v *view.View) (n int64) {
 	for _, m := range v.Tables {
 		n += m.InlineBytes.Load() + int64(m.Len())*entryBytes
@@ -116,7 +116,7 @@ func runBytes(v *view.View) (n int64) {
 	return n
 }
 
-// roomForValues is how many bytes of values a flush may copy.
+// roomForValues returns how many bytes of values a flush may copy.
 func (d *diskSpace) roomForValues() int64 {
 	left := d.measureLeft()
 	if left < 0 { // not known
@@ -128,7 +128,7 @@ func (d *diskSpace) roomForValues() int64 {
 // entryBytes is what an entry takes in a run, beside key and value.
 const entryBytes = 48
 
-// measureReserve is what is kept from sets.
+// measureReserve returns the reserve: the bytes that sets may not use.
 func (d *diskSpace) measureReserve(v *view.View) int64 {
 	var runs, segments, largest uint64
 	for _, r := range v.Layout.Runs() {
@@ -146,7 +146,7 @@ func (d *diskSpace) measureReserve(v *view.View) int64 {
 	return flushBytes(v) + work + int64(segments/policy.ReserveSlackFraction) + policy.ReserveSlackBytes
 }
 
-// spend counts bytes that were written, and looks from time to time.
+// spend counts bytes that were written, and makes a survey from time to time.
 func (d *diskSpace) spend(n int) {
 	if d.credit.Add(-int64(n)) < 0 {
 		d.survey()
@@ -156,7 +156,7 @@ func (d *diskSpace) spend(n int) {
 	}
 }
 
-// survey finds out how much is left, and what follows from it.
+// survey measures what is left and the reserve, and begins or ends refusing sets.
 func (d *diskSpace) survey() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,7 +167,7 @@ func (d *diskSpace) surveyLocked() {
 	v := d.views.Current()
 	left, reserve := d.measureLeft(), d.measureReserve(v)
 	if left >= 0 && left < 2*reserve && d.files.Spares.Tighten(true) {
-		// Files that wait to be used again are the first to go.
+		// Remove the files that wait to be used again first.
 		d.files.RemoveSpares(false)
 		left = d.measureLeft()
 	}
@@ -188,8 +188,8 @@ func (d *diskSpace) surveyLocked() {
 	d.pollLocked()
 }
 
-// refuseLocked begins to refuse sets when less than the reserve is left, and ends
-// it a little above, so that it does not change with every write.
+// refuseLocked begins to refuse sets when less than the reserve is left (below), and ends it
+// when a little more is left (not nearly), so that it does not change with every write.
 func (d *diskSpace) refuseLocked(below, nearly bool) {
 	switch was := d.refusing.Load(); {
 	case !was && below:
@@ -205,8 +205,8 @@ func (d *diskSpace) refuseLocked(below, nearly bool) {
 	}
 }
 
-// flushHelps reports whether a good part of the reserve is there for what is in
-// memory, so that a flush makes it smaller.
+// flushHelps reports whether a quarter or more of the reserve is for what is in memory, so that
+// a flush makes the reserve smaller.
 func (d *diskSpace) flushHelps(v *view.View) bool {
 	return v.Active().Len() > 0 && flushBytes(v) >= d.reserve.Load()/4
 }

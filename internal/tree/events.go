@@ -12,12 +12,11 @@ type Work struct {
 	Dropped uint64 // entries that were not written again
 }
 
-// WorkInfo is what users are told of it. The root hands it out as its own WorkInfo,
-// by a conversion.
+// WorkInfo is the part of Work that users see. The root converts it to its own WorkInfo.
 type WorkInfo struct {
 	Reason            string
 	EntriesIn, Runs   int64 // entries read; runs compacted
-	Segments          int64 // collected or clustered
+	Segments          int64 // whose live values were moved
 	BytesIn, BytesOut int64 // read, written
 	Took              time.Duration
 	Err               error // why it was not finished
@@ -39,21 +38,21 @@ type DiskSpace struct {
 	Err     error // what was refused first; nil when it is over
 }
 
-// counters are what the tree counts since Open. Work counts when it has come to
-// its end.
+// counters are what the tree counts since Open. A piece of work counts when it has succeeded.
 type counters struct {
 	flushes, compactions, collections, clusterings, spills counted
 
 	journalBytes    atomic.Int64
-	stalls, stalled atomic.Int64 // times, and nanoseconds, that writers were throttled
-	refused         atomic.Int64 // commits, because the disk is full
+	stalls, stalled atomic.Int64 // how often, and for how many nanoseconds, writers were throttled
+	refused         atomic.Int64 // commits refused because the disk is full
 	onWork          func(Work)   // may be nil
 }
 
 // counted counts pieces of work, and the bytes that they wrote.
 type counted struct{ times, bytes atomic.Int64 }
 
-// report counts and tells of a piece of work that began at a time and ended with err.
+// report counts a piece of work if it has succeeded, and tells onWork of it. begin is when it
+// began.
 func (c *counters) report(w Work, begin time.Time, err error) {
 	w.Took, w.Err = time.Since(begin), err
 	if err == nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// expiry sets the alarm for what expires. What has expired is invisible at once. It
-// leaves the files when the alarm rings, at the time at which policy thinks that
-// worth it: as promised if the store rests by then, later while clients write, since
-// their writes bring compactions anyway. Where nothing expires no alarm is set.
+// expiry sets the alarm for expired entries. Readers don't see an expired entry, but it stays
+// in the files until the alarm rings, at the time that policy chooses: sooner at rest, later
+// while clients write, as their writes cause compactions anyway. If nothing expires, no alarm is
+// set.
 type expiry struct {
 	cfg   *Config
 	views *view.Set
@@ -18,24 +18,23 @@ type expiry struct {
 	tasks *tasks
 }
 
-// idle reports whether writers have been silent for so long that the idle
-// compaction is going on, or was done.
+// idle reports whether writers have been silent for so long that idle compaction has begun.
 func (x *expiry) idle() bool { return !x.tasks.idle.Armed() }
 
-// await sets the alarm for what is to be done next because of expiry. It is called
-// after what changes the answer: an edit, and the beginning of a rest.
+// await sets the alarm for the next work because of expiry. Call it after each change of the
+// time: an edit, and the beginning of a rest.
 func (x *expiry) await() {
 	due := x.due(x.idle())
 	if due == 0 {
 		x.tasks.expiry.Stop()
-		due = x.due(x.idle()) // what was added meanwhile may have set it before
+		due = x.due(x.idle()) // an entry added meanwhile may have set the alarm before Stop
 	}
 	if due != 0 {
 		x.set(due)
 	}
 }
 
-// awaitTable is await for an entry that is added: it looks at nothing else.
+// awaitTable is await after an entry was added to the memtable m. It looks at nothing else.
 func (x *expiry) awaitTable(m *view.Table) {
 	x.set(policy.MemtableExpiryDue(m.LeastExpiry.Load(), false))
 }
@@ -46,14 +45,13 @@ func (x *expiry) set(due uint64) {
 	}
 	wait := policy.ExpiryLeastWait
 	if now := x.cfg.unixMilli(); due > now {
-		// An hour is enough: the task looks by itself what is due.
+		// At most an hour ahead: the task finds out by itself whether anything is due.
 		wait = max(wait, time.Duration(min(due-now, uint64(time.Hour/time.Millisecond)))*time.Millisecond)
 	}
 	x.tasks.expiry.Set(wait)
 }
 
-// due is when something is to be done because of expiry, in Unix milliseconds; 0 =
-// never.
+// due returns when work because of expiry is due, in Unix milliseconds; 0 = never.
 func (x *expiry) due(idle bool) uint64 {
 	v := x.views.Current()
 	due := policy.ExpiryDue(v.Layout, idle)
@@ -63,7 +61,8 @@ func (x *expiry) due(idle bool) uint64 {
 	return due
 }
 
-// tableExpiryDue is when a memtable is to be flushed because of expiry; 0 = never.
+// tableExpiryDue returns when a memtable is to be flushed because of expiry, in Unix
+// milliseconds; 0 = never.
 func tableExpiryDue(m *view.Table, idle bool) uint64 {
 	least := m.LeastExpiry.Load()
 	if least == 0 {
@@ -72,8 +71,7 @@ func tableExpiryDue(m *view.Table, idle bool) uint64 {
 	return policy.MemtableExpiryDue(least, idle)
 }
 
-// wait is how long it is until the alarm rings, above 0; 0 if it is not set, as in
-// a store where nothing expires.
+// wait returns the time until the alarm rings, which is above 0; 0 if no alarm is set.
 func (x *expiry) wait() time.Duration {
 	left, set := x.tasks.expiry.Left()
 	if !set {

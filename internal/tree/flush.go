@@ -50,12 +50,12 @@ func (f *flusher) run(ctx context.Context) error {
 
 // sealedLocked flushes all sealed memtables, oldest first.
 func (f *flusher) sealedLocked(ctx context.Context) error {
-	run := f.life.flushing.Add(1)
+	attempt := f.life.flushing.Add(1)
 	for {
 		did, err := f.oldest(ctx)
 		if err != nil {
 			if failure.Passes(err) {
-				f.life.flushFailed(run, err)
+				f.life.flushFailed(attempt, err)
 			}
 			f.disk.workEnded(ctx, err)
 			return err
@@ -71,17 +71,18 @@ func (f *flusher) sealedLocked(ctx context.Context) error {
 func (f *flusher) oldest(ctx context.Context) (did bool, err error) {
 	did, err = f.flush(ctx, f.disk.roomForValues())
 	if failure.IsFull(err) {
-		// File systems have less room than they say: do without moving values.
+		// A file system may have less room than it says: flush without moving values.
 		return f.flush(ctx, 0)
 	}
 	return did, err
 }
 
-// flush writes the oldest sealed memtable into a run. What becomes of its journal segments
-// is decided here, while handles are being written anyway: one that is mostly live values is
-// kept as it is and is a value segment from now on; the values of the others move, in key
-// order, to a new one, and the file is free. If they take more than room, in bytes, all
-// segments with live values are kept: collections free them later, one by one.
+// flush writes the oldest sealed memtable into a run, and reports whether there was one. It also
+// decides about the memtable's journal segments, as their handles are being written anyway. A
+// segment of mostly live values is kept as it is, and is a value segment from then on. The
+// values of the other segments move, in key order, to a new value segment, and their files are
+// free. If these values take more than room bytes, all segments with live values are kept, and
+// collections free them later, one by one.
 func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	hold, err := f.views.Hold()
 	if err != nil {
@@ -103,7 +104,7 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	work := Work{Kind: "flush", WorkInfo: WorkInfo{Reason: "memtable sealed", BytesIn: sealed.Bytes()}}
 	begin := time.Now()
 	defer func() { f.count.report(work, begin, err) }()
-	// Counted before the rules are made: a keyspace that is dropped later may be left in.
+	// Read before the rules are made: the run may have entries of a keyspace dropped after that.
 	drops := f.installer.drops.Load()
 	rules := f.retention.Rules(len(part.Runs) == 0)
 	rules.Tombstones, rules.Older = []tombstone.Source{sealed.Tombstones()}, part.OlderThan(nil)
@@ -141,8 +142,8 @@ func (f *flusher) flush(ctx context.Context, room int64) (did bool, err error) {
 	return true, nil
 }
 
-// all flushes what is sealed for one who commits once that is done: it ends with the
-// store, and an error says whether the commit may be tried again.
+// all flushes all sealed memtables, for a commit that needs them in runs. An error that is not
+// ErrStopped passes: the commit may be tried again.
 func (f *flusher) all(ctx context.Context) error {
 	if err := f.turn.Take(ctx); err != nil {
 		return err

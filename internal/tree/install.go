@@ -49,7 +49,7 @@ type installer struct {
 	tasks       *tasks
 	cuts        *cuts
 
-	drops     atomic.Uint64 // how many keyspaces were dropped since Open
+	drops     atomic.Uint64 // number of keyspaces dropped since Open
 	recording sync.Mutex    // held while an edit is made, recorded and installed
 }
 
@@ -150,8 +150,8 @@ func (in *installer) complete(edit *layout.Edit, l *layout.Layout, out *compact.
 	return nil
 }
 
-// keysOf returns an error if a new file is under a data key that was removed since the work
-// began.
+// keysOf returns an error if a new file is encrypted under a data key that was removed since the
+// work began.
 func (in *installer) keysOf(edit *layout.Edit) error {
 	if in.cfg.Keyring == nil {
 		return nil
@@ -189,7 +189,7 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 	for _, r := range added.Runs {
 		r.Order, r.Hidden, r.Stale = l.Run(r.ID).Order, c.hidden, c.stale
 	}
-	if c.drops != in.drops.Load() { // a keyspace was dropped meanwhile: the run may have its entries
+	if c.drops != in.drops.Load() { // a keyspace was dropped meanwhile, and the run may have its entries
 		garbage.NoteAllDropped(added.Runs, l)
 	}
 	next.Runs = slices.Insert(next.Runs, at, added.Runs...)
@@ -220,8 +220,8 @@ func (in *installer) change(next *view.View, added files.Outputs, c change, edit
 	return unwanted
 }
 
-// record records an edit that changes no files, which make returns for the current layout.
-// After an error that is not ErrStopped, everything is as before.
+// record records the edit that make returns for the current layout, and installs that. The edit
+// adds and removes no files. After an error that is not ErrStopped, everything is as before.
 func (in *installer) record(make func(*layout.Layout) (*layout.Edit, error)) error {
 	if in.cfg.ReadOnly {
 		return errs.ErrReadOnly

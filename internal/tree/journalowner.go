@@ -9,7 +9,7 @@ import (
 	"github.com/brockdb/brock/internal/manifest"
 )
 
-// journalOwner is the store as its journal knows it.
+// journalOwner implements journal.Owner: what the journal needs of the store.
 type journalOwner struct {
 	files  *files.Opener
 	budget *garbage.Budget
@@ -25,10 +25,9 @@ func (o journalOwner) Recycle() (name string, ok bool) { return o.files.Spares.T
 
 func (o journalOwner) DiskFull() { o.disk.journalFull() }
 
-// Register has the manifest know that a journal segment has durable frames. Only the
-// frame is told, as by durableEnds, and it does without the mutex recording: other
-// edits say no less of the segment, whichever comes first, and rely on nothing
-// that this one says. So the leader waits for no more than an edit under way.
+// Register records in the manifest that a journal segment has durable frames. Its edit names
+// only the segment's last durable frame. So it needs no installer.recording: other edits may
+// come before or after it, and the commit leader waits for one edit under way at most.
 func (o journalOwner) Register(s journal.SegmentInfo) error {
 	return o.log.Register(layout.JournalEnd{Segment: s.Num, Frame: s.LastFrame, Life: s.Life})
 }

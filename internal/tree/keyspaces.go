@@ -17,8 +17,8 @@ type keyspaces struct {
 	tasks     *tasks
 }
 
-// create makes a keyspace with a number that no other ever had. It is
-// durable on return. A name that is taken is errs.ErrInvalid.
+// create makes a keyspace with a number that no other keyspace ever had. It is durable on
+// return. It returns errs.ErrInvalid for a name that is taken.
 func (k *keyspaces) create(name string, o layout.KeyspaceOptions) (layout.Keyspace, error) {
 	made := layout.Keyspace{Name: name, Options: o}
 	err := k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
@@ -27,13 +27,13 @@ func (k *keyspaces) create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 			return nil, fmt.Errorf("%d keyspaces were made, and their numbers are used up: %w", next-1, errs.ErrUnsupported)
 		}
 		made.ID = entry.KeyspaceID(next)
-		// It has been empty for ever, but history that is asked for is kept from now on.
+		// History is kept from this version on.
 		begin := k.views.Visible()
 		k.views.Floors.Add(made.ID, begin)
 		return &layout.Edit{
 			SetKeyspaces:   []layout.Keyspace{made},
 			KeyspaceFloors: []layout.KeyspaceFloor{{ID: made.ID, Version: begin}},
-			LastVersion:    max(begin, l.LastVersion()), // that of a Spill is recorded before it is published
+			LastVersion:    max(begin, l.LastVersion()), // the version of a Spill is recorded before it is published
 		}, nil
 	})
 	if err != nil {
@@ -45,8 +45,8 @@ func (k *keyspaces) create(name string, o layout.KeyspaceOptions) (layout.Keyspa
 	return made, nil
 }
 
-// set replaces the options of a keyspace. What is retained from now on
-// follows them; what is gone stays gone. It is durable on return.
+// set replaces the options of a keyspace. The new Retention holds from now on; history that was
+// dropped before does not come back. The change is durable on return.
 func (k *keyspaces) set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 	return k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
 		old := l.Keyspace(id)
@@ -58,11 +58,10 @@ func (k *keyspaces) set(id entry.KeyspaceID, o layout.KeyspaceOptions) error {
 	})
 }
 
-// drop takes a keyspace out of the layout, which is all it takes: from
-// then on its entries are garbage wherever they are, and whatever flush or compaction
-// meets them drops them. It is durable on return. Pins that were acquired before
-// go on seeing the keyspace. The caller sees to it that nothing is written to it
-// any more, and that what was committed before is durable.
+// drop removes a keyspace from the layout. From then on its entries are garbage: each flush or
+// compaction that meets them drops them. The drop is durable on return. Pins that were acquired
+// before still see the keyspace. The caller makes sure that nothing more is written to it, and
+// that earlier commits are durable.
 func (k *keyspaces) drop(id entry.KeyspaceID) error {
 	err := k.installer.record(func(l *layout.Layout) (*layout.Edit, error) {
 		if l.Keyspace(id) == nil {
@@ -74,9 +73,9 @@ func (k *keyspaces) drop(id entry.KeyspaceID) error {
 		return err
 	}
 	k.views.Floors.Remove(id)
-	// Work that goes on has begun without knowing of it: see installer.change.
+	// Work under way doesn't know of the drop: see installer.change.
 	k.installer.drops.Add(1)
 	garbage.NoteDropped(k.views, id)
-	k.tasks.kick() // the estimate is new
+	k.tasks.kick() // the estimates of garbage have changed
 	return nil
 }

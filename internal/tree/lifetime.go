@@ -10,8 +10,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// lifetime tells all work whether the store closes, and whether background work
-// has ended.
+// lifetime tells all work whether the store is closing, and whether background work has ended
+// because of a failure.
 type lifetime struct {
 	views     *view.Set
 	closing   context.Context // ends when Close begins
@@ -19,9 +19,9 @@ type lifetime struct {
 	failure   atomic.Pointer[error] // why background work has ended
 	onFailure func(error)           // may be nil
 
-	flushing atomic.Int64          // runs of flushes that have begun
-	unable   atomic.Pointer[error] // why the last of them is to be tried again; nil if it was done
-	since    atomic.Int64          // the run that has failed so last
+	flushing atomic.Int64          // number of attempts to flush that have begun
+	unable   atomic.Pointer[error] // why the last attempt has failed for now; nil if it has succeeded
+	since    atomic.Int64          // number of the last attempt that has failed for now
 
 	working sync.RWMutex // held for reading by calls that write or remove files
 }
@@ -41,7 +41,7 @@ func (l *lifetime) fail(err error) {
 	l.views.Wake()
 }
 
-// failed is why background work has ended; nil while it goes on.
+// failed returns why background work has ended; nil while it goes on.
 func (l *lifetime) failed() error {
 	if err := l.failure.Load(); err != nil {
 		return *err
@@ -49,7 +49,7 @@ func (l *lifetime) failed() error {
 	return nil
 }
 
-// stopped is failed, as a commit reports it.
+// stopped is failed, with the error that a commit returns.
 func (l *lifetime) stopped() error {
 	if err := l.failed(); err != nil {
 		return fmt.Errorf("%w: background work has ended: %w", errs.ErrStopped, err)
@@ -57,8 +57,7 @@ func (l *lifetime) stopped() error {
 	return nil
 }
 
-// unflushed is why what is in memory can't be flushed for now; nil if it can, as far as
-// is known.
+// unflushed returns why memtables can't be flushed for now; nil if they can, as far as is known.
 func (l *lifetime) unflushed() error {
 	if err := l.unable.Load(); err != nil {
 		return *err
@@ -66,10 +65,10 @@ func (l *lifetime) unflushed() error {
 	return nil
 }
 
-// flushFailed notes that this run of a flush has failed in a way that passes.
-func (l *lifetime) flushFailed(run int64, err error) {
+// flushFailed notes that an attempt to flush has failed for now.
+func (l *lifetime) flushFailed(attempt int64, err error) {
 	l.unable.Store(&err)
-	l.since.Store(run)
+	l.since.Store(attempt)
 	l.views.Wake()
 }
 
@@ -87,7 +86,7 @@ func (l *lifetime) work(ctx context.Context, fn func(ctx context.Context) error)
 	return fn(ctx)
 }
 
-// end has all work end, and waits for it. The Views are closed: no more begins.
+// end ends all work and waits for it. The Views are closed before, so that no more begins.
 func (l *lifetime) end() {
 	l.cancel(errs.ErrClosed)
 	l.views.Wake()
@@ -98,7 +97,7 @@ func (l *lifetime) end() {
 // until returns a context that ends with ctx, or when Close begins; it has no values. The
 // caller calls end.
 func (l *lifetime) until(ctx context.Context) (bound context.Context, end func()) {
-	// A child of closing has ended once Close has begun, and not soon after.
+	// It must be a child of closing, to have ended as soon as Close has begun; ctx follows later.
 	bound, cancel := context.WithCancelCause(l.closing)
 	if ctx.Err() != nil {
 		cancel(context.Cause(ctx))

@@ -9,9 +9,8 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Metrics describes the store now, and what was done since Open. The root hands it
-// out as its TreeMetrics, by a conversion: the fields and their order are the same,
-// and are explained there.
+// Metrics describes the store now, and what was done since Open. The root converts it to its
+// TreeMetrics: the fields and their order are the same, and TreeMetrics explains them.
 type Metrics struct {
 	Version         uint64
 	Memtables       int
@@ -73,7 +72,7 @@ type Metrics struct {
 	OldKeyBytes     int64
 }
 
-// Metrics costs a look at every run and segment.
+// Metrics returns the metrics. It looks at each run and segment.
 func (t *Tree) Metrics() (m Metrics) {
 	m.Version = uint64(t.Visible())
 	t.count.addTo(&m)

@@ -24,16 +24,16 @@ type Recovery struct {
 	Entries   int64 // entries in them
 	Bytes     int64 // of journal read for them
 	CutBytes  int64 // of the journal's torn tail
-	CutFrames int   // whole frames behind it, which cannot count
+	CutFrames int   // whole frames behind the torn tail, which are cut with it
 	Removed   int   // files that nothing refers to
 	Manifest  manifest.Recovery
-	Lost      *Lost // behind damage; nil: nothing
+	Lost      *Lost // what was left out because of damage; nil: nothing
 }
 
-// Open opens the files that the manifest names, replays the journal, mends the
-// manifest and removes what a crash left over. The caller holds the store's lock. Until
-// all was read and found good, no byte and no name is changed. journal.Replay may write
-// bytes again as they are.
+// Open opens the files that the manifest names, replays the journal, repairs the manifest, and
+// removes the files that a crash has left. The caller holds the store's lock. Until everything
+// was read and found good, Open changes no byte and no name. Only journal.Replay may write the
+// same bytes again.
 func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	if cfg.Policy.SegmentBytes == 0 {
 		cfg.Policy.SegmentBytes = uint64(cfg.SegmentBytes)
@@ -92,7 +92,7 @@ func Open(cfg Config, log *manifest.Log) (t *Tree, rec Recovery, err error) {
 	return t, rec, nil
 }
 
-// newestVersion is the version that readers see at first.
+// newestVersion returns the version that readers see at first.
 func newestVersion(cfg *Config, l *layout.Layout, v *view.View, result *journal.ReplayResult, lost *Lost) entry.Version {
 	last := max(l.LastVersion(), result.Begin.LastVersion)
 	switch {
@@ -101,7 +101,7 @@ func newestVersion(cfg *Config, l *layout.Layout, v *view.View, result *journal.
 	case cfg.ReadOnly: // the manifest may know versions that are lost
 		return max(newest(v), greatestFloor(l))
 	}
-	return max(last, entry.Version(lost.LastVersion)) // none is given out twice
+	return max(last, entry.Version(lost.LastVersion)) // so that no version is used twice
 }
 
 // forWriting prepares what was read for writing: the manifest, the files and the journal.
@@ -121,8 +121,8 @@ func (t *Tree) forWriting(names []filename.Name, result *journal.ReplayResult, r
 		Begin: result.Begin, NoMap: t.cfg.NoMap, Files: t.files.Open, MaxUnsynced: files.Unsynced(t.cfg.OpenFiles),
 		Registered: known, Newest: files.NewestWithFrames(result.Segments),
 	})
-	// What the replay has made durable. Where there is no space for the edit,
-	// the first Sync tries again.
+	// Register what the replay has made durable. If the disk has no room for the edit, the first
+	// Sync tries again.
 	if err := t.unflushed.Journal.Register(); err != nil && !failure.Passes(err) {
 		return err
 	}

@@ -31,8 +31,8 @@ func newTree(cfg *Config, log *manifest.Log) *Tree {
 	return t
 }
 
-// decisions makes what decides, and the files, which the budget of garbage lets keep
-// some that wait to be used again.
+// decisions makes the parts that decide, and the files: the garbage budget says how many files
+// may wait to be used again.
 func (t *Tree) decisions() {
 	cfg := t.cfg
 	t.budget = garbage.NewBudget(t.views, t.damaged, cfg.Policy, cfg.SegmentBytes)
@@ -50,7 +50,7 @@ func (t *Tree) decisions() {
 	t.sampler = garbage.NewSampler(t.views, t.leader, t.budget, cfg.Seed, cfg.Retention.Versions > 1 || cfg.Retention.Age > 0)
 }
 
-// work makes what writes: first the leader's writer, then the work in the background.
+// work makes the parts that write: first the writer of the commit leader, then background work.
 func (t *Tree) work() {
 	cfg := t.cfg
 	t.searcher = &searcher{views: t.views, emptied: emptied.NewTracker(emptied.Options{Seed: cfg.Seed, MemtableBytes: cfg.MemtableBytes})}

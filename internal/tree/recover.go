@@ -14,11 +14,11 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// Lost is what a store that was opened up to damage had behind it, as far as it is known.
-// The root hands it out as its own Loss, by a conversion.
+// Lost describes the data behind the damage of a store that was opened up to it, as far as that
+// is known. The root converts it to its Loss, which explains the fields.
 type Lost struct {
 	Damage      *errs.Corruption
-	Version     uint64 // the newest that is there
+	Version     uint64
 	LastVersion uint64
 	Commits     int64
 	Edits       int64
@@ -26,9 +26,8 @@ type Lost struct {
 	Aside       []string
 }
 
-// settling is what a store has to do that was opened up to damage, to be written to. All
-// of it goes to a manifest that is not the store's yet: nothing that the store of before
-// needs is removed until it is.
+// settling makes a store that was opened up to damage fit to be written. It records all edits
+// in a new manifest. Until SUPER names that one, no file that the old state needs is removed.
 type settling struct {
 	views *view.Set
 	files *files.Opener
@@ -38,7 +37,8 @@ type settling struct {
 	hold  *view.Pin           // on all that was there
 }
 
-// fork begins the new manifest and keeps aside what is not needed.
+// fork begins the new manifest, and gives other names to the files that the new state does not
+// need.
 func (s *settling) fork(names []filename.Name, result *journal.ReplayResult) error {
 	begin, err := s.log.Layout().WithoutJournal()
 	if err != nil {
@@ -53,13 +53,14 @@ func (s *settling) fork(names []filename.Name, result *journal.ReplayResult) err
 	return s.log.Fork(begin)
 }
 
-// run makes the store one of its own, with what flushes and records edits.
+// run flushes, so that the damaged journal is not needed any more, and makes the new manifest the
+// store's.
 func (s *settling) run(flush func() error, record func(func(*layout.Layout) (*layout.Edit, error)) error) error {
 	defer s.hold.Release()
 	if err := flush(); err != nil {
 		return err
 	}
-	// Without entries there was nothing to flush: the segments would be looked at again.
+	// If the journal had no entries, no flush has recorded that it is not needed.
 	if s.last.Num > s.views.Current().Layout.FlushedTo() {
 		err := record(func(*layout.Layout) (*layout.Edit, error) {
 			return &layout.Edit{FlushedTo: s.last.Num, JournalEnds: []layout.JournalEnd{files.EndOf(s.last)}}, nil
@@ -75,11 +76,11 @@ func (s *settling) run(flush func() error, record func(func(*layout.Layout) (*la
 	})
 }
 
-// upTo watches over a replay behind edits of the manifest that are lost: what they have
-// told must be missing in the journal too, or the journal ends.
+// upTo ends a replay of the journal at the first frame that depends on an edit of the manifest
+// that is lost.
 type upTo struct {
 	damaged  bool                        // edits are lost
-	keyspace func(entry.KeyspaceID) bool // was it known before?
+	keyspace func(entry.KeyspaceID) bool // reports whether the layout knows the keyspace
 	last     entry.Version               // of the layout or of the frame before
 }
 
@@ -88,7 +89,7 @@ func newUpTo(l *layout.Layout, damaged bool) *upTo {
 	return &upTo{damaged, known, l.LastVersion()}
 }
 
-// check returns a *journal.Stop if the frame can't follow what was read so far.
+// check returns a *journal.Stop if the frame depends on something that was not read.
 func (u *upTo) check(segment entry.FileNum, h *frame.Header, payload []byte) error {
 	if !u.damaged || h.Transactions == 0 {
 		return nil
@@ -104,7 +105,7 @@ func (u *upTo) check(segment entry.FileNum, h *frame.Header, payload []byte) err
 	var r entry.Record
 	for records := h.Walk(payload, 0); records.More(); {
 		if records.Next(&r) != nil {
-			return nil // to add it fails in the same way
+			return nil // adding the records returns the same error
 		}
 		if id, ok := entry.KeyspaceOf(r.Key); ok && !u.keyspace(id) {
 			return stop("frame %d writes to a keyspace that is not known", h.Number)
@@ -113,7 +114,7 @@ func (u *upTo) check(segment entry.FileNum, h *frame.Header, payload []byte) err
 	return nil
 }
 
-// lostBehind sums up what Open has left behind damage; nil if there was none.
+// lostBehind describes what Open has left out because of damage; nil if there was none.
 func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult) *Lost {
 	damage := m.Damage
 	l := &Lost{Edits: int64(m.LostEdits), Version: uint64(newest(v))}
@@ -135,7 +136,7 @@ func lostBehind(m *manifest.Recovery, v *view.View, result *journal.ReplayResult
 	return l
 }
 
-// newest is the greatest version of what a View has.
+// newest returns the greatest version of all entries of a View.
 func newest(v *view.View) (last entry.Version) {
 	for _, r := range v.Runs {
 		last = max(last, r.MaxVersion())
@@ -146,7 +147,8 @@ func newest(v *view.View) (last entry.Version) {
 	return last
 }
 
-// greatestFloor is the greatest version below which history of a keyspace may be gone.
+// greatestFloor returns the greatest floor of all keyspaces. Below its floor, history of a
+// keyspace may be gone.
 func greatestFloor(l *layout.Layout) entry.Version {
 	floor := l.Floor()
 	for _, k := range l.Keyspaces() {
@@ -155,8 +157,8 @@ func greatestFloor(l *layout.Layout) entry.Version {
 	return floor
 }
 
-// unreachable is the error of files that the state before d, if that is damage, needs: later
-// work may have replaced and removed them.
+// unreachable explains err, by which files of the state before the damage d can't be opened:
+// later work may have replaced and removed them. Without damage it returns err.
 func unreachable(d *errs.Corruption, err error) error {
 	if d == nil || !errors.Is(err, errs.ErrCorrupt) {
 		return err

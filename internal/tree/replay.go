@@ -11,9 +11,9 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// replay reads the journal into memtables. A memtable ends where a segment ends, once
-// the leader would have sealed it before that segment. What the leader has put into one
-// memtable fits into one again, so no segment alone is too much.
+// replay reads the journal into memtables. A memtable ends where a journal segment ends, if the
+// leader would have sealed it before the next segment. One segment always fits, as the leader
+// had all of it in one memtable.
 func (w *writer) replay(layout *layout.Layout, v *view.View, rec *Recovery) (journal.ReplayResult, error) {
 	v.Tables = []*view.Table{newTable(w.cfg, w.tableBytes)}
 	var at entry.FileNum

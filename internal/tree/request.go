@@ -32,8 +32,8 @@ func (b *background) flush(ctx context.Context) error {
 	return b.await(ctx, func(v *view.View) bool { return !slices.Contains(v.Tables, last) })
 }
 
-// await waits until the current View is as wanted, background work has failed, a flush
-// that began later has failed for now, or ctx has ended.
+// await waits until done returns true for the current View. It returns an error if background
+// work has failed, a flush that began later has failed for now, or ctx has ended.
 func (b *background) await(ctx context.Context, done func(v *view.View) bool) error {
 	began := b.life.flushing.Load()
 	for {
@@ -66,11 +66,10 @@ func (b *background) compact(ctx context.Context) error {
 	return b.compactor.all(ctx)
 }
 
-// reclaim gives back the space of everything that nobody can see any more, as
-// far as that is worth the work: it flushes, compacts all runs, and collects until
-// garbage is at most a fifth of what is live. It returns by how much the files
-// shrank. Where there is no space for one of these, it goes on with the next, and
-// begins again if that has given some back.
+// reclaim frees the disk space of what no reader can see any more: it flushes, compacts all
+// runs, and collects until garbage is at most a fifth of the live bytes. It returns how many
+// bytes the files have shrunk by. If the disk is too full for one of these steps, it goes on
+// with the next one; if that has freed space, it begins again.
 func (b *background) reclaim(ctx context.Context) (freed int64, err error) {
 	before, err := b.fileBytes()
 	if err != nil {
@@ -114,14 +113,14 @@ func (b *background) collectAndHeal(ctx context.Context) (did bool, err error) {
 			return did || again, err
 		}
 		did = did || again
-		// Work in the background may have healed what stood in the way of the
-		// collection: then neither has found anything, and there is more to do.
+		// Background work may have healed the remaps that a collection had to wait for: then
+		// neither has found anything, and there is more to do.
 		again = again || b.wasteful()
 	}
 	return did, nil
 }
 
-// wasteful reports whether a reclaim would do more, as of now.
+// wasteful reports whether policy plans more work for a reclaim now.
 func (b *background) wasteful() bool {
 	plan := b.planner.decide(b.views.Current(), func(s *policy.State) { s.Reclaim = true })
 	return b.life.failed() == nil && (plan.Collect != nil || plan.Compaction != nil)
@@ -141,7 +140,7 @@ func (b *background) pass(ctx context.Context) error {
 	return nil
 }
 
-// fileBytes is the length of all files of runs, segments and remaps.
+// fileBytes returns the length of all files of runs, segments and remaps.
 func (b *background) fileBytes() (int64, error) {
 	hold, err := b.views.Hold()
 	if err != nil {

@@ -24,18 +24,18 @@ import (
 	"github.com/brockdb/brock/internal/view"
 )
 
-// A transaction that outgrew its memory commits without the journal: its keys are
-// in a run already, and one edit adds that run to the store. A read stops at the
-// first hit, so all that is older must lie below the run. Therefore the memtables are
-// flushed first, and nothing else is committed until the edit is recorded:
+// A transaction larger than its memory commits without the journal: its keys are in a run
+// already, and one edit adds that run to the store. A read stops at the first hit, so all older
+// entries must be in older runs. Therefore the memtables are flushed first, and nothing else is
+// committed until the edit is recorded:
 //
-//   - When the edit is recorded, all commits of the journal are older than the
-//     transaction, and all of them are in runs: what a replay finds is newer.
+//   - When the edit is recorded, all earlier commits are in runs. So what a replay of the
+//     journal finds is newer than the transaction.
 //   - Its run is newer than all others, in order and in version.
-//   - Before the edit nothing names its files, after it the manifest does.
+//   - Before the edit nothing names its files. After it the manifest does.
 
-// Spill is a transaction's writes in files. One goroutine uses it at a time; others
-// may call Value meanwhile. It ends with Discard, also after a Commit.
+// Spill is the writes of a transaction in files. One goroutine uses it at a time; others may
+// call Value at the same time. End it by Discard, also after Commit.
 type Spill struct {
 	*spilled
 	cleanup runtime.Cleanup
@@ -44,7 +44,7 @@ type Spill struct {
 // spilled is the state of a Spill. It is a type of its own, so that it can be released after
 // the garbage collector has found that the user has lost the Spill.
 type spilled struct {
-	*spill.Spill // the files; what the store has a part in is defined here
+	*spill.Spill // the files; methods that need the store are defined below
 	store        *spills
 
 	began   time.Time
@@ -52,7 +52,7 @@ type spilled struct {
 	emptied []emptied.Range // ranges that the transaction empties, as of version checked
 	key     crypt.ID        // the data key that was current when the Spill began
 	end     sync.Once
-	ended   sync.Once // of the use of key
+	ended   sync.Once // the use of key
 }
 
 // spills makes Spills. Close waits while one of them writes.
@@ -85,18 +85,18 @@ func (s *spills) begin() *Spill {
 	return handle
 }
 
-// work runs fn, and keeps the store open meanwhile; fn's context also ends with the store.
+// work runs fn; Close waits for it. The context of fn ends when Close begins, too.
 func (s *spilled) work(ctx context.Context, fn func(ctx context.Context) error) error {
 	return s.store.life.work(ctx, fn)
 }
 
-// Add is that of the files. It returns ErrNoSpace if the disk is full: pending writes
-// may not use the reserve.
+// Add is spill.Spill.Add. It returns ErrNoSpace if only the reserve is left, which pending
+// writes may not use.
 func (s *spilled) Add(ctx context.Context, records []byte, last int, ranges *tombstone.Set) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.Spill.Add(ctx, records, last, ranges) })
 }
 
-// AddLarge is that of the files, and fails as Add does.
+// AddLarge is spill.Spill.AddLarge. It returns ErrNoSpace as Add does.
 func (s *spilled) AddLarge(ctx context.Context, e *entry.Entry) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.Spill.AddLarge(ctx, e) })
 }
@@ -122,8 +122,7 @@ func (s *spilled) Prepare(ctx context.Context, c conflict.Check) error {
 	if err := s.work(ctx, s.Finish); err != nil {
 		return fmt.Errorf("spill: %w", err)
 	}
-	// Others go on writing, so the memtable is never quite empty. What is left is
-	// flushed in the turn of Commit.
+	// Others go on writing, so the memtable is never quite empty. Commit flushes the rest.
 	t := s.store
 	for range maxEmptyings {
 		if v := t.views.Current(); len(v.Tables) == 1 && v.Active().Bytes() <= int64(t.cfg.MemtableBytes)/emptyShare {
@@ -176,12 +175,12 @@ var errTooMany = errors.New("too many keys were written meanwhile")
 // while all commits wait. With more of them nothing is known of what it has emptied.
 const mostTouched = 1 << 10
 
-// mapped is the file that a memory fault is blamed on where nothing below knows better.
+// mapped names the file in the error of a memory fault, if the code below doesn't know the name.
 const mapped = "a mapped file"
 
 const (
 	maxEmptyings = 4  // flushes before a Commit, while others go on writing
-	emptyShare   = 32 // part of a memtable that a Commit flushes itself, with everybody waiting
+	emptyShare   = 32 // Commit flushes at most 1/32 of a memtable itself, while other commits wait
 )
 
 // check returns a conflict.Refusal if c does not hold for what was committed up to p.
@@ -194,7 +193,7 @@ func (s *spilled) check(ctx context.Context, p *view.Pin, c *conflict.Check) (er
 	if c.Isolation == conflict.SnapshotIsolation {
 		return s.overwritten(ctx, p, c.Since)
 	}
-	c.Reads.Prepare() // now, rather than with other commits waiting
+	c.Reads.Prepare() // now, and not while other commits wait
 	return c.Reads.Check(p, c.Since)
 }
 
@@ -231,10 +230,10 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	})
 }
 
-// Commit adds what Prepare has made to the store, as version v. It is durable when
-// Commit returns, and visible once v is published. Before, c is checked against what was
-// committed since Prepare. Commit runs in the place of a commit leader. After an error
-// that is not ErrStopped nothing was written.
+// Commit adds what Prepare has made to the store, as version v. First it checks c against what
+// was committed since Prepare. The transaction is durable when Commit returns nil, and visible
+// once v is published. Commit runs in the place of a commit leader. After an error that is not
+// ErrStopped nothing was written.
 func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	t := s.store
 	work := Work{Kind: "spill", WorkInfo: WorkInfo{Reason: "transaction larger than its memory", BytesIn: s.Bytes(), BytesOut: s.Written()}}
@@ -259,16 +258,16 @@ func (s *spilled) Commit(v entry.Version, c conflict.Check) (err error) {
 	if err = t.installer.install(edit, &out, change{hidden: view.Unknown}); err == nil {
 		t.views.Learn(leaves)
 	}
-	// After a failed edit the manifest may name the files: the next Open will tell.
+	// After a failed edit the manifest may name the files: the next Open finds out.
 	if err == nil || t.life.failed() != nil {
 		s.Keep()
 	}
 	return err
 }
 
-// checkSince returns a conflict.Refusal if c does not hold for what was committed
-// since Prepare. There are few such changes beside what the transaction has read or
-// written. So each change is looked up there, rather than the other way round.
+// checkSince returns a conflict.Refusal if c does not hold for what was committed since
+// Prepare. There are few such changes, and the transaction has read or written much. So each
+// change is looked up in its reads or writes, not the other way round.
 func (s *spilled) checkSince(c *conflict.Check) error {
 	if c.AsksNothing() {
 		return nil
@@ -295,8 +294,8 @@ func (s *spilled) eachSince(fn func(lo, hi []byte) error) error {
 	return s.store.leader.EachSince(s.checked, fn)
 }
 
-// flushAll brings everything that was committed into runs. It runs in the place of a
-// commit leader.
+// flushAll writes everything that was committed into runs. It runs in the place of a commit
+// leader.
 func (s *spilled) flushAll() error {
 	if err := s.store.life.stopped(); err != nil {
 		return err
@@ -307,15 +306,15 @@ func (s *spilled) flushAll() error {
 	return s.store.flusher.all(s.store.life.closing)
 }
 
-// Discard gives up the files, save those that belong to the store. Nothing that
-// was read of them is valid afterwards. It may be called more than once.
+// Discard removes the files, except those that Commit has added to the store. What was read of
+// them is not valid any more. It may be called more than once.
 func (s *Spill) Discard() {
 	s.cleanup.Stop()
 	s.discard()
 }
 
-// leaked is discard for a Spill that its user has lost. What it has handed out may be in
-// use: then its files stay open, and the next Open removes them.
+// leaked is discard for a Spill that was lost without Discard. If it has handed out memory, that
+// may be in use: then its files stay open, and the next Open removes them.
 func (s *spilled) leaked() {
 	if !s.Lent() {
 		s.discard()
@@ -332,8 +331,8 @@ func (s *spilled) over() {
 	}
 }
 
-// discard removes the files, unless the store is closed: then another process may have it
-// open, and the next Open removes them.
+// discard removes the files. If the store is closed, it leaves them to the next Open, as another
+// process may have the store open now.
 func (s *spilled) discard() {
 	s.end.Do(func() {
 		s.store.life.working.RLock()

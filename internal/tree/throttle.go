@@ -28,7 +28,7 @@ type throttle struct {
 	mu      sync.Mutex // held over tell, so that calls come in order, and guards:
 	since   time.Time  // zero while writers are not throttled
 	reason  string
-	garbage bool // garbage was the first reason
+	garbage bool // the reason is garbage
 }
 
 // admit delays the committer of a payload. The further work lags behind, the longer is the
@@ -90,8 +90,8 @@ func (t *throttle) slow(ctx context.Context, n int) error {
 	}
 }
 
-// delays is how many full delays a payload of ThrottleDelayBytes costs: for what
-// lags most of memtables, runs and garbage.
+// delays returns how many times policy.ThrottleDelay a payload of ThrottleDelayBytes costs: the
+// most that memtables, runs or garbage ask for.
 func (t *throttle) delays(v *view.View) float64 {
 	tables := float64(len(v.Tables) - 1 - policy.ThrottleTables)
 	runs := float64(min((len(v.Runs)-policy.ThrottleRuns)/2, policy.ThrottleRunsDelays))

@@ -50,7 +50,7 @@ type Tree struct {
 	// Used by all parts:
 	log       *manifest.Log
 	views     *view.Set
-	leader    *view.Pin // with which the commit leader looks at a View
+	leader    *view.Pin // the commit leader reads Views with it
 	files     *files.Opener
 	unflushed *files.Unflushed
 	life      *lifetime
@@ -129,7 +129,7 @@ func (t *Tree) Apply(payload []byte, at entry.Position, v entry.Version) (next e
 // Publish makes everything up to v visible.
 func (t *Tree) Publish(v entry.Version) { t.writer.publish(v) }
 
-// Visible is the newest published version. Any goroutine may call it.
+// Visible returns the newest published version. Any goroutine may call it.
 func (t *Tree) Visible() entry.Version { return t.views.Visible() }
 
 // Newest returns the newest version of key, published or not, as view.Pin.Newest
@@ -210,8 +210,8 @@ func (t *Tree) SortSince(since entry.Version) {
 // for one not yet published, and ErrClosed after Close.
 func (t *Tree) Acquire(at entry.Version) (*view.Pin, error) { return t.views.Acquire(at) }
 
-// Jumped adds to the jumped bytes of iterators (Pin.Jump). When the store is idle, it looks
-// whether clustering is worth it.
+// Jumped adds to the jumped bytes of iterators (Pin.Jump). If clustering is worth it by now, the
+// store does it when it is idle.
 func (t *Tree) Jumped(bytes uint64) { t.clustering.add(bytes) }
 
 // Size estimates what [lo, hi) holds now, as view.Pin.Size does; 0 after Close.
@@ -280,16 +280,16 @@ func (t *Tree) Reclaim(ctx context.Context) (freed int64, err error) {
 	return freed, err
 }
 
-// Checkpoint makes a store in dir, which must not exist, that has everything committed
-// so far, and nothing that is committed later. All of it is durable when Checkpoint
-// returns nil. Files that never change are shared with it, where the system can do that.
-// It returns errs.ErrExist if there is something in dir's place.
+// Checkpoint makes a store in dir, which must not exist. It has everything that was committed
+// before the call, and may have later commits. All of it is durable when Checkpoint returns nil.
+// Files that never change are shared with it, where the system can do that. It returns
+// errs.ErrExist if there is something under the name dir.
 func (t *Tree) Checkpoint(ctx context.Context, dir string) error {
 	return t.background.checkpoint(ctx, dir)
 }
 
-// Backup sends to w everything committed so far, and nothing that is committed later. See
-// backup.Write.
+// Backup sends the store to w, with everything that was committed before the call. It may have
+// later commits. See backup.Write.
 func (t *Tree) Backup(ctx context.Context, w io.Writer, o backup.Options) (*backup.Info, error) {
 	return t.background.backup(ctx, w, o)
 }

@@ -39,10 +39,10 @@ func newTable(cfg *Config, limit int64) *view.Table {
 	return view.NewTable(memtable.Options{Seed: cfg.Seed, Limit: int(limit)})
 }
 
-// prepare makes room for n bytes of records: a full memtable is sealed, with
-// its journal segments, and a new one begun. Full is also one that hides much
-// garbage, unless another already waits for its flush. Once the manifest has stopped, prepare
-// returns an error: flushes could not be recorded any more.
+// prepare makes room for n bytes of records: if the active memtable is full, it seals that with
+// its journal segments, and begins a new one. It also seals a memtable that hides much garbage,
+// unless another already waits for its flush. After a failure of the manifest it returns an
+// error, since flushes could not be recorded any more.
 func (w *writer) prepare(n int) error {
 	if err := w.log.Err(); err != nil {
 		return err
@@ -141,8 +141,7 @@ func (w *writer) add(to *view.Table, segment entry.FileNum, records *frame.Recor
 	return nil
 }
 
-// follow opens the journal segment that is being written, so that readers can
-// follow handles into it.
+// follow opens the journal segment that is being written, so that readers can read values in it.
 func (w *writer) follow(num entry.FileNum) error {
 	r, err := w.unflushed.Journal.OpenReader(num)
 	if err != nil {
@@ -177,11 +176,11 @@ func (w *writer) sealAny() error {
 	return w.seal()
 }
 
-// sealIdle is sealAny for a memtable of some size, or one that may hide
-// much garbage: in its own journal, in the segments of values that its entries
-// delete or replace, or below a range tombstone, which frees nothing before it
-// is in a run; or to hold keyspaces that were dropped. Before, it has the last deletes
-// searched, for as long as they stay in memory.
+// sealIdle seals the active memtable of an idle store if that is worth it: the memtable has
+// some size or a range tombstone (which frees nothing before it is in a run), or flushing it may
+// make much garbage known: values in its own journal, values that its entries delete or
+// replace, and entries of dropped keyspaces. It kicks the search for emptied ranges first, while
+// the last deletes are still in memory.
 func (w *writer) sealIdle() error {
 	v := w.views.Current()
 	active := v.Active()

@@ -53,7 +53,7 @@ func NewCollector(metrics func() brock.Metrics, labels prometheus.Labels) promet
 	return c
 }
 
-// Name is what Prometheus knows a metric as; a histogram is named as a gauge.
+// Name returns the name of a metric in Prometheus; a histogram is named as a gauge.
 func Name(name, unit string, kind brock.MetricKind) string {
 	name = "brock_" + name + map[string]string{"By": "_bytes", "s": "_seconds"}[unit]
 	if kind == brock.CounterMetric {
@@ -84,7 +84,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	})
 }
 
-// buckets has how many durations were shorter than each bound, in seconds.
+// buckets returns how many durations were shorter than each bound, by bounds in seconds.
 func buckets(h *brock.Histogram) map[float64]uint64 {
 	counts := make(map[float64]uint64)
 	var n uint64

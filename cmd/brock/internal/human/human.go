@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bytes is a size in decimal units, as "12.3 MB".
+// Bytes returns a size in decimal units, as "12.3 MB".
 func Bytes(n int64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
@@ -19,7 +19,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%s %cB", three(f), "kMGTPE"[i])
 }
 
-// Count is a number with its thousands apart, as "11,478".
+// Count returns a number with its thousands apart, as "11,478".
 func Count(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -28,7 +28,7 @@ func Count(n int64) string {
 	return s
 }
 
-// Duration is a time to three digits, as "1.23 s" or "45.6 ms".
+// Duration returns a time to three digits, as "1.23 s" or "45.6 ms".
 func Duration(d time.Duration) string {
 	switch {
 	case d >= time.Minute:
@@ -41,12 +41,12 @@ func Duration(d time.Duration) string {
 	return three(d.Seconds()*1e6) + " µs"
 }
 
-// Rate is n things a second, to three digits, as "38,100 pairs/s".
+// Rate returns n things a second, to three digits, as "38,100 pairs/s".
 func Rate(n int64, things string, d time.Duration) string {
 	return Count(round(perSecond(n, d))) + " " + things + "/s"
 }
 
-// ByteRate is n bytes a second, as "165 MB/s".
+// ByteRate returns n bytes a second, as "165 MB/s".
 func ByteRate(n int64, d time.Duration) string {
 	return Bytes(int64(perSecond(n, d))) + "/s"
 }
@@ -55,7 +55,7 @@ func perSecond(n int64, d time.Duration) float64 {
 	return float64(n) / max(d.Seconds(), 1e-6)
 }
 
-// round keeps three digits.
+// round rounds to three digits.
 func round(f float64) int64 {
 	unit := int64(1)
 	for f/float64(unit) >= 1000 {

@@ -42,7 +42,7 @@ type Result struct {
 	things string
 }
 
-// String is one line, with rates and latencies.
+// String returns one line with rates and latencies.
 func (r Result) String() string {
 	s := fmt.Sprintf("%-27s %17s", r.Name, human.Rate(r.Ops, r.things, r.Took))
 	if r.Bytes > 0 {
@@ -137,7 +137,7 @@ func (w *worker) touch(value []byte) {
 	w.bytes += int64(len(value))
 }
 
-// repeat has workers repeat an operation on keys drawn at random, for the time of a step.
+// repeat runs workers that repeat an operation on keys drawn at random, for the time of a step.
 func (b *bench) repeat(ctx context.Context, name, things string, workers int, op func(*worker, *brock.Txn, []byte) error) (Result, error) {
 	ws, errs := make([]worker, workers), make([]error, workers)
 	var wait sync.WaitGroup

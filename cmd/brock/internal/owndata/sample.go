@@ -78,5 +78,5 @@ func (s *Sample) heads(txn *brock.Txn, cuts [][]byte) error {
 	return nil
 }
 
-// absent is a key beside a drawn one that is not there, or hardly ever.
+// absent returns a key next to a drawn one. It is almost never in the store.
 func absent(key []byte) []byte { return append(bytes.Clone(key), "\x00brock-bench"...) }

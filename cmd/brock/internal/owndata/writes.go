@@ -89,7 +89,7 @@ func (b *bench) writes(ctx context.Context) error {
 
 func durable(db *brock.DB) func(key, value []byte) error { return db.Set }
 
-// write has writers set pairs, each its own.
+// write runs writers that set pairs, each its own.
 func (b *bench) write(ctx context.Context, writers int, held []pair, set func(key, value []byte) error) (Result, error) {
 	ws, errs := make([]worker, writers), make([]error, writers)
 	var wait sync.WaitGroup
@@ -128,8 +128,8 @@ func (b *bench) load(ctx context.Context, db *brock.DB, held []pair) (Result, er
 	return sumUp("", "sets", []worker{w}, time.Since(begin)), errors.Join(err, ctx.Err())
 }
 
-// nth is the n-th pair to write: the pairs that there are, and then again with a number
-// behind the key.
+// nth returns the n-th pair to write: first the pairs of the sample, then the same pairs with a
+// number behind the key.
 func nth(held []pair, n int) pair {
 	p := held[n%len(held)]
 	if round := n / len(held); round > 0 && len(p.key) < brock.MaxKeySize-8 {

@@ -73,7 +73,8 @@ func (w *commaWriter) Write(p Pair) error {
 	return w.w.Write(p.fields(plainInCSV))
 }
 
-// plainInCSV: CSV readers take a carriage return before a line feed away.
+// plainInCSV reports whether a field of CSV can hold b as it is. Readers of CSV drop a carriage
+// return before a line feed.
 func plainInCSV(b []byte) bool { return utf8.Valid(b) && !bytes.ContainsRune(b, '\r') }
 
 func (w *commaWriter) Flush() error {

@@ -54,7 +54,7 @@ func (j *jsonPair) encode() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// quote is a JSON string of valid UTF-8.
+// quote returns valid UTF-8 as a JSON string.
 func quote(b []byte) json.RawMessage {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -107,7 +107,7 @@ func (p *Pair) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// unquote is the bytes of a JSON string. It refuses half of a surrogate pair,
+// unquote returns the bytes of a JSON string. It returns an error for half of a surrogate pair,
 // which the decoder would replace.
 func unquote(raw json.RawMessage) ([]byte, error) {
 	if raw[0] != '"' {
@@ -160,7 +160,7 @@ func (r *jsonReader) Next() (Pair, error) {
 	}
 }
 
-// plain is a message without the name of the package, and with help for an object that
+// plain returns a message without the name of the package, and with help for an object that
 // was not meant as a pair.
 func plain(err error) error {
 	text := strings.TrimPrefix(err.Error(), "json: ")
@@ -185,7 +185,7 @@ var (
 	errObject  = errors.New("not an object")
 )
 
-// keyed is any object as a pair: the text of one field is the key, the line the value.
+// keyed returns any object as a pair: the text of one field is the key, the line is the value.
 func keyed(line []byte, field string) (p Pair, err error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(line, &object); err != nil || object == nil {

@@ -60,7 +60,7 @@ func (l *lines) rest(begin []byte) ([]byte, error) {
 	}
 }
 
-// Span is where the last line lies.
+// Span returns where the last line lies.
 func (l *lines) Span() Span { return l.span }
 
 func (l *lines) bad(format string, args ...any) error {

@@ -37,7 +37,7 @@ func Of(item *brock.Item) (Pair, error) {
 	return p, err
 }
 
-// Entry is the pair as it is set.
+// Entry returns the pair as an entry to set.
 func (p *Pair) Entry() *brock.Entry {
 	return brock.NewEntry(p.Key, p.Value).WithMeta(p.Meta).WithExpiry(p.Expires)
 }
@@ -59,7 +59,7 @@ type Form struct {
 	Header bool   // the first line of a table names its columns, whatever they are called
 }
 
-// FormatOf tells the format from a file's name.
+// FormatOf returns the format that a file's name says.
 func FormatOf(path string) (Format, bool) {
 	switch f := Format(strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")); f {
 	case JSONL, CSV, TSV:
@@ -118,7 +118,7 @@ func NewWriter(f Format, w io.Writer) Writer {
 	return newJSONWriter(w)
 }
 
-// ErrInput says that a source is not what was expected: its reader has to change it.
+// ErrInput says that a source is not what was expected: change the source, and try again.
 var ErrInput = errors.New("input refused")
 
 // SyntaxError says which line of a file is not a pair, and why. errors.Is reports

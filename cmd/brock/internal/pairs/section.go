@@ -22,14 +22,14 @@ type Section struct {
 // Options are brock.KeyspaceOptions as JSON: each field is written, durations as in "24h0m0s".
 type Options struct{ brock.KeyspaceOptions }
 
-// SectionOf is the section of a keyspace.
+// SectionOf returns the section of a keyspace.
 func SectionOf(ks *brock.Keyspace) Section {
 	return Section{Name: []byte(ks.Name()), Options: Options{ks.Options()}}
 }
 
 var compressions = map[string]brock.Compression{"none": brock.NoCompression, "s2": brock.S2, "zstd": brock.Zstd}
 
-// CompressionOf is a compression by its name; the default one for a name that is none.
+// CompressionOf returns a compression by its name; DefaultCompression for an unknown name.
 func CompressionOf(name string) brock.Compression { return compressions[name] }
 
 type jsonOptions struct {
@@ -85,7 +85,7 @@ func (s Section) MarshalJSON() ([]byte, error) {
 	return j.encode()
 }
 
-// section is the one that a line begins; nil if it is a pair.
+// section returns the section that a line begins; nil if the line is a pair.
 func (j *jsonPair) section() (*Section, error) {
 	if j.Keyspace == nil && j.KeyspaceB64 == nil {
 		if j.Options != nil {

@@ -16,8 +16,8 @@ type Source interface {
 	Each(fn func(p Pair, at Place) error) error
 	// Headerless reports whether Each took the first line of a table for a pair.
 	Headerless() bool
-	// Again reads the value of a pair that Each gave a second time. ErrChanged
-	// says that the file was written to meanwhile.
+	// Again reads the value of a pair a second time. It returns ErrChanged if the file was
+	// written to since Each has read it.
 	Again(key []byte, at Place) ([]byte, error)
 	Close() error
 }
@@ -29,7 +29,7 @@ type Place struct {
 	stamp stamp
 }
 
-// Refuse is a *SyntaxError for the pair that lies there.
+// Refuse returns a *SyntaxError for the pair that lies there.
 func (p *Place) Refuse(reason string) error {
 	return &SyntaxError{File: p.File, Line: p.Line, Reason: reason}
 }
@@ -66,7 +66,7 @@ func Open(path string, f Form) (Source, error) {
 	return &fileSource{file: file, name: path, form: f, stamp: stampOf(info)}, nil
 }
 
-// Stream is a Source that is read once: Again is not possible.
+// Stream returns a Source that can be read once only: Again returns an error.
 func Stream(r io.Reader, f Form, name string) Source {
 	if f.Format == "" {
 		f.Format = JSONL

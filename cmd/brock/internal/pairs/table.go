@@ -112,7 +112,7 @@ func (t *table) named(fields []string) (p Pair, err error) {
 	return p, p.apply(attributes)
 }
 
-// object is a row as a JSON object of its columns.
+// object returns a row as a JSON object of its columns.
 func (t *table) object(fields []string) ([]byte, error) {
 	b := []byte{'{'}
 	for i, f := range fields {
@@ -156,7 +156,7 @@ func (p *Pair) apply(attributes string) (err error) {
 
 var header = []string{keyColumn, valueColumn, attributesColumn}
 
-// fields is the pair as a row below the header; plain tells which bytes a field
+// fields returns the pair as a row below the header; plain reports which bytes a field
 // can hold as they are.
 func (p *Pair) fields(plain func([]byte) bool) []string {
 	f := []string{string(p.Key), string(p.Value), ""}

@@ -87,7 +87,7 @@ func (w *Work) show() {
 	}
 }
 
-// bar is a bar that measures from now on, and draws when it is told to.
+// bar returns a bar that measures from now on, and draws only when it is told to.
 func (w *Work) bar() *progressbar.ProgressBar {
 	total := w.total
 	if total == 0 {

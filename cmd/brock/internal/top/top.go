@@ -115,7 +115,7 @@ func latency(last, now *brock.Histogram) string {
 	return fmt.Sprintf("latency: mean %s, p50 < %s, p99 < %s", human.Duration(d.Sum/time.Duration(d.Count)), human.Duration(d.Quantile(0.5)), human.Duration(d.Quantile(0.99)))
 }
 
-// share is a part as percent and as a bar.
+// share returns a part as percent and as a bar.
 func share(part, all int64) string {
 	if all <= 0 {
 		return ""
@@ -131,7 +131,7 @@ var ErrNoMetrics = errors.New("no metrics of a store")
 // maxAnswer is more than a process publishes, in bytes.
 const maxAnswer = 16 << 20
 
-// HTTP is a Source for a process that publishes the Metrics of its store by package
+// HTTP returns a Source for a process that publishes the Metrics of its store by package
 // expvar, such as at http://localhost:8080/debug/vars. What follows # is the name that it
 // publishes them under; without it that is "brock".
 func HTTP(address string) Source {

@@ -30,7 +30,7 @@ func (l ledger) key(format string, args ...any) []byte {
 func (l ledger) count() []byte       { return l.key("count") }
 func (l ledger) marker(n int) []byte { return l.key("marker/%08d", n) }
 
-// pairs are the new keys of transaction n, in order. Their values have up to
+// pairs returns the new pairs of transaction n, in order of keys. Their values have up to
 // 200 bytes and sometimes, beyond what the tree keeps, up to 8,000.
 func (l ledger) pairs(n int) iter.Seq2[[]byte, []byte] {
 	random := rand.NewPCG(l.seed^uint64(l.round)<<32^uint64(l.writer), uint64(n))
@@ -68,7 +68,7 @@ func (l ledger) write(txn *brock.Txn, n int) error {
 	return txn.Set(l.count(), strconv.AppendInt(nil, int64(n), 10))
 }
 
-// found is how many transactions the writer's count tells of.
+// found returns how many transactions there are by the writer's count.
 func (l ledger) found(txn *brock.Txn) (int, error) {
 	for item, err := range txn.Items(brock.IteratorOptions{Prefix: l.count(), Limit: 1}) {
 		if err != nil {
@@ -83,7 +83,7 @@ func (l ledger) found(txn *brock.Txn) (int, error) {
 	return 0, nil
 }
 
-// state is all that n transactions leave behind, in order of the keys.
+// state returns all pairs that n transactions leave, in order of keys.
 func (l ledger) state(n int) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		if n == 0 || !yield(l.count(), strconv.AppendInt(nil, int64(n), 10)) || !yield(l.marker(n), nil) {

@@ -25,7 +25,7 @@ type Step struct {
 	Error  string        `json:"error,omitempty"`
 }
 
-// String is a line, or a few if the Result has more to say.
+// String returns a line, or more if the Result has several.
 func (s Step) String() string {
 	mark, text := "✓", s.Error
 	if s.Error != "" {

@@ -138,7 +138,7 @@ func byPrefix(records []record) iter.Seq2[[]byte, []record] {
 	}
 }
 
-// withPrefix is the part of the sorted records with a prefix.
+// withPrefix returns the part of the sorted records with a prefix.
 func withPrefix(records []record, prefix []byte) []record {
 	begin, _ := slices.BinarySearchFunc(records, prefix, func(r record, p []byte) int { return bytes.Compare(r.key, p) })
 	records = records[begin:]

@@ -111,7 +111,7 @@ func (t *trial) close() error {
 	return db.Close()
 }
 
-// files are the files of the store with what a writer would change of them.
+// files returns the files of the store, with the attributes that a writer would change.
 func (t *trial) files() (map[string]string, int64, error) {
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {

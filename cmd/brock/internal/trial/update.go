@@ -45,7 +45,7 @@ func account(customer, n int) []byte {
 
 func till(teller int) []byte { return fmt.Appendf(nil, "%sbank/till/%03d", reserved, teller) }
 
-// update has tellers and an auditor at work for a while.
+// update runs tellers and an auditor for a while.
 func (t *trial) update() (fmt.Stringer, error) {
 	if err := t.db.Update(openBank); err != nil {
 		return nil, err

@@ -34,10 +34,10 @@ func startVictim(cmd *exec.Cmd) (*victim, error) {
 	return v, nil
 }
 
-// opens is closed when the process begins to open the store.
+// opens returns a channel that is closed when the process begins to open the store.
 func (v *victim) opens() <-chan struct{} { return v.opened }
 
-// acknowledges is closed when it acknowledges its first commit.
+// acknowledges returns a channel that is closed when the process acknowledges its first commit.
 func (v *victim) acknowledges() <-chan struct{} { return v.acked }
 
 // listen notes what the process says, also what it said just before it died.
