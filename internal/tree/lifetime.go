@@ -101,9 +101,9 @@ func (l *lifetime) until(ctx context.Context) (bound context.Context, end func()
 	// A child of closing has ended once Close has begun, and not soon after.
 	bound, cancel := context.WithCancelCause(l.closing)
 	if ctx.Err() != nil {
-		cancel(context.Cause(ctx))
+		cancel(errs.Ended(ctx))
 	}
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { cancel(errs.Ended(ctx)) })
 	return bound, func() {
 		stop()
 		cancel(nil)
