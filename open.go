@@ -44,8 +44,9 @@ import (
 // files of a closed store, copy both Dir and ValueDir, and keep the master key elsewhere.
 func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) }
 
-// OpenContext is Open; ctx may end the wait for the lock, and for Options.Keys. Then the store is
-// not opened, and its lock is free, even if a call of the KeyProvider is still running.
+// OpenContext is Open; ctx may end the wait for the lock, and for Options.Keys, but not the reading
+// of the store, which may take seconds after a crash. If it has ended, the store is not opened, and
+// its lock is free, even if a call of the KeyProvider is still running.
 func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -54,7 +55,10 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := op.open(ctx)
+	var db *DB
+	if err = errs.Ended(ctx); err == nil {
+		db, err = op.open(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", op.dir, err)
 	}
@@ -237,7 +241,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		case <-time.After(lockPoll):
 		}
 	}
