@@ -25,7 +25,7 @@ type statsCommand struct {
 	keyFlag
 	Recover  bool          `help:"If the journal or MANIFEST is damaged, show what was committed before the damage. Not with --watch."`
 	JSON     bool          `help:"Print JSON."`
-	Watch    bool          `help:"Show rates, latencies, files, stalls and pins, again and again. A store is opened as a program opens it, so that its background work is done, and shown."`
+	Watch    bool          `help:"Show rates, latencies, files, stalls and pins, again and again. A store is opened as a program opens it, so that its background work is done, and shown. If another process has it open, it is followed: shown are its commits and files, and not what only that process counts."`
 	Interval time.Duration `default:"1s" help:"Time between two screens."`
 	Count    int           `help:"End after this many screens; 0 = at an interrupt."`
 }
@@ -96,7 +96,8 @@ func (c *statsCommand) Run(a *app) error {
 	return nil
 }
 
-// watch shows a store that this process opens, or one whose process publishes its metrics.
+// watch shows a store that this process opens or follows, or one whose process publishes
+// its metrics.
 func (c *statsCommand) watch(a *app) error {
 	if c.Recover {
 		return wrongUsage("--watch opens the store for writing: it takes no --recover")
@@ -109,12 +110,20 @@ func (c *statsCommand) watch(a *app) error {
 		config.Source = top.HTTP(c.Dir)
 		return top.Watch(a.ctx, config)
 	}
-	err := c.store().change(a, func(db *brock.DB) error {
-		config.Source = func(context.Context) (brock.Metrics, error) { return db.Metrics(), nil }
+	show := func(db *brock.DB) error {
+		config.Followed = db.Options().Mode == brock.Follow
+		config.Source = func(ctx context.Context) (brock.Metrics, error) {
+			_, err := db.Refresh(ctx) // does nothing unless db follows
+			return db.Metrics(), err
+		}
 		return top.Watch(a.ctx, config)
-	})
+	}
+	err := c.store().change(a, show)
 	if errors.Is(err, brock.ErrLocked) {
-		return fmt.Errorf("%w; a store that another process has open can't be watched by its directory yet: have that process publish its metrics by expvar, and name the address", err)
+		err = c.store().follow(a, err, show)
+	}
+	if errors.Is(err, brock.ErrLocked) {
+		return fmt.Errorf("%w; it can't be followed here: have that process publish its metrics by expvar, and name the address", err)
 	}
 	return err
 }

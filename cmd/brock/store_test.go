@@ -2,15 +2,19 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -466,8 +470,63 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("got %s, want %s", g.Text(), w.Text())
 }
 
-// TestWatch shows a store that the command opens, and says what to do about one that
-// another process has open.
+// watchFollowed commits to a store while the command shows it: later screens are of newer
+// versions, and all have the entries that are in memory only.
+func watchFollowed(t *testing.T, dir string, db *brock.DB) {
+	if err := db.Set([]byte("watched"), nil); err != nil {
+		t.Fatal(err)
+	}
+	const screens = 20
+	r := process(t, "", "stats", dir, "--watch", "--interval=50ms", fmt.Sprint("--count=", screens))
+	out, err := r.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told bytes.Buffer
+	r.Stderr = &told
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	var shown []byte
+	go func() {
+		shown, _ = io.ReadAll(out)
+		close(ended)
+	}()
+	for n, over := 0, false; !over; n++ {
+		if err := db.Set(fmt.Appendf(nil, "watched %d", n), nil); err != nil {
+			t.Error(err)
+			break
+		}
+		select {
+		case <-ended:
+			over = true
+		case <-time.After(time.Millisecond):
+		}
+	}
+	<-ended
+	err = r.Wait()
+	if runtime.GOOS != "linux" && err != nil {
+		if !strings.Contains(told.String(), "can't be followed here") {
+			t.Errorf("%v, %s", err, told.String())
+		}
+		return
+	}
+	if err != nil || !strings.Contains(told.String(), "in use by pid "+strconv.Itoa(os.Getpid())) {
+		t.Errorf("%v, %s", err, told.String())
+	}
+	commits := regexp.MustCompile(`(?m)^commits    ([0-9,]+) commits/s; version ([0-9,]+)$`).FindAllSubmatch(shown, -1)
+	entries := regexp.MustCompile(`(?m)^memtables  1 with [1-9][0-9,]* entries, `).FindAll(shown, -1)
+	if len(commits) != screens || len(entries) != screens || bytes.Equal(commits[0][2], commits[screens-1][2]) {
+		t.Fatalf("%s", shown)
+	}
+	if !slices.ContainsFunc(commits, func(c [][]byte) bool { return string(c[1]) != "0" }) {
+		t.Errorf("no rates of commits: %s", shown)
+	}
+}
+
+// TestWatch shows a store that the command opens, one that another process has open, and
+// one whose process publishes its metrics.
 func TestWatch(t *testing.T) {
 	dir := makeStore(t)
 	out := must(t, "", "", "stats", dir, "--watch", "--interval=10ms", "--count=2")
@@ -479,9 +538,6 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if r := brockIn(t, "", "", "stats", dir, "--watch"); r.code != exitInUse || !strings.Contains(r.err, "can't be watched by its directory yet") {
-		t.Errorf("exit code %d, %s", r.code, r.err)
-	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"brock": db.Metrics()})
 	}))
@@ -497,4 +553,5 @@ func TestWatch(t *testing.T) {
 	if r := brockIn(t, t.TempDir(), "", "stats", "nowhere", "--watch"); r.code != exitFailed || !strings.Contains(r.err, "no store in nowhere") {
 		t.Errorf("no store: exit code %d, %s", r.code, r.err)
 	}
+	watchFollowed(t, dir, db)
 }

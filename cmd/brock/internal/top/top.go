@@ -23,6 +23,7 @@ type Source func(context.Context) (brock.Metrics, error)
 type Config struct {
 	Name     string
 	Source   Source
+	Followed bool // another process writes the store: what only that one counts is left out
 	Interval time.Duration
 	Count    int // ends after this many screens; 0 = when the context ends
 	Out      io.Writer
@@ -51,7 +52,11 @@ func Watch(ctx context.Context, c Config) error {
 			}
 			return err
 		}
-		screen := fmt.Sprintf("%s  %s\n%s\n", c.Name, time.Now().Format(time.TimeOnly), Screen(&last, &now, time.Since(at)))
+		show := Screen
+		if c.Followed {
+			show = FollowedScreen
+		}
+		screen := fmt.Sprintf("%s  %s\n%s\n", c.Name, time.Now().Format(time.TimeOnly), show(&last, &now, time.Since(at)))
 		if c.Terminal {
 			screen = "\x1b[H\x1b[2J" + screen // to the upper left corner, and clear
 		}
@@ -65,10 +70,8 @@ func Watch(ctx context.Context, c Config) error {
 
 // Screen is what happened between two snapshots, and what there is at the second.
 func Screen(last, now *brock.Metrics, took time.Duration) string {
-	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-10s "+format+"\n", append([]any{name}, args...)...)
-	}
+	var s screen
+	line := s.line
 	l, n := &last.Tree, &now.Tree
 	rate := func(to, from int64, things string) string { return human.Rate(max(to-from, 0), things, took) }
 	bytes := func(to, from int64) string { return human.ByteRate(max(to-from, 0), took) }
@@ -81,8 +84,7 @@ func Screen(last, now *brock.Metrics, took time.Duration) string {
 		bytes(n.CompactedBytes, l.CompactedBytes), bytes(n.CollectedBytes+n.ClusteredBytes, l.CollectedBytes+l.ClusteredBytes))
 	line("stalls", "%s, %.0f %% of the time; %s commits refused", human.Count(max(n.Stalls-l.Stalls, 0)),
 		100*float64(max(n.StallTime-l.StallTime, 0))/float64(max(took, 1)), human.Count(max(n.Refused-l.Refused, 0)))
-	line("memtables", "%d with %s entries, %s", n.Memtables, human.Count(n.MemtableEntries), human.Bytes(n.MemtableBytes))
-	line("runs", "%d in %d files, %s entries, %s", n.Runs, n.RunFiles, human.Count(n.RunEntries), human.Bytes(n.RunBytes))
+	s.tree(n)
 	line("segments", "%d, %s; dead %s %s", n.Segments, human.Bytes(n.SegmentBytes), human.Bytes(n.DeadBytes), share(n.DeadBytes, n.SegmentBytes))
 	line("live", "%s; expired %s", human.Bytes(n.LiveBytes), human.Bytes(n.ExpiredBytes))
 	line("memory", "%s; %d files open, %d mapped", human.Bytes(now.MemoryBytes()), n.OpenFiles, n.MappedFiles)
@@ -100,7 +102,32 @@ func Screen(last, now *brock.Metrics, took time.Duration) string {
 	if n.Damaged > 0 || now.Leaked > 0 {
 		line("TROUBLE", "%s damaged places, %s leaked transactions", human.Count(n.Damaged), human.Count(now.Leaked))
 	}
-	return b.String()
+	return s.String()
+}
+
+// FollowedScreen is Screen for snapshots of a follower: the store as its files show it. How
+// its writer reads, syncs and stalls is not in the files, nor what part of the journal is live.
+func FollowedScreen(last, now *brock.Metrics, took time.Duration) string {
+	var s screen
+	l, n := &last.Tree, &now.Tree
+	s.line("commits", "%s; version %s", human.Rate(int64(n.Version-min(l.Version, n.Version)), "commits", took), human.Count(int64(n.Version)))
+	s.tree(n)
+	s.line("values", "%d segments beside the journal, %s; dead %s %s", n.Segments, human.Bytes(n.SegmentBytes), human.Bytes(n.DeadBytes), share(n.DeadBytes, n.SegmentBytes))
+	s.line("more", "reads, latencies, stalls and pins: only the process that writes the store counts them")
+	return s.String()
+}
+
+// screen is lines, each with a name.
+type screen struct{ strings.Builder }
+
+func (s *screen) line(name, format string, args ...any) {
+	fmt.Fprintf(s, "%-10s "+format+"\n", append([]any{name}, args...)...)
+}
+
+// tree shows memtables and runs.
+func (s *screen) tree(n *brock.TreeMetrics) {
+	s.line("memtables", "%d with %s entries, %s", n.Memtables, human.Count(n.MemtableEntries), human.Bytes(n.MemtableBytes))
+	s.line("runs", "%d in %d files, %s entries, %s", n.Runs, n.RunFiles, human.Count(n.RunEntries), human.Bytes(n.RunBytes))
 }
 
 // latency describes the durations that were added to a histogram.

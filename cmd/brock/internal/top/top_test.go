@@ -99,3 +99,32 @@ func TestWatch(t *testing.T) {
 		t.Errorf("ended by the user: %v", err)
 	}
 }
+
+// TestFollowedScreen shows what a follower sees, and nothing of what only a writer counts.
+func TestFollowedScreen(t *testing.T) {
+	var last, now brock.Metrics
+	last.Tree.Version, now.Tree.Version = 1000, 5000
+	now.Tree.Memtables, now.Tree.MemtableEntries = 2, 70
+	now.Tree.Segments, now.Tree.SegmentBytes, now.Tree.DeadBytes = 3, 1000, 250
+	got := FollowedScreen(&last, &now, 2*time.Second)
+	for _, want := range []string{"2,000 commits/s; version 5,000\n", "memtables  2 with 70 entries", "3 segments beside the journal", "[░░░░░███████████████] 25 %"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	for _, name := range []string{"reads ", "syncs ", "stalls ", "pinned ", "disk "} {
+		if strings.Contains("\n"+got, "\n"+name) {
+			t.Errorf("%s in\n%s", name, got)
+		}
+	}
+	// Another copy of the store may have taken its place, with an older version.
+	if got := FollowedScreen(&now, &last, time.Second); !strings.Contains(got, "0 commits/s; version 1,000\n") {
+		t.Error(got)
+	}
+	var out strings.Builder
+	c := Config{Followed: true, Interval: time.Millisecond, Count: 1, Out: &out,
+		Source: func(context.Context) (brock.Metrics, error) { return now, nil }}
+	if err := Watch(t.Context(), c); err != nil || !strings.Contains(out.String(), "beside the journal") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
