@@ -25,12 +25,14 @@ type DB struct {
 	counters  counters
 	report    *reporter
 	loss      *Loss
+	forget    func() // lets go of the user's functions, so that nothing but the DB refers to them
 
 	encoding encoding
 	direct   *pending.Room // memory for writes of one call each, such as Set
 
 	began time.Time // when it was opened, with a monotonic reading
 
+	lastKeys  atomic.Pointer[KeyProvider] // of a closed store that could be written to
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
@@ -81,8 +83,8 @@ func (db *DB) Close() error {
 		for _, lock := range slices.Backward(db.locks) {
 			keep(lock.Close())
 		}
-		if db.report != nil {
-			db.report.calls.Drain(lastCall)
+		if db.forget != nil {
+			db.forget()
 		}
 	})
 	return db.closeErr
@@ -111,7 +113,9 @@ func (db *DB) writable() error {
 // has set last, if it did. It may be called at any time, also after Close.
 func (db *DB) Options() Options {
 	o := db.opts
-	if db.commits != nil { // a read-only store has the keys of Open
+	if last := db.lastKeys.Load(); last != nil {
+		o.Keys = *last
+	} else if db.commits != nil { // a read-only store has the keys of Open
 		o.Keys = db.tree.Keys()
 	}
 	return o
@@ -218,7 +222,7 @@ func (db *DB) Metrics() Metrics {
 	var m Metrics
 	db.counters.fill(&m)
 	if db.report != nil {
-		m.EventsDropped = db.report.calls.Dropped()
+		m.EventsDropped, m.Leaked = db.report.calls.Dropped(), db.report.leaked.Load()
 	}
 	m.CompressedFrom, m.CompressedTo = db.encoding.compression.Bytes()
 	if db.usable() == nil {

@@ -20,8 +20,8 @@ import (
 //
 // Behind a call that takes long, the newest 1,024 events wait; Metrics.EventsDropped
 // counts those that were dropped. Close delivers the events that wait, but drops
-// the rest if one call takes more than 1 s, or all together more than 5 s. A function that
-// panics ends the program.
+// the rest if one call takes more than 1 s, or all together more than 5 s. Nothing is told
+// after Close. A function that panics ends the program.
 type Events struct {
 	Flush           func(WorkInfo)         // a memtable was written to files, or that failed
 	Compaction      func(WorkInfo)         // runs were compacted, or that failed
@@ -94,10 +94,28 @@ type DiskSpaceInfo struct {
 // reporter passes what happens in the background to Events and a logger. It queues the calls
 // for a goroutine of their own: at the place of an event locks are held, or commits wait.
 type reporter struct {
+	to     atomic.Pointer[listeners]
+	calls  jobs.Calls
+	ended  atomic.Bool  // BackgroundError was called
+	leaked atomic.Int64 // number of leaks
+}
+
+// listeners are the user's functions and logger.
+type listeners struct {
 	Events
-	log   *slog.Logger // nil: silent
-	calls jobs.Calls
-	ended atomic.Bool // BackgroundError was called
+	log *slog.Logger // nil: silent
+}
+
+func newReporter(to listeners) *reporter {
+	r := new(reporter)
+	r.to.Store(&to)
+	return r
+}
+
+// end makes the calls that wait, and lets go of the user's functions: nothing is told afterwards.
+func (r *reporter) end() {
+	r.calls.Drain(lastCall)
+	r.to.Store(new(listeners))
 }
 
 // lastCall is how long Close waits for one call of a user's function to return.
@@ -113,28 +131,30 @@ func tell[Info any](r *reporter, call func(Info), info Info, level slog.Level, m
 
 // say queues a log message. Its time is that of this call of say.
 func (r *reporter) say(level slog.Level, message string, args ...any) {
-	if r.log == nil {
+	log := r.to.Load().log
+	if log == nil {
 		return
 	}
 	record := slog.NewRecord(time.Now(), level, message, 0)
 	record.Add(args...)
 	r.calls.Add(func() {
-		if ctx := context.Background(); r.log.Enabled(ctx, level) {
-			_ = r.log.Handler().Handle(ctx, record) // as slog does
+		if ctx := context.Background(); log.Enabled(ctx, level) {
+			_ = log.Handler().Handle(ctx, record) // as slog does
 		}
 	})
 }
 
 // onWork passes on that background work was finished.
 func (r *reporter) onWork(w tree.Work) {
-	call := r.Compaction
+	to := r.to.Load()
+	call := to.Compaction
 	switch w.Kind {
 	case "flush":
-		call = r.Flush
+		call = to.Flush
 	case "spill":
-		call = r.Spill
+		call = to.Spill
 	case "collection":
-		call = r.Collection
+		call = to.Collection
 	}
 	if w.Segments > 0 { // a collection goes on after damage; other work ends, and reports it elsewhere
 		r.onDamage(w.Err)
@@ -145,29 +165,30 @@ func (r *reporter) onWork(w tree.Work) {
 // onDamage passes err on if it is a CorruptionError.
 func (r *reporter) onDamage(err error) {
 	var c *CorruptionError
-	if errors.As(err, &c) && r.Corruption != nil {
-		r.calls.Add(func() { r.Corruption(c) })
+	if call := r.to.Load().Corruption; call != nil && errors.As(err, &c) {
+		r.calls.Add(func() { call(c) })
 	}
 }
 
 // onLongReader passes on that an open transaction keeps replaced data.
 func (r *reporter) onLongReader(h view.LongReader) {
 	info := ReaderInfo(h)
-	tell(r, r.LongReader, info, slog.LevelWarn, "an open transaction keeps replaced data",
+	tell(r, r.to.Load().LongReader, info, slog.LevelWarn, "an open transaction keeps replaced data",
 		"begun", info.Begun, "version", info.Version, "for", info.For, "files", info.FileBytes, "memory", info.MemoryBytes)
 }
 
 // onLeak passes on that a transaction was never ended.
 func (r *reporter) onLeak(l LeakInfo) {
-	tell(r, r.Leak, l, slog.LevelWarn, "a transaction was never discarded", "begun", l.Begun, "version", l.Version, "kept", l.Kept)
+	r.leaked.Add(1)
+	tell(r, r.to.Load().Leak, l, slog.LevelWarn, "a transaction was never discarded", "begun", l.Begun, "version", l.Version, "kept", l.Kept)
 }
 
 // onStall passes on that writers are throttled, or no longer.
 func (r *reporter) onStall(s tree.Stall) {
 	if s.Begin {
-		tell(r, r.WriteStall, StallInfo(s), slog.LevelWarn, "writers are throttled", "reason", s.Reason)
+		tell(r, r.to.Load().WriteStall, StallInfo(s), slog.LevelWarn, "writers are throttled", "reason", s.Reason)
 	} else {
-		tell(r, r.WriteStall, StallInfo(s), slog.LevelWarn, "writers are no longer throttled", "reason", s.Reason, "took", s.Took)
+		tell(r, r.to.Load().WriteStall, StallInfo(s), slog.LevelWarn, "writers are no longer throttled", "reason", s.Reason, "took", s.Took)
 	}
 }
 
@@ -175,9 +196,9 @@ func (r *reporter) onStall(s tree.Stall) {
 // longer.
 func (r *reporter) onDiskSpace(s tree.DiskSpace) {
 	if s.Full {
-		tell(r, r.DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
+		tell(r, r.to.Load().DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "disk full: writes are refused", "left", s.Left, "reserve", s.Reserve, "err", s.Err)
 	} else {
-		tell(r, r.DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
+		tell(r, r.to.Load().DiskSpace, DiskSpaceInfo(s), slog.LevelWarn, "the disk is no longer full", "left", s.Left, "reserve", s.Reserve)
 	}
 }
 
@@ -199,7 +220,7 @@ func (r *reporter) onScrubbed(c *CorruptionError) {
 
 // onLoss passes on what Open has left out because of damage.
 func (r *reporter) onLoss(l Loss) {
-	tell(r, r.Loss, l, slog.LevelError, "the store is opened up to damage", "err", l.Damage,
+	tell(r, r.to.Load().Loss, l, slog.LevelError, "the store is opened up to damage", "err", l.Damage,
 		"version", l.Version, "lastVersion", l.LastVersion, "commits", l.Commits, "edits", l.Edits, "bytes", l.Bytes)
 }
 
@@ -221,5 +242,5 @@ func (r *reporter) onEnd(message string, err error) {
 		return
 	}
 	r.onDamage(err)
-	tell(r, r.BackgroundError, err, slog.LevelError, message, "error", err)
+	tell(r, r.to.Load().BackgroundError, err, slog.LevelError, message, "error", err)
 }

@@ -68,7 +68,7 @@ func (o *opening) announce(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -85,7 +85,7 @@ func (o *opening) loadFollowed(ctx context.Context) (log *manifest.Log, err erro
 		}
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, errs.Ended(ctx)
 		case <-time.After(lockPoll):
 		}
 	}

@@ -28,7 +28,8 @@ type IteratorOptions struct {
 	// iterator, before the iterator passes the place. If it returns true, the iterator goes
 	// on behind the damage. If it returns false, the damage becomes the iterator's error, as
 	// without OnDamage. Items whose keys are in CorruptionError.Keys may be missing. If Stale
-	// is set, older versions of them may show, or deleted keys. An item whose value is
+	// is set, older versions of them may show, or deleted keys. OnDamage may end the iterator, its
+	// transaction and the store, but not move the iterator: that is ErrInvalid. An item whose value is
 	// damaged shows, and its Item.Value returns the CorruptionError. Iterators with OnDamage
 	// are slower.
 	OnDamage func(*CorruptionError) bool
@@ -71,6 +72,7 @@ type Iterator struct {
 	item    Item
 	damage  func(*CorruptionError) bool
 	valid   bool
+	asking  bool // OnDamage is being called
 	turned  bool // the last move went to a lesser key
 	limit   int
 	left    int // items of limit that are left
@@ -137,7 +139,7 @@ func (it *Iterator) Rewind() {
 // Seek moves to the item of key or, without one, to the next item in the direction
 // of travel. With an empty key it is Rewind.
 func (it *Iterator) Seek(key []byte) {
-	if len(key) == 0 || it.txn == nil || it.closed.Load() {
+	if len(key) == 0 || it.txn == nil || it.closed.Load() || it.asking {
 		it.Rewind()
 		return
 	}
@@ -166,7 +168,7 @@ func (it *Iterator) keep(key []byte) (err error) {
 // position moves to the first item at or after a stored key or, with turned, to the last
 // item before it.
 func (it *Iterator) position(key []byte, turned bool) {
-	if !it.usable() {
+	if it.nested() || !it.usable() {
 		return
 	}
 	// A seek doesn't read the keys that it jumps over: the range covered so far ends here.
@@ -195,6 +197,9 @@ func (it *Iterator) Next() {
 		it.land(false)
 		return
 	}
+	if it.nested() {
+		return
+	}
 	if it.valid && it.limit > 0 {
 		// The scan does not move: what comes after the limit is not read, so it causes
 		// no conflict.
@@ -218,6 +223,9 @@ func (it *Iterator) Prev() {
 	if it.item.asked {
 		it.leaveAsked()
 	}
+	if it.nested() {
+		return
+	}
 	if it.valid && it.limit > 0 {
 		it.left++
 	}
@@ -229,7 +237,7 @@ func (it *Iterator) Prev() {
 func (it *Iterator) leaveAsked() {
 	it.item.asked = false
 	// If the iterator has ended, the move that follows returns the error.
-	if it.valid && it.item.e.Separated && it.open() {
+	if it.valid && !it.asking && it.item.e.Separated && it.open() {
 		it.scan.Asked()
 		it.item.place(it.txn, it.scan.Entry())
 	}
@@ -260,7 +268,9 @@ func (it *Iterator) land(ok bool) {
 	case it.closed.Load():
 	default:
 		// The scan has read all keys up to its bound, so these are covered, too.
-		it.err = it.scan.Err()
+		if it.err != errNestedMove {
+			it.err = it.scan.Err()
+		}
 		if it.tracks {
 			lo, hi := it.scan.Bounds()
 			it.covered.End(lo, hi, it.turned)
@@ -277,7 +287,24 @@ func (it *Iterator) passes() bool {
 		return false
 	}
 	d := it.scan.Damage()
-	return d != nil && it.damage(d) && it.usable()
+	return d != nil && it.ask(d) && it.err != errNestedMove && it.usable()
+}
+
+// ask calls OnDamage. Meanwhile the scan is in the middle of a move, and must not begin another.
+func (it *Iterator) ask(d *CorruptionError) bool {
+	plain := it.plain
+	it.asking, it.plain = true, false
+	defer func() { it.asking, it.plain = false, plain }()
+	return it.damage(d)
+}
+
+// nested reports whether a move was asked for by OnDamage. That is an error, which ends the
+// move that has called OnDamage.
+func (it *Iterator) nested() bool {
+	if it.asking && !it.closed.Load() {
+		it.err = errNestedMove
+	}
+	return it.asking
 }
 
 // leave makes the iterator be at no item. What it has covered includes the last item.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/iterator"
+	"github.com/brockdb/brock/internal/view"
 )
 
 // hold takes a hold of the pin for an iterator. It returns false if the last hold was given
@@ -91,16 +92,17 @@ func (it *Iterator) unlink() {
 // orphaned takes it off the list of its transaction, which ends, and returns
 // what it still holds.
 func (it *Iterator) orphaned() *orphan {
-	it.orphan = &orphan{src: it.scan.Source(), txn: it.txn}
+	it.orphan = &orphan{src: it.scan.Source(), pin: it.txn.pin}
 	it.unlink()
 	return it.orphan
 }
 
 // orphan is what an open iterator holds once its transaction has ended. The iterator releases it
-// or, if that has leaked, the garbage collector does.
+// or, if that has leaked, the garbage collector does. It does not refer to the transaction, nor to
+// the DB: one of the user's functions in Options may lead to the iterator.
 type orphan struct {
 	src  iterator.Iterator
-	txn  *transaction
+	pin  *view.Pin // shared with the others that hold it
 	done atomic.Bool
 }
 
@@ -109,5 +111,5 @@ func (o *orphan) release() {
 		return
 	}
 	o.src.Close()
-	o.txn.drop()
+	o.pin.Release()
 }

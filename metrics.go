@@ -235,9 +235,10 @@ type counters struct {
 		gets, iterators atomic.Int64
 		_               [48]byte
 	}
-	commits, entries, bytes    atomic.Int64
-	conflicts, retries, leaked atomic.Int64
-	read, commit, sync         histogram
+	commits, entries, bytes atomic.Int64
+	conflicts, retries      atomic.Int64
+	read, commit            histogram
+	sync                    *histogram // apart, as the commit leader must not refer to the DB; nil if there is none
 }
 
 // addReads adds to the stripe that a random number selects.
@@ -269,6 +270,9 @@ func (c *counters) fill(m *Metrics) {
 		m.Iterators += c.reads[i].iterators.Load()
 	}
 	m.Commits, m.Entries, m.Bytes = c.commits.Load(), c.entries.Load(), c.bytes.Load()
-	m.Conflicts, m.Retries, m.Leaked = c.conflicts.Load(), c.retries.Load(), c.leaked.Load()
-	m.ReadLatency, m.CommitLatency, m.SyncLatency = c.read.snapshot(), c.commit.snapshot(), c.sync.snapshot()
+	m.Conflicts, m.Retries = c.conflicts.Load(), c.retries.Load()
+	m.ReadLatency, m.CommitLatency = c.read.snapshot(), c.commit.snapshot()
+	if c.sync != nil {
+		m.SyncLatency = c.sync.snapshot()
+	}
 }

@@ -44,8 +44,9 @@ import (
 // files of a closed store, copy both Dir and ValueDir, and keep the master key elsewhere.
 func Open(o Options) (*DB, error) { return OpenContext(context.Background(), o) }
 
-// OpenContext is Open; ctx may end the wait for the lock, and for Options.Keys. Then the store is
-// not opened, and its lock is free, even if a call of the KeyProvider is still running.
+// OpenContext is Open; ctx may end the wait for the lock, and for Options.Keys, but not the reading
+// of the store, which may take seconds after a crash. If it has ended, the store is not opened, and
+// its lock is free, even if a call of the KeyProvider is still running.
 func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -54,7 +55,10 @@ func OpenContext(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := op.open(ctx)
+	var db *DB
+	if err = errs.Ended(ctx); err == nil {
+		db, err = op.open(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", op.dir, err)
 	}
@@ -67,19 +71,17 @@ func newOpening(o Options) (*opening, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	op := &opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS, clock: o.Now}
+	op := &opening{options: o, dir: o.Dir, valueDir: o.ValueDir, fs: o.FS, clock: newClock(o.Now)}
 	if op.fs == nil {
 		op.fs = vfs.OS()
 	}
 	op.base = failure.FS(op.fs)
 	op.fs = op.base
 	if o.InMemory {
-		op.fs, op.dir = failure.FS(vfs.NewMem()), "/"
+		op.memory = vfs.NewMem()
+		op.fs, op.dir = failure.FS(op.memory), "/"
 	}
 	op.valueDir = filepath.Clean(cmp.Or(op.valueDir, op.dir))
-	if op.clock == nil {
-		op.clock = time.Now
-	}
 	return op, nil
 }
 
@@ -89,16 +91,18 @@ type opening struct {
 	ctx      context.Context // of the call to Open; it bounds the calls of a KeyProvider
 	fs       vfs.FS          // base; held once that is set
 	base     vfs.FS          // copies of the store are made in it
+	memory   *vfs.Mem        // of an in-memory store; else nil
 	held     vfs.Dirs        // the directories, held open
 	dir      string
 	valueDir string
-	clock    func() time.Time
+	clock    *clock
 	keyring  *keyring.Keyring // nil: the store is plain
 	made     bool             // openDirs has made the directories, and their names are durable
 	locks    []io.Closer
 	log      *manifest.Log
 	tree     *tree.Tree
 	report   *reporter
+	commits  **commit.Pipeline // of the DB, once it is there
 	db       *DB
 }
 
@@ -237,7 +241,7 @@ func (o *opening) acquireLock(ctx context.Context, dir string, deadline time.Tim
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		case <-time.After(lockPoll):
 		}
 	}
@@ -259,7 +263,7 @@ func (o *opening) keys() manifest.Keys {
 			open = keyring.Create
 		}
 		var err error
-		o.keyring, err = open(keyring.Options{FS: o.fs, Dir: o.dir, UUID: uuid, Keys: keyring.Within(o.ctx, o.options.Keys), Created: o.clock().UnixMilli()})
+		o.keyring, err = open(keyring.Options{FS: o.fs, Dir: o.dir, UUID: uuid, Keys: keyring.Within(o.ctx, o.options.Keys), Created: o.clock.now().UnixMilli()})
 		if err != nil {
 			return nil, err
 		}
@@ -317,7 +321,7 @@ const workers = 3
 
 func (o *opening) openTree() (tree.Recovery, error) {
 	super := o.log.Super()
-	report := &reporter{Events: o.options.Events, log: o.options.Logger}
+	report, commits := newReporter(listeners{o.options.Events, o.options.Logger}), new(*commit.Pipeline)
 	t, recovery, err := tree.Open(tree.Config{
 		FS: o.fs, Base: o.base, NoLinks: o.options.InMemory, Dir: o.dir, ValueDir: o.valueDir, UUID: super.UUID, Seed: super.Seed, Ring: o.log.Ring(), Keyring: o.keyring,
 		ReadOnly:      o.options.Mode != ReadWrite,
@@ -332,7 +336,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		VerifyReads:   o.options.VerifyReads,
 		OpenFiles:     o.openFiles(),
 		Retention:     tree.Retention(o.options.KeyspaceDefaults.Versions),
-		Now:           o.clock,
+		Now:           o.clock.now,
 		Jobs:          jobs.New(jobs.Options{Workers: workers, Passes: failure.IsRefused, OnFailing: report.onRefusal, OnError: report.onTaskError}),
 		DiskLimit:     o.options.DiskLimit,
 		IdleAfter:     o.options.Maintenance.IdleAfter,
@@ -341,7 +345,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 			GarbageShare: int(math.Ceil(100 * o.options.Maintenance.GarbageRatio)),
 			NoClustering: o.options.Maintenance.NoClustering,
 		},
-		Exclusive:    func(ctx context.Context, fn func() error) error { return o.db.commits.Do(ctx, fn) },
+		Exclusive:    func(ctx context.Context, fn func() error) error { return (*commits).Do(ctx, fn) },
 		OnWork:       report.onWork,
 		OnStall:      report.onStall,
 		OnLongReader: report.onLongReader,
@@ -349,7 +353,7 @@ func (o *opening) openTree() (tree.Recovery, error) {
 		OnDamage:     report.onScrubbed,
 		OnFailure:    report.onFailure,
 	}, o.log)
-	o.tree, o.report = t, report
+	o.tree, o.report, o.commits = t, report, commits
 	return recovery, err
 }
 
@@ -370,12 +374,36 @@ func (o *opening) scrubEvery() time.Duration {
 	return max(o.options.Maintenance.ScrubEvery, 0)
 }
 
-// assemble makes the DB of the tree and a new commit pipeline.
+// clearDir removes all files of a directory.
+func clearDir(mem *vfs.Mem, dir string) {
+	names, _ := mem.List(dir)
+	for _, name := range names {
+		_ = mem.Remove(filepath.Join(dir, name))
+	}
+	_ = mem.SyncDir(dir) // until then Mem has them for a crash
+}
+
+// assemble makes the DB of the tree and a new commit pipeline. Neither of these refers to the DB
+// or to Options: a leaked transaction keeps them, and could never be freed if one of the user's
+// functions leads to it.
 func (o *opening) assemble() {
 	seed := o.log.Super().Seed
 	db := &DB{opts: o.options, tree: o.tree, locks: o.locks, dirs: o.held, report: o.report, began: time.Now()}
-	clock := o.clock
-	db.now = func() uint64 { return uint64(max(clock().UnixMilli(), 1)) }
+	clock, report, keys, memory := o.clock, o.report, o.keyring, o.memory
+	db.now = func() uint64 { return uint64(max(clock.now().UnixMilli(), 1)) }
+	db.forget = func() {
+		report.end()
+		clock.forget()
+		if keys != nil {
+			if last := KeyProvider(keys.Provider()); db.commits != nil {
+				db.lastKeys.Store(&last)
+			}
+			keys.Forget()
+		}
+		if memory != nil {
+			clearDir(memory, "/")
+		}
+	}
 	db.encoding.seed = seed
 	db.direct = pending.NewRoom(max(db.opts.txnMemory(0), leastDirect))
 	db.main = Keyspace{db: db, state: newKeyspaceState(entry.DefaultKeyspace, "", o.options.KeyspaceDefaults, &db.encoding)}
@@ -384,6 +412,7 @@ func (o *opening) assemble() {
 	if o.options.Mode != ReadWrite {
 		return
 	}
+	db.counters.sync = new(histogram)
 	db.commits = commit.New(commit.Config{
 		Store:    o.tree,
 		Journal:  o.tree.Journal(),
@@ -392,6 +421,7 @@ func (o *opening) assemble() {
 		Now:      time.Now,
 		OnSync:   db.counters.sync.observe,
 	})
+	*o.commits = db.commits
 	// Background work calls the pipeline through the DB, so it starts last.
 	o.tree.Start()
 }

@@ -519,6 +519,8 @@ func (t *transaction) closeIterators() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for it := t.open; it != nil; it = t.open {
+		t.pin.Share()
+		t.holds.Add(-1) // not the last: the transaction has its own
 		runtime.AddCleanup(it, (*orphan).release, it.orphaned())
 	}
 }

@@ -162,17 +162,17 @@ func beginByHand(ctx context.Context, db *DB, o *TxnOptions) (*Txn, error) {
 	if t.rare == nil {
 		t.rare = new(rare)
 	}
-	t.rare.leak = &leak{db: db, pin: t.pin}
+	t.rare.leak = &leak{report: db.report, pin: t.pin}
 	t.rare.cleanup = runtime.AddCleanup(t, (*leak).release, t.rare.leak)
 	return t, nil
 }
 
 // leak has what must be released if a transaction that was begun by hand is never ended. It
-// does not refer to the transaction, which could not become garbage otherwise.
+// does not refer to the transaction, which could not become garbage otherwise, nor to the DB.
 type leak struct {
-	db   *DB
-	pin  *view.Pin
-	lent atomic.Bool // the user has got memory of the pin's View
+	report *reporter
+	pin    *view.Pin
+	lent   atomic.Bool // the user has got memory of the pin's View
 }
 
 // release releases the pin of a leaked transaction, and reports the leak.
@@ -184,8 +184,7 @@ func (l *leak) release() {
 	} else {
 		l.pin.Release()
 	}
-	l.db.counters.leaked.Add(1)
-	l.db.report.onLeak(info)
+	l.report.onLeak(info)
 }
 
 // entryOf returns the program counter where fn begins, from which reports get fn's name. A

@@ -95,7 +95,7 @@ func (d *dir) put(ctx context.Context, name string, r io.Reader, size int64) (er
 func fill(ctx context.Context, f vfs.File, r io.Reader, size int64) error {
 	p := make([]byte, min(size+1, putBytes))
 	for at := int64(0); ; {
-		if err := context.Cause(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		n, err := io.ReadFull(r, p)
@@ -156,7 +156,7 @@ func (d *dir) List(ctx context.Context, prefix string, fn func(Object) error) er
 			return err
 		}
 		for _, base := range names {
-			if err := context.Cause(ctx); err != nil {
+			if err := ctx.Err(); err != nil {
 				return err
 			}
 			if !strings.HasPrefix(kind+base, prefix) {

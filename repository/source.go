@@ -158,7 +158,7 @@ func (s *source) hash(ctx context.Context, f *file) (err error) {
 	p := make([]byte, min(f.Size+1, putBytes))
 	read := int64(0)
 	for {
-		if err := context.Cause(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		n, err := r.Read(p)

@@ -182,7 +182,7 @@ func readObject(ctx context.Context, s Store, f *file) (err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	p := make([]byte, min(f.Size+1, putBytes))
 	for {
-		if err := context.Cause(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if _, err := r.Read(p); err != nil {

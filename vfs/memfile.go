@@ -202,7 +202,9 @@ func (h *memHandle) StartRead(int64, int64) {}
 func (h *memHandle) DropUnsynced() {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	h.f.dropUnsynced()
+	if h.f != nil {
+		h.f.dropUnsynced()
+	}
 }
 
 func (h *memHandle) Size() (int64, error) {
@@ -253,6 +255,7 @@ func (h *memHandle) Close() error {
 	if h.write {
 		h.f.writers--
 	}
+	h.f = nil // a closed handle keeps no memory
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package backup
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -116,7 +115,7 @@ func (s *sender) printOf(f vfs.File, name filename.Name, size int64) (uint32, er
 	}
 	sum, b = 0, make([]byte, min(size, pieceBytes))
 	for at := int64(0); at < size; at += int64(len(b)) {
-		if err := context.Cause(s.ctx); err != nil {
+		if err := errs.Ended(s.ctx); err != nil {
 			return 0, err
 		}
 		b = b[:min(int64(len(b)), size-at)]

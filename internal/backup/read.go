@@ -170,7 +170,7 @@ func (d *reader) follows(h *header) error {
 
 // next reads a record. ended says that it was the end record.
 func (d *reader) next() (ended bool, err error) {
-	if err := context.Cause(d.ctx); err != nil {
+	if err := errs.Ended(d.ctx); err != nil {
 		return false, err
 	}
 	var head [recordSize]byte

@@ -177,7 +177,7 @@ func (w *restorer) finish() error {
 		return err
 	}
 	// What follows makes a store of the files.
-	if err := context.Cause(w.ctx); err != nil {
+	if err := errs.Ended(w.ctx); err != nil {
 		return err
 	}
 	h := w.header

@@ -215,8 +215,8 @@ func (s *sender) send(to int64) error {
 func (s *sender) piece() (*piece, error) {
 	select {
 	case p := <-s.free:
-		return p, context.Cause(s.ctx)
+		return p, errs.Ended(s.ctx)
 	case <-s.ctx.Done():
-		return nil, context.Cause(s.ctx)
+		return nil, errs.Ended(s.ctx)
 	}
 }

@@ -292,7 +292,7 @@ func (w *writer) end() error {
 }
 
 func (w *writer) write(p []byte) error {
-	if err := context.Cause(w.ctx); err != nil {
+	if err := errs.Ended(w.ctx); err != nil {
 		return err
 	}
 	n, err := w.w.Write(p)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/keyring"
 	"github.com/brockdb/brock/internal/layout"
@@ -79,7 +80,7 @@ func (w *writer) open(base vfs.FS, dirs []string) (vfs.Dirs, error) {
 // write fills the directory.
 func (w *writer) write(ctx context.Context) error {
 	for _, name := range w.Layout.Files() {
-		if err := context.Cause(ctx); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
 		if err := w.transfer(ctx, name); err != nil {
@@ -93,7 +94,7 @@ func (w *writer) write(ctx context.Context) error {
 		return err
 	}
 	// What follows makes a store of the files. Don't do that once the source is closed.
-	if err := context.Cause(ctx); err != nil {
+	if err := errs.Ended(ctx); err != nil {
 		return err
 	}
 	// The files come first: a manifest alone looks like a new store.

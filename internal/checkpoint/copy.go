@@ -142,7 +142,7 @@ func (c *Copy) verifyFile(ctx context.Context, name filename.Name) error {
 		if done, err = f.Scrub(c.open.Segments(), at, verifyBytes); err != nil {
 			return err
 		}
-		if err := context.Cause(ctx); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func verifyRun(ctx context.Context, r *view.Run, name filename.Name) error {
 		if found != nil {
 			return found
 		}
-		if err := context.Cause(ctx); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 )
 
@@ -73,7 +74,7 @@ func (w *writer) copy(ctx context.Context, from, to string) (err error) {
 	defer func() { err = errors.Join(err, b.Close()) }()
 	p := make([]byte, min(size, copyBytes))
 	for at := int64(0); at < size; {
-		if err := context.Cause(ctx); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
 		part := p[:min(int64(len(p)), size-at)]

@@ -290,7 +290,7 @@ func (p *Pipeline) turnLocked(ctx context.Context) (*group, error) {
 			p.mu.Lock()
 			p.leaveLocked(g)
 			p.mu.Unlock()
-			return nil, context.Cause(ctx)
+			return nil, errs.Ended(ctx)
 		}
 	}
 	p.busy = true

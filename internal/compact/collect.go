@@ -178,7 +178,7 @@ const paceBytes = 1 << 20
 
 func (w *collector) pace(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return errs.Ended(ctx)
 	}
 	if w.Pace == nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"context"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/iterator"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/pageio"
@@ -91,7 +92,7 @@ func (w *worker) entries(ctx context.Context) error {
 	defer rules.close()
 	for ok := from.First(); ok; ok = from.Next() {
 		if w.out.Read++; w.out.Read%checkEvery == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		}
 		e, err := w.healed(from.Entry())
 		if err != nil {
@@ -144,7 +145,7 @@ func (w *worker) keep(ctx context.Context, e *entry.Entry) error {
 		return w.in.Run.Add(e)
 	}
 	if ctx.Err() != nil { // values may be large
-		return context.Cause(ctx)
+		return errs.Ended(ctx)
 	}
 	if w.values != nil && w.values.Size() >= w.in.ValueBytes {
 		if err := w.finishValues(); err != nil {

@@ -3,6 +3,7 @@
 package errs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -30,6 +31,20 @@ var (
 	ErrKey              = errors.New("brock: wrong or missing key")
 	ErrStopped          = errors.New("brock: writes are stopped after a failed write or sync")
 )
+
+// Ended returns nil while ctx has not ended. Then it returns an error for which errors.Is reports
+// ctx.Err() and the cause, or the cause alone if that is ErrClosed: the store has ended the context.
+func Ended(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	cause := context.Cause(ctx)
+	if errors.Is(cause, err) || errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, ErrClosed) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
 
 // Corruption reports damaged data: which file, where, and what is wrong there.
 type Corruption struct {

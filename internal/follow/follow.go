@@ -103,7 +103,7 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 	}
 	pause := time.Millisecond
 	for try := 1; ; {
-		err := context.Cause(ctx)
+		err := errs.Ended(ctx)
 		if err == nil && f.c.Views.Closed() {
 			err = errs.ErrClosed
 		}
@@ -125,8 +125,9 @@ func (f *Follower) Refresh(ctx context.Context) (entry.Version, error) {
 	}
 }
 
-// letGo closes the files that were opened for a View that was not installed.
+// letGo closes the files that were opened for a View that was not installed, and forgets the context.
 func (f *Follower) letGo() {
+	f.ctx = nil
 	f.opened.Close()
 	f.opened = view.View{}
 }
@@ -226,7 +227,7 @@ func (f *Follower) addFrame(pos entry.Position, payload []byte, h frame.Header) 
 	}
 	if f.checked += int64(len(payload)); f.checked >= checkEvery {
 		f.checked = 0
-		if err := cmp.Or(context.Cause(f.ctx), f.affordable()); err != nil {
+		if err := cmp.Or(errs.Ended(f.ctx), f.affordable()); err != nil {
 			return err
 		}
 	}
@@ -349,7 +350,7 @@ func (f *Follower) Verify(ctx context.Context, report func(*errs.Corruption)) er
 		defer f.c.Keys(ctx)()
 	}
 	for try := 1; ; try++ {
-		if err := context.Cause(ctx); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
 		var found []*errs.Corruption

@@ -1,6 +1,10 @@
 package jobs
 
-import "context"
+import (
+	"context"
+
+	"github.com/brockdb/brock/internal/errs"
+)
 
 // Turn is a lock that is held over long work. Unlike a mutex, a wait for it ends with a
 // context. NewTurn makes one.
@@ -13,13 +17,13 @@ func NewTurn() Turn { return make(Turn, 1) }
 func (t Turn) Take(ctx context.Context) error {
 	// If both are ready, select chooses any: nothing must begin after the end of ctx.
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return errs.Ended(ctx)
 	}
 	select {
 	case t <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return errs.Ended(ctx)
 	}
 }
 

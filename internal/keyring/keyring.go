@@ -41,6 +41,7 @@ type Keyring struct {
 
 	mu      sync.Mutex
 	keys    Provider
+	let     bool     // Forget has let go of the provider
 	content *Content // never changed, only replaced
 }
 
@@ -49,6 +50,7 @@ func newKeyring(o Options, c *Content) (*Keyring, error) {
 		return nil, err
 	}
 	k := &Keyring{o: o, keys: o.Keys, content: c}
+	k.o.Keys = nil // k.keys changes; this would stay
 	k.ring = crypt.NewRing(o.Random, k.unwrap)
 	return k, nil
 }
@@ -125,8 +127,9 @@ func (k *Keyring) Provider() Provider {
 
 func (k *Keyring) set(c *Content, p Provider) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.content, k.keys = c, p
+	k.content = c
+	k.mu.Unlock()
+	k.Provide(p)
 }
 
 // During bounds all calls of the provider by ctx, until end is called. Meanwhile nobody may
@@ -137,12 +140,33 @@ func (k *Keyring) During(ctx context.Context) (end func()) {
 	return func() { k.Provide(p) }
 }
 
-// Provide makes p, which can unwrap the keys that are there, the provider. No call that changes
-// the keys may run meanwhile.
+// Provide makes p, which can unwrap the keys that are there, the provider, unless Forget was
+// called. No call that changes the keys may run meanwhile.
 func (k *Keyring) Provide(p Provider) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keys = p
+	if !k.let {
+		k.keys = p
+	}
+}
+
+// Forget lets go of the provider, for the Close of the store: what is not unwrapped yet stays so.
+// It may be called while others ask the provider.
+func (k *Keyring) Forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.let, k.keys = true, nobody{}
+}
+
+// nobody is the provider of a closed store.
+type nobody struct{}
+
+func (nobody) WrapKey(context.Context, []byte, []byte) ([]byte, error) {
+	return nil, errs.ErrClosed
+}
+
+func (nobody) UnwrapKey(context.Context, []byte, []byte) ([]byte, error) {
+	return nil, errs.ErrClosed
 }
 
 // unwrap is the Ring's way to a data key. The process that writes the store may have added

@@ -87,7 +87,7 @@ func call(ctx context.Context, fn func() ([]byte, error)) (key []byte, err error
 		err = ctx.Err()
 	}
 	if err != nil && ctx.Err() != nil {
-		return nil, ended{context.Cause(ctx)}
+		return nil, ended{errs.Ended(ctx)}
 	}
 	return key, err
 }

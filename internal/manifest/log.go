@@ -73,6 +73,9 @@ func Load(o Options) (*Log, error) {
 	if l.ring, err = o.Keys.open(&slots.now.Super); err != nil {
 		return nil, err
 	}
+	if ring := l.ring; ring != nil { // once they are there, keys are not asked for again
+		l.o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return ring, nil }
+	}
 	if l.super, l.settled, err = slots.decrypt(storeKey(l.ring)); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/frame"
@@ -109,11 +108,7 @@ func errOtherCopy(name string) error {
 
 // reload reads the manifest that SUPER names now.
 func (l *Log) reload() error {
-	o := l.o
-	if l.ring != nil {
-		o.Keys = func([16]byte, bool) (*crypt.Ring, error) { return l.ring, nil } // so no key is unwrapped again
-	}
-	now, err := Load(o)
+	now, err := Load(l.o)
 	if err != nil {
 		return err
 	}

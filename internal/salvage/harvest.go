@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/filename"
 	"github.com/brockdb/brock/internal/layout"
 	"github.com/brockdb/brock/internal/segment"
@@ -33,7 +34,7 @@ func (h *harvest) run(ctx context.Context) error {
 	}
 	for _, kind := range []filename.Kind{filename.Journal, filename.Value} {
 		for _, num := range h.files[kind] {
-			if err := context.Cause(ctx); err != nil {
+			if err := errs.Ended(ctx); err != nil {
 				return err
 			}
 			if err := h.segment(ctx, kind, num); err != nil {
@@ -108,7 +109,7 @@ func (h *harvest) segment(ctx context.Context, kind filename.Kind, num entry.Fil
 	records := 0
 	err = r.Each(segment.Limits{Before: h.void[num], Durable: h.durable}, func(off int64, rec *entry.Record) error {
 		if records++; records%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		}
 		return h.record(name, off, rec)
 	}, func(from, to int64) {

@@ -94,7 +94,7 @@ func (c *chooser) merge(ctx context.Context, strong, weak, tombs *sorter) error 
 	heap.Init(&h)
 	for n := 0; len(h) > 0; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		}
 		if err := c.step(&h); err != nil {
 			return err

@@ -115,7 +115,7 @@ func (w *work) run(ctx context.Context) error {
 	}
 	l, err := w.out.finish()
 	if err == nil {
-		err = context.Cause(ctx)
+		err = errs.Ended(ctx)
 	}
 	if err != nil {
 		return err

@@ -91,3 +91,21 @@ func TestFollowersGiveBack(t *testing.T) {
 		}
 	}
 }
+
+// What lost transactions of a closed store have mapped is given back, unless they have handed out
+// slices of it.
+func TestClosedStoresAreUnmapped(t *testing.T) {
+	for _, l := range leaving {
+		if l.lends {
+			continue
+		}
+		t.Run(l.name, func(t *testing.T) {
+			o := brock.Options{Dir: t.TempDir(), Durability: brock.Buffered}
+			db := must2(brock.Open(o))
+			must(t, db.Set(b("a"), incompressible(1, 100<<10)))
+			must(t, db.Close())
+			own(t, o, l.leave)
+			collect(t, func() bool { return held(t, o.Dir) == 0 })
+		})
+	}
+}

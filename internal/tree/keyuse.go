@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/brockdb/brock/internal/crypt"
+	"github.com/brockdb/brock/internal/errs"
 )
 
 // copying is a lock that copies of the store (checkpoints, backups) share, and that a change
@@ -42,7 +43,7 @@ func (c *copying) begin(ctx context.Context, alone bool) error {
 		}
 		c.mu.Lock()
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		}
 	}
 	return nil

@@ -100,9 +100,9 @@ func (l *lifetime) until(ctx context.Context) (bound context.Context, end func()
 	// It must be a child of closing, to have ended as soon as Close has begun; ctx follows later.
 	bound, cancel := context.WithCancelCause(l.closing)
 	if ctx.Err() != nil {
-		cancel(context.Cause(ctx))
+		cancel(errs.Ended(ctx))
 	}
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { cancel(errs.Ended(ctx)) })
 	return bound, func() {
 		stop()
 		cancel(nil)

@@ -52,7 +52,7 @@ func (b *background) await(ctx context.Context, done func(v *view.View) bool) er
 		b.tasks.flush.Hurry()
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		case <-changed:
 		}
 	}

@@ -156,7 +156,7 @@ func (r *rotator) rewrite(ctx context.Context) error {
 		// A large transaction has files under an old key, or a flush is under way.
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		case <-changed:
 		}
 	}

@@ -175,7 +175,7 @@ func (s *scrubber) piece(ctx context.Context, f *scrubFile, most, now int64) (er
 	}
 	s.bytes.Add(s.part.bytes - before)
 	if ctx.Err() != nil || !done {
-		return context.Cause(ctx)
+		return errs.Ended(ctx)
 	}
 	s.state.UpTo, s.part = f.num, scrubbed{}
 	if now-s.recorded < scrubRecord.Milliseconds() {

@@ -14,6 +14,7 @@ import (
 	"github.com/brockdb/brock/internal/crypt"
 	"github.com/brockdb/brock/internal/emptied"
 	"github.com/brockdb/brock/internal/entry"
+	"github.com/brockdb/brock/internal/errs"
 	"github.com/brockdb/brock/internal/files"
 	"github.com/brockdb/brock/internal/hash"
 	"github.com/brockdb/brock/internal/iterator"
@@ -205,7 +206,7 @@ func (s *spilled) overwritten(ctx context.Context, p *view.Pin, since entry.Vers
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		if n++; n%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		}
 		key := it.Entry().Key
 		newest, found, err := p.Newest(key, hash.Sum(s.store.cfg.Seed, key), since)

@@ -3,6 +3,8 @@ package tree
 import (
 	"context"
 	"time"
+
+	"github.com/brockdb/brock/internal/errs"
 )
 
 // wait returns after d, or when changed is closed, or with the context's error.
@@ -14,7 +16,7 @@ func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) error {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return errs.Ended(ctx)
 	case <-timer.C:
 	case <-changed:
 	}

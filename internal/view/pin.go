@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/brockdb/brock/internal/entry"
 	"github.com/brockdb/brock/internal/errs"
@@ -25,6 +26,7 @@ type Pin struct {
 	view    *View
 	version entry.Version
 	floors  map[entry.KeyspaceID]entry.Version // at the time of Acquire(at > 0); else nil
+	shares  atomic.Int32                       // calls of Release that are to come before the one that counts
 }
 
 // Acquire pins the current View for reads at the version at; 0 means the newest
@@ -67,7 +69,8 @@ func (s *Set) pin() *Pin {
 	p := &Pin{slot: s.readers.take(), set: s}
 	// The slot of a Pin is given back when the garbage collector frees the Pin: one that
 	// the pool has dropped, or one that was never released. Until then a leaked Pin
-	// keeps its View.
+	// keeps its View. So nothing that a Set leads to may refer to what a Pin is part of:
+	// it would not be collected.
 	runtime.AddCleanup(p, s.recycle, p.slot)
 	return p
 }
@@ -128,11 +131,21 @@ func (p *Pin) Enter() {
 }
 
 // Leave releases the View that Enter took.
-func (p *Pin) Leave() { p.set.leave(p.slot) }
+func (p *Pin) Leave() {
+	p.view = nil
+	p.set.leave(p.slot)
+}
+
+// Share makes one more call of Release necessary. The caller holds the Pin.
+func (p *Pin) Share() { p.shares.Add(1) }
 
 // Release gives up the version and the View. Memory that Get, Value or an Iterator
-// has returned is invalid from then on.
+// has returned is invalid from then on. Of a shared Pin, the last call does so.
 func (p *Pin) Release() {
+	if p.shares.Load() > 0 && p.shares.Add(-1) >= 0 {
+		return
+	}
+	p.shares.Store(0)
 	s := p.set
 	p.view, p.floors = nil, nil
 	s.leave(p.slot)

@@ -27,7 +27,7 @@ func (v *View) Verify(ctx context.Context, cfg segment.Config, coder *codec.Code
 		report(c)
 	}, apart: make(map[entry.FileNum]uint64)}
 	for _, f := range v.Segments.Files {
-		if err := context.Cause(ctx); err != nil {
+		if err := errs.Ended(ctx); err != nil {
 			return err
 		}
 		if err := Reported(w.segment(ctx, f, cfg, coder), w.report); err != nil {
@@ -104,7 +104,7 @@ func (w *verifier) segment(ctx context.Context, f *Segment, cfg segment.Config, 
 		if state != nil && state.Owned(off, rec) {
 			w.apart[f.Num] += w.hash(rec.Key, state.Stamp+rec.Version, uint64(off), uint64(rec.ValueSize), uint64(rec.Raw))
 		}
-		return context.Cause(ctx)
+		return errs.Ended(ctx)
 	})
 	return err
 }
@@ -124,7 +124,7 @@ func (w *verifier) run(ctx context.Context, r *Run) (err error) {
 			w.err = cmp.Or(w.err, Reported(w.explained(w.handle(e), e.Key), w.report))
 		}
 	})
-	if err := cmp.Or(context.Cause(ctx), w.err); err != nil || !whole {
+	if err := cmp.Or(errs.Ended(ctx), w.err); err != nil || !whole {
 		return err
 	}
 	for _, ref := range w.Layout.Run(r.ID).Refs {
@@ -167,7 +167,7 @@ func (w *verifier) follow(ctx context.Context, r *Run) (err error) {
 	n, buf := 0, []byte(nil)
 	for ok := it.First(); ok; ok = it.Next() {
 		if n++; n%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+			return errs.Ended(ctx)
 		}
 		e := it.Entry()
 		if !e.Separated {
