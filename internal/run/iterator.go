@@ -174,16 +174,22 @@ func (it *cursor) Prev() bool {
 	return ok
 }
 
-// find opens the chunk in which key is or would be, and compares key with the prefix of the
-// chunk's keys, as within does.
+// find enters the chunk in which key is or would be.
 func (it *cursor) find(key []byte) (order int, ok bool) {
 	i, err := it.r.search(key)
-	if err == nil && !it.open(i) {
+	if err != nil {
+		it.valid, it.err = false, err
 		return 0, false
 	}
-	if err == nil {
-		order, err = it.r.within(i, it.Chunk(), key)
+	return it.enter(i, key)
+}
+
+// enter opens chunk i, and compares key with the prefix of the chunk's keys, as within does.
+func (it *cursor) enter(i int, key []byte) (order int, ok bool) {
+	if !it.open(i) {
+		return 0, false
 	}
+	order, err := it.r.within(i, it.Chunk(), key)
 	if err != nil {
 		it.valid, it.err = false, err
 	}
@@ -193,9 +199,13 @@ func (it *cursor) find(key []byte) (order int, ok bool) {
 // SeekGE moves to the first entry whose key is key or greater.
 func (it *cursor) SeekGE(key []byte) bool {
 	order, ok := it.find(key)
+	return ok && it.landGE(order, key)
+}
+
+// landGE moves to the first entry of the chunk whose key is key or greater, or to the one behind
+// the chunk. order is as enter has returned it.
+func (it *cursor) landGE(order int, key []byte) bool {
 	switch {
-	case !ok:
-		return false
 	case order < 0:
 		return it.at(it.Cursor.First())
 	case order > 0:
@@ -208,9 +218,13 @@ func (it *cursor) SeekGE(key []byte) bool {
 // SeekLT moves to the last entry whose key is less than key.
 func (it *cursor) SeekLT(key []byte) bool {
 	order, ok := it.find(key)
+	return ok && it.landLT(order, key)
+}
+
+// landLT moves to the last entry of the chunk whose key is less than key, or to the one before
+// the chunk. order is as enter has returned it.
+func (it *cursor) landLT(order int, key []byte) bool {
 	switch {
-	case !ok:
-		return false
 	case order < 0:
 		return it.open(it.i-1) && it.at(it.Cursor.Last())
 	case order > 0:
@@ -241,7 +255,9 @@ func (it *cursor) SkipGE(key []byte, v entry.Version) bool {
 			if bytes.Compare(it.Entry().Key, key) >= 0 {
 				return it.Next()
 			}
-			return it.SeekGE(key)
+			// Only this chunk: where bounds are long, key may lie far behind it.
+			order, ok := it.enter(i, key)
+			return ok && it.landGE(order, key)
 		}
 	}
 	return it.open(i) && it.at(it.Cursor.First())
@@ -261,7 +277,8 @@ func (it *cursor) SkipLT(key []byte, v entry.Version) bool {
 			if bytes.Compare(it.Entry().Key, key) < 0 {
 				return it.Prev()
 			}
-			return it.SeekLT(key)
+			order, ok := it.enter(i, key)
+			return ok && it.landLT(order, key)
 		}
 	}
 	return it.open(i) && it.at(it.Cursor.Last())

@@ -89,6 +89,9 @@ var shapes = []shape{
 	{name: "huge values", keys: 6, key: func(r *rand.Rand, i int) string { return fmt.Sprint("huge", i) }, versions: 1, value: 3 << 20, spread: 1000},
 	{name: "huge keys", keys: 6, key: func(r *rand.Rand, i int) string { return string(bytes.Repeat([]byte{'x'}, entry.MaxKey-i)) }, versions: 2, value: 10, spread: 1000, extras: true},
 	{name: "long keys, many versions", keys: 5, key: func(r *rand.Rand, i int) string { return string(bytes.Repeat([]byte{'y'}, 2000)) + fmt.Sprint(i) }, versions: 1500, value: 2000, spread: 1 << 20},
+	{name: "long keys alike", keys: 200, key: func(r *rand.Rand, i int) string {
+		return string(bytes.Repeat([]byte{'z'}, 200)) + fmt.Sprintf("%04d", i)
+	}, versions: 40, value: 3000, spread: 1 << 30},
 	{name: "empty values", keys: 2000, key: func(r *rand.Rand, i int) string { return fmt.Sprint(i) }, versions: 2, value: 1, spread: 1000},
 }
 
@@ -442,6 +445,9 @@ func testSkipsStopWhereTheyMust(t *testing.T) {
 			it.SeekGE(all[from].Key)
 			from = lowerBound(all, all[from].Key)
 			key, v := all[rng.IntN(len(all))].Key, all[rng.IntN(len(all))].Version
+			if rng.IntN(2) == 0 { // some chunks have newer entries, and others don't
+				v = r.dir[rng.IntN(len(r.dir))].MaxVersion
+			}
 			if v = max(v, all[from].Version+1); rng.IntN(3) == 0 {
 				v = entry.MaxVersion
 			}

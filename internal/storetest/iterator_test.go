@@ -529,3 +529,33 @@ func TestEmptyValueIsFound(t *testing.T) {
 		t.Errorf("DB.Get gives %v", v)
 	}
 }
+
+// Keys that differ only behind their first 128 bytes: a walk that skips what a range delete hides
+// passes no newer key.
+func TestWalksOverDeletedLongKeys(t *testing.T) {
+	db := openTest(t, brock.Options{KeyspaceDefaults: brock.KeyspaceOptions{ValueThreshold: -1, Versions: brock.Retention{Age: time.Hour}}})
+	key := func(i int) []byte { return fmt.Appendf(bytes.Repeat([]byte("l"), 200), "%05d", i) }
+	const n = 1500
+	batch := db.NewBatch()
+	for i := range n {
+		must(t, batch.Set(key(i), incompressible(i, 3000)))
+	}
+	must(t, batch.Commit(t.Context()))
+	must(t, db.DeleteRange(key(100), key(n-100)))
+	must(t, db.Set(key(n/2), b("newer")))
+	must(t, db.Compact(t.Context())) // the history stays
+	for _, reverse := range []bool{false, true} {
+		must(t, db.View(func(txn *brock.Txn) error {
+			found, newer := 0, 0
+			for item, err := range txn.Items(brock.IteratorOptions{KeysOnly: true, Reverse: reverse}) {
+				must(t, err)
+				if found++; bytes.Equal(item.Key(), key(n/2)) {
+					newer++
+				}
+			}
+			wantEqual(t, fmt.Sprint("keys, reverse ", reverse), found, 201)
+			wantEqual(t, fmt.Sprint("newer keys, reverse ", reverse), newer, 1)
+			return nil
+		}))
+	}
+}
