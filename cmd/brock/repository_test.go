@@ -162,3 +162,18 @@ func TestKilledBackups(t *testing.T) {
 	}
 	t.Logf("%d of %d backups were not killed", whole, kills)
 }
+
+// TestRepositoryIsNoStream: who names a repository where a file is wanted is told of the right command.
+func TestRepositoryIsNoStream(t *testing.T) {
+	dir := t.TempDir()
+	must(t, dir, "", "set", "s", "k", "v")
+	must(t, dir, "", "backup", "s", "--repository=r")
+	for _, args := range [][]string{{"restore", "r", "new"}, {"verify-backup", "r"}} {
+		if r := brockIn(t, dir, "", args...); r.code != exitUsage || !strings.Contains(r.err, "r is a directory, and no backup in a file; for a repository there is brock repository") {
+			t.Errorf("%v: exit code %d, %s", args, r.code, r.err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new")); !os.IsNotExist(err) {
+		t.Errorf("a store was made: %v", err)
+	}
+}

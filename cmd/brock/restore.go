@@ -68,7 +68,11 @@ func withBackups(a *app, name string, paths []string, fn func(context.Context, i
 			return nil, err
 		}
 		defer func() { _ = f.Close() }() // it is only read
-		if info, err := f.Stat(); err == nil && total >= 0 {
+		info, err := f.Stat()
+		if err == nil && info.IsDir() {
+			return nil, wrongUsage("%s is a directory, and no backup in a file; for a repository there is brock repository", path)
+		}
+		if err == nil && total >= 0 {
 			total += info.Size()
 		}
 		parts = append(parts, f)
